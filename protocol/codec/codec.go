@@ -1,0 +1,76 @@
+// Package codec turns the frames of a connection into messages and back, in both
+// encodings of the client protocol (client-protocol.md sections 3 and 5).
+//
+// A JSON frame is a sequence of lines, one message each. A Protobuf frame is a
+// sequence of messages, each behind its length as an unsigned varint.
+package codec
+
+import (
+	"errors"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/internal/jsonwire"
+)
+
+// Codec is the server's side of one encoding. It has no state and is safe for
+// concurrent use.
+type Codec interface {
+	Encoding() protocol.Encoding
+
+	// DecodeCommand decodes the first command of frame into cmd, which is reset
+	// first, and returns the rest of the frame; the caller goes on until that is
+	// empty. Nothing in cmd aliases frame. A pong is a command without any field.
+	//
+	// An error, which an empty frame is too, means that the frame is malformed from
+	// here on: cmd and rest are of no use. Its text says where and why; it may quote
+	// a part of a key, but no value.
+	DecodeCommand(frame []byte, cmd *protocol.Command) (rest []byte, err error)
+
+	// AppendReply appends one reply: in JSON without line break, in Protobuf with
+	// its length. The error is ErrNotJSON, wrapped, if a payload cannot be embedded;
+	// dst is returned as it was then. Strings ought to be UTF-8: in JSON other bytes
+	// become U+FFFD, in Protobuf they are written as they are, and clients that
+	// check refuse them.
+	AppendReply(dst []byte, r *protocol.Reply) ([]byte, error)
+
+	// AppendPush appends a bare push, of a unidirectional connection, likewise.
+	AppendPush(dst []byte, p *protocol.Push) ([]byte, error)
+}
+
+// ClientCodec is the client's side of one encoding. It has no state and is safe for
+// concurrent use.
+type ClientCodec interface {
+	Encoding() protocol.Encoding
+
+	// AppendCommand appends one command, as Codec.AppendReply does a reply.
+	AppendCommand(dst []byte, cmd *protocol.Command) ([]byte, error)
+
+	// DecodeReply decodes the first reply of frame, as Codec.DecodeCommand does a
+	// command. A ping is a reply without any field.
+	DecodeReply(frame []byte, r *protocol.Reply) (rest []byte, err error)
+
+	// DecodePush decodes a bare push, of a unidirectional connection, likewise.
+	DecodePush(frame []byte, p *protocol.Push) (rest []byte, err error)
+}
+
+// ErrNotJSON tells that a payload cannot be sent to a JSON connection: it is not
+// exactly one JSON value in valid UTF-8, or is nested more than 512 deep.
+var ErrNotJSON = jsonwire.ErrNotJSON
+
+var errEmptyFrame = errors.New("empty frame")
+
+// For returns the server's codec of an encoding.
+func For(e protocol.Encoding) Codec {
+	if e == protocol.Protobuf {
+		return protobufCodec{}
+	}
+	return jsonCodec{}
+}
+
+// ForClient returns the client's codec of an encoding.
+func ForClient(e protocol.Encoding) ClientCodec {
+	if e == protocol.Protobuf {
+		return protobufCodec{}
+	}
+	return jsonCodec{}
+}

@@ -1,0 +1,376 @@
+package jsonwire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// ErrTrailing is returned by Reader.End if more than blanks follows the value.
+var ErrTrailing = errors.New("JSON: more follows the value")
+
+// Reader reads one JSON value, member by member. Its first error sticks: whatever
+// is read afterwards is zero, and loops over members and elements end. So callers
+// look for an error once, by End.
+//
+// Nothing that it returns, but Key, aliases the input.
+type Reader struct {
+	buf   []byte
+	pos   int
+	depth int
+	err   error
+	key   []byte // of the current member, unescaped
+
+	traits traits
+}
+
+// maxName bounds the keys that are folded: longer ones are no names of fields.
+const maxName = 32
+
+// NewReader returns a reader of input, which has to be valid UTF-8 all over, also
+// behind the value.
+func NewReader(input []byte) Reader {
+	r := Reader{buf: input}
+	if !utf8.Valid(input) {
+		for size := 1; r.pos < len(input); r.pos += size {
+			var c rune
+			if c, size = utf8.DecodeRune(input[r.pos:]); c == utf8.RuneError && size == 1 {
+				break
+			}
+		}
+		r.fail("invalid UTF-8")
+	}
+	return r
+}
+
+// End returns the first error, or ErrTrailing.
+func (r *Reader) End() error {
+	if r.peek(); r.err == nil && r.pos < len(r.buf) {
+		return ErrTrailing
+	}
+	return r.err
+}
+
+func (r *Reader) fail(reason string) {
+	if r.err != nil {
+		return
+	}
+	if r.key == nil {
+		r.err = fmt.Errorf("JSON: offset %d: %s", r.pos, reason)
+	} else {
+		const most = 64 // enough to find it; the client chose its length
+		r.err = fmt.Errorf("JSON: offset %d, key %q: %s", r.pos, r.key[:min(len(r.key), most)], reason)
+	}
+	r.pos = len(r.buf)
+}
+
+// Object begins an object and moves to its first member. It returns false if there
+// is none, or for null. The members are read by
+//
+//	for ok := r.Object(); ok; ok = r.NextMember() { … }
+//
+// with exactly one value read per turn.
+func (r *Reader) Object() bool {
+	if !r.open('{', '}', "an object is expected") {
+		return false
+	}
+	return r.member()
+}
+
+// NextMember moves to the next member of the object.
+func (r *Reader) NextMember() bool {
+	return r.next('}') && r.member()
+}
+
+// Array begins an array and moves to its first element, see Object.
+func (r *Reader) Array() bool {
+	return r.open('[', ']', "an array is expected")
+}
+
+// NextElement moves to the next element of the array.
+func (r *Reader) NextElement() bool {
+	return r.next(']')
+}
+
+// open enters a container; it returns false if that is empty or null.
+func (r *Reader) open(first, last byte, otherwise string) bool {
+	if r.Null() {
+		return false
+	}
+	if r.peek() != first {
+		r.fail(otherwise)
+		return false
+	}
+	if r.depth == MaxDepth {
+		r.fail("nested more than " + strconv.Itoa(MaxDepth) + " deep")
+		return false
+	}
+	r.pos++
+	if r.peek() == last {
+		r.pos++
+		return false
+	}
+	r.depth++
+	return true
+}
+
+func (r *Reader) next(last byte) bool {
+	switch r.peek() {
+	case ',':
+		r.pos++
+		return true
+	case last:
+		r.pos++
+		r.depth--
+	default:
+		r.fail("',' or '" + string(rune(last)) + "' is expected")
+	}
+	return false
+}
+
+func (r *Reader) member() bool {
+	if r.peek() != '"' {
+		r.fail("a key is expected")
+		return false
+	}
+	key, escaped, ok := r.scanString()
+	if !ok {
+		return false
+	}
+	if escaped {
+		key = unescape(make([]byte, 0, len(key)), key)
+	}
+	r.key = key
+	if r.peek() != ':' {
+		r.fail("':' is expected")
+		return false
+	}
+	r.pos++
+	return true
+}
+
+// Key returns the key of the current member. It is valid until the next read.
+func (r *Reader) Key() []byte { return r.key }
+
+// FoldedKey returns the key in lower case if it has upper-case letters, else nil:
+// a key that no field has exactly may still be meant for one.
+func (r *Reader) FoldedKey() []byte {
+	if len(r.key) > maxName || bytes.IndexFunc(r.key, isUpper) < 0 {
+		return nil
+	}
+	return bytes.ToLower(r.key)
+}
+
+func isUpper(c rune) bool { return 'A' <= c && c <= 'Z' }
+
+// Skip reads a value of any kind.
+func (r *Reader) Skip() { r.scanValue() }
+
+// Null reads null, if that is next.
+func (r *Reader) Null() bool {
+	if r.peek() == 'n' && r.literal("null") {
+		return true
+	}
+	return false
+}
+
+// String reads a string. As of every value but raw ones, null leaves it alone.
+func (r *Reader) String(v *string) {
+	if r.Null() {
+		return
+	}
+	if r.peek() != '"' {
+		r.fail("a string is expected")
+		return
+	}
+	s, escaped, ok := r.scanString()
+	if !ok {
+		return
+	}
+	if escaped {
+		s = unescape(make([]byte, 0, len(s)), s)
+	}
+	*v = string(s)
+}
+
+// Bool reads true or false.
+func (r *Reader) Bool(v *bool) {
+	switch {
+	case r.Null():
+	case r.peek() == 't' && r.literal("true"):
+		*v = true
+	case r.peek() == 'f' && r.literal("false"):
+		*v = false
+	default:
+		r.fail("true or false is expected")
+	}
+}
+
+// Raw reads a value of any kind as the bytes that it consists of; null is one too.
+func (r *Reader) Raw(v *[]byte) {
+	r.peek()
+	start := r.pos
+	if r.scanValue() {
+		*v = bytes.Clone(r.buf[start:r.pos])
+	}
+}
+
+// Int32 reads an integer.
+func (r *Reader) Int32(v *int32) {
+	if n, ok := r.signed(32); ok {
+		*v = int32(n)
+	}
+}
+
+// Int64 reads an integer.
+func (r *Reader) Int64(v *int64) {
+	if n, ok := r.signed(64); ok {
+		*v = n
+	}
+}
+
+// Uint32 reads an integer.
+func (r *Reader) Uint32(v *uint32) {
+	if n, ok := r.unsigned(32); ok {
+		*v = uint32(n)
+	}
+}
+
+// Uint64 reads an integer.
+func (r *Reader) Uint64(v *uint64) {
+	if n, ok := r.unsigned(64); ok {
+		*v = n
+	}
+}
+
+func (r *Reader) signed(size int) (int64, bool) {
+	digits, ok := r.number()
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(digits), 10, size)
+	if err != nil {
+		r.fail("a signed integer of " + strconv.Itoa(size) + " bits is expected")
+	}
+	return n, err == nil
+}
+
+func (r *Reader) unsigned(size int) (uint64, bool) {
+	digits, ok := r.number()
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(digits), 10, size)
+	if err != nil {
+		r.fail("an unsigned integer of " + strconv.Itoa(size) + " bits is expected")
+	}
+	return n, err == nil
+}
+
+func (r *Reader) number() (digits []byte, ok bool) {
+	if r.Null() {
+		return nil, false
+	}
+	r.peek()
+	end := skipNumber(r.buf, r.pos)
+	if end < 0 {
+		r.fail("an integer is expected")
+		return nil, false
+	}
+	digits = r.buf[r.pos:end]
+	r.pos = end
+	return digits, true
+}
+
+// peek returns the next byte that is no blank, 0 at the end.
+func (r *Reader) peek() byte {
+	for ; r.pos < len(r.buf); r.pos++ {
+		switch c := r.buf[r.pos]; c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (r *Reader) literal(word string) bool {
+	if end := r.pos + len(word); end <= len(r.buf) && string(r.buf[r.pos:end]) == word {
+		r.pos = end
+		return true
+	}
+	return false
+}
+
+func (r *Reader) scanValue() bool {
+	end := skipValue(r.buf, r.pos, MaxDepth-r.depth, &r.traits)
+	if end < 0 {
+		r.fail("a value is expected here, or is malformed")
+		return false
+	}
+	r.pos = end
+	return true
+}
+
+// scanString reads a string at its opening quote and returns what is between the
+// quotes.
+func (r *Reader) scanString() (s []byte, escaped, ok bool) {
+	r.traits.escapes = false
+	end := skipString(r.buf, r.pos, &r.traits)
+	if end < 0 {
+		r.fail("malformed string")
+		return nil, false, false
+	}
+	s = r.buf[r.pos+1 : end-1]
+	r.pos = end
+	return s, r.traits.escapes, true
+}
+
+// unescape appends what s, the valid inside of a JSON string, stands for.
+func unescape(dst, s []byte) []byte {
+	for {
+		i := bytes.IndexByte(s, '\\')
+		if i < 0 {
+			return append(dst, s...)
+		}
+		dst = append(dst, s[:i]...)
+		c := s[i+1]
+		s = s[i+2:]
+		switch c {
+		case 'b':
+			dst = append(dst, '\b')
+		case 'f':
+			dst = append(dst, '\f')
+		case 'n':
+			dst = append(dst, '\n')
+		case 'r':
+			dst = append(dst, '\r')
+		case 't':
+			dst = append(dst, '\t')
+		case 'u':
+			var r rune
+			r, s = unescapeRune(s)
+			dst = utf8.AppendRune(dst, r)
+		default: // quote, backslash, slash
+			dst = append(dst, c)
+		}
+	}
+}
+
+// unescapeRune reads the digits behind \u, and those of the other half if they are
+// the first half of a surrogate pair. A half without the other is U+FFFD.
+func unescapeRune(s []byte) (r rune, rest []byte) {
+	r, _ = hex4(s)
+	s = s[4:]
+	if r < 0xd800 || r > 0xdfff {
+		return r, s
+	}
+	if r < 0xdc00 && len(s) >= 6 && s[0] == '\\' && s[1] == 'u' {
+		if low, _ := hex4(s[2:]); low >= 0xdc00 && low <= 0xdfff {
+			return (r-0xd800)<<10 + (low - 0xdc00) + 0x10000, s[6:]
+		}
+	}
+	return utf8.RuneError, s
+}

@@ -1,0 +1,314 @@
+// Package jsonwire reads and writes the JSON form of the protocol's messages. It
+// has no reflection: generated code says what to read and write.
+package jsonwire
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// MaxDepth bounds the nesting of objects and arrays, in messages and in payloads.
+// It stays below what common JSON readers take (Python's stops near 1000), so
+// that no publisher can break its subscribers by depth.
+const MaxDepth = 512
+
+// Valid reports whether p is exactly one JSON value in valid UTF-8, blanks around
+// it allowed, nested at most MaxDepth deep.
+func Valid(p []byte) bool {
+	ok, _ := check(p)
+	return ok
+}
+
+// check is Valid; lines tells whether LF or CR occur between the tokens.
+func check(p []byte) (ok, lines bool) {
+	var t traits
+	end := skipValue(p, 0, MaxDepth, &t)
+	if end < 0 || skipBlanks(p, end, &t) < len(p) {
+		return false, false
+	}
+	return t.bytes&highs == 0 || utf8.Valid(p), t.lines
+}
+
+// traits gathers what is worth knowing about the text that was skipped.
+type traits struct {
+	lines   bool   // LF or CR between tokens
+	escapes bool   // escapes in strings
+	bytes   uint64 // all bytes of strings, and maybe of what follows them, ORed
+}
+
+// The skip functions return the index behind what begins at p[i], or -1 if that is
+// not what it should be. They leave UTF-8 to their callers, who have it checked all
+// at once, or not at all for plain ASCII.
+
+// skipValue skips a value with at most depth open containers at a time. It does not
+// recurse: the kinds of the open containers are kept as bits.
+func skipValue(p []byte, i, depth int, t *traits) int {
+	var (
+		open    int    // number of open containers
+		objects uint64 // their kinds, the innermost in bit 0, set for objects
+		outer   [MaxDepth / 64]uint64
+	)
+	for {
+		i = skipBlanks(p, i, t)
+		if i >= len(p) {
+			return -1
+		}
+		if c := p[i]; c == '{' || c == '[' {
+			i = skipBlanks(p, i+1, t)
+			if open == depth || i >= len(p) {
+				return -1
+			}
+			if p[i] != c+2 { // the closing one is two further
+				if open%64 == 0 {
+					outer[open/64] = objects
+				}
+				open++
+				objects <<= 1
+				if c == '{' {
+					objects |= 1
+					i = skipKey(p, i, t)
+				}
+				if i < 0 {
+					return -1
+				}
+				continue
+			}
+			i++
+		} else if i = skipScalar(p, i, t); i < 0 {
+			return -1
+		}
+		// Behind a value: close containers until one has another value.
+		for {
+			if open == 0 {
+				return i
+			}
+			i = skipBlanks(p, i, t)
+			if i >= len(p) {
+				return -1
+			}
+			c := p[i]
+			i++
+			if c == ',' {
+				break
+			}
+			if c != ']'+('}'-']')*byte(objects&1) {
+				return -1
+			}
+			open--
+			objects >>= 1
+			if open%64 == 0 {
+				objects = outer[open/64]
+			}
+		}
+		if objects&1 != 0 {
+			if i = skipKey(p, skipBlanks(p, i, t), t); i < 0 {
+				return -1
+			}
+		}
+	}
+}
+
+func skipScalar(p []byte, i int, t *traits) int {
+	switch p[i] {
+	case '"':
+		return skipString(p, i, t)
+	case 't':
+		return skipWord(p, i, "true")
+	case 'f':
+		return skipWord(p, i, "false")
+	case 'n':
+		return skipWord(p, i, "null")
+	}
+	return skipNumber(p, i)
+}
+
+// skipKey skips a key and its colon.
+func skipKey(p []byte, i int, t *traits) int {
+	if i >= len(p) || p[i] != '"' {
+		return -1
+	}
+	if i = skipString(p, i, t); i < 0 {
+		return -1
+	}
+	if i = skipBlanks(p, i, t); i >= len(p) || p[i] != ':' {
+		return -1
+	}
+	return i + 1
+}
+
+// skipBlanks skips none or more of them. It is inlined for none.
+func skipBlanks(p []byte, i int, t *traits) int {
+	if i < len(p) && p[i] > ' ' {
+		return i
+	}
+	return skipSomeBlanks(p, i, t)
+}
+
+func skipSomeBlanks(p []byte, i int, t *traits) int {
+	for ; i < len(p); i++ {
+		switch p[i] {
+		case ' ', '\t':
+		case '\n', '\r':
+			t.lines = true
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+func skipWord(p []byte, i int, word string) int {
+	if end := i + len(word); end <= len(p) && string(p[i:end]) == word {
+		return end
+	}
+	return -1
+}
+
+func skipNumber(p []byte, i int) int {
+	if i < len(p) && p[i] == '-' {
+		i++
+	}
+	if i < len(p) && p[i] == '0' {
+		i++
+	} else if i = skipDigits(p, i); i < 0 {
+		return -1
+	}
+	if i < len(p) && p[i] == '.' {
+		if i = skipDigits(p, i+1); i < 0 {
+			return -1
+		}
+	}
+	if i < len(p) && p[i]|0x20 == 'e' {
+		i++
+		if i < len(p) && (p[i] == '+' || p[i] == '-') {
+			i++
+		}
+		return skipDigits(p, i)
+	}
+	return i
+}
+
+// skipDigits skips one or more of them.
+func skipDigits(p []byte, i int) int {
+	start := i
+	for i < len(p) && p[i]-'0' <= 9 {
+		i++
+	}
+	if i == start {
+		return -1
+	}
+	return i
+}
+
+// skipString skips a string, from quote to quote.
+func skipString(p []byte, i int, t *traits) int {
+	i++
+	for {
+		i = skipPlain(p, i, t)
+		if i >= len(p) {
+			return -1
+		}
+		switch p[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			t.escapes = true
+			if i = skipEscape(p, i); i < 0 {
+				return -1
+			}
+		default: // a control character
+			return -1
+		}
+	}
+}
+
+func skipEscape(p []byte, i int) int {
+	if i+1 >= len(p) {
+		return -1
+	}
+	switch p[i+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 2
+	case 'u':
+		if _, ok := hex4(p[i+2:]); ok {
+			return i + 6
+		}
+	}
+	return -1
+}
+
+// skipPlain skips what stands for itself in a string: it stops at a quote, a
+// backslash, a control character or the end.
+func skipPlain(p []byte, i int, t *traits) int {
+	rest, seen := p[i:], t.bytes
+	for len(rest) >= 8 {
+		x := binary.LittleEndian.Uint64(rest)
+		seen |= x
+		if m := special(x) &^ x & highs; m != 0 {
+			t.bytes = seen
+			return len(p) - len(rest) + bits.TrailingZeros64(m)/8
+		}
+		rest = rest[8:]
+		if x&highs == 0 {
+			rest = skipBlocks(rest)
+		}
+	}
+	for len(rest) > 0 && rest[0] >= ' ' && rest[0] != '"' && rest[0] != '\\' {
+		seen |= uint64(rest[0])
+		rest = rest[1:]
+	}
+	t.bytes = seen
+	return len(p) - len(rest)
+}
+
+// skipBlocks skips blocks of plain ASCII: what long strings consist of.
+func skipBlocks(p []byte) []byte {
+	for len(p) >= 32 {
+		x0 := binary.LittleEndian.Uint64(p)
+		x1 := binary.LittleEndian.Uint64(p[8:])
+		x2 := binary.LittleEndian.Uint64(p[16:])
+		x3 := binary.LittleEndian.Uint64(p[24:])
+		if (special(x0)|special(x1)|special(x2)|special(x3)|x0|x1|x2|x3)&highs != 0 {
+			break
+		}
+		p = p[32:]
+	}
+	return p
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// special marks, by the high bit, the bytes of x that end a run of plain
+// characters: quote, backslash and control characters. It also marks some bytes
+// that are not ASCII. Marks above the lowest one may be wrong (the subtractions
+// borrow), so only the lowest one means anything; the other bits mean nothing.
+func special(x uint64) uint64 {
+	// Flipping bit 1 puts the quote (0x22) at 0x20, just above the control
+	// characters, and the blank (0x20) out of the way: one comparison for both.
+	quoteOrControl := (x ^ 0x02*ones) - 0x21*ones
+	backslash := (x ^ '\\'*ones) - ones
+	return quoteOrControl | backslash
+}
+
+// hex4 reads the four hexadecimal digits that begin p.
+func hex4(p []byte) (r rune, ok bool) {
+	if len(p) < 4 {
+		return 0, false
+	}
+	for _, c := range p[:4] {
+		switch {
+		case c-'0' <= 9:
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}

@@ -1,0 +1,52 @@
+package pbwire
+
+import "math/bits"
+
+// The Put functions write from the end of a buffer to its beginning: before index
+// i, returning the index of what they wrote. So the length of a message is known
+// by the time it is written.
+
+// PutVarint writes v.
+func PutVarint(buf []byte, i int, v uint64) int {
+	if v < 0x80 {
+		i--
+		buf[i] = byte(v)
+		return i
+	}
+	return putLong(buf, i, v)
+}
+
+func putLong(buf []byte, i int, v uint64) int {
+	i -= SizeVarint(v)
+	at := i
+	for ; v >= 0x80; v >>= 7 {
+		buf[at] = byte(v) | 0x80
+		at++
+	}
+	buf[at] = byte(v)
+	return i
+}
+
+// PutString writes s and, in front, its length.
+func PutString(buf []byte, i int, s string) int {
+	i -= len(s)
+	copy(buf[i:], s)
+	return PutVarint(buf, i, uint64(len(s)))
+}
+
+// PutBytes writes p and, in front, its length.
+func PutBytes(buf []byte, i int, p []byte) int {
+	i -= len(p)
+	copy(buf[i:], p)
+	return PutVarint(buf, i, uint64(len(p)))
+}
+
+// SizeVarint returns the number of bytes that v takes: one for each seven bits. For
+// the lengths that occur, 9/64 is near enough to 1/7, and needs no division.
+func SizeVarint(v uint64) int { return int(9*uint(bits.Len64(v|1))+64) / 64 }
+
+// SizeBytes returns the number of bytes that n bytes take with their length.
+func SizeBytes(n int) int { return SizeVarint(uint64(n)) + n }
+
+// Zigzag returns the form in which a sint64 is written.
+func Zigzag(v int64) uint64 { return uint64(v)<<1 ^ uint64(v>>63) }

@@ -1,0 +1,200 @@
+// Package pbwire reads and writes the Protobuf form of the protocol's messages. It
+// has no reflection: generated code says what to read and write.
+package pbwire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// MaxDepth bounds the nesting of messages and groups.
+const MaxDepth = 512
+
+// Wire types.
+const (
+	wireVarint = iota
+	wireFixed64
+	wireBytes
+	wireStartGroup
+	wireEndGroup
+	wireFixed32
+)
+
+const maxField = 1<<29 - 1
+
+// Reader reads one message, field by field. Its first error sticks: whatever is
+// read afterwards is zero, and loops over fields end. So callers look for an error
+// once, by Err.
+//
+// Nothing that it returns aliases the input.
+type Reader struct {
+	buf   []byte // up to the end of the current message
+	all   []byte
+	pos   int
+	depth int
+	tag   uint64
+	err   error
+}
+
+// NewReader returns a reader of one message.
+func NewReader(input []byte) Reader { return Reader{buf: input, all: input} }
+
+// Err returns the first error.
+func (r *Reader) Err() error { return r.err }
+
+func (r *Reader) fail(reason string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("protobuf: offset %d, field %d: %s", r.pos, r.tag>>3, reason)
+		r.pos = len(r.buf)
+	}
+}
+
+// Next moves to the next field of the message; it returns false at its end.
+func (r *Reader) Next() bool {
+	if r.err != nil || r.pos >= len(r.buf) {
+		return false
+	}
+	r.tag = r.Varint()
+	if field := r.tag >> 3; r.err == nil && (field == 0 || field > maxField) {
+		r.fail("invalid field number")
+	}
+	return r.err == nil
+}
+
+// Tag returns number and wire type of the current field: number<<3 | type.
+func (r *Reader) Tag() uint64 { return r.tag }
+
+// Enter goes into the message that the current field holds, until Leave is called
+// with what Enter returned.
+func (r *Reader) Enter() (outer int) {
+	outer = len(r.buf)
+	size := r.length()
+	if r.depth++; r.depth > MaxDepth {
+		r.fail("nested more than " + strconv.Itoa(MaxDepth) + " deep")
+		return outer
+	}
+	r.buf = r.buf[:r.pos+size]
+	return outer
+}
+
+// Leave goes back to the outer message.
+func (r *Reader) Leave(outer int) {
+	r.depth--
+	r.buf = r.all[:outer]
+	if r.err != nil {
+		r.pos = outer
+	}
+}
+
+// Varint reads the value of the current field. Numbers that are too large for the
+// type of the field lose their upper bits, as Protobuf demands.
+func (r *Reader) Varint() uint64 {
+	v, n := binary.Uvarint(r.buf[r.pos:])
+	if n <= 0 {
+		r.fail("truncated or overlong varint")
+		return 0
+	}
+	r.pos += n
+	return v
+}
+
+// Bool reads the value of the current field.
+func (r *Reader) Bool() bool { return r.Varint() != 0 }
+
+// Int32 reads the value of the current field.
+func (r *Reader) Int32() int32 { return int32(r.Varint()) }
+
+// Int64 reads the value of the current field.
+func (r *Reader) Int64() int64 { return int64(r.Varint()) }
+
+// Uint32 reads the value of the current field.
+func (r *Reader) Uint32() uint32 { return uint32(r.Varint()) }
+
+// Uint64 reads the value of the current field.
+func (r *Reader) Uint64() uint64 { return r.Varint() }
+
+// Sint64 reads the value of the current field, which is in zigzag form.
+func (r *Reader) Sint64() int64 {
+	v := r.Varint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+// String reads the value of the current field, which has to be UTF-8.
+func (r *Reader) String() string {
+	p := r.bytes()
+	if !utf8.Valid(p) {
+		r.fail("invalid UTF-8")
+		return ""
+	}
+	return string(p)
+}
+
+// Bytes reads the value of the current field: a copy, nil if it is empty.
+func (r *Reader) Bytes() []byte {
+	if p := r.bytes(); len(p) > 0 {
+		return bytes.Clone(p)
+	}
+	return nil
+}
+
+func (r *Reader) bytes() []byte {
+	size := r.length()
+	p := r.buf[r.pos : r.pos+size]
+	r.pos += size
+	return p
+}
+
+// length reads the length of what follows, and makes sure that it is there.
+func (r *Reader) length() int {
+	size := r.Varint()
+	if size > uint64(len(r.buf)-r.pos) {
+		r.fail("truncated")
+		return 0
+	}
+	return int(size)
+}
+
+// Skip skips the value of the current field, which is of any wire type.
+func (r *Reader) Skip() {
+	switch r.tag & 7 {
+	case wireVarint:
+		r.Varint()
+	case wireFixed64:
+		r.skip(8)
+	case wireBytes:
+		r.bytes()
+	case wireStartGroup:
+		r.skipGroup()
+	case wireFixed32:
+		r.skip(4)
+	default: // an end without a start, or not defined
+		r.fail("invalid wire type")
+	}
+}
+
+func (r *Reader) skip(n int) {
+	if n > len(r.buf)-r.pos {
+		r.fail("truncated")
+		return
+	}
+	r.pos += n
+}
+
+func (r *Reader) skipGroup() {
+	if r.depth++; r.depth > MaxDepth {
+		r.fail("nested more than " + strconv.Itoa(MaxDepth) + " deep")
+		return
+	}
+	end := r.tag&^7 | wireEndGroup
+	for r.Next() {
+		if r.tag == end {
+			r.depth--
+			return
+		}
+		r.Skip()
+	}
+	r.fail("group without end")
+}

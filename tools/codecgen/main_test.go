@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const protocolDir = "../../protocol"
+
+// TestFresh checks that the committed files are what the schema generates.
+func TestFresh(t *testing.T) {
+	files, err := Generate(t.Context(), filepath.Join(protocolDir, "client.proto"), "protocol")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 3 {
+		t.Fatalf("%d files", len(files))
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(protocolDir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("%s is stale: run go generate ./protocol/...", name)
+		}
+	}
+}
+
+func TestRefusesWhatItCannotGenerate(t *testing.T) {
+	for body, want := range map[string]string{
+		"message M { bytes b = 1; }":               "gen.M.b: bytes are either @raw or @nojson",
+		"message M { string s = 1; // @raw\n }":    "gen.M.s: @raw is for bytes",
+		"message M { string s = 1; // @rwa\n }":    "gen.M.s: unknown annotation @rwa",
+		"message M { M m = 1; // @always\n }":      "gen.M.m: @always is for scalars, lists and maps",
+		"message M { repeated int32 n = 1; }":      "gen.M.n: only strings and messages can be repeated",
+		"message M { map<int32, M> m = 1; }":       "gen.M.m: map keys other than strings are not supported",
+		"message M { fixed64 f = 1; }":             "gen.M.f: kind fixed64 is not supported",
+		"message M { enum E { A = 0; } E e = 1; }": "gen.M.e: kind enum is not supported",
+		"message M { optional string s = 1; }":     "gen.M.s: presence of scalars and oneof",
+		"message M { oneof o { string s = 1; } }":  "gen.M.s: presence of scalars and oneof",
+	} {
+		path := filepath.Join(t.TempDir(), "m.proto")
+		if err := os.WriteFile(path, []byte("syntax = \"proto3\";\npackage gen;\n"+body+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Generate(t.Context(), path, "gen"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}
+
+func TestGoName(t *testing.T) {
+	for name, want := range map[string]string{
+		"id": "ID", "ttl": "TTL", "tf": "Tf", "rpc": "RPC", "sub_refresh": "SubRefresh", "data_b64": "DataB64",
+	} {
+		if got := goName(name); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
