@@ -1,0 +1,148 @@
+// Package broker is the contract of the engines that carry publications between
+// nodes, remember them, and know who is present. brokertest checks it.
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Broker carries publications to every node that subscribed to their channel
+// and keeps streams. All methods may be called from any goroutine and block for
+// as long as the backend needs; ctx bounds that time.
+//
+// An error that errors.As finds to be a *protocol.Error reaches the client as
+// it is; any other becomes an internal error.
+type Broker interface {
+	// Run gives the broker the handler of its events, before any other call. It
+	// returns when the broker is ready.
+	Run(h EventHandler) error
+	// Subscribe starts the delivery of the channels' events to this node. When it
+	// returned, every event accepted later is delivered. Subscribing twice is fine.
+	Subscribe(ctx context.Context, channels ...string) error
+	// Unsubscribe ends it. Events may still arrive for a short time.
+	Unsubscribe(ctx context.Context, channels ...string) error
+	// Publish hands a publication to every subscribed node, this one included.
+	// Assigning the offset, appending to history and handing over are one atomic
+	// step per channel: events arrive in the order of their offsets. The broker
+	// owns pub from here on and sets its Offset and Time (if 0).
+	Publish(ctx context.Context, ch string, pub *channel.Publication, opts PublishOptions) (PublishResult, error)
+	// PublishJoin and PublishLeave tell of a client that came or went. At most once.
+	PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error
+	PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error
+	// History reads a stream. Reading a channel without stream creates an empty one,
+	// so that the position always has an epoch.
+	History(ctx context.Context, ch string, filter HistoryFilter) (History, error)
+	// RemoveHistory drops the publications of a stream; top offset and epoch stay.
+	RemoveHistory(ctx context.Context, ch string) error
+	// Close frees everything; no event arrives after it returned.
+	Close(ctx context.Context) error
+}
+
+// EventHandler gets what a broker delivers. Calls for one channel are made one
+// at a time, in order; they may block for a short time when the node is behind.
+type EventHandler interface {
+	HandlePublication(ch string, e PublicationEvent)
+	HandleJoin(ch string, info *channel.ClientInfo)
+	HandleLeave(ch string, info *channel.ClientInfo)
+}
+
+// PublicationEvent is a publication as delivered to a node.
+type PublicationEvent struct {
+	Pub *channel.Publication
+	// Epoch of the stream; empty if Pub.Offset is 0.
+	Epoch string
+	// Delta asks for delta compression against Prev.
+	Delta bool
+	// Prev is the publication before Pub in the stream, if Delta is set and the
+	// stream still had it.
+	Prev *channel.Publication
+}
+
+// PublishOptions of one publication.
+type PublishOptions struct {
+	// HistorySize is the most publications the stream keeps; HistoryTTL how long
+	// it keeps them after the last one. Both > 0, or the publication is delivered
+	// with offset 0 and not remembered.
+	HistorySize int
+	HistoryTTL  time.Duration
+	// HistoryMetaTTL is how long top offset and epoch outlive the last use. 0 means
+	// the broker's default (30 days).
+	HistoryMetaTTL time.Duration
+	// IdempotencyKey suppresses a repeated publish within IdempotencyTTL (0: 300 s),
+	// scoped per channel.
+	IdempotencyKey string
+	IdempotencyTTL time.Duration
+	// VersionEpoch scopes Publication.Version: see recovery.md 3.2.
+	VersionEpoch string
+	// Delta asks for the previous publication to be delivered along.
+	Delta bool
+}
+
+// SuppressReason tells why a publish changed nothing.
+type SuppressReason string
+
+const (
+	SuppressIdempotency SuppressReason = "idempotency"
+	SuppressVersion     SuppressReason = "version"
+)
+
+// PublishResult of an accepted publish.
+type PublishResult struct {
+	// Position of the publication, or of the stream's top if it was suppressed by
+	// version; zero without history.
+	Position channel.StreamPosition
+	// Suppressed is empty if the publication was delivered.
+	Suppressed SuppressReason
+}
+
+// HistoryFilter selects a part of a stream, see recovery.md section 7.
+type HistoryFilter struct {
+	// Since excludes everything up to it (Reverse: everything from it). Nil: all.
+	// The epoch is not looked at by the broker.
+	Since *channel.StreamPosition
+	// Limit: 0 for the position only, < 0 for no limit.
+	Limit int
+	// Reverse reads from the newest to the oldest.
+	Reverse bool
+	// MetaTTL renews the life of top and epoch; 0 means the broker's default.
+	MetaTTL time.Duration
+}
+
+// History is what a stream holds.
+type History struct {
+	Publications []*channel.Publication
+	// Top is the position of the newest publication ever added to this stream.
+	Top channel.StreamPosition
+}
+
+// PresenceManager knows which clients are in a channel. All methods may be
+// called from any goroutine.
+type PresenceManager interface {
+	// Add registers a client or renews its registration.
+	Add(ctx context.Context, ch string, info *channel.ClientInfo) error
+	// Remove is idempotent.
+	Remove(ctx context.Context, ch, client, user string) error
+	// Presence returns the clients by their ID.
+	Presence(ctx context.Context, ch string) (map[string]*channel.ClientInfo, error)
+	Stats(ctx context.Context, ch string) (PresenceStats, error)
+}
+
+// PresenceStats are the counts of a channel.
+type PresenceStats struct {
+	Clients int
+	// Users counts distinct user IDs; all anonymous clients count as one.
+	Users int
+}
+
+// Controller carries control messages between nodes. A broker that can do so
+// implements it as well; without one, a node is alone.
+type Controller interface {
+	// RunControl gives the controller the handler of control messages and this
+	// node's ID.
+	RunControl(node string, handle func(data []byte)) error
+	// PublishControl sends data to one node, or to all if node is empty.
+	PublishControl(ctx context.Context, node string, data []byte) error
+}

@@ -1,0 +1,59 @@
+// Package channel holds the plain data that every layer of Gyro shares: what is
+// published, where it stands in a stream, who is behind a connection, and how a
+// subscription behaves. It imports nothing of Gyro but protocol's message types.
+package channel
+
+// StreamPosition is a place in a channel's stream. Offsets of different epochs
+// are not comparable. The zero value means "nothing known".
+type StreamPosition struct {
+	// Offset of a publication; the first publication of a stream has offset 1.
+	Offset uint64
+	// Epoch names one incarnation of the stream. Only equality means anything.
+	Epoch string
+}
+
+// ClientInfo tells who published, joined or is present.
+type ClientInfo struct {
+	// User is the user ID; empty for anonymous connections.
+	User string
+	// Client is the ID of the connection.
+	Client string
+	// ConnInfo is attached to the connection by its credentials. JSON when JSON
+	// clients are to see it.
+	ConnInfo []byte
+	// ChanInfo is attached to the subscription.
+	ChanInfo []byte
+}
+
+// Publication is one message of a channel. It is immutable once handed to a
+// broker: it is shared by every subscriber, without copies.
+type Publication struct {
+	// Offset in the stream; 0 when the publication is not part of a stream.
+	Offset uint64
+	// Data is the payload: JSON when JSON clients subscribe, else any bytes.
+	Data []byte
+	// Info of the publishing client; nil when a backend published.
+	Info *ClientInfo
+	// Tags are delivered with the publication and feed tags filters.
+	Tags map[string]string
+	// Time of publishing, Unix milliseconds. Not sent to clients.
+	Time int64
+	// Version of the document as given by the publisher; 0 if none.
+	Version uint64
+	// Channel is the real channel if it is not the one subscribed to (wildcards).
+	Channel string
+	// Key, Removed and Score belong to map channels.
+	Key     string
+	Removed bool
+	Score   int64
+}
+
+// RecoveryMode says what a returning subscriber gets.
+type RecoveryMode uint8
+
+const (
+	// RecoverStream delivers every missed publication or none.
+	RecoverStream RecoveryMode = iota
+	// RecoverCache delivers only the latest publication.
+	RecoverCache
+)

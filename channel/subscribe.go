@@ -1,0 +1,62 @@
+package channel
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// SubscribeOptions say how one subscription behaves. The zero value is a plain
+// subscription: publications are delivered while the client is connected, and
+// nothing else.
+type SubscribeOptions struct {
+	// ExpireAt is a Unix time in seconds; 0 means never. Later than 365 days from
+	// now counts as 365 days.
+	ExpireAt int64
+	// ChanInfo becomes ClientInfo.ChanInfo of this client in this channel.
+	ChanInfo []byte
+	// Data is handed to the client with the subscribe result.
+	Data []byte
+
+	// Presence registers the client in the channel's presence.
+	Presence bool
+	// EmitJoinLeave tells the channel that this client came and went.
+	EmitJoinLeave bool
+	// PushJoinLeave lets this client hear of the others who come and go.
+	PushJoinLeave bool
+
+	// Positioned makes delivery gap-free while connected: a lost publication ends
+	// the subscription with code 2500 (server-side: the connection with 3010) and
+	// the client subscribes again. It needs history in the channel.
+	Positioned bool
+	// Recoverable lets a returning client catch up. It implies Positioned.
+	Recoverable bool
+	// RecoveryMode: everything that was missed, or only the latest publication.
+	RecoveryMode RecoveryMode
+	// AutoRecover delivers the latest publication on every subscribe in
+	// RecoverCache mode, as if the client had asked to recover.
+	AutoRecover bool
+	// RecoverSince is the position to recover from for a server-side subscription
+	// made while the client is connected.
+	RecoverSince *StreamPosition
+	// HistoryMetaTTL for the stream reads of this subscription; 0 is the broker's
+	// default.
+	HistoryMetaTTL time.Duration
+
+	// AllowDelta lets the client negotiate Fossil delta compression.
+	AllowDelta bool
+	// AllowTagsFilter lets the client give a tags filter; without it a filter in
+	// the request is a bad request (107).
+	AllowTagsFilter bool
+	// ServerTagsFilter is enforced beside the client's own: both must pass.
+	ServerTagsFilter *protocol.FilterNode
+	// AllowCompaction lets the client get a numeric channel ID, which replaces the
+	// channel's name in pushes.
+	AllowCompaction bool
+	// Publications are delivered with the subscribe result when recovery yields
+	// none (recovery.md 4.6).
+	Publications []*Publication
+
+	// Source records where the subscription comes from (channels.md section 10).
+	Source uint8
+}

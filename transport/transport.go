@@ -1,0 +1,86 @@
+// Package transport is the contract between Gyro's core and the ways by which
+// clients reach it. A transport owns sockets and framing; the core owns sessions.
+package transport
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Conn is one client connection as its transport sees it.
+type Conn interface {
+	// Write takes as many bytes of frames, in order, as the peer accepts now and
+	// returns their number; it never blocks. When it took less than all, the
+	// transport calls Peer.Writable once it can take more. The bytes are shared
+	// with other connections: they are not modified, and not kept after Write
+	// returns. An error means that the connection is lost; Peer.Closed follows.
+	//
+	// Only the owner of the peer calls it, one call at a time.
+	Write(frames [][]byte) (n int, err error)
+
+	// Close ends the connection: it sends frames (the rest of the queue, which now
+	// belongs to the transport), tells the client the disconnect in the transport's
+	// manner, and frees everything, in the background and in bounded time. With
+	// protocol.DisconnectConnectionClosed the connection is just dropped. Calls
+	// after the first do nothing. Any goroutine may call it.
+	Close(d protocol.Disconnect, frames [][]byte)
+
+	// Pause stops (true) or resumes (false) reading. A message that is already
+	// under way may still be received after a pause.
+	Pause(bool)
+}
+
+// Peer is the core's end of a connection: what a transport drives. Its methods
+// are called from one goroutine at a time and never block on I/O.
+type Peer interface {
+	// Receive hands over one transport message (one or more commands). msg is
+	// valid only during the call.
+	Receive(msg []byte)
+	// Writable tells that Write takes bytes again after it took less than all.
+	Writable()
+	// Closed tells that the connection is gone; it is the last call, made exactly
+	// once, also after Conn.Close.
+	Closed(err error)
+}
+
+// Acceptor turns connections into peers. The node is one.
+type Acceptor interface {
+	// Accept takes over a new connection. ctx is the context of the request that
+	// opened it, with whatever HTTP middleware put there; it is used until the
+	// client has connected. An error means that the node takes no connection now
+	// (it is shutting down): the transport refuses the client with the
+	// protocol.Disconnect that errors.As finds in it.
+	Accept(ctx context.Context, c Conn, info Info) (Peer, error)
+}
+
+// Info describes a connection to the core. It is constant for its lifetime.
+type Info struct {
+	// Name of the transport as metrics and proxies show it: "websocket", "sse", ….
+	Name string
+	// Framer of the connection; it also fixes the encoding.
+	Framer Framer
+	// Header of the request that opened the connection. Nil if there was none.
+	Header http.Header
+	// RemoteAddr of the peer, as in http.Request.
+	RemoteAddr string
+	// NativePing is set if the transport itself pings the client, so that the
+	// protocol's own pings are off for this connection.
+	NativePing bool
+}
+
+// Framer puts a transport's envelope around encoded messages. Connections that
+// use an equal Framer (==) get the very same bytes, made once per publication,
+// so implementations are pointers shared by as many connections as possible.
+type Framer interface {
+	// Encoding of the messages.
+	Encoding() protocol.Encoding
+	// Headroom is the number of bytes that Frame may need before the message.
+	Headroom() int
+	// Frame envelops buf[Headroom():], which holds one encoded message (Protobuf
+	// messages carry their length prefix), and returns the finished frame. It may
+	// use buf's headroom and spare capacity, and return another slice. Any
+	// goroutine may call it.
+	Frame(buf []byte) []byte
+}
