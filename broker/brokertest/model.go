@@ -1,0 +1,291 @@
+package brokertest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// testModel does random things to the broker and to a model of slices and plain
+// loops, and compares all that can be seen of the two.
+func testModel(f *fixture) {
+	rapid.Check(f, func(t *rapid.T) {
+		m := &model{f: f, caps: f.caps, channels: map[string]*modelChannel{}}
+		for range 2 {
+			ch := f.name()
+			m.names = append(m.names, ch)
+			m.channels[ch] = &modelChannel{results: map[string]modelResult{}}
+		}
+		actions := map[string]func(*rapid.T){
+			"publish":     m.publish,
+			"publish2":    m.publish, // twice as often as the others
+			"history":     m.history,
+			"remove":      m.remove,
+			"subscribe":   m.subscribe,
+			"unsubscribe": m.unsubscribe,
+			"":            m.compareEvents,
+		}
+		if !f.caps.slow {
+			actions["advance"] = m.advance
+		}
+		t.Repeat(actions)
+	})
+}
+
+// model of a broker: as simple as can be.
+type model struct {
+	f        *fixture
+	caps     Capabilities
+	now      time.Duration
+	names    []string
+	channels map[string]*modelChannel
+	count    int // publications so far
+}
+
+type modelChannel struct {
+	subscribed bool
+	events     []modelEvent
+	results    map[string]modelResult
+	epochs     []string // all that were seen, the newest last
+
+	exists       bool // what follows counts
+	top          uint64
+	stored       []modelPublication
+	version      uint64
+	versionEpoch string
+	until        time.Duration // end of the stored ones
+	metaUntil    time.Duration
+}
+
+type modelResult struct {
+	position channel.StreamPosition
+	until    time.Duration
+}
+
+type modelPublication struct {
+	Offset uint64
+	Data   string
+}
+
+type modelEvent struct {
+	Pub   modelPublication
+	Epoch string
+	Delta bool
+	Prev  modelPublication
+}
+
+// pick chooses a channel and lets what has expired vanish from the model.
+func (m *model) pick(t *rapid.T) (string, *modelChannel) {
+	name := rapid.SampledFrom(m.names).Draw(t, "channel")
+	c := m.channels[name]
+	if c.exists && c.metaUntil <= m.now {
+		*c = modelChannel{subscribed: c.subscribed, events: c.events, results: c.results, epochs: c.epochs}
+	}
+	if c.until <= m.now {
+		c.stored = nil
+	}
+	return name, c
+}
+
+// create makes the stream; its epoch must be a new one. An existing stream must
+// have the epoch that it had.
+func (m *model) create(t *rapid.T, c *modelChannel, epoch string) {
+	if c.exists {
+		if epoch != c.epoch() {
+			t.Fatalf("epoch %q, want %q", epoch, c.epoch())
+		}
+		return
+	}
+	if epoch == "" || epoch == noEpoch || slices.Contains(c.epochs, epoch) {
+		t.Fatalf("a new stream has epoch %q, the earlier ones had %q", epoch, c.epochs)
+	}
+	c.exists = true
+	c.epochs = append(c.epochs, epoch)
+}
+
+func (c *modelChannel) epoch() string {
+	if len(c.epochs) == 0 {
+		return ""
+	}
+	return c.epochs[len(c.epochs)-1]
+}
+
+func (c *modelChannel) position() channel.StreamPosition {
+	return channel.StreamPosition{Offset: c.top, Epoch: c.epoch()}
+}
+
+func (m *model) publish(t *rapid.T) {
+	name, c := m.pick(t)
+	m.count++
+	pub := modelPublication{Data: fmt.Sprint(m.count)}
+	version := rapid.Uint64Range(0, 4).Draw(t, "version")
+	opts := broker.PublishOptions{
+		HistorySize:    rapid.IntRange(0, 5).Draw(t, "size"),
+		HistoryTTL:     m.units(t, 0, 5, "ttl"),
+		HistoryMetaTTL: m.units(t, 6, 12, "meta"),
+		IdempotencyKey: rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "key"),
+		IdempotencyTTL: m.units(t, 1, 8, "key ttl"),
+		VersionEpoch:   rapid.SampledFrom([]string{"", "", "x", "y"}).Draw(t, "version epoch"),
+		Delta:          rapid.Bool().Draw(t, "delta"),
+	}
+	got, err := m.f.broker.Publish(m.f.ctx, name, &channel.Publication{Data: []byte(pub.Data), Version: version}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.compare(t, "result", got, m.published(t, c, pub, version, opts, got.Position.Epoch))
+}
+
+// published is what a publish does to the model.
+func (m *model) published(t *rapid.T, c *modelChannel, pub modelPublication, version uint64, opts broker.PublishOptions, epoch string) (want broker.PublishResult) {
+	if r, ok := c.results[opts.IdempotencyKey]; ok && r.until > m.now {
+		return broker.PublishResult{Position: r.position, Suppressed: broker.SuppressIdempotency}
+	}
+	event := modelEvent{Delta: opts.Delta}
+	if opts.HistorySize > 0 && opts.HistoryTTL > 0 {
+		m.create(t, c, epoch)
+		old := version > 0 && version <= c.version && (opts.VersionEpoch == "" || opts.VersionEpoch == c.versionEpoch)
+		if !old || m.caps.SuppressedRenews {
+			c.until, c.metaUntil = m.now+opts.HistoryTTL, m.now+opts.HistoryMetaTTL
+		}
+		want.Position = c.position()
+		if old {
+			want.Suppressed = broker.SuppressVersion
+			return want
+		}
+		if version > 0 {
+			c.version, c.versionEpoch = version, opts.VersionEpoch
+		}
+		if opts.Delta && len(c.stored) > 0 {
+			event.Prev = c.stored[len(c.stored)-1]
+		}
+		c.top++
+		pub.Offset = c.top
+		c.stored = append(c.stored, pub)
+		c.stored = c.stored[max(0, len(c.stored)-opts.HistorySize):]
+		event.Epoch = c.epoch()
+		want.Position = c.position()
+	}
+	event.Pub = pub
+	if opts.IdempotencyKey != "" {
+		c.results[opts.IdempotencyKey] = modelResult{want.Position, m.now + opts.IdempotencyTTL}
+	}
+	if c.subscribed {
+		c.events = append(c.events, event)
+	}
+	return want
+}
+
+func (m *model) history(t *rapid.T) {
+	name, c := m.pick(t)
+	filter := broker.HistoryFilter{
+		Limit:   rapid.IntRange(-1, 6).Draw(t, "limit"),
+		Reverse: rapid.Bool().Draw(t, "reverse"),
+		MetaTTL: m.units(t, 6, 12, "meta"),
+	}
+	if rapid.Bool().Draw(t, "since") {
+		// Above top + 1 a reversed read is undefined, as it is since 0.
+		since := rapid.Uint64Range(1, c.top+1).Draw(t, "offset")
+		filter.Since = &channel.StreamPosition{Offset: since, Epoch: c.epoch()}
+	}
+	h, err := m.f.broker.History(m.f.ctx, name, filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.create(t, c, h.Top.Epoch)
+	c.metaUntil = m.now + filter.MetaTTL
+	got := []modelPublication{}
+	for _, pub := range h.Publications {
+		got = append(got, seen(pub))
+	}
+	m.compare(t, "history", got, c.read(filter))
+	m.compare(t, "top", h.Top, c.position())
+}
+
+func (c *modelChannel) read(filter broker.HistoryFilter) []modelPublication {
+	list := slices.Clone(c.stored)
+	if filter.Reverse {
+		slices.Reverse(list)
+	}
+	if filter.Since != nil {
+		list = slices.DeleteFunc(list, func(pub modelPublication) bool {
+			if filter.Reverse {
+				return pub.Offset >= filter.Since.Offset
+			}
+			return pub.Offset <= filter.Since.Offset
+		})
+	}
+	if filter.Limit >= 0 && filter.Limit < len(list) {
+		list = list[:filter.Limit]
+	}
+	return list
+}
+
+func (m *model) remove(t *rapid.T) {
+	name, c := m.pick(t)
+	if err := m.f.broker.RemoveHistory(m.f.ctx, name); err != nil {
+		t.Fatal(err)
+	}
+	c.stored = nil
+}
+
+func (m *model) subscribe(t *rapid.T) {
+	name, c := m.pick(t)
+	if err := m.f.broker.Subscribe(m.f.ctx, name); err != nil {
+		t.Fatal(err)
+	}
+	c.subscribed = true
+}
+
+func (m *model) unsubscribe(t *rapid.T) {
+	name, c := m.pick(t)
+	m.compareEvents(t) // all that come must have come
+	if err := m.f.broker.Unsubscribe(m.f.ctx, name); err != nil {
+		t.Fatal(err)
+	}
+	m.caps.settle(m.f)
+	c.subscribed = false
+}
+
+// advance lets time pass, by a little more than whole units: nothing ever
+// happens at the very moment at which something else expires.
+func (m *model) advance(t *rapid.T) {
+	d := m.units(t, 1, 9, "time") + m.caps.Unit/1009
+	m.caps.Advance(m.f, d)
+	m.now += d
+}
+
+// compareEvents is run after every action.
+func (m *model) compareEvents(t *rapid.T) {
+	for _, name := range m.names {
+		want := m.channels[name].events
+		got := []modelEvent{}
+		for _, e := range m.f.events.wait(m.f, name, len(want)) {
+			got = append(got, modelEvent{Pub: seen(e.Pub), Epoch: e.Epoch, Delta: e.Delta, Prev: seen(e.Prev)})
+		}
+		m.compare(t, "events", got, want)
+	}
+}
+
+func (m *model) compare(t *rapid.T, what string, got, want any) {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func (m *model) units(t *rapid.T, low, high int, label string) time.Duration {
+	return m.f.units(rapid.IntRange(low, high).Draw(t, label))
+}
+
+func seen(pub *channel.Publication) modelPublication {
+	if pub == nil {
+		return modelPublication{}
+	}
+	return modelPublication{pub.Offset, string(pub.Data)}
+}

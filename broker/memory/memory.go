@@ -1,0 +1,261 @@
+// Package memory is the engine of a single process: a broker and a presence
+// manager that keep everything in memory and lose it at exit (engines.md
+// section 7). It carries no control messages: a node on it is alone.
+//
+// It follows the specification where the reference server's memory engine
+// differs: a publication without version keeps the stored version, and
+// publications in history carry no epoch.
+package memory
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+const (
+	defaultHistoryMetaTTL = 30 * 24 * time.Hour
+	defaultIdempotencyTTL = 300 * time.Second
+	defaultPresenceTTL    = 60 * time.Second
+
+	// turnCount is the number of turns that channels share by hash. It is great
+	// because a handler that blocks holds up the channels that share its turn.
+	turnCount = 4096
+	// shardCount is the number of maps that channels are spread over. It is small
+	// because their locks are held briefly, and many small maps cost more cache
+	// misses than few great ones.
+	shardCount = 64
+)
+
+var (
+	errNotRunning = errors.New("memory broker: not running")
+	errRunTwice   = errors.New("memory broker: already run or closed")
+)
+
+// Config of the memory engine. The zero value is good.
+type Config struct {
+	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last
+	// use, when a publication or a history read names no time of its own. Default
+	// 30 days. It never ends before the stream's publications do.
+	HistoryMetaTTL time.Duration
+	// PresenceTTL is how long a presence entry lives that is not renewed. Default
+	// 60 s; it should be more than twice the interval of the renewals.
+	PresenceTTL time.Duration
+}
+
+const (
+	stateNew = iota
+	stateRunning
+	stateClosed
+)
+
+// Broker keeps streams in memory and hands events to the one node of this
+// process, synchronously, in the goroutine that publishes.
+//
+// Publications of a channel take turns: the turn covers the append to history
+// and the call of the handler, so that events arrive in the order of their
+// offsets. Channels share 4096 turns by hash. A handler may therefore block, at
+// the price of the publishers of its own channel and of few others, but it must
+// not call Publish, PublishJoin, PublishLeave or Close: they may wait for the
+// turn that it holds. It may call everything else. Waiting for a turn is not
+// bounded by the context.
+type Broker struct {
+	metaTTL time.Duration
+	seed    maphash.Seed
+	start   time.Time
+	handler broker.EventHandler
+	state   atomic.Int32
+	agenda  agenda
+	turns   []sync.Mutex // held while a publication is accepted and handled
+	shards  []shard
+}
+
+// shard holds what is known of the channels of one hash value. Its lock is never
+// held during a handler call. Where several locks are taken, a turn comes first
+// and the agenda's lock last.
+type shard struct {
+	mu       sync.Mutex
+	channels table[string, state]
+	results  table[resultKey, *result]
+}
+
+// state of a channel. The zero value means the same as no entry.
+type state struct {
+	subscribed bool
+	stream     *stream
+}
+
+var _ broker.Broker = (*Broker)(nil)
+
+// New returns a broker that waits for Run. It needs no Close if it never ran.
+func New(cfg Config) *Broker {
+	b := &Broker{
+		metaTTL: positiveOr(cfg.HistoryMetaTTL, defaultHistoryMetaTTL),
+		seed:    maphash.MakeSeed(),
+		start:   time.Now(),
+		turns:   make([]sync.Mutex, turnCount),
+		shards:  make([]shard, shardCount),
+	}
+	b.agenda.clock = b.now
+	b.agenda.due = func(e expiring, now int64) { e.expire(b, now) }
+	return b
+}
+
+// Run implements broker.Broker. It fails when called twice or after Close.
+func (b *Broker) Run(h broker.EventHandler) error {
+	if b.state.Load() != stateNew {
+		return errRunTwice
+	}
+	b.handler = h
+	if !b.state.CompareAndSwap(stateNew, stateRunning) {
+		return errRunTwice
+	}
+	return nil
+}
+
+// Subscribe implements broker.Broker.
+func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
+	return b.setSubscribed(ctx, channels, true)
+}
+
+// Unsubscribe implements broker.Broker. At most one event of each channel, that
+// was being delivered at the time of the call, comes after it.
+func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
+	return b.setSubscribed(ctx, channels, false)
+}
+
+func (b *Broker) setSubscribed(ctx context.Context, channels []string, to bool) error {
+	for _, ch := range channels {
+		s, err := b.enter(ctx, ch)
+		if err != nil {
+			return err
+		}
+		c := s.channels.get(ch)
+		c.subscribed = to
+		s.put(ch, c)
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// PublishJoin implements broker.Broker. info must not be changed afterwards.
+func (b *Broker) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	return b.tell(ctx, ch, func() { b.handler.HandleJoin(ch, info) })
+}
+
+// PublishLeave implements broker.Broker. info must not be changed afterwards.
+func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	return b.tell(ctx, ch, func() { b.handler.HandleLeave(ch, info) })
+}
+
+// tell calls handle in the channel's turn if the channel is subscribed.
+func (b *Broker) tell(ctx context.Context, ch string, handle func()) error {
+	turn, s := b.place(ch)
+	turn.Lock()
+	defer turn.Unlock()
+	if err := b.check(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	subscribed := s.channels.get(ch).subscribed
+	s.mu.Unlock()
+	if subscribed {
+		handle()
+	}
+	return nil
+}
+
+// Close implements broker.Broker. It waits for the handler calls under way; if
+// ctx ends before they do, it returns the context's error and the rest is freed
+// when they return. Closing twice is fine.
+func (b *Broker) Close(ctx context.Context) error {
+	b.state.Store(stateClosed)
+	b.agenda.close()
+	freed := make(chan struct{})
+	go func() {
+		defer close(freed)
+		b.clear()
+	}()
+	select {
+	case <-freed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// check reports why an operation cannot be done now.
+func (b *Broker) check(ctx context.Context) error {
+	if b.state.Load() != stateRunning {
+		return errNotRunning
+	}
+	return ctx.Err()
+}
+
+// enter locks the channel's shard. It looks at the state behind the lock, so that
+// nothing is put into a shard that Close has cleared.
+func (b *Broker) enter(ctx context.Context, ch string) (*shard, error) {
+	_, s := b.place(ch)
+	s.mu.Lock()
+	if err := b.check(ctx); err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
+	return s, nil
+}
+
+// place returns the channel's turn and shard.
+func (b *Broker) place(ch string) (*sync.Mutex, *shard) {
+	hash := maphash.String(b.seed, ch)
+	return &b.turns[hash%turnCount], &b.shards[hash/turnCount%shardCount]
+}
+
+// now is the time since the broker was made, which no change of the wall clock
+// moves.
+func (b *Broker) now() int64 { return int64(time.Since(b.start)) }
+
+// clear waits for every turn, so that no handler call is under way, and drops
+// everything.
+func (b *Broker) clear() {
+	for i := range b.turns {
+		b.turns[i].Lock()
+		b.turns[i].Unlock() //nolint:staticcheck // nobody takes a turn from here on
+	}
+	for i := range b.shards {
+		s := &b.shards[i]
+		s.mu.Lock()
+		s.channels = table[string, state]{}
+		s.results = table[resultKey, *result]{}
+		s.mu.Unlock()
+	}
+}
+
+// put stores c or, if nothing is known of the channel any more, forgets it.
+func (s *shard) put(ch string, c state) {
+	if c == (state{}) {
+		s.channels.delete(ch)
+		return
+	}
+	s.channels.set(ch, c)
+}
+
+func positiveOr(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// after is t plus d, at most the end of time.
+func after(t int64, d time.Duration) int64 {
+	if sum := t + int64(d); sum >= t {
+		return sum
+	}
+	return 1<<63 - 1
+}

@@ -1,0 +1,229 @@
+package memory
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// presenceShardCount is the number of locks that channels are spread over.
+const presenceShardCount = 256
+
+// Presence keeps who is in which channel. An entry that is not renewed within
+// the configured time to live is gone. It needs no Close: one timer runs while
+// there are entries.
+type Presence struct {
+	ttl    int64
+	seed   maphash.Seed
+	start  time.Time
+	armed  atomic.Bool
+	shards []presenceShard
+}
+
+var _ broker.PresenceManager = (*Presence)(nil)
+
+// presenceShard holds the channels of one hash value. All entries have the same
+// time to live: in the order of their renewal they are in the order of their
+// expiry too, and one list shows which ones have expired.
+type presenceShard struct {
+	mu       sync.Mutex
+	channels table[string, *members]
+	oldest   *member
+	newest   *member
+}
+
+// members are the clients of one channel.
+type members struct {
+	channel string
+	clients table[string, *member]
+	users   table[string, int] // number of clients by user
+}
+
+// member is one client in one channel.
+type member struct {
+	of           *members
+	info         *channel.ClientInfo
+	client       string
+	expireAt     int64
+	older, newer *member
+}
+
+// NewPresence returns an empty presence manager. Of cfg it takes PresenceTTL.
+func NewPresence(cfg Config) *Presence {
+	return &Presence{
+		ttl:    int64(positiveOr(cfg.PresenceTTL, defaultPresenceTTL)),
+		seed:   maphash.MakeSeed(),
+		start:  time.Now(),
+		shards: make([]presenceShard, presenceShardCount),
+	}
+}
+
+// Add implements broker.PresenceManager. A client is known by info.Client. info
+// must not be changed afterwards.
+func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	s, now, err := p.enter(ctx, ch)
+	if err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	ms := s.channels.get(ch)
+	if ms == nil {
+		ms = &members{channel: ch}
+		s.channels.set(ch, ms)
+	}
+	m := ms.clients.get(info.Client)
+	if m == nil {
+		m = &member{of: ms, client: info.Client}
+		ms.clients.set(m.client, m)
+	} else {
+		s.unlink(m)
+		ms.count(m.info.User, -1)
+	}
+	m.info, m.expireAt = info, after(now, time.Duration(p.ttl))
+	ms.count(info.User, 1)
+	s.link(m)
+	p.arm(time.Duration(p.ttl))
+	return nil
+}
+
+// Remove implements broker.PresenceManager. The user is known from Add.
+func (p *Presence) Remove(ctx context.Context, ch, client, _ string) error {
+	s, _, err := p.enter(ctx, ch)
+	if err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if ms := s.channels.get(ch); ms != nil {
+		if m := ms.clients.get(client); m != nil {
+			s.drop(m)
+		}
+	}
+	return nil
+}
+
+// Presence implements broker.PresenceManager. The map is the caller's, the infos
+// are shared and must not be changed. It is never nil without an error.
+func (p *Presence) Presence(ctx context.Context, ch string) (map[string]*channel.ClientInfo, error) {
+	s, _, err := p.enter(ctx, ch)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	ms := s.channels.get(ch)
+	if ms == nil {
+		return map[string]*channel.ClientInfo{}, nil
+	}
+	infos := make(map[string]*channel.ClientInfo, len(ms.clients.m))
+	for client, m := range ms.clients.m {
+		infos[client] = m.info
+	}
+	return infos, nil
+}
+
+// Stats implements broker.PresenceManager. Its cost does not depend on the
+// number of clients.
+func (p *Presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, error) {
+	s, _, err := p.enter(ctx, ch)
+	if err != nil {
+		return broker.PresenceStats{}, err
+	}
+	defer s.mu.Unlock()
+	ms := s.channels.get(ch)
+	if ms == nil {
+		return broker.PresenceStats{}, nil
+	}
+	return broker.PresenceStats{Clients: len(ms.clients.m), Users: len(ms.users.m)}, nil
+}
+
+// enter locks the channel's shard and rids it of what has expired.
+func (p *Presence) enter(ctx context.Context, ch string) (s *presenceShard, now int64, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	s = &p.shards[maphash.String(p.seed, ch)%presenceShardCount]
+	s.mu.Lock()
+	now = int64(time.Since(p.start))
+	s.expire(now)
+	return s, now, nil
+}
+
+// arm has the shards swept after a while, if that is not going to happen anyway.
+func (p *Presence) arm(wait time.Duration) {
+	if !p.armed.Load() && p.armed.CompareAndSwap(false, true) {
+		time.AfterFunc(wait, p.sweep)
+	}
+}
+
+// sweep gives back the memory of channels that nobody uses any more.
+func (p *Presence) sweep() {
+	// An entry added from here on arms the timer itself.
+	p.armed.Store(false)
+	now := int64(time.Since(p.start))
+	var next int64
+	for i := range p.shards {
+		s := &p.shards[i]
+		s.mu.Lock()
+		s.expire(now)
+		if s.oldest != nil && (next == 0 || s.oldest.expireAt < next) {
+			next = s.oldest.expireAt
+		}
+		s.mu.Unlock()
+	}
+	if next != 0 {
+		p.arm(max(time.Duration(next-now), time.Second))
+	}
+}
+
+func (s *presenceShard) expire(now int64) {
+	for s.oldest != nil && s.oldest.expireAt <= now {
+		s.drop(s.oldest)
+	}
+}
+
+// drop forgets the client, and the channel if that was its last one.
+func (s *presenceShard) drop(m *member) {
+	s.unlink(m)
+	m.of.count(m.info.User, -1)
+	m.of.clients.delete(m.client)
+	if len(m.of.clients.m) == 0 {
+		s.channels.delete(m.of.channel)
+	}
+}
+
+func (ms *members) count(user string, by int) {
+	if n := ms.users.get(user) + by; n > 0 {
+		ms.users.set(user, n)
+	} else {
+		ms.users.delete(user)
+	}
+}
+
+// link appends m as the newest entry of the list.
+func (s *presenceShard) link(m *member) {
+	m.older, m.newer = s.newest, nil
+	if s.newest != nil {
+		s.newest.newer = m
+	} else {
+		s.oldest = m
+	}
+	s.newest = m
+}
+
+func (s *presenceShard) unlink(m *member) {
+	if m.older != nil {
+		m.older.newer = m.newer
+	} else {
+		s.oldest = m.newer
+	}
+	if m.newer != nil {
+		m.newer.older = m.older
+	} else {
+		s.newest = m.older
+	}
+	m.older, m.newer = nil, nil
+}

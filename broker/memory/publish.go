@@ -1,0 +1,117 @@
+package memory
+
+import (
+	"context"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Publish implements broker.Broker. Its cost does not depend on the length of
+// the history. The result of an idempotency key is remembered with and without
+// history; a publication suppressed by its version leaves no such result.
+func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
+	turn, s := b.place(ch)
+	turn.Lock()
+	defer turn.Unlock()
+	if err := b.check(ctx); err != nil {
+		return broker.PublishResult{}, err
+	}
+	event, result, deliver := b.accept(s, ch, pub, &opts)
+	if deliver {
+		b.handler.HandlePublication(ch, event)
+	}
+	return result, nil
+}
+
+// accept does everything but the delivery: it suppresses or stores pub. The
+// caller holds the turn.
+func (b *Broker) accept(s *shard, ch string, pub *channel.Publication, opts *broker.PublishOptions) (event broker.PublicationEvent, result broker.PublishResult, deliver bool) {
+	wall := time.Now()
+	now := int64(wall.Sub(b.start))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if opts.IdempotencyKey != "" {
+		if position, ok := s.cached(ch, opts.IdempotencyKey, now); ok {
+			return event, broker.PublishResult{Position: position, Suppressed: broker.SuppressIdempotency}, false
+		}
+	}
+
+	pub.Offset = 0
+	if pub.Time == 0 {
+		pub.Time = wall.UnixMilli()
+	}
+	c := s.channels.get(ch)
+	event = broker.PublicationEvent{Pub: pub, Delta: opts.Delta}
+	if opts.HistorySize > 0 && opts.HistoryTTL > 0 {
+		st := b.stream(s, ch, c, now)
+		fresh := st.accepts(pub.Version, opts.VersionEpoch)
+		if fresh {
+			if opts.Delta {
+				event.Prev = st.pubs.last()
+			}
+			st.append(pub, opts)
+			event.Epoch = st.epoch
+		}
+		st.renew(now, opts.HistoryTTL, positiveOr(opts.HistoryMetaTTL, b.metaTTL))
+		b.schedule(st)
+		result.Position = st.position()
+		if !fresh {
+			result.Suppressed = broker.SuppressVersion
+			return event, result, false
+		}
+	}
+	if opts.IdempotencyKey != "" {
+		b.cache(s, ch, opts, result.Position, now)
+	}
+	return event, result, c.subscribed
+}
+
+// resultKey is the scope of an idempotency key.
+type resultKey struct{ channel, key string }
+
+// result is what the first publish under an idempotency key led to.
+type result struct {
+	slot
+	resultKey
+	position channel.StreamPosition
+	expireAt int64
+}
+
+// cached returns the position of an earlier publish with the same key.
+func (s *shard) cached(ch, key string, now int64) (channel.StreamPosition, bool) {
+	r := s.results.get(resultKey{ch, key})
+	if r == nil || r.expireAt <= now {
+		return channel.StreamPosition{}, false
+	}
+	return r.position, true
+}
+
+// cache remembers the position under the key of opts.
+func (b *Broker) cache(s *shard, ch string, opts *broker.PublishOptions, position channel.StreamPosition, now int64) {
+	key := resultKey{ch, opts.IdempotencyKey}
+	r := s.results.get(key)
+	if r == nil { // else one that expired and was not swept yet
+		r = &result{resultKey: key}
+		s.results.set(key, r)
+	}
+	r.position = position
+	r.expireAt = after(now, positiveOr(opts.IdempotencyTTL, defaultIdempotencyTTL))
+	b.agenda.schedule(r, r.expireAt)
+}
+
+func (r *result) expire(b *Broker, now int64) {
+	_, s := b.place(r.channel)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.results.get(r.resultKey) != r {
+		return
+	}
+	if r.expireAt > now {
+		b.agenda.schedule(r, r.expireAt)
+		return
+	}
+	s.results.delete(r.resultKey)
+	b.agenda.cancel(r)
+}

@@ -1,0 +1,216 @@
+package memory
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// stream is the history of one channel (recovery.md sections 1 and 2). The
+// stored publications have the offsets up to top without a gap. Its shard's
+// lock guards it.
+type stream struct {
+	slot
+	channel string
+	epoch   string
+	top     uint64
+	pubs    ring
+
+	version      uint64 // the last accepted one; 0 if there was none
+	versionEpoch string
+
+	pubsUntil int64 // when the publications expire
+	metaUntil int64 // when the stream is forgotten; not before pubsUntil
+	wakeAt    int64 // when the agenda looks at the stream; 0 if it does not
+}
+
+// stream returns the channel's stream as it is now, creating it if there is none.
+func (b *Broker) stream(s *shard, ch string, c state, now int64) *stream {
+	st := c.stream
+	if st == nil {
+		st = &stream{channel: ch, epoch: newEpoch()}
+		c.stream = st
+		s.put(ch, c)
+		return st
+	}
+	st.age(now)
+	return st
+}
+
+// schedule has the agenda look at the stream when something of it ends. A later
+// end than the one on the agenda is not written down now but found out then: so
+// publishing to a busy channel costs the agenda nothing.
+func (b *Broker) schedule(st *stream) {
+	at := st.ends()
+	if st.wakeAt == 0 || at < st.wakeAt {
+		st.wakeAt = at
+		b.agenda.schedule(st, at)
+	}
+}
+
+// expire gives back what has outlived its time.
+func (st *stream) expire(b *Broker, now int64) {
+	_, s := b.place(st.channel)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.channels.get(st.channel)
+	if c.stream != st {
+		return
+	}
+	if st.metaUntil <= now {
+		c.stream = nil
+		s.put(st.channel, c)
+		b.agenda.cancel(st)
+		return
+	}
+	st.age(now)
+	st.wakeAt = st.ends()
+	b.agenda.schedule(st, st.wakeAt)
+}
+
+// age drops the publications, or begins a new life, if their time is over. The
+// agenda would do so too, somewhat later.
+func (st *stream) age(now int64) {
+	switch {
+	case st.metaUntil <= now:
+		st.pubs = ring{}
+		st.epoch, st.top = newEpoch(), 0
+		st.version, st.versionEpoch = 0, ""
+	case st.pubsUntil <= now:
+		st.pubs = ring{}
+	}
+}
+
+// accepts applies the version rule (recovery.md 3.2) and stores the version.
+func (st *stream) accepts(version uint64, epoch string) bool {
+	if version == 0 {
+		return true
+	}
+	if version <= st.version && (epoch == "" || epoch == st.versionEpoch) {
+		return false
+	}
+	st.version, st.versionEpoch = version, epoch
+	return true
+}
+
+func (st *stream) append(pub *channel.Publication, opts *broker.PublishOptions) {
+	st.top++
+	pub.Offset = st.top
+	st.pubs.push(pub, opts.HistorySize)
+}
+
+// renew starts the times to live anew.
+func (st *stream) renew(now int64, pubsTTL, metaTTL time.Duration) {
+	st.pubsUntil = after(now, pubsTTL)
+	st.renewMeta(now, metaTTL)
+}
+
+func (st *stream) renewMeta(now int64, ttl time.Duration) {
+	st.metaUntil = after(now, ttl)
+	if st.pubs.count > 0 {
+		st.metaUntil = max(st.metaUntil, st.pubsUntil)
+	}
+}
+
+// ends is the next time at which something of the stream ends.
+func (st *stream) ends() int64 {
+	if st.pubs.count > 0 {
+		return st.pubsUntil
+	}
+	return st.metaUntil
+}
+
+func (st *stream) position() channel.StreamPosition {
+	return channel.StreamPosition{Offset: st.top, Epoch: st.epoch}
+}
+
+// read selects publications as recovery.md section 7 says. The slice is the
+// caller's.
+func (st *stream) read(f broker.HistoryFilter) []*channel.Publication {
+	if f.Limit == 0 || st.pubs.count == 0 {
+		return nil
+	}
+	// Indices into the ring: the publication with offset o stands at o - oldest.
+	oldest := st.top - uint64(st.pubs.count) + 1
+	from, to := 0, st.pubs.count
+	if f.Since != nil {
+		if f.Reverse {
+			to = clamp(f.Since.Offset, oldest, st.pubs.count)
+		} else if f.Since.Offset == math.MaxUint64 {
+			return nil
+		} else {
+			from = clamp(f.Since.Offset+1, oldest, st.pubs.count)
+		}
+	}
+	n := to - from
+	if f.Limit > 0 {
+		n = min(n, f.Limit)
+	}
+	if n == 0 {
+		return nil
+	}
+	pubs := make([]*channel.Publication, n)
+	for i := range pubs {
+		if f.Reverse {
+			pubs[i] = st.pubs.at(to - 1 - i)
+		} else {
+			pubs[i] = st.pubs.at(from + i)
+		}
+	}
+	return pubs
+}
+
+// clamp returns offset - oldest, not less than 0 and not more than count.
+func clamp(offset, oldest uint64, count int) int {
+	if offset <= oldest {
+		return 0
+	}
+	return int(min(offset-oldest, uint64(count)))
+}
+
+// History implements broker.Broker. The slice of the result is the caller's, the
+// publications are shared and must not be changed. A reversed read since an
+// offset beyond the top begins at the newest publication.
+func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
+	s, err := b.enter(ctx, ch)
+	if err != nil {
+		return broker.History{}, err
+	}
+	defer s.mu.Unlock()
+	now := b.now()
+	st := b.stream(s, ch, s.channels.get(ch), now)
+	st.renewMeta(now, positiveOr(filter.MetaTTL, b.metaTTL))
+	b.schedule(st)
+	return broker.History{Publications: st.read(filter), Top: st.position()}, nil
+}
+
+// RemoveHistory implements broker.Broker. It does not renew the life of top and
+// epoch.
+func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
+	s, err := b.enter(ctx, ch)
+	if err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if st := s.channels.get(ch).stream; st != nil {
+		st.pubs = ring{}
+	}
+	return nil
+}
+
+// newEpoch returns 8 random letters. It never equals "_", which clients use as
+// the epoch of a position they know to be invalid (recovery.md 8.3).
+func newEpoch() string {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	var epoch [8]byte
+	random := rand.Uint64()
+	for i := range epoch {
+		epoch[i] = letters[random%uint64(len(letters))]
+		random /= uint64(len(letters))
+	}
+	return string(epoch[:])
+}

@@ -1,0 +1,34 @@
+package memory
+
+// table is a map that gives memory back when its entries go, which a Go map
+// does not: it is copied when three quarters of its greatest size are gone.
+type table[K comparable, V any] struct {
+	m    map[K]V
+	peak int
+}
+
+// smallTable is the size that a Go map holds without further allocations.
+const smallTable = 8
+
+// get returns the zero value for a key that is not there.
+func (t *table[K, V]) get(k K) V { return t.m[k] }
+
+func (t *table[K, V]) set(k K, v V) {
+	if t.m == nil {
+		t.m = make(map[K]V)
+	}
+	t.m[k] = v
+	t.peak = max(t.peak, len(t.m))
+}
+
+func (t *table[K, V]) delete(k K) {
+	delete(t.m, k)
+	if t.peak <= smallTable || len(t.m) > t.peak/4 {
+		return
+	}
+	m := make(map[K]V, len(t.m))
+	for k, v := range t.m {
+		m[k] = v
+	}
+	t.m, t.peak = m, len(m)
+}
