@@ -1,0 +1,58 @@
+// Package netio reads and writes byte streams for transports in such a way that
+// an idle connection costs no memory and a write never waits.
+package netio
+
+import (
+	"math/bits"
+	"sync"
+)
+
+const (
+	minClass = 9  // 512 bytes
+	maxClass = 16 // 64 KB
+)
+
+// Buffer is a byte slice from a pool. Free gives it back. It has one owner.
+type Buffer struct {
+	B     []byte
+	class int // -1: not pooled
+}
+
+var pools [maxClass - minClass + 1]sync.Pool
+
+// Get returns an empty buffer with a capacity of at least n bytes. Buffers above
+// 64 KB are not pooled.
+func Get(n int) *Buffer {
+	class := max(bits.Len(uint(max(n, 1)-1)), minClass)
+	if class > maxClass {
+		return &Buffer{B: make([]byte, 0, n), class: -1}
+	}
+	if b, ok := pools[class-minClass].Get().(*Buffer); ok {
+		return b
+	}
+	return &Buffer{B: make([]byte, 0, 1<<class), class: class}
+}
+
+// Free ends the use of b and of every slice of its bytes. A nil b is fine.
+func (b *Buffer) Free() {
+	if b == nil || b.class < 0 {
+		return
+	}
+	b.B = b.B[:0]
+	pools[b.class-minClass].Put(b)
+}
+
+// Grow returns a buffer with b's content and room for n more bytes: b itself, or
+// another one for which b was freed. A nil b counts as empty.
+func (b *Buffer) Grow(n int) *Buffer {
+	if b == nil {
+		return Get(n)
+	}
+	if cap(b.B)-len(b.B) >= n {
+		return b
+	}
+	g := Get(len(b.B) + n)
+	g.B = append(g.B, b.B...)
+	b.Free()
+	return g
+}

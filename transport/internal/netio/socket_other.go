@@ -1,0 +1,5 @@
+//go:build !unix
+
+package netio
+
+func newSocket(Duplex) Stream { return nil }

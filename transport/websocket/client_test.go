@@ -1,0 +1,325 @@
+package websocket
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gyrohq/gyro/transport"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of a test; none takes anywhere near as long.
+const patience = 10 * time.Second
+
+// frame is one WebSocket frame as tests see it.
+type frame struct {
+	fin, rsv1 bool
+	op        byte
+	payload   string
+}
+
+func (f frame) String() string {
+	if f.op == opClose && len(f.payload) >= 2 {
+		return fmt.Sprintf("close %d %q", binary.BigEndian.Uint16([]byte(f.payload)), f.payload[2:])
+	}
+	return fmt.Sprintf("op %d fin %v rsv1 %v %q", f.op, f.fin, f.rsv1, f.payload)
+}
+
+func text(s string) frame  { return frame{fin: true, op: opText, payload: s} }
+func binFr(s string) frame { return frame{fin: true, op: opBinary, payload: s} }
+func closeFr(code uint16, reason string) frame {
+	return frame{fin: true, op: opClose, payload: string(binary.BigEndian.AppendUint16(nil, code)) + reason}
+}
+
+// masked encodes frames as a client sends them.
+func masked(frames ...frame) []byte {
+	var b []byte
+	for i, f := range frames {
+		first := f.op
+		if f.fin {
+			first |= bitFin
+		}
+		if f.rsv1 {
+			first |= bitRSV1
+		}
+		start := len(b)
+		b = appendHeader(b, first, len(f.payload))
+		b[start+1] |= bitMask
+		key := [4]byte{0x12, 0x34, byte(i), 0xFE}
+		b = append(b, key[:]...)
+		for j := range len(f.payload) {
+			b = append(b, f.payload[j]^key[j%4])
+		}
+	}
+	return b
+}
+
+// testClient is a WebSocket client that can be as wrong as a test wants.
+type testClient struct {
+	t  testing.TB
+	nc net.Conn
+	r  *bufio.Reader
+}
+
+const testKey = "dGhlIHNhbXBsZSBub25jZQ=="
+
+// request is a correct handshake; fields of header replace or extend it.
+func request(host, target string, header http.Header) string {
+	h := http.Header{
+		"Connection": {"Upgrade"}, "Upgrade": {"websocket"},
+		"Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {testKey},
+	}
+	for k, v := range header {
+		h[k] = v
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\n", target, host)
+	_ = h.Write(&b)
+	b.WriteString("\r\n")
+	return b.String()
+}
+
+// newClient shakes hands over nc and sends early along with the request.
+func newClient(t testing.TB, nc net.Conn, target string, header http.Header, early ...frame) (*testClient, *http.Response) {
+	t.Helper()
+	t.Cleanup(func() { nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	c := &testClient{t: t, nc: nc, r: bufio.NewReader(nc)}
+	c.raw(append([]byte(request("gyro.test", target, header)), masked(early...)...))
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		t.Fatalf("handshake: %v", err)
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("handshake: status %d", resp.StatusCode)
+	}
+	return c, resp
+}
+
+func (c *testClient) raw(b []byte) {
+	c.t.Helper()
+	if _, err := c.nc.Write(b); err != nil {
+		c.t.Fatalf("client write: %v", err)
+	}
+}
+
+func (c *testClient) send(frames ...frame) {
+	c.t.Helper()
+	c.raw(masked(frames...))
+}
+
+func (c *testClient) read() (f frame, err error) {
+	var h [2]byte
+	if _, err = io.ReadFull(c.r, h[:]); err != nil {
+		return f, err
+	}
+	if h[1]&bitMask != 0 || h[0]&bitsRSV23 != 0 {
+		return f, fmt.Errorf("invalid frame header % x", h)
+	}
+	f.fin, f.rsv1, f.op = h[0]&bitFin != 0, h[0]&bitRSV1 != 0, h[0]&maskOpcode
+	length := uint64(h[1])
+	if h[1] >= 126 {
+		ext := make([]byte, 2<<((h[1]-126)*2))
+		if _, err = io.ReadFull(c.r, ext); err != nil {
+			return f, err
+		}
+		length = binary.BigEndian.Uint64(append(make([]byte, 8-len(ext)), ext...))
+	}
+	p := make([]byte, length)
+	_, err = io.ReadFull(c.r, p)
+	f.payload = string(p)
+	return f, err
+}
+
+func (c *testClient) expect(want ...frame) {
+	c.t.Helper()
+	for _, w := range want {
+		got, err := c.read()
+		if err != nil {
+			c.t.Fatalf("client got %v, want %v", err, w)
+		}
+		if got != w {
+			c.t.Fatalf("client got %.200v, want %.200v", got, w)
+		}
+	}
+}
+
+func (c *testClient) expectEOF() {
+	c.t.Helper()
+	if f, err := c.read(); err != io.EOF {
+		c.t.Fatalf("client got %v, %v, want the end", f, err)
+	}
+}
+
+// testPeer records what its transport tells, and checks how it does so.
+type testPeer struct {
+	t       testing.TB
+	conn    transport.Conn
+	info    transport.Info
+	ctx     context.Context
+	inside  atomic.Bool
+	ended   atomic.Bool
+	receive func(msg []byte) // nil: put into messages
+
+	messages chan string
+	writable chan struct{}
+	closed   chan error
+}
+
+func (p *testPeer) enter() func() {
+	if p.inside.Swap(true) {
+		p.t.Error("calls of the peer overlap")
+	}
+	if p.ended.Load() {
+		p.t.Error("the peer is called after Closed")
+	}
+	return func() { p.inside.Store(false) }
+}
+
+func (p *testPeer) Receive(msg []byte) {
+	defer p.enter()()
+	if p.receive != nil {
+		p.receive(msg)
+		return
+	}
+	p.messages <- string(msg)
+}
+
+func (p *testPeer) Writable() {
+	defer p.enter()()
+	select {
+	case p.writable <- struct{}{}:
+	default:
+	}
+}
+
+func (p *testPeer) Closed(err error) {
+	defer p.enter()()
+	p.ended.Store(true)
+	p.closed <- err
+}
+
+func (p *testPeer) message() string {
+	p.t.Helper()
+	return await(p.t, "a message", p.messages)
+}
+
+func (p *testPeer) closedWith() error {
+	p.t.Helper()
+	return await(p.t, "Closed", p.closed)
+}
+
+func await[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("no sign of %s", what)
+		panic("unreachable")
+	}
+}
+
+// frames splits bytes as Conn.Write wants them: it makes one unmasked frame each.
+func frames(msgs ...string) [][]byte {
+	var list [][]byte
+	for _, m := range msgs {
+		list = append(list, append(appendHeader(nil, bitFin|opText, len(m)), m...))
+	}
+	return list
+}
+
+func (p *testPeer) write(msgs ...string) {
+	p.t.Helper()
+	list := frames(msgs...)
+	total := len(bytes.Join(list, nil))
+	if n, err := p.conn.Write(list); n != total || err != nil {
+		p.t.Fatalf("Write took %d of %d bytes: %v", n, total, err)
+	}
+}
+
+// testServer serves a handler whose connections become testPeers.
+type testServer struct {
+	*httptest.Server
+	t     testing.TB
+	peers chan *testPeer
+	// prepare, if set, changes a peer before it is accepted; an error refuses it.
+	prepare func(p *testPeer) error
+	tight   bool
+}
+
+var errTest = errors.New("test error")
+
+func (s *testServer) Accept(ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	p := &testPeer{
+		t: s.t, conn: c, info: info, ctx: ctx,
+		messages: make(chan string, 100), writable: make(chan struct{}, 1), closed: make(chan error, 2),
+	}
+	if s.prepare != nil {
+		if err := s.prepare(p); err != nil {
+			return nil, err
+		}
+	}
+	s.peers <- p
+	return p, nil
+}
+
+func newServer(t testing.TB, cfg Config) *testServer {
+	s := &testServer{t: t, peers: make(chan *testPeer, 2000)}
+	s.Server = httptest.NewServer(NewHandler(s, cfg))
+	t.Cleanup(s.Server.Close)
+	return s
+}
+
+// newTightServer has small kernel buffers, so that they are soon full.
+func newTightServer(t testing.TB, cfg Config) *testServer {
+	s := &testServer{t: t, peers: make(chan *testPeer, 2000), tight: true}
+	s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg))
+	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		_ = c.(*net.TCPConn).SetWriteBuffer(16 << 10)
+		return ctx
+	}
+	s.Start()
+	t.Cleanup(s.Server.Close)
+	return s
+}
+
+func (s *testServer) dial() net.Conn {
+	s.t.Helper()
+	nc, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if s.tight {
+		_ = nc.(*net.TCPConn).SetReadBuffer(16 << 10)
+	}
+	return nc
+}
+
+// connect returns both ends of a new connection.
+func (s *testServer) connect(target string, header http.Header, early ...frame) (*testClient, *testPeer) {
+	s.t.Helper()
+	c, _ := newClient(s.t, s.dial(), target, header, early...)
+	return c, await(s.t, "a peer", s.peers)
+}
+
+func errorAs[T error](err error) (T, bool) {
+	var v T
+	ok := errors.As(err, &v)
+	return v, ok
+}

@@ -1,0 +1,601 @@
+package websocket
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// converse goes through what every kind of stream must do, up to the end.
+func converse(t *testing.T, c *testClient, p *testPeer) {
+	t.Helper()
+	long := testText(60000)
+	c.send(text("hello"), frame{op: opText, payload: "frag"}, frame{fin: true, op: opPing, payload: "in between"},
+		frame{fin: true, payload: "mented"}, binFr("\x00\xff"), text(long), text(""))
+	for _, want := range []string{"hello", "fragmented", "\x00\xff", long, ""} {
+		if got := p.message(); got != want {
+			t.Fatalf("server got %.100q (%d), want %.100q (%d)", got, len(got), want, len(want))
+		}
+	}
+	c.expect(frame{fin: true, op: opPong, payload: "in between"})
+	p.writeAll(frames("one", "two", long, "three"))
+	c.expect(text("one"), text("two"), text(long), text("three"))
+	c.send(frame{fin: true, op: opPong, payload: "unasked"}, text("more"))
+	p.message()
+	p.conn.Close(protocol.DisconnectForceReconnect, frames("last"))
+	c.expect(text("last"), closeFr(3011, "force reconnect"))
+	c.send(text("discarded"), closeFr(3011, ""))
+	c.expectEOF()
+	if err := p.closedWith(); err != protocol.DisconnectForceReconnect {
+		t.Errorf("Closed(%v)", err)
+	}
+	if n, err := p.conn.Write(frames("x")); n != 0 || err == nil {
+		t.Errorf("Write after the end: %d, %v", n, err)
+	}
+	p.conn.Close(protocol.DisconnectShutdown, nil)
+	p.conn.Pause(false)
+}
+
+// writeAll writes like the core: what is not taken is written when Writable says.
+func (p *testPeer) writeAll(list [][]byte) {
+	p.t.Helper()
+	for {
+		n, err := p.conn.Write(list)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if list = skip(list, n); len(list) == 0 {
+			return
+		}
+		await(p.t, "Writable", p.writable)
+	}
+}
+
+func TestConversation(t *testing.T) {
+	s := newServer(t, Config{})
+	c, p := s.connect("/", nil)
+	converse(t, c, p)
+}
+
+func TestTLS(t *testing.T) {
+	s := &testServer{t: t, peers: make(chan *testPeer, 1)}
+	s.Server = httptest.NewTLSServer(NewHandler(s, Config{}))
+	defer s.Server.Close()
+	tc := tls.Client(s.dial(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+	c, _ := newClient(t, tc, "/", nil)
+	converse(t, c, await(t, "a peer", s.peers))
+}
+
+// TestEarlyData: a client may send right behind its request.
+func TestEarlyData(t *testing.T) {
+	s := newServer(t, Config{})
+	long := testText(30000) // goes beyond the server's buffer
+	c, p := s.connect("/", nil, text("early"), text(long))
+	for _, want := range []string{"early", long} {
+		if got := p.message(); got != want {
+			t.Fatalf("got %.50q", got)
+		}
+	}
+	converse(t, c, p)
+}
+
+func TestEarlyClose(t *testing.T) {
+	s := newServer(t, Config{})
+	c, p := s.connect("/", nil, closeFr(1000, "never mind"))
+	c.expect(closeFr(1000, ""))
+	c.expectEOF()
+	p.closedWith()
+}
+
+func TestCloseByClient(t *testing.T) {
+	for _, tt := range []struct {
+		send, echo frame
+		want       CloseError
+	}{
+		{closeFr(1000, "bye"), closeFr(1000, ""), CloseError{1000, "bye", true}},
+		{closeFr(4999, ""), closeFr(4999, ""), CloseError{4999, "", true}},
+		{frame{fin: true, op: opClose}, frame{fin: true, op: opClose}, CloseError{1005, "", true}},
+	} {
+		s := newServer(t, Config{})
+		c, p := s.connect("/", nil)
+		c.send(tt.send, text("too late"))
+		c.expect(tt.echo)
+		var got *CloseError
+		if err := p.closedWith(); !errors.As(err, &got) || *got != tt.want {
+			t.Errorf("Closed(%v), want %v", err, tt.want)
+		}
+		if len(p.messages) != 0 {
+			t.Error("a message after the Close frame was received")
+		}
+	}
+}
+
+// TestViolationsOnTheWire: each gets its Close frame, the peer hears at once, and
+// what the client still sends does not keep the frame from arriving.
+func TestViolationsOnTheWire(t *testing.T) {
+	s := newServer(t, Config{})
+	big := appendHeader(nil, bitFin|opText, 1<<16+1)
+	for _, tt := range violations(big) {
+		if strings.HasPrefix(tt.name, "one byte too big") || strings.HasPrefix(tt.name, "fragments too big") {
+			continue // of the smaller limit that the parser's test has
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			c, p := s.connect("/", nil)
+			c.raw(tt.data)
+			c.raw(make([]byte, 50000))
+			c.expect(closeFr(tt.want.Code, tt.want.Reason))
+			var got *CloseError
+			if err := p.closedWith(); !errors.As(err, &got) || *got != *tt.want {
+				t.Errorf("Closed(%v)", err)
+			}
+			c.send(closeFr(tt.want.Code, ""))
+			c.expectEOF()
+			c.nc.Close()
+		})
+	}
+}
+
+func TestMessageSizeLimit(t *testing.T) {
+	s := newServer(t, Config{MessageSizeLimit: 1000})
+	c, p := s.connect("/", nil)
+	c.send(text(testText(1000)), frame{op: opText, payload: testText(999)}, frame{fin: true, payload: "x"})
+	p.message()
+	p.message()
+	c.send(frame{op: opText, payload: testText(999)}, frame{fin: true, payload: "xy"})
+	c.expect(closeFr(1009, "message too big"))
+	p.closedWith()
+	c.nc.Close()
+}
+
+func TestCompression(t *testing.T) {
+	s := newServer(t, Config{Compression: true, CompressionMinSize: 150, MessageSizeLimit: 1000})
+	offer := http.Header{"Sec-Websocket-Extensions": {"permessage-deflate"}}
+	deflated := func(s string) frame { return frame{fin: true, rsv1: true, op: opText, payload: deflateStd(s)} }
+	c, p := s.connect("/", offer)
+	z := deflateStd(testText(9999))
+	c.send(deflated("Hello"), text("plain"), frame{rsv1: true, op: opText, payload: z[:7]}, frame{fin: true, payload: z[7:]})
+	for _, want := range []string{"Hello", "plain", testText(9999)} {
+		if got := p.message(); got != want {
+			t.Fatalf("got %.50q", got)
+		}
+	}
+	f := p.info.Framer
+	p.writeAll([][]byte{
+		f.Frame(append(make([]byte, f.Headroom()), testText(300)...)),
+		f.Frame(append(make([]byte, f.Headroom()), "short"...)),
+	})
+	got, err := c.read()
+	if err != nil || !got.rsv1 || string(inflateStd(t, []byte(got.payload))) != testText(300) {
+		t.Fatalf("client got %v, %v", got, err)
+	}
+	c.expect(text("short"))
+	c.send(deflated(testText(10001)))
+	c.expect(closeFr(1009, "message too big after decompression"))
+	p.closedWith()
+	c.nc.Close()
+
+	for _, bad := range []frame{deflated("a\xff"), {fin: true, rsv1: true, op: opText, payload: "\xff\xff"}} {
+		c, p := s.connect("/", offer)
+		c.send(bad)
+		f, err := c.read()
+		if err != nil || f.op != opClose || binary.BigEndian.Uint16([]byte(f.payload)) != 1007 {
+			t.Errorf("client got %v, %v", f, err)
+		}
+		p.closedWith()
+		c.nc.Close()
+	}
+}
+
+func TestAcceptError(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want frame
+	}{
+		{protocol.DisconnectShutdown, closeFr(3001, "shutdown")},
+		{errors.Join(errTest, protocol.DisconnectConnectionLimit), closeFr(3504, "connection limit")},
+		{errTest, closeFr(3004, "internal server error")},
+	} {
+		s := newServer(t, Config{})
+		s.prepare = func(*testPeer) error { return tt.err }
+		c, _ := newClient(t, s.dial(), "/", nil)
+		c.expect(tt.want)
+		c.send(closeFr(1000, ""))
+		c.expectEOF()
+	}
+}
+
+// TestUseWhileAccepting: the core may use a connection before Accept returns.
+func TestUseWhileAccepting(t *testing.T) {
+	s := newServer(t, Config{})
+	s.prepare = func(p *testPeer) error {
+		p.write("welcome")
+		p.conn.Close(protocol.DisconnectExpired, nil)
+		return nil
+	}
+	c, p := s.connect("/", nil)
+	c.expect(text("welcome"), closeFr(3005, "connection expired"))
+	c.nc.Close()
+	if err := p.closedWith(); err != protocol.DisconnectExpired {
+		t.Errorf("Closed(%v)", err)
+	}
+}
+
+func TestAcceptorPanics(t *testing.T) {
+	s := newServer(t, Config{})
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.prepare = func(*testPeer) error { panic("the acceptor's fault") }
+	c, _ := newClient(t, s.dial(), "/?cf_ws_frame_ping_pong=true", nil)
+	c.expectEOF()
+}
+
+func TestCloseTimeout(t *testing.T) {
+	s := newServer(t, Config{CloseTimeout: 50 * time.Millisecond})
+	c, p := s.connect("/", nil)
+	p.conn.Close(protocol.DisconnectShutdown, nil)
+	c.expect(closeFr(3001, "shutdown"))
+	c.expectEOF() // though no Close frame was sent
+	p.closedWith()
+}
+
+func TestCloseWithoutWord(t *testing.T) {
+	s := newServer(t, Config{})
+	c, p := s.connect("/", nil)
+	p.conn.Close(protocol.DisconnectConnectionClosed, frames("never sent"))
+	c.expectEOF()
+	if err := p.closedWith(); err != protocol.DisconnectConnectionClosed {
+		t.Errorf("Closed(%v)", err)
+	}
+}
+
+// TestCloseQuiet: client-protocol.md section 7.5.
+func TestCloseQuiet(t *testing.T) {
+	t.Run("client closes", func(t *testing.T) {
+		s := newServer(t, Config{})
+		c, p := s.connect("/", nil)
+		p.conn.Close(protocol.Disconnect{}, frames("error reply"))
+		c.expect(text("error reply"))
+		c.send(text("discarded"), frame{fin: true, op: opPing}, closeFr(1000, ""))
+		c.expect(closeFr(1000, ""))
+		c.expectEOF()
+		p.closedWith()
+		if len(p.messages) != 0 {
+			t.Error("a message was received")
+		}
+	})
+	t.Run("client drops", func(t *testing.T) {
+		s := newServer(t, Config{})
+		c, p := s.connect("/", nil)
+		p.conn.Close(protocol.Disconnect{}, nil)
+		c.nc.Close()
+		p.closedWith()
+	})
+	t.Run("client breaks the rules", func(t *testing.T) {
+		s := newServer(t, Config{})
+		c, p := s.connect("/", nil)
+		p.conn.Close(protocol.Disconnect{}, nil)
+		c.raw([]byte{0xFF, 0xFF})
+		c.expectEOF() // half-closed without a Close frame
+		c.nc.Close()
+		p.closedWith()
+	})
+	t.Run("client stays", func(t *testing.T) {
+		s := newServer(t, Config{CloseTimeout: 50 * time.Millisecond})
+		c, p := s.connect("/", nil)
+		p.conn.Close(protocol.Disconnect{}, nil)
+		c.expectEOF()
+		p.closedWith()
+	})
+}
+
+func TestClientVanishes(t *testing.T) {
+	for name, vanish := range map[string]func(*net.TCPConn){
+		"reset":                func(c *net.TCPConn) { _ = c.SetLinger(0); c.Close() },
+		"closes":               func(c *net.TCPConn) { c.Close() },
+		"half-closes":          func(c *net.TCPConn) { _ = c.CloseWrite() },
+		"closes inside header": func(c *net.TCPConn) { _, _ = c.Write([]byte{0x81}); c.Close() },
+		"closes inside frame":  func(c *net.TCPConn) { _, _ = c.Write(masked(text("hello"))[:8]); c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, Config{})
+			c, p := s.connect("/", nil)
+			vanish(c.nc.(*net.TCPConn))
+			if err := p.closedWith(); err == nil || !strings.Contains(err.Error(), "connection lost") {
+				t.Errorf("Closed(%v)", err)
+			}
+		})
+	}
+}
+
+func TestPause(t *testing.T) {
+	s := newServer(t, Config{})
+	c, p := s.connect("/", nil)
+	c.send(text("1"))
+	p.message()
+	p.conn.Pause(true)
+	p.conn.Pause(true)
+	for range 50 { // more than one read takes
+		c.send(text(testText(1000)))
+	}
+	c.send(text("end"))
+	// The kernel may take all of it; what counts is that it is not received.
+	select {
+	case m := <-p.messages:
+		t.Fatalf("got %.20q during the pause", m)
+	case <-time.After(30 * time.Millisecond):
+	}
+	p.conn.Pause(false)
+	for range 50 {
+		p.message()
+	}
+	if m := p.message(); m != "end" {
+		t.Errorf("got %.20q", m)
+	}
+	p.conn.Pause(true)
+	c.send(text("discarded"))
+	p.conn.Close(protocol.DisconnectShutdown, nil)
+	c.expect(closeFr(3001, "shutdown"))
+	c.send(closeFr(3001, ""))
+	c.expectEOF()
+	p.closedWith()
+}
+
+// TestPauseInsideReceive: nothing follows the message that caused the pause.
+func TestPauseInsideReceive(t *testing.T) {
+	s := newServer(t, Config{})
+	s.prepare = func(p *testPeer) error {
+		p.receive = func(msg []byte) {
+			p.conn.Pause(true)
+			p.messages <- string(msg)
+		}
+		return nil
+	}
+	c, p := s.connect("/", nil)
+	c.send(text("1"), text("2"), text("3"))
+	for _, want := range []string{"1", "2", "3"} {
+		if got := p.message(); got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+		select {
+		case m := <-p.messages:
+			t.Fatalf("got %q during the pause", m)
+		case <-time.After(5 * time.Millisecond):
+		}
+		p.conn.Pause(false)
+	}
+	c.nc.Close()
+	p.closedWith()
+}
+
+// TestCloseInsideReceive: the peer may close from within, and is not called again
+// but for Closed.
+func TestCloseInsideReceive(t *testing.T) {
+	s := newServer(t, Config{})
+	s.prepare = func(p *testPeer) error {
+		p.receive = func(msg []byte) {
+			p.messages <- string(msg)
+			p.conn.Close(protocol.DisconnectBadRequest, frames("reply"))
+		}
+		return nil
+	}
+	c, p := s.connect("/", nil)
+	c.send(text("1"), text("2"), closeFr(1000, ""))
+	c.expect(text("reply"), closeFr(3501, "bad request"))
+	c.expectEOF()
+	p.closedWith()
+	if p.message(); len(p.messages) != 0 {
+		t.Error("received after Close")
+	}
+}
+
+var _ transport.Conn = (*conn)(nil)
+
+// fill writes list over and over until every buffer on the way to the client,
+// which does not read, is full. It returns the number of bytes that were taken.
+func fill(t *testing.T, p *testPeer, list [][]byte) (taken int) {
+	t.Helper()
+	for rest := list; taken < 64<<20; {
+		n, err := p.conn.Write(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken += n
+		if rest = skip(rest, n); len(rest) == 0 {
+			rest = list
+			continue
+		}
+		select {
+		case <-p.writable: // the kernel was only busy
+		case <-time.After(30 * time.Millisecond):
+			return taken
+		}
+	}
+	t.Fatal("the connection never filled up")
+	return 0
+}
+
+func TestSlowReader(t *testing.T) {
+	for _, size := range []int{10, 5000, 200000} {
+		s := newTightServer(t, Config{WriteTimeout: patience})
+		c, p := s.connect("/", nil)
+		list := frames(testText(size), "b", testText(size+3), "d")
+		whole := bytes.Join(list, nil)
+		taken := fill(t, p, list)
+		if n, err := p.conn.Write(frames("x")); n != 0 || err != nil {
+			t.Fatalf("Write while congested: %d, %v", n, err)
+		}
+		// A ping meanwhile is answered between frames; at least the last one.
+		c.send(frame{fin: true, op: opPing, payload: "1"}, frame{fin: true, op: opPing, payload: "2"}, text("seen"))
+		p.message()
+
+		read := make(chan []byte)
+		go func() {
+			var got []byte
+			for {
+				f, err := c.read()
+				if err != nil || f.op == opClose {
+					break
+				}
+				if f.op == opPong {
+					got = append(got, "<pong "+f.payload+">"...)
+					continue
+				}
+				got = append(appendHeader(got, bitFin|opText, len(f.payload)), f.payload...)
+			}
+			read <- got
+		}()
+		await(t, "Writable", p.writable)
+		p.writeAll(skip(list, taken%len(whole)))
+		p.conn.Close(protocol.DisconnectShutdown, nil)
+		got := await(t, "the client's end", read)
+		if bytes.Count(got, []byte("<pong 2>")) != 1 {
+			t.Errorf("size %d: the latest ping was not answered", size)
+		}
+		got = bytes.Replace(got, []byte("<pong 1>"), nil, 1) // may have been in time
+		got = bytes.Replace(got, []byte("<pong 2>"), nil, 1)
+		times := taken/len(whole) + 1
+		if !bytes.Equal(got, bytes.Repeat(whole, times)) {
+			t.Errorf("size %d: client got %d bytes, want %d", size, len(got), times*len(whole))
+		}
+		c.nc.Close()
+		p.closedWith()
+	}
+}
+
+// TestCloseWhileCongested: the Close frame follows the frame under way and what
+// Close was given, and does not stand inside of either (codes.md 3.1: 3008).
+func TestCloseWhileCongested(t *testing.T) {
+	s := newTightServer(t, Config{WriteTimeout: patience})
+	c, p := s.connect("/", nil)
+	fill(t, p, frames(testText(50000)))
+	p.conn.Close(protocol.DisconnectSlow, nil)
+	for {
+		f, err := c.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.op == opClose {
+			if f != closeFr(3008, "slow") {
+				t.Errorf("got %v", f)
+			}
+			break
+		}
+		if f.payload != testText(50000) {
+			t.Fatal("frame broken")
+		}
+	}
+	c.nc.Close()
+	p.closedWith()
+}
+
+func TestWriteTimeout(t *testing.T) {
+	for name, end := range map[string]func(p *testPeer){
+		"open":    func(*testPeer) {},
+		"closing": func(p *testPeer) { p.conn.Close(protocol.DisconnectSlow, frames("rest")) },
+		"dropped": func(p *testPeer) { p.conn.Close(protocol.DisconnectConnectionClosed, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTightServer(t, Config{WriteTimeout: 100 * time.Millisecond})
+			c, p := s.connect("/", nil)
+			fill(t, p, frames(testText(50000)))
+			end(p)
+			var d protocol.Disconnect
+			if err := p.closedWith(); !errors.As(err, &d) {
+				t.Errorf("Closed(%v)", err)
+			} else if want := map[string]uint32{"open": 3009, "closing": 3008, "dropped": 3000}[name]; d.Code != want {
+				t.Errorf("Closed(%v), want %d", err, want)
+			}
+			if n, err := p.conn.Write(frames("x")); n != 0 || err == nil {
+				t.Errorf("Write after the end: %d, %v", n, err)
+			}
+			if _, err := io.Copy(io.Discard, c.nc); err == nil {
+				t.Error("the connection was not reset")
+			}
+		})
+	}
+}
+
+func TestWriteToVanished(t *testing.T) {
+	s := newServer(t, Config{})
+	s.prepare = func(p *testPeer) error {
+		p.receive = func([]byte) { p.conn.Pause(true); p.messages <- "" }
+		return nil
+	}
+	c, p := s.connect("/", nil)
+	c.send(text("pause")) // so that only a write can find out
+	p.message()
+	_ = c.nc.(*net.TCPConn).SetLinger(0)
+	c.nc.Close()
+	deadline := time.Now().Add(patience)
+	for {
+		_, err := p.conn.Write(frames("x"))
+		if err != nil {
+			if !errors.Is(err, protocol.DisconnectWriteError) {
+				t.Errorf("Write: %v", err)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("writes succeed for ever")
+		}
+	}
+	if err := p.closedWith(); !errors.Is(err, protocol.DisconnectWriteError) {
+		t.Errorf("Closed(%v)", err)
+	}
+}
+
+// TestConcurrentUse drives all methods at once; the race detector and testPeer
+// judge.
+func TestConcurrentUse(t *testing.T) {
+	s := newServer(t, Config{CloseTimeout: time.Second})
+	for range 20 {
+		c, p := s.connect("/", nil)
+		done := make(chan struct{}, 3)
+		go func() {
+			for range 100 {
+				_, _ = p.conn.Write(frames("a", testText(3000)))
+			}
+			done <- struct{}{}
+		}()
+		go func() {
+			for i := range 100 {
+				p.conn.Pause(i%2 == 0)
+			}
+			p.conn.Close(protocol.DisconnectShutdown, frames("z"))
+			done <- struct{}{}
+		}()
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for range 100 {
+				f, err := c.read()
+				if err != nil || f.op == opClose {
+					return
+				}
+			}
+		}()
+		go func() {
+			for range p.messages { //nolint:revive // drain
+			}
+		}()
+		for range 20 {
+			_, _ = c.nc.Write(masked(text("m"), frame{fin: true, op: opPing, payload: "p"}))
+		}
+		for range 3 {
+			await(t, "the goroutines", done)
+		}
+		c.nc.Close()
+		p.closedWith()
+		close(p.messages)
+	}
+}

@@ -1,0 +1,125 @@
+package websocket
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// permessage-deflate, RFC 7692, without context takeover in either direction: no
+// connection keeps compression state, and a broadcast is compressed once for all.
+
+// Each message ends in an empty stored block whose last four bytes are not sent
+// (section 7.2.1). The final block after it lets the reader find an end.
+const (
+	deflateTail = "\x00\x00\xff\xff"
+	inflateTail = deflateTail + "\x01\x00\x00\xff\xff"
+)
+
+// deflater compresses messages. Any goroutine may use it.
+type deflater struct {
+	level int
+	min   int // smaller messages stay as they are
+	pool  sync.Pool
+}
+
+type deflateState struct {
+	w   *flate.Writer
+	out boundedWriter
+}
+
+// boundedWriter fails once more than its capacity was written: such a message
+// is not worth compressing.
+type boundedWriter struct{ b []byte }
+
+var errNoGain = errors.New("websocket: compression does not help")
+
+func (w *boundedWriter) Write(p []byte) (int, error) {
+	if len(p) > cap(w.b)-len(w.b) {
+		return 0, errNoGain
+	}
+	w.b = append(w.b, p...)
+	return len(p), nil
+}
+
+func newDeflater(level, minSize int) *deflater {
+	return &deflater{level: level, min: minSize}
+}
+
+// compress replaces p by its compressed form in place and returns that, or tells
+// that it is to be sent as it is.
+func (d *deflater) compress(p []byte) ([]byte, bool) {
+	if len(p) < d.min || len(p) == 0 {
+		return p, false
+	}
+	s, _ := d.pool.Get().(*deflateState)
+	if s == nil {
+		s = new(deflateState)
+		s.w, _ = flate.NewWriter(&s.out, d.level) // the level is in range
+	}
+	scratch := netio.Get(len(p) + len(deflateTail) - 1)
+	defer scratch.Free()
+	s.out.b = scratch.B[: 0 : len(p)+len(deflateTail)-1]
+	s.w.Reset(&s.out)
+	_, err := s.w.Write(p)
+	if err == nil {
+		err = s.w.Flush()
+	}
+	z := s.out.b
+	s.out.b = nil
+	d.pool.Put(s)
+	if err != nil || !bytes.HasSuffix(z, []byte(deflateTail)) {
+		return p, false
+	}
+	return p[:copy(p, z[:len(z)-len(deflateTail)])], true
+}
+
+type inflateState struct {
+	r  io.ReadCloser // a flate.Resetter
+	in bytes.Reader
+}
+
+var inflaters = sync.Pool{New: func() any {
+	s := new(inflateState)
+	s.r = flate.NewReader(&s.in)
+	return s
+}}
+
+// inflate decompresses a message to at most limit bytes. The caller frees the
+// buffer. Memory grows with what really comes out.
+func inflate(p []byte, limit int) (*netio.Buffer, *CloseError) {
+	src := netio.Get(len(p) + len(inflateTail))
+	defer src.Free()
+	src.B = append(append(src.B, p...), inflateTail...)
+
+	s := inflaters.Get().(*inflateState)
+	defer inflaters.Put(s)
+	s.in.Reset(src.B)
+	defer s.in.Reset(nil)
+	if err := s.r.(flate.Resetter).Reset(&s.in, nil); err != nil {
+		return nil, errDeflate
+	}
+	out := netio.Get(min(4*len(p), limit) + 1)
+	for {
+		if len(out.B) == cap(out.B) {
+			out = out.Grow(len(out.B))
+		}
+		n, err := s.r.Read(out.B[len(out.B):cap(out.B)])
+		out.B = out.B[:len(out.B)+n]
+		switch {
+		case len(out.B) > limit:
+			out.Free()
+			return nil, errTooBigInflate
+		case err == io.EOF:
+			return out, nil
+		case err != nil:
+			out.Free()
+			return nil, errDeflate
+		}
+	}
+}

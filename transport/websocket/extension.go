@@ -1,0 +1,157 @@
+package websocket
+
+import (
+	"errors"
+	"strings"
+)
+
+var errExtensions = errors.New("malformed Sec-WebSocket-Extensions")
+
+// extension is one element of Sec-WebSocket-Extensions, RFC 6455 section 9.1.
+type extension struct {
+	name   string
+	params []param
+}
+
+type param struct {
+	name, value string
+	hasValue    bool
+}
+
+// parseExtensions reads the values of all Sec-WebSocket-Extensions fields.
+func parseExtensions(fields []string) ([]extension, error) {
+	var list []extension
+	for _, f := range fields {
+		for rest := trimSpace(f); rest != ""; {
+			if rest[0] == ',' { // empty elements are allowed
+				rest = trimSpace(rest[1:])
+				continue
+			}
+			var e extension
+			var err error
+			if e, rest, err = parseExtension(rest); err != nil {
+				return nil, err
+			}
+			list = append(list, e)
+		}
+	}
+	return list, nil
+}
+
+// parseExtension reads one element; the rest is empty or begins with a comma.
+func parseExtension(s string) (e extension, rest string, err error) {
+	e.name, s = cutToken(s)
+	if e.name == "" {
+		return e, "", errExtensions
+	}
+	for {
+		s = trimSpace(s)
+		if s == "" || s[0] == ',' {
+			return e, s, nil
+		}
+		if s[0] != ';' {
+			return e, "", errExtensions
+		}
+		var p param
+		if p.name, s = cutToken(trimSpace(s[1:])); p.name == "" {
+			return e, "", errExtensions
+		}
+		if s = trimSpace(s); s != "" && s[0] == '=' {
+			p.hasValue = true
+			if p.value, s = cutValue(trimSpace(s[1:])); p.value == "" {
+				return e, "", errExtensions
+			}
+		}
+		e.params = append(e.params, p)
+	}
+}
+
+// cutValue cuts a token, or a quoted string whose content is one.
+func cutValue(s string) (value, rest string) {
+	if s == "" || s[0] != '"' {
+		return cutToken(s)
+	}
+	var b strings.Builder
+	for i := 1; i < len(s) && s[i] != '"'; i++ {
+		if s[i] == '\\' {
+			i++
+		}
+		if i == len(s) || !isTokenByte(s[i]) {
+			return "", ""
+		}
+		b.WriteByte(s[i])
+		if i+1 < len(s) && s[i+1] == '"' {
+			return b.String(), s[i+2:]
+		}
+	}
+	return "", ""
+}
+
+func cutToken(s string) (token, rest string) {
+	n := 0
+	for n < len(s) && isTokenByte(s[n]) {
+		n++
+	}
+	return s[:n], s[n:]
+}
+
+// isTokenByte follows RFC 9110 section 5.6.2.
+func isTokenByte(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
+		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+func trimSpace(s string) string { return strings.TrimLeft(s, " \t") }
+
+// acceptDeflate returns the answer to the first offer of permessage-deflate that
+// can be kept, or "".
+func acceptDeflate(offers []extension) string {
+	for _, o := range offers {
+		if o.name != "permessage-deflate" {
+			continue
+		}
+		if answer := answerDeflate(o.params); answer != "" {
+			return answer
+		}
+	}
+	return ""
+}
+
+// answerDeflate follows RFC 7692 section 7.1. The compressor always uses the
+// largest window, so a smaller one for the server is not accepted.
+func answerDeflate(params []param) string {
+	answer := "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+	seen := make(map[string]bool, len(params))
+	for _, p := range params {
+		if seen[p.name] {
+			return ""
+		}
+		seen[p.name] = true
+		switch p.name {
+		case "server_no_context_takeover", "client_no_context_takeover":
+			if p.hasValue {
+				return ""
+			}
+		case "server_max_window_bits":
+			if p.value != "15" {
+				return ""
+			}
+			answer += "; server_max_window_bits=15"
+		case "client_max_window_bits":
+			if p.hasValue && !validWindowBits(p.value) {
+				return ""
+			}
+		default:
+			return ""
+		}
+	}
+	return answer
+}
+
+func validWindowBits(s string) bool {
+	switch s {
+	case "8", "9", "10", "11", "12", "13", "14", "15":
+		return true
+	}
+	return false
+}

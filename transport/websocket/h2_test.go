@@ -1,0 +1,190 @@
+package websocket
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// TestHTTP2 runs the tests of extended CONNECT in a process of its own, since
+// net/http reads the setting that enables it at start.
+func TestHTTP2(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestExtendedConnect", "-test.v")
+	cmd.Env = append(os.Environ(), "GODEBUG=http2xconnect=1", "GYRO_TEST_XCONNECT=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestExtendedConnect") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// h2Conn makes a net.Conn of the client's side of an extended CONNECT.
+type h2Conn struct {
+	net.Conn // nil
+	in       io.ReadCloser
+	out      *io.PipeWriter
+	cancel   context.CancelFunc
+}
+
+func (c *h2Conn) Read(p []byte) (int, error)       { return c.in.Read(p) }
+func (c *h2Conn) Write(p []byte) (int, error)      { return c.out.Write(p) }
+func (c *h2Conn) SetReadDeadline(time.Time) error  { return nil }
+func (c *h2Conn) SetWriteDeadline(time.Time) error { return nil }
+
+func (c *h2Conn) Close() error {
+	c.cancel()
+	c.out.Close()
+	return c.in.Close()
+}
+
+func newH2Server(t *testing.T, cfg Config) *testServer {
+	if os.Getenv("GYRO_TEST_XCONNECT") == "" {
+		t.Skip("run by TestHTTP2")
+	}
+	s := &testServer{t: t, peers: make(chan *testPeer, 10)}
+	s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg))
+	s.EnableHTTP2 = true
+	s.Config.ReadTimeout = 300 * time.Millisecond
+	s.Config.WriteTimeout = 300 * time.Millisecond
+	s.StartTLS()
+	t.Cleanup(s.Server.Close)
+	return s
+}
+
+// roundTripperH2 returns a new HTTP/2 connection of net/http, unlike
+// http.Transport one that takes the header field :protocol.
+func (s *testServer) roundTripperH2() http.RoundTripper {
+	s.t.Helper()
+	tc := tls.Client(s.dial(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err := tc.Handshake(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { tc.Close() })
+	tr := &http.Transport{ForceAttemptHTTP2: true}
+	_ = tr.Clone() // fills TLSNextProto
+	return tr.TLSNextProto["h2"](s.Listener.Addr().String(), tc)
+}
+
+func (s *testServer) connectH2(change func(*http.Request)) (*testClient, *http.Response) {
+	s.t.Helper()
+	r, w := io.Pipe()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	s.t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodConnect, s.URL+"/?format=protobuf", r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header = http.Header{":protocol": {"websocket"}, "Sec-Websocket-Version": {"13"}}
+	if change != nil {
+		change(req)
+	}
+	resp, err := s.roundTripperH2().RoundTrip(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	nc := &h2Conn{in: resp.Body, out: w, cancel: cancel}
+	s.t.Cleanup(func() { nc.Close() })
+	return &testClient{t: s.t, nc: nc, r: bufio.NewReader(nc)}, resp
+}
+
+func TestExtendedConnect(t *testing.T) {
+	s := newH2Server(t, Config{Compression: true})
+	c, resp := s.connectH2(func(r *http.Request) {
+		r.Header.Set("Sec-WebSocket-Protocol", "centrifuge-protobuf")
+		r.Header.Set("Sec-WebSocket-Extensions", "permessage-deflate")
+	})
+	if resp.ProtoMajor != 2 || resp.StatusCode != 200 ||
+		resp.Header.Get("Sec-WebSocket-Protocol") != "centrifuge-protobuf" ||
+		resp.Header.Get("Sec-WebSocket-Extensions") == "" || resp.Header.Get("Sec-WebSocket-Accept") != "" {
+		t.Fatalf("answer %+v", resp)
+	}
+	p := await(t, "a peer", s.peers)
+	if p.info.Framer.Encoding() != protocol.Protobuf {
+		t.Errorf("encoding %v", p.info.Framer.Encoding())
+	}
+	<-time.After(400 * time.Millisecond) // beyond the timeouts of http.Server
+	converse(t, c, p)
+}
+
+func TestExtendedConnectRefused(t *testing.T) {
+	s := newH2Server(t, Config{})
+	for _, tt := range []struct {
+		name   string
+		change func(*http.Request)
+		status int
+	}{
+		{"version", func(r *http.Request) { r.Header.Set("Sec-WebSocket-Version", "8") }, 400},
+		{"protocol", func(r *http.Request) { r.Header[":protocol"] = []string{"webtransport"} }, 400},
+		{"origin", func(r *http.Request) { r.Header.Set("Origin", "https://evil.test") }, 403},
+		{"GET", func(r *http.Request) { r.Method = "GET"; delete(r.Header, ":protocol") }, 400},
+		{"POST", func(r *http.Request) { r.Method = "POST"; delete(r.Header, ":protocol") }, 405},
+	} {
+		c, resp := s.connectH2(tt.change)
+		if resp.StatusCode != tt.status || resp.Header.Get("Sec-WebSocket-Version") != "13" {
+			t.Errorf("%s: status %d, header %v", tt.name, resp.StatusCode, resp.Header)
+		}
+		c.nc.Close()
+	}
+}
+
+func TestExtendedConnectEnds(t *testing.T) {
+	s := newH2Server(t, Config{WriteTimeout: 100 * time.Millisecond, CloseTimeout: 100 * time.Millisecond})
+	connect := func() (*testClient, *testPeer) {
+		c, _ := s.connectH2(nil)
+		return c, await(t, "a peer", s.peers)
+	}
+	t.Run("violation", func(t *testing.T) {
+		c, p := connect()
+		c.raw([]byte{0xF1, 0xFF})
+		c.expect(closeFr(1002, "reserved bits set"))
+		c.expectEOF()
+		p.closedWith()
+	})
+	t.Run("client resets", func(t *testing.T) {
+		c, p := connect()
+		c.nc.Close()
+		p.closedWith()
+	})
+	t.Run("client ends its direction", func(t *testing.T) {
+		c, p := connect()
+		c.nc.(*h2Conn).out.Close()
+		p.closedWith()
+	})
+	t.Run("close by client", func(t *testing.T) {
+		c, p := connect()
+		c.send(closeFr(1000, ""))
+		c.expect(closeFr(1000, ""))
+		c.expectEOF()
+		p.closedWith()
+	})
+	t.Run("close timeout", func(t *testing.T) {
+		c, p := connect()
+		p.conn.Close(protocol.DisconnectShutdown, nil)
+		c.expect(closeFr(3001, "shutdown"))
+		c.expectEOF()
+		p.closedWith()
+	})
+	t.Run("drop", func(t *testing.T) {
+		_, p := connect()
+		p.conn.Close(protocol.DisconnectConnectionClosed, nil)
+		p.closedWith()
+	})
+	t.Run("write timeout", func(t *testing.T) {
+		_, p := connect()
+		fill(t, p, frames(testText(100000)))
+		if err := p.closedWith(); !errors.Is(err, protocol.DisconnectWriteError) {
+			t.Errorf("Closed(%v)", err)
+		}
+	})
+}

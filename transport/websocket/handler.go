@@ -1,0 +1,162 @@
+// Package websocket is the WebSocket transport: RFC 6455 over HTTP/1.1, RFC 8441
+// over HTTP/2, compression by RFC 7692, and the encodings, limits and closing
+// manners of the client protocol (client-protocol.md section 2.2).
+package websocket
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// Config of a Handler. The zero value is ready to use.
+type Config struct {
+	// MessageSizeLimit is the most bytes of a client's message on the wire, over
+	// all its fragments. Above it the connection ends with close code 1009.
+	// Default: 65536.
+	MessageSizeLimit int
+	// DecompressedMessageSizeLimit is the most bytes of a client's message after
+	// decompression; 1009 as well. Default: 10 times MessageSizeLimit.
+	DecompressedMessageSizeLimit int
+	// WriteTimeout is how long the peer may block one write before the connection
+	// is lost with protocol.DisconnectWriteError. Default: 1 s.
+	WriteTimeout time.Duration
+	// Compression enables permessage-deflate for clients that offer it.
+	Compression bool
+	// CompressionMinSize is the least size in bytes of messages that are
+	// compressed. Messages that do not shrink go out as they are. Default: 0.
+	CompressionMinSize int
+	// CompressionLevel is 1 (fastest) to 9 (smallest); values outside become the
+	// nearest one. Default: 1.
+	CompressionLevel int
+	// CheckOrigin tells whether a request may open a connection; if not, it gets
+	// 403. Any goroutine may call it. Default: the host of the Origin field is the
+	// request's host, in whatever letter case, or there is no Origin.
+	CheckOrigin func(r *http.Request) bool
+	// PingInterval is the time between pings of connections that asked for native
+	// ones (query cf_ws_frame_ping_pong=true); PongTimeout is the time to answer one,
+	// after which the connection ends with protocol.DisconnectNoPong.
+	// Defaults: 25 s, 10 s.
+	PingInterval, PongTimeout time.Duration
+	// HandshakeTimeout bounds the writing of the answer to the handshake. (Reading
+	// the request is bounded by http.Server.) Default: 5 s.
+	HandshakeTimeout time.Duration
+	// CloseTimeout is how long the client's Close frame, or the end of a refused
+	// client's input, is awaited before the connection is cut. Default: 5 s.
+	CloseTimeout time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.MessageSizeLimit, 64<<10)
+	setDefault(&c.DecompressedMessageSizeLimit, 10*c.MessageSizeLimit)
+	setDefault(&c.WriteTimeout, time.Second)
+	c.CompressionLevel = min(max(c.CompressionLevel, 1), 9)
+	setDefault(&c.PingInterval, 25*time.Second)
+	setDefault(&c.PongTimeout, 10*time.Second)
+	setDefault(&c.HandshakeTimeout, 5*time.Second)
+	setDefault(&c.CloseTimeout, 5*time.Second)
+	if c.CheckOrigin == nil {
+		c.CheckOrigin = sameOrigin
+	}
+	return c
+}
+
+func setDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// Handler upgrades requests to WebSocket connections and hands them to an
+// acceptor. It is safe for concurrent use and fits any router.
+//
+// Over HTTP/1.1 the handler takes the connection away from the server and
+// returns; http.Server.Shutdown does not wait for such connections, closing the
+// acceptor does. Over HTTP/2 it returns when the connection has ended. The
+// server of net/http offers WebSocket over HTTP/2 only if the environment of the
+// process had GODEBUG=http2xconnect=1 when it started.
+//
+// TCP and Unix sockets are used without blocking where the system allows it. A
+// listener that wraps its connections in a type of its own, like that of package
+// netutil, takes this away: limit the number of connections in another way.
+type Handler struct {
+	acceptor transport.Acceptor
+	cfg      Config
+	framers  [2][2]*framer // by encoding and compression
+}
+
+// NewHandler returns a handler whose connections go to acceptor. The context that
+// the acceptor gets has the values of the request's context and is never done.
+func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
+	h := &Handler{acceptor: acceptor, cfg: cfg.withDefaults()}
+	d := newDeflater(h.cfg.CompressionLevel, h.cfg.CompressionMinSize)
+	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
+		h.framers[e] = [2]*framer{newFramer(e, nil), newFramer(e, d)}
+	}
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	hs, refused := h.negotiate(r)
+	if refused != nil {
+		refused.write(w)
+		return
+	}
+	if r.ProtoMajor == 2 {
+		if stream := hs.acceptStream(w, r); stream != nil {
+			h.serve(newConn(h, stream, hs), r, hs, nil, runHere)
+		}
+		return
+	}
+	stream, early := hs.hijack(w, h.cfg.HandshakeTimeout)
+	if stream != nil {
+		h.serve(newConn(h, stream, hs), r, hs, early, runFresh)
+	}
+}
+
+// runHere serves a connection until its end.
+func runHere(c *conn, early []byte) { c.run(early) }
+
+// runFresh serves a connection on a goroutine of its own, so that the server's
+// goroutine, with a stack grown by the handshake, and its buffers are freed.
+func runFresh(c *conn, early []byte) { go c.run(early) }
+
+// serve hands c to the acceptor and lets it run. early holds the bytes that came
+// along with the handshake.
+func (h *Handler) serve(c *conn, r *http.Request, hs *handshake, early []byte, run func(*conn, []byte)) {
+	accepted := false
+	defer func() {
+		if !accepted { // the acceptor panicked
+			c.abandon()
+		}
+	}()
+	peer, err := h.acceptor.Accept(context.WithoutCancel(r.Context()), c, transport.Info{
+		Name:       "websocket",
+		Framer:     h.framer(hs),
+		Header:     r.Header,
+		RemoteAddr: r.RemoteAddr,
+		NativePing: hs.nativePing,
+	})
+	accepted = true
+	if err != nil {
+		d := protocol.DisconnectServerError
+		errors.As(err, &d)
+		c.Close(d, nil)
+	} else {
+		c.setPeer(peer)
+	}
+	run(c, early)
+}
+
+func (h *Handler) framer(hs *handshake) *framer {
+	compressed := 0
+	if hs.compress {
+		compressed = 1
+	}
+	return h.framers[hs.encoding][compressed]
+}

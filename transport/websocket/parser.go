@@ -1,0 +1,325 @@
+package websocket
+
+import (
+	"encoding/binary"
+	"math"
+	"unicode/utf8"
+
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+type eventKind uint8
+
+const (
+	eventNone eventKind = iota // the input is used up
+	eventMessage
+	eventPing
+	eventPong
+	eventClose
+)
+
+// event is what a parser found. payload is valid until the parser's next call and
+// belongs to the caller till then.
+type event struct {
+	kind       eventKind
+	text       bool   // message: was sent as text
+	compressed bool   // message: is still deflated, and not known to be UTF-8
+	code       uint16 // close: the status, 0 if there was none
+	payload    []byte // the message; what to pong; the reason of a close
+}
+
+// What a client can do wrong. The texts go out as reasons of the Close frame.
+var (
+	errReservedBits  = violation(closeProtocolError, "reserved bits set")
+	errOpcode        = violation(closeProtocolError, "unknown opcode")
+	errUnmasked      = violation(closeProtocolError, "frame not masked")
+	errControlFrag   = violation(closeProtocolError, "fragmented control frame")
+	errControlSize   = violation(closeProtocolError, "control frame too long")
+	errContinuation  = violation(closeProtocolError, "continuation of nothing")
+	errInterleaved   = violation(closeProtocolError, "new message inside a fragmented one")
+	errLength        = violation(closeProtocolError, "length not minimal")
+	errLengthRange   = violation(closeProtocolError, "length out of range")
+	errClosePayload  = violation(closeProtocolError, "close payload too short")
+	errCloseCode     = violation(closeProtocolError, "invalid close code")
+	errCloseReason   = violation(closeInvalidData, "close reason is not UTF-8")
+	errTextEncoding  = violation(closeInvalidData, "text is not UTF-8")
+	errDeflate       = violation(closeInvalidData, "invalid compressed data")
+	errTooBig        = violation(closeTooBig, "message too big")
+	errTooBigInflate = violation(closeTooBig, "message too big after decompression")
+)
+
+func violation(code uint16, reason string) *CloseError {
+	return &CloseError{Code: code, Reason: reason}
+}
+
+// parser turns the bytes of a client into events, however they are split. It
+// does no I/O. Between messages it holds no memory but itself.
+type parser struct {
+	limit    int  // of a message's bytes on the wire
+	compress bool // permessage-deflate was negotiated
+
+	header    [14]byte
+	headerLen uint8
+
+	// The frame under way.
+	inFrame bool
+	fin     bool
+	op      byte
+	key     uint32
+	masked  uint8 // position in the mask
+	remain  int   // payload bytes to come
+	control []byte
+
+	// The message under way; a control frame may come in between.
+	inMessage  bool
+	text       bool
+	compressed bool
+	message    *netio.Buffer
+	valid      int // bytes of message known to be UTF-8
+
+	done *netio.Buffer // holds the last event's payload
+}
+
+// next returns the first event of data and the bytes after it. It unmasks data in
+// place. After an error or a close event the parser is not to be used again.
+func (p *parser) next(data []byte) (event, []byte, *CloseError) {
+	p.done.Free()
+	p.done = nil
+	for {
+		if !p.inFrame {
+			var err *CloseError
+			if data, err = p.readHeader(data); err != nil {
+				return event{}, nil, err
+			}
+			if !p.inFrame {
+				return event{}, nil, nil
+			}
+		}
+		n := min(p.remain, len(data))
+		chunk := data[:n]
+		data = data[n:]
+		unmask(chunk, p.key, int(p.masked))
+		p.masked = uint8(int(p.masked)+n) & 3
+		p.remain -= n
+		p.inFrame = p.remain > 0
+
+		var e event
+		var err *CloseError
+		if p.op&bitControl != 0 {
+			e, err = p.controlChunk(chunk)
+		} else {
+			e, err = p.messageChunk(chunk)
+		}
+		if err != nil || e.kind != eventNone {
+			return e, data, err
+		}
+		if len(data) == 0 {
+			return event{}, nil, nil
+		}
+	}
+}
+
+// release frees what the parser holds; it is not to be used again.
+func (p *parser) release() {
+	p.done.Free()
+	p.message.Free()
+	p.done, p.message = nil, nil
+}
+
+// readHeader takes header bytes from data until the header is whole, which
+// p.inFrame tells. Faults are found as soon as their byte is there.
+func (p *parser) readHeader(data []byte) ([]byte, *CloseError) {
+	for {
+		need := p.headerNeed()
+		n := copy(p.header[p.headerLen:need], data)
+		p.headerLen += uint8(n)
+		data = data[n:]
+		if int(p.headerLen) < need {
+			return data, nil
+		}
+		if need > 2 {
+			return data, p.startFrame(need)
+		}
+		if err := p.checkStart(p.header[0], p.header[1]); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (p *parser) headerNeed() int {
+	if p.headerLen < 2 {
+		return 2
+	}
+	switch p.header[1] & maskLength {
+	case 126:
+		return 2 + 2 + 4
+	case 127:
+		return 2 + 8 + 4
+	}
+	return 2 + 4
+}
+
+// checkStart applies the rules of sections 5.1, 5.2, 5.4 and 5.5 that the first
+// two bytes of a frame can break.
+func (p *parser) checkStart(b0, b1 byte) *CloseError {
+	op := b0 & maskOpcode
+	switch op {
+	case opContinuation, opText, opBinary, opClose, opPing, opPong:
+	default:
+		return errOpcode
+	}
+	startsMessage := op == opText || op == opBinary
+	switch {
+	case b0&bitsRSV23 != 0:
+		return errReservedBits
+	case b0&bitRSV1 != 0 && (!p.compress || !startsMessage):
+		return errReservedBits
+	case b1&bitMask == 0:
+		return errUnmasked
+	case op&bitControl != 0 && b0&bitFin == 0:
+		return errControlFrag
+	case op&bitControl != 0 && b1&maskLength > maxControl:
+		return errControlSize
+	case op == opContinuation && !p.inMessage:
+		return errContinuation
+	case startsMessage && p.inMessage:
+		return errInterleaved
+	}
+	return nil
+}
+
+// startFrame begins the frame whose header of n bytes is there. The size of a
+// message is checked here, before anything is allocated for it.
+func (p *parser) startFrame(n int) *CloseError {
+	h := p.header[:n]
+	length := uint64(h[1] & maskLength)
+	switch length {
+	case 126:
+		if length = uint64(binary.BigEndian.Uint16(h[2:])); length <= maxControl {
+			return errLength
+		}
+	case 127:
+		if length = binary.BigEndian.Uint64(h[2:]); length < 1<<16 {
+			return errLength
+		}
+		if length > math.MaxInt64 {
+			return errLengthRange
+		}
+	}
+	op := h[0] & maskOpcode
+	if op&bitControl == 0 {
+		had := 0
+		if p.message != nil {
+			had = len(p.message.B)
+		}
+		if length > uint64(p.limit-had) {
+			return errTooBig
+		}
+		if op != opContinuation {
+			p.inMessage, p.text, p.compressed = true, op == opText, h[0]&bitRSV1 != 0
+		}
+	}
+	p.op, p.fin = op, h[0]&bitFin != 0
+	p.key, p.masked = binary.LittleEndian.Uint32(h[n-4:]), 0
+	p.remain, p.inFrame, p.headerLen = int(length), true, 0
+	return nil
+}
+
+// messageChunk takes unmasked payload of a data frame. p.inFrame tells whether
+// more of the frame will come.
+func (p *parser) messageChunk(chunk []byte) (event, *CloseError) {
+	last := p.fin && !p.inFrame
+	if last && p.message == nil { // whole in the caller's buffer: no copy
+		if p.text && !p.compressed && !utf8.Valid(chunk) {
+			return event{}, errTextEncoding
+		}
+		p.inMessage = false
+		return event{kind: eventMessage, text: p.text, compressed: p.compressed, payload: chunk}, nil
+	}
+	if len(chunk) > 0 {
+		p.store(chunk)
+	}
+	if p.message != nil && p.text && !p.compressed && !p.checkText(last) {
+		return event{}, errTextEncoding
+	}
+	if !last {
+		return event{}, nil
+	}
+	p.done, p.message = p.message, nil
+	p.inMessage, p.valid = false, 0
+	return event{kind: eventMessage, text: p.text, compressed: p.compressed, payload: p.done.B}, nil
+}
+
+// store appends chunk to the message. Memory grows with what has arrived, not
+// with what was announced: a client pays in bytes for what it occupies.
+func (p *parser) store(chunk []byte) {
+	have := 0
+	if p.message != nil {
+		have = len(p.message.B)
+	}
+	room := len(chunk) + min(p.remain, have+len(chunk))
+	if p.message == nil || cap(p.message.B)-have < len(chunk) {
+		p.message = p.message.Grow(room)
+	}
+	p.message.B = append(p.message.B, chunk...)
+}
+
+// checkText validates what is new in the message, but for a character that may
+// still be completed.
+func (p *parser) checkText(last bool) bool {
+	b := p.message.B[p.valid:]
+	if !last {
+		b = b[:len(b)-incompleteSuffix(b)]
+	}
+	p.valid += len(b)
+	return utf8.Valid(b)
+}
+
+// incompleteSuffix returns the length of a character's beginning at the end of b.
+func incompleteSuffix(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
+			if utf8.FullRune(tail) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// controlChunk takes unmasked payload of a control frame.
+func (p *parser) controlChunk(chunk []byte) (event, *CloseError) {
+	if p.control != nil || p.inFrame {
+		p.control = append(p.control, chunk...)
+		if p.inFrame {
+			return event{}, nil
+		}
+		chunk, p.control = p.control, nil
+	}
+	switch p.op {
+	case opPing:
+		return event{kind: eventPing, payload: chunk}, nil
+	case opPong:
+		return event{kind: eventPong, payload: chunk}, nil
+	}
+	return closeEvent(chunk)
+}
+
+// closeEvent reads the payload of a Close frame, section 5.5.1.
+func closeEvent(p []byte) (event, *CloseError) {
+	if len(p) == 0 {
+		return event{kind: eventClose}, nil
+	}
+	if len(p) == 1 {
+		return event{}, errClosePayload
+	}
+	code := binary.BigEndian.Uint16(p)
+	if !validCloseCode(code) {
+		return event{}, errCloseCode
+	}
+	if !utf8.Valid(p[2:]) {
+		return event{}, errCloseReason
+	}
+	return event{kind: eventClose, code: code, payload: p[2:]}, nil
+}

@@ -1,0 +1,95 @@
+package websocket
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"unicode/utf8"
+)
+
+// run reads until the connection has ended. It is the only one that closes the
+// stream, and what it calls last is Peer.Closed.
+func (c *conn) run(early []byte) {
+	c.startPinging()
+	if len(early) == 0 || c.consume(early) {
+		c.read()
+	}
+	c.finish()
+}
+
+// read returns when there is nothing more to read or to parse.
+func (c *conn) read() {
+	for {
+		c.awaitResume()
+		b, err := c.stream.Read()
+		if err != nil {
+			c.readFailed(err)
+			return
+		}
+		more := c.consume(b.B)
+		b.Free()
+		if !more {
+			return
+		}
+	}
+}
+
+// readFailed sorts out why a read failed: the client is gone, time is up, or
+// somebody wanted the goroutine to look at the phase.
+func (c *conn) readFailed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase == phaseFailed && errors.Is(err, os.ErrDeadlineExceeded) {
+		return
+	}
+	c.loseLocked(fmt.Errorf("websocket: connection lost: %w", err))
+}
+
+// consume handles data and reports whether reading goes on. It changes data.
+func (c *conn) consume(data []byte) bool {
+	for {
+		e, rest, violation := c.parser.next(data)
+		if violation == nil && e.kind == eventMessage {
+			violation = c.message(e)
+		}
+		if violation != nil {
+			c.mu.Lock()
+			c.failLocked(violation, violation.Code, violation.Reason)
+			c.mu.Unlock()
+			return false
+		}
+		switch e.kind {
+		case eventNone:
+			return true
+		case eventPing:
+			c.answerPing(e.payload)
+		case eventPong:
+			c.pongReceived()
+		case eventClose:
+			c.closeByClient(e)
+			return false
+		}
+		data = rest
+	}
+}
+
+// message hands a message over, unless the connection is no longer open.
+func (c *conn) message(e event) *CloseError {
+	if c.awaitResume() != phaseOpen {
+		return nil
+	}
+	if !e.compressed {
+		c.receive(e.payload)
+		return nil
+	}
+	b, violation := inflate(e.payload, c.handler.cfg.DecompressedMessageSizeLimit)
+	if violation != nil {
+		return violation
+	}
+	defer b.Free()
+	if e.text && !utf8.Valid(b.B) {
+		return errTextEncoding
+	}
+	c.receive(b.B)
+	return nil
+}
