@@ -1,0 +1,191 @@
+// Package tagsfilter decides by a publication's tags whether a subscriber gets it
+// (recovery.md section 10).
+package tagsfilter
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Bounds of a filter. They keep the work per publication small, whatever a client
+// sends.
+const (
+	MaxDepth = 32
+	MaxNodes = 256
+	MaxVals  = 1024
+)
+
+// Filter is a compiled filter. It is immutable.
+type Filter struct {
+	root node
+	id   [sha256.Size]byte
+}
+
+type node struct {
+	match    func(n *node, tags map[string]string) bool
+	key, val string
+	number   decimal // val as a number, if the comparison is one
+	vals     map[string]struct{}
+	children []node
+}
+
+// Compile checks and compiles n. The error says what is wrong with which node.
+func Compile(n *protocol.FilterNode) (*Filter, error) {
+	c := compiler{}
+	f := new(Filter)
+	var err error
+	if f.root, err = c.node(n, 1); err != nil {
+		return nil, fmt.Errorf("tags filter: %w", err)
+	}
+	f.id = sha256.Sum256(n.AppendProto(nil))
+	return f, nil
+}
+
+// ID is equal for equal filters.
+func (f *Filter) ID() [sha256.Size]byte { return f.id }
+
+// Match tells whether a publication with these tags, nil for none, passes. It
+// does not allocate. Any goroutine may call it.
+func (f *Filter) Match(tags map[string]string) bool { return f.root.match(&f.root, tags) }
+
+// compiler counts what it has seen.
+type compiler struct{ nodes, vals int }
+
+func (c *compiler) node(n *protocol.FilterNode, depth int) (node, error) {
+	if n == nil {
+		return node{}, fmt.Errorf("a node is null")
+	}
+	c.nodes++
+	c.vals += len(n.Vals)
+	switch {
+	case depth > MaxDepth:
+		return node{}, fmt.Errorf("nested more than %d levels deep", MaxDepth)
+	case c.nodes > MaxNodes:
+		return node{}, fmt.Errorf("more than %d nodes", MaxNodes)
+	case c.vals > MaxVals:
+		return node{}, fmt.Errorf("more than %d values", MaxVals)
+	case n.Op == "":
+		return leaf(n)
+	}
+	out := node{}
+	switch n.Op {
+	case "and":
+		out.match = and
+	case "or":
+		out.match = or
+	case "not":
+		out.match = not
+		if len(n.Nodes) != 1 {
+			return node{}, fmt.Errorf("op %q takes exactly one node, not %d", n.Op, len(n.Nodes))
+		}
+	default:
+		return node{}, fmt.Errorf("unknown op %q", n.Op)
+	}
+	if len(n.Nodes) == 0 {
+		return node{}, fmt.Errorf("op %q takes at least one node", n.Op)
+	}
+	for _, child := range n.Nodes {
+		k, err := c.node(child, depth+1)
+		if err != nil {
+			return node{}, err
+		}
+		out.children = append(out.children, k)
+	}
+	return out, nil
+}
+
+// operands says which of key, val and vals a comparison takes.
+type operands uint8
+
+const (
+	oneValue operands = iota
+	manyValues
+	noValue
+)
+
+var comparisons = map[string]struct {
+	takes operands
+	match func(*node, map[string]string) bool
+}{
+	"eq":  {oneValue, func(n *node, t map[string]string) bool { v, has := t[n.key]; return has && v == n.val }},
+	"neq": {oneValue, func(n *node, t map[string]string) bool { v, has := t[n.key]; return !has || v != n.val }},
+	"sw":  {oneValue, func(n *node, t map[string]string) bool { v, has := t[n.key]; return has && strings.HasPrefix(v, n.val) }},
+	"ew":  {oneValue, func(n *node, t map[string]string) bool { v, has := t[n.key]; return has && strings.HasSuffix(v, n.val) }},
+	"ct":  {oneValue, func(n *node, t map[string]string) bool { v, has := t[n.key]; return has && strings.Contains(v, n.val) }},
+	"gt":  {oneValue, numeric(func(c int) bool { return c > 0 })},
+	"gte": {oneValue, numeric(func(c int) bool { return c >= 0 })},
+	"lt":  {oneValue, numeric(func(c int) bool { return c < 0 })},
+	"lte": {oneValue, numeric(func(c int) bool { return c <= 0 })},
+	"in":  {manyValues, func(n *node, t map[string]string) bool { _, ok := n.vals[t[n.key]]; return ok }},
+	"nin": {manyValues, func(n *node, t map[string]string) bool { _, ok := n.vals[t[n.key]]; return !ok }},
+	"ex":  {noValue, func(n *node, t map[string]string) bool { _, has := t[n.key]; return has }},
+	"nex": {noValue, func(n *node, t map[string]string) bool { _, has := t[n.key]; return !has }},
+}
+
+// leaf applies the rules of recovery.md 10.3.
+func leaf(n *protocol.FilterNode) (node, error) {
+	cmp, ok := comparisons[n.Cmp]
+	if !ok {
+		return node{}, fmt.Errorf("unknown cmp %q", n.Cmp)
+	}
+	bad := func(what string) (node, error) { return node{}, fmt.Errorf("cmp %q %s", n.Cmp, what) }
+	switch {
+	case cmp.takes != noValue && n.Key == "":
+		return bad("needs a key")
+	case cmp.takes == oneValue && n.Val == "":
+		return bad("needs val")
+	case cmp.takes != oneValue && n.Val != "":
+		return bad("takes no val")
+	case cmp.takes == manyValues && len(n.Vals) == 0:
+		return bad("needs vals")
+	case cmp.takes != manyValues && len(n.Vals) > 0:
+		return bad("takes no vals")
+	}
+	out := node{match: cmp.match, key: n.Key, val: n.Val}
+	out.number, _ = parseDecimal(n.Val)
+	if cmp.takes == manyValues {
+		out.vals = make(map[string]struct{}, len(n.Vals))
+		for _, v := range n.Vals {
+			out.vals[v] = struct{}{}
+		}
+	}
+	return out, nil
+}
+
+func and(n *node, tags map[string]string) bool {
+	for i := range n.children {
+		if k := &n.children[i]; !k.match(k, tags) {
+			return false
+		}
+	}
+	return true
+}
+
+func or(n *node, tags map[string]string) bool {
+	for i := range n.children {
+		if k := &n.children[i]; k.match(k, tags) {
+			return true
+		}
+	}
+	return false
+}
+
+func not(n *node, tags map[string]string) bool {
+	k := &n.children[0]
+	return !k.match(k, tags)
+}
+
+// numeric compares as exact decimals; false if one of the two is none.
+func numeric(holds func(int) bool) func(*node, map[string]string) bool {
+	return func(n *node, tags map[string]string) bool {
+		v, has := tags[n.key]
+		if !has || !n.number.valid {
+			return false
+		}
+		d, ok := parseDecimal(v)
+		return ok && holds(d.compare(n.number))
+	}
+}
