@@ -1,0 +1,238 @@
+package hub
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/delta"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// Kind of a message.
+type Kind uint8
+
+const (
+	KindPublication Kind = iota
+	KindJoin
+	KindLeave
+)
+
+// Form is the shape in which a subscriber wants publications.
+type Form uint8
+
+const (
+	// Compact replaces the channel's name by its numeric ID.
+	Compact Form = 1 << iota
+	// Escaped is for subscribers that negotiated delta compression: on JSON
+	// connections data is a string, also when it is the full payload
+	// (recovery.md 9.1).
+	Escaped
+	// Patched sends the difference to the previous publication instead of the
+	// payload, where that is possible and smaller. It implies Escaped.
+	Patched
+)
+
+// Message is what goes to the subscribers of a channel. The fields are set
+// before the message is posted to the first loop and constant from then on.
+type Message struct {
+	Channel string
+	Kind    Kind
+	// Pub and Epoch of a publication; Prev is the base for a patch, or nil.
+	Pub   *channel.Publication
+	Epoch string
+	Prev  *channel.Publication
+	// Info of the client that joined or left.
+	Info *channel.ClientInfo
+	// ID replaces the channel in compact form.
+	ID int64
+
+	mu       sync.Mutex
+	variants atomic.Pointer[variant]
+}
+
+// variant is the message encoded for one framer and form. Nearly every message
+// has one or two of them, so a list beats a map.
+type variant struct {
+	framer transport.Framer
+	form   Form
+	frame  []byte
+	err    error
+	next   *variant
+}
+
+// Frame returns the message as it goes out to a connection of this framer. It is
+// encoded once and shared: the caller must not modify it. The error is
+// codec.ErrNotJSON or another reason why this encoding cannot carry it. Any
+// goroutine may call it.
+func (m *Message) Frame(f transport.Framer, form Form) ([]byte, error) {
+	if v := find(m.variants.Load(), f, form); v != nil {
+		return v.frame, v.err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	head := m.variants.Load()
+	if v := find(head, f, form); v != nil {
+		return v.frame, v.err
+	}
+	v := &variant{framer: f, form: form, next: head}
+	v.frame, v.err = m.encode(f, form)
+	m.variants.Store(v)
+	return v.frame, v.err
+}
+
+func find(v *variant, f transport.Framer, form Form) *variant {
+	for ; v != nil; v = v.next {
+		if v.framer == f && v.form == form {
+			return v
+		}
+	}
+	return nil
+}
+
+// scratch holds the structures that describe a push while it is encoded.
+type scratch struct {
+	reply protocol.Reply
+	push  protocol.Push
+	pub   protocol.Publication
+	info  protocol.ClientInfo
+	join  protocol.Join
+	leave protocol.Leave
+	text  []byte
+	patch []byte
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+func (m *Message) encode(f transport.Framer, form Form) ([]byte, error) {
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.reply.Push = &s.push
+	if form&Compact != 0 && m.ID > 0 {
+		s.push.ID = m.ID
+	} else {
+		s.push.Channel = m.Channel
+	}
+	switch m.Kind {
+	case KindJoin:
+		s.join.Info = s.clientInfo(m.Info)
+		s.push.Join = &s.join
+	case KindLeave:
+		s.leave.Info = s.clientInfo(m.Info)
+		s.push.Leave = &s.leave
+	default:
+		if err := s.publication(m, f.Encoding(), form); err != nil {
+			return nil, err
+		}
+	}
+	return EncodeReply(f, &s.reply)
+}
+
+func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err error) {
+	s.push.Pub = &s.pub
+	FillPublication(&s.pub, m.Pub)
+	if m.Pub.Info != nil {
+		s.pub.Info = s.clientInfo(m.Pub.Info)
+	}
+	if m.Pub.Offset == 1 {
+		s.pub.Epoch = m.Epoch
+	}
+	if form&(Escaped|Patched) == 0 {
+		return nil
+	}
+	var prev *channel.Publication
+	if form&Patched != 0 {
+		prev = m.Prev
+	}
+	s.pub.Data, s.pub.Delta, err = DeltaData(&s.patch, &s.text, e, prev, m.Pub)
+	return err
+}
+
+// DeltaData returns p's data in the shape of a subscription with delta
+// compression: as a patch against prev (nil if there is none) if the patch is
+// usable and smaller, else in full. patch and text are scratch space that the
+// result may lie in. The error is codec.ErrNotJSON if a JSON client could not
+// read the data.
+func DeltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Publication) (out []byte, isPatch bool, err error) {
+	out = p.Data
+	if prev != nil && !prev.Removed && !p.Removed {
+		*patch = delta.Append((*patch)[:0], prev.Data, p.Data)
+		// A patch works on bytes: its inserts may split a character, which a JSON
+		// string cannot hold (recovery.md 9.5).
+		if len(*patch) < len(p.Data) && (e == protocol.Protobuf || utf8.Valid(*patch)) {
+			out, isPatch = *patch, true
+		}
+	}
+	if e == protocol.Protobuf || len(out) == 0 {
+		return out, isPatch, nil
+	}
+	// Within a string anything would look well-formed.
+	if !codec.ValidJSON(p.Data) {
+		return nil, false, codec.ErrNotJSON
+	}
+	*text = codec.AppendJSONString((*text)[:0], out)
+	return *text, isPatch, nil
+}
+
+// FillPublication copies what clients see of p, but its info.
+func FillPublication(dst *protocol.Publication, p *channel.Publication) {
+	dst.Data = p.Data
+	dst.Offset = p.Offset
+	dst.Tags = p.Tags
+	dst.Channel = p.Channel
+	dst.Key = p.Key
+	dst.Removed = p.Removed
+	dst.Score = p.Score
+	dst.Version = p.Version
+}
+
+func (s *scratch) clientInfo(i *channel.ClientInfo) *protocol.ClientInfo {
+	if i == nil {
+		return nil
+	}
+	s.info = protocol.ClientInfo{User: i.User, Client: i.Client, ConnInfo: i.ConnInfo, ChanInfo: i.ChanInfo}
+	return &s.info
+}
+
+// Scratch space above this size is not kept.
+const keepScratch = 64 << 10
+
+func (s *scratch) release() {
+	text, patch := s.text, s.patch
+	*s = scratch{}
+	if cap(text) <= keepScratch {
+		s.text = text
+	}
+	if cap(patch) <= keepScratch {
+		s.patch = patch
+	}
+	scratches.Put(s)
+}
+
+// buffers are where replies are encoded, before they are cut to size.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
+
+// EncodeReply encodes and frames one reply for connections of framer f.
+func EncodeReply(f transport.Framer, r *protocol.Reply) ([]byte, error) {
+	head := f.Headroom()
+	p := buffers.Get().(*[]byte)
+	buf := append((*p)[:0], headroom[:head]...)
+	buf, err := codec.For(f.Encoding()).AppendReply(buf, r)
+	var frame []byte
+	if err == nil {
+		// One exact allocation, which all subscribers share.
+		frame = f.Frame(bytes.Clone(buf))
+	}
+	if cap(buf) <= keepScratch {
+		*p = buf
+		buffers.Put(p)
+	}
+	return frame, err
+}
+
+// headroom is zeroes to start a buffer with.
+var headroom [64]byte

@@ -1,0 +1,214 @@
+// Package loop runs what shares nothing: a loop owns sessions, their slice of
+// the hub, their timers and their output. Everything that concerns a session
+// happens on its loop, in turns. Each turn takes what was posted meanwhile,
+// fires timers, and flushes every touched session once, so that all that gathered
+// in the turn leaves in one write.
+package loop
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/hub"
+)
+
+// Task is work for a loop.
+type Task interface{ Run() }
+
+// Func adapts a function.
+type Func func()
+
+// Run calls f.
+func (f Func) Run() { f() }
+
+// Flusher has output to flush when the turn ends.
+type Flusher interface{ Flush() }
+
+// item is one entry of the inbox: a task, or a message for the hub.
+type item struct {
+	task Task
+	msg  *hub.Message
+}
+
+// maxMessages is how many messages may wait for a loop before those who publish
+// wait for it: the back pressure of a node whose clients get more than they can
+// be sent.
+const maxMessages = 4096
+
+// keepItems is the largest inbox whose memory is kept for the next turn.
+const keepItems = 2 * maxMessages
+
+// Loop is one owner of sessions. Post and PostMessage may be called from any
+// goroutine; everything else only from the loop's own, that is within a task.
+type Loop struct {
+	hub   *hub.Hub
+	wheel wheel
+	start time.Time
+	now   int64
+	dirty []Flusher
+
+	mu       sync.Mutex
+	inbox    []item
+	messages int
+	closed   bool
+	room     sync.Cond // messages fell below the limit, or the loop closed
+
+	wake chan struct{}
+	done chan struct{}
+}
+
+// New returns a loop, which runs once Run is called.
+func New() *Loop {
+	l := &Loop{
+		hub:   hub.New(),
+		start: time.Now(),
+		wake:  make(chan struct{}, 1),
+		done:  make(chan struct{}),
+	}
+	l.now = l.clock()
+	l.room.L = &l.mu
+	return l
+}
+
+// clock is the time in nanoseconds of the Unix epoch as it was when the loop was
+// made, moved on by the monotonic clock: a step of the system's clock must
+// neither stop pings nor let all deadlines pass at once.
+func (l *Loop) clock() int64 { return l.start.UnixNano() + int64(time.Since(l.start)) }
+
+// Post queues a task, in order. It never blocks and reports false if the loop
+// has ended.
+func (l *Loop) Post(t Task) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.add(item{task: t})
+}
+
+// PostMessage queues a message for the subscribers of its channel, in order with
+// other posts. It waits while the loop has too many of them to deliver; it must
+// not be called from a loop.
+func (l *Loop) PostMessage(m *hub.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.messages >= maxMessages && !l.closed {
+		l.room.Wait()
+	}
+	if l.add(item{msg: m}) {
+		l.messages++
+	}
+}
+
+func (l *Loop) add(it item) bool {
+	if l.closed {
+		return false
+	}
+	l.inbox = append(l.inbox, it)
+	if len(l.inbox) == 1 {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+	return true
+}
+
+// Hub is the loop's slice of the hub.
+func (l *Loop) Hub() *hub.Hub { return l.hub }
+
+// Now is the time of this turn, in nanoseconds of the Unix epoch.
+func (l *Loop) Now() int64 { return l.now }
+
+// Schedule sets the deadline of t; at 0 clears it.
+func (l *Loop) Schedule(t Timed, at int64) { l.wheel.set(t, at) }
+
+// Dirty has f flushed when the turn ends. Callers see to it that f is queued
+// once per turn.
+func (l *Loop) Dirty(f Flusher) { l.dirty = append(l.dirty, f) }
+
+// Close ends the loop after what was posted so far, and waits for it.
+func (l *Loop) Close() {
+	l.mu.Lock()
+	l.closed = true
+	l.room.Broadcast()
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+	<-l.done
+}
+
+// Run is the loop; it returns after Close.
+func (l *Loop) Run() {
+	defer close(l.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var batch []item
+	for {
+		var closed bool
+		batch, closed = l.take(batch)
+		if len(batch) == 0 {
+			if closed {
+				return
+			}
+			l.sleep(timer)
+			// Let everybody who is ready to post do so before the turn begins: what
+			// gathers now leaves in one write per connection.
+			runtime.Gosched()
+			batch, _ = l.take(batch)
+		}
+		l.now = l.clock()
+		l.turn(batch)
+		if clear(batch); cap(batch) > keepItems {
+			batch = nil
+		}
+	}
+}
+
+// turn handles one batch, the timers and the output.
+func (l *Loop) turn(batch []item) {
+	for i := range batch {
+		if m := batch[i].msg; m != nil {
+			l.hub.Publish(m)
+		} else {
+			batch[i].task.Run()
+		}
+	}
+	l.wheel.advance(l.now)
+	// A flush can make others dirty (a lost connection unsubscribes), never itself.
+	for i := 0; i < len(l.dirty); i++ {
+		l.dirty[i].Flush()
+	}
+	clear(l.dirty)
+	l.dirty = l.dirty[:0]
+}
+
+// take swaps the inbox for the spare slice.
+func (l *Loop) take(spare []item) (batch []item, closed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	batch, l.inbox = l.inbox, spare[:0]
+	if l.messages >= maxMessages {
+		l.room.Broadcast()
+	}
+	l.messages = 0
+	return batch, l.closed
+}
+
+// sleep waits for a post or the next timer.
+func (l *Loop) sleep(timer *time.Timer) {
+	next := l.wheel.next()
+	if next == 0 {
+		<-l.wake
+		return
+	}
+	wait := next - l.clock()
+	if wait <= 0 {
+		return
+	}
+	timer.Reset(time.Duration(wait))
+	select {
+	case <-l.wake:
+	case <-timer.C:
+	}
+}
