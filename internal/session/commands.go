@@ -1,0 +1,283 @@
+package session
+
+import (
+	"errors"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/tagsfilter"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// usable makes the two checks that commands on channels share, and reports
+// whether the command may go on.
+func (s *Session) usable(id uint32, handled bool, ch string) bool {
+	switch {
+	case !handled:
+		s.replyError(id, protocol.ErrorNotAvailable)
+	case ch == "":
+		s.Disconnect(protocol.DisconnectBadRequest)
+	default:
+		return true
+	}
+	return false
+}
+
+func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
+	if !s.usable(id, s.cfg.Handles.Publish && req.Type == 0, req.Channel) {
+		return
+	}
+	b := s.subs[req.Channel]
+	info := s.clientInfo(nil)
+	if b.established() {
+		info.ChanInfo = b.opts.ChanInfo
+	}
+	s.do(&Publish{Request: req, Info: info, Subscribed: b.established(), id: id})
+}
+
+func (s *Session) presence(id uint32, req *protocol.PresenceRequest) {
+	if s.usable(id, s.cfg.Handles.Presence, req.Channel) {
+		s.do(&Presence{Channel: req.Channel, Subscribed: s.subs[req.Channel].established(), id: id})
+	}
+}
+
+func (s *Session) presenceDone(e *Presence) {
+	clients := make(map[string]*protocol.ClientInfo, len(e.Clients))
+	for id, info := range e.Clients {
+		clients[id] = (*protocol.ClientInfo)(info)
+	}
+	s.finish(e.id, e.Err, &protocol.Reply{Presence: &protocol.PresenceResult{Presence: clients}})
+}
+
+func (s *Session) presenceStats(id uint32, req *protocol.PresenceStatsRequest) {
+	if s.usable(id, s.cfg.Handles.PresenceStats, req.Channel) {
+		s.do(&PresenceStats{Channel: req.Channel, Subscribed: s.subs[req.Channel].established(), id: id})
+	}
+}
+
+func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
+	if !s.usable(id, s.cfg.Handles.History, req.Channel) {
+		return
+	}
+	e := &History{
+		Channel: req.Channel, Subscribed: s.subs[req.Channel].established(),
+		Limit: int(req.Limit), Reverse: req.Reverse, id: id,
+	}
+	if req.Since != nil {
+		e.Since = &channel.StreamPosition{Offset: req.Since.Offset, Epoch: req.Since.Epoch}
+		if e.Since.Offset == 0 && e.Reverse {
+			s.replyError(id, protocol.ErrorBadRequest)
+			return
+		}
+	}
+	if most := s.cfg.HistoryLimit; most > 0 && (e.Limit < 0 || e.Limit > most) {
+		e.Limit = most
+	}
+	s.do(e)
+}
+
+func (s *Session) historyDone(e *History) {
+	pubs := make([]*protocol.Publication, len(e.Publications))
+	for i, p := range e.Publications {
+		pubs[i] = new(protocol.Publication)
+		hub.FillPublication(pubs[i], p)
+		pubs[i].Info = (*protocol.ClientInfo)(p.Info)
+	}
+	s.finish(e.id, e.Err, &protocol.Reply{History: &protocol.HistoryResult{
+		Publications: pubs, Epoch: e.Top.Epoch, Offset: e.Top.Offset}})
+}
+
+func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
+	if !s.cfg.Handles.RPC {
+		s.replyError(id, protocol.ErrorNotAvailable)
+		return
+	}
+	s.do(&RPC{Request: req, id: id})
+}
+
+func (s *Session) message(req *protocol.SendRequest) {
+	if !s.cfg.Handles.Message {
+		s.Disconnect(protocol.DisconnectNotAvailable)
+		return
+	}
+	s.do(&Message{Data: req.Data})
+}
+
+// messageDone: a message has no reply, so only a disconnect has an effect.
+func (s *Session) messageDone(e *Message) {
+	s.inflight--
+	var d protocol.Disconnect
+	if errors.As(e.Err, &d) {
+		s.Disconnect(d)
+	}
+}
+
+// Send pushes a message to the client.
+func (s *Session) Send(data []byte) {
+	if s.state == stateConnected {
+		s.reply(&protocol.Reply{Push: &protocol.Push{Message: &protocol.Message{Data: data}}})
+	}
+}
+
+// refresh is client-protocol.md 8.10.
+func (s *Session) refresh(id uint32, req *protocol.RefreshRequest) {
+	switch {
+	case !s.cfg.Handles.Refresh:
+		s.replyError(id, protocol.ErrorNotAvailable)
+	case req.Token == "" || !s.clientRefresh:
+		s.Disconnect(protocol.DisconnectBadRequest)
+	default:
+		s.do(&Refresh{ClientSide: true, Token: req.Token, id: id})
+	}
+}
+
+func (s *Session) refreshed(e *Refresh) {
+	if !e.ClientSide {
+		s.serverRefreshed(e)
+		return
+	}
+	expireAt := s.capExpiry(e.ExpireAt)
+	switch {
+	case e.Err != nil:
+		s.finish(e.id, e.Err, nil)
+	case e.Expired:
+		s.finish(e.id, protocol.DisconnectExpired, nil)
+	case expireAt != 0 && s.ttl(expireAt) <= 0:
+		s.finish(e.id, protocol.ErrorExpired, nil)
+	default:
+		s.prolong(expireAt, e.Info)
+		r := &protocol.RefreshResult{}
+		if expireAt != 0 {
+			r.Expires, r.TTL = true, uint32(s.ttl(expireAt))
+		}
+		s.finish(e.id, nil, &protocol.Reply{Refresh: r})
+	}
+}
+
+// serverRefreshed goes on when the application was asked at expiry.
+func (s *Session) serverRefreshed(e *Refresh) {
+	s.inflight--
+	var d protocol.Disconnect
+	expireAt := s.capExpiry(e.ExpireAt)
+	switch {
+	case errors.As(e.Err, &d):
+		s.Disconnect(d)
+	case e.Err != nil:
+		s.Disconnect(protocol.DisconnectServerError)
+	case e.Expired || expireAt != 0 && s.ttl(expireAt) <= 0:
+		s.Disconnect(protocol.DisconnectExpired)
+	default:
+		s.prolong(expireAt, e.Info)
+	}
+}
+
+// prolong sets a new expiration, and new info if there is any.
+func (s *Session) prolong(expireAt int64, info []byte) {
+	s.expireAt = expireAt
+	if info != nil {
+		s.info = info
+	}
+	s.setExpiry()
+}
+
+// Refresh changes the expiration on behalf of the server and tells the client.
+func (s *Session) Refresh(expired bool, expireAt int64, info []byte) {
+	if s.state != stateConnected {
+		return
+	}
+	expireAt = s.capExpiry(expireAt)
+	if expired || expireAt != 0 && s.ttl(expireAt) <= 0 {
+		s.Disconnect(protocol.DisconnectExpired)
+		return
+	}
+	push := &protocol.Refresh{}
+	if expireAt != 0 {
+		push.Expires, push.TTL = true, uint32(s.ttl(expireAt))
+	} else {
+		info = nil
+	}
+	s.prolong(expireAt, info)
+	s.reply(&protocol.Reply{Push: &protocol.Push{Refresh: push}})
+}
+
+// subRefresh is client-protocol.md 8.11.
+func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
+	if req.Channel == "" {
+		s.Disconnect(protocol.DisconnectBadRequest)
+		return
+	}
+	b := s.subs[req.Channel]
+	switch {
+	case !b.established():
+		s.replyError(id, protocol.ErrorPermissionDenied)
+	case req.Type != 0 || !s.cfg.Handles.SubRefresh:
+		s.replyError(id, protocol.ErrorNotAvailable)
+	case !b.clientRefresh:
+		s.Disconnect(protocol.DisconnectBadRequest)
+	case req.Token == "":
+		s.replyError(id, protocol.ErrorBadRequest)
+	default:
+		s.do(&SubRefresh{Channel: req.Channel, ClientSide: true, Token: req.Token, id: id, sub: b})
+	}
+}
+
+func (s *Session) subRefreshed(e *SubRefresh) {
+	if !e.ClientSide {
+		s.serverSubRefreshed(e)
+		return
+	}
+	expireAt := s.capExpiry(e.ExpireAt)
+	err := e.Err
+	switch {
+	case err != nil:
+	case e.Expired:
+		err = protocol.ErrorTokenExpired
+	case expireAt != 0 && s.ttl(expireAt) < 0:
+		err = protocol.ErrorExpired
+	}
+	r := &protocol.SubRefreshResult{}
+	if err == nil && s.subs[e.Channel] == e.sub {
+		err = e.sub.prolong(expireAt, e.Info, e.ServerTagsFilter)
+	}
+	if err == nil && expireAt != 0 {
+		r.Expires, r.TTL = true, uint32(max(1, s.ttl(expireAt)))
+	}
+	s.finish(e.id, err, &protocol.Reply{SubRefresh: r})
+}
+
+// serverSubRefreshed goes on when the application was asked about an expired
+// subscription.
+func (s *Session) serverSubRefreshed(e *SubRefresh) {
+	s.inflight--
+	b := e.sub
+	b.refreshing = false
+	if s.subs[e.Channel] != b || b.state != subLive {
+		return
+	}
+	var d protocol.Disconnect
+	expireAt := s.capExpiry(e.ExpireAt)
+	switch {
+	case errors.As(e.Err, &d):
+		s.Disconnect(d)
+	case e.Err != nil, e.Expired, expireAt != 0 && s.ttl(expireAt) <= 0:
+		s.subExpired(b)
+	default:
+		if err := b.prolong(expireAt, e.Info, e.ServerTagsFilter); err != nil {
+			s.subExpired(b)
+		}
+	}
+}
+
+// prolong replaces what a refresh of a subscription brings.
+func (b *Subscription) prolong(expireAt int64, info []byte, filter *protocol.FilterNode) error {
+	if filter != nil {
+		f, err := tagsfilter.Compile(filter)
+		if err != nil {
+			return err
+		}
+		b.serverFilter = f
+	}
+	b.expireAt = expireAt
+	b.opts.ChanInfo = info
+	return nil
+}

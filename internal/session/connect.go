@@ -1,0 +1,156 @@
+package session
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// maxTTL caps expirations (client-protocol.md section 11).
+const maxTTL = int64(365 * 24 * time.Hour / time.Second)
+
+// connect starts client-protocol.md 7.3.
+func (s *Session) connect(id uint32, req *protocol.ConnectRequest) {
+	s.state = stateAuthenticating
+	s.do(&Connecting{Request: req, id: id})
+}
+
+// authenticated goes on with the application's answer.
+func (s *Session) authenticated(e *Connecting) {
+	s.inflight--
+	if e.Err != nil {
+		s.connectFailed(e.id, e.Err)
+		return
+	}
+	who := &e.Identity
+	if len(who.Subs) > s.cfg.ChannelLimit {
+		s.Disconnect(protocol.DisconnectChannelLimit)
+		return
+	}
+	if !who.Known {
+		s.Disconnect(protocol.DisconnectBadRequest)
+		return
+	}
+	s.user, s.info = who.User, who.Info
+	s.clientRefresh = who.ClientRefresh
+	s.expireAt = s.capExpiry(who.ExpireAt)
+	if !s.env.Register() {
+		s.Disconnect(protocol.DisconnectConnectionLimit)
+		return
+	}
+	s.registered = true
+	if s.expireAt != 0 && s.ttl(s.expireAt) <= 0 {
+		s.connectFailed(e.id, protocol.ErrorExpired)
+		return
+	}
+	attach := &Attach{id: e.id, kind: attachConnect}
+	result := &protocol.ConnectResult{Data: who.Data}
+	for ch, opts := range who.Subs {
+		req := e.Request.Subs[ch]
+		if req == nil {
+			req = &protocol.SubscribeRequest{}
+		}
+		item, err := s.serverSubscription(ch, &opts, req)
+		if err != nil {
+			s.connectFailed(e.id, err)
+			return
+		}
+		attach.Items = append(attach.Items, item)
+	}
+	if len(attach.Items) == 0 {
+		s.connectDone(e.id, result)
+		return
+	}
+	attach.connect = result
+	s.do(attach)
+}
+
+// connectFailed answers the connect command with an error; the connection is of
+// no use after it.
+func (s *Session) connectFailed(id uint32, err error) {
+	s.fail(id, err)
+	s.quietClose()
+}
+
+// connectAttached goes on when the server-side subscriptions of a connect are
+// established.
+func (s *Session) connectAttached(e *Attach) {
+	result := e.connect
+	result.Subs = make(map[string]*protocol.SubscribeResult, len(e.Items))
+	for _, it := range e.Items {
+		var (
+			err error
+			res *protocol.SubscribeResult
+		)
+		if it.Err != nil {
+			err = attachError(it.Err)
+		} else if res, err = it.sub.recovered(it); err == nil {
+			result.Subs[it.Channel] = res
+		}
+		if err != nil {
+			s.connectFailed(e.id, err)
+			return
+		}
+	}
+	s.connectDone(e.id, result)
+	for _, it := range e.Items {
+		it.sub.goLive()
+	}
+}
+
+// attachError maps the failure of an attach (client-protocol.md 8.2.1 row 14).
+func attachError(err error) error {
+	var e *protocol.Error
+	if errors.As(err, &e) && e.Code != protocol.ErrorInternal.Code {
+		return e
+	}
+	return protocol.DisconnectServerError
+}
+
+// connectDone replies to the connect command and starts the session's life.
+func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
+	s.state = stateConnected
+	r.Client, r.Version = s.id, s.cfg.Version
+	if s.expireAt != 0 && s.clientRefresh {
+		r.Expires, r.TTL = true, uint32(s.ttl(s.expireAt))
+	}
+	if s.pings() {
+		r.Ping = uint32(s.cfg.PingInterval / time.Second)
+		r.Pong = s.cfg.PongTimeout > 0
+	}
+	if s.cfg.SendTime {
+		r.Time = s.env.Now() / int64(time.Millisecond)
+	}
+	s.reply(&protocol.Reply{ID: id, Connect: r})
+	if s.state == stateClosed {
+		return
+	}
+	s.startTimers()
+	s.connected = true
+	s.env.Do(&Connected{})
+}
+
+// ttl is the number of seconds until a Unix time.
+func (s *Session) ttl(expireAt int64) int64 {
+	return expireAt - s.env.Now()/int64(time.Second)
+}
+
+// capExpiry bounds a Unix time; ≤ 0 means never.
+func (s *Session) capExpiry(expireAt int64) int64 {
+	if expireAt <= 0 {
+		return 0
+	}
+	return min(expireAt, s.env.Now()/int64(time.Second)+maxTTL)
+}
+
+// clientInfo describes the client in a channel.
+func (s *Session) clientInfo(chanInfo []byte) *channel.ClientInfo {
+	return &channel.ClientInfo{User: s.user, Client: s.id, ConnInfo: s.info, ChanInfo: chanInfo}
+}
+
+// encodeReply is a shorthand.
+func encodeReply(f transport.Framer, r *protocol.Reply) ([]byte, error) { return hub.EncodeReply(f, r) }

@@ -1,0 +1,102 @@
+package session
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// maxBuffer bounds the messages that wait for a subscribe reply. A channel that
+// outruns it is subscribed again.
+const maxBuffer = 4096
+
+// Deliver takes a message of the channel: the hot path of the product.
+func (b *Subscription) Deliver(m *hub.Message) {
+	if b.state != subLive {
+		b.hold(m)
+		return
+	}
+	if m.Kind != hub.KindPublication {
+		if b.opts.PushJoinLeave {
+			b.send(m, b.form&hub.Compact)
+		}
+		return
+	}
+	if b.positioned && m.Pub.Offset > 0 {
+		b.deliverPositioned(m)
+		return
+	}
+	if b.filtered() && !b.passes(m.Pub.Tags) {
+		return
+	}
+	// What the client holds from now on is no base for the stream's next patch.
+	b.base = 0
+	b.send(m, b.form)
+}
+
+// hold buffers a message until the subscribe reply is out.
+func (b *Subscription) hold(m *hub.Message) {
+	if b.state != subAttaching || m.Kind != hub.KindPublication && !b.opts.PushJoinLeave {
+		return
+	}
+	if len(b.buffer) >= maxBuffer {
+		b.s.Disconnect(protocol.DisconnectInsufficientState)
+		return
+	}
+	b.buffer = append(b.buffer, m)
+}
+
+// deliverPositioned is the rule of recovery.md section 5.
+func (b *Subscription) deliverPositioned(m *hub.Message) {
+	p := m.Pub
+	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()-p.Time*int64(time.Millisecond) > int64(lag) {
+		b.insufficientState()
+		return
+	}
+	if m.Epoch != b.epoch {
+		if b.epoch != "" {
+			b.insufficientState()
+			return
+		}
+		b.epoch = m.Epoch
+	}
+	if p.Offset != b.offset+1 {
+		if p.Offset > b.offset {
+			b.insufficientState()
+		}
+		return
+	}
+	b.offset = p.Offset
+	b.checkedAt = b.s.env.Now()
+	if b.filtered() && !b.passes(p.Tags) {
+		return
+	}
+	form := b.form
+	if form&hub.Escaped != 0 {
+		if m.Prev != nil && b.base != 0 && m.Prev.Offset == b.base {
+			form |= hub.Patched
+		}
+		b.base = p.Offset
+	}
+	b.send(m, form)
+}
+
+// send queues the shared frame of a message.
+func (b *Subscription) send(m *hub.Message, form hub.Form) {
+	frame, err := m.Frame(b.s.framer, form)
+	if err != nil {
+		b.s.Disconnect(protocol.DisconnectInappropriateProtocol)
+		return
+	}
+	b.s.push(frame)
+}
+
+// insufficientState ends a subscription that lost its position.
+func (b *Subscription) insufficientState() {
+	if b.serverSide {
+		b.s.Disconnect(protocol.DisconnectInsufficientState)
+		return
+	}
+	b.s.end(b, protocol.UnsubscribeInsufficientState)
+}

@@ -1,0 +1,166 @@
+package session_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// framer separates JSON messages by line breaks; Protobuf messages carry their
+// length anyway.
+type framer protocol.Encoding
+
+func (f *framer) Encoding() protocol.Encoding { return protocol.Encoding(*f) }
+func (f *framer) Headroom() int               { return 0 }
+func (f *framer) Frame(buf []byte) []byte {
+	if f.Encoding() == protocol.JSON {
+		buf = append(buf, '\n')
+	}
+	return buf
+}
+
+var framers = [2]transport.Framer{new(framer), func() *framer { f := framer(protocol.Protobuf); return &f }()}
+
+// fakeConn is a connection whose peer takes room bytes; < 0 for all.
+type fakeConn struct {
+	room   int
+	lost   error
+	got    []byte
+	closed *protocol.Disconnect
+	events func(string) // pauses
+}
+
+func (c *fakeConn) Write(frames [][]byte) (n int, err error) {
+	if c.closed != nil {
+		panic("write after close")
+	}
+	if c.lost != nil {
+		return 0, c.lost
+	}
+	for _, f := range frames {
+		k := len(f)
+		if c.room >= 0 {
+			k = min(k, c.room)
+			c.room -= k
+		}
+		c.got = append(c.got, f[:k]...)
+		if n += k; k < len(f) {
+			break
+		}
+	}
+	return n, nil
+}
+
+func (c *fakeConn) Close(d protocol.Disconnect, frames [][]byte) {
+	if c.closed != nil {
+		panic("closed twice")
+	}
+	c.closed = &d
+	c.got = append(c.got, bytes.Join(frames, nil)...)
+}
+
+func (c *fakeConn) Pause(on bool) {
+	if c.events == nil {
+		return
+	}
+	if on {
+		c.events("pause")
+	} else {
+		c.events("resume")
+	}
+}
+
+// replies decodes the whole messages that arrived; it panics at what is not one.
+func (c *fakeConn) replies(e protocol.Encoding) []*protocol.Reply {
+	var out []*protocol.Reply
+	for {
+		n := wholeMessage(e, c.got)
+		if n == 0 {
+			return out
+		}
+		message := c.got[:n]
+		c.got = c.got[n:]
+		if e == protocol.JSON && !codec.ValidJSON(message) {
+			panic("not JSON: " + string(message))
+		}
+		r := new(protocol.Reply)
+		rest, err := codec.ForClient(e).DecodeReply(message, r)
+		if err != nil || len(rest) > 0 {
+			panic(errors.Join(errors.New("undecodable: "+string(message)), err))
+		}
+		out = append(out, r)
+	}
+}
+
+func wholeMessage(e protocol.Encoding, p []byte) int {
+	if e == protocol.JSON {
+		return bytes.IndexByte(p, '\n') + 1
+	}
+	size, n := binary.Uvarint(p)
+	if n <= 0 || len(p) < n+int(size) {
+		return 0
+	}
+	return n + int(size)
+}
+
+// fakeEnv owns one session. Time stands still until the test moves it.
+type fakeEnv struct {
+	s        session.Session
+	now      *int64
+	hub      *hub.Hub
+	pool     *outbox.Pool
+	random   *rand.Rand // nil: always 0
+	at       int64
+	dirty    bool
+	refuse   bool // Register fails
+	register int  // how often registered
+	ended    *protocol.Disconnect
+	do       func(session.Effect)
+}
+
+func (e *fakeEnv) Now() int64          { return *e.now }
+func (e *fakeEnv) Schedule(at int64)   { e.at = at }
+func (e *fakeEnv) Dirty()              { e.dirty = true }
+func (e *fakeEnv) Pool() *outbox.Pool  { return e.pool }
+func (e *fakeEnv) Do(f session.Effect) { e.do(f) }
+func (e *fakeEnv) Unregister()         { e.register-- }
+func (e *fakeEnv) Random(n int64) int64 {
+	if e.random == nil {
+		return 0
+	}
+	return e.random.Int64N(n)
+}
+
+func (e *fakeEnv) Register() bool {
+	if e.refuse {
+		return false
+	}
+	e.register++
+	return true
+}
+
+func (e *fakeEnv) Closed(d protocol.Disconnect) {
+	if e.ended != nil {
+		panic("closed twice")
+	}
+	e.ended = &d
+}
+
+func (e *fakeEnv) Join(b *session.Subscription) { e.hub.Add(b.Channel(), b) }
+func (e *fakeEnv) Part(b *session.Subscription) { e.hub.Remove(b) }
+
+// flush ends a turn.
+func (e *fakeEnv) flush() {
+	if e.dirty {
+		e.dirty = false
+		e.s.Flush()
+	}
+}

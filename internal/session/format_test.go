@@ -1,0 +1,160 @@
+package session_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+)
+
+// formatReply shows a reply as JSON, whatever its encoding was: payloads that are
+// not JSON as strings.
+func formatReply(r *protocol.Reply) string {
+	if r.Push != nil {
+		showData(r.Push.Pub)
+	}
+	if r.Subscribe != nil {
+		showData(r.Subscribe.Publications...)
+		if d := &r.Subscribe.Data; len(*d) > 0 && !codec.ValidJSON(*d) {
+			*d = codec.AppendJSONString(nil, []byte(fmt.Sprintf("%+q", *d)))
+		}
+	}
+	var subs map[string]*protocol.SubscribeResult
+	if r.Connect != nil && len(r.Connect.Subs) > 1 {
+		subs = r.Connect.Subs
+		r.Connect.Subs = nil
+	}
+	text, err := r.AppendJSON(nil)
+	if err != nil {
+		panic(err)
+	}
+	// Maps have no order; one line each makes it one.
+	var lines []string
+	for ch, res := range subs {
+		showData(res.Publications...)
+		b, err := res.AppendJSON(nil)
+		if err != nil {
+			panic(err)
+		}
+		lines = append(lines, fmt.Sprintf("\n  and sub %s %s", ch, b))
+	}
+	slices.Sort(lines)
+	return string(text) + strings.Join(lines, "")
+}
+
+func showData(pubs ...*protocol.Publication) {
+	for _, p := range pubs {
+		if p != nil && !codec.ValidJSON(p.Data) && len(p.Data) > 0 {
+			p.Data = codec.AppendJSONString(nil, []byte(fmt.Sprintf("%+q", p.Data)))
+		}
+	}
+}
+
+type appender interface {
+	AppendJSON(dst []byte) ([]byte, error)
+}
+
+func text(m appender) string {
+	b, err := m.AppendJSON(nil)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// formatEffect shows an effect: its name and what it asks for.
+func formatEffect(e session.Effect) string {
+	switch e := e.(type) {
+	case *session.Connecting:
+		return "connecting " + text(e.Request)
+	case *session.Connected:
+		return "connected"
+	case *session.Subscribing:
+		return "subscribing " + text(e.Request)
+	case *session.Attach:
+		slices.SortFunc(e.Items, func(a, b *session.AttachItem) int { return cmp.Compare(a.Channel, b.Channel) })
+		return "attach " + list(e.Items, formatAttach)
+	case *session.Detach:
+		return "detach " + list(e.Items, formatDetach)
+	case *session.Join:
+		return "join " + e.Channel + " " + formatInfo(e.Info)
+	case *session.Publish:
+		return "publish " + text(e.Request) + " " + formatInfo(e.Info) + subscribed(e.Subscribed)
+	case *session.Presence:
+		return "presence " + e.Channel + subscribed(e.Subscribed)
+	case *session.PresenceStats:
+		return "presence_stats " + e.Channel + subscribed(e.Subscribed)
+	case *session.History:
+		s := fmt.Sprintf("history %s limit=%d", e.Channel, e.Limit)
+		if e.Since != nil {
+			s += fmt.Sprintf(" since=%d:%s", e.Since.Offset, e.Since.Epoch)
+		}
+		return s + when(e.Reverse, "reverse") + subscribed(e.Subscribed)
+	case *session.RPC:
+		return "rpc " + text(e.Request)
+	case *session.Message:
+		return "message " + string(e.Data)
+	case *session.Refresh:
+		return "refresh" + when(e.ClientSide, "token="+e.Token)
+	case *session.SubRefresh:
+		return "sub_refresh " + e.Channel + when(e.ClientSide, "token="+e.Token)
+	case *session.Renew:
+		slices.SortFunc(e.Items, func(a, b session.RenewItem) int { return cmp.Compare(a.Channel, b.Channel) })
+		return "renew " + list(e.Items, func(it session.RenewItem) string { return it.Channel + " " + formatInfo(it.Info) })
+	case *session.Check:
+		slices.SortFunc(e.Items, func(a, b *session.CheckItem) int { return cmp.Compare(a.Channel, b.Channel) })
+		return "check " + list(e.Items, func(it *session.CheckItem) string { return it.Channel })
+	case *session.Close:
+		return fmt.Sprintf("close %d", e.Disconnect.Code) + when(e.Connected, "connected") +
+			when(len(e.Items) > 0, "detach "+list(e.Items, formatDetach))
+	}
+	return fmt.Sprintf("%T", e)
+}
+
+func formatAttach(it *session.AttachItem) string {
+	s := it.Channel + when(it.Info != nil, "presence")
+	switch it.Read {
+	case session.ReadTop:
+		s += " read=top"
+	case session.ReadSince:
+		s += fmt.Sprintf(" read=since:%d limit=%d", it.Since, it.Limit)
+	case session.ReadLatest:
+		s += fmt.Sprintf(" read=latest limit=%d", it.Limit)
+	}
+	return s + when(it.MetaTTL > 0, fmt.Sprintf("meta=%v", it.MetaTTL))
+}
+
+func formatDetach(it session.DetachItem) string {
+	return fmt.Sprintf("%s code=%d", it.Channel, it.Reason.Code) + when(it.ServerSide, "server-side") +
+		when(it.Presence, "presence") + when(it.Leave, "leave")
+}
+
+func formatInfo(i *channel.ClientInfo) string {
+	if i == nil {
+		return "nobody"
+	}
+	return text((*protocol.ClientInfo)(i))
+}
+
+func subscribed(b bool) string { return when(b, "subscribed") }
+
+func when(b bool, s string) string {
+	if !b {
+		return ""
+	}
+	return " " + s
+}
+
+func list[T any](items []T, f func(T) string) string {
+	var parts []string
+	for _, it := range items {
+		parts = append(parts, f(it))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,476 @@
+// Package session is one client's state machine: commands, ticks, publications
+// and completions in; frames and effects out. It does no I/O, reads no clock and
+// starts no goroutine, so a test can drive it through any interleaving. See
+// client-protocol.md and recovery.md of the specification.
+package session
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// Env is what a session needs of its owner. The session calls it only from
+// within its own methods.
+type Env interface {
+	// Now is the time of the current turn in nanoseconds of the Unix epoch.
+	Now() int64
+	// Random returns a number in [0, n).
+	Random(n int64) int64
+	// Schedule sets the session's only deadline: Tick is called when it passed.
+	Schedule(at int64)
+	// Dirty asks for Flush at the end of the turn.
+	Dirty()
+	// Pool of the owner's queues.
+	Pool() *outbox.Pool
+	// Do starts an effect.
+	Do(e Effect)
+	// Join seats a subscription in the hub, Part takes it out.
+	Join(b *Subscription)
+	Part(b *Subscription)
+	// Register makes an authenticated session addressable. It is false if its user
+	// has too many connections. Unregister follows each successful Register.
+	Register() bool
+	Unregister()
+	// Closed tells that the session has ended.
+	Closed(d protocol.Disconnect)
+}
+
+// Config is shared by all sessions of a node and constant. Negative durations
+// switch a feature off.
+type Config struct {
+	// Version of the server, told to clients.
+	Version string
+	// NodeID and SendTime: contents of the connect result.
+	SendTime bool
+
+	PingInterval       time.Duration
+	PongTimeout        time.Duration
+	StaleDelay         time.Duration
+	ExpiredDelay       time.Duration
+	ExpiredSubDelay    time.Duration
+	PresenceInterval   time.Duration
+	PositionCheckDelay time.Duration
+	PositionMaxTimeLag time.Duration
+	ChannelLimit       int
+	ChannelMaxLength   int
+	QueueMaxSize       int
+	RecoveryLimit      int // publications; 0 for no limit
+	HistoryLimit       int // publications; 0 for no limit
+	CommandLimit       int // commands in progress before reading stops
+	PendingMaxSize     int // bytes of commands that wait for others
+	Handles            Handles
+}
+
+// Handles says which commands the application handles.
+type Handles struct {
+	Subscribe, Publish, Presence, PresenceStats, History, RPC, Message, Refresh, SubRefresh bool
+}
+
+type state uint8
+
+const (
+	stateConnecting state = iota
+	// The connect command is being worked on; nothing else is dispatched.
+	stateAuthenticating
+	stateConnected
+	stateClosed
+)
+
+// Session is one client. Its methods are called by its owner, one at a time.
+type Session struct {
+	env    Env
+	cfg    *Config
+	conn   transport.Conn
+	framer transport.Framer
+	codec  codec.Codec
+
+	id   string
+	user string
+	info []byte
+
+	out  outbox.Queue
+	subs map[string]*Subscription
+
+	// pending holds transport messages that arrived while nothing is dispatched.
+	pending     [][]byte
+	pendingSize int
+	inflight    int
+	pongsDue    int // more than one only while nothing is read
+
+	deadlines deadlines
+	expireAt  int64 // Unix seconds, 0 for never
+
+	state         state
+	dirty         bool
+	paused        bool
+	registered    bool
+	connected     bool // the Connected effect was handed over
+	nativePing    bool
+	clientRefresh bool
+}
+
+// Init makes s ready for use; it starts the stale timer.
+func (s *Session) Init(env Env, cfg *Config, id string, conn transport.Conn, info transport.Info) {
+	*s = Session{
+		env: env, cfg: cfg, id: id, conn: conn,
+		framer: info.Framer, codec: codec.For(info.Framer.Encoding()),
+		nativePing: info.NativePing,
+	}
+	if cfg.StaleDelay > 0 {
+		s.deadlines.stale = env.Now() + int64(cfg.StaleDelay)
+		s.reschedule()
+	}
+}
+
+// ID of the client.
+func (s *Session) ID() string { return s.id }
+
+// User of the client; empty before it has connected, and for anonymous ones.
+func (s *Session) User() string { return s.user }
+
+// Encoding of the connection.
+func (s *Session) Encoding() protocol.Encoding { return s.framer.Encoding() }
+
+// Receive takes one transport message: one or more commands. It does not keep
+// msg.
+func (s *Session) Receive(msg []byte) {
+	if s.state == stateClosed {
+		return
+	}
+	if s.holding() || len(s.pending) > 0 {
+		s.hold(msg)
+		return
+	}
+	s.process(msg)
+}
+
+// holding tells whether commands have to wait.
+func (s *Session) holding() bool {
+	return s.state == stateAuthenticating || s.inflight >= s.cfg.CommandLimit
+}
+
+// hold keeps the rest of a frame until it can be dispatched. The transport stops
+// reading meanwhile; what it had read before is bounded too.
+func (s *Session) hold(rest []byte) bool {
+	s.pendingSize += len(rest)
+	if s.pendingSize > s.cfg.PendingMaxSize {
+		s.Disconnect(protocol.DisconnectTooManyRequests)
+		return false
+	}
+	s.pending = append(s.pending, append([]byte(nil), rest...))
+	if !s.paused {
+		s.paused = true
+		s.conn.Pause(true)
+	}
+	return true
+}
+
+// resume dispatches what waits.
+func (s *Session) resume() {
+	for len(s.pending) > 0 && !s.holding() && s.state != stateClosed {
+		msg := s.pending[0]
+		s.pending = s.pending[1:]
+		s.pendingSize -= len(msg)
+		s.process(msg)
+	}
+	if len(s.pending) == 0 {
+		s.pending = nil
+		if s.paused && s.state != stateClosed {
+			s.paused = false
+			s.conn.Pause(false)
+		}
+	}
+}
+
+// process decodes and dispatches the commands of a frame, one at a time.
+func (s *Session) process(frame []byte) {
+	var cmd protocol.Command
+	for {
+		rest, err := s.codec.DecodeCommand(frame, &cmd)
+		if err != nil {
+			s.Disconnect(protocol.DisconnectBadRequest)
+			return
+		}
+		s.dispatch(&cmd)
+		if len(rest) == 0 || s.state == stateClosed {
+			return
+		}
+		frame = rest
+		if s.holding() {
+			// In front of what waits already: this is the older frame.
+			waiting := s.pending
+			s.pending = nil
+			if s.hold(frame) {
+				s.pending = append(s.pending, waiting...)
+			}
+			return
+		}
+	}
+}
+
+// dispatch follows the matrix of client-protocol.md 7.6.
+func (s *Session) dispatch(cmd *protocol.Command) {
+	if s.state == stateConnecting {
+		if cmd.Connect == nil || cmd.ID == 0 {
+			s.Disconnect(protocol.DisconnectBadRequest)
+			return
+		}
+		s.connect(cmd.ID, cmd.Connect)
+		return
+	}
+	if cmd.ID == 0 && cmd.Send == nil {
+		s.pong()
+		return
+	}
+	switch {
+	case cmd.Connect != nil, cmd.ID == 0 && *cmd != (protocol.Command{Send: cmd.Send}):
+		// A second connect, or a command that wants an answer without an id for it.
+		s.Disconnect(protocol.DisconnectBadRequest)
+	case cmd.Ping != nil:
+		s.strayPing(cmd)
+	case cmd.Subscribe != nil:
+		s.subscribe(cmd.ID, cmd.Subscribe)
+	case cmd.Unsubscribe != nil:
+		s.unsubscribe(cmd.ID, cmd.Unsubscribe)
+	case cmd.Publish != nil:
+		s.publish(cmd.ID, cmd.Publish)
+	case cmd.Presence != nil:
+		s.presence(cmd.ID, cmd.Presence)
+	case cmd.PresenceStats != nil:
+		s.presenceStats(cmd.ID, cmd.PresenceStats)
+	case cmd.History != nil:
+		s.history(cmd.ID, cmd.History)
+	case cmd.RPC != nil:
+		s.rpc(cmd.ID, cmd.RPC)
+	case cmd.Send != nil:
+		s.message(cmd.Send)
+	case cmd.Refresh != nil:
+		s.refresh(cmd.ID, cmd.Refresh)
+	case cmd.SubRefresh != nil:
+		s.subRefresh(cmd.ID, cmd.SubRefresh)
+	default:
+		s.Disconnect(protocol.DisconnectBadRequest)
+	}
+}
+
+// strayPing answers the ping command, which the protocol has but does not use.
+func (s *Session) strayPing(cmd *protocol.Command) {
+	only := *cmd
+	only.ID, only.Ping = 0, nil
+	if only == (protocol.Command{}) {
+		s.Disconnect(protocol.DisconnectBadRequest)
+		return
+	}
+	s.replyError(cmd.ID, protocol.ErrorNotAvailable)
+}
+
+// do starts an effect that belongs to a command and is completed.
+func (s *Session) do(e Effect) {
+	s.inflight++
+	s.env.Do(e)
+}
+
+// Complete takes an effect back.
+func (s *Session) Complete(e Effect) {
+	if s.state == stateClosed {
+		s.completeClosed(e)
+		return
+	}
+	switch e := e.(type) {
+	case *Connecting:
+		s.authenticated(e)
+	case *Subscribing:
+		s.subscribing(e)
+	case *Attach:
+		s.attached(e)
+	case *Detach:
+		s.detached(e)
+	case *Publish:
+		s.finish(e.id, e.Err, &protocol.Reply{Publish: &protocol.PublishResult{}})
+	case *Presence:
+		s.presenceDone(e)
+	case *PresenceStats:
+		s.finish(e.id, e.Err, &protocol.Reply{PresenceStats: &protocol.PresenceStatsResult{
+			NumClients: uint32(e.NumClients), NumUsers: uint32(e.NumUsers)}})
+	case *History:
+		s.historyDone(e)
+	case *RPC:
+		s.finish(e.id, e.Err, &protocol.Reply{RPC: &protocol.RPCResult{Data: e.Data}})
+	case *Message:
+		s.messageDone(e)
+	case *Refresh:
+		s.refreshed(e)
+	case *SubRefresh:
+		s.subRefreshed(e)
+	case *Check:
+		s.checked(e)
+	}
+	if s.state != stateClosed {
+		s.resume()
+	}
+}
+
+// completeClosed undoes what was established for a session that has ended.
+func (s *Session) completeClosed(e Effect) {
+	attach, ok := e.(*Attach)
+	if !ok {
+		return
+	}
+	var items []DetachItem
+	for _, it := range attach.Items {
+		if it.Err == nil {
+			items = append(items, it.sub.detachItem(protocol.UnsubscribeDisconnect))
+		}
+	}
+	if len(items) > 0 {
+		s.env.Do(&Detach{Items: items})
+	}
+}
+
+// finish answers a command after its effect.
+func (s *Session) finish(id uint32, err error, ok *protocol.Reply) {
+	s.inflight--
+	if err != nil {
+		s.fail(id, err)
+		return
+	}
+	ok.ID = id
+	s.reply(ok)
+}
+
+// fail answers a command with an error, or closes the connection if the error is
+// a disconnect.
+func (s *Session) fail(id uint32, err error) {
+	var d protocol.Disconnect
+	if errors.As(err, &d) {
+		s.Disconnect(d)
+		return
+	}
+	s.replyError(id, clientError(err))
+}
+
+// clientError is what the client is told of err.
+func clientError(err error) *protocol.Error {
+	var e *protocol.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return protocol.ErrorInternal
+}
+
+func (s *Session) replyError(id uint32, e *protocol.Error) {
+	s.reply(&protocol.Reply{ID: id, Error: e})
+}
+
+// reply encodes and queues a reply.
+func (s *Session) reply(r *protocol.Reply) {
+	frame, err := encodeReply(s.framer, r)
+	if err != nil {
+		s.Disconnect(protocol.DisconnectInappropriateProtocol)
+		return
+	}
+	s.push(frame)
+}
+
+// push queues a frame, which may be shared with other sessions.
+func (s *Session) push(frame []byte) {
+	if s.state == stateClosed {
+		return
+	}
+	if s.out.Push(s.env.Pool(), frame) > s.cfg.QueueMaxSize && !s.relieve() {
+		return
+	}
+	if !s.dirty {
+		s.dirty = true
+		s.env.Dirty()
+	}
+}
+
+// relieve is called when the queue is over its limit. A turn may bring more than
+// the limit at once: only a client that does not take it is slow.
+func (s *Session) relieve() bool {
+	s.flush()
+	if s.out.Size() > s.cfg.QueueMaxSize {
+		s.Disconnect(protocol.DisconnectSlow)
+	}
+	return s.state != stateClosed
+}
+
+// Flush offers the queue to the transport. The owner calls it when the turn ends
+// and when the transport is writable again.
+func (s *Session) Flush() {
+	s.dirty = false
+	s.flush()
+}
+
+func (s *Session) flush() {
+	if s.state == stateClosed {
+		return
+	}
+	err := s.out.Flush(s.env.Pool(), s.conn)
+	if err == nil {
+		return
+	}
+	// The connection is lost: nothing of this reaches the client, but the
+	// application hears of it.
+	d := protocol.DisconnectConnectionClosed
+	errors.As(err, &d)
+	s.out.Drop(s.env.Pool())
+	s.Disconnect(d)
+}
+
+// Disconnect closes the connection. Calls after the first do nothing.
+func (s *Session) Disconnect(d protocol.Disconnect) {
+	if s.state == stateClosed {
+		return
+	}
+	var rest [][]byte
+	// What waits for a slow client is what made it slow.
+	if d.Code == protocol.DisconnectConnectionClosed.Code || d.Code == protocol.DisconnectSlow.Code {
+		s.out.Drop(s.env.Pool())
+	} else {
+		rest = s.out.Take()
+	}
+	s.conn.Close(d, rest)
+	s.close(d)
+}
+
+// close forgets everything; the transport has been told.
+func (s *Session) close(d protocol.Disconnect) {
+	s.state = stateClosed
+	s.env.Schedule(0)
+	if s.registered {
+		s.env.Unregister()
+	}
+	var items []DetachItem
+	for _, b := range s.subs {
+		switch b.state {
+		case subAttached, subLive:
+			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
+			fallthrough
+		case subAttaching: // detached once the attach is complete
+			s.env.Part(b)
+		}
+		b.state = subEnded
+	}
+	s.subs, s.pending = nil, nil
+	if len(items) > 0 || s.connected {
+		s.env.Do(&Close{Disconnect: d, Items: items, Connected: s.connected})
+	}
+	s.env.Closed(d)
+}
+
+// quietClose ends a connection whose connect command was answered with an
+// error: the transport lets the client close first (client-protocol.md 7.5).
+func (s *Session) quietClose() {
+	if s.state == stateClosed {
+		return
+	}
+	s.conn.Close(protocol.Disconnect{}, s.out.Take())
+	s.close(protocol.Disconnect{})
+}

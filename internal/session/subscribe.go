@@ -1,0 +1,395 @@
+package session
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/tagsfilter"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Bits of SubscribeRequest.Flag.
+const (
+	flagCompaction = 1 << 0
+	flagReject     = 1 << 1
+)
+
+// deltaFossil is the only delta type.
+const deltaFossil = "fossil"
+
+type subState uint8
+
+const (
+	// The application is being asked.
+	subReserved subState = iota
+	// In the hub; publications are buffered until the reply is out. First the
+	// subscription is being established behind the hub (attaching), then it is
+	// (attached).
+	subAttaching
+	subAttached
+	subLive
+	subEnded
+)
+
+// Subscription is one channel of one session. It is the hub's subscriber.
+type Subscription struct {
+	s       *Session
+	seat    hub.Seat
+	channel string
+	opts    channel.SubscribeOptions
+
+	// offset and epoch are the tracked position of a positioned subscription.
+	offset uint64
+	epoch  string
+	// base is the offset of the publication that the client received last, if a
+	// patch may build on it; 0 if the next one has to be sent in full.
+	base uint64
+
+	// buffer holds what arrives between the hub and the reply.
+	buffer []*hub.Message
+
+	clientFilter, serverFilter *tagsfilter.Filter
+
+	checkedAt int64 // last proof that the position is right
+	expireAt  int64 // Unix seconds, 0 for never
+
+	// What the client asked for, kept until the reply.
+	request *protocol.SubscribeRequest
+	// ended is what happens to the subscription once it is established: an
+	// unsubscribe came in between.
+	ended *protocol.Unsubscribe
+	// unsubscribers are the commands that wait for that.
+	unsubscribers []uint32
+	unsubscribeBy int64
+
+	state         subState
+	form          hub.Form
+	positioned    bool
+	recover       bool
+	serverSide    bool
+	clientRefresh bool
+	refreshing    bool // a server-side refresh is under way
+	joined        bool // others were told that the client came
+}
+
+// Channel of the subscription.
+func (b *Subscription) Channel() string { return b.channel }
+
+// Seat is the hub's.
+func (b *Subscription) Seat() *hub.Seat { return &b.seat }
+
+// established tells whether the client is subscribed.
+func (b *Subscription) established() bool { return b != nil && b.state == subLive }
+
+func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.opts.ChanInfo) }
+
+// subscribe makes the checks of client-protocol.md 8.2.1 up to the application's
+// decision.
+func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
+	switch {
+	case req.Channel == "":
+		s.Disconnect(protocol.DisconnectBadRequest)
+	case req.Type != 0 || !s.cfg.Handles.Subscribe:
+		s.replyError(id, protocol.ErrorNotAvailable)
+	case req.Delta != "" && req.Delta != deltaFossil:
+		s.Disconnect(protocol.DisconnectBadRequest)
+	case len(req.Channel) > s.cfg.ChannelMaxLength:
+		s.replyError(id, protocol.ErrorBadRequest)
+	case s.subs[req.Channel] != nil:
+		s.replyError(id, protocol.ErrorAlreadySubscribed)
+	case len(s.subs) >= s.cfg.ChannelLimit:
+		s.replyError(id, protocol.ErrorLimitExceeded)
+	default:
+		b := s.reserve(req.Channel)
+		b.request = req
+		s.do(&Subscribing{Request: req, id: id, sub: b})
+	}
+}
+
+// reserve notes a subscription that is on its way.
+func (s *Session) reserve(ch string) *Subscription {
+	b := &Subscription{s: s, channel: ch}
+	if s.subs == nil {
+		s.subs = make(map[string]*Subscription)
+	}
+	s.subs[ch] = b
+	return b
+}
+
+// forget undoes reserve, and answers the unsubscribe commands that waited.
+func (s *Session) forget(b *Subscription) {
+	b.state = subEnded
+	b.request, b.buffer = nil, nil
+	if s.subs[b.channel] == b {
+		delete(s.subs, b.channel)
+	}
+	waiting := b.unsubscribers
+	b.unsubscribers = nil
+	for _, id := range waiting {
+		s.finish(id, nil, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
+	}
+}
+
+// subscribing goes on with the application's answer.
+func (s *Session) subscribing(e *Subscribing) {
+	b := e.sub
+	err := e.Err
+	var item *AttachItem
+	if err == nil {
+		b.clientRefresh = e.ClientRefresh
+		item, err = b.prepare(&e.Options, b.request)
+	}
+	if err != nil {
+		s.finish(e.id, err, nil)
+		s.forget(b)
+		return
+	}
+	s.env.Do(&Attach{Items: []*AttachItem{item}, id: e.id, kind: attachCommand})
+}
+
+// serverSubscription prepares a subscription that the server makes.
+func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*AttachItem, error) {
+	if req.Delta != "" && req.Delta != deltaFossil {
+		return nil, protocol.DisconnectBadRequest
+	}
+	b := s.reserve(ch)
+	b.serverSide = true
+	b.request = req
+	opts := *o
+	opts.AllowCompaction, opts.AllowTagsFilter = false, false
+	r := *req
+	r.Tf = nil // clients cannot filter what they did not subscribe to
+	return b.prepare(&opts, &r)
+}
+
+// prepare makes the checks after the application's decision, starts buffering
+// and seats the subscription in the hub (recovery.md 4.2, steps 1 and 2).
+func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*AttachItem, error) {
+	s := b.s
+	b.opts = *o
+	b.expireAt = s.capExpiry(o.ExpireAt)
+	if b.expireAt != 0 && s.ttl(b.expireAt) <= 0 {
+		return nil, protocol.ErrorExpired
+	}
+	if err := b.filters(req); err != nil {
+		return nil, err
+	}
+	b.positioned = o.Positioned || o.Recoverable
+	// A filter must win over delta: what it leaves out cannot be a base
+	// (recovery.md 10.6).
+	if req.Delta != "" && o.AllowDelta && b.clientFilter == nil && b.serverFilter == nil {
+		b.form |= hub.Escaped
+	}
+	auto := o.AutoRecover && o.RecoveryMode == channel.RecoverCache
+	b.recover = o.Recoverable && (req.Recover || auto)
+	item := &AttachItem{Channel: b.channel, MetaTTL: o.HistoryMetaTTL, sub: b}
+	if o.Presence {
+		item.Info = b.info()
+	}
+	switch {
+	case !b.positioned:
+	case !b.recover:
+		item.Read = ReadTop
+	case o.RecoveryMode == channel.RecoverCache:
+		item.Read, item.Limit = ReadLatest, 1
+		if b.filtered() {
+			item.Limit = b.recoveryLimit()
+		}
+	default:
+		item.Read, item.Since, item.Limit = ReadSince, req.Offset, b.recoveryLimit()
+	}
+	b.state = subAttaching
+	s.env.Join(b)
+	return item, nil
+}
+
+func (b *Subscription) recoveryLimit() int {
+	if b.s.cfg.RecoveryLimit > 0 {
+		return b.s.cfg.RecoveryLimit
+	}
+	return -1
+}
+
+// filters compiles the tags filters.
+func (b *Subscription) filters(req *protocol.SubscribeRequest) error {
+	var err error
+	if req.Tf != nil {
+		if !b.opts.AllowTagsFilter {
+			return protocol.ErrorBadRequest
+		}
+		if b.clientFilter, err = tagsfilter.Compile(req.Tf); err != nil {
+			return protocol.ErrorBadRequest
+		}
+	}
+	if b.opts.ServerTagsFilter != nil {
+		b.serverFilter, err = tagsfilter.Compile(b.opts.ServerTagsFilter)
+		b.opts.ServerTagsFilter = nil
+	}
+	return err
+}
+
+func (b *Subscription) filtered() bool { return b.clientFilter != nil || b.serverFilter != nil }
+
+// passes tells whether the filters let a publication through.
+func (b *Subscription) passes(tags map[string]string) bool {
+	return (b.serverFilter == nil || b.serverFilter.Match(tags)) &&
+		(b.clientFilter == nil || b.clientFilter.Match(tags))
+}
+
+// attached goes on when subscriptions are established behind the hub.
+func (s *Session) attached(e *Attach) {
+	s.inflight--
+	for _, it := range e.Items {
+		if it.Err == nil {
+			// From here on it has to be detached, whatever becomes of the reply.
+			it.sub.state = subAttached
+		}
+	}
+	switch e.kind {
+	case attachConnect:
+		s.connectAttached(e)
+	case attachServer:
+		s.serverAttached(e.Items[0])
+	default:
+		s.commandAttached(e)
+	}
+}
+
+func (s *Session) commandAttached(e *Attach) {
+	it := e.Items[0]
+	b := it.sub
+	if it.Err != nil {
+		s.env.Part(b)
+		s.fail(e.id, attachError(it.Err))
+		s.forget(b)
+		return
+	}
+	res, err := b.recovered(it)
+	if err != nil {
+		if s.fail(e.id, err); s.state != stateClosed {
+			s.drop(b, protocol.UnsubscribeServer, 0)
+		}
+		return
+	}
+	s.reply(&protocol.Reply{ID: e.id, Subscribe: res})
+	b.goLive()
+}
+
+// Subscribe makes a server-side subscription for a connected client. One that it
+// already has is replaced.
+func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
+	if s.state != stateConnected {
+		return nil
+	}
+	if o.ExpireAt > 0 && s.ttl(o.ExpireAt) <= 0 {
+		return protocol.ErrorExpired
+	}
+	var since *channel.StreamPosition
+	if b := s.subs[ch]; b != nil {
+		if b.state != subLive {
+			// One is on its way: the client's own decision stands.
+			return nil
+		}
+		if b.positioned {
+			// Nothing is to get lost between the old one and the new one.
+			since = &channel.StreamPosition{Offset: b.offset, Epoch: b.epoch}
+		}
+		s.drop(b, protocol.UnsubscribeServer, 0)
+	}
+	if len(s.subs) >= s.cfg.ChannelLimit {
+		s.Disconnect(protocol.DisconnectChannelLimit)
+		return nil
+	}
+	if o.RecoverSince != nil {
+		since = o.RecoverSince
+	}
+	req := &protocol.SubscribeRequest{}
+	if since != nil {
+		req.Recover, req.Offset, req.Epoch = true, since.Offset, since.Epoch
+	}
+	item, err := s.serverSubscription(ch, o, req)
+	if err != nil {
+		s.forget(s.subs[ch])
+		return err
+	}
+	s.do(&Attach{Items: []*AttachItem{item}, kind: attachServer})
+	return nil
+}
+
+// serverAttached tells the client of its new server-side subscription.
+func (s *Session) serverAttached(it *AttachItem) {
+	b := it.sub
+	if it.Err != nil {
+		s.env.Part(b)
+		s.forget(b)
+		s.Disconnect(protocol.DisconnectServerError)
+		return
+	}
+	res, err := b.recovered(it)
+	if err != nil {
+		s.fail(0, err)
+		return
+	}
+	s.reply(&protocol.Reply{Push: &protocol.Push{Channel: b.channel, Subscribe: &protocol.Subscribe{
+		Recoverable: res.Recoverable, Positioned: res.Positioned, Epoch: b.epoch, Offset: b.offset, Data: res.Data,
+	}}})
+	// The push has no room for publications: what was recovered follows it.
+	for _, p := range res.Publications {
+		s.reply(&protocol.Reply{Push: &protocol.Push{Channel: b.channel, Pub: p}})
+	}
+	b.goLive()
+}
+
+// goLive installs the subscription after its reply: what was buffered goes
+// through the rule of live delivery, which leaves out what the reply covers.
+func (b *Subscription) goLive() {
+	s := b.s
+	b.request = nil
+	if s.state == stateClosed {
+		return
+	}
+	b.state = subLive
+	b.checkedAt = s.env.Now()
+	buffer := b.buffer
+	b.buffer = nil
+	for _, m := range buffer {
+		if b.state == subLive {
+			b.Deliver(m)
+		}
+	}
+	if b.state != subLive {
+		return
+	}
+	if b.opts.EmitJoinLeave {
+		b.joined = true
+		s.env.Do(&Join{Channel: b.channel, Info: b.info()})
+	}
+	if b.ended != nil {
+		s.endPending(b)
+	}
+}
+
+// result starts a SubscribeResult with what does not depend on recovery.
+func (b *Subscription) result(it *AttachItem) *protocol.SubscribeResult {
+	r := &protocol.SubscribeResult{
+		Recoverable: b.opts.Recoverable,
+		Positioned:  b.positioned,
+		Data:        b.opts.Data,
+		Delta:       b.form&hub.Escaped != 0,
+	}
+	if b.expireAt != 0 && b.clientRefresh {
+		r.Expires, r.TTL = true, uint32(max(1, b.s.ttl(b.expireAt)))
+	}
+	if b.request.Flag&flagCompaction != 0 && b.opts.AllowCompaction && it.ChannelID > 0 {
+		b.form |= hub.Compact
+		r.ID = it.ChannelID
+	}
+	b.opts.Data = nil
+	return r
+}
+
+// checkDue tells whether the position is to be compared with the stream.
+func (b *Subscription) checkDue(now int64, delay time.Duration) bool {
+	return b.positioned && b.state == subLive && now-b.checkedAt > int64(delay)
+}

@@ -1,0 +1,234 @@
+package session
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// deadlines of a session, in nanoseconds of the Unix epoch; 0 for none. The
+// owner knows only the earliest.
+type deadlines struct {
+	stale, ping, pong, expire, periodic, unsubscribe int64
+}
+
+func (d *deadlines) next() int64 {
+	next := earliest(d.stale, d.ping)
+	next = earliest(next, d.pong)
+	next = earliest(next, d.expire)
+	next = earliest(next, d.periodic)
+	return earliest(next, d.unsubscribe)
+}
+
+func earliest(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// take reports whether a deadline has passed and clears it.
+func take(deadline *int64, now int64) bool {
+	if *deadline == 0 || *deadline > now {
+		return false
+	}
+	*deadline = 0
+	return true
+}
+
+func (s *Session) reschedule() { s.env.Schedule(s.deadlines.next()) }
+
+// pings tells whether the protocol's own pings are used.
+func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.nativePing }
+
+// startTimers begins the life of a connected session.
+func (s *Session) startTimers() {
+	now, d := s.env.Now(), &s.deadlines
+	d.stale = 0
+	if s.pings() {
+		half := int64(s.cfg.PingInterval) / 2
+		d.ping = now + half + s.env.Random(half)
+	}
+	if half := int64(s.cfg.PresenceInterval) / 2; half > 0 {
+		d.periodic = now + half + s.env.Random(half)
+	}
+	s.setExpiry()
+}
+
+// setExpiry arms the timer of the connection's expiration: with client-side
+// refresh the client has a grace period, otherwise the application is asked at
+// that very time (client-protocol.md 8.12).
+func (s *Session) setExpiry() {
+	s.deadlines.expire = 0
+	if s.expireAt != 0 {
+		s.deadlines.expire = s.expireAt * int64(time.Second)
+		if s.clientRefresh {
+			s.deadlines.expire += int64(s.cfg.ExpiredDelay)
+		}
+	}
+	s.reschedule()
+}
+
+// Tick is called when the deadline given to Env.Schedule has passed.
+func (s *Session) Tick() {
+	if s.state == stateClosed {
+		return
+	}
+	now, d := s.env.Now(), &s.deadlines
+	if take(&d.stale, now) {
+		s.Disconnect(protocol.DisconnectStale)
+		return
+	}
+	if take(&d.pong, now) && !s.pongOverdue(now) {
+		return
+	}
+	if take(&d.unsubscribe, now) {
+		s.unsubscribeOverdue(now)
+	}
+	if take(&d.expire, now) {
+		s.expired()
+	}
+	if s.state == stateConnected && take(&d.ping, now) {
+		s.ping(now)
+	}
+	if s.state == stateConnected && take(&d.periodic, now) {
+		d.periodic = now + int64(s.cfg.PresenceInterval)
+		s.periodic(now)
+	}
+	if s.state != stateClosed {
+		s.reschedule()
+	}
+}
+
+// pongOverdue reports whether the session goes on. While it does not read, a pong
+// cannot be seen.
+func (s *Session) pongOverdue(now int64) bool {
+	if s.paused {
+		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
+		return true
+	}
+	s.Disconnect(protocol.DisconnectNoPong)
+	return false
+}
+
+func (s *Session) ping(now int64) {
+	s.deadlines.ping = now + int64(s.cfg.PingInterval)
+	if s.cfg.PongTimeout > 0 {
+		s.pongsDue++
+		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
+	}
+	s.reply(&protocol.Reply{})
+}
+
+// pong is an empty command. Exactly one is due per ping.
+func (s *Session) pong() {
+	if s.pongsDue == 0 {
+		s.Disconnect(protocol.DisconnectBadRequest)
+		return
+	}
+	if s.pongsDue--; s.pongsDue == 0 {
+		s.deadlines.pong = 0
+		s.reschedule()
+	}
+}
+
+// expired: the connection's time is over.
+func (s *Session) expired() {
+	if s.state != stateConnected {
+		return
+	}
+	if s.clientRefresh || !s.cfg.Handles.Refresh {
+		s.Disconnect(protocol.DisconnectExpired)
+		return
+	}
+	s.do(&Refresh{})
+}
+
+// unsubscribeOverdue closes a connection whose unsubscribe command waited too
+// long for the subscribe before it.
+func (s *Session) unsubscribeOverdue(now int64) {
+	for _, b := range s.subs {
+		if len(b.unsubscribers) == 0 {
+			continue
+		}
+		if b.unsubscribeBy <= now {
+			s.Disconnect(protocol.DisconnectServerError)
+			return
+		}
+		s.deadlines.unsubscribe = earliest(s.deadlines.unsubscribe, b.unsubscribeBy)
+	}
+}
+
+// periodic renews presence, and looks for expired subscriptions and lost
+// positions.
+func (s *Session) periodic(now int64) {
+	var (
+		renew Renew
+		check Check
+	)
+	for _, b := range s.subs {
+		if b.state != subLive {
+			continue
+		}
+		if b.expireAt != 0 && now > b.expireAt*int64(time.Second)+int64(s.cfg.ExpiredSubDelay) {
+			if s.subOverdue(b); s.state == stateClosed {
+				return
+			}
+			if b.state != subLive {
+				continue
+			}
+		}
+		if b.opts.Presence {
+			renew.Items = append(renew.Items, RenewItem{Channel: b.channel, Info: b.info()})
+		}
+		if s.cfg.PositionCheckDelay >= 0 && b.checkDue(now, s.cfg.PositionCheckDelay) {
+			check.Items = append(check.Items, &CheckItem{
+				Channel: b.channel, MetaTTL: b.opts.HistoryMetaTTL, sub: b, offset: b.offset})
+		}
+	}
+	if len(renew.Items) > 0 {
+		s.env.Do(&renew)
+	}
+	if len(check.Items) > 0 {
+		s.env.Do(&check)
+	}
+}
+
+// subOverdue: a subscription is past its expiration and grace period.
+func (s *Session) subOverdue(b *Subscription) {
+	if b.clientRefresh || !s.cfg.Handles.SubRefresh {
+		s.subExpired(b)
+		return
+	}
+	if !b.refreshing {
+		b.refreshing = true
+		s.do(&SubRefresh{Channel: b.channel, sub: b})
+	}
+}
+
+func (s *Session) subExpired(b *Subscription) {
+	if b.serverSide {
+		s.Disconnect(protocol.DisconnectSubExpired)
+		return
+	}
+	s.end(b, protocol.UnsubscribeExpired)
+}
+
+// checked compares tracked positions with the tops of their streams. A position
+// that moved meanwhile was confirmed by what moved it, so only one that stood
+// still is judged: then a differing top means that something was lost.
+func (s *Session) checked(e *Check) {
+	for _, it := range e.Items {
+		b := it.sub
+		if it.Err != nil || b.state != subLive || b.offset != it.offset {
+			continue
+		}
+		if it.Top.Offset == b.offset && it.Top.Epoch == b.epoch {
+			b.checkedAt = s.env.Now()
+			continue
+		}
+		if b.insufficientState(); s.state == stateClosed {
+			return
+		}
+	}
+}

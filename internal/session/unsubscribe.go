@@ -1,0 +1,116 @@
+package session
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// unsubscribeWait is how long an unsubscribe command waits for a subscribe that
+// is under way (client-protocol.md 8.3).
+const unsubscribeWait = 5 * time.Second
+
+// unsubscribe is the client's command.
+func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
+	if req.Channel == "" {
+		s.Disconnect(protocol.DisconnectBadRequest)
+		return
+	}
+	b := s.subs[req.Channel]
+	switch {
+	case b == nil:
+		s.reply(&protocol.Reply{ID: id, Unsubscribe: &protocol.UnsubscribeResult{}})
+	case b.state == subLive:
+		s.inflight++
+		s.drop(b, protocol.UnsubscribeClient, id)
+	default:
+		s.inflight++
+		b.unsubscribers = append(b.unsubscribers, id)
+		if b.ended == nil {
+			b.ended = &protocol.UnsubscribeClient
+		}
+		if b.unsubscribeBy == 0 {
+			b.unsubscribeBy = s.env.Now() + int64(unsubscribeWait)
+			s.deadlines.unsubscribe = earliest(s.deadlines.unsubscribe, b.unsubscribeBy)
+			s.reschedule()
+		}
+	}
+}
+
+// endPending ends a subscription whose end was asked for before it was
+// established.
+func (s *Session) endPending(b *Subscription) {
+	ids := b.unsubscribers
+	b.unsubscribers = nil
+	if len(ids) == 0 {
+		s.end(b, *b.ended)
+		return
+	}
+	for _, id := range ids[1:] {
+		s.finish(id, nil, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
+	}
+	s.drop(b, *b.ended, ids[0])
+}
+
+// Unsubscribe ends the subscription to a channel, if there is one, and tells the
+// client in any case.
+func (s *Session) Unsubscribe(ch string, u protocol.Unsubscribe) {
+	if s.state != stateConnected {
+		return
+	}
+	b := s.subs[ch]
+	switch {
+	case b == nil:
+		s.pushUnsubscribe(ch, u)
+	case b.state == subLive:
+		s.end(b, u)
+	default:
+		b.ended = &u
+	}
+}
+
+// end drops a subscription and tells the client why.
+func (s *Session) end(b *Subscription, u protocol.Unsubscribe) {
+	s.drop(b, u, 0)
+	s.pushUnsubscribe(b.channel, u)
+}
+
+func (s *Session) pushUnsubscribe(ch string, u protocol.Unsubscribe) {
+	s.reply(&protocol.Reply{Push: &protocol.Push{Channel: ch, Unsubscribe: &u}})
+}
+
+// drop takes an established subscription out of the hub and out of the session,
+// and has it detached. With an id, the unsubscribe command is answered then.
+func (s *Session) drop(b *Subscription, u protocol.Unsubscribe, id uint32) {
+	s.env.Part(b)
+	item := b.detachItem(u)
+	s.forget(b)
+	s.env.Do(&Detach{Items: []DetachItem{item}, id: id})
+}
+
+func (b *Subscription) detachItem(u protocol.Unsubscribe) DetachItem {
+	it := DetachItem{
+		Channel: b.channel, Reason: u, ServerSide: b.serverSide,
+		Presence: b.opts.Presence, Leave: b.joined,
+	}
+	if it.Presence || it.Leave {
+		it.Info = b.info()
+	}
+	return it
+}
+
+// detached answers the unsubscribe command.
+func (s *Session) detached(e *Detach) {
+	if e.id != 0 {
+		s.finish(e.id, e.Err, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
+	}
+}
+
+// Subscriptions calls f with each established subscription.
+func (s *Session) Subscriptions(f func(ch string, serverSide bool, source uint8)) {
+	for ch, b := range s.subs {
+		if b.state == subLive {
+			f(ch, b.serverSide, b.opts.Source)
+		}
+	}
+}
