@@ -1,0 +1,201 @@
+package gyro
+
+import (
+	"context"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Publish hands data to all subscribers of a channel. data is JSON if JSON
+// clients subscribe, and must not be modified afterwards. When it returns, the
+// broker has accepted the publication.
+func (n *Node) Publish(ctx context.Context, ch string, data []byte, opts ...PublishOption) (PublishResult, error) {
+	o := publishOptions(opts)
+	return n.publish(ctx, ch, data, &o)
+}
+
+func (n *Node) publish(ctx context.Context, ch string, data []byte, o *PublishOptions) (PublishResult, error) {
+	if ch == "" {
+		return PublishResult{}, protocol.ErrorBadRequest
+	}
+	pub := &channel.Publication{Data: data, Info: o.Info, Tags: o.Tags, Version: o.Version}
+	return n.broker.Publish(ctx, ch, pub, o.broker())
+}
+
+// Broadcast publishes the same data into many channels; the results are in the
+// order of channels. One failing channel does not affect the others.
+func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, opts ...PublishOption) []BroadcastResult {
+	o := publishOptions(opts)
+	results := make([]BroadcastResult, len(channels))
+	for i, ch := range channels {
+		results[i].PublishResult, results[i].Err = n.publish(ctx, ch, data, &o)
+	}
+	return results
+}
+
+// Subscribe makes a server-side subscription for the connections of a user.
+func (n *Node) Subscribe(ctx context.Context, user, ch string, opts ...SubscribeOption) error {
+	if ch == "" {
+		return protocol.ErrorBadRequest
+	}
+	var cfg subscribeConfig
+	for _, opt := range opts {
+		opt.applySubscribe(&cfg)
+	}
+	if at := cfg.opts.ExpireAt; at > 0 && at <= time.Now().Unix() {
+		return protocol.ErrorExpired
+	}
+	return n.onUser(ctx, user, &cfg.target, func(c *Client) {
+		if err := c.session.Subscribe(ch, &cfg.opts); err != nil {
+			n.log.Warn("server-side subscription refused", "channel", ch, "client", c.id, "error", err)
+		}
+	})
+}
+
+// Unsubscribe ends the subscriptions, of either kind, of a user to a channel.
+func (n *Node) Unsubscribe(ctx context.Context, user, ch string, opts ...UnsubscribeOption) error {
+	if ch == "" {
+		return protocol.ErrorBadRequest
+	}
+	cfg := unsubscribeConfig{code: protocol.UnsubscribeServer}
+	for _, opt := range opts {
+		opt.applyUnsubscribe(&cfg)
+	}
+	return n.onUser(ctx, user, &cfg.target, func(c *Client) { c.session.Unsubscribe(ch, cfg.code) })
+}
+
+// Disconnect closes the connections of a user; the empty user is the anonymous
+// one.
+func (n *Node) Disconnect(ctx context.Context, user string, opts ...DisconnectOption) error {
+	cfg := disconnectConfig{code: protocol.DisconnectForceNoReconnect}
+	for _, opt := range opts {
+		opt.applyDisconnect(&cfg)
+	}
+	return n.onUser(ctx, user, &cfg.target, func(c *Client) { c.session.Disconnect(cfg.code) })
+}
+
+// Refresh changes the expiration of the connections of a user.
+func (n *Node) Refresh(ctx context.Context, user string, opts ...RefreshOption) error {
+	var cfg refreshConfig
+	for _, opt := range opts {
+		opt.applyRefresh(&cfg)
+	}
+	return n.onUser(ctx, user, &cfg.target, func(c *Client) {
+		c.session.Refresh(cfg.expired, cfg.expireAt, cfg.info)
+	})
+}
+
+// onUser calls f, on their loops, with the connections of a user.
+func (n *Node) onUser(ctx context.Context, user string, t *target, f func(*Client)) error {
+	return n.onLoops(ctx, func(s *shard) { s.each(user, t, f) })
+}
+
+// onLoops calls f on every loop and waits until all are done. A node that does
+// not run has no clients, and nothing to call f for.
+func (n *Node) onLoops(ctx context.Context, f func(*shard)) error {
+	if !n.isRunning() {
+		return nil
+	}
+	done := make(chan struct{}, len(n.shards))
+	for _, s := range n.shards {
+		if !s.loop.Post(loop.Func(func() { f(s); done <- struct{}{} })) {
+			done <- struct{}{}
+		}
+	}
+	for range n.shards {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Presence returns the clients in a channel by their IDs.
+func (n *Node) Presence(ctx context.Context, ch string) (map[string]*ClientInfo, error) {
+	return n.presence.Presence(ctx, ch)
+}
+
+// PresenceStats counts the clients in a channel.
+func (n *Node) PresenceStats(ctx context.Context, ch string) (PresenceStats, error) {
+	return n.presence.Stats(ctx, ch)
+}
+
+// History reads the stream of a channel; without options only its position. A
+// position given by WithSince whose epoch is not the stream's is answered with
+// protocol.ErrorUnrecoverablePosition, beside which the history holds the top;
+// WithReverse with an offset of 0 with protocol.ErrorBadRequest.
+func (n *Node) History(ctx context.Context, ch string, opts ...HistoryOption) (History, error) {
+	var cfg historyConfig
+	for _, opt := range opts {
+		opt.applyHistory(&cfg)
+	}
+	return n.history(ctx, ch, cfg.filter)
+}
+
+func (n *Node) history(ctx context.Context, ch string, f broker.HistoryFilter) (History, error) {
+	if f.Reverse && f.Since != nil && f.Since.Offset == 0 {
+		return History{}, protocol.ErrorBadRequest
+	}
+	h, err := n.broker.History(ctx, ch, f)
+	if err != nil {
+		return History{}, err
+	}
+	if f.Since != nil && f.Since.Epoch != "" && f.Since.Epoch != h.Top.Epoch {
+		return History{Top: h.Top}, protocol.ErrorUnrecoverablePosition
+	}
+	return h, nil
+}
+
+// RemoveHistory drops the publications of a stream; its position stays.
+func (n *Node) RemoveHistory(ctx context.Context, ch string) error {
+	return n.broker.RemoveHistory(ctx, ch)
+}
+
+// Channels returns the channels with subscribers and the number of these.
+func (n *Node) Channels(ctx context.Context) (map[string]int, error) {
+	parts := make([]map[string]int, len(n.shards))
+	err := n.onLoops(ctx, func(s *shard) {
+		m := make(map[string]int)
+		s.loop.Hub().Channels(func(ch string, subscribers int) { m[ch] = subscribers })
+		parts[s.index] = m
+	})
+	if err != nil {
+		return nil, err
+	}
+	channels := make(map[string]int)
+	for _, m := range parts {
+		for ch, k := range m {
+			channels[ch] += k
+		}
+	}
+	return channels, nil
+}
+
+// Info describes the nodes of the cluster.
+func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
+	subs := make([]int, len(n.shards))
+	if err := n.onLoops(ctx, func(s *shard) { subs[s.index] = s.loop.Hub().Subscribers() }); err != nil {
+		return nil, err
+	}
+	info := NodeInfo{
+		UID: n.uid, Name: n.cfg.Name, Version: n.cfg.Version,
+		NumChannels: n.routes.size(), Uptime: int64(time.Since(n.started) / time.Second),
+	}
+	info.NumClients, info.NumUsers = n.users.counts()
+	for _, k := range subs {
+		info.NumSubs += k
+	}
+	return []NodeInfo{info}, nil
+}
+
+// NumClients is the number of authenticated connections of this node.
+func (n *Node) NumClients() int {
+	clients, _ := n.users.counts()
+	return clients
+}

@@ -1,0 +1,199 @@
+package gyro
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// Client is one connection. Its methods may be called from any goroutine,
+// handlers included; they take effect in the order of their calls, and do
+// nothing once the connection has ended.
+type Client struct {
+	node    *Node
+	shard   *shard
+	session session.Session
+	timer   loop.Timer
+	lane    lane
+
+	id        string
+	transport TransportInfo
+	// request is the context of the request that opened the connection, until the
+	// client has connected. alive ends with the connection; ctx is what later
+	// handlers get.
+	request context.Context
+	alive   context.Context
+	cancel  context.CancelFunc
+	ctx     context.Context
+
+	// completing is the effect that the session is taking back; of the loop.
+	completing session.Effect
+
+	// prev and next link the shard's connections.
+	prev, next *Client
+
+	// queued is the number of received messages that wait for the loop.
+	queued atomic.Int32
+	drain  chan struct{}
+	// userSlot is the place in the shard's list of the user's clients.
+	userSlot int
+}
+
+// ID of the client: a random UUID.
+func (c *Client) ID() string { return c.id }
+
+// UserID of the client; empty for anonymous ones.
+func (c *Client) UserID() string { return c.session.User() }
+
+// Transport by which the client came.
+func (c *Client) Transport() TransportInfo { return c.transport }
+
+// Context ends with the connection; it holds what ConnectReply.Context held.
+func (c *Client) Context() context.Context { return c.ctx }
+
+// Send pushes a message to the client. data is JSON for JSON clients, and must
+// not be modified afterwards.
+func (c *Client) Send(data []byte) {
+	c.post(func() { c.session.Send(data) })
+}
+
+// Subscribe makes a server-side subscription. One that the client already has is
+// replaced.
+func (c *Client) Subscribe(ch string, opts SubscribeOptions) {
+	c.post(func() {
+		if err := c.session.Subscribe(ch, &opts); err != nil {
+			c.node.log.Warn("server-side subscription refused", "channel", ch, "client", c.id, "error", err)
+		}
+	})
+}
+
+// Unsubscribe ends a subscription of either kind with code 2000.
+func (c *Client) Unsubscribe(ch string) {
+	c.post(func() { c.session.Unsubscribe(ch, protocol.UnsubscribeServer) })
+}
+
+// Disconnect closes the connection.
+func (c *Client) Disconnect(d protocol.Disconnect) {
+	c.post(func() { c.session.Disconnect(d) })
+}
+
+func (c *Client) post(f func()) { c.shard.loop.Post(loop.Func(f)) }
+
+// The methods below are the session's environment; they run on the loop.
+
+type env Client
+
+func (e *env) client() *Client { return (*Client)(e) }
+
+func (e *env) Now() int64           { return e.shard.loop.Now() }
+func (e *env) Random(n int64) int64 { return rand.Int64N(n) }
+func (e *env) Schedule(at int64)    { e.shard.loop.Schedule(e, at) }
+func (e *env) Dirty()               { e.shard.loop.Dirty(&e.session) }
+func (e *env) Pool() *outbox.Pool   { return &e.shard.pool }
+func (e *env) Timer() *loop.Timer   { return &e.timer }
+func (e *env) Tick()                { e.session.Tick() }
+func (e *env) Do(f session.Effect)  { e.client().do(f) }
+func (e *env) Register() bool       { return e.shard.register(e.client()) }
+func (e *env) Unregister()          { e.shard.unregister(e.client()) }
+func (e *env) Closed(d protocol.Disconnect) {
+	e.cancel()
+	e.shard.unlink(e.client())
+	e.node.log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
+}
+
+func (e *env) Join(b *session.Subscription) { e.shard.loop.Hub().Add(b.Channel(), b) }
+func (e *env) Part(b *session.Subscription) { e.shard.loop.Hub().Remove(b) }
+
+// peer is the transport's view of a client whose transport has goroutines of its
+// own: everything is posted to the client's loop.
+type peer Client
+
+// maxQueued is how many received messages may wait for the loop before the
+// transport's reader waits.
+const maxQueued = 32
+
+// Receive copies msg for the loop.
+func (p *peer) Receive(msg []byte) {
+	if p.queued.Add(1) > maxQueued {
+		select {
+		case <-p.drain:
+		case <-p.alive.Done():
+		}
+	}
+	in := inbounds.Get().(*inbound)
+	in.c = (*Client)(p)
+	in.buf = append(in.buf[:0], msg...)
+	p.shard.loop.Post(in)
+}
+
+// Writable has the queue flushed.
+func (p *peer) Writable() {
+	p.shard.loop.Post(loop.Func(p.session.Flush))
+}
+
+// Closed ends the session if it has not ended, with the disconnect that the
+// transport found if there is one in err.
+func (p *peer) Closed(err error) {
+	c := (*Client)(p)
+	d := protocol.DisconnectConnectionClosed
+	errors.As(err, &d)
+	c.post(func() { c.session.Disconnect(d) })
+	c.node.clients.Done()
+}
+
+var _ transport.Peer = (*peer)(nil)
+
+// clientContext ends with the connection and holds the values that the
+// Connecting handler chose. values is without cancellation of its own, or the
+// context package would take its cause for this one's.
+type clientContext struct {
+	context.Context
+	values context.Context
+}
+
+// Value looks in the application's context first.
+func (c clientContext) Value(key any) any {
+	if v := c.values.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key)
+}
+
+// SubscriptionInfo describes one subscription of a client.
+type SubscriptionInfo struct {
+	// ServerSide subscriptions were made by the server.
+	ServerSide bool
+	// Source as given in SubscribeOptions.
+	Source uint8
+}
+
+// Subscriptions returns the established subscriptions by channel. It waits for
+// the client's loop, so it sees the effect of every earlier call; it is nil once
+// the node or ctx has ended.
+func (c *Client) Subscriptions(ctx context.Context) map[string]SubscriptionInfo {
+	var subs map[string]SubscriptionInfo
+	done := make(chan struct{})
+	posted := c.shard.loop.Post(loop.Func(func() {
+		defer close(done)
+		subs = make(map[string]SubscriptionInfo)
+		c.session.Subscriptions(func(ch string, serverSide bool, source uint8) {
+			subs[ch] = SubscriptionInfo{ServerSide: serverSide, Source: source}
+		})
+	}))
+	if !posted {
+		return nil
+	}
+	select {
+	case <-done:
+		return subs
+	case <-ctx.Done():
+		return nil
+	}
+}

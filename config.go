@@ -1,0 +1,172 @@
+package gyro
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/internal/session"
+)
+
+// Config of a node. The zero value is useful: everything in memory, the
+// defaults of the specification, and no handlers, so that clients can do no more
+// than connect with the credentials of SetCredentials.
+//
+// A field that is 0 takes its default; where a feature can be switched off, a
+// negative value does it.
+type Config struct {
+	// Handlers are the application's side of its clients' commands.
+	Handlers Handlers
+	// Broker carries and keeps publications. Default: a new memory broker.
+	Broker broker.Broker
+	// Presence knows who is in a channel. Default: in memory.
+	Presence broker.PresenceManager
+	// Logger of the node. Default: slog.Default().
+	Logger *slog.Logger
+
+	// Name of the node, shown in Info. Default: the UID.
+	Name string
+	// Version is told to clients and shown in Info. Default: empty.
+	Version string
+
+	// PingInterval between pings to a client, in whole seconds on the wire.
+	// Default 25 s; negative: no pings.
+	PingInterval time.Duration
+	// PongTimeout is the time that a client has to answer a ping; it must be less
+	// than PingInterval. Default 10 s; negative: pongs are not asked for.
+	PongTimeout time.Duration
+	// StaleCloseDelay is the time that a client has to connect. Default 15 s.
+	StaleCloseDelay time.Duration
+	// ExpiredCloseDelay is the time that a client has to refresh an expired
+	// connection, ExpiredSubCloseDelay the same for a subscription. Default 25 s.
+	ExpiredCloseDelay, ExpiredSubCloseDelay time.Duration
+	// PresenceUpdateInterval is how often presence is renewed, and how often
+	// subscriptions are looked at for expiration and lost positions. Default 25 s.
+	PresenceUpdateInterval time.Duration
+	// PositionCheckDelay is the least time between two checks of a position.
+	// Default 40 s; negative: no checks.
+	PositionCheckDelay time.Duration
+	// PositionMaxTimeLag is the greatest age of a publication at delivery; an older
+	// one makes positioned subscribers subscribe again. Default 0: no limit.
+	PositionMaxTimeLag time.Duration
+
+	// ChannelLimit is the most subscriptions of a connection. Default 128.
+	ChannelLimit int
+	// ChannelMaxLength in bytes, of a channel that a client subscribes to.
+	// Default 255.
+	ChannelMaxLength int
+	// QueueMaxSize is the most bytes that wait for a connection; a slower one is
+	// disconnected with 3008. Default 1 MiB.
+	QueueMaxSize int
+	// UserConnectionLimit is the most connections of a user on this node; a further
+	// one is refused with 3504. Anonymous users are exempt. Default 0: no limit.
+	UserConnectionLimit int
+	// HistoryLimit and RecoveryLimit are the most publications that a client's
+	// history request and a recovery return. Default 0: no limit.
+	HistoryLimit, RecoveryLimit int
+	// Concurrency is how many handlers may run for one client at once; the order
+	// of their replies is then free. Connect, subscribe, unsubscribe and refresh
+	// always keep their order. Default 1.
+	Concurrency int
+	// CommandLimit is how many commands of one client may be in progress before
+	// no more are read. Default 64.
+	CommandLimit int
+	// SendTime adds the server's time to the connect result.
+	SendTime bool
+}
+
+const (
+	defaultPendingSize = 1 << 20
+	defaultQueueSize   = 1 << 20
+)
+
+func orDefault[T int | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+// withDefaults fills in and checks c.
+func (c Config) withDefaults() (Config, error) {
+	orDefault(&c.PingInterval, 25*time.Second)
+	orDefault(&c.PongTimeout, 10*time.Second)
+	orDefault(&c.StaleCloseDelay, 15*time.Second)
+	orDefault(&c.ExpiredCloseDelay, 25*time.Second)
+	orDefault(&c.ExpiredSubCloseDelay, 25*time.Second)
+	orDefault(&c.PresenceUpdateInterval, 25*time.Second)
+	orDefault(&c.PositionCheckDelay, 40*time.Second)
+	orDefault(&c.ChannelLimit, 128)
+	orDefault(&c.ChannelMaxLength, 255)
+	orDefault(&c.QueueMaxSize, defaultQueueSize)
+	orDefault(&c.Concurrency, 1)
+	orDefault(&c.CommandLimit, 64)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Broker == nil {
+		c.Broker = memory.New(memory.Config{})
+	}
+	if c.Presence == nil {
+		c.Presence = memory.NewPresence(memory.Config{})
+	}
+	return c, c.check()
+}
+
+func (c *Config) check() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gyro: "+format, args...)) }
+	if c.PingInterval > 0 && c.PongTimeout >= c.PingInterval {
+		bad("PongTimeout (%v) must be less than PingInterval (%v)", c.PongTimeout, c.PingInterval)
+	}
+	if c.PingInterval > 0 && c.PingInterval < time.Second {
+		bad("PingInterval (%v) must be at least 1s", c.PingInterval)
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"ChannelLimit", c.ChannelLimit}, {"ChannelMaxLength", c.ChannelMaxLength},
+		{"QueueMaxSize", c.QueueMaxSize}, {"Concurrency", c.Concurrency}, {"CommandLimit", c.CommandLimit},
+	} {
+		if f.value < 1 {
+			bad("%s (%d) must be at least 1", f.name, f.value)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) session() *session.Config {
+	h := &c.Handlers
+	return &session.Config{
+		Version:            c.Version,
+		SendTime:           c.SendTime,
+		PingInterval:       c.PingInterval,
+		PongTimeout:        c.PongTimeout,
+		StaleDelay:         c.StaleCloseDelay,
+		ExpiredDelay:       c.ExpiredCloseDelay,
+		ExpiredSubDelay:    c.ExpiredSubCloseDelay,
+		PresenceInterval:   c.PresenceUpdateInterval,
+		PositionCheckDelay: c.PositionCheckDelay,
+		PositionMaxTimeLag: c.PositionMaxTimeLag,
+		ChannelLimit:       c.ChannelLimit,
+		ChannelMaxLength:   c.ChannelMaxLength,
+		QueueMaxSize:       c.QueueMaxSize,
+		RecoveryLimit:      c.RecoveryLimit,
+		HistoryLimit:       c.HistoryLimit,
+		CommandLimit:       c.CommandLimit,
+		PendingMaxSize:     defaultPendingSize,
+		Handles: session.Handles{
+			Subscribe: h.Subscribe != nil, Publish: h.Publish != nil,
+			Presence: h.Presence != nil, PresenceStats: h.PresenceStats != nil,
+			History: h.History != nil, RPC: h.RPC != nil, Message: h.Message != nil,
+			Refresh: h.Refresh != nil, SubRefresh: h.SubRefresh != nil,
+		},
+	}
+}
+
+// numLoops is how many loops own the sessions of a node.
+func numLoops() int { return runtime.GOMAXPROCS(0) }

@@ -1,0 +1,228 @@
+package gyro
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Handlers are the application's side of its clients' commands. A nil handler
+// means that the feature is not available: clients get error 108.
+//
+// Handlers may block: no connection but the client's own waits for them. For one
+// client they are called one after the other, in the order of its commands
+// (unless Config.Concurrency allows more); for different clients concurrently.
+// ctx ends with the connection and holds what ConnectReply.Context held.
+//
+// An error may be (or wrap) a *protocol.Error, which is the reply to the
+// command, or a protocol.Disconnect, which closes the connection. Any other
+// error is logged and the client gets error 100.
+type Handlers struct {
+	// Connecting authenticates a client. ctx is that of the HTTP request that
+	// opened the connection, with whatever middleware put there. Without this
+	// handler, a connection has the credentials that SetCredentials put into ctx.
+	Connecting func(ctx context.Context, e ConnectEvent) (ConnectReply, error)
+	// Connected runs after the connect reply was queued.
+	Connected func(ctx context.Context, c *Client)
+	// Subscribe decides on a subscription.
+	Subscribe func(ctx context.Context, c *Client, e SubscribeEvent) (SubscribeReply, error)
+	// Unsubscribed runs after a subscription ended for any reason.
+	Unsubscribed func(ctx context.Context, c *Client, e UnsubscribeEvent)
+	// Publish decides on a publication and may publish it itself.
+	Publish func(ctx context.Context, c *Client, e PublishEvent) (PublishReply, error)
+	// Presence and PresenceStats allow (nil) or refuse the request.
+	Presence      func(ctx context.Context, c *Client, e PresenceEvent) error
+	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) error
+	// History allows (nil) or refuses the request.
+	History func(ctx context.Context, c *Client, e HistoryEvent) error
+	// RPC answers a call. The reply is JSON if JSON clients are to get it; nil is
+	// an empty reply.
+	RPC func(ctx context.Context, c *Client, e RPCEvent) ([]byte, error)
+	// Message takes a message that needs no answer. Errors other than a
+	// protocol.Disconnect are logged.
+	Message func(ctx context.Context, c *Client, data []byte) error
+	// Refresh prolongs an expiring connection: with the token that the client sent
+	// (client-side refresh), or when it expires (server-side refresh).
+	Refresh func(ctx context.Context, c *Client, e RefreshEvent) (RefreshReply, error)
+	// SubRefresh prolongs an expiring subscription in the same two manners.
+	SubRefresh func(ctx context.Context, c *Client, e SubRefreshEvent) (SubRefreshReply, error)
+	// Disconnected runs last, if Connected ran.
+	Disconnected func(ctx context.Context, c *Client, e DisconnectEvent)
+}
+
+// ConnectEvent is a client that wants to connect.
+type ConnectEvent struct {
+	// ClientID is the ID that the client will have.
+	ClientID string
+	// Token, Data, Name, Version and Headers are what the client sent; nothing of
+	// it is verified.
+	Token   string
+	Data    []byte
+	Name    string
+	Version string
+	Headers map[string]string
+	// Subs are the channels that the client named in its connect command: the
+	// positions of its earlier server-side subscriptions, or wishes.
+	Subs map[string]*protocol.SubscribeRequest
+	// Transport by which it came.
+	Transport TransportInfo
+}
+
+// TransportInfo describes a client's transport.
+type TransportInfo struct {
+	// Name: "websocket", ….
+	Name string
+	// Encoding of the protocol.
+	Encoding protocol.Encoding
+	// RemoteAddr of the peer; of a load balancer if there is one.
+	RemoteAddr string
+	// Header of the HTTP request; valid while the client connects, else nil.
+	Header http.Header
+}
+
+// Credentials say who a client is.
+type Credentials struct {
+	// UserID; empty for an anonymous user.
+	UserID string
+	// ExpireAt is a Unix time in seconds; 0 means never.
+	ExpireAt int64
+	// Info is attached to publications, presence, joins and leaves of the client.
+	Info []byte
+}
+
+type credentialsKey struct{}
+
+// SetCredentials returns a context for HTTP middleware that authenticates its
+// requests: a client that connects under it has these credentials unless the
+// Connecting handler gives others.
+func SetCredentials(ctx context.Context, c *Credentials) context.Context {
+	return context.WithValue(ctx, credentialsKey{}, c)
+}
+
+// ConnectReply accepts a client.
+type ConnectReply struct {
+	// Context for the client's later handlers; nil for an empty one. It should not
+	// hold more than needed: it lives as long as the connection.
+	Context context.Context
+	// Credentials; nil takes those of SetCredentials, and without these the client
+	// is disconnected with 3501.
+	Credentials *Credentials
+	// Data is handed to the client with the connect result.
+	Data []byte
+	// Subscriptions are made for the client at once (server-side).
+	Subscriptions map[string]SubscribeOptions
+	// ClientSideRefresh asks the client to send a new token before the connection
+	// expires; otherwise the Refresh handler is called at that time.
+	ClientSideRefresh bool
+}
+
+// SubscribeEvent is a client that wants to subscribe.
+type SubscribeEvent struct {
+	Channel string
+	// Token and Data as the client sent them.
+	Token string
+	Data  []byte
+	// Positioned, Recoverable and JoinLeave are the client's wishes.
+	Positioned, Recoverable, JoinLeave bool
+	// Type of subscription that the client asks for; 0 for a stream.
+	Type int32
+}
+
+// SubscribeReply accepts a subscription.
+type SubscribeReply struct {
+	Options SubscribeOptions
+	// ClientSideRefresh asks the client to send a new token before the
+	// subscription expires; otherwise the SubRefresh handler is called.
+	ClientSideRefresh bool
+}
+
+// UnsubscribeEvent is a subscription that ended.
+type UnsubscribeEvent struct {
+	Channel string
+	// Reason: codes below 2000 for the client's own doing.
+	Reason protocol.Unsubscribe
+	// ServerSide subscriptions were made by the server.
+	ServerSide bool
+}
+
+// PublishEvent is a client that wants to publish.
+type PublishEvent struct {
+	Channel string
+	Data    []byte
+	// Info of the client as subscribers will see it.
+	Info *channel.ClientInfo
+	// Subscribed tells whether the client is subscribed to the channel.
+	Subscribed bool
+}
+
+// PublishReply accepts a publication.
+type PublishReply struct {
+	// Options of the publication; Info is filled in.
+	Options PublishOptions
+	// Data replaces the payload if not nil.
+	Data []byte
+	// Published is set if the handler published by itself.
+	Published bool
+}
+
+// PresenceEvent is a client that asks who is in a channel.
+type PresenceEvent struct {
+	Channel    string
+	Subscribed bool
+}
+
+// HistoryEvent is a client that reads a stream.
+type HistoryEvent struct {
+	Channel    string
+	Subscribed bool
+	Limit      int
+	Since      *channel.StreamPosition
+	Reverse    bool
+}
+
+// RPCEvent is a client's call.
+type RPCEvent struct {
+	Method string
+	Data   []byte
+}
+
+// RefreshEvent is a connection to be prolonged.
+type RefreshEvent struct {
+	// ClientSide tells that the client sent Token; otherwise it has expired now.
+	ClientSide bool
+	Token      string
+}
+
+// RefreshReply prolongs or ends a connection.
+type RefreshReply struct {
+	// Expired closes the connection with 3005.
+	Expired bool
+	// ExpireAt is the new Unix time in seconds; 0 means never.
+	ExpireAt int64
+	// Info replaces the connection info if not nil.
+	Info []byte
+}
+
+// SubRefreshEvent is a subscription to be prolonged.
+type SubRefreshEvent struct {
+	Channel    string
+	ClientSide bool
+	Token      string
+}
+
+// SubRefreshReply prolongs or ends a subscription.
+type SubRefreshReply struct {
+	Expired  bool
+	ExpireAt int64
+	// Info replaces the channel info.
+	Info []byte
+	// ServerTagsFilter replaces the server's filter if not nil.
+	ServerTagsFilter *protocol.FilterNode
+}
+
+// DisconnectEvent is a connection that ended.
+type DisconnectEvent struct {
+	Disconnect protocol.Disconnect
+}

@@ -1,0 +1,391 @@
+package gyro
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// do starts an effect on the client's lane.
+func (c *Client) do(e session.Effect) {
+	if c.continues(e) {
+		c.lane.pushAhead(e)
+		return
+	}
+	if c.lane.push(e, c.node.cfg.Concurrency) {
+		c.startWorker()
+	}
+}
+
+// continues tells whether e goes on with what the effect that is being completed
+// began, and so comes before the commands that arrived meanwhile: a subscription
+// is established, or undone because the client has gone.
+func (c *Client) continues(e session.Effect) bool {
+	switch c.completing.(type) {
+	case *session.Connecting, *session.Subscribing:
+		_, ok := e.(*session.Attach)
+		return ok
+	case *session.Attach:
+		return c.alive.Err() != nil
+	}
+	return false
+}
+
+func (c *Client) startWorker() {
+	c.node.work.add()
+	go c.worker()
+}
+
+// worker does effects until the lane has none that it may start.
+func (c *Client) worker() {
+	defer c.node.work.done()
+	for {
+		e, more := c.lane.next(c.node.cfg.Concurrency)
+		if more {
+			c.startWorker()
+		}
+		if e == nil {
+			return
+		}
+		c.execute(e)
+		switch e.(type) {
+		case *session.Connected, *session.Join, *session.Renew, *session.Close:
+			// Nobody waits for these.
+		case *session.Connecting, *session.Subscribing, *session.Attach:
+			// What continues these comes before the next effect.
+			done := make(chan struct{})
+			if c.shard.loop.Post(&completion{c, e, done}) {
+				<-done
+			}
+		default:
+			c.shard.loop.Post(&completion{c, e, nil})
+		}
+	}
+}
+
+// completion takes an effect back to its session.
+type completion struct {
+	c    *Client
+	e    session.Effect
+	done chan struct{} // closed afterwards, unless nil
+}
+
+// Run completes the effect.
+func (d *completion) Run() {
+	d.c.completing = d.e
+	d.c.session.Complete(d.e)
+	d.c.completing = nil
+	if d.done != nil {
+		close(d.done)
+	}
+}
+
+// execute does an effect. It blocks for as long as the handler and the broker do.
+func (c *Client) execute(e session.Effect) {
+	ctx := c.ctx
+	switch e := e.(type) {
+	case *session.Connecting:
+		e.Err = c.guard("Connecting", func() error { return c.connecting(e) })
+	case *session.Connected:
+		c.notify("Connected", c.node.cfg.Handlers.Connected != nil, func() { c.node.cfg.Handlers.Connected(ctx, c) })
+	case *session.Subscribing:
+		e.Err = c.guard("Subscribe", func() error { return c.subscribing(ctx, e) })
+	case *session.Attach:
+		c.attach(e)
+	case *session.Detach:
+		e.Err = c.detach(e.Items)
+	case *session.Join:
+		if err := c.node.broker.PublishJoin(ctx, e.Channel, e.Info); err != nil {
+			c.logError("publish join", e.Channel, err)
+		}
+	case *session.Publish:
+		e.Err = c.guard("Publish", func() error { return c.publishing(ctx, e) })
+	case *session.Presence:
+		e.Err = c.guard("Presence", func() error { return c.presence(ctx, e) })
+	case *session.PresenceStats:
+		e.Err = c.guard("PresenceStats", func() error { return c.presenceStats(ctx, e) })
+	case *session.History:
+		e.Err = c.guard("History", func() error { return c.history(ctx, e) })
+	case *session.RPC:
+		e.Err = c.guard("RPC", func() (err error) {
+			e.Data, err = c.node.cfg.Handlers.RPC(ctx, c, RPCEvent{Method: e.Request.Method, Data: e.Request.Data})
+			return err
+		})
+	case *session.Message:
+		e.Err = c.guard("Message", func() error { return c.node.cfg.Handlers.Message(ctx, c, e.Data) })
+	case *session.Refresh:
+		e.Err = c.guard("Refresh", func() error { return c.refreshing(ctx, e) })
+	case *session.SubRefresh:
+		e.Err = c.guard("SubRefresh", func() error { return c.subRefreshing(ctx, e) })
+	case *session.Renew:
+		c.renew(ctx, e)
+	case *session.Check:
+		for _, it := range e.Items {
+			h, err := c.node.broker.History(ctx, it.Channel, broker.HistoryFilter{MetaTTL: it.MetaTTL})
+			it.Top, it.Err = h.Top, err
+		}
+	case *session.Close:
+		c.closing(e)
+	}
+}
+
+// guard calls a handler. A panic becomes an error: other clients, and the
+// process, are not to suffer from it.
+func (c *Client) guard(name string, f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.node.log.Error("handler panicked", "handler", name, "client", c.id, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			err = protocol.ErrorInternal
+		}
+	}()
+	err = f()
+	var (
+		e *protocol.Error
+		d protocol.Disconnect
+	)
+	if err != nil && !errors.As(err, &e) && !errors.As(err, &d) && !c.hasGone(err) {
+		c.node.log.Error("handler failed", "handler", name, "client", c.id, "error", err)
+	}
+	return err
+}
+
+// hasGone tells whether err is but the consequence of the client's going.
+func (c *Client) hasGone(err error) bool {
+	return c.alive.Err() != nil && errors.Is(err, context.Canceled)
+}
+
+func (c *Client) notify(name string, handled bool, f func()) {
+	if handled {
+		_ = c.guard(name, func() error { f(); return nil })
+	}
+}
+
+// logError logs a failure of the broker, unless it is that the client has gone.
+func (c *Client) logError(what, ch string, err error) {
+	if c.hasGone(err) {
+		return
+	}
+	c.node.log.Error(what+" failed", "channel", ch, "client", c.id, "error", err)
+}
+
+func (c *Client) connecting(e *session.Connecting) error {
+	request := c.request
+	var (
+		reply ConnectReply
+		err   error
+	)
+	if h := c.node.cfg.Handlers.Connecting; h != nil {
+		ctx, cancel := context.WithCancel(request)
+		defer cancel()
+		defer context.AfterFunc(c.alive, cancel)()
+		reply, err = h(ctx, ConnectEvent{
+			ClientID: c.id, Token: e.Request.Token, Data: e.Request.Data, Name: e.Request.Name,
+			Version: e.Request.Version, Headers: e.Request.Headers, Subs: e.Request.Subs, Transport: c.transport,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if reply.Credentials == nil {
+		reply.Credentials, _ = request.Value(credentialsKey{}).(*Credentials)
+	}
+	// The request is of no more use, and large.
+	c.request, c.transport.Header = nil, nil
+	if reply.Context != nil {
+		c.ctx = clientContext{c.alive, context.WithoutCancel(reply.Context)}
+	}
+	e.Identity = session.Identity{
+		Data: reply.Data, ClientRefresh: reply.ClientSideRefresh, Subs: reply.Subscriptions,
+	}
+	if who := reply.Credentials; who != nil {
+		e.Identity.Known = true
+		e.Identity.User, e.Identity.Info, e.Identity.ExpireAt = who.UserID, who.Info, who.ExpireAt
+	}
+	return nil
+}
+
+func (c *Client) subscribing(ctx context.Context, e *session.Subscribing) error {
+	r := e.Request
+	reply, err := c.node.cfg.Handlers.Subscribe(ctx, c, SubscribeEvent{
+		Channel: r.Channel, Token: r.Token, Data: r.Data,
+		Positioned: r.Positioned, Recoverable: r.Recoverable, JoinLeave: r.JoinLeave, Type: r.Type,
+	})
+	e.Options, e.ClientRefresh = reply.Options, reply.ClientSideRefresh
+	return err
+}
+
+// attachAtOnce is how many subscriptions of one client are established side by
+// side; they matter to a broker over a network only.
+const attachAtOnce = 16
+
+func (c *Client) attach(e *session.Attach) {
+	if len(e.Items) == 1 {
+		c.attachOne(e.Items[0])
+		return
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, attachAtOnce)
+	for _, it := range e.Items {
+		slots <- struct{}{}
+		wg.Go(func() {
+			c.attachOne(it)
+			<-slots
+		})
+	}
+	wg.Wait()
+}
+
+// attachOne follows the order of recovery.md 4.2, steps 2 to 4.
+func (c *Client) attachOne(it *session.AttachItem) {
+	n := c.node
+	if it.ChannelID, it.Err = n.routes.add(c.alive, it.Channel, c.shard.index); it.Err != nil {
+		c.logError("broker subscribe", it.Channel, it.Err)
+		return
+	}
+	if it.Info != nil {
+		it.Err = n.presence.Add(c.alive, it.Channel, it.Info)
+	}
+	if it.Err == nil && it.Read != session.ReadNothing {
+		it.Err = c.read(it)
+	}
+	if it.Err == nil {
+		return
+	}
+	c.logError("subscribe", it.Channel, it.Err)
+	undo := session.DetachItem{Channel: it.Channel, Presence: it.Info != nil, Info: it.Info}
+	if err := c.detachOne(&undo); err != nil {
+		c.logError("undoing subscribe", it.Channel, err)
+	}
+}
+
+func (c *Client) read(it *session.AttachItem) error {
+	f := broker.HistoryFilter{MetaTTL: it.MetaTTL}
+	switch it.Read {
+	case session.ReadSince:
+		f.Since, f.Limit = &channel.StreamPosition{Offset: it.Since}, it.Limit
+	case session.ReadLatest:
+		f.Reverse, f.Limit = true, it.Limit
+	}
+	h, err := c.node.broker.History(c.alive, it.Channel, f)
+	it.Top, it.Publications = h.Top, h.Publications
+	return err
+}
+
+func (c *Client) detach(items []session.DetachItem) error {
+	var errs []error
+	for i := range items {
+		it := &items[i]
+		if err := c.detachOne(it); err != nil {
+			c.logError("unsubscribe", it.Channel, err)
+			errs = append(errs, err)
+		}
+		h := c.node.cfg.Handlers.Unsubscribed
+		c.notify("Unsubscribed", h != nil, func() {
+			h(c.ctx, c, UnsubscribeEvent{Channel: it.Channel, Reason: it.Reason, ServerSide: it.ServerSide})
+		})
+	}
+	return errors.Join(errs...)
+}
+
+// detachOne follows the order of client-protocol.md 8.3. The connection may have
+// ended, so its context is not used.
+func (c *Client) detachOne(it *session.DetachItem) error {
+	ctx := context.WithoutCancel(c.alive)
+	var errs []error
+	if it.Presence {
+		errs = append(errs, c.node.presence.Remove(ctx, it.Channel, c.id, it.Info.User))
+	}
+	if it.Leave {
+		errs = append(errs, c.node.broker.PublishLeave(ctx, it.Channel, it.Info))
+	}
+	return errors.Join(append(errs, c.node.routes.remove(ctx, it.Channel, c.shard.index))...)
+}
+
+func (c *Client) publishing(ctx context.Context, e *session.Publish) error {
+	ch := e.Request.Channel
+	reply, err := c.node.cfg.Handlers.Publish(ctx, c, PublishEvent{
+		Channel: ch, Data: e.Request.Data, Info: e.Info, Subscribed: e.Subscribed,
+	})
+	if err != nil || reply.Published {
+		return err
+	}
+	data := e.Request.Data
+	if reply.Data != nil {
+		data = reply.Data
+	}
+	if reply.Options.Info == nil {
+		reply.Options.Info = e.Info
+	}
+	_, err = c.node.publish(ctx, ch, data, &reply.Options)
+	return err
+}
+
+func (c *Client) presence(ctx context.Context, e *session.Presence) error {
+	err := c.node.cfg.Handlers.Presence(ctx, c, PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+	if err == nil {
+		e.Clients, err = c.node.presence.Presence(ctx, e.Channel)
+	}
+	return err
+}
+
+func (c *Client) presenceStats(ctx context.Context, e *session.PresenceStats) error {
+	err := c.node.cfg.Handlers.PresenceStats(ctx, c, PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+	if err != nil {
+		return err
+	}
+	stats, err := c.node.presence.Stats(ctx, e.Channel)
+	e.NumClients, e.NumUsers = stats.Clients, stats.Users
+	return err
+}
+
+func (c *Client) history(ctx context.Context, e *session.History) error {
+	err := c.node.cfg.Handlers.History(ctx, c, HistoryEvent{
+		Channel: e.Channel, Subscribed: e.Subscribed, Limit: e.Limit, Since: e.Since, Reverse: e.Reverse,
+	})
+	if err != nil {
+		return err
+	}
+	h, err := c.node.history(ctx, e.Channel, broker.HistoryFilter{Since: e.Since, Limit: e.Limit, Reverse: e.Reverse})
+	e.Publications, e.Top = h.Publications, h.Top
+	return err
+}
+
+func (c *Client) refreshing(ctx context.Context, e *session.Refresh) error {
+	reply, err := c.node.cfg.Handlers.Refresh(ctx, c, RefreshEvent{ClientSide: e.ClientSide, Token: e.Token})
+	e.Expired, e.ExpireAt, e.Info = reply.Expired, reply.ExpireAt, reply.Info
+	return err
+}
+
+func (c *Client) subRefreshing(ctx context.Context, e *session.SubRefresh) error {
+	reply, err := c.node.cfg.Handlers.SubRefresh(ctx, c, SubRefreshEvent{
+		Channel: e.Channel, ClientSide: e.ClientSide, Token: e.Token,
+	})
+	e.Expired, e.ExpireAt, e.Info, e.ServerTagsFilter = reply.Expired, reply.ExpireAt, reply.Info, reply.ServerTagsFilter
+	return err
+}
+
+func (c *Client) renew(ctx context.Context, e *session.Renew) {
+	for _, it := range e.Items {
+		if err := c.node.presence.Add(ctx, it.Channel, it.Info); err != nil {
+			c.logError("renewing presence", it.Channel, err)
+		}
+	}
+}
+
+func (c *Client) closing(e *session.Close) {
+	_ = c.detach(e.Items) // logged there; nobody waits for an answer
+	h := c.node.cfg.Handlers.Disconnected
+	c.notify("Disconnected", h != nil && e.Connected, func() {
+		h(c.ctx, c, DisconnectEvent{Disconnect: e.Disconnect})
+	})
+}
+
+var _ loop.Task = (*completion)(nil)

@@ -1,0 +1,318 @@
+package gyro_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// failing returns handlers that return what fail returns.
+func failing(fail func() error) gyro.Handlers {
+	return gyro.Handlers{
+		Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			return gyro.ConnectReply{
+				Credentials:       &gyro.Credentials{UserID: "u", ExpireAt: time.Now().Add(time.Hour).Unix()},
+				ClientSideRefresh: true,
+			}, fail()
+		},
+		Subscribe: func(context.Context, *gyro.Client, gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+			return gyro.SubscribeReply{
+				Options:           gyro.SubscribeOptions{ExpireAt: time.Now().Add(time.Hour).Unix()},
+				ClientSideRefresh: true,
+			}, fail()
+		},
+		Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+			return gyro.PublishReply{}, fail()
+		},
+		Presence:      func(context.Context, *gyro.Client, gyro.PresenceEvent) error { return fail() },
+		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) error { return fail() },
+		History:       func(context.Context, *gyro.Client, gyro.HistoryEvent) error { return fail() },
+		RPC: func(context.Context, *gyro.Client, gyro.RPCEvent) ([]byte, error) {
+			return []byte(`{}`), fail()
+		},
+		Refresh: func(context.Context, *gyro.Client, gyro.RefreshEvent) (gyro.RefreshReply, error) {
+			return gyro.RefreshReply{}, fail()
+		},
+		SubRefresh: func(context.Context, *gyro.Client, gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
+			return gyro.SubRefreshReply{}, fail()
+		},
+		Message: func(context.Context, *gyro.Client, []byte) error { return fail() },
+	}
+}
+
+var commands = []string{
+	`"subscribe":{"channel":"new"}`,
+	`"publish":{"channel":"old","data":1}`,
+	`"presence":{"channel":"old"}`,
+	`"presence_stats":{"channel":"old"}`,
+	`"history":{"channel":"old"}`,
+	`"rpc":{"method":"m"}`,
+	`"refresh":{"token":"t"}`,
+	`"sub_refresh":{"channel":"old","token":"t"}`,
+}
+
+func TestHandlerErrors(t *testing.T) {
+	custom := &protocol.Error{Code: 1000, Message: "no luck", Temporary: true}
+	kick := protocol.Disconnect{Code: 4100, Reason: "go away"}
+	for _, kind := range []struct {
+		name       string
+		fail       func() error
+		want       *protocol.Error
+		disconnect bool
+	}{
+		{name: "none", fail: func() error { return nil }},
+		{name: "error", fail: func() error { return custom }, want: custom},
+		{name: "wrapped", fail: func() error { return fmt.Errorf("because: %w", custom) }, want: custom},
+		{name: "unknown", fail: func() error { return io.ErrUnexpectedEOF }, want: protocol.ErrorInternal},
+		{name: "panic", fail: func() error { panic("oops") }, want: protocol.ErrorInternal},
+		{name: "nil map", fail: func() error { map[string]int(nil)["x"]++; return nil }, want: protocol.ErrorInternal},
+		{name: "disconnect", fail: func() error { return fmt.Errorf("because: %w", kick) }, disconnect: true},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			var armed atomic.Bool
+			node := run(t, gyro.Config{Logger: quiet, Handlers: failing(func() error {
+				if armed.Load() {
+					return kind.fail()
+				}
+				return nil
+			})})
+			open := func() *wstest.Client {
+				armed.Store(false)
+				c := wstest.Pipe(t, node)
+				c.Connect("")
+				c.Subscribe("old", "")
+				armed.Store(true)
+				return c
+			}
+			check := func(c *wstest.Client, command string) {
+				t.Helper()
+				id := c.Start(command)
+				if kind.disconnect {
+					wantDisconnect(t, c, kick)
+					return
+				}
+				r := c.Await(id)
+				if (r.Error == nil) != (kind.want == nil) || r.Error != nil && *r.Error != *kind.want {
+					t.Errorf("%s: got %v, want %v", command, r.Error, kind.want)
+				}
+			}
+			for _, command := range commands {
+				check(open(), command)
+			}
+			armed.Store(true)
+			c := wstest.Pipe(t, node)
+			check(c, `"connect":{}`)
+			if kind.want != nil {
+				wantDisconnect(t, c, protocol.Disconnect{}) // the client closes first
+			}
+			// A message has no reply; only a disconnect has an effect.
+			c = open()
+			c.Send(`{"send":{"data":1}}`)
+			if kind.disconnect {
+				wantDisconnect(t, c, kick)
+			} else {
+				armed.Store(false)
+				c.Do(`"rpc":{}`)
+			}
+		})
+	}
+}
+
+func TestCommandsWithoutHandlerAreNotAvailable(t *testing.T) {
+	node := run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: as}})
+	c := connect(t, node, "u")
+	for _, command := range commands[:len(commands)-1] {
+		if r := c.Call(command); r.Error == nil || *r.Error != *protocol.ErrorNotAvailable {
+			t.Errorf("%s: got %v", command, r.Error)
+		}
+	}
+	c.Send(`{"send":{"data":1}}`)
+	wantDisconnect(t, c, protocol.DisconnectNotAvailable)
+}
+
+func TestPanicsInNotificationsAreContained(t *testing.T) {
+	ended := make(chan struct{})
+	node := run(t, gyro.Config{Logger: quiet, Handlers: gyro.Handlers{
+		Connecting:   as,
+		Subscribe:    allow(gyro.SubscribeOptions{}),
+		Connected:    func(context.Context, *gyro.Client) { panic("connected") },
+		Unsubscribed: func(context.Context, *gyro.Client, gyro.UnsubscribeEvent) { panic("unsubscribed") },
+		Disconnected: func(context.Context, *gyro.Client, gyro.DisconnectEvent) { defer close(ended); panic("disconnected") },
+	}})
+	c := connect(t, node, "u")
+	c.Subscribe("ch", "")
+	c.Do(`"unsubscribe":{"channel":"ch"}`)
+	c.Vanish()
+	<-ended
+}
+
+func TestConnectEventAndReply(t *testing.T) {
+	var got gyro.ConnectEvent
+	node := run(t, gyro.Config{Version: "v9", Handlers: gyro.Handlers{
+		Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			got = e
+			return gyro.ConnectReply{
+				Credentials: &gyro.Credentials{UserID: "u", Info: []byte(`{"n":1}`)},
+				Data:        []byte(`{"hello":true}`),
+			}, nil
+		},
+	}})
+	c := wstest.Pipe(t, node)
+	res := c.Connect(`"token":"t","data":{"a":1},"name":"js","version":"1.2","headers":{"x":"y"}`)
+	if res.Version != "v9" || string(res.Data) != `{"hello":true}` || res.Client != got.ClientID || res.Ping != 25 || !res.Pong {
+		t.Errorf("connect result %+v", res)
+	}
+	if got.Token != "t" || string(got.Data) != `{"a":1}` || got.Name != "js" || got.Version != "1.2" || got.Headers["x"] != "y" ||
+		got.Transport.Name != "pipe" || got.Transport.RemoteAddr == "" || got.Transport.Encoding != protocol.JSON {
+		t.Errorf("connect event %+v", got)
+	}
+}
+
+func TestCredentialsOfTheRequest(t *testing.T) {
+	users := make(chan string, 1)
+	node := run(t, gyro.Config{Handlers: gyro.Handlers{
+		Connected: func(_ context.Context, c *gyro.Client) { users <- c.UserID() },
+	}})
+	ctx := gyro.SetCredentials(context.Background(), &gyro.Credentials{UserID: "42"})
+	c, err := wstest.Open(ctx, t, node, protocol.Protobuf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Connect("")
+	if user := <-users; user != "42" {
+		t.Errorf("user is %q", user)
+	}
+	anonymous := wstest.Pipe(t, node)
+	anonymous.Start(`"connect":{}`)
+	wantDisconnect(t, anonymous, protocol.DisconnectBadRequest)
+}
+
+func TestExpiredCredentials(t *testing.T) {
+	node := run(t, gyro.Config{})
+	ctx := gyro.SetCredentials(context.Background(), &gyro.Credentials{ExpireAt: 1})
+	c, err := wstest.Open(ctx, t, node, protocol.JSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := c.Call(`"connect":{}`); r.Error == nil || r.Error.Code != protocol.ErrorExpired.Code {
+		t.Errorf("got %+v", r)
+	}
+}
+
+type key struct{}
+
+func TestContextOfHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			connecting, derived context.Context
+			done                = make(chan struct{})
+		)
+		node := run(t, gyro.Config{Handlers: gyro.Handlers{
+			Connecting: func(ctx context.Context, _ gyro.ConnectEvent) (gyro.ConnectReply, error) {
+				connecting = ctx
+				return gyro.ConnectReply{
+					Credentials: &gyro.Credentials{},
+					Context:     context.WithValue(ctx, key{}, fmt.Sprint(ctx.Value(key{}), "+")),
+				}, nil
+			},
+			RPC: func(ctx context.Context, c *gyro.Client, _ gyro.RPCEvent) ([]byte, error) {
+				defer close(done)
+				if v := ctx.Value(key{}); v != "middleware+" || c.Context().Value(key{}) != v {
+					t.Errorf("value is %v", v)
+				}
+				if ctx.Err() != nil || context.Cause(ctx) != nil {
+					t.Errorf("context has ended: %v, %v", ctx.Err(), context.Cause(ctx))
+				}
+				var cancel context.CancelFunc
+				derived, cancel = context.WithCancel(ctx)
+				defer cancel()
+				<-derived.Done()
+				return nil, ctx.Err()
+			},
+		}})
+		c, err := wstest.Open(context.WithValue(context.Background(), key{}, "middleware"), t, node, protocol.JSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Connect("")
+		if connecting.Err() == nil {
+			t.Error("the context of Connecting outlives it")
+		}
+		c.Start(`"rpc":{}`)
+		synctest.Wait()
+		c.Vanish()
+		<-done
+	})
+}
+
+func TestConnectingEndsWithTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errs := make(chan error, 1)
+		node := run(t, gyro.Config{Handlers: gyro.Handlers{
+			Connecting: func(ctx context.Context, _ gyro.ConnectEvent) (gyro.ConnectReply, error) {
+				<-ctx.Done()
+				errs <- ctx.Err()
+				return gyro.ConnectReply{}, ctx.Err()
+			},
+		}})
+		c := wstest.Pipe(t, node)
+		c.Start(`"connect":{}`)
+		wantDisconnect(t, c, protocol.DisconnectStale)
+		if err := <-errs; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestRefreshHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unix := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+		var refreshed, subRefreshed atomic.Int32
+		node := run(t, gyro.Config{Handlers: gyro.Handlers{
+			Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+				return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token, ExpireAt: unix(time.Minute)}}, nil
+			},
+			Subscribe: func(context.Context, *gyro.Client, gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+				return gyro.SubscribeReply{Options: gyro.SubscribeOptions{ExpireAt: unix(time.Minute)}}, nil
+			},
+			Refresh: func(_ context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
+				if e.ClientSide {
+					t.Error("refresh is the client's")
+				}
+				if refreshed.Add(1) > 4 {
+					return gyro.RefreshReply{Expired: true}, nil
+				}
+				return gyro.RefreshReply{ExpireAt: unix(time.Minute)}, nil
+			},
+			SubRefresh: func(_ context.Context, _ *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
+				if subRefreshed.Add(1) == 1 {
+					return gyro.SubRefreshReply{ExpireAt: unix(time.Minute)}, nil
+				}
+				return gyro.SubRefreshReply{Expired: true}, nil
+			},
+		}})
+		c := connect(t, node, "u")
+		c.Subscribe("ch", "")
+		time.Sleep(5*time.Minute - time.Second)
+		if n := refreshed.Load(); n != 4 {
+			t.Errorf("refreshed %d times", n)
+		}
+		time.Sleep(2 * time.Second)
+		wantDisconnect(t, c, protocol.DisconnectExpired)
+		if p := c.Push(); p.Unsubscribe == nil || *p.Unsubscribe != protocol.UnsubscribeExpired {
+			t.Errorf("got %+v", p)
+		}
+	})
+}

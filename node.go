@@ -1,0 +1,209 @@
+// Package gyro is a real-time messaging library: clients keep a connection,
+// subscribe to channels, send messages and call RPCs; the program publishes. It
+// speaks the Centrifugal client protocol v2.
+package gyro
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// Node is one process's share of the system: it owns the sessions of its clients
+// and talks to the broker. All methods may be called from any goroutine.
+type Node struct {
+	cfg      Config
+	log      *slog.Logger
+	uid      string
+	started  time.Time
+	session  *session.Config
+	broker   broker.Broker
+	presence broker.PresenceManager
+	routes   *routes
+	shards   []*shard
+	users    userCounts
+
+	nextShard atomic.Uint32
+	// clients counts the connections that transports hold, loops the running loops,
+	// work the lanes at work.
+	clients, loops sync.WaitGroup
+	work           tally
+
+	mu       sync.Mutex
+	running  bool
+	shutdown bool
+
+	// ended is closed when a shutdown is complete; endErr is its outcome.
+	ended  chan struct{}
+	endErr error
+}
+
+// New returns a node, which takes clients after Run. An error names the field of
+// cfg that is wrong.
+func New(cfg Config) (*Node, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg: cfg, log: cfg.Logger, uid: uuid.NewString(), started: time.Now(),
+		session: cfg.session(), broker: cfg.Broker, presence: cfg.Presence,
+		users: userCounts{m: make(map[string]int)},
+		ended: make(chan struct{}),
+	}
+	if n.cfg.Name == "" {
+		n.cfg.Name = n.uid
+	}
+	n.routes = newRoutes(cfg.Broker, numLoops())
+	for i := range numLoops() {
+		n.shards = append(n.shards, &shard{node: n, index: i, loop: loop.New(), users: make(map[string][]*Client)})
+	}
+	return n, nil
+}
+
+// Run starts the node and returns. It must be called once.
+func (n *Node) Run() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.running || n.shutdown {
+		return errors.New("gyro: node was started already")
+	}
+	if err := n.broker.Run((*events)(n)); err != nil {
+		return err
+	}
+	n.running = true
+	for _, s := range n.shards {
+		n.loops.Go(s.loop.Run)
+	}
+	return nil
+}
+
+// UID of the node: a random UUID.
+func (n *Node) UID() string { return n.uid }
+
+// Accept takes a connection from a transport. It implements transport.Acceptor.
+func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.Info) (transport.Peer, error) {
+	c := &Client{
+		node:    n,
+		shard:   n.shards[int(n.nextShard.Add(1))%len(n.shards)],
+		id:      uuid.NewString(),
+		request: ctx,
+		drain:   make(chan struct{}, 1),
+		transport: TransportInfo{
+			Name: info.Name, Encoding: info.Framer.Encoding(), RemoteAddr: info.RemoteAddr, Header: info.Header,
+		},
+	}
+	c.alive, c.cancel = context.WithCancel(context.Background())
+	c.ctx = c.alive
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.running || n.shutdown {
+		c.cancel()
+		return nil, protocol.DisconnectShutdown
+	}
+	n.clients.Add(1)
+	c.post(func() {
+		c.shard.link(c)
+		c.session.Init((*env)(c), n.session, c.id, conn, info)
+	})
+	return (*peer)(c), nil
+}
+
+// Shutdown ends the node: no client is taken any more, all are disconnected with
+// 3001, and their handlers and transports are waited for. The broker is closed
+// last. If ctx ends before all this is done, Shutdown returns the error of ctx and
+// the rest goes on in the background; a further call waits for it again. It must
+// not be called by a handler.
+func (n *Node) Shutdown(ctx context.Context) error {
+	n.mu.Lock()
+	first := !n.shutdown
+	n.shutdown = true
+	running := n.running
+	n.mu.Unlock()
+	switch {
+	case !running:
+		return nil
+	case first:
+		go n.end(context.WithoutCancel(ctx))
+	}
+	select {
+	case <-n.ended:
+		return n.endErr
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end is the work of Shutdown.
+func (n *Node) end(ctx context.Context) {
+	defer close(n.ended)
+	for _, s := range n.shards {
+		s.loop.Post(loop.Func(s.disconnectAll))
+	}
+	n.clients.Wait()
+	// What a lane ends with can start another effect, by way of the loop: an
+	// attach of a client that has gone is undone.
+	for range 3 {
+		n.work.wait()
+		_ = n.onLoops(ctx, func(*shard) {}) // fails with ctx, which never ends
+	}
+	for _, s := range n.shards {
+		s.loop.Close()
+	}
+	n.loops.Wait()
+	n.endErr = n.broker.Close(ctx)
+}
+
+func (n *Node) isRunning() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.running
+}
+
+// events takes what the broker delivers.
+type events Node
+
+// HandlePublication posts the publication to the loops with subscribers.
+func (e *events) HandlePublication(ch string, p broker.PublicationEvent) {
+	m := &hub.Message{Channel: ch, Pub: p.Pub, Epoch: p.Epoch}
+	if p.Delta {
+		m.Prev = p.Prev
+	}
+	(*Node)(e).post(m)
+}
+
+// HandleJoin posts the join to the loops with subscribers.
+func (e *events) HandleJoin(ch string, info *channel.ClientInfo) {
+	(*Node)(e).post(&hub.Message{Channel: ch, Kind: hub.KindJoin, Info: info})
+}
+
+// HandleLeave posts the leave to the loops with subscribers.
+func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
+	(*Node)(e).post(&hub.Message{Channel: ch, Kind: hub.KindLeave, Info: info})
+}
+
+func (n *Node) post(m *hub.Message) {
+	r := n.routes.find(m.Channel)
+	if r == nil {
+		return
+	}
+	m.ID = r.id
+	for i, s := range n.shards {
+		if r.counts[i].Load() > 0 {
+			s.loop.PostMessage(m)
+		}
+	}
+}

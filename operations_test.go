@@ -1,0 +1,489 @@
+package gyro_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+func publish(tb testing.TB, n *gyro.Node, ch, data string, opts ...gyro.PublishOption) gyro.PublishResult {
+	tb.Helper()
+	res, err := n.Publish(context.Background(), ch, []byte(data), opts...)
+	if err != nil {
+		tb.Fatalf("publish into %s: %v", ch, err)
+	}
+	return res
+}
+
+func wantPub(tb testing.TB, c *wstest.Client, data string) *protocol.Publication {
+	tb.Helper()
+	p := c.Pub()
+	if string(p.Data) != data {
+		tb.Errorf("got publication %s, want %s", p.Data, data)
+	}
+	return p
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// open is a node that lets everybody do everything.
+func open(tb testing.TB, o gyro.SubscribeOptions, p gyro.PublishOptions) *gyro.Node {
+	return run(tb, gyro.Config{Handlers: everything(o, p)})
+}
+
+func everything(o gyro.SubscribeOptions, p gyro.PublishOptions) gyro.Handlers {
+	return gyro.Handlers{
+		Connecting: as,
+		Subscribe:  allow(o),
+		Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+			return gyro.PublishReply{Options: p}, nil
+		},
+		Presence:      func(context.Context, *gyro.Client, gyro.PresenceEvent) error { return nil },
+		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) error { return nil },
+		History:       func(context.Context, *gyro.Client, gyro.HistoryEvent) error { return nil },
+		RPC:           func(context.Context, *gyro.Client, gyro.RPCEvent) ([]byte, error) { return nil, nil },
+	}
+}
+
+func TestPublish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := open(t, gyro.SubscribeOptions{}, gyro.PublishOptions{})
+		a := connect(t, node, "a")
+		b, err := wstest.Open(t.Context(), t, node, protocol.Protobuf)
+		must(t, err)
+		b.Connect(`"token":"b"`)
+		a.Subscribe("ch", "")
+		b.Subscribe("ch", "")
+		if res := publish(t, node, "ch", `{"n":1}`); res != (gyro.PublishResult{}) {
+			t.Errorf("result %+v", res)
+		}
+		wantPub(t, a, `{"n":1}`)
+		wantPub(t, b, `{"n":1}`)
+		who := &gyro.ClientInfo{User: "w", Client: "c"}
+		publish(t, node, "ch", `2`, gyro.WithTags(map[string]string{"k": "v"}), gyro.WithPublisher(who))
+		p := wantPub(t, a, `2`)
+		if p.Tags["k"] != "v" || p.Info == nil || p.Info.User != "w" || p.Info.Client != "c" {
+			t.Errorf("publication %+v", p)
+		}
+		a.Do(`"publish":{"channel":"ch","data":3}`)
+		if p := wantPub(t, a, `3`); p.Info == nil || p.Info.User != "a" {
+			t.Errorf("publication %+v", p)
+		}
+		// Not for subscribers of other channels, nor after the unsubscribe.
+		publish(t, node, "other", `4`)
+		a.Do(`"unsubscribe":{"channel":"ch"}`)
+		publish(t, node, "ch", `5`)
+		synctest.Wait()
+		if got := a.Pushes(); len(got) != 0 {
+			t.Errorf("got %+v", got)
+		}
+		if _, err := node.Publish(t.Context(), "", []byte(`1`)); !errors.Is(err, protocol.ErrorBadRequest) {
+			t.Errorf("empty channel: %v", err)
+		}
+	})
+}
+
+func TestPublishSuppression(t *testing.T) {
+	node := open(t, gyro.SubscribeOptions{}, gyro.PublishOptions{})
+	history := gyro.WithHistory(10, time.Minute)
+	first := publish(t, node, "ch", `1`, history, gyro.WithIdempotencyKey("k"))
+	again := publish(t, node, "ch", `1`, history, gyro.WithIdempotencyKey("k"))
+	if first.Position.Offset != 1 || first.Suppressed != "" || again.Position != first.Position || again.Suppressed != "idempotency" {
+		t.Errorf("results %+v, %+v", first, again)
+	}
+	publish(t, node, "ch", `2`, history, gyro.WithVersion(7, "e"))
+	if old := publish(t, node, "ch", `3`, history, gyro.WithVersion(7, "e")); old.Suppressed != "version" {
+		t.Errorf("result %+v", old)
+	}
+	// A value of PublishOptions sets all at once.
+	all := gyro.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute, Version: 8, VersionEpoch: "e"}
+	if res := publish(t, node, "ch", `4`, all, gyro.WithDelta(), gyro.WithHistoryMetaTTL(time.Hour)); res.Position.Offset != 3 {
+		t.Errorf("result %+v", res)
+	}
+}
+
+func TestJSONClientsGetNoBrokenJSON(t *testing.T) {
+	node := open(t, gyro.SubscribeOptions{}, gyro.PublishOptions{})
+	a := connect(t, node, "a")
+	b, err := wstest.Open(t.Context(), t, node, protocol.Protobuf)
+	must(t, err)
+	b.Connect("")
+	a.Subscribe("ch", "")
+	b.Subscribe("ch", "")
+	publish(t, node, "ch", "\xff{")
+	wantDisconnect(t, a, protocol.DisconnectInappropriateProtocol)
+	wantPub(t, b, "\xff{")
+}
+
+func TestBroadcast(t *testing.T) {
+	node := open(t, gyro.SubscribeOptions{}, gyro.PublishOptions{})
+	c := connect(t, node, "a")
+	for _, ch := range []string{"1", "2", "3"} {
+		c.Subscribe(ch, "")
+	}
+	results := node.Broadcast(t.Context(), []string{"1", "", "3"}, []byte(`1`), gyro.WithHistory(1, time.Minute))
+	if len(results) != 3 || results[0].Err != nil || results[2].Err != nil || !errors.Is(results[1].Err, protocol.ErrorBadRequest) ||
+		results[2].Position.Offset != 1 {
+		t.Errorf("results %+v", results)
+	}
+	got := map[string]bool{c.Push().Channel: true, c.Push().Channel: true}
+	if !got["1"] || !got["3"] {
+		t.Errorf("got pushes of %v", got)
+	}
+}
+
+func TestPublishHandlerDecides(t *testing.T) {
+	h := everything(gyro.SubscribeOptions{ChanInfo: []byte(`{"role":"x"}`)}, gyro.PublishOptions{})
+	events := make(chan gyro.PublishEvent, 3)
+	replies := make(chan gyro.PublishReply, 3)
+	h.Publish = func(_ context.Context, _ *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
+		events <- e
+		return <-replies, nil
+	}
+	node := run(t, gyro.Config{Handlers: h})
+	c := connect(t, node, "a")
+	replies <- gyro.PublishReply{}
+	c.Do(`"publish":{"channel":"ch","data":1}`)
+	if e := <-events; e.Subscribed || e.Info.User != "a" || e.Info.ChanInfo != nil || string(e.Data) != "1" {
+		t.Errorf("event %+v", e)
+	}
+	c.Subscribe("ch", "")
+	replies <- gyro.PublishReply{Published: true}
+	c.Do(`"publish":{"channel":"ch","data":2}`)
+	replies <- gyro.PublishReply{Data: []byte(`"three"`)}
+	c.Do(`"publish":{"channel":"ch","data":3}`)
+	<-events
+	if e := <-events; !e.Subscribed || string(e.Info.ChanInfo) != `{"role":"x"}` {
+		t.Errorf("event %+v", e)
+	}
+	wantPub(t, c, `"three"`)
+}
+
+func TestTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := open(t, gyro.SubscribeOptions{}, gyro.PublishOptions{})
+		ctx := t.Context()
+		conn := func(user string) (*wstest.Client, string) {
+			c := wstest.Pipe(t, node)
+			return c, c.Connect(`"token":"` + user + `"`).Client
+		}
+		a1, id1 := conn("a")
+		a2, id2 := conn("a")
+		b, _ := conn("b")
+		a1.Subscribe("mine", "")
+
+		must(t, node.Subscribe(ctx, "a", "ch", gyro.WithClient(id1),
+			gyro.WithSubscribeOptions(gyro.SubscribeOptions{Data: []byte(`7`), Presence: true})))
+		if p := a1.Push(); p.Subscribe == nil || p.Channel != "ch" || string(p.Subscribe.Data) != `7` {
+			t.Errorf("got %+v", p)
+		}
+		must(t, node.Subscribe(ctx, "a", "none", gyro.WithSession("unknown")))
+		must(t, node.Subscribe(ctx, "a", "late", gyro.WithSubscribeOptions(gyro.SubscribeOptions{ExpireAt: time.Now().Unix() + 60})))
+		if err := node.Subscribe(ctx, "a", "ch", gyro.WithSubscribeOptions(gyro.SubscribeOptions{ExpireAt: 1})); !errors.Is(err, protocol.ErrorExpired) {
+			t.Errorf("expired: %v", err)
+		}
+		if p := a2.Push(); p.Subscribe == nil || p.Channel != "late" {
+			t.Errorf("got %+v", p)
+		}
+		synctest.Wait()
+		channels, err := node.Channels(ctx)
+		must(t, err)
+		if want := map[string]int{"ch": 1, "late": 2, "mine": 1}; !maps.Equal(channels, want) {
+			t.Errorf("channels %v, want %v", channels, want)
+		}
+		if i := info(t, node); i.NumClients != 3 || i.NumUsers != 2 || i.NumSubs != 4 || i.NumChannels != 3 {
+			t.Errorf("info %+v", i)
+		}
+
+		a1.Pushes()
+		must(t, node.Unsubscribe(ctx, "a", "mine", gyro.WithClient(id1)))
+		if p := a1.Push(); p.Unsubscribe == nil || *p.Unsubscribe != protocol.UnsubscribeServer || p.Channel != "mine" {
+			t.Errorf("got %+v", p)
+		}
+		reason := protocol.Unsubscribe{Code: 2600, Reason: "moved"}
+		must(t, node.Unsubscribe(ctx, "a", "late", gyro.WithUnsubscribe(reason)))
+		if p := a2.Push(); p.Unsubscribe == nil || *p.Unsubscribe != reason {
+			t.Errorf("got %+v", p)
+		}
+
+		must(t, node.Disconnect(ctx, "a", gyro.WithWhitelist(id2)))
+		wantDisconnect(t, a1, protocol.DisconnectForceNoReconnect)
+		a2.Do(`"rpc":{}`)
+		kick := protocol.Disconnect{Code: 4500, Reason: "bye"}
+		must(t, node.Disconnect(ctx, "a", gyro.WithDisconnect(kick), gyro.WithClient(id2)))
+		wantDisconnect(t, a2, kick)
+		must(t, node.Disconnect(ctx, "nobody"))
+		b.Do(`"rpc":{}`)
+		for name, err := range map[string]error{
+			"subscribe": node.Subscribe(ctx, "b", ""), "unsubscribe": node.Unsubscribe(ctx, "b", ""),
+		} {
+			if !errors.Is(err, protocol.ErrorBadRequest) {
+				t.Errorf("%s with empty channel: %v", name, err)
+			}
+		}
+	})
+}
+
+func TestRefreshByTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := open(t, gyro.SubscribeOptions{Presence: true}, gyro.PublishOptions{})
+		ctx := t.Context()
+		c := connect(t, node, "a")
+		must(t, node.Refresh(ctx, "a", gyro.WithExpireAt(time.Now().Unix()+100), gyro.WithInfo([]byte(`"new"`))))
+		if p := c.Push(); p.Refresh == nil || !p.Refresh.Expires || p.Refresh.TTL != 100 {
+			t.Errorf("got %+v", p)
+		}
+		c.Subscribe("ch", "")
+		clients, err := node.Presence(ctx, "ch")
+		must(t, err)
+		for _, i := range clients {
+			if string(i.ConnInfo) != `"new"` {
+				t.Errorf("info %s", i.ConnInfo)
+			}
+		}
+		must(t, node.Refresh(ctx, "a"))
+		if p := c.Push(); p.Refresh == nil || p.Refresh.Expires {
+			t.Errorf("got %+v", p)
+		}
+		time.Sleep(5 * time.Minute)
+		c.Do(`"rpc":{}`)
+		must(t, node.Refresh(ctx, "a", gyro.WithExpired()))
+		wantDisconnect(t, c, protocol.DisconnectExpired)
+		d := connect(t, node, "a")
+		must(t, node.Refresh(ctx, "a", gyro.WithExpireAt(1)))
+		wantDisconnect(t, d, protocol.DisconnectExpired)
+	})
+}
+
+func TestPresence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := open(t, gyro.SubscribeOptions{Presence: true}, gyro.PublishOptions{})
+		ctx := t.Context()
+		a, b, c := connect(t, node, "a"), connect(t, node, "a"), connect(t, node, "c")
+		for _, x := range []*wstest.Client{a, b, c} {
+			x.Subscribe("ch", "")
+		}
+		stats, err := node.PresenceStats(ctx, "ch")
+		must(t, err)
+		if stats != (gyro.PresenceStats{Clients: 3, Users: 2}) {
+			t.Errorf("stats %+v", stats)
+		}
+		// It is renewed for as long as they stay.
+		time.Sleep(10 * time.Minute)
+		clients, err := node.Presence(ctx, "ch")
+		must(t, err)
+		if len(clients) != 3 {
+			t.Errorf("clients %v", clients)
+		}
+		if got := a.Do(`"presence":{"channel":"ch"}`).Presence.Presence; len(got) != 3 {
+			t.Errorf("clients %v", got)
+		}
+		if got := a.Do(`"presence_stats":{"channel":"ch"}`).PresenceStats; got.NumClients != 3 || got.NumUsers != 2 {
+			t.Errorf("stats %+v", got)
+		}
+		a.Vanish()
+		b.Do(`"unsubscribe":{"channel":"ch"}`)
+		synctest.Wait()
+		clients, err = node.Presence(ctx, "ch")
+		must(t, err)
+		if len(clients) != 1 {
+			t.Errorf("clients %v", clients)
+		}
+	})
+}
+
+func TestHistory(t *testing.T) {
+	node := open(t, gyro.SubscribeOptions{}, gyro.PublishOptions{HistorySize: 100, HistoryTTL: time.Minute})
+	ctx := t.Context()
+	c := connect(t, node, "a")
+	for _, data := range []string{"1", "2", "3", "4", "5"} {
+		c.Do(`"publish":{"channel":"ch","data":` + data + `}`)
+	}
+	top, err := node.History(ctx, "ch")
+	must(t, err)
+	if len(top.Publications) != 0 || top.Top.Offset != 5 || top.Top.Epoch == "" {
+		t.Errorf("top %+v", top)
+	}
+	at := func(offset uint64) gyro.HistoryOption {
+		return gyro.WithSince(gyro.StreamPosition{Offset: offset, Epoch: top.Top.Epoch})
+	}
+	all := gyro.WithLimit(-1)
+	for _, tc := range []struct {
+		opts []gyro.HistoryOption
+		want string
+	}{
+		{[]gyro.HistoryOption{all}, "12345"},
+		{[]gyro.HistoryOption{gyro.WithLimit(2), gyro.WithMetaTTL(time.Hour)}, "12"},
+		{[]gyro.HistoryOption{all, gyro.WithReverse()}, "54321"},
+		{[]gyro.HistoryOption{all, at(3)}, "45"},
+		{[]gyro.HistoryOption{all, at(3), gyro.WithReverse()}, "21"},
+		{[]gyro.HistoryOption{all, at(5)}, ""},
+	} {
+		h, err := node.History(ctx, "ch", tc.opts...)
+		must(t, err)
+		got := ""
+		for _, p := range h.Publications {
+			got += string(p.Data)
+		}
+		if got != tc.want || h.Top != top.Top {
+			t.Errorf("got %q, top %v; want %q", got, h.Top, tc.want)
+		}
+	}
+	h, err := node.History(ctx, "ch", all, gyro.WithSince(gyro.StreamPosition{Offset: 1, Epoch: "other"}))
+	if !errors.Is(err, protocol.ErrorUnrecoverablePosition) || h.Top != top.Top {
+		t.Errorf("other epoch: %v, %v", h, err)
+	}
+	if _, err := node.History(ctx, "ch", gyro.WithReverse(), at(0)); !errors.Is(err, protocol.ErrorBadRequest) {
+		t.Errorf("reverse since 0: %v", err)
+	}
+	got := c.Do(`"history":{"channel":"ch","limit":2,"since":{"offset":1,"epoch":"` + top.Top.Epoch + `"}}`).History
+	if len(got.Publications) != 2 || got.Publications[0].Offset != 2 || got.Offset != 5 || got.Publications[0].Info.User != "a" {
+		t.Errorf("client got %+v", got)
+	}
+	must(t, node.RemoveHistory(ctx, "ch"))
+	h, err = node.History(ctx, "ch", all)
+	must(t, err)
+	if d := cmp.Diff(gyro.History{Top: top.Top}, h); d != "" && len(h.Publications) != 0 {
+		t.Error(d)
+	}
+}
+
+func TestUserConnectionLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := run(t, gyro.Config{UserConnectionLimit: 2, Handlers: gyro.Handlers{Connecting: as}})
+		a := connect(t, node, "a")
+		connect(t, node, "a")
+		over := wstest.Pipe(t, node)
+		over.Start(`"connect":{"token":"a"}`)
+		wantDisconnect(t, over, protocol.DisconnectConnectionLimit)
+		for range 5 {
+			connect(t, node, "")
+		}
+		a.Vanish()
+		synctest.Wait()
+		connect(t, node, "a")
+		if i := info(t, node); i.NumClients != 7 || i.NumUsers != 2 {
+			t.Errorf("info %+v", i)
+		}
+	})
+}
+
+func TestJoinAndLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := open(t, gyro.SubscribeOptions{EmitJoinLeave: true, PushJoinLeave: true}, gyro.PublishOptions{})
+		join := func(c *wstest.Client, want string) {
+			t.Helper()
+			if p := c.Push(); p.Join == nil || p.Join.Info.User != want || p.Channel != "ch" {
+				t.Errorf("got %+v, want a join of %s", p, want)
+			}
+		}
+		leave := func(c *wstest.Client, want string) {
+			t.Helper()
+			if p := c.Push(); p.Leave == nil || p.Leave.Info.User != want {
+				t.Errorf("got %+v, want a leave of %s", p, want)
+			}
+		}
+		a, b, c := connect(t, node, "a"), connect(t, node, "b"), connect(t, node, "c")
+		a.Subscribe("ch", "")
+		join(a, "a")
+		b.Subscribe("ch", "")
+		join(a, "b")
+		join(b, "b")
+		b.Do(`"unsubscribe":{"channel":"ch"}`)
+		leave(a, "b")
+		c.Subscribe("ch", "")
+		join(a, "c")
+		c.Vanish()
+		leave(a, "c")
+		synctest.Wait()
+		if got := append(a.Pushes(), b.Pushes()...); len(got) != 0 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestServerSideSubscriptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended []gyro.UnsubscribeEvent
+		client := make(chan *gyro.Client, 1)
+		h := gyro.Handlers{
+			Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+				return gyro.ConnectReply{
+					Credentials: &gyro.Credentials{UserID: e.Token},
+					Subscriptions: map[string]gyro.SubscribeOptions{
+						"news":     {Data: []byte(`1`)},
+						"personal": {Recoverable: true, Presence: true},
+					},
+				}, nil
+			},
+			Connected: func(_ context.Context, c *gyro.Client) { client <- c },
+			Unsubscribed: func(_ context.Context, _ *gyro.Client, e gyro.UnsubscribeEvent) {
+				ended = append(ended, e)
+			},
+		}
+		node := run(t, gyro.Config{Handlers: h})
+		history := gyro.WithHistory(10, time.Minute)
+		publish(t, node, "personal", `1`, history)
+		c := wstest.Pipe(t, node)
+		subs := c.Connect(`"token":"u"`).Subs
+		if len(subs) != 2 || string(subs["news"].Data) != `1` || !subs["personal"].Recoverable || subs["personal"].Offset != 1 {
+			t.Errorf("subs %+v", subs)
+		}
+		publish(t, node, "personal", `2`, history)
+		wantPub(t, c, `2`)
+
+		me := <-client
+		me.Send([]byte(`"hi"`))
+		if p := c.Push(); p.Message == nil || string(p.Message.Data) != `"hi"` {
+			t.Errorf("got %+v", p)
+		}
+		me.Subscribe("later", gyro.SubscribeOptions{Positioned: true, RecoverSince: &gyro.StreamPosition{}})
+		if p := c.Push(); p.Subscribe == nil || p.Channel != "later" || !p.Subscribe.Positioned {
+			t.Errorf("got %+v", p)
+		}
+		me.Unsubscribe("later")
+		if p := c.Push(); p.Unsubscribe == nil || p.Unsubscribe.Code != 2000 {
+			t.Errorf("got %+v", p)
+		}
+
+		// Away and back: what was missed comes with the connect result.
+		c.Vanish()
+		publish(t, node, "personal", `3`, history)
+		d := wstest.Pipe(t, node)
+		res := d.Connect(`"token":"u","subs":{"personal":{"recover":true,"offset":2,"epoch":"` + subs["personal"].Epoch + `"}}`)
+		if r := res.Subs["personal"]; !r.Recovered || len(r.Publications) != 1 || string(r.Publications[0].Data) != `3` {
+			t.Errorf("got %+v", r)
+		}
+		(<-client).Disconnect(protocol.DisconnectForceReconnect)
+		wantDisconnect(t, d, protocol.DisconnectForceReconnect)
+		synctest.Wait()
+		if len(ended) != 5 || !ended[0].ServerSide || ended[0].Channel != "later" || ended[1].Reason != protocol.UnsubscribeDisconnect {
+			t.Errorf("Unsubscribed got %+v", ended)
+		}
+	})
+}
+
+func TestChannelLimitAtConnect(t *testing.T) {
+	node := run(t, gyro.Config{ChannelLimit: 1, Handlers: gyro.Handlers{
+		Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			return gyro.ConnectReply{Credentials: &gyro.Credentials{}, Subscriptions: map[string]gyro.SubscribeOptions{"a": {}, "b": {}}}, nil
+		},
+	}})
+	c := wstest.Pipe(t, node)
+	c.Start(`"connect":{}`)
+	wantDisconnect(t, c, protocol.DisconnectChannelLimit)
+}

@@ -1,0 +1,255 @@
+package gyro
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// PublishOptions of Node.Publish and Node.Broadcast. A value is a PublishOption
+// itself: it sets all fields at once.
+type PublishOptions struct {
+	// HistorySize and HistoryTTL: see WithHistory.
+	HistorySize    int
+	HistoryTTL     time.Duration
+	HistoryMetaTTL time.Duration
+	IdempotencyKey string
+	IdempotencyTTL time.Duration
+	Version        uint64
+	VersionEpoch   string
+	Tags           map[string]string
+	Delta          bool
+	// Info of the client on whose behalf is published.
+	Info *channel.ClientInfo
+}
+
+// PublishOption changes one aspect of a publish.
+type PublishOption interface{ applyPublish(*PublishOptions) }
+
+func (o PublishOptions) applyPublish(dst *PublishOptions) { *dst = o }
+
+type publishOption func(*PublishOptions)
+
+func (f publishOption) applyPublish(o *PublishOptions) { f(o) }
+
+// WithHistory keeps the publication in the channel's stream: the latest size
+// publications, for ttl after the last of them. Both must be > 0.
+func WithHistory(size int, ttl time.Duration) PublishOption {
+	return publishOption(func(o *PublishOptions) { o.HistorySize, o.HistoryTTL = size, ttl })
+}
+
+// WithHistoryMetaTTL sets how long a stream's offset and epoch outlive its last
+// use. The broker's default (30 days) applies without it.
+func WithHistoryMetaTTL(ttl time.Duration) PublishOption {
+	return publishOption(func(o *PublishOptions) { o.HistoryMetaTTL = ttl })
+}
+
+// WithIdempotencyKey suppresses a second publish of the same key into the same
+// channel within 300 s; its result is that of the first.
+func WithIdempotencyKey(key string) PublishOption {
+	return publishOption(func(o *PublishOptions) { o.IdempotencyKey = key })
+}
+
+// WithVersion suppresses the publish unless version is greater than the last
+// one of the stream with the same epoch (recovery.md 3.2). It needs history.
+func WithVersion(version uint64, epoch string) PublishOption {
+	return publishOption(func(o *PublishOptions) { o.Version, o.VersionEpoch = version, epoch })
+}
+
+// WithTags attaches tags, which subscribers can filter by.
+func WithTags(tags map[string]string) PublishOption {
+	return publishOption(func(o *PublishOptions) { o.Tags = tags })
+}
+
+// WithDelta sends subscribers that negotiated it only the difference to the
+// previous publication. It needs history.
+func WithDelta() PublishOption {
+	return publishOption(func(o *PublishOptions) { o.Delta = true })
+}
+
+// WithPublisher publishes on behalf of a client.
+func WithPublisher(info *channel.ClientInfo) PublishOption {
+	return publishOption(func(o *PublishOptions) { o.Info = info })
+}
+
+func (o *PublishOptions) broker() broker.PublishOptions {
+	return broker.PublishOptions{
+		HistorySize: o.HistorySize, HistoryTTL: o.HistoryTTL, HistoryMetaTTL: o.HistoryMetaTTL,
+		IdempotencyKey: o.IdempotencyKey, IdempotencyTTL: o.IdempotencyTTL,
+		VersionEpoch: o.VersionEpoch, Delta: o.Delta,
+	}
+}
+
+func publishOptions(opts []PublishOption) PublishOptions {
+	var o PublishOptions
+	for _, opt := range opts {
+		opt.applyPublish(&o)
+	}
+	return o
+}
+
+// SubscribeOptions say how a subscription behaves; WithSubscribeOptions makes an
+// option of Node.Subscribe of it.
+type SubscribeOptions = channel.SubscribeOptions
+
+// target selects connections of a user.
+type target struct {
+	client, session string
+	whitelist       []string
+}
+
+func (t *target) match(client, session string) bool {
+	if t.client != "" && t.client != client || t.session != "" && t.session != session {
+		return false
+	}
+	for _, w := range t.whitelist {
+		if w == client {
+			return false
+		}
+	}
+	return true
+}
+
+type subscribeConfig struct {
+	target
+	opts SubscribeOptions
+}
+
+type unsubscribeConfig struct {
+	target
+	code protocol.Unsubscribe
+}
+
+type disconnectConfig struct {
+	target
+	code protocol.Disconnect
+}
+
+type refreshConfig struct {
+	target
+	expired  bool
+	expireAt int64
+	info     []byte
+}
+
+type (
+	// SubscribeOption is an option of Node.Subscribe.
+	SubscribeOption interface{ applySubscribe(*subscribeConfig) }
+	// UnsubscribeOption is an option of Node.Unsubscribe.
+	UnsubscribeOption interface{ applyUnsubscribe(*unsubscribeConfig) }
+	// DisconnectOption is an option of Node.Disconnect.
+	DisconnectOption interface{ applyDisconnect(*disconnectConfig) }
+	// RefreshOption is an option of Node.Refresh.
+	RefreshOption interface{ applyRefresh(*refreshConfig) }
+	// TargetOption narrows the connections of a user; every operation by user
+	// takes it.
+	TargetOption interface {
+		SubscribeOption
+		UnsubscribeOption
+		DisconnectOption
+		RefreshOption
+	}
+)
+
+type targetOption func(*target)
+
+func (f targetOption) applySubscribe(c *subscribeConfig)     { f(&c.target) }
+func (f targetOption) applyUnsubscribe(c *unsubscribeConfig) { f(&c.target) }
+func (f targetOption) applyDisconnect(c *disconnectConfig)   { f(&c.target) }
+func (f targetOption) applyRefresh(c *refreshConfig)         { f(&c.target) }
+
+// WithClient keeps only the connection with this client ID. Empty: no effect.
+func WithClient(id string) TargetOption {
+	return targetOption(func(t *target) { t.client = id })
+}
+
+// WithSession keeps only the connections with this session ID. Empty: no effect.
+func WithSession(id string) TargetOption {
+	return targetOption(func(t *target) { t.session = id })
+}
+
+type subscribeOption SubscribeOptions
+
+func (o subscribeOption) applySubscribe(c *subscribeConfig) { c.opts = SubscribeOptions(o) }
+
+// WithSubscribeOptions sets how the new subscription behaves.
+func WithSubscribeOptions(o SubscribeOptions) SubscribeOption { return subscribeOption(o) }
+
+type unsubscribeOption protocol.Unsubscribe
+
+func (o unsubscribeOption) applyUnsubscribe(c *unsubscribeConfig) {
+	c.code = protocol.Unsubscribe(o)
+}
+
+// WithUnsubscribe sets code and reason of the push; the default is 2000 "server
+// unsubscribe". From code 2500 clients subscribe again.
+func WithUnsubscribe(u protocol.Unsubscribe) UnsubscribeOption { return unsubscribeOption(u) }
+
+type disconnectOption func(*disconnectConfig)
+
+func (f disconnectOption) applyDisconnect(c *disconnectConfig) { f(c) }
+
+// WithDisconnect sets code and reason; the default is 3503 "force disconnect".
+func WithDisconnect(d protocol.Disconnect) DisconnectOption {
+	return disconnectOption(func(c *disconnectConfig) { c.code = d })
+}
+
+// WithWhitelist spares the connections with these client IDs.
+func WithWhitelist(clients ...string) DisconnectOption {
+	return disconnectOption(func(c *disconnectConfig) { c.whitelist = clients })
+}
+
+type refreshOption func(*refreshConfig)
+
+func (f refreshOption) applyRefresh(c *refreshConfig) { f(c) }
+
+// WithExpireAt sets a new expiration, a Unix time in seconds; 0 (the default)
+// means that the connection never expires from now on, a time in the past that
+// it is closed with 3005.
+func WithExpireAt(unix int64) RefreshOption {
+	return refreshOption(func(c *refreshConfig) { c.expireAt = unix })
+}
+
+// WithExpired closes the connections with 3005 now.
+func WithExpired() RefreshOption {
+	return refreshOption(func(c *refreshConfig) { c.expired = true })
+}
+
+// WithInfo replaces the connection info, if an expiration in the future is set
+// as well.
+func WithInfo(info []byte) RefreshOption {
+	return refreshOption(func(c *refreshConfig) { c.info = info })
+}
+
+type historyConfig struct{ filter broker.HistoryFilter }
+
+// HistoryOption is an option of Node.History.
+type HistoryOption interface{ applyHistory(*historyConfig) }
+
+type historyOption func(*historyConfig)
+
+func (f historyOption) applyHistory(c *historyConfig) { f(c) }
+
+// WithLimit returns at most n publications; n < 0 all. The default 0 returns
+// the position only.
+func WithLimit(n int) HistoryOption {
+	return historyOption(func(c *historyConfig) { c.filter.Limit = n })
+}
+
+// WithSince returns the publications after p (with WithReverse: before p). An
+// epoch other than the stream's is answered with ErrorUnrecoverablePosition.
+func WithSince(p channel.StreamPosition) HistoryOption {
+	return historyOption(func(c *historyConfig) { c.filter.Since = &p })
+}
+
+// WithReverse returns the newest first.
+func WithReverse() HistoryOption {
+	return historyOption(func(c *historyConfig) { c.filter.Reverse = true })
+}
+
+// WithMetaTTL is how long the read prolongs the life of offset and epoch.
+func WithMetaTTL(ttl time.Duration) HistoryOption {
+	return historyOption(func(c *historyConfig) { c.filter.MetaTTL = ttl })
+}

@@ -1,0 +1,181 @@
+package gyro
+
+import (
+	"sync"
+
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// shard is a loop and what it owns.
+type shard struct {
+	node  *Node
+	index int
+	loop  *loop.Loop
+	pool  outbox.Pool
+	// users are the authenticated clients by user.
+	users map[string][]*Client
+	// first of the list of all connections.
+	first *Client
+}
+
+// register makes a client addressable by its user.
+func (s *shard) register(c *Client) bool {
+	user := c.session.User()
+	if !s.node.users.add(user, s.node.cfg.UserConnectionLimit) {
+		return false
+	}
+	list := s.users[user]
+	c.userSlot = len(list)
+	s.users[user] = append(list, c)
+	return true
+}
+
+func (s *shard) unregister(c *Client) {
+	user := c.session.User()
+	s.node.users.remove(user)
+	list := s.users[user]
+	last := len(list) - 1
+	list[c.userSlot] = list[last]
+	list[c.userSlot].userSlot = c.userSlot
+	list[last] = nil
+	if last == 0 {
+		delete(s.users, user)
+	} else {
+		s.users[user] = list[:last]
+	}
+}
+
+// each calls f with the user's clients that t selects. f may close them.
+func (s *shard) each(user string, t *target, f func(*Client)) {
+	for _, c := range append([]*Client(nil), s.users[user]...) {
+		if t.match(c.id, "") {
+			f(c)
+		}
+	}
+}
+
+// link and unlink keep the list of all connections, authenticated or not.
+func (s *shard) link(c *Client) {
+	c.next = s.first
+	if s.first != nil {
+		s.first.prev = c
+	}
+	s.first = c
+}
+
+func (s *shard) unlink(c *Client) {
+	switch {
+	case c.prev != nil:
+		c.prev.next = c.next
+	case s.first == c:
+		s.first = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+}
+
+// disconnectAll ends every connection because the node shuts down.
+func (s *shard) disconnectAll() {
+	for c := s.first; c != nil; {
+		next := c.next
+		c.session.Disconnect(protocol.DisconnectShutdown)
+		c = next
+	}
+}
+
+// inbound is a received message on its way to the loop.
+type inbound struct {
+	c   *Client
+	buf []byte
+}
+
+var inbounds = sync.Pool{New: func() any { return new(inbound) }}
+
+// keepInbound is the largest buffer that is kept for other messages.
+const keepInbound = 16 << 10
+
+// Run hands the message to the session.
+func (in *inbound) Run() {
+	c := in.c
+	c.session.Receive(in.buf)
+	if c.queued.Add(-1) == maxQueued/2 {
+		select {
+		case c.drain <- struct{}{}:
+		default:
+		}
+	}
+	in.c = nil
+	if cap(in.buf) <= keepInbound {
+		inbounds.Put(in)
+	}
+}
+
+// userCounts counts the node's connections per user.
+type userCounts struct {
+	mu sync.Mutex
+	m  map[string]int
+	n  int
+}
+
+// add counts a connection unless its user has limit of them already. Anonymous
+// users have no limit.
+func (u *userCounts) add(user string, limit int) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if limit > 0 && user != "" && u.m[user] >= limit {
+		return false
+	}
+	u.m[user]++
+	u.n++
+	return true
+}
+
+func (u *userCounts) remove(user string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.n--
+	if u.m[user]--; u.m[user] == 0 {
+		delete(u.m, user)
+	}
+}
+
+func (u *userCounts) counts() (clients, users int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.n, len(u.m)
+}
+
+// tally counts what is going on; unlike a sync.WaitGroup it may rise from zero
+// while somebody waits.
+type tally struct {
+	mu   sync.Mutex
+	n    int
+	zero sync.Cond
+}
+
+func (t *tally) add() {
+	t.mu.Lock()
+	t.n++
+	t.mu.Unlock()
+}
+
+func (t *tally) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n--; t.n == 0 && t.zero.L != nil {
+		t.zero.Broadcast()
+	}
+}
+
+func (t *tally) wait() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.zero.L = &t.mu
+	for t.n > 0 {
+		t.zero.Wait()
+	}
+}
