@@ -1,0 +1,200 @@
+// Package config is the configuration of the Gyro server: one typed schema from
+// which keys, defaults, variables, checks and documentation derive.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/joho/godotenv"
+
+	"github.com/gyrohq/gyro/server/config/internal/schema"
+)
+
+// EnvPrefix is the prefix of Gyro's environment variables. The one of Centrifugo
+// is accepted too, so that a deployment can switch by changing the binary; where
+// both are set, Gyro's wins.
+const EnvPrefix = "GYRO_"
+
+var envPrefixes = []string{EnvPrefix, "CENTRIFUGO_"}
+
+// maxFileSize bounds configuration and .env files, bytes.
+const maxFileSize = 16 << 20
+
+// Options say where Load finds values. Per key, a flag wins over a non-empty
+// variable, a variable over the file, the file over the default.
+type Options struct {
+	// File is the path of a .json, .yaml, .yml or .toml file; empty for none.
+	File string
+	// RequireFile makes a missing or unreadable file an error instead of a warning.
+	RequireFile bool
+	// Env has the environment as os.Environ returns it.
+	Env []string
+	// Flags has the text of explicitly given flags by dotted key.
+	Flags map[string]string
+}
+
+// Warnings of loading a configuration that is usable all the same.
+type Warnings struct {
+	File        string   // why the file was not read
+	UnknownKeys []string // of the file, as paths: channel.namespaces.[0].foo
+	UnknownEnv  []string // variables with a prefix of EnvPrefix's kind
+	Insecure    []string // active options that no production server should have
+}
+
+// Lines returns one text per warning, for the log.
+func (w Warnings) Lines() []string {
+	var out []string
+	if w.File != "" {
+		out = append(out, w.File)
+	}
+	for _, k := range w.UnknownKeys {
+		out = append(out, "unknown key in configuration file: "+k)
+	}
+	for _, e := range w.UnknownEnv {
+		out = append(out, "unknown environment variable: "+e)
+	}
+	return append(out, w.Insecure...)
+}
+
+// Load reads the configuration from file, variables and flags (config.md 1). The
+// result is complete but not validated: see Validate. An error names every bad
+// value by key and source; values of secrets are never shown.
+func Load(opts Options) (*Config, Warnings, error) {
+	var w Warnings
+	tree, err := readFile(opts, &w)
+	if err != nil {
+		return nil, w, err
+	}
+	c := new(Config)
+	report, err := schema.Load(c, schema.Source{
+		Prefixes: envPrefixes, Env: envMap(opts.Env), Flags: opts.Flags, File: tree,
+	})
+	if err != nil {
+		return nil, w, err
+	}
+	w.UnknownKeys, w.UnknownEnv, w.Insecure = report.Keys, report.Env, c.insecure()
+	return c, w, nil
+}
+
+// DefaultConfig returns the configuration of an empty file.
+func DefaultConfig() *Config {
+	c := new(Config)
+	if _, err := schema.Load(c, schema.Source{}); err != nil {
+		panic(err) // a default of the schema does not parse
+	}
+	return c
+}
+
+func readFile(opts Options, w *Warnings) (any, error) {
+	if opts.File == "" {
+		return nil, nil
+	}
+	format, err := schema.Format(opts.File)
+	if err != nil {
+		return nil, fmt.Errorf("configuration file %s: %w", opts.File, err)
+	}
+	data, err := readLimited(opts.File)
+	if err != nil {
+		if opts.RequireFile {
+			return nil, fmt.Errorf("configuration file: %w", err)
+		}
+		w.File = "configuration file is not read: " + err.Error()
+		return nil, nil
+	}
+	tree, err := schema.ParseFile(format, data)
+	if err != nil {
+		return nil, fmt.Errorf("configuration file %s: %w", opts.File, err)
+	}
+	return tree, nil
+}
+
+func readLimited(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFileSize {
+		return nil, fmt.Errorf("%s is larger than %d bytes", file, maxFileSize)
+	}
+	return data, nil
+}
+
+func envMap(env []string) map[string]string {
+	m := make(map[string]string, len(env))
+	for _, line := range env {
+		if name, value, ok := strings.Cut(line, "="); ok {
+			m[name] = value
+		}
+	}
+	return m
+}
+
+// LoadDotEnv sets the variables of a .env file in the environment of the process,
+// except those that are set already. A missing file is fine; the error of a
+// malformed one names the line, not its content.
+func LoadDotEnv(file string) error {
+	data, err := readLimited(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	vars, err := godotenv.UnmarshalBytes(data)
+	if err != nil {
+		return fmt.Errorf("%s: line %d is not of the form NAME=value", file, badLine(string(data)))
+	}
+	for name, value := range vars {
+		if _, set := os.LookupEnv(name); set {
+			continue
+		}
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("%s: variable %q: %w", file, name, err)
+		}
+	}
+	return nil
+}
+
+// badLine finds the line after the longest part of a .env text that parses (the
+// parser tells no place, and its message quotes the rest of the text).
+func badLine(text string) int {
+	lines := strings.SplitAfter(text, "\n")
+	lo, hi := 0, len(lines) // lines[:lo] parses, lines[:hi] does not
+	for hi-lo > 1 {
+		mid := (lo + hi) / 2
+		if _, err := godotenv.Unmarshal(strings.Join(lines[:mid], "")); err == nil {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return hi
+}
+
+// insecure lists what deserves a warning at start (config.md 1.7).
+func (c *Config) insecure() []string {
+	var out []string
+	add := func(on bool, text string) {
+		if on {
+			out = append(out, text)
+		}
+	}
+	add(c.Client.Insecure, "client.insecure is on: clients need no token and may do what no rule allows")
+	add(c.Client.SkipTokenSignature, "client.insecure_skip_token_signature_verify is on: token signatures are not verified")
+	add(c.HTTPAPI.Insecure, "http_api.insecure is on: the server API needs no key")
+	add(c.Admin.Insecure, "admin.insecure is on: the admin interface needs no login")
+	add(c.Debug.Enabled, "debug.enabled is on: profiling endpoints are served")
+	add(len(c.Client.AllowedOrigins) == 1 && c.Client.AllowedOrigins[0] == "*",
+		"client.allowed_origins is *: pages of any origin may connect")
+	return out
+}

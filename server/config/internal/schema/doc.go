@@ -1,0 +1,181 @@
+package schema
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Env returns the variables that would set every key of cfg, as sorted lines
+// NAME=value. With nonZero, keys whose value is empty are left out.
+func Env(cfg any, prefix string, nonZero bool) []string {
+	var out []string
+	walk(path{}, root(cfg), func(l leaf) {
+		if l.path.env == "" || nonZero && isEmpty(l.value) {
+			return
+		}
+		out = append(out, prefix+l.path.env+"="+l.envText())
+	})
+	slices.Sort(out)
+	return out
+}
+
+func (l leaf) envText() string {
+	switch l.kind {
+	case kindBool:
+		return strconv.FormatBool(l.value.Bool())
+	case kindInt:
+		return strconv.FormatInt(l.value.Int(), 10)
+	case kindDuration:
+		return time.Duration(l.value.Int()).String()
+	case kindStrings:
+		return quoteEnv(strings.Join(l.value.Interface().([]string), " "))
+	case kindMap:
+		m := l.value.Interface().(map[string]string)
+		parts := make([]string, 0, len(m))
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			parts = append(parts, scalar(k)+":"+scalar(m[k]))
+		}
+		return quoteEnv("{" + strings.Join(parts, ",") + "}")
+	case kindList:
+		return quoteEnv(l.listText())
+	}
+	return quoteEnv(l.value.String())
+}
+
+func (l leaf) listText() string {
+	parts := make([]string, l.value.Len())
+	for i := range parts {
+		if l.named {
+			parts[i] = nameOf(l.value.Index(i))
+		} else {
+			parts[i] = compactJSON(toObject(l.path.element(i, ""), l.value.Index(i)))
+		}
+	}
+	if l.named {
+		return strings.Join(parts, " ")
+	}
+	return "[" + strings.Join(parts, ",") + "]"
+}
+
+func compactJSON(v any) string {
+	parts := []string{}
+	switch v := v.(type) {
+	case object:
+		for _, m := range v {
+			parts = append(parts, scalar(m.key)+":"+compactJSON(m.value))
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	case []any:
+		for _, item := range v {
+			parts = append(parts, compactJSON(item))
+		}
+		return "[" + strings.Join(parts, ",") + "]"
+	}
+	return scalar(v)
+}
+
+func quoteEnv(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+}
+
+// WriteMarkdown writes the reference of the keys whose first part is section
+// (all if empty): a heading of the given level per section and a table of its
+// keys with type, default, variable and meaning.
+func WriteMarkdown(w io.Writer, cfg any, prefix, section string, level int) error {
+	var b strings.Builder
+	heading := strings.Repeat("#", min(max(level, 1), 6))
+	var scalars []leaf
+	for _, f := range fieldsOf(root(cfg).Type()) {
+		v := root(cfg).FieldByIndex(f.index)
+		p := path{}.field(f)
+		if section != "" && section != f.key {
+			continue
+		}
+		leaves := docLeaves(p, f, v)
+		if f.kind != kindSection && f.kind != kindList {
+			scalars = append(scalars, leaves...)
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s\n\n", heading, f.key)
+		if f.doc != "" {
+			fmt.Fprintf(&b, "%s\n\n", f.doc)
+		}
+		writeTable(&b, leaves, prefix)
+	}
+	if len(scalars) > 0 {
+		fmt.Fprintf(&b, "%s Other keys\n\n", heading)
+		writeTable(&b, scalars, prefix)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// docLeaves describes lists by one element whose name is left open.
+func docLeaves(p path, f field, v reflect.Value) []leaf {
+	switch f.kind {
+	case kindSection:
+		var out []leaf
+		for _, g := range fieldsOf(f.typ) {
+			out = append(out, docLeaves(p.field(g), g, v.FieldByIndex(g.index))...)
+		}
+		return out
+	case kindList:
+		out := []leaf{{path: p, field: f, value: v}}
+		elem := path{key: p.key + "[]", arg: p.arg}
+		if f.named {
+			elem.env = p.env + "_<NAME>"
+		}
+		zero := reflect.New(f.typ.Elem()).Elem()
+		for _, g := range fieldsOf(f.typ.Elem()) {
+			out = append(out, docLeaves(elem.field(g), g, zero.FieldByIndex(g.index))...)
+		}
+		return out
+	}
+	return []leaf{{path: p, field: f, value: v}}
+}
+
+func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
+	b.WriteString("| Key | Type | Default | Variable | Meaning |\n|---|---|---|---|---|\n")
+	for _, l := range leaves {
+		def, env := l.path.fill(l.field.def), ""
+		if def != "" {
+			def = "`" + def + "`"
+		}
+		if l.path.env != "" {
+			env = "`" + prefix + l.path.env + "`"
+		}
+		doc := strings.ReplaceAll(l.field.doc, "|", "\\|")
+		if l.enum != nil {
+			doc = strings.TrimSpace(doc + " One of `" + strings.Join(l.enum, "`, `") + "`.")
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", l.path.key, l.typeName(), def, env, doc)
+	}
+	b.WriteByte('\n')
+}
+
+func (l leaf) typeName() string {
+	switch l.kind {
+	case kindBool:
+		return "bool"
+	case kindInt:
+		return "int"
+	case kindDuration:
+		return "duration"
+	case kindStrings:
+		return "list of strings"
+	case kindMap:
+		return "string map"
+	case kindList:
+		return "list of objects"
+	}
+	if l.typ.Name() == "PEM" {
+		return "PEM"
+	}
+	return "string"
+}

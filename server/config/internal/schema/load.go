@@ -1,0 +1,264 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Source is where values come from, per key in this order: flags, non-empty
+// variables, file, default.
+type Source struct {
+	// Prefixes of variables, the strongest first, each with its underscore.
+	Prefixes []string
+	// Env has the variables by name.
+	Env map[string]string
+	// Flags has the text of explicitly given flags by dotted key.
+	Flags map[string]string
+	// File is the parsed file: maps, lists and scalars as ParseFile returns them.
+	File any
+}
+
+// Report tells what the schema does not know, sorted.
+type Report struct {
+	Keys []string // of the file, as paths
+	Env  []string // names of variables
+}
+
+type loader struct {
+	Source
+	known map[string]bool // variables without prefix
+	keys  []string
+	errs  []error
+}
+
+// Load fills the struct that dst points to. Every bad value is reported, by key
+// and source, in one joined error.
+func Load(dst any, src Source) (Report, error) {
+	l := &loader{Source: src, known: map[string]bool{}}
+	file, err := normalize(src.File)
+	if err != nil {
+		return Report{}, err
+	}
+	tree, ok := file.(map[string]any)
+	if !ok && file != nil {
+		return Report{}, fmt.Errorf("the file holds %s, not an object of keys", describe(file, true))
+	}
+	if tree, err = expandDots(tree); err != nil {
+		return Report{}, err
+	}
+	l.section(path{}, root(dst), tree, false)
+	l.checkFlags(dst)
+	slices.Sort(l.keys)
+	return Report{Keys: l.keys, Env: l.unknownEnv()}, errors.Join(l.errs...)
+}
+
+func (l *loader) fail(p path, source string, err error) {
+	if source != "" {
+		err = fmt.Errorf("%s: %w (from %s)", p.msg, err, source)
+	} else {
+		err = fmt.Errorf("%s: %w", p.msg, err)
+	}
+	l.errs = append(l.errs, err)
+}
+
+func (l *loader) section(p path, v reflect.Value, node map[string]any, quiet bool) {
+	known := make(map[string]bool, len(node))
+	for _, f := range fieldsOf(v.Type()) {
+		c := p.field(f)
+		key := p.fill(f.key)
+		known[key] = true
+		l.field(c, f, v.FieldByIndex(f.index), node[key], quiet)
+	}
+	if quiet {
+		return
+	}
+	for key := range node {
+		if !known[key] {
+			l.keys = append(l.keys, p.child(key).key)
+		}
+	}
+}
+
+func (l *loader) field(p path, f field, v reflect.Value, raw any, quiet bool) {
+	switch f.kind {
+	case kindSection:
+		node, ok := raw.(map[string]any)
+		if !ok && raw != nil {
+			l.fail(p, "", fmt.Errorf("%s is not an object", describe(raw, true)))
+		}
+		l.section(p, v, node, quiet)
+	case kindList:
+		l.list(p, f, v, raw, quiet)
+	default:
+		l.leaf(p, f, v, raw)
+	}
+}
+
+func (l *loader) leaf(p path, f field, v reflect.Value, raw any) {
+	var err error
+	source := ""
+	if text, ok := l.Flags[p.key]; ok {
+		l.known[p.env] = true
+		source, err = "flag --"+p.key, setText(v, f, text)
+	} else if name, text := l.lookup(p); text != "" {
+		source, err = "variable "+name, setText(v, f, text)
+	} else if raw != nil {
+		err = setValue(v, f, raw)
+	}
+	if err == nil && f.kind == kindMap {
+		err = l.expandVars(v)
+	}
+	if err != nil {
+		l.fail(p, source, err)
+		return
+	}
+	if def := p.fill(f.def); def != "" && isEmpty(v) {
+		if err := setText(v, f, def); err != nil {
+			l.fail(p, "default", err)
+		}
+	}
+}
+
+// lookup returns the variable of a path, the empty string if none is set.
+func (l *loader) lookup(p path) (name, text string) {
+	if p.env == "" {
+		return "", ""
+	}
+	l.known[p.env] = true
+	for _, prefix := range l.Prefixes {
+		if text := l.Env[prefix+p.env]; text != "" {
+			return prefix + p.env, text
+		}
+	}
+	return "", ""
+}
+
+func (l *loader) list(p path, f field, v reflect.Value, raw any, quiet bool) {
+	var nodes []any
+	switch raw := raw.(type) {
+	case nil:
+	case []any:
+		nodes = raw
+	case map[string]any:
+		if len(raw) > 0 {
+			nodes = []any{raw}
+		}
+	default:
+		l.fail(p, "", fmt.Errorf("%s is not a list of objects", describe(raw, f.secret)))
+	}
+	if name, text := l.lookup(p); text != "" {
+		var err error
+		if nodes, quiet, err = envList(f, nodes, text, quiet); err != nil {
+			l.fail(p, "variable "+name, err)
+			return
+		}
+	}
+	if len(nodes) == 0 {
+		return
+	}
+	out := reflect.MakeSlice(f.typ, len(nodes), len(nodes))
+	for i, n := range nodes {
+		node, ok := n.(map[string]any)
+		name := ""
+		if f.named {
+			name, _ = node["name"].(string)
+		}
+		c := p.element(i, name)
+		if !ok && n != nil {
+			l.fail(c, "", fmt.Errorf("%s is not an object", describe(n, true)))
+			continue
+		}
+		l.section(c, out.Index(i), node, quiet)
+	}
+	v.Set(out)
+}
+
+// envList applies a list's variable: a JSON array replaces the list of the file,
+// names append elements to a named one.
+func envList(f field, nodes []any, text string, quiet bool) ([]any, bool, error) {
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		raw, err := parseJSON([]byte(text))
+		if err == nil {
+			raw, err = normalize(raw)
+		}
+		if err != nil {
+			return nil, false, fmt.Errorf("the text is not a JSON array of objects: %w", err)
+		}
+		items, ok := raw.([]any)
+		if !ok {
+			return nil, false, errors.New("the text is not a JSON array of objects")
+		}
+		return items, true, nil
+	}
+	if !f.named {
+		return nil, false, errors.New("the text is not a JSON array of objects")
+	}
+	nodes = slices.Clone(nodes)
+	for name := range strings.SplitSeq(text, " ") {
+		if name != "" {
+			nodes = append(nodes, map[string]any{"name": name})
+		}
+	}
+	return nodes, quiet, nil
+}
+
+var varPattern = regexp.MustCompile(`\$\{([A-Za-z0-9]+_VAR_[A-Za-z0-9_]+)\}`)
+
+// expandVars replaces ${<PREFIX>VAR_X} in the values of a string map.
+func (l *loader) expandVars(v reflect.Value) error {
+	m := v.Interface().(map[string]string)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		var missing string
+		m[key] = varPattern.ReplaceAllStringFunc(m[key], func(ref string) string {
+			name := ref[2 : len(ref)-1]
+			if !l.isVar(name) {
+				return ref
+			}
+			text, ok := l.Env[name]
+			if !ok {
+				missing = name
+			}
+			return text
+		})
+		if missing != "" {
+			return fmt.Errorf("value of %q needs the environment variable %s, which is not set", clip(key), clip(missing))
+		}
+	}
+	return nil
+}
+
+func (l *loader) isVar(name string) bool {
+	return slices.ContainsFunc(l.Prefixes, func(p string) bool { return strings.HasPrefix(name, p+"VAR_") })
+}
+
+// kubernetesEnv matches what Kubernetes injects for a service of the prefix's name.
+var kubernetesEnv = regexp.MustCompile(`^(?:[A-Z0-9_]+_)?(PORT|SERVICE_)`)
+
+func (l *loader) unknownEnv() []string {
+	var out []string
+	for name := range l.Env {
+		for _, prefix := range l.Prefixes {
+			rest, ok := strings.CutPrefix(name, prefix)
+			if ok && !l.known[rest] && !strings.HasPrefix(rest, "VAR_") && !kubernetesEnv.MatchString(rest) {
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (l *loader) checkFlags(dst any) {
+	known := map[string]bool{}
+	walk(path{}, root(dst), func(f leaf) { known[f.path.key] = true })
+	for _, key := range slices.Sorted(maps.Keys(l.Flags)) {
+		if !known[key] {
+			l.errs = append(l.errs, fmt.Errorf("flag --%s: there is no such key", clip(key)))
+		}
+	}
+}

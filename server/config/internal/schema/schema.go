@@ -1,0 +1,232 @@
+// Package schema loads, checks, writes and documents a configuration that is
+// described once, by the tags of a Go struct:
+//
+//	key   name of the key below its section
+//	def   default, in the text form of the environment
+//	doc   one sentence for the reference
+//	enum  allowed non-empty values, separated by "|"
+//	min, max  bounds of a number
+//	arg   what replaces "{}" in the keys and defaults of the section
+//	opt   comma-separated: "secret" (never shown in messages), "seconds" (a
+//	      duration of whole seconds)
+//
+// A struct is a section, an embedded struct contributes its keys to the section
+// around it, a slice of structs is a list of objects, and a named list if its
+// elements have the key "name". Leaves are bool, int, int64, string types,
+// time.Duration, []string and map[string]string.
+//
+// The rules of loading are those of config.md 1.1 to 1.7. They depend on where a
+// value comes from (a bare number is a duration in a file, but not in the
+// environment) and reach into elements of lists, which is why this is not done by
+// a library that merges sources first and converts later.
+package schema
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+type kind uint8
+
+const (
+	kindSection kind = iota
+	kindList         // of objects
+	kindBool
+	kindInt
+	kindString
+	kindDuration
+	kindStrings
+	kindMap
+)
+
+// field is one key of a section.
+type field struct {
+	key, def, doc, arg string
+	enum               []string
+	min, max           *int64
+	secret, seconds    bool
+	kind               kind
+	named              bool // kindList: elements have names
+	index              []int
+	typ                reflect.Type
+}
+
+var fieldCache sync.Map // reflect.Type -> []field
+
+// fieldsOf returns the keys of a section in the order of the struct.
+func fieldsOf(t reflect.Type) []field {
+	if fs, ok := fieldCache.Load(t); ok {
+		return fs.([]field)
+	}
+	fs := collect(t, nil)
+	fieldCache.Store(t, fs)
+	return fs
+}
+
+func collect(t reflect.Type, index []int) []field {
+	var fs []field
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		at := append(append([]int(nil), index...), i)
+		if sf.Anonymous {
+			fs = append(fs, collect(sf.Type, at)...)
+			continue
+		}
+		fs = append(fs, newField(t, sf, at))
+	}
+	return fs
+}
+
+func newField(t reflect.Type, sf reflect.StructField, index []int) field {
+	f := field{
+		key: sf.Tag.Get("key"), def: sf.Tag.Get("def"), doc: sf.Tag.Get("doc"), arg: sf.Tag.Get("arg"),
+		min: bound(sf.Tag.Get("min")), max: bound(sf.Tag.Get("max")),
+		index: index, typ: sf.Type,
+	}
+	if f.key == "" {
+		panic(fmt.Sprintf("schema: %s.%s has no key", t, sf.Name)) // a mistake in the schema, found by any test
+	}
+	if e := sf.Tag.Get("enum"); e != "" {
+		f.enum = strings.Split(e, "|")
+	}
+	for o := range strings.SplitSeq(sf.Tag.Get("opt"), ",") {
+		f.secret = f.secret || o == "secret"
+		f.seconds = f.seconds || o == "seconds"
+	}
+	f.kind, f.named = kindOf(sf.Type)
+	return f
+}
+
+func bound(s string) *int64 {
+	if s == "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		panic("schema: bad bound " + s)
+	}
+	return &n
+}
+
+var durationType = reflect.TypeFor[time.Duration]()
+
+func kindOf(t reflect.Type) (k kind, named bool) {
+	switch {
+	case t == durationType:
+		return kindDuration, false
+	case t.Kind() == reflect.Struct:
+		return kindSection, false
+	case t.Kind() == reflect.Bool:
+		return kindBool, false
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
+		return kindInt, false
+	case t.Kind() == reflect.String:
+		return kindString, false
+	case t.Kind() == reflect.Map:
+		return kindMap, false
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
+		return kindStrings, false
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		for _, f := range fieldsOf(t.Elem()) {
+			named = named || f.key == "name"
+		}
+		return kindList, named
+	}
+	panic("schema: unsupported type " + t.String())
+}
+
+// path is the place of a value, as files, messages and the environment name it.
+type path struct {
+	key string // channel.namespaces.[0].presence
+	msg string // channel.namespaces[0](chat).presence
+	env string // CHANNEL_NAMESPACES_CHAT_PRESENCE; empty if no variable reaches it
+	arg string // replaces {} in keys and defaults below
+}
+
+func (p path) child(key string) path {
+	c := path{arg: p.arg}
+	if p.key == "" {
+		c.key, c.msg, c.env = key, key, strings.ToUpper(key)
+		return c
+	}
+	c.key, c.msg = p.key+"."+key, p.msg+"."+key
+	if p.env != "" {
+		c.env = p.env + "_" + strings.ToUpper(key)
+	}
+	return c
+}
+
+// fill replaces {} in a key or default by the section's arg.
+func (p path) fill(s string) string { return strings.ReplaceAll(s, "{}", p.arg) }
+
+func (p path) field(f field) path {
+	c := p.child(p.fill(f.key))
+	if f.arg != "" {
+		c.arg = f.arg
+	}
+	return c
+}
+
+var envName = strings.NewReplacer(".", "_", "-", "_")
+
+// element is the place of a list's i-th element; name is empty if it has none.
+func (p path) element(i int, name string) path {
+	c := path{key: fmt.Sprintf("%s.[%d]", p.key, i), msg: fmt.Sprintf("%s[%d]", p.msg, i), arg: p.arg}
+	if name != "" {
+		c.msg += "(" + clip(name) + ")"
+		if p.env != "" {
+			c.env = p.env + "_" + strings.ToUpper(envName.Replace(name))
+		}
+	}
+	return c
+}
+
+// leaf is a value of a loaded configuration; lists of objects are leaves too,
+// followed by the leaves of their elements.
+type leaf struct {
+	path
+	field
+	value reflect.Value
+}
+
+// walk visits the leaves of a section in the order of the schema.
+func walk(p path, v reflect.Value, visit func(leaf)) {
+	for _, f := range fieldsOf(v.Type()) {
+		c, fv := p.field(f), v.FieldByIndex(f.index)
+		if f.kind == kindSection {
+			walk(c, fv, visit)
+			continue
+		}
+		visit(leaf{path: c, field: f, value: fv})
+		if f.kind == kindList {
+			for i := range fv.Len() {
+				walk(c.element(i, nameOf(fv.Index(i))), fv.Index(i), visit)
+			}
+		}
+	}
+}
+
+// nameOf returns the name of a named list's element.
+func nameOf(v reflect.Value) string {
+	for _, f := range fieldsOf(v.Type()) {
+		if f.key == "name" {
+			return v.FieldByIndex(f.index).String()
+		}
+	}
+	return ""
+}
+
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	}
+	return v.IsZero()
+}
+
+// root returns the struct that cfg points to.
+func root(cfg any) reflect.Value { return reflect.ValueOf(cfg).Elem() }

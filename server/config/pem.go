@@ -1,0 +1,77 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// PEM names PEM text: it is the text, or the text in base64, or the path of a
+// file with it, tried in this order (config.md 1.5).
+type PEM string
+
+// Load returns the PEM text. Its error does not quote the value.
+func (p PEM) Load() ([]byte, error) {
+	if isPEM([]byte(p)) {
+		return []byte(p), nil
+	}
+	if data, err := base64.StdEncoding.DecodeString(string(p)); err == nil && isPEM(data) {
+		return data, nil
+	}
+	data, err := readLimited(string(p))
+	if err != nil {
+		if path := new(os.PathError); errors.As(err, &path) {
+			err = path.Err // without the path, which may be a mangled key
+		}
+		return nil, fmt.Errorf("neither PEM text, nor base64 of it, nor a readable file: %w", err)
+	}
+	if !isPEM(data) {
+		return nil, errors.New("the file does not hold PEM text")
+	}
+	return data, nil
+}
+
+func isPEM(data []byte) bool {
+	block, _ := pem.Decode(data)
+	return block != nil
+}
+
+// ServerConfig loads the material of a listener, TLS 1.2 at least. It returns nil
+// if TLS is not enabled. The error names the key below the section.
+func (t TLS) ServerConfig() (*tls.Config, error) {
+	if !t.Enabled {
+		return nil, nil
+	}
+	if t.CertPEM == "" || t.KeyPEM == "" {
+		return nil, errors.New("cert_pem, key_pem: both are required by an enabled TLS listener")
+	}
+	cert, err := t.CertPEM.Load()
+	if err != nil {
+		return nil, fmt.Errorf("cert_pem: %w", err)
+	}
+	key, err := t.KeyPEM.Load()
+	if err != nil {
+		return nil, fmt.Errorf("key_pem: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("cert_pem, key_pem: %w", err)
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	if t.ClientCAPEM != "" {
+		ca, err := t.ClientCAPEM.Load()
+		if err != nil {
+			return nil, fmt.Errorf("client_ca_pem: %w", err)
+		}
+		out.ClientCAs = x509.NewCertPool()
+		if !out.ClientCAs.AppendCertsFromPEM(ca) {
+			return nil, errors.New("client_ca_pem: there is no certificate in it")
+		}
+		out.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return out, nil
+}

@@ -1,0 +1,274 @@
+package config
+
+import "time"
+
+// Config is the whole configuration. The tags of its fields are the only
+// description of keys, defaults and documentation (package schema says what they
+// mean); Gyro keeps the names and defaults of config.md section 7.
+type Config struct {
+	HTTPServer HTTPServer   `key:"http_server" doc:"HTTP listeners."`
+	Log        Log          `key:"log" doc:"Logging."`
+	Node       Node         `key:"node" doc:"Identity of this node in a cluster."`
+	Shutdown   Shutdown     `key:"shutdown" doc:"Graceful shutdown."`
+	UsageStats UsageStats   `key:"usage_stats" doc:"Accepted for compatibility: Gyro sends no usage data."`
+	PIDFile    string       `key:"pid_file" doc:"File to write the process ID to, mode 0600."`
+	Unreleased bool         `key:"enable_unreleased_features" doc:"Unlocks experimental features."`
+	Client     Client       `key:"client" doc:"Client connections."`
+	Channel    Channel      `key:"channel" doc:"Channels and their namespaces."`
+	RPC        RPC          `key:"rpc" doc:"RPC calls of clients."`
+	Proxies    []NamedProxy `key:"proxies" doc:"Named proxies, for use by namespaces."`
+	HTTPAPI    HTTPAPI      `key:"http_api" doc:"Server API over HTTP."`
+	GRPCAPI    GRPCAPI      `key:"grpc_api" doc:"Server API over gRPC."`
+	Consumers  []Consumer   `key:"consumers" doc:"Asynchronous consumers of API commands."`
+
+	Engine          Engine          `key:"engine" doc:"Provides broker and presence unless replaced by the sections below."`
+	Broker          Broker          `key:"broker" doc:"Replaces the engine's broker."`
+	PresenceManager PresenceManager `key:"presence_manager" doc:"Replaces the engine's presence manager."`
+	MapBroker       MapBroker       `key:"map_broker" doc:"State of map channels."`
+	Controller      Controller      `key:"controller" doc:"Separate cluster control channel."`
+	SharedPoll      SharedPoll      `key:"shared_poll" doc:"Shared poll channels."`
+
+	WebSocket     WebSocket     `key:"websocket" arg:"/connection/websocket" doc:"WebSocket transport."`
+	SSE           BodyTransport `key:"sse" arg:"/connection/sse" doc:"SSE transport."`
+	HTTPStream    BodyTransport `key:"http_stream" arg:"/connection/http_stream" doc:"HTTP streaming transport."`
+	Emulation     Emulation     `key:"emulation" doc:"Commands of clients that use SSE or HTTP streaming."`
+	WebTransport  WebTransport  `key:"webtransport" doc:"WebTransport, needs HTTP/3."`
+	UniWebSocket  UniWebSocket  `key:"uni_websocket" arg:"/connection/uni_websocket" doc:"Unidirectional WebSocket."`
+	UniSSE        UniHTTP       `key:"uni_sse" arg:"/connection/uni_sse" doc:"Unidirectional SSE."`
+	UniHTTPStream UniHTTP       `key:"uni_http_stream" arg:"/connection/uni_http_stream" doc:"Unidirectional HTTP streaming."`
+	UniGRPC       UniGRPC       `key:"uni_grpc" doc:"Unidirectional gRPC."`
+	Init          Init          `key:"init" doc:"Endpoint for clients that warm up an HTTP connection."`
+
+	Admin         Admin         `key:"admin" doc:"Admin web interface."`
+	Prometheus    Prometheus    `key:"prometheus" doc:"Metrics for Prometheus."`
+	Health        Health        `key:"health" doc:"Health endpoint."`
+	Swagger       Swagger       `key:"swagger" doc:"Swagger UI of the HTTP API."`
+	Debug         Debug         `key:"debug" doc:"Profiling endpoints."`
+	OpenTelemetry OpenTelemetry `key:"opentelemetry" doc:"Traces."`
+	Graphite      Graphite      `key:"graphite" doc:"Metrics pushed to Graphite."`
+}
+
+// HTTPServer has the listeners (config.md 4). Internal endpoints (API, metrics,
+// …) share the external listener unless an internal address or port is given.
+type HTTPServer struct {
+	Address         string      `key:"address" doc:"Address to listen on; empty for all."`
+	Port            int         `key:"port" def:"8000" min:"0" max:"65535" doc:"Port to listen on."`
+	InternalAddress string      `key:"internal_address" doc:"Address of internal endpoints; empty for that of the external ones."`
+	InternalPort    string      `key:"internal_port" doc:"Port of internal endpoints; empty for that of the external ones."`
+	TLS             TLS         `key:"tls"`
+	TLSAutocert     TLSAutocert `key:"tls_autocert"`
+	TLSExternal     bool        `key:"tls_external" doc:"TLS on the external listener only."`
+	InternalTLS     TLS         `key:"internal_tls"`
+	HTTP3           HTTP3       `key:"http3"`
+	H2CExternal     bool        `key:"h2c_external" doc:"HTTP/2 without TLS on the external listener, which must then differ from the internal one."`
+}
+
+// TLSAutocert obtains certificates by ACME.
+type TLSAutocert struct {
+	Enabled       bool     `key:"enabled" doc:"Obtain certificates from an ACME authority; wins over tls."`
+	HostWhitelist []string `key:"host_whitelist" doc:"Hosts to obtain certificates for."`
+	CacheDir      string   `key:"cache_dir" doc:"Directory that keeps certificates."`
+	Email         string   `key:"email" doc:"Contact address."`
+	ServerName    string   `key:"server_name" doc:"Host assumed for clients without SNI."`
+	HTTP          bool     `key:"http" doc:"Answer http-01 challenges on http_addr."`
+	HTTPAddr      string   `key:"http_addr" def:":80" doc:"Address for http-01 challenges."`
+}
+
+// HTTP3 switches HTTP/3 on.
+type HTTP3 struct {
+	Enabled bool `key:"enabled" doc:"HTTP/3 on the external address. Needs TLS."`
+}
+
+// TLS is the TLS object of every section (config.md 8.1).
+type TLS struct {
+	Enabled            bool   `key:"enabled" doc:"Nothing else of the object matters when false."`
+	CertPEM            PEM    `key:"cert_pem" doc:"Certificate chain; used together with key_pem."`
+	KeyPEM             PEM    `key:"key_pem" opt:"secret" doc:"Private key."`
+	ServerCAPEM        PEM    `key:"server_ca_pem" doc:"CAs to verify the server with (client role)."`
+	ClientCAPEM        PEM    `key:"client_ca_pem" doc:"CAs of client certificates (server role); makes a valid client certificate mandatory."`
+	InsecureSkipVerify bool   `key:"insecure_skip_verify" doc:"Do not verify the server (client role)."`
+	ServerName         string `key:"server_name" doc:"Expected server name (client role)."`
+}
+
+// Log says what is logged, and where.
+type Log struct {
+	Level string `key:"level" def:"info" doc:"trace, debug, info, warn, error, fatal or none; letter case does not count."`
+	File  string `key:"file" doc:"File to append JSON lines to."`
+}
+
+// Node identifies this process.
+type Node struct {
+	Name     string        `key:"name" doc:"Unique in the cluster; by default host name and port."`
+	Interval time.Duration `key:"info_metrics_aggregate_interval" def:"60s" doc:"Period of metrics in node info."`
+}
+
+// Shutdown bounds the graceful shutdown.
+type Shutdown struct {
+	Timeout time.Duration `key:"timeout" def:"30s" doc:"The process exits with code 1 when a shutdown takes longer."`
+}
+
+// UsageStats is accepted for compatibility.
+type UsageStats struct {
+	Disabled bool `key:"disabled" doc:"No effect: nothing is ever sent."`
+}
+
+// HTTPAPI is the server API over HTTP.
+type HTTPAPI struct {
+	Disabled      bool   `key:"disabled" doc:"Do not serve the API over HTTP."`
+	HandlerPrefix string `key:"handler_prefix" def:"/api" doc:"Path."`
+	Key           string `key:"key" opt:"secret" doc:"Secret that backends send; without it (and without insecure) every request is refused."`
+	ErrorMode     string `key:"error_mode" enum:"transport" doc:"With transport, API errors become HTTP statuses."`
+	External      bool   `key:"external" doc:"Serve on the external listener."`
+	Insecure      bool   `key:"insecure" doc:"Serve without a key."`
+}
+
+// GRPCAPI is the server API over gRPC.
+type GRPCAPI struct {
+	Enabled               bool   `key:"enabled"`
+	ErrorMode             string `key:"error_mode" enum:"transport" doc:"With transport, API errors become gRPC statuses."`
+	Address               string `key:"address" doc:"Address to listen on; empty for all."`
+	Port                  int    `key:"port" def:"10000" min:"0" max:"65535" doc:"Port to listen on."`
+	Key                   string `key:"key" opt:"secret" doc:"Secret that backends send; empty for none."`
+	TLS                   TLS    `key:"tls"`
+	Reflection            bool   `key:"reflection" doc:"Serve the reflection service."`
+	MaxReceiveMessageSize int    `key:"max_receive_message_size" min:"0" doc:"Bytes; 0 for 4 MiB."`
+}
+
+// WebSocket is the WebSocket transport.
+type WebSocket struct {
+	Disabled bool `key:"disabled" doc:"Do not serve WebSocket."`
+	WebSocketHandler
+}
+
+// WebSocketHandler has what both WebSocket transports share.
+type WebSocketHandler struct {
+	HandlerPrefix      string        `key:"handler_prefix" def:"{}" doc:"Path."`
+	Compression        bool          `key:"compression" doc:"Offer permessage-deflate."`
+	CompressionMinSize int           `key:"compression_min_size" min:"0" doc:"Bytes; smaller messages are sent uncompressed."`
+	CompressionLevel   int           `key:"compression_level" def:"1" min:"1" max:"9" doc:"1 (fast) to 9 (small)."`
+	ReadBufferSize     int           `key:"read_buffer_size" min:"0" doc:"Bytes; 0 for the default."`
+	WriteBufferPool    bool          `key:"use_write_buffer_pool" doc:"Share write buffers between connections."`
+	WriteBufferSize    int           `key:"write_buffer_size" min:"0" doc:"Bytes; 0 for the default."`
+	WriteTimeout       time.Duration `key:"write_timeout" def:"1s" doc:"Limit of one write."`
+	MessageSizeLimit   int           `key:"message_size_limit" def:"65536" min:"0" doc:"Largest incoming message, bytes on the wire."`
+	DecompressedLimit  int           `key:"decompressed_message_size_limit" min:"0" doc:"Largest incoming message after inflation, bytes; 0 for 10 × message_size_limit."`
+}
+
+// UniWebSocket is the unidirectional WebSocket transport.
+type UniWebSocket struct {
+	Enabled bool `key:"enabled"`
+	WebSocketHandler
+	DisableClosingHandshake bool `key:"disable_closing_handshake" doc:"No close frame when the server closes."`
+	DisableDisconnectPush   bool `key:"disable_disconnect_push" doc:"No disconnect push before closing."`
+	JoinPushMessages        bool `key:"join_push_messages" doc:"Several pushes in one frame."`
+}
+
+// BodyTransport is SSE or HTTP streaming.
+type BodyTransport struct {
+	Enabled            bool   `key:"enabled"`
+	HandlerPrefix      string `key:"handler_prefix" def:"{}" doc:"Path."`
+	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Bytes."`
+}
+
+// Emulation receives what clients of one-way streams send.
+type Emulation struct {
+	HandlerPrefix      string `key:"handler_prefix" def:"/emulation" doc:"Path."`
+	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Bytes."`
+}
+
+// WebTransport is the WebTransport transport.
+type WebTransport struct {
+	Enabled          bool   `key:"enabled"`
+	HandlerPrefix    string `key:"handler_prefix" def:"/connection/webtransport" doc:"Path."`
+	MessageSizeLimit int    `key:"message_size_limit" def:"65536" min:"0" doc:"Largest incoming message, bytes."`
+}
+
+// UniHTTP is unidirectional SSE or HTTP streaming.
+type UniHTTP struct {
+	BodyTransport
+	ConnectCodeToHTTPResponse struct {
+		Enabled    bool            `key:"enabled" doc:"Answer a failed connect by an HTTP status instead of a stream."`
+		Transforms []HTTPTransform `key:"transforms" doc:"Statuses by connect code; 500 for codes that are not listed."`
+	} `key:"connect_code_to_http_response"`
+}
+
+// HTTPTransform maps a code to an HTTP response.
+type HTTPTransform struct {
+	Code int `key:"code" min:"0" max:"4294967295" doc:"Error or disconnect code; required."`
+	To   struct {
+		StatusCode int    `key:"status_code" doc:"HTTP status; required."`
+		Body       string `key:"body" doc:"Body; by default the error's text."`
+	} `key:"to"`
+}
+
+// UniGRPC is the unidirectional gRPC transport.
+type UniGRPC struct {
+	Enabled               bool   `key:"enabled"`
+	Address               string `key:"address" doc:"Address to listen on; empty for all."`
+	Port                  int    `key:"port" def:"11000" min:"0" max:"65535" doc:"Port to listen on."`
+	MaxReceiveMessageSize int    `key:"max_receive_message_size" min:"0" doc:"Bytes; 0 for 4 MiB."`
+	TLS                   TLS    `key:"tls"`
+}
+
+// Init is the init endpoint.
+type Init struct {
+	Enabled       bool   `key:"enabled"`
+	HandlerPrefix string `key:"handler_prefix" def:"/connection/init" doc:"Path."`
+}
+
+// Admin is the admin interface.
+type Admin struct {
+	Enabled         bool   `key:"enabled"`
+	HandlerPrefix   string `key:"handler_prefix" doc:"Path."`
+	Password        string `key:"password" opt:"secret" doc:"Password of the operator."`
+	Secret          string `key:"secret" opt:"secret" doc:"Secret that signs login tokens."`
+	Insecure        bool   `key:"insecure" doc:"No login."`
+	WebPath         string `key:"web_path" doc:"Directory with the web application, instead of the built-in one."`
+	WebProxyAddress string `key:"web_proxy_address" doc:"URL to take the web application from."`
+	External        bool   `key:"external" doc:"Serve on the external listener."`
+}
+
+// Prometheus is the metrics endpoint.
+type Prometheus struct {
+	Enabled                        bool   `key:"enabled"`
+	HandlerPrefix                  string `key:"handler_prefix" def:"/metrics" doc:"Path."`
+	InstrumentHTTPHandlers         bool   `key:"instrument_http_handlers" doc:"Count requests by path, method and status."`
+	RecoveredPublicationsHistogram bool   `key:"recovered_publications_histogram" doc:"Histogram of recovered publications."`
+	NativeHistograms               bool   `key:"native_histograms" doc:"Native histograms; summaries are dropped."`
+}
+
+// Health is the health endpoint.
+type Health struct {
+	Enabled       bool   `key:"enabled"`
+	HandlerPrefix string `key:"handler_prefix" def:"/health" doc:"Path."`
+}
+
+// Swagger is the documentation of the HTTP API.
+type Swagger struct {
+	Enabled       bool   `key:"enabled"`
+	HandlerPrefix string `key:"handler_prefix" def:"/swagger" doc:"Path."`
+}
+
+// Debug has the profiling endpoints.
+type Debug struct {
+	Enabled       bool   `key:"enabled"`
+	HandlerPrefix string `key:"handler_prefix" def:"/debug/pprof" doc:"Path."`
+}
+
+// OpenTelemetry says what is traced.
+type OpenTelemetry struct {
+	Enabled            bool `key:"enabled" doc:"Export traces."`
+	API                bool `key:"api" doc:"Trace server API calls."`
+	Consuming          bool `key:"consuming" doc:"Trace consumers."`
+	GoogleCloudADCAuth bool `key:"google_cloud_adc_auth" doc:"Authenticate by Google application default credentials."`
+}
+
+// Graphite exports metrics to Graphite.
+type Graphite struct {
+	Enabled  bool          `key:"enabled"`
+	Host     string        `key:"host" def:"localhost"`
+	Port     int           `key:"port" def:"2003" min:"0" max:"65535"`
+	Prefix   string        `key:"prefix" def:"centrifugo" doc:"Followed by the node name."`
+	Interval time.Duration `key:"interval" def:"10s" doc:"Period."`
+	Tags     bool          `key:"tags" doc:"Tagged metric format."`
+}

@@ -1,0 +1,121 @@
+package config
+
+import "time"
+
+// Channel has the namespaces and the rules of channel names.
+type Channel struct {
+	Proxy struct {
+		Subscribe         Proxy `key:"subscribe"`
+		Publish           Proxy `key:"publish"`
+		SubRefresh        Proxy `key:"sub_refresh"`
+		SubscribeStream   Proxy `key:"subscribe_stream"`
+		MapPublish        Proxy `key:"map_publish"`
+		MapRemove         Proxy `key:"map_remove"`
+		SharedPollRefresh Proxy `key:"shared_poll_refresh"`
+	} `key:"proxy"`
+	WithoutNamespace      ChannelOptions `key:"without_namespace" doc:"Options of channels without namespace."`
+	Namespaces            []Namespace    `key:"namespaces" doc:"Named sets of channel options."`
+	HistoryMetaTTL        time.Duration  `key:"history_meta_ttl" def:"720h" opt:"seconds" doc:"How long the position of a stream outlives its publications; whole seconds."`
+	PublicationDataFormat string         `key:"publication_data_format" enum:"json|json_object|binary" doc:"Format of payloads in namespaces that set none."`
+	MaxLength             int            `key:"max_length" def:"255" doc:"Longest channel name that clients may subscribe to, bytes."`
+	PrivatePrefix         string         `key:"private_prefix" def:"$" doc:"Channels that start with it need a subscription token."`
+	NamespaceBoundary     string         `key:"namespace_boundary" def:":" doc:"Ends the namespace in a channel's name."`
+	UserBoundary          string         `key:"user_boundary" def:"#" doc:"Starts the list of allowed users."`
+	UserSeparator         string         `key:"user_separator" def:"," doc:"Separates allowed users."`
+}
+
+// Namespace is a named set of channel options.
+type Namespace struct {
+	Name string `key:"name" doc:"Unique name; what comes before the boundary in a channel's name."`
+	ChannelOptions
+}
+
+// ChannelOptions say how a channel behaves (channels.md 4).
+type ChannelOptions struct {
+	Presence           bool   `key:"presence" doc:"Know who is subscribed."`
+	JoinLeave          bool   `key:"join_leave" doc:"Send join and leave messages."`
+	ForcePushJoinLeave bool   `key:"force_push_join_leave" doc:"Send them to all subscribers, not only to those that ask."`
+	MapClientsPresence string `key:"map_clients_presence_channel_prefix" doc:"Keep presence also in the map channel with this prefix, by connection."`
+	MapUsersPresence   string `key:"map_users_presence_channel_prefix" doc:"Keep presence also in the map channel with this prefix, by user."`
+
+	HistorySize       int           `key:"history_size" min:"0" doc:"Publications kept per channel."`
+	HistoryTTL        time.Duration `key:"history_ttl" opt:"seconds" min:"0" doc:"How long they are kept after the latest one; whole seconds."`
+	HistoryMetaTTL    time.Duration `key:"history_meta_ttl" opt:"seconds" min:"0" doc:"How long the position of the stream is kept; 0 for channel.history_meta_ttl."`
+	ForcePositioning  bool          `key:"force_positioning" doc:"Check that no subscriber misses a publication."`
+	AllowPositioning  bool          `key:"allow_positioning" doc:"Let clients ask for positioning."`
+	ForceRecovery     bool          `key:"force_recovery" doc:"Deliver missed publications to returning subscribers."`
+	AllowRecovery     bool          `key:"allow_recovery" doc:"Let clients ask for recovery."`
+	ForceRecoveryMode string        `key:"force_recovery_mode" enum:"stream|cache" doc:"stream recovers every missed publication, cache the latest one."`
+	AutoCacheRecover  bool          `key:"auto_cache_recover" doc:"In cache mode, deliver the latest publication on every subscribe."`
+
+	AllowedDeltaTypes     []string `key:"allowed_delta_types" enum:"fossil" doc:"Delta algorithms that subscribers may use."`
+	DeltaPublish          bool     `key:"delta_publish" doc:"Publish everything for delta subscribers."`
+	AllowTagsFilter       bool     `key:"allow_tags_filter" doc:"Let subscribers filter by tags."`
+	PublicationDataFormat string   `key:"publication_data_format" enum:"json|json_object|binary" doc:"Format of payloads; by default anything but empty."`
+	ChannelRegex          string   `key:"channel_regex" doc:"Pattern of the name after the namespace; by default any ASCII."`
+
+	AllowSubscribeForClient    bool `key:"allow_subscribe_for_client" doc:"Users may subscribe."`
+	AllowSubscribeForAnonymous bool `key:"allow_subscribe_for_anonymous" doc:"Extends the option above to anonymous connections."`
+	AllowPublishForClient      bool `key:"allow_publish_for_client" doc:"Users may publish."`
+	AllowPublishForSubscriber  bool `key:"allow_publish_for_subscriber" doc:"Subscribers may publish."`
+	AllowPublishForAnonymous   bool `key:"allow_publish_for_anonymous" doc:"Extends the two options above to anonymous connections."`
+	AllowPresenceForClient     bool `key:"allow_presence_for_client" doc:"Users may ask who is present."`
+	AllowPresenceForSubscriber bool `key:"allow_presence_for_subscriber" doc:"Subscribers may ask who is present."`
+	AllowPresenceForAnonymous  bool `key:"allow_presence_for_anonymous" doc:"Extends the two options above to anonymous connections."`
+	AllowHistoryForClient      bool `key:"allow_history_for_client" doc:"Users may read history."`
+	AllowHistoryForSubscriber  bool `key:"allow_history_for_subscriber" doc:"Subscribers may read history."`
+	AllowHistoryForAnonymous   bool `key:"allow_history_for_anonymous" doc:"Extends the two options above to anonymous connections."`
+	AllowUserLimitedChannels   bool `key:"allow_user_limited_channels" doc:"Names may list the allowed users after the user boundary."`
+
+	SubscribeProxyEnabled       bool   `key:"subscribe_proxy_enabled" doc:"The backend decides on subscribing."`
+	SubscribeProxyName          string `key:"subscribe_proxy_name" def:"default" doc:"default for channel.proxy.subscribe, else a name of proxies."`
+	PublishProxyEnabled         bool   `key:"publish_proxy_enabled" doc:"The backend decides on publishing."`
+	PublishProxyName            string `key:"publish_proxy_name" def:"default" doc:"default for channel.proxy.publish, else a name of proxies."`
+	SubRefreshProxyEnabled      bool   `key:"sub_refresh_proxy_enabled" doc:"The backend prolongs expiring subscriptions."`
+	SubRefreshProxyName         string `key:"sub_refresh_proxy_name" def:"default" doc:"default for channel.proxy.sub_refresh, else a name of proxies."`
+	SubscribeStreamProxyEnabled bool   `key:"subscribe_stream_proxy_enabled" doc:"A subscription is a gRPC stream from the backend."`
+	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
+	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" doc:"Publications of clients go into the stream."`
+
+	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" doc:"What clients must ask for; by default stream."`
+	Map              MapOptions        `key:"map"`
+	SharedPoll       SharedPollOptions `key:"shared_poll"`
+}
+
+// MapOptions are used with the map subscription types.
+type MapOptions struct {
+	Mode                      string        `key:"mode" enum:"ephemeral|recoverable|persistent" doc:"Required for map types."`
+	KeyTTL                    time.Duration `key:"key_ttl" doc:"Lifetime of a key after its last update."`
+	StreamSize                int           `key:"stream_size" doc:"Length of the change stream; 0 for 100."`
+	StreamTTL                 time.Duration `key:"stream_ttl" doc:"Lifetime of the change stream; 0 for 1m."`
+	MetaTTL                   time.Duration `key:"meta_ttl" doc:"Lifetime of the stream position."`
+	RemoveOnUnsubscribe       bool          `key:"remove_client_on_unsubscribe" doc:"Remove the key that equals the client's ID when it goes."`
+	ClientKey                 string        `key:"client_key" enum:"client_id|user_id" doc:"Key of client writes; by default the client chooses it."`
+	AllowPublishForClient     bool          `key:"allow_publish_for_client" doc:"Users may write."`
+	AllowPublishForSubscriber bool          `key:"allow_publish_for_subscriber" doc:"Subscribers may write."`
+	AllowPublishForAnonymous  bool          `key:"allow_publish_for_anonymous" doc:"Extends the two options above to anonymous connections."`
+	AllowRemoveForClient      bool          `key:"allow_remove_for_client" doc:"Users may remove."`
+	AllowRemoveForSubscriber  bool          `key:"allow_remove_for_subscriber" doc:"Subscribers may remove."`
+	AllowRemoveForAnonymous   bool          `key:"allow_remove_for_anonymous" doc:"Extends the two options above to anonymous connections."`
+	PublishProxyEnabled       bool          `key:"publish_proxy_enabled" doc:"The backend decides on writes."`
+	PublishProxyName          string        `key:"publish_proxy_name" def:"default" doc:"default for channel.proxy.map_publish, else a name of proxies."`
+	RemoveProxyEnabled        bool          `key:"remove_proxy_enabled" doc:"The backend decides on removals."`
+	RemoveProxyName           string        `key:"remove_proxy_name" def:"default" doc:"default for channel.proxy.map_remove, else a name of proxies."`
+	DefaultPageSize           int           `key:"default_page_size" min:"0" doc:"Page size if the client names none; 0 for 100."`
+	MinPageSize               int           `key:"min_page_size" min:"0" doc:"Least page size; 0 for 100."`
+	MaxPageSize               int           `key:"max_page_size" min:"0" doc:"Largest page size; 0 for 1000."`
+	LiveTransitionLimit       int           `key:"live_transition_max_publication_limit" doc:"Changes recovered when going live; 0 for the largest page size."`
+	CatchUpTimeout            time.Duration `key:"subscribe_catch_up_timeout" doc:"Time for paging before going live; 0 for 5s, negative for no limit."`
+}
+
+// SharedPollOptions are used with the shared_poll subscription type.
+type SharedPollOptions struct {
+	ProxyName              string        `key:"proxy_name" doc:"Proxy to poll; by default channel.proxy.shared_poll_refresh."`
+	RefreshInterval        time.Duration `key:"refresh_interval" doc:"Poll period; 0 for 10s."`
+	RefreshBatchSize       int           `key:"refresh_batch_size" doc:"Keys per poll; 0 for 1000."`
+	MaxKeysPerConnection   int           `key:"max_keys_per_connection" doc:"Keys tracked by a connection; 0 for 5000."`
+	Mode                   string        `key:"mode" enum:"versionless|versioned" doc:"By default versionless."`
+	ChannelShutdownDelay   time.Duration `key:"channel_shutdown_delay" doc:"Linger after the last key; 0 for 1s, negative for none."`
+	TrackExpiredExtraDelay time.Duration `key:"track_expired_extra_delay" doc:"Grace for expired signatures; 0 for 25s."`
+	PublishEnabled         bool          `key:"publish_enabled" doc:"Allow the API method shared_poll_publish; versioned mode only."`
+}

@@ -1,0 +1,162 @@
+package config
+
+import "time"
+
+// Client has the options of client connections.
+type Client struct {
+	Proxy struct {
+		Connect SwitchedProxy `key:"connect"`
+		Refresh SwitchedProxy `key:"refresh"`
+	} `key:"proxy"`
+	AllowedOrigins    []string          `key:"allowed_origins" doc:"Patterns of origins that browsers may connect from, scheme included; * for all."`
+	Token             Token             `key:"token"`
+	SubscriptionToken SubscriptionToken `key:"subscription_token"`
+
+	AllowAnonymousConnect   bool `key:"allow_anonymous_connect_without_token" doc:"Connections without a token are anonymous instead of refused."`
+	DisallowAnonymousTokens bool `key:"disallow_anonymous_connection_tokens" doc:"Refuse connection tokens without a user."`
+
+	PingInterval           time.Duration   `key:"ping_interval" def:"25s" doc:"Period of pings to clients; negative for none."`
+	PongTimeout            time.Duration   `key:"pong_timeout" def:"8s" doc:"Time to wait for a pong, less than ping_interval; negative for no check."`
+	ExpiredCloseDelay      time.Duration   `key:"expired_close_delay" def:"25s" doc:"Time for a client to refresh an expired connection."`
+	ExpiredSubCloseDelay   time.Duration   `key:"expired_sub_close_delay" def:"25s" doc:"Time for a client to refresh an expired subscription."`
+	StaleCloseDelay        time.Duration   `key:"stale_close_delay" def:"10s" doc:"Time for a client to send its connect command."`
+	ChannelLimit           int             `key:"channel_limit" def:"128" doc:"Subscriptions per connection."`
+	QueueMaxSize           int             `key:"queue_max_size" def:"1048576" doc:"Bytes waiting for one connection; above, it is disconnected as slow."`
+	PresenceInterval       time.Duration   `key:"presence_update_interval" def:"27s" doc:"Period of presence updates, expiration and position checks."`
+	Concurrency            int             `key:"concurrency" doc:"Commands of one connection that are processed in parallel, if more than 1."`
+	PositionCheckDelay     time.Duration   `key:"channel_position_check_delay" def:"40s" doc:"Least time between position checks of a subscription."`
+	PositionMaxLag         time.Duration   `key:"channel_position_max_time_lag" doc:"If positive, subscribers resubscribe when a publication arrives that is older."`
+	ConnectionLimit        int             `key:"connection_limit" doc:"Connections per node; 0 for no limit."`
+	UserConnectionLimit    int             `key:"user_connection_limit" doc:"Connections of a user per node; 0 for no limit."`
+	ConnectionRateLimit    int             `key:"connection_rate_limit" doc:"New connections per second and node; 0 for no limit."`
+	IncludeServerTime      bool            `key:"connect_include_server_time" doc:"Tell the server's time in the connect reply."`
+	HistoryMaxLimit        int             `key:"history_max_publication_limit" def:"300" doc:"Publications per history call of a client."`
+	RecoveryMaxLimit       int             `key:"recovery_max_publication_limit" def:"300" doc:"Publications per recovery."`
+	SkipTokenSignature     bool            `key:"insecure_skip_token_signature_verify" doc:"Accept tokens with any signature. For development."`
+	UserIDHTTPHeader       string          `key:"user_id_http_header" doc:"Header in which an authenticating reverse proxy names the user."`
+	Insecure               bool            `key:"insecure" doc:"Connections without token are accepted, and may do what no rule allows. For development."`
+	UserPersonalChannel    PersonalChannel `key:"subscribe_to_user_personal_channel"`
+	UniDisconnectOnConnect struct {
+		Enabled    bool                  `key:"enabled" doc:"Map connect errors to disconnects on unidirectional transports."`
+		Transforms []DisconnectTransform `key:"transforms"`
+	} `key:"connect_code_to_unidirectional_disconnect"`
+}
+
+// DisconnectTransform maps a code to a disconnect.
+type DisconnectTransform struct {
+	Code int          `key:"code" min:"0" max:"4294967295" doc:"Error code; required."`
+	To   ToDisconnect `key:"to"`
+}
+
+// ToDisconnect is the disconnect that something becomes.
+type ToDisconnect struct {
+	Code   int    `key:"code" min:"0" max:"4294967295" doc:"Disconnect code; required."`
+	Reason string `key:"reason" doc:"ASCII."`
+}
+
+// PersonalChannel subscribes each user to a channel of its own (auth.md 14.2).
+type PersonalChannel struct {
+	Enabled          bool   `key:"enabled" doc:"Subscribe connections to their user's personal channel."`
+	Namespace        string `key:"personal_channel_namespace" doc:"Namespace of personal channels."`
+	SingleConnection bool   `key:"single_connection" doc:"Keep one connection per user; the namespace needs presence."`
+}
+
+// Token says how tokens are verified (auth.md 2). Package auth makes a verifier
+// of it.
+type Token struct {
+	HMACSecretKey          string `key:"hmac_secret_key" opt:"secret" doc:"Secret of HS256, HS384 and HS512."`
+	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret" doc:"Second accepted secret, for rotation."`
+	HMACPreviousValidUntil int64  `key:"hmac_previous_secret_key_valid_until" doc:"Unix seconds after which the previous secret is not accepted; 0 for no limit."`
+	RSAPublicKey           string `key:"rsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE, for RS256, RS384 and RS512."`
+	ECDSAPublicKey         string `key:"ecdsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE, for the ES algorithm that fits its curve."`
+	EdDSAPublicKey         string `key:"eddsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE with an Ed25519 key, for EdDSA. A key of Gyro alone."`
+	JWKSPublicEndpoint     string `key:"jwks_public_endpoint" doc:"URL of a JWKS; the keys above are then ignored."`
+	Audience               string `key:"audience" doc:"Required audience."`
+	AudienceRegex          string `key:"audience_regex" doc:"Pattern of the audience; excludes audience."`
+	Issuer                 string `key:"issuer" doc:"Required issuer."`
+	IssuerRegex            string `key:"issuer_regex" doc:"Pattern of the issuer; excludes issuer."`
+	UserIDClaim            string `key:"user_id_claim" doc:"Claim with the user ID, instead of sub."`
+	SkipJWKSSafetyCheck    bool   `key:"insecure_skip_jwks_endpoint_safety_check" doc:"Accept JWKS templates that claims can bend at will."`
+}
+
+// SubscriptionToken is a separate configuration for subscription tokens.
+type SubscriptionToken struct {
+	Enabled bool `key:"enabled" doc:"Use this section alone for subscription tokens."`
+	Token
+}
+
+// Proxy is a backend that answers events (config.md 8.5).
+type Proxy struct {
+	Endpoint        string        `key:"endpoint" doc:"http:// or https:// URL, or a gRPC target."`
+	Timeout         time.Duration `key:"timeout" def:"1s" doc:"Limit of one call."`
+	HTTPHeaders     []string      `key:"http_headers" doc:"Request headers to forward."`
+	GRPCMetadata    []string      `key:"grpc_metadata" doc:"Metadata keys of gRPC clients to forward."`
+	EmulatedHeaders []string      `key:"emulated_headers" doc:"Headers to forward from the connect command; untrusted."`
+	BinaryEncoding  bool          `key:"binary_encoding" doc:"Payloads as base64."`
+	IncludeConnMeta bool          `key:"include_connection_meta" doc:"Send the connection's meta."`
+	HTTP            HTTPProxy     `key:"http"`
+	GRPC            GRPCProxy     `key:"grpc"`
+}
+
+// HTTPProxy has the options of HTTP endpoints.
+type HTTPProxy struct {
+	TLS                    TLS               `key:"tls"`
+	StaticHeaders          map[string]string `key:"static_headers" opt:"secret" doc:"Headers to send; forwarded ones win."`
+	StatusToCodeTransforms []StatusTransform `key:"status_to_code_transforms" doc:"What a status other than 200 becomes."`
+}
+
+// GRPCProxy has the options of gRPC endpoints.
+type GRPCProxy struct {
+	TLS              TLS               `key:"tls"`
+	CredentialsKey   string            `key:"credentials_key" doc:"Metadata key of per-call credentials."`
+	CredentialsValue string            `key:"credentials_value" opt:"secret" doc:"Their value."`
+	Compression      bool              `key:"compression" doc:"gzip."`
+	StaticMetadata   map[string]string `key:"static_metadata" opt:"secret" doc:"Metadata to send; forwarded ones win."`
+}
+
+// StatusTransform maps an HTTP status to an error or a disconnect.
+type StatusTransform struct {
+	StatusCode int `key:"status_code" doc:"HTTP status; required."`
+	ToError    struct {
+		Code      int    `key:"code" min:"0" max:"4294967295"`
+		Message   string `key:"message" doc:"ASCII, at most 123 bytes."`
+		Temporary bool   `key:"temporary"`
+	} `key:"to_error"`
+	ToDisconnect ToDisconnect `key:"to_disconnect"`
+}
+
+// SwitchedProxy is a proxy with a switch of its own.
+type SwitchedProxy struct {
+	Enabled bool `key:"enabled"`
+	Proxy
+}
+
+// NamedProxy is a proxy that namespaces refer to.
+type NamedProxy struct {
+	Name string `key:"name" doc:"Unique name; not default."`
+	Proxy
+}
+
+// RPC has the options of client RPC calls (channels.md 9).
+type RPC struct {
+	Proxy            Proxy          `key:"proxy"`
+	WithoutNamespace RPCOptions     `key:"without_namespace"`
+	Namespaces       []RPCNamespace `key:"namespaces" doc:"RPC namespaces."`
+	Ping             struct {
+		Enabled bool   `key:"enabled" doc:"Answer the method below with empty data."`
+		Method  string `key:"method" def:"ping"`
+	} `key:"ping"`
+	NamespaceBoundary string `key:"namespace_boundary" def:":" doc:"Ends the namespace in a method's name."`
+}
+
+// RPCOptions of a namespace.
+type RPCOptions struct {
+	ProxyEnabled bool   `key:"proxy_enabled" doc:"The proxy answers."`
+	ProxyName    string `key:"proxy_name" def:"default" doc:"default for rpc.proxy, else a name of proxies."`
+}
+
+// RPCNamespace is a named set of options.
+type RPCNamespace struct {
+	Name string `key:"name" doc:"Unique name."`
+	RPCOptions
+}

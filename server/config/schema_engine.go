@@ -1,0 +1,153 @@
+package config
+
+import "time"
+
+// Engine provides broker and presence manager together.
+type Engine struct {
+	Type  string `key:"type" def:"memory" doc:"memory or redis."`
+	Redis struct {
+		PrefixedRedis
+		HistoryUseLists bool `key:"history_use_lists" doc:"Keep history in lists instead of streams."`
+		RedisPresence
+	} `key:"redis"`
+}
+
+// Redis is a connection to Redis (config.md 8.2).
+type Redis struct {
+	Address            []string      `key:"address" def:"redis://127.0.0.1:6379" opt:"secret" doc:"host:port or URL, one per shard."`
+	ClusterAddress     []string      `key:"cluster_address" opt:"secret" doc:"Redis Cluster, one item per shard: comma-separated host:port list."`
+	SentinelAddress    []string      `key:"sentinel_address" opt:"secret" doc:"Sentinel, one item per shard: comma-separated host:port list."`
+	SentinelMasterName string        `key:"sentinel_master_name" doc:"Required with Sentinel."`
+	SentinelUser       string        `key:"sentinel_user"`
+	SentinelPassword   string        `key:"sentinel_password" opt:"secret"`
+	SentinelClientName string        `key:"sentinel_client_name"`
+	SentinelTLS        TLS           `key:"sentinel_tls"`
+	ConnectTimeout     time.Duration `key:"connect_timeout" def:"1s"`
+	IOTimeout          time.Duration `key:"io_timeout" def:"4s"`
+	DB                 int           `key:"db" doc:"Number of the database."`
+	User               string        `key:"user"`
+	Password           string        `key:"password" opt:"secret"`
+	ClientName         string        `key:"client_name"`
+	ForceRESP2         bool          `key:"force_resp2" doc:"Use RESP2."`
+	TLS                TLS           `key:"tls"`
+	ReplicaClient      struct {
+		Enabled bool `key:"enabled" doc:"Read from replicas."`
+	} `key:"replica_client"`
+}
+
+// PrefixedRedis is a Redis whose keys and channels share a prefix.
+type PrefixedRedis struct {
+	Prefix string `key:"prefix" def:"centrifugo" doc:"Prefix of keys and channels."`
+	Redis
+}
+
+// RedisPresence has the options of presence in Redis.
+type RedisPresence struct {
+	PresenceTTL          time.Duration `key:"presence_ttl" def:"60s" doc:"Lifetime of a presence entry."`
+	PresenceHashFieldTTL bool          `key:"presence_hash_field_ttl" doc:"Expire hash fields one by one (Redis 7.4)."`
+	PresenceUserMapping  bool          `key:"presence_user_mapping" doc:"Keep users apart, to speed up presence stats."`
+}
+
+// Broker replaces the engine's broker.
+type Broker struct {
+	Enabled bool   `key:"enabled"`
+	Type    string `key:"type" def:"memory" enum:"memory|redis|nats|postgres"`
+	Redis   struct {
+		PrefixedRedis
+		HistoryUseLists bool `key:"history_use_lists" doc:"Keep history in lists instead of streams."`
+	} `key:"redis"`
+	NATS     NATS     `key:"nats"`
+	Postgres Postgres `key:"postgres"`
+}
+
+// PresenceManager replaces the engine's presence manager.
+type PresenceManager struct {
+	Enabled bool   `key:"enabled"`
+	Type    string `key:"type" def:"memory" enum:"memory|redis"`
+	Redis   struct {
+		PrefixedRedis
+		RedisPresence
+	} `key:"redis"`
+}
+
+// NATS is a NATS broker (config.md 8.3).
+type NATS struct {
+	URL            string        `key:"url" def:"nats://localhost:4222" opt:"secret"`
+	Prefix         string        `key:"prefix" def:"centrifugo" doc:"Prefix of subjects."`
+	DialTimeout    time.Duration `key:"dial_timeout" def:"1s"`
+	WriteTimeout   time.Duration `key:"write_timeout" def:"1s"`
+	TLS            TLS           `key:"tls"`
+	AllowWildcards bool          `key:"allow_wildcards" doc:"Channels may be NATS wildcards."`
+	RawMode        struct {
+		Enabled             bool              `key:"enabled" doc:"Use subjects and payloads as they are."`
+		ChannelReplacements map[string]string `key:"channel_replacements" doc:"Substrings of channels and what stands for them in subjects."`
+		Prefix              string            `key:"prefix" doc:"Prefix of subjects."`
+	} `key:"raw_mode"`
+}
+
+// Postgres is a PostgreSQL broker (config.md 8.4).
+type Postgres struct {
+	DSN                 string        `key:"dsn" opt:"secret"`
+	TLS                 TLS           `key:"tls"`
+	PoolSize            int           `key:"pool_size" def:"16"`
+	NumShards           int           `key:"num_shards" def:"8" doc:"Parallel delivery workers."`
+	CleanupInterval     time.Duration `key:"cleanup_interval" def:"1m"`
+	IdempotentResultTTL time.Duration `key:"idempotent_result_ttl" def:"5m"`
+	BinaryData          bool          `key:"binary_data" doc:"BYTEA instead of JSONB."`
+	StreamRetention     time.Duration `key:"stream_retention" def:"24h"`
+	UseNotify           bool          `key:"use_notify" doc:"Wake up by LISTEN/NOTIFY."`
+	NotifyDSN           string        `key:"notify_dsn" opt:"secret" doc:"Direct DSN for LISTEN."`
+	TablePrefix         string        `key:"table_prefix" def:"cf"`
+	SkipSchemaInit      bool          `key:"skip_schema_init" doc:"Do not create tables at start."`
+	Outbox              struct {
+		PollInterval time.Duration `key:"poll_interval" def:"100ms"`
+		BatchSize    int           `key:"batch_size" def:"1000"`
+	} `key:"outbox"`
+	PartitionLookaheadDays int `key:"partition_lookahead_days" def:"2"`
+	PartitionRetentionDays int `key:"partition_retention_days" def:"7"`
+}
+
+// MapBroker keeps the state of map channels.
+type MapBroker struct {
+	Type  string `key:"type" def:"memory" enum:"memory|redis|postgres"`
+	Redis struct {
+		PrefixedRedis
+		CleanupInterval     time.Duration `key:"cleanup_interval" def:"1s" doc:"Period of removals of expired keys; negative for none."`
+		CleanupBatchSize    int           `key:"cleanup_batch_size" def:"100" doc:"Entries per channel and cycle."`
+		IdempotentResultTTL time.Duration `key:"idempotent_result_ttl" def:"5m"`
+		SkipPubSub          bool          `key:"skip_pub_sub" doc:"Update data without publishing."`
+	} `key:"redis"`
+	Postgres struct {
+		Postgres
+		TTLCheckInterval time.Duration `key:"ttl_check_interval" def:"1s" doc:"Period of the check for expired keys."`
+	} `key:"postgres"`
+}
+
+// Controller carries control messages between nodes.
+type Controller struct {
+	Enabled  bool   `key:"enabled"`
+	Type     string `key:"type" doc:"postgres; must be set."`
+	Postgres struct {
+		DSN                      string        `key:"dsn" opt:"secret"`
+		TLS                      TLS           `key:"tls"`
+		PoolSize                 int           `key:"pool_size" def:"8"`
+		NumShards                int           `key:"num_shards" def:"1"`
+		TablePrefix              string        `key:"table_prefix" def:"cf"`
+		PollInterval             time.Duration `key:"poll_interval" def:"50ms"`
+		UseNotify                bool          `key:"use_notify" doc:"Wake up by LISTEN/NOTIFY."`
+		NotifyDSN                string        `key:"notify_dsn" opt:"secret" doc:"Direct DSN for LISTEN."`
+		PartitionRetentionDays   int           `key:"partition_retention_days" def:"1"`
+		PartitionLookaheadDays   int           `key:"partition_lookahead_days" def:"2"`
+		PartitionCleanupInterval time.Duration `key:"partition_cleanup_interval" def:"1m"`
+		BatchSize                int           `key:"batch_size" def:"1000"`
+		SkipSchemaInit           bool          `key:"skip_schema_init" doc:"Do not create tables at start."`
+	} `key:"postgres"`
+}
+
+// SharedPoll has what all shared poll channels share.
+type SharedPoll struct {
+	HMACSecretKey          string `key:"hmac_secret_key" opt:"secret" doc:"Secret of track signatures."`
+	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret" doc:"Second accepted secret, for rotation."`
+	HMACPreviousValidUntil int64  `key:"hmac_previous_secret_key_valid_until" doc:"Unix seconds; 0 for no limit."`
+	ConcurrencyLimit       int    `key:"concurrency_limit" doc:"Backend calls at a time and node; 0 for 64."`
+}

@@ -1,0 +1,256 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/gyrohq/gyro/server/config/internal/schema"
+	"github.com/gyrohq/gyro/server/origin"
+)
+
+// problems collects what is wrong, each by its key.
+type problems struct{ errs []error }
+
+func (p *problems) add(key, format string, args ...any) {
+	p.errs = append(p.errs, fmt.Errorf("%s: "+format, append([]any{key}, args...)...))
+}
+
+// shorten bounds a piece of input that goes into a message.
+func shorten(s string) string {
+	if len(s) > 64 {
+		return strings.ToValidUTF8(s[:64], "") + "…"
+	}
+	return s
+}
+
+func quote(s string) string { return strconv.Quote(shorten(s)) }
+
+var (
+	namePattern     = regexp.MustCompile(`^[-a-zA-Z0-9_.]{2,}$`)
+	consumerPattern = regexp.MustCompile(`^[a-zA-Z0-9_]{2,}$`)
+	claimPattern    = regexp.MustCompile(`^[a-zA-Z_]+$`)
+)
+
+// Validate checks the configuration (config.md 1.8, channels.md 5), and that this
+// version can do what it switches on. The error joins one error per violation,
+// which names the key and, unless it is a secret, the value.
+func (c *Config) Validate() error {
+	p := &problems{}
+	if err := schema.Check(c); err != nil {
+		p.errs = append(p.errs, err)
+	}
+	c.checkServer(p)
+	c.checkClient(p)
+	c.checkProxies(p)
+	c.checkChannel(p)
+	c.checkRPC(p)
+	c.checkConsumers(p)
+	c.checkSupported(p)
+	return errors.Join(p.errs...)
+}
+
+func (c *Config) checkServer(p *problems) {
+	s := &c.HTTPServer
+	if s.H2CExternal {
+		if s.InternalPort == "" || s.InternalPort == strconv.Itoa(s.Port) {
+			p.add("http_server.h2c_external", "needs http_server.internal_port, different from http_server.port")
+		}
+		if s.TLS.Enabled {
+			p.add("http_server.h2c_external", "excludes http_server.tls.enabled")
+		}
+	}
+	if s.InternalPort != "" {
+		if n, err := strconv.ParseUint(s.InternalPort, 10, 16); err != nil || n == 0 {
+			p.add("http_server.internal_port", "%s is not a port from 1 to 65535", quote(s.InternalPort))
+		}
+	}
+	c.UniSSE.check(p, "uni_sse")
+	c.UniHTTPStream.check(p, "uni_http_stream")
+}
+
+func (u *UniHTTP) check(p *problems, section string) {
+	for i, t := range u.ConnectCodeToHTTPResponse.Transforms {
+		if t.Code == 0 || t.To.StatusCode == 0 {
+			p.add(fmt.Sprintf("%s.connect_code_to_http_response.transforms[%d]", section, i),
+				"code and to.status_code must not be zero")
+		}
+	}
+}
+
+func (c *Config) checkClient(p *problems) {
+	cl := &c.Client
+	if _, err := origin.New(cl.AllowedOrigins); err != nil {
+		p.add("client.allowed_origins", "%w", err)
+	}
+	if cl.PingInterval <= cl.PongTimeout {
+		p.add("client.pong_timeout", "%s is not less than client.ping_interval, %s", cl.PongTimeout, cl.PingInterval)
+	}
+	cl.Token.check(p, "client.token")
+	cl.SubscriptionToken.check(p, "client.subscription_token")
+	for i, t := range cl.UniDisconnectOnConnect.Transforms {
+		key := fmt.Sprintf("client.connect_code_to_unidirectional_disconnect.transforms[%d]", i)
+		if t.Code == 0 || t.To.Code == 0 {
+			p.add(key, "code and to.code must not be zero")
+		}
+		if !isASCII(t.To.Reason) {
+			p.add(key, "to.reason %s is not ASCII", quote(t.To.Reason))
+		}
+	}
+	personal := &cl.UserPersonalChannel
+	if !personal.Enabled {
+		return
+	}
+	const key = "client.subscribe_to_user_personal_channel"
+	options := c.options(personal.Namespace)
+	if options == nil {
+		p.add(key+".personal_channel_namespace", "there is no namespace %s", quote(personal.Namespace))
+	} else if personal.SingleConnection && !options.Presence {
+		p.add(key+".single_connection", "namespace %s needs presence", quote(personal.Namespace))
+	}
+}
+
+// options returns the channel options of a namespace, nil if there is none.
+func (c *Config) options(name string) *ChannelOptions {
+	if name == "" {
+		return &c.Channel.WithoutNamespace
+	}
+	for i := range c.Channel.Namespaces {
+		if n := &c.Channel.Namespaces[i]; n.Name == name {
+			return &n.ChannelOptions
+		}
+	}
+	return nil
+}
+
+func (t *Token) check(p *problems, section string) {
+	if t.UserIDClaim != "" && !claimPattern.MatchString(t.UserIDClaim) {
+		p.add(section+".user_id_claim", "%s has other characters than a-z, A-Z and _", quote(t.UserIDClaim))
+	}
+	for _, pair := range []struct{ key, exact, regex string }{
+		{"audience", t.Audience, t.AudienceRegex},
+		{"issuer", t.Issuer, t.IssuerRegex},
+	} {
+		key := section + "." + pair.key + "_regex"
+		if pair.exact != "" && pair.regex != "" {
+			p.add(key, "excludes %s.%s", section, pair.key)
+		}
+		checkRegex(p, key, pair.regex)
+	}
+}
+
+func checkRegex(p *problems, key, pattern string) {
+	if _, err := regexp.Compile(pattern); err != nil {
+		p.add(key, "%s is not a regular expression: %w", quote(pattern), err)
+	}
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Config) checkProxies(p *problems) {
+	if c.Client.Proxy.Connect.Enabled {
+		c.Client.Proxy.Connect.check(p, "client.proxy.connect")
+	}
+	if c.Client.Proxy.Refresh.Enabled {
+		c.Client.Proxy.Refresh.check(p, "client.proxy.refresh")
+	}
+	seen := map[string]bool{}
+	for i := range c.Proxies {
+		x := &c.Proxies[i]
+		key := element("proxies", i, x.Name)
+		checkName(p, key, x.Name, namePattern, seen)
+		if x.Name == "default" {
+			p.add(key, "the name default is reserved")
+		}
+		x.check(p, key)
+	}
+}
+
+// checkName checks the name of a list's element and that it was not seen before.
+func checkName(p *problems, key, name string, pattern *regexp.Regexp, seen map[string]bool) {
+	if !pattern.MatchString(name) {
+		p.add(key, "name %s does not match %s", quote(name), pattern)
+	}
+	if seen[name] {
+		p.add(key, "name %s is given twice", quote(name))
+	}
+	seen[name] = true
+}
+
+// check tests a proxy that is in use.
+func (x *Proxy) check(p *problems, key string) {
+	if x.Endpoint == "" {
+		p.add(key+".endpoint", "is required")
+	}
+	if x.Timeout == 0 {
+		p.add(key+".timeout", "must not be zero")
+	}
+	for i, t := range x.HTTP.StatusToCodeTransforms {
+		t.check(p, fmt.Sprintf("%s.http.status_to_code_transforms[%d]", key, i))
+	}
+}
+
+func (t *StatusTransform) check(p *problems, key string) {
+	if t.StatusCode == 0 {
+		p.add(key+".status_code", "must not be zero")
+	}
+	if (t.ToError.Code != 0) == (t.ToDisconnect.Code != 0) {
+		p.add(key, "exactly one of to_error.code and to_disconnect.code must be set")
+	}
+	for _, text := range []struct{ key, value string }{
+		{"to_error.message", t.ToError.Message},
+		{"to_disconnect.reason", t.ToDisconnect.Reason},
+	} {
+		if !isASCII(text.value) || len(text.value) > 123 {
+			p.add(key+"."+text.key, "%s is not ASCII of at most 123 bytes", quote(text.value))
+		}
+	}
+}
+
+// proxy returns the proxy that a name of an option stands for, nil if none.
+func (c *Config) proxy(name string, byDefault *Proxy) *Proxy {
+	if name == "" || name == "default" {
+		return byDefault
+	}
+	for i := range c.Proxies {
+		if c.Proxies[i].Name == name {
+			return &c.Proxies[i].Proxy
+		}
+	}
+	return nil
+}
+
+// checkProxyRef tests an option that names a proxy, and the default proxy if the
+// option uses it. defaultKey is the default proxy's key.
+func (c *Config) checkProxyRef(p *problems, key, name string, enabled bool, defaultKey string, byDefault *Proxy) {
+	x := c.proxy(name, byDefault)
+	if x == nil {
+		p.add(key, "there is no proxy %s", quote(name))
+	} else if enabled && x == byDefault {
+		x.check(p, defaultKey)
+	}
+}
+
+func (c *Config) checkRPC(p *problems) {
+	const defaultKey = "rpc.proxy"
+	check := func(key string, o *RPCOptions) {
+		c.checkProxyRef(p, key+".proxy_name", o.ProxyName, o.ProxyEnabled, defaultKey, &c.RPC.Proxy)
+	}
+	check("rpc.without_namespace", &c.RPC.WithoutNamespace)
+	seen := map[string]bool{}
+	for i := range c.RPC.Namespaces {
+		n := &c.RPC.Namespaces[i]
+		key := element("rpc.namespaces", i, n.Name)
+		checkName(p, key, n.Name, namePattern, seen)
+		check(key, &n.RPCOptions)
+	}
+}

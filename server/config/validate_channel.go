@@ -1,0 +1,166 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// Subscription types of channels (channels.md 4.6).
+const (
+	TypeStream     = "stream"
+	TypeMap        = "map"
+	TypeMapClients = "map_clients"
+	TypeMapUsers   = "map_users"
+	TypeSharedPoll = "shared_poll"
+)
+
+func (c *Config) checkChannel(p *problems) {
+	seen := map[string]bool{}
+	for i, n := range c.Channel.Namespaces {
+		checkName(p, element("channel.namespaces", i, n.Name), n.Name, namePattern, seen)
+	}
+	c.eachOptions(func(key string, o *ChannelOptions) {
+		c.checkHistory(p, key, o)
+		checkRegex(p, key+".channel_regex", o.ChannelRegex)
+		c.checkOptionProxies(p, key, o)
+		checkMap(p, key, o)
+		c.checkMapPresence(p, key+".map_clients_presence_channel_prefix", o.MapClientsPresence, TypeMapClients)
+		c.checkMapPresence(p, key+".map_users_presence_channel_prefix", o.MapUsersPresence, TypeMapUsers)
+		c.checkSharedPoll(p, key, o)
+	})
+}
+
+func (c *Config) checkHistory(p *problems, key string, o *ChannelOptions) {
+	if (o.HistorySize != 0) != (o.HistoryTTL != 0) {
+		p.add(key+".history_ttl", "history_size (%d) and history_ttl (%s) must be set together", o.HistorySize, o.HistoryTTL)
+	}
+	if meta := c.Channel.MetaTTL(o); meta < o.HistoryTTL {
+		p.add(key+".history_ttl", "%s is more than the effective history_meta_ttl, %s", o.HistoryTTL, meta)
+	}
+	if o.ForceRecovery && (o.HistorySize == 0 || o.HistoryTTL == 0) {
+		p.add(key+".force_recovery", "needs history_size and history_ttl")
+	}
+	if o.AutoCacheRecover && (!o.ForceRecovery || o.ForceRecoveryMode != "cache") {
+		p.add(key+".auto_cache_recover", "needs force_recovery and force_recovery_mode cache")
+	}
+}
+
+// MetaTTL is how long the position of a stream is kept: the options' own
+// history_meta_ttl, else the global one.
+func (c *Channel) MetaTTL(o *ChannelOptions) time.Duration {
+	if o.HistoryMetaTTL > 0 {
+		return o.HistoryMetaTTL
+	}
+	return c.HistoryMetaTTL
+}
+
+func (c *Config) checkOptionProxies(p *problems, key string, o *ChannelOptions) {
+	d := &c.Channel.Proxy
+	for _, ref := range []struct {
+		option, name string
+		enabled      bool
+		defaultKey   string
+		byDefault    *Proxy
+	}{
+		{"subscribe_proxy", o.SubscribeProxyName, o.SubscribeProxyEnabled, "subscribe", &d.Subscribe},
+		{"publish_proxy", o.PublishProxyName, o.PublishProxyEnabled, "publish", &d.Publish},
+		{"sub_refresh_proxy", o.SubRefreshProxyName, o.SubRefreshProxyEnabled, "sub_refresh", &d.SubRefresh},
+		{"subscribe_stream_proxy", o.SubscribeStreamProxyName, o.SubscribeStreamProxyEnabled, "subscribe_stream", &d.SubscribeStream},
+		{"map.publish_proxy", o.Map.PublishProxyName, o.Map.PublishProxyEnabled, "map_publish", &d.MapPublish},
+		{"map.remove_proxy", o.Map.RemoveProxyName, o.Map.RemoveProxyEnabled, "map_remove", &d.MapRemove},
+		{"shared_poll.proxy", o.SharedPoll.ProxyName, o.SubscriptionType == TypeSharedPoll, "shared_poll_refresh", &d.SharedPollRefresh},
+	} {
+		c.checkProxyRef(p, key+"."+ref.option+"_name", ref.name, ref.enabled, "channel.proxy."+ref.defaultKey, ref.byDefault)
+	}
+	if !o.SubscribeStreamProxyEnabled {
+		return
+	}
+	if o.SubscribeProxyEnabled || o.PublishProxyEnabled || o.SubRefreshProxyEnabled {
+		p.add(key+".subscribe_stream_proxy_enabled", "excludes the subscribe, publish and sub refresh proxies")
+	}
+	if x := c.proxy(o.SubscribeStreamProxyName, &d.SubscribeStream); x != nil && strings.HasPrefix(x.Endpoint, "http") {
+		p.add(key+".subscribe_stream_proxy_name", "proxy %s has an HTTP endpoint, and streams need gRPC", quote(o.SubscribeStreamProxyName))
+	}
+}
+
+func checkMap(p *problems, key string, o *ChannelOptions) {
+	m := &o.Map
+	isMap := o.SubscriptionType == TypeMap || o.SubscriptionType == TypeMapClients || o.SubscriptionType == TypeMapUsers
+	if m.RemoveOnUnsubscribe && !isMap {
+		p.add(key+".map.remove_client_on_unsubscribe", "needs a map subscription_type")
+	}
+	if m.ClientKey != "" && (m.PublishProxyEnabled || m.RemoveProxyEnabled) {
+		p.add(key+".map.client_key", "%s excludes the publish and remove proxies", quote(m.ClientKey))
+	}
+	checkOrder(p, key+".map.min_page_size", m.MinPageSize, "default_page_size", m.DefaultPageSize)
+	checkOrder(p, key+".map.default_page_size", m.DefaultPageSize, "max_page_size", m.MaxPageSize)
+	checkOrder(p, key+".map.min_page_size", m.MinPageSize, "max_page_size", m.MaxPageSize)
+	if isMap {
+		checkMapMode(p, key+".map", o)
+	}
+}
+
+func checkOrder(p *problems, key string, low int, name string, high int) {
+	if low > 0 && high > 0 && low > high {
+		p.add(key, "%d is more than %s, %d", low, name, high)
+	}
+}
+
+func checkMapMode(p *problems, key string, o *ChannelOptions) {
+	m := &o.Map
+	switch m.Mode {
+	case "":
+		p.add(key+".mode", "is required by subscription_type %s", o.SubscriptionType)
+		return
+	case "persistent":
+		if o.SubscriptionType != TypeMap {
+			p.add(key+".mode", "persistent is not possible with subscription_type %s", o.SubscriptionType)
+		}
+		if m.KeyTTL != 0 {
+			p.add(key+".key_ttl", "%s: keys of persistent maps do not expire", m.KeyTTL)
+		}
+	default:
+		if m.KeyTTL <= 0 {
+			p.add(key+".key_ttl", "%s must be positive in mode %s", m.KeyTTL, m.Mode)
+		}
+	}
+	if m.Mode == "ephemeral" {
+		if m.StreamSize != 0 || m.StreamTTL != 0 || m.MetaTTL != 0 {
+			p.add(key+".stream_size", "stream_size, stream_ttl and meta_ttl must not be set in mode ephemeral")
+		}
+		return
+	}
+	if m.StreamSize < 0 || m.StreamTTL < 0 || m.MetaTTL < 0 {
+		p.add(key+".stream_size", "stream_size, stream_ttl and meta_ttl must not be negative")
+	}
+	stream := m.StreamTTL
+	if stream == 0 {
+		stream = time.Minute
+	}
+	if m.MetaTTL > 0 && m.MetaTTL < stream {
+		p.add(key+".meta_ttl", "%s is less than the stream's TTL, %s", m.MetaTTL, stream)
+	}
+}
+
+// checkMapPresence tests that a prefix leads to a namespace of the right type.
+func (c *Config) checkMapPresence(p *problems, key, prefix, want string) {
+	if prefix == "" {
+		return
+	}
+	name, _, ok := strings.Cut(prefix, c.Channel.NamespaceBoundary)
+	if !ok {
+		name = ""
+	}
+	if o := c.options(name); o == nil || o.SubscriptionType != want {
+		p.add(key, "%s must start with a namespace of subscription_type %s", quote(prefix), want)
+	}
+}
+
+func (c *Config) checkSharedPoll(p *problems, key string, o *ChannelOptions) {
+	if o.SharedPoll.PublishEnabled && o.SharedPoll.Mode != "versioned" {
+		p.add(key+".shared_poll.publish_enabled", "needs mode versioned")
+	}
+	if o.SubscriptionType == TypeSharedPoll && c.SharedPoll.HMACSecretKey == "" {
+		p.add(key+".subscription_type", "shared_poll needs shared_poll.hmac_secret_key")
+	}
+}

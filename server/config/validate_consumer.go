@@ -1,0 +1,71 @@
+package config
+
+// require is one thing that a consumer needs.
+type require struct {
+	key string
+	ok  bool
+}
+
+func (c *Config) checkConsumers(p *problems) {
+	seen := map[string]bool{}
+	for i := range c.Consumers {
+		n := &c.Consumers[i]
+		key := element("consumers", i, n.Name)
+		checkName(p, key, n.Name, consumerPattern, seen)
+		if n.Type == "" {
+			p.add(key+".type", "is required")
+		}
+		if !n.Enabled {
+			continue
+		}
+		rules, mode := n.rules()
+		for _, r := range rules {
+			if !r.ok {
+				p.add(key+"."+n.Type+"."+r.key, "is required, or has a value that does not fit")
+			}
+		}
+		if mode != nil && mode.Enabled && mode.Channels == "" {
+			p.add(key+"."+n.Type+".publication_data_mode", "the name of what holds the channels is required")
+		}
+	}
+}
+
+// rules of the consumer's type (config.md 8.6); a list that the schema fills with
+// a default counts as given.
+func (n *Consumer) rules() ([]require, *PublicationDataMode) {
+	switch n.Type {
+	case "postgresql":
+		o := &n.PostgreSQL
+		return []require{{"dsn", o.DSN != ""}, {"outbox_table_name", o.OutboxTableName != ""}}, nil
+	case "kafka":
+		o := &n.Kafka
+		return []require{
+			{"brokers", len(o.Brokers) > 0}, {"topics", len(o.Topics) > 0}, {"consumer_group", o.ConsumerGroup != ""},
+			{"assume_role_arn", o.AssumeRoleARN == "" || o.SASLMechanism == "aws-msk-iam"},
+		}, &o.PublicationDataMode
+	case "nats_jetstream":
+		o := &n.NATSJetStream
+		return []require{
+			{"url", o.URL != ""}, {"stream_name", o.StreamName != ""}, {"durable_consumer_name", o.DurableConsumerName != ""},
+			{"deliver_policy", o.UseExistingConsumer || o.DeliverPolicy == "new" || o.DeliverPolicy == "all"},
+		}, &o.PublicationDataMode
+	case "redis_stream":
+		o := &n.RedisStream
+		return []require{{"streams", len(o.Streams) > 0}, {"consumer_group", o.ConsumerGroup != ""}}, &o.PublicationDataMode
+	case "google_pub_sub":
+		o := &n.GooglePubSub
+		return []require{{"project_id", o.ProjectID != ""}, {"subscriptions", len(o.Subscriptions) > 0}}, &o.PublicationDataMode
+	case "aws_sqs":
+		o := &n.AWSSQS
+		return []require{{"queues", len(o.Queues) > 0}}, &o.PublicationDataMode
+	case "azure_service_bus":
+		o := &n.AzureServiceBus
+		identity := o.FullyQualifiedNamespace != "" && o.TenantID != "" && o.ClientID != "" && o.ClientSecret != ""
+		return []require{
+			{"queues", len(o.Queues) > 0},
+			{"connection_string", o.UseAzureIdentity || o.ConnectionString != ""},
+			{"use_azure_identity", !o.UseAzureIdentity || identity},
+		}, &o.PublicationDataMode
+	}
+	return nil, nil
+}

@@ -1,0 +1,255 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const hist = `"history_size":1,"history_ttl":"1m"`
+
+// validateTests has one row per rule of config.md 1.8 and channels.md 5: a
+// configuration (or options of the namespace "chat", without braces) and what the
+// error says, "" if it is valid.
+var validateTests = []struct{ text, want string }{
+	{`{"http_server":{"h2c_external":true}}`, "http_server.h2c_external"},
+	{`{"http_server":{"h2c_external":true,"internal_port":"8000"}}`, "http_server.h2c_external"},
+	{`{"http_server":{"h2c_external":true,"internal_port":9000,"tls":{"enabled":true}}}`, "http_server.h2c_external"},
+	{`{"http_server":{"h2c_external":true,"internal_port":9000}}`, ""},
+	{`{"http_server":{"port":65536}}`, "http_server.port: 65536 is more than 65535"},
+	{`{"http_server":{"port":-1}}`, "http_server.port: -1 is less than 0"},
+	{`{"http_server":{"internal_port":"x"}}`, `http_server.internal_port: "x"`},
+	{`{"broker":{"type":"x"}}`, `broker.type: "x" is not one of memory, redis, nats, postgres`},
+	{`{"broker":{"type":"redis"}}`, ""},
+	{`{"map_broker":{"type":"x"}}`, `map_broker.type: "x"`},
+	{`{"client":{"token":{"user_id_claim":"a-b"}}}`, `client.token.user_id_claim: "a-b"`},
+	{`{"client":{"subscription_token":{"user_id_claim":"a1"}}}`, `client.subscription_token.user_id_claim`},
+	{`{"client":{"token":{"audience":"a","audience_regex":"b"}}}`, `client.token.audience_regex: excludes client.token.audience`},
+	{`{"client":{"token":{"issuer":"a","issuer_regex":"b"}}}`, `client.token.issuer_regex`},
+	{`{"client":{"token":{"issuer_regex":"("}}}`, `client.token.issuer_regex: "("`},
+	{`{"client":{"proxy":{"connect":{"enabled":true}}}}`, `client.proxy.connect.endpoint: is required`},
+	{`{"client":{"proxy":{"refresh":{"enabled":true}}}}`, `client.proxy.refresh.endpoint: is required`},
+	{`{"client":{"allowed_origins":["[a"]}}`, `client.allowed_origins: pattern 0, "[a"`},
+	{`{"client":{"ping_interval":"8s"}}`, `client.pong_timeout: 8s is not less`},
+	{`{"client":{"ping_interval":"-1s","pong_timeout":"-2s"}}`, ""},
+	{`{"client":{"ping_interval":"-1s","pong_timeout":"-1s"}}`, `client.pong_timeout`},
+	{`{"client":{"connect_code_to_unidirectional_disconnect":{"transforms":[{"code":1}]}}}`, `disconnect.transforms[0]: code and to.code`},
+	{`{"client":{"connect_code_to_unidirectional_disconnect":{"transforms":[{"code":1,"to":{"code":1,"reason":"é"}}]}}}`, `ASCII`},
+	{`{"uni_sse":{"connect_code_to_http_response":{"transforms":[{"code":1}]}}}`, `uni_sse.connect_code_to_http_response.transforms[0]`},
+	{`{"uni_http_stream":{"connect_code_to_http_response":{"transforms":[{"to":{"status_code":200}}]}}}`, `uni_http_stream.connect`},
+	{`{"client":{"subscribe_to_user_personal_channel":{"enabled":true,"personal_channel_namespace":"no"}}}`, `personal_channel_namespace: there is no namespace "no"`},
+	{`{"client":{"subscribe_to_user_personal_channel":{"enabled":true,"single_connection":true}}}`, `single_connection`},
+	{`{"client":{"subscribe_to_user_personal_channel":{"enabled":true}}}`, ""},
+	{`{"proxies":[{"name":"p1","endpoint":"x"},{"name":"p1","endpoint":"x"}]}`, `proxies[1](p1): name "p1" is given twice`},
+	{`{"proxies":[{"name":"default","endpoint":"x"}]}`, `reserved`},
+	{`{"proxies":[{"name":"p!","endpoint":"x"}]}`, `proxies[0](p!): name "p!"`},
+	{`{"proxies":[{"name":"p1"}]}`, `proxies[0](p1).endpoint`},
+	{`{"proxies":[{"name":"p1","endpoint":"x","http":{"status_to_code_transforms":[{"status_code":1,"to_error":{"code":1}}]}}]}`, ""},
+	{`{"proxies":[{"name":"p1","endpoint":"x","http":{"status_to_code_transforms":[{"to_error":{"code":1}}]}}]}`, `transforms[0].status_code`},
+	{`{"proxies":[{"name":"p1","endpoint":"x","http":{"status_to_code_transforms":[{"status_code":1}]}}]}`, `exactly one`},
+	{`{"proxies":[{"name":"p1","endpoint":"x","http":{"status_to_code_transforms":[{"status_code":1,"to_error":{"code":1},"to_disconnect":{"code":2}}]}}]}`, `exactly one`},
+	{`{"proxies":[{"name":"p1","endpoint":"x","http":{"status_to_code_transforms":[{"status_code":1,"to_error":{"code":1,"message":"` + strings.Repeat("a", 124) + `"}}]}}]}`, `to_error.message`},
+	{`{"rpc":{"namespaces":[{"name":"r1"},{"name":"r1"}]}}`, `rpc.namespaces[1](r1): name "r1" is given twice`},
+	{`{"rpc":{"namespaces":[{"name":"r"}]}}`, `rpc.namespaces[0](r): name "r"`},
+	{`{"rpc":{"without_namespace":{"proxy_name":"no"}}}`, `rpc.without_namespace.proxy_name: there is no proxy "no"`},
+	{`{"rpc":{"without_namespace":{"proxy_enabled":true}}}`, `rpc.proxy.endpoint`},
+	{`{"consumers":[{"name":"a-b","type":"kafka"}]}`, `consumers[0](a-b): name "a-b"`},
+	{`{"consumers":[{"name":"c1"}]}`, `consumers[0](c1).type: is required`},
+	{`{"consumers":[{"name":"c1","type":"x"}]}`, `.type: "x"`},
+	{`{"consumers":[{"name":"c1","type":"kafka"},{"name":"c1","type":"kafka"}]}`, `given twice`},
+	{`{"consumers":[{"name":"c1","type":"kafka","enabled":true}]}`, `consumers[0](c1).kafka.brokers`},
+	{`{"consumers":[{"name":"c1","type":"postgresql","enabled":true}]}`, `postgresql.dsn`},
+	{`{"consumers":[{"name":"c1","type":"nats_jetstream","enabled":true,"nats_jetstream":{"deliver_policy":"x"}}]}`, `deliver_policy`},
+	{`{"consumers":[{"name":"c1","type":"redis_stream","enabled":true}]}`, `redis_stream.streams`},
+	{`{"consumers":[{"name":"c1","type":"google_pub_sub","enabled":true}]}`, `google_pub_sub.project_id`},
+	{`{"consumers":[{"name":"c1","type":"aws_sqs","enabled":true}]}`, `aws_sqs.queues`},
+	{`{"consumers":[{"name":"c1","type":"azure_service_bus","enabled":true,"azure_service_bus":{"use_azure_identity":true}}]}`, `use_azure_identity`},
+	{`{"http_api":{"error_mode":"x"}}`, `http_api.error_mode: "x"`},
+	{`{"websocket":{"compression_level":10}}`, `websocket.compression_level`},
+	{`{"channel":{"history_meta_ttl":"1500ms"}}`, `channel.history_meta_ttl: 1.5s is not a number of whole seconds`},
+	{`{"channel":{"publication_data_format":"xml"}}`, `channel.publication_data_format: "xml"`},
+	{`{"channel":{"namespaces":[{"name":"a"}]}}`, `channel.namespaces[0](a): name "a" does not match`},
+	{`{"channel":{"namespaces":[{"name":"a b"}]}}`, `"a b" does not match`},
+	{`{"channel":{"namespaces":[{"name":"a.b"},{"name":"a.b"}]}}`, `channel.namespaces[1](a.b): name "a.b" is given twice`},
+	{`{"channel":{"without_namespace":{"history_size":1}}}`, `channel.without_namespace.history_ttl`},
+
+	{hist, ""},
+	{`"history_size":-1,"history_ttl":"1s"`, "channel.namespaces[0](chat).history_size: -1"},
+	{`"history_size":1,"history_ttl":"-1s"`, "history_ttl: -1s"},
+	{`"history_size":1,"history_ttl":"1500ms"`, "channel.namespaces[0](chat).history_ttl: 1.5s"},
+	{hist + `,"history_meta_ttl":"90500ms"`, "history_meta_ttl: 1m30.5s"},
+	{`"history_size":1`, "history_size (1) and history_ttl (0s) must be set together"},
+	{`"history_ttl":"1s"`, "must be set together"},
+	{hist + `,"history_meta_ttl":"59s"`, "1m0s is more than the effective history_meta_ttl, 59s"},
+	{`"history_size":1,"history_ttl":"721h"`, "effective history_meta_ttl, 720h0m0s"},
+	{`"force_recovery":true`, "force_recovery: needs"},
+	{`"force_positioning":true,"allow_recovery":true,"allow_positioning":true`, ""},
+	{hist + `,"auto_cache_recover":true`, "auto_cache_recover: needs"},
+	{hist + `,"auto_cache_recover":true,"force_recovery":true,"force_recovery_mode":"cache"`, ""},
+	{`"force_recovery_mode":"x"`, `force_recovery_mode: "x"`},
+	{`"channel_regex":"("`, `channel_regex: "("`},
+	{`"allowed_delta_types":["fossil","x"]`, `allowed_delta_types: "x" is not one of fossil`},
+	{`"publication_data_format":"x"`, `publication_data_format: "x"`},
+	{`"publication_data_format":"binary"`, ""},
+	{`"subscribe_stream_proxy_enabled":true,"subscribe_stream_proxy_name":"p1","publish_proxy_enabled":true,"publish_proxy_name":"p1"`, "excludes"},
+	{`"subscribe_stream_proxy_enabled":true,"subscribe_stream_proxy_name":"p2"`, "HTTP endpoint"},
+	{`"sub_refresh_proxy_name":"no"`, `channel.namespaces[0](chat).sub_refresh_proxy_name: there is no proxy "no"`},
+	{`"map":{"remove_proxy_name":"no"}`, `map.remove_proxy_name: there is no proxy "no"`},
+	{`"subscribe_proxy_enabled":true`, "channel.proxy.subscribe.endpoint: is required"},
+	{`"publish_proxy_enabled":true`, "channel.proxy.publish.endpoint: is required"},
+	{`"subscription_type":"x"`, `subscription_type: "x"`},
+	{`"subscription_type":"stream"`, ""},
+	{`"subscription_type":"map"`, "map.mode: is required"},
+	{`"map":{"mode":"x"}`, `map.mode: "x"`},
+	{`"subscription_type":"map","map":{"mode":"recoverable"}`, "map.key_ttl: 0s must be positive"},
+	{`"subscription_type":"map","map":{"mode":"persistent","key_ttl":"1s"}`, "map.key_ttl: 1s"},
+	{`"subscription_type":"map_users","map":{"mode":"persistent"}`, "map.mode: persistent is not possible"},
+	{`"subscription_type":"map","map":{"mode":"ephemeral","key_ttl":"1s","stream_size":1}`, "map.stream_size"},
+	{`"subscription_type":"map","map":{"mode":"persistent","stream_size":-1}`, "map.stream_size"},
+	{`"subscription_type":"map","map":{"mode":"recoverable","key_ttl":"1s","meta_ttl":"59s"}`, "map.meta_ttl: 59s is less"},
+	{`"map":{"client_key":"x"}`, `map.client_key: "x"`},
+	{`"map":{"client_key":"user_id","publish_proxy_enabled":true,"publish_proxy_name":"p1"}`, `map.client_key`},
+	{`"map":{"remove_client_on_unsubscribe":true}`, "remove_client_on_unsubscribe: needs"},
+	{`"map":{"min_page_size":-1}`, "map.min_page_size: -1"},
+	{`"map":{"min_page_size":5,"default_page_size":4}`, "map.min_page_size: 5 is more than default_page_size, 4"},
+	{`"map":{"max_page_size":5,"default_page_size":6}`, "map.default_page_size: 6 is more than"},
+	{`"map_clients_presence_channel_prefix":"chat:"`, "map_clients_presence_channel_prefix"},
+	{`"map_users_presence_channel_prefix":"x"`, "map_users_presence_channel_prefix"},
+	{`"subscription_type":"shared_poll"`, "shared_poll needs shared_poll.hmac_secret_key"},
+	{`"subscription_type":"shared_poll","shared_poll":{"proxy_name":"no"}`, `shared_poll.proxy_name: there is no proxy "no"`},
+	{`"shared_poll":{"mode":"x"}`, `shared_poll.mode: "x"`},
+	{`"shared_poll":{"publish_enabled":true}`, "publish_enabled: needs mode versioned"},
+}
+
+func TestValidate(t *testing.T) {
+	for _, tt := range validateTests {
+		text := tt.text
+		if text[0] == '"' {
+			text = `{"proxies":[{"name":"p1","endpoint":"x:1"},{"name":"p2","endpoint":"http://x"}],
+				"channel":{"namespaces":[{"name":"chat",` + text + `}]}}`
+		}
+		err := mustLoad(t, "c.json", text).Validate()
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s:\n\terror %v\n\twant  %q", tt.text, err, tt.want)
+		}
+	}
+}
+
+// TestUnsupported switches every unsupported feature on by its key.
+func TestUnsupported(t *testing.T) {
+	values := map[string]string{
+		"engine.type": "redis", "map_broker.type": "redis",
+		"client.token.jwks_public_endpoint": "https://x",
+	}
+	for _, u := range unsupported {
+		var env []string
+		key := u.key
+		set := func(key, value string) {
+			env = append(env, EnvPrefix+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))+"="+value)
+		}
+		switch value, ok := values[key]; {
+		case ok:
+			set(key, value)
+		case strings.HasSuffix(key, ".type"):
+			set(key, "redis")
+			set(strings.TrimSuffix(key, "type")+"enabled", "true")
+		case strings.HasPrefix(key, "client.subscription_token"):
+			set(key, "https://x")
+			set("client.subscription_token.enabled", "true")
+		default:
+			set(key, "true")
+		}
+		c, w, err := load(t, "", "", env, nil)
+		if err != nil || len(w.UnknownEnv) > 0 {
+			t.Fatal(err, w)
+		}
+		wantError(t, c.Validate(), key+": this version of Gyro does not support it yet")
+	}
+	for _, u := range unsupportedOptions {
+		value := `true`
+		switch {
+		case u.key == "subscription_type":
+			value = `"map"`
+		case strings.HasSuffix(u.key, "prefix"):
+			value = `"x"`
+		}
+		option := `"` + strings.ReplaceAll(u.key, ".", `":{"`) + `":` + value + strings.Repeat("}", strings.Count(u.key, "."))
+		c := mustLoad(t, "c.json", `{"channel":{"without_namespace":{`+option+`}}}`)
+		wantError(t, c.Validate(), "channel.without_namespace."+u.key+": this version")
+	}
+	c := mustLoad(t, "c.json", `{"rpc":{"namespaces":[{"name":"r1","proxy_enabled":true}]},"consumers":[{"name":"c1","type":"aws_sqs","enabled":true}]}`)
+	wantError(t, c.Validate(), "rpc.namespaces[0](r1).proxy_enabled: this", "consumers[0](c1).enabled: this")
+	// Known but unused sections do not stand in the way.
+	c = mustLoad(t, "c.json", `{"engine":{"redis":{"address":"redis://x"}},"admin":{"password":"p","secret":"s"},"broker":{"type":"nats"},
+		"proxies":[{"name":"p1","endpoint":"http://x"}],"client":{"subscription_token":{"jwks_public_endpoint":"x"}},"consumers":[{"name":"c1","type":"kafka"}]}`)
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPEM(t *testing.T) {
+	certPEM, keyPEM := selfSigned(t)
+	file := filepath.Join(t.TempDir(), "cert.pem")
+	if err := os.WriteFile(file, certPEM, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, cert := range []string{string(certPEM), base64.StdEncoding.EncodeToString(certPEM), file} {
+		c := TLS{Enabled: true, CertPEM: PEM(cert), KeyPEM: PEM(keyPEM), ClientCAPEM: PEM(cert)}
+		got, err := c.ServerConfig()
+		if err != nil || got.MinVersion != tls.VersionTLS12 || got.ClientAuth != tls.RequireAndVerifyClientCert {
+			t.Errorf("%v %+v", err, got)
+		}
+	}
+	if got, err := (TLS{CertPEM: "x"}).ServerConfig(); got != nil || err != nil {
+		t.Errorf("disabled: %v %v", got, err)
+	}
+	good, key := PEM(certPEM), PEM(keyPEM)
+	for _, tt := range []struct {
+		tls  TLS
+		want string
+	}{
+		{TLS{}, "cert_pem"},
+		{TLS{CertPEM: good}, "key_pem"},
+		{TLS{CertPEM: "hush-hush", KeyPEM: key}, "cert_pem"},
+		{TLS{CertPEM: good, KeyPEM: "hush-hush"}, "key_pem"},
+		{TLS{CertPEM: good, KeyPEM: good}, "key_pem"},
+		{TLS{CertPEM: good, KeyPEM: key, ClientCAPEM: key}, "client_ca_pem"},
+		{TLS{CertPEM: good, KeyPEM: key, ClientCAPEM: "nope"}, "client_ca_pem"},
+	} {
+		tt.tls.Enabled = true
+		_, err := tt.tls.ServerConfig()
+		wantError(t, err, tt.want)
+		if strings.Contains(err.Error(), "hush") {
+			t.Errorf("value in %q", err)
+		}
+	}
+}
+
+func selfSigned(t *testing.T) (certPEM, keyPEM []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}

@@ -1,0 +1,68 @@
+package config
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/goccy/go-yaml"
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/gyrohq/gyro/server/config/internal/schema"
+)
+
+// Write writes every key of the configuration as a file of the given format:
+// json, yaml or toml. The file is loadable and equivalent; secrets are written.
+func (c *Config) Write(w io.Writer, format string) error { return schema.Write(w, c, format) }
+
+// WriteDefault writes the configuration that an empty file stands for.
+func WriteDefault(w io.Writer, format string) error { return DefaultConfig().Write(w, format) }
+
+// Env returns the variables that would set every key, as sorted lines
+// NAME="value" (config.md 2.6); with nonZero, only those of non-empty values.
+func (c *Config) Env(nonZero bool) []string { return schema.Env(c, EnvPrefix, nonZero) }
+
+// DefaultEnv returns the variables of all keys with their defaults.
+func DefaultEnv() []string { return DefaultConfig().Env(false) }
+
+// WriteMarkdown writes the reference of all keys, or of those of one section, with
+// headings from the given level on.
+func WriteMarkdown(w io.Writer, section string, level int) error {
+	return schema.WriteMarkdown(w, DefaultConfig(), EnvPrefix, section, level)
+}
+
+// Format returns the format of a configuration file by its extension: json, yaml
+// or toml.
+func Format(file string) (string, error) { return schema.Format(file) }
+
+// Generate returns the text of a minimal file with fresh random secrets
+// (config.md 2.3) in the given format.
+func Generate(format string) ([]byte, error) {
+	tree := map[string]any{
+		"client": map[string]any{
+			"token":           map[string]any{"hmac_secret_key": secret(64)},
+			"allowed_origins": []string{},
+		},
+		"admin":    map[string]any{"enabled": false, "password": secret(16), "secret": secret(64)},
+		"http_api": map[string]any{"key": secret(64)},
+	}
+	switch format {
+	case "json":
+		data, err := json.MarshalIndent(tree, "", "  ")
+		return append(data, '\n'), err
+	case "yaml":
+		return yaml.Marshal(tree)
+	case "toml":
+		return toml.Marshal(tree)
+	}
+	return nil, fmt.Errorf("unknown format %q", format)
+}
+
+// secret returns n random bytes in base64url.
+func secret(n int) string {
+	b := make([]byte, n)
+	rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
