@@ -1,0 +1,306 @@
+// Package auth verifies the JSON Web Tokens of connections and subscriptions
+// (auth.md), and signs them for development.
+package auth
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// MaxTokenLength bounds the length of a token, bytes. Longer ones are invalid.
+const MaxTokenLength = 64 << 10
+
+// The two ways in which a token fails. Errors of the verifier wrap one of them
+// with the reason, which is for logs: it never holds the token or a claim.
+var (
+	// ErrExpired: the token is genuine, but expired or not yet valid.
+	ErrExpired = errors.New("token expired")
+	// ErrInvalid: the token fails any other check.
+	ErrInvalid = errors.New("invalid token")
+)
+
+// Override changes channel options for one subscription. Nil keeps the option of
+// the namespace.
+type Override struct {
+	Presence           *bool
+	JoinLeave          *bool
+	ForcePushJoinLeave *bool
+	ForceRecovery      *bool
+	ForcePositioning   *bool
+}
+
+// SubscribeOptions of a server-side subscription that a connection token grants.
+type SubscribeOptions struct {
+	Info     []byte // channel info; nil if none
+	Data     []byte // for the subscription result; nil if none
+	Override Override
+}
+
+// ConnectToken has the verified claims of a connection token.
+type ConnectToken struct {
+	// User is the user ID; empty for an anonymous user.
+	User string
+	// ExpireAt is when the connection expires, Unix seconds; 0 if it does not. It
+	// is not bounded, and may be past when it comes from the claim expire_at.
+	ExpireAt int64
+	// Info is the connection info, one line of JSON or any bytes; nil if none.
+	Info []byte
+	// Meta is the connection meta, one line of JSON; nil if none.
+	Meta []byte
+	// Subs are the channels to subscribe to on the server side; nil if none.
+	Subs map[string]SubscribeOptions
+}
+
+// SubscribeToken has the verified claims of a subscription token. The caller
+// compares User, Channel and Client with those of the connection.
+type SubscribeToken struct {
+	User    string
+	Channel string // never empty
+	// Client must be the connection's client ID, unless it is empty. Deprecated
+	// in tokens, but still honoured.
+	Client string
+	// ExpireAt is when the subscription expires, Unix seconds; 0 if it does not.
+	ExpireAt int64
+	Info     []byte // channel info; nil if none
+	Data     []byte // for the subscribe reply; nil if none
+	Override Override
+}
+
+// Options of a verifier that do not belong to its section of the configuration.
+type Options struct {
+	// SkipSignature accepts any signature and algorithm
+	// (client.insecure_skip_token_signature_verify).
+	SkipSignature bool
+	// Now is the clock; time.Now by default.
+	Now func() time.Time
+}
+
+// Verifier verifies tokens by one section of the configuration, client.token or
+// client.subscription_token. It is safe for concurrent use, also with Reload.
+type Verifier struct {
+	rules atomic.Pointer[rules]
+}
+
+// rules are what a section says, made ready.
+type rules struct {
+	keys                        keys
+	audience, issuer, userClaim string
+	audienceRegex, issuerRegex  *regexp.Regexp
+	skipSignature               bool
+	now                         func() time.Time
+}
+
+// NewVerifier returns a verifier. An error names the key below the section, not
+// its value. Without any key material every token is invalid.
+func NewVerifier(cfg config.Token, opts Options) (*Verifier, error) {
+	v := new(Verifier)
+	return v, v.Reload(cfg, opts)
+}
+
+// Reload replaces the settings. After an error the old ones stay in force.
+func (v *Verifier) Reload(cfg config.Token, opts Options) error {
+	if cfg.JWKSPublicEndpoint != "" {
+		return errors.New("jwks_public_endpoint: this version of Gyro does not support it yet")
+	}
+	r := &rules{
+		audience: cfg.Audience, issuer: cfg.Issuer, userClaim: cfg.UserIDClaim,
+		skipSignature: opts.SkipSignature, now: opts.Now,
+	}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	var err error
+	if r.audienceRegex, err = compile("audience", cfg.Audience, cfg.AudienceRegex); err != nil {
+		return err
+	}
+	if r.issuerRegex, err = compile("issuer", cfg.Issuer, cfg.IssuerRegex); err != nil {
+		return err
+	}
+	if r.keys, err = newKeys(cfg, r.now); err != nil {
+		return err
+	}
+	v.rules.Store(r)
+	return nil
+}
+
+func compile(key, exact, pattern string) (*regexp.Regexp, error) {
+	if pattern == "" {
+		return nil, nil
+	}
+	if exact != "" {
+		return nil, fmt.Errorf("%s_regex: excludes %s", key, key)
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("%s_regex: %w", key, err)
+	}
+	return re, nil
+}
+
+// VerifyConnect verifies a connection token. The error wraps ErrExpired or
+// ErrInvalid.
+func (v *Verifier) VerifyConnect(token string) (ConnectToken, error) {
+	r := v.rules.Load()
+	c, err := r.verify(token)
+	if err != nil {
+		return ConnectToken{}, err
+	}
+	out := ConnectToken{User: c.userID(r.userClaim), Subs: c.subs(), Info: c.bytes("b64info", "info"), Meta: c.json("meta")}
+	channel := c.string("channel")
+	out.ExpireAt = c.expireAt()
+	if c.err != nil {
+		return ConnectToken{}, c.err
+	}
+	if channel != "" {
+		return ConnectToken{}, invalid("it is a subscription token: claim channel is present")
+	}
+	if err := r.checkTime(c); err != nil {
+		return ConnectToken{}, err
+	}
+	return out, nil
+}
+
+// VerifySubscribe verifies a subscription token. The error wraps ErrExpired or
+// ErrInvalid.
+func (v *Verifier) VerifySubscribe(token string) (SubscribeToken, error) {
+	r := v.rules.Load()
+	c, err := r.verify(token)
+	if err != nil {
+		return SubscribeToken{}, err
+	}
+	out := SubscribeToken{
+		User: c.userID(r.userClaim), Channel: c.string("channel"), Client: c.string("client"), ExpireAt: c.expireAt(),
+		Info: c.bytes("b64info", "info"), Data: c.bytes("b64data", "data"), Override: c.override(),
+	}
+	if c.err != nil {
+		return SubscribeToken{}, c.err
+	}
+	if err := r.checkTime(c); err != nil {
+		return SubscribeToken{}, err
+	}
+	if out.Channel == "" {
+		return SubscribeToken{}, invalid("claim channel is missing")
+	}
+	return out, nil
+}
+
+// verify does the checks 1 to 4 of auth.md section 5. All of them lead to
+// ErrInvalid, so their order among themselves cannot be observed.
+func (r *rules) verify(token string) (*claims, error) {
+	if err := checkForm(token); err != nil {
+		return nil, err
+	}
+	c := new(claims)
+	var err error
+	if r.skipSignature {
+		_, _, err = parser.ParseUnverified(token, c)
+		if errors.Is(err, jwt.ErrTokenUnverifiable) {
+			err = nil // of the algorithm, which does not matter
+		}
+	} else {
+		_, err = parser.ParseWithClaims(token, c, r.keys.lookup)
+	}
+	if err != nil {
+		return nil, reason(err)
+	}
+	if c.members == nil {
+		return nil, invalid("the payload is not a JSON object")
+	}
+	issuer, audience := c.string("iss"), c.audience()
+	c.string("sub")
+	c.string("jti")
+	c.number("iat")
+	if c.err != nil {
+		return nil, c.err
+	}
+	if r.issuer != "" && issuer != r.issuer || r.issuerRegex != nil && !r.issuerRegex.MatchString(issuer) {
+		return nil, invalid("issuer does not match")
+	}
+	if r.audience != "" && !slices.Contains(audience, r.audience) ||
+		r.audienceRegex != nil && !slices.ContainsFunc(audience, r.audienceRegex.MatchString) {
+		return nil, invalid("audience does not match")
+	}
+	return c, nil
+}
+
+// checkTime tests exp and nbf, without leeway. A token that is not yet valid
+// counts as expired.
+func (r *rules) checkTime(c *claims) error {
+	now := float64(r.now().UnixMicro()) / 1e6
+	exp, hasExp := c.number("exp")
+	nbf, hasNbf := c.number("nbf")
+	switch {
+	case c.err != nil:
+		return c.err
+	case hasExp && exp <= now:
+		return fmt.Errorf("%w: claim exp is past", ErrExpired)
+	case hasNbf && nbf >= now:
+		return fmt.Errorf("%w: claim nbf is to come", ErrExpired)
+	}
+	return nil
+}
+
+var parser = jwt.NewParser(jwt.WithoutClaimsValidation())
+
+// checkForm tests what the JWT library is lenient about: base64 decoders skip
+// line breaks, and a token must begin with the base64 of `{"`.
+func checkForm(token string) error {
+	if len(token) > MaxTokenLength {
+		return invalid("it is longer than 65536 bytes")
+	}
+	if !strings.HasPrefix(token, "eyJ") {
+		return invalid("it does not begin with eyJ")
+	}
+	for i := range len(token) {
+		c := token[i]
+		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
+		if !ok {
+			return invalid("it has other characters than those of base64url and dots")
+		}
+	}
+	return nil
+}
+
+func invalid(why string) error { return fmt.Errorf("%w: %s", ErrInvalid, why) }
+
+// reason sums up an error of the JWT library, whose text may quote the token.
+func reason(err error) error {
+	switch {
+	case errors.Is(err, ErrInvalid):
+		return err
+	case errors.Is(err, jwt.ErrTokenMalformed):
+		return invalid("it is not three parts of base64url with JSON objects")
+	case errors.Is(err, jwt.ErrTokenUnverifiable):
+		return invalid("there is no key for its algorithm")
+	}
+	return invalid("its signature does not verify")
+}
+
+// claims has the members of a payload by exact name: encoding/json would also
+// take Sub for sub when it decodes into a struct. The first wrong type that one
+// of the methods meets is kept in err.
+type claims struct {
+	jwt.Claims // never called: the parser does not validate
+	members    map[string]json.RawMessage
+	err        error
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Text that is not UTF-8 is refused:
+// claims reach clients as they are, and would break their connections.
+func (c *claims) UnmarshalJSON(data []byte) error {
+	if !utf8.Valid(data) {
+		return errors.New("not UTF-8")
+	}
+	return json.Unmarshal(data, &c.members)
+}

@@ -1,0 +1,206 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// get returns a claim; null counts as absent.
+func (c *claims) get(name string) (json.RawMessage, bool) {
+	raw, ok := c.members[name]
+	if !ok || string(raw) == "null" {
+		return nil, false
+	}
+	return raw, true
+}
+
+func (c *claims) wrong(name string) {
+	if c.err == nil {
+		c.err = invalid("claim " + name + " has a wrong type or value")
+	}
+}
+
+// decode stores a claim in out, a pointer, and reports whether it is present.
+func (c *claims) decode(name string, out any) bool {
+	raw, ok := c.get(name)
+	if ok && json.Unmarshal(raw, out) != nil {
+		c.wrong(name)
+	}
+	return ok
+}
+
+func (c *claims) string(name string) string {
+	var s string
+	c.decode(name, &s)
+	return s
+}
+
+// number returns a claim in seconds. Fractions are allowed, and so are numbers in
+// quotes, which some issuers write.
+func (c *claims) number(name string) (float64, bool) {
+	raw, ok := c.get(name)
+	if !ok {
+		return 0, false
+	}
+	var n json.Number
+	if json.Unmarshal(raw, &n) != nil {
+		c.wrong(name)
+		return 0, true
+	}
+	x, err := n.Float64()
+	if err != nil {
+		c.wrong(name)
+	}
+	return x, true
+}
+
+func (c *claims) audience() []string {
+	raw, ok := c.get("aud")
+	if !ok {
+		return nil
+	}
+	if raw[0] == '"' {
+		return []string{c.string("aud")}
+	}
+	var list []*string
+	c.decode("aud", &list)
+	out := make([]string, 0, len(list))
+	for _, s := range list {
+		if s == nil {
+			c.wrong("aud")
+			return nil
+		}
+		out = append(out, *s)
+	}
+	return out
+}
+
+// userID returns sub, or another claim rendered as a string.
+func (c *claims) userID(claim string) string {
+	if claim == "" {
+		return c.string("sub")
+	}
+	raw, ok := c.get(claim)
+	if !ok {
+		return ""
+	}
+	switch raw[0] {
+	case '"':
+		return c.string(claim)
+	case '{', '[':
+		c.wrong(claim)
+		return ""
+	}
+	return string(raw)
+}
+
+// expireAt is the claim expire_at, else exp; 0 for no expiration.
+func (c *claims) expireAt() int64 {
+	if raw, ok := c.get("expire_at"); ok {
+		n, err := strconv.ParseInt(string(raw), 10, 64)
+		if err != nil {
+			c.wrong("expire_at")
+		}
+		return max(n, 0)
+	}
+	exp, _ := c.number("exp")
+	if exp >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return max(int64(exp), 0)
+}
+
+// bytes returns the base64 claim unless it is empty, else the JSON one.
+func (c *claims) bytes(b64, plain string) []byte {
+	if s := c.string(b64); s != "" {
+		data, err := base64.StdEncoding.DecodeString(s)
+		if err != nil {
+			c.wrong(b64)
+		}
+		return data
+	}
+	return c.json(plain)
+}
+
+// json returns a claim without line breaks, which the JSON protocol cannot carry.
+func (c *claims) json(name string) []byte {
+	raw, ok := c.get(name)
+	if !ok {
+		return nil
+	}
+	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+		return raw
+	}
+	var out bytes.Buffer
+	if json.Compact(&out, raw) != nil {
+		c.wrong(name)
+	}
+	return out.Bytes()
+}
+
+// object returns the members of a claim that is a JSON object.
+func (c *claims) object(name string) *claims {
+	sub := new(claims)
+	c.decode(name, &sub.members)
+	return sub
+}
+
+func (c *claims) override() Override {
+	o := c.object("override")
+	out := Override{
+		Presence:           o.switched("presence"),
+		JoinLeave:          o.switched("join_leave"),
+		ForcePushJoinLeave: o.switched("force_push_join_leave"),
+		ForceRecovery:      o.switched("force_recovery"),
+		ForcePositioning:   o.switched("force_positioning"),
+	}
+	if o.err != nil {
+		c.wrong("override")
+	}
+	return out
+}
+
+// switched returns a member {"value": bool}; an absent value means false.
+func (c *claims) switched(name string) *bool {
+	if _, ok := c.get(name); !ok {
+		return nil
+	}
+	o := c.object(name)
+	on := new(bool)
+	o.decode("value", on)
+	if o.err != nil {
+		c.wrong(name)
+	}
+	return on
+}
+
+// subs returns the channels that the token grants: those of subs, or if there are
+// none, those of channels. Empty names are skipped.
+func (c *claims) subs() map[string]SubscribeOptions {
+	subs := c.object("subs")
+	var channels []string
+	c.decode("channels", &channels)
+	out := map[string]SubscribeOptions{}
+	for ch := range subs.members {
+		o := subs.object(ch)
+		options := SubscribeOptions{Info: o.bytes("b64info", "info"), Data: o.bytes("b64data", "data"), Override: o.override()}
+		if o.err != nil || subs.err != nil {
+			c.wrong("subs")
+			return nil
+		}
+		out[ch] = options
+	}
+	if len(subs.members) == 0 {
+		for _, ch := range channels {
+			out[ch] = SubscribeOptions{}
+		}
+	}
+	delete(out, "")
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}

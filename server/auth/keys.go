@@ -1,0 +1,140 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// minRSABits is the least size of an RSA key; crypto/rsa refuses to verify with
+// smaller ones.
+const minRSABits = 1024
+
+// keys is the static key material. An algorithm leads to keys of its own family
+// alone, so a public key is never taken for an HMAC secret.
+type keys struct {
+	hmac, previous []byte
+	validUntil     int64 // of previous, Unix seconds; 0 for no limit
+	rsa            *rsa.PublicKey
+	ecdsa          *ecdsa.PublicKey
+	ecdsaAlg       string // the only one that fits the curve
+	ed25519        ed25519.PublicKey
+	now            func() time.Time
+}
+
+func newKeys(cfg config.Token, now func() time.Time) (k keys, err error) {
+	k = keys{
+		hmac: []byte(cfg.HMACSecretKey), previous: []byte(cfg.HMACPreviousSecretKey),
+		validUntil: cfg.HMACPreviousValidUntil, now: now,
+	}
+	if k.rsa, err = publicKey[*rsa.PublicKey](cfg.RSAPublicKey, "an RSA key"); err != nil {
+		return k, fmt.Errorf("rsa_public_key: %w", err)
+	}
+	if k.rsa != nil && k.rsa.N.BitLen() < minRSABits {
+		return k, fmt.Errorf("rsa_public_key: %d bits are less than %d", k.rsa.N.BitLen(), minRSABits)
+	}
+	if k.ecdsa, err = publicKey[*ecdsa.PublicKey](cfg.ECDSAPublicKey, "an ECDSA key"); err != nil {
+		return k, fmt.Errorf("ecdsa_public_key: %w", err)
+	}
+	if k.ecdsa != nil {
+		if k.ecdsaAlg = curveAlg(k.ecdsa.Curve); k.ecdsaAlg == "" {
+			return k, errors.New("ecdsa_public_key: the curve is not P-256, P-384 or P-521")
+		}
+	}
+	if k.ed25519, err = publicKey[ed25519.PublicKey](cfg.EdDSAPublicKey, "an Ed25519 key"); err != nil {
+		return k, fmt.Errorf("eddsa_public_key: %w", err)
+	}
+	return k, nil
+}
+
+func curveAlg(c elliptic.Curve) string {
+	switch c {
+	case elliptic.P256():
+		return "ES256"
+	case elliptic.P384():
+		return "ES384"
+	case elliptic.P521():
+		return "ES512"
+	}
+	return ""
+}
+
+// publicKey parses PEM text with a PUBLIC KEY (PKIX) or CERTIFICATE block; the
+// zero K stands for an empty text.
+func publicKey[K crypto.PublicKey](text, want string) (key K, err error) {
+	if text == "" {
+		return key, nil
+	}
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return key, errors.New("not PEM text")
+	}
+	var parsed any
+	switch block.Type {
+	case "PUBLIC KEY":
+		parsed, err = x509.ParsePKIXPublicKey(block.Bytes)
+	case "CERTIFICATE":
+		var cert *x509.Certificate
+		if cert, err = x509.ParseCertificate(block.Bytes); err == nil {
+			parsed = cert.PublicKey
+		}
+	default:
+		return key, errors.New("the PEM block is not of type PUBLIC KEY or CERTIFICATE")
+	}
+	if err != nil {
+		return key, err
+	}
+	key, ok := parsed.(K)
+	if !ok {
+		return key, errors.New("not " + want)
+	}
+	return key, nil
+}
+
+var errNoKey = errors.New("no key for the algorithm")
+
+// lookup is the jwt.Keyfunc: it returns what the algorithm of the header is to be
+// verified with.
+func (k *keys) lookup(t *jwt.Token) (any, error) {
+	switch alg := t.Method.Alg(); alg {
+	case "HS256", "HS384", "HS512":
+		return k.secrets()
+	case "RS256", "RS384", "RS512":
+		if k.rsa != nil {
+			return k.rsa, nil
+		}
+	case "ES256", "ES384", "ES512":
+		if k.ecdsa != nil && alg == k.ecdsaAlg {
+			return k.ecdsa, nil
+		}
+	case "EdDSA":
+		if k.ed25519 != nil {
+			return k.ed25519, nil
+		}
+	}
+	return nil, errNoKey
+}
+
+// secrets returns the HMAC secrets in the order of trying. The previous one is
+// tried as long as the server's clock allows, whatever the token's iat.
+func (k *keys) secrets() (any, error) {
+	if len(k.hmac) == 0 {
+		return nil, errNoKey
+	}
+	set := jwt.VerificationKeySet{Keys: []jwt.VerificationKey{k.hmac}}
+	if len(k.previous) > 0 && (k.validUntil == 0 || k.now().Unix() <= k.validUntil) {
+		set.Keys = append(set.Keys, k.previous)
+	}
+	return set, nil
+}
