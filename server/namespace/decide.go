@@ -1,0 +1,213 @@
+package namespace
+
+import (
+	"encoding/json"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Authority is who decides on an operation.
+type Authority uint8
+
+const (
+	// Rules have decided: Verdict.Err is the answer.
+	Rules Authority = iota
+	// Token: the subscription token decides alone.
+	Token
+	// SubscribeProxy, PublishProxy and StreamProxy: the backend decides alone; if
+	// that proxy is not configured, protocol.ErrorNotAvailable is the answer.
+	SubscribeProxy
+	PublishProxy
+	StreamProxy
+)
+
+// Source tells how a subscription came to be (channels.md 10).
+type Source uint8
+
+// Sources of subscriptions.
+const (
+	SourceUnknown         Source = 0
+	SourceConnectToken    Source = 1
+	SourceConnectProxy    Source = 2
+	SourceSubscribeToken  Source = 3
+	SourceSubscribeProxy  Source = 4
+	SourceUserLimited     Source = 5
+	SourceClientAllowed   Source = 6
+	SourceInsecure        Source = 7
+	SourceConnectRequest  Source = 8
+	SourcePersonalChannel Source = 9
+	SourceServerAPI       Source = 10
+	SourceSubscribeStream Source = 13
+)
+
+// Facts about the connection that asks.
+type Facts struct {
+	// User is its user ID; empty for an anonymous connection.
+	User string
+	// Subscribed to the very channel, client-side or server-side.
+	Subscribed bool
+	// Insecure is client.insecure.
+	Insecure bool
+}
+
+// Verdict on an operation.
+type Verdict struct {
+	By Authority
+	// Source of the subscription, if it is allowed by the rules.
+	Source Source
+	// Err of the rules: nil if they allow, else a *protocol.Error.
+	Err error
+}
+
+func denied(err *protocol.Error) Verdict { return Verdict{Err: err} }
+
+// permits is the truth table of channels.md 6.9.
+func (f Facts) permits(client, subscriber, anonymous bool) bool {
+	return (client || subscriber && f.Subscribed) && (f.User != "" || anonymous)
+}
+
+// DecideSubscribe decides on a subscribe command (channels.md 6.2) that asks for a
+// subscription type and may come with a token. It applies to what ForSubscribe
+// returned.
+func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool) Verdict {
+	switch limited := c.UserLimited(); {
+	case asked != c.Type:
+		return denied(c.wrongType(asked))
+	case c.Private() && !hasToken:
+		return denied(protocol.ErrorPermissionDenied)
+	case hasToken:
+		return Verdict{By: Token}
+	case limited && c.ListsUser(f.User):
+		return Verdict{Source: SourceUserLimited}
+	case c.SubscribeProxyEnabled && !limited:
+		return Verdict{By: SubscribeProxy}
+	case c.SubscribeStreamProxyEnabled && !limited:
+		return Verdict{By: StreamProxy}
+	case !limited && f.permits(c.AllowSubscribeForClient, false, c.AllowSubscribeForAnonymous):
+		return Verdict{Source: SourceClientAllowed}
+	case f.Insecure:
+		return Verdict{Source: SourceInsecure}
+	}
+	return denied(protocol.ErrorPermissionDenied)
+}
+
+func (c Channel) wrongType(asked SubscriptionType) *protocol.Error {
+	switch {
+	case asked == SharedPoll:
+		return protocol.ErrorNotAvailable
+	case c.Type == SharedPoll:
+		return protocol.ErrorBadRequest
+	}
+	return protocol.ErrorPermissionDenied
+}
+
+// Requested decides on a channel that a connect command asks for (channels.md
+// 6.3). A channel that is not granted is ignored; the only error, a
+// protocol.Disconnect, is an unknown namespace. The source of a granted one is
+// SourceConnectRequest.
+func (r *Resolver) Requested(name string, f Facts) (ch Channel, granted bool, err error) {
+	if name == "" {
+		return Channel{}, false, nil
+	}
+	ch, ok := r.Resolve(name)
+	if !ok {
+		return Channel{}, false, protocol.DisconnectBadRequest
+	}
+	if !ch.validName() || ch.Private() || ch.SubscribeProxyEnabled {
+		return ch, false, nil
+	}
+	if ch.UserLimited() {
+		granted = f.User != "" && ch.ListsUser(f.User)
+	} else {
+		granted = f.permits(ch.AllowSubscribeForClient, false, ch.AllowSubscribeForAnonymous)
+	}
+	return ch, granted || f.Insecure, nil
+}
+
+// DecidePublish decides on a publish command (channels.md 6.4). By the stream proxy
+// means that the data goes into the open stream of this subscription; without one,
+// protocol.ErrorNotAvailable is the answer.
+func (c Channel) DecidePublish(f Facts, data []byte) Verdict {
+	switch {
+	case !c.ValidData(data):
+		return denied(protocol.ErrorBadRequest)
+	case c.PublishProxyEnabled:
+		return Verdict{By: PublishProxy}
+	case c.SubscribeStreamProxyEnabled && !c.SubscribeStreamProxyBidi:
+		return denied(protocol.ErrorNotAvailable)
+	case c.SubscribeStreamProxyEnabled:
+		return Verdict{By: StreamProxy}
+	case f.permits(c.AllowPublishForClient, c.AllowPublishForSubscriber, c.AllowPublishForAnonymous), f.Insecure:
+		return Verdict{}
+	}
+	return denied(protocol.ErrorPermissionDenied)
+}
+
+// CheckPresence decides on a presence or presence stats command: nil or a
+// *protocol.Error.
+func (c Channel) CheckPresence(f Facts) error {
+	switch {
+	case !c.Presence:
+		return protocol.ErrorNotAvailable
+	case c.mayPresence(f):
+		return nil
+	}
+	return protocol.ErrorPermissionDenied
+}
+
+// CheckHistory decides on a history command: nil or a *protocol.Error.
+func (c Channel) CheckHistory(f Facts) error {
+	switch {
+	case c.HistorySize <= 0 || c.HistoryTTL <= 0:
+		return protocol.ErrorNotAvailable
+	case c.mayHistory(f):
+		return nil
+	}
+	return protocol.ErrorPermissionDenied
+}
+
+func (c Channel) mayPresence(f Facts) bool {
+	return f.permits(c.AllowPresenceForClient, c.AllowPresenceForSubscriber, c.AllowPresenceForAnonymous) || f.Insecure
+}
+
+func (c Channel) mayHistory(f Facts) bool {
+	return f.permits(c.AllowHistoryForClient, c.AllowHistoryForSubscriber, c.AllowHistoryForAnonymous) || f.Insecure
+}
+
+// Wishes of a subscribe command.
+type Wishes struct {
+	Positioned, Recoverable, JoinLeave bool
+}
+
+// Grant returns the wishes that are granted (channels.md 6.5); the others are
+// silently off. It is for subscriptions that the rules or a token allowed, and
+// does not look at what the namespace forces.
+func (c Channel) Grant(f Facts, w Wishes) Wishes {
+	f.Subscribed = true
+	history := c.mayHistory(f)
+	return Wishes{
+		Positioned:  w.Positioned && (c.AllowPositioning || history),
+		Recoverable: w.Recoverable && (c.AllowRecovery || history),
+		JoinLeave:   w.JoinLeave && c.JoinLeave && c.mayPresence(f),
+	}
+}
+
+// ValidData reports whether a payload fits publication_data_format.
+func (o *Options) ValidData(data []byte) bool {
+	switch o.PublicationDataFormat {
+	case "binary":
+		return true
+	case "json":
+		return json.Valid(data)
+	case "json_object":
+		for _, b := range data {
+			switch b {
+			case ' ', '\t', '\r', '\n':
+				continue
+			}
+			return b == '{' && json.Valid(data)
+		}
+		return false
+	}
+	return len(data) > 0
+}

@@ -1,0 +1,225 @@
+// Package namespace resolves channel names to their options and decides, from
+// plain facts, what clients may do with a channel (channels.md). It does no I/O:
+// where a token or a proxy decides, the verdict says so.
+package namespace
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"sync/atomic"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// SubscriptionType is what a subscribe command asks for, by its wire number.
+type SubscriptionType int32
+
+// Subscription types (client-protocol.md, SubscribeRequest).
+const (
+	Stream SubscriptionType = iota
+	Map
+	MapClients
+	MapUsers
+	SharedPoll
+)
+
+var types = map[string]SubscriptionType{
+	"": Stream, config.TypeStream: Stream, config.TypeMap: Map, config.TypeMapClients: MapClients,
+	config.TypeMapUsers: MapUsers, config.TypeSharedPoll: SharedPoll,
+}
+
+// Options are the effective options of a namespace: PublicationDataFormat and
+// HistoryMetaTTL are the global ones where the namespace sets none. They are
+// shared and must not be modified.
+type Options struct {
+	config.ChannelOptions
+	// Name of the namespace; empty for channels without one.
+	Name string
+	// Type is SubscriptionType as a number.
+	Type  SubscriptionType
+	regex *regexp.Regexp
+}
+
+// Resolver finds the options of channels. It is safe for concurrent use, also
+// with Reload, and does not allocate.
+type Resolver struct {
+	table atomic.Pointer[table]
+}
+
+type table struct {
+	naming
+	options map[string]*Options
+}
+
+// naming has the global rules of names.
+type naming struct {
+	maxLength                                                     int
+	privatePrefix, namespaceBoundary, userBoundary, userSeparator string
+}
+
+// NewResolver returns a resolver of a validated configuration.
+func NewResolver(cfg config.Channel) (*Resolver, error) {
+	r := new(Resolver)
+	return r, r.Reload(cfg)
+}
+
+// Reload replaces the configuration; a Channel that was resolved before keeps its
+// options. After an error the old configuration stays in force.
+func (r *Resolver) Reload(cfg config.Channel) error {
+	t := &table{
+		naming: naming{
+			maxLength: cfg.MaxLength, privatePrefix: cfg.PrivatePrefix, namespaceBoundary: cfg.NamespaceBoundary,
+			userBoundary: cfg.UserBoundary, userSeparator: cfg.UserSeparator,
+		},
+		options: make(map[string]*Options, len(cfg.Namespaces)+1),
+	}
+	add := func(key, name string, o config.ChannelOptions) (err error) {
+		options := &Options{ChannelOptions: o, Name: name, Type: types[o.SubscriptionType]}
+		options.HistoryMetaTTL = cfg.MetaTTL(&o)
+		if o.PublicationDataFormat == "" {
+			options.PublicationDataFormat = cfg.PublicationDataFormat
+		}
+		if o.ChannelRegex != "" {
+			if options.regex, err = regexp.Compile(o.ChannelRegex); err != nil {
+				return fmt.Errorf("%s.channel_regex: %w", key, err)
+			}
+		}
+		t.options[name] = options
+		return nil
+	}
+	if err := add("channel.without_namespace", "", cfg.WithoutNamespace); err != nil {
+		return err
+	}
+	for i, n := range cfg.Namespaces {
+		if err := add(fmt.Sprintf("channel.namespaces[%d](%s)", i, n.Name), n.Name, n.ChannelOptions); err != nil {
+			return err
+		}
+	}
+	r.table.Store(t)
+	return nil
+}
+
+// Channel is a resolved channel name.
+type Channel struct {
+	// Name is the complete name.
+	Name string
+	// Rest is the name after the namespace; the complete name, with a private
+	// prefix, if there is no namespace.
+	Rest string
+	// Options of the namespace; never nil.
+	*Options
+	naming *naming
+}
+
+// Resolve returns the channel of a name as channels.md 3.2 says; false if its
+// namespace is unknown. The name is not checked otherwise: this is what server
+// API, tokens and personal channels need.
+func (r *Resolver) Resolve(name string) (Channel, bool) { return r.table.Load().resolve(name) }
+
+func (t *table) resolve(name string) (Channel, bool) {
+	ch := Channel{Name: name, Rest: name, naming: &t.naming}
+	namespace := ""
+	trimmed := name
+	if t.privatePrefix != "" {
+		trimmed = strings.TrimPrefix(name, t.privatePrefix)
+	}
+	if t.namespaceBoundary != "" {
+		if before, after, ok := strings.Cut(trimmed, t.namespaceBoundary); ok {
+			namespace, ch.Rest = before, after
+		}
+	}
+	var ok bool
+	ch.Options, ok = t.options[namespace]
+	return ch, ok
+}
+
+// ForClient resolves a name that a client gives in a publish, presence, presence
+// stats or history command. The error is a protocol.Disconnect or *protocol.Error
+// (channels.md 6.1, rows 1, 5 and 6).
+func (r *Resolver) ForClient(name string) (Channel, error) {
+	if name == "" {
+		return Channel{}, protocol.DisconnectBadRequest
+	}
+	ch, ok := r.Resolve(name)
+	if !ok {
+		return Channel{}, protocol.ErrorUnknownChannel
+	}
+	if !ch.validName() {
+		return Channel{}, protocol.ErrorBadRequest
+	}
+	return ch, nil
+}
+
+// ForSubscribe resolves the name of a subscribe command, whose length is bounded
+// by channel.max_length (rows 1, 2, 5 and 6).
+func (r *Resolver) ForSubscribe(name string) (Channel, error) {
+	if len(name) > r.MaxLength() {
+		return Channel{}, protocol.ErrorBadRequest
+	}
+	return r.ForClient(name)
+}
+
+// MaxLength is channel.max_length, bytes.
+func (r *Resolver) MaxLength() int { return r.table.Load().maxLength }
+
+// PersonalChannel returns the name of a user's personal channel in a namespace,
+// which may be empty (auth.md 14.2).
+func (r *Resolver) PersonalChannel(namespace, user string) string {
+	t := r.table.Load()
+	if namespace == "" {
+		return t.userBoundary + user
+	}
+	return namespace + t.namespaceBoundary + t.userBoundary + user
+}
+
+// validName applies channel_regex to the rest of the name, or if there is none,
+// requires the whole name to be ASCII.
+func (c Channel) validName() bool {
+	if c.regex != nil {
+		return c.regex.MatchString(c.Rest)
+	}
+	for i := range len(c.Name) {
+		if c.Name[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// Private reports whether the name starts with the private prefix.
+func (c Channel) Private() bool {
+	return c.naming.privatePrefix != "" && strings.HasPrefix(c.Name, c.naming.privatePrefix)
+}
+
+// UserLimited reports whether the name lists the users that may subscribe.
+func (c Channel) UserLimited() bool {
+	return c.AllowUserLimitedChannels && c.naming.userBoundary != "" && strings.Contains(c.Name, c.naming.userBoundary)
+}
+
+// ListsUser reports whether a user is in the list of a user-limited name: between
+// separators, after the last boundary as splitting from the left finds it.
+func (c Channel) ListsUser(user string) bool {
+	list := c.Name
+	for {
+		_, after, ok := strings.Cut(list, c.naming.userBoundary)
+		if !ok {
+			break
+		}
+		list = after
+	}
+	if c.naming.userSeparator == "" {
+		return list == user
+	}
+	for {
+		item, after, more := strings.Cut(list, c.naming.userSeparator)
+		if item == user {
+			return true
+		}
+		if !more {
+			return false
+		}
+		list = after
+	}
+}
