@@ -1,0 +1,148 @@
+// Package api executes the commands of the server API (server-api.md): what a
+// backend may do with channels and connections. It knows nothing of HTTP, so
+// that every way in (HTTP, gRPC, consumers of queues) shares one behaviour:
+// they decode a Request, call Executor, and encode what comes back.
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/gyrohq/gyro"
+)
+
+// Node is what the API needs of a *gyro.Node. Its methods may be called from
+// any goroutine.
+type Node interface {
+	Publish(ctx context.Context, ch string, data []byte, opts ...gyro.PublishOption) (gyro.PublishResult, error)
+	Broadcast(ctx context.Context, channels []string, data []byte, opts ...gyro.PublishOption) []gyro.BroadcastResult
+	Subscribe(ctx context.Context, user, ch string, opts ...gyro.SubscribeOption) error
+	Unsubscribe(ctx context.Context, user, ch string, opts ...gyro.UnsubscribeOption) error
+	Disconnect(ctx context.Context, user string, opts ...gyro.DisconnectOption) error
+	Refresh(ctx context.Context, user string, opts ...gyro.RefreshOption) error
+	Presence(ctx context.Context, ch string) (map[string]*gyro.ClientInfo, error)
+	PresenceStats(ctx context.Context, ch string) (gyro.PresenceStats, error)
+	History(ctx context.Context, ch string, opts ...gyro.HistoryOption) (gyro.History, error)
+	RemoveHistory(ctx context.Context, ch string) error
+	Channels(ctx context.Context) (map[string]int, error)
+	Info(ctx context.Context) ([]gyro.NodeInfo, error)
+}
+
+// Channels resolves the options of a channel by its name (channels.md 3.2).
+type Channels interface {
+	// ChannelOptions reports false if the namespace is unknown. It may be called
+	// from any goroutine.
+	ChannelOptions(ch string) (ChannelOptions, bool)
+}
+
+// ChannelOptions are the options of a channel's namespace that the API follows
+// (channels.md section 4), fallbacks to global options already applied.
+type ChannelOptions struct {
+	// SubscriptionType: "" or "stream", "map", "map_clients", "map_users",
+	// "shared_poll".
+	SubscriptionType string
+	// HistorySize and HistoryTTL are both > 0 if the channel keeps a history.
+	HistorySize int
+	HistoryTTL  time.Duration
+	// HistoryMetaTTL: 0 is the broker's default.
+	HistoryMetaTTL time.Duration
+	// Presence allows presence requests and is the default of subscriptions.
+	Presence bool
+	// JoinLeave, ForcePushJoinLeave, ForceRecovery and ForcePositioning are the
+	// defaults of subscriptions.
+	JoinLeave          bool
+	ForcePushJoinLeave bool
+	ForceRecovery      bool
+	ForcePositioning   bool
+	// DeltaPublish turns the delta flag of every publication on.
+	DeltaPublish bool
+	// PublicationDataFormat: "", "json", "json_object", "binary".
+	PublicationDataFormat string
+	// SharedPollPublish is shared_poll.publish_enabled.
+	SharedPollPublish bool
+}
+
+func (o *ChannelOptions) stream() bool {
+	return o.SubscriptionType == "" || o.SubscriptionType == "stream"
+}
+
+func (o *ChannelOptions) keyed() bool {
+	return o.SubscriptionType == "map" || o.SubscriptionType == "map_clients" || o.SubscriptionType == "map_users"
+}
+
+func (o *ChannelOptions) history() bool { return o.HistorySize > 0 && o.HistoryTTL > 0 }
+
+// RPCHandler answers one method of the rpc command. params and the reply are
+// JSON if the callers use the HTTP API. An error that is (or wraps) an *Error is
+// handed to the caller; any other is logged and becomes code 100. It may be
+// called from any goroutine.
+type RPCHandler func(ctx context.Context, params []byte) ([]byte, error)
+
+// Config of an Executor.
+type Config struct {
+	// Node and Channels are required.
+	Node     Node
+	Channels Channels
+	// Keyed executes the map and shared poll methods; nil: they answer code 108
+	// once the request has passed every check.
+	Keyed Keyed
+	// RPC are the extension methods by name. The map is not copied: do not change
+	// it later.
+	RPC map[string]RPCHandler
+	// Logger hears of failures behind code 100; nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// Executor has one method per command. Every error that they return is an
+// *Error. All methods may be called from any goroutine.
+type Executor struct {
+	node     Node
+	channels Channels
+	keyed    Keyed
+	rpc      map[string]RPCHandler
+	log      *slog.Logger
+}
+
+// NewExecutor returns an executor. It panics without Node or Channels.
+func NewExecutor(c Config) *Executor {
+	if c.Node == nil || c.Channels == nil {
+		panic("api: Config.Node and Config.Channels are required")
+	}
+	e := &Executor{node: c.Node, channels: c.Channels, keyed: c.Keyed, rpc: c.RPC, log: c.Logger}
+	if e.keyed == nil {
+		e.keyed = notAvailable{}
+	}
+	if e.log == nil {
+		e.log = slog.Default()
+	}
+	return e
+}
+
+// Execute runs any request.
+func (e *Executor) Execute(ctx context.Context, r Request) (Result, error) {
+	return r.execute(ctx, e)
+}
+
+// options resolves a channel that a request requires.
+func (e *Executor) options(ch string) (ChannelOptions, error) {
+	if ch == "" {
+		return ChannelOptions{}, ErrBadRequest
+	}
+	o, ok := e.channels.ChannelOptions(ch)
+	if !ok {
+		return ChannelOptions{}, ErrUnknownChannel
+	}
+	return o, nil
+}
+
+// failed turns the error of a node, an engine or a handler into the API's, and
+// logs what the caller will not see.
+func (e *Executor) failed(ctx context.Context, m Method, ch string, err error) error {
+	apiErr := fromNode(err)
+	if apiErr.Code == ErrInternal.Code && !errors.Is(err, context.Canceled) {
+		e.log.ErrorContext(ctx, "API command failed", "method", m.String(), "channel", ch, "error", err)
+	}
+	return apiErr
+}

@@ -1,0 +1,52 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Error is the failure of a command, as the caller sees it (server-api.md 4).
+type Error struct {
+	Code    uint32
+	Message string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
+
+// Errors of the API (server-api.md 4.2). They are not those of the client
+// protocol: some messages differ, and none is temporary.
+var (
+	ErrInternal              = &Error{100, "internal server error"}
+	ErrUnknownChannel        = &Error{102, "unknown channel"}
+	ErrNotFound              = &Error{104, "not found"}
+	ErrBadRequest            = &Error{107, "bad request"}
+	ErrNotAvailable          = &Error{108, "not available"}
+	ErrUnrecoverablePosition = &Error{112, "unrecoverable position"}
+	ErrConflict              = &Error{113, "conflict"}
+)
+
+// AsError returns the *Error that err is or wraps; ErrInternal if there is none.
+func AsError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) && e != nil {
+		return e
+	}
+	return ErrInternal
+}
+
+// fromNode maps the error of a node. Client protocol codes without a meaning in
+// this API become ErrInternal.
+func fromNode(err error) *Error {
+	var p *protocol.Error
+	if !errors.As(err, &p) || p == nil {
+		return AsError(err)
+	}
+	for _, e := range []*Error{ErrUnknownChannel, ErrNotFound, ErrBadRequest, ErrNotAvailable, ErrUnrecoverablePosition} {
+		if e.Code == p.Code {
+			return e
+		}
+	}
+	return ErrInternal
+}

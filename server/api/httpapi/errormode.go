@@ -1,0 +1,32 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/gyrohq/gyro/server/api"
+)
+
+// modeTransport is the value of the option and of the headers.
+const modeTransport = "transport"
+
+// wantsTransport reports whether the request asks for errors as HTTP status.
+func wantsTransport(r *http.Request) bool {
+	return r.Header.Get("X-Centrifugo-Error-Mode") == modeTransport ||
+		r.Header.Get("X-Gyro-Error-Mode") == modeTransport
+}
+
+// httpStatus maps an error in transport mode (server-api.md 4.2).
+func httpStatus(e *api.Error) int {
+	switch e.Code {
+	case api.ErrUnknownChannel.Code, api.ErrNotFound.Code:
+		return http.StatusNotFound
+	case api.ErrBadRequest.Code, api.ErrNotAvailable.Code:
+		return http.StatusBadRequest
+	case api.ErrUnrecoverablePosition.Code:
+		return http.StatusRequestedRangeNotSatisfiable
+	case api.ErrConflict.Code:
+		return http.StatusConflict
+	default:
+		return http.StatusInternalServerError
+	}
+}

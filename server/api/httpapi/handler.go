@@ -1,0 +1,171 @@
+// Package httpapi serves the server API over HTTP (server-api.md sections 1, 2,
+// 4, 7 and 8), and the two trivial endpoints of the server beside it.
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/gyrohq/gyro/server/api"
+)
+
+// DefaultMaxBodySize is far above any sensible request. The field knows no limit
+// here; a server that reads whatever it is sent can be made to run out of memory
+// by one bug of one backend.
+const DefaultMaxBodySize = 64 << 20
+
+// Config of the HTTP API.
+type Config struct {
+	// Prefix of all paths, "/api" by convention; "" is "/".
+	Prefix string
+	// Key that requests must present. Without a key every request is refused,
+	// unless Insecure is set.
+	Key string
+	// Insecure turns the check of the key off.
+	Insecure bool
+	// ErrorMode is "" (errors in answers of status 200) or "transport" (errors as
+	// status). A request can ask for the latter with a header.
+	ErrorMode string
+	// MaxBodySize in bytes; 0 is DefaultMaxBodySize. Larger requests get 413.
+	MaxBodySize int64
+	// ShuttingDown, if set, makes the legacy endpoint answer 503 while true.
+	ShuttingDown func() bool
+	// Logger hears of requests that cannot be answered; nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// Handler serves all paths of the API. It may be mounted under Patterns on a
+// mux, or be used alone.
+type Handler struct {
+	exec      *api.Executor
+	auth      authenticator
+	transport bool
+	maxBody   int64
+	closing   func() bool
+	log       *slog.Logger
+
+	prefix string
+	routes map[string]http.HandlerFunc
+}
+
+// New returns a handler. It fails on a Config that cannot work.
+func New(exec *api.Executor, c Config) (*Handler, error) {
+	if exec == nil {
+		return nil, errors.New("httpapi: an executor is required")
+	}
+	if c.ErrorMode != "" && c.ErrorMode != modeTransport {
+		return nil, fmt.Errorf(`http_api.error_mode: %q is neither "" nor "transport"`, c.ErrorMode)
+	}
+	if strings.ContainsAny(c.Prefix, "{} \t\r\n?#") {
+		return nil, fmt.Errorf("http_api.handler_prefix: %q is not a path", c.Prefix)
+	}
+	h := &Handler{
+		exec: exec, auth: newAuthenticator(c.Key, c.Insecure), transport: c.ErrorMode == modeTransport,
+		maxBody: c.MaxBodySize, closing: c.ShuttingDown, log: c.Logger,
+		prefix: "/" + strings.Trim(c.Prefix, "/"), routes: make(map[string]http.HandlerFunc),
+	}
+	if h.maxBody <= 0 {
+		h.maxBody = DefaultMaxBodySize
+	}
+	if h.closing == nil {
+		h.closing = func() bool { return false }
+	}
+	if h.log == nil {
+		h.log = slog.Default()
+	}
+	for _, m := range api.Methods() {
+		h.routes[strings.TrimSuffix(h.prefix, "/")+"/"+m.String()] = func(w http.ResponseWriter, r *http.Request) {
+			h.serveMethod(w, r, m)
+		}
+	}
+	h.routes[h.prefix] = h.serveLegacyEndpoint
+	return h, nil
+}
+
+// Patterns returns the patterns under which a http.ServeMux must know the
+// handler: the path of each method, and the prefix itself. The pattern "/", if
+// that is the prefix, also gets the requests that no other handler owns.
+func (h *Handler) Patterns() []string {
+	patterns := make([]string, 0, len(h.routes))
+	for p := range h.routes {
+		patterns = append(patterns, p)
+	}
+	return patterns
+}
+
+// ServeHTTP serves a request by its exact path.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	route, ok := h.routes[r.URL.Path]
+	switch {
+	case ok:
+	case h.prefix == "/":
+		route = h.serveLegacyEndpoint
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	// The method counts before the key: 405 tells nothing that is secret.
+	if !onlyMethod(w, r, http.MethodPost) {
+		return
+	}
+	if !h.auth.allow(r) {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	route(w, r)
+}
+
+// onlyMethod answers requests of other methods.
+func onlyMethod(w http.ResponseWriter, r *http.Request, method string) bool {
+	if r.Method == method {
+		return true
+	}
+	w.Header().Set("Allow", method)
+	w.WriteHeader(http.StatusMethodNotAllowed)
+	return false
+}
+
+// serveMethod serves the endpoint of one method.
+func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Method) {
+	body := getBuffer()
+	defer putBuffer(body)
+	if !h.readBody(w, r, body) {
+		return
+	}
+	req := m.NewRequest()
+	if err := api.UnmarshalRequest(body.b, req); err != nil {
+		h.log.DebugContext(r.Context(), "API request refused", "method", m.String(), "error", err)
+		writeText(w, http.StatusBadRequest)
+		return
+	}
+	res, err := h.exec.Execute(r.Context(), req)
+	// The request holds copies, so the buffer serves for the answer as well.
+	out := body.b[:0]
+	if err != nil {
+		status := http.StatusOK
+		if apiErr := api.AsError(err); h.transport || wantsTransport(r) {
+			status, out = httpStatus(apiErr), api.AppendError(out, apiErr)
+		} else {
+			out = append(api.AppendError(append(out, `{"error":`...), apiErr), '}')
+		}
+		body.b = out
+		writeJSON(w, status, out)
+		return
+	}
+	if m == api.MethodBatch {
+		out, err = api.AppendResult(out, res)
+	} else {
+		out, err = api.AppendResult(append(out, `{"result":`...), res)
+		out = append(out, '}')
+	}
+	body.b = out
+	if err != nil {
+		h.log.ErrorContext(r.Context(), "API answer cannot be encoded", "method", m.String(), "error", err)
+		writeText(w, http.StatusInternalServerError)
+		return
+	}
+	writeJSON(w, http.StatusOK, out)
+}

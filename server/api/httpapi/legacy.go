@@ -1,0 +1,159 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/api/internal/jsonx"
+)
+
+// legacyMethods are the method numbers of the legacy endpoint (server-api.md
+// section 8). The names that are no methods of api are those of another edition:
+// they are known and answered with "not found".
+var legacyMethods = [...]string{
+	0: "publish", 1: "broadcast", 2: "unsubscribe", 3: "disconnect", 4: "presence",
+	5: "presence_stats", 6: "history", 7: "history_remove", 8: "channels", 9: "info",
+	10: "rpc", 11: "subscribe", 12: "refresh", 13: "",
+	14: "connections", 15: "update_user_status", 16: "get_user_status", 17: "delete_user_status",
+	18: "block_user", 19: "unblock_user", 20: "revoke_token", 21: "invalidate_user_tokens",
+	22: "device_register", 23: "device_update", 24: "device_remove", 25: "device_list",
+	26: "device_topic_list", 27: "device_topic_update", 28: "user_topic_list", 29: "user_topic_update",
+	30: "send_push_notification", 31: "update_push_status", 32: "cancel_push",
+	33: "map_publish", 34: "map_remove", 35: "map_read_state", 36: "map_read_stream",
+	37: "map_stats", 38: "map_clear", 39: "shared_poll_publish",
+}
+
+var legacyNames = func() map[string]bool {
+	names := make(map[string]bool, len(legacyMethods))
+	for _, n := range legacyMethods {
+		if n != "" {
+			names[n] = true
+		}
+	}
+	return names
+}()
+
+// legacyCommand is one command of a legacy request.
+type legacyCommand struct {
+	id uint32
+	// name of the method; "" if the number means nothing.
+	name string
+	// unknown is set for a name that is not in the table.
+	unknown bool
+	// params is a part of the body; empty if the member is missing.
+	params []byte
+}
+
+// serveLegacyEndpoint serves the prefix itself.
+func (h *Handler) serveLegacyEndpoint(w http.ResponseWriter, r *http.Request) {
+	if h.closing() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	h.serveLegacy(w, r)
+}
+
+// Legacy returns a handler of the legacy format (server-api.md section 8) that
+// checks no key: for the admin UI, which has its own authentication.
+func (h *Handler) Legacy() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if onlyMethod(w, r, http.MethodPost) {
+			h.serveLegacyEndpoint(w, r)
+		}
+	})
+}
+
+func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
+	body := getBuffer()
+	defer putBuffer(body)
+	if !h.readBody(w, r, body) {
+		return
+	}
+	d := jsonx.NewDecoder(body.b)
+	out := make([]byte, 0, firstRead)
+	var encodeErr error
+	// Each command is executed when it was read: one that comes before a malformed
+	// one takes effect although its reply is lost.
+	for n := 0; ; n++ {
+		if !d.More() && n > 0 {
+			break
+		}
+		c := decodeLegacy(&d)
+		if d.Err() != nil || c.unknown {
+			h.log.DebugContext(r.Context(), "legacy API request refused", "error", d.Err())
+			writeText(w, http.StatusBadRequest)
+			return
+		}
+		if n > 0 {
+			out = append(out, '\n')
+		}
+		var err error
+		if out, err = h.legacyReply(r.Context(), out, c); err != nil && encodeErr == nil {
+			encodeErr = err
+		}
+	}
+	if encodeErr != nil {
+		h.log.ErrorContext(r.Context(), "legacy API answer cannot be encoded", "error", encodeErr)
+		writeText(w, http.StatusInternalServerError)
+		return
+	}
+	writeJSON(w, http.StatusOK, out)
+}
+
+func decodeLegacy(d *jsonx.Decoder) legacyCommand {
+	c := legacyCommand{name: legacyMethods[0]}
+	for ok := d.Object(); ok; ok = d.NextMember() {
+		switch string(d.Name()) {
+		case "id":
+			c.id = d.Uint32()
+		case "method":
+			c.name, c.unknown = "", false
+			if d.IsString() {
+				c.name = strings.ToLower(d.String())
+				c.unknown = !legacyNames[c.name]
+			} else if n := d.Int32(); n >= 0 && int(n) < len(legacyMethods) {
+				c.name = legacyMethods[n]
+			}
+		case "params":
+			c.params = d.RawView()
+		default:
+			d.Skip()
+		}
+	}
+	return c
+}
+
+// legacyReply executes a command and appends its reply.
+func (h *Handler) legacyReply(ctx context.Context, out []byte, c legacyCommand) ([]byte, error) {
+	out = append(out, '{')
+	if c.id != 0 {
+		out = append(out, `"id":`...)
+		out = strconv.AppendUint(out, uint64(c.id), 10)
+		out = append(out, ',')
+	}
+	res, err := h.legacyExecute(ctx, c)
+	if err != nil {
+		out = append(out, `"error":`...)
+		return append(api.AppendError(out, api.AsError(err)), '}'), nil
+	}
+	out, err = api.AppendResult(append(out, `"result":`...), res)
+	return append(out, '}'), err
+}
+
+func (h *Handler) legacyExecute(ctx context.Context, c legacyCommand) (api.Result, error) {
+	m, ok := api.MethodByName(c.name)
+	if !ok {
+		return nil, api.ErrNotFound
+	}
+	req := m.NewRequest()
+	// info alone takes no notice of its params.
+	if m != api.MethodInfo {
+		if err := api.UnmarshalRequest(c.params, req); err != nil {
+			return nil, api.ErrBadRequest
+		}
+	}
+	return h.exec.Execute(ctx, req)
+}

@@ -1,0 +1,185 @@
+// Package apitest has a node and channel options for the tests of the API.
+package apitest
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/server/api"
+)
+
+// Node records the calls that it gets and answers with what it was told.
+type Node struct {
+	// Err is the answer of every method if not nil.
+	Err error
+	// FailIn makes Broadcast fail in one channel.
+	FailIn string
+	// Result of Publish and Broadcast.
+	Result gyro.PublishResult
+	// Hook, if not nil, runs in every call.
+	Hook func()
+
+	PresenceMap map[string]*gyro.ClientInfo
+	Stats       gyro.PresenceStats
+	Stream      gyro.History
+	Subscribers map[string]int
+	Nodes       []gyro.NodeInfo
+
+	mu    sync.Mutex
+	calls []string
+	opts  []gyro.PublishOptions
+}
+
+// Calls returns the calls so far, one line each, and forgets them.
+func (n *Node) Calls() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	calls := n.calls
+	n.calls = nil
+	return calls
+}
+
+// PublishOptions returns the options of the publish calls so far and forgets
+// them.
+func (n *Node) PublishOptions() []gyro.PublishOptions {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	opts := n.opts
+	n.opts = nil
+	return opts
+}
+
+func (n *Node) record(format string, args ...any) error {
+	if n.Hook != nil {
+		n.Hook()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls = append(n.calls, strings.TrimSpace(fmt.Sprintf(format, args...)))
+	return n.Err
+}
+
+func (n *Node) recordPublish(opts []gyro.PublishOption) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, o := range opts {
+		n.opts = append(n.opts, o.(gyro.PublishOptions))
+	}
+}
+
+var optionName = regexp.MustCompile(`With[A-Za-z]+`)
+
+// names tells the options apart that are opaque functions.
+func names[O any](opts []O) string {
+	var s []string
+	for _, o := range opts {
+		v := reflect.ValueOf(o)
+		if v.Kind() != reflect.Func {
+			s = append(s, fmt.Sprintf("%+v", o))
+			continue
+		}
+		s = append(s, optionName.FindString(runtime.FuncForPC(v.Pointer()).Name()))
+	}
+	return strings.Join(s, " ")
+}
+
+func (n *Node) Publish(_ context.Context, ch string, data []byte, opts ...gyro.PublishOption) (gyro.PublishResult, error) {
+	n.recordPublish(opts)
+	return n.Result, n.record("publish %s %s", ch, data)
+}
+
+func (n *Node) Broadcast(_ context.Context, chs []string, data []byte, opts ...gyro.PublishOption) []gyro.BroadcastResult {
+	n.recordPublish(opts)
+	err := n.record("broadcast %s %s", strings.Join(chs, ","), data)
+	res := make([]gyro.BroadcastResult, len(chs))
+	for i, ch := range chs {
+		res[i] = gyro.BroadcastResult{PublishResult: n.Result, Err: err}
+		if ch == n.FailIn {
+			res[i].Err = fmt.Errorf("broker is down")
+		}
+	}
+	return res
+}
+
+func (n *Node) Subscribe(_ context.Context, user, ch string, opts ...gyro.SubscribeOption) error {
+	return n.record("subscribe %s %s", user, ch+" "+names(opts))
+}
+
+func (n *Node) Unsubscribe(_ context.Context, user, ch string, opts ...gyro.UnsubscribeOption) error {
+	return n.record("unsubscribe %s %s", user, ch+" "+names(opts))
+}
+
+func (n *Node) Disconnect(_ context.Context, user string, opts ...gyro.DisconnectOption) error {
+	return n.record("disconnect %s %s", user, names(opts))
+}
+
+func (n *Node) Refresh(_ context.Context, user string, opts ...gyro.RefreshOption) error {
+	return n.record("refresh %s %s", user, names(opts))
+}
+
+func (n *Node) Presence(_ context.Context, ch string) (map[string]*gyro.ClientInfo, error) {
+	return n.PresenceMap, n.record("presence %s", ch)
+}
+
+func (n *Node) PresenceStats(_ context.Context, ch string) (gyro.PresenceStats, error) {
+	return n.Stats, n.record("presence_stats %s", ch)
+}
+
+func (n *Node) History(_ context.Context, ch string, opts ...gyro.HistoryOption) (gyro.History, error) {
+	return n.Stream, n.record("history %s %s", ch, names(opts))
+}
+
+func (n *Node) RemoveHistory(_ context.Context, ch string) error {
+	return n.record("history_remove %s", ch)
+}
+
+func (n *Node) Channels(context.Context) (map[string]int, error) {
+	return n.Subscribers, n.record("channels")
+}
+
+func (n *Node) Info(context.Context) ([]gyro.NodeInfo, error) {
+	return n.Nodes, n.record("info")
+}
+
+// Channels are channel options by namespace.
+type Channels map[string]api.ChannelOptions
+
+// ChannelOptions implements api.Channels.
+func (c Channels) ChannelOptions(ch string) (api.ChannelOptions, bool) {
+	ns, _, found := strings.Cut(ch, ":")
+	if !found {
+		ns = ""
+	}
+	o, ok := c[ns]
+	return o, ok
+}
+
+// Namespaces has one namespace for every option that the API follows.
+func Namespaces() Channels {
+	return Channels{
+		"":      {},
+		"full":  {Presence: true, HistorySize: 10, HistoryTTL: time.Minute, HistoryMetaTTL: time.Hour},
+		"delta": {HistorySize: 5, HistoryTTL: time.Second, DeltaPublish: true},
+		"sub": {
+			JoinLeave: true, ForcePushJoinLeave: true, ForceRecovery: true, ForcePositioning: true, Presence: true,
+			SubscriptionType: "stream",
+		},
+		"size":    {HistorySize: 10},
+		"ttl":     {HistoryTTL: time.Second},
+		"json":    {PublicationDataFormat: "json"},
+		"object":  {PublicationDataFormat: "json_object"},
+		"binary":  {PublicationDataFormat: "binary"},
+		"map":     {SubscriptionType: "map"},
+		"clients": {SubscriptionType: "map_clients", DeltaPublish: true},
+		"users":   {SubscriptionType: "map_users"},
+		"poll":    {SubscriptionType: "shared_poll", SharedPollPublish: true},
+		"pollro":  {SubscriptionType: "shared_poll"},
+	}
+}
