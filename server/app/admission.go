@@ -1,0 +1,72 @@
+package app
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// admission limits new connections (config.md 5.2). The limits come first: a
+// node in trouble has to refuse cheaply.
+type admission struct {
+	clients func() int
+	log     *slog.Logger
+	now     func() time.Time
+
+	mu         sync.Mutex
+	connLimit  int
+	rateLimit  int
+	tokens     float64
+	filled     time.Time
+	lastWarned time.Time
+	refused    uint64
+}
+
+// warnEvery is the least time between two warnings about the connection limit.
+const warnEvery = 3 * time.Second
+
+func newAdmission(connLimit, rateLimit int, clients func() int, log *slog.Logger) *admission {
+	return &admission{
+		clients: clients, log: log, now: time.Now,
+		connLimit: connLimit, rateLimit: rateLimit, tokens: float64(rateLimit),
+	}
+}
+
+// admit takes one of rateLimit tokens a second, and compares the number of
+// clients with the limit.
+func (a *admission) admit() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	if a.rateLimit > 0 {
+		if !a.filled.IsZero() {
+			a.tokens = min(float64(a.rateLimit), a.tokens+now.Sub(a.filled).Seconds()*float64(a.rateLimit))
+		}
+		a.filled = now
+		if a.tokens < 1 {
+			return false
+		}
+		a.tokens--
+	}
+	if a.connLimit > 0 && a.clients() >= a.connLimit {
+		a.refused++
+		if now.Sub(a.lastWarned) >= warnEvery {
+			a.lastWarned = now
+			a.log.Warn("connection limit reached", "client.connection_limit", a.connLimit, "refused", a.refused)
+		}
+		return false
+	}
+	return true
+}
+
+// wrap applies the limits to a transport's handler: 503 above them.
+func (a *admission) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.admit() {
+			http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

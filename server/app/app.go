@@ -1,0 +1,256 @@
+// Package app wires the server: configuration in, a running node with its
+// listeners out.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/api/httpapi"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// Options of an App beside its configuration.
+type Options struct {
+	// Version of the server; told to clients and in node info.
+	Version string
+	Logger  *slog.Logger
+	// Root serves the external paths that no endpoint owns; nil for 404.
+	Root http.Handler
+}
+
+// App is a server. Start it once, then wait for Done or call Shutdown.
+type App struct {
+	cfg       *config.Config
+	log       *slog.Logger
+	node      *gyro.Node
+	policy    *policy
+	listeners []*listener
+	failed    chan error
+	stopping  atomic.Bool
+	serving   sync.WaitGroup
+}
+
+// New builds a server of a validated configuration; nothing listens yet. Errors
+// name the key that is wrong.
+func New(cfg *config.Config, o Options) (*App, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	a := &App{cfg: cfg, log: o.Logger, failed: make(chan error, 4)}
+	var err error
+	if a.policy, err = newPolicy(cfg, o.Logger); err != nil {
+		return nil, err
+	}
+	a.node, err = gyro.New(nodeConfig(cfg, a.policy, o))
+	if err != nil {
+		return nil, err
+	}
+	a.policy.node = a.node
+	external, internal, err := a.routes(o)
+	if err != nil {
+		return nil, err
+	}
+	a.listeners, err = makeListeners(cfg, external, internal, o.Logger)
+	return a, err
+}
+
+// nodeConfig translates the section client.
+func nodeConfig(cfg *config.Config, p *policy, o Options) gyro.Config {
+	c := &cfg.Client
+	return gyro.Config{
+		Handlers:               p.handlers(),
+		Logger:                 o.Logger,
+		Name:                   nodeName(cfg),
+		Version:                o.Version,
+		PingInterval:           c.PingInterval,
+		PongTimeout:            c.PongTimeout,
+		StaleCloseDelay:        c.StaleCloseDelay,
+		ExpiredCloseDelay:      c.ExpiredCloseDelay,
+		ExpiredSubCloseDelay:   c.ExpiredSubCloseDelay,
+		PresenceUpdateInterval: c.PresenceInterval,
+		PositionCheckDelay:     c.PositionCheckDelay,
+		PositionMaxTimeLag:     c.PositionMaxLag,
+		ChannelLimit:           c.ChannelLimit,
+		ChannelMaxLength:       cfg.Channel.MaxLength,
+		QueueMaxSize:           c.QueueMaxSize,
+		UserConnectionLimit:    c.UserConnectionLimit,
+		HistoryLimit:           c.HistoryMaxLimit,
+		RecoveryLimit:          c.RecoveryMaxLimit,
+		Concurrency:            c.Concurrency,
+		SendTime:               c.IncludeServerTime,
+	}
+}
+
+// nodeName is node.name, else <hostname>_<port> (config.md 3.1).
+func nodeName(cfg *config.Config) string {
+	if cfg.Node.Name != "" {
+		return cfg.Node.Name
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	return host + "_" + strconv.Itoa(cfg.HTTPServer.Port)
+}
+
+// Start runs the node and opens the listeners.
+func (a *App) Start() error {
+	if err := a.node.Run(); err != nil {
+		return err
+	}
+	for i, l := range a.listeners {
+		if err := l.open(); err != nil {
+			for _, opened := range a.listeners[:i] {
+				err = errors.Join(err, opened.ln.Close())
+			}
+			return errors.Join(err, a.node.Shutdown(context.Background()))
+		}
+	}
+	for _, l := range a.listeners {
+		a.log.Info("listening", "listener", l.name, "address", l.ln.Addr().String(), "tls", l.server.TLSConfig != nil)
+		a.serving.Go(func() {
+			if err := l.serve(); err != nil {
+				a.failed <- err
+			}
+		})
+	}
+	return nil
+}
+
+// Failed reports a listener that stopped by itself.
+func (a *App) Failed() <-chan error { return a.failed }
+
+// Addr of the external listener, once started.
+func (a *App) Addr() string { return a.listeners[0].ln.Addr().String() }
+
+// Node of the server.
+func (a *App) Node() *gyro.Node { return a.node }
+
+// Reload takes over what can change while the server runs (config.md 3.4). After
+// an error everything is as before.
+func (a *App) Reload(cfg *config.Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	return a.policy.reload(cfg)
+}
+
+// Shutdown stops accepting, disconnects all clients with 3001 and waits for what
+// is under way, until ctx ends.
+func (a *App) Shutdown(ctx context.Context) error {
+	a.stopping.Store(true)
+	var errs []error
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, l := range a.listeners {
+		wg.Go(func() {
+			err := l.server.Shutdown(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
+	}
+	err := a.node.Shutdown(ctx)
+	wg.Wait()
+	a.serving.Wait()
+	return errors.Join(append(errs, err)...)
+}
+
+// site is what one listener serves.
+type site struct {
+	mux   *http.ServeMux
+	paths map[string]bool
+}
+
+func newSite() *site { return &site{mux: http.NewServeMux(), paths: make(map[string]bool)} }
+
+// handle serves one path exactly; key names the prefix option in errors.
+func (s *site) handle(key, path string, h http.Handler) error {
+	path = cleanPrefix(path)
+	if s.paths[path] {
+		return fmt.Errorf("%s: path %q is taken by another endpoint", key, path)
+	}
+	s.paths[path] = true
+	if path == "/" {
+		s.mux.Handle("/{$}", h)
+		return nil
+	}
+	s.mux.Handle(path, h)
+	return nil
+}
+
+// cleanPrefix cuts trailing slashes; an empty result means "/".
+func cleanPrefix(path string) string {
+	path = strings.TrimRight(path, "/")
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return path
+}
+
+// routes mounts the endpoints (config.md section 5).
+func (a *App) routes(o Options) (external, internal *site, err error) {
+	cfg := a.cfg
+	external, internal = newSite(), newSite()
+	if samePlace(&cfg.HTTPServer) {
+		internal = external
+	}
+	var errs []error
+	add := func(s *site, key, path string, h http.Handler) {
+		errs = append(errs, s.handle(key, path, h))
+	}
+	limits := newAdmission(cfg.Client.ConnectionLimit, cfg.Client.ConnectionRateLimit, a.numClients, a.log)
+	if !cfg.WebSocket.Disabled {
+		add(external, "websocket.handler_prefix", cfg.WebSocket.HandlerPrefix, limits.wrap(a.webSocket()))
+	}
+	if cfg.Init.Enabled {
+		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, limits.wrap(a.policy.origins.cors(httpapi.Init())))
+	}
+	if cfg.Health.Enabled {
+		add(internal, "health.handler_prefix", cfg.Health.HandlerPrefix, httpapi.Health())
+	}
+	if cfg.Debug.Enabled {
+		mountDebug(internal, cleanPrefix(cfg.Debug.HandlerPrefix))
+	}
+	if !cfg.HTTPAPI.Disabled {
+		where := internal
+		if cfg.HTTPAPI.External {
+			where = external
+		}
+		errs = append(errs, a.mountAPI(where))
+	}
+	if o.Root != nil {
+		add(external, "the demo page", "/", o.Root)
+	}
+	return external, internal, errors.Join(errs...)
+}
+
+func (a *App) mountAPI(s *site) error {
+	exec := api.NewExecutor(api.Config{Node: a.node, Channels: a.policy, Logger: a.log})
+	h, err := httpapi.New(exec, httpapi.Config{
+		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Key: a.cfg.HTTPAPI.Key, Insecure: a.cfg.HTTPAPI.Insecure,
+		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Logger: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	for _, pattern := range h.Patterns() {
+		if err := s.handle("http_api.handler_prefix", pattern, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *App) numClients() int { return a.node.NumClients() }

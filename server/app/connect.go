@@ -1,0 +1,221 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/namespace"
+)
+
+// connecting finds out who a client is, in the order of auth.md section 1.
+func (p *policy) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+	flags := p.flags.Load()
+	reply := gyro.ConnectReply{ClientSideRefresh: true}
+	var err error
+	switch {
+	case e.Token != "":
+		if err = p.byToken(e, flags, &reply); err == nil {
+			err = p.personal(ctx, flags, &reply)
+		}
+	case flags.AllowAnonymousConnect || flags.Insecure:
+		reply.Credentials = &gyro.Credentials{}
+	default:
+		// Without such a header there is no identity, and the client is refused. The
+		// header grants nothing else.
+		if user := p.headerUser(e); user != "" {
+			reply.Credentials = &gyro.Credentials{UserID: user}
+		}
+		return reply, nil
+	}
+	if err == nil {
+		err = p.requested(e, &reply)
+	}
+	return reply, err
+}
+
+func (p *policy) headerUser(e gyro.ConnectEvent) string {
+	if p.userIDHeader == "" {
+		return ""
+	}
+	return e.Transport.Header.Get(p.userIDHeader)
+}
+
+// byToken takes over what a connection token says (auth.md sections 6 and 7).
+func (p *policy) byToken(e gyro.ConnectEvent, flags *config.Client, reply *gyro.ConnectReply) error {
+	token, err := p.connect.VerifyConnect(e.Token)
+	switch {
+	case errors.Is(err, auth.ErrExpired):
+		return protocol.ErrorTokenExpired
+	case err != nil:
+		p.log.Info("connection token refused", "client", e.ClientID, "reason", err)
+		return protocol.DisconnectInvalidToken
+	case token.User == "" && flags.DisallowAnonymousTokens:
+		return protocol.DisconnectPermissionDenied
+	}
+	reply.Credentials = &gyro.Credentials{UserID: token.User, Info: token.Info, ExpireAt: token.ExpireAt}
+	if flags.Insecure {
+		reply.Credentials.ExpireAt = 0
+	}
+	for name, sub := range token.Subs {
+		ch, ok := p.channels.Resolve(name)
+		if !ok {
+			return protocol.ErrorUnknownChannel
+		}
+		o := subscribeOptions(ch, namespace.SourceConnectToken)
+		o.ChanInfo, o.Data = sub.Info, sub.Data
+		override(&o, sub.Override)
+		subscribeTo(reply, name, o)
+	}
+	return nil
+}
+
+func subscribeTo(reply *gyro.ConnectReply, ch string, o gyro.SubscribeOptions) {
+	if reply.Subscriptions == nil {
+		reply.Subscriptions = make(map[string]gyro.SubscribeOptions)
+	}
+	reply.Subscriptions[ch] = o
+}
+
+// personal subscribes a user to its own channel (auth.md 14.2).
+func (p *policy) personal(ctx context.Context, flags *config.Client, reply *gyro.ConnectReply) error {
+	own := &flags.UserPersonalChannel
+	user := reply.Credentials.UserID
+	if !own.Enabled || user == "" {
+		return nil
+	}
+	name := p.channels.PersonalChannel(own.Namespace, user)
+	ch, ok := p.channels.Resolve(name)
+	if !ok {
+		return protocol.ErrorUnknownChannel
+	}
+	subscribeTo(reply, name, subscribeOptions(ch, namespace.SourcePersonalChannel))
+	if !own.SingleConnection {
+		return nil
+	}
+	stats, err := p.node.PresenceStats(ctx, name)
+	if err != nil {
+		p.log.Error("presence of a personal channel", "channel", name, "error", err)
+		return protocol.DisconnectServerError
+	}
+	if stats.Clients > 0 {
+		// The new connection is not registered yet, so it is not one of them.
+		return p.node.Disconnect(ctx, user, gyro.WithDisconnect(protocol.DisconnectConnectionLimit))
+	}
+	return nil
+}
+
+// requested looks at the channels that the client itself named (channels.md 6.3).
+func (p *policy) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
+	for name := range e.Subs {
+		if _, ok := reply.Subscriptions[name]; ok {
+			continue
+		}
+		ch, granted, err := p.channels.Requested(name, p.facts(reply.Credentials.UserID, false))
+		if err != nil {
+			return err
+		}
+		if granted {
+			subscribeTo(reply, name, subscribeOptions(ch, namespace.SourceConnectRequest))
+		}
+	}
+	return nil
+}
+
+// refresh prolongs a connection by a new token (auth.md 8.2).
+func (p *policy) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
+	token, err := p.connect.VerifyConnect(e.Token)
+	switch {
+	case errors.Is(err, auth.ErrExpired):
+		return gyro.RefreshReply{Expired: true}, nil
+	case err != nil:
+		p.log.Info("connection token refused on refresh", "client", c.ID(), "reason", err)
+		return gyro.RefreshReply{}, protocol.DisconnectInvalidToken
+	case token.User != c.UserID():
+		p.log.Info("connection token of another user on refresh", "client", c.ID())
+		return gyro.RefreshReply{}, protocol.DisconnectInvalidToken
+	case p.subsChanged(ctx, c, token):
+		return gyro.RefreshReply{}, protocol.DisconnectInsufficientState
+	}
+	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt}
+	if len(token.Info) > 0 {
+		reply.Info = token.Info
+	}
+	return reply, nil
+}
+
+// subsChanged tells whether a new token grants other channels than the one that
+// the client connected with; it then reconnects to get them.
+func (p *policy) subsChanged(ctx context.Context, c *gyro.Client, token auth.ConnectToken) bool {
+	has := c.Subscriptions(ctx)
+	for ch := range token.Subs {
+		if _, ok := has[ch]; !ok {
+			return true
+		}
+	}
+	for ch, sub := range has {
+		if _, ok := token.Subs[ch]; !ok && sub.Source == uint8(namespace.SourceConnectToken) {
+			return true
+		}
+	}
+	return false
+}
+
+// subRefresh prolongs a subscription by a new token (auth.md section 10).
+func (p *policy) subRefresh(_ context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
+	token, err := p.subscribe.VerifySubscribe(e.Token)
+	switch {
+	case errors.Is(err, auth.ErrExpired):
+		return gyro.SubRefreshReply{}, protocol.ErrorTokenExpired
+	case err != nil:
+		p.log.Info("subscription token refused on refresh", "client", c.ID(), "channel", e.Channel, "reason", err)
+		return gyro.SubRefreshReply{}, protocol.DisconnectInvalidToken
+	case !p.fits(c, e.Channel, token):
+		return gyro.SubRefreshReply{}, protocol.DisconnectInvalidToken
+	}
+	return gyro.SubRefreshReply{ExpireAt: token.ExpireAt, Info: token.Info}, nil
+}
+
+// CheckToken verifies a token as the server with this configuration would, and
+// describes it.
+func CheckToken(cfg *config.Config, token string, subscription bool) (string, error) {
+	section := cfg.Client.Token
+	if subscription && cfg.Client.SubscriptionToken.Enabled {
+		section = cfg.Client.SubscriptionToken.Token
+	}
+	v, err := auth.NewVerifier(section, authOptions(cfg))
+	if err != nil {
+		return "", err
+	}
+	if subscription {
+		t, err := v.VerifySubscribe(token)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("valid subscription token for %s and channel %q, %s", who(t.User), t.Channel, until(t.ExpireAt)), nil
+	}
+	t, err := v.VerifyConnect(token)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("valid connection token for %s, %s", who(t.User), until(t.ExpireAt)), nil
+}
+
+func who(user string) string {
+	if user == "" {
+		return "anonymous user"
+	}
+	return fmt.Sprintf("user %q", user)
+}
+
+func until(expireAt int64) string {
+	if expireAt == 0 {
+		return "without expiration"
+	}
+	return "expires " + time.Unix(expireAt, 0).UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gyrohq/gyro/server/app"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// serverCommand runs the server (config.md 2.1, 2.2 and 3).
+func serverCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "gyro",
+		Short: "Gyro – real-time messaging server",
+		Args:  cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	file := flags.StringP("config", "c", "config.json", "path to config file")
+	serverFlags(flags)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := config.LoadDotEnv(".env"); err != nil {
+			return err
+		}
+		load := func() (*config.Config, config.Warnings, error) {
+			return config.Load(config.Options{File: *file, Env: os.Environ(), Flags: changed(cmd.Flags())})
+		}
+		cfg, warnings, err := load()
+		if err != nil {
+			return err
+		}
+		return serve(cfg, warnings, load, nil)
+	}
+	return cmd
+}
+
+// serverFlags are the keys that can be given as flags.
+func serverFlags(f *pflag.FlagSet) {
+	def := config.DefaultConfig()
+	f.StringP("http_server.address", "a", "", "interface address to listen on")
+	f.StringP("http_server.port", "p", strconv.Itoa(def.HTTPServer.Port), "port to bind HTTP server to")
+	for name, usage := range map[string]string{
+		"http_server.internal_address": "custom interface address to listen on for internal endpoints",
+		"http_server.internal_port":    "custom port for internal endpoints",
+		"pid_file":                     "optional path to create PID file",
+		"log.file":                     "optional log file, if not set logs go to stdout or stderr",
+	} {
+		f.String(name, "", usage)
+	}
+	f.String("log.level", def.Log.Level, "log level: trace, debug, info, warn, error, fatal or none")
+	for _, name := range []string{"engine.type", "broker.type", "presence_manager.type", "map_broker.type"} {
+		f.String(name, "memory", "what to use for "+name)
+	}
+	for _, name := range []string{
+		"broker.enabled", "presence_manager.enabled", "debug.enabled", "admin.enabled", "admin.external",
+		"admin.insecure", "prometheus.enabled", "swagger.enabled", "health.enabled", "init.enabled",
+		"uni_websocket.enabled", "uni_sse.enabled", "uni_http_stream.enabled", "sse.enabled", "http_stream.enabled",
+		"client.insecure", "http_api.insecure", "http_api.external", "grpc_api.enabled", "uni_grpc.enabled",
+	} {
+		f.Bool(name, false, "set "+name)
+	}
+	f.Int("grpc_api.port", def.GRPCAPI.Port, "port to bind GRPC API server to")
+	f.Int("uni_grpc.port", def.UniGRPC.Port, "port to bind unidirectional GRPC server to")
+}
+
+// changed returns the flags that were given explicitly.
+func changed(f *pflag.FlagSet) map[string]string {
+	set := make(map[string]string)
+	f.Visit(func(flag *pflag.Flag) {
+		if flag.Name != "config" {
+			set[flag.Name] = flag.Value.String()
+		}
+	})
+	return set
+}
+
+// serve runs a server until a signal or a failure ends it.
+func serve(cfg *config.Config, warnings config.Warnings, reload func() (*config.Config, config.Warnings, error), site *devSite) error {
+	log, closeLog, err := app.NewLogger(&cfg.Log)
+	if err != nil {
+		return err
+	}
+	defer closeLog() //nolint:errcheck // the process ends
+	var pages http.Handler
+	if site != nil {
+		pages = site.page
+	}
+	server, err := app.New(cfg, app.Options{Version: version, Logger: log, Root: pages})
+	if err != nil {
+		return err
+	}
+	if err := writePID(cfg.PIDFile); err != nil {
+		return err
+	}
+	defer removePID(cfg.PIDFile)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+	if err := server.Start(); err != nil {
+		return err
+	}
+	log.Info("gyro is running", "version", version, "engine", cfg.Engine.Type, "pid", os.Getpid())
+	for _, line := range warnings.Lines() {
+		log.Warn(line)
+	}
+	if site != nil {
+		site.announce(cfg)
+	}
+	failure := wait(server, signals, reload, log)
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.Shutdown.Timeout)
+	defer cancel()
+	log.Info("shutting down")
+	if err := server.Shutdown(ctx); err != nil {
+		return errors.Join(failure, fmt.Errorf("shutdown: %w", err))
+	}
+	return failure
+}
+
+// wait handles signals until one of them, or a failure, ends the server.
+func wait(server *app.App, signals <-chan os.Signal, reload func() (*config.Config, config.Warnings, error), log *slog.Logger) error {
+	for {
+		select {
+		case err := <-server.Failed():
+			return err
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				return nil
+			}
+			if reload == nil {
+				continue
+			}
+			cfg, _, err := reload()
+			if err == nil {
+				err = server.Reload(cfg)
+			}
+			if err != nil {
+				log.Error("configuration is not reloaded", "error", err)
+				continue
+			}
+			log.Info("configuration reloaded")
+		}
+	}
+}
+
+func writePID(file string) error {
+	if file == "" {
+		return nil
+	}
+	if err := os.WriteFile(file, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		return fmt.Errorf("pid_file: %w", err)
+	}
+	return nil
+}
+
+func removePID(file string) {
+	if file != "" {
+		_ = os.Remove(file) // the process ends; there is nobody to tell
+	}
+}
