@@ -1,0 +1,57 @@
+# Everything installs by itself what it needs. `make run` and `make test` are the
+# two commands to know; see CONTRIBUTING.md for the rest.
+
+MODULES     := . server e2e tools
+GOLANGCI    := v2.12.2
+BIN         := $(CURDIR)/.bin
+FUZZTIME    ?= 20s
+GO          ?= go
+
+.PHONY: run build test unit e2e lint generate check-generated bench fuzz tidy clean
+
+# A server for the first five minutes: loopback only, everything in memory.
+run: build
+	$(BIN)/gyro dev
+
+build:
+	cd server && $(GO) build -trimpath -o $(BIN)/gyro ./cmd/gyro
+
+test: check-generated unit e2e
+
+# Unit, property and fixture tests of all modules, with the race detector.
+unit:
+	$(GO) vet ./... ./server/... ./tools/...
+	$(GO) test -race ./... ./server/... ./tools/...
+	$(GO) test -run 'Alloc|Budget' ./... ./server/... # what the race detector distorts
+
+# The public SDKs against a running server.
+e2e: build
+	scripts/e2e.sh
+
+lint: $(BIN)/golangci-lint-$(GOLANGCI)
+	@for m in $(MODULES); do echo "lint $$m"; (cd $$m && $< run ./...) || exit 1; done
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+
+$(BIN)/golangci-lint-$(GOLANGCI):
+	GOWORK=off GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
+	mv $(BIN)/golangci-lint $@
+
+generate:
+	$(GO) generate ./protocol/... ./server/...
+
+# Generated files are committed; they have to be what generate makes.
+check-generated: generate
+	@git diff --exit-code --stat -- protocol server docs || { echo "generated files are stale: commit what make generate wrote"; exit 1; }
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./... ./server/...
+
+# Every fuzz target for FUZZTIME.
+fuzz:
+	scripts/fuzz.sh $(FUZZTIME)
+
+tidy:
+	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy) || exit 1; done
+
+clean:
+	rm -rf $(BIN) .cache
