@@ -21,6 +21,12 @@ type (
 	History = broker.History
 )
 
+// Values of SubscribeOptions.RecoveryMode.
+const (
+	RecoverStream = channel.RecoverStream
+	RecoverCache  = channel.RecoverCache
+)
+
 // BroadcastResult is the outcome of a broadcast in one channel.
 type BroadcastResult struct {
 	PublishResult

@@ -148,3 +148,6 @@ func (c *Client) Stick(stuck bool) {
 		p.peer.Writable()
 	}
 }
+
+// Framer is that of a Pipe's connections: without an envelope.
+func Framer(e protocol.Encoding) transport.Framer { return framers[e] }
