@@ -3,17 +3,18 @@ module github.com/gyrohq/gyro/e2e
 go 1.26
 
 require (
+	github.com/centrifugal/centrifuge-go v0.12.0
+	github.com/coder/websocket v1.8.15
 	github.com/gyrohq/gyro v0.0.0
-	github.com/gyrohq/gyro/server v0.0.0
 )
 
 require (
-	github.com/centrifugal/centrifuge-go v0.12.0 // indirect
 	github.com/centrifugal/protocol v0.19.2 // indirect
-	github.com/coder/websocket v1.8.15 // indirect
+	github.com/google/uuid v1.6.0 // indirect
 	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/josharian/intern v1.0.0 // indirect
 	github.com/jpillora/backoff v1.0.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/mailru/easyjson v0.9.2 // indirect
 	github.com/planetscale/vtprotobuf v0.6.0 // indirect
 	github.com/segmentio/asm v1.2.1 // indirect
