@@ -1,0 +1,179 @@
+package gosdk
+
+import (
+	"errors"
+	"time"
+
+	"github.com/centrifugal/centrifuge-go"
+)
+
+func connect(s sdk) {
+	c := s.client(servers.Main.WS(), centrifuge.Config{})
+	e := c.open()
+	s.equal("client ID length", len(e.ClientID), 36)
+	s.equal("version is told", e.Version != "", true)
+}
+
+func refusedTokens(s sdk) {
+	for name, tok := range map[string]string{
+		"wrong signature": token(object{"sub": "x"}) + "AA",
+		"alg none":        "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.eyJzdWIiOiJ4In0.",
+		"garbage":         "garbage",
+		"subscription's":  token(object{"sub": "x", "channel": "room:x"}),
+	} {
+		c := s.client(servers.Main.WS(), centrifuge.Config{Token: tok})
+		c.dial()
+		s.equal(name, next(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 3500, Reason: "invalid token"})
+	}
+	c := s.client(servers.Main.WS(), centrifuge.Config{Token: token(object{"sub": "x", "exp": in(-time.Minute)})})
+	c.dial()
+	// The server says 109 and the SDK has nothing to get another token from.
+	for err := range c.errors {
+		var missing centrifuge.ConfigurationError
+		if errors.As(err, &missing) {
+			break
+		}
+	}
+	s.must(c.Disconnect())
+}
+
+func expiredToken(s sdk) {
+	asked := make(chan struct{}, many)
+	c := s.client(servers.Main.WS(), centrifuge.Config{
+		Token: token(object{"sub": "x", "exp": in(-time.Minute)}),
+		GetToken: func(centrifuge.ConnectionTokenEvent) (string, error) {
+			asked <- struct{}{}
+			return token(object{"sub": "x", "exp": in(time.Hour)}), nil
+		},
+	})
+	c.open()
+	s.equal("asked for tokens", len(asked), 1)
+}
+
+func refresh(s sdk) {
+	asked := make(chan struct{}, many)
+	c := s.connect(centrifuge.Config{GetToken: func(centrifuge.ConnectionTokenEvent) (string, error) {
+		asked <- struct{}{}
+		return token(object{"sub": "x", "exp": in(2 * time.Second)}), nil
+	}})
+	for range 3 { // the initial one and two refreshes
+		next(s, "request for a token", asked)
+	}
+	_, err := c.RPC(s.context(), "x", []byte(`{}`)) // still answered
+	s.hasCode(err, 108)
+	none(s, "reconnect", c.connecting)
+}
+
+func subRefresh(s sdk) {
+	channel := unique("$room:")
+	asked := make(chan struct{}, many)
+	c := s.connect(centrifuge.Config{})
+	sub := c.subscribe(channel, centrifuge.SubscriptionConfig{
+		GetToken: func(centrifuge.SubscriptionTokenEvent) (string, error) {
+			asked <- struct{}{}
+			return token(object{"sub": c.user, "channel": channel, "exp": in(2 * time.Second)}), nil
+		},
+	})
+	for range 3 {
+		next(s, "request for a token", asked)
+	}
+	s.publish(channel, 1)
+	next(s, "publication", sub.publications)
+	none(s, "resubscribe", sub.subscribing)
+}
+
+// subExpired lets a subscription expire: the refresh hangs until the server ends the
+// subscription (2501), the SDK subscribes with the token that it holds, is told that
+// it is expired (109), and gets another.
+func subExpired(s sdk) {
+	channel := unique("$room:")
+	calls, expired := 0, make(chan struct{})
+	c := s.connect(centrifuge.Config{})
+	sub := c.subscribe(channel, centrifuge.SubscriptionConfig{
+		GetToken: func(centrifuge.SubscriptionTokenEvent) (string, error) {
+			calls++
+			lifetime := time.Hour
+			switch calls {
+			case 1:
+				lifetime = time.Second
+			case 2:
+				<-expired
+				return "", errors.New("came too late")
+			}
+			return token(object{"sub": c.user, "channel": channel, "exp": in(lifetime)}), nil
+		},
+	})
+	e := next(s, "subscribing", sub.subscribing)
+	s.equal("reason", e, centrifuge.SubscribingEvent{Code: 2501, Reason: "subscription expired"})
+	close(expired)
+	next(s, "subscribed again", sub.subscribed)
+	none(s, "reconnect", c.connecting)
+}
+
+func terminalDisconnect(s sdk) {
+	c := s.connect(centrifuge.Config{})
+	s.api("disconnect", object{"user": c.user})
+	s.equal("event", next(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 3503, Reason: "force disconnect"})
+	s.equal("state", c.State(), centrifuge.StateDisconnected)
+	c.open()
+	s.api("disconnect", object{"user": c.user, "disconnect": object{"code": 4777, "reason": "go away"}})
+	s.equal("custom", next(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 4777, Reason: "go away"})
+}
+
+// pings stays connected over several pings, which a token refresh at their end
+// tells: without pongs the server would have closed by then.
+func pings(s sdk) {
+	asked := make(chan struct{}, many)
+	c := s.client(servers.Brisk.WS(), centrifuge.Config{
+		MaxServerPingDelay: patience,
+		GetToken: func(centrifuge.ConnectionTokenEvent) (string, error) {
+			asked <- struct{}{}
+			return token(object{"sub": "x", "exp": in(4 * time.Second)}), nil
+		},
+	})
+	c.open()
+	next(s, "request for a token", asked)
+	next(s, "request for a fresh token", asked)
+	none(s, "reconnect", c.connecting)
+}
+
+// silence stops all traffic without closing anything.
+func silence(s sdk) {
+	channel := unique("room:")
+	proxy := s.proxy(servers.Brisk)
+	watcher := s.client(servers.Brisk.WS(), centrifuge.Config{})
+	watch := watcher.subscription(channel, centrifuge.SubscriptionConfig{JoinLeave: true})
+	watcher.open()
+	next(s, "subscribed", watch.subscribed)
+	next(s, "own join", watch.joins)
+
+	c := s.client(proxy.WS(), centrifuge.Config{MaxServerPingDelay: 500 * time.Millisecond})
+	quiet := c.subscription(channel, centrifuge.SubscriptionConfig{})
+	first := c.open().ClientID
+	next(s, "subscribed", quiet.subscribed)
+	next(s, "join", watch.joins)
+	proxy.Mute()
+	s.equal("the client misses pings", next(s, "connecting", c.connecting).Code, 2)
+	s.equal("the server misses pongs", next(s, "leave", watch.leaves).Client, first)
+	next(s, "reconnected", c.connected)
+	next(s, "subscribed again", quiet.subscribed)
+}
+
+func rpc(s sdk) {
+	c := s.client(servers.Library.WS(), centrifuge.Config{Data: []byte(`{"from":"connect"}`)})
+	s.equal("data of the connect reply", string(c.open().Data), `{"from":"connect"}`)
+	res, err := c.RPC(s.context(), "upper", []byte(`{"text":"hello"}`))
+	s.must(err)
+	s.equal("result", string(res.Data), `{"text":"HELLO"}`)
+	_, err = c.RPC(s.context(), "push", []byte(`{"n":1}`))
+	s.must(err)
+	s.equal("message", string(next(s, "message", c.messages)), `{"n":1}`)
+	s.must(c.Send(s.context(), []byte(`{"n":2}`)))
+	s.equal("echo", string(next(s, "message", c.messages)), `{"n":2}`)
+	_, err = c.RPC(s.context(), "fail", []byte(`{}`))
+	s.hasCode(err, 1000)
+	_, err = c.RPC(s.context(), "unknown", []byte(`{}`))
+	s.hasCode(err, 104)
+	go c.RPC(s.context(), "bye", []byte(`{}`)) //nolint:errcheck // the connection ends instead
+	s.equal("disconnect", next(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 4501, Reason: "bye"})
+}

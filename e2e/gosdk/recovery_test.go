@@ -1,0 +1,213 @@
+package gosdk
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/centrifugal/centrifuge-go"
+)
+
+// rounds is how often a connection is lost in the recovery scenarios.
+const rounds = 15
+
+// publisher publishes 1, 2, 3 … without a pause until it is stopped.
+type publisher struct {
+	s     sdk
+	count atomic.Int64
+	// published carries one token per publication, so that a test can wait for some.
+	published chan int
+	stop      context.CancelFunc
+	done      sync.WaitGroup
+}
+
+func (s sdk) startPublishing(channel string) *publisher {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &publisher{s: s, published: make(chan int, many), stop: cancel}
+	p.done.Go(func() {
+		for n := 1; ctx.Err() == nil && n < many; n++ {
+			// Not under ctx: a publish that was begun has to be counted.
+			if err := servers.Main.API(context.Background(), "publish", object{"channel": channel, "data": object{"n": n}}, nil); err != nil {
+				s.Errorf("publish %d: %v", n, err)
+				return
+			}
+			p.count.Store(int64(n))
+			p.published <- n
+		}
+	})
+	s.Cleanup(func() { cancel(); p.done.Wait() })
+	return p
+}
+
+// more waits until k further publications have been made.
+func (p *publisher) more(k int) {
+	p.s.Helper()
+	for target := int(p.count.Load()) + k; next(p.s, "publish", p.published) < target; {
+	}
+}
+
+// finish ends publishing and returns how many there were.
+func (p *publisher) finish() int {
+	p.stop()
+	p.done.Wait()
+	return int(p.count.Load())
+}
+
+// exactly asserts that 1…n arrive in order, each once.
+func (s sdk) exactly(n int, publications <-chan centrifuge.PublicationEvent) {
+	s.Helper()
+	for want := 1; want <= n; want++ {
+		pub := next(s, "publication", publications)
+		if got := s.number(pub.Data); got != want || pub.Offset != uint64(want) {
+			s.Fatalf("got publication %d at offset %d, want %d of %d", got, pub.Offset, want, n)
+		}
+	}
+	none(s, "publication", publications)
+}
+
+func recoverCuts(s sdk) {
+	channel := unique("stream:")
+	proxy := s.proxy(servers.Main)
+	c := s.client(proxy.WS(), centrifuge.Config{})
+	sub := c.subscription(channel, centrifuge.SubscriptionConfig{})
+	c.open()
+	first := next(s, "subscribed", sub.subscribed)
+	s.equal("recoverable and positioned", []bool{first.Recoverable, first.Positioned, first.WasRecovering}, []bool{true, true, false})
+
+	p := s.startPublishing(channel)
+	for range rounds {
+		p.more(3) // delivered live
+		proxy.Down()
+		p.more(3) // missed
+		proxy.Up()
+		e := next(s, "subscribed again", sub.subscribed)
+		s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
+	}
+	s.exactly(p.finish(), sub.publications)
+}
+
+func recoverDisconnect(s sdk) {
+	channel := unique("stream:")
+	c := s.connect(centrifuge.Config{})
+	sub := c.subscribe(channel, centrifuge.SubscriptionConfig{})
+	p := s.startPublishing(channel)
+	for range rounds {
+		p.more(3)
+		s.api("disconnect", object{"user": c.user, "disconnect": object{"code": 4100, "reason": "come back"}})
+		s.equal("code", next(s, "connecting", c.connecting).Code, 4100)
+		e := next(s, "subscribed again", sub.subscribed)
+		s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
+	}
+	s.exactly(p.finish(), sub.publications)
+	s.equal("same connections", len(c.connecting), 0)
+}
+
+func unrecoverable(s sdk) {
+	channel := unique("small:") // keeps two publications
+	proxy := s.proxy(servers.Main)
+	c := s.client(proxy.WS(), centrifuge.Config{})
+	sub := c.subscription(channel, centrifuge.SubscriptionConfig{})
+	c.open()
+	next(s, "subscribed", sub.subscribed)
+	s.publish(channel, 1)
+	next(s, "publication", sub.publications)
+
+	miss := func(from, to int) centrifuge.SubscribedEvent {
+		proxy.Down()
+		next(s, "connecting", c.connecting)
+		for n := from; n <= to; n++ {
+			s.publish(channel, n)
+		}
+		proxy.Up()
+		return next(s, "subscribed again", sub.subscribed)
+	}
+	e := miss(2, 3)
+	s.equal("two missed", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
+	s.equal("recovered", s.number(next(s, "publication", sub.publications).Data), 2)
+	s.equal("recovered", s.number(next(s, "publication", sub.publications).Data), 3)
+	e = miss(4, 6)
+	s.equal("three missed", []bool{e.WasRecovering, e.Recovered}, []bool{true, false})
+	s.equal("position", e.StreamPosition.Offset, 6)
+	s.publish(channel, 7)
+	s.equal("live again", s.number(next(s, "publication", sub.publications).Data), 7)
+}
+
+func cacheRecovery(s sdk) {
+	channel := unique("latest:")
+	for n := 1; n <= 3; n++ {
+		s.publish(channel, n)
+	}
+	proxy := s.proxy(servers.Main)
+	c := s.client(proxy.WS(), centrifuge.Config{})
+	sub := c.subscription(channel, centrifuge.SubscriptionConfig{})
+	c.open()
+	next(s, "subscribed", sub.subscribed)
+	s.equal("latest at once", s.number(next(s, "publication", sub.publications).Data), 3)
+	proxy.Down()
+	next(s, "connecting", c.connecting)
+	for n := 4; n <= 9; n++ {
+		s.publish(channel, n)
+	}
+	proxy.Up()
+	e := next(s, "subscribed again", sub.subscribed)
+	s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
+	s.equal("latest after being away", s.number(next(s, "publication", sub.publications).Data), 9)
+	none(s, "publication", sub.publications)
+}
+
+func tokenSubscriptions(s sdk) {
+	plain, rich := unique("stream:"), unique("closed:") // a token needs no permission
+	proxy := s.proxy(servers.Main)
+	c := s.client(proxy.WS(), centrifuge.Config{Token: token(object{
+		"sub": "x", "subs": object{plain: object{}, rich: object{"data": object{"welcome": true}}},
+	})})
+	c.open()
+	for range 2 {
+		e := next(s, "server-side subscription", c.subscribed)
+		if e.Channel == rich {
+			s.equal("data", string(e.Data), `{"welcome":true}`)
+		}
+		s.equal("recoverable", e.Recoverable, e.Channel == plain)
+	}
+	s.publish(rich, 1)
+	s.equal("channel", next(s, "publication", c.publications).Channel, rich)
+
+	p := s.startPublishing(plain)
+	for range rounds {
+		p.more(2)
+		proxy.Down()
+		p.more(2)
+		proxy.Up()
+		for range 2 {
+			if e := next(s, "subscribed again", c.subscribed); e.Channel == plain {
+				s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
+			}
+		}
+	}
+	total := p.finish()
+	for want := 1; want <= total; want++ {
+		pub := next(s, "publication", c.publications)
+		s.equal("publication", s.number(pub.Data), want)
+		s.equal("offset", pub.Offset, want)
+	}
+}
+
+func apiSubscriptions(s sdk) {
+	channel := unique("room:")
+	c := s.connect(centrifuge.Config{})
+	s.api("subscribe", object{
+		"user": c.user, "channel": channel, "data": object{"by": "api"}, "info": object{"seat": 1},
+		"override": object{"force_push_join_leave": object{"value": true}},
+	})
+	e := next(s, "subscribed", c.subscribed)
+	s.equal("channel and data", e.Channel+" "+string(e.Data), channel+` {"by":"api"}`)
+	s.equal("own join", string(next(s, "join", c.joins).ChanInfo), `{"seat":1}`)
+	s.publish(channel, 1)
+	s.equal("publication", s.number(next(s, "publication", c.publications).Data), 1)
+	s.api("unsubscribe", object{"user": c.user, "channel": channel})
+	s.equal("unsubscribed", next(s, "unsubscribed", c.unsubscribed), channel)
+
+	own := c.subscribe(channel, centrifuge.SubscriptionConfig{})
+	s.api("unsubscribe", object{"user": c.user, "channel": channel})
+	s.equal("client-side as well", next(s, "unsubscribed", own.unsubscribed), centrifuge.UnsubscribedEvent{Code: 2000, Reason: "server unsubscribe"})
+}

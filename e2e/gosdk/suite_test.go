@@ -1,0 +1,68 @@
+package gosdk
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+)
+
+const module = "github.com/centrifugal/centrifuge-go"
+
+// TestOwnSuite runs the tests that centrifuge-go ships, against a server that is
+// configured as its docker-compose.yml says. They need ports 8000 and (closed) 9000.
+func TestOwnSuite(t *testing.T) {
+	for _, port := range []string{"8000", "9000"} {
+		if c, err := net.Dial("tcp", "localhost:"+port); err == nil {
+			_ = c.Close()
+			t.Fatalf("port %s is taken; the tests of centrifuge-go need it to be free", port)
+		}
+	}
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, env := compose(t, filepath.Join(strings.TrimSpace(string(dir)), "docker-compose.yml"))
+	server, err := rig.StartServer(8000, append(args, "--health.enabled"), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	suite := exec.Command("go", "test", "-race", "-count=1", module+"/...")
+	suite.Env = os.Environ()
+	out, err := suite.CombinedOutput()
+	t.Logf("%s\n%s", suite, out)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, server.Log())
+	}
+	if !strings.Contains(string(out), "ok  \t"+module) {
+		t.Fatal("the suite did not run")
+	}
+}
+
+var (
+	composeCommand = regexp.MustCompile(`(?m)^\s+command: centrifugo (.*)$`)
+	composeEnv     = regexp.MustCompile(`(?m)^\s+(CENTRIFUGO_\w+): "(.*)"$`)
+)
+
+// compose reads arguments and environment of the server from a compose file.
+func compose(t *testing.T, path string) (args, env []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := composeCommand.FindSubmatch(text)
+	for _, m := range composeEnv.FindAllSubmatch(text, -1) {
+		env = append(env, string(m[1])+"="+string(m[2]))
+	}
+	if command == nil || len(env) == 0 {
+		t.Fatalf("%s is not as expected:\n%s", path, text)
+	}
+	return strings.Fields(string(command[1])), env
+}

@@ -1,0 +1,90 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/websocket"
+)
+
+// Library is a program that uses the library: RPC and messages both ways.
+//
+//	rpc "upper"  answers {"text": t} with {"text": T}
+//	rpc "push"   answers with {} and pushes its data to the client as a message
+//	rpc "fail"   answers with application error 1000, temporary
+//	rpc "bye"    disconnects the client with 4501
+//	message      is pushed back to the client
+type Library struct {
+	Addr string
+
+	node *gyro.Node
+	http *http.Server
+}
+
+// StartLibrary serves on a free port of 127.0.0.1.
+func StartLibrary() (*Library, error) {
+	node, err := gyro.New(gyro.Config{Handlers: gyro.Handlers{
+		Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "guest"}, Data: e.Data}, nil
+		},
+		RPC: rpc,
+		Message: func(_ context.Context, c *gyro.Client, data []byte) error {
+			c.Send(data)
+			return nil
+		},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if err := node.Run(); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/connection/websocket", websocket.NewHandler(node, websocket.Config{}))
+	l := &Library{Addr: listener.Addr().String(), node: node, http: &http.Server{Handler: mux}}
+	go l.http.Serve(listener) //nolint:errcheck // ends with Close
+	return l, nil
+}
+
+func rpc(_ context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
+	switch e.Method {
+	case "upper":
+		var in struct{ Text string }
+		if err := json.Unmarshal(e.Data, &in); err != nil {
+			return nil, protocol.ErrorBadRequest
+		}
+		return json.Marshal(map[string]string{"text": strings.ToUpper(in.Text)})
+	case "push":
+		c.Send(e.Data)
+		return []byte("{}"), nil
+	case "fail":
+		return nil, &protocol.Error{Code: 1000, Message: "try later", Temporary: true}
+	case "bye":
+		return nil, protocol.Disconnect{Code: 4501, Reason: "bye"}
+	default:
+		return nil, protocol.ErrorMethodNotFound
+	}
+}
+
+// WS is the address of the WebSocket endpoint.
+func (l *Library) WS() string { return "ws://" + l.Addr + "/connection/websocket" }
+
+// Stop disconnects the clients and ends the server.
+func (l *Library) Stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := l.node.Shutdown(ctx); err != nil {
+		fmt.Println("library node:", err)
+	}
+	_ = l.http.Close()
+}

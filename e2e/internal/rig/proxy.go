@@ -1,0 +1,155 @@
+package rig
+
+import (
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// Proxy relays TCP connections to a server and can do to them what networks do.
+// Its methods may be called from any goroutine.
+type Proxy struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	down  bool
+	links map[*link]struct{}
+}
+
+// link is one relayed connection.
+type link struct {
+	client, server net.Conn
+	muted          atomic.Bool
+}
+
+// NewProxy relays to target (host:port) from a free port of 127.0.0.1.
+func NewProxy(target string) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{listener: l, target: target, links: make(map[*link]struct{})}
+	go p.accept()
+	return p, nil
+}
+
+// WS is the address of the server's WebSocket endpoint as seen through the proxy.
+func (p *Proxy) WS() string { return "ws://" + p.listener.Addr().String() + "/connection/websocket" }
+
+// Cut breaks all connections with a TCP reset: what is under way is lost.
+func (p *Proxy) Cut() { p.set(p.isDown()) }
+
+// Down breaks all connections and refuses new ones until Up.
+func (p *Proxy) Down() { p.set(true) }
+
+// Up takes connections again.
+func (p *Proxy) Up() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = false
+}
+
+// Mute swallows whatever the present connections send in either direction, without
+// closing them; new connections work.
+func (p *Proxy) Mute() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.muted.Store(true)
+	}
+}
+
+// Close breaks all connections and ends the proxy.
+func (p *Proxy) Close() {
+	_ = p.listener.Close() // nothing can be done about it
+	p.Down()
+}
+
+func (p *Proxy) isDown() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.down
+}
+
+func (p *Proxy) set(down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = down
+	for l := range p.links {
+		l.reset()
+	}
+}
+
+func (p *Proxy) accept() {
+	for {
+		c, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		go p.relay(c)
+	}
+}
+
+func (p *Proxy) relay(client net.Conn) {
+	server, err := net.Dial("tcp", p.target)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	l := &link{client: client, server: server}
+	p.mu.Lock()
+	down := p.down
+	if !down {
+		p.links[l] = struct{}{}
+	}
+	p.mu.Unlock()
+	if down {
+		l.reset()
+		return
+	}
+	var pumps sync.WaitGroup
+	pumps.Go(func() { l.pump(server, client) })
+	pumps.Go(func() { l.pump(client, server) })
+	pumps.Wait()
+	p.mu.Lock()
+	delete(p.links, l)
+	p.mu.Unlock()
+}
+
+// pump copies until either side ends, and then ends both.
+func (l *link) pump(dst, src net.Conn) {
+	defer l.close()
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := src.Read(buf)
+		if n > 0 && !l.muted.Load() {
+			if _, err := dst.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err == io.EOF && l.muted.Load() {
+			// A silent network does not pass on the end of a connection either.
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *link) close() {
+	_ = l.client.Close()
+	_ = l.server.Close()
+}
+
+// reset closes both ends so that unsent data is discarded.
+func (l *link) reset() {
+	for _, c := range []net.Conn{l.client, l.server} {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // best effort: a plain close cuts as well
+		}
+	}
+	l.close()
+}

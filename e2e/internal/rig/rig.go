@@ -1,0 +1,162 @@
+package rig
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+)
+
+// Rig is everything a suite needs. It serves its proxies to other languages by
+// HTTP: POST /proxies?to=main|brisk answers {"id", "url"}; POST
+// /proxies/ID/cut|down|up|mute acts on one.
+type Rig struct {
+	// Main is the server with config.json, Brisk the same with a ping each second.
+	Main, Brisk *Server
+	Library     *Library
+
+	dir     string
+	control *http.Server
+	addr    string
+
+	mu      sync.Mutex
+	proxies []*Proxy
+}
+
+// Start sets everything up.
+func Start() (*Rig, error) {
+	r := &Rig{}
+	if err := r.start(); err != nil {
+		r.Stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Rig) start() (err error) {
+	if r.dir, err = os.MkdirTemp("", "gyro-rig-"); err != nil {
+		return err
+	}
+	if r.Main, err = StartConfigured(r.dir); err != nil {
+		return err
+	}
+	r.Brisk, err = StartConfigured(r.dir, "GYRO_CLIENT_PING_INTERVAL=1s", "GYRO_CLIENT_PONG_TIMEOUT=900ms")
+	if err != nil {
+		return err
+	}
+	if r.Library, err = StartLibrary(); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /proxies", r.createProxy)
+	mux.HandleFunc("POST /proxies/{id}/{action}", r.actOnProxy)
+	r.addr, r.control = listener.Addr().String(), &http.Server{Handler: mux}
+	go r.control.Serve(listener) //nolint:errcheck // ends with Stop
+	return nil
+}
+
+// Stop ends everything.
+func (r *Rig) Stop() {
+	if r.control != nil {
+		_ = r.control.Close()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.proxies {
+		p.Close()
+	}
+	if r.Library != nil {
+		r.Library.Stop()
+	}
+	for _, s := range []*Server{r.Main, r.Brisk} {
+		if s != nil {
+			s.Stop()
+		}
+	}
+	if r.dir != "" {
+		_ = os.RemoveAll(r.dir)
+	}
+}
+
+// Env describes the rig to a suite in another language: E2E_RIG is a JSON object.
+func (r *Rig) Env() []string {
+	description, err := json.Marshal(map[string]string{
+		"ws": r.Main.WS(), "http": "http://" + r.Main.Addr, "brisk": r.Brisk.WS(), "library": r.Library.WS(),
+		"control": "http://" + r.addr, "tokenSecret": TokenSecret, "apiKey": APIKey,
+	})
+	if err != nil {
+		panic(err) // strings only
+	}
+	return []string{"E2E_RIG=" + string(description), "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost"}
+}
+
+// Logs are what the servers wrote, for a suite that failed.
+func (r *Rig) Logs() string {
+	var b strings.Builder
+	for _, s := range []*Server{r.Main, r.Brisk} {
+		fmt.Fprintf(&b, "--- log of the server on %s\n%s", s.Addr, s.Log())
+	}
+	return b.String()
+}
+
+// Proxy relays to one of the servers until Stop.
+func (r *Rig) Proxy(to *Server) (*Proxy, error) {
+	p, err := NewProxy(to.Addr)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.proxies = append(r.proxies, p)
+	return p, nil
+}
+
+func (r *Rig) createProxy(w http.ResponseWriter, req *http.Request) {
+	servers := map[string]*Server{"main": r.Main, "brisk": r.Brisk}
+	to := servers[req.FormValue("to")]
+	if to == nil {
+		http.Error(w, "to: main or brisk", http.StatusBadRequest)
+		return
+	}
+	p, err := r.Proxy(to)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	r.mu.Lock()
+	id := len(r.proxies) - 1
+	for r.proxies[id] != p {
+		id--
+	}
+	r.mu.Unlock()
+	fmt.Fprintf(w, `{"id":"%d","url":%q}`, id, p.WS())
+}
+
+func (r *Rig) actOnProxy(w http.ResponseWriter, req *http.Request) {
+	var p *Proxy
+	r.mu.Lock()
+	for i, candidate := range r.proxies {
+		if req.PathValue("id") == fmt.Sprint(i) {
+			p = candidate
+		}
+	}
+	r.mu.Unlock()
+	if p == nil {
+		http.NotFound(w, req)
+		return
+	}
+	actions := map[string]func(){"cut": p.Cut, "down": p.Down, "up": p.Up, "mute": p.Mute}
+	act := actions[req.PathValue("action")]
+	if act == nil {
+		http.NotFound(w, req)
+		return
+	}
+	act()
+}
