@@ -14,9 +14,11 @@ type admission struct {
 	log     *slog.Logger
 	now     func() time.Time
 
+	limited   bool // a limit was set at start
+	rateLimit int
+
 	mu         sync.Mutex
 	connLimit  int
-	rateLimit  int
 	tokens     float64
 	filled     time.Time
 	lastWarned time.Time
@@ -29,7 +31,17 @@ const warnEvery = 3 * time.Second
 func newAdmission(connLimit, rateLimit int, clients func() int, log *slog.Logger) *admission {
 	return &admission{
 		clients: clients, log: log, now: time.Now,
-		connLimit: connLimit, rateLimit: rateLimit, tokens: float64(rateLimit),
+		limited: connLimit > 0 || rateLimit > 0, connLimit: connLimit, rateLimit: rateLimit, tokens: float64(rateLimit),
+	}
+}
+
+// reload takes over a new connection limit, provided that there was a limit of
+// either kind at start (config.md 3.4).
+func (a *admission) reload(connLimit int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.limited {
+		a.connLimit = connLimit
 	}
 }
 

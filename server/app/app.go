@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -35,6 +34,7 @@ type App struct {
 	log       *slog.Logger
 	node      *gyro.Node
 	policy    *policy
+	limits    *admission
 	listeners []*listener
 	failed    chan error
 	stopping  atomic.Bool
@@ -87,7 +87,7 @@ func nodeConfig(cfg *config.Config, p *policy, o Options) gyro.Config {
 		UserConnectionLimit:    c.UserConnectionLimit,
 		HistoryLimit:           c.HistoryMaxLimit,
 		RecoveryLimit:          c.RecoveryMaxLimit,
-		Concurrency:            c.Concurrency,
+		Concurrency:            max(c.Concurrency, 1),
 		SendTime:               c.IncludeServerTime,
 	}
 }
@@ -131,8 +131,17 @@ func (a *App) Start() error {
 // Failed reports a listener that stopped by itself.
 func (a *App) Failed() <-chan error { return a.failed }
 
-// Addr of the external listener, once started.
-func (a *App) Addr() string { return a.listeners[0].ln.Addr().String() }
+// Addr of a listener, "external" or "internal", once started: with the port that
+// was found for port 0. It is empty if there is no such listener; internal
+// endpoints may be on the external one (config.md 4.1).
+func (a *App) Addr(name string) string {
+	for _, l := range a.listeners {
+		if l.name == name && l.ln != nil {
+			return l.ln.Addr().String()
+		}
+	}
+	return ""
+}
 
 // Node of the server.
 func (a *App) Node() *gyro.Node { return a.node }
@@ -143,11 +152,16 @@ func (a *App) Reload(cfg *config.Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	return a.policy.reload(cfg)
+	if err := a.policy.reload(cfg); err != nil {
+		return err
+	}
+	a.limits.reload(cfg.Client.ConnectionLimit)
+	return nil
 }
 
 // Shutdown stops accepting, disconnects all clients with 3001 and waits for what
-// is under way, until ctx ends.
+// is under way. When ctx ends earlier, what is left is cut off and the error of
+// ctx returned. It may be called again, and without Start.
 func (a *App) Shutdown(ctx context.Context) error {
 	a.stopping.Store(true)
 	var errs []error
@@ -156,6 +170,9 @@ func (a *App) Shutdown(ctx context.Context) error {
 	for _, l := range a.listeners {
 		wg.Go(func() {
 			err := l.server.Shutdown(ctx)
+			if err != nil {
+				err = errors.Join(fmt.Errorf("%s listener: %w", l.name, err), l.server.Close())
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)
@@ -165,38 +182,6 @@ func (a *App) Shutdown(ctx context.Context) error {
 	wg.Wait()
 	a.serving.Wait()
 	return errors.Join(append(errs, err)...)
-}
-
-// site is what one listener serves.
-type site struct {
-	mux   *http.ServeMux
-	paths map[string]bool
-}
-
-func newSite() *site { return &site{mux: http.NewServeMux(), paths: make(map[string]bool)} }
-
-// handle serves one path exactly; key names the prefix option in errors.
-func (s *site) handle(key, path string, h http.Handler) error {
-	path = cleanPrefix(path)
-	if s.paths[path] {
-		return fmt.Errorf("%s: path %q is taken by another endpoint", key, path)
-	}
-	s.paths[path] = true
-	if path == "/" {
-		s.mux.Handle("/{$}", h)
-		return nil
-	}
-	s.mux.Handle(path, h)
-	return nil
-}
-
-// cleanPrefix cuts trailing slashes; an empty result means "/".
-func cleanPrefix(path string) string {
-	path = strings.TrimRight(path, "/")
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path
-	}
-	return path
 }
 
 // routes mounts the endpoints (config.md section 5).
@@ -210,18 +195,18 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 	add := func(s *site, key, path string, h http.Handler) {
 		errs = append(errs, s.handle(key, path, h))
 	}
-	limits := newAdmission(cfg.Client.ConnectionLimit, cfg.Client.ConnectionRateLimit, a.numClients, a.log)
+	a.limits = newAdmission(cfg.Client.ConnectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients, a.log)
 	if !cfg.WebSocket.Disabled {
-		add(external, "websocket.handler_prefix", cfg.WebSocket.HandlerPrefix, limits.wrap(a.webSocket()))
+		add(external, "websocket.handler_prefix", cfg.WebSocket.HandlerPrefix, a.limits.wrap(a.webSocket()))
 	}
 	if cfg.Init.Enabled {
-		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, limits.wrap(a.policy.origins.cors(httpapi.Init())))
+		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, a.limits.wrap(a.policy.origins.cors(httpapi.Init())))
 	}
 	if cfg.Health.Enabled {
 		add(internal, "health.handler_prefix", cfg.Health.HandlerPrefix, httpapi.Health())
 	}
 	if cfg.Debug.Enabled {
-		mountDebug(internal, cleanPrefix(cfg.Debug.HandlerPrefix))
+		errs = append(errs, internal.handleTree("debug.handler_prefix", cfg.Debug.HandlerPrefix, profiles(cfg.Debug.HandlerPrefix)))
 	}
 	if !cfg.HTTPAPI.Disabled {
 		where := internal
@@ -252,5 +237,3 @@ func (a *App) mountAPI(s *site) error {
 	}
 	return nil
 }
-
-func (a *App) numClients() int { return a.node.NumClients() }

@@ -3,8 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
@@ -143,6 +141,9 @@ func (p *policy) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEven
 		return gyro.RefreshReply{}, protocol.DisconnectInsufficientState
 	}
 	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt}
+	if p.flags.Load().Insecure {
+		reply.ExpireAt = 0
+	}
 	if len(token.Info) > 0 {
 		reply.Info = token.Info
 	}
@@ -179,43 +180,4 @@ func (p *policy) subRefresh(_ context.Context, c *gyro.Client, e gyro.SubRefresh
 		return gyro.SubRefreshReply{}, protocol.DisconnectInvalidToken
 	}
 	return gyro.SubRefreshReply{ExpireAt: token.ExpireAt, Info: token.Info}, nil
-}
-
-// CheckToken verifies a token as the server with this configuration would, and
-// describes it.
-func CheckToken(cfg *config.Config, token string, subscription bool) (string, error) {
-	section := cfg.Client.Token
-	if subscription && cfg.Client.SubscriptionToken.Enabled {
-		section = cfg.Client.SubscriptionToken.Token
-	}
-	v, err := auth.NewVerifier(section, authOptions(cfg))
-	if err != nil {
-		return "", err
-	}
-	if subscription {
-		t, err := v.VerifySubscribe(token)
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("valid subscription token for %s and channel %q, %s", who(t.User), t.Channel, until(t.ExpireAt)), nil
-	}
-	t, err := v.VerifyConnect(token)
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("valid connection token for %s, %s", who(t.User), until(t.ExpireAt)), nil
-}
-
-func who(user string) string {
-	if user == "" {
-		return "anonymous user"
-	}
-	return fmt.Sprintf("user %q", user)
-}
-
-func until(expireAt int64) string {
-	if expireAt == 0 {
-		return "without expiration"
-	}
-	return "expires " + time.Unix(expireAt, 0).UTC().Format(time.RFC3339)
 }

@@ -1,10 +1,15 @@
 package app
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro/server/origin"
@@ -47,21 +52,27 @@ func (o origins) cors(next http.Handler) http.Handler {
 	})
 }
 
-// mountDebug serves profiles below prefix.
-func mountDebug(s *site, prefix string) {
-	s.paths[prefix] = true
-	if prefix == "/" {
-		prefix = ""
-	}
-	// pprof.Index finds profiles below its customary path only.
-	s.mux.Handle(prefix+"/", http.StripPrefix(prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.URL.Path = "/debug/pprof" + r.URL.Path
-		pprof.Index(w, r)
-	})))
-	s.mux.HandleFunc(prefix+"/cmdline", pprof.Cmdline)
-	s.mux.HandleFunc(prefix+"/profile", liftDeadline(pprof.Profile))
-	s.mux.HandleFunc(prefix+"/symbol", pprof.Symbol)
-	s.mux.HandleFunc(prefix+"/trace", liftDeadline(pprof.Trace))
+// profiles serves profiles below prefix.
+func profiles(prefix string) http.Handler {
+	prefix = strings.TrimSuffix(cleanPrefix(prefix), "/")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, prefix), "/")
+		switch name {
+		case "cmdline":
+			pprof.Cmdline(w, r)
+		case "profile":
+			liftDeadline(pprof.Profile)(w, r)
+		case "symbol":
+			pprof.Symbol(w, r)
+		case "trace":
+			liftDeadline(pprof.Trace)(w, r)
+		case "":
+			r.URL.Path = "/debug/pprof/" // where pprof.Index believes to be
+			pprof.Index(w, r)
+		default:
+			liftDeadline(pprof.Handler(name).ServeHTTP)(w, r)
+		}
+	})
 }
 
 // liftDeadline lets a handler take longer than the listener's write timeout.
@@ -72,8 +83,26 @@ func liftDeadline(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// guard logs the panic of a handler and cuts that one connection. (net/http does
+// the same, but among the noise of scanners that is logged at debug level.)
+func guard(next http.Handler, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p != http.ErrAbortHandler {
+				log.Error("request handler panicked", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler)
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
 // accessLog writes a line per finished request at debug level. At any other level
-// it costs nothing.
+// it costs nothing. The query is left out: it may hold an API key.
 func accessLog(next http.Handler, log *slog.Logger) http.Handler {
 	if !log.Enabled(context.Background(), slog.LevelDebug) {
 		return next
@@ -109,5 +138,14 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets http.ResponseController find Hijack and Flush.
+// Hijack notes that the protocol changes.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err == nil {
+		r.status = http.StatusSwitchingProtocols
+	}
+	return conn, rw, err
+}
+
+// Unwrap lets http.ResponseController find Flush and deadlines.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -1,13 +1,17 @@
 package app
 
 import (
+	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro/server/config"
@@ -26,7 +30,7 @@ const maxHeaderBytes = 64 << 10
 
 // listener is one address and what is served there.
 type listener struct {
-	name   string
+	name   string // external or internal
 	addr   string
 	server *http.Server
 	ln     net.Listener
@@ -36,7 +40,12 @@ type listener struct {
 func samePlace(h *config.HTTPServer) bool { return externalAddr(h) == internalAddr(h) }
 
 func externalAddr(h *config.HTTPServer) string {
-	return net.JoinHostPort(h.Address, strconv.Itoa(h.Port))
+	return joinAddr(h.Address, strconv.Itoa(h.Port))
+}
+
+// joinAddr takes IPv6 addresses with and without brackets.
+func joinAddr(host, port string) string {
+	return net.JoinHostPort(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), port)
 }
 
 func internalAddr(h *config.HTTPServer) string {
@@ -47,7 +56,7 @@ func internalAddr(h *config.HTTPServer) string {
 	if port == "" {
 		port = strconv.Itoa(h.Port)
 	}
-	return net.JoinHostPort(host, port)
+	return joinAddr(host, port)
 }
 
 // makeListeners prepares the external and the internal listener. One with
@@ -68,24 +77,24 @@ func makeListeners(cfg *config.Config, external, internal *site, log *slog.Logge
 		}
 	}
 	var list []*listener
-	if len(external.paths) > 0 {
-		list = append(list, newListener("external", externalAddr(h), external.mux, extTLS, h.H2CExternal, log))
+	if !external.empty() {
+		list = append(list, newListener("external", externalAddr(h), external, extTLS, h.H2CExternal, log))
 	}
-	if internal != external && len(internal.paths) > 0 {
-		list = append(list, newListener("internal", internalAddr(h), internal.mux, intTLS, false, log))
+	if internal != external && !internal.empty() {
+		list = append(list, newListener("internal", internalAddr(h), internal, intTLS, false, log))
 	}
 	return list, nil
 }
 
 func newListener(name, addr string, handler http.Handler, t *tls.Config, h2c bool, log *slog.Logger) *listener {
 	s := &http.Server{
-		Handler:           accessLog(handler, log),
+		Handler:           accessLog(guard(handler, log), log),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		TLSConfig:         t,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:          stdlog.New(serverLog{log}, "", 0),
 		Protocols:         new(http.Protocols),
 	}
 	s.Protocols.SetHTTP1(true)
@@ -94,10 +103,25 @@ func newListener(name, addr string, handler http.Handler, t *tls.Config, h2c boo
 	return &listener{name: name, addr: addr, server: s}
 }
 
+// serverLog takes what net/http has to say: mostly broken handshakes, which are
+// the clients' doing and only of interest to who looks for it. Not being able to
+// accept is another matter.
+type serverLog struct{ log *slog.Logger }
+
+// Write logs one line.
+func (s serverLog) Write(line []byte) (int, error) {
+	level := slog.LevelDebug
+	if bytes.HasPrefix(line, []byte("http: Accept error")) {
+		level = slog.LevelError
+	}
+	s.log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	return len(line), nil
+}
+
 func (l *listener) open() error {
 	ln, err := net.Listen("tcp", l.addr)
 	if err != nil {
-		return fmt.Errorf("%s listener: %w", l.name, err)
+		return fmt.Errorf("http_server: %s listener: %w", l.name, err)
 	}
 	l.ln = ln
 	return nil

@@ -1,11 +1,15 @@
 package app
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/server/config"
@@ -26,31 +30,36 @@ var levels = map[string]slog.Level{
 // NewLogger makes the logger that the configuration describes (config.md 3.2);
 // close releases its file. An unknown level counts as info, with a warning.
 func NewLogger(cfg *config.Log) (log *slog.Logger, closeLog func() error, err error) {
-	level, known := levels[strings.ToLower(cfg.Level)]
-	if !known {
-		level = slog.LevelInfo
-	}
-	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: logAttr}
-	var h slog.Handler
 	closeLog = func() error { return nil }
-	switch {
-	case cfg.File != "":
+	if cfg.File != "" {
 		f, err := os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			return nil, nil, fmt.Errorf("log.file: %w", err)
 		}
-		closeLog = f.Close
-		h = slog.NewJSONHandler(f, opts)
-	case isTerminal(os.Stdout):
-		h = newConsole(os.Stdout, level)
-	default:
-		h = slog.NewJSONHandler(os.Stderr, opts)
+		return newLogger(f, cfg.Level, false), f.Close, nil
 	}
-	log = slog.New(h)
+	if runtime.GOOS != "windows" && isTerminal(os.Stdout) {
+		return newLogger(os.Stdout, cfg.Level, true), closeLog, nil
+	}
+	return newLogger(os.Stderr, cfg.Level, false), closeLog, nil
+}
+
+func newLogger(w io.Writer, name string, console bool) *slog.Logger {
+	level, known := levels[strings.ToLower(name)]
 	if !known {
-		log.Warn("unknown log.level, using info", "level", cfg.Level)
+		level = slog.LevelInfo
 	}
-	return log, closeLog, nil
+	var h slog.Handler
+	if console {
+		h = newConsole(w, level)
+	} else {
+		h = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: logAttr})
+	}
+	log := slog.New(h)
+	if !known {
+		log.Warn("unknown log.level, using info", "level", name)
+	}
+	return log
 }
 
 // logAttr gives the members of JSON lines the names that log collectors know
@@ -67,7 +76,9 @@ func logAttr(groups []string, a slog.Attr) slog.Attr {
 			a.Value = slog.StringValue(levelName(l))
 		}
 	case slog.TimeKey:
-		a.Value = slog.StringValue(a.Value.Time().Format(time.RFC3339))
+		if a.Value.Kind() == slog.KindTime {
+			a.Value = slog.StringValue(a.Value.Time().Format(time.RFC3339))
+		}
 	}
 	return a
 }
@@ -82,17 +93,79 @@ func levelName(l slog.Level) string {
 	return strings.ToLower(l.String())
 }
 
+// isTerminal tells whether people read f. The null device is a character device
+// too, but nobody reads it.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }
 
-// newConsole writes lines for people.
+// console writes coloured lines for people.
+type console struct {
+	out *consoleOutput
+	// rest writes everything but time, level and message into out.line.
+	rest slog.Handler
+}
+
+type consoleOutput struct {
+	w    io.Writer
+	mu   sync.Mutex
+	line bytes.Buffer
+}
+
 func newConsole(w io.Writer, level slog.Level) slog.Handler {
-	return slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-		if len(groups) == 0 && a.Key == slog.TimeKey {
-			a.Value = slog.StringValue(a.Value.Time().Format(time.TimeOnly))
-		}
-		return a
-	}})
+	out := &consoleOutput{w: w}
+	return &console{out: out, rest: slog.NewTextHandler(&out.line, &slog.HandlerOptions{
+		Level: level,
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == slog.MessageKey) {
+				return slog.Attr{}
+			}
+			return a
+		},
+	})}
+}
+
+// Enabled implements slog.Handler.
+func (c *console) Enabled(ctx context.Context, l slog.Level) bool { return c.rest.Enabled(ctx, l) }
+
+// WithAttrs implements slog.Handler.
+func (c *console) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &console{out: c.out, rest: c.rest.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (c *console) WithGroup(name string) slog.Handler {
+	return &console{out: c.out, rest: c.rest.WithGroup(name)}
+}
+
+// Handle implements slog.Handler.
+func (c *console) Handle(ctx context.Context, r slog.Record) error {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	c.out.line.Reset()
+	fmt.Fprintf(&c.out.line, "\x1b[90m%s\x1b[0m \x1b[%dm%-5s\x1b[0m %s ",
+		r.Time.Format(time.TimeOnly), colour(r.Level), strings.ToUpper(levelName(r.Level)), r.Message)
+	if err := c.rest.Handle(ctx, r); err != nil {
+		return err
+	}
+	_, err := c.out.w.Write(c.out.line.Bytes())
+	return err
+}
+
+// colour is the ANSI colour of a level.
+func colour(l slog.Level) int {
+	switch {
+	case l >= slog.LevelError:
+		return 31 // red
+	case l >= slog.LevelWarn:
+		return 33 // yellow
+	case l >= slog.LevelInfo:
+		return 32 // green
+	}
+	return 36 // cyan
 }

@@ -28,12 +28,13 @@ type policy struct {
 	subscribe    *auth.Verifier
 	origins      origins
 	userIDHeader string
+	maxLength    int // of channels
 	// flags of the section client that are read per operation.
 	flags atomic.Pointer[config.Client]
 }
 
 func newPolicy(cfg *config.Config, log *slog.Logger) (*policy, error) {
-	p := &policy{log: log, userIDHeader: cfg.Client.UserIDHTTPHeader}
+	p := &policy{log: log, userIDHeader: cfg.Client.UserIDHTTPHeader, maxLength: cfg.Channel.MaxLength}
 	var err error
 	if p.channels, err = namespace.NewResolver(cfg.Channel); err != nil {
 		return nil, err
@@ -62,16 +63,20 @@ func authOptions(cfg *config.Config) auth.Options {
 }
 
 // reload takes over what config.md 3.4 lists, or nothing if any of it is wrong.
-func (p *policy) reload(cfg *config.Config) error {
-	if _, err := newPolicy(cfg, p.log); err != nil {
+func (p *policy) reload(to *config.Config) error {
+	cfg := *to
+	// What cannot change stays as it was at start.
+	cfg.Client.SubscriptionToken.Enabled = p.subscribe != p.connect
+	cfg.Channel.MaxLength = p.maxLength
+	if _, err := newPolicy(&cfg, p.log); err != nil {
 		return err
 	}
 	err := errors.Join(
 		p.channels.Reload(cfg.Channel),
-		p.connect.Reload(cfg.Client.Token, authOptions(cfg)),
+		p.connect.Reload(cfg.Client.Token, authOptions(&cfg)),
 	)
-	if own := &cfg.Client.SubscriptionToken; own.Enabled && p.subscribe != p.connect {
-		err = errors.Join(err, p.subscribe.Reload(own.Token, authOptions(cfg)))
+	if p.subscribe != p.connect {
+		err = errors.Join(err, p.subscribe.Reload(cfg.Client.SubscriptionToken.Token, authOptions(&cfg)))
 	}
 	p.rpc.Store(namespace.NewRPC(cfg.RPC))
 	p.flags.Store(&cfg.Client)

@@ -20,8 +20,8 @@ type Client struct {
 	ExpiredCloseDelay      time.Duration   `key:"expired_close_delay" def:"25s" doc:"Time for a client to refresh an expired connection."`
 	ExpiredSubCloseDelay   time.Duration   `key:"expired_sub_close_delay" def:"25s" doc:"Time for a client to refresh an expired subscription."`
 	StaleCloseDelay        time.Duration   `key:"stale_close_delay" def:"10s" doc:"Time for a client to send its connect command."`
-	ChannelLimit           int             `key:"channel_limit" def:"128" doc:"Subscriptions per connection."`
-	QueueMaxSize           int             `key:"queue_max_size" def:"1048576" doc:"Bytes waiting for one connection; above, it is disconnected as slow."`
+	ChannelLimit           int             `key:"channel_limit" def:"128" min:"1" doc:"Subscriptions per connection."`
+	QueueMaxSize           int             `key:"queue_max_size" def:"1048576" min:"1" doc:"Bytes waiting for one connection; above, it is disconnected as slow."`
 	PresenceInterval       time.Duration   `key:"presence_update_interval" def:"27s" doc:"Period of presence updates, expiration and position checks."`
 	Concurrency            int             `key:"concurrency" doc:"Commands of one connection that are processed in parallel, if more than 1."`
 	PositionCheckDelay     time.Duration   `key:"channel_position_check_delay" def:"40s" doc:"Least time between position checks of a subscription."`

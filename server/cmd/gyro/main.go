@@ -2,7 +2,10 @@
 // language.
 package main
 
+//go:generate sh -c "cat configuration.head.md >../../../docs/configuration.md && go run . configdoc -m -l 1 >>../../../docs/configuration.md"
+
 import (
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -14,7 +17,7 @@ import (
 var version = "0.1.0-dev"
 
 func main() {
-	if err := root().Execute(); err != nil {
+	if err := root().ExecuteContext(context.Background()); err != nil {
 		os.Exit(1)
 	}
 }
@@ -26,7 +29,7 @@ func root() *cobra.Command {
 	cmd.SetErr(os.Stdout) // messages of subcommands go to stdout (config.md 2.1)
 	cmd.AddCommand(
 		devCommand(), versionCommand(),
-		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(),
+		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), filesCommand(),
 		tokenCommand("gentoken", false), tokenCommand("gensubtoken", true),
 		checkTokenCommand("checktoken", false), checkTokenCommand("checksubtoken", true),
 	)

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,14 +33,17 @@ func serverCommand() *cobra.Command {
 		if err := config.LoadDotEnv(".env"); err != nil {
 			return err
 		}
-		load := func() (*config.Config, config.Warnings, error) {
-			return config.Load(config.Options{File: *file, Env: os.Environ(), Flags: changed(cmd.Flags())})
-		}
-		cfg, warnings, err := load()
+		options := config.Options{File: *file, Env: os.Environ(), Flags: changed(cmd.Flags())}
+		cfg, warnings, err := config.Load(options)
 		if err != nil {
 			return err
 		}
-		return serve(cfg, warnings, load, nil)
+		// A file that was there and is not any more is not a wish for defaults.
+		options.RequireFile = warnings.File == "" && *file != ""
+		return serve(cfg, warnings, func() (*config.Config, config.Warnings, error) {
+			options.Env = os.Environ()
+			return config.Load(options)
+		}, nil)
 	}
 	return cmd
 }
@@ -84,8 +88,12 @@ func changed(f *pflag.FlagSet) map[string]string {
 	return set
 }
 
-// serve runs a server until a signal or a failure ends it.
-func serve(cfg *config.Config, warnings config.Warnings, reload func() (*config.Config, config.Warnings, error), site *devSite) error {
+// loader reads the configuration again.
+type loader func() (*config.Config, config.Warnings, error)
+
+// serve runs a server until a signal or a failure ends it. Without reload, SIGHUP
+// ends it too.
+func serve(cfg *config.Config, warnings config.Warnings, reload loader, site *devSite) error {
 	log, closeLog, err := app.NewLogger(&cfg.Log)
 	if err != nil {
 		return err
@@ -109,46 +117,72 @@ func serve(cfg *config.Config, warnings config.Warnings, reload func() (*config.
 		return err
 	}
 	log.Info("gyro is running", "version", version, "engine", cfg.Engine.Type, "pid", os.Getpid())
-	for _, line := range warnings.Lines() {
-		log.Warn(line)
-	}
+	warn(log, warnings)
 	if site != nil {
 		site.announce(cfg)
 	}
 	failure := wait(server, signals, reload, log)
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.Shutdown.Timeout)
-	defer cancel()
 	log.Info("shutting down")
-	if err := server.Shutdown(ctx); err != nil {
+	if err := shutdown(server, signals, cfg.Shutdown.Timeout); err != nil {
+		log.Error("shutdown is not complete", "error", err)
 		return errors.Join(failure, fmt.Errorf("shutdown: %w", err))
 	}
 	return failure
 }
 
+func warn(log *slog.Logger, warnings config.Warnings) {
+	for _, line := range warnings.Lines() {
+		log.Warn(line)
+	}
+}
+
 // wait handles signals until one of them, or a failure, ends the server.
-func wait(server *app.App, signals <-chan os.Signal, reload func() (*config.Config, config.Warnings, error), log *slog.Logger) error {
+func wait(server *app.App, signals <-chan os.Signal, reload loader, log *slog.Logger) error {
 	for {
 		select {
 		case err := <-server.Failed():
 			return err
 		case s := <-signals:
-			if s != syscall.SIGHUP {
+			if s != syscall.SIGHUP || reload == nil {
 				return nil
 			}
-			if reload == nil {
-				continue
-			}
-			cfg, _, err := reload()
+			cfg, warnings, err := reload()
 			if err == nil {
 				err = server.Reload(cfg)
 			}
 			if err != nil {
-				log.Error("configuration is not reloaded", "error", err)
+				log.Error("configuration is not reloaded, the old one stays in force", "error", err)
 				continue
 			}
 			log.Info("configuration reloaded")
+			warn(log, warnings)
 		}
 	}
+}
+
+// shutdown ends the server within timeout, or at once if another signal comes:
+// somebody is waiting.
+func shutdown(server *app.App, signals <-chan os.Signal, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, fmt.Errorf("took longer than shutdown.timeout, %s", timeout))
+	defer cancel()
+	ctx, interrupt := context.WithCancelCause(ctx)
+	defer interrupt(nil)
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				if s != syscall.SIGHUP {
+					interrupt(fmt.Errorf("interrupted by signal: %s", s))
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	if err := server.Shutdown(ctx); err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return nil
 }
 
 func writePID(file string) error {

@@ -144,17 +144,6 @@ func defaultEnvCommand() *cobra.Command {
 	return cmd
 }
 
-func configDocCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "configdoc", Short: "Print the configuration reference as Markdown", Args: cobra.NoArgs}
-	cmd.Flags().BoolP("markdown", "m", true, "accepted for compatibility: the output is always Markdown")
-	section := cmd.Flags().StringP("section", "s", "", "only keys below this top-level name")
-	level := cmd.Flags().IntP("base-level", "l", 0, "added to heading levels")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return config.WriteMarkdown(cmd.OutOrStdout(), *section, *level)
-	}
-	return cmd
-}
-
 // tokenSection is the section that a kind of token is signed and verified by.
 func tokenSection(cfg *config.Config, sub bool) config.Token {
 	if sub && cfg.Client.SubscriptionToken.Enabled {

@@ -1,0 +1,287 @@
+// Package wstest is a WebSocket client of the protocol for tests of the server.
+// Commands are written as the JSON that goes over the wire; replies and pushes come
+// back decoded.
+package wstest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+)
+
+// patience is how long a client waits before the test fails.
+const patience = 20 * time.Second
+
+// Client is one connection. Answers to pings are sent by themselves. Methods that
+// wait fail the test if nothing comes; they may be called from any goroutine, one
+// at a time.
+type Client struct {
+	tb    testing.TB
+	sock  *socket
+	codec codec.ClientCodec
+	more  chan struct{} // something changed below
+
+	mu     sync.Mutex
+	lastID uint32
+	// replies that nobody has awaited yet, by ID; pushes in their order.
+	replies map[uint32]*protocol.Reply
+	pushes  []*protocol.Push
+	mute    bool
+	ended   bool
+	end     protocol.Disconnect
+}
+
+func newClient(tb testing.TB, e protocol.Encoding) *Client {
+	return &Client{
+		tb: tb, codec: codec.ForClient(e), more: make(chan struct{}, 1),
+		replies: make(map[uint32]*protocol.Reply),
+	}
+}
+
+// Connect sends a connect command with these fields (`"token":"x"`, or nothing)
+// and returns the result.
+func (c *Client) Connect(fields string) *protocol.ConnectResult {
+	c.tb.Helper()
+	return c.Do(`"connect":{` + fields + `}`).Connect
+}
+
+// Subscribe sends a subscribe command for a channel, with further fields
+// (`"recover":true`, or nothing), and returns the result.
+func (c *Client) Subscribe(ch, fields string) *protocol.SubscribeResult {
+	c.tb.Helper()
+	if fields != "" {
+		fields = "," + fields
+	}
+	return c.Do(fmt.Sprintf(`"subscribe":{"channel":%q%s}`, ch, fields)).Subscribe
+}
+
+// Do is Call for a command that has to succeed.
+func (c *Client) Do(command string) *protocol.Reply {
+	c.tb.Helper()
+	r := c.Call(command)
+	if r.Error != nil {
+		c.tb.Fatalf("%s: %v", command, r.Error)
+	}
+	return r
+}
+
+// Call sends a command, which is written without its ID and braces:
+// `"rpc":{"method":"m"}`, and returns its reply.
+func (c *Client) Call(command string) *protocol.Reply {
+	c.tb.Helper()
+	return c.Await(c.Start(command))
+}
+
+// Start sends a command like Call, and returns its ID for Await.
+func (c *Client) Start(command string) uint32 {
+	c.tb.Helper()
+	c.mu.Lock()
+	c.lastID++
+	id := c.lastID
+	c.mu.Unlock()
+	c.Send(fmt.Sprintf(`{"id":%d,%s}`, id, command))
+	return id
+}
+
+// Send sends one frame, given in JSON whatever the encoding of the connection.
+func (c *Client) Send(frame string) {
+	c.tb.Helper()
+	if c.codec.Encoding() == protocol.JSON {
+		c.sock.send([]byte(frame))
+		return
+	}
+	var msg []byte
+	for rest := []byte(frame); len(rest) > 0; {
+		var (
+			cmd protocol.Command
+			err error
+		)
+		if rest, err = codec.For(protocol.JSON).DecodeCommand(rest, &cmd); err == nil {
+			msg, err = c.codec.AppendCommand(msg, &cmd)
+		}
+		if err != nil {
+			c.tb.Fatalf("%s: %v", frame, err)
+		}
+	}
+	c.sock.send(msg)
+}
+
+// Outcome sends a command like Call and describes what comes of it: "ok", "error
+// 103" or "disconnect 3501". The reply is nil after a disconnect.
+func (c *Client) Outcome(command string) (string, *protocol.Reply) {
+	c.tb.Helper()
+	id := c.Start(command)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if r := c.replies[id]; r != nil {
+			delete(c.replies, id)
+			if r.Error != nil {
+				return fmt.Sprintf("error %d", r.Error.Code), r
+			}
+			return "ok", r
+		}
+		if c.ended {
+			return fmt.Sprintf("disconnect %d", c.end.Code), nil
+		}
+		c.mu.Unlock()
+		c.sleep("the outcome of " + command)
+		c.mu.Lock()
+	}
+}
+
+// Raw sends one data frame with this payload.
+func (c *Client) Raw(payload []byte) { c.sock.send(payload) }
+
+// Bytes sends bytes that need not be a frame.
+func (c *Client) Bytes(b []byte) { c.sock.bytes(b) }
+
+// Await returns the reply to a command.
+func (c *Client) Await(id uint32) *protocol.Reply {
+	c.tb.Helper()
+	var r *protocol.Reply
+	c.wait(fmt.Sprintf("the reply to command %d", id), func() bool {
+		r = c.replies[id]
+		delete(c.replies, id)
+		return r != nil
+	})
+	return r
+}
+
+// Push returns the next push.
+func (c *Client) Push() *protocol.Push {
+	c.tb.Helper()
+	var p *protocol.Push
+	c.wait("a push", func() bool {
+		if len(c.pushes) == 0 {
+			return false
+		}
+		p, c.pushes = c.pushes[0], c.pushes[1:]
+		return true
+	})
+	return p
+}
+
+// Pub returns the next push, which has to be a publication.
+func (c *Client) Pub() *protocol.Publication {
+	c.tb.Helper()
+	p := c.Push()
+	if p.Pub == nil {
+		c.tb.Fatalf("got %+v, want a publication", p)
+	}
+	return p.Pub
+}
+
+// Pushes returns the pushes that have come and were not returned yet, without
+// waiting.
+func (c *Client) Pushes() []*protocol.Push {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pushes
+	c.pushes = nil
+	return p
+}
+
+// Disconnected waits for the end of the connection and returns the server's code
+// and reason; code 0 if it ended without.
+func (c *Client) Disconnected() protocol.Disconnect {
+	c.tb.Helper()
+	for {
+		c.mu.Lock()
+		ended, end := c.ended, c.end
+		c.mu.Unlock()
+		if ended {
+			return end
+		}
+		c.sleep("the end of the connection")
+	}
+}
+
+// Mute stops the answers to pings.
+func (c *Client) Mute() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mute = true
+}
+
+// Vanish ends the connection without a word.
+func (c *Client) Vanish() { c.sock.drop() }
+
+// wait waits until found, which is called with the lock held, is true.
+func (c *Client) wait(what string, found func() bool) {
+	c.tb.Helper()
+	for {
+		c.mu.Lock()
+		ok, ended, end := found(), c.ended, c.end
+		c.mu.Unlock()
+		switch {
+		case ok:
+			return
+		case ended:
+			c.tb.Fatalf("connection ended (%v) before %s came", end, what)
+		}
+		c.sleep(what)
+	}
+}
+
+func (c *Client) sleep(what string) {
+	c.tb.Helper()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-c.more:
+	case <-timeout.C:
+		c.tb.Fatalf("%s did not come", what)
+	}
+}
+
+// received takes a message of the server.
+func (c *Client) received(msg []byte) {
+	for len(msg) > 0 {
+		r := new(protocol.Reply)
+		rest, err := c.codec.DecodeReply(msg, r)
+		if err != nil {
+			c.tb.Errorf("server sent %q: %v", msg, err)
+			return
+		}
+		msg = rest
+		c.sort(r)
+	}
+	c.signal()
+}
+
+func (c *Client) sort(r *protocol.Reply) {
+	c.mu.Lock()
+	ping := r.ID == 0 && r.Push == nil && !c.mute
+	switch {
+	case r.ID != 0:
+		c.replies[r.ID] = r
+	case r.Push != nil:
+		c.pushes = append(c.pushes, r.Push)
+	}
+	c.mu.Unlock()
+	if ping {
+		// The server's loop may be the caller here, and must not be waited for.
+		go c.Send("{}")
+	}
+}
+
+func (c *Client) finish(d protocol.Disconnect) {
+	c.mu.Lock()
+	if !c.ended {
+		c.ended, c.end = true, d
+	}
+	c.mu.Unlock()
+	c.signal()
+}
+
+func (c *Client) signal() {
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
