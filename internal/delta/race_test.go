@@ -1,0 +1,5 @@
+//go:build race
+
+package delta
+
+func init() { raceEnabled = true }
