@@ -54,6 +54,8 @@ func testIdempotencyTTL(f *fixture) {
 	standard := broker.PublishOptions{IdempotencyKey: "key"}
 	f.publish(ch, "1", short)
 	f.publish(long, "1", standard)
+	f.wantEvents(ch, 1)
+	f.wantEvents(long, 1)
 	f.wantSuppressed(ch, &channel.Publication{Data: []byte("2")}, short, broker.PublishResult{Suppressed: broker.SuppressIdempotency})
 	f.advance(2)
 	f.equal("after the end", f.publish(ch, "3", short), broker.PublishResult{})

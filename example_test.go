@@ -1,0 +1,142 @@
+package gyro_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/websocket"
+)
+
+// A node with one rule for subscriptions, behind a WebSocket address.
+func Example() {
+	node, err := gyro.New(gyro.Config{Handlers: gyro.Handlers{
+		Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			if e.Token != "let me in" {
+				return gyro.ConnectReply{}, protocol.DisconnectInvalidToken
+			}
+			return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "42"}}, nil
+		},
+		Subscribe: func(_ context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+			if e.Channel != "news" && e.Channel != "user:"+c.UserID() {
+				return gyro.SubscribeReply{}, protocol.ErrorPermissionDenied
+			}
+			return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Recoverable: true}}, nil
+		},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := node.Run(); err != nil {
+		log.Fatal(err)
+	}
+	http.Handle("/connection/websocket", websocket.NewHandler(node, websocket.Config{}))
+	log.Fatal(http.ListenAndServe("localhost:8000", nil))
+}
+
+func ExampleNode_Publish() {
+	node, err := gyro.New(gyro.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := node.Run(); err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer node.Shutdown(ctx)
+
+	// The latest 100 publications are kept for an hour, so that clients that were
+	// away can catch up.
+	kept := gyro.WithHistory(100, time.Hour)
+	for _, text := range []string{`"one"`, `"two"`, `"two"`} {
+		res, err := node.Publish(ctx, "news", []byte(text), kept, gyro.WithIdempotencyKey(text))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(res.Position.Offset, res.Suppressed)
+	}
+	h, err := node.History(ctx, "news", gyro.WithLimit(10), gyro.WithReverse())
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, p := range h.Publications {
+		fmt.Printf("%d %s\n", p.Offset, p.Data)
+	}
+	// Output:
+	// 1
+	// 2
+	// 2 idempotency
+	// 2 "two"
+	// 1 "one"
+}
+
+func ExampleNode_Disconnect() {
+	node, err := gyro.New(gyro.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// All connections of the user but this one, for good.
+	reason := protocol.Disconnect{Code: 4500, Reason: "logged in elsewhere"}
+	err = node.Disconnect(context.Background(), "42", gyro.WithWhitelist("client-id"), gyro.WithDisconnect(reason))
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func ExampleNode_Subscribe() {
+	node, err := gyro.New(gyro.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// The user's clients need not ask: they are told that they are subscribed.
+	options := gyro.SubscribeOptions{Presence: true, EmitJoinLeave: true}
+	if err := node.Subscribe(context.Background(), "42", "lobby", gyro.WithSubscribeOptions(options)); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// HTTP middleware authenticates the request; the connection is its user's.
+func ExampleSetCredentials() {
+	node, err := gyro.New(gyro.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	connections := websocket.NewHandler(node, websocket.Config{})
+	http.HandleFunc("/ws", func(w http.ResponseWriter, r *http.Request) {
+		user, _, ok := r.BasicAuth() // or a session cookie, …
+		if !ok {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		ctx := gyro.SetCredentials(r.Context(), &gyro.Credentials{UserID: user})
+		connections.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// Errors are values: a *protocol.Error is the client's reply, a protocol.Disconnect
+// ends the connection, anything else is logged and an internal error.
+func ExampleHandlers() {
+	busy := &protocol.Error{Code: 400, Message: "come back later", Temporary: true}
+	_ = gyro.Handlers{
+		RPC: func(ctx context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
+			switch e.Method {
+			case "time":
+				return fmt.Appendf(nil, "%q", time.Now().UTC().Format(time.RFC3339)), nil
+			case "report":
+				return nil, fmt.Errorf("report: %w", busy)
+			}
+			return nil, protocol.ErrorMethodNotFound
+		},
+		Message: func(ctx context.Context, c *gyro.Client, data []byte) error {
+			if len(data) > 1000 {
+				return protocol.DisconnectBadRequest
+			}
+			c.Send(data)
+			return nil
+		},
+	}
+}

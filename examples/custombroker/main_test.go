@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/brokertest"
+	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/transport/websocket"
+)
+
+func newBus(t testing.TB) *Bus {
+	bus, err := NewBus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bus.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return bus
+}
+
+// The broker is held to what every engine promises.
+func TestConformance(t *testing.T) {
+	brokertest.RunBroker(t, func(t testing.TB) broker.Broker { return newBus(t).Broker() },
+		brokertest.Capabilities{Virtual: true, SuppressedRenews: true})
+}
+
+func TestTwoNodes(t *testing.T) {
+	bus, presence := newBus(t), memory.NewPresence(memory.Config{})
+	var (
+		nodes   []*gyro.Node
+		clients []*wstest.Client
+	)
+	for _, name := range []string{"a", "b"} {
+		node, err := newNode(name, bus, presence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := httptest.NewServer(websocket.NewHandler(node, websocket.Config{}))
+		t.Cleanup(s.Close)
+		c := wstest.Dial(t, s.URL, nil)
+		c.Connect("")
+		c.Subscribe("news", "")
+		nodes, clients = append(nodes, node), append(clients, c)
+	}
+	a, b := clients[0], clients[1]
+	a.Do(`"publish":{"channel":"news","data":"from a"}`)
+	b.Do(`"publish":{"channel":"news","data":"from b"}`)
+	for _, c := range clients {
+		if p := c.Pub(); string(p.Data) != `"from a"` || p.Offset != 1 {
+			t.Errorf("got %s at %d", p.Data, p.Offset)
+		}
+		if p := c.Pub(); string(p.Data) != `"from b"` || p.Offset != 2 {
+			t.Errorf("got %s at %d", p.Data, p.Offset)
+		}
+		if n := len(c.Do(`"presence":{"channel":"news"}`).Presence.Presence); n != 2 {
+			t.Errorf("%d are present", n)
+		}
+	}
+	// The end of one node leaves the other alone.
+	if err := nodes[0].Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.Do(`"publish":{"channel":"news","data":"alone"}`)
+	if p := b.Pub(); string(p.Data) != `"alone"` {
+		t.Errorf("got %s", p.Data)
+	}
+	if err := nodes[1].Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
