@@ -4,21 +4,23 @@ package tagsfilter
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Bounds of a filter. They keep the work per publication small, whatever a client
-// sends.
+// Bounds of a filter: levels of nodes, nodes, and values of all comparisons
+// together. They keep the work per publication small, whatever a client sends.
 const (
 	MaxDepth = 32
 	MaxNodes = 256
 	MaxVals  = 1024
 )
 
-// Filter is a compiled filter. It is immutable.
+// Filter is a compiled filter. It is immutable, any goroutine may use it. Nil is
+// the filter that everything passes.
 type Filter struct {
 	root node
 	id   [sha256.Size]byte
@@ -32,7 +34,8 @@ type node struct {
 	children []node
 }
 
-// Compile checks and compiles n. The error says what is wrong with which node.
+// Compile checks n by the rules of recovery.md 10.3 and the bounds above, and
+// compiles it. The error says what is wrong with which node. n is not kept.
 func Compile(n *protocol.FilterNode) (*Filter, error) {
 	c := compiler{}
 	f := new(Filter)
@@ -44,19 +47,27 @@ func Compile(n *protocol.FilterNode) (*Filter, error) {
 	return f, nil
 }
 
-// ID is equal for equal filters.
-func (f *Filter) ID() [sha256.Size]byte { return f.id }
+// ID tells filters apart: it is the SHA-256 of the filter's Protobuf encoding.
+// Filters of one ID pass the same publications. That of the nil filter is zero.
+func (f *Filter) ID() [sha256.Size]byte {
+	if f == nil {
+		return [sha256.Size]byte{}
+	}
+	return f.id
+}
 
 // Match tells whether a publication with these tags, nil for none, passes. It
-// does not allocate. Any goroutine may call it.
-func (f *Filter) Match(tags map[string]string) bool { return f.root.match(&f.root, tags) }
+// does not allocate.
+func (f *Filter) Match(tags map[string]string) bool {
+	return f == nil || f.root.match(&f.root, tags)
+}
 
 // compiler counts what it has seen.
 type compiler struct{ nodes, vals int }
 
 func (c *compiler) node(n *protocol.FilterNode, depth int) (node, error) {
 	if n == nil {
-		return node{}, fmt.Errorf("a node is null")
+		return node{}, errors.New("the node is null")
 	}
 	c.nodes++
 	c.vals += len(n.Vals)
@@ -70,32 +81,30 @@ func (c *compiler) node(n *protocol.FilterNode, depth int) (node, error) {
 	case n.Op == "":
 		return leaf(n)
 	}
-	out := node{}
-	switch n.Op {
-	case "and":
-		out.match = and
-	case "or":
-		out.match = or
-	case "not":
-		out.match = not
-		if len(n.Nodes) != 1 {
-			return node{}, fmt.Errorf("op %q takes exactly one node, not %d", n.Op, len(n.Nodes))
-		}
-	default:
-		return node{}, fmt.Errorf("unknown op %q", n.Op)
+	match, ok := operators[n.Op]
+	switch {
+	case !ok:
+		return node{}, fmt.Errorf("unknown op %s", quote(n.Op))
+	case len(n.Nodes) == 0:
+		return node{}, fmt.Errorf("op %s needs nodes", quote(n.Op))
+	case n.Op == "not" && len(n.Nodes) > 1:
+		return node{}, fmt.Errorf("op %s takes one node, not %d", quote(n.Op), len(n.Nodes))
 	}
-	if len(n.Nodes) == 0 {
-		return node{}, fmt.Errorf("op %q takes at least one node", n.Op)
-	}
-	for _, child := range n.Nodes {
-		k, err := c.node(child, depth+1)
+	out := node{match: match}
+	for i, child := range n.Nodes {
+		compiled, err := c.node(child, depth+1)
 		if err != nil {
-			return node{}, err
+			return node{}, fmt.Errorf("nodes[%d]: %w", i, err)
 		}
-		out.children = append(out.children, k)
+		out.children = append(out.children, compiled)
 	}
 	return out, nil
 }
+
+// quote makes a bounded text of what a client sent.
+func quote(s string) string { return fmt.Sprintf("%.40q", s) }
+
+var operators = map[string]func(*node, map[string]string) bool{"and": and, "or": or, "not": not}
 
 // operands says which of key, val and vals a comparison takes.
 type operands uint8
@@ -129,9 +138,9 @@ var comparisons = map[string]struct {
 func leaf(n *protocol.FilterNode) (node, error) {
 	cmp, ok := comparisons[n.Cmp]
 	if !ok {
-		return node{}, fmt.Errorf("unknown cmp %q", n.Cmp)
+		return node{}, fmt.Errorf("unknown cmp %s", quote(n.Cmp))
 	}
-	bad := func(what string) (node, error) { return node{}, fmt.Errorf("cmp %q %s", n.Cmp, what) }
+	bad := func(what string) (node, error) { return node{}, fmt.Errorf("cmp %s %s", quote(n.Cmp), what) }
 	switch {
 	case cmp.takes != noValue && n.Key == "":
 		return bad("needs a key")

@@ -1,0 +1,5 @@
+//go:build race
+
+package tagsfilter
+
+func init() { raceEnabled = true }
