@@ -57,7 +57,7 @@ func ExampleNode_Publish() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(res.Position.Offset, res.Suppressed)
+		fmt.Printf("offset %d, suppressed by %q\n", res.Position.Offset, res.Suppressed)
 	}
 	h, err := node.History(ctx, "news", gyro.WithLimit(10), gyro.WithReverse())
 	if err != nil {
@@ -67,9 +67,9 @@ func ExampleNode_Publish() {
 		fmt.Printf("%d %s\n", p.Offset, p.Data)
 	}
 	// Output:
-	// 1
-	// 2
-	// 2 idempotency
+	// offset 1, suppressed by ""
+	// offset 2, suppressed by ""
+	// offset 2, suppressed by "idempotency"
 	// 2 "two"
 	// 1 "one"
 }

@@ -52,6 +52,8 @@ func failing(fail func() error) gyro.Handlers {
 	}
 }
 
+var none map[string]int
+
 var commands = []string{
 	`"subscribe":{"channel":"new"}`,
 	`"publish":{"channel":"old","data":1}`,
@@ -77,7 +79,7 @@ func TestHandlerErrors(t *testing.T) {
 		{name: "wrapped", fail: func() error { return fmt.Errorf("because: %w", custom) }, want: custom},
 		{name: "unknown", fail: func() error { return io.ErrUnexpectedEOF }, want: protocol.ErrorInternal},
 		{name: "panic", fail: func() error { panic("oops") }, want: protocol.ErrorInternal},
-		{name: "nil map", fail: func() error { map[string]int(nil)["x"]++; return nil }, want: protocol.ErrorInternal},
+		{name: "nil map", fail: func() error { none["x"]++; return nil }, want: protocol.ErrorInternal},
 		{name: "disconnect", fail: func() error { return fmt.Errorf("because: %w", kick) }, disconnect: true},
 	} {
 		t.Run(kind.name, func(t *testing.T) {

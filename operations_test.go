@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -418,7 +419,10 @@ func TestJoinAndLeave(t *testing.T) {
 
 func TestServerSideSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var ended []gyro.UnsubscribeEvent
+		var (
+			mu    sync.Mutex
+			ended []gyro.UnsubscribeEvent
+		)
 		client := make(chan *gyro.Client, 1)
 		h := gyro.Handlers{
 			Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
@@ -432,6 +436,8 @@ func TestServerSideSubscriptions(t *testing.T) {
 			},
 			Connected: func(_ context.Context, c *gyro.Client) { client <- c },
 			Unsubscribed: func(_ context.Context, _ *gyro.Client, e gyro.UnsubscribeEvent) {
+				mu.Lock()
+				defer mu.Unlock()
 				ended = append(ended, e)
 			},
 		}
@@ -462,6 +468,7 @@ func TestServerSideSubscriptions(t *testing.T) {
 
 		// Away and back: what was missed comes with the connect result.
 		c.Vanish()
+		synctest.Wait()
 		publish(t, node, "personal", `3`, history)
 		d := wstest.Pipe(t, node)
 		res := d.Connect(`"token":"u","subs":{"personal":{"recover":true,"offset":2,"epoch":"` + subs["personal"].Epoch + `"}}`)

@@ -67,8 +67,8 @@ func TestSession(t *testing.T) {
 	if d := c.Disconnected(); d != protocol.DisconnectForceNoReconnect {
 		t.Errorf("disconnected with %v", d)
 	}
-	if c, res := wstest.Handshake(t, address+"/ws", header); c != nil || res.StatusCode != http.StatusUnauthorized {
-		t.Errorf("after the logout: %v", res.Status)
+	if c, status := wstest.Handshake(t, address+"/ws", header); c != nil || status != http.StatusUnauthorized {
+		t.Errorf("after the logout: %d", status)
 	}
 }
 
@@ -84,8 +84,8 @@ func TestRefused(t *testing.T) {
 		"unknown cookie": {http.Header{"Origin": {address}, "Cookie": {"session=x"}}, http.StatusUnauthorized},
 		"foreign page":   {foreign, http.StatusForbidden},
 	} {
-		if c, res := wstest.Handshake(t, address+"/ws", tc.header); c != nil || res.StatusCode != tc.status {
-			t.Errorf("%s: got %s", name, res.Status)
+		if c, status := wstest.Handshake(t, address+"/ws", tc.header); c != nil || status != tc.status {
+			t.Errorf("%s: got %d", name, status)
 		}
 	}
 }

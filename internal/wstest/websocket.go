@@ -28,16 +28,16 @@ const (
 // ends with the test.
 func Dial(tb testing.TB, address string, header http.Header) *Client {
 	tb.Helper()
-	c, res := Handshake(tb, address, header)
+	c, status := Handshake(tb, address, header)
 	if c == nil {
-		tb.Fatalf("handshake with %s: %s", address, res.Status)
+		tb.Fatalf("handshake with %s: status %d", address, status)
 	}
 	return c
 }
 
-// Handshake is Dial for a server that may refuse: without a client, the response
-// tells why.
-func Handshake(tb testing.TB, address string, header http.Header) (*Client, *http.Response) {
+// Handshake is Dial for a server that may refuse: without a client, the status
+// of the response tells why.
+func Handshake(tb testing.TB, address string, header http.Header) (c *Client, status int) {
 	tb.Helper()
 	u, err := url.Parse(strings.Replace(address, "ws", "http", 1))
 	if strings.HasPrefix(address, "http") {
@@ -50,7 +50,7 @@ func Handshake(tb testing.TB, address string, header http.Header) (*Client, *htt
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { conn.Close() })
+	tb.Cleanup(func() { _ = conn.Close() })
 	req := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header.Clone()}
 	if req.Header == nil {
 		req.Header = make(http.Header)
@@ -67,18 +67,19 @@ func Handshake(tb testing.TB, address string, header http.Header) (*Client, *htt
 	if err != nil {
 		tb.Fatal(err)
 	}
+	_ = res.Body.Close() // of no interest, and not what follows an upgrade
 	if res.StatusCode != http.StatusSwitchingProtocols {
-		return nil, res
+		return nil, res.StatusCode
 	}
 	w := &socket{conn: conn, op: opText}
 	encoding := protocol.JSON
 	if u.Query().Get("cf_protocol") == "protobuf" {
 		encoding, w.op = protocol.Protobuf, opBinary
 	}
-	c := newClient(tb, encoding)
+	c = newClient(tb, encoding)
 	c.link = w
 	go w.read(r, c)
-	return c, res
+	return c, res.StatusCode
 }
 
 // socket is a WebSocket connection that sends unfragmented messages.
@@ -89,7 +90,7 @@ type socket struct {
 }
 
 func (w *socket) send(msg []byte) { w.write(w.op, msg) }
-func (w *socket) drop()           { w.conn.Close() }
+func (w *socket) drop()           { _ = w.conn.Close() }
 
 // write sends a frame. A failure shows when reading.
 func (w *socket) write(op byte, payload []byte) {
@@ -110,7 +111,7 @@ func (w *socket) write(op byte, payload []byte) {
 
 // read takes frames until the end.
 func (w *socket) read(r io.Reader, c *Client) {
-	defer w.conn.Close()
+	defer w.drop()
 	for {
 		op, payload, err := readFrame(r)
 		if err != nil {
