@@ -17,7 +17,7 @@ import (
 // it is; any other becomes an internal error.
 type Broker interface {
 	// Run gives the broker the handler of its events, before any other call. It
-	// returns when the broker is ready.
+	// returns when the broker is ready. A second Run fails.
 	Run(h EventHandler) error
 	// Subscribe starts the delivery of the channels' events to this node. When it
 	// returned, every event accepted later is delivered. Subscribing twice is fine.
@@ -30,6 +30,7 @@ type Broker interface {
 	// owns pub from here on and sets its Offset and Time (if 0).
 	Publish(ctx context.Context, ch string, pub *channel.Publication, opts PublishOptions) (PublishResult, error)
 	// PublishJoin and PublishLeave tell of a client that came or went. At most once.
+	// info must not be changed afterwards.
 	PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error
 	PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error
 	// History reads a stream. Reading a channel without stream creates an empty one,
@@ -37,12 +38,15 @@ type Broker interface {
 	History(ctx context.Context, ch string, filter HistoryFilter) (History, error)
 	// RemoveHistory drops the publications of a stream; top offset and epoch stay.
 	RemoveHistory(ctx context.Context, ch string) error
-	// Close frees everything; no event arrives after it returned.
+	// Close frees everything; no event arrives after it returned. Later calls fail,
+	// but closing again is fine.
 	Close(ctx context.Context) error
 }
 
 // EventHandler gets what a broker delivers. Calls for one channel are made one
 // at a time, in order; they may block for a short time when the node is behind.
+// They must not call the broker's Publish methods or Close, which may wait for
+// them.
 type EventHandler interface {
 	HandlePublication(ch string, e PublicationEvent)
 	HandleJoin(ch string, info *channel.ClientInfo)
@@ -72,7 +76,8 @@ type PublishOptions struct {
 	// the broker's default (30 days).
 	HistoryMetaTTL time.Duration
 	// IdempotencyKey suppresses a repeated publish within IdempotencyTTL (0: 300 s),
-	// scoped per channel.
+	// scoped per channel. It counts before Version does, and a publish suppressed by
+	// its version does not take the key.
 	IdempotencyKey string
 	IdempotencyTTL time.Duration
 	// VersionEpoch scopes Publication.Version: see recovery.md 3.2.
