@@ -93,7 +93,7 @@ func newListener(name, addr string, handler http.Handler, t *tls.Config, h2c boo
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		TLSConfig:         t,
+		TLSConfig:         t.Clone(), // net/http writes into it; nil stays nil
 		ErrorLog:          stdlog.New(serverLog{log}, "", 0),
 		Protocols:         new(http.Protocols),
 	}

@@ -57,7 +57,7 @@ func newLogger(w io.Writer, name string, console bool) *slog.Logger {
 	}
 	log := slog.New(h)
 	if !known {
-		log.Warn("unknown log.level, using info", "level", name)
+		log.Warn("unknown log.level, using info", "log.level", name)
 	}
 	return log
 }

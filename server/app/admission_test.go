@@ -1,0 +1,121 @@
+package app
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/wstest"
+)
+
+// fakeLimits are limits with a clock and a number of clients of their own.
+func fakeLimits(connLimit, rateLimit int) (a *admission, now *time.Time, clients *int, logs *bytes.Buffer) {
+	now, clients, logs = new(time.Time), new(int), new(bytes.Buffer)
+	*now = time.Unix(1, 0)
+	a = newAdmission(connLimit, rateLimit, func() int { return *clients }, newLogger(logs, "info", false))
+	a.now = func() time.Time { return *now }
+	return a, now, clients, logs
+}
+
+func admitted(a *admission, tries int) int {
+	n := 0
+	for range tries {
+		if a.admit() {
+			n++
+		}
+	}
+	return n
+}
+
+// TestRateLimit: bursts of N, N per second.
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	a, now, _, _ := fakeLimits(0, 10)
+	for i, step := range []struct {
+		pass time.Duration
+		want int
+	}{
+		{0, 10}, {0, 0}, {100 * time.Millisecond, 1}, {550 * time.Millisecond, 5}, {50 * time.Millisecond, 1},
+		{time.Hour, 10}, {-time.Hour, 0}, {time.Hour + time.Second, 10},
+	} {
+		*now = now.Add(step.pass)
+		if got := admitted(a, 20); got != step.want {
+			t.Errorf("step %d: %d admitted, want %d", i, got, step.want)
+		}
+	}
+}
+
+// TestConnectionLimit: a warning at most every 3 s, and a reload.
+func TestConnectionLimit(t *testing.T) {
+	t.Parallel()
+	a, now, clients, logs := fakeLimits(2, 0)
+	warnings := func() int { return strings.Count(logs.String(), "connection limit reached") }
+	if admitted(a, 5) != 5 || warnings() != 0 {
+		t.Error("refused below the limit")
+	}
+	*clients = 2
+	if admitted(a, 5) != 0 || warnings() != 1 {
+		t.Errorf("at the limit: %s", logs)
+	}
+	*now = now.Add(warnEvery)
+	if admitted(a, 5) != 0 || warnings() != 2 || !strings.Contains(logs.String(), `"refused":6`) {
+		t.Errorf("3 s later: %s", logs)
+	}
+	a.reload(3)
+	if admitted(a, 1) != 1 {
+		t.Error("a higher limit does not take effect")
+	}
+	a.reload(0)
+	*clients = 1000
+	if admitted(a, 1) != 1 {
+		t.Error("no limit does not take effect")
+	}
+	unlimited, _, clients, _ := fakeLimits(0, 0)
+	*clients = 1000
+	unlimited.reload(1)
+	if admitted(unlimited, 1) != 1 {
+		t.Error("a limit takes effect although there was none at start")
+	}
+}
+
+// TestAdmission: 503 for WebSocket and init, and nothing else.
+func TestAdmission(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		everything(cfg)
+		cfg.Client.ConnectionLimit = 1
+	})
+	s.connect("u")
+	if c, res := wstest.Handshake(t, s.url("/connection/websocket"), nil); c != nil || res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("WebSocket: %s", res.Status)
+	}
+	if status, _ := get(t, s.url("/connection/init")); status != http.StatusServiceUnavailable {
+		t.Errorf("init: %d", status)
+	}
+	if status, _ := get(t, s.url("/health")); status != http.StatusOK {
+		t.Errorf("health: %d", status)
+	}
+	s.api("info", `{}`)
+}
+
+// TestRateFirst: requests above the rate do not count as refused by the limit.
+func TestRateFirst(t *testing.T) {
+	t.Parallel()
+	a, _, clients, logs := fakeLimits(1, 2)
+	*clients = 1
+	h := a.wrap(http.NotFoundHandler())
+	for range 5 {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+		if rec.Code != http.StatusServiceUnavailable {
+			t.Errorf("status %d", rec.Code)
+		}
+	}
+	if a.refused != 2 {
+		t.Errorf("%d refused by the limit: %s", a.refused, logs)
+	}
+}

@@ -1,0 +1,307 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// TestReload: what takes effect (config.md 3.4).
+func TestReload(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		cfg.Client.SubscriptionToken.Enabled = true
+		cfg.Client.SubscriptionToken.HMACSecretKey = tokenSecret
+	})
+	c := s.connect("u")
+	outcomes := func() string {
+		fresh, _ := s.dial(nil).Outcome(`"connect":{` + s.tokenField(jwt.MapClaims{"sub": "u"}) + `}`)
+		anonymous, _ := s.dial(nil).Outcome(`"connect":{}`)
+		publish, _ := c.Outcome(`"publish":{"channel":"new:a","data":1}`)
+		token, _ := c.Outcome(`"subscribe":{"channel":"$a",` + s.tokenField(jwt.MapClaims{"sub": "u", "channel": "$a"}) + `}`)
+		if token == "ok" {
+			c.Do(`"unsubscribe":{"channel":"$a"}`)
+		}
+		rpc, _ := c.Outcome(`"rpc":{"method":"ping"}`)
+		return strings.Join([]string{fresh, anonymous, publish, token, rpc}, ", ")
+	}
+	reload := func(edit func(*config.Config)) error {
+		return s.app.Reload(testConfig(func(cfg *config.Config) {
+			cfg.Client.SubscriptionToken = s.cfg.Client.SubscriptionToken
+			edit(cfg)
+		}))
+	}
+	for _, step := range []struct {
+		name string
+		edit func(*config.Config)
+		err  string
+		want string
+	}{
+		{"nothing", func(*config.Config) {}, "", "ok, disconnect 3501, error 102, ok, error 108"},
+		{"namespace", func(cfg *config.Config) {
+			addNamespace(cfg, "new", func(o *config.ChannelOptions) { o.AllowPublishForClient = true })
+		}, "", "ok, disconnect 3501, ok, ok, error 108"},
+		{"invalid", func(cfg *config.Config) {
+			cfg.Client.AllowAnonymousConnect = true
+			addNamespace(cfg, "new", func(o *config.ChannelOptions) { o.HistorySize = 1 })
+		}, "channel.namespaces[0](new)", "ok, disconnect 3501, ok, ok, error 108"},
+		{"bad key", func(cfg *config.Config) {
+			cfg.Client.AllowAnonymousConnect = true
+			cfg.Client.SubscriptionToken.RSAPublicKey = "x"
+		}, "client.subscription_token.rsa_public_key", "ok, disconnect 3501, ok, ok, error 108"},
+		{"flags", func(cfg *config.Config) {
+			cfg.Client.Insecure, cfg.RPC.Ping.Enabled = true, true
+			addNamespace(cfg, "new", nil)
+		}, "", "ok, ok, ok, ok, ok"},
+		{"token", func(cfg *config.Config) {
+			cfg.Client.Token.HMACSecretKey, cfg.Client.AllowAnonymousConnect = "another", true
+		}, "", "disconnect 3500, ok, error 102, ok, error 108"},
+		{"subscription token", func(cfg *config.Config) {
+			cfg.Client.SubscriptionToken.HMACSecretKey = "another"
+		}, "", "ok, disconnect 3501, error 102, error 103, error 108"},
+		{"subscription token, no longer enabled", func(cfg *config.Config) {
+			cfg.Client.SubscriptionToken = config.SubscriptionToken{}
+		}, "", "ok, disconnect 3501, error 102, error 103, error 108"},
+	} {
+		err := reload(step.edit)
+		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
+			t.Errorf("%s: error %v, want %q", step.name, err, step.err)
+		}
+		if got := outcomes(); got != step.want {
+			t.Errorf("%s: got  %s\nwant %s", step.name, got, step.want)
+		}
+	}
+}
+
+// TestReloadNot: what waits for a restart.
+func TestReloadNot(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		open(&cfg.Channel.WithoutNamespace)
+		cfg.Client.UserIDHTTPHeader = "X-User"
+	})
+	err := s.app.Reload(testConfig(func(cfg *config.Config) {
+		open(&cfg.Channel.WithoutNamespace)
+		cfg.Channel.MaxLength, cfg.Client.ChannelLimit = 1, 1
+		cfg.Client.AllowedOrigins = []string{"https://a.example"}
+		cfg.Client.SubscriptionToken.Enabled = true
+		cfg.HTTPAPI.Key, cfg.WebSocket.Disabled, cfg.Health.Enabled = "x", true, true
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.dial(http.Header{"X-User": {"u"}})
+	c.Connect("")
+	c.Subscribe("long-name", "")
+	c.Subscribe("$a", s.tokenField(jwt.MapClaims{"sub": "u", "channel": "$a"}))
+	s.api("info", "{}")
+	if status, _ := get(t, s.url("/health")); status != http.StatusNotFound {
+		t.Errorf("health: %d", status)
+	}
+	res, err := http.DefaultClient.Do(&http.Request{Method: http.MethodGet, Header: http.Header{"Origin": {"https://a.example"}},
+		URL: must(http.NewRequest(http.MethodGet, s.url("/connection/websocket"), nil)).URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode == http.StatusOK {
+		t.Errorf("origin: %s", res.Status)
+	}
+}
+
+// TestLegacyAPIWhileStopping: requests that come in all the same get 503.
+func TestLegacyAPIWhileStopping(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	s.app.stopping.Store(true)
+	if status, _ := s.post("/api", `{"method":"info"}`); status != http.StatusServiceUnavailable {
+		t.Errorf("legacy: %d", status)
+	}
+	s.api("info", `{}`)
+}
+
+// TestShutdown: clients get 3001, and nobody is let in any more.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	c, idle := s.connect("u"), s.dial(nil)
+	done := make(chan error, 2)
+	for range 2 { // twice at once is fine
+		go func() { done <- s.app.Shutdown(t.Context()) }()
+	}
+	if d := c.Disconnected(); d != protocol.DisconnectShutdown {
+		t.Errorf("client ended with %v", d)
+	}
+	if d := idle.Disconnected(); d != protocol.DisconnectShutdown {
+		t.Errorf("client that has not connected ended with %v", d)
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := net.Dial("tcp", s.app.Addr("external")); err == nil {
+		t.Error("the listener is still open")
+	}
+}
+
+// TestShutdownTimeout: what does not end by itself is cut off.
+func TestShutdownTimeout(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	conn := must(net.Dial("tcp", s.app.Addr("external")))
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /api/info HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", apiKey)
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+		t.Fatalf("%q %v", line, err) // the handler waits for the body now
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := s.app.Shutdown(ctx); err == nil || !strings.Contains(err.Error(), "external listener: context deadline exceeded") {
+		t.Errorf("got %v", err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.Copy(io.Discard, conn); os.IsTimeout(err) {
+		t.Error("the connection is still open")
+	}
+}
+
+// TestShutdownUnstarted: without Start there is nothing to end.
+func TestShutdownUnstarted(t *testing.T) {
+	t.Parallel()
+	a := must(New(testConfig(nil), Options{Logger: discard}))
+	for range 2 {
+		if err := a.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if a.Addr("external") != "" {
+		t.Error("there is an address")
+	}
+}
+
+// TestNewFails: errors of the configuration name the key.
+func TestNewFails(t *testing.T) {
+	t.Parallel()
+	for key, edit := range map[string]func(*config.Config){
+		"client.token.rsa_public_key":                     func(cfg *config.Config) { cfg.Client.Token.RSAPublicKey = "x" },
+		"client.subscription_token.ecdsa_public_key":      func(cfg *config.Config) { cfg.Client.SubscriptionToken = badKey },
+		"client.token.audience_regex":                     func(cfg *config.Config) { cfg.Client.Token.AudienceRegex = "(" },
+		"client.allowed_origins":                          func(cfg *config.Config) { cfg.Client.AllowedOrigins = []string{"["} },
+		"client.pong_timeout":                             func(cfg *config.Config) { cfg.Client.PongTimeout = time.Hour },
+		"client.ping_interval":                            func(cfg *config.Config) { cfg.Client.PingInterval = time.Millisecond },
+		"client.channel_limit":                            func(cfg *config.Config) { cfg.Client.ChannelLimit = -1 },
+		"client.queue_max_size":                           func(cfg *config.Config) { cfg.Client.QueueMaxSize = -1 },
+		"channel.max_length":                              func(cfg *config.Config) { cfg.Channel.MaxLength = -1 },
+		"http_api.error_mode":                             func(cfg *config.Config) { cfg.HTTPAPI.ErrorMode = "x" },
+		"http_server.tls.cert_pem":                        func(cfg *config.Config) { cfg.HTTPServer.TLS.Enabled = true },
+		"http_server.internal_tls.cert_pem":               func(cfg *config.Config) { cfg.HTTPServer.InternalTLS.Enabled = true },
+		"http_server.h2c_external":                        func(cfg *config.Config) { cfg.HTTPServer.H2CExternal = true },
+		"client.proxy.connect.enabled":                    func(cfg *config.Config) { cfg.Client.Proxy.Connect.Enabled = true },
+		"channel.without_namespace.publish_proxy_enabled": func(cfg *config.Config) { cfg.Channel.WithoutNamespace.PublishProxyEnabled = true },
+	} {
+		_, err := New(testConfig(edit), Options{Logger: discard})
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: got %v", key, err)
+		}
+	}
+	// Values that switch something off, or make no difference, are fine.
+	must(New(testConfig(func(cfg *config.Config) {
+		c := &cfg.Client
+		c.Concurrency, c.PresenceInterval, c.PositionCheckDelay, c.StaleCloseDelay = -1, -1, -1, -1
+		c.HistoryMaxLimit, c.RecoveryMaxLimit, c.ConnectionLimit, c.ConnectionRateLimit, c.UserConnectionLimit = -1, -1, -1, -1, -1
+	}), Options{Logger: discard}))
+}
+
+var badKey = config.SubscriptionToken{Enabled: true, Token: config.Token{ECDSAPublicKey: "x"}}
+
+// TestLogger: levels and members of JSON lines (config.md 3.2).
+func TestLogger(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[string]string{
+		"trace": "debug info warn error fatal", "DEBUG": "debug info warn error fatal", "info": "info warn error fatal", "Warn": "warn error fatal",
+		"error": "error fatal", "fatal": "fatal", "none": "", "loud": "warn info warn error fatal",
+	} {
+		file := filepath.Join(t.TempDir(), "log")
+		var got []string
+		for range 2 { // the file is appended to
+			log, closeLog, err := NewLogger(&config.Log{Level: level, File: file})
+			if err != nil {
+				t.Fatal(err)
+			}
+			log.Debug("m", "k", "v")
+			log.Info("m", "k", "v")
+			log.Warn("m", "k", "v")
+			log.Error("m", "k", "v")
+			log.Log(t.Context(), levelFatal, "m", "k", "v")
+			if err := closeLog(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for line := range strings.Lines(string(must(os.ReadFile(file)))) {
+			var m map[string]string
+			if err := json.Unmarshal([]byte(line), &m); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := time.Parse(time.RFC3339, m["time"]); err != nil || m["message"] == "" || m["k"] != "v" && m["level"] != "warn" {
+				t.Errorf("line %s", line)
+			}
+			got = append(got, m["level"])
+		}
+		if text := strings.Join(got, " "); text != strings.TrimSpace(want+" "+want) {
+			t.Errorf("%s: got %q, want %q twice", level, text, want)
+		}
+	}
+	if _, _, err := NewLogger(&config.Log{File: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "log.file") {
+		t.Errorf("a folder as file: %v", err)
+	}
+}
+
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	log := newLogger(&out, "info", true)
+	log.Debug("not shown")
+	log.With("a", 1).WithGroup("g").Warn("look out", "time", "x y")
+	line := out.String()
+	if !strings.HasSuffix(line, "\x1b[33mWARN \x1b[0m look out a=1 g.time=\"x y\"\n") {
+		t.Errorf("got %q", line)
+	}
+	if isTerminal(must(os.Open(os.DevNull))) {
+		t.Error("the null device is no terminal")
+	}
+}
+
+// TestAccessLog: one line per request at debug level, without its query.
+func TestAccessLog(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) { cfg.Health.Enabled = true })
+	req := must(http.NewRequest(http.MethodGet, s.url("/health?secret-query"), nil))
+	req.Header.Set("X-Forwarded-For", "192.0.2.7")
+	do(t, http.DefaultClient, req)
+	s.dial(nil).Vanish()
+	s.stop() // requests are logged when they are over
+	logs := s.logs.String()
+	for _, want := range []string{`"method":"GET","status":200,"path":"/health","addr":"192.0.2.7"`, `"status":101,"path":"/connection/websocket","addr":"127.0.0.1:`} {
+		if !strings.Contains(logs, want) {
+			t.Errorf("no %s in %s", want, logs)
+		}
+	}
+	if strings.Contains(logs, "secret-query") {
+		t.Errorf("query in the log: %s", logs)
+	}
+}
