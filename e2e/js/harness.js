@@ -1,0 +1,184 @@
+// What the scenarios share: clients whose events can be awaited, the server API,
+// tokens, and the proxies of the rig (see ../internal/rig).
+import { createHmac } from 'node:crypto';
+import assert from 'node:assert/strict';
+import WebSocket from 'ws';
+import { Centrifuge as JSONClient } from 'centrifuge';
+import { Centrifuge as ProtobufClient } from 'centrifuge/build/protobuf';
+
+if (!process.env.E2E_RIG) throw new Error('run me by scripts/e2e.sh: E2E_RIG is not set');
+export const rig = JSON.parse(process.env.E2E_RIG);
+
+// patience bounds every wait for an event; nothing sleeps for that long.
+export const patience = 15_000;
+
+let names = 0;
+// unique keeps scenarios that run side by side apart, also from other suites.
+export const unique = prefix => `${prefix}${process.pid}-${++names}`;
+
+// token signs claims (HS256).
+export function token(claims) {
+  const part = value => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const signed = `${part({ alg: 'HS256', typ: 'JWT' })}.${part(claims)}`;
+  return `${signed}.${createHmac('sha256', rig.tokenSecret).update(signed).digest('base64url')}`;
+}
+
+// inSeconds is the Unix time that is s from now, as tokens have it.
+export const inSeconds = s => Math.floor(Date.now() / 1000) + s;
+
+// api calls a method of the server API, which has to succeed.
+export async function api(method, params) {
+  const response = await fetch(`${rig.http}/api/${method}`, {
+    method: 'POST', headers: { 'X-API-Key': rig.apiKey }, body: JSON.stringify(params),
+  });
+  const answer = await response.json();
+  assert.equal(answer.error, undefined, `${method}: ${JSON.stringify(answer)}`);
+  return answer.result;
+}
+
+// publish publishes {n} by the server API.
+export const publish = (channel, n) => api('publish', { channel, data: { n } });
+
+// createProxy makes a proxy to a server of the rig: main or brisk.
+export async function createProxy(to = 'main') {
+  const post = async path => {
+    const response = await fetch(rig.control + path, { method: 'POST' });
+    assert.ok(response.ok, path);
+    return response;
+  };
+  const { id, url } = await (await post(`/proxies?to=${to}`)).json();
+  const act = action => () => post(`/proxies/${id}/${action}`);
+  return { url, cut: act('cut'), down: act('down'), up: act('up'), mute: act('mute') };
+}
+
+// Inbox keeps the events of an emitter until somebody wants them.
+export class Inbox {
+  #queues = new Map();
+  #waiting = new Map();
+
+  constructor(emitter, events) {
+    for (const event of events) {
+      this.#queues.set(event, []);
+      emitter.on(event, ctx => this.put(event, ctx));
+    }
+  }
+
+  put(event, ctx) {
+    const waiting = this.#waiting.get(event)?.shift();
+    if (waiting) waiting(ctx);
+    else this.#queues.get(event).push(ctx);
+  }
+
+  // next waits for an event.
+  async next(event) {
+    const queue = this.#queues.get(event);
+    if (queue.length > 0) return queue.shift();
+    let timer;
+    try {
+      return await new Promise((resolve, reject) => {
+        this.#waiting.set(event, [...(this.#waiting.get(event) ?? []), resolve]);
+        timer = setTimeout(() => reject(new Error(`no event within ${patience} ms: ${event}`)), patience);
+      });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  // none asserts that no such event has come so far. It proves something only after
+  // an event that the server sends later on the same connection.
+  none(event) {
+    assert.deepEqual(this.#queues.get(event), [], `unexpected ${event}`);
+  }
+}
+
+const clientEvents = ['connecting', 'connected', 'disconnected', 'error', 'message',
+  'subscribed', 'subscribing', 'unsubscribed', 'publication', 'join', 'leave'];
+const subscriptionEvents = ['subscribing', 'subscribed', 'unsubscribed', 'publication', 'join', 'leave', 'error'];
+
+// SDK is the SDK in one encoding. Scenarios speak of values; it turns them into
+// what the encoding wants: bytes for Protobuf.
+export class SDK {
+  #clients = [];
+
+  constructor(encoding) { this.encoding = encoding; }
+
+  encode(value) { return this.encoding === 'json' ? value : new TextEncoder().encode(JSON.stringify(value)); }
+  decode(data) { return this.encoding === 'json' || data == null ? data : JSON.parse(new TextDecoder().decode(data)); }
+
+  // client makes a client that has not connected yet. Without a token in options its
+  // user gets one.
+  client(options = {}, url = rig.ws) {
+    const user = unique('user');
+    if (!options.token && !options.getToken) options = { ...options, token: token({ sub: user }) };
+    const frames = [];
+    class Recorder extends WebSocket {
+      send(data, ...rest) { frames.push(data); return super.send(data, ...rest); }
+    }
+    const Client = this.encoding === 'json' ? JSONClient : ProtobufClient;
+    const inner = new Client(url, {
+      websocket: Recorder, minReconnectDelay: 5, maxReconnectDelay: 50, timeout: patience, ...options,
+    });
+    const inbox = new Inbox(inner, clientEvents);
+    const client = { inner, user, frames, next: e => inbox.next(e), none: e => inbox.none(e) };
+    client.dial = async () => { inner.connect(); await inbox.next('connecting'); };
+    client.open = async () => { await client.dial(); return inbox.next('connected'); };
+    client.subscription = (channel, opts) => this.#subscription(inner, channel, opts);
+    client.subscribe = async (channel, opts) => {
+      const sub = this.#subscription(inner, channel, opts);
+      await sub.next('subscribed');
+      return sub;
+    };
+    this.#clients.push(inner);
+    return client;
+  }
+
+  // connect makes a client and waits until it is connected.
+  async connect(options, url) {
+    const client = this.client(options, url);
+    await client.open();
+    return client;
+  }
+
+  #subscription(client, channel, options = {}) {
+    const inner = client.newSubscription(channel, { minResubscribeDelay: 5, maxResubscribeDelay: 50, ...options });
+    const inbox = new Inbox(inner, subscriptionEvents);
+    inner.subscribe();
+    // The first one only says that subscribe was called; it is emitted at once.
+    inbox.next('subscribing');
+    const number = async () => this.decode((await inbox.next('publication')).data).n;
+    return { inner, channel, number, next: e => inbox.next(e), none: e => inbox.none(e) };
+  }
+
+  close() { this.#clients.forEach(c => c.disconnect()); }
+}
+
+// Publisher publishes {n: 1}, {n: 2} … without a pause until it is stopped.
+export class Publisher {
+  #stopped = false;
+  #waiting = [];
+  count = 0;
+
+  constructor(channel) { this.running = this.#run(channel); }
+
+  async #run(channel) {
+    while (!this.#stopped) {
+      await publish(channel, this.count + 1);
+      this.count++;
+      this.#waiting = this.#waiting.filter(({ target, resolve }) => this.count < target || resolve());
+    }
+  }
+
+  // more waits until k further publications have been made.
+  more(k) {
+    const enough = new Promise(resolve => this.#waiting.push({ target: this.count + k, resolve }));
+    return Promise.race([enough, this.running]); // running ends early only by failing
+  }
+
+  // finish ends publishing and returns how many there were.
+  async finish() {
+    this.#stopped = true;
+    await this.running;
+    return this.count;
+  }
+}
+

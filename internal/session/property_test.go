@@ -1,0 +1,474 @@
+//go:build property
+
+package session_test
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+var (
+	seed  = flag.Uint64("seed", 1, "seed of the first simulated world; a failure names the seed to replay")
+	steps = flag.Int("steps", 0, "steps of the simulation; 0 for the usual number, 1 for one world")
+)
+
+// stepsPerWorld keeps a world small: a failure is replayed and read.
+const stepsPerWorld = 2000
+
+// TestNothingLostNothingTwice simulates nodes with random clients, a broker that
+// loses, repeats and delays what it delivers, and an application that takes its
+// time, all in virtual time. Whatever happens, a subscriber of a recoverable
+// channel has the exact sequence in the end, or was told where it breaks; see
+// simClient for what is judged on the way.
+func TestNothingLostNothingTwice(t *testing.T) {
+	total := *steps
+	if total == 0 {
+		total = usualSteps
+		if testing.Short() {
+			total /= 10
+		}
+	}
+	var delivered, patches, recoveries, unrecovered int
+	for done, n := 0, *seed; done < total; n++ {
+		w := newWorld(n, nil)
+		if err := w.run(); err != nil {
+			var log []string
+			_ = newWorld(n, &log).run()
+			t.Fatalf("%v\nreplay with -seed=%d -steps=1\n%s", err, n, strings.Join(log[max(0, len(log)-80):], "\n"))
+		}
+		done += stepsPerWorld
+		delivered, patches = delivered+w.delivered, patches+w.patches
+		recoveries, unrecovered = recoveries+w.recoveries, unrecovered+w.unrecovered
+	}
+	t.Logf("%d steps, %d publications delivered, %d of them patches, %d recoveries and %d failed ones",
+		total, delivered, patches, recoveries, unrecovered)
+	if *steps == 0 && (delivered == 0 || patches == 0 || recoveries == 0 || unrecovered == 0) {
+		t.Error("the simulation does not reach what it is to test")
+	}
+}
+
+// violation is what the judges panic with.
+type violation string
+
+// world is a node with its clients and a broker.
+type world struct {
+	random  *rand.Rand
+	now     int64
+	hub     *hub.Hub
+	pool    outbox.Pool
+	cfg     session.Config
+	streams []*stream
+	clients []*simClient
+	links   []*link // also those whose effects are not done yet
+	log     *[]string
+	counter int
+	// calm is the end: no more faults.
+	calm bool
+
+	delivered, patches, recoveries, unrecovered int
+}
+
+// link is one connection: the session, and the effects that it started.
+type link struct {
+	c     *simClient
+	env   *fakeEnv
+	conn  *fakeConn
+	id    string
+	lane  []session.Effect
+	done  []session.Effect
+	reads [][]read // by channel: what replies are to be judged by
+}
+
+func newWorld(seed uint64, log *[]string) *world {
+	r := rand.New(rand.NewPCG(seed, 0))
+	w := &world{random: r, log: log, hub: hub.New(), now: 1_000_000 * int64(time.Second)}
+	p := newPlayer()
+	w.cfg = p.cfg
+	w.cfg.QueueMaxSize = 1000 + r.IntN(20000)
+	w.cfg.CommandLimit = 1 + r.IntN(6)
+	w.cfg.RecoveryLimit = r.IntN(2) * (1 + r.IntN(10))
+	for i := range 1 + r.IntN(3) {
+		w.streams = append(w.streams, newStream(i, r))
+	}
+	for i := range 1 + r.IntN(5) {
+		w.clients = append(w.clients, w.newClient(i))
+	}
+	return w
+}
+
+func (w *world) newClient(i int) *simClient {
+	r := w.random
+	c := &simClient{
+		w: w, name: "client " + strconv.Itoa(i), enc: protocol.Encoding(r.IntN(2)), serverSide: r.IntN(4) == 0,
+		flag: int64(r.IntN(2)), waiting: make(map[uint32]request),
+	}
+	if r.IntN(4) == 0 {
+		c.flag |= 2
+	}
+	for _, s := range w.streams {
+		b := &simSub{c: c, ch: s, wanted: true}
+		if !c.serverSide {
+			b.filtered, b.delta = r.IntN(3) == 0, r.IntN(2) == 0
+		}
+		c.subs = append(c.subs, b)
+	}
+	return c
+}
+
+func (w *world) newLink(c *simClient) *link {
+	w.counter++
+	l := &link{c: c, conn: &fakeConn{room: -1}, id: c.name + "/" + strconv.Itoa(w.counter), reads: make([][]read, len(w.streams))}
+	l.env = &fakeEnv{now: &w.now, hub: w.hub, pool: &w.pool, random: w.random, do: func(e session.Effect) {
+		sortItems(e)
+		l.lane = append(l.lane, e)
+	}}
+	l.env.s.Init(l.env, &w.cfg, l.id, l.conn, transport.Info{Name: "sim", Framer: framers[c.enc]})
+	w.links = append(w.links, l)
+	return l
+}
+
+// sortItems takes the order of Go's maps out of a run.
+func sortItems(e session.Effect) {
+	switch e := e.(type) {
+	case *session.Attach:
+		slices.SortFunc(e.Items, func(a, b *session.AttachItem) int { return cmp.Compare(a.Channel, b.Channel) })
+	case *session.Check:
+		slices.SortFunc(e.Items, func(a, b *session.CheckItem) int { return cmp.Compare(a.Channel, b.Channel) })
+	case *session.Close:
+		slices.SortFunc(e.Items, func(a, b session.DetachItem) int { return cmp.Compare(a.Channel, b.Channel) })
+	}
+}
+
+func (w *world) trace(format string, a ...any) {
+	if w.log != nil {
+		*w.log = append(*w.log, fmt.Sprintf(format, a...))
+	}
+}
+
+// run lives the world through and to its end.
+func (w *world) run() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			v, ok := r.(violation)
+			if !ok && w.log == nil {
+				panic(r)
+			}
+			err = fmt.Errorf("%v%v", v, r)
+		}
+	}()
+	for range stepsPerWorld {
+		w.step()
+		w.turn()
+	}
+	return w.settle()
+}
+
+// settle lets everything come to rest without further faults, and looks at what
+// is left.
+func (w *world) settle() error {
+	w.calm = true
+	for round := range 12 {
+		for _, c := range w.clients {
+			w.wake(c)
+		}
+		for w.busy() {
+			w.work()
+			w.turn()
+		}
+		if round < 11 {
+			w.advance(25 * time.Second)
+			w.turn()
+		}
+	}
+	var problems []error
+	live := make(map[string]int)
+	for _, c := range w.clients {
+		if len(c.waiting) > 0 {
+			problems = append(problems, fmt.Errorf("%s waits for answers: %v", c.name, c.waiting))
+		}
+		for _, b := range c.subs {
+			if problem := b.settled(); problem != "" {
+				problems = append(problems, fmt.Errorf("%s: %s: %s", c.name, b.ch.name, problem))
+			}
+			if b.state == simLive {
+				live[b.ch.name]++
+			}
+		}
+	}
+	for _, s := range w.streams {
+		if n := live[s.name]; s.routed != n || len(s.present) != n || len(s.joined) != n {
+			problems = append(problems, fmt.Errorf("%s: %d subscribers, but %d routed, %d present, %d joined",
+				s.name, n, s.routed, len(s.present), len(s.joined)))
+		}
+	}
+	if n := w.hub.Subscribers(); n != live["ch0"]+live["ch1"]+live["ch2"] {
+		problems = append(problems, fmt.Errorf("%d in the hub of %v", n, live))
+	}
+	return errors.Join(problems...)
+}
+
+// wake makes a client do what it wants to.
+func (w *world) wake(c *simClient) {
+	if c.link == nil {
+		c.connect(false)
+		return
+	}
+	if c.link.conn.room >= 0 {
+		c.link.conn.room = -1
+		c.link.env.s.Flush()
+	}
+	if !c.connected || c.serverSide {
+		return
+	}
+	for _, b := range c.subs {
+		b.wanted = true
+		if b.state == simOff && b.leaving == 0 && c.link != nil {
+			c.command(b.subscribe())
+		}
+	}
+}
+
+func (w *world) busy() bool {
+	for _, s := range w.streams {
+		if len(s.transit) > 0 {
+			return true
+		}
+	}
+	for _, l := range w.links {
+		if len(l.lane)+len(l.done) > 0 || l.env.dirty {
+			return true
+		}
+	}
+	return false
+}
+
+// turn ends a turn of the loop, now and then: sessions flush, clients read.
+func (w *world) turn() {
+	if !w.calm && w.random.IntN(4) == 0 {
+		return
+	}
+	for _, l := range w.links {
+		l.env.flush()
+	}
+	for i := 0; i < len(w.links); i++ {
+		w.read(w.links[i])
+	}
+	w.links = slices.DeleteFunc(w.links, func(l *link) bool {
+		return l.c.link != l && len(l.lane)+len(l.done) == 0
+	})
+}
+
+// read lets a client take what has arrived.
+func (w *world) read(l *link) {
+	for l.c.link == l {
+		replies := l.conn.replies(l.c.enc)
+		if len(replies) == 0 {
+			break
+		}
+		for _, r := range replies {
+			if l.c.link == l {
+				l.c.receive(r)
+			}
+		}
+	}
+	if l.c.link == l && l.conn.closed != nil {
+		w.trace("%s closed %v", l.id, *l.conn.closed)
+		l.c.lost()
+	}
+}
+
+func (l *link) popRead(s *stream) read {
+	q := l.reads[s.index]
+	if len(q) == 0 {
+		l.c.fail("%s: a subscribe that nothing was read for", s.name)
+	}
+	l.reads[s.index] = q[1:]
+	if q[0].recovered {
+		l.c.w.recoveries++
+	} else {
+		l.c.w.unrecovered++
+	}
+	return q[0]
+}
+
+// step does one random thing.
+func (w *world) step() {
+	r := w.random
+	switch n := r.IntN(100); {
+	case n < 24:
+		w.publish()
+	case n < 50:
+		w.deliver(w.streams[r.IntN(len(w.streams))])
+	case n < 76:
+		w.work()
+	case n < 90:
+		w.client(w.clients[r.IntN(len(w.clients))])
+	case n < 93:
+		w.backend()
+	case n < 95:
+		w.damage(w.streams[r.IntN(len(w.streams))])
+	default:
+		w.advance(time.Duration(1+r.IntN(4000)) * time.Millisecond)
+	}
+}
+
+func (w *world) publish() {
+	r, s := w.random, w.streams[w.random.IntN(len(w.streams))]
+	var tags map[string]string
+	if n := r.IntN(3); n > 0 {
+		tags = map[string]string{"t": []string{"x", "y"}[n-1]}
+	}
+	w.counter++
+	s.publish(payload(r, w.counter), tags, w.now, r.IntN(12) > 0, r.IntN(4) > 0)
+	w.trace("published %s %d", s.name, s.top)
+}
+
+// deliver hands what the broker sent to the node. It may lose or repeat one.
+func (w *world) deliver(s *stream) {
+	for n := 1 + w.random.IntN(3); n > 0 && len(s.transit) > 0; n-- {
+		m := s.transit[0]
+		fate := w.random.IntN(60)
+		switch {
+		case w.calm || fate > 1:
+			s.transit = s.transit[1:]
+		case fate == 1: // and once more later
+		default:
+			w.trace("lost %s %d", s.name, m.Pub.Offset)
+			s.transit = s.transit[1:]
+			continue
+		}
+		w.trace("deliver %s %d %s", s.name, m.Pub.Offset, m.Epoch)
+		w.hub.Publish(m)
+	}
+}
+
+// damage is what happens to a stream's history.
+func (w *world) damage(s *stream) {
+	switch w.random.IntN(8) {
+	case 0:
+		s.recreate()
+		w.trace("%s is recreated: %s", s.name, s.epoch)
+	case 1, 2:
+		s.entries = nil // the TTL has passed, or the history was removed
+	default:
+		if len(s.entries) > 1 {
+			s.entries = s.entries[w.random.IntN(len(s.entries)):]
+		}
+	}
+}
+
+// advance lets time pass.
+func (w *world) advance(d time.Duration) {
+	end := w.now + int64(d)
+	for {
+		var next *link
+		for _, l := range w.links {
+			if l.env.at != 0 && l.env.at <= end && (next == nil || l.env.at < next.env.at) {
+				next = l
+			}
+		}
+		if next == nil {
+			break
+		}
+		w.now = max(w.now, next.env.at)
+		next.env.at = 0
+		next.env.s.Tick()
+	}
+	w.now = end
+}
+
+// client has one client do something.
+func (w *world) client(c *simClient) {
+	r := w.random
+	if c.link == nil {
+		c.connect(r.IntN(2) == 0)
+		return
+	}
+	n := r.IntN(100)
+	switch {
+	case n < 5:
+		w.trace("%s vanishes", c.link.id)
+		c.link.env.s.Disconnect(protocol.DisconnectConnectionClosed)
+		c.lost()
+		return
+	case n < 15 && c.link.conn.room < 0:
+		c.link.conn.room = r.IntN(300)
+		return
+	case n < 45 && c.link.conn.room >= 0:
+		c.link.conn.room = -1
+		c.link.env.s.Flush()
+		return
+	case !c.connected:
+		return
+	}
+	b := c.subs[r.IntN(len(c.subs))]
+	var cmds []*protocol.Command
+	switch {
+	case n < 60 && b.state == simLive && !c.serverSide:
+		w.trace("%s unsubscribes from %s", c.link.id, b.ch.name)
+		cmds = append(cmds, b.unsubscribe())
+		if b.leaving > 0 && r.IntN(3) > 0 {
+			break
+		}
+		fallthrough
+	case n < 60 && b.state == simOff && !c.serverSide:
+		w.trace("%s subscribes to %s from %d %s", c.link.id, b.ch.name, b.offset, b.epoch)
+		b.wanted = true
+		cmds = append(cmds, b.subscribe())
+	case n < 70:
+		cmds = append(cmds, c.ask("rpc", nil, &protocol.Command{RPC: &protocol.RPCRequest{Method: "m"}}))
+		fallthrough
+	case n < 80:
+		cmds = append(cmds, c.ask("publish", nil, &protocol.Command{
+			Publish: &protocol.PublishRequest{Channel: b.ch.name, Data: []byte("1")}}))
+	case n < 85:
+		cmds = append(cmds, c.ask("history", nil, &protocol.Command{History: &protocol.HistoryRequest{Channel: b.ch.name, Limit: -1}}))
+	default:
+		cmds = append(cmds, c.ask("presence", nil, &protocol.Command{Presence: &protocol.PresenceRequest{Channel: b.ch.name}}))
+	}
+	c.command(cmds...)
+}
+
+// backend calls the server's API for some client.
+func (w *world) backend() {
+	r := w.random
+	c := w.clients[r.IntN(len(w.clients))]
+	if c.link == nil || !c.connected {
+		return
+	}
+	b := c.subs[r.IntN(len(c.subs))]
+	switch r.IntN(6) {
+	case 0:
+		w.trace("server disconnects %s", c.link.id)
+		c.link.env.s.Disconnect(protocol.DisconnectForceReconnect)
+	case 1:
+		w.trace("server unsubscribes %s from %s", c.link.id, b.ch.name)
+		c.link.env.s.Unsubscribe(b.ch.name, protocol.UnsubscribeServer)
+	case 2:
+		c.link.env.s.Unsubscribe(b.ch.name, protocol.UnsubscribeInsufficientState)
+	case 3:
+		c.link.env.s.Send([]byte(`"hi"`))
+	default:
+		if c.serverSide && b.state == simLive && !b.ch.cache {
+			w.trace("server subscribes %s to %s", c.link.id, b.ch.name)
+			o := b.options()
+			if err := c.link.env.s.Subscribe(b.ch.name, &o); err != nil {
+				c.fail("%v", err)
+			}
+		}
+	}
+}

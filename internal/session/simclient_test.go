@@ -1,0 +1,433 @@
+//go:build property
+
+package session_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/delta"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+)
+
+// simClient behaves as an SDK does, and judges what it gets.
+type simClient struct {
+	w          *world
+	name       string
+	enc        protocol.Encoding
+	serverSide bool // its subscriptions are the server's
+	flag       int64
+	link       *link // nil when disconnected
+	connected  bool
+	lastID     uint32
+	waiting    map[uint32]request
+	subs       []*simSub // by channel
+}
+
+type request struct {
+	kind string
+	sub  *simSub
+}
+
+// simSub is a subscription in an SDK.
+type simSub struct {
+	c        *simClient
+	ch       *stream
+	filtered bool
+	delta    bool
+	wanted   bool
+	state    simState
+	// leaving counts unsubscribe commands without an answer: until then,
+	// publications are those of the subscription before.
+	leaving int
+
+	// The position that the SDK keeps, for recovery.
+	recover bool
+	offset  uint64
+	epoch   string
+	prev    []byte
+	// The position up to which the client has got everything that it was to get.
+	seen      uint64
+	seenEpoch string
+}
+
+type simState uint8
+
+const (
+	simOff simState = iota
+	simSubscribing
+	simLive
+)
+
+// read is what an attach read, and what recovery has to make of it.
+type read struct {
+	top       channel.StreamPosition
+	recovered bool
+	pubs      []*channel.Publication
+}
+
+func (c *simClient) fail(format string, a ...any) {
+	panic(violation(c.name + ": " + fmt.Sprintf(format, a...)))
+}
+
+// command sends commands in one frame.
+func (c *simClient) command(cmds ...*protocol.Command) {
+	var frame []byte
+	for i, cmd := range cmds {
+		var err error
+		if i > 0 && c.enc == protocol.JSON {
+			frame = append(frame, '\n')
+		}
+		if frame, err = codec.ForClient(c.enc).AppendCommand(frame, cmd); err != nil {
+			panic(err)
+		}
+	}
+	c.link.env.s.Receive(frame)
+}
+
+// ask numbers a command.
+func (c *simClient) ask(kind string, sub *simSub, cmd *protocol.Command) *protocol.Command {
+	c.lastID++
+	cmd.ID = c.lastID
+	c.waiting[cmd.ID] = request{kind, sub}
+	return cmd
+}
+
+// connect opens a connection, with its subscribes in the same frame as JavaScript
+// does or later.
+func (c *simClient) connect(pipelined bool) {
+	c.w.trace("%s connects", c.name)
+	c.link = c.w.newLink(c)
+	req := &protocol.ConnectRequest{}
+	if c.serverSide {
+		req.Subs = make(map[string]*protocol.SubscribeRequest)
+		for _, b := range c.subs {
+			if b.recover {
+				req.Subs[b.ch.name] = &protocol.SubscribeRequest{Recover: true, Offset: b.offset, Epoch: b.epoch}
+			}
+			b.state, b.wanted = simSubscribing, true
+		}
+	}
+	cmds := []*protocol.Command{c.ask("connect", nil, &protocol.Command{Connect: req})}
+	if pipelined && !c.serverSide {
+		for _, b := range c.subs {
+			if b.wanted {
+				cmds = append(cmds, b.subscribe())
+			}
+		}
+	}
+	c.command(cmds...)
+}
+
+func (b *simSub) subscribe() *protocol.Command {
+	req := &protocol.SubscribeRequest{Channel: b.ch.name, Flag: b.c.flag}
+	if b.recover {
+		req.Recover, req.Offset, req.Epoch = true, b.offset, b.epoch
+	}
+	if b.delta {
+		req.Delta = "fossil"
+	}
+	if b.filtered {
+		req.Tf = &protocol.FilterNode{Key: "t", Cmp: "eq", Val: "x"}
+	}
+	b.state = simSubscribing
+	return b.c.ask("subscribe", b, &protocol.Command{Subscribe: req})
+}
+
+func (b *simSub) unsubscribe() *protocol.Command {
+	b.wanted, b.state = false, simOff
+	b.leaving++
+	return b.c.ask("unsubscribe", b, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: b.ch.name}})
+}
+
+// lost: the connection has ended.
+func (c *simClient) lost() {
+	c.link, c.connected = nil, false
+	clear(c.waiting)
+	for _, b := range c.subs {
+		b.state, b.leaving = simOff, 0
+	}
+}
+
+// options are what the server lets a subscription have.
+func (b *simSub) options() channel.SubscribeOptions {
+	o := channel.SubscribeOptions{
+		Recoverable: true, Presence: true, EmitJoinLeave: true, AllowDelta: true,
+		AllowTagsFilter: true, AllowCompaction: b.ch.index%2 == 0,
+	}
+	if b.ch.cache {
+		o.RecoveryMode = channel.RecoverCache
+	}
+	return o
+}
+
+func (b *simSub) passes(tags map[string]string) bool { return !b.filtered || tags["t"] == "x" }
+
+// judge says what a subscribe with this position must yield, from the definition
+// of recovery: everything that was missed, or the news that it is lost.
+func (b *simSub) judge(it *session.AttachItem, limit int) read {
+	s := b.ch
+	asked := channel.StreamPosition{Offset: b.offset, Epoch: b.epoch}
+	if it.Read == session.ReadSince {
+		// The server's own idea of the position, if it replaces a subscription.
+		asked.Offset = it.Since
+	}
+	r := read{top: s.position()}
+	if s.cache {
+		if it.Read != session.ReadLatest {
+			return r
+		}
+		same := asked.Offset > 0 && asked == s.position()
+		newest := s.latest(1)
+		stored := s.latest(-1)
+		if limit > 0 {
+			stored = s.latest(limit)
+		}
+		var match *channel.Publication
+		for _, p := range stored { // newest first
+			if b.passes(p.Tags) {
+				match = p
+				break
+			}
+		}
+		switch {
+		case match == nil:
+			r.recovered = same
+		case newest[0].Offset != s.top:
+		case same:
+			r.recovered = true
+		default:
+			r.recovered, r.pubs = true, []*channel.Publication{match}
+		}
+		return r
+	}
+	if it.Read != session.ReadSince {
+		return r
+	}
+	r.recovered = (asked.Epoch == "" || asked.Epoch == s.epoch) && s.complete(asked.Offset) &&
+		(limit == 0 || s.top-asked.Offset <= uint64(limit))
+	if r.recovered {
+		for _, p := range s.truth[s.epoch][asked.Offset:] {
+			if b.passes(p.Tags) {
+				r.pubs = append(r.pubs, p)
+			}
+		}
+	}
+	return r
+}
+
+// receive takes one message of the server.
+func (c *simClient) receive(r *protocol.Reply) {
+	switch {
+	case r.Push != nil:
+		if !c.connected {
+			c.fail("push before the connect reply")
+		}
+		c.push(r.Push)
+	case r.ID == 0:
+		if c.w.random.IntN(50) > 0 {
+			c.command(&protocol.Command{}) // pong
+		}
+	default:
+		q, ok := c.waiting[r.ID]
+		if !ok {
+			c.fail("answer %d to nothing", r.ID)
+		}
+		delete(c.waiting, r.ID)
+		c.answer(q, r)
+	}
+}
+
+func (c *simClient) answer(q request, r *protocol.Reply) {
+	switch {
+	case q.kind == "connect" && r.Error == nil:
+		c.connected = true
+		for _, b := range c.subs {
+			if res := r.Connect.Subs[b.ch.name]; res != nil {
+				b.subscribed(res)
+			}
+		}
+	case q.kind == "subscribe" && r.Error != nil:
+		if r.Error.Code == protocol.ErrorUnrecoverablePosition.Code {
+			if got := c.link.popRead(q.sub.ch); got.recovered {
+				c.fail("%s: 112, but nothing was lost", q.sub.ch.name)
+			}
+			q.sub.recover, q.sub.offset, q.sub.epoch = false, 0, ""
+		}
+		q.sub.state = simOff
+	case q.kind == "subscribe":
+		q.sub.subscribed(r.Subscribe)
+	case q.kind == "unsubscribe":
+		q.sub.leaving--
+	}
+}
+
+// subscribed is told the outcome of a subscribe.
+func (b *simSub) subscribed(res *protocol.SubscribeResult) {
+	got := b.c.link.popRead(b.ch)
+	stale := b.state != simSubscribing // unsubscribed in between: of no interest
+	if !stale {
+		b.state = simLive
+	}
+	if res.Recovered != got.recovered {
+		b.c.fail("%s: recovered %v, want %v", b.ch.name, res.Recovered, got.recovered)
+	}
+	if len(res.Publications) != len(got.pubs) {
+		b.c.fail("%s: %d publications recovered, want %d", b.ch.name, len(res.Publications), len(got.pubs))
+	}
+	if res.Epoch != got.top.Epoch || !res.Recovered && res.Offset != got.top.Offset {
+		b.c.fail("%s: position %d %s, want %v", b.ch.name, res.Offset, res.Epoch, got.top)
+	}
+	if res.Delta && b.filtered {
+		b.c.fail("%s: delta beside a filter", b.ch.name)
+	}
+	if stale {
+		return
+	}
+	if !b.delta {
+		b.prev = nil
+	}
+	b.recover, b.offset, b.epoch = true, res.Offset, res.Epoch
+	for i, p := range res.Publications {
+		if data := b.payload(p); !bytes.Equal(data, b.expect(got.pubs[i].Data)) || p.Offset != got.pubs[i].Offset {
+			b.c.fail("%s: recovered %d %q, want %d %q", b.ch.name, p.Offset, data, got.pubs[i].Offset, got.pubs[i].Data)
+		}
+		b.offset = p.Offset
+	}
+	// From here on everything behind the top as it was read has to come.
+	b.seen, b.seenEpoch = got.top.Offset, got.top.Epoch
+}
+
+// expect is a payload as this subscription shows it.
+func (b *simSub) expect(data []byte) []byte {
+	if b.c.enc == protocol.JSON && (!b.delta || b.filtered) {
+		return asSeen(data)
+	}
+	return data
+}
+
+// payload undoes what delta negotiation did to the data.
+func (b *simSub) payload(p *protocol.Publication) []byte {
+	data := p.Data
+	if !b.delta || b.filtered {
+		if p.Delta {
+			b.c.fail("%s: a patch that nobody asked for", b.ch.name)
+		}
+		return data
+	}
+	if b.c.enc == protocol.JSON {
+		var s string
+		if err := json.Unmarshal(data, &s); err != nil {
+			b.c.fail("%s: delta data is no string: %v", b.ch.name, err)
+		}
+		data = []byte(s)
+	}
+	if p.Delta {
+		patched, err := delta.Apply(nil, b.prev, data, 1<<16)
+		if err != nil {
+			b.c.fail("%s: patch %q does not apply to %q: %v", b.ch.name, data, b.prev, err)
+		}
+		data = patched
+		b.c.w.patches++
+	}
+	b.prev = data
+	return data
+}
+
+func (c *simClient) push(p *protocol.Push) {
+	var b *simSub
+	for _, sub := range c.subs {
+		if p.Channel == sub.ch.name || p.Channel == "" && p.ID == sub.ch.id {
+			b = sub
+		}
+	}
+	switch {
+	case p.Pub != nil:
+		b.publication(p.Pub)
+	case p.Unsubscribe != nil:
+		if b.state != simLive {
+			return // crossed a subscribe that is on its way
+		}
+		b.state = simOff
+		if p.Unsubscribe.Code < 2500 || c.serverSide {
+			b.wanted = false
+		}
+	case p.Subscribe != nil:
+		got := c.link.popRead(b.ch)
+		if p.Subscribe.Offset != got.top.Offset || p.Subscribe.Epoch != got.top.Epoch {
+			c.fail("%s: subscribe push at %d, want %v", b.ch.name, p.Subscribe.Offset, got.top)
+		}
+		if b.state != simLive || !got.recovered {
+			b.seen, b.seenEpoch = got.top.Offset, got.top.Epoch
+		}
+		b.state, b.recover, b.offset, b.epoch = simLive, true, got.top.Offset, got.top.Epoch
+	}
+}
+
+// publication must be the next one that the subscription lets through.
+func (b *simSub) publication(p *protocol.Publication) {
+	if b.leaving > 0 || b.state == simOff {
+		return
+	}
+	if b.state != simLive {
+		b.c.fail("%s: publication %d before the subscribe reply", b.ch.name, p.Offset)
+	}
+	b.c.w.delivered++
+	data := b.payload(p)
+	if !b.passes(p.Tags) {
+		b.c.fail("%s: publication %d does not pass the filter", b.ch.name, p.Offset)
+	}
+	if p.Offset == 0 {
+		if !b.ch.unstored[string(data)] && !b.ch.wasUnstored(data) {
+			b.c.fail("%s: %q was never published", b.ch.name, data)
+		}
+		return
+	}
+	all := b.ch.truth[b.seenEpoch]
+	if p.Offset <= b.seen || p.Offset > uint64(len(all)) {
+		b.c.fail("%s: publication %d after %d of %d", b.ch.name, p.Offset, b.seen, len(all))
+	}
+	for _, skipped := range all[b.seen : p.Offset-1] {
+		if b.passes(skipped.Tags) {
+			b.c.fail("%s: publication %d is missing before %d", b.ch.name, skipped.Offset, p.Offset)
+		}
+	}
+	if want := b.expect(all[p.Offset-1].Data); !bytes.Equal(data, want) {
+		b.c.fail("%s: publication %d is %q, want %q", b.ch.name, p.Offset, data, want)
+	}
+	b.seen, b.offset = p.Offset, p.Offset
+}
+
+// wasUnstored compares without line breaks, which plain JSON does not keep.
+func (s *stream) wasUnstored(data []byte) bool {
+	for d := range s.unstored {
+		if bytes.Equal(asSeen([]byte(d)), data) {
+			return true
+		}
+	}
+	return false
+}
+
+// settled tells what is missing once everything had time to arrive; empty if
+// nothing is.
+func (b *simSub) settled() string {
+	if b.c.serverSide && b.state == simOff && !b.wanted {
+		return "" // removed by the server
+	}
+	if b.state != simLive {
+		return "not subscribed"
+	}
+	if b.seenEpoch != b.ch.epoch {
+		return "in epoch " + b.seenEpoch + " of " + b.ch.epoch
+	}
+	for _, p := range b.ch.truth[b.ch.epoch][b.seen:] {
+		if b.passes(p.Tags) {
+			return fmt.Sprintf("publication %d never came", p.Offset)
+		}
+	}
+	return ""
+}

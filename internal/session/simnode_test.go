@@ -1,0 +1,158 @@
+//go:build property
+
+package session_test
+
+import (
+	"errors"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// work does a part of one link's effects: it executes the next one, in their
+// order, or completes one that was executed, in any order.
+func (w *world) work() {
+	r := w.random
+	for _, i := range r.Perm(len(w.links)) {
+		l := w.links[i]
+		if len(l.done) > 0 && (len(l.lane) == 0 || r.IntN(2) == 0) {
+			n := r.IntN(len(l.done))
+			e := l.done[n]
+			l.done = append(l.done[:n], l.done[n+1:]...)
+			if w.log != nil {
+				w.trace("%s completes %s", l.id, formatEffect(e))
+			}
+			l.env.s.Complete(e)
+			return
+		}
+		if len(l.lane) > 0 {
+			e := l.lane[0]
+			l.lane = l.lane[1:]
+			if w.log != nil {
+				w.trace("%s executes %s", l.id, formatEffect(e))
+			}
+			if w.execute(l, e) {
+				l.done = append(l.done, e)
+			}
+			return
+		}
+	}
+}
+
+// execute does what the node would, and reports whether the effect is to be
+// completed.
+func (w *world) execute(l *link, e session.Effect) bool {
+	switch e := e.(type) {
+	case *session.Connecting:
+		w.authenticate(l, e)
+	case *session.Subscribing:
+		b := l.sub(e.Request.Channel)
+		if e.Err = w.fault(40); e.Err == nil {
+			e.Options = b.options()
+		}
+	case *session.Attach:
+		for _, it := range e.Items {
+			w.attach(l, it)
+		}
+	case *session.Detach:
+		w.detach(l, e.Items)
+	case *session.Close:
+		w.detach(l, e.Items)
+		return false
+	case *session.Join:
+		s := l.sub(e.Channel).ch
+		if s.joined[l.id] {
+			l.c.fail("joined %s twice", s.name)
+		}
+		s.joined[l.id] = true
+		return false
+	case *session.Publish:
+		if e.Err = w.fault(10); e.Err == nil {
+			l.sub(e.Request.Channel).ch.publish(e.Request.Data, nil, w.now, true, true)
+		}
+	case *session.History:
+		s := l.sub(e.Channel).ch
+		e.Top, e.Publications = s.position(), s.since(0, e.Limit)
+	case *session.RPC:
+		e.Err = w.fault(10)
+	case *session.Check:
+		for _, it := range e.Items {
+			it.Top = l.sub(it.Channel).ch.position()
+		}
+	case *session.Connected, *session.Renew:
+		return false
+	}
+	return true
+}
+
+// fault is an error once in n times.
+func (w *world) fault(n int) error {
+	if w.calm || w.random.IntN(n) > 0 {
+		return nil
+	}
+	return []error{
+		protocol.ErrorTooManyRequests, protocol.ErrorPermissionDenied, errors.New("boom"), protocol.DisconnectForceReconnect,
+	}[w.random.IntN(4)]
+}
+
+func (l *link) sub(ch string) *simSub {
+	for _, b := range l.c.subs {
+		if b.ch.name == ch {
+			return b
+		}
+	}
+	panic("no channel " + ch)
+}
+
+func (w *world) authenticate(l *link, e *session.Connecting) {
+	if e.Err = w.fault(40); e.Err != nil {
+		return
+	}
+	e.Identity.Known, e.Identity.User = true, l.c.name
+	if !l.c.serverSide {
+		return
+	}
+	e.Identity.Subs = make(map[string]channel.SubscribeOptions)
+	for _, b := range l.c.subs {
+		e.Identity.Subs[b.ch.name] = b.options()
+	}
+}
+
+// attach subscribes in the broker, adds presence and reads the stream.
+func (w *world) attach(l *link, it *session.AttachItem) {
+	b := l.sub(it.Channel)
+	s := b.ch
+	if it.Err = w.fault(60); it.Err != nil {
+		return
+	}
+	s.routed++
+	if s.present[l.id]++; s.present[l.id] > 1 {
+		l.c.fail("present in %s twice", s.name)
+	}
+	it.ChannelID, it.Top = s.id, s.position()
+	switch it.Read {
+	case session.ReadSince:
+		it.Publications = s.since(it.Since, it.Limit)
+	case session.ReadLatest:
+		it.Publications = s.latest(it.Limit)
+	}
+	l.reads[s.index] = append(l.reads[s.index], b.judge(it, w.cfg.RecoveryLimit))
+}
+
+func (w *world) detach(l *link, items []session.DetachItem) {
+	for _, it := range items {
+		s := l.sub(it.Channel).ch
+		if s.routed--; s.routed < 0 || s.present[l.id] != 1 {
+			l.c.fail("detached from %s without being attached", s.name)
+		}
+		if s.routed == 0 && !w.calm && w.random.IntN(2) == 0 {
+			s.transit = nil // the broker is unsubscribed
+		}
+		delete(s.present, l.id)
+		if it.Leave != s.joined[l.id] {
+			l.c.fail("leave %v of %s, joined %v", it.Leave, s.name, s.joined[l.id])
+		}
+		delete(s.joined, l.id)
+	}
+}

@@ -1,0 +1,9 @@
+//go:build property && race
+
+package session_test
+
+// usualSteps under the race detector, which is an order of magnitude slower and
+// finds nothing in what has no goroutines.
+const usualSteps = 100_000
+
+const raceEnabled = true
