@@ -95,7 +95,7 @@ func subExpired(s sdk) {
 			lifetime := time.Hour
 			switch calls {
 			case 1:
-				lifetime = time.Second
+				lifetime = 2 * time.Second
 			case 2:
 				<-expired
 				return "", errors.New("came too late")

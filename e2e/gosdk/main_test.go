@@ -71,8 +71,9 @@ func token(claims map[string]any) string {
 	return signed + "." + enc.EncodeToString(mac.Sum(nil))
 }
 
-// in returns the Unix time that is d from now, as tokens have it.
-func in(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+// in returns the Unix time that is at least d from now, in the whole seconds of
+// tokens.
+func in(d time.Duration) int64 { return time.Now().Add(d + time.Second - 1).Unix() }
 
 // conn is a client and its events.
 type conn struct {

@@ -75,11 +75,15 @@ func recoverCuts(s sdk) {
 	s.equal("recoverable and positioned", []bool{first.Recoverable, first.Positioned, first.WasRecovering}, []bool{true, true, false})
 
 	p := s.startPublishing(channel)
-	for range rounds {
+	for i := range rounds {
 		p.more(3) // delivered live
-		proxy.Down()
-		p.more(3) // missed
-		proxy.Up()
+		if i%2 == 0 {
+			proxy.Down()
+			p.more(3) // missed
+			proxy.Up()
+		} else {
+			proxy.Cut() // back at once, amid publications
+		}
 		e := next(s, "subscribed again", sub.subscribed)
 		s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
 	}

@@ -23,8 +23,9 @@ export function token(claims) {
   return `${signed}.${createHmac('sha256', rig.tokenSecret).update(signed).digest('base64url')}`;
 }
 
-// inSeconds is the Unix time that is s from now, as tokens have it.
-export const inSeconds = s => Math.floor(Date.now() / 1000) + s;
+// inSeconds is the Unix time that is at least s from now, in the whole seconds of
+// tokens.
+export const inSeconds = s => Math.ceil(Date.now() / 1000) + s;
 
 // api calls a method of the server API, which has to succeed.
 export async function api(method, params) {

@@ -16,14 +16,14 @@ const screenshots = path.resolve(import.meta.dirname, '../../.cache/e2e');
 
 // startDev runs `gyro dev` and returns what it printed.
 async function startDev(t) {
-  assert.ok(process.env.GYRO_BIN, 'run me by scripts/e2e.sh: GYRO_BIN is not set');
+  assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
   const probe = createServer().listen(0, '127.0.0.1');
   await once(probe, 'listening');
   const { port } = probe.address();
   probe.close();
   await once(probe, 'close');
 
-  const dev = spawn(process.env.GYRO_BIN, ['dev', '-p', String(port)], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const dev = spawn(process.env.E2E_GYRO, ['dev', '-p', String(port)], { stdio: ['ignore', 'pipe', 'inherit'] });
   t.after(async () => {
     dev.kill('SIGINT');
     if (dev.exitCode === null) await once(dev, 'exit');

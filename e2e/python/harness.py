@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import itertools
 import json
+import math
 import os
 import time
 import unittest
@@ -42,8 +43,8 @@ def token(**claims):
 
 
 def in_seconds(seconds):
-    """The Unix time that is so far from now, as tokens have it."""
-    return int(time.time()) + seconds
+    """The Unix time that is at least so far from now, in the whole seconds of tokens."""
+    return math.ceil(time.time()) + seconds
 
 
 class Inbox:
@@ -204,6 +205,9 @@ class Proxy:
     async def _act(self, action):
         async with self._http.post(f"{RIG['control']}/proxies/{self._id}/{action}") as response:
             assert response.status == 200, action
+
+    async def cut(self):
+        await self._act("cut")
 
     async def down(self):
         await self._act("down")

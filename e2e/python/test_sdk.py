@@ -155,11 +155,14 @@ class Scenarios:
         first = await sub.next("subscribed")
         self.assertEqual((first.recoverable, first.positioned, first.was_recovering), (True, True, False))
         publisher = Publisher(self, channel)
-        for _ in range(ROUNDS):
+        for i in range(ROUNDS):
             await publisher.more(3)  # delivered live
-            await proxy.down()
-            await publisher.more(3)  # missed
-            await proxy.up()
+            if i % 2 == 0:
+                await proxy.down()
+                await publisher.more(3)  # missed
+                await proxy.up()
+            else:
+                await proxy.cut()  # back at once, amid publications
             self.assert_recovered(await sub.next("subscribed"))
         await self.assert_exactly(sub, await publisher.finish())
 
@@ -256,7 +259,7 @@ class Scenarios:
             if calls == 2:
                 await expired.wait()
                 raise RuntimeError("came too late")
-            return token(sub=c.user, channel=channel, exp=in_seconds(1 if calls == 1 else 3600))
+            return token(sub=c.user, channel=channel, exp=in_seconds(2 if calls == 1 else 3600))
 
         sub = await c.subscribe(channel, get_token=get_token)
         ctx = await sub.next("subscribing")

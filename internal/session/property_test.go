@@ -187,6 +187,9 @@ func (w *world) settle() error {
 		}
 		for w.busy() {
 			w.work()
+			for _, s := range w.streams {
+				w.deliver(s)
+			}
 			w.turn()
 		}
 		if round < 11 {

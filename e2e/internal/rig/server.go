@@ -34,10 +34,10 @@ const startTimeout = 20 * time.Second
 //go:embed config.json
 var configFile []byte
 
-// Binary returns the path of the server: GYRO_BIN, or a build of the working tree
+// Binary returns the path of the server: E2E_GYRO, or a build of the working tree
 // that is made once per process.
 var Binary = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("GYRO_BIN"); path != "" {
+	if path := os.Getenv("E2E_GYRO"); path != "" {
 		_, err := os.Stat(path)
 		return path, err
 	}

@@ -27,7 +27,7 @@ func configDocCommand() *cobra.Command {
 	port := cmd.Flags().IntP("port", "p", 6060, "port of the web page")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var doc bytes.Buffer
-		if err := config.WriteMarkdown(&doc, *section, *level); err != nil {
+		if err := config.WriteMarkdown(&doc, *section, *level+1); err != nil {
 			return err
 		}
 		if *markdown {

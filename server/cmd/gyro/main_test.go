@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// binary is the command, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "gyro")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "gyro")
+	out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	if err != nil {
+		fmt.Printf("%s%v\n", out, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// command prepares a run in a folder, with no other variables than env.
+func command(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Dir, cmd.Env = dir, append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+	return cmd
+}
+
+// run returns what a command printed on stdout, and its exit code.
+func run(t *testing.T, dir string, env []string, args ...string) (string, int) {
+	t.Helper()
+	out, err := command(t, dir, env, args...).Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if exit != nil {
+		return string(out), exit.ExitCode()
+	}
+	return string(out), 0
+}
+
+// succeed is run for a command that has to succeed.
+func succeed(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	out, code := run(t, dir, nil, args...)
+	if code != 0 {
+		t.Fatalf("%q: exit code %d: %s", args, code, out)
+	}
+	return out
+}
+
+// fail is run for a command that has to fail with code 1 and a text.
+func fail(t *testing.T, dir, want string, args ...string) {
+	t.Helper()
+	out, code := run(t, dir, nil, args...)
+	if code != 1 || !strings.Contains(out, want) {
+		t.Errorf("%q: exit code %d, want %q in: %s", args, code, want, out)
+	}
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// process is a running server.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	done chan error
+
+	mu     sync.Mutex
+	output bytes.Buffer // stdout and stderr
+	grown  chan struct{}
+}
+
+// launch starts a server and waits for a text in its output.
+func launch(t *testing.T, dir string, env []string, until string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: command(t, dir, env, args...), done: make(chan error, 1), grown: make(chan struct{}, 1)}
+	r, w := io.Pipe()
+	p.cmd.Stdout, p.cmd.Stderr = w, w
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go p.read(r)
+	go func() {
+		p.done <- p.cmd.Wait()
+		w.Close()
+	}()
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // it may have ended
+	p.await(until)
+	return p
+}
+
+func (p *process) read(r io.Reader) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		p.mu.Lock()
+		p.output.WriteString(lines.Text() + "\n")
+		p.mu.Unlock()
+		select {
+		case p.grown <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (p *process) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.output.String()
+}
+
+// await waits for a text in the output, and returns the output.
+func (p *process) await(text string) string {
+	p.t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		if out := p.text(); strings.Contains(out, text) {
+			return out
+		}
+		select {
+		case <-p.grown:
+		case <-timeout:
+			p.t.Fatalf("%q does not come; output: %s", text, p.text())
+		}
+	}
+}
+
+// signal sends a signal.
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// exit waits for the end and returns the exit code.
+func (p *process) exit() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(20 * time.Second):
+		p.t.Fatalf("does not end; output: %s", p.text())
+		return -1
+	}
+}
+
+// freePort returns a port that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	return port
+}
+
+// status of a GET request; 0 if there is no answer.
+func status(url string) int {
+	res, err := http.Get(url)
+	if err != nil {
+		return 0
+	}
+	res.Body.Close()
+	return res.StatusCode
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/internal/wstest"
+)
+
+// TestRefusesToStart: a wrong or unsupported configuration, by the name of its key.
+func TestRefusesToStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		`{`:                              "config.json",
+		`{"http_server":{"port":70000}}`: "http_server.port",
+		`{"client":{"ping_interval":1}}`: "client.ping_interval",
+		`{"client":{"token":{"rsa_public_key":"secret-nonsense"}}}`:                           "client.token.rsa_public_key",
+		`{"engine":{"type":"redis"}}`:                                                         "engine.type",
+		`{"http_server":{"tls":{"enabled":true,"cert_pem":"x","key_pem":"secret-nonsense"}}}`: "http_server.tls.cert_pem",
+		`{"pid_file":"/no/such/dir/pid"}`:                                                     "pid_file",
+		`{"log":{"file":"/no/such/dir/log"}}`:                                                 "log.file",
+		`{"health":{"enabled":true,"handler_prefix":"/api"}}`:                                 "http_api.handler_prefix",
+	} {
+		write(t, dir, "config.json", text)
+		out, code := run(t, dir, nil)
+		if code != 1 || !strings.Contains(out, want) || strings.Contains(out, "secret-nonsense") {
+			t.Errorf("%s: exit code %d: %s", text, code, out)
+		}
+	}
+	write(t, dir, "config.json", `{}`)
+	fail(t, dir, "grpc_api.enabled", "--grpc_api.enabled")
+	write(t, dir, ".env", "nonsense\n")
+	fail(t, dir, ".env: line 1")
+}
+
+// TestPrecedence: flags before variables, these before .env, that before the file.
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	inFile, inDotEnv, inEnv, inFlag := freePort(t), freePort(t), freePort(t), freePort(t)
+	write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+inFile+`},"health":{"enabled":true}}`)
+	listens := func(port string, env []string, args ...string) {
+		t.Helper()
+		p := launch(t, dir, env, `"address":"127.0.0.1:`+port+`"`, args...)
+		if got := status("http://127.0.0.1:" + port + "/health"); got != http.StatusOK {
+			t.Errorf("status %d", got)
+		}
+		p.signal(os.Interrupt)
+		if code := p.exit(); code != 0 {
+			t.Errorf("exit code %d: %s", code, p.text())
+		}
+	}
+	listens(inFile, nil)
+	write(t, dir, ".env", "GYRO_HTTP_SERVER_PORT="+inDotEnv+"\n")
+	listens(inDotEnv, nil)
+	listens(inEnv, []string{"GYRO_HTTP_SERVER_PORT=" + inEnv})
+	listens(inFlag, []string{"GYRO_HTTP_SERVER_PORT=" + inEnv}, "-p", inFlag)
+}
+
+// TestMissingFile: a warning, and the other sources count.
+func TestMissingFile(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	p := launch(t, t.TempDir(), []string{"CENTRIFUGO_CLIENT_INSECURE=true", "GYRO_NO_SUCH_KEY=1"}, "client.insecure", "-a", "127.0.0.1", "-p", port)
+	for _, want := range []string{`"level":"warn"`, "config.json", "GYRO_NO_SUCH_KEY"} {
+		p.await(want)
+	}
+	c := wstest.Dial(t, "http://127.0.0.1:"+port+"/connection/websocket", nil)
+	c.Connect("")
+	p.signal(syscall.SIGTERM)
+	if d := c.Disconnected(); d != protocol.DisconnectShutdown {
+		t.Errorf("client ended with %v", d)
+	}
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestSignals: SIGHUP reloads or keeps what is in force, SIGTERM ends the process
+// and removes its PID file.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	dir, port := t.TempDir(), freePort(t)
+	config := func(client string) {
+		write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`},"pid_file":"pid","client":`+client+`}`)
+	}
+	config(`{"token":{"hmac_secret_key":"secret-of-the-file"}}`)
+	p := launch(t, dir, nil, "gyro is running")
+	pid, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil || string(pid) != strconv.Itoa(p.cmd.Process.Pid)+"\n" {
+		t.Errorf("PID file: %q %v", pid, err)
+	}
+	anonymous := func() string {
+		got, _ := wstest.Dial(t, "http://127.0.0.1:"+port+"/connection/websocket", nil).Outcome(`"connect":{}`)
+		return got
+	}
+	if got := anonymous(); got != "disconnect 3501" {
+		t.Errorf("at start: %s", got)
+	}
+	config(`{"insecure":true,"no_such_key":1}`)
+	p.signal(syscall.SIGHUP)
+	p.await("no_such_key")
+	if got := anonymous(); got != "ok" {
+		t.Errorf("reloaded: %s", got)
+	}
+	config(`{"channel_limit":"x"}`)
+	p.signal(syscall.SIGHUP)
+	p.await("client.channel_limit")
+	if err := os.Remove(filepath.Join(dir, "config.json")); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGHUP)
+	p.await("no such file")
+	if got := anonymous(); got != "ok" {
+		t.Errorf("not reloaded: %s", got)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pid")); !os.IsNotExist(err) {
+		t.Errorf("PID file is left: %v", err)
+	}
+	if strings.Contains(p.text(), "secret-of-the-file") {
+		t.Errorf("secret in the log: %s", p.text())
+	}
+}
+
+// TestShutdownIsBounded: by shutdown.timeout, and by the patience of who sends a
+// second signal.
+func TestShutdownIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, timeout := range map[string]string{"timeout": "50ms", "signal": "1h"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, port := t.TempDir(), freePort(t)
+			write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`},"pid_file":"pid","http_api":{"insecure":true},"shutdown":{"timeout":"`+timeout+`"}}`)
+			p := launch(t, dir, nil, "gyro is running")
+			conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			// A request that never ends. The server asks for its body.
+			fmt.Fprint(conn, "POST /api/info HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+			if _, err := conn.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			p.signal(syscall.SIGTERM)
+			p.await("shutting down")
+			if name == "signal" {
+				p.signal(syscall.SIGHUP) // means nothing now
+				p.signal(os.Interrupt)
+			}
+			if code := p.exit(); code != 1 {
+				t.Errorf("exit code %d: %s", code, p.text())
+			}
+			if _, err := os.Stat(filepath.Join(dir, "pid")); !os.IsNotExist(err) {
+				t.Errorf("PID file is left: %v", err)
+			}
+		})
+	}
+}
+
+// TestAddressInUse: the error says what is in use.
+func TestAddressInUse(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	fail(t, t.TempDir(), "http_server: external listener: listen tcp 127.0.0.1:"+port+": bind: address already in use", "-a", "127.0.0.1", "-p", port)
+}
+
+var tokenLine = regexp.MustCompile(`(?m)^ *Token +(eyJ\S+)$`)
+
+// TestDev: what is printed works: the page, the token, and the curl line.
+func TestDev(t *testing.T) {
+	t.Parallel()
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip(err)
+	}
+	port := freePort(t)
+	p := launch(t, t.TempDir(), nil, "Ctrl-C", "dev", "-p", port)
+	out := p.text()
+	base := "http://localhost:" + port
+	if got := status(base + "/"); got != http.StatusOK || !strings.Contains(out, base+"/ ") {
+		t.Errorf("demo page: status %d; printed: %s", got, out)
+	}
+	token := tokenLine.FindStringSubmatch(out)
+	if token == nil {
+		t.Fatalf("no token in %s", out)
+	}
+	header := http.Header{"Origin": {base}}
+	c := wstest.Dial(t, "http://localhost:"+port+"/connection/websocket", header)
+	c.Connect(`"token":"` + token[1] + `"`)
+	c.Subscribe("chat:index", "")
+	if push := c.Push(); push.Join == nil {
+		t.Errorf("got %+v", push)
+	}
+	_, line, _ := strings.Cut(out, "  curl ")
+	line, _, _ = strings.Cut(line, "\n")
+	cmd := exec.Command("sh", "-c", "'"+curl+"' "+line)
+	if answer, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(answer), `"offset":1`) {
+		t.Errorf("curl: %s %v", answer, err)
+	}
+	if pub := c.Pub(); string(pub.Data) != `{"text":"Hello from the backend"}` {
+		t.Errorf("got %s", pub.Data)
+	}
+	if other, res := wstest.Handshake(t, "http://localhost:"+port+"/connection/websocket", http.Header{"Origin": {"http://evil.example"}}); other != nil {
+		t.Errorf("another site may connect: %s", res.Status)
+	}
+	p.signal(syscall.SIGHUP) // the terminal is closed
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	out := succeed(t, t.TempDir(), "version")
+	if !strings.HasPrefix(out, "Gyro v"+version+" (Go version: 1.") {
+		t.Errorf("got %q", out)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--no.such.flag"}, {"nothing"}, {"version", "x"}, {"version", "--x"}, {"checktoken"}, {"checktoken", "a", "b"}, {"--http_server.port"},
+	} {
+		fail(t, t.TempDir(), "Error: ", args...)
+	}
+	if out := succeed(t, t.TempDir(), "--help"); !strings.Contains(out, "--http_server.internal_port") {
+		t.Errorf("got %s", out)
+	}
+}
+
+func TestGenConfig(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"config.json", "c.yaml", "c.yml", "c.toml"} {
+		if out := succeed(t, dir, "genconfig", "-c", name); out != "" {
+			t.Errorf("%s: %s", name, out)
+		}
+		if out := succeed(t, dir, "checkconfig", "-s", "-c", name); out != "" {
+			t.Errorf("%s: %s", name, out)
+		}
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", name, info.Mode(), err)
+		}
+		fail(t, dir, "exists", "genconfig", "-c", name)
+	}
+	fail(t, dir, ".ini", "genconfig", "-c", "c.ini")
+}
+
+func TestCheckConfig(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fail(t, dir, "config.json", "checkconfig")
+	write(t, dir, "config.json", `{"client":{"no_such_key":1}}`)
+	if out := succeed(t, dir, "checkconfig"); out != "" {
+		t.Errorf("got %s", out)
+	}
+	fail(t, dir, "client.no_such_key", "checkconfig", "--strict")
+	for text, want := range map[string]string{
+		`{`:                               "config.json",
+		`{"http_server":{"port":"x"}}`:    "http_server.port",
+		`{"client":{"channel_limit":-1}}`: "client.channel_limit",
+		`{"channel":{"namespaces":[{"name":"chat","history_size":1}]}}`: "channel.namespaces[0](chat)",
+		`{"admin":{"enabled":true}}`:                                    "admin.enabled",
+	} {
+		write(t, dir, "config.json", text)
+		fail(t, dir, want, "checkconfig")
+	}
+	// Environment variables take part.
+	write(t, dir, "config.json", `{}`)
+	if out, code := run(t, dir, []string{"CENTRIFUGO_CLIENT_CHANNEL_LIMIT=-5"}, "checkconfig"); code != 1 || !strings.Contains(out, "client.channel_limit") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+func TestDefaultConfig(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "base.yaml", "http_api:\n  key: the-key\nchannel:\n  namespaces:\n    - name: chat\n      presence: true\n")
+	for _, name := range []string{"config.json", "c.yaml", "c.toml"} {
+		printed := succeed(t, dir, "defaultconfig", "-d", "-c", name, "-b", "base.yaml")
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			t.Errorf("%s: a dry run writes", name)
+		}
+		succeed(t, dir, "defaultconfig", "-c", name, "-b", "base.yaml")
+		written, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || string(written) != printed {
+			t.Errorf("%s: a dry run prints something else (%v)", name, err)
+		}
+		for _, want := range []string{"the-key", "chat", "720h0m0s", "channel_position_check_delay"} {
+			if !strings.Contains(printed, want) {
+				t.Errorf("%s: there is no %s", name, want)
+			}
+		}
+		succeed(t, dir, "checkconfig", "-s", "-c", name)
+		fail(t, dir, "exists", "defaultconfig", "-c", name)
+		// What was written is equivalent: it makes the same file again.
+		if again := succeed(t, dir, "defaultconfig", "-d", "-c", name, "-b", name); again != printed {
+			t.Errorf("%s: written again it differs", name)
+		}
+	}
+	fail(t, dir, ".ini", "defaultconfig", "-d", "-c", "c.ini")
+	fail(t, dir, "absent.json", "defaultconfig", "-d", "-b", "absent.json")
+}
+
+func TestDefaultEnv(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	lines := strings.Split(strings.TrimSpace(succeed(t, dir, "defaultenv")), "\n")
+	if !slices.IsSorted(lines) || !slices.Contains(lines, "GYRO_HTTP_SERVER_PORT=8000") || !slices.Contains(lines, `GYRO_CHANNEL_PRIVATE_PREFIX="$"`) {
+		t.Errorf("got %d lines: %.300s", len(lines), strings.Join(lines, "\n"))
+	}
+	write(t, dir, "base.json", `{"client":{"insecure":true}}`)
+	out := succeed(t, dir, "defaultenv", "-b", "base.json", "--base-non-zero-only")
+	if !strings.Contains(out, "GYRO_CLIENT_INSECURE=true\n") || strings.Contains(out, "GYRO_HTTP_API_INSECURE") {
+		t.Errorf("got %.300s", out)
+	}
+}
+
+func TestConfigDoc(t *testing.T) {
+	t.Parallel()
+	out := succeed(t, t.TempDir(), "configdoc", "-m", "-s", "http_api", "-l", "2")
+	if !strings.HasPrefix(out, "### http_api\n") || !strings.Contains(out, "`GYRO_HTTP_API_KEY`") || strings.Contains(out, "`client.") {
+		t.Errorf("got %s", out)
+	}
+	p := launch(t, t.TempDir(), nil, "serving on http://127.0.0.1:", "configdoc", "-p", "0")
+	_, url, _ := strings.Cut(p.text(), "serving on ")
+	if got := status(strings.TrimSpace(url)); got != 200 {
+		t.Errorf("status %d", got)
+	}
+	p.signal(os.Interrupt)
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestServeFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "a.txt", "hello")
+	p := launch(t, dir, nil, "serving on http://", "serve", "-p", "0", "-a", "127.0.0.1")
+	_, url, _ := strings.Cut(p.text(), "serving on ")
+	url = strings.TrimSpace(url)
+	if got := status(url + "/a.txt"); got != 200 {
+		t.Errorf("status %d", got)
+	}
+	if got := status(url + "/../main_test.go"); got != 404 {
+		t.Errorf("status %d outside", got)
+	}
+	fail(t, dir, "absent", "serve", "-d", "absent")
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "config.json", `{"client":{"token":{"hmac_secret_key":"s1","user_id_claim":"uid"},
+		"subscription_token":{"enabled":true,"hmac_secret_key":"s2"}}}`)
+	if out := succeed(t, dir, "gentoken", "-u", "ann"); !strings.HasPrefix(out, "HMAC SHA-256 JWT for user \"ann\" with expiration TTL 168h0m0s:\neyJ") {
+		t.Errorf("got %s", out)
+	}
+	if out := succeed(t, dir, "gensubtoken", "-s", "news", "-t", "0"); !strings.HasPrefix(out, "HMAC SHA-256 JWT for anonymous user and channel \"news\" without expiration:\neyJ") {
+		t.Errorf("got %s", out)
+	}
+	token := succeed(t, dir, "gentoken", "-q", "-u", "ann", "-t", "60")
+	if strings.ContainsAny(token, " \n") || strings.Count(token, ".") != 2 {
+		t.Errorf("got %q", token)
+	}
+	out := succeed(t, dir, "checktoken", token)
+	_, payload, _ := strings.Cut(out, "payload: ")
+	var claims map[string]any
+	if err := json.Unmarshal([]byte(payload), &claims); err != nil || claims["sub"] != "ann" || claims["uid"] != "ann" || claims["iat"] == nil || claims["exp"] == nil {
+		t.Errorf("claims %v (%v)", claims, err)
+	}
+	if !strings.Contains(out, `valid connection token for user "ann", expires `) {
+		t.Errorf("got %s", out)
+	}
+	sub := succeed(t, dir, "gensubtoken", "-q", "-s", "news", "-u", "bob")
+	if out := succeed(t, dir, "checksubtoken", sub); !strings.Contains(out, `valid subscription token for user "bob" and channel "news"`) {
+		t.Errorf("got %s", out)
+	}
+	// The reason, with algorithm and claims.
+	fail(t, dir, `"alg":"HS256"`, "checktoken", sub)
+	fail(t, dir, `"channel":"news"`, "checktoken", sub)
+	fail(t, dir, "signature", "checksubtoken", token)
+	fail(t, dir, "eyJ", "checktoken", "nonsense")
+	fail(t, dir, "channel is required", "gensubtoken")
+	write(t, dir, "empty.json", `{}`)
+	fail(t, dir, "hmac_secret_key", "gentoken", "-c", "empty.json")
+	fail(t, dir, "absent.json", "gentoken", "-c", "absent.json")
+}
