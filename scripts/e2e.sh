@@ -3,7 +3,8 @@
 # made. What is missing (npm and PyPI packages, Chromium) is installed first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export GYRO_BIN="$PWD/.bin/gyro"
+gyro="$PWD/.bin/gyro"
+export E2E_GYRO="$gyro" # not GYRO_…: the server takes those for configuration
 export CHROMIUM="${CHROMIUM:-/usr/bin/chromium}"
 export PYTHONDONTWRITEBYTECODE=1
 cache="$PWD/.cache"
@@ -26,7 +27,7 @@ retry() {
 # as_root is for the system's package manager.
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
-[ -x "$GYRO_BIN" ] || { echo "no $GYRO_BIN: run make e2e, which builds it" >&2; exit 1; }
+[ -x "$gyro" ] || { echo "no $gyro: run make e2e, which builds it" >&2; exit 1; }
 
 step "Go: interoperability, centrifuge-go, and the suite that it ships"
 go vet ./e2e/...
