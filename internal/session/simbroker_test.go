@@ -1,5 +1,3 @@
-//go:build property
-
 package session_test
 
 import (

@@ -1,4 +1,4 @@
-//go:build property && !race
+//go:build !race
 
 package session_test
 
