@@ -76,7 +76,9 @@ func StartServer(port int, args, env []string) (*Server, error) {
 		log:    &lockedBuffer{},
 		exited: make(chan struct{}),
 	}
-	s.cmd.Env = append(os.Environ(), env...)
+	// A binary that was built with the race detector ends at the first race, so that
+	// the suites notice.
+	s.cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1"), env...)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	dieWithParent(s.cmd)
 	if err := s.cmd.Start(); err != nil {
