@@ -123,7 +123,7 @@ func payload(r *rand.Rand, n int) []byte {
 		b = append(b, '\n')
 	}
 	b = append(b, `,"text":"`...)
-	b = append(b, phrases[r.IntN(len(phrases))]...)
+	b = append(b, phrases[n/32%len(phrases)]...)
 	return append(b, `"}`...)
 }
 

@@ -39,8 +39,8 @@ type simSub struct {
 	delta    bool
 	wanted   bool
 	state    simState
-	// leaving counts unsubscribe commands without an answer: until then,
-	// publications are those of the subscription before.
+	// leaving counts unsubscribe commands without an answer: until then, or until a
+	// subscribe is answered, publications are those of the subscription before.
 	leaving int
 
 	// The position that the SDK keeps, for recovery.
@@ -368,7 +368,7 @@ func (c *simClient) push(p *protocol.Push) {
 
 // publication must be the next one that the subscription lets through.
 func (b *simSub) publication(p *protocol.Publication) {
-	if b.leaving > 0 || b.state == simOff {
+	if b.state == simOff || b.state == simSubscribing && b.leaving > 0 {
 		return
 	}
 	if b.state != simLive {

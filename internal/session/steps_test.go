@@ -4,5 +4,3 @@ package session_test
 
 // usualSteps of the simulation in a run of all tests.
 const usualSteps = 2_000_000
-
-const raceEnabled = false
