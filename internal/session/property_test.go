@@ -74,8 +74,9 @@ type world struct {
 	links   []*link // also those whose effects are not done yet
 	log     *[]string
 	counter int
-	// calm is the end: no more faults.
-	calm bool
+	// calm is the end: no more faults. An honest world has none at any time, so its
+	// clients must never be told that they lost something.
+	calm, honest bool
 
 	delivered, patches, recoveries, unrecovered int
 }
@@ -96,6 +97,7 @@ func newWorld(seed uint64, log *[]string) *world {
 	w := &world{random: r, log: log, hub: hub.New(), now: 1_000_000 * int64(time.Second)}
 	p := newPlayer()
 	w.cfg = p.cfg
+	w.honest = r.IntN(3) == 0
 	w.cfg.QueueMaxSize = 1000 + r.IntN(20000)
 	w.cfg.CommandLimit = 1 + r.IntN(6)
 	w.cfg.RecoveryLimit = r.IntN(2) * (1 + r.IntN(10))
@@ -288,7 +290,17 @@ func (w *world) read(l *link) {
 	}
 	if l.c.link == l && l.conn.closed != nil {
 		w.trace("%s closed %v", l.id, *l.conn.closed)
+		if l.conn.closed.Code == protocol.DisconnectInsufficientState.Code {
+			w.blame(l.c)
+		}
 		l.c.lost()
+	}
+}
+
+// blame fails a client that was told of a loss where there was none.
+func (w *world) blame(c *simClient) {
+	if w.honest {
+		c.fail("was told that it lost something")
 	}
 }
 
@@ -344,7 +356,7 @@ func (w *world) deliver(s *stream) {
 		m := s.transit[0]
 		fate := w.random.IntN(60)
 		switch {
-		case w.calm || fate > 1:
+		case w.calm || w.honest || fate > 1:
 			s.transit = s.transit[1:]
 		case fate == 1: // and once more later
 		default:
@@ -359,11 +371,13 @@ func (w *world) deliver(s *stream) {
 
 // damage is what happens to a stream's history.
 func (w *world) damage(s *stream) {
-	switch w.random.IntN(8) {
-	case 0:
+	n := w.random.IntN(8)
+	switch {
+	case n == 0 && w.honest:
+	case n == 0:
 		s.recreate()
 		w.trace("%s is recreated: %s", s.name, s.epoch)
-	case 1, 2:
+	case n < 3:
 		s.entries = nil // the TTL has passed, or the history was removed
 	default:
 		if len(s.entries) > 1 {
@@ -460,7 +474,9 @@ func (w *world) backend() {
 		w.trace("server unsubscribes %s from %s", c.link.id, b.ch.name)
 		c.link.env.s.Unsubscribe(b.ch.name, protocol.UnsubscribeServer)
 	case 2:
-		c.link.env.s.Unsubscribe(b.ch.name, protocol.UnsubscribeInsufficientState)
+		if !w.honest {
+			c.link.env.s.Unsubscribe(b.ch.name, protocol.UnsubscribeInsufficientState)
+		}
 	case 3:
 		c.link.env.s.Send([]byte(`"hi"`))
 	default:

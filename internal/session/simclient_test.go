@@ -347,6 +347,9 @@ func (c *simClient) push(p *protocol.Push) {
 	case p.Pub != nil:
 		b.publication(p.Pub)
 	case p.Unsubscribe != nil:
+		if p.Unsubscribe.Code == protocol.UnsubscribeInsufficientState.Code {
+			c.w.blame(c)
+		}
 		if b.state != simLive {
 			return // crossed a subscribe that is on its way
 		}
