@@ -174,6 +174,6 @@ func rpc(s sdk) {
 	s.hasCode(err, 1000)
 	_, err = c.RPC(s.context(), "unknown", []byte(`{}`))
 	s.hasCode(err, 104)
-	go c.RPC(s.context(), "bye", []byte(`{}`)) //nolint:errcheck // the connection ends instead
+	go c.RPC(s.context(), "bye", []byte(`{}`)) // the connection ends instead of an answer
 	s.equal("disconnect", next(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 4501, Reason: "bye"})
 }

@@ -22,7 +22,7 @@ type subState uint8
 
 const (
 	// The application is being asked.
-	subReserved subState = iota
+	_ subState = iota
 	// In the hub; publications are buffered until the reply is out. First the
 	// subscription is being established behind the hub (attaching), then it is
 	// (attached).

@@ -90,8 +90,8 @@ func TestAdmission(t *testing.T) {
 		cfg.Client.ConnectionLimit = 1
 	})
 	s.connect("u")
-	if c, res := wstest.Handshake(t, s.url("/connection/websocket"), nil); c != nil || res.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("WebSocket: %s", res.Status)
+	if c, status := wstest.Handshake(t, s.url("/connection/websocket"), nil); c != nil || status != http.StatusServiceUnavailable {
+		t.Errorf("WebSocket: %d", status)
 	}
 	if status, _ := get(t, s.url("/connection/init")); status != http.StatusServiceUnavailable {
 		t.Errorf("init: %d", status)

@@ -224,6 +224,7 @@ func connectH2(t *testing.T, url string) io.ReadWriteCloser {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { res.Body.Close() })
 	if res.StatusCode != http.StatusOK {
 		t.Fatalf("answer: %s", res.Status)
 	}
@@ -277,9 +278,9 @@ func TestOrigins(t *testing.T) {
 		if tt.origin != "" {
 			header.Set("Origin", tt.origin)
 		}
-		c, res := wstest.Handshake(t, s.url("/connection/websocket"), header)
-		if (c != nil) != tt.want || c == nil && res.StatusCode != http.StatusForbidden {
-			t.Errorf("%q among %q: WebSocket answers %s", tt.origin, tt.allowed, res.Status)
+		c, status := wstest.Handshake(t, s.url("/connection/websocket"), header)
+		if (c != nil) != tt.want || c == nil && status != http.StatusForbidden {
+			t.Errorf("%q among %q: WebSocket answers %d", tt.origin, tt.allowed, status)
 		}
 		checkInitOrigin(t, s, tt.origin, tt.want && tt.origin != "")
 	}

@@ -1,6 +1,7 @@
 package origin
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"path"
 	"strings"
@@ -40,7 +41,7 @@ func TestMatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := httptest.NewRequest("GET", "/", nil)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		if tt.origin != "" {
 			r.Header.Set("Origin", tt.origin)
 		}

@@ -94,8 +94,9 @@ func request(host, target string, header http.Header) string {
 	return b.String()
 }
 
-// newClient shakes hands over nc and sends early along with the request.
-func newClient(t testing.TB, nc net.Conn, target string, header http.Header, early ...frame) (*testClient, *http.Response) {
+// newClient shakes hands over nc and sends early along with the request. It
+// returns the header of the answer as well.
+func newClient(t testing.TB, nc net.Conn, target string, header http.Header, early ...frame) (*testClient, http.Header) {
 	t.Helper()
 	t.Cleanup(func() { nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(patience))
@@ -105,10 +106,11 @@ func newClient(t testing.TB, nc net.Conn, target string, header http.Header, ear
 	if err != nil {
 		t.Fatalf("handshake: %v", err)
 	}
+	resp.Body.Close()
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("handshake: status %d", resp.StatusCode)
 	}
-	return c, resp
+	return c, resp.Header
 }
 
 func (c *testClient) raw(b []byte) {
@@ -161,7 +163,7 @@ func (c *testClient) expect(want ...frame) {
 
 func (c *testClient) expectEOF() {
 	c.t.Helper()
-	if f, err := c.read(); err != io.EOF {
+	if f, err := c.read(); !errors.Is(err, io.EOF) {
 		c.t.Fatalf("client got %v, %v, want the end", f, err)
 	}
 }

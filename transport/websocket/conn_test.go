@@ -38,7 +38,7 @@ func converse(t *testing.T, c *testClient, p *testPeer) {
 	c.expect(text("last"), closeFr(3011, "force reconnect"))
 	c.send(text("discarded"), closeFr(3011, ""))
 	c.expectEOF()
-	if err := p.closedWith(); err != protocol.DisconnectForceReconnect {
+	if err := p.closedWith(); !errors.Is(err, protocol.DisconnectForceReconnect) {
 		t.Errorf("Closed(%v)", err)
 	}
 	if n, err := p.conn.Write(frames("x")); n != 0 || err == nil {
@@ -227,7 +227,7 @@ func TestUseWhileAccepting(t *testing.T) {
 	c, p := s.connect("/", nil)
 	c.expect(text("welcome"), closeFr(3005, "connection expired"))
 	c.nc.Close()
-	if err := p.closedWith(); err != protocol.DisconnectExpired {
+	if err := p.closedWith(); !errors.Is(err, protocol.DisconnectExpired) {
 		t.Errorf("Closed(%v)", err)
 	}
 }
@@ -254,7 +254,7 @@ func TestCloseWithoutWord(t *testing.T) {
 	c, p := s.connect("/", nil)
 	p.conn.Close(protocol.DisconnectConnectionClosed, frames("never sent"))
 	c.expectEOF()
-	if err := p.closedWith(); err != protocol.DisconnectConnectionClosed {
+	if err := p.closedWith(); !errors.Is(err, protocol.DisconnectConnectionClosed) {
 		t.Errorf("Closed(%v)", err)
 	}
 }
@@ -585,7 +585,8 @@ func TestConcurrentUse(t *testing.T) {
 			}
 		}()
 		go func() {
-			for range p.messages { //nolint:revive // drain
+			for range p.messages {
+				continue // drain
 			}
 		}()
 		for range 20 {

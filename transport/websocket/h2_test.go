@@ -76,7 +76,13 @@ func (s *testServer) roundTripperH2() http.RoundTripper {
 	return tr.TLSNextProto["h2"](s.Listener.Addr().String(), tc)
 }
 
-func (s *testServer) connectH2(change func(*http.Request)) (*testClient, *http.Response) {
+// answer is a http.Response without its body, which becomes the client's stream.
+type answer struct {
+	ProtoMajor, StatusCode int
+	Header                 http.Header
+}
+
+func (s *testServer) connectH2(change func(*http.Request)) (*testClient, answer) {
 	s.t.Helper()
 	r, w := io.Pipe()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -94,8 +100,11 @@ func (s *testServer) connectH2(change func(*http.Request)) (*testClient, *http.R
 		s.t.Fatal(err)
 	}
 	nc := &h2Conn{in: resp.Body, out: w, cancel: cancel}
-	s.t.Cleanup(func() { nc.Close() })
-	return &testClient{t: s.t, nc: nc, r: bufio.NewReader(nc)}, resp
+	s.t.Cleanup(func() {
+		nc.Close()
+		resp.Body.Close()
+	})
+	return &testClient{t: s.t, nc: nc, r: bufio.NewReader(nc)}, answer{resp.ProtoMajor, resp.StatusCode, resp.Header}
 }
 
 func TestExtendedConnect(t *testing.T) {
@@ -104,7 +113,7 @@ func TestExtendedConnect(t *testing.T) {
 		r.Header.Set("Sec-WebSocket-Protocol", "centrifuge-protobuf")
 		r.Header.Set("Sec-WebSocket-Extensions", "permessage-deflate")
 	})
-	if resp.ProtoMajor != 2 || resp.StatusCode != 200 ||
+	if resp.ProtoMajor != 2 || resp.StatusCode != http.StatusOK ||
 		resp.Header.Get("Sec-WebSocket-Protocol") != "centrifuge-protobuf" ||
 		resp.Header.Get("Sec-WebSocket-Extensions") == "" || resp.Header.Get("Sec-WebSocket-Accept") != "" {
 		t.Fatalf("answer %+v", resp)

@@ -51,6 +51,7 @@ func TestHandshakeRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			resp.Body.Close()
 			if resp.StatusCode != tt.status {
 				t.Errorf("status %d, want %d", resp.StatusCode, tt.status)
 			}
@@ -91,12 +92,12 @@ func TestHandshakeChoices(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newServer(t, Config{})
-			c, resp := newClient(t, s.dial(), tt.target, tt.header)
+			c, answer := newClient(t, s.dial(), tt.target, tt.header)
 			p := await(t, "a peer", s.peers)
-			if got := resp.Header.Get("Sec-WebSocket-Accept"); got != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" { // RFC 6455 1.3
+			if got := answer.Get("Sec-WebSocket-Accept"); got != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" { // RFC 6455 1.3
 				t.Errorf("Sec-WebSocket-Accept %q", got)
 			}
-			if got := resp.Header.Get("Sec-WebSocket-Protocol"); got != tt.subprotocol {
+			if got := answer.Get("Sec-WebSocket-Protocol"); got != tt.subprotocol {
 				t.Errorf("subprotocol %q, want %q", got, tt.subprotocol)
 			}
 			if got := p.info.Framer.Encoding(); got != tt.encoding {
@@ -115,13 +116,13 @@ func TestHandshakeCompression(t *testing.T) {
 	offer := http.Header{"Sec-Websocket-Extensions": {"permessage-deflate; client_max_window_bits"}}
 	for _, on := range []bool{true, false} {
 		s := newServer(t, Config{Compression: on})
-		c, resp := newClient(t, s.dial(), "/", offer)
+		c, answer := newClient(t, s.dial(), "/", offer)
 		p := await(t, "a peer", s.peers)
 		want := ""
 		if on {
 			want = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 		}
-		if got := resp.Header.Get("Sec-WebSocket-Extensions"); got != want {
+		if got := answer.Get("Sec-WebSocket-Extensions"); got != want {
 			t.Errorf("compression %v: extensions %q", on, got)
 		}
 		c.nc.Close()
@@ -167,22 +168,22 @@ func TestMiddleware(t *testing.T) {
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), ctxKey{}, "alice")))
 	}))
 	defer s.Server.Close()
-	c, resp := newClient(t, s.dial(), "/", nil)
+	c, answer := newClient(t, s.dial(), "/", nil)
 	p := await(t, "a peer", s.peers)
 	c.send(text("1"))
 	p.message()
 	if p.ctx.Value(ctxKey{}) != "alice" || p.ctx.Err() != nil {
 		t.Errorf("context %v, %v", p.ctx.Value(ctxKey{}), p.ctx.Err())
 	}
-	if resp.Header.Get("X-Trace") != "7" {
-		t.Errorf("header %v", resp.Header)
+	if answer.Get("X-Trace") != "7" {
+		t.Errorf("header %v", answer)
 	}
 	c.nc.Close()
 	p.closedWith()
 }
 
 func TestNoHijacker(t *testing.T) {
-	r := httptest.NewRequest("GET", "/", nil)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header = http.Header{
 		"Connection": {"Upgrade"}, "Upgrade": {"websocket"},
 		"Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {testKey},

@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -26,15 +27,20 @@ func (w pipeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func pipe(t *testing.T, cfg Config, target string) (*testClient, *testPeer) {
 	s := &testServer{t: t, peers: make(chan *testPeer, 1)}
 	server, client := net.Pipe()
-	r := httptest.NewRequest("GET", target, nil)
+	r := httptest.NewRequest(http.MethodGet, target, nil)
 	r.Header = http.Header{
 		"Connection": {"Upgrade"}, "Upgrade": {"websocket"},
 		"Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {testKey},
 	}
 	go NewHandler(s, cfg).ServeHTTP(pipeWriter{httptest.NewRecorder(), server}, r)
 	c := &testClient{t: t, nc: client, r: bufio.NewReader(client)}
-	if resp, err := http.ReadResponse(c.r, nil); err != nil || resp.StatusCode != 101 {
-		t.Fatalf("handshake: %v %v", resp, err)
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		t.Fatalf("handshake: %v", err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("handshake: status %d", resp.StatusCode)
 	}
 	return c, <-s.peers
 }
@@ -56,7 +62,7 @@ func TestNativePing(t *testing.T) {
 		if got := time.Since(start); got != 110*time.Second {
 			t.Errorf("given up after %v", got)
 		}
-		if err := <-p.closed; err != protocol.DisconnectNoPong {
+		if err := <-p.closed; !errors.Is(err, protocol.DisconnectNoPong) {
 			t.Errorf("Closed(%v)", err)
 		}
 		if got := time.Since(start); got != 110*time.Second {

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -129,7 +130,7 @@ func (l *link) pump(dst, src net.Conn) {
 				return
 			}
 		}
-		if err == io.EOF && l.muted.Load() {
+		if errors.Is(err, io.EOF) && l.muted.Load() {
 			// A silent network does not pass on the end of a connection either.
 			return
 		}

@@ -168,7 +168,7 @@ func (s *Server) API(ctx context.Context, method string, params, result any) err
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end below
+	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return err

@@ -34,11 +34,12 @@ const maxName = 32
 func NewReader(input []byte) Reader {
 	r := Reader{buf: input}
 	if !utf8.Valid(input) {
-		for size := 1; r.pos < len(input); r.pos += size {
-			var c rune
-			if c, size = utf8.DecodeRune(input[r.pos:]); c == utf8.RuneError && size == 1 {
+		for r.pos < len(input) {
+			c, size := utf8.DecodeRune(input[r.pos:])
+			if c == utf8.RuneError && size == 1 {
 				break
 			}
+			r.pos += size
 		}
 		r.fail("invalid UTF-8")
 	}

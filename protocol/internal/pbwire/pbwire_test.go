@@ -3,6 +3,7 @@ package pbwire
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"testing"
 )
 
@@ -47,7 +48,7 @@ func TestErrorSticks(t *testing.T) {
 		t.Error("something is read after an error")
 	}
 	r.Leave(outer)
-	if r.Next() || r.Err() != err {
+	if r.Next() || !errors.Is(r.Err(), err) {
 		t.Error(r.Err())
 	}
 }

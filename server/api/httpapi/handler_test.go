@@ -320,7 +320,7 @@ func TestBodyLimits(t *testing.T) {
 					src = io.MultiReader(src)
 				}
 				w := httptest.NewRecorder()
-				h.ServeHTTP(w, httptest.NewRequest("POST", path, src))
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, src))
 				return w
 			}
 			if w := do(fits); w.Code != 200 {
@@ -329,7 +329,7 @@ func TestBodyLimits(t *testing.T) {
 			expect(t, do(fits+" "), 413, "Request Entity Too Large\n")
 		}
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("POST", path, failingReader{}))
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, failingReader{}))
 		expect(t, w, 500, "Internal Server Error\n")
 	}
 }

@@ -221,8 +221,8 @@ func TestDev(t *testing.T) {
 	if pub := c.Pub(); string(pub.Data) != `{"text":"Hello from the backend"}` {
 		t.Errorf("got %s", pub.Data)
 	}
-	if other, res := wstest.Handshake(t, "http://localhost:"+port+"/connection/websocket", http.Header{"Origin": {"http://evil.example"}}); other != nil {
-		t.Errorf("another site may connect: %s", res.Status)
+	if other, status := wstest.Handshake(t, "http://localhost:"+port+"/connection/websocket", http.Header{"Origin": {"http://evil.example"}}); other != nil {
+		t.Errorf("another site may connect: %d", status)
 	}
 	p.signal(syscall.SIGHUP) // the terminal is closed
 	if code := p.exit(); code != 0 {

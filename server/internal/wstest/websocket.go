@@ -29,16 +29,16 @@ const (
 // Certificates are not verified. The connection ends with the test.
 func Dial(tb testing.TB, address string, header http.Header) *Client {
 	tb.Helper()
-	c, res := Handshake(tb, address, header)
+	c, status := Handshake(tb, address, header)
 	if c == nil {
-		tb.Fatalf("handshake with %s: %s", address, res.Status)
+		tb.Fatalf("handshake with %s: status %d", address, status)
 	}
 	return c
 }
 
-// Handshake is Dial for a server that may refuse: without a client, the response
-// tells why.
-func Handshake(tb testing.TB, address string, header http.Header) (*Client, *http.Response) {
+// Handshake is Dial for a server that may refuse: without a client, the HTTP
+// status tells why.
+func Handshake(tb testing.TB, address string, header http.Header) (*Client, int) {
 	tb.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
@@ -67,10 +67,11 @@ func Handshake(tb testing.TB, address string, header http.Header) (*Client, *htt
 		tb.Fatal(err)
 	}
 	if res.StatusCode != http.StatusSwitchingProtocols {
-		return nil, res
+		res.Body.Close()
+		return nil, res.StatusCode
 	}
 	_ = conn.SetReadDeadline(time.Time{})
-	return start(tb, u, conn, r), res
+	return start(tb, u, conn, r), res.StatusCode
 }
 
 func dial(u *url.URL) (net.Conn, error) {

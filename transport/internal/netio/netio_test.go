@@ -126,7 +126,7 @@ func TestRead(t *testing.T) {
 			var got []byte
 			for {
 				p, err := s.Read()
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					break
 				}
 				if err != nil {
@@ -176,7 +176,7 @@ func TestReadErrorWithData(t *testing.T) {
 	if err != nil || string(p.B) != "last" {
 		t.Fatalf("got %v, %v", p, err)
 	}
-	if _, err = s.Read(); err != io.EOF {
+	if _, err = s.Read(); !errors.Is(err, io.EOF) {
 		t.Errorf("then %v", err)
 	}
 }

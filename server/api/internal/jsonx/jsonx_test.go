@@ -158,7 +158,7 @@ func TestWriter(t *testing.T) {
 		t.Errorf("got  %s, %v\nwant %s", w.Buf, w.Err, want)
 	}
 	w.Raw([]byte("\x00binary"))
-	if w.Err != ErrNotJSON {
+	if !errors.Is(w.Err, ErrNotJSON) {
 		t.Errorf("binary: %v", w.Err)
 	}
 }
