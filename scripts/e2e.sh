@@ -36,7 +36,7 @@ go vet ./e2e/...
 go build -race -o "$E2E_GYRO" ./server/cmd/gyro
 go build -race -o "$rig" ./e2e/cmd/rig
 # The test programs themselves without it: it finds races within centrifuge-go.
-go test -count=1 ./e2e/...
+go test -count=1 -timeout=5m ./e2e/...
 
 step "JavaScript: npm centrifuge, JSON and Protobuf builds"
 (cd e2e/js && retry npm ci --silent --no-audit --no-fund)
@@ -52,4 +52,4 @@ if [ ! -x "$CHROMIUM" ]; then
   retry as_root apt-get update -qq
   retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null
 fi
-# not reliable yet: (cd e2e/js && E2E_GYRO="$gyro" npm run --silent browser)
+(cd e2e/js && "$rig" env E2E_GYRO="$gyro" npm run --silent browser)

@@ -74,7 +74,8 @@ func Page(sign func(user string) (string, error)) http.Handler {
 			http.Error(w, "the demo page is for localhost only", http.StatusForbidden)
 			return
 		}
-		token, err := sign(User())
+		user := User()
+		token, err := sign(user)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -82,7 +83,7 @@ func Page(sign func(user string) (string, error)) http.Handler {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Frame-Options", "DENY")
-		_ = pageTemplate.Execute(w, struct{ Token string }{token}) // the client went away
+		_ = pageTemplate.Execute(w, struct{ Channel, User, Token string }{Channel, user, token}) // the client went away
 	})
 }
 

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command rig runs a suite in another language beside the servers that it needs:
 //
 //	rig COMMAND ARGS...
@@ -10,9 +12,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
+
+// grace is how long a command may take to end when told so.
+const grace = 10 * time.Second
 
 func main() {
 	if len(os.Args) < 2 {
@@ -32,8 +40,8 @@ func run(args []string) int {
 	defer r.Stop()
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), r.Env()...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	err = cmd.Run()
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err = runGroup(cmd)
 	if err == nil {
 		return 0
 	}
@@ -44,4 +52,30 @@ func run(args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "rig:", err)
 	return 1
+}
+
+// runGroup runs a command so that nothing it starts outlives it, nor this program
+// when that is told to end.
+func runGroup(cmd *exec.Cmd) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	rig.Group(cmd)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	defer rig.SignalGroup(cmd, syscall.SIGKILL)
+	select {
+	case err := <-ended:
+		return err
+	case s := <-signals:
+		rig.SignalGroup(cmd, syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(grace):
+		}
+		return fmt.Errorf("ended by signal: %v", s)
+	}
 }
