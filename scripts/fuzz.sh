@@ -6,6 +6,6 @@ duration=${1:-20s}
 git grep -lE '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u | while read -r dir; do
   grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$dir"/*_test.go | cut -d' ' -f2 | while read -r target; do
     echo "== $dir $target"
-    (cd "$dir" && go test -run '^$' -fuzz "^$target\$" -fuzztime "$duration" .)
+    (cd "$dir" && go test -run '^$' -fuzz "^$target\$" -fuzztime "$duration" . </dev/null)
   done
 done

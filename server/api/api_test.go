@@ -382,20 +382,3 @@ func TestMethods(t *testing.T) {
 		t.Error("publish has the wrong request")
 	}
 }
-
-func FuzzUnmarshalRequest(f *testing.F) {
-	for _, m := range api.Methods() {
-		f.Add(uint8(m), []byte(`{"channel":"a","channels":["a"],"data":{},"tags":{"a":"b"},"since":{"offset":1},"commands":[{"publish":{}},null],`+
-			`"override":{"presence":{"value":true}},"disconnect":{"code":1},"whitelist":[""],"version":1,"key":"k"}`))
-	}
-	e := api.NewExecutor(api.Config{Node: &apitest.Node{}, Channels: apitest.Namespaces(), Logger: slog.New(slog.DiscardHandler)})
-	f.Fuzz(func(_ *testing.T, method uint8, data []byte) {
-		methods := api.Methods()
-		req := methods[int(method)%len(methods)].NewRequest()
-		if api.UnmarshalRequest(data, req) == nil {
-			if res, err := e.Execute(context.Background(), req); err == nil {
-				_, _ = api.AppendResult(nil, res)
-			}
-		}
-	})
-}

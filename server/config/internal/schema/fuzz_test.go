@@ -82,6 +82,53 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
+// FuzzText gives one text as flag and as variable: both mean the same, and the
+// flag wins over the variable, which wins over the file.
+func FuzzText(f *testing.F) {
+	for i, text := range []string{"T", "0x1_0", "a b", "-1m30s", "x  y", `{"A":"b"}`, "text", "z"} {
+		f.Add(uint8(i), text, "other")
+	}
+	f.Add(uint8(1), "9223372036854775808", "1")
+	f.Add(uint8(3), "25", "1s")
+	keys := []string{"bool", "int", "text", "duration", "strings", "map", "section.xvalue", "other.deep.text"}
+	f.Fuzz(func(t *testing.T, which uint8, text, other string) {
+		key := keys[int(which)%len(keys)]
+		name := "P_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+		prefixes := []string{"P_", "Q_"}
+		load := func(env, flags map[string]string, file any) (*sample, error) {
+			c := new(sample)
+			report, err := Load(c, Source{Prefixes: prefixes, Env: env, Flags: flags, File: file})
+			if len(report.Env)+len(report.Keys) > 0 {
+				t.Fatalf("%s: unknown %v", key, report)
+			}
+			return c, err
+		}
+		byFlag, flagErr := load(nil, map[string]string{key: text}, nil)
+		_, err := load(map[string]string{name: other}, map[string]string{key: text}, map[string]any{key: other})
+		if (err == nil) != (flagErr == nil) {
+			t.Fatalf("%s=%q: %v; over the variable %q: %v", key, text, flagErr, other, err)
+		}
+		if flagErr != nil && !strings.Contains(flagErr.Error(), key+": ") {
+			t.Fatalf("the error does not name %s: %v", key, flagErr)
+		}
+		if text == "" {
+			return // does not count as a variable
+		}
+		for _, env := range []map[string]string{{name: text}, {"Q" + name[1:]: text}, {name: text, "Q" + name[1:]: other}} {
+			byEnv, envErr := load(env, nil, map[string]any{key: other})
+			if (envErr == nil) != (flagErr == nil) {
+				t.Fatalf("%s=%q: %v; by variable: %v", key, text, flagErr, envErr)
+			}
+			if flagErr != nil {
+				continue
+			}
+			if d := cmp.Diff(byFlag, byEnv, emptyEqual, cmp.AllowUnexported(element{})); d != "" {
+				t.Fatalf("%s=%q (-flag +variable): %s", key, text, d)
+			}
+		}
+	})
+}
+
 // emptyEqual makes a nil slice or map equal to an empty one, as all code must.
 var emptyEqual = cmp.FilterPath(func(p cmp.Path) bool {
 	k := p.Last().Type().Kind()
