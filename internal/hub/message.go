@@ -53,6 +53,7 @@ type Message struct {
 
 	mu       sync.Mutex
 	variants atomic.Pointer[variant]
+	first    variant
 }
 
 // variant is the message encoded for one framer and form. Nearly every message
@@ -79,7 +80,11 @@ func (m *Message) Frame(f transport.Framer, form Form) ([]byte, error) {
 	if v := find(head, f, form); v != nil {
 		return v.frame, v.err
 	}
-	v := &variant{framer: f, form: form, next: head}
+	v := &m.first
+	if head != nil {
+		v = new(variant)
+	}
+	v.framer, v.form, v.next = f, form, head
 	v.frame, v.err = m.encode(f, form)
 	m.variants.Store(v)
 	return v.frame, v.err

@@ -7,11 +7,12 @@ type Writer interface {
 }
 
 // Pool keeps the backing arrays of emptied queues, so that a connection with
-// nothing to send holds no memory for sending. It belongs to one loop.
+// little to send holds no memory for sending. It belongs to one loop.
 type Pool struct{ free [][][]byte }
 
 const (
-	// A queue starts with room for this many frames, about what a busy turn gathers.
+	// A queue that needs an array starts with one for this many frames, about what
+	// a busy turn gathers.
 	startFrames = 16
 	// Arrays that grew beyond this are left to the garbage collector.
 	keepFrames = 1024
@@ -22,6 +23,7 @@ const (
 func (p *Pool) get() [][]byte {
 	if n := len(p.free); n > 0 {
 		a := p.free[n-1]
+		p.free[n-1] = nil
 		p.free = p.free[:n-1]
 		return a
 	}
@@ -30,24 +32,34 @@ func (p *Pool) get() [][]byte {
 
 func (p *Pool) put(a [][]byte) {
 	if cap(a) <= keepFrames && len(p.free) < keepArrays {
+		clear(a)
 		p.free = append(p.free, a[:0])
 	}
 }
 
 // Queue is the FIFO of one connection. The frames are shared between
-// connections and never modified. The zero value is empty. Not safe for
-// concurrent use.
+// connections and never modified. The zero value is empty; a queue must not be
+// copied. Not safe for concurrent use.
 type Queue struct {
+	// frames lie in one as long as there is a single frame, which most turns bring;
+	// then in an array of the pool. It is nil when the queue is empty.
 	frames [][]byte
+	one    [1][]byte
 	size   int
 }
 
 // Push appends a frame and returns the number of bytes that now wait.
 func (q *Queue) Push(p *Pool, frame []byte) int {
-	if q.frames == nil {
-		q.frames = p.get()
+	switch {
+	case q.frames == nil:
+		q.one[0] = frame
+		q.frames = q.one[:]
+	case cap(q.frames) == 1:
+		q.frames = append(p.get(), q.one[0], frame)
+		q.one[0] = nil
+	default:
+		q.frames = append(q.frames, frame)
 	}
-	q.frames = append(q.frames, frame)
 	q.size += len(frame)
 	return q.size
 }
@@ -91,16 +103,21 @@ func (q *Queue) advance(n int) {
 // Take empties the queue and hands over what was in it.
 func (q *Queue) Take() [][]byte {
 	frames := q.frames
+	if cap(frames) == 1 {
+		// The array stays with the queue.
+		frames = [][]byte{q.one[0]}
+		q.one[0] = nil
+	}
 	q.frames, q.size = nil, 0
 	return frames
 }
 
 // Drop forgets everything that waits.
 func (q *Queue) Drop(p *Pool) {
-	if q.frames == nil {
-		return
+	if cap(q.frames) > 1 {
+		p.put(q.frames)
+	} else {
+		q.one[0] = nil
 	}
-	clear(q.frames)
-	p.put(q.frames)
 	q.frames, q.size = nil, 0
 }
