@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/centrifugal/centrifuge-go"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
 func publish(s sdk) {
@@ -68,9 +70,11 @@ func joinLeave(s sdk) {
 	s.equal("leave after unsubscribe", next(s, "leave", a.leaves).User, bob.user)
 	s.must(b.Subscribe())
 	s.equal("join", next(s, "join", a.joins).User, bob.user)
+	s.publish(channel, 1)
+	next(s, "publication", b.publications)
+	none(s, "join without asking", b.joins)
 	s.must(bob.Disconnect())
 	s.equal("leave after disconnect", next(s, "leave", a.leaves).User, bob.user)
-	none(s, "join without asking", b.joins)
 }
 
 func history(s sdk) {
@@ -127,8 +131,14 @@ func manySubscriptions(s sdk) {
 
 func deltas(s sdk) {
 	channel := unique("delta:")
-	with := s.connect(centrifuge.Config{}).subscribe(channel, centrifuge.SubscriptionConfig{Delta: centrifuge.DeltaTypeFossil})
-	without := s.connect(centrifuge.Config{}).subscribe(channel, centrifuge.SubscriptionConfig{})
+	receive := func(cfg centrifuge.SubscriptionConfig) (*sub, *rig.Proxy) {
+		proxy := s.proxy(servers.Main)
+		c := s.client(proxy.WS(), centrifuge.Config{})
+		c.open()
+		return c.subscribe(channel, cfg), proxy
+	}
+	with, small := receive(centrifuge.SubscriptionConfig{Delta: centrifuge.DeltaTypeFossil})
+	without, large := receive(centrifuge.SubscriptionConfig{})
 	filler := strings.Repeat("the same text again and again, ", 20)
 	for n := 1; n <= 20; n++ {
 		s.api("publish", object{"channel": channel, "data": object{"n": n, "text": filler + "ünïcode 🚀", "odd": n%3 == 0}})
@@ -143,6 +153,10 @@ func deltas(s sdk) {
 			s.equal("text", got.Text, filler+"ünïcode 🚀")
 			s.equal("odd", got.Odd, n%3 == 0)
 		}
+	}
+	// Deltas that nobody sends would pass all that.
+	if with, without := small.Sent(), large.Sent(); with > without/3 {
+		s.Errorf("%d bytes with deltas, %d without", with, without)
 	}
 }
 

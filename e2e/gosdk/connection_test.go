@@ -28,11 +28,8 @@ func refusedTokens(s sdk) {
 	c := s.client(servers.Main.WS(), centrifuge.Config{Token: token(object{"sub": "x", "exp": in(-time.Minute)})})
 	c.dial()
 	// The server says 109 and the SDK has nothing to get another token from.
-	for err := range c.errors {
-		var missing centrifuge.ConfigurationError
-		if errors.As(err, &missing) {
-			break
-		}
+	var missing centrifuge.ConfigurationError
+	for !errors.As(next(s, "error about the missing callback", c.errors), &missing) {
 	}
 	s.must(c.Disconnect())
 }

@@ -13,8 +13,9 @@ const rounds = 15
 
 // publisher publishes 1, 2, 3 … without a pause until it is stopped.
 type publisher struct {
-	s     sdk
-	count atomic.Int64
+	s       sdk
+	channel string
+	count   atomic.Int64
 	// published carries one token per publication, so that a test can wait for some.
 	published chan int
 	stop      context.CancelFunc
@@ -23,7 +24,7 @@ type publisher struct {
 
 func (s sdk) startPublishing(channel string) *publisher {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &publisher{s: s, published: make(chan int, many), stop: cancel}
+	p := &publisher{s: s, channel: channel, published: make(chan int, many), stop: cancel}
 	p.done.Go(func() {
 		for n := 1; ctx.Err() == nil && n < many; n++ {
 			// Not under ctx: a publish that was begun has to be counted.
@@ -46,11 +47,15 @@ func (p *publisher) more(k int) {
 	}
 }
 
-// finish ends publishing and returns how many there were.
+// finish ends publishing and returns how many there were. The last one begins after
+// the call, so that nothing of before can come after it.
 func (p *publisher) finish() int {
+	p.s.Helper()
 	p.stop()
 	p.done.Wait()
-	return int(p.count.Load())
+	n := int(p.count.Add(1))
+	p.s.api("publish", object{"channel": p.channel, "data": object{"n": n}})
+	return n
 }
 
 // exactly asserts that 1…n arrive in order, each once.
@@ -103,7 +108,7 @@ func recoverDisconnect(s sdk) {
 		s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
 	}
 	s.exactly(p.finish(), sub.publications)
-	s.equal("same connections", len(c.connecting), 0)
+	none(s, "reconnect", c.connecting)
 }
 
 func unrecoverable(s sdk) {
@@ -194,6 +199,7 @@ func tokenSubscriptions(s sdk) {
 		s.equal("publication", s.number(pub.Data), want)
 		s.equal("offset", pub.Offset, want)
 	}
+	none(s, "publication", c.publications)
 }
 
 func apiSubscriptions(s sdk) {

@@ -159,11 +159,14 @@ export class Publisher {
   #waiting = [];
   count = 0;
 
-  constructor(channel) { this.running = this.#run(channel); }
+  constructor(channel) {
+    this.channel = channel;
+    this.running = this.#run();
+  }
 
-  async #run(channel) {
+  async #run() {
     while (!this.#stopped) {
-      await publish(channel, this.count + 1);
+      await publish(this.channel, this.count + 1);
       this.count++;
       this.#waiting = this.#waiting.filter(({ target, resolve }) => this.count < target || resolve());
     }
@@ -175,10 +178,12 @@ export class Publisher {
     return Promise.race([enough, this.running]); // running ends early only by failing
   }
 
-  // finish ends publishing and returns how many there were.
+  // finish ends publishing and returns how many there were. The last one begins after
+  // the call, so that nothing of before can come after it.
   async finish() {
     this.#stopped = true;
     await this.running;
+    await publish(this.channel, ++this.count);
     return this.count;
   }
 }

@@ -92,9 +92,11 @@ const scenarios = {
     assert.equal((await a.next('leave')).info.user, bob.user);
     b.inner.subscribe();
     assert.equal((await a.next('join')).info.user, bob.user);
+    await publish(channel, 1);
+    await b.next('publication');
+    b.none('join');
     bob.inner.disconnect();
     assert.equal((await a.next('leave')).info.user, bob.user);
-    b.none('join');
   },
 
   async 'history'(sdk) {

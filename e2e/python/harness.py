@@ -4,6 +4,7 @@ tokens, and the proxies of the rig (see ../internal/rig)."""
 import asyncio
 import base64
 import collections
+import functools
 import hashlib
 import hmac
 import itertools
@@ -218,19 +219,25 @@ class Proxy:
     async def mute(self):
         await self._act("mute")
 
+    async def sent(self):
+        """How many bytes the server has sent to the client."""
+        async with self._http.get(f"{RIG['control']}/proxies/{self._id}/sent") as response:
+            return int(await response.text())
+
 
 class Publisher:
     """Publishes {"n": 1}, {"n": 2} … without a pause until it is finished."""
 
     def __init__(self, scenario, channel):
         self.count = 0
+        self._publish = functools.partial(scenario.publish, channel)
         self._stopped = False
         self._progress = asyncio.Condition()
-        self._task = asyncio.create_task(self._run(scenario, channel))
+        self._task = asyncio.create_task(self._run())
 
-    async def _run(self, scenario, channel):
+    async def _run(self):
         while not self._stopped:
-            await scenario.publish(channel, self.count + 1)
+            await self._publish(self.count + 1)
             async with self._progress:
                 self.count += 1
                 self._progress.notify_all()
@@ -242,7 +249,10 @@ class Publisher:
             await asyncio.wait_for(self._progress.wait_for(lambda: self.count >= target), PATIENCE)
 
     async def finish(self):
-        """Ends publishing and returns how many there were."""
+        """Ends publishing and returns how many there were. The last one begins after
+        the call, so that nothing of before can come after it."""
         self._stopped = True
         await self._task
+        self.count += 1
+        await self._publish(self.count)
         return self.count

@@ -100,9 +100,11 @@ class Scenarios:
         self.assertEqual((await a.next("leave")).info.user, bob.user)
         await b.inner.subscribe()
         self.assertEqual((await a.next("join")).info.user, bob.user)
+        await self.publish(channel, 1)
+        await b.next("publication")
+        b.none("join")
         await bob.inner.disconnect()
         self.assertEqual((await a.next("leave")).info.user, bob.user)
-        b.none("join")
 
     async def test_history(self):
         channel = unique("room:")
@@ -313,9 +315,10 @@ class Scenarios:
 
     async def test_delta(self):
         channel = unique("delta:")
+        small, large = await self.proxy(), await self.proxy()
         subs = [
-            await (await self.connect()).subscribe(channel, delta=DeltaType.FOSSIL),
-            await (await self.connect()).subscribe(channel),
+            await (await self.connect(small.url)).subscribe(channel, delta=DeltaType.FOSSIL),
+            await (await self.connect(large.url)).subscribe(channel),
         ]
         text = "the same text again and again, " * 20 + "ünïcode 🚀"
         for n in range(1, 21):
@@ -323,6 +326,8 @@ class Scenarios:
             await self.api("publish", channel=channel, data=data)
             for sub in subs:
                 self.assertEqual(self.decode((await sub.next("publication")).pub.data), data)
+        # Deltas that nobody sends would pass all that.
+        self.assertLess(await small.sent(), await large.sent() / 3)
 
     async def test_tags_filter(self):
         channel = unique("tagged:")

@@ -1,8 +1,6 @@
 package rig
 
 import (
-	"errors"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -13,6 +11,7 @@ import (
 type Proxy struct {
 	listener net.Listener
 	target   string
+	sent     atomic.Int64
 
 	mu    sync.Mutex
 	down  bool
@@ -61,6 +60,10 @@ func (p *Proxy) Mute() {
 		l.muted.Store(true)
 	}
 }
+
+// Sent is how many bytes servers have sent to clients so far, over all connections.
+// What a client has received is counted.
+func (p *Proxy) Sent() int64 { return p.sent.Load() }
 
 // Close breaks all connections and ends the proxy.
 func (p *Proxy) Close() {
@@ -111,33 +114,36 @@ func (p *Proxy) relay(client net.Conn) {
 		return
 	}
 	var pumps sync.WaitGroup
-	pumps.Go(func() { l.pump(server, client) })
-	pumps.Go(func() { l.pump(client, server) })
+	pumps.Go(func() { l.pump(server, client, new(atomic.Int64)) })
+	pumps.Go(func() { l.pump(client, server, &p.sent) })
 	pumps.Wait()
 	p.mu.Lock()
 	delete(p.links, l)
 	p.mu.Unlock()
 }
 
-// pump copies until either side ends, and then ends both.
-func (l *link) pump(dst, src net.Conn) {
-	defer l.close()
+// pump copies until either side ends, and then ends both; count is advanced before
+// the bytes can arrive.
+func (l *link) pump(dst, src net.Conn, count *atomic.Int64) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := src.Read(buf)
 		if n > 0 && !l.muted.Load() {
+			count.Add(int64(n))
 			if _, err := dst.Write(buf[:n]); err != nil {
-				return
+				break
 			}
 		}
-		if errors.Is(err, io.EOF) && l.muted.Load() {
-			// A silent network does not pass on the end of a connection either.
-			return
-		}
 		if err != nil {
-			return
+			break
 		}
 	}
+	if l.muted.Load() {
+		// A silent network does not pass on the end of a connection either.
+		_ = src.Close()
+		return
+	}
+	l.close()
 }
 
 func (l *link) close() {

@@ -6,13 +6,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
 
 // Rig is everything a suite needs. It serves its proxies to other languages by
 // HTTP: POST /proxies?to=main|brisk answers {"id", "url"}; POST
-// /proxies/ID/cut|down|up|mute acts on one.
+// /proxies/ID/cut|down|up|mute acts on one; GET /proxies/ID/sent answers Proxy.Sent.
 type Rig struct {
 	// Main is the server with config.json, Brisk the same with a ping each second.
 	Main, Brisk *Server
@@ -57,6 +59,7 @@ func (r *Rig) start() (err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /proxies", r.createProxy)
 	mux.HandleFunc("POST /proxies/{id}/{action}", r.actOnProxy)
+	mux.HandleFunc("GET /proxies/{id}/sent", r.sentByProxy)
 	r.addr, r.control = listener.Addr().String(), &http.Server{Handler: mux}
 	go r.control.Serve(listener) //nolint:errcheck // ends with Stop
 	return nil
@@ -131,23 +134,33 @@ func (r *Rig) createProxy(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	r.mu.Lock()
-	id := len(r.proxies) - 1
-	for r.proxies[id] != p {
-		id--
-	}
+	id := slices.Index(r.proxies, p)
 	r.mu.Unlock()
 	fmt.Fprintf(w, `{"id":"%d","url":%q}`, id, p.WS())
 }
 
-func (r *Rig) actOnProxy(w http.ResponseWriter, req *http.Request) {
-	var p *Proxy
+// named finds the proxy that a request is about, or nil.
+func (r *Rig) named(req *http.Request) *Proxy {
+	id, err := strconv.Atoi(req.PathValue("id"))
 	r.mu.Lock()
-	for i, candidate := range r.proxies {
-		if req.PathValue("id") == fmt.Sprint(i) {
-			p = candidate
-		}
+	defer r.mu.Unlock()
+	if err != nil || id < 0 || id >= len(r.proxies) {
+		return nil
 	}
-	r.mu.Unlock()
+	return r.proxies[id]
+}
+
+func (r *Rig) sentByProxy(w http.ResponseWriter, req *http.Request) {
+	p := r.named(req)
+	if p == nil {
+		http.NotFound(w, req)
+		return
+	}
+	fmt.Fprint(w, p.Sent())
+}
+
+func (r *Rig) actOnProxy(w http.ResponseWriter, req *http.Request) {
+	p := r.named(req)
 	if p == nil {
 		http.NotFound(w, req)
 		return

@@ -118,7 +118,8 @@ func freePort() (int, error) {
 	return port, l.Close()
 }
 
-// awaitAnswer polls the listener, as any supervisor would.
+// awaitAnswer polls the listener, as any supervisor would: the process tells nobody
+// when it begins to accept.
 func (s *Server) awaitAnswer() error {
 	deadline := time.Now().Add(startTimeout)
 	client := http.Client{Timeout: time.Second}
