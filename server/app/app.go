@@ -230,8 +230,14 @@ func (a *App) mountAPI(s *site) error {
 	if err != nil {
 		return err
 	}
+	const key = "http_api.handler_prefix"
 	for _, pattern := range h.Patterns() {
-		if err := s.handle("http_api.handler_prefix", pattern, h); err != nil {
+		// At the root, the legacy endpoint gets what nobody else serves.
+		mount := s.handle
+		if pattern == "/" {
+			mount = s.handleTree
+		}
+		if err := mount(key, pattern, h); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/http"
@@ -55,6 +56,11 @@ var badFrames = []struct {
 	{name: "Protobuf with a huge length", protobuf: true, frame: "\xff\xff\xff\xff\x0f\x08\x01", want: 3501},
 	{name: "Protobuf with a wrong wire type", protobuf: true, frame: "\x02\x0f\x01", want: 3501},
 	{name: "JSON as Protobuf", protobuf: true, frame: `{"id":1,"connect":{}}`, want: 3501},
+	{name: "Protobuf with a name that is not UTF-8", protobuf: true, frame: "\x07\x08\x01\x22\x03\x1a\x01\xff", want: 3501},
+	{name: "Protobuf with an unknown command", protobuf: true, connected: true, frame: "\x05\x08\x02\xfa\x01\x00", want: 3501},
+	{name: "Protobuf without a command", protobuf: true, connected: true, frame: "\x02\x08\x02", want: 3501},
+	{name: "Protobuf before connect", protobuf: true, frame: "\x07\x08\x01\x2a\x03\x0a\x01a", want: 3501},
+	{name: "Protobuf with a channel that is not UTF-8", protobuf: true, connected: true, frame: "\x07\x08\x02\x2a\x03\x0a\x01\xff", want: 3501},
 	{name: "Protobuf too large", protobuf: true, frame: strings.Repeat("\x00", 64<<10+1), want: 1009},
 }
 
@@ -72,7 +78,21 @@ var badBytes = []struct {
 	{"long ping", "\x89\xfe\x00\x7e\x00\x00\x00\x00", 1002},
 	{"length beyond 63 bits", "\x81\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00", 1002},
 	{"huge length", "\x81\xff\x7f\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00", 1009},
+	{"not UTF-8 over fragments", "\x01\x81\x00\x00\x00\x00\xe2\x80\x81\x00\x00\x00\x00\x28", 1007},
+	{"fragments that are too large together", fragment("\x01", 40000) + fragment("\x80", 40000), 1009},
 	{"close with half a code", "\x88\x81\x00\x00\x00\x00\x03", 1002},
+}
+
+// fragment is a frame of n letters, n < 64 KB.
+func fragment(first string, n uint16) string {
+	return first + "\xfe" + string(binary.BigEndian.AppendUint16(nil, n)) + "\x00\x00\x00\x00" + strings.Repeat("a", int(n))
+}
+
+// beforeConnect are commands that nobody may send first.
+var beforeConnect = []string{
+	`"subscribe":{"channel":"news"}`, `"unsubscribe":{"channel":"news"}`, `"publish":{"channel":"news","data":1}`,
+	`"presence":{"channel":"news"}`, `"presence_stats":{"channel":"news"}`, `"history":{"channel":"news"}`, `"rpc":{"method":"x"}`,
+	`"refresh":{"token":"x"}`, `"sub_refresh":{"channel":"news","token":"x"}`,
 }
 
 // badCommands leave the connection open unless they say otherwise. They come from
@@ -140,9 +160,12 @@ func TestBadInput(t *testing.T) {
 		b.clients = append(b.clients, c)
 	}
 	t.Run("frames", func(t *testing.T) { testBadFrames(t, s, b) })
+	t.Run("before connect", func(t *testing.T) { testBeforeConnect(t, s, b) })
 	t.Run("bytes", func(t *testing.T) { testBadBytes(t, s, b) })
 	t.Run("commands", func(t *testing.T) { testBadCommands(t, s, b) })
 	t.Run("tokens", func(t *testing.T) { testBadTokens(t, s, b) })
+	t.Run("tokens of later commands", func(t *testing.T) { testBadLaterTokens(t, s, b) })
+	t.Run("too many subscriptions", func(t *testing.T) { testTooManySubscriptions(t, s, b) })
 	t.Run("HTTP", func(t *testing.T) { testBadHTTP(t, s, b) })
 	if d := stale.Disconnected(); d != protocol.DisconnectStale {
 		t.Errorf("stale client: %v", d)
@@ -166,6 +189,15 @@ func testBadFrames(t *testing.T, s *testServer, b *bystander) {
 		c.Raw([]byte(tt.frame))
 		if d := c.Disconnected(); d.Code != tt.want {
 			t.Errorf("%s: %v, want %d", tt.name, d, tt.want)
+		}
+		b.check(t)
+	}
+}
+
+func testBeforeConnect(t *testing.T, s *testServer, b *bystander) {
+	for _, command := range beforeConnect {
+		if got, _ := s.dial(nil).Outcome(command); got != "disconnect 3501" {
+			t.Errorf("%s: %s", command, got)
 		}
 		b.check(t)
 	}
@@ -227,6 +259,55 @@ func testBadTokens(t *testing.T, s *testServer, b *bystander) {
 		}
 		b.check(t)
 	}
+}
+
+// testBadLaterTokens sends tokens that others signed, or nobody, wherever a
+// connected client may send one.
+func testBadLaterTokens(t *testing.T, s *testServer, b *bystander) {
+	for _, tt := range []struct {
+		name                           string
+		method                         jwt.SigningMethod
+		key                            any
+		expire                         time.Duration
+		subscribe, refresh, subRefresh string
+	}{
+		{"alg none", jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, time.Hour, "error 103", "disconnect 3500", "disconnect 3500"},
+		{"wrong secret", jwt.SigningMethodHS256, []byte("x"), time.Hour, "error 103", "disconnect 3500", "disconnect 3500"},
+		{"empty secret", jwt.SigningMethodHS256, []byte{}, time.Hour, "error 103", "disconnect 3500", "disconnect 3500"},
+		{"expired", jwt.SigningMethodHS256, []byte(tokenSecret), -time.Hour, "error 109", "disconnect 3005", "error 109"},
+	} {
+		connection := s.sign(tt.method, tt.key, jwt.MapClaims{"sub": "bad", "exp": unix(tt.expire)})
+		subscription := s.sign(tt.method, tt.key, jwt.MapClaims{"sub": "bad", "exp": unix(tt.expire), "channel": "$a"})
+		for command, want := range map[string]string{
+			`"subscribe":{"channel":"$a","token":"` + subscription + `"}`:     tt.subscribe,
+			`"refresh":{"token":"` + connection + `"}`:                        tt.refresh,
+			`"sub_refresh":{"channel":"$b","token":"` + subscription + `"}`:   "error 103", // is not subscribed
+			`"sub_refresh":{"channel":"mine","token":"` + subscription + `"}`: tt.subRefresh,
+		} {
+			c := s.connect("bad")
+			c.Subscribe("mine", s.tokenField(jwt.MapClaims{"sub": "bad", "channel": "mine", "exp": unix(time.Hour)}))
+			if got, _ := c.Outcome(command); got != want {
+				t.Errorf("%s, %.30s: %s, want %s", tt.name, command, got, want)
+			}
+			b.check(t)
+		}
+	}
+}
+
+// testTooManySubscriptions: by the server's doing it ends the connection.
+func testTooManySubscriptions(t *testing.T, s *testServer, b *bystander) {
+	if got, _ := s.dial(nil).Outcome(`"connect":{` + s.tokenField(jwt.MapClaims{"channels": []string{"a", "b", "c"}}) + `}`); got != "disconnect 3505" {
+		t.Errorf("by token: %s", got)
+	}
+	b.check(t)
+	c := s.connect("full")
+	for _, ch := range []string{"a", "b", "c"} {
+		s.api("subscribe", `{"user":"full","channel":"`+ch+`"}`)
+	}
+	if d := c.Disconnected(); d != protocol.DisconnectChannelLimit {
+		t.Errorf("by API: %v", d)
+	}
+	b.check(t)
 }
 
 // badRequests of HTTP, to the API with its key and to WebSocket.

@@ -125,6 +125,27 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// TestAPIAtRoot: the legacy endpoint then owns what nobody else does (server-api.md
+// 1.2), other trees excepted.
+func TestAPIAtRoot(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		everything(cfg)
+		cfg.HTTPAPI.HandlerPrefix = "/"
+	})
+	for path, want := range map[string]int{"/": 405, "/publish": 405, "/x/y": 405, "/health": 200, "/debug/pprof/cmdline": 200, "/debug/pprof/x": 404} {
+		if got, _ := get(t, s.url(path)); got != want {
+			t.Errorf("%s: got %d, want %d", path, got, want)
+		}
+	}
+	for _, path := range []string{"/", "/x", "/api"} {
+		if status, body := s.post(path, `{"method":"publish","params":{"channel":"a","data":1}}`); status != http.StatusOK || body != `{"result":{}}` {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	s.connect("u")
+}
+
 // certificate makes a self-signed certificate with a serial number.
 func certificate(n int64) config.TLS {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))

@@ -26,13 +26,19 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
 		return
 	}
+	s.tree(r.URL.Path).ServeHTTP(w, r)
+}
+
+// tree finds who serves a path that is in no other way taken: of trees inside of
+// each other the innermost.
+func (s *site) tree(path string) http.Handler {
+	longest, found := "", http.Handler(http.HandlerFunc(http.NotFound))
 	for prefix, h := range s.trees {
-		if strings.HasPrefix(r.URL.Path, prefix) {
-			h.ServeHTTP(w, r)
-			return
+		if len(prefix) > len(longest) && strings.HasPrefix(path, prefix) {
+			longest, found = prefix, h
 		}
 	}
-	http.NotFound(w, r)
+	return found
 }
 
 // handle serves one path. key names the option that the path is from.
