@@ -194,6 +194,7 @@ func TestLoadErrors(t *testing.T) {
 	}{
 		{"c.ini", "", nil, nil, []string{"c.ini", `".ini"`}},
 		{"c.json", "{\n\n x", nil, nil, []string{"c.json", "line 3", "JSON"}},
+		{"c.json", "{\n\"a\":\n", nil, nil, []string{"c.json", "line 2", "ends"}},
 		{"c.json", "", nil, nil, []string{"JSON"}},
 		{"c.json", "{} {}", nil, nil, []string{"JSON"}},
 		{"c.json", "[]", nil, nil, []string{"a list"}},

@@ -10,9 +10,7 @@ var unsupported = []struct {
 	key string
 	on  func(*Config) bool
 }{
-	{"engine.type", func(c *Config) bool {
-		return c.Engine.Type != "memory" && !(c.Broker.Enabled && c.PresenceManager.Enabled)
-	}},
+	{"engine.type", func(c *Config) bool { return c.usesEngine() && c.Engine.Type == "redis" }},
 	{"broker.type", func(c *Config) bool { return c.Broker.Enabled && c.Broker.Type != "memory" }},
 	{"presence_manager.type", func(c *Config) bool {
 		return c.PresenceManager.Enabled && c.PresenceManager.Type != "memory"

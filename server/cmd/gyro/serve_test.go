@@ -26,6 +26,13 @@ func TestRefusesToStart(t *testing.T) {
 		`{"http_server":{"port":70000}}`: "http_server.port",
 		`{"client":{"ping_interval":1}}`: "client.ping_interval",
 		`{"client":{"token":{"rsa_public_key":"secret-nonsense"}}}`:                           "client.token.rsa_public_key",
+		`{"engine":{"type":"kafka"}}`:                                                         "engine.type: \"kafka\"",
+		`{"client":{"token":"secret-nonsense"}}`:                                              "client.token",
+		`{"client":{"allowed_origins":["[a"]}}`:                                               "client.allowed_origins",
+		`{"client":{"insecure":"maybe"}}`:                                                     "client.insecure",
+		`{"channel":{"namespaces":"chat"}}`:                                                   "channel.namespaces",
+		`{"channel":{"namespaces":[{"name":"chat"},{"name":"chat"}]}}`:                        "channel.namespaces[1](chat)",
+		`{"channel":{"without_namespace":{"channel_regex":"("}}}`:                             "channel.without_namespace.channel_regex",
 		`{"engine":{"type":"redis"}}`:                                                         "engine.type",
 		`{"http_server":{"tls":{"enabled":true,"cert_pem":"x","key_pem":"secret-nonsense"}}}`: "http_server.tls.cert_pem",
 		`{"pid_file":"/no/such/dir/pid"}`:                                                     "pid_file",
@@ -40,6 +47,10 @@ func TestRefusesToStart(t *testing.T) {
 	}
 	write(t, dir, "config.json", `{}`)
 	fail(t, dir, "grpc_api.enabled", "--grpc_api.enabled")
+	fail(t, dir, "http_server.port: \"x\"", "--http_server.port=x")
+	if out, code := run(t, dir, []string{"GYRO_CLIENT_CHANNEL_LIMIT=many"}); code != 1 || !strings.Contains(out, "client.channel_limit") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
 	write(t, dir, ".env", "nonsense\n")
 	fail(t, dir, ".env: line 1")
 }

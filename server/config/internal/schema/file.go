@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -58,6 +59,9 @@ func parseJSONFile(data []byte) (any, error) {
 	if errors.As(err, &syntax) {
 		at := min(max(syntax.Offset, 0), int64(len(data)))
 		return nil, fmt.Errorf("not valid JSON: line %d: %w", 1+strings.Count(string(data[:at]), "\n"), err)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("not valid JSON: line %d: the text ends inside of a value", 1+strings.Count(strings.TrimRight(string(data), " \t\r\n"), "\n"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("not valid JSON: %w", err)
