@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the public SDKs, and a real browser, against the server that `make build`
-# made and one with the race detector. What is missing (npm and PyPI packages,
-# Chromium) is installed first.
+# made and one with the race detector. What is missing (Python's venv, Chromium, npm
+# and PyPI packages) is installed first; Go and Node.js 20.11 or newer have to be there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 gyro="$PWD/.bin/gyro"
@@ -29,6 +29,12 @@ retry() {
 # as_root is for the system's package manager.
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
+# packages installs packages of the system.
+packages() {
+  retry as_root apt-get update -qq
+  retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
 [ -x "$gyro" ] || { echo "no $gyro: run make e2e, which builds it" >&2; exit 1; }
 
 step "Go: interoperability, centrifuge-go, and the suite that it ships"
@@ -39,17 +45,22 @@ go build -race -o "$rig" ./e2e/cmd/rig
 go test -count=1 -timeout=5m ./e2e/...
 
 step "JavaScript: npm centrifuge, JSON and Protobuf builds"
-(cd e2e/js && retry npm ci --silent --no-audit --no-fund)
-(cd e2e/js && "$rig" npm run --silent test)
+cd e2e/js
+# npm writes the inner one when it is done.
+[ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
+"$rig" npm run --silent test
+cd - >/dev/null
 
 step "Python: centrifuge-python, and every API method by cent"
-[ -x "$venv/bin/pip" ] || python3 -m venv --clear "$venv"
-retry "$venv/bin/pip" install --quiet --disable-pip-version-check -r e2e/python/requirements.txt
+if ! cmp -s e2e/python/requirements.txt "$venv/installed"; then
+  python3 -c 'import ensurepip, venv' 2>/dev/null || packages python3-venv
+  python3 -m venv --clear "$venv"
+  retry "$venv/bin/pip" install --quiet --disable-pip-version-check -r e2e/python/requirements.txt
+  cp e2e/python/requirements.txt "$venv/installed"
+fi
 "$rig" "$venv/bin/python" -W ignore::ResourceWarning -m unittest discover -s e2e/python
 
 step "Browser: two tabs on the demo page of gyro dev"
-if [ ! -x "$CHROMIUM" ]; then
-  retry as_root apt-get update -qq
-  retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null
-fi
-(cd e2e/js && "$rig" env E2E_GYRO="$gyro" npm run --silent browser)
+[ -x "$CHROMIUM" ] || packages chromium
+cd e2e/js
+"$rig" env E2E_GYRO="$gyro" npm run --silent browser

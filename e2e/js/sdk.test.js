@@ -421,6 +421,7 @@ const scenarios = {
     assert.equal((await watch.next('leave')).info.client, client);
     await c.next('connected');
     await quiet.next('subscribed');
+    await proxy.down(); // or the silenced socket would wait for the answer to its close
   },
 
   async 'RPC and messages against a library server'(sdk) {

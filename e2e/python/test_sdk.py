@@ -434,6 +434,7 @@ class Scenarios:
         self.assertEqual((await watch.next("leave")).info.client, client)
         await c.next("connected")
         await quiet.next("subscribed")
+        await proxy.down()  # or the silenced socket would wait for the answer to its close
 
     async def test_rpc_against_a_library_server(self):
         c = self.client(RIG["library"], data=self.encode({"from": "connect"}))
