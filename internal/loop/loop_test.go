@@ -1,0 +1,248 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gyrohq/gyro/internal/hub"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// run starts a loop that the test has to close.
+func run() *Loop {
+	l := New()
+	go l.Run()
+	return l
+}
+
+// occupy keeps the loop in a task until the function that it returns is called.
+func occupy(l *Loop) (release func()) {
+	busy, hold := make(chan struct{}), make(chan struct{})
+	l.Post(Func(func() { close(busy); <-hold }))
+	<-busy
+	return func() { close(hold) }
+}
+
+// recorder is a subscriber that calls a function.
+type recorder struct {
+	seat hub.Seat
+	f    func(*hub.Message)
+}
+
+func (s *recorder) Seat() *hub.Seat        { return &s.seat }
+func (s *recorder) Deliver(m *hub.Message) { s.f(m) }
+
+// count seats a subscriber in ch that counts what it gets.
+func count(l *Loop, ch string) *int {
+	n := new(int)
+	l.Post(Func(func() { l.Hub().Add(ch, &recorder{f: func(*hub.Message) { *n++ }}) }))
+	return n
+}
+
+type flusher func()
+
+func (f flusher) Flush() { f() }
+
+// A turn is: what was posted, in order; then timers; then output, also that which
+// came up while other output was flushed.
+func TestTurn(t *testing.T) {
+	l := New()
+	l.turn(nil)
+	var log []string
+	note := func(s string) { log = append(log, s) }
+	late := flusher(func() { note("flush late") })
+	first := flusher(func() { note("flush first"); l.Dirty(late) })
+	second := flusher(func() { note("flush second") })
+	timed := &timed{f: func() { note("tick"); l.Dirty(second) }}
+	l.turn([]item{
+		{task: Func(func() { note("a"); l.Dirty(first) })},
+		{task: Func(func() { note("b"); l.Schedule(timed, l.Now()-int64(time.Second)) })},
+	})
+	l.now += wheelTick
+	l.turn([]item{{task: Func(func() { note("c") })}})
+	want := []string{"a", "b", "flush first", "flush late", "c", "tick", "flush second"}
+	if !slices.Equal(log, want) {
+		t.Errorf("got %q, want %q", log, want)
+	}
+	l.turn(nil)
+	if len(log) != len(want) {
+		t.Errorf("output is flushed again: %q", log[len(want):])
+	}
+}
+
+type timed struct {
+	timer Timer
+	f     func()
+}
+
+func (t *timed) Timer() *Timer { return &t.timer }
+func (t *timed) Tick()         { t.f() }
+
+// What one goroutine posts keeps its order, tasks and messages alike.
+func TestOrder(t *testing.T) {
+	const producers, posts = 8, 2000
+	l := run()
+	type entry struct{ producer, n int }
+	var got []entry
+	for p := range producers {
+		sub := &recorder{f: func(m *hub.Message) { got = append(got, entry{p, int(m.ID)}) }}
+		l.Post(Func(func() { l.Hub().Add(fmt.Sprint(p), sub) }))
+	}
+	var wg sync.WaitGroup
+	for p := range producers {
+		wg.Go(func() {
+			for n := range posts {
+				if n%3 == 0 {
+					l.PostMessage(&hub.Message{Channel: fmt.Sprint(p), ID: int64(n)})
+				} else if !l.Post(Func(func() { got = append(got, entry{p, n}) })) {
+					t.Error("refused")
+				}
+			}
+		})
+	}
+	wg.Wait()
+	l.Close()
+	next := make([]int, producers)
+	for _, e := range got {
+		if e.n != next[e.producer] {
+			t.Fatalf("producer %d: %d comes when %d is due", e.producer, e.n, next[e.producer])
+		}
+		next[e.producer]++
+	}
+	if len(got) != producers*posts {
+		t.Fatalf("%d entries, want %d", len(got), producers*posts)
+	}
+}
+
+// Who publishes waits while a loop is behind by maxMessages, however many they
+// are; who posts tasks never does. Nothing gets lost.
+func TestBackPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := run()
+		got := count(l, "ch")
+		release := occupy(l)
+		const publishers, each = 10, maxMessages / 2
+		for range publishers {
+			go func() {
+				for range each {
+					l.PostMessage(&hub.Message{Channel: "ch"})
+				}
+			}()
+		}
+		synctest.Wait()
+		waiting := func() int {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return len(l.inbox)
+		}
+		if n := waiting(); n != maxMessages {
+			t.Errorf("%d messages wait, want %d", n, maxMessages)
+		}
+		if !l.Post(Func(func() {})) || waiting() != maxMessages+1 {
+			t.Error("a task is held up")
+		}
+		release()
+		synctest.Wait()
+		l.Close()
+		if want := publishers * each; *got != want {
+			t.Errorf("%d messages arrived, want %d", *got, want)
+		}
+	})
+}
+
+// Close lets everything run that was posted before, and nothing after; those who
+// wait to publish wait no more.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := run()
+		got := count(l, "ch")
+		release := occupy(l)
+		for range maxMessages {
+			l.PostMessage(&hub.Message{Channel: "ch"})
+		}
+		published := make(chan struct{})
+		go func() {
+			l.PostMessage(&hub.Message{Channel: "ch"})
+			close(published)
+		}()
+		ran, flushed, refused := false, false, false
+		l.Post(Func(func() {
+			ran = true
+			l.Dirty(flusher(func() { flushed = true }))
+			refused = !l.Post(Func(func() { t.Error("a task that was posted after Close runs") }))
+		}))
+		synctest.Wait()
+		closed := make(chan struct{})
+		go func() { l.Close(); close(closed) }()
+		synctest.Wait()
+		<-published // although the loop is still busy
+		select {
+		case <-closed:
+			t.Error("Close does not wait")
+		default:
+		}
+		release()
+		<-closed
+		if !ran || !flushed || !refused {
+			t.Errorf("task ran %v, flushed %v, later one refused %v", ran, flushed, refused)
+		}
+		if *got != maxMessages {
+			t.Errorf("%d messages arrived, want %d", *got, maxMessages)
+		}
+		if l.Post(Func(func() {})) {
+			t.Error("a closed loop takes a task")
+		}
+		l.PostMessage(&hub.Message{Channel: "ch"})
+		l.Close()
+	})
+}
+
+// A loop that sleeps wakes for its timers, no more than a tick late.
+func TestTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := run()
+		const n = 100
+		fired := 0
+		l.Post(Func(func() {
+			start := l.Now()
+			for i := range n {
+				at := start + int64(i*i)*int64(77*time.Millisecond) // up to 12 minutes
+				l.Schedule(&timed{f: func() {
+					fired++
+					if late := l.Now() - at; late < 0 || late > wheelTick {
+						t.Errorf("timer %d goes off %v late", i, time.Duration(late))
+					}
+				}}, at)
+			}
+		}))
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		if fired != n {
+			t.Errorf("%d timers went off, want %d", fired, n)
+		}
+		l.Close()
+	})
+}
+
+// Now is the same all over a turn, and moves between turns.
+func TestNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := run()
+		var first, second, later int64
+		l.Post(Func(func() { first = l.Now(); time.Sleep(time.Second); second = l.Now() }))
+		time.Sleep(2 * time.Second)
+		l.Post(Func(func() { later = l.Now() }))
+		synctest.Wait()
+		if first != second || later-first != int64(2*time.Second) {
+			t.Errorf("%d, %d, %d", first, second, later)
+		}
+		l.Close()
+	})
+}
