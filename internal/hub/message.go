@@ -225,7 +225,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b 
 func EncodeReply(f transport.Framer, r *protocol.Reply) ([]byte, error) {
 	head := f.Headroom()
 	p := buffers.Get().(*[]byte)
-	buf := append((*p)[:0], headroom[:head]...)
+	buf := append((*p)[:0], make([]byte, head)...) // on the spot: no allocation
 	buf, err := codec.For(f.Encoding()).AppendReply(buf, r)
 	var frame []byte
 	if err == nil {
@@ -238,6 +238,3 @@ func EncodeReply(f transport.Framer, r *protocol.Reply) ([]byte, error) {
 	}
 	return frame, err
 }
-
-// headroom is zeroes to start a buffer with.
-var headroom [64]byte
