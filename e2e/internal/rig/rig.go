@@ -65,7 +65,7 @@ func (r *Rig) start() (err error) {
 	return nil
 }
 
-// Stop ends everything.
+// Stop ends everything. There is one rig per process.
 func (r *Rig) Stop() {
 	if r.control != nil {
 		_ = r.control.Close()
@@ -83,8 +83,10 @@ func (r *Rig) Stop() {
 			s.Stop()
 		}
 	}
-	if r.dir != "" {
-		_ = os.RemoveAll(r.dir)
+	for _, dir := range []string{r.dir, builtIn} {
+		if dir != "" {
+			_ = os.RemoveAll(dir) // left to the system otherwise
+		}
 	}
 }
 

@@ -34,8 +34,11 @@ const startTimeout = 20 * time.Second
 //go:embed config.json
 var configFile []byte
 
+// builtIn is the folder that Binary made, if it did; Rig.Stop removes it.
+var builtIn string
+
 // Binary returns the path of the server: E2E_GYRO, or a build of the working tree
-// that is made once per process.
+// that is made once per process and removed by Rig.Stop.
 var Binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("E2E_GYRO"); path != "" {
 		_, err := os.Stat(path)
@@ -45,6 +48,7 @@ var Binary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	builtIn = dir
 	path := filepath.Join(dir, "gyro")
 	out, err := exec.Command("go", "build", "-o", path, "github.com/gyrohq/gyro/server/cmd/gyro").CombinedOutput()
 	if err != nil {
