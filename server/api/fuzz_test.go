@@ -110,6 +110,9 @@ func compareRequest(t *testing.T, data []byte, got api.Request, err error) {
 // alike tells whether both decoders see the same in a document: encoding/json
 // knows more about letter case than ASCII, and joins what members of one name say.
 func alike(data []byte) bool {
+	if bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) > 512 {
+		return false // may be nested too deeply
+	}
 	if bytes.Contains(data, []byte(`\u`)) || bytes.ContainsFunc(data, func(r rune) bool { return r >= 0x80 }) {
 		return false
 	}

@@ -58,7 +58,7 @@ func sectionNames() map[string]bool {
 
 // flatten returns the errors that an error joins.
 func flatten(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the parts are wanted, not the chain
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		if err == nil {
 			return nil

@@ -1,9 +1,8 @@
 package namespace
 
 import (
-	"encoding/json"
-
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
 )
 
 // Authority is who decides on an operation.
@@ -192,20 +191,21 @@ func (c Channel) Grant(f Facts, w Wishes) Wishes {
 	}
 }
 
-// ValidData reports whether a payload fits publication_data_format.
+// ValidData reports whether a payload fits publication_data_format. JSON is UTF-8:
+// anything else would end the connections of subscribers that speak JSON.
 func (o *Options) ValidData(data []byte) bool {
 	switch o.PublicationDataFormat {
 	case "binary":
 		return true
 	case "json":
-		return json.Valid(data)
+		return codec.ValidJSON(data)
 	case "json_object":
 		for _, b := range data {
 			switch b {
 			case ' ', '\t', '\r', '\n':
 				continue
 			}
-			return b == '{' && json.Valid(data)
+			return b == '{' && codec.ValidJSON(data)
 		}
 		return false
 	}

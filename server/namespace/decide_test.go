@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
@@ -221,7 +222,7 @@ func TestGrant(t *testing.T) {
 func TestValidData(t *testing.T) {
 	for data, want := range map[string]string{ // formats that take it
 		"": "binary", " ": ",binary", "x": ",binary", "{": ",binary", "1": ",json,binary", `"{"`: ",json,binary", "[]": ",json,binary",
-		"{}": ",json,json_object,binary", " \t\r\n{\"a\": 1} ": ",json,json_object,binary", "{} {}": ",binary", "{}\x00": ",binary",
+		"{}": ",json,json_object,binary", " \t\r\n{\"a\": 1} ": ",json,json_object,binary", "{} {}": ",binary", "\"\xff\"": ",binary", "{}\x00": ",binary",
 	} {
 		for _, format := range []string{"", "json", "json_object", "binary"} {
 			o := Options{ChannelOptions: config.ChannelOptions{PublicationDataFormat: format}}
@@ -240,7 +241,7 @@ func FuzzValidData(f *testing.F) {
 	f.Add([]byte(`{"a": 1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var object map[string]any
-		isJSON := json.Valid(data)
+		isJSON := json.Valid(data) && utf8.Valid(data)
 		isObject := isJSON && json.Unmarshal(data, &object) == nil && object != nil
 		for format, want := range map[string]bool{"": len(data) > 0, "json": isJSON, "json_object": isObject, "binary": true} {
 			o := Options{ChannelOptions: config.ChannelOptions{PublicationDataFormat: format}}

@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// MaxDepth is the deepest nesting of arrays and objects that is accepted.
-	MaxDepth = 10000
+	// MaxDepth is the deepest nesting of arrays and objects in a value that is
+	// accepted. Payloads that are nested deeper could not be delivered to JSON
+	// clients: this is the limit of package codec as well.
+	MaxDepth = 512
 	// MaxElements is the most list elements and map members that one document may
 	// make the decoder keep. It bounds what a body of the largest size costs in
 	// memory: three bytes of JSON are dozens of bytes of Go.

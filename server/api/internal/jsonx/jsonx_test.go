@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/gyrohq/gyro/protocol/codec"
 )
 
 func TestStrings(t *testing.T) {
@@ -163,6 +165,18 @@ func TestWriter(t *testing.T) {
 	}
 }
 
+// TestDepth: what is accepted as a payload can be delivered to JSON clients.
+func TestDepth(t *testing.T) {
+	for _, depth := range []int{MaxDepth - 1, MaxDepth, MaxDepth + 1} {
+		for _, open := range [][2]string{{"[", "]"}, {`{"a":`, "}"}} {
+			text := []byte(strings.Repeat(open[0], depth) + "1" + strings.Repeat(open[1], depth))
+			if got := Valid(text); got != (depth <= MaxDepth) || got != codec.ValidJSON(text) {
+				t.Errorf("%d times %s: %v, package codec: %v", depth, open[0], got, codec.ValidJSON(text))
+			}
+		}
+	}
+}
+
 // FuzzValid checks the grammar against encoding/json, which differs only in the
 // acceptance of invalid UTF-8.
 func FuzzValid(f *testing.F) {
@@ -170,6 +184,9 @@ func FuzzValid(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) > MaxDepth {
+			return // may be nested too deeply
+		}
 		want := json.Valid(data) && utf8.Valid(data)
 		if got := Valid(data); got != want {
 			t.Fatalf("Valid(%q) = %v, want %v", data, got, want)
