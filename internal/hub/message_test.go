@@ -52,11 +52,12 @@ func (f *envelope) open(t *rapid.T, frame []byte) *protocol.Push {
 
 var (
 	text = rapid.StringN(0, 20, 60)
-	// payload is JSON or anything, empty, small or large.
+	// payload is JSON or anything, empty, small or larger.
 	payload = rapid.OneOf(
 		rapid.Map(rapid.SliceOfN(text, 0, 40), func(v []string) []byte { p, _ := json.Marshal(v); return p }),
 		rapid.Map(rapid.SliceOfN(text, 1, 3), func(v []string) []byte { p, _ := json.MarshalIndent(v, "\r", " "); return p }),
-		rapid.Map(text, func(s string) []byte { p, _ := json.Marshal(strings.Repeat(s, 5000)); return p }),
+		rapid.Map(text, func(s string) []byte { p, _ := json.Marshal(strings.Repeat(s, 100)); return p }),
+		rapid.Map(rapid.StringOfN(rapid.RuneFrom([]rune("абв")), 40, 80, -1), func(s string) []byte { return []byte(`"` + s + `"`) }),
 		rapid.SliceOfN(rapid.Byte(), 0, 60),
 		rapid.Just([]byte(nil)),
 	)
@@ -125,7 +126,7 @@ func TestMessageForms(t *testing.T) {
 			case 1:
 				m.Prev = publication.Draw(t, "another one")
 			case 2: // an alike one, so that a patch is worth it
-				m.Prev = &channel.Publication{Data: bytes.Replace(m.Pub.Data, []byte("a"), []byte("б"), 1)}
+				m.Prev = &channel.Publication{Data: bytes.Replace(m.Pub.Data, []byte("б"), []byte("в"), 1)}
 			}
 		} else {
 			m.Info = clientInfo.Draw(t, "info")
