@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
@@ -128,6 +129,9 @@ func (p *policy) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) error 
 // refresh prolongs a connection by a new token (auth.md 8.2).
 func (p *policy) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
 	token, err := p.connect.VerifyConnect(e.Token)
+	if p.flags.Load().Insecure {
+		token.ExpireAt = 0
+	}
 	switch {
 	case errors.Is(err, auth.ErrExpired):
 		return gyro.RefreshReply{Expired: true}, nil
@@ -137,13 +141,12 @@ func (p *policy) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEven
 	case token.User != c.UserID():
 		p.log.Info("connection token of another user on refresh", "client", c.ID())
 		return gyro.RefreshReply{}, protocol.DisconnectInvalidToken
+	case token.ExpireAt > 0 && token.ExpireAt <= time.Now().Unix():
+		return gyro.RefreshReply{}, protocol.ErrorExpired
 	case p.subsChanged(ctx, c, token):
 		return gyro.RefreshReply{}, protocol.DisconnectInsufficientState
 	}
 	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt}
-	if p.flags.Load().Insecure {
-		reply.ExpireAt = 0
-	}
 	if len(token.Info) > 0 {
 		reply.Info = token.Info
 	}

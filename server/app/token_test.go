@@ -114,6 +114,7 @@ var refreshTests = []struct {
 	{name: "invalid", token: "eyJ.x.y", want: "disconnect 3500"},
 	{name: "another user", claims: jwt.MapClaims{"sub": "v", "channels": []string{"a"}}, want: "disconnect 3500"},
 	{name: "expire_at past", claims: jwt.MapClaims{"sub": "u", "channels": []string{"a"}, "expire_at": unix(-time.Hour)}, want: "error 110"},
+	{name: "expire_at past and less channels", claims: jwt.MapClaims{"sub": "u", "expire_at": unix(-time.Hour)}, want: "error 110"},
 	{name: "less channels", claims: jwt.MapClaims{"sub": "u"}, want: "disconnect 3010"},
 	{name: "more channels", claims: jwt.MapClaims{"sub": "u", "channels": []string{"a", "c"}}, want: "disconnect 3010"},
 }
