@@ -232,6 +232,35 @@ func TestPublication(t *testing.T) {
 	}
 }
 
+// TestCacheRecovery: with auto_cache_recover the latest publication comes with
+// every subscribe that recovers, whoever made it (channels.md 4.2, auth.md 6).
+func TestCacheRecovery(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		addNamespace(cfg, "ns", func(o *options) {
+			historyOn(o)
+			o.AllowSubscribeForClient = true
+			o.ForceRecovery, o.ForceRecoveryMode, o.AutoCacheRecover = true, "cache", true
+		})
+	})
+	for _, data := range []string{"1", "2"} {
+		s.api("publish", `{"channel":"ns:a","data":`+data+`}`)
+	}
+	sub := s.connect("u").Subscribe("ns:a", "")
+	if len(sub.Publications) != 1 || string(sub.Publications[0].Data) != "2" || !sub.Recovered {
+		t.Errorf("by command: %s", jsonText(sub))
+	}
+	off := map[string]any{"override": map[string]any{"force_recovery": map[string]any{"value": false}}}
+	res := s.dial(nil).Connect(s.tokenField(jwt.MapClaims{"sub": "u", "subs": map[string]any{"ns:a": map[string]any{}, "ns:b": off}}))
+	if a := res.Subs["ns:a"]; len(a.Publications) != 1 || string(a.Publications[0].Data) != "2" || !a.Recoverable {
+		t.Errorf("by connection token: %s", jsonText(a))
+	}
+	res = s.dial(nil).Connect(s.tokenField(jwt.MapClaims{"sub": "u", "subs": map[string]any{"ns:a": off}}))
+	if a := res.Subs["ns:a"]; len(a.Publications) != 0 || a.Recoverable {
+		t.Errorf("with recovery overridden: %s", jsonText(a))
+	}
+}
+
 func TestPingRPC(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) { cfg.RPC.Ping.Enabled = true })

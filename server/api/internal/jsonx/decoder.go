@@ -69,9 +69,6 @@ func NewDecoder(data []byte) Decoder { return Decoder{data: data} }
 // Err returns the first error, a *SyntaxError.
 func (d *Decoder) Err() error { return d.err }
 
-// Offset returns how many bytes were consumed.
-func (d *Decoder) Offset() int { return d.pos }
-
 // End makes anything but white space after the document an error and returns Err.
 func (d *Decoder) End() error {
 	if d.err == nil && d.More() {
