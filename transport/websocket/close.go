@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"math"
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
@@ -30,8 +31,17 @@ func (c *conn) Close(d protocol.Disconnect, frames [][]byte) {
 	if d.Code == 0 {
 		c.writeLastLocked(frames, nil)
 	} else {
-		c.writeLastLocked(frames, closeFrame(uint16(d.Code), d.Reason))
+		c.writeLastLocked(frames, closeFrame(wireCode(d.Code), d.Reason))
 	}
+}
+
+// wireCode is what a Close frame can hold of a code, which applications choose as
+// they like: 0, for a frame without status, instead of one of more than 16 bits.
+func wireCode(code uint32) uint16 {
+	if code > math.MaxUint16 {
+		return 0
+	}
+	return uint16(code)
 }
 
 // closeByClient answers the client's Close frame, if it needs an answer.

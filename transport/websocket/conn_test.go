@@ -249,6 +249,15 @@ func TestCloseTimeout(t *testing.T) {
 	p.closedWith()
 }
 
+func TestCloseCodeBeyondTheFrame(t *testing.T) {
+	s := newServer(t, Config{})
+	c, p := s.connect("/", nil)
+	p.conn.Close(protocol.Disconnect{Code: 1<<16 + 3001, Reason: "x"}, nil)
+	c.expect(frame{fin: true, op: opClose})
+	c.nc.Close()
+	p.closedWith()
+}
+
 func TestCloseWithoutWord(t *testing.T) {
 	s := newServer(t, Config{})
 	c, p := s.connect("/", nil)
