@@ -24,7 +24,7 @@ func Valid(p []byte) bool {
 func check(p []byte) (ok, lines bool) {
 	var t traits
 	end := skipValue(p, 0, MaxDepth, &t)
-	if end < 0 || skipBlanks(p, end, &t) < len(p) {
+	if end < 0 || end < len(p) && skipBlanks(p, end, &t) < len(p) {
 		return false, false
 	}
 	return t.bytes&highs == 0 || utf8.Valid(p), t.lines
@@ -51,10 +51,27 @@ func skipValue(p []byte, i, depth int, t *traits) int {
 	)
 	for {
 		i = skipBlanks(p, i, t)
+		if objects&1 != 0 {
+			// A member begins with its key.
+			if i >= len(p) || p[i] != '"' {
+				return -1
+			}
+			if i = skipString(p, i, t); i < 0 {
+				return -1
+			}
+			if i = skipBlanks(p, i, t); i >= len(p) || p[i] != ':' {
+				return -1
+			}
+			i = skipBlanks(p, i+1, t)
+		}
 		if i >= len(p) {
 			return -1
 		}
-		if c := p[i]; c == '{' || c == '[' {
+		if c := p[i]; c == '"' {
+			i = skipString(p, i, t)
+		} else if c != '{' && c != '[' {
+			i = skipWordOrNumber(p, i)
+		} else {
 			i = skipBlanks(p, i+1, t)
 			if open == depth || i >= len(p) {
 				return -1
@@ -64,18 +81,12 @@ func skipValue(p []byte, i, depth int, t *traits) int {
 					outer[open/64] = objects
 				}
 				open++
-				objects <<= 1
-				if c == '{' {
-					objects |= 1
-					i = skipKey(p, i, t)
-				}
-				if i < 0 {
-					return -1
-				}
+				objects = objects<<1 | uint64(c>>5&1) // 1 for an object
 				continue
 			}
 			i++
-		} else if i = skipScalar(p, i, t); i < 0 {
+		}
+		if i < 0 {
 			return -1
 		}
 		// Behind a value: close containers until one has another value.
@@ -101,18 +112,11 @@ func skipValue(p []byte, i, depth int, t *traits) int {
 				objects = outer[open/64]
 			}
 		}
-		if objects&1 != 0 {
-			if i = skipKey(p, skipBlanks(p, i, t), t); i < 0 {
-				return -1
-			}
-		}
 	}
 }
 
-func skipScalar(p []byte, i int, t *traits) int {
+func skipWordOrNumber(p []byte, i int) int {
 	switch p[i] {
-	case '"':
-		return skipString(p, i, t)
 	case 't':
 		return skipWord(p, i, "true")
 	case 'f':
@@ -121,20 +125,6 @@ func skipScalar(p []byte, i int, t *traits) int {
 		return skipWord(p, i, "null")
 	}
 	return skipNumber(p, i)
-}
-
-// skipKey skips a key and its colon.
-func skipKey(p []byte, i int, t *traits) int {
-	if i >= len(p) || p[i] != '"' {
-		return -1
-	}
-	if i = skipString(p, i, t); i < 0 {
-		return -1
-	}
-	if i = skipBlanks(p, i, t); i >= len(p) || p[i] != ':' {
-		return -1
-	}
-	return i + 1
 }
 
 // skipBlanks skips none or more of them. It is inlined for none.
@@ -171,10 +161,24 @@ func skipNumber(p []byte, i int) int {
 	}
 	if i < len(p) && p[i] == '0' {
 		i++
-	} else if i = skipDigits(p, i); i < 0 {
-		return -1
+	} else {
+		start := i
+		for i < len(p) && p[i]-'0' <= 9 {
+			i++
+		}
+		if i == start {
+			return -1
+		}
 	}
-	if i < len(p) && p[i] == '.' {
+	if i < len(p) && (p[i] == '.' || p[i]|0x20 == 'e') {
+		return skipFraction(p, i)
+	}
+	return i
+}
+
+// skipFraction skips what follows the integer in a number.
+func skipFraction(p []byte, i int) int {
+	if p[i] == '.' {
 		if i = skipDigits(p, i+1); i < 0 {
 			return -1
 		}
@@ -204,6 +208,17 @@ func skipDigits(p []byte, i int) int {
 // skipString skips a string, from quote to quote.
 func skipString(p []byte, i int, t *traits) int {
 	i++
+	if i <= len(p)-8 {
+		// Most keys, and many values, end within eight bytes.
+		x := load(p, i)
+		if m := special(x) &^ x & highs; m != 0 {
+			end := i + bits.TrailingZeros64(m)/8
+			if p[end] == '"' {
+				t.bytes |= x
+				return end + 1
+			}
+		}
+	}
 	for {
 		i = skipPlain(p, i, t)
 		if i >= len(p) {
@@ -241,41 +256,50 @@ func skipEscape(p []byte, i int) int {
 // skipPlain skips what stands for itself in a string: it stops at a quote, a
 // backslash, a control character or the end.
 func skipPlain(p []byte, i int, t *traits) int {
-	rest, seen := p[i:], t.bytes
-	for len(rest) >= 8 {
-		x := binary.LittleEndian.Uint64(rest)
+	seen := t.bytes
+	for i <= len(p)-8 {
+		x := load(p, i)
 		seen |= x
 		if m := special(x) &^ x & highs; m != 0 {
 			t.bytes = seen
-			return len(p) - len(rest) + bits.TrailingZeros64(m)/8
+			return i + bits.TrailingZeros64(m)/8
 		}
-		rest = rest[8:]
+		i += 8
 		if x&highs == 0 {
-			rest = skipBlocks(rest)
+			i = skipBlocks(p, i)
 		}
 	}
-	for len(rest) > 0 && rest[0] >= ' ' && rest[0] != '"' && rest[0] != '\\' {
-		seen |= uint64(rest[0])
-		rest = rest[1:]
+	if len(p) >= 8 && i < len(p) {
+		// The last eight bytes, without those before i: zeroes take their place at
+		// the end, which stop the scan.
+		x := load(p, len(p)-8) >> (64 - 8*(len(p)-i))
+		t.bytes = seen | x
+		return i + bits.TrailingZeros64(special(x)&^x&highs)/8
+	}
+	for i < len(p) && p[i] >= ' ' && p[i] != '"' && p[i] != '\\' {
+		seen |= uint64(p[i])
+		i++
 	}
 	t.bytes = seen
-	return len(p) - len(rest)
+	return i
 }
 
 // skipBlocks skips blocks of plain ASCII: what long strings consist of.
-func skipBlocks(p []byte) []byte {
-	for len(p) >= 32 {
-		x0 := binary.LittleEndian.Uint64(p)
-		x1 := binary.LittleEndian.Uint64(p[8:])
-		x2 := binary.LittleEndian.Uint64(p[16:])
-		x3 := binary.LittleEndian.Uint64(p[24:])
+func skipBlocks(p []byte, i int) int {
+	for i <= len(p)-32 {
+		block := p[i : i+32 : i+32]
+		x0, x1, x2, x3 := load(block, 0), load(block, 8), load(block, 16), load(block, 24)
 		if (special(x0)|special(x1)|special(x2)|special(x3)|x0|x1|x2|x3)&highs != 0 {
 			break
 		}
-		p = p[32:]
+		i += 32
 	}
-	return p
+	return i
 }
+
+// load returns eight bytes from p[i] on. With the capacity given, too, the
+// compiler has no need to guard against an empty rest.
+func load(p []byte, i int) uint64 { return binary.LittleEndian.Uint64(p[i : i+8 : i+8]) }
 
 const (
 	ones  = 0x0101010101010101
