@@ -5,7 +5,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -169,10 +168,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, l := range a.listeners {
 		wg.Go(func() {
-			err := l.server.Shutdown(ctx)
-			if err != nil {
-				err = errors.Join(fmt.Errorf("%s listener: %w", l.name, err), l.server.Close())
-			}
+			err := l.shutdown(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -156,6 +158,38 @@ func TestShutdown(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", s.app.Addr("external")); err == nil {
 		t.Error("the listener is still open")
+	}
+}
+
+// TestShutdownSilent: a shutdown does not wait for connections that never sent
+// anything, or it would take seconds.
+func TestShutdownSilent(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	nc, err := net.Dial("tcp", s.app.Addr("external"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	s.connect("u") // accepted later, so the first one is known
+	l := s.app.listeners[0]
+	l.silent.mu.Lock()
+	known := len(l.silent.conns)
+	l.silent.mu.Unlock()
+	if known != 1 {
+		t.Fatalf("%d silent connections, want 1", known)
+	}
+	if err := s.app.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := nc.Read(make([]byte, 1)); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the silent connection ended with %v", err)
+	}
+	// Nothing but the hook closes it: net/http does so after 5 s only.
+	ours, theirs := net.Pipe()
+	l.silent.note(ours, http.StateNew)
+	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("a late connection ended with %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/server/config"
@@ -34,6 +35,7 @@ type listener struct {
 	addr   string
 	server *http.Server
 	ln     net.Listener
+	silent silent
 }
 
 // samePlace tells whether internal endpoints share the external listener.
@@ -100,7 +102,54 @@ func newListener(name, addr string, handler http.Handler, t *tls.Config, h2c boo
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(t != nil)
 	s.Protocols.SetUnencryptedHTTP2(h2c && t == nil)
-	return &listener{name: name, addr: addr, server: s}
+	l := &listener{name: name, addr: addr, server: s}
+	s.ConnState = l.silent.note
+	return l
+}
+
+// silent holds the connections that have not sent anything, such as those that
+// browsers open ahead. http.Server.Shutdown would wait seconds for them.
+type silent struct {
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	closed bool
+}
+
+// note is a hook for http.Server.ConnState.
+func (s *silent) note(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(s.conns, c)
+	case s.closed:
+		_ = c.Close()
+	default:
+		if s.conns == nil {
+			s.conns = make(map[net.Conn]struct{})
+		}
+		s.conns[c] = struct{}{}
+	}
+}
+
+// close closes them, and those that are still to come.
+func (s *silent) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for c := range s.conns {
+		_ = c.Close()
+	}
+}
+
+// shutdown waits for the requests that are under way; when ctx ends it cuts them.
+func (l *listener) shutdown(ctx context.Context) error {
+	l.silent.close()
+	err := l.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("%s listener: %w", l.name, err), l.server.Close())
+	}
+	return err
 }
 
 // serverLog takes what net/http has to say: mostly broken handshakes, which are
