@@ -1,6 +1,7 @@
-// Package wstest is a client of the protocol for tests: over a real WebSocket
-// (Dial) or straight into a node, without a socket (Pipe). Commands are written
-// as the JSON that goes over the wire; replies and pushes come back decoded.
+// Package wstest is a client of the protocol for the tests of the library and of
+// the server: over a real WebSocket (Dial) or straight into a node, without a
+// socket (Pipe). Commands are written as the JSON that goes over the wire; replies
+// and pushes come back decoded.
 package wstest
 
 import (
@@ -40,7 +41,7 @@ type Client struct {
 	pushes  []*protocol.Push
 	mute    bool
 	ended   bool
-	end     protocol.Disconnect
+	end     protocol.Disconnect // does not change once ended is true
 }
 
 func newClient(tb testing.TB, e protocol.Encoding) *Client {
@@ -84,6 +85,25 @@ func (c *Client) Call(command string) *protocol.Reply {
 	return c.Await(c.Start(command))
 }
 
+// Outcome sends a command like Call and describes what comes of it: "ok", "error
+// 103" or "disconnect 3501". The reply is nil after a disconnect.
+func (c *Client) Outcome(command string) (string, *protocol.Reply) {
+	c.tb.Helper()
+	id := c.Start(command)
+	var r *protocol.Reply
+	c.until("the outcome of "+command, func() bool {
+		r = c.take(id)
+		return r != nil || c.ended
+	})
+	switch {
+	case r == nil:
+		return fmt.Sprintf("disconnect %d", c.end.Code), nil
+	case r.Error != nil:
+		return fmt.Sprintf("error %d", r.Error.Code), r
+	}
+	return "ok", r
+}
+
 // Start sends a command like Call, and returns its ID for Await.
 func (c *Client) Start(command string) uint32 {
 	c.tb.Helper()
@@ -118,15 +138,24 @@ func (c *Client) Send(frame string) {
 	c.link.send(msg)
 }
 
+// Raw sends one message with this payload, whatever it is.
+func (c *Client) Raw(payload []byte) { c.link.send(payload) }
+
 // Await returns the reply to a command.
 func (c *Client) Await(id uint32) *protocol.Reply {
 	c.tb.Helper()
 	var r *protocol.Reply
 	c.wait(fmt.Sprintf("the reply to command %d", id), func() bool {
-		r = c.replies[id]
-		delete(c.replies, id)
+		r = c.take(id)
 		return r != nil
 	})
+	return r
+}
+
+// take is called with the lock held; nil if the reply has not come.
+func (c *Client) take(id uint32) *protocol.Reply {
+	r := c.replies[id]
+	delete(c.replies, id)
 	return r
 }
 
@@ -168,15 +197,8 @@ func (c *Client) Pushes() []*protocol.Push {
 // and reason; code 0 if it ended without.
 func (c *Client) Disconnected() protocol.Disconnect {
 	c.tb.Helper()
-	for {
-		c.mu.Lock()
-		ended, end := c.ended, c.end
-		c.mu.Unlock()
-		if ended {
-			return end
-		}
-		c.sleep("the end of the connection")
-	}
+	c.until("the end of the connection", func() bool { return c.ended })
+	return c.end
 }
 
 // Mute stops the answers to pings.
@@ -189,18 +211,29 @@ func (c *Client) Mute() {
 // Vanish ends the connection without a word.
 func (c *Client) Vanish() { c.link.drop() }
 
-// wait waits until found, which is called with the lock held, is true.
+// wait waits until found, which is called with the lock held, is true; the test
+// fails if the connection ends before.
 func (c *Client) wait(what string, found func() bool) {
+	c.tb.Helper()
+	ok := false
+	c.until(what, func() bool {
+		ok = found()
+		return ok || c.ended
+	})
+	if !ok {
+		c.tb.Fatalf("connection ended (%v) before %s came", c.end, what)
+	}
+}
+
+// until waits until done, which is called with the lock held, is true.
+func (c *Client) until(what string, done func() bool) {
 	c.tb.Helper()
 	for {
 		c.mu.Lock()
-		ok, ended, end := found(), c.ended, c.end
+		ok := done()
 		c.mu.Unlock()
-		switch {
-		case ok:
+		if ok {
 			return
-		case ended:
-			c.tb.Fatalf("connection ended (%v) before %s came", end, what)
 		}
 		c.sleep(what)
 	}

@@ -2,14 +2,15 @@ package wstest
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -23,9 +24,9 @@ const (
 	opPong   = 10
 )
 
-// Dial opens a WebSocket connection to an http:// or ws:// address, with header
-// (or nil) in the request; the query cf_protocol=protobuf chooses the encoding. It
-// ends with the test.
+// Dial opens a WebSocket connection to an http:// or https:// address, with header
+// (or nil) in the request; the query cf_protocol=protobuf chooses the encoding.
+// Certificates are not verified. The connection ends with the test.
 func Dial(tb testing.TB, address string, header http.Header) *Client {
 	tb.Helper()
 	c, status := Handshake(tb, address, header)
@@ -35,22 +36,19 @@ func Dial(tb testing.TB, address string, header http.Header) *Client {
 	return c
 }
 
-// Handshake is Dial for a server that may refuse: without a client, the status
-// of the response tells why.
-func Handshake(tb testing.TB, address string, header http.Header) (c *Client, status int) {
+// Handshake is Dial for a server that may refuse: without a client, the HTTP
+// status tells why.
+func Handshake(tb testing.TB, address string, header http.Header) (*Client, int) {
 	tb.Helper()
-	u, err := url.Parse(strings.Replace(address, "ws", "http", 1))
-	if strings.HasPrefix(address, "http") {
-		u, err = url.Parse(address)
-	}
+	u, err := url.Parse(address)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	conn, err := net.Dial("tcp", u.Host)
+	conn, err := dial(u)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = conn.Close() })
+	tb.Cleanup(func() { conn.Close() })
 	req := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header.Clone()}
 	if req.Header == nil {
 		req.Header = make(http.Header)
@@ -63,34 +61,67 @@ func Handshake(tb testing.TB, address string, header http.Header) (c *Client, st
 		tb.Fatal(err)
 	}
 	r := bufio.NewReader(conn)
+	_ = conn.SetReadDeadline(time.Now().Add(patience)) // a failure shows when reading
 	res, err := http.ReadResponse(r, req)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_ = res.Body.Close() // of no interest, and not what follows an upgrade
 	if res.StatusCode != http.StatusSwitchingProtocols {
+		res.Body.Close()
 		return nil, res.StatusCode
 	}
+	_ = conn.SetReadDeadline(time.Time{})
+	return start(tb, u, conn, r), res.StatusCode
+}
+
+func dial(u *url.URL) (net.Conn, error) {
+	if u.Scheme == "https" {
+		return tls.Dial("tcp", u.Host, &tls.Config{InsecureSkipVerify: true})
+	}
+	return net.Dial("tcp", u.Host)
+}
+
+// Over makes a client of a WebSocket stream that was opened in another way, such
+// as over HTTP/2; address is as for Dial.
+func Over(tb testing.TB, address string, conn io.ReadWriteCloser) *Client {
+	tb.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return start(tb, u, conn, conn)
+}
+
+func start(tb testing.TB, u *url.URL, conn io.WriteCloser, r io.Reader) *Client {
 	w := &socket{conn: conn, op: opText}
 	encoding := protocol.JSON
 	if u.Query().Get("cf_protocol") == "protobuf" {
 		encoding, w.op = protocol.Protobuf, opBinary
 	}
-	c = newClient(tb, encoding)
+	c := newClient(tb, encoding)
 	c.link = w
 	go w.read(r, c)
-	return c, res.StatusCode
+	return c
 }
+
+// Bytes sends bytes, which need not be a frame, over a client's WebSocket.
+func (c *Client) Bytes(b []byte) { c.link.(*socket).bytes(b) }
 
 // socket is a WebSocket connection that sends unfragmented messages.
 type socket struct {
-	conn net.Conn
+	conn io.WriteCloser
 	op   byte
 	mu   sync.Mutex
 }
 
 func (w *socket) send(msg []byte) { w.write(w.op, msg) }
-func (w *socket) drop()           { _ = w.conn.Close() }
+func (w *socket) drop()           { w.conn.Close() }
+
+func (w *socket) bytes(b []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _ = w.conn.Write(b)
+}
 
 // write sends a frame. A failure shows when reading.
 func (w *socket) write(op byte, payload []byte) {
@@ -104,9 +135,7 @@ func (w *socket) write(op byte, payload []byte) {
 		frame = binary.BigEndian.AppendUint64(append(frame, 0x80|127), uint64(n))
 	}
 	frame = append(frame, 0, 0, 0, 0) // a mask that changes nothing
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, _ = w.conn.Write(append(frame, payload...))
+	w.bytes(append(frame, payload...))
 }
 
 // read takes frames until the end.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/wstest"
 )
 
 // fakeLimits are limits with a clock and a number of clients of their own.

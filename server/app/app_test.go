@@ -14,8 +14,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/wstest"
 )
 
 // Secrets of the tests; none of them may show up in a log.

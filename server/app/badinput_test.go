@@ -13,9 +13,9 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/wstest"
 )
 
 // badFrames are answered by the end of the connection. The text is sent as one

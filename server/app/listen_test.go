@@ -21,8 +21,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/wstest"
 	_ "github.com/gyrohq/gyro/server/internal/xconnect"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/wstest"
 )
 
 func jsonText(v any) string { return string(must(json.Marshal(v))) }

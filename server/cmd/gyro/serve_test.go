@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/internal/wstest"
 )
 
 // TestRefusesToStart: a wrong or unsupported configuration, by the name of its key.
