@@ -182,13 +182,13 @@ func TestShutdownSilent(t *testing.T) {
 	if err := s.app.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := nc.Read(make([]byte, 1)); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+	if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the silent connection ended with %v", err)
 	}
 	// Nothing but the hook closes it: net/http does so after 5 s only.
 	ours, theirs := net.Pipe()
 	l.silent.note(ours, http.StateNew)
-	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("a late connection ended with %v", err)
 	}
 }
