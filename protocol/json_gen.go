@@ -31,7 +31,7 @@ func (m *Command) appendJSON(dst []byte) (_ []byte, err error) {
 	dst = append(dst, '{')
 	if m.ID != 0 {
 		dst = append(dst, `"id":`...)
-		dst = strconv.AppendUint(dst, uint64(m.ID), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.ID))
 		dst = append(dst, ',')
 	}
 	if m.Connect != nil {
@@ -236,7 +236,7 @@ func (m *Reply) appendJSON(dst []byte) (_ []byte, err error) {
 	dst = append(dst, '{')
 	if m.ID != 0 {
 		dst = append(dst, `"id":`...)
-		dst = strconv.AppendUint(dst, uint64(m.ID), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.ID))
 		dst = append(dst, ',')
 	}
 	if m.Error != nil {
@@ -637,7 +637,7 @@ func (m *Error) appendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
 	if m.Code != 0 {
 		dst = append(dst, `"code":`...)
-		dst = strconv.AppendUint(dst, uint64(m.Code), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.Code))
 		dst = append(dst, ',')
 	}
 	dst = append(dst, `"message":`...)
@@ -945,7 +945,7 @@ func (m *ConnectResult) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	if m.TTL != 0 {
 		dst = append(dst, `"ttl":`...)
-		dst = strconv.AppendUint(dst, uint64(m.TTL), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.TTL))
 		dst = append(dst, ',')
 	}
 	if len(m.Data) != 0 {
@@ -970,7 +970,7 @@ func (m *ConnectResult) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	if m.Ping != 0 {
 		dst = append(dst, `"ping":`...)
-		dst = strconv.AppendUint(dst, uint64(m.Ping), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.Ping))
 		dst = append(dst, ',')
 	}
 	if m.Pong {
@@ -1236,7 +1236,7 @@ func (m *RefreshResult) appendJSON(dst []byte) []byte {
 	}
 	if m.TTL != 0 {
 		dst = append(dst, `"ttl":`...)
-		dst = strconv.AppendUint(dst, uint64(m.TTL), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.TTL))
 		dst = append(dst, ',')
 	}
 	return jsonwire.EndObject(dst)
@@ -1369,7 +1369,7 @@ func (m *SubscribeRequest) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	if m.Offset != 0 {
 		dst = append(dst, `"offset":`...)
-		dst = strconv.AppendUint(dst, uint64(m.Offset), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.Offset))
 		dst = append(dst, ',')
 	}
 	if len(m.Data) != 0 {
@@ -1554,7 +1554,7 @@ func (m *SubscribeResult) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	if m.TTL != 0 {
 		dst = append(dst, `"ttl":`...)
-		dst = strconv.AppendUint(dst, uint64(m.TTL), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.TTL))
 		dst = append(dst, ',')
 	}
 	if m.Recoverable {
@@ -1586,7 +1586,7 @@ func (m *SubscribeResult) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	if m.Offset != 0 {
 		dst = append(dst, `"offset":`...)
-		dst = strconv.AppendUint(dst, uint64(m.Offset), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.Offset))
 		dst = append(dst, ',')
 	}
 	if m.Positioned {
@@ -1645,7 +1645,7 @@ func (m *SubscribeResult) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	if m.PublishDebounce != 0 {
 		dst = append(dst, `"publish_debounce":`...)
-		dst = strconv.AppendUint(dst, uint64(m.PublishDebounce), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.PublishDebounce))
 		dst = append(dst, ',')
 	}
 	return jsonwire.EndObject(dst), nil
@@ -1958,7 +1958,7 @@ func (m *SubRefreshResult) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	if m.TTL != 0 {
 		dst = append(dst, `"ttl":`...)
-		dst = strconv.AppendUint(dst, uint64(m.TTL), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.TTL))
 		dst = append(dst, ',')
 	}
 	if len(m.Items) != 0 {
@@ -2109,7 +2109,7 @@ func (m *KeyedItem) appendJSON(dst []byte) []byte {
 	}
 	if m.Version != 0 {
 		dst = append(dst, `"version":`...)
-		dst = strconv.AppendUint(dst, uint64(m.Version), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.Version))
 		dst = append(dst, ',')
 	}
 	return jsonwire.EndObject(dst)
@@ -2560,10 +2560,10 @@ func (m *PresenceStatsResult) appendJSON(dst []byte) []byte {
 	}
 	dst = append(dst, '{')
 	dst = append(dst, `"num_clients":`...)
-	dst = strconv.AppendUint(dst, uint64(m.NumClients), 10)
+	dst = jsonwire.AppendUint(dst, uint64(m.NumClients))
 	dst = append(dst, ',')
 	dst = append(dst, `"num_users":`...)
-	dst = strconv.AppendUint(dst, uint64(m.NumUsers), 10)
+	dst = jsonwire.AppendUint(dst, uint64(m.NumUsers))
 	dst = append(dst, ',')
 	return jsonwire.EndObject(dst)
 }
@@ -2617,7 +2617,7 @@ func (m *StreamPosition) appendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
 	if m.Offset != 0 {
 		dst = append(dst, `"offset":`...)
-		dst = strconv.AppendUint(dst, uint64(m.Offset), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.Offset))
 		dst = append(dst, ',')
 	}
 	if m.Epoch != "" {
@@ -2770,7 +2770,7 @@ func (m *HistoryResult) appendJSON(dst []byte) (_ []byte, err error) {
 	dst = jsonwire.AppendString(dst, m.Epoch)
 	dst = append(dst, ',')
 	dst = append(dst, `"offset":`...)
-	dst = strconv.AppendUint(dst, uint64(m.Offset), 10)
+	dst = jsonwire.AppendUint(dst, uint64(m.Offset))
 	dst = append(dst, ',')
 	return jsonwire.EndObject(dst), nil
 }
@@ -3015,7 +3015,7 @@ func (m *Publication) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	if m.Offset != 0 {
 		dst = append(dst, `"offset":`...)
-		dst = strconv.AppendUint(dst, uint64(m.Offset), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.Offset))
 		dst = append(dst, ',')
 	}
 	if len(m.Tags) != 0 {
@@ -3066,7 +3066,7 @@ func (m *Publication) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	if m.Version != 0 {
 		dst = append(dst, `"version":`...)
-		dst = strconv.AppendUint(dst, uint64(m.Version), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.Version))
 		dst = append(dst, ',')
 	}
 	return jsonwire.EndObject(dst), nil
@@ -3361,7 +3361,7 @@ func (m *Unsubscribe) appendJSON(dst []byte) []byte {
 	}
 	dst = append(dst, '{')
 	dst = append(dst, `"code":`...)
-	dst = strconv.AppendUint(dst, uint64(m.Code), 10)
+	dst = jsonwire.AppendUint(dst, uint64(m.Code))
 	dst = append(dst, ',')
 	dst = append(dst, `"reason":`...)
 	dst = jsonwire.AppendString(dst, m.Reason)
@@ -3428,7 +3428,7 @@ func (m *Subscribe) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	if m.Offset != 0 {
 		dst = append(dst, `"offset":`...)
-		dst = strconv.AppendUint(dst, uint64(m.Offset), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.Offset))
 		dst = append(dst, ',')
 	}
 	if m.Positioned {
@@ -3595,12 +3595,12 @@ func (m *Connect) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	if m.TTL != 0 {
 		dst = append(dst, `"ttl":`...)
-		dst = strconv.AppendUint(dst, uint64(m.TTL), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.TTL))
 		dst = append(dst, ',')
 	}
 	if m.Ping != 0 {
 		dst = append(dst, `"ping":`...)
-		dst = strconv.AppendUint(dst, uint64(m.Ping), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.Ping))
 		dst = append(dst, ',')
 	}
 	if m.Pong {
@@ -3718,7 +3718,7 @@ func (m *Disconnect) appendJSON(dst []byte) []byte {
 	}
 	dst = append(dst, '{')
 	dst = append(dst, `"code":`...)
-	dst = strconv.AppendUint(dst, uint64(m.Code), 10)
+	dst = jsonwire.AppendUint(dst, uint64(m.Code))
 	dst = append(dst, ',')
 	dst = append(dst, `"reason":`...)
 	dst = jsonwire.AppendString(dst, m.Reason)
@@ -3789,7 +3789,7 @@ func (m *Refresh) appendJSON(dst []byte) []byte {
 	}
 	if m.TTL != 0 {
 		dst = append(dst, `"ttl":`...)
-		dst = strconv.AppendUint(dst, uint64(m.TTL), 10)
+		dst = jsonwire.AppendUint(dst, uint64(m.TTL))
 		dst = append(dst, ',')
 	}
 	return jsonwire.EndObject(dst)

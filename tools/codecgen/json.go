@@ -129,7 +129,7 @@ func jsonAppendValue(p *printer, s *schema, f *field, v string) {
 	case f.kind == protoreflect.BoolKind:
 		p.f("dst = strconv.AppendBool(dst, %s)", v)
 	case f.kind == protoreflect.Uint32Kind, f.kind == protoreflect.Uint64Kind:
-		p.f("dst = strconv.AppendUint(dst, uint64(%s), 10)", v)
+		p.f("dst = jsonwire.AppendUint(dst, uint64(%s))", v)
 	default:
 		p.f("dst = strconv.AppendInt(dst, int64(%s), 10)", v)
 	}

@@ -103,6 +103,30 @@ func appendEscape(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
 
+// AppendUint appends a number. It is strconv.AppendUint for numbers that are short
+// most of the time: offsets, IDs, durations.
+func AppendUint(dst []byte, n uint64) []byte {
+	var digits [20]byte
+	i := len(digits)
+	for n >= 100 {
+		q := n / 100
+		i -= 2
+		copy(digits[i:], pairs[2*(n-100*q):][:2])
+		n = q
+	}
+	if n >= 10 {
+		i -= 2
+		copy(digits[i:], pairs[2*n:][:2])
+	} else {
+		i--
+		digits[i] = byte('0' + n)
+	}
+	return append(dst, digits[i:]...)
+}
+
+// pairs of digits from 00 to 99.
+const pairs = "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899"
+
 // EndObject closes an object whose members were each appended with a comma behind.
 func EndObject(dst []byte) []byte {
 	if last := len(dst) - 1; dst[last] == ',' {
