@@ -28,6 +28,7 @@ unit:
 e2e: build
 	scripts/e2e.sh
 
+lint: export GOLANGCI_LINT_CACHE := $(CURDIR)/.cache/lint
 lint: $(BIN)/golangci-lint-$(GOLANGCI)
 	@for m in $(MODULES); do echo "lint $$m"; (cd $$m && $< run ./...) || exit 1; done
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
