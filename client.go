@@ -138,17 +138,34 @@ func (p *peer) Writable() {
 	p.shard.loop.Post(loop.Func(p.session.Flush))
 }
 
-// Closed ends the session if it has not ended, with the disconnect that the
-// transport found if there is one in err.
+// Closed ends the session if it has not ended.
 func (p *peer) Closed(err error) {
 	c := (*Client)(p)
-	d := protocol.DisconnectConnectionClosed
-	errors.As(err, &d)
-	c.post(func() { c.session.Disconnect(d) })
+	c.post(func() { c.session.Disconnect(closeReason(err)) })
 	c.node.clients.Done()
 }
 
-var _ transport.Peer = (*peer)(nil)
+// direct is the view of a transport that lives on the client's loop.
+type direct Client
+
+func (p *direct) Receive(msg []byte) { p.session.Receive(msg) }
+func (p *direct) Writable()          { p.session.Flush() }
+func (p *direct) Closed(err error) {
+	p.session.Disconnect(closeReason(err))
+	p.node.clients.Done()
+}
+
+// closeReason is the disconnect that the transport found, if there is one in err.
+func closeReason(err error) protocol.Disconnect {
+	d := protocol.DisconnectConnectionClosed
+	errors.As(err, &d)
+	return d
+}
+
+var (
+	_ transport.Peer = (*peer)(nil)
+	_ transport.Peer = (*direct)(nil)
+)
 
 // clientContext ends with the connection and holds the values that the
 // Connecting handler chose. values is without cancellation of its own, or the

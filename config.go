@@ -77,6 +77,9 @@ type Config struct {
 	CommandLimit int
 	// SendTime adds the server's time to the connect result.
 	SendTime bool
+	// GoroutineDriver gives every connection goroutines of its own, also where the
+	// node's loops could watch its socket. It is for diagnosis. Default: false.
+	GoroutineDriver bool
 }
 
 const (

@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -36,7 +37,7 @@ type Node struct {
 	shards   []*shard
 	users    userCounts
 
-	nextShard atomic.Uint32
+	accepted atomic.Uint32 // connections, modulo 2^32
 	// clients counts the connections that transports hold, loops the running loops,
 	// work the lanes at work.
 	clients, loops sync.WaitGroup
@@ -96,30 +97,64 @@ func (n *Node) UID() string { return n.uid }
 
 // Accept takes a connection from a transport. It implements transport.Acceptor.
 func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.Info) (transport.Peer, error) {
+	c, err := n.admit(n.nextShard(), ctx, info)
+	if err != nil {
+		return nil, err
+	}
+	c.drain = make(chan struct{}, 1)
+	c.post(func() { c.begin(conn, info) })
+	return (*peer)(c), nil
+}
+
+// NextLoop implements transport.LoopAcceptor.
+func (n *Node) NextLoop() transport.Loop {
+	if n.cfg.GoroutineDriver || !poll.Supported() || !n.isRunning() {
+		return nil
+	}
+	return (*socketLoop)(n.nextShard())
+}
+
+// AcceptOn implements transport.LoopAcceptor: it takes a connection whose socket
+// is watched by l, one of NextLoop, on which it is called.
+func (n *Node) AcceptOn(l transport.Loop, ctx context.Context, conn transport.Conn, info transport.Info) (transport.Peer, error) {
+	c, err := n.admit((*shard)(l.(*socketLoop)), ctx, info)
+	if err != nil {
+		return nil, err
+	}
+	c.begin(conn, info)
+	return (*direct)(c), nil
+}
+
+func (n *Node) nextShard() *shard {
+	return n.shards[int(n.accepted.Add(1))%len(n.shards)]
+}
+
+// admit makes the client of a new connection, unless the node takes none.
+func (n *Node) admit(s *shard, ctx context.Context, info transport.Info) (*Client, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.running || n.shutdown {
+		return nil, protocol.DisconnectShutdown
+	}
+	n.clients.Add(1)
 	c := &Client{
 		node:    n,
-		shard:   n.shards[int(n.nextShard.Add(1))%len(n.shards)],
+		shard:   s,
 		id:      uuid.NewString(),
 		request: ctx,
-		drain:   make(chan struct{}, 1),
 		transport: TransportInfo{
 			Name: info.Name, Encoding: info.Framer.Encoding(), RemoteAddr: info.RemoteAddr, Header: info.Header,
 		},
 	}
 	c.alive, c.cancel = context.WithCancel(context.Background())
 	c.ctx = c.alive
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.running || n.shutdown {
-		c.cancel()
-		return nil, protocol.DisconnectShutdown
-	}
-	n.clients.Add(1)
-	c.post(func() {
-		c.shard.link(c)
-		c.session.Init((*env)(c), n.session, c.id, conn, info)
-	})
-	return (*peer)(c), nil
+	return c, nil
+}
+
+// begin makes the session, on its loop.
+func (c *Client) begin(conn transport.Conn, info transport.Info) {
+	c.shard.link(c)
+	c.session.Init((*env)(c), c.node.session, c.id, conn, info)
 }
 
 // Shutdown ends the node: no client is taken any more, all are disconnected with
@@ -167,10 +202,11 @@ func (n *Node) end(ctx context.Context) {
 	n.endErr = n.broker.Close(ctx)
 }
 
+// isRunning tells whether the node takes clients.
 func (n *Node) isRunning() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.running
+	return n.running && !n.shutdown
 }
 
 // events takes what the broker delivers.

@@ -22,6 +22,15 @@ type Func func()
 // Run calls f.
 func (f Func) Run() { f() }
 
+// Poller tells which of a loop's sockets are ready. Wait blocks until some may be,
+// or fails once the poller is closed; a goroutine of its own calls it. Poll serves
+// those that are and does not wait.
+type Poller interface {
+	Wait() error
+	Poll() int
+	Close()
+}
+
 // Flusher has output to flush when the turn ends.
 type Flusher interface{ Flush() }
 
@@ -42,11 +51,14 @@ const keepItems = 2 * maxMessages
 // Loop is one owner of sessions. Post and PostMessage may be called from any
 // goroutine; everything else only from the loop's own, that is within a task.
 type Loop struct {
-	hub   *hub.Hub
-	wheel wheel
-	start time.Time
-	now   int64
-	dirty []Flusher
+	hub    *hub.Hub
+	wheel  wheel
+	poller Poller        // nil if the loop watches no sockets
+	polled chan struct{} // answers the goroutine that waits for sockets
+	busy   bool          // sockets were ready in the last turn: look again
+	start  time.Time
+	now    int64
+	dirty  []Flusher
 
 	mu       sync.Mutex
 	inbox    []item
@@ -61,10 +73,11 @@ type Loop struct {
 // New returns a loop, which runs once Run is called.
 func New() *Loop {
 	l := &Loop{
-		hub:   hub.New(),
-		start: time.Now(),
-		wake:  make(chan struct{}, 1),
-		done:  make(chan struct{}),
+		hub:    hub.New(),
+		polled: make(chan struct{}, 1),
+		start:  time.Now(),
+		wake:   make(chan struct{}, 1),
+		done:   make(chan struct{}),
 	}
 	l.now = l.clock()
 	l.room.L = &l.mu
@@ -138,11 +151,23 @@ func (l *Loop) Close() {
 	<-l.done
 }
 
+// Serve has the loop serve the sockets of p, which it owns from now on. It may be
+// called once.
+func (l *Loop) Serve(p Poller) {
+	l.poller = p
+	go l.watch()
+}
+
 // Run is the loop; it returns after Close.
 func (l *Loop) Run() {
 	defer close(l.done)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	defer func() {
+		if l.poller != nil {
+			l.poller.Close()
+		}
+	}()
 	var batch []item
 	for {
 		var closed bool
@@ -151,7 +176,9 @@ func (l *Loop) Run() {
 			if closed {
 				return
 			}
-			l.sleep(timer)
+			if !l.busy {
+				l.sleep(timer)
+			}
 			// Let everybody who is ready to post do so before the turn begins: what
 			// gathers now leaves in one write per connection.
 			runtime.Gosched()
@@ -165,7 +192,16 @@ func (l *Loop) Run() {
 	}
 }
 
-// turn handles one batch, the timers and the output.
+// watch wakes the loop when sockets are ready. It waits for the loop to serve them
+// before it looks again.
+func (l *Loop) watch() {
+	served := Func(func() { l.polled <- struct{}{} })
+	for l.poller.Wait() == nil && l.Post(served) {
+		<-l.polled
+	}
+}
+
+// turn handles one batch, the sockets, the timers and the output.
 func (l *Loop) turn(batch []item) {
 	for i := range batch {
 		if m := batch[i].msg; m != nil {
@@ -173,6 +209,9 @@ func (l *Loop) turn(batch []item) {
 		} else {
 			batch[i].task.Run()
 		}
+	}
+	if l.poller != nil {
+		l.busy = l.poller.Poll() > 0
 	}
 	l.wheel.advance(l.now)
 	// A flush can make others dirty (a lost connection unsubscribes), never itself.

@@ -5,12 +5,12 @@ package websocket
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
 // Config of a Handler. The zero value is ready to use.
@@ -109,14 +109,41 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.ProtoMajor == 2 {
 		if stream := hs.acceptStream(w, r); stream != nil {
-			h.serve(newConn(h, stream, hs), r, hs, nil, runHere)
+			h.serve(newConn(h, stream, hs), h.acceptance(r, hs, nil), runHere)
 		}
 		return
 	}
 	stream, early := hs.hijack(w, h.cfg.HandshakeTimeout)
-	if stream != nil {
-		h.serve(newConn(h, stream, hs), r, hs, early, runFresh)
+	if stream == nil {
+		return
 	}
+	if a, ok := h.acceptor.(transport.LoopAcceptor); ok {
+		if l := a.NextLoop(); l != nil {
+			if fd, ok := netio.Detach(stream); ok {
+				h.serveOn(l, a, fd, h.acceptance(r, hs, early))
+				return
+			}
+		}
+	}
+	h.serve(newConn(h, stream, hs), h.acceptance(r, hs, early), runFresh)
+}
+
+// acceptance is a connection whose handshake is done.
+type acceptance struct {
+	ctx   context.Context
+	hs    *handshake
+	info  transport.Info
+	early []byte // came along with the handshake
+}
+
+func (h *Handler) acceptance(r *http.Request, hs *handshake, early []byte) acceptance {
+	return acceptance{context.WithoutCancel(r.Context()), hs, transport.Info{
+		Name:       "websocket",
+		Framer:     h.framer(hs),
+		Header:     r.Header,
+		RemoteAddr: r.RemoteAddr,
+		NativePing: hs.nativePing,
+	}, early}
 }
 
 // runHere serves a connection until its end.
@@ -126,31 +153,22 @@ func runHere(c *conn, early []byte) { c.run(early) }
 // goroutine, with a stack grown by the handshake, and its buffers are freed.
 func runFresh(c *conn, early []byte) { go c.run(early) }
 
-// serve hands c to the acceptor and lets it run. early holds the bytes that came
-// along with the handshake.
-func (h *Handler) serve(c *conn, r *http.Request, hs *handshake, early []byte, run func(*conn, []byte)) {
+// serve hands c to the acceptor and lets it run.
+func (h *Handler) serve(c *conn, accept acceptance, run func(*conn, []byte)) {
 	accepted := false
 	defer func() {
 		if !accepted { // the acceptor panicked
 			c.abandon()
 		}
 	}()
-	peer, err := h.acceptor.Accept(context.WithoutCancel(r.Context()), c, transport.Info{
-		Name:       "websocket",
-		Framer:     h.framer(hs),
-		Header:     r.Header,
-		RemoteAddr: r.RemoteAddr,
-		NativePing: hs.nativePing,
-	})
+	peer, err := h.acceptor.Accept(accept.ctx, c, accept.info)
 	accepted = true
 	if err != nil {
-		d := protocol.DisconnectServerError
-		errors.As(err, &d)
-		c.Close(d, nil)
+		c.Close(refusalOf(err), nil)
 	} else {
 		c.setPeer(peer)
 	}
-	run(c, early)
+	run(c, accept.early)
 }
 
 func (h *Handler) framer(hs *handshake) *framer {

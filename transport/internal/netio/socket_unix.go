@@ -84,7 +84,10 @@ func (s *socket) tryRead(fd uintptr) bool {
 	}
 }
 
-func (s *socket) TryWrite(frames [][]byte) (int, error) {
+func (s *socket) TryWrite(frames [][]byte) (int, error) { return TryWrite(s.fd, frames) }
+
+// TryWrite is Stream.TryWrite for a non-blocking descriptor.
+func TryWrite(fd uintptr, frames [][]byte) (int, error) {
 	total := 0
 	for i := 0; i < len(frames); {
 		if len(frames[i]) == 0 {
@@ -92,7 +95,7 @@ func (s *socket) TryWrite(frames [][]byte) (int, error) {
 			continue
 		}
 		p, next, gathered := gather(frames, i)
-		n, err := s.tryWrite(p)
+		n, err := tryWrite(fd, p)
 		gathered.Free()
 		total += n
 		if n < len(p) || err != nil {
@@ -122,9 +125,9 @@ func gather(frames [][]byte, i int) (p []byte, next int, b *Buffer) {
 	return b.B, next, b
 }
 
-func (s *socket) tryWrite(p []byte) (int, error) {
+func tryWrite(fd uintptr, p []byte) (int, error) {
 	for {
-		n, errno := sysWrite(s.fd, p)
+		n, errno := sysWrite(fd, p)
 		switch errno {
 		case 0:
 			return n, nil
@@ -146,3 +149,65 @@ func (s *socket) SetReadDeadline(t time.Time) { _ = s.conn.SetReadDeadline(t) }
 func (s *socket) CloseWrite()                 { closeWrite(s.conn) }
 func (s *socket) Close()                      { _ = s.conn.Close() }
 func (s *socket) Abort()                      { abort(s.conn) }
+
+// TryRead reads what is there from a non-blocking descriptor: 0 if nothing is now,
+// io.EOF at the end.
+func TryRead(fd uintptr, p []byte) (int, error) {
+	for {
+		n, errno := sysRead(fd, p)
+		switch {
+		case errno == syscall.EINTR:
+			continue
+		case errno == syscall.EAGAIN:
+			return 0, nil
+		case errno != 0:
+			return 0, os.NewSyscallError("read", errno)
+		case n == 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+}
+
+// Detach takes the descriptor of a plain TCP or Unix socket out of Go's runtime. It
+// is non-blocking and belongs to the caller; s must not be used any more. If it
+// is false, nothing has happened to s.
+func Detach(s Stream) (fd uintptr, ok bool) {
+	sock, ok := s.(*socket)
+	if !ok {
+		return 0, false
+	}
+	dup, err := dupCloseOnExec(sock.fd)
+	if err != nil {
+		return 0, false
+	}
+	_ = sock.conn.Close()
+	return dup, true
+}
+
+// dupCloseOnExec makes another descriptor of the same socket.
+func dupCloseOnExec(fd uintptr) (uintptr, error) {
+	dup, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_DUPFD_CLOEXEC, 0)
+	if errno != 0 {
+		return 0, os.NewSyscallError("fcntl", errno)
+	}
+	return dup, nil
+}
+
+// Attach gives a descriptor back to Go's runtime. It is closed if that fails.
+func Attach(fd uintptr) (net.Conn, error) {
+	f := os.NewFile(fd, "socket")
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+// CloseFD closes a socket; with reset at once, dropping what was not sent.
+func CloseFD(fd uintptr, reset bool) {
+	if reset {
+		_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+	}
+	_ = syscall.Close(int(fd))
+}
+
+// ShutdownWrite ends the outgoing direction of a socket.
+func ShutdownWrite(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_WR) }

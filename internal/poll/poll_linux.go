@@ -1,0 +1,128 @@
+package poll
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// batch is how many descriptors one Poll serves at most.
+const batch = 256
+
+// Poller watches descriptors, level-triggered. Wait may be called by a goroutine of
+// its own; everything else belongs to the loop.
+type Poller struct {
+	// file is the epoll descriptor in Go's own poller, so that waiting holds a
+	// goroutine and no thread.
+	file     *os.File
+	raw      syscall.RawConn
+	fd       int
+	probe    [1]syscall.EpollEvent
+	events   [batch]syscall.EpollEvent
+	watchers []Watcher // by descriptor
+	count    int
+}
+
+// New returns a poller without descriptors.
+func New() (*Poller, error) {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		_ = syscall.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	p := &Poller{file: os.NewFile(uintptr(fd), "epoll"), fd: fd}
+	if p.raw, err = p.file.SyscallConn(); err != nil {
+		_ = p.file.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Supported tells whether New works on this system.
+func Supported() bool { return true }
+
+// Watch calls w when fd is readable or writable, as asked for, from the next Poll
+// on. fd must be non-blocking.
+func (p *Poller) Watch(fd int, w Watcher, read, write bool) error {
+	if err := p.control(syscall.EPOLL_CTL_ADD, fd, read, write); err != nil {
+		return err
+	}
+	for fd >= len(p.watchers) {
+		p.watchers = append(p.watchers, nil)
+	}
+	p.watchers[fd] = w
+	p.count++
+	return nil
+}
+
+// Change sets what is watched of a descriptor.
+func (p *Poller) Change(fd int, read, write bool) error {
+	return p.control(syscall.EPOLL_CTL_MOD, fd, read, write)
+}
+
+// Unwatch forgets a descriptor, which must still be open.
+func (p *Poller) Unwatch(fd int) {
+	if fd >= len(p.watchers) || p.watchers[fd] == nil {
+		return
+	}
+	p.watchers[fd] = nil
+	p.count--
+	_ = p.control(syscall.EPOLL_CTL_DEL, fd, false, false)
+}
+
+// Len is the number of descriptors.
+func (p *Poller) Len() int { return p.count }
+
+func (p *Poller) control(op, fd int, read, write bool) error {
+	e := syscall.EpollEvent{Fd: int32(fd)}
+	if read {
+		e.Events |= syscall.EPOLLIN | syscall.EPOLLRDHUP
+	}
+	if write {
+		e.Events |= syscall.EPOLLOUT
+	}
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_CTL, uintptr(p.fd), uintptr(op), uintptr(fd), uintptr(unsafe.Pointer(&e)), 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("watching a socket: %w", os.NewSyscallError("epoll_ctl", errno))
+	}
+	return nil
+}
+
+// Poll calls the watchers of what is ready now, and returns their number. It does
+// not wait.
+func (p *Poller) Poll() int {
+	n := ready(p.fd, p.events[:])
+	for i := range n {
+		e := &p.events[i]
+		// A watcher that was called before may have closed this one, or even watch
+		// another socket that got its number.
+		if w := p.watchers[e.Fd]; w != nil {
+			const broken = syscall.EPOLLERR | syscall.EPOLLHUP
+			w.Ready(e.Events&(syscall.EPOLLIN|syscall.EPOLLRDHUP|broken) != 0, e.Events&(syscall.EPOLLOUT|broken) != 0)
+		}
+	}
+	return n
+}
+
+// Wait blocks until Poll may have something to do. The error is that of a closed
+// poller.
+func (p *Poller) Wait() error {
+	return p.raw.Read(func(fd uintptr) bool { return ready(int(fd), p.probe[:]) > 0 })
+}
+
+// ready asks without waiting, so the scheduler need not know.
+func ready(fd int, events []syscall.EpollEvent) int {
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(fd),
+		uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
+}
+
+// Close ends Wait and frees the poller, not the descriptors that it watches.
+func (p *Poller) Close() { _ = p.file.Close() }

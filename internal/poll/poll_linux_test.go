@@ -1,0 +1,159 @@
+package poll
+
+import (
+	"syscall"
+	"testing"
+)
+
+// probe notes what it is told.
+type probe struct {
+	p     *Poller
+	calls []string
+	then  func()
+}
+
+func (w *probe) Ready(readable, writable bool) {
+	s := ""
+	if readable {
+		s += "r"
+	}
+	if writable {
+		s += "w"
+	}
+	w.calls = append(w.calls, s)
+	if w.then != nil {
+		w.then()
+	}
+}
+
+func (w *probe) take(t *testing.T, want string) {
+	t.Helper()
+	w.p.Poll()
+	got := ""
+	for _, c := range w.calls {
+		got += c
+	}
+	if w.calls = nil; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+func pair(t *testing.T) (a, b int) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fds[0], fds[1]
+}
+
+func newPoller(t *testing.T) *Poller {
+	t.Helper()
+	p, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPoll(t *testing.T) {
+	p := newPoller(t)
+	a, b := pair(t)
+	w := &probe{p: p}
+	must(t, p.Watch(a, w, true, false))
+	w.take(t, "")
+	_, err := syscall.Write(b, []byte("xy"))
+	must(t, err)
+	w.take(t, "r")
+	w.take(t, "r") // until it is read
+	must(t, p.Change(a, true, true))
+	w.take(t, "rw")
+	must(t, p.Change(a, false, false))
+	w.take(t, "")
+	must(t, p.Change(a, true, false))
+	must(t, syscall.Close(b))
+	w.take(t, "rw") // a hang-up
+	p.Unwatch(a)
+	p.Unwatch(a)
+	w.take(t, "")
+	if p.Len() != 0 {
+		t.Errorf("%d left", p.Len())
+	}
+	must(t, syscall.Close(a))
+	if err := p.Watch(a, w, true, false); err == nil {
+		t.Error("a closed descriptor can be watched")
+	}
+}
+
+// A watcher may take another one away that is ready in the same batch.
+func TestUnwatchWithinPoll(t *testing.T) {
+	p := newPoller(t)
+	a, b := pair(t)
+	defer syscall.Close(a)
+	defer syscall.Close(b)
+	first, second := &probe{p: p}, &probe{p: p}
+	first.then = func() { p.Unwatch(b) }
+	second.then = func() { p.Unwatch(a) }
+	must(t, p.Watch(a, first, false, true))
+	must(t, p.Watch(b, second, false, true))
+	p.Poll()
+	if n := len(first.calls) + len(second.calls); n != 1 {
+		t.Errorf("%d calls, want 1", n)
+	}
+}
+
+// Wait returns when something becomes ready, also when that happened before, and
+// when the poller is closed.
+func TestWait(t *testing.T) {
+	p := newPoller(t)
+	a, b := pair(t)
+	defer syscall.Close(a)
+	defer syscall.Close(b)
+	w := &probe{p: p}
+	must(t, p.Watch(a, w, true, false))
+	waited := make(chan error)
+	next := make(chan struct{})
+	go func() {
+		for {
+			err := p.Wait()
+			waited <- err
+			if err != nil {
+				return
+			}
+			<-next
+		}
+	}()
+	var one [1]byte
+	for range 1000 {
+		_, err := syscall.Write(b, one[:])
+		must(t, err)
+		must(t, <-waited)
+		w.take(t, "r")
+		_, err = syscall.Read(a, one[:])
+		must(t, err)
+		next <- struct{}{}
+	}
+	p.Close()
+	if err := <-waited; err == nil {
+		t.Error("Wait does not tell of Close")
+	}
+}
+
+func BenchmarkPollNothing(b *testing.B) {
+	p, err := New()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	for b.Loop() {
+		p.Poll()
+	}
+}

@@ -1,0 +1,53 @@
+package transport
+
+import (
+	"context"
+	"time"
+)
+
+// Loop is a goroutine of the core that owns connections and can watch their
+// sockets. A transport whose connections are plain sockets lives on it: no
+// goroutine, no lock and no buffer per connection. Only Post may be called from
+// elsewhere; the rest, and everything that Post, Watch and After call, happens on
+// the loop, which must not be blocked.
+type Loop interface {
+	// Post runs f in order with other posts. It reports false if the loop has ended,
+	// and f will not run.
+	Post(f func()) bool
+	// Watch calls w when fd, which is non-blocking, is readable or writable as asked
+	// for.
+	Watch(fd int, w Watcher, read, write bool) error
+	// Change sets what fd is watched for.
+	Change(fd int, read, write bool) error
+	// Unwatch forgets fd, which must still be open.
+	Unwatch(fd int)
+	// After runs f once d has passed. Precision: 50 ms, never early.
+	After(d time.Duration, f func()) Timer
+	// Buffer is space to read into. Its contents last until the caller returns to
+	// the loop.
+	Buffer() []byte
+}
+
+// Watcher is told of a socket's readiness.
+type Watcher interface {
+	// Ready is called for as long as the socket is ready. Errors and hang-ups count as
+	// both. It may be called without reason.
+	Ready(readable, writable bool)
+}
+
+// Timer is a call that is due.
+type Timer interface {
+	// Stop cancels the call. It does nothing if the call was made.
+	Stop()
+}
+
+// LoopAcceptor is an Acceptor whose loops can watch sockets.
+type LoopAcceptor interface {
+	Acceptor
+	// NextLoop is the loop for the next connection, or nil if loops watch no sockets.
+	// Any goroutine may call it.
+	NextLoop() Loop
+	// AcceptOn is Accept, called on l. The peer belongs to l: whoever drives it calls
+	// it there and nowhere else, and its owner calls c there.
+	AcceptOn(l Loop, ctx context.Context, c Conn, info Info) (Peer, error)
+}

@@ -1,0 +1,491 @@
+package websocket
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// loopConn implements transport.Conn on a loop of the core, which watches its
+// socket. Everything happens on the loop: there is no lock and no goroutine, and an
+// idle connection holds no buffer. It keeps the rules of conn.
+type loopConn struct {
+	handler *Handler
+	loop    transport.Loop
+	peer    transport.Peer  // nil before accepting and after Closed
+	timer   transport.Timer // ends congestion, or the wait for the client's Close frame
+	pinger  *loopPinger     // nil without native pings
+	out     *netio.Buffer   // accepted, not written; whole frames after the first
+	in      *netio.Buffer   // read, not parsed: reading was paused
+	cause   error           // for Peer.Closed
+	parser  parser
+	fd      int32
+	phase   phase
+	starved bool // Write took less than all
+	paused  bool
+	last    bool // the Close frame is written or in out
+	ending  bool // nothing is left to do but to write what is in out
+	stuck   bool // the kernel may hold bytes that nobody wants
+
+	watched, watchRead, watchWrite bool
+	finished                       bool
+}
+
+// serveOn runs a connection on a loop: fd is its own from here on.
+func (h *Handler) serveOn(l transport.Loop, a transport.LoopAcceptor, fd uintptr, accept acceptance) {
+	c := &loopConn{handler: h, loop: l, fd: int32(fd)}
+	c.parser.limit, c.parser.compress = h.cfg.MessageSizeLimit, accept.hs.compress
+	if accept.hs.nativePing {
+		c.pinger = new(loopPinger)
+	}
+	if !l.Post(func() { c.start(a, accept) }) {
+		netio.CloseFD(fd, true)
+	}
+}
+
+// start hands the connection to the acceptor and begins to read.
+func (c *loopConn) start(a transport.LoopAcceptor, accept acceptance) {
+	var err error
+	if c.peer, err = a.AcceptOn(c.loop, accept.ctx, c, accept.info); err != nil {
+		c.refuse(refusalOf(err), accept)
+		return
+	}
+	c.watched, c.watchRead = true, true
+	if err := c.loop.Watch(int(c.fd), c, true, false); err != nil {
+		c.watched = false
+		c.lose(err)
+		return
+	}
+	c.rewatch()
+	c.startPinging()
+	if len(accept.early) > 0 {
+		c.take(accept.early)
+	}
+}
+
+// refuse leaves the farewell to a goroutine: the loop may end before it is over.
+func (c *loopConn) refuse(d protocol.Disconnect, accept acceptance) {
+	nc, err := netio.Attach(uintptr(c.fd))
+	if err != nil {
+		return
+	}
+	g := newConn(c.handler, netio.NewStream(nc), accept.hs)
+	g.Close(d, nil)
+	go g.run(accept.early)
+}
+
+// rewatch tells the loop what to watch the socket for, if that has changed.
+func (c *loopConn) rewatch() {
+	read, write := !c.paused || c.phase != phaseOpen, c.out != nil
+	if !c.watched || read == c.watchRead && write == c.watchWrite {
+		return
+	}
+	c.watchRead, c.watchWrite = read, write
+	if err := c.loop.Change(int(c.fd), read, write); err != nil {
+		c.lose(err)
+	}
+}
+
+// Ready implements transport.Watcher.
+func (c *loopConn) Ready(readable, writable bool) {
+	if writable && c.out != nil {
+		c.flush()
+	}
+	if !readable || c.finished || c.phase == phaseGone {
+		return
+	}
+	buf := c.loop.Buffer()
+	n, err := netio.TryRead(uintptr(c.fd), buf)
+	if err != nil {
+		c.lose(fmt.Errorf("websocket: connection lost: %w", err))
+		return
+	}
+	c.take(buf[:n])
+}
+
+// take handles what was read. It changes data.
+func (c *loopConn) take(data []byte) {
+	switch {
+	case c.phase > phaseClosing || c.ending: // nobody cares any more
+	case c.paused && c.phase == phaseOpen, c.in != nil:
+		// Read before the pause, or the end of a connection that is broken.
+		c.hold(data)
+	default:
+		c.consume(data)
+	}
+}
+
+func (c *loopConn) hold(data []byte) {
+	if len(data) > 0 {
+		c.in = c.in.Grow(len(data))
+		c.in.B = append(c.in.B, data...)
+	}
+}
+
+// consume parses data and hands messages over until it is used up, reading is
+// paused, or the connection ends.
+func (c *loopConn) consume(data []byte) {
+	for {
+		e, rest, violation := c.parser.next(data)
+		if violation == nil && e.kind == eventMessage && c.phase == phaseOpen {
+			violation = c.message(e)
+		}
+		switch {
+		case violation != nil:
+			c.fail(violation, violation.Code, violation.Reason)
+			return
+		case e.kind == eventNone:
+			return
+		case e.kind == eventPing:
+			c.answerPing(e.payload)
+		case e.kind == eventPong:
+			c.pongReceived()
+		case e.kind == eventClose:
+			c.closeByClient(e)
+			return
+		}
+		if c.phase > phaseClosing {
+			return
+		}
+		if c.paused && c.phase == phaseOpen {
+			c.hold(rest)
+			return
+		}
+		data = rest
+	}
+}
+
+func (c *loopConn) message(e event) *CloseError {
+	if !e.compressed {
+		c.peer.Receive(e.payload)
+		return nil
+	}
+	b, violation := inflate(e.payload, c.handler.cfg.DecompressedMessageSizeLimit)
+	if violation != nil {
+		return violation
+	}
+	defer b.Free()
+	if e.text && !utf8.Valid(b.B) {
+		return errTextEncoding
+	}
+	c.peer.Receive(b.B)
+	return nil
+}
+
+// Pause implements transport.Conn.
+func (c *loopConn) Pause(pause bool) {
+	c.paused = pause
+	if pause && c.pinger != nil {
+		c.pinger.excused = true
+	}
+	c.rewatch()
+	if !pause {
+		c.resume()
+	}
+}
+
+// resume sees to what was read before a pause. It is the loop that does it, as the
+// peer is in the midst of something now.
+func (c *loopConn) resume() {
+	if c.in == nil {
+		return
+	}
+	c.loop.Post(func() {
+		b := c.in
+		if b == nil || c.paused && c.phase == phaseOpen {
+			return
+		}
+		c.in = nil
+		c.take(b.B)
+		b.Free()
+	})
+}
+
+// Write implements transport.Conn.
+func (c *loopConn) Write(frames [][]byte) (int, error) {
+	if c.phase != phaseOpen {
+		return 0, errClosed
+	}
+	if c.out != nil {
+		c.starved = true
+		return 0, nil
+	}
+	n, err := netio.TryWrite(uintptr(c.fd), frames)
+	if err != nil {
+		c.lose(writeError(err))
+		return n, c.cause
+	}
+	rest := skip(frames, n)
+	if len(rest) == 0 {
+		return n, nil
+	}
+	// A frame that was begun is taken whole, so that a Close frame can follow.
+	c.starved = len(rest) > 1
+	c.queue(rest[:1])
+	return n + len(rest[0]), nil
+}
+
+// queue copies frames to what is written when the socket takes more.
+func (c *loopConn) queue(frames [][]byte) {
+	size := 0
+	for _, f := range frames {
+		size += len(f)
+	}
+	if size == 0 {
+		return
+	}
+	if c.out == nil {
+		c.setTimer(c.handler.cfg.WriteTimeout)
+	}
+	c.out = c.out.Grow(size)
+	for _, f := range frames {
+		c.out.B = append(c.out.B, f...)
+	}
+	c.rewatch()
+}
+
+// flush writes what is in out, and goes on with what waits for that.
+func (c *loopConn) flush() {
+	n, err := netio.TryWrite(uintptr(c.fd), [][]byte{c.out.B})
+	if err != nil {
+		c.lose(writeError(err))
+		return
+	}
+	if n < len(c.out.B) {
+		c.out.B = c.out.B[:copy(c.out.B, c.out.B[n:])]
+		return
+	}
+	c.out.Free()
+	c.out = nil
+	c.stopTimer()
+	c.rewatch()
+	switch {
+	case c.phase != phaseOpen:
+		c.drained()
+	case c.starved:
+		c.starved = false
+		c.peer.Writable()
+	}
+}
+
+// drained goes on with a closing connection when all is written.
+func (c *loopConn) drained() {
+	if c.ending {
+		c.finish()
+		return
+	}
+	if c.phase == phaseFailed {
+		netio.ShutdownWrite(uintptr(c.fd))
+	}
+	c.setTimer(c.handler.cfg.CloseTimeout)
+}
+
+// Close implements transport.Conn, see conn.Close.
+func (c *loopConn) Close(d protocol.Disconnect, frames [][]byte) {
+	if c.phase != phaseOpen {
+		return
+	}
+	if d.Code == protocol.DisconnectConnectionClosed.Code {
+		c.lose(d)
+		return
+	}
+	c.phase, c.cause = phaseClosing, d
+	if d.Code == 0 {
+		c.writeLast(frames, nil)
+	} else {
+		c.writeLast(frames, closeFrame(uint16(d.Code), d.Reason))
+	}
+	c.rewatch()
+	c.resume()
+}
+
+// closeByClient answers the client's Close frame, if it needs an answer, and ends
+// the connection.
+func (c *loopConn) closeByClient(e event) {
+	c.ending = true
+	if c.phase == phaseOpen {
+		cause := &CloseError{Code: e.code, Reason: string(e.payload), ByClient: true}
+		if cause.Code == 0 {
+			cause.Code = closeNoStatus
+		}
+		c.phase, c.cause = phaseClosing, cause
+	}
+	var answer []byte
+	if !c.last {
+		answer = closeFrame(e.code, "")
+	}
+	c.writeLast(nil, answer)
+}
+
+// fail gives the connection up from the transport's side. The peer is told at
+// once; input is discarded unparsed for a while, so that the Close frame arrives.
+func (c *loopConn) fail(cause error, code uint16, reason string) {
+	switch c.phase {
+	case phaseOpen:
+		c.phase, c.cause = phaseFailed, cause
+		c.writeLast(nil, closeFrame(code, reason))
+	case phaseClosing:
+		c.phase = phaseFailed
+		c.writeLast(nil, nil)
+	}
+	if c.phase == phaseFailed { // else the write found the connection lost
+		c.tell()
+	}
+}
+
+// writeLast writes or queues the last that goes out. A nil last is none.
+func (c *loopConn) writeLast(frames [][]byte, last []byte) {
+	out := make([][]byte, 0, len(frames)+1)
+	out = append(out, frames...)
+	if last != nil {
+		c.last = true
+		out = append(out, last)
+	}
+	if c.out == nil {
+		n, err := netio.TryWrite(uintptr(c.fd), out)
+		if err != nil {
+			c.lose(writeError(err))
+			return
+		}
+		out = skip(out, n)
+	}
+	if c.queue(out); c.out == nil {
+		c.drained()
+	}
+}
+
+// lose ends a connection whose socket is of no more use. The peer may be in the
+// midst of something, so it is told later.
+func (c *loopConn) lose(cause error) {
+	if c.phase == phaseGone {
+		return
+	}
+	if c.phase == phaseOpen {
+		c.cause = cause
+	}
+	c.phase = phaseGone
+	c.loop.Post(c.finish)
+}
+
+// finish frees everything. It is called by nothing that the peer calls.
+func (c *loopConn) finish() {
+	if c.finished {
+		return
+	}
+	c.finished, c.phase = true, phaseGone
+	c.stopTimer()
+	c.stopPinging()
+	if c.watched {
+		c.loop.Unwatch(int(c.fd))
+	}
+	netio.CloseFD(uintptr(c.fd), c.stuck)
+	c.out.Free()
+	c.in.Free()
+	c.out, c.in = nil, nil
+	c.parser.release()
+	c.tell()
+}
+
+// tell is the last call of the peer.
+func (c *loopConn) tell() {
+	if p := c.peer; p != nil {
+		c.peer = nil
+		p.Closed(c.cause)
+	}
+}
+
+func (c *loopConn) setTimer(d time.Duration) {
+	c.stopTimer()
+	c.timer = c.loop.After(d, c.expired)
+}
+
+func (c *loopConn) stopTimer() {
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+}
+
+// expired: the client did not take what was written, or did not close.
+func (c *loopConn) expired() {
+	c.timer = nil
+	if c.out != nil {
+		c.stuck = true
+		c.lose(writeError(os.ErrDeadlineExceeded))
+		return
+	}
+	c.finish()
+}
+
+// refusalOf is the disconnect for a client that was not accepted.
+func refusalOf(err error) protocol.Disconnect {
+	d := protocol.DisconnectServerError
+	errors.As(err, &d)
+	return d
+}
+
+// loopPinger is the state of native pings.
+type loopPinger struct {
+	timer    transport.Timer
+	awaiting bool // a ping is unanswered
+	excused  bool // reading was paused since the last tick: a pong may lie unread
+}
+
+func (c *loopConn) startPinging() {
+	if c.pinger != nil && c.phase == phaseOpen {
+		c.pinger.timer = c.loop.After(c.handler.cfg.PingInterval, c.pingTime)
+	}
+}
+
+func (c *loopConn) stopPinging() {
+	if c.pinger != nil && c.pinger.timer != nil {
+		c.pinger.timer.Stop()
+	}
+}
+
+// pingTime sends a ping, or ends a connection whose last one was not answered.
+func (c *loopConn) pingTime() {
+	p := c.pinger
+	if c.phase != phaseOpen {
+		return
+	}
+	if p.awaiting && !p.excused {
+		d := protocol.DisconnectNoPong
+		c.fail(d, uint16(d.Code), d.Reason)
+		return
+	}
+	if !p.awaiting && c.out == nil { // congestion has a timeout of its own
+		p.awaiting = true
+		c.writeControl(pingFrame)
+	}
+	p.excused = c.paused
+	p.timer = c.loop.After(c.handler.cfg.PongTimeout, c.pingTime)
+}
+
+func (c *loopConn) pongReceived() {
+	if p := c.pinger; p != nil && p.awaiting && c.phase == phaseOpen {
+		p.awaiting = false
+		p.timer.Stop()
+		p.timer = c.loop.After(c.handler.cfg.PingInterval, c.pingTime)
+	}
+}
+
+// answerPing sends a pong. While something cannot be written there is none, as
+// RFC 6455 section 5.5.3 lets a server answer the latest ping only.
+func (c *loopConn) answerPing(payload []byte) {
+	if c.phase == phaseOpen && c.out == nil {
+		c.writeControl(controlFrame(opPong, payload))
+	}
+}
+
+func (c *loopConn) writeControl(frame []byte) {
+	if _, err := c.Write([][]byte{frame}); err != nil {
+		return // the connection is lost already
+	}
+}
