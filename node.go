@@ -108,7 +108,9 @@ func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.I
 
 // NextLoop implements transport.LoopAcceptor.
 func (n *Node) NextLoop() transport.Loop {
-	if n.cfg.GoroutineDriver || !poll.Supported() || !n.isRunning() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cfg.GoroutineDriver || !poll.Supported() || !n.running || n.shutdown {
 		return nil
 	}
 	return (*socketLoop)(n.nextShard())
@@ -202,11 +204,10 @@ func (n *Node) end(ctx context.Context) {
 	n.endErr = n.broker.Close(ctx)
 }
 
-// isRunning tells whether the node takes clients.
 func (n *Node) isRunning() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.running && !n.shutdown
+	return n.running
 }
 
 // events takes what the broker delivers.
