@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,13 +114,14 @@ func (n *Node) NextLoop() transport.Loop {
 	if n.cfg.GoroutineDriver || !poll.Supported() || !n.running || n.shutdown {
 		return nil
 	}
-	return (*socketLoop)(n.nextShard())
+	return n.nextShard().loop.Sockets()
 }
 
 // AcceptOn implements transport.LoopAcceptor: it takes a connection whose socket
 // is watched by l, one of NextLoop, on which it is called.
 func (n *Node) AcceptOn(l transport.Loop, ctx context.Context, conn transport.Conn, info transport.Info) (transport.Peer, error) {
-	c, err := n.admit((*shard)(l.(*socketLoop)), ctx, info)
+	i := slices.IndexFunc(n.shards, func(s *shard) bool { return s.loop.Sockets() == l })
+	c, err := n.admit(n.shards[i], ctx, info)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/outbox"
-	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -19,9 +18,6 @@ type shard struct {
 	users map[string][]*Client
 	// first of the list of all connections.
 	first *Client
-	// poller watches sockets; nil until there is one.
-	poller *poll.Poller
-	buffer []byte
 }
 
 // register makes a client addressable by its user.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/poll"
 )
 
 // Task is work for a loop.
@@ -21,15 +22,6 @@ type Func func()
 
 // Run calls f.
 func (f Func) Run() { f() }
-
-// Poller tells which of a loop's sockets are ready. Wait blocks until some may be,
-// or fails once the poller is closed; a goroutine of its own calls it. Poll serves
-// those that are and does not wait.
-type Poller interface {
-	Wait() error
-	Poll() int
-	Close()
-}
 
 // Flusher has output to flush when the turn ends.
 type Flusher interface{ Flush() }
@@ -53,9 +45,10 @@ const keepItems = 2 * maxMessages
 type Loop struct {
 	hub    *hub.Hub
 	wheel  wheel
-	poller Poller        // nil if the loop watches no sockets
+	poller *poll.Poller  // nil until there is a socket
 	polled chan struct{} // answers the goroutine that waits for sockets
-	busy   bool          // sockets were ready in the last turn: look again
+	buffer []byte        // for reading from them
+	busy   bool          // some were ready in the last turn: look again
 	start  time.Time
 	now    int64
 	dirty  []Flusher
@@ -151,13 +144,6 @@ func (l *Loop) Close() {
 	<-l.done
 }
 
-// Serve has the loop serve the sockets of p, which it owns from now on. It may be
-// called once.
-func (l *Loop) Serve(p Poller) {
-	l.poller = p
-	go l.watch()
-}
-
 // Run is the loop; it returns after Close.
 func (l *Loop) Run() {
 	defer close(l.done)
@@ -189,15 +175,6 @@ func (l *Loop) Run() {
 		if clear(batch); cap(batch) > keepItems {
 			batch = nil
 		}
-	}
-}
-
-// watch wakes the loop when sockets are ready. It waits for the loop to serve them
-// before it looks again.
-func (l *Loop) watch() {
-	served := Func(func() { l.polled <- struct{}{} })
-	for l.poller.Wait() == nil && l.Post(served) {
-		<-l.polled
 	}
 }
 

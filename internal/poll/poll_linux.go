@@ -5,6 +5,8 @@ import (
 	"os"
 	"syscall"
 	"unsafe"
+
+	"github.com/gyrohq/gyro/transport"
 )
 
 // batch is how many descriptors one Poll serves at most.
@@ -20,7 +22,7 @@ type Poller struct {
 	fd       int
 	probe    [1]syscall.EpollEvent
 	events   [batch]syscall.EpollEvent
-	watchers []Watcher // by descriptor
+	watchers []transport.Watcher // by descriptor
 	count    int
 }
 
@@ -47,7 +49,7 @@ func Supported() bool { return true }
 
 // Watch calls w when fd is readable or writable, as asked for, from the next Poll
 // on. fd must be non-blocking.
-func (p *Poller) Watch(fd int, w Watcher, read, write bool) error {
+func (p *Poller) Watch(fd int, w transport.Watcher, read, write bool) error {
 	if err := p.control(syscall.EPOLL_CTL_ADD, fd, read, write); err != nil {
 		return err
 	}

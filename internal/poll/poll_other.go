@@ -2,7 +2,11 @@
 
 package poll
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/gyrohq/gyro/transport"
+)
 
 // Poller does not exist on this system: transports use goroutines.
 type Poller struct{}
@@ -16,7 +20,7 @@ func New() (*Poller, error) {
 func Supported() bool { return false }
 
 // Watch is not to be called.
-func (*Poller) Watch(int, Watcher, bool, bool) error { return errors.ErrUnsupported }
+func (*Poller) Watch(int, transport.Watcher, bool, bool) error { return errors.ErrUnsupported }
 
 // Change is not to be called.
 func (*Poller) Change(int, bool, bool) error { return errors.ErrUnsupported }

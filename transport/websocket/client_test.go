@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,10 +19,26 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/poll"
+	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// onLoops: servers' connections live on a loop, not on goroutines.
+var onLoops bool
+
+// TestMain runs the tests for both drivers.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	onLoops = true
+	code = max(code, m.Run())
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
 
 // patience bounds every wait of a test; none takes anywhere near as long.
 const patience = 10 * time.Second
@@ -171,10 +188,11 @@ func (c *testClient) expectEOF() {
 // testPeer records what its transport tells, and checks how it does so.
 type testPeer struct {
 	t       testing.TB
-	conn    transport.Conn
+	conn    transport.Conn // for tests
+	inside  transport.Conn // for what the transport calls
 	info    transport.Info
 	ctx     context.Context
-	inside  atomic.Bool
+	called  atomic.Bool
 	ended   atomic.Bool
 	receive func(msg []byte) // nil: put into messages
 
@@ -184,13 +202,13 @@ type testPeer struct {
 }
 
 func (p *testPeer) enter() func() {
-	if p.inside.Swap(true) {
+	if p.called.Swap(true) {
 		p.t.Error("calls of the peer overlap")
 	}
 	if p.ended.Load() {
 		p.t.Error("the peer is called after Closed")
 	}
-	return func() { p.inside.Store(false) }
+	return func() { p.called.Store(false) }
 }
 
 func (p *testPeer) Receive(msg []byte) {
@@ -263,13 +281,18 @@ type testServer struct {
 	// prepare, if set, changes a peer before it is accepted; an error refuses it.
 	prepare func(p *testPeer) error
 	tight   bool
+	loop    *loop.Loop // nil for goroutines
 }
 
 var errTest = errors.New("test error")
 
 func (s *testServer) Accept(ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	return s.accept(ctx, c, info, c)
+}
+
+func (s *testServer) accept(ctx context.Context, c transport.Conn, info transport.Info, outside transport.Conn) (transport.Peer, error) {
 	p := &testPeer{
-		t: s.t, conn: c, info: info, ctx: ctx,
+		t: s.t, conn: c, inside: c, info: info, ctx: ctx,
 		messages: make(chan string, 100), writable: make(chan struct{}, 1), closed: make(chan error, 2),
 	}
 	if s.prepare != nil {
@@ -277,20 +300,69 @@ func (s *testServer) Accept(ctx context.Context, c transport.Conn, info transpor
 			return nil, err
 		}
 	}
+	p.conn = outside
 	s.peers <- p
 	return p, nil
 }
 
+// NextLoop implements transport.LoopAcceptor.
+func (s *testServer) NextLoop() transport.Loop {
+	if s.loop == nil {
+		return nil
+	}
+	return s.loop.Sockets()
+}
+
+// AcceptOn is Accept, but that tests use the connection from their own goroutines.
+func (s *testServer) AcceptOn(l transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	return s.accept(ctx, c, info, posted{l, c})
+}
+
+// posted is a connection of a loop for use from elsewhere.
+type posted struct {
+	loop transport.Loop
+	conn transport.Conn
+}
+
+func (p posted) do(f func()) {
+	done := make(chan struct{})
+	if p.loop.Post(func() { f(); close(done) }) {
+		<-done
+	}
+}
+
+func (p posted) Write(frames [][]byte) (n int, err error) {
+	p.do(func() { n, err = p.conn.Write(frames) })
+	return n, err
+}
+
+func (p posted) Close(d protocol.Disconnect, frames [][]byte) {
+	p.do(func() { p.conn.Close(d, frames) })
+}
+
+func (p posted) Pause(pause bool) { p.do(func() { p.conn.Pause(pause) }) }
+
 func newServer(t testing.TB, cfg Config) *testServer {
 	s := &testServer{t: t, peers: make(chan *testPeer, 2000)}
+	s.runLoop()
 	s.Server = httptest.NewServer(NewHandler(s, cfg))
 	t.Cleanup(s.Server.Close)
 	return s
 }
 
+// runLoop gives the server a loop if this is the run of that driver.
+func (s *testServer) runLoop() {
+	if onLoops && poll.Supported() {
+		s.loop = loop.New()
+		go s.loop.Run()
+		s.t.Cleanup(s.loop.Close)
+	}
+}
+
 // newTightServer has small kernel buffers, so that they are soon full.
 func newTightServer(t testing.TB, cfg Config) *testServer {
 	s := &testServer{t: t, peers: make(chan *testPeer, 2000), tight: true}
+	s.runLoop()
 	s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg))
 	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		_ = c.(*net.TCPConn).SetWriteBuffer(16 << 10)

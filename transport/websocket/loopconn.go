@@ -23,6 +23,7 @@ type loopConn struct {
 	pinger  *loopPinger     // nil without native pings
 	out     *netio.Buffer   // accepted, not written; whole frames after the first
 	in      *netio.Buffer   // read, not parsed: reading was paused
+	pong    []byte          // the latest pong that could not be written
 	cause   error           // for Peer.Closed
 	parser  parser
 	fd      int32
@@ -31,7 +32,7 @@ type loopConn struct {
 	paused  bool
 	last    bool // the Close frame is written or in out
 	ending  bool // nothing is left to do but to write what is in out
-	stuck   bool // the kernel may hold bytes that nobody wants
+	stuck   bool // lost with bytes left: what the kernel holds is not wanted either
 
 	watched, watchRead, watchWrite bool
 	finished                       bool
@@ -268,7 +269,12 @@ func (c *loopConn) flush() {
 	switch {
 	case c.phase != phaseOpen:
 		c.drained()
-	case c.starved:
+	case c.pong != nil:
+		pong := c.pong
+		c.pong = nil
+		c.writeControl(pong)
+	}
+	if c.starved && c.phase == phaseOpen && c.out == nil {
 		c.starved = false
 		c.peer.Writable()
 	}
@@ -369,7 +375,7 @@ func (c *loopConn) lose(cause error) {
 	if c.phase == phaseOpen {
 		c.cause = cause
 	}
-	c.phase = phaseGone
+	c.phase, c.stuck = phaseGone, c.out != nil
 	c.loop.Post(c.finish)
 }
 
@@ -416,7 +422,6 @@ func (c *loopConn) stopTimer() {
 func (c *loopConn) expired() {
 	c.timer = nil
 	if c.out != nil {
-		c.stuck = true
 		c.lose(writeError(os.ErrDeadlineExceeded))
 		return
 	}
@@ -476,16 +481,21 @@ func (c *loopConn) pongReceived() {
 	}
 }
 
-// answerPing sends a pong. While something cannot be written there is none, as
-// RFC 6455 section 5.5.3 lets a server answer the latest ping only.
+// answerPing sends a pong. While one cannot be sent, only the latest is kept, as
+// RFC 6455 section 5.5.3 allows.
 func (c *loopConn) answerPing(payload []byte) {
-	if c.phase == phaseOpen && c.out == nil {
+	switch {
+	case c.phase != phaseOpen:
+	case c.out != nil:
+		c.pong = controlFrame(opPong, payload)
+	default:
 		c.writeControl(controlFrame(opPong, payload))
 	}
 }
 
+// writeControl writes a control frame between data frames. Nothing may be queued.
 func (c *loopConn) writeControl(frame []byte) {
-	if _, err := c.Write([][]byte{frame}); err != nil {
-		return // the connection is lost already
-	}
+	starved := c.starved
+	_, _ = c.Write([][]byte{frame}) // an error has ended the connection
+	c.starved = starved
 }
