@@ -52,21 +52,21 @@ func (s *Sockets) Buffer() []byte {
 
 // After implements transport.Loop.
 func (s *Sockets) After(d time.Duration, f func()) transport.Timer {
-	a := &alarm{loop: s.Loop(), f: f}
+	a := &delayed{loop: s.Loop(), f: f}
 	a.loop.Schedule(a, a.loop.Now()+int64(d))
 	return a
 }
 
-// alarm is a call that is due.
-type alarm struct {
+// delayed is a call that is due.
+type delayed struct {
 	loop  *Loop
 	timer Timer
 	f     func()
 }
 
-func (a *alarm) Timer() *Timer { return &a.timer }
-func (a *alarm) Tick()         { a.f() }
-func (a *alarm) Stop()         { a.loop.Schedule(a, 0) }
+func (a *delayed) Timer() *Timer { return &a.timer }
+func (a *delayed) Tick()         { a.f() }
+func (a *delayed) Stop()         { a.loop.Schedule(a, 0) }
 
 // wait wakes the loop when sockets are ready. It lets the loop serve them before
 // it looks again.
