@@ -28,11 +28,15 @@ func (c *conn) Close(d protocol.Disconnect, frames [][]byte) {
 	c.phase, c.cause = phaseClosing, d
 	c.resumeLocked()
 	c.stream.SetReadDeadline(time.Now().Add(c.handler.cfg.CloseTimeout))
+	c.writeLastLocked(frames, farewell(d))
+}
+
+// farewell is the Close frame for a disconnect: none for code 0.
+func farewell(d protocol.Disconnect) []byte {
 	if d.Code == 0 {
-		c.writeLastLocked(frames, nil)
-	} else {
-		c.writeLastLocked(frames, closeFrame(wireCode(d.Code), d.Reason))
+		return nil
 	}
+	return closeFrame(wireCode(d.Code), d.Reason)
 }
 
 // wireCode is what a Close frame can hold of a code, which applications choose as

@@ -302,11 +302,7 @@ func (c *loopConn) Close(d protocol.Disconnect, frames [][]byte) {
 		return
 	}
 	c.phase, c.cause = phaseClosing, d
-	if d.Code == 0 {
-		c.writeLast(frames, nil)
-	} else {
-		c.writeLast(frames, closeFrame(uint16(d.Code), d.Reason))
-	}
+	c.writeLast(frames, farewell(d))
 	c.rewatch()
 	c.resume()
 }
