@@ -96,7 +96,7 @@ func (e *env) Now() int64           { return e.shard.loop.Now() }
 func (e *env) Random(n int64) int64 { return rand.Int64N(n) }
 func (e *env) Schedule(at int64)    { e.shard.loop.Schedule(e, at) }
 func (e *env) Dirty()               { e.shard.loop.Dirty(&e.session) }
-func (e *env) Pool() *outbox.Pool   { return &e.shard.pool }
+func (e *env) Pool() *outbox.Pool   { return e.shard.loop.Pool() }
 func (e *env) Timer() *loop.Timer   { return &e.timer }
 func (e *env) Tick()                { e.session.Tick() }
 func (e *env) Do(f session.Effect)  { e.client().do(f) }

@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"github.com/gyrohq/gyro/internal/loop"
-	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -13,7 +12,6 @@ type shard struct {
 	node  *Node
 	index int
 	loop  *loop.Loop
-	pool  outbox.Pool
 	// users are the authenticated clients by user.
 	users map[string][]*Client
 	// first of the list of all connections.

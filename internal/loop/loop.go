@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/poll"
 )
 
@@ -44,6 +45,7 @@ const keepItems = 2 * maxMessages
 // goroutine; everything else only from the loop's own, that is within a task.
 type Loop struct {
 	hub    *hub.Hub
+	pool   outbox.Pool
 	wheel  wheel
 	poller *poll.Poller  // nil until there is a socket
 	polled chan struct{} // answers the goroutine that waits for sockets
@@ -120,6 +122,9 @@ func (l *Loop) add(it item) bool {
 
 // Hub is the loop's slice of the hub.
 func (l *Loop) Hub() *hub.Hub { return l.hub }
+
+// Pool of the queues of the loop's sessions.
+func (l *Loop) Pool() *outbox.Pool { return &l.pool }
 
 // Now is the time of this turn, in nanoseconds of the Unix epoch.
 func (l *Loop) Now() int64 { return l.now }
