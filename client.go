@@ -81,7 +81,7 @@ func (c *Client) Unsubscribe(ch string) {
 
 // Disconnect closes the connection.
 func (c *Client) Disconnect(d protocol.Disconnect) {
-	c.post(func() { c.session.Disconnect(d) })
+	c.post(func() { c.session.Dismiss(d) })
 }
 
 func (c *Client) post(f func()) { c.shard.loop.Post(loop.Func(f)) }
@@ -108,8 +108,9 @@ func (e *env) Closed(d protocol.Disconnect) {
 	e.node.log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
 }
 
-func (e *env) Join(b *session.Subscription) { e.shard.loop.Hub().Add(b.Channel(), b) }
-func (e *env) Part(b *session.Subscription) { e.shard.loop.Hub().Remove(b) }
+func (e *env) Join(b *session.Subscription)   { e.shard.loop.Hub().Add(b.Channel(), b) }
+func (e *env) Part(b *session.Subscription)   { e.shard.loop.Hub().Remove(b) }
+func (e *env) Finish(b *session.Subscription) { e.shard.loop.Hub().Finish(b) }
 
 // peer is the transport's view of a client whose transport has goroutines of its
 // own: everything is posted to the client's loop.

@@ -80,7 +80,7 @@ func (s *shard) unlink(c *Client) {
 func (s *shard) disconnectAll() {
 	for c := s.first; c != nil; {
 		next := c.next
-		c.session.Disconnect(protocol.DisconnectShutdown)
+		c.session.Dismiss(protocol.DisconnectShutdown)
 		c = next
 	}
 }

@@ -20,8 +20,8 @@ type Conn interface {
 	// Only the owner of the peer calls it, one call at a time.
 	Write(frames [][]byte) (n int, err error)
 
-	// Close ends the connection: it sends frames (the rest of the queue, which now
-	// belongs to the transport), tells the client the disconnect in the transport's
+	// Close ends the connection: it sends frames (the rest of the queue; as with Write
+	// they are not kept after Close returns), tells the client the disconnect in the transport's
 	// manner, and frees everything, in the background and in bounded time. With
 	// protocol.DisconnectConnectionClosed the connection is just dropped. Calls
 	// after the first do nothing. Any goroutine may call it.
@@ -78,6 +78,9 @@ type Framer interface {
 	Encoding() protocol.Encoding
 	// Headroom is the number of bytes that Frame may need before the message.
 	Headroom() int
+	// Costly tells that Frame takes so long, for compression say, that loops share
+	// its result. Otherwise each makes its own, which is faster for them.
+	Costly() bool
 	// Frame envelops buf[Headroom():], which holds one encoded message (Protobuf
 	// messages carry their length prefix), and returns the finished frame. It may
 	// use buf's headroom and spare capacity, and return another slice. Any

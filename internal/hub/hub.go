@@ -2,11 +2,14 @@
 // what is delivered to them: once per variant, shared by all.
 package hub
 
+import "github.com/gyrohq/gyro/internal/outbox"
+
 // Subscriber takes the messages of a channel.
 type Subscriber interface {
-	// Deliver hands over a message. The subscriber may remove itself from the hub
-	// meanwhile, but no other subscriber of the channel.
-	Deliver(m *Message)
+	// Deliver hands over a message. d is valid during the call; d.Message may be kept.
+	// The subscriber may remove itself from the hub meanwhile, but no other subscriber
+	// of the channel.
+	Deliver(d *Delivery)
 	// Seat is the hub's own note in the subscriber.
 	Seat() *Seat
 }
@@ -19,17 +22,43 @@ type Seat struct {
 
 // Hub is the slice of a loop: it is used by one goroutine at a time.
 type Hub struct {
+	arena *outbox.Arena
 	rooms map[string]*room
 	seats int
+
+	// active are the sweeps under way, served in turn; pending is the number of
+	// messages that they hold. free are sweeps for later.
+	active  []*sweep
+	pending int
+	free    []*sweep
 }
 
 type room struct {
 	channel string
 	subs    []Subscriber
+	sweep   *sweep // nil when nothing is being delivered
 }
 
-// New returns an empty hub.
-func New() *Hub { return &Hub{rooms: make(map[string]*room)} }
+// sweep is the delivery of a channel's messages. What is published while one batch
+// goes round the room makes up the next one, so every subscriber gets it at once.
+type sweep struct {
+	room  *room
+	next  []*Message
+	batch []Delivery
+	// left is how many subscribers, the first ones of the room, the batch still has
+	// to reach.
+	left int
+}
+
+// keepSweeps is how many idle sweeps keep their memory, keepBatch the largest batch
+// for which they do.
+const (
+	keepSweeps = 256
+	keepBatch  = 1024
+)
+
+// New returns an empty hub, which makes frames in arena.
+func New(arena *outbox.Arena) *Hub { return &Hub{arena: arena, rooms: make(map[string]*room)} }
 
 // Add seats s, which must not sit anywhere.
 func (h *Hub) Add(ch string, s Subscriber) {
@@ -50,10 +79,17 @@ func (h *Hub) Remove(s Subscriber) {
 	if r == nil {
 		return
 	}
-	last := len(r.subs) - 1
-	moved := r.subs[last]
-	r.subs[seat.index] = moved
-	moved.Seat().index = seat.index
+	last, hole := len(r.subs)-1, seat.index
+	if w := r.sweep; w != nil && hole < w.left {
+		// The hole goes to the border, so that none of those that the batch has
+		// reached moves among the others.
+		w.left--
+		r.move(w.left, hole)
+		hole = w.left
+	}
+	if hole != last {
+		r.move(last, hole)
+	}
 	r.subs[last] = nil
 	r.subs = r.subs[:last]
 	*seat = Seat{}
@@ -66,16 +102,131 @@ func (h *Hub) Remove(s Subscriber) {
 	}
 }
 
-// Publish delivers m to every subscriber of its channel.
+func (r *room) move(from, to int) {
+	s := r.subs[from]
+	r.subs[to] = s
+	s.Seat().index = to
+}
+
+// Publish queues m for the subscribers that its channel has when Deliver comes to
+// it.
 func (h *Hub) Publish(m *Message) {
 	r := h.rooms[m.Channel]
 	if r == nil {
 		return
 	}
-	// Backwards: when a subscriber removes itself, the one that takes its seat was
-	// served already.
-	for i := len(r.subs) - 1; i >= 0; i-- {
-		r.subs[i].Deliver(m)
+	w := r.sweep
+	if w == nil {
+		w = h.newSweep(r)
+	}
+	w.next = append(w.next, m)
+	h.pending++
+}
+
+func (h *Hub) newSweep(r *room) *sweep {
+	var w *sweep
+	if n := len(h.free); n > 0 {
+		w = h.free[n-1]
+		h.free = h.free[:n-1]
+	} else {
+		w = new(sweep)
+	}
+	w.room, r.sweep = r, w
+	h.active = append(h.active, w)
+	return w
+}
+
+// Finish delivers to s, which is then to be removed, what was published before.
+func (h *Hub) Finish(s Subscriber) {
+	seat := s.Seat()
+	r := seat.room
+	if r == nil || r.sweep == nil {
+		return
+	}
+	w := r.sweep
+	if seat.index < w.left {
+		for i := range w.batch {
+			s.Deliver(&w.batch[i])
+		}
+	}
+	for _, m := range w.next {
+		s.Deliver(&Delivery{Message: m, arena: h.arena})
+	}
+}
+
+// Pending is the number of messages that are not delivered to all yet.
+func (h *Hub) Pending() int { return h.pending }
+
+// Deliver goes on with the delivery of what was published, to about budget
+// subscribers. Busy channels take turns. It reports whether more is to be done, so
+// that the loop can do other things in between.
+func (h *Hub) Deliver(budget int) (more bool) {
+	for budget > 0 && len(h.active) > 0 {
+		done := 0
+		for _, w := range h.active {
+			if budget > 0 {
+				budget -= h.serve(w, budget)
+			}
+			if w.left == 0 && len(w.batch)+len(w.next) == 0 {
+				h.release(w)
+				continue
+			}
+			h.active[done] = w
+			done++
+		}
+		clear(h.active[done:])
+		h.active = h.active[:done]
+	}
+	if len(h.active) == 0 {
+		return false
+	}
+	// The first one had its turn.
+	first := h.active[0]
+	h.active[copy(h.active, h.active[1:])] = first
+	return true
+}
+
+// serve delivers a part of one channel's messages and returns what that took of the
+// budget.
+func (h *Hub) serve(w *sweep, budget int) (n int) {
+	if w.left == 0 {
+		h.next(w)
+	}
+	cost := 1 + len(w.batch)/16
+	for ; w.left > 0 && n < budget; n += cost {
+		w.left--
+		s := w.room.subs[w.left]
+		for i := range w.batch {
+			s.Deliver(&w.batch[i])
+		}
+	}
+	if w.left == 0 {
+		h.forget(w)
+	}
+	return n
+}
+
+// next makes a batch of what was published meanwhile.
+func (h *Hub) next(w *sweep) {
+	h.forget(w) // that is, if all whom it had to reach have gone
+	for _, m := range w.next {
+		w.batch = append(w.batch, Delivery{Message: m, arena: h.arena})
+	}
+	clear(w.next)
+	w.next = w.next[:0]
+	w.left = len(w.room.subs)
+}
+
+func (h *Hub) forget(w *sweep) {
+	h.pending -= len(w.batch)
+	clear(w.batch)
+	w.batch = w.batch[:0]
+}
+
+func (h *Hub) release(w *sweep) {
+	w.room.sweep, w.room = nil, nil
+	if len(h.free) < keepSweeps && cap(w.batch) <= keepBatch && cap(w.next) <= keepBatch {
+		h.free = append(h.free, w)
 	}
 }
 

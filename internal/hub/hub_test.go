@@ -2,113 +2,191 @@ package hub_test
 
 import (
 	"maps"
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/outbox"
 )
 
-// member is a subscriber that counts what it gets.
+// member is a subscriber that checks the order of what it gets: the messages of a
+// channel are numbered from 1.
 type member struct {
-	seat hub.Seat
-	got  int
+	t     interface{ Fatalf(string, ...any) }
+	seat  hub.Seat
+	since int64 // the latest message when it came
+	last  int64 // the latest that it got
+	gone  bool
 	// then is called by Deliver.
 	then func()
 }
 
 func (s *member) Seat() *hub.Seat { return &s.seat }
-func (s *member) Deliver(*hub.Message) {
-	s.got++
+func (s *member) Deliver(d *hub.Delivery) {
+	switch {
+	case s.gone:
+		return // the rest of the batch in which it went
+	case s.last == 0 && d.ID > s.since+1, s.last != 0 && d.ID != s.last+1:
+		s.t.Fatalf("got message %d after %d, having come after %d", d.ID, s.last, s.since)
+	}
+	s.last = d.ID
 	if s.then != nil {
 		s.then()
 	}
 }
 
-// A hub does what a map of sets does, however many come and go, also while a
-// message is delivered.
+// model is a hub as it should be.
+type model struct {
+	hub  *hub.Hub
+	sets map[string]map[*member]bool
+	top  map[string]int64
+}
+
+func (m *model) add(t *rapid.T, ch string) {
+	s := &member{t: t, since: m.top[ch]}
+	m.hub.Add(ch, s)
+	if m.sets[ch] == nil {
+		m.sets[ch] = make(map[*member]bool)
+	}
+	m.sets[ch][s] = true
+}
+
+func (m *model) remove(ch string, s *member) {
+	s.gone = true
+	m.hub.Remove(s)
+	m.hub.Remove(s) // sits nowhere any more
+	if delete(m.sets[ch], s); len(m.sets[ch]) == 0 {
+		delete(m.sets, ch)
+	}
+}
+
+// A hub does what a map of sets does: every subscriber gets each message that is
+// published while it is there, once and in order, however many come and go in
+// between and within a delivery, and however small the slices are.
 func TestHubAgainstMaps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := hub.New()
-		model := make(map[string]map[*member]bool)
+		m := &model{hub: hub.New(new(outbox.Arena)), sets: make(map[string]map[*member]bool), top: make(map[string]int64)}
 		channels := rapid.SampledFrom([]string{"a", "b", ""})
-		remove := func(ch string, s *member) {
-			h.Remove(s)
-			if delete(model[ch], s); len(model[ch]) == 0 {
-				delete(model, ch)
-			}
-		}
 		t.Repeat(map[string]func(*rapid.T){
 			"come": func(t *rapid.T) {
 				ch := channels.Draw(t, "channel")
 				for range rapid.SampledFrom([]int{1, 1, 3, 200}).Draw(t, "n") {
-					s := new(member)
-					h.Add(ch, s)
-					if model[ch] == nil {
-						model[ch] = make(map[*member]bool)
-					}
-					model[ch][s] = true
+					m.add(t, ch)
 				}
 			},
 			"go": func(t *rapid.T) {
 				ch := channels.Draw(t, "channel")
 				n := rapid.SampledFrom([]int{1, 2, 150}).Draw(t, "n")
-				for s := range maps.Clone(model[ch]) {
+				for s := range maps.Clone(m.sets[ch]) {
 					if n--; n < 0 {
 						break
 					}
-					remove(ch, s)
-					h.Remove(s) // sits nowhere any more
+					m.remove(ch, s)
+				}
+			},
+			"finish": func(t *rapid.T) {
+				ch := channels.Draw(t, "channel")
+				for s := range m.sets[ch] {
+					s.then = nil
+					m.hub.Finish(s)
+					if top := m.top[ch]; top > s.since && s.last != top {
+						t.Fatalf("left with the messages up to %d of %d", s.last, top)
+					}
+					m.remove(ch, s)
+					break
 				}
 			},
 			"publish": func(t *rapid.T) {
 				ch := channels.Draw(t, "channel")
 				leave := rapid.IntRange(0, 3).Draw(t, "one of so many leaves")
-				served := maps.Clone(model[ch])
 				i := 0
-				for s := range served {
+				for s := range m.sets[ch] {
 					if i++; leave > 0 && i%leave == 0 {
-						s.then = func() { remove(ch, s) }
+						s.then = func() { m.remove(ch, s) }
 					}
 				}
-				h.Publish(&hub.Message{Channel: ch})
-				for s := range served {
-					if s.got != 1 {
-						t.Fatalf("a subscriber of %d got the message %d times", len(served), s.got)
-					}
-					s.got = 0
+				for range rapid.SampledFrom([]int{1, 1, 5, 40}).Draw(t, "n") {
+					m.top[ch]++
+					m.hub.Publish(&hub.Message{Channel: ch, ID: m.top[ch]})
 				}
 			},
-			"": func(t *rapid.T) {
-				total, seen := 0, 0
-				h.Channels(func(ch string, n int) {
-					if seen++; n != len(model[ch]) {
-						t.Fatalf("%q has %d subscribers, want %d", ch, n, len(model[ch]))
-					}
-					total += n
-				})
-				if seen != len(model) || total != h.Subscribers() {
-					t.Fatalf("%d channels with %d subscribers, want %d with %d", seen, total, len(model), h.Subscribers())
-				}
-				for ch, set := range model {
-					for s := range set {
-						if s.got != 0 {
-							t.Fatalf("a subscriber of %q got what is not for it", ch)
-						}
-					}
-				}
-			},
+			"deliver": func(t *rapid.T) { m.hub.Deliver(rapid.IntRange(1, 300).Draw(t, "budget")) },
+			"drain":   m.drain,
+			"":        m.count,
 		})
 	})
 }
 
+// drain delivers the rest: nobody may lack anything then.
+func (m *model) drain(t *rapid.T) {
+	for m.hub.Deliver(100) {
+	}
+	if n := m.hub.Pending(); n != 0 {
+		t.Fatalf("%d messages pending after everything", n)
+	}
+	for ch, set := range m.sets {
+		for s := range set {
+			if top := m.top[ch]; top > s.since && s.last != top {
+				t.Fatalf("a subscriber of %q got the messages up to %d of %d", ch, s.last, top)
+			}
+		}
+	}
+}
+
+func (m *model) count(t *rapid.T) {
+	total, seen := 0, 0
+	m.hub.Channels(func(ch string, n int) {
+		if seen++; n != len(m.sets[ch]) {
+			t.Fatalf("%q has %d subscribers, want %d", ch, n, len(m.sets[ch]))
+		}
+		total += n
+	})
+	if seen != len(m.sets) || total != m.hub.Subscribers() {
+		t.Fatalf("%d channels with %d subscribers, want %d with %d", seen, total, len(m.sets), m.hub.Subscribers())
+	}
+}
+
+// A slice ends soon after its budget, and a channel with many subscribers does not
+// keep the others waiting.
+func TestSlices(t *testing.T) {
+	h := hub.New(new(outbox.Arena))
+	served := 0
+	for range 10_000 {
+		h.Add("big", &member{t: t, then: func() { served++ }})
+	}
+	small := &member{t: t}
+	h.Add("small", small)
+	h.Publish(&hub.Message{Channel: "big", ID: 1})
+	h.Publish(&hub.Message{Channel: "small", ID: 1})
+	if more := h.Deliver(100); !more || served != 100 || h.Pending() != 2 {
+		t.Errorf("served %d with a budget of 100, more: %v", served, more)
+	}
+	h.Publish(&hub.Message{Channel: "big", ID: 2})
+	if h.Deliver(100); served > 200 || small.last != 1 {
+		t.Errorf("served %d with a budget of 200; the small channel got %d", served, small.last)
+	}
+	for h.Deliver(math.MaxInt) {
+	}
+	if served != 20_000 {
+		t.Errorf("served %d", served)
+	}
+}
+
 // Delivery itself needs no memory.
 func TestPublishAllocBudget(t *testing.T) {
-	h, m := hub.New(), &hub.Message{Channel: "ch"}
+	h, m := hub.New(new(outbox.Arena)), &hub.Message{Channel: "ch"}
 	for range 1000 {
-		h.Add("ch", new(member))
+		h.Add("ch", &nobody{})
 	}
-	if n := testing.AllocsPerRun(10, func() { h.Publish(m) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { h.Publish(m); h.Deliver(math.MaxInt) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// nobody is a subscriber that does nothing.
+type nobody struct{ seat hub.Seat }
+
+func (s *nobody) Seat() *hub.Seat       { return &s.seat }
+func (s *nobody) Deliver(*hub.Delivery) {}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/delta"
+	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -65,10 +66,65 @@ type variant struct {
 	next   *variant
 }
 
+// Delivery is a message on its way through one loop, with the frames that the loop
+// made of it.
+type Delivery struct {
+	*Message
+	arena  *outbox.Arena // nil: use frames of the message
+	frames [2]localFrame
+	more   []localFrame
+}
+
+type localFrame struct {
+	framer transport.Framer
+	form   Form
+	frame  []byte
+	err    error
+}
+
 // Frame returns the message as it goes out to a connection of this framer. It is
-// encoded once and shared: the caller must not modify it. The error is
-// codec.ErrNotJSON or another reason why this encoding cannot carry it. Any
-// goroutine may call it.
+// encoded once per loop and shared: the caller must not modify it, nor keep it
+// beyond the turn. The error is codec.ErrNotJSON or another reason why this
+// encoding cannot carry it.
+func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
+	if d.arena == nil {
+		return d.Message.Frame(f, form)
+	}
+	for i := range d.frames {
+		l := &d.frames[i]
+		if l.framer == nil {
+			return l.make(d, f, form)
+		}
+		if l.framer == f && l.form == form {
+			return l.frame, l.err
+		}
+	}
+	for i := range d.more {
+		if l := &d.more[i]; l.framer == f && l.form == form {
+			return l.frame, l.err
+		}
+	}
+	d.more = append(d.more, localFrame{})
+	return d.more[len(d.more)-1].make(d, f, form)
+}
+
+// make puts the frame into the loop's arena: behind the one of the message before,
+// so that subscribers get both as one piece. What took long to make is shared by
+// all loops.
+func (l *localFrame) make(d *Delivery, f transport.Framer, form Form) ([]byte, error) {
+	l.framer, l.form = f, form
+	if f.Costly() {
+		if l.frame, l.err = d.Message.Frame(f, form); l.err == nil {
+			l.frame = d.arena.Commit(l.frame)
+		}
+	} else {
+		l.frame, l.err = d.encode(d.arena, f, form)
+	}
+	return l.frame, l.err
+}
+
+// Frame is Delivery.Frame for any goroutine. The frame may be kept; it is encoded
+// once and shared by all.
 func (m *Message) Frame(f transport.Framer, form Form) ([]byte, error) {
 	if v := find(m.variants.Load(), f, form); v != nil {
 		return v.frame, v.err
@@ -84,7 +140,7 @@ func (m *Message) Frame(f transport.Framer, form Form) ([]byte, error) {
 		v = new(variant)
 	}
 	v.framer, v.form, v.next = f, form, head
-	v.frame, v.err = m.encode(f, form)
+	v.frame, v.err = m.encode(nil, f, form)
 	m.variants.Store(v)
 	return v.frame, v.err
 }
@@ -112,7 +168,8 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-func (m *Message) encode(f transport.Framer, form Form) ([]byte, error) {
+// encode makes a frame, in a if that is not nil.
+func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) ([]byte, error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.reply.Push = &s.push
@@ -133,7 +190,7 @@ func (m *Message) encode(f transport.Framer, form Form) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return EncodeReply(f, &s.reply)
+	return EncodeReply(a, f, &s.reply)
 }
 
 func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err error) {
@@ -216,23 +273,34 @@ func (s *scratch) release() {
 	scratches.Put(s)
 }
 
-// buffers are where replies are encoded, before they are cut to size.
+// buffers are where frames that are kept are encoded, before they are cut to size.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
-// EncodeReply encodes and frames one reply for connections of framer f.
-func EncodeReply(f transport.Framer, r *protocol.Reply) ([]byte, error) {
-	head := f.Headroom()
+// EncodeReply encodes and frames one reply for connections of framer f. The frame
+// lies in a, and is valid until the turn ends; if a is nil it may be kept.
+func EncodeReply(a *outbox.Arena, f transport.Framer, r *protocol.Reply) ([]byte, error) {
+	if a != nil {
+		buf, err := appendReply(a.Tail(), f, r)
+		if err != nil {
+			return nil, err
+		}
+		return a.Commit(f.Frame(buf)), nil
+	}
 	p := buffers.Get().(*[]byte)
-	buf := append((*p)[:0], make([]byte, head)...) // on the spot: no allocation
-	buf, err := codec.For(f.Encoding()).AppendReply(buf, r)
+	buf, err := appendReply((*p)[:0], f, r)
 	var frame []byte
 	if err == nil {
-		// One exact allocation, which all subscribers share.
-		frame = f.Frame(bytes.Clone(buf))
+		frame = f.Frame(bytes.Clone(buf)) // one exact allocation
 	}
 	if cap(buf) <= keepScratch {
 		*p = buf
 		buffers.Put(p)
 	}
 	return frame, err
+}
+
+// appendReply leaves the room that f needs in front.
+func appendReply(buf []byte, f transport.Framer, r *protocol.Reply) ([]byte, error) {
+	buf = append(buf, make([]byte, f.Headroom())...) // on the spot: no allocation
+	return codec.For(f.Encoding()).AppendReply(buf, r)
 }

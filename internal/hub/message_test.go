@@ -28,6 +28,7 @@ type envelope struct {
 
 func (f *envelope) Encoding() protocol.Encoding { return f.encoding }
 func (f *envelope) Headroom() int               { return f.dashes }
+func (f *envelope) Costly() bool                { return false }
 func (f *envelope) Frame(buf []byte) []byte {
 	f.framed.Add(1)
 	for i := range buf[:f.dashes] {

@@ -33,16 +33,16 @@ func occupy(l *Loop) (release func()) {
 // recorder is a subscriber that calls a function.
 type recorder struct {
 	seat hub.Seat
-	f    func(*hub.Message)
+	f    func(*hub.Delivery)
 }
 
-func (s *recorder) Seat() *hub.Seat        { return &s.seat }
-func (s *recorder) Deliver(m *hub.Message) { s.f(m) }
+func (s *recorder) Seat() *hub.Seat         { return &s.seat }
+func (s *recorder) Deliver(m *hub.Delivery) { s.f(m) }
 
 // count seats a subscriber in ch that counts what it gets.
 func count(l *Loop, ch string) *int {
 	n := new(int)
-	l.Post(Func(func() { l.Hub().Add(ch, &recorder{f: func(*hub.Message) { *n++ }}) }))
+	l.Post(Func(func() { l.Hub().Add(ch, &recorder{f: func(*hub.Delivery) { *n++ }}) }))
 	return n
 }
 
@@ -85,23 +85,22 @@ type timed struct {
 func (t *timed) Timer() *Timer { return &t.timer }
 func (t *timed) Tick()         { t.f() }
 
-// What one goroutine posts keeps its order, tasks and messages alike.
+// What one goroutine posts keeps its order: tasks, and messages of a channel.
 func TestOrder(t *testing.T) {
 	const producers, posts = 8, 2000
 	l := run()
-	type entry struct{ producer, n int }
+	type entry struct{ producer, n int } // messages count as producers of their own
 	var got []entry
 	for p := range producers {
-		sub := &recorder{f: func(m *hub.Message) { got = append(got, entry{p, int(m.ID)}) }}
+		sub := &recorder{f: func(m *hub.Delivery) { got = append(got, entry{producers + p, int(m.ID)}) }}
 		l.Post(Func(func() { l.Hub().Add(fmt.Sprint(p), sub) }))
 	}
 	var wg sync.WaitGroup
 	for p := range producers {
 		wg.Go(func() {
 			for n := range posts {
-				if n%3 == 0 {
-					l.PostMessage(&hub.Message{Channel: fmt.Sprint(p), ID: int64(n)})
-				} else if !l.Post(Func(func() { got = append(got, entry{p, n}) })) {
+				l.PostMessage(&hub.Message{Channel: fmt.Sprint(p), ID: int64(n)})
+				if !l.Post(Func(func() { got = append(got, entry{p, n}) })) {
 					t.Error("refused")
 				}
 			}
@@ -109,15 +108,15 @@ func TestOrder(t *testing.T) {
 	}
 	wg.Wait()
 	l.Close()
-	next := make([]int, producers)
+	next := make([]int, 2*producers)
 	for _, e := range got {
 		if e.n != next[e.producer] {
 			t.Fatalf("producer %d: %d comes when %d is due", e.producer, e.n, next[e.producer])
 		}
 		next[e.producer]++
 	}
-	if len(got) != producers*posts {
-		t.Fatalf("%d entries, want %d", len(got), producers*posts)
+	if len(got) != 2*producers*posts {
+		t.Fatalf("%d entries, want %d", len(got), 2*producers*posts)
 	}
 }
 

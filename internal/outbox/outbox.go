@@ -6,16 +6,19 @@ type Writer interface {
 	Write(frames [][]byte) (n int, err error)
 }
 
-// Pool keeps the backing arrays of emptied queues, so that a connection with
-// little to send holds no memory for sending. It belongs to one loop.
-type Pool struct{ free [][][]byte }
+// Pool is what the queues of one loop share: the arena that their frames are made
+// in, and arrays, so that a connection with little to send holds no memory for it.
+type Pool struct {
+	Arena Arena
+	free  [][][]byte
+	one   [1][]byte
+}
 
 const (
-	// A queue that needs an array starts with one for this many frames, about what
-	// a busy turn gathers.
-	startFrames = 16
+	// A queue that needs an array starts with one for this many runs.
+	startRuns = 16
 	// Arrays that grew beyond this are left to the garbage collector.
-	keepFrames = 1024
+	keepRuns = 1024
 	// At most this many arrays are kept.
 	keepArrays = 4096
 )
@@ -27,41 +30,55 @@ func (p *Pool) get() [][]byte {
 		p.free = p.free[:n-1]
 		return a
 	}
-	return make([][]byte, 0, startFrames)
+	return make([][]byte, 0, startRuns)
 }
 
 func (p *Pool) put(a [][]byte) {
-	if cap(a) <= keepFrames && len(p.free) < keepArrays {
+	if a != nil && cap(a) <= keepRuns && len(p.free) < keepArrays {
 		clear(a)
 		p.free = append(p.free, a[:0])
 	}
 }
 
-// Queue is the FIFO of one connection. The frames are shared between
-// connections and never modified. The zero value is empty; a queue must not be
-// copied. Not safe for concurrent use.
+// Queue is the FIFO of one connection. Until the flush at the end of the turn its
+// frames are borrowed: they are shared between connections, lie in the loop's
+// arena, and are never modified. What a flush leaves is copied, so that a slow
+// client keeps its own bytes alive and no more. The zero value is empty. Not safe
+// for concurrent use.
 type Queue struct {
-	// frames lie in one as long as there is a single frame, which most turns bring;
-	// then in an array of the pool. It is nil when the queue is empty.
-	frames [][]byte
-	one    [1][]byte
-	size   int
+	// last is the newest run: bytes that lie one behind the other in memory. Nearly
+	// always it is the only one.
+	last  []byte
+	older [][]byte // array of the pool, or nil
+	size  int
+	owned bool // last is a copy, and all there is
 }
 
 // Push appends a frame and returns the number of bytes that now wait.
 func (q *Queue) Push(p *Pool, frame []byte) int {
-	switch {
-	case q.frames == nil:
-		q.one[0] = frame
-		q.frames = q.one[:]
-	case cap(q.frames) == 1:
-		q.frames = append(p.get(), q.one[0], frame)
-		q.one[0] = nil
-	default:
-		q.frames = append(q.frames, frame)
-	}
 	q.size += len(frame)
+	n := len(q.last)
+	switch {
+	case q.owned:
+		q.last = append(q.last, frame...)
+	case n == 0:
+		q.last = frame
+	case follows(q.last, frame):
+		q.last = q.last[:n+len(frame)]
+	default:
+		if q.older == nil {
+			q.older = p.get()
+		}
+		q.older = append(q.older, q.last)
+		q.last = frame
+	}
 	return q.size
+}
+
+// follows tells whether frame lies right behind run, in the same piece of memory.
+func follows(run, frame []byte) bool {
+	n := len(run)
+	return len(frame) > 0 && cap(run)-n >= len(frame) && &run[:n+1][n] == &frame[0]
 }
 
 // Size is the number of bytes that wait.
@@ -72,7 +89,9 @@ func (q *Queue) Flush(p *Pool, w Writer) error {
 	if q.size == 0 {
 		return nil
 	}
-	n, err := w.Write(q.frames)
+	frames := q.runs(p)
+	n, err := w.Write(frames)
+	p.one[0] = nil
 	if err != nil {
 		return err
 	}
@@ -80,44 +99,54 @@ func (q *Queue) Flush(p *Pool, w Writer) error {
 		q.Drop(p)
 		return nil
 	}
-	q.advance(n)
+	q.keep(p, n)
 	return nil
 }
 
-// advance forgets the first n bytes.
-func (q *Queue) advance(n int) {
-	q.size -= n
-	done := 0
-	for n > 0 && n >= len(q.frames[done]) {
-		n -= len(q.frames[done])
-		done++
+// runs are all runs, the last one included. They are valid until p is used again.
+func (q *Queue) runs(p *Pool) [][]byte {
+	if q.older == nil {
+		p.one[0] = q.last
+		return p.one[:]
 	}
-	kept := copy(q.frames, q.frames[done:])
-	clear(q.frames[kept:])
-	q.frames = q.frames[:kept]
-	if n > 0 {
-		q.frames[0] = q.frames[0][n:]
-	}
+	q.older = append(q.older, q.last)
+	q.last = nil
+	return q.older
 }
 
-// Take empties the queue and hands over what was in it.
-func (q *Queue) Take() [][]byte {
-	frames := q.frames
-	if cap(frames) == 1 {
-		// The array stays with the queue.
-		frames = [][]byte{q.one[0]}
-		q.one[0] = nil
+// keep forgets the first n bytes and owns the rest.
+func (q *Queue) keep(p *Pool, n int) {
+	if q.owned {
+		q.last, q.size = q.last[n:], q.size-n
+		return
 	}
-	q.frames, q.size = nil, 0
+	rest := make([]byte, 0, q.size-n)
+	for _, run := range q.older {
+		if n < len(run) {
+			rest = append(rest, run[n:]...)
+		}
+		n = max(n-len(run), 0)
+	}
+	if n < len(q.last) {
+		rest = append(rest, q.last[n:]...)
+	}
+	q.Drop(p)
+	q.last, q.size, q.owned = rest, len(rest), true
+}
+
+// Take empties the queue and hands over what was in it, which is valid until the
+// turn ends.
+func (q *Queue) Take() [][]byte {
+	var frames [][]byte
+	if q.size > 0 {
+		frames = append(q.older, q.last)
+	}
+	*q = Queue{}
 	return frames
 }
 
 // Drop forgets everything that waits.
 func (q *Queue) Drop(p *Pool) {
-	if cap(q.frames) > 1 {
-		p.put(q.frames)
-	} else {
-		q.one[0] = nil
-	}
-	q.frames, q.size = nil, 0
+	p.put(q.older)
+	*q = Queue{}
 }

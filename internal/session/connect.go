@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/transport"
 )
 
 // maxTTL caps expirations (client-protocol.md section 11).
@@ -151,6 +149,3 @@ func (s *Session) capExpiry(expireAt int64) int64 {
 func (s *Session) clientInfo(chanInfo []byte) *channel.ClientInfo {
 	return &channel.ClientInfo{User: s.user, Client: s.id, ConnInfo: s.info, ChanInfo: chanInfo}
 }
-
-// encodeReply is a shorthand.
-func encodeReply(f transport.Framer, r *protocol.Reply) ([]byte, error) { return hub.EncodeReply(f, r) }

@@ -12,9 +12,9 @@ import (
 const maxBuffer = 4096
 
 // Deliver takes a message of the channel: the hot path of the product.
-func (b *Subscription) Deliver(m *hub.Message) {
+func (b *Subscription) Deliver(m *hub.Delivery) {
 	if b.state != subLive {
-		b.hold(m)
+		b.hold(m.Message)
 		return
 	}
 	if m.Kind != hub.KindPublication {
@@ -48,7 +48,7 @@ func (b *Subscription) hold(m *hub.Message) {
 }
 
 // deliverPositioned is the rule of recovery.md section 5.
-func (b *Subscription) deliverPositioned(m *hub.Message) {
+func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	p := m.Pub
 	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()-p.Time*int64(time.Millisecond) > int64(lag) {
 		b.insufficientState()
@@ -83,7 +83,7 @@ func (b *Subscription) deliverPositioned(m *hub.Message) {
 }
 
 // send queues the shared frame of a message.
-func (b *Subscription) send(m *hub.Message, form hub.Form) {
+func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 	frame, err := m.Frame(b.s.framer, form)
 	if err != nil {
 		b.s.Disconnect(protocol.DisconnectInappropriateProtocol)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -180,7 +181,7 @@ func (p *player) open(list, _ []string) error {
 	p.effects = nil
 	p.conn = &fakeConn{room: -1, events: func(e string) { p.say("%s", e) }}
 	p.env = &fakeEnv{
-		now: &p.now, hub: hub.New(), pool: new(outbox.Pool), refuse: a.has("refuse"),
+		now: &p.now, hub: hub.New(new(outbox.Arena)), pool: new(outbox.Pool), refuse: a.has("refuse"),
 		do: func(e session.Effect) {
 			p.show()
 			p.effects = append(p.effects, e)
@@ -352,6 +353,7 @@ func (p *player) publish(list, _ []string) error {
 		m.Prev = &channel.Publication{Offset: n, Data: []byte(data)}
 	}
 	p.env.hub.Publish(m)
+	p.env.hub.Deliver(math.MaxInt)
 	return a.leftover()
 }
 
@@ -364,6 +366,7 @@ func (p *player) joinLeave(list, _ []string) error {
 	}
 	m.Info = &channel.ClientInfo{User: a.str("user"), Client: a.str("client")}
 	p.env.hub.Publish(m)
+	p.env.hub.Deliver(math.MaxInt)
 	return a.leftover()
 }
 

@@ -20,6 +20,7 @@ type framer protocol.Encoding
 
 func (f *framer) Encoding() protocol.Encoding { return protocol.Encoding(*f) }
 func (f *framer) Headroom() int               { return 0 }
+func (f *framer) Costly() bool                { return false }
 func (f *framer) Frame(buf []byte) []byte {
 	if f.Encoding() == protocol.JSON {
 		buf = append(buf, '\n')
@@ -154,8 +155,9 @@ func (e *fakeEnv) Closed(d protocol.Disconnect) {
 	e.ended = &d
 }
 
-func (e *fakeEnv) Join(b *session.Subscription) { e.hub.Add(b.Channel(), b) }
-func (e *fakeEnv) Part(b *session.Subscription) { e.hub.Remove(b) }
+func (e *fakeEnv) Join(b *session.Subscription)   { e.hub.Add(b.Channel(), b) }
+func (e *fakeEnv) Part(b *session.Subscription)   { e.hub.Remove(b) }
+func (e *fakeEnv) Finish(b *session.Subscription) { e.hub.Finish(b) }
 
 // flush ends a turn.
 func (e *fakeEnv) flush() {

@@ -94,7 +94,8 @@ type link struct {
 
 func newWorld(seed uint64, log *[]string) *world {
 	r := rand.New(rand.NewPCG(seed, 0))
-	w := &world{random: r, log: log, hub: hub.New(), now: 1_000_000 * int64(time.Second)}
+	w := &world{random: r, log: log, now: 1_000_000 * int64(time.Second)}
+	w.hub = hub.New(&w.pool.Arena)
 	p := newPlayer()
 	w.cfg = p.cfg
 	w.honest = r.IntN(3) == 0
@@ -185,7 +186,7 @@ func (w *world) settle() error {
 		for _, c := range w.clients {
 			w.wake(c)
 		}
-		for w.busy() {
+		for w.busy() || w.hub.Deliver(100) {
 			w.work()
 			for _, s := range w.streams {
 				w.deliver(s)
@@ -366,6 +367,9 @@ func (w *world) deliver(s *stream) {
 		}
 		w.trace("deliver %s %d %s", s.name, m.Pub.Offset, m.Epoch)
 		w.hub.Publish(m)
+	}
+	if w.calm || w.random.IntN(3) > 0 {
+		w.hub.Deliver(1 + w.random.IntN(8))
 	}
 }
 

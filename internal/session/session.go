@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -32,6 +33,9 @@ type Env interface {
 	// Join seats a subscription in the hub, Part takes it out.
 	Join(b *Subscription)
 	Part(b *Subscription)
+	// Finish delivers to a subscription what was published before, because it is to
+	// end.
+	Finish(b *Subscription)
 	// Register makes an authenticated session addressable. It is false if its user
 	// has too many connections. Unregister follows each successful Register.
 	Register() bool
@@ -369,7 +373,7 @@ func (s *Session) replyError(id uint32, e *protocol.Error) {
 
 // reply encodes and queues a reply.
 func (s *Session) reply(r *protocol.Reply) {
-	frame, err := encodeReply(s.framer, r)
+	frame, err := hub.EncodeReply(&s.env.Pool().Arena, s.framer, r)
 	if err != nil {
 		s.Disconnect(protocol.DisconnectInappropriateProtocol)
 		return
@@ -424,7 +428,17 @@ func (s *Session) flush() {
 	s.Disconnect(d)
 }
 
-// Disconnect closes the connection. Calls after the first do nothing.
+// Dismiss closes the connection in order: what was published before comes first.
+func (s *Session) Dismiss(d protocol.Disconnect) {
+	for _, b := range s.subs {
+		if s.env.Finish(b); s.state == stateClosed {
+			return
+		}
+	}
+	s.Disconnect(d)
+}
+
+// Disconnect closes the connection at once. Calls after the first do nothing.
 func (s *Session) Disconnect(d protocol.Disconnect) {
 	if s.state == stateClosed {
 		return

@@ -355,7 +355,7 @@ func (b *Subscription) goLive() {
 	b.buffer = nil
 	for _, m := range buffer {
 		if b.state == subLive {
-			b.Deliver(m)
+			b.Deliver(&hub.Delivery{Message: m})
 		}
 	}
 	if b.state != subLive {

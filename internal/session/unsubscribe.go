@@ -63,7 +63,9 @@ func (s *Session) Unsubscribe(ch string, u protocol.Unsubscribe) {
 	case b == nil:
 		s.pushUnsubscribe(ch, u)
 	case b.state == subLive:
-		s.end(b, u)
+		if s.env.Finish(b); b.state == subLive {
+			s.end(b, u)
+		}
 	default:
 		b.ended = &u
 	}

@@ -15,6 +15,7 @@ type framer struct{ encoding protocol.Encoding }
 
 func (f *framer) Encoding() protocol.Encoding { return f.encoding }
 func (f *framer) Headroom() int               { return 0 }
+func (f *framer) Costly() bool                { return false }
 func (f *framer) Frame(buf []byte) []byte     { return buf }
 
 var framers = [...]*framer{{protocol.JSON}, {protocol.Protobuf}}

@@ -22,6 +22,8 @@ func (f *framer) Encoding() protocol.Encoding { return f.encoding }
 
 func (f *framer) Headroom() int { return maxHeader }
 
+func (f *framer) Costly() bool { return f.deflate != nil }
+
 // Frame writes the header right before the message, so that nothing moves. A
 // compressed message is shorter and takes the place of the plain one.
 func (f *framer) Frame(buf []byte) []byte {
