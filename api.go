@@ -5,37 +5,9 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/protocol"
 )
-
-// Publish hands data to all subscribers of a channel. data is JSON if JSON
-// clients subscribe, and must not be modified afterwards. When it returns, the
-// broker has accepted the publication.
-func (n *Node) Publish(ctx context.Context, ch string, data []byte, opts ...PublishOption) (PublishResult, error) {
-	o := publishOptions(opts)
-	return n.publish(ctx, ch, data, &o)
-}
-
-func (n *Node) publish(ctx context.Context, ch string, data []byte, o *PublishOptions) (PublishResult, error) {
-	if ch == "" {
-		return PublishResult{}, protocol.ErrorBadRequest
-	}
-	pub := &channel.Publication{Data: data, Info: o.Info, Tags: o.Tags, Version: o.Version}
-	return n.broker.Publish(ctx, ch, pub, o.broker())
-}
-
-// Broadcast publishes the same data into many channels; the results are in the
-// order of channels. One failing channel does not affect the others.
-func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, opts ...PublishOption) []BroadcastResult {
-	o := publishOptions(opts)
-	results := make([]BroadcastResult, len(channels))
-	for i, ch := range channels {
-		results[i].PublishResult, results[i].Err = n.publish(ctx, ch, data, &o)
-	}
-	return results
-}
 
 // Subscribe makes a server-side subscription for the connections of a user.
 func (n *Node) Subscribe(ctx context.Context, user, ch string, opts ...SubscribeOption) error {
@@ -75,7 +47,7 @@ func (n *Node) Disconnect(ctx context.Context, user string, opts ...DisconnectOp
 	for _, opt := range opts {
 		opt.applyDisconnect(&cfg)
 	}
-	return n.onUser(ctx, user, &cfg.target, func(c *Client) { c.session.Disconnect(cfg.code) })
+	return n.onUser(ctx, user, &cfg.target, func(c *Client) { c.session.Dismiss(cfg.code) })
 }
 
 // Refresh changes the expiration of the connections of a user.

@@ -83,6 +83,14 @@ func (o *PublishOptions) broker() broker.PublishOptions {
 }
 
 func publishOptions(opts []PublishOption) PublishOptions {
+	switch len(opts) {
+	case 0:
+		return PublishOptions{}
+	case 1:
+		if o, ok := opts[0].(PublishOptions); ok {
+			return o // and nothing is allocated
+		}
+	}
 	var o PublishOptions
 	for _, opt := range opts {
 		opt.applyPublish(&o)

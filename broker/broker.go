@@ -15,6 +15,10 @@ import (
 //
 // An error that errors.As finds to be a *protocol.Error reaches the client as
 // it is; any other becomes an internal error.
+//
+// The channel, idempotency key and version epoch of a publish may be parts of a
+// much larger string: a broker that remembers them does so with copies
+// (strings.Clone).
 type Broker interface {
 	// Run gives the broker the handler of its events, before any other call. It
 	// returns when the broker is ready. A second Run fails.

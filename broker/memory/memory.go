@@ -91,7 +91,7 @@ type state struct {
 	stream     *stream
 }
 
-var _ broker.Broker = (*Broker)(nil)
+var _ broker.BatchPublisher = (*Broker)(nil)
 
 // New returns a broker that waits for Run. It needs no Close if it never ran.
 func New(cfg Config) *Broker {

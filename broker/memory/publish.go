@@ -2,23 +2,43 @@ package memory
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
 )
 
+// clockEvery is how many publications of a batch share one look at the clock.
+const clockEvery = 64
+
 // Publish implements broker.Broker. Its cost does not depend on the length of
 // the history. The result of an idempotency key is remembered with and without
 // history; a publication suppressed by its version leaves no such result.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
+	return b.publish(ctx, ch, pub, &opts, time.Now())
+}
+
+// PublishBatch implements broker.BatchPublisher.
+func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
+	var now time.Time
+	for i := range batch {
+		if i%clockEvery == 0 {
+			now = time.Now()
+		}
+		item := &batch[i]
+		item.Result, item.Err = b.publish(ctx, item.Channel, item.Pub, &item.Options, now)
+	}
+}
+
+func (b *Broker) publish(ctx context.Context, ch string, pub *channel.Publication, opts *broker.PublishOptions, now time.Time) (broker.PublishResult, error) {
 	turn, s := b.place(ch)
 	turn.Lock()
 	defer turn.Unlock()
 	if err := b.check(ctx); err != nil {
 		return broker.PublishResult{}, err
 	}
-	event, result, deliver := b.accept(s, ch, pub, &opts)
+	event, result, deliver := b.accept(s, ch, pub, opts, now)
 	if deliver {
 		b.handler.HandlePublication(ch, event)
 	}
@@ -27,8 +47,7 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 
 // accept does everything but the delivery: it suppresses or stores pub. The
 // caller holds the turn.
-func (b *Broker) accept(s *shard, ch string, pub *channel.Publication, opts *broker.PublishOptions) (event broker.PublicationEvent, result broker.PublishResult, deliver bool) {
-	wall := time.Now()
+func (b *Broker) accept(s *shard, ch string, pub *channel.Publication, opts *broker.PublishOptions, wall time.Time) (event broker.PublicationEvent, result broker.PublishResult, deliver bool) {
 	now := int64(wall.Sub(b.start))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,10 +57,7 @@ func (b *Broker) accept(s *shard, ch string, pub *channel.Publication, opts *bro
 		}
 	}
 
-	pub.Offset = 0
-	if pub.Time == 0 {
-		pub.Time = wall.UnixMilli()
-	}
+	stamp(pub, wall)
 	c := s.channels.get(ch)
 	event = broker.PublicationEvent{Pub: pub, Delta: opts.Delta}
 	if opts.HistorySize > 0 && opts.HistoryTTL > 0 {
@@ -66,6 +82,18 @@ func (b *Broker) accept(s *shard, ch string, pub *channel.Publication, opts *bro
 		b.cache(s, ch, opts, result.Position, now)
 	}
 	return event, result, c.subscribed
+}
+
+// stamp sets what a publication has before it is stored. It writes only what is
+// not so already: subscribers may be reading a publication that several items of
+// a batch share.
+func stamp(pub *channel.Publication, now time.Time) {
+	if pub.Offset != 0 {
+		pub.Offset = 0
+	}
+	if pub.Time == 0 {
+		pub.Time = now.UnixMilli()
+	}
 }
 
 // resultKey is the scope of an idempotency key.
@@ -93,6 +121,7 @@ func (b *Broker) cache(s *shard, ch string, opts *broker.PublishOptions, positio
 	key := resultKey{ch, opts.IdempotencyKey}
 	r := s.results.get(key)
 	if r == nil { // else one that expired and was not swept yet
+		key = resultKey{strings.Clone(ch), strings.Clone(opts.IdempotencyKey)}
 		r = &result{resultKey: key}
 		s.results.set(key, r)
 	}

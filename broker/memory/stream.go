@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
@@ -32,9 +33,9 @@ type stream struct {
 func (b *Broker) stream(s *shard, ch string, c state, now int64) *stream {
 	st := c.stream
 	if st == nil {
-		st = &stream{channel: ch, epoch: newEpoch()}
+		st = &stream{channel: strings.Clone(ch), epoch: newEpoch()}
 		c.stream = st
-		s.put(ch, c)
+		s.put(st.channel, c)
 		return st
 	}
 	st.age(now)
@@ -93,7 +94,10 @@ func (st *stream) accepts(version uint64, epoch string) bool {
 	if version <= st.version && (epoch == "" || epoch == st.versionEpoch) {
 		return false
 	}
-	st.version, st.versionEpoch = version, epoch
+	st.version = version
+	if st.versionEpoch != epoch {
+		st.versionEpoch = strings.Clone(epoch)
+	}
 	return true
 }
 

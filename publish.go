@@ -1,0 +1,151 @@
+package gyro
+
+import (
+	"context"
+	"sync"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Publish hands data to all subscribers of a channel. data is JSON if JSON
+// clients subscribe, and must not be modified afterwards. When it returns, the
+// broker has accepted the publication.
+func (n *Node) Publish(ctx context.Context, ch string, data []byte, opts ...PublishOption) (PublishResult, error) {
+	o := publishOptions(opts)
+	return n.publish(ctx, ch, data, &o)
+}
+
+func (n *Node) publish(ctx context.Context, ch string, data []byte, o *PublishOptions) (PublishResult, error) {
+	if ch == "" {
+		return PublishResult{}, protocol.ErrorBadRequest
+	}
+	return n.broker.Publish(ctx, ch, o.publication(data), o.broker())
+}
+
+func (o *PublishOptions) publication(data []byte) *channel.Publication {
+	return &channel.Publication{Data: data, Info: o.Info, Tags: o.Tags, Version: o.Version}
+}
+
+// Broadcast publishes the same data into many channels; the results are in the
+// order of channels. One failing channel does not affect the others.
+func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, opts ...PublishOption) []BroadcastResult {
+	o := publishOptions(opts)
+	results := make([]BroadcastResult, len(channels))
+	batch := make([]BatchPublication, min(len(channels), roundSize))
+	for from := 0; from < len(channels); from += roundSize {
+		part := batch[:min(len(channels)-from, roundSize)]
+		for i := range part {
+			part[i] = BatchPublication{Channel: channels[from+i], Data: data, Options: &o}
+		}
+		n.PublishBatch(ctx, part)
+		for i := range part {
+			results[from+i] = BroadcastResult{part[i].Result, part[i].Err}
+		}
+	}
+	return results
+}
+
+// BatchPublication is an element of Node.PublishBatch.
+type BatchPublication struct {
+	Channel string
+	// Data is as for Node.Publish. Elements may share it.
+	Data []byte
+	// Options are not changed, and may be shared; nil for none.
+	Options *PublishOptions
+
+	// Result and Err are set by PublishBatch.
+	Result PublishResult
+	Err    error
+}
+
+// PublishBatch publishes every element of batch as Publish would, in their order,
+// and sets its Result and Err. One that fails does not affect the others. Brokers
+// that are a broker.BatchPublisher get up to 256 at once.
+func (n *Node) PublishBatch(ctx context.Context, batch []BatchPublication) {
+	b, ok := n.broker.(broker.BatchPublisher)
+	if !ok {
+		for i := range batch {
+			p := &batch[i]
+			p.Result, p.Err = n.publish(ctx, p.Channel, p.Data, p.options())
+		}
+		return
+	}
+	r := rounds.Get().(*round)
+	defer rounds.Put(r)
+	for len(batch) > 0 {
+		part := batch[:min(len(batch), roundSize)]
+		batch = batch[len(part):]
+		r.publish(ctx, b, part)
+	}
+}
+
+var noOptions PublishOptions
+
+func (p *BatchPublication) options() *PublishOptions {
+	if p.Options == nil {
+		return &noOptions
+	}
+	return p.Options
+}
+
+// roundSize is how many publications go to a broker.BatchPublisher at once.
+const roundSize = 256
+
+// round is a call of a broker.BatchPublisher.
+type round struct {
+	items [roundSize]broker.BatchItem
+	// of tells which element an item is of.
+	of [roundSize]int
+}
+
+var rounds = sync.Pool{New: func() any { return new(round) }}
+
+// publish publishes at most roundSize elements.
+func (r *round) publish(ctx context.Context, b broker.BatchPublisher, batch []BatchPublication) {
+	n := r.fill(batch)
+	b.PublishBatch(ctx, r.items[:n])
+	for i := range r.items[:n] {
+		item, p := &r.items[i], &batch[r.of[i]]
+		p.Result, p.Err = item.Result, item.Err
+		*item = broker.BatchItem{} // the pool holds on to nothing
+	}
+}
+
+// fill makes items of the elements that can be published, and returns their
+// number. What is the same for consecutive elements is made once: a broadcast
+// without history has one publication.
+func (r *round) fill(batch []BatchPublication) (n int) {
+	var last *BatchPublication
+	for i := range batch {
+		p := &batch[i]
+		if p.Channel == "" {
+			p.Result, p.Err = PublishResult{}, protocol.ErrorBadRequest
+			continue
+		}
+		item, o := &r.items[n], p.options()
+		r.of[n] = i
+		n++
+		item.Channel = p.Channel
+		if last != nil && last.options() == o {
+			item.Options = r.items[n-2].Options
+			if o.fleeting() && same(last.Data, p.Data) {
+				item.Pub = r.items[n-2].Pub
+			}
+		} else {
+			item.Options = o.broker()
+		}
+		if item.Pub == nil {
+			item.Pub = o.publication(p.Data)
+		}
+		last = p
+	}
+	return n
+}
+
+// fleeting tells that no history keeps the publication.
+func (o *PublishOptions) fleeting() bool { return o.HistorySize <= 0 || o.HistoryTTL <= 0 }
+
+// same tells whether two payloads are the same piece of memory.
+func same(a, b []byte) bool { return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] }
