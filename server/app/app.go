@@ -16,6 +16,7 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/transport/websocket"
 )
 
 // Options of an App beside its configuration.
@@ -34,6 +35,7 @@ type App struct {
 	node      *gyro.Node
 	policy    *policy
 	limits    *admission
+	clients   *websocket.Handler // nil without WebSocket
 	listeners []*listener
 	failed    chan error
 	stopping  atomic.Bool
@@ -61,6 +63,11 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	a.listeners, err = makeListeners(cfg, external, internal, o.Logger)
+	for _, l := range a.listeners {
+		if l.name == "external" && !cfg.WebSocket.GoroutineDriver {
+			l.webSocket, l.path = a.clients, cleanPrefix(cfg.WebSocket.HandlerPrefix)
+		}
+	}
 	return a, err
 }
 
@@ -88,6 +95,7 @@ func nodeConfig(cfg *config.Config, p *policy, o Options) gyro.Config {
 		RecoveryLimit:          c.RecoveryMaxLimit,
 		Concurrency:            max(c.Concurrency, 1),
 		SendTime:               c.IncludeServerTime,
+		GoroutineDriver:        cfg.WebSocket.GoroutineDriver,
 	}
 }
 
@@ -193,7 +201,8 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 	}
 	a.limits = newAdmission(cfg.Client.ConnectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients, a.log)
 	if !cfg.WebSocket.Disabled {
-		add(external, "websocket.handler_prefix", cfg.WebSocket.HandlerPrefix, a.limits.wrap(a.webSocket()))
+		a.clients = a.webSocket()
+		add(external, "websocket.handler_prefix", cfg.WebSocket.HandlerPrefix, a.limits.wrap(a.clients))
 	}
 	if cfg.Init.Enabled {
 		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, a.limits.wrap(a.policy.origins.cors(httpapi.Init())))

@@ -18,7 +18,7 @@ import (
 )
 
 // webSocket is the endpoint of WebSocket clients.
-func (a *App) webSocket() http.Handler {
+func (a *App) webSocket() *websocket.Handler {
 	c := &a.cfg.WebSocket
 	return websocket.NewHandler(a.node, websocket.Config{
 		MessageSizeLimit:             c.MessageSizeLimit,

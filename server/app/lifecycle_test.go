@@ -165,31 +165,33 @@ func TestShutdown(t *testing.T) {
 // anything, or it would take seconds.
 func TestShutdownSilent(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, nil)
-	nc, err := net.Dial("tcp", s.app.Addr("external"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	s.connect("u") // accepted later, so the first one is known
-	l := s.app.listeners[0]
-	l.silent.mu.Lock()
-	known := len(l.silent.conns)
-	l.silent.mu.Unlock()
-	if known != 1 {
-		t.Fatalf("%d silent connections, want 1", known)
-	}
-	if err := s.app.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the silent connection ended with %v", err)
-	}
-	// Nothing but the hook closes it: net/http does so after 5 s only.
-	ours, theirs := net.Pipe()
-	l.silent.note(ours, http.StateNew)
-	if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("a late connection ended with %v", err)
+	for name, goroutines := range map[string]bool{"loops": false, "goroutines": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, func(cfg *config.Config) { cfg.WebSocket.GoroutineDriver = goroutines })
+			nc := must(net.Dial("tcp", s.app.Addr("external")))
+			defer nc.Close()
+			s.connect("u") // accepted later, so the first one is known
+			l := s.app.listeners[0]
+			l.silent.mu.Lock()
+			known := len(l.silent.conns)
+			l.silent.mu.Unlock()
+			if (known == 1) != goroutines {
+				t.Fatalf("net/http has %d silent connections", known)
+			}
+			if err := s.app.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("the silent connection ended with %v", err)
+			}
+			// Nothing but the hook closes it: net/http does so after 5 s only.
+			ours, theirs := net.Pipe()
+			l.silent.note(ours, http.StateNew)
+			if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("a late connection ended with %v", err)
+			}
+		})
 	}
 }
 

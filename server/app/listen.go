@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/transport/websocket"
 )
 
 // Timeouts of every listener (config.md 4.1). Long-lived transports lift them
@@ -36,6 +37,10 @@ type listener struct {
 	server *http.Server
 	ln     net.Listener
 	silent silent
+	// webSocket, if set, is served at path, also by the node's loops without
+	// net/http.
+	webSocket *websocket.Handler
+	path      string
 }
 
 // samePlace tells whether internal endpoints share the external listener.
@@ -173,6 +178,9 @@ func (l *listener) open() error {
 		return fmt.Errorf("http_server: %s listener: %w", l.name, err)
 	}
 	l.ln = ln
+	if l.webSocket != nil && l.server.TLSConfig == nil && !l.server.Protocols.UnencryptedHTTP2() {
+		l.ln = websocket.NewListener(ln, l.server, l.webSocket, l.path)
+	}
 	return nil
 }
 

@@ -138,6 +138,7 @@ type GRPCAPI struct {
 type WebSocket struct {
 	Disabled bool `key:"disabled" doc:"Do not serve WebSocket."`
 	WebSocketHandler
+	GoroutineDriver bool `key:"goroutine_driver" doc:"Serve every connection with goroutines of its own and all handshakes with net/http. For diagnosis: it costs memory and CPU."`
 }
 
 // WebSocketHandler has what both WebSocket transports share.

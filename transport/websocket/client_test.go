@@ -25,13 +25,16 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// onLoops: servers' connections live on a loop, not on goroutines.
-var onLoops bool
+// onLoops: servers' connections live on a loop, not on goroutines; direct: they get
+// there by NewListener, without net/http.
+var onLoops, direct bool
 
-// TestMain runs the tests for both drivers.
+// TestMain runs the tests for both drivers and all ways to them.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	onLoops = true
+	code = max(code, m.Run())
+	direct = true
 	code = max(code, m.Run())
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
@@ -345,7 +348,12 @@ func (p posted) Pause(pause bool) { p.do(func() { p.conn.Pause(pause) }) }
 func newServer(t testing.TB, cfg Config) *testServer {
 	s := &testServer{t: t, peers: make(chan *testPeer, 2000)}
 	s.runLoop()
-	s.Server = httptest.NewServer(NewHandler(s, cfg))
+	h := NewHandler(s, cfg)
+	s.Server = httptest.NewUnstartedServer(h)
+	if direct {
+		s.Listener = NewListener(s.Listener, s.Config, h, "/")
+	}
+	s.Start()
 	t.Cleanup(s.Server.Close)
 	return s
 }

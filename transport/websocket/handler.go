@@ -113,6 +113,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	if res := responseBehind(w); res != nil && res.handler == h {
+		hs.setHeader(w.Header())
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		accept := h.acceptance(r, hs, nil)
+		res.accept = &accept
+		return
+	}
 	stream, early := hs.hijack(w, h.cfg.HandshakeTimeout)
 	if stream == nil {
 		return
@@ -137,7 +144,11 @@ type acceptance struct {
 }
 
 func (h *Handler) acceptance(r *http.Request, hs *handshake, early []byte) acceptance {
-	return acceptance{context.WithoutCancel(r.Context()), hs, transport.Info{
+	ctx := r.Context()
+	if ctx.Done() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return acceptance{ctx, hs, transport.Info{
 		Name:       "websocket",
 		Framer:     h.framer(hs),
 		Header:     r.Header,

@@ -182,6 +182,20 @@ func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio
 		http.Error(w, "websocket: the connection cannot be taken over: "+err.Error(), http.StatusInternalServerError)
 		return nil, nil
 	}
+	// What is buffered would be lost with the buffer.
+	early, err := rw.Reader.Peek(rw.Reader.Buffered())
+	early = bytes.Clone(early)
+	stream := netio.NewStream(nc)
+	if err != nil || stream.Write(hs.answer(header), timeout) != nil {
+		stream.Abort()
+		return nil, nil
+	}
+	stream.SetReadDeadline(time.Time{})
+	return stream, early
+}
+
+// answer is the response to a handshake over HTTP/1.1, with the fields of header.
+func (hs *handshake) answer(header http.Header) []byte {
 	var b bytes.Buffer
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
 	b.WriteString(hs.accept)
@@ -191,17 +205,7 @@ func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio
 		"Content-Length": true, "Transfer-Encoding": true,
 	})
 	b.WriteString("\r\n")
-
-	// What is buffered would be lost with the buffer.
-	early, err := rw.Reader.Peek(rw.Reader.Buffered())
-	early = bytes.Clone(early)
-	stream := netio.NewStream(nc)
-	if err != nil || stream.Write(b.Bytes(), timeout) != nil {
-		stream.Abort()
-		return nil, nil
-	}
-	stream.SetReadDeadline(time.Time{})
-	return stream, early
+	return b.Bytes()
 }
 
 // acceptStream answers an extended CONNECT.

@@ -38,13 +38,19 @@ type loopConn struct {
 	finished                       bool
 }
 
-// serveOn runs a connection on a loop: fd is its own from here on.
-func (h *Handler) serveOn(l transport.Loop, a transport.LoopAcceptor, fd uintptr, accept acceptance) {
+// newLoopConn makes a connection of fd, which is its own from here on.
+func (h *Handler) newLoopConn(l transport.Loop, fd uintptr, accept acceptance) *loopConn {
 	c := &loopConn{handler: h, loop: l, fd: int32(fd)}
 	c.parser.limit, c.parser.compress = h.cfg.MessageSizeLimit, accept.hs.compress
 	if accept.hs.nativePing {
 		c.pinger = new(loopPinger)
 	}
+	return c
+}
+
+// serveOn runs a connection on a loop.
+func (h *Handler) serveOn(l transport.Loop, a transport.LoopAcceptor, fd uintptr, accept acceptance) {
+	c := h.newLoopConn(l, fd, accept)
 	if !l.Post(func() { c.start(a, accept) }) {
 		netio.CloseFD(fd, true)
 	}

@@ -27,6 +27,9 @@ type socket struct {
 // newSocket returns nil if d is not a plain socket. Types that embed one do not
 // count: they may change what goes through.
 func newSocket(d Duplex) Stream {
+	if r, ok := d.(*replay); ok && r.spent.Load() {
+		d = r.TCPConn
+	}
 	var raw syscall.RawConn
 	var err error
 	switch c := d.(type) {

@@ -1,0 +1,291 @@
+package websocket
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// maxHeld bounds the bytes of incomplete heads of a loop: those who trickle their
+// requests cannot fill the memory. Connections that need more are closed. Heads that
+// arrive at once, as usual, are not concerned.
+const maxHeld = 16 << 20
+
+// intake holds the connections of one loop whose first request is not complete.
+// Everything but send and close happens on the loop.
+type intake struct {
+	listener *listener
+	loop     transport.Loop
+	arriving []netio.Socket // of the goroutine that accepts
+
+	source bytes.Reader
+	reader *bufio.Reader // of source
+	timer  transport.Timer
+
+	// mu is for Close, should the loop end before the listener.
+	mu     sync.Mutex
+	oldest *opening
+	newest *opening
+	held   int
+	closed bool
+}
+
+// opening is a connection that is about to send its first request.
+type opening struct {
+	intake  *intake
+	fd      int32
+	scanned int32 // bytes in which the head does not end
+	remote  netip.AddrPort
+	due     time.Time
+	b       *netio.Buffer // what was read; nil: nothing
+	gone    bool
+	next    *opening
+	prev    *opening
+}
+
+func newIntake(l *listener, loop transport.Loop) *intake {
+	in := &intake{listener: l, loop: loop}
+	in.reader = bufio.NewReader(&in.source)
+	return in
+}
+
+// send brings the connections that arrive to the loop.
+func (in *intake) send() {
+	if len(in.arriving) == 0 {
+		return
+	}
+	batch := slices.Clone(in.arriving)
+	in.arriving = in.arriving[:0]
+	if in.loop.Post(func() { in.admit(batch) }) {
+		return
+	}
+	for _, s := range batch { // the acceptor refuses them
+		in.listener.handOver(netio.NewHandover(s, nil))
+	}
+}
+
+// admit waits for the requests of new connections.
+func (in *intake) admit(batch []netio.Socket) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	due := time.Now().Add(in.listener.timeout)
+	for _, s := range batch {
+		o := &opening{intake: in, fd: int32(s.FD), remote: s.Remote, due: due}
+		if in.closed || in.loop.Watch(int(s.FD), o, true, false) != nil {
+			netio.CloseFD(s.FD, false)
+			continue
+		}
+		in.add(o)
+	}
+	in.arm()
+}
+
+func (in *intake) add(o *opening) {
+	if o.prev = in.newest; o.prev != nil {
+		o.prev.next = o
+	} else {
+		in.oldest = o
+	}
+	in.newest = o
+}
+
+// remove takes o out of everything. Its socket stays open.
+func (in *intake) remove(o *opening) {
+	if o.prev != nil {
+		o.prev.next = o.next
+	} else {
+		in.oldest = o.next
+	}
+	if o.next != nil {
+		o.next.prev = o.prev
+	} else {
+		in.newest = o.prev
+	}
+	o.next, o.prev, o.gone = nil, nil, true
+	in.held -= o.size()
+	in.loop.Unwatch(int(o.fd))
+}
+
+// size is what o counts for in held.
+func (o *opening) size() int {
+	if o.b == nil {
+		return 0
+	}
+	return cap(o.b.B)
+}
+
+// arm sets the timer for the oldest connection.
+func (in *intake) arm() {
+	if in.timer == nil && in.oldest != nil && in.listener.timeout > 0 {
+		in.timer = in.loop.After(time.Until(in.oldest.due), in.expire)
+	}
+}
+
+// expire closes the connections whose time is up.
+func (in *intake) expire() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.timer = nil
+	for now := time.Now(); in.oldest != nil && !in.oldest.due.After(now); {
+		in.drop(in.oldest)
+	}
+	in.arm()
+}
+
+// drop closes a connection.
+func (in *intake) drop(o *opening) {
+	in.remove(o)
+	netio.CloseFD(uintptr(o.fd), false)
+	o.b.Free()
+	o.b = nil
+}
+
+// close closes all connections. Any goroutine may call it, once no more are sent.
+func (in *intake) close() {
+	if in.loop.Post(in.end) {
+		return
+	}
+	// The loop has ended, or is about to: nothing may be asked of it.
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.closed = true
+	for o := in.oldest; o != nil; o = o.next {
+		o.gone = true
+		netio.CloseFD(uintptr(o.fd), false)
+	}
+	in.oldest, in.newest = nil, nil
+}
+
+func (in *intake) end() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.closed = true
+	for in.oldest != nil {
+		in.drop(in.oldest)
+	}
+	if in.timer != nil {
+		in.timer.Stop()
+		in.timer = nil
+	}
+}
+
+// Ready implements transport.Watcher.
+func (o *opening) Ready(readable, _ bool) {
+	if !readable {
+		return
+	}
+	in := o.intake
+	data, end, v := in.read(o)
+	switch v {
+	case verdictForeign:
+		in.listener.handOver(netio.NewHandover(o.socket(), bytes.Clone(data)))
+	case verdictComplete:
+		in.answer(o, data, end)
+	}
+	if v != verdictIncomplete {
+		o.b.Free()
+		o.b = nil
+	}
+}
+
+func (o *opening) socket() netio.Socket { return netio.Socket{FD: uintptr(o.fd), Remote: o.remote} }
+
+// read takes what the client sent. If the verdict is final, o is out of the
+// intake; data is all that was read.
+func (in *intake) read(o *opening) (data []byte, end int, v verdict) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if o.gone {
+		return nil, 0, verdictIncomplete
+	}
+	buf := in.loop.Buffer()
+	n, err := netio.TryRead(uintptr(o.fd), buf)
+	if err != nil {
+		in.drop(o)
+		return nil, 0, verdictIncomplete
+	}
+	if data = buf[:n]; o.b != nil {
+		in.append(o, data)
+		data = o.b.B
+	}
+	end, v = in.listener.judge(data, int(o.scanned))
+	if v != verdictIncomplete {
+		in.remove(o)
+		return data, end, v
+	}
+	o.scanned = int32(len(data))
+	if o.b == nil && n > 0 {
+		in.append(o, data)
+	}
+	if in.held > maxHeld {
+		in.drop(o)
+	}
+	return nil, 0, v
+}
+
+// append adds to what was read of o.
+func (in *intake) append(o *opening, data []byte) {
+	before := o.size()
+	o.b = o.b.Grow(len(data))
+	o.b.B = append(o.b.B, data...)
+	in.held += o.size() - before
+}
+
+// answer serves a handshake that is complete at end.
+func (in *intake) answer(o *opening, data []byte, end int) {
+	l := in.listener
+	r := in.parse(data[:end])
+	if r == nil {
+		l.handOver(netio.NewHandover(o.socket(), bytes.Clone(data)))
+		return
+	}
+	r.RemoteAddr = o.remote.String()
+	w := &response{handler: l.handler, header: make(http.Header)}
+	if !l.ask(w, r.WithContext(l.ctx)) || !w.send(uintptr(o.fd)) {
+		netio.CloseFD(uintptr(o.fd), false)
+		return
+	}
+	rest := bytes.Clone(data[end:])
+	if w.accept == nil {
+		l.handOver(netio.NewHandover(o.socket(), rest))
+		return
+	}
+	w.accept.early = rest
+	l.handler.newLoopConn(in.loop, uintptr(o.fd), *w.accept).start(l.loops, *w.accept)
+}
+
+// ask lets the server's handler answer, and reports false if it panicked.
+func (l *listener) ask(w *response, r *http.Request) (ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			ok = false
+			if p != http.ErrAbortHandler { //nolint:errorlint // p is any value
+				l.logf("http: panic serving %v: %v\n%s", r.RemoteAddr, p, debug.Stack())
+			}
+		}
+	}()
+	l.serve.ServeHTTP(w, r)
+	return true
+}
+
+// parse returns nil for what is net/http's.
+func (in *intake) parse(head []byte) *http.Request {
+	if !plainFields(head) {
+		return nil
+	}
+	in.source.Reset(head)
+	in.reader.Reset(&in.source)
+	r, err := http.ReadRequest(in.reader)
+	if err != nil || !isHandshake(r) {
+		return nil
+	}
+	return r
+}
