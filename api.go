@@ -23,7 +23,7 @@ func (n *Node) Subscribe(ctx context.Context, user, ch string, opts ...Subscribe
 	}
 	return n.onUser(ctx, user, &cfg.target, func(c *Client) {
 		if err := c.session.Subscribe(ch, &cfg.opts); err != nil {
-			n.log.Warn("server-side subscription refused", "channel", ch, "client", c.id, "error", err)
+			n.log.Warn("server-side subscription refused", "channel", ch, "client", c.ID(), "error", err)
 		}
 	})
 }

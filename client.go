@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro/internal/loop"
@@ -17,46 +18,62 @@ import (
 // handlers included; they take effect in the order of their calls, and do
 // nothing once the connection has ended.
 type Client struct {
-	node    *Node
 	shard   *shard
 	session session.Session
 	timer   loop.Timer
-	lane    lane
+	life    life
+	// ctx is what handlers get, if the application gave the client values.
+	ctx *clientContext
+	// opening is what is known of the request, until the client has connected.
+	opening *opening
+	// lane does what may block. It is made when there is such a thing, and let go when
+	// the client has been idle for a while; of the loop.
+	lane *lane
+	// awaited is the number of effects on the lane that will be completed; of the loop.
+	awaited int32
+	// userSlot is the place in the shard's list of the user's clients.
+	userSlot int32
 
-	id        string
-	transport TransportInfo
-	// request is the context of the request that opened the connection, until the
-	// client has connected. alive ends with the connection; ctx is what later
-	// handlers get.
-	request context.Context
-	alive   context.Context
-	cancel  context.CancelFunc
-	ctx     context.Context
-
-	// completing is the effect that the session is taking back; of the loop.
-	completing session.Effect
+	via        *via
+	remoteAddr string
 
 	// prev and next link the shard's connections.
 	prev, next *Client
-
-	// queued is the number of received messages that wait for the loop.
-	queued atomic.Int32
-	drain  chan struct{}
-	// userSlot is the place in the shard's list of the user's clients.
-	userSlot int
 }
 
+// opening is the request that opened a connection.
+type opening struct {
+	ctx    context.Context
+	header http.Header
+}
+
+// via is a kind of transport, shared by all clients that came by it.
+type via struct {
+	name     string
+	encoding protocol.Encoding
+}
+
+// node of the client.
+func (c *Client) node() *Node { return c.shard.node }
+
 // ID of the client: a random UUID.
-func (c *Client) ID() string { return c.id }
+func (c *Client) ID() string { return c.session.ID() }
 
 // UserID of the client; empty for anonymous ones.
 func (c *Client) UserID() string { return c.session.User() }
 
 // Transport by which the client came.
-func (c *Client) Transport() TransportInfo { return c.transport }
+func (c *Client) Transport() TransportInfo {
+	return TransportInfo{Name: c.via.name, Encoding: c.via.encoding, RemoteAddr: c.remoteAddr}
+}
 
 // Context ends with the connection; it holds what ConnectReply.Context held.
-func (c *Client) Context() context.Context { return c.ctx }
+func (c *Client) Context() context.Context {
+	if c.ctx != nil {
+		return c.ctx
+	}
+	return &c.life
+}
 
 // Send pushes a message to the client. data is JSON for JSON clients, and must
 // not be modified afterwards.
@@ -69,7 +86,7 @@ func (c *Client) Send(data []byte) {
 func (c *Client) Subscribe(ch string, opts SubscribeOptions) {
 	c.post(func() {
 		if err := c.session.Subscribe(ch, &opts); err != nil {
-			c.node.log.Warn("server-side subscription refused", "channel", ch, "client", c.id, "error", err)
+			c.node().log.Warn("server-side subscription refused", "channel", ch, "client", c.ID(), "error", err)
 		}
 	})
 }
@@ -92,20 +109,27 @@ type env Client
 
 func (e *env) client() *Client { return (*Client)(e) }
 
-func (e *env) Now() int64           { return e.shard.loop.Now() }
-func (e *env) Random(n int64) int64 { return rand.Int64N(n) }
-func (e *env) Schedule(at int64)    { e.shard.loop.Schedule(e, at) }
-func (e *env) Dirty()               { e.shard.loop.Dirty(&e.session) }
-func (e *env) Pool() *outbox.Pool   { return e.shard.loop.Pool() }
-func (e *env) Timer() *loop.Timer   { return &e.timer }
-func (e *env) Tick()                { e.session.Tick() }
-func (e *env) Do(f session.Effect)  { e.client().do(f) }
-func (e *env) Register() bool       { return e.shard.register(e.client()) }
-func (e *env) Unregister()          { e.shard.unregister(e.client()) }
+func (e *env) Now() int64               { return e.shard.loop.Now() }
+func (e *env) Random(n int64) int64     { return rand.Int64N(n) }
+func (e *env) Schedule(at int64)        { e.shard.loop.Schedule(e, at) }
+func (e *env) Dirty()                   { e.shard.loop.Dirty(&e.session) }
+func (e *env) Pool() *outbox.Pool       { return e.shard.loop.Pool() }
+func (e *env) Timer() *loop.Timer       { return &e.timer }
+func (e *env) Do(f session.Effect) bool { return e.client().do(f) }
+func (e *env) Register() bool           { return e.shard.register(e.client()) }
+func (e *env) Unregister()              { e.shard.unregister(e.client()) }
 func (e *env) Closed(d protocol.Disconnect) {
-	e.cancel()
+	e.life.end()
 	e.shard.unlink(e.client())
-	e.node.log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
+	e.client().node().log.Debug("client disconnected", "client", e.session.ID(), "user", e.session.User(), "code", d.Code, "reason", d.Reason)
+}
+
+// Tick is called when the session's deadline has passed, so now and then.
+func (e *env) Tick() {
+	e.session.Tick()
+	if e.lane != nil && e.lane.idle() {
+		e.lane = nil
+	}
 }
 
 func (e *env) Join(b *session.Subscription)   { e.shard.loop.Hub().Add(b.Channel(), b) }
@@ -114,7 +138,12 @@ func (e *env) Finish(b *session.Subscription) { e.shard.loop.Hub().Finish(b) }
 
 // peer is the transport's view of a client whose transport has goroutines of its
 // own: everything is posted to the client's loop.
-type peer Client
+type peer struct {
+	*Client
+	// queued is the number of received messages that wait for the loop.
+	queued atomic.Int32
+	drain  chan struct{}
+}
 
 // maxQueued is how many received messages may wait for the loop before the
 // transport's reader waits.
@@ -125,11 +154,11 @@ func (p *peer) Receive(msg []byte) {
 	if p.queued.Add(1) > maxQueued {
 		select {
 		case <-p.drain:
-		case <-p.alive.Done():
+		case <-p.life.Done():
 		}
 	}
 	in := inbounds.Get().(*inbound)
-	in.c = (*Client)(p)
+	in.p = p
 	in.buf = append(in.buf[:0], msg...)
 	p.shard.loop.Post(in)
 }
@@ -141,9 +170,8 @@ func (p *peer) Writable() {
 
 // Closed ends the session if it has not ended.
 func (p *peer) Closed(err error) {
-	c := (*Client)(p)
-	c.post(func() { c.session.Disconnect(closeReason(err)) })
-	c.node.clients.Done()
+	p.post(func() { p.session.Disconnect(closeReason(err)) })
+	p.node().clients.Done()
 }
 
 // direct is the view of a transport that lives on the client's loop.
@@ -153,7 +181,7 @@ func (p *direct) Receive(msg []byte) { p.session.Receive(msg) }
 func (p *direct) Writable()          { p.session.Flush() }
 func (p *direct) Closed(err error) {
 	p.session.Disconnect(closeReason(err))
-	p.node.clients.Done()
+	p.shard.node.clients.Done()
 }
 
 // closeReason is the disconnect that the transport found, if there is one in err.
@@ -167,22 +195,6 @@ var (
 	_ transport.Peer = (*peer)(nil)
 	_ transport.Peer = (*direct)(nil)
 )
-
-// clientContext ends with the connection and holds the values that the
-// Connecting handler chose. values is without cancellation of its own, or the
-// context package would take its cause for this one's.
-type clientContext struct {
-	context.Context
-	values context.Context
-}
-
-// Value looks in the application's context first.
-func (c clientContext) Value(key any) any {
-	if v := c.values.Value(key); v != nil {
-		return v
-	}
-	return c.Context.Value(key)
-}
 
 // SubscriptionInfo describes one subscription of a client.
 type SubscriptionInfo struct {

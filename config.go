@@ -77,6 +77,13 @@ type Config struct {
 	CommandLimit int
 	// SendTime adds the server's time to the connect result.
 	SendTime bool
+	// InlineHandlers has the handlers Connecting and Subscribe called in the midst of
+	// the client's commands, without a goroutine of their own, which makes new
+	// connections cheaper. All connections of a loop wait for them: when their event
+	// says Inline, they must not wait for I/O, for another goroutine, or for a method
+	// of the node that takes a context. A handler that has to returns ErrWouldBlock,
+	// and is called once more, with Inline unset, where it may block. Default: false.
+	InlineHandlers bool
 	// GoroutineDriver gives every connection goroutines of its own, also where the
 	// node's loops could watch its socket. It is for diagnosis. Default: false.
 	GoroutineDriver bool

@@ -2,6 +2,7 @@ package gyro
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/gyrohq/gyro/channel"
@@ -52,10 +53,16 @@ type Handlers struct {
 	Disconnected func(ctx context.Context, c *Client, e DisconnectEvent)
 }
 
+// ErrWouldBlock is what a handler returns that is called inline and cannot decide
+// without blocking: see Config.InlineHandlers.
+var ErrWouldBlock = errors.New("gyro: the handler would block")
+
 // ConnectEvent is a client that wants to connect.
 type ConnectEvent struct {
 	// ClientID is the ID that the client will have.
 	ClientID string
+	// Inline is set if the handler must not block: see Config.InlineHandlers.
+	Inline bool
 	// Token, Data, Name, Version and Headers are what the client sent; nothing of
 	// it is verified.
 	Token   string
@@ -121,6 +128,8 @@ type ConnectReply struct {
 // SubscribeEvent is a client that wants to subscribe.
 type SubscribeEvent struct {
 	Channel string
+	// Inline is set if the handler must not block: see Config.InlineHandlers.
+	Inline bool
 	// Token and Data as the client sent them.
 	Token string
 	Data  []byte

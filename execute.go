@@ -14,52 +14,123 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// do starts an effect on the client's lane.
-func (c *Client) do(e session.Effect) {
-	if c.continues(e) {
+// do does an effect at once if it cannot block and nothing is before it, and
+// reports true; or else starts it on the client's lane.
+func (c *Client) do(e session.Effect) bool {
+	ahead := c.continues(e)
+	if c.instant(e) && (ahead || c.awaited == 0 && c.lane.idle()) && c.try(e) {
+		return true
+	}
+	if c.lane == nil {
+		c.lane = new(lane)
+	}
+	if completes(e) {
+		c.awaited++
+	}
+	switch {
+	case ahead:
 		c.lane.pushAhead(e)
-		return
+	case c.lane.push(e, c.node().cfg.Concurrency):
+		c.startWorker(c.lane)
 	}
-	if c.lane.push(e, c.node.cfg.Concurrency) {
-		c.startWorker()
-	}
+	return false
 }
 
 // continues tells whether e goes on with what the effect that is being completed
 // began, and so comes before the commands that arrived meanwhile: a subscription
 // is established, or undone because the client has gone.
 func (c *Client) continues(e session.Effect) bool {
-	switch c.completing.(type) {
+	if c.shard.completing.c != c {
+		return false
+	}
+	switch c.shard.completing.e.(type) {
 	case *session.Connecting, *session.Subscribing:
 		_, ok := e.(*session.Attach)
 		return ok
 	case *session.Attach:
-		return c.alive.Err() != nil
+		return c.life.Err() != nil
 	}
 	return false
 }
 
-func (c *Client) startWorker() {
-	c.node.work.add()
-	go c.worker()
+// instant tells whether e does not block, so that the loop may do it: it calls no
+// handler that might, and nothing of a broker that is not in this process.
+func (c *Client) instant(e session.Effect) bool {
+	n := c.node()
+	h := &n.cfg.Handlers
+	switch e := e.(type) {
+	case *session.Connecting:
+		return h.Connecting == nil || n.cfg.InlineHandlers
+	case *session.Connected:
+		return h.Connected == nil
+	case *session.Subscribing:
+		return n.cfg.InlineHandlers
+	case *session.Attach, *session.Renew, *session.Check:
+		return n.local
+	case *session.Detach:
+		return c.silent(e.Items)
+	case *session.Close:
+		return c.silent(e.Items) && (h.Disconnected == nil || !e.Connected)
+	}
+	return false
+}
+
+// silent tells whether the ends of subscriptions are nobody's business but the
+// broker's, which is in this process.
+func (c *Client) silent(items []session.DetachItem) bool {
+	n := c.node()
+	if !n.local || n.cfg.Handlers.Unsubscribed != nil {
+		return false
+	}
+	for i := range items {
+		if items[i].Leave { // is published
+			return false
+		}
+	}
+	return true
+}
+
+// try does an effect on the loop, unless it turns out that it would block.
+func (c *Client) try(e session.Effect) bool {
+	c.execute(e, true)
+	switch e := e.(type) {
+	case *session.Connecting:
+		return !errors.Is(e.Err, ErrWouldBlock)
+	case *session.Subscribing:
+		return !errors.Is(e.Err, ErrWouldBlock)
+	}
+	return true
+}
+
+// completes tells whether the session waits for an effect.
+func completes(e session.Effect) bool {
+	switch e.(type) {
+	case *session.Connected, *session.Join, *session.Renew, *session.Close:
+		return false
+	}
+	return true
+}
+
+func (c *Client) startWorker(l *lane) {
+	c.node().work.add()
+	go c.worker(l)
 }
 
 // worker does effects until the lane has none that it may start.
-func (c *Client) worker() {
-	defer c.node.work.done()
+func (c *Client) worker(l *lane) {
+	defer c.node().work.done()
 	for {
-		e, more := c.lane.next(c.node.cfg.Concurrency)
+		e, more := l.next(c.node().cfg.Concurrency)
 		if more {
-			c.startWorker()
+			c.startWorker(l)
 		}
 		if e == nil {
 			return
 		}
-		c.execute(e)
-		switch e.(type) {
-		case *session.Connected, *session.Join, *session.Renew, *session.Close:
-			// Nobody waits for these.
-		case *session.Connecting, *session.Subscribing, *session.Attach:
+		c.execute(e, false)
+		switch {
+		case !completes(e):
+		case begins(e):
 			// What continues these comes before the next effect.
 			done := make(chan struct{})
 			if c.shard.loop.Post(&completion{c, e, done}) {
@@ -71,6 +142,15 @@ func (c *Client) worker() {
 	}
 }
 
+// begins tells whether another effect may continue e.
+func begins(e session.Effect) bool {
+	switch e.(type) {
+	case *session.Connecting, *session.Subscribing, *session.Attach:
+		return true
+	}
+	return false
+}
+
 // completion takes an effect back to its session.
 type completion struct {
 	c    *Client
@@ -80,30 +160,32 @@ type completion struct {
 
 // Run completes the effect.
 func (d *completion) Run() {
-	d.c.completing = d.e
+	d.c.shard.completing = *d
+	d.c.awaited--
 	d.c.session.Complete(d.e)
-	d.c.completing = nil
+	d.c.shard.completing = completion{}
 	if d.done != nil {
 		close(d.done)
 	}
 }
 
-// execute does an effect. It blocks for as long as the handler and the broker do.
-func (c *Client) execute(e session.Effect) {
-	ctx := c.ctx
+// execute does an effect. It blocks for as long as the handler and the broker do:
+// inline, that is on the loop, not at all.
+func (c *Client) execute(e session.Effect, inline bool) {
+	ctx := c.Context()
 	switch e := e.(type) {
 	case *session.Connecting:
-		e.Err = c.guard("Connecting", func() error { return c.connecting(e) })
+		e.Err = c.guard("Connecting", func() error { return c.connecting(e, inline) })
 	case *session.Connected:
-		c.notify("Connected", c.node.cfg.Handlers.Connected != nil, func() { c.node.cfg.Handlers.Connected(ctx, c) })
+		c.notify("Connected", c.node().cfg.Handlers.Connected != nil, func() { c.node().cfg.Handlers.Connected(ctx, c) })
 	case *session.Subscribing:
-		e.Err = c.guard("Subscribe", func() error { return c.subscribing(ctx, e) })
+		e.Err = c.guard("Subscribe", func() error { return c.subscribing(ctx, e, inline) })
 	case *session.Attach:
 		c.attach(e)
 	case *session.Detach:
 		e.Err = c.detach(e.Items)
 	case *session.Join:
-		if err := c.node.broker.PublishJoin(ctx, e.Channel, e.Info); err != nil {
+		if err := c.node().broker.PublishJoin(ctx, e.Channel, e.Info); err != nil {
 			c.logError("publish join", e.Channel, err)
 		}
 	case *session.Publish:
@@ -116,11 +198,11 @@ func (c *Client) execute(e session.Effect) {
 		e.Err = c.guard("History", func() error { return c.history(ctx, e) })
 	case *session.RPC:
 		e.Err = c.guard("RPC", func() (err error) {
-			e.Data, err = c.node.cfg.Handlers.RPC(ctx, c, RPCEvent{Method: e.Request.Method, Data: e.Request.Data})
+			e.Data, err = c.node().cfg.Handlers.RPC(ctx, c, RPCEvent{Method: e.Request.Method, Data: e.Request.Data})
 			return err
 		})
 	case *session.Message:
-		e.Err = c.guard("Message", func() error { return c.node.cfg.Handlers.Message(ctx, c, e.Data) })
+		e.Err = c.guard("Message", func() error { return c.node().cfg.Handlers.Message(ctx, c, e.Data) })
 	case *session.Refresh:
 		e.Err = c.guard("Refresh", func() error { return c.refreshing(ctx, e) })
 	case *session.SubRefresh:
@@ -129,7 +211,7 @@ func (c *Client) execute(e session.Effect) {
 		c.renew(ctx, e)
 	case *session.Check:
 		for _, it := range e.Items {
-			h, err := c.node.broker.History(ctx, it.Channel, broker.HistoryFilter{MetaTTL: it.MetaTTL})
+			h, err := c.node().broker.History(ctx, it.Channel, broker.HistoryFilter{MetaTTL: it.MetaTTL})
 			it.Top, it.Err = h.Top, err
 		}
 	case *session.Close:
@@ -142,7 +224,7 @@ func (c *Client) execute(e session.Effect) {
 func (c *Client) guard(name string, f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.node.log.Error("handler panicked", "handler", name, "client", c.id, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			c.node().log.Error("handler panicked", "handler", name, "client", c.ID(), "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			err = protocol.ErrorInternal
 		}
 	}()
@@ -151,15 +233,15 @@ func (c *Client) guard(name string, f func() error) (err error) {
 		e *protocol.Error
 		d protocol.Disconnect
 	)
-	if err != nil && !errors.As(err, &e) && !errors.As(err, &d) && !c.hasGone(err) {
-		c.node.log.Error("handler failed", "handler", name, "client", c.id, "error", err)
+	if err != nil && !errors.As(err, &e) && !errors.As(err, &d) && !errors.Is(err, ErrWouldBlock) && !c.hasGone(err) {
+		c.node().log.Error("handler failed", "handler", name, "client", c.ID(), "error", err)
 	}
 	return err
 }
 
 // hasGone tells whether err is but the consequence of the client's going.
 func (c *Client) hasGone(err error) bool {
-	return c.alive.Err() != nil && errors.Is(err, context.Canceled)
+	return c.life.Err() != nil && errors.Is(err, context.Canceled)
 }
 
 func (c *Client) notify(name string, handled bool, f func()) {
@@ -173,22 +255,28 @@ func (c *Client) logError(what, ch string, err error) {
 	if c.hasGone(err) {
 		return
 	}
-	c.node.log.Error(what+" failed", "channel", ch, "client", c.id, "error", err)
+	c.node().log.Error(what+" failed", "channel", ch, "client", c.ID(), "error", err)
 }
 
-func (c *Client) connecting(e *session.Connecting) error {
-	request := c.request
+func (c *Client) connecting(e *session.Connecting, inline bool) error {
+	request := c.opening.ctx
 	var (
 		reply ConnectReply
 		err   error
 	)
-	if h := c.node.cfg.Handlers.Connecting; h != nil {
-		ctx, cancel := context.WithCancel(request)
-		defer cancel()
-		defer context.AfterFunc(c.alive, cancel)()
+	if h := c.node().cfg.Handlers.Connecting; h != nil {
+		ctx := request
+		if !inline {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithCancel(request)
+			defer cancel()
+			defer context.AfterFunc(&c.life, cancel)()
+		}
+		info := c.Transport()
+		info.Header = c.opening.header
 		reply, err = h(ctx, ConnectEvent{
-			ClientID: c.id, Token: e.Request.Token, Data: e.Request.Data, Name: e.Request.Name,
-			Version: e.Request.Version, Headers: e.Request.Headers, Subs: e.Request.Subs, Transport: c.transport,
+			ClientID: c.ID(), Inline: inline, Token: e.Request.Token, Data: e.Request.Data, Name: e.Request.Name,
+			Version: e.Request.Version, Headers: e.Request.Headers, Subs: e.Request.Subs, Transport: info,
 		})
 		if err != nil {
 			return err
@@ -198,9 +286,9 @@ func (c *Client) connecting(e *session.Connecting) error {
 		reply.Credentials, _ = request.Value(credentialsKey{}).(*Credentials)
 	}
 	// The request is of no more use, and large.
-	c.request, c.transport.Header = nil, nil
+	c.opening = nil
 	if reply.Context != nil {
-		c.ctx = clientContext{c.alive, context.WithoutCancel(reply.Context)}
+		c.ctx = &clientContext{&c.life, context.WithoutCancel(reply.Context)}
 	}
 	e.Identity = session.Identity{
 		Data: reply.Data, ClientRefresh: reply.ClientSideRefresh, Subs: reply.Subscriptions,
@@ -212,10 +300,10 @@ func (c *Client) connecting(e *session.Connecting) error {
 	return nil
 }
 
-func (c *Client) subscribing(ctx context.Context, e *session.Subscribing) error {
+func (c *Client) subscribing(ctx context.Context, e *session.Subscribing, inline bool) error {
 	r := e.Request
-	reply, err := c.node.cfg.Handlers.Subscribe(ctx, c, SubscribeEvent{
-		Channel: r.Channel, Token: r.Token, Data: r.Data,
+	reply, err := c.node().cfg.Handlers.Subscribe(ctx, c, SubscribeEvent{
+		Channel: r.Channel, Inline: inline, Token: r.Token, Data: r.Data,
 		Positioned: r.Positioned, Recoverable: r.Recoverable, JoinLeave: r.JoinLeave, Type: r.Type,
 	})
 	e.Options, e.ClientRefresh = reply.Options, reply.ClientSideRefresh
@@ -227,8 +315,10 @@ func (c *Client) subscribing(ctx context.Context, e *session.Subscribing) error 
 const attachAtOnce = 16
 
 func (c *Client) attach(e *session.Attach) {
-	if len(e.Items) == 1 {
-		c.attachOne(e.Items[0])
+	if len(e.Items) == 1 || c.node().local {
+		for _, it := range e.Items {
+			c.attachOne(it)
+		}
 		return
 	}
 	var wg sync.WaitGroup
@@ -245,13 +335,13 @@ func (c *Client) attach(e *session.Attach) {
 
 // attachOne follows the order of recovery.md 4.2, steps 2 to 4.
 func (c *Client) attachOne(it *session.AttachItem) {
-	n := c.node
-	if it.ChannelID, it.Err = n.routes.add(c.alive, it.Channel, c.shard.index); it.Err != nil {
+	n := c.node()
+	if it.ChannelID, it.Err = n.routes.add(&c.life, it.Channel, c.shard.index); it.Err != nil {
 		c.logError("broker subscribe", it.Channel, it.Err)
 		return
 	}
 	if it.Info != nil {
-		it.Err = n.presence.Add(c.alive, it.Channel, it.Info)
+		it.Err = n.presence.Add(&c.life, it.Channel, it.Info)
 	}
 	if it.Err == nil && it.Read != session.ReadNothing {
 		it.Err = c.read(it)
@@ -274,7 +364,7 @@ func (c *Client) read(it *session.AttachItem) error {
 	case session.ReadLatest:
 		f.Reverse, f.Limit = true, it.Limit
 	}
-	h, err := c.node.broker.History(c.alive, it.Channel, f)
+	h, err := c.node().broker.History(&c.life, it.Channel, f)
 	it.Top, it.Publications = h.Top, h.Publications
 	return err
 }
@@ -287,9 +377,9 @@ func (c *Client) detach(items []session.DetachItem) error {
 			c.logError("unsubscribe", it.Channel, err)
 			errs = append(errs, err)
 		}
-		h := c.node.cfg.Handlers.Unsubscribed
+		h := c.node().cfg.Handlers.Unsubscribed
 		c.notify("Unsubscribed", h != nil, func() {
-			h(c.ctx, c, UnsubscribeEvent{Channel: it.Channel, Reason: it.Reason, ServerSide: it.ServerSide})
+			h(c.Context(), c, UnsubscribeEvent{Channel: it.Channel, Reason: it.Reason, ServerSide: it.ServerSide})
 		})
 	}
 	return errors.Join(errs...)
@@ -298,20 +388,20 @@ func (c *Client) detach(items []session.DetachItem) error {
 // detachOne follows the order of client-protocol.md 8.3. The connection may have
 // ended, so its context is not used.
 func (c *Client) detachOne(it *session.DetachItem) error {
-	ctx := context.WithoutCancel(c.alive)
+	ctx := context.Background()
 	var errs []error
 	if it.Presence {
-		errs = append(errs, c.node.presence.Remove(ctx, it.Channel, c.id, it.Info.User))
+		errs = append(errs, c.node().presence.Remove(ctx, it.Channel, c.ID(), it.Info.User))
 	}
 	if it.Leave {
-		errs = append(errs, c.node.broker.PublishLeave(ctx, it.Channel, it.Info))
+		errs = append(errs, c.node().broker.PublishLeave(ctx, it.Channel, it.Info))
 	}
-	return errors.Join(append(errs, c.node.routes.remove(ctx, it.Channel, c.shard.index))...)
+	return errors.Join(append(errs, c.node().routes.remove(ctx, it.Channel, c.shard.index))...)
 }
 
 func (c *Client) publishing(ctx context.Context, e *session.Publish) error {
 	ch := e.Request.Channel
-	reply, err := c.node.cfg.Handlers.Publish(ctx, c, PublishEvent{
+	reply, err := c.node().cfg.Handlers.Publish(ctx, c, PublishEvent{
 		Channel: ch, Data: e.Request.Data, Info: e.Info, Subscribed: e.Subscribed,
 	})
 	if err != nil || reply.Published {
@@ -324,48 +414,48 @@ func (c *Client) publishing(ctx context.Context, e *session.Publish) error {
 	if reply.Options.Info == nil {
 		reply.Options.Info = e.Info
 	}
-	_, err = c.node.publish(ctx, ch, data, &reply.Options)
+	_, err = c.node().publish(ctx, ch, data, &reply.Options)
 	return err
 }
 
 func (c *Client) presence(ctx context.Context, e *session.Presence) error {
-	err := c.node.cfg.Handlers.Presence(ctx, c, PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+	err := c.node().cfg.Handlers.Presence(ctx, c, PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
 	if err == nil {
-		e.Clients, err = c.node.presence.Presence(ctx, e.Channel)
+		e.Clients, err = c.node().presence.Presence(ctx, e.Channel)
 	}
 	return err
 }
 
 func (c *Client) presenceStats(ctx context.Context, e *session.PresenceStats) error {
-	err := c.node.cfg.Handlers.PresenceStats(ctx, c, PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+	err := c.node().cfg.Handlers.PresenceStats(ctx, c, PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
 	if err != nil {
 		return err
 	}
-	stats, err := c.node.presence.Stats(ctx, e.Channel)
+	stats, err := c.node().presence.Stats(ctx, e.Channel)
 	e.NumClients, e.NumUsers = stats.Clients, stats.Users
 	return err
 }
 
 func (c *Client) history(ctx context.Context, e *session.History) error {
-	err := c.node.cfg.Handlers.History(ctx, c, HistoryEvent{
+	err := c.node().cfg.Handlers.History(ctx, c, HistoryEvent{
 		Channel: e.Channel, Subscribed: e.Subscribed, Limit: e.Limit, Since: e.Since, Reverse: e.Reverse,
 	})
 	if err != nil {
 		return err
 	}
-	h, err := c.node.history(ctx, e.Channel, broker.HistoryFilter{Since: e.Since, Limit: e.Limit, Reverse: e.Reverse})
+	h, err := c.node().history(ctx, e.Channel, broker.HistoryFilter{Since: e.Since, Limit: e.Limit, Reverse: e.Reverse})
 	e.Publications, e.Top = h.Publications, h.Top
 	return err
 }
 
 func (c *Client) refreshing(ctx context.Context, e *session.Refresh) error {
-	reply, err := c.node.cfg.Handlers.Refresh(ctx, c, RefreshEvent{ClientSide: e.ClientSide, Token: e.Token})
+	reply, err := c.node().cfg.Handlers.Refresh(ctx, c, RefreshEvent{ClientSide: e.ClientSide, Token: e.Token})
 	e.Expired, e.ExpireAt, e.Info = reply.Expired, reply.ExpireAt, reply.Info
 	return err
 }
 
 func (c *Client) subRefreshing(ctx context.Context, e *session.SubRefresh) error {
-	reply, err := c.node.cfg.Handlers.SubRefresh(ctx, c, SubRefreshEvent{
+	reply, err := c.node().cfg.Handlers.SubRefresh(ctx, c, SubRefreshEvent{
 		Channel: e.Channel, ClientSide: e.ClientSide, Token: e.Token,
 	})
 	e.Expired, e.ExpireAt, e.Info, e.ServerTagsFilter = reply.Expired, reply.ExpireAt, reply.Info, reply.ServerTagsFilter
@@ -374,7 +464,7 @@ func (c *Client) subRefreshing(ctx context.Context, e *session.SubRefresh) error
 
 func (c *Client) renew(ctx context.Context, e *session.Renew) {
 	for _, it := range e.Items {
-		if err := c.node.presence.Add(ctx, it.Channel, it.Info); err != nil {
+		if err := c.node().presence.Add(ctx, it.Channel, it.Info); err != nil {
 			c.logError("renewing presence", it.Channel, err)
 		}
 	}
@@ -382,9 +472,9 @@ func (c *Client) renew(ctx context.Context, e *session.Renew) {
 
 func (c *Client) closing(e *session.Close) {
 	_ = c.detach(e.Items) // logged there; nobody waits for an answer
-	h := c.node.cfg.Handlers.Disconnected
+	h := c.node().cfg.Handlers.Disconnected
 	c.notify("Disconnected", h != nil && e.Connected, func() {
-		h(c.ctx, c, DisconnectEvent{Disconnect: e.Disconnect})
+		h(c.Context(), c, DisconnectEvent{Disconnect: e.Disconnect})
 	})
 }
 

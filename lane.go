@@ -25,6 +25,16 @@ func concurrent(e session.Effect) bool {
 	return false
 }
 
+// idle tells whether everything that was pushed is done. A nil lane is.
+func (l *lane) idle() bool {
+	if l == nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running == 0 && len(l.queue) == 0
+}
+
 // push queues e and reports whether the caller has to start a worker.
 func (l *lane) push(e session.Effect, most int) bool {
 	l.mu.Lock()

@@ -34,9 +34,11 @@ type Node struct {
 	session  *session.Config
 	broker   broker.Broker
 	presence broker.PresenceManager
-	routes   *routes
-	shards   []*shard
-	users    userCounts
+	// local is set if broker and presence are; see broker.Local.
+	local  bool
+	routes *routes
+	shards []*shard
+	users  userCounts
 
 	accepted atomic.Uint32 // connections, modulo 2^32
 	// clients counts the connections that transports hold, loops the running loops,
@@ -47,6 +49,7 @@ type Node struct {
 	mu       sync.Mutex
 	running  bool
 	shutdown bool
+	vias     []*via // kinds of transports seen so far: a few
 
 	// ended is closed when a shutdown is complete; endErr is its outcome.
 	ended  chan struct{}
@@ -69,6 +72,9 @@ func New(cfg Config) (*Node, error) {
 	if n.cfg.Name == "" {
 		n.cfg.Name = n.uid
 	}
+	_, localBroker := n.broker.(broker.Local)
+	_, localPresence := n.presence.(broker.Local)
+	n.local = localBroker && localPresence
 	n.routes = newRoutes(cfg.Broker, numLoops())
 	for i := range numLoops() {
 		n.shards = append(n.shards, &shard{node: n, index: i, loop: loop.New(), users: make(map[string][]*Client)})
@@ -102,9 +108,8 @@ func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.I
 	if err != nil {
 		return nil, err
 	}
-	c.drain = make(chan struct{}, 1)
 	c.post(func() { c.begin(conn, info) })
-	return (*peer)(c), nil
+	return &peer{Client: c, drain: make(chan struct{}, 1)}, nil
 }
 
 // NextLoop implements transport.LoopAcceptor.
@@ -141,24 +146,29 @@ func (n *Node) admit(s *shard, ctx context.Context, info transport.Info) (*Clien
 		return nil, protocol.DisconnectShutdown
 	}
 	n.clients.Add(1)
-	c := &Client{
-		node:    n,
-		shard:   s,
-		id:      uuid.NewString(),
-		request: ctx,
-		transport: TransportInfo{
-			Name: info.Name, Encoding: info.Framer.Encoding(), RemoteAddr: info.RemoteAddr, Header: info.Header,
-		},
+	return &Client{
+		shard:      s,
+		opening:    &opening{ctx, info.Header},
+		via:        n.via(info),
+		remoteAddr: info.RemoteAddr,
+	}, nil
+}
+
+// via returns the one description of a kind of transport. n.mu is held.
+func (n *Node) via(info transport.Info) *via {
+	v := via{info.Name, info.Framer.Encoding()}
+	i := slices.IndexFunc(n.vias, func(known *via) bool { return *known == v })
+	if i < 0 {
+		i = len(n.vias)
+		n.vias = append(n.vias, &v)
 	}
-	c.alive, c.cancel = context.WithCancel(context.Background())
-	c.ctx = c.alive
-	return c, nil
+	return n.vias[i]
 }
 
 // begin makes the session, on its loop.
 func (c *Client) begin(conn transport.Conn, info transport.Info) {
 	c.shard.link(c)
-	c.session.Init((*env)(c), c.node.session, c.id, conn, info)
+	c.session.Init((*env)(c), c.node().session, uuid.NewString(), conn, info)
 }
 
 // Shutdown ends the node: no client is taken any more, all are disconnected with

@@ -16,6 +16,8 @@ type shard struct {
 	users map[string][]*Client
 	// first of the list of all connections.
 	first *Client
+	// completing is what is being completed for one of them.
+	completing completion
 }
 
 // register makes a client addressable by its user.
@@ -25,7 +27,7 @@ func (s *shard) register(c *Client) bool {
 		return false
 	}
 	list := s.users[user]
-	c.userSlot = len(list)
+	c.userSlot = int32(len(list))
 	s.users[user] = append(list, c)
 	return true
 }
@@ -48,7 +50,7 @@ func (s *shard) unregister(c *Client) {
 // each calls f with the user's clients that t selects. f may close them.
 func (s *shard) each(user string, t *target, f func(*Client)) {
 	for _, c := range append([]*Client(nil), s.users[user]...) {
-		if t.match(c.id, "") {
+		if t.match(c.ID(), "") {
 			f(c)
 		}
 	}
@@ -87,7 +89,7 @@ func (s *shard) disconnectAll() {
 
 // inbound is a received message on its way to the loop.
 type inbound struct {
-	c   *Client
+	p   *peer
 	buf []byte
 }
 
@@ -98,15 +100,15 @@ const keepInbound = 16 << 10
 
 // Run hands the message to the session.
 func (in *inbound) Run() {
-	c := in.c
-	c.session.Receive(in.buf)
-	if c.queued.Add(-1) == maxQueued/2 {
+	p := in.p
+	p.session.Receive(in.buf)
+	if p.queued.Add(-1) == maxQueued/2 {
 		select {
-		case c.drain <- struct{}{}:
+		case p.drain <- struct{}{}:
 		default:
 		}
 	}
-	in.c = nil
+	in.p = nil
 	if cap(in.buf) <= keepInbound {
 		inbounds.Put(in)
 	}

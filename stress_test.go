@@ -78,9 +78,22 @@ func (x *chaos) backend() {
 }
 
 func TestChaosLeavesNothing(t *testing.T) {
+	t.Run("far", func(t *testing.T) { leaveNothing(t, false, full) })
+	t.Run("local", func(t *testing.T) { leaveNothing(t, true, full) })
+	t.Run("local and silent", func(t *testing.T) {
+		leaveNothing(t, true, gyro.SubscribeOptions{Presence: true, Recoverable: true})
+	})
+}
+
+// local does not block: the node is to do what it can at once.
+type local struct{ *faulty }
+
+func (local) Local() {}
+
+func leaveNothing(t *testing.T, inline bool, o gyro.SubscribeOptions) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty()
-		h := everything(full, gyro.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute})
+		h := everything(o, gyro.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute})
 		joined := make(map[string]int) // by client: connected minus disconnected
 		var mu sync.Mutex
 		count := func(c *gyro.Client, by int) {
@@ -92,7 +105,11 @@ func TestChaosLeavesNothing(t *testing.T) {
 		}
 		h.Connected = func(_ context.Context, c *gyro.Client) { count(c, 1) }
 		h.Disconnected = func(_ context.Context, c *gyro.Client, _ gyro.DisconnectEvent) { count(c, -1) }
-		node := run(t, gyro.Config{Logger: quiet, Broker: f, Presence: f, Handlers: h})
+		cfg := gyro.Config{Logger: quiet, Broker: f, Presence: f, Handlers: h}
+		if inline {
+			cfg.Broker, cfg.Presence, cfg.InlineHandlers = local{f}, local{f}, true
+		}
+		node := run(t, cfg)
 		var wg sync.WaitGroup
 		const workers, lives = 16, 150
 		for i := range workers {

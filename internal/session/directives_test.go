@@ -182,10 +182,11 @@ func (p *player) open(list, _ []string) error {
 	p.conn = &fakeConn{room: -1, events: func(e string) { p.say("%s", e) }}
 	p.env = &fakeEnv{
 		now: &p.now, hub: hub.New(new(outbox.Arena)), pool: new(outbox.Pool), refuse: a.has("refuse"),
-		do: func(e session.Effect) {
+		do: func(e session.Effect) bool {
 			p.show()
 			p.effects = append(p.effects, e)
 			p.say("do %d %s", len(p.effects), formatEffect(e))
+			return false
 		},
 	}
 	cfg := p.cfg

@@ -124,15 +124,15 @@ type fakeEnv struct {
 	refuse   bool // Register fails
 	register int  // how often registered
 	ended    *protocol.Disconnect
-	do       func(session.Effect)
+	do       func(session.Effect) (done bool)
 }
 
-func (e *fakeEnv) Now() int64          { return *e.now }
-func (e *fakeEnv) Schedule(at int64)   { e.at = at }
-func (e *fakeEnv) Dirty()              { e.dirty = true }
-func (e *fakeEnv) Pool() *outbox.Pool  { return e.pool }
-func (e *fakeEnv) Do(f session.Effect) { e.do(f) }
-func (e *fakeEnv) Unregister()         { e.register-- }
+func (e *fakeEnv) Now() int64               { return *e.now }
+func (e *fakeEnv) Schedule(at int64)        { e.at = at }
+func (e *fakeEnv) Dirty()                   { e.dirty = true }
+func (e *fakeEnv) Pool() *outbox.Pool       { return e.pool }
+func (e *fakeEnv) Do(f session.Effect) bool { return e.do(f) }
+func (e *fakeEnv) Unregister()              { e.register-- }
 func (e *fakeEnv) Random(n int64) int64 {
 	if e.random == nil {
 		return 0

@@ -77,19 +77,22 @@ type world struct {
 	// calm is the end: no more faults. An honest world has none at any time, so its
 	// clients must never be told that they lost something.
 	calm, honest bool
+	// quick is the percentage of effects that are done at once, if they may be.
+	quick int
 
 	delivered, patches, recoveries, unrecovered int
 }
 
 // link is one connection: the session, and the effects that it started.
 type link struct {
-	c     *simClient
-	env   *fakeEnv
-	conn  *fakeConn
-	id    string
-	lane  []session.Effect
-	done  []session.Effect
-	reads [][]read // by channel: what replies are to be judged by
+	c      *simClient
+	env    *fakeEnv
+	conn   *fakeConn
+	id     string
+	lane   []session.Effect
+	done   []session.Effect
+	reads  [][]read // by channel: what replies are to be judged by
+	epochs []string // by channel: of the latest read
 }
 
 func newWorld(seed uint64, log *[]string) *world {
@@ -99,6 +102,7 @@ func newWorld(seed uint64, log *[]string) *world {
 	p := newPlayer()
 	w.cfg = p.cfg
 	w.honest = r.IntN(3) == 0
+	w.quick = []int{0, 50, 100}[r.IntN(3)]
 	w.cfg.QueueMaxSize = 1000 + r.IntN(20000)
 	w.cfg.CommandLimit = 1 + r.IntN(6)
 	w.cfg.RecoveryLimit = r.IntN(2) * (1 + r.IntN(10))
@@ -132,10 +136,19 @@ func (w *world) newClient(i int) *simClient {
 
 func (w *world) newLink(c *simClient) *link {
 	w.counter++
-	l := &link{c: c, conn: &fakeConn{room: -1}, id: c.name + "/" + strconv.Itoa(w.counter), reads: make([][]read, len(w.streams))}
-	l.env = &fakeEnv{now: &w.now, hub: w.hub, pool: &w.pool, random: w.random, do: func(e session.Effect) {
+	l := &link{c: c, conn: &fakeConn{room: -1}, id: c.name + "/" + strconv.Itoa(w.counter), reads: make([][]read, len(w.streams)),
+		epochs: make([]string, len(w.streams))}
+	l.env = &fakeEnv{now: &w.now, hub: w.hub, pool: &w.pool, random: w.random, do: func(e session.Effect) bool {
 		sortItems(e)
+		if len(l.lane) == 0 && w.random.IntN(100) < w.quick {
+			if w.log != nil {
+				w.trace("%s does %s at once", l.id, formatEffect(e))
+			}
+			w.execute(l, e)
+			return true
+		}
 		l.lane = append(l.lane, e)
+		return false
 	}}
 	l.env.s.Init(l.env, &w.cfg, l.id, l.conn, transport.Info{Name: "sim", Framer: framers[c.enc]})
 	w.links = append(w.links, l)

@@ -28,8 +28,9 @@ type Env interface {
 	Dirty()
 	// Pool of the owner's queues.
 	Pool() *outbox.Pool
-	// Do starts an effect.
-	Do(e Effect)
+	// Do starts an effect, or does it at once and reports true: then Complete is not
+	// called for it.
+	Do(e Effect) (done bool)
 	// Join seats a subscription in the hub, Part takes it out.
 	Join(b *Subscription)
 	Part(b *Subscription)
@@ -276,7 +277,16 @@ func (s *Session) strayPing(cmd *protocol.Command) {
 // do starts an effect that belongs to a command and is completed.
 func (s *Session) do(e Effect) {
 	s.inflight++
-	s.env.Do(e)
+	s.start(e)
+}
+
+// start starts an effect that is completed. It may be completed already when start
+// returns, with all that follows from it, so callers do nothing after it that
+// builds on what was before.
+func (s *Session) start(e Effect) {
+	if s.env.Do(e) {
+		s.complete(e)
+	}
 }
 
 // Complete takes an effect back.
@@ -285,6 +295,14 @@ func (s *Session) Complete(e Effect) {
 		s.completeClosed(e)
 		return
 	}
+	s.complete(e)
+	if s.state != stateClosed {
+		s.resume()
+	}
+}
+
+// complete goes on with what was done.
+func (s *Session) complete(e Effect) {
 	switch e := e.(type) {
 	case *Connecting:
 		s.authenticated(e)
@@ -313,9 +331,6 @@ func (s *Session) Complete(e Effect) {
 		s.subRefreshed(e)
 	case *Check:
 		s.checked(e)
-	}
-	if s.state != stateClosed {
-		s.resume()
 	}
 }
 

@@ -166,13 +166,18 @@ func (b *simSub) options() channel.SubscribeOptions {
 func (b *simSub) passes(tags map[string]string) bool { return !b.filtered || tags["t"] == "x" }
 
 // judge says what a subscribe with this position must yield, from the definition
-// of recovery: everything that was missed, or the news that it is lost.
-func (b *simSub) judge(it *session.AttachItem, limit int) read {
+// of recovery: everything that was missed, or the news that it is lost. replaces
+// is the epoch of the connection's subscription before, if there was one.
+func (b *simSub) judge(it *session.AttachItem, replaces string, limit int) read {
 	s := b.ch
 	asked := channel.StreamPosition{Offset: b.offset, Epoch: b.epoch}
 	if it.Read == session.ReadSince {
-		// The server's own idea of the position, if it replaces a subscription.
+		// The server's own idea of the position, if it replaces a subscription: what the
+		// one before was told may still be on its way to the client.
 		asked.Offset = it.Since
+		if b.c.serverSide && replaces != "" {
+			asked.Epoch = replaces
+		}
 	}
 	r := read{top: s.position()}
 	if s.cache {

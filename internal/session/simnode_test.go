@@ -135,7 +135,8 @@ func (w *world) attach(l *link, it *session.AttachItem) {
 	case session.ReadLatest:
 		it.Publications = s.latest(it.Limit)
 	}
-	l.reads[s.index] = append(l.reads[s.index], b.judge(it, w.cfg.RecoveryLimit))
+	l.reads[s.index] = append(l.reads[s.index], b.judge(it, l.epochs[s.index], w.cfg.RecoveryLimit))
+	l.epochs[s.index] = it.Top.Epoch
 }
 
 func (w *world) detach(l *link, items []session.DetachItem) {

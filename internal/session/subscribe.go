@@ -145,7 +145,7 @@ func (s *Session) subscribing(e *Subscribing) {
 		s.forget(b)
 		return
 	}
-	s.env.Do(&Attach{Items: []*AttachItem{item}, id: e.id, kind: attachCommand})
+	s.start(&Attach{Items: []*AttachItem{item}, id: e.id, kind: attachCommand})
 }
 
 // serverSubscription prepares a subscription that the server makes.

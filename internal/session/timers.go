@@ -190,7 +190,7 @@ func (s *Session) periodic(now int64) {
 		s.env.Do(&renew)
 	}
 	if len(check.Items) > 0 {
-		s.env.Do(&check)
+		s.start(&check)
 	}
 }
 

@@ -87,7 +87,7 @@ func (s *Session) drop(b *Subscription, u protocol.Unsubscribe, id uint32) {
 	s.env.Part(b)
 	item := b.detachItem(u)
 	s.forget(b)
-	s.env.Do(&Detach{Items: []DetachItem{item}, id: id})
+	s.start(&Detach{Items: []DetachItem{item}, id: id})
 }
 
 func (b *Subscription) detachItem(u protocol.Unsubscribe) DetachItem {

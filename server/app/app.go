@@ -76,6 +76,7 @@ func nodeConfig(cfg *config.Config, p *policy, o Options) gyro.Config {
 	c := &cfg.Client
 	return gyro.Config{
 		Handlers:               p.handlers(),
+		InlineHandlers:         true,
 		Logger:                 o.Logger,
 		Name:                   nodeName(cfg),
 		Version:                o.Version,

@@ -20,7 +20,7 @@ func (p *policy) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.Conn
 	switch {
 	case e.Token != "":
 		if err = p.byToken(e, flags, &reply); err == nil {
-			err = p.personal(ctx, flags, &reply)
+			err = p.personal(ctx, flags, &reply, e.Inline)
 		}
 	case flags.AllowAnonymousConnect || flags.Insecure:
 		reply.Credentials = &gyro.Credentials{}
@@ -82,7 +82,7 @@ func subscribeTo(reply *gyro.ConnectReply, ch string, o gyro.SubscribeOptions) {
 }
 
 // personal subscribes a user to its own channel (auth.md 14.2).
-func (p *policy) personal(ctx context.Context, flags *config.Client, reply *gyro.ConnectReply) error {
+func (p *policy) personal(ctx context.Context, flags *config.Client, reply *gyro.ConnectReply, inline bool) error {
 	own := &flags.UserPersonalChannel
 	user := reply.Credentials.UserID
 	if !own.Enabled || user == "" {
@@ -96,6 +96,9 @@ func (p *policy) personal(ctx context.Context, flags *config.Client, reply *gyro
 	subscribeTo(reply, name, subscribeOptions(ch, namespace.SourcePersonalChannel))
 	if !own.SingleConnection {
 		return nil
+	}
+	if inline {
+		return gyro.ErrWouldBlock
 	}
 	stats, err := p.node.PresenceStats(ctx, name)
 	if err != nil {

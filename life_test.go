@@ -1,0 +1,66 @@
+package gyro
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+)
+
+func TestLifeEndsWhatDerivesFromIt(t *testing.T) {
+	var l life
+	if l.Err() != nil || l.made.Load() != nil {
+		t.Fatal("a life that nobody asked for")
+	}
+	ctx, cancel := context.WithCancel(&l)
+	defer cancel()
+	if l.Err() != nil || ctx.Err() != nil {
+		t.Fatal("ended too early")
+	}
+	l.end()
+	<-l.Done()
+	<-ctx.Done()
+	if !errors.Is(l.Err(), context.Canceled) || !errors.Is(ctx.Err(), context.Canceled) {
+		t.Errorf("errors %v, %v", l.Err(), ctx.Err())
+	}
+}
+
+func TestLifeThatEndedUnseen(t *testing.T) {
+	var l life
+	l.end()
+	<-l.Done()
+	if !errors.Is(l.Err(), context.Canceled) || l.made.Load() != over {
+		t.Error("not over")
+	}
+	ctx, cancel := context.WithCancelCause(&l)
+	defer cancel(nil)
+	<-ctx.Done()
+}
+
+func TestLifeIsMadeOnce(t *testing.T) {
+	for range 100 {
+		var (
+			l  life
+			wg sync.WaitGroup
+		)
+		for range 4 {
+			wg.Go(func() { <-l.Done() })
+		}
+		wg.Go(l.end)
+		wg.Wait()
+	}
+}
+
+type contextKey struct{}
+
+func TestClientContextHasValues(t *testing.T) {
+	var l life
+	c := &clientContext{&l, context.WithValue(context.Background(), contextKey{}, 1)}
+	ctx, cancel := context.WithCancel(c)
+	defer cancel()
+	if ctx.Value(contextKey{}) != 1 || ctx.Value(1) != nil {
+		t.Error("values are lost")
+	}
+	l.end()
+	<-ctx.Done()
+}
