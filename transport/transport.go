@@ -11,7 +11,8 @@ import (
 
 // Conn is one client connection as its transport sees it.
 type Conn interface {
-	// Write takes as many bytes of frames, in order, as the peer accepts now and
+	// Write takes as many bytes of frames, in order, as the peer accepts now (each
+	// element may hold several frames of the Framer, one behind the other) and
 	// returns their number; it never blocks. When it took less than all, the
 	// transport calls Peer.Writable once it can take more. The bytes are shared
 	// with other connections: they are not modified, and not kept after Write

@@ -10,13 +10,18 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// framer has no envelope: a frame is a message.
+// framer has no envelope but what separates messages.
 type framer struct{ encoding protocol.Encoding }
 
 func (f *framer) Encoding() protocol.Encoding { return f.encoding }
 func (f *framer) Headroom() int               { return 0 }
 func (f *framer) Costly() bool                { return false }
-func (f *framer) Frame(buf []byte) []byte     { return buf }
+func (f *framer) Frame(buf []byte) []byte {
+	if f.encoding == protocol.JSON {
+		buf = append(buf, '\n')
+	}
+	return buf
+}
 
 var framers = [...]*framer{{protocol.JSON}, {protocol.Protobuf}}
 

@@ -435,6 +435,29 @@ func fill(t *testing.T, p *testPeer, list [][]byte) (taken int) {
 	return 0
 }
 
+// writeUntilClosed writes list over and over to a client that does not read, and
+// returns why the connection ended.
+func writeUntilClosed(t *testing.T, p *testPeer, list [][]byte) error {
+	t.Helper()
+	for rest := list; ; {
+		n, err := p.conn.Write(rest)
+		if err != nil {
+			return p.closedWith()
+		}
+		if rest = skip(rest, n); len(rest) == 0 {
+			rest = list
+			continue
+		}
+		select {
+		case <-p.writable:
+		case err := <-p.closed:
+			return err
+		case <-time.After(patience):
+			t.Fatal("neither Writable nor Closed")
+		}
+	}
+}
+
 func TestSlowReader(t *testing.T) {
 	for _, size := range []int{10, 5000, 200000} {
 		s := newTightServer(t, Config{WriteTimeout: patience})

@@ -191,8 +191,7 @@ func TestExtendedConnectEnds(t *testing.T) {
 	})
 	t.Run("write timeout", func(t *testing.T) {
 		_, p := connect()
-		fill(t, p, frames(testText(100000)))
-		if err := p.closedWith(); !errors.Is(err, protocol.DisconnectWriteError) {
+		if err := writeUntilClosed(t, p, frames(testText(100000))); !errors.Is(err, protocol.DisconnectWriteError) {
 			t.Errorf("Closed(%v)", err)
 		}
 	})
