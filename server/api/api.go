@@ -16,8 +16,8 @@ import (
 // Node is what the API needs of a *gyro.Node. Its methods may be called from
 // any goroutine.
 type Node interface {
-	Publish(ctx context.Context, ch string, data []byte, opts ...gyro.PublishOption) (gyro.PublishResult, error)
-	Broadcast(ctx context.Context, channels []string, data []byte, opts ...gyro.PublishOption) []gyro.BroadcastResult
+	// PublishBatch keeps nothing of batch, and of channel names and keys only copies.
+	PublishBatch(ctx context.Context, batch []gyro.BatchPublication)
 	Subscribe(ctx context.Context, user, ch string, opts ...gyro.SubscribeOption) error
 	Unsubscribe(ctx context.Context, user, ch string, opts ...gyro.UnsubscribeOption) error
 	Disconnect(ctx context.Context, user string, opts ...gyro.DisconnectOption) error

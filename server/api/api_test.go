@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -148,36 +149,109 @@ func TestBroadcast(t *testing.T) {
 			`{"responses":[{"result":{"offset":12,"epoch":"kGqz"}},{"error":{"code":107,"message":"bad request"}},` +
 				`{"error":{"code":102,"message":"unknown channel"}},{"error":{"code":107,"message":"bad request"}},` +
 				`{"error":{"code":107,"message":"bad request"}},{"error":{"code":100,"message":"internal server error"}}]}`,
-			[]string{"broadcast full:a,full:b \x00\x01"}},
+			[]string{"publish full:a,full:b \x00\x01"}},
 		{"twice", "broadcast", `{"channels":["a","a"],"data":1}`, apitest.Node{}, `{"responses":[{"result":{}},{"result":{}}]}`,
-			[]string{"broadcast a,a 1"}},
+			[]string{"publish a,a 1"}},
 		{"nothing left", "broadcast", `{"channels":["no:a"],"data":1}`, apitest.Node{},
 			`{"responses":[{"error":{"code":102,"message":"unknown channel"}}]}`, nil},
 	})
 }
 
-func TestBroadcastGroupsAndChunks(t *testing.T) {
-	node := &apitest.Node{}
-	e := newExecutor(node)
+// A broadcast over many channels goes to the node in order, each channel with the
+// options of its own namespace.
+func TestBroadcastOfManyChannels(t *testing.T) {
+	node := &apitest.Node{Result: position, FailIn: "full:1"}
 	req := &api.BroadcastRequest{Publication: api.Publication{Data: []byte("1")}}
+	prefixes := []string{"", "full:", "delta:", "no:"}
+	var want []string
 	for i := range 2500 {
-		req.Channels = append(req.Channels, []string{"a", "full:a", "delta:a"}[i%3])
-	}
-	res, err := e.Broadcast(t.Context(), req)
-	if err != nil || len(res.Responses) != 2500 {
-		t.Fatal(err, len(res.Responses))
-	}
-	var total int
-	for _, c := range node.Calls() {
-		fields := strings.Fields(c)
-		channels := strings.Split(fields[1], ",")
-		total += len(channels)
-		if len(slices.Compact(channels)) != 1 {
-			t.Errorf("one call with channels of several options")
+		ch := prefixes[i%4] + strconv.Itoa(i)
+		req.Channels = append(req.Channels, ch)
+		if i%4 < 3 {
+			want = append(want, ch)
 		}
 	}
-	if total != 2500 {
-		t.Errorf("%d channels were published", total)
+	res, err := newExecutor(node).Broadcast(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range res.Responses {
+		ok := api.PublishResponse{Result: api.PublishResult{Offset: 12, Epoch: "kGqz"}}
+		if i == 1 {
+			ok.Error, ok.Result = api.ErrInternal, r.Result
+		} else if i%4 == 3 {
+			ok = api.PublishResponse{Error: api.ErrUnknownChannel}
+		}
+		if r != ok {
+			t.Fatalf("response %d is %+v, want %+v", i, r, ok)
+		}
+	}
+	opts := node.PublishOptions()
+	if diff := cmp.Diff(want, published(node)); diff != "" || len(opts) != len(want) {
+		t.Fatalf("%d options, channels (-want +got):\n%s", len(opts), diff)
+	}
+	for i, ch := range want {
+		if size := map[string]int{"fu": 10, "de": 5}[ch[:min(len(ch), 2)]]; opts[i].HistorySize != size {
+			t.Fatalf("%s was published with %+v", ch, opts[i])
+		}
+	}
+}
+
+// published returns the channels that were published into.
+func published(node *apitest.Node) (channels []string) {
+	for _, c := range node.Calls() {
+		channels = append(channels, strings.Split(strings.Fields(c)[1], ",")...)
+	}
+	return channels
+}
+
+// Publish commands go to the node together, but never past another command.
+func TestBatchKeepsOrder(t *testing.T) {
+	req, want := new(api.BatchRequest), []string(nil)
+	for i := range 1000 {
+		ch := strconv.Itoa(i)
+		switch {
+		case i%300 == 299:
+			req.Commands = append(req.Commands, &api.Command{Request: &api.PresenceStatsRequest{Channel: "full:" + ch}})
+			want = append(want, "full:"+ch)
+		case i%100 == 50:
+			req.Commands = append(req.Commands, &api.Command{Request: &api.PublishRequest{Channel: "no:" + ch}})
+		default:
+			req.Commands = append(req.Commands, &api.Command{Request: &api.PublishRequest{
+				Channel: ch, Publication: api.Publication{Data: []byte("1"), IdempotencyKey: ch}}})
+			want = append(want, ch)
+		}
+	}
+	for _, req.Parallel = range []bool{false, true} {
+		node := &apitest.Node{FailIn: "7"}
+		res, err := newExecutor(node).Batch(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range res.Replies {
+			switch {
+			case i%300 == 299:
+				if r.Method != api.MethodPresenceStats || r.Result == nil {
+					t.Fatalf("reply %d is %+v", i, r)
+				}
+			case i == 7 && r.Error != api.ErrInternal, i%100 == 50 && r.Error != api.ErrUnknownChannel,
+				i != 7 && i%100 != 50 && (r.Error != nil || r.Result == nil):
+				t.Fatalf("reply %d is %+v", i, r)
+			}
+		}
+		got := published(node)
+		if req.Parallel { // the order of other commands is nobody's
+			got = slices.DeleteFunc(got, func(ch string) bool { return strings.HasPrefix(ch, "full:") })
+			want = slices.DeleteFunc(want, func(ch string) bool { return strings.HasPrefix(ch, "full:") })
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("parallel %v (-want +got):\n%s", req.Parallel, diff)
+		}
+		for i, o := range node.PublishOptions() {
+			if req.Parallel && o.IdempotencyKey != want[i] {
+				t.Fatalf("publication %d has the key %q, want %q", i, o.IdempotencyKey, want[i])
+			}
+		}
 	}
 }
 
@@ -352,8 +426,8 @@ func TestBatchParallel(t *testing.T) {
 	}}
 	req := &api.BatchRequest{Parallel: true}
 	for i := range 1500 {
-		req.Commands = append(req.Commands, &api.Command{Request: &api.PublishRequest{
-			Channel: []string{"a", "no:a"}[i%7/6], Publication: api.Publication{Data: []byte("1")}}})
+		req.Commands = append(req.Commands, &api.Command{Request: &api.PresenceStatsRequest{
+			Channel: []string{"full:a", "no:a"}[i%7/6]}})
 	}
 	res, err := newExecutor(node).Batch(t.Context(), req)
 	if err != nil {

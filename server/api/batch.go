@@ -15,6 +15,10 @@ type BatchRequest struct {
 	Parallel bool
 }
 
+// maxConcurrent is the most commands of a parallel batch that are in work at a
+// time, not counting those that publish.
+const maxConcurrent = 1024
+
 // Command of a batch; without Request it is of no known method (code 104).
 type Command struct {
 	Request Request
@@ -32,26 +36,87 @@ type Reply struct {
 	Result Result
 }
 
-// Batch executes a batch command. It never fails as a whole.
+// Batch executes a batch command. It never fails as a whole. Publish commands in
+// a row, or all of them if the order does not matter, go to the node together.
 func (e *Executor) Batch(ctx context.Context, r *BatchRequest) (*BatchResult, error) {
 	res := &BatchResult{Replies: make([]Reply, len(r.Commands))}
-	if !r.Parallel {
-		for i, c := range r.Commands {
+	p := publishes{e: e, replies: res.Replies, batch: newBatch()}
+	if r.Parallel {
+		wait := e.parallel(ctx, r.Commands, res.Replies)
+		defer wait()
+	}
+	for i, c := range r.Commands {
+		if publish := c.publish(); publish != nil {
+			p.add(ctx, i, publish)
+		} else if !r.Parallel {
+			p.flush(ctx)
 			res.Replies[i] = e.reply(ctx, c)
 		}
-		return res, nil
 	}
+	p.flush(ctx)
+	p.batch.release()
+	return res, nil
+}
+
+// parallel starts executing the commands that do not publish; wait returns when
+// all are done.
+func (e *Executor) parallel(ctx context.Context, commands []*Command, replies []Reply) (wait func()) {
 	var wg sync.WaitGroup
+	var others []int
+	for i, c := range commands {
+		if c.publish() == nil {
+			others = append(others, i)
+		}
+	}
 	var next atomic.Int64
-	for range min(maxConcurrent, len(r.Commands)) {
+	for range min(maxConcurrent, len(others)) {
 		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(r.Commands)); i = next.Add(1) - 1 {
-				res.Replies[i] = e.reply(ctx, r.Commands[i])
+			for k := next.Add(1) - 1; k < int64(len(others)); k = next.Add(1) - 1 {
+				i := others[k]
+				replies[i] = e.reply(ctx, commands[i])
 			}
 		})
 	}
-	wg.Wait()
-	return res, nil
+	return wg.Wait
+}
+
+// publish returns the request of a publish command, or nil.
+func (c *Command) publish() *PublishRequest {
+	if c == nil {
+		return nil
+	}
+	r, _ := c.Request.(*PublishRequest)
+	return r
+}
+
+// publishes are the publish commands of a batch on their way to the node.
+type publishes struct {
+	e       *Executor
+	replies []Reply
+	batch   *batch
+}
+
+func (p *publishes) add(ctx context.Context, i int, r *PublishRequest) {
+	if err := p.batch.add(p.e, i, r); err != nil {
+		p.replies[i] = Reply{Error: AsError(err)}
+		return
+	}
+	if p.batch.full() {
+		p.flush(ctx)
+	}
+}
+
+func (p *publishes) flush(ctx context.Context) {
+	// One allocation for all: replies live and die together.
+	results := make([]PublishResult, 0, p.batch.n)
+	p.batch.flush(ctx, p.e, MethodPublish, func(i int, res PublishResult, err *Error) {
+		if err != nil {
+			p.replies[i] = Reply{Error: err}
+			return
+		}
+		results = append(results, res)
+		p.replies[i] = Reply{Method: MethodPublish, Result: &results[len(results)-1]}
+	})
 }
 
 func (e *Executor) reply(ctx context.Context, c *Command) Reply {

@@ -4,16 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"sync"
-	"time"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/api/internal/jsonx"
 )
-
-// maxConcurrent is the most channels of a broadcast or commands of a parallel
-// batch that are in work at a time.
-const maxConcurrent = 1024
 
 // Publication is what publish and broadcast have in common.
 type Publication struct {
@@ -63,25 +57,19 @@ type PublishResponse struct {
 
 // Publish executes a publish command.
 func (e *Executor) Publish(ctx context.Context, r *PublishRequest) (*PublishResult, error) {
-	if r.Channel == "" {
-		return nil, ErrBadRequest
-	}
-	data, err := payload(r.Data, r.B64Data)
-	if err != nil {
+	b := newBatch()
+	if err := b.add(e, 0, r); err != nil {
+		b.release()
 		return nil, err
 	}
-	o, err := e.options(r.Channel)
-	if err != nil {
-		return nil, err
+	res := new(PublishResult)
+	var failure *Error
+	b.flush(ctx, e, MethodPublish, func(_ int, p PublishResult, err *Error) { *res, failure = p, err })
+	b.release()
+	if failure != nil {
+		return nil, failure
 	}
-	if !o.stream() || !validData(o.PublicationDataFormat, data) {
-		return nil, ErrBadRequest
-	}
-	res, err := e.node.Publish(ctx, r.Channel, data, r.options(historyOf(&o)))
-	if err != nil {
-		return nil, e.failed(ctx, MethodPublish, r.Channel, err)
-	}
-	return &PublishResult{Offset: res.Position.Offset, Epoch: res.Position.Epoch}, nil
+	return res, nil
 }
 
 // Broadcast executes a broadcast command. A channel that fails does not affect
@@ -94,100 +82,69 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 	if err != nil {
 		return nil, err
 	}
-	b := broadcast{e: e, r: r, data: data, valid: make(map[string]bool), out: make([]PublishResponse, len(r.Channels))}
-	for from := 0; from < len(r.Channels); from += maxConcurrent {
-		b.run(ctx, from, min(from+maxConcurrent, len(r.Channels)))
+	b := newBatch()
+	run := broadcast{p: &r.Publication, data: data, kinds: make(map[ChannelOptions]*kind, 1)}
+	out := make([]PublishResponse, len(r.Channels))
+	done := func(i int, res PublishResult, err *Error) { out[i] = PublishResponse{err, res} }
+	for i, ch := range r.Channels {
+		o, err := run.options(e, ch)
+		if err != nil {
+			out[i].Error = AsError(err)
+			continue
+		}
+		if b.put(i, ch, data, o); b.full() {
+			b.flush(ctx, e, MethodBroadcast, done)
+		}
 	}
-	return &BroadcastResult{Responses: b.out}, nil
+	b.flush(ctx, e, MethodBroadcast, done)
+	b.release()
+	return &BroadcastResult{Responses: out}, nil
 }
 
 // broadcast is one broadcast command in work.
 type broadcast struct {
-	e     *Executor
-	r     *BroadcastRequest
+	p     *Publication
 	data  []byte
-	valid map[string]bool // by publication data format
-	out   []PublishResponse
+	kinds map[ChannelOptions]*kind
+	// last is what the channel before was like.
+	last *kind
 }
 
-// run publishes into the channels with index from to to. Those with the same
-// options are handed to the node together.
-func (b *broadcast) run(ctx context.Context, from, to int) {
-	groups := make(map[historyOptions][]int, 1)
-	for i := from; i < to; i++ {
-		o, err := b.check(b.r.Channels[i])
-		if err != nil {
-			b.out[i].Error = AsError(err)
-			continue
-		}
-		groups[historyOf(&o)] = append(groups[historyOf(&o)], i)
-	}
-	if len(groups) == 1 {
-		for h, members := range groups {
-			b.publish(ctx, h, members)
-		}
-		return
-	}
-	var wg sync.WaitGroup
-	for h, members := range groups {
-		wg.Go(func() { b.publish(ctx, h, members) })
-	}
-	wg.Wait()
+// kind of the channels that have the same options.
+type kind struct {
+	channel ChannelOptions
+	publish gyro.PublishOptions
+	// err refuses the publication in such channels.
+	err error
 }
 
-func (b *broadcast) check(ch string) (ChannelOptions, error) {
-	o, err := b.e.options(ch)
+// options are those of the publication in a channel.
+func (b *broadcast) options(e *Executor, ch string) (*gyro.PublishOptions, error) {
+	o, err := e.options(ch)
 	if err != nil {
-		return o, err
+		return nil, err
 	}
-	valid, known := b.valid[o.PublicationDataFormat]
-	if !known {
-		valid = validData(o.PublicationDataFormat, b.data)
-		b.valid[o.PublicationDataFormat] = valid
-	}
-	// Ref does not look at the type here; publishing a stream publication into a
-	// map channel has no meaning.
-	if !valid || !o.stream() {
-		return o, ErrBadRequest
-	}
-	return o, nil
-}
-
-func (b *broadcast) publish(ctx context.Context, h historyOptions, members []int) {
-	channels := make([]string, len(members))
-	for i, m := range members {
-		channels[i] = b.r.Channels[m]
-	}
-	results := b.e.node.Broadcast(ctx, channels, b.data, b.r.options(h))
-	for i, m := range members {
-		switch {
-		case i >= len(results):
-			b.out[m].Error = ErrInternal
-		case results[i].Err != nil:
-			b.out[m].Error = AsError(b.e.failed(ctx, MethodBroadcast, channels[i], results[i].Err))
-		default:
-			p := results[i].Position
-			b.out[m].Result = PublishResult{Offset: p.Offset, Epoch: p.Epoch}
+	k := b.last
+	if k == nil || k.channel != o {
+		if k = b.kinds[o]; k == nil {
+			k = &kind{channel: o, publish: b.p.options(&o)}
+			// Ref does not look at the type here; publishing a stream publication into a
+			// map channel has no meaning.
+			if !validData(o.PublicationDataFormat, b.data) || !o.stream() {
+				k.err = ErrBadRequest
+			}
+			b.kinds[o] = k
 		}
+		b.last = k
 	}
+	return &k.publish, k.err
 }
 
-// historyOptions are the channel options that shape a publication.
-type historyOptions struct {
-	size         int
-	ttl, metaTTL time.Duration
-	delta        bool
-}
-
-func historyOf(o *ChannelOptions) historyOptions {
-	return historyOptions{o.HistorySize, o.HistoryTTL, o.HistoryMetaTTL, o.DeltaPublish}
-}
-
-func (p *Publication) options(h historyOptions) gyro.PublishOptions {
+func (p *Publication) options(c *ChannelOptions) gyro.PublishOptions {
 	o := gyro.PublishOptions{
-		HistorySize: h.size, HistoryTTL: h.ttl, HistoryMetaTTL: h.metaTTL,
+		HistorySize: c.HistorySize, HistoryTTL: c.HistoryTTL, HistoryMetaTTL: c.HistoryMetaTTL,
 		IdempotencyKey: p.IdempotencyKey, Version: p.Version, VersionEpoch: p.VersionEpoch,
-		Tags: p.Tags, Delta: p.Delta || h.delta,
+		Tags: p.Tags, Delta: p.Delta || c.DeltaPublish,
 	}
 	if p.SkipHistory {
 		o.HistorySize, o.HistoryTTL = 0, 0

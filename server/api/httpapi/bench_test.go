@@ -17,9 +17,7 @@ import (
 // quickNode publishes into nothing.
 type quickNode struct{ api.Node }
 
-func (quickNode) Publish(context.Context, string, []byte, ...gyro.PublishOption) (gyro.PublishResult, error) {
-	return gyro.PublishResult{}, nil
-}
+func (quickNode) PublishBatch(context.Context, []gyro.BatchPublication) {}
 
 type discard struct{ header http.Header }
 

@@ -2,6 +2,7 @@
 package apitest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"reflect"
@@ -19,9 +20,9 @@ import (
 type Node struct {
 	// Err is the answer of every method if not nil.
 	Err error
-	// FailIn makes Broadcast fail in one channel.
+	// FailIn makes PublishBatch fail in one channel.
 	FailIn string
-	// Result of Publish and Broadcast.
+	// Result of PublishBatch.
 	Result gyro.PublishResult
 	// Hook, if not nil, runs in every call.
 	Hook func()
@@ -46,7 +47,7 @@ func (n *Node) Calls() []string {
 	return calls
 }
 
-// PublishOptions returns the options of the publish calls so far and forgets
+// PublishOptions returns the options of the publications so far and forgets
 // them.
 func (n *Node) PublishOptions() []gyro.PublishOptions {
 	n.mu.Lock()
@@ -66,14 +67,6 @@ func (n *Node) record(format string, args ...any) error {
 	return n.Err
 }
 
-func (n *Node) recordPublish(opts []gyro.PublishOption) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, o := range opts {
-		n.opts = append(n.opts, o.(gyro.PublishOptions))
-	}
-}
-
 var optionName = regexp.MustCompile(`With[A-Za-z]+`)
 
 // names tells the options apart that are opaque functions.
@@ -90,22 +83,26 @@ func names[O any](opts []O) string {
 	return strings.Join(s, " ")
 }
 
-func (n *Node) Publish(_ context.Context, ch string, data []byte, opts ...gyro.PublishOption) (gyro.PublishResult, error) {
-	n.recordPublish(opts)
-	return n.Result, n.record("publish %s %s", ch, data)
-}
-
-func (n *Node) Broadcast(_ context.Context, chs []string, data []byte, opts ...gyro.PublishOption) []gyro.BroadcastResult {
-	n.recordPublish(opts)
-	err := n.record("broadcast %s %s", strings.Join(chs, ","), data)
-	res := make([]gyro.BroadcastResult, len(chs))
-	for i, ch := range chs {
-		res[i] = gyro.BroadcastResult{PublishResult: n.Result, Err: err}
-		if ch == n.FailIn {
-			res[i].Err = fmt.Errorf("broker is down")
+// PublishBatch records a call "publish a,b data" for each payload.
+func (n *Node) PublishBatch(_ context.Context, batch []gyro.BatchPublication) {
+	for from := 0; from < len(batch); {
+		to := from
+		var channels []string
+		for ; to < len(batch) && bytes.Equal(batch[to].Data, batch[from].Data); to++ {
+			channels = append(channels, batch[to].Channel)
+			n.mu.Lock()
+			n.opts = append(n.opts, *batch[to].Options)
+			n.mu.Unlock()
+		}
+		err := n.record("publish %s %s", strings.Join(channels, ","), batch[from].Data)
+		for ; from < to; from++ {
+			p := &batch[from]
+			p.Result, p.Err = n.Result, err
+			if p.Channel == n.FailIn {
+				p.Err = fmt.Errorf("broker is down")
+			}
 		}
 	}
-	return res
 }
 
 func (n *Node) Subscribe(_ context.Context, user, ch string, opts ...gyro.SubscribeOption) error {
