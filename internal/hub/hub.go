@@ -50,11 +50,15 @@ type sweep struct {
 	left int
 }
 
-// keepSweeps is how many idle sweeps keep their memory, keepBatch the largest batch
+// maxBatch is how many messages a subscriber gets at once at most: what it gains by
+// more is little, and its queue has a limit.
+const maxBatch = 64
+
+// keepSweeps is how many idle sweeps keep their memory, keepNext the most messages
 // for which they do.
 const (
 	keepSweeps = 256
-	keepBatch  = 1024
+	keepNext   = 1024
 )
 
 // New returns an empty hub, which makes frames in arena.
@@ -209,11 +213,13 @@ func (h *Hub) serve(w *sweep, budget int) (n int) {
 // next makes a batch of what was published meanwhile.
 func (h *Hub) next(w *sweep) {
 	h.forget(w) // that is, if all whom it had to reach have gone
-	for _, m := range w.next {
+	n := min(len(w.next), maxBatch)
+	for _, m := range w.next[:n] {
 		w.batch = append(w.batch, Delivery{Message: m, arena: h.arena})
 	}
-	clear(w.next)
-	w.next = w.next[:0]
+	rest := copy(w.next, w.next[n:])
+	clear(w.next[rest:])
+	w.next = w.next[:rest]
 	w.left = len(w.room.subs)
 }
 
@@ -225,7 +231,7 @@ func (h *Hub) forget(w *sweep) {
 
 func (h *Hub) release(w *sweep) {
 	w.room.sweep, w.room = nil, nil
-	if len(h.free) < keepSweeps && cap(w.batch) <= keepBatch && cap(w.next) <= keepBatch {
+	if len(h.free) < keepSweeps && cap(w.next) <= keepNext {
 		h.free = append(h.free, w)
 	}
 }

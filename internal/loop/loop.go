@@ -36,7 +36,7 @@ type item struct {
 // maxMessages is how many messages may wait for a loop before those who publish
 // wait for it: the back pressure of a node whose clients get more than they can
 // be sent.
-const maxMessages = 4096
+const maxMessages = 1024
 
 // slice is how many subscribers a turn delivers to, about, before the loop looks
 // after everything else: 2 ms, as a write takes about 4 us.
