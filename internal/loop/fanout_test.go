@@ -34,7 +34,7 @@ func (c *listener) Random(n int64) int64                { return n / 2 }
 func (c *listener) Schedule(at int64)                   { c.loop.Schedule(c, at) }
 func (c *listener) Dirty()                              { c.loop.Dirty(&c.session) }
 func (c *listener) Pool() *outbox.Pool                  { return c.pool }
-func (c *listener) Do(e session.Effect)                 { c.todo = append(c.todo, e) }
+func (c *listener) Do(e session.Effect) bool            { c.todo = append(c.todo, e); return false }
 func (c *listener) Join(b *session.Subscription)        { c.loop.Hub().Add(b.Channel(), b) }
 func (c *listener) Part(b *session.Subscription)        { c.loop.Hub().Remove(b) }
 func (c *listener) Finish(b *session.Subscription)      { c.loop.Hub().Finish(b) }
