@@ -367,12 +367,19 @@ func (r *RPCRequest) decode(d *jsonx.Decoder) {
 }
 
 func (r *BatchRequest) decode(d *jsonx.Decoder) {
+	var commands slab[Command]
+	var publishes slab[PublishRequest]
 	for ok := d.Object(); ok; ok = d.NextMember() {
 		switch string(d.Name()) {
 		case "commands":
 			r.Commands = nil
 			for ok := d.Array(); ok; ok = d.NextElement() {
-				r.Commands = append(r.Commands, decodeCommand(d))
+				var c *Command
+				if req, ok := decodeCommand(d, &publishes); ok {
+					c = commands.new()
+					c.Request = req
+				}
+				r.Commands = append(r.Commands, c)
 			}
 		case "parallel":
 			r.Parallel = d.Bool()
@@ -382,11 +389,11 @@ func (r *BatchRequest) decode(d *jsonx.Decoder) {
 	}
 }
 
-// decodeCommand reads one command of a batch; null is nil. Of several members
+// decodeCommand reads one command of a batch; null is none. Of several members
 // the first in the order of the methods counts.
-func decodeCommand(d *jsonx.Decoder) *Command {
+func decodeCommand(d *jsonx.Decoder, publishes *slab[PublishRequest]) (r Request, ok bool) {
 	if d.Null() {
-		return nil
+		return nil, false
 	}
 	var found [MethodBatch]Request
 	for ok := d.Object(); ok; ok = d.NextMember() {
@@ -394,17 +401,38 @@ func decodeCommand(d *jsonx.Decoder) *Command {
 		switch {
 		case !known || m == MethodBatch:
 			d.Skip()
+			continue
 		case d.Null():
 			found[m] = nil
+			continue
+		case m == MethodPublish:
+			found[m] = publishes.new()
 		default:
 			found[m] = m.NewRequest()
-			found[m].decode(d)
 		}
+		found[m].decode(d)
 	}
 	for _, r := range found {
 		if r != nil {
-			return &Command{Request: r}
+			return r, true
 		}
 	}
-	return &Command{}
+	return nil, true
+}
+
+// slab makes values of which many share one allocation: those of one request,
+// which are let go together.
+type slab[T any] struct {
+	free []T
+	size int
+}
+
+func (s *slab[T]) new() *T {
+	if len(s.free) == 0 {
+		s.size = min(2*s.size+1, 127)
+		s.free = make([]T, s.size)
+	}
+	v := &s.free[0]
+	s.free = s.free[1:]
+	return v
 }

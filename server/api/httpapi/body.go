@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -13,8 +14,11 @@ const (
 	firstRead = 1 << 10
 	// maxTrusted bounds the memory that a Content-Length alone can claim.
 	maxTrusted = 1 << 20
-	// maxPooled bounds the memory that the pool holds on to per buffer.
-	maxPooled = 64 << 10
+	// maxSmall and maxPooled bound the memory that the pools hold on to per buffer.
+	// Large ones have a pool of their own, so that those that are not in use any more
+	// do not live on as buffers of small requests.
+	maxSmall  = 64 << 10
+	maxPooled = 16 << 20
 	// maxImplicit is the size up to which net/http finds the Content-Length itself.
 	maxImplicit = 2048
 )
@@ -22,14 +26,27 @@ const (
 // buffer holds the body of a request and then that of its answer.
 type buffer struct{ b []byte }
 
-var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, firstRead)} }}
+var smallBuffers, largeBuffers sync.Pool
 
-func getBuffer() *buffer { return buffers.Get().(*buffer) }
+// getBuffer returns a buffer for a body of that size, which may be a guess.
+func getBuffer(size int64) *buffer {
+	pool := &smallBuffers
+	if size > maxSmall {
+		pool = &largeBuffers
+	}
+	if b, ok := pool.Get().(*buffer); ok {
+		return b
+	}
+	return &buffer{b: make([]byte, 0, firstRead)}
+}
 
 func putBuffer(b *buffer) {
-	if cap(b.b) <= maxPooled {
-		b.b = b.b[:0]
-		buffers.Put(b)
+	b.b = b.b[:0]
+	switch c := cap(b.b); {
+	case c <= maxSmall:
+		smallBuffers.Put(b)
+	case c <= maxPooled:
+		largeBuffers.Put(b)
 	}
 }
 
@@ -46,7 +63,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, body *buffer)
 	if r.ContentLength < 0 {
 		src = http.MaxBytesReader(w, r.Body, h.maxBody)
 	}
-	if err := readAll(body, src); err != nil {
+	if err := readAll(body, src, int(r.ContentLength)); err != nil {
 		h.refuseBody(w, r, err)
 		return false
 	}
@@ -63,11 +80,13 @@ func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) 
 	writeText(w, http.StatusInternalServerError)
 }
 
-func readAll(body *buffer, src io.Reader) error {
+// readAll reads src to its end; want is how long it claims to be, or negative. A
+// claim counts for as much as four times what has been sent.
+func readAll(body *buffer, src io.Reader, want int) error {
 	b := body.b[:0]
 	for {
 		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
+			b = slices.Grow(b, max(min(want+1, 4*len(b))-len(b), 1))
 		}
 		n, err := src.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -90,7 +109,9 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	if len(body) > maxImplicit {
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
-	w.WriteHeader(status)
+	if status != http.StatusOK {
+		w.WriteHeader(status)
+	}
 	// An error means that the caller is gone; there is nobody to tell.
 	_, _ = w.Write(body)
 }

@@ -130,7 +130,7 @@ func onlyMethod(w http.ResponseWriter, r *http.Request, method string) bool {
 
 // serveMethod serves the endpoint of one method.
 func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Method) {
-	body := getBuffer()
+	body := getBuffer(r.ContentLength)
 	defer putBuffer(body)
 	if !h.readBody(w, r, body) {
 		return

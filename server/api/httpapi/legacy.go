@@ -67,7 +67,7 @@ func (h *Handler) Legacy() http.Handler {
 }
 
 func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
-	body := getBuffer()
+	body := getBuffer(r.ContentLength)
 	defer putBuffer(body)
 	if !h.readBody(w, r, body) {
 		return

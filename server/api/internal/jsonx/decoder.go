@@ -11,7 +11,9 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 const (
@@ -233,24 +235,27 @@ func (d *Decoder) Name() []byte {
 }
 
 // String reads a string; null is "".
-func (d *Decoder) String() string {
+func (d *Decoder) String() string { return string(d.stringView()) }
+
+// stringView reads a string, possibly as a part of the document; null is empty.
+func (d *Decoder) stringView() []byte {
 	switch d.peek() {
 	case '"':
 		start := d.pos + 1
 		escaped := d.skipString()
 		if d.err != nil {
-			return ""
+			return nil
 		}
 		if escaped {
-			return string(d.unescape(d.data[start : d.pos-1]))
+			return d.unescape(d.data[start : d.pos-1])
 		}
-		return string(d.data[start : d.pos-1])
+		return d.data[start : d.pos-1]
 	case 'n':
 		d.literal("null")
 	default:
 		d.fail("string expected")
 	}
-	return ""
+	return nil
 }
 
 // Bool reads a boolean; null is false.
@@ -347,13 +352,50 @@ func (d *Decoder) RawView() []byte {
 	return d.data[start:d.pos:d.pos]
 }
 
-// Strings reads an array of strings; null is nil, a null element "".
+// Strings reads an array of strings; null is nil, a null element "". The strings
+// share memory.
 func (d *Decoder) Strings() []string {
 	var s []string
+	var text arena
+	start := d.pos
 	for ok := d.Array(); ok; ok = d.NextElement() {
-		s = append(s, d.String())
+		if len(s) == cap(s) {
+			s = slices.Grow(s, d.expect(len(s), start))
+		}
+		s = append(s, text.string(d.stringView()))
 	}
 	return s
+}
+
+// expect estimates how many elements are to come of an array that began at start,
+// and of which n were read: as many as the rest of the document would have of the
+// same length. It never makes more room than eight times what is used.
+func (d *Decoder) expect(n, start int) int {
+	if n < 8 {
+		return 8
+	}
+	rest := (len(d.data)-d.pos)/((d.pos-start)/n) + 8
+	return min(rest, 8*n, MaxElements)
+}
+
+// arena makes strings of which many share one allocation.
+type arena struct {
+	text strings.Builder
+	size int
+}
+
+// arenaMax bounds what one string that is kept keeps alive.
+const arenaMax = 16 << 10
+
+func (a *arena) string(b []byte) string {
+	if a.text.Cap()-a.text.Len() < len(b) {
+		a.size = min(max(2*a.size, 64), arenaMax)
+		a.text = strings.Builder{}
+		a.text.Grow(max(a.size, len(b)))
+	}
+	from := a.text.Len()
+	a.text.Write(b)
+	return a.text.String()[from:]
 }
 
 // StringMap reads an object whose members are strings; null is nil, a null

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -30,6 +32,43 @@ func TestStrings(t *testing.T) {
 		"\"\xe2\x82\"", `1`, `true`, `{}`, `nul`, `"a" b`, `'a'`} {
 		d := NewDecoder([]byte(in))
 		if got := d.String(); d.End() == nil {
+			t.Errorf("%s: accepted as %q", in, got)
+		}
+	}
+}
+
+// Strings that share memory are none the less what was sent, whatever their number
+// and length.
+func TestStringLists(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		want := make([]string, random.IntN(1000))
+		for i := range want {
+			want[i] = strings.Repeat(string(rune('a'+random.IntN(1000))), random.IntN(20))
+			if random.IntN(100) == 0 {
+				want[i] = strings.Repeat("\"long\n", random.IntN(4000))
+			}
+		}
+		in, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := NewDecoder(slices.Concat([]byte(" "), in, []byte(strings.Repeat(" ", random.IntN(2000)))))
+		got := d.Strings()
+		if d.End() != nil || !slices.Equal(got, want) {
+			t.Fatalf("%d strings: got %d, %v", len(want), len(got), d.Err())
+		}
+		if room := cap(got); room > 9*len(got)+16 {
+			t.Fatalf("%d strings in a list with room for %d", len(got), room)
+		}
+	}
+	d := NewDecoder([]byte(`null`))
+	if got := d.Strings(); got != nil || d.End() != nil {
+		t.Errorf("null: %q, %v", got, d.Err())
+	}
+	for _, in := range []string{`["a"`, `["a",`, `["a",1]`, `{"a":1}`, `"a"`, `["a" "b"]`} {
+		d := NewDecoder([]byte(in))
+		if got := d.Strings(); d.End() == nil {
 			t.Errorf("%s: accepted as %q", in, got)
 		}
 	}
