@@ -28,7 +28,7 @@ func root() *cobra.Command {
 	cmd.SetOut(os.Stdout)
 	cmd.SetErr(os.Stdout) // messages of subcommands go to stdout (config.md 2.1)
 	cmd.AddCommand(
-		devCommand(), versionCommand(),
+		devCommand(), benchCommand(), versionCommand(),
 		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), filesCommand(),
 		tokenCommand("gentoken", false), tokenCommand("gensubtoken", true),
 		checkTokenCommand("checktoken", false), checkTokenCommand("checksubtoken", true),

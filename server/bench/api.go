@@ -1,0 +1,188 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol/codec"
+)
+
+// maxAnswer bounds what an answer of the API may take, in bytes.
+const maxAnswer = 256 << 20
+
+// apiSender publishes over the HTTP API: one request at a time, with everything
+// that may be in flight: a batch if that is more than one publication.
+type apiSender struct {
+	p        *producer
+	http     *http.Client
+	channels []byte // JSON list, for broadcasts
+	body     []byte
+	answer   bytes.Buffer
+}
+
+// overAPI makes a producer publish over the HTTP API.
+func (p *producer) overAPI() {
+	s := &apiSender{p: p, http: &http.Client{Transport: &http.Transport{
+		TLSClientConfig: p.run.target.TLS, MaxIdleConnsPerHost: 1, DisableCompression: true,
+	}}}
+	if p.broadcast {
+		s.channels = append(s.channels, '[')
+		for i, name := range p.run.channels {
+			if i > 0 {
+				s.channels = append(s.channels, ',')
+			}
+			s.channels = codec.AppendJSONString(s.channels, []byte(name))
+		}
+		s.channels = append(s.channels, ']')
+	}
+	p.sender = s
+}
+
+func (s *apiSender) room(ctx context.Context, most int) (int, error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	return most, nil
+}
+
+func (s *apiSender) send(ctx context.Context, items []item) error {
+	method := "publish"
+	b := s.body[:0]
+	switch {
+	case s.p.broadcast:
+		method = "broadcast"
+		b = append(append(b, `{"channels":`...), s.channels...)
+		b = append(append(append(b, `,"data":`...), items[0].payload...), '}')
+	case len(items) == 1:
+		b = appendPublish(b, items[0])
+	default:
+		method = "batch"
+		b = append(b, `{"commands":[`...)
+		for i, it := range items {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendPublish(append(b, `{"publish":`...), it), '}')
+		}
+		b = append(b, `]}`...)
+	}
+	s.body = b
+	start := time.Now()
+	if err := s.post(ctx, method, b); err != nil {
+		return err
+	}
+	took := time.Since(start)
+	if err := s.check(method, len(items)); err != nil {
+		return fmt.Errorf("%s/%s: %w", s.p.run.target.API, method, err)
+	}
+	s.p.done(len(items), took)
+	return nil
+}
+
+func appendPublish(b []byte, it item) []byte {
+	b = codec.AppendJSONString(append(b, `{"channel":`...), []byte(it.channel))
+	b = append(append(b, `,"data":`...), it.payload...)
+	return append(b, '}')
+}
+
+// post leaves the answer in s.answer.
+func (s *apiSender) post(ctx context.Context, method string, body []byte) error {
+	t := s.p.run.target
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.API+"/"+method, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if t.APIKey != "" {
+		req.Header.Set("X-API-Key", t.APIKey)
+	}
+	res, err := s.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	defer res.Body.Close()
+	s.answer.Reset()
+	if _, err := s.answer.ReadFrom(io.LimitReader(res.Body, maxAnswer)); err != nil {
+		return err
+	}
+	switch res.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusUnauthorized:
+		return fmt.Errorf("%s: HTTP status 401: the API key (--api-key) is missing or wrong", req.URL)
+	case http.StatusNotFound:
+		return fmt.Errorf("%s: HTTP status 404: is this the address of the API (--api)?", req.URL)
+	case http.StatusRequestEntityTooLarge:
+		return fmt.Errorf("%s: HTTP status 413: %d bytes are too much for the server in one request", req.URL, len(body))
+	}
+	return fmt.Errorf("%s: HTTP status %d", req.URL, res.StatusCode)
+}
+
+type apiError struct {
+	Code    uint32 `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *apiError) err() error { return fmt.Errorf("error %d: %s", e.Code, e.Message) }
+
+// check looks for errors in the answer to n publications.
+func (s *apiSender) check(method string, n int) error {
+	var answer struct {
+		Error  *apiError `json:"error"`
+		Result *struct {
+			Responses []struct {
+				Error *apiError `json:"error"`
+			} `json:"responses"`
+		} `json:"result"`
+		Replies []struct {
+			Error *apiError `json:"error"`
+		} `json:"replies"`
+	}
+	if err := json.Unmarshal(s.answer.Bytes(), &answer); err != nil {
+		return fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	if answer.Error != nil {
+		return answer.Error.err()
+	}
+	answers, errs := n, 0
+	var first *apiError
+	count := func(e *apiError) {
+		if e != nil {
+			if errs++; first == nil {
+				first = e
+			}
+		}
+	}
+	switch {
+	case method == "batch":
+		answers = len(answer.Replies)
+		for _, r := range answer.Replies {
+			count(r.Error)
+		}
+	case answer.Result == nil:
+		return errors.New("the answer has no result")
+	case method == "broadcast":
+		n, answers = len(s.p.run.channels), len(answer.Result.Responses)
+		for _, r := range answer.Result.Responses {
+			count(r.Error)
+		}
+	}
+	if first != nil {
+		return fmt.Errorf("%d of %d publications: %w", errs, n, first.err())
+	}
+	if answers != n {
+		return fmt.Errorf("%d answers to %d publications", answers, n)
+	}
+	return nil
+}
+
+func (s *apiSender) flush(context.Context) error { return nil }

@@ -1,0 +1,282 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// The ids of a connection's commands; those of publications follow.
+const (
+	connectID uint32 = 1 + iota
+	subscribeID
+	firstPublishID
+)
+
+// graceOfPing is how much later than announced a ping may come.
+const graceOfPing = 10 * time.Second
+
+// client is a client of the protocol: a subscriber of one channel or none. It
+// outlives its connections. But for link, its fields belong to the goroutine in
+// session, and what is guarded by shard.
+type client struct {
+	run     *run
+	index   int
+	channel int // index, or noChannel
+	shard   *shard
+	link    atomic.Pointer[link]
+
+	// answered gets the replies to publications; nil if it sends none.
+	answered func(*protocol.Reply)
+
+	pong       bool
+	ping       time.Duration // between pings; 0 for none
+	subscribed bool          // in this session
+	offset     uint64
+	epoch      string
+
+	ledger ledger // guarded by shard
+}
+
+const noChannel = -1
+
+// joined gets the subscription, nil without a channel.
+type joined func(*protocol.SubscribeResult)
+
+// session is one connection from the dial to its end. ready is called once, when
+// the connection is ready for use; with again the client asks for what it missed.
+func (c *client) session(ctx context.Context, again bool, ready joined) error {
+	token, err := c.run.target.token(c.index)
+	if err != nil {
+		return err
+	}
+	l, err := dialLink(ctx, c.run.target)
+	if err != nil {
+		return err
+	}
+	c.subscribed, c.pong, c.ping = false, false, 0
+	c.link.Store(l)
+	defer c.link.Store(nil)
+	defer l.cut()
+	if ctx.Err() != nil { // the run's end may not have seen the link
+		return context.Cause(ctx)
+	}
+	if err := c.greet(l, token, again); err != nil {
+		return err
+	}
+	return l.serve(func(message []byte) error { return c.receive(l, message, ready) })
+}
+
+// greet sends connect and subscribe in one frame.
+func (c *client) greet(l *link, token string, again bool) error {
+	connect := &protocol.Command{ID: connectID, Connect: &protocol.ConnectRequest{Token: token, Name: "gyro-bench"}}
+	if c.channel == noChannel {
+		return c.command(l, connect)
+	}
+	req := &protocol.SubscribeRequest{Channel: c.run.channels[c.channel], Recoverable: c.run.recoverable}
+	if again {
+		req.Recover, req.Offset, req.Epoch = true, c.offset, c.epoch
+	}
+	return c.command(l, connect, &protocol.Command{ID: subscribeID, Subscribe: req})
+}
+
+var commandBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
+
+// command sends commands in one frame.
+func (c *client) command(l *link, cmds ...*protocol.Command) error {
+	buf := commandBuffers.Get().(*[]byte)
+	defer commandBuffers.Put(buf)
+	b, op := (*buf)[:0], ws.OpText
+	if c.run.codec.Encoding() == protocol.Protobuf {
+		op = ws.OpBinary
+	}
+	var err error
+	for i, cmd := range cmds {
+		if i > 0 && op == ws.OpText {
+			b = append(b, '\n')
+		}
+		if b, err = c.run.codec.AppendCommand(b, cmd); err != nil {
+			return err
+		}
+	}
+	*buf = b
+	return l.send(op, b)
+}
+
+// receive handles the replies of one frame.
+func (c *client) receive(l *link, frame []byte, ready joined) error {
+	for len(frame) > 0 {
+		message := firstMessage(c.run.codec.Encoding(), frame)
+		if push := c.run.memo.find(message); push != nil {
+			c.publication(push.Channel, push.Pub)
+			frame = frame[len(message):]
+			continue
+		}
+		var reply protocol.Reply
+		rest, err := c.run.codec.DecodeReply(frame, &reply)
+		if err != nil {
+			return fmt.Errorf("the server sends what is not a reply: %w", err)
+		}
+		frame = rest
+		if push := reply.Push; push != nil && push.Pub != nil {
+			c.run.memo.keep(message, push)
+			c.publication(push.Channel, push.Pub)
+			continue
+		}
+		if err := c.reply(l, &reply, ready); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstMessage returns the first message of a frame with its delimiter, or all of
+// it if it is malformed.
+func firstMessage(e protocol.Encoding, frame []byte) []byte {
+	if e == protocol.JSON {
+		if i := bytes.IndexByte(frame, '\n'); i >= 0 {
+			return frame[:i+1]
+		}
+		return frame
+	}
+	size, n := binary.Uvarint(frame)
+	if n <= 0 || size > uint64(len(frame)-n) {
+		return frame
+	}
+	return frame[:n+int(size)]
+}
+
+// reply handles what is not a publication.
+func (c *client) reply(l *link, r *protocol.Reply, ready joined) error {
+	switch {
+	case r.ID == 0 && r.Push == nil:
+		return c.pinged(l)
+	case r.Push != nil && r.Push.Disconnect != nil:
+		return *r.Push.Disconnect
+	case r.Push != nil && r.Push.Unsubscribe != nil:
+		return fmt.Errorf("unsubscribed from %q by the server: %d %s", r.Push.Channel, r.Push.Unsubscribe.Code, r.Push.Unsubscribe.Reason)
+	case r.Push != nil: // joins, messages and the like mean nothing here
+		return nil
+	case r.ID >= firstPublishID:
+		if c.answered != nil {
+			c.answered(r)
+		}
+		return nil
+	case r.ID == connectID:
+		return c.connected(l, r, ready)
+	case r.ID == subscribeID:
+		return c.inChannel(l, r, ready)
+	}
+	return nil
+}
+
+func (c *client) pinged(l *link) error {
+	if c.ping > 0 && c.subscribed {
+		_ = l.conn.SetReadDeadline(time.Now().Add(c.ping + graceOfPing)) // a closed connection shows at once
+	}
+	if !c.pong {
+		return nil
+	}
+	return c.command(l, &protocol.Command{})
+}
+
+func (c *client) connected(l *link, r *protocol.Reply, ready joined) error {
+	if r.Error != nil {
+		return fmt.Errorf("connect: error %w", r.Error)
+	}
+	if r.Connect == nil {
+		return errors.New("connect: the reply has no result")
+	}
+	c.pong, c.ping = r.Connect.Pong, time.Duration(r.Connect.Ping)*time.Second
+	if c.channel == noChannel {
+		c.live(l)
+		ready(nil)
+	}
+	return nil
+}
+
+// live ends the deadline of connecting; from now on pings have to come.
+func (c *client) live(l *link) {
+	c.subscribed = true
+	var deadline time.Time
+	if c.ping > 0 {
+		deadline = time.Now().Add(c.ping + graceOfPing)
+	}
+	_ = l.conn.SetDeadline(time.Time{})
+	_ = l.conn.SetReadDeadline(deadline) // a closed connection shows at once
+}
+
+func (c *client) inChannel(l *link, r *protocol.Reply, ready joined) error {
+	name := c.run.channels[c.channel]
+	if r.Error != nil {
+		return fmt.Errorf("subscribe to %q: error %w", name, r.Error)
+	}
+	res := r.Subscribe
+	if res == nil {
+		return fmt.Errorf("subscribe to %q: the reply has no result", name)
+	}
+	if c.run.recoverable && !res.Recoverable {
+		return fmt.Errorf("subscribe to %q: %w", name, errNotRecoverable)
+	}
+	for _, pub := range res.Publications {
+		c.publication(name, pub)
+	}
+	c.offset, c.epoch = res.Offset, res.Epoch
+	c.live(l)
+	ready(res)
+	return nil
+}
+
+var errNotRecoverable = errors.New("the server does not recover this channel: choose one (--channel) of a namespace with history_size, history_ttl and force_recovery")
+
+// publication enters a delivery.
+func (c *client) publication(channel string, pub *protocol.Publication) {
+	if c.channel == noChannel {
+		return
+	}
+	if pub.Offset > c.offset {
+		c.offset = pub.Offset
+	}
+	s, ok := parsePayload(pub.Data)
+	now := c.run.elapsed()
+	c.shard.mu.Lock()
+	defer c.shard.mu.Unlock()
+	t := &c.shard.tally
+	if !ok || s.run != c.run.id {
+		t.foreign++
+		return
+	}
+	right := channel == c.run.channels[c.channel] && s.channel == c.channel
+	if !right || s.sent > now || !c.run.issuedSeq(s) {
+		t.corrupt++
+		return
+	}
+	switch c.ledger.observe(s.publisher, s.seq) {
+	case duplicate:
+		t.duplicated++
+		return
+	case late:
+		t.reordered++
+	}
+	t.received++
+	c.shard.last = now
+	c.shard.latencies.record(time.Duration(now - s.sent))
+}
+
+// send sends publications in one frame.
+func (c *client) send(cmds []*protocol.Command) error {
+	l := c.link.Load()
+	if l == nil {
+		return errors.New("the connection is lost")
+	}
+	return c.command(l, cmds...)
+}

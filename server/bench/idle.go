@@ -1,0 +1,74 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Idle is a number of connections, subscribed, to which nothing is published.
+type Idle struct {
+	Target
+	Connections int
+	Channels    int           // over which they are spread; 0 for one each
+	Duration    time.Duration // for which they stay
+}
+
+// Run executes the scenario, as Fanout.Run.
+func (s Idle) Run(ctx context.Context) (*Report, error) {
+	if s.Channels == 0 {
+		s.Channels = s.Connections
+	}
+	err := errors.Join(
+		s.Target.validate(true),
+		bounds("conns", s.Connections, 1, maxClients),
+		bounds("channels", s.Channels, 1, s.Connections),
+	)
+	if s.Duration <= 0 {
+		err = errors.Join(err, fmt.Errorf("duration: %s is not positive", s.Duration))
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := newRun(ctx, &s.Target, s.Channels, s.Connections, 0)
+	if err != nil {
+		return nil, err
+	}
+	r.reportProgress()
+	rep := &Report{Scenario: "idle", Encoding: s.Encoding.String(), Channels: s.Channels}
+	return r.finish(rep, s.steps(r, rep))
+}
+
+func (s *Idle) steps(r *run, rep *Report) error {
+	empty, err := readUsage(r.target.PID)
+	if err != nil {
+		return err
+	}
+	if err := r.subscribe(rep); err != nil {
+		return err
+	}
+	r.enter("idle")
+	full, err := readUsage(r.target.PID)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	select {
+	case <-time.After(s.Duration):
+	case <-r.ctx.Done():
+		return r.err()
+	}
+	took := time.Since(start)
+	rep.Idle = &IdleResult{Seconds: seconds(took), Connections: s.Connections}
+	for _, n := range r.lostConnections() {
+		rep.Idle.Connections -= n
+	}
+	u, err := r.since(full, uint64(s.Connections), took)
+	if u != nil {
+		u.GrownBytes = u.MemoryBytes - empty.memory
+		u.BytesEach = u.GrownBytes / int64(s.Connections)
+	}
+	rep.Idle.Server = u
+	return err
+}

@@ -1,0 +1,312 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+)
+
+// ErrFailed is what Run returns if the run came to its end but something was lost,
+// duplicated, refused or disconnected; the error's text says what.
+var ErrFailed = errors.New("failed")
+
+// run is one execution of a scenario.
+type run struct {
+	target *Target
+	codec  codec.ClientCodec
+	memo   *memo // nil if no message goes to several clients
+	id     uint32
+	began  time.Time
+
+	ctx  context.Context
+	fail context.CancelCauseFunc // ends the run early
+
+	channels    []string
+	recoverable bool // channels have to be
+	subscribers []*client
+	publishers  []*client
+	shards      [shards]shard
+	issued      [][]atomic.Uint64 // publications, by publisher and channel
+	producers   []*producer
+
+	phase atomic.Pointer[string]
+	ready atomic.Int64 // connections that are ready
+	// closing tells that subscribers' connections which end are meant to.
+	closing atomic.Bool
+	turn    atomic.Uint64  // of the channels, shared by producers
+	gone    sync.WaitGroup // subscribers' sessions
+	others  sync.WaitGroup // other goroutines
+
+	mu          sync.Mutex
+	disconnects map[string]int // by reason
+}
+
+// newRun prepares a run with subscribers, one channel each, in turn.
+func newRun(ctx context.Context, t *Target, channels, subscribers, publishers int) (*run, error) {
+	if err := ensureFiles(subscribers + publishers + spareFiles); err != nil {
+		return nil, err
+	}
+	r := &run{
+		target: t, codec: codec.ForClient(t.Encoding), id: rand.Uint32(), began: time.Now(),
+		disconnects: make(map[string]int),
+	}
+	r.ctx, r.fail = context.WithCancelCause(ctx)
+	context.AfterFunc(r.ctx, func() {
+		r.closing.Store(true)
+		r.cut(r.subscribers)
+		r.cut(r.publishers)
+	})
+	r.channels = []string{t.Channel}
+	if channels > 1 {
+		r.channels = make([]string, channels)
+		for i := range r.channels {
+			r.channels[i] = fmt.Sprintf("%s-%d", t.Channel, i)
+		}
+	}
+	for i := range r.shards {
+		r.shards[i].latencies = newHistogram()
+	}
+	if subscribers > channels {
+		r.memo = newMemo()
+	}
+	for i := range subscribers {
+		r.subscribers = append(r.subscribers, &client{run: r, index: i, channel: i % channels, shard: &r.shards[i%shards]})
+	}
+	for i := range publishers {
+		r.publishers = append(r.publishers, &client{run: r, index: subscribers + i, channel: noChannel, shard: &r.shards[0]})
+	}
+	return r, nil
+}
+
+// spareFiles are descriptors for what is not a client.
+const spareFiles = 64
+
+func tooManyFiles(n int, limit uint64) error {
+	return fmt.Errorf("%d descriptors are needed, the limit of this process is %d: raise it (ulimit -n), or use fewer connections", n, limit)
+}
+
+// elapsed returns nanoseconds since the run began.
+func (r *run) elapsed() int64 { return int64(time.Since(r.began)) }
+
+// err returns why the run ended early; nil if it did not.
+func (r *run) err() error {
+	if r.ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(r.ctx)
+}
+
+// close ends all connections and waits for their goroutines.
+func (r *run) close() {
+	r.fail(context.Canceled) // without effect if the run has failed
+	r.gone.Wait()
+	r.others.Wait()
+}
+
+// cut ends the connections of clients, all at once.
+func (r *run) cut(clients []*client) {
+	for _, c := range clients {
+		if l := c.link.Load(); l != nil {
+			l.cut()
+		}
+	}
+}
+
+// connect connects clients and waits until all are ready. If one fails the run does;
+// later it fails if a publisher does.
+func (r *run) connect(clients []*client, sessions *sync.WaitGroup) (*ConnectResult, error) {
+	latencies := shared{h: newHistogram()}
+	start := time.Now()
+	r.each(clients, sessions, func(c *client, ready func()) {
+		began := time.Now()
+		isReady := false
+		err := c.session(r.ctx, false, func(*protocol.SubscribeResult) {
+			latencies.record(time.Since(began))
+			isReady = true
+			ready()
+		})
+		switch {
+		case !isReady:
+			r.fail(fmt.Errorf("client %d: %w", c.index, err))
+		case c.channel == noChannel:
+			r.fail(fmt.Errorf("publisher's connection: %w", err))
+		default:
+			r.ended(err)
+		}
+	})
+	took := time.Since(start)
+	n := int(r.ready.Load())
+	return &ConnectResult{
+		Connections: len(clients), Connected: n, Seconds: seconds(took),
+		PerSecond: perSecond(uint64(n), took), Latency: latencies.latency(),
+	}, r.err()
+}
+
+// each runs a goroutine for every client, at most target.Dialers before they call
+// ready, and waits until all of them did, or the run fails.
+func (r *run) each(clients []*client, sessions *sync.WaitGroup, f func(c *client, ready func())) {
+	gate := make(chan struct{}, r.target.Dialers)
+	r.ready.Store(0)
+	all := make(chan struct{})
+	for _, c := range clients {
+		select {
+		case gate <- struct{}{}:
+		case <-r.ctx.Done():
+			return
+		}
+		sessions.Go(func() {
+			f(c, func() {
+				<-gate
+				if r.ready.Add(1) == int64(len(clients)) {
+					close(all)
+				}
+			})
+		})
+	}
+	if len(clients) == 0 {
+		return
+	}
+	select {
+	case <-all:
+	case <-r.ctx.Done():
+	}
+}
+
+// ended notes a connection that was not meant to end.
+func (r *run) ended(err error) {
+	if r.closing.Load() {
+		return
+	}
+	var text string
+	var closed *closeError
+	switch {
+	case errors.As(err, &closed):
+		text = fmt.Sprintf("%d %s", closed.code, closed.reason)
+	default:
+		text = err.Error()
+		// Addresses and ports would make every text another.
+		for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
+			text = inner.Error()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.disconnects[text]; !known && len(r.disconnects) >= 20 {
+		text = "other"
+	}
+	r.disconnects[text]++
+}
+
+// lostConnections returns the connections that ended by themselves, by reason.
+func (r *run) lostConnections() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.disconnects) == 0 {
+		return nil
+	}
+	lost := make(map[string]int, len(r.disconnects))
+	for text, n := range r.disconnects {
+		lost[text] = n
+	}
+	return lost
+}
+
+// issuedSeq tells whether such a message was published.
+func (r *run) issuedSeq(s stamp) bool {
+	if s.publisher < 0 || s.publisher >= len(r.issued) {
+		return false
+	}
+	return s.seq < r.issued[s.publisher][s.channel].Load()
+}
+
+// tally adds up the shards; last is when the latest delivery was, in nanoseconds
+// since the run began.
+func (r *run) tally() (t tally, last int64) {
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		t.add(s.tally)
+		last = max(last, s.last)
+		s.mu.Unlock()
+	}
+	return t, last
+}
+
+// expected returns how many deliveries there have to be.
+func (r *run) expected() uint64 {
+	perChannel := make([]uint64, len(r.channels))
+	for _, channels := range r.issued {
+		for i := range channels {
+			perChannel[i] += channels[i].Load()
+		}
+	}
+	var n uint64
+	for _, c := range r.subscribers {
+		n += perChannel[c.channel]
+	}
+	return n
+}
+
+// drain waits until everything that was published has come, or nothing comes any
+// more.
+func (r *run) drain() error {
+	r.enter("waiting for deliveries")
+	want := r.expected()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	before, _ := r.tally()
+	quiet := time.Now()
+	for {
+		now, _ := r.tally()
+		if now.received >= want {
+			return nil
+		}
+		if now != before {
+			before, quiet = now, time.Now()
+		}
+		if time.Since(quiet) > r.target.Drain {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-r.ctx.Done():
+			return r.err()
+		}
+	}
+}
+
+// deliver describes the deliveries since start, in nanoseconds since the run began.
+func (r *run) deliver(start int64) *DeliverResult {
+	t, last := r.tally()
+	d := &DeliverResult{
+		Expected: r.expected(), Received: t.received, Duplicated: t.duplicated,
+		Reordered: t.reordered, Corrupt: t.corrupt, Foreign: t.foreign,
+	}
+	merged := newHistogram()
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		merged.h.Merge(s.latencies.h)
+		s.mu.Unlock()
+	}
+	d.Latency = merged.latency()
+	for _, c := range r.subscribers {
+		c.shard.mu.Lock()
+		for p, channels := range r.issued {
+			d.Lost += c.ledger.missing(p, channels[c.channel].Load())
+		}
+		c.shard.mu.Unlock()
+	}
+	took := time.Duration(last - start)
+	if took > 0 {
+		d.Seconds, d.PerSecond = seconds(took), perSecond(t.received, took)
+	}
+	return d
+}

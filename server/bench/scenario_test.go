@@ -1,0 +1,228 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/app"
+	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+func testTarget(url string, e protocol.Encoding) Target {
+	return Target{URL: url, Encoding: e, Channel: "bench", Size: 128, Dialers: 4, Drain: 100 * time.Millisecond}
+}
+
+// startServer starts a server: clients need a token, and may publish; namespace
+// kept has history. It returns how it is reached.
+func startServer(t *testing.T, e protocol.Encoding) Target {
+	t.Helper()
+	cfg := config.DefaultConfig()
+	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
+	cfg.Client.Token.HMACSecretKey, cfg.HTTPAPI.Key = "token-secret", "api-key"
+	open := cfg.Channel.WithoutNamespace
+	open.AllowSubscribeForClient, open.AllowPublishForClient = true, true
+	cfg.Channel.WithoutNamespace = open
+	kept := config.Namespace{Name: "kept", ChannelOptions: open}
+	kept.HistorySize, kept.HistoryTTL, kept.ForceRecovery = 100, time.Minute, true
+	cfg.Channel.Namespaces = append(cfg.Channel.Namespaces, kept)
+	server, err := app.New(cfg, app.Options{Version: "test", Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+	host := server.Addr("external")
+	target := testTarget("ws://"+host+"/connection/websocket", e)
+	target.API, target.APIKey, target.Drain = "http://"+host+"/api", "api-key", 5*time.Second
+	target.Token = func(int) (string, error) {
+		return auth.Sign(cfg.Client.Token, auth.Claims{User: "u", TTL: time.Hour}, time.Now())
+	}
+	target.PID = os.Getpid()
+	return target
+}
+
+// ways are the two of publishing.
+func ways(t *testing.T, f func(t *testing.T, target Target, overAPI bool)) {
+	encodings(t, func(t *testing.T, e protocol.Encoding) {
+		for way, overAPI := range map[string]bool{"client": false, "api": true} {
+			t.Run(way, func(t *testing.T) {
+				t.Parallel()
+				f(t, startServer(t, e), overAPI)
+			})
+		}
+	})
+}
+
+func needsProc(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("no /proc")
+	}
+}
+
+func TestFanout(t *testing.T) {
+	t.Parallel()
+	needsProc(t)
+	ways(t, func(t *testing.T, target Target, overAPI bool) {
+		var lines atomic.Int64
+		target.Progress = func(string) { lines.Add(1) }
+		rep, err := execute(t, Fanout{
+			Target: target, Subscribers: 10, Channels: 2,
+			Load: Load{Publishers: 3, Messages: 20, Window: 4, OverAPI: overAPI},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := rep.Deliver; d.Expected != 300 || d.Received != 300 || d.Lost != 0 || d.Latency.Count != 300 || d.Server == nil {
+			t.Errorf("%+v", d)
+		}
+		if p := rep.Publish; p.Publications != 60 || p.Size != 128 || overAPI != (p.Requests == 15) {
+			t.Errorf("%+v", p)
+		}
+		if c := rep.Connect; c.Connected != 10 || c.Latency.Count != 10 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// TestRate: as many as the rate gives, until the duration is over.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	ways(t, func(t *testing.T, target Target, overAPI bool) {
+		rep, err := execute(t, Fanout{
+			Target: target, Subscribers: 2, Channels: 1,
+			Load: Load{Publishers: 2, Rate: 200, Duration: 250 * time.Millisecond, Window: 10, OverAPI: overAPI},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The clock may give fewer, on a busy machine, but not more.
+		if n := rep.Publish.Publications; n < 4 || n > 54 {
+			t.Errorf("%d publications", n)
+		}
+	})
+}
+
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	needsProc(t)
+	encodings(t, func(t *testing.T, e protocol.Encoding) {
+		rep, err := execute(t, Idle{Target: startServer(t, e), Connections: 20, Duration: time.Millisecond})
+		if err != nil || rep.Channels != 20 || rep.Idle.Connections != 20 || rep.Idle.Server == nil || rep.Deliver != nil {
+			t.Errorf("%v %+v", err, rep.Idle)
+		}
+	})
+}
+
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	ways(t, func(t *testing.T, target Target, overAPI bool) {
+		target.Channel = "kept:bench"
+		for _, channels := range []int{0, 3} {
+			rep, err := execute(t, Storm{
+				Target: target, Connections: 20, Channels: channels, Live: 200,
+				Load: Load{Publishers: 2, Messages: 3, Window: 8, OverAPI: overAPI},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := rep.Storm
+			if s.Returned != 20 || s.Recovered != 20 || s.Away.Count != 20 || s.Return.Count != 20 || s.Missed < 60 {
+				t.Errorf("%+v", s)
+			}
+			if d := rep.Deliver; d.Received < 80 || d.Lost+d.Duplicated+d.Reordered+d.Corrupt != 0 {
+				t.Errorf("%+v", d)
+			}
+		}
+	})
+}
+
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	ways(t, func(t *testing.T, target Target, overAPI bool) {
+		rep, err := execute(t, Publish{Target: target, Channels: 3, Load: Load{Publishers: 2, Messages: 25, Window: 10, OverAPI: overAPI}})
+		if err != nil || rep.Publish.Publications != 50 || rep.Publish.Server == nil || rep.Connect != nil {
+			t.Errorf("%v %+v", err, rep.Publish)
+		}
+	})
+	target := startServer(t, protocol.JSON)
+	rep, err := execute(t, Publish{Target: target, Channels: 100, Broadcast: true, Load: Load{Publishers: 1, Messages: 3, Window: 1, OverAPI: true}})
+	if err != nil || rep.Publish.Publications != 300 || rep.Publish.Requests != 3 {
+		t.Errorf("%v %+v", err, rep.Publish)
+	}
+}
+
+// TestAPIErrors: each kind of publishing tells what the API says.
+func TestAPIErrors(t *testing.T) {
+	t.Parallel()
+	good := startServer(t, protocol.JSON)
+	for want, s := range map[string]Publish{
+		"HTTP status 401: the API key": {Target: withTarget(good, func(t *Target) { t.APIKey = "wrong" }), Load: Load{Window: 1}},
+		"HTTP status 404":              {Target: withTarget(good, func(t *Target) { t.API += "/x" }), Load: Load{Window: 1}},
+		"/publish: error 102":          {Target: withTarget(good, func(t *Target) { t.Channel = "no:such" }), Load: Load{Window: 1}},
+		"/batch: 5 of 5 publications":  {Target: withTarget(good, func(t *Target) { t.Channel = "no:such" }), Load: Load{Window: 5}},
+		"/broadcast: 3 of 3":           {Target: withTarget(good, func(t *Target) { t.Channel = "no:such" }), Load: Load{Window: 1}, Channels: 3, Broadcast: true},
+	} {
+		s.Publishers, s.Messages, s.OverAPI, s.Channels = 1, 10, true, max(s.Channels, 1)
+		if _, err := execute(t, s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func withTarget(t Target, edit func(*Target)) Target {
+	edit(&t)
+	return t
+}
+
+// TestReportShape: names in the JSON are what scripts rely on.
+func TestReportShape(t *testing.T) {
+	t.Parallel()
+	usage := &Usage{}
+	latency := newHistogram()
+	latency.record(time.Millisecond)
+	l := latency.latency()
+	rep := &Report{
+		Scenario: "storm", Error: "x", Encoding: "json",
+		Connect: &ConnectResult{Latency: l, Server: usage}, Publish: &PublishResult{Latency: l, Server: usage},
+		Deliver: &DeliverResult{Latency: l, Server: usage}, Idle: &IdleResult{Server: usage},
+		Storm: &StormResult{Away: l, Return: l, Server: usage}, Disconnects: map[string]int{"3008 slow": 1},
+	}
+	var buf bytes.Buffer
+	if err := rep.WriteJSON(&buf); err != nil {
+		t.Fatal(err)
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(buf.Bytes(), &tree); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("testdata/shape.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), strings.Join(paths(nil, "", tree), "\n")+"\n"); diff != "" {
+		t.Error(diff)
+	}
+	if err := rep.WriteText(io.Discard); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/bench"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// benchCommand is a load tool for any server of the protocol.
+func benchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Put a server under load and measure it",
+		Long: `Put a server under load and measure it.
+
+Every message is accounted for: the exit code is not 0 if one is lost, comes
+twice or out of order, or if a connection is lost or refused. The result goes to
+stdout, progress to stderr if that is a terminal.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(benchFanoutCommand(), benchIdleCommand(), benchStormCommand(), benchPublishCommand())
+	return cmd
+}
+
+// scenario is a package bench scenario.
+type scenario interface {
+	Run(ctx context.Context) (*bench.Report, error)
+}
+
+// benchFlags are the flags that all scenarios have.
+type benchFlags struct {
+	cmd                         *cobra.Command
+	url, api, apiKey            string
+	encoding                    string
+	token, tokenSecret, channel string
+	headers                     []string
+	size, dialers, pid          int
+	timeout, drain              time.Duration
+	insecure, json, quiet       bool
+}
+
+func newBenchFlags(cmd *cobra.Command) *benchFlags {
+	cmd.Args = cobra.NoArgs
+	cmd.Flags().SortFlags = false
+	return &benchFlags{cmd: cmd, size: 128}
+}
+
+// common adds the flags of all scenarios, behind a scenario's own.
+func (b *benchFlags) common(timeout time.Duration) {
+	f := b.cmd.Flags()
+	f.StringVar(&b.url, "url", "ws://127.0.0.1:8000/connection/websocket", "WebSocket endpoint: ws:// or wss://")
+	f.StringVar(&b.api, "api", "http://127.0.0.1:8000/api", "HTTP API, for --via api")
+	f.StringVar(&b.apiKey, "api-key", "", "API key")
+	f.StringVar(&b.encoding, "proto", "json", "encoding of the client protocol: json or protobuf")
+	f.StringVar(&b.token, "token", "", "connection token of all clients (default none: anonymous)")
+	f.StringVar(&b.tokenSecret, "token-hmac-secret", "", "sign a token for each client, user bench-0, bench-1 …, by this secret")
+	f.StringVar(&b.channel, "channel", "bench", "channel; where there are several, -0, -1 … follow")
+	f.StringArrayVar(&b.headers, "header", nil, "header of the WebSocket handshake, \"Name: value\"; repeatable")
+	f.BoolVar(&b.insecure, "tls-skip-verify", false, "do not verify certificates")
+	f.IntVar(&b.dialers, "dialers", 256, "connections set up at a time")
+	f.IntVar(&b.pid, "pid", 0, "the server's process, on this machine: report its CPU and memory")
+	f.DurationVar(&b.timeout, "timeout", timeout, "bound of the whole run")
+	f.DurationVar(&b.drain, "drain", 5*time.Second, "silence after which what has not come counts as lost")
+	f.BoolVar(&b.json, "json", false, "print the result as JSON")
+	f.BoolVar(&b.quiet, "quiet", false, "no progress line")
+}
+
+// sizeFlag is for scenarios that publish.
+func (b *benchFlags) sizeFlag() {
+	b.cmd.Flags().IntVar(&b.size, "size", 128, fmt.Sprintf("payload in bytes, from %d to %d", bench.MinSize, bench.MaxSize))
+}
+
+// loadFlags are those of publishers. The returned function reads --via.
+func (b *benchFlags) loadFlags(l *bench.Load, messages int, meaning string, window int, way string) (via func() error) {
+	f := b.cmd.Flags()
+	f.IntVar(&l.Publishers, "pub", 1, "publishers")
+	f.IntVar(&l.Messages, "msgs", messages, meaning)
+	f.Float64Var(&l.Rate, "rate", 0, "publications per second of all publishers (default as fast as --window lets)")
+	f.IntVar(&l.Window, "window", window, "publications in flight per publisher; with --via api, publications in a batch request")
+	name := f.String("via", way, "how to publish: client (a connection each) or api (HTTP)")
+	return func() error {
+		switch *name {
+		case "api":
+			l.OverAPI = true
+		case "client":
+		default:
+			return fmt.Errorf("via: %q is neither client nor api", *name)
+		}
+		return nil
+	}
+}
+
+// durationFlag makes messages unlimited where only the duration is given.
+func (b *benchFlags) durationFlag(l *bench.Load) (apply func()) {
+	b.cmd.Flags().DurationVar(&l.Duration, "duration", 0, "publish for so long; then --msgs is unlimited if not given")
+	return func() {
+		if l.Duration > 0 && !b.cmd.Flags().Changed("msgs") {
+			l.Messages = 0
+		}
+	}
+}
+
+// target is what the flags say about the server.
+func (b *benchFlags) target() (bench.Target, error) {
+	t := bench.Target{
+		URL: b.url, API: strings.TrimRight(b.api, "/"), APIKey: b.apiKey, Header: make(http.Header),
+		Channel: b.channel, Size: b.size, Dialers: b.dialers, Drain: b.drain, PID: b.pid,
+	}
+	switch b.encoding {
+	case "json":
+	case "protobuf":
+		t.Encoding = protocol.Protobuf
+	default:
+		return t, fmt.Errorf("proto: %q is neither json nor protobuf", b.encoding)
+	}
+	for _, h := range b.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return t, fmt.Errorf("header: %q is not \"Name: value\"", h)
+		}
+		t.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	if b.insecure {
+		t.TLS = &tls.Config{InsecureSkipVerify: true} // as asked for
+	}
+	switch {
+	case b.token != "" && b.tokenSecret != "":
+		return t, errors.New("token and token-hmac-secret exclude each other")
+	case b.token != "":
+		t.Token = func(int) (string, error) { return b.token, nil }
+	case b.tokenSecret != "":
+		section := config.Token{HMACSecretKey: b.tokenSecret}
+		t.Token = func(client int) (string, error) {
+			return auth.Sign(section, auth.Claims{User: fmt.Sprintf("bench-%d", client), TTL: 24 * time.Hour}, time.Now())
+		}
+	}
+	if b.timeout <= 0 {
+		return t, fmt.Errorf("timeout: %s is not positive", b.timeout)
+	}
+	return t, nil
+}
+
+// run executes a scenario, which is made from the target, and prints its report.
+func (b *benchFlags) run(make func(bench.Target) scenario) error {
+	t, err := b.target()
+	if err != nil {
+		return err
+	}
+	clear := func() {}
+	if !b.quiet && isTerminal(os.Stderr) {
+		t.Progress = func(line string) { fmt.Fprintf(os.Stderr, "\r\033[K%s", line) }
+		clear = func() { fmt.Fprint(os.Stderr, "\r\033[K") }
+	}
+	ctx, cancel := context.WithTimeoutCause(b.cmd.Context(), b.timeout, fmt.Errorf("not finished within --timeout %s", b.timeout))
+	defer cancel()
+	ctx, interrupt := context.WithCancelCause(ctx)
+	defer interrupt(nil)
+	signals := notify()
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case s := <-signals:
+			interrupt(fmt.Errorf("interrupted by signal: %s", s))
+		case <-ctx.Done():
+		}
+	}()
+	rep, err := make(t).Run(ctx)
+	clear()
+	if rep == nil {
+		return err
+	}
+	out := b.cmd.OutOrStdout()
+	if b.json {
+		// Only the result goes to stdout.
+		b.cmd.SilenceErrors = true
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "Error:", err)
+		}
+		return errors.Join(err, rep.WriteJSON(out))
+	}
+	return errors.Join(err, rep.WriteText(out))
+}
+
+func notify() chan os.Signal {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	return signals
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func benchFanoutCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fanout",
+		Short: "Publish to channels with many subscribers",
+		Example: `  gyro bench fanout --sub 1000 --pub 4 --msgs 1000
+  gyro bench fanout --sub 1000 --rate 50 --duration 10s --proto protobuf --pid $(pidof gyro)`,
+	}
+	s := bench.Fanout{}
+	b := newBenchFlags(cmd)
+	f := cmd.Flags()
+	f.IntVar(&s.Subscribers, "sub", 1000, "subscribers")
+	f.IntVar(&s.Channels, "channels", 1, "channels over which publications and subscribers are spread")
+	via := b.loadFlags(&s.Load, 1000, "publications per publisher", 1, "client")
+	duration := b.durationFlag(&s.Load)
+	b.sizeFlag()
+	b.common(5 * time.Minute)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if err := via(); err != nil {
+			return err
+		}
+		duration()
+		return b.run(func(t bench.Target) scenario {
+			s.Target = t
+			return s
+		})
+	}
+	return cmd
+}
+
+func benchIdleCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "idle",
+		Short:   "Hold connections on which nothing happens",
+		Example: `  gyro bench idle --conns 15000 --duration 60s --pid $(pidof gyro)`,
+	}
+	s := bench.Idle{}
+	b := newBenchFlags(cmd)
+	f := cmd.Flags()
+	f.IntVar(&s.Connections, "conns", 1000, "connections")
+	f.IntVar(&s.Channels, "channels", 0, "channels over which they are spread (default one each)")
+	f.DurationVar(&s.Duration, "duration", 10*time.Second, "time for which they stay")
+	b.common(10 * time.Minute)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		return b.run(func(t bench.Target) scenario {
+			s.Target = t
+			return s
+		})
+	}
+	return cmd
+}
+
+func benchStormCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "storm",
+		Short: "Cut all connections at once and let all clients recover",
+		Long: `Cut all connections at once and let all clients recover.
+
+The channels have to be recoverable: --channel is in a namespace with
+history_size, history_ttl and force_recovery. Each channel gets one publication
+before the cut and --msgs while its clients are away; another publisher goes on
+from before the cut until all are back (--live).`,
+		Example: `  gyro bench storm --conns 15000 --channel history:bench --pid $(pidof gyro)
+  gyro bench storm --conns 15000 --channel history:bench --channels 10 --via api --api-key KEY`,
+	}
+	s := bench.Storm{}
+	b := newBenchFlags(cmd)
+	f := cmd.Flags()
+	f.IntVar(&s.Connections, "conns", 1000, "clients")
+	f.IntVar(&s.Channels, "channels", 0, "channels over which they are spread (default one each)")
+	f.Float64Var(&s.Live, "live", 500, "publications per second that go on through the storm, over all channels; 0 for none")
+	f.DurationVar(&s.Away, "away", 0, "time for which clients stay away at least")
+	via := b.loadFlags(&s.Load, 3, "publications to each channel while its clients are away", 64, "client")
+	b.sizeFlag()
+	b.common(5 * time.Minute)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if err := via(); err != nil {
+			return err
+		}
+		return b.run(func(t bench.Target) scenario {
+			s.Target = t
+			return s
+		})
+	}
+	return cmd
+}
+
+func benchPublishCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "publish",
+		Short: "Publish where nobody listens",
+		Example: `  gyro bench publish --pub 8 --msgs 10000 --api-key KEY
+  gyro bench publish --msgs 500000 --window 50000 --api-key KEY
+  gyro bench publish --msgs 10 --channels 100000 --broadcast --api-key KEY`,
+	}
+	s := bench.Publish{}
+	b := newBenchFlags(cmd)
+	f := cmd.Flags()
+	f.IntVar(&s.Channels, "channels", 1, "channels over which publications are spread")
+	f.BoolVar(&s.Broadcast, "broadcast", false, "every message goes to all channels, in one request")
+	via := b.loadFlags(&s.Load, 10000, "publications per publisher", 1, "api")
+	duration := b.durationFlag(&s.Load)
+	b.sizeFlag()
+	b.common(5 * time.Minute)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if err := via(); err != nil {
+			return err
+		}
+		duration()
+		return b.run(func(t bench.Target) scenario {
+			s.Target = t
+			return s
+		})
+	}
+	return cmd
+}
