@@ -208,9 +208,13 @@ func (in *intake) read(o *opening) (data []byte, end int, v verdict) {
 	}
 	buf := in.loop.Buffer()
 	n, err := netio.TryRead(uintptr(o.fd), buf)
-	if err != nil {
+	switch {
+	case err != nil && o.b == nil:
 		in.drop(o)
 		return nil, 0, verdictIncomplete
+	case err != nil:
+		in.remove(o)
+		return o.b.B, 0, verdictForeign
 	}
 	if data = buf[:n]; o.b != nil {
 		in.append(o, data)

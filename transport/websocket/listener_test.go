@@ -1,0 +1,565 @@
+package websocket
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/poll"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// needLoops skips a test of NewListener where it has nothing to do, and in two of
+// the three runs.
+func needLoops(t *testing.T) {
+	t.Helper()
+	if !poll.Supported() {
+		t.Skip("loops watch no sockets here")
+	}
+	if !direct {
+		t.Skip("of the run with the listener")
+	}
+}
+
+// logBuffer is a log that can be read meanwhile.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// siteServer serves a WebSocket endpoint at /ws and others beside it.
+func siteServer(t *testing.T, listen bool, edit func(*http.Server)) *testServer {
+	s := &testServer{t: t, peers: make(chan *testPeer, 2000)}
+	s.runLoop()
+	h := NewHandler(s, Config{})
+	mux := http.NewServeMux()
+	mux.Handle("/ws", h)
+	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %d %.20q %v", r.Method, len(b), b, err)
+	})
+	s.Server = httptest.NewUnstartedServer(mux)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.MaxHeaderBytes = 8 << 10
+	if edit != nil {
+		edit(s.Config)
+	}
+	if listen {
+		s.Listener = NewListener(s.Listener, s.Config, h, "/ws")
+	}
+	s.Start()
+	t.Cleanup(s.Server.Close)
+	return s
+}
+
+// exchange sends everything and returns all that comes back.
+func exchange(t *testing.T, s *testServer, sent string) string {
+	t.Helper()
+	nc := s.dial()
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(nc, sent); err != nil {
+		t.Fatal(err)
+	}
+	_ = nc.(*net.TCPConn).CloseWrite()
+	b, err := io.ReadAll(nc)
+	if err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+var dates = regexp.MustCompile(`Date: [^\r]+`)
+
+// TestSameAnswers: whatever a client sends, the listener makes no difference.
+func TestSameAnswers(t *testing.T) {
+	needLoops(t)
+	plain, ours := siteServer(t, false, nil), siteServer(t, true, nil)
+	ws := request("gyro.test", "/ws", nil)
+	with := func(field string) string { return strings.TrimSuffix(ws, "\r\n") + field + "\r\n\r\n" }
+	get := "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n"
+	for name, sent := range map[string]string{
+		"nothing":               "",
+		"one byte":              "G",
+		"other path":            get,
+		"unknown path":          "GET /none HTTP/1.1\r\nHost: a\r\n\r\n",
+		"longer path":           strings.Replace(ws, "/ws", "/wss", 1),
+		"keep-alive":            get + "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc" + get,
+		"large body":            "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n" + strings.Repeat("x", 300000) + get,
+		"chunked":               "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\n wo\r\n0\r\n\r\n" + get,
+		"100-continue":          "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc",
+		"HEAD":                  "HEAD /ws HTTP/1.1\r\nHost: a\r\n\r\n",
+		"no upgrade":            "GET /ws HTTP/1.1\r\nHost: a\r\n\r\n" + get,
+		"HTTP/1.0":              strings.Replace(ws, "HTTP/1.1", "HTTP/1.0", 1),
+		"HTTP/2.0":              strings.Replace(ws, "HTTP/1.1", "HTTP/2.0", 1),
+		"preface":               "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"garbage":               "\x00\xff\x01 garbage\r\n\r\n",
+		"TLS":                   "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\x11", 600),
+		"no host":               strings.Replace(ws, "Host: gyro.test\r\n", "", 1),
+		"empty host":            strings.Replace(ws, "gyro.test", "", 1),
+		"odd host":              strings.Replace(ws, "gyro.test", "a/b", 1),
+		"two hosts":             with("Host: other"),
+		"bad field name":        with("A b: c"),
+		"field without colon":   with("Abc"),
+		"empty field name":      with(": x"),
+		"bad field value":       with("A: \x01"),
+		"folded field":          with("A: b\r\n c"),
+		"body":                  with("Content-Length: 5") + "hello" + get,
+		"bad length":            with("Content-Length: x"),
+		"chunked handshake":     with("Transfer-Encoding: chunked") + "0\r\n\r\n",
+		"expectation":           with("Expect: 100-continue"),
+		"unknown expectation":   with("Expect: something"),
+		"close":                 strings.Replace(ws, "Connection: Upgrade", "Connection: Upgrade, close", 1),
+		"bad target":            strings.Replace(ws, "/ws", "/ws?%zz\x01", 1),
+		"absolute target":       strings.Replace(ws, "/ws", "http://gyro.test/ws", 1),
+		"encoded path":          strings.Replace(ws, "/ws", "/w%73", 1),
+		"foreign origin":        with("Origin: http://evil.test") + get,
+		"bad version":           strings.Replace(ws, "Version: 13", "Version: 12", 1) + get,
+		"no key":                strings.Replace(ws, testKey, "", 1),
+		"incomplete":            ws[:len(ws)-2],
+		"head too large":        with("A: " + strings.Repeat("x", 13<<10)),
+		"endless head":          strings.TrimSuffix(ws, "\r\n") + strings.Repeat("A: "+strings.Repeat("x", 1000)+"\r\n", 100),
+		"large head":            with("A: "+strings.Repeat("x", 7<<10)) + string(masked(closeFr(1000, ""))),
+		"line feeds":            strings.ReplaceAll(ws, "\r\n", "\n") + string(masked(closeFr(1000, ""))),
+		"handshake":             ws + string(masked(closeFr(1000, "bye"))),
+		"handshake with query":  strings.Replace(ws, "/ws", "/ws?a=b&format=protobuf", 1) + string(masked(closeFr(1000, "bye"))),
+		"handshake and nothing": ws,
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := dates.ReplaceAllString(exchange(t, plain, sent), "Date: ")
+			got := dates.ReplaceAllString(exchange(t, ours, sent), "Date: ")
+			if sorted(got) != sorted(want) {
+				t.Errorf("got\n%.500s\nwant\n%.500s", got, want)
+			}
+		})
+	}
+	for len(ours.peers) > 0 {
+		(<-ours.peers).closedWith()
+	}
+	for len(plain.peers) > 0 {
+		(<-plain.peers).closedWith()
+	}
+}
+
+// sorted brings the fields of a response into an order.
+func sorted(answer string) string {
+	lines := strings.SplitAfter(answer, "\n")
+	end := 1
+	for end < len(lines) && strings.TrimSpace(lines[end]) != "" {
+		end++
+	}
+	if end < len(lines) {
+		head := lines[1:end]
+		for i := range head {
+			for j := i; j > 0 && head[j] < head[j-1]; j-- {
+				head[j], head[j-1] = head[j-1], head[j]
+			}
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// TestHandedOver: what net/http and its handlers do with a connection works.
+func TestHandedOver(t *testing.T) {
+	needLoops(t)
+	conns := make(chan net.Conn, 10)
+	s := siteServer(t, true, func(hs *http.Server) {
+		mux := hs.Handler.(*http.ServeMux)
+		mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+			if r.RemoteAddr == "" || r.Context().Value(http.LocalAddrContextKey) == nil {
+				t.Error("addresses are missing")
+			}
+			<-r.Context().Done() // the client leaves
+			conns <- nil
+		})
+		mux.HandleFunc("/take", func(w http.ResponseWriter, r *http.Request) {
+			nc, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+			}
+			conns <- nc
+		})
+	})
+	nc := s.dial()
+	fmt.Fprint(nc, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	nc.Close()
+	await(t, "the end of the request's context", conns)
+
+	nc = s.dial()
+	defer nc.Close()
+	fmt.Fprint(nc, "GET /take HTTP/1.1\r\nHost: a\r\n\r\n")
+	taken := await(t, "the connection", conns)
+	defer taken.Close()
+	if taken.RemoteAddr().String() != nc.LocalAddr().String() || taken.LocalAddr().String() != nc.RemoteAddr().String() {
+		t.Errorf("addresses %v, %v", taken.RemoteAddr(), taken.LocalAddr())
+	}
+	_ = taken.SetReadDeadline(time.Unix(1, 0))
+	if _, err := taken.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("read with a deadline: %v", err)
+	}
+	_ = taken.SetReadDeadline(time.Time{})
+	fmt.Fprint(nc, "ping")
+	b := make([]byte, 4)
+	if _, err := io.ReadFull(taken, b); err != nil || string(b) != "ping" {
+		t.Errorf("read %q, %v", b, err)
+	}
+	fmt.Fprint(taken, "pong")
+	if err := taken.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Error(err)
+	}
+	if got, err := io.ReadAll(nc); err != nil || string(got) != "pong" {
+		t.Errorf("client got %q, %v", got, err)
+	}
+}
+
+// TestUpgradeAfterHandOver: a handshake that net/http reads, as the second request
+// or for its encoding, ends on a loop all the same.
+func TestUpgradeAfterHandOver(t *testing.T) {
+	needLoops(t)
+	s := siteServer(t, true, nil)
+	for _, first := range []string{
+		"GET /echo HTTP/1.1\r\nHost: a\r\n\r\n",
+		strings.Replace(request("gyro.test", "/ws", nil), "Version: 13", "Version: 1", 1),
+	} {
+		nc := s.dial()
+		_ = nc.SetDeadline(time.Now().Add(patience))
+		fmt.Fprint(nc, first)
+		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		c, _ := newClient(t, nc, "/ws", nil, text("early"))
+		p := await(t, "a peer", s.peers)
+		if _, ok := p.inside.(*loopConn); !ok {
+			t.Errorf("the connection is a %T", p.inside)
+		}
+		p.message()
+		converse(t, c, p)
+	}
+}
+
+// TestListenerContext: BaseContext and the client's address arrive; middleware can
+// refuse, and net/http goes on.
+func TestListenerContext(t *testing.T) {
+	needLoops(t)
+	var refuse atomic.Bool
+	statuses := make(chan int, 10)
+	s := siteServer(t, true, func(hs *http.Server) {
+		hs.BaseContext = func(net.Listener) context.Context {
+			ctx, cancel := context.WithCancel(context.WithValue(context.Background(), ctxKey{}, "base"))
+			cancel()
+			return ctx
+		}
+		next := hs.Handler
+		hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if refuse.Load() {
+				http.Error(w, "full", http.StatusServiceUnavailable)
+				return
+			}
+			rec := &statusRecorder{ResponseWriter: w}
+			rec.Header().Set("X-Trace", "7")
+			next.ServeHTTP(rec, r)
+			statuses <- rec.status
+		})
+	})
+	refuse.Store(true)
+	nc := s.dial()
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	fmt.Fprint(nc, request("gyro.test", "/ws", nil))
+	resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable || string(body) != "full\n" || resp.Header.Get("Date") == "" {
+		t.Errorf("%v %v %q", resp.Status, resp.Header, body)
+	}
+	refuse.Store(false)
+	for _, nc := range []net.Conn{nc, s.dial()} { // by net/http, and by a loop
+		c, answer := newClient(t, nc, "/ws", nil)
+		p := await(t, "a peer", s.peers)
+		if p.ctx.Value(ctxKey{}) != "base" || p.ctx.Value(http.ServerContextKey) != s.Config || p.ctx.Err() != nil {
+			t.Errorf("context %v", p.ctx)
+		}
+		if p.info.RemoteAddr != nc.LocalAddr().String() || answer.Get("X-Trace") != "7" {
+			t.Errorf("address %s, answer %v", p.info.RemoteAddr, answer)
+		}
+		if got := await(t, "the status", statuses); nc == c.nc && got != 101 && got != 0 { // hijacked: 0
+			t.Errorf("middleware saw status %d", got)
+		}
+		c.nc.Close()
+		p.closedWith()
+	}
+}
+
+// statusRecorder is middleware as people write it.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *statusRecorder) WriteHeader(s int) {
+	r.status = s
+	r.ResponseWriter.WriteHeader(s)
+}
+
+func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// TestHandlerPanics: it costs that one connection.
+func TestHandlerPanics(t *testing.T) {
+	needLoops(t)
+	var logs logBuffer
+	s := siteServer(t, true, func(hs *http.Server) {
+		hs.ErrorLog = log.New(&logs, "", 0)
+		next := hs.Handler
+		hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.RawQuery {
+			case "oops":
+				panic("the handler's fault")
+			case "abort":
+				panic(http.ErrAbortHandler)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	for _, q := range []string{"oops", "abort"} {
+		if got := exchange(t, s, request("gyro.test", "/ws?"+q, nil)); got != "" {
+			t.Errorf("got %q", got)
+		}
+	}
+	if n := strings.Count(logs.String(), "http: panic serving"); n != 1 || !strings.Contains(logs.String(), "the handler's fault") {
+		t.Errorf("log: %s", logs.String())
+	}
+	c, _ := newClient(t, s.dial(), "/ws", nil)
+	c.nc.Close()
+	await(t, "a peer", s.peers).closedWith()
+}
+
+// TestHeadTimeout: silent clients and those that trickle are cut.
+func TestHeadTimeout(t *testing.T) {
+	needLoops(t)
+	s := siteServer(t, true, func(hs *http.Server) { hs.ReadHeaderTimeout = 60 * time.Millisecond })
+	for _, sent := range []string{"", "GET /w", request("gyro.test", "/ws", nil)[:100]} {
+		nc := s.dial()
+		_ = nc.SetDeadline(time.Now().Add(patience))
+		_, _ = io.WriteString(nc, sent)
+		start := time.Now()
+		if got, err := io.ReadAll(nc); len(got) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%q: got %q, %v", sent, got, err)
+		}
+		if time.Since(start) < 50*time.Millisecond {
+			t.Errorf("%q: closed after %v", sent, time.Since(start))
+		}
+		nc.Close()
+	}
+}
+
+// descriptors counts the process's own.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	return len(list)
+}
+
+// settle waits until cond holds.
+func settle(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+	}
+}
+
+// TestListenerClose: nothing is left of connections in any state.
+func TestListenerClose(t *testing.T) {
+	needLoops(t)
+	before := descriptors(t)
+	for _, loopFirst := range []bool{false, true} {
+		s := &testServer{t: t, peers: make(chan *testPeer, 10), loop: loop.New()}
+		go s.loop.Run()
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := NewListener(ln, &http.Server{}, NewHandler(s, Config{}), "/")
+		var clients []net.Conn
+		for _, sent := range []string{"", "GET ", "POST / HTTP/1.1\r\n", "POST / HTTP/1.1\r\n"} {
+			nc, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(nc, sent)
+			clients = append(clients, nc)
+		}
+		nc, err := l.Accept() // both ways are known to work now
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc.Close()
+		// 2 descriptors each, less one that is closed; 2 of the listener, 2 of epoll.
+		settle(t, "not all was accepted", func() bool { return descriptors(t) >= before+2*len(clients)-1+2 })
+		if loopFirst {
+			s.loop.Close()
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("again: %v", err)
+		}
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept: %v", err)
+		}
+		for _, c := range clients {
+			_ = c.SetDeadline(time.Now().Add(patience))
+			if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("a client's connection ended with %v", err)
+			}
+			c.Close()
+		}
+		if !loopFirst {
+			s.loop.Close()
+		}
+	}
+	settle(t, "descriptors are left", func() bool { return descriptors(t) <= before })
+}
+
+// TestNoLoop: while there is no loop, net/http gets everything.
+func TestNoLoop(t *testing.T) {
+	needLoops(t)
+	s := siteServer(t, true, nil)
+	l := s.loop
+	s.loop = nil
+	c, _ := newClient(t, s.dial(), "/ws", nil)
+	p := await(t, "a peer", s.peers)
+	if _, ok := p.inside.(*conn); !ok {
+		t.Errorf("the connection is a %T", p.inside)
+	}
+	converse(t, c, p)
+	s.loop = l
+	s.loop.Close() // as when a node ends: the acceptor has to refuse
+	if got := exchange(t, s, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 200") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestOtherListeners are returned as they are.
+func TestOtherListeners(t *testing.T) {
+	ln, err := net.Listen("unix", t.TempDir()+"/gyro.sock")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer ln.Close()
+	if got := NewListener(ln, &http.Server{}, NewHandler(&testServer{t: t}, Config{}), "/"); got != ln {
+		t.Errorf("got %T", got)
+	}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	plain := struct{ transport.Acceptor }{&testServer{t: t}}
+	if got := NewListener(tcp, &http.Server{}, NewHandler(plain, Config{}), "/"); got != tcp {
+		t.Errorf("got %T", got)
+	}
+}
+
+// TestDescriptorsExhausted: the listener waits, who is connected notices nothing,
+// and nobody is lost.
+func TestDescriptorsExhausted(t *testing.T) {
+	needLoops(t)
+	var logs logBuffer
+	s := siteServer(t, true, func(hs *http.Server) { hs.ErrorLog = log.New(&logs, "", 0) })
+	c, _ := newClient(t, s.dial(), "/ws", nil)
+	p := await(t, "a peer", s.peers)
+
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Skip(err)
+	}
+	low := limit
+	low.Cur = uint64(descriptors(t) + 10)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) }()
+	var hoard []int
+	for {
+		fd, err := syscall.Dup(0)
+		if err != nil {
+			break
+		}
+		hoard = append(hoard, fd)
+	}
+	release := func(n int) {
+		for _, fd := range hoard[len(hoard)-n:] {
+			_ = syscall.Close(fd)
+		}
+		hoard = hoard[:len(hoard)-n]
+	}
+	defer func() {
+		release(len(hoard))
+		if t.Failed() {
+			t.Log(logs.String())
+		}
+	}()
+
+	release(1)
+	waiting := s.dial()
+	settle(t, "no word in the log", func() bool {
+		return strings.Contains(logs.String(), "http: Accept error: accept tcp "+s.Listener.Addr().String()+": accept4: too many open files; retrying in")
+	})
+	c.send(text("still here"))
+	p.message()
+	p.write("so am I")
+	c.expect(text("so am I"))
+
+	// One for the socket, but none for net/http to make a connection of it.
+	fmt.Fprint(waiting, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n")
+	release(1)
+	settle(t, "no word of the request in the log", func() bool { return strings.Contains(logs.String(), "fcntl: too many open files; retrying in") })
+	release(len(hoard))
+	_ = waiting.SetDeadline(time.Now().Add(patience))
+	if resp, err := http.ReadResponse(bufio.NewReader(waiting), nil); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("the client that waited got %v, %v", resp, err)
+	} else {
+		resp.Body.Close()
+	}
+	waiting.Close()
+	converse(t, c, p)
+}
