@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/google/uuid"
+
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
@@ -34,7 +36,7 @@ type Client struct {
 	// userSlot is the place in the shard's list of the user's clients.
 	userSlot int32
 
-	via        *via
+	id         uuid.UUID
 	remoteAddr string
 
 	// prev and next link the shard's connections.
@@ -47,24 +49,19 @@ type opening struct {
 	header http.Header
 }
 
-// via is a kind of transport, shared by all clients that came by it.
-type via struct {
-	name     string
-	encoding protocol.Encoding
-}
-
 // node of the client.
 func (c *Client) node() *Node { return c.shard.node }
 
 // ID of the client: a random UUID.
-func (c *Client) ID() string { return c.session.ID() }
+func (c *Client) ID() string { return c.id.String() }
 
 // UserID of the client; empty for anonymous ones.
 func (c *Client) UserID() string { return c.session.User() }
 
 // Transport by which the client came.
 func (c *Client) Transport() TransportInfo {
-	return TransportInfo{Name: c.via.name, Encoding: c.via.encoding, RemoteAddr: c.remoteAddr}
+	v := c.session.Via()
+	return TransportInfo{Name: v.Name, Encoding: v.Framer.Encoding(), RemoteAddr: c.remoteAddr}
 }
 
 // Context ends with the connection; it holds what ConnectReply.Context held.
@@ -109,6 +106,7 @@ type env Client
 
 func (e *env) client() *Client { return (*Client)(e) }
 
+func (e *env) ID() string               { return e.id.String() }
 func (e *env) Now() int64               { return e.shard.loop.Now() }
 func (e *env) Random(n int64) int64     { return rand.Int64N(n) }
 func (e *env) Schedule(at int64)        { e.shard.loop.Schedule(e, at) }
@@ -121,7 +119,7 @@ func (e *env) Unregister()              { e.shard.unregister(e.client()) }
 func (e *env) Closed(d protocol.Disconnect) {
 	e.life.end()
 	e.shard.unlink(e.client())
-	e.client().node().log.Debug("client disconnected", "client", e.session.ID(), "user", e.session.User(), "code", d.Code, "reason", d.Reason)
+	e.client().node().log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
 }
 
 // Tick is called when the session's deadline has passed, so now and then.

@@ -49,7 +49,7 @@ type Node struct {
 	mu       sync.Mutex
 	running  bool
 	shutdown bool
-	vias     []*via // kinds of transports seen so far: a few
+	vias     []*session.Via // kinds of connections seen so far
 
 	// ended is closed when a shutdown is complete; endErr is its outcome.
 	ended  chan struct{}
@@ -108,7 +108,8 @@ func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.I
 	if err != nil {
 		return nil, err
 	}
-	c.post(func() { c.begin(conn, info) })
+	via := n.via(&info)
+	c.post(func() { c.begin(conn, via) })
 	return &peer{Client: c, drain: make(chan struct{}, 1)}, nil
 }
 
@@ -130,7 +131,7 @@ func (n *Node) AcceptOn(l transport.Loop, ctx context.Context, conn transport.Co
 	if err != nil {
 		return nil, err
 	}
-	c.begin(conn, info)
+	c.begin(conn, n.via(&info))
 	return (*direct)(c), nil
 }
 
@@ -149,26 +150,35 @@ func (n *Node) admit(s *shard, ctx context.Context, info transport.Info) (*Clien
 	return &Client{
 		shard:      s,
 		opening:    &opening{ctx, info.Header},
-		via:        n.via(info),
+		id:         uuid.New(),
 		remoteAddr: info.RemoteAddr,
 	}, nil
 }
 
-// via returns the one description of a kind of transport. n.mu is held.
-func (n *Node) via(info transport.Info) *via {
-	v := via{info.Name, info.Framer.Encoding()}
-	i := slices.IndexFunc(n.vias, func(known *via) bool { return *known == v })
-	if i < 0 {
-		i = len(n.vias)
-		n.vias = append(n.vias, &v)
+// maxVias is how many kinds of connections are remembered. There are a few, unless
+// a transport makes a framer for every connection.
+const maxVias = 64
+
+// via returns the description that connections of this kind share.
+func (n *Node) via(info *transport.Info) *session.Via {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, v := range n.vias {
+		if v.Framer == info.Framer && v.Name == info.Name && v.NativePing == info.NativePing {
+			return v
+		}
 	}
-	return n.vias[i]
+	v := session.NewVia(info)
+	if len(n.vias) < maxVias {
+		n.vias = append(n.vias, v)
+	}
+	return v
 }
 
 // begin makes the session, on its loop.
-func (c *Client) begin(conn transport.Conn, info transport.Info) {
+func (c *Client) begin(conn transport.Conn, via *session.Via) {
 	c.shard.link(c)
-	c.session.Init((*env)(c), c.node().session, uuid.NewString(), conn, info)
+	c.session.Init((*env)(c), c.node().session, conn, via)
 }
 
 // Shutdown ends the node: no client is taken any more, all are disconnected with

@@ -27,17 +27,17 @@ func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
 	if !s.usable(id, s.cfg.Handles.Publish && req.Type == 0, req.Channel) {
 		return
 	}
-	b := s.subs[req.Channel]
+	b := s.subs.get(req.Channel)
 	info := s.clientInfo(nil)
 	if b.established() {
-		info.ChanInfo = b.opts.ChanInfo
+		info.ChanInfo = b.terms.chanInfo
 	}
 	s.do(&Publish{Request: req, Info: info, Subscribed: b.established(), id: id})
 }
 
 func (s *Session) presence(id uint32, req *protocol.PresenceRequest) {
 	if s.usable(id, s.cfg.Handles.Presence, req.Channel) {
-		s.do(&Presence{Channel: req.Channel, Subscribed: s.subs[req.Channel].established(), id: id})
+		s.do(&Presence{Channel: req.Channel, Subscribed: s.subs.get(req.Channel).established(), id: id})
 	}
 }
 
@@ -51,7 +51,7 @@ func (s *Session) presenceDone(e *Presence) {
 
 func (s *Session) presenceStats(id uint32, req *protocol.PresenceStatsRequest) {
 	if s.usable(id, s.cfg.Handles.PresenceStats, req.Channel) {
-		s.do(&PresenceStats{Channel: req.Channel, Subscribed: s.subs[req.Channel].established(), id: id})
+		s.do(&PresenceStats{Channel: req.Channel, Subscribed: s.subs.get(req.Channel).established(), id: id})
 	}
 }
 
@@ -60,7 +60,7 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 		return
 	}
 	e := &History{
-		Channel: req.Channel, Subscribed: s.subs[req.Channel].established(),
+		Channel: req.Channel, Subscribed: s.subs.get(req.Channel).established(),
 		Limit: int(req.Limit), Reverse: req.Reverse, id: id,
 	}
 	if req.Since != nil {
@@ -173,10 +173,10 @@ func (s *Session) serverRefreshed(e *Refresh) {
 
 // prolong sets a new expiration, and new info if there is any.
 func (s *Session) prolong(expireAt int64, info []byte) {
-	s.expireAt = expireAt
-	if info != nil {
-		s.info = info
+	if info == nil {
+		info = s.lease.info
 	}
+	s.grant(lease{info, expireAt})
 	s.setExpiry()
 }
 
@@ -206,7 +206,7 @@ func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 		s.Disconnect(protocol.DisconnectBadRequest)
 		return
 	}
-	b := s.subs[req.Channel]
+	b := s.subs.get(req.Channel)
 	switch {
 	case !b.established():
 		s.replyError(id, protocol.ErrorPermissionDenied)
@@ -236,7 +236,7 @@ func (s *Session) subRefreshed(e *SubRefresh) {
 		err = protocol.ErrorExpired
 	}
 	r := &protocol.SubRefreshResult{}
-	if err == nil && s.subs[e.Channel] == e.sub {
+	if err == nil && s.subs.get(e.Channel) == e.sub {
 		err = e.sub.prolong(expireAt, e.Info, e.ServerTagsFilter)
 	}
 	if err == nil && expireAt != 0 {
@@ -251,7 +251,7 @@ func (s *Session) serverSubRefreshed(e *SubRefresh) {
 	s.inflight--
 	b := e.sub
 	b.refreshing = false
-	if s.subs[e.Channel] != b || b.state != subLive {
+	if s.subs.get(e.Channel) != b || b.state != subLive {
 		return
 	}
 	var d protocol.Disconnect
@@ -270,14 +270,15 @@ func (s *Session) serverSubRefreshed(e *SubRefresh) {
 
 // prolong replaces what a refresh of a subscription brings.
 func (b *Subscription) prolong(expireAt int64, info []byte, filter *protocol.FilterNode) error {
+	t := *b.terms
 	if filter != nil {
 		f, err := tagsfilter.Compile(filter)
 		if err != nil {
 			return err
 		}
-		b.serverFilter = f
+		t.serverFilter = f
 	}
-	b.expireAt = expireAt
-	b.opts.ChanInfo = info
+	t.expireAt, t.chanInfo = expireAt, info
+	b.agree(t)
 	return nil
 }

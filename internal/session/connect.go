@@ -33,15 +33,16 @@ func (s *Session) authenticated(e *Connecting) {
 		s.Disconnect(protocol.DisconnectBadRequest)
 		return
 	}
-	s.user, s.info = who.User, who.Info
+	s.user = who.User
 	s.clientRefresh = who.ClientRefresh
-	s.expireAt = s.capExpiry(who.ExpireAt)
+	expireAt := s.capExpiry(who.ExpireAt)
+	s.grant(lease{who.Info, expireAt})
 	if !s.env.Register() {
 		s.Disconnect(protocol.DisconnectConnectionLimit)
 		return
 	}
 	s.registered = true
-	if s.expireAt != 0 && s.ttl(s.expireAt) <= 0 {
+	if expireAt != 0 && s.ttl(expireAt) <= 0 {
 		s.connectFailed(e.id, protocol.ErrorExpired)
 		return
 	}
@@ -112,9 +113,9 @@ func attachError(err error) error {
 // connectDone replies to the connect command and starts the session's life.
 func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	s.state = stateConnected
-	r.Client, r.Version = s.id, s.cfg.Version
-	if s.expireAt != 0 && s.clientRefresh {
-		r.Expires, r.TTL = true, uint32(s.ttl(s.expireAt))
+	r.Client, r.Version = s.env.ID(), s.cfg.Version
+	if at := s.lease.expireAt; at != 0 && s.clientRefresh {
+		r.Expires, r.TTL = true, uint32(s.ttl(at))
 	}
 	if s.pings() {
 		r.Ping = uint32(s.cfg.PingInterval / time.Second)
@@ -147,5 +148,5 @@ func (s *Session) capExpiry(expireAt int64) int64 {
 
 // clientInfo describes the client in a channel.
 func (s *Session) clientInfo(chanInfo []byte) *channel.ClientInfo {
-	return &channel.ClientInfo{User: s.user, Client: s.id, ConnInfo: s.info, ChanInfo: chanInfo}
+	return &channel.ClientInfo{User: s.user, Client: s.env.ID(), ConnInfo: s.lease.info, ChanInfo: chanInfo}
 }

@@ -18,7 +18,7 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 		return
 	}
 	if m.Kind != hub.KindPublication {
-		if b.opts.PushJoinLeave {
+		if b.pushJoinLeave {
 			b.send(m, b.form&hub.Compact)
 		}
 		return
@@ -37,14 +37,14 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 
 // hold buffers a message until the subscribe reply is out.
 func (b *Subscription) hold(m *hub.Message) {
-	if b.state != subAttaching || m.Kind != hub.KindPublication && !b.opts.PushJoinLeave {
+	if b.state != subAttaching || m.Kind != hub.KindPublication && !b.pushJoinLeave {
 		return
 	}
-	if len(b.buffer) >= maxBuffer {
+	if len(b.setup.buffer) >= maxBuffer {
 		b.s.Disconnect(protocol.DisconnectInsufficientState)
 		return
 	}
-	b.buffer = append(b.buffer, m)
+	b.setup.buffer = append(b.setup.buffer, m)
 }
 
 // deliverPositioned is the rule of recovery.md section 5.
@@ -84,7 +84,7 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 
 // send queues the shared frame of a message.
 func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
-	frame, err := m.Frame(b.s.framer, form)
+	frame, err := m.Frame(b.s.via.Framer, form)
 	if err != nil {
 		b.s.Disconnect(protocol.DisconnectInappropriateProtocol)
 		return

@@ -191,7 +191,8 @@ func (p *player) open(list, _ []string) error {
 	}
 	cfg := p.cfg
 	info := transport.Info{Name: "test", Framer: framers[p.enc], NativePing: a.has("native-ping")}
-	p.env.s.Init(p.env, &cfg, "c1", &closing{p.conn, p}, info)
+	p.env.id = "c1"
+	p.env.s.Init(p.env, &cfg, &closing{p.conn, p}, session.NewVia(&info))
 	return a.leftover()
 }
 

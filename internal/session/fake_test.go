@@ -114,6 +114,7 @@ func wholeMessage(e protocol.Encoding, p []byte) int {
 
 // fakeEnv owns one session. Time stands still until the test moves it.
 type fakeEnv struct {
+	id       string
 	s        session.Session
 	now      *int64
 	hub      *hub.Hub
@@ -127,6 +128,7 @@ type fakeEnv struct {
 	do       func(session.Effect) (done bool)
 }
 
+func (e *fakeEnv) ID() string               { return e.id }
 func (e *fakeEnv) Now() int64               { return *e.now }
 func (e *fakeEnv) Schedule(at int64)        { e.at = at }
 func (e *fakeEnv) Dirty()                   { e.dirty = true }

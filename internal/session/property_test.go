@@ -138,7 +138,7 @@ func (w *world) newLink(c *simClient) *link {
 	w.counter++
 	l := &link{c: c, conn: &fakeConn{room: -1}, id: c.name + "/" + strconv.Itoa(w.counter), reads: make([][]read, len(w.streams)),
 		epochs: make([]string, len(w.streams))}
-	l.env = &fakeEnv{now: &w.now, hub: w.hub, pool: &w.pool, random: w.random, do: func(e session.Effect) bool {
+	l.env = &fakeEnv{id: l.id, now: &w.now, hub: w.hub, pool: &w.pool, random: w.random, do: func(e session.Effect) bool {
 		sortItems(e)
 		if len(l.lane) == 0 && w.random.IntN(100) < w.quick {
 			if w.log != nil {
@@ -150,7 +150,7 @@ func (w *world) newLink(c *simClient) *link {
 		l.lane = append(l.lane, e)
 		return false
 	}}
-	l.env.s.Init(l.env, &w.cfg, l.id, l.conn, transport.Info{Name: "sim", Framer: framers[c.enc]})
+	l.env.s.Init(l.env, &w.cfg, l.conn, session.NewVia(&transport.Info{Name: "sim", Framer: framers[c.enc]}))
 	w.links = append(w.links, l)
 	return l
 }

@@ -11,11 +11,10 @@ import (
 // was buffered beyond it is delivered behind the reply, so nothing is merged.
 // The error is the reply or the disconnect that the client gets instead.
 func (b *Subscription) recovered(it *AttachItem) (*protocol.SubscribeResult, error) {
-	req := b.request
+	req, opts := b.setup.request, b.setup.opts
 	r := b.result(it)
-	r.WasRecovering = req.Recover || b.recover
-	initial := b.opts.Publications
-	b.opts.Publications = nil
+	r.WasRecovering = req.Recover || b.setup.recover
+	initial := opts.Publications
 	if !b.positioned {
 		var err error
 		r.Publications, err = b.publications(initial)
@@ -27,10 +26,10 @@ func (b *Subscription) recovered(it *AttachItem) (*protocol.SubscribeResult, err
 	}
 	r.Epoch, r.Offset = it.Top.Epoch, it.Top.Offset
 	var pubs []*channel.Publication
-	if b.recover {
+	if b.setup.recover {
 		var ok bool
 		pubs, ok = b.missed(it)
-		if !ok && req.Flag&flagReject != 0 && b.opts.RecoveryMode == channel.RecoverStream {
+		if !ok && req.Flag&flagReject != 0 && opts.RecoveryMode == channel.RecoverStream {
 			return nil, protocol.ErrorUnrecoverablePosition
 		}
 		if ok {
@@ -52,10 +51,10 @@ func (b *Subscription) recovered(it *AttachItem) (*protocol.SubscribeResult, err
 
 // missed decides on recovery and returns what the client has to get.
 func (b *Subscription) missed(it *AttachItem) ([]*channel.Publication, bool) {
-	if b.opts.RecoveryMode == channel.RecoverCache {
+	if b.setup.opts.RecoveryMode == channel.RecoverCache {
 		return b.latest(it)
 	}
-	pubs, top, req := it.Publications, it.Top, b.request
+	pubs, top, req := it.Publications, it.Top, b.setup.request
 	switch {
 	case req.Epoch != "" && req.Epoch != top.Epoch:
 		return nil, false
@@ -77,7 +76,7 @@ func (b *Subscription) missed(it *AttachItem) ([]*channel.Publication, bool) {
 
 // latest is cache recovery (recovery.md 4.4).
 func (b *Subscription) latest(it *AttachItem) ([]*channel.Publication, bool) {
-	req, top := b.request, it.Top
+	req, top := b.setup.request, it.Top
 	same := req.Offset > 0 && req.Offset == top.Offset && req.Epoch == top.Epoch
 	var match *channel.Publication
 	for _, p := range it.Publications { // newest first
@@ -101,11 +100,11 @@ func (b *Subscription) latest(it *AttachItem) ([]*channel.Publication, bool) {
 // was read. If not, one was lost before the client is even subscribed. In cache
 // mode only the latest one counts.
 func (b *Subscription) contiguous() bool {
-	if b.opts.RecoveryMode == channel.RecoverCache {
+	if b.setup.opts.RecoveryMode == channel.RecoverCache {
 		return true
 	}
 	next := b.offset + 1
-	for _, m := range b.buffer {
+	for _, m := range b.setup.buffer {
 		if m.Kind != hub.KindPublication || m.Pub.Offset == 0 {
 			continue
 		}
@@ -138,7 +137,7 @@ func (b *Subscription) publications(pubs []*channel.Publication) ([]*protocol.Pu
 				patch, text []byte
 				err         error
 			)
-			q.Data, q.Delta, err = hub.DeltaData(&patch, &text, b.s.Encoding(), prev, p)
+			q.Data, q.Delta, err = hub.DeltaData(&patch, &text, b.s.via.Framer.Encoding(), prev, p)
 			if err != nil {
 				return nil, protocol.DisconnectInappropriateProtocol
 			}

@@ -26,6 +26,8 @@ type Env interface {
 	Schedule(at int64)
 	// Dirty asks for Flush at the end of the turn.
 	Dirty()
+	// ID of the client.
+	ID() string
 	// Pool of the owner's queues.
 	Pool() *outbox.Pool
 	// Do starts an effect, or does it at once and reports true: then Complete is not
@@ -86,60 +88,87 @@ const (
 	stateClosed
 )
 
+// Via is a kind of connection. Many sessions share one; it is constant.
+type Via struct {
+	// Name of the transport.
+	Name   string
+	Framer transport.Framer
+	Codec  codec.Codec
+	// NativePing: the transport pings.
+	NativePing bool
+}
+
+// NewVia describes the kind of a connection.
+func NewVia(info *transport.Info) *Via {
+	return &Via{
+		Name: info.Name, Framer: info.Framer, Codec: codec.For(info.Framer.Encoding()), NativePing: info.NativePing,
+	}
+}
+
 // Session is one client. Its methods are called by its owner, one at a time.
 type Session struct {
-	env    Env
-	cfg    *Config
-	conn   transport.Conn
-	framer transport.Framer
-	codec  codec.Codec
+	env  Env
+	cfg  *Config
+	via  *Via
+	conn transport.Conn
 
-	id   string
-	user string
-	info []byte
+	user  string
+	lease *lease // never nil
 
-	out  outbox.Queue
-	subs map[string]*Subscription
-
-	// pending holds transport messages that arrived while nothing is dispatched.
-	pending     [][]byte
-	pendingSize int
-	inflight    int
-	pongsDue    int // more than one only while nothing is read
+	out     outbox.Queue
+	subs    subscriptions
+	pending *pending // nil unless something waits
 
 	deadlines deadlines
-	expireAt  int64 // Unix seconds, 0 for never
+
+	inflight int32
+	pongsDue int32 // more than one only while nothing is read
 
 	state         state
 	dirty         bool
 	paused        bool
 	registered    bool
 	connected     bool // the Connected effect was handed over
-	nativePing    bool
 	clientRefresh bool
 }
 
-// Init makes s ready for use; it starts the stale timer.
-func (s *Session) Init(env Env, cfg *Config, id string, conn transport.Conn, info transport.Info) {
-	*s = Session{
-		env: env, cfg: cfg, id: id, conn: conn,
-		framer: info.Framer, codec: codec.For(info.Framer.Encoding()),
-		nativePing: info.NativePing,
+// lease is what a refresh renews. It is never modified.
+type lease struct {
+	info     []byte
+	expireAt int64 // Unix seconds, 0 for never
+}
+
+// plainLease is that of most anonymous clients.
+var plainLease lease
+
+func (s *Session) grant(l lease) {
+	if l.info == nil && l.expireAt == 0 {
+		s.lease = &plainLease
+		return
 	}
+	s.lease = &l
+}
+
+// pending holds transport messages that arrived while nothing is dispatched.
+type pending struct {
+	messages [][]byte
+	size     int
+}
+
+// Init makes s ready for use; it starts the stale timer.
+func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, via *Via) {
+	*s = Session{env: env, cfg: cfg, via: via, conn: conn, lease: &plainLease}
 	if cfg.StaleDelay > 0 {
 		s.deadlines.stale = env.Now() + int64(cfg.StaleDelay)
 		s.reschedule()
 	}
 }
 
-// ID of the client.
-func (s *Session) ID() string { return s.id }
+// Via which the client came.
+func (s *Session) Via() *Via { return s.via }
 
 // User of the client; empty before it has connected, and for anonymous ones.
 func (s *Session) User() string { return s.user }
-
-// Encoding of the connection.
-func (s *Session) Encoding() protocol.Encoding { return s.framer.Encoding() }
 
 // Receive takes one transport message: one or more commands. It does not keep
 // msg.
@@ -147,7 +176,7 @@ func (s *Session) Receive(msg []byte) {
 	if s.state == stateClosed {
 		return
 	}
-	if s.holding() || len(s.pending) > 0 {
+	if s.holding() || s.pending != nil {
 		s.hold(msg)
 		return
 	}
@@ -156,18 +185,22 @@ func (s *Session) Receive(msg []byte) {
 
 // holding tells whether commands have to wait.
 func (s *Session) holding() bool {
-	return s.state == stateAuthenticating || s.inflight >= s.cfg.CommandLimit
+	return s.state == stateAuthenticating || int(s.inflight) >= s.cfg.CommandLimit
 }
 
 // hold keeps the rest of a frame until it can be dispatched. The transport stops
 // reading meanwhile; what it had read before is bounded too.
 func (s *Session) hold(rest []byte) bool {
-	s.pendingSize += len(rest)
-	if s.pendingSize > s.cfg.PendingMaxSize {
+	if s.pending == nil {
+		s.pending = new(pending)
+	}
+	p := s.pending
+	p.size += len(rest)
+	if p.size > s.cfg.PendingMaxSize {
 		s.Disconnect(protocol.DisconnectTooManyRequests)
 		return false
 	}
-	s.pending = append(s.pending, append([]byte(nil), rest...))
+	p.messages = append(p.messages, append([]byte(nil), rest...))
 	if !s.paused {
 		s.paused = true
 		s.conn.Pause(true)
@@ -177,18 +210,18 @@ func (s *Session) hold(rest []byte) bool {
 
 // resume dispatches what waits.
 func (s *Session) resume() {
-	for len(s.pending) > 0 && !s.holding() && s.state != stateClosed {
-		msg := s.pending[0]
-		s.pending = s.pending[1:]
-		s.pendingSize -= len(msg)
+	for s.pending != nil && !s.holding() && s.state != stateClosed {
+		p := s.pending
+		msg := p.messages[0]
+		p.messages = p.messages[1:]
+		if p.size -= len(msg); len(p.messages) == 0 {
+			s.pending = nil
+		}
 		s.process(msg)
 	}
-	if len(s.pending) == 0 {
-		s.pending = nil
-		if s.paused && s.state != stateClosed {
-			s.paused = false
-			s.conn.Pause(false)
-		}
+	if s.pending == nil && s.paused && s.state != stateClosed {
+		s.paused = false
+		s.conn.Pause(false)
 	}
 }
 
@@ -196,7 +229,7 @@ func (s *Session) resume() {
 func (s *Session) process(frame []byte) {
 	var cmd protocol.Command
 	for {
-		rest, err := s.codec.DecodeCommand(frame, &cmd)
+		rest, err := s.via.Codec.DecodeCommand(frame, &cmd)
 		if err != nil {
 			s.Disconnect(protocol.DisconnectBadRequest)
 			return
@@ -208,10 +241,11 @@ func (s *Session) process(frame []byte) {
 		frame = rest
 		if s.holding() {
 			// In front of what waits already: this is the older frame.
-			waiting := s.pending
-			s.pending = nil
 			if s.hold(frame) {
-				s.pending = append(s.pending, waiting...)
+				m := s.pending.messages
+				last := m[len(m)-1]
+				copy(m[1:], m)
+				m[0] = last
 			}
 			return
 		}
@@ -388,7 +422,7 @@ func (s *Session) replyError(id uint32, e *protocol.Error) {
 
 // reply encodes and queues a reply.
 func (s *Session) reply(r *protocol.Reply) {
-	frame, err := hub.EncodeReply(&s.env.Pool().Arena, s.framer, r)
+	frame, err := hub.EncodeReply(&s.env.Pool().Arena, s.via.Framer, r)
 	if err != nil {
 		s.Disconnect(protocol.DisconnectInappropriateProtocol)
 		return
@@ -445,7 +479,7 @@ func (s *Session) flush() {
 
 // Dismiss closes the connection in order: what was published before comes first.
 func (s *Session) Dismiss(d protocol.Disconnect) {
-	for _, b := range s.subs {
+	for b := range s.subs.all() {
 		if s.env.Finish(b); s.state == stateClosed {
 			return
 		}
@@ -477,7 +511,7 @@ func (s *Session) close(d protocol.Disconnect) {
 		s.env.Unregister()
 	}
 	var items []DetachItem
-	for _, b := range s.subs {
+	for b := range s.subs.all() {
 		switch b.state {
 		case subAttached, subLive:
 			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
@@ -487,7 +521,7 @@ func (s *Session) close(d protocol.Disconnect) {
 		}
 		b.state = subEnded
 	}
-	s.subs, s.pending = nil, nil
+	s.subs, s.pending = subscriptions{}, nil
 	if len(items) > 0 || s.connected {
 		s.env.Do(&Close{Disconnect: d, Items: items, Connected: s.connected})
 	}

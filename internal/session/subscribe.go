@@ -32,45 +32,71 @@ const (
 	subEnded
 )
 
-// Subscription is one channel of one session. It is the hub's subscriber.
+// Subscription is one channel of one session. It is the hub's subscriber. There
+// are very many of them, so what few have, and what is needed for a short time
+// only, has a place of its own.
 type Subscription struct {
 	s       *Session
+	next    *Subscription // in the session's list
 	seat    hub.Seat
 	channel string
-	opts    channel.SubscribeOptions
 
 	// offset and epoch are the tracked position of a positioned subscription.
 	offset uint64
 	epoch  string
 	// base is the offset of the publication that the client received last, if a
 	// patch may build on it; 0 if the next one has to be sent in full.
-	base uint64
+	base      uint64
+	checkedAt int64 // last proof that the position is right
+	metaTTL   time.Duration
 
+	terms *terms // never nil
+	setup *setup // nil once the subscription is live
+
+	state         subState
+	form          hub.Form
+	source        uint8
+	positioned    bool
+	presence      bool
+	pushJoinLeave bool
+	serverSide    bool
+	clientRefresh bool
+	refreshing    bool // a server-side refresh is under way
+	joined        bool // others were told that the client came
+}
+
+// terms of a subscription that most are without. They are never modified.
+type terms struct {
+	clientFilter, serverFilter *tagsfilter.Filter
+	chanInfo                   []byte
+	expireAt                   int64 // Unix seconds, 0 for never
+}
+
+var plainTerms terms
+
+// agree replaces the terms.
+func (b *Subscription) agree(t terms) {
+	if t.clientFilter == nil && t.serverFilter == nil && t.chanInfo == nil && t.expireAt == 0 {
+		b.terms = &plainTerms
+		return
+	}
+	b.terms = &t
+}
+
+// setup is what is needed until the reply is out.
+type setup struct {
+	// What the client asked for, and what it was granted.
+	request *protocol.SubscribeRequest
+	opts    *channel.SubscribeOptions
+	recover bool
 	// buffer holds what arrives between the hub and the reply.
 	buffer []*hub.Message
-
-	clientFilter, serverFilter *tagsfilter.Filter
-
-	checkedAt int64 // last proof that the position is right
-	expireAt  int64 // Unix seconds, 0 for never
-
-	// What the client asked for, kept until the reply.
-	request *protocol.SubscribeRequest
 	// ended is what happens to the subscription once it is established: an
 	// unsubscribe came in between.
 	ended *protocol.Unsubscribe
 	// unsubscribers are the commands that wait for that.
 	unsubscribers []uint32
 	unsubscribeBy int64
-
-	state         subState
-	form          hub.Form
-	positioned    bool
-	recover       bool
-	serverSide    bool
-	clientRefresh bool
-	refreshing    bool // a server-side refresh is under way
-	joined        bool // others were told that the client came
 }
 
 // Channel of the subscription.
@@ -82,7 +108,7 @@ func (b *Subscription) Seat() *hub.Seat { return &b.seat }
 // established tells whether the client is subscribed.
 func (b *Subscription) established() bool { return b != nil && b.state == subLive }
 
-func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.opts.ChanInfo) }
+func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.terms.chanInfo) }
 
 // subscribe makes the checks of client-protocol.md 8.2.1 up to the application's
 // decision.
@@ -96,36 +122,32 @@ func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 		s.Disconnect(protocol.DisconnectBadRequest)
 	case len(req.Channel) > s.cfg.ChannelMaxLength:
 		s.replyError(id, protocol.ErrorBadRequest)
-	case s.subs[req.Channel] != nil:
+	case s.subs.get(req.Channel) != nil:
 		s.replyError(id, protocol.ErrorAlreadySubscribed)
-	case len(s.subs) >= s.cfg.ChannelLimit:
+	case s.subs.n >= s.cfg.ChannelLimit:
 		s.replyError(id, protocol.ErrorLimitExceeded)
 	default:
-		b := s.reserve(req.Channel)
-		b.request = req
+		b := s.reserve(req.Channel, req)
 		s.do(&Subscribing{Request: req, id: id, sub: b})
 	}
 }
 
 // reserve notes a subscription that is on its way.
-func (s *Session) reserve(ch string) *Subscription {
-	b := &Subscription{s: s, channel: ch}
-	if s.subs == nil {
-		s.subs = make(map[string]*Subscription)
-	}
-	s.subs[ch] = b
+func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
+	b := &Subscription{s: s, channel: ch, terms: &plainTerms, setup: &setup{request: req}}
+	s.subs.add(b)
 	return b
 }
 
 // forget undoes reserve, and answers the unsubscribe commands that waited.
 func (s *Session) forget(b *Subscription) {
 	b.state = subEnded
-	b.request, b.buffer = nil, nil
-	if s.subs[b.channel] == b {
-		delete(s.subs, b.channel)
+	s.subs.remove(b)
+	if b.setup == nil {
+		return
 	}
-	waiting := b.unsubscribers
-	b.unsubscribers = nil
+	waiting := b.setup.unsubscribers
+	b.setup = nil
 	for _, id := range waiting {
 		s.finish(id, nil, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
@@ -138,7 +160,7 @@ func (s *Session) subscribing(e *Subscribing) {
 	var item *AttachItem
 	if err == nil {
 		b.clientRefresh = e.ClientRefresh
-		item, err = b.prepare(&e.Options, b.request)
+		item, err = b.prepare(&e.Options, b.setup.request)
 	}
 	if err != nil {
 		s.finish(e.id, err, nil)
@@ -153,9 +175,8 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 	if req.Delta != "" && req.Delta != deltaFossil {
 		return nil, protocol.DisconnectBadRequest
 	}
-	b := s.reserve(ch)
+	b := s.reserve(ch, req)
 	b.serverSide = true
-	b.request = req
 	opts := *o
 	opts.AllowCompaction, opts.AllowTagsFilter = false, false
 	r := *req
@@ -167,29 +188,31 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 // and seats the subscription in the hub (recovery.md 4.2, steps 1 and 2).
 func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*AttachItem, error) {
 	s := b.s
-	b.opts = *o
-	b.expireAt = s.capExpiry(o.ExpireAt)
-	if b.expireAt != 0 && s.ttl(b.expireAt) <= 0 {
+	b.setup.opts = o
+	b.presence, b.pushJoinLeave, b.metaTTL, b.source = o.Presence, o.PushJoinLeave, o.HistoryMetaTTL, o.Source
+	t := terms{chanInfo: o.ChanInfo, expireAt: s.capExpiry(o.ExpireAt)}
+	if t.expireAt != 0 && s.ttl(t.expireAt) <= 0 {
 		return nil, protocol.ErrorExpired
 	}
-	if err := b.filters(req); err != nil {
+	if err := t.filters(o, req); err != nil {
 		return nil, err
 	}
+	b.agree(t)
 	b.positioned = o.Positioned || o.Recoverable
 	// A filter must win over delta: what it leaves out cannot be a base
 	// (recovery.md 10.6).
-	if req.Delta != "" && o.AllowDelta && b.clientFilter == nil && b.serverFilter == nil {
+	if req.Delta != "" && o.AllowDelta && !b.filtered() {
 		b.form |= hub.Escaped
 	}
 	auto := o.AutoRecover && o.RecoveryMode == channel.RecoverCache
-	b.recover = o.Recoverable && (req.Recover || auto)
+	b.setup.recover = o.Recoverable && (req.Recover || auto)
 	item := &AttachItem{Channel: b.channel, MetaTTL: o.HistoryMetaTTL, sub: b}
 	if o.Presence {
 		item.Info = b.info()
 	}
 	switch {
 	case !b.positioned:
-	case !b.recover:
+	case !b.setup.recover:
 		item.Read = ReadTop
 	case o.RecoveryMode == channel.RecoverCache:
 		item.Read, item.Limit = ReadLatest, 1
@@ -212,29 +235,31 @@ func (b *Subscription) recoveryLimit() int {
 }
 
 // filters compiles the tags filters.
-func (b *Subscription) filters(req *protocol.SubscribeRequest) error {
+func (t *terms) filters(o *channel.SubscribeOptions, req *protocol.SubscribeRequest) error {
 	var err error
 	if req.Tf != nil {
-		if !b.opts.AllowTagsFilter {
+		if !o.AllowTagsFilter {
 			return protocol.ErrorBadRequest
 		}
-		if b.clientFilter, err = tagsfilter.Compile(req.Tf); err != nil {
+		if t.clientFilter, err = tagsfilter.Compile(req.Tf); err != nil {
 			return protocol.ErrorBadRequest
 		}
 	}
-	if b.opts.ServerTagsFilter != nil {
-		b.serverFilter, err = tagsfilter.Compile(b.opts.ServerTagsFilter)
-		b.opts.ServerTagsFilter = nil
+	if o.ServerTagsFilter != nil {
+		t.serverFilter, err = tagsfilter.Compile(o.ServerTagsFilter)
 	}
 	return err
 }
 
-func (b *Subscription) filtered() bool { return b.clientFilter != nil || b.serverFilter != nil }
+func (b *Subscription) filtered() bool {
+	return b.terms.clientFilter != nil || b.terms.serverFilter != nil
+}
 
 // passes tells whether the filters let a publication through.
 func (b *Subscription) passes(tags map[string]string) bool {
-	return (b.serverFilter == nil || b.serverFilter.Match(tags)) &&
-		(b.clientFilter == nil || b.clientFilter.Match(tags))
+	t := b.terms
+	return (t.serverFilter == nil || t.serverFilter.Match(tags)) &&
+		(t.clientFilter == nil || t.clientFilter.Match(tags))
 }
 
 // attached goes on when subscriptions are established behind the hub.
@@ -286,7 +311,7 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 		return protocol.ErrorExpired
 	}
 	var since *channel.StreamPosition
-	if b := s.subs[ch]; b != nil {
+	if b := s.subs.get(ch); b != nil {
 		if b.state != subLive {
 			// One is on its way: the client's own decision stands.
 			return nil
@@ -297,7 +322,7 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 		}
 		s.drop(b, protocol.UnsubscribeServer, 0)
 	}
-	if len(s.subs) >= s.cfg.ChannelLimit {
+	if s.subs.n >= s.cfg.ChannelLimit {
 		s.Disconnect(protocol.DisconnectChannelLimit)
 		return nil
 	}
@@ -310,7 +335,7 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 	}
 	item, err := s.serverSubscription(ch, o, req)
 	if err != nil {
-		s.forget(s.subs[ch])
+		s.forget(s.subs.get(ch))
 		return err
 	}
 	s.do(&Attach{Items: []*AttachItem{item}, kind: attachServer})
@@ -345,15 +370,13 @@ func (s *Session) serverAttached(it *AttachItem) {
 // through the rule of live delivery, which leaves out what the reply covers.
 func (b *Subscription) goLive() {
 	s := b.s
-	b.request = nil
 	if s.state == stateClosed {
 		return
 	}
+	was := b.setup
 	b.state = subLive
 	b.checkedAt = s.env.Now()
-	buffer := b.buffer
-	b.buffer = nil
-	for _, m := range buffer {
+	for _, m := range was.buffer {
 		if b.state == subLive {
 			b.Deliver(&hub.Delivery{Message: m})
 		}
@@ -361,31 +384,32 @@ func (b *Subscription) goLive() {
 	if b.state != subLive {
 		return
 	}
-	if b.opts.EmitJoinLeave {
+	if was.opts.EmitJoinLeave {
 		b.joined = true
 		s.env.Do(&Join{Channel: b.channel, Info: b.info()})
 	}
-	if b.ended != nil {
+	if was.ended != nil {
 		s.endPending(b)
 	}
+	b.setup = nil
 }
 
 // result starts a SubscribeResult with what does not depend on recovery.
 func (b *Subscription) result(it *AttachItem) *protocol.SubscribeResult {
+	o := b.setup.opts
 	r := &protocol.SubscribeResult{
-		Recoverable: b.opts.Recoverable,
+		Recoverable: o.Recoverable,
 		Positioned:  b.positioned,
-		Data:        b.opts.Data,
+		Data:        o.Data,
 		Delta:       b.form&hub.Escaped != 0,
 	}
-	if b.expireAt != 0 && b.clientRefresh {
-		r.Expires, r.TTL = true, uint32(max(1, b.s.ttl(b.expireAt)))
+	if at := b.terms.expireAt; at != 0 && b.clientRefresh {
+		r.Expires, r.TTL = true, uint32(max(1, b.s.ttl(at)))
 	}
-	if b.request.Flag&flagCompaction != 0 && b.opts.AllowCompaction && it.ChannelID > 0 {
+	if b.setup.request.Flag&flagCompaction != 0 && o.AllowCompaction && it.ChannelID > 0 {
 		b.form |= hub.Compact
 		r.ID = it.ChannelID
 	}
-	b.opts.Data = nil
 	return r
 }
 

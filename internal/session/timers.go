@@ -39,7 +39,7 @@ func take(deadline *int64, now int64) bool {
 func (s *Session) reschedule() { s.env.Schedule(s.deadlines.next()) }
 
 // pings tells whether the protocol's own pings are used.
-func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.nativePing }
+func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.via.NativePing }
 
 // startTimers begins the life of a connected session.
 func (s *Session) startTimers() {
@@ -60,8 +60,8 @@ func (s *Session) startTimers() {
 // that very time (client-protocol.md 8.12).
 func (s *Session) setExpiry() {
 	s.deadlines.expire = 0
-	if s.expireAt != 0 {
-		s.deadlines.expire = s.expireAt * int64(time.Second)
+	if at := s.lease.expireAt; at != 0 {
+		s.deadlines.expire = at * int64(time.Second)
 		if s.clientRefresh {
 			s.deadlines.expire += int64(s.cfg.ExpiredDelay)
 		}
@@ -147,15 +147,15 @@ func (s *Session) expired() {
 // unsubscribeOverdue closes a connection whose unsubscribe command waited too
 // long for the subscribe before it.
 func (s *Session) unsubscribeOverdue(now int64) {
-	for _, b := range s.subs {
-		if len(b.unsubscribers) == 0 {
+	for b := range s.subs.all() {
+		if b.setup == nil || len(b.setup.unsubscribers) == 0 {
 			continue
 		}
-		if b.unsubscribeBy <= now {
+		if b.setup.unsubscribeBy <= now {
 			s.Disconnect(protocol.DisconnectServerError)
 			return
 		}
-		s.deadlines.unsubscribe = earliest(s.deadlines.unsubscribe, b.unsubscribeBy)
+		s.deadlines.unsubscribe = earliest(s.deadlines.unsubscribe, b.setup.unsubscribeBy)
 	}
 }
 
@@ -166,11 +166,11 @@ func (s *Session) periodic(now int64) {
 		renew Renew
 		check Check
 	)
-	for _, b := range s.subs {
+	for b := range s.subs.all() {
 		if b.state != subLive {
 			continue
 		}
-		if b.expireAt != 0 && now > b.expireAt*int64(time.Second)+int64(s.cfg.ExpiredSubDelay) {
+		if at := b.terms.expireAt; at != 0 && now > at*int64(time.Second)+int64(s.cfg.ExpiredSubDelay) {
 			if s.subOverdue(b); s.state == stateClosed {
 				return
 			}
@@ -178,12 +178,12 @@ func (s *Session) periodic(now int64) {
 				continue
 			}
 		}
-		if b.opts.Presence {
+		if b.presence {
 			renew.Items = append(renew.Items, RenewItem{Channel: b.channel, Info: b.info()})
 		}
 		if s.cfg.PositionCheckDelay >= 0 && b.checkDue(now, s.cfg.PositionCheckDelay) {
 			check.Items = append(check.Items, &CheckItem{
-				Channel: b.channel, MetaTTL: b.opts.HistoryMetaTTL, sub: b, offset: b.offset})
+				Channel: b.channel, MetaTTL: b.metaTTL, sub: b, offset: b.offset})
 		}
 	}
 	if len(renew.Items) > 0 {

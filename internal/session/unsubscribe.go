@@ -16,7 +16,7 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 		s.Disconnect(protocol.DisconnectBadRequest)
 		return
 	}
-	b := s.subs[req.Channel]
+	b := s.subs.get(req.Channel)
 	switch {
 	case b == nil:
 		s.reply(&protocol.Reply{ID: id, Unsubscribe: &protocol.UnsubscribeResult{}})
@@ -25,13 +25,14 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 		s.drop(b, protocol.UnsubscribeClient, id)
 	default:
 		s.inflight++
-		b.unsubscribers = append(b.unsubscribers, id)
-		if b.ended == nil {
-			b.ended = &protocol.UnsubscribeClient
+		w := b.setup
+		w.unsubscribers = append(w.unsubscribers, id)
+		if w.ended == nil {
+			w.ended = &protocol.UnsubscribeClient
 		}
-		if b.unsubscribeBy == 0 {
-			b.unsubscribeBy = s.env.Now() + int64(unsubscribeWait)
-			s.deadlines.unsubscribe = earliest(s.deadlines.unsubscribe, b.unsubscribeBy)
+		if w.unsubscribeBy == 0 {
+			w.unsubscribeBy = s.env.Now() + int64(unsubscribeWait)
+			s.deadlines.unsubscribe = earliest(s.deadlines.unsubscribe, w.unsubscribeBy)
 			s.reschedule()
 		}
 	}
@@ -40,16 +41,16 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 // endPending ends a subscription whose end was asked for before it was
 // established.
 func (s *Session) endPending(b *Subscription) {
-	ids := b.unsubscribers
-	b.unsubscribers = nil
+	ended, ids := *b.setup.ended, b.setup.unsubscribers
+	b.setup.unsubscribers = nil
 	if len(ids) == 0 {
-		s.end(b, *b.ended)
+		s.end(b, ended)
 		return
 	}
 	for _, id := range ids[1:] {
 		s.finish(id, nil, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
-	s.drop(b, *b.ended, ids[0])
+	s.drop(b, ended, ids[0])
 }
 
 // Unsubscribe ends the subscription to a channel, if there is one, and tells the
@@ -58,7 +59,7 @@ func (s *Session) Unsubscribe(ch string, u protocol.Unsubscribe) {
 	if s.state != stateConnected {
 		return
 	}
-	b := s.subs[ch]
+	b := s.subs.get(ch)
 	switch {
 	case b == nil:
 		s.pushUnsubscribe(ch, u)
@@ -67,7 +68,7 @@ func (s *Session) Unsubscribe(ch string, u protocol.Unsubscribe) {
 			s.end(b, u)
 		}
 	default:
-		b.ended = &u
+		b.setup.ended = &u
 	}
 }
 
@@ -93,7 +94,7 @@ func (s *Session) drop(b *Subscription, u protocol.Unsubscribe, id uint32) {
 func (b *Subscription) detachItem(u protocol.Unsubscribe) DetachItem {
 	it := DetachItem{
 		Channel: b.channel, Reason: u, ServerSide: b.serverSide,
-		Presence: b.opts.Presence, Leave: b.joined,
+		Presence: b.presence, Leave: b.joined,
 	}
 	if it.Presence || it.Leave {
 		it.Info = b.info()
@@ -110,9 +111,9 @@ func (s *Session) detached(e *Detach) {
 
 // Subscriptions calls f with each established subscription.
 func (s *Session) Subscriptions(f func(ch string, serverSide bool, source uint8)) {
-	for ch, b := range s.subs {
+	for b := range s.subs.all() {
 		if b.state == subLive {
-			f(ch, b.serverSide, b.opts.Source)
+			f(b.channel, b.serverSide, b.source)
 		}
 	}
 }

@@ -1,0 +1,113 @@
+//go:build !race
+
+package gyro
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// A client is to fit into the allocator's size class of 352 bytes.
+func TestClientSize(t *testing.T) {
+	if size := unsafe.Sizeof(Client{}); unsafe.Sizeof(uintptr(0)) == 8 && size > 352 {
+		t.Errorf("a Client has %d bytes", size)
+	}
+}
+
+// mute is a connection that counts what is written.
+type mute struct{ writes *atomic.Int64 }
+
+func (m mute) Write(frames [][]byte) (n int, err error) {
+	m.writes.Add(1)
+	for _, f := range frames {
+		n += len(f)
+	}
+	return n, nil
+}
+func (mute) Close(protocol.Disconnect, [][]byte) {}
+func (mute) Pause(bool)                          {}
+
+// What an idle connection with a channel of its own costs, all in all: the client,
+// its subscription, the channel in the routes, the hub and the broker, and its
+// places in lists. The transport's part is not in it.
+func TestBytesPerConnection(t *testing.T) {
+	const n, budget = 2000, 1000
+	node, err := New(Config{InlineHandlers: true, Handlers: Handlers{
+		Connecting: func(context.Context, ConnectEvent) (ConnectReply, error) {
+			return ConnectReply{Credentials: &Credentials{}}, nil
+		},
+		Subscribe: func(context.Context, *Client, SubscribeEvent) (SubscribeReply, error) {
+			return SubscribeReply{}, nil
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Run(); err != nil {
+		t.Fatal(err)
+	}
+	writes := new(atomic.Int64)
+	before := liveHeap()
+	goroutines := runtime.NumGoroutine()
+	peers := make([]transport.Peer, n)
+	for i := range peers {
+		info := transport.Info{Name: "mute", Framer: wstest.Framer(protocol.JSON)}
+		err := node.onLoops(context.Background(), func(s *shard) {
+			if s.index != i%len(node.shards) {
+				return
+			}
+			p, err := node.AcceptOn(s.loop.Sockets(), context.Background(), mute{writes}, info)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			p.Receive(fmt.Appendf(nil, "{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"user:%d\"}}", i))
+			peers[i] = p
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for writes.Load() < n {
+		runtime.Gosched()
+	}
+	got := (liveHeap() - before) / n
+	t.Logf("%d bytes per connection", got)
+	if size := node.routes.size(); size != n {
+		t.Fatalf("%d channels of %d", size, n)
+	}
+	if got > budget {
+		t.Errorf("%d bytes per connection, budget %d", got, budget)
+	}
+	if now := runtime.NumGoroutine(); now > goroutines {
+		t.Errorf("%d goroutines, %d before there were connections", now, goroutines)
+	}
+	for i, p := range peers {
+		_ = node.onLoops(context.Background(), func(s *shard) {
+			if s.index == i%len(node.shards) {
+				p.Closed(nil)
+			}
+		})
+	}
+	if err := node.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// liveHeap is the number of bytes that are reachable.
+func liveHeap() int64 {
+	var m runtime.MemStats
+	for range 3 { // pools are emptied in two steps
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
