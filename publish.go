@@ -73,12 +73,12 @@ func (n *Node) PublishBatch(ctx context.Context, batch []BatchPublication) {
 		return
 	}
 	r := rounds.Get().(*round)
-	defer rounds.Put(r)
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), roundSize)]
 		batch = batch[len(part):]
 		r.publish(ctx, b, part)
 	}
+	rounds.Put(r) // unless the broker panicked
 }
 
 var noOptions PublishOptions

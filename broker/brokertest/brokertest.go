@@ -139,6 +139,10 @@ func brokerTests(c Capabilities) []brokerTest {
 		{"VersionsNeedHistory", c.NoVersions, testVersionsNeedHistory},
 		{"VersionsOutliveHistory", c.NoVersions || c.NoHistory, testVersionsOutliveHistory},
 		{"VersionsAndIdempotency", c.NoVersions || c.NoHistory || c.NoIdempotency, testVersionsAndIdempotency},
+		{"Batch", false, testBatch},
+		{"BatchHistory", c.NoHistory, testBatchHistory},
+		{"BatchSuppression", c.NoIdempotency, testBatchSuppression},
+
 		{"Delta", c.NoDelta || c.NoHistory, testDelta},
 		{"DeltaWithoutBase", c.NoDelta || c.NoHistory, testDeltaWithoutBase},
 

@@ -140,6 +140,11 @@ func TestAllocations(t *testing.T) {
 	for range 200 {
 		publish(t, b, "b", stored)
 	}
+	batch := make([]broker.BatchItem, 100)
+	pub := &channel.Publication{}
+	for i := range batch {
+		batch[i] = broker.BatchItem{Channel: "a", Pub: pub}
+	}
 	for _, test := range []struct {
 		what   string
 		budget float64
@@ -147,6 +152,7 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"publish without history", 1, func() { _, _ = b.Publish(ctx, "a", &channel.Publication{}, broker.PublishOptions{}) }},
 		{"publish with history", 1, func() { _, _ = b.Publish(ctx, "b", &channel.Publication{}, stored) }},
+		{"publish a batch", 0, func() { b.PublishBatch(ctx, batch) }},
 		{"read the position", 0, func() { _, _ = b.History(ctx, "b", broker.HistoryFilter{}) }},
 		{"read the history", 1, func() { _, _ = b.History(ctx, "b", broker.HistoryFilter{Limit: -1}) }},
 		{"renew presence", 0, func() { _ = p.Add(ctx, "a", info) }},
