@@ -285,6 +285,7 @@ type testServer struct {
 	prepare func(p *testPeer) error
 	tight   bool
 	loop    *loop.Loop // nil for goroutines
+	noLoop  atomic.Bool
 }
 
 var errTest = errors.New("test error")
@@ -310,7 +311,7 @@ func (s *testServer) accept(ctx context.Context, c transport.Conn, info transpor
 
 // NextLoop implements transport.LoopAcceptor.
 func (s *testServer) NextLoop() transport.Loop {
-	if s.loop == nil {
+	if s.loop == nil || s.noLoop.Load() {
 		return nil
 	}
 	return s.loop.Sockets()
@@ -350,12 +351,17 @@ func newServer(t testing.TB, cfg Config) *testServer {
 	s.runLoop()
 	h := NewHandler(s, cfg)
 	s.Server = httptest.NewUnstartedServer(h)
+	s.begin(h)
+	return s
+}
+
+// begin starts the server in the way of this run.
+func (s *testServer) begin(h *Handler) {
 	if direct {
 		s.Listener = NewListener(s.Listener, s.Config, h, "/")
 	}
 	s.Start()
-	t.Cleanup(s.Server.Close)
-	return s
+	s.t.Cleanup(s.Server.Close)
 }
 
 // runLoop gives the server a loop if this is the run of that driver.
@@ -371,7 +377,7 @@ func (s *testServer) runLoop() {
 func newTightServer(t testing.TB, cfg Config) *testServer {
 	s := &testServer{t: t, peers: make(chan *testPeer, 2000), tight: true}
 	s.runLoop()
-	s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg))
+	s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg)) // NewListener knows no ConnContext
 	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		_ = c.(*net.TCPConn).SetWriteBuffer(16 << 10)
 		return ctx

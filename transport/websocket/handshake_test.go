@@ -163,12 +163,13 @@ type ctxKey struct{}
 // arrives, and that the context outlives the request.
 func TestMiddleware(t *testing.T) {
 	s := &testServer{t: t, peers: make(chan *testPeer, 1)}
+	s.runLoop()
 	h := NewHandler(s, Config{})
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Trace", "7")
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), ctxKey{}, "alice")))
 	}))
-	defer s.Server.Close()
+	s.begin(h)
 	c, answer := newClient(t, s.dial(), "/", nil)
 	p := await(t, "a peer", s.peers)
 	c.send(text("1"))

@@ -463,15 +463,14 @@ func TestListenerClose(t *testing.T) {
 func TestNoLoop(t *testing.T) {
 	needLoops(t)
 	s := siteServer(t, true, nil)
-	l := s.loop
-	s.loop = nil
+	s.noLoop.Store(true)
 	c, _ := newClient(t, s.dial(), "/ws", nil)
 	p := await(t, "a peer", s.peers)
 	if _, ok := p.inside.(*conn); !ok {
 		t.Errorf("the connection is a %T", p.inside)
 	}
 	converse(t, c, p)
-	s.loop = l
+	s.noLoop.Store(false)
 	s.loop.Close() // as when a node ends: the acceptor has to refuse
 	if got := exchange(t, s, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 200") {
 		t.Errorf("got %q", got)
