@@ -21,6 +21,7 @@ import (
 // the clients of a node it is all one piece of memory.
 type listener struct {
 	session session.Session
+	id      string
 	timer   Timer
 	loop    *Loop
 	pool    *outbox.Pool
@@ -29,6 +30,7 @@ type listener struct {
 	closed  protocol.Disconnect
 }
 
+func (c *listener) ID() string                          { return c.id }
 func (c *listener) Now() int64                          { return c.loop.Now() }
 func (c *listener) Random(n int64) int64                { return n / 2 }
 func (c *listener) Schedule(at int64)                   { c.loop.Schedule(c, at) }
@@ -80,11 +82,11 @@ type fanout struct {
 func newFanout(tb testing.TB, n int, f transport.Framer, opts channel.SubscribeOptions) *fanout {
 	tb.Helper()
 	o := &fanout{loop: New(), data: []byte(`{"text":"a message of the usual size, which is about a hundred bytes","n":12345}`)}
-	pool := new(outbox.Pool)
+	pool, via := new(outbox.Pool), session.NewVia(&transport.Info{Framer: f})
 	for i := range n {
-		c := &listener{loop: o.loop, pool: pool}
+		c := &listener{id: fmt.Sprint(i), loop: o.loop, pool: pool}
 		o.listeners = append(o.listeners, c)
-		c.session.Init(c, listenerConfig, fmt.Sprint(i), c, transport.Info{Framer: f})
+		c.session.Init(c, listenerConfig, c, via)
 		for _, cmd := range []*protocol.Command{
 			{ID: 1, Connect: &protocol.ConnectRequest{}},
 			{ID: 2, Subscribe: &protocol.SubscribeRequest{Channel: "ch"}},
@@ -115,7 +117,7 @@ func (c *listener) work(opts *channel.SubscribeOptions) {
 		c.todo = c.todo[1:]
 		switch e := e.(type) {
 		case *session.Connecting:
-			e.Identity = session.Identity{Known: true, User: c.session.ID()}
+			e.Identity = session.Identity{Known: true, User: c.id}
 		case *session.Subscribing:
 			e.Options = *opts
 		case *session.Attach:
