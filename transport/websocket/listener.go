@@ -6,6 +6,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -172,26 +173,33 @@ func (l *listener) handOver(h *netio.Handover) {
 // Accept implements net.Listener. A connection for which descriptors are short
 // stays first in line.
 func (l *listener) Accept() (net.Conn, error) {
-	h, err := l.next()
-	if err != nil {
-		return nil, err
-	}
-	c, err := h.Conn()
-	if err == nil {
-		return c, nil
-	}
-	if t, ok := err.(net.Error); !ok || !t.Temporary() { //nolint:staticcheck // net/http, too, retries by Temporary
+	for {
+		h, err := l.next()
+		if err != nil {
+			return nil, err
+		}
+		c, err := h.Conn()
+		if err == nil {
+			return c, nil
+		}
+		var t net.Error
+		if errors.As(err, &t) && t.Temporary() { //nolint:staticcheck // it is what net/http goes by
+			l.putBack(h)
+			return nil, err
+		}
+		l.logf("http: Accept error: %v; the connection is closed", err)
 		h.Close()
-		return nil, err
 	}
+}
+
+func (l *listener) putBack(h *netio.Handover) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		h.Close()
-		return nil, net.ErrClosed
+		return
 	}
-	l.others = append([]*netio.Handover{h}, l.others...)
-	return nil, err
+	l.others = slices.Insert(l.others, 0, h)
 }
 
 func (l *listener) next() (*netio.Handover, error) {

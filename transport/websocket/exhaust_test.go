@@ -1,0 +1,79 @@
+//go:build unix
+
+package websocket
+
+import (
+	"bufio"
+	"fmt"
+	"log"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestDescriptorsExhausted: the listener waits, who is connected notices nothing,
+// and nobody is lost.
+func TestDescriptorsExhausted(t *testing.T) {
+	needLoops(t)
+	var logs logBuffer
+	s := siteServer(t, true, func(hs *http.Server) { hs.ErrorLog = log.New(&logs, "", 0) })
+	c, _ := newClient(t, s.dial(), "/ws", nil)
+	p := await(t, "a peer", s.peers)
+
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Skip(err)
+	}
+	low := limit
+	low.Cur = uint64(descriptors(t) + 10)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) }()
+	var hoard []int
+	for {
+		fd, err := syscall.Dup(0)
+		if err != nil {
+			break
+		}
+		hoard = append(hoard, fd)
+	}
+	release := func(n int) {
+		for _, fd := range hoard[len(hoard)-n:] {
+			_ = syscall.Close(fd)
+		}
+		hoard = hoard[:len(hoard)-n]
+	}
+	defer func() {
+		release(len(hoard))
+		if t.Failed() {
+			t.Log(logs.String())
+		}
+	}()
+
+	release(1)
+	waiting := s.dial()
+	settle(t, "no word in the log", func() bool {
+		return strings.Contains(logs.String(), "http: Accept error: accept tcp "+s.Listener.Addr().String()+": accept4: too many open files; retrying in")
+	})
+	c.send(text("still here"))
+	p.message()
+	p.write("so am I")
+	c.expect(text("so am I"))
+
+	// One for the socket, but none for net/http to make a connection of it.
+	fmt.Fprint(waiting, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n")
+	release(1)
+	settle(t, "no word of the request in the log", func() bool { return strings.Contains(logs.String(), "fcntl: too many open files; retrying in") })
+	release(len(hoard))
+	_ = waiting.SetDeadline(time.Now().Add(patience))
+	if resp, err := http.ReadResponse(bufio.NewReader(waiting), nil); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("the client that waited got %v, %v", resp, err)
+	} else {
+		resp.Body.Close()
+	}
+	waiting.Close()
+	converse(t, c, p)
+}
