@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -18,34 +19,70 @@ import (
 type loopConn struct {
 	handler *Handler
 	loop    transport.Loop
-	peer    transport.Peer  // nil before accepting and after Closed
-	timer   transport.Timer // ends congestion, or the wait for the client's Close frame
-	pinger  *loopPinger     // nil without native pings
-	out     *netio.Buffer   // accepted, not written; whole frames after the first
-	in      *netio.Buffer   // read, not parsed: reading was paused
-	pong    []byte          // the latest pong that could not be written
-	cause   error           // for Peer.Closed
-	parser  parser
+	peer    transport.Peer // nil before accepting and after Closed
+	out     *netio.Buffer  // accepted, not written; whole frames after the first
+	parser  *parser        // nil between messages
+	extra   *extra         // nil while there is nothing of it
 	fd      int32
 	phase   phase
-	starved bool // Write took less than all
-	paused  bool
-	last    bool // the Close frame is written or in out
-	ending  bool // nothing is left to do but to write what is in out
-	stuck   bool // lost with bytes left: what the kernel holds is not wanted either
+
+	compress bool // permessage-deflate was negotiated
+	starved  bool // Write took less than all
+	paused   bool
+	last     bool // the Close frame is written or in out
+	ending   bool // nothing is left to do but to write what is in out
+	stuck    bool // lost with bytes left: what the kernel holds is not wanted either
 
 	watched, watchRead, watchWrite bool
 	finished                       bool
 }
 
+// extra is what hardly any connection has at a given time.
+type extra struct {
+	timer  transport.Timer // ends congestion, or the wait for the client's Close frame
+	pinger *loopPinger     // nil without native pings
+	in     *netio.Buffer   // read, not parsed: reading was paused
+	pong   []byte          // the latest pong that could not be written
+	cause  error           // for Peer.Closed
+}
+
 // newLoopConn makes a connection of fd, which is its own from here on.
 func (h *Handler) newLoopConn(l transport.Loop, fd uintptr, accept acceptance) *loopConn {
-	c := &loopConn{handler: h, loop: l, fd: int32(fd)}
-	c.parser.limit, c.parser.compress = h.cfg.MessageSizeLimit, accept.hs.compress
+	c := &loopConn{handler: h, loop: l, fd: int32(fd), compress: accept.hs.compress}
 	if accept.hs.nativePing {
-		c.pinger = new(loopPinger)
+		c.more().pinger = new(loopPinger)
 	}
 	return c
+}
+
+// more is extra, made if need be.
+func (c *loopConn) more() *extra {
+	if c.extra == nil {
+		c.extra = new(extra)
+	}
+	return c.extra
+}
+
+// trim lets extra go if nothing of it is in use.
+func (c *loopConn) trim() {
+	if x := c.extra; x != nil && x.timer == nil && x.pinger == nil && x.in == nil && x.pong == nil && x.cause == nil {
+		c.extra = nil
+	}
+}
+
+// unread is what was read and not parsed.
+func (c *loopConn) unread() *netio.Buffer {
+	if c.extra == nil {
+		return nil
+	}
+	return c.extra.in
+}
+
+func (c *loopConn) pinger() *loopPinger {
+	if c.extra == nil {
+		return nil
+	}
+	return c.extra.pinger
 }
 
 // serveOn runs a connection on a loop.
@@ -120,7 +157,7 @@ func (c *loopConn) Ready(readable, writable bool) {
 func (c *loopConn) take(data []byte) {
 	switch {
 	case c.phase > phaseClosing || c.ending: // nobody cares any more
-	case c.paused && c.phase == phaseOpen, c.in != nil:
+	case c.paused && c.phase == phaseOpen, c.unread() != nil:
 		// Read before the pause, or the end of a connection that is broken.
 		c.hold(data)
 	default:
@@ -130,14 +167,38 @@ func (c *loopConn) take(data []byte) {
 
 func (c *loopConn) hold(data []byte) {
 	if len(data) > 0 {
-		c.in = c.in.Grow(len(data))
-		c.in.B = append(c.in.B, data...)
+		x := c.more()
+		x.in = x.in.Grow(len(data))
+		x.in.B = append(x.in.B, data...)
 	}
 }
 
+var parsers = sync.Pool{New: func() any { return new(parser) }}
+
 // consume parses data and hands messages over until it is used up, reading is
-// paused, or the connection ends.
+// paused, or the connection ends. Only a connection in the midst of a message
+// keeps its parser.
 func (c *loopConn) consume(data []byte) {
+	if c.parser == nil {
+		c.parser = parsers.Get().(*parser)
+		c.parser.limit, c.parser.compress = c.handler.cfg.MessageSizeLimit, c.compress
+	}
+	c.feed(data)
+	if c.parser != nil && c.parser.atRest() {
+		c.releaseParser()
+	}
+}
+
+func (c *loopConn) releaseParser() {
+	if p := c.parser; p != nil {
+		c.parser = nil
+		p.release()
+		*p = parser{}
+		parsers.Put(p)
+	}
+}
+
+func (c *loopConn) feed(data []byte) {
 	for {
 		e, rest, violation := c.parser.next(data)
 		if violation == nil && e.kind == eventMessage && c.phase == phaseOpen {
@@ -188,8 +249,8 @@ func (c *loopConn) message(e event) *CloseError {
 // Pause implements transport.Conn.
 func (c *loopConn) Pause(pause bool) {
 	c.paused = pause
-	if pause && c.pinger != nil {
-		c.pinger.excused = true
+	if p := c.pinger(); pause && p != nil {
+		p.excused = true
 	}
 	c.rewatch()
 	if !pause {
@@ -200,17 +261,18 @@ func (c *loopConn) Pause(pause bool) {
 // resume sees to what was read before a pause. It is the loop that does it, as the
 // peer is in the midst of something now.
 func (c *loopConn) resume() {
-	if c.in == nil {
+	if c.unread() == nil {
 		return
 	}
 	c.loop.Post(func() {
-		b := c.in
+		b := c.unread()
 		if b == nil || c.paused && c.phase == phaseOpen {
 			return
 		}
-		c.in = nil
+		c.extra.in = nil
 		c.take(b.B)
 		b.Free()
+		c.trim()
 	})
 }
 
@@ -226,7 +288,7 @@ func (c *loopConn) Write(frames [][]byte) (int, error) {
 	n, err := netio.TryWrite(uintptr(c.fd), frames)
 	if err != nil {
 		c.lose(writeError(err))
-		return n, c.cause
+		return n, c.cause()
 	}
 	rest := skip(frames, n)
 	if len(rest) == 0 {
@@ -275,11 +337,12 @@ func (c *loopConn) flush() {
 	switch {
 	case c.phase != phaseOpen:
 		c.drained()
-	case c.pong != nil:
-		pong := c.pong
-		c.pong = nil
+	case c.extra != nil && c.extra.pong != nil:
+		pong := c.extra.pong
+		c.extra.pong = nil
 		c.writeControl(pong)
 	}
+	c.trim()
 	if c.starved && c.phase == phaseOpen && c.out == nil {
 		c.starved = false
 		c.peer.Writable()
@@ -307,7 +370,7 @@ func (c *loopConn) Close(d protocol.Disconnect, frames [][]byte) {
 		c.lose(d)
 		return
 	}
-	c.phase, c.cause = phaseClosing, d
+	c.phase, c.more().cause = phaseClosing, d
 	c.writeLast(frames, farewell(d))
 	c.rewatch()
 	c.resume()
@@ -322,7 +385,7 @@ func (c *loopConn) closeByClient(e event) {
 		if cause.Code == 0 {
 			cause.Code = closeNoStatus
 		}
-		c.phase, c.cause = phaseClosing, cause
+		c.phase, c.more().cause = phaseClosing, cause
 	}
 	var answer []byte
 	if !c.last {
@@ -336,7 +399,7 @@ func (c *loopConn) closeByClient(e event) {
 func (c *loopConn) fail(cause error, code uint16, reason string) {
 	switch c.phase {
 	case phaseOpen:
-		c.phase, c.cause = phaseFailed, cause
+		c.phase, c.more().cause = phaseFailed, cause
 		c.writeLast(nil, closeFrame(code, reason))
 	case phaseClosing:
 		c.phase = phaseFailed
@@ -375,7 +438,7 @@ func (c *loopConn) lose(cause error) {
 		return
 	}
 	if c.phase == phaseOpen {
-		c.cause = cause
+		c.more().cause = cause
 	}
 	c.phase, c.stuck = phaseGone, c.out != nil
 	c.loop.Post(c.finish)
@@ -394,35 +457,44 @@ func (c *loopConn) finish() {
 	}
 	netio.CloseFD(uintptr(c.fd), c.stuck)
 	c.out.Free()
-	c.in.Free()
-	c.out, c.in = nil, nil
-	c.parser.release()
+	c.unread().Free()
+	c.out = nil
+	c.releaseParser()
 	c.tell()
+	c.extra = nil
 }
 
 // tell is the last call of the peer.
 func (c *loopConn) tell() {
 	if p := c.peer; p != nil {
 		c.peer = nil
-		p.Closed(c.cause)
+		p.Closed(c.cause())
 	}
+}
+
+// cause is why the connection ended.
+func (c *loopConn) cause() error {
+	if c.extra == nil {
+		return nil
+	}
+	return c.extra.cause
 }
 
 func (c *loopConn) setTimer(d time.Duration) {
 	c.stopTimer()
-	c.timer = c.loop.After(d, c.expired)
+	c.more().timer = c.loop.After(d, c.expired)
 }
 
 func (c *loopConn) stopTimer() {
-	if c.timer != nil {
-		c.timer.Stop()
-		c.timer = nil
+	if x := c.extra; x != nil && x.timer != nil {
+		x.timer.Stop()
+		x.timer = nil
 	}
 }
 
 // expired: the client did not take what was written, or did not close.
 func (c *loopConn) expired() {
-	c.timer = nil
+	c.extra.timer = nil
 	if c.out != nil {
 		c.lose(writeError(os.ErrDeadlineExceeded))
 		return
@@ -445,21 +517,21 @@ type loopPinger struct {
 }
 
 func (c *loopConn) startPinging() {
-	if c.pinger != nil && c.phase == phaseOpen {
-		c.pinger.timer = c.loop.After(c.handler.cfg.PingInterval, c.pingTime)
+	if p := c.pinger(); p != nil && c.phase == phaseOpen {
+		p.timer = c.loop.After(c.handler.cfg.PingInterval, c.pingTime)
 	}
 }
 
 func (c *loopConn) stopPinging() {
-	if c.pinger != nil && c.pinger.timer != nil {
-		c.pinger.timer.Stop()
+	if p := c.pinger(); p != nil && p.timer != nil {
+		p.timer.Stop()
 	}
 }
 
 // pingTime sends a ping, or ends a connection whose last one was not answered.
 func (c *loopConn) pingTime() {
-	p := c.pinger
-	if c.phase != phaseOpen {
+	p := c.pinger()
+	if p == nil || c.phase != phaseOpen {
 		return
 	}
 	if p.awaiting && !p.excused {
@@ -476,7 +548,7 @@ func (c *loopConn) pingTime() {
 }
 
 func (c *loopConn) pongReceived() {
-	if p := c.pinger; p != nil && p.awaiting && c.phase == phaseOpen {
+	if p := c.pinger(); p != nil && p.awaiting && c.phase == phaseOpen {
 		p.awaiting = false
 		p.timer.Stop()
 		p.timer = c.loop.After(c.handler.cfg.PingInterval, c.pingTime)
@@ -489,7 +561,7 @@ func (c *loopConn) answerPing(payload []byte) {
 	switch {
 	case c.phase != phaseOpen:
 	case c.out != nil:
-		c.pong = controlFrame(opPong, payload)
+		c.more().pong = controlFrame(opPong, payload)
 	default:
 		c.writeControl(controlFrame(opPong, payload))
 	}

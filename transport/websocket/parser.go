@@ -119,6 +119,11 @@ func (p *parser) next(data []byte) (event, []byte, *CloseError) {
 	}
 }
 
+// atRest tells whether the parser is between two messages and holds nothing.
+func (p *parser) atRest() bool {
+	return p.headerLen == 0 && !p.inFrame && !p.inMessage && p.done == nil
+}
+
 // release frees what the parser holds; it is not to be used again.
 func (p *parser) release() {
 	p.done.Free()
