@@ -115,28 +115,43 @@ func (c *client) command(l *link, cmds ...*protocol.Command) error {
 // receive handles the replies of one frame.
 func (c *client) receive(l *link, frame []byte, ready joined) error {
 	for len(frame) > 0 {
-		message := firstMessage(c.run.codec.Encoding(), frame)
-		if push := c.run.memo.find(message); push != nil {
-			c.publication(push.Channel, push.Pub)
-			frame = frame[len(message):]
-			continue
-		}
-		var reply protocol.Reply
-		rest, err := c.run.codec.DecodeReply(frame, &reply)
+		rest, other, err := c.publications(frame)
 		if err != nil {
 			return fmt.Errorf("the server sends what is not a reply: %w", err)
 		}
-		frame = rest
-		if push := reply.Push; push != nil && push.Pub != nil {
-			c.run.memo.keep(message, push)
-			c.publication(push.Channel, push.Pub)
-			continue
+		if frame = rest; other == nil {
+			return nil
 		}
-		if err := c.reply(l, &reply, ready); err != nil {
+		if err := c.reply(l, other, ready); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// publications enters the deliveries at the start of a frame. It ends with it, or
+// with a reply that is something else.
+func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply, err error) {
+	now := c.run.elapsed()
+	c.shard.mu.Lock()
+	defer c.shard.mu.Unlock()
+	for len(frame) > 0 {
+		message := firstMessage(c.run.codec.Encoding(), frame)
+		d := c.run.memo.find(message)
+		if d == nil {
+			reply := new(protocol.Reply)
+			if _, err := c.run.codec.DecodeReply(frame, reply); err != nil {
+				return nil, nil, err
+			}
+			if reply.Push == nil || reply.Push.Pub == nil {
+				return frame[len(message):], reply, nil
+			}
+			d = c.run.memo.keep(message, newDelivery(reply.Push.Channel, reply.Push.Pub))
+		}
+		c.deliver(now, d)
+		frame = frame[len(message):]
+	}
+	return nil, nil, nil
 }
 
 // firstMessage returns the first message of a frame with its delimiter, or all of
@@ -227,9 +242,12 @@ func (c *client) inChannel(l *link, r *protocol.Reply, ready joined) error {
 	if c.run.recoverable && !res.Recoverable {
 		return fmt.Errorf("subscribe to %q: %w", name, errNotRecoverable)
 	}
+	now := c.run.elapsed()
+	c.shard.mu.Lock()
 	for _, pub := range res.Publications {
-		c.publication(name, pub)
+		c.deliver(now, newDelivery(name, pub))
 	}
+	c.shard.mu.Unlock()
 	c.offset, c.epoch = res.Offset, res.Epoch
 	c.live(l)
 	ready(res)
@@ -238,29 +256,37 @@ func (c *client) inChannel(l *link, r *protocol.Reply, ready joined) error {
 
 var errNotRecoverable = errors.New("the server does not recover this channel: choose one (--channel) of a namespace with history_size, history_ttl and force_recovery")
 
-// publication enters a delivery.
-func (c *client) publication(channel string, pub *protocol.Publication) {
+// delivery is a publication, as far as it matters.
+type delivery struct {
+	channel string
+	offset  uint64
+	stamp   stamp
+	stamped bool
+}
+
+func newDelivery(channel string, pub *protocol.Publication) *delivery {
+	d := &delivery{channel: channel, offset: pub.Offset}
+	d.stamp, d.stamped = parsePayload(pub.Data)
+	return d
+}
+
+// deliver enters a delivery. The caller holds the shard's lock.
+func (c *client) deliver(now int64, d *delivery) {
 	if c.channel == noChannel {
 		return
 	}
-	if pub.Offset > c.offset {
-		c.offset = pub.Offset
-	}
-	s, ok := parsePayload(pub.Data)
-	now := c.run.elapsed()
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
+	c.offset = max(c.offset, d.offset)
 	t := &c.shard.tally
-	if !ok || s.run != c.run.id {
+	if !d.stamped || d.stamp.run != c.run.id {
 		t.foreign++
 		return
 	}
-	right := channel == c.run.channels[c.channel] && s.channel == c.channel
-	if !right || s.sent > now || !c.run.issuedSeq(s) {
+	right := d.channel == c.run.channels[c.channel] && d.stamp.channel == c.channel
+	if !right || d.stamp.sent > now || !c.run.issuedSeq(d.stamp) {
 		t.corrupt++
 		return
 	}
-	switch c.ledger.observe(s.publisher, s.seq) {
+	switch c.ledger.observe(d.stamp.publisher, d.stamp.seq) {
 	case duplicate:
 		t.duplicated++
 		return
@@ -269,7 +295,7 @@ func (c *client) publication(channel string, pub *protocol.Publication) {
 	}
 	t.received++
 	c.shard.last = now
-	c.shard.latencies.record(time.Duration(now - s.sent))
+	c.shard.latencies.record(time.Duration(now - d.stamp.sent))
 }
 
 // send sends publications in one frame.

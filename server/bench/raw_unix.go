@@ -65,7 +65,7 @@ func (l *link) turn(fd int, handle func([]byte) error) error {
 // ensureFiles raises the limit of descriptors, and tells if it is below n.
 func ensureFiles(n int) error {
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return nil // dialing will tell
 	}
 	if limit.Cur < limit.Max {
@@ -75,8 +75,8 @@ func ensureFiles(n int) error {
 			limit = raised
 		}
 	}
-	if uint64(n) > uint64(limit.Cur) {
-		return tooManyFiles(n, uint64(limit.Cur))
+	if most := uint64(limit.Cur); uint64(n) > most { //nolint:unconvert // signed on FreeBSD
+		return tooManyFiles(n, most)
 	}
 	return nil
 }

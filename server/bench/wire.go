@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"sync"
 	"syscall"
 	"time"
@@ -64,7 +63,7 @@ func dialLink(ctx context.Context, t *Target) (*link, error) {
 	d := ws.Dialer{
 		Timeout:   connectTimeout,
 		TLSConfig: t.TLS,
-		Header:    ws.HandshakeHeaderHTTP(http.Header(t.Header)),
+		Header:    ws.HandshakeHeaderHTTP(t.Header),
 	}
 	if t.Encoding == protocol.Protobuf {
 		d.Protocols = []string{"centrifuge-protobuf"}
@@ -75,7 +74,7 @@ func dialLink(ctx context.Context, t *Target) (*link, error) {
 		if errors.As(err, &status) {
 			return nil, fmt.Errorf("%s: the server answers the WebSocket handshake with HTTP status %d", t.URL, int(status))
 		}
-		return nil, fmt.Errorf("%s: %w", t.URL, err)
+		return nil, fmt.Errorf("%s: %w%s", t.URL, err, dialHint(err))
 	}
 	if len(d.Protocols) > 0 && hs.Protocol != d.Protocols[0] {
 		conn.Close()
@@ -92,6 +91,17 @@ func dialLink(ctx context.Context, t *Target) (*link, error) {
 		l.raw = rawReads(tcp)
 	}
 	return l, nil
+}
+
+// dialHint helps with what many connections from one machine meet.
+func dialHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return " (local ports are used up: widen net.ipv4.ip_local_port_range, or use fewer connections)"
+	case errors.Is(err, syscall.EMFILE):
+		return " (descriptors are used up: ulimit -n)"
+	}
+	return ""
 }
 
 // cut ends the connection like a network that fails: without a word, and so that
