@@ -64,19 +64,23 @@ func (l *link) turn(fd int, handle func([]byte) error) error {
 
 // ensureFiles raises the limit of descriptors, and tells if it is below n.
 func ensureFiles(n int) error {
-	var limit syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
-		return nil // dialing will tell
-	}
-	if limit.Cur < limit.Max {
-		raised := limit
-		raised.Cur = raised.Max
-		if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised) == nil {
-			limit = raised
-		}
-	}
-	if most := uint64(limit.Cur); uint64(n) > most { //nolint:unconvert // signed on FreeBSD
+	if most, ok := fileLimit(); ok && uint64(n) > most {
 		return tooManyFiles(n, most)
 	}
 	return nil
+}
+
+// fileLimit raises the limit as far as it may be, and returns it; not ok if it is
+// unknown.
+func fileLimit() (most uint64, ok bool) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, false
+	}
+	raised := limit
+	raised.Cur = raised.Max
+	if limit.Cur < limit.Max && syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised) == nil {
+		limit = raised
+	}
+	return uint64(limit.Cur), true //nolint:unconvert // signed on FreeBSD
 }
