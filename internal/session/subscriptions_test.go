@@ -72,3 +72,11 @@ func TestSizes(t *testing.T) {
 		}
 	}
 }
+
+func TestOnBeat(t *testing.T) {
+	for _, c := range [][2]int64{{0, 0}, {beat, beat}, {beat + 60e6, beat}, {beat - 60e6, beat}, {10*beat + 130e6, 11 * beat}} {
+		if got := onBeat(c[0]); got != c[1] {
+			t.Errorf("onBeat(%d) = %d, want %d", c[0], got, c[1])
+		}
+	}
+}

@@ -41,16 +41,24 @@ func (s *Session) reschedule() { s.env.Schedule(s.deadlines.next()) }
 // pings tells whether the protocol's own pings are used.
 func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.via.NativePing }
 
+// beat is the distance of the moments at which pings and periodic work are due. An
+// idle node wakes up at these only, and finds the answers of many clients at once.
+const beat = int64(250 * time.Millisecond)
+
+// onBeat is the nearest such moment. (Not the next one: what is due is done a little
+// late, and would be later each time.)
+func onBeat(at int64) int64 { return (at + beat/2) / beat * beat }
+
 // startTimers begins the life of a connected session.
 func (s *Session) startTimers() {
 	now, d := s.env.Now(), &s.deadlines
 	d.stale = 0
 	if s.pings() {
 		half := int64(s.cfg.PingInterval) / 2
-		d.ping = now + half + s.env.Random(half)
+		d.ping = onBeat(now + half + s.env.Random(half))
 	}
 	if half := int64(s.cfg.PresenceInterval) / 2; half > 0 {
-		d.periodic = now + half + s.env.Random(half)
+		d.periodic = onBeat(now + half + s.env.Random(half))
 	}
 	s.setExpiry()
 }
@@ -92,7 +100,7 @@ func (s *Session) Tick() {
 		s.ping(now)
 	}
 	if s.state == stateConnected && take(&d.periodic, now) {
-		d.periodic = now + int64(s.cfg.PresenceInterval)
+		d.periodic = onBeat(now + int64(s.cfg.PresenceInterval))
 		s.periodic(now)
 	}
 	if s.state != stateClosed {
@@ -112,7 +120,7 @@ func (s *Session) pongOverdue(now int64) bool {
 }
 
 func (s *Session) ping(now int64) {
-	s.deadlines.ping = now + int64(s.cfg.PingInterval)
+	s.deadlines.ping = onBeat(now + int64(s.cfg.PingInterval))
 	if s.cfg.PongTimeout > 0 {
 		s.pongsDue++
 		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
