@@ -31,6 +31,14 @@ type Hub struct {
 	active  []*sweep
 	pending int
 	free    []*sweep
+
+	// now is the time of the latest Advance, which windows go by.
+	now int64
+	// windows are those of the few rooms that have one. waiting are the sweeps that
+	// are held back, held is the memory that their messages take.
+	windows map[*room]Window
+	waiting queue
+	held    int
 }
 
 type room struct {
@@ -48,6 +56,13 @@ type sweep struct {
 	// left is how many subscribers, the first ones of the room, the batch still has
 	// to reach.
 	left int
+
+	// window is the room's. due is when next is to leave at the latest, 0 if that is
+	// not known yet. place is where the sweep waits, counted from 1; 0 if it does not.
+	window Window
+	due    int64
+	place  int
+	weight int // of next, while it waits
 }
 
 // maxBatch is how many messages a subscriber gets at once at most: what it gains by
@@ -101,6 +116,10 @@ func (h *Hub) Remove(s Subscriber) {
 	switch {
 	case last == 0:
 		delete(h.rooms, r.channel)
+		delete(h.windows, r)
+		if w := r.sweep; w != nil && w.place != 0 {
+			h.drop(w)
+		}
 	case cap(r.subs) > 64 && last < cap(r.subs)/4:
 		r.subs = append(make([]Subscriber, 0, 2*last), r.subs...)
 	}
@@ -113,7 +132,7 @@ func (r *room) move(from, to int) {
 }
 
 // Publish queues m for the subscribers that its channel has when Deliver comes to
-// it.
+// it. If the channel has a window, it is held back for those.
 func (h *Hub) Publish(m *Message) {
 	r := h.rooms[m.Channel]
 	if r == nil {
@@ -124,6 +143,10 @@ func (h *Hub) Publish(m *Message) {
 		w = h.newSweep(r)
 	}
 	w.next = append(w.next, m)
+	if w.place != 0 {
+		h.addHeld(w, m)
+		return
+	}
 	h.pending++
 }
 
@@ -136,6 +159,9 @@ func (h *Hub) newSweep(r *room) *sweep {
 		w = new(sweep)
 	}
 	w.room, r.sweep = r, w
+	if len(h.windows) > 0 {
+		w.window = h.windows[r]
+	}
 	h.active = append(h.active, w)
 	return w
 }
@@ -158,7 +184,8 @@ func (h *Hub) Finish(s Subscriber) {
 	}
 }
 
-// Pending is the number of messages that are not delivered to all yet.
+// Pending is the number of messages that are not delivered to all yet, but could
+// be: those that are held back are no work that the loop is behind with.
 func (h *Hub) Pending() int { return h.pending }
 
 // Deliver goes on with the delivery of what was published, to about budget
@@ -168,6 +195,9 @@ func (h *Hub) Deliver(budget int) (more bool) {
 	for budget > 0 && len(h.active) > 0 {
 		done := 0
 		for _, w := range h.active {
+			if h.hold(w) {
+				continue
+			}
 			if budget > 0 {
 				budget -= h.serve(w, budget)
 			}
@@ -220,6 +250,9 @@ func (h *Hub) next(w *sweep) {
 	rest := copy(w.next, w.next[n:])
 	clear(w.next[rest:])
 	w.next = w.next[:rest]
+	if w.due = 0; rest > 0 {
+		w.due = atOnce
+	}
 	w.left = len(w.room.subs)
 }
 
@@ -231,6 +264,7 @@ func (h *Hub) forget(w *sweep) {
 
 func (h *Hub) release(w *sweep) {
 	w.room.sweep, w.room = nil, nil
+	w.window, w.due = Window{}, 0
 	if len(h.free) < keepSweeps && cap(w.next) <= keepNext {
 		h.free = append(h.free, w)
 	}

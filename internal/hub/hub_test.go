@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -40,9 +41,27 @@ func (s *member) Deliver(d *hub.Delivery) {
 // model is a hub as it should be.
 type model struct {
 	hub  *hub.Hub
+	now  int64
 	sets map[string]map[*member]bool
 	top  map[string]int64
 }
+
+func newModel() *model {
+	return &model{hub: hub.New(new(outbox.Arena)), sets: make(map[string]map[*member]bool), top: make(map[string]int64)}
+}
+
+func (m *model) publish(ch string) {
+	m.top[ch]++
+	m.hub.Publish(&hub.Message{Channel: ch, ID: m.top[ch]})
+}
+
+// windows are of all kinds: without, with one limit, with both.
+var windows = rapid.Custom(func(t *rapid.T) hub.Window {
+	return hub.Window{
+		Delay: rapid.SampledFrom([]time.Duration{0, 0, 5, 20, 2 * time.Minute}).Draw(t, "delay"),
+		Size:  rapid.SampledFrom([]int{0, 0, 1, 2, 10, 100}).Draw(t, "size"),
+	}
+})
 
 func (m *model) add(t *rapid.T, ch string) {
 	s := &member{t: t, since: m.top[ch]}
@@ -64,10 +83,11 @@ func (m *model) remove(ch string, s *member) {
 
 // A hub does what a map of sets does: every subscriber gets each message that is
 // published while it is there, once and in order, however many come and go in
-// between and within a delivery, and however small the slices are.
+// between and within a delivery, however small the slices are, and whatever windows
+// come and go.
 func TestHubAgainstMaps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{hub: hub.New(new(outbox.Arena)), sets: make(map[string]map[*member]bool), top: make(map[string]int64)}
+		m := newModel()
 		channels := rapid.SampledFrom([]string{"a", "b", ""})
 		t.Repeat(map[string]func(*rapid.T){
 			"come": func(t *rapid.T) {
@@ -108,9 +128,18 @@ func TestHubAgainstMaps(t *testing.T) {
 					}
 				}
 				for range rapid.SampledFrom([]int{1, 1, 5, 40}).Draw(t, "n") {
-					m.top[ch]++
-					m.hub.Publish(&hub.Message{Channel: ch, ID: m.top[ch]})
+					m.publish(ch)
 				}
+			},
+			"window": func(t *rapid.T) {
+				for s := range m.sets[channels.Draw(t, "channel")] {
+					m.hub.SetWindow(s, windows.Draw(t, "window"))
+					break
+				}
+			},
+			"wait": func(t *rapid.T) {
+				m.now += rapid.Int64Range(1, 10).Draw(t, "time")
+				m.hub.Advance(m.now)
 			},
 			"deliver": func(t *rapid.T) { m.hub.Deliver(rapid.IntRange(1, 300).Draw(t, "budget")) },
 			"drain":   m.drain,
@@ -122,6 +151,14 @@ func TestHubAgainstMaps(t *testing.T) {
 // drain delivers the rest: nobody may lack anything then.
 func (m *model) drain(t *rapid.T) {
 	for m.hub.Deliver(100) {
+	}
+	for next := m.hub.Next(); next != 0; next = m.hub.Next() {
+		if next > m.now {
+			m.now = next
+		}
+		m.hub.Advance(m.now)
+		for m.hub.Deliver(100) {
+		}
 	}
 	if n := m.hub.Pending(); n != 0 {
 		t.Fatalf("%d messages pending after everything", n)

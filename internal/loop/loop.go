@@ -141,7 +141,8 @@ func (l *Loop) Schedule(t Timed, at int64) { l.wheel.set(t, at) }
 // once per turn.
 func (l *Loop) Dirty(f Flusher) { l.dirty = append(l.dirty, f) }
 
-// Close ends the loop after what was posted so far, and waits for it.
+// Close ends the loop after what was posted so far, and waits for it. What is held
+// back is delivered before.
 func (l *Loop) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -169,10 +170,14 @@ func (l *Loop) Run() {
 		var closed bool
 		batch, closed = l.take(batch)
 		if len(batch) == 0 && !l.busy {
-			if closed {
+			switch {
+			case !closed:
+				l.sleep(timer)
+			case l.hub.Next() == 0:
 				return
+			default:
+				l.hub.Flush()
 			}
-			l.sleep(timer)
 		}
 		if len(batch) == 0 {
 			// Let everybody who is ready to post do so before the turn begins: what
@@ -200,6 +205,7 @@ func (l *Loop) turn(batch []item) {
 	}
 	l.busy = l.poller != nil && l.poller.Poll() > 0
 	l.wheel.advance(l.now)
+	l.hub.Advance(l.now)
 	more := l.hub.Deliver(slice)
 	// A flush can make others dirty (a lost connection unsubscribes), never itself.
 	for i := 0; i < len(l.dirty); i++ {
@@ -240,9 +246,13 @@ func (l *Loop) take(spare []item) (batch []item, closed bool) {
 	return batch, l.closed
 }
 
-// sleep waits for a post or the next timer.
+// sleep waits for a post, the next timer, or the end of a window. Windows may be
+// much shorter than a tick of the wheel.
 func (l *Loop) sleep(timer *time.Timer) {
 	next := l.wheel.next()
+	if due := l.hub.Next(); due != 0 && (next == 0 || due < next) {
+		next = due
+	}
 	if next == 0 {
 		<-l.wake
 		return

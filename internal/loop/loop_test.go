@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -241,6 +242,85 @@ func TestNow(t *testing.T) {
 		synctest.Wait()
 		if first != second || later-first != int64(2*time.Second) {
 			t.Errorf("%d, %d, %d", first, second, later)
+		}
+		l.Close()
+	})
+}
+
+// A channel with a window holds back its messages until the window ends, to the
+// point, or is full. Meanwhile they are no reason for anybody to wait.
+func TestWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay = 3 * time.Millisecond
+		l := run()
+		logs := make(map[string][]time.Duration)
+		start := time.Now()
+		seat := func(ch string, w hub.Window) {
+			s := &recorder{f: func(*hub.Delivery) { logs[ch] = append(logs[ch], time.Since(start)) }}
+			l.Post(Func(func() { l.Hub().Add(ch, s); l.Hub().SetWindow(s, w) }))
+		}
+		check := func(ch string, want ...time.Duration) {
+			l.Post(Func(func() {
+				if !slices.Equal(logs[ch], want) {
+					t.Errorf("messages of %q came after %v, want %v", ch, logs[ch], want)
+				}
+				logs[ch] = nil
+			}))
+			synctest.Wait()
+		}
+		publish := func(ch string) {
+			l.PostMessage(&hub.Message{Channel: ch})
+			synctest.Wait()
+		}
+		seat("slow", hub.Window{Delay: delay, Size: 5})
+		seat("plain", hub.Window{})
+		publish("slow")
+		publish("plain")
+		time.Sleep(time.Millisecond)
+		publish("slow")
+		time.Sleep(time.Second)
+		check("slow", delay, delay)
+		check("plain", 0)
+		start = time.Now()
+		for range 7 {
+			publish("slow")
+		}
+		check("slow", 0, 0, 0, 0, 0)
+		l.Close()
+		if len(logs["slow"]) != 2 {
+			t.Errorf("%d messages came when the loop closed, want 2", len(logs["slow"]))
+		}
+	})
+}
+
+// Publishers do not wait for what is held back, however much it is, and get on
+// once it is no more.
+func TestWindowBackPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const channels, each = 2 * maxMessages, 3
+		l := run()
+		var got atomic.Int32
+		l.Post(Func(func() {
+			for i := range channels {
+				s := &recorder{f: func(*hub.Delivery) { got.Add(1) }}
+				l.Hub().Add(fmt.Sprint(i), s)
+				l.Hub().SetWindow(s, hub.Window{Delay: time.Minute})
+			}
+		}))
+		start := time.Now()
+		for range each {
+			for i := range channels {
+				l.PostMessage(&hub.Message{Channel: fmt.Sprint(i)})
+			}
+		}
+		synctest.Wait()
+		if waited := time.Since(start); waited != 0 || got.Load() != 0 {
+			t.Errorf("publishers waited %v, and %d messages were not held", waited, got.Load())
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got.Load() != channels*each {
+			t.Errorf("%d messages arrived after a minute, want %d", got.Load(), channels*each)
 		}
 		l.Close()
 	})

@@ -1,0 +1,187 @@
+package hub
+
+import (
+	"container/heap"
+	"time"
+)
+
+// Window is how long the messages of a channel are held back, so that they leave
+// together: until Delay has passed since the first of them, or until Size of them
+// are held, whichever comes first. The zero Window holds nothing back.
+type Window struct {
+	Delay time.Duration
+	Size  int
+}
+
+const (
+	// maxDelay bounds every window; sizeDelay is the delay of one that has only a
+	// size, as the last messages of a burst must not wait for ever.
+	maxDelay  = time.Minute
+	sizeDelay = time.Second
+	// maxHeld is how many bytes a hub holds back, about. Beyond that, windows end early.
+	maxHeld = 16 << 20
+	// messageWeight is what a message takes beside its payload, about.
+	messageWeight = 256
+	// atOnce is the due time of what has waited long enough.
+	atOnce = -1
+)
+
+// within is the window within the limits. Nobody is served more than maxBatch
+// messages at once, so there is no use in holding more.
+func (w Window) within() Window {
+	switch {
+	case w.Delay <= 0 && w.Size <= 0:
+		return Window{}
+	case w.Delay <= 0:
+		w.Delay = sizeDelay
+	case w.Size <= 0:
+		w.Size = maxBatch
+	}
+	return Window{Delay: min(w.Delay, maxDelay), Size: min(w.Size, maxBatch)}
+}
+
+// SetWindow sets the window of the channel in which s sits. It lasts until it is
+// set again or the last subscriber has gone. Messages that are held already count
+// as if it had been set before.
+func (h *Hub) SetWindow(s Subscriber, win Window) {
+	r := s.Seat().room
+	win = win.within()
+	old := h.windows[r]
+	if r == nil || win == old {
+		return
+	}
+	if win == (Window{}) {
+		delete(h.windows, r)
+	} else {
+		if h.windows == nil {
+			h.windows = make(map[*room]Window)
+		}
+		h.windows[r] = win
+	}
+	w := r.sweep
+	if w == nil {
+		return
+	}
+	w.window = win
+	if w.due > 0 {
+		w.due += int64(win.Delay - old.Delay)
+	}
+	if w.place != 0 {
+		if len(w.next) >= win.Size {
+			w.due = atOnce
+		}
+		heap.Fix(&h.waiting, w.place-1)
+	}
+}
+
+// Advance sets the time, in nanoseconds, and has Deliver go on with what was held
+// back until then.
+func (h *Hub) Advance(now int64) {
+	h.now = now
+	for len(h.waiting) > 0 && h.waiting[0].due <= now {
+		w := h.waiting[0]
+		h.unhold(w)
+		w.due = atOnce
+		h.pending += len(w.next)
+		h.active = append(h.active, w)
+	}
+}
+
+// Next is the time at which Advance has something to do, or 0 if nothing is held
+// back.
+func (h *Hub) Next() int64 {
+	if len(h.waiting) == 0 {
+		return 0
+	}
+	return h.waiting[0].due
+}
+
+// Flush ends all waiting: the next Advance goes on with what is held back.
+func (h *Hub) Flush() {
+	for _, w := range h.waiting {
+		w.due = atOnce
+	}
+}
+
+// hold makes w wait, if it has a window that is open and no batch under way.
+func (h *Hub) hold(w *sweep) bool {
+	if w.window == (Window{}) || len(w.next) == 0 || len(w.room.subs) == 0 {
+		return false
+	}
+	if w.due == 0 {
+		w.due = h.now + int64(w.window.Delay)
+	}
+	if w.left > 0 || w.due <= h.now || len(w.next) >= w.window.Size || h.held >= maxHeld {
+		return false
+	}
+	h.forget(w) // that is, if all whom the last batch had to reach have gone
+	h.pending -= len(w.next)
+	for _, m := range w.next {
+		w.weight += m.weight()
+	}
+	h.held += w.weight
+	heap.Push(&h.waiting, w)
+	return true
+}
+
+// addHeld notes a message that came to a sweep that waits.
+func (h *Hub) addHeld(w *sweep, m *Message) {
+	n := m.weight()
+	w.weight += n
+	h.held += n
+	if w.due != atOnce && (len(w.next) >= w.window.Size || h.held > maxHeld) {
+		w.due = atOnce
+		heap.Fix(&h.waiting, w.place-1)
+	}
+}
+
+// drop forgets a sweep that waits: its subscribers have gone.
+func (h *Hub) drop(w *sweep) {
+	h.unhold(w)
+	clear(w.next)
+	w.next = w.next[:0]
+	h.release(w)
+}
+
+func (h *Hub) unhold(w *sweep) {
+	heap.Remove(&h.waiting, w.place-1)
+	h.held -= w.weight
+	w.weight = 0
+}
+
+// weight is about the memory that m takes.
+func (m *Message) weight() int {
+	n := messageWeight
+	if m.Pub != nil {
+		n += len(m.Pub.Data)
+	}
+	if m.Info != nil {
+		n += len(m.Info.ConnInfo) + len(m.Info.ChanInfo)
+	}
+	return n
+}
+
+// queue is a heap of the sweeps that wait, the first one due in front.
+type queue []*sweep
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].due < q[j].due }
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i+1, j+1
+}
+
+func (q *queue) Push(x any) {
+	w := x.(*sweep)
+	*q = append(*q, w)
+	w.place = len(*q)
+}
+
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	w := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	w.place = 0
+	return w
+}
