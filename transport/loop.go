@@ -15,7 +15,7 @@ type Loop interface {
 	// and f will not run.
 	Post(f func()) bool
 	// Watch calls w when fd, which is non-blocking, is readable or writable as asked
-	// for.
+	// for. If fd is watched already, w takes the place of its watcher.
 	Watch(fd int, w Watcher, read, write bool) error
 	// Change sets what fd is watched for.
 	Change(fd int, read, write bool) error

@@ -17,13 +17,19 @@ const batch = 256
 type Poller struct {
 	// file is the epoll descriptor in Go's own poller, so that waiting holds a
 	// goroutine and no thread.
-	file     *os.File
-	raw      syscall.RawConn
-	fd       int
-	probe    [1]syscall.EpollEvent
-	events   [batch]syscall.EpollEvent
-	watchers []transport.Watcher // by descriptor
-	count    int
+	file    *os.File
+	raw     syscall.RawConn
+	fd      int
+	probe   [1]syscall.EpollEvent
+	events  [batch]syscall.EpollEvent
+	watched []watch // by descriptor
+	count   int
+}
+
+// watch is what is watched of a descriptor.
+type watch struct {
+	w      transport.Watcher // nil: nothing
+	events uint32
 }
 
 // New returns a poller without descriptors.
@@ -48,45 +54,60 @@ func New() (*Poller, error) {
 func Supported() bool { return true }
 
 // Watch calls w when fd is readable or writable, as asked for, from the next Poll
-// on. fd must be non-blocking.
+// on. fd must be non-blocking. If it is watched already, w takes the place of its
+// watcher.
 func (p *Poller) Watch(fd int, w transport.Watcher, read, write bool) error {
-	if err := p.control(syscall.EPOLL_CTL_ADD, fd, read, write); err != nil {
+	for fd >= len(p.watched) {
+		p.watched = append(p.watched, watch{})
+	}
+	if p.watched[fd].w != nil {
+		p.watched[fd].w = w
+		return p.Change(fd, read, write)
+	}
+	events := interest(read, write)
+	if err := p.control(syscall.EPOLL_CTL_ADD, fd, events); err != nil {
 		return err
 	}
-	for fd >= len(p.watchers) {
-		p.watchers = append(p.watchers, nil)
-	}
-	p.watchers[fd] = w
+	p.watched[fd] = watch{w, events}
 	p.count++
 	return nil
 }
 
 // Change sets what is watched of a descriptor.
 func (p *Poller) Change(fd int, read, write bool) error {
-	return p.control(syscall.EPOLL_CTL_MOD, fd, read, write)
+	events := interest(read, write)
+	if p.watched[fd].events == events {
+		return nil
+	}
+	p.watched[fd].events = events
+	return p.control(syscall.EPOLL_CTL_MOD, fd, events)
 }
 
 // Unwatch forgets a descriptor, which must still be open.
 func (p *Poller) Unwatch(fd int) {
-	if fd >= len(p.watchers) || p.watchers[fd] == nil {
+	if fd >= len(p.watched) || p.watched[fd].w == nil {
 		return
 	}
-	p.watchers[fd] = nil
+	p.watched[fd] = watch{}
 	p.count--
-	_ = p.control(syscall.EPOLL_CTL_DEL, fd, false, false)
+	_ = p.control(syscall.EPOLL_CTL_DEL, fd, 0)
 }
 
 // Len is the number of descriptors.
 func (p *Poller) Len() int { return p.count }
 
-func (p *Poller) control(op, fd int, read, write bool) error {
-	e := syscall.EpollEvent{Fd: int32(fd)}
+func interest(read, write bool) (events uint32) {
 	if read {
-		e.Events |= syscall.EPOLLIN | syscall.EPOLLRDHUP
+		events |= syscall.EPOLLIN | syscall.EPOLLRDHUP
 	}
 	if write {
-		e.Events |= syscall.EPOLLOUT
+		events |= syscall.EPOLLOUT
 	}
+	return events
+}
+
+func (p *Poller) control(op, fd int, events uint32) error {
+	e := syscall.EpollEvent{Events: events, Fd: int32(fd)}
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_CTL, uintptr(p.fd), uintptr(op), uintptr(fd), uintptr(unsafe.Pointer(&e)), 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("watching a socket: %w", os.NewSyscallError("epoll_ctl", errno))
@@ -102,7 +123,7 @@ func (p *Poller) Poll() int {
 		e := &p.events[i]
 		// A watcher that was called before may have closed this one, or even watch
 		// another socket that got its number.
-		if w := p.watchers[e.Fd]; w != nil {
+		if w := p.watched[e.Fd].w; w != nil {
 			const broken = syscall.EPOLLERR | syscall.EPOLLHUP
 			w.Ready(e.Events&(syscall.EPOLLIN|syscall.EPOLLRDHUP|broken) != 0, e.Events&(syscall.EPOLLOUT|broken) != 0)
 		}

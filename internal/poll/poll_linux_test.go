@@ -93,6 +93,30 @@ func TestPoll(t *testing.T) {
 	}
 }
 
+// A watcher may take the place of another one, also within the other's call.
+func TestReplace(t *testing.T) {
+	p := newPoller(t)
+	a, b := pair(t)
+	defer syscall.Close(a)
+	defer syscall.Close(b)
+	first, second := &probe{p: p}, &probe{p: p}
+	first.then = func() { must(t, p.Watch(a, second, true, false)) }
+	must(t, p.Watch(a, first, true, false))
+	_, err := syscall.Write(b, []byte("x"))
+	must(t, err)
+	first.take(t, "r")
+	first.take(t, "")
+	second.take(t, "rr")
+	must(t, p.Watch(a, first, false, true))
+	first.then = nil
+	first.take(t, "w")
+	if p.Len() != 1 {
+		t.Errorf("%d watched", p.Len())
+	}
+	p.Unwatch(a)
+	first.take(t, "")
+}
+
 // A watcher may take another one away that is ready in the same batch.
 func TestUnwatchWithinPoll(t *testing.T) {
 	p := newPoller(t)

@@ -141,6 +141,8 @@ type acceptance struct {
 	hs    *handshake
 	info  transport.Info
 	early []byte // came along with the handshake
+	// watched: the loop watches the socket, for the one who read the handshake.
+	watched bool
 }
 
 func (h *Handler) acceptance(r *http.Request, hs *handshake, early []byte) acceptance {
@@ -148,13 +150,13 @@ func (h *Handler) acceptance(r *http.Request, hs *handshake, early []byte) accep
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	return acceptance{ctx, hs, transport.Info{
+	return acceptance{ctx: ctx, hs: hs, early: early, info: transport.Info{
 		Name:       "websocket",
 		Framer:     h.framer(hs),
 		Header:     r.Header,
 		RemoteAddr: r.RemoteAddr,
 		NativePing: hs.nativePing,
-	}, early}
+	}}
 }
 
 // runHere serves a connection until its end.

@@ -200,12 +200,15 @@ func (hs *handshake) answer(header http.Header) []byte {
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
 	b.WriteString(hs.accept)
 	b.WriteString("\r\n")
-	_ = header.WriteSubset(&b, map[string]bool{
-		"Upgrade": true, "Connection": true, "Sec-Websocket-Accept": true,
-		"Content-Length": true, "Transfer-Encoding": true,
-	})
+	_ = header.WriteSubset(&b, notMiddlewares)
 	b.WriteString("\r\n")
 	return b.Bytes()
+}
+
+// notMiddlewares are the fields of the answer that are not for middleware to set.
+var notMiddlewares = map[string]bool{
+	"Upgrade": true, "Connection": true, "Sec-Websocket-Accept": true,
+	"Content-Length": true, "Transfer-Encoding": true,
 }
 
 // acceptStream answers an extended CONNECT.

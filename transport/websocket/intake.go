@@ -97,7 +97,7 @@ func (in *intake) add(o *opening) {
 	in.newest = o
 }
 
-// remove takes o out of everything. Its socket stays open.
+// remove takes o off the list. Its socket stays open, and watched.
 func (in *intake) remove(o *opening) {
 	if o.prev != nil {
 		o.prev.next = o.next
@@ -111,7 +111,6 @@ func (in *intake) remove(o *opening) {
 	}
 	o.next, o.prev, o.gone = nil, nil, true
 	in.held -= o.size()
-	in.loop.Unwatch(int(o.fd))
 }
 
 // size is what o counts for in held.
@@ -143,6 +142,7 @@ func (in *intake) expire() {
 // drop closes a connection.
 func (in *intake) drop(o *opening) {
 	in.remove(o)
+	in.loop.Unwatch(int(o.fd))
 	netio.CloseFD(uintptr(o.fd), false)
 	o.b.Free()
 	o.b = nil
@@ -186,7 +186,7 @@ func (o *opening) Ready(readable, _ bool) {
 	data, end, v := in.read(o)
 	switch v {
 	case verdictForeign:
-		in.listener.handOver(netio.NewHandover(o.socket(), bytes.Clone(data)))
+		in.handOver(o, bytes.Clone(data))
 	case verdictComplete:
 		in.answer(o, data, end)
 	}
@@ -196,10 +196,14 @@ func (o *opening) Ready(readable, _ bool) {
 	}
 }
 
-func (o *opening) socket() netio.Socket { return netio.Socket{FD: uintptr(o.fd), Remote: o.remote} }
+// handOver leaves the connection to net/http, which is to read early first.
+func (in *intake) handOver(o *opening, early []byte) {
+	in.loop.Unwatch(int(o.fd))
+	in.listener.handOver(netio.NewHandover(netio.Socket{FD: uintptr(o.fd), Remote: o.remote}, early))
+}
 
-// read takes what the client sent. If the verdict is final, o is out of the
-// intake; data is all that was read.
+// read takes what the client sent. If the verdict is final, o is off the list; data
+// is all that was read.
 func (in *intake) read(o *opening) (data []byte, end int, v verdict) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -248,21 +252,22 @@ func (in *intake) answer(o *opening, data []byte, end int) {
 	l := in.listener
 	r := in.parse(data[:end])
 	if r == nil {
-		l.handOver(netio.NewHandover(o.socket(), bytes.Clone(data)))
+		in.handOver(o, bytes.Clone(data))
 		return
 	}
 	r.RemoteAddr = o.remote.String()
 	w := &response{handler: l.handler, header: make(http.Header)}
 	if !l.ask(w, r.WithContext(l.ctx)) || !w.send(uintptr(o.fd)) {
+		in.loop.Unwatch(int(o.fd))
 		netio.CloseFD(uintptr(o.fd), false)
 		return
 	}
 	rest := bytes.Clone(data[end:])
 	if w.accept == nil {
-		l.handOver(netio.NewHandover(o.socket(), rest))
+		in.handOver(o, rest)
 		return
 	}
-	w.accept.early = rest
+	w.accept.early, w.accept.watched = rest, true
 	l.handler.newLoopConn(in.loop, uintptr(o.fd), *w.accept).start(l.loops, *w.accept)
 }
 

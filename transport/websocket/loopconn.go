@@ -102,7 +102,7 @@ func (c *loopConn) start(a transport.LoopAcceptor, accept acceptance) {
 	}
 	c.watched, c.watchRead = true, true
 	if err := c.loop.Watch(int(c.fd), c, true, false); err != nil {
-		c.watched = false
+		c.watched = accept.watched
 		c.lose(err)
 		return
 	}
@@ -115,6 +115,9 @@ func (c *loopConn) start(a transport.LoopAcceptor, accept acceptance) {
 
 // refuse leaves the farewell to a goroutine: the loop may end before it is over.
 func (c *loopConn) refuse(d protocol.Disconnect, accept acceptance) {
+	if accept.watched {
+		c.loop.Unwatch(int(c.fd))
+	}
 	nc, err := netio.Attach(uintptr(c.fd))
 	if err != nil {
 		return
