@@ -3,6 +3,7 @@ package gyro
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
@@ -119,7 +120,11 @@ func (e *env) Unregister()              { e.shard.unregister(e.client()) }
 func (e *env) Closed(d protocol.Disconnect) {
 	e.life.end()
 	e.shard.unlink(e.client())
-	e.client().node().log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
+	log := e.shard.node.log
+	if !log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
 }
 
 // Tick is called when the session's deadline has passed, so now and then.

@@ -175,11 +175,11 @@ func (c *Client) execute(e session.Effect, inline bool) {
 	ctx := c.Context()
 	switch e := e.(type) {
 	case *session.Connecting:
-		e.Err = c.guard("Connecting", func() error { return c.connecting(e, inline) })
+		e.Err = c.connecting(e, inline)
 	case *session.Connected:
 		c.notify("Connected", c.node().cfg.Handlers.Connected != nil, func() { c.node().cfg.Handlers.Connected(ctx, c) })
 	case *session.Subscribing:
-		e.Err = c.guard("Subscribe", func() error { return c.subscribing(ctx, e, inline) })
+		e.Err = c.subscribing(ctx, e, inline)
 	case *session.Attach:
 		c.attach(e)
 	case *session.Detach:
@@ -219,24 +219,34 @@ func (c *Client) execute(e session.Effect, inline bool) {
 	}
 }
 
-// guard calls a handler. A panic becomes an error: other clients, and the
-// process, are not to suffer from it.
+// guard calls a handler.
 func (c *Client) guard(name string, f func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			c.node().log.Error("handler panicked", "handler", name, "client", c.ID(), "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			err = protocol.ErrorInternal
-		}
-	}()
-	err = f()
+	defer c.contain(name, &err)
+	return f()
+}
+
+// contain is deferred around handlers. A panic becomes an error: other clients, and
+// the process, are not to suffer from it.
+func (c *Client) contain(name string, err *error) {
+	if r := recover(); r != nil {
+		c.node().log.Error("handler panicked", "handler", name, "client", c.ID(), "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		*err = protocol.ErrorInternal
+		return
+	}
+	if *err != nil {
+		c.handlerFailed(name, *err)
+	}
+}
+
+// handlerFailed logs an error that is not an answer.
+func (c *Client) handlerFailed(name string, err error) {
 	var (
 		e *protocol.Error
 		d protocol.Disconnect
 	)
-	if err != nil && !errors.As(err, &e) && !errors.As(err, &d) && !errors.Is(err, ErrWouldBlock) && !c.hasGone(err) {
+	if !errors.As(err, &e) && !errors.As(err, &d) && !errors.Is(err, ErrWouldBlock) && !c.hasGone(err) {
 		c.node().log.Error("handler failed", "handler", name, "client", c.ID(), "error", err)
 	}
-	return err
 }
 
 // hasGone tells whether err is but the consequence of the client's going.
@@ -258,12 +268,10 @@ func (c *Client) logError(what, ch string, err error) {
 	c.node().log.Error(what+" failed", "channel", ch, "client", c.ID(), "error", err)
 }
 
-func (c *Client) connecting(e *session.Connecting, inline bool) error {
+func (c *Client) connecting(e *session.Connecting, inline bool) (err error) {
+	defer c.contain("Connecting", &err)
 	request := c.opening.ctx
-	var (
-		reply ConnectReply
-		err   error
-	)
+	var reply ConnectReply
 	if h := c.node().cfg.Handlers.Connecting; h != nil {
 		ctx := request
 		if !inline {
@@ -300,7 +308,8 @@ func (c *Client) connecting(e *session.Connecting, inline bool) error {
 	return nil
 }
 
-func (c *Client) subscribing(ctx context.Context, e *session.Subscribing, inline bool) error {
+func (c *Client) subscribing(ctx context.Context, e *session.Subscribing, inline bool) (err error) {
+	defer c.contain("Subscribe", &err)
 	r := e.Request
 	reply, err := c.node().cfg.Handlers.Subscribe(ctx, c, SubscribeEvent{
 		Channel: r.Channel, Inline: inline, Token: r.Token, Data: r.Data,
@@ -389,14 +398,14 @@ func (c *Client) detach(items []session.DetachItem) error {
 // ended, so its context is not used.
 func (c *Client) detachOne(it *session.DetachItem) error {
 	ctx := context.Background()
-	var errs []error
+	var absent, left error
 	if it.Presence {
-		errs = append(errs, c.node().presence.Remove(ctx, it.Channel, c.ID(), it.Info.User))
+		absent = c.node().presence.Remove(ctx, it.Channel, c.ID(), it.Info.User)
 	}
 	if it.Leave {
-		errs = append(errs, c.node().broker.PublishLeave(ctx, it.Channel, it.Info))
+		left = c.node().broker.PublishLeave(ctx, it.Channel, it.Info)
 	}
-	return errors.Join(append(errs, c.node().routes.remove(ctx, it.Channel, c.shard.index))...)
+	return errors.Join(absent, left, c.node().routes.remove(ctx, it.Channel, c.shard.index))
 }
 
 func (c *Client) publishing(ctx context.Context, e *session.Publish) error {

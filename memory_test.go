@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -35,11 +36,8 @@ func (m mute) Write(frames [][]byte) (n int, err error) {
 func (mute) Close(protocol.Disconnect, [][]byte) {}
 func (mute) Pause(bool)                          {}
 
-// What an idle connection with a channel of its own costs, all in all: the client,
-// its subscription, the channel in the routes, the hub and the broker, and its
-// places in lists. The transport's part is not in it.
-func TestBytesPerConnection(t *testing.T) {
-	const n, budget = 2000, 1000
+// openNode runs a node that lets everybody do everything, inline.
+func openNode(tb testing.TB) *Node {
 	node, err := New(Config{InlineHandlers: true, Handlers: Handlers{
 		Connecting: func(context.Context, ConnectEvent) (ConnectReply, error) {
 			return ConnectReply{Credentials: &Credentials{}}, nil
@@ -49,11 +47,20 @@ func TestBytesPerConnection(t *testing.T) {
 		},
 	}})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := node.Run(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
+	return node
+}
+
+// What an idle connection with a channel of its own costs, all in all: the client,
+// its subscription, the channel in the routes, the hub and the broker, and its
+// places in lists. The transport's part is not in it.
+func TestBytesPerConnection(t *testing.T) {
+	const n, budget = 2000, 1000
+	node := openNode(t)
 	writes := new(atomic.Int64)
 	before := liveHeap()
 	goroutines := runtime.NumGoroutine()
@@ -100,6 +107,55 @@ func TestBytesPerConnection(t *testing.T) {
 	if err := node.Shutdown(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// lives returns a function that lets 100 connections live: connect and subscribe in
+// one frame, the replies, the end. There is no transport in it.
+func lives(tb testing.TB) func() {
+	node := openNode(tb)
+	tb.Cleanup(func() {
+		if err := node.Shutdown(context.Background()); err != nil {
+			tb.Error(err)
+		}
+	})
+	writes := new(atomic.Int64)
+	info := transport.Info{Name: "mute", Framer: wstest.Framer(protocol.JSON)}
+	frame := []byte("{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"user:1234\"}}")
+	s := node.shards[0]
+	done := make(chan struct{})
+	live := loop.Func(func() {
+		for range 100 {
+			p, err := node.AcceptOn(s.loop.Sockets(), context.Background(), mute{writes}, info)
+			if err != nil {
+				tb.Error(err)
+				break
+			}
+			p.Receive(frame)
+			p.Writable()
+			p.Closed(protocol.DisconnectConnectionClosed)
+		}
+		done <- struct{}{}
+	})
+	return func() {
+		s.loop.Post(live)
+		<-done
+	}
+}
+
+func TestConnectionAllocBudget(t *testing.T) {
+	const budget = 32
+	if got := testing.AllocsPerRun(10, lives(t)) / 100; got > budget {
+		t.Errorf("a connection makes %v allocations in its life, budget %d", got, budget)
+	}
+}
+
+func BenchmarkConnection(b *testing.B) {
+	live := lives(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		live()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/conn")
 }
 
 // liveHeap is the number of bytes that are reachable.

@@ -46,8 +46,12 @@ func (s *Session) authenticated(e *Connecting) {
 		s.connectFailed(e.id, protocol.ErrorExpired)
 		return
 	}
-	attach := &Attach{id: e.id, kind: attachConnect}
 	result := &protocol.ConnectResult{Data: who.Data}
+	if len(who.Subs) == 0 {
+		s.connectDone(e.id, result)
+		return
+	}
+	attach := &Attach{id: e.id, kind: attachConnect, connect: result}
 	for ch, opts := range who.Subs {
 		req := e.Request.Subs[ch]
 		if req == nil {
@@ -60,11 +64,6 @@ func (s *Session) authenticated(e *Connecting) {
 		}
 		attach.Items = append(attach.Items, item)
 	}
-	if len(attach.Items) == 0 {
-		s.connectDone(e.id, result)
-		return
-	}
-	attach.connect = result
 	s.do(attach)
 }
 

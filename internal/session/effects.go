@@ -46,6 +46,7 @@ type (
 		id      uint32
 		kind    attachKind
 		connect *protocol.ConnectResult // attachConnect: what the reply will be
+		one     [1]*AttachItem          // what Items usually is
 	}
 
 	// Detach ends subscriptions behind the hub. Completed only if the client waits

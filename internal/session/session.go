@@ -6,6 +6,7 @@ package session
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/internal/hub"
@@ -146,7 +147,8 @@ func (s *Session) grant(l lease) {
 		s.lease = &plainLease
 		return
 	}
-	s.lease = &l
+	own := l
+	s.lease = &own
 }
 
 // pending holds transport messages that arrived while nothing is dispatched.
@@ -225,16 +227,20 @@ func (s *Session) resume() {
 	}
 }
 
+// commands keeps what is decoded into. Nobody keeps a command, only its parts.
+var commands = sync.Pool{New: func() any { return new(protocol.Command) }}
+
 // process decodes and dispatches the commands of a frame, one at a time.
 func (s *Session) process(frame []byte) {
-	var cmd protocol.Command
+	cmd := commands.Get().(*protocol.Command)
+	defer commands.Put(cmd)
 	for {
-		rest, err := s.via.Codec.DecodeCommand(frame, &cmd)
+		rest, err := s.via.Codec.DecodeCommand(frame, cmd)
 		if err != nil {
 			s.Disconnect(protocol.DisconnectBadRequest)
 			return
 		}
-		s.dispatch(&cmd)
+		s.dispatch(cmd)
 		if len(rest) == 0 || s.state == stateClosed {
 			return
 		}

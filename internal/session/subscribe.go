@@ -80,7 +80,8 @@ func (b *Subscription) agree(t terms) {
 		b.terms = &plainTerms
 		return
 	}
-	b.terms = &t
+	own := t
+	b.terms = &own
 }
 
 // setup is what is needed until the reply is out.
@@ -167,7 +168,15 @@ func (s *Session) subscribing(e *Subscribing) {
 		s.forget(b)
 		return
 	}
-	s.start(&Attach{Items: []*AttachItem{item}, id: e.id, kind: attachCommand})
+	s.start(attachOne(item, e.id, attachCommand))
+}
+
+// attachOne is the effect for a single subscription.
+func attachOne(item *AttachItem, id uint32, kind attachKind) *Attach {
+	a := &Attach{id: id, kind: kind}
+	a.one[0] = item
+	a.Items = a.one[:]
+	return a
 }
 
 // serverSubscription prepares a subscription that the server makes.
@@ -338,7 +347,7 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 		s.forget(s.subs.get(ch))
 		return err
 	}
-	s.do(&Attach{Items: []*AttachItem{item}, kind: attachServer})
+	s.do(attachOne(item, 0, attachServer))
 	return nil
 }
 
