@@ -35,6 +35,7 @@ type App struct {
 	node      *gyro.Node
 	policy    *policy
 	limits    *admission
+	api       *httpapi.Handler   // nil: none
 	clients   *websocket.Handler // nil without WebSocket
 	listeners []*listener
 	failed    chan error
@@ -64,11 +65,26 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	}
 	a.listeners, err = makeListeners(cfg, external, internal, o.Logger)
 	for _, l := range a.listeners {
-		if l.name == "external" && !cfg.WebSocket.GoroutineDriver {
+		if cfg.WebSocket.GoroutineDriver {
+			break
+		}
+		if l.name == "external" {
 			l.webSocket, l.path = a.clients, cleanPrefix(cfg.WebSocket.HandlerPrefix)
+		}
+		// The listener of the API writes no access log.
+		if l.name == apiListener(cfg) && !o.Logger.Enabled(context.Background(), slog.LevelDebug) {
+			l.api = a.api
 		}
 	}
 	return a, err
+}
+
+// apiListener names the listener on which the server API is.
+func apiListener(cfg *config.Config) string {
+	if cfg.HTTPAPI.External || samePlace(&cfg.HTTPServer) {
+		return "external"
+	}
+	return "internal"
 }
 
 // nodeConfig translates the section client.
@@ -216,7 +232,7 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 	}
 	if !cfg.HTTPAPI.Disabled {
 		where := internal
-		if cfg.HTTPAPI.External {
+		if apiListener(cfg) == "external" {
 			where = external
 		}
 		errs = append(errs, a.mountAPI(where))
@@ -236,6 +252,7 @@ func (a *App) mountAPI(s *site) error {
 	if err != nil {
 		return err
 	}
+	a.api = h
 	const key = "http_api.handler_prefix"
 	for _, pattern := range h.Patterns() {
 		// At the root, the legacy endpoint gets what nobody else serves.

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
@@ -41,6 +42,9 @@ type listener struct {
 	// net/http.
 	webSocket *websocket.Handler
 	path      string
+	// api, if set, is the server API, the usual requests of which direct answers.
+	api    *httpapi.Handler
+	direct *httpapi.Listener
 }
 
 // samePlace tells whether internal endpoints share the external listener.
@@ -151,6 +155,9 @@ func (s *silent) close() {
 func (l *listener) shutdown(ctx context.Context) error {
 	l.silent.close()
 	err := l.server.Shutdown(ctx)
+	if l.direct != nil {
+		err = errors.Join(err, l.direct.Wait(ctx))
+	}
 	if err != nil {
 		err = errors.Join(fmt.Errorf("%s listener: %w", l.name, err), l.server.Close())
 	}
@@ -180,6 +187,11 @@ func (l *listener) open() error {
 	l.ln = ln
 	if l.webSocket != nil && l.server.TLSConfig == nil && !l.server.Protocols.UnencryptedHTTP2() {
 		l.ln = websocket.NewListener(ln, l.server, l.webSocket, l.path)
+	}
+	// WebSockets that net/http accepts for want of loops need their connections bare.
+	if l.api != nil && l.server.TLSConfig == nil && (l.webSocket == nil || l.ln != ln) {
+		l.direct = l.api.Listen(l.ln, l.server)
+		l.ln = l.direct
 	}
 	return nil
 }

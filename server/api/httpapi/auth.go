@@ -21,22 +21,20 @@ func newAuthenticator(key string, insecure bool) authenticator {
 }
 
 func (a *authenticator) allow(r *http.Request) bool {
-	if a.insecure {
-		return true
-	}
+	return a.insecure || a.allowFields(r.Header.Get("X-Api-Key"), r.Header.Get("Authorization")) ||
+		a.enabled && r.URL.RawQuery != "" && a.matches(r.URL.Query().Get("api_key"))
+}
+
+// allowFields checks the values of the fields X-API-Key and Authorization.
+func (a *authenticator) allowFields(key, authorization string) bool {
 	if !a.enabled {
 		return false
 	}
-	if key := r.Header.Get("X-Api-Key"); key != "" {
-		// Authorization is not looked at, even if this is the wrong key.
-		if a.matches(key) {
-			return true
-		}
-	} else if parts := strings.Fields(r.Header.Get("Authorization")); len(parts) == 2 &&
-		strings.EqualFold(parts[0], "apikey") && a.matches(parts[1]) {
-		return true
+	if key != "" { // Authorization is not looked at, even if this is the wrong key
+		return a.matches(key)
 	}
-	return r.URL.RawQuery != "" && a.matches(r.URL.Query().Get("api_key"))
+	parts := strings.Fields(authorization)
+	return len(parts) == 2 && strings.EqualFold(parts[0], "apikey") && a.matches(parts[1])
 }
 
 func (a *authenticator) matches(key string) bool {

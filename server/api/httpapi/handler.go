@@ -3,6 +3,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,12 +78,17 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 		h.log = slog.Default()
 	}
 	for _, m := range api.Methods() {
-		h.routes[strings.TrimSuffix(h.prefix, "/")+"/"+m.String()] = func(w http.ResponseWriter, r *http.Request) {
+		h.routes[h.path(m)] = func(w http.ResponseWriter, r *http.Request) {
 			h.serveMethod(w, r, m)
 		}
 	}
 	h.routes[h.prefix] = h.serveLegacyEndpoint
 	return h, nil
+}
+
+// path of the endpoint of a method.
+func (h *Handler) path(m api.Method) string {
+	return strings.TrimSuffix(h.prefix, "/") + "/" + m.String()
 }
 
 // Patterns returns the patterns under which a http.ServeMux must know the
@@ -141,19 +147,26 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Meth
 		writeText(w, http.StatusBadRequest)
 		return
 	}
-	res, err := h.exec.Execute(r.Context(), req)
 	// The request holds copies, so the buffer serves for the answer as well.
-	out := body.b[:0]
-	if err != nil {
-		status := http.StatusOK
-		if apiErr := api.AsError(err); h.transport || wantsTransport(r) {
-			status, out = httpStatus(apiErr), api.AppendError(out, apiErr)
-		} else {
-			out = append(api.AppendError(append(out, `{"error":`...), apiErr), '}')
-		}
-		body.b = out
-		writeJSON(w, status, out)
+	status, out := h.execute(r.Context(), m, req, body.b[:0], h.transport || wantsTransport(r))
+	body.b = out
+	if status == http.StatusInternalServerError && len(out) == 0 {
+		writeText(w, status)
 		return
+	}
+	writeJSON(w, status, out)
+}
+
+// execute appends the answer to a request to out. An answer that cannot be encoded
+// has status 500 and is empty.
+func (h *Handler) execute(ctx context.Context, m api.Method, req api.Request, out []byte, transport bool) (int, []byte) {
+	res, err := h.exec.Execute(ctx, req)
+	if err != nil {
+		apiErr := api.AsError(err)
+		if transport {
+			return httpStatus(apiErr), api.AppendError(out, apiErr)
+		}
+		return http.StatusOK, append(api.AppendError(append(out, `{"error":`...), apiErr), '}')
 	}
 	if m == api.MethodBatch {
 		out, err = api.AppendResult(out, res)
@@ -161,11 +174,9 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Meth
 		out, err = api.AppendResult(append(out, `{"result":`...), res)
 		out = append(out, '}')
 	}
-	body.b = out
 	if err != nil {
-		h.log.ErrorContext(r.Context(), "API answer cannot be encoded", "method", m.String(), "error", err)
-		writeText(w, http.StatusInternalServerError)
-		return
+		h.log.ErrorContext(ctx, "API answer cannot be encoded", "method", m.String(), "error", err)
+		return http.StatusInternalServerError, out[:0]
 	}
-	writeJSON(w, http.StatusOK, out)
+	return http.StatusOK, out
 }

@@ -1,0 +1,446 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gyrohq/gyro/server/api/httpapi"
+	"github.com/gyrohq/gyro/server/api/internal/apitest"
+)
+
+// site is a server of the API, with or without a Listener.
+type site struct {
+	server  *http.Server
+	direct  *httpapi.Listener // nil: without
+	served  atomic.Int64      // requests that passed net/http
+	addr    string
+	stopped chan struct{}
+}
+
+// start serves h on ln during a test.
+func start(t testing.TB, h *httpapi.Handler, ln net.Listener, direct bool) *site {
+	s := open(h, ln, direct)
+	t.Cleanup(s.close)
+	return s
+}
+
+func open(h *httpapi.Handler, ln net.Listener, direct bool) *site {
+	s := &site{addr: ln.Addr().String(), stopped: make(chan struct{})}
+	s.server = &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.served.Add(1)
+			h.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 10 * time.Second,
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+	if direct {
+		s.direct = h.Listen(ln, s.server)
+		ln = s.direct
+	}
+	go func() {
+		defer close(s.stopped)
+		_ = s.server.Serve(ln)
+	}()
+	return s
+}
+
+func (s *site) close() {
+	_ = s.server.Close()
+	<-s.stopped
+}
+
+func listen(t testing.TB) net.Listener {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+// exchange sends the parts, closes its side, and returns all answers, normalized.
+func (s *site) exchange(t testing.TB, parts ...string) ([]string, error) {
+	c, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // of a test
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	for _, p := range parts {
+		if _, err := io.WriteString(c, p); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(c)
+	if err != nil {
+		return nil, err
+	}
+	return answers(raw), nil
+}
+
+// answers tells what a client understands, except for the time.
+func answers(raw []byte) (list []string) {
+	r := bufio.NewReader(bytes.NewReader(raw))
+	for {
+		if _, err := r.Peek(1); err != nil {
+			return list
+		}
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return append(list, "broken: "+err.Error())
+		}
+		body, err := io.ReadAll(res.Body)
+		date, dateErr := http.ParseTime(res.Header.Get("Date"))
+		if dateErr == nil && time.Since(date).Abs() < time.Minute {
+			res.Header.Del("Date")
+		}
+		list = append(list, fmt.Sprint(res.Status, res.Header, res.ContentLength, res.Close, string(body), err))
+	}
+}
+
+func request(path, body string, fields ...string) string {
+	return "POST " + path + " HTTP/1.1\r\nHost: a.example:8000\r\n" + strings.Join(append(fields, ""), "\r\n") +
+		fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+const (
+	publishPath  = "/api/publish"
+	publishBody  = `{"channel":"a","data":{"x":1}}`
+	keyField     = "X-API-Key: secret"
+	aBroadcast   = `{"channels":["full:a","no:b"],"data":{"x":1}}`
+	notPublished = `{"channel":"no:a","data":1}`
+)
+
+var goodPublish = request(publishPath, publishBody, keyField)
+
+// exchanges are what clients send, and how many of the requests net/http serves.
+var exchanges = map[string]struct {
+	parts  []string
+	served int64
+}{
+	"publish":             {[]string{goodPublish}, 0},
+	"broadcast":           {[]string{request("/api/broadcast", aBroadcast, "authorization: APIKey secret", "User-Agent: x/1")}, 0},
+	"API error":           {[]string{request(publishPath, notPublished, keyField, "Content-Type: application/json", "Accept: */*")}, 0},
+	"many":                {[]string{goodPublish, goodPublish, goodPublish}, 0},
+	"pipelined":           {[]string{strings.Repeat(goodPublish, 300)}, 0},
+	"by the byte":         {strings.Split(goodPublish+goodPublish, ""), 0},
+	"case of names":       {[]string{"POST /api/publish HTTP/1.1\r\nhOST:b\r\ncontent-LENGTH:\t2 \r\nx-api-KEY: secret\r\nconnection: Keep-Alive\r\n\r\n{}"}, 0},
+	"large answer":        {[]string{request("/api/broadcast", `{"channels":["`+strings.Repeat(`a","`, 5000)+`"],"data":1}`, keyField)}, 0},
+	"other method after":  {[]string{goodPublish, request("/api/info", `{}`, keyField), goodPublish}, 2},
+	"pipelined mixture":   {[]string{goodPublish + request("/api/info", `{}`, keyField) + goodPublish}, 2},
+	"large body":          {[]string{goodPublish, request(publishPath, `{"channel":"a","data":"`+strings.Repeat("x", 100_000)+`"}`, keyField)}, 1},
+	"malformed":           {[]string{goodPublish, request(publishPath, `{"channel":}`, keyField), goodPublish}, 2},
+	"wrong type":          {[]string{request(publishPath, `{"channel":1}`, keyField)}, 1},
+	"wrong key":           {[]string{goodPublish, request(publishPath, publishBody, "X-API-Key: Secret")}, 1},
+	"wrong key, no other": {[]string{request(publishPath, publishBody, "X-API-Key: x", "Authorization: apikey secret")}, 1},
+	"no key":              {[]string{request(publishPath, publishBody)}, 1},
+	"key in query":        {[]string{request(publishPath+"?api_key=secret", publishBody)}, 1},
+	"two keys":            {[]string{request(publishPath, publishBody, keyField, "X-Api-Key: x")}, 1},
+	"transport errors":    {[]string{request(publishPath, notPublished, keyField, "X-Centrifugo-Error-Mode: transport")}, 1},
+	"own transport":       {[]string{request(publishPath, notPublished, keyField, "X-Gyro-Error-Mode: transport")}, 1},
+	"GET":                 {[]string{"GET /api/publish HTTP/1.1\r\nHost: a\r\n\r\n"}, 1},
+	"unknown path":        {[]string{request("/api/nothing", `{}`, keyField)}, 1},
+	"escaped path":        {[]string{request("/api/%70ublish", publishBody, keyField)}, 1},
+	"legacy":              {[]string{request("/api", `{"method":"publish","params":`+publishBody+`}`, keyField)}, 1},
+	"close":               {[]string{request(publishPath, publishBody, keyField, "Connection: close"), goodPublish}, 1},
+	"chunked": {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: secret\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+		goodPublish}, 2},
+	"chunked and length": {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: secret\r\nContent-Length: 2\r\n" +
+		"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"}, 1},
+	"expect":             {[]string{request(publishPath, publishBody, keyField, "Expect: 100-continue")}, 1},
+	"HTTP/1.0":           {[]string{strings.Replace(goodPublish, "1.1", "1.0", 1)}, 1},
+	"no host":            {[]string{"POST /api/publish HTTP/1.1\r\nContent-Length: 2\r\nX-API-Key: secret\r\n\r\n{}"}, 0},
+	"two hosts":          {[]string{request(publishPath, publishBody, keyField, "Host: b")}, 0},
+	"two lengths":        {[]string{request(publishPath, publishBody, keyField, "Content-Length: 2")}, 0},
+	"same length twice":  {[]string{request(publishPath, publishBody, keyField, "Content-Length: 30")}, 1},
+	"negative length":    {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nContent-Length: -2\r\nX-API-Key: secret\r\n\r\n{}"}, 0},
+	"signed length":      {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nContent-Length: +2\r\nX-API-Key: secret\r\n\r\n{}"}, 0},
+	"no length":          {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: secret\r\n\r\n"}, 1},
+	"space before colon": {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nContent-Length : 2\r\nX-API-Key: secret\r\n\r\n{}"}, 0},
+	"folded":             {[]string{request(publishPath, publishBody, keyField, "X-A: b", " c")}, 1},
+	"line feeds":         {[]string{strings.ReplaceAll(goodPublish, "\r\n", "\n")}, 1},
+	"control character":  {[]string{request(publishPath, publishBody, keyField, "X-A: \x01")}, 0},
+	"carriage return":    {[]string{request(publishPath, publishBody, keyField, "X-A: b\rc")}, 0},
+	"high bytes":         {[]string{request(publishPath, publishBody, keyField, "X-A: \xc3\xa9")}, 1},
+	"great head":         {[]string{request(publishPath, publishBody, keyField, "X-A: "+strings.Repeat("x", 20_000))}, 1},
+	"half a head":        {[]string{goodPublish, "POST /api/publish HTTP/1.1\r\nHost:"}, 0},
+	"crumbs":             {[]string{goodPublish, "POS"}, 0},
+	"crumbs alone":       {[]string{"POS"}, 0},
+	"half a body":        {[]string{goodPublish, goodPublish[:len(goodPublish)-5]}, 1},
+	"nothing":            {nil, 0},
+	"garbage":            {[]string{"\x00\x01\x02\r\n\r\n"}, 0},
+	"HTTP/2":             {[]string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, 1},
+}
+
+// A server with a Listener answers every exchange as one without.
+func TestListenerAnswersLikeServer(t *testing.T) {
+	for name, e := range exchanges {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got [2][]string
+			var calls [2][]string
+			for i, direct := range []bool{false, true} {
+				node := &apitest.Node{Result: position}
+				s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Key: "secret"}), listen(t), direct)
+				var err error
+				if got[i], err = s.exchange(t, e.parts...); err != nil {
+					t.Fatal(direct, err)
+				}
+				calls[i] = node.Calls()
+				if n := s.served.Load(); direct && n != e.served {
+					t.Errorf("%d requests passed net/http, want %d", n, e.served)
+				}
+			}
+			if diff := cmp.Diff(got[0], got[1]); diff != "" {
+				t.Errorf("answers without Listener (-) and with (+):\n%s", diff)
+			}
+			if diff := cmp.Diff(calls[0], calls[1]); diff != "" {
+				t.Errorf("calls without Listener (-) and with (+):\n%s", diff)
+			}
+		})
+	}
+}
+
+// In transport mode the status depends on the error: net/http answers all.
+func TestListenerTransportMode(t *testing.T) {
+	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "secret", ErrorMode: "transport"})
+	s := start(t, h, listen(t), true)
+	got, err := s.exchange(t, request(publishPath, notPublished, keyField))
+	if err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "404") || s.served.Load() != 1 {
+		t.Errorf("%v, %v, %d served", got, err, s.served.Load())
+	}
+}
+
+// FuzzListener sends anything to a server with and one without Listener.
+func FuzzListener(f *testing.F) {
+	for _, e := range exchanges {
+		f.Add([]byte(strings.Join(e.parts, "")))
+	}
+	var sites [2]*site
+	var nodes [2]*apitest.Node
+	renew := func(t testing.TB) {
+		for i, direct := range []bool{false, true} {
+			if sites[i] != nil {
+				sites[i].close()
+			}
+			nodes[i] = &apitest.Node{Result: position}
+			sites[i] = open(newHandler(t, nodes[i], httpapi.Config{Prefix: "/api", Key: "secret"}), listen(t), direct)
+		}
+	}
+	renew(f)
+	f.Cleanup(func() { sites[0].close(); sites[1].close() })
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		var got [2][]string
+		for i, s := range sites {
+			var err error
+			if got[i], err = s.exchange(t, string(sent)); err != nil {
+				// A reset overtook the answer: what the server has done is not known.
+				renew(t)
+				t.Skip()
+			}
+		}
+		if diff := cmp.Diff(got[0], got[1]); diff != "" {
+			t.Errorf("answers without Listener (-) and with (+):\n%s", diff)
+		}
+		if diff := cmp.Diff(nodes[0].Calls(), nodes[1].Calls()); diff != "" {
+			t.Errorf("calls without Listener (-) and with (+):\n%s", diff)
+		}
+	})
+}
+
+// pipes is a listener of connections within a bubble.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
+
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.conns <- server
+	return client
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// lifetime is how long the server keeps a connection after the client sent this.
+func lifetime(t *testing.T, p *pipes, sent string, answers int) time.Duration {
+	c := p.dial()
+	go func() { _, _ = io.WriteString(c, sent) }()
+	r := bufio.NewReader(c)
+	for range answers {
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+	}
+	begin := time.Now()
+	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("after %q: %v", sent, err)
+	}
+	return time.Since(begin)
+}
+
+func TestListenerTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes()
+		s := start(t, newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "secret"}), p, true)
+		for _, test := range []struct {
+			sent    string
+			answers int
+			want    time.Duration
+		}{
+			{"", 0, 10 * time.Second},
+			{goodPublish[:20], 0, 10 * time.Second},
+			{goodPublish[:len(goodPublish)-1], 0, 30 * time.Second},
+			{goodPublish, 1, 30 * time.Second},
+			{goodPublish + goodPublish[:20], 1, 10 * time.Second},
+			{goodPublish + goodPublish[:len(goodPublish)-1], 1, 30 * time.Second},
+		} {
+			if got := lifetime(t, p, test.sent, test.answers); got < test.want || got > test.want+time.Second {
+				t.Errorf("%d answers, then silence: closed after %v, want %v", test.answers, got, test.want)
+			}
+		}
+		shutdown(t, s)
+	})
+}
+
+func shutdown(t *testing.T, s *site) {
+	t.Helper()
+	if err := s.server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := s.direct.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A shutdown closes idle connections, and lets requests under way have their
+// answers.
+func TestListenerShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var blocked atomic.Bool
+		node := &apitest.Node{Hook: func() {
+			if blocked.Load() {
+				<-release
+			}
+		}}
+		p := newPipes()
+		s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Key: "secret"}), p, true)
+		fresh, idle, busy := p.dial(), p.dial(), p.dial()
+		idleReader, busyReader := bufio.NewReader(idle), bufio.NewReader(busy)
+		ask := func(c net.Conn) { go func() { _, _ = io.WriteString(c, goodPublish) }() }
+		ask(idle)
+		if _, err := http.ReadResponse(idleReader, nil); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = idleReader.Discard(len(`{"result":{}}`))
+		blocked.Store(true)
+		ask(busy)
+		synctest.Wait()
+
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := s.server.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for name, r := range map[string]io.Reader{"fresh": fresh, "idle": idleReader} {
+			if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("%s connection: %v", name, err)
+			}
+		}
+		done := make(chan error, 1)
+		go func() { done <- s.direct.Wait(t.Context()) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("did not wait: %v", err)
+		default:
+		}
+		close(release)
+		res, err := http.ReadResponse(busyReader, nil)
+		if err != nil || !res.Close {
+			t.Fatalf("last answer: %+v, %v", res, err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := s.direct.Wait(short); err != nil {
+			t.Errorf("a second wait: %v", err)
+		}
+	})
+}
+
+// A shutdown whose context ends cuts what is under way.
+func TestListenerShutdownInHaste(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := newPipes()
+		s := start(t, newHandler(t, &apitest.Node{Hook: func() { <-release }}, httpapi.Config{Prefix: "/api", Key: "secret"}), p, true)
+		c := p.dial()
+		go func() { _, _ = io.WriteString(c, goodPublish) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = s.direct.Close()
+		if err := s.direct.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		close(release)
+		if err := s.direct.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A panic ends one connection.
+func TestListenerPanic(t *testing.T) {
+	var calls atomic.Int64
+	node := &apitest.Node{Hook: func() {
+		if calls.Add(1) == 1 {
+			panic("boom")
+		}
+	}}
+	s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Key: "secret"}), listen(t), true)
+	if got, err := s.exchange(t, goodPublish, goodPublish); len(got) > 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := s.exchange(t, goodPublish, goodPublish); err != nil || len(got) != 2 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
