@@ -135,7 +135,11 @@ func (e *env) Tick() {
 	}
 }
 
-func (e *env) Join(b *session.Subscription)   { e.shard.loop.Hub().Add(b.Channel(), b) }
+func (e *env) Join(b *session.Subscription) {
+	h := e.shard.loop.Hub()
+	h.Add(b.Channel(), b)
+	h.SetWindow(b, b.Window())
+}
 func (e *env) Part(b *session.Subscription)   { e.shard.loop.Hub().Remove(b) }
 func (e *env) Finish(b *session.Subscription) { e.shard.loop.Hub().Finish(b) }
 

@@ -57,6 +57,19 @@ type SubscribeOptions struct {
 	// none (recovery.md 4.6).
 	Publications []*Publication
 
+	// BatchMaxDelay and BatchMaxSize make the channel prefer throughput: messages,
+	// joins and leaves included, are held back until BatchMaxDelay has passed since
+	// the first of them or BatchMaxSize of them are held, whichever comes first, and
+	// then leave in one write per subscriber. Both are off by default, at 0 (and below).
+	// With a size alone the delay is 1 s, with a delay alone the size is 64. More than
+	// 1 minute counts as 1 minute, more than 64 messages as 64. A node that holds back
+	// very much (16 MB per CPU) lets messages go early.
+	//
+	// It concerns the channel on the node as a whole: those of the latest subscription
+	// count, also for what is held already. Who subscribes meanwhile gets what is held.
+	BatchMaxDelay time.Duration
+	BatchMaxSize  int
+
 	// Source records where the subscription comes from (channels.md section 10).
 	Source uint8
 }

@@ -289,6 +289,23 @@ func TestHeldMemory(t *testing.T) {
 	round(1)
 }
 
+// What went out is held no more, however often a channel holds back.
+func TestHeldMemoryOfOne(t *testing.T) {
+	h := hub.New(new(outbox.Arena))
+	s := &member{t: t}
+	h.Add("ch", s)
+	h.SetWindow(s, hub.Window{Delay: 10})
+	for now := int64(1); now < 5000; now += 10 {
+		h.Publish(&hub.Message{Channel: "ch", ID: s.last + 1, Pub: &channel.Publication{Data: make([]byte, 64<<10)}})
+		h.Advance(now)
+		if h.Deliver(100); h.Next() != now+10 {
+			t.Fatalf("not held at %d: next %d", now, h.Next())
+		}
+		h.Advance(now + 10)
+		h.Deliver(100)
+	}
+}
+
 // Windows need no memory of their own per message.
 func TestWindowAllocBudget(t *testing.T) {
 	h, m := hub.New(new(outbox.Arena)), &hub.Message{Channel: "ch"}

@@ -114,6 +114,8 @@ func subscribeOptions(ch namespace.Channel, source namespace.Source) gyro.Subscr
 		HistoryMetaTTL:  ch.HistoryMetaTTL,
 		AllowDelta:      len(ch.AllowedDeltaTypes) > 0,
 		AllowTagsFilter: ch.AllowTagsFilter,
+		BatchMaxDelay:   ch.BatchMaxDelay,
+		BatchMaxSize:    ch.BatchMaxSize,
 		Source:          uint8(source),
 	}
 	if ch.ForceRecoveryMode == "cache" {

@@ -54,6 +54,9 @@ type ChannelOptions struct {
 	PublicationDataFormat string   `key:"publication_data_format" enum:"json|json_object|binary" doc:"Format of payloads; by default anything but empty."`
 	ChannelRegex          string   `key:"channel_regex" doc:"Pattern of the name after the namespace; by default any ASCII."`
 
+	BatchMaxDelay time.Duration `key:"batch_max_delay" min:"0" doc:"Hold back messages until this long after the first one, so that they leave in one write; at most 1m, 0 for 1s if batch_max_size is set."`
+	BatchMaxSize  int           `key:"batch_max_size" min:"0" max:"64" doc:"Hold back messages until they are this many; 0 for 64 if batch_max_delay is set. By default nothing is held back."`
+
 	AllowSubscribeForClient    bool `key:"allow_subscribe_for_client" doc:"Users may subscribe."`
 	AllowSubscribeForAnonymous bool `key:"allow_subscribe_for_anonymous" doc:"Extends the option above to anonymous connections."`
 	AllowPublishForClient      bool `key:"allow_publish_for_client" doc:"Users may publish."`

@@ -22,6 +22,7 @@ func (c *Config) checkChannel(p *problems) {
 	c.eachOptions(func(key string, o *ChannelOptions) {
 		c.checkHistory(p, key, o)
 		checkRegex(p, key+".channel_regex", o.ChannelRegex)
+		checkBatch(p, key, o)
 		c.checkOptionProxies(p, key, o)
 		checkMap(p, key, o)
 		c.checkMapPresence(p, key+".map_clients_presence_channel_prefix", o.MapClientsPresence, TypeMapClients)
@@ -42,6 +43,15 @@ func (c *Config) checkHistory(p *problems, key string, o *ChannelOptions) {
 	}
 	if o.AutoCacheRecover && (!o.ForceRecovery || o.ForceRecoveryMode != "cache") {
 		p.add(key+".auto_cache_recover", "needs force_recovery and force_recovery_mode cache")
+	}
+}
+
+// maxBatchDelay is the longest time for which the node holds back messages.
+const maxBatchDelay = time.Minute
+
+func checkBatch(p *problems, key string, o *ChannelOptions) {
+	if o.BatchMaxDelay > maxBatchDelay {
+		p.add(key+".batch_max_delay", "%s is more than %s", o.BatchMaxDelay, maxBatchDelay)
 	}
 }
 
