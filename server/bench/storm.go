@@ -80,12 +80,12 @@ func (s *Storm) steps(r *run, rep *Report, live *producer) error {
 	if err := r.toEveryChannel(burst, 1); err != nil {
 		return err
 	}
-	if err := s.storm(r, rep, burst); err != nil {
-		rep.Deliver = r.deliver(start)
-		return err
-	}
+	err := s.storm(r, rep, burst)
 	stopLive()
-	err := r.drain()
+	rep.Publish = r.published(time.Duration(r.elapsed() - start))
+	if err == nil {
+		err = r.drain()
+	}
 	rep.Deliver = r.deliver(start)
 	return err
 }
@@ -154,10 +154,7 @@ func (s *Storm) storm(r *run, rep *Report, burst []*producer) error {
 	away := time.Now()
 	r.cut(r.subscribers)
 	if s.Messages > 0 {
-		start := time.Now()
-		err := r.toEveryChannel(burst, s.Messages)
-		rep.Publish = r.published(time.Since(start))
-		if err != nil {
+		if err := r.toEveryChannel(burst, s.Messages); err != nil {
 			return err
 		}
 	}
