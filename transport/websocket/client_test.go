@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -286,6 +287,8 @@ type testServer struct {
 	tight   bool
 	loop    *loop.Loop // nil for goroutines
 	noLoop  atomic.Bool
+	// order lets the race detector know that a client dials before it is accepted.
+	order sync.Mutex
 }
 
 var errTest = errors.New("test error")
@@ -299,6 +302,8 @@ func (s *testServer) accept(ctx context.Context, c transport.Conn, info transpor
 		t: s.t, conn: c, inside: c, info: info, ctx: ctx,
 		messages: make(chan string, 100), writable: make(chan struct{}, 1), closed: make(chan error, 2),
 	}
+	s.order.Lock()
+	s.order.Unlock() //nolint:staticcheck // nothing to guard
 	if s.prepare != nil {
 		if err := s.prepare(p); err != nil {
 			return nil, err
@@ -389,6 +394,8 @@ func newTightServer(t testing.TB, cfg Config) *testServer {
 
 func (s *testServer) dial() net.Conn {
 	s.t.Helper()
+	s.order.Lock()
+	s.order.Unlock() //nolint:staticcheck // nothing to guard
 	nc, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
 		s.t.Fatal(err)

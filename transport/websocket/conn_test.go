@@ -236,7 +236,7 @@ func TestAcceptorPanics(t *testing.T) {
 	s := newServer(t, Config{})
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.prepare = func(*testPeer) error { panic("the acceptor's fault") }
-	s.loop = nil // acceptors of loops are the core's own
+	s.noLoop.Store(true) // acceptors of loops are the core's own
 	c, _ := newClient(t, s.dial(), "/?cf_ws_frame_ping_pong=true", nil)
 	c.expectEOF()
 }
