@@ -180,7 +180,7 @@ func (h *Hub) Finish(s Subscriber) {
 		}
 	}
 	for _, m := range w.next {
-		s.Deliver(&Delivery{Message: m, arena: h.arena})
+		s.Deliver(&Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
 	}
 }
 
@@ -245,7 +245,7 @@ func (h *Hub) next(w *sweep) {
 	h.forget(w) // that is, if all whom it had to reach have gone
 	n := min(len(w.next), maxBatch)
 	for _, m := range w.next[:n] {
-		w.batch = append(w.batch, Delivery{Message: m, arena: h.arena})
+		w.batch = append(w.batch, Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
 	}
 	rest := copy(w.next, w.next[n:])
 	clear(w.next[rest:])

@@ -222,8 +222,11 @@ func TestPublishAllocBudget(t *testing.T) {
 	}
 }
 
-// nobody is a subscriber that does nothing.
-type nobody struct{ seat hub.Seat }
+// nobody is a subscriber that does nothing but look.
+type nobody struct {
+	seat hub.Seat
+	held time.Duration // of the latest message
+}
 
-func (s *nobody) Seat() *hub.Seat       { return &s.seat }
-func (s *nobody) Deliver(*hub.Delivery) {}
+func (s *nobody) Seat() *hub.Seat         { return &s.seat }
+func (s *nobody) Deliver(d *hub.Delivery) { s.held = d.Held }

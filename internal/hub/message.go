@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/delta"
@@ -70,6 +71,8 @@ type variant struct {
 // made of it.
 type Delivery struct {
 	*Message
+	// Held is for how long the message may have been held back on purpose.
+	Held   time.Duration
 	arena  *outbox.Arena // nil: use frames of the message
 	frames [2]localFrame
 	more   []localFrame

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -101,6 +102,23 @@ func (h *Hub) Flush() {
 	for _, w := range h.waiting {
 		w.due = atOnce
 	}
+}
+
+// Awaits tells whether a publication is on its way to the subscriber, held back or
+// in its turn.
+func (s *Seat) Awaits() bool {
+	if s.room == nil || s.room.sweep == nil {
+		return false
+	}
+	w := s.room.sweep
+	if s.index < w.left {
+		for i := range w.batch {
+			if w.batch[i].Kind == KindPublication {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(w.next, func(m *Message) bool { return m.Kind == KindPublication })
 }
 
 // hold makes w wait, if it has a window that is open and no batch under way.

@@ -3,6 +3,7 @@ package hub_test
 import (
 	"maps"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -179,6 +180,41 @@ func TestWindowBehindBatch(t *testing.T) {
 	h.Advance(120)
 	if h.Deliver(1000); count(2) != 100 || h.Next() != 0 {
 		t.Fatalf("%d got what was flushed", count(2))
+	}
+}
+
+// A subscriber awaits a publication from when it is published until it is delivered,
+// and is told for how long it may have been held back.
+func TestAwaits(t *testing.T) {
+	h := hub.New(new(outbox.Arena))
+	first, second := &nobody{}, &nobody{}
+	expect := func(when string, want ...bool) {
+		t.Helper()
+		if got := []bool{first.seat.Awaits(), second.seat.Awaits()}; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	expect("without seats", false, false)
+	h.Add("ch", first)
+	h.Add("ch", second)
+	h.SetWindow(first, hub.Window{Delay: 10})
+	expect("nothing published", false, false)
+	h.Publish(&hub.Message{Channel: "ch", Kind: hub.KindJoin})
+	h.Advance(1)
+	h.Deliver(10)
+	expect("a join", false, false)
+	h.Publish(&hub.Message{Channel: "ch"})
+	expect("published", true, true)
+	h.Advance(2)
+	h.Deliver(10)
+	expect("held", true, true)
+	h.Advance(11)
+	h.Deliver(1) // the last one first
+	expect("half way", true, false)
+	h.Deliver(10)
+	expect("delivered", false, false)
+	if first.held != 10 || second.held != 10 {
+		t.Errorf("held for %d and %d, want 10", first.held, second.held)
 	}
 }
 
