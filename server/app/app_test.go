@@ -36,13 +36,17 @@ type testServer struct {
 }
 
 type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	full bool // keep no more
 }
 
 func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.full {
+		return len(p), nil
+	}
 	return l.buf.Write(p)
 }
 

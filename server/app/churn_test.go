@@ -31,11 +31,14 @@ func TestChurn(t *testing.T) {
 			s := startServer(t, func(cfg *config.Config) {
 				cfg.WebSocket.GoroutineDriver = goroutines
 				cfg.Client.Insecure = true
-				cfg.Client.StaleCloseDelay = time.Second
+				cfg.Client.StaleCloseDelay = 10 * time.Second
 				addNamespace(cfg, "churn", func(o *config.ChannelOptions) {
 					o.HistorySize, o.HistoryTTL, o.ForceRecovery, o.Presence = 10, time.Minute, true, true
 				})
 			})
+			s.logs.mu.Lock()
+			s.logs.full = *churn > 0
+			s.logs.mu.Unlock()
 			// What is made with the first clients is there before.
 			r := rand.New(rand.NewPCG(0, 0))
 			for n := range 30 {
