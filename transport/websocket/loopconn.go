@@ -444,7 +444,9 @@ func (c *loopConn) lose(cause error) {
 		c.more().cause = cause
 	}
 	c.phase, c.stuck = phaseGone, c.out != nil
-	c.loop.Post(c.finish)
+	if !c.loop.Post(c.finish) && c.peer == nil {
+		c.finish() // the loop is about to end, and there is nobody to tell
+	}
 }
 
 // finish frees everything. It is called by nothing that the peer calls.
