@@ -21,11 +21,11 @@ func (n *Node) publish(ctx context.Context, ch string, data []byte, o *PublishOp
 	if ch == "" {
 		return PublishResult{}, protocol.ErrorBadRequest
 	}
-	return n.broker.Publish(ctx, ch, o.publication(data), o.broker())
+	return n.broker.Publish(ctx, ch, new(o.publication(data)), o.broker())
 }
 
-func (o *PublishOptions) publication(data []byte) *channel.Publication {
-	return &channel.Publication{Data: data, Info: o.Info, Tags: o.Tags, Version: o.Version}
+func (o *PublishOptions) publication(data []byte) channel.Publication {
+	return channel.Publication{Data: data, Info: o.Info, Tags: o.Tags, Version: o.Version}
 }
 
 // Broadcast publishes the same data into many channels; the results are in the
@@ -93,6 +93,10 @@ func (p *BatchPublication) options() *PublishOptions {
 // roundSize is how many publications go to a broker.BatchPublisher at once.
 const roundSize = 256
 
+// slabSize is how many publications share an allocation: what one slow loop keeps
+// alive.
+const slabSize = 32
+
 // round is a call of a broker.BatchPublisher.
 type round struct {
 	items [roundSize]broker.BatchItem
@@ -115,9 +119,11 @@ func (r *round) publish(ctx context.Context, b broker.BatchPublisher, batch []Ba
 
 // fill makes items of the elements that can be published, and returns their
 // number. What is the same for consecutive elements is made once: a broadcast
-// without history has one publication.
+// without history has one publication. Publications that nobody remembers share
+// allocations.
 func (r *round) fill(batch []BatchPublication) (n int) {
 	var last *BatchPublication
+	var slab []channel.Publication
 	for i := range batch {
 		p := &batch[i]
 		if p.Channel == "" {
@@ -136,8 +142,16 @@ func (r *round) fill(batch []BatchPublication) (n int) {
 		} else {
 			item.Options = o.broker()
 		}
-		if item.Pub == nil {
-			item.Pub = o.publication(p.Data)
+		switch {
+		case item.Pub != nil:
+		case o.fleeting():
+			if len(slab) == 0 {
+				slab = make([]channel.Publication, min(len(batch)-i, slabSize))
+			}
+			item.Pub, slab = &slab[0], slab[1:]
+			*item.Pub = o.publication(p.Data)
+		default:
+			item.Pub = new(o.publication(p.Data))
 		}
 		last = p
 	}

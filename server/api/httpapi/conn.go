@@ -157,7 +157,7 @@ func (c *conn) read() error {
 	switch {
 	case n > 0 || err == nil:
 		return nil
-	case err == io.EOF && (len(b) >= minRequest || len(b) > 0 && c.second == 0):
+	case errors.Is(err, io.EOF) && (len(b) >= minRequest || len(b) > 0 && c.second == 0):
 		return errForeign // the server knows what to say to half a request
 	}
 	return err
@@ -174,8 +174,8 @@ func (c *conn) answer() error {
 	if api.UnmarshalRequest(c.in.b[c.head.size:size], req) != nil {
 		return errForeign
 	}
-	status := http.StatusOK
-	status, c.json = h.execute(c.listener.ctx, c.head.method, req, c.json[:0], false)
+	status, out := h.execute(c.listener.ctx, c.head.method, req, c.json[:0], false)
+	c.json = out
 	if status != http.StatusOK { // after it was executed, nobody else can answer
 		return errors.New("the answer cannot be encoded")
 	}

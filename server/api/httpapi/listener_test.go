@@ -79,7 +79,7 @@ func (s *site) exchange(t testing.TB, parts ...string) ([]string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close() //nolint:errcheck // of a test
+	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	for _, p := range parts {
 		if _, err := io.WriteString(c, p); err != nil {
@@ -103,17 +103,26 @@ func answers(raw []byte) (list []string) {
 		if _, err := r.Peek(1); err != nil {
 			return list
 		}
-		res, err := http.ReadResponse(r, nil)
+		text, _, err := answer(r)
 		if err != nil {
 			return append(list, "broken: "+err.Error())
 		}
-		body, err := io.ReadAll(res.Body)
-		date, dateErr := http.ParseTime(res.Header.Get("Date"))
-		if dateErr == nil && time.Since(date).Abs() < time.Minute {
-			res.Header.Del("Date")
-		}
-		list = append(list, fmt.Sprint(res.Status, res.Header, res.ContentLength, res.Close, string(body), err))
+		list = append(list, text)
 	}
+}
+
+// answer reads one, and whether it is said to be the last.
+func answer(r *bufio.Reader) (text string, last bool, err error) {
+	res, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return "", false, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if date, dateErr := http.ParseTime(res.Header.Get("Date")); dateErr == nil && time.Since(date).Abs() < time.Minute {
+		res.Header.Del("Date")
+	}
+	return fmt.Sprint(res.Status, res.Header, res.ContentLength, res.Close, string(body)), res.Close, err
 }
 
 func request(path, body string, fields ...string) string {
@@ -299,11 +308,9 @@ func lifetime(t *testing.T, p *pipes, sent string, answers int) time.Duration {
 	go func() { _, _ = io.WriteString(c, sent) }()
 	r := bufio.NewReader(c)
 	for range answers {
-		res, err := http.ReadResponse(r, nil)
-		if err != nil {
+		if _, _, err := answer(r); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.Copy(io.Discard, res.Body)
 	}
 	begin := time.Now()
 	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
@@ -363,10 +370,9 @@ func TestListenerShutdown(t *testing.T) {
 		idleReader, busyReader := bufio.NewReader(idle), bufio.NewReader(busy)
 		ask := func(c net.Conn) { go func() { _, _ = io.WriteString(c, goodPublish) }() }
 		ask(idle)
-		if _, err := http.ReadResponse(idleReader, nil); err != nil {
+		if _, _, err := answer(idleReader); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = idleReader.Discard(len(`{"result":{}}`))
 		blocked.Store(true)
 		ask(busy)
 		synctest.Wait()
@@ -390,9 +396,9 @@ func TestListenerShutdown(t *testing.T) {
 		default:
 		}
 		close(release)
-		res, err := http.ReadResponse(busyReader, nil)
-		if err != nil || !res.Close {
-			t.Fatalf("last answer: %+v, %v", res, err)
+		text, last, err := answer(busyReader)
+		if err != nil || !last {
+			t.Fatalf("last answer: %s, %v", text, err)
 		}
 		if err := <-done; err != nil {
 			t.Error(err)
