@@ -43,7 +43,7 @@ type batchNode struct {
 }
 
 func newBatchNode(t *testing.T, o gyro.SubscribeOptions, subs int) *batchNode {
-	b := &batchNode{t: t, node: run(t, gyro.Config{PingInterval: -1, Handlers: gyro.Handlers{Connecting: as, Subscribe: allow(o)}})}
+	b := &batchNode{t: t, node: run(t, gyro.Config{PingInterval: -1, PositionMaxTimeLag: time.Second, Handlers: gyro.Handlers{Connecting: as, Subscribe: allow(o)}})}
 	b.conns = &counted{Acceptor: b.node}
 	for i := range subs {
 		c := wstest.Pipe(t, b.conns)
@@ -147,6 +147,20 @@ func TestNoBatches(t *testing.T) {
 		b := newBatchNode(t, gyro.SubscribeOptions{}, 2)
 		b.publish(3)
 		b.expect("at once", 3, 3)
+	})
+}
+
+// What is held back is not lost: a position that waits for it is right.
+func TestBatchesAndPositions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatchNode(t, gyro.SubscribeOptions{Recoverable: true, BatchMaxDelay: 55 * time.Second}, 3)
+		time.Sleep(time.Hour)
+		for range 20 {
+			b.publish(2)
+			time.Sleep(55 * time.Second)
+			b.expect("in time", 2, 1)
+			time.Sleep(time.Minute + time.Second)
+		}
 	})
 }
 

@@ -50,7 +50,7 @@ func (b *Subscription) hold(m *hub.Message) {
 // deliverPositioned is the rule of recovery.md section 5.
 func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	p := m.Pub
-	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()-p.Time*int64(time.Millisecond) > int64(lag) {
+	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()-p.Time*int64(time.Millisecond) > int64(lag+m.Held) {
 		b.insufficientState()
 		return
 	}

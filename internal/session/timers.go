@@ -224,7 +224,8 @@ func (s *Session) subExpired(b *Subscription) {
 
 // checked compares tracked positions with the tops of their streams. A position
 // that moved meanwhile was confirmed by what moved it, so only one that stood
-// still is judged: then a differing top means that something was lost.
+// still is judged: then a differing top means that something was lost, unless it is
+// on its way.
 func (s *Session) checked(e *Check) {
 	for _, it := range e.Items {
 		b := it.sub
@@ -233,6 +234,9 @@ func (s *Session) checked(e *Check) {
 		}
 		if it.Top.Offset == b.offset && it.Top.Epoch == b.epoch {
 			b.checkedAt = s.env.Now()
+			continue
+		}
+		if b.seat.Awaits() {
 			continue
 		}
 		if b.insufficientState(); s.state == stateClosed {

@@ -56,6 +56,9 @@ type ChannelOptions struct {
 	ForcePushJoinLeave bool
 	ForceRecovery      bool
 	ForcePositioning   bool
+	// BatchMaxDelay and BatchMaxSize are those of subscriptions.
+	BatchMaxDelay time.Duration
+	BatchMaxSize  int
 	// DeltaPublish turns the delta flag of every publication on.
 	DeltaPublish bool
 	// PublicationDataFormat: "", "json", "json_object", "binary".

@@ -111,6 +111,8 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*EmptyRe
 		// RecoveryMode stays "stream", whatever the namespace says.
 		RecoverSince:   r.RecoverSince,
 		HistoryMetaTTL: o.HistoryMetaTTL,
+		BatchMaxDelay:  o.BatchMaxDelay,
+		BatchMaxSize:   o.BatchMaxSize,
 		Source:         sourceServerAPI,
 	}
 	err = e.node.Subscribe(ctx, r.User, r.Channel,

@@ -262,6 +262,8 @@ func (p *policy) ChannelOptions(name string) (api.ChannelOptions, bool) {
 		ForcePushJoinLeave:    ch.ForcePushJoinLeave,
 		ForceRecovery:         ch.ForceRecovery,
 		ForcePositioning:      ch.ForcePositioning,
+		BatchMaxDelay:         ch.BatchMaxDelay,
+		BatchMaxSize:          ch.BatchMaxSize,
 		DeltaPublish:          ch.DeltaPublish,
 		PublicationDataFormat: ch.PublicationDataFormat,
 		SharedPollPublish:     ch.SharedPoll.PublishEnabled,

@@ -161,8 +161,9 @@ func (c Channels) ChannelOptions(ch string) (api.ChannelOptions, bool) {
 // Namespaces has one namespace for every option that the API follows.
 func Namespaces() Channels {
 	return Channels{
-		"":      {},
-		"full":  {Presence: true, HistorySize: 10, HistoryTTL: time.Minute, HistoryMetaTTL: time.Hour},
+		"": {},
+		"full": {Presence: true, HistorySize: 10, HistoryTTL: time.Minute, HistoryMetaTTL: time.Hour,
+			BatchMaxDelay: time.Second, BatchMaxSize: 5},
 		"delta": {HistorySize: 5, HistoryTTL: time.Second, DeltaPublish: true},
 		"sub": {
 			JoinLeave: true, ForcePushJoinLeave: true, ForceRecovery: true, ForcePositioning: true, Presence: true,
