@@ -77,7 +77,7 @@ func New(cfg Config) (*Node, error) {
 	_, localBroker := n.broker.(broker.Local)
 	_, localPresence := n.presence.(broker.Local)
 	n.local = localBroker && localPresence
-	n.routes = newRoutes(cfg.Broker, numLoops())
+	n.routes = newRoutes(cfg.Broker)
 	for i := range numLoops() {
 		n.shards = append(n.shards, &shard{node: n, index: i, loop: loop.New(), users: make(map[string][]*Client)})
 	}
@@ -272,8 +272,9 @@ func (n *Node) post(m *hub.Message) {
 		return
 	}
 	m.ID = r.id
+	loops := r.loops.mask()
 	for i, s := range n.shards {
-		if r.counts[i].Load() > 0 {
+		if has(loops, i) {
 			s.loop.PostMessage(m)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 // subscribed to just these channels.
 type routes struct {
 	broker  broker.Broker
-	shards  int
 	lastID  atomic.Int64
 	seed    maphash.Seed
 	buckets [256]bucket
@@ -28,19 +27,19 @@ type bucket struct {
 type route struct {
 	// id replaces the channel's name for clients that negotiated compaction.
 	id int64
-	// counts of subscribers per loop.
-	counts []atomic.Int32
+	// loops with subscribers.
+	loops loopSet
 	// users is the number of those who hold the route, guarded by its bucket.
-	users int
+	users int32
 
-	// mu serialises the broker's subscribe and unsubscribe of this channel.
-	mu         sync.Mutex
-	total      int
+	// subscribed, and what counts in loops, is guarded by mu, which serialises the
+	// broker's subscribe and unsubscribe of this channel.
 	subscribed bool
+	mu         sync.Mutex
 }
 
-func newRoutes(b broker.Broker, shards int) *routes {
-	r := &routes{broker: b, shards: shards, seed: maphash.MakeSeed()}
+func newRoutes(b broker.Broker) *routes {
+	r := &routes{broker: b, seed: maphash.MakeSeed()}
 	for i := range r.buckets {
 		r.buckets[i].m = make(map[string]*route)
 	}
@@ -66,7 +65,7 @@ func (t *routes) acquire(ch string) *route {
 	defer b.mu.Unlock()
 	r := b.m[ch]
 	if r == nil {
-		r = &route{id: t.lastID.Add(1), counts: make([]atomic.Int32, t.shards)}
+		r = &route{id: t.lastID.Add(1)}
 		b.m[ch] = r
 	}
 	r.users++
@@ -88,19 +87,18 @@ func (t *routes) add(ctx context.Context, ch string, shard int) (id int64, err e
 	r := t.acquire(ch)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts[shard].Add(1)
+	r.loops.add(shard)
 	if !r.subscribed {
 		if err := t.broker.Subscribe(ctx, ch); err != nil {
 			// A failure, such as a context that ended, does not prove that nothing came
 			// of it.
 			_ = t.broker.Unsubscribe(context.WithoutCancel(ctx), ch)
-			r.counts[shard].Add(-1)
+			r.loops.remove(shard)
 			t.release(ch, r)
 			return 0, err
 		}
 		r.subscribed = true
 	}
-	r.total++
 	return r.id, nil
 }
 
@@ -113,8 +111,7 @@ func (t *routes) remove(ctx context.Context, ch string, shard int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer t.release(ch, r)
-	r.counts[shard].Add(-1)
-	if r.total--; r.total > 0 || !r.subscribed {
+	if r.loops.remove(shard); !r.loops.empty() || !r.subscribed {
 		return nil
 	}
 	r.subscribed = false

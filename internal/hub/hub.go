@@ -20,6 +20,15 @@ type Seat struct {
 	index int
 }
 
+// Channel at which the subscriber sits: the hub's own text, which all subscribers
+// can share. Empty if it sits nowhere.
+func (s *Seat) Channel() string {
+	if s.room == nil {
+		return ""
+	}
+	return s.room.channel
+}
+
 // Hub is the slice of a loop: it is used by one goroutine at a time.
 type Hub struct {
 	arena *outbox.Arena

@@ -22,6 +22,10 @@ const (
 	wheelTick = int64(50e6)
 )
 
+// keepSlot is the largest slot whose memory is kept when it becomes empty. Those who
+// came at once have their first deadline at once, and never again.
+const keepSlot = 64
+
 // wheel is a hashed timing wheel: setting, moving and clearing a deadline is
 // O(1) and needs no memory but a slice element, whatever the number of timers.
 type wheel struct {
@@ -56,7 +60,11 @@ func (w *wheel) clear(tm *Timer) {
 	s[tm.index] = moved
 	moved.Timer().index = tm.index
 	s[last] = nil
-	w.slots[tm.slot-1] = s[:last]
+	s = s[:last]
+	if last == 0 && cap(s) > keepSlot {
+		s = nil
+	}
+	w.slots[tm.slot-1] = s
 	tm.slot = 0
 	w.count--
 }

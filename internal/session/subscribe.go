@@ -233,6 +233,9 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	}
 	b.state = subAttaching
 	s.env.Join(b)
+	if ch := b.seat.Channel(); ch != "" {
+		b.channel, item.Channel = ch, ch // one text for all
+	}
 	return item, nil
 }
 

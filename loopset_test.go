@@ -1,0 +1,52 @@
+package gyro
+
+import (
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+func TestLoopSetCounts(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		loops := []int{1, 2, 8, 64, 200}[seed%5]
+		var s loopSet
+		counts := make(map[int]int) // by place
+		total := 0
+		for range 300 {
+			loop := r.IntN(loops)
+			if counts[loop%places] > 0 && r.IntN(2) == 0 {
+				s.remove(loop)
+				counts[loop%places]--
+				total--
+			} else {
+				s.add(loop)
+				counts[loop%places]++
+				total++
+			}
+			for loop := range loops {
+				if has(s.mask(), loop) != (counts[loop%places] > 0) {
+					t.Fatalf("seed %d: loop %d of %v", seed, loop, counts)
+				}
+			}
+			if s.empty() != (total == 0) {
+				t.Fatalf("seed %d: empty with %d", seed, total)
+			}
+		}
+		for loop := range loops {
+			for ; loop < places && counts[loop] > 0; counts[loop]-- {
+				s.remove(loop)
+			}
+		}
+		if !s.empty() || s.more != nil || s.first.n != 0 {
+			t.Fatalf("seed %d: left %+v", seed, s.first)
+		}
+	}
+}
+
+// A route is to fit into the allocator's size class of 48 bytes.
+func TestRouteSize(t *testing.T) {
+	if size := unsafe.Sizeof(route{}); unsafe.Sizeof(uintptr(0)) == 8 && size > 48 {
+		t.Errorf("a route has %d bytes", size)
+	}
+}
