@@ -59,6 +59,9 @@ func (s *Session) startTimers() {
 	}
 	if half := int64(s.cfg.PresenceInterval) / 2; half > 0 {
 		d.periodic = onBeat(now + half + s.env.Random(half))
+		if s.pings() && s.cfg.PresenceInterval == s.cfg.PingInterval {
+			d.periodic = d.ping // an idle session is looked at once
+		}
 	}
 	s.setExpiry()
 }
@@ -171,8 +174,8 @@ func (s *Session) unsubscribeOverdue(now int64) {
 // positions.
 func (s *Session) periodic(now int64) {
 	var (
-		renew Renew
-		check Check
+		renew []RenewItem
+		check []*CheckItem
 	)
 	for b := range s.subs.all() {
 		if b.state != subLive {
@@ -187,18 +190,18 @@ func (s *Session) periodic(now int64) {
 			}
 		}
 		if b.presence {
-			renew.Items = append(renew.Items, RenewItem{Channel: b.channel, Info: b.info()})
+			renew = append(renew, RenewItem{Channel: b.channel, Info: b.info()})
 		}
 		if s.cfg.PositionCheckDelay >= 0 && b.checkDue(now, s.cfg.PositionCheckDelay) {
-			check.Items = append(check.Items, &CheckItem{
+			check = append(check, &CheckItem{
 				Channel: b.channel, MetaTTL: b.metaTTL, sub: b, offset: b.offset})
 		}
 	}
-	if len(renew.Items) > 0 {
-		s.env.Do(&renew)
+	if len(renew) > 0 {
+		s.env.Do(&Renew{Items: renew})
 	}
-	if len(check.Items) > 0 {
-		s.start(&check)
+	if len(check) > 0 {
+		s.start(&Check{Items: check})
 	}
 }
 
