@@ -1,18 +1,14 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/gobwas/ws"
-
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/bench/internal/wire"
 )
 
 // The ids of a connection's commands; those of publications follow.
@@ -33,7 +29,7 @@ type client struct {
 	index   int
 	channel int // index, or noChannel
 	shard   *shard
-	link    atomic.Pointer[link]
+	link    atomic.Pointer[wire.Link]
 
 	// answered gets the replies to publications; nil if it sends none.
 	answered func(*protocol.Reply)
@@ -59,61 +55,38 @@ func (c *client) session(ctx context.Context, again bool, ready joined) error {
 	if err != nil {
 		return err
 	}
-	l, err := dialLink(ctx, c.run.target)
+	l, err := c.run.dialer.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	c.subscribed, c.pong, c.ping = false, false, 0
 	c.link.Store(l)
 	defer c.link.Store(nil)
-	defer l.cut()
+	defer l.Cut()
 	if ctx.Err() != nil { // the run's end may not have seen the link
 		return context.Cause(ctx)
 	}
 	if err := c.greet(l, token, again); err != nil {
 		return err
 	}
-	return l.serve(func(message []byte) error { return c.receive(l, message, ready) })
+	return l.Serve(func(message []byte) error { return c.receive(l, message, ready) })
 }
 
 // greet sends connect and subscribe in one frame.
-func (c *client) greet(l *link, token string, again bool) error {
+func (c *client) greet(l *wire.Link, token string, again bool) error {
 	connect := &protocol.Command{ID: connectID, Connect: &protocol.ConnectRequest{Token: token, Name: "gyro-bench"}}
 	if c.channel == noChannel {
-		return c.command(l, connect)
+		return l.Send(connect)
 	}
 	req := &protocol.SubscribeRequest{Channel: c.run.channels[c.channel], Recoverable: c.run.recoverable}
 	if again {
 		req.Recover, req.Offset, req.Epoch = true, c.offset, c.epoch
 	}
-	return c.command(l, connect, &protocol.Command{ID: subscribeID, Subscribe: req})
-}
-
-var commandBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
-
-// command sends commands in one frame.
-func (c *client) command(l *link, cmds ...*protocol.Command) error {
-	buf := commandBuffers.Get().(*[]byte)
-	defer commandBuffers.Put(buf)
-	b, op := (*buf)[:0], ws.OpText
-	if c.run.codec.Encoding() == protocol.Protobuf {
-		op = ws.OpBinary
-	}
-	var err error
-	for i, cmd := range cmds {
-		if i > 0 && op == ws.OpText {
-			b = append(b, '\n')
-		}
-		if b, err = c.run.codec.AppendCommand(b, cmd); err != nil {
-			return err
-		}
-	}
-	*buf = b
-	return l.send(op, b)
+	return l.Send(connect, &protocol.Command{ID: subscribeID, Subscribe: req})
 }
 
 // receive handles the replies of one frame.
-func (c *client) receive(l *link, frame []byte, ready joined) error {
+func (c *client) receive(l *wire.Link, frame []byte, ready joined) error {
 	for len(frame) > 0 {
 		rest, other, err := c.publications(frame)
 		if err != nil {
@@ -136,8 +109,8 @@ func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply,
 	c.shard.mu.Lock()
 	defer c.shard.mu.Unlock()
 	for len(frame) > 0 {
-		message := firstMessage(c.run.codec.Encoding(), frame)
-		d := c.run.memo.find(message)
+		message := wire.FirstMessage(c.run.codec.Encoding(), frame)
+		d := c.run.memo.Find(message)
 		if d == nil {
 			reply := new(protocol.Reply)
 			if _, err := c.run.codec.DecodeReply(frame, reply); err != nil {
@@ -146,7 +119,7 @@ func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply,
 			if reply.Push == nil || reply.Push.Pub == nil {
 				return frame[len(message):], reply, nil
 			}
-			d = c.run.memo.keep(message, newDelivery(reply.Push.Channel, reply.Push.Pub))
+			d = c.run.memo.Keep(message, newDelivery(reply.Push.Channel, reply.Push.Pub))
 		}
 		c.deliver(now, d)
 		frame = frame[len(message):]
@@ -154,24 +127,8 @@ func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply,
 	return nil, nil, nil
 }
 
-// firstMessage returns the first message of a frame with its delimiter, or all of
-// it if it is malformed.
-func firstMessage(e protocol.Encoding, frame []byte) []byte {
-	if e == protocol.JSON {
-		if i := bytes.IndexByte(frame, '\n'); i >= 0 {
-			return frame[:i+1]
-		}
-		return frame
-	}
-	size, n := binary.Uvarint(frame)
-	if n <= 0 || size > uint64(len(frame)-n) {
-		return frame
-	}
-	return frame[:n+int(size)]
-}
-
 // reply handles what is not a publication.
-func (c *client) reply(l *link, r *protocol.Reply, ready joined) error {
+func (c *client) reply(l *wire.Link, r *protocol.Reply, ready joined) error {
 	switch {
 	case r.ID == 0 && r.Push == nil:
 		return c.pinged(l)
@@ -194,17 +151,17 @@ func (c *client) reply(l *link, r *protocol.Reply, ready joined) error {
 	return nil
 }
 
-func (c *client) pinged(l *link) error {
+func (c *client) pinged(l *wire.Link) error {
 	if c.ping > 0 && c.subscribed {
-		_ = l.conn.SetReadDeadline(time.Now().Add(c.ping + graceOfPing)) // a closed connection shows at once
+		l.Expect(c.ping + graceOfPing)
 	}
 	if !c.pong {
 		return nil
 	}
-	return c.command(l, &protocol.Command{})
+	return l.Send(&protocol.Command{})
 }
 
-func (c *client) connected(l *link, r *protocol.Reply, ready joined) error {
+func (c *client) connected(l *wire.Link, r *protocol.Reply, ready joined) error {
 	if r.Error != nil {
 		return fmt.Errorf("connect: error %w", r.Error)
 	}
@@ -220,17 +177,16 @@ func (c *client) connected(l *link, r *protocol.Reply, ready joined) error {
 }
 
 // live ends the deadline of connecting; from now on pings have to come.
-func (c *client) live(l *link) {
+func (c *client) live(l *wire.Link) {
 	c.subscribed = true
-	var deadline time.Time
+	var within time.Duration
 	if c.ping > 0 {
-		deadline = time.Now().Add(c.ping + graceOfPing)
+		within = c.ping + graceOfPing
 	}
-	_ = l.conn.SetDeadline(time.Time{})
-	_ = l.conn.SetReadDeadline(deadline) // a closed connection shows at once
+	l.Expect(within)
 }
 
-func (c *client) inChannel(l *link, r *protocol.Reply, ready joined) error {
+func (c *client) inChannel(l *wire.Link, r *protocol.Reply, ready joined) error {
 	name := c.run.channels[c.channel]
 	if r.Error != nil {
 		return fmt.Errorf("subscribe to %q: error %w", name, r.Error)
@@ -304,5 +260,5 @@ func (c *client) send(cmds []*protocol.Command) error {
 	if l == nil {
 		return errors.New("the connection is lost")
 	}
-	return c.command(l, cmds...)
+	return l.Send(cmds...)
 }

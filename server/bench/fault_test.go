@@ -267,7 +267,4 @@ func TestBadOptions(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if err := ensureFiles(1 << 40); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
-		t.Errorf("descriptors: %v", err)
-	}
 }

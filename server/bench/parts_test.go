@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"maps"
 	"math/rand/v2"
@@ -89,39 +87,6 @@ func FuzzParsePayload(f *testing.F) {
 		again, ok := parsePayload(appendPayload(nil, s, len(data)))
 		if !ok || again != s {
 			t.Errorf("%+v became %+v", s, again)
-		}
-	})
-}
-
-// FuzzConsume: frames come out the same however the bytes are cut, and no input harms.
-func FuzzConsume(f *testing.F) {
-	long := binary.BigEndian.AppendUint64([]byte{0x82, 127}, 70_000)
-	f.Add(append(long, make([]byte, 70_000)...), uint16(1000))
-	f.Add([]byte("\x81\x02hi\x01\x01a\x80\x01b\x8a\x00\x88\x02\x0b\xb8"), uint16(1))
-	f.Add([]byte("\x82\x7e\x00\x03abc\x81\xff"), uint16(2))
-	f.Fuzz(func(t *testing.T, data []byte, step uint16) {
-		read := func(step int) (messages [][]byte, failure string) {
-			var l link
-			for rest := data; len(rest) > 0; {
-				dst := l.space()
-				n := copy(dst[:min(len(dst), step)], rest)
-				rest = rest[n:]
-				if err := l.took(n, func(m []byte) error {
-					messages = append(messages, bytes.Clone(m))
-					return nil
-				}); err != nil {
-					return messages, err.Error()
-				}
-			}
-			return messages, ""
-		}
-		if slices.ContainsFunc(data, func(b byte) bool { return b&0x0f == 9 }) {
-			return // a ping is answered, and there is no connection
-		}
-		whole, failure := read(readSize)
-		cut, cutFailure := read(1 + max(int(step), len(data)/256))
-		if failure != cutFailure || !slices.EqualFunc(whole, cut, bytes.Equal) {
-			t.Errorf("%d messages (%s), cut %d (%s)", len(whole), failure, len(cut), cutFailure)
 		}
 	})
 }

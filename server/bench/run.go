@@ -11,6 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/server/bench/internal/wire"
 )
 
 // ErrFailed is what Run returns if the run came to its end but something was lost,
@@ -20,8 +21,9 @@ var ErrFailed = errors.New("failed")
 // run is one execution of a scenario.
 type run struct {
 	target *Target
+	dialer wire.Dialer
 	codec  codec.ClientCodec
-	memo   *memo // nil if no message goes to several clients
+	memo   *wire.Memo[delivery] // nil if no message goes to several clients
 	id     uint32
 	began  time.Time
 
@@ -50,11 +52,12 @@ type run struct {
 
 // newRun prepares a run with subscribers, one channel each, in turn.
 func newRun(ctx context.Context, t *Target, channels, subscribers, publishers int) (*run, error) {
-	if err := ensureFiles(subscribers + publishers + spareFiles); err != nil {
+	if err := wire.EnsureFiles(subscribers + publishers + spareFiles); err != nil {
 		return nil, err
 	}
 	r := &run{
-		target: t, codec: codec.ForClient(t.Encoding), id: rand.Uint32(), began: time.Now(),
+		target: t, dialer: wire.Dialer{URL: t.URL, Encoding: t.Encoding, Header: t.Header, TLS: t.TLS},
+		codec: codec.ForClient(t.Encoding), id: rand.Uint32(), began: time.Now(),
 		disconnects: make(map[string]int),
 	}
 	r.ctx, r.fail = context.WithCancelCause(ctx)
@@ -74,7 +77,7 @@ func newRun(ctx context.Context, t *Target, channels, subscribers, publishers in
 		r.shards[i].latencies = newHistogram()
 	}
 	if subscribers > channels {
-		r.memo = newMemo()
+		r.memo = wire.NewMemo[delivery]()
 	}
 	for i := range subscribers {
 		r.subscribers = append(r.subscribers, &client{run: r, index: i, channel: i % channels, shard: &r.shards[i%shards]})
@@ -87,10 +90,6 @@ func newRun(ctx context.Context, t *Target, channels, subscribers, publishers in
 
 // spareFiles are descriptors for what is not a client.
 const spareFiles = 64
-
-func tooManyFiles(n int, limit uint64) error {
-	return fmt.Errorf("%d descriptors are needed, the limit of this process is %d: raise it (ulimit -n), or use fewer connections", n, limit)
-}
 
 // elapsed returns nanoseconds since the run began.
 func (r *run) elapsed() int64 { return int64(time.Since(r.began)) }
@@ -114,7 +113,7 @@ func (r *run) close() {
 func (r *run) cut(clients []*client) {
 	for _, c := range clients {
 		if l := c.link.Load(); l != nil {
-			l.cut()
+			l.Cut()
 		}
 	}
 }
@@ -185,10 +184,10 @@ func (r *run) ended(err error) {
 		return
 	}
 	var text string
-	var closed *closeError
+	var closed *wire.CloseError
 	switch {
 	case errors.As(err, &closed):
-		text = fmt.Sprintf("%d %s", closed.code, closed.reason)
+		text = fmt.Sprintf("%d %s", closed.Code, closed.Reason)
 	default:
 		text = err.Error()
 		// Addresses and ports would make every text another.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package bench
+package wire
 
 import (
 	"errors"
@@ -18,10 +18,10 @@ func rawReads(conn *net.TCPConn) syscall.RawConn {
 	return raw
 }
 
-// serveRaw is serve without a buffer while nothing is there. All happens within one
+// serveRaw is Serve without a buffer while nothing is there. All happens within one
 // Read, and what comes meanwhile wakes it again, for Go watches sockets edge by
 // edge: so there is no need to read until nothing is left.
-func (l *link) serveRaw(handle func([]byte) error) error {
+func (l *Link) serveRaw(handle func([]byte) error) error {
 	var end error
 	err := l.raw.Read(func(fd uintptr) bool {
 		end = l.turn(int(fd), handle)
@@ -34,7 +34,7 @@ func (l *link) serveRaw(handle func([]byte) error) error {
 }
 
 // turn handles what is there.
-func (l *link) turn(fd int, handle func([]byte) error) error {
+func (l *Link) turn(fd int, handle func([]byte) error) error {
 	for {
 		dst := l.space()
 		n, err := syscall.Read(fd, dst)
@@ -60,27 +60,4 @@ func (l *link) turn(fd int, handle func([]byte) error) error {
 			return err
 		}
 	}
-}
-
-// ensureFiles raises the limit of descriptors, and tells if it is below n.
-func ensureFiles(n int) error {
-	if most, ok := fileLimit(); ok && uint64(n) > most {
-		return tooManyFiles(n, most)
-	}
-	return nil
-}
-
-// fileLimit raises the limit as far as it may be, and returns it; not ok if it is
-// unknown.
-func fileLimit() (most uint64, ok bool) {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 0, false
-	}
-	raised := limit
-	raised.Cur = raised.Max
-	if limit.Cur < limit.Max && syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised) == nil {
-		limit = raised
-	}
-	return uint64(limit.Cur), true //nolint:unconvert // signed on FreeBSD
 }

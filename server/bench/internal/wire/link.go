@@ -1,12 +1,17 @@
-package bench
+// Package wire is the client's side of a WebSocket, made for holding very many of
+// them in one process: a connection that waits costs a goroutine and no buffer, and
+// what a server sends to thousands is decoded once ([Memo]).
+package wire
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"sync"
 	"syscall"
 	"time"
@@ -14,13 +19,14 @@ import (
 	"github.com/gobwas/ws"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
 )
 
 const (
 	// readSize is the size of the buffers that connections share: they hold one
 	// only while bytes are there.
 	readSize = 64 << 10
-	// maxFrame bounds what a server can make the client allocate.
+	// maxFrame bounds what a server can make the client allocate, in bytes.
 	maxFrame = 64 << 20
 	// connectTimeout bounds an attempt to connect, subscription included.
 	connectTimeout = 20 * time.Second
@@ -30,23 +36,36 @@ var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
-// closeError is a close frame.
-type closeError struct {
-	code   uint16
-	reason string
+var commandBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
+
+// CloseError is the close frame that ended a connection.
+type CloseError struct {
+	Code   uint16 // 1005 if the frame has none
+	Reason string
 }
 
-func (e *closeError) Error() string {
-	return fmt.Sprintf("closed by the server: %d %s", e.code, e.reason)
+// Error says that the server closed the connection, and why.
+func (e *CloseError) Error() string {
+	return fmt.Sprintf("closed by the server: %d %s", e.Code, e.Reason)
 }
 
-// link is the client's end of a WebSocket. While it waits it has a goroutine and
-// no buffer. One goroutine calls serve; send and cut may be called by any.
-type link struct {
-	conn net.Conn
-	raw  syscall.RawConn // set if reads may go around conn: plain TCP on Unix
+// Dialer connects to a server. It must not be changed while it is used, and may be
+// used by several goroutines.
+type Dialer struct {
+	URL      string            // ws or wss
+	Encoding protocol.Encoding // of commands and replies
+	Header   http.Header       // of the handshake, beyond what it needs
+	TLS      *tls.Config       // of wss; nil for the defaults
+}
 
-	// The following belong to serve.
+// Link is the client's end of a WebSocket. While it waits it has a goroutine and
+// no buffer. One goroutine calls Serve; Send, Expect and Cut may be called by any.
+type Link struct {
+	conn  net.Conn
+	raw   syscall.RawConn // set if reads may go around conn: plain TCP on Unix
+	codec codec.ClientCodec
+
+	// The following belong to Serve.
 	held    []byte // the start of a frame whose rest has not come
 	need    int    // size of that frame, 0 if its header is not complete
 	message []byte // fragments of a message
@@ -57,9 +76,9 @@ type link struct {
 	mu sync.Mutex // orders writes
 }
 
-// dialLink connects and does the handshake. The link has a deadline of
-// connectTimeout, which the caller lifts.
-func dialLink(ctx context.Context, t *Target) (*link, error) {
+// Dial connects and does the handshake, in 20 seconds at most and while ctx lasts. The
+// link it returns fails another 20 seconds later, unless Expect is called before.
+func (t *Dialer) Dial(ctx context.Context) (*Link, error) {
 	d := ws.Dialer{
 		Timeout:   connectTimeout,
 		TLSConfig: t.TLS,
@@ -81,7 +100,7 @@ func dialLink(ctx context.Context, t *Target) (*link, error) {
 		return nil, fmt.Errorf("%s: the server does not speak Protobuf (subprotocol %s)", t.URL, d.Protocols[0])
 	}
 	_ = conn.SetDeadline(time.Now().Add(connectTimeout)) // a closed connection shows at once
-	l := &link{conn: conn}
+	l := &Link{conn: conn, codec: codec.ForClient(t.Encoding)}
 	if br != nil {
 		early, _ := br.Peek(br.Buffered())
 		l.held = append(l.held, early...)
@@ -104,17 +123,50 @@ func dialHint(err error) string {
 	return ""
 }
 
-// cut ends the connection like a network that fails: without a word, and so that
-// the port can be used again at once.
-func (l *link) cut() {
+// Expect lifts the deadline of connecting. Serve ends d from now, unless Expect is
+// called again before: whatever comes in between does not count. With 0 it waits for
+// ever.
+func (l *Link) Expect(d time.Duration) {
+	var deadline time.Time
+	if d > 0 {
+		deadline = time.Now().Add(d)
+	}
+	_ = l.conn.SetWriteDeadline(time.Time{})
+	_ = l.conn.SetReadDeadline(deadline) // a closed connection shows at once
+}
+
+// Cut ends the connection like a network that fails: without a word, and so that
+// the port can be used again at once. It may be called again.
+func (l *Link) Cut() {
 	if tcp, ok := l.conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // at worst the port is held for a minute
 	}
 	l.conn.Close()
 }
 
-// send writes one frame.
-func (l *link) send(op ws.OpCode, payload []byte) error {
+// Send sends commands in one frame, or none of them.
+func (l *Link) Send(cmds ...*protocol.Command) error {
+	buf := commandBuffers.Get().(*[]byte)
+	defer commandBuffers.Put(buf)
+	b, op := (*buf)[:0], ws.OpText
+	if l.codec.Encoding() == protocol.Protobuf {
+		op = ws.OpBinary
+	}
+	var err error
+	for i, cmd := range cmds {
+		if i > 0 && op == ws.OpText {
+			b = append(b, '\n')
+		}
+		if b, err = l.codec.AppendCommand(b, cmd); err != nil {
+			return err
+		}
+	}
+	*buf = b
+	return l.write(op, b)
+}
+
+// write writes one frame.
+func (l *Link) write(op ws.OpCode, payload []byte) error {
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
 	b := append((*buf)[:0], 0x80|byte(op))
@@ -139,9 +191,11 @@ func (l *link) send(op ws.OpCode, payload []byte) error {
 	return err
 }
 
-// serve hands over messages until the connection ends, and says why it did. A
-// message is valid until handle returns. handle must not call cut.
-func (l *link) serve(handle func(message []byte) error) error {
+// Serve hands over messages until the connection ends or handle fails, and says why:
+// with a *CloseError if the server closed it. It answers pings of WebSocket, and
+// refuses messages above 64 MiB. A message is valid until handle returns. handle must
+// not call Cut.
+func (l *Link) Serve(handle func(message []byte) error) error {
 	early := l.held
 	l.held = nil
 	if err := l.consume(early, handle); err != nil {
@@ -164,7 +218,7 @@ func (l *link) serve(handle func(message []byte) error) error {
 }
 
 // space returns where to read, behind the bytes held.
-func (l *link) space() []byte {
+func (l *Link) space() []byte {
 	if l.need > readSize { // more than a shared buffer holds
 		if cap(l.held) < l.need {
 			l.held = append(make([]byte, 0, l.need), l.held...)
@@ -177,7 +231,7 @@ func (l *link) space() []byte {
 }
 
 // release gives the shared buffer back, if there is one.
-func (l *link) release() {
+func (l *Link) release() {
 	if l.buf != nil {
 		readBuffers.Put(l.buf)
 		l.buf = nil
@@ -185,7 +239,7 @@ func (l *link) release() {
 }
 
 // took handles the n bytes that were read to where space said.
-func (l *link) took(n int, handle func([]byte) error) error {
+func (l *Link) took(n int, handle func([]byte) error) error {
 	if l.buf == nil {
 		l.held = l.held[:len(l.held)+n]
 		if len(l.held) < l.need {
@@ -201,7 +255,7 @@ func (l *link) took(n int, handle func([]byte) error) error {
 }
 
 // consume handles the frames of data and holds a copy of what is left.
-func (l *link) consume(data []byte, handle func([]byte) error) error {
+func (l *Link) consume(data []byte, handle func([]byte) error) error {
 	for {
 		f, err := parseFrame(data)
 		if err != nil {
@@ -222,7 +276,7 @@ func (l *link) consume(data []byte, handle func([]byte) error) error {
 }
 
 // frame handles one frame.
-func (l *link) frame(f frame, payload []byte, handle func([]byte) error) error {
+func (l *Link) frame(f frame, payload []byte, handle func([]byte) error) error {
 	switch f.op {
 	case ws.OpText, ws.OpBinary:
 		if l.partial {
@@ -243,53 +297,16 @@ func (l *link) frame(f frame, payload []byte, handle func([]byte) error) error {
 			return handle(message)
 		}
 	case ws.OpPing:
-		return l.send(ws.OpPong, payload)
+		return l.write(ws.OpPong, payload)
 	case ws.OpPong:
 	case ws.OpClose:
-		e := &closeError{code: uint16(ws.StatusNoStatusRcvd)}
+		e := &CloseError{Code: uint16(ws.StatusNoStatusRcvd)}
 		if len(payload) >= 2 {
-			e.code, e.reason = binary.BigEndian.Uint16(payload), string(payload[2:])
+			e.Code, e.Reason = binary.BigEndian.Uint16(payload), string(payload[2:])
 		}
 		return e
 	default:
 		return fmt.Errorf("the server sends a frame with the unknown opcode %d", f.op)
 	}
 	return nil
-}
-
-// frame is the header of a frame.
-type frame struct {
-	op     ws.OpCode
-	fin    bool
-	header int // bytes
-	size   int // bytes, header included; 0 if the header is not complete
-}
-
-// parseFrame reads the header at the start of data.
-func parseFrame(data []byte) (frame, error) {
-	if len(data) < 2 {
-		return frame{}, nil
-	}
-	f := frame{op: ws.OpCode(data[0] & 0x0f), fin: data[0]&0x80 != 0, header: 2}
-	if data[0]&0x70 != 0 || data[1]&0x80 != 0 {
-		return f, errors.New("the server sends a frame with reserved bits or a mask")
-	}
-	size := uint64(data[1])
-	switch size {
-	case 126:
-		if f.header = 4; len(data) < f.header {
-			return f, nil
-		}
-		size = uint64(binary.BigEndian.Uint16(data[2:]))
-	case 127:
-		if f.header = 10; len(data) < f.header {
-			return f, nil
-		}
-		size = binary.BigEndian.Uint64(data[2:])
-	}
-	if size > maxFrame {
-		return f, fmt.Errorf("the server sends a frame of %d bytes, the limit is %d", size, maxFrame)
-	}
-	f.size = f.header + int(size)
-	return f, nil
 }

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package bench
+package wire
 
 import (
 	"net"
@@ -10,6 +10,4 @@ import (
 // rawReads: without it a link holds a buffer while it waits.
 func rawReads(*net.TCPConn) syscall.RawConn { return nil }
 
-func (l *link) serveRaw(func([]byte) error) error { panic("not reached: rawReads returns nil") }
-
-func ensureFiles(int) error { return nil }
+func (l *Link) serveRaw(func([]byte) error) error { panic("not reached: rawReads returns nil") }

@@ -1,0 +1,32 @@
+//go:build unix
+
+package wire
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// EnsureFiles raises this process's limit of descriptors as far as it may be, and
+// fails if it is still below n. Where limits are unknown it does nothing.
+func EnsureFiles(n int) error {
+	if most, ok := fileLimit(); ok && uint64(n) > most {
+		return fmt.Errorf("%d descriptors are needed, the limit of this process is %d: raise it (ulimit -n), or use fewer connections", n, most)
+	}
+	return nil
+}
+
+// fileLimit raises the limit as far as it may be, and returns it; not ok if it is
+// unknown.
+func fileLimit() (most uint64, ok bool) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, false
+	}
+	raised := limit
+	raised.Cur = raised.Max
+	if limit.Cur < limit.Max && syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised) == nil {
+		limit = raised
+	}
+	return uint64(limit.Cur), true //nolint:unconvert // signed on FreeBSD
+}
