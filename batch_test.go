@@ -106,7 +106,7 @@ func TestBatches(t *testing.T) {
 			b.publish(2)
 			time.Sleep(3*time.Millisecond - 1)
 			b.expect("before", 0, 0)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			b.expect("after", 3, 1)
 			b.publish(9)
 			b.expect("nearly enough", 0, 0)

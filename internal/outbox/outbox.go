@@ -1,17 +1,37 @@
 // Package outbox holds the frames that wait for a connection to take them.
 package outbox
 
+import "github.com/gyrohq/gyro/protocol"
+
 // Writer takes as many bytes as it can without blocking; transport.Conn is one.
 type Writer interface {
 	Write(frames [][]byte) (n int, err error)
 }
 
-// Pool is what the queues of one loop share: the arena that their frames are made
-// in, and arrays, so that a connection with little to send holds no memory for it.
+// Pool is what the sessions of one loop share: the arena that their frames are made
+// in, and arrays, so that a connection with little to send holds no memory for it;
+// and a command to decode into.
 type Pool struct {
-	Arena Arena
-	free  [][][]byte
-	one   [1][]byte
+	Arena   Arena
+	free    [][][]byte
+	one     [1][]byte
+	command *protocol.Command
+}
+
+// TakeCommand returns an empty command, to be given back by PutCommand.
+func (p *Pool) TakeCommand() *protocol.Command {
+	c := p.command
+	if c == nil {
+		return new(protocol.Command)
+	}
+	p.command = nil
+	return c
+}
+
+// PutCommand takes a command back.
+func (p *Pool) PutCommand(c *protocol.Command) {
+	*c = protocol.Command{}
+	p.command = c
 }
 
 const (

@@ -6,7 +6,6 @@ package session
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/internal/hub"
@@ -227,13 +226,11 @@ func (s *Session) resume() {
 	}
 }
 
-// commands keeps what is decoded into. Nobody keeps a command, only its parts.
-var commands = sync.Pool{New: func() any { return new(protocol.Command) }}
-
 // process decodes and dispatches the commands of a frame, one at a time.
 func (s *Session) process(frame []byte) {
-	cmd := commands.Get().(*protocol.Command)
-	defer commands.Put(cmd)
+	pool := s.env.Pool()
+	cmd := pool.TakeCommand()
+	defer pool.PutCommand(cmd) // nobody keeps a command, only its parts
 	for {
 		rest, err := s.via.Codec.DecodeCommand(frame, cmd)
 		if err != nil {
