@@ -1,10 +1,12 @@
 package netio
 
 import (
+	"encoding/binary"
 	"net"
 	"net/netip"
 	"os"
 	"syscall"
+	"unsafe"
 )
 
 // keepAlive is what package net sets for connections that it accepts, in seconds:
@@ -24,6 +26,7 @@ type Acceptor struct {
 	// Of the goroutine that accepts.
 	attempt func(fd uintptr) bool
 	batch   []Socket
+	from    syscall.RawSockaddrAny
 	n       int
 	err     error
 }
@@ -86,10 +89,10 @@ func (a *Acceptor) Accept(batch []Socket) (int, error) {
 // try reports false if there is nothing to accept.
 func (a *Acceptor) try(fd uintptr) bool {
 	for a.n < len(a.batch) {
-		nfd, sa, err := syscall.Accept4(int(fd), syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
-		switch err {
-		case nil:
-			a.batch[a.n] = Socket{FD: uintptr(nfd), Remote: addrPort(sa)}
+		nfd, errno := sysAccept(fd, &a.from)
+		switch errno {
+		case 0:
+			a.batch[a.n] = Socket{FD: nfd, Remote: addrPort(&a.from)}
 			a.n++
 		case syscall.EAGAIN:
 			return a.n > 0
@@ -98,7 +101,7 @@ func (a *Acceptor) try(fd uintptr) bool {
 			// Of one connection, says accept(2).
 		default:
 			if a.n == 0 {
-				a.err = os.NewSyscallError("accept4", err)
+				a.err = os.NewSyscallError("accept4", errno)
 			}
 			return true
 		}
@@ -107,20 +110,29 @@ func (a *Acceptor) try(fd uintptr) bool {
 }
 
 // addrPort is the address as package net would write it.
-func addrPort(sa syscall.Sockaddr) netip.AddrPort {
-	switch sa := sa.(type) {
-	case *syscall.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
-	case *syscall.SockaddrInet6:
+func addrPort(sa *syscall.RawSockaddrAny) netip.AddrPort {
+	switch sa.Addr.Family {
+	case syscall.AF_INET:
+		sa := (*syscall.RawSockaddrInet4)(unsafe.Pointer(sa))
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), hostOrder(sa.Port))
+	case syscall.AF_INET6:
+		sa := (*syscall.RawSockaddrInet6)(unsafe.Pointer(sa))
 		ip := netip.AddrFrom16(sa.Addr).Unmap()
-		if sa.ZoneId != 0 && ip.Is6() {
-			if i, err := net.InterfaceByIndex(int(sa.ZoneId)); err == nil {
+		if sa.Scope_id != 0 && ip.Is6() {
+			if i, err := net.InterfaceByIndex(int(sa.Scope_id)); err == nil {
 				ip = ip.WithZone(i.Name)
 			}
 		}
-		return netip.AddrPortFrom(ip, uint16(sa.Port))
+		return netip.AddrPortFrom(ip, hostOrder(sa.Port))
 	}
 	return netip.AddrPort{}
+}
+
+// hostOrder makes a number of a port in network byte order.
+func hostOrder(port uint16) uint16 {
+	var b [2]byte
+	binary.NativeEndian.PutUint16(b[:], port)
+	return binary.BigEndian.Uint16(b[:])
 }
 
 // Close ends Accept. The listener itself stays open.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"syscall"
 	"testing"
 )
@@ -117,12 +118,12 @@ func TestHandover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := NewHandover(Socket{FD: fd, Remote: addrPort(&syscall.SockaddrInet4{Port: 7})}, []byte("early")).Conn()
+	nc, err := NewHandover(Socket{FD: fd, Remote: netip.MustParseAddrPort("192.0.2.1:7")}, []byte("early")).Conn()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if nc.RemoteAddr().String() != "0.0.0.0:7" {
+	if nc.RemoteAddr().String() != "192.0.2.1:7" {
 		t.Errorf("address %s", nc.RemoteAddr())
 	}
 	if _, ok := NewStream(nc).(*blocking); !ok {

@@ -209,7 +209,7 @@ func CloseFD(fd uintptr, reset bool) {
 	if reset {
 		_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
 	}
-	_ = syscall.Close(int(fd))
+	sysClose(fd)
 }
 
 // ShutdownWrite ends the outgoing direction of a socket.

@@ -23,3 +23,5 @@ func errnoOf(err error) syscall.Errno {
 	}
 	return syscall.EIO
 }
+
+func sysClose(fd uintptr) { _ = syscall.Close(int(fd)) }

@@ -1,0 +1,7 @@
+//go:build !386
+
+package netio
+
+import "syscall"
+
+const sysAccept4 = syscall.SYS_ACCEPT4
