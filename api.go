@@ -157,7 +157,7 @@ func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 	}
 	info := NodeInfo{
 		UID: n.uid, Name: n.cfg.Name, Version: n.cfg.Version,
-		NumChannels: n.routes.size(), Uptime: int64(time.Since(n.started) / time.Second),
+		NumChannels: n.routes.Size(), Uptime: int64(time.Since(n.started) / time.Second),
 	}
 	info.NumClients, info.NumUsers = n.users.counts()
 	for _, k := range subs {

@@ -345,7 +345,7 @@ func (c *Client) attach(e *session.Attach) {
 // attachOne follows the order of recovery.md 4.2, steps 2 to 4.
 func (c *Client) attachOne(it *session.AttachItem) {
 	n := c.node()
-	if it.ChannelID, it.Err = n.routes.add(&c.life, it.Channel, c.shard.index); it.Err != nil {
+	if it.ChannelID, it.Err = n.routes.Add(&c.life, it.Channel, c.shard.index); it.Err != nil {
 		c.logError("broker subscribe", it.Channel, it.Err)
 		return
 	}
@@ -405,7 +405,7 @@ func (c *Client) detachOne(it *session.DetachItem) error {
 	if it.Leave {
 		left = c.node().broker.PublishLeave(ctx, it.Channel, it.Info)
 	}
-	return errors.Join(absent, left, c.node().routes.remove(ctx, it.Channel, c.shard.index))
+	return errors.Join(absent, left, c.node().routes.Remove(ctx, it.Channel, c.shard.index))
 }
 
 func (c *Client) publishing(ctx context.Context, e *session.Publish) error {

@@ -13,6 +13,10 @@ import (
 
 // A handler that cannot decide inline is called again where it may block.
 func TestInlineHandlersMayDecline(t *testing.T) {
+	synctest.Test(t, mayDecline)
+}
+
+func mayDecline(t *testing.T) {
 	var calls []string
 	note := func(what string, inline bool) error {
 		if inline {
@@ -34,6 +38,7 @@ func TestInlineHandlersMayDecline(t *testing.T) {
 		},
 	}})
 	c := connect(t, node, "u")
+	synctest.Wait() // until nothing is before it
 	c.Subscribe("a", "")
 	want := []string{"connecting u inline", "connecting u", "subscribe a inline", "subscribe a"}
 	if !slices.Equal(calls, want) {

@@ -88,7 +88,7 @@ func TestBytesPerConnection(t *testing.T) {
 	}
 	got := (liveHeap() - before) / n
 	t.Logf("%d bytes per connection", got)
-	if size := node.routes.size(); size != n {
+	if size := node.routes.Size(); size != n {
 		t.Fatalf("%d channels of %d", size, n)
 	}
 	if got > budget {

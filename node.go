@@ -21,6 +21,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
+	"github.com/gyrohq/gyro/internal/route"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -38,7 +39,7 @@ type Node struct {
 	presence broker.PresenceManager
 	// local is set if broker and presence are; see broker.Local.
 	local  bool
-	routes *routes
+	routes *route.Table
 	shards []*shard
 	users  userCounts
 
@@ -77,7 +78,7 @@ func New(cfg Config) (*Node, error) {
 	_, localBroker := n.broker.(broker.Local)
 	_, localPresence := n.presence.(broker.Local)
 	n.local = localBroker && localPresence
-	n.routes = newRoutes(cfg.Broker)
+	n.routes = route.New(cfg.Broker)
 	for i := range numLoops() {
 		n.shards = append(n.shards, &shard{node: n, index: i, loop: loop.New(), users: make(map[string][]*Client)})
 	}
@@ -267,14 +268,14 @@ func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
 }
 
 func (n *Node) post(m *hub.Message) {
-	r := n.routes.find(m.Channel)
+	r := n.routes.Find(m.Channel)
 	if r == nil {
 		return
 	}
-	m.ID = r.id
-	loops := r.loops.mask()
+	m.ID = r.ID()
+	loops := r.Loops()
 	for i, s := range n.shards {
-		if has(loops, i) {
+		if loops.Has(i) {
 			s.loop.PostMessage(m)
 		}
 	}

@@ -1,14 +1,22 @@
-package gyro
+package route
 
 import "sync/atomic"
 
-// loopSet counts the subscribers of a channel per loop. There is one for every
-// channel, and most have subscribers on few loops, however many there are.
-//
-// Loops share 64 places; that two loops share one, on a machine of more than 64
-// processors, costs no more than a message to a loop without subscribers.
-type loopSet struct {
-	taken atomic.Uint64
+// Loops is a set of loops, by number. Loops share 64 places; that two loops share
+// one, on a machine of more than 64 processors, costs no more than a message to a
+// loop without subscribers.
+type Loops uint64
+
+const places = 64
+
+// Has tells whether a loop is in the set.
+func (s Loops) Has(loop int) bool { return s>>(uint(loop)%places)&1 != 0 }
+
+// counts are the numbers of a channel's subscribers per loop. There is one for every
+// channel, and most have subscribers on few loops, however many there are. All but
+// taken is for one goroutine at a time.
+type counts struct {
+	taken atomic.Uint64 // Loops
 	first placeCount
 	more  *[]placeCount // other places; nil if there are none
 }
@@ -18,18 +26,9 @@ type placeCount struct {
 	place uint8
 }
 
-const places = 64
+func (s *counts) empty() bool { return s.taken.Load() == 0 }
 
-// mask of the places taken: a loop's subscribers may be among those counted if has
-// says so. Any goroutine may call it; everything else is for one at a time.
-func (s *loopSet) mask() uint64 { return s.taken.Load() }
-
-// has tells whether mask holds the place of a loop.
-func has(mask uint64, loop int) bool { return mask>>(uint(loop)%places)&1 != 0 }
-
-func (s *loopSet) empty() bool { return s.taken.Load() == 0 }
-
-func (s *loopSet) add(loop int) {
+func (s *counts) add(loop int) {
 	place := uint8(loop % places)
 	c := s.find(place)
 	if c == nil {
@@ -41,7 +40,7 @@ func (s *loopSet) add(loop int) {
 }
 
 // remove undoes an add.
-func (s *loopSet) remove(loop int) {
+func (s *counts) remove(loop int) {
 	place := uint8(loop % places)
 	c := s.find(place)
 	if c == nil {
@@ -63,7 +62,7 @@ func (s *loopSet) remove(loop int) {
 	*s.more = list
 }
 
-func (s *loopSet) find(place uint8) *placeCount {
+func (s *counts) find(place uint8) *placeCount {
 	if s.first.n > 0 && s.first.place == place {
 		return &s.first
 	}
@@ -78,7 +77,7 @@ func (s *loopSet) find(place uint8) *placeCount {
 }
 
 // free returns a count that is not in use.
-func (s *loopSet) free() *placeCount {
+func (s *counts) free() *placeCount {
 	if s.first.n == 0 {
 		return &s.first
 	}

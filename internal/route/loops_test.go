@@ -1,4 +1,4 @@
-package gyro
+package route
 
 import (
 	"math/rand/v2"
@@ -6,27 +6,27 @@ import (
 	"unsafe"
 )
 
-func TestLoopSetCounts(t *testing.T) {
+func TestCounts(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		loops := []int{1, 2, 8, 64, 200}[seed%5]
-		var s loopSet
-		counts := make(map[int]int) // by place
+		var s counts
+		want := make(map[int]int) // by place
 		total := 0
 		for range 300 {
 			loop := r.IntN(loops)
-			if counts[loop%places] > 0 && r.IntN(2) == 0 {
+			if want[loop%places] > 0 && r.IntN(2) == 0 {
 				s.remove(loop)
-				counts[loop%places]--
+				want[loop%places]--
 				total--
 			} else {
 				s.add(loop)
-				counts[loop%places]++
+				want[loop%places]++
 				total++
 			}
 			for loop := range loops {
-				if has(s.mask(), loop) != (counts[loop%places] > 0) {
-					t.Fatalf("seed %d: loop %d of %v", seed, loop, counts)
+				if Loops(s.taken.Load()).Has(loop) != (want[loop%places] > 0) {
+					t.Fatalf("seed %d: loop %d of %v", seed, loop, want)
 				}
 			}
 			if s.empty() != (total == 0) {
@@ -34,7 +34,7 @@ func TestLoopSetCounts(t *testing.T) {
 			}
 		}
 		for loop := range loops {
-			for ; loop < places && counts[loop] > 0; counts[loop]-- {
+			for ; loop < places && want[loop] > 0; want[loop]-- {
 				s.remove(loop)
 			}
 		}
@@ -46,7 +46,7 @@ func TestLoopSetCounts(t *testing.T) {
 
 // A route is to fit into the allocator's size class of 48 bytes.
 func TestRouteSize(t *testing.T) {
-	if size := unsafe.Sizeof(route{}); unsafe.Sizeof(uintptr(0)) == 8 && size > 48 {
+	if size := unsafe.Sizeof(Route{}); unsafe.Sizeof(uintptr(0)) == 8 && size > 48 {
 		t.Errorf("a route has %d bytes", size)
 	}
 }

@@ -1,4 +1,6 @@
-package gyro
+// Package route knows for each channel which loops of a node have subscribers, and
+// keeps the broker subscribed to just these channels.
+package route
 
 import (
 	"context"
@@ -9,9 +11,8 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// routes know for each channel which loops have subscribers, and keep the broker
-// subscribed to just these channels.
-type routes struct {
+// Table of the routes of a node. Any goroutine may use it.
+type Table struct {
 	broker  broker.Broker
 	lastID  atomic.Int64
 	seed    maphash.Seed
@@ -20,15 +21,14 @@ type routes struct {
 
 type bucket struct {
 	mu sync.RWMutex
-	m  map[string]*route
+	m  map[string]*Route
 }
 
-// route is one channel that has, or is about to have, subscribers.
-type route struct {
-	// id replaces the channel's name for clients that negotiated compaction.
+// Route is one channel that has, or is about to have, subscribers.
+type Route struct {
 	id int64
 	// loops with subscribers.
-	loops loopSet
+	loops counts
 	// users is the number of those who hold the route, guarded by its bucket.
 	users int32
 
@@ -38,20 +38,27 @@ type route struct {
 	mu         sync.Mutex
 }
 
-func newRoutes(b broker.Broker) *routes {
-	r := &routes{broker: b, seed: maphash.MakeSeed()}
+// ID replaces the channel's name for clients that negotiated compaction.
+func (r *Route) ID() int64 { return r.id }
+
+// Loops that may have subscribers now.
+func (r *Route) Loops() Loops { return Loops(r.loops.taken.Load()) }
+
+// New returns an empty table for a broker.
+func New(b broker.Broker) *Table {
+	r := &Table{broker: b, seed: maphash.MakeSeed()}
 	for i := range r.buckets {
-		r.buckets[i].m = make(map[string]*route)
+		r.buckets[i].m = make(map[string]*Route)
 	}
 	return r
 }
 
-func (t *routes) bucket(ch string) *bucket {
+func (t *Table) bucket(ch string) *bucket {
 	return &t.buckets[maphash.String(t.seed, ch)%uint64(len(t.buckets))]
 }
 
-// find returns the route of a channel, or nil.
-func (t *routes) find(ch string) *route {
+// Find returns the route of a channel, or nil.
+func (t *Table) Find(ch string) *Route {
 	b := t.bucket(ch)
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -59,20 +66,20 @@ func (t *routes) find(ch string) *route {
 }
 
 // acquire returns the route of a channel, which stays until it is released.
-func (t *routes) acquire(ch string) *route {
+func (t *Table) acquire(ch string) *Route {
 	b := t.bucket(ch)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.m[ch]
 	if r == nil {
-		r = &route{id: t.lastID.Add(1)}
+		r = &Route{id: t.lastID.Add(1)}
 		b.m[ch] = r
 	}
 	r.users++
 	return r
 }
 
-func (t *routes) release(ch string, r *route) {
+func (t *Table) release(ch string, r *Route) {
 	b := t.bucket(ch)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,19 +88,19 @@ func (t *routes) release(ch string, r *route) {
 	}
 }
 
-// add routes a channel to a loop and returns the channel's ID. When it returns,
+// Add routes a channel to a loop and returns the channel's ID. When it returns,
 // what the broker accepts from now on reaches the loop.
-func (t *routes) add(ctx context.Context, ch string, shard int) (id int64, err error) {
+func (t *Table) Add(ctx context.Context, ch string, loop int) (id int64, err error) {
 	r := t.acquire(ch)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.loops.add(shard)
+	r.loops.add(loop)
 	if !r.subscribed {
 		if err := t.broker.Subscribe(ctx, ch); err != nil {
 			// A failure, such as a context that ended, does not prove that nothing came
 			// of it.
 			_ = t.broker.Unsubscribe(context.WithoutCancel(ctx), ch)
-			r.loops.remove(shard)
+			r.loops.remove(loop)
 			t.release(ch, r)
 			return 0, err
 		}
@@ -102,24 +109,24 @@ func (t *routes) add(ctx context.Context, ch string, shard int) (id int64, err e
 	return r.id, nil
 }
 
-// remove undoes add.
-func (t *routes) remove(ctx context.Context, ch string, shard int) error {
-	r := t.find(ch)
+// Remove undoes Add.
+func (t *Table) Remove(ctx context.Context, ch string, loop int) error {
+	r := t.Find(ch)
 	if r == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer t.release(ch, r)
-	if r.loops.remove(shard); !r.loops.empty() || !r.subscribed {
+	if r.loops.remove(loop); !r.loops.empty() || !r.subscribed {
 		return nil
 	}
 	r.subscribed = false
 	return t.broker.Unsubscribe(ctx, ch)
 }
 
-// size is the number of channels.
-func (t *routes) size() int {
+// Size is the number of channels.
+func (t *Table) Size() int {
 	n := 0
 	for i := range t.buckets {
 		b := &t.buckets[i]
