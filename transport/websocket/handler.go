@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
+	"github.com/gyrohq/gyro/transport/internal/upgrade"
 )
 
 // Config of a Handler. The zero value is ready to use.
@@ -113,11 +114,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	if res := responseBehind(w); res != nil && res.handler == h {
-		hs.setHeader(w.Header())
-		w.WriteHeader(http.StatusSwitchingProtocols)
-		accept := h.acceptance(r, hs, nil)
-		res.accept = &accept
+	if res := upgrade.Behind(w, h); res != nil {
+		h.take(res, w, r, hs)
 		return
 	}
 	stream, early := hs.hijack(w, h.cfg.HandshakeTimeout)

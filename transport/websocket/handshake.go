@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/internal/extension"
 	"github.com/gyrohq/gyro/transport/internal/netio"
+	"github.com/gyrohq/gyro/transport/internal/upgrade"
 )
 
 // acceptGUID is appended to the client's key, RFC 6455 section 1.3.
@@ -59,12 +61,12 @@ func (h *Handler) negotiate(r *http.Request) (*handshake, *refusal) {
 	if !h.cfg.CheckOrigin(r) {
 		return nil, &refusal{http.StatusForbidden, "origin not allowed"}
 	}
-	offers, err := parseExtensions(r.Header.Values("Sec-WebSocket-Extensions"))
+	offers, err := extension.Parse(r.Header.Values("Sec-WebSocket-Extensions"))
 	if err != nil {
 		return nil, badRequest(err.Error())
 	}
 	if h.cfg.Compression {
-		hs.extensions = acceptDeflate(offers)
+		hs.extensions = extension.AcceptDeflate(offers)
 		hs.compress = hs.extensions != ""
 	}
 	hs.choose(r)
@@ -78,10 +80,10 @@ func (hs *handshake) checkUpgrade(r *http.Request) *refusal {
 	if !r.ProtoAtLeast(1, 1) {
 		return badRequest("HTTP version is below 1.1")
 	}
-	if !hasToken(r.Header, "Connection", "upgrade") {
+	if !upgrade.HasToken(r.Header, "Connection", "upgrade") {
 		return badRequest(`Connection holds no "upgrade"`)
 	}
-	if !hasToken(r.Header, "Upgrade", "websocket") {
+	if !upgrade.HasToken(r.Header, "Upgrade", "websocket") {
 		return badRequest(`Upgrade holds no "websocket"`)
 	}
 	key := strings.TrimSpace(r.Header.Get("Sec-WebSocket-Key"))
@@ -137,18 +139,6 @@ func chooseSubprotocol(h http.Header) string {
 		}
 	}
 	return ""
-}
-
-// hasToken reports whether a field that is a list holds a token.
-func hasToken(h http.Header, field, token string) bool {
-	for _, v := range h.Values(field) {
-		for t := range strings.SplitSeq(v, ",") {
-			if strings.EqualFold(strings.Trim(t, " \t"), token) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // sameOrigin is the default of Config.CheckOrigin.

@@ -1,4 +1,4 @@
-package websocket
+package upgrade
 
 import (
 	"bytes"
@@ -7,24 +7,30 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// response is the http.ResponseWriter of handshakes that loops read.
-type response struct {
-	handler *Handler    // to which the connection may go
-	accept  *acceptance // set by handler if it goes there
-	header  http.Header
-	sent    http.Header // header as it was when the status became known
-	status  int
-	body    []byte
+// Response is the http.ResponseWriter of requests that loops read.
+type Response struct {
+	owner  any
+	header http.Header
+	sent   http.Header // header as it was when the status became known
+	status int
+	body   []byte
+	answer []byte // of who took the connection
+	start  func(l transport.Loop, fd uintptr, early []byte)
 }
 
-// responseBehind finds the response below middleware, nil if there is none.
-func responseBehind(w http.ResponseWriter) *response {
+// Behind finds the Response below middleware, if owner may take its connection;
+// else it is nil.
+func Behind(w http.ResponseWriter, owner any) *Response {
 	for {
 		switch v := w.(type) {
-		case *response:
+		case *Response:
+			if v.owner != owner {
+				return nil
+			}
 			return v
 		case interface{ Unwrap() http.ResponseWriter }:
 			w = v.Unwrap()
@@ -34,12 +40,20 @@ func responseBehind(w http.ResponseWriter) *response {
 	}
 }
 
+// Take takes the connection once the server's handler has returned and answer, a
+// response of status 101, is written: start is called on the loop, which still
+// watches the socket. fd, which is non-blocking, belongs to start, early are bytes
+// that followed the request. Middleware is told by WriteHeader before.
+func (w *Response) Take(answer []byte, start func(l transport.Loop, fd uintptr, early []byte)) {
+	w.answer, w.start = answer, start
+}
+
 // Header implements http.ResponseWriter.
-func (w *response) Header() http.Header { return w.header }
+func (w *Response) Header() http.Header { return w.header }
 
 // WriteHeader implements http.ResponseWriter. Informational answers but 101 are
 // left out.
-func (w *response) WriteHeader(status int) {
+func (w *Response) WriteHeader(status int) {
 	if w.status != 0 || status < 200 && status != http.StatusSwitchingProtocols {
 		return
 	}
@@ -50,7 +64,7 @@ func (w *response) WriteHeader(status int) {
 }
 
 // Write implements http.ResponseWriter.
-func (w *response) Write(p []byte) (int, error) {
+func (w *Response) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	switch w.status {
 	case http.StatusSwitchingProtocols, http.StatusNoContent, http.StatusNotModified:
@@ -62,26 +76,24 @@ func (w *response) Write(p []byte) (int, error) {
 
 // send writes the answer to a socket that has sent nothing so far, and so takes it
 // at once. It reports false if the connection is of no use.
-func (w *response) send(fd uintptr) bool {
+func (w *Response) send(fd uintptr) bool {
 	w.WriteHeader(http.StatusOK)
-	var b []byte
-	if w.accept != nil {
-		b = w.accept.hs.answer(w.sent)
-	} else {
+	b := w.answer
+	if w.start == nil {
 		b = w.render()
 	}
 	n, err := netio.TryWrite(fd, [][]byte{b})
 	if err != nil || n < len(b) {
 		return false
 	}
-	if w.accept == nil && hasToken(w.sent, "Connection", "close") {
+	if w.start == nil && HasToken(w.sent, "Connection", "close") {
 		netio.ShutdownWrite(fd)
 	}
 	return true
 }
 
 // render is an answer that is not 101, as net/http writes it.
-func (w *response) render() []byte {
+func (w *Response) render() []byte {
 	h := w.sent
 	if h.Get("Date") == "" {
 		h.Set("Date", time.Now().UTC().Format(http.TimeFormat))

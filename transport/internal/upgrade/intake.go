@@ -1,4 +1,4 @@
-package websocket
+package upgrade
 
 import (
 	"bufio"
@@ -256,23 +256,22 @@ func (in *intake) answer(o *opening, data []byte, end int) {
 		return
 	}
 	r.RemoteAddr = o.remote.String()
-	w := &response{handler: l.handler, header: make(http.Header)}
+	w := &Response{owner: l.cfg.Owner, header: make(http.Header)}
 	if !l.ask(w, r.WithContext(l.ctx)) || !w.send(uintptr(o.fd)) {
 		in.loop.Unwatch(int(o.fd))
 		netio.CloseFD(uintptr(o.fd), false)
 		return
 	}
 	rest := bytes.Clone(data[end:])
-	if w.accept == nil {
+	if w.start == nil {
 		in.handOver(o, rest)
 		return
 	}
-	w.accept.early, w.accept.watched = rest, true
-	l.handler.newLoopConn(in.loop, uintptr(o.fd), *w.accept).start(l.loops, *w.accept)
+	w.start(in.loop, uintptr(o.fd), rest)
 }
 
 // ask lets the server's handler answer, and reports false if it panicked.
-func (l *listener) ask(w *response, r *http.Request) (ok bool) {
+func (l *listener) ask(w *Response, r *http.Request) (ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			ok = false
@@ -293,7 +292,7 @@ func (in *intake) parse(head []byte) *http.Request {
 	in.source.Reset(head)
 	in.reader.Reset(&in.source)
 	r, err := http.ReadRequest(in.reader)
-	if err != nil || !isHandshake(r) {
+	if err != nil || !isUpgrade(r, in.listener.cfg.Protocol) {
 		return nil
 	}
 	return r

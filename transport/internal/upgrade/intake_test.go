@@ -1,9 +1,7 @@
-package websocket
+package upgrade
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
 // stepLoop is a loop that does something only when the test says so.
@@ -54,130 +53,145 @@ func (l *stepLoop) ready() {
 	}
 }
 
-// stepAcceptor puts all connections on one stepLoop.
-type stepAcceptor struct {
-	*testServer
-	loop *stepLoop
+// site is a listener on a stepLoop for requests of the protocol "test" at /ws.
+type site struct {
+	t     *testing.T
+	loop  *stepLoop
+	ln    *listener
+	taken chan taken
 }
 
-func (a *stepAcceptor) NextLoop() transport.Loop { return a.loop }
-func (a *stepAcceptor) AcceptOn(_ transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
-	return a.accept(ctx, c, info, c)
+// taken is a connection that changed its protocol.
+type taken struct {
+	fd    uintptr
+	early string
+	r     *http.Request
 }
 
-// stepListener is a listener at /ws on a stepLoop.
-func stepListener(t testing.TB, edit func(*http.Server)) (*stepAcceptor, *listener) {
-	a := &stepAcceptor{&testServer{t: t, peers: make(chan *testPeer, 1000)}, newStepLoop()}
+func newSite(t *testing.T, edit func(*http.Server)) *site {
+	s := &site{t: t, loop: newStepLoop(), taken: make(chan taken, 1000)}
+	server := &http.Server{Handler: s}
+	if edit != nil {
+		edit(server)
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := NewHandler(a, Config{})
-	s := &http.Server{Handler: h}
-	if edit != nil {
-		edit(s)
+	l, err := New(ln.(*net.TCPListener), Config{
+		Server: server, Next: func() transport.Loop { return s.loop }, Protocol: "test", Paths: []string{"/ws"}, Owner: s,
+	})
+	if err != nil {
+		ln.Close()
+		t.Skip(err)
 	}
-	l := NewListener(ln, s, h, "/ws").(*listener)
+	s.ln = l.(*listener)
 	t.Cleanup(func() {
 		l.Close()
-		a.loop.ready()
+		s.loop.ready()
 	})
-	return a, l
+	return s
+}
+
+// ServeHTTP takes every connection.
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusSwitchingProtocols)
+	Behind(w, s).Take([]byte("HTTP/1.1 101 Switching Protocols\r\n\r\n"), func(l transport.Loop, fd uintptr, early []byte) {
+		l.Unwatch(int(fd))
+		netio.CloseFD(fd, false)
+		s.taken <- taken{fd, string(early), r}
+	})
 }
 
 // open makes a connection that the loop has taken.
-func (a *stepAcceptor) open(l net.Listener) net.Conn {
-	a.t.Helper()
-	nc, err := net.Dial("tcp", l.Addr().String())
+func (s *site) open() net.Conn {
+	s.t.Helper()
+	nc, err := net.Dial("tcp", s.ln.Addr().String())
 	if err != nil {
-		a.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	a.t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(patience))
-	await(a.t, "the connection", a.loop.posts)()
+	s.t.Cleanup(func() { nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+	(<-s.loop.posts)()
 	return nc
 }
 
-// TestHandshakeSplit: it does not matter where the bytes of a handshake, and of what
-// follows at once, are split.
-func TestHandshakeSplit(t *testing.T) {
-	needLoops(t)
-	a, l := stepListener(t, nil)
-	sent := []byte(request("gyro.test", "/ws?a=b", nil))
-	sent = append(sent, masked(text("early"), text("more"))...)
-	for i := 1; i < len(sent); i++ {
-		nc := a.open(l)
-		c := &testClient{t: t, nc: nc, r: bufio.NewReader(nc)}
-		c.raw(sent[:i])
-		a.loop.ready()
-		c.raw(sent[i:])
-		a.loop.ready()
-		p := await(t, "a peer", a.peers)
-		if p.message() != "early" || p.message() != "more" {
-			t.Fatal("wrong messages")
-		}
-		resp, err := http.ReadResponse(c.r, nil)
-		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-			t.Fatalf("split at %d: %v %v", i, resp, err)
-		}
-		resp.Body.Close()
-		c.send(closeFr(1000, ""))
-		a.loop.ready()
-		c.expect(closeFr(1000, ""))
-		p.closedWith()
+// send writes, and lets the loop read.
+func (s *site) send(nc net.Conn, data string) {
+	s.t.Helper()
+	if _, err := io.WriteString(nc, data); err != nil {
+		s.t.Fatal(err)
 	}
-	if len(a.loop.watchers) != 0 {
-		t.Errorf("%d watchers are left", len(a.loop.watchers))
+	s.loop.ready()
+}
+
+// switched reads the answer of a connection that was taken.
+func (s *site) switched(nc net.Conn) taken {
+	s.t.Helper()
+	if b, err := io.ReadAll(nc); err != nil || string(b) != "HTTP/1.1 101 Switching Protocols\r\n\r\n" {
+		s.t.Fatalf("the client got %q, %v", b, err)
+	}
+	return <-s.taken
+}
+
+// request asks for the protocol.
+func request(fields string) string {
+	return "GET /ws?a=b HTTP/1.1\r\nHost: gyro.test\r\nConnection: Upgrade\r\nUpgrade: test\r\n" + fields + "\r\n"
+}
+
+// TestSplit: it does not matter where the bytes of a request, and of what follows
+// at once, are split.
+func TestSplit(t *testing.T) {
+	s := newSite(t, nil)
+	head := request("")
+	for i := range len(head) {
+		nc := s.open()
+		s.send(nc, head[:i])
+		s.send(nc, head[i:]+"early")
+		got := s.switched(nc)
+		if got.early != "early" || got.r.URL.Path != "/ws" || got.r.RemoteAddr != nc.LocalAddr().String() {
+			t.Fatalf("split at %d: got %q of %v", i, got.early, got.r)
+		}
+	}
+	if len(s.loop.watchers) != 0 {
+		t.Errorf("%d watchers are left", len(s.loop.watchers))
 	}
 }
 
-// TestHandshakeTrickles: byte by byte, the head is searched once, and its bytes are
-// counted until they are gone.
-func TestHandshakeTrickles(t *testing.T) {
-	needLoops(t)
-	a, l := stepListener(t, nil)
-	nc := a.open(l)
-	in := l.intakes[a.loop]
-	sent := request("gyro.test", "/ws", http.Header{"A": {strings.Repeat("x", 3000)}})
+// TestTrickle: byte by byte, the head is searched once, and its bytes are counted
+// until they are gone.
+func TestTrickle(t *testing.T) {
+	s := newSite(t, nil)
+	nc := s.open()
+	in := s.ln.intakes[s.loop]
+	sent := request("A: " + strings.Repeat("x", 3000) + "\r\n")
 	for i := range len(sent) {
-		if _, err := nc.Write([]byte{sent[i]}); err != nil {
-			t.Fatal(err)
-		}
-		a.loop.ready()
+		s.send(nc, sent[i:i+1])
 		if i == 2000 && (in.held < 2000 || in.oldest.scanned != 2001) {
 			t.Errorf("held %d, scanned %d", in.held, in.oldest.scanned)
 		}
 	}
-	await(t, "a peer", a.peers)
+	s.switched(nc)
 	if in.held != 0 || in.oldest != nil || in.newest != nil {
 		t.Errorf("held %d, %v, %v", in.held, in.oldest, in.newest)
 	}
-	nc.Close()
-	a.loop.ready()
 }
 
-// TestForeignEarly: what cannot be a handshake is handed over with the first byte
-// that says so.
+// TestForeignEarly: what cannot be a request for the loop is handed over with the
+// first byte that says so.
 func TestForeignEarly(t *testing.T) {
-	needLoops(t)
-	a, l := stepListener(t, nil)
+	s := newSite(t, nil)
 	for _, sent := range []string{"P", "GET /wt", "GET /ws/", "GET  ", "\x16"} {
-		nc := a.open(l)
-		if _, err := io.WriteString(nc, sent[:len(sent)-1]); err != nil {
-			t.Fatal(err)
-		}
-		a.loop.ready()
-		if len(a.loop.watchers) != 1 {
+		nc := s.open()
+		s.send(nc, sent[:len(sent)-1])
+		if len(s.loop.watchers) != 1 {
 			t.Errorf("%q was handed over too early", sent)
 		}
-		if _, err := io.WriteString(nc, sent[len(sent)-1:]); err != nil {
-			t.Fatal(err)
-		}
-		a.loop.ready()
-		if len(a.loop.watchers) != 0 {
+		s.send(nc, sent[len(sent)-1:])
+		if len(s.loop.watchers) != 0 {
 			t.Fatalf("%q was not handed over", sent)
 		}
-		got, err := l.Accept()
+		got, err := s.ln.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,39 +207,24 @@ func TestForeignEarly(t *testing.T) {
 // TestTricklersAreBounded: clients that send much of a head and no end cannot make
 // the server hold more than the limit.
 func TestTricklersAreBounded(t *testing.T) {
-	needLoops(t)
-	a, l := stepListener(t, nil)
-	part := []byte(request("gyro.test", "/ws", http.Header{"A": {strings.Repeat("x", 60000)}}))
-	part = part[:len(part)-2]
+	s := newSite(t, nil)
+	part := strings.TrimSuffix(request("A: "+strings.Repeat("x", 60000)+"\r\n"), "\r\n")
 	var conns []net.Conn
 	for range maxHeld/(64<<10) + 10 {
-		nc := a.open(l)
-		conns = append(conns, nc)
-		if _, err := nc.Write(part); err != nil {
-			t.Fatal(err)
-		}
-		a.loop.ready()
+		conns = append(conns, s.open())
+		s.send(conns[len(conns)-1], part)
 	}
-	in := l.intakes[a.loop]
+	in := s.ln.intakes[s.loop]
 	if in.held > maxHeld || in.held < maxHeld/2 {
 		t.Errorf("holds %d bytes", in.held)
 	}
-	// The usual client is served all the same.
-	nc := a.open(l)
-	if _, err := io.WriteString(nc, request("gyro.test", "/ws", nil)); err != nil {
-		t.Fatal(err)
-	}
-	a.loop.ready()
-	if resp, err := http.ReadResponse(bufio.NewReader(nc), nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Errorf("the usual client got %v, %v", resp, err)
-	} else {
-		resp.Body.Close()
-	}
-	conns = append(conns, nc)
+	nc := s.open() // the usual client is served all the same
+	s.send(nc, request(""))
+	s.switched(nc)
 	for _, nc := range conns {
 		nc.Close()
 	}
-	a.loop.ready() // their ends: net/http is to answer
+	s.loop.ready() // their ends: net/http is to answer
 	if in.held != 0 {
 		t.Errorf("holds %d bytes of nobody", in.held)
 	}
@@ -234,29 +233,28 @@ func TestTricklersAreBounded(t *testing.T) {
 // TestOneTimer: the connections of a loop share one, which goes on for as long as
 // any of them waits.
 func TestOneTimer(t *testing.T) {
-	needLoops(t)
-	a, l := stepListener(t, func(s *http.Server) { s.ReadHeaderTimeout = time.Hour })
-	a.open(l)
-	a.open(l)
-	in := l.intakes[a.loop]
+	s := newSite(t, func(s *http.Server) { s.ReadHeaderTimeout = time.Hour })
+	s.open()
+	s.open()
+	in := s.ln.intakes[s.loop]
 	expire := func() {
-		f := a.loop.timers[0]
-		a.loop.timers = nil
+		f := s.loop.timers[0]
+		s.loop.timers = nil
 		f()
 	}
-	if len(a.loop.timers) != 1 {
-		t.Fatalf("%d timers", len(a.loop.timers))
+	if len(s.loop.timers) != 1 {
+		t.Fatalf("%d timers", len(s.loop.timers))
 	}
 	in.oldest.due = time.Now()
-	if expire(); len(a.loop.watchers) != 1 || len(a.loop.timers) != 1 {
-		t.Errorf("%d connections, %d timers", len(a.loop.watchers), len(a.loop.timers))
+	if expire(); len(s.loop.watchers) != 1 || len(s.loop.timers) != 1 {
+		t.Errorf("%d connections, %d timers", len(s.loop.watchers), len(s.loop.timers))
 	}
 	in.oldest.due = time.Now()
-	if expire(); len(a.loop.watchers) != 0 || len(a.loop.timers) != 0 || in.timer != nil {
-		t.Errorf("%d connections, %d timers", len(a.loop.watchers), len(a.loop.timers))
+	if expire(); len(s.loop.watchers) != 0 || len(s.loop.timers) != 0 || in.timer != nil {
+		t.Errorf("%d connections, %d timers", len(s.loop.watchers), len(s.loop.timers))
 	}
-	if a.open(l); len(a.loop.timers) != 1 {
-		t.Errorf("%d timers", len(a.loop.timers))
+	if s.open(); len(s.loop.timers) != 1 {
+		t.Errorf("%d timers", len(s.loop.timers))
 	}
 }
 
@@ -308,9 +306,9 @@ func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 // FuzzHead: what a loop takes for a handshake is one, the same one, for the server of
 // net/http; and splits make no difference.
 func FuzzHead(f *testing.F) {
-	ws := request("gyro.test", "/ws", nil)
+	ws := request("")
 	for _, s := range []string{
-		ws, strings.ReplaceAll(ws, "\r\n", "\n"), strings.Replace(ws, "/ws", "/ws?a=%41&b", 1),
+		ws, strings.ReplaceAll(ws, "\r\n", "\n"), strings.Replace(ws, "a=b", "a=%41&b", 1),
 		strings.Replace(ws, "\r\n\r\n", "\r\nA: b\r\n c\r\n\r\n", 1),
 		strings.Replace(ws, "\r\n\r\n", "\r\nHost: b\r\n\r\n", 1),
 		strings.Replace(ws, "gyro.test", "[::1]:80", 1),
@@ -319,7 +317,7 @@ func FuzzHead(f *testing.F) {
 	} {
 		f.Add([]byte(s), 10)
 	}
-	l := &listener{prefixes: []string{"GET /ws"}, maxHead: 4 << 10}
+	l := &listener{cfg: Config{Protocol: "test"}, prefixes: []string{"GET /ws"}, maxHead: 4 << 10}
 	in := newIntake(l, nil)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
 		if len(data) > 16<<10 {
@@ -358,19 +356,15 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-// BenchmarkHandshake is the work of a handshake but for the socket's.
-func BenchmarkHandshake(b *testing.B) {
-	head := []byte(request("gyro.test", "/ws?format=protobuf", http.Header{"User-Agent": {"bench"}, "Origin": {"http://gyro.test"}}))
-	a := &stepAcceptor{&testServer{t: b}, newStepLoop()}
-	h := NewHandler(a, Config{})
-	l := &listener{loops: a, server: &http.Server{}, handler: h, serve: h, prefixes: []string{"GET /ws"}, maxHead: 1 << 16, ctx: context.Background()}
-	in := newIntake(l, a.loop)
+// BenchmarkRequest is the work for a request but for the socket's and the handler's.
+func BenchmarkRequest(b *testing.B) {
+	head := []byte(request("User-Agent: bench\r\nOrigin: http://gyro.test\r\nSec-WebSocket-Version: 13\r\n"))
+	l := &listener{cfg: Config{Protocol: "test"}, prefixes: []string{"GET /ws"}, maxHead: 1 << 16}
+	in := newIntake(l, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		end, _ := l.judge(head, 0)
-		r := in.parse(head[:end])
-		w := &response{handler: h, header: make(http.Header)}
-		if !l.ask(w, r.WithContext(l.ctx)) || w.accept == nil || len(w.accept.hs.answer(w.sent)) == 0 {
+		if in.parse(head[:end]) == nil {
 			b.Fatal("refused")
 		}
 	}

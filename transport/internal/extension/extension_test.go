@@ -1,4 +1,4 @@
-package websocket
+package extension
 
 import (
 	"strings"
@@ -42,8 +42,8 @@ func TestDeflateNegotiation(t *testing.T) {
 		{[]string{"permessage-deflate a"}, "malformed"},
 		{[]string{"(x)"}, "malformed"},
 	} {
-		offers, err := parseExtensions(tt.fields)
-		got := acceptDeflate(offers)
+		offers, err := Parse(tt.fields)
+		got := AcceptDeflate(offers)
 		if err != nil {
 			got = "malformed"
 		}
@@ -56,7 +56,7 @@ func TestDeflateNegotiation(t *testing.T) {
 func FuzzExtensions(f *testing.F) {
 	f.Add(`permessage-deflate; client_max_window_bits="10"; a, b;c=d`)
 	f.Fuzz(func(t *testing.T, s string) {
-		list, err := parseExtensions([]string{s})
+		list, err := Parse([]string{s})
 		if err != nil {
 			return
 		}
@@ -72,8 +72,8 @@ func FuzzExtensions(f *testing.F) {
 			}
 			b.WriteString(",")
 		}
-		again, err := parseExtensions([]string{b.String()})
-		if err != nil || acceptDeflate(again) != acceptDeflate(list) || len(again) != len(list) {
+		again, err := Parse([]string{b.String()})
+		if err != nil || AcceptDeflate(again) != AcceptDeflate(list) || len(again) != len(list) {
 			t.Fatalf("%q became %q: %v", s, b.String(), err)
 		}
 	})

@@ -1,14 +1,16 @@
-package websocket
+// Package extension negotiates the extensions of WebSocket connections, of which
+// permessage-deflate (RFC 7692) is the one.
+package extension
 
 import (
 	"errors"
 	"strings"
 )
 
-var errExtensions = errors.New("malformed Sec-WebSocket-Extensions")
+var errMalformed = errors.New("malformed Sec-WebSocket-Extensions")
 
-// extension is one element of Sec-WebSocket-Extensions, RFC 6455 section 9.1.
-type extension struct {
+// Extension is one element of Sec-WebSocket-Extensions, RFC 6455 section 9.1.
+type Extension struct {
 	name   string
 	params []param
 }
@@ -18,18 +20,18 @@ type param struct {
 	hasValue    bool
 }
 
-// parseExtensions reads the values of all Sec-WebSocket-Extensions fields.
-func parseExtensions(fields []string) ([]extension, error) {
-	var list []extension
+// Parse reads the values of all Sec-WebSocket-Extensions fields.
+func Parse(fields []string) ([]Extension, error) {
+	var list []Extension
 	for _, f := range fields {
 		for rest := trimSpace(f); rest != ""; {
 			if rest[0] == ',' { // empty elements are allowed
 				rest = trimSpace(rest[1:])
 				continue
 			}
-			var e extension
+			var e Extension
 			var err error
-			if e, rest, err = parseExtension(rest); err != nil {
+			if e, rest, err = parseOne(rest); err != nil {
 				return nil, err
 			}
 			list = append(list, e)
@@ -38,11 +40,11 @@ func parseExtensions(fields []string) ([]extension, error) {
 	return list, nil
 }
 
-// parseExtension reads one element; the rest is empty or begins with a comma.
-func parseExtension(s string) (e extension, rest string, err error) {
+// parseOne reads one element; the rest is empty or begins with a comma.
+func parseOne(s string) (e Extension, rest string, err error) {
 	e.name, s = cutToken(s)
 	if e.name == "" {
-		return e, "", errExtensions
+		return e, "", errMalformed
 	}
 	for {
 		s = trimSpace(s)
@@ -50,16 +52,16 @@ func parseExtension(s string) (e extension, rest string, err error) {
 			return e, s, nil
 		}
 		if s[0] != ';' {
-			return e, "", errExtensions
+			return e, "", errMalformed
 		}
 		var p param
 		if p.name, s = cutToken(trimSpace(s[1:])); p.name == "" {
-			return e, "", errExtensions
+			return e, "", errMalformed
 		}
 		if s = trimSpace(s); s != "" && s[0] == '=' {
 			p.hasValue = true
 			if p.value, s = cutValue(trimSpace(s[1:])); p.value == "" {
-				return e, "", errExtensions
+				return e, "", errMalformed
 			}
 		}
 		e.params = append(e.params, p)
@@ -103,9 +105,9 @@ func isTokenByte(c byte) bool {
 
 func trimSpace(s string) string { return strings.TrimLeft(s, " \t") }
 
-// acceptDeflate returns the answer to the first offer of permessage-deflate that
+// AcceptDeflate returns the answer to the first offer of permessage-deflate that
 // can be kept, or "".
-func acceptDeflate(offers []extension) string {
+func AcceptDeflate(offers []Extension) string {
 	for _, o := range offers {
 		if o.name != "permessage-deflate" {
 			continue

@@ -1,4 +1,4 @@
-package websocket
+package upgrade
 
 import (
 	"bytes"
@@ -113,11 +113,23 @@ func isText(c byte) bool { return c >= ' ' && c != 0x7F || c == '\t' }
 
 func isHost(c byte) bool { return isAlnum(c) || strings.IndexByte("-._:[]", c) >= 0 }
 
-// isHandshake reports whether a loop can answer r: the connection is to become a
-// WebSocket, and there is nothing in the way.
-func isHandshake(r *http.Request) bool {
+// isUpgrade reports whether a loop can answer r: the connection is to become one of
+// protocol, and there is nothing in the way.
+func isUpgrade(r *http.Request, protocol string) bool {
 	return r.Method == http.MethodGet && r.ProtoMajor == 1 && r.ProtoMinor == 1 && r.Host != "" &&
-		hasToken(r.Header, "Upgrade", "websocket") && !r.Close &&
+		HasToken(r.Header, "Upgrade", protocol) && !r.Close &&
 		r.Body == http.NoBody && len(r.TransferEncoding) == 0 && len(r.Header["Content-Length"]) == 0 &&
 		len(r.Header["Expect"]) == 0
+}
+
+// HasToken reports whether a field that is a list holds a token.
+func HasToken(h http.Header, field, token string) bool {
+	for _, v := range h.Values(field) {
+		for t := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.Trim(t, " \t"), token) {
+				return true
+			}
+		}
+	}
+	return false
 }
