@@ -10,10 +10,10 @@ type Timed interface {
 
 // Timer is a deadline of a wheel. The zero value is not set.
 type Timer struct {
+	_     [0]func() // not comparable; first, or it would take space
 	at    int64
 	slot  int32 // slot number plus one; 0 when not set
 	index int32
-	_     [0]func() // not comparable
 }
 
 const (
