@@ -33,6 +33,9 @@ type Watcher interface {
 	// Ready is called for as long as the socket is ready. Errors and hang-ups count as
 	// both. It may be called without reason.
 	Ready(readable, writable bool)
+	// Ended is called when the loop ends while the socket is still watched: it is to
+	// be closed, now.
+	Ended()
 }
 
 // Timer is a call that is due.

@@ -55,6 +55,7 @@ type Loop struct {
 	polled chan struct{} // answers the goroutine that waits for sockets
 	buffer []byte        // for reading from them
 	busy   bool          // there is more to do than what is in the inbox
+	more   bool          // that is, to deliver
 	start  time.Time
 	now    int64
 	dirty  []Flusher
@@ -169,7 +170,7 @@ func (l *Loop) Run() {
 	for {
 		var closed bool
 		batch, closed = l.take(batch)
-		if len(batch) == 0 && !l.busy {
+		if len(batch) == 0 && (!l.busy || closed && !l.more) {
 			switch {
 			case !closed:
 				l.sleep(timer)
@@ -206,14 +207,14 @@ func (l *Loop) turn(batch []item) {
 	l.busy = l.poller != nil && l.poller.Poll() > 0
 	l.wheel.advance(l.now)
 	l.hub.Advance(l.now)
-	more := l.hub.Deliver(slice)
+	l.more = l.hub.Deliver(slice)
 	// A flush can make others dirty (a lost connection unsubscribes), never itself.
 	for i := 0; i < len(l.dirty); i++ {
 		l.dirty[i].Flush()
 	}
 	clear(l.dirty)
 	l.dirty = l.dirty[:0]
-	if more {
+	if l.more {
 		l.busy = true
 	} else {
 		l.pool.Arena.Reset()

@@ -147,5 +147,12 @@ func ready(fd int, events []syscall.EpollEvent) int {
 	return int(n)
 }
 
-// Close ends Wait and frees the poller, not the descriptors that it watches.
-func (p *Poller) Close() { _ = p.file.Close() }
+// Close ends Wait, tells the watchers that are left, and frees the poller.
+func (p *Poller) Close() {
+	for _, v := range p.watched {
+		if v.w != nil {
+			v.w.Ended()
+		}
+	}
+	_ = p.file.Close()
+}

@@ -10,6 +10,7 @@ type probe struct {
 	p     *Poller
 	calls []string
 	then  func()
+	ended int
 }
 
 func (w *probe) Ready(readable, writable bool) {
@@ -25,6 +26,8 @@ func (w *probe) Ready(readable, writable bool) {
 		w.then()
 	}
 }
+
+func (w *probe) Ended() { w.ended++ }
 
 func (w *probe) take(t *testing.T, want string) {
 	t.Helper()
@@ -131,6 +134,23 @@ func TestUnwatchWithinPoll(t *testing.T) {
 	p.Poll()
 	if n := len(first.calls) + len(second.calls); n != 1 {
 		t.Errorf("%d calls, want 1", n)
+	}
+}
+
+// Who still watches when the poller closes is told.
+func TestEnded(t *testing.T) {
+	p, err := New()
+	must(t, err)
+	a, b := pair(t)
+	defer syscall.Close(a)
+	defer syscall.Close(b)
+	stays, goes := &probe{p: p}, &probe{p: p}
+	must(t, p.Watch(a, stays, true, false))
+	must(t, p.Watch(b, goes, true, false))
+	p.Unwatch(b)
+	p.Close()
+	if stays.ended != 1 || goes.ended != 0 {
+		t.Errorf("told %d and %d times", stays.ended, goes.ended)
 	}
 }
 

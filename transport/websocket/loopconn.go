@@ -449,6 +449,9 @@ func (c *loopConn) lose(cause error) {
 	}
 }
 
+// Ended implements transport.Watcher: the client may still owe us its Close frame.
+func (c *loopConn) Ended() { c.finish() }
+
 // finish frees everything. It is called by nothing that the peer calls.
 func (c *loopConn) finish() {
 	if c.finished {

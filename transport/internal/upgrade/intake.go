@@ -177,6 +177,15 @@ func (in *intake) end() {
 	}
 }
 
+// Ended implements transport.Watcher.
+func (o *opening) Ended() {
+	o.intake.mu.Lock()
+	defer o.intake.mu.Unlock()
+	if !o.gone {
+		o.intake.drop(o)
+	}
+}
+
 // Ready implements transport.Watcher.
 func (o *opening) Ready(readable, _ bool) {
 	if !readable {
