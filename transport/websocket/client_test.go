@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +23,7 @@ import (
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/websocket/internal/frametest"
 )
 
 // onLoops: servers' connections live on a loop, not on goroutines; direct: they get
@@ -47,48 +47,14 @@ func TestMain(m *testing.M) {
 // patience bounds every wait of a test; none takes anywhere near as long.
 const patience = 10 * time.Second
 
-// frame is one WebSocket frame as tests see it.
-type frame struct {
-	fin, rsv1 bool
-	op        byte
-	payload   string
-}
+type frame = frametest.Frame
 
-func (f frame) String() string {
-	if f.op == opClose && len(f.payload) >= 2 {
-		return fmt.Sprintf("close %d %q", binary.BigEndian.Uint16([]byte(f.payload)), f.payload[2:])
-	}
-	return fmt.Sprintf("op %d fin %v rsv1 %v %q", f.op, f.fin, f.rsv1, f.payload)
-}
-
-func text(s string) frame  { return frame{fin: true, op: opText, payload: s} }
-func binFr(s string) frame { return frame{fin: true, op: opBinary, payload: s} }
-func closeFr(code uint16, reason string) frame {
-	return frame{fin: true, op: opClose, payload: string(binary.BigEndian.AppendUint16(nil, code)) + reason}
-}
-
-// masked encodes frames as a client sends them.
-func masked(frames ...frame) []byte {
-	var b []byte
-	for i, f := range frames {
-		first := f.op
-		if f.fin {
-			first |= bitFin
-		}
-		if f.rsv1 {
-			first |= bitRSV1
-		}
-		start := len(b)
-		b = appendHeader(b, first, len(f.payload))
-		b[start+1] |= bitMask
-		key := [4]byte{0x12, 0x34, byte(i), 0xFE}
-		b = append(b, key[:]...)
-		for j := range len(f.payload) {
-			b = append(b, f.payload[j]^key[j%4])
-		}
-	}
-	return b
-}
+var (
+	text    = frametest.Text
+	binFr   = frametest.Binary
+	closeFr = frametest.Close
+	masked  = frametest.Masked
+)
 
 // testClient is a WebSocket client that can be as wrong as a test wants.
 type testClient struct {
@@ -146,28 +112,7 @@ func (c *testClient) send(frames ...frame) {
 	c.raw(masked(frames...))
 }
 
-func (c *testClient) read() (f frame, err error) {
-	var h [2]byte
-	if _, err = io.ReadFull(c.r, h[:]); err != nil {
-		return f, err
-	}
-	if h[1]&bitMask != 0 || h[0]&bitsRSV23 != 0 {
-		return f, fmt.Errorf("invalid frame header % x", h)
-	}
-	f.fin, f.rsv1, f.op = h[0]&bitFin != 0, h[0]&bitRSV1 != 0, h[0]&maskOpcode
-	length := uint64(h[1])
-	if h[1] >= 126 {
-		ext := make([]byte, 2<<((h[1]-126)*2))
-		if _, err = io.ReadFull(c.r, ext); err != nil {
-			return f, err
-		}
-		length = binary.BigEndian.Uint64(append(make([]byte, 8-len(ext)), ext...))
-	}
-	p := make([]byte, length)
-	_, err = io.ReadFull(c.r, p)
-	f.payload = string(p)
-	return f, err
-}
+func (c *testClient) read() (frame, error) { return frametest.Read(c.r) }
 
 func (c *testClient) expect(want ...frame) {
 	c.t.Helper()
@@ -263,7 +208,7 @@ func await[T any](t testing.TB, what string, ch <-chan T) T {
 func frames(msgs ...string) [][]byte {
 	var list [][]byte
 	for _, m := range msgs {
-		list = append(list, append(appendHeader(nil, bitFin|opText, len(m)), m...))
+		list = append(list, frametest.Unmasked(text(m)))
 	}
 	return list
 }

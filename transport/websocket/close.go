@@ -5,7 +5,15 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
+
+// CloseError is what Peer.Closed gets when the connection ended by a Close frame
+// that the client sent, or by one that the transport sent because the client
+// broke the rules of WebSocket. (After Conn.Close it gets that disconnect.)
+// Code is of RFC 6455 section 7.4, 1005 if the client's frame had none; Reason is as in
+// the frame; ByClient tells whose frame it was.
+type CloseError = rfc6455.CloseError
 
 // Close implements transport.Conn: frames go out, then a Close frame with d, then
 // the client's Close frame is awaited, for Config.CloseTimeout at most. A write
@@ -36,7 +44,7 @@ func farewell(d protocol.Disconnect) []byte {
 	if d.Code == 0 {
 		return nil
 	}
-	return closeFrame(wireCode(d.Code), d.Reason)
+	return rfc6455.CloseFrame(wireCode(d.Code), d.Reason)
 }
 
 // wireCode is what a Close frame can hold of a code, which applications choose as
@@ -49,18 +57,14 @@ func wireCode(code uint32) uint16 {
 }
 
 // closeByClient answers the client's Close frame, if it needs an answer.
-func (c *conn) closeByClient(e event) {
+func (c *conn) closeByClient(e rfc6455.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.phase == phaseOpen {
-		cause := &CloseError{Code: e.code, Reason: string(e.payload), ByClient: true}
-		if cause.Code == 0 {
-			cause.Code = closeNoStatus
-		}
-		c.phase, c.cause = phaseClosing, cause
+		c.phase, c.cause = phaseClosing, e.CloseError()
 	}
 	if c.phase == phaseClosing && !c.farewell {
-		c.writeLastLocked(nil, closeFrame(e.code, ""))
+		c.writeLastLocked(nil, rfc6455.CloseFrame(e.Code, ""))
 	}
 }
 
@@ -71,7 +75,7 @@ func (c *conn) failLocked(cause error, code uint16, reason string) {
 	case phaseOpen:
 		c.cause = cause
 		c.phase = phaseFailed
-		c.writeLastLocked(nil, closeFrame(code, reason))
+		c.writeLastLocked(nil, rfc6455.CloseFrame(code, reason))
 	case phaseClosing:
 		c.phase = phaseFailed
 	default:
@@ -130,7 +134,7 @@ func (c *conn) finish() {
 	c.pending, c.pong = nil, nil
 	stuck := c.stuck
 	c.mu.Unlock()
-	c.parser.release()
+	c.parser.Release()
 	if stuck {
 		c.stream.Abort()
 	} else {

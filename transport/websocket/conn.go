@@ -9,6 +9,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
+	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
 // phase of a connection. It only moves forward.
@@ -45,7 +46,7 @@ var (
 type conn struct {
 	handler *Handler
 	stream  netio.Stream
-	parser  parser // of the goroutine that reads
+	parser  rfc6455.Parser // of the goroutine that reads
 
 	peerMu sync.Mutex
 	peer   transport.Peer // nil before accepting and after Closed
@@ -69,7 +70,7 @@ type conn struct {
 
 func newConn(h *Handler, stream netio.Stream, hs *handshake) *conn {
 	c := &conn{handler: h, stream: stream}
-	c.parser.limit, c.parser.compress = h.cfg.MessageSizeLimit, hs.compress
+	c.parser.Limit, c.parser.Compress = h.cfg.MessageSizeLimit, hs.compress
 	if hs.nativePing {
 		c.pinger = new(pinger)
 	}

@@ -16,23 +16,25 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/websocket/internal/frametest"
+	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
 // converse goes through what every kind of stream must do, up to the end.
 func converse(t *testing.T, c *testClient, p *testPeer) {
 	t.Helper()
 	long := testText(60000)
-	c.send(text("hello"), frame{op: opText, payload: "frag"}, frame{fin: true, op: opPing, payload: "in between"},
-		frame{fin: true, payload: "mented"}, binFr("\x00\xff"), text(long), text(""))
+	c.send(text("hello"), frame{Op: rfc6455.OpText, Payload: "frag"}, frame{Fin: true, Op: rfc6455.OpPing, Payload: "in between"},
+		frame{Fin: true, Payload: "mented"}, binFr("\x00\xff"), text(long), text(""))
 	for _, want := range []string{"hello", "fragmented", "\x00\xff", long, ""} {
 		if got := p.message(); got != want {
 			t.Fatalf("server got %.100q (%d), want %.100q (%d)", got, len(got), want, len(want))
 		}
 	}
-	c.expect(frame{fin: true, op: opPong, payload: "in between"})
+	c.expect(frame{Fin: true, Op: rfc6455.OpPong, Payload: "in between"})
 	p.writeAll(frames("one", "two", long, "three"))
 	c.expect(text("one"), text("two"), text(long), text("three"))
-	c.send(frame{fin: true, op: opPong, payload: "unasked"}, text("more"))
+	c.send(frame{Fin: true, Op: rfc6455.OpPong, Payload: "unasked"}, text("more"))
 	p.message()
 	p.conn.Close(protocol.DisconnectForceReconnect, frames("last"))
 	c.expect(text("last"), closeFr(3011, "force reconnect"))
@@ -104,9 +106,9 @@ func TestCloseByClient(t *testing.T) {
 		send, echo frame
 		want       CloseError
 	}{
-		{closeFr(1000, "bye"), closeFr(1000, ""), CloseError{1000, "bye", true}},
-		{closeFr(4999, ""), closeFr(4999, ""), CloseError{4999, "", true}},
-		{frame{fin: true, op: opClose}, frame{fin: true, op: opClose}, CloseError{1005, "", true}},
+		{closeFr(1000, "bye"), closeFr(1000, ""), CloseError{Code: 1000, Reason: "bye", ByClient: true}},
+		{closeFr(4999, ""), closeFr(4999, ""), CloseError{Code: 4999, Reason: "", ByClient: true}},
+		{frame{Fin: true, Op: rfc6455.OpClose}, frame{Fin: true, Op: rfc6455.OpClose}, CloseError{Code: 1005, Reason: "", ByClient: true}},
 	} {
 		s := newServer(t, Config{})
 		c, p := s.connect("/", nil)
@@ -126,21 +128,17 @@ func TestCloseByClient(t *testing.T) {
 // what the client still sends does not keep the frame from arriving.
 func TestViolationsOnTheWire(t *testing.T) {
 	s := newServer(t, Config{})
-	big := appendHeader(nil, bitFin|opText, 1<<16+1)
-	for _, tt := range violations(big) {
-		if strings.HasPrefix(tt.name, "one byte too big") || strings.HasPrefix(tt.name, "fragments too big") {
-			continue // of the smaller limit that the parser's test has
-		}
-		t.Run(tt.name, func(t *testing.T) {
+	for _, tt := range frametest.Violations(64 << 10) {
+		t.Run(tt.Name, func(t *testing.T) {
 			c, p := s.connect("/", nil)
-			c.raw(tt.data)
+			c.raw(tt.Data)
 			c.raw(make([]byte, 50000))
-			c.expect(closeFr(tt.want.Code, tt.want.Reason))
+			c.expect(closeFr(tt.Code, tt.Reason))
 			var got *CloseError
-			if err := p.closedWith(); !errors.As(err, &got) || *got != *tt.want {
+			if err := p.closedWith(); !errors.As(err, &got) || *got != (CloseError{Code: tt.Code, Reason: tt.Reason}) {
 				t.Errorf("Closed(%v)", err)
 			}
-			c.send(closeFr(tt.want.Code, ""))
+			c.send(closeFr(tt.Code, ""))
 			c.expectEOF()
 			c.nc.Close()
 		})
@@ -150,10 +148,10 @@ func TestViolationsOnTheWire(t *testing.T) {
 func TestMessageSizeLimit(t *testing.T) {
 	s := newServer(t, Config{MessageSizeLimit: 1000})
 	c, p := s.connect("/", nil)
-	c.send(text(testText(1000)), frame{op: opText, payload: testText(999)}, frame{fin: true, payload: "x"})
+	c.send(text(testText(1000)), frame{Op: rfc6455.OpText, Payload: testText(999)}, frame{Fin: true, Payload: "x"})
 	p.message()
 	p.message()
-	c.send(frame{op: opText, payload: testText(999)}, frame{fin: true, payload: "xy"})
+	c.send(frame{Op: rfc6455.OpText, Payload: testText(999)}, frame{Fin: true, Payload: "xy"})
 	c.expect(closeFr(1009, "message too big"))
 	p.closedWith()
 	c.nc.Close()
@@ -162,10 +160,12 @@ func TestMessageSizeLimit(t *testing.T) {
 func TestCompression(t *testing.T) {
 	s := newServer(t, Config{Compression: true, CompressionMinSize: 150, MessageSizeLimit: 1000})
 	offer := http.Header{"Sec-Websocket-Extensions": {"permessage-deflate"}}
-	deflated := func(s string) frame { return frame{fin: true, rsv1: true, op: opText, payload: deflateStd(s)} }
+	deflated := func(s string) frame {
+		return frame{Fin: true, RSV1: true, Op: rfc6455.OpText, Payload: frametest.Deflate(s)}
+	}
 	c, p := s.connect("/", offer)
-	z := deflateStd(testText(9999))
-	c.send(deflated("Hello"), text("plain"), frame{rsv1: true, op: opText, payload: z[:7]}, frame{fin: true, payload: z[7:]})
+	z := frametest.Deflate(testText(9999))
+	c.send(deflated("Hello"), text("plain"), frame{RSV1: true, Op: rfc6455.OpText, Payload: z[:7]}, frame{Fin: true, Payload: z[7:]})
 	for _, want := range []string{"Hello", "plain", testText(9999)} {
 		if got := p.message(); got != want {
 			t.Fatalf("got %.50q", got)
@@ -177,8 +177,11 @@ func TestCompression(t *testing.T) {
 		f.Frame(append(make([]byte, f.Headroom()), "short"...)),
 	})
 	got, err := c.read()
-	if err != nil || !got.rsv1 || string(inflateStd(t, []byte(got.payload))) != testText(300) {
+	if err != nil || !got.RSV1 {
 		t.Fatalf("client got %v, %v", got, err)
+	}
+	if plain, err := inflated(got.Payload); err != nil || plain != testText(300) {
+		t.Fatalf("client got %v, %v", plain, err)
 	}
 	c.expect(text("short"))
 	c.send(deflated(testText(10001)))
@@ -186,11 +189,11 @@ func TestCompression(t *testing.T) {
 	p.closedWith()
 	c.nc.Close()
 
-	for _, bad := range []frame{deflated("a\xff"), {fin: true, rsv1: true, op: opText, payload: "\xff\xff"}} {
+	for _, bad := range []frame{deflated("a\xff"), {Fin: true, RSV1: true, Op: rfc6455.OpText, Payload: "\xff\xff"}} {
 		c, p := s.connect("/", offer)
 		c.send(bad)
 		f, err := c.read()
-		if err != nil || f.op != opClose || binary.BigEndian.Uint16([]byte(f.payload)) != 1007 {
+		if err != nil || f.Op != rfc6455.OpClose || binary.BigEndian.Uint16([]byte(f.Payload)) != 1007 {
 			t.Errorf("client got %v, %v", f, err)
 		}
 		p.closedWith()
@@ -254,7 +257,7 @@ func TestCloseCodeBeyondTheFrame(t *testing.T) {
 	s := newServer(t, Config{})
 	c, p := s.connect("/", nil)
 	p.conn.Close(protocol.Disconnect{Code: 1<<16 + 3001, Reason: "x"}, nil)
-	c.expect(frame{fin: true, op: opClose})
+	c.expect(frame{Fin: true, Op: rfc6455.OpClose})
 	c.nc.Close()
 	p.closedWith()
 }
@@ -276,7 +279,7 @@ func TestCloseQuiet(t *testing.T) {
 		c, p := s.connect("/", nil)
 		p.conn.Close(protocol.Disconnect{}, frames("error reply"))
 		c.expect(text("error reply"))
-		c.send(text("discarded"), frame{fin: true, op: opPing}, closeFr(1000, ""))
+		c.send(text("discarded"), frame{Fin: true, Op: rfc6455.OpPing}, closeFr(1000, ""))
 		c.expect(closeFr(1000, ""))
 		c.expectEOF()
 		p.closedWith()
@@ -469,7 +472,7 @@ func TestSlowReader(t *testing.T) {
 			t.Fatalf("Write while congested: %d, %v", n, err)
 		}
 		// A ping meanwhile is answered between frames; at least the last one.
-		c.send(frame{fin: true, op: opPing, payload: "1"}, frame{fin: true, op: opPing, payload: "2"}, text("seen"))
+		c.send(frame{Fin: true, Op: rfc6455.OpPing, Payload: "1"}, frame{Fin: true, Op: rfc6455.OpPing, Payload: "2"}, text("seen"))
 		p.message()
 
 		read := make(chan []byte)
@@ -477,14 +480,14 @@ func TestSlowReader(t *testing.T) {
 			var got []byte
 			for {
 				f, err := c.read()
-				if err != nil || f.op == opClose {
+				if err != nil || f.Op == rfc6455.OpClose {
 					break
 				}
-				if f.op == opPong {
-					got = append(got, "<pong "+f.payload+">"...)
+				if f.Op == rfc6455.OpPong {
+					got = append(got, "<pong "+f.Payload+">"...)
 					continue
 				}
-				got = append(appendHeader(got, bitFin|opText, len(f.payload)), f.payload...)
+				got = append(got, frametest.Unmasked(text(f.Payload))...)
 			}
 			read <- got
 		}()
@@ -518,13 +521,13 @@ func TestCloseWhileCongested(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.op == opClose {
+		if f.Op == rfc6455.OpClose {
 			if f != closeFr(3008, "slow") {
 				t.Errorf("got %v", f)
 			}
 			break
 		}
-		if f.payload != testText(50000) {
+		if f.Payload != testText(50000) {
 			t.Fatal("frame broken")
 		}
 	}
@@ -613,7 +616,7 @@ func TestConcurrentUse(t *testing.T) {
 			defer func() { done <- struct{}{} }()
 			for range 100 {
 				f, err := c.read()
-				if err != nil || f.op == opClose {
+				if err != nil || f.Op == rfc6455.OpClose {
 					return
 				}
 			}
@@ -624,7 +627,7 @@ func TestConcurrentUse(t *testing.T) {
 			}
 		}()
 		for range 20 {
-			_, _ = c.nc.Write(masked(text("m"), frame{fin: true, op: opPing, payload: "p"}))
+			_, _ = c.nc.Write(masked(text("m"), frame{Fin: true, Op: rfc6455.OpPing, Payload: "p"}))
 		}
 		for range 3 {
 			await(t, "the goroutines", done)

@@ -12,6 +12,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 	"github.com/gyrohq/gyro/transport/internal/upgrade"
+	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
 // Config of a Handler. The zero value is ready to use.
@@ -94,7 +95,7 @@ type Handler struct {
 // the acceptor gets has the values of the request's context and is never done.
 func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 	h := &Handler{acceptor: acceptor, cfg: cfg.withDefaults()}
-	d := newDeflater(h.cfg.CompressionLevel, h.cfg.CompressionMinSize)
+	d := rfc6455.NewDeflater(h.cfg.CompressionLevel, h.cfg.CompressionMinSize)
 	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
 		h.framers[e] = [2]*framer{newFramer(e, nil), newFramer(e, d)}
 	}

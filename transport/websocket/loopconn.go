@@ -6,11 +6,11 @@ import (
 	"os"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
+	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
 // loopConn implements transport.Conn on a loop of the core, which watches its
@@ -19,10 +19,10 @@ import (
 type loopConn struct {
 	handler *Handler
 	loop    transport.Loop
-	peer    transport.Peer // nil before accepting and after Closed
-	out     *netio.Buffer  // accepted, not written; whole frames after the first
-	parser  *parser        // nil between messages
-	extra   *extra         // nil while there is nothing of it
+	peer    transport.Peer  // nil before accepting and after Closed
+	out     *netio.Buffer   // accepted, not written; whole frames after the first
+	parser  *rfc6455.Parser // nil between messages
+	extra   *extra          // nil while there is nothing of it
 	fd      int32
 	phase   phase
 
@@ -176,18 +176,18 @@ func (c *loopConn) hold(data []byte) {
 	}
 }
 
-var parsers = sync.Pool{New: func() any { return new(parser) }}
+var parsers = sync.Pool{New: func() any { return new(rfc6455.Parser) }}
 
 // consume parses data and hands messages over until it is used up, reading is
 // paused, or the connection ends. Only a connection in the midst of a message
 // keeps its parser.
 func (c *loopConn) consume(data []byte) {
 	if c.parser == nil {
-		c.parser = parsers.Get().(*parser)
-		c.parser.limit, c.parser.compress = c.handler.cfg.MessageSizeLimit, c.compress
+		c.parser = parsers.Get().(*rfc6455.Parser)
+		c.parser.Limit, c.parser.Compress = c.handler.cfg.MessageSizeLimit, c.compress
 	}
 	c.feed(data)
-	if c.parser != nil && c.parser.atRest() {
+	if c.parser != nil && c.parser.AtRest() {
 		c.releaseParser()
 	}
 }
@@ -195,29 +195,29 @@ func (c *loopConn) consume(data []byte) {
 func (c *loopConn) releaseParser() {
 	if p := c.parser; p != nil {
 		c.parser = nil
-		p.release()
-		*p = parser{}
+		p.Release()
+		*p = rfc6455.Parser{}
 		parsers.Put(p)
 	}
 }
 
 func (c *loopConn) feed(data []byte) {
 	for {
-		e, rest, violation := c.parser.next(data)
-		if violation == nil && e.kind == eventMessage && c.phase == phaseOpen {
+		e, rest, violation := c.parser.Next(data)
+		if violation == nil && e.Kind == rfc6455.EventMessage && c.phase == phaseOpen {
 			violation = c.message(e)
 		}
 		switch {
 		case violation != nil:
 			c.fail(violation, violation.Code, violation.Reason)
 			return
-		case e.kind == eventNone:
+		case e.Kind == rfc6455.EventNone:
 			return
-		case e.kind == eventPing:
-			c.answerPing(e.payload)
-		case e.kind == eventPong:
+		case e.Kind == rfc6455.EventPing:
+			c.answerPing(e.Payload)
+		case e.Kind == rfc6455.EventPong:
 			c.pongReceived()
-		case e.kind == eventClose:
+		case e.Kind == rfc6455.EventClose:
 			c.closeByClient(e)
 			return
 		}
@@ -232,19 +232,16 @@ func (c *loopConn) feed(data []byte) {
 	}
 }
 
-func (c *loopConn) message(e event) *CloseError {
-	if !e.compressed {
-		c.peer.Receive(e.payload)
+func (c *loopConn) message(e rfc6455.Event) *CloseError {
+	if !e.Compressed {
+		c.peer.Receive(e.Payload)
 		return nil
 	}
-	b, violation := inflate(e.payload, c.handler.cfg.DecompressedMessageSizeLimit)
+	b, violation := e.Inflate(c.handler.cfg.DecompressedMessageSizeLimit)
 	if violation != nil {
 		return violation
 	}
 	defer b.Free()
-	if e.text && !utf8.Valid(b.B) {
-		return errTextEncoding
-	}
 	c.peer.Receive(b.B)
 	return nil
 }
@@ -381,18 +378,14 @@ func (c *loopConn) Close(d protocol.Disconnect, frames [][]byte) {
 
 // closeByClient answers the client's Close frame, if it needs an answer, and ends
 // the connection.
-func (c *loopConn) closeByClient(e event) {
+func (c *loopConn) closeByClient(e rfc6455.Event) {
 	c.ending = true
 	if c.phase == phaseOpen {
-		cause := &CloseError{Code: e.code, Reason: string(e.payload), ByClient: true}
-		if cause.Code == 0 {
-			cause.Code = closeNoStatus
-		}
-		c.phase, c.more().cause = phaseClosing, cause
+		c.phase, c.more().cause = phaseClosing, e.CloseError()
 	}
 	var answer []byte
 	if !c.last {
-		answer = closeFrame(e.code, "")
+		answer = rfc6455.CloseFrame(e.Code, "")
 	}
 	c.writeLast(nil, answer)
 }
@@ -403,7 +396,7 @@ func (c *loopConn) fail(cause error, code uint16, reason string) {
 	switch c.phase {
 	case phaseOpen:
 		c.phase, c.more().cause = phaseFailed, cause
-		c.writeLast(nil, closeFrame(code, reason))
+		c.writeLast(nil, rfc6455.CloseFrame(code, reason))
 	case phaseClosing:
 		c.phase = phaseFailed
 		c.writeLast(nil, nil)
@@ -569,9 +562,9 @@ func (c *loopConn) answerPing(payload []byte) {
 	switch {
 	case c.phase != phaseOpen:
 	case c.out != nil:
-		c.more().pong = controlFrame(opPong, payload)
+		c.more().pong = rfc6455.ControlFrame(rfc6455.OpPong, payload)
 	default:
-		c.writeControl(controlFrame(opPong, payload))
+		c.writeControl(rfc6455.ControlFrame(rfc6455.OpPong, payload))
 	}
 }
 

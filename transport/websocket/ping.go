@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
 // pinger is the state of native pings, guarded by conn.mu.
@@ -13,7 +14,7 @@ type pinger struct {
 	excused  bool // reading was paused since the last tick: a pong may lie unread
 }
 
-var pingFrame = controlFrame(opPing, nil)
+var pingFrame = rfc6455.ControlFrame(rfc6455.OpPing, nil)
 
 func (c *conn) startPinging() {
 	if c.pinger == nil {
@@ -67,9 +68,9 @@ func (c *conn) answerPing(payload []byte) {
 	switch {
 	case c.phase != phaseOpen:
 	case c.flushing:
-		c.pong = controlFrame(opPong, payload)
+		c.pong = rfc6455.ControlFrame(rfc6455.OpPong, payload)
 	default:
-		c.writeControlLocked(controlFrame(opPong, payload))
+		c.writeControlLocked(rfc6455.ControlFrame(rfc6455.OpPong, payload))
 	}
 }
 

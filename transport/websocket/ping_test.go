@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
 // pipeWriter hands one end of a pipe to a handler, which then runs in virtual
@@ -45,7 +46,7 @@ func pipe(t *testing.T, cfg Config, target string) (*testClient, *testPeer) {
 	return c, <-s.peers
 }
 
-var ping = frame{fin: true, op: opPing}
+var ping = frame{Fin: true, Op: rfc6455.OpPing}
 
 func TestNativePing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +57,7 @@ func TestNativePing(t *testing.T) {
 			if want := 25 * time.Second * time.Duration(i+1); time.Since(start) != want {
 				t.Errorf("ping %d after %v", i, time.Since(start))
 			}
-			c.send(frame{fin: true, op: opPong})
+			c.send(frame{Fin: true, Op: rfc6455.OpPong})
 		}
 		c.expect(ping, closeFr(3012, "no pong"))
 		if got := time.Since(start); got != 110*time.Second {
@@ -79,7 +80,7 @@ func TestNativePingPaused(t *testing.T) {
 		p.conn.Pause(true)
 		time.Sleep(time.Minute) // virtual
 		p.conn.Pause(false)
-		c.send(frame{fin: true, op: opPong})
+		c.send(frame{Fin: true, Op: rfc6455.OpPong})
 		c.expect(ping)
 		c.nc.Close()
 		<-p.closed

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"unicode/utf8"
+
+	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
 // run reads until the connection has ended. It is the only one that closes the
@@ -48,8 +49,8 @@ func (c *conn) readFailed(err error) {
 // consume handles data and reports whether reading goes on. It changes data.
 func (c *conn) consume(data []byte) bool {
 	for {
-		e, rest, violation := c.parser.next(data)
-		if violation == nil && e.kind == eventMessage {
+		e, rest, violation := c.parser.Next(data)
+		if violation == nil && e.Kind == rfc6455.EventMessage {
 			violation = c.message(e)
 		}
 		if violation != nil {
@@ -58,14 +59,14 @@ func (c *conn) consume(data []byte) bool {
 			c.mu.Unlock()
 			return false
 		}
-		switch e.kind {
-		case eventNone:
+		switch e.Kind {
+		case rfc6455.EventNone:
 			return true
-		case eventPing:
-			c.answerPing(e.payload)
-		case eventPong:
+		case rfc6455.EventPing:
+			c.answerPing(e.Payload)
+		case rfc6455.EventPong:
 			c.pongReceived()
-		case eventClose:
+		case rfc6455.EventClose:
 			c.closeByClient(e)
 			return false
 		}
@@ -74,22 +75,19 @@ func (c *conn) consume(data []byte) bool {
 }
 
 // message hands a message over, unless the connection is no longer open.
-func (c *conn) message(e event) *CloseError {
+func (c *conn) message(e rfc6455.Event) *CloseError {
 	if c.awaitResume() != phaseOpen {
 		return nil
 	}
-	if !e.compressed {
-		c.receive(e.payload)
+	if !e.Compressed {
+		c.receive(e.Payload)
 		return nil
 	}
-	b, violation := inflate(e.payload, c.handler.cfg.DecompressedMessageSizeLimit)
+	b, violation := e.Inflate(c.handler.cfg.DecompressedMessageSizeLimit)
 	if violation != nil {
 		return violation
 	}
 	defer b.Free()
-	if e.text && !utf8.Valid(b.B) {
-		return errTextEncoding
-	}
 	c.receive(b.B)
 	return nil
 }

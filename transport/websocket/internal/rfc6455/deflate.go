@@ -1,10 +1,11 @@
-package websocket
+package rfc6455
 
 import (
 	"bytes"
 	"errors"
 	"io"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/flate"
 
@@ -21,8 +22,8 @@ const (
 	inflateTail = deflateTail + "\x01\x00\x00\xff\xff"
 )
 
-// deflater compresses messages. Any goroutine may use it.
-type deflater struct {
+// Deflater compresses messages. Any goroutine may use it.
+type Deflater struct {
 	level int
 	min   int // smaller messages stay as they are
 	pool  sync.Pool
@@ -47,13 +48,15 @@ func (w *boundedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func newDeflater(level, minSize int) *deflater {
-	return &deflater{level: level, min: minSize}
+// NewDeflater returns a Deflater of a level from 1 (fastest) to 9 (smallest).
+// Messages of less than minSize bytes stay as they are.
+func NewDeflater(level, minSize int) *Deflater {
+	return &Deflater{level: level, min: minSize}
 }
 
 // compress replaces p by its compressed form in place and returns that, or tells
 // that it is to be sent as it is.
-func (d *deflater) compress(p []byte) ([]byte, bool) {
+func (d *Deflater) compress(p []byte) ([]byte, bool) {
 	if len(p) < d.min || len(p) == 0 {
 		return p, false
 	}
@@ -89,6 +92,17 @@ var inflaters = sync.Pool{New: func() any {
 	s.r = flate.NewReader(&s.in)
 	return s
 }}
+
+// Inflate decompresses a compressed message to at most limit bytes and checks that a
+// text is one. The caller frees the buffer.
+func (e Event) Inflate(limit int) (*netio.Buffer, *CloseError) {
+	b, err := inflate(e.Payload, limit)
+	if err == nil && e.Text && !utf8.Valid(b.B) {
+		b.Free()
+		return nil, errTextEncoding
+	}
+	return b, err
+}
 
 // inflate decompresses a message to at most limit bytes. The caller frees the
 // buffer. Memory grows with what really comes out.

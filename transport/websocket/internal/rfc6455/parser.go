@@ -1,4 +1,4 @@
-package websocket
+package rfc6455
 
 import (
 	"encoding/binary"
@@ -8,24 +8,35 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-type eventKind uint8
+// EventKind tells what a client sent.
+type EventKind uint8
 
+// What Parser.Next finds.
 const (
-	eventNone eventKind = iota // the input is used up
-	eventMessage
-	eventPing
-	eventPong
-	eventClose
+	EventNone EventKind = iota // the input is used up
+	EventMessage
+	EventPing
+	EventPong
+	EventClose
 )
 
-// event is what a parser found. payload is valid until the parser's next call and
+// Event is what a parser found. Payload is valid until the parser's next call and
 // belongs to the caller till then.
-type event struct {
-	kind       eventKind
-	text       bool   // message: was sent as text
-	compressed bool   // message: is still deflated, and not known to be UTF-8
-	code       uint16 // close: the status, 0 if there was none
-	payload    []byte // the message; what to pong; the reason of a close
+type Event struct {
+	Kind       EventKind
+	Text       bool   // message: was sent as text
+	Compressed bool   // message: is still deflated, and not known to be UTF-8
+	Code       uint16 // close: the status, 0 if there was none
+	Payload    []byte // the message; what to pong; the reason of a close
+}
+
+// CloseError is what the peer of a connection gets told of a Close frame.
+func (e Event) CloseError() *CloseError {
+	err := &CloseError{Code: e.Code, Reason: string(e.Payload), ByClient: true}
+	if err.Code == 0 {
+		err.Code = closeNoStatus
+	}
+	return err
 }
 
 // What a client can do wrong. The texts go out as reasons of the Close frame.
@@ -52,11 +63,12 @@ func violation(code uint16, reason string) *CloseError {
 	return &CloseError{Code: code, Reason: reason}
 }
 
-// parser turns the bytes of a client into events, however they are split. It
-// does no I/O. Between messages it holds no memory but itself.
-type parser struct {
-	limit    int  // of a message's bytes on the wire
-	compress bool // permessage-deflate was negotiated
+// Parser turns the bytes of a client into events, however they are split. It
+// does no I/O. Between messages it holds no memory but itself. The fields are set
+// before its first use.
+type Parser struct {
+	Limit    int  // of a message's bytes on the wire
+	Compress bool // permessage-deflate was negotiated
 
 	header    [14]byte
 	headerLen uint8
@@ -80,19 +92,19 @@ type parser struct {
 	done *netio.Buffer // holds the last event's payload
 }
 
-// next returns the first event of data and the bytes after it. It unmasks data in
+// Next returns the first event of data and the bytes after it. It unmasks data in
 // place. After an error or a close event the parser is not to be used again.
-func (p *parser) next(data []byte) (event, []byte, *CloseError) {
+func (p *Parser) Next(data []byte) (Event, []byte, *CloseError) {
 	p.done.Free()
 	p.done = nil
 	for {
 		if !p.inFrame {
 			var err *CloseError
 			if data, err = p.readHeader(data); err != nil {
-				return event{}, nil, err
+				return Event{}, nil, err
 			}
 			if !p.inFrame {
-				return event{}, nil, nil
+				return Event{}, nil, nil
 			}
 		}
 		n := min(p.remain, len(data))
@@ -103,29 +115,29 @@ func (p *parser) next(data []byte) (event, []byte, *CloseError) {
 		p.remain -= n
 		p.inFrame = p.remain > 0
 
-		var e event
+		var e Event
 		var err *CloseError
 		if p.op&bitControl != 0 {
 			e, err = p.controlChunk(chunk)
 		} else {
 			e, err = p.messageChunk(chunk)
 		}
-		if err != nil || e.kind != eventNone {
+		if err != nil || e.Kind != EventNone {
 			return e, data, err
 		}
 		if len(data) == 0 {
-			return event{}, nil, nil
+			return Event{}, nil, nil
 		}
 	}
 }
 
-// atRest tells whether the parser is between two messages and holds nothing.
-func (p *parser) atRest() bool {
+// AtRest tells whether the parser is between two messages and holds nothing.
+func (p *Parser) AtRest() bool {
 	return p.headerLen == 0 && !p.inFrame && !p.inMessage && p.done == nil
 }
 
-// release frees what the parser holds; it is not to be used again.
-func (p *parser) release() {
+// Release frees what the parser holds; it is not to be used again.
+func (p *Parser) Release() {
 	p.done.Free()
 	p.message.Free()
 	p.done, p.message = nil, nil
@@ -133,7 +145,7 @@ func (p *parser) release() {
 
 // readHeader takes header bytes from data until the header is whole, which
 // p.inFrame tells. Faults are found as soon as their byte is there.
-func (p *parser) readHeader(data []byte) ([]byte, *CloseError) {
+func (p *Parser) readHeader(data []byte) ([]byte, *CloseError) {
 	for {
 		need := p.headerNeed()
 		n := copy(p.header[p.headerLen:need], data)
@@ -151,7 +163,7 @@ func (p *parser) readHeader(data []byte) ([]byte, *CloseError) {
 	}
 }
 
-func (p *parser) headerNeed() int {
+func (p *Parser) headerNeed() int {
 	if p.headerLen < 2 {
 		return 2
 	}
@@ -166,18 +178,18 @@ func (p *parser) headerNeed() int {
 
 // checkStart applies the rules of sections 5.1, 5.2, 5.4 and 5.5 that the first
 // two bytes of a frame can break.
-func (p *parser) checkStart(b0, b1 byte) *CloseError {
+func (p *Parser) checkStart(b0, b1 byte) *CloseError {
 	op := b0 & maskOpcode
 	switch op {
-	case opContinuation, opText, opBinary, opClose, opPing, opPong:
+	case OpContinuation, OpText, OpBinary, OpClose, OpPing, OpPong:
 	default:
 		return errOpcode
 	}
-	startsMessage := op == opText || op == opBinary
+	startsMessage := op == OpText || op == OpBinary
 	switch {
 	case b0&bitsRSV23 != 0:
 		return errReservedBits
-	case b0&bitRSV1 != 0 && (!p.compress || !startsMessage):
+	case b0&bitRSV1 != 0 && (!p.Compress || !startsMessage):
 		return errReservedBits
 	case b1&bitMask == 0:
 		return errUnmasked
@@ -185,7 +197,7 @@ func (p *parser) checkStart(b0, b1 byte) *CloseError {
 		return errControlFrag
 	case op&bitControl != 0 && b1&maskLength > maxControl:
 		return errControlSize
-	case op == opContinuation && !p.inMessage:
+	case op == OpContinuation && !p.inMessage:
 		return errContinuation
 	case startsMessage && p.inMessage:
 		return errInterleaved
@@ -195,7 +207,7 @@ func (p *parser) checkStart(b0, b1 byte) *CloseError {
 
 // startFrame begins the frame whose header of n bytes is there. The size of a
 // message is checked here, before anything is allocated for it.
-func (p *parser) startFrame(n int) *CloseError {
+func (p *Parser) startFrame(n int) *CloseError {
 	h := p.header[:n]
 	length := uint64(h[1] & maskLength)
 	switch length {
@@ -217,11 +229,11 @@ func (p *parser) startFrame(n int) *CloseError {
 		if p.message != nil {
 			had = len(p.message.B)
 		}
-		if length > uint64(p.limit-had) {
+		if length > uint64(p.Limit-had) {
 			return errTooBig
 		}
-		if op != opContinuation {
-			p.inMessage, p.text, p.compressed = true, op == opText, h[0]&bitRSV1 != 0
+		if op != OpContinuation {
+			p.inMessage, p.text, p.compressed = true, op == OpText, h[0]&bitRSV1 != 0
 		}
 	}
 	p.op, p.fin = op, h[0]&bitFin != 0
@@ -232,32 +244,32 @@ func (p *parser) startFrame(n int) *CloseError {
 
 // messageChunk takes unmasked payload of a data frame. p.inFrame tells whether
 // more of the frame will come.
-func (p *parser) messageChunk(chunk []byte) (event, *CloseError) {
+func (p *Parser) messageChunk(chunk []byte) (Event, *CloseError) {
 	last := p.fin && !p.inFrame
 	if last && p.message == nil { // whole in the caller's buffer: no copy
 		if p.text && !p.compressed && !utf8.Valid(chunk) {
-			return event{}, errTextEncoding
+			return Event{}, errTextEncoding
 		}
 		p.inMessage = false
-		return event{kind: eventMessage, text: p.text, compressed: p.compressed, payload: chunk}, nil
+		return Event{Kind: EventMessage, Text: p.text, Compressed: p.compressed, Payload: chunk}, nil
 	}
 	if len(chunk) > 0 {
 		p.store(chunk)
 	}
 	if p.message != nil && p.text && !p.compressed && !p.checkText(last) {
-		return event{}, errTextEncoding
+		return Event{}, errTextEncoding
 	}
 	if !last {
-		return event{}, nil
+		return Event{}, nil
 	}
 	p.done, p.message = p.message, nil
 	p.inMessage, p.valid = false, 0
-	return event{kind: eventMessage, text: p.text, compressed: p.compressed, payload: p.done.B}, nil
+	return Event{Kind: EventMessage, Text: p.text, Compressed: p.compressed, Payload: p.done.B}, nil
 }
 
 // store appends chunk to the message. Memory grows with what has arrived, not
 // with what was announced: a client pays in bytes for what it occupies.
-func (p *parser) store(chunk []byte) {
+func (p *Parser) store(chunk []byte) {
 	have := 0
 	if p.message != nil {
 		have = len(p.message.B)
@@ -271,7 +283,7 @@ func (p *parser) store(chunk []byte) {
 
 // checkText validates what is new in the message, but for a character that may
 // still be completed.
-func (p *parser) checkText(last bool) bool {
+func (p *Parser) checkText(last bool) bool {
 	b := p.message.B[p.valid:]
 	if !last {
 		b = b[:len(b)-incompleteSuffix(b)]
@@ -294,37 +306,37 @@ func incompleteSuffix(b []byte) int {
 }
 
 // controlChunk takes unmasked payload of a control frame.
-func (p *parser) controlChunk(chunk []byte) (event, *CloseError) {
+func (p *Parser) controlChunk(chunk []byte) (Event, *CloseError) {
 	if p.control != nil || p.inFrame {
 		p.control = append(p.control, chunk...)
 		if p.inFrame {
-			return event{}, nil
+			return Event{}, nil
 		}
 		chunk, p.control = p.control, nil
 	}
 	switch p.op {
-	case opPing:
-		return event{kind: eventPing, payload: chunk}, nil
-	case opPong:
-		return event{kind: eventPong, payload: chunk}, nil
+	case OpPing:
+		return Event{Kind: EventPing, Payload: chunk}, nil
+	case OpPong:
+		return Event{Kind: EventPong, Payload: chunk}, nil
 	}
 	return closeEvent(chunk)
 }
 
 // closeEvent reads the payload of a Close frame, section 5.5.1.
-func closeEvent(p []byte) (event, *CloseError) {
+func closeEvent(p []byte) (Event, *CloseError) {
 	if len(p) == 0 {
-		return event{kind: eventClose}, nil
+		return Event{Kind: EventClose}, nil
 	}
 	if len(p) == 1 {
-		return event{}, errClosePayload
+		return Event{}, errClosePayload
 	}
 	code := binary.BigEndian.Uint16(p)
 	if !validCloseCode(code) {
-		return event{}, errCloseCode
+		return Event{}, errCloseCode
 	}
 	if !utf8.Valid(p[2:]) {
-		return event{}, errCloseReason
+		return Event{}, errCloseReason
 	}
-	return event{kind: eventClose, code: code, payload: p[2:]}, nil
+	return Event{Kind: EventClose, Code: code, Payload: p[2:]}, nil
 }

@@ -1,4 +1,6 @@
-package websocket
+// Package rfc6455 has frames, the push-fed parser and the compression of messages of
+// RFC 6455 and RFC 7692, from the server's side. It does no I/O.
+package rfc6455
 
 import (
 	"encoding/binary"
@@ -9,12 +11,12 @@ import (
 
 // Opcodes of RFC 6455 section 5.2.
 const (
-	opContinuation = 0x0
-	opText         = 0x1
-	opBinary       = 0x2
-	opClose        = 0x8
-	opPing         = 0x9
-	opPong         = 0xA
+	OpContinuation = 0x0
+	OpText         = 0x1
+	OpBinary       = 0x2
+	OpClose        = 0x8
+	OpPing         = 0x9
+	OpPong         = 0xA
 )
 
 // Bits of a frame's first two bytes.
@@ -29,8 +31,9 @@ const (
 )
 
 const (
-	// maxHeader is the longest header that a server writes: servers do not mask.
-	maxHeader = 10
+	// MaxHeader is the length in bytes of the longest header that a server writes:
+	// servers do not mask.
+	MaxHeader = 10
 	// maxControl is the longest payload of a control frame, section 5.5.
 	maxControl = 125
 	// maxReason is what a Close frame has left for its reason.
@@ -46,9 +49,8 @@ const (
 	closeTooBig        = 1009
 )
 
-// CloseError is what Peer.Closed gets when the connection ended by a Close frame
-// that the client sent, or by one that the transport sent because the client
-// broke the rules of WebSocket. (After Conn.Close it gets that disconnect.)
+// CloseError is a connection's end by a Close frame: one that the client sent, or
+// one that it earned by what it did wrong.
 type CloseError struct {
 	// Code of RFC 6455 section 7.4; 1005 if the client's frame had none.
 	Code uint16
@@ -64,6 +66,24 @@ func (e *CloseError) Error() string {
 		who = "client"
 	}
 	return fmt.Sprintf("websocket: closed by %s: %d %s", who, e.Code, e.Reason)
+}
+
+// Frame makes a frame of op, which is a message of its own, in place. buf has the
+// message after MaxHeader bytes, into whose end the header goes, so that nothing
+// moves. A compressed message is shorter and takes the place of the plain one; a nil
+// d does not compress. The result lies within buf.
+func Frame(buf []byte, op byte, d *Deflater) []byte {
+	first := bitFin | op
+	payload := buf[MaxHeader:]
+	if d != nil {
+		var ok bool
+		if payload, ok = d.compress(payload); ok {
+			first |= bitRSV1
+		}
+	}
+	start := MaxHeader - headerSize(len(payload))
+	appendHeader(buf[start:start:MaxHeader], first, len(payload))
+	return buf[start : MaxHeader+len(payload)]
 }
 
 // appendHeader appends the header of an unfragmented, unmasked frame.
@@ -86,24 +106,25 @@ func headerSize(length int) int {
 	case length < 1<<16:
 		return 4
 	default:
-		return maxHeader
+		return MaxHeader
 	}
 }
 
-// controlFrame makes a control frame. payload has at most maxControl bytes.
-func controlFrame(op byte, payload []byte) []byte {
+// ControlFrame makes a control frame. payload has at most 125 bytes.
+func ControlFrame(op byte, payload []byte) []byte {
 	b := make([]byte, 0, 2+len(payload))
 	return append(appendHeader(b, bitFin|op, len(payload)), payload...)
 }
 
-// closeFrame makes a Close frame. Code 0 means a frame without status.
-func closeFrame(code uint16, reason string) []byte {
+// CloseFrame makes a Close frame. Code 0 means a frame without status. The reason is
+// cut to the 123 bytes that there is room for.
+func CloseFrame(code uint16, reason string) []byte {
 	if code == 0 {
-		return controlFrame(opClose, nil)
+		return ControlFrame(OpClose, nil)
 	}
 	p := make([]byte, 0, maxControl)
 	p = binary.BigEndian.AppendUint16(p, code)
-	return controlFrame(opClose, append(p, truncateReason(reason)...))
+	return ControlFrame(OpClose, append(p, truncateReason(reason)...))
 }
 
 // truncateReason makes a text fit for a Close frame: UTF-8 of at most maxReason

@@ -1,5 +1,5 @@
 //go:build race
 
-package websocket
+package rfc6455
 
 const raceEnabled = true
