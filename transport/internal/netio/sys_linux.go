@@ -9,8 +9,10 @@ import (
 // need not know of them. Leaving it out saves about 80 ns per call, and the
 // processor is not handed to another thread when a send takes its time.
 
+// sysWrite sends, which is a shorter way through the kernel than write.
 func sysWrite(fd uintptr, p []byte) (int, syscall.Errno) {
-	n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
+		syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
 	return int(n), errno
 }
 
