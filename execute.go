@@ -54,7 +54,9 @@ func (c *Client) continues(e session.Effect) bool {
 }
 
 // instant tells whether e does not block, so that the loop may do it: it calls no
-// handler that might, and nothing of a broker that is not in this process.
+// handler that might, and nothing of a broker that is not in this process. A Check
+// is not done at once: what the stream holds already may wait in the loop's inbox,
+// and must get there before the result is judged.
 func (c *Client) instant(e session.Effect) bool {
 	n := c.node()
 	h := &n.cfg.Handlers
@@ -65,7 +67,7 @@ func (c *Client) instant(e session.Effect) bool {
 		return h.Connected == nil
 	case *session.Subscribing:
 		return n.cfg.InlineHandlers
-	case *session.Attach, *session.Renew, *session.Check:
+	case *session.Attach, *session.Renew:
 		return n.local
 	case *session.Detach:
 		return c.silent(e.Items)
