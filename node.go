@@ -267,6 +267,9 @@ func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
 	(*Node)(e).post(&hub.Message{Channel: ch, Kind: hub.KindLeave, Info: info})
 }
 
+// HandleLoss leaves it to the periodic checks of positions to find what is missing.
+func (e *events) HandleLoss(func(ch string) bool) {}
+
 func (n *Node) post(m *hub.Message) {
 	r := n.routes.Find(m.Channel)
 	if r == nil {

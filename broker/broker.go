@@ -55,6 +55,11 @@ type EventHandler interface {
 	HandlePublication(ch string, e PublicationEvent)
 	HandleJoin(ch string, info *channel.ClientInfo)
 	HandleLeave(ch string, info *channel.ClientInfo)
+	// HandleLoss tells that events of the channels for which match is true may have
+	// got lost, because a connection broke or a queue was full, and that from now on
+	// everything is delivered again. The node checks the positions of subscriptions
+	// in these channels. match may be called from any goroutine and later on.
+	HandleLoss(match func(ch string) bool)
 }
 
 // PublicationEvent is a publication as delivered to a node.
@@ -150,8 +155,11 @@ type PresenceStats struct {
 // implements it as well; without one, a node is alone.
 type Controller interface {
 	// RunControl gives the controller the handler of control messages and this
-	// node's ID.
+	// node's ID. It is called once, before Run of a broker that is a Controller, and
+	// messages may come from then on. handle may be called from several goroutines at
+	// a time, in any order of messages; data is valid during the call only.
 	RunControl(node string, handle func(data []byte)) error
-	// PublishControl sends data to one node, or to all if node is empty.
+	// PublishControl sends data to one node, or to all, this one included, if node is
+	// empty. At most once.
 	PublishControl(ctx context.Context, node string, data []byte) error
 }

@@ -324,6 +324,9 @@ func (r *recorder) HandleLeave(ch string, info *channel.ClientInfo) {
 	r.add(ch, event{kind: "leave", info: info})
 }
 
+// HandleLoss is allowed at any time: tests of engines look at what follows.
+func (r *recorder) HandleLoss(func(ch string) bool) {}
+
 func (r *recorder) add(ch string, e event) {
 	r.mu.Lock()
 	if r.busy[ch] {

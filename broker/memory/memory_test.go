@@ -30,6 +30,7 @@ type handler func(ch string, e broker.PublicationEvent)
 func (h handler) HandlePublication(ch string, e broker.PublicationEvent) { h(ch, e) }
 func (h handler) HandleJoin(string, *channel.ClientInfo)                 {}
 func (h handler) HandleLeave(string, *channel.ClientInfo)                {}
+func (h handler) HandleLoss(func(string) bool)                           {}
 
 func ignore(string, broker.PublicationEvent) {}
 

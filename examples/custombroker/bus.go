@@ -53,6 +53,9 @@ func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
 	e.send(ch, func(h broker.EventHandler) { h.HandleLeave(ch, info) })
 }
 
+// HandleLoss is never called: the memory broker loses nothing.
+func (e *events) HandleLoss(func(ch string) bool) {}
+
 func (e *events) send(ch string, event func(broker.EventHandler)) {
 	e.mu.RLock()
 	nodes := make([]*Broker, 0, len(e.channels[ch]))
