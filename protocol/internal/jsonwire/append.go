@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
+	"slices"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -39,7 +40,48 @@ func AppendString(dst []byte, s string) []byte {
 // AppendBytes appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD;
 // anything else comes back as it was.
 func AppendBytes(dst, s []byte) []byte {
-	dst = append(dst, '"')
+	start, end := len(dst)+1, len(dst)+1+len(s)
+	dst = slices.Grow(dst, len(s)+2)[:end+1]
+	dst[start-1] = '"'
+	if copyPlain(dst[start:end:end], s) {
+		dst[end] = '"'
+		return dst
+	}
+	return appendEscaped(dst[:start], s)
+}
+
+// copyPlain copies s, if all of it is ASCII that a JSON string holds as it is. dst
+// is as long as s.
+func copyPlain(dst, s []byte) bool {
+	for len(s) > 8 {
+		x := binary.LittleEndian.Uint64(s)
+		if (special(x)|x)&highs != 0 {
+			return false
+		}
+		binary.LittleEndian.PutUint64(dst, x)
+		s, dst = s[8:], dst[8:]
+	}
+	if len(s) >= 4 { // two halves that overlap
+		x, y := binary.LittleEndian.Uint32(s), binary.LittleEndian.Uint32(s[len(s)-4:])
+		xy := uint64(x) | uint64(y)<<32
+		if (special(xy)|xy)&highs != 0 {
+			return false
+		}
+		binary.LittleEndian.PutUint32(dst, x)
+		binary.LittleEndian.PutUint32(dst[len(s)-4:], y)
+		return true
+	}
+	for i, c := range s {
+		if c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return false
+		}
+		dst[i] = c
+	}
+	return true
+}
+
+// appendEscaped appends what follows the opening quote.
+func appendEscaped(dst, s []byte) []byte {
 	start := 0 // of what is not appended yet
 	for i := 0; i < len(s); {
 		i = asciiEnd(s, i)
@@ -103,25 +145,40 @@ func appendEscape(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
 
-// AppendUint appends a number. It is strconv.AppendUint for numbers that are short
-// most of the time: offsets, IDs, durations.
+// AppendUint appends a number. Unlike strconv.AppendUint it writes the digits to
+// where they belong: a copy of what was written just before, in other portions, has
+// to wait for the processor's store buffer.
 func AppendUint(dst []byte, n uint64) []byte {
-	var digits [20]byte
-	i := len(digits)
+	i := len(dst) + digits(n)
+	dst = slices.Grow(dst, i-len(dst))[:i]
 	for n >= 100 {
 		q := n / 100
 		i -= 2
-		copy(digits[i:], pairs[2*(n-100*q):][:2])
+		pair := pairs[2*(n-100*q):]
+		dst[i], dst[i+1] = pair[0], pair[1]
 		n = q
 	}
 	if n >= 10 {
-		i -= 2
-		copy(digits[i:], pairs[2*n:][:2])
+		dst[i-2], dst[i-1] = pairs[2*n], pairs[2*n+1]
 	} else {
-		i--
-		digits[i] = byte('0' + n)
+		dst[i-1] = byte('0' + n)
 	}
-	return append(dst, digits[i:]...)
+	return dst
+}
+
+// digits is the number of n's decimal digits.
+func digits(n uint64) int {
+	d := bits.Len64(n|1) * 1233 >> 12 // 1233/4096 is a little more than log10(2)
+	if n >= powers[d%len(powers)] {
+		d++
+	}
+	return d
+}
+
+// powers of ten, but for the first: zero has a digit, too.
+var powers = [20]uint64{
+	0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9,
+	1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,
 }
 
 // pairs of digits from 00 to 99.

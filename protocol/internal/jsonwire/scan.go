@@ -42,14 +42,17 @@ func simple(p []byte) bool {
 		return false
 	}
 	for i := 1; ; i++ {
-		if i = simpleString(p, i); i < 0 || p[i] != ':' {
+		if p[i] != '"' {
 			return false
 		}
-		i++
-		if p[i] == '"' {
-			if i = simpleString(p, i); i < 0 {
+		if i = simpleString(p, i+1); p[i] != '"' || p[i+1] != ':' {
+			return false
+		}
+		if i += 2; p[i] == '"' {
+			if i = simpleString(p, i+1); p[i] != '"' {
 				return false
 			}
+			i++
 		} else {
 			start := i
 			for p[i]-'0' <= 9 { // ends at the brace
@@ -67,29 +70,14 @@ func simple(p []byte) bool {
 		}
 	}
 }
-
-// simpleString skips a string without anything special. The result is an index
-// within p: one byte at least has to follow.
+// simpleString returns where, from i on, the characters end that are plain ASCII:
+// at the last byte of p if not before.
 func simpleString(p []byte, i int) int {
-	if i >= len(p) || p[i] != '"' {
-		return -1
-	}
-	i++
 	last := len(p) - 8
-	for i < len(p) {
-		var x uint64
-		if i <= last {
-			x = load(p, i)
-		} else {
-			// What is left, and zeroes, which stop the scan.
-			x = load(p, last) >> (8 * uint(i-last) & 63)
-		}
+	for i <= last {
+		x := load(p, i)
 		if m := (special(x) | x) & highs; m != 0 {
-			i += bits.TrailingZeros64(m) / 8
-			if i+1 >= len(p) || p[i] != '"' {
-				return -1
-			}
-			return i + 1
+			return i + bits.TrailingZeros64(m)/8
 		}
 		i += 8
 		for i <= len(p)-32 {
@@ -101,7 +89,9 @@ func simpleString(p []byte, i int) int {
 			i += 32
 		}
 	}
-	return -1
+	// What is left, and zeroes, which stop the scan.
+	x := load(p, last) >> (8 * uint(i-last) & 63)
+	return min(i+bits.TrailingZeros64((special(x)|x)&highs)/8, len(p)-1)
 }
 
 // traits gathers what is worth knowing about the text that was skipped.
