@@ -1,0 +1,202 @@
+// Package compose makes one broker, or one presence manager, of several engines:
+// each channel belongs to one of them.
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Route tells which engine a channel belongs to, by its index. It is called for
+// every operation and event, from any goroutine, so it has to be fast. The engine
+// of a channel must not change as long as the channel is used, and the same one
+// has to be chosen on every node. An index out of range stands for engine 0.
+type Route func(ch string) int
+
+// NewBroker returns a broker that hands each channel's operations to the engine
+// that route names. engines must not be empty; the composition owns them from here
+// on: it runs and closes them.
+//
+// The result is a broker.BatchPublisher, a broker.PositionReader and a
+// broker.HealthReporter, whatever the engines are; it is a broker.Controller if
+// engine 0 is one, and broker.Local if all engines are. A single engine is returned
+// as it is.
+func NewBroker(route Route, engines ...broker.Broker) broker.Broker {
+	if len(engines) == 1 {
+		return engines[0]
+	}
+	b := &composition{route: route, engines: engines}
+	local := true
+	for _, e := range engines {
+		_, ok := e.(broker.Local)
+		local = local && ok
+	}
+	c, controls := engines[0].(broker.Controller)
+	switch {
+	case controls && local:
+		return struct {
+			*composition
+			broker.Controller
+			isLocal
+		}{b, c, isLocal{}}
+	case controls:
+		return struct {
+			*composition
+			broker.Controller
+		}{b, c}
+	case local:
+		return struct {
+			*composition
+			isLocal
+		}{b, isLocal{}}
+	}
+	return b
+}
+
+// isLocal makes a composition broker.Local.
+type isLocal struct{}
+
+// Local implements broker.Local.
+func (isLocal) Local() {}
+
+type composition struct {
+	route   Route
+	engines []broker.Broker
+}
+
+var (
+	_ broker.BatchPublisher = (*composition)(nil)
+	_ broker.PositionReader = (*composition)(nil)
+	_ broker.HealthReporter = (*composition)(nil)
+)
+
+// of returns the index of the engine of a channel.
+func (b *composition) of(ch string) int {
+	if i := b.route(ch); i >= 0 && i < len(b.engines) {
+		return i
+	}
+	return 0
+}
+
+func (b *composition) engine(ch string) broker.Broker { return b.engines[b.of(ch)] }
+
+// Run implements broker.Broker. If one engine fails, those before it are closed.
+func (b *composition) Run(h broker.EventHandler) error {
+	for i, e := range b.engines {
+		if err := e.Run(&handler{EventHandler: h, broker: b, index: i}); err != nil {
+			err = fmt.Errorf("engine %d: %w", i, err)
+			for _, running := range b.engines[:i] {
+				err = errors.Join(err, running.Close(context.Background()))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// handler passes on the events of one engine.
+type handler struct {
+	broker.EventHandler
+	broker *composition
+	index  int
+}
+
+// HandleLoss concerns channels of this engine only, whatever the engine says.
+func (h *handler) HandleLoss(match func(ch string) bool) {
+	h.EventHandler.HandleLoss(func(ch string) bool { return h.broker.of(ch) == h.index && match(ch) })
+}
+
+// Subscribe implements broker.Broker. An error is that of some engine; the channels
+// of others may be subscribed.
+func (b *composition) Subscribe(ctx context.Context, channels ...string) error {
+	return b.eachGroup(channels, func(e broker.Broker, channels []string) error {
+		return e.Subscribe(ctx, channels...)
+	})
+}
+
+// Unsubscribe implements broker.Broker.
+func (b *composition) Unsubscribe(ctx context.Context, channels ...string) error {
+	return b.eachGroup(channels, func(e broker.Broker, channels []string) error {
+		return e.Unsubscribe(ctx, channels...)
+	})
+}
+
+// eachGroup calls do with the channels of each engine, for all engines at once.
+func (b *composition) eachGroup(channels []string, do func(broker.Broker, []string) error) error {
+	if only, ok := b.only(len(channels), func(i int) string { return channels[i] }); ok {
+		return do(b.engines[only], channels)
+	}
+	groups := make([][]string, len(b.engines))
+	for _, ch := range channels {
+		i := b.of(ch)
+		groups[i] = append(groups[i], ch)
+	}
+	errs := make([]error, len(groups))
+	b.parallel(func(i int) bool { return len(groups[i]) > 0 }, func(i int) {
+		errs[i] = do(b.engines[i], groups[i])
+	})
+	return errors.Join(errs...)
+}
+
+// only tells whether n channels belong to one engine, and to which.
+func (b *composition) only(n int, ch func(i int) string) (index int, ok bool) {
+	if n == 0 {
+		return 0, true
+	}
+	index = b.of(ch(0))
+	for i := 1; i < n; i++ {
+		if b.of(ch(i)) != index {
+			return 0, false
+		}
+	}
+	return index, true
+}
+
+// Publish implements broker.Broker.
+func (b *composition) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
+	return b.engine(ch).Publish(ctx, ch, pub, opts)
+}
+
+// PublishJoin implements broker.Broker.
+func (b *composition) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	return b.engine(ch).PublishJoin(ctx, ch, info)
+}
+
+// PublishLeave implements broker.Broker.
+func (b *composition) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	return b.engine(ch).PublishLeave(ctx, ch, info)
+}
+
+// History implements broker.Broker.
+func (b *composition) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
+	return b.engine(ch).History(ctx, ch, filter)
+}
+
+// RemoveHistory implements broker.Broker.
+func (b *composition) RemoveHistory(ctx context.Context, ch string) error {
+	return b.engine(ch).RemoveHistory(ctx, ch)
+}
+
+// Close implements broker.Broker. All engines are closed at once, so that each has
+// the whole time of ctx.
+func (b *composition) Close(ctx context.Context) error {
+	errs := make([]error, len(b.engines))
+	b.parallel(func(int) bool { return true }, func(i int) { errs[i] = b.engines[i].Close(ctx) })
+	return errors.Join(errs...)
+}
+
+// Health implements broker.HealthReporter: the parts of engine 0 that reports any,
+// then those of engine 1 …
+func (b *composition) Health() []broker.Health {
+	var parts []broker.Health
+	for _, e := range b.engines {
+		if r, ok := e.(broker.HealthReporter); ok {
+			parts = append(parts, r.Health()...)
+		}
+	}
+	return parts
+}

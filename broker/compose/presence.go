@@ -1,0 +1,76 @@
+package compose
+
+import (
+	"context"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// NewPresence returns a presence manager that hands each channel's operations to
+// the one that route names. managers must not be empty. The result is a
+// broker.HealthReporter; it is broker.Local if all managers are. A single manager is
+// returned as it is.
+func NewPresence(route Route, managers ...broker.PresenceManager) broker.PresenceManager {
+	if len(managers) == 1 {
+		return managers[0]
+	}
+	p := &presence{route: route, managers: managers}
+	for _, m := range managers {
+		if _, ok := m.(broker.Local); !ok {
+			return p
+		}
+	}
+	return struct {
+		*presence
+		isLocal
+	}{p, isLocal{}}
+}
+
+type presence struct {
+	route    Route
+	managers []broker.PresenceManager
+}
+
+var (
+	_ broker.PresenceManager = (*presence)(nil)
+	_ broker.HealthReporter  = (*presence)(nil)
+)
+
+func (p *presence) of(ch string) broker.PresenceManager {
+	if i := p.route(ch); i >= 0 && i < len(p.managers) {
+		return p.managers[i]
+	}
+	return p.managers[0]
+}
+
+// Add implements broker.PresenceManager.
+func (p *presence) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	return p.of(ch).Add(ctx, ch, info)
+}
+
+// Remove implements broker.PresenceManager.
+func (p *presence) Remove(ctx context.Context, ch, client, user string) error {
+	return p.of(ch).Remove(ctx, ch, client, user)
+}
+
+// Presence implements broker.PresenceManager.
+func (p *presence) Presence(ctx context.Context, ch string) (map[string]*channel.ClientInfo, error) {
+	return p.of(ch).Presence(ctx, ch)
+}
+
+// Stats implements broker.PresenceManager.
+func (p *presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, error) {
+	return p.of(ch).Stats(ctx, ch)
+}
+
+// Health implements broker.HealthReporter.
+func (p *presence) Health() []broker.Health {
+	var parts []broker.Health
+	for _, m := range p.managers {
+		if r, ok := m.(broker.HealthReporter); ok {
+			parts = append(parts, r.Health()...)
+		}
+	}
+	return parts
+}
