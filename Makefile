@@ -1,7 +1,7 @@
 # Everything installs by itself what it needs. `make run` and `make test` are the
 # two commands to know; see CONTRIBUTING.md for the rest.
 
-MODULES     := . server e2e tools
+MODULES     := . broker/redis server e2e tools
 GOLANGCI    := v2.12.2
 BIN         := $(CURDIR)/.bin
 FUZZTIME    ?= 20s
@@ -20,9 +20,9 @@ test: check-generated unit e2e
 
 # Unit, property and fixture tests of all modules, with the race detector.
 unit:
-	$(GO) vet ./... ./server/... ./tools/...
-	$(GO) test -race ./... ./server/... ./tools/...
-	$(GO) test -run 'Alloc|Budget' ./... ./server/... # what the race detector distorts
+	$(GO) vet ./... ./broker/redis/... ./server/... ./tools/...
+	$(GO) test -race ./... ./broker/redis/... ./server/... ./tools/...
+	$(GO) test -run 'Alloc|Budget' ./... ./broker/redis/... ./server/... # what the race detector distorts
 
 # The public SDKs against a running server.
 e2e: build
@@ -45,7 +45,7 @@ check-generated: generate
 	@git diff --exit-code --stat -- protocol server docs || { echo "generated files are stale: commit what make generate wrote"; exit 1; }
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./... ./server/...
+	$(GO) test -run '^$$' -bench . -benchmem ./... ./broker/redis/... ./server/...
 
 # Every fuzz target for FUZZTIME.
 fuzz:

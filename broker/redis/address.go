@@ -1,0 +1,217 @@
+package redis
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseAddress reads one entry of the list of addresses (engines.md 8.1):
+// host:port, or a URL with the scheme redis, rediss (TLS), redis+sentinel,
+// rediss+sentinel, redis+cluster, rediss+cluster, tcp or unix. What it says
+// overrides the fields of base, whose addresses and mode do not count. A URL of
+// TLS uses base.TLS, or TLS 1.2 and later if that is nil. Errors name the key and
+// never show a password.
+func ParseAddress(address string, base Shard) (Shard, error) {
+	s := base
+	s.Addresses, s.Mode = nil, Detect
+	if !strings.Contains(address, "://") {
+		if err := checkAddress(address); err != nil {
+			return s, err
+		}
+		s.Addresses = []string{address}
+		return s, nil
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return s, errors.New("address is not a URL that can be read") // err shows the URL
+	}
+	if u.Fragment != "" || u.Opaque != "" {
+		return s, fmt.Errorf("address with scheme %s: neither a fragment nor an opaque part is known", u.Scheme)
+	}
+	if err := s.setScheme(u); err != nil {
+		return s, err
+	}
+	if u.User != nil {
+		if name := u.User.Username(); name != "" {
+			s.User = name
+		}
+		if password, ok := u.User.Password(); ok {
+			s.Password = password
+		}
+	}
+	return s, s.setQuery(u)
+}
+
+// ParseAddresses reads the comma separated host:port of Sentinels or of Cluster
+// nodes.
+func ParseAddresses(list string) ([]string, error) {
+	var addresses []string
+	for address := range strings.SplitSeq(list, ",") {
+		address = strings.TrimSpace(address)
+		if strings.Contains(address, "/") || strings.Contains(address, "@") {
+			return nil, errors.New("address must be host:port, and a URL was given")
+		}
+		if err := checkAddress(address); err != nil {
+			return nil, err
+		}
+		addresses = append(addresses, address)
+	}
+	return addresses, nil
+}
+
+// setScheme takes the mode, the first address and the database.
+func (s *Shard) setScheme(u *url.URL) error {
+	scheme, mode, _ := strings.Cut(u.Scheme, "+")
+	switch u.Scheme {
+	case "redis", "rediss", "tcp":
+	case "unix":
+		if u.Path == "" || u.Host != "" {
+			return errors.New("address with scheme unix needs a path: unix:///path/of/socket")
+		}
+		s.Addresses, s.Mode = []string{"unix://" + u.Path}, Standalone
+		return nil
+	case "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster":
+		s.Mode = Mode(mode)
+	default:
+		return fmt.Errorf("address has the unknown scheme %q", u.Scheme)
+	}
+	if scheme == "rediss" {
+		s.TLS = tlsOrDefault(s.TLS)
+	}
+	host := u.Host
+	if u.Port() == "" {
+		host = net.JoinHostPort(u.Hostname(), "6379")
+	}
+	if err := checkAddress(host); err != nil {
+		return err
+	}
+	s.Addresses = []string{host}
+	if db := strings.Trim(u.Path, "/"); db != "" {
+		n, err := strconv.Atoi(db)
+		if err != nil || n < 0 {
+			return errors.New("address: the path has to be the number of a database")
+		}
+		s.DB = n
+	}
+	return nil
+}
+
+// setQuery takes the options behind the question mark.
+func (s *Shard) setQuery(u *url.URL) error {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return errors.New("address: the query cannot be read")
+	}
+	for key, values := range query {
+		if key == "addr" {
+			for _, address := range values {
+				if err := checkAddress(address); err != nil {
+					return fmt.Errorf("address: addr: %w", err)
+				}
+				s.Addresses = append(s.Addresses, address)
+			}
+			continue
+		}
+		if err := s.setOption(key, values[len(values)-1]); err != nil {
+			return fmt.Errorf("address: %w", err)
+		}
+	}
+	if s.SentinelMaster != "" && s.Mode == Detect {
+		s.Mode = Sentinel
+	}
+	return nil
+}
+
+func (s *Shard) setOption(key, value string) error {
+	switch key {
+	case "sentinel_master_name":
+		s.SentinelMaster = value
+	case "sentinel_user":
+		s.SentinelUser = value
+	case "sentinel_password":
+		s.SentinelPassword = value
+	case "connect_timeout":
+		return setDuration(&s.ConnectTimeout, key, value)
+	case "io_timeout":
+		return setDuration(&s.IOTimeout, key, value)
+	case "force_resp2":
+		return setBool(&s.ForceRESP2, key, value)
+	case "replica_client_enabled":
+		return setBool(&s.ReplicaReads, key, value)
+	case "tls_enabled":
+		return setTLS(&s.TLS, key, value)
+	case "sentinel_tls_enabled":
+		return setTLS(&s.SentinelTLS, key, value)
+	default:
+		return fmt.Errorf("unknown option %q", key)
+	}
+	return nil
+}
+
+func setDuration(to *time.Duration, key, value string) error {
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("%s is not a duration such as 1s: %q", key, value)
+	}
+	*to = d
+	return nil
+}
+
+func setBool(to *bool, key, value string) error {
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return fmt.Errorf("%s is neither true nor false: %q", key, value)
+	}
+	*to = on
+	return nil
+}
+
+func setTLS(to **tls.Config, key, value string) error {
+	var on bool
+	if err := setBool(&on, key, value); err != nil {
+		return err
+	}
+	if on {
+		*to = tlsOrDefault(*to)
+	} else {
+		*to = nil
+	}
+	return nil
+}
+
+func tlsOrDefault(c *tls.Config) *tls.Config {
+	if c != nil {
+		return c
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12}
+}
+
+const unixScheme = "unix://"
+
+// checkAddress accepts host:port and unix:///path. Its errors do not show what
+// was given if that could hold a password.
+func checkAddress(address string) error {
+	if path, ok := strings.CutPrefix(address, unixScheme); ok {
+		if !strings.HasPrefix(path, "/") {
+			return errors.New("address of a unix socket needs a path: unix:///path/of/socket")
+		}
+		return nil
+	}
+	if strings.ContainsAny(address, "@/ \t\r\n") {
+		return errors.New("address must be host:port without spaces, @ or /")
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("address %q must be host:port", address)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || host == "" {
+		return fmt.Errorf("address %q must be host:port with a port from 1 to 65535", address)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package redistest
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+)
+
+// Sentinel is a primary with one replica, watched by three Sentinels that replace
+// a dead primary within some two seconds.
+type Sentinel struct {
+	// Master is the name that the Sentinels know the pair by.
+	Master string
+	// Servers are the two that hold data; the first began as the primary.
+	Servers []*Server
+	// Sentinels are the three watchers.
+	Sentinels []*Server
+}
+
+// NewSentinel starts five servers and waits until they know each other.
+func NewSentinel(tb testing.TB, opts Options) *Sentinel {
+	tb.Helper()
+	s := &Sentinel{Master: "main"}
+	primary := Standalone(tb, opts)
+	replicaOf := opts
+	replicaOf.Args = append([]string{"--replicaof", "127.0.0.1 " + portOf(primary)}, opts.Args...)
+	s.Servers = []*Server{primary, Standalone(tb, replicaOf)}
+	s.awaitReplica()
+	for range 3 {
+		s.Sentinels = append(s.Sentinels, start(tb, "", []string{"--sentinel"}, s.config(opts)))
+	}
+	for _, sentinel := range s.Sentinels {
+		sentinel.await("a Sentinel that knows the others", func() bool {
+			state := sentinel.Do("SENTINEL", "MASTER", s.Master)
+			return strings.Contains(state, "\nnum-other-sentinels\n2\n") && strings.Contains(state, "\nnum-slaves\n1\n")
+		})
+	}
+	return s
+}
+
+func (s *Sentinel) config(opts Options) []byte {
+	config := fmt.Appendf(nil, "sentinel monitor %s 127.0.0.1 %s 2\n", s.Master, portOf(s.Servers[0]))
+	config = fmt.Appendf(config, "sentinel down-after-milliseconds %s 500\n", s.Master)
+	config = fmt.Appendf(config, "sentinel failover-timeout %s 3000\n", s.Master)
+	if opts.Password != "" {
+		config = fmt.Appendf(config, "sentinel auth-pass %s %s\n", s.Master, opts.Password)
+	}
+	return config
+}
+
+// awaitReplica waits until the replica has what the primary has.
+func (s *Sentinel) awaitReplica() {
+	replica := s.Servers[1]
+	replica.await("the link to the primary", func() bool {
+		return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up")
+	})
+}
+
+// Addresses of the Sentinels.
+func (s *Sentinel) Addresses() []string { return addresses(s.Sentinels) }
+
+// Primary is the server that the Sentinels say is the primary now. Nil if it is
+// none of Servers.
+func (s *Sentinel) Primary() *Server {
+	for _, sentinel := range s.Sentinels {
+		reply, err := sentinel.try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Master)
+		if err != nil {
+			continue
+		}
+		host, port, _ := strings.Cut(reply, "\n")
+		for _, server := range s.Servers {
+			if server.Addr() == net.JoinHostPort(host, port) {
+				return server
+			}
+		}
+	}
+	return nil
+}
+
+// Await waits until old is not the primary any more and its successor takes
+// writes, and returns the successor.
+func (s *Sentinel) Await(old *Server) *Server {
+	var primary *Server
+	s.Sentinels[0].await("another primary", func() bool {
+		primary = s.Primary()
+		if primary == nil || primary == old {
+			return false
+		}
+		role, err := primary.try("ROLE")
+		return err == nil && strings.HasPrefix(role, "master")
+	})
+	return primary
+}
+
+// Failover has the Sentinels swap primary and replica, and returns the new
+// primary.
+func (s *Sentinel) Failover() *Server {
+	old := s.Primary()
+	s.Sentinels[0].await("a failover that may begin", func() bool {
+		_, err := s.Sentinels[0].try("SENTINEL", "FAILOVER", s.Master)
+		return err == nil
+	})
+	return s.Await(old)
+}
+
+func addresses(servers []*Server) []string {
+	var list []string
+	for _, s := range servers {
+		list = append(list, s.Addr())
+	}
+	return list
+}
+
+func portOf(s *Server) string {
+	_, port, _ := net.SplitHostPort(s.Addr()) // well-formed
+	return port
+}

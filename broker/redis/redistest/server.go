@@ -1,0 +1,251 @@
+// Package redistest starts real redis-server processes for tests: alone, under
+// Sentinel and as a Cluster, each on free loopback ports with its data in a
+// temporary folder. They end with the test.
+//
+// The binary is redis-server of the PATH, or what the environment variable
+// GYRO_REDIS_SERVER names (Valkey, another version). A test that needs it fails
+// without it.
+package redistest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a server may take to do what it was told.
+const patience = 20 * time.Second
+
+// Options of a server.
+type Options struct {
+	// Password that clients need. Default: none.
+	Password string
+	// Persistent keeps data over Restart(false). Every write is in a file before it
+	// is answered.
+	Persistent bool
+	// Args are further arguments of redis-server, such as "--maxmemory", "5mb".
+	Args []string
+}
+
+// Server is one redis-server process. Its methods fail the test on errors; they
+// must not be called concurrently, but for Do and Addr.
+type Server struct {
+	tb       testing.TB
+	port     int
+	dir      string
+	password string
+	args     []string
+
+	cmd    *exec.Cmd
+	exited chan struct{}
+	log    *syncBuffer
+}
+
+// Standalone starts a server that stands alone.
+func Standalone(tb testing.TB, opts Options) *Server {
+	tb.Helper()
+	args := append([]string{"--save", "", "--appendonly", yesNo(opts.Persistent)}, opts.Args...)
+	if opts.Password != "" {
+		args = append(args, "--requirepass", opts.Password, "--masterauth", opts.Password)
+	}
+	return start(tb, opts.Password, args, nil)
+}
+
+// start starts a server with these arguments, and with the file of config if it
+// is not nil, on a free port.
+func start(tb testing.TB, password string, args []string, config []byte) *Server {
+	tb.Helper()
+	s := &Server{tb: tb, port: freePort(tb), dir: tb.TempDir(), password: password}
+	if config != nil {
+		path := filepath.Join(s.dir, "server.conf")
+		if err := os.WriteFile(path, config, 0o600); err != nil {
+			tb.Fatal(err)
+		}
+		s.args = append(s.args, path)
+	}
+	s.args = append(s.args, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no")
+	s.args = append(s.args, args...)
+	tb.Cleanup(s.Kill)
+	s.launch()
+	return s
+}
+
+// Addr is the host and port of the server. They outlive restarts.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Password that clients need; empty if none.
+func (s *Server) Password() string { return s.password }
+
+// Kill ends the process like kill -9. Killing a dead server does nothing.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill() // also ends a stopped process; an error means it has ended
+	<-s.exited
+	s.cmd = nil
+}
+
+// Stop suspends the process (SIGSTOP): its connections stay, and nobody answers.
+func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+
+// Continue lets a stopped process go on.
+func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
+
+// Restart kills the process if it runs and starts another on the same port, with
+// the data of Options.Persistent, or with none.
+func (s *Server) Restart(empty bool) {
+	s.tb.Helper()
+	s.Kill()
+	if empty {
+		s.wipe()
+	}
+	s.launch()
+}
+
+func (s *Server) wipe() {
+	for _, pattern := range []string{"appendonlydir", "appendonly.aof", "*.rdb"} {
+		paths, _ := filepath.Glob(filepath.Join(s.dir, pattern)) // the pattern is well-formed
+		for _, path := range paths {
+			if err := os.RemoveAll(path); err != nil {
+				s.tb.Fatal(err)
+			}
+		}
+	}
+}
+
+func (s *Server) signal(sig os.Signal) {
+	s.tb.Helper()
+	if s.cmd == nil {
+		s.tb.Fatalf("redistest: %v for a dead server", sig)
+	}
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.tb.Fatalf("redistest: %v: %v", sig, err)
+	}
+}
+
+// launch starts the process and waits until it answers.
+func (s *Server) launch() {
+	s.tb.Helper()
+	s.log = &syncBuffer{}
+	s.cmd = exec.Command(binary(s.tb), s.args...)
+	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	if err := s.cmd.Start(); err != nil {
+		s.tb.Fatalf("redistest: %v", err)
+	}
+	exited, cmd := make(chan struct{}), s.cmd
+	s.exited = exited
+	go func() {
+		_ = cmd.Wait() // it is killed in the end
+		close(exited)
+	}()
+	s.await("an answer", func() bool {
+		select {
+		case <-exited:
+			s.tb.Fatalf("redistest: redis-server ended at once:\n%s", s.log)
+		default:
+		}
+		reply, err := s.try("PING")
+		return err == nil && reply == "PONG"
+	})
+}
+
+// await polls until done says so.
+func (s *Server) await(what string, done func() bool) {
+	s.tb.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.tb.Fatalf("redistest: %s did not come within %v from %s:\n%s", what, patience, s.Addr(), s.log)
+		}
+	}
+}
+
+func binary(tb testing.TB) string {
+	tb.Helper()
+	name := os.Getenv("GYRO_REDIS_SERVER")
+	if name == "" {
+		name = "redis-server"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		tb.Fatalf("redistest: %v: these tests need a real Redis; install it with\n\tapt-get install -y redis-server", err)
+	}
+	return path
+}
+
+// given are the ports that this process has given out.
+var given struct {
+	sync.Mutex
+	ports map[int]bool
+}
+
+// freePort finds a port that is free, as is the port 10,000 above it, which a
+// cluster node uses for its bus.
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	given.Lock()
+	defer given.Unlock()
+	if given.ports == nil {
+		given.ports = map[int]bool{}
+	}
+	for range 1000 {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		port := listener.Addr().(*net.TCPAddr).Port
+		listener.Close()
+		if port+10000 > 65535 {
+			port -= 20000
+		}
+		if !given.ports[port] && listens(port) && listens(port+10000) {
+			given.ports[port] = true
+			return port
+		}
+	}
+	tb.Fatal("redistest: no free port")
+	return 0
+}
+
+func listens(port int) bool {
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return false
+	}
+	listener.Close()
+	return true
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+// syncBuffer collects what a process writes, for the message of a failure.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.TrimSpace(b.buf.String())
+}
