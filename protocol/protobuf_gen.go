@@ -588,6 +588,15 @@ func (m *Push) UnmarshalProto(data []byte) error {
 	return r.Err()
 }
 
+// BorrowProto is UnmarshalProto without copies: strings and bytes in m are parts of
+// data, which must never change again.
+func (m *Push) BorrowProto(data []byte) error {
+	*m = Push{}
+	r := pbwire.NewBorrowingReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
 // SizeProto returns the number of bytes that AppendProto appends.
 func (m *Push) SizeProto() (n int) {
 	if m == nil {
@@ -3344,6 +3353,15 @@ func (m *Publication) UnmarshalProto(data []byte) error {
 	return r.Err()
 }
 
+// BorrowProto is UnmarshalProto without copies: strings and bytes in m are parts of
+// data, which must never change again.
+func (m *Publication) BorrowProto(data []byte) error {
+	*m = Publication{}
+	r := pbwire.NewBorrowingReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
 // SizeProto returns the number of bytes that AppendProto appends.
 func (m *Publication) SizeProto() (n int) {
 	if m == nil {
@@ -3548,6 +3566,15 @@ func (m *ClientInfo) AppendProto(dst []byte) []byte {
 func (m *ClientInfo) UnmarshalProto(data []byte) error {
 	*m = ClientInfo{}
 	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// BorrowProto is UnmarshalProto without copies: strings and bytes in m are parts of
+// data, which must never change again.
+func (m *ClientInfo) BorrowProto(data []byte) error {
+	*m = ClientInfo{}
+	r := pbwire.NewBorrowingReader(data)
 	m.readProto(&r)
 	return r.Err()
 }

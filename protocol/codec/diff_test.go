@@ -99,6 +99,29 @@ func FuzzUnmarshalProto(f *testing.F) {
 	})
 }
 
+// FuzzBorrowProto compares what is read without copies with what is read with them.
+func FuzzBorrowProto(f *testing.F) {
+	g := generator{Rand: rand.New(rand.NewPCG(5, 6))}
+	for range 4 {
+		m := new(protocol.Push)
+		g.message(reflect.ValueOf(m).Elem(), descriptorOf(f, m), 3)
+		f.Add(m.AppendProto(nil))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var got, want protocol.Push
+		err, wantErr := got.BorrowProto(data), want.UnmarshalProto(data)
+		if (err == nil) != (wantErr == nil) {
+			t.Fatalf("without copies: %v, with: %v", err, wantErr)
+		}
+		if diff := cmp.Diff(want, got); err == nil && diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		if p := got.Pub; err == nil && p != nil && len(p.Data) != cap(p.Data) {
+			t.Fatal("appending to the data would overwrite what is behind it")
+		}
+	})
+}
+
 // TestJSONRoundTrip has JSON written that encoding/json must understand.
 func TestJSONRoundTrip(t *testing.T) {
 	g := generator{Rand: rand.New(rand.NewPCG(5, 6)), json: true}

@@ -60,6 +60,17 @@ func protoMethods(p *printer, m *message) {
 	p.f("m.readProto(&r)")
 	p.f("return r.Err()")
 	p.f("}")
+	if m.shared {
+		p.f("")
+		p.f("// BorrowProto is UnmarshalProto without copies: strings and bytes in m are parts of")
+		p.f("// data, which must never change again.")
+		p.f("func (m *%s) BorrowProto(data []byte) error {", m.name)
+		p.f("*m = %s{}", m.name)
+		p.f("r := pbwire.NewBorrowingReader(data)")
+		p.f("m.readProto(&r)")
+		p.f("return r.Err()")
+		p.f("}")
+	}
 }
 
 func (f *field) wireType() protowire.Type {

@@ -23,6 +23,7 @@ type message struct {
 	// encoding it as JSON can fail.
 	hasRaw bool
 	framed bool // @framed: travels as a frame of its own
+	shared bool // @shared: travels between nodes too, and can be read without copies
 }
 
 type shape uint8
@@ -74,6 +75,7 @@ func loadMessage(file protoreflect.FileDescriptor, d protoreflect.MessageDescrip
 		name:    string(d.Name()),
 		comment: strings.TrimSpace(file.SourceLocations().ByDescriptor(d).LeadingComments),
 	}
+	m.comment, m.shared = strings.CutSuffix(m.comment, "\n @shared")
 	m.comment, m.framed = strings.CutSuffix(m.comment, "\n @framed")
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // MaxDepth bounds the nesting of messages and groups.
@@ -29,18 +30,23 @@ const maxField = 1<<29 - 1
 // read afterwards is zero, and loops over fields end. So callers look for an error
 // once, by Err.
 //
-// Nothing that it returns aliases the input.
+// Nothing that it returns aliases the input, unless it is a borrowing one.
 type Reader struct {
-	buf   []byte // up to the end of the current message
-	all   []byte
-	pos   int
-	depth int
-	tag   uint64
-	err   error
+	buf    []byte // up to the end of the current message
+	all    []byte
+	pos    int
+	depth  int
+	tag    uint64
+	err    error
+	borrow bool
 }
 
 // NewReader returns a reader of one message.
 func NewReader(input []byte) Reader { return Reader{buf: input, all: input} }
+
+// NewBorrowingReader returns a reader of one message that returns parts of input
+// instead of copies. input must never change again.
+func NewBorrowingReader(input []byte) Reader { return Reader{buf: input, all: input, borrow: true} }
 
 // Err returns the first error.
 func (r *Reader) Err() error { return r.err }
@@ -129,15 +135,22 @@ func (r *Reader) String() string {
 		r.fail("invalid UTF-8")
 		return ""
 	}
+	if r.borrow {
+		return unsafe.String(unsafe.SliceData(p), len(p))
+	}
 	return string(p)
 }
 
 // Bytes reads the value of the current field: a copy, nil if it is empty.
 func (r *Reader) Bytes() []byte {
-	if p := r.bytes(); len(p) > 0 {
-		return bytes.Clone(p)
+	p := r.bytes()
+	switch {
+	case len(p) == 0:
+		return nil
+	case r.borrow:
+		return p[:len(p):len(p)]
 	}
-	return nil
+	return bytes.Clone(p)
 }
 
 func (r *Reader) bytes() []byte {
