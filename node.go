@@ -236,6 +236,7 @@ func (n *Node) end(ctx context.Context) {
 		s.loop.Close()
 	}
 	n.loops.Wait()
+	n.routes.Close()
 	n.endErr = n.broker.Close(ctx)
 }
 

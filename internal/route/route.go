@@ -13,18 +13,26 @@ import (
 
 // Table of the routes of a node. Any goroutine may use it.
 type Table struct {
-	broker  broker.Broker
+	broker broker.Broker
+	// leaver unsubscribes later from a broker that is not in the process; nil if it is.
+	leaver  *leaver
 	lastID  atomic.Int64
+	size    atomic.Int64 // routes with subscribers
 	seed    maphash.Seed
-	buckets [256]bucket
+	buckets [Buckets]bucket
 }
+
+// Buckets is the number of parts that a table has. Each holds about as many channels
+// as any other, in a division that is the table's own.
+const Buckets = 256
 
 type bucket struct {
 	mu sync.RWMutex
 	m  map[string]*Route
 }
 
-// Route is one channel that has, or is about to have, subscribers.
+// Route is one channel that has, or is about to have, subscribers, or had some
+// until a moment ago.
 type Route struct {
 	id int64
 	// loops with subscribers.
@@ -32,10 +40,14 @@ type Route struct {
 	// users is the number of those who hold the route, guarded by its bucket.
 	users int32
 
-	// subscribed, and what counts in loops, is guarded by mu, which serialises the
+	// What follows, and what counts in loops, is guarded by mu, which serialises the
 	// broker's subscribe and unsubscribe of this channel.
-	subscribed bool
-	mu         sync.Mutex
+	//
+	// subscribed tells that the broker is; if not, it may be so nevertheless after a
+	// call that failed. leaving tells that the route waits at the leaver, which holds
+	// it meanwhile; returned that there has been a subscriber since then.
+	subscribed, leaving, returned bool
+	mu                            sync.Mutex
 }
 
 // ID replaces the channel's name for clients that negotiated compaction.
@@ -44,13 +56,25 @@ func (r *Route) ID() int64 { return r.id }
 // Loops that may have subscribers now.
 func (r *Route) Loops() Loops { return Loops(r.loops.taken.Load()) }
 
-// New returns an empty table for a broker.
+// New returns an empty table for a broker. Unless the broker is broker.Local,
+// channels are left later: see leaver.
 func New(b broker.Broker) *Table {
-	r := &Table{broker: b, seed: maphash.MakeSeed()}
-	for i := range r.buckets {
-		r.buckets[i].m = make(map[string]*Route)
+	t := &Table{broker: b, seed: maphash.MakeSeed()}
+	for i := range t.buckets {
+		t.buckets[i].m = make(map[string]*Route)
 	}
-	return r
+	if _, ok := b.(broker.Local); !ok {
+		t.leaver = newLeaver(t)
+	}
+	return t
+}
+
+// Close ends what the table does in the background, and waits for it. What is still
+// to be unsubscribed stays subscribed: the broker is about to be closed.
+func (t *Table) Close() {
+	if t.leaver != nil {
+		t.leaver.close()
+	}
 }
 
 func (t *Table) bucket(ch string) *bucket {
@@ -89,27 +113,28 @@ func (t *Table) release(ch string, r *Route) {
 }
 
 // Add routes a channel to a loop and returns the channel's ID. When it returns,
-// what the broker accepts from now on reaches the loop.
+// what the broker accepts from now on reaches the loop. Calls for different channels
+// do not wait for each other.
 func (t *Table) Add(ctx context.Context, ch string, loop int) (id int64, err error) {
 	r := t.acquire(ch)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.loops.add(loop)
+	t.count(r, loop)
 	if !r.subscribed {
 		if err := t.broker.Subscribe(ctx, ch); err != nil {
+			t.uncount(r, loop)
 			// A failure, such as a context that ended, does not prove that nothing came
 			// of it.
-			_ = t.broker.Unsubscribe(context.WithoutCancel(ctx), ch)
-			r.loops.remove(loop)
-			t.release(ch, r)
+			_ = t.leave(context.WithoutCancel(ctx), ch, r)
 			return 0, err
 		}
 		r.subscribed = true
 	}
+	r.returned = r.leaving
 	return r.id, nil
 }
 
-// Remove undoes Add.
+// Remove undoes Add. The error is that of a broker that is left at once.
 func (t *Table) Remove(ctx context.Context, ch string, loop int) error {
 	r := t.Find(ch)
 	if r == nil {
@@ -117,22 +142,56 @@ func (t *Table) Remove(ctx context.Context, ch string, loop int) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer t.release(ch, r)
-	if r.loops.remove(loop); !r.loops.empty() || !r.subscribed {
+	t.uncount(r, loop)
+	return t.leave(ctx, ch, r)
+}
+
+// leave gives up one use of a route whose lock is held, and leaves the channel, now
+// or later, if that was its last subscriber.
+func (t *Table) leave(ctx context.Context, ch string, r *Route) error {
+	switch {
+	case !r.loops.empty() || r.leaving:
+		t.release(ch, r)
+		return nil
+	case t.leaver != nil:
+		r.leaving = true
+		t.leaver.add(departure{ch: ch, route: r}) // which has the use from now on
 		return nil
 	}
+	defer t.release(ch, r)
 	r.subscribed = false
 	return t.broker.Unsubscribe(ctx, ch)
 }
 
-// Size is the number of channels.
-func (t *Table) Size() int {
-	n := 0
-	for i := range t.buckets {
-		b := &t.buckets[i]
-		b.mu.RLock()
-		n += len(b.m)
-		b.mu.RUnlock()
+func (t *Table) count(r *Route, loop int) {
+	if r.loops.empty() {
+		t.size.Add(1)
 	}
-	return n
+	r.loops.add(loop)
+}
+
+func (t *Table) uncount(r *Route, loop int) {
+	if r.loops.empty() {
+		return
+	}
+	if r.loops.remove(loop); r.loops.empty() {
+		t.size.Add(-1)
+	}
+}
+
+// Size is the number of channels with subscribers.
+func (t *Table) Size() int { return int(t.size.Load()) }
+
+// Channels appends to dst the channels of a bucket, from 0 to Buckets-1, that have
+// subscribers. All buckets together are all channels.
+func (t *Table) Channels(dst []string, i int) []string {
+	b := &t.buckets[i]
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for ch, r := range b.m {
+		if r.Loops() != 0 {
+			dst = append(dst, ch)
+		}
+	}
+	return dst
 }

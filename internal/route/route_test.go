@@ -41,7 +41,7 @@ func (f *fake) Unsubscribe(_ context.Context, channels ...string) error {
 
 func TestTable(t *testing.T) {
 	ctx := context.Background()
-	f := &fake{subscribed: make(map[string]bool)}
+	f := &local{fake{subscribed: make(map[string]bool)}}
 	table := New(f)
 	first, err := table.Add(ctx, "a", 0)
 	if err != nil {
@@ -70,12 +70,28 @@ func TestTable(t *testing.T) {
 	if f.subscribed["a"] || table.Find("a") != nil || table.Remove(ctx, "a", 0) != nil {
 		t.Error("a is still there")
 	}
+	if got := all(table); len(got) != 1 || got[0] != "b" || table.Size() != 1 {
+		t.Errorf("%v, and %d channels", got, table.Size())
+	}
 }
+
+// all lists the channels of a table.
+func all(t *Table) (channels []string) {
+	for i := range Buckets {
+		channels = t.Channels(channels, i)
+	}
+	return channels
+}
+
+// local is a fake that is left at once.
+type local struct{ fake }
+
+func (*local) Local() {}
 
 // Whatever fails meanwhile: what is added is subscribed, and nothing is left.
 func TestTableConcurrently(t *testing.T) {
 	ctx := context.Background()
-	f := &fake{subscribed: make(map[string]bool), failEvery: 5}
+	f := &local{fake{subscribed: make(map[string]bool), failEvery: 5}}
 	table := New(f)
 	var wg sync.WaitGroup
 	for worker := range 8 {
