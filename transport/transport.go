@@ -82,8 +82,8 @@ type Framer interface {
 	// Costly tells that Frame takes so long, for compression say, that loops share
 	// its result. Otherwise each makes its own, which is faster for them.
 	Costly() bool
-	// Frame envelops buf[Headroom():], which holds one encoded message (Protobuf
-	// messages carry their length prefix), and returns the finished frame. It may
+	// Frame envelops buf[Headroom():], which holds encoded messages (in JSON with line
+	// breaks between, in Protobuf behind their length prefixes), and returns the finished frame. It may
 	// use buf's headroom and spare capacity, and return another slice. Any
 	// goroutine may call it.
 	Frame(buf []byte) []byte

@@ -10,6 +10,10 @@ type Subscriber interface {
 	// The subscriber may remove itself from the hub meanwhile, but no other subscriber
 	// of the channel.
 	Deliver(d *Delivery)
+	// DeliverAll hands over several messages at once, if the subscriber wants all of
+	// them in one frame. Else it does nothing and returns false, and Deliver follows
+	// for each of them.
+	DeliverAll(b *Batch) bool
 	// Seat is the hub's own note in the subscriber.
 	Seat() *Seat
 }
@@ -61,7 +65,7 @@ type room struct {
 type sweep struct {
 	room  *room
 	next  []*Message
-	batch []Delivery
+	batch Batch
 	// left is how many subscribers, the first ones of the room, the batch still has
 	// to reach.
 	left int
@@ -184,9 +188,7 @@ func (h *Hub) Finish(s Subscriber) {
 	}
 	w := r.sweep
 	if seat.index < w.left {
-		for i := range w.batch {
-			s.Deliver(&w.batch[i])
-		}
+		deliver(s, &w.batch)
 	}
 	for _, m := range w.next {
 		s.Deliver(&Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
@@ -210,7 +212,7 @@ func (h *Hub) Deliver(budget int) (more bool) {
 			if budget > 0 {
 				budget -= h.serve(w, budget)
 			}
-			if w.left == 0 && len(w.batch)+len(w.next) == 0 {
+			if w.left == 0 && len(w.batch.list)+len(w.next) == 0 {
 				h.release(w)
 				continue
 			}
@@ -235,13 +237,11 @@ func (h *Hub) serve(w *sweep, budget int) (n int) {
 	if w.left == 0 {
 		h.next(w)
 	}
-	cost := 1 + len(w.batch)/16
+	cost := 1 + len(w.batch.list)/16
 	for ; w.left > 0 && n < budget; n += cost {
 		w.left--
 		s := w.room.subs[w.left]
-		for i := range w.batch {
-			s.Deliver(&w.batch[i])
-		}
+		deliver(s, &w.batch)
 	}
 	if w.left == 0 {
 		h.forget(w)
@@ -249,12 +249,24 @@ func (h *Hub) serve(w *sweep, budget int) (n int) {
 	return n
 }
 
+func deliver(s Subscriber, b *Batch) {
+	if len(b.list) > 1 && s.DeliverAll(b) {
+		return
+	}
+	for i := range b.list {
+		s.Deliver(&b.list[i])
+	}
+}
+
 // next makes a batch of what was published meanwhile.
 func (h *Hub) next(w *sweep) {
 	h.forget(w) // that is, if all whom it had to reach have gone
 	n := min(len(w.next), maxBatch)
 	for _, m := range w.next[:n] {
-		w.batch = append(w.batch, Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
+		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
+	}
+	if n > 1 {
+		w.batch.prepare()
 	}
 	rest := copy(w.next, w.next[n:])
 	clear(w.next[rest:])
@@ -266,9 +278,8 @@ func (h *Hub) next(w *sweep) {
 }
 
 func (h *Hub) forget(w *sweep) {
-	h.pending -= len(w.batch)
-	clear(w.batch)
-	w.batch = w.batch[:0]
+	h.pending -= len(w.batch.list)
+	w.batch.reset()
 }
 
 func (h *Hub) release(w *sweep) {

@@ -24,7 +24,9 @@ type member struct {
 	then func()
 }
 
-func (s *member) Seat() *hub.Seat { return &s.seat }
+func (s *member) Seat() *hub.Seat            { return &s.seat }
+func (s *member) DeliverAll(*hub.Batch) bool { return false }
+
 func (s *member) Deliver(d *hub.Delivery) {
 	switch {
 	case s.gone:
@@ -228,5 +230,6 @@ type nobody struct {
 	held time.Duration // of the latest message
 }
 
-func (s *nobody) Seat() *hub.Seat         { return &s.seat }
-func (s *nobody) Deliver(d *hub.Delivery) { s.held = d.Held }
+func (s *nobody) Seat() *hub.Seat            { return &s.seat }
+func (s *nobody) DeliverAll(*hub.Batch) bool { return false }
+func (s *nobody) Deliver(d *hub.Delivery)    { s.held = d.Held }

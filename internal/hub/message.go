@@ -173,6 +173,33 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // encode makes a frame, in a if that is not nil.
 func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) ([]byte, error) {
+	if a != nil {
+		buf, err := m.append(headroom(a.Tail(), f), f.Encoding(), form)
+		if err != nil {
+			return nil, err
+		}
+		return a.Commit(f.Frame(buf)), nil
+	}
+	p := buffers.Get().(*[]byte)
+	buf, err := m.append(headroom((*p)[:0], f), f.Encoding(), form)
+	var frame []byte
+	if err == nil {
+		frame = f.Frame(bytes.Clone(buf)) // one exact allocation
+	}
+	if cap(buf) <= keepScratch {
+		*p = buf
+		buffers.Put(p)
+	}
+	return frame, err
+}
+
+// headroom leaves the room that f needs in front.
+func headroom(buf []byte, f transport.Framer) []byte {
+	return append(buf, make([]byte, f.Headroom())...) // on the spot: no allocation
+}
+
+// append appends the message in an encoding.
+func (m *Message) append(buf []byte, e protocol.Encoding, form Form) ([]byte, error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.reply.Push = &s.push
@@ -189,11 +216,11 @@ func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) ([]byte
 		s.leave.Info = s.clientInfo(m.Info)
 		s.push.Leave = &s.leave
 	default:
-		if err := s.publication(m, f.Encoding(), form); err != nil {
+		if err := s.publication(m, e, form); err != nil {
 			return nil, err
 		}
 	}
-	return EncodeReply(a, f, &s.reply)
+	return codec.For(e).AppendReply(buf, &s.reply)
 }
 
 func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err error) {
@@ -278,32 +305,3 @@ func (s *scratch) release() {
 
 // buffers are where frames that are kept are encoded, before they are cut to size.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
-
-// EncodeReply encodes and frames one reply for connections of framer f. The frame
-// lies in a, and is valid until the turn ends; if a is nil it may be kept.
-func EncodeReply(a *outbox.Arena, f transport.Framer, r *protocol.Reply) ([]byte, error) {
-	if a != nil {
-		buf, err := appendReply(a.Tail(), f, r)
-		if err != nil {
-			return nil, err
-		}
-		return a.Commit(f.Frame(buf)), nil
-	}
-	p := buffers.Get().(*[]byte)
-	buf, err := appendReply((*p)[:0], f, r)
-	var frame []byte
-	if err == nil {
-		frame = f.Frame(bytes.Clone(buf)) // one exact allocation
-	}
-	if cap(buf) <= keepScratch {
-		*p = buf
-		buffers.Put(p)
-	}
-	return frame, err
-}
-
-// appendReply leaves the room that f needs in front.
-func appendReply(buf []byte, f transport.Framer, r *protocol.Reply) ([]byte, error) {
-	buf = append(buf, make([]byte, f.Headroom())...) // on the spot: no allocation
-	return codec.For(f.Encoding()).AppendReply(buf, r)
-}

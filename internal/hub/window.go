@@ -112,8 +112,8 @@ func (s *Seat) Awaits() bool {
 	}
 	w := s.room.sweep
 	if s.index < w.left {
-		for i := range w.batch {
-			if w.batch[i].Kind == KindPublication {
+		for i := range w.batch.list {
+			if w.batch.list[i].Kind == KindPublication {
 				return true
 			}
 		}

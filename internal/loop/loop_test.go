@@ -37,8 +37,9 @@ type recorder struct {
 	f    func(*hub.Delivery)
 }
 
-func (s *recorder) Seat() *hub.Seat         { return &s.seat }
-func (s *recorder) Deliver(m *hub.Delivery) { s.f(m) }
+func (s *recorder) Seat() *hub.Seat            { return &s.seat }
+func (s *recorder) DeliverAll(*hub.Batch) bool { return false }
+func (s *recorder) Deliver(m *hub.Delivery)    { s.f(m) }
 
 // count seats a subscriber in ch that counts what it gets.
 func count(l *Loop, ch string) *int {

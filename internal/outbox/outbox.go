@@ -16,6 +16,8 @@ type Pool struct {
 	free    [][][]byte
 	one     [1][]byte
 	command *protocol.Command
+
+	gathering gathering
 }
 
 // TakeCommand returns an empty command, to be given back by PutCommand.
@@ -76,6 +78,7 @@ type Queue struct {
 
 // Push appends a frame and returns the number of bytes that now wait.
 func (q *Queue) Push(p *Pool, frame []byte) int {
+	q.settle(p)
 	q.size += len(frame)
 	n := len(q.last)
 	switch {
@@ -109,6 +112,7 @@ func (q *Queue) Flush(p *Pool, w Writer) error {
 	if q.size == 0 {
 		return nil
 	}
+	q.settle(p)
 	frames := q.runs(p)
 	n, err := w.Write(frames)
 	p.one[0] = nil
@@ -156,7 +160,8 @@ func (q *Queue) keep(p *Pool, n int) {
 
 // Take empties the queue and hands over what was in it, which is valid until the
 // turn ends.
-func (q *Queue) Take() [][]byte {
+func (q *Queue) Take(p *Pool) [][]byte {
+	q.settle(p)
 	var frames [][]byte
 	if q.size > 0 {
 		frames = append(q.older, q.last)
@@ -167,6 +172,9 @@ func (q *Queue) Take() [][]byte {
 
 // Drop forgets everything that waits.
 func (q *Queue) Drop(p *Pool) {
+	if p.gathering.q == q {
+		p.gathering.q = nil
+	}
 	p.put(q.older)
 	*q = Queue{}
 }

@@ -49,7 +49,7 @@ func TestPartialWrites(t *testing.T) {
 		if q.Size() != len(want)-len(s.got) {
 			t.Fatalf("size %d, want %d", q.Size(), len(want)-len(s.got))
 		}
-		rest := bytes.Join(q.Take(), nil)
+		rest := bytes.Join(q.Take(&p), nil)
 		if got := append(s.got, rest...); !bytes.Equal(got, want) {
 			t.Fatalf("got %x, want %x", got, want)
 		}

@@ -35,6 +35,31 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 	b.send(m, b.form)
 }
 
+// DeliverAll takes messages in one frame if nothing is to be looked at, left out or
+// changed for this subscriber, and they follow its position.
+func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
+	if b.state != subLive || !batch.Plain() || b.filtered() || b.form&hub.Escaped != 0 {
+		return false
+	}
+	offset := b.offset
+	if b.positioned {
+		var ok bool
+		if offset, ok = batch.Follows(b.epoch, b.offset); !ok || b.s.cfg.PositionMaxTimeLag > 0 {
+			return false
+		}
+	}
+	frame := batch.Frame(b.s.via.Framer, b.form)
+	if frame == nil {
+		return false
+	}
+	b.offset = offset
+	if b.positioned {
+		b.checkedAt = b.s.env.Now()
+	}
+	b.s.push(frame)
+	return true
+}
+
 // hold buffers a message until the subscribe reply is out.
 func (b *Subscription) hold(m *hub.Message) {
 	if b.state != subAttaching || m.Kind != hub.KindPublication && !b.pushJoinLeave {

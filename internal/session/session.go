@@ -8,7 +8,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -425,20 +424,28 @@ func (s *Session) replyError(id uint32, e *protocol.Error) {
 
 // reply encodes and queues a reply.
 func (s *Session) reply(r *protocol.Reply) {
-	frame, err := hub.EncodeReply(&s.env.Pool().Arena, s.via.Framer, r)
+	if s.state == stateClosed {
+		return
+	}
+	p := s.env.Pool()
+	buf, err := codec.For(s.via.Framer.Encoding()).AppendReply(s.out.Open(p, s.via.Framer), r)
 	if err != nil {
 		s.Disconnect(protocol.DisconnectInappropriateProtocol)
 		return
 	}
-	s.push(frame)
+	s.queued(s.out.Add(p, buf))
 }
 
 // push queues a frame, which may be shared with other sessions.
 func (s *Session) push(frame []byte) {
-	if s.state == stateClosed {
-		return
+	if s.state != stateClosed {
+		s.queued(s.out.Push(s.env.Pool(), frame))
 	}
-	if s.out.Push(s.env.Pool(), frame) > s.cfg.QueueMaxSize && !s.relieve() {
+}
+
+// queued tells that so many bytes wait.
+func (s *Session) queued(size int) {
+	if size > s.cfg.QueueMaxSize && !s.relieve() {
 		return
 	}
 	if !s.dirty {
@@ -500,7 +507,7 @@ func (s *Session) Disconnect(d protocol.Disconnect) {
 	if d.Code == protocol.DisconnectConnectionClosed.Code || d.Code == protocol.DisconnectSlow.Code {
 		s.out.Drop(s.env.Pool())
 	} else {
-		rest = s.out.Take()
+		rest = s.out.Take(s.env.Pool())
 	}
 	s.conn.Close(d, rest)
 	s.close(d)
@@ -537,6 +544,6 @@ func (s *Session) quietClose() {
 	if s.state == stateClosed {
 		return
 	}
-	s.conn.Close(protocol.Disconnect{}, s.out.Take())
+	s.conn.Close(protocol.Disconnect{}, s.out.Take(s.env.Pool()))
 	s.close(protocol.Disconnect{})
 }
