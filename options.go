@@ -1,6 +1,7 @@
 package gyro
 
 import (
+	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
@@ -91,12 +92,19 @@ func publishOptions(opts []PublishOption) PublishOptions {
 			return o // and nothing is allocated
 		}
 	}
-	var o PublishOptions
+	p := gathered.Get().(*PublishOptions)
 	for _, opt := range opts {
-		opt.applyPublish(&o)
+		opt.applyPublish(p)
 	}
+	o := *p
+	*p = PublishOptions{}
+	gathered.Put(p)
 	return o
 }
+
+// gathered are options in the making: a variable whose address options get would be
+// allocated for each publication.
+var gathered = sync.Pool{New: func() any { return new(PublishOptions) }}
 
 // SubscribeOptions say how a subscription behaves; WithSubscribeOptions makes an
 // option of Node.Subscribe of it.
