@@ -25,6 +25,9 @@ type Config struct {
 	Broker broker.Broker
 	// Presence knows who is in a channel. Default: in memory.
 	Presence broker.PresenceManager
+	// Controller carries control messages between nodes. Default: the broker, if it
+	// is a broker.Controller; else the node is alone.
+	Controller broker.Controller
 	// Logger of the node. Default: slog.Default().
 	Logger *slog.Logger
 
@@ -122,6 +125,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Presence == nil {
 		c.Presence = memory.NewPresence(memory.Config{})
+	}
+	if ctl, ok := c.Broker.(broker.Controller); ok && c.Controller == nil {
+		c.Controller = ctl
 	}
 	return c, c.check()
 }

@@ -42,6 +42,7 @@ type Node struct {
 	routes *route.Table
 	shards []*shard
 	users  userCounts
+	pulse  *pulse
 
 	accepted atomic.Uint32 // connections, modulo 2^32
 	// clients counts the connections that transports hold, loops the running loops,
@@ -52,7 +53,9 @@ type Node struct {
 	mu       sync.Mutex
 	running  bool
 	shutdown bool
-	vias     []*session.Via // kinds of connections seen so far
+	// closing is set when no client is taken any more; under mu.
+	closing atomic.Bool
+	vias    []*session.Via // kinds of connections seen so far
 
 	// ended is closed when a shutdown is complete; endErr is its outcome.
 	ended  chan struct{}
@@ -82,6 +85,7 @@ func New(cfg Config) (*Node, error) {
 	for i := range numLoops() {
 		n.shards = append(n.shards, &shard{node: n, index: i, loop: loop.New(), users: make(map[string][]*Client)})
 	}
+	n.pulse = newPulse(n.shards)
 	return n, nil
 }
 
@@ -99,6 +103,7 @@ func (n *Node) Run() error {
 	for _, s := range n.shards {
 		n.loops.Go(s.loop.Run)
 	}
+	n.pulse.begin()
 	return nil
 }
 
@@ -112,7 +117,12 @@ func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.I
 		return nil, err
 	}
 	via := n.via(&info)
-	c.post(func() { c.begin(conn, via) })
+	c.post(func() {
+		if c.begin(conn, via); n.closing.Load() {
+			// The others were disconnected before this one was there.
+			c.session.Dismiss(protocol.DisconnectShutdown)
+		}
+	})
 	return &peer{Client: c, drain: make(chan struct{}, 1)}, nil
 }
 
@@ -120,7 +130,7 @@ func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.I
 func (n *Node) NextLoop() transport.Loop {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.cfg.GoroutineDriver || !poll.Supported() || !n.running || n.shutdown {
+	if n.cfg.GoroutineDriver || !poll.Supported() || !n.running || n.closing.Load() {
 		return nil
 	}
 	return n.nextShard().loop.Sockets()
@@ -146,7 +156,7 @@ func (n *Node) nextShard() *shard {
 func (n *Node) admit(s *shard, ctx context.Context, info transport.Info) (*Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.running || n.shutdown {
+	if !n.running || n.closing.Load() {
 		return nil, protocol.DisconnectShutdown
 	}
 	n.clients.Add(1)
@@ -203,6 +213,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	n.mu.Lock()
 	first := !n.shutdown
 	n.shutdown = true
+	n.closing.Store(true)
 	running := n.running
 	n.mu.Unlock()
 	switch {
@@ -232,6 +243,7 @@ func (n *Node) end(ctx context.Context) {
 		n.work.wait()
 		_ = n.onLoops(ctx, func(*shard) {}) // fails with ctx, which never ends
 	}
+	n.pulse.end()
 	for _, s := range n.shards {
 		s.loop.Close()
 	}

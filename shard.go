@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"github.com/gyrohq/gyro/internal/loop"
-	"github.com/gyrohq/gyro/protocol"
 )
 
 // shard is a loop and what it owns.
@@ -14,8 +13,9 @@ type shard struct {
 	loop  *loop.Loop
 	// users are the authenticated clients by user.
 	users map[string][]*Client
-	// first of the list of all connections.
-	first *Client
+	// first of the list of all connections, and their number.
+	first       *Client
+	connections int
 	// completing is what is being completed for one of them.
 	completing completion
 }
@@ -58,6 +58,7 @@ func (s *shard) each(user string, t *target, f func(*Client)) {
 
 // link and unlink keep the list of all connections, authenticated or not.
 func (s *shard) link(c *Client) {
+	s.connections++
 	c.next = s.first
 	if s.first != nil {
 		s.first.prev = c
@@ -66,6 +67,7 @@ func (s *shard) link(c *Client) {
 }
 
 func (s *shard) unlink(c *Client) {
+	s.connections--
 	switch {
 	case c.prev != nil:
 		c.prev.next = c.next
@@ -79,13 +81,7 @@ func (s *shard) unlink(c *Client) {
 }
 
 // disconnectAll ends every connection because the node shuts down.
-func (s *shard) disconnectAll() {
-	for c := s.first; c != nil; {
-		next := c.next
-		c.session.Dismiss(protocol.DisconnectShutdown)
-		c = next
-	}
-}
+func (s *shard) disconnectAll() { s.drain(s.connections) }
 
 // inbound is a received message on its way to the loop.
 type inbound struct {
