@@ -114,7 +114,7 @@ func (n *Node) history(ctx context.Context, ch string, f broker.HistoryFilter) (
 	if f.Reverse && f.Since != nil && f.Since.Offset == 0 {
 		return History{}, protocol.ErrorBadRequest
 	}
-	h, err := n.broker.History(ctx, ch, f)
+	h, err := n.streams.History(ctx, ch, f)
 	if err != nil {
 		return History{}, err
 	}

@@ -78,6 +78,14 @@ type Config struct {
 	// CommandLimit is how many commands of one client may be in progress before
 	// no more are read. Default 64.
 	CommandLimit int
+	// EngineConcurrency is how many calls may be in progress at an engine that is not
+	// in this process: subscribes and reads of history at the broker, and as many
+	// again at the presence manager. It is what keeps the clients of a failed node,
+	// who come all at once, from overrunning the engine. Further calls wait for their
+	// turn, for 10 s at the most, and then fail with protocol.ErrorTooManyRequests.
+	// Whatever the limit, identical reads made at a time share a round trip.
+	// Default 512; negative: no limit.
+	EngineConcurrency int
 	// SendTime adds the server's time to the connect result.
 	SendTime bool
 	// InlineHandlers has the handlers Connecting and Subscribe called in the midst of
@@ -117,6 +125,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.QueueMaxSize, defaultQueueSize)
 	orDefault(&c.Concurrency, 1)
 	orDefault(&c.CommandLimit, 64)
+	orDefault(&c.EngineConcurrency, 512)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

@@ -213,7 +213,7 @@ func (c *Client) execute(e session.Effect, inline bool) {
 		c.renew(ctx, e)
 	case *session.Check:
 		for _, it := range e.Items {
-			h, err := c.node().broker.History(ctx, it.Channel, broker.HistoryFilter{MetaTTL: it.MetaTTL})
+			h, err := c.node().streams.History(ctx, it.Channel, broker.HistoryFilter{MetaTTL: it.MetaTTL})
 			it.Top, it.Err = h.Top, err
 		}
 	case *session.Close:
@@ -375,7 +375,7 @@ func (c *Client) read(it *session.AttachItem) error {
 	case session.ReadLatest:
 		f.Reverse, f.Limit = true, it.Limit
 	}
-	h, err := c.node().broker.History(&c.life, it.Channel, f)
+	h, err := c.node().streams.History(&c.life, it.Channel, f)
 	it.Top, it.Publications = h.Top, h.Publications
 	return err
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/gate"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
@@ -37,6 +38,9 @@ type Node struct {
 	session  *session.Config
 	broker   broker.Broker
 	presence broker.PresenceManager
+	// streams is broker for the calls of many clients at a time: Subscribe and
+	// History, behind a gate unless it is local.
+	streams broker.Broker
 	// local is set if broker and presence are; see broker.Local.
 	local  bool
 	routes *route.Table
@@ -81,7 +85,13 @@ func New(cfg Config) (*Node, error) {
 	_, localBroker := n.broker.(broker.Local)
 	_, localPresence := n.presence.(broker.Local)
 	n.local = localBroker && localPresence
-	n.routes = route.New(cfg.Broker)
+	if n.streams = n.broker; !localBroker {
+		n.streams = gate.NewBroker(n.broker, cfg.EngineConcurrency)
+	}
+	if !localPresence {
+		n.presence = gate.NewPresence(n.presence, cfg.EngineConcurrency)
+	}
+	n.routes = route.New(n.streams)
 	for i := range numLoops() {
 		n.shards = append(n.shards, &shard{node: n, index: i, loop: loop.New(), users: make(map[string][]*Client)})
 	}
