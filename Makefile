@@ -7,7 +7,7 @@ BIN         := $(CURDIR)/.bin
 FUZZTIME    ?= 20s
 GO          ?= go
 
-.PHONY: run build test unit e2e lint generate check-generated bench fuzz tidy clean
+.PHONY: run build test unit deploy e2e lint generate check-generated bench fuzz tidy clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -16,13 +16,18 @@ run: build
 build:
 	cd server && $(GO) build -trimpath -o $(BIN)/gyro ./cmd/gyro
 
-test: check-generated unit e2e
+test: check-generated unit deploy e2e
 
 # Unit, property and fixture tests of all modules, with the race detector.
 unit:
+	scripts/needs.sh
 	$(GO) vet ./... ./broker/redis/... ./server/... ./tools/...
 	$(GO) test -race ./... ./broker/redis/... ./server/... ./tools/...
 	$(GO) test -run 'Alloc|Budget' ./... ./broker/redis/... ./server/... # what the race detector distorts
+
+# Compose file, chart and manifests against their schemas.
+deploy:
+	scripts/deploy.sh
 
 # The public SDKs against a running server.
 e2e: build
@@ -39,10 +44,11 @@ $(BIN)/golangci-lint-$(GOLANGCI):
 
 generate:
 	$(GO) generate ./protocol/... ./server/...
+	$(GO) run ./tools/chart -f deploy/helm/values-million.yaml -out deploy/kubernetes gyro deploy/helm/gyro
 
 # Generated files are committed; they have to be what generate makes.
 check-generated: generate
-	@git diff --exit-code --stat -- protocol server docs || { echo "generated files are stale: commit what make generate wrote"; exit 1; }
+	@git diff --exit-code --stat -- protocol server docs deploy || { echo "generated files are stale: commit what make generate wrote"; exit 1; }
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./... ./broker/redis/... ./server/...

@@ -8,32 +8,13 @@ gyro="$PWD/.bin/gyro"
 export CHROMIUM="${CHROMIUM:-/usr/bin/chromium}"
 export PYTHONDONTWRITEBYTECODE=1
 cache="$PWD/.cache"
-venv="$cache/venv"
+python="$cache/venv"
 rig="$cache/rig"
 # Not GYRO_…: the server takes that for configuration.
 export E2E_GYRO="$cache/gyro-race"
 mkdir -p "$cache"
 
-step() { printf '\n== %s\n' "$*"; }
-
-# retry runs a command that needs the network.
-retry() {
-  for pause in 2 5; do
-    "$@" && return
-    echo "failed, trying again in $pause s: $*" >&2
-    sleep "$pause"
-  done
-  "$@"
-}
-
-# as_root is for the system's package manager.
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
-
-# packages installs packages of the system.
-packages() {
-  retry as_root apt-get update -qq
-  retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
-}
+. scripts/lib.sh
 
 [ -x "$gyro" ] || { echo "no $gyro: run make e2e, which builds it" >&2; exit 1; }
 
@@ -52,13 +33,8 @@ cd e2e/js
 cd - >/dev/null
 
 step "Python: centrifuge-python, and every API method by cent"
-if ! cmp -s e2e/python/requirements.txt "$venv/installed"; then
-  python3 -c 'import ensurepip, venv' 2>/dev/null || packages python3-venv
-  python3 -m venv --clear "$venv"
-  retry "$venv/bin/pip" install --quiet --disable-pip-version-check -r e2e/python/requirements.txt
-  cp e2e/python/requirements.txt "$venv/installed"
-fi
-"$rig" "$venv/bin/python" -W ignore::ResourceWarning -m unittest discover -s e2e/python
+venv "$python" e2e/python/requirements.txt
+"$rig" "$python/bin/python" -W ignore::ResourceWarning -m unittest discover -s e2e/python
 
 step "Browser: two tabs on the demo page of gyro dev"
 [ -x "$CHROMIUM" ] || packages chromium

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Checks what is below deploy: the compose file against the Compose specification,
+# the chart, in several shapes, and deploy/kubernetes against the schemas of
+# Kubernetes. Neither Docker nor a cluster is needed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+cache="$PWD/.cache"
+out="$cache/deploy"
+mkdir -p "$out"
+rm -f "$out"/*.yaml
+
+step "Compose"
+go build -o "$cache/" ./tools/compose ./tools/chart
+"$cache/compose" deploy/compose/compose.yaml
+
+step "Kubernetes"
+chart() { "$cache/chart" "$@" gyro deploy/helm/gyro; }
+chart >"$out/defaults.yaml"
+chart -f deploy/helm/values-million.yaml >"$out/million.yaml"
+chart -set autoscaling.enabled=true -set ingress.enabled=true -set ingress.host=a.example -set ingress.tlsSecret=tls \
+  -set redis.enabled=false -set 'unsafeSysctls=[{name: net.core.somaxconn, value: "65535"}]' \
+  -set 'secrets={GYRO_HTTP_API_KEY: x}' -set 'imagePullSecrets=[{name: pull}]' -set 'podAnnotations={a: b}' \
+  -set 'nodeSelector={a: b}' -set 'tolerations=[{key: a, operator: Exists}]' -set 'service.annotations={a: b}' \
+  -set loadTest.enabled=true -set redis.storage.className=fast >"$out/options.yaml"
+venv "$cache/venv-deploy" deploy/requirements.txt
+# The oldest release that the chart allows, and the newest that there is a schema of.
+for version in 1.30 1.37; do
+  "$cache/venv-deploy/bin/kubernetes-validate" --strict --quiet -k "$version" "$out"/*.yaml deploy/kubernetes/*.yaml
+done
+echo "$(cat "$out"/*.yaml deploy/kubernetes/*.yaml | grep -c '^kind:') manifests are valid"

@@ -1,0 +1,35 @@
+# What the scripts share; to be sourced from the root of the repository.
+
+step() { printf '\n== %s\n' "$*"; }
+
+# retry runs a command that needs the network.
+retry() {
+  for pause in 2 5; do
+    "$@" && return
+    echo "failed, trying again in $pause s: $*" >&2
+    sleep "$pause"
+  done
+  "$@"
+}
+
+# as_root is for the system's package manager.
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+# packages installs packages of the system.
+packages() {
+  retry as_root apt-get update -qq
+  retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+# need COMMAND PACKAGE installs a package unless the command is there.
+need() { PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null || packages "$2"; }
+
+# venv FOLDER REQUIREMENTS keeps a Python environment up to date.
+venv() {
+  if ! cmp -s "$2" "$1/installed"; then
+    python3 -c 'import ensurepip, venv' 2>/dev/null || packages python3-venv
+    python3 -m venv --clear "$1"
+    retry "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"
+    cp "$2" "$1/installed"
+  fi
+}
