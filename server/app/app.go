@@ -183,8 +183,8 @@ func (a *App) Reload(cfg *config.Config) error {
 	return nil
 }
 
-// Shutdown stops accepting, disconnects all clients with 3001 and waits for what
-// is under way. When ctx ends earlier, what is left is cut off and the error of
+// Shutdown stops accepting, disconnects all clients with 3001, spread over
+// shutdown.drain_time, and waits for what is under way. When ctx ends earlier, what is left is cut off and the error of
 // ctx returned. It may be called again, and without Start.
 func (a *App) Shutdown(ctx context.Context) error {
 	a.stopping.Store(true)
@@ -199,7 +199,8 @@ func (a *App) Shutdown(ctx context.Context) error {
 			errs = append(errs, err)
 		})
 	}
-	err := a.node.Shutdown(ctx)
+	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
+	err = errors.Join(err, a.node.Shutdown(ctx))
 	wg.Wait()
 	a.serving.Wait()
 	return errors.Join(append(errs, err)...)
@@ -225,7 +226,7 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, a.limits.wrap(a.policy.origins.cors(httpapi.Init())))
 	}
 	if cfg.Health.Enabled {
-		add(internal, "health.handler_prefix", cfg.Health.HandlerPrefix, httpapi.Health())
+		add(internal, "health.handler_prefix", cfg.Health.HandlerPrefix, httpapi.Health(a.node.Health))
 	}
 	if cfg.Debug.Enabled {
 		errs = append(errs, internal.handleTree("debug.handler_prefix", cfg.Debug.HandlerPrefix, profiles(cfg.Debug.HandlerPrefix)))

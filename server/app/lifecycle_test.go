@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +19,9 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -158,6 +161,43 @@ func TestShutdown(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", s.app.Addr("external")); err == nil {
 		t.Error("the listener is still open")
+	}
+}
+
+// TestShutdownIsSpread: clients are told to leave over shutdown.drain_time, while the
+// others are still served, and the node is not ready any more.
+func TestShutdownIsSpread(t *testing.T) {
+	t.Parallel()
+	const clients = 64
+	s := startServer(t, func(cfg *config.Config) {
+		cfg.Health.Enabled = true
+		cfg.Shutdown.DrainTime, cfg.Shutdown.Timeout = 200*time.Millisecond, time.Minute
+	})
+	if status, body := get(t, s.url("/health")); status != http.StatusOK || !strings.HasPrefix(body, `{"status":"ok","parts":[{"part":"node",`) {
+		t.Errorf("health: %d %s", status, body)
+	}
+	var all []*wstest.Client
+	for range clients {
+		all = append(all, s.connect("u"))
+	}
+	begin := time.Now()
+	if err := s.app.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// All at once is well below, and jitter takes off half of the time at most.
+	if took := time.Since(begin); took < 50*time.Millisecond || took > 20*time.Second {
+		t.Errorf("the drain took %s", took)
+	}
+	for _, c := range all {
+		if d := c.Disconnected(); d != protocol.DisconnectShutdown {
+			t.Fatalf("a client ended with %v", d)
+		}
+	}
+	// What probes hear in the meantime.
+	w := httptest.NewRecorder()
+	httpapi.Health(s.app.node.Health).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/health", nil))
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "shutting down") {
+		t.Errorf("health: %d %s", w.Code, w.Body)
 	}
 }
 

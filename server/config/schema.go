@@ -104,7 +104,8 @@ type Node struct {
 
 // Shutdown bounds the graceful shutdown.
 type Shutdown struct {
-	Timeout time.Duration `key:"timeout" def:"30s" doc:"The process exits with code 1 when a shutdown takes longer."`
+	Timeout   time.Duration `key:"timeout" def:"30s" doc:"The process exits with code 1 when a shutdown takes longer."`
+	DrainTime time.Duration `key:"drain_time" def:"5s" doc:"Clients are told to leave spread over this time, so that the nodes that they go to are not overrun; few clients take less. At most half of timeout; negative: all at once."`
 }
 
 // UsageStats is accepted for compatibility.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -351,15 +352,36 @@ func TestLargeAnswer(t *testing.T) {
 }
 
 func TestSimpleEndpoints(t *testing.T) {
-	for _, m := range []string{"GET", "POST", "DELETE"} {
-		expect(t, send(httpapi.Health(), m, "/health", ""), 200, "{}")
-	}
 	w := send(httpapi.Init(), "GET", "/connection/init", "")
 	if w.Code != 200 || w.Body.String() != "{}" || w.Header().Get("Content-Type") != "application/json; charset=utf-8" {
 		t.Errorf("init: %d %q %v", w.Code, w.Body, w.Header())
 	}
 	for _, m := range []string{"POST", "PUT", "HEAD"} {
 		expect(t, send(httpapi.Init(), m, "/connection/init", ""), 405, "")
+	}
+}
+
+func TestHealth(t *testing.T) {
+	node := gyro.Health{Part: "node", Delay: 1234567 * time.Nanosecond}
+	shard := gyro.Health{Part: "redis shard 0 (10.0.0.5:6379)"}
+	bad := shard
+	bad.Err = errors.New(`no canary for 3s: "dial"`)
+	for _, tt := range []struct {
+		parts  []gyro.Health
+		status int
+		want   string
+	}{
+		{[]gyro.Health{node}, 200, `{"status":"ok","parts":[{"part":"node","delay_ms":1.235}]}`},
+		{[]gyro.Health{node, shard, shard}, 200,
+			`{"status":"ok","parts":[{"part":"node","delay_ms":1.235},{"part":"redis shard 0 (10.0.0.5:6379)","delay_ms":0}]}`},
+		{[]gyro.Health{shard, bad}, 503,
+			`{"status":"failing","parts":[{"part":"redis shard 0 (10.0.0.5:6379)","delay_ms":0},` +
+				`{"part":"redis shard 0 (10.0.0.5:6379)","delay_ms":0,"error":"no canary for 3s: \"dial\""}]}`},
+	} {
+		h := httpapi.Health(func() []gyro.Health { return tt.parts })
+		for _, m := range []string{"GET", "POST", "DELETE"} {
+			expect(t, send(h, m, "/health", ""), tt.status, tt.want)
+		}
 	}
 }
 

@@ -1,12 +1,49 @@
 package httpapi
 
-import "net/http"
+import (
+	"encoding/json"
+	"net/http"
+	"time"
 
-// Health returns the handler of the health endpoint (config.md 5.1): it answers
-// as long as the process serves HTTP, and checks nothing else.
-func Health() http.Handler {
+	"github.com/gyrohq/gyro"
+)
+
+// healthReport is the body of the health endpoint.
+type healthReport struct {
+	Status string       `json:"status"` // "ok" or "failing"
+	Parts  []healthPart `json:"parts"`
+}
+
+type healthPart struct {
+	Part string `json:"part"`
+	// DelayMS is how long the newest canary took, in milliseconds.
+	DelayMS float64 `json:"delay_ms"`
+	Error   string  `json:"error,omitempty"`
+}
+
+// Health returns the handler of the health endpoint (config.md 5.1): 200 as long as
+// every part of the node delivers, else 503. The JSON body names the parts, what is
+// wrong with them, and their delays.
+func Health(parts func() []gyro.Health) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, []byte("{}"))
+		report, status := healthReport{Status: "ok"}, http.StatusOK
+		named := make(map[string]bool)
+		for _, h := range parts() {
+			p := healthPart{Part: h.Part, DelayMS: float64(h.Delay.Round(time.Microsecond)) / float64(time.Millisecond)}
+			if h.Err != nil {
+				report.Status, status = "failing", http.StatusServiceUnavailable
+				p.Error = h.Err.Error()
+			} else if named[h.Part] {
+				continue // broker and presence manager share this one
+			}
+			named[h.Part] = true
+			report.Parts = append(report.Parts, p)
+		}
+		body, err := json.Marshal(report)
+		if err != nil {
+			panic(err) // texts and numbers only
+		}
+		writeJSON(w, status, body)
 	})
 }
 
