@@ -9,6 +9,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/session"
 )
 
@@ -48,10 +49,14 @@ type Config struct {
 	// connection, ExpiredSubCloseDelay the same for a subscription. Default 25 s.
 	ExpiredCloseDelay, ExpiredSubCloseDelay time.Duration
 	// PresenceUpdateInterval is how often presence is renewed, and how often
-	// subscriptions are looked at for expiration and lost positions. Default 25 s.
+	// subscriptions are looked at for expiration. Default 25 s.
 	PresenceUpdateInterval time.Duration
-	// PositionCheckDelay is the least time between two checks of a position.
-	// Default 40 s; negative: no checks.
+	// PositionCheckDelay is how often each channel with positioned subscriptions is
+	// compared with its stream: one read of the engine per channel and node, spread
+	// evenly over the delay. A position that stands still and is not the stream's top
+	// ends with insufficient state (recovery.md section 6). At least 2.56 s; default
+	// 40 s; negative: no periodic checks, only those after a loss that the broker
+	// tells of.
 	PositionCheckDelay time.Duration
 	// PositionMaxTimeLag is the greatest age of a publication at delivery; an older
 	// one makes positioned subscribers subscribe again. Default 0: no limit.
@@ -175,7 +180,6 @@ func (c *Config) session() *session.Config {
 		ExpiredDelay:       c.ExpiredCloseDelay,
 		ExpiredSubDelay:    c.ExpiredSubCloseDelay,
 		PresenceInterval:   c.PresenceUpdateInterval,
-		PositionCheckDelay: c.PositionCheckDelay,
 		PositionMaxTimeLag: c.PositionMaxTimeLag,
 		ChannelLimit:       c.ChannelLimit,
 		ChannelMaxLength:   c.ChannelMaxLength,
@@ -184,6 +188,7 @@ func (c *Config) session() *session.Config {
 		HistoryLimit:       c.HistoryLimit,
 		CommandLimit:       c.CommandLimit,
 		PendingMaxSize:     defaultPendingSize,
+		Rounds:             new(hub.Rounds),
 		Handles: session.Handles{
 			Subscribe: h.Subscribe != nil, Publish: h.Publish != nil,
 			Presence: h.Presence != nil, PresenceStats: h.PresenceStats != nil,

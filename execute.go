@@ -54,9 +54,7 @@ func (c *Client) continues(e session.Effect) bool {
 }
 
 // instant tells whether e does not block, so that the loop may do it: it calls no
-// handler that might, and nothing of a broker that is not in this process. A Check
-// is not done at once: what the stream holds already may wait in the loop's inbox,
-// and must get there before the result is judged.
+// handler that might, and nothing of a broker that is not in this process.
 func (c *Client) instant(e session.Effect) bool {
 	n := c.node()
 	h := &n.cfg.Handlers
@@ -211,11 +209,6 @@ func (c *Client) execute(e session.Effect, inline bool) {
 		e.Err = c.guard("SubRefresh", func() error { return c.subRefreshing(ctx, e) })
 	case *session.Renew:
 		c.renew(ctx, e)
-	case *session.Check:
-		for _, it := range e.Items {
-			h, err := c.node().streams.History(ctx, it.Channel, broker.HistoryFilter{MetaTTL: it.MetaTTL})
-			it.Top, it.Err = h.Top, err
-		}
 	case *session.Close:
 		c.closing(e)
 	}
@@ -355,6 +348,7 @@ func (c *Client) attachOne(it *session.AttachItem) {
 		it.Err = n.presence.Add(&c.life, it.Channel, it.Info)
 	}
 	if it.Err == nil && it.Read != session.ReadNothing {
+		n.positions.Watch(it.Channel, it.MetaTTL)
 		it.Err = c.read(it)
 	}
 	if it.Err == nil {

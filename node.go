@@ -22,6 +22,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
+	"github.com/gyrohq/gyro/internal/position"
 	"github.com/gyrohq/gyro/internal/route"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
@@ -44,9 +45,11 @@ type Node struct {
 	// local is set if broker and presence are; see broker.Local.
 	local  bool
 	routes *route.Table
-	shards []*shard
-	users  userCounts
-	pulse  *pulse
+	// positions finds what subscriptions have missed.
+	positions *position.Checker
+	shards    []*shard
+	users     userCounts
+	pulse     *pulse
 
 	accepted atomic.Uint32 // connections, modulo 2^32
 	// clients counts the connections that transports hold, loops the running loops,
@@ -92,6 +95,10 @@ func New(cfg Config) (*Node, error) {
 		n.presence = gate.NewPresence(n.presence, cfg.EngineConcurrency)
 	}
 	n.routes = route.New(n.streams)
+	n.positions = position.New(position.Config{
+		Broker: cfg.Broker, Routes: n.routes, Rounds: n.session.Rounds, Post: n.post,
+		Delay: cfg.PositionCheckDelay, Log: n.log,
+	})
 	for i := range numLoops() {
 		n.shards = append(n.shards, &shard{node: n, index: i, loop: loop.New(), users: make(map[string][]*Client)})
 	}
@@ -254,6 +261,7 @@ func (n *Node) end(ctx context.Context) {
 		_ = n.onLoops(ctx, func(*shard) {}) // fails with ctx, which never ends
 	}
 	n.pulse.end()
+	n.positions.Close() // while the loops still take what it posts
 	for _, s := range n.shards {
 		s.loop.Close()
 	}
@@ -290,8 +298,8 @@ func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
 	(*Node)(e).post(&hub.Message{Channel: ch, Kind: hub.KindLeave, Info: info})
 }
 
-// HandleLoss leaves it to the periodic checks of positions to find what is missing.
-func (e *events) HandleLoss(func(ch string) bool) {}
+// HandleLoss has the positions in the channels checked.
+func (e *events) HandleLoss(match func(ch string) bool) { e.positions.Lost(match) }
 
 func (n *Node) post(m *hub.Message) {
 	r := n.routes.Find(m.Channel)

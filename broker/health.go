@@ -31,7 +31,9 @@ type Health struct {
 type PositionReader interface {
 	Broker
 	// Positions reads the top positions of the streams of channels, as History with
-	// Limit 0 does. The results are in the order of channels.
+	// Limit 0 does, where they are written (a copy may be behind). The results are in
+	// the order of channels. A broker that is Local reads each position at a moment when
+	// every publication up to it has been handed to the EventHandler.
 	Positions(ctx context.Context, channels []string) []PositionResult
 }
 

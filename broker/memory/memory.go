@@ -62,8 +62,8 @@ const (
 // and the call of the handler, so that events arrive in the order of their
 // offsets. Channels share 4096 turns by hash. A handler may therefore block, at
 // the price of the publishers of its own channel and of few others, but it must
-// not call Publish, PublishJoin, PublishLeave or Close: they may wait for the
-// turn that it holds. It may call everything else. Waiting for a turn is not
+// not call Publish, PublishJoin, PublishLeave, Positions or Close: they may wait for
+// the turn that it holds. It may call everything else. Waiting for a turn is not
 // bounded by the context.
 type Broker struct {
 	metaTTL time.Duration
@@ -91,7 +91,10 @@ type state struct {
 	stream     *stream
 }
 
-var _ broker.BatchPublisher = (*Broker)(nil)
+var (
+	_ broker.BatchPublisher = (*Broker)(nil)
+	_ broker.PositionReader = (*Broker)(nil)
+)
 
 // New returns a broker that waits for Run. It needs no Close if it never ran.
 func New(cfg Config) *Broker {

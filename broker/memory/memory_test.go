@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -440,4 +441,47 @@ func TestPresenceIsGivenBack(t *testing.T) {
 		}
 		runtime.KeepAlive(p)
 	})
+}
+
+// When a position has been read, the handler has had everything up to it.
+func TestPositionsAreBehindTheHandler(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	var handled atomic.Uint64
+	b := New(Config{})
+	if err := b.Run(handler(func(_ string, e broker.PublicationEvent) {
+		begun <- struct{}{}
+		<-release
+		handled.Store(e.Pub.Offset)
+	})); err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close(ctx)
+	if err := b.Subscribe(ctx, "ch"); err != nil {
+		t.Fatal(err)
+	}
+	for want := uint64(1); want <= 50; want++ {
+		done := make(chan error)
+		go func() {
+			_, err := b.Publish(ctx, "ch", &channel.Publication{}, broker.PublishOptions{HistorySize: 1, HistoryTTL: time.Minute})
+			done <- err
+		}()
+		<-begun
+		if h, err := b.History(ctx, "ch", broker.HistoryFilter{}); err != nil || h.Top.Offset != want {
+			t.Fatalf("history up to %d, %v", h.Top.Offset, err)
+		}
+		go func() {
+			p := b.Positions(ctx, []string{"other", "ch"})
+			if top := p[1].Top; p[0].Err != nil || p[1].Err != nil || top.Offset != want || top.Epoch == "" || top.Offset != handled.Load() {
+				t.Errorf("positions %+v, handled %d of %d", p, handled.Load(), want)
+			}
+			done <- nil
+		}()
+		runtime.Gosched()
+		release <- struct{}{}
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }

@@ -192,6 +192,20 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return broker.History{Publications: st.read(filter), Top: st.position()}, nil
 }
 
+// Positions implements broker.PositionReader. Each position is read in the channel's
+// turn, so that no publication is between the stream and the handler.
+func (b *Broker) Positions(ctx context.Context, channels []string) []broker.PositionResult {
+	out := make([]broker.PositionResult, len(channels))
+	for i, ch := range channels {
+		turn, _ := b.place(ch)
+		turn.Lock()
+		h, err := b.History(ctx, ch, broker.HistoryFilter{})
+		turn.Unlock()
+		out[i] = broker.PositionResult{Top: h.Top, Err: err}
+	}
+	return out
+}
+
 // RemoveHistory implements broker.Broker. It does not renew the life of top and
 // epoch.
 func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {

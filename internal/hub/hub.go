@@ -66,6 +66,8 @@ type sweep struct {
 	room  *room
 	next  []*Message
 	batch Batch
+	// checks is how many of next are checks, which windows do not care about.
+	checks int
 	// left is how many subscribers, the first ones of the room, the batch still has
 	// to reach.
 	left int
@@ -156,6 +158,9 @@ func (h *Hub) Publish(m *Message) {
 		w = h.newSweep(r)
 	}
 	w.next = append(w.next, m)
+	if m.Kind == KindCheck {
+		w.checks++
+	}
 	if w.place != 0 {
 		h.addHeld(w, m)
 		return
@@ -263,6 +268,9 @@ func (h *Hub) next(w *sweep) {
 	h.forget(w) // that is, if all whom it had to reach have gone
 	n := min(len(w.next), maxBatch)
 	for _, m := range w.next[:n] {
+		if m.Kind == KindCheck {
+			w.checks--
+		}
 		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
 	}
 	if n > 1 {
@@ -284,7 +292,7 @@ func (h *Hub) forget(w *sweep) {
 
 func (h *Hub) release(w *sweep) {
 	w.room.sweep, w.room = nil, nil
-	w.window, w.due = Window{}, 0
+	w.window, w.due, w.checks = Window{}, 0, 0
 	if len(h.free) < keepSweeps && cap(w.next) <= keepNext {
 		h.free = append(h.free, w)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 )
@@ -31,6 +32,11 @@ func (s *member) Deliver(d *hub.Delivery) {
 	switch {
 	case s.gone:
 		return // the rest of the batch in which it went
+	case d.Kind == hub.KindCheck:
+		if top := int64(d.Pub.Offset); s.last != top && (s.last != 0 || s.since < top) {
+			s.t.Fatalf("a check behind message %d came behind %d", top, s.last)
+		}
+		return
 	case s.last == 0 && d.ID > s.since+1, s.last != 0 && d.ID != s.last+1:
 		s.t.Fatalf("got message %d after %d, having come after %d", d.ID, s.last, s.since)
 	}
@@ -55,6 +61,11 @@ func newModel() *model {
 func (m *model) publish(ch string) {
 	m.top[ch]++
 	m.hub.Publish(&hub.Message{Channel: ch, ID: m.top[ch]})
+}
+
+func (m *model) check(ch string) {
+	top := &channel.Publication{Offset: uint64(m.top[ch])}
+	m.hub.Publish(&hub.Message{Channel: ch, Kind: hub.KindCheck, Pub: top})
 }
 
 // windows are of all kinds: without, with one limit, with both.
@@ -133,6 +144,7 @@ func TestHubAgainstMaps(t *testing.T) {
 					m.publish(ch)
 				}
 			},
+			"check": func(t *rapid.T) { m.check(channels.Draw(t, "channel")) },
 			"window": func(t *rapid.T) {
 				for s := range m.sets[channels.Draw(t, "channel")] {
 					m.hub.SetWindow(s, windows.Draw(t, "window"))

@@ -21,6 +21,9 @@ const (
 	KindPublication Kind = iota
 	KindJoin
 	KindLeave
+	// KindCheck tells positioned subscribers where the top of the stream was; nobody
+	// else. It is for a comparison, and never goes out to a client.
+	KindCheck
 )
 
 // Form is the shape in which a subscriber wants publications.
@@ -43,7 +46,10 @@ const (
 type Message struct {
 	Channel string
 	Kind    Kind
-	// Pub and Epoch of a publication; Prev is the base for a patch, or nil.
+	// Round of a check, in which the top was read.
+	Round uint32
+	// Pub and Epoch of a publication; Prev is the base for a patch, or nil. Of a check,
+	// Epoch and Pub.Offset are the top.
 	Pub   *channel.Publication
 	Epoch string
 	Prev  *channel.Publication

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"container/heap"
-	"slices"
 	"time"
 )
 
@@ -68,7 +67,7 @@ func (h *Hub) SetWindow(s Subscriber, win Window) {
 		w.due += int64(win.Delay - old.Delay)
 	}
 	if w.place != 0 {
-		if len(w.next) >= win.Size {
+		if w.waits() >= win.Size {
 			w.due = atOnce
 		}
 		heap.Fix(&h.waiting, w.place-1)
@@ -104,32 +103,19 @@ func (h *Hub) Flush() {
 	}
 }
 
-// Awaits tells whether a publication is on its way to the subscriber, held back or
-// in its turn.
-func (s *Seat) Awaits() bool {
-	if s.room == nil || s.room.sweep == nil {
-		return false
-	}
-	w := s.room.sweep
-	if s.index < w.left {
-		for i := range w.batch.list {
-			if w.batch.list[i].Kind == KindPublication {
-				return true
-			}
-		}
-	}
-	return slices.ContainsFunc(w.next, func(m *Message) bool { return m.Kind == KindPublication })
-}
+// waits is the number of messages that a window counts. A check goes along with those
+// before it: it neither opens a window nor fills it.
+func (w *sweep) waits() int { return len(w.next) - w.checks }
 
 // hold makes w wait, if it has a window that is open and no batch under way.
 func (h *Hub) hold(w *sweep) bool {
-	if w.window == (Window{}) || len(w.next) == 0 || len(w.room.subs) == 0 {
+	if w.window == (Window{}) || w.waits() == 0 || len(w.room.subs) == 0 {
 		return false
 	}
 	if w.due == 0 {
 		w.due = h.now + int64(w.window.Delay)
 	}
-	if w.left > 0 || w.due <= h.now || len(w.next) >= w.window.Size || h.held >= maxHeld {
+	if w.left > 0 || w.due <= h.now || w.waits() >= w.window.Size || h.held >= maxHeld {
 		return false
 	}
 	h.forget(w) // that is, if all whom the last batch had to reach have gone
@@ -147,7 +133,7 @@ func (h *Hub) addHeld(w *sweep, m *Message) {
 	n := m.weight()
 	w.weight += n
 	h.held += n
-	if w.due != atOnce && (len(w.next) >= w.window.Size || h.held > maxHeld) {
+	if w.due != atOnce && (w.waits() >= w.window.Size || h.held > maxHeld) {
 		w.due = atOnce
 		heap.Fix(&h.waiting, w.place-1)
 	}

@@ -3,7 +3,6 @@ package hub_test
 import (
 	"maps"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -132,6 +131,7 @@ func TestWindows(t *testing.T) {
 					m.publish(ch)
 				}
 			},
+			"check": func(t *rapid.T) { m.check(channels.Draw(t, "channel")) },
 			"wait": func(t *rapid.T) {
 				m.now += rapid.SampledFrom([]int64{1, 2, 4, 5, 20, int64(time.Second), int64(time.Minute)}).Draw(t, "time")
 			},
@@ -183,39 +183,70 @@ func TestWindowBehindBatch(t *testing.T) {
 	}
 }
 
-// A subscriber awaits a publication from when it is published until it is delivered,
-// and is told for how long it may have been held back.
-func TestAwaits(t *testing.T) {
+// A check follows the messages before it, and no window opens or fills up because of
+// it: alone it goes at once.
+func TestWindowsAndChecks(t *testing.T) {
 	h := hub.New(new(outbox.Arena))
-	first, second := &nobody{}, &nobody{}
-	expect := func(when string, want ...bool) {
+	s := &recorder{}
+	h.Add("ch", s)
+	h.SetWindow(s, hub.Window{Delay: 10, Size: 3})
+	check := func() { h.Publish(&hub.Message{Channel: "ch", Kind: hub.KindCheck}) }
+	publish := func() { h.Publish(&hub.Message{Channel: "ch"}) }
+	expect := func(now int64, want string) {
 		t.Helper()
-		if got := []bool{first.seat.Awaits(), second.seat.Awaits()}; !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", when, got, want)
+		h.Advance(now)
+		for h.Deliver(10) {
 		}
+		if s.got != want || h.Pending() != 0 {
+			t.Errorf("at %d: got %q, want %q; %d pending", now, s.got, want, h.Pending())
+		}
+		s.got = ""
 	}
-	expect("without seats", false, false)
-	h.Add("ch", first)
-	h.Add("ch", second)
-	h.SetWindow(first, hub.Window{Delay: 10})
-	expect("nothing published", false, false)
-	h.Publish(&hub.Message{Channel: "ch", Kind: hub.KindJoin})
-	h.Advance(1)
-	h.Deliver(10)
-	expect("a join", false, false)
-	h.Publish(&hub.Message{Channel: "ch"})
-	expect("published", true, true)
-	h.Advance(2)
-	h.Deliver(10)
-	expect("held", true, true)
-	h.Advance(11)
-	h.Deliver(1) // the last one first
-	expect("half way", true, false)
-	h.Deliver(10)
-	expect("delivered", false, false)
-	if first.held != 10 || second.held != 10 {
-		t.Errorf("held for %d and %d, want 10", first.held, second.held)
+	check()
+	expect(1, "c")
+	if h.Next() != 0 {
+		t.Error("a check opened a window")
 	}
+	publish()
+	check()
+	expect(2, "")
+	check()
+	publish()
+	expect(11, "")
+	expect(12, "pccp")
+	check()
+	publish()
+	publish()
+	expect(13, "")
+	publish()
+	check()
+	expect(14, "cpppc")
+	if s.held != 10 {
+		t.Errorf("held for %d, want 10", s.held)
+	}
+	h.Remove(s)
+	h.Add("ch", s)
+	check()
+	h.Remove(s)
+	h.Add("ch", s)
+	h.SetWindow(s, hub.Window{Delay: 10, Size: 3})
+	publish()
+	expect(15, "")
+	expect(25, "p")
+}
+
+// recorder notes the kinds of what it gets.
+type recorder struct {
+	seat hub.Seat
+	got  string
+	held time.Duration // of the latest message
+}
+
+func (s *recorder) Seat() *hub.Seat            { return &s.seat }
+func (s *recorder) DeliverAll(*hub.Batch) bool { return false }
+func (s *recorder) Deliver(d *hub.Delivery) {
+	s.got += map[hub.Kind]string{hub.KindPublication: "p", hub.KindCheck: "c"}[d.Kind]
+	s.held = d.Held
 }
 
 // Those whom a batch had not reached yet can all go, and so can everybody: what is

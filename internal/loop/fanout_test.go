@@ -66,7 +66,7 @@ func (f *bare) Frame(buf []byte) []byte     { return buf }
 
 var listenerConfig = &session.Config{
 	PingInterval: 25 * time.Second, PongTimeout: 10 * time.Second, StaleDelay: 15 * time.Second,
-	PresenceInterval: 25 * time.Second, PositionCheckDelay: 40 * time.Second,
+	PresenceInterval: 25 * time.Second, Rounds: new(hub.Rounds),
 	ChannelLimit: 128, ChannelMaxLength: 255, QueueMaxSize: 1 << 20, CommandLimit: 64, PendingMaxSize: 1 << 20,
 	Handles: session.Handles{Subscribe: true},
 }

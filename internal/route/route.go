@@ -20,6 +20,8 @@ type Table struct {
 	size    atomic.Int64 // routes with subscribers
 	seed    maphash.Seed
 	buckets [Buckets]bucket
+	// marked is the number of routes with a mark.
+	marked atomic.Int64
 }
 
 // Buckets is the number of parts that a table has. Each holds about as many channels
@@ -47,7 +49,9 @@ type Route struct {
 	// call that failed. leaving tells that the route waits at the leaver, which holds
 	// it meanwhile; returned that there has been a subscriber since then.
 	subscribed, leaving, returned bool
-	mu                            sync.Mutex
+	// mark is that of Table.Mark, guarded by the bucket.
+	mark uint8
+	mu   sync.Mutex
 }
 
 // ID replaces the channel's name for clients that negotiated compaction.
@@ -109,6 +113,9 @@ func (t *Table) release(ch string, r *Route) {
 	defer b.mu.Unlock()
 	if r.users--; r.users == 0 {
 		delete(b.m, ch)
+		if r.mark != 0 {
+			t.marked.Add(-1)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -87,6 +88,44 @@ func all(t *Table) (channels []string) {
 type local struct{ fake }
 
 func (*local) Local() {}
+
+// Marks last as long as their channels are routed.
+func TestMarks(t *testing.T) {
+	ctx := context.Background()
+	table := New(&local{fake{subscribed: make(map[string]bool)}})
+	marks := func() map[string]uint8 {
+		m := make(map[string]uint8)
+		for i := range Buckets {
+			table.Marked(i, func(ch string, mark uint8) { m[ch] = mark })
+		}
+		if table.HasMarked() != (len(m) > 0) {
+			t.Errorf("HasMarked with %v", m)
+		}
+		return m
+	}
+	for _, ch := range []string{"a", "b", "c"} {
+		if _, err := table.Add(ctx, ch, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(marks()) != 0 || table.Mark("nobody", 1) {
+		t.Error("there are marks that nobody made")
+	}
+	if !table.Mark("a", 1) || table.Mark("a", 1) || table.Mark("a", 2) || !table.Mark("b", 255) {
+		t.Error("the first mark of a channel is not the first, or another one is")
+	}
+	if got := marks(); !maps.Equal(got, map[string]uint8{"a": 2, "b": 255}) {
+		t.Errorf("marks %v", got)
+	}
+	for _, ch := range []string{"a", "b", "c"} {
+		if err := table.Remove(ctx, ch, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := marks(); len(got) != 0 {
+		t.Errorf("marks %v of channels that are not routed", got)
+	}
+}
 
 // Whatever fails meanwhile: what is added is subscribed, and nothing is left.
 func TestTableConcurrently(t *testing.T) {

@@ -22,7 +22,6 @@ import (
 //	presence: here={"client":"user"…} as client=user words; presence_stats: clients= users=
 //	history: top=, pubs=; rpc: data=
 //	refresh, sub_refresh: expired, expire=, info=, tf={…}
-//	check: top= for all
 func (p *player) complete(e session.Effect, a args, input []string) error {
 	err := outcome(a)
 	switch e := e.(type) {
@@ -62,11 +61,6 @@ func (p *player) complete(e session.Effect, a args, input []string) error {
 	case *session.SubRefresh:
 		e.Err, e.Expired, e.ExpireAt, e.Info = err, a.has("expired"), p.expiry(a), a.bytes("info")
 		e.ServerTagsFilter = filter(a.str("tf"))
-	case *session.Check:
-		top := position(a.str("top"))
-		for _, it := range e.Items {
-			it.Err, it.Top = err, top
-		}
 	default:
 		return fmt.Errorf("%T is not completed", e)
 	}

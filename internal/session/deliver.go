@@ -17,7 +17,12 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 		b.hold(m.Message)
 		return
 	}
-	if m.Kind != hub.KindPublication {
+	switch {
+	case m.Kind == hub.KindPublication:
+	case m.Kind == hub.KindCheck:
+		b.check(m.Message)
+		return
+	default:
 		if b.pushJoinLeave {
 			b.send(m, b.form&hub.Compact)
 		}
@@ -54,7 +59,7 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 	}
 	b.offset = offset
 	if b.positioned {
-		b.checkedAt = b.s.env.Now()
+		b.round = b.s.cfg.Rounds.Now()
 	}
 	b.s.push(frame)
 	return true
@@ -62,7 +67,10 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 
 // hold buffers a message until the subscribe reply is out.
 func (b *Subscription) hold(m *hub.Message) {
-	if b.state != subAttaching || m.Kind != hub.KindPublication && !b.pushJoinLeave {
+	switch {
+	case b.state != subAttaching, m.Kind == hub.KindCheck:
+		return // its position is read later than that
+	case m.Kind != hub.KindPublication && !b.pushJoinLeave:
 		return
 	}
 	if len(b.setup.buffer) >= maxBuffer {
@@ -93,7 +101,7 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 		return
 	}
 	b.offset = p.Offset
-	b.checkedAt = b.s.env.Now()
+	b.round = b.s.cfg.Rounds.Now()
 	if b.filtered() && !b.passes(p.Tags) {
 		return
 	}
@@ -105,6 +113,21 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 		b.base = p.Offset
 	}
 	b.send(m, form)
+}
+
+// check compares the position with the top of the stream as it was read, which comes
+// behind everything that the stream held then (recovery.md section 6). A position
+// that stood still since before must be the top, or something was lost: on the way
+// here, or by the stream itself.
+func (b *Subscription) check(m *hub.Message) {
+	if !b.positioned || !m.Concerns(b.round) {
+		return
+	}
+	if m.Pub.Offset != b.offset || m.Epoch != b.epoch {
+		b.insufficientState()
+		return
+	}
+	b.round = m.Round
 }
 
 // send queues the shared frame of a message.

@@ -46,6 +46,8 @@ var directives = map[string]func(p *player, a []string, input []string) error{
 	"publish":     (*player).publish,
 	"join":        (*player).joinLeave,
 	"leave":       (*player).joinLeave,
+	"round":       (*player).round,
+	"check":       (*player).check,
 	"send":        (*player).send,
 	"subscribe":   (*player).subscribe,
 	"unsubscribe": (*player).unsubscribe,
@@ -64,7 +66,7 @@ func newPlayer() *player {
 	return &player{cfg: session.Config{
 		Version: "1.0.0", PingInterval: 25 * time.Second, PongTimeout: 10 * time.Second,
 		StaleDelay: 15 * time.Second, ExpiredDelay: 25 * time.Second, ExpiredSubDelay: 25 * time.Second,
-		PresenceInterval: 25 * time.Second, PositionCheckDelay: 40 * time.Second,
+		PresenceInterval: 25 * time.Second, Rounds: new(hub.Rounds),
 		ChannelLimit: 128, ChannelMaxLength: 255, QueueMaxSize: 1 << 20, CommandLimit: 64,
 		PendingMaxSize: 1 << 20, Handles: all,
 	}}
@@ -129,7 +131,6 @@ func (p *player) config(list, _ []string) error {
 	c.PongTimeout = a.dur("pong", c.PongTimeout)
 	c.StaleDelay = a.dur("stale", c.StaleDelay)
 	c.PresenceInterval = a.dur("presence", c.PresenceInterval)
-	c.PositionCheckDelay = a.dur("check", c.PositionCheckDelay)
 	c.PositionMaxTimeLag = a.dur("lag", c.PositionMaxTimeLag)
 	c.ChannelLimit = int(a.num("channels", int64(c.ChannelLimit)))
 	c.ChannelMaxLength = int(a.num("channel-length", int64(c.ChannelMaxLength)))
@@ -368,6 +369,24 @@ func (p *player) joinLeave(list, _ []string) error {
 	}
 	m.Info = &channel.ClientInfo{User: a.str("user"), Client: a.str("client")}
 	p.env.hub.Publish(m)
+	p.env.hub.Deliver(math.MaxInt)
+	return a.leftover()
+}
+
+// round: the node begins to read the tops of streams.
+func (p *player) round(_, _ []string) error {
+	p.cfg.Rounds.Begin()
+	return nil
+}
+
+// check CHANNEL top=OFFSET:EPOCH: the top that was read in the latest round.
+func (p *player) check(list, _ []string) error {
+	a := parseArgs(list[1:])
+	top := position(a.str("top"))
+	p.env.hub.Publish(&hub.Message{
+		Channel: list[0], Kind: hub.KindCheck, Round: p.cfg.Rounds.Now(),
+		Epoch: top.Epoch, Pub: &channel.Publication{Offset: top.Offset},
+	})
 	p.env.hub.Deliver(math.MaxInt)
 	return a.leftover()
 }

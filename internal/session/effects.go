@@ -162,9 +162,6 @@ type (
 	// Renew keeps the client in the presence of channels. No completion.
 	Renew struct{ Items []RenewItem }
 
-	// Check reads the tops of streams, to find losses that no publication shows.
-	Check struct{ Items []*CheckItem }
-
 	// Close ends everything. No completion.
 	Close struct {
 		Disconnect protocol.Disconnect
@@ -243,18 +240,6 @@ type RenewItem struct {
 	Info    *channel.ClientInfo
 }
 
-// CheckItem is one stream to check.
-type CheckItem struct {
-	Channel string
-	MetaTTL time.Duration
-	// out
-	Top channel.StreamPosition
-	Err error
-
-	sub    *Subscription
-	offset uint64
-}
-
 func (*Connecting) effect()    {}
 func (*Connected) effect()     {}
 func (*Subscribing) effect()   {}
@@ -270,5 +255,4 @@ func (*Message) effect()       {}
 func (*Refresh) effect()       {}
 func (*SubRefresh) effect()    {}
 func (*Renew) effect()         {}
-func (*Check) effect()         {}
 func (*Close) effect()         {}

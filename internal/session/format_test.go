@@ -106,9 +106,6 @@ func formatEffect(e session.Effect) string {
 	case *session.Renew:
 		slices.SortFunc(e.Items, func(a, b session.RenewItem) int { return cmp.Compare(a.Channel, b.Channel) })
 		return "renew " + list(e.Items, func(it session.RenewItem) string { return it.Channel + " " + formatInfo(it.Info) })
-	case *session.Check:
-		slices.SortFunc(e.Items, func(a, b *session.CheckItem) int { return cmp.Compare(a.Channel, b.Channel) })
-		return "check " + list(e.Items, func(it *session.CheckItem) string { return it.Channel })
 	case *session.Close:
 		return fmt.Sprintf("close %d", e.Disconnect.Code) + when(e.Connected, "connected") +
 			when(len(e.Items) > 0, "detach "+list(e.Items, formatDetach))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -60,7 +61,6 @@ type Config struct {
 	ExpiredDelay       time.Duration
 	ExpiredSubDelay    time.Duration
 	PresenceInterval   time.Duration
-	PositionCheckDelay time.Duration
 	PositionMaxTimeLag time.Duration
 	ChannelLimit       int
 	ChannelMaxLength   int
@@ -70,6 +70,9 @@ type Config struct {
 	CommandLimit       int // commands in progress before reading stops
 	PendingMaxSize     int // bytes of commands that wait for others
 	Handles            Handles
+
+	// Rounds in which the node checks positions.
+	Rounds *hub.Rounds
 }
 
 // Handles says which commands the application handles.
@@ -365,8 +368,6 @@ func (s *Session) complete(e Effect) {
 		s.refreshed(e)
 	case *SubRefresh:
 		s.subRefreshed(e)
-	case *Check:
-		s.checked(e)
 	}
 }
 

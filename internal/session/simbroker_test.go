@@ -28,6 +28,7 @@ type stream struct {
 	unstored    map[string]bool                   // payloads without offset
 
 	transit []*hub.Message // on their way from the broker to the node
+	checks  []*hub.Message // tops that were read, but have not followed yet
 	routed  int            // subscriptions that the broker holds for the node
 	present map[string]int
 	joined  map[string]bool

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -74,14 +75,30 @@ func (w *world) execute(l *link, e session.Effect) bool {
 		e.Top, e.Publications = s.position(), s.since(0, e.Limit)
 	case *session.RPC:
 		e.Err = w.fault(10)
-	case *session.Check:
-		for _, it := range e.Items {
-			it.Top = l.sub(it.Channel).ch.position()
-		}
 	case *session.Connected, *session.Renew:
 		return false
 	}
 	return true
+}
+
+// check begins a round and reads the top of a stream, in two steps between which other
+// things may happen; or has a top that was read follow what is on its way.
+func (w *world) check(s *stream) {
+	switch {
+	case len(s.checks) > 0:
+		m := s.checks[0]
+		s.checks = s.checks[1:]
+		if m.Pub == nil {
+			top := s.position()
+			m.Epoch, m.Pub = top.Epoch, &channel.Publication{Offset: top.Offset}
+			s.checks = append(s.checks, m)
+			w.trace("%s: top %d %s read in round %d", s.name, s.top, s.epoch, m.Round)
+		} else if s.routed > 0 {
+			s.transit = append(s.transit, m)
+		}
+	case s.routed > 0:
+		s.checks = append(s.checks, &hub.Message{Channel: s.name, Kind: hub.KindCheck, Round: w.cfg.Rounds.Begin()})
+	}
 }
 
 // fault is an error once in n times.

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"time"
-
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/tagsfilter"
@@ -46,9 +44,7 @@ type Subscription struct {
 	epoch  string
 	// base is the offset of the publication that the client received last, if a
 	// patch may build on it; 0 if the next one has to be sent in full.
-	base      uint64
-	checkedAt int64 // last proof that the position is right
-	metaTTL   time.Duration
+	base uint64
 
 	terms *terms // never nil
 	setup *setup // nil once the subscription is live
@@ -63,6 +59,9 @@ type Subscription struct {
 	clientRefresh bool
 	refreshing    bool // a server-side refresh is under way
 	joined        bool // others were told that the client came
+
+	// round of checks in which the position was last found to be right.
+	round uint32
 }
 
 // terms of a subscription that most are without. They are never modified.
@@ -198,7 +197,7 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*AttachItem, error) {
 	s := b.s
 	b.setup.opts = o
-	b.presence, b.pushJoinLeave, b.metaTTL, b.source = o.Presence, o.PushJoinLeave, o.HistoryMetaTTL, o.Source
+	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
 	t := terms{chanInfo: o.ChanInfo, expireAt: s.capExpiry(o.ExpireAt)}
 	if t.expireAt != 0 && s.ttl(t.expireAt) <= 0 {
 		return nil, protocol.ErrorExpired
@@ -387,7 +386,7 @@ func (b *Subscription) goLive() {
 	}
 	was := b.setup
 	b.state = subLive
-	b.checkedAt = s.env.Now()
+	b.round = s.cfg.Rounds.Now()
 	for _, m := range was.buffer {
 		if b.state == subLive {
 			b.Deliver(&hub.Delivery{Message: m})
@@ -423,9 +422,4 @@ func (b *Subscription) result(it *AttachItem) *protocol.SubscribeResult {
 		r.ID = it.ChannelID
 	}
 	return r
-}
-
-// checkDue tells whether the position is to be compared with the stream.
-func (b *Subscription) checkDue(now int64, delay time.Duration) bool {
-	return b.positioned && b.state == subLive && now-b.checkedAt > int64(delay)
 }

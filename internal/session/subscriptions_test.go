@@ -65,7 +65,7 @@ func TestSizes(t *testing.T) {
 		size, limit uintptr
 	}{
 		{"Session", unsafe.Sizeof(Session{}), 232},
-		{"Subscription", unsafe.Sizeof(Subscription{}), 128},
+		{"Subscription", unsafe.Sizeof(Subscription{}), 112},
 	} {
 		if s.size > s.limit {
 			t.Errorf("%s has %d bytes, limit %d", s.name, s.size, s.limit)

@@ -170,13 +170,9 @@ func (s *Session) unsubscribeOverdue(now int64) {
 	}
 }
 
-// periodic renews presence, and looks for expired subscriptions and lost
-// positions.
+// periodic renews presence and looks for expired subscriptions.
 func (s *Session) periodic(now int64) {
-	var (
-		renew []RenewItem
-		check []*CheckItem
-	)
+	var renew []RenewItem
 	for b := range s.subs.all() {
 		if b.state != subLive {
 			continue
@@ -192,16 +188,9 @@ func (s *Session) periodic(now int64) {
 		if b.presence {
 			renew = append(renew, RenewItem{Channel: b.channel, Info: b.info()})
 		}
-		if s.cfg.PositionCheckDelay >= 0 && b.checkDue(now, s.cfg.PositionCheckDelay) {
-			check = append(check, &CheckItem{
-				Channel: b.channel, MetaTTL: b.metaTTL, sub: b, offset: b.offset})
-		}
 	}
 	if len(renew) > 0 {
 		s.env.Do(&Renew{Items: renew})
-	}
-	if len(check) > 0 {
-		s.start(&Check{Items: check})
 	}
 }
 
@@ -223,27 +212,4 @@ func (s *Session) subExpired(b *Subscription) {
 		return
 	}
 	s.end(b, protocol.UnsubscribeExpired)
-}
-
-// checked compares tracked positions with the tops of their streams. A position
-// that moved meanwhile was confirmed by what moved it, so only one that stood
-// still is judged: then a differing top means that something was lost, unless it is
-// on its way.
-func (s *Session) checked(e *Check) {
-	for _, it := range e.Items {
-		b := it.sub
-		if it.Err != nil || b.state != subLive || b.offset != it.offset {
-			continue
-		}
-		if it.Top.Offset == b.offset && it.Top.Epoch == b.epoch {
-			b.checkedAt = s.env.Now()
-			continue
-		}
-		if b.seat.Awaits() {
-			continue
-		}
-		if b.insufficientState(); s.state == stateClosed {
-			return
-		}
-	}
 }

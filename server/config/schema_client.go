@@ -22,9 +22,9 @@ type Client struct {
 	StaleCloseDelay        time.Duration   `key:"stale_close_delay" def:"10s" doc:"Time for a client to send its connect command."`
 	ChannelLimit           int             `key:"channel_limit" def:"128" min:"1" doc:"Subscriptions per connection."`
 	QueueMaxSize           int             `key:"queue_max_size" def:"1048576" min:"1" doc:"Bytes waiting for one connection; above, it is disconnected as slow."`
-	PresenceInterval       time.Duration   `key:"presence_update_interval" def:"27s" doc:"Period of presence updates, expiration and position checks."`
+	PresenceInterval       time.Duration   `key:"presence_update_interval" def:"27s" doc:"Period of presence updates and expiration checks."`
 	Concurrency            int             `key:"concurrency" doc:"Commands of one connection that are processed in parallel, if more than 1."`
-	PositionCheckDelay     time.Duration   `key:"channel_position_check_delay" def:"40s" doc:"Least time between position checks of a subscription."`
+	PositionCheckDelay     time.Duration   `key:"channel_position_check_delay" def:"40s" doc:"How often each channel with positioned subscriptions is compared with its stream."`
 	PositionMaxLag         time.Duration   `key:"channel_position_max_time_lag" doc:"If positive, subscribers resubscribe when a publication arrives that is older."`
 	ConnectionLimit        int             `key:"connection_limit" doc:"Connections per node; 0 for no limit."`
 	UserConnectionLimit    int             `key:"user_connection_limit" doc:"Connections of a user per node; 0 for no limit."`

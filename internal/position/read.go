@@ -1,0 +1,98 @@
+package position
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+)
+
+const (
+	// readTimeout bounds the reading of a batch.
+	readTimeout = 10 * time.Second
+	// readers is how many reads are under way at once, of brokers or channels for
+	// which there is no batch.
+	readers = 16
+	// minGrace is how long a publication may be on its way from the broker to the node
+	// before it counts as lost; if the broker's canary takes long, it may be more, up
+	// to maxGrace.
+	minGrace = time.Second
+	maxGrace = 10 * time.Second
+)
+
+// tops reads the tops of some streams. wait is the time after which every
+// publication up to them is with the node, or lost.
+func (c *Checker) tops(targets []target) (tops []broker.PositionResult, wait time.Duration) {
+	ctx, cancel := context.WithTimeout(c.ctx, readTimeout)
+	defer cancel()
+	tops = make([]broker.PositionResult, len(targets))
+	var together, single []int
+	for i := range targets {
+		if c.reader != nil && (c.local || targets[i].ttl == 0) {
+			together = append(together, i)
+		}
+		if c.reader == nil || targets[i].ttl != 0 {
+			single = append(single, i)
+		}
+	}
+	c.batch(ctx, targets, together, tops)
+	if c.reader == nil || !c.local {
+		c.histories(ctx, targets, single, tops)
+		return tops, c.grace()
+	}
+	// A batch renews the life of positions for the broker's default. This makes it
+	// right; the tops are those that prove what has been handed over.
+	c.histories(ctx, targets, single, make([]broker.PositionResult, len(targets)))
+	return tops, 0
+}
+
+// batch reads the tops of those targets whose places are given, all at once.
+func (c *Checker) batch(ctx context.Context, targets []target, places []int, tops []broker.PositionResult) {
+	if len(places) == 0 {
+		return
+	}
+	names := make([]string, len(places))
+	for i, at := range places {
+		names[i] = targets[at].channel
+	}
+	got := c.reader.Positions(ctx, names)
+	for i, at := range places {
+		if len(got) != len(names) {
+			tops[at].Err = fmt.Errorf("the broker returned %d positions of %d channels", len(got), len(names))
+			continue
+		}
+		tops[at] = got[i]
+	}
+}
+
+// histories reads the tops of those targets whose places are given, a few at a time.
+func (c *Checker) histories(ctx context.Context, targets []target, places []int, tops []broker.PositionResult) {
+	var (
+		next atomic.Int64
+		wg   sync.WaitGroup
+	)
+	for range min(readers, len(places)) {
+		wg.Go(func() {
+			for n := int(next.Add(1)) - 1; n < len(places); n = int(next.Add(1)) - 1 {
+				i := places[n]
+				h, err := c.cfg.Broker.History(ctx, targets[i].channel, broker.HistoryFilter{MetaTTL: targets[i].ttl})
+				tops[i] = broker.PositionResult{Top: h.Top, Err: err}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// grace is the time that publications may take from the broker to the node.
+func (c *Checker) grace() time.Duration {
+	g := minGrace
+	if c.health != nil {
+		for _, h := range c.health.Health() {
+			g = max(g, 2*h.Delay)
+		}
+	}
+	return min(g, maxGrace)
+}

@@ -1,0 +1,213 @@
+package position
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/route"
+)
+
+// runner is the goroutine of a checker and what it alone knows.
+type runner struct {
+	*Checker
+	timer *time.Timer
+
+	// The periodic checks go through the buckets, one every step.
+	step   time.Duration
+	bucket int
+	nextAt time.Time
+
+	// todo are the channels that a loss has checked. Those that could not be read wait
+	// as failed until retryAt.
+	todo, failed []target
+	retryAt      time.Time
+
+	// read are checks that wait until everything before them has arrived.
+	read []batch
+
+	// unread is how many reads have failed since that was logged last.
+	unread   int
+	loggedAt time.Time
+}
+
+// batch is checks that may be handed over at a time.
+type batch struct {
+	at     time.Time
+	checks []hub.Message
+}
+
+func newRunner(c *Checker) *runner { return &runner{Checker: c} }
+
+func (r *runner) run() {
+	r.step = max(r.cfg.Delay/route.Buckets, minStep)
+	r.nextAt = time.Now().Add(r.step)
+	r.timer = time.NewTimer(time.Hour)
+	defer r.timer.Stop()
+	for r.ctx.Err() == nil {
+		r.take()
+		r.retry()
+		r.post()
+		if r.cfg.Delay >= 0 {
+			r.visit()
+		}
+		if n := min(len(r.todo), batchSize); n > 0 {
+			failed := r.check(r.todo[:n])
+			r.todo = r.todo[n:]
+			r.fail(failed)
+			continue // what is due meanwhile is not held up
+		}
+		if r.idle() && r.stop() {
+			return
+		}
+		r.sleep()
+	}
+}
+
+// idle tells whether nothing but periodic checks is to be done. What waits is of no
+// use to anybody once no channel is watched.
+func (r *runner) idle() bool {
+	return !r.cfg.Routes.HasMarked() || len(r.read)+len(r.failed) == 0
+}
+
+// take collects the channels of the losses that were told of, unless those of
+// earlier ones are still being read.
+func (r *runner) take() {
+	if len(r.todo) > 0 {
+		return
+	}
+	r.mu.Lock()
+	losses := r.losses
+	r.losses = nil
+	r.mu.Unlock()
+	if len(losses) == 0 {
+		return
+	}
+	r.todo = nil
+	for i := range route.Buckets {
+		from := len(r.todo)
+		r.todo = r.targets(r.todo, i)
+		kept := slices.DeleteFunc(r.todo[from:], func(t target) bool {
+			return !slices.ContainsFunc(losses, func(match func(string) bool) bool { return match(t.channel) })
+		})
+		r.todo = r.todo[:from+len(kept)]
+	}
+	r.cfg.Log.Info("publications may have got lost; checking positions", "channels", len(r.todo))
+}
+
+// retry has what could not be read after a loss read again, if it is time.
+func (r *runner) retry() {
+	if len(r.failed) > 0 && !time.Now().Before(r.retryAt) {
+		r.todo, r.failed = append(r.todo, r.failed...), nil
+	}
+}
+
+// fail keeps what could not be read for another time, once.
+func (r *runner) fail(failed []target) {
+	for _, t := range failed {
+		if t.again {
+			continue
+		}
+		if t.again = true; len(r.failed) == 0 {
+			r.retryAt = time.Now().Add(retryDelay)
+		}
+		r.failed = append(r.failed, t)
+	}
+}
+
+// visit checks the buckets whose time has come: all of them at most.
+func (r *runner) visit() {
+	now := time.Now()
+	if late := now.Add(-r.step * (route.Buckets - 1)); r.nextAt.Before(late) {
+		r.nextAt = late
+	}
+	for ; !r.nextAt.After(now) && r.ctx.Err() == nil; r.nextAt = r.nextAt.Add(r.step) {
+		for part := range slices.Chunk(r.targets(nil, r.bucket), batchSize) {
+			r.check(part)
+		}
+		r.bucket = (r.bucket + 1) % route.Buckets
+	}
+}
+
+// check reads the tops of some streams, and has them follow when it is time. It
+// returns what could not be read.
+func (r *runner) check(targets []target) (failed []target) {
+	round := r.cfg.Rounds.Begin()
+	tops, wait := r.tops(targets)
+	b := batch{at: time.Now().Add(wait), checks: make([]hub.Message, 0, len(targets))}
+	positions := make([]channel.Publication, len(targets))
+	for i := range targets {
+		t := &tops[i]
+		if t.Err != nil {
+			failed = append(failed, targets[i])
+			r.unread++
+			r.log(t.Err)
+			continue
+		}
+		positions[i].Offset = t.Top.Offset
+		b.checks = append(b.checks, hub.Message{
+			Channel: targets[i].channel, Kind: hub.KindCheck, Round: round, Epoch: t.Top.Epoch, Pub: &positions[i],
+		})
+	}
+	r.read = append(r.read, b)
+	if wait == 0 {
+		r.post()
+	}
+	return failed
+}
+
+// logEvery is how often failing reads are logged at most.
+const logEvery = 10 * time.Second
+
+func (r *runner) log(err error) {
+	if now := time.Now(); r.ctx.Err() == nil && now.Sub(r.loggedAt) >= logEvery {
+		r.cfg.Log.Warn("positions could not be checked", "channels", r.unread, "error", err)
+		r.unread, r.loggedAt = 0, now
+	}
+}
+
+// post hands over the checks that have waited for long enough.
+func (r *runner) post() {
+	if len(r.read) == 0 {
+		return
+	}
+	now := time.Now()
+	r.read = slices.DeleteFunc(r.read, func(b batch) bool {
+		if b.at.After(now) {
+			return false
+		}
+		for i := range b.checks {
+			r.cfg.Post(&b.checks[i])
+		}
+		return true
+	})
+}
+
+// sleep waits until something is due or told, or the checker is closed.
+func (r *runner) sleep() {
+	var next time.Time
+	if r.cfg.Delay >= 0 {
+		next = r.nextAt
+	}
+	for i := range r.read {
+		next = earlier(next, r.read[i].at)
+	}
+	if len(r.failed) > 0 {
+		next = earlier(next, r.retryAt)
+	}
+	r.timer.Reset(time.Until(next))
+	select {
+	case <-r.timer.C:
+	case <-r.wake:
+	case <-r.ctx.Done():
+	}
+}
+
+// earlier of two times, of which a may be unknown.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,41 @@
+package route
+
+// Mark notes something, a number other than 0, about a channel that is routed. The
+// latest mark counts; it lasts until the channel is routed no more. Mark reports
+// whether the channel had none.
+func (t *Table) Mark(ch string, mark uint8) (first bool) {
+	b := t.bucket(ch)
+	b.mu.RLock()
+	r := b.m[ch]
+	known := r == nil || r.mark == mark
+	b.mu.RUnlock()
+	if known {
+		return false // as it nearly always is
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r = b.m[ch]; r == nil {
+		return false
+	}
+	if first = r.mark == 0; first {
+		t.marked.Add(1)
+	}
+	r.mark = mark
+	return first
+}
+
+// HasMarked tells whether any channel is marked.
+func (t *Table) HasMarked() bool { return t.marked.Load() > 0 }
+
+// Marked calls f with the marked channels of a bucket, from 0 to Buckets-1, that have
+// subscribers. f must return soon and not use the table.
+func (t *Table) Marked(bucket int, f func(ch string, mark uint8)) {
+	b := &t.buckets[bucket]
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for ch, r := range b.m {
+		if r.mark != 0 && r.Loops() != 0 {
+			f(ch, r.mark)
+		}
+	}
+}
