@@ -1,0 +1,137 @@
+// Package pubsub is the receiving side of a Redis shard: one connection that
+// subscribes, receives messages with hardly any cost, proves every second that it
+// does, and is rebuilt with everything it was subscribed to when it does not.
+//
+// A Conn is made of a table (what is subscribed, which commands wait for their
+// confirmation), a link (one connection of its life: reader, writer), a pulse
+// (canaries and health) and a queue (from the reader to the handler).
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"time"
+)
+
+// Config of a Conn. Dial, Message, Publish and Service are required.
+//
+// Message, Resubscribed and Overflow are called from one goroutine. They may block
+// for a short time: meanwhile messages gather. They must not call Close.
+type Config struct {
+	// Name of the shard for logs and errors, without secrets.
+	Name string
+	// Dial returns a connection that is ready for SUBSCRIBE (see Handshake). It must
+	// end when ctx does, which it does after Timeout.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// Message is called for every message, in the order received. Why not from
+	// several goroutines: a handler that decodes a publication and posts it to loops
+	// takes less time than its part of the system call that received it, so that
+	// workers cost more than they share.
+	//
+	// payload may be kept: it is a part of the chunk of 64 KiB that it was received
+	// in (a larger one has its own) and holds that in memory. channel is valid
+	// during the call only.
+	Message func(channel, payload []byte)
+	// Resubscribed tells that the connection delivers again everything that is
+	// subscribed; lost is false only if there was no connection before, so that
+	// nothing can have been lost.
+	Resubscribed func(lost bool)
+	// Overflow tells that messages of these channels were dropped because Message
+	// was behind, and that now they are delivered again. Nil stands for any channel,
+	// when they are too many to be listed. The caller may keep the slice.
+	Overflow func(channels []string)
+	// Sharded uses SSUBSCRIBE: all channels belong to one slot of a Redis Cluster.
+	Sharded bool
+
+	// Publish sends a canary, by another connection. It must end when ctx does.
+	Publish func(ctx context.Context, channel string, data []byte) error
+	// Service is the channel of the canaries. It is best used by this Conn alone.
+	Service string
+	// CanaryInterval (1 s) is the time between two canaries.
+	CanaryInterval time.Duration
+	// CanaryTimeout (3 s, at least twice CanaryInterval): a connection by which
+	// nothing arrived for so long is rebuilt.
+	CanaryTimeout time.Duration
+
+	// Timeout (4 s) of dialing, of a write, and of a confirmation.
+	Timeout time.Duration
+	// MinBackoff (100 ms) and MaxBackoff (5 s) bound the time between two attempts to
+	// connect; half of it is random. It doubles until a canary has come back.
+	MinBackoff, MaxBackoff time.Duration
+	// MaxMessage (64 MiB) is the largest message in bytes; a larger one breaks the
+	// connection.
+	MaxMessage int
+	// MaxQueue (4,096 messages) and MaxQueueBytes (16 MiB) bound what waits for
+	// Message.
+	MaxQueue, MaxQueueBytes int
+	// MaxStall (1 s) is how long the queue may be full, and messages gather at the
+	// server instead, before they are dropped.
+	MaxStall time.Duration
+
+	// Logger gets lost and rebuilt connections. Nil: nobody does.
+	Logger *slog.Logger
+	// Random returns a number in [0, 1). Nil: math/rand.
+	Random func() float64
+}
+
+// chunkSize of the reader: what a read takes at most.
+const chunkSize = 64 << 10
+
+// maxChannelName in bytes: far above what any configuration allows.
+const maxChannelName = 64 << 10
+
+func positive[T int | time.Duration](value *T, usual T) {
+	if *value <= 0 {
+		*value = usual
+	}
+}
+
+// complete sets what is not set.
+func (c *Config) complete() {
+	positive(&c.CanaryInterval, time.Second)
+	positive(&c.CanaryTimeout, 3*time.Second)
+	c.CanaryTimeout = max(c.CanaryTimeout, 2*c.CanaryInterval)
+	positive(&c.Timeout, 4*time.Second)
+	positive(&c.MinBackoff, 100*time.Millisecond)
+	positive(&c.MaxBackoff, 5*time.Second)
+	c.MaxBackoff = max(c.MaxBackoff, c.MinBackoff)
+	positive(&c.MaxMessage, 64<<20)
+	positive(&c.MaxQueue, 4096)
+	positive(&c.MaxQueueBytes, 16<<20)
+	positive(&c.MaxStall, time.Second)
+	if c.Name == "" {
+		c.Name = "redis"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Random == nil {
+		c.Random = rand.Float64
+	}
+	if c.Resubscribed == nil {
+		c.Resubscribed = func(bool) {}
+	}
+	if c.Overflow == nil {
+		c.Overflow = func([]string) {}
+	}
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Dial == nil:
+		return errors.New("pubsub: Config.Dial is missing")
+	case c.Message == nil:
+		return errors.New("pubsub: Config.Message is missing")
+	case c.Publish == nil:
+		return errors.New("pubsub: Config.Publish is missing")
+	case c.Service == "":
+		return errors.New("pubsub: Config.Service is missing")
+	case len(c.Service) > maxChannelName:
+		return fmt.Errorf("pubsub: Config.Service of %d bytes exceeds the limit of %d", len(c.Service), maxChannelName)
+	}
+	return nil
+}

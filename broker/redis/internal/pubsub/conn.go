@@ -1,0 +1,269 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// errClosed is why everything fails after Close.
+var errClosed = errors.New("closed")
+
+// Conn keeps one connection alive until it is closed. All methods may be called from
+// any goroutine.
+type Conn struct {
+	cfg   Config
+	table *table
+	pulse *pulse
+	queue *queue
+	stats counters
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	first  chan struct{} // closed after the first attempt to connect
+	result error         // of that
+
+	mu      sync.Mutex
+	started bool
+	closed  bool
+	running sync.WaitGroup
+}
+
+// Stats are counters since New, except for Connected, Channels and Waiting.
+type Stats struct {
+	Connected  bool   // and everything subscribed
+	Channels   int    // subscribed or about to be
+	Waiting    int    // messages for the handler
+	Reconnects uint64 // connections after the first
+	Messages   uint64 // received, without canaries, those dropped included
+	Dropped    uint64 // messages, as the handler was behind
+	Bytes      uint64 // received
+	Canaries   uint64 // that came back
+}
+
+// New returns a Conn that does nothing until Start.
+func New(cfg Config) *Conn {
+	cfg.complete()
+	c := &Conn{cfg: cfg, first: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.table = newTable(cfg.Name, cfg.Sharded)
+	c.pulse = newPulse(&c.cfg)
+	c.queue = newQueue(&c.cfg, c.ctx.Done())
+	return c
+}
+
+// Start connects. It returns the outcome of the first attempt, or ctx's error. After
+// a failure the Conn goes on trying; who has no use for that closes it. It fails if
+// Config is not complete, or if called a second time.
+func (c *Conn) Start(ctx context.Context) error {
+	if err := c.cfg.validate(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	if c.started || c.closed {
+		c.mu.Unlock()
+		return fmt.Errorf("%s: started before, or closed", c.cfg.Name)
+	}
+	c.started = true
+	c.running.Go(c.run)
+	c.running.Go(func() { c.queue.handle(c.handle, c.cfg.Overflow) })
+	c.mu.Unlock()
+	select {
+	case <-c.first:
+		return c.result
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Close ends the connection and waits for everything that runs; no callback is
+// called after it returned. What is not handed over yet is discarded.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel(errClosed)
+	c.running.Wait()
+	c.pulse.publisher.Wait()
+}
+
+// Subscribe subscribes to channels and waits until the server has confirmed it, for
+// Config.Timeout at most. Concurrent calls share commands. It fails at once while
+// there is no connection (ErrDisconnected), and when the connection breaks. If it
+// fails, none of the channels is subscribed, unless a later call says otherwise.
+// What is subscribed stays so through reconnects.
+func (c *Conn) Subscribe(ctx context.Context, channels ...string) error {
+	return c.call(ctx, subscribe, channels)
+}
+
+// Unsubscribe ends subscriptions. Without a connection that is done at once. An error
+// tells that it is not known to be done; it may still be.
+func (c *Conn) Unsubscribe(ctx context.Context, channels ...string) error {
+	return c.call(ctx, unsubscribe, channels)
+}
+
+func (c *Conn) call(ctx context.Context, k kind, channels []string) error {
+	if len(channels) == 0 {
+		return nil
+	}
+	call, err := c.table.submit(k, channels)
+	if call == nil {
+		return err
+	}
+	timer := time.NewTimer(c.cfg.Timeout)
+	defer timer.Stop()
+	select {
+	case <-call.done:
+		return call.err
+	case <-ctx.Done():
+		return c.table.abandon(call, fmt.Errorf("%s: not confirmed: %w", c.cfg.Name, context.Cause(ctx)))
+	case <-timer.C:
+		return c.table.abandon(call, fmt.Errorf("%s: not confirmed within %s: %w", c.cfg.Name, c.cfg.Timeout, context.DeadlineExceeded))
+	}
+}
+
+// Health returns how long the newest canary took from Publish to the handler, and why
+// the connection is not proven to deliver now, or nil. It does not block.
+func (c *Conn) Health() (time.Duration, error) { return c.pulse.health() }
+
+// Stats returns counters.
+func (c *Conn) Stats() Stats {
+	waiting, dropped := c.queue.counts()
+	return Stats{
+		Connected: c.pulse.isReady(), Channels: c.table.size(), Waiting: waiting,
+		Reconnects: c.stats.reconnects.Load(), Messages: c.stats.messages.Load(), Dropped: dropped,
+		Bytes: c.stats.bytes.Load(), Canaries: c.stats.canaries.Load(),
+	}
+}
+
+func (c *Conn) handle(m *message) {
+	if m.note != nil {
+		m.note()
+		return
+	}
+	c.cfg.Message(m.channel, m.payload)
+}
+
+// run connects again and again.
+func (c *Conn) run() {
+	backoff := c.cfg.MinBackoff
+	var connected bool
+	for {
+		proven, err := c.attempt(&connected)
+		if c.ctx.Err() != nil {
+			err = errClosed
+		}
+		c.pulse.refused(err)
+		c.table.refused(err)
+		c.attempted(err)
+		if err == errClosed {
+			return
+		}
+		if proven {
+			backoff = c.cfg.MinBackoff
+		}
+		pause := backoff/2 + time.Duration(c.cfg.Random()*float64(backoff/2))
+		backoff = min(2*backoff, c.cfg.MaxBackoff)
+		c.cfg.Logger.Warn("redis PUB/SUB connection lost", "shard", c.cfg.Name, "reason", err.Error(), "retry_in", pause.String())
+		select {
+		case <-time.After(pause):
+		case <-c.ctx.Done():
+		}
+	}
+}
+
+// attempted tells Start of the first attempt's outcome.
+func (c *Conn) attempted(err error) {
+	select {
+	case <-c.first:
+	default:
+		c.result = err
+		close(c.first)
+	}
+}
+
+// attempt is one connection from dialing to its end. It reports whether the
+// connection was proven to deliver.
+func (c *Conn) attempt(connected *bool) (proven bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(c.ctx, c.cfg.Timeout, fmt.Errorf("no connection within %s", c.cfg.Timeout))
+	conn, err := c.cfg.Dial(ctx)
+	cancel()
+	if err != nil {
+		return false, fmt.Errorf("connect: %w", err)
+	}
+	l := c.newLink(conn)
+	c.pulse.open(l)
+	boot := c.table.open(l, c.cfg.Service)
+	var parts sync.WaitGroup
+	parts.Go(l.read)
+	parts.Go(l.write)
+	c.watch(l, boot, connected)
+	parts.Wait()
+	select {
+	case <-boot.done: // always; without error if everything was subscribed
+		*connected = *connected || boot.err == nil
+	default:
+	}
+	return c.pulse.proof(), l.err
+}
+
+func (c *Conn) newLink(conn net.Conn) *link {
+	l := &link{
+		conn: conn, table: c.table, pulse: c.pulse, queue: c.queue, stats: &c.stats,
+		sharded: c.cfg.Sharded, timeout: c.cfg.Timeout, max: c.cfg.MaxMessage, service: c.cfg.Service,
+		wake: make(chan struct{}, 1), failed: make(chan struct{}),
+	}
+	l.any.Store(c.pulse.clock())
+	return l
+}
+
+// watch judges a link until it has failed.
+func (c *Conn) watch(l *link, boot *call, connected *bool) {
+	beat := time.NewTicker(c.cfg.CanaryInterval)
+	defer beat.Stop()
+	look := time.NewTicker(c.cfg.CanaryInterval / 2)
+	defer look.Stop()
+	done := boot.done
+	for {
+		select {
+		case <-l.failed:
+			return
+		case <-c.ctx.Done():
+			l.fail(errClosed)
+			return
+		case <-done:
+			done = nil
+			if boot.err == nil {
+				c.ready(l, connected)
+			}
+		case <-beat.C:
+			if done == nil {
+				c.pulse.beat(c.ctx, l)
+			}
+		case <-look.C:
+			silent, err := c.pulse.judge(l)
+			if err != nil {
+				l.fail(err)
+			} else if silent {
+				c.table.requestPing(l)
+			}
+		}
+	}
+}
+
+// ready tells that everything is subscribed, and has it proven.
+func (c *Conn) ready(l *link, connected *bool) {
+	lost := *connected
+	*connected = true
+	if lost {
+		c.stats.reconnects.Add(1)
+		c.cfg.Logger.Info("redis PUB/SUB connection restored", "shard", c.cfg.Name, "channels", c.table.size())
+	}
+	c.pulse.subscribed(l)
+	c.queue.note(func() { c.cfg.Resubscribed(lost) })
+	c.attempted(nil)
+	c.pulse.beat(c.ctx, l)
+}

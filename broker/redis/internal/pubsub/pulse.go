@@ -1,0 +1,221 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// patience is how many times CanaryTimeout a canary may stay away that was
+// published, while messages arrive: they may be so many that it has to wait.
+const patience = 5
+
+// pulse publishes canaries and judges by what comes back. Its times are nanoseconds
+// since it was made, by the monotonic clock.
+//
+// Two questions are kept apart. Does the connection live? Anything that arrives at
+// the reader says so, and it is rebuilt if not. Is it healthy? Only a canary says
+// so that has gone all the way to the handler.
+type pulse struct {
+	cfg   *Config
+	start time.Time
+	token string       // tells our canaries from others'
+	sign  atomic.Int64 // when the newest message arrived
+
+	mu        sync.Mutex
+	link      *link // nil while there is no connection
+	ready     bool  // everything is subscribed
+	since     int64 // of the state
+	reason    error // of the last failure
+	delay     time.Duration
+	proven    int64  // when the newest canary of this link was handled; 0: none yet
+	number    uint64 // of the newest canary
+	floor     uint64 // canaries up to this one are of earlier links
+	seen      uint64 // the newest that arrived
+	owed      int64  // since when a published canary has not arrived; 0: none
+	unsent    error  // why the newest canary was not published
+	inFlight  bool   // a publish is under way
+	publisher sync.WaitGroup
+}
+
+func newPulse(cfg *Config) *pulse {
+	return &pulse{
+		cfg: cfg, start: time.Now(), reason: errors.New("not connected before"),
+		token: strconv.FormatUint(uint64(cfg.Random()*math.MaxUint32)<<32|uint64(cfg.Random()*math.MaxUint32), 36),
+	}
+}
+
+// clock is never 0.
+func (p *pulse) clock() int64 { return int64(time.Since(p.start)) + 1 }
+
+// open begins the judgement of a link.
+func (p *pulse) open(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.link, p.ready, p.since, p.proven, p.floor, p.owed, p.unsent = l, false, p.clock(), 0, p.number, 0, nil
+}
+
+// subscribed tells that everything is subscribed.
+func (p *pulse) subscribed(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link == l {
+		p.ready, p.since = true, p.clock()
+	}
+}
+
+func (p *pulse) close(l *link, reason error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link == l {
+		p.link, p.ready, p.since, p.reason = nil, false, p.clock(), reason
+	}
+}
+
+// refused tells that there is no connection to be had.
+func (p *pulse) refused(reason error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reason = reason
+}
+
+// beat publishes a canary, unless the one before is still on its way out.
+func (p *pulse) beat(ctx context.Context, l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inFlight || p.link != l {
+		return
+	}
+	p.inFlight = true
+	p.number++
+	number, at := p.number, p.clock()
+	p.publisher.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, p.cfg.CanaryTimeout)
+		defer cancel()
+		data := fmt.Appendf(nil, "%s %d %d", p.token, number, at)
+		p.published(number, at, p.cfg.Publish(ctx, p.cfg.Service, data))
+	})
+}
+
+func (p *pulse) published(number uint64, at int64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inFlight = false
+	if number <= p.floor {
+		return // meant for an earlier link
+	}
+	p.unsent = err
+	if err == nil && p.seen < number && p.owed == 0 {
+		p.owed = at
+	}
+}
+
+// parse reads a canary. It is not ok if it is somebody else's.
+func (p *pulse) parse(data []byte) (number uint64, at int64, ok bool) {
+	if len(data) > 64 {
+		return 0, 0, false
+	}
+	token, rest, _ := strings.Cut(string(data), " ")
+	first, second, found := strings.Cut(rest, " ")
+	if token != p.token || !found {
+		return 0, 0, false
+	}
+	number, err := strconv.ParseUint(first, 10, 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	at, err = strconv.ParseInt(second, 10, 64)
+	return number, at, err == nil
+}
+
+// arrived tells that the reader received a canary.
+func (p *pulse) arrived(l *link, number uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link == l && number > p.floor {
+		p.seen = max(p.seen, number)
+		p.owed = 0
+	}
+}
+
+// delivered tells that a canary has gone the way of messages to its end.
+func (p *pulse) delivered(l *link, number uint64, at int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link == l && number > p.floor {
+		p.proven = p.clock()
+		p.delay = time.Duration(p.proven - at)
+	}
+}
+
+// judge returns why the link must be given up, if it must. silent reports whether
+// nothing has arrived for an interval.
+func (p *pulse) judge(l *link) (silent bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link != l {
+		return false, nil
+	}
+	now := p.clock()
+	quiet := time.Duration(now - l.any.Load())
+	timeout := p.cfg.CanaryTimeout
+	if quiet >= timeout {
+		return true, fmt.Errorf("nothing received for %s%s", shown(quiet), p.unsentNote())
+	}
+	if p.owed != 0 {
+		away, sign := time.Duration(now-p.owed), time.Duration(now-max(p.sign.Load(), p.owed))
+		if away >= timeout && sign >= timeout || away >= patience*timeout {
+			return false, fmt.Errorf("no canary for %s", shown(away))
+		}
+	}
+	return quiet >= p.cfg.CanaryInterval, nil
+}
+
+func (p *pulse) isReady() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready
+}
+
+// proof reports whether this link has brought back a canary.
+func (p *pulse) proof() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proven != 0
+}
+
+func (p *pulse) unsentNote() string {
+	if p.unsent == nil {
+		return ""
+	}
+	return fmt.Sprintf(", and no canary published: %v", p.unsent)
+}
+
+// health is what Conn.Health returns.
+func (p *pulse) health() (time.Duration, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock()
+	age := shown(time.Duration(now - p.since))
+	switch away := time.Duration(now - p.proven); {
+	case p.link == nil:
+		return p.delay, fmt.Errorf("%w for %s: %w", ErrDisconnected, age, p.reason)
+	case !p.ready:
+		return p.delay, fmt.Errorf("subscribing for %s, after: %w", age, p.reason)
+	case p.unsent != nil:
+		return p.delay, fmt.Errorf("no canary published: %w", p.unsent)
+	case p.proven == 0:
+		return p.delay, fmt.Errorf("unproven: no canary yet, for %s", age)
+	case away >= p.cfg.CanaryTimeout:
+		return p.delay, fmt.Errorf("no canary for %s", shown(away))
+	}
+	return p.delay, nil
+}
+
+func shown(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

@@ -1,0 +1,243 @@
+// Package resp reads what a Redis server sends, in RESP2 or RESP3, without an
+// allocation per value: a payload is a part of the chunk that it was received in.
+package resp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// Bounds of a value. What a PUB/SUB connection receives has three elements.
+const (
+	maxValues = 4096     // with all that is nested
+	maxDepth  = 8        // of nesting
+	maxLine   = 64 << 10 // bytes of a simple string, error or number
+)
+
+// Frame is one value as received. Its slices are parts of the reader's chunk: they
+// stay valid as long as they are referenced, and hold the chunk in memory.
+type Frame struct {
+	// Kind is the byte that the value begins with: '+', '-', ':', '$', '*', '>', ...
+	Kind byte
+	// Text of a value that is no aggregate; nil if it is null.
+	Text []byte
+	// Len is the number of elements of an aggregate, keys and values of a map both
+	// counted; -1 for null.
+	Len int
+	// Items are the texts of the first elements of an aggregate; nil for an element
+	// that is null, missing or an aggregate itself.
+	Items [3][]byte
+}
+
+// ProtocolError tells of bytes that are not RESP or exceed a bound. The connection
+// cannot be used any more.
+type ProtocolError struct{ msg string }
+
+func (e *ProtocolError) Error() string { return "RESP: " + e.msg }
+
+// errShort asks for more bytes.
+var errShort = errors.New("more bytes needed")
+
+// parser goes through one value in buf.
+type parser struct {
+	buf    []byte
+	pos    int
+	values int // left to be read
+	max    int // bytes of the whole value
+	need   int // with errShort: the least length of buf that gets further
+}
+
+// parse reads the value that buf begins with. It returns the value's length; or,
+// with errShort, the least number of bytes that are needed to get further.
+func (f *Frame) parse(buf []byte, limit int) (int, error) {
+	*f = Frame{}
+	p := parser{buf: buf, values: maxValues, max: limit}
+	if err := p.top(f); err != nil {
+		if err == errShort {
+			return max(p.need, len(buf)+1), err
+		}
+		return 0, err
+	}
+	if p.pos > limit {
+		return 0, p.tooLarge(p.pos)
+	}
+	return p.pos, nil
+}
+
+func (p *parser) top(f *Frame) error {
+	if len(p.buf) == 0 {
+		return errShort
+	}
+	f.Kind = p.buf[0]
+	if !aggregate(f.Kind) {
+		text, err := p.scalar()
+		f.Text = text
+		return err
+	}
+	n, err := p.count()
+	f.Len = n
+	for i := 0; i < n && err == nil; i++ {
+		if i >= len(f.Items) {
+			err = p.skip(1)
+		} else {
+			f.Items[i], err = p.element(1)
+		}
+	}
+	return err
+}
+
+func aggregate(kind byte) bool {
+	switch kind {
+	case '*', '>', '~', '%', '|':
+		return true
+	}
+	return false
+}
+
+// element reads a value that is part of an aggregate.
+func (p *parser) element(depth int) ([]byte, error) {
+	if p.pos >= len(p.buf) {
+		return nil, errShort
+	}
+	if aggregate(p.buf[p.pos]) {
+		return nil, p.skip(depth)
+	}
+	return p.scalar()
+}
+
+// skip goes over a value and everything in it.
+func (p *parser) skip(depth int) error {
+	if p.pos >= len(p.buf) {
+		return errShort
+	}
+	if !aggregate(p.buf[p.pos]) {
+		_, err := p.scalar()
+		return err
+	}
+	if depth >= maxDepth {
+		return &ProtocolError{fmt.Sprintf("aggregates nested more than %d deep", maxDepth)}
+	}
+	n, err := p.count()
+	for ; n > 0 && err == nil; n-- {
+		err = p.skip(depth + 1)
+	}
+	return err
+}
+
+// count reads the head of an aggregate and returns the number of its elements.
+func (p *parser) count() (int, error) {
+	kind := p.buf[p.pos]
+	n, err := p.length()
+	switch {
+	case err != nil:
+		return 0, err
+	case n < 0 && kind != '*':
+		return 0, &ProtocolError{"negative number of elements"}
+	case kind == '%' || kind == '|':
+		n = min(n, maxValues) * 2 // the min keeps it from overflowing
+	}
+	if n > p.values {
+		return 0, &ProtocolError{fmt.Sprintf("value of more than %d elements", maxValues)}
+	}
+	p.values -= max(n, 0)
+	return n, nil
+}
+
+// scalar reads a value that is no aggregate.
+func (p *parser) scalar() ([]byte, error) {
+	switch kind := p.buf[p.pos]; kind {
+	case '$', '=', '!':
+		return p.bulk()
+	case '+', '-', ':', ',', '(', '#':
+		return p.line()
+	case '_':
+		text, err := p.line()
+		if err == nil && len(text) > 0 {
+			err = &ProtocolError{"null with a text"}
+		}
+		return nil, err
+	default:
+		return nil, &ProtocolError{fmt.Sprintf("unknown type %q", kind)}
+	}
+}
+
+// bulk reads a string that is preceded by its length.
+func (p *parser) bulk() ([]byte, error) {
+	n, err := p.length()
+	if err != nil || n < 0 {
+		return nil, err
+	}
+	if n > p.max-p.pos-2 { // so that the sum below cannot overflow
+		return nil, p.tooLarge(n)
+	}
+	end := p.pos + n
+	if end+2 > len(p.buf) {
+		p.need = end + 2
+		return nil, errShort
+	}
+	if p.buf[end] != '\r' || p.buf[end+1] != '\n' {
+		return nil, &ProtocolError{"string does not end where its length says"}
+	}
+	text := p.buf[p.pos:end:end]
+	p.pos = end + 2
+	return text, nil
+}
+
+// line reads the rest of the line behind the type.
+func (p *parser) line() ([]byte, error) {
+	rest := p.buf[p.pos+1:]
+	i := bytes.IndexByte(rest, '\n')
+	switch {
+	case i > maxLine || i < 0 && len(rest) > maxLine:
+		return nil, &ProtocolError{fmt.Sprintf("line of more than %d bytes", maxLine)}
+	case i < 0:
+		return nil, errShort
+	case i == 0 || rest[i-1] != '\r':
+		return nil, &ProtocolError{"line does not end with CRLF"}
+	}
+	p.pos += i + 2
+	return rest[: i-1 : i-1], nil
+}
+
+// length reads the number behind the type: digits, or -1 for null.
+func (p *parser) length() (int, error) {
+	n, i := 0, p.pos+1
+	for ; i < len(p.buf); i++ {
+		c := p.buf[i]
+		if c < '0' || c > '9' {
+			break
+		}
+		if n > 1<<31 {
+			return 0, &ProtocolError{"length out of range"}
+		}
+		n = n*10 + int(c-'0')
+	}
+	if i == len(p.buf) {
+		return 0, errShort
+	}
+	first := p.pos + 1
+	if i == first && p.buf[i] == '-' { // null
+		if i+1 == len(p.buf) {
+			return 0, errShort
+		}
+		if p.buf[i+1] != '1' {
+			return 0, &ProtocolError{"negative length"}
+		}
+		n, i = -1, i+2
+	} else if i == first {
+		return 0, &ProtocolError{"length is not a number"}
+	}
+	if i+1 >= len(p.buf) && (i == len(p.buf) || p.buf[i] == '\r') {
+		return 0, errShort
+	}
+	if p.buf[i] != '\r' || p.buf[i+1] != '\n' {
+		return 0, &ProtocolError{"length is not a number"}
+	}
+	p.pos = i + 2
+	return n, nil
+}
+
+func (p *parser) tooLarge(n int) error {
+	return &ProtocolError{fmt.Sprintf("value of %d bytes or more exceeds the limit of %d", n, p.max)}
+}

@@ -1,0 +1,387 @@
+package pubsub
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+)
+
+// ErrDisconnected is why a Subscribe fails while there is no connection.
+var ErrDisconnected = errors.New("not connected")
+
+// errMoved ends a connection whose subscription the server has ended.
+var errMoved = errors.New("the server ended a subscription")
+
+const (
+	maxPerCommand = 512      // channels
+	maxWrite      = 64 << 10 // bytes gathered for a write, about
+)
+
+// kind of a call.
+type kind uint8
+
+const (
+	subscribe kind = iota
+	unsubscribe
+)
+
+// call is one Subscribe or Unsubscribe, also those of the Conn itself.
+type call struct {
+	kind     kind
+	boot     bool // the first of a link: everything that is subscribed
+	channels []string
+	seq      uint64 // in the order of calls
+	sent     int    // channels that are in a command
+	left     int    // channels without an answer
+	err      error
+	done     chan struct{} // closed when left is 0
+}
+
+// segment is a part of a call in a command that waits for its answers. Without call
+// it is a PING.
+type segment struct {
+	call   *call
+	lo, hi int
+	first  bool // nothing of the command is answered yet, and it begins here
+	last   bool // the command ends here
+}
+
+// entry of a channel that is subscribed or about to be.
+type entry struct {
+	seq uint64 // of the last call about it
+	on  bool   // confirmed
+}
+
+// table knows what is subscribed. The last call about a channel counts: if it is a
+// Subscribe that fails, the channel is not subscribed.
+type table struct {
+	name    string
+	verbs   [2]string // by kind
+	mu      sync.Mutex
+	seq     uint64
+	entries map[string]entry
+	link    *link // nil while there is no connection
+	down    error // why
+	queue   []*call
+	pending []segment // in the order of the commands
+	ping    bool      // one is to be sent
+}
+
+func newTable(name string, sharded bool) *table {
+	t := &table{name: name, verbs: [2]string{"SUBSCRIBE", "UNSUBSCRIBE"}, entries: make(map[string]entry), down: errors.New("not started")}
+	if sharded {
+		t.verbs = [2]string{"SSUBSCRIBE", "SUNSUBSCRIBE"}
+	}
+	return t
+}
+
+// open begins the life of a link with a subscription to service and everything that
+// is subscribed.
+func (t *table) open(l *link, service string) *call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	channels := make([]string, 1, 1+len(t.entries))
+	channels[0] = service
+	for ch := range t.entries {
+		channels = append(channels, ch)
+	}
+	boot := &call{kind: subscribe, boot: true, channels: channels, left: len(channels), done: make(chan struct{})}
+	t.link, t.down = l, nil
+	t.queue = append(t.queue[:0], boot)
+	return boot
+}
+
+// close ends the life of a link: what waits fails, unless it is an unsubscribe.
+func (t *table) close(l *link, reason error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link != l {
+		return
+	}
+	t.link, t.down, t.ping = nil, reason, false
+	for _, s := range t.pending {
+		t.end(s.call, reason)
+	}
+	for _, c := range t.queue {
+		t.end(c, reason)
+	}
+	t.pending, t.queue = nil, nil
+}
+
+// refused tells why there is no connection.
+func (t *table) refused(reason error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link == nil {
+		t.down = reason
+	}
+}
+
+// end completes a call whose link is gone.
+func (t *table) end(c *call, reason error) {
+	if c == nil || c.left == 0 {
+		return
+	}
+	switch {
+	case c.kind == unsubscribe:
+		for _, ch := range c.channels {
+			t.confirmOff(c, ch)
+		}
+	case c.err == nil:
+		c.err = fmt.Errorf("%s: %w before the subscription was confirmed: %w", t.name, ErrDisconnected, reason)
+	}
+	c.left = 0
+	t.complete(c)
+}
+
+// submit queues a call. It returns nil if there is nothing to wait for.
+func (t *table) submit(k kind, channels []string) (*call, error) {
+	for _, ch := range channels {
+		if ch == "" || len(ch) > maxChannelName {
+			return nil, fmt.Errorf("%s: channel name of %d bytes: must have 1 to %d", t.name, len(ch), maxChannelName)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k == unsubscribe {
+		return t.submitOff(channels), nil
+	}
+	if t.link == nil {
+		return nil, fmt.Errorf("%s: %w: %w", t.name, ErrDisconnected, t.down)
+	}
+	return t.enqueue(k, append([]string(nil), channels...)), nil
+}
+
+func (t *table) submitOff(channels []string) *call {
+	var known []string
+	for _, ch := range channels {
+		if _, ok := t.entries[ch]; ok {
+			known = append(known, ch)
+		}
+	}
+	if t.link == nil {
+		for _, ch := range known {
+			delete(t.entries, ch)
+		}
+		return nil
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	return t.enqueue(unsubscribe, known)
+}
+
+func (t *table) enqueue(k kind, channels []string) *call {
+	t.seq++
+	c := &call{kind: k, channels: channels, seq: t.seq, left: len(channels), done: make(chan struct{})}
+	for _, ch := range channels {
+		t.entries[ch] = entry{seq: c.seq, on: t.entries[ch].on}
+	}
+	t.queue = append(t.queue, c)
+	signal(t.link.wake)
+	return c
+}
+
+// abandon makes a call that nobody waits for any more fail when it is answered. It
+// returns the call's outcome if it has been meanwhile.
+func (t *table) abandon(c *call, reason error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.left > 0 && c.err == nil {
+		c.err = reason
+	}
+	return c.err
+}
+
+// complete ends a call. A Subscribe that failed leaves no channel subscribed.
+func (t *table) complete(c *call) {
+	if c.kind == subscribe && !c.boot && c.err != nil {
+		var on []string
+		for _, ch := range c.channels {
+			switch e, ok := t.entries[ch]; {
+			case !ok || e.seq != c.seq:
+			case e.on && t.link != nil:
+				on = append(on, ch)
+			default:
+				delete(t.entries, ch)
+			}
+		}
+		if len(on) > 0 {
+			t.enqueue(unsubscribe, on)
+		}
+	}
+	close(c.done)
+}
+
+// confirm takes the server's confirmation for one channel.
+func (t *table) confirm(l *link, k kind, channel []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link != l {
+		return nil
+	}
+	if len(t.pending) == 0 || !t.pending[0].awaits(k, channel) {
+		if k == unsubscribe {
+			return fmt.Errorf("%w: %.200q", errMoved, channel)
+		}
+		return fmt.Errorf("unexpected confirmation of %.200q", channel)
+	}
+	s := &t.pending[0]
+	c, ch := s.call, s.call.channels[s.lo]
+	s.lo++
+	s.first = false
+	if s.lo == s.hi {
+		t.pop()
+	}
+	if k == unsubscribe {
+		t.confirmOff(c, ch)
+	} else if e, ok := t.entries[ch]; ok {
+		e.on = true
+		t.entries[ch] = e
+	}
+	if c.left--; c.left == 0 {
+		t.complete(c)
+	}
+	return nil
+}
+
+func (s *segment) awaits(k kind, channel []byte) bool {
+	return s.call != nil && s.call.kind == k && s.call.channels[s.lo] == string(channel)
+}
+
+func (t *table) pop() {
+	t.pending[0] = segment{}
+	t.pending = t.pending[1:]
+}
+
+func (t *table) confirmOff(c *call, ch string) {
+	switch e, ok := t.entries[ch]; {
+	case !ok:
+	case e.seq == c.seq:
+		delete(t.entries, ch)
+	default:
+		t.entries[ch] = entry{seq: e.seq}
+	}
+}
+
+// reject takes an error that the server answers with instead of confirmations. It
+// returns an error if the link cannot go on.
+func (t *table) reject(l *link, sharded bool, text []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link != l {
+		return nil
+	}
+	err := fmt.Errorf("redis answered: %.200s", text)
+	if len(t.pending) == 0 || !t.pending[0].first {
+		return err
+	}
+	for last := false; !last; {
+		s := t.pending[0]
+		last = s.last
+		if s.call == nil { // a PING that is not permitted is a sign of life as well
+			t.pop()
+			return nil
+		}
+		// Sharded: the slot has moved, or the cluster is down.
+		if s.call.boot || sharded || s.call.kind == unsubscribe {
+			return fmt.Errorf("%s: %w", t.verbs[s.call.kind], err)
+		}
+		t.pop()
+		if s.call.err == nil {
+			s.call.err = fmt.Errorf("%s: %s %.200q: %w", t.name, t.verbs[subscribe], s.call.channels[s.lo], err)
+		}
+		if s.call.left -= s.hi - s.lo; s.call.left == 0 {
+			t.complete(s.call)
+		}
+	}
+	return nil
+}
+
+// requestPing has a PING sent.
+func (t *table) requestPing(l *link) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link == l {
+		t.ping = true
+		signal(l.wake)
+	}
+}
+
+// pong takes the answer of a PING.
+func (t *table) pong(l *link) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link != l {
+		return nil
+	}
+	if len(t.pending) == 0 || t.pending[0].call != nil {
+		return errors.New("unexpected answer of a PING")
+	}
+	t.pop()
+	return nil
+}
+
+// commands appends to buf what is to be sent now, some maxWrite bytes at most.
+func (t *table) commands(l *link, buf []byte) []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link != l {
+		return buf
+	}
+	if t.ping {
+		t.ping = false
+		buf = append(buf, "*1\r\n$4\r\nPING\r\n"...)
+		t.pending = append(t.pending, segment{first: true, last: true})
+	}
+	for len(t.queue) > 0 && len(buf) < maxWrite {
+		buf = t.command(buf)
+	}
+	if len(t.queue) == 0 {
+		t.queue = nil
+	}
+	return buf
+}
+
+// command appends one command with the channels of the first calls of a kind.
+func (t *table) command(buf []byte) []byte {
+	kind, n, begin := t.queue[0].kind, 0, len(t.pending)
+	for len(t.queue) > 0 && t.queue[0].kind == kind && n < maxPerCommand {
+		c := t.queue[0]
+		hi := min(len(c.channels), c.sent+maxPerCommand-n)
+		t.pending = append(t.pending, segment{call: c, lo: c.sent, hi: hi})
+		n += hi - c.sent
+		if c.sent = hi; hi == len(c.channels) {
+			t.queue[0] = nil
+			t.queue = t.queue[1:]
+		}
+	}
+	parts := t.pending[begin:]
+	parts[0].first, parts[len(parts)-1].last = true, true
+	buf = append(buf, '*')
+	buf = strconv.AppendInt(buf, int64(n+1), 10)
+	buf = append(buf, "\r\n"...)
+	buf = appendBulk(buf, t.verbs[kind])
+	for _, s := range parts {
+		for _, ch := range s.call.channels[s.lo:s.hi] {
+			buf = appendBulk(buf, ch)
+		}
+	}
+	return buf
+}
+
+func appendBulk(buf []byte, s string) []byte {
+	buf = append(buf, '$')
+	buf = strconv.AppendInt(buf, int64(len(s)), 10)
+	buf = append(buf, "\r\n"...)
+	buf = append(buf, s...)
+	return append(buf, "\r\n"...)
+}
+
+// size is the number of channels that are subscribed or about to be.
+func (t *table) size() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.entries)
+}
