@@ -16,10 +16,13 @@ type Proxy struct {
 	mu    sync.Mutex
 	down  bool
 	links map[*link]struct{}
+	// open is closed while bytes may pass.
+	open chan struct{}
 }
 
 // link is one relayed connection.
 type link struct {
+	proxy          *Proxy
 	client, server net.Conn
 	muted          atomic.Bool
 }
@@ -30,10 +33,14 @@ func NewProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, target: target, links: make(map[*link]struct{})}
+	p := &Proxy{listener: l, target: target, links: make(map[*link]struct{}), open: make(chan struct{})}
+	close(p.open)
 	go p.accept()
 	return p, nil
 }
+
+// Addr is the host and port that the proxy takes connections on.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // WS is the address of the server's WebSocket endpoint as seen through the proxy.
 func (p *Proxy) WS() string { return "ws://" + p.listener.Addr().String() + "/connection/websocket" }
@@ -61,6 +68,34 @@ func (p *Proxy) Mute() {
 	}
 }
 
+// Hold keeps back all bytes, and the ends of connections, of present and new
+// connections: a network that has gone silent. Release lets everything go on, as TCP
+// does when the network is back.
+func (p *Proxy) Hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = make(chan struct{})
+}
+
+// Release ends Hold.
+func (p *Proxy) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.open:
+	default:
+		close(p.open)
+	}
+}
+
+// passage returns when bytes may pass.
+func (p *Proxy) passage() {
+	p.mu.Lock()
+	open := p.open
+	p.mu.Unlock()
+	<-open
+}
+
 // Sent is how many bytes servers have sent to clients so far, over all connections.
 // What a client has received is counted.
 func (p *Proxy) Sent() int64 { return p.sent.Load() }
@@ -69,6 +104,7 @@ func (p *Proxy) Sent() int64 { return p.sent.Load() }
 func (p *Proxy) Close() {
 	_ = p.listener.Close() // nothing can be done about it
 	p.Down()
+	p.Release()
 }
 
 func (p *Proxy) isDown() bool {
@@ -102,7 +138,7 @@ func (p *Proxy) relay(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	l := &link{client: client, server: server}
+	l := &link{proxy: p, client: client, server: server}
 	p.mu.Lock()
 	down := p.down
 	if !down {
@@ -128,6 +164,7 @@ func (l *link) pump(dst, src net.Conn, count *atomic.Int64) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := src.Read(buf)
+		l.proxy.passage()
 		if n > 0 && !l.muted.Load() {
 			count.Add(int64(n))
 			if _, err := dst.Write(buf[:n]); err != nil {

@@ -83,11 +83,10 @@ func (r *Rig) Stop() {
 			s.Stop()
 		}
 	}
-	for _, dir := range []string{r.dir, builtIn} {
-		if dir != "" {
-			_ = os.RemoveAll(dir) // left to the system otherwise
-		}
+	if r.dir != "" {
+		_ = os.RemoveAll(r.dir) // left to the system otherwise
 	}
+	Clean()
 }
 
 // Env describes the rig to a suite in another language: E2E_RIG is a JSON object.

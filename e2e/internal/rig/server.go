@@ -57,6 +57,13 @@ var Binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
+// Clean removes the binary that Binary built. Rig.Stop does it too.
+func Clean() {
+	if builtIn != "" {
+		_ = os.RemoveAll(builtIn) // left to the system otherwise
+	}
+}
+
 // Server is a running process of the binary.
 type Server struct {
 	// Addr is host:port of its HTTP listener.
@@ -70,6 +77,19 @@ type Server struct {
 // StartServer runs the binary with these arguments and further environment
 // variables on a port of 127.0.0.1, and returns when the server answers there.
 func StartServer(port int, args, env []string) (*Server, error) {
+	s, err := Launch(port, args, env)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.awaitAnswer(); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("%s %q: %w\n%s", s.cmd.Path, args, err, s.log)
+	}
+	return s, nil
+}
+
+// Launch is StartServer that does not wait for an answer.
+func Launch(port int, args, env []string) (*Server, error) {
 	bin, err := Binary()
 	if err != nil {
 		return nil, err
@@ -92,10 +112,6 @@ func StartServer(port int, args, env []string) (*Server, error) {
 		_ = s.cmd.Wait() // how it ended is visible in the log
 		close(s.exited)
 	}()
-	if err := s.awaitAnswer(); err != nil {
-		s.Stop()
-		return nil, fmt.Errorf("%s %q: %w\n%s", bin, args, err, s.log)
-	}
 	return s, nil
 }
 
@@ -105,15 +121,15 @@ func StartConfigured(dir string, env ...string) (*Server, error) {
 	if err := os.WriteFile(file, configFile, 0o600); err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
 	return StartServer(port, []string{"-c", file, "-p", strconv.Itoa(port)}, env)
 }
 
-// freePort returns a port that was free a moment ago.
-func freePort() (int, error) {
+// FreePort returns a port that was free a moment ago.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
@@ -151,6 +167,18 @@ func (s *Server) Stop() {
 		<-s.exited
 	}
 }
+
+// Kill ends the server like kill -9: nothing is said to anybody.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill() // it may have ended already
+	<-s.exited
+}
+
+// Exited is closed when the process has ended.
+func (s *Server) Exited() <-chan struct{} { return s.exited }
+
+// PID of the process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
 
 // Log is what the server wrote so far.
 func (s *Server) Log() string { return s.log.String() }

@@ -1,0 +1,55 @@
+package stand
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/centrifugal/centrifuge-go"
+)
+
+// newSDK has centrifuge-go subscribe to a channel at one node, with the same books.
+func newSDK(url, channel string, b *book, fail func(string)) (*centrifuge.Client, error) {
+	client := centrifuge.NewJsonClient(url, centrifuge.Config{
+		MinReconnectDelay: 20 * time.Millisecond, MaxReconnectDelay: 500 * time.Millisecond,
+		HandshakeTimeout: dialTimeout, ReadTimeout: answerTimeout, WriteTimeout: dialTimeout,
+	})
+	sub, err := client.NewSubscription(channel, centrifuge.SubscriptionConfig{
+		Recoverable: true, MinResubscribeDelay: 20 * time.Millisecond, MaxResubscribeDelay: 500 * time.Millisecond,
+	})
+	if err != nil {
+		return nil, err
+	}
+	sub.OnSubscribed(func(e centrifuge.SubscribedEvent) {
+		if e.WasRecovering && !e.Recovered {
+			b.told()
+		}
+	})
+	sub.OnPublication(func(e centrifuge.PublicationEvent) {
+		var data struct{ N int64 }
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			fail(err.Error())
+			return
+		}
+		b.receive(data.N)
+	})
+	sub.OnSubscribing(func(e centrifuge.SubscribingEvent) {
+		if e.Code == codeInsufficientUnsubscribe {
+			b.note(func(c *Counts) { c.Insufficient++ })
+		}
+	})
+	sub.OnUnsubscribed(func(e centrifuge.UnsubscribedEvent) {
+		if e.Code != 0 { // 0: this side did it
+			b.note(func(c *Counts) { c.Refused++ })
+			fail("SDK unsubscribed: " + e.Reason)
+		}
+	})
+	client.OnConnecting(func(e centrifuge.ConnectingEvent) {
+		if e.Code != 0 { // 0: the first time
+			b.note(func(c *Counts) { c.Reconnects++ })
+		}
+	})
+	if err := client.Connect(); err != nil {
+		return nil, err
+	}
+	return client, sub.Subscribe()
+}

@@ -1,0 +1,282 @@
+package stand
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/centrifugal/centrifuge-go"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+)
+
+// Options of a stand.
+type Options struct {
+	// Nodes is how many run. Config is the configuration file of each; Configs, if not
+	// nil, the environment that makes nodes differ.
+	Nodes  int
+	Config string
+	Env    [][]string
+	// Subscribers in all, spread over nodes and channels. SDKs is how many clients of
+	// the public SDK come on top.
+	Subscribers, SDKs int
+	// Channels with a publisher each, which pauses for Every between publications.
+	Channels int
+	Every    time.Duration
+	// AnswerLimit is how long an answer of the API may take.
+	AnswerLimit time.Duration
+	// Namespace of the channels.
+	Namespace string
+}
+
+// Stand is a cluster with subscribers and publishers.
+type Stand struct {
+	// Nodes may be replaced by Restart only.
+	Nodes []*rig.Server
+
+	tb          testing.TB
+	opts        Options
+	file        string
+	ctx         context.Context
+	subscribers []*Subscriber
+	sdks        []*centrifuge.Client
+	sdkBooks    []*book
+	sdkChannels []int
+	publishers  []*publisher
+	answers     answers
+	watches     []*watch
+
+	mu       sync.Mutex
+	failures []string
+	// idle resources of the nodes, before any fault.
+	idle []usage
+}
+
+// patience bounds how long anything may take to come back once a fault has ended.
+const patience = 30 * time.Second
+
+// New starts everything and returns when all subscriptions stand and publications
+// flow. It ends with the test.
+func New(tb testing.TB, opts Options) *Stand {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Stand{tb: tb, opts: opts, ctx: ctx, file: filepath.Join(tb.TempDir(), "config.json")}
+	if err := os.WriteFile(s.file, []byte(opts.Config), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.logs)
+	for i := range opts.Nodes {
+		s.Nodes = append(s.Nodes, s.start(i, 0))
+		tb.Cleanup(func() { s.Nodes[i].Kill() })
+	}
+	var work sync.WaitGroup
+	tb.Cleanup(func() { cancel(); work.Wait() })
+	for _, node := range s.Nodes {
+		w := newWatch(node.Addr)
+		s.watches = append(s.watches, w)
+		work.Go(func() { w.work(ctx) })
+	}
+	s.subscribe(&work)
+	s.await("all subscriptions", func() bool {
+		return !slices.ContainsFunc(s.subscribers, func(c *Subscriber) bool { return !c.subscribed.Load() })
+	})
+	s.publish(&work)
+	s.caughtUp("the first publications")
+	s.Begin()
+	for i := range s.Nodes {
+		s.idle = append(s.idle, s.use(i))
+	}
+	return s
+}
+
+// start starts a node; port 0 stands for any.
+func (s *Stand) start(i, port int) *rig.Server {
+	s.tb.Helper()
+	var err error
+	if port == 0 {
+		if port, err = rig.FreePort(); err != nil {
+			s.tb.Fatal(err)
+		}
+	}
+	var env []string
+	if s.opts.Env != nil {
+		env = s.opts.Env[i]
+	}
+	node, err := rig.StartServer(port, []string{"-c", s.file, "-p", strconv.Itoa(port)}, env)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return node
+}
+
+// Restart starts a killed node again at its address.
+func (s *Stand) Restart(i int) {
+	s.tb.Helper()
+	_, port := splitAddr(s.Nodes[i].Addr)
+	s.Nodes[i] = s.start(i, port)
+	s.idle[i] = usage{}
+}
+
+func (s *Stand) channel(i int) string { return fmt.Sprintf("%s:%d", s.opts.Namespace, i) }
+
+func (s *Stand) subscribe(work *sync.WaitGroup) {
+	s.tb.Helper()
+	for i := range s.opts.Subscribers {
+		c := &Subscriber{Channel: s.channel(i / s.opts.Nodes % s.opts.Channels), first: i % len(s.Nodes), fail: s.failed}
+		for k := range s.Nodes {
+			c.nodes = append(c.nodes, s.Nodes[(i+k)%len(s.Nodes)].WS())
+		}
+		s.subscribers = append(s.subscribers, c)
+		work.Go(func() { c.run(s.ctx) })
+	}
+	for i := range s.opts.SDKs {
+		b, channel := &book{}, i%s.opts.Channels
+		client, err := newSDK(s.Nodes[i%len(s.Nodes)].WS(), s.channel(channel), b, s.failed)
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		s.tb.Cleanup(client.Close)
+		s.sdks, s.sdkBooks, s.sdkChannels = append(s.sdks, client), append(s.sdkBooks, b), append(s.sdkChannels, channel)
+	}
+	s.await("the SDKs", func() bool {
+		return !slices.ContainsFunc(s.sdks, func(c *centrifuge.Client) bool {
+			for _, sub := range c.Subscriptions() {
+				if sub.State() != centrifuge.SubStateSubscribed {
+					return true
+				}
+			}
+			return false
+		})
+	})
+}
+
+func (s *Stand) publish(work *sync.WaitGroup) {
+	var addrs []string
+	for _, node := range s.Nodes {
+		addrs = append(addrs, node.Addr)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: s.opts.Channels}
+	s.tb.Cleanup(transport.CloseIdleConnections)
+	run := strconv.FormatInt(time.Now().UnixNano(), 36)
+	for i := range s.opts.Channels {
+		p := &publisher{
+			channel: s.channel(i), run: run, nodes: addrs, key: rig.APIKey, every: s.opts.Every,
+			client: &http.Client{Transport: transport, Timeout: s.opts.AnswerLimit}, answers: &s.answers,
+		}
+		s.publishers = append(s.publishers, p)
+		work.Go(func() { p.work(s.ctx, i) })
+	}
+}
+
+// failed notes what must not happen to a client.
+func (s *Stand) failed(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.failures) < 20 {
+		s.failures = append(s.failures, what)
+	}
+}
+
+// await polls until done says so.
+func (s *Stand) await(what string, done func() bool) {
+	s.tb.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) || s.hopeless() {
+			s.tb.Fatalf("%s did not come within %v; %s", what, patience, s.state())
+		}
+	}
+}
+
+// hopeless tells whether something happened that must not.
+func (s *Stand) hopeless() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.failures) > 0
+}
+
+// state tells what the parts are doing, for the message of a failure.
+func (s *Stand) state() string {
+	out := ""
+	for i, w := range s.watches {
+		if says := w.says(); says != fit {
+			out += fmt.Sprintf("node %d says %q; ", i, says)
+		}
+	}
+	behind, away := 0, 0
+	for _, c := range s.subscribers {
+		if !c.subscribed.Load() {
+			away++
+		}
+	}
+	for i, p := range s.publishers {
+		for _, b := range s.books(i) {
+			if b.reached() < p.acked.Load() {
+				behind++
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return out + fmt.Sprintf("%d subscribers behind, %d not subscribed; publishers: %v; failures: %q",
+		behind, away, s.answers.peek(), s.failures)
+}
+
+// books of the subscribers of channel i.
+func (s *Stand) books(i int) []*book {
+	var list []*book
+	for _, c := range s.subscribers {
+		if c.Channel == s.channel(i) {
+			list = append(list, &c.book)
+		}
+	}
+	for k, channel := range s.sdkChannels {
+		if channel == i {
+			list = append(list, s.sdkBooks[k])
+		}
+	}
+	return list
+}
+
+// caughtUp waits until every subscriber has what will be acknowledged next, or
+// something later.
+func (s *Stand) caughtUp(what string) {
+	s.tb.Helper()
+	marks := make([]int64, len(s.publishers))
+	for i, p := range s.publishers {
+		marks[i] = p.acked.Load() + 1
+	}
+	s.await(what, func() bool {
+		for i, p := range s.publishers {
+			if p.acked.Load() < marks[i] {
+				return false
+			}
+			for _, b := range s.books(i) {
+				if b.reached() < marks[i] {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// logs shows what the nodes wrote, if the test failed.
+func (s *Stand) logs() {
+	if !s.tb.Failed() {
+		return
+	}
+	for i, node := range s.Nodes {
+		log := node.Log()
+		if len(log) > 8000 {
+			log = log[:4000] + "\n…\n" + log[len(log)-4000:]
+		}
+		s.tb.Logf("--- log of node %d on %s\n%s", i, node.Addr, log)
+	}
+}

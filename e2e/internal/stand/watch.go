@@ -1,0 +1,91 @@
+package stand
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// watch asks a node for its health ten times a second.
+type watch struct {
+	addr   string
+	client http.Client
+
+	mu    sync.Mutex
+	state Health
+	now   string
+}
+
+// Health is what a node said about itself in a span of time.
+type Health struct {
+	// Unfit is set if it answered 503, and Reason is the body of the first such answer.
+	Unfit  bool
+	Reason string
+	// Hung is how many questions got no answer within 2 s.
+	Hung int
+}
+
+// fit is what a healthy node answers; anything else is what it said instead.
+const fit = ""
+
+func newWatch(addr string) *watch {
+	return &watch{addr: addr, client: http.Client{Timeout: 2 * time.Second}, now: "not asked yet"}
+}
+
+func (w *watch) work(ctx context.Context) {
+	for ; ctx.Err() == nil; wait(ctx, 100*time.Millisecond) {
+		w.ask(ctx)
+	}
+	w.client.CloseIdleConnections()
+}
+
+func (w *watch) ask(ctx context.Context) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.addr+"/health", nil)
+	if err != nil {
+		panic(err) // the address comes from a listener
+	}
+	resp, err := w.client.Do(req)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		w.now = err.Error()
+		if os.IsTimeout(err) && ctx.Err() == nil {
+			w.state.Hung++
+		}
+		return
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	switch {
+	case err != nil:
+		w.now = err.Error()
+	case resp.StatusCode == http.StatusOK:
+		w.now = fit
+	default:
+		w.now = fmt.Sprintf("%d %s", resp.StatusCode, strings.TrimSpace(string(body)))
+		if !w.state.Unfit {
+			w.state.Unfit, w.state.Reason = true, w.now
+		}
+	}
+}
+
+// begin starts a span and returns the one before.
+func (w *watch) begin() Health {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := w.state
+	w.state = Health{}
+	return was
+}
+
+// says is what the node answered last, or fit.
+func (w *watch) says() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
