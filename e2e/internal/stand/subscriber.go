@@ -47,6 +47,8 @@ type Subscriber struct {
 	offset     uint64
 	epoch      string
 	positioned bool
+	// connected is set once it has been.
+	connected bool
 
 	subscribed atomic.Bool
 }
@@ -90,10 +92,7 @@ type publication struct {
 // run keeps the subscriber connected until ctx ends.
 func (s *Subscriber) run(ctx context.Context) {
 	pause := 20 * time.Millisecond
-	for first := true; ctx.Err() == nil; first = false {
-		if !first {
-			s.book.note(func(c *Counts) { c.Reconnects++ })
-		}
+	for ctx.Err() == nil {
 		if s.session(ctx) {
 			pause = 20 * time.Millisecond
 		} else {
@@ -122,6 +121,10 @@ func (s *Subscriber) session(ctx context.Context) bool {
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(64 << 20)
+	if s.connected {
+		s.book.note(func(c *Counts) { c.Reconnects++ })
+	}
+	s.connected = true
 	s.at.Store(int32((s.first + s.node) % len(s.nodes)))
 	l := &link{s: s, ctx: ctx, conn: conn}
 	if err := l.begin(); err != nil {
