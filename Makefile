@@ -43,12 +43,12 @@ $(BIN)/golangci-lint-$(GOLANGCI):
 	mv $(BIN)/golangci-lint $@
 
 generate:
-	$(GO) generate ./protocol/... ./server/...
+	$(GO) generate ./protocol/... ./internal/... ./server/...
 	$(GO) run ./tools/chart -f deploy/helm/values-million.yaml -out deploy/kubernetes gyro deploy/helm/gyro
 
 # Generated files are committed; they have to be what generate makes.
 check-generated: generate
-	@git diff --exit-code --stat -- protocol server docs deploy || { echo "generated files are stale: commit what make generate wrote"; exit 1; }
+	@git diff --exit-code --stat -- protocol internal server docs deploy || { echo "generated files are stale: commit what make generate wrote"; exit 1; }
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./... ./broker/redis/... ./server/...

@@ -5,11 +5,21 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/internal/cluster/control"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Subscribe makes a server-side subscription for the connections of a user.
+// The operations by user concern the connections of a user on every node of the
+// cluster; the empty user is the anonymous one, with all of its connections. The other
+// nodes are told first: if that fails, the error is returned and nothing happens here
+// either. They are told at most once, and act in their own time; no error means that
+// the message is out, and that everything is done here. That there is no such
+// connection is no error.
+
+// Subscribe makes a server-side subscription for the connections of a user, on every
+// node. An empty channel is protocol.ErrorBadRequest, an expiration that has passed
+// protocol.ErrorExpired.
 func (n *Node) Subscribe(ctx context.Context, user, ch string, opts ...SubscribeOption) error {
 	if ch == "" {
 		return protocol.ErrorBadRequest
@@ -21,14 +31,14 @@ func (n *Node) Subscribe(ctx context.Context, user, ch string, opts ...Subscribe
 	if at := cfg.opts.ExpireAt; at > 0 && at <= time.Now().Unix() {
 		return protocol.ErrorExpired
 	}
-	return n.onUser(ctx, user, &cfg.target, func(c *Client) {
-		if err := c.session.Subscribe(ch, &cfg.opts); err != nil {
-			n.log.Warn("server-side subscription refused", "channel", ch, "client", c.ID(), "error", err)
-		}
-	})
+	if err := n.tell(ctx, &control.Command{Subscribe: subscribeCommand(user, ch, &cfg)}); err != nil {
+		return err
+	}
+	return n.onUser(ctx, user, &cfg.target, n.subscribing(ch, &cfg.opts))
 }
 
-// Unsubscribe ends the subscriptions, of either kind, of a user to a channel.
+// Unsubscribe ends the subscriptions, of either kind, of a user to a channel, on every
+// node. An empty channel is protocol.ErrorBadRequest.
 func (n *Node) Unsubscribe(ctx context.Context, user, ch string, opts ...UnsubscribeOption) error {
 	if ch == "" {
 		return protocol.ErrorBadRequest
@@ -37,28 +47,43 @@ func (n *Node) Unsubscribe(ctx context.Context, user, ch string, opts ...Unsubsc
 	for _, opt := range opts {
 		opt.applyUnsubscribe(&cfg)
 	}
-	return n.onUser(ctx, user, &cfg.target, func(c *Client) { c.session.Unsubscribe(ch, cfg.code) })
+	t := &cfg.target
+	if err := n.tell(ctx, &control.Command{Unsubscribe: &control.Unsubscribe{
+		User: user, Channel: ch, Client: t.client, Session: t.session, Code: cfg.code.Code, Reason: cfg.code.Reason,
+	}}); err != nil {
+		return err
+	}
+	return n.onUser(ctx, user, t, unsubscribing(ch, cfg.code))
 }
 
-// Disconnect closes the connections of a user; the empty user is the anonymous
-// one.
+// Disconnect closes the connections of a user, on every node.
 func (n *Node) Disconnect(ctx context.Context, user string, opts ...DisconnectOption) error {
 	cfg := disconnectConfig{code: protocol.DisconnectForceNoReconnect}
 	for _, opt := range opts {
 		opt.applyDisconnect(&cfg)
 	}
-	return n.onUser(ctx, user, &cfg.target, func(c *Client) { c.session.Dismiss(cfg.code) })
+	t := &cfg.target
+	if err := n.tell(ctx, &control.Command{Disconnect: &control.Disconnect{
+		User: user, Client: t.client, Session: t.session, Whitelist: t.whitelist, Code: cfg.code.Code, Reason: cfg.code.Reason,
+	}}); err != nil {
+		return err
+	}
+	return n.onUser(ctx, user, t, disconnecting(cfg.code))
 }
 
-// Refresh changes the expiration of the connections of a user.
+// Refresh changes the expiration of the connections of a user, on every node.
 func (n *Node) Refresh(ctx context.Context, user string, opts ...RefreshOption) error {
 	var cfg refreshConfig
 	for _, opt := range opts {
 		opt.applyRefresh(&cfg)
 	}
-	return n.onUser(ctx, user, &cfg.target, func(c *Client) {
-		c.session.Refresh(cfg.expired, cfg.expireAt, cfg.info)
-	})
+	t := &cfg.target
+	if err := n.tell(ctx, &control.Command{Refresh: &control.Refresh{
+		User: user, Client: t.client, Session: t.session, Expired: cfg.expired, ExpireAt: cfg.expireAt, Info: cfg.info,
+	}}); err != nil {
+		return err
+	}
+	return n.onUser(ctx, user, t, refreshing(cfg.expired, cfg.expireAt, cfg.info))
 }
 
 // onUser calls f, on their loops, with the connections of a user.
@@ -127,43 +152,6 @@ func (n *Node) history(ctx context.Context, ch string, f broker.HistoryFilter) (
 // RemoveHistory drops the publications of a stream; its position stays.
 func (n *Node) RemoveHistory(ctx context.Context, ch string) error {
 	return n.broker.RemoveHistory(ctx, ch)
-}
-
-// Channels returns the channels with subscribers and the number of these.
-func (n *Node) Channels(ctx context.Context) (map[string]int, error) {
-	parts := make([]map[string]int, len(n.shards))
-	err := n.onLoops(ctx, func(s *shard) {
-		m := make(map[string]int)
-		s.loop.Hub().Channels(func(ch string, subscribers int) { m[ch] = subscribers })
-		parts[s.index] = m
-	})
-	if err != nil {
-		return nil, err
-	}
-	channels := make(map[string]int)
-	for _, m := range parts {
-		for ch, k := range m {
-			channels[ch] += k
-		}
-	}
-	return channels, nil
-}
-
-// Info describes the nodes of the cluster.
-func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
-	subs := make([]int, len(n.shards))
-	if err := n.onLoops(ctx, func(s *shard) { subs[s.index] = s.loop.Hub().Subscribers() }); err != nil {
-		return nil, err
-	}
-	info := NodeInfo{
-		UID: n.uid, Name: n.cfg.Name, Version: n.cfg.Version,
-		NumChannels: n.routes.Size(), Uptime: int64(time.Since(n.started) / time.Second),
-	}
-	info.NumClients, info.NumUsers = n.users.counts()
-	for _, k := range subs {
-		info.NumSubs += k
-	}
-	return []NodeInfo{info}, nil
 }
 
 // NumClients is the number of authenticated connections of this node.

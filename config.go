@@ -26,8 +26,9 @@ type Config struct {
 	Broker broker.Broker
 	// Presence knows who is in a channel. Default: in memory.
 	Presence broker.PresenceManager
-	// Controller carries control messages between nodes. Default: the broker, if it
-	// is a broker.Controller; else the node is alone.
+	// Controller carries control messages between nodes, which makes them a cluster: see
+	// Info, Survey, Channels and the operations by user. The node does not close it.
+	// Default: the broker, if it is a broker.Controller; else the node is alone.
 	Controller broker.Controller
 	// Logger of the node. Default: slog.Default().
 	Logger *slog.Logger

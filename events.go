@@ -49,6 +49,10 @@ type Handlers struct {
 	Refresh func(ctx context.Context, c *Client, e RefreshEvent) (RefreshReply, error)
 	// SubRefresh prolongs an expiring subscription in the same two manners.
 	SubRefresh func(ctx context.Context, c *Client, e SubRefreshEvent) (SubRefreshReply, error)
+	// Survey answers a Node.Survey of any node of the cluster; ctx ends when the answer
+	// is of no use any more. An error is logged, and becomes SurveyInternal. Up to
+	// 128 calls run at a time. Without this handler, nodes answer SurveyUnknownOp.
+	Survey func(ctx context.Context, e SurveyEvent) (SurveyReply, error)
 	// Disconnected runs last, if Connected ran.
 	Disconnected func(ctx context.Context, c *Client, e DisconnectEvent)
 }
@@ -234,4 +238,23 @@ type SubRefreshReply struct {
 // DisconnectEvent is a connection that ended.
 type DisconnectEvent struct {
 	Disconnect protocol.Disconnect
+}
+
+// SurveyEvent is a question of a node of the cluster.
+type SurveyEvent struct {
+	// Op is the name of the question.
+	Op string
+	// Data that comes with it.
+	Data []byte
+	// Node is the UID of the node that asks.
+	Node string
+}
+
+// SurveyReply is a node's answer to a survey.
+type SurveyReply struct {
+	// Code is SurveyOK or another of the Survey codes; those from 100 on are the
+	// application's. With SurveyInternal and SurveyInvalid, Data may be a text.
+	Code uint32
+	// Data of the answer: at most 16 MiB.
+	Data []byte
 }

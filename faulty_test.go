@@ -141,7 +141,7 @@ func wantEmpty(t *testing.T, node *gyro.Node, f *faulty, channels ...string) {
 	if i := info(t, node); i.NumChannels != 0 || i.NumSubs != 0 {
 		t.Errorf("there are %+v", i)
 	}
-	left, err := node.Channels(context.Background())
+	left, err := node.Channels(context.Background(), "")
 	must(t, err)
 	if len(left) != 0 {
 		t.Errorf("channels left: %v", left)

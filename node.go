@@ -18,6 +18,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/gate"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/loop"
@@ -50,6 +51,10 @@ type Node struct {
 	shards    []*shard
 	users     userCounts
 	pulse     *pulse
+	// cluster is nil if the node is alone.
+	cluster *cluster.Cluster
+	// subs is the number of subscriptions as it was when it was asked for last.
+	subs atomic.Int64
 
 	accepted atomic.Uint32 // connections, modulo 2^32
 	// clients counts the connections that transports hold, loops the running loops,
@@ -103,15 +108,30 @@ func New(cfg Config) (*Node, error) {
 		n.shards = append(n.shards, &shard{node: n, index: i, loop: loop.New(), users: make(map[string][]*Client)})
 	}
 	n.pulse = newPulse(n.shards)
+	n.cluster = n.newCluster()
 	return n, nil
 }
 
-// Run starts the node and returns. It must be called once.
+// Run starts the node, joins the cluster if there is a controller, and returns. It
+// must be called once. That other nodes cannot be reached yet is logged and no error.
 func (n *Node) Run() error {
+	if err := n.start(); err != nil {
+		return err
+	}
+	if n.cluster != nil {
+		n.cluster.Start()
+	}
+	return nil
+}
+
+func (n *Node) start() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.running || n.shutdown {
 		return errors.New("gyro: node was started already")
+	}
+	if err := n.listen(); err != nil {
+		return err
 	}
 	if err := n.broker.Run((*events)(n)); err != nil {
 		return err
@@ -250,6 +270,9 @@ func (n *Node) Shutdown(ctx context.Context) error {
 // end is the work of Shutdown.
 func (n *Node) end(ctx context.Context) {
 	defer close(n.ended)
+	if n.cluster != nil {
+		n.cluster.Leave(ctx)
+	}
 	for _, s := range n.shards {
 		s.loop.Post(loop.Func(s.disconnectAll))
 	}
@@ -259,6 +282,9 @@ func (n *Node) end(ctx context.Context) {
 	for range 3 {
 		n.work.wait()
 		_ = n.onLoops(ctx, func(*shard) {}) // fails with ctx, which never ends
+	}
+	if n.cluster != nil {
+		n.cluster.Close()
 	}
 	n.pulse.end()
 	n.positions.Close() // while the loops still take what it posts

@@ -201,7 +201,7 @@ func TestTargets(t *testing.T) {
 			t.Errorf("got %+v", p)
 		}
 		synctest.Wait()
-		channels, err := node.Channels(ctx)
+		channels, err := node.Channels(ctx, "")
 		must(t, err)
 		if want := map[string]int{"ch": 1, "late": 2, "mine": 1}; !maps.Equal(channels, want) {
 			t.Errorf("channels %v, want %v", channels, want)

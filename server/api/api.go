@@ -26,7 +26,7 @@ type Node interface {
 	PresenceStats(ctx context.Context, ch string) (gyro.PresenceStats, error)
 	History(ctx context.Context, ch string, opts ...gyro.HistoryOption) (gyro.History, error)
 	RemoveHistory(ctx context.Context, ch string) error
-	Channels(ctx context.Context) (map[string]int, error)
+	Channels(ctx context.Context, pattern string) (map[string]int, error)
 	Info(ctx context.Context) ([]gyro.NodeInfo, error)
 }
 

@@ -363,9 +363,9 @@ func TestChannels(t *testing.T) {
 		{"failure", "history_remove", `{"channel":"full:a"}`, apitest.Node{Err: errDown}, `100`, []string{"history_remove full:a"}},
 
 		{"all", "channels", `{}`, apitest.Node{Subscribers: subscribers}, `{"channels":{"chat:a":{"num_clients":2}}}`, []string{"channels"}},
-		{"none", "channels", `{"pattern":"x*"}`, apitest.Node{Subscribers: subscribers}, `{"channels":{}}`, []string{"channels"}},
-		{"pattern", "channels", `{"pattern":"{chat,x}:?"}`, apitest.Node{Subscribers: subscribers}, `{"channels":{"chat:a":{"num_clients":2}}}`, []string{"channels"}},
-		{"malformed", "channels", `{"pattern":"[a"}`, apitest.Node{}, `100`, nil},
+		{"pattern", "channels", `{"pattern":"{chat,x}:?"}`, apitest.Node{Subscribers: subscribers}, `{"channels":{"chat:a":{"num_clients":2}}}`, []string{"channels {chat,x}:?"}},
+		{"none", "channels", `{"pattern":"x*"}`, apitest.Node{}, `{"channels":{}}`, []string{"channels x*"}},
+		{"malformed", "channels", `{"pattern":"[a"}`, apitest.Node{Err: fmt.Errorf("%w: pattern", protocol.ErrorBadRequest)}, `100`, []string{"channels [a"}},
 		{"failure", "channels", `{}`, apitest.Node{Err: context.DeadlineExceeded}, `100`, []string{"channels"}},
 	}...))
 }

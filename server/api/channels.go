@@ -2,9 +2,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // PresenceRequest asks who is in a channel (server-api.md 6.7).
@@ -136,20 +138,16 @@ func (e *Executor) checkHistory(ch string) (ChannelOptions, error) {
 	return o, err
 }
 
-// Channels executes a channels command.
+// Channels executes a channels command. All nodes match the pattern themselves.
 func (e *Executor) Channels(ctx context.Context, r *ChannelsRequest) (*ChannelsResult, error) {
-	match := func(string) bool { return true }
-	if r.Pattern != "" {
-		var err error
-		if match, err = compileGlob(r.Pattern); err != nil {
-			// The caller's mistake, but this is the code that callers know.
-			return nil, ErrInternal
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
-	all, err := e.node.Channels(ctx)
-	if err != nil {
+	all, err := e.node.Channels(ctx, r.Pattern)
+	switch {
+	case errors.Is(err, protocol.ErrorBadRequest):
+		// The caller's mistake, but this is the code that callers know.
+		return nil, ErrInternal
+	case err != nil:
 		return nil, e.failed(ctx, MethodChannels, "", err)
 	}
 	res := &ChannelsResult{Channels: make(map[string]uint32)}
@@ -157,7 +155,7 @@ func (e *Executor) Channels(ctx context.Context, r *ChannelsRequest) (*ChannelsR
 		if err := ctx.Err(); err != nil {
 			return nil, e.failed(ctx, MethodChannels, "", err)
 		}
-		if n > 0 && match(ch) {
+		if n > 0 {
 			res.Channels[ch] = uint32(n)
 		}
 	}

@@ -7,24 +7,31 @@ import (
 	"testing"
 )
 
-const protocolDir = "../../protocol"
-
-// TestFresh checks that the committed files are what the schema generates.
+// TestFresh checks that the committed files are what the schemas generate.
 func TestFresh(t *testing.T) {
-	files, err := Generate(t.Context(), filepath.Join(protocolDir, "client.proto"), "protocol")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) != 3 {
-		t.Fatalf("%d files", len(files))
-	}
-	for name, want := range files {
-		got, err := os.ReadFile(filepath.Join(protocolDir, name))
+	for _, g := range []struct {
+		dir, schema, pkg string
+		json             bool
+		files            int
+	}{
+		{"../../protocol", "client.proto", "protocol", true, 3},
+		{"../../internal/cluster/control", "control.proto", "control", false, 2},
+	} {
+		files, err := Generate(t.Context(), filepath.Join(g.dir, g.schema), g.pkg, g.json)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(got) != string(want) {
-			t.Errorf("%s is stale: run go generate ./protocol/...", name)
+		if len(files) != g.files {
+			t.Fatalf("%s: %d files", g.dir, len(files))
+		}
+		for name, want := range files {
+			got, err := os.ReadFile(filepath.Join(g.dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != string(want) {
+				t.Errorf("%s in %s is stale: run make generate", name, g.dir)
+			}
 		}
 	}
 }
@@ -46,7 +53,7 @@ func TestRefusesWhatItCannotGenerate(t *testing.T) {
 		if err := os.WriteFile(path, []byte("syntax = \"proto3\";\npackage gen;\n"+body+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Generate(t.Context(), path, "gen"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Generate(t.Context(), path, "gen", true); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", body, err, want)
 		}
 	}

@@ -13,7 +13,7 @@ func generateProtobuf(p *printer, s *schema) {
 	p.f(`import (`)
 	p.f(`"slices"`)
 	p.f("")
-	p.f(`"github.com/gyrohq/gyro/protocol/internal/pbwire"`)
+	p.f(`"github.com/gyrohq/gyro/internal/pbwire"`)
 	p.f(`)`)
 	for _, m := range s.messages {
 		protoMethods(p, m)

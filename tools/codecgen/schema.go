@@ -48,7 +48,7 @@ type field struct {
 	noJSON bool // @nojson: not part of the JSON form
 }
 
-func loadSchema(ctx context.Context, path string) (*schema, error) {
+func loadSchema(ctx context.Context, path string, json bool) (*schema, error) {
 	compiler := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{filepath.Dir(path)}},
 		SourceInfoMode: protocompile.SourceInfoStandard,
@@ -60,7 +60,7 @@ func loadSchema(ctx context.Context, path string) (*schema, error) {
 	s := &schema{}
 	descriptors := files[0].Messages()
 	for i := range descriptors.Len() {
-		m, err := loadMessage(files[0], descriptors.Get(i))
+		m, err := loadMessage(files[0], descriptors.Get(i), json)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func loadSchema(ctx context.Context, path string) (*schema, error) {
 	return s, nil
 }
 
-func loadMessage(file protoreflect.FileDescriptor, d protoreflect.MessageDescriptor) (*message, error) {
+func loadMessage(file protoreflect.FileDescriptor, d protoreflect.MessageDescriptor, json bool) (*message, error) {
 	m := &message{
 		name:    string(d.Name()),
 		comment: strings.TrimSpace(file.SourceLocations().ByDescriptor(d).LeadingComments),
@@ -79,7 +79,7 @@ func loadMessage(file protoreflect.FileDescriptor, d protoreflect.MessageDescrip
 	m.comment, m.framed = strings.CutSuffix(m.comment, "\n @framed")
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
-		f, err := loadField(fd, file.SourceLocations().ByDescriptor(fd).TrailingComments)
+		f, err := loadField(fd, file.SourceLocations().ByDescriptor(fd).TrailingComments, json)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", fd.FullName(), err)
 		}
@@ -88,7 +88,7 @@ func loadMessage(file protoreflect.FileDescriptor, d protoreflect.MessageDescrip
 	return m, nil
 }
 
-func loadField(d protoreflect.FieldDescriptor, comment string) (*field, error) {
+func loadField(d protoreflect.FieldDescriptor, comment string, json bool) (*field, error) {
 	if d.ContainingOneof() != nil {
 		return nil, fmt.Errorf("presence of scalars and oneof are not supported")
 	}
@@ -115,7 +115,7 @@ func loadField(d protoreflect.FieldDescriptor, comment string) (*field, error) {
 	if err := f.annotate(comment); err != nil {
 		return nil, err
 	}
-	return f, f.check()
+	return f, f.check(json)
 }
 
 // annotate takes the annotations off a trailing comment.
@@ -140,14 +140,14 @@ func (f *field) annotate(comment string) error {
 
 // check refuses what the generators do not know, rather than to generate
 // something that is nearly right.
-func (f *field) check() error {
+func (f *field) check(json bool) error {
 	isBytes := f.kind == protoreflect.BytesKind
 	switch {
 	case scalars[f.kind] == nil && f.kind != protoreflect.MessageKind:
 		return fmt.Errorf("kind %s is not supported", f.kind)
 	case f.shape != singular && f.kind != protoreflect.StringKind && f.kind != protoreflect.MessageKind:
 		return fmt.Errorf("only strings and messages can be repeated")
-	case isBytes && f.raw == f.noJSON:
+	case json && isBytes && f.raw == f.noJSON:
 		return fmt.Errorf("bytes are either @raw or @nojson")
 	case f.raw && !isBytes:
 		return fmt.Errorf("@raw is for bytes")
@@ -183,7 +183,7 @@ func (s *schema) hasRaw(name string) bool {
 	return false
 }
 
-var initialisms = map[string]string{"id": "ID", "ttl": "TTL", "rpc": "RPC"}
+var initialisms = map[string]string{"id": "ID", "ttl": "TTL", "rpc": "RPC", "uid": "UID"}
 
 func goName(name string) string {
 	var b strings.Builder

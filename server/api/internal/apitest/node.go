@@ -137,8 +137,8 @@ func (n *Node) RemoveHistory(_ context.Context, ch string) error {
 	return n.record("history_remove %s", ch)
 }
 
-func (n *Node) Channels(context.Context) (map[string]int, error) {
-	return n.Subscribers, n.record("channels")
+func (n *Node) Channels(_ context.Context, pattern string) (map[string]int, error) {
+	return n.Subscribers, n.record("channels %s", pattern)
 }
 
 func (n *Node) Info(context.Context) ([]gyro.NodeInfo, error) {

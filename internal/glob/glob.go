@@ -1,4 +1,5 @@
-package api
+// Package glob matches channel names with patterns (server-api.md 6.11).
+package glob
 
 import (
 	"errors"
@@ -7,18 +8,25 @@ import (
 	"strings"
 )
 
-// maxPatternLen bounds what compiling and matching a pattern costs.
-const maxPatternLen = 1024
+// maxLen bounds what compiling and matching a pattern costs, in bytes.
+const maxLen = 1024
 
-// compileGlob compiles a pattern of the channels command (server-api.md 6.11);
-// what it returns reports whether the whole of a name matches.
+// Compile compiles a pattern of at most 1,024 bytes; what it returns reports whether
+// the whole of a name matches, and may be called from any goroutine. The empty pattern
+// matches every name.
 //
-// The pattern becomes an RE2 expression because that matches in linear time
-// whatever the pattern: glob libraries backtrack, and one request with nested
-// alternatives would hold a CPU for hours.
-func compileGlob(pattern string) (match func(name string) bool, err error) {
-	if len(pattern) > maxPatternLen {
-		return nil, fmt.Errorf("pattern is longer than %d bytes", maxPatternLen)
+// * and ** stand for any characters, ? for one, [a-c] and [!ab] for one of a class,
+// {foo,bar} for alternatives, a backslash takes away what the next character means.
+//
+// The pattern becomes an RE2 expression because that matches in linear time whatever
+// the pattern: glob libraries backtrack, and one request with nested alternatives
+// would hold a CPU for hours.
+func Compile(pattern string) (match func(name string) bool, err error) {
+	if pattern == "" {
+		return func(string) bool { return true }, nil
+	}
+	if len(pattern) > maxLen {
+		return nil, fmt.Errorf("pattern is longer than %d bytes", maxLen)
 	}
 	var expr strings.Builder
 	expr.WriteString(`\A(?s:`)
@@ -36,7 +44,7 @@ func compileGlob(pattern string) (match func(name string) bool, err error) {
 			}
 			expr.WriteString(regexp.QuoteMeta(string(runes[i])))
 		case c == '[':
-			n, err := globClass(&expr, runes[i+1:])
+			n, err := class(&expr, runes[i+1:])
 			if err != nil {
 				return nil, err
 			}
@@ -64,9 +72,9 @@ func compileGlob(pattern string) (match func(name string) bool, err error) {
 	return re.MatchString, nil
 }
 
-// globClass translates a class from behind its opening bracket and returns how
+// class translates a class from behind its opening bracket and returns how
 // many runes it took, the closing bracket included.
-func globClass(expr *strings.Builder, in []rune) (int, error) {
+func class(expr *strings.Builder, in []rune) (int, error) {
 	i := 0
 	expr.WriteByte('[')
 	if len(in) > 0 && in[0] == '!' {

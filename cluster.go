@@ -1,0 +1,329 @@
+package gyro
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/cluster"
+	"github.com/gyrohq/gyro/internal/cluster/control"
+	"github.com/gyrohq/gyro/internal/glob"
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Codes of SurveyReply. The application may have others.
+const (
+	SurveyOK       uint32 = cluster.CodeOK
+	SurveyInternal uint32 = cluster.CodeInternal
+	SurveyInvalid  uint32 = cluster.CodeInvalid
+	// SurveyUnknownOp is the answer of a node that does not know the question, such as
+	// one without a Survey handler.
+	SurveyUnknownOp uint32 = cluster.CodeUnknownOp
+)
+
+// ErrUnknownNode tells that a survey was for a node that is not in the cluster.
+var ErrUnknownNode = cluster.ErrUnknownNode
+
+// opChannels is the survey that Node.Channels makes. It is reserved, as are names that
+// begin with reservedOps.
+const (
+	opChannels  = "channels"
+	reservedOps = "centrifuge_"
+)
+
+// members is the node as its cluster sees it: a cluster.Handler.
+type members Node
+
+// newCluster returns nil if the node is alone.
+func (n *Node) newCluster() *cluster.Cluster {
+	if n.cfg.Controller == nil {
+		return nil
+	}
+	return cluster.New(cluster.Config{UID: n.uid, Controller: n.cfg.Controller, Handler: (*members)(n), Logger: n.log})
+}
+
+// listen begins to take control messages.
+func (n *Node) listen() error {
+	if n.cluster == nil {
+		return nil
+	}
+	if err := n.cfg.Controller.RunControl(n.uid, n.cluster.Receive); err != nil {
+		return fmt.Errorf("gyro: controller: %w", err)
+	}
+	return nil
+}
+
+// tell publishes a command to all other nodes, if there can be any.
+func (n *Node) tell(ctx context.Context, cmd *control.Command) error {
+	if n.cluster == nil || !n.isRunning() {
+		return nil
+	}
+	return n.cluster.Publish(ctx, "", cmd)
+}
+
+// describeTimeout bounds how long a sign of life waits for numbers. A loop that hangs
+// must not make the node look dead as well.
+const describeTimeout = time.Second
+
+// Describe implements cluster.Handler.
+func (m *members) Describe(ctx context.Context) *control.Node {
+	n := (*Node)(m)
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	i, _ := n.describe(ctx) // with what is known
+	return &control.Node{
+		Name: i.Name, Version: i.Version, Uptime: uint32(i.Uptime),
+		NumClients: uint32(i.NumClients), NumUsers: uint32(i.NumUsers),
+		NumChannels: uint32(i.NumChannels), NumSubs: uint32(i.NumSubs),
+	}
+}
+
+// describe returns what the node is at this moment. With an error the number of
+// subscriptions is that of a moment before.
+func (n *Node) describe(ctx context.Context) (NodeInfo, error) {
+	var subs atomic.Int64
+	err := n.onLoops(ctx, func(s *shard) { subs.Add(int64(s.loop.Hub().Subscribers())) })
+	if err == nil {
+		n.subs.Store(subs.Load())
+	}
+	info := NodeInfo{
+		UID: n.uid, Name: n.cfg.Name, Version: n.cfg.Version, NumSubs: int(n.subs.Load()),
+		NumChannels: n.routes.Size(), Uptime: int64(time.Since(n.started) / time.Second),
+	}
+	info.NumClients, info.NumUsers = n.users.counts()
+	return info, err
+}
+
+// Info describes the nodes of the cluster, this one first. What it tells of others is
+// what they told last: they do so every 3 s. A node that was killed is listed for 7 to
+// 16 s more, one that was shut down is not.
+func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
+	self, err := n.describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	infos := []NodeInfo{self}
+	if n.cluster == nil {
+		return infos, nil
+	}
+	for _, o := range n.cluster.Nodes() {
+		infos = append(infos, NodeInfo{
+			UID: o.UID, Name: o.Name, Version: o.Version, Uptime: int64(o.Uptime),
+			NumClients: int(o.NumClients), NumUsers: int(o.NumUsers),
+			NumChannels: int(o.NumChannels), NumSubs: int(o.NumSubs),
+		})
+	}
+	slices.SortFunc(infos[1:], func(a, b NodeInfo) int { return strings.Compare(a.UID, b.UID) })
+	return infos, nil
+}
+
+// Survey asks every node of the cluster, this one included, or just the one with the
+// UID node if that is not empty, and returns the replies of their Survey handlers by
+// UID. It is done when each node that is known has replied or left. If ctx (without a
+// deadline: 10 s) ends earlier, the replies so far come with an error that names the
+// nodes that are missing. A UID that is not in the cluster is ErrUnknownNode.
+//
+// The name op must not be "channels" or begin with "centrifuge_". data and the data of
+// a reply have at most 16 MiB, or what the controller carries if that is less; a reply
+// that is too long arrives as SurveyInternal. A node has at most 64 surveys under way,
+// more wait, and answers at most 64 of others.
+func (n *Node) Survey(ctx context.Context, op string, data []byte, node string) (map[string]SurveyReply, error) {
+	if op == "" || op == opChannels || strings.HasPrefix(op, reservedOps) {
+		return nil, fmt.Errorf("gyro: survey: the name %q is reserved", op)
+	}
+	return n.survey(ctx, op, data, node)
+}
+
+func (n *Node) survey(ctx context.Context, op string, data []byte, node string) (map[string]SurveyReply, error) {
+	switch {
+	case !n.isRunning():
+		return nil, errNotRunning
+	case n.cluster == nil && node != "" && node != n.uid:
+		return nil, fmt.Errorf("%w: %q", ErrUnknownNode, node)
+	case n.cluster == nil:
+		ctx, cancel := context.WithTimeout(ctx, cluster.Timeout)
+		defer cancel()
+		a := (*members)(n).Answer(ctx, n.uid, op, data)
+		return map[string]SurveyReply{n.uid: SurveyReply(a)}, nil
+	}
+	answers, err := n.cluster.Survey(ctx, op, data, node)
+	replies := make(map[string]SurveyReply, len(answers))
+	for uid, a := range answers {
+		replies[uid] = SurveyReply(a)
+	}
+	return replies, err
+}
+
+// Answer implements cluster.Handler.
+func (m *members) Answer(ctx context.Context, from, op string, data []byte) (a cluster.Answer) {
+	n := (*Node)(m)
+	if op == opChannels {
+		return n.answerChannels(ctx, data)
+	}
+	h := n.cfg.Handlers.Survey
+	if h == nil || strings.HasPrefix(op, reservedOps) {
+		return cluster.Answer{Code: cluster.CodeUnknownOp}
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			n.log.Error("handler panicked", "handler", "Survey", "op", op, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			a = failed(errors.New("the handler panicked"))
+		}
+	}()
+	reply, err := h(ctx, SurveyEvent{Op: op, Data: data, Node: from})
+	if err != nil {
+		n.log.Error("handler failed", "handler", "Survey", "op", op, "error", err)
+		return failed(errors.New("the handler failed"))
+	}
+	return cluster.Answer(reply)
+}
+
+func failed(err error) cluster.Answer {
+	return cluster.Answer{Code: cluster.CodeInternal, Data: []byte(err.Error())}
+}
+
+// answerChannels answers the survey of the channels of this node.
+func (n *Node) answerChannels(ctx context.Context, data []byte) cluster.Answer {
+	var req control.ChannelsRequest
+	if err := req.UnmarshalProto(data); err != nil {
+		return cluster.Answer{Code: cluster.CodeInvalid, Data: []byte(err.Error())}
+	}
+	match, err := glob.Compile(req.Pattern)
+	if err != nil {
+		return cluster.Answer{Code: cluster.CodeInvalid, Data: []byte(err.Error())}
+	}
+	channels, err := n.ownChannels(ctx, match)
+	if err != nil {
+		return failed(err)
+	}
+	// One allocation for all: there may be a million.
+	infos := make([]control.ChannelInfo, len(channels))
+	res := control.ChannelsResponse{Channels: make(map[string]*control.ChannelInfo, len(channels))}
+	i := 0
+	for ch, k := range channels {
+		infos[i].NumClients = uint32(k)
+		res.Channels[ch] = &infos[i]
+		i++
+	}
+	return cluster.Answer{Data: res.AppendProto(nil)}
+}
+
+// Channels returns the channels with subscribers in the cluster, and the number of
+// these, as far as their names match a glob pattern (server-api.md 6.11; at most 1,024
+// bytes); the empty one matches all. A pattern that is none is a
+// protocol.ErrorBadRequest. It is a Survey: the error names nodes that did not answer in time, and there
+// is no partial result. The names and numbers of a node have at most 16 MiB, or what
+// the controller carries.
+func (n *Node) Channels(ctx context.Context, pattern string) (map[string]int, error) {
+	match, err := glob.Compile(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("%w: pattern %.40q: %w", protocol.ErrorBadRequest, pattern, err)
+	}
+	if n.cluster == nil || !n.isRunning() {
+		return n.ownChannels(ctx, match)
+	}
+	req := control.ChannelsRequest{Pattern: pattern}
+	replies, err := n.survey(ctx, opChannels, req.AppendProto(nil), "")
+	if err != nil {
+		return nil, err
+	}
+	channels := make(map[string]int)
+	for uid, r := range replies {
+		var res control.ChannelsResponse
+		if r.Code != SurveyOK {
+			return nil, fmt.Errorf("gyro: channels of node %s: code %d: %.200q", uid, r.Code, r.Data)
+		}
+		if err := res.UnmarshalProto(r.Data); err != nil {
+			return nil, fmt.Errorf("gyro: channels of node %s: %w", uid, err)
+		}
+		for ch, i := range res.Channels {
+			channels[ch] += int(i.NumClients)
+		}
+	}
+	return channels, nil
+}
+
+// ownChannels are the channels of this node that match.
+func (n *Node) ownChannels(ctx context.Context, match func(string) bool) (map[string]int, error) {
+	parts := make([]map[string]int, len(n.shards))
+	err := n.onLoops(ctx, func(s *shard) {
+		m := make(map[string]int)
+		s.loop.Hub().Channels(func(ch string, subscribers int) { m[ch] = subscribers })
+		parts[s.index] = m
+	})
+	if err != nil {
+		return nil, err
+	}
+	channels := make(map[string]int)
+	for _, m := range parts {
+		maps.DeleteFunc(m, func(ch string, _ int) bool { return !match(ch) })
+		for ch, k := range m {
+			channels[ch] += k
+		}
+	}
+	return channels, nil
+}
+
+// Apply implements cluster.Handler.
+func (m *members) Apply(cmd *control.Command) {
+	n := (*Node)(m)
+	switch {
+	case cmd.Subscribe != nil:
+		c := cmd.Subscribe
+		opts, err := subscribeOptions(c)
+		if err != nil {
+			n.log.Warn("control message is not understood", "node", cmd.UID, "channel", c.Channel, "error", err)
+			return
+		}
+		n.postToUser(c.User, target{client: c.Client, session: c.Session}, n.subscribing(c.Channel, opts))
+	case cmd.Unsubscribe != nil:
+		c := cmd.Unsubscribe
+		n.postToUser(c.User, target{client: c.Client, session: c.Session},
+			unsubscribing(c.Channel, protocol.Unsubscribe{Code: c.Code, Reason: c.Reason}))
+	case cmd.Disconnect != nil:
+		c := cmd.Disconnect
+		n.postToUser(c.User, target{client: c.Client, session: c.Session, whitelist: c.Whitelist},
+			disconnecting(protocol.Disconnect{Code: c.Code, Reason: c.Reason}))
+	case cmd.Refresh != nil:
+		c := cmd.Refresh
+		n.postToUser(c.User, target{client: c.Client, session: c.Session}, refreshing(c.Expired, c.ExpireAt, c.Info))
+	}
+}
+
+// postToUser calls f, on their loops, with the connections of a user, later.
+func (n *Node) postToUser(user string, t target, f func(*Client)) {
+	for _, s := range n.shards {
+		s.loop.Post(loop.Func(func() { s.each(user, &t, f) }))
+	}
+}
+
+// What is done with each connection, whichever node was asked to:
+
+func (n *Node) subscribing(ch string, opts *SubscribeOptions) func(*Client) {
+	return func(c *Client) {
+		if err := c.session.Subscribe(ch, opts); err != nil {
+			n.log.Warn("server-side subscription refused", "channel", ch, "client", c.ID(), "error", err)
+		}
+	}
+}
+
+func unsubscribing(ch string, u protocol.Unsubscribe) func(*Client) {
+	return func(c *Client) { c.session.Unsubscribe(ch, u) }
+}
+
+func disconnecting(d protocol.Disconnect) func(*Client) {
+	return func(c *Client) { c.session.Dismiss(d) }
+}
+
+func refreshing(expired bool, expireAt int64, info []byte) func(*Client) {
+	return func(c *Client) { c.session.Refresh(expired, expireAt, info) }
+}
+
+var _ cluster.Handler = (*members)(nil)

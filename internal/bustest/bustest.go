@@ -1,0 +1,210 @@
+// Package bustest is an engine for tests of several nodes in one process: what Redis
+// or NATS is for those of many, without a network. It is not broker.Local. Messages
+// arrive before the call that sends them returns.
+package bustest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Bus connects the engines of nodes. A memory broker keeps their streams.
+type Bus struct {
+	streams *memory.Broker
+
+	mu       sync.RWMutex
+	engines  map[*Engine]bool
+	channels map[string]map[*Engine]bool
+}
+
+// New returns a bus that is closed when the test ends.
+func New(tb testing.TB) *Bus {
+	b := &Bus{
+		streams: memory.New(memory.Config{}),
+		engines: make(map[*Engine]bool), channels: make(map[string]map[*Engine]bool),
+	}
+	if err := b.streams.Run((*events)(b)); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = b.streams.Close(context.Background()) })
+	return b
+}
+
+// Engine returns a broker and controller for one more node.
+func (b *Bus) Engine() *Engine { return &Engine{Broker: b.streams, bus: b} }
+
+// Subscribed returns how many engines are subscribed to a channel.
+func (b *Bus) Subscribed(ch string) int {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return len(b.channels[ch])
+}
+
+// events takes what the memory broker delivers.
+type events Bus
+
+func (e *events) each(ch string, f func(broker.EventHandler)) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for n := range e.channels[ch] {
+		f(n.handler)
+	}
+}
+
+func (e *events) HandlePublication(ch string, p broker.PublicationEvent) {
+	e.each(ch, func(h broker.EventHandler) { h.HandlePublication(ch, p) })
+}
+
+func (e *events) HandleJoin(ch string, info *channel.ClientInfo) {
+	e.each(ch, func(h broker.EventHandler) { h.HandleJoin(ch, info) })
+}
+
+func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
+	e.each(ch, func(h broker.EventHandler) { h.HandleLeave(ch, info) })
+}
+
+func (e *events) HandleLoss(func(ch string) bool) {}
+
+// Engine is a node's end of a bus. What it does not do itself the memory broker of the
+// bus does.
+type Engine struct {
+	broker.Broker
+	bus     *Bus
+	handler broker.EventHandler
+	node    string
+	receive func(data []byte)
+
+	mu   sync.Mutex
+	cut  bool
+	fail error
+	sent int
+}
+
+// Cut has the engine lose all control messages, in and out, without an error: as if
+// the node had been killed.
+func (n *Engine) Cut(cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = cut
+}
+
+// Fail has PublishControl fail, unless err is nil.
+func (n *Engine) Fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fail = err
+}
+
+// Sent is the number of control messages that were sent.
+func (n *Engine) Sent() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sent
+}
+
+func (n *Engine) isCut() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cut
+}
+
+// RunControl implements broker.Controller.
+func (n *Engine) RunControl(node string, handle func(data []byte)) error {
+	if n.receive != nil {
+		return errors.New("bustest: RunControl was called before")
+	}
+	n.node, n.receive = node, handle
+	n.bus.mu.Lock()
+	defer n.bus.mu.Unlock()
+	n.bus.engines[n] = true
+	return nil
+}
+
+// PublishControl implements broker.Controller.
+func (n *Engine) PublishControl(ctx context.Context, node string, data []byte) error {
+	n.mu.Lock()
+	cut, err := n.cut, n.fail
+	n.sent++
+	n.mu.Unlock()
+	if err := errors.Join(ctx.Err(), err); err != nil || cut {
+		return err
+	}
+	n.bus.Inject(node, data)
+	return nil
+}
+
+// Inject sends a control message as if a node had sent it.
+func (b *Bus) Inject(node string, data []byte) {
+	b.mu.RLock()
+	var to []*Engine
+	for o := range b.engines {
+		if node == "" || node == o.node {
+			to = append(to, o)
+		}
+	}
+	b.mu.RUnlock()
+	for _, o := range to {
+		if o.isCut() {
+			continue
+		}
+		msg := append([]byte(nil), data...)
+		o.receive(msg)
+		for i := range msg { // it is valid during the call only
+			msg[i] = 0xff
+		}
+	}
+}
+
+// Run implements broker.Broker.
+func (n *Engine) Run(h broker.EventHandler) error {
+	n.handler = h
+	return nil
+}
+
+// Subscribe implements broker.Broker.
+func (n *Engine) Subscribe(ctx context.Context, channels ...string) error {
+	n.bus.mu.Lock()
+	defer n.bus.mu.Unlock()
+	for _, ch := range channels {
+		if err := n.Broker.Subscribe(ctx, ch); err != nil {
+			return err
+		}
+		if n.bus.channels[ch] == nil {
+			n.bus.channels[ch] = make(map[*Engine]bool)
+		}
+		n.bus.channels[ch][n] = true
+	}
+	return nil
+}
+
+// Unsubscribe implements broker.Broker.
+func (n *Engine) Unsubscribe(_ context.Context, channels ...string) error {
+	n.bus.mu.Lock()
+	defer n.bus.mu.Unlock()
+	for _, ch := range channels {
+		delete(n.bus.channels[ch], n)
+	}
+	return nil
+}
+
+// Close implements broker.Broker: the bus lives on.
+func (n *Engine) Close(context.Context) error {
+	n.bus.mu.Lock()
+	defer n.bus.mu.Unlock()
+	delete(n.bus.engines, n)
+	for _, engines := range n.bus.channels {
+		delete(engines, n)
+	}
+	return nil
+}
+
+var (
+	_ broker.Broker     = (*Engine)(nil)
+	_ broker.Controller = (*Engine)(nil)
+)

@@ -1,0 +1,315 @@
+// Package cluster is a node among others: it knows which nodes there are, asks all of
+// them, and passes on what is to happen on each (engines.md 5). The messages travel by
+// a broker.Controller, at most once and in no particular order.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/internal/cluster/control"
+)
+
+const (
+	// pingInterval is how often a node gives a sign of life, cleanInterval how often
+	// it looks for others that do not any more. So a node that was killed is gone
+	// after 7 to 16 s.
+	pingInterval  = 3 * time.Second
+	cleanInterval = 9 * time.Second
+	// publishTimeout bounds a call of the controller.
+	publishTimeout = 5 * time.Second
+	// maxCommand bounds a control message, in bytes: a survey's data and some more.
+	maxCommand = MaxData + 64<<10
+	// maxGreetings is how many new nodes wait to be greeted. Others learn of this node
+	// with its next sign of life.
+	maxGreetings = 256
+)
+
+// Handler is what the node does for the cluster. Any goroutine may call it.
+type Handler interface {
+	// Describe returns what the node tells of itself: the numbers and names, not
+	// uid and protocol.
+	Describe(ctx context.Context) *control.Node
+	// Apply does what another node wants to happen on every node: a subscribe,
+	// unsubscribe, disconnect or refresh. It must not wait.
+	Apply(cmd *control.Command)
+	// Answer answers a survey. It may take until ctx ends.
+	Answer(ctx context.Context, from, op string, data []byte) Answer
+}
+
+// Config of a Cluster. All fields are needed.
+type Config struct {
+	UID        string
+	Controller broker.Controller
+	Handler    Handler
+	Logger     *slog.Logger
+}
+
+// Cluster is one node's view of all. Any goroutine may use it.
+type Cluster struct {
+	cfg Config
+	log *slog.Logger
+
+	ctx  context.Context // ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup
+	// present ends with Leave: then nobody is greeted or sent signs of life any more.
+	present context.Context
+	absent  context.CancelFunc
+	pings   sync.WaitGroup
+	greet   chan string
+	// asking and answering have room for the surveys under way.
+	asking, answering chan struct{}
+
+	mu       sync.Mutex
+	registry registry
+	surveys  map[uint64]*survey
+	lastID   uint64
+	started  bool
+	left     bool
+	closed   bool
+	silent   bool      // the last sign of life could not be sent
+	warned   time.Time // of a message that was not understood
+}
+
+// New returns a cluster that knows nobody. Receive takes messages at once.
+func New(cfg Config) *Cluster {
+	c := &Cluster{
+		cfg: cfg, log: cfg.Logger,
+		greet:  make(chan string, maxGreetings),
+		asking: make(chan struct{}, maxAsking), answering: make(chan struct{}, maxAnswering),
+		registry: newRegistry(), surveys: make(map[uint64]*survey),
+	}
+	c.ctx, c.end = context.WithCancel(context.Background())
+	c.present, c.absent = context.WithCancel(c.ctx)
+	return c
+}
+
+// Start gives the first sign of life, which takes a few seconds at most, and further
+// ones until Leave.
+func (c *Cluster) Start() {
+	c.mu.Lock()
+	if c.started || c.left {
+		c.mu.Unlock()
+		return
+	}
+	c.started = true
+	c.pings.Add(1)
+	c.mu.Unlock()
+	c.ping()
+	go c.run()
+}
+
+func (c *Cluster) run() {
+	defer c.pings.Done()
+	ping, clean := time.NewTicker(pingInterval), time.NewTicker(cleanInterval)
+	defer ping.Stop()
+	defer clean.Stop()
+	for {
+		select {
+		case <-ping.C:
+			c.ping()
+		case <-clean.C:
+			c.clean(time.Now())
+		case uid := <-c.greet:
+			_ = c.Publish(c.present, uid, &control.Command{Node: c.describe()}) // the next ping follows
+		case <-c.present.Done():
+			return
+		}
+	}
+}
+
+// ping sends a sign of life to all.
+func (c *Cluster) ping() {
+	err := c.Publish(c.present, "", &control.Command{Node: c.describe()})
+	if c.present.Err() != nil {
+		return
+	}
+	c.mu.Lock()
+	was := c.silent
+	c.silent = err != nil
+	c.mu.Unlock()
+	switch {
+	case err != nil && !was:
+		c.log.Warn("other nodes cannot be reached", "error", err)
+	case err == nil && was:
+		c.log.Info("other nodes can be reached again")
+	}
+}
+
+func (c *Cluster) describe() *control.Node {
+	n := c.cfg.Handler.Describe(c.present)
+	n.UID, n.Protocol = c.cfg.UID, control.Version
+	n.Name, n.Version = cut(n.Name), cut(n.Version)
+	return n
+}
+
+func (c *Cluster) clean(now time.Time) {
+	c.mu.Lock()
+	stale := c.registry.expire(now)
+	for _, n := range stale {
+		c.excuse(n.UID)
+	}
+	c.mu.Unlock()
+	for _, n := range stale {
+		c.log.Warn("node is lost", "node", n.UID, "name", n.Name)
+	}
+}
+
+// Nodes returns the other nodes, as they described themselves last. They must not be
+// changed.
+func (c *Cluster) Nodes() []*control.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	nodes := make([]*control.Node, 0, len(c.registry.nodes))
+	for _, e := range c.registry.nodes {
+		nodes = append(nodes, e.node)
+	}
+	return nodes
+}
+
+// Publish sends a command to one node, or to all if to is empty. It sets the sender.
+// It takes at most 5 s.
+func (c *Cluster) Publish(ctx context.Context, to string, cmd *control.Command) error {
+	cmd.UID = c.cfg.UID
+	if size := cmd.SizeProto(); size > maxCommand {
+		return fmt.Errorf("gyro: control message of %d bytes is longer than %d", size, maxCommand)
+	}
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	if err := c.cfg.Controller.PublishControl(ctx, to, cmd.AppendProto(nil)); err != nil {
+		return fmt.Errorf("gyro: control message: %w", err)
+	}
+	return nil
+}
+
+// Receive takes a control message. It does not wait, and does not keep data.
+func (c *Cluster) Receive(data []byte) {
+	var cmd control.Command
+	if len(data) > maxCommand {
+		c.warn(fmt.Errorf("%d bytes are more than %d", len(data), maxCommand))
+		return
+	}
+	if err := cmd.UnmarshalProto(data); err != nil {
+		c.warn(err)
+		return
+	}
+	switch {
+	case c.isClosed():
+	case cmd.UID == c.cfg.UID: // the effect here did not wait for the message
+	case cmd.UID == "" || len(cmd.UID) > maxUID:
+		c.warn(errors.New("no valid sender"))
+	default:
+		c.handle(&cmd)
+	}
+}
+
+// handle does what a command says. One without a payload that is known comes from a
+// node of another version.
+func (c *Cluster) handle(cmd *control.Command) {
+	switch {
+	case cmd.Node != nil:
+		c.alive(cmd.UID, cmd.Node)
+	case cmd.Shutdown != nil:
+		c.gone(cmd.UID)
+	case cmd.SurveyRequest != nil:
+		c.answer(cmd.UID, cmd.SurveyRequest)
+	case cmd.SurveyResponse != nil:
+		c.collect(cmd.UID, cmd.SurveyResponse)
+	case cmd.Subscribe != nil, cmd.Unsubscribe != nil, cmd.Disconnect != nil, cmd.Refresh != nil:
+		c.cfg.Handler.Apply(cmd)
+	}
+}
+
+// alive notes a sign of life. A node that was unknown does not know this one either.
+func (c *Cluster) alive(uid string, n *control.Node) {
+	n.UID = uid
+	c.mu.Lock()
+	unknown := c.registry.put(n, time.Now())
+	greet := unknown && !c.left
+	c.mu.Unlock()
+	if unknown {
+		c.log.Info("node joined", "node", uid, "name", n.Name, "version", n.Version, "protocol", n.Protocol)
+	}
+	if greet {
+		select {
+		case c.greet <- uid:
+		default:
+		}
+	}
+}
+
+func (c *Cluster) gone(uid string) {
+	c.mu.Lock()
+	known := c.registry.remove(uid, time.Now())
+	c.excuse(uid)
+	c.mu.Unlock()
+	if known {
+		c.log.Info("node left", "node", uid)
+	}
+}
+
+// warnPause is the least time between two complaints of messages.
+const warnPause = 10 * time.Second
+
+func (c *Cluster) warn(err error) {
+	c.mu.Lock()
+	now := time.Now()
+	due := c.warned.IsZero() || now.Sub(c.warned) >= warnPause
+	if due {
+		c.warned = now
+	}
+	c.mu.Unlock()
+	if due {
+		c.log.Warn("control message is not understood", "error", err)
+	}
+}
+
+func (c *Cluster) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// farewellTimeout bounds how long a node that ends waits for a controller that may be
+// why it ends.
+const farewellTimeout = 2 * time.Second
+
+// Leave tells the others that this node is about to end. It still hears and answers
+// them. A node that was not started just ceases to greet.
+func (c *Cluster) Leave(ctx context.Context) {
+	c.mu.Lock()
+	if c.left {
+		c.mu.Unlock()
+		return
+	}
+	c.left = true
+	started := c.started
+	c.mu.Unlock()
+	c.absent()
+	c.pings.Wait() // no sign of life follows the farewell
+	if !started {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
+	defer cancel()
+	if err := c.Publish(ctx, "", &control.Command{Shutdown: &control.Shutdown{}}); err != nil {
+		c.log.Warn("other nodes were not told of the shutdown", "error", err)
+	}
+}
+
+// Close ends everything and waits for it, answers under way included. Messages are
+// passed over from then on. Leave comes before.
+func (c *Cluster) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.registry = newRegistry()
+	c.mu.Unlock()
+	c.end()
+	c.work.Wait()
+}

@@ -1,0 +1,462 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gyrohq/gyro/internal/bustest"
+	"github.com/gyrohq/gyro/internal/cluster/control"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is a handler that notes what it is asked.
+type node struct {
+	*Cluster
+	engine *bustest.Engine
+	uid    string
+	// answer is called for surveys.
+	answer func(ctx context.Context, from, op string, data []byte) Answer
+
+	mu      sync.Mutex
+	applied []*control.Command
+}
+
+func (n *node) Describe(context.Context) *control.Node {
+	return &control.Node{Name: "name of " + n.uid, Version: "1", NumClients: 7}
+}
+
+func (n *node) Apply(cmd *control.Command) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.applied = append(n.applied, cmd)
+}
+
+func (n *node) Answer(ctx context.Context, from, op string, data []byte) Answer {
+	if n.answer == nil {
+		return Answer{Code: CodeUnknownOp}
+	}
+	return n.answer(ctx, from, op, data)
+}
+
+// join starts a node, which leaves when the test ends.
+func join(t *testing.T, bus *bustest.Bus, uid string) *node {
+	t.Helper()
+	n := &node{uid: uid, engine: bus.Engine()}
+	n.Cluster = New(Config{
+		UID: uid, Controller: n.engine, Handler: n, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err := n.engine.RunControl(uid, n.Receive); err != nil {
+		t.Fatal(err)
+	}
+	n.Start()
+	t.Cleanup(func() {
+		n.Leave(context.Background())
+		n.Close()
+	})
+	return n
+}
+
+// others lists the nodes that n knows.
+func (n *node) others() string {
+	var uids []string
+	for _, o := range n.Nodes() {
+		uids = append(uids, o.UID)
+	}
+	slices.Sort(uids)
+	return strings.Join(uids, " ")
+}
+
+func (n *node) want(t *testing.T, others string) {
+	t.Helper()
+	synctest.Wait()
+	if got := n.others(); got != others {
+		t.Errorf("%s knows %q, want %q", n.uid, got, others)
+	}
+}
+
+func TestJoinAndLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b := join(t, bus, "a"), join(t, bus, "b")
+		a.want(t, "b")
+		b.want(t, "a") // at once, as a greeted it
+		c := join(t, bus, "c")
+		a.want(t, "b c")
+		c.want(t, "a b")
+		if n := a.Nodes()[0]; n.Name != "name of "+n.UID || n.Version != "1" || n.NumClients != 7 || n.Protocol != control.Version {
+			t.Errorf("%+v", n)
+		}
+		time.Sleep(time.Hour)
+		a.want(t, "b c")
+		if sent := a.engine.Sent(); sent < 1200 || sent > 1210 {
+			t.Errorf("%d messages in an hour", sent)
+		}
+		b.Leave(t.Context())
+		a.want(t, "c")
+		c.want(t, "a")
+		time.Sleep(time.Minute)
+		a.want(t, "c")
+		b.want(t, "a c") // it still listens
+	})
+}
+
+// A node that was killed is gone after 7 to 16 s, whenever that was.
+func TestVanish(t *testing.T) {
+	for after := time.Duration(0); after < 9*time.Second; after += 700 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			bus := bustest.New(t)
+			a, b := join(t, bus, "a"), join(t, bus, "b")
+			time.Sleep(time.Minute + after)
+			b.engine.Cut(true)
+			time.Sleep(4*time.Second - time.Nanosecond) // its last sign of life was up to 3 s before
+			a.want(t, "b")
+			time.Sleep(12*time.Second + time.Nanosecond)
+			a.want(t, "")
+			b.want(t, "")
+			b.engine.Cut(false)
+			time.Sleep(pingInterval)
+			a.want(t, "b")
+			b.want(t, "a")
+		})
+	}
+}
+
+// The order of messages is free: a sign of life that is overtaken by the farewell
+// does not bring the node back.
+func TestLateSignOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a := join(t, bus, "a")
+		alive := (&control.Command{UID: "x", Node: &control.Node{UID: "x"}}).AppendProto(nil)
+		bus.Inject("", alive)
+		a.want(t, "x")
+		bus.Inject("", (&control.Command{UID: "x", Shutdown: &control.Shutdown{}}).AppendProto(nil))
+		bus.Inject("", alive)
+		a.want(t, "")
+		time.Sleep(time.Minute)
+		a.want(t, "")
+		if len(a.registry.left) != 0 {
+			t.Errorf("%v are remembered", a.registry.left)
+		}
+	})
+}
+
+func TestRegistryIsBounded(t *testing.T) {
+	r := newRegistry()
+	now := time.Now()
+	long := strings.Repeat("é", maxName)
+	for i := range maxNodes + 10 {
+		r.put(&control.Node{UID: fmt.Sprint(i), Name: long, Version: long}, now)
+		r.remove(fmt.Sprint("x", i), now)
+	}
+	if len(r.nodes) != maxNodes || len(r.left) != maxNodes {
+		t.Errorf("%d nodes, %d left", len(r.nodes), len(r.left))
+	}
+	if n := r.nodes["0"].node; len(n.Name) != maxName-1 || len(n.Version) != maxName-1 {
+		t.Errorf("%d bytes", len(n.Name))
+	}
+	if gone := r.expire(now.Add(time.Minute)); len(gone) != maxNodes || len(r.nodes) != 0 || len(r.left) != 0 {
+		t.Errorf("%d expired", len(gone))
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b := join(t, bus, "a"), join(t, bus, "b")
+		down := errors.New("down")
+		a.engine.Fail(down)
+		cmd := &control.Command{Disconnect: &control.Disconnect{User: "u"}}
+		if err := a.Publish(t.Context(), "", cmd); !errors.Is(err, down) {
+			t.Error(err)
+		}
+		time.Sleep(20 * time.Second)
+		a.want(t, "b") // it hears others
+		b.want(t, "")
+		a.engine.Fail(nil)
+		time.Sleep(pingInterval)
+		b.want(t, "a")
+	})
+}
+
+func TestCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b, c := join(t, bus, "a"), join(t, bus, "b"), join(t, bus, "c")
+		send := func(to string, cmd *control.Command) {
+			t.Helper()
+			if err := a.Publish(t.Context(), to, cmd); err != nil {
+				t.Error(err)
+			}
+		}
+		send("", &control.Command{Subscribe: &control.Subscribe{User: "u", Channel: "ch"}})
+		send("", &control.Command{Unsubscribe: &control.Unsubscribe{User: "u", Channel: "ch"}})
+		send("", &control.Command{Disconnect: &control.Disconnect{User: "u", Whitelist: []string{"w"}}})
+		send("b", &control.Command{Refresh: &control.Refresh{User: "u"}})
+		send("", &control.Command{}) // of another version
+		if len(a.applied) != 0 || len(b.applied) != 4 || len(c.applied) != 3 {
+			t.Errorf("%d, %d and %d commands", len(a.applied), len(b.applied), len(c.applied))
+		}
+		if d := b.applied[2].Disconnect; d == nil || d.User != "u" || d.Whitelist[0] != "w" {
+			t.Errorf("%+v", b.applied[2])
+		}
+		if err := a.Publish(t.Context(), "", &control.Command{Refresh: &control.Refresh{Info: make([]byte, maxCommand)}}); err == nil {
+			t.Error("a command of any size is sent")
+		}
+		b.Close()
+		send("", &control.Command{Disconnect: &control.Disconnect{User: "u"}})
+		if len(b.applied) != 4 || len(c.applied) != 4 {
+			t.Errorf("%d and %d commands", len(b.applied), len(c.applied))
+		}
+	})
+}
+
+func TestGarbage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a := join(t, bus, "a")
+		for _, data := range [][]byte{
+			nil, {0xff}, make([]byte, maxCommand+1),
+			(&control.Command{Node: &control.Node{UID: "x"}}).AppendProto(nil), // of nobody
+			(&control.Command{UID: strings.Repeat("x", maxUID+1), Node: &control.Node{}}).AppendProto(nil),
+			(&control.Command{UID: "x", SurveyResponse: &control.SurveyResponse{ID: 5}}).AppendProto(nil),
+			(&control.Command{UID: "x"}).AppendProto(nil),
+			(&control.Command{UID: "x", Shutdown: &control.Shutdown{}}).AppendProto(nil),
+		} {
+			bus.Inject("", data)
+		}
+		a.want(t, "")
+		if len(a.applied) != 0 {
+			t.Errorf("%v", a.applied)
+		}
+	})
+}
+
+// echo answers with the question and the node.
+func echo(n *node) {
+	n.answer = func(_ context.Context, from, op string, data []byte) Answer {
+		return Answer{Code: 100, Data: []byte(from + ">" + n.uid + " " + op + " " + string(data))}
+	}
+}
+
+func texts(answers map[string]Answer) string {
+	var all []string
+	for _, uid := range slices.Sorted(maps.Keys(answers)) {
+		all = append(all, fmt.Sprintf("%s: %d %s", uid, answers[uid].Code, answers[uid].Data))
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestSurvey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b, c := join(t, bus, "a"), join(t, bus, "b"), join(t, bus, "c")
+		echo(a)
+		echo(b)
+		synctest.Wait()
+		survey := func(to, want string) {
+			t.Helper()
+			start := time.Now()
+			answers, err := a.Survey(t.Context(), "op", []byte("data"), to)
+			if err != nil || texts(answers) != want || time.Since(start) != 0 {
+				t.Errorf("after %v: %s, %v; want %s", time.Since(start), texts(answers), err, want)
+			}
+		}
+		survey("", "a: 100 a>a op data, b: 100 a>b op data, c: 3 ")
+		survey("b", "b: 100 a>b op data")
+		survey("a", "a: 100 a>a op data")
+		if _, err := a.Survey(t.Context(), "op", nil, "nobody"); !errors.Is(err, ErrUnknownNode) || !strings.Contains(err.Error(), `"nobody"`) {
+			t.Error(err)
+		}
+		if _, err := a.Survey(t.Context(), "op", make([]byte, MaxData+1), ""); err == nil {
+			t.Error("data of any size is sent")
+		}
+		down := errors.New("down")
+		a.engine.Fail(down)
+		if _, err := a.Survey(t.Context(), "op", nil, ""); !errors.Is(err, down) {
+			t.Error(err)
+		}
+		a.engine.Fail(nil)
+		c.answer = func(context.Context, string, string, []byte) Answer { return Answer{Data: make([]byte, MaxData+1)} }
+		survey("c", "c: 1 answer of 16777217 bytes is longer than 16777216")
+	})
+}
+
+func TestSurveyMissesANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b, c := join(t, bus, "a"), join(t, bus, "b"), join(t, bus, "c")
+		echo(a)
+		echo(b)
+		synctest.Wait()
+		c.engine.Cut(true)
+		for _, timeout := range []time.Duration{0, time.Second} {
+			ctx, want := t.Context(), Timeout
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+				defer cancel()
+				want = timeout
+			}
+			// Meanwhile c must not expire.
+			bus.Inject("a", (&control.Command{UID: "c", Node: &control.Node{Name: "third"}}).AppendProto(nil))
+			a.registry.nodes["c"] = entry{a.registry.nodes["c"].node, time.Now().Add(time.Hour)}
+			start := time.Now()
+			answers, err := a.Survey(ctx, "op", nil, "")
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer of node c (third)") {
+				t.Error(err)
+			}
+			if got := texts(answers); got != "a: 100 a>a op , b: 100 a>b op " || time.Since(start) != want {
+				t.Errorf("after %v: %s", time.Since(start), got)
+			}
+		}
+		if len(a.surveys) != 0 {
+			t.Errorf("%d surveys are left", len(a.surveys))
+		}
+	})
+}
+
+// Whoever leaves, or is found to be lost, is not waited for.
+func TestSurveyOfNodesThatGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b, c := join(t, bus, "a"), join(t, bus, "b"), join(t, bus, "c")
+		echo(a)
+		synctest.Wait()
+		b.engine.Cut(true)
+		hang := func(ctx context.Context, _, _ string, _ []byte) Answer {
+			<-ctx.Done()
+			return Answer{}
+		}
+		c.answer = hang
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		type outcome struct {
+			answers map[string]Answer
+			err     error
+		}
+		all, one := make(chan outcome, 1), make(chan outcome, 1)
+		go func() {
+			answers, err := a.Survey(ctx, "op", nil, "")
+			all <- outcome{answers, err}
+		}()
+		go func() {
+			answers, err := a.Survey(ctx, "op", nil, "c")
+			one <- outcome{answers, err}
+		}()
+		time.Sleep(30 * time.Second)
+		a.want(t, "c")
+		c.Leave(t.Context())
+		synctest.Wait()
+		if o := <-all; o.err != nil || texts(o.answers) != "a: 100 a>a op " {
+			t.Errorf("%s, %v", texts(o.answers), o.err)
+		}
+		if o := <-one; !errors.Is(o.err, ErrUnknownNode) {
+			t.Errorf("%s, %v", texts(o.answers), o.err)
+		}
+	})
+}
+
+func TestSurveyAnswersCountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a := join(t, bus, "a")
+		reply := func(from string, id uint64, text string) {
+			bus.Inject("a", (&control.Command{UID: from, SurveyResponse: &control.SurveyResponse{ID: id, Data: []byte(text)}}).AppendProto(nil))
+		}
+		a.answer = func(context.Context, string, string, []byte) Answer {
+			reply("stranger", 1, "first") // of a node that a does not know yet
+			reply("stranger", 1, "second")
+			reply("stranger", 2, "of another survey")
+			return Answer{Data: []byte("own")}
+		}
+		answers, err := a.Survey(t.Context(), "op", nil, "")
+		if err != nil || texts(answers) != "a: 0 own, stranger: 0 first" {
+			t.Errorf("%s, %v", texts(answers), err)
+		}
+		reply("a2", 1, "late")
+	})
+}
+
+func TestSurveysAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b := join(t, bus, "a"), join(t, bus, "b")
+		var mu sync.Mutex
+		busy, most := 0, 0
+		work := func(context.Context, string, string, []byte) Answer {
+			mu.Lock()
+			busy++
+			most = max(most, busy)
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			busy--
+			mu.Unlock()
+			return Answer{}
+		}
+		b.answer = work
+		synctest.Wait()
+		var wg sync.WaitGroup
+		failed := 0
+		for range 10 * maxAsking {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 5500*time.Millisecond)
+				defer cancel()
+				if _, err := a.Survey(ctx, "op", nil, ""); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					failed++
+				}
+			})
+		}
+		wg.Wait()
+		if most > maxAnswering || failed != 5*maxAsking {
+			t.Errorf("%d at a time, %d failed", most, failed)
+		}
+	})
+}
+
+// Shutting down ends surveys of both directions.
+func TestCloseDuringSurvey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b := join(t, bus, "a"), join(t, bus, "b")
+		hang := func(ctx context.Context, _, _ string, _ []byte) Answer {
+			<-ctx.Done()
+			return Answer{}
+		}
+		a.answer, b.answer = hang, hang
+		synctest.Wait()
+		errs := make(chan error, 2)
+		for _, n := range []*node{a, b} {
+			go func() {
+				_, err := n.Survey(t.Context(), "op", nil, "")
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		start := time.Now()
+		a.Leave(t.Context())
+		a.Close()
+		if err := <-errs; !errors.Is(err, errClosed) || time.Since(start) != 0 {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		if _, err := a.Survey(t.Context(), "op", nil, ""); !errors.Is(err, errClosed) {
+			t.Error(err)
+		}
+		<-errs // b's own handler answers when its time is over, perhaps in time
+	})
+}

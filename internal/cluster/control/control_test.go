@@ -1,0 +1,128 @@
+package control
+
+import (
+	"context"
+	"encoding/hex"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bufbuild/protocompile"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+)
+
+// The numbers are those of engines.md 5.2: bytes that were written by hand.
+func TestNumbers(t *testing.T) {
+	for _, tt := range []struct {
+		wire string
+		want *Command
+	}{
+		{"0a0175 2213 0a0175 12016e 1a0176 2001 2802 3003 3804 5005", &Command{UID: "u", Node: &Node{
+			UID: "u", Name: "n", Version: "v", NumClients: 1, NumUsers: 2, NumChannels: 3, Uptime: 4, NumSubs: 5}}},
+		{"2a12 0a0163 120175 1a0169 220173 28d00f 320172", &Command{Unsubscribe: &Unsubscribe{
+			Channel: "c", User: "u", Client: "i", Session: "s", Code: 2000, Reason: "r"}}},
+		{"3215 0a0175 120177 120178 18af1b 220172 320169 3a0173", &Command{Disconnect: &Disconnect{
+			User: "u", Whitelist: []string{"w", "x"}, Code: 3503, Reason: "r", Client: "i", Session: "s"}}},
+		{"3a00", &Command{Shutdown: &Shutdown{}}},
+		{"4208 0801 12016f 1a0164", &Command{SurveyRequest: &SurveyRequest{ID: 1, Op: "o", Data: []byte("d")}}},
+		{"4a07 0801 1003 1a0164", &Command{SurveyResponse: &SurveyResponse{ID: 1, Code: 3, Data: []byte("d")}}},
+		{"5227 0a0175 120163 1801 2001 2805 3001 3801 420169 4a016c 520164 5a050801120165 620173 6801 700a", &Command{Subscribe: &Subscribe{
+			User: "u", Channel: "c", EmitPresence: true, EmitJoinLeave: true, ExpireAt: 5, Position: true, Recover: true,
+			ChannelInfo: []byte("i"), Client: "l", Data: []byte("d"), RecoverSince: &Position{Offset: 1, Epoch: "e"},
+			Session: "s", PushJoinLeave: true, Source: 10}}},
+		{"6210 0a0175 120169 1801 2005 2a0164 320173", &Command{Refresh: &Refresh{
+			User: "u", Client: "i", Expired: true, ExpireAt: 5, Info: []byte("d"), Session: "s"}}},
+		// What is of another version, or of the extended edition, is passed over.
+		{"0a0175 5a03 0a016f", &Command{UID: "u"}},
+		{"0a0175 2205 4203 0a0131 fa06036e6577", &Command{UID: "u", Node: &Node{}}},
+		{"320b 0a0175 4003 4a020801 4801", &Command{Disconnect: &Disconnect{User: "u"}}},
+	} {
+		wire, err := hex.DecodeString(strings.ReplaceAll(tt.wire, " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Command
+		if err := got.UnmarshalProto(wire); err != nil {
+			t.Errorf("%s: %v", tt.wire, err)
+			continue
+		}
+		if diff := cmp.Diff(tt.want, &got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.wire, diff)
+		}
+	}
+}
+
+// all has every field set.
+var all = []*Command{
+	{UID: "u", Node: &Node{UID: "u", Name: "é", Version: "1", NumClients: math.MaxUint32, NumUsers: 1, NumChannels: 2, Uptime: 3, NumSubs: 4, Protocol: 5}},
+	{UID: "u", Shutdown: &Shutdown{}},
+	{UID: "u", Subscribe: &Subscribe{
+		User: "u", Channel: "c", EmitPresence: true, EmitJoinLeave: true, ExpireAt: -1, Position: true, Recover: true,
+		ChannelInfo: []byte{0}, Client: "l", Data: []byte{1}, RecoverSince: &Position{Offset: math.MaxUint64, Epoch: "e"}, Session: "s",
+		PushJoinLeave: true, Source: 300, RecoveryMode: 1, AutoRecover: true, HistoryMetaTTL: 1e18, AllowDelta: true,
+		AllowTagsFilter: true, ServerTagsFilter: []byte{2}, AllowCompaction: true, BatchMaxDelay: 4, BatchMaxSize: 5, Initial: []byte{3}}},
+	{UID: "u", Unsubscribe: &Unsubscribe{Channel: "c", User: "u", Client: "i", Session: "s", Code: 2000, Reason: "r"}},
+	{UID: "u", Disconnect: &Disconnect{User: "u", Whitelist: []string{"", "b"}, Code: 1, Reason: "r", Client: "i", Session: "s"}},
+	{UID: "u", Refresh: &Refresh{User: "u", Client: "i", Expired: true, ExpireAt: math.MinInt64, Info: []byte{1}, Session: "s"}},
+	{UID: "u", SurveyRequest: &SurveyRequest{ID: math.MaxUint64, Op: "o", Data: []byte{1}, Timeout: 10000}},
+	{UID: "u", SurveyResponse: &SurveyResponse{ID: 1, Code: 3, Data: []byte{1}}},
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, want := range all {
+		wire := want.AppendProto(nil)
+		if len(wire) != want.SizeProto() {
+			t.Errorf("%d bytes, announced as %d", len(wire), want.SizeProto())
+		}
+		var got Command
+		if err := got.UnmarshalProto(wire); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, &got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+var schema = sync.OnceValues(func() (protoreflect.FileDescriptor, error) {
+	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
+	files, err := compiler.Compile(context.Background(), "control.proto")
+	if err != nil {
+		return nil, err
+	}
+	return files[0], nil
+})
+
+// FuzzCommand compares with the Protobuf runtime: both accept the same bytes, and what
+// is written again means the same to it, without what is not known.
+func FuzzCommand(f *testing.F) {
+	for _, c := range all {
+		f.Add(c.AppendProto(nil))
+	}
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		file, err := schema()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := file.Messages().ByName("Command")
+		want := dynamicpb.NewMessage(d)
+		wantErr := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(wire, want)
+		var c Command
+		if err := c.UnmarshalProto(wire); (err == nil) != (wantErr == nil) {
+			t.Fatalf("%v, the runtime: %v", err, wantErr)
+		} else if err != nil {
+			return
+		}
+		again := dynamicpb.NewMessage(d)
+		if err := proto.Unmarshal(c.AppendProto(nil), again); err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(want, again) {
+			t.Fatalf("%v is written as %v", want, again)
+		}
+	})
+}

@@ -1,0 +1,263 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/cluster/control"
+)
+
+// Codes of answers. Others belong to the application.
+const (
+	CodeOK        = 0
+	CodeInternal  = 1 // the data is a text that says why
+	CodeInvalid   = 2 // the request makes no sense
+	CodeUnknownOp = 3
+)
+
+const (
+	// Timeout is how long a survey takes at most if its context has no deadline.
+	Timeout = 10 * time.Second
+	// MaxData bounds the data of a request and of an answer, in bytes.
+	MaxData = 16 << 20
+	// maxTotal bounds the answers of a survey together, in bytes.
+	maxTotal = 256 << 20
+	// maxSurvey bounds how long a survey takes, whatever its context says.
+	maxSurvey = 5 * time.Minute
+	// maxAsking is how many surveys of this node are under way at a time; others wait.
+	// maxAnswering is how many of others are answered; more are not.
+	maxAsking    = 64
+	maxAnswering = 64
+)
+
+var (
+	// ErrUnknownNode tells that a survey was for a node that is not there.
+	ErrUnknownNode = errors.New("gyro: no such node in the cluster")
+	errClosed      = errors.New("gyro: node was shut down")
+)
+
+// Answer of one node to a survey.
+type Answer struct {
+	Code uint32
+	Data []byte
+}
+
+// survey is one under way; the cluster's lock guards it.
+type survey struct {
+	to      string          // the only node asked; empty for all
+	waiting map[string]bool // for these nodes
+	answers map[string]Answer
+	total   int   // bytes of the answers
+	err     error // why it failed
+	done    chan struct{}
+}
+
+// finish ends the survey.
+func (s *survey) finish(err error) {
+	select {
+	case <-s.done:
+	default:
+		s.err = err
+		close(s.done)
+	}
+}
+
+// excuse does not wait for a node any more.
+func (s *survey) excuse(uid string) {
+	if delete(s.waiting, uid); len(s.waiting) == 0 {
+		s.finish(nil)
+	}
+}
+
+// Survey asks all nodes, this one included, or just one, and returns their answers by
+// UID when it has one of each node that is known, and has not left meanwhile. If ctx
+// ends earlier, or 10 s have passed if it has no deadline, the answers so far are
+// returned with an error that names the nodes that are missing.
+func (c *Cluster) Survey(ctx context.Context, op string, data []byte, to string) (map[string]Answer, error) {
+	if len(data) > MaxData {
+		return nil, fmt.Errorf("gyro: data of survey %q has %d bytes, which is more than %d", op, len(data), MaxData)
+	}
+	timeout := maxSurvey
+	if _, ok := ctx.Deadline(); !ok {
+		timeout = Timeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	select {
+	case c.asking <- struct{}{}:
+		defer func() { <-c.asking }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("gyro: survey %q waited for %d others: %w", op, maxAsking, ctx.Err())
+	}
+	id, s, err := c.open(to)
+	if err != nil {
+		return nil, err
+	}
+	defer c.forget(id)
+	if to != c.cfg.UID {
+		req := &control.SurveyRequest{ID: id, Op: op, Data: data, Timeout: milliseconds(ctx)}
+		if err := c.Publish(ctx, to, &control.Command{SurveyRequest: req}); err != nil {
+			return nil, err
+		}
+	}
+	if to == "" || to == c.cfg.UID {
+		c.work.Go(func() {
+			a := c.ask(ctx, c.cfg.UID, op, data)
+			c.collect(c.cfg.UID, &control.SurveyResponse{ID: id, Code: a.Code, Data: a.Data})
+		})
+	}
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	return c.outcome(ctx, op, s)
+}
+
+// milliseconds until the deadline of ctx, at least one.
+func milliseconds(ctx context.Context) uint32 {
+	deadline, _ := ctx.Deadline()
+	return uint32(min(max(time.Until(deadline).Milliseconds(), 1), maxSurvey.Milliseconds()))
+}
+
+// open begins a survey, which forget ends.
+func (c *Cluster) open(to string) (id uint64, s *survey, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return 0, nil, errClosed
+	}
+	s = &survey{to: to, waiting: make(map[string]bool), answers: make(map[string]Answer), done: make(chan struct{})}
+	_, known := c.registry.nodes[to]
+	switch {
+	case to == "":
+		for uid := range c.registry.nodes {
+			s.waiting[uid] = true
+		}
+		s.waiting[c.cfg.UID] = true
+	case known || to == c.cfg.UID:
+		s.waiting[to] = true
+	default:
+		return 0, nil, fmt.Errorf("%w: %q", ErrUnknownNode, to)
+	}
+	c.lastID++
+	c.surveys[c.lastID] = s
+	c.work.Add(1)
+	return c.lastID, s, nil
+}
+
+func (c *Cluster) forget(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.surveys, id)
+	c.work.Done()
+}
+
+// collect takes an answer; it is the first one of a node that counts.
+func (c *Cluster) collect(from string, r *control.SurveyResponse) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.surveys[r.ID]
+	if s == nil {
+		return // too late
+	}
+	if _, ok := s.answers[from]; ok {
+		return
+	}
+	if s.total += len(r.Data); s.total > maxTotal || len(s.answers) > maxNodes {
+		clear(s.waiting)
+		s.finish(fmt.Errorf("the answers have more than %d bytes", maxTotal))
+		return
+	}
+	s.answers[from] = Answer{Code: r.Code, Data: r.Data}
+	s.excuse(from)
+}
+
+// excuse has no survey wait for a node that is gone. The lock is held.
+func (c *Cluster) excuse(uid string) {
+	for _, s := range c.surveys {
+		if s.waiting[uid] {
+			s.excuse(uid)
+		}
+	}
+}
+
+// outcome of a survey that is done or out of time. What is late does not count.
+func (c *Cluster) outcome(ctx context.Context, op string, s *survey) (map[string]Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.finish(ctx.Err())
+	answers := maps.Clone(s.answers)
+	switch {
+	case s.err == nil && s.to != "" && len(answers) == 0: // it has left
+		return nil, fmt.Errorf("%w: %q", ErrUnknownNode, s.to)
+	case s.err == nil:
+		return answers, nil
+	case c.closed:
+		return answers, errClosed
+	case len(s.waiting) == 0:
+		return answers, fmt.Errorf("gyro: survey %q: %w", op, s.err)
+	}
+	var missing []string
+	for _, uid := range slices.Sorted(maps.Keys(s.waiting)) {
+		if e, ok := c.registry.nodes[uid]; ok && e.node.Name != "" {
+			uid += " (" + e.node.Name + ")"
+		}
+		missing = append(missing, uid)
+	}
+	return answers, fmt.Errorf("gyro: survey %q: no answer of node %s: %w", op, strings.Join(missing, ", "), s.err)
+}
+
+// answer answers the survey of another node, in the background.
+func (c *Cluster) answer(from string, req *control.SurveyRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	select {
+	case c.answering <- struct{}{}:
+	default:
+		c.log.Warn("survey is not answered: too many at a time", "op", req.Op, "node", from, "limit", maxAnswering)
+		return
+	}
+	c.work.Go(func() {
+		defer func() { <-c.answering }()
+		timeout := Timeout
+		if req.Timeout > 0 {
+			timeout = min(time.Duration(req.Timeout)*time.Millisecond, maxSurvey)
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, timeout)
+		defer cancel()
+		c.reply(ctx, from, req.ID, c.ask(ctx, from, req.Op, req.Data))
+	})
+}
+
+// ask has the node answer.
+func (c *Cluster) ask(ctx context.Context, from, op string, data []byte) Answer {
+	a := c.cfg.Handler.Answer(ctx, from, op, data)
+	if len(a.Data) > MaxData {
+		return Answer{CodeInternal, fmt.Appendf(nil, "answer of %d bytes is longer than %d", len(a.Data), MaxData)}
+	}
+	return a
+}
+
+func (c *Cluster) reply(ctx context.Context, to string, id uint64, a Answer) {
+	send := func(a Answer) error {
+		r := &control.SurveyResponse{ID: id, Code: a.Code, Data: a.Data}
+		return c.Publish(ctx, to, &control.Command{SurveyResponse: r})
+	}
+	err := send(a)
+	if err == nil {
+		return
+	}
+	c.log.Warn("answer to a survey was not sent", "node", to, "bytes", len(a.Data), "error", err)
+	if len(a.Data) > 0 && ctx.Err() == nil { // the controller may have a limit of its own
+		_ = send(Answer{CodeInternal, fmt.Appendf(nil, "answer of %d bytes could not be sent", len(a.Data))})
+	}
+}
