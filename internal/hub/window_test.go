@@ -235,6 +235,30 @@ func TestWindowsAndChecks(t *testing.T) {
 	expect(25, "p")
 }
 
+// What goes round does not count for the window of what follows.
+func TestWindowBehindCheck(t *testing.T) {
+	h := hub.New(new(outbox.Arena))
+	subs := make([]*recorder, 100)
+	for i := range subs {
+		subs[i] = &recorder{}
+		h.Add("ch", subs[i])
+	}
+	h.SetWindow(subs[0], hub.Window{Delay: 10, Size: 3})
+	h.Publish(&hub.Message{Channel: "ch", Kind: hub.KindCheck})
+	h.Advance(1)
+	h.Deliver(50)
+	for range 3 {
+		h.Publish(&hub.Message{Channel: "ch"})
+	}
+	for h.Deliver(50) {
+	}
+	for _, s := range subs {
+		if s.got != "cppp" {
+			t.Fatalf("got %q", s.got)
+		}
+	}
+}
+
 // recorder notes the kinds of what it gets.
 type recorder struct {
 	seat hub.Seat
