@@ -1,0 +1,447 @@
+package gyro_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/internal/bustest"
+	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// trio is a cluster of three nodes on a bus.
+type trio struct {
+	bus     *bustest.Bus
+	engines []*bustest.Engine
+	nodes   []*gyro.Node
+}
+
+func newTrio(t *testing.T, h gyro.Handlers) *trio {
+	x := &trio{bus: bustest.New(t)}
+	presence := memory.NewPresence(memory.Config{})
+	for i := range 3 {
+		e := x.bus.Engine()
+		x.engines = append(x.engines, e)
+		x.nodes = append(x.nodes, run(t, gyro.Config{
+			Name: fmt.Sprint("node", i), Version: "v", Broker: e, Presence: presence, Handlers: h, Logger: quiet,
+		}))
+	}
+	synctest.Wait()
+	return x
+}
+
+// names of the nodes that one knows.
+func names(t *testing.T, n *gyro.Node) string {
+	t.Helper()
+	synctest.Wait()
+	infos, err := n.Info(t.Context())
+	must(t, err)
+	if infos[0].UID != n.UID() {
+		t.Errorf("the first of %v is not the node itself", infos)
+	}
+	var all []string
+	for _, i := range infos {
+		all = append(all, i.Name)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func wantNames(t *testing.T, n *gyro.Node, want string) {
+	t.Helper()
+	if got := names(t, n); got != want {
+		t.Errorf("the nodes are %q, want %q", got, want)
+	}
+}
+
+func TestClusterInfo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newTrio(t, everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
+		for _, n := range x.nodes {
+			wantNames(t, n, "node0 node1 node2")
+		}
+		a, b := connect(t, x.nodes[1], "u"), connect(t, x.nodes[1], "")
+		a.Subscribe("ch", "")
+		a.Subscribe("other", "")
+		b.Subscribe("ch", "")
+		time.Sleep(3100 * time.Millisecond)
+		infos, err := x.nodes[0].Info(t.Context())
+		must(t, err)
+		i := slices.IndexFunc(infos, func(i gyro.NodeInfo) bool { return i.UID == x.nodes[1].UID() })
+		want := gyro.NodeInfo{
+			UID: x.nodes[1].UID(), Name: "node1", Version: "v",
+			NumClients: 2, NumUsers: 2, NumSubs: 3, NumChannels: 2, Uptime: 3,
+		}
+		if diff := cmp.Diff(want, infos[i]); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		must(t, x.nodes[1].Shutdown(t.Context()))
+		wantNames(t, x.nodes[0], "node0 node2") // at once
+		wantNames(t, x.nodes[1], "node1")
+	})
+}
+
+func TestNodeThatVanishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newTrio(t, gyro.Handlers{})
+		time.Sleep(time.Minute)
+		x.engines[2].Cut(true)
+		time.Sleep(4*time.Second - 1)
+		wantNames(t, x.nodes[0], "node0 node1 node2")
+		time.Sleep(12*time.Second + 1)
+		wantNames(t, x.nodes[0], "node0 node1")
+		wantNames(t, x.nodes[2], "node2")
+		x.engines[2].Cut(false)
+		time.Sleep(3 * time.Second)
+		wantNames(t, x.nodes[0], "node0 node1 node2")
+	})
+}
+
+// A loop that hangs is a matter of health; the node is still there.
+func TestNodeThatHangsIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		entered, release := make(chan struct{}), make(chan struct{})
+		h := everything(gyro.SubscribeOptions{}, gyro.PublishOptions{})
+		h.Subscribe = func(context.Context, *gyro.Client, gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+			close(entered)
+			<-release
+			return gyro.SubscribeReply{}, nil
+		}
+		bus := bustest.New(t)
+		a := run(t, gyro.Config{Broker: bus.Engine(), Logger: quiet})
+		b := run(t, gyro.Config{Broker: bus.Engine(), Logger: quiet, Handlers: h, InlineHandlers: true})
+		connect(t, b, "u").Start(`"subscribe":{"channel":"ch"}`)
+		<-entered
+		time.Sleep(time.Minute)
+		infos, err := a.Info(t.Context())
+		must(t, err)
+		if len(infos) != 2 || infos[1].NumClients != 1 {
+			t.Errorf("%+v", infos)
+		}
+		if h := b.Health()[0]; h.Err == nil {
+			t.Error("the node is found to be healthy")
+		}
+		close(release)
+	})
+}
+
+// everywhere connects a user to each node.
+func (x *trio) everywhere(t *testing.T, user string) (clients []*wstest.Client, ids []string) {
+	for _, n := range x.nodes {
+		c := wstest.Pipe(t, n)
+		clients = append(clients, c)
+		ids = append(ids, c.Connect(`"token":"`+user+`"`).Client)
+	}
+	return clients, ids
+}
+
+func TestOperationsByUserAcrossNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newTrio(t, everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
+		mine, ids := x.everywhere(t, "u")
+		others, _ := x.everywhere(t, "v")
+		ctx := t.Context()
+		pushes := func(c *wstest.Client) []*protocol.Push {
+			synctest.Wait()
+			return c.Pushes()
+		}
+
+		must(t, x.nodes[0].Subscribe(ctx, "u", "ch", gyro.WithSubscribeOptions(gyro.SubscribeOptions{Data: []byte(`7`), Presence: true})))
+		for _, c := range mine {
+			if p := c.Push(); p.Subscribe == nil || p.Channel != "ch" || string(p.Subscribe.Data) != `7` {
+				t.Errorf("got %+v", p)
+			}
+		}
+		who, err := x.nodes[2].Presence(ctx, "ch")
+		must(t, err)
+		if got := slices.Sorted(maps.Keys(who)); !slices.Equal(got, slices.Sorted(slices.Values(ids))) {
+			t.Errorf("present are %v", got)
+		}
+		must(t, x.nodes[1].Subscribe(ctx, "u", "one", gyro.WithClient(ids[2])))
+		if p := mine[2].Push(); p.Subscribe == nil || p.Channel != "one" {
+			t.Errorf("got %+v", p)
+		}
+		must(t, x.nodes[1].Subscribe(ctx, "u", "none", gyro.WithSession("unknown")))
+		must(t, x.nodes[1].Refresh(ctx, "u", gyro.WithClient(ids[0]), gyro.WithExpireAt(time.Now().Unix()+60)))
+		if p := mine[0].Push(); p.Refresh == nil || p.Refresh.TTL != 60 {
+			t.Errorf("got %+v", p)
+		}
+		must(t, x.nodes[0].Unsubscribe(ctx, "u", "ch", gyro.WithUnsubscribe(protocol.Unsubscribe{Code: 2600, Reason: "moved"})))
+		for _, c := range mine {
+			if p := c.Push(); p.Unsubscribe == nil || p.Unsubscribe.Code != 2600 || p.Unsubscribe.Reason != "moved" {
+				t.Errorf("got %+v", p)
+			}
+		}
+		must(t, x.nodes[0].Disconnect(ctx, "u", gyro.WithWhitelist(ids[0], ids[2])))
+		wantDisconnect(t, mine[1], protocol.DisconnectForceNoReconnect)
+		must(t, x.nodes[0].Disconnect(ctx, "u", gyro.WithDisconnect(protocol.Disconnect{Code: 4500, Reason: "bye"})))
+		wantDisconnect(t, mine[0], protocol.Disconnect{Code: 4500, Reason: "bye"})
+		wantDisconnect(t, mine[2], protocol.Disconnect{Code: 4500, Reason: "bye"})
+		for _, c := range others {
+			if p := pushes(c); len(p) != 0 {
+				t.Errorf("another user got %+v", p[0])
+			}
+			c.Do(`"rpc":{}`)
+		}
+		must(t, x.nodes[1].Refresh(ctx, "v", gyro.WithExpired()))
+		for _, c := range others {
+			wantDisconnect(t, c, protocol.DisconnectExpired)
+		}
+	})
+}
+
+// If the others cannot be told, nothing happens here either.
+func TestOperationsThatCannotBePublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newTrio(t, everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
+		clients, _ := x.everywhere(t, "u")
+		down := errors.New("connection refused")
+		x.engines[0].Fail(down)
+		ctx, n := t.Context(), x.nodes[0]
+		for name, err := range map[string]error{
+			"subscribe":   n.Subscribe(ctx, "u", "ch"),
+			"unsubscribe": n.Unsubscribe(ctx, "u", "ch"),
+			"refresh":     n.Refresh(ctx, "u", gyro.WithExpired()),
+			"disconnect":  n.Disconnect(ctx, "u"),
+		} {
+			if !errors.Is(err, down) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := n.Channels(ctx, ""); !errors.Is(err, down) {
+			t.Errorf("channels: %v", err)
+		}
+		synctest.Wait()
+		for _, c := range clients {
+			c.Do(`"rpc":{}`)
+			if p := c.Pushes(); len(p) != 0 {
+				t.Errorf("got %+v", p[0])
+			}
+		}
+	})
+}
+
+// The options of a subscription arrive on other nodes as they are.
+func TestSubscribeOptionsAcrossNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newTrio(t, everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
+		ctx := t.Context()
+		c := connect(t, x.nodes[1], "u")
+		publish(t, x.nodes[2], "ch", `1`, gyro.WithHistory(10, time.Minute))
+		top := publish(t, x.nodes[2], "ch", `2`, gyro.WithHistory(10, time.Minute)).Position
+		must(t, x.nodes[0].Subscribe(ctx, "u", "ch", gyro.WithSubscribeOptions(gyro.SubscribeOptions{
+			Recoverable: true, RecoverSince: &gyro.StreamPosition{Offset: 1, Epoch: top.Epoch},
+			ServerTagsFilter: &protocol.FilterNode{Key: "l", Cmp: "eq", Val: "en"},
+			BatchMaxDelay:    time.Second, BatchMaxSize: 10, HistoryMetaTTL: time.Hour,
+		})))
+		if p := c.Push(); p.Subscribe == nil || !p.Subscribe.Recoverable || p.Subscribe.Epoch != top.Epoch {
+			t.Fatalf("got %+v", p)
+		}
+		start := time.Now()
+		publish(t, x.nodes[2], "ch", `3`, gyro.WithHistory(10, time.Minute), gyro.WithTags(map[string]string{"l": "de"}))
+		publish(t, x.nodes[2], "ch", `4`, gyro.WithHistory(10, time.Minute), gyro.WithTags(map[string]string{"l": "en"}))
+		if p := c.Pub(); string(p.Data) != `4` || time.Since(start) < time.Second {
+			t.Errorf("got %s after %v", p.Data, time.Since(start))
+		}
+		must(t, x.nodes[0].Subscribe(ctx, "u", "given", gyro.WithSubscribeOptions(gyro.SubscribeOptions{
+			Publications: []*gyro.Publication{{Data: []byte(`"first"`), Tags: map[string]string{"a": "b"}, Info: &gyro.ClientInfo{User: "p"}}},
+		})))
+		if p := c.Push(); p.Subscribe == nil {
+			t.Fatalf("got %+v", p)
+		}
+		if p := wantPub(t, c, `"first"`); p.Tags["a"] != "b" || p.Info.User != "p" {
+			t.Errorf("got %+v", p)
+		}
+	})
+}
+
+func TestChannelsAcrossNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newTrio(t, everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
+		for i, n := range x.nodes {
+			c := connect(t, n, "u")
+			c.Subscribe("all", "")
+			c.Subscribe(fmt.Sprint("chat:", i), "")
+			connect(t, n, "v").Subscribe("all", "")
+		}
+		for pattern, want := range map[string]map[string]int{
+			"":              {"all": 6, "chat:0": 1, "chat:1": 1, "chat:2": 1},
+			"chat:[12]":     {"chat:1": 1, "chat:2": 1},
+			"{all,none}":    {"all": 6},
+			"nothing here*": {},
+		} {
+			channels, err := x.nodes[0].Channels(t.Context(), pattern)
+			must(t, err)
+			if !maps.Equal(channels, want) {
+				t.Errorf("%q: %v, want %v", pattern, channels, want)
+			}
+		}
+		if _, err := x.nodes[0].Channels(t.Context(), "[a"); !errors.Is(err, protocol.ErrorBadRequest) || !strings.Contains(err.Error(), "unclosed") {
+			t.Error(err)
+		}
+		x.engines[2].Cut(true)
+		start := time.Now()
+		_, err := x.nodes[0].Channels(t.Context(), "")
+		if took := time.Since(start); took > 10*time.Second { // node2 is missed, or found to be lost
+			t.Errorf("%v after %v", err, took)
+		}
+		x.engines[2].Cut(false)
+	})
+}
+
+func TestNodeSurvey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var asked []string
+		h := gyro.Handlers{Survey: func(_ context.Context, e gyro.SurveyEvent) (gyro.SurveyReply, error) {
+			mu.Lock()
+			asked = append(asked, e.Node)
+			mu.Unlock()
+			switch e.Op {
+			case "echo":
+				return gyro.SurveyReply{Code: 100, Data: e.Data}, nil
+			case "fail":
+				return gyro.SurveyReply{}, errors.New("secret")
+			case "panic":
+				panic("secret")
+			}
+			return gyro.SurveyReply{Code: gyro.SurveyUnknownOp}, nil
+		}}
+		x := newTrio(t, h)
+		deaf := run(t, gyro.Config{Broker: x.bus.Engine(), Logger: quiet})
+		synctest.Wait()
+		ctx := t.Context()
+		for op, want := range map[string]gyro.SurveyReply{
+			"echo":  {Code: 100, Data: []byte("data")},
+			"fail":  {Code: gyro.SurveyInternal, Data: []byte("the handler failed")},
+			"panic": {Code: gyro.SurveyInternal, Data: []byte("the handler panicked")},
+			"what":  {Code: gyro.SurveyUnknownOp},
+		} {
+			replies, err := x.nodes[0].Survey(ctx, op, []byte("data"), "")
+			must(t, err)
+			if len(replies) != 4 {
+				t.Fatalf("%d replies", len(replies))
+			}
+			for _, n := range x.nodes {
+				if diff := cmp.Diff(want, replies[n.UID()]); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", op, diff)
+				}
+			}
+			if r := replies[deaf.UID()]; r.Code != gyro.SurveyUnknownOp {
+				t.Errorf("without a handler: %+v", r)
+			}
+		}
+		for _, from := range asked {
+			if from != x.nodes[0].UID() {
+				t.Errorf("asked by %s", from)
+			}
+		}
+		one, err := x.nodes[0].Survey(ctx, "echo", nil, x.nodes[2].UID())
+		if _, ok := one[x.nodes[2].UID()]; err != nil || !ok || len(one) != 1 {
+			t.Errorf("%v, %v", one, err)
+		}
+		if _, err := x.nodes[0].Survey(ctx, "echo", nil, "nobody"); !errors.Is(err, gyro.ErrUnknownNode) {
+			t.Error(err)
+		}
+		for _, op := range []string{"", "channels", "centrifuge_emulation"} {
+			if _, err := x.nodes[0].Survey(ctx, op, nil, ""); err == nil {
+				t.Errorf("%q is accepted", op)
+			}
+		}
+	})
+}
+
+func TestSurveyOfANodeAlone(t *testing.T) {
+	node := run(t, gyro.Config{Handlers: gyro.Handlers{
+		Survey: func(ctx context.Context, e gyro.SurveyEvent) (gyro.SurveyReply, error) {
+			if _, ok := ctx.Deadline(); !ok {
+				t.Error("there is no deadline")
+			}
+			return gyro.SurveyReply{Data: e.Data}, nil
+		},
+	}})
+	for _, to := range []string{"", node.UID()} {
+		replies, err := node.Survey(t.Context(), "op", []byte("x"), to)
+		if err != nil || string(replies[node.UID()].Data) != "x" || len(replies) != 1 {
+			t.Errorf("%v, %v", replies, err)
+		}
+	}
+	if _, err := node.Survey(t.Context(), "op", nil, "other"); !errors.Is(err, gyro.ErrUnknownNode) {
+		t.Error(err)
+	}
+	idle, err := gyro.New(gyro.Config{})
+	must(t, err)
+	if _, err := idle.Survey(t.Context(), "op", nil, ""); err == nil {
+		t.Error("a node that does not run answers")
+	}
+}
+
+// A controller may be another engine than the broker.
+func TestExplicitController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		var nodes []*gyro.Node
+		for range 2 {
+			nodes = append(nodes, run(t, gyro.Config{Controller: bus.Engine(), Logger: quiet, Handlers: gyro.Handlers{Connecting: as}}))
+		}
+		synctest.Wait()
+		c := connect(t, nodes[0], "u")
+		must(t, nodes[1].Disconnect(t.Context(), "u"))
+		wantDisconnect(t, c, protocol.DisconnectForceNoReconnect)
+		broken := bus.Engine()
+		must(t, broken.RunControl("x", func([]byte) {}))
+		node, err := gyro.New(gyro.Config{Controller: broken})
+		must(t, err)
+		if err := node.Run(); err == nil || !strings.Contains(err.Error(), "controller") {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// A shutdown with a dead controller takes a moment longer, and ends.
+func TestShutdownWithoutController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newTrio(t, gyro.Handlers{Connecting: as})
+		c := connect(t, x.nodes[0], "u")
+		x.engines[0].Fail(errors.New("connection refused"))
+		must(t, x.nodes[0].Shutdown(t.Context()))
+		wantDisconnect(t, c, protocol.DisconnectShutdown)
+		time.Sleep(16 * time.Second)
+		wantNames(t, x.nodes[1], "node1 node2")
+	})
+}
+
+// Messages cross the cluster, and the last subscriber's leaving is noticed later.
+func TestPublishAcrossNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newTrio(t, everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
+		clients, _ := x.everywhere(t, "u")
+		for _, c := range clients {
+			c.Subscribe("ch", "")
+		}
+		publish(t, x.nodes[0], "ch", `1`)
+		for _, c := range clients {
+			wantPub(t, c, `1`)
+		}
+		clients[0].Do(`"unsubscribe":{"channel":"ch"}`)
+		if n := x.bus.Subscribed("ch"); n != 3 {
+			t.Errorf("%d nodes are subscribed", n)
+		}
+		time.Sleep(1100 * time.Millisecond)
+		if n := x.bus.Subscribed("ch"); n != 2 {
+			t.Errorf("%d nodes are subscribed", n)
+		}
+	})
+}
