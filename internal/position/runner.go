@@ -93,7 +93,9 @@ func (r *runner) take() {
 		})
 		r.todo = r.todo[:from+len(kept)]
 	}
-	r.cfg.Log.Info("publications may have got lost; checking positions", "channels", len(r.todo))
+	if len(r.todo) > 0 {
+		r.cfg.Log.Info("publications may have got lost; checking positions", "channels", len(r.todo))
+	}
 }
 
 // retry has what could not be read after a loss read again, if it is time.
