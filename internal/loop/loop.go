@@ -38,8 +38,9 @@ type item struct {
 // be sent.
 const maxMessages = 1024
 
-// slice is how many subscribers a turn delivers to, about, before the loop looks
-// after everything else: 2 ms, as a write takes about 4 us.
+// slice is how many subscribers a turn delivers to, about, and how many timers it
+// fires, before the loop looks after everything else: 2 ms each, as a write takes
+// about 4 us.
 const slice = 512
 
 // keepItems is the largest inbox whose memory is kept for the next turn.
@@ -194,8 +195,8 @@ func (l *Loop) Run() {
 	}
 }
 
-// turn handles one batch, the sockets, the timers, a slice of what is to be
-// delivered, and the output.
+// turn handles one batch, the sockets, a slice of the timers that are due and of what
+// is to be delivered, and the output.
 func (l *Loop) turn(batch []item) {
 	for i := range batch {
 		if m := batch[i].msg; m != nil {
@@ -205,7 +206,9 @@ func (l *Loop) turn(batch []item) {
 		}
 	}
 	l.busy = l.poller != nil && l.poller.Poll() > 0
-	l.wheel.advance(l.now)
+	if l.wheel.advance(l.now, slice) {
+		l.busy = true
+	}
 	l.hub.Advance(l.now)
 	l.more = l.hub.Deliver(slice)
 	// A flush can make others dirty (a lost connection unsubscribes), never itself.

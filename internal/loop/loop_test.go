@@ -79,6 +79,43 @@ func TestTurn(t *testing.T) {
 	}
 }
 
+// Timers that are due at once, such as the pings of clients that came at once, go off
+// in slices: a turn looks after everything else in between, and none is forgotten.
+func TestTimersInSlices(t *testing.T) {
+	const clients = 50_000
+	l := New()
+	l.turn(nil)
+	fired := 0 // in this turn
+	at := l.Now() + int64(time.Second)
+	for range clients {
+		l.Schedule(&timed{f: func() { fired++ }}, at)
+		l.Schedule(&timed{f: func() { t.Error("a timer of a later round goes off") }}, at+wheelSlots*wheelTick)
+	}
+	delivered, ran := 0, 0
+	l.Hub().Add("ch", &recorder{f: func(*hub.Delivery) { delivered++ }})
+	l.now = at + wheelTick
+	turns, total := 0, 0
+	for total < clients || l.busy {
+		fired = 0
+		l.turn([]item{{task: Func(func() { ran++ })}, {msg: &hub.Message{Channel: "ch"}}})
+		turns++
+		total += fired
+		if fired > slice {
+			t.Fatalf("%d timers go off in a turn, at most %d may", fired, slice)
+		}
+		if ran != turns || delivered != turns {
+			t.Fatalf("%d tasks and %d deliveries in %d turns", ran, delivered, turns)
+		}
+		if !l.busy && total < clients {
+			t.Fatalf("the loop would sleep after %d timers", total)
+		}
+	}
+	// Those of a later round are looked at, and cost something.
+	if most := 2 * (clients + slice - 1) / slice; total != clients || turns > most {
+		t.Errorf("%d timers in %d turns, want %d in at most %d", total, turns, clients, most)
+	}
+}
+
 type timed struct {
 	timer Timer
 	f     func()

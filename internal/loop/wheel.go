@@ -30,8 +30,10 @@ const keepSlot = 64
 // O(1) and needs no memory but a slice element, whatever the number of timers.
 type wheel struct {
 	slots [wheelSlots][]Timed
-	// done is the last tick that was handled.
+	// done is the last tick that was handled, but for the first rest timers of its
+	// slot.
 	done  int64
+	rest  int
 	count int
 }
 
@@ -69,8 +71,17 @@ func (w *wheel) clear(tm *Timer) {
 	w.count--
 }
 
-// advance ticks everything that is due at now.
-func (w *wheel) advance(now int64) {
+// tickCost is what a Tick, which mostly writes to a socket, costs in looks at timers
+// whose round is a later one.
+const tickCost = 32
+
+// advance ticks what is due at now, as many as most at a time, and reports whether
+// there is more. Timers that wait for their round count little, not nothing.
+func (w *wheel) advance(now int64, most int) (more bool) {
+	budget := most * tickCost
+	if w.rest > 0 && !w.handle(now, &budget) {
+		return true
+	}
 	tick := now / wheelTick
 	if w.done == 0 || tick-w.done > wheelSlots {
 		// First turn, or a long sleep: one round sees every slot.
@@ -78,26 +89,46 @@ func (w *wheel) advance(now int64) {
 	}
 	for w.done < tick {
 		w.done++
-		slot := int(w.done % wheelSlots)
-		// Backwards, as a cleared timer is replaced by the last one. A Tick may set
-		// and clear any timer, so look again each time.
-		for i := len(w.slots[slot]) - 1; i >= 0; i-- {
-			if i >= len(w.slots[slot]) {
-				continue
-			}
-			t := w.slots[slot][i]
-			if tm := t.Timer(); tm.at <= now {
-				w.clear(tm)
-				t.Tick()
-			}
+		w.rest = len(w.slots[w.done%wheelSlots])
+		if !w.handle(now, &budget) {
+			return true
 		}
 	}
+	return false
+}
+
+// handle ticks what is due in the rest of the slot of done, and reports false if the
+// budget is used up before its end.
+func (w *wheel) handle(now int64, budget *int) bool {
+	slot := w.done % wheelSlots
+	// Backwards, as a cleared timer is replaced by the last one. A Tick may set
+	// and clear any timer, so look again each time.
+	for ; w.rest > 0; w.rest-- {
+		if *budget <= 0 {
+			return false
+		}
+		*budget--
+		i := w.rest - 1
+		if i >= len(w.slots[slot]) {
+			continue
+		}
+		t := w.slots[slot][i]
+		if tm := t.Timer(); tm.at <= now {
+			*budget -= tickCost
+			w.clear(tm)
+			t.Tick()
+		}
+	}
+	return true
 }
 
 // next is the time at which advance has something to do, or 0 if never.
 func (w *wheel) next() int64 {
 	if w.count == 0 {
 		return 0
+	}
+	if w.rest > 0 {
+		return w.done * wheelTick
 	}
 	for i := int64(1); i <= wheelSlots; i++ {
 		if len(w.slots[(w.done+i)%wheelSlots]) > 0 {

@@ -25,6 +25,7 @@ type wheelModel struct {
 	due    map[*alarm]int64
 	// expected is due, or the time of setting if that was later.
 	expected map[*alarm]int64
+	ticks    int // in this advance
 	// onTick is what the next alarm does when it goes off.
 	onTick func()
 }
@@ -37,6 +38,7 @@ func (m *wheelModel) set(a *alarm, at int64) {
 }
 
 func (m *wheelModel) fired(a *alarm) {
+	m.ticks++
 	at, ok := m.due[a]
 	switch {
 	case !ok:
@@ -61,6 +63,29 @@ func (m *wheelModel) settle() {
 		}
 	}
 	m.check()
+}
+
+// advance goes on until nothing is due, a few alarms at a time, while time goes on
+// as well and alarms are set and cleared in between.
+func (m *wheelModel) advance(t *rapid.T, between func()) {
+	most := rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "most")
+	for {
+		m.ticks = 0
+		more := m.wheel.advance(m.now, most)
+		if m.ticks > most {
+			t.Fatalf("%d alarms went off, at most %d may", m.ticks, most)
+		}
+		if !more {
+			break
+		}
+		if next := m.wheel.next(); next > m.now {
+			t.Fatalf("next is %d ns away, but there is more", next-m.now)
+		}
+		if m.now++; rapid.Bool().Draw(t, "change meanwhile") {
+			between()
+		}
+	}
+	m.settle()
 }
 
 // check compares what the wheel knows with the map.
@@ -89,7 +114,7 @@ func TestWheelAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &wheelModel{T: t, due: make(map[*alarm]int64), expected: make(map[*alarm]int64)}
 		m.now = rapid.SampledFrom([]int64{1, wheelTick, 1_700_000_000e9 + 12345}).Draw(t, "start")
-		m.wheel.advance(m.now)
+		m.wheel.advance(m.now, 1)
 		for i := range rapid.IntRange(1, 20).Draw(t, "alarms") {
 			m.alarms = append(m.alarms, &alarm{model: m, id: i})
 		}
@@ -103,6 +128,13 @@ func TestWheelAgainstMap(t *testing.T) {
 			).Draw(t, "in")
 			return max(1, m.now+d)
 		}
+		change := func() {
+			if a := draw(); rapid.Bool().Draw(t, "clear") {
+				m.set(a, 0)
+			} else {
+				m.set(a, deadline())
+			}
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"set":   func(*rapid.T) { m.set(draw(), deadline()) },
 			"clear": func(*rapid.T) { m.set(draw(), 0) },
@@ -111,15 +143,13 @@ func TestWheelAgainstMap(t *testing.T) {
 					rapid.Int64Range(0, 2*wheelTick),
 					rapid.Int64Range(0, 2*wheelSlots*wheelTick),
 				).Draw(t, "by")
-				m.wheel.advance(m.now)
-				m.settle()
+				m.advance(t, change)
 			},
-			"sleep": func(*rapid.T) {
+			"sleep": func(t *rapid.T) {
 				if at := m.wheel.next(); at > m.now {
 					m.now = at
 				}
-				m.wheel.advance(m.now)
-				m.settle()
+				m.advance(t, change)
 			},
 			"when one goes off, set another":   func(*rapid.T) { a, at := draw(), deadline(); m.onTick = func() { m.set(a, at) } },
 			"when one goes off, clear another": func(*rapid.T) { a := draw(); m.onTick = func() { m.set(a, 0) } },
@@ -131,7 +161,7 @@ func TestWheelAgainstMap(t *testing.T) {
 func TestSetTimerAllocatesNothing(t *testing.T) {
 	var w wheel
 	a := new(alarm)
-	w.advance(1)
+	w.advance(1, 1)
 	w.set(a, 1e9)
 	if n := testing.AllocsPerRun(100, func() { w.set(a, 0); w.set(a, 1e9) }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -141,7 +171,7 @@ func TestSetTimerAllocatesNothing(t *testing.T) {
 func BenchmarkSetTimer(b *testing.B) {
 	var w wheel
 	alarms := make([]alarm, 10_000)
-	w.advance(1)
+	w.advance(1, 1)
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
