@@ -65,10 +65,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	}
 	a.listeners, err = makeListeners(cfg, external, internal, o.Logger)
 	for _, l := range a.listeners {
-		if cfg.WebSocket.GoroutineDriver {
-			break
-		}
-		if l.name == "external" {
+		if l.name == "external" && !cfg.WebSocket.GoroutineDriver {
 			l.webSocket, l.path = a.clients, cleanPrefix(cfg.WebSocket.HandlerPrefix)
 		}
 		// The listener of the API writes no access log.

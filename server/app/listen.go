@@ -188,8 +188,7 @@ func (l *listener) open() error {
 	if l.webSocket != nil && l.server.TLSConfig == nil && !l.server.Protocols.UnencryptedHTTP2() {
 		l.ln = websocket.NewListener(ln, l.server, l.webSocket, l.path)
 	}
-	// WebSockets that net/http accepts for want of loops need their connections bare.
-	if l.api != nil && l.server.TLSConfig == nil && (l.webSocket == nil || l.ln != ln) {
+	if l.api != nil && l.server.TLSConfig == nil {
 		l.direct = l.api.Listen(l.ln, l.server)
 		l.ln = l.direct
 	}

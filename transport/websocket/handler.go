@@ -84,7 +84,10 @@ func setDefault[T int | time.Duration](v *T, d T) {
 //
 // TCP and Unix sockets are used without blocking where the system allows it. A
 // listener that wraps its connections in a type of its own, like that of package
-// netutil, takes this away: limit the number of connections in another way.
+// netutil, takes this away: limit the number of connections in another way. A type
+// that is in the way for a while only can have a method Bare() net.Conn, which the
+// handler calls when it has taken the connection from the server: it returns the
+// connection beneath, to be used in its place, or nil if the type is still needed.
 type Handler struct {
 	acceptor transport.Acceptor
 	cfg      Config

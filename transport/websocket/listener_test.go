@@ -268,6 +268,50 @@ func TestUpgradeAfterHandOver(t *testing.T) {
 	}
 }
 
+// wrapped is a connection in a type of its own, which may be in the way or not.
+type wrapped struct {
+	net.Conn
+	needed bool
+}
+
+func (w *wrapped) Bare() net.Conn {
+	if w.needed {
+		return nil
+	}
+	return w.Conn
+}
+
+// wrapping is a listener of wrapped connections, every other of which is needed.
+type wrapping struct {
+	net.Listener
+	n int
+}
+
+func (l *wrapping) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	l.n++
+	return &wrapped{nc, l.n%2 == 0}, err
+}
+
+// TestWrapped: a connection's wrapper can step aside, and then does not keep it off
+// a loop.
+func TestWrapped(t *testing.T) {
+	s := &testServer{t: t, peers: make(chan *testPeer, 1)}
+	s.runLoop()
+	s.Server = httptest.NewUnstartedServer(NewHandler(s, Config{}))
+	s.Listener = &wrapping{Listener: &wrapping{Listener: s.Listener, n: -1000}, n: -1000} // in step
+	s.Start()
+	t.Cleanup(s.Server.Close)
+	for _, needed := range []bool{false, true} {
+		c, p := s.connect("/", nil, text("early"))
+		if _, onLoop := p.inside.(*loopConn); onLoop != (s.loop != nil && !needed) {
+			t.Errorf("needed %v: the connection is a %T", needed, p.inside)
+		}
+		p.message()
+		converse(t, c, p)
+	}
+}
+
 // TestListenerContext: BaseContext and the client's address arrive; middleware can
 // refuse, and net/http goes on.
 func TestListenerContext(t *testing.T) {

@@ -193,6 +193,15 @@ func (r *replay) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// Bare lets who takes the connection from the server, as WebSocket does, have it as it
+// came; nil while there are bytes that only Read returns.
+func (r *replay) Bare() net.Conn {
+	if len(r.early) > 0 {
+		return nil
+	}
+	return r.Conn
+}
+
 // CloseWrite lets net/http close gently.
 func (r *replay) CloseWrite() error {
 	if c, ok := r.Conn.(interface{ CloseWrite() error }); ok {

@@ -77,6 +77,14 @@ func (r *replay) Read(p []byte) (int, error) {
 	return r.TCPConn.Read(p)
 }
 
+// Bare implements wrapper.
+func (r *replay) Bare() net.Conn {
+	if !r.spent.Load() {
+		return nil
+	}
+	return r.TCPConn
+}
+
 // take reads from early.
 func (r *replay) take(p []byte) int {
 	if r.spent.Load() {

@@ -25,12 +25,10 @@ type socket struct {
 }
 
 // newSocket returns nil if d is not a plain socket. Types that embed one do not
-// count: they may change what goes through.
+// count, unless they step aside: they may change what goes through.
 func newSocket(d Duplex) Stream {
-	if r, ok := d.(*replay); ok && r.spent.Load() {
-		d = r.TCPConn
-	}
 	var raw syscall.RawConn
+	d = bare(d)
 	var err error
 	switch c := d.(type) {
 	case *net.TCPConn:

@@ -48,8 +48,31 @@ type Stream interface {
 	Abort()
 }
 
-// NewStream makes a Stream of d, which it owns from now on. TCP and Unix sockets
-// (not wrapped in another type) get non-blocking I/O where the system has it.
+// wrapper is a connection around another one that may step aside.
+type wrapper interface {
+	// Bare returns the connection beneath, which is used in its place from now on, or
+	// nil if what goes through is not the same.
+	Bare() net.Conn
+}
+
+// bare is what is left of d without wrappers.
+func bare(d Duplex) Duplex {
+	for {
+		w, ok := d.(wrapper)
+		if !ok {
+			return d
+		}
+		inner := w.Bare()
+		if inner == nil {
+			return d
+		}
+		d = inner
+	}
+}
+
+// NewStream makes a Stream of d, which it owns from now on. TCP and Unix sockets get
+// non-blocking I/O where the system has it, in another type only if that has a method
+// Bare() net.Conn, which returns the socket.
 func NewStream(d Duplex) Stream {
 	if s := newSocket(d); s != nil {
 		return s
