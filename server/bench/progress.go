@@ -44,11 +44,7 @@ func (r *run) line(t tally, more uint64, took time.Duration) string {
 		line += fmt.Sprintf("  ready %d/%d", r.ready.Load(), n)
 	}
 	if len(r.producers) > 0 {
-		var answered uint64
-		for _, p := range r.producers {
-			answered += p.answered.Load()
-		}
-		line += fmt.Sprintf("  published %s", group(float64(answered)))
+		line += fmt.Sprintf("  published %s", group(float64(r.answered())))
 	}
 	if t.received > 0 {
 		line += fmt.Sprintf("  delivered %s (%s/s)", group(float64(t.received)), group(float64(more)/took.Seconds()))
@@ -57,4 +53,12 @@ func (r *run) line(t tally, more uint64, took time.Duration) string {
 		line += fmt.Sprintf("  faults %d", bad)
 	}
 	return line
+}
+
+// answered is how many publications of all producers have been answered.
+func (r *run) answered() (n uint64) {
+	for _, p := range r.producers {
+		n += p.answered.Load()
+	}
+	return n
 }

@@ -79,12 +79,15 @@ type StormResult struct {
 	Recovered   int      `json:"recovered"` // of these, by the server's word
 	Retries     uint64   `json:"retries"`   // attempts that failed
 	Missed      uint64   `json:"missed"`    // publications that came with recovery
+	Live        uint64   `json:"live"`      // publications from the first attempt until all were back
 	AwaySeconds float64  `json:"away_seconds"`
 	Seconds     float64  `json:"seconds"` // from the first attempt until all were back
 	PerSecond   float64  `json:"per_second"`
 	Away        *Latency `json:"away_us,omitempty"`   // from a client's cut to its recovery
 	Return      *Latency `json:"return_us,omitempty"` // from a client's first attempt to its recovery
-	Server      *Usage   `json:"server,omitempty"`    // per returning client
+	// Server is all that its process used from the first attempt until all were back,
+	// Live publications included, per returning client.
+	Server *Usage `json:"server,omitempty"`
 }
 
 // Usage is what the server's process used during a time.
@@ -197,7 +200,8 @@ func (rep *Report) WriteText(w io.Writer) error {
 func (s *StormResult) text(b *strings.Builder) {
 	fmt.Fprintf(b, "storm      %d of %d clients back %s s after the first attempt, %s/s, after %s s away; %d retries\n",
 		s.Returned, s.Clients, short(s.Seconds), group(s.PerSecond), short(s.AwaySeconds), s.Retries)
-	fmt.Fprintf(b, "           %d recovered, with %s missed publications\n", s.Recovered, group(float64(s.Missed)))
+	fmt.Fprintf(b, "           %d recovered, with %s missed publications, while %s were published\n",
+		s.Recovered, group(float64(s.Missed)), group(float64(s.Live)))
 	b.WriteString(s.Away.line("away") + s.Return.line("return") + s.Server.line("client"))
 }
 

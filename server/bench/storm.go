@@ -171,12 +171,13 @@ func (s *Storm) storm(r *run, rep *Report, burst []*producer) error {
 	}
 	r.enter("returning")
 	ret := newReturn(away)
+	published := r.answered()
 	start := time.Now()
 	r.each(r.subscribers, &r.gone, func(c *client, ready func()) { ret.client(r, c, ready) })
 	took := time.Since(start)
 	rep.Storm = &StormResult{
 		Clients: s.Connections, Returned: int(ret.returned.Load()), Recovered: int(ret.recovered.Load()),
-		Retries: ret.retries.Load(), Missed: ret.missed.Load(),
+		Retries: ret.retries.Load(), Missed: ret.missed.Load(), Live: r.answered() - published,
 		AwaySeconds: seconds(start.Sub(away)), Seconds: seconds(took), PerSecond: perSecond(ret.returned.Load(), took),
 		Away: ret.away.latency(), Return: ret.back.latency(),
 	}

@@ -267,7 +267,14 @@ func benchStormCommand() *cobra.Command {
 The channels have to be recoverable: --channel is in a namespace with
 history_size, history_ttl and force_recovery. Each channel gets one publication
 before the cut and --msgs while its clients are away; another publisher goes on
-from before the cut until all are back (--live).`,
+from before the cut until all are back (--live).
+
+With --pid, the server's CPU per client is all that its process used from the first
+attempt until the last client was back, live publications and the end of connections
+that it had not noticed yet included, divided by the clients. The return alone is
+what is left with --live 0 --away 3s. A server that is not kept busy (see its share
+of a core) also wakes up for each step of each client, which costs it up to half as
+much again: compare servers at about the same share.`,
 		Example: `  gyro bench storm --conns 15000 --channel history:bench --pid $(pidof gyro)
   gyro bench storm --conns 15000 --channel history:bench --channels 10 --via api --api-key KEY`,
 	}

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -56,6 +57,8 @@ type Dialer struct {
 	Encoding protocol.Encoding // of commands and replies
 	Header   http.Header       // of the handshake, beyond what it needs
 	TLS      *tls.Config       // of wss; nil for the defaults
+
+	dialed atomic.Uint64
 }
 
 // Link is the client's end of a WebSocket. While it waits it has a goroutine and
@@ -81,6 +84,7 @@ type Link struct {
 func (t *Dialer) Dial(ctx context.Context) (*Link, error) {
 	d := ws.Dialer{
 		Timeout:   connectTimeout,
+		NetDial:   local(t.URL, t.dialed.Add(1)),
 		TLSConfig: t.TLS,
 		Header:    ws.HandshakeHeaderHTTP(t.Header),
 	}
