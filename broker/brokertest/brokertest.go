@@ -127,6 +127,7 @@ func brokerTests(c Capabilities) []brokerTest {
 		{"MetaTTL", c.NoHistory, testMetaTTL},
 		{"MetaTTLRenewed", c.NoHistory, testMetaTTLRenewed},
 		{"RemoveHistory", c.NoHistory, testRemoveHistory},
+		{"Positions", c.NoHistory, testPositions},
 		{"ResultsBelongToCaller", c.NoHistory, testResultsBelongToCaller},
 		{"OrderWithHistory", c.NoHistory, testOrderWithHistory},
 		{"NothingLostOnSubscribe", c.NoHistory, testNothingLostOnSubscribe},

@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"sync"
@@ -349,6 +350,53 @@ func (f *fixture) eventsUpTo(ch string, offset uint64) []event {
 		events := f.events.wait(f, ch, n)
 		if n = len(events); events[n-1].Pub.Offset == offset {
 			return events
+		}
+	}
+}
+
+// testPositions checks that many positions are what as many reads return.
+func testPositions(f *fixture) {
+	b, ok := f.broker.(broker.PositionReader)
+	if !ok {
+		f.Skip("the engine reads no positions of many channels")
+	}
+	var names []string
+	var want []broker.PositionResult
+	for i := range 1500 {
+		ch := fmt.Sprintf("%s_%d", f.name(), i)
+		names = append(names, ch)
+		var top channel.StreamPosition
+		switch i % 100 {
+		case 0:
+			top = f.publish(ch, "1", f.kept(2)).Position
+		case 1:
+			f.publish(ch, "1", f.kept(2))
+			top = f.publish(ch, "2", f.kept(2)).Position
+		case 2:
+			top = f.all(ch).Top
+		}
+		want = append(want, broker.PositionResult{Top: top})
+	}
+	got := b.Positions(f.ctx, names)
+	f.equal("number of positions", len(got), len(names))
+	epochs := map[string]bool{}
+	for i := range got {
+		if want[i].Top == (channel.StreamPosition{}) { // the read made the stream
+			want[i].Top.Epoch = got[i].Top.Epoch
+		}
+		epochs[got[i].Top.Epoch] = true
+	}
+	f.equal("positions", got, want)
+	f.equal("number of epochs", len(epochs), len(names))
+	f.equal("positions again", b.Positions(f.ctx, names), got)
+	f.equal("read", f.history(names[5], broker.HistoryFilter{}).Top, got[5].Top)
+	f.equal("no positions", len(b.Positions(f.ctx, nil)), 0)
+
+	ctx, cancel := context.WithCancel(f.ctx)
+	cancel()
+	for _, result := range b.Positions(ctx, names[:2]) {
+		if result.Err == nil {
+			f.Error("no error with a cancelled context")
 		}
 	}
 }

@@ -4,4 +4,11 @@ go 1.26
 
 replace github.com/gyrohq/gyro => ../../
 
-require github.com/google/go-cmp v0.7.0
+require (
+	github.com/google/go-cmp v0.7.0
+	github.com/google/uuid v1.6.0
+	github.com/gyrohq/gyro v0.0.0-00010101000000-000000000000
+	github.com/redis/rueidis v1.0.79
+)
+
+require golang.org/x/sys v0.47.0 // indirect

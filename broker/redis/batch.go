@@ -1,0 +1,142 @@
+package redis
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/channel"
+)
+
+const (
+	// lanesPerShard of a batch are under way at a time, so that one chunk is prepared
+	// while Redis works on another. A channel is in one lane: its items keep their
+	// order.
+	lanesPerShard = 2
+	// minLane is how many items are worth a lane of their own.
+	minLane = 64
+	// maxChunk bounds the payload of a chunk in bytes.
+	maxChunk = 4 << 20
+)
+
+// PublishBatch implements broker.BatchPublisher. Items go out as pipelined chunks
+// of up to 1,000, per shard at a time. Items of one channel keep their order.
+func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
+	shards, err := b.running(ctx)
+	if err != nil {
+		for i := range batch {
+			batch[i].Result, batch[i].Err = broker.PublishResult{}, err
+		}
+		return
+	}
+	now := time.Now()
+	count := len(shards)
+	if len(batch) >= 2*minLane {
+		count *= lanesPerShard
+	}
+	lanes := make([]lane, count)
+	for i := range lanes {
+		lanes[i] = lane{broker: b, shard: shards[i%len(shards)], batch: batch}
+	}
+	for i := range batch {
+		item := &batch[i]
+		item.Result, item.Err = broker.PublishResult{}, nil
+		stamp(item.Pub, now) // here, as lanes may share publications
+		hash := hashOf(item.Channel)
+		at := jump(hash, len(shards))
+		if item.Err = shards[at].names.check(item.Channel); item.Err != nil {
+			continue
+		}
+		if b.engine.cfg.SkipPubSub && !kept(&item.Options) && item.Options.IdempotencyKey == "" {
+			continue
+		}
+		if count > len(shards) && hash>>32&1 == 1 {
+			at += len(shards)
+		}
+		lanes[at].items = append(lanes[at].items, laneItem{int32(i), hash})
+	}
+	var group sync.WaitGroup
+	for i := range lanes {
+		if len(lanes[i].items) > 0 {
+			group.Go(func() { lanes[i].run(ctx) })
+		}
+	}
+	group.Wait()
+}
+
+// lane is a part of a batch whose items go to one shard, in their order.
+type lane struct {
+	broker *Broker
+	shard  *shard
+	batch  []broker.BatchItem
+	items  []laneItem
+
+	strings slab
+	calls   []call
+	cmds    []rueidis.Completed
+
+	// The publication that was encoded last: items of a broadcast share one.
+	pub     *channel.Publication
+	delta   bool
+	payload string
+}
+
+type laneItem struct {
+	index int32
+	hash  uint64
+}
+
+func (l *lane) run(ctx context.Context) {
+	l.strings.size = maxSlab
+	for rest := l.items; len(rest) > 0; {
+		n := l.prepare(rest)
+		results, cmds := l.shard.runAll(ctx, l.calls[:n], l.cmds)
+		l.cmds = cmds
+		failures := explainer{shard: l.shard}
+		for i := range results {
+			item := &l.batch[rest[i].index]
+			if l.calls[i].script == nil {
+				item.Err = failures.explain(results[i].Error())
+				continue
+			}
+			reply, err := results[i].ToString()
+			if err == nil {
+				item.Result, err = parseReply(reply)
+			}
+			item.Err = failures.explain(err)
+		}
+		rest = rest[n:]
+	}
+}
+
+// prepare makes the calls of the next chunk and returns their number.
+func (l *lane) prepare(items []laneItem) int {
+	items = items[:min(len(items), conn.MaxPipeline)]
+	if cap(l.calls) < len(items) {
+		l.calls = make([]call, len(items))
+	}
+	size := 0
+	for i, it := range items {
+		item := &l.batch[it.index]
+		l.encode(item)
+		if size += len(l.payload); size > maxChunk && i > 0 {
+			return i
+		}
+		c := &l.calls[i]
+		*c = call{}
+		l.broker.publishCall(c, l.shard, &l.strings,
+			publishing{item.Channel, it.hash, l.payload, item.Pub.Version}, &item.Options)
+	}
+	return len(items)
+}
+
+func (l *lane) encode(item *broker.BatchItem) {
+	if delta := unkeptDelta(&item.Options); item.Pub != l.pub || delta != l.delta {
+		l.pub, l.delta = item.Pub, delta
+		l.payload = l.strings.publication(item.Pub, delta)
+	}
+}

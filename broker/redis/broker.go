@@ -1,0 +1,307 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/gyrohq/gyro/broker"
+)
+
+// Broker is the broker of an Engine, a broker.BatchPublisher and PositionReader,
+// and the broker.Controller of its nodes. Delivery is at most once; who keeps
+// history can tell what is missing, and HandleLoss tells when to look.
+//
+// Operations end within Shard.IOTimeout. Errors name the shard, and hold what
+// Redis answered (OOM, READONLY, LOADING, CLUSTERDOWN, ...).
+type Broker struct {
+	engine *Engine
+	kinds  historyKinds
+
+	mu      sync.Mutex
+	state   int
+	node    string // ID in the names of channels
+	control *control
+
+	// Of a running broker, constant.
+	handler broker.EventHandler
+	shards  []*shard
+	links   [][]*link // by shard: the plain one, or one per partition and the plain one
+
+	turn     sync.Mutex
+	lastUsed int // shard of the last control message
+}
+
+const (
+	stateNew = iota
+	stateStarting
+	stateRunning
+	stateClosed
+)
+
+var errRunTwice = errors.New("redis: the broker has been run before, or closed")
+
+var (
+	_ broker.BatchPublisher = (*Broker)(nil)
+	_ broker.PositionReader = (*Broker)(nil)
+	_ broker.Controller     = (*Broker)(nil)
+	_ broker.HealthReporter = (*Broker)(nil)
+)
+
+// historyKinds are the names and scripts of one way to keep history.
+type historyKinds struct {
+	history, meta string
+	publish, read *script
+}
+
+func newBroker(e *Engine) *Broker {
+	b := &Broker{engine: e, node: uuid.NewString()}
+	b.kinds = historyKinds{kindStream, kindStreamMeta, streamPublish, streamHistory}
+	if e.cfg.HistoryUseLists {
+		b.kinds = historyKinds{kindList, kindListMeta, listPublish, listHistory}
+	}
+	return b
+}
+
+// Run implements broker.Broker. It connects, for as long as Config.StartTimeout
+// says, and subscribes to control messages if RunControl was called. It fails if a
+// shard cannot be reached, refuses, or lacks what the configuration needs; the
+// engine is closed then.
+func (b *Broker) Run(h broker.EventHandler) error {
+	b.mu.Lock()
+	if b.state != stateNew {
+		b.mu.Unlock()
+		return errRunTwice
+	}
+	b.state = stateStarting
+	b.mu.Unlock()
+
+	ctx := context.Background()
+	shards, err := b.engine.connect(ctx)
+	if err == nil {
+		b.handler, b.shards = h, shards
+		err = b.engine.persist(ctx, func() error { return b.start(ctx) })
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil && b.state == stateClosed {
+		err = errClosed
+		b.stop()
+	}
+	if err != nil {
+		b.state = stateClosed
+		return errors.Join(err, b.engine.Close(ctx))
+	}
+	b.state = stateRunning
+	return nil
+}
+
+// start makes the connections for PUB/SUB, all at a time.
+func (b *Broker) start(ctx context.Context) error {
+	if b.control != nil {
+		b.control.start()
+	}
+	b.links = make([][]*link, len(b.shards))
+	failures := make([]error, len(b.shards))
+	var group sync.WaitGroup
+	for i, s := range b.shards {
+		b.links[i] = b.newLinks(s)
+		group.Go(func() { failures[i] = b.startShard(ctx, b.links[i]) })
+	}
+	group.Wait()
+	err := errors.Join(failures...)
+	if err != nil {
+		b.stop()
+	}
+	return err
+}
+
+// startShard connects the links of a shard; the last one carries control.
+func (b *Broker) startShard(ctx context.Context, links []*link) error {
+	failures := make([]error, len(links))
+	var group sync.WaitGroup
+	for i, l := range links {
+		group.Go(func() { failures[i] = l.conn.Start(ctx) })
+	}
+	group.Wait()
+	if err := errors.Join(failures...); err != nil {
+		return err
+	}
+	if b.control == nil {
+		return nil
+	}
+	return links[len(links)-1].conn.Subscribe(ctx, b.control.channels()...)
+}
+
+// stop closes the links and waits for the calls of the handler.
+func (b *Broker) stop() {
+	var group sync.WaitGroup
+	for _, links := range b.links {
+		for _, l := range links {
+			group.Go(l.conn.Close)
+		}
+	}
+	group.Wait()
+	if b.control != nil {
+		b.control.stop()
+	}
+}
+
+// Close implements broker.Broker. It waits for the handler calls under way; if ctx
+// ends before they do, it returns the context's error and the rest is freed when
+// they return. It closes the engine, its presence manager included.
+func (b *Broker) Close(ctx context.Context) error {
+	b.mu.Lock()
+	before := b.state
+	b.state = stateClosed
+	b.mu.Unlock()
+	if before != stateRunning {
+		return b.engine.Close(ctx)
+	}
+	freed := make(chan struct{})
+	go func() {
+		defer close(freed)
+		b.stop()
+		_ = b.engine.Close(ctx) // never fails
+	}()
+	select {
+	case <-freed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// running returns the shards if the broker runs and ctx has not ended.
+func (b *Broker) running(ctx context.Context) ([]*shard, error) {
+	b.mu.Lock()
+	state := b.state
+	b.mu.Unlock()
+	switch state {
+	case stateRunning:
+		return b.shards, ctx.Err()
+	case stateClosed:
+		return nil, errClosed
+	default:
+		return nil, errNotConnected
+	}
+}
+
+// place returns the shard of a channel and the channel's hash.
+func (b *Broker) place(ctx context.Context, ch string) (*shard, uint64, error) {
+	shards, err := b.running(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	hash := hashOf(ch)
+	s := shards[jump(hash, len(shards))]
+	return s, hash, s.names.check(ch)
+}
+
+// Subscribe implements broker.Broker. Channels go out together, and together with
+// those of other calls. While a shard's connection is down, it fails at once.
+func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
+	return b.each(ctx, channels, (*link).subscribe)
+}
+
+// Unsubscribe implements broker.Broker. Events that have arrived already may follow.
+func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
+	return b.each(ctx, channels, (*link).unsubscribe)
+}
+
+// each calls do for every link with its part of the channels, at a time.
+func (b *Broker) each(ctx context.Context, channels []string, do func(*link, context.Context, []string) error) error {
+	if len(channels) == 1 {
+		l, err := b.link(ctx, channels[0])
+		if err != nil {
+			return err
+		}
+		return do(l, ctx, channels)
+	}
+	parts := map[*link][]string{}
+	for _, ch := range channels {
+		l, err := b.link(ctx, ch)
+		if err != nil {
+			return err
+		}
+		parts[l] = append(parts[l], ch)
+	}
+	var mu sync.Mutex
+	var failures []error
+	var group sync.WaitGroup
+	for l, part := range parts {
+		group.Go(func() {
+			if err := do(l, ctx, part); err != nil {
+				mu.Lock()
+				failures = append(failures, err)
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(failures...)
+}
+
+var errNoPubSub = errors.New("redis: SkipPubSub is set: there are no subscriptions")
+
+func (b *Broker) link(ctx context.Context, ch string) (*link, error) {
+	s, hash, err := b.place(ctx, ch)
+	if err != nil {
+		return nil, err
+	}
+	if b.engine.cfg.SkipPubSub {
+		return nil, errNoPubSub
+	}
+	return b.links[s.index][s.names.partition(hash)], nil
+}
+
+// Health implements broker.HealthReporter: one element per shard.
+func (b *Broker) Health() []broker.Health {
+	if _, err := b.running(context.Background()); err != nil {
+		return []broker.Health{{Part: "redis", Err: err}}
+	}
+	list := make([]broker.Health, len(b.shards))
+	for i, s := range b.shards {
+		list[i] = broker.Health{Part: s.client.Name()}
+		for _, l := range b.links[i] {
+			delay, err := l.conn.Health()
+			list[i].Delay = max(list[i].Delay, delay)
+			if list[i].Err == nil {
+				list[i].Err = err
+			}
+		}
+	}
+	return list
+}
+
+// Stats are counters of one shard's connections for PUB/SUB since the start.
+type Stats struct {
+	Shard      string // as in Health
+	Channels   int    // subscribed, those of control and canaries included
+	Messages   uint64 // received
+	Dropped    uint64 // received and dropped, as the node was behind: see HandleLoss
+	Reconnects uint64
+	Bytes      uint64 // received
+}
+
+// Stats returns one element per shard; none before Run and after Close.
+func (b *Broker) Stats() []Stats {
+	if _, err := b.running(context.Background()); err != nil {
+		return nil
+	}
+	list := make([]Stats, len(b.shards))
+	for i, s := range b.shards {
+		list[i].Shard = s.client.Name()
+		for _, l := range b.links[i] {
+			part := l.conn.Stats()
+			list[i].Channels += part.Channels
+			list[i].Messages += part.Messages
+			list[i].Dropped += part.Dropped
+			list[i].Reconnects += part.Reconnects
+			list[i].Bytes += part.Bytes
+		}
+	}
+	return list
+}

@@ -1,0 +1,95 @@
+package redis_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/brokertest"
+	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/broker/redis/redistest"
+)
+
+// unit of the conformance tests' times to live: short, as they really pass, and
+// long enough for a busy machine.
+const unit = 400 * time.Millisecond
+
+// setups are the ways in which Redis is run. Each is made once per test.
+var setups = map[string]func(t testing.TB) []redis.Shard{
+	"standalone": func(t testing.TB) []redis.Shard {
+		return []redis.Shard{standalone(redistest.Standalone(t, redistest.Options{Password: "secret"}))}
+	},
+	"two shards": func(t testing.TB) []redis.Shard {
+		return []redis.Shard{
+			standalone(redistest.Standalone(t, redistest.Options{})),
+			standalone(redistest.Standalone(t, redistest.Options{})),
+		}
+	},
+	"sentinel": func(t testing.TB) []redis.Shard {
+		s := redistest.NewSentinel(t, redistest.Options{})
+		return []redis.Shard{{Addresses: s.Addresses(), SentinelMaster: s.Master}}
+	},
+	"cluster": func(t testing.TB) []redis.Shard {
+		return []redis.Shard{{Addresses: redistest.NewCluster(t, redistest.Options{}).Addresses()}}
+	},
+}
+
+func standalone(s *redistest.Server) redis.Shard {
+	return redis.Shard{Addresses: []string{s.Addr()}, Password: s.Password()}
+}
+
+func newEngine(t testing.TB, cfg redis.Config) *redis.Engine {
+	t.Helper()
+	engine, err := redis.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine
+}
+
+func TestConformance(t *testing.T) {
+	for name, setup := range setups {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shards := setup(t)
+			cfg := redis.Config{Shards: shards}
+			t.Run("stream", func(t *testing.T) { t.Parallel(); conform(t, cfg) })
+			lists := cfg
+			lists.HistoryUseLists, lists.Prefix = true, "lists"
+			t.Run("list", func(t *testing.T) { t.Parallel(); conform(t, lists) })
+			if name == "cluster" {
+				sharded := cfg
+				sharded.ShardedPubSubPartitions, sharded.Prefix = 4, "sharded"
+				t.Run("sharded PUBSUB", func(t *testing.T) { t.Parallel(); conform(t, sharded) })
+			}
+			if name == "standalone" {
+				resp2 := cfg
+				resp2.Shards = []redis.Shard{shards[0]}
+				resp2.Shards[0].ForceRESP2, resp2.Prefix = true, "resp2"
+				t.Run("RESP2", func(t *testing.T) { t.Parallel(); conform(t, resp2) })
+			}
+			for _, mapped := range []bool{false, true} {
+				presence := cfg
+				presence.PresenceTTL, presence.PresenceUserMapping, presence.Prefix = 4*unit, mapped, fmt.Sprint("presence", mapped)
+				t.Run(presence.Prefix, func(t *testing.T) { t.Parallel(); conformPresence(t, presence) })
+			}
+		})
+	}
+}
+
+func conform(t *testing.T, cfg redis.Config) {
+	brokertest.RunBroker(t, func(t testing.TB) broker.Broker { return newEngine(t, cfg).Broker() },
+		brokertest.Capabilities{Unit: unit})
+}
+
+func conformPresence(t *testing.T, cfg redis.Config) {
+	brokertest.RunPresence(t, func(t testing.TB) broker.PresenceManager {
+		engine := newEngine(t, cfg)
+		if err := engine.Connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { engine.Close(t.Context()) })
+		return engine.Presence()
+	}, cfg.PresenceTTL, brokertest.Capabilities{Unit: unit})
+}

@@ -1,0 +1,229 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+)
+
+var (
+	errNotConnected = errors.New("redis: not connected")
+	errClosed       = errors.New("redis: closed")
+	errReply        = errors.New("an answer that the script does not give")
+)
+
+// Engine is a broker and a presence manager that share their connections: one for
+// commands and one for PUB/SUB per shard (in a Cluster one for commands per node,
+// and with sharded PUB/SUB one more per partition), however many clients there
+// are. Who wants one of the two alone leaves the other unused: only a broker that
+// runs has connections for PUB/SUB. Its methods may be called from any goroutine.
+type Engine struct {
+	cfg      Config
+	broker   *Broker
+	presence *Presence
+
+	mu     sync.Mutex
+	closed bool
+	shards []*shard // nil before Connect
+}
+
+// New makes an engine that is not connected yet. It fails if the configuration is
+// wrong, with an error that names the field.
+func New(cfg Config) (*Engine, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{cfg: cfg}
+	e.broker = newBroker(e)
+	e.presence = newPresence(e)
+	return e, nil
+}
+
+// Broker of the engine; always the same. Its Run connects the engine, its Close
+// closes it.
+func (e *Engine) Broker() *Broker { return e.broker }
+
+// Presence manager of the engine; always the same. It works from Connect (or Run
+// of the broker) to Close.
+func (e *Engine) Presence() *Presence { return e.presence }
+
+// Connect connects to all shards, for as long as Config.StartTimeout says and ctx
+// allows, and checks that they can do what the configuration needs. It fails at
+// once if a shard refuses the user, the password or the database. Connected, it
+// does nothing.
+func (e *Engine) Connect(ctx context.Context) error {
+	_, err := e.connect(ctx)
+	return err
+}
+
+// Close closes the connections. Calls under way and later ones fail. Closing again
+// is fine. A broker that runs should be closed instead, which does this as well.
+func (e *Engine) Close(context.Context) error {
+	e.mu.Lock()
+	shards := e.shards
+	e.shards, e.closed = nil, true
+	e.mu.Unlock()
+	closeAll(shards)
+	return nil
+}
+
+// Mode tells how the shards are organised, for logs: standalone, sentinel or
+// cluster, and for several shards the likes of sharded(3):cluster,sentinel-x2.
+func (e *Engine) Mode() string {
+	var runs []string
+	for i := 0; i < len(e.cfg.Shards); {
+		mode, n := e.mode(i), 0
+		for ; i < len(e.cfg.Shards) && e.mode(i) == mode; i++ {
+			n++
+		}
+		if n > 1 {
+			mode = fmt.Sprintf("%s-x%d", mode, n)
+		}
+		runs = append(runs, mode)
+	}
+	if len(e.cfg.Shards) == 1 {
+		return runs[0]
+	}
+	return fmt.Sprintf("sharded(%d):%s", len(e.cfg.Shards), strings.Join(runs, ","))
+}
+
+func (e *Engine) mode(i int) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	mode := e.cfg.Shards[i].Mode
+	switch {
+	case mode != Detect:
+		return string(mode)
+	case e.shards != nil && e.shards[i].client.Cluster():
+		return string(Cluster)
+	default:
+		return string(Standalone)
+	}
+}
+
+// connect returns the shards, connected.
+func (e *Engine) connect(ctx context.Context) ([]*shard, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, errClosed
+	}
+	if e.shards != nil {
+		return e.shards, nil
+	}
+	var shards []*shard
+	err := e.persist(ctx, func() (err error) {
+		shards, err = e.open(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.shards = shards
+	return shards, nil
+}
+
+// Pauses between attempts to start.
+const (
+	minPause = 100 * time.Millisecond
+	maxPause = 2 * time.Second
+)
+
+// persist calls try until it succeeds, fails for good, or Config.StartTimeout is
+// over.
+func (e *Engine) persist(ctx context.Context, try func() error) error {
+	end := time.Now().Add(e.cfg.StartTimeout)
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		err := try()
+		if err == nil || hopeless(err) || ctx.Err() != nil || !time.Now().Before(end) {
+			return err
+		}
+		e.cfg.Logger.Warn("redis cannot be reached, trying again", "error", err)
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)): // nodes that start together do not knock together
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// hopeless tells that trying again will not help.
+func hopeless(err error) bool {
+	var missing *missingCommand
+	if errors.As(err, &missing) {
+		return true
+	}
+	var failure *rueidis.RedisError
+	if !errors.As(err, &failure) {
+		return false
+	}
+	for _, prefix := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR DB index", "ERR SELECT is not allowed", "ERR AUTH", "ERR invalid password"} {
+		if strings.HasPrefix(failure.Error(), prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// open connects to all shards at a time.
+func (e *Engine) open(ctx context.Context) ([]*shard, error) {
+	shards := make([]*shard, len(e.cfg.Shards))
+	failures := make([]error, len(shards))
+	var group sync.WaitGroup
+	for i := range shards {
+		group.Go(func() { shards[i], failures[i] = openShard(ctx, &e.cfg, i) })
+	}
+	group.Wait()
+	if err := errors.Join(failures...); err != nil {
+		closeAll(shards)
+		return nil, err
+	}
+	return shards, nil
+}
+
+func closeAll(shards []*shard) {
+	var group sync.WaitGroup
+	for _, s := range shards {
+		if s != nil {
+			group.Go(s.client.Close)
+		}
+	}
+	group.Wait()
+}
+
+// live returns the shards, or why there are none.
+func (e *Engine) live() ([]*shard, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.shards != nil:
+		return e.shards, nil
+	case e.closed:
+		return nil, errClosed
+	default:
+		return nil, errNotConnected
+	}
+}
+
+// shardOptions are what package conn wants to know of a shard.
+func shardOptions(cfg *Config, i int) conn.Options {
+	s := &cfg.Shards[i]
+	return conn.Options{
+		Name:      fmt.Sprintf("redis shard %d (%s)", i, strings.Join(s.Addresses, ", ")),
+		Addresses: s.Addresses, Sentinel: s.Mode == Sentinel, Cluster: s.Mode == Cluster, Detect: s.Mode == Detect,
+		User: s.User, Password: s.Password, DB: s.DB, ClientName: s.ClientName, TLS: s.TLS,
+		SentinelMaster: s.SentinelMaster, SentinelUser: s.SentinelUser, SentinelPassword: s.SentinelPassword,
+		SentinelClientName: s.SentinelClientName, SentinelTLS: s.SentinelTLS,
+		ConnectTimeout: s.ConnectTimeout, IOTimeout: s.IOTimeout, ForceRESP2: s.ForceRESP2,
+		ReplicaReads: cfg.PresenceFromReplicas, Logger: cfg.Logger,
+	}
+}

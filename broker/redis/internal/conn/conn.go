@@ -1,0 +1,319 @@
+// Package conn holds the connections to one shard: a single multiplexed one for
+// commands per server, on rueidis, and those that its caller dials for PUB/SUB.
+// It finds the primary through Sentinel, and bounds how long anything waits.
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Options of a shard. All are checked and complete.
+type Options struct {
+	// Name of the shard for logs and errors: "redis shard 0 (host:port)".
+	Name      string
+	Addresses []string
+	Sentinel  bool
+	Cluster   bool
+	// Detect asks the first address whether it is a Cluster's.
+	Detect bool
+
+	User, Password string
+	DB             int
+	ClientName     string
+	TLS            *tls.Config
+
+	SentinelMaster, SentinelUser, SentinelPassword, SentinelClientName string
+	SentinelTLS                                                        *tls.Config
+
+	ConnectTimeout, IOTimeout time.Duration
+	ForceRESP2                bool
+	// ReplicaReads lets Read ask replicas.
+	ReplicaReads bool
+
+	Logger *slog.Logger
+}
+
+const (
+	// keepAlive is the interval of TCP keep-alive probes, and of the pings that find
+	// out that a server does not answer.
+	keepAlive = 400 * time.Millisecond
+	// ringScale: a connection has room for 2^ringScale calls in flight.
+	ringScale = 12
+	// maxInFlight calls wait for their answers at a time; further ones wait for their
+	// turn, no longer than IOTimeout. It has to be less than what the ring holds, for
+	// rueidis waits for room without a time limit.
+	maxInFlight = 1<<ringScale - 64
+	// MaxPipeline is the most commands of one call of DoMulti.
+	MaxPipeline = 1000
+	bufferSize  = 256 << 10
+)
+
+// ErrClosed is the cause of errors after Close.
+var ErrClosed = errors.New("closed")
+
+// Client sends commands to a shard. Its methods may be called from any goroutine.
+type Client struct {
+	opts    Options
+	redis   rueidis.Client
+	replica rueidis.Client // of a Sentinel's shard, for Read; nil without
+	cluster bool
+	slots   chan struct{} // one element per call in flight
+	done    chan struct{}
+	once    sync.Once
+	watch   sync.WaitGroup
+
+	mu      sync.Mutex
+	current *trackedConn // the connection to the one server; nil in a Cluster
+	next    atomic.Uint32
+}
+
+// Open connects. It fails when the shard does not answer within ConnectTimeout
+// and IOTimeout, or refuses.
+func Open(ctx context.Context, opts Options) (*Client, error) {
+	c := &Client{opts: opts, slots: make(chan struct{}, maxInFlight), done: make(chan struct{}), cluster: opts.Cluster}
+	if err := c.connect(ctx, opts.Cluster); err != nil {
+		return nil, c.Explain(err)
+	}
+	if opts.Detect && c.inCluster(ctx) {
+		c.redis.Close()
+		c.current = nil
+		c.cluster = true
+		if err := c.connect(ctx, true); err != nil {
+			return nil, c.Explain(err)
+		}
+	}
+	if opts.Sentinel {
+		if opts.ReplicaReads {
+			if err := c.connectReplica(); err != nil {
+				c.redis.Close()
+				return nil, c.Explain(fmt.Errorf("replica: %w", err))
+			}
+		}
+		c.watch.Go(c.watchSentinel)
+	}
+	return c, nil
+}
+
+// option is what all connections for commands have in common.
+func (c *Client) option() rueidis.ClientOption {
+	o := &c.opts
+	option := rueidis.ClientOption{
+		InitAddress: o.Addresses, Username: o.User, Password: o.Password, ClientName: o.ClientName, SelectDB: o.DB,
+		TLSConfig: o.TLS, AlwaysRESP2: o.ForceRESP2,
+		ClientSetInfo: rueidis.DisableClientSetInfo,
+		DisableCache:  true, DisableRetry: true, AlwaysPipelining: true, PipelineMultiplex: -1, BlockingPipeline: -1,
+		RingScaleEachConn: ringScale, ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize,
+		ConnWriteTimeout: c.pingTimeout(),
+	}
+	option.Dialer.Timeout = o.ConnectTimeout
+	option.Dialer.KeepAlive = c.pingInterval()
+	return option
+}
+
+// topologyInterval is how often it is looked up who is who.
+const topologyInterval = 5 * time.Second
+
+func (c *Client) connect(ctx context.Context, cluster bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	option := c.option()
+	option.DialCtxFn = c.dialCommands
+	option.ForceSingleClient = !cluster
+	if cluster {
+		option.ClusterOption.ShardsRefreshInterval = topologyInterval
+		if c.opts.ReplicaReads {
+			option.SendToReplicas = func(cmd rueidis.Completed) bool {
+				name := cmd.Commands()[0] // of those that Read is for
+				return name == "HGETALL" || name == "HLEN"
+			}
+		}
+	} else {
+		option.InitAddress = option.InitAddress[:1] // a name: dialCommands finds the server
+	}
+	client, err := rueidis.NewClient(option)
+	if err == nil {
+		err = client.Do(ctx, client.B().Ping().Build()).Error()
+	}
+	if err != nil {
+		if client != nil {
+			client.Close()
+		}
+		return err
+	}
+	c.redis = client
+	return nil
+}
+
+// connectReplica makes the client of a replica, which rueidis finds by itself.
+func (c *Client) connectReplica() (err error) {
+	o := &c.opts
+	option := c.option()
+	option.ReplicaOnly = true
+	option.Sentinel = rueidis.SentinelOption{
+		MasterSet: o.SentinelMaster, Username: o.SentinelUser, Password: o.SentinelPassword, ClientName: o.SentinelClientName,
+		TLSConfig: o.SentinelTLS, TopologyRefreshInterval: topologyInterval,
+	}
+	option.Sentinel.Dialer = option.Dialer
+	c.replica, err = rueidis.NewClient(option)
+	return err
+}
+
+// A server that has stopped answering is noticed after at most two intervals
+// and the timeout of the ping, which together are IOTimeout.
+func (c *Client) pingInterval() time.Duration { return min(keepAlive, c.opts.IOTimeout/4) }
+func (c *Client) pingTimeout() time.Duration  { return c.opts.IOTimeout - 2*c.pingInterval() }
+
+// inCluster asks the server whether it is a Cluster's node.
+func (c *Client) inCluster(ctx context.Context) bool {
+	info, err := c.redis.Do(ctx, c.redis.B().Info().Section("cluster").Build()).ToString()
+	return err == nil && strings.Contains(info, "cluster_enabled:1")
+}
+
+// Cluster tells whether the shard is a Redis Cluster, whose keys have hash tags.
+func (c *Client) Cluster() bool { return c.cluster }
+
+// Name of the shard, without secrets.
+func (c *Client) Name() string { return c.opts.Name }
+
+// B builds commands for Do and DoMulti.
+func (c *Client) B() rueidis.Builder { return c.redis.B() }
+
+// Do sends one command. Its error, if any, is an error of Explain, or of Redis.
+func (c *Client) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	ctx, cancel, err := c.begin(ctx)
+	if err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	defer c.end(cancel)
+	result := c.redis.Do(ctx, cmd)
+	if c.failedForAnother(ctx, result.NonRedisError()) {
+		result = c.redis.Do(ctx, cmd)
+	}
+	c.look(result.Error())
+	return result
+}
+
+// Read does an HGETALL or HLEN, on a replica if the options say so and one answers.
+func (c *Client) Read(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if c.replica == nil {
+		return c.Do(ctx, cmd)
+	}
+	limited, cancel, err := c.begin(ctx)
+	if err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	result := c.replica.Do(limited, cmd.Pin())
+	c.end(cancel)
+	if err := result.Error(); err != nil && ctx.Err() == nil {
+		return c.Do(ctx, cmd.Pin())
+	}
+	return result
+}
+
+// DoMulti sends at most MaxPipeline commands at once and waits for all answers.
+// The slice may be used again only if no result has a NonRedisError.
+func (c *Client) DoMulti(ctx context.Context, cmds []rueidis.Completed) []rueidis.RedisResult {
+	ctx, cancel, err := c.begin(ctx)
+	if err != nil {
+		results := make([]rueidis.RedisResult, len(cmds))
+		for i := range results {
+			results[i] = rueidis.NewErrorResult(err)
+		}
+		return results
+	}
+	defer c.end(cancel)
+	results := c.redis.DoMulti(ctx, cmds...)
+	for i := range results {
+		if err := results[i].Error(); err != nil {
+			c.look(err)
+			break
+		}
+	}
+	return results
+}
+
+// begin waits for room and bounds the time of a call by IOTimeout.
+func (c *Client) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	select {
+	case <-c.done:
+		return nil, nil, ErrClosed
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.IOTimeout)
+	select {
+	case c.slots <- struct{}{}:
+		return ctx, cancel, nil
+	case <-ctx.Done():
+		cancel()
+		return nil, nil, ctx.Err()
+	}
+}
+
+func (c *Client) end(cancel context.CancelFunc) {
+	cancel()
+	<-c.slots
+}
+
+// failedForAnother tells that a command was not sent because the context of
+// somebody else ended, who was first to need the connection that both waited for.
+func (c *Client) failedForAnother(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+}
+
+// look drops the connection to a server that is not the primary any more: the
+// next command looks for the primary.
+func (c *Client) look(err error) {
+	if failure, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(failure.Error(), "READONLY") {
+		c.drop()
+	}
+}
+
+// drop closes the connection for commands; the next command makes a new one.
+func (c *Client) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil {
+		c.current.Close()
+		c.current = nil
+	}
+}
+
+// Close frees everything; calls under way fail. Closing again is fine.
+func (c *Client) Close() {
+	c.once.Do(func() {
+		close(c.done)
+		c.redis.Close()
+		if c.replica != nil {
+			c.replica.Close()
+		}
+	})
+	c.watch.Wait()
+}
+
+// Explain names the shard in err and says what timed out. Nil stays nil.
+func (c *Client) Explain(err error) error {
+	var failure *rueidis.RedisError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &failure):
+		return fmt.Errorf("%s: %w", c.opts.Name, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: no answer in time: %w", c.opts.Name, err)
+	case errors.Is(err, rueidis.ErrClosing):
+		return fmt.Errorf("%s: the connection is closed", c.opts.Name)
+	default:
+		return fmt.Errorf("%s: %w", c.opts.Name, err)
+	}
+}

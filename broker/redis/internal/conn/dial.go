@@ -1,0 +1,180 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// dialCommands makes a connection for commands. address is where rueidis wants
+// to go, which counts in a Cluster alone.
+func (c *Client) dialCommands(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	limit := time.Now().Add(c.opts.IOTimeout)
+	ctx, cancel := context.WithDeadline(ctx, limit)
+	defer cancel()
+	if !c.opts.Sentinel {
+		raw, err := dial(ctx, address, dialer, config)
+		return c.track(raw, limit), err
+	}
+	address, err := c.primary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := dial(ctx, address, dialer, config)
+	if err != nil {
+		return nil, fmt.Errorf("the primary %s: %w", address, err)
+	}
+	tracked := c.track(raw, limit).(*trackedConn)
+	tracked.address = address
+	c.mu.Lock()
+	c.current = tracked
+	c.mu.Unlock()
+	return tracked, nil
+}
+
+func (c *Client) track(raw net.Conn, limit time.Time) net.Conn {
+	if raw == nil {
+		return nil
+	}
+	return &trackedConn{Conn: raw, limit: limit}
+}
+
+// trackedConn is a connection whose handshake ends in time: until the first lift
+// of the deadline, which rueidis does behind the handshake, no deadline is later
+// than limit.
+type trackedConn struct {
+	net.Conn
+	address string
+	limit   time.Time
+	ready   atomic.Bool
+}
+
+// SetDeadline implements net.Conn.
+func (t *trackedConn) SetDeadline(to time.Time) error {
+	if to.IsZero() {
+		t.ready.Store(true)
+	} else if !t.ready.Load() && to.After(t.limit) {
+		to = t.limit
+	}
+	return t.Conn.SetDeadline(to)
+}
+
+const unixScheme = "unix://"
+
+// dial connects to host:port or to the socket of unix:///path.
+func dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	network := "tcp"
+	if path, ok := strings.CutPrefix(address, unixScheme); ok {
+		network, address = "unix", path
+	}
+	if config == nil {
+		return dialer.DialContext(ctx, network, address)
+	}
+	secure := tls.Dialer{NetDialer: dialer, Config: config}
+	return secure.DialContext(ctx, network, address)
+}
+
+func (c *Client) dialer() *net.Dialer {
+	return &net.Dialer{Timeout: c.opts.ConnectTimeout, KeepAlive: keepAlive}
+}
+
+// DialPubSub makes a connection to a server where the messages of a PUB/SUB
+// channel arrive, before any handshake: the server itself or the primary, in a
+// Cluster some node, another one each time, or the owner of the slot for sharded
+// PUB/SUB if slot is not negative.
+func (c *Client) DialPubSub(ctx context.Context, slot int) (net.Conn, error) {
+	select {
+	case <-c.done:
+		return nil, ErrClosed
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.IOTimeout)
+	defer cancel()
+	address, err := c.pubSubAddress(ctx, slot)
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	raw, err := dial(ctx, address, c.dialer(), c.opts.TLS)
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	return raw, nil
+}
+
+func (c *Client) pubSubAddress(ctx context.Context, slot int) (string, error) {
+	switch {
+	case c.opts.Sentinel:
+		return c.primary(ctx)
+	case !c.cluster:
+		return c.opts.Addresses[0], nil
+	}
+	nodes, err := c.slotOwners(ctx)
+	if err != nil {
+		return "", err
+	}
+	if slot < 0 {
+		return nodes[int(c.next.Add(1)-1)%len(nodes)].address, nil
+	}
+	for _, node := range nodes {
+		if node.from <= int64(slot) && int64(slot) <= node.to {
+			return node.address, nil
+		}
+	}
+	return "", fmt.Errorf("no node of the Cluster has slot %d", slot)
+}
+
+// slotRange is what CLUSTER SLOTS says of some slots: the primary that has them.
+type slotRange struct {
+	from, to int64
+	address  string
+}
+
+func (c *Client) slotOwners(ctx context.Context) ([]slotRange, error) {
+	rows, err := c.redis.Do(ctx, c.redis.B().ClusterSlots().Build()).ToArray()
+	if err != nil {
+		return nil, err
+	}
+	var ranges []slotRange
+	for i := range rows {
+		if r, ok := c.slotRange(&rows[i]); ok {
+			ranges = append(ranges, r)
+		}
+	}
+	if len(ranges) == 0 {
+		return nil, fmt.Errorf("the Cluster has no slots assigned")
+	}
+	return ranges, nil
+}
+
+// slotRange reads a row: first slot, last slot, primary, replicas. A node is host,
+// port and more.
+func (c *Client) slotRange(row *rueidis.RedisMessage) (r slotRange, ok bool) {
+	fields, err := row.ToArray()
+	if err != nil || len(fields) < 3 {
+		return r, false
+	}
+	node, err := fields[2].ToArray()
+	if err != nil || len(node) < 2 {
+		return r, false
+	}
+	from, err1 := fields[0].AsInt64()
+	to, err2 := fields[1].AsInt64()
+	host, err3 := node[0].ToString()
+	port, err4 := node[1].AsInt64()
+	if err1 != nil || err2 != nil || err4 != nil {
+		return r, false
+	}
+	if err3 != nil || host == "" || host == "?" { // the node that was asked, by its own account
+		host, _, err = net.SplitHostPort(c.opts.Addresses[0])
+		if err != nil {
+			return r, false
+		}
+	}
+	return slotRange{from, to, net.JoinHostPort(host, fmt.Sprint(port))}, true
+}

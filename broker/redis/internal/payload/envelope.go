@@ -1,0 +1,129 @@
+package payload
+
+import "bytes"
+
+// Kind of a message on a client channel.
+type Kind uint8
+
+// Kinds of messages.
+const (
+	KindPublication Kind = iota
+	KindJoin
+	KindLeave
+)
+
+// Marks that a message begins with. A bare Protobuf publication never begins with
+// an underscore.
+const (
+	MarkJoin  = "__j__"
+	MarkLeave = "__l__"
+
+	markPosition = "__p1:"
+	markDelta    = "__d1:"
+	markEnd      = "__"
+)
+
+// Message is what a message on a client channel says. Its slices are parts of the
+// message.
+type Message struct {
+	Kind Kind
+	// Data is the Protobuf of a publication, or of a client info.
+	Data []byte
+	// Offset and Epoch of a publication with history.
+	Offset uint64
+	Epoch  []byte
+	// Delta tells that deltas may be made from Prev, the Protobuf of the publication
+	// before, which is empty if there was none.
+	Delta bool
+	Prev  []byte
+}
+
+// Parse reads a message.
+func Parse(message []byte) (m Message, err error) {
+	switch {
+	case len(message) == 0 || message[0] != '_':
+		m.Data = message
+		return m, nil
+	case bytes.HasPrefix(message, []byte(markPosition)):
+		return parsePosition(message[len(markPosition):])
+	case bytes.HasPrefix(message, []byte(markDelta)):
+		return parseDelta(message[len(markDelta):])
+	case bytes.HasPrefix(message, []byte(MarkJoin)):
+		return Message{Kind: KindJoin, Data: message[len(MarkJoin):]}, nil
+	case bytes.HasPrefix(message, []byte(MarkLeave)):
+		return Message{Kind: KindLeave, Data: message[len(MarkLeave):]}, nil
+	default:
+		return m, ErrMalformed
+	}
+}
+
+// parsePosition reads offset:epoch__publication.
+func parsePosition(rest []byte) (m Message, err error) {
+	if m.Offset, rest, err = number(rest); err != nil {
+		return m, err
+	}
+	end := bytes.Index(rest, []byte(markEnd))
+	if end < 0 {
+		return m, ErrMalformed
+	}
+	m.Epoch, m.Data = rest[:end:end], rest[end+len(markEnd):]
+	return m, nil
+}
+
+// parseDelta reads offset:epoch:length:prev:length:cur.
+func parseDelta(rest []byte) (m Message, err error) {
+	m.Delta = true
+	if m.Offset, rest, err = number(rest); err != nil {
+		return m, err
+	}
+	end := bytes.IndexByte(rest, ':')
+	if end < 0 {
+		return m, ErrMalformed
+	}
+	m.Epoch, rest = rest[:end:end], rest[end+1:]
+	if m.Prev, rest, err = counted(rest); err != nil {
+		return m, err
+	}
+	if len(rest) == 0 || rest[0] != ':' {
+		return m, ErrMalformed
+	}
+	if m.Data, rest, err = counted(rest[1:]); err != nil {
+		return m, err
+	}
+	if len(rest) > 0 {
+		return m, ErrMalformed
+	}
+	// Centrifugo's LISTs give the previous publication with its envelope.
+	if bytes.HasPrefix(m.Prev, []byte(markPosition)) {
+		prev, err := parsePosition(m.Prev[len(markPosition):])
+		if err != nil {
+			return m, err
+		}
+		m.Prev = prev.Data
+	}
+	return m, nil
+}
+
+// counted reads length:bytes.
+func counted(rest []byte) (value, after []byte, err error) {
+	n, rest, err := number(rest)
+	if err != nil || n > uint64(len(rest)) {
+		return nil, nil, ErrMalformed
+	}
+	return rest[:n:n], rest[n:], nil
+}
+
+// number reads decimal digits and the colon behind them.
+func number(rest []byte) (n uint64, after []byte, err error) {
+	for i, c := range rest {
+		if c == ':' && i > 0 {
+			return n, rest[i+1:], nil
+		}
+		d := uint64(c - '0')
+		if d > 9 || n > (1<<64-1-d)/10 {
+			break
+		}
+		n = n*10 + d
+	}
+	return 0, nil, ErrMalformed
+}

@@ -1,0 +1,255 @@
+package redis
+
+import (
+	"context"
+	"net"
+	"sync"
+	"unsafe"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// link is a connection for PUB/SUB and what is subscribed on it: the channels of a
+// shard, or of one partition of it.
+type link struct {
+	broker    *Broker
+	shard     *shard
+	partition int // -1: plain PUB/SUB
+	conn      *pubsub.Conn
+
+	mu       sync.RWMutex
+	channels map[string]*subscription // by their names in Redis
+}
+
+// subscription of a channel. Only the goroutine that delivers touches epoch.
+type subscription struct {
+	channel string
+	epoch   string
+}
+
+// newLinks makes the links of a shard.
+func (b *Broker) newLinks(s *shard) []*link {
+	var links []*link
+	for partition := range s.names.partitions {
+		links = append(links, b.newLink(s, partition))
+	}
+	return append(links, b.newLink(s, -1))
+}
+
+func (b *Broker) newLink(s *shard, partition int) *link {
+	l := &link{broker: b, shard: s, partition: partition, channels: map[string]*subscription{}}
+	slot, verb := -1, commandPublish
+	if partition >= 0 {
+		slot, verb = slotOf(tag(partition)), commandSPublish
+	}
+	shard := &b.engine.cfg.Shards[s.index]
+	login := pubsub.Login{User: shard.User, Password: shard.Password, ClientName: shard.ClientName, RESP2: shard.ForceRESP2}
+	cfg := pubsub.Config{
+		Name: s.client.Name(),
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			raw, err := s.client.DialPubSub(ctx, slot)
+			if err != nil {
+				return nil, err
+			}
+			if err := pubsub.Handshake(ctx, raw, login); err != nil {
+				raw.Close()
+				return nil, s.client.Explain(err)
+			}
+			return raw, nil
+		},
+		Message:      l.message,
+		Resubscribed: l.resubscribed,
+		Overflow:     l.overflow,
+		Sharded:      partition >= 0,
+		Service:      s.names.service(s.index, b.node, partition),
+		Timeout:      s.timeout,
+		Logger:       b.engine.cfg.Logger,
+		Publish: func(ctx context.Context, ch string, data []byte) error {
+			var c call
+			c.keys[0] = ch
+			c.arg(verb)
+			c.arg(string(data))
+			_, err := s.run(ctx, &c)
+			return err
+		},
+	}
+	cfg.CanaryInterval, cfg.CanaryTimeout = b.engine.cfg.CanaryInterval, b.engine.cfg.CanaryTimeout
+	l.conn = pubsub.New(cfg)
+	return l
+}
+
+// subscribe has the channels known before their messages can come.
+func (l *link) subscribe(ctx context.Context, channels []string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	names := l.names(channels)
+	added := make([]bool, len(names))
+	l.mu.Lock()
+	for i, name := range names {
+		if l.channels[name] == nil {
+			l.channels[name] = &subscription{channel: part(name, channels[i])}
+			added[i] = true
+		}
+	}
+	l.mu.Unlock()
+	err := l.conn.Subscribe(ctx, names...)
+	if err != nil {
+		l.mu.Lock()
+		for i, name := range names {
+			if added[i] {
+				delete(l.channels, name)
+			}
+		}
+		l.mu.Unlock()
+	}
+	return err
+}
+
+func (l *link) unsubscribe(ctx context.Context, channels []string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	names := l.names(channels)
+	if err := l.conn.Unsubscribe(ctx, names...); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	for _, name := range names {
+		delete(l.channels, name)
+	}
+	l.mu.Unlock()
+	return nil
+}
+
+func (l *link) names(channels []string) []string {
+	list := make([]string, len(channels))
+	for i, ch := range channels {
+		list[i] = string(l.shard.names.append(make([]byte, 0, nameSize(&l.shard.names, ch)), kindClient, ch, hashOf(ch)))
+	}
+	return list
+}
+
+// part returns the channel as a part of its name in Redis, where it stands at the
+// end but for a brace: one string in memory is enough.
+func part(name, ch string) string {
+	if name[len(name)-1] == '}' && len(name) > len(ch) && name[len(name)-1-len(ch):len(name)-1] == ch &&
+		name[len(name)-len(ch)-2] == '{' {
+		return name[len(name)-1-len(ch) : len(name)-1]
+	}
+	return name[len(name)-len(ch):]
+}
+
+// message is called for every message, in order.
+func (l *link) message(name, data []byte) {
+	l.mu.RLock()
+	sub := l.channels[unsafe.String(unsafe.SliceData(name), len(name))]
+	l.mu.RUnlock()
+	if sub == nil {
+		if c := l.broker.control; c != nil && l.partition < 0 {
+			c.receive(name, data)
+		}
+		return
+	}
+	if err := l.deliver(sub, data); err != nil {
+		l.broker.engine.cfg.Logger.Warn("redis: a message that cannot be read", "part", l.shard.client.Name(), "channel", sub.channel, "error", err)
+	}
+}
+
+func (l *link) deliver(sub *subscription, data []byte) error {
+	m, err := payload.Parse(data)
+	if err != nil {
+		return err
+	}
+	handler := l.broker.handler
+	if m.Kind != payload.KindPublication {
+		info := &channel.ClientInfo{}
+		if err := payload.ClientInfo(m.Data, info); err != nil {
+			return err
+		}
+		if m.Kind == payload.KindJoin {
+			handler.HandleJoin(sub.channel, info)
+		} else {
+			handler.HandleLeave(sub.channel, info)
+		}
+		return nil
+	}
+	pub := &channel.Publication{Offset: m.Offset}
+	event := broker.PublicationEvent{Pub: pub}
+	if event.Delta, err = payload.Publication(m.Data, pub); err != nil {
+		return err
+	}
+	if m.Offset > 0 {
+		if sub.epoch != string(m.Epoch) {
+			sub.epoch = string(m.Epoch)
+		}
+		event.Epoch = sub.epoch
+	}
+	if m.Delta {
+		event.Delta = true
+		if len(m.Prev) > 0 {
+			// The offsets of a stream have no gaps.
+			event.Prev = &channel.Publication{Offset: m.Offset - 1}
+			if _, err := payload.Publication(m.Prev, event.Prev); err != nil {
+				return err
+			}
+		}
+	}
+	handler.HandlePublication(sub.channel, event)
+	return nil
+}
+
+// resubscribed tells of what may have got lost while there was no connection.
+func (l *link) resubscribed(lost bool) {
+	if !lost || l.broker.engine.cfg.SkipPubSub {
+		return
+	}
+	l.broker.handler.HandleLoss(l.has)
+}
+
+// has tells whether a channel belongs to this link.
+func (l *link) has(ch string) bool {
+	hash := hashOf(ch)
+	if jump(hash, len(l.broker.shards)) != l.shard.index {
+		return false
+	}
+	return l.shard.names.partitions == 0 || l.shard.names.partition(hash) == l.partition
+}
+
+// overflow tells of channels whose messages were dropped. Nil means any.
+func (l *link) overflow(names []string) {
+	if names == nil {
+		l.broker.handler.HandleLoss(l.has)
+		return
+	}
+	dropped := map[string]bool{}
+	l.mu.RLock()
+	for _, name := range names {
+		if sub := l.channels[name]; sub != nil {
+			dropped[sub.channel] = true
+		}
+	}
+	l.mu.RUnlock()
+	if len(dropped) > 0 {
+		l.broker.handler.HandleLoss(func(ch string) bool { return dropped[ch] })
+	}
+}
+
+// slotOf is the slot of a hash tag in a Cluster: its CRC16 (XMODEM) modulo 16384.
+func slotOf(tag string) int {
+	var crc uint16
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc % 16384)
+}
