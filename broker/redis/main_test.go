@@ -1,0 +1,16 @@
+package redis_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+// TestMain lets the parallel tests, which mostly wait for times to live, be many.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "32"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
