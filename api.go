@@ -31,7 +31,9 @@ func (n *Node) Subscribe(ctx context.Context, user, ch string, opts ...Subscribe
 	if at := cfg.opts.ExpireAt; at > 0 && at <= time.Now().Unix() {
 		return protocol.ErrorExpired
 	}
-	if err := n.tell(ctx, &control.Command{Subscribe: subscribeCommand(user, ch, &cfg)}); err != nil {
+	cmd := control.NewSubscribe(user, ch, &cfg.opts)
+	cmd.Client, cmd.Session = cfg.client, cfg.session
+	if err := n.cluster.Tell(ctx, &control.Command{Subscribe: cmd}); err != nil {
 		return err
 	}
 	return n.onUser(ctx, user, &cfg.target, n.subscribing(ch, &cfg.opts))
@@ -48,7 +50,7 @@ func (n *Node) Unsubscribe(ctx context.Context, user, ch string, opts ...Unsubsc
 		opt.applyUnsubscribe(&cfg)
 	}
 	t := &cfg.target
-	if err := n.tell(ctx, &control.Command{Unsubscribe: &control.Unsubscribe{
+	if err := n.cluster.Tell(ctx, &control.Command{Unsubscribe: &control.Unsubscribe{
 		User: user, Channel: ch, Client: t.client, Session: t.session, Code: cfg.code.Code, Reason: cfg.code.Reason,
 	}}); err != nil {
 		return err
@@ -63,7 +65,7 @@ func (n *Node) Disconnect(ctx context.Context, user string, opts ...DisconnectOp
 		opt.applyDisconnect(&cfg)
 	}
 	t := &cfg.target
-	if err := n.tell(ctx, &control.Command{Disconnect: &control.Disconnect{
+	if err := n.cluster.Tell(ctx, &control.Command{Disconnect: &control.Disconnect{
 		User: user, Client: t.client, Session: t.session, Whitelist: t.whitelist, Code: cfg.code.Code, Reason: cfg.code.Reason,
 	}}); err != nil {
 		return err
@@ -78,7 +80,7 @@ func (n *Node) Refresh(ctx context.Context, user string, opts ...RefreshOption) 
 		opt.applyRefresh(&cfg)
 	}
 	t := &cfg.target
-	if err := n.tell(ctx, &control.Command{Refresh: &control.Refresh{
+	if err := n.cluster.Tell(ctx, &control.Command{Refresh: &control.Refresh{
 		User: user, Client: t.client, Session: t.session, Expired: cfg.expired, ExpireAt: cfg.expireAt, Info: cfg.info,
 	}}); err != nil {
 		return err

@@ -2,10 +2,8 @@ package gyro
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/cluster/control"
-	"github.com/gyrohq/gyro/internal/glob"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -31,42 +28,8 @@ const (
 // ErrUnknownNode tells that a survey was for a node that is not in the cluster.
 var ErrUnknownNode = cluster.ErrUnknownNode
 
-// opChannels is the survey that Node.Channels makes. It is reserved, as are names that
-// begin with reservedOps.
-const (
-	opChannels  = "channels"
-	reservedOps = "centrifuge_"
-)
-
 // members is the node as its cluster sees it: a cluster.Handler.
 type members Node
-
-// newCluster returns nil if the node is alone.
-func (n *Node) newCluster() *cluster.Cluster {
-	if n.cfg.Controller == nil {
-		return nil
-	}
-	return cluster.New(cluster.Config{UID: n.uid, Controller: n.cfg.Controller, Handler: (*members)(n), Logger: n.log})
-}
-
-// listen begins to take control messages.
-func (n *Node) listen() error {
-	if n.cluster == nil {
-		return nil
-	}
-	if err := n.cfg.Controller.RunControl(n.uid, n.cluster.Receive); err != nil {
-		return fmt.Errorf("gyro: controller: %w", err)
-	}
-	return nil
-}
-
-// tell publishes a command to all other nodes, if there can be any.
-func (n *Node) tell(ctx context.Context, cmd *control.Command) error {
-	if n.cluster == nil || !n.isRunning() {
-		return nil
-	}
-	return n.cluster.Publish(ctx, "", cmd)
-}
 
 // describeTimeout bounds how long a sign of life waits for numbers. A loop that hangs
 // must not make the node look dead as well.
@@ -110,9 +73,6 @@ func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 		return nil, err
 	}
 	infos := []NodeInfo{self}
-	if n.cluster == nil {
-		return infos, nil
-	}
 	for _, o := range n.cluster.Nodes() {
 		infos = append(infos, NodeInfo{
 			UID: o.UID, Name: o.Name, Version: o.Version, Uptime: int64(o.Uptime),
@@ -135,23 +95,8 @@ func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 // that is too long arrives as SurveyInternal. A node has at most 64 surveys under way,
 // more wait, and answers at most 64 of others.
 func (n *Node) Survey(ctx context.Context, op string, data []byte, node string) (map[string]SurveyReply, error) {
-	if op == "" || op == opChannels || strings.HasPrefix(op, reservedOps) {
+	if cluster.Reserved(op) {
 		return nil, fmt.Errorf("gyro: survey: the name %q is reserved", op)
-	}
-	return n.survey(ctx, op, data, node)
-}
-
-func (n *Node) survey(ctx context.Context, op string, data []byte, node string) (map[string]SurveyReply, error) {
-	switch {
-	case !n.isRunning():
-		return nil, errNotRunning
-	case n.cluster == nil && node != "" && node != n.uid:
-		return nil, fmt.Errorf("%w: %q", ErrUnknownNode, node)
-	case n.cluster == nil:
-		ctx, cancel := context.WithTimeout(ctx, cluster.Timeout)
-		defer cancel()
-		a := (*members)(n).Answer(ctx, n.uid, op, data)
-		return map[string]SurveyReply{n.uid: SurveyReply(a)}, nil
 	}
 	answers, err := n.cluster.Survey(ctx, op, data, node)
 	replies := make(map[string]SurveyReply, len(answers))
@@ -162,57 +107,13 @@ func (n *Node) survey(ctx context.Context, op string, data []byte, node string) 
 }
 
 // Answer implements cluster.Handler.
-func (m *members) Answer(ctx context.Context, from, op string, data []byte) (a cluster.Answer) {
-	n := (*Node)(m)
-	if op == opChannels {
-		return n.answerChannels(ctx, data)
+func (m *members) Answer(ctx context.Context, from, op string, data []byte) (cluster.Answer, error) {
+	h := m.cfg.Handlers.Survey
+	if h == nil {
+		return cluster.Answer{Code: cluster.CodeUnknownOp}, nil
 	}
-	h := n.cfg.Handlers.Survey
-	if h == nil || strings.HasPrefix(op, reservedOps) {
-		return cluster.Answer{Code: cluster.CodeUnknownOp}
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			n.log.Error("handler panicked", "handler", "Survey", "op", op, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			a = failed(errors.New("the handler panicked"))
-		}
-	}()
 	reply, err := h(ctx, SurveyEvent{Op: op, Data: data, Node: from})
-	if err != nil {
-		n.log.Error("handler failed", "handler", "Survey", "op", op, "error", err)
-		return failed(errors.New("the handler failed"))
-	}
-	return cluster.Answer(reply)
-}
-
-func failed(err error) cluster.Answer {
-	return cluster.Answer{Code: cluster.CodeInternal, Data: []byte(err.Error())}
-}
-
-// answerChannels answers the survey of the channels of this node.
-func (n *Node) answerChannels(ctx context.Context, data []byte) cluster.Answer {
-	var req control.ChannelsRequest
-	if err := req.UnmarshalProto(data); err != nil {
-		return cluster.Answer{Code: cluster.CodeInvalid, Data: []byte(err.Error())}
-	}
-	match, err := glob.Compile(req.Pattern)
-	if err != nil {
-		return cluster.Answer{Code: cluster.CodeInvalid, Data: []byte(err.Error())}
-	}
-	channels, err := n.ownChannels(ctx, match)
-	if err != nil {
-		return failed(err)
-	}
-	// One allocation for all: there may be a million.
-	infos := make([]control.ChannelInfo, len(channels))
-	res := control.ChannelsResponse{Channels: make(map[string]*control.ChannelInfo, len(channels))}
-	i := 0
-	for ch, k := range channels {
-		infos[i].NumClients = uint32(k)
-		res.Channels[ch] = &infos[i]
-		i++
-	}
-	return cluster.Answer{Data: res.AppendProto(nil)}
+	return cluster.Answer(reply), err
 }
 
 // Channels returns the channels with subscribers in the cluster, and the number of
@@ -222,36 +123,12 @@ func (n *Node) answerChannels(ctx context.Context, data []byte) cluster.Answer {
 // is no partial result. The names and numbers of a node have at most 16 MiB, or what
 // the controller carries.
 func (n *Node) Channels(ctx context.Context, pattern string) (map[string]int, error) {
-	match, err := glob.Compile(pattern)
-	if err != nil {
-		return nil, fmt.Errorf("%w: pattern %.40q: %w", protocol.ErrorBadRequest, pattern, err)
-	}
-	if n.cluster == nil || !n.isRunning() {
-		return n.ownChannels(ctx, match)
-	}
-	req := control.ChannelsRequest{Pattern: pattern}
-	replies, err := n.survey(ctx, opChannels, req.AppendProto(nil), "")
-	if err != nil {
-		return nil, err
-	}
-	channels := make(map[string]int)
-	for uid, r := range replies {
-		var res control.ChannelsResponse
-		if r.Code != SurveyOK {
-			return nil, fmt.Errorf("gyro: channels of node %s: code %d: %.200q", uid, r.Code, r.Data)
-		}
-		if err := res.UnmarshalProto(r.Data); err != nil {
-			return nil, fmt.Errorf("gyro: channels of node %s: %w", uid, err)
-		}
-		for ch, i := range res.Channels {
-			channels[ch] += int(i.NumClients)
-		}
-	}
-	return channels, nil
+	return n.cluster.Channels(ctx, pattern)
 }
 
-// ownChannels are the channels of this node that match.
-func (n *Node) ownChannels(ctx context.Context, match func(string) bool) (map[string]int, error) {
+// Channels implements cluster.Handler.
+func (m *members) Channels(ctx context.Context, match func(string) bool) (map[string]int, error) {
+	n := (*Node)(m)
 	parts := make([]map[string]int, len(n.shards))
 	err := n.onLoops(ctx, func(s *shard) {
 		m := make(map[string]int)
@@ -277,7 +154,7 @@ func (m *members) Apply(cmd *control.Command) {
 	switch {
 	case cmd.Subscribe != nil:
 		c := cmd.Subscribe
-		opts, err := subscribeOptions(c)
+		opts, err := c.Options()
 		if err != nil {
 			n.log.Warn("control message is not understood", "node", cmd.UID, "channel", c.Channel, "error", err)
 			return

@@ -2,15 +2,10 @@ package gyro
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/internal/loop"
 )
 
 // Health of a part of the node: an engine, a shard of it, or the node's own loops.
@@ -51,7 +46,7 @@ func among(seen []broker.HealthReporter, r broker.HealthReporter) bool {
 
 func (n *Node) loopHealth() Health {
 	h := Health{Part: "node"}
-	h.Delay, h.Err = n.pulse.health()
+	h.Delay, h.Err = n.pulse.Health()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -62,96 +57,3 @@ func (n *Node) loopHealth() Health {
 	}
 	return h
 }
-
-const (
-	// beatInterval is how often a canary is sent through each loop.
-	beatInterval = time.Second
-	// beatTimeout is how long it may take.
-	beatTimeout = 3 * time.Second
-)
-
-// pulse sends canaries through the loops of a node, which come back by the way that
-// the work of clients goes. It has one timer and no goroutine.
-type pulse struct {
-	start time.Time
-	beats []beat
-
-	mu    sync.Mutex
-	timer *time.Timer
-}
-
-// beat is the canary of one loop.
-type beat struct {
-	loop  *loop.Loop
-	start time.Time
-	// sent is when it was sent, since start; 0 when it has come back.
-	sent atomic.Int64
-	// delay is how long it took last.
-	delay atomic.Int64
-}
-
-// Run is the canary's arrival.
-func (b *beat) Run() {
-	b.delay.Store(int64(time.Since(b.start)) - b.sent.Load())
-	b.sent.Store(0)
-}
-
-func newPulse(shards []*shard) *pulse {
-	p := &pulse{start: time.Now(), beats: make([]beat, len(shards))}
-	for i, s := range shards {
-		p.beats[i].loop, p.beats[i].start = s.loop, p.start
-	}
-	return p
-}
-
-// begin is called once.
-func (p *pulse) begin() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(beatInterval, p.beat)
-}
-
-func (p *pulse) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.timer != nil {
-		p.timer.Stop()
-		p.timer = nil
-	}
-}
-
-func (p *pulse) beat() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.timer == nil {
-		return
-	}
-	p.timer.Reset(beatInterval)
-	for i := range p.beats {
-		b := &p.beats[i]
-		if b.sent.CompareAndSwap(0, max(1, int64(time.Since(p.start)))) {
-			b.loop.Post(b)
-		}
-	}
-}
-
-// health returns the longest delay, and an error that names the loops that are
-// overdue.
-func (p *pulse) health() (delay time.Duration, err error) {
-	now := int64(time.Since(p.start))
-	var errs []error
-	for i := range p.beats {
-		b := &p.beats[i]
-		d := time.Duration(b.delay.Load())
-		if sent := b.sent.Load(); sent != 0 {
-			d = max(d, time.Duration(now-sent))
-		}
-		delay = max(delay, d)
-		if d > beatTimeout && b.sent.Load() != 0 {
-			errs = append(errs, fmt.Errorf("gyro: loop %d has not come round for %v", i, d.Round(time.Millisecond)))
-		}
-	}
-	return delay, errors.Join(errs...)
-}
-
-var _ loop.Task = (*beat)(nil)

@@ -24,6 +24,7 @@ import (
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/position"
+	"github.com/gyrohq/gyro/internal/pulse"
 	"github.com/gyrohq/gyro/internal/route"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
@@ -50,9 +51,8 @@ type Node struct {
 	positions *position.Checker
 	shards    []*shard
 	users     userCounts
-	pulse     *pulse
-	// cluster is nil if the node is alone.
-	cluster *cluster.Cluster
+	pulse     *pulse.Pulse
+	cluster   *cluster.Cluster
 	// subs is the number of subscriptions as it was when it was asked for last.
 	subs atomic.Int64
 
@@ -104,11 +104,13 @@ func New(cfg Config) (*Node, error) {
 		Broker: cfg.Broker, Routes: n.routes, Rounds: n.session.Rounds, Post: n.post,
 		Delay: cfg.PositionCheckDelay, Log: n.log,
 	})
-	for i := range numLoops() {
-		n.shards = append(n.shards, &shard{node: n, index: i, loop: loop.New(), users: make(map[string][]*Client)})
+	loops := make([]*loop.Loop, numLoops())
+	for i := range loops {
+		loops[i] = loop.New()
+		n.shards = append(n.shards, &shard{node: n, index: i, loop: loops[i], users: make(map[string][]*Client)})
 	}
-	n.pulse = newPulse(n.shards)
-	n.cluster = n.newCluster()
+	n.pulse = pulse.New(loops)
+	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: (*members)(n), Logger: n.log})
 	return n, nil
 }
 
@@ -118,9 +120,7 @@ func (n *Node) Run() error {
 	if err := n.start(); err != nil {
 		return err
 	}
-	if n.cluster != nil {
-		n.cluster.Start()
-	}
+	n.cluster.Start()
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (n *Node) start() error {
 	if n.running || n.shutdown {
 		return errors.New("gyro: node was started already")
 	}
-	if err := n.listen(); err != nil {
+	if err := n.cluster.Listen(); err != nil {
 		return err
 	}
 	if err := n.broker.Run((*events)(n)); err != nil {
@@ -140,7 +140,7 @@ func (n *Node) start() error {
 	for _, s := range n.shards {
 		n.loops.Go(s.loop.Run)
 	}
-	n.pulse.begin()
+	n.pulse.Begin()
 	return nil
 }
 
@@ -270,9 +270,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 // end is the work of Shutdown.
 func (n *Node) end(ctx context.Context) {
 	defer close(n.ended)
-	if n.cluster != nil {
-		n.cluster.Leave(ctx)
-	}
+	n.cluster.Leave(ctx)
 	for _, s := range n.shards {
 		s.loop.Post(loop.Func(s.disconnectAll))
 	}
@@ -283,10 +281,8 @@ func (n *Node) end(ctx context.Context) {
 		n.work.wait()
 		_ = n.onLoops(ctx, func(*shard) {}) // fails with ctx, which never ends
 	}
-	if n.cluster != nil {
-		n.cluster.Close()
-	}
-	n.pulse.end()
+	n.cluster.Close()
+	n.pulse.End()
 	n.positions.Close() // while the loops still take what it posts
 	for _, s := range n.shards {
 		s.loop.Close()

@@ -38,13 +38,18 @@ type Handler interface {
 	// Apply does what another node wants to happen on every node: a subscribe,
 	// unsubscribe, disconnect or refresh. It must not wait.
 	Apply(cmd *control.Command)
-	// Answer answers a survey. It may take until ctx ends.
-	Answer(ctx context.Context, from, op string, data []byte) Answer
+	// Answer answers a survey of the application. It may take until ctx ends. An error
+	// is logged.
+	Answer(ctx context.Context, from, op string, data []byte) (Answer, error)
+	// Channels returns the node's own channels whose names match, and the number of
+	// their subscribers.
+	Channels(ctx context.Context, match func(string) bool) (map[string]int, error)
 }
 
-// Config of a Cluster. All fields are needed.
+// Config of a Cluster.
 type Config struct {
-	UID        string
+	UID string
+	// Controller may be nil: the node is alone.
 	Controller broker.Controller
 	Handler    Handler
 	Logger     *slog.Logger
@@ -77,7 +82,7 @@ type Cluster struct {
 	warned   time.Time // of a message that was not understood
 }
 
-// New returns a cluster that knows nobody. Receive takes messages at once.
+// New returns a cluster that knows nobody.
 func New(cfg Config) *Cluster {
 	c := &Cluster{
 		cfg: cfg, log: cfg.Logger,
@@ -90,6 +95,20 @@ func New(cfg Config) *Cluster {
 	return c
 }
 
+// Listen begins to take control messages.
+func (c *Cluster) Listen() error {
+	if c.alone() {
+		return nil
+	}
+	if err := c.cfg.Controller.RunControl(c.cfg.UID, c.receive); err != nil {
+		return fmt.Errorf("gyro: controller: %w", err)
+	}
+	return nil
+}
+
+// alone tells that there can be no other node.
+func (c *Cluster) alone() bool { return c.cfg.Controller == nil }
+
 // Start gives the first sign of life, which takes a few seconds at most, and further
 // ones until Leave.
 func (c *Cluster) Start() {
@@ -99,6 +118,10 @@ func (c *Cluster) Start() {
 		return
 	}
 	c.started = true
+	if c.alone() {
+		c.mu.Unlock()
+		return
+	}
 	c.pings.Add(1)
 	c.mu.Unlock()
 	c.ping()
@@ -117,7 +140,7 @@ func (c *Cluster) run() {
 		case <-clean.C:
 			c.clean(time.Now())
 		case uid := <-c.greet:
-			_ = c.Publish(c.present, uid, &control.Command{Node: c.describe()}) // the next ping follows
+			_ = c.publish(c.present, uid, &control.Command{Node: c.describe()}) // the next ping follows
 		case <-c.present.Done():
 			return
 		}
@@ -126,7 +149,7 @@ func (c *Cluster) run() {
 
 // ping sends a sign of life to all.
 func (c *Cluster) ping() {
-	err := c.Publish(c.present, "", &control.Command{Node: c.describe()})
+	err := c.publish(c.present, "", &control.Command{Node: c.describe()})
 	if c.present.Err() != nil {
 		return
 	}
@@ -173,9 +196,20 @@ func (c *Cluster) Nodes() []*control.Node {
 	return nodes
 }
 
-// Publish sends a command to one node, or to all if to is empty. It sets the sender.
+// Tell sends a command to all other nodes, if the node runs and there can be others.
+func (c *Cluster) Tell(ctx context.Context, cmd *control.Command) error {
+	c.mu.Lock()
+	started := c.started
+	c.mu.Unlock()
+	if !started || c.alone() {
+		return nil
+	}
+	return c.publish(ctx, "", cmd)
+}
+
+// publish sends a command to one node, or to all if to is empty. It sets the sender.
 // It takes at most 5 s.
-func (c *Cluster) Publish(ctx context.Context, to string, cmd *control.Command) error {
+func (c *Cluster) publish(ctx context.Context, to string, cmd *control.Command) error {
 	cmd.UID = c.cfg.UID
 	if size := cmd.SizeProto(); size > maxCommand {
 		return fmt.Errorf("gyro: control message of %d bytes is longer than %d", size, maxCommand)
@@ -188,8 +222,8 @@ func (c *Cluster) Publish(ctx context.Context, to string, cmd *control.Command) 
 	return nil
 }
 
-// Receive takes a control message. It does not wait, and does not keep data.
-func (c *Cluster) Receive(data []byte) {
+// receive takes a control message. It does not wait, and does not keep data.
+func (c *Cluster) receive(data []byte) {
 	var cmd control.Command
 	if len(data) > maxCommand {
 		c.warn(fmt.Errorf("%d bytes are more than %d", len(data), maxCommand))
@@ -293,12 +327,12 @@ func (c *Cluster) Leave(ctx context.Context) {
 	c.mu.Unlock()
 	c.absent()
 	c.pings.Wait() // no sign of life follows the farewell
-	if !started {
+	if !started || c.alone() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
-	if err := c.Publish(ctx, "", &control.Command{Shutdown: &control.Shutdown{}}); err != nil {
+	if err := c.publish(ctx, "", &control.Command{Shutdown: &control.Shutdown{}}); err != nil {
 		c.log.Warn("other nodes were not told of the shutdown", "error", err)
 	}
 }

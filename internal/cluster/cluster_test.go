@@ -43,11 +43,15 @@ func (n *node) Apply(cmd *control.Command) {
 	n.applied = append(n.applied, cmd)
 }
 
-func (n *node) Answer(ctx context.Context, from, op string, data []byte) Answer {
+func (n *node) Answer(ctx context.Context, from, op string, data []byte) (Answer, error) {
 	if n.answer == nil {
-		return Answer{Code: CodeUnknownOp}
+		return Answer{Code: CodeUnknownOp}, nil
 	}
-	return n.answer(ctx, from, op, data)
+	return n.answer(ctx, from, op, data), nil
+}
+
+func (n *node) Channels(context.Context, func(string) bool) (map[string]int, error) {
+	return nil, errors.New("none")
 }
 
 // join starts a node, which leaves when the test ends.
@@ -57,7 +61,7 @@ func join(t *testing.T, bus *bustest.Bus, uid string) *node {
 	n.Cluster = New(Config{
 		UID: uid, Controller: n.engine, Handler: n, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
-	if err := n.engine.RunControl(uid, n.Receive); err != nil {
+	if err := n.Listen(); err != nil {
 		t.Fatal(err)
 	}
 	n.Start()
@@ -179,7 +183,7 @@ func TestUnreachable(t *testing.T) {
 		down := errors.New("down")
 		a.engine.Fail(down)
 		cmd := &control.Command{Disconnect: &control.Disconnect{User: "u"}}
-		if err := a.Publish(t.Context(), "", cmd); !errors.Is(err, down) {
+		if err := a.publish(t.Context(), "", cmd); !errors.Is(err, down) {
 			t.Error(err)
 		}
 		time.Sleep(20 * time.Second)
@@ -197,7 +201,7 @@ func TestCommands(t *testing.T) {
 		a, b, c := join(t, bus, "a"), join(t, bus, "b"), join(t, bus, "c")
 		send := func(to string, cmd *control.Command) {
 			t.Helper()
-			if err := a.Publish(t.Context(), to, cmd); err != nil {
+			if err := a.publish(t.Context(), to, cmd); err != nil {
 				t.Error(err)
 			}
 		}
@@ -212,7 +216,7 @@ func TestCommands(t *testing.T) {
 		if d := b.applied[2].Disconnect; d == nil || d.User != "u" || d.Whitelist[0] != "w" {
 			t.Errorf("%+v", b.applied[2])
 		}
-		if err := a.Publish(t.Context(), "", &control.Command{Refresh: &control.Refresh{Info: make([]byte, maxCommand)}}); err == nil {
+		if err := a.publish(t.Context(), "", &control.Command{Refresh: &control.Refresh{Info: make([]byte, maxCommand)}}); err == nil {
 			t.Error("a command of any size is sent")
 		}
 		b.Close()

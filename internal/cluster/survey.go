@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ var (
 	// ErrUnknownNode tells that a survey was for a node that is not there.
 	ErrUnknownNode = errors.New("gyro: no such node in the cluster")
 	errClosed      = errors.New("gyro: node was shut down")
+	errNotStarted  = errors.New("gyro: node does not run")
 )
 
 // Answer of one node to a survey.
@@ -100,9 +102,9 @@ func (c *Cluster) Survey(ctx context.Context, op string, data []byte, to string)
 		return nil, err
 	}
 	defer c.forget(id)
-	if to != c.cfg.UID {
+	if to != c.cfg.UID && !c.alone() {
 		req := &control.SurveyRequest{ID: id, Op: op, Data: data, Timeout: milliseconds(ctx)}
-		if err := c.Publish(ctx, to, &control.Command{SurveyRequest: req}); err != nil {
+		if err := c.publish(ctx, to, &control.Command{SurveyRequest: req}); err != nil {
 			return nil, err
 		}
 	}
@@ -129,8 +131,11 @@ func milliseconds(ctx context.Context) uint32 {
 func (c *Cluster) open(to string) (id uint64, s *survey, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	switch {
+	case c.closed:
 		return 0, nil, errClosed
+	case !c.started:
+		return 0, nil, errNotStarted
 	}
 	s = &survey{to: to, waiting: make(map[string]bool), answers: make(map[string]Answer), done: make(chan struct{})}
 	_, known := c.registry.nodes[to]
@@ -238,19 +243,38 @@ func (c *Cluster) answer(from string, req *control.SurveyRequest) {
 	})
 }
 
-// ask has the node answer.
-func (c *Cluster) ask(ctx context.Context, from, op string, data []byte) Answer {
-	a := c.cfg.Handler.Answer(ctx, from, op, data)
+// ask has the node answer. A panic is contained: it is the application's.
+func (c *Cluster) ask(ctx context.Context, from, op string, data []byte) (a Answer) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.log.Error("handler panicked", "handler", "Survey", "op", op, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			a = failed("the handler panicked")
+		}
+	}()
+	switch {
+	case op == opChannels:
+		a = c.answerChannels(ctx, data)
+	case Reserved(op):
+		a.Code = CodeUnknownOp
+	default:
+		var err error
+		if a, err = c.cfg.Handler.Answer(ctx, from, op, data); err != nil {
+			c.log.Error("handler failed", "handler", "Survey", "op", op, "error", err)
+			a = failed("the handler failed")
+		}
+	}
 	if len(a.Data) > MaxData {
-		return Answer{CodeInternal, fmt.Appendf(nil, "answer of %d bytes is longer than %d", len(a.Data), MaxData)}
+		return failed(fmt.Sprintf("answer of %d bytes is longer than %d", len(a.Data), MaxData))
 	}
 	return a
 }
 
+func failed(reason string) Answer { return Answer{CodeInternal, []byte(reason)} }
+
 func (c *Cluster) reply(ctx context.Context, to string, id uint64, a Answer) {
 	send := func(a Answer) error {
 		r := &control.SurveyResponse{ID: id, Code: a.Code, Data: a.Data}
-		return c.Publish(ctx, to, &control.Command{SurveyResponse: r})
+		return c.publish(ctx, to, &control.Command{SurveyResponse: r})
 	}
 	err := send(a)
 	if err == nil {
@@ -258,6 +282,6 @@ func (c *Cluster) reply(ctx context.Context, to string, id uint64, a Answer) {
 	}
 	c.log.Warn("answer to a survey was not sent", "node", to, "bytes", len(a.Data), "error", err)
 	if len(a.Data) > 0 && ctx.Err() == nil { // the controller may have a limit of its own
-		_ = send(Answer{CodeInternal, fmt.Appendf(nil, "answer of %d bytes could not be sent", len(a.Data))})
+		_ = send(failed(fmt.Sprintf("answer of %d bytes could not be sent", len(a.Data))))
 	}
 }

@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/gyrohq/gyro/internal/cluster/control"
+	"github.com/gyrohq/gyro/internal/glob"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// opChannels is the survey that Channels makes, reservedOps the beginning of the names
+// of others that are not the application's.
+const (
+	opChannels  = "channels"
+	reservedOps = "centrifuge_"
+)
+
+// Reserved tells whether the application must not give a survey this name.
+func Reserved(op string) bool {
+	return op == "" || op == opChannels || strings.HasPrefix(op, reservedOps)
+}
+
+// Channels returns the channels of all nodes that match a pattern, and the number of
+// their subscribers.
+func (c *Cluster) Channels(ctx context.Context, pattern string) (map[string]int, error) {
+	match, err := glob.Compile(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("%w: pattern %.40q: %w", protocol.ErrorBadRequest, pattern, err)
+	}
+	if c.alone() {
+		return c.cfg.Handler.Channels(ctx, match)
+	}
+	req := control.ChannelsRequest{Pattern: pattern}
+	answers, err := c.Survey(ctx, opChannels, req.AppendProto(nil), "")
+	if err != nil {
+		return nil, err
+	}
+	channels := make(map[string]int)
+	for uid, a := range answers {
+		var res control.ChannelsResponse
+		if a.Code != CodeOK {
+			return nil, fmt.Errorf("gyro: channels of node %s: code %d: %.200q", uid, a.Code, a.Data)
+		}
+		if err := res.UnmarshalProto(a.Data); err != nil {
+			return nil, fmt.Errorf("gyro: channels of node %s: %w", uid, err)
+		}
+		for ch, i := range res.Channels {
+			channels[ch] += int(i.NumClients)
+		}
+	}
+	return channels, nil
+}
+
+// answerChannels answers with the channels of this node.
+func (c *Cluster) answerChannels(ctx context.Context, data []byte) Answer {
+	var req control.ChannelsRequest
+	if err := req.UnmarshalProto(data); err != nil {
+		return Answer{CodeInvalid, []byte(err.Error())}
+	}
+	match, err := glob.Compile(req.Pattern)
+	if err != nil {
+		return Answer{CodeInvalid, []byte(err.Error())}
+	}
+	channels, err := c.cfg.Handler.Channels(ctx, match)
+	if err != nil {
+		return failed(err.Error())
+	}
+	// One allocation for all: there may be a million.
+	infos := make([]control.ChannelInfo, len(channels))
+	res := control.ChannelsResponse{Channels: make(map[string]*control.ChannelInfo, len(channels))}
+	i := 0
+	for ch, n := range channels {
+		infos[i].NumClients = uint32(n)
+		res.Channels[ch] = &infos[i]
+		i++
+	}
+	return Answer{Data: res.AppendProto(nil)}
+}

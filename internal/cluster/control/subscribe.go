@@ -1,0 +1,92 @@
+package control
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// NewSubscribe is a server-side subscription as other nodes are told of it.
+func NewSubscribe(user, ch string, o *channel.SubscribeOptions) *Subscribe {
+	m := &Subscribe{
+		User: user, Channel: ch,
+		EmitPresence: o.Presence, EmitJoinLeave: o.EmitJoinLeave, PushJoinLeave: o.PushJoinLeave,
+		ExpireAt: o.ExpireAt, Position: o.Positioned, Recover: o.Recoverable,
+		ChannelInfo: o.ChanInfo, Data: o.Data, Source: uint32(o.Source),
+		RecoveryMode: uint32(o.RecoveryMode), AutoRecover: o.AutoRecover,
+		HistoryMetaTTL: int64(o.HistoryMetaTTL), AllowDelta: o.AllowDelta,
+		AllowTagsFilter: o.AllowTagsFilter, AllowCompaction: o.AllowCompaction,
+		BatchMaxDelay: int64(o.BatchMaxDelay), BatchMaxSize: int64(o.BatchMaxSize),
+	}
+	if p := o.RecoverSince; p != nil {
+		m.RecoverSince = &Position{Offset: p.Offset, Epoch: p.Epoch}
+	}
+	if f := o.ServerTagsFilter; f != nil {
+		m.ServerTagsFilter = f.AppendProto(nil)
+	}
+	if len(o.Publications) > 0 {
+		var initial protocol.SubscribeResult
+		for _, p := range o.Publications {
+			initial.Publications = append(initial.Publications, publicationMessage(p))
+		}
+		m.Initial = initial.AppendProto(nil)
+	}
+	return m
+}
+
+// Options undoes NewSubscribe.
+func (m *Subscribe) Options() (*channel.SubscribeOptions, error) {
+	o := &channel.SubscribeOptions{
+		Presence: m.EmitPresence, EmitJoinLeave: m.EmitJoinLeave, PushJoinLeave: m.PushJoinLeave,
+		ExpireAt: m.ExpireAt, Positioned: m.Position, Recoverable: m.Recover,
+		ChanInfo: m.ChannelInfo, Data: m.Data, Source: uint8(m.Source), AutoRecover: m.AutoRecover,
+		HistoryMetaTTL: time.Duration(m.HistoryMetaTTL), AllowDelta: m.AllowDelta,
+		AllowTagsFilter: m.AllowTagsFilter, AllowCompaction: m.AllowCompaction,
+		BatchMaxDelay: time.Duration(m.BatchMaxDelay), BatchMaxSize: int(m.BatchMaxSize),
+	}
+	if m.RecoveryMode == uint32(channel.RecoverCache) {
+		o.RecoveryMode = channel.RecoverCache
+	}
+	if p := m.RecoverSince; p != nil {
+		o.RecoverSince = &channel.StreamPosition{Offset: p.Offset, Epoch: p.Epoch}
+	}
+	if len(m.ServerTagsFilter) > 0 {
+		o.ServerTagsFilter = new(protocol.FilterNode)
+		if err := o.ServerTagsFilter.UnmarshalProto(m.ServerTagsFilter); err != nil {
+			return nil, err
+		}
+	}
+	if len(m.Initial) > 0 {
+		var initial protocol.SubscribeResult
+		if err := initial.UnmarshalProto(m.Initial); err != nil {
+			return nil, err
+		}
+		for _, p := range initial.Publications {
+			o.Publications = append(o.Publications, publicationOf(p))
+		}
+	}
+	return o, nil
+}
+
+func publicationMessage(p *channel.Publication) *protocol.Publication {
+	m := &protocol.Publication{
+		Data: p.Data, Offset: p.Offset, Tags: p.Tags, Time: p.Time,
+		Channel: p.Channel, Key: p.Key, Removed: p.Removed, Score: p.Score,
+	}
+	if i := p.Info; i != nil {
+		m.Info = &protocol.ClientInfo{User: i.User, Client: i.Client, ConnInfo: i.ConnInfo, ChanInfo: i.ChanInfo}
+	}
+	return m
+}
+
+func publicationOf(m *protocol.Publication) *channel.Publication {
+	p := &channel.Publication{
+		Data: m.Data, Offset: m.Offset, Tags: m.Tags, Time: m.Time,
+		Channel: m.Channel, Key: m.Key, Removed: m.Removed, Score: m.Score,
+	}
+	if i := m.Info; i != nil {
+		p.Info = &channel.ClientInfo{User: i.User, Client: i.Client, ConnInfo: i.ConnInfo, ChanInfo: i.ChanInfo}
+	}
+	return p
+}
