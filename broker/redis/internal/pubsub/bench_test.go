@@ -1,0 +1,105 @@
+package pubsub
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// source100 is 100-byte messages on 100 channels, as a server sends them.
+func source100() (data []byte, n int) {
+	for i := range 500 {
+		data = append(data, ">3\r\n"...)
+		for _, s := range []string{"message", fmt.Sprintf("centrifugo.client.channel:%02d", i%100), strings.Repeat("x", 100)} {
+			data = appendBulk(data, s)
+		}
+	}
+	return data, 500
+}
+
+// tape is a connection that confirms the service channel and then plays messages,
+// burst of them per read.
+type tape struct {
+	net.Conn // not used otherwise
+	data     []byte
+	size     int // of a message
+	burst    int
+	left     int // messages to be played
+	pos      int
+	begun    bool
+	asked    chan struct{} // the subscription was sent
+	ready    chan struct{} // messages may be played
+	closed   chan struct{}
+	paced    func() // called before each read
+}
+
+func (t *tape) Write(p []byte) (int, error)        { signal(t.asked); return len(p), nil }
+func (t *tape) SetWriteDeadline(_ time.Time) error { return nil }
+func (t *tape) Close() error                       { close(t.closed); return nil }
+
+func (t *tape) Read(p []byte) (int, error) {
+	if !t.begun {
+		t.begun = true
+		<-t.asked
+		return copy(p, ">3\r\n$9\r\nsubscribe\r\n$18\r\n"+service+"\r\n:1\r\n"), nil
+	}
+	select {
+	case <-t.ready:
+	case <-t.closed:
+		return 0, net.ErrClosed
+	}
+	if t.left <= 0 {
+		<-t.closed
+		return 0, net.ErrClosed
+	}
+	t.paced()
+	n := copy(p, t.data[t.pos:min(len(t.data), t.pos+t.burst*t.size)])
+	t.pos = (t.pos + n) % len(t.data)
+	t.left -= n / t.size
+	return n, nil
+}
+
+// BenchmarkReceive is what a message costs from the read to the handler, when burst
+// messages arrive at a time. The handler does nothing.
+func BenchmarkReceive(b *testing.B) {
+	for _, burst := range []int{1, 10, 500} {
+		b.Run(fmt.Sprintf("burst=%d", burst), func(b *testing.B) {
+			data, n := source100()
+			size := len(data) / n
+			t := &tape{data: data, size: size, burst: burst, left: b.N, asked: make(chan struct{}, 1), ready: make(chan struct{}), closed: make(chan struct{}), paced: func() {}}
+			done := make(chan struct{})
+			received := 0
+			var conn *Conn
+			conn = New(Config{
+				Dial:    func(context.Context) (net.Conn, error) { return t, nil },
+				Publish: func(context.Context, string, []byte) error { return nil },
+				Service: service, CanaryInterval: time.Hour,
+				Message: func(_, _ []byte) {
+					if received++; received == b.N {
+						close(done)
+					}
+				},
+			})
+			if err := conn.Start(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			if burst == 1 { // the way of a message that comes alone: the handler is done before the next
+				t.paced = func() {
+					for conn.Stats().Waiting > 0 {
+						runtime.Gosched()
+					}
+				}
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			close(t.ready)
+			<-done
+			b.StopTimer()
+			conn.Close()
+		})
+	}
+}
