@@ -158,6 +158,6 @@ func (n *Node) RemoveHistory(ctx context.Context, ch string) error {
 
 // NumClients is the number of authenticated connections of this node.
 func (n *Node) NumClients() int {
-	clients, _ := n.users.counts()
+	clients, _ := n.users.Totals()
 	return clients
 }

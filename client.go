@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gyrohq/gyro/internal/lane"
+	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
@@ -24,14 +26,14 @@ type Client struct {
 	shard   *shard
 	session session.Session
 	timer   loop.Timer
-	life    life
+	life    life.Life
 	// ctx is what handlers get, if the application gave the client values.
-	ctx *clientContext
+	ctx *life.Context
 	// opening is what is known of the request, until the client has connected.
 	opening *opening
 	// lane does what may block. It is made when there is such a thing, and let go when
 	// the client has been idle for a while; of the loop.
-	lane *lane
+	lane *lane.Lane
 	// awaited is the number of effects on the lane that will be completed; of the loop.
 	awaited int32
 	// userSlot is the place in the shard's list of the user's clients.
@@ -118,7 +120,7 @@ func (e *env) Do(f session.Effect) bool { return e.client().do(f) }
 func (e *env) Register() bool           { return e.shard.register(e.client()) }
 func (e *env) Unregister()              { e.shard.unregister(e.client()) }
 func (e *env) Closed(d protocol.Disconnect) {
-	e.life.end()
+	e.life.End()
 	e.shard.unlink(e.client())
 	log := e.shard.node.log
 	if !log.Enabled(context.Background(), slog.LevelDebug) {
@@ -130,7 +132,7 @@ func (e *env) Closed(d protocol.Disconnect) {
 // Tick is called when the session's deadline has passed, so now and then.
 func (e *env) Tick() {
 	e.session.Tick()
-	if e.lane != nil && e.lane.idle() {
+	if e.lane != nil && e.lane.Idle() {
 		e.lane = nil
 	}
 }

@@ -60,7 +60,7 @@ func (n *Node) describe(ctx context.Context) (NodeInfo, error) {
 		UID: n.uid, Name: n.cfg.Name, Version: n.cfg.Version, NumSubs: int(n.subs.Load()),
 		NumChannels: n.routes.Size(), Uptime: int64(time.Since(n.started) / time.Second),
 	}
-	info.NumClients, info.NumUsers = n.users.counts()
+	info.NumClients, info.NumUsers = n.users.Totals()
 	return info, err
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/lane"
+	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
@@ -18,19 +20,19 @@ import (
 // reports true; or else starts it on the client's lane.
 func (c *Client) do(e session.Effect) bool {
 	ahead := c.continues(e)
-	if c.instant(e) && (ahead || c.awaited == 0 && c.lane.idle()) && c.try(e) {
+	if c.instant(e) && (ahead || c.awaited == 0 && c.lane.Idle()) && c.try(e) {
 		return true
 	}
 	if c.lane == nil {
-		c.lane = new(lane)
+		c.lane = new(lane.Lane)
 	}
 	if completes(e) {
 		c.awaited++
 	}
 	switch {
 	case ahead:
-		c.lane.pushAhead(e)
-	case c.lane.push(e, c.node().cfg.Concurrency):
+		c.lane.PushAhead(e)
+	case c.lane.Push(e, c.node().cfg.Concurrency):
 		c.startWorker(c.lane)
 	}
 	return false
@@ -111,16 +113,16 @@ func completes(e session.Effect) bool {
 	return true
 }
 
-func (c *Client) startWorker(l *lane) {
-	c.node().work.add()
+func (c *Client) startWorker(l *lane.Lane) {
+	c.node().work.Add()
 	go c.worker(l)
 }
 
 // worker does effects until the lane has none that it may start.
-func (c *Client) worker(l *lane) {
-	defer c.node().work.done()
+func (c *Client) worker(l *lane.Lane) {
+	defer c.node().work.Done()
 	for {
-		e, more := l.next(c.node().cfg.Concurrency)
+		e, more := l.Next(c.node().cfg.Concurrency)
 		if more {
 			c.startWorker(l)
 		}
@@ -291,7 +293,7 @@ func (c *Client) connecting(e *session.Connecting, inline bool) (err error) {
 	// The request is of no more use, and large.
 	c.opening = nil
 	if reply.Context != nil {
-		c.ctx = &clientContext{&c.life, context.WithoutCancel(reply.Context)}
+		c.ctx = life.WithValues(&c.life, reply.Context)
 	}
 	e.Identity = session.Identity{
 		Data: reply.Data, ClientRefresh: reply.ClientSideRefresh, Subs: reply.Subscriptions,

@@ -21,12 +21,14 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/gate"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/position"
 	"github.com/gyrohq/gyro/internal/pulse"
 	"github.com/gyrohq/gyro/internal/route"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -50,7 +52,7 @@ type Node struct {
 	// positions finds what subscriptions have missed.
 	positions *position.Checker
 	shards    []*shard
-	users     userCounts
+	users     users.Counts
 	pulse     *pulse.Pulse
 	cluster   *cluster.Cluster
 	// subs is the number of subscriptions as it was when it was asked for last.
@@ -60,7 +62,7 @@ type Node struct {
 	// clients counts the connections that transports hold, loops the running loops,
 	// work the lanes at work.
 	clients, loops sync.WaitGroup
-	work           tally
+	work           lane.Tally
 
 	mu       sync.Mutex
 	running  bool
@@ -84,7 +86,6 @@ func New(cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, uid: uuid.NewString(), started: time.Now(),
 		session: cfg.session(), broker: cfg.Broker, presence: cfg.Presence,
-		users: userCounts{m: make(map[string]int)},
 		ended: make(chan struct{}),
 	}
 	if n.cfg.Name == "" {
@@ -278,7 +279,7 @@ func (n *Node) end(ctx context.Context) {
 	// What a lane ends with can start another effect, by way of the loop: an
 	// attach of a client that has gone is undone.
 	for range 3 {
-		n.work.wait()
+		n.work.Wait()
 		_ = n.onLoops(ctx, func(*shard) {}) // fails with ctx, which never ends
 	}
 	n.cluster.Close()

@@ -23,7 +23,7 @@ type shard struct {
 // register makes a client addressable by its user.
 func (s *shard) register(c *Client) bool {
 	user := c.session.User()
-	if !s.node.users.add(user, s.node.cfg.UserConnectionLimit) {
+	if !s.node.users.Add(user, s.node.cfg.UserConnectionLimit) {
 		return false
 	}
 	list := s.users[user]
@@ -34,7 +34,7 @@ func (s *shard) register(c *Client) bool {
 
 func (s *shard) unregister(c *Client) {
 	user := c.session.User()
-	s.node.users.remove(user)
+	s.node.users.Remove(user)
 	list := s.users[user]
 	last := len(list) - 1
 	list[c.userSlot] = list[last]
@@ -107,71 +107,5 @@ func (in *inbound) Run() {
 	in.p = nil
 	if cap(in.buf) <= keepInbound {
 		inbounds.Put(in)
-	}
-}
-
-// userCounts counts the node's connections per user.
-type userCounts struct {
-	mu sync.Mutex
-	m  map[string]int
-	n  int
-}
-
-// add counts a connection unless its user has limit of them already. Anonymous
-// users have no limit.
-func (u *userCounts) add(user string, limit int) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if limit > 0 && user != "" && u.m[user] >= limit {
-		return false
-	}
-	u.m[user]++
-	u.n++
-	return true
-}
-
-func (u *userCounts) remove(user string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.n--
-	if u.m[user]--; u.m[user] == 0 {
-		delete(u.m, user)
-	}
-}
-
-func (u *userCounts) counts() (clients, users int) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.n, len(u.m)
-}
-
-// tally counts what is going on; unlike a sync.WaitGroup it may rise from zero
-// while somebody waits.
-type tally struct {
-	mu   sync.Mutex
-	n    int
-	zero sync.Cond
-}
-
-func (t *tally) add() {
-	t.mu.Lock()
-	t.n++
-	t.mu.Unlock()
-}
-
-func (t *tally) done() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.n--; t.n == 0 && t.zero.L != nil {
-		t.zero.Broadcast()
-	}
-}
-
-func (t *tally) wait() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.zero.L = &t.mu
-	for t.n > 0 {
-		t.zero.Wait()
 	}
 }

@@ -1,4 +1,4 @@
-package gyro
+package life
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestLifeEndsWhatDerivesFromIt(t *testing.T) {
-	var l life
+	var l Life
 	if l.Err() != nil || l.made.Load() != nil {
 		t.Fatal("a life that nobody asked for")
 	}
@@ -17,7 +17,7 @@ func TestLifeEndsWhatDerivesFromIt(t *testing.T) {
 	if l.Err() != nil || ctx.Err() != nil {
 		t.Fatal("ended too early")
 	}
-	l.end()
+	l.End()
 	<-l.Done()
 	<-ctx.Done()
 	if !errors.Is(l.Err(), context.Canceled) || !errors.Is(ctx.Err(), context.Canceled) {
@@ -26,8 +26,8 @@ func TestLifeEndsWhatDerivesFromIt(t *testing.T) {
 }
 
 func TestLifeThatEndedUnseen(t *testing.T) {
-	var l life
-	l.end()
+	var l Life
+	l.End()
 	<-l.Done()
 	if !errors.Is(l.Err(), context.Canceled) || l.made.Load() != over {
 		t.Error("not over")
@@ -40,13 +40,13 @@ func TestLifeThatEndedUnseen(t *testing.T) {
 func TestLifeIsMadeOnce(t *testing.T) {
 	for range 100 {
 		var (
-			l  life
+			l  Life
 			wg sync.WaitGroup
 		)
 		for range 4 {
 			wg.Go(func() { <-l.Done() })
 		}
-		wg.Go(l.end)
+		wg.Go(l.End)
 		wg.Wait()
 	}
 }
@@ -54,13 +54,13 @@ func TestLifeIsMadeOnce(t *testing.T) {
 type contextKey struct{}
 
 func TestClientContextHasValues(t *testing.T) {
-	var l life
-	c := &clientContext{&l, context.WithValue(context.Background(), contextKey{}, 1)}
+	var l Life
+	c := WithValues(&l, context.WithValue(context.Background(), contextKey{}, 1))
 	ctx, cancel := context.WithCancel(c)
 	defer cancel()
 	if ctx.Value(contextKey{}) != 1 || ctx.Value(1) != nil {
 		t.Error("values are lost")
 	}
-	l.end()
+	l.End()
 	<-ctx.Done()
 }

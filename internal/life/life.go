@@ -1,4 +1,6 @@
-package gyro
+// Package life is the context of a connection, at the price of a pointer while nobody
+// waits for its end.
+package life
 
 import (
 	"context"
@@ -6,10 +8,10 @@ import (
 	"time"
 )
 
-// life is the context of a connection: it ends with it. Hardly any connection is
+// Life is the context of a connection: it ends with it. Hardly any connection is
 // asked for a channel to wait on, so the context of the standard library that has
 // one, and that others can derive from at no cost, is made when it is asked for.
-type life struct{ made atomic.Pointer[cancelable] }
+type Life struct{ made atomic.Pointer[cancelable] }
 
 type cancelable struct {
 	context.Context
@@ -28,18 +30,18 @@ func newCancelable() *cancelable {
 	return &cancelable{ctx, cancel}
 }
 
-// end is called once.
-func (l *life) end() {
+// End ends the life. It is called once.
+func (l *Life) End() {
 	if !l.made.CompareAndSwap(nil, over) {
 		l.made.Load().cancel()
 	}
 }
 
 // Deadline implements context.Context.
-func (l *life) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (l *Life) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done implements context.Context.
-func (l *life) Done() <-chan struct{} {
+func (l *Life) Done() <-chan struct{} {
 	if l.made.Load() == nil {
 		l.made.CompareAndSwap(nil, newCancelable())
 	}
@@ -47,7 +49,7 @@ func (l *life) Done() <-chan struct{} {
 }
 
 // Err implements context.Context.
-func (l *life) Err() error {
+func (l *Life) Err() error {
 	if c := l.made.Load(); c != nil {
 		return c.Err()
 	}
@@ -56,30 +58,34 @@ func (l *life) Err() error {
 
 // Value implements context.Context. A connection has no values of its own; the
 // context package finds the one that was made by a key that only it knows.
-func (l *life) Value(key any) any {
+func (l *Life) Value(key any) any {
 	if c := l.made.Load(); c != nil {
 		return c.Value(key)
 	}
 	return nil
 }
 
-// clientContext ends with the connection and holds the values that the
-// Connecting handler chose. values is without cancellation of its own, or the
-// context package would take its cause for this one's.
-type clientContext struct {
-	*life
+// Context ends with a life and has values.
+type Context struct {
+	*Life
 	values context.Context
 }
 
-// Value looks in the application's context first.
-func (c *clientContext) Value(key any) any {
+// WithValues returns a context that ends with l, and not with values.
+func WithValues(l *Life, values context.Context) *Context {
+	// Values that end would be taken for the cause by the context package.
+	return &Context{l, context.WithoutCancel(values)}
+}
+
+// Value looks in the values first.
+func (c *Context) Value(key any) any {
 	if v := c.values.Value(key); v != nil {
 		return v
 	}
-	return c.life.Value(key)
+	return c.Life.Value(key)
 }
 
 var (
-	_ context.Context = (*life)(nil)
-	_ context.Context = (*clientContext)(nil)
+	_ context.Context = (*Life)(nil)
+	_ context.Context = (*Context)(nil)
 )

@@ -1,4 +1,5 @@
-package gyro
+// Package lane does what may block for a client, one thing after the other.
+package lane
 
 import (
 	"slices"
@@ -7,9 +8,9 @@ import (
 	"github.com/gyrohq/gyro/internal/session"
 )
 
-// lane does the effects of one client off its loop, in their order. It holds a
-// goroutine only while there is something to do.
-type lane struct {
+// Lane does the effects of one client off its loop, in their order. It holds a
+// goroutine only while there is something to do. Any goroutine may use it.
+type Lane struct {
 	mu        sync.Mutex
 	queue     []session.Effect
 	running   int
@@ -25,8 +26,8 @@ func concurrent(e session.Effect) bool {
 	return false
 }
 
-// idle tells whether everything that was pushed is done. A nil lane is.
-func (l *lane) idle() bool {
+// Idle tells whether everything that was pushed is done. A nil lane is.
+func (l *Lane) Idle() bool {
 	if l == nil {
 		return true
 	}
@@ -35,8 +36,8 @@ func (l *lane) idle() bool {
 	return l.running == 0 && len(l.queue) == 0
 }
 
-// push queues e and reports whether the caller has to start a worker.
-func (l *lane) push(e session.Effect, most int) bool {
+// Push queues e and reports whether the caller has to start a worker.
+func (l *Lane) Push(e session.Effect, most int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = append(l.queue, e)
@@ -47,16 +48,16 @@ func (l *lane) push(e session.Effect, most int) bool {
 	return true
 }
 
-// pushAhead queues e before everything else. An exclusive effect must be running,
+// PushAhead queues e before everything else. An exclusive effect must be running,
 // whose worker takes it.
-func (l *lane) pushAhead(e session.Effect) {
+func (l *Lane) PushAhead(e session.Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = slices.Insert(l.queue, 0, e)
 }
 
 // ready tells whether the head of the queue may start beside what runs.
-func (l *lane) ready(most int) bool {
+func (l *Lane) ready(most int) bool {
 	switch {
 	case len(l.queue) == 0:
 		return false
@@ -66,9 +67,9 @@ func (l *lane) ready(most int) bool {
 	return !l.exclusive && l.running < most && concurrent(l.queue[0])
 }
 
-// next gives a worker its next effect, and reports whether it is to start
+// Next gives a worker its next effect, and reports whether it is to start
 // another worker. With nil the worker ends.
-func (l *lane) next(most int) (e session.Effect, more bool) {
+func (l *Lane) Next(most int) (e session.Effect, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running--
