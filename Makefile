@@ -1,7 +1,7 @@
 # Everything installs by itself what it needs. `make run` and `make test` are the
 # two commands to know; see CONTRIBUTING.md for the rest.
 
-MODULES     := . broker/redis server e2e tools
+MODULES     := . broker/nats broker/redis server e2e tools
 GOLANGCI    := v2.12.2
 BIN         := $(CURDIR)/.bin
 FUZZTIME    ?= 20s
@@ -21,9 +21,9 @@ test: check-generated unit deploy e2e
 # Unit, property and fixture tests of all modules, with the race detector.
 unit:
 	scripts/needs.sh
-	$(GO) vet ./... ./broker/redis/... ./server/... ./tools/...
-	$(GO) test -race ./... ./broker/redis/... ./server/... ./tools/...
-	$(GO) test -run 'Alloc|Budget' ./... ./broker/redis/... ./server/... # what the race detector distorts
+	$(GO) vet ./... ./broker/nats/... ./broker/redis/... ./server/... ./tools/...
+	$(GO) test -race ./... ./broker/nats/... ./broker/redis/... ./server/... ./tools/...
+	$(GO) test -run 'Alloc|Budget' ./... ./broker/nats/... ./broker/redis/... ./server/... # what the race detector distorts
 
 # Compose file, chart and manifests against their schemas.
 deploy:
@@ -51,7 +51,7 @@ check-generated: generate
 	@git diff --exit-code --stat -- protocol internal server docs deploy || { echo "generated files are stale: commit what make generate wrote"; exit 1; }
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./... ./broker/redis/... ./server/...
+	$(GO) test -run '^$$' -bench . -benchmem ./... ./broker/nats/... ./broker/redis/... ./server/...
 
 # Every fuzz target for FUZZTIME.
 fuzz:

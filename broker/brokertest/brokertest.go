@@ -29,6 +29,13 @@ type Capabilities struct {
 	NoVersions    bool // versions are ignored
 	NoDelta       bool // the previous publication is not delivered along
 
+	// ValidChannel tells which names channels can have. Others must be refused with
+	// protocol.ErrorBadRequest by Publish and, unless it allows wildcards, Subscribe.
+	// Default: all.
+	ValidChannel func(ch string) bool
+	// RealChannel says that Publication.Channel is set to the channel.
+	RealChannel bool
+
 	// SuppressedRenews says that a publish suppressed by its version renews the
 	// life of the stream and its publications. The specification allows both.
 	SuppressedRenews bool
@@ -59,6 +66,9 @@ func (c Capabilities) withDefaults() Capabilities {
 	}
 	if c.MaxPayload <= 0 {
 		c.MaxPayload = 1 << 20
+	}
+	if c.ValidChannel == nil {
+		c.ValidChannel = func(string) bool { return true }
 	}
 	if c.Advance == nil {
 		c.slow = !c.Virtual
@@ -108,6 +118,7 @@ func brokerTests(c Capabilities) []brokerTest {
 		{"ChannelNames", false, testChannelNames},
 		{"Payloads", false, testPayloads},
 		{"ManyChannels", false, testManyChannels},
+		{"SubscribedWhenReturned", false, testSubscribedWhenReturned},
 		{"Cancelled", false, testCancelled},
 		{"Close", false, testClose},
 		{"RunTwice", false, testRunTwice},
@@ -350,6 +361,13 @@ func (r *recorder) of(ch string) []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]event(nil), r.events[ch]...)
+}
+
+// change returns a channel that is closed at the next event.
+func (r *recorder) change() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
 }
 
 // wait blocks until there are n events of the channel.

@@ -3,6 +3,7 @@ package brokertest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // richPublication has every field that a publisher sets.
@@ -36,7 +38,11 @@ func testDelivery(f *fixture) {
 	f.equal("result", result, broker.PublishResult{})
 
 	got := f.wantEvents(ch, 1)[0]
-	f.equal("publication", got.Pub, richPublication(), sameButPlace)
+	want := richPublication()
+	if f.caps.RealChannel {
+		want.Channel = ch
+	}
+	f.equal("publication", got.Pub, want, sameButPlace)
 	f.equal("offset", got.Pub.Offset, uint64(0))
 	f.equal("epoch", got.Epoch, "")
 	if got.Delta || got.Prev != nil {
@@ -118,7 +124,15 @@ func testChannelNames(f *fixture) {
 		"", ":", ".", ".a", ".a.b", ".*", ".>", "*", "?", "[ab]", "{tag}", "{}", "}", "#42", "$user", "&", "%s",
 		" ", "\\", "'", "\"", "é", "日本", "\x01", "/", "__p1:1:a__", "key=value;",
 	} {
-		names = append(names, base+suffix)
+		ch := base + suffix
+		if f.caps.ValidChannel(ch) {
+			names = append(names, ch)
+			continue
+		}
+		_, err := f.broker.Publish(f.ctx, ch, &channel.Publication{Data: []byte("1")}, f.kept(1))
+		if !errors.Is(err, protocol.ErrorBadRequest) {
+			f.Errorf("channel %q, which is invalid: %v", ch, err)
+		}
 	}
 	f.subscribe(names...)
 	for _, ch := range names {
@@ -131,6 +145,43 @@ func testChannelNames(f *fixture) {
 		f.wantEvents(ch, 1)
 		if !f.caps.NoHistory {
 			f.equal("top of "+ch, f.all(ch).Top.Offset, uint64(1))
+		}
+	}
+}
+
+// testSubscribedWhenReturned publishes at the very moment at which Subscribe returned,
+// in many channels at a time.
+func testSubscribedWhenReturned(f *fixture) {
+	var subscribers sync.WaitGroup
+	for range 16 {
+		subscribers.Go(func() {
+			for range 30 {
+				ch := f.name()
+				f.mustGo(f.broker.Subscribe(f.ctx, ch))
+				_, err := f.broker.Publish(f.ctx, ch, &channel.Publication{Data: []byte(ch)}, broker.PublishOptions{})
+				f.mustGo(err)
+				if len(f.waitEvents(ch, 1)) != 1 {
+					f.Errorf("nothing of what was published after Subscribe(%s)", ch)
+				}
+				f.mustGo(f.broker.Unsubscribe(f.ctx, ch))
+			}
+		})
+	}
+	subscribers.Wait()
+}
+
+// waitEvents is wantEvents for goroutines of a test: it returns fewer events if there
+// are no more in 10 s.
+func (f *fixture) waitEvents(ch string, n int) []event {
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		changed := f.events.change()
+		events := f.events.of(ch)
+		if len(events) >= n || !time.Now().Before(deadline) {
+			return events
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Until(deadline)):
 		}
 	}
 }

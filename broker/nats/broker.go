@@ -1,0 +1,392 @@
+// Package nats is the engine on NATS: publications, joins, leaves and control
+// messages travel over core NATS to all nodes, at most once, those of one publisher in
+// its order. NATS remembers nothing, so there is no history, and with it no recovery
+// and no position; idempotency keys and versions are ignored. Presence needs another
+// engine. See engines.md section 9.
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	natsio "github.com/nats-io/nats.go"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Broker is the engine. Its methods may be called from any goroutine. Each of them
+// that talks to the server ends with its context, and after Config.RequestTimeout at
+// the latest.
+//
+// When the connection breaks, or does not carry a canary any more, which is sent each
+// second, it is made again, with pauses of up to 2 s; all subscriptions are restored,
+// and then EventHandler.HandleLoss tells what may have got lost: everything.
+type Broker struct {
+	cfg     Config
+	log     *slog.Logger
+	part    string
+	names   *names
+	link    *link
+	confirm *confirmer
+	intake  *intake
+	keeper  *keeper
+	control control
+	handler broker.EventHandler
+
+	conn atomic.Pointer[natsio.Conn]
+
+	mu      sync.Mutex // serialises Run, RunControl and Close
+	running bool
+	closed  atomic.Bool
+	ended   chan struct{} // closed when nothing is delivered any more
+
+	seed    maphash.Seed
+	stripes [64]stripe
+}
+
+var (
+	_ broker.BatchPublisher = (*Broker)(nil)
+	_ broker.Controller     = (*Broker)(nil)
+	_ broker.HealthReporter = (*Broker)(nil)
+)
+
+// stripe holds some of the subscriptions. mu is held while the client is told, so
+// that a channel has one subscription.
+type stripe struct {
+	mu   sync.Mutex
+	subs map[string]*natsio.Subscription
+}
+
+var (
+	errClosed       = errors.New("nats: broker is closed")
+	errDisconnected = errors.New("nats: no connection")
+)
+
+// New returns a broker that Run connects. An error names the field of cfg that is
+// wrong.
+func New(cfg Config) (*Broker, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	hosts, _ := cfg.hosts() // was checked
+	b := &Broker{
+		cfg: cfg, log: cfg.Logger, part: "nats (" + strings.Join(hosts, ", ") + ")",
+		names: newNames(&cfg), link: newLink(cfg.DialTimeout), intake: newIntake(cfg.PendingBytes),
+		ended: make(chan struct{}), seed: maphash.MakeSeed(),
+	}
+	for i := range b.stripes {
+		b.stripes[i].subs = make(map[string]*natsio.Subscription)
+	}
+	b.confirm = newConfirmer(cfg.RequestTimeout, b.conn.Load)
+	b.keeper = newKeeper(b)
+	b.intake.channel = b.names.channel
+	b.intake.deliver = b.deliver
+	b.intake.lose = b.lose
+	b.intake.isCanary = b.keeper.isCanary
+	b.intake.sight = b.keeper.sight
+	return b, nil
+}
+
+// Run implements broker.Broker. It fails if the server cannot be reached within
+// Config.StartTimeout.
+func (b *Broker) Run(h broker.EventHandler) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.running {
+		return errors.New("nats: broker was run already")
+	}
+	if err := b.start(); err != nil {
+		return err
+	}
+	b.handler = h
+	b.running = true
+	b.intake.start()
+	b.keeper.start()
+	return nil
+}
+
+// start connects, unless that was done already. mu is held.
+func (b *Broker) start() error {
+	if b.closed.Load() {
+		return errClosed
+	}
+	if b.conn.Load() != nil {
+		return nil
+	}
+	conn, number, err := b.connectWithin(b.cfg.StartTimeout)
+	if err != nil {
+		return fmt.Errorf("nats: cannot connect to %s: %w", strings.TrimPrefix(b.part, "nats "), err)
+	}
+	b.conn.Store(conn)
+	err = b.control.subscribe(conn, b.names)
+	if err == nil {
+		err = b.restore(number)
+	}
+	if err != nil {
+		b.conn.Store(nil)
+		conn.Close()
+		return fmt.Errorf("nats: %s does not serve: %w", strings.TrimPrefix(b.part, "nats "), err)
+	}
+	return nil
+}
+
+// Close implements broker.Broker.
+func (b *Broker) Close(ctx context.Context) error {
+	b.mu.Lock()
+	first := !b.closed.Swap(true)
+	running := b.running
+	b.mu.Unlock()
+	if first {
+		go b.end(running)
+	}
+	select {
+	case <-b.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end waits for the handlers that are being called.
+func (b *Broker) end(running bool) {
+	defer close(b.ended)
+	disconnect := func() {
+		if conn := b.conn.Load(); conn != nil {
+			conn.Close()
+		}
+	}
+	disconnect() // so that nobody waits for the server
+	if running {
+		b.keeper.close()
+		b.intake.close()
+		b.keeper.wg.Wait()
+		disconnect() // what the keeper made meanwhile
+	}
+	b.control.close()
+	b.intake.wg.Wait()
+}
+
+// ready returns the number of the connection over which events flow.
+func (b *Broker) ready(ctx context.Context) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if b.closed.Load() {
+		return 0, errClosed
+	}
+	if number := b.link.flowing.Load(); number != 0 {
+		return number, nil
+	}
+	if _, _, err := b.link.state(); err != nil {
+		return 0, fmt.Errorf("%w: %w", errDisconnected, err)
+	}
+	return 0, errDisconnected
+}
+
+// confirmed waits until the server has processed what was sent over a connection.
+func (b *Broker) confirmed(ctx context.Context, number uint64) error {
+	if err := b.confirm.confirm(ctx); err != nil {
+		if b.closed.Load() {
+			return errClosed
+		}
+		return err
+	}
+	if b.link.number.Load() != number {
+		// The answer came over another connection than the one that it is about.
+		return fmt.Errorf("%w: it broke before the server confirmed", errDisconnected)
+	}
+	return nil
+}
+
+// subscribeAtOnce is how many channels share a confirmation.
+const subscribeAtOnce = 8192
+
+// Subscribe implements broker.Broker. While there is no connection it waits for one.
+// It returns when the server has confirmed, which takes at most Config.RequestTimeout
+// for each 8,192 channels; concurrent calls share that round trip. A channel with a
+// wildcard, unless Config.AllowWildcards is set, and one that is no NATS subject, such
+// as one with spaces or with an empty part between dots, is answered with
+// protocol.ErrorBadRequest, a subject that the server does not permit with
+// protocol.ErrorPermissionDenied.
+func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
+	subjects := make([]string, len(channels))
+	for i, ch := range channels {
+		var err error
+		if subjects[i], err = b.names.toSubscribe(ch); err != nil {
+			return err
+		}
+	}
+	for {
+		n := min(len(channels), subscribeAtOnce)
+		if err := b.subscribe(ctx, channels[:n], subjects[:n]); err != nil {
+			return err
+		}
+		if channels, subjects = channels[n:], subjects[n:]; len(channels) == 0 {
+			return nil
+		}
+	}
+}
+
+func (b *Broker) subscribe(ctx context.Context, channels, subjects []string) error {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
+	defer cancel()
+	for {
+		if err := b.awaitConnection(ctx); err != nil {
+			return err
+		}
+		number, since := b.link.number.Load(), b.confirm.begin()
+		err := b.addSubscriptions(channels, subjects)
+		if err == nil {
+			err = b.confirm.confirm(ctx)
+		}
+		if err == nil && b.link.number.Load() != number {
+			continue // another connection confirmed, maybe before all is restored there
+		}
+		if err == nil {
+			for _, s := range subjects {
+				err = errors.Join(err, b.confirm.denies(toSubscribe, s, since))
+			}
+			return err
+		}
+		if up, _, _ := b.link.state(); up || ctx.Err() != nil || b.closed.Load() {
+			return err
+		}
+		// The connection broke. What is subscribed stays so, on the next one.
+	}
+}
+
+// awaitConnection waits until events flow.
+func (b *Broker) awaitConnection(ctx context.Context) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if b.closed.Load() {
+			return errClosed
+		}
+		up, changed, err := b.link.state()
+		if up {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-b.ended:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", errDisconnected, errors.Join(err, ctx.Err()))
+		}
+	}
+}
+
+func (b *Broker) stripe(ch string) *stripe {
+	return &b.stripes[maphash.String(b.seed, ch)%uint64(len(b.stripes))]
+}
+
+// addSubscriptions tells the client what to subscribe. What is subscribed already is
+// left alone; whoever did that may wait for the confirmation still.
+func (b *Broker) addSubscriptions(channels, subjects []string) error {
+	for i, ch := range channels {
+		if err := b.subscribeOne(b.stripe(ch), ch, subjects[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Broker) subscribeOne(s *stripe, ch, subject string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.subs[ch] != nil {
+		return nil
+	}
+	sub, err := b.conn.Load().ChanSubscribe(subject, b.intake.messages)
+	if err != nil {
+		return fmt.Errorf("nats: subscribing to channel %.100q: %w", ch, err)
+	}
+	b.names.add(sub, ch)
+	s.subs[strings.Clone(ch)] = sub
+	return nil
+}
+
+// Unsubscribe implements broker.Broker. It does not wait for the server.
+func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if b.closed.Load() {
+		return errClosed
+	}
+	var errs []error
+	for _, ch := range channels {
+		if err := b.unsubscribeOne(b.stripe(ch), ch); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *Broker) unsubscribeOne(s *stripe, ch string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sub := s.subs[ch]
+	if sub == nil {
+		return nil
+	}
+	delete(s.subs, ch)
+	b.names.remove(sub)
+	// A connection that the client has given up has no subscriptions.
+	if err := sub.Unsubscribe(); err != nil && !errors.Is(err, natsio.ErrConnectionClosed) {
+		return fmt.Errorf("nats: unsubscribing from channel %.100q: %w", ch, err)
+	}
+	return nil
+}
+
+// History implements broker.Broker. NATS has none: it fails with
+// protocol.ErrorNotAvailable.
+func (b *Broker) History(ctx context.Context, _ string, _ broker.HistoryFilter) (broker.History, error) {
+	if err := ctx.Err(); err != nil {
+		return broker.History{}, err
+	}
+	return broker.History{}, protocol.ErrorNotAvailable
+}
+
+// RemoveHistory implements broker.Broker. It fails with protocol.ErrorNotAvailable.
+func (b *Broker) RemoveHistory(ctx context.Context, _ string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return protocol.ErrorNotAvailable
+}
+
+// Health implements broker.HealthReporter.
+func (b *Broker) Health() []broker.Health {
+	h := broker.Health{Part: b.part, Delay: time.Duration(b.keeper.delay.Load())}
+	up, _, err := b.link.state()
+	switch {
+	case b.closed.Load():
+		h.Err = errClosed
+	case !up && err != nil:
+		h.Err = fmt.Errorf("%w: %w", errDisconnected, err)
+	case !up:
+		h.Err = errDisconnected
+	default:
+		h.Err = b.keeper.late()
+	}
+	return []broker.Health{h}
+}
+
+// lose tells the node of events that were dropped.
+func (b *Broker) lose(match func(ch string) bool) {
+	if b.keeper.mayLog() {
+		b.log.Warn("events were dropped, the node is behind", "engine", b.part)
+	}
+	b.handler.HandleLoss(match)
+}

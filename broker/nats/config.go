@@ -1,0 +1,173 @@
+package nats
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config of a Broker. The zero value is useful. A field that is 0 takes its default.
+// The specification is engines.md section 9.
+type Config struct {
+	// URL of the server, or several of a NATS cluster with commas between them:
+	// nats://host:port, tls://host:port for TLS, ws:// and wss:// for WebSocket. A
+	// URL may hold user:password@ or token@. Default nats://localhost:4222.
+	URL string
+	// Prefix of the subjects: prefix.client.CHANNEL, prefix.control, prefix.node.NODE
+	// and prefix.canary.ID. Default "centrifugo".
+	Prefix string
+
+	// User and Password, or Token, are used where the URL has neither.
+	User, Password, Token string
+	// CredentialsFile is the path of a file with a user's JWT and NKey seed.
+	CredentialsFile string
+	// TLS makes the connection use TLS, with this configuration. The server's name is
+	// the host of the URL unless it is given here. Default nil: TLS, with the system's
+	// certificates, if the URL or the server demands it.
+	TLS *tls.Config
+
+	// DialTimeout bounds the making of a connection, handshakes included. Default 1 s.
+	DialTimeout time.Duration
+	// WriteTimeout bounds a write. A connection that did not take one is given up.
+	// Default 1 s.
+	WriteTimeout time.Duration
+	// RequestTimeout is the longest that a call waits for the server's answer, besides
+	// its context. Default 4 s.
+	RequestTimeout time.Duration
+	// StartTimeout is for how long a server that is not there is tried again at the
+	// start. Default 0: one attempt.
+	StartTimeout time.Duration
+
+	// AllowWildcards lets subscribers use the wildcards of NATS, * and >, in channels.
+	// Publications are then delivered with their real channel in Publication.Channel.
+	AllowWildcards bool
+	// Raw exchanges bare payloads with other NATS applications.
+	Raw RawMode
+
+	// PendingBytes is the most memory that received events take while they wait for
+	// the node. Further ones are dropped, which EventHandler.HandleLoss tells. Default
+	// 64 MiB; at least 1 MiB.
+	PendingBytes int
+
+	// Logger for what happens on the connection. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// RawMode makes the subject of a channel from its name alone and the message of a
+// publication from its data alone. Who published it, tags, delta, and joins and
+// leaves, get lost.
+type RawMode struct {
+	Enabled bool
+	// Prefix of the subjects of channels, as it is: "app." rather than "app".
+	Prefix string
+	// Replacements are applied to a channel, all in one pass from left to right, the
+	// longest first. Channels that become the same subject share their publications.
+	Replacements map[string]string
+}
+
+const (
+	defaultURL          = "nats://localhost:4222"
+	defaultPendingBytes = 64 << 20
+	minPendingBytes     = 1 << 20
+	// maxPrefix leaves room for a channel in a subject.
+	maxPrefix = 256
+)
+
+func (c Config) withDefaults() (Config, error) {
+	if c.URL == "" {
+		c.URL = defaultURL
+	}
+	if c.Prefix == "" {
+		c.Prefix = "centrifugo"
+	}
+	if c.DialTimeout == 0 {
+		c.DialTimeout = time.Second
+	}
+	if c.WriteTimeout == 0 {
+		c.WriteTimeout = time.Second
+	}
+	if c.RequestTimeout == 0 {
+		c.RequestTimeout = 4 * time.Second
+	}
+	if c.PendingBytes == 0 {
+		c.PendingBytes = defaultPendingBytes
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, c.check()
+}
+
+func (c *Config) check() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("nats: "+format, args...)) }
+	if _, err := c.hosts(); err != nil {
+		bad("URL: %w", err)
+	}
+	if !validSubject(c.Prefix) || hasWildcard(c.Prefix) || len(c.Prefix) > maxPrefix {
+		bad("Prefix %q must be a NATS subject without wildcards, of at most %d bytes", c.Prefix, maxPrefix)
+	}
+	for name, d := range map[string]time.Duration{
+		"DialTimeout": c.DialTimeout, "WriteTimeout": c.WriteTimeout, "RequestTimeout": c.RequestTimeout,
+	} {
+		if d < 0 {
+			bad("%s (%v) must not be negative", name, d)
+		}
+	}
+	if c.StartTimeout < 0 {
+		bad("StartTimeout (%v) must not be negative", c.StartTimeout)
+	}
+	if c.PendingBytes < minPendingBytes {
+		bad("PendingBytes (%d) must be at least %d", c.PendingBytes, minPendingBytes)
+	}
+	if (c.User == "") != (c.Password == "") {
+		bad("User and Password go together")
+	}
+	if c.User != "" && c.Token != "" || c.CredentialsFile != "" && (c.User != "" || c.Token != "") {
+		bad("User with Password, Token and CredentialsFile exclude each other")
+	}
+	if c.CredentialsFile != "" {
+		if _, err := os.Stat(c.CredentialsFile); err != nil {
+			bad("CredentialsFile: %w", err)
+		}
+	}
+	if p := c.Raw.Prefix; c.Raw.Enabled && (!validSubject(p+"x") || hasWildcard(p) || len(p) > maxPrefix) {
+		bad("Raw.Prefix %q must be the begin of a NATS subject without wildcards, of at most %d bytes", p, maxPrefix)
+	}
+	if _, ok := c.Raw.Replacements[""]; ok {
+		bad("Raw.Replacements must not replace the empty string")
+	}
+	return errors.Join(errs...)
+}
+
+// hosts returns the addresses in URL, without secrets. So are its errors.
+func (c *Config) hosts() ([]string, error) {
+	var hosts []string
+	for i, s := range strings.Split(c.URL, ",") {
+		if s = strings.TrimSpace(s); s == "" {
+			return nil, fmt.Errorf("server %d of the list is empty", i+1)
+		}
+		if !strings.Contains(s, "://") {
+			s = "nats://" + s
+		}
+		u, err := url.Parse(s)
+		if err != nil {
+			// Its text holds the URL, with the password.
+			return nil, fmt.Errorf("server %d of the list is not a URL", i+1)
+		}
+		if !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
+			return nil, fmt.Errorf("server %d of the list: scheme %q is none of nats, tls, ws, wss", i+1, u.Scheme)
+		}
+		if u.Hostname() == "" {
+			return nil, fmt.Errorf("server %d of the list has no host", i+1)
+		}
+		hosts = append(hosts, u.Host)
+	}
+	return hosts, nil
+}

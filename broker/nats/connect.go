@@ -1,0 +1,158 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	natsio "github.com/nats-io/nats.go"
+)
+
+const (
+	minPause = 100 * time.Millisecond
+	maxPause = 2 * time.Second
+)
+
+// pause is how long to wait before an attempt to connect: longer each time, and
+// different for each node.
+func pause(attempt int) time.Duration {
+	d := maxPause
+	if attempt < 5 {
+		d = min(d, minPause<<max(attempt, 0))
+	}
+	return d/2 + rand.N(d/2)
+}
+
+// options of the client. It reconnects for ever by itself; what it gives up for, such
+// as an error of the protocol, the keeper mends.
+func (b *Broker) options() natsio.Options {
+	o := natsio.GetDefaultOptions()
+	o.Url = b.cfg.URL
+	o.Name = "gyro"
+	o.User, o.Password, o.Token = b.cfg.User, b.cfg.Password, b.cfg.Token
+	o.Timeout = b.cfg.DialTimeout
+	o.FlusherTimeout = b.cfg.WriteTimeout
+	o.CustomDialer = b.link
+	o.SkipHostLookup = true // the dialer does it, with a timeout
+	o.MaxReconnect = -1
+	o.IgnoreAuthErrorAbort = true
+	o.CustomReconnectDelayCB = pause
+	o.ReconnectBufSize = -1 // nothing is kept for later
+	o.PingInterval = 10 * time.Second
+	if b.cfg.TLS != nil {
+		o.Secure, o.TLSConfig = true, b.cfg.TLS.Clone()
+	}
+	o.DisconnectedErrCB = func(_ *natsio.Conn, err error) {
+		b.link.failed(err)
+		if !b.closed.Load() {
+			_, _, err = b.link.state()
+			b.log.Warn("connection lost", "engine", b.part, "error", err)
+		}
+	}
+	o.ReconnectErrCB = func(_ *natsio.Conn, err error) { b.link.failed(err) }
+	o.ReconnectedCB = func(*natsio.Conn) { b.keeper.wake() }
+	o.ClosedCB = func(c *natsio.Conn) {
+		b.link.failed(c.LastError())
+		b.keeper.wake()
+	}
+	o.AsyncErrorCB = b.clientError
+	return o
+}
+
+// clientError takes what the client finds out behind the back of its callers.
+func (b *Broker) clientError(_ *natsio.Conn, sub *natsio.Subscription, err error) {
+	switch {
+	case errors.Is(err, natsio.ErrPermissionViolation):
+		if news := b.confirm.report(err); news != "" {
+			b.log.Error("the server does not permit a subject", "engine", b.part, "error", err)
+		}
+	case errors.Is(err, natsio.ErrSlowConsumer) && sub != nil:
+		b.keeper.overflowed(sub)
+	default:
+		b.link.failed(err)
+		b.log.Warn("client error", "engine", b.part, "error", err)
+	}
+}
+
+// connectWithin tries for a time, at least once.
+func (b *Broker) connectWithin(d time.Duration) (*natsio.Conn, uint64, error) {
+	deadline := time.Now().Add(d)
+	for attempt := 0; ; attempt++ {
+		conn, number, err := b.connect()
+		if err == nil {
+			return conn, number, nil
+		}
+		wait := min(pause(attempt), time.Until(deadline))
+		if wait <= 0 {
+			return nil, 0, err
+		}
+		b.log.Warn("cannot connect, trying again", "engine", b.part, "error", err)
+		time.Sleep(wait)
+	}
+}
+
+// connect makes a connection and returns its number.
+func (b *Broker) connect() (*natsio.Conn, uint64, error) {
+	o := b.options()
+	if b.cfg.CredentialsFile != "" {
+		if err := natsio.UserCredentials(b.cfg.CredentialsFile)(&o); err != nil {
+			return nil, 0, err
+		}
+	}
+	conn, err := o.Connect()
+	if err != nil {
+		if errors.Is(err, natsio.ErrNoServers) {
+			if _, _, why := b.link.state(); why != nil {
+				err = why
+			}
+		}
+		return nil, 0, err
+	}
+	return conn, b.link.number.Load(), nil
+}
+
+// restore makes events flow on the client's connection of that number: everything is
+// subscribed, if it is not, and confirmed.
+func (b *Broker) restore(number uint64) error {
+	conn := b.conn.Load()
+	if err := b.keeper.subscribe(conn); err != nil {
+		return err
+	}
+	for i := range b.stripes {
+		if err := b.restoreStripe(&b.stripes[i], conn); err != nil {
+			return err
+		}
+	}
+	since := b.confirm.begin()
+	b.keeper.send(conn)
+	if err := b.confirm.confirm(context.Background()); err != nil {
+		return err
+	}
+	err := errors.Join(b.confirm.denies(toSubscribe, b.keeper.subject, since), b.confirm.denies(toPublish, b.keeper.subject, since))
+	if err == nil && !b.link.confirmed(number) {
+		err = errors.New("connection was lost again")
+	}
+	return err
+}
+
+// restoreStripe subscribes what was subscribed on a connection that the client gave
+// up. Over one that it has mended it has done that itself.
+func (b *Broker) restoreStripe(s *stripe, conn *natsio.Conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ch, old := range s.subs {
+		if old.IsValid() {
+			continue
+		}
+		sub, err := conn.ChanSubscribe(old.Subject, b.intake.messages)
+		if err != nil {
+			return fmt.Errorf("subscribing to channel %.100q again: %w", ch, err)
+		}
+		b.names.remove(old)
+		b.names.add(sub, ch)
+		s.subs[ch] = sub
+	}
+	return nil
+}

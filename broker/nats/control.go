@@ -1,0 +1,107 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	natsio "github.com/nats-io/nats.go"
+)
+
+// control is the way of control messages. They are few and do not wait for events.
+type control struct {
+	node   string // empty: no control messages
+	handle func(data []byte)
+
+	mu     sync.RWMutex // held while a message is handled
+	closed bool
+}
+
+const (
+	// controlMessages and controlBytes bound what waits to be handled. More is
+	// dropped: control messages are at most once.
+	controlMessages = 16 << 10
+	controlBytes    = 16 << 20
+)
+
+// RunControl implements broker.Controller. It connects as Run does. node becomes a
+// part of a subject: without spaces, dots and wildcards.
+func (b *Broker) RunControl(node string, handle func(data []byte)) error {
+	if !validNode(node) {
+		return fmt.Errorf("nats: node %.100q cannot be a part of a subject", node)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.control.node != "" || b.running {
+		return errors.New("nats: RunControl comes once, and before Run")
+	}
+	b.control.node, b.control.handle = node, handle
+	err := b.start()
+	if err != nil {
+		b.control.node = ""
+	}
+	return err
+}
+
+// validNode tells whether a node's ID can be one part of a subject.
+func validNode(node string) bool {
+	return len(node) <= maxPrefix && validSubject(node) && !strings.ContainsAny(node, ".*>")
+}
+
+// subscribe subscribes to control messages on a connection.
+func (c *control) subscribe(conn *natsio.Conn, n *names) error {
+	if c.node == "" {
+		return nil
+	}
+	for _, subject := range []string{n.control, n.node + c.node} {
+		sub, err := conn.Subscribe(subject, c.receive)
+		if err == nil {
+			err = sub.SetPendingLimits(controlMessages, controlBytes)
+		}
+		if err != nil {
+			return fmt.Errorf("nats: subscribing to %s: %w", subject, err)
+		}
+	}
+	return nil
+}
+
+func (c *control) receive(m *natsio.Msg) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if !c.closed {
+		c.handle(m.Data)
+	}
+}
+
+// close waits for the messages that are being handled.
+func (c *control) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+}
+
+// PublishControl implements broker.Controller. It returns when the server has
+// processed the message.
+func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
+	subject := b.names.control
+	if node != "" {
+		if !validNode(node) {
+			return fmt.Errorf("nats: node %.100q cannot be a part of a subject", node)
+		}
+		subject = b.names.node + node
+	}
+	number, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	conn, since := b.conn.Load(), b.confirm.begin()
+	if err := published(conn, len(data), conn.Publish(subject, data)); err != nil {
+		return err
+	}
+	if err := b.confirmed(ctx, number); err != nil {
+		return err
+	}
+	return b.confirm.denies(toPublish, subject, since)
+}

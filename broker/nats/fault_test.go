@@ -1,0 +1,472 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+func publish(b *Broker, ch, data string) error {
+	_, err := b.Publish(context.Background(), ch, &channel.Publication{Data: []byte(data)}, broker.PublishOptions{})
+	return err
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for a condition that nothing tells of.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 15 s: %s", what)
+		}
+	}
+}
+
+func healthy(b *Broker) bool { return b.Health()[0].Err == nil }
+
+// A server that goes away is told of at once, and all is restored when it is back.
+func TestServerRestart(t *testing.T) {
+	first := startServer(t, nil)
+	port := first.Addr().(*net.TCPAddr).Port
+	got := newEvents()
+	b := newBroker(t, Config{URL: first.ClientURL()})
+	controls := make(chan string, 10)
+	must(t, b.RunControl("me", func(data []byte) { controls <- string(data) }))
+	must(t, b.Run(got))
+	defer b.Close(context.Background())
+	must(t, b.Subscribe(t.Context(), "a", "b"))
+	must(t, publish(b, "a", "1"))
+	got.next(t, "publication")
+
+	first.Shutdown()
+	first.WaitForShutdown()
+	eventually(t, "unhealthy", func() bool { return !healthy(b) })
+	start := time.Now()
+	for range 10 {
+		if err := publish(b, "a", "lost"); !errors.Is(err, errDisconnected) {
+			t.Errorf("publishing without a server: %v", err)
+		}
+	}
+	if err := b.PublishControl(t.Context(), "", nil); !errors.Is(err, errDisconnected) {
+		t.Errorf("control without a server: %v", err)
+	}
+	if d := time.Since(start); d > 500*time.Millisecond {
+		t.Errorf("that took %v", d)
+	}
+	if err := b.Health()[0].Err; !strings.Contains(err.Error(), "no connection") {
+		t.Errorf("health: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	if err := b.Subscribe(ctx, "d"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("subscribing without a server: %v", err)
+	}
+	cancel()
+	subscribed := make(chan error, 1)
+	go func() { subscribed <- b.Subscribe(context.Background(), "c") }()
+	must(t, b.Unsubscribe(t.Context(), "b"))
+
+	startServer(t, &server.Options{Port: port})
+	if loss := got.next(t, "loss"); !loss.lost("a") || !loss.lost("z") {
+		t.Error("loss of few")
+	}
+	must(t, <-subscribed)
+	for _, ch := range []string{"b", "a", "c"} {
+		must(t, publish(b, ch, "2"))
+	}
+	for _, ch := range []string{"a", "c"} {
+		if e := got.next(t, "publication"); e.ch != ch || string(e.pub.Data) != "2" {
+			t.Errorf("%s of %s", e.pub.Data, e.ch)
+		}
+	}
+	must(t, b.PublishControl(t.Context(), "me", []byte("hello")))
+	if c := <-controls; c != "hello" {
+		t.Error(c)
+	}
+	eventually(t, "healthy", func() bool { return healthy(b) })
+}
+
+// What the client gives up for is mended too.
+func TestClientGivesUp(t *testing.T) {
+	for _, raw := range []bool{false, true} {
+		got := newEvents()
+		b := newBroker(t, Config{URL: startServer(t, nil).ClientURL(), Raw: RawMode{Enabled: raw}})
+		controls := make(chan string, 10)
+		must(t, b.RunControl("me", func(data []byte) { controls <- string(data) }))
+		must(t, b.Run(got))
+		defer b.Close(context.Background())
+		for i := range 100 {
+			must(t, b.Subscribe(t.Context(), fmt.Sprint("ch", i)))
+		}
+		for range 3 {
+			b.conn.Load().Close()
+			var pubs sync.WaitGroup
+			for i := range 8 { // subscribers that come meanwhile
+				pubs.Go(func() {
+					ch := fmt.Sprint("new", i)
+					if err := b.Subscribe(context.Background(), ch); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			got.next(t, "loss")
+			pubs.Wait()
+			for i := range 100 {
+				ch := fmt.Sprint("ch", i)
+				must(t, publish(b, ch, "1"))
+				if e := got.next(t, "publication"); e.ch != ch {
+					t.Errorf("raw %v: %s instead of %s", raw, e.ch, ch)
+				}
+			}
+			must(t, b.PublishControl(t.Context(), "", []byte("hello")))
+			if c := <-controls; c != "hello" {
+				t.Error(c)
+			}
+		}
+	}
+}
+
+// proxy stands between broker and server, and can hold everything up.
+type proxy struct {
+	net.Listener
+	target string
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	conns  []net.Conn
+	frozen atomic.Pointer[chan struct{}]
+}
+
+func newProxy(t testing.TB, target string) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p := &proxy{Listener: l, target: strings.TrimPrefix(target, "nats://")}
+	p.wg.Go(p.serve)
+	t.Cleanup(func() {
+		p.thaw()
+		l.Close()
+		p.cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) serve() {
+	for {
+		in, err := p.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", p.target)
+		if err != nil {
+			in.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, in, out)
+		p.mu.Unlock()
+		p.wg.Go(func() { p.copy(out, in) })
+		p.wg.Go(func() { p.copy(in, out) })
+	}
+}
+
+func (p *proxy) copy(to, from net.Conn) {
+	defer to.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if f := p.frozen.Load(); f != nil {
+			<-*f
+		}
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *proxy) freeze() { p.frozen.Store(new(make(chan struct{}))) }
+
+func (p *proxy) thaw() {
+	if f := p.frozen.Swap(nil); f != nil {
+		close(*f)
+	}
+}
+
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}
+
+func (p *proxy) url() string { return "nats://" + p.Addr().String() }
+
+// A connection that carries nothing is found by its canaries, although it seems to
+// be fine.
+func TestFrozen(t *testing.T) {
+	p := newProxy(t, startServer(t, nil).ClientURL())
+	got := newEvents()
+	b := newBroker(t, Config{URL: p.url(), RequestTimeout: 300 * time.Millisecond, DialTimeout: 300 * time.Millisecond})
+	b.keeper.period = 30 * time.Millisecond
+	must(t, b.Run(got))
+	defer b.Close(context.Background())
+	must(t, b.Subscribe(t.Context(), "a"))
+	eventually(t, "a canary", func() bool { return b.Health()[0].Delay > 0 })
+
+	p.freeze()
+	start := time.Now()
+	if err := publish(b, "a", "lost"); err == nil {
+		t.Error("published into the void")
+	}
+	if d := time.Since(start); d > 2*time.Second {
+		t.Errorf("that took %v", d)
+	}
+	eventually(t, "unhealthy", func() bool { return !healthy(b) })
+	p.thaw()
+	got.next(t, "loss")
+	eventually(t, "healthy", func() bool { return healthy(b) })
+	must(t, publish(b, "a", "1"))
+	if e := got.next(t, "publication"); e.ch != "a" {
+		t.Error(e)
+	}
+}
+
+// Whatever the connection does: what is said to be published is delivered, or the
+// loss is told.
+func TestTrueAnswers(t *testing.T) {
+	p := newProxy(t, startServer(t, nil).ClientURL())
+	url := p.url()
+	var received sync.Map
+	receiver := run(t, Config{URL: "nats://" + p.target}, ledger{&received})
+	must(t, receiver.Subscribe(t.Context(), "a"))
+	b := run(t, Config{URL: url}, ignore{})
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var publishers sync.WaitGroup
+	var accepted sync.Map
+	for worker := range 8 {
+		publishers.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				id := fmt.Sprint(worker, ".", i)
+				if publish(b, "a", id) == nil {
+					accepted.Store(id, true)
+				} else {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+	for range 10 {
+		eventually(t, "connected", func() bool { return b.link.flowing.Load() != 0 })
+		time.Sleep(20 * time.Millisecond)
+		p.cut()
+	}
+	cancel()
+	publishers.Wait()
+	eventually(t, "connected", func() bool { return b.link.flowing.Load() != 0 })
+	must(t, publish(b, "a", "end"))
+	eventually(t, "the last one", func() bool { _, ok := received.Load("end"); return ok })
+	n := 0
+	accepted.Range(func(id, _ any) bool {
+		n++
+		if _, ok := received.Load(id); !ok {
+			t.Errorf("%v was accepted and is lost", id)
+		}
+		return true
+	})
+	if n < 100 {
+		t.Errorf("only %d publications", n)
+	}
+}
+
+// ledger writes down what was received.
+type ledger struct{ m *sync.Map }
+
+func (r ledger) HandlePublication(_ string, e broker.PublicationEvent) {
+	r.m.Store(string(e.Pub.Data), true)
+}
+func (ledger) HandleJoin(string, *channel.ClientInfo)  {}
+func (ledger) HandleLeave(string, *channel.ClientInfo) {}
+func (ledger) HandleLoss(func(string) bool)            {}
+
+// A node that is behind loses events of the channels that are too many, and is told
+// which, when it goes on.
+func TestNodeBehind(t *testing.T) {
+	url := startServer(t, nil).ClientURL()
+	h := &stuck{events: newEvents(), release: make(chan struct{})}
+	b := newBroker(t, Config{URL: url, PendingBytes: minPendingBytes})
+	must(t, b.Run(h))
+	defer b.Close(context.Background())
+	must(t, b.Subscribe(t.Context(), "a", "b"))
+	if b.intake.lane("a") == b.intake.lane("b") && len(b.intake.lanes) > 1 {
+		t.Log("one lane for both")
+	}
+	big := strings.Repeat("x", 100<<10)
+	for range 60 { // 6 MB
+		must(t, publish(b, "a", big))
+	}
+	select {
+	case e := <-h.events:
+		t.Fatalf("%+v in front of the first", e)
+	default:
+	}
+	close(h.release)
+	loss := h.events.next(t, "loss")
+	if !loss.lost("a") || loss.lost("b") {
+		t.Error("loss of other channels")
+	}
+	must(t, publish(b, "a", "end"))
+	for {
+		if e := h.events.next(t, "publication"); string(e.pub.Data) == "end" {
+			break
+		}
+	}
+}
+
+// stuck is a handler that waits.
+type stuck struct {
+	events
+	release chan struct{}
+}
+
+func (s *stuck) HandlePublication(ch string, e broker.PublicationEvent) {
+	<-s.release
+	s.events.HandlePublication(ch, e)
+}
+
+// What the client has no room for is lost, and told, each time.
+func TestIntakeOverflow(t *testing.T) {
+	url := startServer(t, nil).ClientURL()
+	sender := run(t, Config{URL: url}, ignore{})
+	got := newEvents()
+	b := newBroker(t, Config{URL: url})
+	b.keeper.period = 20 * time.Millisecond
+	must(t, b.RunControl("me", func([]byte) {})) // connects, but takes nothing
+	must(t, b.Subscribe(t.Context(), "a", "rare"))
+	batch := make([]broker.BatchItem, intakeSize+10)
+	for i := range batch {
+		batch[i] = broker.BatchItem{Channel: "a", Pub: &channel.Publication{}}
+	}
+	batch[len(batch)-1].Channel = "rare"
+	sender.PublishBatch(t.Context(), batch)
+	overflows := func() int {
+		b.keeper.mu.Lock()
+		defer b.keeper.mu.Unlock()
+		return len(b.keeper.overflows)
+	}
+	lost := func(forget bool) (n int) {
+		for _, l := range b.intake.lanes {
+			l.mu.Lock()
+			n += len(l.lose)
+			if forget {
+				l.lose = nil
+			}
+			l.mu.Unlock()
+		}
+		return n
+	}
+	eventually(t, "overflow", func() bool { return lost(false) == 2 })
+	lost(true) // what was told once
+	must(t, publish(sender, "rare", "dropped again, which the client does not tell"))
+	must(t, b.confirm.confirm(t.Context()))
+	must(t, b.Run(drain{got}))
+	defer b.Close(context.Background())
+	for !got.next(t, "loss").lost("rare") {
+	}
+	must(t, publish(sender, "rare", "1"))
+	must(t, publish(sender, "a", "1"))
+	eventually(t, "forgotten", func() bool { return overflows() == 0 })
+}
+
+// drain takes losses only.
+type drain struct{ events }
+
+func (drain) HandlePublication(string, broker.PublicationEvent) {}
+
+func TestNotPermitted(t *testing.T) {
+	deny := func(subjects ...string) *server.SubjectPermission { return &server.SubjectPermission{Deny: subjects} }
+	s := startServer(t, &server.Options{Users: []*server.User{
+		{Username: "some", Password: "secret", Permissions: &server.Permissions{
+			Publish: deny("centrifugo.client.no.>"), Subscribe: deny("centrifugo.client.no.>"),
+		}},
+		{Username: "none", Password: "secret", Permissions: &server.Permissions{Publish: deny("centrifugo.>")}},
+	}})
+	b := run(t, Config{URL: s.ClientURL(), User: "some", Password: "secret"}, ignore{})
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			for range 20 {
+				if err := publish(b, fmt.Sprint("no.", i), "1"); !isDenied(err) {
+					t.Errorf("publishing where that is not permitted: %v", err)
+				}
+				if err := publish(b, fmt.Sprint("yes.", i), "1"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := b.Subscribe(t.Context(), "yes.1", "no.1"); !isDenied(err) {
+		t.Errorf("subscribing where that is not permitted: %v", err)
+	}
+	must(t, b.Unsubscribe(t.Context(), "yes.1", "no.1"))
+	must(t, b.Subscribe(t.Context(), "yes.1"))
+	batch := []broker.BatchItem{{Channel: "no.1", Pub: &channel.Publication{}}, {Channel: "yes.1", Pub: &channel.Publication{}}}
+	b.PublishBatch(t.Context(), batch)
+	if !isDenied(batch[0].Err) || batch[1].Err != nil {
+		t.Errorf("batch: %v, %v", batch[0].Err, batch[1].Err)
+	}
+
+	err := newBroker(t, Config{URL: s.ClientURL(), User: "none", Password: "secret"}).Run(ignore{})
+	if !isDenied(err) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("start without permissions: %v", err)
+	}
+}
+
+// Close does not wait for a server that is away.
+func TestCloseWithoutServer(t *testing.T) {
+	s := startServer(t, nil)
+	b := newBroker(t, Config{URL: s.ClientURL()})
+	must(t, b.Run(ignore{}))
+	s.Shutdown()
+	s.WaitForShutdown()
+	waiting := make(chan error, 1)
+	go func() { waiting <- b.Subscribe(context.Background(), "a") }()
+	start := time.Now()
+	must(t, b.Close(t.Context()))
+	if err := <-waiting; err == nil {
+		t.Error("subscribed at nobody")
+	}
+	if d := time.Since(start); d > 3*time.Second {
+		t.Errorf("closing took %v", d)
+	}
+	if err := publish(b, "a", "1"); !errors.Is(err, errClosed) {
+		t.Error(err)
+	}
+	if b.Health()[0].Err == nil || b.Run(ignore{}) == nil {
+		t.Error("alive after Close")
+	}
+	must(t, newBroker(t, Config{}).Close(t.Context())) // that was never run
+}

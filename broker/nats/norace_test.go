@@ -1,0 +1,5 @@
+//go:build !race
+
+package nats
+
+const raceDetector = false

@@ -1,0 +1,188 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	natsio "github.com/nats-io/nats.go"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Publish implements broker.Broker. It returns nil when the server that this node
+// is connected to has processed the publication; concurrent publishes share that round
+// trip. Nothing is kept for later: while there is no connection it fails at once, and
+// when the connection breaks meanwhile it fails although the publication may have got
+// through. A publication above the server's max_payload is answered with
+// protocol.ErrorLimitExceeded, a channel that has a wildcard or is no NATS subject
+// with protocol.ErrorBadRequest, a subject that the server does not permit with
+// protocol.ErrorPermissionDenied.
+func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
+	stamp(pub)
+	return broker.PublishResult{}, b.send(ctx, ch, message{pub: pub, delta: opts.Delta})
+}
+
+// PublishJoin implements broker.Broker. In raw mode it does nothing.
+func (b *Broker) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	return b.send(ctx, ch, message{join: info})
+}
+
+// PublishLeave implements broker.Broker. In raw mode it does nothing.
+func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	return b.send(ctx, ch, message{leave: info})
+}
+
+// message is what is sent to a channel: one of its three.
+type message struct {
+	pub         *channel.Publication
+	delta       bool
+	join, leave *channel.ClientInfo
+}
+
+// send publishes a message and waits for the confirmation.
+func (b *Broker) send(ctx context.Context, ch string, m message) error {
+	subject, err := b.names.toPublish(ch)
+	if err != nil {
+		return err
+	}
+	number, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	if b.names.raw && m.pub == nil {
+		return nil
+	}
+	since := b.confirm.begin()
+	if err := b.write(ch, subject, m); err != nil {
+		return err
+	}
+	if err := b.confirmed(ctx, number); err != nil {
+		return err
+	}
+	return b.confirm.denies(toPublish, subject, since)
+}
+
+// stamp sets what a publication has before it is delivered. It writes only what is
+// not so already: a publication may be shared.
+func stamp(pub *channel.Publication) {
+	if pub.Offset != 0 {
+		pub.Offset = 0
+	}
+	if pub.Time == 0 {
+		pub.Time = time.Now().UnixMilli()
+	}
+}
+
+// buffers are for messages while they are encoded; the client copies them.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// keepBuffer is the largest buffer that is used again.
+const keepBuffer = 64 << 10
+
+// write gives a message to the client, which sends it soon.
+func (b *Broker) write(ch, subject string, m message) error {
+	conn := b.conn.Load()
+	if b.names.raw {
+		return published(conn, len(m.pub.Data), conn.Publish(subject, m.pub.Data))
+	}
+	buf := buffers.Get().(*[]byte)
+	*buf = appendPush((*buf)[:0], ch, m)
+	err := published(conn, len(*buf), conn.Publish(subject, *buf))
+	if cap(*buf) <= keepBuffer {
+		buffers.Put(buf)
+	}
+	return err
+}
+
+// appendPush encodes a message.
+func appendPush(dst []byte, ch string, m message) []byte {
+	var (
+		push  = protocol.Push{Channel: ch}
+		pub   protocol.Publication
+		join  protocol.Join
+		leave protocol.Leave
+	)
+	switch p := m.pub; {
+	case p != nil:
+		pub = protocol.Publication{
+			Data: p.Data, Info: (*protocol.ClientInfo)(p.Info), Tags: p.Tags, Delta: m.delta, Time: p.Time,
+			Channel: p.Channel, Key: p.Key, Removed: p.Removed, Score: p.Score, Version: p.Version,
+		}
+		push.Pub = &pub
+	case m.join != nil:
+		join.Info = (*protocol.ClientInfo)(m.join)
+		push.Join = &join
+	default:
+		leave.Info = (*protocol.ClientInfo)(m.leave)
+		push.Leave = &leave
+	}
+	return push.AppendProto(dst)
+}
+
+// published explains an error of the client.
+func published(conn *natsio.Conn, size int, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, natsio.ErrMaxPayload):
+		return fmt.Errorf("nats: publication of %d bytes, the server's max_payload is %d: %w", size, conn.MaxPayload(), protocol.ErrorLimitExceeded)
+	case errors.Is(err, natsio.ErrReconnectBufExceeded), errors.Is(err, natsio.ErrConnectionClosed):
+		return errDisconnected
+	}
+	return fmt.Errorf("nats: publishing: %w", err)
+}
+
+// ctxEvery is how many publications of a batch share one look at the context.
+const ctxEvery = 64
+
+// PublishBatch implements broker.BatchPublisher: the items share one round trip.
+func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
+	number, err := b.ready(ctx)
+	since := b.confirm.begin()
+	sent := false
+	for i := range batch {
+		if i%ctxEvery == 0 && err == nil {
+			err = ctx.Err()
+		}
+		item := &batch[i]
+		item.Result, item.Err = broker.PublishResult{}, err
+		if err != nil {
+			continue
+		}
+		var subject string
+		if subject, item.Err = b.names.toPublish(item.Channel); item.Err == nil {
+			stamp(item.Pub)
+			item.Err = b.write(item.Channel, subject, message{pub: item.Pub, delta: item.Options.Delta})
+			sent = sent || item.Err == nil
+		}
+	}
+	if !sent {
+		return
+	}
+	err = b.confirmed(ctx, number)
+	for i := range batch {
+		if item := &batch[i]; item.Err == nil {
+			item.Err = err
+			if err == nil {
+				item.Err = b.denied(item.Channel, since)
+			}
+		}
+	}
+}
+
+// denied tells whether the server refused a publication to a channel.
+func (b *Broker) denied(ch string, since uint64) error {
+	if !b.confirm.any.Load() {
+		return nil
+	}
+	subject, err := b.names.toPublish(ch)
+	if err != nil {
+		return err
+	}
+	return b.confirm.denies(toPublish, subject, since)
+}

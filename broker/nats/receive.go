@@ -1,0 +1,49 @@
+package nats
+
+import (
+	"strings"
+	"time"
+
+	natsio "github.com/nats-io/nats.go"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// deliver hands a message on a subscription to the node. The message is ours, so what
+// is made of it may be a part of it.
+func (b *Broker) deliver(ch string, m *natsio.Msg) {
+	if b.names.raw {
+		b.handler.HandlePublication(ch, broker.PublicationEvent{Pub: &channel.Publication{
+			Data: m.Data, Time: time.Now().UnixMilli(), Channel: strings.TrimPrefix(m.Subject, b.names.prefix),
+		}})
+		return
+	}
+	var push protocol.Push
+	if err := push.BorrowProto(m.Data); err != nil {
+		b.log.Warn("message that is no push was dropped", "engine", b.part, "subject", m.Subject, "size", len(m.Data), "error", err)
+		return
+	}
+	switch {
+	case push.Pub != nil:
+		b.deliverPublication(ch, m, push.Pub)
+	case m.Subject != m.Sub.Subject:
+		// Joins and leaves reach those who subscribed to the channel itself.
+	case push.Join != nil && push.Join.Info != nil:
+		b.handler.HandleJoin(ch, (*channel.ClientInfo)(push.Join.Info))
+	case push.Leave != nil && push.Leave.Info != nil:
+		b.handler.HandleLeave(ch, (*channel.ClientInfo)(push.Leave.Info))
+	}
+}
+
+func (b *Broker) deliverPublication(ch string, m *natsio.Msg, p *protocol.Publication) {
+	pub := &channel.Publication{
+		Data: p.Data, Info: (*channel.ClientInfo)(p.Info), Tags: p.Tags, Time: p.Time, Version: p.Version,
+		Channel: p.Channel, Key: p.Key, Removed: p.Removed, Score: p.Score,
+	}
+	if b.names.wildcards {
+		pub.Channel = strings.TrimPrefix(m.Subject, b.names.prefix)
+	}
+	b.handler.HandlePublication(ch, broker.PublicationEvent{Pub: pub, Delta: p.Delta})
+}

@@ -1,0 +1,119 @@
+package nats
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// link follows the connections that the NATS client makes, one after the other, and
+// knows when events flow: from the moment at which all subscriptions of a connection
+// are confirmed until it ends. It is how publishers learn at once that there is no
+// connection; the client itself would keep what they publish for later.
+type link struct {
+	timeout time.Duration
+	number  atomic.Uint64 // of the last connection that was begun
+	flowing atomic.Uint64 // the number of the connection over which events flow, or 0
+
+	mu      sync.Mutex // serialises changes
+	current *wire
+	changed chan struct{} // closed when events flow again
+	err     error         // why they do not
+}
+
+// wire is a connection. It ends at the first write that fails: what the client wanted
+// to write is lost then, subscriptions among it.
+type wire struct {
+	net.Conn
+	link   *link
+	closed bool // guarded by link.mu
+}
+
+func newLink(timeout time.Duration) *link {
+	return &link{timeout: timeout, changed: make(chan struct{})}
+}
+
+// Dial implements the client's CustomDialer. The timeout covers name resolution.
+func (l *link) Dial(network, address string) (net.Conn, error) {
+	l.number.Add(1)
+	// A peer that has vanished is found by the canary; this is for half-open leftovers.
+	d := net.Dialer{Timeout: l.timeout, KeepAlive: 15 * time.Second}
+	c, err := d.Dial(network, address)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.err = err
+		return nil, err
+	}
+	w := &wire{Conn: c, link: l}
+	l.current = w
+	return w, nil
+}
+
+// Write implements net.Conn.
+func (w *wire) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
+	if err != nil {
+		w.link.failed(err)
+		_ = w.Close() // the error that counts is known
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (w *wire) Close() error {
+	w.link.mu.Lock()
+	w.closed = true
+	if w.link.current == w {
+		w.link.flowing.Store(0)
+	}
+	w.link.mu.Unlock()
+	return w.Conn.Close()
+}
+
+// confirmed says that events flow over a connection, unless it has ended already.
+func (l *link) confirmed(number uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.number.Load() != number || l.current == nil || l.current.closed {
+		return false
+	}
+	if l.flowing.Swap(number) == 0 {
+		l.err = nil
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
+	return true
+}
+
+// failed says why there is no connection, or soon will be none. That we have closed
+// it is no reason.
+func (l *link) failed(err error) {
+	if err == nil || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+}
+
+// state returns whether events flow, if not why, and a channel that is closed when
+// they do.
+func (l *link) state() (up bool, changed <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.flowing.Load() != 0, l.changed, l.err
+}
+
+// cut ends the current connection, upon which the client makes another.
+func (l *link) cut(err error) {
+	l.mu.Lock()
+	w := l.current
+	l.err = err
+	l.mu.Unlock()
+	if w != nil {
+		_ = w.Close() // the reason is given
+	}
+}
