@@ -141,7 +141,7 @@ func (n *Node) history(ctx context.Context, ch string, f broker.HistoryFilter) (
 	if f.Reverse && f.Since != nil && f.Since.Offset == 0 {
 		return History{}, protocol.ErrorBadRequest
 	}
-	h, err := n.streams.History(ctx, ch, f)
+	h, err := n.engines.Streams.History(ctx, ch, f)
 	if err != nil {
 		return History{}, err
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,21 +29,13 @@ var ErrUnknownNode = cluster.ErrUnknownNode
 // members is the node as its cluster sees it: a cluster.Handler.
 type members Node
 
-// describeTimeout bounds how long a sign of life waits for numbers. A loop that hangs
-// must not make the node look dead as well.
-const describeTimeout = time.Second
-
-// Describe implements cluster.Handler.
-func (m *members) Describe(ctx context.Context) *control.Node {
-	n := (*Node)(m)
-	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
+// Describe implements cluster.Handler. A loop that hangs must not make the node look
+// dead as well.
+func (m *members) Describe(ctx context.Context) cluster.Info {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	i, _ := n.describe(ctx) // with what is known
-	return &control.Node{
-		Name: i.Name, Version: i.Version, Uptime: uint32(i.Uptime),
-		NumClients: uint32(i.NumClients), NumUsers: uint32(i.NumUsers),
-		NumChannels: uint32(i.NumChannels), NumSubs: uint32(i.NumSubs),
-	}
+	info, _ := (*Node)(m).describe(ctx) // with what is known
+	return cluster.Info(info)
 }
 
 // describe returns what the node is at this moment. With an error the number of
@@ -74,13 +64,8 @@ func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 	}
 	infos := []NodeInfo{self}
 	for _, o := range n.cluster.Nodes() {
-		infos = append(infos, NodeInfo{
-			UID: o.UID, Name: o.Name, Version: o.Version, Uptime: int64(o.Uptime),
-			NumClients: int(o.NumClients), NumUsers: int(o.NumUsers),
-			NumChannels: int(o.NumChannels), NumSubs: int(o.NumSubs),
-		})
+		infos = append(infos, NodeInfo(o))
 	}
-	slices.SortFunc(infos[1:], func(a, b NodeInfo) int { return strings.Compare(a.UID, b.UID) })
 	return infos, nil
 }
 

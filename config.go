@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
@@ -198,6 +197,3 @@ func (c *Config) session() *session.Config {
 		},
 	}
 }
-
-// numLoops is how many loops own the sessions of a node.
-func numLoops() int { return runtime.GOMAXPROCS(0) }

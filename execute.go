@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/loop"
@@ -68,7 +66,7 @@ func (c *Client) instant(e session.Effect) bool {
 	case *session.Subscribing:
 		return n.cfg.InlineHandlers
 	case *session.Attach, *session.Renew:
-		return n.local
+		return n.engines.Local
 	case *session.Detach:
 		return c.silent(e.Items)
 	case *session.Close:
@@ -81,7 +79,7 @@ func (c *Client) instant(e session.Effect) bool {
 // broker's, which is in this process.
 func (c *Client) silent(items []session.DetachItem) bool {
 	n := c.node()
-	if !n.local || n.cfg.Handlers.Unsubscribed != nil {
+	if !n.engines.Local || n.cfg.Handlers.Unsubscribed != nil {
 		return false
 	}
 	for i := range items {
@@ -183,7 +181,7 @@ func (c *Client) execute(e session.Effect, inline bool) {
 	case *session.Subscribing:
 		e.Err = c.subscribing(ctx, e, inline)
 	case *session.Attach:
-		c.attach(e)
+		c.node().engines.Attach((*owner)(c), e.Items)
 	case *session.Detach:
 		e.Err = c.detach(e.Items)
 	case *session.Join:
@@ -316,71 +314,19 @@ func (c *Client) subscribing(ctx context.Context, e *session.Subscribing, inline
 	return err
 }
 
-// attachAtOnce is how many subscriptions of one client are established side by
-// side; they matter to a broker over a network only.
-const attachAtOnce = 16
+// owner is the client as the engines' subscriptions see it: an attach.Owner.
+type owner Client
 
-func (c *Client) attach(e *session.Attach) {
-	if len(e.Items) == 1 || c.node().local {
-		for _, it := range e.Items {
-			c.attachOne(it)
-		}
-		return
-	}
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, attachAtOnce)
-	for _, it := range e.Items {
-		slots <- struct{}{}
-		wg.Go(func() {
-			c.attachOne(it)
-			<-slots
-		})
-	}
-	wg.Wait()
-}
-
-// attachOne follows the order of recovery.md 4.2, steps 2 to 4.
-func (c *Client) attachOne(it *session.AttachItem) {
-	n := c.node()
-	if it.ChannelID, it.Err = n.routes.Add(&c.life, it.Channel, c.shard.index); it.Err != nil {
-		c.logError("broker subscribe", it.Channel, it.Err)
-		return
-	}
-	if it.Info != nil {
-		it.Err = n.presence.Add(&c.life, it.Channel, it.Info)
-	}
-	if it.Err == nil && it.Read != session.ReadNothing {
-		n.positions.Watch(it.Channel, it.MetaTTL)
-		it.Err = c.read(it)
-	}
-	if it.Err == nil {
-		return
-	}
-	c.logError("subscribe", it.Channel, it.Err)
-	undo := session.DetachItem{Channel: it.Channel, Presence: it.Info != nil, Info: it.Info}
-	if err := c.detachOne(&undo); err != nil {
-		c.logError("undoing subscribe", it.Channel, err)
-	}
-}
-
-func (c *Client) read(it *session.AttachItem) error {
-	f := broker.HistoryFilter{MetaTTL: it.MetaTTL}
-	switch it.Read {
-	case session.ReadSince:
-		f.Since, f.Limit = &channel.StreamPosition{Offset: it.Since}, it.Limit
-	case session.ReadLatest:
-		f.Reverse, f.Limit = true, it.Limit
-	}
-	h, err := c.node().streams.History(&c.life, it.Channel, f)
-	it.Top, it.Publications = h.Top, h.Publications
-	return err
-}
+func (o *owner) ID() string                        { return o.id.String() }
+func (o *owner) Loop() int                         { return o.shard.index }
+func (o *owner) Life() context.Context             { return &o.life }
+func (o *owner) Failed(what, ch string, err error) { (*Client)(o).logError(what, ch, err) }
 
 func (c *Client) detach(items []session.DetachItem) error {
 	var errs []error
 	for i := range items {
 		it := &items[i]
-		if err := c.detachOne(it); err != nil {
+		if err := c.node().engines.Detach((*owner)(c), it); err != nil {
 			c.logError("unsubscribe", it.Channel, err)
 			errs = append(errs, err)
 		}
@@ -390,20 +336,6 @@ func (c *Client) detach(items []session.DetachItem) error {
 		})
 	}
 	return errors.Join(errs...)
-}
-
-// detachOne follows the order of client-protocol.md 8.3. The connection may have
-// ended, so its context is not used.
-func (c *Client) detachOne(it *session.DetachItem) error {
-	ctx := context.Background()
-	var absent, left error
-	if it.Presence {
-		absent = c.node().presence.Remove(ctx, it.Channel, c.ID(), it.Info.User)
-	}
-	if it.Leave {
-		left = c.node().broker.PublishLeave(ctx, it.Channel, it.Info)
-	}
-	return errors.Join(absent, left, c.node().routes.Remove(ctx, it.Channel, c.shard.index))
 }
 
 func (c *Client) publishing(ctx context.Context, e *session.Publish) error {

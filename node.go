@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,8 +19,8 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/attach"
 	"github.com/gyrohq/gyro/internal/cluster"
-	"github.com/gyrohq/gyro/internal/gate"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
@@ -36,19 +37,16 @@ import (
 // Node is one process's share of the system: it owns the sessions of its clients
 // and talks to the broker. All methods may be called from any goroutine.
 type Node struct {
-	cfg      Config
-	log      *slog.Logger
-	uid      string
-	started  time.Time
-	session  *session.Config
+	cfg     Config
+	log     *slog.Logger
+	uid     string
+	started time.Time
+	session *session.Config
+	// broker, presence and routes are those of engines.
+	engines  *attach.Engines
 	broker   broker.Broker
 	presence broker.PresenceManager
-	// streams is broker for the calls of many clients at a time: Subscribe and
-	// History, behind a gate unless it is local.
-	streams broker.Broker
-	// local is set if broker and presence are; see broker.Local.
-	local  bool
-	routes *route.Table
+	routes   *route.Table
 	// positions finds what subscriptions have missed.
 	positions *position.Checker
 	shards    []*shard
@@ -85,27 +83,20 @@ func New(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, uid: uuid.NewString(), started: time.Now(),
-		session: cfg.session(), broker: cfg.Broker, presence: cfg.Presence,
+		session: cfg.session(), broker: cfg.Broker,
 		ended: make(chan struct{}),
 	}
 	if n.cfg.Name == "" {
 		n.cfg.Name = n.uid
 	}
-	_, localBroker := n.broker.(broker.Local)
-	_, localPresence := n.presence.(broker.Local)
-	n.local = localBroker && localPresence
-	if n.streams = n.broker; !localBroker {
-		n.streams = gate.NewBroker(n.broker, cfg.EngineConcurrency)
-	}
-	if !localPresence {
-		n.presence = gate.NewPresence(n.presence, cfg.EngineConcurrency)
-	}
-	n.routes = route.New(n.streams)
+	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency)
+	n.presence, n.routes = n.engines.Presence, n.engines.Routes
 	n.positions = position.New(position.Config{
 		Broker: cfg.Broker, Routes: n.routes, Rounds: n.session.Rounds, Post: n.post,
 		Delay: cfg.PositionCheckDelay, Log: n.log,
 	})
-	loops := make([]*loop.Loop, numLoops())
+	n.engines.Watch = n.positions.Watch
+	loops := make([]*loop.Loop, runtime.GOMAXPROCS(0)) // which own the sessions
 	for i := range loops {
 		loops[i] = loop.New()
 		n.shards = append(n.shards, &shard{node: n, index: i, loop: loops[i], users: make(map[string][]*Client)})

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,9 +34,8 @@ const (
 
 // Handler is what the node does for the cluster. Any goroutine may call it.
 type Handler interface {
-	// Describe returns what the node tells of itself: the numbers and names, not
-	// uid and protocol.
-	Describe(ctx context.Context) *control.Node
+	// Describe returns what the node tells of itself. It takes a second at most.
+	Describe(ctx context.Context) Info
 	// Apply does what another node wants to happen on every node: a subscribe,
 	// unsubscribe, disconnect or refresh. It must not wait.
 	Apply(cmd *control.Command)
@@ -166,10 +167,9 @@ func (c *Cluster) ping() {
 }
 
 func (c *Cluster) describe() *control.Node {
-	n := c.cfg.Handler.Describe(c.present)
-	n.UID, n.Protocol = c.cfg.UID, control.Version
-	n.Name, n.Version = cut(n.Name), cut(n.Version)
-	return n
+	info := c.cfg.Handler.Describe(c.present)
+	info.UID = c.cfg.UID
+	return info.message()
 }
 
 func (c *Cluster) clean(now time.Time) {
@@ -184,15 +184,15 @@ func (c *Cluster) clean(now time.Time) {
 	}
 }
 
-// Nodes returns the other nodes, as they described themselves last. They must not be
-// changed.
-func (c *Cluster) Nodes() []*control.Node {
+// Nodes returns the other nodes, as they described themselves last, by UID.
+func (c *Cluster) Nodes() []Info {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	nodes := make([]*control.Node, 0, len(c.registry.nodes))
+	nodes := make([]Info, 0, len(c.registry.nodes))
 	for _, e := range c.registry.nodes {
-		nodes = append(nodes, e.node)
+		nodes = append(nodes, infoOf(e.node))
 	}
+	slices.SortFunc(nodes, func(a, b Info) int { return strings.Compare(a.UID, b.UID) })
 	return nodes
 }
 

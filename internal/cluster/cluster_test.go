@@ -33,8 +33,8 @@ type node struct {
 	applied []*control.Command
 }
 
-func (n *node) Describe(context.Context) *control.Node {
-	return &control.Node{Name: "name of " + n.uid, Version: "1", NumClients: 7}
+func (n *node) Describe(context.Context) Info {
+	return Info{Name: "name of " + n.uid, Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3}
 }
 
 func (n *node) Apply(cmd *control.Command) {
@@ -78,7 +78,6 @@ func (n *node) others() string {
 	for _, o := range n.Nodes() {
 		uids = append(uids, o.UID)
 	}
-	slices.Sort(uids)
 	return strings.Join(uids, " ")
 }
 
@@ -99,8 +98,12 @@ func TestJoinAndLeave(t *testing.T) {
 		c := join(t, bus, "c")
 		a.want(t, "b c")
 		c.want(t, "a b")
-		if n := a.Nodes()[0]; n.Name != "name of "+n.UID || n.Version != "1" || n.NumClients != 7 || n.Protocol != control.Version {
-			t.Errorf("%+v", n)
+		want := Info{UID: "b", Name: "name of b", Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3}
+		a.mu.Lock()
+		protocol := a.registry.nodes["b"].node.Protocol
+		a.mu.Unlock()
+		if n := a.Nodes()[0]; n != want || protocol != control.Version {
+			t.Errorf("%+v of protocol %d", n, protocol)
 		}
 		time.Sleep(time.Hour)
 		a.want(t, "b c")

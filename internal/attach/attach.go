@@ -1,0 +1,134 @@
+// Package attach establishes the subscriptions of clients at the engines of a node,
+// and ends them.
+package attach
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/gate"
+	"github.com/gyrohq/gyro/internal/route"
+	"github.com/gyrohq/gyro/internal/session"
+)
+
+// Engines of a node, and what it knows of channels. It is constant once it is used.
+type Engines struct {
+	Broker broker.Broker
+	// Streams is Broker for the calls of many clients at a time, Subscribe and History,
+	// and Presence is for all of them: behind gates, unless the engines are local.
+	Streams  broker.Broker
+	Presence broker.PresenceManager
+	Routes   *route.Table
+	// Watch has positions in a channel checked from now on.
+	Watch func(ch string, metaTTL time.Duration)
+	// Local is set if none of the engines makes callers wait: see broker.Local.
+	Local bool
+}
+
+// New puts gates before the engines that are not in the process: so many calls may be
+// in progress at each.
+func New(b broker.Broker, p broker.PresenceManager, concurrency int) *Engines {
+	g := &Engines{Broker: b, Streams: b, Presence: p}
+	_, localBroker := b.(broker.Local)
+	_, localPresence := p.(broker.Local)
+	g.Local = localBroker && localPresence
+	if !localBroker {
+		g.Streams = gate.NewBroker(b, concurrency)
+	}
+	if !localPresence {
+		g.Presence = gate.NewPresence(p, concurrency)
+	}
+	g.Routes = route.New(g.Streams)
+	return g
+}
+
+// Owner of subscriptions: a client.
+type Owner interface {
+	// ID of the client.
+	ID() string
+	// Loop is the number of the client's loop.
+	Loop() int
+	// Life ends with the connection.
+	Life() context.Context
+	// Failed logs what went wrong.
+	Failed(what, ch string, err error)
+}
+
+// atOnce is how many subscriptions of one client are established side by side; they
+// matter to engines over a network only.
+const atOnce = 16
+
+// Attach establishes subscriptions, and sets the results and the error of each.
+func (g *Engines) Attach(o Owner, items []*session.AttachItem) {
+	if len(items) == 1 || g.Local {
+		for _, it := range items {
+			g.attach(o, it)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for _, it := range items {
+		slots <- struct{}{}
+		wg.Go(func() {
+			g.attach(o, it)
+			<-slots
+		})
+	}
+	wg.Wait()
+}
+
+// attach follows the order of recovery.md 4.2, steps 2 to 4.
+func (g *Engines) attach(o Owner, it *session.AttachItem) {
+	life := o.Life()
+	if it.ChannelID, it.Err = g.Routes.Add(life, it.Channel, o.Loop()); it.Err != nil {
+		o.Failed("broker subscribe", it.Channel, it.Err)
+		return
+	}
+	if it.Info != nil {
+		it.Err = g.Presence.Add(life, it.Channel, it.Info)
+	}
+	if it.Err == nil && it.Read != session.ReadNothing {
+		g.Watch(it.Channel, it.MetaTTL)
+		it.Err = g.read(life, it)
+	}
+	if it.Err == nil {
+		return
+	}
+	o.Failed("subscribe", it.Channel, it.Err)
+	undo := session.DetachItem{Channel: it.Channel, Presence: it.Info != nil, Info: it.Info}
+	if err := g.Detach(o, &undo); err != nil {
+		o.Failed("undoing subscribe", it.Channel, err)
+	}
+}
+
+func (g *Engines) read(ctx context.Context, it *session.AttachItem) error {
+	f := broker.HistoryFilter{MetaTTL: it.MetaTTL}
+	switch it.Read {
+	case session.ReadSince:
+		f.Since, f.Limit = &channel.StreamPosition{Offset: it.Since}, it.Limit
+	case session.ReadLatest:
+		f.Reverse, f.Limit = true, it.Limit
+	}
+	h, err := g.Streams.History(ctx, it.Channel, f)
+	it.Top, it.Publications = h.Top, h.Publications
+	return err
+}
+
+// Detach ends a subscription, in the order of client-protocol.md 8.3. The connection
+// may have ended, so its life does not count.
+func (g *Engines) Detach(o Owner, it *session.DetachItem) error {
+	ctx := context.Background()
+	var absent, left error
+	if it.Presence {
+		absent = g.Presence.Remove(ctx, it.Channel, o.ID(), it.Info.User)
+	}
+	if it.Leave {
+		left = g.Broker.PublishLeave(ctx, it.Channel, it.Info)
+	}
+	return errors.Join(absent, left, g.Routes.Remove(ctx, it.Channel, o.Loop()))
+}

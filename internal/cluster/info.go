@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"math"
+
+	"github.com/gyrohq/gyro/internal/cluster/control"
+)
+
+// Info is what a node tells of itself.
+type Info struct {
+	UID, Name, Version string
+	// NumClients are connections, NumUsers their users, NumSubs their subscriptions,
+	// NumChannels the channels of these.
+	NumClients, NumUsers, NumSubs, NumChannels int
+	// Uptime in seconds.
+	Uptime int64
+}
+
+func (i *Info) message() *control.Node {
+	return &control.Node{
+		UID: i.UID, Name: cut(i.Name), Version: cut(i.Version), Protocol: control.Version,
+		NumClients: number(i.NumClients), NumUsers: number(i.NumUsers), NumSubs: number(i.NumSubs),
+		NumChannels: number(i.NumChannels), Uptime: number(int(i.Uptime)),
+	}
+}
+
+func number(n int) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
+
+func infoOf(n *control.Node) Info {
+	return Info{
+		UID: n.UID, Name: n.Name, Version: n.Version,
+		NumClients: int(n.NumClients), NumUsers: int(n.NumUsers), NumSubs: int(n.NumSubs),
+		NumChannels: int(n.NumChannels), Uptime: int64(n.Uptime),
+	}
+}
