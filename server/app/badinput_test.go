@@ -143,14 +143,17 @@ func (b *bystander) check(t *testing.T) {
 // their publications.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, func(cfg *config.Config) {
+	onBothDrivers(t, func(cfg *config.Config) {
 		cfg.Client.PingInterval, cfg.Client.PongTimeout = 2*time.Second, 1500*time.Millisecond
 		cfg.Client.StaleCloseDelay = 2 * time.Second
 		cfg.Client.ChannelLimit = 2
 		addNamespace(cfg, "mine", func(o *config.ChannelOptions) {
 			o.AllowSubscribeForClient, o.AllowPublishForSubscriber = true, true
 		})
-	})
+	}, testBadInput)
+}
+
+func testBadInput(t *testing.T, s *testServer) {
 	stale, silent := s.dial(nil), s.connect("silent")
 	silent.Mute()
 	b := &bystander{s: s}

@@ -1,0 +1,171 @@
+package app
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// faultyKind is a kind of clients that the core has to end, and what the server may
+// hold for each of them until then.
+type faultyKind struct {
+	name    string
+	clients int
+	// come is how one comes; then is what they do when all are there.
+	come func(s *testServer) net.Conn
+	then func(s *testServer, clients []net.Conn)
+	// goroutines and loops are the most bytes of heap for each, by driver; the
+	// client's end, which is of this process too, is in them.
+	goroutines, loops int64
+	code              int
+}
+
+var faultyKinds = []faultyKind{
+	{
+		// The queue, of 64 KB; with the Close frame it goes behind the frame that was
+		// begun, into a buffer of up to four times the size while that grows.
+		name: "never read", clients: 20, goroutines: 320 << 10, loops: 320 << 10, code: 3008,
+		come: func(s *testServer) net.Conn {
+			return s.faulty(`{"id":1,"connect":{}}` + "\n" + `{"id":2,"subscribe":{"channel":"flood:a"}}`)
+		},
+		then: func(s *testServer, clients []net.Conn) {
+			payload := strings.Repeat("x", 10_000)
+			for n := 0; s.ended(3008) < len(clients); n++ {
+				s.api("publish", fmt.Sprintf(`{"channel":"flood:a","data":"%d%s"}`, n, payload))
+			}
+		},
+	},
+	{
+		// Who reads on a goroutine has a buffer of 16 KB for the moment.
+		name: "trickle", clients: 100, goroutines: 24 << 10, loops: 8 << 10, code: 3502,
+		come: func(s *testServer) net.Conn { return s.faulty("") },
+		then: func(s *testServer, clients []net.Conn) {
+			connect := masked(0x1, `{"id":1,"connect":{"name":"`+strings.Repeat("x", 100)+`"}}`)
+			for i := 0; i < len(connect)-1 && s.ended(3502) < len(clients); i++ {
+				for _, nc := range clients {
+					_, _ = nc.Write(connect[i : i+1])
+				}
+				time.Sleep(50 * time.Millisecond) // what trickling is
+			}
+		},
+	},
+	{
+		name: "half-open", clients: 100, goroutines: 24 << 10, loops: 8 << 10, code: 3012,
+		come: func(s *testServer) net.Conn { return s.faulty(`{"id":1,"connect":{}}`) },
+	},
+}
+
+// TestFaultyClients: each kind gets its code on both drivers, holds no more memory
+// than it may, and leaves nothing behind.
+func TestFaultyClients(t *testing.T) {
+	for _, goroutines := range []bool{false, true} {
+		for _, k := range faultyKinds {
+			t.Run(fmt.Sprintf("%s, goroutines=%v", k.name, goroutines), func(t *testing.T) {
+				s := startServer(t, func(cfg *config.Config) {
+					cfg.WebSocket.GoroutineDriver = goroutines
+					cfg.Client.Insecure = true
+					cfg.Client.QueueMaxSize = 64 << 10
+					cfg.Client.StaleCloseDelay = 2 * time.Second
+					cfg.Client.PingInterval, cfg.Client.PongTimeout = 2*time.Second, time.Second
+					addNamespace(cfg, "flood", nil)
+				})
+				bound := k.loops
+				if goroutines {
+					bound = k.goroutines
+				}
+				k.test(t, s, bound)
+			})
+		}
+	}
+}
+
+func (k *faultyKind) test(t *testing.T, s *testServer, bound int64) {
+	for range 2 * runtime.GOMAXPROCS(0) { // what is made with a loop's first client is there before
+		s.faulty(`{"id":1,"connect":{}}`).Close()
+	}
+	s.awaitClients(0)
+	before, heap := takeStock(t), liveHeap()
+	var clients []net.Conn
+	for range k.clients {
+		clients = append(clients, k.come(s))
+	}
+	most := make(chan int64)
+	stop := make(chan struct{})
+	go func() { // all the time, as nothing tells of the worst moment
+		var worst int64
+		for {
+			worst = max(worst, (liveHeap()-heap)/int64(k.clients))
+			select {
+			case <-stop:
+				most <- worst
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	if k.then != nil {
+		k.then(s, clients)
+	}
+	for end := time.Now().Add(20 * time.Second); s.ended(k.code) < k.clients; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Errorf("%d of %d clients ended with code %d", s.ended(k.code), k.clients, k.code)
+			break
+		}
+	}
+	close(stop)
+	each := <-most
+	t.Logf("%d clients: %d bytes each at most", k.clients, each)
+	if each > bound && !raceEnabled {
+		t.Errorf("%d bytes for each client, at most %d may be held", each, bound)
+	}
+	for _, nc := range clients {
+		nc.Close()
+	}
+	s.awaitClients(0)
+	after := takeStock(t)
+	if after.descriptors > before.descriptors || after.goroutines > before.goroutines+5 {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+}
+
+// liveHeap is how much of the heap is in use, without what is garbage since.
+func liveHeap() int64 {
+	runtime.GC()
+	runtime.GC() // without what pools keep
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return int64(live[0].Value.Uint64())
+}
+
+// ended is how many clients the server disconnected with a code.
+func (s *testServer) ended(code int) int {
+	return strings.Count(s.logs.String(), fmt.Sprintf(`"code":%d,`, code))
+}
+
+// faulty opens a connection with few buffers, and sends commands in one frame.
+func (s *testServer) faulty(commands string) net.Conn {
+	s.t.Helper()
+	nc := must(net.Dial("tcp", s.app.Addr("external")))
+	s.t.Cleanup(func() { nc.Close() })
+	_ = nc.(*net.TCPConn).SetReadBuffer(4 << 10)
+	_ = nc.SetDeadline(time.Now().Add(30 * time.Second))
+	in := bufio.NewReaderSize(nc, 16)
+	_, _ = nc.Write([]byte(churnRequest))
+	if !readUntil(in, "\r\n\r\n") {
+		s.t.Fatal("handshake failed")
+	}
+	if commands != "" {
+		_, _ = nc.Write(masked(0x1, commands))
+		if last := strings.Count(commands, `"id"`); !readUntil(in, fmt.Sprintf(`"id":%d`, last)) {
+			s.t.Fatal("no answer")
+		}
+	}
+	return nc
+}
