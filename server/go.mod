@@ -10,6 +10,7 @@ require (
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/google/go-cmp v0.7.0
 	github.com/gyrohq/gyro v0.0.0
+	github.com/gyrohq/gyro/broker/redis v0.0.0
 	github.com/joho/godotenv v1.5.1
 	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/spf13/cobra v1.10.2
@@ -22,7 +23,11 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
-	golang.org/x/sys v0.6.0 // indirect
+	github.com/redis/rueidis v1.0.79 // indirect
+	golang.org/x/sys v0.47.0 // indirect
 )
 
-replace github.com/gyrohq/gyro => ../
+replace (
+	github.com/gyrohq/gyro => ../
+	github.com/gyrohq/gyro/broker/redis => ../broker/redis
+)

@@ -16,6 +16,7 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -32,6 +33,7 @@ type Options struct {
 type App struct {
 	cfg       *config.Config
 	log       *slog.Logger
+	engines   *engine.Set
 	node      *gyro.Node
 	policy    *policy
 	limits    *admission
@@ -54,7 +56,10 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.policy, err = newPolicy(cfg, o.Logger); err != nil {
 		return nil, err
 	}
-	a.node, err = gyro.New(nodeConfig(cfg, a.policy, o))
+	if a.engines, err = engine.New(cfg, a.policy.channels, o.Logger); err != nil {
+		return nil, err
+	}
+	a.node, err = gyro.New(nodeConfig(cfg, a.policy, a.engines, o))
 	if err != nil {
 		return nil, err
 	}
@@ -85,10 +90,13 @@ func apiListener(cfg *config.Config) string {
 }
 
 // nodeConfig translates the section client.
-func nodeConfig(cfg *config.Config, p *policy, o Options) gyro.Config {
+func nodeConfig(cfg *config.Config, p *policy, e *engine.Set, o Options) gyro.Config {
 	c := &cfg.Client
 	return gyro.Config{
 		Handlers:               p.handlers(),
+		Broker:                 e.Broker,
+		Presence:               e.Presence,
+		EngineConcurrency:      cfg.Engine.Concurrency,
 		InlineHandlers:         true,
 		Logger:                 o.Logger,
 		Name:                   nodeName(cfg),
@@ -125,17 +133,24 @@ func nodeName(cfg *config.Config) string {
 	return host + "_" + strconv.Itoa(cfg.HTTPServer.Port)
 }
 
-// Start runs the node and opens the listeners.
-func (a *App) Start() error {
-	if err := a.node.Run(); err != nil {
-		return err
+// Start connects to the engines, runs the node and opens the listeners. ctx ends
+// attempts to reach Redis before start_timeout does. After an error, nothing is left
+// running.
+func (a *App) Start(ctx context.Context) error {
+	err := a.engines.Connect(ctx)
+	if err == nil {
+		err = a.node.Run()
 	}
+	if err != nil {
+		return errors.Join(err, a.engines.Close(context.Background()))
+	}
+	a.log.Info("node is running", a.engines.Describe()...)
 	for i, l := range a.listeners {
 		if err := l.open(); err != nil {
 			for _, opened := range a.listeners[:i] {
 				err = errors.Join(err, opened.ln.Close())
 			}
-			return errors.Join(err, a.node.Shutdown(context.Background()))
+			return errors.Join(err, a.node.Shutdown(context.Background()), a.engines.Close(context.Background()))
 		}
 	}
 	for _, l := range a.listeners {
@@ -173,7 +188,12 @@ func (a *App) Reload(cfg *config.Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
+	undo, err := a.engines.Reload(cfg)
+	if err != nil {
+		return err
+	}
 	if err := a.policy.reload(cfg); err != nil {
+		undo()
 		return err
 	}
 	a.limits.reload(cfg.Client.ConnectionLimit)
@@ -197,7 +217,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 		})
 	}
 	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
-	err = errors.Join(err, a.node.Shutdown(ctx))
+	err = errors.Join(err, a.node.Shutdown(ctx), a.engines.Close(ctx))
 	wg.Wait()
 	a.serving.Wait()
 	return errors.Join(append(errs, err)...)

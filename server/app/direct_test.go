@@ -38,7 +38,7 @@ func TestDirectAPI(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := a.Start(); err != nil {
+			if err := a.Start(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 			if got := a.listeners[0].direct != nil; got != test.direct {
@@ -82,7 +82,7 @@ func TestUpgradeOfKeptConnection(t *testing.T) {
 	const clients = 30
 	cfg := testConfig(func(cfg *config.Config) { cfg.Client.Insecure = true })
 	a := must(New(cfg, Options{Logger: discard}))
-	if err := a.Start(); err != nil {
+	if err := a.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if a.listeners[0].direct == nil {

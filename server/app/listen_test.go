@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -338,7 +339,7 @@ func TestStartFails(t *testing.T) {
 	cfg := testConfig(nil)
 	cfg.HTTPServer.InternalPort = port
 	a := must(New(cfg, Options{Logger: discard}))
-	err := a.Start()
+	err := a.Start(context.Background())
 	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "http_server: internal listener: listen tcp "+taken.Addr().String()) {
 		t.Errorf("got %v", err)
 	}
@@ -356,7 +357,7 @@ func TestIPv6(t *testing.T) {
 		cfg := testConfig(nil)
 		cfg.HTTPServer.Address = address
 		a := must(New(cfg, Options{Logger: discard}))
-		if err := a.Start(); err != nil {
+		if err := a.Start(context.Background()); err != nil {
 			if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
 				t.Skip(err)
 			}

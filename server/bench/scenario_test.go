@@ -39,7 +39,7 @@ func startServer(t *testing.T, e protocol.Encoding) Target {
 	cfg.Channel.Namespaces = append(cfg.Channel.Namespaces, kept)
 	server, err := app.New(cfg, app.Options{Version: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
-		err = server.Start()
+		err = server.Start(context.Background())
 	}
 	if err != nil {
 		t.Fatal(err)

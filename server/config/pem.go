@@ -49,29 +49,73 @@ func (t TLS) ServerConfig() (*tls.Config, error) {
 	if t.CertPEM == "" || t.KeyPEM == "" {
 		return nil, errors.New("cert_pem, key_pem: both are required by an enabled TLS listener")
 	}
-	cert, err := t.CertPEM.Load()
+	pair, err := t.keyPair()
 	if err != nil {
-		return nil, fmt.Errorf("cert_pem: %w", err)
-	}
-	key, err := t.KeyPEM.Load()
-	if err != nil {
-		return nil, fmt.Errorf("key_pem: %w", err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, fmt.Errorf("cert_pem, key_pem: %w", err)
+		return nil, err
 	}
 	out := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 	if t.ClientCAPEM != "" {
-		ca, err := t.ClientCAPEM.Load()
-		if err != nil {
+		if out.ClientCAs, err = t.ClientCAPEM.pool(); err != nil {
 			return nil, fmt.Errorf("client_ca_pem: %w", err)
-		}
-		out.ClientCAs = x509.NewCertPool()
-		if !out.ClientCAs.AppendCertsFromPEM(ca) {
-			return nil, errors.New("client_ca_pem: there is no certificate in it")
 		}
 		out.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	return out, nil
+}
+
+// ClientConfig loads the material of connections to another service, TLS 1.2 at
+// least. It returns nil if TLS is not enabled. The error names the key below the
+// section.
+func (t TLS) ClientConfig() (*tls.Config, error) {
+	if !t.Enabled {
+		return nil, nil
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify}
+	if (t.CertPEM == "") != (t.KeyPEM == "") {
+		return nil, errors.New("cert_pem, key_pem: one is set without the other")
+	}
+	if t.CertPEM != "" {
+		pair, err := t.keyPair()
+		if err != nil {
+			return nil, err
+		}
+		out.Certificates = []tls.Certificate{pair}
+	}
+	if t.ServerCAPEM != "" {
+		pool, err := t.ServerCAPEM.pool()
+		if err != nil {
+			return nil, fmt.Errorf("server_ca_pem: %w", err)
+		}
+		out.RootCAs = pool
+	}
+	return out, nil
+}
+
+func (t TLS) keyPair() (tls.Certificate, error) {
+	cert, err := t.CertPEM.Load()
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("cert_pem: %w", err)
+	}
+	key, err := t.KeyPEM.Load()
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("key_pem: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("cert_pem, key_pem: %w", err)
+	}
+	return pair, nil
+}
+
+// pool returns the certificates as authorities.
+func (p PEM) pool() (*x509.CertPool, error) {
+	data, err := p.Load()
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, errors.New("there is no certificate in it")
+	}
+	return pool, nil
 }

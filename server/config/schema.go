@@ -21,12 +21,14 @@ type Config struct {
 	GRPCAPI    GRPCAPI      `key:"grpc_api" doc:"Server API over gRPC."`
 	Consumers  []Consumer   `key:"consumers" doc:"Asynchronous consumers of API commands."`
 
-	Engine          Engine          `key:"engine" doc:"Provides broker and presence unless replaced by the sections below."`
-	Broker          Broker          `key:"broker" doc:"Replaces the engine's broker."`
-	PresenceManager PresenceManager `key:"presence_manager" doc:"Replaces the engine's presence manager."`
-	MapBroker       MapBroker       `key:"map_broker" doc:"State of map channels."`
-	Controller      Controller      `key:"controller" doc:"Separate cluster control channel."`
-	SharedPoll      SharedPoll      `key:"shared_poll" doc:"Shared poll channels."`
+	Engine           Engine                 `key:"engine" doc:"Provides broker and presence unless replaced by the sections below."`
+	Broker           Broker                 `key:"broker" doc:"Replaces the engine's broker."`
+	PresenceManager  PresenceManager        `key:"presence_manager" doc:"Replaces the engine's presence manager."`
+	Brokers          []NamedBroker          `key:"brokers" doc:"Further brokers, for use by namespaces."`
+	PresenceManagers []NamedPresenceManager `key:"presence_managers" doc:"Further presence managers, for use by namespaces."`
+	MapBroker        MapBroker              `key:"map_broker" doc:"State of map channels."`
+	Controller       Controller             `key:"controller" doc:"Separate cluster control channel."`
+	SharedPoll       SharedPoll             `key:"shared_poll" doc:"Shared poll channels."`
 
 	WebSocket     WebSocket     `key:"websocket" arg:"/connection/websocket" doc:"WebSocket transport."`
 	SSE           BodyTransport `key:"sse" arg:"/connection/sse" doc:"SSE transport."`

@@ -48,6 +48,9 @@ type ChannelOptions struct {
 	ForceRecoveryMode string        `key:"force_recovery_mode" enum:"stream|cache" doc:"stream recovers every missed publication, cache the latest one."`
 	AutoCacheRecover  bool          `key:"auto_cache_recover" doc:"In cache mode, deliver the latest publication on every subscribe."`
 
+	BrokerName          string `key:"broker_name" doc:"Name of an enabled element of brokers that carries these channels; by default broker or engine."`
+	PresenceManagerName string `key:"presence_manager_name" doc:"Name of an enabled element of presence_managers that keeps their presence; by default presence_manager or engine."`
+
 	AllowedDeltaTypes     []string `key:"allowed_delta_types" enum:"fossil" doc:"Delta algorithms that subscribers may use."`
 	DeltaPublish          bool     `key:"delta_publish" doc:"Publish everything for delta subscribers."`
 	AllowTagsFilter       bool     `key:"allow_tags_filter" doc:"Let subscribers filter by tags."`

@@ -4,12 +4,17 @@ import "time"
 
 // Engine provides broker and presence manager together.
 type Engine struct {
-	Type  string `key:"type" def:"memory" doc:"memory or redis."`
-	Redis struct {
-		PrefixedRedis
-		HistoryUseLists bool `key:"history_use_lists" doc:"Keep history in lists instead of streams."`
-		RedisPresence
-	} `key:"redis"`
+	Type  string      `key:"type" def:"memory" doc:"memory or redis."`
+	Redis RedisEngine `key:"redis"`
+	// Concurrency is for whatever broker and presence manager there are.
+	Concurrency int `key:"concurrency" def:"512" min:"-1" doc:"Subscribes and history reads under way at a time at brokers outside of the process, and as many presence reads; further ones wait, 10s at most. -1 for no limit."`
+}
+
+// RedisEngine is broker and presence manager in one Redis.
+type RedisEngine struct {
+	PrefixedRedis
+	RedisBroker
+	RedisPresence
 }
 
 // Redis is a connection to Redis (config.md 8.2).
@@ -31,7 +36,7 @@ type Redis struct {
 	ForceRESP2         bool          `key:"force_resp2" doc:"Use RESP2."`
 	TLS                TLS           `key:"tls"`
 	ReplicaClient      struct {
-		Enabled bool `key:"enabled" doc:"Read from replicas."`
+		Enabled bool `key:"enabled" doc:"Replicas may be read from."`
 	} `key:"replica_client"`
 }
 
@@ -39,6 +44,13 @@ type Redis struct {
 type PrefixedRedis struct {
 	Prefix string `key:"prefix" def:"centrifugo" doc:"Prefix of keys and channels."`
 	Redis
+	StartTimeout time.Duration `key:"start_timeout" min:"0" doc:"How long a starting server tries to reach Redis before it gives up; by default one attempt."`
+}
+
+// RedisBroker has the options of PUB/SUB and history in Redis.
+type RedisBroker struct {
+	HistoryUseLists bool `key:"history_use_lists" doc:"Keep history in lists instead of streams: no reverse order, no versions."`
+	Partitions      int  `key:"sharded_pub_sub_partitions" min:"0" max:"4096" doc:"Partitions of sharded PUB/SUB (Redis Cluster 7 or newer), each with a connection; key names change. 0: plain PUB/SUB."`
 }
 
 // RedisPresence has the options of presence in Redis.
@@ -46,6 +58,7 @@ type RedisPresence struct {
 	PresenceTTL          time.Duration `key:"presence_ttl" def:"60s" doc:"Lifetime of a presence entry."`
 	PresenceHashFieldTTL bool          `key:"presence_hash_field_ttl" doc:"Expire hash fields one by one (Redis 7.4)."`
 	PresenceUserMapping  bool          `key:"presence_user_mapping" doc:"Keep users apart, to speed up presence stats."`
+	PresenceFromReplica  bool          `key:"presence_read_from_replica" doc:"Read presence from replicas. Needs presence_hash_field_ttl, replica_client.enabled, and Sentinel or Cluster."`
 }
 
 // Broker replaces the engine's broker.
@@ -54,10 +67,16 @@ type Broker struct {
 	Type    string `key:"type" def:"memory" enum:"memory|redis|nats|postgres"`
 	Redis   struct {
 		PrefixedRedis
-		HistoryUseLists bool `key:"history_use_lists" doc:"Keep history in lists instead of streams."`
+		RedisBroker
 	} `key:"redis"`
 	NATS     NATS     `key:"nats"`
 	Postgres Postgres `key:"postgres"`
+}
+
+// NamedBroker is a further broker, for namespaces that name it.
+type NamedBroker struct {
+	Name string `key:"name" doc:"Unique name, for broker_name of namespaces."`
+	Broker
 }
 
 // PresenceManager replaces the engine's presence manager.
@@ -70,12 +89,19 @@ type PresenceManager struct {
 	} `key:"redis"`
 }
 
+// NamedPresenceManager is a further presence manager, for namespaces that name it.
+type NamedPresenceManager struct {
+	Name string `key:"name" doc:"Unique name, for presence_manager_name of namespaces."`
+	PresenceManager
+}
+
 // NATS is a NATS broker (config.md 8.3).
 type NATS struct {
 	URL            string        `key:"url" def:"nats://localhost:4222" opt:"secret"`
 	Prefix         string        `key:"prefix" def:"centrifugo" doc:"Prefix of subjects."`
 	DialTimeout    time.Duration `key:"dial_timeout" def:"1s"`
 	WriteTimeout   time.Duration `key:"write_timeout" def:"1s"`
+	StartTimeout   time.Duration `key:"start_timeout" min:"0" doc:"How long a starting server tries to reach NATS before it gives up; by default one attempt."`
 	TLS            TLS           `key:"tls"`
 	AllowWildcards bool          `key:"allow_wildcards" doc:"Channels may be NATS wildcards."`
 	RawMode        struct {

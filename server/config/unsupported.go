@@ -10,10 +10,8 @@ var unsupported = []struct {
 	key string
 	on  func(*Config) bool
 }{
-	{"engine.type", func(c *Config) bool { return c.usesEngine() && c.Engine.Type == "redis" }},
-	{"broker.type", func(c *Config) bool { return c.Broker.Enabled && c.Broker.Type != "memory" }},
-	{"presence_manager.type", func(c *Config) bool {
-		return c.PresenceManager.Enabled && c.PresenceManager.Type != "memory"
+	{"broker.type", func(c *Config) bool {
+		return c.Broker.Enabled && (c.Broker.Type == TypePostgres || c.Broker.Type == TypeNATS)
 	}},
 	{"map_broker.type", func(c *Config) bool { return c.MapBroker.Type != "memory" }},
 	{"controller.enabled", func(c *Config) bool { return c.Controller.Enabled }},
@@ -73,6 +71,11 @@ func (c *Config) checkSupported(p *problems) {
 			}
 		}
 	})
+	for i, b := range c.Brokers {
+		if b.Enabled && (b.Type == TypePostgres || b.Type == TypeNATS) {
+			refuse(element("brokers", i, b.Name) + ".type")
+		}
+	}
 	for i, n := range c.RPC.Namespaces {
 		if n.ProxyEnabled {
 			refuse(element("rpc.namespaces", i, n.Name) + ".proxy_enabled")

@@ -44,6 +44,7 @@ func (c *Config) Validate() error {
 		p.errs = append(p.errs, err)
 	}
 	c.checkServer(p)
+	c.checkEngines(p)
 	c.checkClient(p)
 	c.checkProxies(p)
 	c.checkChannel(p)
@@ -68,19 +69,9 @@ func (c *Config) checkServer(p *problems) {
 			p.add("http_server.internal_port", "%s is not a port from 1 to 65535", quote(s.InternalPort))
 		}
 	}
-	if t := c.Engine.Type; c.usesEngine() && t != "memory" && t != "redis" {
-		p.add("engine.type", "%s is not one of memory, redis", quote(t))
-	}
-	if t := c.Controller.Type; c.Controller.Enabled && t != "postgres" {
-		p.add("controller.type", "%s is not postgres", quote(t))
-	}
 	c.UniSSE.check(p, "uni_sse")
 	c.UniHTTPStream.check(p, "uni_http_stream")
 }
-
-// usesEngine tells whether the engine provides anything; engine.type is not looked
-// at otherwise (config.md 7.4).
-func (c *Config) usesEngine() bool { return !c.Broker.Enabled || !c.PresenceManager.Enabled }
 
 func (u *UniHTTP) check(p *problems, section string) {
 	for i, t := range u.ConnectCodeToHTTPResponse.Transforms {

@@ -160,7 +160,7 @@ func TestValidate(t *testing.T) {
 // TestUnsupported switches every unsupported feature on by its key.
 func TestUnsupported(t *testing.T) {
 	values := map[string]string{
-		"engine.type": "redis", "map_broker.type": "redis",
+		"broker.type": "postgres", "map_broker.type": "redis",
 		"client.token.jwks_public_endpoint": "https://x",
 	}
 	for _, u := range unsupported {
@@ -172,9 +172,9 @@ func TestUnsupported(t *testing.T) {
 		switch value, ok := values[key]; {
 		case ok:
 			set(key, value)
-		case strings.HasSuffix(key, ".type"):
-			set(key, "redis")
-			set(strings.TrimSuffix(key, "type")+"enabled", "true")
+			if key == "broker.type" {
+				set("broker.enabled", "true")
+			}
 		case strings.HasPrefix(key, "client.subscription_token"):
 			set(key, "https://x")
 			set("client.subscription_token.enabled", "true")
@@ -199,7 +199,9 @@ func TestUnsupported(t *testing.T) {
 		c := mustLoad(t, "c.json", `{"channel":{"without_namespace":{`+option+`}}}`)
 		wantError(t, c.Validate(), "channel.without_namespace."+u.key+": this version")
 	}
-	c := mustLoad(t, "c.json", `{"rpc":{"namespaces":[{"name":"r1","proxy_enabled":true}]},"consumers":[{"name":"c1","type":"aws_sqs","enabled":true}]}`)
+	c := mustLoad(t, "c.json", `{"brokers":[{"name":"pg","enabled":true,"type":"postgres"}]}`)
+	wantError(t, c.Validate(), "brokers[0](pg).type: this version")
+	c = mustLoad(t, "c.json", `{"rpc":{"namespaces":[{"name":"r1","proxy_enabled":true}]},"consumers":[{"name":"c1","type":"aws_sqs","enabled":true}]}`)
 	wantError(t, c.Validate(), "rpc.namespaces[0](r1).proxy_enabled: this", "consumers[0](c1).enabled: this")
 	// Known but unused sections do not stand in the way.
 	c = mustLoad(t, "c.json", `{"engine":{"redis":{"address":"redis://x"}},"admin":{"password":"p","secret":"s"},"broker":{"type":"nats"},

@@ -113,10 +113,13 @@ func serve(cfg *config.Config, warnings config.Warnings, reload loader, site *de
 	defer removePID(cfg.PIDFile)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
-	if err := server.Start(); err != nil {
+	if interrupted, err := start(server, signals); err != nil || interrupted {
+		if err == nil {
+			err = shutdown(server, signals, cfg.Shutdown.Timeout)
+		}
 		return err
 	}
-	log.Info("gyro is running", "version", version, "engine", cfg.Engine.Type, "pid", os.Getpid())
+	log.Info("gyro is running", "version", version, "pid", os.Getpid())
 	warn(log, warnings)
 	if site != nil {
 		site.announce(cfg)
@@ -128,6 +131,29 @@ func serve(cfg *config.Config, warnings config.Warnings, reload loader, site *de
 		return errors.Join(failure, fmt.Errorf("shutdown: %w", err))
 	}
 	return failure
+}
+
+// start starts the server, which may take as long as a start_timeout; a signal other
+// than SIGHUP interrupts that.
+func start(server *app.App, signals <-chan os.Signal) (interrupted bool, err error) {
+	ctx, interrupt := context.WithCancel(context.Background())
+	defer interrupt()
+	started := make(chan error, 1)
+	go func() { started <- server.Start(ctx) }()
+	for {
+		select {
+		case err := <-started:
+			if interrupted {
+				err = nil // it was not to be
+			}
+			return interrupted, err
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				interrupted = true
+				interrupt()
+			}
+		}
+	}
 }
 
 func warn(log *slog.Logger, warnings config.Warnings) {

@@ -25,19 +25,21 @@ func TestRefusesToStart(t *testing.T) {
 		`{`:                              "config.json",
 		`{"http_server":{"port":70000}}`: "http_server.port",
 		`{"client":{"ping_interval":1}}`: "client.ping_interval",
-		`{"client":{"token":{"rsa_public_key":"secret-nonsense"}}}`:                           "client.token.rsa_public_key",
-		`{"engine":{"type":"kafka"}}`:                                                         "engine.type: \"kafka\"",
-		`{"client":{"token":"secret-nonsense"}}`:                                              "client.token",
-		`{"client":{"allowed_origins":["[a"]}}`:                                               "client.allowed_origins",
-		`{"client":{"insecure":"maybe"}}`:                                                     "client.insecure",
-		`{"channel":{"namespaces":"chat"}}`:                                                   "channel.namespaces",
-		`{"channel":{"namespaces":[{"name":"chat"},{"name":"chat"}]}}`:                        "channel.namespaces[1](chat)",
-		`{"channel":{"without_namespace":{"channel_regex":"("}}}`:                             "channel.without_namespace.channel_regex",
-		`{"engine":{"type":"redis"}}`:                                                         "engine.type",
-		`{"http_server":{"tls":{"enabled":true,"cert_pem":"x","key_pem":"secret-nonsense"}}}`: "http_server.tls.cert_pem",
-		`{"pid_file":"/no/such/dir/pid"}`:                                                     "pid_file",
-		`{"log":{"file":"/no/such/dir/log"}}`:                                                 "log.file",
-		`{"health":{"enabled":true,"handler_prefix":"/api"}}`:                                 "http_api.handler_prefix",
+		`{"client":{"token":{"rsa_public_key":"secret-nonsense"}}}`:                                 "client.token.rsa_public_key",
+		`{"engine":{"type":"kafka"}}`:                                                               "engine.type: \"kafka\"",
+		`{"client":{"token":"secret-nonsense"}}`:                                                    "client.token",
+		`{"client":{"allowed_origins":["[a"]}}`:                                                     "client.allowed_origins",
+		`{"client":{"insecure":"maybe"}}`:                                                           "client.insecure",
+		`{"channel":{"namespaces":"chat"}}`:                                                         "channel.namespaces",
+		`{"channel":{"namespaces":[{"name":"chat"},{"name":"chat"}]}}`:                              "channel.namespaces[1](chat)",
+		`{"channel":{"without_namespace":{"channel_regex":"("}}}`:                                   "channel.without_namespace.channel_regex",
+		`{"controller":{"enabled":true,"type":"postgres"}}`:                                         "controller.enabled",
+		`{"engine":{"type":"redis","redis":{"address":["redis://u:secret-nonsense@127.0.0.1:1"]}}}`: "engine.redis: redis shard 0 (127.0.0.1:1)",
+		`{"engine":{"type":"redis","redis":{"address":["ftp://u:secret-nonsense@127.0.0.1:1"]}}}`:   "engine.redis.address[0]",
+		`{"http_server":{"tls":{"enabled":true,"cert_pem":"x","key_pem":"secret-nonsense"}}}`:       "http_server.tls.cert_pem",
+		`{"pid_file":"/no/such/dir/pid"}`:                                                           "pid_file",
+		`{"log":{"file":"/no/such/dir/log"}}`:                                                       "log.file",
+		`{"health":{"enabled":true,"handler_prefix":"/api"}}`:                                       "http_api.handler_prefix",
 	} {
 		write(t, dir, "config.json", text)
 		out, code := run(t, dir, nil)
@@ -145,6 +147,23 @@ func TestSignals(t *testing.T) {
 	}
 	if strings.Contains(p.text(), "secret-of-the-file") {
 		t.Errorf("secret in the log: %s", p.text())
+	}
+}
+
+// TestInterruptedStart: a server that waits for Redis can be told to stop.
+func TestInterruptedStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+freePort(t)+`},"pid_file":"pid",
+		"engine":{"type":"redis","redis":{"address":["127.0.0.1:1"],"start_timeout":"1h"}}}`)
+	p := launch(t, dir, nil, "trying again")
+	p.signal(syscall.SIGHUP) // means nothing yet
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d: %s", code, p.text())
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pid")); !os.IsNotExist(err) {
+		t.Errorf("PID file is left: %v", err)
 	}
 }
 

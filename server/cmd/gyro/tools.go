@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"runtime"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/engine"
+	"github.com/gyrohq/gyro/server/namespace"
 )
 
 func versionCommand() *cobra.Command {
@@ -81,13 +84,26 @@ func checkConfigCommand() *cobra.Command {
 	file := configFlag(cmd)
 	strict := cmd.Flags().BoolP("strict", "s", false, "fail on unknown keys")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		_, warnings, err := loadValid(*file)
+		cfg, warnings, err := loadValid(*file)
+		if err == nil {
+			err = checkEngines(cfg)
+		}
 		if err == nil && *strict && len(warnings.UnknownKeys) > 0 {
 			err = fmt.Errorf("unknown keys: %s", strings.Join(warnings.UnknownKeys, ", "))
 		}
 		return err
 	}
 	return cmd
+}
+
+// checkEngines finds out whether engines can be made, without connecting to them.
+func checkEngines(cfg *config.Config) error {
+	channels, err := namespace.NewResolver(cfg.Channel)
+	if err != nil {
+		return err
+	}
+	_, err = engine.New(cfg, channels, slog.New(slog.DiscardHandler))
+	return err
 }
 
 func defaultConfigCommand() *cobra.Command {

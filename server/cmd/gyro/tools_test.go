@@ -63,6 +63,7 @@ func TestCheckConfig(t *testing.T) {
 		`{"client":{"channel_limit":-1}}`: "client.channel_limit",
 		`{"channel":{"namespaces":[{"name":"chat","history_size":1}]}}`: "channel.namespaces[0](chat)",
 		`{"admin":{"enabled":true}}`:                                    "admin.enabled",
+		`{"engine":{"type":"redis","redis":{"address":["a"]}}}`:         "engine.redis.address[0]",
 	} {
 		write(t, dir, "config.json", text)
 		fail(t, dir, want, "checkconfig")

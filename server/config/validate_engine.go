@@ -1,0 +1,180 @@
+package config
+
+import "time"
+
+// Types of engines, brokers and presence managers (engines.md 1).
+const (
+	TypeMemory   = "memory"
+	TypeRedis    = "redis"
+	TypeNATS     = "nats"
+	TypePostgres = "postgres"
+)
+
+// maxNamedEngines bounds brokers and presence_managers: each has connections and
+// goroutines of its own.
+const maxNamedEngines = 64
+
+// maxStartTimeout bounds how long a server may hang at start.
+const maxStartTimeout = time.Hour
+
+// UsesEngine tells whether the section engine provides anything; it is not looked
+// at otherwise (config.md 7.4).
+func (c *Config) UsesEngine() bool { return !c.Broker.Enabled || !c.PresenceManager.Enabled }
+
+func (c *Config) checkEngines(p *problems) {
+	if t := c.Engine.Type; c.UsesEngine() && t != TypeMemory && t != TypeRedis {
+		p.add("engine.type", "%s is not one of memory, redis", quote(t))
+	}
+	if t := c.Controller.Type; c.Controller.Enabled && t != TypePostgres {
+		p.add("controller.type", "%s is not postgres", quote(t))
+	}
+	if c.UsesEngine() && c.Engine.Type == TypeRedis {
+		c.Engine.Redis.check(p, "engine.redis")
+		checkPresenceTTL(p, "engine.redis", c.Engine.Redis.PresenceTTL)
+	}
+	c.Broker.check(p, "broker")
+	c.PresenceManager.check(p, "presence_manager")
+	seen := map[string]bool{}
+	for i := range c.Brokers {
+		b := &c.Brokers[i]
+		key := element("brokers", i, b.Name)
+		checkEngineName(p, key, b.Name, seen)
+		b.check(p, key)
+	}
+	clear(seen)
+	for i := range c.PresenceManagers {
+		m := &c.PresenceManagers[i]
+		key := element("presence_managers", i, m.Name)
+		checkEngineName(p, key, m.Name, seen)
+		m.check(p, key)
+	}
+	for key, n := range map[string]int{"brokers": len(c.Brokers), "presence_managers": len(c.PresenceManagers)} {
+		if n > maxNamedEngines {
+			p.add(key, "%d elements are more than %d", n, maxNamedEngines)
+		}
+	}
+	c.eachOptions(func(key string, o *ChannelOptions) { c.checkOptionEngines(p, key, o) })
+}
+
+func checkEngineName(p *problems, key, name string, seen map[string]bool) {
+	checkName(p, key, name, namePattern, seen)
+	if name == "default" {
+		p.add(key, "the name default is reserved")
+	}
+}
+
+func (b *Broker) check(p *problems, key string) {
+	switch {
+	case !b.Enabled:
+	case b.Type == TypeRedis:
+		b.Redis.check(p, key+".redis")
+	case b.Type == TypeNATS:
+		b.NATS.check(p, key+".nats")
+	}
+}
+
+func (m *PresenceManager) check(p *problems, key string) {
+	if m.Enabled && m.Type == TypeRedis {
+		m.Redis.check(p, key+".redis")
+		checkPresenceTTL(p, key+".redis", m.Redis.PresenceTTL)
+	}
+}
+
+func (r *PrefixedRedis) check(p *problems, key string) {
+	checkPositive(p, key+".connect_timeout", r.ConnectTimeout)
+	checkPositive(p, key+".io_timeout", r.IOTimeout)
+	checkStartTimeout(p, key, r.StartTimeout)
+	if r.DB < 0 {
+		p.add(key+".db", "%d is negative", r.DB)
+	}
+	if len(r.ClusterAddress) == 0 && len(r.SentinelAddress) > 0 && r.SentinelMasterName == "" {
+		p.add(key+".sentinel_master_name", "is required by sentinel_address")
+	}
+	checkClientTLS(p, key+".tls", r.TLS)
+	checkClientTLS(p, key+".sentinel_tls", r.SentinelTLS)
+}
+
+// checkPresenceTTL: Redis expires whole seconds.
+func checkPresenceTTL(p *problems, key string, ttl time.Duration) {
+	if ttl < time.Second {
+		p.add(key+".presence_ttl", "%s is less than 1s", ttl)
+	}
+}
+
+func (n *NATS) check(p *problems, key string) {
+	checkPositive(p, key+".dial_timeout", n.DialTimeout)
+	checkPositive(p, key+".write_timeout", n.WriteTimeout)
+	checkStartTimeout(p, key, n.StartTimeout)
+	checkClientTLS(p, key+".tls", n.TLS)
+}
+
+func checkPositive(p *problems, key string, d time.Duration) {
+	if d <= 0 {
+		p.add(key, "%s is not positive", d)
+	}
+}
+
+func checkStartTimeout(p *problems, key string, d time.Duration) {
+	if d > maxStartTimeout {
+		p.add(key+".start_timeout", "%s is more than %s", d, maxStartTimeout)
+	}
+}
+
+func checkClientTLS(p *problems, key string, t TLS) {
+	if _, err := t.ClientConfig(); err != nil {
+		p.add(key, "%w", err)
+	}
+}
+
+// checkOptionEngines tests the engines that channels name, and that the broker can
+// do what their options want.
+func (c *Config) checkOptionEngines(p *problems, key string, o *ChannelOptions) {
+	b := c.BrokerOf(o)
+	if b == nil {
+		p.add(key+".broker_name", "there is no enabled element %s of brokers", quote(o.BrokerName))
+	}
+	if o.PresenceManagerName != "" && c.presenceManager(o.PresenceManagerName) == nil {
+		p.add(key+".presence_manager_name", "there is no enabled element %s of presence_managers", quote(o.PresenceManagerName))
+	}
+	if b == nil || b.Type != TypeNATS {
+		return
+	}
+	for _, option := range []struct {
+		key string
+		on  bool
+	}{
+		{"history_size", o.HistorySize > 0}, {"force_positioning", o.ForcePositioning}, {"allow_positioning", o.AllowPositioning},
+		{"force_recovery", o.ForceRecovery}, {"allow_recovery", o.AllowRecovery},
+	} {
+		if option.on {
+			p.add(key+"."+option.key, "needs history, which the broker of these channels, NATS, does not have")
+		}
+	}
+}
+
+// BrokerOf returns the section that describes the broker of channels with these
+// options; one of type memory or redis that is not Enabled stands for the engine.
+// It is nil if they name a broker that is not there or not enabled.
+func (c *Config) BrokerOf(o *ChannelOptions) *Broker {
+	if o.BrokerName == "" {
+		if c.Broker.Enabled {
+			return &c.Broker
+		}
+		return &Broker{Type: c.Engine.Type}
+	}
+	for i := range c.Brokers {
+		if b := &c.Brokers[i]; b.Name == o.BrokerName && b.Enabled {
+			return &b.Broker
+		}
+	}
+	return nil
+}
+
+func (c *Config) presenceManager(name string) *PresenceManager {
+	for i := range c.PresenceManagers {
+		if m := &c.PresenceManagers[i]; m.Name == name && m.Enabled {
+			return &m.PresenceManager
+		}
+	}
+	return nil
+}

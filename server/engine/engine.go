@@ -1,0 +1,201 @@
+// Package engine makes the brokers and presence managers that the configuration
+// describes (engines.md 1), and finds those of a channel.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/compose"
+	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/namespace"
+)
+
+// Set is what a server's channels are on. Who has made one calls Connect before the
+// broker is run, and Close after the broker was closed.
+type Set struct {
+	// Broker and Presence hand each channel to its engine.
+	Broker   broker.Broker
+	Presence broker.PresenceManager
+
+	routes   *routes
+	redis    []connection
+	describe []string // key and type of each section, for the log
+}
+
+// connection is a Redis engine that a section describes.
+type connection struct {
+	key    string
+	engine *redis.Engine
+}
+
+// New makes the engines of a validated configuration, without connecting to
+// anything. Errors name the key that is wrong and show no secrets. channels tells
+// the namespaces of channels, from now on.
+func New(cfg *config.Config, channels *namespace.Resolver, log *slog.Logger) (*Set, error) {
+	s := &Set{}
+	m := maker{set: s, cfg: cfg, log: log}
+	defaultBroker, defaultPresence, err := m.defaults()
+	if err != nil {
+		return nil, err
+	}
+	brokers := named[broker.Broker]{list: []broker.Broker{defaultBroker}}
+	for i := range cfg.Brokers {
+		b := &cfg.Brokers[i]
+		if b.Enabled {
+			brokers.add(b.Name, func() (broker.Broker, error) { return m.broker(element("brokers", i, b.Name), &b.Broker) })
+		}
+	}
+	managers := named[broker.PresenceManager]{list: []broker.PresenceManager{defaultPresence}}
+	for i := range cfg.PresenceManagers {
+		p := &cfg.PresenceManagers[i]
+		if p.Enabled {
+			managers.add(p.Name, func() (broker.PresenceManager, error) {
+				return m.presence(element("presence_managers", i, p.Name), &p.PresenceManager)
+			})
+		}
+	}
+	if err := errors.Join(brokers.err, managers.err); err != nil {
+		return nil, err
+	}
+	s.routes = newRoutes(cfg, channels, brokers.index, managers.index)
+	s.Broker = compose.NewBroker(s.routes.broker, brokers.list...)
+	s.Presence = compose.NewPresence(s.routes.presence, managers.list...)
+	return s, nil
+}
+
+// named is a list whose elements, but for the first, have names.
+type named[T any] struct {
+	list  []T
+	index map[string]int
+	err   error
+}
+
+func (n *named[T]) add(name string, create func() (T, error)) {
+	made, err := create()
+	if err != nil {
+		n.err = errors.Join(n.err, err)
+		return
+	}
+	if n.index == nil {
+		n.index = make(map[string]int)
+	}
+	n.index[name] = len(n.list)
+	n.list = append(n.list, made)
+}
+
+// Connect connects the engines to Redis; to NATS does the broker when it is run. The
+// error names the section. ctx ends attempts before start_timeout does.
+func (s *Set) Connect(ctx context.Context) error {
+	for _, c := range s.redis {
+		if err := c.engine.Connect(ctx); err != nil {
+			return fmt.Errorf("%s: %w", c.key, err)
+		}
+	}
+	return nil
+}
+
+// Close closes what a broker that was closed leaves open. It may be called again.
+func (s *Set) Close(ctx context.Context) error {
+	errs := []error{s.Broker.Close(ctx)}
+	for _, c := range s.redis {
+		errs = append(errs, c.engine.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Describe returns keys and values for the log, once connected: what each section
+// in use is, with the mode of Redis, such as sharded(2):standalone-x2.
+func (s *Set) Describe() []any {
+	var out []any
+	modes := make(map[string]string)
+	for _, c := range s.redis {
+		modes[c.key] = c.engine.Mode()
+	}
+	for i := 0; i < len(s.describe); i += 2 {
+		key, what := s.describe[i], s.describe[i+1]
+		if mode, ok := modes[key+".redis"]; ok {
+			what += " " + mode
+		}
+		out = append(out, key, what)
+	}
+	return out
+}
+
+// maker makes the engines of a set.
+type maker struct {
+	set *Set
+	cfg *config.Config
+	log *slog.Logger
+}
+
+// defaults makes what channels are on that name nothing. What both sections replace
+// is not made (engines.md 1).
+func (m *maker) defaults() (b broker.Broker, p broker.PresenceManager, err error) {
+	cfg := m.cfg
+	if cfg.UsesEngine() {
+		m.note("engine", cfg.Engine.Type)
+		if cfg.Engine.Type == config.TypeRedis {
+			r := &cfg.Engine.Redis
+			e, err := m.redis("engine.redis", &r.PrefixedRedis, r.RedisBroker, r.RedisPresence)
+			if err != nil {
+				return nil, nil, err
+			}
+			b, p = e.Broker(), e.Presence()
+		} else {
+			b, p = memory.New(m.memory()), memory.NewPresence(m.memory())
+		}
+	}
+	if cfg.Broker.Enabled {
+		if b, err = m.broker("broker", &cfg.Broker); err != nil {
+			return nil, nil, err
+		}
+	}
+	if cfg.PresenceManager.Enabled {
+		if p, err = m.presence("presence_manager", &cfg.PresenceManager); err != nil {
+			return nil, nil, err
+		}
+	}
+	return b, p, nil
+}
+
+// note remembers what a section is.
+func (m *maker) note(key, what string) { m.set.describe = append(m.set.describe, key, what) }
+
+func (m *maker) memory() memory.Config {
+	return memory.Config{HistoryMetaTTL: m.cfg.Channel.HistoryMetaTTL}
+}
+
+func (m *maker) broker(key string, c *config.Broker) (broker.Broker, error) {
+	m.note(key, c.Type)
+	switch c.Type {
+	case config.TypeRedis:
+		e, err := m.redis(key+".redis", &c.Redis.PrefixedRedis, c.Redis.RedisBroker, config.RedisPresence{})
+		if err != nil {
+			return nil, err
+		}
+		return e.Broker(), nil
+	default:
+		return memory.New(m.memory()), nil
+	}
+}
+
+func (m *maker) presence(key string, c *config.PresenceManager) (broker.PresenceManager, error) {
+	m.note(key, c.Type)
+	if c.Type != config.TypeRedis {
+		return memory.NewPresence(m.memory()), nil
+	}
+	e, err := m.redis(key+".redis", &c.Redis.PrefixedRedis, config.RedisBroker{}, c.Redis.RedisPresence)
+	if err != nil {
+		return nil, err
+	}
+	return e.Presence(), nil
+}
+
+// element names an element of a list.
+func element(list string, i int, name string) string { return fmt.Sprintf("%s[%d](%s)", list, i, name) }

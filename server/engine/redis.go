@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// redis makes the engine of a section, of which broker or presence may be unused.
+func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker, p config.RedisPresence) (*redis.Engine, error) {
+	shards, err := redisShards(key, &c.Redis)
+	if err != nil {
+		return nil, err
+	}
+	e, err := redis.New(redis.Config{
+		Shards: shards, Prefix: c.Prefix, StartTimeout: c.StartTimeout, Logger: m.log,
+		HistoryUseLists: b.HistoryUseLists, HistoryMetaTTL: m.cfg.Channel.HistoryMetaTTL,
+		ShardedPubSubPartitions: b.Partitions,
+		PresenceTTL:             p.PresenceTTL, PresenceHashFieldTTL: p.PresenceHashFieldTTL,
+		PresenceUserMapping: p.PresenceUserMapping, PresenceFromReplicas: p.PresenceFromReplica,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	m.set.redis = append(m.set.redis, connection{key, e})
+	return e, nil
+}
+
+// redisShards reads the list of addresses that counts (engines.md 8.1): that of
+// clusters, else that of Sentinels, else the plain one.
+func redisShards(key string, c *config.Redis) ([]redis.Shard, error) {
+	base, err := redisShard(key, c)
+	if err != nil {
+		return nil, err
+	}
+	list, name, mode := c.Address, "address", redis.Detect
+	switch {
+	case len(c.ClusterAddress) > 0:
+		list, name, mode = c.ClusterAddress, "cluster_address", redis.Cluster
+	case len(c.SentinelAddress) > 0:
+		list, name, mode = c.SentinelAddress, "sentinel_address", redis.Sentinel
+	}
+	shards := make([]redis.Shard, len(list))
+	for i, item := range list {
+		s := base
+		if mode == redis.Detect {
+			s, err = redis.ParseAddress(item, base)
+		} else {
+			s.Mode = mode
+			s.Addresses, err = redis.ParseAddresses(item)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s.%s[%d]: %w", key, name, i, err)
+		}
+		shards[i] = s
+	}
+	return shards, nil
+}
+
+// redisShard is what all shards of a section have in common.
+func redisShard(key string, c *config.Redis) (s redis.Shard, err error) {
+	s = redis.Shard{
+		User: c.User, Password: c.Password, DB: c.DB, ClientName: c.ClientName,
+		SentinelMaster: c.SentinelMasterName, SentinelUser: c.SentinelUser,
+		SentinelPassword: c.SentinelPassword, SentinelClientName: c.SentinelClientName,
+		ConnectTimeout: c.ConnectTimeout, IOTimeout: c.IOTimeout, ForceRESP2: c.ForceRESP2,
+		ReplicaReads: c.ReplicaClient.Enabled,
+	}
+	if s.TLS, err = c.TLS.ClientConfig(); err != nil {
+		return s, fmt.Errorf("%s.tls.%w", key, err)
+	}
+	if s.SentinelTLS, err = c.SentinelTLS.ClientConfig(); err != nil {
+		return s, fmt.Errorf("%s.sentinel_tls.%w", key, err)
+	}
+	return s, nil
+}
