@@ -23,18 +23,26 @@ go vet ./e2e/...
 go build -race -o "$E2E_GYRO" ./server/cmd/gyro
 go build -race -o "$rig" ./e2e/cmd/rig
 # The test programs themselves without it: it finds races within centrifuge-go.
+need redis-server redis-server
+need nginx nginx-light
 go test -count=1 -timeout=5m ./e2e/...
+step "Go: the scenarios on two nodes with Redis; who comes back is on the other node"
+E2E_NODES=2 go test -count=1 -timeout=5m -run TestScenarios ./e2e/gosdk
 
 step "JavaScript: npm centrifuge, JSON and Protobuf builds"
 cd e2e/js
 # npm writes the inner one when it is done.
 [ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
 "$rig" npm run --silent test
+step "JavaScript: the same on two nodes with Redis"
+E2E_NODES=2 "$rig" npm run --silent test
 cd - >/dev/null
 
 step "Python: centrifuge-python, and every API method by cent"
 venv "$python" e2e/python/requirements.txt
 "$rig" "$python/bin/python" -W ignore::ResourceWarning -m unittest discover -s e2e/python
+step "Python: the same on two nodes with Redis"
+E2E_NODES=2 "$rig" "$python/bin/python" -W ignore::ResourceWarning -m unittest discover -s e2e/python
 
 step "Browser: two tabs on the demo page of gyro dev"
 [ -x "$CHROMIUM" ] || packages chromium

@@ -36,9 +36,9 @@ func publish(s sdk) {
 
 func presence(s sdk) {
 	channel := unique("room:")
-	alice := s.connect(centrifuge.Config{Token: token(object{"sub": "alice", "info": object{"name": "Alice"}})})
-	bob := s.connect(centrifuge.Config{Token: token(object{"sub": "bob"})})
-	bobToo := s.connect(centrifuge.Config{Token: token(object{"sub": "bob"})})
+	alice := s.connect(centrifuge.Config{Token: rig.Token(object{"sub": "alice", "info": object{"name": "Alice"}})})
+	bob := s.connect(centrifuge.Config{Token: rig.Token(object{"sub": "bob"})})
+	bobToo := s.connect(centrifuge.Config{Token: rig.Token(object{"sub": "bob"})})
 	a := alice.subscribe(channel, centrifuge.SubscriptionConfig{})
 	bob.subscribe(channel, centrifuge.SubscriptionConfig{})
 	bobToo.subscribe(channel, centrifuge.SubscriptionConfig{})
@@ -190,7 +190,7 @@ func privateChannel(s sdk) {
 	c := s.connect(centrifuge.Config{})
 	signed := func(user, channel string) func(centrifuge.SubscriptionTokenEvent) (string, error) {
 		return func(e centrifuge.SubscriptionTokenEvent) (string, error) {
-			return token(object{"sub": user, "channel": channel, "info": object{"seat": 4}, "data": object{"hello": 1}}), nil
+			return rig.Token(object{"sub": user, "channel": channel, "info": object{"seat": 4}, "data": object{"hello": 1}}), nil
 		}
 	}
 	private := c.subscription(channel, centrifuge.SubscriptionConfig{GetToken: signed(c.user, channel)})

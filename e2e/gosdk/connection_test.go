@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/centrifugal/centrifuge-go"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
 func connect(s sdk) {
@@ -16,16 +18,16 @@ func connect(s sdk) {
 
 func refusedTokens(s sdk) {
 	for name, tok := range map[string]string{
-		"wrong signature": token(object{"sub": "x"}) + "AA",
+		"wrong signature": rig.Token(object{"sub": "x"}) + "AA",
 		"alg none":        "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.eyJzdWIiOiJ4In0.",
 		"garbage":         "garbage",
-		"subscription's":  token(object{"sub": "x", "channel": "room:x"}),
+		"subscription's":  rig.Token(object{"sub": "x", "channel": "room:x"}),
 	} {
 		c := s.client(servers.Main.WS(), centrifuge.Config{Token: tok})
 		c.dial()
 		s.equal(name, next(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 3500, Reason: "invalid token"})
 	}
-	c := s.client(servers.Main.WS(), centrifuge.Config{Token: token(object{"sub": "x", "exp": in(-time.Minute)})})
+	c := s.client(servers.Main.WS(), centrifuge.Config{Token: rig.Token(object{"sub": "x", "exp": in(-time.Minute)})})
 	c.dial()
 	// The server says 109 and the SDK has nothing to get another token from.
 	var missing centrifuge.ConfigurationError
@@ -37,10 +39,10 @@ func refusedTokens(s sdk) {
 func expiredToken(s sdk) {
 	asked := make(chan struct{}, many)
 	c := s.client(servers.Main.WS(), centrifuge.Config{
-		Token: token(object{"sub": "x", "exp": in(-time.Minute)}),
+		Token: rig.Token(object{"sub": "x", "exp": in(-time.Minute)}),
 		GetToken: func(centrifuge.ConnectionTokenEvent) (string, error) {
 			asked <- struct{}{}
-			return token(object{"sub": "x", "exp": in(time.Hour)}), nil
+			return rig.Token(object{"sub": "x", "exp": in(time.Hour)}), nil
 		},
 	})
 	c.open()
@@ -51,7 +53,7 @@ func refresh(s sdk) {
 	asked := make(chan struct{}, many)
 	c := s.connect(centrifuge.Config{GetToken: func(centrifuge.ConnectionTokenEvent) (string, error) {
 		asked <- struct{}{}
-		return token(object{"sub": "x", "exp": in(2 * time.Second)}), nil
+		return rig.Token(object{"sub": "x", "exp": in(2 * time.Second)}), nil
 	}})
 	for range 3 { // the initial one and two refreshes
 		next(s, "request for a token", asked)
@@ -68,7 +70,7 @@ func subRefresh(s sdk) {
 	sub := c.subscribe(channel, centrifuge.SubscriptionConfig{
 		GetToken: func(centrifuge.SubscriptionTokenEvent) (string, error) {
 			asked <- struct{}{}
-			return token(object{"sub": c.user, "channel": channel, "exp": in(2 * time.Second)}), nil
+			return rig.Token(object{"sub": c.user, "channel": channel, "exp": in(2 * time.Second)}), nil
 		},
 	})
 	for range 3 {
@@ -97,7 +99,7 @@ func subExpired(s sdk) {
 				<-expired
 				return "", errors.New("came too late")
 			}
-			return token(object{"sub": c.user, "channel": channel, "exp": in(lifetime)}), nil
+			return rig.Token(object{"sub": c.user, "channel": channel, "exp": in(lifetime)}), nil
 		},
 	})
 	e := next(s, "subscribing", sub.subscribing)
@@ -125,7 +127,7 @@ func pings(s sdk) {
 		MaxServerPingDelay: patience,
 		GetToken: func(centrifuge.ConnectionTokenEvent) (string, error) {
 			asked <- struct{}{}
-			return token(object{"sub": "x", "exp": in(4 * time.Second)}), nil
+			return rig.Token(object{"sub": "x", "exp": in(4 * time.Second)}), nil
 		},
 	})
 	c.open()

@@ -5,9 +5,6 @@ package gosdk
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -58,19 +55,6 @@ var names atomic.Int64
 
 func unique(prefix string) string { return fmt.Sprintf("%s%d", prefix, names.Add(1)) }
 
-// token signs claims (HS256).
-func token(claims map[string]any) string {
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		panic(err)
-	}
-	enc := base64.RawURLEncoding
-	signed := enc.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + enc.EncodeToString(payload)
-	mac := hmac.New(sha256.New, []byte(rig.TokenSecret))
-	mac.Write([]byte(signed))
-	return signed + "." + enc.EncodeToString(mac.Sum(nil))
-}
-
 // in returns the Unix time that is at least d from now, in the whole seconds of
 // tokens.
 func in(d time.Duration) int64 { return time.Now().Add(d + time.Second - 1).Unix() }
@@ -112,7 +96,7 @@ func (s sdk) client(url string, cfg centrifuge.Config) *conn {
 		joins:        make(chan centrifuge.ServerJoinEvent, many),
 	}
 	if cfg.Token == "" && cfg.GetToken == nil {
-		cfg.Token = token(map[string]any{"sub": c.user})
+		cfg.Token = rig.Token(map[string]any{"sub": c.user})
 	}
 	cfg.MinReconnectDelay, cfg.MaxReconnectDelay = 5*time.Millisecond, 50*time.Millisecond
 	cfg.HandshakeTimeout, cfg.ReadTimeout, cfg.WriteTimeout = patience, patience, patience

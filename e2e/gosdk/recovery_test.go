@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/centrifugal/centrifuge-go"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
 // rounds is how often a connection is lost in the recovery scenarios.
@@ -167,7 +169,7 @@ func cacheRecovery(s sdk) {
 func tokenSubscriptions(s sdk) {
 	plain, rich := unique("stream:"), unique("closed:") // a token needs no permission
 	proxy := s.proxy(servers.Main)
-	c := s.client(proxy.WS(), centrifuge.Config{Token: token(object{
+	c := s.client(proxy.WS(), centrifuge.Config{Token: rig.Token(object{
 		"sub": "x", "subs": object{plain: object{}, rich: object{"data": object{"welcome": true}}},
 	})})
 	c.open()

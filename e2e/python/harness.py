@@ -21,6 +21,9 @@ if "E2E_RIG" not in os.environ:
     raise RuntimeError("run me by scripts/e2e.sh: E2E_RIG is not set")
 RIG = json.loads(os.environ["E2E_RIG"])
 
+# NODES is how many nodes a server has, behind one address.
+NODES = int(RIG["nodes"])
+
 # PATIENCE bounds every wait for an event, in seconds; nothing sleeps for that long.
 PATIENCE = 15
 

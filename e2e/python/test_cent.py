@@ -8,7 +8,7 @@ import unittest
 
 import cent
 
-from harness import RIG, Scenario, in_seconds, token, unique
+from harness import NODES, RIG, Scenario, in_seconds, token, unique
 
 API = f"{RIG['http']}/api"
 
@@ -165,9 +165,11 @@ class Methods:
 
     async def test_info_and_channels(self):
         _, sub = await self.live()
-        (node,) = (await self.call("info", cent.InfoRequest())).nodes
-        self.assertRegex(node.uid, r"^[0-9a-f-]{36}$")
-        self.assertTrue(node.name and node.version)
+        nodes = (await self.call("info", cent.InfoRequest())).nodes
+        self.assertEqual(len(nodes), NODES)
+        for node in nodes:
+            self.assertRegex(node.uid, r"^[0-9a-f-]{36}$")
+            self.assertTrue(node.name and node.version)
         channels = (await self.call("channels", cent.ChannelsRequest(pattern=sub.channel[:-1] + "?"))).channels
         self.assertEqual(channels[sub.channel].num_clients, 1)
         nothing = await self.call("channels", cent.ChannelsRequest(pattern="nothing-*"))
@@ -188,7 +190,7 @@ class Methods:
             publish, broadcast, stats, info, disconnect = batch.replies
             offsets = {publish.offset, broadcast.responses[0].result.offset}
             self.assertEqual(offsets, {3, 4} if parallel else {1, 2})
-            self.assertEqual((stats.num_clients, len(info.nodes)), (1, 1))
+            self.assertEqual((stats.num_clients, len(info.nodes)), (1, NODES))
             self.assertIsInstance(disconnect, cent.DisconnectResult)
             self.assertEqual([await self.number(sub), await self.number(sub)], [1, 1])
 

@@ -10,7 +10,8 @@ import (
 // Its methods may be called from any goroutine.
 type Proxy struct {
 	listener net.Listener
-	target   string
+	targets  []string
+	turn     atomic.Uint32
 	sent     atomic.Int64
 
 	mu    sync.Mutex
@@ -27,13 +28,14 @@ type link struct {
 	muted          atomic.Bool
 }
 
-// NewProxy relays to target (host:port) from a free port of 127.0.0.1.
-func NewProxy(target string) (*Proxy, error) {
+// NewProxy relays from a free port of 127.0.0.1 to targets (host:port), one connection
+// each in turn. A target that refuses is passed over.
+func NewProxy(targets ...string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, target: target, links: make(map[*link]struct{}), open: make(chan struct{})}
+	p := &Proxy{listener: l, targets: targets, links: make(map[*link]struct{}), open: make(chan struct{})}
 	close(p.open)
 	go p.accept()
 	return p, nil
@@ -43,7 +45,7 @@ func NewProxy(target string) (*Proxy, error) {
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // WS is the address of the server's WebSocket endpoint as seen through the proxy.
-func (p *Proxy) WS() string { return "ws://" + p.listener.Addr().String() + "/connection/websocket" }
+func (p *Proxy) WS() string { return "ws://" + p.Addr() + "/connection/websocket" }
 
 // Cut breaks all connections with a TCP reset: what is under way is lost.
 func (p *Proxy) Cut() { p.set(p.isDown()) }
@@ -132,8 +134,18 @@ func (p *Proxy) accept() {
 	}
 }
 
+// dial connects to the next target that accepts.
+func (p *Proxy) dial() (c net.Conn, err error) {
+	for range p.targets {
+		if c, err = net.Dial("tcp", p.targets[int(p.turn.Add(1)-1)%len(p.targets)]); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
 func (p *Proxy) relay(client net.Conn) {
-	server, err := net.Dial("tcp", p.target)
+	server, err := p.dial()
 	if err != nil {
 		_ = client.Close()
 		return

@@ -20,6 +20,8 @@ type Rig struct {
 	Main, Brisk *Server
 	Library     *Library
 
+	nodes   int
+	redis   *Redis
 	dir     string
 	control *http.Server
 	addr    string
@@ -42,10 +44,13 @@ func (r *Rig) start() (err error) {
 	if r.dir, err = os.MkdirTemp("", "gyro-rig-"); err != nil {
 		return err
 	}
-	if r.Main, err = StartConfigured(r.dir); err != nil {
+	if err = r.startEngine(); err != nil {
 		return err
 	}
-	r.Brisk, err = StartConfigured(r.dir, "GYRO_CLIENT_PING_INTERVAL=1s", "GYRO_CLIENT_PONG_TIMEOUT=900ms")
+	if r.Main, err = r.serve("main"); err != nil {
+		return err
+	}
+	r.Brisk, err = r.serve("brisk", "GYRO_CLIENT_PING_INTERVAL=1s", "GYRO_CLIENT_PONG_TIMEOUT=900ms")
 	if err != nil {
 		return err
 	}
@@ -83,6 +88,9 @@ func (r *Rig) Stop() {
 			s.Stop()
 		}
 	}
+	if r.redis != nil {
+		r.redis.Stop()
+	}
 	if r.dir != "" {
 		_ = os.RemoveAll(r.dir) // left to the system otherwise
 	}
@@ -93,7 +101,7 @@ func (r *Rig) Stop() {
 func (r *Rig) Env() []string {
 	description, err := json.Marshal(map[string]string{
 		"ws": r.Main.WS(), "http": "http://" + r.Main.Addr, "brisk": r.Brisk.WS(), "library": r.Library.WS(),
-		"control": "http://" + r.addr, "tokenSecret": TokenSecret, "apiKey": APIKey,
+		"nodes": strconv.Itoa(r.nodes), "control": "http://" + r.addr, "tokenSecret": TokenSecret, "apiKey": APIKey,
 	})
 	if err != nil {
 		panic(err) // strings only
@@ -112,7 +120,7 @@ func (r *Rig) Logs() string {
 
 // Proxy relays to one of the servers until Stop.
 func (r *Rig) Proxy(to *Server) (*Proxy, error) {
-	p, err := NewProxy(to.Addr)
+	p, err := NewProxy(to.targets()...)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -72,6 +73,10 @@ type Server struct {
 	cmd    *exec.Cmd
 	log    *lockedBuffer
 	exited chan struct{}
+
+	// Of a cluster.
+	nodes []*Server
+	front *Proxy
 }
 
 // StartServer runs the binary with these arguments and further environment
@@ -159,7 +164,11 @@ func (s *Server) awaitAnswer() error {
 
 // Stop ends the server in the orderly way, and by force if that takes too long.
 func (s *Server) Stop() {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
+	if s.cmd == nil {
+		s.stopCluster()
+		return
+	}
+	s.terminate()
 	select {
 	case <-s.exited:
 	case <-time.After(10 * time.Second):
@@ -167,6 +176,8 @@ func (s *Server) Stop() {
 		<-s.exited
 	}
 }
+
+func (s *Server) terminate() { _ = s.cmd.Process.Signal(syscall.SIGTERM) } // it may have ended already
 
 // Kill ends the server like kill -9: nothing is said to anybody.
 func (s *Server) Kill() {
@@ -181,7 +192,16 @@ func (s *Server) Exited() <-chan struct{} { return s.exited }
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
 // Log is what the server wrote so far.
-func (s *Server) Log() string { return s.log.String() }
+func (s *Server) Log() string {
+	if s.cmd != nil {
+		return s.log.String()
+	}
+	var b strings.Builder
+	for _, n := range s.nodes {
+		fmt.Fprintf(&b, "node %s\n%s", n.Addr, n.Log())
+	}
+	return b.String()
+}
 
 // WS is the address of the WebSocket endpoint.
 func (s *Server) WS() string { return "ws://" + s.Addr + "/connection/websocket" }

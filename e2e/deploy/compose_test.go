@@ -1,0 +1,274 @@
+// Package deploy runs what deploy/compose describes, without containers: the nodes
+// and nginx with their very configuration files, and Redis.
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/centrifugal/centrifuge-go"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+)
+
+const folder = "../../deploy/compose"
+
+// patience bounds every wait.
+const patience = 20 * time.Second
+
+// stand is the services of compose.yaml.
+type stand struct {
+	t     *testing.T
+	nodes []*rig.Server
+	// internal are the nodes' addresses for backends.
+	internal []string
+	// public and private are what nginx publishes.
+	public, private string
+}
+
+func port(t *testing.T) int {
+	t.Helper()
+	p, err := rig.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func start(t *testing.T) *stand {
+	t.Helper()
+	s := &stand{t: t}
+	dir := t.TempDir()
+	redis, err := rig.StartRedis(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Stop)
+	conf := read(t, "nginx.conf")
+	for i := range 2 {
+		name, public, internal := fmt.Sprintf("gyro-%d", i+1), port(t), port(t)
+		node, err := rig.StartServer(public, []string{"-c", filepath.Join(folder, "gyro.json"), "-a", "127.0.0.1", "-p", strconv.Itoa(public)}, []string{
+			"GYRO_HTTP_SERVER_INTERNAL_PORT=" + strconv.Itoa(internal),
+			"GYRO_ENGINE_REDIS_ADDRESS=" + redis.Addr(),
+			"GYRO_CLIENT_TOKEN_HMAC_SECRET_KEY=" + rig.TokenSecret,
+			"GYRO_HTTP_API_KEY=" + rig.APIKey,
+			"GYRO_NODE_NAME=" + name,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(node.Stop)
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("log of %s:\n%s", name, node.Log())
+			}
+		})
+		s.nodes = append(s.nodes, node)
+		s.internal = append(s.internal, fmt.Sprintf("127.0.0.1:%d", internal))
+		conf = replace(t, conf, "server "+name+":8000", "server "+node.Addr)
+		conf = replace(t, conf, "server "+name+":9000", "server "+s.internal[i])
+	}
+	public, private := port(t), port(t)
+	s.public, s.private = fmt.Sprintf("127.0.0.1:%d", public), fmt.Sprintf("127.0.0.1:%d", private)
+	conf = replace(t, conf, "listen 8000;", "listen "+s.public+";")
+	conf = replace(t, conf, "listen 9000;", "listen "+s.private+";")
+	conf = replace(t, conf, "/tmp/nginx.pid", filepath.Join(dir, "nginx.pid"))
+	s.nginx(dir, conf)
+	return s
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(folder, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// replace changes the one place where old is, so that a file that is arranged anew
+// does not pass for another reason.
+func replace(t *testing.T, text, old, new string) string {
+	t.Helper()
+	if n := strings.Count(text, old); n != 1 {
+		t.Fatalf("%q is there %d times, want once", old, n)
+	}
+	return strings.Replace(text, old, new, 1)
+}
+
+// nginx runs it until the test ends.
+func (s *stand) nginx(dir, conf string) {
+	s.t.Helper()
+	bin, err := exec.LookPath("nginx")
+	if err != nil {
+		bin = "/usr/sbin/nginx"
+	}
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if out, err := exec.Command(bin, "-t", "-q", "-p", dir, "-c", file).CombinedOutput(); err != nil {
+		s.t.Fatalf("nginx (apt-get install nginx-light) does not take the file: %v\n%s", err, out)
+	}
+	cmd := exec.Command(bin, "-p", dir, "-c", file, "-g", "daemon off;")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = exec.Command(bin, "-p", dir, "-c", file, "-s", "stop").Run() // its workers, too
+		_ = cmd.Wait()
+	})
+	s.eventually("nginx answers", func() bool {
+		resp, err := http.Get("http://" + s.private + "/health")
+		if err != nil {
+			return false
+		}
+		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	})
+}
+
+// eventually polls: what is waited for happens in other processes.
+func (s *stand) eventually(what string, done func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// api calls a method at an address.
+func (s *stand) api(address, method string, params, result any) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := (&rig.Server{Addr: address}).API(ctx, method, params, result); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// client is connected through nginx and subscribed.
+type client struct {
+	*centrifuge.Client
+	subscribed   chan centrifuge.SubscribedEvent
+	publications chan int
+}
+
+func (s *stand) connect(user, channel string) *client {
+	s.t.Helper()
+	c := &client{subscribed: make(chan centrifuge.SubscribedEvent, 64), publications: make(chan int, 64)}
+	c.Client = centrifuge.NewJsonClient("ws://"+s.public+"/connection/websocket", centrifuge.Config{
+		Token:             rig.Token(map[string]any{"sub": user}),
+		MinReconnectDelay: 10 * time.Millisecond, MaxReconnectDelay: 200 * time.Millisecond,
+	})
+	s.t.Cleanup(c.Close)
+	sub, err := c.NewSubscription(channel)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	sub.OnSubscribed(func(e centrifuge.SubscribedEvent) { c.subscribed <- e })
+	sub.OnPublication(func(e centrifuge.PublicationEvent) {
+		var data struct{ N int }
+		_ = json.Unmarshal(e.Data, &data) // 0 is wrong as well
+		c.publications <- data.N
+	})
+	if err := c.Connect(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := sub.Subscribe(); err != nil {
+		s.t.Fatal(err)
+	}
+	next(s.t, "subscribed", c.subscribed)
+	return c
+}
+
+func next[T any](t *testing.T, what string, events <-chan T) T {
+	t.Helper()
+	select {
+	case e := <-events:
+		return e
+	case <-time.After(patience):
+		t.Fatalf("no event within %v: %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+// clients is how many connections a node has, by its own account.
+func (s *stand) clients(node int) (n int) {
+	s.t.Helper()
+	var info struct {
+		Nodes []struct {
+			Name       string
+			NumClients int `json:"num_clients"`
+		}
+	}
+	s.api(s.internal[node], "info", map[string]any{}, &info)
+	for _, i := range info.Nodes {
+		if i.Name == fmt.Sprintf("gyro-%d", node+1) {
+			n = i.NumClients
+		}
+	}
+	return n
+}
+
+func TestCompose(t *testing.T) {
+	s := start(t)
+	left, right := s.connect("left", "chat:a"), s.connect("right", "chat:a")
+	s.eventually("one client on each node", func() bool { return s.clients(0) == 1 && s.clients(1) == 1 })
+	publish := func(n int) {
+		s.api(s.private, "publish", map[string]any{"channel": "chat:a", "data": map[string]int{"n": n}}, nil)
+	}
+	for n := 1; n <= 5; n++ {
+		publish(n)
+		for _, c := range []*client{left, right} {
+			if got := next(t, "publication", c.publications); got != n {
+				t.Fatalf("got %d, want %d", got, n)
+			}
+		}
+	}
+
+	// The client of a node that dies comes back on the other, and has missed nothing.
+	s.nodes[0].Kill()
+	for n := 6; n <= 10; n++ {
+		publish(n)
+	}
+	for n := 6; n <= 10; n++ {
+		for _, c := range []*client{left, right} {
+			if got := next(t, "publication", c.publications); got != n {
+				t.Fatalf("got %d, want %d", got, n)
+			}
+		}
+	}
+	s.eventually("both clients on the node that is left", func() bool { return s.clients(1) == 2 })
+
+	for path, want := range map[string]int{"/api/info": http.StatusNotFound, "/health": http.StatusNotFound, "/": http.StatusNotFound} {
+		resp, err := http.Get("http://" + s.public + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.Body.Close() != nil || resp.StatusCode != want {
+			t.Errorf("%s is open to the public: %s, %v", path, resp.Status, err)
+		}
+	}
+}
+
+// TestPrometheus: what is scraped is there.
+func TestPrometheus(t *testing.T) {
+	compose, prometheus := read(t, "compose.yaml"), read(t, "prometheus.yml")
+	for _, service := range []string{"gyro-1", "gyro-2", "blackbox", "redis-exporter"} {
+		if !strings.Contains(compose, "\n  "+service+":\n") || !strings.Contains(prometheus, service+":") {
+			t.Errorf("%s is not both a service and watched", service)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// nodesOf says how many nodes each of a rig's servers has: the variable E2E_NODES, 1
+// by default. A single node has everything in memory. Several are on one Redis, and
+// behind a relay that gives each new connection to the next one: clients that
+// connect one after the other are on different nodes, and who comes back is on
+// another.
+func nodesOf() (int, error) {
+	text := os.Getenv("E2E_NODES")
+	if text == "" {
+		return 1, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 16 {
+		return 0, fmt.Errorf("E2E_NODES: %q is not a number from 1 to 16", text)
+	}
+	return n, nil
+}
+
+// StartCluster runs n nodes with the suites' configuration on a Redis (host:port), behind
+// one address. Clusters with different names do not know each other.
+func StartCluster(dir, name, redis string, n int, env ...string) (*Server, error) {
+	env = append(env, "GYRO_ENGINE_TYPE=redis", "GYRO_ENGINE_REDIS_PREFIX="+name, "GYRO_ENGINE_REDIS_ADDRESS="+redis)
+	s := &Server{}
+	for range n {
+		node, err := StartConfigured(dir, env...)
+		if err != nil {
+			s.Stop()
+			return nil, err
+		}
+		s.nodes = append(s.nodes, node)
+	}
+	var err error
+	if s.front, err = NewProxy(s.targets()...); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	s.Addr = s.front.Addr()
+	return s, nil
+}
+
+// Nodes of a cluster; a server that is none is its only node.
+func (s *Server) Nodes() []*Server {
+	if s.nodes == nil && s.cmd != nil {
+		return []*Server{s}
+	}
+	return s.nodes
+}
+
+func (s *Server) targets() []string {
+	var list []string
+	for _, n := range s.Nodes() {
+		list = append(list, n.Addr)
+	}
+	return list
+}
+
+// stopCluster ends the nodes, all at once.
+func (s *Server) stopCluster() {
+	if s.front != nil {
+		s.front.Close()
+	}
+	for _, n := range s.nodes {
+		n.terminate()
+	}
+	for _, n := range s.nodes {
+		n.Stop()
+	}
+}
+
+// serve starts one of the rig's servers.
+func (r *Rig) serve(name string, env ...string) (*Server, error) {
+	if r.redis == nil {
+		return StartConfigured(r.dir, env...)
+	}
+	return StartCluster(r.dir, name, r.redis.Addr(), r.nodes, env...)
+}
+
+// startEngine starts Redis if there are several nodes.
+func (r *Rig) startEngine() (err error) {
+	if r.nodes, err = nodesOf(); err != nil || r.nodes == 1 {
+		return err
+	}
+	r.redis, err = StartRedis(r.dir)
+	return err
+}
+
+var errNoRedis = errors.New("redis-server is missing: apt-get install redis-server")
