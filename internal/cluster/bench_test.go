@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/internal/cluster/control"
+)
+
+// nowhere is a controller and a handler that does nothing.
+type nowhere struct{ channels map[string]int }
+
+func (nowhere) RunControl(string, func([]byte)) error                { return nil }
+func (nowhere) PublishControl(context.Context, string, []byte) error { return nil }
+func (nowhere) Describe(context.Context) Info                        { return Info{Name: "n"} }
+func (nowhere) Apply(*control.Command)                               {}
+func (nowhere) Answer(context.Context, string, string, []byte) (Answer, error) {
+	return Answer{}, nil
+}
+
+func (n nowhere) Channels(context.Context, func(string) bool) (map[string]int, error) {
+	return n.channels, nil
+}
+
+var (
+	_ broker.Controller = nowhere{}
+	_ Handler           = nowhere{}
+)
+
+func lonely(n nowhere) *Cluster {
+	return New(Config{UID: "a", Controller: n, Handler: n, Logger: slog.New(slog.DiscardHandler)})
+}
+
+// What 20 nodes cost each other is 7 of these per second and node.
+func BenchmarkSignOfLife(b *testing.B) {
+	c := lonely(nowhere{})
+	info := Info{UID: "2b1cb1c4-3a93-4a4e-8c0f-0d1d4a1f5b6a", Name: "host_8000", Version: "1.2.3", NumClients: 50_000, NumChannels: 50_000}
+	data := (&control.Command{UID: info.UID, Node: info.message()}).AppendProto(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.receive(data)
+	}
+}
+
+func BenchmarkDisconnectCommand(b *testing.B) {
+	c := lonely(nowhere{})
+	data := (&control.Command{UID: "b", Disconnect: &control.Disconnect{User: "user", Code: 3503, Reason: "force disconnect"}}).AppendProto(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.receive(data)
+	}
+}
+
+// A node's part in listing 100,000 channels: to answer, and to read an answer.
+func BenchmarkChannels(b *testing.B) {
+	n := nowhere{channels: make(map[string]int)}
+	for i := range 100_000 {
+		n.channels[fmt.Sprint("chat:room-", i)] = 1 + i%3
+	}
+	c := lonely(n)
+	b.ReportAllocs()
+	for b.Loop() {
+		a := c.answerChannels(context.Background(), nil)
+		var res control.ChannelsResponse
+		if err := res.UnmarshalProto(a.Data); err != nil || len(res.Channels) != len(n.channels) {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(a.Data)))
+	}
+}
