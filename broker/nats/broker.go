@@ -43,9 +43,10 @@ type Broker struct {
 
 	conn atomic.Pointer[natsio.Conn]
 
-	mu      sync.Mutex // serialises Run, RunControl and Close
+	mu      sync.Mutex // serialises Run, RunControl and the end
 	running bool
 	closed  atomic.Bool
+	closing chan struct{} // closed with the first Close
 	ended   chan struct{} // closed when nothing is delivered any more
 
 	seed    maphash.Seed
@@ -81,7 +82,7 @@ func New(cfg Config) (*Broker, error) {
 	b := &Broker{
 		cfg: cfg, log: cfg.Logger, part: "nats (" + strings.Join(hosts, ", ") + ")",
 		names: newNames(&cfg), link: newLink(cfg.DialTimeout), intake: newIntake(cfg.PendingBytes),
-		ended: make(chan struct{}), seed: maphash.MakeSeed(),
+		closing: make(chan struct{}), ended: make(chan struct{}), seed: maphash.MakeSeed(),
 	}
 	for i := range b.stripes {
 		b.stripes[i].subs = make(map[string]*natsio.Subscription)
@@ -141,12 +142,9 @@ func (b *Broker) start() error {
 
 // Close implements broker.Broker.
 func (b *Broker) Close(ctx context.Context) error {
-	b.mu.Lock()
-	first := !b.closed.Swap(true)
-	running := b.running
-	b.mu.Unlock()
-	if first {
-		go b.end(running)
+	if !b.closed.Swap(true) {
+		close(b.closing)
+		go b.end()
 	}
 	select {
 	case <-b.ended:
@@ -157,15 +155,17 @@ func (b *Broker) Close(ctx context.Context) error {
 }
 
 // end waits for the handlers that are being called.
-func (b *Broker) end(running bool) {
+func (b *Broker) end() {
 	defer close(b.ended)
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	disconnect := func() {
 		if conn := b.conn.Load(); conn != nil {
 			conn.Close()
 		}
 	}
 	disconnect() // so that nobody waits for the server
-	if running {
+	if b.running {
 		b.keeper.close()
 		b.intake.close()
 		b.keeper.wg.Wait()

@@ -73,6 +73,16 @@ func TestStart(t *testing.T) {
 	must(t, <-started)
 	must(t, b.Close(t.Context()))
 
+	// Close ends the waiting.
+	cfg.URL = "nats://127.0.0.1:1"
+	b = newBroker(t, cfg)
+	go func() { started <- b.Run(ignore{}) }()
+	eventually(t, "an attempt", func() bool { return b.link.number.Load() > 0 })
+	must(t, b.Close(t.Context()))
+	if err := <-started; !errors.Is(err, errClosed) {
+		t.Errorf("closed: %v", err)
+	}
+
 	// Somebody there who says nothing.
 	l, err = net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

@@ -65,7 +65,7 @@ func (b *Broker) options() natsio.Options {
 func (b *Broker) clientError(_ *natsio.Conn, sub *natsio.Subscription, err error) {
 	switch {
 	case errors.Is(err, natsio.ErrPermissionViolation):
-		if news := b.confirm.report(err); news != "" {
+		if news := b.confirm.report(err); news != "" && b.keeper.mayLog() {
 			b.log.Error("the server does not permit a subject", "engine", b.part, "error", err)
 		}
 	case errors.Is(err, natsio.ErrSlowConsumer) && sub != nil:
@@ -89,7 +89,13 @@ func (b *Broker) connectWithin(d time.Duration) (*natsio.Conn, uint64, error) {
 			return nil, 0, err
 		}
 		b.log.Warn("cannot connect, trying again", "engine", b.part, "error", err)
-		time.Sleep(wait)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-b.closing:
+			timer.Stop()
+			return nil, 0, errClosed
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package nats
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -260,6 +262,41 @@ func TestSharedConfirmation(t *testing.T) {
 	if pings := b.confirm.begin() - before; pings > n*20/4 {
 		t.Errorf("%d pings for %d publications", pings, n*20)
 	}
+}
+
+// Whatever others send is harmless.
+func FuzzDeliver(f *testing.F) {
+	f.Add([]byte{}, false)
+	f.Add(appendPush(nil, "news", message{pub: &channel.Publication{Data: payload, Tags: map[string]string{"a": "b"}}}), false)
+	f.Add(appendPush(nil, "news", message{join: &channel.ClientInfo{Client: "c"}}), false)
+	f.Add(appendPush(nil, "news", message{leave: &channel.ClientInfo{Client: "c"}}), true)
+	f.Fuzz(func(t *testing.T, data []byte, wildcards bool) {
+		got := newEvents()
+		b := newBroker(t, Config{AllowWildcards: wildcards, Logger: slog.New(slog.DiscardHandler)})
+		b.handler = got
+		b.deliver("news", &natsio.Msg{
+			Subject: "centrifugo.client.news", Sub: &natsio.Subscription{Subject: "centrifugo.client.news"}, Data: data,
+		})
+		var want protocol.Push
+		if err := want.UnmarshalProto(data); err != nil {
+			if len(got) > 0 {
+				t.Errorf("%v, but %+v was delivered", err, <-got)
+			}
+			return
+		}
+		if len(got) == 0 {
+			return
+		}
+		e := <-got
+		switch {
+		case want.Pub != nil:
+			if e.kind != "publication" || !bytes.Equal(e.pub.Data, want.Pub.Data) || e.pub.Offset != 0 || wildcards && e.pub.Channel != "news" {
+				t.Errorf("%+v of %+v", e, want.Pub)
+			}
+		case e.info == nil:
+			t.Errorf("%s of nobody", e.kind)
+		}
+	})
 }
 
 func FuzzSubject(f *testing.F) {
