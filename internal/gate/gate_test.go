@@ -88,7 +88,7 @@ func TestShared(t *testing.T) {
 		e := newEngine(time.Second, time.Second)
 		g := NewBroker(e, 0)
 		var wg sync.WaitGroup
-		results := make([]broker.History, 100)
+		results := make([]broker.History, 8000)
 		for i := range results {
 			wg.Go(func() {
 				h, err := g.History(t.Context(), "ch", broker.HistoryFilter{Limit: -1})
