@@ -4,7 +4,7 @@
 //
 // A Conn is made of a table (what is subscribed, which commands wait for their
 // confirmation), a link (one connection of its life: reader, writer), a pulse
-// (canaries and health) and a queue (from the reader to the handler).
+// (canaries and health) and a queue (the way from the reader to the handler).
 package pubsub
 
 import (
@@ -19,18 +19,19 @@ import (
 
 // Config of a Conn. Dial, Message, Publish and Service are required.
 //
-// Message, Resubscribed and Overflow are called from one goroutine. They may block
-// for a short time: meanwhile messages gather. They must not call Close.
+// Message, Resubscribed and Overflow are called one at a time. They may block for a
+// short time: meanwhile messages gather. They must not call Close.
 type Config struct {
 	// Name of the shard for logs and errors, without secrets.
 	Name string
 	// Dial returns a connection that is ready for SUBSCRIBE (see Handshake). It must
 	// end when ctx does, which it does after Timeout.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Message is called for every message, in the order received. Why not from
-	// several goroutines: a handler that decodes a publication and posts it to loops
-	// takes less time than its part of the system call that received it, so that
-	// workers cost more than they share.
+	// Message is called for every message, in the order received. There are no
+	// workers: handing a message that comes alone to another goroutine costs 600 ns
+	// of CPU, and 50 to 120 ns in a burst, where reading it costs 170 ns and decoding
+	// it and posting it to loops little more. So it is called by whoever reads, as
+	// long as it keeps pace; otherwise reading goes on beside it.
 	//
 	// payload may be kept: it is a part of the chunk of 64 KiB that it was received
 	// in (a larger one has its own) and holds that in memory. channel is valid

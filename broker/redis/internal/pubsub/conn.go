@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
 
 // errClosed is why everything fails after Close.
@@ -51,7 +53,7 @@ func New(cfg Config) *Conn {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.table = newTable(cfg.Name, cfg.Sharded)
 	c.pulse = newPulse(&c.cfg)
-	c.queue = newQueue(&c.cfg, c.ctx.Done())
+	c.queue = newQueue(&c.cfg, c.ctx.Done(), c.handle, c.running.Go)
 	return c
 }
 
@@ -69,7 +71,6 @@ func (c *Conn) Start(ctx context.Context) error {
 	}
 	c.started = true
 	c.running.Go(c.run)
-	c.running.Go(func() { c.queue.handle(c.handle, c.cfg.Overflow) })
 	c.mu.Unlock()
 	select {
 	case <-c.first:
@@ -197,17 +198,25 @@ func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 	l := c.newLink(conn)
 	c.pulse.open(l)
 	boot := c.table.open(l, c.cfg.Service)
-	var parts sync.WaitGroup
-	parts.Go(l.read)
-	parts.Go(l.write)
+	c.read(l)
+	var writer sync.WaitGroup
+	writer.Go(l.write)
 	c.watch(l, boot, connected)
-	parts.Wait()
+	c.queue.setReader(nil) // a reader that is with the handler is not waited for
+	writer.Wait()
 	select {
 	case <-boot.done: // always; without error if everything was subscribed
 		*connected = *connected || boot.err == nil
 	default:
 	}
 	return c.pulse.proof(), l.err
+}
+
+// read has the link read.
+func (c *Conn) read(l *link) {
+	t := new(token)
+	c.queue.setReader(t)
+	c.running.Go(func() { l.read(t) })
 }
 
 func (c *Conn) newLink(conn net.Conn) *link {
@@ -217,6 +226,7 @@ func (c *Conn) newLink(conn net.Conn) *link {
 		wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
 	l.any.Store(c.pulse.clock())
+	l.reader = resp.NewReader(source{l}, chunkSize, l.max)
 	return l
 }
 
@@ -224,7 +234,8 @@ func (c *Conn) newLink(conn net.Conn) *link {
 func (c *Conn) watch(l *link, boot *call, connected *bool) {
 	beat := time.NewTicker(c.cfg.CanaryInterval)
 	defer beat.Stop()
-	look := time.NewTicker(c.cfg.CanaryInterval / 2)
+	period := c.cfg.CanaryInterval / 2
+	look := time.NewTicker(period)
 	defer look.Stop()
 	done := boot.done
 	for {
@@ -244,6 +255,9 @@ func (c *Conn) watch(l *link, boot *call, connected *bool) {
 				c.pulse.beat(c.ctx, l)
 			}
 		case <-look.C:
+			if t := new(token); c.queue.relieve(t, l.saturated(period)) {
+				c.running.Go(func() { l.read(t) })
+			}
 			silent, err := c.pulse.judge(l)
 			if err != nil {
 				l.fail(err)

@@ -98,7 +98,7 @@ func (h *handshake) hello() error {
 
 // rest checks that the server has said no more than it was asked.
 func (h *handshake) rest() error {
-	if h.reader.Buffered() > 0 {
+	if !h.reader.Empty() {
 		return errors.New("more answers than commands")
 	}
 	return nil

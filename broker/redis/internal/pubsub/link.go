@@ -31,8 +31,10 @@ type link struct {
 	once   sync.Once
 	err    error // why, once failed is closed
 
-	batch []message // received, not in the queue yet
-	any   atomic.Int64
+	reader *resp.Reader // used by the queue's reader alone
+	any    atomic.Int64 // when something arrived
+	idle   atomic.Int64 // nanoseconds that the reader waited for the network
+	waits  atomic.Int64 // since when it waits; 0: it does not
 }
 
 // counters of a Conn.
@@ -78,99 +80,124 @@ func (l *link) write() {
 	}
 }
 
-// source is the connection as the reader of values sees it: before it waits for the
-// network, everything received so far goes to the queue.
+// source is the connection as the reader of values sees it.
 type source struct{ *link }
 
 func (s source) Read(p []byte) (int, error) {
-	s.flush()
+	begin := s.pulse.clock()
+	s.waits.Store(begin)
 	n, err := s.conn.Read(p)
+	end := s.pulse.clock()
+	s.waits.Store(0)
+	s.idle.Add(end - begin)
 	if n > 0 {
-		s.any.Store(s.pulse.clock())
+		s.any.Store(end)
 		s.stats.bytes.Add(uint64(n))
 	}
 	return n, err
 }
 
-// flush hands the received messages over.
-func (l *link) flush() {
-	if len(l.batch) == 0 {
-		return
+// saturated reports whether the reader had hardly anything to wait for in the last
+// period: then messages may gather at the server.
+func (l *link) saturated(period time.Duration) bool {
+	idle := l.idle.Swap(0)
+	if begin := l.waits.Load(); begin != 0 {
+		idle += l.pulse.clock() - begin
 	}
-	l.stats.messages.Add(uint64(len(l.batch)))
-	l.queue.push(l.batch)
-	clear(l.batch)
-	l.batch = l.batch[:0]
+	return idle < int64(period/16)
 }
 
-// read takes what the server sends until the link fails.
-func (l *link) read() {
-	reader := resp.NewReader(source{l}, chunkSize, l.max)
-	l.batch = make([]message, 0, batchSize)
+// read takes what the server sends until the link fails or the reader is relieved.
+// Before it waits for the network, everything received goes to the queue.
+func (l *link) read(t *token) {
+	batch := make([]message, 0, batchSize)
 	var f resp.Frame
 	for {
-		err := reader.Next(&f)
-		if err == nil {
-			err = l.frame(&f)
+		found, err := l.reader.Buffered(&f)
+		if found {
+			var m message
+			if m, err = l.frame(&f); m.channel != nil || m.note != nil {
+				batch = append(batch, m)
+			}
+		}
+		if n := len(batch); n == batchSize || n > 0 && (!found || err != nil) {
+			if !l.bring(t, batch) {
+				return
+			}
+			clear(batch)
+			batch = batch[:0]
+		}
+		if err == nil && !found {
+			err = l.reader.Fill()
 		}
 		if err != nil {
-			l.flush() // what came before counts
 			l.fail(err)
 			return
 		}
-		if len(l.batch) == batchSize {
-			l.flush()
-		}
 	}
 }
 
-// frame takes one value.
-func (l *link) frame(f *resp.Frame) error {
+// bring hands messages to the queue; see there.
+func (l *link) bring(t *token, batch []message) bool {
+	at, n := l.any.Load(), uint64(0)
+	for i := range batch {
+		if batch[i].note == nil {
+			n++
+		}
+	}
+	if n > 0 {
+		l.stats.messages.Add(n)
+		l.pulse.sign.Store(at)
+	}
+	return l.queue.bring(t, batch, l.pulse.start.Add(time.Duration(at)))
+}
+
+// frame takes one value. Unless it is a message for the handler, the message is zero.
+func (l *link) frame(f *resp.Frame) (m message, err error) {
 	switch {
 	case f.Kind == '>' || f.Kind == '*':
 		return l.event(f)
 	case f.Kind == '-' || f.Kind == '!':
-		return l.table.reject(l, l.sharded, f.Text)
+		return m, l.table.reject(l, l.sharded, f.Text)
 	case f.Kind == '+' && string(f.Text) == "PONG":
-		return l.table.pong(l)
+		return m, l.table.pong(l)
 	}
-	return fmt.Errorf("unexpected answer of type %q", f.Kind)
+	return m, fmt.Errorf("unexpected answer of type %q", f.Kind)
 }
 
 // event takes a message or a confirmation.
-func (l *link) event(f *resp.Frame) error {
+func (l *link) event(f *resp.Frame) (m message, err error) {
 	switch string(f.Items[0]) {
 	case "message", "smessage":
-		if f.Len == 3 {
-			l.message(f.Items[1], f.Items[2])
-			return nil
+		if f.Len == 3 && f.Items[1] != nil {
+			return l.message(f.Items[1], f.Items[2]), nil
 		}
 	case "subscribe", "ssubscribe":
 		if f.Len == 3 {
-			return l.table.confirm(l, subscribe, f.Items[1])
+			return m, l.table.confirm(l, subscribe, f.Items[1])
 		}
 	case "unsubscribe", "sunsubscribe":
 		if f.Len == 3 {
-			return l.table.confirm(l, unsubscribe, f.Items[1])
+			return m, l.table.confirm(l, unsubscribe, f.Items[1])
 		}
 	case "pong": // in RESP2
-		return l.table.pong(l)
+		return m, l.table.pong(l)
 	case "invalidate":
-		return nil
+		return m, nil
 	}
-	return fmt.Errorf("unexpected event %.50q of %d elements", f.Items[0], f.Len)
+	return m, fmt.Errorf("unexpected event %.50q of %d elements", f.Items[0], f.Len)
 }
 
-func (l *link) message(channel, payload []byte) {
+// message is what the handler gets; a canary, a note.
+func (l *link) message(channel, payload []byte) message {
 	if string(channel) == l.service {
-		if number, at, ok := l.pulse.parse(payload); ok {
-			l.pulse.arrived(l, number)
-			l.stats.canaries.Add(1)
-			l.flush()
-			l.queue.note(func() { l.pulse.delivered(l, number, at) })
+		number, at, ok := l.pulse.parse(payload)
+		if !ok {
+			return message{}
 		}
-		return
+		l.pulse.arrived(l, number)
+		l.stats.canaries.Add(1)
+		return message{note: func() { l.pulse.delivered(l, number, at) }}
 	}
-	l.pulse.sign.Store(l.any.Load())
-	l.batch = append(l.batch, message{channel: channel, payload: payload})
+	return message{channel: channel, payload: payload}
 }

@@ -12,6 +12,8 @@ const (
 	maxLost = 1 << 16
 	// lostDelay is the longest time before drops are told while they go on.
 	lostDelay = time.Second
+	// relieveAfter is how long the handler may keep the reader.
+	relieveAfter = 50 * time.Millisecond
 )
 
 // message waits for the handler. Without channel it is a note: call is done in its
@@ -23,18 +25,31 @@ type message struct {
 
 func (m *message) size() int { return len(m.channel) + len(m.payload) }
 
-// queue holds what the reader received until the handler takes it. When it is full
-// the reader waits, so that messages gather at the server; but if the handler has not
+// queue brings messages from the reader to the handler, in order. Usually the reader
+// calls the handler itself: that spares a switch between goroutines, which costs as
+// much as the rest. A reader that the handler keeps for too long is relieved: another
+// takes its place at the connection, and it becomes the one that empties the queue.
+//
+// So messages gather only while the handler is behind. When the queue is full the
+// reader waits, so that messages gather at the server; but if the handler has not
 // caught up in a bounded time, that is, the queue is not half empty, what finds no
 // room is dropped until it has, and the channels are told. Otherwise the server would
 // drop the connection, and with it everything.
 type queue struct {
 	max, maxBytes int
 	stall         time.Duration
-	done          <-chan struct{} // ends both sides
+	done          <-chan struct{} // ends everything
+	f             func(m *message)
+	overflow      func(channels []string)
+	spawn         func(func()) // begins a goroutine
 
 	mu        sync.Mutex
+	reader    *token    // who may bring messages
+	direct    time.Time // since when the reader is with the handler; zero: it is not
+	busy      bool      // somebody is with the handler
+	apart     bool      // the reader is to leave the handler to another
 	in        []message
+	spare     []message // memory for in
 	waiting   int       // in the queue or taken, not handled yet
 	bytes     int       // of these
 	fullSince time.Time // zero if it was half empty since
@@ -44,15 +59,94 @@ type queue struct {
 	lostSince time.Time
 	dropped   uint64
 
-	filled chan struct{} // wakes the handler
-	room   chan struct{} // wakes the reader
+	room chan struct{} // wakes the reader
 }
 
-func newQueue(cfg *Config, done <-chan struct{}) *queue {
+// token stands for one goroutine that reads.
+type token struct{ _ byte }
+
+func newQueue(cfg *Config, done <-chan struct{}, f func(m *message), spawn func(func())) *queue {
 	return &queue{
 		max: cfg.MaxQueue, maxBytes: cfg.MaxQueueBytes, stall: cfg.MaxStall, done: done,
-		lost:   make(map[string]struct{}),
-		filled: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		f: f, overflow: cfg.Overflow, spawn: spawn, lost: make(map[string]struct{}), room: make(chan struct{}, 1),
+	}
+}
+
+// setReader says who brings messages from now on; nil is nobody. What others bring
+// is discarded.
+func (q *queue) setReader(t *token) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.reader, q.direct = t, time.Time{}
+	signal(q.room) // who waits for it looks whether it still may
+}
+
+// relieve makes t the reader if the present one is with the handler, and has been for
+// too long or, saturated, does hardly anything else. Then whoever reads next leaves the
+// handler to another, even if that is free at the moment.
+func (q *queue) relieve(t *token, saturated bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.apart = saturated
+	if q.direct.IsZero() || !saturated && time.Since(q.direct) < relieveAfter {
+		return false
+	}
+	q.reader, q.direct = t, time.Time{}
+	return true
+}
+
+// bring hands messages over that arrived at the given time. It returns false if the
+// reader t has been relieved, and must not read any more. The batch is the caller's
+// again.
+func (q *queue) bring(t *token, batch []message, at time.Time) bool {
+	q.mu.Lock()
+	if q.reader != t {
+		q.mu.Unlock()
+		return false
+	}
+	if q.apart && !q.busy {
+		q.busy = true
+		q.spawn(q.drain)
+	}
+	q.apart = false
+	if q.busy {
+		if present := q.push(t, batch); !present || q.busy || len(q.in) == 0 {
+			q.mu.Unlock()
+			return present
+		}
+		batch, at = nil, time.Now() // who was busy has ended while the reader waited for room
+	}
+	q.busy, q.direct = true, at
+	q.mu.Unlock()
+	for i := range batch {
+		if q.ended() {
+			return false
+		}
+		q.f(&batch[i])
+	}
+	q.mu.Lock()
+	if q.reader == t && len(q.in) == 0 {
+		q.busy, q.direct = false, time.Time{}
+		q.mu.Unlock()
+		return true
+	}
+	q.mu.Unlock()
+	q.drain() // notes, or what another reader has brought meanwhile
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.reader != t {
+		return false
+	}
+	q.direct = time.Time{}
+	return true
+}
+
+func (q *queue) ended() bool {
+	select {
+	case <-q.done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -63,20 +157,21 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// push appends messages. It is called from one goroutine at a time.
-func (q *queue) push(batch []message) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// push appends messages, with mu held. It returns false if the reader is relieved
+// while it waits for room.
+func (q *queue) push(t *token, batch []message) bool {
 	for {
 		for len(batch) > 0 && q.add(&batch[0]) {
 			batch = batch[1:]
 		}
-		signal(q.filled)
 		if len(batch) == 0 {
-			return
+			return true
 		}
 		if !q.dropping {
 			q.dropping = !q.wait()
+			if q.reader != t {
+				return false
+			}
 			continue
 		}
 		q.drop(&batch[0])
@@ -84,13 +179,16 @@ func (q *queue) push(batch []message) {
 	}
 }
 
-// note has f called when everything pushed before is handled. It may be called from
-// any goroutine and never waits.
+// note has f called when everything before it is handled. It may be called from any
+// goroutine and never waits.
 func (q *queue) note(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(&message{note: f})
-	signal(q.filled)
+	if !q.busy {
+		q.busy = true
+		q.spawn(q.drain)
+	}
 }
 
 // add fails if there is no room. One message always has room, however large, and
@@ -147,46 +245,44 @@ func (q *queue) drop(m *message) {
 	}
 }
 
-// handle hands everything to f, and channels of dropped messages to overflow, until
-// the queue is done.
-func (q *queue) handle(f func(m *message), overflow func(channels []string)) {
+// drain hands over what is in the queue until it is empty. Its caller is the one who
+// is busy.
+func (q *queue) drain() {
 	var batch []message
 	for {
-		batch = q.take(batch)
-		for i := range batch {
-			select {
-			case <-q.done:
-				return
-			default:
-			}
-			f(&batch[i])
-			if i%run == run-1 || i == len(batch)-1 {
-				if channels, lost := q.release(batch[i-i%run : i+1]); lost {
-					overflow(channels)
-				}
-			}
+		if batch = q.take(batch); batch == nil {
+			return
 		}
-		if len(batch) == 0 {
-			select {
-			case <-q.filled:
-			case <-q.done:
+		for i := range batch {
+			if q.ended() {
 				return
+			}
+			q.f(&batch[i])
+			if i%run == run-1 || i == len(batch)-1 {
+				q.release(batch[i-i%run : i+1])
 			}
 		}
 	}
 }
 
-// take returns what is in the queue and leaves batch, which is handled, in its place.
+// take returns what is in the queue and leaves batch, which is handled, in its place;
+// or nil if it is empty, and then nobody is busy any more.
 func (q *queue) take(batch []message) []message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	batch, q.in = q.in, batch[:0]
+	if batch != nil {
+		q.spare = batch[:0]
+	}
+	if len(q.in) == 0 {
+		q.busy = false
+		return nil
+	}
+	batch, q.in, q.spare = q.in, q.spare, nil
 	return batch
 }
 
-// release gives the room of handled messages back, and returns the channels with
-// dropped messages if it is time to tell.
-func (q *queue) release(handled []message) (channels []string, lost bool) {
+// release gives the room of handled messages back.
+func (q *queue) release(handled []message) {
 	size := 0
 	for i := range handled {
 		size += handled[i].size()
@@ -202,18 +298,17 @@ func (q *queue) release(handled []message) (channels []string, lost bool) {
 	if calm {
 		q.dropping, q.fullSince = false, time.Time{}
 	}
-	lost = len(q.lost) > 0 || q.lostAll
-	if !lost || !calm && time.Since(q.lostSince) < lostDelay {
-		return nil, false
+	if len(q.lost) == 0 && !q.lostAll || !calm && time.Since(q.lostSince) < lostDelay {
+		return
 	}
-	if !q.lostAll {
-		for ch := range q.lost {
-			channels = append(channels, ch)
-		}
+	var channels []string
+	for ch := range q.lost { // none if lostAll
+		channels = append(channels, ch)
 	}
 	clear(q.lost)
 	q.lostAll = false
-	return channels, true
+	// Behind all that was received before.
+	q.add(&message{note: func() { q.overflow(channels) }})
 }
 
 // counts returns how many messages wait and how many were dropped.

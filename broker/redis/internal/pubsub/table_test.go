@@ -225,8 +225,10 @@ func FuzzLink(f *testing.F) {
 		conn.table.commands(l, nil)
 		reader := resp.NewReader(bytes.NewReader(data), 4096, 1<<16)
 		var f resp.Frame
-		for reader.Next(&f) == nil && l.frame(&f) == nil {
-			l.flush()
+		for err := error(nil); err == nil; {
+			if err = reader.Next(&f); err == nil {
+				_, err = l.frame(&f)
+			}
 		}
 		conn.table.close(l, errors.New("end"))
 		if n := conn.table.size(); n > 2 {

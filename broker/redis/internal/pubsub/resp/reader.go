@@ -21,6 +21,7 @@ type Reader struct {
 	max        int // size of the largest value
 	buf        []byte
 	start, end int // what is received and not returned yet
+	need       int // bytes that the next value needs to be seen further
 }
 
 // NewReader reads from src into chunks of the given size in bytes, at least 4 KiB;
@@ -30,29 +31,43 @@ func NewReader(src io.Reader, chunk, max int) *Reader {
 	return &Reader{src: src, chunk: chunk, max: max}
 }
 
-// Buffered is the number of bytes that are received and not returned yet.
-func (r *Reader) Buffered() int { return r.end - r.start }
-
 // Next reads the next value. It returns io.EOF at the end between two values,
 // io.ErrUnexpectedEOF within one, a *ProtocolError, or the error of the source.
 func (r *Reader) Next(f *Frame) error {
 	for {
-		n, err := f.parse(r.buf[r.start:r.end], r.max)
-		switch {
-		case err == nil:
-			r.start += n
-			if f.Kind == '|' { // attributes, which announce the value that they precede
-				continue
-			}
-			return nil
-		case err != errShort:
+		found, err := r.Buffered(f)
+		if found || err != nil {
 			return err
 		}
-		if err := r.fill(n); err != nil {
+		if err := r.Fill(); err != nil {
 			return err
 		}
 	}
 }
+
+// Buffered returns the next value if it is received as a whole.
+func (r *Reader) Buffered(f *Frame) (found bool, err error) {
+	for {
+		n, err := f.parse(r.buf[r.start:r.end], r.max)
+		switch {
+		case err == errShort:
+			r.need = n
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		r.start += n
+		if f.Kind != '|' { // attributes, which announce the value that they precede
+			return true, nil
+		}
+	}
+}
+
+// Empty reports whether nothing is received that is not returned.
+func (r *Reader) Empty() bool { return r.start == r.end }
+
+// Fill reads what Buffered found missing, at least. Its errors are those of Next.
+func (r *Reader) Fill() error { return r.fill(max(r.need, r.end-r.start+1)) }
 
 // fill reads until need bytes are there.
 func (r *Reader) fill(need int) error {
@@ -60,13 +75,13 @@ func (r *Reader) fill(need int) error {
 		p := parser{max: r.max}
 		return p.tooLarge(need)
 	}
-	for r.Buffered() < need {
-		have, room := r.Buffered(), len(r.buf)-r.end
+	for r.end-r.start < need {
+		have, room := r.end-r.start, len(r.buf)-r.end
 		if room < need-have || room < minRead && have < minRead {
 			r.grow(need)
 		}
 		if err := r.read(); err != nil {
-			if errors.Is(err, io.EOF) && r.Buffered() > 0 {
+			if errors.Is(err, io.EOF) && r.end > r.start {
 				err = io.ErrUnexpectedEOF
 			}
 			return err
@@ -77,7 +92,7 @@ func (r *Reader) fill(need int) error {
 
 // grow moves what is not returned yet to a new chunk.
 func (r *Reader) grow(need int) {
-	have := r.Buffered()
+	have := r.end - r.start
 	if need < have+minRead { // the length is not known yet
 		need = have + max(have, minRead)
 	}
