@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -60,35 +61,52 @@ func (t *tape) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// play has a Conn receive n messages, burst at a time, between begin and end.
+func play(tb testing.TB, n, burst int, begin, end func()) {
+	data, count := source100()
+	t := &tape{
+		data: data, size: len(data) / count, burst: burst, left: n,
+		asked: make(chan struct{}, 1), ready: make(chan struct{}), closed: make(chan struct{}),
+	}
+	done := make(chan struct{})
+	received := 0
+	conn := New(Config{
+		Dial:    func(context.Context) (net.Conn, error) { return t, nil },
+		Publish: func(context.Context, string, []byte) error { return nil },
+		Service: service, CanaryInterval: time.Hour,
+		Message: func(_, _ []byte) {
+			if received++; received == n {
+				close(done)
+			}
+		},
+	})
+	defer conn.Close()
+	if err := conn.Start(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	begin()
+	close(t.ready)
+	<-done
+	end()
+}
+
 // BenchmarkReceive is what a message costs from the read to the handler, when burst
 // messages arrive at a time. The handler does nothing.
 func BenchmarkReceive(b *testing.B) {
 	for _, burst := range []int{1, 10, 500} {
 		b.Run(fmt.Sprintf("burst=%d", burst), func(b *testing.B) {
-			data, n := source100()
-			size := len(data) / n
-			t := &tape{data: data, size: size, burst: burst, left: b.N, asked: make(chan struct{}, 1), ready: make(chan struct{}), closed: make(chan struct{})}
-			done := make(chan struct{})
-			received := 0
-			conn := New(Config{
-				Dial:    func(context.Context) (net.Conn, error) { return t, nil },
-				Publish: func(context.Context, string, []byte) error { return nil },
-				Service: service, CanaryInterval: time.Hour,
-				Message: func(_, _ []byte) {
-					if received++; received == b.N {
-						close(done)
-					}
-				},
-			})
-			if err := conn.Start(b.Context()); err != nil {
-				b.Fatal(err)
-			}
 			b.ReportAllocs()
-			b.ResetTimer()
-			close(t.ready)
-			<-done
-			b.StopTimer()
-			conn.Close()
+			play(b, b.N, burst, b.ResetTimer, b.StopTimer)
 		})
+	}
+}
+
+// A message costs its share of a chunk and nothing else.
+func TestReceiveAllocs(t *testing.T) {
+	const n = 100_000
+	var before, after runtime.MemStats
+	play(t, n, 100, func() { runtime.ReadMemStats(&before) }, func() { runtime.ReadMemStats(&after) })
+	if perMessage := float64(after.Mallocs-before.Mallocs) / n; perMessage > 0.01 {
+		t.Errorf("%.3f allocations per message", perMessage)
 	}
 }

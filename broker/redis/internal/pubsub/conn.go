@@ -154,13 +154,14 @@ func (c *Conn) run() {
 	var connected bool
 	for {
 		proven, err := c.attempt(&connected)
-		if c.ctx.Err() != nil {
+		closed := c.ctx.Err() != nil
+		if closed {
 			err = errClosed
 		}
 		c.pulse.refused(err)
 		c.table.refused(err)
 		c.attempted(err)
-		if err == errClosed {
+		if closed {
 			return
 		}
 		if proven {

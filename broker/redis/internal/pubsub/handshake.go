@@ -34,7 +34,9 @@ func Handshake(ctx context.Context, conn net.Conn, login Login) error {
 		ctx, cancel = context.WithTimeout(ctx, handshakeTimeout)
 		defer cancel()
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.SetDeadline(time.Unix(1, 0)) // an error means that it is closed
+	})
 	h := handshake{conn: conn, login: login, reader: resp.NewReader(conn, 4<<10, maxReply)}
 	err := h.run()
 	if !stop() { // the deadline of the past may be set at any moment

@@ -49,11 +49,11 @@ func (r *Reader) Next(f *Frame) error {
 func (r *Reader) Buffered(f *Frame) (found bool, err error) {
 	for {
 		n, err := f.parse(r.buf[r.start:r.end], r.max)
-		switch {
-		case err == errShort:
+		if err != nil {
 			r.need = n
-			return false, nil
-		case err != nil:
+			if errors.Is(err, errShort) {
+				err = nil
+			}
 			return false, err
 		}
 		r.start += n

@@ -54,7 +54,7 @@ func (f *Frame) parse(buf []byte, limit int) (int, error) {
 	*f = Frame{}
 	p := parser{buf: buf, values: maxValues, max: limit}
 	if err := p.top(f); err != nil {
-		if err == errShort {
+		if errors.Is(err, errShort) {
 			return max(p.need, len(buf)+1), err
 		}
 		return 0, err
