@@ -185,6 +185,9 @@ func (l *listener) open() error {
 		return fmt.Errorf("http_server: %s listener: %w", l.name, err)
 	}
 	l.ln = ln
+	if l.name == "internal" {
+		l.ln = newReserve(ln)
+	}
 	if l.webSocket != nil && l.server.TLSConfig == nil && !l.server.Protocols.UnencryptedHTTP2() {
 		l.ln = websocket.NewListener(ln, l.server, l.webSocket, l.path)
 	}

@@ -98,7 +98,13 @@ type process struct {
 // launch starts a server and waits for a text in its output.
 func launch(t *testing.T, dir string, env []string, until string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: command(t, dir, env, args...), done: make(chan error, 1), grown: make(chan struct{}, 1)}
+	return begin(t, command(t, dir, env, args...), until)
+}
+
+// begin is launch for a command that is made already.
+func begin(t *testing.T, cmd *exec.Cmd, until string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, done: make(chan error, 1), grown: make(chan struct{}, 1)}
 	r, w := io.Pipe()
 	p.cmd.Stdout, p.cmd.Stderr = w, w
 	if err := p.cmd.Start(); err != nil {

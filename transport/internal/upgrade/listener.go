@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -59,6 +60,7 @@ func New(ln *net.TCPListener, cfg Config) (net.Listener, error) {
 		l.prefixes = append(l.prefixes, "GET "+p)
 	}
 	l.configure()
+	l.keepSpare()
 	go l.run()
 	return l, nil
 }
@@ -74,6 +76,10 @@ type listener struct {
 	serve    http.Handler
 	timeout  time.Duration // to send the head of the first request; 0: none
 	maxHead  int           // bytes
+
+	spareMu sync.Mutex
+	spare   *os.File // a descriptor for convert; nil if there was none
+	spared  bool     // none is needed any more
 
 	closing chan struct{}
 	done    chan struct{} // run has ended
@@ -173,17 +179,46 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := h.Conn()
+		c, err := l.convert(h)
 		if err == nil {
 			return c, nil
 		}
-		var t net.Error
-		if errors.As(err, &t) && t.Temporary() { //nolint:staticcheck // it is what net/http goes by
+		if isShort(err) {
 			l.putBack(h)
 			return nil, err
 		}
 		l.logf("http: Accept error: %v; the connection is closed", err)
 		h.Close()
+	}
+}
+
+// isShort reports whether err is for the lack of something.
+func isShort(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Temporary() //nolint:staticcheck // it is what net/http goes by
+}
+
+// convert makes a connection of h. That takes another descriptor for a moment, which
+// has to be kept back: connections that wait for one would hold all the others, and
+// those of clients that have left could not even be closed.
+func (l *listener) convert(h *netio.Handover) (net.Conn, error) {
+	l.spareMu.Lock()
+	defer l.spareMu.Unlock()
+	c, err := h.Conn()
+	if err != nil && l.spare != nil && isShort(err) {
+		_ = l.spare.Close()
+		l.spare = nil
+		c, err = h.Conn()
+	}
+	l.keepSpare()
+	return c, err
+}
+
+// keepSpare is called with the lock held. Without a spare descriptor there is nothing to
+// fall back on, which is no reason to stop.
+func (l *listener) keepSpare() {
+	if l.spare == nil && !l.spared {
+		l.spare, _ = os.Open(os.DevNull)
 	}
 }
 
@@ -225,6 +260,12 @@ func (l *listener) Close() error {
 	<-l.done
 	for _, in := range l.intakes {
 		in.close()
+	}
+	l.spareMu.Lock()
+	defer l.spareMu.Unlock()
+	l.spared = true
+	if l.spare != nil {
+		_ = l.spare.Close()
 	}
 	return err
 }

@@ -1,0 +1,67 @@
+package app
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tight is a listener for which descriptors are short while r keeps some back.
+type tight struct {
+	net.Listener
+	reserve *reserve
+	err     error
+	tries   int
+}
+
+func (l *tight) Accept() (net.Conn, error) {
+	l.tries++
+	if l.tries > reserveSize+2 {
+		return nil, net.ErrClosed
+	}
+	l.reserve.mu.Lock()
+	held := len(l.reserve.held)
+	l.reserve.mu.Unlock()
+	if held > 0 {
+		return nil, &net.OpError{Op: "accept", Err: l.err}
+	}
+	return l.Listener.Accept()
+}
+
+// TestReserve: it is spent one by one, for the lack of descriptors alone, and full
+// again afterwards.
+func TestReserve(t *testing.T) {
+	ln := must(net.Listen("tcp", "127.0.0.1:0"))
+	for _, err := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED} {
+		l := &tight{Listener: ln, err: err}
+		r := newReserve(l)
+		defer r.Close()
+		l.reserve = r
+		if len(r.held) != reserveSize {
+			t.Skip("descriptors are short here")
+		}
+		client := must(net.Dial("tcp", ln.Addr().String()))
+		nc, got := r.Accept()
+		if err == syscall.ECONNABORTED {
+			if !errors.Is(got, err) || len(r.held) != reserveSize {
+				t.Errorf("%v: got %v, and %d are left", err, got, len(r.held))
+			}
+			nc = must(ln.Accept())
+		} else if got != nil || l.tries != reserveSize+1 {
+			t.Fatalf("%v: got %v after %d tries", err, got, l.tries)
+		}
+		_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+		nc.Close()
+		client.Close()
+		if len(r.held) != reserveSize {
+			t.Errorf("%v: %d are kept back in the end", err, len(r.held))
+		}
+		if err == syscall.ECONNABORTED {
+			if r.Close(); r.fill() && len(r.held) != 0 {
+				t.Errorf("%d are kept back by a closed reserve", len(r.held))
+			}
+		}
+	}
+}

@@ -1,0 +1,107 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// TestDescriptorsExhausted: clients take all descriptors that the process may have.
+// The listener backs off, who is connected notices nothing, operators still get in,
+// and all is well once clients leave.
+func TestDescriptorsExhausted(t *testing.T) {
+	t.Parallel()
+	for driver, goroutines := range map[string]bool{"loops": false, "goroutines": true} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			testDescriptorsExhausted(t, goroutines)
+		})
+	}
+}
+
+func testDescriptorsExhausted(t *testing.T, goroutines bool) {
+	const limit = 100
+	dir, external, internal := t.TempDir(), freePort(t), freePort(t)
+	write(t, dir, "config.json", fmt.Sprintf(`{
+		"http_server":{"address":"127.0.0.1","port":%s,"internal_port":%q},"http_api":{"key":"k"},"health":{"enabled":true},
+		"websocket":{"goroutine_driver":%v},
+		"client":{"insecure":true},"channel":{"without_namespace":{"allow_subscribe_for_client":true}}}`, external, internal, goroutines))
+	cmd := command(t, dir, nil)
+	cmd.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, limit), cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	p := begin(t, cmd, "gyro is running")
+	c := wstest.Dial(t, "http://127.0.0.1:"+external+"/connection/websocket", nil)
+	c.Connect("")
+	c.Subscribe("a", "")
+
+	var crowd []net.Conn
+	for range 2 * limit {
+		nc, err := net.Dial("tcp", "127.0.0.1:"+external)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		_, _ = nc.Write([]byte("GET /connection/websocket HTTP/1.1\r\nHost: a\r\n"))
+		crowd = append(crowd, nc)
+	}
+	out := p.await("too many open files; retrying in")
+	if !strings.Contains(out, `"level":"error"`) {
+		t.Errorf("log: %s", out)
+	}
+	for n := range 100 { // more than are kept back
+		if got := operate(t, "http://127.0.0.1:"+internal+"/health", ""); got != http.StatusOK {
+			t.Fatalf("health, the %dth time: %d", n, got)
+		}
+		if got := operate(t, "http://127.0.0.1:"+internal+"/api/publish", fmt.Sprintf(`{"channel":"a","data":%d}`, n)); got != http.StatusOK {
+			t.Fatalf("publish, the %dth time: %d", n, got)
+		}
+		if got := string(c.Pub().Data); got != fmt.Sprint(n) {
+			t.Fatalf("the client got %s, want %d", got, n)
+		}
+	}
+	if got, _ := c.Outcome(`"presence":{"channel":"a"}`); got != "error 108" {
+		t.Errorf("the client's command: %s", got)
+	}
+	for _, nc := range crowd {
+		nc.Close()
+	}
+	wstest.Dial(t, "http://127.0.0.1:"+external+"/connection/websocket", nil).Connect("")
+	p.signal(syscall.SIGTERM)
+	if d := c.Disconnected(); d != protocol.DisconnectShutdown {
+		t.Errorf("the client ended with %v", d)
+	}
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d: %s", code, p.text())
+	}
+}
+
+// operate asks by a connection of its own: a GET request, or a POST of a body.
+func operate(t *testing.T, url, body string) int {
+	t.Helper()
+	method := http.MethodGet
+	if body != "" {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-API-Key", "k")
+	req.Close = true
+	res, err := (&http.Client{Timeout: 10 * time.Second}).Do(req)
+	if err != nil {
+		t.Log(err)
+		return 0
+	}
+	res.Body.Close()
+	return res.StatusCode
+}
