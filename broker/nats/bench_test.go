@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	natsio "github.com/nats-io/nats.go"
+
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -110,3 +112,22 @@ func (c counter) HandlePublication(string, broker.PublicationEvent) { c() }
 func (counter) HandleJoin(string, *channel.ClientInfo)              {}
 func (counter) HandleLeave(string, *channel.ClientInfo)             {}
 func (counter) HandleLoss(func(string) bool)                        {}
+
+// BenchmarkDeliver is the engine's own part of BenchmarkReceive, without its
+// goroutines: what happens to a message that the client has read.
+func BenchmarkDeliver(b *testing.B) {
+	br := newBroker(b, Config{})
+	br.handler = ignore{}
+	m := &natsio.Msg{
+		Subject: "centrifugo.client.news", Sub: &natsio.Subscription{Subject: "centrifugo.client.news"},
+		Data: appendPush(nil, "news", message{pub: &channel.Publication{Data: payload, Time: 1}}),
+	}
+	l := br.intake.lane("news")
+	b.ReportAllocs()
+	for b.Loop() {
+		br.intake.take(m)
+		l.flush()
+		br.deliver(l.queue[0].ch, l.queue[0].m)
+		l.queue, l.bytes = reset(l.queue), 0
+	}
+}
