@@ -97,8 +97,8 @@ func newLive(tb testing.TB, login Login, tune ...func(*Config)) *live {
 			l.messages <- string(channel) + " " + string(payload)
 		},
 		Resubscribed:   func(lost bool) { l.losses <- lost },
-		CanaryInterval: 50 * time.Millisecond, CanaryTimeout: 400 * time.Millisecond,
-		Timeout: time.Second, MaxBackoff: 200 * time.Millisecond,
+		CanaryInterval: 100 * time.Millisecond, CanaryTimeout: 2 * time.Second,
+		MaxBackoff: 200 * time.Millisecond,
 	}
 	for _, f := range tune {
 		f(&cfg)
