@@ -71,7 +71,7 @@ func TestConformance(t *testing.T) {
 			}
 			for _, mapped := range []bool{false, true} {
 				presence := cfg
-				presence.PresenceTTL, presence.PresenceUserMapping, presence.Prefix = 4*unit, mapped, fmt.Sprint("presence", mapped)
+				presence.PresenceTTL, presence.PresenceUserMapping, presence.Prefix = 10*unit, mapped, fmt.Sprint("presence", mapped)
 				t.Run(presence.Prefix, func(t *testing.T) { t.Parallel(); conformPresence(t, presence) })
 			}
 		})

@@ -34,7 +34,7 @@ end
 
 local offset = redis.call('HINCRBY', meta, 's', 1)
 redis.call('PEXPIRE', meta, ARGV[5])
-local number = string.format('%.0f', offset)
+local number = offset < 1e14 and tostring(offset) or string.format('%.0f', offset)
 local envelope = '__p1:' .. number .. ':' .. epoch .. '__' .. ARGV[1]
 local previous = ''
 if offset == 1 then
