@@ -166,8 +166,9 @@ func hopeless(err error) bool {
 	if !errors.As(err, &failure) {
 		return false
 	}
-	for _, prefix := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR DB index", "ERR SELECT is not allowed", "ERR AUTH", "ERR invalid password"} {
-		if strings.HasPrefix(failure.Error(), prefix) {
+	text := strings.TrimPrefix(failure.Error(), "ERR ")
+	for _, prefix := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "DB index", "SELECT is not allowed", "AUTH", "invalid password"} {
+		if strings.HasPrefix(text, prefix) {
 			return true
 		}
 	}

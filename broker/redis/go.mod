@@ -9,6 +9,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/gyrohq/gyro v0.0.0-00010101000000-000000000000
 	github.com/redis/rueidis v1.0.79
+	go.uber.org/goleak v1.3.0
 	google.golang.org/protobuf v1.36.12
 )
 

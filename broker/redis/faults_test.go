@@ -1,0 +1,465 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/channel"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+var keep = broker.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute}
+
+func publish(b *redis.Broker, ch string) error {
+	_, err := b.Publish(context.Background(), ch, &channel.Publication{Data: []byte("1")}, keep)
+	return err
+}
+
+// TestRefused has Run fail, with an error that says why and holds no secret.
+func TestRefused(t *testing.T) {
+	server := redistest.Standalone(t, redistest.Options{Password: "right"})
+	// rueidis sleeps for a second before it looks at a Cluster again, closed or not.
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+	nobody := freeAddr(t)
+	for mention, cfg := range map[string]redis.Config{
+		"refused":   {Shards: []redis.Shard{{Addresses: []string{nobody}, Mode: redis.Standalone}}},
+		nobody:      {Shards: []redis.Shard{{Addresses: []string{nobody}, Mode: redis.Cluster}}},
+		"sentinel":  {Shards: []redis.Shard{{Addresses: []string{nobody}, SentinelMaster: "main"}}},
+		"WRONGPASS": {Shards: []redis.Shard{{Addresses: []string{server.Addr()}, Password: "wr0ng"}}, StartTimeout: 15 * time.Second},
+		"NOAUTH":    {Shards: []redis.Shard{{Addresses: []string{server.Addr()}}}, StartTimeout: 15 * time.Second},
+		"DB index":  {Shards: []redis.Shard{{Addresses: []string{server.Addr()}, Password: "right", DB: 99}}, StartTimeout: 15 * time.Second},
+		"HPEXPIRE":  {Shards: []redis.Shard{standalone(server)}, PresenceHashFieldTTL: true, StartTimeout: 15 * time.Second},
+		"Cluster":   {Shards: []redis.Shard{standalone(server)}, ShardedPubSubPartitions: 2},
+	} {
+		cfg.Logger = quiet
+		b := newEngine(t, cfg).Broker()
+		start := time.Now()
+		err := b.Run(newNote())
+		if err == nil || !strings.Contains(err.Error(), mention) || strings.Contains(err.Error(), "wr0ng") || strings.Contains(err.Error(), "right") {
+			t.Errorf("%s: %v", mention, err)
+		}
+		if !strings.Contains(fmt.Sprint(err), "redis shard 0 (") {
+			t.Errorf("%s: no shard in %v", mention, err)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("%s: Run took %v", mention, took)
+		}
+		if _, err := b.Publish(t.Context(), "ch", &channel.Publication{}, keep); err == nil {
+			t.Errorf("%s: publish works", mention)
+		}
+		if err := b.Close(t.Context()); err != nil {
+			t.Errorf("%s: Close: %v", mention, err)
+		}
+	}
+}
+
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// TestStartTimeout has Run wait for a Redis that comes later.
+func TestStartTimeout(t *testing.T) {
+	server := redistest.Standalone(t, redistest.Options{})
+	server.Kill()
+	b := newEngine(t, redis.Config{Shards: []redis.Shard{standalone(server)}, StartTimeout: time.Minute, Logger: quiet}).Broker()
+	ran := make(chan error, 1)
+	go func() { ran <- b.Run(newNote()) }()
+	server.Restart(true)
+	if err := receive(t, ran); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestErrors looks at what publishers get to know.
+func TestErrors(t *testing.T) {
+	server := redistest.Standalone(t, redistest.Options{})
+	engine := newEngine(t, redis.Config{Shards: []redis.Shard{standalone(server)}, Logger: quiet})
+	b := engine.Broker()
+	if err := b.Run(newNote()); err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close(t.Context())
+	wants := func(mention string) {
+		t.Helper()
+		batch := []broker.BatchItem{{Channel: "ch", Pub: &channel.Publication{}, Options: keep}}
+		b.PublishBatch(t.Context(), batch)
+		_, historyErr := b.History(t.Context(), "new", broker.HistoryFilter{})
+		for what, err := range map[string]error{"publish": publish(b, "ch"), "batch": batch[0].Err, "history": historyErr} {
+			if err == nil || !strings.Contains(err.Error(), mention) || !strings.Contains(err.Error(), "redis shard 0 ("+server.Addr()) {
+				t.Errorf("%s: %v, want %s and the shard", what, err, mention)
+			}
+		}
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	wants("OOM")
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+
+	server.Do("SCRIPT", "FLUSH")
+	if err := publish(b, "ch"); err != nil {
+		t.Errorf("after SCRIPT FLUSH: %v", err)
+	}
+	server.Do("SCRIPT", "FLUSH")
+	batch := make([]broker.BatchItem, 3000)
+	for i := range batch {
+		batch[i] = broker.BatchItem{Channel: "batch", Pub: &channel.Publication{}, Options: keep}
+	}
+	b.PublishBatch(t.Context(), batch)
+	for i := range batch {
+		if batch[i].Err != nil || batch[i].Result.Position.Offset != uint64(i+1) {
+			t.Fatalf("item %d after SCRIPT FLUSH: %+v, %v", i, batch[i].Result, batch[i].Err)
+		}
+	}
+
+	server.Do("REPLICAOF", "127.0.0.1", "1")
+	wants("READONLY")
+	server.Do("REPLICAOF", "NO", "ONE")
+	if err := publish(b, "ch"); err != nil {
+		t.Errorf("after READONLY: %v", err)
+	}
+
+	if err := publish(b, "wrong"); err != nil {
+		t.Error(err)
+	}
+	server.Do("SET", "centrifugo.stream.wrong", "a string")
+	if err := publish(b, "wrong"); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("a key of another type: %v", err)
+	}
+}
+
+// TestStopped: a Redis that takes commands and answers none must not hold up
+// anybody for longer than IOTimeout, and everything works again when it goes on.
+func TestStopped(t *testing.T) {
+	server := redistest.Standalone(t, redistest.Options{})
+	shard := standalone(server)
+	shard.IOTimeout = time.Second
+	n := newNote()
+	b := runBroker(t, redis.Config{Shards: []redis.Shard{shard}, Logger: quiet,
+		CanaryInterval: 100 * time.Millisecond, CanaryTimeout: time.Second}, n)
+	if err := b.Subscribe(t.Context(), "ch"); err != nil {
+		t.Fatal(err)
+	}
+	server.Stop()
+	const callers = 6000 // more than calls may be in flight
+	took := make(chan time.Duration, callers)
+	for range callers {
+		go func() {
+			start := time.Now()
+			if publish(b, "ch") == nil {
+				t.Error("published to a stopped Redis")
+			}
+			took <- time.Since(start)
+		}()
+	}
+	for range callers {
+		if d := receive(t, took); d > 2500*time.Millisecond {
+			t.Fatalf("a publisher waited for %v", d)
+		}
+	}
+	awaitHealth(t, b, false)
+	server.Continue()
+	awaitHealth(t, b, true)
+	if match := receive(t, n.losses); !match("ch") {
+		t.Error("the loss does not match the channel")
+	}
+	for len(n.events) > 0 { // of the publishers that gave up, perhaps
+		<-n.events
+	}
+	eventually(t, func() bool { return publish(b, "ch") == nil })
+	receive(t, n.events)
+}
+
+// awaitHealth waits until the first shard is well, or is not.
+func awaitHealth(t testing.TB, b *redis.Broker, well bool) {
+	t.Helper()
+	eventually(t, func() bool { return (b.Health()[0].Err == nil) == well })
+}
+
+func eventually(t testing.TB, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it did not come about")
+		}
+	}
+}
+
+// TestRestart: Redis dies and comes back empty. Subscriptions are restored, loss is
+// told, and streams have new epochs.
+func TestRestart(t *testing.T) {
+	server := redistest.Standalone(t, redistest.Options{})
+	n := newNote()
+	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(server)}, Logger: quiet,
+		CanaryInterval: 100 * time.Millisecond, CanaryTimeout: time.Second}, n)
+	if err := b.Subscribe(t.Context(), "ch"); err != nil {
+		t.Fatal(err)
+	}
+	first, err := b.Publish(t.Context(), "ch", &channel.Publication{}, keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	receive(t, n.events)
+	server.Kill()
+	awaitHealth(t, b, false)
+	if err := publish(b, "ch"); err == nil {
+		t.Error("published to a dead Redis")
+	}
+	if err := b.Subscribe(t.Context(), "other"); err == nil {
+		t.Error("subscribed at a dead Redis")
+	}
+	server.Restart(true)
+	if match := receive(t, n.losses); !match("ch") {
+		t.Error("the loss does not match the channel")
+	}
+	eventually(t, func() bool { return publish(b, "ch") == nil })
+	if e := receive(t, n.events); e.Pub.Offset != 1 || e.Epoch == first.Position.Epoch {
+		t.Errorf("%+v in epoch %s after one in epoch %s", e.Pub, e.Epoch, first.Position.Epoch)
+	}
+	awaitHealth(t, b, true)
+}
+
+// TestLossOfOneShard: the other shard's channels are not concerned.
+func TestLossOfOneShard(t *testing.T) {
+	servers := []*redistest.Server{redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{})}
+	n := newNote()
+	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(servers[0]), standalone(servers[1])}, Logger: quiet}, n)
+	where := map[int]string{}
+	for i := 0; len(where) < 2; i++ {
+		ch := fmt.Sprint("ch", i)
+		if err := publish(b, ch); err != nil {
+			t.Fatal(err)
+		}
+		for at, server := range servers {
+			if server.Do("EXISTS", "centrifugo.stream."+ch) == "1" {
+				where[at] = ch
+			}
+		}
+	}
+	servers[1].Restart(true)
+	match := receive(t, n.losses)
+	if match(where[0]) || !match(where[1]) {
+		t.Errorf("the loss matches %v in the shard that stayed, %v in the one that went", match(where[0]), match(where[1]))
+	}
+	if health := b.Health(); len(health) != 2 || !strings.Contains(health[1].Part, servers[1].Addr()) {
+		t.Errorf("health %+v", health)
+	}
+}
+
+// TestFailover: the primary dies, the Sentinels choose another, and everything goes
+// on there.
+func TestFailover(t *testing.T) {
+	s := redistest.NewSentinel(t, redistest.Options{})
+	n := newNote()
+	b := runBroker(t, redis.Config{Shards: []redis.Shard{{Addresses: s.Addresses(), SentinelMaster: s.Master}}, Logger: quiet,
+		CanaryInterval: 100 * time.Millisecond, CanaryTimeout: time.Second}, n)
+	if err := b.Subscribe(t.Context(), "ch"); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(b, "ch"); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, n.events)
+	old := s.Primary()
+	old.Kill()
+	start := time.Now()
+	if err := publish(b, "ch"); err == nil { // the first dial goes to the dead one
+		t.Error("published to a dead primary")
+	}
+	next := s.Await(old)
+	if match := receive(t, n.losses); !match("ch") {
+		t.Error("the loss does not match the channel")
+	}
+	eventually(t, func() bool { return publish(b, "ch") == nil })
+	receive(t, n.events)
+	awaitHealth(t, b, true)
+	t.Logf("well again %v after the death of the primary", time.Since(start))
+
+	// Back, and swapped by command: the demoted one stays alive.
+	old.Restart(true)
+	eventually(t, func() bool { return strings.Contains(next.Do("INFO", "replication"), "state=online") })
+	s.Failover()
+	eventually(t, func() bool { return publish(b, "ch") == nil })
+	awaitHealth(t, b, true)
+}
+
+// TestMovedSlot migrates a channel's slot while it is published to.
+func TestMovedSlot(t *testing.T) {
+	c := redistest.NewCluster(t, redistest.Options{})
+	for _, partitions := range []int{0, 3} {
+		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+			n := newNote()
+			cfg := redis.Config{Shards: []redis.Shard{{Addresses: c.Addresses()}}, Logger: quiet, Prefix: fmt.Sprint("p", partitions),
+				ShardedPubSubPartitions: partitions, CanaryInterval: 100 * time.Millisecond, CanaryTimeout: time.Second}
+			b := runBroker(t, cfg, n)
+			if err := b.Subscribe(t.Context(), "ch"); err != nil {
+				t.Fatal(err)
+			}
+			if err := publish(b, "ch"); err != nil {
+				t.Fatal(err)
+			}
+			receive(t, n.events)
+			key := "{ch}"
+			if partitions > 0 {
+				for _, node := range c.Nodes {
+					if keys := node.Do("KEYS", cfg.Prefix+".stream.meta.*"); keys != "" {
+						key = keys
+					}
+				}
+			}
+			slot := c.Slot(key)
+			published, stop := make(chan error, 1), make(chan struct{})
+			go func() {
+				var failed error
+				for {
+					select {
+					case <-stop:
+						published <- failed
+						return
+					default:
+						_, err := b.Publish(context.Background(), "ch", &channel.Publication{}, broker.PublishOptions{HistorySize: 1000, HistoryTTL: time.Minute})
+						failed = errors.Join(failed, err)
+						time.Sleep(time.Millisecond)
+					}
+				}
+			}()
+			c.MoveSlot(slot, (c.Owner(slot)+1)%len(c.Nodes))
+			close(stop)
+			if err := receive(t, published); err != nil {
+				// A script that meets a key in the midst of its move is told to try again.
+				t.Logf("errors during the migration: %v", err)
+			}
+			eventually(t, func() bool {
+				for len(n.events) > 0 {
+					<-n.events
+				}
+				return publish(b, "ch") == nil && func() bool {
+					select {
+					case <-n.events:
+						return true
+					case <-time.After(100 * time.Millisecond):
+						return false
+					}
+				}()
+			})
+		})
+	}
+}
+
+// TestConnections counts them: few, whatever the number of callers.
+func TestConnections(t *testing.T) {
+	server := redistest.Standalone(t, redistest.Options{})
+	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(server)}, Logger: quiet}, newNote())
+	done := make(chan error, 500)
+	for i := range 500 {
+		go func() {
+			ch := fmt.Sprint("ch", i)
+			done <- errors.Join(b.Subscribe(t.Context(), ch), publish(b, ch))
+		}()
+	}
+	for range 500 {
+		if err := receive(t, done); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(server.Do("CLIENT", "LIST", "TYPE", "normal"), "\n") - 1; n != 1 { // but for the asking one
+		t.Errorf("%d connections for commands", n)
+	}
+	if n := strings.Count(server.Do("CLIENT", "LIST", "TYPE", "pubsub"), "\n"); n != 1 {
+		t.Errorf("%d connections for PUB/SUB", n)
+	}
+}
+
+// TestControl sends control messages among three nodes on two shards, one of which
+// dies.
+func TestControl(t *testing.T) {
+	servers := []*redistest.Server{redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{})}
+	cfg := redis.Config{Shards: []redis.Shard{standalone(servers[0]), standalone(servers[1])}, Logger: quiet}
+	heard := make([]chan string, 3)
+	nodes := make([]*redis.Broker, 3)
+	for i := range nodes {
+		heard[i] = make(chan string, 100)
+		nodes[i] = newEngine(t, cfg).Broker()
+		if err := nodes[i].RunControl(fmt.Sprint("node", i), func(data []byte) { heard[i] <- string(data) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := nodes[i].RunControl("again", nil); err == nil {
+			t.Error("RunControl twice")
+		}
+		if err := nodes[i].Run(newNote()); err != nil {
+			t.Fatal(err)
+		}
+		defer nodes[i].Close(t.Context())
+	}
+	if err := nodes[0].RunControl("late", nil); err == nil {
+		t.Error("RunControl after Run")
+	}
+	send := func(text string) {
+		t.Helper()
+		if err := nodes[0].PublishControl(t.Context(), "", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range heard {
+			if got := receive(t, heard[i]); got != text {
+				t.Fatalf("node %d heard %q, want %q", i, got, text)
+			}
+		}
+	}
+	for i := range 6 {
+		send(fmt.Sprint("all", i))
+	}
+	if err := nodes[0].PublishControl(t.Context(), "node2", []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, heard[2]); got != "one" {
+		t.Errorf("node2 heard %q", got)
+	}
+	servers[1].Kill()
+	for i := range 6 {
+		send(fmt.Sprint("survivor", i))
+	}
+	for i := range heard {
+		if len(heard[i]) > 0 {
+			t.Errorf("node %d heard more: %q", i, <-heard[i])
+		}
+	}
+}
+
+// TestSkipPubSub keeps history and delivers nothing.
+func TestSkipPubSub(t *testing.T) {
+	server := redistest.Standalone(t, redistest.Options{})
+	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(server)}, SkipPubSub: true}, newNote())
+	if err := b.Subscribe(t.Context(), "ch"); err == nil {
+		t.Error("subscribed without PUB/SUB")
+	}
+	if err := publish(b, "ch"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Publish(t.Context(), "ch", &channel.Publication{}, broker.PublishOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h, err := b.History(t.Context(), "ch", broker.HistoryFilter{Limit: -1})
+	if err != nil || len(h.Publications) != 1 {
+		t.Errorf("history %+v, %v", h, err)
+	}
+}
