@@ -155,9 +155,10 @@ type PresenceStats struct {
 // implements it as well; without one, a node is alone.
 type Controller interface {
 	// RunControl gives the controller the handler of control messages and this
-	// node's ID. It is called once, before Run of a broker that is a Controller, and
-	// messages may come from then on. handle may be called from several goroutines at
-	// a time, in any order of messages; data is valid during the call only.
+	// node's ID. It is called once, before Run of a broker that is a Controller, or not
+	// at all if the node has another controller. Messages may come from then on. handle
+	// may be called from several goroutines at a time, in any order of messages; data is
+	// valid during the call only.
 	RunControl(node string, handle func(data []byte)) error
 	// PublishControl sends data to one node, or to all, this one included, if node is
 	// empty. At most once.
