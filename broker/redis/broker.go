@@ -14,6 +14,10 @@ import (
 // and the broker.Controller of its nodes. Delivery is at most once; who keeps
 // history can tell what is missing, and HandleLoss tells when to look.
 //
+// Redis may lose the newest publications of a stream, in a failover or a restart. If
+// they were delivered by this node, the stream gets another epoch before anything is
+// read of it, so that nobody goes on from a position that is not there any more.
+//
 // Operations end within Shard.IOTimeout. Errors name the shard, and hold what
 // Redis answered (OOM, READONLY, LOADING, CLUSTERDOWN, ...).
 type Broker struct {
@@ -24,6 +28,11 @@ type Broker struct {
 	state   int
 	node    string // ID in the names of channels
 	control *control
+
+	// lifetime bounds what goes on in the background.
+	lifetime   context.Context
+	end        context.CancelFunc
+	background sync.WaitGroup
 
 	// Of a running broker, constant.
 	handler broker.EventHandler
@@ -54,13 +63,15 @@ var (
 type historyKinds struct {
 	history, meta string
 	publish, read *script
+	entry         *script
 }
 
 func newBroker(e *Engine) *Broker {
 	b := &Broker{engine: e, node: uuid.NewString()}
-	b.kinds = historyKinds{kindStream, kindStreamMeta, streamPublish, streamHistory}
+	b.lifetime, b.end = context.WithCancel(context.Background())
+	b.kinds = historyKinds{kindStream, kindStreamMeta, streamPublish, streamHistory, streamEntry}
 	if e.cfg.HistoryUseLists {
-		b.kinds = historyKinds{kindList, kindListMeta, listPublish, listHistory}
+		b.kinds = historyKinds{kindList, kindListMeta, listPublish, listHistory, listEntry}
 	}
 	return b
 }
@@ -137,6 +148,7 @@ func (b *Broker) startShard(ctx context.Context, links []*link) error {
 
 // stop closes the links and waits for the calls of the handler.
 func (b *Broker) stop() {
+	b.end()
 	var group sync.WaitGroup
 	for _, links := range b.links {
 		for _, l := range links {
@@ -144,6 +156,7 @@ func (b *Broker) stop() {
 		}
 	}
 	group.Wait()
+	b.background.Wait()
 	if b.control != nil {
 		b.control.stop()
 	}

@@ -25,15 +25,26 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	}
 	m := slab{size: 256 + 2*len(ch)}
 	var c call
-	if !b.historyCall(&c, s, &m, ch, hash, &filter) {
-		result, err := s.position(ctx, &c)
+	whole := b.historyCall(&c, s, &m, ch, hash, &filter)
+	var h broker.History
+	err = b.whenSettled(ctx, s, func() (err error) {
+		h, err = b.history(ctx, s, &c, &filter, whole)
+		return err
+	})
+	return h, err
+}
+
+// history reads; whole is false if that is the position alone.
+func (b *Broker) history(ctx context.Context, s *shard, c *call, filter *broker.HistoryFilter, whole bool) (broker.History, error) {
+	if !whole {
+		result, err := s.position(ctx, c)
 		return broker.History{Top: result.Position}, err
 	}
-	reply, err := s.run(ctx, &c)
+	reply, err := s.run(ctx, c)
 	if err != nil {
 		return broker.History{}, err
 	}
-	h, err := b.parseHistory(reply, &filter)
+	h, err := b.parseHistory(reply, filter)
 	return h, s.client.Explain(err)
 }
 
@@ -205,7 +216,17 @@ func (b *Broker) Positions(ctx context.Context, channels []string) []broker.Posi
 	}
 	var group sync.WaitGroup
 	for at, items := range parts {
-		group.Go(func() { b.shardPositions(ctx, shards[at], items, channels, results) })
+		group.Go(func() {
+			err := b.whenSettled(ctx, shards[at], func() error {
+				b.shardPositions(ctx, shards[at], items, channels, results)
+				return nil
+			})
+			for _, it := range items {
+				if err != nil {
+					results[it.index] = broker.PositionResult{Err: err}
+				}
+			}
+		})
 	}
 	group.Wait()
 	return results

@@ -24,10 +24,13 @@ type link struct {
 	channels map[string]*subscription // by their names in Redis
 }
 
-// subscription of a channel. Only the goroutine that delivers touches epoch.
+// subscription of a channel, and what was delivered last if it is kept in history.
+// Only the goroutine that delivers changes it, holding the link's mutex for reading.
 type subscription struct {
 	channel string
 	epoch   string
+	offset  uint64
+	sum     uint64 // of the payload; see fingerprint
 }
 
 // newLinks makes the links of a shard.
@@ -57,6 +60,9 @@ func (b *Broker) newLink(s *shard, partition int) *link {
 			if err := pubsub.Handshake(ctx, raw, login); err != nil {
 				raw.Close()
 				return nil, s.client.Explain(err)
+			}
+			if err := b.settleBehind(ctx, l, raw); err != nil {
+				return nil, err
 			}
 			return raw, nil
 		},
@@ -183,9 +189,13 @@ func (l *link) deliver(sub *subscription, data []byte) error {
 		return err
 	}
 	if m.Offset > 0 {
+		sum := fingerprint(m.Data)
+		l.mu.RLock()
 		if sub.epoch != string(m.Epoch) {
 			sub.epoch = string(m.Epoch)
 		}
+		sub.offset, sub.sum = m.Offset, sum
+		l.mu.RUnlock()
 		event.Epoch = sub.epoch
 	}
 	if m.Delta {

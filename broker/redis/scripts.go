@@ -31,6 +31,10 @@ var (
 	luaOnce string
 	//go:embed lua/history.lua
 	luaHistory string
+	//go:embed lua/entry.lua
+	luaEntry string
+	//go:embed lua/renew.lua
+	luaRenew string
 	//go:embed lua/stream.lua
 	luaStream string
 	//go:embed lua/list.lua
@@ -57,6 +61,9 @@ var (
 	streamHistory = newScript(luaStream, luaHistory)
 	listPublish   = newScript(luaList, luaPublish)
 	listHistory   = newScript(luaList, luaHistory)
+	streamEntry   = newScript(luaStream, luaEntry)
+	listEntry     = newScript(luaList, luaEntry)
+	renewEpoch    = newScript(luaRenew)
 	publishOnce   = newScript(luaOnce)
 
 	presenceAdd         = newScript(luaPresence, luaPresenceAdd)

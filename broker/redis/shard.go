@@ -17,6 +17,7 @@ type shard struct {
 	client  *conn.Client
 	names   names
 	timeout time.Duration
+	settled settled
 }
 
 // openShard connects and checks what the shard can do.
@@ -31,6 +32,7 @@ func openShard(ctx context.Context, cfg *Config, i int) (*shard, error) {
 		client.Close()
 		return nil, err
 	}
+	s.settled.generation.Store(client.Generation()) // nothing was delivered before
 	return s, nil
 }
 

@@ -16,3 +16,7 @@ local function read(key, direction, start, limit)
   end
   return redis.call(command, key, first, last, 'COUNT', limit)
 end
+local function at(key, offset)
+  local entry = redis.call('XRANGE', key, offset .. '-0', offset .. '-0')[1]
+  return entry and entry[2][2] or ''
+end

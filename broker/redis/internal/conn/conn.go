@@ -71,16 +71,24 @@ type Client struct {
 	done    chan struct{}
 	once    sync.Once
 	watch   sync.WaitGroup
+	suspect chan struct{} // see suspectPrimary
 
 	mu      sync.Mutex
-	current *trackedConn // the connection to the one server; nil in a Cluster
+	current *trackedConn             // the connection to the one server; nil in a Cluster
+	pubSub  map[*pubSubConn]struct{} // with Sentinel
 	next    atomic.Uint32
+
+	servers    map[string]string // see identify
+	generation atomic.Uint64
 }
 
 // Open connects. It fails when the shard does not answer within ConnectTimeout
 // and IOTimeout, or refuses.
 func Open(ctx context.Context, opts Options) (*Client, error) {
-	c := &Client{opts: opts, slots: make(chan struct{}, maxInFlight), done: make(chan struct{}), cluster: opts.Cluster}
+	c := &Client{
+		opts: opts, slots: make(chan struct{}, maxInFlight), done: make(chan struct{}), cluster: opts.Cluster,
+		suspect: make(chan struct{}, 1), pubSub: map[*pubSubConn]struct{}{}, servers: map[string]string{},
+	}
 	if err := c.connect(ctx, opts.Cluster); err != nil {
 		return nil, c.Explain(err)
 	}
@@ -100,6 +108,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 			}
 		}
 		c.watch.Go(c.watchSentinel)
+		c.watch.Go(c.listenSentinel)
 	}
 	return c, nil
 }
@@ -276,6 +285,7 @@ func (c *Client) failedForAnother(ctx context.Context, err error) bool {
 func (c *Client) look(err error) {
 	if failure, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(failure.Error(), "READONLY") {
 		c.drop()
+		c.suspectPrimary()
 	}
 }
 

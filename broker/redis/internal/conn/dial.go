@@ -20,7 +20,11 @@ func (c *Client) dialCommands(ctx context.Context, address string, dialer *net.D
 	defer cancel()
 	if !c.opts.Sentinel {
 		raw, err := dial(ctx, address, dialer, config)
-		return c.track(raw, limit), err
+		if err != nil {
+			return nil, err
+		}
+		c.identify(ctx, raw, address)
+		return &trackedConn{Conn: raw, limit: limit}, nil
 	}
 	address, err := c.primary(ctx)
 	if err != nil {
@@ -30,19 +34,13 @@ func (c *Client) dialCommands(ctx context.Context, address string, dialer *net.D
 	if err != nil {
 		return nil, fmt.Errorf("the primary %s: %w", address, err)
 	}
-	tracked := c.track(raw, limit).(*trackedConn)
-	tracked.address = address
+	c.identify(ctx, raw, address)
+	c.dropOthers(address)
+	tracked := &trackedConn{Conn: raw, limit: limit, address: address}
 	c.mu.Lock()
 	c.current = tracked
 	c.mu.Unlock()
 	return tracked, nil
-}
-
-func (c *Client) track(raw net.Conn, limit time.Time) net.Conn {
-	if raw == nil {
-		return nil
-	}
-	return &trackedConn{Conn: raw, limit: limit}
 }
 
 // trackedConn is a connection whose handshake ends in time: until the first lift
@@ -104,7 +102,50 @@ func (c *Client) DialPubSub(ctx context.Context, slot int) (net.Conn, error) {
 	if err != nil {
 		return nil, c.Explain(err)
 	}
-	return raw, nil
+	if !c.opts.Sentinel {
+		return raw, nil
+	}
+	p := &pubSubConn{Conn: raw, client: c, address: address}
+	c.mu.Lock()
+	c.pubSub[p] = struct{}{}
+	c.mu.Unlock()
+	return p, nil
+}
+
+// pubSubConn is a connection that is closed when its server is not the primary any
+// more.
+type pubSubConn struct {
+	net.Conn
+	client  *Client
+	address string
+}
+
+// Close implements net.Conn.
+func (p *pubSubConn) Close() error {
+	p.client.mu.Lock()
+	delete(p.client.pubSub, p)
+	p.client.mu.Unlock()
+	return p.Conn.Close()
+}
+
+// dropOthers closes the connections to other servers than the primary, and tells
+// whether there were any.
+func (c *Client) dropOthers(primary string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := false
+	if c.current != nil && c.current.address != primary {
+		c.current.Close()
+		c.current, found = nil, true
+	}
+	for p := range c.pubSub {
+		if p.address != primary {
+			p.Conn.Close()
+			delete(c.pubSub, p)
+			found = true
+		}
+	}
+	return found
 }
 
 func (c *Client) pubSubAddress(ctx context.Context, slot int) (string, error) {

@@ -31,36 +31,15 @@ func (c *Client) primary(ctx context.Context) (string, error) {
 // askSentinel asks one of them. It gets a part of the time, so that one which does
 // not answer leaves time for the others.
 func (c *Client) askSentinel(ctx context.Context, sentinel string) (string, error) {
-	limit := time.Now().Add(min(c.opts.ConnectTimeout, c.opts.IOTimeout/4))
-	ctx, cancel := context.WithDeadline(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, c.sentinelTimeout())
 	defer cancel()
-	raw, err := dial(ctx, sentinel, c.dialer(), c.opts.SentinelTLS)
+	q, err := c.loginSentinel(ctx, sentinel)
 	if err != nil {
 		return "", err
 	}
-	defer raw.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := raw.SetDeadline(deadline); err != nil {
-			return "", err
-		}
-	}
-	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	defer q.conn.Close()
+	stop := context.AfterFunc(ctx, func() { q.conn.Close() })
 	defer stop()
-	q := query{raw, bufio.NewReader(raw)}
-	if c.opts.SentinelPassword != "" {
-		auth := []string{"AUTH", c.opts.SentinelPassword}
-		if c.opts.SentinelUser != "" {
-			auth = []string{"AUTH", c.opts.SentinelUser, c.opts.SentinelPassword}
-		}
-		if _, err := q.do(auth...); err != nil {
-			return "", err
-		}
-	}
-	if c.opts.SentinelClientName != "" {
-		if _, err := q.do("CLIENT", "SETNAME", c.opts.SentinelClientName); err != nil {
-			return "", err
-		}
-	}
 	reply, err := q.do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", c.opts.SentinelMaster)
 	if err != nil {
 		return "", err
@@ -71,8 +50,39 @@ func (c *Client) askSentinel(ctx context.Context, sentinel string) (string, erro
 	return net.JoinHostPort(reply[0], reply[1]), nil
 }
 
-// watchSentinel drops the connection to a server that the Sentinels have replaced:
-// a demoted primary may keep its connections.
+func (c *Client) sentinelTimeout() time.Duration {
+	return min(c.opts.ConnectTimeout, c.opts.IOTimeout/4)
+}
+
+// loginSentinel connects to one of them. What is asked then has to be answered
+// before the deadline of ctx, too.
+func (c *Client) loginSentinel(ctx context.Context, sentinel string) (*query, error) {
+	raw, err := dial(ctx, sentinel, c.dialer(), c.opts.SentinelTLS)
+	if err != nil {
+		return nil, err
+	}
+	q := &query{raw, bufio.NewReader(raw)}
+	if deadline, ok := ctx.Deadline(); ok {
+		err = raw.SetDeadline(deadline)
+	}
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	defer stop()
+	if err == nil && c.opts.SentinelPassword != "" {
+		err = q.auth(c.opts.SentinelUser, c.opts.SentinelPassword)
+	}
+	if err == nil && c.opts.SentinelClientName != "" {
+		_, err = q.do("CLIENT", "SETNAME", c.opts.SentinelClientName)
+	}
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+// watchSentinel drops the connections to a server that the Sentinels have replaced:
+// a demoted primary may keep them, and take writes that are lost. It looks when a
+// Sentinel says so, when a server refuses writes, and from time to time.
 func (c *Client) watchSentinel() {
 	ticker := time.NewTicker(topologyInterval)
 	defer ticker.Stop()
@@ -81,6 +91,7 @@ func (c *Client) watchSentinel() {
 		case <-c.done:
 			return
 		case <-ticker.C:
+		case <-c.suspect:
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), c.opts.IOTimeout)
 		address, err := c.primary(ctx)
@@ -89,19 +100,69 @@ func (c *Client) watchSentinel() {
 			c.opts.Logger.Warn("no Sentinel answers", "part", c.opts.Name, "error", err)
 			continue
 		}
-		c.mu.Lock()
-		replaced := c.current != nil && c.current.address != address
-		c.mu.Unlock()
-		if replaced {
+		if c.dropOthers(address) {
 			c.opts.Logger.Info("the primary was replaced", "part", c.opts.Name, "primary", address)
-			c.drop()
 		}
+	}
+}
+
+// suspectPrimary has watchSentinel look soon.
+func (c *Client) suspectPrimary() {
+	select {
+	case c.suspect <- struct{}{}:
+	default:
+	}
+}
+
+// relistenInterval is how long a Sentinel that ended the connection, or none, is
+// left alone.
+const relistenInterval = time.Second
+
+// listenSentinel waits for news of the primary at one Sentinel after another.
+func (c *Client) listenSentinel() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-c.done:
+			cancel()
+		case <-stop:
+		}
+	}()
+	for i := 0; ctx.Err() == nil; i++ {
+		c.hearSentinel(ctx, c.opts.Addresses[i%len(c.opts.Addresses)]) // what it misses, watchSentinel finds
+		select {
+		case <-ctx.Done():
+		case <-time.After(relistenInterval):
+		}
+	}
+}
+
+// hearSentinel listens to one Sentinel until the connection or ctx ends.
+func (c *Client) hearSentinel(ctx context.Context, sentinel string) {
+	login, cancel := context.WithTimeout(ctx, c.sentinelTimeout())
+	defer cancel()
+	q, err := c.loginSentinel(login, sentinel)
+	if err != nil {
+		return
+	}
+	defer q.conn.Close()
+	stop := context.AfterFunc(ctx, func() { q.conn.Close() })
+	defer stop()
+	if _, err := q.do("SUBSCRIBE", "+switch-master"); err != nil || q.conn.SetDeadline(time.Time{}) != nil {
+		return
+	}
+	for err == nil {
+		c.suspectPrimary() // also for what happened before the subscription
+		_, err = q.reply()
 	}
 }
 
 // query sends commands one at a time: what Sentinels are asked needs no more.
 type query struct {
-	to   io.Writer
+	conn net.Conn
 	from *bufio.Reader
 }
 
@@ -112,14 +173,29 @@ const (
 )
 
 // do returns the reply as strings: one, or the elements of a flat array.
-func (q query) do(args ...string) ([]string, error) {
+func (q *query) do(args ...string) ([]string, error) {
 	request := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, arg := range args {
 		request = fmt.Appendf(request, "$%d\r\n%s\r\n", len(arg), arg)
 	}
-	if _, err := q.to.Write(request); err != nil {
+	if _, err := q.conn.Write(request); err != nil {
 		return nil, err
 	}
+	return q.reply()
+}
+
+// auth authenticates; user may be empty.
+func (q *query) auth(user, password string) error {
+	args := []string{"AUTH", password}
+	if user != "" {
+		args = []string{"AUTH", user, password}
+	}
+	_, err := q.do(args...)
+	return err
+}
+
+// reply reads what a command is answered, or a message.
+func (q *query) reply() ([]string, error) {
 	kind, rest, err := q.line()
 	if err != nil || kind != '*' {
 		text, err := q.text(kind, rest, err)
@@ -141,7 +217,7 @@ func (q query) do(args ...string) ([]string, error) {
 	return elements, nil
 }
 
-func (q query) line() (kind byte, rest string, err error) {
+func (q *query) line() (kind byte, rest string, err error) {
 	line, err := q.from.ReadSlice('\n')
 	if err != nil {
 		return 0, "", err
@@ -153,7 +229,7 @@ func (q query) line() (kind byte, rest string, err error) {
 }
 
 // text reads the rest of a reply that is no array.
-func (q query) text(kind byte, rest string, err error) (string, error) {
+func (q *query) text(kind byte, rest string, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}

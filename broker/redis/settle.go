@@ -1,0 +1,212 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+)
+
+// A failover, or a restart of a server that does not write at once, can lose the
+// newest publications of a stream. Its offsets are then given out a second time under
+// the same epoch, and who has seen the first would take the second for duplicates. So
+// before anything is read from a server that may hold other data than the one before
+// (conn.Client.Generation), the node compares what it delivered last of each channel
+// with what the stream has there. A stream that holds something else, or less, gets
+// another epoch: that ends every position in it, whoever has one.
+
+// settled tells for which generation of a shard that has been done.
+type settled struct {
+	generation atomic.Uint64
+
+	mu      sync.Mutex
+	running chan struct{} // closed when the comparison under way is done; nil: none is
+	err     error         // of the last one
+}
+
+var errUnsettled = errors.New("the server is being replaced again and again")
+
+// whenSettled calls read, again if the server turns out to be another one behind it.
+func (b *Broker) whenSettled(ctx context.Context, s *shard, read func() error) error {
+	const attempts = 3
+	for range attempts {
+		if err := b.settle(ctx, s); err != nil {
+			return err
+		}
+		err := read()
+		if err != nil || s.settled.generation.Load() == s.client.Generation() {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w", s.client.Name(), errUnsettled)
+}
+
+// settleBehind settles the shard when a connection for PUB/SUB has been made, before
+// anything is subscribed on it. It closes the connection if it fails.
+func (b *Broker) settleBehind(ctx context.Context, l *link, raw net.Conn) error {
+	s := l.shard
+	// A command first: the connection for commands may not know yet that it is over.
+	err := s.client.Explain(s.client.Do(ctx, s.client.B().Ping().Build()).Error())
+	if err == nil {
+		err = b.settle(ctx, s)
+	}
+	if err != nil {
+		raw.Close()
+	}
+	return err
+}
+
+// settle returns when the streams of the shard are known to hold what was delivered,
+// or have other epochs.
+func (b *Broker) settle(ctx context.Context, s *shard) error {
+	for s.settled.generation.Load() != s.client.Generation() {
+		running := b.compare(s)
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: streams are being compared: %w", s.client.Name(), ctx.Err())
+		}
+		s.settled.mu.Lock()
+		err := s.settled.err
+		s.settled.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare starts a comparison, unless one is under way, and returns what is closed at
+// its end.
+func (b *Broker) compare(s *shard) <-chan struct{} {
+	s.settled.mu.Lock()
+	defer s.settled.mu.Unlock()
+	if s.settled.running != nil {
+		return s.settled.running
+	}
+	running := make(chan struct{})
+	if b.lifetime.Err() != nil {
+		s.settled.err = errClosed
+		close(running)
+		return running
+	}
+	s.settled.running = running
+	b.background.Go(func() {
+		generation := s.client.Generation()
+		err := b.compareAll(b.lifetime, s)
+		s.settled.mu.Lock()
+		defer s.settled.mu.Unlock()
+		if err == nil {
+			s.settled.generation.Store(generation)
+		}
+		s.settled.running, s.settled.err = nil, err
+		close(running)
+	})
+	return running
+}
+
+// compareAll compares the channels of all links of the shard.
+func (b *Broker) compareAll(ctx context.Context, s *shard) error {
+	for _, l := range b.links[s.index] {
+		for last := range slices.Chunk(l.delivered(), conn.MaxPipeline) {
+			if err := b.compareSome(ctx, s, last); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var seed = maphash.MakeSeed()
+
+// fingerprint of a payload, good in this process.
+func fingerprint(data []byte) uint64 { return maphash.Bytes(seed, data) }
+
+// delivered returns what was delivered last, of channels with history.
+func (l *link) delivered() []subscription {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []subscription
+	for _, sub := range l.channels {
+		if sub.offset > 0 {
+			list = append(list, *sub)
+		}
+	}
+	return list
+}
+
+// compareSome compares at most conn.MaxPipeline channels.
+func (b *Broker) compareSome(ctx context.Context, s *shard, last []subscription) error {
+	m := slab{size: maxSlab}
+	calls := make([]call, len(last))
+	for i := range last {
+		c, ch := &calls[i], last[i].channel
+		hash := hashOf(ch)
+		c.script = b.kinds.entry
+		c.key(m.name(&s.names, b.kinds.history, ch, hash))
+		c.key(m.name(&s.names, b.kinds.meta, ch, hash))
+		c.arg(m.number(last[i].offset))
+	}
+	replies, _ := s.runAll(ctx, calls, nil)
+	var renew []call
+	var channels []string
+	for i := range last {
+		same, err := last[i].same(&replies[i])
+		if err != nil {
+			return s.client.Explain(err)
+		}
+		if same {
+			continue
+		}
+		c := call{script: renewEpoch}
+		c.key(calls[i].keys[1])
+		c.arg(last[i].epoch)
+		c.arg(m.epoch())
+		renew, channels = append(renew, c), append(channels, last[i].channel)
+	}
+	if len(renew) == 0 {
+		return nil
+	}
+	replies, _ = s.runAll(ctx, renew, nil)
+	for i := range replies {
+		if err := replies[i].Error(); err != nil {
+			return s.client.Explain(err)
+		}
+	}
+	b.engine.cfg.Logger.Warn("redis lost publications that were delivered; streams have a new epoch",
+		"part", s.client.Name(), "channels", len(channels))
+	slices.Sort(channels)
+	b.handler.HandleLoss(func(ch string) bool {
+		_, found := slices.BinarySearch(channels, ch)
+		return found
+	})
+	return nil
+}
+
+// same tells whether a reply of entry.lua is of the stream that sub was delivered of.
+// An entry that is there no more proves nothing. A stream of another epoch is
+// another, and seen to be.
+func (sub *subscription) same(reply *rueidis.RedisResult) (bool, error) {
+	parts, err := reply.AsStrSlice()
+	if err != nil {
+		return false, err
+	}
+	if len(parts) != 3 {
+		return false, errReply
+	}
+	top, err := strconv.ParseUint(parts[1], 10, 64)
+	if err != nil {
+		return false, errReply
+	}
+	epoch, entry := parts[0], parts[2]
+	return epoch != sub.epoch || top >= sub.offset && (entry == "" || maphash.String(seed, entry) == sub.sum), nil
+}

@@ -1,0 +1,144 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// seen is an event handler that hands over publications, and channels with losses.
+type seen struct {
+	publications chan broker.PublicationEvent
+	losses       chan func(string) bool
+}
+
+func (s *seen) HandlePublication(_ string, e broker.PublicationEvent) { s.publications <- e }
+func (s *seen) HandleJoin(string, *channel.ClientInfo)                {}
+func (s *seen) HandleLeave(string, *channel.ClientInfo)               {}
+func (s *seen) HandleLoss(match func(string) bool)                    { s.losses <- match }
+
+// TestOlderData: Redis comes back with older data than was delivered. What it lost
+// must not be taken for what is published in its place.
+func TestOlderData(t *testing.T) {
+	for _, lists := range []bool{false, true} {
+		for name, test := range map[string]struct {
+			saved int // publications of 5 that Redis has after the restart
+			again int // publications before anybody asks
+			renew bool
+		}{
+			"nothing lost":                 {saved: 5},
+			"nothing lost, more published": {saved: 5, again: 2},
+			"lost":                         {saved: 3, renew: true},
+			"lost, fewer published":        {saved: 3, again: 1, renew: true},
+			"lost, as many published":      {saved: 3, again: 2, renew: true},
+			"lost, more published":         {saved: 3, again: 4, renew: true},
+			"nothing left, more published": {saved: 1, again: 7, renew: true},
+		} {
+			t.Run(fmt.Sprintf("%s, lists %v", name, lists), func(t *testing.T) {
+				t.Parallel()
+				olderData(t, lists, test.saved, test.again, test.renew)
+			})
+		}
+	}
+}
+
+func olderData(t *testing.T, lists bool, saved, again int, renew bool) {
+	server := redistest.Standalone(t, redistest.Options{})
+	reader, s := begin(t, server, lists)
+	if err := reader.Subscribe(t.Context(), "ch"); err != nil {
+		t.Fatal(err)
+	}
+	writer, _ := begin(t, server, lists)
+	var before channel.StreamPosition
+	for i := range 5 {
+		before = publishTo(t, writer, fmt.Sprintf("before %d", i))
+		<-s.publications
+		if i+1 == saved {
+			server.Do("SAVE")
+		}
+	}
+	server.Restart(false)
+	for i := range again {
+		publishTo(t, writer, fmt.Sprintf("after %d", i))
+	}
+	ask := broker.HistoryFilter{Limit: -1, Since: &before}
+	var h broker.History
+	retry(t, func() (err error) {
+		h, err = reader.History(t.Context(), "ch", ask)
+		return err
+	})
+	if renewed := h.Top.Epoch != before.Epoch; renewed != renew {
+		t.Fatalf("renewed: %v, want %v: %+v behind %+v", renewed, renew, h.Top, before)
+	}
+	if want := uint64(saved + again); h.Top.Offset != want {
+		t.Fatalf("the top is %d, want %d", h.Top.Offset, want)
+	}
+	for match := range s.losses { // after the connection is back, at the latest
+		if match("ch") {
+			break
+		}
+	}
+	if !renew && len(h.Publications) != again {
+		t.Fatalf("%d publications, want %d", len(h.Publications), again)
+	}
+	// The new life of the stream is no reason for a third one.
+	top := publishTo(t, writer, "last")
+	for e := range s.publications {
+		if string(e.Pub.Data) == "last" && e.Epoch == top.Epoch {
+			break
+		}
+	}
+	if top.Epoch != h.Top.Epoch {
+		t.Fatalf("epoch %q behind %q", top.Epoch, h.Top.Epoch)
+	}
+}
+
+// begin runs a broker on a server.
+func begin(t *testing.T, server *redistest.Server, lists bool) (*Broker, *seen) {
+	t.Helper()
+	engine, err := New(Config{
+		Shards:          []Shard{{Addresses: []string{server.Addr()}, Mode: Standalone}},
+		HistoryUseLists: lists, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := engine.Broker()
+	s := &seen{make(chan broker.PublicationEvent, 100), make(chan func(string) bool, 100)}
+	if err := b.Run(s); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close(context.Background()) })
+	return b, s
+}
+
+// publishTo publishes when Redis lets it.
+func publishTo(t *testing.T, b *Broker, data string) channel.StreamPosition {
+	t.Helper()
+	var result broker.PublishResult
+	retry(t, func() (err error) {
+		result, err = b.Publish(t.Context(), "ch", &channel.Publication{Data: []byte(data)},
+			broker.PublishOptions{HistorySize: 100, HistoryTTL: time.Minute})
+		return err
+	})
+	return result.Position
+}
+
+func retry(t *testing.T, do func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		err := do()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
