@@ -33,9 +33,10 @@ func (o *PublishOptions) publication(data []byte) channel.Publication {
 func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, opts ...PublishOption) []BroadcastResult {
 	o := publishOptions(opts)
 	results := make([]BroadcastResult, len(channels))
-	batch := make([]BatchPublication, min(len(channels), roundSize))
-	for from := 0; from < len(channels); from += roundSize {
-		part := batch[:min(len(channels)-from, roundSize)]
+	size := n.BatchSize()
+	batch := make([]BatchPublication, min(len(channels), size))
+	for from := 0; from < len(channels); from += size {
+		part := batch[:min(len(channels)-from, size)]
 		for i := range part {
 			part[i] = BatchPublication{Channel: channels[from+i], Data: data, Options: &o}
 		}
@@ -62,7 +63,7 @@ type BatchPublication struct {
 
 // PublishBatch publishes every element of batch as Publish would, in their order,
 // and sets its Result and Err. One that fails does not affect the others. Brokers
-// that are a broker.BatchPublisher get up to 256 at once.
+// that are a broker.BatchPublisher get up to BatchSize at once.
 func (n *Node) PublishBatch(ctx context.Context, batch []BatchPublication) {
 	b, ok := n.broker.(broker.BatchPublisher)
 	if !ok {
@@ -74,7 +75,7 @@ func (n *Node) PublishBatch(ctx context.Context, batch []BatchPublication) {
 	}
 	r := rounds.Get().(*round)
 	for len(batch) > 0 {
-		part := batch[:min(len(batch), roundSize)]
+		part := batch[:min(len(batch), n.BatchSize())]
 		batch = batch[len(part):]
 		r.publish(ctx, b, part)
 	}
@@ -90,8 +91,15 @@ func (p *BatchPublication) options() *PublishOptions {
 	return p.Options
 }
 
-// roundSize is how many publications go to a broker.BatchPublisher at once.
-const roundSize = 256
+// BatchSize is how many publications PublishBatch and Broadcast hand to the engine at
+// once: in this process as many as the processor's caches like, elsewhere so many
+// that the round trips hardly count. More are split. Any goroutine may call it.
+func (n *Node) BatchSize() int {
+	if _, ok := n.broker.(broker.Local); ok {
+		return 256
+	}
+	return 4096
+}
 
 // slabSize is how many publications share an allocation: what one slow loop keeps
 // alive.
@@ -99,15 +107,18 @@ const slabSize = 32
 
 // round is a call of a broker.BatchPublisher.
 type round struct {
-	items [roundSize]broker.BatchItem
+	items []broker.BatchItem
 	// of tells which element an item is of.
-	of [roundSize]int
+	of []int
 }
 
 var rounds = sync.Pool{New: func() any { return new(round) }}
 
-// publish publishes at most roundSize elements.
+// publish publishes the elements of one round.
 func (r *round) publish(ctx context.Context, b broker.BatchPublisher, batch []BatchPublication) {
+	if len(r.items) < len(batch) {
+		r.items, r.of = make([]broker.BatchItem, len(batch)), make([]int, len(batch))
+	}
 	n := r.fill(batch)
 	b.PublishBatch(ctx, r.items[:n])
 	for i := range r.items[:n] {

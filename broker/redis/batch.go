@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,11 @@ const (
 // PublishBatch implements broker.BatchPublisher. Items go out as pipelined chunks
 // of up to 1,000, per shard at a time. Items of one channel keep their order.
 func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
+	if len(batch) == 1 {
+		item := &batch[0]
+		item.Result, item.Err = b.Publish(ctx, item.Channel, item.Pub, item.Options)
+		return
+	}
 	shards, err := b.running(ctx)
 	if err != nil {
 		for i := range batch {
@@ -59,12 +65,15 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		}
 		lanes[at].items = append(lanes[at].items, laneItem{int32(i), hash})
 	}
-	var group sync.WaitGroup
-	for i := range lanes {
-		if len(lanes[i].items) > 0 {
-			group.Go(func() { lanes[i].run(ctx) })
-		}
+	lanes = slices.DeleteFunc(lanes, func(l lane) bool { return len(l.items) == 0 })
+	if len(lanes) == 0 {
+		return
 	}
+	var group sync.WaitGroup
+	for i := range lanes[1:] {
+		group.Go(func() { lanes[1+i].run(ctx) })
+	}
+	lanes[0].run(ctx)
 	group.Wait()
 }
 
@@ -91,7 +100,7 @@ type laneItem struct {
 }
 
 func (l *lane) run(ctx context.Context) {
-	l.strings.size = maxSlab
+	l.strings.size = min(256*len(l.items), maxSlab)
 	for rest := l.items; len(rest) > 0; {
 		n := l.prepare(rest)
 		results, cmds := l.shard.runAll(ctx, l.calls[:n], l.cmds)

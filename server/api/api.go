@@ -18,6 +18,8 @@ import (
 type Node interface {
 	// PublishBatch keeps nothing of batch, and of channel names and keys only copies.
 	PublishBatch(ctx context.Context, batch []gyro.BatchPublication)
+	// BatchSize is how many it does at once.
+	BatchSize() int
 	Subscribe(ctx context.Context, user, ch string, opts ...gyro.SubscribeOption) error
 	Unsubscribe(ctx context.Context, user, ch string, opts ...gyro.UnsubscribeOption) error
 	Disconnect(ctx context.Context, user string, opts ...gyro.DisconnectOption) error

@@ -40,7 +40,7 @@ type Reply struct {
 // a row, or all of them if the order does not matter, go to the node together.
 func (e *Executor) Batch(ctx context.Context, r *BatchRequest) (*BatchResult, error) {
 	res := &BatchResult{Replies: make([]Reply, len(r.Commands))}
-	p := publishes{e: e, replies: res.Replies, batch: newBatch()}
+	p := publishes{e: e, replies: res.Replies, batch: e.newBatch()}
 	if r.Parallel {
 		wait := e.parallel(ctx, r.Commands, res.Replies)
 		defer wait()
@@ -108,7 +108,7 @@ func (p *publishes) add(ctx context.Context, i int, r *PublishRequest) {
 
 func (p *publishes) flush(ctx context.Context) {
 	// One allocation for all: replies live and die together.
-	results := make([]PublishResult, 0, p.batch.n)
+	results := make([]PublishResult, 0, len(p.batch.items))
 	p.batch.flush(ctx, p.e, MethodPublish, func(i int, res PublishResult, err *Error) {
 		if err != nil {
 			p.replies[i] = Reply{Error: err}

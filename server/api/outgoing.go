@@ -7,36 +7,49 @@ import (
 	"github.com/gyrohq/gyro"
 )
 
-// batchSize is how many publications are handed to the node at once.
-const batchSize = 256
-
 // batch collects publications for the node. It is reused: a command allocates
 // none of this.
 type batch struct {
-	n     int
-	items [batchSize]gyro.BatchPublication
-	own   [batchSize]gyro.PublishOptions // for items that share none
+	items []gyro.BatchPublication
+	// most is how many the node hands to the engine at once.
+	most int
+	// own are options for items that share none. They stay where they are, as items
+	// refer to them.
+	own []*[ownChunk]gyro.PublishOptions
 	// id tells the caller of put which item is which.
-	id [batchSize]int
+	id []int
 }
+
+const ownChunk = 64
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-func newBatch() *batch { return batches.Get().(*batch) }
+func (e *Executor) newBatch() *batch {
+	b := batches.Get().(*batch)
+	b.most = e.node.BatchSize()
+	return b
+}
 
 // release gives back a batch that has been flushed. One that a panic left behind is
 // not reused.
 func (b *batch) release() { batches.Put(b) }
 
-func (b *batch) full() bool { return b.n == batchSize }
+func (b *batch) full() bool { return len(b.items) >= b.most }
 
 // put adds a publication, unless the batch is full, whose options nobody changes
 // before the flush.
 func (b *batch) put(id int, ch string, data []byte, o *gyro.PublishOptions) {
-	b.id[b.n] = id
-	p := &b.items[b.n]
-	p.Channel, p.Data, p.Options = ch, data, o
-	b.n++
+	b.id = append(b.id, id)
+	b.items = append(b.items, gyro.BatchPublication{Channel: ch, Data: data, Options: o})
+}
+
+// options returns room for those of the next item.
+func (b *batch) options() *gyro.PublishOptions {
+	i := len(b.items)
+	if i/ownChunk == len(b.own) {
+		b.own = append(b.own, new([ownChunk]gyro.PublishOptions))
+	}
+	return &b.own[i/ownChunk][i%ownChunk]
 }
 
 // add checks a publish command and puts its publication.
@@ -55,7 +68,7 @@ func (b *batch) add(e *Executor, id int, r *PublishRequest) error {
 	if !c.stream() || !validData(c.PublicationDataFormat, data) {
 		return ErrBadRequest
 	}
-	o := &b.own[b.n]
+	o := b.options()
 	*o = r.options(&c)
 	b.put(id, r.Channel, data, o)
 	return nil
@@ -64,10 +77,10 @@ func (b *batch) add(e *Executor, id int, r *PublishRequest) error {
 // flush publishes what was put, in that order, and calls done with the outcome of
 // each; a failure has been logged.
 func (b *batch) flush(ctx context.Context, e *Executor, m Method, done func(id int, res PublishResult, err *Error)) {
-	if b.n == 0 {
+	if len(b.items) == 0 {
 		return
 	}
-	items := b.items[:b.n]
+	items := b.items
 	e.node.PublishBatch(ctx, items)
 	for i := range items {
 		p := &items[i]
@@ -79,7 +92,9 @@ func (b *batch) flush(ctx context.Context, e *Executor, m Method, done func(id i
 		done(b.id[i], PublishResult{Offset: at.Offset, Epoch: at.Epoch}, failure)
 	}
 	// The pool holds on to nothing.
+	for i := 0; i < len(items) && i/ownChunk < len(b.own); i += ownChunk {
+		clear(b.own[i/ownChunk][:])
+	}
 	clear(items)
-	clear(b.own[:b.n])
-	b.n = 0
+	b.items, b.id = items[:0], b.id[:0]
 }

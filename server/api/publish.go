@@ -57,7 +57,7 @@ type PublishResponse struct {
 
 // Publish executes a publish command.
 func (e *Executor) Publish(ctx context.Context, r *PublishRequest) (*PublishResult, error) {
-	b := newBatch()
+	b := e.newBatch()
 	if err := b.add(e, 0, r); err != nil {
 		b.release()
 		return nil, err
@@ -82,7 +82,7 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 	if err != nil {
 		return nil, err
 	}
-	b := newBatch()
+	b := e.newBatch()
 	run := broadcast{p: &r.Publication, data: data, kinds: make(map[ChannelOptions]*kind, 1)}
 	out := make([]PublishResponse, len(r.Channels))
 	done := func(i int, res PublishResult, err *Error) { out[i] = PublishResponse{err, res} }

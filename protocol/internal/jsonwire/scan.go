@@ -70,6 +70,7 @@ func simple(p []byte) bool {
 		}
 	}
 }
+
 // simpleString returns where, from i on, the characters end that are plain ASCII:
 // at the last byte of p if not before.
 func simpleString(p []byte, i int) int {

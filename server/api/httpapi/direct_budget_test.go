@@ -16,6 +16,7 @@ import (
 
 type quietNode struct{ api.Node }
 
+func (quietNode) BatchSize() int                                        { return 256 }
 func (quietNode) PublishBatch(context.Context, []gyro.BatchPublication) {}
 
 // eternal is a connection that sends the same request again and again.

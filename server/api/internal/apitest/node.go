@@ -83,6 +83,9 @@ func names[O any](opts []O) string {
 	return strings.Join(s, " ")
 }
 
+// BatchSize is small.
+func (n *Node) BatchSize() int { return 256 }
+
 // PublishBatch records a call "publish a,b data" for each payload.
 func (n *Node) PublishBatch(_ context.Context, batch []gyro.BatchPublication) {
 	for from := 0; from < len(batch); {
