@@ -121,7 +121,7 @@ func TestJoinAndLeave(t *testing.T) {
 
 // A node that was killed is gone after 7 to 16 s, whenever that was.
 func TestVanish(t *testing.T) {
-	for after := time.Duration(0); after < 9*time.Second; after += 700 * time.Millisecond {
+	for after := time.Duration(0); after < 9*time.Second; after += 1300 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			bus := bustest.New(t)
 			a, b := join(t, bus, "a"), join(t, bus, "b")

@@ -278,7 +278,7 @@ func TestCloseWhileLeaving(t *testing.T) {
 
 // Many channels are left in few calls, and subscribed to side by side.
 func TestManyAtOnce(t *testing.T) {
-	const channels = 20_000
+	const channels = 6_000
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemote()
 		table := New(r)
