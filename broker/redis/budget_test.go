@@ -1,0 +1,63 @@
+//go:build !race
+
+package redis
+
+import (
+	"testing"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// nobody is an event handler that keeps what it was given last.
+type nobody struct{ last broker.PublicationEvent }
+
+func (n *nobody) HandlePublication(_ string, e broker.PublicationEvent) { n.last = e }
+func (n *nobody) HandleJoin(string, *channel.ClientInfo)                {}
+func (n *nobody) HandleLeave(string, *channel.ClientInfo)               {}
+func (n *nobody) HandleLoss(func(string) bool)                          {}
+
+// received makes a link and a message for it.
+func received() (l *link, name, message []byte) {
+	handler := &nobody{}
+	l = &link{broker: &Broker{handler: handler}, channels: map[string]*subscription{"c.client.ch": {channel: "ch"}}}
+	pub := payload.AppendPublication(nil, &channel.Publication{Data: make([]byte, 128), Time: 1795285627821}, false)
+	return l, []byte("c.client.ch"), append([]byte("__p1:12:abcdefgh__"), pub...)
+}
+
+// TestReceiveAllocations holds the price of a received publication: itself. The
+// reader of package pubsub has its own budget, and the node adds one.
+func TestReceiveAllocations(t *testing.T) {
+	l, name, message := received()
+	l.message(name, message)
+	if allocs := testing.AllocsPerRun(1000, func() { l.message(name, message) }); allocs > 1 {
+		t.Errorf("%v allocations per publication, at most 1", allocs)
+	}
+}
+
+// TestBatchAllocations holds the price of preparing a batch.
+func TestBatchAllocations(t *testing.T) {
+	b := &Broker{engine: &Engine{}, kinds: historyKinds{kindStream, kindStreamMeta, streamPublish, streamHistory}}
+	pub := &channel.Publication{Data: make([]byte, 128), Time: 1}
+	batch := make([]broker.BatchItem, 1000)
+	items := make([]laneItem, len(batch))
+	for i := range batch {
+		batch[i] = broker.BatchItem{Channel: "channel", Pub: pub, Options: broker.PublishOptions{HistorySize: 10, HistoryTTL: 1e9}}
+		items[i] = laneItem{int32(i), hashOf("channel")}
+	}
+	l := lane{broker: b, shard: &shard{names: names{prefix: "centrifugo"}}, batch: batch, items: items}
+	l.strings.size = maxSlab
+	l.prepare(items)
+	if allocs := testing.AllocsPerRun(100, func() { l.prepare(items) }); allocs > 10 {
+		t.Errorf("%v allocations per 1,000 items, at most 10", allocs)
+	}
+}
+
+func BenchmarkDeliver(b *testing.B) {
+	l, name, message := received()
+	b.ReportAllocs()
+	for b.Loop() {
+		l.message(name, message)
+	}
+}
