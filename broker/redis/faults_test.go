@@ -269,6 +269,7 @@ func TestLossOfOneShard(t *testing.T) {
 // TestFailover: the primary dies, the Sentinels choose another, and everything goes
 // on there.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	s := redistest.NewSentinel(t, redistest.Options{})
 	n := newNote()
 	b := runBroker(t, redis.Config{Shards: []redis.Shard{{Addresses: s.Addresses(), SentinelMaster: s.Master}}, Logger: quiet,
@@ -305,6 +306,7 @@ func TestFailover(t *testing.T) {
 
 // TestMovedSlot migrates a channel's slot while it is published to.
 func TestMovedSlot(t *testing.T) {
+	t.Parallel()
 	c := redistest.NewCluster(t, redistest.Options{})
 	for _, partitions := range []int{0, 3} {
 		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {

@@ -203,7 +203,7 @@ func freePort(tb testing.TB) int {
 			tb.Fatal(err)
 		}
 		port := listener.Addr().(*net.TCPAddr).Port
-		listener.Close()
+		_ = listener.Close() // it has accepted nothing
 		if port+10000 > 65535 {
 			port -= 20000
 		}
@@ -221,7 +221,7 @@ func listens(port int) bool {
 	if err != nil {
 		return false
 	}
-	listener.Close()
+	_ = listener.Close() // it has accepted nothing
 	return true
 }
 
