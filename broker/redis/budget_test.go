@@ -38,7 +38,7 @@ func TestReceiveAllocations(t *testing.T) {
 
 // TestBatchAllocations holds the price of preparing a batch.
 func TestBatchAllocations(t *testing.T) {
-	b := &Broker{engine: &Engine{}, kinds: historyKinds{kindStream, kindStreamMeta, streamPublish, streamHistory}}
+	b := &Broker{engine: &Engine{}, kinds: historyKinds{history: kindStream, meta: kindStreamMeta, publish: streamPublish}}
 	pub := &channel.Publication{Data: make([]byte, 128), Time: 1}
 	batch := make([]broker.BatchItem, 1000)
 	items := make([]laneItem, len(batch))
