@@ -1,11 +1,13 @@
 module github.com/gyrohq/gyro/e2e
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/centrifugal/centrifuge-go v0.12.0
 	github.com/coder/websocket v1.8.15
 	github.com/gyrohq/gyro v0.0.0
+	github.com/gyrohq/gyro/broker/redis v0.0.0
+	github.com/shadowspore/fossil-delta v0.0.0-20241213113458-1d797d70cbe3
 )
 
 require (
@@ -19,13 +21,14 @@ require (
 	github.com/planetscale/vtprotobuf v0.6.0 // indirect
 	github.com/segmentio/asm v1.2.1 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
-	github.com/shadowspore/fossil-delta v0.0.0-20241213113458-1d797d70cbe3 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
-	golang.org/x/sys v0.44.0 // indirect
+	golang.org/x/sync v0.19.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 replace (
 	github.com/gyrohq/gyro => ../
+	github.com/gyrohq/gyro/broker/redis => ../broker/redis
 	github.com/gyrohq/gyro/server => ../server
 )

@@ -25,7 +25,10 @@ go build -race -o "$rig" ./e2e/cmd/rig
 # The test programs themselves without it: it finds races within centrifuge-go.
 need redis-server redis-server
 need nginx nginx-light
-go test -count=1 -timeout=5m ./e2e/...
+go test -count=1 -timeout=5m $(go list ./e2e/... | grep -v /faults$)
+
+step "Faults: three nodes, 300 subscribers, Redis and NATS that fail"
+go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '
 step "Go: the scenarios on two nodes with Redis; who comes back is on the other node"
 E2E_NODES=2 go test -count=1 -timeout=5m -run TestScenarios ./e2e/gosdk
 

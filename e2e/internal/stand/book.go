@@ -15,7 +15,7 @@ type Counts struct {
 	Duplicated int
 	// Told is how often a subscription was answered with recovered:false.
 	Told int
-	// Missed are the numbers that were skipped where that was told.
+	// Missed are the numbers that were skipped where that was told, or to be expected.
 	Missed int
 	// Insufficient is how often the server ended a subscription or a connection for
 	// insufficient state; the recovery that follows may well succeed.
@@ -45,6 +45,8 @@ func (c *Counts) add(other Counts) {
 type book struct {
 	mu     sync.Mutex
 	counts Counts
+	// lossy is set if nobody promised that nothing is lost.
+	lossy bool
 	// last is the number that came last.
 	last int64
 	// anew is set when the subscriber was told that it missed something: the next
@@ -70,6 +72,8 @@ func (b *book) receive(n int64) {
 	case n <= b.last:
 		b.counts.Duplicated++
 		return
+	case b.lossy:
+		b.counts.Missed += int(n - b.last - 1)
 	default:
 		b.counts.Lost += int(n - b.last - 1)
 	}
@@ -98,12 +102,14 @@ func (b *book) reached() int64 {
 	return b.last
 }
 
-// begin starts a span and returns the counts of the one before. A silence that has
-// begun belongs to the new span as a whole.
-func (b *book) begin() Counts {
+// read returns the counts, and starts over if anew is set. A silence that has begun
+// belongs to the new span as a whole.
+func (b *book) read(anew bool) Counts {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	counts := b.counts
-	b.counts = Counts{}
+	if anew {
+		b.counts = Counts{}
+	}
 	return counts
 }

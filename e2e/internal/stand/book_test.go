@@ -28,7 +28,7 @@ func TestBook(t *testing.T) {
 				b.receive(e)
 			}
 		}
-		got := b.begin()
+		got := b.read(true)
 		got.Silence = 0
 		if got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,16 +29,23 @@ func (s *Stand) Begin() {
 	s.collect()
 }
 
+// Peek returns the counts of the span so far.
+func (s *Stand) Peek() Counts { return s.count(false) }
+
+// count adds up the books, and begins a new page in them.
+func (s *Stand) count(anew bool) Counts {
+	var sum Counts
+	for _, books := range s.books {
+		for _, b := range books {
+			sum.add(b.read(anew))
+		}
+	}
+	return sum
+}
+
 // collect ends a span.
 func (s *Stand) collect() Span {
-	var span Span
-	for _, c := range s.subscribers {
-		span.add(c.book.begin())
-	}
-	for _, b := range s.sdkBooks {
-		span.add(b.begin())
-	}
-	span.Answers = s.answers.begin()
+	span := Span{Counts: s.count(true), Answers: s.answers.begin()}
 	for _, w := range s.watches {
 		span.Health = append(span.Health, w.begin())
 	}
@@ -75,6 +83,36 @@ func (s *Stand) fit() bool {
 func (s *Stand) Unfit(i int) {
 	s.tb.Helper()
 	s.await(fmt.Sprintf("503 of node %d", i), func() bool { return s.watches[i].says() != fit })
+}
+
+// Flow waits until all subscribers have publications of after the call.
+func (s *Stand) Flow() {
+	s.tb.Helper()
+	s.caughtUp("publications for all")
+}
+
+// AllAt waits until all subscribers are subscribed at node i.
+func (s *Stand) AllAt(i int) {
+	s.tb.Helper()
+	s.await(fmt.Sprintf("all subscribers at node %d", i), func() bool {
+		return !slices.ContainsFunc(s.subscribers, func(c *Subscriber) bool {
+			return int(c.at.Load()) != i || !c.subscribed.Load()
+		})
+	})
+}
+
+// Failing waits until each publisher was told an error with this text.
+func (s *Stand) Failing(text string) {
+	s.tb.Helper()
+	s.await("errors of publishers: "+text, func() bool {
+		n := 0
+		for kind, count := range s.answers.peek().Errors {
+			if strings.Contains(kind, text) {
+				n += count
+			}
+		}
+		return n >= len(s.publishers)
+	})
 }
 
 // usage of a node.

@@ -19,11 +19,9 @@ import (
 
 // Options of a stand.
 type Options struct {
-	// Nodes is how many run. Config is the configuration file of each; Configs, if not
-	// nil, the environment that makes nodes differ.
+	// Nodes is how many run, and Config the configuration file of each.
 	Nodes  int
 	Config string
-	Env    [][]string
 	// Subscribers in all, spread over nodes and channels. SDKs is how many clients of
 	// the public SDK come on top.
 	Subscribers, SDKs int
@@ -32,8 +30,10 @@ type Options struct {
 	Every    time.Duration
 	// AnswerLimit is how long an answer of the API may take.
 	AnswerLimit time.Duration
-	// Namespace of the channels.
-	Namespace string
+	// Namespace of the channels, whose subscriptions are recoverable, but with
+	// AtMostOnce: then numbers may be missing without a word.
+	Namespace  string
+	AtMostOnce bool
 }
 
 // Stand is a cluster with subscribers and publishers.
@@ -44,14 +44,15 @@ type Stand struct {
 	tb          testing.TB
 	opts        Options
 	file        string
+	env         [][]string
 	ctx         context.Context
 	subscribers []*Subscriber
 	sdks        []*centrifuge.Client
-	sdkBooks    []*book
-	sdkChannels []int
 	publishers  []*publisher
-	answers     answers
-	watches     []*watch
+	// books of the subscribers of each channel.
+	books   [][]*book
+	answers answers
+	watches []*watch
 
 	mu       sync.Mutex
 	failures []string
@@ -62,16 +63,19 @@ type Stand struct {
 // patience bounds how long anything may take to come back once a fault has ended.
 const patience = 30 * time.Second
 
+// Use has tb fail from now on, which may be a subtest of what New was given.
+func (s *Stand) Use(tb testing.TB) { s.tb = tb }
+
 // New starts everything and returns when all subscriptions stand and publications
 // flow. It ends with the test.
 func New(tb testing.TB, opts Options) *Stand {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Stand{tb: tb, opts: opts, ctx: ctx, file: filepath.Join(tb.TempDir(), "config.json")}
+	s := &Stand{tb: tb, opts: opts, ctx: ctx, file: filepath.Join(tb.TempDir(), "config.json"), env: make([][]string, opts.Nodes)}
 	if err := os.WriteFile(s.file, []byte(opts.Config), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(s.logs)
+	tb.Cleanup(func() { s.logs(tb) })
 	for i := range opts.Nodes {
 		s.Nodes = append(s.Nodes, s.start(i, 0))
 		tb.Cleanup(func() { s.Nodes[i].Kill() })
@@ -105,11 +109,7 @@ func (s *Stand) start(i, port int) *rig.Server {
 			s.tb.Fatal(err)
 		}
 	}
-	var env []string
-	if s.opts.Env != nil {
-		env = s.opts.Env[i]
-	}
-	node, err := rig.StartServer(port, []string{"-c", s.file, "-p", strconv.Itoa(port)}, env)
+	node, err := rig.StartServer(port, []string{"-c", s.file, "-p", strconv.Itoa(port)}, s.env[i])
 	if err != nil {
 		s.tb.Fatal(err)
 	}
@@ -124,26 +124,40 @@ func (s *Stand) Restart(i int) {
 	s.idle[i] = usage{}
 }
 
+// Reconfigure gives node i an environment for its next start.
+func (s *Stand) Reconfigure(i int, env ...string) {
+	s.env[i] = env
+}
+
 func (s *Stand) channel(i int) string { return fmt.Sprintf("%s:%d", s.opts.Namespace, i) }
 
 func (s *Stand) subscribe(work *sync.WaitGroup) {
 	s.tb.Helper()
+	s.books = make([][]*book, s.opts.Channels)
 	for i := range s.opts.Subscribers {
-		c := &Subscriber{Channel: s.channel(i / s.opts.Nodes % s.opts.Channels), first: i % len(s.Nodes), fail: s.failed}
-		for k := range s.Nodes {
-			c.nodes = append(c.nodes, s.Nodes[(i+k)%len(s.Nodes)].WS())
-		}
+		channel := i / s.opts.Nodes % s.opts.Channels
+		c := &Subscriber{Channel: s.channel(channel), first: i % len(s.Nodes), fail: s.failed}
+		c.book.lossy = s.opts.AtMostOnce
+		s.books[channel] = append(s.books[channel], &c.book)
+		c.nodes = rotated(s.Nodes, i)
 		s.subscribers = append(s.subscribers, c)
 		work.Go(func() { c.run(s.ctx) })
 	}
 	for i := range s.opts.SDKs {
-		b, channel := &book{}, i%s.opts.Channels
-		client, err := newSDK(s.Nodes[i%len(s.Nodes)].WS(), s.channel(channel), b, s.failed)
+		// It knows one address only.
+		proxy, err := rig.NewProxy(rotated(s.Nodes, i)...)
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		s.tb.Cleanup(proxy.Close)
+		b, channel := &book{lossy: s.opts.AtMostOnce}, i%s.opts.Channels
+		client, err := newSDK(proxy.WS(), s.channel(channel), b, s.failed)
 		if err != nil {
 			s.tb.Fatal(err)
 		}
 		s.tb.Cleanup(client.Close)
-		s.sdks, s.sdkBooks, s.sdkChannels = append(s.sdks, client), append(s.sdkBooks, b), append(s.sdkChannels, channel)
+		s.sdks = append(s.sdks, client)
+		s.books[channel] = append(s.books[channel], b)
 	}
 	s.await("the SDKs", func() bool {
 		return !slices.ContainsFunc(s.sdks, func(c *centrifuge.Client) bool {
@@ -157,11 +171,17 @@ func (s *Stand) subscribe(work *sync.WaitGroup) {
 	})
 }
 
-func (s *Stand) publish(work *sync.WaitGroup) {
+// rotated returns the addresses of nodes, beginning with number i.
+func rotated(nodes []*rig.Server, i int) []string {
 	var addrs []string
-	for _, node := range s.Nodes {
-		addrs = append(addrs, node.Addr)
+	for k := range nodes {
+		addrs = append(addrs, nodes[(i+k)%len(nodes)].Addr)
 	}
+	return addrs
+}
+
+func (s *Stand) publish(work *sync.WaitGroup) {
+	addrs := rotated(s.Nodes, 0)
 	transport := &http.Transport{MaxIdleConnsPerHost: s.opts.Channels}
 	s.tb.Cleanup(transport.CloseIdleConnections)
 	run := strconv.FormatInt(time.Now().UnixNano(), 36)
@@ -216,7 +236,7 @@ func (s *Stand) state() string {
 		}
 	}
 	for i, p := range s.publishers {
-		for _, b := range s.books(i) {
+		for _, b := range s.books[i] {
 			if b.reached() < p.acked.Load() {
 				behind++
 			}
@@ -226,22 +246,6 @@ func (s *Stand) state() string {
 	defer s.mu.Unlock()
 	return out + fmt.Sprintf("%d subscribers behind, %d not subscribed; publishers: %v; failures: %q",
 		behind, away, s.answers.peek(), s.failures)
-}
-
-// books of the subscribers of channel i.
-func (s *Stand) books(i int) []*book {
-	var list []*book
-	for _, c := range s.subscribers {
-		if c.Channel == s.channel(i) {
-			list = append(list, &c.book)
-		}
-	}
-	for k, channel := range s.sdkChannels {
-		if channel == i {
-			list = append(list, s.sdkBooks[k])
-		}
-	}
-	return list
 }
 
 // caughtUp waits until every subscriber has what will be acknowledged next, or
@@ -257,7 +261,7 @@ func (s *Stand) caughtUp(what string) {
 			if p.acked.Load() < marks[i] {
 				return false
 			}
-			for _, b := range s.books(i) {
+			for _, b := range s.books[i] {
 				if b.reached() < marks[i] {
 					return false
 				}
@@ -268,8 +272,8 @@ func (s *Stand) caughtUp(what string) {
 }
 
 // logs shows what the nodes wrote, if the test failed.
-func (s *Stand) logs() {
-	if !s.tb.Failed() {
+func (s *Stand) logs(tb testing.TB) {
+	if !tb.Failed() {
 		return
 	}
 	for i, node := range s.Nodes {
@@ -277,6 +281,6 @@ func (s *Stand) logs() {
 		if len(log) > 8000 {
 			log = log[:4000] + "\n…\n" + log[len(log)-4000:]
 		}
-		s.tb.Logf("--- log of node %d on %s\n%s", i, node.Addr, log)
+		tb.Logf("--- log of node %d on %s\n%s", i, node.Addr, log)
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/coder/websocket"
 )
 
 // Codes of the client protocol that a subscriber acts upon.
@@ -23,7 +21,7 @@ const (
 // pings included. answerTimeout bounds a reply to a command.
 const (
 	dialTimeout    = 5 * time.Second
-	silenceTimeout = 10 * time.Second
+	silenceTimeout = 20 * time.Second
 	answerTimeout  = 15 * time.Second
 )
 
@@ -33,7 +31,7 @@ type Subscriber struct {
 	// Channel that it subscribes to.
 	Channel string
 
-	// nodes are the addresses of WebSocket endpoints; it stays with the first that it
+	// nodes are the addresses of nodes; it stays with the first that it
 	// reaches, beginning with its own.
 	nodes []string
 	// first is the number of the node that nodes begins with, at that of the node in
@@ -113,20 +111,19 @@ func wait(ctx context.Context, d time.Duration) {
 
 // session is one connection; it reports whether it came about.
 func (s *Subscriber) session(ctx context.Context) bool {
-	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	conn, _, err := websocket.Dial(dialing, s.nodes[s.node], nil)
+	w, err := dialWire(ctx, s.nodes[s.node], "/connection/websocket")
 	if err != nil {
 		return false
 	}
-	defer conn.CloseNow()
-	conn.SetReadLimit(64 << 20)
+	defer w.conn.Close()
+	stop := context.AfterFunc(ctx, func() { w.conn.Close() })
+	defer stop()
 	if s.connected {
 		s.book.note(func(c *Counts) { c.Reconnects++ })
 	}
 	s.connected = true
 	s.at.Store(int32((s.first + s.node) % len(s.nodes)))
-	l := &link{s: s, ctx: ctx, conn: conn}
+	l := &link{s: s, ctx: ctx, wire: w}
 	if err := l.begin(); err != nil {
 		return true
 	}
@@ -139,7 +136,10 @@ func (s *Subscriber) session(ctx context.Context) bool {
 
 // ended notes why a connection ended.
 func (s *Subscriber) ended(err error) {
-	code := int(websocket.CloseStatus(err))
+	code := 0
+	if end := (*closed)(nil); errors.As(err, &end) {
+		code = end.code
+	}
 	switch {
 	case code == codeInsufficientDisconnect:
 		s.book.note(func(c *Counts) { c.Insufficient++ })
@@ -161,7 +161,7 @@ var errProtocol = errors.New("broken protocol")
 type link struct {
 	s    *Subscriber
 	ctx  context.Context
-	conn *websocket.Conn
+	wire *wire
 	id   int
 	// due is when the reply to the command has to be there; zero if none is awaited.
 	due time.Time
@@ -189,16 +189,12 @@ func (s *Subscriber) request(id int) string {
 }
 
 func (l *link) send(text string) error {
-	ctx, cancel := context.WithTimeout(l.ctx, dialTimeout)
-	defer cancel()
-	return l.conn.Write(ctx, websocket.MessageText, []byte(text))
+	return l.wire.write(opText, []byte(text))
 }
 
 // read takes one frame.
 func (l *link) read() error {
-	ctx, cancel := context.WithTimeout(l.ctx, silenceTimeout)
-	defer cancel()
-	_, frame, err := l.conn.Read(ctx)
+	frame, err := l.wire.read(silenceTimeout)
 	if err != nil {
 		return err
 	}
@@ -261,6 +257,10 @@ func (l *link) failed(id, code int, message string, temporary bool) error {
 func (l *link) answered(r *reply) error {
 	s, result := l.s, r.Subscribe
 	if !result.Recoverable {
+		if s.book.lossy {
+			s.subscribed.Store(true)
+			return nil
+		}
 		return fmt.Errorf("%w: the subscription is not recoverable", errProtocol)
 	}
 	switch {
@@ -288,7 +288,7 @@ func (l *link) answered(r *reply) error {
 
 // receive takes a publication, live or recovered.
 func (s *Subscriber) receive(p *publication) error {
-	if p.Offset != s.offset+1 {
+	if s.positioned && p.Offset != s.offset+1 {
 		s.refused(fmt.Sprintf("offset %d behind %d", p.Offset, s.offset))
 	}
 	s.offset = p.Offset

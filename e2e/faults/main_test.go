@@ -1,0 +1,204 @@
+// Package faults holds clusters of real gyro, Redis and NATS processes against
+// faults: processes that are killed or stopped, networks that are cut, servers that
+// refuse. Subscribers of recoverable channels must get everything, once and in order,
+// or be told; publishers must get true answers; and /health must say what is wrong.
+//
+// Without flags it runs what continuous integration has time for:
+//
+//	go test ./e2e/faults -v                    # 2 to 3 minutes
+//	go test ./e2e/faults -v -faults=all -timeout 30m
+//	go test ./e2e/faults -v -run Storm -storm-clients 8000
+//	go test ./e2e/faults -v -run Resubscribe -resubscribe-channels 100000
+//	go test ./e2e/faults -v -run Sentinel -sentinel-rounds 20
+//	go test ./e2e/faults -v -run Network -faults=all -cut 60s
+package faults
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/e2e/internal/stand"
+)
+
+var (
+	which          = flag.String("faults", "ci", "which faults: ci or all")
+	sentinelRounds = flag.Int("sentinel-rounds", 2, "failovers of Sentinel in a row")
+	longestCut     = flag.Duration("cut", 10*time.Second, "longest cut of the network with -faults=all")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The clusters wait rather than compute: run some side by side. The flag exists, so
+	// this cannot fail.
+	_ = flag.Set("test.parallel", "4")
+	code := m.Run()
+	rig.Clean()
+	fmt.Print(table.String())
+	os.Exit(code)
+}
+
+// table is what TestMain prints.
+var table report
+
+type report struct {
+	mu   sync.Mutex
+	rows []string
+}
+
+func (r *report) add(name string, span stand.Span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rows = append(r.rows, fmt.Sprintf("%-44s %8d %6d %6d %6d %6d %6d %6d %9s %8s  %v",
+		name, span.Received, span.Lost, span.Duplicated, span.Told, span.Missed, span.Insufficient, span.Reconnects,
+		span.Silence.Round(time.Millisecond), span.Back.Round(time.Millisecond), span.Answers))
+}
+
+func (r *report) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.rows) == 0 {
+		return ""
+	}
+	header := fmt.Sprintf("%-44s %8s %6s %6s %6s %6s %6s %6s %9s %8s  %s", "fault", "received", "lost", "dup", "told", "missed",
+		"insuff", "reconn", "silence", "back in", "publishers")
+	return header + "\n" + strings.Join(r.rows, "\n") + "\n"
+}
+
+// fault is one thing that happens to a cluster, and what may come of it.
+type fault struct {
+	name string
+	// always is set for what runs in continuous integration too.
+	always bool
+	// inject has the fault come and go.
+	inject func(t *testing.T)
+
+	// unfit is what /health of every node has to say meanwhile; empty: it may say
+	// nothing.
+	unfit string
+	// told is set if streams are lost, so that every subscriber has to be told.
+	told bool
+	// mayMiss is set where Redis may lose what it acknowledged; if it does, that has to
+	// be told.
+	mayMiss bool
+	// failing is set if publishers have to be told errors; quiet if they must not.
+	failing, quiet bool
+	// silence is the longest that a subscriber may wait; 0: no limit.
+	silence time.Duration
+}
+
+// hold puts a cluster through faults, one after the other.
+func hold(t *testing.T, s *stand.Stand, subscribers int, faults ...fault) {
+	for _, f := range faults {
+		if !f.always && *which != "all" {
+			continue
+		}
+		ok := t.Run(f.name, func(t *testing.T) {
+			s.Use(t)
+			s.Begin()
+			f.inject(t)
+			span := s.Recovered()
+			table.add(t.Name(), span)
+			f.judge(t, span, subscribers)
+		})
+		s.Use(t)
+		if !ok {
+			return // the cluster is no clean beginning for the next
+		}
+	}
+}
+
+// judge compares what happened with what may come of the fault.
+func (f *fault) judge(t *testing.T, span stand.Span, subscribers int) {
+	if span.Lost+span.Duplicated+span.Refused > 0 || len(span.Failures) > 0 {
+		t.Errorf("%d lost, %d duplicated, %d refused: %q", span.Lost, span.Duplicated, span.Refused, span.Failures)
+	}
+	if !f.mayMiss && f.told != (span.Told >= subscribers) || !f.told && !f.mayMiss && span.Told > 0 {
+		t.Errorf("%d of %d subscribers were told that they missed something", span.Told, subscribers)
+	}
+	if span.Answers.Hung > 0 {
+		t.Errorf("%d publishes got no answer in time: %v", span.Answers.Hung, span.Answers)
+	}
+	if f.failing && span.Answers.Failed() == 0 || f.quiet && span.Answers.Failed() > 0 {
+		t.Errorf("publishers were told: %v", span.Answers)
+	}
+	if f.silence > 0 && span.Silence > f.silence {
+		t.Errorf("silence for %v, want at most %v", span.Silence, f.silence)
+	}
+	for i, h := range span.Health {
+		if h.Hung > 0 {
+			t.Errorf("/health of node %d gave no answer %d times", i, h.Hung)
+		}
+		if f.unfit != "" && !strings.Contains(h.Reason, f.unfit) {
+			t.Errorf("/health of node %d said %q, want something with %q", i, h.Reason, f.unfit)
+		}
+	}
+}
+
+// config is the configuration of a node with an engine that has history.
+func config(engine string) string { return configured(engine, streams("300s")+", "+plain) }
+
+func configured(engine, namespaces string) string {
+	return `{
+	"http_server": {"address": "127.0.0.1"},
+	"log": {"level": "info"},
+	"health": {"enabled": true},
+	"debug": {"enabled": true},
+	"client": {
+		"allow_anonymous_connect_without_token": true,
+		"ping_interval": "3s", "pong_timeout": "2s",
+		"channel_limit": 10000,
+		"recovery_max_publication_limit": 10000
+	},
+	"http_api": {"key": "` + rig.APIKey + `"},
+	"channel": {"namespaces": [` + namespaces + `]},
+	` + engine + `}`
+}
+
+// streams is a namespace with recoverable streams, plain one without history.
+func streams(ttl string) string {
+	return `{"name": "stream", "history_size": 10000, "history_ttl": "` + ttl + `", "force_recovery": true,
+		"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true}`
+}
+
+const plain = `{"name": "plain", "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true}`
+
+// ioTimeout of the engines; answerLimit is what publishers may have to wait then.
+const (
+	ioTimeout   = 2 * time.Second
+	answerLimit = ioTimeout + 2*time.Second
+)
+
+// redisEngine is the part of the configuration with these keys of engine.redis.
+func redisEngine(keys string) string {
+	return `"engine": {"type": "redis", "redis": {"io_timeout": "` + ioTimeout.String() + `", ` + keys + `}}`
+}
+
+// size of the clusters.
+const (
+	nodes       = 3
+	subscribers = 300
+	sdks        = 3
+	clients     = subscribers + sdks
+)
+
+// cluster starts nodes, subscribers and publishers on an engine.
+func cluster(t *testing.T, engine string) *stand.Stand {
+	t.Helper()
+	return stand.New(t, stand.Options{
+		Nodes: nodes, Config: config(engine), Subscribers: subscribers, SDKs: sdks,
+		Channels: 10, Every: 50 * time.Millisecond, AnswerLimit: answerLimit, Namespace: "stream",
+	})
+}
+
+// allUnfit waits until every node says that it is.
+func allUnfit(s *stand.Stand) {
+	for i := range s.Nodes {
+		s.Unfit(i)
+	}
+}

@@ -1,0 +1,71 @@
+package faults
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// launch starts a node that may fail to start. It ends with the test.
+func launch(t *testing.T, config string) *rig.Server {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	port, err := rig.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := rig.Launch(port, []string{"-c", file, "-p", itoa(port)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(node.Kill)
+	return node
+}
+
+// await polls until done says so.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}
+
+// healthy tells whether /health answers 200.
+func healthy(addr string) bool {
+	client := http.Client{Timeout: time.Second}
+	resp, err := client.Get("http://" + addr + "/health")
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// publish publishes something; it may fail while Redis is away.
+func publish(t *testing.T, addr, channel string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPost, "http://"+addr+"/api/publish",
+		strings.NewReader(`{"channel":"`+channel+`","data":{"n":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-API-Key", rig.APIKey)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+}

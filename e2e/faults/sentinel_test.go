@@ -1,0 +1,64 @@
+package faults
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/broker/redis/redistest"
+)
+
+// TestSentinel: the primary is killed again and again. The Sentinels know the old one
+// for a while, so that the first dial of every node is refused. Redis replicates
+// behind its answers: what gets lost on the way has to be told.
+func TestSentinel(t *testing.T) {
+	t.Parallel()
+	redis := redistest.NewSentinel(t, redistest.Options{Persistent: true})
+	s := cluster(t, redisEngine(fmt.Sprintf(`"sentinel_address": [%q], "sentinel_master_name": %q`,
+		strings.Join(redis.Addresses(), ","), redis.Master)))
+	var faults []fault
+	for i := range *sentinelRounds {
+		faults = append(faults, fault{
+			name: fmt.Sprintf("primary killed, %d", i+1), always: true, failing: true, mayMiss: true, unfit: "redis",
+			inject: func(t *testing.T) {
+				old := redis.Primary()
+				old.Kill()
+				next := redis.Await(old)
+				s.Flow()
+				old.Restart(false)
+				follow(t, old, next)
+			},
+		})
+	}
+	faults = append(faults, fault{
+		name: "failover by command", always: true, mayMiss: true, silence: 3 * time.Second,
+		inject: func(t *testing.T) {
+			old := redis.Primary()
+			next := redis.Failover()
+			s.Flow()
+			follow(t, old, next)
+		},
+	})
+	hold(t, s, clients, faults...)
+}
+
+// follow has a server replicate another, as the Sentinels would after some seconds.
+func follow(t *testing.T, server, primary *redistest.Server) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(primary.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Do("REPLICAOF", host, port)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		info := server.Do("INFO", "replication")
+		if strings.Contains(info, "role:slave") && strings.Contains(info, "master_link_status:up") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not replicate:\n%s", server.Addr(), info)
+		}
+	}
+}
