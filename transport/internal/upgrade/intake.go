@@ -19,6 +19,9 @@ import (
 // arrive at once, as usual, are not concerned.
 const maxHeld = 16 << 20
 
+// expireBatch is how many connections a turn of the loop closes for being late: some 2 ms.
+const expireBatch = 256
+
 // intake holds the connections of one loop whose first request is not complete.
 // Everything but send and close happens on the loop.
 type intake struct {
@@ -29,6 +32,8 @@ type intake struct {
 	source bytes.Reader
 	reader *bufio.Reader // of source
 	timer  transport.Timer
+	// expiring: expire has more to do, and was posted.
+	expiring bool
 
 	// mu is for Close, should the loop end before the listener.
 	mu     sync.Mutex
@@ -123,17 +128,23 @@ func (o *opening) size() int {
 
 // arm sets the timer for the oldest connection.
 func (in *intake) arm() {
-	if in.timer == nil && in.oldest != nil && in.listener.timeout > 0 {
+	if in.timer == nil && !in.expiring && in.oldest != nil && in.listener.timeout > 0 {
 		in.timer = in.loop.After(time.Until(in.oldest.due), in.expire)
 	}
 }
 
-// expire closes the connections whose time is up.
+// expire closes the connections whose time is up, expireBatch at a time, between which
+// the loop looks after others. Meanwhile there is no timer.
 func (in *intake) expire() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.timer = nil
-	for now := time.Now(); in.oldest != nil && !in.oldest.due.After(now); {
+	in.timer, in.expiring = nil, false
+	now := time.Now()
+	for n := 0; in.oldest != nil && !in.oldest.due.After(now); n++ {
+		if n == expireBatch {
+			in.expiring = in.loop.Post(in.expire) // a loop that ends closes the rest
+			return
+		}
 		in.drop(in.oldest)
 	}
 	in.arm()

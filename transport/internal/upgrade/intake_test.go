@@ -258,6 +258,37 @@ func TestOneTimer(t *testing.T) {
 	}
 }
 
+// TestExpireInBatches: silent clients that came at once do not take the loop's time
+// at once.
+func TestExpireInBatches(t *testing.T) {
+	s := newSite(t, func(s *http.Server) { s.ReadHeaderTimeout = time.Hour })
+	const clients = 2*expireBatch + 10
+	for range clients {
+		s.open()
+	}
+	in := s.ln.intakes[s.loop]
+	for o := in.oldest; o != nil; o = o.next {
+		o.due = time.Now()
+	}
+	f := s.loop.timers[0]
+	s.loop.timers = nil
+	f()
+	left := clients - expireBatch
+	if len(s.loop.watchers) != left || len(s.loop.posts) != 1 {
+		t.Fatalf("%d connections, %d posts", len(s.loop.watchers), len(s.loop.posts))
+	}
+	in.arm() // as when others come
+	for ; left > 0; left -= expireBatch {
+		if len(s.loop.watchers) != left || len(s.loop.timers) != 0 {
+			t.Errorf("%d connections, %d timers", len(s.loop.watchers), len(s.loop.timers))
+		}
+		(<-s.loop.posts)()
+	}
+	if s.open(); len(s.loop.watchers) != 1 || len(s.loop.posts) != 0 || len(s.loop.timers) != 1 {
+		t.Errorf("%d connections, %d posts, %d timers", len(s.loop.watchers), len(s.loop.posts), len(s.loop.timers))
+	}
+}
+
 // asked is what the server of net/http makes of bytes: the request that its handler
 // gets, nil if none.
 func asked(sent []byte) (got *http.Request) {
