@@ -44,6 +44,7 @@ type Node struct {
 	session *session.Config
 	// broker, presence and routes are those of engines.
 	engines  *attach.Engines
+	vias     session.Vias
 	broker   broker.Broker
 	presence broker.PresenceManager
 	routes   *route.Table
@@ -67,7 +68,6 @@ type Node struct {
 	shutdown bool
 	// closing is set when no client is taken any more; under mu.
 	closing atomic.Bool
-	vias    []*session.Via // kinds of connections seen so far
 
 	// ended is closed when a shutdown is complete; endErr is its outcome.
 	ended  chan struct{}
@@ -145,7 +145,7 @@ func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.I
 	if err != nil {
 		return nil, err
 	}
-	via := n.via(&info)
+	via := n.vias.Of(&info)
 	c.post(func() {
 		if c.begin(conn, via); n.closing.Load() {
 			// The others were disconnected before this one was there.
@@ -173,7 +173,7 @@ func (n *Node) AcceptOn(l transport.Loop, ctx context.Context, conn transport.Co
 	if err != nil {
 		return nil, err
 	}
-	c.begin(conn, n.via(&info))
+	c.begin(conn, n.vias.Of(&info))
 	return (*direct)(c), nil
 }
 
@@ -205,26 +205,6 @@ func newClientID() (id uuid.UUID) {
 	id[6] = id[6]&0x0f | 0x40
 	id[8] = id[8]&0x3f | 0x80
 	return id
-}
-
-// maxVias is how many kinds of connections are remembered. There are a few, unless
-// a transport makes a framer for every connection.
-const maxVias = 64
-
-// via returns the description that connections of this kind share.
-func (n *Node) via(info *transport.Info) *session.Via {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, v := range n.vias {
-		if v.Framer == info.Framer && v.Name == info.Name && v.NativePing == info.NativePing {
-			return v
-		}
-	}
-	v := session.NewVia(info)
-	if len(n.vias) < maxVias {
-		n.vias = append(n.vias, v)
-	}
-	return v
 }
 
 // begin makes the session, on its loop.

@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -89,23 +88,6 @@ const (
 	stateConnected
 	stateClosed
 )
-
-// Via is a kind of connection. Many sessions share one; it is constant.
-type Via struct {
-	// Name of the transport.
-	Name   string
-	Framer transport.Framer
-	Codec  codec.Codec
-	// NativePing: the transport pings.
-	NativePing bool
-}
-
-// NewVia describes the kind of a connection.
-func NewVia(info *transport.Info) *Via {
-	return &Via{
-		Name: info.Name, Framer: info.Framer, Codec: codec.For(info.Framer.Encoding()), NativePing: info.NativePing,
-	}
-}
 
 // Session is one client. Its methods are called by its owner, one at a time.
 type Session struct {
@@ -429,7 +411,7 @@ func (s *Session) reply(r *protocol.Reply) {
 		return
 	}
 	p := s.env.Pool()
-	buf, err := codec.For(s.via.Framer.Encoding()).AppendReply(s.out.Open(p, s.via.Framer), r)
+	buf, err := s.via.Codec.AppendReply(s.out.Open(p, s.via.Framer), r)
 	if err != nil {
 		s.Disconnect(protocol.DisconnectInappropriateProtocol)
 		return
