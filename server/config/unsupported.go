@@ -11,7 +11,7 @@ var unsupported = []struct {
 	on  func(*Config) bool
 }{
 	{"broker.type", func(c *Config) bool {
-		return c.Broker.Enabled && (c.Broker.Type == TypePostgres || c.Broker.Type == TypeNATS)
+		return c.Broker.Enabled && c.Broker.Type == TypePostgres
 	}},
 	{"map_broker.type", func(c *Config) bool { return c.MapBroker.Type != "memory" }},
 	{"controller.enabled", func(c *Config) bool { return c.Controller.Enabled }},
@@ -72,7 +72,7 @@ func (c *Config) checkSupported(p *problems) {
 		}
 	})
 	for i, b := range c.Brokers {
-		if b.Enabled && (b.Type == TypePostgres || b.Type == TypeNATS) {
+		if b.Enabled && b.Type == TypePostgres {
 			refuse(element("brokers", i, b.Name) + ".type")
 		}
 	}

@@ -35,6 +35,7 @@ func TestValidateEngines(t *testing.T) {
 		{`{"engine":{"type":"redis","redis":{"tls":{"enabled":true,"cert_pem":"x"}}}}`, "engine.redis.tls: cert_pem, key_pem"},
 		{`{"engine":{"type":"redis","redis":{"sentinel_tls":{"enabled":true,"server_ca_pem":"x"}}}}`, "engine.redis.sentinel_tls: server_ca_pem"},
 		{`{"broker":{"enabled":true,"type":"redis","redis":{"io_timeout":"-1s"}}}`, "broker.redis.io_timeout"},
+		{`{` + nats + `}`, ""},
 		{`{"broker":{"enabled":true,"type":"redisnats"}}`, `broker.type: "redisnats" is not one of`},
 		{`{"broker":{"enabled":true,"type":"nats","nats":{"dial_timeout":"-1s"}}}`, "broker.nats.dial_timeout: -1s is not positive"},
 		{`{"broker":{"enabled":true,"type":"nats","nats":{"write_timeout":"-1s"}}}`, "broker.nats.write_timeout"},
@@ -51,6 +52,7 @@ func TestValidateEngines(t *testing.T) {
 		{`{"brokers":[` + many[:len(many)-1] + `]}`, "brokers: 65 elements are more than 64"},
 		{`{"presence_managers":[{"name":"aa","enabled":true,"type":"redis","redis":{"presence_ttl":"1ms"}}]}`, "presence_managers[0](aa).redis.presence_ttl"},
 		{`{"presence_managers":[{"name":"aa"},{"name":"aa"}]}`, `presence_managers[1](aa): name "aa" is given twice`},
+		{chat(named, `"broker_name":"n1"`), ""},
 		{chat(named, `"broker_name":"n2"`), `channel.namespaces[0](chat).broker_name: there is no enabled element "n2" of brokers`},
 		{chat(named, `"broker_name":"off"`), `broker_name: there is no enabled element "off"`},
 		{chat(named, `"presence_manager_name":"n1"`), `presence_manager_name: there is no enabled element "n1" of presence_managers`},
@@ -60,7 +62,9 @@ func TestValidateEngines(t *testing.T) {
 		{chat(named, `"broker_name":"n1","allow_recovery":true`), "(chat).allow_recovery: needs history"},
 		{chat(nats, `"force_positioning":true`), "(chat).force_positioning: needs history"},
 		{chat(nats, `"allow_positioning":true`), "(chat).allow_positioning: needs history"},
+		{chat(nats, `"broker_name":"","presence":true,"join_leave":true`), ""},
 		{`{` + nats + `,"channel":{"without_namespace":{` + hist + `}}}`, "channel.without_namespace.history_size: needs history"},
+		{chat(nats+`,"brokers":[{"name":"mem","enabled":true}]`, `"broker_name":"mem",`+hist), ""},
 	} {
 		err := mustLoad(t, "c.json", tt.text).Validate()
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {

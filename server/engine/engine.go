@@ -180,6 +180,8 @@ func (m *maker) broker(key string, c *config.Broker) (broker.Broker, error) {
 			return nil, err
 		}
 		return e.Broker(), nil
+	case config.TypeNATS:
+		return m.nats(key+".nats", &c.NATS)
 	default:
 		return memory.New(m.memory()), nil
 	}

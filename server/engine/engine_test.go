@@ -61,6 +61,7 @@ func TestDescribe(t *testing.T) {
 		`{"engine":{"type":"redis","redis":{"address":["a:1","unix:///r.sock"]}}}`:                                                                                 "[engine redis sharded(2):standalone-x2]",
 		`{"engine":{"type":"redis","redis":{"address":["a:1"],"sentinel_address":["b:1,c:1"],"sentinel_master_name":"m"}}}`:                                        "[engine redis sentinel]",
 		`{"engine":{"type":"redis","redis":{"sentinel_address":["b:1"],"cluster_address":["c:1,d:1"]}}}`:                                                           "[engine redis cluster]",
+		`{"broker":{"enabled":true,"type":"nats"},"presence_manager":{"enabled":true,"type":"redis"}}`:                                                             "[broker nats presence_manager redis standalone]",
 		`{"brokers":[{"name":"b1","enabled":true,"type":"redis"},{"name":"b2","type":"redis"}],"presence_managers":[{"name":"p1","enabled":true,"type":"redis"}]}`: "[engine memory brokers[0](b1) redis standalone presence_managers[0](p1) redis standalone]",
 	} {
 		s, _, err := newSet(t, text)
@@ -88,6 +89,8 @@ func TestErrors(t *testing.T) {
 		redis(`"prefix":"{x}"`):                                                                         "engine.redis: ",
 		redis(`"io_timeout":"1ms"`):                                                                     "engine.redis: ",
 		redis(`"presence_read_from_replica":true`):                                                      "engine.redis: ",
+		`{"broker":{"enabled":true,"type":"nats","nats":{"url":"ftp://u:hush-hush@a"}}}`:                "broker.nats: ",
+		`{"broker":{"enabled":true,"type":"nats","nats":{"prefix":"a b"}}}`:                             "broker.nats: ",
 		`{"presence_manager":{"enabled":true,"type":"redis","redis":{"address":["a"]}}}`:                "presence_manager.redis.address[0]: ",
 		`{"brokers":[{"name":"b1","enabled":true,"type":"redis","redis":{"address":["a"]}}]}`:           "brokers[0](b1).redis.address[0]: ",
 		`{"presence_managers":[{"name":"p1","enabled":true,"type":"redis","redis":{"address":["a"]}}]}`: "presence_managers[0](p1).redis.address[0]: ",

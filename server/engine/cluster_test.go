@@ -1,17 +1,45 @@
-package app
+package engine_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	natsserver "github.com/nats-io/nats-server/v2/server"
+
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/app"
+	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
 )
+
+// startNATS runs a NATS server in the process.
+func startNATS(t *testing.T) (url string) {
+	t.Helper()
+	s, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the NATS server does not get ready")
+	}
+	return s.ClientURL()
+}
 
 // onRedis configures the engine to use these servers, each a shard.
 func onRedis(servers ...*redistest.Server) func(*config.Config) {
@@ -36,27 +64,151 @@ var clusters = map[string]struct {
 	"redis, two shards": {true, true, func(t *testing.T) func(*config.Config) {
 		return onRedis(redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{}))
 	}, `"engine":"redis sharded(2):standalone-x2"`},
+	"nats": {false, false, func(t *testing.T) func(*config.Config) {
+		url := startNATS(t)
+		return func(cfg *config.Config) {
+			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, config.TypeNATS, url
+		}
+	}, `"engine":"memory","broker":"nats"`},
+	"nats with presence in redis": {false, true, func(t *testing.T) func(*config.Config) {
+		url, redis := startNATS(t), redistest.Standalone(t, redistest.Options{})
+		return func(cfg *config.Config) {
+			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, config.TypeNATS, url
+			cfg.PresenceManager.Enabled, cfg.PresenceManager.Type = true, config.TypeRedis
+			cfg.PresenceManager.Redis.Address = []string{redis.Addr()}
+		}
+	}, `"broker":"nats","presence_manager":"redis standalone"`},
+	"redis, and nats for a namespace": {false, true, func(t *testing.T) func(*config.Config) {
+		url, redis := startNATS(t), onRedis(redistest.Standalone(t, redistest.Options{}))
+		return func(cfg *config.Config) {
+			redis(cfg)
+			named := config.NamedBroker{Name: "fast", Broker: cfg.Broker}
+			named.Enabled, named.Type, named.NATS.URL = true, config.TypeNATS, url
+			cfg.Brokers = []config.NamedBroker{named}
+			cfg.Channel.Namespaces[0].BrokerName = "fast"
+		}
+	}, `"engine":"redis standalone","brokers[0](fast)":"nats"`},
+}
+
+// Secrets of the tests.
+const (
+	tokenSecret = "hmac-secret-of-the-tests"
+	apiKey      = "api-key-of-the-tests"
+)
+
+// server is a node with real listeners on loopback.
+type server struct {
+	t    *testing.T
+	app  *app.App
+	stop func()
+
+	mu   sync.Mutex
+	logs bytes.Buffer
+}
+
+// Write takes log lines.
+func (s *server) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.logs.Write(p)
+}
+
+func (s *server) log() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.logs.String()
 }
 
 // startNodes starts n servers with one configuration; ns is their namespace.
-func startNodes(t *testing.T, n int, edit func(*config.Config)) []*testServer {
+func startNodes(t *testing.T, n int, edit func(*config.Config)) []*server {
 	t.Helper()
-	nodes := make([]*testServer, n)
+	nodes := make([]*server, n)
 	for i := range nodes {
-		nodes[i] = startServer(t, func(cfg *config.Config) {
-			cfg.Node.Name, cfg.Health.Enabled = fmt.Sprintf("node-%d", i), true
-			addNamespace(cfg, "ns", func(o *options) {
-				o.JoinLeave, o.ForcePushJoinLeave = true, true
-				o.AllowSubscribeForClient, o.AllowPublishForSubscriber = true, true
-			})
-			edit(cfg)
-		})
+		cfg := config.DefaultConfig()
+		cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
+		cfg.Client.Token.HMACSecretKey, cfg.HTTPAPI.Key = tokenSecret, apiKey
+		cfg.Node.Name, cfg.Health.Enabled = fmt.Sprintf("node-%d", i), true
+		ns := config.Namespace{Name: "ns", ChannelOptions: cfg.Channel.WithoutNamespace}
+		ns.JoinLeave, ns.ForcePushJoinLeave = true, true
+		ns.AllowSubscribeForClient, ns.AllowPublishForSubscriber = true, true
+		cfg.Channel.Namespaces = []config.Namespace{ns}
+		edit(cfg)
+		nodes[i] = start(t, cfg)
 	}
 	return nodes
 }
 
+func start(t *testing.T, cfg *config.Config) *server {
+	t.Helper()
+	s := &server{t: t}
+	var err error
+	if s.app, err = app.New(cfg, app.Options{Version: "test", Logger: slog.New(slog.NewJSONHandler(s, nil))}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.app.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.stop = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.app.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *server) url(path string) string { return "http://" + s.app.Addr("external") + path }
+
+// connect opens a connection of a user.
+func (s *server) connect(user string) *wstest.Client {
+	s.t.Helper()
+	token, err := auth.Sign(config.Token{HMACSecretKey: tokenSecret}, auth.Claims{User: user, TTL: time.Hour}, time.Now())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := wstest.Dial(s.t, s.url("/connection/websocket"), nil)
+	c.Connect(`"token":"` + token + `"`)
+	return c
+}
+
+// api calls a method, which must not fail, and returns the answer.
+func (s *server) api(method, body string) string {
+	s.t.Helper()
+	status, answer := s.request(http.MethodPost, "/api/"+method, body)
+	if status != http.StatusOK || strings.Contains(answer, `"error"`) {
+		s.t.Fatalf("API %s %s: %d %s", method, body, status, answer)
+	}
+	return answer
+}
+
+func (s *server) health() (status int, body string) {
+	s.t.Helper()
+	return s.request(http.MethodGet, "/health", "")
+}
+
+func (s *server) request(method, path, body string) (int, string) {
+	s.t.Helper()
+	req, err := http.NewRequest(method, s.url(path), strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("X-API-Key", apiKey)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res.StatusCode, string(data)
+}
+
 // nodeNames returns the names of the nodes that a server knows.
-func (s *testServer) nodeNames() string {
+func (s *server) nodeNames() string {
 	s.t.Helper()
 	var answer struct {
 		Result struct {
@@ -99,12 +251,12 @@ func TestCluster(t *testing.T) {
 				engine(cfg)
 			})
 			a, b := nodes[0], nodes[1]
-			if logs := a.logs.String(); !strings.Contains(logs, c.log) {
+			if logs := a.log(); !strings.Contains(logs, c.log) {
 				t.Errorf("the log does not say %s:\n%s", c.log, logs)
 			}
 			for _, s := range nodes {
 				eventually(t, "info of two nodes", func() bool { return s.nodeNames() == "map[node-0:true node-1:true]" })
-				if status, body := get(t, s.url("/health")); status != http.StatusOK {
+				if status, body := s.health(); status != http.StatusOK {
 					t.Errorf("health: %d %s", status, body)
 				}
 			}
@@ -123,7 +275,7 @@ func TestCluster(t *testing.T) {
 
 // testAcross publishes on one node to a subscriber on another, in both ways, and asks
 // each about the clients of the other.
-func testAcross(t *testing.T, a, b *testServer, presence bool) {
+func testAcross(t *testing.T, a, b *server, presence bool) {
 	t.Helper()
 	left := a.connect("left")
 	left.Subscribe("ns:x", "")
@@ -160,7 +312,7 @@ func testAcross(t *testing.T, a, b *testServer, presence bool) {
 }
 
 // testCommands makes each node act on a client of the other.
-func testCommands(t *testing.T, a, b *testServer) {
+func testCommands(t *testing.T, a, b *server) {
 	t.Helper()
 	bob := b.connect("bob")
 	a.api("subscribe", `{"user":"bob","channel":"ns:server"}`)
@@ -189,137 +341,31 @@ func TestHealthOfRedis(t *testing.T) {
 		cfg.Channel.Namespaces[0].HistorySize, cfg.Channel.Namespaces[0].HistoryTTL = 10, time.Minute
 		cfg.Channel.Namespaces[0].ForceRecovery = true
 	})[0]
-	s.failing = true
 	c := s.connect("u")
 	c.Subscribe("ns:a", "")
 	c.Push()
-	health := func() (int, string) { return get(t, s.url("/health")) }
-	if status, body := health(); status != http.StatusOK || !strings.Contains(body, redis.Addr()) {
+	if status, body := s.health(); status != http.StatusOK || !strings.Contains(body, redis.Addr()) {
 		t.Fatalf("%d %s", status, body)
 	}
 	redis.Stop()
 	eventually(t, "503", func() bool {
-		status, body := health()
+		status, body := s.health()
 		return status == http.StatusServiceUnavailable && strings.Contains(body, `"error":"`) && strings.Contains(body, redis.Addr())
 	})
 	begin := time.Now()
-	if status, answer := s.post("/api/publish", `{"channel":"ns:a","data":1}`); status != http.StatusOK || !strings.Contains(answer, `"code":100`) {
+	if status, answer := s.request(http.MethodPost, "/api/publish", `{"channel":"ns:a","data":1}`); status != http.StatusOK || !strings.Contains(answer, `"code":100`) {
 		t.Errorf("publish: %d %s", status, answer)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("the answer took %s", took)
 	}
 	redis.Continue()
-	eventually(t, "200", func() bool { status, _ := health(); return status == http.StatusOK })
+	eventually(t, "200", func() bool { status, _ := s.health(); return status == http.StatusOK })
 	s.api("publish", `{"channel":"ns:a","data":"again"}`)
 	for {
 		p := c.Pub()
 		if string(p.Data) == `"again"` {
 			break
-		}
-	}
-}
-
-// TestStartWithoutEngine: a server that cannot reach its engine says which one, keeps
-// the password to itself, and leaves nothing behind.
-func TestStartWithoutEngine(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Standalone(t, redistest.Options{Password: "right-password"})
-	for name, tt := range map[string]struct {
-		edit func(*config.Config)
-		want []string
-	}{
-		"redis refuses": {func(cfg *config.Config) {
-			cfg.Engine.Type, cfg.Engine.Redis.Address = config.TypeRedis, []string{"redis://u:hush-hush@127.0.0.1:1"}
-		}, []string{"engine.redis", "127.0.0.1:1", "refused"}},
-		"wrong password": {func(cfg *config.Config) {
-			onRedis(redis)(cfg)
-			cfg.Engine.Redis.Password = "hush-hush"
-		}, []string{"engine.redis", "WRONGPASS"}},
-		"presence manager": {func(cfg *config.Config) {
-			cfg.PresenceManager.Enabled, cfg.PresenceManager.Type = true, config.TypeRedis
-			cfg.PresenceManager.Redis.Address = []string{"127.0.0.1:1"}
-		}, []string{"presence_manager.redis", "127.0.0.1:1"}},
-	} {
-		a, err := New(testConfig(tt.edit), Options{Logger: discard})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		err = a.Start(t.Context())
-		for _, want := range tt.want {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %s", name, err, want)
-			}
-		}
-		if err != nil && strings.Contains(err.Error(), "hush") {
-			t.Errorf("%s: a password is in %v", name, err)
-		}
-		if err := a.Shutdown(t.Context()); err != nil {
-			t.Errorf("%s: shutdown: %v", name, err)
-		}
-	}
-}
-
-// TestStartWaitsForRedis as long as start_timeout says.
-func TestStartWaitsForRedis(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Standalone(t, redistest.Options{})
-	redis.Kill()
-	a := must(New(testConfig(func(cfg *config.Config) {
-		onRedis(redis)(cfg)
-		cfg.Engine.Redis.StartTimeout = time.Minute
-	}), Options{Logger: discard}))
-	started := make(chan error, 1)
-	go func() { started <- a.Start(t.Context()) }()
-	select {
-	case err := <-started:
-		t.Fatalf("started without Redis: %v", err)
-	case <-time.After(300 * time.Millisecond): // some attempts
-	}
-	redis.Restart(true)
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestReloadKeepsEngines: channels do not move while they are used.
-func TestReloadKeepsEngines(t *testing.T) {
-	t.Parallel()
-	engines := func(cfg *config.Config) {
-		named := config.NamedBroker{Name: "other", Broker: cfg.Broker}
-		named.Enabled = true
-		cfg.Brokers = []config.NamedBroker{named}
-		addNamespace(cfg, "one", nil)
-		addNamespace(cfg, "two", func(o *options) { o.BrokerName = "other" })
-	}
-	s := startServer(t, engines)
-	for name, tt := range map[string]struct {
-		edit func(*config.Config)
-		want string
-	}{
-		"nothing": {func(*config.Config) {}, ""},
-		"another": {func(cfg *config.Config) { cfg.Channel.Namespaces[0].BrokerName = "other" },
-			"channel.namespaces[0](one): broker_name and presence_manager_name cannot change"},
-		"none":     {func(cfg *config.Config) { cfg.Channel.Namespaces[1].BrokerName = "" }, "channel.namespaces[1](two)"},
-		"boundary": {func(cfg *config.Config) { cfg.Channel.NamespaceBoundary = "/" }, "channel.namespace_boundary"},
-		"late broker": {func(cfg *config.Config) {
-			cfg.Brokers = append(cfg.Brokers, config.NamedBroker{Name: "late", Broker: cfg.Brokers[0].Broker})
-			addNamespace(cfg, "three", func(o *options) { o.BrokerName = "late" })
-		}, "channel.namespaces[2](three): broker_name"},
-		"new namespace": {func(cfg *config.Config) {
-			addNamespace(cfg, "four", func(o *options) { o.BrokerName = "other" })
-		}, ""},
-	} {
-		err := s.app.Reload(testConfig(func(cfg *config.Config) {
-			engines(cfg)
-			tt.edit(cfg)
-		}))
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
 }

@@ -1,0 +1,27 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/nats"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+func (m *maker) nats(key string, c *config.NATS) (broker.Broker, error) {
+	tls, err := c.TLS.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%s.tls.%w", key, err)
+	}
+	b, err := nats.New(nats.Config{
+		URL: c.URL, Prefix: c.Prefix, TLS: tls,
+		DialTimeout: c.DialTimeout, WriteTimeout: c.WriteTimeout, StartTimeout: c.StartTimeout,
+		AllowWildcards: c.AllowWildcards,
+		Raw:            nats.RawMode{Enabled: c.RawMode.Enabled, Prefix: c.RawMode.Prefix, Replacements: c.RawMode.ChannelReplacements},
+		Logger:         m.log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return b, nil
+}
