@@ -53,6 +53,10 @@ const (
 	// turn, no longer than IOTimeout. It has to be less than what the ring holds, for
 	// rueidis waits for room without a time limit.
 	maxInFlight = 1<<ringScale - 64
+	// flushDelay is how long a write waits for more commands when others are in flight
+	// already. With 64 publishers on one CPU it takes the price of a publish from 13 to
+	// 5 us; 20 us gives less, 100 us not more.
+	flushDelay = 50 * time.Microsecond
 	// MaxPipeline is the most commands of one call of DoMulti.
 	MaxPipeline = 1000
 	bufferSize  = 256 << 10
@@ -122,7 +126,7 @@ func (c *Client) option() rueidis.ClientOption {
 		ClientSetInfo: rueidis.DisableClientSetInfo,
 		DisableCache:  true, DisableRetry: true, AlwaysPipelining: true, PipelineMultiplex: -1, BlockingPipeline: -1,
 		RingScaleEachConn: ringScale, ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize,
-		ConnWriteTimeout: c.pingTimeout(),
+		ConnWriteTimeout: c.pingTimeout(), MaxFlushDelay: flushDelay,
 	}
 	option.Dialer.Timeout = o.ConnectTimeout
 	option.Dialer.KeepAlive = c.pingInterval()
