@@ -44,7 +44,6 @@ type Node struct {
 	session *session.Config
 	// broker, presence and routes are those of engines.
 	engines  *attach.Engines
-	vias     session.Vias
 	broker   broker.Broker
 	presence broker.PresenceManager
 	routes   *route.Table
@@ -66,6 +65,7 @@ type Node struct {
 	mu       sync.Mutex
 	running  bool
 	shutdown bool
+	vias     session.Vias
 	// closing is set when no client is taken any more; under mu.
 	closing atomic.Bool
 
@@ -145,7 +145,7 @@ func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.I
 	if err != nil {
 		return nil, err
 	}
-	via := n.vias.Of(&info)
+	via := n.via(&info)
 	c.post(func() {
 		if c.begin(conn, via); n.closing.Load() {
 			// The others were disconnected before this one was there.
@@ -173,7 +173,7 @@ func (n *Node) AcceptOn(l transport.Loop, ctx context.Context, conn transport.Co
 	if err != nil {
 		return nil, err
 	}
-	c.begin(conn, n.vias.Of(&info))
+	c.begin(conn, n.via(&info))
 	return (*direct)(c), nil
 }
 
@@ -205,6 +205,12 @@ func newClientID() (id uuid.UUID) {
 	id[6] = id[6]&0x0f | 0x40
 	id[8] = id[8]&0x3f | 0x80
 	return id
+}
+
+func (n *Node) via(info *transport.Info) *session.Via {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.vias.Of(info)
 }
 
 // begin makes the session, on its loop.

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"sync"
-
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -28,24 +26,19 @@ func NewVia(info *transport.Info) *Via {
 // a transport makes a framer for every connection.
 const maxVias = 64
 
-// Vias are the kinds of connections seen so far. Any goroutine may use them.
-type Vias struct {
-	mu   sync.Mutex
-	list []*Via
-}
+// Vias are the kinds of connections seen so far. One goroutine at a time may use them.
+type Vias []*Via
 
 // Of returns the description that connections of this kind share.
 func (l *Vias) Of(info *transport.Info) *Via {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, v := range l.list {
+	for _, v := range *l {
 		if v.Framer == info.Framer && v.Name == info.Name && v.NativePing == info.NativePing {
 			return v
 		}
 	}
 	v := NewVia(info)
-	if len(l.list) < maxVias {
-		l.list = append(l.list, v)
+	if len(*l) < maxVias {
+		*l = append(*l, v)
 	}
 	return v
 }

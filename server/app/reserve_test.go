@@ -44,7 +44,7 @@ func TestReserve(t *testing.T) {
 		}
 		client := must(net.Dial("tcp", ln.Addr().String()))
 		nc, got := r.Accept()
-		if err == syscall.ECONNABORTED {
+		if errors.Is(err, syscall.ECONNABORTED) {
 			if !errors.Is(got, err) || len(r.held) != reserveSize {
 				t.Errorf("%v: got %v, and %d are left", err, got, len(r.held))
 			}
@@ -58,7 +58,7 @@ func TestReserve(t *testing.T) {
 		if len(r.held) != reserveSize {
 			t.Errorf("%v: %d are kept back in the end", err, len(r.held))
 		}
-		if err == syscall.ECONNABORTED {
+		if errors.Is(err, syscall.ECONNABORTED) {
 			if r.Close(); r.fill() && len(r.held) != 0 {
 				t.Errorf("%d are kept back by a closed reserve", len(r.held))
 			}
