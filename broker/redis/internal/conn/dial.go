@@ -23,7 +23,10 @@ func (c *Client) dialCommands(ctx context.Context, address string, dialer *net.D
 		if err != nil {
 			return nil, err
 		}
-		c.identify(ctx, raw, address)
+		if err := c.identify(ctx, raw, address); err != nil {
+			raw.Close()
+			return nil, err
+		}
 		return &trackedConn{Conn: raw, limit: limit}, nil
 	}
 	address, err := c.primary(ctx)
@@ -34,7 +37,10 @@ func (c *Client) dialCommands(ctx context.Context, address string, dialer *net.D
 	if err != nil {
 		return nil, fmt.Errorf("the primary %s: %w", address, err)
 	}
-	c.identify(ctx, raw, address)
+	if err := c.identify(ctx, raw, address); err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("the primary %s: %w", address, err)
+	}
 	c.dropOthers(address)
 	tracked := &trackedConn{Conn: raw, limit: limit, address: address}
 	c.mu.Lock()

@@ -3,8 +3,11 @@ package conn
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"strings"
+	"time"
 )
 
 // Generation grows whenever a connection for commands is made to a server that may
@@ -12,40 +15,55 @@ import (
 // again. It has grown before the first command goes there.
 func (c *Client) Generation() uint64 { return c.generation.Load() }
 
-// identify asks the server behind a new connection who it is. If that is not to be
-// learned, it counts as another. (If it does not answer at all, the handshake that
-// follows will fail.)
-func (c *Client) identify(ctx context.Context, raw net.Conn, address string) {
+// identify asks the server behind a new connection who it is. If it does not tell, it
+// counts as another. After an error the connection is of no use: an answer may still
+// come.
+func (c *Client) identify(ctx context.Context, raw net.Conn, address string) error {
 	if !c.cluster {
 		address = "" // whoever it is takes the place of the one before
 	}
-	run := c.runOf(ctx, raw)
+	run, err := c.runOf(ctx, raw)
+	if err != nil {
+		return fmt.Errorf("asking the server who it is: %w", err)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if before, known := c.servers[address]; !known || before != run || run == "" {
 		c.servers[address] = run
 		c.generation.Add(1)
 	}
+	return nil
 }
 
-// runOf is the run ID of a server, which is new with each start. Empty: not known.
-func (c *Client) runOf(ctx context.Context, raw net.Conn) string {
+// runOf is the run ID of a server, which is new with each start. It is empty if the
+// server refuses to tell; for a wrong password, the handshake that follows will fail.
+func (c *Client) runOf(ctx context.Context, raw net.Conn) (string, error) {
 	deadline, _ := ctx.Deadline() // dialCommands sets one
-	if raw.SetDeadline(deadline) != nil {
-		return ""
+	if err := raw.SetDeadline(deadline); err != nil {
+		return "", err
 	}
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	defer stop()
 	q := &query{raw, bufio.NewReader(raw)}
-	if c.opts.Password != "" && q.auth(c.opts.User, c.opts.Password) != nil {
-		return ""
+	var refused refusal
+	if c.opts.Password != "" {
+		if err := q.auth(c.opts.User, c.opts.Password); errors.As(err, &refused) {
+			return "", nil
+		} else if err != nil {
+			return "", err
+		}
 	}
 	info, err := q.do("INFO", "server")
-	if err != nil {
-		return ""
+	if err != nil && !errors.As(err, &refused) {
+		return "", err
+	}
+	if err := raw.SetDeadline(time.Time{}); err != nil || refused != "" {
+		return "", err
 	}
 	for line := range strings.Lines(info[0]) {
 		if id, found := strings.CutPrefix(line, "run_id:"); found {
-			return strings.TrimSpace(id)
+			return strings.TrimSpace(id), nil
 		}
 	}
-	return ""
+	return "", nil
 }

@@ -166,6 +166,11 @@ type query struct {
 	from *bufio.Reader
 }
 
+// refusal is an error that a server answered.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
 // maxLine and maxElements bound what a Sentinel may answer.
 const (
 	maxLine     = 64 << 10
@@ -237,7 +242,7 @@ func (q *query) text(kind byte, rest string, err error) (string, error) {
 	case '+', ':':
 		return rest, nil
 	case '-':
-		return "", errors.New(rest)
+		return "", refusal(rest)
 	case '$':
 		n, err := strconv.Atoi(rest)
 		if err != nil || n > maxLine {
