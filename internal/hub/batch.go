@@ -78,13 +78,15 @@ func (b *Batch) encode(f transport.Framer, form Form) []byte {
 	if arena == nil || !b.plain || f.Costly() || b.size() > outbox.MaxGather {
 		return nil
 	}
+	s := scratches.Get().(*scratch)
+	defer s.release()
 	buf := headroom(arena.Tail(), f)
 	for i := range b.list {
 		if i > 0 {
 			buf = outbox.Separate(buf, f.Encoding())
 		}
 		var err error
-		if buf, err = b.list[i].append(buf, f.Encoding(), form); err != nil {
+		if buf, err = s.append(buf, b.list[i].Message, f.Encoding(), form); err != nil {
 			return nil
 		}
 	}

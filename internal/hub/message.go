@@ -60,7 +60,6 @@ type Message struct {
 
 	mu       sync.Mutex
 	variants atomic.Pointer[variant]
-	first    variant
 }
 
 // variant is the message encoded for one framer and form. Nearly every message
@@ -144,11 +143,7 @@ func (m *Message) Frame(f transport.Framer, form Form) ([]byte, error) {
 	if v := find(head, f, form); v != nil {
 		return v.frame, v.err
 	}
-	v := &m.first
-	if head != nil {
-		v = new(variant)
-	}
-	v.framer, v.form, v.next = f, form, head
+	v := &variant{framer: f, form: form, next: head}
 	v.frame, v.err = m.encode(nil, f, form)
 	m.variants.Store(v)
 	return v.frame, v.err
@@ -208,6 +203,11 @@ func headroom(buf []byte, f transport.Framer) []byte {
 func (m *Message) append(buf []byte, e protocol.Encoding, form Form) ([]byte, error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
+	return s.append(buf, m, e, form)
+}
+
+func (s *scratch) append(buf []byte, m *Message, e protocol.Encoding, form Form) ([]byte, error) {
+	s.push = protocol.Push{}
 	s.reply.Push = &s.push
 	if form&Compact != 0 && m.ID > 0 {
 		s.push.ID = m.ID
@@ -230,6 +230,7 @@ func (m *Message) append(buf []byte, e protocol.Encoding, form Form) ([]byte, er
 }
 
 func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err error) {
+	s.pub = protocol.Publication{}
 	s.push.Pub = &s.pub
 	FillPublication(&s.pub, m.Pub)
 	if m.Pub.Info != nil {
