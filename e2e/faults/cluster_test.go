@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
@@ -53,4 +54,59 @@ func busiest(c *redistest.Cluster) *redistest.Server {
 		}
 	}
 	return node
+}
+
+// TestClusterFailover: a primary dies, and its replica takes its place.
+func TestClusterFailover(t *testing.T) {
+	t.Parallel()
+	redis := redistest.NewCluster(t, redistest.Options{Persistent: true})
+	replicas := addReplicas(t, redis)
+	s := cluster(t, redisEngine(fmt.Sprintf(`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))))
+	hold(t, s, clients, fault{
+		name: "primary killed, replica takes over", always: true, failing: true, mayMiss: true,
+		inject: func(t *testing.T) {
+			at := redis.Owner(redis.Slot("{stream:0}"))
+			redis.Nodes[at].Kill()
+			s.Failing("error 100")
+			await(t, "the replica's promotion", func() bool {
+				return strings.HasPrefix(replicas[at].Do("ROLE"), "master")
+			})
+			s.Flow()
+			redis.Nodes[at].Restart(false)
+		},
+	})
+}
+
+// addReplicas gives each node of a cluster a replica.
+func addReplicas(t *testing.T, c *redistest.Cluster) []*redistest.Server {
+	t.Helper()
+	var replicas []*redistest.Server
+	for _, node := range c.Nodes {
+		replica := redistest.Standalone(t, redistest.Options{Persistent: true, Args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}})
+		host, port, err := net.SplitHostPort(node.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		replica.Do("CLUSTER", "MEET", host, port)
+		id := node.Do("CLUSTER", "MYID")
+		await(t, "acquaintance with the primary", func() bool {
+			return strings.Contains(replica.Do("CLUSTER", "NODES"), id) && strings.Contains(replica.Do("CLUSTER", "INFO"), "cluster_state:ok")
+		})
+		replica.Do("CLUSTER", "REPLICATE", id)
+		replicas = append(replicas, replica)
+	}
+	for i, replica := range replicas {
+		await(t, "the link to the primary", func() bool {
+			if !strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") {
+				return false
+			}
+			for _, node := range c.Nodes { // all have to know who stands in for whom
+				if !strings.Contains(node.Do("CLUSTER", "NODES"), replicas[i].Do("CLUSTER", "MYID")) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	return replicas
 }

@@ -112,7 +112,7 @@ func subscribeTo(t *testing.T, url string, channels int) arrivals {
 	var pending []chan struct{}
 	for from := 0; from < channels; from += perClient {
 		ctx, cancel := context.WithCancel(context.Background())
-		conn, _, err := websocket.Dial(ctx, url, nil)
+		conn, _, err := websocket.Dial(ctx, url, nil) //nolint:bodyclose // belongs to the connection
 		if err != nil {
 			t.Fatal(err)
 		}

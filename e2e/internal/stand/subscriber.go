@@ -207,7 +207,7 @@ func (l *link) read() error {
 		}
 		var r reply
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return fmt.Errorf("%w: %v in %s", errProtocol, err, line)
+			return fmt.Errorf("%w: %w in %s", errProtocol, err, line)
 		}
 		if err := l.take(&r); err != nil {
 			return err

@@ -66,6 +66,7 @@ func (w *wire) handshake(host, path string) error {
 	if err != nil {
 		return err
 	}
+	resp.Body.Close() // there is none
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		return fmt.Errorf("handshake: HTTP status %d", resp.StatusCode)
 	}
