@@ -20,6 +20,8 @@ type Span struct {
 	Health []Health
 	// Back is how long it took after the fault until everything was as before.
 	Back time.Duration
+	// Ends counts how connections of subscribers ended.
+	Ends map[string]int
 	// Failures are what must not happen to a client or publisher.
 	Failures []string
 }
@@ -52,6 +54,7 @@ func (s *Stand) collect() Span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	span.Failures, s.failures = s.failures, nil
+	span.Ends, s.ends = s.ends, nil
 	return span
 }
 

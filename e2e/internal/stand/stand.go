@@ -56,6 +56,7 @@ type Stand struct {
 
 	mu       sync.Mutex
 	failures []string
+	ends     map[string]int
 	// idle resources of the nodes, before any fault.
 	idle []usage
 }
@@ -136,7 +137,7 @@ func (s *Stand) subscribe(work *sync.WaitGroup) {
 	s.books = make([][]*book, s.opts.Channels)
 	for i := range s.opts.Subscribers {
 		channel := i / s.opts.Nodes % s.opts.Channels
-		c := &Subscriber{Channel: s.channel(channel), first: i % len(s.Nodes), fail: s.failed}
+		c := &Subscriber{Channel: s.channel(channel), first: i % len(s.Nodes), fail: s.failed, end: s.ended}
 		c.book.lossy = s.opts.AtMostOnce
 		s.books[channel] = append(s.books[channel], &c.book)
 		c.nodes = rotated(s.Nodes, i)
@@ -202,6 +203,16 @@ func (s *Stand) failed(what string) {
 	if len(s.failures) < 20 {
 		s.failures = append(s.failures, what)
 	}
+}
+
+// ended counts how connections end.
+func (s *Stand) ended(how string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ends == nil {
+		s.ends = map[string]int{}
+	}
+	s.ends[how]++
 }
 
 // await polls until done says so.

@@ -40,7 +40,8 @@ type Subscriber struct {
 	node  int
 	at    atomic.Int32
 	book  book
-	fail  func(string)
+	fail  func(string) // told what must not happen
+	end   func(string) // told how a connection ended
 	// last position, once recoverable.
 	offset     uint64
 	epoch      string
@@ -124,10 +125,7 @@ func (s *Subscriber) session(ctx context.Context) bool {
 	s.connected = true
 	s.at.Store(int32((s.first + s.node) % len(s.nodes)))
 	l := &link{s: s, ctx: ctx, wire: w}
-	if err := l.begin(); err != nil {
-		return true
-	}
-	for err == nil {
+	for err = l.begin(); err == nil; {
 		err = l.read()
 	}
 	s.ended(err)
@@ -140,6 +138,7 @@ func (s *Subscriber) ended(err error) {
 	if end := (*closed)(nil); errors.As(err, &end) {
 		code = end.code
 	}
+	s.end(brief(err))
 	switch {
 	case code == codeInsufficientDisconnect:
 		s.book.note(func(c *Counts) { c.Insufficient++ })

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"runtime"
 	"time"
 )
 
@@ -41,6 +43,10 @@ const maxMessage = 64 << 20
 // dialWire connects to host:port/path and ends with ctx.
 func dialWire(ctx context.Context, addr, path string) (*wire, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
+	if runtime.GOOS == "linux" {
+		// The search for a free port takes long when thousands of one address are taken.
+		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+rand.N(200)))}
+	}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
