@@ -137,7 +137,7 @@ func begin(t *testing.T, server *redistest.Server, lists bool, timeout time.Dura
 		Shards: []Shard{{
 			Addresses: []string{server.Addr()}, Password: server.Password(), Mode: Standalone, IOTimeout: timeout,
 		}},
-		HistoryUseLists: lists, Logger: slog.New(slog.DiscardHandler),
+		StartTimeout: 20 * time.Second, HistoryUseLists: lists, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ package redistest
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -64,19 +65,25 @@ func Standalone(tb testing.TB, opts Options) *Server {
 // is not nil, on a free port.
 func start(tb testing.TB, password string, args []string, config []byte) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, port: freePort(tb), dir: tb.TempDir(), password: password}
+	s := &Server{tb: tb, dir: tb.TempDir(), password: password}
+	tb.Cleanup(s.Kill)
 	if config != nil {
 		path := filepath.Join(s.dir, "server.conf")
 		if err := os.WriteFile(path, config, 0o600); err != nil {
 			tb.Fatal(err)
 		}
-		s.args = append(s.args, path)
+		args = append([]string{path}, args...)
 	}
-	s.args = append(s.args, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no")
-	s.args = append(s.args, args...)
-	tb.Cleanup(s.Kill)
-	s.launch()
-	return s
+	args = append(args, "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no")
+	for range 10 {
+		s.port = freePort(tb)
+		s.args = append(args[:len(args):len(args)], "--port", strconv.Itoa(s.port))
+		if s.launch() {
+			return s
+		}
+	}
+	tb.Fatalf("redistest: no port for redis-server:\n%s", s.log)
+	return nil
 }
 
 // Addr is the host and port of the server. They outlive restarts.
@@ -109,7 +116,9 @@ func (s *Server) Restart(empty bool) {
 	if empty {
 		s.wipe()
 	}
-	s.launch()
+	if !s.launch() {
+		s.tb.Fatalf("redistest: port %d was taken:\n%s", s.port, s.log)
+	}
 }
 
 func (s *Server) wipe() {
@@ -133,8 +142,9 @@ func (s *Server) signal(sig os.Signal) {
 	}
 }
 
-// launch starts the process and waits until it answers.
-func (s *Server) launch() {
+// launch starts the process and waits until it answers. It returns false if somebody
+// else has the port.
+func (s *Server) launch() (ok bool) {
 	s.tb.Helper()
 	s.log = &syncBuffer{}
 	s.cmd = exec.Command(binary(s.tb), s.args...)
@@ -151,12 +161,23 @@ func (s *Server) launch() {
 	s.await("an answer", func() bool {
 		select {
 		case <-exited:
+			if strings.Contains(s.log.String(), "Address already in use") {
+				return true
+			}
 			s.tb.Fatalf("redistest: redis-server ended at once:\n%s", s.log)
 		default:
 		}
 		reply, err := s.try("PING")
-		return err == nil && reply == "PONG"
+		ok = err == nil && reply == "PONG" && s.isMine()
+		return ok
 	})
+	return ok
+}
+
+// isMine tells whether the process that answers is the one that was started.
+func (s *Server) isMine() bool {
+	info, err := s.try("INFO", "server")
+	return err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r", s.cmd.Process.Pid))
 }
 
 // await polls until done says so.
@@ -198,15 +219,10 @@ func freePort(tb testing.TB) int {
 		given.ports = map[int]bool{}
 	}
 	for range 1000 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		port := listener.Addr().(*net.TCPAddr).Port
-		_ = listener.Close() // it has accepted nothing
-		if port+10000 > 65535 {
-			port -= 20000
-		}
+		// Below the ports that the system gives to outgoing connections, with the one of
+		// the cluster bus: nobody takes it between here and the server's start, but
+		// perhaps another test process.
+		port := 10000 + rand.IntN(12000)
 		if !given.ports[port] && listens(port) && listens(port+10000) {
 			given.ports[port] = true
 			return port

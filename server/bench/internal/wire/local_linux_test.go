@@ -16,21 +16,17 @@ func TestLocal(t *testing.T) {
 	}
 	defer ln.Close()
 	dial := func(address string, n uint64) netip.Addr {
-		go func() {
-			nc, err := local(address, n)(t.Context(), "tcp", ln.Addr().String())
-			if err != nil {
-				t.Error(err)
-				ln.Close()
-				return
-			}
-			nc.Close()
-		}()
-		nc, err := ln.Accept()
+		out, err := local(address, n)(t.Context(), "tcp", ln.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer nc.Close()
-		return netip.MustParseAddrPort(nc.RemoteAddr().String()).Addr()
+		defer out.Close()
+		in, err := ln.Accept() // at once: the dial has succeeded
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		return netip.MustParseAddrPort(in.RemoteAddr().String()).Addr()
 	}
 	seen := make(map[netip.Addr]int)
 	for n := range uint64(2 * spread) {
