@@ -10,6 +10,10 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/reply"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -52,9 +56,9 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		item := &batch[i]
 		item.Result, item.Err = broker.PublishResult{}, nil
 		stamp(item.Pub, now) // here, as lanes may share publications
-		hash := hashOf(item.Channel)
-		at := jump(hash, len(shards))
-		if item.Err = shards[at].names.check(item.Channel); item.Err != nil {
+		hash := keys.Hash(item.Channel)
+		at := keys.Jump(hash, len(shards))
+		if item.Err = shards[at].names.Check(item.Channel); item.Err != nil {
 			continue
 		}
 		if b.engine.cfg.SkipPubSub && !kept(&item.Options) && item.Options.IdempotencyKey == "" {
@@ -84,8 +88,8 @@ type lane struct {
 	batch  []broker.BatchItem
 	items  []laneItem
 
-	strings slab
-	calls   []call
+	strings slab.Slab
+	calls   []script.Call
 	cmds    []rueidis.Completed
 
 	// The publication that was encoded last: items of a broadcast share one.
@@ -100,23 +104,20 @@ type laneItem struct {
 }
 
 func (l *lane) run(ctx context.Context) {
-	l.strings.size = min(256*len(l.items), maxSlab)
+	l.strings = slab.New(min(256*len(l.items), slab.Max))
 	for rest := l.items; len(rest) > 0; {
 		n := l.prepare(rest)
-		results, cmds := l.shard.runAll(ctx, l.calls[:n], l.cmds)
+		results, cmds := script.RunAll(ctx, l.shard.client, l.calls[:n], l.cmds)
 		l.cmds = cmds
 		failures := explainer{shard: l.shard}
 		for i := range results {
 			item := &l.batch[rest[i].index]
-			if l.calls[i].script == nil {
+			if l.calls[i].Script == nil {
 				item.Err = failures.explain(results[i].Error())
 				continue
 			}
-			reply, err := results[i].ToString()
-			if err == nil {
-				item.Result, err = parseReply(reply)
-			}
-			item.Err = failures.explain(err)
+			result, err := reply.Position(results[i])
+			item.Result, item.Err = result, failures.explain(err)
 		}
 		rest = rest[n:]
 	}
@@ -126,7 +127,7 @@ func (l *lane) run(ctx context.Context) {
 func (l *lane) prepare(items []laneItem) int {
 	items = items[:min(len(items), conn.MaxPipeline)]
 	if cap(l.calls) < len(items) {
-		l.calls = make([]call, len(items))
+		l.calls = make([]script.Call, len(items))
 	}
 	size := 0
 	for i, it := range items {
@@ -136,7 +137,7 @@ func (l *lane) prepare(items []laneItem) int {
 			return i
 		}
 		c := &l.calls[i]
-		*c = call{}
+		*c = script.Call{}
 		l.broker.publishCall(c, l.shard, &l.strings,
 			publishing{item.Channel, it.hash, l.payload, item.Pub.Version}, &item.Options)
 	}
@@ -146,6 +147,6 @@ func (l *lane) prepare(items []laneItem) int {
 func (l *lane) encode(item *broker.BatchItem) {
 	if delta := unkeptDelta(&item.Options); item.Pub != l.pub || delta != l.delta {
 		l.pub, l.delta = item.Pub, delta
-		l.payload = l.strings.publication(item.Pub, delta)
+		l.payload = l.strings.Publication(item.Pub, delta)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
 
 // Broker is the broker of an Engine, a broker.BatchPublisher and PositionReader,
@@ -61,17 +63,16 @@ var (
 
 // historyKinds are the names and scripts of one way to keep history.
 type historyKinds struct {
-	history, meta string
-	publish, read *script
-	entry         *script
+	history, meta keys.Kind
+	scripts       *script.History
 }
 
 func newBroker(e *Engine) *Broker {
 	b := &Broker{engine: e, node: uuid.NewString()}
 	b.lifetime, b.end = context.WithCancel(context.Background())
-	b.kinds = historyKinds{kindStream, kindStreamMeta, streamPublish, streamHistory, streamEntry}
+	b.kinds = historyKinds{keys.Stream, keys.StreamMeta, &script.Streams}
 	if e.cfg.HistoryUseLists {
-		b.kinds = historyKinds{kindList, kindListMeta, listPublish, listHistory, listEntry}
+		b.kinds = historyKinds{keys.List, keys.ListMeta, &script.Lists}
 	}
 	return b
 }
@@ -208,9 +209,9 @@ func (b *Broker) place(ctx context.Context, ch string) (*shard, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	hash := hashOf(ch)
-	s := shards[jump(hash, len(shards))]
-	return s, hash, s.names.check(ch)
+	hash := keys.Hash(ch)
+	s := shards[keys.Jump(hash, len(shards))]
+	return s, hash, s.names.Check(ch)
 }
 
 // Subscribe implements broker.Broker. Channels go out together, and together with
@@ -267,7 +268,7 @@ func (b *Broker) link(ctx context.Context, ch string) (*link, error) {
 	if b.engine.cfg.SkipPubSub {
 		return nil, errNoPubSub
 	}
-	return b.links[s.index][s.names.partition(hash)], nil
+	return b.links[s.index][s.names.Partition(hash)], nil
 }
 
 // Health implements broker.HealthReporter: one element per shard.

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -38,16 +41,16 @@ func TestReceiveAllocations(t *testing.T) {
 
 // TestBatchAllocations holds the price of preparing a batch.
 func TestBatchAllocations(t *testing.T) {
-	b := &Broker{engine: &Engine{}, kinds: historyKinds{history: kindStream, meta: kindStreamMeta, publish: streamPublish}}
+	b := &Broker{engine: &Engine{}, kinds: historyKinds{keys.Stream, keys.StreamMeta, &script.Streams}}
 	pub := &channel.Publication{Data: make([]byte, 128), Time: 1}
 	batch := make([]broker.BatchItem, 1000)
 	items := make([]laneItem, len(batch))
 	for i := range batch {
 		batch[i] = broker.BatchItem{Channel: "channel", Pub: pub, Options: broker.PublishOptions{HistorySize: 10, HistoryTTL: 1e9}}
-		items[i] = laneItem{int32(i), hashOf("channel")}
+		items[i] = laneItem{int32(i), keys.Hash("channel")}
 	}
-	l := lane{broker: b, shard: &shard{names: names{prefix: "centrifugo"}}, batch: batch, items: items}
-	l.strings.size = maxSlab
+	l := lane{broker: b, shard: &shard{names: keys.Names{Prefix: "centrifugo"}}, batch: batch, items: items}
+	l.strings = slab.New(slab.Max)
 	l.prepare(items)
 	if allocs := testing.AllocsPerRun(100, func() { l.prepare(items) }); allocs > 10 {
 		t.Errorf("%v allocations per 1,000 items, at most 10", allocs)

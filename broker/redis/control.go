@@ -6,6 +6,9 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
 
 // maxControl control messages wait for their handler; more are dropped.
@@ -37,7 +40,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	}
 	prefix := b.engine.cfg.Prefix
 	b.node = node
-	b.control = &control{broker: b, all: controlName(prefix), toNode: nodeControlName(prefix, node), handle: handle}
+	b.control = &control{broker: b, all: keys.Control(prefix), toNode: keys.NodeControl(prefix, node), handle: handle}
 	return nil
 }
 
@@ -48,14 +51,12 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	if err != nil {
 		return err
 	}
-	name := controlName(b.engine.cfg.Prefix)
+	name := keys.Control(b.engine.cfg.Prefix)
 	if node != "" {
-		name = nodeControlName(b.engine.cfg.Prefix, node)
+		name = keys.NodeControl(b.engine.cfg.Prefix, node)
 	}
-	var c call
-	c.keys[0] = name
-	c.arg(commandPublish)
-	c.arg(string(data))
+	var c script.Call
+	c.Message(script.Publish, name, string(data))
 	b.turn.Lock()
 	b.lastUsed = (b.lastUsed + 1) % len(shards)
 	first := b.lastUsed
@@ -67,7 +68,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 			if b.ill(at) != ill {
 				continue
 			}
-			if _, err := shards[at].run(ctx, &c); err != nil {
+			if _, err := script.Run(ctx, shards[at].client, &c); err != nil {
 				failures = append(failures, err)
 				continue
 			}

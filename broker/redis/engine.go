@@ -17,7 +17,6 @@ import (
 var (
 	errNotConnected = errors.New("redis: not connected")
 	errClosed       = errors.New("redis: closed")
-	errReply        = errors.New("an answer that the script does not give")
 )
 
 // Engine is a broker and a presence manager that share their connections: one for

@@ -7,8 +7,10 @@ import (
 	"unsafe"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/payload"
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -36,7 +38,7 @@ type subscription struct {
 // newLinks makes the links of a shard.
 func (b *Broker) newLinks(s *shard) []*link {
 	var links []*link
-	for partition := range s.names.partitions {
+	for partition := range s.names.Partitions {
 		links = append(links, b.newLink(s, partition))
 	}
 	return append(links, b.newLink(s, -1))
@@ -44,9 +46,9 @@ func (b *Broker) newLinks(s *shard) []*link {
 
 func (b *Broker) newLink(s *shard, partition int) *link {
 	l := &link{broker: b, shard: s, partition: partition, channels: map[string]*subscription{}}
-	slot, verb := -1, commandPublish
+	slot, verb := -1, script.Publish
 	if partition >= 0 {
-		slot, verb = slotOf(tag(partition)), commandSPublish
+		slot, verb = keys.PartitionSlot(partition), script.ShardPublish
 	}
 	shard := &b.engine.cfg.Shards[s.index]
 	login := pubsub.Login{User: shard.User, Password: shard.Password, ClientName: shard.ClientName, RESP2: shard.ForceRESP2}
@@ -70,15 +72,13 @@ func (b *Broker) newLink(s *shard, partition int) *link {
 		Resubscribed: l.resubscribed,
 		Overflow:     l.overflow,
 		Sharded:      partition >= 0,
-		Service:      s.names.service(s.index, b.node, partition),
+		Service:      s.names.Service(s.index, b.node, partition),
 		Timeout:      s.timeout,
 		Logger:       b.engine.cfg.Logger,
 		Publish: func(ctx context.Context, ch string, data []byte) error {
-			var c call
-			c.keys[0] = ch
-			c.arg(verb)
-			c.arg(string(data))
-			_, err := s.run(ctx, &c)
+			var c script.Call
+			c.Message(verb, ch, string(data))
+			_, err := script.Run(ctx, s.client, &c)
 			return err
 		},
 	}
@@ -97,7 +97,7 @@ func (l *link) subscribe(ctx context.Context, channels []string) error {
 	l.mu.Lock()
 	for i, name := range names {
 		if l.channels[name] == nil {
-			l.channels[name] = &subscription{channel: part(name, channels[i])}
+			l.channels[name] = &subscription{channel: keys.Part(name, channels[i])}
 			added[i] = true
 		}
 	}
@@ -134,19 +134,9 @@ func (l *link) unsubscribe(ctx context.Context, channels []string) error {
 func (l *link) names(channels []string) []string {
 	list := make([]string, len(channels))
 	for i, ch := range channels {
-		list[i] = string(l.shard.names.append(make([]byte, 0, nameSize(&l.shard.names, ch)), kindClient, ch, hashOf(ch)))
+		list[i] = string(l.shard.names.Append(make([]byte, 0, l.shard.names.Size(ch)), keys.Client, ch, keys.Hash(ch)))
 	}
 	return list
-}
-
-// part returns the channel as a part of its name in Redis, where it stands at the
-// end but for a brace: one string in memory is enough.
-func part(name, ch string) string {
-	if name[len(name)-1] == '}' && len(name) > len(ch) && name[len(name)-1-len(ch):len(name)-1] == ch &&
-		name[len(name)-len(ch)-2] == '{' {
-		return name[len(name)-1-len(ch) : len(name)-1]
-	}
-	return name[len(name)-len(ch):]
 }
 
 // message is called for every message, in order.
@@ -222,11 +212,11 @@ func (l *link) resubscribed(lost bool) {
 
 // has tells whether a channel belongs to this link.
 func (l *link) has(ch string) bool {
-	hash := hashOf(ch)
-	if jump(hash, len(l.broker.shards)) != l.shard.index {
+	hash := keys.Hash(ch)
+	if keys.Jump(hash, len(l.broker.shards)) != l.shard.index {
 		return false
 	}
-	return l.shard.names.partitions == 0 || l.shard.names.partition(hash) == l.partition
+	return l.shard.names.Partitions == 0 || l.shard.names.Partition(hash) == l.partition
 }
 
 // overflow tells of channels whose messages were dropped. Nil means any.
@@ -246,20 +236,4 @@ func (l *link) overflow(names []string) {
 	if len(dropped) > 0 {
 		l.broker.handler.HandleLoss(func(ch string) bool { return dropped[ch] })
 	}
-}
-
-// slotOf is the slot of a hash tag in a Cluster: its CRC16 (XMODEM) modulo 16384.
-func slotOf(tag string) int {
-	var crc uint16
-	for i := range len(tag) {
-		crc ^= uint16(tag[i]) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-	}
-	return int(crc % 16384)
 }

@@ -3,25 +3,32 @@ package redis
 import (
 	"context"
 
-	"github.com/redis/rueidis"
-
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/reply"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
 // Presence is the presence manager of an Engine (engines.md 8.8). It works while
 // the engine is connected. Times are Redis' own, so that clocks of nodes may differ.
 type Presence struct {
-	engine *Engine
-	ttl    string
+	engine  *Engine
+	scripts *script.Presence
+	ttl     string
 }
 
 var _ broker.PresenceManager = (*Presence)(nil)
 
 func newPresence(e *Engine) *Presence {
-	var m slab
-	return &Presence{engine: e, ttl: m.milliseconds(e.cfg.PresenceTTL)}
+	var m slab.Slab
+	p := &Presence{engine: e, scripts: &script.SetPresence, ttl: m.Milliseconds(e.cfg.PresenceTTL)}
+	if e.cfg.PresenceHashFieldTTL {
+		p.scripts = &script.FieldPresence
+	}
+	return p
 }
 
 func (p *Presence) shard(ctx context.Context, ch string) (*shard, error) {
@@ -32,13 +39,8 @@ func (p *Presence) shard(ctx context.Context, ch string) (*shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s := shards[jump(hashOf(ch), len(shards))]
-	if s.names.cluster && (ch == "" || ch[0] == '}') {
-		plain := s.names
-		plain.partitions = 0
-		return nil, plain.check(ch)
-	}
-	return s, nil
+	s := shards[keys.Jump(keys.Hash(ch), len(shards))]
+	return s, s.names.CheckPresence(ch)
 }
 
 // mapped tells whether the channel's users are counted.
@@ -50,16 +52,16 @@ func (p *Presence) mapped(ch string) bool {
 }
 
 // keys gives c the keys of a channel, as the script of the engine's mode has them.
-func (p *Presence) keys(c *call, s *shard, ch string) {
+func (p *Presence) keys(c *script.Call, s *shard, ch string) {
 	fields := p.engine.cfg.PresenceHashFieldTTL
-	c.key(s.names.presence(kindPresence, ch))
+	c.Key(s.names.Presence(keys.Presence, ch))
 	if !fields {
-		c.key(s.names.presence(kindPresenceLife, ch))
+		c.Key(s.names.Presence(keys.PresenceLife, ch))
 	}
 	if p.mapped(ch) {
-		c.key(s.names.presence(kindUsers, ch))
+		c.Key(s.names.Presence(keys.Users, ch))
 		if !fields {
-			c.key(s.names.presence(kindUsersLife, ch))
+			c.Key(s.names.Presence(keys.UsersLife, ch))
 		}
 	}
 }
@@ -70,17 +72,14 @@ func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo)
 	if err != nil {
 		return err
 	}
-	m := slab{size: 256}
-	c := call{script: presenceAdd}
-	if p.engine.cfg.PresenceHashFieldTTL {
-		c.script = presenceFieldAdd
-	}
+	m := slab.New(256)
+	c := script.Call{Script: p.scripts.Add}
 	p.keys(&c, s, ch)
-	c.arg(p.ttl)
-	c.arg(info.Client)
-	c.arg(m.info("", info))
-	c.arg(info.User)
-	_, err = s.run(ctx, &c)
+	c.Arg(p.ttl)
+	c.Arg(info.Client)
+	c.Arg(m.ClientInfo("", info))
+	c.Arg(info.User)
+	_, err = script.Run(ctx, s.client, &c)
 	return err
 }
 
@@ -90,13 +89,10 @@ func (p *Presence) Remove(ctx context.Context, ch, client, _ string) error {
 	if err != nil {
 		return err
 	}
-	c := call{script: presenceRemove}
-	if p.engine.cfg.PresenceHashFieldTTL {
-		c.script = presenceFieldRemove
-	}
+	c := script.Call{Script: p.scripts.Remove}
 	p.keys(&c, s, ch)
-	c.arg(client)
-	_, err = s.run(ctx, &c)
+	c.Arg(client)
+	_, err = script.Run(ctx, s.client, &c)
 	return err
 }
 
@@ -143,16 +139,16 @@ func (p *Presence) each(ctx context.Context, ch string, do func(client string, d
 		return err
 	}
 	if p.engine.cfg.PresenceHashFieldTTL {
-		reply := s.client.Read(ctx, s.client.B().Hgetall().Key(s.names.presence(kindPresence, ch)).Build())
-		return s.client.Explain(eachEntry(reply, do))
+		answer := s.client.Read(ctx, s.client.B().Hgetall().Key(s.names.Presence(keys.Presence, ch)).Build())
+		return s.client.Explain(reply.Fields(answer, do))
 	}
-	c := call{script: presenceGet}
+	c := script.Call{Script: p.scripts.Get}
 	p.keys(&c, s, ch)
-	reply, err := s.run(ctx, &c)
+	answer, err := script.Run(ctx, s.client, &c)
 	if err != nil {
 		return err
 	}
-	return s.client.Explain(eachEntry(reply, do))
+	return s.client.Explain(reply.Fields(answer, do))
 }
 
 // counts reads how many fields the hashes have.
@@ -162,73 +158,24 @@ func (p *Presence) counts(ctx context.Context, ch string) (stats broker.Presence
 		return stats, err
 	}
 	if p.engine.cfg.PresenceHashFieldTTL {
-		stats.Clients, err = s.fields(ctx, s.names.presence(kindPresence, ch))
+		stats.Clients, err = s.fields(ctx, s.names.Presence(keys.Presence, ch))
 		if err == nil {
-			stats.Users, err = s.fields(ctx, s.names.presence(kindUsers, ch))
+			stats.Users, err = s.fields(ctx, s.names.Presence(keys.Users, ch))
 		}
 		return stats, err
 	}
-	c := call{script: presenceStats}
+	c := script.Call{Script: p.scripts.Stats}
 	p.keys(&c, s, ch)
-	reply, err := s.run(ctx, &c)
+	answer, err := script.Run(ctx, s.client, &c)
 	if err != nil {
 		return stats, err
 	}
-	numbers, err := reply.AsIntSlice()
-	if err == nil && len(numbers) != 2 {
-		err = errReply
-	}
-	if err != nil {
-		return stats, s.client.Explain(err)
-	}
-	return broker.PresenceStats{Clients: int(numbers[0]), Users: int(numbers[1])}, nil
+	stats, err = reply.Presence(answer)
+	return stats, s.client.Explain(err)
 }
 
 // fields counts those of a hash.
 func (s *shard) fields(ctx context.Context, key string) (int, error) {
 	n, err := s.client.Read(ctx, s.client.B().Hlen().Key(key).Build()).AsInt64()
 	return int(n), s.client.Explain(err)
-}
-
-// eachEntry goes through a reply of HGETALL: a map, or keys and values in turns,
-// which scripts return.
-func eachEntry(reply rueidis.RedisResult, do func(client string, data []byte) error) error {
-	message, err := reply.ToMessage()
-	if err != nil {
-		return err
-	}
-	if message.IsMap() {
-		entries, err := message.ToMap()
-		if err != nil {
-			return errReply
-		}
-		for client, entry := range entries {
-			if err := doEntry(client, &entry, do); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	entries, err := message.ToArray()
-	if err != nil {
-		return errReply
-	}
-	for i := 0; i+1 < len(entries); i += 2 {
-		client, err := entries[i].ToString()
-		if err != nil {
-			return errReply
-		}
-		if err := doEntry(client, &entries[i+1], do); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func doEntry(client string, entry *rueidis.RedisMessage, do func(client string, data []byte) error) error {
-	data, err := entry.AsBytes()
-	if err != nil {
-		return errReply
-	}
-	return do(client, data)
 }

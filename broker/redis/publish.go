@@ -5,16 +5,15 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/reply"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
-const (
-	commandPublish  = "publish"
-	commandSPublish = "spublish"
-
-	defaultIdempotencyTTL = 300 * time.Second
-)
+const defaultIdempotencyTTL = 300 * time.Second
 
 // Publish implements broker.Broker: one round trip, atomic by a script unless it is
 // a bare PUBLISH.
@@ -24,30 +23,26 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 		return broker.PublishResult{}, err
 	}
 	stamp(pub, time.Now())
-	m := slab{size: 256 + 4*len(ch) + len(pub.Data)}
-	var c call
-	b.publishCall(&c, s, &m, publishing{ch, hash, m.publication(pub, unkeptDelta(&opts)), pub.Version}, &opts)
-	if c.script == nil {
+	m := slab.New(256 + 4*len(ch) + len(pub.Data))
+	var c script.Call
+	b.publishCall(&c, s, &m, publishing{ch, hash, m.Publication(pub, unkeptDelta(&opts)), pub.Version}, &opts)
+	if c.Script == nil {
 		if b.engine.cfg.SkipPubSub {
 			return broker.PublishResult{}, nil
 		}
-		_, err := s.run(ctx, &c)
+		_, err := script.Run(ctx, s.client, &c)
 		return broker.PublishResult{}, err
 	}
 	return s.position(ctx, &c)
 }
 
 // position does a call whose reply is a position.
-func (s *shard) position(ctx context.Context, c *call) (broker.PublishResult, error) {
-	reply, err := s.run(ctx, c)
+func (s *shard) position(ctx context.Context, c *script.Call) (broker.PublishResult, error) {
+	answer, err := script.Run(ctx, s.client, c)
 	if err != nil {
 		return broker.PublishResult{}, err
 	}
-	text, err := reply.ToString()
-	if err != nil {
-		return broker.PublishResult{}, s.client.Explain(err)
-	}
-	result, err := parseReply(text)
+	result, err := reply.Position(answer)
 	return result, s.client.Explain(err)
 }
 
@@ -72,11 +67,11 @@ type publishing struct {
 }
 
 // publishCall prepares c, which has to be zero, to publish.
-func (b *Broker) publishCall(c *call, s *shard, m *slab, p publishing, opts *broker.PublishOptions) {
-	name := m.name(&s.names, kindClient, p.ch, p.hash)
-	verb := commandPublish
-	if s.names.partitions > 0 {
-		verb = commandSPublish
+func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishing, opts *broker.PublishOptions) {
+	name := m.Name(&s.names, keys.Client, p.ch, p.hash)
+	verb := script.Publish
+	if s.names.Partitions > 0 {
+		verb = script.ShardPublish
 	}
 	switch {
 	case kept(opts):
@@ -88,46 +83,44 @@ func (b *Broker) publishCall(c *call, s *shard, m *slab, p publishing, opts *bro
 		if b.engine.cfg.SkipPubSub {
 			name = ""
 		}
-		c.script = publishOnce
-		c.key(m.result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
-		c.arg(p.payload)
-		c.arg(name)
-		c.arg(m.milliseconds(positiveOr(opts.IdempotencyTTL, defaultIdempotencyTTL)))
-		c.arg(verb)
+		c.Script = script.Once
+		c.Key(m.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
+		c.Arg(p.payload)
+		c.Arg(name)
+		c.Arg(m.Milliseconds(positiveOr(opts.IdempotencyTTL, defaultIdempotencyTTL)))
+		c.Arg(verb)
 	default:
-		c.keys[0] = name
-		c.arg(verb)
-		c.arg(p.payload)
+		c.Message(verb, name, p.payload)
 	}
 }
 
 // keepCall is publishCall with history.
-func (b *Broker) keepCall(c *call, s *shard, m *slab, p publishing, opts *broker.PublishOptions, name, verb string) {
-	c.script = b.kinds.publish
-	c.key(m.name(&s.names, b.kinds.history, p.ch, p.hash))
-	c.key(m.name(&s.names, b.kinds.meta, p.ch, p.hash))
-	c.arg(p.payload)
-	c.arg(m.number(uint64(opts.HistorySize)))
-	c.arg(m.milliseconds(opts.HistoryTTL))
-	c.arg(name)
-	c.arg(m.milliseconds(max(positiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL), 0)))
-	c.arg(m.epoch())
-	c.arg(verb)
+func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, opts *broker.PublishOptions, name, verb string) {
+	c.Script = b.kinds.scripts.Publish
+	c.Key(m.Name(&s.names, b.kinds.history, p.ch, p.hash))
+	c.Key(m.Name(&s.names, b.kinds.meta, p.ch, p.hash))
+	c.Arg(p.payload)
+	c.Arg(m.Number(uint64(opts.HistorySize)))
+	c.Arg(m.Milliseconds(opts.HistoryTTL))
+	c.Arg(name)
+	c.Arg(m.Milliseconds(max(positiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL), 0)))
+	c.Arg(m.Epoch())
+	c.Arg(verb)
 	if opts.IdempotencyKey == "" && !opts.Delta && p.version == 0 {
 		return
 	}
 	resultTTL, delta := "", "0"
 	if opts.IdempotencyKey != "" {
-		c.key(m.result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
-		resultTTL = m.milliseconds(positiveOr(opts.IdempotencyTTL, defaultIdempotencyTTL))
+		c.Key(m.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
+		resultTTL = m.Milliseconds(positiveOr(opts.IdempotencyTTL, defaultIdempotencyTTL))
 	}
 	if opts.Delta {
 		delta = "1"
 	}
-	c.arg(resultTTL)
-	c.arg(delta)
-	c.arg(m.number(p.version))
-	c.arg(opts.VersionEpoch)
+	c.Arg(resultTTL)
+	c.Arg(delta)
+	c.Arg(m.Number(p.version))
+	c.Arg(opts.VersionEpoch)
 }
 
 // PublishJoin implements broker.Broker.
@@ -145,10 +138,10 @@ func (b *Broker) tell(ctx context.Context, ch, mark string, info *channel.Client
 	if err != nil || b.engine.cfg.SkipPubSub {
 		return err
 	}
-	m := slab{size: 256 + len(ch)}
-	var c call
-	b.publishCall(&c, s, &m, publishing{ch: ch, hash: hash, payload: m.info(mark, info)}, &broker.PublishOptions{})
-	_, err = s.run(ctx, &c)
+	m := slab.New(256 + len(ch))
+	var c script.Call
+	b.publishCall(&c, s, &m, publishing{ch: ch, hash: hash, payload: m.ClientInfo(mark, info)}, &broker.PublishOptions{})
+	_, err = script.Run(ctx, s.client, &c)
 	return err
 }
 

@@ -7,13 +7,16 @@ import (
 	"hash/maphash"
 	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/reply"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 )
 
 // A failover, or a restart of a server that does not write at once, can lose the
@@ -146,39 +149,40 @@ func (l *link) delivered() []subscription {
 
 // compareSome compares at most conn.MaxPipeline channels.
 func (b *Broker) compareSome(ctx context.Context, s *shard, last []subscription) error {
-	m := slab{size: maxSlab}
-	calls := make([]call, len(last))
+	m := slab.New(slab.Max)
+	calls := make([]script.Call, len(last))
 	for i := range last {
 		c, ch := &calls[i], last[i].channel
-		hash := hashOf(ch)
-		c.script = b.kinds.entry
-		c.key(m.name(&s.names, b.kinds.history, ch, hash))
-		c.key(m.name(&s.names, b.kinds.meta, ch, hash))
-		c.arg(m.number(last[i].offset))
+		hash := keys.Hash(ch)
+		c.Script = b.kinds.scripts.Entry
+		c.Key(m.Name(&s.names, b.kinds.history, ch, hash))
+		c.Key(m.Name(&s.names, b.kinds.meta, ch, hash))
+		c.Arg(m.Number(last[i].offset))
 	}
-	replies, _ := s.runAll(ctx, calls, nil)
-	var renew []call
+	answers, _ := script.RunAll(ctx, s.client, calls, nil)
+	var renew []script.Call
 	var channels []string
 	for i := range last {
-		same, err := last[i].same(&replies[i])
+		same, err := last[i].same(&answers[i])
 		if err != nil {
 			return s.client.Explain(err)
 		}
 		if same {
 			continue
 		}
-		c := call{script: renewEpoch}
-		c.key(calls[i].keys[1])
-		c.arg(last[i].epoch)
-		c.arg(m.epoch())
-		renew, channels = append(renew, c), append(channels, last[i].channel)
+		ch := last[i].channel
+		c := script.Call{Script: script.Renew}
+		c.Key(m.Name(&s.names, b.kinds.meta, ch, keys.Hash(ch)))
+		c.Arg(last[i].epoch)
+		c.Arg(m.Epoch())
+		renew, channels = append(renew, c), append(channels, ch)
 	}
 	if len(renew) == 0 {
 		return nil
 	}
-	replies, _ = s.runAll(ctx, renew, nil)
-	for i := range replies {
-		if err := replies[i].Error(); err != nil {
+	answers, _ = script.RunAll(ctx, s.client, renew, nil)
+	for i := range answers {
+		if err := answers[i].Error(); err != nil {
 			return s.client.Explain(err)
 		}
 	}
@@ -192,21 +196,13 @@ func (b *Broker) compareSome(ctx context.Context, s *shard, last []subscription)
 	return nil
 }
 
-// same tells whether a reply of entry.lua is of the stream that sub was delivered of.
+// same tells whether an answer of entry.lua is of the stream that sub was delivered of.
 // An entry that is there no more proves nothing. A stream of another epoch is
 // another, and seen to be.
-func (sub *subscription) same(reply *rueidis.RedisResult) (bool, error) {
-	parts, err := reply.AsStrSlice()
+func (sub *subscription) same(answer *rueidis.RedisResult) (bool, error) {
+	top, entry, err := reply.Entry(answer)
 	if err != nil {
 		return false, err
 	}
-	if len(parts) != 3 {
-		return false, errReply
-	}
-	top, err := strconv.ParseUint(parts[1], 10, 64)
-	if err != nil {
-		return false, errReply
-	}
-	epoch, entry := parts[0], parts[2]
-	return epoch != sub.epoch || top >= sub.offset && (entry == "" || maphash.String(seed, entry) == sub.sum), nil
+	return top.Epoch != sub.epoch || top.Offset >= sub.offset && (entry == "" || maphash.String(seed, entry) == sub.sum), nil
 }

@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 )
 
 // shard is one Redis of those that channels are spread over.
 type shard struct {
 	index   int
 	client  *conn.Client
-	names   names
+	names   keys.Names
 	timeout time.Duration
 	settled settled
 }
@@ -27,7 +26,7 @@ func openShard(ctx context.Context, cfg *Config, i int) (*shard, error) {
 		return nil, err
 	}
 	s := &shard{index: i, client: client, timeout: cfg.Shards[i].IOTimeout}
-	s.names = names{prefix: cfg.Prefix, cluster: client.Cluster(), partitions: cfg.ShardedPubSubPartitions}
+	s.names = keys.Names{Prefix: cfg.Prefix, Cluster: client.Cluster(), Partitions: cfg.ShardedPubSubPartitions}
 	if err := s.check(ctx, cfg); err != nil {
 		client.Close()
 		return nil, err
@@ -71,50 +70,6 @@ func (s *shard) check(ctx context.Context, cfg *Config) error {
 		}
 	}
 	return nil
-}
-
-// run does a call and explains its error.
-func (s *shard) run(ctx context.Context, c *call) (rueidis.RedisResult, error) {
-	result := s.client.Do(ctx, c.command(s.client.B(), false))
-	if isUnknownScript(result.Error()) {
-		result = s.client.Do(ctx, c.command(s.client.B(), true))
-	}
-	if err := result.Error(); err != nil {
-		return result, s.client.Explain(err)
-	}
-	return result, nil
-}
-
-// runAll does calls in as few round trips as may be, at most conn.MaxPipeline of
-// them. cmds is scratch space, which is returned for further use.
-func (s *shard) runAll(ctx context.Context, calls []call, cmds []rueidis.Completed) ([]rueidis.RedisResult, []rueidis.Completed) {
-	cmds = cmds[:0]
-	for i := range calls {
-		cmds = append(cmds, calls[i].command(s.client.B(), false))
-	}
-	results := s.client.DoMulti(ctx, cmds)
-	var again []int
-	for i := range results {
-		if results[i].NonRedisError() != nil {
-			cmds = nil // still used by the connection, perhaps
-			continue
-		}
-		if isUnknownScript(results[i].Error()) {
-			again = append(again, i)
-		}
-	}
-	if len(again) == 0 {
-		return results, cmds
-	}
-	// The scripts were flushed, or never sent: now with their texts, in order.
-	var whole []rueidis.Completed
-	for _, i := range again {
-		whole = append(whole, calls[i].command(s.client.B(), true))
-	}
-	for k, result := range s.client.DoMulti(ctx, whole) {
-		results[again[k]] = result
-	}
-	return results, cmds
 }
 
 // explainer explains errors of many results, most of which have the same cause.

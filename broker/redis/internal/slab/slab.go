@@ -1,4 +1,6 @@
-package redis
+// Package slab makes the strings that the arguments of commands are, with few
+// allocations.
+package slab
 
 import (
 	"math/rand/v2"
@@ -6,30 +8,36 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/payload"
 	"github.com/gyrohq/gyro/channel"
 )
 
-// slab makes strings that share few allocations. They live as long as any of them
-// does, so they must not outlive the call that they are made for by much.
-type slab struct {
+// Slab makes strings that share few allocations. They live as long as any of them
+// does, so they must not outlive the call that they are made for by much. The zero
+// value begins small. A Slab belongs to one goroutine.
+type Slab struct {
 	free []byte
 	size int // of the next chunk
 }
 
-const maxSlab = 64 << 10
+// Max is the size in bytes that chunks grow to.
+const Max = 64 << 10
+
+// New makes a slab whose first chunk has size bytes.
+func New(size int) Slab { return Slab{size: size} }
 
 // room returns a slice of length 0 for keep.
-func (s *slab) room(most int) []byte {
+func (s *Slab) room(most int) []byte {
 	if cap(s.free)-len(s.free) < most {
 		s.free = make([]byte, 0, max(s.size, most))
-		s.size = min(max(2*s.size, 1<<10), maxSlab)
+		s.size = min(max(2*s.size, 1<<10), Max)
 	}
 	return s.free[len(s.free):]
 }
 
 // keep makes a string of what was appended to a slice of room.
-func (s *slab) keep(dst []byte) string {
+func (s *Slab) keep(dst []byte) string {
 	if len(dst) == 0 {
 		return ""
 	}
@@ -39,17 +47,14 @@ func (s *slab) keep(dst []byte) string {
 	return unsafe.String(&dst[0], len(dst)) // nobody writes there any more
 }
 
-// name makes the name of kind for a channel.
-func (s *slab) name(n *names, kind, ch string, hash uint64) string {
-	return s.keep(n.append(s.room(nameSize(n, ch)), kind, ch, hash))
+// Name makes the name of kind for a channel whose hash is given.
+func (s *Slab) Name(n *keys.Names, kind keys.Kind, ch string, hash uint64) string {
+	return s.keep(n.Append(s.room(n.Size(ch)), kind, ch, hash))
 }
 
-// nameSize is more than the name of any kind has.
-func nameSize(n *names, ch string) int { return len(n.prefix) + len(ch) + 40 }
-
-// result makes the name of an idempotency key's result.
-func (s *slab) result(n *names, ch string, hash uint64, key string) string {
-	dst := n.append(s.room(nameSize(n, ch)+1+len(key)), kindResult, ch, hash)
+// Result makes the name of an idempotency key's result.
+func (s *Slab) Result(n *keys.Names, ch string, hash uint64, key string) string {
+	dst := n.Append(s.room(n.Size(ch)+1+len(key)), keys.Result, ch, hash)
 	return s.keep(append(append(dst, '.'), key...))
 }
 
@@ -57,21 +62,22 @@ func (s *slab) result(n *names, ch string, hash uint64, key string) string {
 // the time.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
-// milliseconds of d, at least 1, in decimal.
-func (s *slab) milliseconds(d time.Duration) string {
+// Milliseconds of d, at least 1, in decimal.
+func (s *Slab) Milliseconds(d time.Duration) string {
 	d = min(d, maxTTL)
-	return s.number(uint64(max((d+time.Millisecond-1)/time.Millisecond, 1)))
+	return s.Number(uint64(max((d+time.Millisecond-1)/time.Millisecond, 1)))
 }
 
-func (s *slab) number(n uint64) string {
+// Number makes n in decimal.
+func (s *Slab) Number(n uint64) string {
 	if n < 100 {
 		return strconv.Itoa(int(n)) // constants of strconv
 	}
 	return s.keep(strconv.AppendUint(s.room(20), n, 10))
 }
 
-// epoch makes 8 random letters.
-func (s *slab) epoch() string {
+// Epoch makes 8 random letters.
+func (s *Slab) Epoch() string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	dst := s.room(8)
 	for random := rand.Uint64(); len(dst) < 8; random /= uint64(len(letters)) {
@@ -80,8 +86,8 @@ func (s *slab) epoch() string {
 	return s.keep(dst)
 }
 
-// publication makes the Protobuf of pub.
-func (s *slab) publication(pub *channel.Publication, delta bool) string {
+// Publication makes the Protobuf of pub.
+func (s *Slab) Publication(pub *channel.Publication, delta bool) string {
 	most := len(pub.Data) + len(pub.Channel) + len(pub.Key) + 80
 	if pub.Info != nil {
 		most += len(pub.Info.User) + len(pub.Info.Client) + len(pub.Info.ConnInfo) + len(pub.Info.ChanInfo) + 60
@@ -92,8 +98,8 @@ func (s *slab) publication(pub *channel.Publication, delta bool) string {
 	return s.keep(payload.AppendPublication(s.room(most), pub, delta))
 }
 
-// info makes a join or leave, or with an empty mark a bare client info.
-func (s *slab) info(mark string, info *channel.ClientInfo) string {
+// ClientInfo makes a join or leave, or with an empty mark a bare client info.
+func (s *Slab) ClientInfo(mark string, info *channel.ClientInfo) string {
 	most := len(mark) + len(info.User) + len(info.Client) + len(info.ConnInfo) + len(info.ChanInfo) + 60
 	return s.keep(payload.AppendClientInfo(append(s.room(most), mark...), info))
 }

@@ -1,0 +1,129 @@
+package reply
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Stream reads the position and the entries of a STREAM that were asked for.
+func Stream(answer rueidis.RedisResult) (broker.History, error) {
+	top, entries, err := history(answer)
+	if err != nil {
+		return broker.History{}, err
+	}
+	pubs, err := parseStream(entries)
+	return broker.History{Publications: pubs, Top: top}, err
+}
+
+// List reads the position and a whole LIST, of which it selects what f wants.
+func List(answer rueidis.RedisResult, f *broker.HistoryFilter) (broker.History, error) {
+	top, entries, err := history(answer)
+	if err != nil {
+		return broker.History{}, err
+	}
+	pubs, err := parseList(entries, top, f)
+	return broker.History{Publications: pubs, Top: top}, err
+}
+
+// history reads an array of the position and the entries.
+func history(answer rueidis.RedisResult) (top channel.StreamPosition, entries []rueidis.RedisMessage, err error) {
+	parts, err := answer.ToArray()
+	if err != nil {
+		return top, nil, err
+	}
+	if len(parts) != 2 {
+		return top, nil, errReply
+	}
+	position, err := parts[0].ToString()
+	if err != nil {
+		return top, nil, err
+	}
+	result, err := parsePosition(position)
+	if err != nil {
+		return top, nil, err
+	}
+	entries, err = parts[1].ToArray()
+	return result.Position, entries, err
+}
+
+// parseStream reads entries of XRANGE: an ID and the field d with its value.
+func parseStream(entries []rueidis.RedisMessage) ([]*channel.Publication, error) {
+	store := make([]channel.Publication, len(entries))
+	pubs := make([]*channel.Publication, len(entries))
+	for i := range entries {
+		entry, err := entries[i].ToArray()
+		if err != nil || len(entry) != 2 {
+			return nil, errReply
+		}
+		id, err := entry[0].ToString()
+		if err != nil {
+			return nil, errReply
+		}
+		id, _, _ = strings.Cut(id, "-")
+		if store[i].Offset, err = strconv.ParseUint(id, 10, 64); err != nil {
+			return nil, errReply
+		}
+		fields, err := entry[1].ToArray()
+		if err != nil || len(fields) < 2 {
+			return nil, errReply
+		}
+		data, err := fields[1].AsBytes()
+		if err != nil {
+			return nil, errReply
+		}
+		if _, err := payload.Publication(data, &store[i]); err != nil {
+			return nil, err
+		}
+		pubs[i] = &store[i]
+	}
+	return pubs, nil
+}
+
+// parseList reads envelopes, the newest first, and selects what the filter wants.
+// Entries of an earlier life of the stream, which Centrifugo leaves, are not of it.
+func parseList(entries []rueidis.RedisMessage, top channel.StreamPosition, f *broker.HistoryFilter) ([]*channel.Publication, error) {
+	var pubs []*channel.Publication
+	for i := range entries {
+		data, err := entries[i].AsBytes()
+		if err != nil {
+			return nil, errReply
+		}
+		m, err := payload.Parse(data)
+		if err != nil {
+			return nil, err
+		}
+		if string(m.Epoch) != top.Epoch || !selects(f, m.Offset) {
+			continue
+		}
+		pub := &channel.Publication{Offset: m.Offset}
+		if _, err := payload.Publication(m.Data, pub); err != nil {
+			return nil, err
+		}
+		pubs = append(pubs, pub)
+	}
+	if !f.Reverse {
+		slices.Reverse(pubs)
+	}
+	if f.Limit > 0 && f.Limit < len(pubs) {
+		pubs = pubs[:f.Limit]
+	}
+	return pubs, nil
+}
+
+func selects(f *broker.HistoryFilter, offset uint64) bool {
+	switch {
+	case f.Since == nil:
+		return true
+	case f.Reverse:
+		return offset < f.Since.Offset
+	default:
+		return offset > f.Since.Offset
+	}
+}
