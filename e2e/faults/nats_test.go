@@ -29,10 +29,10 @@ func TestNATS(t *testing.T) {
 		}
 	}
 	hold(t, s, clients, fault{
-		name: "restarted at once", always: true,
+		name: "restarted at once", always: true, mayRepeat: true,
 		inject: func(t *testing.T) { quiet(t, func() { n.stop(); n.start(); s.Flow() }) },
 	}, fault{
-		name: "away until noticed", always: true, failing: true, unfit: "nats",
+		name: "away until noticed", always: true, mayRepeat: true, failing: true, unfit: "nats",
 		inject: func(t *testing.T) { quiet(t, func() { n.stop(); allUnfit(s); n.start(); s.Flow() }) },
 	})
 }
