@@ -54,7 +54,7 @@ type Server struct {
 // Standalone starts a server that stands alone.
 func Standalone(tb testing.TB, opts Options) *Server {
 	tb.Helper()
-	args := append([]string{"--save", "", "--appendonly", yesNo(opts.Persistent)}, opts.Args...)
+	args := append([]string{"--save", "", "--appendonly", yesNo(opts.Persistent), "--appendfsync", "always"}, opts.Args...)
 	if opts.Password != "" {
 		args = append(args, "--requirepass", opts.Password, "--masterauth", opts.Password)
 	}
