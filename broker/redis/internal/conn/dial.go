@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/gyrohq/gyro/internal/quiet"
 )
 
 // dialCommands makes a connection for commands. address is where rueidis wants
@@ -77,11 +79,24 @@ func dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.C
 	if path, ok := strings.CutPrefix(address, unixScheme); ok {
 		network, address = "unix", path
 	}
-	if config == nil {
-		return dialer.DialContext(ctx, network, address)
+	raw, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
 	}
-	secure := tls.Dialer{NetDialer: dialer, Config: config}
-	return secure.DialContext(ctx, network, address)
+	raw = quiet.Conn(raw)
+	if config == nil {
+		return raw, nil
+	}
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address) // dialled, and so well-formed
+	}
+	secure := tls.Client(raw, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return secure, nil
 }
 
 func (c *Client) dialer() *net.Dialer {
