@@ -67,7 +67,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		if count > len(shards) && hash>>32&1 == 1 {
 			at += len(shards)
 		}
-		lanes[at].items = append(lanes[at].items, laneItem{int32(i), hash})
+		lanes[at].items = append(lanes[at].items, laneItem{index: int32(i), hash: hash})
 	}
 	lanes = slices.DeleteFunc(lanes, func(l lane) bool { return len(l.items) == 0 })
 	if len(lanes) == 0 {
@@ -96,11 +96,13 @@ type lane struct {
 	pub     *channel.Publication
 	delta   bool
 	payload string
+	sum     uint64
 }
 
 type laneItem struct {
 	index int32
 	hash  uint64
+	sum   uint64 // of the payload, once it is encoded
 }
 
 func (l *lane) run(ctx context.Context) {
@@ -118,6 +120,9 @@ func (l *lane) run(ctx context.Context) {
 			}
 			result, err := reply.Position(results[i])
 			item.Result, item.Err = result, failures.explain(err)
+			if err == nil && kept(&item.Options) {
+				l.shard.acked.note(item.Channel, &item.Result, rest[i].sum, l.shard.client.Generation())
+			}
 		}
 		rest = rest[n:]
 	}
@@ -133,6 +138,7 @@ func (l *lane) prepare(items []laneItem) int {
 	for i, it := range items {
 		item := &l.batch[it.index]
 		l.encode(item)
+		items[i].sum = l.sum
 		if size += len(l.payload); size > maxChunk && i > 0 {
 			return i
 		}
@@ -148,5 +154,6 @@ func (l *lane) encode(item *broker.BatchItem) {
 	if delta := unkeptDelta(&item.Options); item.Pub != l.pub || delta != l.delta {
 		l.pub, l.delta = item.Pub, delta
 		l.payload = l.strings.Publication(item.Pub, delta)
+		l.sum = textSum(l.payload)
 	}
 }

@@ -47,7 +47,7 @@ func TestBatchAllocations(t *testing.T) {
 	items := make([]laneItem, len(batch))
 	for i := range batch {
 		batch[i] = broker.BatchItem{Channel: "channel", Pub: pub, Options: broker.PublishOptions{HistorySize: 10, HistoryTTL: 1e9}}
-		items[i] = laneItem{int32(i), keys.Hash("channel")}
+		items[i] = laneItem{index: int32(i), hash: keys.Hash("channel")}
 	}
 	l := lane{broker: b, shard: &shard{names: keys.Names{Prefix: "centrifugo"}}, batch: batch, items: items}
 	l.strings = slab.New(slab.Max)

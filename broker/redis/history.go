@@ -111,7 +111,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string) []broker.Posi
 		hash := keys.Hash(ch)
 		at := keys.Jump(hash, len(shards))
 		if results[i].Err = shards[at].names.Check(ch); results[i].Err == nil {
-			parts[at] = append(parts[at], laneItem{int32(i), hash})
+			parts[at] = append(parts[at], laneItem{index: int32(i), hash: hash})
 		}
 	}
 	var group sync.WaitGroup

@@ -25,7 +25,8 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 	stamp(pub, time.Now())
 	m := slab.New(256 + 4*len(ch) + len(pub.Data))
 	var c script.Call
-	b.publishCall(&c, s, &m, publishing{ch, hash, m.Publication(pub, unkeptDelta(&opts)), pub.Version}, &opts)
+	encoded := m.Publication(pub, unkeptDelta(&opts))
+	b.publishCall(&c, s, &m, publishing{ch, hash, encoded, pub.Version}, &opts)
 	if c.Script == nil {
 		if b.engine.cfg.SkipPubSub {
 			return broker.PublishResult{}, nil
@@ -33,7 +34,11 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 		_, err := script.Run(ctx, s.client, &c)
 		return broker.PublishResult{}, err
 	}
-	return s.position(ctx, &c)
+	result, err := s.position(ctx, &c)
+	if err == nil && kept(&opts) {
+		s.acked.note(ch, &result, textSum(encoded), s.client.Generation())
+	}
+	return result, err
 }
 
 // position does a call whose reply is a position.

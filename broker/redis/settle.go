@@ -23,8 +23,8 @@ import (
 // newest publications of a stream. Its offsets are then given out a second time under
 // the same epoch, and who has seen the first would take the second for duplicates. So
 // before anything is read from a server that may hold other data than the one before
-// (conn.Client.Generation), the node compares what it delivered last of each channel
-// with what the stream has there. A stream that holds something else, or less, gets
+// (conn.Client.Generation), the node compares what it delivered last of each channel,
+// and what its own publishes had acknowledged last, with what the stream has there. A stream that holds something else, or less, gets
 // another epoch: that ends every position in it, whoever has one.
 
 // settled tells for which generation of a shard that has been done.
@@ -117,13 +117,16 @@ func (b *Broker) compare(s *shard) <-chan struct{} {
 	return running
 }
 
-// compareAll compares the channels of all links of the shard.
+// compareAll compares what all links of the shard have delivered, and what it has
+// acknowledged.
 func (b *Broker) compareAll(ctx context.Context, s *shard) error {
+	last := s.acked.newest(s.settled.generation.Load())
 	for _, l := range b.links[s.index] {
-		for last := range slices.Chunk(l.delivered(), conn.MaxPipeline) {
-			if err := b.compareSome(ctx, s, last); err != nil {
-				return err
-			}
+		last = append(last, l.delivered()...)
+	}
+	for some := range slices.Chunk(last, conn.MaxPipeline) {
+		if err := b.compareSome(ctx, s, some); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -186,7 +189,7 @@ func (b *Broker) compareSome(ctx context.Context, s *shard, last []subscription)
 			return s.client.Explain(err)
 		}
 	}
-	b.engine.cfg.Logger.Warn("redis lost publications that were delivered; streams have a new epoch",
+	b.engine.cfg.Logger.Warn("redis lost publications that were delivered or acknowledged; streams have a new epoch",
 		"part", s.client.Name(), "channels", len(channels))
 	slices.Sort(channels)
 	b.handler.HandleLoss(func(ch string) bool {

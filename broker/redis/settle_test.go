@@ -108,6 +108,43 @@ func olderData(t *testing.T, lists bool, saved, again int, renew bool) {
 	}
 }
 
+// TestOlderDataAcknowledged: what Redis lost was delivered to nobody, but the node had
+// it acknowledged.
+func TestOlderDataAcknowledged(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ saved, again int }{{5, 3}, {3, 0}, {3, 1}, {3, 2}, {3, 4}} {
+		lost := test.saved < 5
+		server := redistest.Standalone(t, redistest.Options{})
+		writer, s := begin(t, server, false, 0)
+		var last channel.StreamPosition
+		for i := range 5 {
+			last = publishTo(t, writer, fmt.Sprintf("before %d", i))
+			if i+1 == test.saved {
+				server.Do("SAVE")
+			}
+		}
+		server.Restart(false)
+		for i := range test.again {
+			publishTo(t, writer, fmt.Sprintf("after %d", i))
+		}
+		var h broker.History
+		retry(t, func() (err error) {
+			h, err = writer.History(t.Context(), "ch", broker.HistoryFilter{})
+			return err
+		})
+		if renewed := h.Top.Epoch != last.Epoch; renewed != lost {
+			t.Errorf("%+v: renewed: %v", test, renewed)
+		}
+		if lost {
+			select {
+			case <-s.losses:
+			case <-time.After(20 * time.Second):
+				t.Error("nobody was told of a loss")
+			}
+		}
+	}
+}
+
 // TestLateAnswers: a server that was stopped answers in the end what was asked on
 // connections that were given up.
 func TestLateAnswers(t *testing.T) {

@@ -17,6 +17,7 @@ type shard struct {
 	names   keys.Names
 	timeout time.Duration
 	settled settled
+	acked   acked
 }
 
 // openShard connects and checks what the shard can do.
