@@ -75,12 +75,16 @@ func (b *Batch) Frame(f transport.Framer, form Form) []byte {
 
 func (b *Batch) encode(f transport.Framer, form Form) []byte {
 	arena := b.list[0].arena
-	if arena == nil || !b.plain || f.Costly() || b.size() > outbox.MaxGather {
+	if arena == nil || !b.plain || f.Costly() {
+		return nil
+	}
+	size := b.size()
+	if size > outbox.MaxGather {
 		return nil
 	}
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	buf := headroom(arena.Tail(), f)
+	buf := headroom(arena.Tail(size), f)
 	for i := range b.list {
 		if i > 0 {
 			buf = outbox.Separate(buf, f.Encoding())
@@ -96,10 +100,19 @@ func (b *Batch) encode(f transport.Framer, form Form) []byte {
 // size is about that of the frame.
 func (b *Batch) size() (n int) {
 	for i := range b.list {
-		n += len(b.list[i].Pub.Data) + len(b.list[i].Channel) + envelope
+		n += b.list[i].size()
 	}
 	return n
 }
 
-// envelope is about what a push adds to payload and channel.
-const envelope = 48
+// size is about that of the frame.
+func (m *Message) size() int {
+	n := len(m.Channel) + envelope
+	if m.Pub != nil {
+		n += len(m.Pub.Data)
+	}
+	return n
+}
+
+// envelope is about what a push and its frame add to payload and channel.
+const envelope = 64

@@ -175,7 +175,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 // encode makes a frame, in a if that is not nil.
 func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) ([]byte, error) {
 	if a != nil {
-		buf, err := m.append(headroom(a.Tail(), f), f.Encoding(), form)
+		buf, err := m.append(headroom(a.Tail(m.size()), f), f.Encoding(), form)
 		if err != nil {
 			return nil, err
 		}
