@@ -24,7 +24,7 @@ func NewSentinel(tb testing.TB, opts Options) *Sentinel {
 	s := &Sentinel{Master: "main"}
 	primary := Standalone(tb, opts)
 	replicaOf := opts
-	replicaOf.Args = append([]string{"--replicaof", "127.0.0.1 " + portOf(primary)}, opts.Args...)
+	replicaOf.Args = append([]string{"--replicaof", "127.0.0.1", portOf(primary)}, opts.Args...)
 	s.Servers = []*Server{primary, Standalone(tb, replicaOf)}
 	s.awaitReplica()
 	for range 3 {
