@@ -17,15 +17,9 @@ import (
 // json, yaml or toml. The file is loadable and equivalent; secrets are written.
 func (c *Config) Write(w io.Writer, format string) error { return schema.Write(w, c, format) }
 
-// WriteDefault writes the configuration that an empty file stands for.
-func WriteDefault(w io.Writer, format string) error { return DefaultConfig().Write(w, format) }
-
 // Env returns the variables that would set every key, as sorted lines
 // NAME="value" (config.md 2.6); with nonZero, only those of non-empty values.
 func (c *Config) Env(nonZero bool) []string { return schema.Env(c, EnvPrefix, nonZero) }
-
-// DefaultEnv returns the variables of all keys with their defaults.
-func DefaultEnv() []string { return DefaultConfig().Env(false) }
 
 // WriteMarkdown writes the reference of all keys, or of those of one section, with
 // headings from the given level on.
