@@ -30,8 +30,8 @@ func Conn(nc net.Conn) net.Conn {
 		return nc // it is closed, which Read and Write will say
 	}
 	c := &conn{Conn: nc}
-	c.in.init(nc, "read", raw.Read, sysRead)
-	c.out.init(nc, "write", raw.Write, sysWrite)
+	c.in.init(nc, "read", raw.Read, Read)
+	c.out.init(nc, "write", raw.Write, Write)
 	return c
 }
 

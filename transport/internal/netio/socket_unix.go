@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/gyrohq/gyro/internal/quiet"
 )
 
 // socket is a stream of a plain socket, on which the kernel is asked directly.
@@ -64,7 +66,7 @@ func (s *socket) Read() (*Buffer, error) {
 func (s *socket) tryRead(fd uintptr) bool {
 	b := Get(readSize)
 	for {
-		n, errno := sysRead(fd, b.B[:readSize])
+		n, errno := quiet.Read(fd, b.B[:readSize])
 		switch {
 		case errno == syscall.EINTR:
 			continue
@@ -128,7 +130,7 @@ func gather(frames [][]byte, i int) (p []byte, next int, b *Buffer) {
 
 func tryWrite(fd uintptr, p []byte) (int, error) {
 	for {
-		n, errno := sysWrite(fd, p)
+		n, errno := quiet.Write(fd, p)
 		switch errno {
 		case 0:
 			return n, nil
@@ -155,7 +157,7 @@ func (s *socket) Abort()                      { abort(s.conn) }
 // io.EOF at the end.
 func TryRead(fd uintptr, p []byte) (int, error) {
 	for {
-		n, errno := sysRead(fd, p)
+		n, errno := quiet.Read(fd, p)
 		switch {
 		case errno == syscall.EINTR:
 			continue
