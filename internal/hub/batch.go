@@ -17,14 +17,29 @@ type Batch struct {
 	frames [2]localFrame
 }
 
-func (b *Batch) reset() {
-	clear(b.list)
-	*b = Batch{list: b.list[:0]}
+// drop takes the first n messages away.
+func (b *Batch) drop(n int) {
+	rest := copy(b.list, b.list[n:])
+	clear(b.list[rest:])
+	b.list = b.list[:rest]
+	b.prepare()
+}
+
+// settle forgets all frames.
+func (b *Batch) settle() {
+	b.frames = [2]localFrame{}
+	for i := range b.list {
+		d := &b.list[i]
+		d.frames, d.more = [2]localFrame{}, nil
+	}
 }
 
 // prepare looks at what the batch consists of.
 func (b *Batch) prepare() {
-	b.plain = true
+	b.frames, b.plain, b.first = [2]localFrame{}, true, 0
+	if len(b.list) < 2 {
+		return // those who get one message do not ask
+	}
 	for i := range b.list {
 		if m := b.list[i].Message; m.Kind != KindPublication || m.Pub == nil {
 			b.plain = false

@@ -60,26 +60,6 @@ type room struct {
 	sweep   *sweep // nil when nothing is being delivered
 }
 
-// sweep is the delivery of a channel's messages. What is published while one batch
-// goes round the room makes up the next one, so every subscriber gets it at once.
-type sweep struct {
-	room  *room
-	next  []*Message
-	batch Batch
-	// checks is how many of next are checks, which windows do not care about.
-	checks int
-	// left is how many subscribers, the first ones of the room, the batch still has
-	// to reach.
-	left int
-
-	// window is the room's. due is when next is to leave at the latest, 0 if that is
-	// not known yet. place is where the sweep waits, counted from 1; 0 if it does not.
-	window Window
-	due    int64
-	place  int
-	weight int // of next, while it waits
-}
-
 // maxBatch is how many messages a subscriber gets at once at most: what it gains by
 // more is little, and its queue has a limit.
 const maxBatch = 64
@@ -114,12 +94,8 @@ func (h *Hub) Remove(s Subscriber) {
 		return
 	}
 	last, hole := len(r.subs)-1, seat.index
-	if w := r.sweep; w != nil && hole < w.left {
-		// The hole goes to the border, so that none of those that the batch has
-		// reached moves among the others.
-		w.left--
-		r.move(w.left, hole)
-		hole = w.left
+	if r.sweep != nil {
+		hole = r.sweep.vacate(hole)
 	}
 	if hole != last {
 		r.move(last, hole)
@@ -192,8 +168,10 @@ func (h *Hub) Finish(s Subscriber) {
 		return
 	}
 	w := r.sweep
-	if seat.index < w.left {
-		deliver(s, &w.batch)
+	for i := range w.batch.list {
+		if w.awaited(i, seat.index) {
+			s.Deliver(&w.batch.list[i])
+		}
 	}
 	for _, m := range w.next {
 		s.Deliver(&Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
@@ -203,6 +181,14 @@ func (h *Hub) Finish(s Subscriber) {
 // Pending is the number of messages that are not delivered to all yet, but could
 // be: those that are held back are no work that the loop is behind with.
 func (h *Hub) Pending() int { return h.pending }
+
+// Settle forgets the frames that were made in the arena, which may be reset then. It
+// is to be called between turns, when everything is flushed.
+func (h *Hub) Settle() {
+	for _, w := range h.active {
+		w.batch.settle()
+	}
+}
 
 // Deliver goes on with the delivery of what was published, to about budget
 // subscribers. Busy channels take turns. It reports whether more is to be done, so
@@ -217,7 +203,7 @@ func (h *Hub) Deliver(budget int) (more bool) {
 			if budget > 0 {
 				budget -= h.serve(w, budget)
 			}
-			if w.left == 0 && len(w.batch.list)+len(w.next) == 0 {
+			if len(w.batch.list)+len(w.next) == 0 {
 				h.release(w)
 				continue
 			}
@@ -234,60 +220,6 @@ func (h *Hub) Deliver(budget int) (more bool) {
 	first := h.active[0]
 	h.active[copy(h.active, h.active[1:])] = first
 	return true
-}
-
-// serve delivers a part of one channel's messages and returns what that took of the
-// budget.
-func (h *Hub) serve(w *sweep, budget int) (n int) {
-	if w.left == 0 {
-		h.next(w)
-	}
-	cost := 1 + len(w.batch.list)/16
-	for ; w.left > 0 && n < budget; n += cost {
-		w.left--
-		s := w.room.subs[w.left]
-		deliver(s, &w.batch)
-	}
-	if w.left == 0 {
-		h.forget(w)
-	}
-	return n
-}
-
-func deliver(s Subscriber, b *Batch) {
-	if len(b.list) > 1 && s.DeliverAll(b) {
-		return
-	}
-	for i := range b.list {
-		s.Deliver(&b.list[i])
-	}
-}
-
-// next makes a batch of what was published meanwhile.
-func (h *Hub) next(w *sweep) {
-	h.forget(w) // that is, if all whom it had to reach have gone
-	n := min(len(w.next), maxBatch)
-	for _, m := range w.next[:n] {
-		if m.Kind == KindCheck {
-			w.checks--
-		}
-		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
-	}
-	if n > 1 {
-		w.batch.prepare()
-	}
-	rest := copy(w.next, w.next[n:])
-	clear(w.next[rest:])
-	w.next = w.next[:rest]
-	if w.due = 0; rest > 0 {
-		w.due = atOnce
-	}
-	w.left = len(w.room.subs)
-}
-
-func (h *Hub) forget(w *sweep) {
-	h.pending -= len(w.batch.list)
-	w.batch.reset()
 }
 
 func (h *Hub) release(w *sweep) {

@@ -115,10 +115,9 @@ func (h *Hub) hold(w *sweep) bool {
 	if w.due == 0 {
 		w.due = h.now + int64(w.window.Delay)
 	}
-	if w.left > 0 || w.due <= h.now || w.waits() >= w.window.Size || h.held >= maxHeld {
+	if len(w.batch.list) > 0 || w.due <= h.now || w.waits() >= w.window.Size || h.held >= maxHeld {
 		return false
 	}
-	h.forget(w) // that is, if all whom the last batch had to reach have gone
 	h.pending -= len(w.next)
 	for _, m := range w.next {
 		w.weight += m.weight()

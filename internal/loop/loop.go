@@ -218,10 +218,12 @@ func (l *Loop) turn(batch []item) {
 	clear(l.dirty)
 	l.dirty = l.dirty[:0]
 	if l.more {
+		// What is made again in the next turn costs less than memory for frames that
+		// grows for as long as there is more.
 		l.busy = true
-	} else {
-		l.pool.Arena.Reset()
+		l.hub.Settle()
 	}
+	l.pool.Arena.Reset()
 	l.relieve()
 }
 

@@ -1,0 +1,152 @@
+package hub
+
+// sweep is the delivery of a channel's messages. It goes round the room, from the last
+// seat to the first and again, for as long as there are messages. A message gets on
+// wherever the sweep is, and off when the sweep is there again: so nobody waits for it
+// longer than one round takes, and everybody gets at once what got on since the sweep
+// came by.
+type sweep struct {
+	room *room
+	next []*Message // did not get on yet
+	// checks is how many of next are checks, which windows do not care about.
+	checks int
+
+	batch Batch // those that are on, in order
+	// from is where each of them got on: what left was then.
+	from []int
+	// old is how many of them, the first ones, got on in the round before.
+	old int
+	// left is how many subscribers, the first ones of the room, the sweep still has to
+	// reach in this round.
+	left int
+
+	// window is the room's. due is when next is to leave at the latest, 0 if that is
+	// not known yet. place is where the sweep waits, counted from 1; 0 if it does not.
+	window Window
+	due    int64
+	place  int
+	weight int // of next, while it waits
+}
+
+// serve delivers a part of one channel's messages and returns what that took of the
+// budget.
+func (h *Hub) serve(w *sweep, budget int) (n int) {
+	for n < budget && h.board(w) {
+		stop, cost := 0, 1+len(w.batch.list)/16
+		if w.old > 0 {
+			stop = w.from[0]
+		}
+		for ; w.left > stop && n < budget; n += cost {
+			w.left--
+			deliver(w.room.subs[w.left], &w.batch)
+		}
+		if w.left > stop {
+			break
+		}
+		h.alight(w)
+		if len(w.batch.list) == 0 && w.window != (Window{}) {
+			break // what is next may have to wait
+		}
+	}
+	return n
+}
+
+func deliver(s Subscriber, b *Batch) {
+	if len(b.list) > 1 && s.DeliverAll(b) {
+		return
+	}
+	for i := range b.list {
+		s.Deliver(&b.list[i])
+	}
+}
+
+// board lets messages get on, and reports whether any are on. What has a window gets
+// on all together.
+func (h *Hub) board(w *sweep) bool {
+	on := len(w.batch.list)
+	if on > 0 && w.window != (Window{}) {
+		return true
+	}
+	if on == 0 {
+		w.left, w.old = len(w.room.subs), 0
+	}
+	n := min(len(w.next), maxBatch-on)
+	if n == 0 {
+		return on > 0
+	}
+	for _, m := range w.next[:n] {
+		if m.Kind == KindCheck {
+			w.checks--
+		}
+		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
+		w.from = append(w.from, w.left)
+	}
+	w.batch.prepare()
+	rest := copy(w.next, w.next[n:])
+	clear(w.next[rest:])
+	w.next = w.next[:rest]
+	if w.due = 0; rest > 0 {
+		w.due = atOnce
+	}
+	return true
+}
+
+// alight lets those get off that have been all round.
+func (h *Hub) alight(w *sweep) {
+	h.getOff(w)
+	if w.left == 0 {
+		w.left, w.old = len(w.room.subs), len(w.from)
+		h.getOff(w)
+	}
+}
+
+func (h *Hub) getOff(w *sweep) {
+	n := 0
+	for n < w.old && w.from[n] >= w.left {
+		n++
+	}
+	if n > 0 {
+		w.from, w.old = w.from[:copy(w.from, w.from[n:])], w.old-n
+		w.batch.drop(n)
+		h.pending -= n
+	}
+}
+
+// awaited tells whether the subscriber at index still has to get the i-th message of
+// the batch.
+func (w *sweep) awaited(i, index int) bool {
+	if i < w.old {
+		return w.from[i] <= index && index < w.left
+	}
+	return index < w.left || w.from[i] <= index
+}
+
+// vacate prepares the removal of the subscriber at hole: where messages got on and
+// where the sweep is are borders that nobody may cross, so the last subscriber before
+// each border moves up to the hole and leaves one at the border. It returns where the
+// hole is in the end.
+func (w *sweep) vacate(hole int) int {
+	if len(w.from) == 0 {
+		return hole
+	}
+	for i := w.old - 1; i >= 0; i-- {
+		hole = w.room.shift(&w.from[i], hole)
+	}
+	hole = w.room.shift(&w.left, hole)
+	for i := len(w.from) - 1; i >= w.old; i-- {
+		hole = w.room.shift(&w.from[i], hole)
+	}
+	return hole
+}
+
+// shift brings a hole that is before a border to the border.
+func (r *room) shift(border *int, hole int) int {
+	if hole >= *border {
+		return hole
+	}
+	*border--
+	if *border != hole {
+		r.move(*border, hole)
+	}
+	return *border
+}
