@@ -261,6 +261,10 @@ type fault struct {
 	cause string
 }
 
+// keptInAll is what pools may have grown by between two stocks, however many clients
+// there are: a buffer that the collector had taken away, say.
+const keptInAll = 128 << 10
+
 const faultyText = "never complete, but for all that as long as anything may be which this server takes from its clients"
 
 var (
@@ -280,7 +284,7 @@ var faults = []fault{
 		there: allAccepted, leave: outsider.reset, cause: "lost",
 	},
 	{
-		name: "half-closed", clients: 500, goroutines: 128, loops: 128,
+		name: "half-closed", clients: 2000, goroutines: 128, loops: 128,
 		come: func(c *crowd) outsider {
 			o := c.open("/")
 			_ = syscall.Shutdown(int(o), syscall.SHUT_WR)
@@ -363,7 +367,7 @@ func (f *fault) test(t *testing.T, bound int64) {
 	before := takeStock(t)
 	clients := f.comeAll(c, f.clients)
 	during := takeStock(t)
-	each := (during.bytes - before.bytes) / int64(f.clients)
+	each := (during.bytes - before.bytes - keptInAll) / int64(f.clients)
 	t.Logf("%d clients: %d bytes each", f.clients, each)
 	if each > bound && !raceEnabled {
 		t.Errorf("%d bytes for each client, at most %d may be held", each, bound)
