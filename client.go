@@ -49,7 +49,7 @@ type Client struct {
 // opening is the request that opened a connection.
 type opening struct {
 	ctx    context.Context
-	header http.Header
+	header func() http.Header
 }
 
 // node of the client.
@@ -122,11 +122,9 @@ func (e *env) Unregister()              { e.shard.unregister(e.client()) }
 func (e *env) Closed(d protocol.Disconnect) {
 	e.life.End()
 	e.shard.unlink(e.client())
-	log := e.shard.node.log
-	if !log.Enabled(context.Background(), slog.LevelDebug) {
-		return
+	if log := e.shard.node.log; log.Enabled(context.Background(), slog.LevelDebug) {
+		log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
 	}
-	log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
 }
 
 // Tick is called when the session's deadline has passed, so now and then.

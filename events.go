@@ -89,8 +89,16 @@ type TransportInfo struct {
 	Encoding protocol.Encoding
 	// RemoteAddr of the peer; of a load balancer if there is one.
 	RemoteAddr string
-	// Header of the HTTP request; valid while the client connects, else nil.
-	Header http.Header
+
+	header func() http.Header
+}
+
+// Header of the HTTP request while the client connects, else nil. It is made by each call.
+func (t TransportInfo) Header() http.Header {
+	if t.header == nil {
+		return nil
+	}
+	return t.header()
 }
 
 // Credentials say who a client is.

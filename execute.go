@@ -276,7 +276,7 @@ func (c *Client) connecting(e *session.Connecting, inline bool) (err error) {
 			defer context.AfterFunc(&c.life, cancel)()
 		}
 		info := c.Transport()
-		info.Header = c.opening.header
+		info.header = c.opening.header
 		reply, err = h(ctx, ConnectEvent{
 			ClientID: c.ID(), Inline: inline, Token: e.Request.Token, Data: e.Request.Data, Name: e.Request.Name,
 			Version: e.Request.Version, Headers: e.Request.Headers, Subs: e.Request.Subs, Transport: info,

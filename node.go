@@ -190,10 +190,7 @@ func (n *Node) admit(s *shard, ctx context.Context, info transport.Info) (*Clien
 	}
 	n.clients.Add(1)
 	return &Client{
-		shard:      s,
-		opening:    &opening{ctx, info.Header},
-		id:         newClientID(),
-		remoteAddr: info.RemoteAddr,
+		shard: s, opening: &opening{ctx, info.Header}, id: newClientID(), remoteAddr: info.RemoteAddr,
 	}, nil
 }
 

@@ -55,7 +55,7 @@ func TestWebSocketMiddlewareAndHeader(t *testing.T) {
 	header := make(chan string, 1)
 	node := run(t, gyro.Config{Handlers: gyro.Handlers{
 		Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
-			header <- e.Transport.Header.Get("X-Test")
+			header <- e.Transport.Header().Get("X-Test")
 			return gyro.ConnectReply{}, nil // the credentials of the request
 		},
 		RPC: func(_ context.Context, c *gyro.Client, _ gyro.RPCEvent) ([]byte, error) {

@@ -62,8 +62,9 @@ type Info struct {
 	Name string
 	// Framer of the connection; it also fixes the encoding.
 	Framer Framer
-	// Header of the request that opened the connection. Nil if there was none.
-	Header http.Header
+	// Header returns the header of the request that opened the connection: making it
+	// is left until somebody asks. Nil if there was none.
+	Header func() http.Header
 	// RemoteAddr of the peer, as in http.Request.
 	RemoteAddr string
 	// NativePing is set if the transport itself pings the client, so that the

@@ -50,25 +50,44 @@ func (a *admission) reload(connLimit int) {
 func (a *admission) admit() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := a.now()
-	if a.rateLimit > 0 {
-		if !a.filled.IsZero() {
-			a.tokens = min(float64(a.rateLimit), a.tokens+now.Sub(a.filled).Seconds()*float64(a.rateLimit))
-		}
-		a.filled = now
-		if a.tokens < 1 {
-			return false
-		}
-		a.tokens--
-	}
-	if a.connLimit > 0 && a.clients() >= a.connLimit {
-		a.refused++
-		if now.Sub(a.lastWarned) >= warnEvery {
-			a.lastWarned = now
-			a.log.Warn("connection limit reached", "client.connection_limit", a.connLimit, "refused", a.refused)
-		}
+	if !a.takeToken() {
 		return false
 	}
+	if !a.full() {
+		return true
+	}
+	a.refused++
+	if now := a.now(); now.Sub(a.lastWarned) >= warnEvery {
+		a.lastWarned = now
+		a.log.Warn("connection limit reached", "client.connection_limit", a.connLimit, "refused", a.refused)
+	}
+	return false
+}
+
+// hasRoom is admit for who turns to admit next if it is refused: a refusal takes no
+// token and is not counted.
+func (a *admission) hasRoom() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.full() && a.takeToken()
+}
+
+func (a *admission) full() bool { return a.connLimit > 0 && a.clients() >= a.connLimit }
+
+// takeToken reports false if there is none.
+func (a *admission) takeToken() bool {
+	if a.rateLimit <= 0 {
+		return true
+	}
+	now := a.now()
+	if !a.filled.IsZero() {
+		a.tokens = min(float64(a.rateLimit), a.tokens+now.Sub(a.filled).Seconds()*float64(a.rateLimit))
+	}
+	a.filled = now
+	if a.tokens < 1 {
+		return false
+	}
+	a.tokens--
 	return true
 }
 

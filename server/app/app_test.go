@@ -87,9 +87,15 @@ func addNamespace(cfg *config.Config, name string, edit func(*config.ChannelOpti
 // logged, and the log searched for secrets at the end.
 func startServer(t *testing.T, edit func(*config.Config)) *testServer {
 	t.Helper()
+	return startServerAt(t, "trace", edit)
+}
+
+// startServerAt is startServer with another log level.
+func startServerAt(t *testing.T, level string, edit func(*config.Config)) *testServer {
+	t.Helper()
 	s := &testServer{t: t, cfg: testConfig(edit), logs: new(logBuffer), secrets: []string{tokenSecret, apiKey}}
 	var err error
-	s.app, err = New(s.cfg, Options{Version: "test", Logger: newLogger(s.logs, "trace", false)})
+	s.app, err = New(s.cfg, Options{Version: "test", Logger: newLogger(s.logs, level, false)})
 	if err != nil {
 		t.Fatal(err)
 	}

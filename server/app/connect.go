@@ -42,7 +42,7 @@ func (p *policy) headerUser(e gyro.ConnectEvent) string {
 	if p.userIDHeader == "" {
 		return ""
 	}
-	return e.Transport.Header.Get(p.userIDHeader)
+	return e.Transport.Header().Get(p.userIDHeader)
 }
 
 // byToken takes over what a connection token says (auth.md sections 6 and 7).

@@ -69,6 +69,41 @@ func TestHandshakesOnBothDrivers(t *testing.T) {
 	})
 }
 
+// TestHandshakesWithoutAccessLog: where loops take the usual handshakes alone, limits,
+// origins and the user of a header are the same.
+func TestHandshakesWithoutAccessLog(t *testing.T) {
+	t.Parallel()
+	s := startServerAt(t, "info", func(cfg *config.Config) {
+		everything(cfg)
+		cfg.Client.ConnectionLimit = 1
+		cfg.Client.AllowedOrigins = []string{"https://app.example"}
+		cfg.Client.UserIDHTTPHeader = "X-User"
+	})
+	url := s.url("/connection/websocket")
+	header := http.Header{"X-User": {"u"}, "Origin": {"https://evil.example"}}
+	if c, status := wstest.Handshake(t, url, header); c != nil || status != http.StatusForbidden {
+		t.Errorf("origin: %d", status)
+	}
+	header.Set("Origin", "https://APP.example")
+	c, status := wstest.Handshake(t, url, header)
+	if c == nil {
+		t.Fatalf("handshake: %d", status)
+	}
+	c.Connect("")
+	if c, status := wstest.Handshake(t, url, header); c != nil || status != http.StatusServiceUnavailable {
+		t.Errorf("above the limit: %d", status)
+	}
+	if n := s.app.limits.refused; n != 1 {
+		t.Errorf("%d refused", n)
+	}
+	if err := s.app.Node().Disconnect(t.Context(), "u"); err != nil {
+		t.Error(err)
+	}
+	if d := c.Disconnected(); d != protocol.DisconnectForceNoReconnect {
+		t.Errorf("the user ended with %v", d)
+	}
+}
+
 // TestTrickledHandshakes: clients that are silent or trickle their request hinder
 // nobody, and a shutdown does not wait for them.
 func TestTrickledHandshakes(t *testing.T) {

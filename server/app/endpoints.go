@@ -20,6 +20,10 @@ import (
 // webSocket is the endpoint of WebSocket clients.
 func (a *App) webSocket() *websocket.Handler {
 	c := &a.cfg.WebSocket
+	var direct func(origin string) bool
+	if !a.log.Enabled(context.Background(), slog.LevelDebug) { // there is no access log to write
+		direct = func(origin string) bool { return a.policy.origins.Match(origin) && a.limits.hasRoom() }
+	}
 	return websocket.NewHandler(a.node, websocket.Config{
 		MessageSizeLimit:             c.MessageSizeLimit,
 		DecompressedMessageSizeLimit: c.DecompressedLimit,
@@ -28,6 +32,7 @@ func (a *App) webSocket() *websocket.Handler {
 		CompressionMinSize:           c.CompressionMinSize,
 		CompressionLevel:             c.CompressionLevel,
 		CheckOrigin:                  a.policy.origins.Allowed,
+		Direct:                       direct,
 		PingInterval:                 a.cfg.Client.PingInterval,
 		PongTimeout:                  a.cfg.Client.PongTimeout,
 	})

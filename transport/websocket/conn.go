@@ -68,7 +68,7 @@ type conn struct {
 	flushes sync.WaitGroup // begun in phases before phaseGone only
 }
 
-func newConn(h *Handler, stream netio.Stream, hs *handshake) *conn {
+func newConn(h *Handler, stream netio.Stream, hs handshake) *conn {
 	c := &conn{handler: h, stream: stream}
 	c.parser.Limit, c.parser.Compress = h.cfg.MessageSizeLimit, hs.compress
 	if hs.nativePing {

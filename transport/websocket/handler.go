@@ -39,6 +39,12 @@ type Config struct {
 	// 403. Any goroutine may call it. Default: the host of the Origin field is the
 	// request's host, in whatever letter case, or there is no Origin.
 	CheckOrigin func(r *http.Request) bool
+	// Direct lets the loops of NewListener do without http.Request for the usual
+	// handshakes. If it reports true, a client is taken without a call of the server's
+	// handler and of CheckOrigin: it is to find what these would. If not, all goes
+	// its usual way. origin is the field Origin, empty if there is none. A loop calls
+	// Direct, which must not block. Default: all goes its usual way.
+	Direct func(origin string) bool
 	// PingInterval is the time between pings of connections that asked for native
 	// ones (query cf_ws_frame_ping_pong=true); PongTimeout is the time to answer one,
 	// after which the connection ends with protocol.DisconnectNoPong.
@@ -140,25 +146,26 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // acceptance is a connection whose handshake is done.
 type acceptance struct {
 	ctx   context.Context
-	hs    *handshake
+	hs    handshake
 	info  transport.Info
 	early []byte // came along with the handshake
 	// watched: the loop watches the socket, for the one who read the handshake.
 	watched bool
 }
 
-func (h *Handler) acceptance(r *http.Request, hs *handshake, early []byte) acceptance {
+func (h *Handler) acceptance(r *http.Request, hs handshake, early []byte) acceptance {
 	ctx := r.Context()
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	return acceptance{ctx: ctx, hs: hs, early: early, info: transport.Info{
-		Name:       "websocket",
-		Framer:     h.framer(hs),
-		Header:     r.Header,
-		RemoteAddr: r.RemoteAddr,
-		NativePing: hs.nativePing,
-	}}
+	header := r.Header
+	return acceptance{ctx: ctx, hs: hs, early: early, info: h.info(&hs, func() http.Header { return header }, r.RemoteAddr)}
+}
+
+func (h *Handler) info(hs *handshake, header func() http.Header, remote string) transport.Info {
+	return transport.Info{
+		Name: "websocket", Framer: h.framer(hs), Header: header, RemoteAddr: remote, NativePing: hs.nativePing,
+	}
 }
 
 // runHere serves a connection until its end.

@@ -20,7 +20,7 @@ const acceptGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 // handshake is what was agreed on with a client.
 type handshake struct {
-	accept      string // Sec-WebSocket-Accept; empty over HTTP/2
+	accept      [acceptSize]byte // Sec-WebSocket-Accept; not over HTTP/2
 	subprotocol string
 	extensions  string
 	encoding    protocol.Encoding
@@ -46,57 +46,60 @@ func badRequest(text string) *refusal { return &refusal{http.StatusBadRequest, t
 
 // negotiate checks the request (RFC 6455 section 4.2.1, RFC 8441 section 5) and
 // chooses what the connection will be.
-func (h *Handler) negotiate(r *http.Request) (*handshake, *refusal) {
-	hs := &handshake{}
-	check := hs.checkUpgrade
+func (h *Handler) negotiate(r *http.Request) (hs handshake, refused *refusal) {
 	if r.ProtoMajor == 2 {
-		check = hs.checkConnect
+		refused = checkConnect(r)
+	} else if refused = checkUpgrade(r); refused == nil {
+		refused = hs.confirm(r.Header)
 	}
-	if refused := check(r); refused != nil {
-		return nil, refused
+	if refused == nil {
+		refused = checkVersion(r.Header)
 	}
-	if r.Header.Get("Sec-WebSocket-Version") != "13" {
-		return nil, badRequest("Sec-WebSocket-Version is not 13")
+	switch {
+	case refused != nil:
+		return hs, refused
+	case !h.cfg.CheckOrigin(r):
+		return hs, &refusal{http.StatusForbidden, "origin not allowed"}
 	}
-	if !h.cfg.CheckOrigin(r) {
-		return nil, &refusal{http.StatusForbidden, "origin not allowed"}
-	}
-	offers, err := extension.Parse(r.Header.Values("Sec-WebSocket-Extensions"))
-	if err != nil {
-		return nil, badRequest(err.Error())
-	}
-	if h.cfg.Compression {
-		hs.extensions = extension.AcceptDeflate(offers)
-		hs.compress = hs.extensions != ""
-	}
-	hs.choose(r)
-	return hs, nil
+	return hs, hs.choose(&h.cfg, r.Header, r.URL.RawQuery)
 }
 
-func (hs *handshake) checkUpgrade(r *http.Request) *refusal {
+func checkUpgrade(r *http.Request) *refusal {
 	if r.Method != http.MethodGet {
 		return &refusal{http.StatusMethodNotAllowed, "method is not GET"}
 	}
 	if !r.ProtoAtLeast(1, 1) {
 		return badRequest("HTTP version is below 1.1")
 	}
-	if !upgrade.HasToken(r.Header, "Connection", "upgrade") {
+	return nil
+}
+
+// confirm checks the fields of a handshake over HTTP/1.1 and makes the proof that they
+// were understood.
+func (hs *handshake) confirm(f upgrade.Fields) *refusal {
+	if !upgrade.HasToken(f, "Connection", "upgrade") {
 		return badRequest(`Connection holds no "upgrade"`)
 	}
-	if !upgrade.HasToken(r.Header, "Upgrade", "websocket") {
+	if !upgrade.HasToken(f, "Upgrade", "websocket") {
 		return badRequest(`Upgrade holds no "websocket"`)
 	}
-	key := strings.TrimSpace(r.Header.Get("Sec-WebSocket-Key"))
-	if raw, err := base64.StdEncoding.DecodeString(key); err != nil || len(raw) != 16 {
+	var ok bool
+	if hs.accept, ok = acceptKey(strings.TrimSpace(f.Get("Sec-WebSocket-Key"))); !ok {
 		return badRequest("Sec-WebSocket-Key is not 16 bytes in Base64")
 	}
-	hs.accept = acceptKey(key)
+	return nil
+}
+
+func checkVersion(f upgrade.Fields) *refusal {
+	if f.Get("Sec-WebSocket-Version") != "13" {
+		return badRequest("Sec-WebSocket-Version is not 13")
+	}
 	return nil
 }
 
 // checkConnect accepts extended CONNECT, which net/http shows with the protocol
 // as a header field.
-func (hs *handshake) checkConnect(r *http.Request) *refusal {
+func checkConnect(r *http.Request) *refusal {
 	switch {
 	case r.Method == http.MethodConnect && r.Header.Get(":protocol") == "websocket":
 		return nil
@@ -107,20 +110,52 @@ func (hs *handshake) checkConnect(r *http.Request) *refusal {
 	}
 }
 
-func acceptKey(key string) string {
-	sum := sha1.Sum([]byte(key + acceptGUID))
-	return base64.StdEncoding.EncodeToString(sum[:])
+const (
+	keySize    = 24 // 16 bytes in Base64
+	acceptSize = 28 // sha1.Size bytes in Base64
+)
+
+// acceptKey makes Sec-WebSocket-Accept. It is false if the key is none.
+func acceptKey(key string) (accept [acceptSize]byte, ok bool) {
+	if len(key) != keySize {
+		return accept, false
+	}
+	var in [keySize + len(acceptGUID)]byte
+	copy(in[:], key)
+	copy(in[keySize:], acceptGUID)
+	var raw [18]byte // Decode may write the padding, too
+	if n, err := base64.StdEncoding.Decode(raw[:], in[:keySize]); err != nil || n != 16 {
+		return accept, false
+	}
+	sum := sha1.Sum(in[:])
+	base64.StdEncoding.Encode(accept[:], sum[:])
+	return accept, true
 }
 
-// choose picks subprotocol, encoding and pings, client-protocol.md section 2.2.
-func (hs *handshake) choose(r *http.Request) {
-	hs.subprotocol = chooseSubprotocol(r.Header)
-	q := r.URL.Query()
-	if q.Get("format") == "protobuf" || q.Get("cf_protocol") == "protobuf" ||
-		hs.subprotocol == subprotocolProtobuf {
+// choose picks extensions, subprotocol, encoding and pings, client-protocol.md
+// section 2.2.
+func (hs *handshake) choose(cfg *Config, f upgrade.Fields, query string) *refusal {
+	offers, err := extension.Parse(f.Values("Sec-WebSocket-Extensions"))
+	if err != nil {
+		return badRequest(err.Error())
+	}
+	if cfg.Compression {
+		hs.extensions = extension.AcceptDeflate(offers)
+		hs.compress = hs.extensions != ""
+	}
+	hs.subprotocol = chooseSubprotocol(f)
+	if hs.subprotocol == subprotocolProtobuf {
+		hs.encoding = protocol.Protobuf
+	}
+	if query == "" {
+		return nil
+	}
+	q, _ := url.ParseQuery(query) // what is well-formed of it
+	if q.Get("format") == "protobuf" || q.Get("cf_protocol") == "protobuf" {
 		hs.encoding = protocol.Protobuf
 	}
 	hs.nativePing = q.Get("cf_ws_frame_ping_pong") == "true"
+	return nil
 }
 
 const (
@@ -129,8 +164,8 @@ const (
 )
 
 // chooseSubprotocol returns the client's first offer that is known, or "".
-func chooseSubprotocol(h http.Header) string {
-	for _, field := range h.Values("Sec-WebSocket-Protocol") {
+func chooseSubprotocol(f upgrade.Fields) string {
+	for _, field := range f.Values("Sec-WebSocket-Protocol") {
 		for offer := range strings.SplitSeq(field, ",") {
 			switch offer = strings.Trim(offer, " \t"); offer {
 			case subprotocolJSON, subprotocolProtobuf:
@@ -187,12 +222,33 @@ func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio
 // answer is the response to a handshake over HTTP/1.1, with the fields of header.
 func (hs *handshake) answer(header http.Header) []byte {
 	var b bytes.Buffer
-	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
-	b.WriteString(hs.accept)
-	b.WriteString("\r\n")
+	b.Write(hs.begin(nil))
 	_ = header.WriteSubset(&b, notMiddlewares)
 	b.WriteString("\r\n")
 	return b.Bytes()
+}
+
+// begin appends the beginning of the response to b: the fields of every handshake.
+func (hs *handshake) begin(b []byte) []byte {
+	b = append(b, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "...)
+	b = append(b, hs.accept[:]...)
+	return append(b, "\r\n"...)
+}
+
+// maxAnswer is what appendAnswer appends at most, with all that can be chosen.
+const maxAnswer = 512
+
+// appendAnswer appends what answer returns if there is no middleware, whose fields
+// are sorted.
+func (hs *handshake) appendAnswer(b []byte) []byte {
+	b = hs.begin(b)
+	if hs.extensions != "" {
+		b = append(append(append(b, "Sec-Websocket-Extensions: "...), hs.extensions...), "\r\n"...)
+	}
+	if hs.subprotocol != "" {
+		b = append(append(append(b, "Sec-Websocket-Protocol: "...), hs.subprotocol...), "\r\n"...)
+	}
+	return append(b, "\r\n"...)
 }
 
 // notMiddlewares are the fields of the answer that are not for middleware to set.

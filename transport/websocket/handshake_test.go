@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/internal/upgrade"
 )
 
 func TestHandshakeRefused(t *testing.T) {
@@ -104,7 +105,7 @@ func TestHandshakeChoices(t *testing.T) {
 			if got := p.info.Framer.Encoding(); got != tt.encoding {
 				t.Errorf("encoding %v, want %v", got, tt.encoding)
 			}
-			if p.info.NativePing != tt.nativePing || p.info.Name != "websocket" || p.info.RemoteAddr != c.nc.LocalAddr().String() || p.info.Header.Get("Upgrade") == "" {
+			if p.info.NativePing != tt.nativePing || p.info.Name != "websocket" || p.info.RemoteAddr != c.nc.LocalAddr().String() || p.info.Header().Get("Upgrade") == "" {
 				t.Errorf("info %+v", p.info)
 			}
 			c.nc.Close()
@@ -250,4 +251,62 @@ func TestUnixSocket(t *testing.T) {
 	c, _ := newClient(t, nc, "/", nil)
 	p := await(t, "a peer", s.peers)
 	converse(t, c, p)
+}
+
+// literal are fields whose names nobody translates.
+type literal map[string][]string
+
+func (l literal) Get(name string) string      { return l[name][0] }
+func (l literal) Values(name string) []string { return l[name] }
+
+// offers are the fields of the usual client.
+func offers() upgrade.Fields {
+	return literal{
+		"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-WebSocket-Version": {"13"}, "Sec-WebSocket-Key": {testKey},
+		"Sec-WebSocket-Protocol": {"centrifuge-protobuf"},
+	}
+}
+
+// TestAnswers: a handshake is answered in the same way with and without http.Header.
+func TestAnswers(t *testing.T) {
+	for _, hs := range []handshake{
+		{}, {subprotocol: "centrifuge-json"}, {extensions: "permessage-deflate"},
+		{subprotocol: "centrifuge-protobuf", extensions: "permessage-deflate; " + strings.Repeat("x", 100)},
+	} {
+		hs.accept, _ = acceptKey(testKey)
+		header := http.Header{}
+		hs.setHeader(header)
+		if got, want := string(hs.appendAnswer(nil)), string(hs.answer(header)); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestAgreeAllocations: agreeing on a connection leaves no garbage.
+func TestAgreeAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	fields, cfg, b := offers(), Config{}.withDefaults(), make([]byte, 0, maxAnswer)
+	if n := testing.AllocsPerRun(100, func() {
+		var hs handshake
+		if hs.confirm(fields) != nil || checkVersion(fields) != nil || hs.choose(&cfg, fields, "") != nil || len(hs.appendAnswer(b)) > maxAnswer {
+			t.Fatal("refused")
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkAgree is a handshake without the reading of its request.
+func BenchmarkAgree(b *testing.B) {
+	fields, cfg, buf := offers(), Config{}.withDefaults(), make([]byte, 0, maxAnswer)
+	b.ReportAllocs()
+	for b.Loop() {
+		var hs handshake
+		if hs.confirm(fields) != nil || checkVersion(fields) != nil || hs.choose(&cfg, fields, "") != nil {
+			b.Fatal("refused")
+		}
+		_ = hs.appendAnswer(buf)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
 	"github.com/gyrohq/gyro/transport/internal/upgrade"
 )
 
@@ -17,7 +18,8 @@ import (
 // literally, with "GET" and "Upgrade: websocket", that are valid and have no body.
 // s.Handler serves them on a loop: it must not block, and must pass them on to h.
 // Its ResponseWriter offers nothing but what http.ResponseWriter has. When it
-// answers anything but 101, net/http goes on with the connection.
+// answers anything but 101, net/http goes on with the connection. Config.Direct of h
+// can spare it the usual ones.
 //
 // ReadHeaderTimeout (else ReadTimeout), MaxHeaderBytes, BaseContext and ErrorLog of s
 // hold for those handshakes too; ConnContext and ConnState are not called. The
@@ -34,7 +36,11 @@ func NewListener(ln net.Listener, s *http.Server, h *Handler, paths ...string) n
 	if !ok || !isTCP {
 		return ln
 	}
-	l, err := upgrade.New(tcp, upgrade.Config{Server: s, Next: loops.NextLoop, Protocol: "websocket", Paths: paths, Owner: h})
+	cfg := upgrade.Config{Server: s, Next: loops.NextLoop, Protocol: "websocket", Paths: paths, Owner: h}
+	if h.cfg.Direct != nil {
+		cfg.Direct = h.direct
+	}
+	l, err := upgrade.New(tcp, cfg)
 	if err != nil {
 		return ln
 	}
@@ -42,7 +48,7 @@ func NewListener(ln net.Listener, s *http.Server, h *Handler, paths ...string) n
 }
 
 // take takes the connection of a handshake that a loop has read.
-func (h *Handler) take(res *upgrade.Response, w http.ResponseWriter, r *http.Request, hs *handshake) {
+func (h *Handler) take(res *upgrade.Response, w http.ResponseWriter, r *http.Request, hs handshake) {
 	hs.setHeader(w.Header())
 	w.WriteHeader(http.StatusSwitchingProtocols)
 	accept := h.acceptance(r, hs, nil)
@@ -51,4 +57,25 @@ func (h *Handler) take(res *upgrade.Response, w http.ResponseWriter, r *http.Req
 		accept.early = early
 		h.newLoopConn(l, fd, accept).start(h.acceptor.(transport.LoopAcceptor), accept)
 	})
+}
+
+// direct takes the connection of a handshake that a loop has read, provided that it
+// succeeds and nobody else needs to see it.
+func (h *Handler) direct(a *upgrade.Arrival) {
+	var hs handshake
+	if hs.confirm(a) != nil || checkVersion(a) != nil || hs.choose(&h.cfg, a, a.Query) != nil || !h.cfg.Direct(a.Get("Origin")) {
+		return // the usual way is to tell the client
+	}
+	b := netio.Get(maxAnswer)
+	b.B = hs.appendAnswer(b.B)
+	taken := a.Take(b.B)
+	b.Free()
+	if !taken {
+		return
+	}
+	accept := acceptance{
+		ctx: a.Ctx, hs: hs, early: a.Early, watched: true,
+		info: h.info(&hs, a.Header(), a.Remote.String()),
+	}
+	h.newLoopConn(a.Loop, a.FD, accept).start(h.acceptor.(transport.LoopAcceptor), accept)
 }

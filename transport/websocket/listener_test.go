@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
+	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -57,9 +59,13 @@ func (l *logBuffer) String() string {
 
 // siteServer serves a WebSocket endpoint at /ws and others beside it.
 func siteServer(t *testing.T, listen bool, edit func(*http.Server)) *testServer {
+	return siteServerWith(t, Config{}, listen, edit)
+}
+
+func siteServerWith(t *testing.T, cfg Config, listen bool, edit func(*http.Server)) *testServer {
 	s := &testServer{t: t, peers: make(chan *testPeer, 2000)}
 	s.runLoop()
-	h := NewHandler(s, Config{})
+	h := NewHandler(s, cfg)
 	mux := http.NewServeMux()
 	mux.Handle("/ws", h)
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
@@ -99,14 +105,12 @@ func exchange(t *testing.T, s *testServer, sent string) string {
 
 var dates = regexp.MustCompile(`Date: [^\r]+`)
 
-// TestSameAnswers: whatever a client sends, the listener makes no difference.
-func TestSameAnswers(t *testing.T) {
-	needLoops(t)
-	plain, ours := siteServer(t, false, nil), siteServer(t, true, nil)
+// oddities are what clients send on a connection, by name.
+func oddities() map[string]string {
 	ws := request("gyro.test", "/ws", nil)
 	with := func(field string) string { return strings.TrimSuffix(ws, "\r\n") + field + "\r\n\r\n" }
 	get := "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n"
-	for name, sent := range map[string]string{
+	return map[string]string{
 		"nothing":               "",
 		"one byte":              "G",
 		"other path":            get,
@@ -152,21 +156,144 @@ func TestSameAnswers(t *testing.T) {
 		"handshake":             ws + string(masked(closeFr(1000, "bye"))),
 		"handshake with query":  strings.Replace(ws, "/ws", "/ws?a=b&format=protobuf", 1) + string(masked(closeFr(1000, "bye"))),
 		"handshake and nothing": ws,
-	} {
+		"empty query":           strings.Replace(ws, "/ws", "/ws?", 1),
+		"odd query":             strings.Replace(ws, "/ws", "/ws?;&%zz&é?#&format=%70rotobuf", 1),
+		"fragment":              strings.Replace(ws, "/ws", "/ws#a", 1),
+		"host first empty":      strings.Replace(ws, "Host: ", "Host:\r\nHost: ", 1),
+		"carriage returns":      strings.Replace(ws, "\r\n", "\r\r\n", 1),
+		"spaces at the end":     strings.Replace(ws, "HTTP/1.1\r", "HTTP/1.1 \r", 1),
+		"space before colon":    with("A : b"),
+		"blank line with space": with(" "),
+		"trailer":               with("Trailer: A"),
+		"zero length":           with("Content-Length: 0"),
+		"many fields":           strings.TrimSuffix(ws, "\r\n") + strings.Repeat("A: b\r\n", 100) + "\r\n",
+		"own origin":            with("Origin: http://gyro.test"),
+		"two origins":           with("Origin: http://gyro.test\r\nOrigin: http://evil.test"),
+		"two versions":          strings.Replace(ws, "Version: 13", "Version: 12\r\nSec-WebSocket-Version: 13", 1),
+		"two keys":              with("Sec-WebSocket-Key: x"),
+		"long key":              strings.Replace(ws, testKey, testKey+testKey, 1),
+		"key of line breaks":    strings.Replace(ws, testKey, "dGhlIHNhbXBsZSBub25jZQ\\n", 1),
+		"subprotocols":          with("Sec-WebSocket-Protocol: x,,centrifuge-protobuf\r\nSec-WebSocket-Protocol: centrifuge-json"),
+		"extensions":            with("Sec-WebSocket-Extensions: x; y, permessage-deflate; server_max_window_bits=15\r\nSec-WebSocket-Protocol: centrifuge-json"),
+		"bad extensions":        with("Sec-WebSocket-Extensions: x;;"),
+		"lower case":            strings.ToLower(ws[:len("GET")]) + ws[len("GET"):],
+		"names in lower case":   strings.Replace(strings.Replace(ws, "Sec-Websocket", "sec-websocket", -1), "Upgrade:", "upgrade:", 1),
+	}
+}
+
+// TestSameAnswers: whatever a client sends, the listener makes no difference.
+func TestSameAnswers(t *testing.T) {
+	needLoops(t)
+	compress := Config{Compression: true}
+	plain, ours := siteServerWith(t, compress, false, nil), siteServerWith(t, compress, true, nil)
+	compress.Direct = ownOrigin
+	spared := siteServerWith(t, compress, true, nil)
+	for name, sent := range oddities() {
 		t.Run(name, func(t *testing.T) {
 			want := dates.ReplaceAllString(exchange(t, plain, sent), "Date: ")
-			got := dates.ReplaceAllString(exchange(t, ours, sent), "Date: ")
-			if sorted(got) != sorted(want) {
-				t.Errorf("got\n%.500s\nwant\n%.500s", got, want)
+			for _, s := range []*testServer{ours, spared} {
+				got := dates.ReplaceAllString(exchange(t, s, sent), "Date: ")
+				if sorted(got) != sorted(want) {
+					t.Errorf("direct %v: got\n%.500s\nwant\n%.500s", s == spared, got, want)
+				}
 			}
+			sameInfo(t, sent, plain, ours, spared)
 		})
 	}
-	for len(ours.peers) > 0 {
-		(<-ours.peers).closedWith()
+}
+
+// ownOrigin is Config.Direct as the default of CheckOrigin.
+func ownOrigin(origin string) bool { return origin == "" || origin == "http://gyro.test" }
+
+// sameInfo ends the connections of an exchange, of which all acceptors are told the
+// same.
+func sameInfo(t *testing.T, sent string, servers ...*testServer) {
+	t.Helper()
+	var want *testPeer
+	for i, s := range servers {
+		var p *testPeer
+		if len(s.peers) > 0 {
+			p = <-s.peers
+			p.closedWith()
+		}
+		if i == 0 {
+			want = p
+			continue
+		}
+		switch {
+		case (p == nil) != (want == nil):
+			t.Fatalf("server %d: a connection is %v", i, p != nil)
+		case p == nil:
+		case p.info.NativePing != want.info.NativePing || p.info.Framer.Encoding() != want.info.Framer.Encoding() ||
+			p.info.Framer.Costly() != want.info.Framer.Costly() || !reflect.DeepEqual(p.info.Header(), want.info.Header()):
+			t.Errorf("server %d: got %+v of %v, want %+v of %v", i, p.info, p.info.Header(), want.info, want.info.Header())
+		}
 	}
-	for len(plain.peers) > 0 {
-		(<-plain.peers).closedWith()
+}
+
+// TestDirect: the usual handshake is seen by nobody but Config.Direct, all others by
+// the server's handler.
+func TestDirect(t *testing.T) {
+	needLoops(t)
+	var handled, asked atomic.Int32
+	var logs logBuffer
+	cfg := Config{Direct: func(origin string) bool {
+		asked.Add(1)
+		if origin == "oops" {
+			panic("the application's fault")
+		}
+		return origin != "usual"
+	}, CheckOrigin: func(*http.Request) bool { return true }}
+	s := siteServerWith(t, cfg, true, func(hs *http.Server) {
+		hs.ErrorLog = log.New(&logs, "", 0)
+		next := hs.Handler
+		hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handled.Add(1)
+			next.ServeHTTP(w, r)
+		})
+	})
+	for _, tt := range []struct {
+		header         http.Header
+		asked, handled int32
+	}{
+		{nil, 1, 0},
+		{http.Header{"Origin": {"any"}, "A": {"b", "c"}}, 1, 0},
+		{http.Header{"Origin": {"usual"}}, 1, 1},
+	} {
+		asked.Store(0)
+		handled.Store(0)
+		c, p := s.connect("/ws?cf_ws_frame_ping_pong=true", tt.header, text("early"))
+		if asked.Load() != tt.asked || handled.Load() != tt.handled {
+			t.Errorf("%v: %d asked, %d handled", tt.header, asked.Load(), handled.Load())
+		}
+		if _, ok := p.inside.(*loopConn); !ok || p.ctx.Value(http.ServerContextKey) != s.Config || !p.info.NativePing ||
+			p.info.RemoteAddr != c.nc.LocalAddr().String() || len(p.info.Header()["A"]) != len(tt.header["A"]) {
+			t.Errorf("%T, %v, %+v", p.inside, p.ctx, p.info)
+		}
+		p.message()
+		converse(t, c, p)
 	}
+	asked.Store(0)
+	if got := exchange(t, s, request("gyro.test", "/ws", http.Header{"Sec-Websocket-Version": {"1"}})); !strings.HasPrefix(got, "HTTP/1.1 400 ") || asked.Load() != 0 {
+		t.Errorf("got %q, %d asked", got, asked.Load())
+	}
+	if got := exchange(t, s, request("gyro.test", "/ws", http.Header{"Origin": {"oops"}})); got != "" {
+		t.Errorf("got %q", got)
+	}
+	if n := strings.Count(logs.String(), "http: panic serving"); n != 1 || !strings.Contains(logs.String(), "the application's fault") {
+		t.Errorf("log: %s", logs.String())
+	}
+}
+
+// TestDirectRefused: an acceptor that takes nobody has its say.
+func TestDirectRefused(t *testing.T) {
+	needLoops(t)
+	s := siteServerWith(t, Config{Direct: ownOrigin}, true, nil)
+	s.prepare = func(*testPeer) error { return protocol.DisconnectShutdown }
+	c, _ := newClient(t, s.dial(), "/ws", nil, text("early"))
+	c.expect(closeFr(uint16(protocol.DisconnectShutdown.Code), protocol.DisconnectShutdown.Reason))
+	c.send(closeFr(1000, ""))
+	c.expectEOF()
 }
 
 // sorted brings the fields of a response into an order.

@@ -1,11 +1,8 @@
 package upgrade
 
 import (
-	"bufio"
 	"bytes"
-	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -29,9 +26,11 @@ type intake struct {
 	loop     transport.Loop
 	arriving []netio.Socket // of the goroutine that accepts
 
-	source bytes.Reader
-	reader *bufio.Reader // of source
-	timer  transport.Timer
+	// request and arrival are of the connection that is being answered.
+	request Request
+	arrival Arrival
+
+	timer transport.Timer
 	// expiring: expire has more to do, and was posted.
 	expiring bool
 
@@ -56,11 +55,7 @@ type opening struct {
 	prev    *opening
 }
 
-func newIntake(l *listener, loop transport.Loop) *intake {
-	in := &intake{listener: l, loop: loop}
-	in.reader = bufio.NewReader(&in.source)
-	return in
-}
+func newIntake(l *listener, loop transport.Loop) *intake { return &intake{listener: l, loop: loop} }
 
 // send brings the connections that arrive to the loop.
 func (in *intake) send() {
@@ -265,55 +260,4 @@ func (in *intake) append(o *opening, data []byte) {
 	o.b = o.b.Grow(len(data))
 	o.b.B = append(o.b.B, data...)
 	in.held += o.size() - before
-}
-
-// answer serves a handshake that is complete at end.
-func (in *intake) answer(o *opening, data []byte, end int) {
-	l := in.listener
-	r := in.parse(data[:end])
-	if r == nil {
-		in.handOver(o, bytes.Clone(data))
-		return
-	}
-	r.RemoteAddr = o.remote.String()
-	w := &Response{owner: l.cfg.Owner, header: make(http.Header)}
-	if !l.ask(w, r.WithContext(l.ctx)) || !w.send(uintptr(o.fd)) {
-		in.loop.Unwatch(int(o.fd))
-		netio.CloseFD(uintptr(o.fd), false)
-		return
-	}
-	rest := bytes.Clone(data[end:])
-	if w.start == nil {
-		in.handOver(o, rest)
-		return
-	}
-	w.start(in.loop, uintptr(o.fd), rest)
-}
-
-// ask lets the server's handler answer, and reports false if it panicked.
-func (l *listener) ask(w *Response, r *http.Request) (ok bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			ok = false
-			if p != http.ErrAbortHandler { //nolint:errorlint // p is any value
-				l.logf("http: panic serving %v: %v\n%s", r.RemoteAddr, p, debug.Stack())
-			}
-		}
-	}()
-	l.serve.ServeHTTP(w, r)
-	return true
-}
-
-// parse returns nil for what is net/http's.
-func (in *intake) parse(head []byte) *http.Request {
-	if !plainFields(head) {
-		return nil
-	}
-	in.source.Reset(head)
-	in.reader.Reset(&in.source)
-	r, err := http.ReadRequest(in.reader)
-	if err != nil || !isUpgrade(r, in.listener.cfg.Protocol) {
-		return nil
-	}
-	return r
 }

@@ -1,10 +1,13 @@
 package upgrade
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"net"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -345,6 +348,13 @@ func FuzzHead(f *testing.F) {
 		strings.Replace(ws, "gyro.test", "[::1]:80", 1),
 		strings.Replace(ws, "\r\n\r\n", "\r\nOrigin: http://a\r\nA:\tb \r\nContent-Length: 0\r\n\r\n", 1),
 		"GET /ws HTTP/1.1\r\n\r\n", "GET /ws\n\n", "GET /ws \n\r\n",
+		strings.Replace(ws, "a=b", "", 1), strings.Replace(ws, "a=b", "??#é%", 1), strings.Replace(ws, "a=b HTTP/1.1", "a=b HTTP/1.1 HTTP/1.1", 1),
+		strings.Replace(ws, "\r\n\r\n", "\r\npragma: no-cache\r\n\r\n", 1),
+		strings.Replace(ws, "\r\n\r\n", "\r\nPragma: no-cache\r\ncache-control:\r\nCache-Control: a\r\n\r\n", 1),
+		strings.Replace(ws, "\r\n\r\n", "\r\nTrailer: a\r\nA:\r\nA: b\r\na: \xff\r\n\r\n", 1),
+		strings.Replace(ws, "Host: gyro.test", "Host:\r\nHost: gyro.test", 1), strings.Replace(ws, "\r\n", "\r\r\n", 2),
+		strings.Replace(ws, "Upgrade\r", "Upgrade, Close\r", 1), strings.Replace(ws, "\r\n\r\n", "\r\n \r\n\r\n", 1),
+		strings.Replace(ws, "\r\n\r\n", strings.Repeat("\r\nA: b", maxFields)+"\r\n\r\n", 1),
 	} {
 		f.Add([]byte(s), 10)
 	}
@@ -367,35 +377,124 @@ func FuzzHead(f *testing.F) {
 		if v != verdictComplete {
 			return
 		}
-		r := in.parse(data[:end])
-		if r == nil {
-			return
-		}
-		want := asked(data[:end])
-		if want == nil {
-			t.Fatal("net/http refuses what a loop takes")
-		}
-		if r.Method != want.Method || r.URL.String() != want.URL.String() || r.Host != want.Host || r.RequestURI != want.RequestURI ||
-			len(r.Header) != len(want.Header) {
-			t.Fatalf("got %v, want %v", r, want)
-		}
-		for k, v := range want.Header {
-			if strings.Join(r.Header[k], "\x00") != strings.Join(v, "\x00") {
-				t.Fatalf("field %s: got %q, want %q", k, r.Header[k], v)
-			}
+		sameRequest(t, &in.request, data[:end])
+	})
+}
+
+// FuzzFields is FuzzHead where a request is likely to be one.
+func FuzzFields(f *testing.F) {
+	f.Add("", "Host: a\r\n", "A: b\r\n")
+	f.Add("?a=b", "hOST:[::1]:80 \n", "Pragma: no-cache\nA:\t\nA: \xff\r\n")
+	f.Add("?", "Host: a\r\n", "Connection: close, x\r\n")
+	f.Add("? ", "Host: a\r\nHost: b\r\n", " A: b\r\n")
+	var q Request
+	f.Fuzz(func(t *testing.T, query, host, fields string) {
+		head := []byte("GET /ws" + query + " HTTP/1.1\r\nConnection: Upgrade\r\n" + host + "Upgrade: test\r\n" + fields + "\r\n")
+		if end := headEnd(head, 0); end > 0 && len(head) < 16<<10 {
+			sameRequest(t, &q, head[:end])
 		}
 	})
 }
 
+// sameRequest compares what a loop makes of a head with what net/http does, if it is
+// one for the loop.
+func sameRequest(t *testing.T, q *Request, head []byte) {
+	t.Helper()
+	if !q.parse(string(head), "test") || q.Path != "/ws" { // a listener looks at the path before
+		return
+	}
+	want, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
+	if err != nil {
+		t.Fatal("http.ReadRequest refuses what a loop takes:", err)
+	}
+	got := q.http(t.Context(), "")
+	if !reflect.DeepEqual(got, want.WithContext(t.Context())) {
+		t.Fatalf("got\n%#v\nwant\n%#v", got, want)
+	}
+	if served := asked(head); served == nil {
+		t.Fatal("net/http refuses what a loop takes")
+	} else if !reflect.DeepEqual(got.Header, served.Header) || got.RequestURI != served.RequestURI || got.Host != served.Host {
+		t.Fatalf("got\n%#v\nwant\n%#v", got, served)
+	}
+	sameFields(t, q, want.Header)
+}
+
+// sameFields compares the ways to ask for fields.
+func sameFields(t *testing.T, q *Request, want http.Header) {
+	t.Helper()
+	if got := q.Header()(); !reflect.DeepEqual(got, want) {
+		t.Fatalf("later: %q, want %q", got, want)
+	}
+	for name, values := range want {
+		if name == "Cache-Control" { // may be made of another one
+			continue
+		}
+		for _, name := range []string{name, strings.ToUpper(name)} {
+			if got := q.Values(name); !slices.Equal(got, values) || q.Get(name) != values[0] {
+				t.Fatalf("%s: %q, want %q", name, got, values)
+			}
+		}
+	}
+	if q.Get("No-Such") != want.Get("No-Such") || len(q.Values("No-Such")) != len(want.Values("No-Such")) {
+		t.Fatalf("there is a field that nobody sent")
+	}
+}
+
+// usual is a request as browsers send it.
+var usual = request("User-Agent: bench\r\nPragma: no-cache\r\nCache-Control: no-cache\r\nOrigin: http://gyro.test\r\n" +
+	"Sec-WebSocket-Version: 13\r\nAccept-Encoding: gzip, deflate\r\nAccept-Language: en\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" +
+	"Sec-WebSocket-Protocol: centrifuge-json\r\n")
+
+// TestParseAllocations: reading a request, and asking for its fields, leaves no garbage.
+func TestParseAllocations(t *testing.T) {
+	var q Request
+	if n := testing.AllocsPerRun(100, func() {
+		if !q.parse(usual, "test") || q.Get("origin") == "" || len(q.Values("Accept-Language")) != 1 {
+			t.Fatal("refused")
+		}
+	}); n > 0 && !raceEnabled {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestReset: a request that was answered keeps nothing alive.
+func TestReset(t *testing.T) {
+	var q Request
+	q.parse(usual, "test")
+	q.reset()
+	for _, f := range q.fields[:cap(q.fields)] {
+		if f != (field{}) {
+			t.Errorf("left: %v", f)
+		}
+	}
+	for _, v := range q.values[:cap(q.values)] {
+		if v != "" {
+			t.Errorf("left: %q", v)
+		}
+	}
+	if q.head != "" || q.target != "" || q.Path != "" || q.Query != "" || q.Host != "" {
+		t.Errorf("left: %+v", q)
+	}
+}
+
+// TestOddPaths: a path that net/http reads in a way of its own is left to it.
+func TestOddPaths(t *testing.T) {
+	for path, want := range map[string]bool{"/": true, "/a/b-c.d": true, "//a": true, "/%41": false, "/a?b": false, "": false, "*": false, "/a\x01": false} {
+		if got := plainPath(path); got != want {
+			t.Errorf("%q: %v", path, got)
+		}
+	}
+}
+
 // BenchmarkRequest is the work for a request but for the socket's and the handler's.
 func BenchmarkRequest(b *testing.B) {
-	head := []byte(request("User-Agent: bench\r\nOrigin: http://gyro.test\r\nSec-WebSocket-Version: 13\r\n"))
+	head := []byte(usual)
 	l := &listener{cfg: Config{Protocol: "test"}, prefixes: []string{"GET /ws"}, maxHead: 1 << 16}
 	in := newIntake(l, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		end, _ := l.judge(head, 0)
-		if in.parse(head[:end]) == nil {
+		if !in.request.parse(string(head[:end]), "test") {
 			b.Fatal("refused")
 		}
 	}

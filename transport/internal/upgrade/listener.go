@@ -41,6 +41,8 @@ type Config struct {
 	Paths    []string
 	// Owner is who may take these connections, see Behind.
 	Owner any
+	// Direct, if set, is asked before Server.Handler, and may take the connection.
+	Direct func(a *Arrival)
 }
 
 // New returns a listener on ln, which it closes. Closing it also closes the
@@ -57,7 +59,9 @@ func New(ln *net.TCPListener, cfg Config) (net.Listener, error) {
 	}
 	l.arrived.L = &l.mu
 	for _, p := range cfg.Paths {
-		l.prefixes = append(l.prefixes, "GET "+p)
+		if plainPath(p) { // else net/http has to say what it is
+			l.prefixes = append(l.prefixes, "GET "+p)
+		}
 	}
 	l.configure()
 	l.keepSpare()

@@ -74,16 +74,14 @@ func (w *Response) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send writes the answer to a socket that has sent nothing so far, and so takes it
-// at once. It reports false if the connection is of no use.
+// send writes the answer. It reports false if the connection is of no use.
 func (w *Response) send(fd uintptr) bool {
 	w.WriteHeader(http.StatusOK)
 	b := w.answer
 	if w.start == nil {
 		b = w.render()
 	}
-	n, err := netio.TryWrite(fd, [][]byte{b})
-	if err != nil || n < len(b) {
+	if !write(fd, b) {
 		return false
 	}
 	if w.start == nil && HasToken(w.sent, "Connection", "close") {
