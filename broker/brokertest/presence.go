@@ -175,19 +175,36 @@ func testPresenceCancelled(f *presenceFixture) {
 	f.want(ch)
 }
 
+// testPresenceMany adds and removes side by side: one after the other could take a slow
+// engine longer than entries live.
 func testPresenceMany(f *presenceFixture) {
 	ch := f.name()
-	const n = 500
+	const workers, each = 20, 25
+	const n = workers * each
 	var pairs []string
 	for i := range n {
-		client, user := fmt.Sprint("c", i), fmt.Sprint("u", i%7)
-		f.add(ch, client, user)
-		pairs = append(pairs, client, user)
+		pairs = append(pairs, fmt.Sprint("c", i), fmt.Sprint("u", i%7))
 	}
+	all := func(do func(client, user string) error) {
+		var group sync.WaitGroup
+		for w := range workers {
+			group.Go(func() {
+				for i := w * each; i < (w+1)*each; i++ {
+					f.mustGo(do(pairs[2*i], pairs[2*i+1]))
+				}
+			})
+		}
+		group.Wait()
+	}
+	all(func(client, user string) error { return f.p.Add(f.ctx, ch, clientInfo(client, user)) })
 	f.want(ch, pairs...)
-	for i := range n - 1 {
-		f.remove(ch, pairs[2*i], pairs[2*i+1])
-	}
+	last := pairs[2*n-2]
+	all(func(client, user string) error {
+		if client == last {
+			return nil
+		}
+		return f.p.Remove(f.ctx, ch, client, user)
+	})
 	f.want(ch, pairs[2*n-2:]...)
 }
 
