@@ -46,9 +46,9 @@ func (b *Broker) newLinks(s *shard) []*link {
 
 func (b *Broker) newLink(s *shard, partition int) *link {
 	l := &link{broker: b, shard: s, partition: partition, channels: map[string]*subscription{}}
-	slot, verb := -1, script.Publish
+	slot := -1
 	if partition >= 0 {
-		slot, verb = keys.PartitionSlot(partition), script.ShardPublish
+		slot = keys.PartitionSlot(partition)
 	}
 	shard := &b.engine.cfg.Shards[s.index]
 	login := pubsub.Login{User: shard.User, Password: shard.Password, ClientName: shard.ClientName, RESP2: shard.ForceRESP2}
@@ -75,16 +75,40 @@ func (b *Broker) newLink(s *shard, partition int) *link {
 		Service:      s.names.Service(s.index, b.node, partition),
 		Timeout:      s.timeout,
 		Logger:       b.engine.cfg.Logger,
-		Publish: func(ctx context.Context, ch string, data []byte) error {
-			var c script.Call
-			c.Message(verb, ch, string(data))
-			_, err := script.Run(ctx, s.client, &c)
-			return err
-		},
+		Publish:      func(ctx context.Context, ch string, data []byte) error { return l.canary(ctx, ch, string(data)) },
 	}
 	cfg.CanaryInterval, cfg.CanaryTimeout = b.engine.cfg.CanaryInterval, b.engine.cfg.CanaryTimeout
 	l.conn = pubsub.New(cfg)
 	return l
+}
+
+// canary is published the way that messages of the link are. Those of plain PUB/SUB in a
+// Cluster go by the node that has the channel's slot, so there it goes by all of them,
+// as far as sixteen slots can tell: while one does not publish, the shard is not well.
+func (l *link) canary(ctx context.Context, ch, data string) error {
+	client := l.shard.client
+	if l.partition >= 0 || !client.Cluster() {
+		verb := script.Publish
+		if l.partition >= 0 {
+			verb = script.ShardPublish
+		}
+		var c script.Call
+		c.Message(verb, ch, data)
+		_, err := script.Run(ctx, client, &c)
+		return err
+	}
+	calls := make([]script.Call, len(keys.Spread()))
+	for i, key := range keys.Spread() {
+		calls[i].Message(script.Publish, ch, data)
+		calls[i].Via(key)
+	}
+	results, _ := script.RunAll(ctx, client, calls, nil)
+	for i := range results {
+		if err := results[i].Error(); err != nil {
+			return client.Explain(err)
+		}
+	}
+	return nil
 }
 
 // subscribe has the channels known before their messages can come.

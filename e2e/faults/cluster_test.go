@@ -23,12 +23,12 @@ func TestCluster(t *testing.T) {
 			}
 		},
 	}, fault{
-		// A node whose canary belongs to a slot that is served says that it is fit.
-		name: "primary killed, with data", always: true, failing: true,
+		name: "primary killed, with data", always: true, failing: true, unfit: "redis",
 		inject: func(t *testing.T) {
 			node := busiest(redis)
 			node.Kill()
 			s.Failing("error 100")
+			allUnfit(s)
 			node.Restart(false)
 			redis.Await()
 		},
@@ -63,11 +63,12 @@ func TestClusterFailover(t *testing.T) {
 	replicas := addReplicas(t, redis)
 	s := cluster(t, redisEngine(fmt.Sprintf(`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))))
 	hold(t, s, clients, fault{
-		name: "primary killed, replica takes over", always: true, failing: true, mayMiss: true,
+		name: "primary killed, replica takes over", always: true, failing: true, mayMiss: true, unfit: "canary",
 		inject: func(t *testing.T) {
 			at := redis.Owner(redis.Slot("{stream:0}"))
 			redis.Nodes[at].Kill()
 			s.Failing("error 100")
+			allUnfit(s)
 			await(t, "the replica's promotion", func() bool {
 				return strings.HasPrefix(replicas[at].Do("ROLE"), "master")
 			})

@@ -1,5 +1,10 @@
 package keys
 
+import (
+	"strconv"
+	"sync"
+)
+
 // Hash is the FNV-1a 64 of a channel.
 func Hash(ch string) uint64 {
 	hash := uint64(14695981039346656037)
@@ -26,6 +31,18 @@ func Jump(hash uint64, n int) int {
 
 // PartitionSlot is the slot of a partition's names in a Cluster.
 func PartitionSlot(partition int) int { return slotOf(tag(partition)) }
+
+// Spread are keys of a Cluster whose slots lie evenly: one in each sixteenth of all
+// slots.
+var Spread = sync.OnceValue(func() (list [16]string) {
+	for i, found := 0, 0; found < len(list); i++ {
+		if at := &list[slotOf(strconv.Itoa(i))*len(list)/16384]; *at == "" {
+			*at = strconv.Itoa(i)
+			found++
+		}
+	}
+	return list
+})
 
 // slotOf is the slot of a hash tag in a Cluster: its CRC16 (XMODEM) modulo 16384.
 func slotOf(tag string) int {

@@ -47,3 +47,12 @@ func TestHashes(t *testing.T) {
 		}
 	}
 }
+
+// However a Cluster deals out its slots in sixteenths, each node has some of the keys.
+func TestSpread(t *testing.T) {
+	for i, key := range Spread() {
+		if part := slotOf(key) / (16384 / 16); part != i {
+			t.Errorf("key %q is in sixteenth %d, want %d", key, part, i)
+		}
+	}
+}

@@ -24,6 +24,7 @@ type Call struct {
 	Script *Script
 	nkeys  int
 	nargs  int
+	via    string
 	keys   [4]string
 	args   [11]string
 }
@@ -41,6 +42,10 @@ func (c *Call) Message(verb, name, data string) {
 	c.Arg(data)
 }
 
+// Via has a bare PUBLISH sent to the node of a Cluster that has the key, in place of
+// the one that the channel's name belongs to.
+func (c *Call) Via(key string) { c.via = key }
+
 // command with the script's SHA-1, or with its text if whole.
 func (c *Call) command(b rueidis.Builder, whole bool) rueidis.Completed {
 	if c.Script == nil {
@@ -48,7 +53,11 @@ func (c *Call) command(b rueidis.Builder, whole bool) rueidis.Completed {
 			return b.Spublish().Channel(c.keys[0]).Message(c.args[1]).Build()
 		}
 		// In a Cluster any node takes a PUBLISH, but order needs one and the same.
-		return b.Publish().Channel(c.keys[0]).Message(c.args[1]).Build().SetSlot(c.keys[0])
+		key := c.via
+		if key == "" {
+			key = c.keys[0]
+		}
+		return b.Publish().Channel(c.keys[0]).Message(c.args[1]).Build().SetSlot(key)
 	}
 	verb, text := "EVALSHA", c.Script.sha
 	if whole {
