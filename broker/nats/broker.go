@@ -97,15 +97,22 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// Run implements broker.Broker. It fails if the server cannot be reached within
-// Config.StartTimeout.
+// Connect connects to the server, for as long as Config.StartTimeout says and ctx allows.
+// Connected, it does nothing.
+func (b *Broker) Connect(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.start(ctx)
+}
+
+// Run implements broker.Broker. It connects as Connect does, if that was not called.
 func (b *Broker) Run(h broker.EventHandler) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.running {
 		return errors.New("nats: broker was run already")
 	}
-	if err := b.start(); err != nil {
+	if err := b.start(context.Background()); err != nil {
 		return err
 	}
 	b.handler = h
@@ -116,19 +123,25 @@ func (b *Broker) Run(h broker.EventHandler) error {
 }
 
 // start connects, unless that was done already. mu is held.
-func (b *Broker) start() error {
+func (b *Broker) start(ctx context.Context) error {
 	if b.closed.Load() {
 		return errClosed
 	}
 	if b.conn.Load() != nil {
 		return nil
 	}
-	conn, number, err := b.connectWithin(b.cfg.StartTimeout)
+	conn, number, err := b.connectWithin(ctx, b.cfg.StartTimeout)
 	if err != nil {
 		return fmt.Errorf("nats: cannot connect to %s: %w", strings.TrimPrefix(b.part, "nats "), err)
 	}
 	b.conn.Store(conn)
-	err = b.control.subscribe(conn, b.names)
+	return b.serve(conn, number)
+}
+
+// serve makes events flow on a connection, those of control included, or gives it up.
+// mu is held.
+func (b *Broker) serve(conn *natsio.Conn, number uint64) error {
+	err := b.control.subscribe(conn, b.names)
 	if err == nil {
 		err = b.restore(number)
 	}

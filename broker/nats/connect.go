@@ -76,8 +76,8 @@ func (b *Broker) clientError(_ *natsio.Conn, sub *natsio.Subscription, err error
 	}
 }
 
-// connectWithin tries for a time, at least once.
-func (b *Broker) connectWithin(d time.Duration) (*natsio.Conn, uint64, error) {
+// connectWithin tries for a time, at least once, and no longer than until ctx ends.
+func (b *Broker) connectWithin(ctx context.Context, d time.Duration) (*natsio.Conn, uint64, error) {
 	deadline := time.Now().Add(d)
 	for attempt := 0; ; attempt++ {
 		conn, number, err := b.connect()
@@ -95,6 +95,9 @@ func (b *Broker) connectWithin(d time.Duration) (*natsio.Conn, uint64, error) {
 		case <-b.closing:
 			timer.Stop()
 			return nil, 0, errClosed
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, 0, err
 		}
 	}
 }

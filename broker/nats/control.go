@@ -38,7 +38,12 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 		return errors.New("nats: RunControl comes once, and before Run")
 	}
 	b.control.node, b.control.handle = node, handle
-	err := b.start()
+	var err error
+	if conn := b.conn.Load(); conn != nil {
+		err = b.serve(conn, b.link.number.Load()) // Connect knew of no control messages
+	} else {
+		err = b.start(context.Background())
+	}
 	if err != nil {
 		b.control.node = ""
 	}

@@ -215,6 +215,10 @@ func TestControl(t *testing.T) {
 	var nodes []*Broker
 	for _, name := range []string{"one", "two"} {
 		b := newBroker(t, Config{URL: url})
+		if name == "two" { // connected before anybody asked for control messages
+			must(t, b.Connect(t.Context()))
+			must(t, b.Connect(t.Context()))
+		}
 		must(t, b.RunControl(name, func(data []byte) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -256,9 +256,10 @@ func TestCluster(t *testing.T) {
 			}
 			for _, s := range nodes {
 				eventually(t, "info of two nodes", func() bool { return s.nodeNames() == "map[node-0:true node-1:true]" })
-				if status, body := s.health(); status != http.StatusOK {
-					t.Errorf("health: %d %s", status, body)
-				}
+				eventually(t, "health", func() bool {
+					status, _ := s.health() // until the first canary is back, nothing is proven
+					return status == http.StatusOK
+				})
 			}
 			ann := a.connect("ann")
 			ann.Subscribe("ns:a", "")

@@ -24,14 +24,17 @@ type Set struct {
 	Presence broker.PresenceManager
 
 	routes   *routes
-	redis    []connection
+	remote   []connection
 	describe []string // key and type of each section, for the log
 }
 
-// connection is a Redis engine that a section describes.
+// connection is an engine elsewhere that a section describes.
 type connection struct {
 	key    string
-	engine *redis.Engine
+	engine interface {
+		Connect(ctx context.Context) error
+		Close(ctx context.Context) error
+	}
 }
 
 // New makes the engines of a validated configuration, without connecting to
@@ -89,10 +92,10 @@ func (n *named[T]) add(name string, create func() (T, error)) {
 	n.list = append(n.list, made)
 }
 
-// Connect connects the engines to Redis; to NATS does the broker when it is run. The
-// error names the section. ctx ends attempts before start_timeout does.
+// Connect connects the engines to Redis and NATS. The error names the section. ctx ends
+// attempts before start_timeout does.
 func (s *Set) Connect(ctx context.Context) error {
-	for _, c := range s.redis {
+	for _, c := range s.remote {
 		if err := c.engine.Connect(ctx); err != nil {
 			return fmt.Errorf("%s: %w", c.key, err)
 		}
@@ -103,7 +106,7 @@ func (s *Set) Connect(ctx context.Context) error {
 // Close closes what a broker that was closed leaves open. It may be called again.
 func (s *Set) Close(ctx context.Context) error {
 	errs := []error{s.Broker.Close(ctx)}
-	for _, c := range s.redis {
+	for _, c := range s.remote {
 		errs = append(errs, c.engine.Close(ctx))
 	}
 	return errors.Join(errs...)
@@ -114,8 +117,10 @@ func (s *Set) Close(ctx context.Context) error {
 func (s *Set) Describe() []any {
 	var out []any
 	modes := make(map[string]string)
-	for _, c := range s.redis {
-		modes[c.key] = c.engine.Mode()
+	for _, c := range s.remote {
+		if e, ok := c.engine.(*redis.Engine); ok {
+			modes[c.key] = e.Mode()
+		}
 	}
 	for i := 0; i < len(s.describe); i += 2 {
 		key, what := s.describe[i], s.describe[i+1]

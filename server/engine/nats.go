@@ -23,5 +23,6 @@ func (m *maker) nats(key string, c *config.NATS) (broker.Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
+	m.set.remote = append(m.set.remote, connection{key, b})
 	return b, nil
 }

@@ -23,7 +23,7 @@ func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker,
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	m.set.redis = append(m.set.redis, connection{key, e})
+	m.set.remote = append(m.set.remote, connection{key, e})
 	return e, nil
 }
 

@@ -150,20 +150,27 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestInterruptedStart: a server that waits for Redis can be told to stop.
+// TestInterruptedStart: a server that waits for Redis or NATS can be told to stop.
 func TestInterruptedStart(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+freePort(t)+`},"pid_file":"pid",
-		"engine":{"type":"redis","redis":{"address":["127.0.0.1:1"],"start_timeout":"1h"}}}`)
-	p := launch(t, dir, nil, "trying again")
-	p.signal(syscall.SIGHUP) // means nothing yet
-	p.signal(syscall.SIGTERM)
-	if code := p.exit(); code != 0 {
-		t.Errorf("exit code %d: %s", code, p.text())
-	}
-	if _, err := os.Stat(filepath.Join(dir, "pid")); !os.IsNotExist(err) {
-		t.Errorf("PID file is left: %v", err)
+	for name, engine := range map[string]string{
+		"redis": `"engine":{"type":"redis","redis":{"address":["127.0.0.1:1"],"start_timeout":"1h"}}`,
+		"nats":  `"broker":{"enabled":true,"type":"nats","nats":{"url":"nats://127.0.0.1:1","start_timeout":"1h"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+freePort(t)+`},"pid_file":"pid",`+engine+`}`)
+			p := launch(t, dir, nil, "trying again")
+			p.signal(syscall.SIGHUP) // means nothing yet
+			p.signal(syscall.SIGTERM)
+			if code := p.exit(); code != 0 {
+				t.Errorf("exit code %d: %s", code, p.text())
+			}
+			if _, err := os.Stat(filepath.Join(dir, "pid")); !os.IsNotExist(err) {
+				t.Errorf("PID file is left: %v", err)
+			}
+		})
 	}
 }
 
