@@ -6,6 +6,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/pubslab"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -101,15 +102,12 @@ func (n *Node) BatchSize() int {
 	return 4096
 }
 
-// slabSize is how many publications share an allocation: what one slow loop keeps
-// alive.
-const slabSize = 32
-
 // round is a call of a broker.BatchPublisher.
 type round struct {
 	items []broker.BatchItem
 	// of tells which element an item is of.
-	of []int
+	of   []int
+	pubs pubslab.Slabs
 }
 
 var rounds = sync.Pool{New: func() any { return new(round) }}
@@ -121,11 +119,12 @@ func (r *round) publish(ctx context.Context, b broker.BatchPublisher, batch []Ba
 	}
 	n := r.fill(batch)
 	b.PublishBatch(ctx, r.items[:n])
+	r.pubs.Reclaim(r.items[:n])
 	for i := range r.items[:n] {
 		item, p := &r.items[i], &batch[r.of[i]]
 		p.Result, p.Err = item.Result, item.Err
-		*item = broker.BatchItem{} // the pool holds on to nothing
 	}
+	clear(r.items[:n]) // the pool holds on to nothing
 }
 
 // fill makes items of the elements that can be published, and returns their
@@ -134,7 +133,6 @@ func (r *round) publish(ctx context.Context, b broker.BatchPublisher, batch []Ba
 // allocations.
 func (r *round) fill(batch []BatchPublication) (n int) {
 	var last *BatchPublication
-	var slab []channel.Publication
 	for i := range batch {
 		p := &batch[i]
 		if p.Channel == "" {
@@ -156,10 +154,7 @@ func (r *round) fill(batch []BatchPublication) (n int) {
 		switch {
 		case item.Pub != nil:
 		case o.fleeting():
-			if len(slab) == 0 {
-				slab = make([]channel.Publication, min(len(batch)-i, slabSize))
-			}
-			item.Pub, slab = &slab[0], slab[1:]
+			item.Pub = r.pubs.Next()
 			*item.Pub = o.publication(p.Data)
 		default:
 			item.Pub = new(o.publication(p.Data))

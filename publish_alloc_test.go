@@ -11,8 +11,8 @@ import (
 )
 
 // TestPublishBatchAllocBudget holds what the way from a request to the engine
-// costs: one publication each, or one for all 256 of a round that are the same. What
-// is not remembered shares allocations.
+// costs: one publication each where there is a history, else none, as the memory
+// engine says at once that nobody wants it.
 func TestPublishBatchAllocBudget(t *testing.T) {
 	node := run(t, gyro.Config{})
 	data := []byte(`{"text":"hello, world"}`)
@@ -22,10 +22,10 @@ func TestPublishBatchAllocBudget(t *testing.T) {
 		opts   func() *gyro.PublishOptions
 		budget float64
 	}{
-		{"one", 1, func() *gyro.PublishOptions { return nil }, 1},
-		{"the same into many channels", 1024, func() *gyro.PublishOptions { return nil }, 4},
+		{"one", 1, func() *gyro.PublishOptions { return nil }, 0},
+		{"the same into many channels", 1024, func() *gyro.PublishOptions { return nil }, 0},
 		{"with history", 256, func() *gyro.PublishOptions { return &gyro.PublishOptions{HistorySize: 1, HistoryTTL: time.Hour} }, 256},
-		{"with options of their own", 256, func() *gyro.PublishOptions { return new(gyro.PublishOptions) }, 8},
+		{"with options of their own", 256, func() *gyro.PublishOptions { return new(gyro.PublishOptions) }, 0},
 	} {
 		batch := make([]gyro.BatchPublication, test.n)
 		for i := range batch {

@@ -29,4 +29,7 @@ type BatchItem struct {
 	// Result and Err are what Publish would have returned.
 	Result PublishResult
 	Err    error
+	// Unkept may be set by a broker that neither keeps Pub nor handed it to anybody:
+	// then it is the caller's again, if this is so for all items that share it.
+	Unkept bool
 }

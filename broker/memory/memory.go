@@ -165,13 +165,21 @@ func (b *Broker) tell(ctx context.Context, ch string, handle func()) error {
 	if err := b.check(ctx); err != nil {
 		return err
 	}
+	if subscribed, err := b.subscribed(s, ch); err != nil || !subscribed {
+		return err
+	}
+	handle()
+	return nil
+}
+
+func (b *Broker) subscribed(s *shard, ch string) (bool, error) {
 	s.mu.Lock()
 	subscribed := s.channels.get(ch).subscribed
 	s.mu.Unlock()
-	if subscribed {
-		handle()
+	if !b.running() {
+		return false, errNotRunning
 	}
-	return nil
+	return subscribed, nil
 }
 
 // Close implements broker.Broker. It waits for the handler calls under way; if
@@ -195,11 +203,13 @@ func (b *Broker) Close(ctx context.Context) error {
 
 // check reports why an operation cannot be done now.
 func (b *Broker) check(ctx context.Context) error {
-	if b.state.Load() != stateRunning {
+	if !b.running() {
 		return errNotRunning
 	}
 	return ctx.Err()
 }
+
+func (b *Broker) running() bool { return b.state.Load() == stateRunning }
 
 // enter locks the channel's shard. It looks at the state behind the lock, so that
 // nothing is put into a shard that Close has cleared.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -481,6 +482,36 @@ func TestPositionsAreBehindTheHandler(t *testing.T) {
 		for range 2 {
 			if err := <-done; err != nil {
 				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A batch says of each publication whether it was kept or handed on.
+func TestUnkept(t *testing.T) {
+	handed := make(map[*channel.Publication]bool)
+	b := newBroker(t, func(_ string, e broker.PublicationEvent) { handed[e.Pub] = true })
+	if err := b.Subscribe(ctx, "heard", "heard and kept"); err != nil {
+		t.Fatal(err)
+	}
+	history := broker.PublishOptions{HistorySize: 9, HistoryTTL: time.Hour}
+	old := history
+	old.IdempotencyKey = "k"
+	for range 2 { // the second time the key is known
+		var batch []broker.BatchItem
+		for ch, opts := range map[string]broker.PublishOptions{
+			"heard": {}, "heard and kept": history, "kept": history, "neither": {}, "key": {IdempotencyKey: "k"}, "old": old,
+		} {
+			batch = append(batch, broker.BatchItem{Channel: ch, Pub: &channel.Publication{Data: []byte(ch)}, Options: opts})
+		}
+		b.PublishBatch(ctx, batch)
+		for _, item := range batch {
+			stored, err := b.History(ctx, item.Channel, broker.HistoryFilter{Limit: -1})
+			if err != nil || item.Err != nil {
+				t.Fatal(err, item.Err)
+			}
+			if kept := handed[item.Pub] || slices.Contains(stored.Publications, item.Pub); item.Unkept == kept {
+				t.Errorf("%s: unkept is %v", item.Channel, item.Unkept)
 			}
 		}
 	}

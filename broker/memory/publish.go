@@ -9,44 +9,66 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// clockEvery is how many publications of a batch share one look at the clock.
+// clockEvery is how many publications of a batch share one look at the clock and one
+// at the context.
 const clockEvery = 64
 
 // Publish implements broker.Broker. Its cost does not depend on the length of
 // the history. The result of an idempotency key is remembered with and without
 // history; a publication suppressed by its version leaves no such result.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
-	return b.publish(ctx, ch, pub, &opts, time.Now())
+	if err := ctx.Err(); err != nil {
+		return broker.PublishResult{}, err
+	}
+	result, _, err := b.publish(ch, pub, &opts, time.Now())
+	return result, err
 }
 
 // PublishBatch implements broker.BatchPublisher.
 func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	var now time.Time
+	var err error
 	for i := range batch {
 		if i%clockEvery == 0 {
-			now = time.Now()
+			now, err = time.Now(), ctx.Err()
 		}
 		item := &batch[i]
-		item.Result, item.Err = b.publish(ctx, item.Channel, item.Pub, &item.Options, now)
+		if err != nil {
+			item.Result, item.Err = broker.PublishResult{}, err
+			continue
+		}
+		var kept bool
+		item.Result, kept, item.Err = b.publish(item.Channel, item.Pub, &item.Options, now)
+		item.Unkept = !kept
 	}
 }
 
-func (b *Broker) publish(ctx context.Context, ch string, pub *channel.Publication, opts *broker.PublishOptions, now time.Time) (broker.PublishResult, error) {
+func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.PublishOptions, now time.Time) (result broker.PublishResult, kept bool, err error) {
 	turn, s := b.place(ch)
+	if !withHistory(opts) && opts.IdempotencyKey == "" {
+		// What nobody hears needs no turn: a third of what publishing it would cost.
+		if subscribed, err := b.subscribed(s, ch); err != nil || !subscribed {
+			return broker.PublishResult{}, false, err
+		}
+	}
 	turn.Lock()
 	defer turn.Unlock()
-	if err := b.check(ctx); err != nil {
-		return broker.PublishResult{}, err
+	if !b.running() {
+		return broker.PublishResult{}, false, errNotRunning
 	}
 	event, result, deliver := b.accept(s, ch, pub, opts, now)
 	if deliver {
 		b.handler.HandlePublication(ch, event)
 	}
-	return result, nil
+	return result, deliver || event.Epoch != "", nil
 }
 
-// accept does everything but the delivery: it suppresses or stores pub. The
-// caller holds the turn.
+func withHistory(opts *broker.PublishOptions) bool {
+	return opts.HistorySize > 0 && opts.HistoryTTL > 0
+}
+
+// accept does everything but the delivery: it suppresses or stores pub; the event has
+// an epoch if it was stored. The caller holds the turn.
 func (b *Broker) accept(s *shard, ch string, pub *channel.Publication, opts *broker.PublishOptions, wall time.Time) (event broker.PublicationEvent, result broker.PublishResult, deliver bool) {
 	now := int64(wall.Sub(b.start))
 	s.mu.Lock()
@@ -60,7 +82,7 @@ func (b *Broker) accept(s *shard, ch string, pub *channel.Publication, opts *bro
 	stamp(pub, wall)
 	c := s.channels.get(ch)
 	event = broker.PublicationEvent{Pub: pub, Delta: opts.Delta}
-	if opts.HistorySize > 0 && opts.HistoryTTL > 0 {
+	if withHistory(opts) {
 		st := b.stream(s, ch, c, now)
 		fresh := st.accepts(pub.Version, opts.VersionEpoch)
 		if fresh {

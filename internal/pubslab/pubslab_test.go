@@ -1,0 +1,67 @@
+package pubslab
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Whatever a broker keeps, nobody writes to it again; and every publication that is
+// handed out is zero.
+func TestNothingKeptIsUsedAgain(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var s Slabs
+	kept := make(map[*channel.Publication]string)
+	for round := range 2000 {
+		var items []broker.BatchItem
+		keep := random.IntN(3) // nobody, some, many
+		for i := range random.IntN(5 * Size) {
+			item := broker.BatchItem{Unkept: random.IntN(4*Size) >= keep*keep}
+			switch random.IntN(4) {
+			case 0: // the same as before, if that is possible
+				if i > 0 {
+					item.Pub = items[i-1].Pub
+					break
+				}
+				fallthrough
+			case 1: // not from here
+				item.Pub = new(channel.Publication)
+			default:
+				item.Pub = s.Next()
+				if item.Pub.Data != nil || item.Pub.Version != 0 {
+					t.Fatalf("round %d: got %+v", round, item.Pub)
+				}
+				item.Pub.Version, item.Pub.Data = uint64(round), fmt.Append(nil, round, i)
+			}
+			items = append(items, item)
+			if !item.Unkept {
+				kept[item.Pub] = string(item.Pub.Data)
+			}
+		}
+		s.Reclaim(items)
+		for p, data := range kept {
+			if string(p.Data) != data {
+				t.Fatalf("round %d: %q became %q", round, data, p.Data)
+			}
+		}
+	}
+}
+
+func TestUnkeptCostsNothing(t *testing.T) {
+	var s Slabs
+	items := slices.Repeat([]broker.BatchItem{{Unkept: true}}, 5*Size/2)
+	round := func() {
+		for i := range items {
+			items[i].Pub = s.Next()
+		}
+		s.Reclaim(items)
+	}
+	round()
+	if n := testing.AllocsPerRun(100, round); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
