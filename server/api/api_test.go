@@ -212,12 +212,12 @@ func TestBatchKeepsOrder(t *testing.T) {
 		ch := strconv.Itoa(i)
 		switch {
 		case i%300 == 299:
-			req.Commands = append(req.Commands, &api.Command{Request: &api.PresenceStatsRequest{Channel: "full:" + ch}})
+			req.Commands = append(req.Commands, api.Command{Request: &api.PresenceStatsRequest{Channel: "full:" + ch}})
 			want = append(want, "full:"+ch)
 		case i%100 == 50:
-			req.Commands = append(req.Commands, &api.Command{Request: &api.PublishRequest{Channel: "no:" + ch}})
+			req.Commands = append(req.Commands, api.Command{Request: &api.PublishRequest{Channel: "no:" + ch}})
 		default:
-			req.Commands = append(req.Commands, &api.Command{Request: &api.PublishRequest{
+			req.Commands = append(req.Commands, api.Command{Request: &api.PublishRequest{
 				Channel: ch, Publication: api.Publication{Data: []byte("1"), IdempotencyKey: ch}}})
 			want = append(want, ch)
 		}
@@ -406,7 +406,7 @@ func TestBatch(t *testing.T) {
 		{"wrong element", "batch", `{"commands":[1]}`, apitest.Node{}, `malformed`, nil},
 		{"later list wins", "batch", `{"commands":[{"info":{}}],"commands":null}`, apitest.Node{}, `{}`, nil},
 	})
-	if _, err := newExecutor(&apitest.Node{}).Batch(t.Context(), &api.BatchRequest{Commands: []*api.Command{{Request: &api.BatchRequest{}}}}); err != nil {
+	if _, err := newExecutor(&apitest.Node{}).Batch(t.Context(), &api.BatchRequest{Commands: []api.Command{{Request: &api.BatchRequest{}}}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -427,7 +427,7 @@ func TestBatchParallel(t *testing.T) {
 	}}
 	req := &api.BatchRequest{Parallel: true}
 	for i := range 1500 {
-		req.Commands = append(req.Commands, &api.Command{Request: &api.PresenceStatsRequest{
+		req.Commands = append(req.Commands, api.Command{Request: &api.PresenceStatsRequest{
 			Channel: []string{"full:a", "no:a"}[i%7/6]}})
 	}
 	res, err := newExecutor(node).Batch(t.Context(), req)

@@ -8,9 +8,8 @@ import (
 
 // BatchRequest runs many commands (server-api.md section 7).
 type BatchRequest struct {
-	// Commands: nil for a command that is malformed as a whole (code 107). A batch
-	// cannot contain a batch.
-	Commands []*Command
+	// Commands cannot contain a batch.
+	Commands []Command
 	// Parallel runs them concurrently, at most 1024 at a time, in no order.
 	Parallel bool
 }
@@ -22,6 +21,13 @@ const maxConcurrent = 1024
 // Command of a batch; without Request it is of no known method (code 104).
 type Command struct {
 	Request Request
+	// Malformed as a whole (code 107).
+	Malformed bool
+
+	// channel, if not empty, and data are a publish command that was decoded and has
+	// nothing else. They share memory with those of other commands.
+	channel string
+	data    []byte
 }
 
 // BatchResult has one reply per command, in the order of the commands.
@@ -45,9 +51,10 @@ func (e *Executor) Batch(ctx context.Context, r *BatchRequest) (*BatchResult, er
 		wait := e.parallel(ctx, r.Commands, res.Replies)
 		defer wait()
 	}
-	for i, c := range r.Commands {
-		if publish := c.publish(); publish != nil {
-			p.add(ctx, i, publish)
+	for i := range r.Commands {
+		c := &r.Commands[i]
+		if c.publishes() {
+			p.add(ctx, i, c)
 		} else if !r.Parallel {
 			p.flush(ctx)
 			res.Replies[i] = e.reply(ctx, c)
@@ -60,11 +67,11 @@ func (e *Executor) Batch(ctx context.Context, r *BatchRequest) (*BatchResult, er
 
 // parallel starts executing the commands that do not publish; wait returns when
 // all are done.
-func (e *Executor) parallel(ctx context.Context, commands []*Command, replies []Reply) (wait func()) {
+func (e *Executor) parallel(ctx context.Context, commands []Command, replies []Reply) (wait func()) {
 	var wg sync.WaitGroup
 	var others []int
-	for i, c := range commands {
-		if c.publish() == nil {
+	for i := range commands {
+		if !commands[i].publishes() {
 			others = append(others, i)
 		}
 	}
@@ -73,20 +80,19 @@ func (e *Executor) parallel(ctx context.Context, commands []*Command, replies []
 		wg.Go(func() {
 			for k := next.Add(1) - 1; k < int64(len(others)); k = next.Add(1) - 1 {
 				i := others[k]
-				replies[i] = e.reply(ctx, commands[i])
+				replies[i] = e.reply(ctx, &commands[i])
 			}
 		})
 	}
 	return wg.Wait
 }
 
-// publish returns the request of a publish command, or nil.
-func (c *Command) publish() *PublishRequest {
-	if c == nil {
-		return nil
+func (c *Command) publishes() bool {
+	if c.channel != "" {
+		return true
 	}
-	r, _ := c.Request.(*PublishRequest)
-	return r
+	_, ok := c.Request.(*PublishRequest)
+	return ok
 }
 
 // publishes are the publish commands of a batch on their way to the node.
@@ -96,8 +102,14 @@ type publishes struct {
 	batch   *batch
 }
 
-func (p *publishes) add(ctx context.Context, i int, r *PublishRequest) {
-	if err := p.batch.add(p.e, i, r); err != nil {
+func (p *publishes) add(ctx context.Context, i int, c *Command) {
+	var err error
+	if c.channel != "" {
+		err = p.batch.addPlain(p.e, i, c)
+	} else {
+		err = p.batch.add(p.e, i, c.Request.(*PublishRequest))
+	}
+	if err != nil {
 		p.replies[i] = Reply{Error: AsError(err)}
 		return
 	}
@@ -108,19 +120,28 @@ func (p *publishes) add(ctx context.Context, i int, r *PublishRequest) {
 
 func (p *publishes) flush(ctx context.Context) {
 	// One allocation for all: replies live and die together.
-	results := make([]PublishResult, 0, len(p.batch.items))
+	var results []PublishResult
 	p.batch.flush(ctx, p.e, MethodPublish, func(i int, res PublishResult, err *Error) {
-		if err != nil {
-			p.replies[i] = Reply{Error: err}
+		switch {
+		case err != nil:
+			p.replies[i].Error = err
 			return
+		case res == PublishResult{}:
+			p.replies[i] = Reply{Method: MethodPublish, Result: nowhere}
+			return
+		case results == nil:
+			results = make([]PublishResult, 0, len(p.batch.items))
 		}
 		results = append(results, res)
 		p.replies[i] = Reply{Method: MethodPublish, Result: &results[len(results)-1]}
 	})
 }
 
+// nowhere is the result of a publication without history.
+var nowhere = new(PublishResult)
+
 func (e *Executor) reply(ctx context.Context, c *Command) Reply {
-	if c == nil {
+	if c.Malformed {
 		return Reply{Error: ErrBadRequest}
 	}
 	if c.Request == nil || c.Request.Method() == MethodBatch {

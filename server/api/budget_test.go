@@ -3,49 +3,62 @@
 package api_test
 
 import (
-	"context"
 	"strconv"
 	"testing"
-	"time"
 
-	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/internal/apitest"
 )
+
+// TestBatchAllocations holds what a batch costs from its body to the answer: per
+// command nothing of its own.
+func TestBatchAllocations(t *testing.T) {
+	e := api.NewExecutor(api.Config{Node: newNode(t), Channels: apitest.Namespaces()})
+	const many = 2560
+	data := batchBody(many)
+	out := make([]byte, 0, len(data))
+	run := func() {
+		var r api.BatchRequest
+		if err := api.UnmarshalRequest(data, &r); err != nil {
+			t.Fatal(err)
+		}
+		res, err := e.Batch(t.Context(), &r)
+		if err != nil || len(res.Replies) != many {
+			t.Fatal(len(res.Replies), err)
+		}
+		if out, err = api.AppendResult(out[:0], res); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run()
+	if n := testing.AllocsPerRun(50, run); n > many/64 {
+		t.Errorf("%v allocations for %d commands, want at most %d", n, many, many/64)
+	} else {
+		t.Logf("%v allocations for %d commands", n, many)
+	}
+}
 
 // TestPublishAllocations holds what publications cost between the decoded request
 // and the engine, with a real node: each its publication, as far as it is not the
 // same, and the results.
 func TestPublishAllocations(t *testing.T) {
-	node, err := gyro.New(gyro.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := node.Run(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = node.Shutdown(ctx)
-	})
-	e := api.NewExecutor(api.Config{Node: node, Channels: apitest.Namespaces()})
+	e := api.NewExecutor(api.Config{Node: newNode(t), Channels: apitest.Namespaces()})
 	p := api.Publication{Data: []byte(`{"text":"hello"}`)}
 	const many = 2560
-	channels, commands := make([]string, many), make([]*api.Command, many)
+	channels, commands := make([]string, many), make([]api.Command, many)
 	for i := range channels {
 		channels[i] = "ch" + strconv.Itoa(i)
-		commands[i] = &api.Command{Request: &api.PublishRequest{Channel: channels[i], Publication: p}}
+		commands[i] = api.Command{Request: &api.PublishRequest{Channel: channels[i], Publication: p}}
 	}
 	for _, test := range []struct {
 		what    string
 		request api.Request
 		budget  float64
 	}{
-		{"publish", &api.PublishRequest{Channel: "ch", Publication: p}, 2},
+		{"publish", &api.PublishRequest{Channel: "ch", Publication: p}, 1},
 		{"publish with history", &api.PublishRequest{Channel: "full:ch", Publication: p}, 2},
-		{"broadcast", &api.BroadcastRequest{Channels: channels, Publication: p}, many/256 + 8},
-		{"batch", &api.BatchRequest{Commands: commands}, many/256*(256/32+1) + 4},
+		{"broadcast", &api.BroadcastRequest{Channels: channels, Publication: p}, 8},
+		{"batch", &api.BatchRequest{Commands: commands}, 4},
 	} {
 		run := func() {
 			if _, err := e.Execute(t.Context(), test.request); err != nil {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"sync"
 
@@ -16,13 +17,15 @@ type batch struct {
 	// own are options for items that share none. They stay where they are, as items
 	// refer to them.
 	own []*[ownChunk]gyro.PublishOptions
+	// plain are the kinds of channels that publications without options go to.
+	plain kinds
 	// id tells the caller of put which item is which.
 	id []int
 }
 
 const ownChunk = 64
 
-var batches = sync.Pool{New: func() any { return new(batch) }}
+var batches = sync.Pool{New: func() any { return &batch{plain: kinds{p: new(Publication)}} }}
 
 func (e *Executor) newBatch() *batch {
 	b := batches.Get().(*batch)
@@ -32,7 +35,10 @@ func (e *Executor) newBatch() *batch {
 
 // release gives back a batch that has been flushed. One that a panic left behind is
 // not reused.
-func (b *batch) release() { batches.Put(b) }
+func (b *batch) release() {
+	b.plain.known, b.plain.last = nil, nil
+	batches.Put(b)
+}
 
 func (b *batch) full() bool { return len(b.items) >= b.most }
 
@@ -65,12 +71,30 @@ func (b *batch) add(e *Executor, id int, r *PublishRequest) error {
 	if err != nil {
 		return err
 	}
-	if !c.stream() || !validData(c.PublicationDataFormat, data) {
-		return ErrBadRequest
+	if err := c.check(data); err != nil {
+		return err
 	}
 	o := b.options()
 	*o = r.options(&c)
 	b.put(id, r.Channel, data, o)
+	return nil
+}
+
+// addPlain is add for a command that is but a channel and data. Such commands share
+// options with each other, as those of a broadcast do.
+func (b *batch) addPlain(e *Executor, id int, c *Command) error {
+	k, err := b.plain.of(e, c.channel)
+	if err != nil {
+		return err
+	}
+	if err := k.channel.check(c.data); err != nil {
+		return err
+	}
+	data := c.data
+	if k.channel.history() { // which must not keep the commands around it, too
+		data = bytes.Clone(data)
+	}
+	b.put(id, c.channel, data, &k.publish)
 	return nil
 }
 

@@ -83,16 +83,19 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 		return nil, err
 	}
 	b := e.newBatch()
-	run := broadcast{p: &r.Publication, data: data, kinds: make(map[ChannelOptions]*kind, 1)}
+	kinds := kinds{p: &r.Publication}
 	out := make([]PublishResponse, len(r.Channels))
 	done := func(i int, res PublishResult, err *Error) { out[i] = PublishResponse{err, res} }
 	for i, ch := range r.Channels {
-		o, err := run.options(e, ch)
+		k, err := kinds.of(e, ch)
+		if err == nil {
+			err = k.judge(data)
+		}
 		if err != nil {
 			out[i].Error = AsError(err)
 			continue
 		}
-		if b.put(i, ch, data, o); b.full() {
+		if b.put(i, ch, data, &k.publish); b.full() {
 			b.flush(ctx, e, MethodBroadcast, done)
 		}
 	}
@@ -101,11 +104,11 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 	return &BroadcastResult{Responses: out}, nil
 }
 
-// broadcast is one broadcast command in work.
-type broadcast struct {
+// kinds are the kinds of channels that like publications go to.
+type kinds struct {
+	// p is what the publications are like.
 	p     *Publication
-	data  []byte
-	kinds map[ChannelOptions]*kind
+	known map[ChannelOptions]*kind
 	// last is what the channel before was like.
 	last *kind
 }
@@ -114,30 +117,48 @@ type broadcast struct {
 type kind struct {
 	channel ChannelOptions
 	publish gyro.PublishOptions
-	// err refuses the publication in such channels.
-	err error
+	// judged tells that refusal is judge's answer.
+	judged  bool
+	refusal error
 }
 
-// options are those of the publication in a channel.
-func (b *broadcast) options(e *Executor, ch string) (*gyro.PublishOptions, error) {
+// of returns the kind of a channel.
+func (s *kinds) of(e *Executor, ch string) (*kind, error) {
 	o, err := e.options(ch)
 	if err != nil {
 		return nil, err
 	}
-	k := b.last
-	if k == nil || k.channel != o {
-		if k = b.kinds[o]; k == nil {
-			k = &kind{channel: o, publish: b.p.options(&o)}
-			// Ref does not look at the type here; publishing a stream publication into a
-			// map channel has no meaning.
-			if !validData(o.PublicationDataFormat, b.data) || !o.stream() {
-				k.err = ErrBadRequest
-			}
-			b.kinds[o] = k
-		}
-		b.last = k
+	k := s.last
+	if k != nil && k.channel == o {
+		return k, nil
 	}
-	return &k.publish, k.err
+	if k = s.known[o]; k == nil {
+		if s.known == nil {
+			s.known = make(map[ChannelOptions]*kind, 1)
+		}
+		k = &kind{channel: o, publish: s.p.options(&o)}
+		s.known[o] = k
+	}
+	s.last = k
+	return k, nil
+}
+
+// check refuses a publication in such channels.
+func (o *ChannelOptions) check(data []byte) error {
+	// Ref does not look at the type here; publishing a stream publication into a
+	// map channel has no meaning.
+	if !o.stream() || !validData(o.PublicationDataFormat, data) {
+		return ErrBadRequest
+	}
+	return nil
+}
+
+// judge is check for data that is always the same.
+func (k *kind) judge(data []byte) error {
+	if !k.judged {
+		k.judged, k.refusal = true, k.channel.check(data)
+	}
+	return k.refusal
 }
 
 func (p *Publication) options(c *ChannelOptions) gyro.PublishOptions {

@@ -13,7 +13,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 const (
@@ -91,15 +90,13 @@ func (d *Decoder) fail(msg string) {
 	}
 }
 
+// space skips white space.
 func (d *Decoder) space() {
-	for d.pos < len(d.data) {
-		switch d.data[d.pos] {
-		case ' ', '\t', '\n', '\r':
-			d.pos++
-		default:
-			return
-		}
+	data, i := d.data, d.pos
+	for i < len(data) && (data[i] == ' ' || data[i] == '\n' || data[i] == '\t' || data[i] == '\r') {
+		i++
 	}
+	d.pos = i
 }
 
 // peek returns the first byte of the next token; 0 at the end or after an error.
@@ -107,12 +104,20 @@ func (d *Decoder) peek() byte {
 	if d.err != nil {
 		return 0
 	}
-	d.space()
-	if d.pos >= len(d.data) {
+	// Nearly always there is no space, or one.
+	data, i := d.data, d.pos
+	if i < len(data) && data[i] == ' ' {
+		i++
+	}
+	if i < len(data) && data[i] > ' ' {
+		d.pos = i
+		return data[i]
+	}
+	if d.space(); d.pos == len(data) {
 		d.fail("unexpected end")
 		return 0
 	}
-	return d.data[d.pos]
+	return data[d.pos]
 }
 
 // literal consumes one of true, false and null.
@@ -225,6 +230,15 @@ func (d *Decoder) Name() []byte {
 	if len(d.name) > maxNameLen {
 		return d.name
 	}
+	for _, c := range d.name {
+		if 'A' <= c && c <= 'Z' {
+			return d.lowerName()
+		}
+	}
+	return d.name
+}
+
+func (d *Decoder) lowerName() []byte {
 	for i, c := range d.name {
 		if 'A' <= c && c <= 'Z' {
 			c += 'a' - 'A'
@@ -235,10 +249,10 @@ func (d *Decoder) Name() []byte {
 }
 
 // String reads a string; null is "".
-func (d *Decoder) String() string { return string(d.stringView()) }
+func (d *Decoder) String() string { return string(d.StringView()) }
 
-// stringView reads a string, possibly as a part of the document; null is empty.
-func (d *Decoder) stringView() []byte {
+// StringView is String without the copy: the bytes may be a part of the document.
+func (d *Decoder) StringView() []byte {
 	switch d.peek() {
 	case '"':
 		start := d.pos + 1
@@ -356,46 +370,29 @@ func (d *Decoder) RawView() []byte {
 // share memory.
 func (d *Decoder) Strings() []string {
 	var s []string
-	var text arena
+	var text Arena
 	start := d.pos
 	for ok := d.Array(); ok; ok = d.NextElement() {
 		if len(s) == cap(s) {
-			s = slices.Grow(s, d.expect(len(s), start))
+			s = slices.Grow(s, d.Expect(len(s), start))
 		}
-		s = append(s, text.string(d.stringView()))
+		s = append(s, text.String(d.StringView()))
 	}
 	return s
 }
 
-// expect estimates how many elements are to come of an array that began at start,
-// and of which n were read: as many as the rest of the document would have of the
-// same length. It never makes more room than eight times what is used.
-func (d *Decoder) expect(n, start int) int {
+// Pos is how much of the document was read, in bytes.
+func (d *Decoder) Pos() int { return d.pos }
+
+// Expect estimates how many elements are to come of an array that began at the
+// position start, and of which n were read: as many as the rest of the document would
+// have of the same length. It never makes more room than eight times what is used.
+func (d *Decoder) Expect(n, start int) int {
 	if n < 8 {
 		return 8
 	}
 	rest := (len(d.data)-d.pos)/((d.pos-start)/n) + 8
 	return min(rest, 8*n, MaxElements)
-}
-
-// arena makes strings of which many share one allocation.
-type arena struct {
-	text strings.Builder
-	size int
-}
-
-// arenaMax bounds what one string that is kept keeps alive.
-const arenaMax = 16 << 10
-
-func (a *arena) string(b []byte) string {
-	if a.text.Cap()-a.text.Len() < len(b) {
-		a.size = min(max(2*a.size, 64), arenaMax)
-		a.text = strings.Builder{}
-		a.text.Grow(max(a.size, len(b)))
-	}
-	from := a.text.Len()
-	a.text.Write(b)
-	return a.text.String()[from:]
 }
 
 // StringMap reads an object whose members are strings; null is nil, a null

@@ -271,3 +271,30 @@ func FuzzString(f *testing.F) {
 		}
 	})
 }
+
+// Copies that share memory are none the less what was copied, and whoever appends to
+// one changes no other.
+func TestArena(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	var a Arena
+	var texts []string
+	var copies [][]byte
+	for i := range 5000 {
+		size := random.IntN(100)
+		if i%100 == 0 {
+			size = random.IntN(3 * arenaMax)
+		}
+		b := bytes.Repeat([]byte{byte(i)}, size)
+		texts, copies = append(texts, a.String(b)), append(copies, a.Bytes(b))
+		clear(b)
+		_ = append(copies[random.IntN(len(copies))], 0xff)
+	}
+	for i, text := range texts {
+		if strings.Trim(text, string([]byte{byte(i)})) != "" || string(copies[i]) != text || cap(copies[i]) != len(text) {
+			t.Fatalf("copy %d is %q, %q", i, text, copies[i])
+		}
+	}
+	if a.Bytes(nil) != nil || a.Bytes([]byte{}) == nil {
+		t.Error("nil and empty are not told apart")
+	}
+}
