@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 
@@ -111,7 +110,7 @@ func (e *env) client() *Client { return (*Client)(e) }
 
 func (e *env) ID() string               { return e.id.String() }
 func (e *env) Now() int64               { return e.shard.loop.Now() }
-func (e *env) Random(n int64) int64     { return rand.Int64N(n) }
+func (e *env) Phase(n int64) int64      { return e.shard.loop.Phase(n) }
 func (e *env) Schedule(at int64)        { e.shard.loop.Schedule(e, at) }
 func (e *env) Dirty()                   { e.shard.loop.Dirty(&e.session) }
 func (e *env) Pool() *outbox.Pool       { return e.shard.loop.Pool() }

@@ -60,6 +60,7 @@ type Loop struct {
 	start  time.Time
 	now    int64
 	dirty  []Flusher
+	phases phases
 
 	mu       sync.Mutex
 	inbox    []item

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"time"
 
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
@@ -119,7 +120,7 @@ type fakeEnv struct {
 	now      *int64
 	hub      *hub.Hub
 	pool     *outbox.Pool
-	random   *rand.Rand // nil: always 0
+	random   *rand.Rand // nil: the first moment
 	at       int64
 	dirty    bool
 	refuse   bool // Register fails
@@ -135,9 +136,9 @@ func (e *fakeEnv) Dirty()                   { e.dirty = true }
 func (e *fakeEnv) Pool() *outbox.Pool       { return e.pool }
 func (e *fakeEnv) Do(f session.Effect) bool { return e.do(f) }
 func (e *fakeEnv) Unregister()              { e.register-- }
-func (e *fakeEnv) Random(n int64) int64 {
+func (e *fakeEnv) Phase(n int64) int64 {
 	if e.random == nil {
-		return 0
+		return *e.now / int64(500*time.Millisecond) % n // as early as can be, if the interval is 25 s
 	}
 	return e.random.Int64N(n)
 }

@@ -41,27 +41,47 @@ func (s *Session) reschedule() { s.env.Schedule(s.deadlines.next()) }
 // pings tells whether the protocol's own pings are used.
 func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.via.NativePing }
 
-// beat is the distance of the moments at which pings and periodic work are due. An
-// idle node wakes up at these only, and finds the answers of many clients at once.
-const beat = int64(250 * time.Millisecond)
+// beatOf is the distance of the moments at which what is done once per interval is due.
+// An idle node wakes up at these only, and finds the answers of many clients at once.
+// The fewer, the better: the code that pings is warm from the second client on.
+func beatOf(interval int64) int64 {
+	if interval >= int64(10*time.Second) {
+		return int64(500 * time.Millisecond)
+	}
+	return int64(250 * time.Millisecond)
+}
 
-// onBeat is the nearest such moment. (Not the next one: what is due is done a little
-// late, and would be later each time.)
-func onBeat(at int64) int64 { return (at + beat/2) / beat * beat }
+// onBeat is the moment that is nearest to one interval from now. (Not the next one:
+// what is due is done a little late, and would be later each time.)
+func onBeat(now int64, interval time.Duration) int64 {
+	beat := beatOf(int64(interval))
+	return (now + int64(interval) + beat/2) / beat * beat
+}
+
+// firstBeat is the moment at which a session that starts now is first looked at: one
+// from the second half of the interval. Phase picks it, and so that sessions of the
+// same phase are due together.
+func (s *Session) firstBeat(now int64, interval time.Duration) int64 {
+	beat := beatOf(int64(interval))
+	first := (now + int64(interval)/2 + beat - 1) / beat
+	n := max(int64(interval)/2/beat, 1)
+	behind := (s.env.Phase(n) - first%n + n) % n
+	return (first + behind) * beat
+}
 
 // startTimers begins the life of a connected session.
 func (s *Session) startTimers() {
 	now, d := s.env.Now(), &s.deadlines
 	d.stale = 0
 	if s.pings() {
-		half := int64(s.cfg.PingInterval) / 2
-		d.ping = onBeat(now + half + s.env.Random(half))
+		d.ping = s.firstBeat(now, s.cfg.PingInterval)
 	}
-	if half := int64(s.cfg.PresenceInterval) / 2; half > 0 {
-		d.periodic = onBeat(now + half + s.env.Random(half))
-		if s.pings() && s.cfg.PresenceInterval == s.cfg.PingInterval {
-			d.periodic = d.ping // an idle session is looked at once
-		}
+	switch {
+	case s.cfg.PresenceInterval <= 0:
+	case s.pings() && s.cfg.PresenceInterval == s.cfg.PingInterval:
+		d.periodic = d.ping // an idle session is looked at once
+	default:
+		d.periodic = s.firstBeat(now, s.cfg.PresenceInterval)
 	}
 	s.setExpiry()
 }
@@ -103,7 +123,7 @@ func (s *Session) Tick() {
 		s.ping(now)
 	}
 	if s.state == stateConnected && take(&d.periodic, now) {
-		d.periodic = onBeat(now + int64(s.cfg.PresenceInterval))
+		d.periodic = onBeat(now, s.cfg.PresenceInterval)
 		s.periodic(now)
 	}
 	if s.state != stateClosed {
@@ -123,7 +143,7 @@ func (s *Session) pongOverdue(now int64) bool {
 }
 
 func (s *Session) ping(now int64) {
-	s.deadlines.ping = onBeat(now + int64(s.cfg.PingInterval))
+	s.deadlines.ping = onBeat(now, s.cfg.PingInterval)
 	if s.cfg.PongTimeout > 0 {
 		s.pongsDue++
 		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
