@@ -38,10 +38,13 @@ type item struct {
 // be sent.
 const maxMessages = 1024
 
-// slice is how many subscribers a turn delivers to, about, and how many timers it
-// fires, before the loop looks after everything else: 2 ms each, as a write takes
-// about 4 us.
+// slice is how many subscribers a turn delivers to, about, before the loop looks after
+// everything else: 2 ms, as a write takes about 4 us.
 const slice = 512
+
+// ticks is how many timers a turn fires. Most of them ping: after so many, the first
+// pongs are there, and their connections still in the processor's cache.
+const ticks = 128
 
 // keepItems is the largest inbox whose memory is kept for the next turn.
 const keepItems = 2 * maxMessages
@@ -207,7 +210,7 @@ func (l *Loop) turn(batch []item) {
 		}
 	}
 	l.busy = l.poller != nil && l.poller.Poll() > 0
-	if l.wheel.advance(l.now, slice) {
+	if l.wheel.advance(l.now, ticks) {
 		l.busy = true
 	}
 	l.hub.Advance(l.now)

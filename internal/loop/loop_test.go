@@ -100,8 +100,8 @@ func TestTimersInSlices(t *testing.T) {
 		l.turn([]item{{task: Func(func() { ran++ })}, {msg: &hub.Message{Channel: "ch"}}})
 		turns++
 		total += fired
-		if fired > slice {
-			t.Fatalf("%d timers go off in a turn, at most %d may", fired, slice)
+		if fired > ticks {
+			t.Fatalf("%d timers go off in a turn, at most %d may", fired, ticks)
 		}
 		if ran != turns || delivered != turns {
 			t.Fatalf("%d tasks and %d deliveries in %d turns", ran, delivered, turns)
@@ -111,7 +111,7 @@ func TestTimersInSlices(t *testing.T) {
 		}
 	}
 	// Those of a later round are looked at, and cost something.
-	if most := 2 * (clients + slice - 1) / slice; total != clients || turns > most {
+	if most := 2 * (clients + ticks - 1) / ticks; total != clients || turns > most {
 		t.Errorf("%d timers in %d turns, want %d in at most %d", total, turns, clients, most)
 	}
 }
