@@ -7,7 +7,7 @@ BIN         := $(CURDIR)/.bin
 FUZZTIME    ?= 20s
 GO          ?= go
 
-.PHONY: run build test unit deploy e2e lint generate check-generated bench fuzz tidy clean
+.PHONY: run build test unit deploy e2e lint generate check-generated test-redis-versions bench fuzz tidy clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -49,6 +49,10 @@ generate:
 # Generated files are committed; they have to be what generate makes.
 check-generated: generate
 	@git diff --exit-code --stat -- protocol internal server docs deploy || { echo "generated files are stale: commit what make generate wrote"; exit 1; }
+
+# The tests of the Redis engine on Redis 6.2 and 8 and Valkey 8 and 9 (on Debian).
+test-redis-versions:
+	scripts/redis-versions.sh
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./... ./broker/nats/... ./broker/redis/... ./server/...

@@ -34,16 +34,19 @@ func TestRefused(t *testing.T) {
 	// rueidis sleeps for a second before it looks at a Cluster again, closed or not.
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 	nobody := freeAddr(t)
-	for mention, cfg := range map[string]redis.Config{
+	cases := map[string]redis.Config{
 		"refused":   {Shards: []redis.Shard{{Addresses: []string{nobody}, Mode: redis.Standalone}}},
 		nobody:      {Shards: []redis.Shard{{Addresses: []string{nobody}, Mode: redis.Cluster}}},
 		"sentinel":  {Shards: []redis.Shard{{Addresses: []string{nobody}, SentinelMaster: "main"}}},
 		"WRONGPASS": {Shards: []redis.Shard{{Addresses: []string{server.Addr()}, Password: "wr0ng"}}, StartTimeout: 15 * time.Second},
 		"NOAUTH":    {Shards: []redis.Shard{{Addresses: []string{server.Addr()}}}, StartTimeout: 15 * time.Second},
 		"DB index":  {Shards: []redis.Shard{{Addresses: []string{server.Addr()}, Password: "right", DB: 99}}, StartTimeout: 15 * time.Second},
-		"HPEXPIRE":  {Shards: []redis.Shard{standalone(server)}, PresenceHashFieldTTL: true, StartTimeout: 15 * time.Second},
 		"Cluster":   {Shards: []redis.Shard{standalone(server)}, ShardedPubSubPartitions: 2},
-	} {
+	}
+	if server.Do("COMMAND", "INFO", "HPEXPIRE") == "" { // older than Redis 7.4
+		cases["HPEXPIRE"] = redis.Config{Shards: []redis.Shard{standalone(server)}, PresenceHashFieldTTL: true, StartTimeout: 15 * time.Second}
+	}
+	for mention, cfg := range cases {
 		cfg.Logger = quiet
 		b := newEngine(t, cfg).Broker()
 		start := time.Now()
@@ -310,6 +313,9 @@ func TestMovedSlot(t *testing.T) {
 	c := redistest.NewCluster(t, redistest.Options{})
 	for _, partitions := range []int{0, 3} {
 		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+			if partitions > 0 && c.Nodes[0].Do("COMMAND", "INFO", "SPUBLISH") == "" {
+				t.Skip("older than Redis 7")
+			}
 			n := newNote()
 			cfg := redis.Config{Shards: []redis.Shard{{Addresses: c.Addresses()}}, Logger: quiet, Prefix: fmt.Sprint("p", partitions),
 				ShardedPubSubPartitions: partitions, CanaryInterval: 100 * time.Millisecond, CanaryTimeout: time.Second}

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,7 +64,11 @@ func TestConformance(t *testing.T) {
 			if name == "cluster" {
 				sharded := cfg
 				sharded.ShardedPubSubPartitions, sharded.Prefix = 4, "sharded"
-				t.Run("sharded PUBSUB", func(t *testing.T) { t.Parallel(); conform(t, sharded) })
+				t.Run("sharded PUBSUB", func(t *testing.T) {
+					t.Parallel()
+					need(t, sharded, "SPUBLISH")
+					conform(t, sharded)
+				})
 			}
 			if name == "standalone" {
 				resp2 := cfg
@@ -78,8 +83,25 @@ func TestConformance(t *testing.T) {
 				presence := cfg
 				presence.PresenceTTL, presence.PresenceUserMapping, presence.Prefix = 10*unit, mapped, fmt.Sprint("presence", mapped)
 				t.Run(presence.Prefix, func(t *testing.T) { t.Parallel(); conformPresence(t, presence) })
+				fields := presence
+				fields.PresenceHashFieldTTL, fields.Prefix = true, "fields"+presence.Prefix
+				t.Run(fields.Prefix, func(t *testing.T) {
+					t.Parallel()
+					need(t, fields, "HPEXPIRE")
+					conformPresence(t, fields)
+				})
 			}
 		})
+	}
+}
+
+// need skips the test if the server is too old for the configuration.
+func need(t *testing.T, cfg redis.Config, command string) {
+	t.Helper()
+	engine := newEngine(t, cfg)
+	defer engine.Close(t.Context())
+	if err := engine.Connect(t.Context()); err != nil && strings.Contains(err.Error(), "does not know "+command) {
+		t.Skip(err)
 	}
 }
 
