@@ -42,8 +42,11 @@ type conn struct {
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
 	n, err := c.in.move(p, false)
-	if n == 0 && err == nil && len(p) > 0 {
+	if n == 0 && err == nil {
 		err = io.EOF
 	}
 	return n, err
