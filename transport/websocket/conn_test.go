@@ -542,7 +542,9 @@ func TestWriteTimeout(t *testing.T) {
 		"dropped": func(p *testPeer) { p.conn.Close(protocol.DisconnectConnectionClosed, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newTightServer(t, Config{WriteTimeout: 100 * time.Millisecond})
+			// It must not pass before the connection is closed.
+			timeout := map[string]time.Duration{"open": 100 * time.Millisecond, "closing": time.Second, "dropped": patience}[name]
+			s := newTightServer(t, Config{WriteTimeout: timeout})
 			c, p := s.connect("/", nil)
 			fill(t, p, frames(testText(50000)))
 			end(p)
