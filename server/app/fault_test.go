@@ -31,7 +31,7 @@ var faultyKinds = []faultyKind{
 	{
 		// The queue, of 64 KB; with the Close frame it goes behind the frame that was
 		// begun, into a buffer that may have several times the size while it grows.
-		name: "never read", clients: 20, goroutines: 256 << 10, loops: 256 << 10, code: 3008,
+		name: "never read", clients: 20, goroutines: 512 << 10, loops: 512 << 10, code: 3008,
 		come: func(s *testServer) net.Conn {
 			return s.faulty(`{"id":1,"connect":{}}` + "\n" + `{"id":2,"subscribe":{"channel":"flood:a"}}`)
 		},
