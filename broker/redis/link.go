@@ -21,6 +21,7 @@ type link struct {
 	shard     *shard
 	partition int // -1: plain PUB/SUB
 	conn      *pubsub.Conn
+	free      []channel.Publication // for the goroutine that delivers
 
 	mu       sync.RWMutex
 	channels map[string]*subscription // by their names in Redis
@@ -197,7 +198,8 @@ func (l *link) deliver(sub *subscription, data []byte) error {
 		}
 		return nil
 	}
-	pub := &channel.Publication{Offset: m.Offset}
+	pub := l.publication()
+	pub.Offset = m.Offset
 	event := broker.PublicationEvent{Pub: pub}
 	if event.Delta, err = payload.Publication(m.Data, pub); err != nil {
 		return err
@@ -224,6 +226,17 @@ func (l *link) deliver(sub *subscription, data []byte) error {
 	}
 	handler.HandlePublication(sub.channel, event)
 	return nil
+}
+
+// publication returns a new one. Four share an allocation, the most that the runtime
+// makes without a header: a slow loop keeps no more than that.
+func (l *link) publication() *channel.Publication {
+	if len(l.free) == 0 {
+		l.free = make([]channel.Publication, 4)
+	}
+	pub := &l.free[0]
+	l.free = l.free[1:]
+	return pub
 }
 
 // resubscribed tells of what may have got lost while there was no connection.
