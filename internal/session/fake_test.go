@@ -138,7 +138,7 @@ func (e *fakeEnv) Do(f session.Effect) bool { return e.do(f) }
 func (e *fakeEnv) Unregister()              { e.register-- }
 func (e *fakeEnv) Phase(n int64) int64 {
 	if e.random == nil {
-		return *e.now / int64(500*time.Millisecond) % n // as early as can be, if the interval is 25 s
+		return (*e.now/int64(time.Second) + 1) % n // as early as can be, if the interval is 25 s
 	}
 	return e.random.Int64N(n)
 }

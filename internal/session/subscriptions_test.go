@@ -83,7 +83,7 @@ func TestOnBeat(t *testing.T) {
 		{0, 25 * time.Second, 25 * time.Second},
 		{5*time.Second + 60*time.Millisecond, 25 * time.Second, 30 * time.Second},
 		{5*time.Second - 60*time.Millisecond, 25 * time.Second, 30 * time.Second},
-		{10*time.Second + 300*time.Millisecond, 25 * time.Second, 35*time.Second + 500*time.Millisecond},
+		{10*time.Second + 300*time.Millisecond, 25 * time.Second, 35 * time.Second},
 		{5*time.Second + 60*time.Millisecond, time.Second, 6 * time.Second},
 		{5*time.Second + 130*time.Millisecond, time.Second, 6*time.Second + 250*time.Millisecond},
 	} {

@@ -46,7 +46,7 @@ func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.via.NativeP
 // The fewer, the better: the code that pings is warm from the second client on.
 func beatOf(interval int64) int64 {
 	if interval >= int64(10*time.Second) {
-		return int64(500 * time.Millisecond)
+		return int64(time.Second)
 	}
 	return int64(250 * time.Millisecond)
 }
