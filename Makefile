@@ -7,7 +7,7 @@ BIN         := $(CURDIR)/.bin
 FUZZTIME    ?= 20s
 GO          ?= go
 
-.PHONY: run build test unit deploy e2e lint generate check-generated test-redis-versions bench fuzz tidy clean
+.PHONY: run build test unit cross deploy e2e lint generate check-generated test-redis-versions bench fuzz tidy clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -16,7 +16,7 @@ run: build
 build:
 	cd server && $(GO) build -trimpath -o $(BIN)/gyro ./cmd/gyro
 
-test: check-generated unit deploy e2e
+test: check-generated unit cross deploy e2e
 
 # Unit, property and fixture tests of all modules, with the race detector.
 unit:
@@ -24,6 +24,13 @@ unit:
 	$(GO) vet ./... ./broker/nats/... ./broker/redis/... ./server/... ./tools/...
 	$(GO) test -race ./... ./broker/nats/... ./broker/redis/... ./server/... ./tools/...
 	$(GO) test -run 'Alloc|Budget' ./... ./broker/nats/... ./broker/redis/... ./server/... # what the race detector distorts
+
+# The other systems that the code has files for, and one of 32 bits.
+cross:
+	@for target in linux/386 darwin/arm64 windows/amd64; do \
+		echo "build for $$target"; \
+		GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build ./... ./broker/nats/... ./broker/redis/... ./server/... || exit 1; \
+	done
 
 # Compose file, chart and manifests against their schemas.
 deploy:

@@ -24,7 +24,7 @@ func (i *Info) message() *control.Node {
 	}
 }
 
-func number(n int) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
+func number(n int) uint32 { return uint32(min(max(int64(n), 0), math.MaxUint32)) }
 
 func infoOf(n *control.Node) Info {
 	return Info{

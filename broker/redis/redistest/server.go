@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package redistest starts real redis-server processes for tests: alone, under
 // Sentinel and as a Cluster, each on free loopback ports with its data in a
 // temporary folder. They end with the test.

@@ -12,7 +12,7 @@ func TestEnsureFiles(t *testing.T) {
 	if err := EnsureFiles(1); err != nil {
 		t.Error(err)
 	}
-	if err := EnsureFiles(1 << 40); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
+	if err := EnsureFiles(1 << 30); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
 		t.Errorf("descriptors: %v", err)
 	}
 }

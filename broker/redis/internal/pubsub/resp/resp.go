@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Bounds of a value. What a PUB/SUB connection receives has three elements.
@@ -226,7 +227,7 @@ func (p *parser) length() (int, error) {
 		if c < '0' || c > '9' {
 			break
 		}
-		if n > 1<<31 {
+		if n > (math.MaxInt32-9)/10 { // four times what Redis has
 			return 0, &ProtocolError{"length out of range"}
 		}
 		n = n*10 + int(c-'0')
