@@ -93,8 +93,12 @@ func TestHandshakesWithoutAccessLog(t *testing.T) {
 	if c, status := wstest.Handshake(t, url, header); c != nil || status != http.StatusServiceUnavailable {
 		t.Errorf("above the limit: %d", status)
 	}
-	if n := s.app.limits.refused; n != 1 {
-		t.Errorf("%d refused", n)
+	limits := s.app.limits
+	limits.mu.Lock()
+	refused := limits.refused
+	limits.mu.Unlock()
+	if refused != 1 {
+		t.Errorf("%d refused", refused)
 	}
 	if err := s.app.Node().Disconnect(t.Context(), "u"); err != nil {
 		t.Error(err)
