@@ -33,6 +33,26 @@ func onBothDrivers(t *testing.T, edit func(*config.Config), test func(t *testing
 	}
 }
 
+// onlyClient is refused where its origin is not allowed, else connected, and the last one
+// below the limit.
+func onlyClient(t *testing.T, url string, header http.Header, connect string) *wstest.Client {
+	t.Helper()
+	header.Set("Origin", "https://evil.example")
+	if c, status := wstest.Handshake(t, url, header); c != nil || status != http.StatusForbidden {
+		t.Errorf("origin: %d", status)
+	}
+	header.Set("Origin", "https://APP.example")
+	c, status := wstest.Handshake(t, url, header)
+	if c == nil {
+		t.Fatalf("handshake: %d", status)
+	}
+	c.Connect(connect)
+	if c, status := wstest.Handshake(t, url, header); c != nil || status != http.StatusServiceUnavailable {
+		t.Errorf("above the limit: %d", status)
+	}
+	return c
+}
+
 // TestHandshakesOnBothDrivers: limits, origins and the access log do not depend on
 // who reads the handshake.
 func TestHandshakesOnBothDrivers(t *testing.T) {
@@ -43,19 +63,8 @@ func TestHandshakesOnBothDrivers(t *testing.T) {
 	}
 	onBothDrivers(t, edit, func(t *testing.T, s *testServer) {
 		url := s.url("/connection/websocket?token=" + tokenSecret) // the query is not logged
-		header := http.Header{"X-Real-Ip": {"192.0.2.7"}, "Origin": {"https://evil.example"}}
-		if c, status := wstest.Handshake(t, url, header); c != nil || status != http.StatusForbidden {
-			t.Errorf("origin: %d", status)
-		}
-		header.Set("Origin", "https://app.example")
-		c, status := wstest.Handshake(t, url, header)
-		if c == nil {
-			t.Fatalf("handshake: %d", status)
-		}
-		c.Connect(s.tokenField(jwt.MapClaims{"sub": "u"}))
-		if c, status := wstest.Handshake(t, url, header); c != nil || status != http.StatusServiceUnavailable {
-			t.Errorf("above the limit: %d", status)
-		}
+		header := http.Header{"X-Real-Ip": {"192.0.2.7"}}
+		onlyClient(t, url, header, s.tokenField(jwt.MapClaims{"sub": "u"}))
 		for _, status := range []int{403, 101, 503} {
 			want := fmt.Sprintf(`"message":"request","method":"GET","status":%d,"path":"/connection/websocket","addr":"192.0.2.7","duration":`, status)
 			end := time.Now().Add(10 * time.Second)
@@ -80,19 +89,8 @@ func TestHandshakesWithoutAccessLog(t *testing.T) {
 		cfg.Client.UserIDHTTPHeader = "X-User"
 	})
 	url := s.url("/connection/websocket")
-	header := http.Header{"X-User": {"u"}, "Origin": {"https://evil.example"}}
-	if c, status := wstest.Handshake(t, url, header); c != nil || status != http.StatusForbidden {
-		t.Errorf("origin: %d", status)
-	}
-	header.Set("Origin", "https://APP.example")
-	c, status := wstest.Handshake(t, url, header)
-	if c == nil {
-		t.Fatalf("handshake: %d", status)
-	}
-	c.Connect("")
-	if c, status := wstest.Handshake(t, url, header); c != nil || status != http.StatusServiceUnavailable {
-		t.Errorf("above the limit: %d", status)
-	}
+	header := http.Header{"X-User": {"u"}}
+	c := onlyClient(t, url, header, "")
 	limits := s.app.limits
 	limits.mu.Lock()
 	refused := limits.refused
