@@ -396,6 +396,25 @@ func (b *Broker) Health() []broker.Health {
 	return []broker.Health{h}
 }
 
+// Stats are counters since the start.
+type Stats struct {
+	Reconnects uint64
+	Dropped    uint64 // events, as the node was behind: see EventHandler.HandleLoss
+	Waiting    int    // events received, but not taken by the node yet
+}
+
+// Stats returns them. Of events that the client itself drops, which is one step
+// earlier, it counts less than there are.
+func (b *Broker) Stats() Stats {
+	s := Stats{Reconnects: max(b.link.flows.Load(), 1) - 1, Waiting: len(b.intake.messages)}
+	for _, l := range b.intake.lanes {
+		waiting, drops := l.counts()
+		s.Waiting += waiting
+		s.Dropped += drops
+	}
+	return s
+}
+
 // lose tells the node of events that were dropped.
 func (b *Broker) lose(match func(ch string) bool) {
 	if b.keeper.mayLog() {

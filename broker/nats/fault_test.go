@@ -100,6 +100,9 @@ func TestServerRestart(t *testing.T) {
 		t.Error(c)
 	}
 	eventually(t, "healthy", func() bool { return healthy(b) })
+	if got := b.Stats(); got != (Stats{Reconnects: 1}) {
+		t.Errorf("%+v", got)
+	}
 }
 
 // What the client gives up for is mended too.
@@ -332,6 +335,7 @@ func TestNodeBehind(t *testing.T) {
 		t.Fatalf("%+v in front of the first", e)
 	default:
 	}
+	eventually(t, "events wait, and some are dropped", func() bool { s := b.Stats(); return s.Waiting > 0 && s.Dropped > 0 })
 	close(h.release)
 	loss := h.events.next(t, "loss")
 	if !loss.lost("a") || loss.lost("b") {

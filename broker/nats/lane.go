@@ -129,7 +129,8 @@ type lane struct {
 	queue []item
 	bytes int
 	lose  map[string]struct{} // channels of dropped events
-	all   bool                // too many to tell
+	drops uint64
+	all   bool // too many to tell
 }
 
 // flush moves the batch into the queue, as far as there is room.
@@ -154,6 +155,7 @@ func (l *lane) flush() {
 
 // drop remembers that an event of the channel got lost. mu is held.
 func (l *lane) drop(ch string) {
+	l.drops++
 	switch {
 	case l.all:
 	case len(l.lose) >= maxLost:
@@ -170,6 +172,12 @@ func (l *lane) signal() {
 	case l.wake <- struct{}{}:
 	default:
 	}
+}
+
+func (l *lane) counts() (waiting int, drops uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue), l.drops
 }
 
 // reset empties a slice for its next use.

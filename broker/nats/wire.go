@@ -16,6 +16,7 @@ type link struct {
 	timeout time.Duration
 	number  atomic.Uint64 // of the last connection that was begun
 	flowing atomic.Uint64 // the number of the connection over which events flow, or 0
+	flows   atomic.Uint64 // how many times they began to
 
 	mu      sync.Mutex // serialises changes
 	current *wire
@@ -81,6 +82,7 @@ func (l *link) confirmed(number uint64) bool {
 		return false
 	}
 	if l.flowing.Swap(number) == 0 {
+		l.flows.Add(1)
 		l.err = nil
 		close(l.changed)
 		l.changed = make(chan struct{})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
 
@@ -277,28 +278,44 @@ func (b *Broker) Health() []broker.Health {
 		return []broker.Health{{Part: "redis", Err: err}}
 	}
 	list := make([]broker.Health, len(b.shards))
-	for i, s := range b.shards {
-		list[i] = broker.Health{Part: s.client.Name()}
-		for _, l := range b.links[i] {
-			delay, err := l.conn.Health()
-			list[i].Delay = max(list[i].Delay, delay)
-			if list[i].Err == nil {
-				list[i].Err = err
-			}
-		}
+	for i := range list {
+		list[i] = b.health(i)
 	}
 	return list
 }
 
+// health of a shard: that of its worst link.
+func (b *Broker) health(shard int) broker.Health {
+	h := broker.Health{Part: b.shards[shard].client.Name()}
+	for _, l := range b.links[shard] {
+		delay, err := l.conn.Health()
+		h.Delay = max(h.Delay, delay)
+		if h.Err == nil {
+			h.Err = err
+		}
+	}
+	return h
+}
+
 // Stats are counters of one shard's connections for PUB/SUB since the start.
 type Stats struct {
-	Shard      string // as in Health
+	Health     broker.Health
 	Channels   int    // subscribed, those of control and canaries included
 	Messages   uint64 // received
 	Dropped    uint64 // received and dropped, as the node was behind: see HandleLoss
+	Waiting    int    // received, but not handed to the node yet
 	Reconnects uint64
 	Bytes      uint64 // received
+	Failures   Failures
+	// ControlFailures are those of the connection for control messages; nil if that is
+	// the one for channels as well, as it is without sharded PUB/SUB.
+	ControlFailures *Failures
 }
+
+// Failures are counters: Connections that broke or could not be made, canaries that
+// could not be published (Unsent), connections given up because no canary came back
+// (Silences), and calls of Subscribe that failed (Subscribes).
+type Failures = pubsub.Failures
 
 // Stats returns one element per shard; none before Run and after Close.
 func (b *Broker) Stats() []Stats {
@@ -306,16 +323,32 @@ func (b *Broker) Stats() []Stats {
 		return nil
 	}
 	list := make([]Stats, len(b.shards))
-	for i, s := range b.shards {
-		list[i].Shard = s.client.Name()
+	for i := range list {
+		s := &list[i]
+		s.Health = b.health(i)
 		for _, l := range b.links[i] {
 			part := l.conn.Stats()
-			list[i].Channels += part.Channels
-			list[i].Messages += part.Messages
-			list[i].Dropped += part.Dropped
-			list[i].Reconnects += part.Reconnects
-			list[i].Bytes += part.Bytes
+			s.Channels += part.Channels
+			s.Messages += part.Messages
+			s.Dropped += part.Dropped
+			s.Waiting += part.Waiting
+			s.Reconnects += part.Reconnects
+			s.Bytes += part.Bytes
+			if len(b.links[i]) > 1 && l.partition < 0 {
+				s.ControlFailures = &part.Failures
+			} else {
+				s.Failures.Add(part.Failures)
+			}
 		}
 	}
 	return list
+}
+
+// ControlStats returns how many control messages wait for the node, and how many were
+// dropped since the start because too many did.
+func (b *Broker) ControlStats() (waiting int, dropped uint64) {
+	if _, err := b.running(context.Background()); err != nil || b.control == nil {
+		return 0, 0
+	}
+	return len(b.control.queue), b.control.dropped.Load()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
@@ -23,6 +24,7 @@ type control struct {
 	queue       chan []byte
 	done        chan struct{}
 	workers     sync.WaitGroup
+	dropped     atomic.Uint64
 }
 
 // RunControl implements broker.Controller. Messages come from Run of the broker on.
@@ -117,6 +119,7 @@ func (c *control) receive(name, data []byte) {
 	select {
 	case c.queue <- bytes.Clone(data):
 	default:
+		c.dropped.Add(1)
 		c.broker.engine.cfg.Logger.Warn("redis: a control message was dropped: too many wait for the node", "limit", maxControl)
 	}
 }

@@ -370,6 +370,9 @@ func TestMovedSlot(t *testing.T) {
 					}
 				}()
 			})
+			if s := b.Stats()[0]; s.Messages == 0 || (s.ControlFailures != nil) != (partitions > 0) {
+				t.Errorf("%+v", s)
+			}
 		})
 	}
 }
@@ -445,6 +448,14 @@ func TestControl(t *testing.T) {
 	servers[1].Kill()
 	for i := range 6 {
 		send(fmt.Sprint("survivor", i))
+	}
+	eventually(t, func() bool { return nodes[0].Stats()[1].Failures.Connections > 0 })
+	stats := nodes[0].Stats()
+	if well, ill := stats[0], stats[1]; well.Health.Err != nil || well.Failures != (redis.Failures{}) || well.Health.Delay == 0 || ill.Health.Err == nil {
+		t.Errorf("%+v", stats)
+	}
+	if waiting, dropped := nodes[0].ControlStats(); waiting != 0 || dropped != 0 {
+		t.Errorf("%d control messages wait, %d were dropped", waiting, dropped)
 	}
 	for i := range heard {
 		if len(heard[i]) > 0 {

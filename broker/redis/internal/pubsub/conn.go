@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
@@ -22,6 +23,8 @@ type Conn struct {
 	pulse *pulse
 	queue *queue
 	stats counters
+	// failures of connections and of calls to subscribe.
+	failures, refusals atomic.Uint64
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -44,6 +47,23 @@ type Stats struct {
 	Dropped    uint64 // messages, as the handler was behind
 	Bytes      uint64 // received
 	Canaries   uint64 // that came back
+	Failures
+}
+
+// Failures are counters of what went wrong.
+type Failures struct {
+	Connections uint64 // that broke, or could not be made
+	Unsent      uint64 // canaries that could not be published
+	Silences    uint64 // connections given up because no canary came back
+	Subscribes  uint64 // calls of Subscribe
+}
+
+// Add adds those of another connection.
+func (f *Failures) Add(o Failures) {
+	f.Connections += o.Connections
+	f.Unsent += o.Unsent
+	f.Silences += o.Silences
+	f.Subscribes += o.Subscribes
 }
 
 // New returns a Conn that does nothing until Start.
@@ -97,7 +117,11 @@ func (c *Conn) Close() {
 // fails, none of the channels is subscribed, unless a later call says otherwise.
 // What is subscribed stays so through reconnects.
 func (c *Conn) Subscribe(ctx context.Context, channels ...string) error {
-	return c.call(ctx, subscribe, channels)
+	err := c.call(ctx, subscribe, channels)
+	if err != nil {
+		c.refusals.Add(1)
+	}
+	return err
 }
 
 // Unsubscribe ends subscriptions. Without a connection that is done at once. An error
@@ -137,6 +161,10 @@ func (c *Conn) Stats() Stats {
 		Connected: c.pulse.isReady(), Channels: c.table.size(), Waiting: waiting,
 		Reconnects: c.stats.reconnects.Load(), Messages: c.stats.messages.Load(), Dropped: dropped,
 		Bytes: c.stats.bytes.Load(), Canaries: c.stats.canaries.Load(),
+		Failures: Failures{
+			Connections: c.failures.Load(), Unsent: c.pulse.failures.Load(),
+			Silences: c.pulse.silences.Load(), Subscribes: c.refusals.Load(),
+		},
 	}
 }
 
@@ -164,6 +192,7 @@ func (c *Conn) run() {
 		if closed {
 			return
 		}
+		c.failures.Add(1)
 		if proven {
 			backoff = c.cfg.MinBackoff
 		}

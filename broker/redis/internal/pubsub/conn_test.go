@@ -202,6 +202,9 @@ func TestReconnect(t *testing.T) {
 		}
 		s.publish("c", "1")
 		s.expect("c 1")
+		if got, want := s.conn.Stats().Failures, (Failures{Connections: 1, Subscribes: 1}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 	})
 }
 
@@ -271,7 +274,7 @@ func TestRejected(t *testing.T) {
 			t.Error(err)
 		}
 		s.healthy()
-		if got := s.conn.Stats(); got.Channels != 1 || got.Reconnects != 0 {
+		if got := s.conn.Stats(); got.Channels != 1 || got.Reconnects != 0 || got.Failures != (Failures{Subscribes: 1}) {
 			t.Errorf("%+v", got)
 		}
 		// What was subscribed and cannot be again keeps the connection from being ready.

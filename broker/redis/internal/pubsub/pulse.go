@@ -28,6 +28,8 @@ type pulse struct {
 	token string       // tells our canaries from others'
 	sign  atomic.Int64 // when the newest message arrived
 
+	failures, silences atomic.Uint64 // canaries not published, and links given up
+
 	mu        sync.Mutex
 	link      *link // nil while there is no connection
 	ready     bool  // everything is subscribed
@@ -111,6 +113,9 @@ func (p *pulse) published(number uint64, at int64, err error) {
 		return // meant for an earlier link
 	}
 	p.unsent = err
+	if err != nil {
+		p.failures.Add(1)
+	}
 	if err == nil && p.seen < number && p.owed == 0 {
 		p.owed = at
 	}
@@ -166,11 +171,13 @@ func (p *pulse) judge(l *link) (silent bool, err error) {
 	quiet := time.Duration(now - l.any.Load())
 	timeout := p.cfg.CanaryTimeout
 	if quiet >= timeout {
+		p.silences.Add(1)
 		return true, fmt.Errorf("nothing received for %s%s", shown(quiet), p.unsentNote())
 	}
 	if p.owed != 0 {
 		away, sign := time.Duration(now-p.owed), time.Duration(now-max(p.sign.Load(), p.owed))
 		if away >= timeout && sign >= timeout || away >= patience*timeout {
+			p.silences.Add(1)
 			return false, fmt.Errorf("no canary for %s", shown(away))
 		}
 	}

@@ -41,6 +41,9 @@ func TestMuteServer(t *testing.T) {
 		s.server.set(func() { s.server.mute = false })
 		s.await(time.Second, "recovers", s.reconnects(1))
 		s.healthy()
+		if got, want := s.conn.Stats().Failures, (Failures{Connections: 1, Silences: 1}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 	})
 }
 
@@ -55,7 +58,7 @@ func TestCanaryNotPublished(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		s.healthy()
-		if got := s.conn.Stats(); got.Reconnects != 0 {
+		if got := s.conn.Stats(); got.Reconnects != 0 || got.Unsent < 59 || got.Unsent > 61 || got.Connections+got.Silences != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
