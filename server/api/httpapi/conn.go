@@ -183,6 +183,9 @@ func (c *conn) answer() error {
 	if err := c.respond(last); err != nil {
 		return err
 	}
+	if h.answered != nil {
+		h.answered(c.head.method)
+	}
 	if last {
 		return net.ErrClosed
 	}

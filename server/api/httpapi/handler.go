@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/gyrohq/gyro/server/api"
 )
@@ -34,6 +35,11 @@ type Config struct {
 	MaxBodySize int64
 	// ShuttingDown, if set, makes the legacy endpoint answer 503 while true.
 	ShuttingDown func() bool
+	// Observer, if set, hears of all commands.
+	Observer api.Observer
+	// Answered, if set, is called for each request that a Listener answered, always with
+	// status 200. It is called from any goroutine.
+	Answered func(api.Method)
 	// Logger hears of requests that cannot be answered; nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -46,6 +52,8 @@ type Handler struct {
 	transport bool
 	maxBody   int64
 	closing   func() bool
+	observer  api.Observer
+	answered  func(api.Method)
 	log       *slog.Logger
 
 	prefix string
@@ -65,7 +73,8 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 	}
 	h := &Handler{
 		exec: exec, auth: newAuthenticator(c.Key, c.Insecure), transport: c.ErrorMode == modeTransport,
-		maxBody: c.MaxBodySize, closing: c.ShuttingDown, log: c.Logger,
+		maxBody: c.MaxBodySize, closing: c.ShuttingDown,
+		observer: c.Observer, answered: c.Answered, log: c.Logger,
 		prefix: "/" + strings.Trim(c.Prefix, "/"), routes: make(map[string]http.HandlerFunc),
 	}
 	if h.maxBody <= 0 {
@@ -139,10 +148,12 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Meth
 	body := getBuffer(r.ContentLength)
 	defer putBuffer(body)
 	if !h.readBody(w, r, body) {
+		h.failed(m, api.StageRead)
 		return
 	}
 	req := m.NewRequest()
 	if err := api.UnmarshalRequest(body.b, req); err != nil {
+		h.failed(m, api.StageDecode)
 		h.log.DebugContext(r.Context(), "API request refused", "method", m.String(), "error", err)
 		writeText(w, http.StatusBadRequest)
 		return
@@ -160,7 +171,7 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Meth
 // execute appends the answer to a request to out. An answer that cannot be encoded
 // has status 500 and is empty.
 func (h *Handler) execute(ctx context.Context, m api.Method, req api.Request, out []byte, transport bool) (int, []byte) {
-	res, err := h.exec.Execute(ctx, req)
+	res, err := h.run(ctx, m, req)
 	if err != nil {
 		apiErr := api.AsError(err)
 		if transport {
@@ -175,8 +186,26 @@ func (h *Handler) execute(ctx context.Context, m api.Method, req api.Request, ou
 		out = append(out, '}')
 	}
 	if err != nil {
+		h.failed(m, api.StageEncode)
 		h.log.ErrorContext(ctx, "API answer cannot be encoded", "method", m.String(), "error", err)
 		return http.StatusInternalServerError, out[:0]
 	}
 	return http.StatusOK, out
+}
+
+// run executes a request, and tells the observer.
+func (h *Handler) run(ctx context.Context, m api.Method, req api.Request) (api.Result, error) {
+	if h.observer == nil {
+		return h.exec.Execute(ctx, req)
+	}
+	begin := time.Now()
+	res, err := h.exec.Execute(ctx, req)
+	h.observer.Executed(m, time.Since(begin), res, err)
+	return res, err
+}
+
+func (h *Handler) failed(m api.Method, s api.Stage) {
+	if h.observer != nil {
+		h.observer.Failed(m, s)
+	}
 }

@@ -139,7 +139,10 @@ func (h *Handler) legacyReply(ctx context.Context, out []byte, c legacyCommand) 
 		out = append(out, `"error":`...)
 		return append(api.AppendError(out, api.AsError(err)), '}'), nil
 	}
-	out, err = api.AppendResult(append(out, `"result":`...), res)
+	if out, err = api.AppendResult(append(out, `"result":`...), res); err != nil {
+		m, _ := api.MethodByName(c.name) // it was executed
+		h.failed(m, api.StageEncode)
+	}
 	return append(out, '}'), err
 }
 
@@ -152,8 +155,9 @@ func (h *Handler) legacyExecute(ctx context.Context, c legacyCommand) (api.Resul
 	// info alone takes no notice of its params.
 	if m != api.MethodInfo {
 		if err := api.UnmarshalRequest(c.params, req); err != nil {
+			h.failed(m, api.StageDecode)
 			return nil, api.ErrBadRequest
 		}
 	}
-	return h.exec.Execute(ctx, req)
+	return h.run(ctx, m, req)
 }
