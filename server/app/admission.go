@@ -64,6 +64,13 @@ func (a *admission) admit() bool {
 	return false
 }
 
+// refusals are how many connections were above the limit.
+func (a *admission) refusals() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refused
+}
+
 // hasRoom is admit for who turns to admit next if it is refused: a refusal takes no
 // token and is not counted.
 func (a *admission) hasRoom() bool {

@@ -36,6 +36,7 @@ type App struct {
 	engines   *engine.Set
 	node      *gyro.Node
 	policy    *policy
+	meters    meters
 	limits    *admission
 	api       *httpapi.Handler   // nil: none
 	clients   *websocket.Handler // nil without WebSocket
@@ -52,6 +53,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	a := &App{cfg: cfg, log: o.Logger, failed: make(chan error, 4)}
+	a.meters = a.newMeters()
 	var err error
 	if a.policy, err = newPolicy(cfg, o.Logger); err != nil {
 		return nil, err
@@ -226,7 +228,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 // routes mounts the endpoints (config.md section 5).
 func (a *App) routes(o Options) (external, internal *site, err error) {
 	cfg := a.cfg
-	external, internal = newSite(), newSite()
+	external, internal = newSite(a.meters.count), newSite(a.meters.count)
 	if samePlace(&cfg.HTTPServer) {
 		internal = external
 	}
@@ -235,6 +237,7 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 		errs = append(errs, s.handle(key, path, h))
 	}
 	a.limits = newAdmission(cfg.Client.ConnectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients, a.log)
+	a.meters.watch(a, o.Version)
 	if !cfg.WebSocket.Disabled {
 		a.clients = a.webSocket()
 		add(external, "websocket.handler_prefix", cfg.WebSocket.HandlerPrefix, a.limits.wrap(a.clients))
@@ -244,6 +247,9 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 	}
 	if cfg.Health.Enabled {
 		add(internal, "health.handler_prefix", cfg.Health.HandlerPrefix, httpapi.Health(a.node.Health))
+	}
+	if m := a.meters.registry; m != nil {
+		add(internal, "prometheus.handler_prefix", cfg.Prometheus.HandlerPrefix, m.Handler())
 	}
 	if cfg.Debug.Enabled {
 		errs = append(errs, internal.handleTree("debug.handler_prefix", cfg.Debug.HandlerPrefix, profiles(cfg.Debug.HandlerPrefix)))
@@ -262,10 +268,11 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 }
 
 func (a *App) mountAPI(s *site) error {
-	exec := api.NewExecutor(api.Config{Node: a.node, Channels: a.policy, Logger: a.log})
+	node, observer := a.meters.apiNode(a.node)
+	exec := api.NewExecutor(api.Config{Node: node, Channels: a.policy, Logger: a.log})
 	h, err := httpapi.New(exec, httpapi.Config{
 		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Key: a.cfg.HTTPAPI.Key, Insecure: a.cfg.HTTPAPI.Insecure,
-		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Logger: a.log,
+		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Observer: observer, Answered: a.meters.answered(a.cfg.HTTPAPI.HandlerPrefix), Logger: a.log,
 	})
 	if err != nil {
 		return err

@@ -91,11 +91,7 @@ func TestHandshakesWithoutAccessLog(t *testing.T) {
 	url := s.url("/connection/websocket")
 	header := http.Header{"X-User": {"u"}}
 	c := onlyClient(t, url, header, "")
-	limits := s.app.limits
-	limits.mu.Lock()
-	refused := limits.refused
-	limits.mu.Unlock()
-	if refused != 1 {
+	if refused := s.app.limits.refusals(); refused != 1 {
 		t.Errorf("%d refused", refused)
 	}
 	if err := s.app.Node().Disconnect(t.Context(), "u"); err != nil {

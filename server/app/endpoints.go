@@ -22,7 +22,14 @@ func (a *App) webSocket() *websocket.Handler {
 	c := &a.cfg.WebSocket
 	var direct func(origin string) bool
 	if !a.log.Enabled(context.Background(), slog.LevelDebug) { // there is no access log to write
-		direct = func(origin string) bool { return a.policy.origins.Match(origin) && a.limits.hasRoom() }
+		taken := a.meters.counter(cleanPrefix(c.HandlerPrefix), http.MethodGet, http.StatusSwitchingProtocols)
+		direct = func(origin string) bool {
+			ok := a.policy.origins.Match(origin) && a.limits.hasRoom()
+			if ok {
+				taken()
+			}
+			return ok
+		}
 	}
 	return websocket.NewHandler(a.node, websocket.Config{
 		MessageSizeLimit:             c.MessageSizeLimit,

@@ -29,7 +29,7 @@ import (
 
 // everything enables all endpoints of this version.
 func everything(cfg *config.Config) {
-	cfg.Health.Enabled, cfg.Init.Enabled, cfg.Debug.Enabled = true, true, true
+	cfg.Health.Enabled, cfg.Init.Enabled, cfg.Debug.Enabled, cfg.Prometheus.Enabled = true, true, true, true
 }
 
 // apart gives internal endpoints a listener of their own: another address, so that
@@ -45,6 +45,7 @@ func statuses(t *testing.T, base string) string {
 	var out []string
 	for _, path := range []string{
 		"/connection/websocket", "/connection/init", "/api", "/api/info", "/health", "/debug/pprof/", "/debug/pprof/goroutine",
+		"/metrics",
 	} {
 		status, _ := get(t, base+path)
 		out = append(out, strconv.Itoa(status))
@@ -59,14 +60,14 @@ func TestListeners(t *testing.T) {
 		edit               func(*config.Config)
 		external, internal string
 	}{
-		{"one", everything, "400 200 405 405 200 200 200", ""},
-		{"apart", apart, "400 200 404 404 404 404 404", "404 404 405 405 200 200 200"},
+		{"one", everything, "400 200 405 405 200 200 200 200", ""},
+		{"apart", apart, "400 200 404 404 404 404 404 404", "404 404 405 405 200 200 200 200"},
 		{"external API", func(cfg *config.Config) { apart(cfg); cfg.HTTPAPI.External = true },
-			"400 200 405 405 404 404 404", "404 404 404 404 200 200 200"},
+			"400 200 405 405 404 404 404 404", "404 404 404 404 200 200 200 200"},
 		{"nothing internal", func(cfg *config.Config) {
 			cfg.HTTPServer.InternalAddress, cfg.HTTPAPI.Disabled = "127.0.0.2", true
-		}, "400 404 404 404 404 404 404", ""},
-		{"defaults", nil, "400 404 405 405 404 404 404", ""},
+		}, "400 404 404 404 404 404 404 404", ""},
+		{"defaults", nil, "400 404 405 405 404 404 404 404", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -113,6 +114,7 @@ func TestPaths(t *testing.T) {
 	}{
 		{func(cfg *config.Config) { cfg.Health.HandlerPrefix = "/api/publish/" }, `http_api.handler_prefix: path "/api/publish" is taken`},
 		{func(cfg *config.Config) { cfg.Init.HandlerPrefix = "/connection/websocket" }, `init.handler_prefix: path "/connection/websocket" is taken`},
+		{func(cfg *config.Config) { cfg.Prometheus.HandlerPrefix = "/health" }, `prometheus.handler_prefix: path "/health" is taken`},
 		{func(cfg *config.Config) { cfg.Debug.HandlerPrefix = "/health" }, `debug.handler_prefix: path "/health" is taken`},
 		{func(cfg *config.Config) { cfg.WebSocket.HandlerPrefix = "/a?b" }, `websocket.handler_prefix: "/a?b" is not a path`},
 		{func(cfg *config.Config) { cfg.HTTPAPI.HandlerPrefix = "/a b" }, `http_api.handler_prefix: "/a b" is not a path`},
@@ -374,7 +376,7 @@ func TestIPv6(t *testing.T) {
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	var logs bytes.Buffer
-	external := newSite()
+	external := newSite(new(meters).count)
 	must(0, external.handle("", "/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })))
 	must(0, external.handle("", "/ok", http.NotFoundHandler()))
 	l := newListener("external", "127.0.0.1:0", external, nil, false, newLogger(&logs, "debug", false))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/gyrohq/gyro/server/metrics"
 )
 
 // site is what one listener serves. Paths match exactly, except below trees
@@ -12,10 +14,16 @@ import (
 type site struct {
 	exact map[string]http.Handler
 	trees map[string]http.Handler // by prefix with a slash at the end
+	// count wraps the handler of a path; that of metrics.Other serves the rest.
+	count    func(path string, next http.Handler) http.Handler
+	notFound http.Handler
 }
 
-func newSite() *site {
-	return &site{exact: make(map[string]http.Handler), trees: make(map[string]http.Handler)}
+func newSite(count func(path string, next http.Handler) http.Handler) *site {
+	return &site{
+		exact: make(map[string]http.Handler), trees: make(map[string]http.Handler),
+		count: count, notFound: count(metrics.Other, http.HandlerFunc(http.NotFound)),
+	}
 }
 
 func (s *site) empty() bool { return len(s.exact) == 0 }
@@ -32,7 +40,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // tree finds who serves a path that is in no other way taken: of trees inside of
 // each other the innermost.
 func (s *site) tree(path string) http.Handler {
-	longest, found := "", http.Handler(http.HandlerFunc(http.NotFound))
+	longest, found := "", s.notFound
 	for prefix, h := range s.trees {
 		if len(prefix) > len(longest) && strings.HasPrefix(path, prefix) {
 			longest, found = prefix, h
@@ -50,7 +58,7 @@ func (s *site) handle(key, path string, h http.Handler) error {
 	if s.exact[path] != nil {
 		return fmt.Errorf("%s: path %q is taken by another endpoint", key, path)
 	}
-	s.exact[path] = h
+	s.exact[path] = s.count(path, h)
 	return nil
 }
 
@@ -64,7 +72,7 @@ func (s *site) handleTree(key, path string, h http.Handler) error {
 	if err := s.handle(key, path, toBelow); err != nil {
 		return err
 	}
-	s.trees[below] = h
+	s.trees[below] = s.count(below, h)
 	return nil
 }
 

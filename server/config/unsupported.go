@@ -31,7 +31,9 @@ var unsupported = []struct {
 	{"uni_http_stream.enabled", func(c *Config) bool { return c.UniHTTPStream.Enabled }},
 	{"uni_grpc.enabled", func(c *Config) bool { return c.UniGRPC.Enabled }},
 	{"admin.enabled", func(c *Config) bool { return c.Admin.Enabled }},
-	{"prometheus.enabled", func(c *Config) bool { return c.Prometheus.Enabled }},
+	{"prometheus.recovered_publications_histogram", func(c *Config) bool {
+		return c.Prometheus.Enabled && c.Prometheus.RecoveredPublicationsHistogram
+	}},
 	{"swagger.enabled", func(c *Config) bool { return c.Swagger.Enabled }},
 	{"opentelemetry.enabled", func(c *Config) bool { return c.OpenTelemetry.Enabled }},
 	{"graphite.enabled", func(c *Config) bool { return c.Graphite.Enabled }},

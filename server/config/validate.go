@@ -33,6 +33,7 @@ var (
 	namePattern     = regexp.MustCompile(`^[-a-zA-Z0-9_.]{2,}$`)
 	consumerPattern = regexp.MustCompile(`^[a-zA-Z0-9_]{2,}$`)
 	claimPattern    = regexp.MustCompile(`^[a-zA-Z_]+$`)
+	metricPattern   = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`)
 )
 
 // Validate checks the configuration (config.md 1.8, channels.md 5), and that this
@@ -68,6 +69,9 @@ func (c *Config) checkServer(p *problems) {
 		if n, err := strconv.ParseUint(s.InternalPort, 10, 16); err != nil || n == 0 {
 			p.add("http_server.internal_port", "%s is not a port from 1 to 65535", quote(s.InternalPort))
 		}
+	}
+	if m := &c.Prometheus; m.Enabled && !metricPattern.MatchString(m.Namespace) {
+		p.add("prometheus.namespace", "%s is not a name of up to 64 letters, digits and underscores", quote(m.Namespace))
 	}
 	c.UniSSE.check(p, "uni_sse")
 	c.UniHTTPStream.check(p, "uni_http_stream")

@@ -29,6 +29,11 @@ var validateTests = []struct{ text, want string }{
 	{`{"http_server":{"port":65536}}`, "http_server.port: 65536 is more than 65535"},
 	{`{"http_server":{"port":-1}}`, "http_server.port: -1 is less than 0"},
 	{`{"http_server":{"internal_port":"x"}}`, `http_server.internal_port: "x"`},
+	{`{"prometheus":{"enabled":true,"namespace":"my-app"}}`, `prometheus.namespace: "my-app" is not a name`},
+	{`{"prometheus":{"enabled":true,"namespace":""}}`, ""}, // the default
+	{`{"prometheus":{"enabled":true,"namespace":"1"}}`, `prometheus.namespace: "1"`},
+	{`{"prometheus":{"enabled":true,"namespace":"centrifugo"}}`, ""},
+	{`{"prometheus":{"recovered_publications_histogram":true}}`, ""},
 	{`{"engine":{"type":"x"}}`, `engine.type: "x" is not one of memory, redis`},
 	{`{"engine":{"type":"x"},"broker":{"enabled":true}}`, `engine.type: "x"`},
 	{`{"engine":{"type":"x"},"broker":{"enabled":true},"presence_manager":{"enabled":true}}`, ""},
@@ -175,6 +180,9 @@ func TestUnsupported(t *testing.T) {
 			if key == "broker.type" {
 				set("broker.enabled", "true")
 			}
+		case strings.HasPrefix(key, "prometheus."):
+			set(key, "true")
+			set("prometheus.enabled", "true")
 		case strings.HasPrefix(key, "client.subscription_token"):
 			set(key, "https://x")
 			set("client.subscription_token.enabled", "true")

@@ -24,8 +24,15 @@ type Set struct {
 	Presence broker.PresenceManager
 
 	routes   *routes
+	brokers  []namedBroker
 	remote   []connection
 	describe []string // key and type of each section, for the log
+}
+
+// namedBroker is a broker of the set; the default one has no name.
+type namedBroker struct {
+	name   string
+	broker broker.Broker
 }
 
 // connection is an engine elsewhere that a section describes.
@@ -47,14 +54,14 @@ func New(cfg *config.Config, channels *namespace.Resolver, log *slog.Logger) (*S
 	if err != nil {
 		return nil, err
 	}
-	brokers := named[broker.Broker]{list: []broker.Broker{defaultBroker}}
+	brokers := named[broker.Broker]{names: []string{""}, list: []broker.Broker{defaultBroker}}
 	for i := range cfg.Brokers {
 		b := &cfg.Brokers[i]
 		if b.Enabled {
 			brokers.add(b.Name, func() (broker.Broker, error) { return m.broker(element("brokers", i, b.Name), &b.Broker) })
 		}
 	}
-	managers := named[broker.PresenceManager]{list: []broker.PresenceManager{defaultPresence}}
+	managers := named[broker.PresenceManager]{names: []string{""}, list: []broker.PresenceManager{defaultPresence}}
 	for i := range cfg.PresenceManagers {
 		p := &cfg.PresenceManagers[i]
 		if p.Enabled {
@@ -66,6 +73,9 @@ func New(cfg *config.Config, channels *namespace.Resolver, log *slog.Logger) (*S
 	if err := errors.Join(brokers.err, managers.err); err != nil {
 		return nil, err
 	}
+	for i, b := range brokers.list {
+		s.brokers = append(s.brokers, namedBroker{brokers.names[i], b})
+	}
 	s.routes = newRoutes(cfg, channels, brokers.index, managers.index)
 	s.Broker = compose.NewBroker(s.routes.broker, brokers.list...)
 	s.Presence = compose.NewPresence(s.routes.presence, managers.list...)
@@ -74,6 +84,7 @@ func New(cfg *config.Config, channels *namespace.Resolver, log *slog.Logger) (*S
 
 // named is a list whose elements, but for the first, have names.
 type named[T any] struct {
+	names []string
 	list  []T
 	index map[string]int
 	err   error
@@ -89,6 +100,7 @@ func (n *named[T]) add(name string, create func() (T, error)) {
 		n.index = make(map[string]int)
 	}
 	n.index[name] = len(n.list)
+	n.names = append(n.names, name)
 	n.list = append(n.list, made)
 }
 

@@ -1,0 +1,109 @@
+package engine_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// metric returns the value of a gauge or a counter; -1: there is none. Labels are the
+// values of labels in the order of their names.
+func (s *server) metric(name string, labels ...string) float64 {
+	s.t.Helper()
+	status, text := s.request(http.MethodGet, "/metrics", "")
+	if status != http.StatusOK {
+		s.t.Fatalf("%d %s", status, text)
+	}
+	p := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := p.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, m := range families["gyro_"+name].GetMetric() {
+		var has []string
+		for _, l := range m.Label {
+			has = append(has, l.GetValue())
+		}
+		if fmt.Sprint(has) == fmt.Sprint(labels) {
+			return m.Gauge.GetValue() + m.Counter.GetValue()
+		}
+	}
+	return -1
+}
+
+func (s *server) eventually(name string, labels []string, is func(v float64) bool) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprint(name, labels), func() bool { return is(s.metric(name, labels...)) })
+}
+
+func positive(v float64) bool  { return v > 0 }
+func exactly1(v float64) bool  { return v == 1 }
+func exactly0(v float64) bool  { return v == 0 }
+func plausible(v float64) bool { return v > 0 && v < 10 }
+
+// TestMetricsOfRedis: the delay of canaries is there, and a shard that hangs is told
+// from one that does not.
+func TestMetricsOfRedis(t *testing.T) {
+	t.Parallel()
+	ill, well := redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{})
+	s := startNodes(t, 1, func(cfg *config.Config) {
+		onRedis(ill, well)(cfg)
+		cfg.Engine.Redis.IOTimeout = time.Second
+		cfg.Prometheus.Enabled = true
+	})[0]
+	for _, shard := range []string{"0", "1"} {
+		s.eventually("broker_canary_delay_seconds", []string{"", shard}, plausible)
+		s.eventually("broker_delivers", []string{"", shard}, exactly1)
+	}
+	s.eventually("node_canary_delay_seconds", nil, plausible)
+	s.eventually("node_ready", nil, exactly1)
+	if got := s.metric("broker_redis_pub_sub_errors", "", "probe_publish"); got != 0 {
+		t.Errorf("%g canaries were not published", got)
+	}
+	ill.Stop()
+	s.eventually("broker_delivers", []string{"", "0"}, exactly0)
+	s.eventually("node_ready", nil, exactly0)
+	s.eventually("broker_redis_pub_sub_errors", []string{"", "probe_publish"}, positive)
+	s.eventually("broker_redis_pub_sub_errors", []string{"", "probe_timeout"}, positive)
+	s.eventually("broker_redis_pub_sub_errors", []string{"", "connection"}, positive)
+	if got := s.metric("broker_delivers", "", "1"); got != 1 {
+		t.Errorf("the shard that is well: %g", got)
+	}
+	ill.Continue()
+	s.eventually("broker_delivers", []string{"", "0"}, exactly1)
+	s.eventually("broker_reconnects_total", []string{"", "0"}, positive)
+	s.eventually("node_ready", nil, exactly1)
+	if got := s.metric("broker_reconnects_total", "", "1"); got != 0 {
+		t.Errorf("the shard that is well was connected to %g times more", got)
+	}
+}
+
+// TestMetricsOfBrokers: each has the name that it has in the configuration.
+func TestMetricsOfBrokers(t *testing.T) {
+	t.Parallel()
+	edit := clusters["redis, and nats for a namespace"].start(t)
+	nodes := startNodes(t, 2, func(cfg *config.Config) {
+		edit(cfg)
+		cfg.Prometheus.Enabled = true
+	})
+	for _, s := range nodes {
+		s.eventually("node_num_nodes", nil, func(v float64) bool { return v == 2 })
+		for _, name := range []string{"", "fast"} {
+			s.eventually("broker_canary_delay_seconds", []string{name, "0"}, plausible)
+			s.eventually("broker_delivers", []string{name, "0"}, exactly1)
+			s.eventually("broker_reconnects_total", []string{name, "0"}, exactly0)
+		}
+		s.eventually("broker_nats_dropped_messages_total", []string{"fast"}, exactly0)
+		s.eventually("broker_nats_buffered_messages", []string{"fast"}, exactly0)
+		s.eventually("broker_redis_pub_sub_dropped_messages", []string{"", "control"}, exactly0)
+		s.eventually("broker_redis_pub_sub_buffered_messages", []string{"", "client", "0"}, exactly0)
+	}
+}

@@ -1,0 +1,423 @@
+package metrics_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/nats"
+	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/engine"
+	"github.com/gyrohq/gyro/server/metrics"
+)
+
+// family is what dashboards rely on.
+type family struct {
+	name, kind, labels, buckets string
+}
+
+const (
+	surveyBuckets  = "0.001 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10"
+	defaultBuckets = "0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10"
+)
+
+// families are observability.md 3 as far as there is something to export, and Gyro's
+// own.
+var families = []family{
+	{"api_command_duration_seconds", "summary", "method protocol", "0.5 0.99 0.999"},
+	{"api_command_duration_seconds_histogram", "histogram", "method protocol", defaultBuckets},
+	{"api_command_errors_total", "counter", "error method protocol", ""},
+	{"broker_canary_delay_seconds", "gauge", "broker_name shard", ""},
+	{"broker_delivers", "gauge", "broker_name shard", ""},
+	{"broker_nats_buffered_messages", "gauge", "broker_name", ""},
+	{"broker_nats_dropped_messages_total", "counter", "broker_name", ""},
+	{"broker_reconnects_total", "counter", "broker_name shard", ""},
+	{"broker_redis_pub_sub_buffered_messages", "gauge", "broker_name channel_type pub_sub_processor", ""},
+	{"broker_redis_pub_sub_dropped_messages", "counter", "broker_name channel_type", ""},
+	{"broker_redis_pub_sub_errors", "counter", "broker_name error", ""},
+	{"node_build", "gauge", "version", ""},
+	{"node_canary_delay_seconds", "gauge", "", ""},
+	{"node_client_connection_limit", "counter", "", ""},
+	{"node_incoming_http_requests_total", "counter", "method path status", ""},
+	{"node_num_channels", "gauge", "", ""},
+	{"node_num_clients", "gauge", "", ""},
+	{"node_num_nodes", "gauge", "", ""},
+	{"node_num_subscriptions", "gauge", "", ""},
+	{"node_num_users", "gauge", "", ""},
+	{"node_ready", "gauge", "", ""},
+	{"node_survey_duration_seconds", "summary", "op", "0.5 0.99 0.999"},
+	{"node_survey_duration_seconds_histogram", "histogram", "op", surveyBuckets},
+}
+
+// lintedNames have names that promlint would give otherwise, and the specification does
+// not.
+var lintedNames = []string{
+	"broker_redis_pub_sub_dropped_messages", "broker_redis_pub_sub_errors", "node_client_connection_limit",
+	"api_command_duration_seconds_histogram", "node_survey_duration_seconds_histogram",
+}
+
+// fakeNode has a size and a health.
+type fakeNode struct {
+	api.Node
+	infos  []gyro.NodeInfo
+	health []gyro.Health
+	asked  int
+	hangs  bool
+}
+
+func (n *fakeNode) Info(ctx context.Context) ([]gyro.NodeInfo, error) {
+	n.asked++
+	if n.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return n.infos, nil
+}
+
+func (n *fakeNode) Health() []gyro.Health { return n.health }
+
+func (n *fakeNode) Channels(context.Context, string) (map[string]int, error) { return nil, nil }
+
+func newNode() *fakeNode {
+	return &fakeNode{
+		infos:  []gyro.NodeInfo{{NumClients: 5, NumUsers: 4, NumSubs: 7, NumChannels: 3}, {NumClients: 50}},
+		health: []gyro.Health{{Part: "node", Delay: 2 * time.Millisecond}, {Part: "x"}},
+	}
+}
+
+func newRegistry(c metrics.Config) *metrics.Registry {
+	c.Logger = slog.New(slog.DiscardHandler)
+	return metrics.New(c)
+}
+
+// full is a registry that exports everything, with something to export.
+func full(t *testing.T, c metrics.Config) *metrics.Registry {
+	r := newRegistry(c)
+	n := newNode()
+	r.Node(n, "v1.2.3", func() uint64 { return 6 })
+	r.Brokers(func() []engine.BrokerStats {
+		return []engine.BrokerStats{
+			{Redis: &engine.RedisStats{ControlWaiting: 1, ControlDropped: 2, Shards: []redis.Stats{
+				{Health: broker.Health{Delay: time.Millisecond}, Reconnects: 3, Dropped: 4, Waiting: 5, Failures: redis.Failures{Connections: 1, Subscribes: 2}},
+				{Health: broker.Health{Delay: time.Second, Err: errors.New("x")}, Dropped: 1, Failures: redis.Failures{Connections: 1}},
+			}}},
+			{Name: "sharded", Redis: &engine.RedisStats{Shards: []redis.Stats{
+				{Failures: redis.Failures{Unsent: 1, Subscribes: 2}, ControlFailures: &redis.Failures{Silences: 3, Subscribes: 4}},
+			}}},
+			{Name: "closed", Redis: &engine.RedisStats{}},
+			{Name: "fast", NATS: &engine.NATSStats{Health: broker.Health{Delay: time.Second}, Stats: nats.Stats{Reconnects: 7, Dropped: 8, Waiting: 9}}},
+		}
+	})
+	if _, err := r.Surveys(n).Channels(t.Context(), ""); err != nil {
+		t.Error(err)
+	}
+	r.Requests().Add("/api/publish", http.MethodPost, http.StatusOK)
+	o := r.API("http")
+	o.Executed(api.MethodPublish, 30*time.Millisecond, nil, nil)
+	o.Failed(api.MethodPublish, api.StageDecode)
+	return r
+}
+
+func scrape(t *testing.T, r *metrics.Registry, accept string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	req := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	req.Header.Set("Accept", accept)
+	r.Handler().ServeHTTP(w, req)
+	if w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	return w
+}
+
+// parse reads the text format.
+func parse(t *testing.T, text string) map[string]*dto.MetricFamily {
+	t.Helper()
+	p := expfmt.NewTextParser(model.UTF8Validation)
+	list, err := p.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return list
+}
+
+// describe tells what a family is like, but for its name.
+func describe(f *dto.MetricFamily) family {
+	m := f.Metric[0]
+	var labels, buckets []string
+	for _, l := range m.Label {
+		labels = append(labels, l.GetName())
+	}
+	for _, b := range m.GetHistogram().GetBucket() {
+		if s := fmt.Sprint(b.GetUpperBound()); s != "+Inf" {
+			buckets = append(buckets, s)
+		}
+	}
+	for _, q := range m.GetSummary().GetQuantile() {
+		buckets = append(buckets, fmt.Sprint(q.GetQuantile()))
+	}
+	slices.Sort(labels)
+	return family{"", strings.ToLower(f.GetType().String()), strings.Join(labels, " "), strings.Join(buckets, " ")}
+}
+
+// TestFamilies compares names, types, labels and buckets with the specification.
+func TestFamilies(t *testing.T) {
+	for _, namespace := range []string{"gyro", "centrifugo"} {
+		text := scrape(t, full(t, metrics.Config{Namespace: namespace}), "").Body.String()
+		got := map[string]family{}
+		runtime := 0
+		for name, f := range parse(t, text) {
+			if short, ours := strings.CutPrefix(name, namespace+"_"); ours {
+				d := describe(f)
+				d.name = short
+				got[short] = d
+			} else if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
+				runtime++
+			} else {
+				t.Errorf("%s is not ours", name)
+			}
+		}
+		want := map[string]family{}
+		for _, f := range families {
+			want[f.name] = f
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(family{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", namespace, diff)
+		}
+		if runtime < 30 {
+			t.Errorf("%d metrics of runtime and process", runtime)
+		}
+		problems, err := promlint.New(strings.NewReader(text)).Lint()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range problems {
+			if !slices.Contains(lintedNames, strings.TrimPrefix(p.Metric, namespace+"_")) {
+				t.Errorf("%s: %s", p.Metric, p.Text)
+			}
+		}
+	}
+}
+
+// TestDocumentation: docs/metrics.md lists what there is, and nothing else.
+func TestDocumentation(t *testing.T) {
+	data, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for line := range strings.Lines(string(data)) {
+		c := strings.Split(line, "|")
+		if len(c) != 6 || !strings.HasPrefix(c[1], " `") {
+			continue
+		}
+		labels := strings.Split(strings.ReplaceAll(strings.TrimSpace(c[3]), "`", ""), ", ")
+		slices.Sort(labels)
+		row := strings.Trim(c[1], " `") + " " + strings.TrimSpace(c[2]) + " " + strings.Join(labels, " ")
+		for _, b := range []string{surveyBuckets, defaultBuckets} {
+			if strings.Contains(c[4], "buckets "+strings.ReplaceAll(b, "0.", ".")+" ") {
+				row += " " + b
+			}
+		}
+		got = append(got, row)
+	}
+	for _, f := range families {
+		row := f.name + " " + f.kind + " " + f.labels
+		if f.kind == "histogram" {
+			row += " " + f.buckets
+		}
+		want = append(want, row)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/metrics.md (-want +got):\n%s", diff)
+	}
+}
+
+// values are the lines of ours, without duration and help.
+func values(t *testing.T, r *metrics.Registry) []string {
+	t.Helper()
+	var list []string
+	s := bufio.NewScanner(scrape(t, r, "").Body)
+	for s.Scan() {
+		if strings.HasPrefix(s.Text(), "gyro_") {
+			list = append(list, strings.TrimPrefix(s.Text(), "gyro_"))
+		}
+	}
+	return list
+}
+
+func wantValues(t *testing.T, r *metrics.Registry, prefix string, want ...string) {
+	t.Helper()
+	got := slices.DeleteFunc(values(t, r), func(s string) bool { return !strings.HasPrefix(s, prefix) })
+	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", prefix, diff)
+	}
+}
+
+func TestBrokers(t *testing.T) {
+	r := full(t, metrics.Config{Namespace: "gyro"})
+	wantValues(t, r, "broker_canary", `broker_canary_delay_seconds{broker_name="",shard="0"} 0.001`,
+		`broker_canary_delay_seconds{broker_name="",shard="1"} 1`, `broker_canary_delay_seconds{broker_name="fast",shard="0"} 1`)
+	wantValues(t, r, "broker_delivers", `broker_delivers{broker_name="",shard="0"} 1`, `broker_delivers{broker_name="",shard="1"} 0`,
+		`broker_delivers{broker_name="fast",shard="0"} 1`, `broker_delivers{broker_name="sharded",shard="0"} 1`)
+	wantValues(t, r, "broker_reconnects", `broker_reconnects_total{broker_name="",shard="0"} 3`, `broker_reconnects_total{broker_name="",shard="1"} 0`,
+		`broker_reconnects_total{broker_name="fast",shard="0"} 7`, `broker_reconnects_total{broker_name="sharded",shard="0"} 0`)
+	wantValues(t, r, `broker_redis_pub_sub_dropped_messages{broker_name=""`,
+		`broker_redis_pub_sub_dropped_messages{broker_name="",channel_type="client"} 5`,
+		`broker_redis_pub_sub_dropped_messages{broker_name="",channel_type="control"} 2`)
+	wantValues(t, r, `broker_redis_pub_sub_buffered_messages{broker_name=""`,
+		`broker_redis_pub_sub_buffered_messages{broker_name="",channel_type="client",pub_sub_processor="0"} 5`,
+		`broker_redis_pub_sub_buffered_messages{broker_name="",channel_type="client",pub_sub_processor="1"} 0`,
+		`broker_redis_pub_sub_buffered_messages{broker_name="",channel_type="control",pub_sub_processor="0"} 1`)
+	wantValues(t, r, "broker_nats", `broker_nats_buffered_messages{broker_name="fast"} 9`, `broker_nats_dropped_messages_total{broker_name="fast"} 8`)
+	errorsOf := func(name string, of map[string]int) (list []string) {
+		for _, kind := range []string{"connection", "control_connection", "control_probe_publish", "control_probe_timeout",
+			"probe_publish", "probe_timeout", "subscribe_channel", "subscribe_control_channel", "subscribe_shard_channel"} {
+			if n, ok := of[kind]; ok {
+				list = append(list, fmt.Sprintf(`broker_redis_pub_sub_errors{broker_name=%q,error=%q} %d`, name, kind, n))
+			}
+		}
+		return list
+	}
+	wantValues(t, r, `broker_redis_pub_sub_errors{broker_name=""`, errorsOf("", map[string]int{"connection": 2, "control_connection": 0,
+		"control_probe_publish": 0, "control_probe_timeout": 0, "probe_publish": 0, "probe_timeout": 0, "subscribe_channel": 2, "subscribe_control_channel": 0})...)
+	wantValues(t, r, `broker_redis_pub_sub_errors{broker_name="sharded"`, errorsOf("sharded", map[string]int{"connection": 0, "control_connection": 0,
+		"control_probe_publish": 0, "control_probe_timeout": 3, "probe_publish": 1, "probe_timeout": 0, "subscribe_shard_channel": 2, "subscribe_control_channel": 4})...)
+	wantValues(t, r, `broker_redis_pub_sub_errors{broker_name="closed"`)
+}
+
+// TestNode: numbers are at most a second old, and a loop that hangs does not keep a
+// scrape from the rest.
+func TestNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, n := newRegistry(metrics.Config{Namespace: "gyro"}), newNode()
+		n.hangs = true
+		r.Node(n, "v\xff", func() uint64 { return 6 })
+		rest := []string{`node_build{version="v?"} 1`, "node_canary_delay_seconds 0.002", "node_client_connection_limit 6"}
+		wantValues(t, r, "node_", append(rest, "node_ready 1")...)
+		n.hangs = false
+		sizes := []string{"node_num_channels 3", "node_num_clients 5", "node_num_nodes 2", "node_num_subscriptions 7", "node_num_users 4"}
+		wantValues(t, r, "node_num", sizes...)
+		n.infos[0].NumClients = 6
+		wantValues(t, r, "node_num_clients", "node_num_clients 5")
+		time.Sleep(time.Second)
+		wantValues(t, r, "node_num_clients", "node_num_clients 6")
+		time.Sleep(time.Second)
+		n.hangs, n.health = true, []gyro.Health{{Part: "node"}, {Part: "x", Err: errors.New("x")}}
+		wantValues(t, r, "node_num_clients", "node_num_clients 6")
+		wantValues(t, r, "node_canary")
+		wantValues(t, r, "node_ready", "node_ready 0")
+	})
+}
+
+func TestAPIErrors(t *testing.T) {
+	r := newRegistry(metrics.Config{Namespace: "gyro"})
+	o := r.API("http")
+	broadcast := &api.BroadcastResult{Responses: []api.PublishResponse{{}, {Error: api.ErrUnknownChannel}, {Error: api.ErrUnknownChannel}, {Error: api.ErrInternal}}}
+	for _, m := range api.Methods() {
+		o.Executed(m, time.Millisecond, nil, nil)
+	}
+	o.Executed(api.MethodHistory, time.Millisecond, nil, api.ErrNotAvailable)
+	o.Executed(api.MethodRPC, time.Millisecond, nil, &api.Error{Code: 123456, Message: "x"})
+	o.Executed(api.MethodRPC, time.Millisecond, nil, &api.Error{Code: 654321, Message: "x"})
+	o.Executed(api.MethodInfo, time.Millisecond, nil, errors.New("x"))
+	o.Executed(api.MethodBroadcast, time.Millisecond, broadcast, nil)
+	o.Executed(api.MethodBatch, time.Millisecond, &api.BatchResult{Replies: []api.Reply{
+		{Error: api.ErrBadRequest}, {Error: api.ErrBadRequest}, {Method: api.MethodInfo},
+		{Method: api.MethodBroadcast, Result: broadcast},
+	}}, nil)
+	for _, s := range []api.Stage{api.StageRead, api.StageDecode, api.StageEncode} {
+		o.Failed(api.MethodInfo, s)
+	}
+	line := func(method, code string, n int) string {
+		return fmt.Sprintf(`api_command_errors_total{error=%q,method=%q,protocol="http"} %d`, code, method, n)
+	}
+	wantValues(t, r, "api_command_errors_total",
+		line("broadcast_publish", "100", 2), line("info", "100", 1), line("broadcast_publish", "102", 4), line("batch", "107", 2),
+		line("history", "108", 1), line("info", "marshal", 1), line("rpc", "other", 2), line("info", "read_body", 1), line("info", "unmarshal", 1))
+	count := 0
+	for _, v := range values(t, r) {
+		if strings.HasPrefix(v, "api_command_duration_seconds_count") {
+			count++
+		}
+	}
+	if count != len(api.Methods()) {
+		t.Errorf("durations of %d methods, want %d", count, len(api.Methods()))
+	}
+}
+
+// TestRequests: what clients make up does not become a label.
+func TestRequests(t *testing.T) {
+	r := newRegistry(metrics.Config{Namespace: "gyro"})
+	q := r.Requests()
+	for i := range 100 {
+		q.Add(metrics.Other, fmt.Sprintf("METHOD-%d", i), 404)
+	}
+	q.Add("/x", http.MethodGet, 200)
+	q.Of("/x", http.MethodGet, 200).Inc()
+	wantValues(t, r, "node_incoming", `node_incoming_http_requests_total{method="GET",path="/x",status="200"} 2`,
+		`node_incoming_http_requests_total{method="other",path="other",status="404"} 100`)
+}
+
+// TestNativeHistograms: there are no classic buckets then, and no summaries.
+func TestNativeHistograms(t *testing.T) {
+	r := full(t, metrics.Config{Namespace: "gyro", NativeHistograms: true})
+	w := scrape(t, r, "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
+	d := expfmt.NewDecoder(w.Body, expfmt.ResponseFormat(w.Header()))
+	var histograms []string
+	for {
+		var f dto.MetricFamily
+		if err := d.Decode(&f); err != nil {
+			break
+		}
+		if !strings.HasPrefix(f.GetName(), "gyro_") {
+			continue
+		}
+		if f.GetType() == dto.MetricType_SUMMARY {
+			t.Errorf("%s is a summary", f.GetName())
+		}
+		if h := f.Metric[0].Histogram; h != nil {
+			histograms = append(histograms, f.GetName())
+			if len(h.Bucket) > 0 || h.GetSchema() != 3 || len(h.PositiveSpan)+len(h.NegativeSpan) == 0 && h.GetZeroCount() == 0 {
+				t.Errorf("%s: %v", f.GetName(), h)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"gyro_api_command_duration_seconds_histogram", "gyro_node_survey_duration_seconds_histogram"}, histograms); diff != "" {
+		t.Errorf("histograms (-want +got):\n%s", diff)
+	}
+}
+
+// TestNegotiation: who asks for OpenMetrics first gets the names as they are.
+func TestNegotiation(t *testing.T) {
+	r := full(t, metrics.Config{Namespace: "gyro"})
+	w := scrape(t, r, "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3")
+	if got := w.Header().Get("Content-Type"); !strings.HasPrefix(got, "text/plain") {
+		t.Errorf("content type %s", got)
+	}
+	if !strings.Contains(w.Body.String(), "\ngyro_broker_redis_pub_sub_errors{") {
+		t.Error("another name")
+	}
+}
