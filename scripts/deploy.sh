@@ -22,7 +22,7 @@ chart -set autoscaling.enabled=true -set ingress.enabled=true -set ingress.host=
   -set redis.enabled=false -set 'unsafeSysctls=[{name: net.core.somaxconn, value: "65535"}]' \
   -set 'secrets={GYRO_HTTP_API_KEY: x}' -set 'imagePullSecrets=[{name: pull}]' -set 'podAnnotations={a: b}' \
   -set 'nodeSelector={a: b}' -set 'tolerations=[{key: a, operator: Exists}]' -set 'service.annotations={a: b}' \
-  -set loadTest.enabled=true -set redis.storage.className=fast >"$out/options.yaml"
+  -set metrics.enabled=false -set loadTest.enabled=true -set redis.storage.className=fast >"$out/options.yaml"
 venv "$cache/venv-deploy" deploy/requirements.txt
 # The oldest release that the chart allows, and the newest that there is a schema of.
 for version in 1.30 1.37; do

@@ -252,7 +252,7 @@ func TestCompose(t *testing.T) {
 	}
 	s.eventually("both clients on the node that is left", func() bool { return s.clients(1) == 2 })
 
-	for path, want := range map[string]int{"/api/info": http.StatusNotFound, "/health": http.StatusNotFound, "/": http.StatusNotFound} {
+	for path, want := range map[string]int{"/api/info": http.StatusNotFound, "/health": http.StatusNotFound, "/metrics": http.StatusNotFound, "/": http.StatusNotFound} {
 		resp, err := http.Get("http://" + s.public + path)
 		if err != nil {
 			t.Fatal(err)
@@ -263,12 +263,59 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// TestPrometheus: what is scraped is there.
+// TestPrometheus: what is scraped is there, and tells what goes on.
 func TestPrometheus(t *testing.T) {
 	compose, prometheus := read(t, "compose.yaml"), read(t, "prometheus.yml")
-	for _, service := range []string{"gyro-1", "gyro-2", "blackbox", "redis-exporter"} {
-		if !strings.Contains(compose, "\n  "+service+":\n") || !strings.Contains(prometheus, service+":") {
+	for _, service := range []string{"gyro-1:9000", "gyro-2:9000", "redis-exporter:9121"} {
+		name, _, _ := strings.Cut(service, ":")
+		if !strings.Contains(compose, "\n  "+name+":\n") || strings.Count(prometheus, service) != 1 {
 			t.Errorf("%s is not both a service and watched", service)
 		}
 	}
+	if strings.Contains(prometheus, "metrics_path") {
+		t.Error("another path than /metrics, which is where nodes are scraped here")
+	}
+	s := start(t)
+	c := s.connect("ann", "chat:a")
+	s.api(s.private, "publish", map[string]any{"channel": "chat:a", "data": map[string]int{"n": 1}}, nil)
+	next(t, "publication", c.publications)
+	for i := range s.nodes {
+		for _, want := range []string{
+			"gyro_node_ready 1", "gyro_node_num_nodes 2", `gyro_broker_delivers{broker_name="",shard="0"} 1`,
+			`gyro_broker_canary_delay_seconds{broker_name="",shard="0"} 0.`, "gyro_node_canary_delay_seconds ", "go_goroutines ", "process_open_fds ",
+		} {
+			s.eventually(want, func() bool { return strings.Contains(s.metrics(i), "\n"+want) })
+		}
+	}
+	sum := func(name string) (n int) {
+		for i := range s.nodes {
+			_, rest, found := strings.Cut(s.metrics(i), "\n"+name+" ")
+			line, _, _ := strings.Cut(rest, "\n")
+			if k, err := strconv.Atoi(line); err == nil {
+				n += k
+			} else if found {
+				t.Errorf("%s is %s", name, line)
+			}
+		}
+		return n
+	}
+	for _, name := range []string{"gyro_node_num_clients", "gyro_node_num_users", "gyro_node_num_subscriptions", "gyro_node_num_channels",
+		`gyro_api_command_duration_seconds_count{method="publish",protocol="http"}`} {
+		s.eventually(name, func() bool { return sum(name) == 1 })
+	}
+}
+
+// metrics of a node.
+func (s *stand) metrics(node int) string {
+	s.t.Helper()
+	resp, err := http.Get("http://" + s.internal[node] + "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		s.t.Fatalf("%s, %v: %s", resp.Status, err, text)
+	}
+	return "\n" + string(text)
 }

@@ -44,6 +44,7 @@ capabilities: {drop: [ALL]}
 {{- $chart := dict
   "http_server" (dict "port" 8000 "internal_port" "9000")
   "health" (dict "enabled" true)
+  "prometheus" (dict "enabled" .Values.metrics.enabled "handler_prefix" "/metrics")
   "shutdown" (dict "timeout" (printf "%ds" (int .Values.shutdown.timeoutSeconds))) -}}
 {{- if .Values.redis.enabled -}}
 {{- $addresses := list -}}
