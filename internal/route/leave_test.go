@@ -309,7 +309,7 @@ func TestManyAtOnce(t *testing.T) {
 			t.Errorf("%d left, at most %d at once by %d calls", len(r.subscribed), r.biggest, r.most)
 		}
 		for i := range table.buckets {
-			if n := len(table.buckets[i].m); n != 0 {
+			if n := table.buckets[i].m.Len(); n != 0 {
 				t.Fatalf("%d routes left", n)
 			}
 		}

@@ -1,6 +1,9 @@
 package route
 
-import "sync/atomic"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // Loops is a set of loops, by number. Loops share 64 places; that two loops share
 // one, on a machine of more than 64 processors, costs no more than a message to a
@@ -11,6 +14,19 @@ const places = 64
 
 // Has tells whether a loop is in the set.
 func (s Loops) Has(loop int) bool { return s>>(uint(loop)%places)&1 != 0 }
+
+// Count is how many of n loops are in the set.
+func (s Loops) Count(n int) (count int) {
+	if n <= places {
+		return bits.OnesCount64(uint64(s))
+	}
+	for i := range n {
+		if s.Has(i) {
+			count++
+		}
+	}
+	return count
+}
 
 // counts are the numbers of a channel's subscribers per loop. There is one for every
 // channel, and most have subscribers on few loops, however many there are. All but

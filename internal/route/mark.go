@@ -4,17 +4,11 @@ package route
 // latest mark counts; it lasts until the channel is routed no more. Mark reports
 // whether the channel had none.
 func (t *Table) Mark(ch string, mark uint8) (first bool) {
-	b := t.bucket(ch)
-	b.mu.RLock()
-	r := b.m[ch]
-	known := r == nil || r.mark == mark
-	b.mu.RUnlock()
-	if known {
-		return false // as it nearly always is
-	}
+	b, hash := t.bucket(ch)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r = b.m[ch]; r == nil {
+	r, _ := b.m.Get(hash, ch)
+	if r == nil {
 		return false
 	}
 	if first = r.mark == 0; first {
@@ -31,9 +25,9 @@ func (t *Table) HasMarked() bool { return t.marked.Load() > 0 }
 // subscribers. f must return soon and not use the table.
 func (t *Table) Marked(bucket int, f func(ch string, mark uint8)) {
 	b := &t.buckets[bucket]
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for ch, r := range b.m {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for ch, r := range b.m.All {
 		if r.mark != 0 && r.Loops() != 0 {
 			f(ch, r.mark)
 		}

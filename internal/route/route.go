@@ -4,11 +4,11 @@ package route
 
 import (
 	"context"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/internal/readmap"
 )
 
 // Table of the routes of a node. Any goroutine may use it.
@@ -18,7 +18,6 @@ type Table struct {
 	leaver  *leaver
 	lastID  atomic.Int64
 	size    atomic.Int64 // routes with subscribers
-	seed    maphash.Seed
 	buckets [Buckets]bucket
 	// marked is the number of routes with a mark.
 	marked atomic.Int64
@@ -28,9 +27,10 @@ type Table struct {
 // as any other, in a division that is the table's own.
 const Buckets = 256
 
+// bucket is read without its lock, which is for those who change it.
 type bucket struct {
-	mu sync.RWMutex
-	m  map[string]*Route
+	mu sync.Mutex
+	m  readmap.Map[*Route]
 }
 
 // Route is one channel that has, or is about to have, subscribers, or had some
@@ -63,10 +63,7 @@ func (r *Route) Loops() Loops { return Loops(r.loops.taken.Load()) }
 // New returns an empty table for a broker. Unless the broker is broker.Local,
 // channels are left later: see leaver.
 func New(b broker.Broker) *Table {
-	t := &Table{broker: b, seed: maphash.MakeSeed()}
-	for i := range t.buckets {
-		t.buckets[i].m = make(map[string]*Route)
-	}
+	t := &Table{broker: b}
 	if _, ok := b.(broker.Local); !ok {
 		t.leaver = newLeaver(t)
 	}
@@ -81,38 +78,38 @@ func (t *Table) Close() {
 	}
 }
 
-func (t *Table) bucket(ch string) *bucket {
-	return &t.buckets[maphash.String(t.seed, ch)%uint64(len(t.buckets))]
+func (t *Table) bucket(ch string) (b *bucket, hash uint64) {
+	hash = readmap.Hash(ch)
+	return &t.buckets[hash%Buckets], hash
 }
 
 // Find returns the route of a channel, or nil.
 func (t *Table) Find(ch string) *Route {
-	b := t.bucket(ch)
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.m[ch]
+	b, hash := t.bucket(ch)
+	r, _ := b.m.Get(hash, ch)
+	return r
 }
 
 // acquire returns the route of a channel, which stays until it is released.
 func (t *Table) acquire(ch string) *Route {
-	b := t.bucket(ch)
+	b, hash := t.bucket(ch)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.m[ch]
-	if r == nil {
+	r, ok := b.m.Get(hash, ch)
+	if !ok {
 		r = &Route{id: t.lastID.Add(1)}
-		b.m[ch] = r
+		b.m.Set(hash, ch, r)
 	}
 	r.users++
 	return r
 }
 
 func (t *Table) release(ch string, r *Route) {
-	b := t.bucket(ch)
+	b, hash := t.bucket(ch)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r.users--; r.users == 0 {
-		delete(b.m, ch)
+		b.m.Delete(hash, ch)
 		if r.mark != 0 {
 			t.marked.Add(-1)
 		}
@@ -193,9 +190,9 @@ func (t *Table) Size() int { return int(t.size.Load()) }
 // subscribers. All buckets together are all channels.
 func (t *Table) Channels(dst []string, i int) []string {
 	b := &t.buckets[i]
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for ch, r := range b.m {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for ch, r := range b.m.All {
 		if r.Loops() != 0 {
 			dst = append(dst, ch)
 		}
