@@ -278,7 +278,8 @@ type events Node
 
 // HandlePublication posts the publication to the loops with subscribers.
 func (e *events) HandlePublication(ch string, p broker.PublicationEvent) {
-	m := &hub.Message{Channel: ch, Pub: p.Pub, Epoch: p.Epoch}
+	m := hub.NewMessage()
+	m.Channel, m.Pub, m.Epoch, m.Memory = ch, p.Pub, p.Epoch, p.Memory
 	if p.Delta {
 		m.Prev = p.Prev
 	}
@@ -301,10 +302,12 @@ func (e *events) HandleLoss(match func(ch string) bool) { e.positions.Lost(match
 func (n *Node) post(m *hub.Message) {
 	r := n.routes.Find(m.Channel)
 	if r == nil {
+		m.Share(0)
 		return
 	}
 	m.ID = r.ID()
 	loops := r.Loops()
+	m.Share(loops.Count(len(n.shards)))
 	for i, s := range n.shards {
 		if loops.Has(i) {
 			s.loop.PostMessage(m)

@@ -17,12 +17,34 @@ type Batch struct {
 	frames [2]localFrame
 }
 
-// drop takes the first n messages away.
-func (b *Batch) drop(n int) {
+// drop takes the first n messages away: the loop of h is through with them.
+func (b *Batch) drop(n int, h *Hub) {
+	var memory Memory // of those before
+	freed := 0
+	for i := range b.list[:n] {
+		d := &b.list[i]
+		h.keepFrames(d.frames)
+		if !d.Message.leave() {
+			continue
+		}
+		if d.Memory != memory {
+			free(memory, freed)
+			memory, freed = d.Memory, 0
+		}
+		freed++
+		d.recycle()
+	}
+	free(memory, freed)
 	rest := copy(b.list, b.list[n:])
 	clear(b.list[rest:])
 	b.list = b.list[:rest]
 	b.prepare()
+}
+
+func free(memory Memory, n int) {
+	if memory != nil {
+		memory.Free(n)
+	}
 }
 
 // settle forgets all frames.
@@ -30,7 +52,8 @@ func (b *Batch) settle() {
 	b.frames = [2]localFrame{}
 	for i := range b.list {
 		d := &b.list[i]
-		d.frames, d.more = [2]localFrame{}, nil
+		clear(d.frames)
+		d.frames = d.frames[:0]
 	}
 }
 
@@ -99,13 +122,14 @@ func (b *Batch) encode(f transport.Framer, form Form) []byte {
 	}
 	s := scratches.Get().(*scratch)
 	defer s.release()
+	s.begin(b.list[0].Message, form)
 	buf := headroom(arena.Tail(size), f)
 	for i := range b.list {
 		if i > 0 {
 			buf = outbox.Separate(buf, f.Encoding())
 		}
 		var err error
-		if buf, err = s.append(buf, b.list[i].Message, f.Encoding(), form); err != nil {
+		if buf, err = s.appendPublication(buf, b.list[i].Message, f.Encoding(), form); err != nil {
 			return nil
 		}
 	}

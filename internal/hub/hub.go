@@ -6,7 +6,8 @@ import "github.com/gyrohq/gyro/internal/outbox"
 
 // Subscriber takes the messages of a channel.
 type Subscriber interface {
-	// Deliver hands over a message. d is valid during the call; d.Message may be kept.
+	// Deliver hands over a message. d is valid during the call. Who needs d.Message
+	// beyond it says so by its Keep.
 	// The subscriber may remove itself from the hub meanwhile, but no other subscriber
 	// of the channel.
 	Deliver(d *Delivery)
@@ -44,6 +45,8 @@ type Hub struct {
 	active  []*sweep
 	pending int
 	free    []*sweep
+	// frames is memory for the frames of messages to come.
+	frames [][]localFrame
 
 	// now is the time of the latest Advance, which windows go by.
 	now int64
@@ -70,6 +73,9 @@ const (
 	keepSweeps = 256
 	keepNext   = 1024
 )
+
+// keepLists is for how many messages the memory of their frames is kept.
+const keepLists = 256
 
 // New returns an empty hub, which makes frames in arena.
 func New(arena *outbox.Arena) *Hub { return &Hub{arena: arena, rooms: make(map[string]*room)} }
@@ -127,6 +133,7 @@ func (r *room) move(from, to int) {
 func (h *Hub) Publish(m *Message) {
 	r := h.rooms[m.Channel]
 	if r == nil {
+		m.done()
 		return
 	}
 	w := r.sweep
@@ -227,6 +234,22 @@ func (h *Hub) release(w *sweep) {
 	w.window, w.due, w.checks = Window{}, 0, 0
 	if len(h.free) < keepSweeps && cap(w.next) <= keepNext {
 		h.free = append(h.free, w)
+	}
+}
+
+// spareFrames returns memory for the frames of a message.
+func (h *Hub) spareFrames() (list []localFrame) {
+	if n := len(h.frames); n > 0 {
+		list, h.frames = h.frames[n-1], h.frames[:n-1]
+	}
+	return list
+}
+
+// keepFrames takes memory for later.
+func (h *Hub) keepFrames(list []localFrame) {
+	if cap(list) > 0 && len(h.frames) < keepLists {
+		clear(list)
+		h.frames = append(h.frames, list[:0])
 	}
 }
 

@@ -42,7 +42,9 @@ const (
 )
 
 // Message is what goes to the subscribers of a channel. The fields are set
-// before the message is posted to the first loop and constant from then on.
+// before the message is posted to the first loop and constant from then on. One that
+// NewMessage made is used again when all loops are through with it, unless somebody
+// keeps it.
 type Message struct {
 	Channel string
 	Kind    Kind
@@ -57,6 +59,12 @@ type Message struct {
 	Info *channel.ClientInfo
 	// ID replaces the channel in compact form.
 	ID int64
+	// Memory that Pub, Prev and Info lie in, or nil.
+	Memory Memory
+
+	loops atomic.Int32 // that are not through with it
+	fresh bool         // made by NewMessage
+	kept  atomic.Bool
 
 	mu       sync.Mutex
 	variants atomic.Pointer[variant]
@@ -72,6 +80,61 @@ type variant struct {
 	next   *variant
 }
 
+// Memory is used again by who owns it when it is told that all has been freed that was
+// placed there.
+type Memory interface{ Free(n int) }
+
+// messages are for later.
+var messages = sync.Pool{New: func() any { return new(Message) }}
+
+// NewMessage returns an empty message, which is to be posted to as many loops as Share
+// is told.
+func NewMessage() *Message {
+	m := messages.Get().(*Message)
+	m.fresh = true
+	return m
+}
+
+// Share says how many loops the message is going to be posted to. Of none, it ends.
+func (m *Message) Share(loops int) {
+	m.loops.Store(int32(loops))
+	if loops == 0 {
+		m.end()
+	}
+}
+
+// Keep is for a subscriber that needs the message beyond its delivery.
+func (m *Message) Keep() { m.kept.Store(true) }
+
+// leave is called when a loop is through with the message, and reports whether nobody
+// needs it any more.
+func (m *Message) leave() bool {
+	if !m.fresh || m.loops.Load() > 1 && m.loops.Add(-1) > 0 {
+		return false
+	}
+	return !m.kept.Load()
+}
+
+// done is leave for one message.
+func (m *Message) done() {
+	if m.leave() {
+		m.end()
+	}
+}
+
+// end of a message that nobody needs.
+func (m *Message) end() {
+	if m.Memory != nil {
+		m.Memory.Free(1)
+	}
+	m.recycle()
+}
+
+func (m *Message) recycle() {
+	*m = Message{}
+	messages.Put(m)
+}
+
 // Delivery is a message on its way through one loop, with the frames that the loop
 // made of it.
 type Delivery struct {
@@ -79,8 +142,7 @@ type Delivery struct {
 	// Held is for how long the message may have been held back on purpose.
 	Held   time.Duration
 	arena  *outbox.Arena // nil: use frames of the message
-	frames [2]localFrame
-	more   []localFrame
+	frames []localFrame  // in memory of the hub
 }
 
 type localFrame struct {
@@ -99,21 +161,12 @@ func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
 		return d.Message.Frame(f, form)
 	}
 	for i := range d.frames {
-		l := &d.frames[i]
-		if l.framer == nil {
-			return l.make(d, f, form)
-		}
-		if l.framer == f && l.form == form {
+		if l := &d.frames[i]; l.framer == f && l.form == form {
 			return l.frame, l.err
 		}
 	}
-	for i := range d.more {
-		if l := &d.more[i]; l.framer == f && l.form == form {
-			return l.frame, l.err
-		}
-	}
-	d.more = append(d.more, localFrame{})
-	return d.more[len(d.more)-1].make(d, f, form)
+	d.frames = append(d.frames, localFrame{})
+	return d.frames[len(d.frames)-1].make(d, f, form)
 }
 
 // make puts the frame into the loop's arena: behind the one of the message before,
@@ -207,13 +260,7 @@ func (m *Message) append(buf []byte, e protocol.Encoding, form Form) ([]byte, er
 }
 
 func (s *scratch) append(buf []byte, m *Message, e protocol.Encoding, form Form) ([]byte, error) {
-	s.push = protocol.Push{}
-	s.reply.Push = &s.push
-	if form&Compact != 0 && m.ID > 0 {
-		s.push.ID = m.ID
-	} else {
-		s.push.Channel = m.Channel
-	}
+	s.begin(m, form)
 	switch m.Kind {
 	case KindJoin:
 		s.join.Info = s.clientInfo(m.Info)
@@ -222,32 +269,44 @@ func (s *scratch) append(buf []byte, m *Message, e protocol.Encoding, form Form)
 		s.leave.Info = s.clientInfo(m.Info)
 		s.push.Leave = &s.leave
 	default:
-		if err := s.publication(m, e, form); err != nil {
-			return nil, err
-		}
+		return s.appendPublication(buf, m, e, form)
 	}
 	return codec.For(e).AppendReply(buf, &s.reply)
 }
 
-func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err error) {
-	s.pub = protocol.Publication{}
+// begin begins a push in the channel of m.
+func (s *scratch) begin(m *Message, form Form) {
+	s.push = protocol.Push{}
+	s.reply.Push = &s.push
+	if form&Compact != 0 && m.ID > 0 {
+		s.push.ID = m.ID
+	} else {
+		s.push.Channel = m.Channel
+	}
+}
+
+// appendPublication appends one publication, and maybe others of the same channel after
+// it: a push is begun.
+func (s *scratch) appendPublication(buf []byte, m *Message, e protocol.Encoding, form Form) (_ []byte, err error) {
 	s.push.Pub = &s.pub
 	FillPublication(&s.pub, m.Pub)
+	s.pub.Info, s.pub.Epoch, s.pub.Delta = nil, "", false
 	if m.Pub.Info != nil {
 		s.pub.Info = s.clientInfo(m.Pub.Info)
 	}
 	if m.Pub.Offset == 1 {
 		s.pub.Epoch = m.Epoch
 	}
-	if form&(Escaped|Patched) == 0 {
-		return nil
+	if form&(Escaped|Patched) != 0 {
+		var prev *channel.Publication
+		if form&Patched != 0 {
+			prev = m.Prev
+		}
+		if s.pub.Data, s.pub.Delta, err = DeltaData(&s.patch, &s.text, e, prev, m.Pub); err != nil {
+			return nil, err
+		}
 	}
-	var prev *channel.Publication
-	if form&Patched != 0 {
-		prev = m.Prev
-	}
-	s.pub.Data, s.pub.Delta, err = DeltaData(&s.patch, &s.text, e, prev, m.Pub)
-	return err
+	return codec.For(e).AppendReply(buf, &s.reply)
 }
 
 // DeltaData returns p's data in the shape of a subscription with delta

@@ -89,7 +89,7 @@ func (h *Hub) board(w *sweep) bool {
 		if m.Kind == KindCheck {
 			w.checks--
 		}
-		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
+		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, arena: h.arena, frames: h.spareFrames()})
 		w.from = append(w.from, w.at)
 	}
 	w.batch.prepare()
@@ -111,7 +111,7 @@ func (h *Hub) alight(w *sweep) {
 	}
 	if n > 0 {
 		w.from, w.old = w.from[:copy(w.from, w.from[n:])], w.old-n
-		w.batch.drop(n)
+		w.batch.drop(n, h)
 		h.pending -= n
 	}
 	if w.at == len(w.room.subs) {

@@ -141,6 +141,9 @@ func (h *Hub) addHeld(w *sweep, m *Message) {
 // drop forgets a sweep that waits: its subscribers have gone.
 func (h *Hub) drop(w *sweep) {
 	h.unhold(w)
+	for _, m := range w.next {
+		m.done()
+	}
 	clear(w.next)
 	w.next = w.next[:0]
 	h.release(w)

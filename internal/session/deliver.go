@@ -77,6 +77,7 @@ func (b *Subscription) hold(m *hub.Message) {
 		b.s.Disconnect(protocol.DisconnectInsufficientState)
 		return
 	}
+	m.Keep()
 	b.setup.buffer = append(b.setup.buffer, m)
 }
 
