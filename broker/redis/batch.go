@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -121,7 +122,7 @@ func (l *lane) run(ctx context.Context) {
 			result, err := reply.Position(results[i])
 			item.Result, item.Err = result, failures.explain(err)
 			if err == nil && kept(&item.Options) {
-				l.shard.acked.note(item.Channel, &item.Result, rest[i].sum, l.shard.client.Generation())
+				l.shard.acked.Note(item.Channel, &item.Result, rest[i].sum, l.shard.client.Generation())
 			}
 		}
 		rest = rest[n:]
@@ -154,6 +155,6 @@ func (l *lane) encode(item *broker.BatchItem) {
 	if delta := unkeptDelta(&item.Options); item.Pub != l.pub || delta != l.delta {
 		l.pub, l.delta = item.Pub, delta
 		l.payload = l.strings.Publication(item.Pub, delta)
-		l.sum = textSum(l.payload)
+		l.sum = seen.TextSum(l.payload)
 	}
 }

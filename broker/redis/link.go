@@ -11,7 +11,9 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/payload"
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/readmap"
 )
 
 // link is a connection for PUB/SUB and what is subscribed on it: the channels of a
@@ -21,19 +23,15 @@ type link struct {
 	shard     *shard
 	partition int // -1: plain PUB/SUB
 	conn      *pubsub.Conn
-	free      []channel.Publication // for the goroutine that delivers
 
-	mu       sync.RWMutex
-	channels map[string]*subscription // by their names in Redis
+	mu       sync.Mutex                 // of those who change channels
+	channels readmap.Map[*subscription] // by their names in Redis
 }
 
 // subscription of a channel, and what was delivered last if it is kept in history.
-// Only the goroutine that delivers changes it, holding the link's mutex for reading.
 type subscription struct {
-	channel string
-	epoch   string
-	offset  uint64
-	sum     uint64 // of the payload; see fingerprint
+	mu   sync.Mutex
+	last seen.Publication // of which Channel is constant
 }
 
 // newLinks makes the links of a shard.
@@ -46,7 +44,7 @@ func (b *Broker) newLinks(s *shard) []*link {
 }
 
 func (b *Broker) newLink(s *shard, partition int) *link {
-	l := &link{broker: b, shard: s, partition: partition, channels: map[string]*subscription{}}
+	l := &link{broker: b, shard: s, partition: partition}
 	slot := -1
 	if partition >= 0 {
 		slot = keys.PartitionSlot(partition)
@@ -121,8 +119,9 @@ func (l *link) subscribe(ctx context.Context, channels []string) error {
 	added := make([]bool, len(names))
 	l.mu.Lock()
 	for i, name := range names {
-		if l.channels[name] == nil {
-			l.channels[name] = &subscription{channel: keys.Part(name, channels[i])}
+		hash := readmap.Hash(name)
+		if _, known := l.channels.Get(hash, name); !known {
+			l.channels.Set(hash, name, &subscription{last: seen.Publication{Channel: keys.Part(name, channels[i])}})
 			added[i] = true
 		}
 	}
@@ -132,7 +131,7 @@ func (l *link) subscribe(ctx context.Context, channels []string) error {
 		l.mu.Lock()
 		for i, name := range names {
 			if added[i] {
-				delete(l.channels, name)
+				l.channels.Delete(readmap.Hash(name), name)
 			}
 		}
 		l.mu.Unlock()
@@ -150,7 +149,7 @@ func (l *link) unsubscribe(ctx context.Context, channels []string) error {
 	}
 	l.mu.Lock()
 	for _, name := range names {
-		delete(l.channels, name)
+		l.channels.Delete(readmap.Hash(name), name)
 	}
 	l.mu.Unlock()
 	return nil
@@ -164,23 +163,29 @@ func (l *link) names(channels []string) []string {
 	return list
 }
 
-// message is called for every message, in order.
-func (l *link) message(name, data []byte) {
-	l.mu.RLock()
-	sub := l.channels[unsafe.String(unsafe.SliceData(name), len(name))]
-	l.mu.RUnlock()
+// message is called for every message, in order. What lies in the memory is freed with
+// the event, or at once if there is none; what cannot be read is left as garbage.
+func (l *link) message(name, data []byte, memory *pubsub.Memory) {
+	sub := l.subscription(unsafe.String(unsafe.SliceData(name), len(name)))
 	if sub == nil {
 		if c := l.broker.control; c != nil && l.partition < 0 {
 			c.receive(name, data)
 		}
+		memory.Free(1)
 		return
 	}
-	if err := l.deliver(sub, data); err != nil {
-		l.broker.engine.cfg.Logger.Warn("redis: a message that cannot be read", "part", l.shard.client.Name(), "channel", sub.channel, "error", err)
+	if err := l.deliver(sub, data, memory); err != nil {
+		l.broker.engine.cfg.Logger.Warn("redis: a message that cannot be read", "part", l.shard.client.Name(), "channel", sub.last.Channel, "error", err)
 	}
 }
 
-func (l *link) deliver(sub *subscription, data []byte) error {
+// subscription of a channel by its name in Redis, or nil.
+func (l *link) subscription(name string) *subscription {
+	sub, _ := l.channels.Get(readmap.Hash(name), name)
+	return sub
+}
+
+func (l *link) deliver(sub *subscription, data []byte, memory *pubsub.Memory) error {
 	m, err := payload.Parse(data)
 	if err != nil {
 		return err
@@ -192,50 +197,66 @@ func (l *link) deliver(sub *subscription, data []byte) error {
 			return err
 		}
 		if m.Kind == payload.KindJoin {
-			handler.HandleJoin(sub.channel, info)
+			handler.HandleJoin(sub.last.Channel, info)
 		} else {
-			handler.HandleLeave(sub.channel, info)
+			handler.HandleLeave(sub.last.Channel, info)
 		}
 		return nil
 	}
-	pub := l.publication()
+	pub := publication(memory)
 	pub.Offset = m.Offset
-	event := broker.PublicationEvent{Pub: pub}
+	event := broker.PublicationEvent{Pub: pub, Memory: memory}
 	if event.Delta, err = payload.Publication(m.Data, pub); err != nil {
 		return err
 	}
 	if m.Offset > 0 {
-		sum := fingerprint(m.Data)
-		l.mu.RLock()
-		if sub.epoch != string(m.Epoch) {
-			sub.epoch = string(m.Epoch)
-		}
-		sub.offset, sub.sum = m.Offset, sum
-		l.mu.RUnlock()
-		event.Epoch = sub.epoch
+		event.Epoch = sub.delivered(&m)
 	}
 	if m.Delta {
 		event.Delta = true
 		if len(m.Prev) > 0 {
 			// The offsets of a stream have no gaps.
-			event.Prev = &channel.Publication{Offset: m.Offset - 1}
+			event.Prev = publication(memory)
+			event.Prev.Offset = m.Offset - 1
 			if _, err := payload.Publication(m.Prev, event.Prev); err != nil {
 				return err
 			}
 		}
 	}
-	handler.HandlePublication(sub.channel, event)
+	handler.HandlePublication(sub.last.Channel, event)
 	return nil
 }
 
-// publication returns a new one. Four share an allocation, the most that the runtime
-// makes without a header: a slow loop keeps no more than that.
-func (l *link) publication() *channel.Publication {
-	if len(l.free) == 0 {
-		l.free = make([]channel.Publication, 4)
+// delivered notes a publication of a stream, and returns its epoch.
+func (sub *subscription) delivered(m *payload.Message) string {
+	sum := seen.Sum(m.Data)
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	last := &sub.last
+	if last.Epoch != string(m.Epoch) {
+		last.Epoch = string(m.Epoch)
 	}
-	pub := &l.free[0]
-	l.free = l.free[1:]
+	last.Offset, last.Sum = m.Offset, sum
+	return last.Epoch
+}
+
+// block is how many publications are allocated at a time.
+const block = 16
+
+// publication returns an empty one that lies in the memory.
+func publication(memory *pubsub.Memory) *channel.Publication {
+	blocks, _ := memory.Attached.(*[]*[block]channel.Publication)
+	if blocks == nil {
+		blocks = new([]*[block]channel.Publication)
+		memory.Attached = blocks
+	}
+	i := memory.Used
+	memory.Used++
+	if i/block == len(*blocks) {
+		*blocks = append(*blocks, new([block]channel.Publication))
+	}
+	pub := &(*blocks)[i/block][i%block]
+	*pub = channel.Publication{}
 	return pub
 }
 
@@ -263,13 +284,11 @@ func (l *link) overflow(names []string) {
 		return
 	}
 	dropped := map[string]bool{}
-	l.mu.RLock()
 	for _, name := range names {
-		if sub := l.channels[name]; sub != nil {
-			dropped[sub.channel] = true
+		if sub := l.subscription(name); sub != nil {
+			dropped[sub.last.Channel] = true
 		}
 	}
-	l.mu.RUnlock()
 	if len(dropped) > 0 {
 		l.broker.handler.HandleLoss(func(ch string) bool { return dropped[ch] })
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/payload"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -36,7 +37,7 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 	}
 	result, err := s.position(ctx, &c)
 	if err == nil && kept(&opts) {
-		s.acked.note(ch, &result, textSum(encoded), s.client.Generation())
+		s.acked.Note(ch, &result, seen.TextSum(encoded), s.client.Generation())
 	}
 	return result, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"net"
 	"slices"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 )
 
@@ -120,7 +120,7 @@ func (b *Broker) compare(s *shard) <-chan struct{} {
 // compareAll compares what all links of the shard have delivered, and what it has
 // acknowledged.
 func (b *Broker) compareAll(ctx context.Context, s *shard) error {
-	last := s.acked.newest(s.settled.generation.Load())
+	last := s.acked.Newest(s.settled.generation.Load())
 	for _, l := range b.links[s.index] {
 		last = append(last, l.delivered()...)
 	}
@@ -132,51 +132,48 @@ func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 	return nil
 }
 
-var seed = maphash.MakeSeed()
-
-// fingerprint of a payload, good in this process.
-func fingerprint(data []byte) uint64 { return maphash.Bytes(seed, data) }
-
 // delivered returns what was delivered last, of channels with history.
-func (l *link) delivered() []subscription {
+func (l *link) delivered() []seen.Publication {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var list []subscription
-	for _, sub := range l.channels {
-		if sub.offset > 0 {
-			list = append(list, *sub)
+	var list []seen.Publication
+	for _, sub := range l.channels.All {
+		sub.mu.Lock()
+		if sub.last.Offset > 0 {
+			list = append(list, sub.last)
 		}
+		sub.mu.Unlock()
 	}
 	return list
 }
 
 // compareSome compares at most conn.MaxPipeline channels.
-func (b *Broker) compareSome(ctx context.Context, s *shard, last []subscription) error {
+func (b *Broker) compareSome(ctx context.Context, s *shard, last []seen.Publication) error {
 	m := slab.New(slab.Max)
 	calls := make([]script.Call, len(last))
 	for i := range last {
-		c, ch := &calls[i], last[i].channel
+		c, ch := &calls[i], last[i].Channel
 		hash := keys.Hash(ch)
 		c.Script = b.kinds.scripts.Entry
 		c.Key(m.Name(&s.names, b.kinds.history, ch, hash))
 		c.Key(m.Name(&s.names, b.kinds.meta, ch, hash))
-		c.Arg(m.Number(last[i].offset))
+		c.Arg(m.Number(last[i].Offset))
 	}
 	answers, _ := script.RunAll(ctx, s.client, calls, nil)
 	var renew []script.Call
 	var channels []string
 	for i := range last {
-		same, err := last[i].same(&answers[i])
+		same, err := same(&last[i], &answers[i])
 		if err != nil {
 			return s.client.Explain(err)
 		}
 		if same {
 			continue
 		}
-		ch := last[i].channel
+		ch := last[i].Channel
 		c := script.Call{Script: script.Renew}
 		c.Key(m.Name(&s.names, b.kinds.meta, ch, keys.Hash(ch)))
-		c.Arg(last[i].epoch)
+		c.Arg(last[i].Epoch)
 		c.Arg(m.Epoch())
 		renew, channels = append(renew, c), append(channels, ch)
 	}
@@ -199,13 +196,13 @@ func (b *Broker) compareSome(ctx context.Context, s *shard, last []subscription)
 	return nil
 }
 
-// same tells whether an answer of entry.lua is of the stream that sub was delivered of.
+// same tells whether an answer of entry.lua is of the stream that a publication is of.
 // An entry that is there no more proves nothing. A stream of another epoch is
 // another, and seen to be.
-func (sub *subscription) same(answer *rueidis.RedisResult) (bool, error) {
+func same(p *seen.Publication, answer *rueidis.RedisResult) (bool, error) {
 	top, entry, err := reply.Entry(answer)
 	if err != nil {
 		return false, err
 	}
-	return top.Epoch != sub.epoch || top.Offset >= sub.offset && (entry == "" || maphash.String(seed, entry) == sub.sum), nil
+	return top.Epoch != p.Epoch || top.Offset >= p.Offset && (entry == "" || seen.TextSum(entry) == p.Sum), nil
 }

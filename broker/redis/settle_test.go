@@ -12,16 +12,16 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// seen is an event handler that hands over publications, and channels with losses.
-type seen struct {
+// witness is an event handler that hands over publications, and channels with losses.
+type witness struct {
 	publications chan broker.PublicationEvent
 	losses       chan func(string) bool
 }
 
-func (s *seen) HandlePublication(_ string, e broker.PublicationEvent) { s.publications <- e }
-func (s *seen) HandleJoin(string, *channel.ClientInfo)                {}
-func (s *seen) HandleLeave(string, *channel.ClientInfo)               {}
-func (s *seen) HandleLoss(match func(string) bool)                    { s.losses <- match }
+func (s *witness) HandlePublication(_ string, e broker.PublicationEvent) { s.publications <- e }
+func (s *witness) HandleJoin(string, *channel.ClientInfo)                {}
+func (s *witness) HandleLeave(string, *channel.ClientInfo)               {}
+func (s *witness) HandleLoss(match func(string) bool)                    { s.losses <- match }
 
 // TestOlderData: Redis comes back with older data than was delivered. What it lost
 // must not be taken for what is published in its place.
@@ -168,7 +168,7 @@ func TestLateAnswers(t *testing.T) {
 }
 
 // begin runs a broker on a server.
-func begin(t *testing.T, server *redistest.Server, lists bool, timeout time.Duration) (*Broker, *seen) {
+func begin(t *testing.T, server *redistest.Server, lists bool, timeout time.Duration) (*Broker, *witness) {
 	t.Helper()
 	engine, err := New(Config{
 		Shards: []Shard{{
@@ -180,7 +180,7 @@ func begin(t *testing.T, server *redistest.Server, lists bool, timeout time.Dura
 		t.Fatal(err)
 	}
 	b := engine.Broker()
-	s := &seen{make(chan broker.PublicationEvent, 100), make(chan func(string) bool, 100)}
+	s := &witness{make(chan broker.PublicationEvent, 100), make(chan func(string) bool, 100)}
 	if err := b.Run(s); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 )
 
 // shard is one Redis of those that channels are spread over.
@@ -17,7 +18,7 @@ type shard struct {
 	names   keys.Names
 	timeout time.Duration
 	settled settled
-	acked   acked
+	acked   seen.Acked
 }
 
 // openShard connects and checks what the shard can do.

@@ -15,6 +15,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"time"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
 
 // Config of a Conn. Dial, Message, Publish and Service are required.
@@ -33,10 +35,11 @@ type Config struct {
 	// it and posting it to loops little more. So it is called by whoever reads, as
 	// long as it keeps pace; otherwise reading goes on beside it.
 	//
-	// payload may be kept: it is a part of the chunk of 64 KiB that it was received
-	// in (a larger one has its own) and holds that in memory. channel is valid
-	// during the call only.
-	Message func(channel, payload []byte)
+	// channel and payload are parts of the memory, and valid until the handler, or
+	// whoever it passes them on to, has called its Free(1). Who never does may keep
+	// payload: then the memory, 64 KiB unless the message is larger, is garbage once
+	// nobody does.
+	Message func(channel, payload []byte, memory *Memory)
 	// Resubscribed tells that the connection delivers again everything that is
 	// subscribed; lost is false only if there was no connection before, so that
 	// nothing can have been lost.
@@ -79,8 +82,8 @@ type Config struct {
 	Random func() float64
 }
 
-// chunkSize of the reader: what a read takes at most.
-const chunkSize = 64 << 10
+// Memory is what messages are received in. Attached and Used are the handler's.
+type Memory = resp.Chunk
 
 // maxChannelName in bytes: far above what any configuration allows.
 const maxChannelName = 64 << 10

@@ -173,7 +173,7 @@ func (c *Conn) handle(m *message) {
 		m.note()
 		return
 	}
-	c.cfg.Message(m.channel, m.payload)
+	c.cfg.Message(m.channel, m.payload, m.memory)
 }
 
 // run connects again and again.
@@ -256,7 +256,7 @@ func (c *Conn) newLink(conn net.Conn) *link {
 		wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
 	l.any.Store(c.pulse.clock())
-	l.reader = resp.NewReader(source{l}, chunkSize, l.max)
+	l.reader = resp.NewReader(source{l}, resp.ChunkSize, l.max)
 	return l
 }
 

@@ -199,5 +199,5 @@ func (l *link) message(channel, payload []byte) message {
 		l.stats.canaries.Add(1)
 		return message{note: func() { l.pulse.delivered(l, number, at) }}
 	}
-	return message{channel: channel, payload: payload}
+	return message{channel: channel, payload: payload, memory: l.reader.Hold()}
 }

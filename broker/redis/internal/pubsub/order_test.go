@@ -27,14 +27,14 @@ func testOrder(s *stand, random *rand.Rand) {
 	pauses := rand.New(rand.NewPCG(random.Uint64(), 3))
 	note := s.cfg.Message
 	active := 0 // also found by the race detector
-	s.cfg.Message = func(channel, payload []byte) {
+	s.cfg.Message = func(channel, payload []byte, memory *Memory) {
 		if active++; active > 1 {
 			s.Error("called concurrently")
 		}
 		if pauses.IntN(10) == 0 {
 			time.Sleep(time.Duration(pauses.IntN(200)) * time.Millisecond)
 		}
-		note(channel, payload)
+		note(channel, payload, memory)
 		active--
 	}
 	s.cfg.MaxQueue = 1 << random.IntN(9)

@@ -89,7 +89,7 @@ func TestCanaryLost(t *testing.T) {
 			}
 			return s.server.publish(ctx, channel, data)
 		}
-		s.cfg.Message = func(_, _ []byte) {}
+		s.cfg.Message = func(_, _ []byte, _ *Memory) {}
 		s.start()
 		s.subscribe("a")
 		s.mu.Lock()

@@ -20,6 +20,7 @@ const (
 // place.
 type message struct {
 	channel, payload []byte
+	memory           *Memory
 	note             func()
 }
 

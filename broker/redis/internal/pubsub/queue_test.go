@@ -76,7 +76,7 @@ func TestBackPressure(t *testing.T) {
 func TestOverflowGoesOn(t *testing.T) {
 	bubble(t, func(s *stand) {
 		s.cfg.MaxQueue = 4 * run
-		s.cfg.Message = func(_, _ []byte) { time.Sleep(10 * time.Millisecond) }
+		s.cfg.Message = func(_, _ []byte, _ *Memory) { time.Sleep(10 * time.Millisecond) }
 		s.start()
 		s.subscribe("a")
 		begin := time.Now()

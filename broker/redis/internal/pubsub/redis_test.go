@@ -93,7 +93,7 @@ func newLive(tb testing.TB, login Login, tune ...func(*Config)) *live {
 	cfg := Config{
 		Name: "shard 0", Service: service, Publish: l.publisher.publish,
 		Dial: func(ctx context.Context) (net.Conn, error) { return dialRedis(ctx, l.server.Addr(), login) },
-		Message: func(channel, payload []byte) {
+		Message: func(channel, payload []byte, _ *Memory) {
 			l.messages <- string(channel) + " " + string(payload)
 		},
 		Resubscribed:   func(lost bool) { l.losses <- lost },
@@ -279,10 +279,10 @@ func TestRedisSlowHandler(t *testing.T) {
 	slow := make(chan struct{})
 	l := newLive(t, Login{}, func(cfg *Config) {
 		message := cfg.Message
-		cfg.Message = func(channel, payload []byte) {
+		cfg.Message = func(channel, payload []byte, memory *Memory) {
 			<-slow
 			if string(payload) == "last" {
-				message(channel, payload)
+				message(channel, payload, memory)
 			}
 		}
 		cfg.Overflow = func([]string) { overflow <- struct{}{} }
@@ -292,9 +292,15 @@ func TestRedisSlowHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	payload := bytes.Repeat([]byte("x"), 100<<10)
-	for range 1000 {
+	for i := range uint64(1000) {
 		if err := l.publisher.publish(t.Context(), "a", payload); err != nil {
 			t.Fatal(err)
+		}
+		// In the time that it takes to become full, Redis must not have 32 MiB to send.
+		for end := time.Now().Add(20 * time.Second); l.conn.Stats().Messages+100 < i; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("of %d messages: %+v", i, l.conn.Stats())
+			}
 		}
 	}
 	l.eventually(false)

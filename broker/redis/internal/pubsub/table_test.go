@@ -223,10 +223,10 @@ func FuzzLink(f *testing.F) {
 		}
 		conn.table.requestPing(l)
 		conn.table.commands(l, nil)
-		reader := resp.NewReader(bytes.NewReader(data), 4096, 1<<16)
+		l.reader = resp.NewReader(bytes.NewReader(data), 4096, 1<<16)
 		var f resp.Frame
 		for err := error(nil); err == nil; {
-			if err = reader.Next(&f); err == nil {
+			if err = l.reader.Next(&f); err == nil {
 				_, err = l.frame(&f)
 			}
 		}

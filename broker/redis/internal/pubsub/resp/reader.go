@@ -13,22 +13,23 @@ const (
 	trust = 1 << 20
 )
 
-// Reader reads values one by one. Chunks are not reused: a chunk is garbage as soon
-// as nothing received in it is referenced any more.
+// Reader reads values one by one. What was returned is valid until the next Fill or
+// Next, or until it is freed if it is held.
 type Reader struct {
 	src        io.Reader
-	chunk      int // size of a usual chunk
+	usual      int // size of a chunk
 	max        int // size of the largest value
-	buf        []byte
-	start, end int // what is received and not returned yet
-	need       int // bytes that the next value needs to be seen further
+	chunk      *Chunk
+	buf        []byte // of chunk
+	start, end int    // what is received and not returned yet
+	need       int    // bytes that the next value needs to be seen further
 }
 
 // NewReader reads from src into chunks of the given size in bytes, at least 4 KiB;
 // a value larger than that gets a chunk of its own, and one of more than max bytes
 // is an error.
 func NewReader(src io.Reader, chunk, max int) *Reader {
-	return &Reader{src: src, chunk: chunk, max: max}
+	return &Reader{src: src, usual: chunk, max: max}
 }
 
 // Next reads the next value. It returns io.EOF at the end between two values,
@@ -61,6 +62,13 @@ func (r *Reader) Buffered(f *Frame) (found bool, err error) {
 			return true, nil
 		}
 	}
+}
+
+// Hold returns the chunk in which the value lies that was returned last. That is valid
+// until the caller has it freed.
+func (r *Reader) Hold() *Chunk {
+	r.chunk.given++
+	return r.chunk
 }
 
 // Empty reports whether nothing is received that is not returned.
@@ -96,11 +104,14 @@ func (r *Reader) grow(need int) {
 	if need < have+minRead { // the length is not known yet
 		need = have + max(have, minRead)
 	}
-	size := max(r.chunk, min(need, max(trust, 2*have)))
-	buf := make([]byte, size)
-	r.end = copy(buf, r.buf[r.start:r.end])
+	last := r.chunk
+	r.chunk = newChunk(max(r.usual, min(need, max(trust, 2*have))))
+	r.end = copy(r.chunk.buf, r.buf[r.start:r.end])
 	r.start = 0
-	r.buf = buf
+	r.buf = r.chunk.buf
+	if last != nil {
+		last.leave()
+	}
 }
 
 func (r *Reader) read() error {
