@@ -78,10 +78,14 @@ const (
 	nativeReset   = time.Hour
 )
 
+// objectives are the quantiles of summaries, over ten minutes, and by how much each may
+// be off.
+var objectives = map[float64]float64{0.5: 0.05, 0.99: 0.001, 0.999: 0.0001}
+
 // durations measure how long something takes, by labels: with a summary and, as
 // name_histogram, with a histogram.
 type durations struct {
-	summary   *summaries // nil with native histograms
+	summary   *prometheus.SummaryVec // nil with native histograms
 	histogram *prometheus.HistogramVec
 }
 
@@ -97,7 +101,9 @@ func (r *Registry) durations(subsystem, name, help string, buckets []float64, la
 		h.NativeHistogramBucketFactor, h.NativeHistogramMaxBucketNumber = nativeFactor, nativeBuckets
 		h.NativeHistogramMinResetDuration = nativeReset
 	} else {
-		d.summary = &summaries{desc: r.desc(subsystem, name, help+".", labels...)}
+		d.summary = prometheus.NewSummaryVec(prometheus.SummaryOpts{
+			Namespace: r.cfg.Namespace, Subsystem: subsystem, Name: name, Help: help + ".", Objectives: objectives,
+		}, labels)
 		r.registry.MustRegister(d.summary)
 	}
 	d.histogram = prometheus.NewHistogramVec(h, labels)
@@ -107,7 +113,7 @@ func (r *Registry) durations(subsystem, name, help string, buckets []float64, la
 
 // duration is one of durations, for given labels.
 type duration struct {
-	summary   *summary // nil: none
+	summary   prometheus.Observer // nil: none
 	histogram prometheus.Observer
 }
 
@@ -115,7 +121,7 @@ type duration struct {
 func (d *durations) with(labels ...string) *duration {
 	one := &duration{histogram: d.histogram.WithLabelValues(labels...)}
 	if d.summary != nil {
-		one.summary = d.summary.with(labels...)
+		one.summary = d.summary.WithLabelValues(labels...)
 	}
 	return one
 }
@@ -123,7 +129,7 @@ func (d *durations) with(labels ...string) *duration {
 func (d *duration) observe(took time.Duration) {
 	d.histogram.Observe(took.Seconds())
 	if d.summary != nil {
-		d.summary.observe(took)
+		d.summary.Observe(took.Seconds())
 	}
 }
 
