@@ -199,9 +199,11 @@ func awaitHealth(t testing.TB, b *redis.Broker, well bool) {
 	eventually(t, func() bool { return (b.Health()[0].Err == nil) == well })
 }
 
+// eventually waits for longer than a Sentinel does nothing after it found the machine too
+// busy: 30 s.
 func eventually(t testing.TB, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it did not come about")
 		}
