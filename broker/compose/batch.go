@@ -25,6 +25,7 @@ func (b *composition) PublishBatch(ctx context.Context, batch []broker.BatchItem
 	for _, g := range groups {
 		for k, at := range g.at {
 			batch[at].Result, batch[at].Err = g.items[k].Result, g.items[k].Err
+			batch[at].Unkept = true // the engine had a copy
 		}
 	}
 }

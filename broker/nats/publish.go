@@ -150,6 +150,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 			err = ctx.Err()
 		}
 		item := &batch[i]
+		item.Unkept = true // it is encoded
 		item.Result, item.Err = broker.PublishResult{}, err
 		if err != nil {
 			continue

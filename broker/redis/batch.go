@@ -32,6 +32,9 @@ const (
 // PublishBatch implements broker.BatchPublisher. Items go out as pipelined chunks
 // of up to 1,000, per shard at a time. Items of one channel keep their order.
 func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
+	for i := range batch {
+		batch[i].Unkept = true // it is encoded
+	}
 	if len(batch) == 1 {
 		item := &batch[0]
 		item.Result, item.Err = b.Publish(ctx, item.Channel, item.Pub, item.Options)

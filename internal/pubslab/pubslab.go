@@ -19,15 +19,18 @@ type slab struct {
 // Slabs hands out publications. The zero value is ready for use, by one goroutine.
 type Slabs struct {
 	slabs []*slab
+	// first is where the first slab begins: others before it are kept.
+	first int
 	used  int // publications that were handed out
 }
 
 // Next returns a publication, which is zero.
 func (s *Slabs) Next() *channel.Publication {
-	if s.used == len(s.slabs)*Size {
+	end := s.first + s.used
+	if end == len(s.slabs)*Size {
 		s.slabs = append(s.slabs, nil)
 	}
-	of := &s.slabs[s.used/Size]
+	of := &s.slabs[end/Size]
 	if *of == nil {
 		*of = new(slab)
 	}
@@ -38,7 +41,7 @@ func (s *Slabs) Next() *channel.Publication {
 // Reclaim must be called between one batch and the next, with the items that the
 // broker got. A batch into channels without subscribers and history, as most are that
 // a backend publishes to blindly, costs no publications: a third of what a batch
-// allocates.
+// allocates. Batches of one share slabs, too, if theirs are kept.
 func (s *Slabs) Reclaim(items []broker.BatchItem) {
 	// The items have the publications in the order in which they were handed out, some
 	// repeatedly, some have others.
@@ -49,17 +52,33 @@ func (s *Slabs) Reclaim(items []broker.BatchItem) {
 			at++
 		}
 		if !item.Unkept && at >= 0 && item.Pub == s.at(at) {
-			s.slabs[at/Size].kept = true
+			s.slabs[(s.first+at)/Size].kept = true
 		}
 	}
-	for i, from := 0, 0; from < s.used; i, from = i+1, from+Size {
-		if s.slabs[i].kept {
+	end := s.first + s.used
+	for i, from := 0, s.first; from < end; i, from = i+1, (i+1)*Size {
+		of := s.slabs[i]
+		switch to := min((i+1)*Size, end); {
+		case !of.kept:
+			clear(of.pubs[from-i*Size : to-i*Size])
+		case to < (i+1)*Size: // the last one: what is left of it comes first
+			of.kept = false
+			s.slabs[i], s.slabs[0] = s.slabs[0], of
+			if s.first > 0 && i > 0 {
+				s.slabs[i] = nil // has no beginning
+			}
+			s.first = to - i*Size
+		default:
 			s.slabs[i] = nil
-			continue
+			if i == 0 {
+				s.first = 0
+			}
 		}
-		clear(s.slabs[i].pubs[:min(Size, s.used-from)])
 	}
 	s.used = 0
 }
 
-func (s *Slabs) at(i int) *channel.Publication { return &s.slabs[i/Size].pubs[i%Size] }
+func (s *Slabs) at(i int) *channel.Publication {
+	i += s.first
+	return &s.slabs[i/Size].pubs[i%Size]
+}

@@ -51,6 +51,34 @@ func TestNothingKeptIsUsedAgain(t *testing.T) {
 	}
 }
 
+// Small batches share slabs even if everything is kept.
+func TestKeptShareSlabs(t *testing.T) {
+	var s Slabs
+	items := make([]broker.BatchItem, 3)
+	seen := make(map[*channel.Publication]bool)
+	batch := func() {
+		for i := range items {
+			items[i].Pub = s.Next()
+			if seen[items[i].Pub] {
+				t.Fatal("handed out twice")
+			}
+			seen[items[i].Pub] = true
+		}
+		s.Reclaim(items)
+	}
+	clear(seen)
+	if n := testing.AllocsPerRun(10*Size, func() { clear(seen); batch() }); n > 0 { // 3 of 32
+		t.Errorf("%v slabs a batch", n)
+	}
+	clear(seen)
+	for range 100 {
+		batch()
+	}
+	if len(seen) != 300 {
+		t.Errorf("%d publications", len(seen))
+	}
+}
+
 func TestUnkeptCostsNothing(t *testing.T) {
 	var s Slabs
 	items := slices.Repeat([]broker.BatchItem{{Unkept: true}}, 5*Size/2)
