@@ -122,16 +122,9 @@ func (b *Batch) encode(f transport.Framer, form Form) []byte {
 	}
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	s.begin(b.list[0].Message, form)
-	buf := headroom(arena.Tail(size), f)
-	for i := range b.list {
-		if i > 0 {
-			buf = outbox.Separate(buf, f.Encoding())
-		}
-		var err error
-		if buf, err = s.appendPublication(buf, b.list[i].Message, f.Encoding(), form); err != nil {
-			return nil
-		}
+	buf, err := s.appendBatch(headroom(arena.Tail(size), f), b.list, f.Encoding(), form)
+	if err != nil {
+		return nil
 	}
 	return arena.Commit(f.Frame(buf))
 }

@@ -62,8 +62,9 @@ type Message struct {
 	// Memory that Pub, Prev and Info lie in, or nil.
 	Memory Memory
 
-	loops atomic.Int32 // that are not through with it
-	fresh bool         // made by NewMessage
+	// loops that are not through with it: changed atomically once it is posted.
+	loops int32
+	fresh bool // made by NewMessage
 	kept  atomic.Bool
 
 	mu       sync.Mutex
@@ -97,7 +98,7 @@ func NewMessage() *Message {
 
 // Share says how many loops the message is going to be posted to. Of none, it ends.
 func (m *Message) Share(loops int) {
-	m.loops.Store(int32(loops))
+	m.loops = int32(loops)
 	if loops == 0 {
 		m.end()
 	}
@@ -109,7 +110,7 @@ func (m *Message) Keep() { m.kept.Store(true) }
 // leave is called when a loop is through with the message, and reports whether nobody
 // needs it any more.
 func (m *Message) leave() bool {
-	if !m.fresh || m.loops.Load() > 1 && m.loops.Add(-1) > 0 {
+	if !m.fresh || atomic.LoadInt32(&m.loops) > 1 && atomic.AddInt32(&m.loops, -1) > 0 {
 		return false
 	}
 	return !m.kept.Load()
@@ -221,6 +222,7 @@ type scratch struct {
 	leave protocol.Leave
 	text  []byte
 	patch []byte
+	head  []byte // of a batch
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -269,10 +271,49 @@ func (s *scratch) append(buf []byte, m *Message, e protocol.Encoding, form Form)
 		s.leave.Info = s.clientInfo(m.Info)
 		s.push.Leave = &s.leave
 	default:
-		return s.appendPublication(buf, m, e, form)
+		s.push.Pub = &s.pub
+		if err := s.publication(m, e, form); err != nil {
+			return nil, err
+		}
 	}
 	return codec.For(e).AppendReply(buf, &s.reply)
 }
+
+// appendBatch appends publications of one channel, separated.
+func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, form Form) (_ []byte, err error) {
+	s.begin(list[0].Message, form)
+	s.push.Pub = &s.pub
+	var head []byte
+	if e == protocol.JSON {
+		// What is around the publications is the same for all, and made once.
+		s.pub = protocol.Publication{}
+		if s.head, err = codec.For(e).AppendReply(s.head[:0], &s.reply); err != nil {
+			return nil, err
+		}
+		head = s.head[:len(s.head)-len("{}"+tail)]
+	}
+	for i := range list {
+		if i > 0 {
+			buf = outbox.Separate(buf, e)
+		}
+		if err = s.publication(list[i].Message, e, form); err != nil {
+			return nil, err
+		}
+		if head == nil {
+			buf, err = codec.For(e).AppendReply(buf, &s.reply)
+		} else {
+			buf, err = s.pub.AppendJSON(append(buf, head...))
+			buf = append(buf, tail...)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return buf, nil
+}
+
+// tail is what stands behind a publication in JSON.
+const tail = "}}"
 
 // begin begins a push in the channel of m.
 func (s *scratch) begin(m *Message, form Form) {
@@ -285,10 +326,8 @@ func (s *scratch) begin(m *Message, form Form) {
 	}
 }
 
-// appendPublication appends one publication, and maybe others of the same channel after
-// it: a push is begun.
-func (s *scratch) appendPublication(buf []byte, m *Message, e protocol.Encoding, form Form) (_ []byte, err error) {
-	s.push.Pub = &s.pub
+// publication sets pub to what clients see of m.
+func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err error) {
 	FillPublication(&s.pub, m.Pub)
 	s.pub.Info, s.pub.Epoch, s.pub.Delta = nil, "", false
 	if m.Pub.Info != nil {
@@ -297,16 +336,15 @@ func (s *scratch) appendPublication(buf []byte, m *Message, e protocol.Encoding,
 	if m.Pub.Offset == 1 {
 		s.pub.Epoch = m.Epoch
 	}
-	if form&(Escaped|Patched) != 0 {
-		var prev *channel.Publication
-		if form&Patched != 0 {
-			prev = m.Prev
-		}
-		if s.pub.Data, s.pub.Delta, err = DeltaData(&s.patch, &s.text, e, prev, m.Pub); err != nil {
-			return nil, err
-		}
+	if form&(Escaped|Patched) == 0 {
+		return nil
 	}
-	return codec.For(e).AppendReply(buf, &s.reply)
+	var prev *channel.Publication
+	if form&Patched != 0 {
+		prev = m.Prev
+	}
+	s.pub.Data, s.pub.Delta, err = DeltaData(&s.patch, &s.text, e, prev, m.Pub)
+	return err
 }
 
 // DeltaData returns p's data in the shape of a subscription with delta
@@ -358,8 +396,8 @@ func (s *scratch) clientInfo(i *channel.ClientInfo) *protocol.ClientInfo {
 const keepScratch = 64 << 10
 
 func (s *scratch) release() {
-	text, patch := s.text, s.patch
-	*s = scratch{}
+	text, patch, head := s.text, s.patch, s.head
+	*s = scratch{head: head}
 	if cap(text) <= keepScratch {
 		s.text = text
 	}

@@ -117,6 +117,7 @@ func appendBool(dst []byte, field int, value bool) []byte {
 // Info are parts of data, the rest is copied. delta is what AppendPublication got.
 // Unknown fields are skipped, also those of map channels that pub has no place for.
 func Publication(data []byte, pub *channel.Publication) (delta bool, err error) {
+	pub.Data, data = leadingData(data)
 	for r := (reader{data}); len(r.rest) > 0; {
 		f, err := r.next()
 		if err != nil {
@@ -153,6 +154,25 @@ func Publication(data []byte, pub *channel.Publication) (delta bool, err error) 
 		}
 	}
 	return delta, nil
+}
+
+// leadingData takes the field that nearly all publications begin with, and is nearly all of
+// them, in a third of the time of the usual way. It takes nothing unless that is it.
+func leadingData(message []byte) (data, rest []byte) {
+	if len(message) < 3 || message[0] != fieldData<<3|wireBytes {
+		return nil, message
+	}
+	n, start := int(message[1]), 2
+	if n >= 0x80 {
+		if message[2] >= 0x80 {
+			return nil, message
+		}
+		n, start = n&0x7f|int(message[2])<<7, 3
+	}
+	if end := start + n; end <= len(message) {
+		return message[start:end:end], message[end:]
+	}
+	return nil, message
 }
 
 // ClientInfo fills info with what data says, of which its bytes are parts.
