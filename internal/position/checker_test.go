@@ -389,7 +389,7 @@ func (short) Positions(context.Context, []string) []broker.PositionResult { retu
 func TestWrongNumberOfPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, short{newEngine()}, delay)
-		n.watch(t, "ch", 3, 0)
+		n.watch(t, "ch", 1, 0)
 		pass(delay)
 		n.Close()
 		if sum, _ := n.checks(); sum != 0 || !strings.Contains(n.log.String(), "returned 0 positions of 1 channels") {
