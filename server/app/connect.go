@@ -173,8 +173,13 @@ func (p *policy) subsChanged(ctx context.Context, c *gyro.Client, token auth.Con
 	return false
 }
 
-// subRefresh prolongs a subscription by a new token (auth.md section 10).
+// subRefresh prolongs a subscription by a new token (auth.md section 10). Nothing
+// prolongs one that the server API made: it ends when it expires (server-api.md 6.3).
 func (p *policy) subRefresh(_ context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
+	if !e.ClientSide {
+		p.log.Info("subscription expired", "client", c.ID(), "channel", e.Channel)
+		return gyro.SubRefreshReply{Expired: true}, nil
+	}
 	token, err := p.subscribe.VerifySubscribe(e.Token)
 	switch {
 	case errors.Is(err, auth.ErrExpired):

@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -92,6 +93,23 @@ func TestExpiration(t *testing.T) {
 		t.Errorf("ttl is not capped to a year: %d", res.TTL)
 	}
 	if d := soon.Disconnected(); d != protocol.DisconnectExpired {
+		t.Errorf("ended with %v", d)
+	}
+}
+
+// TestServerSubscriptionExpires: when a subscription expires that the server API made, its
+// client may connect again (server-api.md 6.3): there is no token that could be invalid.
+func TestServerSubscriptionExpires(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		cfg.Client.ExpiredSubCloseDelay, cfg.Client.PresenceInterval = time.Millisecond, 100*time.Millisecond
+	})
+	c := s.connect("u")
+	s.api("subscribe", fmt.Sprintf(`{"user":"u","channel":"a","expire_at":%d}`, unix(2*time.Second)))
+	if push := c.Push(); push.Channel != "a" || push.Subscribe == nil {
+		t.Fatalf("got %+v", push)
+	}
+	if d := c.Disconnected(); d != protocol.DisconnectSubExpired {
 		t.Errorf("ended with %v", d)
 	}
 }
