@@ -37,7 +37,8 @@ type Config struct {
 	// Version is told to clients and shown in Info. Default: empty.
 	Version string
 
-	// PingInterval between pings to a client, in whole seconds on the wire.
+	// PingInterval between pings to a client, as exact as 50 ms. Clients are told its
+	// whole seconds; below 1 s they are told of none, and do not answer.
 	// Default 25 s; negative: no pings.
 	PingInterval time.Duration
 	// PongTimeout is the time that a client has to answer a ping; it must be less
@@ -151,9 +152,6 @@ func (c *Config) check() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gyro: "+format, args...)) }
 	if c.PingInterval > 0 && c.PongTimeout >= c.PingInterval {
 		bad("PongTimeout (%v) must be less than PingInterval (%v)", c.PongTimeout, c.PingInterval)
-	}
-	if c.PingInterval > 0 && c.PingInterval < time.Second {
-		bad("PingInterval (%v) must be at least 1s", c.PingInterval)
 	}
 	for _, f := range []struct {
 		name  string

@@ -83,7 +83,6 @@ func wantDisconnect(tb testing.TB, c *wstest.Client, want protocol.Disconnect) {
 func TestConfigErrorsNameTheField(t *testing.T) {
 	for name, cfg := range map[string]gyro.Config{
 		"PongTimeout":      {PongTimeout: time.Minute},
-		"PingInterval":     {PingInterval: time.Millisecond, PongTimeout: -1},
 		"ChannelLimit":     {ChannelLimit: -1},
 		"ChannelMaxLength": {ChannelMaxLength: -1},
 		"QueueMaxSize":     {QueueMaxSize: -1},

@@ -118,7 +118,7 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	}
 	if s.pings() {
 		r.Ping = uint32(s.cfg.PingInterval / time.Second)
-		r.Pong = s.cfg.PongTimeout > 0
+		r.Pong = s.pongs()
 	}
 	if s.cfg.SendTime {
 		r.Time = s.env.Now() / int64(time.Millisecond)

@@ -86,6 +86,9 @@ func TestOnBeat(t *testing.T) {
 		{10*time.Second + 300*time.Millisecond, 25 * time.Second, 35 * time.Second},
 		{5*time.Second + 60*time.Millisecond, time.Second, 6 * time.Second},
 		{5*time.Second + 130*time.Millisecond, time.Second, 6*time.Second + 250*time.Millisecond},
+		{5*time.Second + 20*time.Millisecond, 300 * time.Millisecond, 5*time.Second + 300*time.Millisecond},
+		{5*time.Second + 20*time.Millisecond, 130 * time.Millisecond, 5*time.Second + 150*time.Millisecond},
+		{5*time.Second + 20*time.Millisecond, time.Nanosecond, 5*time.Second + 50*time.Millisecond},
 	} {
 		if got := onBeat(int64(c.now), c.interval); got != int64(c.want) {
 			t.Errorf("%v after %v: %v, want %v", c.interval, c.now, time.Duration(got), c.want)
@@ -106,7 +109,7 @@ func (e phaseEnv) Phase(n int64) int64 { return e.phase(n) }
 // even when one started later.
 func TestFirstBeat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		interval := rapid.Int64Range(int64(time.Second), int64(time.Minute)).Draw(t, "interval")
+		interval := rapid.Int64Range(int64(100*time.Millisecond), int64(time.Minute)).Draw(t, "interval")
 		now := rapid.Int64Range(0, int64(time.Hour)).Draw(t, "now")
 		later := now + rapid.Int64Range(0, interval).Draw(t, "later")
 		beat := beatOf(interval)

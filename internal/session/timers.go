@@ -41,21 +41,31 @@ func (s *Session) reschedule() { s.env.Schedule(s.deadlines.next()) }
 // pings tells whether the protocol's own pings are used.
 func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.via.NativePing }
 
+// pongs tells whether clients have to answer these pings. The connect result announces
+// the interval in whole seconds; a client that hears of none does not answer.
+func (s *Session) pongs() bool { return s.cfg.PongTimeout > 0 && s.cfg.PingInterval >= time.Second }
+
+// leastBeat is how exactly the owner keeps deadlines.
+const leastBeat = int64(50 * time.Millisecond)
+
 // beatOf is the distance of the moments at which what is done once per interval is due.
 // An idle node wakes up at these only, and finds the answers of many clients at once.
 // The fewer, the better: the code that pings is warm from the second client on.
 func beatOf(interval int64) int64 {
-	if interval >= int64(10*time.Second) {
+	switch {
+	case interval >= int64(10*time.Second):
 		return int64(time.Second)
+	case interval >= int64(time.Second):
+		return int64(250 * time.Millisecond)
 	}
-	return int64(250 * time.Millisecond)
+	return leastBeat
 }
 
 // onBeat is the moment that is nearest to one interval from now. (Not the next one:
 // what is due is done a little late, and would be later each time.)
 func onBeat(now int64, interval time.Duration) int64 {
 	beat := beatOf(int64(interval))
-	return (now + int64(interval) + beat/2) / beat * beat
+	return max(now+int64(interval)+beat/2, now+beat) / beat * beat
 }
 
 // firstBeat is the moment at which a session that starts now is first looked at: one
@@ -144,7 +154,7 @@ func (s *Session) pongOverdue(now int64) bool {
 
 func (s *Session) ping(now int64) {
 	s.deadlines.ping = onBeat(now, s.cfg.PingInterval)
-	if s.cfg.PongTimeout > 0 {
+	if s.pongs() {
 		s.pongsDue++
 		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
 	}

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gyrohq/gyro/server/config/internal/schema"
 	"github.com/gyrohq/gyro/server/origin"
@@ -93,9 +92,6 @@ func (c *Config) checkClient(p *problems) {
 	}
 	if cl.PingInterval <= cl.PongTimeout {
 		p.add("client.pong_timeout", "%s is not less than client.ping_interval, %s", cl.PongTimeout, cl.PingInterval)
-	}
-	if cl.PingInterval > 0 && cl.PingInterval < time.Second {
-		p.add("client.ping_interval", "%s is less than 1s", cl.PingInterval)
 	}
 	cl.Token.check(p, "client.token")
 	cl.SubscriptionToken.check(p, "client.subscription_token")

@@ -51,6 +51,7 @@ var validateTests = []struct{ text, want string }{
 	{`{"client":{"allowed_origins":["[a"]}}`, `client.allowed_origins: pattern 0, "[a"`},
 	{`{"client":{"ping_interval":"8s"}}`, `client.pong_timeout: 8s is not less`},
 	{`{"client":{"ping_interval":"-1s","pong_timeout":"-2s"}}`, ""},
+	{`{"client":{"ping_interval":"500ms","pong_timeout":"400ms"}}`, ""},
 	{`{"client":{"ping_interval":"-1s","pong_timeout":"-1s"}}`, `client.pong_timeout`},
 	{`{"client":{"connect_code_to_unidirectional_disconnect":{"transforms":[{"code":1}]}}}`, `disconnect.transforms[0]: code and to.code`},
 	{`{"client":{"connect_code_to_unidirectional_disconnect":{"transforms":[{"code":1,"to":{"code":1,"reason":"é"}}]}}}`, `ASCII`},
