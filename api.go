@@ -2,11 +2,13 @@ package gyro
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -32,11 +34,8 @@ func (n *Node) Subscribe(ctx context.Context, user, ch string, opts ...Subscribe
 		return protocol.ErrorExpired
 	}
 	cmd := control.NewSubscribe(user, ch, &cfg.opts)
-	cmd.Client, cmd.Session = cfg.client, cfg.session
-	if err := n.cluster.Tell(ctx, &control.Command{Subscribe: cmd}); err != nil {
-		return err
-	}
-	return n.onUser(ctx, user, &cfg.target, n.subscribing(ch, &cfg.opts))
+	cmd.Client, cmd.Session = cfg.Client, cfg.Session
+	return n.operate(ctx, user, &cfg.Target, control.Command{Subscribe: cmd}, n.subscribing(ch, &cfg.opts))
 }
 
 // Unsubscribe ends the subscriptions, of either kind, of a user to a channel, on every
@@ -49,13 +48,10 @@ func (n *Node) Unsubscribe(ctx context.Context, user, ch string, opts ...Unsubsc
 	for _, opt := range opts {
 		opt.applyUnsubscribe(&cfg)
 	}
-	t := &cfg.target
-	if err := n.cluster.Tell(ctx, &control.Command{Unsubscribe: &control.Unsubscribe{
-		User: user, Channel: ch, Client: t.client, Session: t.session, Code: cfg.code.Code, Reason: cfg.code.Reason,
-	}}); err != nil {
-		return err
-	}
-	return n.onUser(ctx, user, t, unsubscribing(ch, cfg.code))
+	cmd := control.Command{Unsubscribe: &control.Unsubscribe{
+		User: user, Channel: ch, Client: cfg.Client, Session: cfg.Session, Code: cfg.code.Code, Reason: cfg.code.Reason,
+	}}
+	return n.operate(ctx, user, &cfg.Target, cmd, unsubscribing(ch, cfg.code))
 }
 
 // Disconnect closes the connections of a user, on every node.
@@ -64,13 +60,10 @@ func (n *Node) Disconnect(ctx context.Context, user string, opts ...DisconnectOp
 	for _, opt := range opts {
 		opt.applyDisconnect(&cfg)
 	}
-	t := &cfg.target
-	if err := n.cluster.Tell(ctx, &control.Command{Disconnect: &control.Disconnect{
-		User: user, Client: t.client, Session: t.session, Whitelist: t.whitelist, Code: cfg.code.Code, Reason: cfg.code.Reason,
-	}}); err != nil {
-		return err
-	}
-	return n.onUser(ctx, user, t, disconnecting(cfg.code))
+	cmd := control.Command{Disconnect: &control.Disconnect{
+		User: user, Client: cfg.Client, Session: cfg.Session, Whitelist: cfg.Whitelist, Code: cfg.code.Code, Reason: cfg.code.Reason,
+	}}
+	return n.operate(ctx, user, &cfg.Target, cmd, disconnecting(cfg.code))
 }
 
 // Refresh changes the expiration of the connections of a user, on every node.
@@ -79,17 +72,24 @@ func (n *Node) Refresh(ctx context.Context, user string, opts ...RefreshOption) 
 	for _, opt := range opts {
 		opt.applyRefresh(&cfg)
 	}
-	t := &cfg.target
-	if err := n.cluster.Tell(ctx, &control.Command{Refresh: &control.Refresh{
-		User: user, Client: t.client, Session: t.session, Expired: cfg.expired, ExpireAt: cfg.expireAt, Info: cfg.info,
-	}}); err != nil {
-		return err
-	}
-	return n.onUser(ctx, user, t, refreshing(cfg.expired, cfg.expireAt, cfg.info))
+	cmd := control.Command{Refresh: &control.Refresh{
+		User: user, Client: cfg.Client, Session: cfg.Session, Expired: cfg.expired, ExpireAt: cfg.expireAt, Info: cfg.info,
+	}}
+	return n.operate(ctx, user, &cfg.Target, cmd, refreshing(cfg.expired, cfg.expireAt, cfg.info))
 }
 
-// onUser calls f, on their loops, with the connections of a user.
-func (n *Node) onUser(ctx context.Context, user string, t *target, f func(*Client)) error {
+// errNoSessions refuses WithSession. The ID is a secret, so it is not named.
+var errNoSessions = fmt.Errorf("gyro: connections have no sessions yet, select them by client ID: %w", protocol.ErrorNotAvailable)
+
+// operate tells the other nodes of an operation, then calls f, on their loops, with the
+// connections of the user here.
+func (n *Node) operate(ctx context.Context, user string, t *users.Target, cmd control.Command, f func(*Client)) error {
+	if t.Session != "" {
+		return errNoSessions
+	}
+	if err := n.cluster.Tell(ctx, &cmd); err != nil {
+		return err
+	}
 	return n.onLoops(ctx, func(s *shard) { s.each(user, t, f) })
 }
 

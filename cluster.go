@@ -10,6 +10,7 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -144,23 +145,23 @@ func (m *members) Apply(cmd *control.Command) {
 			n.log.Warn("control message is not understood", "node", cmd.UID, "channel", c.Channel, "error", err)
 			return
 		}
-		n.postToUser(c.User, target{client: c.Client, session: c.Session}, n.subscribing(c.Channel, opts))
+		n.postToUser(c.User, users.Target{Client: c.Client, Session: c.Session}, n.subscribing(c.Channel, opts))
 	case cmd.Unsubscribe != nil:
 		c := cmd.Unsubscribe
-		n.postToUser(c.User, target{client: c.Client, session: c.Session},
+		n.postToUser(c.User, users.Target{Client: c.Client, Session: c.Session},
 			unsubscribing(c.Channel, protocol.Unsubscribe{Code: c.Code, Reason: c.Reason}))
 	case cmd.Disconnect != nil:
 		c := cmd.Disconnect
-		n.postToUser(c.User, target{client: c.Client, session: c.Session, whitelist: c.Whitelist},
+		n.postToUser(c.User, users.Target{Client: c.Client, Session: c.Session, Whitelist: c.Whitelist},
 			disconnecting(protocol.Disconnect{Code: c.Code, Reason: c.Reason}))
 	case cmd.Refresh != nil:
 		c := cmd.Refresh
-		n.postToUser(c.User, target{client: c.Client, session: c.Session}, refreshing(c.Expired, c.ExpireAt, c.Info))
+		n.postToUser(c.User, users.Target{Client: c.Client, Session: c.Session}, refreshing(c.Expired, c.ExpireAt, c.Info))
 	}
 }
 
 // postToUser calls f, on their loops, with the connections of a user, later.
-func (n *Node) postToUser(user string, t target, f func(*Client)) {
+func (n *Node) postToUser(user string, t users.Target, f func(*Client)) {
 	for _, s := range n.shards {
 		s.loop.Post(loop.Func(func() { s.each(user, &t, f) }))
 	}

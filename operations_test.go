@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,7 +193,6 @@ func TestTargets(t *testing.T) {
 		if p := a1.Push(); p.Subscribe == nil || p.Channel != "ch" || string(p.Subscribe.Data) != `7` {
 			t.Errorf("got %+v", p)
 		}
-		must(t, node.Subscribe(ctx, "a", "none", gyro.WithSession("unknown")))
 		must(t, node.Subscribe(ctx, "a", "late", gyro.WithSubscribeOptions(gyro.SubscribeOptions{ExpireAt: time.Now().Unix() + 60})))
 		if err := node.Subscribe(ctx, "a", "ch", gyro.WithSubscribeOptions(gyro.SubscribeOptions{ExpireAt: 1})); !errors.Is(err, protocol.ErrorExpired) {
 			t.Errorf("expired: %v", err)
@@ -493,4 +493,26 @@ func TestChannelLimitAtConnect(t *testing.T) {
 	c := wstest.Pipe(t, node)
 	c.Start(`"connect":{}`)
 	wantDisconnect(t, c, protocol.DisconnectChannelLimit)
+}
+
+// Transports that give their connections sessions are still to come: an operation that
+// addresses one is refused, instead of doing nothing.
+func TestNoSessions(t *testing.T) {
+	ctx, node := context.Background(), run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: as}})
+	c := connect(t, node, "u")
+	for name, do := range map[string]func(gyro.TargetOption) error{
+		"Subscribe":   func(o gyro.TargetOption) error { return node.Subscribe(ctx, "u", "ch", o) },
+		"Unsubscribe": func(o gyro.TargetOption) error { return node.Unsubscribe(ctx, "u", "ch", o) },
+		"Disconnect":  func(o gyro.TargetOption) error { return node.Disconnect(ctx, "u", o) },
+		"Refresh":     func(o gyro.TargetOption) error { return node.Refresh(ctx, "u", o) },
+	} {
+		err := do(gyro.WithSession("secret"))
+		if !errors.Is(err, protocol.ErrorNotAvailable) || !strings.Contains(err.Error(), "session") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	must(t, node.Subscribe(ctx, "u", "ch", gyro.WithSession("")))
+	if p := c.Push(); p.Subscribe == nil || p.Channel != "ch" {
+		t.Errorf("got %+v", p)
+	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -110,41 +111,23 @@ var gathered = sync.Pool{New: func() any { return new(PublishOptions) }}
 // option of Node.Subscribe of it.
 type SubscribeOptions = channel.SubscribeOptions
 
-// target selects connections of a user.
-type target struct {
-	client, session string
-	whitelist       []string
-}
-
-func (t *target) match(client, session string) bool {
-	if t.client != "" && t.client != client || t.session != "" && t.session != session {
-		return false
-	}
-	for _, w := range t.whitelist {
-		if w == client {
-			return false
-		}
-	}
-	return true
-}
-
 type subscribeConfig struct {
-	target
+	users.Target
 	opts SubscribeOptions
 }
 
 type unsubscribeConfig struct {
-	target
+	users.Target
 	code protocol.Unsubscribe
 }
 
 type disconnectConfig struct {
-	target
+	users.Target
 	code protocol.Disconnect
 }
 
 type refreshConfig struct {
-	target
+	users.Target
 	expired  bool
 	expireAt int64
 	info     []byte
@@ -169,21 +152,23 @@ type (
 	}
 )
 
-type targetOption func(*target)
+type targetOption func(*users.Target)
 
-func (f targetOption) applySubscribe(c *subscribeConfig)     { f(&c.target) }
-func (f targetOption) applyUnsubscribe(c *unsubscribeConfig) { f(&c.target) }
-func (f targetOption) applyDisconnect(c *disconnectConfig)   { f(&c.target) }
-func (f targetOption) applyRefresh(c *refreshConfig)         { f(&c.target) }
+func (f targetOption) applySubscribe(c *subscribeConfig)     { f(&c.Target) }
+func (f targetOption) applyUnsubscribe(c *unsubscribeConfig) { f(&c.Target) }
+func (f targetOption) applyDisconnect(c *disconnectConfig)   { f(&c.Target) }
+func (f targetOption) applyRefresh(c *refreshConfig)         { f(&c.Target) }
 
 // WithClient keeps only the connection with this client ID. Empty: no effect.
 func WithClient(id string) TargetOption {
-	return targetOption(func(t *target) { t.client = id })
+	return targetOption(func(t *users.Target) { t.Client = id })
 }
 
-// WithSession keeps only the connections with this session ID. Empty: no effect.
+// WithSession keeps only the connections with this session ID. Empty: no effect. No
+// transport gives its connections sessions yet, so any other ID makes the operation
+// fail with protocol.ErrorNotAvailable.
 func WithSession(id string) TargetOption {
-	return targetOption(func(t *target) { t.session = id })
+	return targetOption(func(t *users.Target) { t.Session = id })
 }
 
 type subscribeOption SubscribeOptions
@@ -214,7 +199,7 @@ func WithDisconnect(d protocol.Disconnect) DisconnectOption {
 
 // WithWhitelist spares the connections with these client IDs.
 func WithWhitelist(clients ...string) DisconnectOption {
-	return disconnectOption(func(c *disconnectConfig) { c.whitelist = clients })
+	return disconnectOption(func(c *disconnectConfig) { c.Whitelist = clients })
 }
 
 type refreshOption func(*refreshConfig)

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/users"
 )
 
 // shard is a loop and what it owns.
@@ -48,9 +49,9 @@ func (s *shard) unregister(c *Client) {
 }
 
 // each calls f with the user's clients that t selects. f may close them.
-func (s *shard) each(user string, t *target, f func(*Client)) {
+func (s *shard) each(user string, t *users.Target, f func(*Client)) {
 	for _, c := range append([]*Client(nil), s.users[user]...) {
-		if t.match(c.ID(), "") {
+		if t.Match(c.ID()) {
 			f(c)
 		}
 	}

@@ -33,3 +33,23 @@ func TestCounts(t *testing.T) {
 		t.Errorf("%v are remembered", c.m)
 	}
 }
+
+func TestTarget(t *testing.T) {
+	for _, c := range []struct {
+		target Target
+		want   bool
+	}{
+		{Target{}, true},
+		{Target{Client: "a"}, true},
+		{Target{Client: "b"}, false},
+		{Target{Session: "s"}, false},
+		{Target{Client: "a", Session: "s"}, false},
+		{Target{Whitelist: []string{"b", "a"}}, false},
+		{Target{Whitelist: []string{"b"}}, true},
+		{Target{Client: "a", Whitelist: []string{"a"}}, false},
+	} {
+		if got := c.target.Match("a"); got != c.want {
+			t.Errorf("%+v: %v", c.target, got)
+		}
+	}
+}

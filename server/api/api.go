@@ -143,10 +143,13 @@ func (e *Executor) options(ch string) (ChannelOptions, error) {
 }
 
 // failed turns the error of a node, an engine or a handler into the API's, and
-// logs what the caller will not see.
+// logs what the caller will not see: the reason.
 func (e *Executor) failed(ctx context.Context, m Method, ch string, err error) error {
 	apiErr := fromNode(err)
-	if apiErr.Code == ErrInternal.Code && !errors.Is(err, context.Canceled) {
+	switch {
+	case apiErr.Code != ErrInternal.Code:
+		e.log.InfoContext(ctx, "API command refused", "method", m.String(), "channel", ch, "error", err)
+	case !errors.Is(err, context.Canceled):
 		e.log.ErrorContext(ctx, "API command failed", "method", m.String(), "channel", ch, "error", err)
 	}
 	return apiErr
