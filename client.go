@@ -26,8 +26,8 @@ type Client struct {
 	session session.Session
 	timer   loop.Timer
 	life    life.Life
-	// ctx is what handlers get, if the application gave the client values.
-	ctx *life.Context
+	// ctx is what handlers get, if the application gave the client values or meta.
+	ctx atomic.Pointer[life.Context]
 	// opening is what is known of the request, until the client has connected.
 	opening *opening
 	// lane does what may block. It is made when there is such a thing, and let go when
@@ -68,10 +68,19 @@ func (c *Client) Transport() TransportInfo {
 
 // Context ends with the connection; it holds what ConnectReply.Context held.
 func (c *Client) Context() context.Context {
-	if c.ctx != nil {
-		return c.ctx
+	if ctx := c.ctx.Load(); ctx != nil {
+		return ctx
 	}
 	return &c.life
+}
+
+// Meta of the client: that of its Credentials, or of the last refresh that brought some;
+// nil if there is none. It must not be modified.
+func (c *Client) Meta() []byte {
+	if ctx := c.ctx.Load(); ctx != nil {
+		return ctx.Meta
+	}
+	return nil
 }
 
 // Send pushes a message to the client. data is JSON for JSON clients, and must

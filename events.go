@@ -109,6 +109,9 @@ type Credentials struct {
 	ExpireAt int64
 	// Info is attached to publications, presence, joins and leaves of the client.
 	Info []byte
+	// Meta is what the application itself wants to know of the client later, by
+	// Client.Meta: no client sees it.
+	Meta []byte
 }
 
 type credentialsKey struct{}
@@ -222,8 +225,8 @@ type RefreshReply struct {
 	Expired bool
 	// ExpireAt is the new Unix time in seconds; 0 means never.
 	ExpireAt int64
-	// Info replaces the connection info if not nil.
-	Info []byte
+	// Info replaces the connection info if not nil, and Meta the meta.
+	Info, Meta []byte
 }
 
 // SubRefreshEvent is a subscription to be prolonged.

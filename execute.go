@@ -290,8 +290,12 @@ func (c *Client) connecting(e *session.Connecting, inline bool) (err error) {
 	}
 	// The request is of no more use, and large.
 	c.opening = nil
-	if reply.Context != nil {
-		c.ctx = life.WithValues(&c.life, reply.Context)
+	var meta []byte
+	if reply.Credentials != nil {
+		meta = reply.Credentials.Meta
+	}
+	if reply.Context != nil || meta != nil {
+		c.ctx.Store(life.NewContext(&c.life, reply.Context, meta))
 	}
 	e.Identity = session.Identity{
 		Data: reply.Data, ClientRefresh: reply.ClientSideRefresh, Subs: reply.Subscriptions,
@@ -390,6 +394,9 @@ func (c *Client) history(ctx context.Context, e *session.History) error {
 func (c *Client) refreshing(ctx context.Context, e *session.Refresh) error {
 	reply, err := c.node().cfg.Handlers.Refresh(ctx, c, RefreshEvent{ClientSide: e.ClientSide, Token: e.Token})
 	e.Expired, e.ExpireAt, e.Info = reply.Expired, reply.ExpireAt, reply.Info
+	if err == nil && !reply.Expired && reply.Meta != nil {
+		c.ctx.Store(c.ctx.Load().WithMeta(&c.life, reply.Meta))
+	}
 	return err
 }
 

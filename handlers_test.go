@@ -2,10 +2,12 @@ package gyro_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -317,4 +319,54 @@ func TestRefreshHandlers(t *testing.T) {
 			t.Errorf("got %+v", p)
 		}
 	})
+}
+
+// Meta is there for all later handlers, beside the values of the context, and a refresh
+// replaces it; without meta nothing changes.
+func TestMeta(t *testing.T) {
+	refreshed := map[string]gyro.RefreshReply{
+		"none":    {},
+		"new":     {Meta: []byte(`{"v":2}`)},
+		"expired": {Expired: true, Meta: []byte(`{"v":3}`)},
+	}
+	metas := make(chan string, 1)
+	node := run(t, gyro.Config{Handlers: gyro.Handlers{
+		Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			reply := gyro.ConnectReply{Credentials: &gyro.Credentials{Meta: e.Data}, ClientSideRefresh: true}
+			if e.Token != "" {
+				reply.Context = context.WithValue(ctx, key{}, e.Token)
+			}
+			return reply, nil
+		},
+		RPC: func(ctx context.Context, c *gyro.Client, _ gyro.RPCEvent) ([]byte, error) {
+			return fmt.Appendf(nil, "%q", fmt.Sprintln(string(c.Meta()), ctx.Value(key{}), c.Context().Value(key{}))), nil
+		},
+		Refresh: func(_ context.Context, _ *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
+			return refreshed[e.Token], nil
+		},
+		Disconnected: func(_ context.Context, c *gyro.Client, _ gyro.DisconnectEvent) { metas <- string(c.Meta()) },
+	}})
+	for _, tt := range []struct{ connect, before, after string }{
+		{`"data":{"v":1},"token":"t"`, `{"v":1} t t`, `{"v":2} t t`},
+		{`"data":{"v":1}`, `{"v":1} <nil> <nil>`, `{"v":2} <nil> <nil>`},
+		{`"token":"t"`, ` t t`, `{"v":2} t t`},
+		{``, ` <nil> <nil>`, `{"v":2} <nil> <nil>`},
+	} {
+		c := wstest.Pipe(t, node)
+		if res, err := json.Marshal(c.Connect(tt.connect)); err != nil || strings.Contains(string(res), `"v"`) {
+			t.Errorf("connect result %s, %v", res, err)
+		}
+		for _, step := range []struct{ token, want string }{{"none", tt.before}, {"new", tt.after}} {
+			c.Do(`"refresh":{"token":"` + step.token + `"}`)
+			var got string
+			if err := json.Unmarshal(c.Do(`"rpc":{}`).RPC.Data, &got); err != nil || got != step.want+"\n" {
+				t.Errorf("%s, after refresh %q: %q, want %q, %v", tt.connect, step.token, got, step.want, err)
+			}
+		}
+		c.Start(`"refresh":{"token":"expired"}`)
+		wantDisconnect(t, c, protocol.DisconnectExpired)
+		if meta := <-metas; meta != `{"v":2}` {
+			t.Errorf("%s: meta %s at the end", tt.connect, meta)
+		}
+	}
 }

@@ -65,16 +65,30 @@ func (l *Life) Value(key any) any {
 	return nil
 }
 
-// Context ends with a life and has values.
+// Context ends with a life, has values, and holds what else few connections have. It is
+// never modified.
 type Context struct {
 	*Life
 	values context.Context
+	// Meta of the connection; nil if there is none.
+	Meta []byte
 }
 
-// WithValues returns a context that ends with l, and not with values.
-func WithValues(l *Life, values context.Context) *Context {
+// NewContext returns a context that ends with l, and not with values, which may be nil.
+func NewContext(l *Life, values context.Context, meta []byte) *Context {
+	if values == nil {
+		values = context.Background()
+	}
 	// Values that end would be taken for the cause by the context package.
-	return &Context{l, context.WithoutCancel(values)}
+	return &Context{l, context.WithoutCancel(values), meta}
+}
+
+// WithMeta returns a context with the values of c, which may be nil, and other meta.
+func (c *Context) WithMeta(l *Life, meta []byte) *Context {
+	if c == nil {
+		return NewContext(l, nil, meta)
+	}
+	return &Context{l, c.values, meta}
 }
 
 // Value looks in the values first.

@@ -55,7 +55,7 @@ type contextKey struct{}
 
 func TestClientContextHasValues(t *testing.T) {
 	var l Life
-	c := WithValues(&l, context.WithValue(context.Background(), contextKey{}, 1))
+	c := NewContext(&l, context.WithValue(context.Background(), contextKey{}, 1), []byte("m"))
 	ctx, cancel := context.WithCancel(c)
 	defer cancel()
 	if ctx.Value(contextKey{}) != 1 || ctx.Value(1) != nil {
@@ -63,4 +63,20 @@ func TestClientContextHasValues(t *testing.T) {
 	}
 	l.End()
 	<-ctx.Done()
+}
+
+func TestMeta(t *testing.T) {
+	var l Life
+	c := NewContext(&l, context.WithValue(context.Background(), contextKey{}, 1), []byte("old"))
+	next := c.WithMeta(&l, []byte("new"))
+	if string(c.Meta) != "old" || string(next.Meta) != "new" || next.Value(contextKey{}) != 1 {
+		t.Errorf("%q and %q, value %v", c.Meta, next.Meta, next.Value(contextKey{}))
+	}
+	var none *Context
+	alone := none.WithMeta(&l, []byte("new"))
+	if string(alone.Meta) != "new" || alone.Value(contextKey{}) != nil || alone.Err() != nil {
+		t.Errorf("%q, value %v", alone.Meta, alone.Value(contextKey{}))
+	}
+	l.End()
+	<-alone.Done()
 }

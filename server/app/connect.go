@@ -57,7 +57,7 @@ func (p *policy) byToken(e gyro.ConnectEvent, flags *config.Client, reply *gyro.
 	case token.User == "" && flags.DisallowAnonymousTokens:
 		return protocol.DisconnectPermissionDenied
 	}
-	reply.Credentials = &gyro.Credentials{UserID: token.User, Info: token.Info, ExpireAt: token.ExpireAt}
+	reply.Credentials = &gyro.Credentials{UserID: token.User, Info: token.Info, Meta: token.Meta, ExpireAt: token.ExpireAt}
 	if flags.Insecure {
 		reply.Credentials.ExpireAt = 0
 	}
@@ -149,7 +149,7 @@ func (p *policy) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEven
 	case p.subsChanged(ctx, c, token):
 		return gyro.RefreshReply{}, protocol.DisconnectInsufficientState
 	}
-	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt}
+	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt, Meta: token.Meta}
 	if len(token.Info) > 0 {
 		reply.Info = token.Info
 	}

@@ -1,9 +1,15 @@
 package app
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/namespace"
 )
@@ -33,6 +39,48 @@ func TestBatchOptions(t *testing.T) {
 		o := subscribeOptions(ch, namespace.SourceConnectToken)
 		if o.BatchMaxDelay != want.delay || o.BatchMaxSize != want.size {
 			t.Errorf("%s: window of %v and %d, want %+v", name, o.BatchMaxDelay, o.BatchMaxSize, want)
+		}
+	}
+}
+
+// The meta of a connection token belongs to the client, and a refresh by a token with
+// meta replaces it (auth.md 6 and 8.2).
+func TestTokenMeta(t *testing.T) {
+	t.Parallel()
+	p, err := newPolicy(testConfig(nil), discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handlers := p.handlers()
+	handlers.RPC = func(_ context.Context, c *gyro.Client, _ gyro.RPCEvent) ([]byte, error) {
+		return fmt.Appendf(nil, "%q", c.Meta()), nil
+	}
+	node, err := gyro.New(gyro.Config{Handlers: handlers, Logger: discard, InlineHandlers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.node = node
+	if err := node.Run(); err != nil {
+		t.Fatal(err)
+	}
+	defer node.Shutdown(context.Background()) //nolint:errcheck // without a deadline
+	s := testServer{t: t}
+	c := wstest.Pipe(t, node)
+	c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "meta": map[string]any{"plan": "free"}}))
+	for _, step := range []struct {
+		refresh jwt.MapClaims
+		want    string
+	}{
+		{nil, `{"plan":"free"}`},
+		{jwt.MapClaims{"sub": "u", "exp": unix(time.Hour)}, `{"plan":"free"}`},
+		{jwt.MapClaims{"sub": "u", "meta": nil}, `{"plan":"free"}`},
+		{jwt.MapClaims{"sub": "u", "meta": []int{1}}, `[1]`},
+	} {
+		if step.refresh != nil {
+			c.Do(`"refresh":{` + s.tokenField(step.refresh) + `}`)
+		}
+		if got := string(c.Do(`"rpc":{}`).RPC.Data); got != fmt.Sprintf("%q", step.want) {
+			t.Errorf("after %v: meta %s, want %s", step.refresh, got, step.want)
 		}
 	}
 }
