@@ -7,13 +7,18 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
 
-// maxControl control messages wait for their handler; more are dropped.
-const maxControl = 4096
+const (
+	// maxControl control messages wait for their handler. If there is no room for another
+	// one, the link waits for controlPatience; then it drops them until there is.
+	maxControl      = 4096
+	controlPatience = time.Second
+)
 
 // control hands control messages to the node, apart from publications: a handler
 // may take its time.
@@ -25,6 +30,7 @@ type control struct {
 	done        chan struct{}
 	workers     sync.WaitGroup
 	dropped     atomic.Uint64
+	behind      atomic.Bool // the last one was dropped
 }
 
 // RunControl implements broker.Controller. Messages come from Run of the broker on.
@@ -113,13 +119,43 @@ func (c *control) stop() {
 
 // receive takes a message of any channel, which it must not keep.
 func (c *control) receive(name, data []byte) {
-	if string(name) != c.all && string(name) != c.toNode {
+	if !c.is(name) {
 		return
+	}
+	if c.offer(name, data) || !c.behind.Load() && c.await(data) {
+		c.behind.Store(false)
+		return
+	}
+	c.behind.Store(true)
+	c.dropped.Add(1)
+	c.broker.engine.cfg.Logger.Warn("redis: a control message was dropped: too many wait for the node", "limit", maxControl)
+}
+
+// await takes a control message if there is room soon.
+func (c *control) await(data []byte) bool {
+	timer := time.NewTimer(controlPatience)
+	defer timer.Stop()
+	select {
+	case c.queue <- bytes.Clone(data):
+	case <-c.done: // and nobody wants it any more
+	case <-timer.C:
+		return false
+	}
+	return true
+}
+
+// is tells whether a channel is one of control messages.
+func (c *control) is(name []byte) bool { return string(name) == c.all || string(name) == c.toNode }
+
+// offer takes a control message if there is room.
+func (c *control) offer(name, data []byte) bool {
+	if !c.is(name) || len(c.queue) == cap(c.queue) {
+		return false
 	}
 	select {
 	case c.queue <- bytes.Clone(data):
+		return true
 	default:
-		c.dropped.Add(1)
-		c.broker.engine.cfg.Logger.Warn("redis: a control message was dropped: too many wait for the node", "limit", maxControl)
+		return false
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/gyrohq/gyro/broker"
@@ -70,16 +71,29 @@ func (b *Broker) newLink(s *shard, partition int) *link {
 		Message:      l.message,
 		Resubscribed: l.resubscribed,
 		Overflow:     l.overflow,
+		Aside:        l.aside,
 		Sharded:      partition >= 0,
 		Service:      s.names.Service(s.index, b.node, partition),
 		Timeout:      s.timeout,
 		Logger:       b.engine.cfg.Logger,
 		Publish:      func(ctx context.Context, ch string, data []byte) error { return l.canary(ctx, ch, string(data)) },
 	}
+	if partition >= 0 {
+		cfg.MaxBackoff = min(max(minReconnect, time.Duration(s.names.Partitions)*reconnectShare), maxReconnect)
+	}
 	cfg.CanaryInterval, cfg.CanaryTimeout = b.engine.cfg.CanaryInterval, b.engine.cfg.CanaryTimeout
 	l.conn = pubsub.New(cfg)
 	return l
 }
+
+// The links of a shard's partitions share what an outage may cost Redis: some 20 attempts
+// to connect per second and node, up to 100 partitions. The first one that succeeds wakes
+// the others. The plain link does not wait for long in any case.
+const (
+	reconnectShare = 50 * time.Millisecond
+	minReconnect   = 250 * time.Millisecond
+	maxReconnect   = 5 * time.Second
+)
 
 // canary is published the way that messages of the link are. Those of plain PUB/SUB in a
 // Cluster go by the node that has the channel's slot, so there it goes by all of them,
@@ -260,8 +274,19 @@ func publication(memory *pubsub.Memory) *channel.Publication {
 	return pub
 }
 
+// aside takes control messages while publications are dropped.
+func (l *link) aside(name, data []byte) bool {
+	c := l.broker.control
+	return c != nil && l.partition < 0 && c.offer(name, data)
+}
+
 // resubscribed tells of what may have got lost while there was no connection.
 func (l *link) resubscribed(lost bool) {
+	for _, other := range l.broker.links[l.shard.index] {
+		if other != l {
+			other.conn.Wake()
+		}
+	}
 	if !lost || l.broker.engine.cfg.SkipPubSub {
 		return
 	}

@@ -48,6 +48,9 @@ type Config struct {
 	// was behind, and that now they are delivered again. Nil stands for any channel,
 	// when they are too many to be listed. The caller may keep the slice.
 	Overflow func(channels []string)
+	// Aside may take a message, out of order, that would be dropped because Message is
+	// behind. It must not wait, nor keep channel and payload. Nil takes none.
+	Aside func(channel, payload []byte) bool
 	// Sharded uses SSUBSCRIBE: all channels belong to one slot of a Redis Cluster.
 	Sharded bool
 
@@ -63,8 +66,9 @@ type Config struct {
 
 	// Timeout (4 s) of dialing, of a write, and of a confirmation.
 	Timeout time.Duration
-	// MinBackoff (100 ms) and MaxBackoff (5 s) bound the time between two attempts to
-	// connect; half of it is random. It doubles until a canary has come back.
+	// MinBackoff (100 ms) and MaxBackoff (250 ms) bound the time between two attempts to
+	// connect; half of it is random. It doubles until a canary has come back. While it
+	// lasts, the server may work again and publish what this Conn does not hear.
 	MinBackoff, MaxBackoff time.Duration
 	// MaxMessage (64 MiB) is the largest message in bytes; a larger one breaks the
 	// connection.
@@ -76,7 +80,8 @@ type Config struct {
 	// server instead, before they are dropped.
 	MaxStall time.Duration
 
-	// Logger gets lost and rebuilt connections. Nil: nobody does.
+	// Logger gets the beginning and the end of each time without a connection, and at
+	// level debug the attempts in between. Nil: nobody does.
 	Logger *slog.Logger
 	// Random returns a number in [0, 1). Nil: math/rand.
 	Random func() float64
@@ -87,6 +92,9 @@ type Memory = resp.Chunk
 
 // maxChannelName in bytes: far above what any configuration allows.
 const maxChannelName = 64 << 10
+
+// period is the time between two looks at a connection.
+func (c *Config) period() time.Duration { return c.CanaryInterval / 2 }
 
 func positive[T int | time.Duration](value *T, usual T) {
 	if *value <= 0 {
@@ -101,7 +109,7 @@ func (c *Config) complete() {
 	c.CanaryTimeout = max(c.CanaryTimeout, 2*c.CanaryInterval)
 	positive(&c.Timeout, 4*time.Second)
 	positive(&c.MinBackoff, 100*time.Millisecond)
-	positive(&c.MaxBackoff, 5*time.Second)
+	positive(&c.MaxBackoff, 250*time.Millisecond)
 	c.MaxBackoff = max(c.MaxBackoff, c.MinBackoff)
 	positive(&c.MaxMessage, 64<<20)
 	positive(&c.MaxQueue, 4096)
@@ -118,6 +126,9 @@ func (c *Config) complete() {
 	}
 	if c.Resubscribed == nil {
 		c.Resubscribed = func(bool) {}
+	}
+	if c.Aside == nil {
+		c.Aside = func(_, _ []byte) bool { return false }
 	}
 	if c.Overflow == nil {
 		c.Overflow = func([]string) {}

@@ -28,6 +28,8 @@ type Conn struct {
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	wake   chan struct{} // ends a pause between two attempts to connect
+	lost   time.Time     // since when there is no connection; of run
 	first  chan struct{} // closed after the first attempt to connect
 	result error         // of that
 
@@ -69,7 +71,7 @@ func (f *Failures) Add(o Failures) {
 // New returns a Conn that does nothing until Start.
 func New(cfg Config) *Conn {
 	cfg.complete()
-	c := &Conn{cfg: cfg, first: make(chan struct{})}
+	c := &Conn{cfg: cfg, first: make(chan struct{}), wake: make(chan struct{}, 1)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.table = newTable(cfg.Name, cfg.Sharded)
 	c.pulse = newPulse(&c.cfg)
@@ -176,10 +178,15 @@ func (c *Conn) handle(m *message) {
 	c.cfg.Message(m.channel, m.payload, m.memory)
 }
 
+// Wake tells that the server seems to be reachable again: a pause between two attempts
+// to connect ends soon.
+func (c *Conn) Wake() { signal(c.wake) }
+
 // run connects again and again.
 func (c *Conn) run() {
 	backoff := c.cfg.MinBackoff
 	var connected bool
+	c.lost = time.Now()
 	for {
 		proven, err := c.attempt(&connected)
 		closed := c.ctx.Err() != nil
@@ -196,14 +203,38 @@ func (c *Conn) run() {
 		if proven {
 			backoff = c.cfg.MinBackoff
 		}
+		c.logLoss(connected, err)
 		pause := backoff/2 + time.Duration(c.cfg.Random()*float64(backoff/2))
 		backoff = min(2*backoff, c.cfg.MaxBackoff)
-		c.cfg.Logger.Warn("redis PUB/SUB connection lost", "shard", c.cfg.Name, "reason", err.Error(), "retry_in", pause.String())
 		select {
-		case <-time.After(pause):
 		case <-c.ctx.Done():
+		case <-time.After(pause):
+		case <-c.wake:
+			// Many are woken at a time: they must not all come at once.
+			c.pause(time.Duration(c.cfg.Random() * float64(c.cfg.MaxBackoff/wakeSpread)))
 		}
 	}
+}
+
+// wakeSpread is the part of MaxBackoff over which those spread that are woken.
+const wakeSpread = 10
+
+func (c *Conn) pause(d time.Duration) {
+	select {
+	case <-c.ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// logLoss logs that a connection was lost, or, at a lower level, that there still is
+// none. What happens before the first connection is told by Start.
+func (c *Conn) logLoss(connected bool, reason error) {
+	if !connected || !c.lost.IsZero() {
+		c.cfg.Logger.Debug("redis PUB/SUB cannot be connected", "shard", c.cfg.Name, "reason", reason.Error())
+		return
+	}
+	c.lost = time.Now()
+	c.cfg.Logger.Warn("redis PUB/SUB connection lost", "shard", c.cfg.Name, "reason", reason.Error(), "channels", c.table.size())
 }
 
 // attempted tells Start of the first attempt's outcome.
@@ -232,6 +263,10 @@ func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 	var writer sync.WaitGroup
 	writer.Go(l.write)
 	c.watch(l, boot, connected)
+	if c.ctx.Err() == nil {
+		l.drain()
+	}
+	l.conn.Close()
 	c.queue.setReader(nil) // a reader that is with the handler is not waited for
 	writer.Wait()
 	select {
@@ -253,7 +288,7 @@ func (c *Conn) newLink(conn net.Conn) *link {
 	l := &link{
 		conn: conn, table: c.table, pulse: c.pulse, queue: c.queue, stats: &c.stats,
 		sharded: c.cfg.Sharded, timeout: c.cfg.Timeout, max: c.cfg.MaxMessage, service: c.cfg.Service,
-		wake: make(chan struct{}, 1), failed: make(chan struct{}),
+		wake: make(chan struct{}, 1), failed: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 	l.any.Store(c.pulse.clock())
 	l.reader = resp.NewReader(source{l}, resp.ChunkSize, l.max)
@@ -264,7 +299,7 @@ func (c *Conn) newLink(conn net.Conn) *link {
 func (c *Conn) watch(l *link, boot *call, connected *bool) {
 	beat := time.NewTicker(c.cfg.CanaryInterval)
 	defer beat.Stop()
-	period := c.cfg.CanaryInterval / 2
+	period := c.cfg.period()
 	look := time.NewTicker(period)
 	defer look.Stop()
 	done := boot.done
@@ -304,8 +339,10 @@ func (c *Conn) ready(l *link, connected *bool) {
 	*connected = true
 	if lost {
 		c.stats.reconnects.Add(1)
-		c.cfg.Logger.Info("redis PUB/SUB connection restored", "shard", c.cfg.Name, "channels", c.table.size())
+		c.cfg.Logger.Info("redis PUB/SUB connection restored", "shard", c.cfg.Name, "channels", c.table.size(),
+			"lost_at", c.lost, "after", time.Since(c.lost).Round(time.Millisecond).String())
 	}
+	c.lost = time.Time{}
 	c.pulse.subscribed(l)
 	c.queue.note(func() { c.cfg.Resubscribed(lost) })
 	c.attempted(nil)

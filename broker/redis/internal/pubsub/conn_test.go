@@ -1,9 +1,11 @@
 package pubsub
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -152,20 +154,93 @@ func TestBackoff(t *testing.T) {
 				pauses = append(pauses, at.Sub(s.server.dials[i]))
 			}
 		})
-		want := []time.Duration{150, 300, 600, 1200, 2400, 3750, 3750}
-		for i := range want {
-			if pauses[i] != want[i]*time.Millisecond {
-				t.Fatalf("pauses %v, want %v ms", pauses, want)
+		for i, want := range []time.Duration{150 * time.Millisecond, 187500 * time.Microsecond, 187500 * time.Microsecond} {
+			if pauses[i] != want {
+				t.Fatalf("pause %d is %v, want %v", i, pauses[i], want)
 			}
 		}
 		s.server.set(func() { s.server.refuse = nil })
-		s.await(5*time.Second, "recovers", s.reconnects(1))
+		if took := s.await(5*time.Second, "recovers", s.reconnects(1)); took > 250*time.Millisecond {
+			t.Errorf("connected %s after the server was back", took)
+		}
 		time.Sleep(2 * time.Second)
 		s.healthy()
 		s.server.cut()
 		if took := s.await(time.Second, "recovers again", s.reconnects(2)); took > 200*time.Millisecond {
 			t.Errorf("backoff was not reset: %s", took)
 		}
+	})
+}
+
+// Who is woken does not wait for the end of the pause, nor does everybody come at once.
+func TestWake(t *testing.T) {
+	bubble(t, func(s *stand) {
+		s.cfg.MaxBackoff = 5 * time.Second
+		s.start()
+		s.server.set(func() { s.server.refuse = errRefused })
+		s.server.cut()
+		time.Sleep(30 * time.Second)
+		s.server.set(func() { s.server.refuse, s.server.dials = nil, nil })
+		synctest.Wait()
+		s.server.set(func() {
+			if n := len(s.server.dials); n > 0 {
+				t.Fatalf("%d attempts in the midst of a pause", n)
+			}
+		})
+		s.conn.Wake()
+		if took := s.await(time.Second, "connects", s.reconnects(1)); took < 200*time.Millisecond || took > 300*time.Millisecond {
+			t.Errorf("connected %s after it was woken", took)
+		}
+		s.conn.Wake() // for nothing
+		s.healthy()
+	})
+}
+
+// An outage is told once when it begins and once when it ends, however many attempts to
+// connect fail.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	bubble(t, func(s *stand) {
+		var log bytes.Buffer
+		s.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		s.start()
+		s.subscribe("a")
+		s.server.set(func() { s.server.refuse = errRefused })
+		s.server.cut()
+		time.Sleep(time.Minute)
+		s.server.set(func() { s.server.refuse = nil })
+		s.await(time.Second, "connects", s.reconnects(1))
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(lines) != 2 {
+			t.Fatalf("%d lines: %s", len(lines), &log)
+		}
+		for i, parts := range [][]string{{"level=WARN", "connection lost", `shard="shard 0"`, "reason=", "channels=1"}, {"level=INFO", "restored", "lost_at=", "after=1m0"}} {
+			for _, part := range parts {
+				if !strings.Contains(lines[i], part) {
+					t.Errorf("no %s in %s", part, lines[i])
+				}
+			}
+		}
+	})
+}
+
+// What a connection had received when it failed is delivered.
+func TestDrain(t *testing.T) {
+	bubble(t, func(s *stand) {
+		s.start()
+		s.subscribe("a")
+		s.expect("resubscribed false")
+		s.server.set(func() { s.server.refuse = errRefused })
+		for i := range 5 {
+			s.publish("a", fmt.Sprint(i))
+		}
+		s.conn.pulse.link.fail(errors.New("write failed"))
+		s.expect("a 0", "a 1", "a 2", "a 3", "a 4")
+		s.unhealthy("write failed")
+		s.server.set(func() { s.server.refuse = nil })
+		if took := s.await(time.Second, "reconnects", s.reconnects(1)); took > 300*time.Millisecond {
+			t.Errorf("reconnected after %s", took)
+		}
+		s.expect("resubscribed true")
 	})
 }
 
@@ -176,7 +251,7 @@ func TestBackoffWithoutProof(t *testing.T) {
 		s.server.set(func() { s.server.mute = true; s.server.dials = nil })
 		time.Sleep(time.Minute)
 		s.server.set(func() {
-			if n := len(s.server.dials); n < 5 || n > 15 {
+			if n := len(s.server.dials); n < 5 || n > 20 {
 				t.Errorf("%d connections in a minute", n)
 			}
 			s.server.mute = false

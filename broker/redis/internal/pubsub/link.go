@@ -26,10 +26,11 @@ type link struct {
 	service string
 	stats   *counters
 
-	wake   chan struct{} // there is something to write
-	failed chan struct{} // closed by fail
-	once   sync.Once
-	err    error // why, once failed is closed
+	wake    chan struct{} // there is something to write
+	failed  chan struct{} // closed by fail
+	drained chan struct{} // has an element when nothing more is read
+	once    sync.Once
+	err     error // why, once failed is closed
 
 	reader *resp.Reader // used by the queue's reader alone
 	any    atomic.Int64 // when something arrived
@@ -40,15 +41,33 @@ type link struct {
 // counters of a Conn.
 type counters struct{ messages, bytes, reconnects, canaries atomic.Uint64 }
 
-// fail ends the link: everybody who waits for it gets the error.
+// fail ends the link: everybody who waits for it gets the error. The connection is
+// closed by the Conn.
 func (l *link) fail(err error) {
 	l.once.Do(func() {
 		l.err = err
 		l.pulse.close(l, err)
 		l.table.close(l, err)
-		l.conn.Close()
 		close(l.failed)
 	})
+}
+
+// drainTime is how long at most a link that has failed is still read. What it has
+// received by then was accepted by the server, which does not send it again.
+const drainTime = 100 * time.Millisecond
+
+// drain waits until everything that the link has received is read, provided that the
+// handler keeps pace.
+func (l *link) drain() {
+	if l.conn.SetReadDeadline(time.Now().Add(drainTime/2)) != nil {
+		return
+	}
+	timer := time.NewTimer(drainTime)
+	defer timer.Stop()
+	select {
+	case <-l.drained:
+	case <-timer.C:
+	}
 }
 
 // write sends commands as they come. Those that come while it writes, or that are
@@ -132,6 +151,7 @@ func (l *link) read(t *token) {
 		}
 		if err != nil {
 			l.fail(err)
+			signal(l.drained)
 			return
 		}
 	}

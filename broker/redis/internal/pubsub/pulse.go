@@ -40,10 +40,37 @@ type pulse struct {
 	number    uint64 // of the newest canary
 	floor     uint64 // canaries up to this one are of earlier links
 	seen      uint64 // the newest that arrived
-	owed      int64  // since when a published canary has not arrived; 0: none
+	owed      bool   // a published canary has not arrived
 	unsent    error  // why the newest canary was not published
-	inFlight  bool   // a publish is under way
+	looked    int64  // when judge looked last
+	silence   silence
+	inFlight  bool // a publish is under way
 	publisher sync.WaitGroup
+}
+
+// silence is for how long nothing of a kind has arrived. Only time counts in which the
+// process ran: while it, or its machine, stood still, nobody could read what the server
+// sent.
+type silence struct {
+	all      time.Duration // anything at all
+	messages time.Duration
+	canary   time.Duration // one that is owed
+}
+
+// extend adds the time since the last look. Of that the process is known to have run for
+// part.
+func (s *silence) extend(p *pulse, l *link, now, since int64, part time.Duration) {
+	quiet := func(before time.Duration, arrived int64) time.Duration {
+		if arrived >= since {
+			return min(part, time.Duration(max(0, now-arrived)))
+		}
+		return before + part
+	}
+	s.all = quiet(s.all, l.any.Load())
+	s.messages = quiet(s.messages, p.sign.Load())
+	if s.canary += part; !p.owed {
+		s.canary = 0
+	}
 }
 
 func newPulse(cfg *Config) *pulse {
@@ -60,7 +87,8 @@ func (p *pulse) clock() int64 { return int64(time.Since(p.start)) + 1 }
 func (p *pulse) open(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.link, p.ready, p.since, p.proven, p.floor, p.owed, p.unsent = l, false, p.clock(), 0, p.number, 0, nil
+	p.link, p.ready, p.since, p.proven, p.floor, p.owed, p.unsent = l, false, p.clock(), 0, p.number, false, nil
+	p.looked, p.silence = p.since, silence{}
 }
 
 // subscribed tells that everything is subscribed.
@@ -101,11 +129,11 @@ func (p *pulse) beat(ctx context.Context, l *link) {
 		ctx, cancel := context.WithTimeout(ctx, p.cfg.CanaryTimeout)
 		defer cancel()
 		data := fmt.Appendf(nil, "%s %d %d", p.token, number, at)
-		p.published(number, at, p.cfg.Publish(ctx, p.cfg.Service, data))
+		p.published(number, p.cfg.Publish(ctx, p.cfg.Service, data))
 	})
 }
 
-func (p *pulse) published(number uint64, at int64, err error) {
+func (p *pulse) published(number uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inFlight = false
@@ -116,8 +144,8 @@ func (p *pulse) published(number uint64, at int64, err error) {
 	if err != nil {
 		p.failures.Add(1)
 	}
-	if err == nil && p.seen < number && p.owed == 0 {
-		p.owed = at
+	if err == nil && p.seen < number {
+		p.owed = true
 	}
 }
 
@@ -145,7 +173,7 @@ func (p *pulse) arrived(l *link, number uint64) {
 	defer p.mu.Unlock()
 	if p.link == l && number > p.floor {
 		p.seen = max(p.seen, number)
-		p.owed = 0
+		p.owed = false
 	}
 }
 
@@ -167,21 +195,19 @@ func (p *pulse) judge(l *link) (silent bool, err error) {
 	if p.link != l {
 		return false, nil
 	}
-	now := p.clock()
-	quiet := time.Duration(now - l.any.Load())
-	timeout := p.cfg.CanaryTimeout
-	if quiet >= timeout {
+	now, since := p.clock(), p.looked
+	p.looked = now
+	p.silence.extend(p, l, now, since, min(time.Duration(now-since), p.cfg.period()))
+	s, timeout := p.silence, p.cfg.CanaryTimeout
+	if s.all >= timeout {
 		p.silences.Add(1)
-		return true, fmt.Errorf("nothing received for %s%s", shown(quiet), p.unsentNote())
+		return true, fmt.Errorf("nothing received for %s%s", shown(s.all), p.unsentNote())
 	}
-	if p.owed != 0 {
-		away, sign := time.Duration(now-p.owed), time.Duration(now-max(p.sign.Load(), p.owed))
-		if away >= timeout && sign >= timeout || away >= patience*timeout {
-			p.silences.Add(1)
-			return false, fmt.Errorf("no canary for %s", shown(away))
-		}
+	if s.canary >= timeout && s.messages >= timeout || s.canary >= patience*timeout {
+		p.silences.Add(1)
+		return false, fmt.Errorf("no canary for %s", shown(s.canary))
 	}
-	return quiet >= p.cfg.CanaryInterval, nil
+	return s.all >= p.cfg.CanaryInterval, nil
 }
 
 func (p *pulse) isReady() bool {

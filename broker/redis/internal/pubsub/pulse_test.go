@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,53 @@ func TestCanaryHangs(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
 		s.healthy()
+	})
+}
+
+// Time in which the process did not run is no silence: nobody could have read.
+func TestPausedProcess(t *testing.T) {
+	bubble(t, func(s *stand) {
+		s.conn = New(s.cfg) // which nobody starts: judge is called by the test alone
+		p, period := s.conn.pulse, s.conn.cfg.period()
+		l := s.conn.newLink(nil)
+		l.any.Store(p.clock())
+		p.open(l)
+		p.published(1, nil)
+		look := func() error { _, err := p.judge(l); return err }
+		for range 2 {
+			time.Sleep(period)
+			if err := look(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute) // the process is stopped
+		for range 3 {
+			if err := look(); err != nil {
+				t.Fatal("given up after a pause:", err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		for range 2 { // while it runs, silence counts
+			time.Sleep(period)
+			if err := look(); err != nil {
+				t.Fatal("given up too soon:", err)
+			}
+		}
+		time.Sleep(period)
+		if err := look(); err == nil || !strings.Contains(err.Error(), "nothing received for 3s") {
+			t.Error(err)
+		}
+		// A canary that is owed, while other answers come.
+		p.open(l)
+		p.published(2, nil)
+		time.Sleep(time.Minute)
+		for i := range 6 {
+			l.any.Store(p.clock())
+			if err := look(); (err != nil) != (i == 5) {
+				t.Error(i, err)
+			}
+			time.Sleep(period)
+		}
 	})
 }
 

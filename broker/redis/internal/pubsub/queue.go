@@ -42,6 +42,7 @@ type queue struct {
 	done          <-chan struct{} // ends everything
 	f             func(m *message)
 	overflow      func(channels []string)
+	aside         func(channel, payload []byte) bool
 	spawn         func(func()) // begins a goroutine
 
 	mu        sync.Mutex
@@ -69,7 +70,7 @@ type token struct{ _ byte }
 func newQueue(cfg *Config, done <-chan struct{}, f func(m *message), spawn func(func())) *queue {
 	return &queue{
 		max: cfg.MaxQueue, maxBytes: cfg.MaxQueueBytes, stall: cfg.MaxStall, done: done,
-		f: f, overflow: cfg.Overflow, spawn: spawn, lost: make(map[string]struct{}), room: make(chan struct{}, 1),
+		f: f, overflow: cfg.Overflow, aside: cfg.Aside, spawn: spawn, lost: make(map[string]struct{}), room: make(chan struct{}, 1),
 	}
 }
 
@@ -229,6 +230,9 @@ func (q *queue) wait() bool {
 }
 
 func (q *queue) drop(m *message) {
+	if q.aside(m.channel, m.payload) {
+		return
+	}
 	q.dropped++
 	if len(q.lost) == 0 && !q.lostAll {
 		q.lostSince = time.Now()

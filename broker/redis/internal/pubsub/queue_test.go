@@ -72,6 +72,41 @@ func TestBackPressure(t *testing.T) {
 	})
 }
 
+// What Aside takes is not dropped.
+func TestAside(t *testing.T) {
+	bubble(t, func(s *stand) {
+		s.cfg.MaxQueue = 2
+		s.cfg.Aside = func(channel, payload []byte) bool {
+			if string(channel) == "control" {
+				s.note("aside " + string(payload))
+			}
+			return string(channel) == "control"
+		}
+		s.start()
+		s.subscribe("a", "control")
+		s.events()
+		hold := make(chan struct{})
+		s.set(hold)
+		for range 4 {
+			s.publish("a", "x")
+		}
+		time.Sleep(500 * time.Millisecond) // until the reader is relieved
+		s.publish("control", "1")
+		s.publish("a", "dropped")
+		s.publish("control", "2")
+		time.Sleep(2 * time.Second)
+		s.set(nil)
+		s.expect("a x", "aside 1", "aside 2")
+		close(hold)
+		s.expect("a x", "a x", "overflow [a]")
+		if got := s.conn.Stats(); got.Dropped != 2 {
+			t.Errorf("%+v", got)
+		}
+		s.publish("control", "3")
+		s.expect("control 3")
+	})
+}
+
 // While the handler stays behind, drops are told every second.
 func TestOverflowGoesOn(t *testing.T) {
 	bubble(t, func(s *stand) {
