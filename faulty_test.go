@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -343,4 +344,48 @@ func TestPositionCheck(t *testing.T) {
 			t.Errorf("got %+v", p)
 		}
 	})
+}
+
+// Clients that go while the presence manager is out of reach are not present when it is
+// back, and those that came meanwhile are.
+func TestPresenceIsRemovedWhenItCanBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty()
+		p := &refusing{PresenceManager: f.PresenceManager}
+		node := run(t, gyro.Config{Logger: quiet, Broker: f, Presence: p, Handlers: everything(full, gyro.PublishOptions{})})
+		a, b := connect(t, node, "a"), connect(t, node, "b")
+		a.Subscribe("ch", "")
+		b.Subscribe("ch", "")
+		p.down.Store(true)
+		a.Vanish()
+		b.Do(`"unsubscribe":{"channel":"ch"}`)
+		time.Sleep(10 * time.Second)
+		p.down.Store(false)
+		time.Sleep(time.Second)
+		b.Subscribe("ch", "")
+		time.Sleep(10 * time.Second)
+		if stats, err := node.PresenceStats(t.Context(), "ch"); err != nil || stats.Clients != 1 {
+			t.Errorf("%+v, %v", stats, err)
+		}
+	})
+}
+
+// refusing is a presence manager that may be down, and then changes nothing.
+type refusing struct {
+	broker.PresenceManager
+	down atomic.Bool
+}
+
+func (r *refusing) Add(ctx context.Context, ch string, i *channel.ClientInfo) error {
+	if r.down.Load() {
+		return errors.New("connection refused")
+	}
+	return r.PresenceManager.Add(ctx, ch, i)
+}
+
+func (r *refusing) Remove(ctx context.Context, ch, client, user string) error {
+	if r.down.Load() {
+		return errors.New("connection refused")
+	}
+	return r.PresenceManager.Remove(ctx, ch, client, user)
 }

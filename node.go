@@ -89,7 +89,7 @@ func New(cfg Config) (*Node, error) {
 	if n.cfg.Name == "" {
 		n.cfg.Name = n.uid
 	}
-	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency)
+	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, n.log)
 	n.presence, n.routes = n.engines.Presence, n.engines.Routes
 	n.positions = position.New(position.Config{
 		Broker: cfg.Broker, Routes: n.routes, Rounds: n.session.Rounds, Post: n.post,
@@ -263,7 +263,7 @@ func (n *Node) end(ctx context.Context) {
 		s.loop.Close()
 	}
 	n.loops.Wait()
-	n.routes.Close()
+	n.engines.Close()
 	n.endErr = n.broker.Close(ctx)
 }
 

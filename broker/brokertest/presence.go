@@ -26,6 +26,7 @@ func RunPresence(t *testing.T, newPresence func(t testing.TB) broker.PresenceMan
 		"Expiry":     testPresenceExpiry,
 		"Owned":      testPresenceOwned,
 		"Cancelled":  testPresenceCancelled,
+		"Abandoned":  testPresenceAbandoned,
 		"Many":       testPresenceMany,
 		"Concurrent": testPresenceConcurrent,
 		"Model":      testPresenceModel,
@@ -173,6 +174,35 @@ func testPresenceCancelled(f *presenceFixture) {
 		}
 	}
 	f.want(ch)
+}
+
+// testPresenceAbandoned ends the context of calls at any moment, so that nobody knows
+// what became of them. Whatever that is, the call behind them counts.
+func testPresenceAbandoned(f *presenceFixture) {
+	ch := f.name()
+	var clients sync.WaitGroup
+	for i := range 100 {
+		clients.Go(func() {
+			client := fmt.Sprint("c", i)
+			add := func(ctx context.Context) error { return f.p.Add(ctx, ch, clientInfo(client, "u")) }
+			remove := func(ctx context.Context) error { return f.p.Remove(ctx, ch, client, "u") }
+			for round := range 10 {
+				abandon := func(call func(ctx context.Context) error) {
+					ctx, cancel := context.WithTimeout(f.ctx, time.Duration(i*round)*time.Microsecond)
+					defer cancel()
+					_ = call(ctx) // may succeed
+				}
+				abandon(remove)
+				f.mustGo(add(f.ctx))
+				abandon(add)
+				f.mustGo(remove(f.ctx))
+			}
+		})
+	}
+	clients.Wait()
+	f.want(ch)
+	f.add(ch, "c0", "u")
+	f.want(ch, "c0", "u")
 }
 
 // testPresenceMany adds and removes side by side: one after the other could take a slow

@@ -5,12 +5,14 @@ package attach
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/gate"
+	"github.com/gyrohq/gyro/internal/presence"
 	"github.com/gyrohq/gyro/internal/route"
 	"github.com/gyrohq/gyro/internal/session"
 )
@@ -19,19 +21,21 @@ import (
 type Engines struct {
 	Broker broker.Broker
 	// Streams is Broker for the calls of many clients at a time, Subscribe and History,
-	// and Presence is for all of them: behind gates, unless the engines are local.
+	// and Presence is for all of them: behind gates, unless the engines are local. What
+	// leaves Presence is removed even if that fails at first.
 	Streams  broker.Broker
 	Presence broker.PresenceManager
 	Routes   *route.Table
 	// Watch has positions in a channel checked from now on.
 	Watch func(ch string, metaTTL time.Duration)
 	// Local is set if none of the engines makes callers wait: see broker.Local.
-	Local bool
+	Local    bool
+	presence *presence.Manager // nil if the presence manager is local
 }
 
 // New puts gates before the engines that are not in the process: so many calls may be
 // in progress at each.
-func New(b broker.Broker, p broker.PresenceManager, concurrency int) *Engines {
+func New(b broker.Broker, p broker.PresenceManager, concurrency int, log *slog.Logger) *Engines {
 	g := &Engines{Broker: b, Streams: b, Presence: p}
 	_, localBroker := b.(broker.Local)
 	_, localPresence := p.(broker.Local)
@@ -40,10 +44,20 @@ func New(b broker.Broker, p broker.PresenceManager, concurrency int) *Engines {
 		g.Streams = gate.NewBroker(b, concurrency)
 	}
 	if !localPresence {
-		g.Presence = gate.NewPresence(p, concurrency)
+		g.presence = presence.New(gate.NewPresence(p, concurrency), log)
+		g.Presence = g.presence
 	}
 	g.Routes = route.New(g.Streams)
 	return g
+}
+
+// Close ends what goes on in the background: removals of presence that have failed are
+// tried again for 2 s at most. No call may come behind it.
+func (g *Engines) Close() {
+	if g.presence != nil {
+		g.presence.Close()
+	}
+	g.Routes.Close()
 }
 
 // Owner of subscriptions: a client.

@@ -1,0 +1,196 @@
+package presence
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// insert makes an entry known, if there is room. Entries that matter less make room for a
+// removal: those of which the newest call succeeded, and before them the doubtful ones.
+func (m *Manager) insert(e *entry) bool {
+	if len(m.entries) >= m.limit {
+		least := m.lists[doubtful].Front()
+		if least == nil && e.state == failed {
+			least = m.lists[settling].Front()
+		}
+		if least == nil {
+			if e.state == failed {
+				m.outage.lost++
+			}
+			return false
+		}
+		m.remove(least.Value.(*entry))
+	}
+	m.entries[e.key] = e
+	m.number.Store(int64(len(m.entries)))
+	m.link(e, e.state)
+	return true
+}
+
+// remove forgets an entry, held or not.
+func (m *Manager) remove(e *entry) {
+	m.unlink(e)
+	delete(m.entries, e.key)
+	m.number.Store(int64(len(m.entries)))
+	m.loose(e)
+	if m.closing && len(m.entries) == 0 {
+		signal(m.empty)
+	}
+}
+
+// link puts an entry that nobody holds behind those of a state.
+func (m *Manager) link(e *entry, s state) {
+	e.state, e.element = s, m.lists[s].PushBack(e)
+	switch s {
+	case doubtful:
+		return
+	case settling:
+		e.due = time.Now().Add(settleTime)
+	}
+	m.rouse()
+}
+
+func (m *Manager) unlink(e *entry) {
+	if e.element != nil {
+		m.lists[e.state].Remove(e.element)
+		e.element = nil
+	}
+}
+
+// take holds an entry, which nobody else does.
+func (m *Manager) take(e *entry) {
+	m.unlink(e)
+	e.free = make(chan struct{})
+	m.held++
+}
+
+func (m *Manager) loose(e *entry) {
+	if e.free != nil {
+		close(e.free)
+		e.free = nil
+		m.held--
+	}
+}
+
+// release ends take.
+func (m *Manager) release(e *entry, s state) {
+	m.loose(e)
+	m.link(e, s)
+}
+
+// rouse begins a worker, unless there are enough.
+func (m *Manager) rouse() {
+	if m.workers < maxWorkers && m.ctx.Err() == nil {
+		m.workers++
+		m.work.Go(m.run)
+	}
+}
+
+// run does what there is to be done.
+func (m *Manager) run() {
+	pause := minPause
+	for m.ctx.Err() == nil {
+		e, wait := m.next()
+		switch {
+		case e == nil && wait == 0:
+			return
+		case e == nil:
+			m.await(wait)
+		case m.repeat(e):
+			pause = minPause
+		default:
+			m.pause(pause)
+			pause = min(2*pause, maxPause)
+		}
+	}
+}
+
+// next holds an entry of which something is to be done. If there is none, one worker has
+// to wait until there is, and the others end.
+func (m *Manager) next() (e *entry, wait time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := m.lists[settling].Front()
+	if first != nil && !m.closing {
+		wait = time.Until(first.Value.(*entry).due)
+	}
+	if first == nil || wait > 0 {
+		if other := m.lists[failed].Front(); other != nil {
+			first, wait = other, 0
+		}
+	}
+	if first == nil || wait > 0 && m.waiting {
+		m.workers--
+		return nil, 0
+	}
+	if wait > 0 {
+		m.waiting = true
+		return nil, wait
+	}
+	e = first.Value.(*entry)
+	m.take(e)
+	if m.lists[settling].Len()+m.lists[failed].Len() > 0 {
+		m.rouse()
+	}
+	return e, 0
+}
+
+// await waits for the first entry that is to settle.
+func (m *Manager) await(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-m.wake:
+	case <-m.ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting = false
+}
+
+// repeat does the newest call of an entry again, and tells whether it succeeded.
+func (m *Manager) repeat(e *entry) bool {
+	m.mu.Lock()
+	user, info, version := e.user, e.info, e.version
+	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(m.ctx, callTimeout)
+	defer cancel()
+	var err error
+	if info != nil {
+		err = m.PresenceManager.Add(ctx, e.channel, info)
+	} else {
+		err = m.PresenceManager.Remove(ctx, e.channel, e.client, user)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer m.over()
+	switch {
+	case err != nil, e.version != version:
+		m.release(e, failed)
+	case e.state == settling || m.closing:
+		m.remove(e)
+	default:
+		if info == nil {
+			m.outage.removed++
+		}
+		m.release(e, settling)
+	}
+	return err == nil
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits for a while, about as long as d.
+func (m *Manager) pause(d time.Duration) {
+	select {
+	case <-time.After(d/2 + rand.N(d/2)): // nodes that failed together do not come together
+	case <-m.ctx.Done():
+	}
+}
