@@ -9,12 +9,13 @@ import (
 
 // redis makes the engine of a section, of which broker or presence may be unused.
 func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker, p config.RedisPresence) (*redis.Engine, error) {
+	_, name, _ := addresses(&c.Redis)
 	shards, err := redisShards(key, &c.Redis)
 	if err != nil {
 		return nil, err
 	}
 	e, err := redis.New(redis.Config{
-		Shards: shards, Prefix: c.Prefix, StartTimeout: c.StartTimeout, Logger: m.log,
+		Shards: shards, Prefix: c.Prefix, StartTimeout: c.StartTimeout, Logger: m.log.With("key", key+"."+name),
 		HistoryUseLists: b.HistoryUseLists, HistoryMetaTTL: m.cfg.Channel.HistoryMetaTTL,
 		ShardedPubSubPartitions: b.Partitions,
 		PresenceTTL:             p.PresenceTTL, PresenceHashFieldTTL: p.PresenceHashFieldTTL,
@@ -27,20 +28,25 @@ func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker,
 	return e, nil
 }
 
-// redisShards reads the list of addresses that counts (engines.md 8.1): that of
-// clusters, else that of Sentinels, else the plain one.
+// addresses returns the list of addresses that counts (engines.md 8.1), and its name:
+// that of clusters, else that of Sentinels, else the plain one.
+func addresses(c *config.Redis) (list []string, name string, mode redis.Mode) {
+	switch {
+	case len(c.ClusterAddress) > 0:
+		return c.ClusterAddress, "cluster_address", redis.Cluster
+	case len(c.SentinelAddress) > 0:
+		return c.SentinelAddress, "sentinel_address", redis.Sentinel
+	}
+	return c.Address, "address", redis.Detect
+}
+
+// redisShards reads the addresses.
 func redisShards(key string, c *config.Redis) ([]redis.Shard, error) {
 	base, err := redisShard(key, c)
 	if err != nil {
 		return nil, err
 	}
-	list, name, mode := c.Address, "address", redis.Detect
-	switch {
-	case len(c.ClusterAddress) > 0:
-		list, name, mode = c.ClusterAddress, "cluster_address", redis.Cluster
-	case len(c.SentinelAddress) > 0:
-		list, name, mode = c.SentinelAddress, "sentinel_address", redis.Sentinel
-	}
+	list, name, mode := addresses(c)
 	shards := make([]redis.Shard, len(list))
 	for i, item := range list {
 		s := base

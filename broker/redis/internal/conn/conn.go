@@ -76,6 +76,7 @@ type Client struct {
 	once    sync.Once
 	watch   sync.WaitGroup
 	suspect chan struct{} // see suspectPrimary
+	outage  outage
 
 	mu      sync.Mutex
 	current *trackedConn             // the connection to the one server; nil in a Cluster
@@ -91,6 +92,7 @@ type Client struct {
 func Open(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{
 		opts: opts, slots: make(chan struct{}, maxInFlight), done: make(chan struct{}), cluster: opts.Cluster,
+		outage:  outage{log: opts.Logger, name: opts.Name},
 		suspect: make(chan struct{}, 1), pubSub: map[*pubSubConn]struct{}{}, servers: map[string]string{},
 	}
 	if err := c.connect(ctx, opts.Cluster); err != nil {
@@ -203,8 +205,8 @@ func (c *Client) Name() string { return c.opts.Name }
 func (c *Client) B() rueidis.Builder { return c.redis.B() }
 
 // Do sends one command. Its error, if any, is an error of Explain, or of Redis.
-func (c *Client) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	ctx, cancel, err := c.begin(ctx)
+func (c *Client) Do(caller context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	ctx, cancel, err := c.begin(caller)
 	if err != nil {
 		return rueidis.NewErrorResult(err)
 	}
@@ -214,6 +216,7 @@ func (c *Client) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 		result = c.redis.Do(ctx, cmd)
 	}
 	c.look(result.Error())
+	c.note(caller, result.NonRedisError())
 	return result
 }
 
@@ -236,8 +239,8 @@ func (c *Client) Read(ctx context.Context, cmd rueidis.Completed) rueidis.RedisR
 
 // DoMulti sends at most MaxPipeline commands at once and waits for all answers.
 // The slice may be used again only if no result has a NonRedisError.
-func (c *Client) DoMulti(ctx context.Context, cmds []rueidis.Completed) []rueidis.RedisResult {
-	ctx, cancel, err := c.begin(ctx)
+func (c *Client) DoMulti(caller context.Context, cmds []rueidis.Completed) []rueidis.RedisResult {
+	ctx, cancel, err := c.begin(caller)
 	if err != nil {
 		results := make([]rueidis.RedisResult, len(cmds))
 		for i := range results {
@@ -247,13 +250,26 @@ func (c *Client) DoMulti(ctx context.Context, cmds []rueidis.Completed) []rueidi
 	}
 	defer c.end(cancel)
 	results := c.redis.DoMulti(ctx, cmds...)
+	var failure error
 	for i := range results {
 		if err := results[i].Error(); err != nil {
 			c.look(err)
+			failure = results[i].NonRedisError()
 			break
 		}
 	}
+	c.note(caller, failure)
 	return results
+}
+
+// note has an outage told of. A call that its caller gave up proves nothing.
+func (c *Client) note(caller context.Context, err error) {
+	switch {
+	case err == nil:
+		c.outage.succeeded()
+	case caller.Err() == nil && !errors.Is(err, rueidis.ErrClosing):
+		c.outage.failed(err)
+	}
 }
 
 // begin waits for room and bounds the time of a call by IOTimeout.

@@ -86,6 +86,7 @@ func (c *Client) loginSentinel(ctx context.Context, sentinel string) (*query, er
 func (c *Client) watchSentinel() {
 	ticker := time.NewTicker(topologyInterval)
 	defer ticker.Stop()
+	var silent time.Time // since when none answers
 	for {
 		select {
 		case <-c.done:
@@ -97,8 +98,15 @@ func (c *Client) watchSentinel() {
 		address, err := c.primary(ctx)
 		cancel()
 		if err != nil {
-			c.opts.Logger.Warn("no Sentinel answers", "part", c.opts.Name, "error", err)
+			if silent.IsZero() {
+				silent = time.Now()
+				c.opts.Logger.Warn("no Sentinel answers", "part", c.opts.Name, "error", err)
+			}
 			continue
+		}
+		if !silent.IsZero() {
+			c.opts.Logger.Info("a Sentinel answers again", "part", c.opts.Name, "failed_at", silent, "after", time.Since(silent).Round(time.Millisecond).String())
+			silent = time.Time{}
 		}
 		if c.dropOthers(address) {
 			c.opts.Logger.Info("the primary was replaced", "part", c.opts.Name, "primary", address)

@@ -230,11 +230,11 @@ func (c *Conn) pause(d time.Duration) {
 // none. What happens before the first connection is told by Start.
 func (c *Conn) logLoss(connected bool, reason error) {
 	if !connected || !c.lost.IsZero() {
-		c.cfg.Logger.Debug("redis PUB/SUB cannot be connected", "shard", c.cfg.Name, "reason", reason.Error())
+		c.cfg.Logger.Debug("redis PUB/SUB cannot be connected", "part", c.cfg.Name, "reason", reason.Error())
 		return
 	}
 	c.lost = time.Now()
-	c.cfg.Logger.Warn("redis PUB/SUB connection lost", "shard", c.cfg.Name, "reason", reason.Error(), "channels", c.table.size())
+	c.cfg.Logger.Warn("redis PUB/SUB connection lost", "part", c.cfg.Name, "reason", reason.Error(), "channels", c.table.size())
 }
 
 // attempted tells Start of the first attempt's outcome.
@@ -339,8 +339,8 @@ func (c *Conn) ready(l *link, connected *bool) {
 	*connected = true
 	if lost {
 		c.stats.reconnects.Add(1)
-		c.cfg.Logger.Info("redis PUB/SUB connection restored", "shard", c.cfg.Name, "channels", c.table.size(),
-			"lost_at", c.lost, "after", time.Since(c.lost).Round(time.Millisecond).String())
+		c.cfg.Logger.Info("redis PUB/SUB connection restored", "part", c.cfg.Name, "channels", c.table.size(),
+			"failed_at", c.lost, "after", time.Since(c.lost).Round(time.Millisecond).String())
 	}
 	c.lost = time.Time{}
 	c.pulse.subscribed(l)

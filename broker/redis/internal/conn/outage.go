@@ -1,0 +1,50 @@
+package conn
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// calmTime is how long no call may fail before an outage counts as over. Of the calls of
+// a Cluster some may fail while others succeed.
+const calmTime = time.Second
+
+// outage tells once that a shard cannot be reached, and once that it can be again,
+// however many calls fail.
+type outage struct {
+	log  *slog.Logger
+	name string
+	on   atomic.Bool
+
+	mu          sync.Mutex
+	since, last time.Time // of failures
+}
+
+// failed notes a call that the shard has not answered.
+func (o *outage) failed(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = time.Now()
+	if o.on.Load() {
+		return
+	}
+	o.since = o.last
+	o.on.Store(true)
+	o.log.Warn("redis cannot be reached", "part", o.name, "error", err)
+}
+
+// succeeded notes a call that it has answered.
+func (o *outage) succeeded() {
+	if !o.on.Load() {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.on.Load() || time.Since(o.last) < calmTime {
+		return
+	}
+	o.on.Store(false)
+	o.log.Info("redis can be reached again", "part", o.name, "failed_at", o.since, "after", o.last.Sub(o.since).Round(time.Millisecond).String())
+}
