@@ -43,6 +43,7 @@ type Warnings struct {
 	File        string   // why the file was not read
 	UnknownKeys []string // of the file, as paths: channel.namespaces.[0].foo
 	UnknownEnv  []string // variables with a prefix of EnvPrefix's kind
+	Idle        []string // keys that are set and have no effect, with the reason
 	Insecure    []string // active options that no production server should have
 }
 
@@ -58,7 +59,7 @@ func (w Warnings) Lines() []string {
 	for _, e := range w.UnknownEnv {
 		out = append(out, "unknown environment variable: "+e)
 	}
-	return append(out, w.Insecure...)
+	return append(append(out, w.Idle...), w.Insecure...)
 }
 
 // Load reads the configuration from file, variables and flags (config.md 1). The
@@ -77,7 +78,8 @@ func Load(opts Options) (*Config, Warnings, error) {
 	if err != nil {
 		return nil, w, err
 	}
-	w.UnknownKeys, w.UnknownEnv, w.Insecure = report.Keys, report.Env, c.insecure()
+	w.UnknownKeys, w.UnknownEnv = report.Keys, report.Env
+	w.Idle, w.Insecure = schema.Idle(c), c.insecure()
 	return c, w, nil
 }
 

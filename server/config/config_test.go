@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -372,5 +373,42 @@ func TestMarkdown(t *testing.T) {
 	}
 	if err := WriteMarkdown(&one, "log", 1); err != nil || !strings.HasPrefix(one.String(), "# log\n") || strings.Contains(one.String(), "http") {
 		t.Errorf("%v\n%s", err, one.String())
+	}
+}
+
+// Keys without effect are named with the reason if they are set, wherever from, but not
+// when what they are part of is switched off.
+func TestIdleKeys(t *testing.T) {
+	for text, want := range map[string][]string{
+		`{}`: nil,
+		`{"websocket":{"read_buffer_size":512,"write_buffer_size":0,"use_write_buffer_pool":true}}`: {
+			"websocket.read_buffer_size has no effect: connections share their buffers, which Gyro sizes itself",
+			"websocket.use_write_buffer_pool has no effect: connections always share their buffers",
+		},
+		`{"node":{"info_metrics_aggregate_interval":"60s"}}`: nil, // which is the default
+		`{"node":{"info_metrics_aggregate_interval":"61s"}}`: {
+			"node.info_metrics_aggregate_interval has no effect: node info has no metrics, prometheus has",
+		},
+		`{"uni_websocket":{"read_buffer_size":512},"admin":{"password":"x"},"emulation":{"handler_prefix":"/e"}}`: {
+			"emulation.handler_prefix has no effect: this version of Gyro does not support it yet",
+		},
+		`{"channel":{"namespaces":[{"name":"a"},{"name":"chat","subscribe_proxy_name":"x"}]},"shared_poll":{"hmac_secret_key":"secret"},
+			"proxies":[{"name":"x","endpoint":"http://h"}]}`: {
+			"channel.namespaces[1](chat).subscribe_proxy_name has no effect: this version of Gyro does not support it yet",
+			"proxies has no effect: this version of Gyro does not support it yet",
+			"shared_poll.hmac_secret_key has no effect: this version of Gyro does not support it yet",
+		},
+	} {
+		_, w, err := load(t, "c.json", text, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(w.Idle, want) {
+			t.Errorf("%s\ngot %q", text, w.Idle)
+		}
+	}
+	_, w, err := load(t, "", "", []string{"GYRO_WEBSOCKET_WRITE_BUFFER_SIZE=1024"}, nil)
+	if err != nil || len(w.Idle) != 1 || !strings.HasPrefix(w.Idle[0], "websocket.write_buffer_size ") || !slices.Contains(w.Lines(), w.Idle[0]) {
+		t.Errorf("variable: %q, %v", w.Idle, err)
 	}
 }

@@ -12,42 +12,42 @@ type Config struct {
 	Shutdown   Shutdown     `key:"shutdown" doc:"Graceful shutdown."`
 	UsageStats UsageStats   `key:"usage_stats" doc:"Accepted for compatibility: Gyro sends no usage data."`
 	PIDFile    string       `key:"pid_file" doc:"File to write the process ID to, mode 0600."`
-	Unreleased bool         `key:"enable_unreleased_features" doc:"Unlocks experimental features."`
+	Unreleased bool         `key:"enable_unreleased_features" idle:"there are no experimental features" doc:"Unlocks experimental features."`
 	Client     Client       `key:"client" doc:"Client connections."`
 	Channel    Channel      `key:"channel" doc:"Channels and their namespaces."`
 	RPC        RPC          `key:"rpc" doc:"RPC calls of clients."`
-	Proxies    []NamedProxy `key:"proxies" doc:"Named proxies, for use by namespaces."`
+	Proxies    []NamedProxy `key:"proxies" opt:"later" doc:"Named proxies, for use by namespaces."`
 	HTTPAPI    HTTPAPI      `key:"http_api" doc:"Server API over HTTP."`
-	GRPCAPI    GRPCAPI      `key:"grpc_api" doc:"Server API over gRPC."`
-	Consumers  []Consumer   `key:"consumers" doc:"Asynchronous consumers of API commands."`
+	GRPCAPI    GRPCAPI      `key:"grpc_api" opt:"later" doc:"Server API over gRPC."`
+	Consumers  []Consumer   `key:"consumers" opt:"later" doc:"Asynchronous consumers of API commands."`
 
 	Engine           Engine                 `key:"engine" doc:"Provides broker and presence unless replaced by the sections below."`
 	Broker           Broker                 `key:"broker" doc:"Replaces the engine's broker."`
 	PresenceManager  PresenceManager        `key:"presence_manager" doc:"Replaces the engine's presence manager."`
 	Brokers          []NamedBroker          `key:"brokers" doc:"Further brokers, for use by namespaces."`
 	PresenceManagers []NamedPresenceManager `key:"presence_managers" doc:"Further presence managers, for use by namespaces."`
-	MapBroker        MapBroker              `key:"map_broker" doc:"State of map channels."`
-	Controller       Controller             `key:"controller" doc:"Separate cluster control channel."`
-	SharedPoll       SharedPoll             `key:"shared_poll" doc:"Shared poll channels."`
+	MapBroker        MapBroker              `key:"map_broker" opt:"later" doc:"State of map channels."`
+	Controller       Controller             `key:"controller" opt:"later" doc:"Separate cluster control channel."`
+	SharedPoll       SharedPoll             `key:"shared_poll" opt:"later" doc:"Shared poll channels."`
 
 	WebSocket     WebSocket     `key:"websocket" arg:"/connection/websocket" doc:"WebSocket transport."`
-	SSE           BodyTransport `key:"sse" arg:"/connection/sse" doc:"SSE transport."`
-	HTTPStream    BodyTransport `key:"http_stream" arg:"/connection/http_stream" doc:"HTTP streaming transport."`
-	Emulation     Emulation     `key:"emulation" doc:"Commands of clients that use SSE or HTTP streaming."`
-	WebTransport  WebTransport  `key:"webtransport" doc:"WebTransport, needs HTTP/3."`
-	UniWebSocket  UniWebSocket  `key:"uni_websocket" arg:"/connection/uni_websocket" doc:"Unidirectional WebSocket."`
-	UniSSE        UniHTTP       `key:"uni_sse" arg:"/connection/uni_sse" doc:"Unidirectional SSE."`
-	UniHTTPStream UniHTTP       `key:"uni_http_stream" arg:"/connection/uni_http_stream" doc:"Unidirectional HTTP streaming."`
-	UniGRPC       UniGRPC       `key:"uni_grpc" doc:"Unidirectional gRPC."`
+	SSE           BodyTransport `key:"sse" opt:"later" arg:"/connection/sse" doc:"SSE transport."`
+	HTTPStream    BodyTransport `key:"http_stream" opt:"later" arg:"/connection/http_stream" doc:"HTTP streaming transport."`
+	Emulation     Emulation     `key:"emulation" opt:"later" doc:"Commands of clients that use SSE or HTTP streaming."`
+	WebTransport  WebTransport  `key:"webtransport" opt:"later" doc:"WebTransport, needs HTTP/3."`
+	UniWebSocket  UniWebSocket  `key:"uni_websocket" opt:"later" arg:"/connection/uni_websocket" doc:"Unidirectional WebSocket."`
+	UniSSE        UniHTTP       `key:"uni_sse" opt:"later" arg:"/connection/uni_sse" doc:"Unidirectional SSE."`
+	UniHTTPStream UniHTTP       `key:"uni_http_stream" opt:"later" arg:"/connection/uni_http_stream" doc:"Unidirectional HTTP streaming."`
+	UniGRPC       UniGRPC       `key:"uni_grpc" opt:"later" doc:"Unidirectional gRPC."`
 	Init          Init          `key:"init" doc:"Endpoint for clients that warm up an HTTP connection."`
 
-	Admin         Admin         `key:"admin" doc:"Admin web interface."`
+	Admin         Admin         `key:"admin" opt:"later" doc:"Admin web interface."`
 	Prometheus    Prometheus    `key:"prometheus" doc:"Metrics for Prometheus."`
 	Health        Health        `key:"health" doc:"Health endpoint."`
-	Swagger       Swagger       `key:"swagger" doc:"Swagger UI of the HTTP API."`
+	Swagger       Swagger       `key:"swagger" opt:"later" doc:"Swagger UI of the HTTP API."`
 	Debug         Debug         `key:"debug" doc:"Profiling endpoints."`
-	OpenTelemetry OpenTelemetry `key:"opentelemetry" doc:"Traces."`
-	Graphite      Graphite      `key:"graphite" doc:"Metrics pushed to Graphite."`
+	OpenTelemetry OpenTelemetry `key:"opentelemetry" opt:"later" doc:"Traces."`
+	Graphite      Graphite      `key:"graphite" opt:"later" doc:"Metrics pushed to Graphite."`
 }
 
 // HTTPServer has the listeners (config.md 4). Internal endpoints (API, metrics,
@@ -58,10 +58,10 @@ type HTTPServer struct {
 	InternalAddress string      `key:"internal_address" doc:"Address of internal endpoints; empty for that of the external ones."`
 	InternalPort    string      `key:"internal_port" doc:"Port of internal endpoints; empty for that of the external ones."`
 	TLS             TLS         `key:"tls"`
-	TLSAutocert     TLSAutocert `key:"tls_autocert"`
+	TLSAutocert     TLSAutocert `key:"tls_autocert" opt:"later"`
 	TLSExternal     bool        `key:"tls_external" doc:"TLS on the external listener only."`
 	InternalTLS     TLS         `key:"internal_tls"`
-	HTTP3           HTTP3       `key:"http3"`
+	HTTP3           HTTP3       `key:"http3" opt:"later"`
 	H2CExternal     bool        `key:"h2c_external" doc:"HTTP/2 without TLS on the external listener, which must then differ from the internal one."`
 }
 
@@ -101,7 +101,7 @@ type Log struct {
 // Node identifies this process.
 type Node struct {
 	Name     string        `key:"name" doc:"Unique in the cluster; by default host name and port."`
-	Interval time.Duration `key:"info_metrics_aggregate_interval" def:"60s" doc:"Period of metrics in node info."`
+	Interval time.Duration `key:"info_metrics_aggregate_interval" def:"60s" idle:"node info has no metrics, prometheus has" doc:"Period of metrics in node info."`
 }
 
 // Shutdown bounds the graceful shutdown.
@@ -112,7 +112,7 @@ type Shutdown struct {
 
 // UsageStats is accepted for compatibility.
 type UsageStats struct {
-	Disabled bool `key:"disabled" doc:"No effect: nothing is ever sent."`
+	Disabled bool `key:"disabled" idle:"nothing is ever sent" doc:"Send no usage data."`
 }
 
 // HTTPAPI is the server API over HTTP.
@@ -150,9 +150,9 @@ type WebSocketHandler struct {
 	Compression        bool          `key:"compression" doc:"Offer permessage-deflate."`
 	CompressionMinSize int           `key:"compression_min_size" min:"0" doc:"Bytes; smaller messages are sent uncompressed."`
 	CompressionLevel   int           `key:"compression_level" def:"1" min:"1" max:"9" doc:"1 (fast) to 9 (small)."`
-	ReadBufferSize     int           `key:"read_buffer_size" min:"0" doc:"Bytes; 0 for the default."`
-	WriteBufferPool    bool          `key:"use_write_buffer_pool" doc:"Share write buffers between connections."`
-	WriteBufferSize    int           `key:"write_buffer_size" min:"0" doc:"Bytes; 0 for the default."`
+	ReadBufferSize     int           `key:"read_buffer_size" min:"0" idle:"connections share their buffers, which Gyro sizes itself" doc:"Bytes; 0 for the default."`
+	WriteBufferPool    bool          `key:"use_write_buffer_pool" idle:"connections always share their buffers" doc:"Share write buffers between connections."`
+	WriteBufferSize    int           `key:"write_buffer_size" min:"0" idle:"connections share their buffers, which Gyro sizes itself" doc:"Bytes; 0 for the default."`
 	WriteTimeout       time.Duration `key:"write_timeout" def:"1s" doc:"Limit of one write."`
 	MessageSizeLimit   int           `key:"message_size_limit" def:"65536" min:"0" doc:"Largest incoming message, bytes on the wire."`
 	DecompressedLimit  int           `key:"decompressed_message_size_limit" min:"0" doc:"Largest incoming message after inflation, bytes; 0 for 10 × message_size_limit."`
@@ -238,7 +238,7 @@ type Prometheus struct {
 	HandlerPrefix                  string `key:"handler_prefix" def:"/metrics" doc:"Path."`
 	Namespace                      string `key:"namespace" def:"gyro" doc:"What names of metrics begin with; centrifugo for dashboards made for that."`
 	InstrumentHTTPHandlers         bool   `key:"instrument_http_handlers" doc:"Count requests by path, method and status."`
-	RecoveredPublicationsHistogram bool   `key:"recovered_publications_histogram" doc:"Histogram of recovered publications."`
+	RecoveredPublicationsHistogram bool   `key:"recovered_publications_histogram" opt:"later" doc:"Histogram of recovered publications."`
 	NativeHistograms               bool   `key:"native_histograms" doc:"Native histograms; summaries are dropped."`
 }
 

@@ -12,7 +12,7 @@ type Channel struct {
 		MapPublish        Proxy `key:"map_publish"`
 		MapRemove         Proxy `key:"map_remove"`
 		SharedPollRefresh Proxy `key:"shared_poll_refresh"`
-	} `key:"proxy"`
+	} `key:"proxy" opt:"later"`
 	WithoutNamespace      ChannelOptions `key:"without_namespace" doc:"Options of channels without namespace."`
 	Namespaces            []Namespace    `key:"namespaces" doc:"Named sets of channel options."`
 	HistoryMetaTTL        time.Duration  `key:"history_meta_ttl" def:"720h" opt:"seconds" doc:"How long the position of a stream outlives its publications; whole seconds."`
@@ -35,8 +35,8 @@ type ChannelOptions struct {
 	Presence           bool   `key:"presence" doc:"Know who is subscribed."`
 	JoinLeave          bool   `key:"join_leave" doc:"Send join and leave messages."`
 	ForcePushJoinLeave bool   `key:"force_push_join_leave" doc:"Send them to all subscribers, not only to those that ask."`
-	MapClientsPresence string `key:"map_clients_presence_channel_prefix" doc:"Keep presence also in the map channel with this prefix, by connection."`
-	MapUsersPresence   string `key:"map_users_presence_channel_prefix" doc:"Keep presence also in the map channel with this prefix, by user."`
+	MapClientsPresence string `key:"map_clients_presence_channel_prefix" opt:"later" doc:"Keep presence also in the map channel with this prefix, by connection."`
+	MapUsersPresence   string `key:"map_users_presence_channel_prefix" opt:"later" doc:"Keep presence also in the map channel with this prefix, by user."`
 
 	HistorySize       int           `key:"history_size" min:"0" doc:"Publications kept per channel."`
 	HistoryTTL        time.Duration `key:"history_ttl" opt:"seconds" min:"0" doc:"How long they are kept after the latest one; whole seconds."`
@@ -73,19 +73,19 @@ type ChannelOptions struct {
 	AllowHistoryForAnonymous   bool `key:"allow_history_for_anonymous" doc:"Extends the two options above to anonymous connections."`
 	AllowUserLimitedChannels   bool `key:"allow_user_limited_channels" doc:"Names may list the allowed users after the user boundary."`
 
-	SubscribeProxyEnabled       bool   `key:"subscribe_proxy_enabled" doc:"The backend decides on subscribing."`
-	SubscribeProxyName          string `key:"subscribe_proxy_name" def:"default" doc:"default for channel.proxy.subscribe, else a name of proxies."`
-	PublishProxyEnabled         bool   `key:"publish_proxy_enabled" doc:"The backend decides on publishing."`
-	PublishProxyName            string `key:"publish_proxy_name" def:"default" doc:"default for channel.proxy.publish, else a name of proxies."`
-	SubRefreshProxyEnabled      bool   `key:"sub_refresh_proxy_enabled" doc:"The backend prolongs expiring subscriptions."`
-	SubRefreshProxyName         string `key:"sub_refresh_proxy_name" def:"default" doc:"default for channel.proxy.sub_refresh, else a name of proxies."`
-	SubscribeStreamProxyEnabled bool   `key:"subscribe_stream_proxy_enabled" doc:"A subscription is a gRPC stream from the backend."`
-	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
-	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" doc:"Publications of clients go into the stream."`
+	SubscribeProxyEnabled       bool   `key:"subscribe_proxy_enabled" opt:"later" doc:"The backend decides on subscribing."`
+	SubscribeProxyName          string `key:"subscribe_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.subscribe, else a name of proxies."`
+	PublishProxyEnabled         bool   `key:"publish_proxy_enabled" opt:"later" doc:"The backend decides on publishing."`
+	PublishProxyName            string `key:"publish_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.publish, else a name of proxies."`
+	SubRefreshProxyEnabled      bool   `key:"sub_refresh_proxy_enabled" opt:"later" doc:"The backend prolongs expiring subscriptions."`
+	SubRefreshProxyName         string `key:"sub_refresh_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.sub_refresh, else a name of proxies."`
+	SubscribeStreamProxyEnabled bool   `key:"subscribe_stream_proxy_enabled" opt:"later" doc:"A subscription is a gRPC stream from the backend."`
+	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
+	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" opt:"later" doc:"Publications of clients go into the stream."`
 
-	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" doc:"What clients must ask for; by default stream."`
-	Map              MapOptions        `key:"map"`
-	SharedPoll       SharedPollOptions `key:"shared_poll"`
+	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" doc:"What clients must ask for; by default stream, and only that is supported yet."`
+	Map              MapOptions        `key:"map" opt:"later"`
+	SharedPoll       SharedPollOptions `key:"shared_poll" opt:"later"`
 }
 
 // MapOptions are used with the map subscription types.

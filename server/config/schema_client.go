@@ -7,7 +7,7 @@ type Client struct {
 	Proxy struct {
 		Connect SwitchedProxy `key:"connect"`
 		Refresh SwitchedProxy `key:"refresh"`
-	} `key:"proxy"`
+	} `key:"proxy" opt:"later"`
 	AllowedOrigins    []string          `key:"allowed_origins" doc:"Patterns of origins that browsers may connect from, scheme included; * for all."`
 	Token             Token             `key:"token"`
 	SubscriptionToken SubscriptionToken `key:"subscription_token"`
@@ -39,7 +39,7 @@ type Client struct {
 	UniDisconnectOnConnect struct {
 		Enabled    bool                  `key:"enabled" doc:"Map connect errors to disconnects on unidirectional transports."`
 		Transforms []DisconnectTransform `key:"transforms"`
-	} `key:"connect_code_to_unidirectional_disconnect"`
+	} `key:"connect_code_to_unidirectional_disconnect" opt:"later"`
 }
 
 // DisconnectTransform maps a code to a disconnect.
@@ -70,13 +70,13 @@ type Token struct {
 	RSAPublicKey           string `key:"rsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE, for RS256, RS384 and RS512."`
 	ECDSAPublicKey         string `key:"ecdsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE, for the ES algorithm that fits its curve."`
 	EdDSAPublicKey         string `key:"eddsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE with an Ed25519 key, for EdDSA. A key of Gyro alone."`
-	JWKSPublicEndpoint     string `key:"jwks_public_endpoint" doc:"URL of a JWKS; the keys above are then ignored."`
+	JWKSPublicEndpoint     string `key:"jwks_public_endpoint" opt:"later" doc:"URL of a JWKS; the keys above are then ignored."`
 	Audience               string `key:"audience" doc:"Required audience."`
 	AudienceRegex          string `key:"audience_regex" doc:"Pattern of the audience; excludes audience."`
 	Issuer                 string `key:"issuer" doc:"Required issuer."`
 	IssuerRegex            string `key:"issuer_regex" doc:"Pattern of the issuer; excludes issuer."`
 	UserIDClaim            string `key:"user_id_claim" doc:"Claim with the user ID, instead of sub."`
-	SkipJWKSSafetyCheck    bool   `key:"insecure_skip_jwks_endpoint_safety_check" doc:"Accept JWKS templates that claims can bend at will."`
+	SkipJWKSSafetyCheck    bool   `key:"insecure_skip_jwks_endpoint_safety_check" opt:"later" doc:"Accept JWKS templates that claims can bend at will."`
 }
 
 // SubscriptionToken is a separate configuration for subscription tokens.
@@ -139,7 +139,7 @@ type NamedProxy struct {
 
 // RPC has the options of client RPC calls (channels.md 9).
 type RPC struct {
-	Proxy            Proxy          `key:"proxy"`
+	Proxy            Proxy          `key:"proxy" opt:"later"`
 	WithoutNamespace RPCOptions     `key:"without_namespace"`
 	Namespaces       []RPCNamespace `key:"namespaces" doc:"RPC namespaces."`
 	Ping             struct {
@@ -151,8 +151,8 @@ type RPC struct {
 
 // RPCOptions of a namespace.
 type RPCOptions struct {
-	ProxyEnabled bool   `key:"proxy_enabled" doc:"The proxy answers."`
-	ProxyName    string `key:"proxy_name" def:"default" doc:"default for rpc.proxy, else a name of proxies."`
+	ProxyEnabled bool   `key:"proxy_enabled" opt:"later" doc:"The proxy answers."`
+	ProxyName    string `key:"proxy_name" opt:"later" def:"default" doc:"default for rpc.proxy, else a name of proxies."`
 }
 
 // RPCNamespace is a named set of options.

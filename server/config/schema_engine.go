@@ -64,13 +64,13 @@ type RedisPresence struct {
 // Broker replaces the engine's broker.
 type Broker struct {
 	Enabled bool   `key:"enabled"`
-	Type    string `key:"type" def:"memory" enum:"memory|redis|nats|postgres"`
+	Type    string `key:"type" def:"memory" enum:"memory|redis|nats|postgres" doc:"postgres is not supported yet."`
 	Redis   struct {
 		PrefixedRedis
 		RedisBroker
 	} `key:"redis"`
 	NATS     NATS     `key:"nats"`
-	Postgres Postgres `key:"postgres"`
+	Postgres Postgres `key:"postgres" opt:"later"`
 }
 
 // NamedBroker is a further broker, for namespaces that name it.

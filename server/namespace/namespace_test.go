@@ -21,8 +21,8 @@ func channelConfig(t testing.TB, text string) config.Channel {
 		t.Fatal(err)
 	}
 	c, w, err := config.Load(config.Options{File: file, RequireFile: true})
-	if err != nil || len(w.Lines()) > 0 {
-		t.Fatal(err, w.Lines())
+	if err != nil || len(w.UnknownKeys) > 0 {
+		t.Fatal(err, w.UnknownKeys)
 	}
 	return c.Channel
 }

@@ -83,15 +83,21 @@ func checkConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "checkconfig", Short: "Check a configuration file", Args: cobra.NoArgs}
 	file := configFlag(cmd)
 	strict := cmd.Flags().BoolP("strict", "s", false, "fail on unknown keys")
-	cmd.RunE = func(*cobra.Command, []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, warnings, err := loadValid(*file)
 		if err == nil {
 			err = checkEngines(cfg)
 		}
-		if err == nil && *strict && len(warnings.UnknownKeys) > 0 {
-			err = fmt.Errorf("unknown keys: %s", strings.Join(warnings.UnknownKeys, ", "))
+		if err != nil {
+			return err
 		}
-		return err
+		for _, line := range warnings.Idle {
+			fmt.Fprintln(cmd.OutOrStdout(), "Warning:", line)
+		}
+		if *strict && len(warnings.UnknownKeys) > 0 {
+			return fmt.Errorf("unknown keys: %s", strings.Join(warnings.UnknownKeys, ", "))
+		}
+		return nil
 	}
 	return cmd
 }

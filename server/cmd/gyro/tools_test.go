@@ -68,6 +68,10 @@ func TestCheckConfig(t *testing.T) {
 		write(t, dir, "config.json", text)
 		fail(t, dir, want, "checkconfig")
 	}
+	write(t, dir, "config.json", `{"websocket":{"read_buffer_size":512}}`)
+	if out := succeed(t, dir, "checkconfig", "-s"); !strings.HasPrefix(out, "Warning: websocket.read_buffer_size has no effect: ") {
+		t.Errorf("got %s", out)
+	}
 	// Environment variables take part.
 	write(t, dir, "config.json", `{}`)
 	if out, code := run(t, dir, []string{"CENTRIFUGO_CLIENT_CHANNEL_LIMIT=-5"}, "checkconfig"); code != 1 || !strings.Contains(out, "client.channel_limit") {
@@ -94,7 +98,9 @@ func TestDefaultConfig(t *testing.T) {
 				t.Errorf("%s: there is no %s", name, want)
 			}
 		}
-		succeed(t, dir, "checkconfig", "-s", "-c", name)
+		if out := succeed(t, dir, "checkconfig", "-s", "-c", name); out != "" {
+			t.Errorf("%s: %s", name, out)
+		}
 		fail(t, dir, "exists", "defaultconfig", "-c", name)
 		// What was written is equivalent: it makes the same file again.
 		if again := succeed(t, dir, "defaultconfig", "-d", "-c", name, "-b", name); again != printed {

@@ -3,6 +3,7 @@ package schema
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,4 +57,43 @@ func (l leaf) checkEnum(s string) error {
 		return nil
 	}
 	return fmt.Errorf("%s is not one of %s", strconv.Quote(clip(s)), strings.Join(l.enum, ", "))
+}
+
+// Idle returns a text for each key that was set although it has no effect: the key, and
+// why. What a section holds that is not enabled does not count.
+func Idle(cfg any) []string { return idle(path{}, root(cfg), nil) }
+
+func idle(p path, v reflect.Value, out []string) []string {
+	fields := fieldsOf(v.Type())
+	for _, f := range fields {
+		if f.key == "enabled" && v.FieldByIndex(f.index).IsZero() {
+			return out
+		}
+	}
+	for _, f := range fields {
+		c, fv := p.field(f), v.FieldByIndex(f.index)
+		switch {
+		case f.kind == kindSection:
+			out = idle(c, fv, out)
+		case c.idle != "":
+			if !c.isDefault(f, fv) {
+				out = append(out, c.msg+" has no effect: "+c.idle)
+			}
+		case f.kind == kindList:
+			for i := range fv.Len() {
+				out = idle(c.element(i, nameOf(fv.Index(i))), fv.Index(i), out)
+			}
+		}
+	}
+	return out
+}
+
+// isDefault tells whether a key has the value that it has by itself.
+func (p path) isDefault(f field, v reflect.Value) bool {
+	if isEmpty(v) {
+		return true
+	}
+	def := reflect.New(f.typ).Elem()
+	text := p.fill(f.def)
+	return text != "" && setText(def, f, text) == nil && reflect.DeepEqual(def.Interface(), v.Interface())
 }

@@ -103,8 +103,8 @@ func WriteMarkdown(w io.Writer, cfg any, prefix, section string, level int) erro
 			continue
 		}
 		fmt.Fprintf(&b, "%s %s\n\n", heading, f.key)
-		if f.doc != "" {
-			fmt.Fprintf(&b, "%s\n\n", f.doc)
+		if doc := p.doc(f.doc); doc != "" {
+			fmt.Fprintf(&b, "%s\n\n", doc)
 		}
 		writeTable(&b, leaves, prefix)
 	}
@@ -127,7 +127,7 @@ func docLeaves(p path, f field, v reflect.Value) []leaf {
 		return out
 	case kindList:
 		out := []leaf{{path: p, field: f, value: v}}
-		elem := path{key: p.key + "[]", arg: p.arg}
+		elem := path{key: p.key + "[]", arg: p.arg, idle: p.idle}
 		if f.named {
 			elem.env = p.env + "_<NAME>"
 		}
@@ -150,13 +150,25 @@ func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
 		if l.path.env != "" {
 			env = "`" + prefix + l.path.env + "`"
 		}
-		doc := strings.ReplaceAll(l.field.doc, "|", "\\|")
+		doc := strings.ReplaceAll(l.path.doc(l.field.doc), "|", "\\|")
 		if l.enum != nil {
 			doc = strings.TrimSpace(doc + " One of `" + strings.Join(l.enum, "`, `") + "`.")
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", l.path.key, l.typeName(), def, env, doc)
 	}
 	b.WriteByte('\n')
+}
+
+// doc is a documentation that tells whether there is an effect.
+func (p path) doc(doc string) string {
+	switch p.idle {
+	case "":
+	case later:
+		doc = "Not supported yet. " + doc
+	default:
+		doc += " No effect: " + p.idle + "."
+	}
+	return strings.TrimSpace(doc)
 }
 
 func (l leaf) typeName() string {

@@ -8,7 +8,10 @@
 //	min, max  bounds of a number
 //	arg   what replaces "{}" in the keys and defaults of the section
 //	opt   comma-separated: "secret" (never shown in messages), "seconds" (a
-//	      duration of whole seconds)
+//	      duration of whole seconds), "later" (not supported yet)
+//	idle  why the key has no effect
+//
+// What opt:"later" and idle say of a section holds for all keys in it.
 //
 // A struct is a section, an embedded struct contributes its keys to the section
 // around it, a slice of structs is a list of objects, and a named list if its
@@ -46,6 +49,7 @@ const (
 // field is one key of a section.
 type field struct {
 	key, def, doc, arg string
+	idle               string // why it has no effect; later, if it will have
 	enum               []string
 	min, max           *int64
 	secret, seconds    bool
@@ -84,7 +88,7 @@ func collect(t reflect.Type, index []int) []field {
 func newField(t reflect.Type, sf reflect.StructField, index []int) field {
 	f := field{
 		key: sf.Tag.Get("key"), def: sf.Tag.Get("def"), doc: sf.Tag.Get("doc"), arg: sf.Tag.Get("arg"),
-		min: bound(sf.Tag.Get("min")), max: bound(sf.Tag.Get("max")),
+		idle: sf.Tag.Get("idle"), min: bound(sf.Tag.Get("min")), max: bound(sf.Tag.Get("max")),
 		index: index, typ: sf.Type,
 	}
 	if f.key == "" {
@@ -96,6 +100,9 @@ func newField(t reflect.Type, sf reflect.StructField, index []int) field {
 	for o := range strings.SplitSeq(sf.Tag.Get("opt"), ",") {
 		f.secret = f.secret || o == "secret"
 		f.seconds = f.seconds || o == "seconds"
+		if o == "later" {
+			f.idle = later
+		}
 	}
 	f.kind, f.named = kindOf(sf.Type)
 	return f
@@ -145,10 +152,15 @@ type path struct {
 	msg string // channel.namespaces[0](chat).presence
 	env string // CHANNEL_NAMESPACES_CHAT_PRESENCE; empty if no variable reaches it
 	arg string // replaces {} in keys and defaults below
+	// idle tells why nothing at or below it has an effect.
+	idle string
 }
 
+// later is why keys have no effect yet.
+const later = "this version of Gyro does not support it yet"
+
 func (p path) child(key string) path {
-	c := path{arg: p.arg}
+	c := path{arg: p.arg, idle: p.idle}
 	if p.key == "" {
 		c.key, c.msg, c.env = key, key, strings.ToUpper(key)
 		return c
@@ -168,6 +180,9 @@ func (p path) field(f field) path {
 	if f.arg != "" {
 		c.arg = f.arg
 	}
+	if f.idle != "" && p.idle != later {
+		c.idle = f.idle
+	}
 	return c
 }
 
@@ -175,7 +190,7 @@ var envName = strings.NewReplacer(".", "_", "-", "_")
 
 // element is the place of a list's i-th element; name is empty if it has none.
 func (p path) element(i int, name string) path {
-	c := path{key: fmt.Sprintf("%s.[%d]", p.key, i), msg: fmt.Sprintf("%s[%d]", p.msg, i), arg: p.arg}
+	c := path{key: fmt.Sprintf("%s.[%d]", p.key, i), msg: fmt.Sprintf("%s[%d]", p.msg, i), arg: p.arg, idle: p.idle}
 	if name != "" {
 		c.msg += "(" + clip(name) + ")"
 		if p.env != "" {
