@@ -93,6 +93,16 @@ func levelName(l slog.Level) string {
 	return strings.ToLower(l.String())
 }
 
+// ReportFatal tells on stderr why the server cannot run: people at a terminal by a text,
+// others by a JSON line as those of the log.
+func ReportFatal(err error) {
+	if isTerminal(os.Stderr) {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		return
+	}
+	newLogger(os.Stderr, "fatal", false).Log(context.Background(), levelFatal, "gyro cannot run", "error", err)
+}
+
 // isTerminal tells whether people read f. The null device is a character device
 // too, but nobody reads it.
 func isTerminal(f *os.File) bool {

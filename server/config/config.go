@@ -45,6 +45,8 @@ type Warnings struct {
 	UnknownEnv  []string // variables with a prefix of EnvPrefix's kind
 	Idle        []string // keys that are set and have no effect, with the reason
 	Insecure    []string // active options that no production server should have
+
+	FromEnv bool // no warning: variables of the environment set keys
 }
 
 // Lines returns one text per warning, for the log.
@@ -78,7 +80,7 @@ func Load(opts Options) (*Config, Warnings, error) {
 	if err != nil {
 		return nil, w, err
 	}
-	w.UnknownKeys, w.UnknownEnv = report.Keys, report.Env
+	w.UnknownKeys, w.UnknownEnv, w.FromEnv = report.Keys, report.Env, report.FromEnv
 	w.Idle, w.Insecure = schema.Idle(c), c.insecure()
 	return c, w, nil
 }

@@ -24,6 +24,8 @@ func devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a development server on loopback with a demo page",
 		Args:  cobra.NoArgs,
+
+		Annotations: map[string]string{runsServer: "yes"},
 	}
 	port := cmd.Flags().IntP("port", "p", 8000, "port to listen on")
 	level := cmd.Flags().String("log.level", "warn", "log level")

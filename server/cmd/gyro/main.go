@@ -6,10 +6,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gyrohq/gyro/server/app"
 	_ "github.com/gyrohq/gyro/server/internal/xconnect" // WebSocket over HTTP/2
 )
 
@@ -17,14 +19,25 @@ import (
 var version = "0.1.0-dev"
 
 func main() {
-	if err := root().ExecuteContext(context.Background()); err != nil {
-		os.Exit(1)
+	cmd, err := root().ExecuteContextC(context.Background())
+	if err == nil {
+		return
 	}
+	switch {
+	case cmd.Annotations[runsServer] != "":
+		app.ReportFatal(err)
+	case !cmd.SilenceErrors: // the command has not told of it itself
+		fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
+	}
+	os.Exit(1)
 }
+
+// runsServer is the annotation of commands that are servers: their output is a log.
+const runsServer = "server"
 
 func root() *cobra.Command {
 	cmd := serverCommand()
-	cmd.SilenceUsage = true
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetOut(os.Stdout)
 	cmd.SetErr(os.Stdout) // messages of subcommands go to stdout (config.md 2.1)
 	cmd.AddCommand(

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,6 +75,24 @@ func fail(t *testing.T, dir, want string, args ...string) {
 	out, code := run(t, dir, nil, args...)
 	if code != 1 || !strings.Contains(out, want) {
 		t.Errorf("%q: exit code %d, want %q in: %s", args, code, want, out)
+	}
+}
+
+// failServer is fail for a server that cannot start: it tells on stderr, by a JSON line.
+func failServer(t *testing.T, dir, want string, env []string, args ...string) {
+	t.Helper()
+	cmd := command(t, dir, env, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	_ = cmd.Run() // the exit code tells more
+	var line struct{ Level, Message, Error string }
+	lines := bytes.Split(bytes.TrimSpace(stderr.Bytes()), []byte("\n"))
+	if err := json.Unmarshal(lines[len(lines)-1], &line); err != nil {
+		t.Errorf("%q: %v: %s", args, err, stderr.String())
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 1 || line.Level != "fatal" || line.Message == "" || !strings.Contains(line.Error, want) ||
+		stdout.Len() > 0 || strings.Contains(stderr.String(), "secret-nonsense") {
+		t.Errorf("%q: exit code %d, want %q in: %s, stdout: %s", args, code, want, stderr.String(), stdout.String())
 	}
 }
 

@@ -25,6 +25,8 @@ func serverCommand() *cobra.Command {
 		Use:   "gyro",
 		Short: "Gyro – real-time messaging server",
 		Args:  cobra.NoArgs,
+
+		Annotations: map[string]string{runsServer: "yes"},
 	}
 	flags := cmd.Flags()
 	file := flags.StringP("config", "c", "config.json", "path to config file")
@@ -99,6 +101,14 @@ func serve(cfg *config.Config, warnings config.Warnings, reload loader, site *de
 		return err
 	}
 	defer closeLog() //nolint:errcheck // the process ends
+	err = serveWith(log, cfg, warnings, reload, site)
+	if err != nil && cfg.Log.File != "" { // which is not where the caller reports it
+		log.Error("gyro cannot run", "error", err)
+	}
+	return err
+}
+
+func serveWith(log *slog.Logger, cfg *config.Config, warnings config.Warnings, reload loader, site *devSite) error {
 	var pages http.Handler
 	if site != nil {
 		pages = site.page

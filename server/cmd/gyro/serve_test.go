@@ -42,19 +42,17 @@ func TestRefusesToStart(t *testing.T) {
 		`{"health":{"enabled":true,"handler_prefix":"/api"}}`:                                       "http_api.handler_prefix",
 	} {
 		write(t, dir, "config.json", text)
-		out, code := run(t, dir, nil)
-		if code != 1 || !strings.Contains(out, want) || strings.Contains(out, "secret-nonsense") {
-			t.Errorf("%s: exit code %d: %s", text, code, out)
-		}
+		failServer(t, dir, want, nil)
 	}
 	write(t, dir, "config.json", `{}`)
-	fail(t, dir, "grpc_api.enabled", "--grpc_api.enabled")
-	fail(t, dir, "http_server.port: \"x\"", "--http_server.port=x")
-	if out, code := run(t, dir, []string{"GYRO_CLIENT_CHANNEL_LIMIT=many"}); code != 1 || !strings.Contains(out, "client.channel_limit") {
-		t.Errorf("exit code %d: %s", code, out)
+	failServer(t, dir, "grpc_api.enabled", nil, "--grpc_api.enabled")
+	failServer(t, dir, "http_server.port: \"x\"", nil, "--http_server.port=x")
+	failServer(t, dir, "client.channel_limit", []string{"GYRO_CLIENT_CHANNEL_LIMIT=many"})
+	for _, args := range [][]string{{"--no.such.flag"}, {"nothing"}, {"--http_server.port"}, {"dev", "--no.such.flag"}} {
+		failServer(t, dir, strings.TrimPrefix(args[len(args)-1], "--"), nil, args...)
 	}
 	write(t, dir, ".env", "nonsense\n")
-	fail(t, dir, ".env: line 1")
+	failServer(t, dir, ".env: line 1", nil)
 }
 
 // TestPrecedence: flags before variables, these before .env, that before the file.
@@ -219,7 +217,13 @@ func TestAddressInUse(t *testing.T) {
 	}
 	defer ln.Close()
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	fail(t, t.TempDir(), "http_server: external listener: listen tcp 127.0.0.1:"+port+": bind: address already in use", "-a", "127.0.0.1", "-p", port)
+	dir, want := t.TempDir(), "http_server: external listener: listen tcp 127.0.0.1:"+port+": bind: address already in use"
+	failServer(t, dir, want, nil, "-a", "127.0.0.1", "-p", port)
+	// Who looks into the log finds it, too.
+	failServer(t, dir, want, []string{"GYRO_LOG_FILE=log"}, "-a", "127.0.0.1", "-p", port)
+	if log, err := os.ReadFile(filepath.Join(dir, "log")); err != nil || !strings.Contains(string(log), want) {
+		t.Errorf("log: %s, %v", log, err)
+	}
 }
 
 var tokenLine = regexp.MustCompile(`(?m)^ *Token +(eyJ\S+)$`)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
@@ -34,12 +35,20 @@ func versionCommand() *cobra.Command {
 
 // configFlag is the flag that all commands with a configuration file share.
 func configFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("config", "c", "config.json", "path to config file")
+	return cmd.Flags().StringP("config", "c", "config.json", "path to config file; empty for none")
 }
 
-// loadValid loads a file, which has to exist, and validates it.
-func loadValid(file string) (*config.Config, config.Warnings, error) {
-	cfg, warnings, err := config.Load(config.Options{File: file, RequireFile: true, Env: os.Environ()})
+// loadValid loads the configuration of a command and validates it. The file has to exist,
+// unless nobody asked for one and there are variables of the configuration: they are it.
+func loadValid(cmd *cobra.Command, file string) (*config.Config, config.Warnings, error) {
+	o := config.Options{File: file, RequireFile: true, Env: os.Environ()}
+	cfg, warnings, err := config.Load(o)
+	if _, absent := os.Stat(file); errors.Is(absent, fs.ErrNotExist) && !cmd.Flags().Changed("config") {
+		o.File = ""
+		if c, w, failure := config.Load(o); failure != nil || w.FromEnv {
+			cfg, warnings, err = c, w, failure
+		}
+	}
 	if err != nil {
 		return nil, warnings, err
 	}
@@ -59,7 +68,7 @@ func create(file string, data []byte) error {
 func genConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "genconfig", Short: "Generate a minimal configuration file with random secrets", Args: cobra.NoArgs}
 	file := configFlag(cmd)
-	cmd.RunE = func(*cobra.Command, []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		format, err := config.Format(*file)
 		if err != nil {
 			return err
@@ -71,7 +80,7 @@ func genConfigCommand() *cobra.Command {
 		if err := create(*file, data); err != nil {
 			return err
 		}
-		if _, _, err := loadValid(*file); err != nil {
+		if _, _, err := loadValid(cmd, *file); err != nil {
 			return errors.Join(err, os.Remove(*file))
 		}
 		return nil
@@ -84,7 +93,7 @@ func checkConfigCommand() *cobra.Command {
 	file := configFlag(cmd)
 	strict := cmd.Flags().BoolP("strict", "s", false, "fail on unknown keys")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, warnings, err := loadValid(*file)
+		cfg, warnings, err := loadValid(cmd, *file)
 		if err == nil {
 			err = checkEngines(cfg)
 		}
@@ -190,7 +199,7 @@ func tokenCommand(name string, sub bool) *cobra.Command {
 		if sub && *channel == "" {
 			return errors.New("channel is required")
 		}
-		cfg, _, err := loadValid(*file)
+		cfg, _, err := loadValid(cmd, *file)
 		if err != nil {
 			return err
 		}
@@ -232,7 +241,7 @@ func checkTokenCommand(name string, sub bool) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " TOKEN", Short: "Verify a token against the configuration", Args: cobra.ExactArgs(1)}
 	file := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, _, err := loadValid(*file)
+		cfg, _, err := loadValid(cmd, *file)
 		if err != nil {
 			return err
 		}

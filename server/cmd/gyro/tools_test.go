@@ -20,7 +20,7 @@ func TestVersion(t *testing.T) {
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"--no.such.flag"}, {"nothing"}, {"version", "x"}, {"version", "--x"}, {"checktoken"}, {"checktoken", "a", "b"}, {"--http_server.port"},
+		{"version", "x"}, {"version", "--x"}, {"checktoken"}, {"checktoken", "a", "b"},
 	} {
 		fail(t, t.TempDir(), "Error: ", args...)
 	}
@@ -195,4 +195,34 @@ func TestTokens(t *testing.T) {
 	write(t, dir, "empty.json", `{}`)
 	fail(t, dir, "hmac_secret_key", "gentoken", "-c", "empty.json")
 	fail(t, dir, "absent.json", "gentoken", "-c", "absent.json")
+}
+
+// TestFromEnvironment: commands need no file where the configuration is in variables.
+func TestFromEnvironment(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	secret := []string{"CENTRIFUGO_CLIENT_TOKEN_HMAC_SECRET_KEY=s1"}
+	in := func(env []string, want string, code int, args ...string) string {
+		t.Helper()
+		out, got := run(t, dir, env, args...)
+		if got != code || !strings.Contains(out, want) {
+			t.Errorf("%q: exit code %d, want %d and %q: %s", args, got, code, want, out)
+		}
+		return out
+	}
+	token := in(secret, "eyJ", 0, "gentoken", "-q", "-u", "ann")
+	in(secret, `"ann"`, 0, "checktoken", token)
+	sub := in(secret, "eyJ", 0, "gensubtoken", "-q", "-s", "news")
+	in(secret, `"news"`, 0, "checksubtoken", sub)
+	in(secret, "", 0, "checkconfig")
+	in([]string{"GYRO_CLIENT_CHANNEL_LIMIT=-5"}, "client.channel_limit", 1, "checkconfig")
+	in([]string{"GYRO_CLIENT_CHANNEL_LIMIT=many"}, "client.channel_limit", 1, "checkconfig")
+	// No variable of the configuration: nobody said what is to be checked.
+	in([]string{"GYRO_SERVICE_HOST=10.0.0.1", "GYRO_UNKNOWN=1"}, "config.json", 1, "checkconfig")
+	// A file that was asked for has to be there, and none can be asked for.
+	in(secret, "config.json", 1, "checkconfig", "-c", "config.json")
+	in(nil, "", 0, "checkconfig", "-c", "")
+	in(nil, "hmac_secret_key", 1, "gentoken", "-c", "")
+	write(t, dir, "config.json", `{"client":{"channel_limit":-1}}`)
+	in(secret, "client.channel_limit", 1, "checkconfig")
 }

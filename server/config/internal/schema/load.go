@@ -27,11 +27,14 @@ type Source struct {
 type Report struct {
 	Keys []string // of the file, as paths
 	Env  []string // names of variables
+
+	FromEnv bool // variables set keys
 }
 
 type loader struct {
 	Source
 	known map[string]bool // variables without prefix
+	used  bool            // there is such a variable
 	keys  []string
 	errs  []error
 }
@@ -54,7 +57,7 @@ func Load(dst any, src Source) (Report, error) {
 	l.section(path{}, root(dst), tree, false)
 	l.checkFlags(dst)
 	slices.Sort(l.keys)
-	return Report{Keys: l.keys, Env: l.unknownEnv()}, errors.Join(l.errs...)
+	return Report{Keys: l.keys, Env: l.unknownEnv(), FromEnv: l.used}, errors.Join(l.errs...)
 }
 
 func (l *loader) fail(p path, source string, err error) {
@@ -132,6 +135,7 @@ func (l *loader) lookup(p path) (name, text string) {
 	l.known[p.env] = true
 	for _, prefix := range l.Prefixes {
 		if text := l.Env[prefix+p.env]; text != "" {
+			l.used = true
 			return prefix + p.env, text
 		}
 	}
