@@ -20,10 +20,10 @@ import (
 // connection is no error.
 
 // Subscribe makes a server-side subscription for the connections of a user, on every
-// node. An empty channel is protocol.ErrorBadRequest, an expiration that has passed
-// protocol.ErrorExpired.
+// node. A channel that is empty or longer than Config.ChannelMaxLength is
+// protocol.ErrorBadRequest, an expiration that has passed protocol.ErrorExpired.
 func (n *Node) Subscribe(ctx context.Context, user, ch string, opts ...SubscribeOption) error {
-	if ch == "" {
+	if ch == "" || len(ch) > n.cfg.ChannelMaxLength {
 		return protocol.ErrorBadRequest
 	}
 	var cfg subscribeConfig
@@ -130,11 +130,11 @@ func (n *Node) PresenceStats(ctx context.Context, ch string) (PresenceStats, err
 // protocol.ErrorUnrecoverablePosition, beside which the history holds the top;
 // WithReverse with an offset of 0 with protocol.ErrorBadRequest.
 func (n *Node) History(ctx context.Context, ch string, opts ...HistoryOption) (History, error) {
-	var cfg historyConfig
+	var f broker.HistoryFilter
 	for _, opt := range opts {
-		opt.applyHistory(&cfg)
+		opt.applyHistory(&f)
 	}
-	return n.history(ctx, ch, cfg.filter)
+	return n.history(ctx, ch, f)
 }
 
 func (n *Node) history(ctx context.Context, ch string, f broker.HistoryFilter) (History, error) {

@@ -127,6 +127,11 @@ func (e *env) Timer() *loop.Timer       { return &e.timer }
 func (e *env) Do(f session.Effect) bool { return e.client().do(f) }
 func (e *env) Register() bool           { return e.shard.register(e.client()) }
 func (e *env) Unregister()              { e.shard.unregister(e.client()) }
+func (e *env) Refused(ch string) {
+	n := e.shard.node
+	n.log.Info("channel refused: its name is too long", "client", e.id, "channel", ch[:n.cfg.ChannelMaxLength],
+		"length", len(ch), "limit", n.cfg.ChannelMaxLength)
+}
 func (e *env) Closed(d protocol.Disconnect) {
 	e.life.End()
 	e.shard.unlink(e.client())

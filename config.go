@@ -65,8 +65,8 @@ type Config struct {
 
 	// ChannelLimit is the most subscriptions of a connection. Default 128.
 	ChannelLimit int
-	// ChannelMaxLength in bytes, of a channel that a client subscribes to.
-	// Default 255.
+	// ChannelMaxLength in bytes, of a channel that clients name in commands or are
+	// subscribed to; a longer one is answered with error 107. Default 255.
 	ChannelMaxLength int
 	// QueueMaxSize is the most bytes that wait for a connection; a slower one is
 	// disconnected with 3008. Default 1 MiB.

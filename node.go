@@ -247,7 +247,7 @@ func (n *Node) end(ctx context.Context) {
 	defer close(n.ended)
 	n.cluster.Leave(ctx)
 	for _, s := range n.shards {
-		s.loop.Post(loop.Func(s.disconnectAll))
+		s.loop.Post(loop.Func(func() { s.drain(s.connections) }))
 	}
 	n.clients.Wait()
 	// What a lane ends with can start another effect, by way of the loop: an

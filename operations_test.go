@@ -516,3 +516,36 @@ func TestNoSessions(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 }
+
+// The length of a channel's name holds for subscriptions that handlers and the node make.
+func TestChannelMaxLengthOfServer(t *testing.T) {
+	ctx := context.Background()
+	node := run(t, gyro.Config{ChannelMaxLength: 4, Handlers: gyro.Handlers{
+		Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			reply := gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "u"}}
+			if e.Token != "" {
+				reply.Subscriptions = map[string]gyro.SubscribeOptions{e.Token: {}}
+			}
+			return reply, nil
+		},
+		RPC: func(_ context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
+			c.Subscribe(e.Method, gyro.SubscribeOptions{})
+			return nil, nil
+		},
+	}})
+	if r := wstest.Pipe(t, node).Call(`"connect":{"token":"12345"}`); r.Error == nil || r.Error.Code != protocol.ErrorBadRequest.Code {
+		t.Errorf("got %+v", r)
+	}
+	c := connect(t, node, "1234")
+	c.Do(`"rpc":{"method":"12345"}`)
+	c.Do(`"rpc":{"method":"b"}`)
+	if p := c.Push(); p.Channel != "b" || p.Subscribe == nil {
+		t.Errorf("got %+v", p)
+	}
+	if err := node.Subscribe(ctx, "u", "12345"); !errors.Is(err, protocol.ErrorBadRequest) {
+		t.Errorf("Subscribe: %v", err)
+	}
+	if channels, err := node.Channels(ctx, ""); err != nil || len(channels) != 2 {
+		t.Errorf("%v, %v", channels, err)
+	}
+}

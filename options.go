@@ -224,33 +224,31 @@ func WithInfo(info []byte) RefreshOption {
 	return refreshOption(func(c *refreshConfig) { c.info = info })
 }
 
-type historyConfig struct{ filter broker.HistoryFilter }
-
 // HistoryOption is an option of Node.History.
-type HistoryOption interface{ applyHistory(*historyConfig) }
+type HistoryOption interface{ applyHistory(*broker.HistoryFilter) }
 
-type historyOption func(*historyConfig)
+type historyOption func(*broker.HistoryFilter)
 
-func (f historyOption) applyHistory(c *historyConfig) { f(c) }
+func (f historyOption) applyHistory(h *broker.HistoryFilter) { f(h) }
 
 // WithLimit returns at most n publications; n < 0 all. The default 0 returns
 // the position only.
 func WithLimit(n int) HistoryOption {
-	return historyOption(func(c *historyConfig) { c.filter.Limit = n })
+	return historyOption(func(h *broker.HistoryFilter) { h.Limit = n })
 }
 
 // WithSince returns the publications after p (with WithReverse: before p). An
 // epoch other than the stream's is answered with ErrorUnrecoverablePosition.
 func WithSince(p channel.StreamPosition) HistoryOption {
-	return historyOption(func(c *historyConfig) { c.filter.Since = &p })
+	return historyOption(func(h *broker.HistoryFilter) { h.Since = &p })
 }
 
 // WithReverse returns the newest first.
 func WithReverse() HistoryOption {
-	return historyOption(func(c *historyConfig) { c.filter.Reverse = true })
+	return historyOption(func(h *broker.HistoryFilter) { h.Reverse = true })
 }
 
 // WithMetaTTL is how long the read prolongs the life of offset and epoch.
 func WithMetaTTL(ttl time.Duration) HistoryOption {
-	return historyOption(func(c *historyConfig) { c.filter.MetaTTL = ttl })
+	return historyOption(func(h *broker.HistoryFilter) { h.MetaTTL = ttl })
 }

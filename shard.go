@@ -81,9 +81,6 @@ func (s *shard) unlink(c *Client) {
 	c.prev, c.next = nil, nil
 }
 
-// disconnectAll ends every connection because the node shuts down.
-func (s *shard) disconnectAll() { s.drain(s.connections) }
-
 // inbound is a received message on its way to the loop.
 type inbound struct {
 	p   *peer

@@ -33,6 +33,7 @@ type listener struct {
 func (c *listener) ID() string                          { return c.id }
 func (c *listener) Now() int64                          { return c.loop.Now() }
 func (c *listener) Phase(n int64) int64                 { return n / 2 }
+func (c *listener) Refused(string)                      {}
 func (c *listener) Schedule(at int64)                   { c.loop.Schedule(c, at) }
 func (c *listener) Dirty()                              { c.loop.Dirty(&c.session) }
 func (c *listener) Pool() *outbox.Pool                  { return c.pool }

@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// usable makes the two checks that commands on channels share, and reports
+// usable makes the checks that commands on channels share, and reports
 // whether the command may go on.
 func (s *Session) usable(id uint32, handled bool, ch string) bool {
 	switch {
@@ -17,6 +17,8 @@ func (s *Session) usable(id uint32, handled bool, ch string) bool {
 		s.replyError(id, protocol.ErrorNotAvailable)
 	case ch == "":
 		s.Disconnect(protocol.DisconnectBadRequest)
+	case !s.fits(ch):
+		s.replyError(id, protocol.ErrorBadRequest)
 	default:
 		return true
 	}

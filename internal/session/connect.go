@@ -53,6 +53,10 @@ func (s *Session) authenticated(e *Connecting) {
 	}
 	attach := &Attach{id: e.id, kind: attachConnect, connect: result}
 	for ch, opts := range who.Subs {
+		if !s.fits(ch) {
+			s.connectFailed(e.id, protocol.ErrorBadRequest)
+			return
+		}
 		req := e.Request.Subs[ch]
 		if req == nil {
 			req = &protocol.SubscribeRequest{}

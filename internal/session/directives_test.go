@@ -190,6 +190,7 @@ func (p *player) open(list, _ []string) error {
 			return false
 		},
 	}
+	p.env.refused = func(ch string) { p.say("refused %s", ch) }
 	cfg := p.cfg
 	info := transport.Info{Name: "test", Framer: framers[p.enc], NativePing: a.has("native-ping")}
 	p.env.id = "c1"

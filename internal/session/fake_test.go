@@ -127,6 +127,7 @@ type fakeEnv struct {
 	register int  // how often registered
 	ended    *protocol.Disconnect
 	do       func(session.Effect) (done bool)
+	refused  func(ch string) // nil: nobody cares
 }
 
 func (e *fakeEnv) ID() string               { return e.id }
@@ -136,6 +137,11 @@ func (e *fakeEnv) Dirty()                   { e.dirty = true }
 func (e *fakeEnv) Pool() *outbox.Pool       { return e.pool }
 func (e *fakeEnv) Do(f session.Effect) bool { return e.do(f) }
 func (e *fakeEnv) Unregister()              { e.register-- }
+func (e *fakeEnv) Refused(ch string) {
+	if e.refused != nil {
+		e.refused(ch)
+	}
+}
 func (e *fakeEnv) Phase(n int64) int64 {
 	if e.random == nil {
 		return (*e.now/int64(time.Second) + 1) % n // as early as can be, if the interval is 25 s

@@ -43,6 +43,8 @@ type Env interface {
 	// has too many connections. Unregister follows each successful Register.
 	Register() bool
 	Unregister()
+	// Refused tells that a channel was refused for the length of its name.
+	Refused(ch string)
 	// Closed tells that the session has ended.
 	Closed(d protocol.Disconnect)
 }

@@ -120,7 +120,7 @@ func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 		s.replyError(id, protocol.ErrorNotAvailable)
 	case req.Delta != "" && req.Delta != deltaFossil:
 		s.Disconnect(protocol.DisconnectBadRequest)
-	case len(req.Channel) > s.cfg.ChannelMaxLength:
+	case !s.fits(req.Channel):
 		s.replyError(id, protocol.ErrorBadRequest)
 	case s.subs.get(req.Channel) != nil:
 		s.replyError(id, protocol.ErrorAlreadySubscribed)
@@ -130,6 +130,15 @@ func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 		b := s.reserve(req.Channel, req)
 		s.do(&Subscribing{Request: req, id: id, sub: b})
 	}
+}
+
+// fits tells whether a channel's name is short enough.
+func (s *Session) fits(ch string) bool {
+	if len(ch) <= s.cfg.ChannelMaxLength {
+		return true
+	}
+	s.env.Refused(ch)
+	return false
 }
 
 // reserve notes a subscription that is on its way.
@@ -317,6 +326,9 @@ func (s *Session) commandAttached(e *Attach) {
 func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 	if s.state != stateConnected {
 		return nil
+	}
+	if !s.fits(ch) {
+		return protocol.ErrorBadRequest
 	}
 	if o.ExpireAt > 0 && s.ttl(o.ExpireAt) <= 0 {
 		return protocol.ErrorExpired

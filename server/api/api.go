@@ -34,9 +34,10 @@ type Node interface {
 
 // Channels resolves the options of a channel by its name (channels.md 3.2).
 type Channels interface {
-	// ChannelOptions reports false if the namespace is unknown. It may be called
-	// from any goroutine.
-	ChannelOptions(ch string) (ChannelOptions, bool)
+	// ChannelOptions returns protocol.ErrorUnknownChannel if the namespace is unknown, and
+	// protocol.ErrorBadRequest for a name that cannot be one; it may wrap them. It may be
+	// called from any goroutine.
+	ChannelOptions(ch string) (ChannelOptions, error)
 }
 
 // ChannelOptions are the options of a channel's namespace that the API follows
@@ -135,9 +136,9 @@ func (e *Executor) options(ch string) (ChannelOptions, error) {
 	if ch == "" {
 		return ChannelOptions{}, ErrBadRequest
 	}
-	o, ok := e.channels.ChannelOptions(ch)
-	if !ok {
-		return ChannelOptions{}, ErrUnknownChannel
+	o, err := e.channels.ChannelOptions(ch)
+	if err != nil {
+		return ChannelOptions{}, fromNode(err)
 	}
 	return o, nil
 }

@@ -101,7 +101,7 @@ var badCommands = []struct {
 	name, command, want string
 }{
 	{"channel too long", `"subscribe":{"channel":"` + strings.Repeat("a", 256) + `"}`, "error 107"},
-	{"channel of 64 KB", `"publish":{"channel":"` + strings.Repeat("a", 65000) + `","data":1}`, "error 103"},
+	{"channel of 64 KB", `"publish":{"channel":"` + strings.Repeat("a", 65000) + `","data":1}`, "error 107"},
 	{"unknown namespace", `"subscribe":{"channel":"nothing:a"}`, "error 102"},
 	{"may not subscribe", `"subscribe":{"channel":"news"}`, "error 103"},
 	{"may not publish", `"publish":{"channel":"news","data":"spam"}`, "error 103"},

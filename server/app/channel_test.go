@@ -33,6 +33,11 @@ var commandTests = []struct {
 	{name: "empty channel, insecure", user: "u", insecure: true, command: `"publish":{"channel":"","data":1}`, want: "disconnect 3501"},
 	{name: "too long", user: "u", insecure: true, command: `"subscribe":{"channel":"` + strings.Repeat("a", 256) + `"}`, want: "error 107"},
 	{name: "longest", user: "u", insecure: true, command: `"subscribe":{"channel":"` + strings.Repeat("a", 255) + `"}`, want: "ok"},
+	{name: "too long, publish", user: "u", insecure: true, command: `"publish":{"channel":"` + strings.Repeat("a", 256) + `","data":1}`, want: "error 107"},
+	{name: "too long, presence", user: "u", insecure: true, command: `"presence":{"channel":"` + strings.Repeat("a", 256) + `"}`, want: "error 107"},
+	{name: "too long, stats", user: "u", insecure: true, command: `"presence_stats":{"channel":"` + strings.Repeat("a", 256) + `"}`, want: "error 107"},
+	{name: "too long, history", user: "u", insecure: true, command: `"history":{"channel":"` + strings.Repeat("a", 256) + `"}`, want: "error 107"},
+	{name: "too long, unknown namespace", user: "u", insecure: true, command: `"publish":{"channel":"no:` + strings.Repeat("a", 256) + `","data":1}`, want: "error 107"},
 	{name: "twice", user: "u", insecure: true, subscribed: true, command: `"subscribe":{"channel":"ns:a"}`, want: "error 105"},
 	{name: "unknown namespace", user: "u", insecure: true, command: `"subscribe":{"channel":"no:a"}`, want: "error 102"},
 	{name: "unknown namespace, publish", user: "u", insecure: true, command: `"publish":{"channel":"no:a","data":1}`, want: "error 102"},
@@ -271,4 +276,56 @@ func TestPingRPC(t *testing.T) {
 	if got, _ := c.Outcome(`"rpc":{"method":"x"}`); got != "error 104" {
 		t.Errorf("got %s", got)
 	}
+}
+
+// TestMaxLength: the length of names holds for whoever gives one, and each refusal is
+// logged with the key that would change it.
+func TestMaxLength(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		cfg.Channel.MaxLength = 8
+		cfg.Client.UserPersonalChannel.Enabled = true
+		o := &cfg.Channel.WithoutNamespace
+		open(o)
+		historyOn(o)
+	})
+	logged := 0
+	refused := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+		logged++
+		if n := strings.Count(s.logs.String(), `"length":9`); n != logged {
+			t.Errorf("%s: %d refusals are logged, want %d", what, n, logged)
+		}
+		if s := s.logs.String(); !strings.Contains(s[strings.LastIndex(s, `"length":9`):], `:8`) {
+			t.Errorf("%s: the limit is not logged", what)
+		}
+	}
+	connect := func(fields string) string {
+		got, _ := s.dial(nil).Outcome(`"connect":{` + fields + `}`)
+		return got
+	}
+	refused("channels of a token", connect(s.tokenField(jwt.MapClaims{"sub": "u", "channels": []string{"123456789"}})), "error 107")
+	refused("subs of a token", connect(s.tokenField(jwt.MapClaims{"sub": "u", "subs": map[string]any{"123456789": map[string]any{}}})), "error 107")
+	refused("personal channel", connect(s.tokenField(jwt.MapClaims{"sub": "12345678"})), "error 107")
+	refused("requested channel", connect(s.tokenField(jwt.MapClaims{"sub": "u"})+`,"subs":{"123456789":{}}`), "ok")
+	c := s.connect("u")
+	for _, command := range []string{"subscribe", "publish", "presence", "presence_stats", "history"} {
+		got, _ := c.Outcome(`"` + command + `":{"channel":"123456789","data":1}`)
+		refused(command, got, "error 107")
+	}
+	const answer = `{"error":{"code":107,"message":"bad request"}}`
+	for _, method := range []string{"publish", "subscribe", "unsubscribe", "presence", "presence_stats", "history", "history_remove", "map_publish"} {
+		_, got := s.post("/api/"+method, `{"channel":"123456789","user":"u","data":1,"key":"k"}`)
+		refused("API "+method, got, answer)
+	}
+	_, got := s.post("/api/broadcast", `{"channels":["12345678","123456789"],"data":1}`)
+	if !strings.Contains(got, `{"result":{`) {
+		t.Errorf("broadcast: %s", got)
+	}
+	refused("broadcast", got[strings.LastIndex(got, `{"error"`):], answer+"]}}")
+	_, got = s.post("/api/batch", `{"commands":[{"publish":{"channel":"123456789","data":1}}]}`)
+	refused("batch", got, `{"replies":[`+answer+`]}`)
 }

@@ -62,9 +62,9 @@ func (p *policy) byToken(e gyro.ConnectEvent, flags *config.Client, reply *gyro.
 		reply.Credentials.ExpireAt = 0
 	}
 	for name, sub := range token.Subs {
-		ch, ok := p.channels.Resolve(name)
-		if !ok {
-			return protocol.ErrorUnknownChannel
+		ch, err := p.named(name, "client", e.ClientID)
+		if err != nil {
+			return err
 		}
 		o := subscribeOptions(ch, namespace.SourceConnectToken)
 		o.ChanInfo, o.Data = sub.Info, sub.Data
@@ -89,9 +89,9 @@ func (p *policy) personal(ctx context.Context, flags *config.Client, reply *gyro
 		return nil
 	}
 	name := p.channels.PersonalChannel(own.Namespace, user)
-	ch, ok := p.channels.Resolve(name)
-	if !ok {
-		return protocol.ErrorUnknownChannel
+	ch, err := p.named(name, "user", user)
+	if err != nil {
+		return err
 	}
 	subscribeTo(reply, name, subscribeOptions(ch, namespace.SourcePersonalChannel))
 	if !own.SingleConnection {
@@ -119,6 +119,10 @@ func (p *policy) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) error 
 			continue
 		}
 		ch, granted, err := p.channels.Requested(name, p.facts(reply.Credentials.UserID, false))
+		if errors.Is(err, namespace.ErrTooLong) {
+			p.tooLong(name, "client", e.ClientID)
+			continue
+		}
 		if err != nil {
 			return err
 		}

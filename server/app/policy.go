@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro"
@@ -144,7 +145,7 @@ func override(o *gyro.SubscribeOptions, by auth.Override) {
 
 // subscribing is the decision table of channels.md 6.2.
 func (p *policy) subscribing(_ context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
-	ch, err := p.channels.ForSubscribe(e.Channel)
+	ch, err := p.channels.ForClient(e.Channel)
 	if err != nil {
 		return gyro.SubscribeReply{}, err
 	}
@@ -182,8 +183,8 @@ func (p *policy) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gyro
 		p.log.Info("subscription token refused", "client", c.ID(), "channel", e.Channel, "reason", err)
 		return protocol.ErrorPermissionDenied
 	}
-	if _, ok := p.channels.Resolve(token.Channel); !ok {
-		return protocol.ErrorUnknownChannel
+	if _, err := p.named(token.Channel, "client", c.ID()); err != nil {
+		return err
 	}
 	if !p.fits(c, e.Channel, token) {
 		return protocol.DisconnectInvalidToken
@@ -246,11 +247,26 @@ func (p *policy) call(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byt
 	return nil, err
 }
 
+// named resolves a name that something else than a command of a client gives; who tells
+// the log of it.
+func (p *policy) named(name string, who ...any) (namespace.Channel, error) {
+	ch, err := p.channels.Named(name)
+	if errors.Is(err, namespace.ErrTooLong) {
+		p.tooLong(name, who...)
+	}
+	return ch, err
+}
+
+func (p *policy) tooLong(name string, who ...any) {
+	p.log.Info("channel refused: its name is longer than channel.max_length", append(who,
+		"channel", strings.ToValidUTF8(name[:p.maxLength], ""), "length", len(name), "channel.max_length", p.maxLength)...)
+}
+
 // ChannelOptions is what the server API needs to know of a channel.
-func (p *policy) ChannelOptions(name string) (api.ChannelOptions, bool) {
-	ch, ok := p.channels.Resolve(name)
-	if !ok {
-		return api.ChannelOptions{}, false
+func (p *policy) ChannelOptions(name string) (api.ChannelOptions, error) {
+	ch, err := p.named(name)
+	if err != nil {
+		return api.ChannelOptions{}, err
 	}
 	return api.ChannelOptions{
 		SubscriptionType:      ch.SubscriptionType,
@@ -267,5 +283,5 @@ func (p *policy) ChannelOptions(name string) (api.ChannelOptions, bool) {
 		DeltaPublish:          ch.DeltaPublish,
 		PublicationDataFormat: ch.PublicationDataFormat,
 		SharedPollPublish:     ch.SharedPoll.PublishEnabled,
-	}, true
+	}, nil
 }

@@ -1,6 +1,8 @@
 package namespace
 
 import (
+	"errors"
+
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
@@ -66,7 +68,7 @@ func (f Facts) permits(client, subscriber, anonymous bool) bool {
 }
 
 // DecideSubscribe decides on a subscribe command (channels.md 6.2) that asks for a
-// subscription type and may come with a token. It applies to what ForSubscribe
+// subscription type and may come with a token. It applies to what ForClient
 // returned.
 func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool) Verdict {
 	switch limited := c.UserLimited(); {
@@ -101,16 +103,19 @@ func (c Channel) wrongType(asked SubscriptionType) *protocol.Error {
 }
 
 // Requested decides on a channel that a connect command asks for (channels.md
-// 6.3). A channel that is not granted is ignored; the only error, a
-// protocol.Disconnect, is an unknown namespace. The source of a granted one is
-// SourceConnectRequest.
+// 6.3). A channel that is not granted is ignored, and so is the name of ErrTooLong; the
+// only other error, a protocol.Disconnect, is an unknown namespace. The source of a
+// granted one is SourceConnectRequest.
 func (r *Resolver) Requested(name string, f Facts) (ch Channel, granted bool, err error) {
 	if name == "" {
 		return Channel{}, false, nil
 	}
-	ch, ok := r.Resolve(name)
-	if !ok {
-		return Channel{}, false, protocol.DisconnectBadRequest
+	ch, err = r.Named(name)
+	switch {
+	case errors.Is(err, ErrTooLong):
+		return ch, false, err
+	case err != nil:
+		return ch, false, protocol.DisconnectBadRequest
 	}
 	if !ch.validName() || ch.Private() || ch.SubscribeProxyEnabled {
 		return ch, false, nil

@@ -44,7 +44,7 @@ func TestTruthTable(t *testing.T) {
 			AllowPublishForClient: c, AllowPublishForSubscriber: s, AllowPublishForAnonymous: a,
 			AllowPresenceForClient: c, AllowPresenceForSubscriber: s, AllowPresenceForAnonymous: a,
 			AllowHistoryForClient: c, AllowHistoryForSubscriber: s, AllowHistoryForAnonymous: a}
-		r, err := NewResolver(config.Channel{PrivatePrefix: "$", UserBoundary: "#", WithoutNamespace: o})
+		r, err := NewResolver(config.Channel{MaxLength: 255, PrivatePrefix: "$", UserBoundary: "#", WithoutNamespace: o})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestRequested(t *testing.T) {
 		{limited, "ns:#", anonymous, false, nil},
 		{limited + "," + client, "ns:#7", user, false, nil},
 		{limited + "," + client, "ns:#7", insecure, true, nil},
-		{client, "ns:" + strings.Repeat("a", 300), user, true, nil},
+		{client, "ns:" + strings.Repeat("a", 300), user, false, ErrTooLong},
 		{`"presence": true`, "ns:a", user, false, nil},
 	} {
 		r := resolver(t, `{"namespaces": [{"name": "ns", `+tt.options+`}]}`)

@@ -114,8 +114,7 @@ type Channel struct {
 }
 
 // Resolve returns the channel of a name as channels.md 3.2 says; false if its
-// namespace is unknown. The name is not checked otherwise: this is what server
-// API, tokens and personal channels need.
+// namespace is unknown. The name is not checked otherwise.
 func (r *Resolver) Resolve(name string) (Channel, bool) { return r.table.Load().resolve(name) }
 
 func (t *table) resolve(name string) (Channel, bool) {
@@ -135,34 +134,36 @@ func (t *table) resolve(name string) (Channel, bool) {
 	return ch, ok
 }
 
-// ForClient resolves a name that a client gives in a publish, presence, presence
-// stats or history command. The error is a protocol.Disconnect or *protocol.Error
-// (channels.md 6.1, rows 1, 5 and 6).
-func (r *Resolver) ForClient(name string) (Channel, error) {
-	if name == "" {
-		return Channel{}, protocol.DisconnectBadRequest
+// ErrTooLong is the error of names above channel.max_length; it is a
+// protocol.ErrorBadRequest.
+var ErrTooLong = fmt.Errorf("the channel's name is longer than channel.max_length: %w", protocol.ErrorBadRequest)
+
+// Named resolves a name that comes from outside, whoever gives it: server API, tokens and
+// personal channels need no more. The error is ErrTooLong or protocol.ErrorUnknownChannel.
+func (r *Resolver) Named(name string) (Channel, error) {
+	t := r.table.Load()
+	if len(name) > t.maxLength {
+		return Channel{}, ErrTooLong
 	}
-	ch, ok := r.Resolve(name)
+	ch, ok := t.resolve(name)
 	if !ok {
 		return Channel{}, protocol.ErrorUnknownChannel
-	}
-	if !ch.validName() {
-		return Channel{}, protocol.ErrorBadRequest
 	}
 	return ch, nil
 }
 
-// ForSubscribe resolves the name of a subscribe command, whose length is bounded
-// by channel.max_length (rows 1, 2, 5 and 6).
-func (r *Resolver) ForSubscribe(name string) (Channel, error) {
-	if len(name) > r.MaxLength() {
-		return Channel{}, protocol.ErrorBadRequest
+// ForClient resolves a name that a client gives in a command. The error is or wraps a
+// protocol.Disconnect or *protocol.Error (channels.md 6.1, rows 1, 2, 5 and 6).
+func (r *Resolver) ForClient(name string) (Channel, error) {
+	if name == "" {
+		return Channel{}, protocol.DisconnectBadRequest
 	}
-	return r.ForClient(name)
+	ch, err := r.Named(name)
+	if err == nil && !ch.validName() {
+		err = protocol.ErrorBadRequest
+	}
+	return ch, err
 }
-
-// MaxLength is channel.max_length, bytes.
-func (r *Resolver) MaxLength() int { return r.table.Load().maxLength }
 
 // PersonalChannel returns the name of a user's personal channel in a namespace,
 // which may be empty (auth.md 14.2).

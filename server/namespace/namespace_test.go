@@ -112,7 +112,10 @@ func TestReload(t *testing.T) {
 	if err := r.Reload(channelConfig(t, `{"max_length": 3, "namespaces": [{"name": "bb"}]}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := r.Resolve("aa:x"); ok || r.MaxLength() != 3 {
+	if _, err := r.Named("aa:x"); !errors.Is(err, ErrTooLong) {
+		t.Errorf("a name of four bytes: %v", err)
+	}
+	if _, ok := r.Resolve("aa:x"); ok {
 		t.Error("the old configuration is still in force")
 	}
 }
@@ -120,29 +123,29 @@ func TestReload(t *testing.T) {
 func TestNameChecks(t *testing.T) {
 	r := resolver(t, `{"max_length": 8, "namespaces": [{"name": "re", "channel_regex": "^[é0-9]+$"}, {"name": "un", "channel_regex": "b"}]}`)
 	for _, tt := range []struct {
-		name           string
-		client, subscr error
+		name          string
+		client, named error // of ForClient and of Named
 	}{
-		{"", protocol.DisconnectBadRequest, protocol.DisconnectBadRequest},
+		{"", protocol.DisconnectBadRequest, nil},
 		{"a\x00\x7f", nil, nil},
 		{"12345678", nil, nil},
-		{"123456789", nil, protocol.ErrorBadRequest},
-		{"no:1234567", protocol.ErrorUnknownChannel, protocol.ErrorBadRequest}, // row 2 before 5
+		{"123456789", protocol.ErrorBadRequest, ErrTooLong},
+		{"no:1234567", protocol.ErrorBadRequest, ErrTooLong}, // row 2 before 5
 		{"no:1", protocol.ErrorUnknownChannel, protocol.ErrorUnknownChannel},
 		{"no:é", protocol.ErrorUnknownChannel, protocol.ErrorUnknownChannel},
-		{"é", protocol.ErrorBadRequest, protocol.ErrorBadRequest},
+		{"é", protocol.ErrorBadRequest, nil},
 		{"re:é1", nil, nil},
-		{"re:a", protocol.ErrorBadRequest, protocol.ErrorBadRequest},
-		{"re:", protocol.ErrorBadRequest, protocol.ErrorBadRequest},
+		{"re:a", protocol.ErrorBadRequest, nil},
+		{"re:", protocol.ErrorBadRequest, nil},
 		{"$re:1", nil, nil},
 		{"un:abc", nil, nil},
-		{"un:ac", protocol.ErrorBadRequest, protocol.ErrorBadRequest},
+		{"un:ac", protocol.ErrorBadRequest, nil},
 	} {
 		if _, err := r.ForClient(tt.name); !errors.Is(err, tt.client) {
 			t.Errorf("%q: %v, want %v", tt.name, err, tt.client)
 		}
-		if _, err := r.ForSubscribe(tt.name); !errors.Is(err, tt.subscr) {
-			t.Errorf("subscribe %q: %v, want %v", tt.name, err, tt.subscr)
+		if _, err := r.Named(tt.name); !errors.Is(err, tt.named) {
+			t.Errorf("named %q: %v, want %v", tt.name, err, tt.named)
 		}
 	}
 }
@@ -240,7 +243,7 @@ func TestAllocations(t *testing.T) {
 	r := resolver(t, `{"namespaces": [{"name": "chat", "allow_user_limited_channels": true, "allow_publish_for_client": true}]}`)
 	data := []byte(`{}`)
 	if n := testing.AllocsPerRun(100, func() {
-		ch, err := r.ForSubscribe("chat:room#1,2,42")
+		ch, err := r.ForClient("chat:room#1,2,42")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +262,7 @@ func BenchmarkResolve(b *testing.B) {
 	r := resolver(b, `{"namespaces": [{"name": "chat"}]}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := r.ForSubscribe("chat:index"); err != nil {
+		if _, err := r.ForClient("chat:index"); err != nil {
 			b.Fatal(err)
 		}
 	}

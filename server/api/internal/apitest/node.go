@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 )
 
@@ -148,17 +149,26 @@ func (n *Node) Info(context.Context) ([]gyro.NodeInfo, error) {
 	return n.Nodes, n.record("info")
 }
 
+// MaxLength is the most bytes of a channel's name.
+const MaxLength = 255
+
 // Channels are channel options by namespace.
 type Channels map[string]api.ChannelOptions
 
 // ChannelOptions implements api.Channels.
-func (c Channels) ChannelOptions(ch string) (api.ChannelOptions, bool) {
+func (c Channels) ChannelOptions(ch string) (api.ChannelOptions, error) {
 	ns, _, found := strings.Cut(ch, ":")
 	if !found {
 		ns = ""
 	}
 	o, ok := c[ns]
-	return o, ok
+	switch {
+	case !ok:
+		return o, protocol.ErrorUnknownChannel
+	case len(ch) > MaxLength:
+		return o, fmt.Errorf("too long: %w", protocol.ErrorBadRequest)
+	}
+	return o, nil
 }
 
 // Namespaces has one namespace for every option that the API follows.
