@@ -121,7 +121,7 @@ func (r *Resolver) Requested(name string, f Facts) (ch Channel, granted bool, er
 		return ch, false, nil
 	}
 	if ch.UserLimited() {
-		granted = f.User != "" && ch.ListsUser(f.User)
+		granted = ch.ListsUser(f.User)
 	} else {
 		granted = f.permits(ch.AllowSubscribeForClient, false, ch.AllowSubscribeForAnonymous)
 	}

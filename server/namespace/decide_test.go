@@ -101,7 +101,9 @@ func TestDecideSubscribe(t *testing.T) {
 		// 4: user-limited.
 		{limited + "," + byProxy, "ns:a#42", user, Stream, false, Verdict{Source: SourceUserLimited}},
 		{limited, "$ns:a#42", user, Stream, false, denied103},
-		{limited, "ns:a#", anonymous, Stream, false, Verdict{Source: SourceUserLimited}},
+		{limited, "ns:a#", anonymous, Stream, false, denied103},
+		{limited, "ns:a#1,", anonymous, Stream, false, denied103},
+		{limited, "ns:a#,1", anonymous, Stream, false, denied103},
 		{limited + "," + byProxy, "ns:a#7", user, Stream, false, denied103},
 		{limited + "," + byStream, "ns:a#7", user, Stream, false, denied103},
 		{limited + "," + client, "ns:a#7", user, Stream, false, denied103},

@@ -200,8 +200,12 @@ func (c Channel) UserLimited() bool {
 }
 
 // ListsUser reports whether a user is in the list of a user-limited name: between
-// separators, after the last boundary as splitting from the left finds it.
+// separators, after the last boundary as splitting from the left finds it. The anonymous
+// user is in no list: an empty element names nobody.
 func (c Channel) ListsUser(user string) bool {
+	if user == "" {
+		return false
+	}
 	list := c.Name
 	for {
 		_, after, ok := strings.Cut(list, c.naming.userBoundary)
