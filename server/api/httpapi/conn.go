@@ -118,6 +118,9 @@ func (c *conn) next() error {
 				if len(c.in.b) >= c.head.size+c.head.body {
 					return nil
 				}
+				if c.phase != phaseBody && !c.allowed() {
+					return errForeign // nobody waits for its body
+				}
 				c.await(phaseBody, c.listener.idle)
 			case verdictIncomplete:
 				c.await(phaseHead, c.listener.first)
@@ -163,10 +166,16 @@ func (c *conn) read() error {
 	return err
 }
 
+// allowed reports whether the request has the right key.
+func (c *conn) allowed() bool {
+	a := &c.listener.handler.auth
+	return a.insecure || a.allowFields(string(c.head.key), string(c.head.authorization))
+}
+
 // answer executes the request that was read.
 func (c *conn) answer() error {
 	h := c.listener.handler
-	if !h.auth.insecure && !h.auth.allowFields(string(c.head.key), string(c.head.authorization)) {
+	if !c.allowed() {
 		return errForeign
 	}
 	size := c.head.size + c.head.body

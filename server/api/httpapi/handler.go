@@ -127,10 +127,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !h.auth.allow(r) {
-		w.WriteHeader(http.StatusUnauthorized)
+		h.log.InfoContext(r.Context(), "API request refused: its key is missing or wrong",
+			"path", r.URL.Path[:min(len(r.URL.Path), 64)], "addr", r.RemoteAddr, "http_api.key configured", h.auth.enabled)
+		refuse(w, r, http.StatusUnauthorized)
 		return
 	}
 	route(w, r)
+}
+
+// refuse answers a request whose body nobody reads. Over HTTP/1.1 the server would wait
+// for the body, to go on with the connection; this ends it instead.
+func refuse(w http.ResponseWriter, r *http.Request, status int) {
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // else it waits longer
+	}
+	w.WriteHeader(status)
 }
 
 // onlyMethod answers requests of other methods.

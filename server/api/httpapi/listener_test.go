@@ -343,6 +343,36 @@ func TestListenerTimeouts(t *testing.T) {
 	})
 }
 
+// Nobody waits for the body of a request with a wrong key.
+func TestKeyBeforeBody(t *testing.T) {
+	const head = "POST /api/publish HTTP/1.1\r\nHost: h\r\nContent-Length: 65536\r\n"
+	for name, sent := range map[string]string{
+		"wrong key": head + "X-API-Key: x\r\n\r\n", "no key": head + "\r\n", "some of the body": head + "\r\n{\"channel\":",
+		"another method": strings.Replace(head, "publish", "info", 1) + "\r\n{",
+		"without length": strings.Replace(head, "Content-Length: 65536", "Transfer-Encoding: chunked", 1) + "\r\n1\r\n{\r\n",
+	} {
+		for _, direct := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPipes()
+				s := start(t, newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "secret"}), p, direct)
+				c := p.dial()
+				begin := time.Now()
+				go func() { _, _ = io.WriteString(c, sent) }()
+				answer, err := io.ReadAll(c)
+				if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401 ") {
+					t.Errorf("%s: %q, %v", name, answer, err)
+				}
+				if took := time.Since(begin); took > time.Second {
+					t.Errorf("%s, direct %v: the connection lived for %v", name, direct, took)
+				}
+				if err := s.server.Shutdown(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
 func shutdown(t *testing.T, s *site) {
 	t.Helper()
 	if err := s.server.Shutdown(t.Context()); err != nil {
