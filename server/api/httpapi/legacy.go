@@ -36,6 +36,14 @@ var legacyNames = func() map[string]bool {
 	return names
 }()
 
+const (
+	// maxLegacy is the most commands of a request: far more than anybody sends, as batch
+	// and broadcast are there.
+	maxLegacy = 1 << 16
+	// maxReplies bounds the replies of a request; bytes.
+	maxReplies = 64 << 20
+)
+
 // legacyCommand is one command of a legacy request.
 type legacyCommand struct {
 	id uint32
@@ -72,6 +80,11 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
 	if !h.readBody(w, r, body) {
 		return
 	}
+	if tooMany(body.b) {
+		h.log.InfoContext(r.Context(), "legacy API request refused: too many commands", "addr", r.RemoteAddr, "limit", maxLegacy)
+		writeText(w, http.StatusRequestEntityTooLarge)
+		return
+	}
 	d := jsonx.NewDecoder(body.b)
 	out := make([]byte, 0, firstRead)
 	var encodeErr error
@@ -90,6 +103,11 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
 		if n > 0 {
 			out = append(out, '\n')
 		}
+		if len(out) > maxReplies {
+			h.log.WarnContext(r.Context(), "legacy API request ended: its replies are too long", "addr", r.RemoteAddr, "executed", n, "limit", maxReplies)
+			writeText(w, http.StatusRequestEntityTooLarge)
+			return
+		}
 		var err error
 		if out, err = h.legacyReply(r.Context(), out, c); err != nil && encodeErr == nil {
 			encodeErr = err
@@ -101,6 +119,20 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, out)
+}
+
+// tooMany reports whether there are more commands than maxLegacy, before any of them is
+// executed.
+func tooMany(body []byte) bool {
+	if len(body) <= maxLegacy*len("{}") {
+		return false
+	}
+	d := jsonx.NewDecoder(body)
+	n := 0
+	for ; n <= maxLegacy && d.More(); n++ {
+		d.Skip()
+	}
+	return n > maxLegacy
 }
 
 func decodeLegacy(d *jsonx.Decoder) legacyCommand {

@@ -126,3 +126,26 @@ func TestLegacyShutdown(t *testing.T) {
 	expect(t, post(h.Legacy(), "/admin/api", `{"method":"info"}`), 503, "")
 	expect(t, send(h.Legacy(), http.MethodGet, "/admin/api", ""), 405, "")
 }
+
+// TestLegacyBounds: a request has at most 65,536 commands, else none is executed; and its
+// replies have a bound too.
+func TestLegacyBounds(t *testing.T) {
+	const most = 65536
+	command := `{"method":"channels","params":{}}`
+	for n, want := range map[int]int{most: 200, most + 1: 413} {
+		node := &apitest.Node{}
+		w := post(insecure(t, node), "/api", strings.Repeat(command+"\n", n))
+		if calls := len(node.Calls()); w.Code != want || want == 200 && calls != n || want != 200 && calls != 0 {
+			t.Errorf("%d commands: status %d, %d executed", n, w.Code, calls)
+		}
+	}
+	// Malformed ones count.
+	if w := post(insecure(t, &apitest.Node{}), "/api", strings.Repeat("[]", most+1)); w.Code != 413 {
+		t.Errorf("status %d", w.Code)
+	}
+	node := &apitest.Node{Stream: gyro.History{Publications: []*gyro.Publication{{Data: []byte(`"` + strings.Repeat("a", 8<<20) + `"`)}}}}
+	w := post(insecure(t, node), "/api", strings.Repeat(`{"method":"history","params":{"channel":"full:a","limit":1}}`, 20))
+	if calls := len(node.Calls()); w.Code != 413 || calls > 9 {
+		t.Errorf("status %d after %d long replies", w.Code, calls)
+	}
+}
