@@ -2244,6 +2244,11 @@ func (m *FilterNode) readJSON(r *jsonwire.Reader) {
 		case 5: // vals
 			m.Vals = nil
 			for ok := r.Array(); ok; ok = r.NextElement() {
+				if !r.Keep(0, 1024) {
+					m.Excess = true
+					r.Skip()
+					continue
+				}
 				var v string
 				r.String(&v)
 				m.Vals = append(m.Vals, v)
@@ -2251,6 +2256,11 @@ func (m *FilterNode) readJSON(r *jsonwire.Reader) {
 		case 6: // nodes
 			m.Nodes = nil
 			for ok := r.Array(); ok; ok = r.NextElement() {
+				if !r.Keep(1, 256) {
+					m.Excess = true
+					r.Skip()
+					continue
+				}
 				v := new(FilterNode)
 				v.readJSON(r)
 				m.Nodes = append(m.Nodes, v)

@@ -221,6 +221,9 @@ type FilterNode struct {
 	Val   string
 	Vals  []string
 	Nodes []*FilterNode
+
+	// Excess is set by readers that left out elements, because there were more than they keep.
+	Excess bool
 }
 
 // PublishRequest publishes to a channel.

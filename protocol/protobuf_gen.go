@@ -2550,8 +2550,18 @@ func (m *FilterNode) readProto(r *pbwire.Reader) {
 		case 0x22: // val = 4
 			m.Val = r.String()
 		case 0x2a: // vals = 5
+			if !r.Keep(0, 1024) {
+				m.Excess = true
+				r.Skip()
+				continue
+			}
 			m.Vals = append(m.Vals, r.String())
 		case 0x32: // nodes = 6
+			if !r.Keep(1, 256) {
+				m.Excess = true
+				r.Skip()
+				continue
+			}
 			v := new(FilterNode)
 			outer := r.Enter()
 			v.readProto(r)

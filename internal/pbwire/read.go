@@ -39,6 +39,20 @@ type Reader struct {
 	tag    uint64
 	err    error
 	borrow bool
+	kept   [bounded]int32 // elements of bounded fields
+}
+
+// bounded is how many bounded fields a schema has at most.
+const bounded = 2
+
+// Keep counts an element of a bounded field, whichever message it is in, and reports
+// whether it is one of the first most of all that r reads. The others have to be skipped.
+func (r *Reader) Keep(field int, most int32) bool {
+	if r.kept[field] == most {
+		return false
+	}
+	r.kept[field]++
+	return true
 }
 
 // NewReader returns a reader of one message.

@@ -12,7 +12,8 @@ import (
 )
 
 // Bounds of a filter: levels of nodes, nodes, and values of all comparisons
-// together. They keep the work per publication small, whatever a client sends.
+// together. They keep the work per publication small, whatever a client sends. Decoding
+// a filter stops at the bounds in client.proto, which are no less.
 const (
 	MaxDepth = 32
 	MaxNodes = 256
@@ -72,6 +73,8 @@ func (c *compiler) node(n *protocol.FilterNode, depth int) (node, error) {
 	c.nodes++
 	c.vals += len(n.Vals)
 	switch {
+	case n.Excess:
+		return node{}, fmt.Errorf("more than %d nodes or %d values", MaxNodes, MaxVals)
 	case depth > MaxDepth:
 		return node{}, fmt.Errorf("nested more than %d levels deep", MaxDepth)
 	case c.nodes > MaxNodes:

@@ -199,6 +199,13 @@ func jsonReadField(p *printer, f *field) {
 	case repeated:
 		p.f("%s = nil", target)
 		p.f("for ok := r.Array(); ok; ok = r.NextElement() {")
+		if f.most > 0 {
+			p.f("if !r.Keep(%d, %d) {", f.slot, f.most)
+			p.f("m.%s = true", excess)
+			p.f("r.Skip()")
+			p.f("continue")
+			p.f("}")
+		}
 		jsonReadElement(p, f)
 		p.f("%s = append(%s, v)", target, target)
 		p.f("}")

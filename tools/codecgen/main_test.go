@@ -38,16 +38,18 @@ func TestFresh(t *testing.T) {
 
 func TestRefusesWhatItCannotGenerate(t *testing.T) {
 	for body, want := range map[string]string{
-		"message M { bytes b = 1; }":               "gen.M.b: bytes are either @raw or @nojson",
-		"message M { string s = 1; // @raw\n }":    "gen.M.s: @raw is for bytes",
-		"message M { string s = 1; // @rwa\n }":    "gen.M.s: unknown annotation @rwa",
-		"message M { M m = 1; // @always\n }":      "gen.M.m: @always is for scalars, lists and maps",
-		"message M { repeated int32 n = 1; }":      "gen.M.n: only strings and messages can be repeated",
-		"message M { map<int32, M> m = 1; }":       "gen.M.m: map keys other than strings are not supported",
-		"message M { fixed64 f = 1; }":             "gen.M.f: kind fixed64 is not supported",
-		"message M { enum E { A = 0; } E e = 1; }": "gen.M.e: kind enum is not supported",
-		"message M { optional string s = 1; }":     "gen.M.s: presence of scalars and oneof",
-		"message M { oneof o { string s = 1; } }":  "gen.M.s: presence of scalars and oneof",
+		"message M { bytes b = 1; }":                 "gen.M.b: bytes are either @raw or @nojson",
+		"message M { string s = 1; // @raw\n }":      "gen.M.s: @raw is for bytes",
+		"message M { string s = 1; // @rwa\n }":      "gen.M.s: unknown annotation @rwa",
+		"message M { string s = 1; // @most=2\n }":   "gen.M.s: @most is for lists",
+		"message M { repeated M m = 1; // @most\n }": "gen.M.m: @most: a number is expected",
+		"message M { M m = 1; // @always\n }":        "gen.M.m: @always is for scalars, lists and maps",
+		"message M { repeated int32 n = 1; }":        "gen.M.n: only strings and messages can be repeated",
+		"message M { map<int32, M> m = 1; }":         "gen.M.m: map keys other than strings are not supported",
+		"message M { fixed64 f = 1; }":               "gen.M.f: kind fixed64 is not supported",
+		"message M { enum E { A = 0; } E e = 1; }":   "gen.M.e: kind enum is not supported",
+		"message M { optional string s = 1; }":       "gen.M.s: presence of scalars and oneof",
+		"message M { oneof o { string s = 1; } }":    "gen.M.s: presence of scalars and oneof",
 	} {
 		path := filepath.Join(t.TempDir(), "m.proto")
 		if err := os.WriteFile(path, []byte("syntax = \"proto3\";\npackage gen;\n"+body+"\n"), 0o600); err != nil {

@@ -219,6 +219,13 @@ func protoRead(p *printer, m *message) {
 	for _, f := range m.fields {
 		p.f("case %#02x: // %s = %d", f.tag(), f.name, f.number)
 		target := "m." + f.goName
+		if f.most > 0 {
+			p.f("if !r.Keep(%d, %d) {", f.slot, f.most)
+			p.f("m.%s = true", excess)
+			p.f("r.Skip()")
+			p.f("continue")
+			p.f("}")
+		}
 		switch {
 		case f.shape == mapped:
 			p.f("m.%s(r)", entryFunc(f))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/bufbuild/protocompile"
@@ -22,8 +23,10 @@ type message struct {
 	// hasRaw tells that the message or one below it has a raw field, so that
 	// encoding it as JSON can fail.
 	hasRaw bool
-	framed bool // @framed: travels as a frame of its own
-	shared bool // @shared: travels between nodes too, and can be read without copies
+	// bounded tells that there are fields with most.
+	bounded bool
+	framed  bool // @framed: travels as a frame of its own
+	shared  bool // @shared: travels between nodes too, and can be read without copies
 }
 
 type shape uint8
@@ -42,6 +45,9 @@ type field struct {
 	shape   shape
 	message string // message name, if kind is MessageKind
 	comment string // trailing comment without annotations
+
+	most int // @most=N: readers keep N elements, of all messages that come together
+	slot int // number of the field among those with most
 
 	raw    bool // @raw: embedded JSON value
 	always bool // @always: JSON key written for zero values too
@@ -67,6 +73,15 @@ func loadSchema(ctx context.Context, path string, json bool) (*schema, error) {
 		s.messages = append(s.messages, m)
 	}
 	s.markRaw()
+	slots := 0
+	for _, m := range s.messages {
+		for _, f := range m.fields {
+			if f.most > 0 {
+				f.slot, m.bounded = slots, true
+				slots++
+			}
+		}
+	}
 	return s, nil
 }
 
@@ -122,7 +137,12 @@ func loadField(d protoreflect.FieldDescriptor, comment string, json bool) (*fiel
 func (f *field) annotate(comment string) error {
 	words := strings.Fields(comment)
 	for len(words) > 0 && strings.HasPrefix(words[0], "@") {
-		switch words[0] {
+		switch name, value, _ := strings.Cut(words[0], "="); name {
+		case "@most":
+			var err error
+			if f.most, err = strconv.Atoi(value); err != nil || f.most < 1 {
+				return fmt.Errorf("%s: a number is expected", words[0])
+			}
 		case "@raw":
 			f.raw = true
 		case "@always":
@@ -151,6 +171,8 @@ func (f *field) check(json bool) error {
 		return fmt.Errorf("bytes are either @raw or @nojson")
 	case f.raw && !isBytes:
 		return fmt.Errorf("@raw is for bytes")
+	case f.most > 0 && f.shape != repeated:
+		return fmt.Errorf("@most is for lists")
 	case f.always && (f.raw || f.noJSON || f.shape == singular && f.kind == protoreflect.MessageKind):
 		return fmt.Errorf("@always is for scalars, lists and maps")
 	}

@@ -16,6 +16,14 @@ func generateStructs(p *printer, s *schema) {
 				p.f("%s %s // %s", f.goName, f.goType(), f.comment)
 			}
 		}
+		if m.bounded {
+			p.f("")
+			p.f("// %s is set by readers that left out elements, because there were more than they keep.", excess)
+			p.f("%s bool", excess)
+		}
 		p.f("}")
 	}
 }
+
+// excess is the field that tells of elements above @most.
+const excess = "Excess"
