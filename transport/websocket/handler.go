@@ -115,7 +115,7 @@ func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	hs, refused := h.negotiate(r)
 	if refused != nil {
-		refused.write(w)
+		refused.write(w, r)
 		return
 	}
 	if r.ProtoMajor == 2 {

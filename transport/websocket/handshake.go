@@ -34,7 +34,11 @@ type refusal struct {
 	text   string
 }
 
-func (f *refusal) write(w http.ResponseWriter) {
+func (f *refusal) write(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.ContentLength != 0 { // else the server would wait for the body
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // else it waits longer
+	}
 	w.Header().Set("Sec-WebSocket-Version", "13")
 	if f.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodGet)
@@ -70,6 +74,9 @@ func checkUpgrade(r *http.Request) *refusal {
 	}
 	if !r.ProtoAtLeast(1, 1) {
 		return badRequest("HTTP version is below 1.1")
+	}
+	if r.ContentLength != 0 { // it would be taken for frames
+		return badRequest("the request has a body")
 	}
 	return nil
 }

@@ -37,6 +37,9 @@ func TestHandshakeRefused(t *testing.T) {
 		{"foreign origin", "\r\n\r\n", "\r\nOrigin: https://evil.test\r\n\r\n", 403},
 		{"null origin", "\r\n\r\n", "\r\nOrigin: null\r\n\r\n", 403},
 		{"broken origin", "\r\n\r\n", "\r\nOrigin: http://[\r\n\r\n", 403},
+		{"body", "\r\n\r\n", "\r\nContent-Length: 2\r\n\r\n{}", 400},
+		{"body to come", "\r\n\r\n", "\r\nContent-Length: 300000\r\n\r\n{", 400},
+		{"chunked body", "\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400},
 		{"extensions", "\r\n\r\n", "\r\nSec-WebSocket-Extensions: a;;\r\n\r\n", 400},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
