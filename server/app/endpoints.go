@@ -38,11 +38,22 @@ func (a *App) webSocket() *websocket.Handler {
 		Compression:                  c.Compression,
 		CompressionMinSize:           c.CompressionMinSize,
 		CompressionLevel:             c.CompressionLevel,
-		CheckOrigin:                  a.policy.origins.Allowed,
+		CheckOrigin:                  a.checkOrigin,
 		Direct:                       direct,
 		PingInterval:                 a.cfg.Client.PingInterval,
 		PongTimeout:                  a.cfg.Client.PongTimeout,
 	})
+}
+
+// checkOrigin tells whether a request may open a connection.
+func (a *App) checkOrigin(r *http.Request) bool {
+	if a.policy.origins.Allowed(r) {
+		return true
+	}
+	from := r.Header.Get("Origin")
+	a.log.Info("connection refused: client.allowed_origins has no such origin",
+		"origin", strings.ToValidUTF8(from[:min(len(from), 128)], ""), "addr", r.RemoteAddr)
+	return false
 }
 
 // origins decides on the origins of browsers' requests.

@@ -36,12 +36,19 @@ func New(patterns []string) (*Matcher, error) {
 // Allowed reports whether a request may connect, by its Origin header.
 func (m *Matcher) Allowed(r *http.Request) bool { return m.Match(r.Header.Get("Origin")) }
 
+// maxLength is the most bytes of an origin that is compared with patterns: twice what
+// the longest host name needs.
+const maxLength = 512
+
 // Match reports whether an origin is allowed, as the header has it; empty when
 // there is none. The origin is compared in lower case, the patterns are not: one
-// with upper-case letters matches nothing.
+// with upper-case letters matches nothing. One of more than 512 bytes is refused.
 func (m *Matcher) Match(origin string) bool {
 	if m.any || origin == "" {
 		return true
+	}
+	if len(origin) > maxLength {
+		return false
 	}
 	origin = strings.ToLower(origin)
 	for _, p := range m.patterns {

@@ -36,6 +36,9 @@ func TestMatch(t *testing.T) {
 		{[]string{"http://{a,b}.example"}, "http://b.example", true},
 		{[]string{"http://[!a].example"}, "http://a.example", false},
 		{[]string{"http://?.example"}, "http://a.example", true},
+		{[]string{"http://*"}, "http://" + strings.Repeat("a", maxLength-7), true},
+		{[]string{"http://*"}, "http://" + strings.Repeat("a", maxLength-6), false},
+		{[]string{"*"}, "http://" + strings.Repeat("a", maxLength), true}, // nothing is compared
 	} {
 		m, err := New(tt.patterns)
 		if err != nil {
@@ -68,6 +71,12 @@ func FuzzMatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pattern, origin string) {
 		m, err := New([]string{pattern, "\x00"})
 		if err != nil || origin == "" {
+			return
+		}
+		if len(origin) > maxLength {
+			if m.Match(origin) != (pattern == "*" && m.any) {
+				t.Errorf("an origin of %d bytes is allowed", len(origin))
+			}
 			return
 		}
 		got := m.Match(origin)
