@@ -155,6 +155,7 @@ func (a *App) Start(ctx context.Context) error {
 			return errors.Join(err, a.node.Shutdown(context.Background()), a.engines.Close(context.Background()))
 		}
 	}
+	a.warnExposed()
 	for _, l := range a.listeners {
 		a.log.Info("listening", "listener", l.name, "address", l.ln.Addr().String(), "tls", l.server.TLSConfig != nil)
 		a.serving.Go(func() {

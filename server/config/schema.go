@@ -56,7 +56,7 @@ type HTTPServer struct {
 	Address         string      `key:"address" doc:"Address to listen on; empty for all."`
 	Port            int         `key:"port" def:"8000" min:"0" max:"65535" doc:"Port to listen on."`
 	InternalAddress string      `key:"internal_address" doc:"Address of internal endpoints; empty for that of the external ones."`
-	InternalPort    string      `key:"internal_port" doc:"Port of internal endpoints; empty for that of the external ones."`
+	InternalPort    string      `key:"internal_port" doc:"Port of internal endpoints, such as API and metrics; empty for that of the external ones, so that clients reach them, of which the start warns."`
 	TLS             TLS         `key:"tls"`
 	TLSAutocert     TLSAutocert `key:"tls_autocert" opt:"later"`
 	TLSExternal     bool        `key:"tls_external" doc:"TLS on the external listener only."`

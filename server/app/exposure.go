@@ -1,0 +1,42 @@
+package app
+
+import (
+	"net"
+	"strings"
+)
+
+// warnExposed warns of what is meant for backends and operators, and is on the port that
+// clients connect to: whoever reaches one reaches the other.
+func (a *App) warnExposed() {
+	cfg := a.cfg
+	if cfg.WebSocket.Disabled || loopback(cfg.HTTPServer.Address) {
+		return
+	}
+	shared := samePlace(&cfg.HTTPServer)
+	for _, e := range []struct {
+		section, path string
+		on, external  bool
+	}{
+		{"http_api", cfg.HTTPAPI.HandlerPrefix, !cfg.HTTPAPI.Disabled, cfg.HTTPAPI.External},
+		{"prometheus", cfg.Prometheus.HandlerPrefix, cfg.Prometheus.Enabled, false},
+		{"debug", cfg.Debug.HandlerPrefix, cfg.Debug.Enabled, false},
+	} {
+		keys := "http_server.internal_port, http_server.internal_address"
+		switch {
+		case !e.on || !shared && !e.external:
+			continue
+		case e.external && shared:
+			keys += ", " + e.section + ".external"
+		case e.external:
+			keys = e.section + ".external"
+		}
+		a.log.Warn("clients reach what is meant for backends and operators",
+			"endpoint", e.section, "path", e.path, "address", externalAddr(&cfg.HTTPServer), "keys that change it", keys)
+	}
+}
+
+// loopback tells whether an address to listen on is out of reach for other machines.
+func loopback(address string) bool {
+	ip := net.ParseIP(strings.Trim(address, "[]"))
+	return address == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,50 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// TestWarnExposed: what clients should not reach is named, with the keys that change it.
+func TestWarnExposed(t *testing.T) {
+	const port = "http_server.internal_port, http_server.internal_address"
+	for name, tt := range map[string]struct {
+		edit func(*config.Config)
+		want []string
+	}{
+		"all": {func(cfg *config.Config) { cfg.Prometheus.Enabled, cfg.Debug.Enabled = true, true },
+			[]string{"http_api /api: " + port, "prometheus /metrics: " + port, "debug /debug/pprof: " + port}},
+		"nothing but clients": {func(cfg *config.Config) { cfg.HTTPAPI.Disabled = true }, nil},
+		"no clients":          {func(cfg *config.Config) { cfg.WebSocket.Disabled = true }, nil},
+		"port of its own":     {func(cfg *config.Config) { cfg.HTTPServer.InternalPort = "9000"; cfg.Prometheus.Enabled = true }, nil},
+		"address of its own":  {func(cfg *config.Config) { cfg.HTTPServer.InternalAddress = "10.0.0.1" }, nil},
+		"external": {func(cfg *config.Config) { cfg.HTTPServer.InternalPort = "9000"; cfg.HTTPAPI.External = true },
+			[]string{"http_api /api: http_api.external"}},
+		"external on one port": {func(cfg *config.Config) { cfg.HTTPAPI.External = true }, []string{"http_api /api: " + port + ", http_api.external"}},
+		"loopback":             {func(cfg *config.Config) { cfg.HTTPServer.Address = "127.0.0.1" }, nil},
+		"loopback 6":           {func(cfg *config.Config) { cfg.HTTPServer.Address = "[::1]" }, nil},
+		"localhost":            {func(cfg *config.Config) { cfg.HTTPServer.Address = "localhost" }, nil},
+		"one address":          {func(cfg *config.Config) { cfg.HTTPServer.Address = "192.0.2.1" }, []string{"http_api /api: " + port}},
+	} {
+		cfg := config.DefaultConfig()
+		tt.edit(cfg)
+		logs := new(logBuffer)
+		(&App{cfg: cfg, log: newLogger(logs, "warn", false)}).warnExposed()
+		var got []string
+		for line := range strings.Lines(logs.String()) {
+			var w map[string]string
+			if err := json.Unmarshal([]byte(line), &w); err != nil || w["level"] != "warn" || w["address"] == "" {
+				t.Errorf("%s: %s %v", name, line, err)
+			}
+			got = append(got, fmt.Sprintf("%s %s: %s", w["endpoint"], w["path"], w["keys that change it"]))
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
