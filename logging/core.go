@@ -1,0 +1,238 @@
+package logging
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// The lines that wait for the handler; half of it below the level error.
+	maxLines = 8192
+	maxBytes = 4 << 20
+
+	// Of a kind, burst lines are written within a window, then one per window; and
+	// those with an error that is new, up to maxErrors of them.
+	window    = 10 * time.Second
+	burst     = 20
+	maxErrors = 8
+	// maxKinds are told apart; others count as one kind per level.
+	maxKinds = 512
+)
+
+// core is what the handlers of one log share. Nothing of the application's is called
+// under its lock.
+type core struct {
+	root slog.Handler // for the core's own lines
+
+	mu      sync.Mutex
+	queue   []line
+	lines   int    // in the queue and being written
+	bytes   int    // of these
+	dropped uint64 // and not told of
+	// idle is closed when the goroutine that writes has ended; nil if there is none.
+	idle chan struct{}
+
+	kinds  map[kind]*history
+	ticked bool // tick will be called
+}
+
+// kind of lines that are limited together.
+type kind struct {
+	level   slog.Level
+	message string
+}
+
+// history is what is known of a kind while it has lines.
+type history struct {
+	written    int       // in this window; burst and more from the first suppressed one on
+	suppressed int       // in this window
+	example    line      // the first of these; without a handler at first
+	last       time.Time // of these
+	errors     []uint64  // shown since the kind is known
+}
+
+// verdict on a line.
+type verdict int
+
+const (
+	written    verdict = iota
+	suppressed         // counted, and that is all
+	example            // suppressed, and to be kept
+)
+
+// judge decides on a record with the errors of the given hash.
+func (c *core) judge(r *slog.Record, errors uint64) (*history, verdict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.history(kind{r.Level, r.Message})
+	fresh := errors != 0 && len(h.errors) < maxErrors && !slices.Contains(h.errors, errors)
+	if fresh {
+		h.errors = append(h.errors, errors)
+	}
+	if h.written < burst || fresh {
+		h.written++
+		return h, written
+	}
+	h.suppressed++
+	h.last = r.Time
+	if h.suppressed == 1 {
+		return h, example
+	}
+	return h, suppressed
+}
+
+// history returns what is known of the kind.
+func (c *core) history(k kind) *history {
+	h := c.kinds[k]
+	if h == nil && len(c.kinds) >= maxKinds {
+		k.message = ""
+		h = c.kinds[k]
+	}
+	if h == nil {
+		if c.kinds == nil {
+			c.kinds = make(map[kind]*history)
+		}
+		h = new(history)
+		k.message = strings.Clone(k.message)
+		c.kinds[k] = h
+		c.wait()
+	}
+	return h
+}
+
+// keep notes the line that will stand for the suppressed ones.
+func (c *core) keep(h *history, l line) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.example = l
+}
+
+// wait has tick called when the window is over.
+func (c *core) wait() {
+	if !c.ticked {
+		c.ticked = true
+		time.AfterFunc(window, c.tick)
+	}
+}
+
+// tick begins a new window.
+func (c *core) tick() {
+	c.mu.Lock()
+	c.ticked = false
+	for k, h := range c.kinds {
+		if h.suppressed == 0 {
+			delete(c.kinds, k)
+		}
+	}
+	if len(c.kinds) > 0 {
+		c.wait()
+	}
+	c.mu.Unlock()
+	c.report()
+}
+
+// report tells of the suppressed lines. Their kinds stay as exhausted as they are.
+func (c *core) report() {
+	var due []line
+	c.mu.Lock()
+	for _, h := range c.kinds {
+		if h.suppressed == 0 || h.example.inner == nil {
+			continue // an example is about to be kept
+		}
+		l := h.example
+		l.Time = h.last
+		if others := h.suppressed - 1; others > 0 {
+			l.AddAttrs(slog.Int("suppressed", others))
+		}
+		due = append(due, l)
+		h.suppressed, h.example = 0, line{}
+	}
+	c.mu.Unlock()
+	slices.SortFunc(due, func(a, b line) int { return a.Time.Compare(b.Time) })
+	for _, l := range due {
+		c.put(l)
+	}
+}
+
+// put queues a line, if there is room, and sees to it that it is written.
+func (c *core) put(l line) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	share := 2
+	if l.Level >= slog.LevelError {
+		share = 1
+	}
+	if c.lines >= maxLines/share || c.bytes+l.size > maxBytes/share {
+		c.dropped++
+		return
+	}
+	c.queue = append(c.queue, l)
+	c.lines++
+	c.bytes += l.size
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+		go c.write()
+	}
+}
+
+// write hands lines to their handlers until there are none.
+func (c *core) write() {
+	for {
+		c.mu.Lock()
+		batch, dropped := c.queue, c.dropped
+		c.queue, c.dropped = nil, 0
+		if len(batch) == 0 && dropped == 0 {
+			close(c.idle)
+			c.idle = nil
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		for i := range batch {
+			l := &batch[i]
+			_ = l.inner.Handle(l.ctx, l.Record) // slog ignores it, too
+			c.done(l)
+		}
+		c.tellDropped(dropped)
+	}
+}
+
+func (c *core) done(l *line) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines--
+	c.bytes -= l.size
+	*l = line{}
+}
+
+// tellDropped writes how many lines did not fit.
+func (c *core) tellDropped(n uint64) {
+	if ctx := context.Background(); n > 0 && c.root.Enabled(ctx, slog.LevelWarn) {
+		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log lines were dropped: they came faster than the log takes them", 0)
+		r.AddAttrs(slog.Uint64("dropped", n))
+		_ = c.root.Handle(ctx, r)
+	}
+}
+
+// written returns a channel that is closed when nothing waits.
+func (c *core) written() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idle != nil {
+		return c.idle
+	}
+	none := make(chan struct{})
+	close(none)
+	return none
+}
+
+// waiting is how many lines wait.
+func (c *core) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lines
+}
