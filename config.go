@@ -10,6 +10,7 @@ import (
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/logging"
 )
 
 // Config of a node. The zero value is useful: everything in memory, the
@@ -29,7 +30,7 @@ type Config struct {
 	// Info, Survey, Channels and the operations by user. The node does not close it.
 	// Default: the broker, if it is a broker.Controller; else the node is alone.
 	Controller broker.Controller
-	// Logger of the node. Default: slog.Default().
+	// Logger of the node, which wraps it: see logging.Wrap. Default: slog.Default().
 	Logger *slog.Logger
 
 	// Name of the node, shown in Info. Default: the UID.
@@ -132,9 +133,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.Concurrency, 1)
 	orDefault(&c.CommandLimit, 64)
 	orDefault(&c.EngineConcurrency, 512)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = logging.Wrap(c.Logger)
 	if c.Broker == nil {
 		c.Broker = memory.New(memory.Config{})
 	}

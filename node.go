@@ -30,6 +30,7 @@ import (
 	"github.com/gyrohq/gyro/internal/route"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/users"
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -265,6 +266,7 @@ func (n *Node) end(ctx context.Context) {
 	n.loops.Wait()
 	n.engines.Close()
 	n.endErr = n.broker.Close(ctx)
+	_ = logging.Flush(n.log) // a log that is stuck is no failure of the node
 }
 
 func (n *Node) isRunning() bool {

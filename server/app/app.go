@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/config"
@@ -24,7 +25,8 @@ import (
 type Options struct {
 	// Version of the server; told to clients and in node info.
 	Version string
-	Logger  *slog.Logger
+	// Logger is wrapped by logging.Wrap; nil: slog.Default().
+	Logger *slog.Logger
 	// Root serves the external paths that no endpoint owns; nil for 404.
 	Root http.Handler
 }
@@ -52,6 +54,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	o.Logger = logging.Wrap(o.Logger)
 	a := &App{cfg: cfg, log: o.Logger, failed: make(chan error, 4)}
 	a.meters = a.newMeters()
 	var err error
@@ -223,6 +226,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 	err = errors.Join(err, a.node.Shutdown(ctx), a.engines.Close(ctx))
 	wg.Wait()
 	a.serving.Wait()
+	_ = logging.Flush(a.log) // a log that is stuck is no failure of the server
 	return errors.Join(append(errs, err)...)
 }
 

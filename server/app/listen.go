@@ -175,7 +175,7 @@ func (s serverLog) Write(line []byte) (int, error) {
 	if bytes.HasPrefix(line, []byte("http: Accept error")) {
 		level = slog.LevelError
 	}
-	s.log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	s.log.Log(context.Background(), level, "HTTP server", "line", string(bytes.TrimSpace(line)))
 	return len(line), nil
 }
 

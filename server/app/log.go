@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -27,21 +29,27 @@ var levels = map[string]slog.Level{
 	"error": slog.LevelError, "fatal": levelFatal, "none": levelNone,
 }
 
-// NewLogger makes the logger that the configuration describes (config.md 3.2);
-// close releases its file. An unknown level counts as info, with a warning.
+// NewLogger makes the logger that the configuration describes (config.md 3.2), as
+// logging.Wrap does: it never blocks, and repeats itself little. closeLog writes what
+// waits and releases the file. An unknown level counts as info, with a warning.
 func NewLogger(cfg *config.Log) (log *slog.Logger, closeLog func() error, err error) {
-	closeLog = func() error { return nil }
-	if cfg.File != "" {
-		f, err := os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-		if err != nil {
+	out, console := os.Stderr, false
+	switch {
+	case cfg.File != "":
+		if out, err = os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 			return nil, nil, fmt.Errorf("log.file: %w", err)
 		}
-		return newLogger(f, cfg.Level, false), f.Close, nil
+	case runtime.GOOS != "windows" && isTerminal(os.Stdout):
+		out, console = os.Stdout, true
 	}
-	if runtime.GOOS != "windows" && isTerminal(os.Stdout) {
-		return newLogger(os.Stdout, cfg.Level, true), closeLog, nil
-	}
-	return newLogger(os.Stderr, cfg.Level, false), closeLog, nil
+	log = logging.Wrap(newLogger(out, cfg.Level, console))
+	return log, func() error {
+		err := logging.Flush(log)
+		if cfg.File != "" {
+			err = errors.Join(err, out.Close())
+		}
+		return err
+	}, nil
 }
 
 func newLogger(w io.Writer, name string, console bool) *slog.Logger {

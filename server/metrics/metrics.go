@@ -7,6 +7,7 @@
 package metrics
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -63,7 +64,9 @@ const maxScrapes = 16
 type errorLog struct{ log *slog.Logger }
 
 // Println implements promhttp.Logger.
-func (l errorLog) Println(v ...any) { l.log.Error("metrics cannot be collected", "reason", v) }
+func (l errorLog) Println(v ...any) {
+	l.log.Error("metrics cannot be collected", "reason", fmt.Sprint(v...))
+}
 
 // Buckets of histograms, in seconds.
 var (
