@@ -38,7 +38,11 @@ type Broker interface {
 	PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error
 	PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error
 	// History reads a stream. Reading a channel without stream creates an empty one,
-	// so that the position always has an epoch.
+	// so that the position always has an epoch, and whoever read it goes on from there
+	// with the first publication. What is read often and never published to should cost
+	// little: an engine need not store an empty stream if it finds its epoch again, in
+	// any case while the channel is subscribed. The empty stream may then outlive its
+	// meta TTL. A stream that had publications never has its epoch again after its end.
 	History(ctx context.Context, ch string, filter HistoryFilter) (History, error)
 	// RemoveHistory drops the publications of a stream; top offset and epoch stay.
 	RemoveHistory(ctx context.Context, ch string) error

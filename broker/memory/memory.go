@@ -68,6 +68,7 @@ const (
 type Broker struct {
 	metaTTL time.Duration
 	seed    maphash.Seed
+	epochs  maphash.Seed
 	start   time.Time
 	handler broker.EventHandler
 	state   atomic.Int32
@@ -83,11 +84,13 @@ type shard struct {
 	mu       sync.Mutex
 	channels table[string, state]
 	results  table[resultKey, *result]
+	lives    lives
 }
 
 // state of a channel. The zero value means the same as no entry.
 type state struct {
 	subscribed bool
+	life       uint32 // of the stream, if it has no publications; 0 if not subscribed
 	stream     *stream
 }
 
@@ -101,6 +104,7 @@ func New(cfg Config) *Broker {
 	b := &Broker{
 		metaTTL: positiveOr(cfg.HistoryMetaTTL, defaultHistoryMetaTTL),
 		seed:    maphash.MakeSeed(),
+		epochs:  maphash.MakeSeed(),
 		start:   time.Now(),
 		turns:   make([]sync.Mutex, turnCount),
 		shards:  make([]shard, shardCount),
@@ -140,6 +144,12 @@ func (b *Broker) setSubscribed(ctx context.Context, channels []string, to bool) 
 			return err
 		}
 		c := s.channels.get(ch)
+		switch {
+		case !to:
+			c.life = 0
+		case !c.subscribed:
+			c.life = b.life(s, ch, c)
+		}
 		c.subscribed = to
 		s.put(ch, c)
 		s.mu.Unlock()
@@ -245,6 +255,7 @@ func (b *Broker) clear() {
 		s.mu.Lock()
 		s.channels = table[string, state]{}
 		s.results = table[resultKey, *result]{}
+		s.lives = lives{}
 		s.mu.Unlock()
 	}
 }

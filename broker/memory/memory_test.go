@@ -308,10 +308,12 @@ func TestNotRunning(t *testing.T) {
 }
 
 func TestEpochs(t *testing.T) {
+	b, other := newBroker(t, ignore), newBroker(t, ignore)
 	seen := map[string]bool{}
-	for range 10_000 {
-		epoch := newEpoch()
-		if len(epoch) != 8 || seen[epoch] {
+	for i := range 10_000 {
+		ch := fmt.Sprint(i)
+		epoch := readTop(t, b, ch).Epoch
+		if len(epoch) != 8 || seen[epoch] || epoch == readTop(t, other, ch).Epoch {
 			t.Fatalf("epoch %q", epoch)
 		}
 		for _, c := range epoch {
@@ -321,6 +323,103 @@ func TestEpochs(t *testing.T) {
 		}
 		seen[epoch] = true
 	}
+}
+
+func readTop(t testing.TB, b *Broker, ch string) channel.StreamPosition {
+	t.Helper()
+	h, err := b.History(ctx, ch, broker.HistoryFilter{Limit: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Top
+}
+
+// TestReadsCostNothing: neither who reads any number of channels without publications
+// nor who subscribes to them, and leaves, makes the broker hold anything.
+func TestReadsCostNothing(t *testing.T) {
+	b := newBroker(t, ignore)
+	for i := range 100_000 {
+		ch := fmt.Sprint("channel", i)
+		top := readTop(t, b, ch)
+		if i%10 > 0 {
+			continue
+		}
+		if err := b.Subscribe(ctx, ch); err != nil {
+			t.Fatal(err)
+		}
+		if again := b.Positions(ctx, []string{ch})[0].Top; again != top {
+			t.Fatalf("top %v, then %v", top, again)
+		}
+		if err := errors.Join(b.RemoveHistory(ctx, ch), b.Unsubscribe(ctx, ch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c, r, s := b.size(); c != 0 || r != 0 || s != 0 {
+		t.Errorf("%d channels, %d results, %d scheduled", c, r, s)
+	}
+}
+
+// TestLives: no epoch of a stream that had publications comes back when it has ended;
+// who read a channel without publications is found at the first one, if the channel is
+// subscribed, or if few streams have ended meanwhile; and what is known of ended streams
+// has a bound.
+func TestLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, ignore)
+		opts := broker.PublishOptions{HistorySize: 1, HistoryTTL: time.Second, HistoryMetaTTL: time.Second}
+		if err := b.Subscribe(ctx, "empty and subscribed", "watched 1"); err != nil {
+			t.Fatal(err)
+		}
+		empty, subscribed := readTop(t, b, "empty"), readTop(t, b, "empty and subscribed")
+		over := map[string]bool{} // epochs of ended streams
+		few := true
+		for round := range 26 {
+			var current []string
+			for i := range 3000 {
+				ch := fmt.Sprint("watched ", i)
+				if i >= 30 {
+					ch = fmt.Sprint("passing ", round, i)
+				}
+				before := readTop(t, b, ch)
+				if rand.IntN(3) == 0 && i < 30 {
+					continue // no publications in this life
+				}
+				first := publish(t, b, ch, opts)
+				if first != (channel.StreamPosition{Offset: 1, Epoch: before.Epoch}) || over[first.Epoch] {
+					t.Fatalf("round %d, %s: read %v, published %v", round, ch, before, first)
+				}
+				current = append(current, first.Epoch)
+			}
+			time.Sleep(3 * time.Second)
+			for _, epoch := range current {
+				over[epoch] = true
+			}
+			few = few && b.ended() == len(over)
+			if top := readTop(t, b, "empty and subscribed"); top != subscribed {
+				t.Fatalf("round %d: top %v, then %v", round, subscribed, top)
+			}
+			if top := readTop(t, b, "empty"); few && top != empty {
+				t.Fatalf("round %d: top %v, then %v", round, empty, top)
+			}
+		}
+		if n := b.ended(); few || n > shardCount*maxEnded {
+			t.Errorf("%d of %d ended streams are told apart", n, len(over))
+		}
+		if c, _, s := b.size(); c != 2 || s != 0 {
+			t.Errorf("%d channels, %d scheduled", c, s)
+		}
+	})
+}
+
+// ended counts the ended streams that are told apart.
+func (b *Broker) ended() (n int) {
+	for i := range b.shards {
+		s := &b.shards[i]
+		s.mu.Lock()
+		n += len(s.lives.ended)
+		s.mu.Unlock()
+	}
+	return n
 }
 
 // TestRing compares the ring with a slice while its size changes.

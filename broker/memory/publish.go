@@ -83,7 +83,10 @@ func (b *Broker) accept(s *shard, ch string, pub *channel.Publication, opts *bro
 	c := s.channels.get(ch)
 	event = broker.PublicationEvent{Pub: pub, Delta: opts.Delta}
 	if withHistory(opts) {
-		st := b.stream(s, ch, c, now)
+		st := b.stream(s, &c, now)
+		if st == nil {
+			st = b.begin(s, ch, &c)
+		}
 		fresh := st.accepts(pub.Version, opts.VersionEpoch)
 		if fresh {
 			if opts.Delta {

@@ -2,8 +2,8 @@ package memory
 
 import (
 	"context"
+	"hash/maphash"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -11,9 +11,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// stream is the history of one channel (recovery.md sections 1 and 2). The
-// stored publications have the offsets up to top without a gap. Its shard's
-// lock guards it.
+// stream is the history of one channel (recovery.md sections 1 and 2), from its first
+// publication on: see epoch for those that have none. The stored publications have the
+// offsets up to top without a gap. Its shard's lock guards it.
 type stream struct {
 	slot
 	channel string
@@ -29,17 +29,39 @@ type stream struct {
 	wakeAt    int64 // when the agenda looks at the stream; 0 if it does not
 }
 
-// stream returns the channel's stream as it is now, creating it if there is none.
-func (b *Broker) stream(s *shard, ch string, c state, now int64) *stream {
+// stream returns the channel's stream as it is now, nil if it has no publications. The
+// agenda would drop what is over, too, somewhat later.
+func (b *Broker) stream(s *shard, c *state, now int64) *stream {
 	st := c.stream
-	if st == nil {
-		st = &stream{channel: strings.Clone(ch), epoch: newEpoch()}
-		c.stream = st
-		s.put(st.channel, c)
-		return st
+	switch {
+	case st == nil:
+	case st.metaUntil <= now:
+		b.end(s, c)
+		return nil
+	case st.pubsUntil <= now:
+		st.pubs = ring{}
 	}
-	st.age(now)
 	return st
+}
+
+// begin makes the channel's stream for its first publication.
+func (b *Broker) begin(s *shard, ch string, c *state) *stream {
+	ch = strings.Clone(ch)
+	c.stream = &stream{channel: ch, epoch: b.epoch(s, ch, *c)}
+	s.put(ch, *c)
+	return c.stream
+}
+
+// end forgets a channel's stream. The next one begins another life.
+func (b *Broker) end(s *shard, c *state) {
+	st := c.stream
+	b.agenda.cancel(st)
+	c.stream = nil
+	life := s.lives.end(maphash.String(b.seed, st.channel))
+	if c.subscribed {
+		c.life = life
+	}
+	s.put(st.channel, *c)
 }
 
 // schedule has the agenda look at the stream when something of it ends. A later
@@ -59,31 +81,11 @@ func (st *stream) expire(b *Broker, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.channels.get(st.channel)
-	if c.stream != st {
+	if c.stream != st || b.stream(s, &c, now) == nil {
 		return
 	}
-	if st.metaUntil <= now {
-		c.stream = nil
-		s.put(st.channel, c)
-		b.agenda.cancel(st)
-		return
-	}
-	st.age(now)
 	st.wakeAt = st.ends()
 	b.agenda.schedule(st, st.wakeAt)
-}
-
-// age drops the publications, or begins a new life, if their time is over. The
-// agenda would do so too, somewhat later.
-func (st *stream) age(now int64) {
-	switch {
-	case st.metaUntil <= now:
-		st.pubs = ring{}
-		st.epoch, st.top = newEpoch(), 0
-		st.version, st.versionEpoch = 0, ""
-	case st.pubsUntil <= now:
-		st.pubs = ring{}
-	}
 }
 
 // accepts applies the version rule (recovery.md 3.2) and stores the version.
@@ -186,7 +188,11 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	}
 	defer s.mu.Unlock()
 	now := b.now()
-	st := b.stream(s, ch, s.channels.get(ch), now)
+	c := s.channels.get(ch)
+	st := b.stream(s, &c, now)
+	if st == nil {
+		return broker.History{Top: channel.StreamPosition{Epoch: b.epoch(s, ch, c)}}, nil
+	}
 	st.renewMeta(now, positiveOr(filter.MetaTTL, b.metaTTL))
 	b.schedule(st)
 	return broker.History{Publications: st.read(filter), Top: st.position()}, nil
@@ -218,17 +224,4 @@ func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
 		st.pubs = ring{}
 	}
 	return nil
-}
-
-// newEpoch returns 8 random letters. It never equals "_", which clients use as
-// the epoch of a position they know to be invalid (recovery.md 8.3).
-func newEpoch() string {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	var epoch [8]byte
-	random := rand.Uint64()
-	for i := range epoch {
-		epoch[i] = letters[random%uint64(len(letters))]
-		random /= uint64(len(letters))
-	}
-	return string(epoch[:])
 }

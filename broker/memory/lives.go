@@ -1,0 +1,75 @@
+package memory
+
+import "hash/maphash"
+
+// maxEnded is how many ended streams a shard tells apart.
+const maxEnded = 1024
+
+// lives numbers the lives of a shard's streams. A stream without publications is not
+// stored: its epoch is made of the channel and the number of the life, again at each
+// read, and the first publication takes it over. Once a stream that had publications
+// has ended, its channel never has that number again, nor a lower one. So a client that
+// knows of its publications does not take the next stream for the same.
+//
+// The numbers of ended streams are forgotten, maxEnded at a time: then all channels of
+// the shard that are not subscribed, and whose streams have no publications, begin a
+// new life. Who comes back to one of them does not recover, though nothing was missed.
+type lives struct {
+	newest uint32            // the greatest number so far
+	others uint32            // the number of channels that are not in ended
+	ended  map[uint64]uint32 // by the hash of the channel
+}
+
+// of returns the number of the channel's life.
+func (l *lives) of(channel uint64) uint32 {
+	if n, ok := l.ended[channel]; ok {
+		return n
+	}
+	return l.others
+}
+
+// end ends the channel's life and returns the number of the next one.
+func (l *lives) end(channel uint64) uint32 {
+	if l.ended == nil {
+		l.ended = make(map[uint64]uint32)
+	}
+	if len(l.ended) >= maxEnded {
+		clear(l.ended)
+		l.newest++
+		l.others = l.newest
+	}
+	l.newest++
+	l.ended[channel] = l.newest
+	return l.newest
+}
+
+// life is the number of the life of a channel whose stream has no publications. It
+// stays while the channel is subscribed.
+func (b *Broker) life(s *shard, ch string, c state) uint32 {
+	switch {
+	case c.subscribed:
+		return c.life
+	case len(s.lives.ended) == 0: // as often
+		return s.lives.others
+	}
+	return s.lives.of(maphash.String(b.seed, ch))
+}
+
+// epoch of a channel whose stream has no publications: 8 letters. It never equals "_",
+// which clients use as the epoch of a position they know to be invalid (recovery.md
+// 8.3), and differs from process to process.
+func (b *Broker) epoch(s *shard, ch string, c state) string {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	life := b.life(s, ch, c)
+	var h maphash.Hash
+	h.SetSeed(b.epochs)
+	h.WriteString(ch)
+	h.Write([]byte{byte(life), byte(life >> 8), byte(life >> 16), byte(life >> 24)})
+	var epoch [8]byte
+	random := h.Sum64()
+	for i := range epoch {
+		epoch[i] = letters[random%uint64(len(letters))]
+		random /= uint64(len(letters))
+	}
+	return string(epoch[:])
+}
