@@ -12,8 +12,9 @@ import (
 )
 
 // maxHeld bounds the bytes of incomplete heads of a loop: those who trickle their
-// requests cannot fill the memory. Connections that need more are closed. Heads that
-// arrive at once, as usual, are not concerned.
+// requests cannot fill the memory. For one who needs more, those are closed whose first
+// bytes are the oldest, so that the last who came has as much time as can be. Heads
+// that arrive at once, as usual, are not concerned.
 const maxHeld = 16 << 20
 
 // expireBatch is how many connections a turn of the loop closes for being late: some 2 ms.
@@ -35,11 +36,11 @@ type intake struct {
 	expiring bool
 
 	// mu is for Close, should the loop end before the listener.
-	mu     sync.Mutex
-	oldest *opening
-	newest *opening
-	held   int
-	closed bool
+	mu      sync.Mutex
+	waiting line // all, in the order of their arrival
+	partial line // those of which something was read, in the order of their first bytes
+	held    int
+	closed  bool
 }
 
 // opening is a connection that is about to send its first request.
@@ -51,11 +52,12 @@ type opening struct {
 	due     time.Time
 	b       *netio.Buffer // what was read; nil: nothing
 	gone    bool
-	next    *opening
-	prev    *opening
+	links   [lineCount]links
 }
 
-func newIntake(l *listener, loop transport.Loop) *intake { return &intake{listener: l, loop: loop} }
+func newIntake(l *listener, loop transport.Loop) *intake {
+	return &intake{listener: l, loop: loop, waiting: line{which: 0}, partial: line{which: 1}}
+}
 
 // send brings the connections that arrive to the loop.
 func (in *intake) send() {
@@ -83,33 +85,18 @@ func (in *intake) admit(batch []netio.Socket) {
 			netio.CloseFD(s.FD, false)
 			continue
 		}
-		in.add(o)
+		in.waiting.add(o)
 	}
 	in.arm()
 }
 
-func (in *intake) add(o *opening) {
-	if o.prev = in.newest; o.prev != nil {
-		o.prev.next = o
-	} else {
-		in.oldest = o
-	}
-	in.newest = o
-}
-
-// remove takes o off the list. Its socket stays open, and watched.
+// remove takes o off the lines. Its socket stays open, and watched.
 func (in *intake) remove(o *opening) {
-	if o.prev != nil {
-		o.prev.next = o.next
-	} else {
-		in.oldest = o.next
+	in.waiting.remove(o)
+	if o.b != nil {
+		in.partial.remove(o)
 	}
-	if o.next != nil {
-		o.next.prev = o.prev
-	} else {
-		in.newest = o.prev
-	}
-	o.next, o.prev, o.gone = nil, nil, true
+	o.gone = true
 	in.held -= o.size()
 }
 
@@ -123,8 +110,8 @@ func (o *opening) size() int {
 
 // arm sets the timer for the oldest connection.
 func (in *intake) arm() {
-	if in.timer == nil && !in.expiring && in.oldest != nil && in.listener.timeout > 0 {
-		in.timer = in.loop.After(time.Until(in.oldest.due), in.expire)
+	if in.timer == nil && !in.expiring && in.waiting.oldest != nil && in.listener.timeout > 0 {
+		in.timer = in.loop.After(time.Until(in.waiting.oldest.due), in.expire)
 	}
 }
 
@@ -135,12 +122,12 @@ func (in *intake) expire() {
 	defer in.mu.Unlock()
 	in.timer, in.expiring = nil, false
 	now := time.Now()
-	for n := 0; in.oldest != nil && !in.oldest.due.After(now); n++ {
+	for n := 0; in.waiting.oldest != nil && !in.waiting.oldest.due.After(now); n++ {
 		if n == expireBatch {
 			in.expiring = in.loop.Post(in.expire) // a loop that ends closes the rest
 			return
 		}
-		in.drop(in.oldest)
+		in.drop(in.waiting.oldest)
 	}
 	in.arm()
 }
@@ -163,19 +150,20 @@ func (in *intake) close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
-	for o := in.oldest; o != nil; o = o.next {
+	for o := in.waiting.oldest; o != nil; o = in.waiting.after(o) {
 		o.gone = true
 		netio.CloseFD(uintptr(o.fd), false)
 	}
-	in.oldest, in.newest = nil, nil
+	in.waiting.clear()
+	in.partial.clear()
 }
 
 func (in *intake) end() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
-	for in.oldest != nil {
-		in.drop(in.oldest)
+	for in.waiting.oldest != nil {
+		in.drop(in.waiting.oldest)
 	}
 	if in.timer != nil {
 		in.timer.Stop()
@@ -248,14 +236,17 @@ func (in *intake) read(o *opening) (data []byte, end int, v verdict) {
 	if o.b == nil && n > 0 {
 		in.append(o, data)
 	}
-	if in.held > maxHeld {
-		in.drop(o)
+	for in.held > maxHeld {
+		in.drop(in.partial.oldest)
 	}
 	return nil, 0, v
 }
 
 // append adds to what was read of o.
 func (in *intake) append(o *opening, data []byte) {
+	if o.b == nil {
+		in.partial.add(o)
+	}
 	before := o.size()
 	o.b = o.b.Grow(len(data))
 	o.b.B = append(o.b.B, data...)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"reflect"
@@ -170,13 +171,13 @@ func TestTrickle(t *testing.T) {
 	sent := request("A: " + strings.Repeat("x", 3000) + "\r\n")
 	for i := range len(sent) {
 		s.send(nc, sent[i:i+1])
-		if i == 2000 && (in.held < 2000 || in.oldest.scanned != 2001) {
-			t.Errorf("held %d, scanned %d", in.held, in.oldest.scanned)
+		if i == 2000 && (in.held < 2000 || in.waiting.oldest.scanned != 2001) {
+			t.Errorf("held %d, scanned %d", in.held, in.waiting.oldest.scanned)
 		}
 	}
 	s.switched(nc)
-	if in.held != 0 || in.oldest != nil || in.newest != nil {
-		t.Errorf("held %d, %v, %v", in.held, in.oldest, in.newest)
+	if in.held != 0 || in.waiting.oldest != nil || in.partial.newest != nil {
+		t.Errorf("held %d, %v, %v", in.held, in.waiting, in.partial)
 	}
 }
 
@@ -233,6 +234,78 @@ func TestTricklersAreBounded(t *testing.T) {
 	}
 }
 
+// TestOldestPartFirst: while others hold as much of their heads as there may be, a
+// request that comes in two parts is served, and it is the oldest that makes room. Those
+// who sent nothing stay.
+func TestOldestPartFirst(t *testing.T) {
+	s := newSite(t, nil)
+	silent := s.open()
+	part := strings.TrimSuffix(request("A: "+strings.Repeat("x", 32<<10-200)+"\r\n"), "\r\n")
+	var conns []net.Conn
+	for i := range maxHeld/(32<<10) + 2 {
+		conns = append(conns, s.open())
+		if i != 1 {
+			s.send(conns[i], part)
+		}
+	}
+	s.send(conns[1], part) // which came early, and begins late
+	in := s.ln.intakes[s.loop]
+	gone := func(nc net.Conn) bool {
+		for o := in.waiting.oldest; o != nil; o = in.waiting.after(o) {
+			if o.remote.String() == nc.LocalAddr().String() {
+				return false
+			}
+		}
+		return true
+	}
+	first := 0
+	for ; gone(conns[first]); first += 2 - first%2 { // 0, 2, 3, 4, ...
+	}
+	if first == 0 || first > 10 || gone(conns[1]) {
+		t.Errorf("the first one that is left is %d", first)
+	}
+	nc := s.open()
+	head := request("")
+	s.send(nc, head[:40])
+	s.send(nc, head[40:])
+	s.switched(nc)
+	if gone(silent) || gone(conns[1]) {
+		t.Error("one that holds nothing, or began late, was closed")
+	}
+	if in.held > maxHeld || in.held < maxHeld-128<<10 {
+		t.Errorf("holds %d bytes", in.held)
+	}
+}
+
+// TestLine compares two lines with slices.
+func TestLine(t *testing.T) {
+	lines := [lineCount]line{{which: 0}, {which: 1}}
+	var want [lineCount][]*opening
+	for range 10_000 {
+		n := rand.IntN(lineCount)
+		l := &lines[n]
+		if at := rand.IntN(20); at < len(want[n]) {
+			o := want[n][at]
+			l.remove(o)
+			want[n] = slices.Delete(want[n], at, at+1)
+		} else {
+			o := new(opening)
+			if m := 1 - n; len(want[m]) > 0 && !slices.Contains(want[n], want[m][0]) {
+				o = want[m][0] // in both
+			}
+			l.add(o)
+			want[n] = append(want[n], o)
+		}
+		var got []*opening
+		for o := l.oldest; o != nil; o = l.after(o) {
+			got = append(got, o)
+		}
+		if !slices.Equal(got, want[n]) || len(got) > 0 && l.newest != got[len(got)-1] || len(got) == 0 && l.newest != nil {
+			t.Fatalf("got %v, want %v", got, want[n])
+		}
+	}
+}
+
 // TestOneTimer: the connections of a loop share one, which goes on for as long as
 // any of them waits.
 func TestOneTimer(t *testing.T) {
@@ -248,11 +321,11 @@ func TestOneTimer(t *testing.T) {
 	if len(s.loop.timers) != 1 {
 		t.Fatalf("%d timers", len(s.loop.timers))
 	}
-	in.oldest.due = time.Now()
+	in.waiting.oldest.due = time.Now()
 	if expire(); len(s.loop.watchers) != 1 || len(s.loop.timers) != 1 {
 		t.Errorf("%d connections, %d timers", len(s.loop.watchers), len(s.loop.timers))
 	}
-	in.oldest.due = time.Now()
+	in.waiting.oldest.due = time.Now()
 	if expire(); len(s.loop.watchers) != 0 || len(s.loop.timers) != 0 || in.timer != nil {
 		t.Errorf("%d connections, %d timers", len(s.loop.watchers), len(s.loop.timers))
 	}
@@ -270,7 +343,7 @@ func TestExpireInBatches(t *testing.T) {
 		s.open()
 	}
 	in := s.ln.intakes[s.loop]
-	for o := in.oldest; o != nil; o = o.next {
+	for o := in.waiting.oldest; o != nil; o = in.waiting.after(o) {
 		o.due = time.Now()
 	}
 	f := s.loop.timers[0]
