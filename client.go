@@ -3,7 +3,6 @@ package gyro
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"sync/atomic"
 
@@ -135,8 +134,9 @@ func (e *env) Refused(ch string) {
 func (e *env) Closed(d protocol.Disconnect) {
 	e.life.End()
 	e.shard.unlink(e.client())
-	if log := e.shard.node.log; log.Enabled(context.Background(), slog.LevelDebug) {
-		log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
+	level, reason := session.Explain(d)
+	if log := e.shard.node.log; log.Enabled(context.Background(), level) {
+		log.Log(context.Background(), level, "client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", reason)
 	}
 }
 

@@ -69,8 +69,9 @@ type Config struct {
 	// ChannelMaxLength in bytes, of a channel that clients name in commands or are
 	// subscribed to; a longer one is answered with error 107. Default 255.
 	ChannelMaxLength int
-	// QueueMaxSize is the most bytes that wait for a connection; a slower one is
-	// disconnected with 3008. Default 1 MiB.
+	// QueueMaxSize is the most bytes that wait for a connection; a slower one, or one that
+	// is sent a greater message, is disconnected with 3008. A greater reply is error 106
+	// instead, and a recovery that would need one fails. Default 1 MiB.
 	QueueMaxSize int
 	// UserConnectionLimit is the most connections of a user on this node; a further
 	// one is refused with 3504. Anonymous users are exempt. Default 0: no limit.

@@ -1,9 +1,11 @@
 package gyro_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -47,5 +49,30 @@ func TestStuckLog(t *testing.T) {
 			t.Error(err)
 		}
 		close(stuck)
+	})
+}
+
+// A client that is too slow leaves a line that names it, and the limit.
+func TestSlowClientIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		node := run(t, gyro.Config{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)), QueueMaxSize: 1000, Handlers: everything(full, gyro.PublishOptions{}),
+		})
+		c := connect(t, node, "u")
+		c.Subscribe("a", "")
+		c.Stick(true)
+		for range 20 {
+			if _, err := node.Publish(t.Context(), "a", []byte(`"`+strings.Repeat("x", 100)+`"`)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if err := node.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if text := log.String(); strings.Count(text, "code=3008") != 1 || !strings.Contains(text, "user=u") || !strings.Contains(text, "client.queue_max_size") {
+			t.Errorf("the log says:\n%s", text)
+		}
 	})
 }

@@ -54,7 +54,7 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 		}
 	}
 	frame := batch.Frame(b.s.via.Framer, b.form)
-	if frame == nil {
+	if frame == nil || len(frame) > b.s.cfg.QueueMaxSize {
 		return false
 	}
 	b.offset = offset

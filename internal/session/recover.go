@@ -28,7 +28,11 @@ func (b *Subscription) recovered(it *AttachItem) (*protocol.SubscribeResult, err
 	var pubs []*channel.Publication
 	if b.setup.recover {
 		var ok bool
-		pubs, ok = b.missed(it)
+		if pubs, ok = b.missed(it); ok && size(pubs) > b.s.cfg.QueueMaxSize {
+			// The reply would be too much for the queue at every try. As beyond the
+			// recovery limit, the client has to get along without.
+			pubs, ok = nil, false
+		}
 		if !ok && req.Flag&flagReject != 0 && opts.RecoveryMode == channel.RecoverStream {
 			return nil, protocol.ErrorUnrecoverablePosition
 		}
@@ -118,6 +122,20 @@ func (b *Subscription) contiguous() bool {
 		}
 	}
 	return true
+}
+
+// size is what publications take in a reply, roughly.
+func size(pubs []*channel.Publication) (sum int) {
+	for _, p := range pubs {
+		sum += 64 + len(p.Data)
+		for k, v := range p.Tags {
+			sum += 8 + len(k) + len(v)
+		}
+		if i := p.Info; i != nil {
+			sum += 64 + len(i.User) + len(i.Client) + len(i.ConnInfo) + len(i.ChanInfo)
+		}
+	}
+	return sum
 }
 
 // publications encodes publications of a subscribe result. With delta, each is a

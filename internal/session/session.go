@@ -6,6 +6,7 @@ package session
 
 import (
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/gyrohq/gyro/internal/hub"
@@ -414,24 +415,29 @@ func (s *Session) reply(r *protocol.Reply) {
 		return
 	}
 	p := s.env.Pool()
-	buf, err := s.via.Codec.AppendReply(s.out.Open(p, s.via.Framer), r)
-	if err != nil {
+	open := s.out.Open(p, s.via.Framer)
+	buf, err := s.via.Codec.AppendReply(open, r)
+	size := len(buf) - len(open)
+	switch {
+	case err != nil:
 		s.Disconnect(protocol.DisconnectInappropriateProtocol)
-		return
+	case size > s.cfg.QueueMaxSize && r.Error == nil && r.Connect == nil && r.Subscribe == nil:
+		s.replyError(r.ID, protocol.ErrorLimitExceeded) // the caller can ask for less
+	default:
+		s.queued(s.out.Add(p, buf), size)
 	}
-	s.queued(s.out.Add(p, buf))
 }
 
 // push queues a frame, which may be shared with other sessions.
 func (s *Session) push(frame []byte) {
 	if s.state != stateClosed {
-		s.queued(s.out.Push(s.env.Pool(), frame))
+		s.queued(s.out.Push(s.env.Pool(), frame), len(frame))
 	}
 }
 
-// queued tells that so many bytes wait.
-func (s *Session) queued(size int) {
-	if size > s.cfg.QueueMaxSize && !s.relieve() {
+// queued tells that so many bytes wait, those of the last message included.
+func (s *Session) queued(size, last int) {
+	if size > s.cfg.QueueMaxSize && !s.relieve(last) {
 		return
 	}
 	if !s.dirty {
@@ -441,9 +447,12 @@ func (s *Session) queued(size int) {
 }
 
 // relieve is called when the queue is over its limit. A turn may bring more than
-// the limit at once: only a client that does not take it is slow.
-func (s *Session) relieve() bool {
-	s.flush()
+// the limit at once: only a client that does not take it is slow. A message which is over
+// the limit alone is not begun: the transport would have to hold the rest of it.
+func (s *Session) relieve(last int) bool {
+	if last <= s.cfg.QueueMaxSize {
+		s.flush()
+	}
 	if s.out.Size() > s.cfg.QueueMaxSize {
 		s.Disconnect(protocol.DisconnectSlow)
 	}
@@ -522,6 +531,15 @@ func (s *Session) close(d protocol.Disconnect) {
 		s.env.Do(&Close{Disconnect: d, Items: items, Connected: s.connected})
 	}
 	s.env.Closed(d)
+}
+
+// Explain tells how the end of a session is logged: a client that was too slow, which
+// a limit decides, is news to who can change it.
+func Explain(d protocol.Disconnect) (level slog.Level, reason string) {
+	if d.Code == protocol.DisconnectSlow.Code {
+		return slog.LevelInfo, "more was to be sent than QueueMaxSize (client.queue_max_size) lets wait"
+	}
+	return slog.LevelDebug, d.Reason
 }
 
 // quietClose ends a connection whose connect command was answered with an

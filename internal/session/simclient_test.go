@@ -206,7 +206,7 @@ func (b *simSub) judge(it *session.AttachItem, replaces string, limit int) read 
 		default:
 			r.recovered, r.pubs = true, []*channel.Publication{match}
 		}
-		return r
+		return r.within(b.c.w.cfg.QueueMaxSize)
 	}
 	if it.Read != session.ReadSince {
 		return r
@@ -219,6 +219,24 @@ func (b *simSub) judge(it *session.AttachItem, replaces string, limit int) read 
 				r.pubs = append(r.pubs, p)
 			}
 		}
+	}
+	return r.within(b.c.w.cfg.QueueMaxSize)
+}
+
+// within drops what is too much for the queue: that cannot be recovered.
+func (r read) within(limit int) read {
+	sum := 0
+	for _, p := range r.pubs {
+		sum += 64 + len(p.Data)
+		for k, v := range p.Tags {
+			sum += 8 + len(k) + len(v)
+		}
+		if i := p.Info; i != nil {
+			sum += 64 + len(i.User) + len(i.Client) + len(i.ConnInfo) + len(i.ChanInfo)
+		}
+	}
+	if sum > limit {
+		r.recovered, r.pubs = false, nil
 	}
 	return r
 }

@@ -21,7 +21,7 @@ type Client struct {
 	ExpiredSubCloseDelay   time.Duration   `key:"expired_sub_close_delay" def:"25s" doc:"Time for a client to refresh an expired subscription."`
 	StaleCloseDelay        time.Duration   `key:"stale_close_delay" def:"10s" doc:"Time for a client to send its connect command."`
 	ChannelLimit           int             `key:"channel_limit" def:"128" min:"1" doc:"Subscriptions per connection."`
-	QueueMaxSize           int             `key:"queue_max_size" def:"1048576" min:"1" doc:"Bytes waiting for one connection; above, it is disconnected as slow."`
+	QueueMaxSize           int             `key:"queue_max_size" def:"1048576" min:"1" doc:"Bytes waiting for one connection; above, it is disconnected as slow. A greater reply is error 106 instead, and a recovery that would need one is answered with recovered: false."`
 	PresenceInterval       time.Duration   `key:"presence_update_interval" def:"27s" doc:"Period of presence updates and expiration checks."`
 	Concurrency            int             `key:"concurrency" doc:"Commands of one connection that are processed in parallel, if more than 1."`
 	PositionCheckDelay     time.Duration   `key:"channel_position_check_delay" def:"40s" doc:"How often each channel with positioned subscriptions is compared with its stream."`

@@ -28,8 +28,9 @@ const (
 	phaseGone
 )
 
-// stashSize is how much a connection that cannot write now takes ahead. It takes
-// one whole frame at least, so that a Close frame can always follow.
+// stashSize is how much a connection that cannot write now takes ahead. It takes one
+// whole frame at least, so that a Close frame can always follow; more would be beyond
+// the bound of the queue that the frames come from.
 const stashSize = 32 << 10
 
 var (
@@ -134,13 +135,38 @@ func (c *conn) Write(frames [][]byte) (int, error) {
 		c.loseLocked(writeError(err))
 		return n, c.cause
 	}
-	rest := skip(frames, n)
-	if len(rest) == 0 {
-		return n, nil
+	if taken := ahead(frames, n, stashSize); taken > 0 {
+		rest := skip(frames, n)
+		c.queueLocked(taken, rest...)
+		n += taken
+		c.starved = len(skip(rest, taken)) > 0
 	}
-	taken, all := c.stashLocked(rest)
-	c.starved = !all
-	return n + taken, nil
+	return n, nil
+}
+
+// ahead returns how many bytes to take of frames beyond the first n, which were
+// written: the rest of a frame that was begun, or the next one, and more whole frames up
+// to size. It is 0 if all was written.
+func ahead(frames [][]byte, n, size int) (taken int) {
+	for _, run := range frames {
+		if n >= len(run) {
+			n -= len(run)
+			continue
+		}
+		for at := 0; at < len(run); {
+			end := at + rfc6455.FrameSize(run[at:])
+			if end > n {
+				rest := end - max(at, n)
+				if taken > 0 && taken+rest > size {
+					return taken
+				}
+				taken += rest
+			}
+			at = end
+		}
+		n = 0
+	}
+	return taken
 }
 
 func writeError(err error) error {
@@ -162,23 +188,14 @@ func skip(frames [][]byte, n int) [][]byte {
 	return nil
 }
 
-// stashLocked takes one frame, and more up to stashSize, for a flush.
-func (c *conn) stashLocked(frames [][]byte) (taken int, all bool) {
-	count := 0
-	for count < len(frames) && (count == 0 || taken+len(frames[count]) <= stashSize) {
-		taken += len(frames[count])
-		count++
-	}
-	c.queueLocked(taken, frames[:count]...)
-	return taken, count == len(frames)
-}
-
-// queueLocked copies size bytes of frames to what is pending and sees to it that
-// it gets written.
+// queueLocked copies the first size bytes of frames to what is pending and sees to it
+// that it gets written.
 func (c *conn) queueLocked(size int, frames ...[]byte) {
 	c.pending = c.pending.Grow(size)
 	for _, f := range frames {
+		f = f[:min(len(f), size)]
 		c.pending.B = append(c.pending.B, f...)
+		size -= len(f)
 	}
 	if !c.flushing {
 		c.flushing = true

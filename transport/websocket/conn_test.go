@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -462,11 +463,19 @@ func writeUntilClosed(t *testing.T, p *testPeer, list [][]byte) error {
 }
 
 func TestSlowReader(t *testing.T) {
+	t.Run("frames", func(t *testing.T) { slowReader(t, false) })
+	t.Run("joined", func(t *testing.T) { slowReader(t, true) })
+}
+
+func slowReader(t *testing.T, joined bool) {
 	for _, size := range []int{10, 5000, 200000} {
 		s := newTightServer(t, Config{WriteTimeout: patience})
 		c, p := s.connect("/", nil)
 		list := frames(testText(size), "b", testText(size+3), "d")
 		whole := bytes.Join(list, nil)
+		if joined {
+			list = [][]byte{whole}
+		}
 		taken := fill(t, p, list)
 		if n, err := p.conn.Write(frames("x")); n != 0 || err != nil {
 			t.Fatalf("Write while congested: %d, %v", n, err)
@@ -506,6 +515,36 @@ func TestSlowReader(t *testing.T) {
 		}
 		c.nc.Close()
 		p.closedWith()
+	}
+}
+
+// TestAhead: what is taken beyond what was written ends with a frame, is at least one, and
+// no more than fits, however the frames lie in memory.
+func TestAhead(t *testing.T) {
+	for range 2000 {
+		var runs [][]byte
+		var ends []int // of the frames
+		total := 0
+		for range 1 + rand.IntN(4) {
+			var run []byte
+			for range 1 + rand.IntN(4) {
+				f := frames(testText(rand.IntN(1 << rand.IntN(18))))[0]
+				run = append(run, f...)
+				total += len(f)
+				ends = append(ends, total)
+			}
+			runs = append(runs, run)
+		}
+		written, size := rand.IntN(total+1), rand.IntN(2)*rand.IntN(100_000)
+		want := 0
+		for _, end := range ends {
+			if end > written && (want == 0 || end-written <= size) {
+				want = end - written
+			}
+		}
+		if got := ahead(runs, written, size); got != want {
+			t.Fatalf("%d of %v written, up to %d: takes %d, want %d", written, ends, size, got, want)
+		}
 	}
 }
 

@@ -290,14 +290,14 @@ func (c *loopConn) Write(frames [][]byte) (int, error) {
 		c.lose(writeError(err))
 		return n, c.cause()
 	}
-	rest := skip(frames, n)
-	if len(rest) == 0 {
-		return n, nil
-	}
 	// A frame that was begun is taken whole, so that a Close frame can follow.
-	c.starved = len(rest) > 1
-	c.queue(rest[:1])
-	return n + len(rest[0]), nil
+	if taken := ahead(frames, n, 0); taken > 0 {
+		rest := skip(frames, n)
+		c.starved = len(rest) > 1 || taken < len(rest[0])
+		c.queue([][]byte{rest[0][:taken]})
+		n += taken
+	}
+	return n, nil
 }
 
 // queue copies frames to what is written when the socket takes more.

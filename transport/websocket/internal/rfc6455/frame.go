@@ -98,6 +98,22 @@ func appendHeader(b []byte, first byte, length int) []byte {
 	}
 }
 
+// FrameSize returns the length of the frame that b begins with, one of Frame,
+// ControlFrame or CloseFrame; len(b) if not all of it is there.
+func FrameSize(b []byte) int {
+	if len(b) < 2 {
+		return len(b)
+	}
+	size := 2 + uint64(b[1])
+	switch {
+	case b[1] == 126 && len(b) >= 4:
+		size = 4 + uint64(binary.BigEndian.Uint16(b[2:]))
+	case b[1] == 127 && len(b) >= MaxHeader:
+		size = MaxHeader + binary.BigEndian.Uint64(b[2:])
+	}
+	return int(min(size, uint64(len(b))))
+}
+
 // headerSize is the length of what appendHeader appends.
 func headerSize(length int) int {
 	switch {
