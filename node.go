@@ -5,10 +5,8 @@ package gyro
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -20,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/attach"
+	"github.com/gyrohq/gyro/internal/clientid"
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lane"
@@ -191,18 +190,8 @@ func (n *Node) admit(s *shard, ctx context.Context, info transport.Info) (*Clien
 	}
 	n.clients.Add(1)
 	return &Client{
-		shard: s, opening: &opening{ctx, info.Header}, id: newClientID(), remoteAddr: info.RemoteAddr,
+		shard: s, opening: &opening{ctx, info.Header}, id: clientid.New(), remoteAddr: info.RemoteAddr,
 	}, nil
-}
-
-// newClientID returns a random UUID (version 4). It is a name and no secret, so it
-// need not be worth a system call.
-func newClientID() (id uuid.UUID) {
-	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
-	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
-	return id
 }
 
 func (n *Node) via(info *transport.Info) *session.Via {

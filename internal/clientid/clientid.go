@@ -1,0 +1,19 @@
+// Package clientid makes the names of clients.
+package clientid
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+
+	"github.com/google/uuid"
+)
+
+// New returns a random UUID (version 4). It is a name and no secret, so it need not be
+// worth a system call.
+func New() (id uuid.UUID) {
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
