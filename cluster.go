@@ -24,8 +24,13 @@ const (
 	SurveyUnknownOp uint32 = cluster.CodeUnknownOp
 )
 
-// ErrUnknownNode tells that a survey was for a node that is not in the cluster.
-var ErrUnknownNode = cluster.ErrUnknownNode
+var (
+	// ErrUnknownNode tells that a survey was for a node that is not in the cluster.
+	ErrUnknownNode = cluster.ErrUnknownNode
+	// ErrNoAnswer tells of nodes, which it names, that have not answered a survey, or
+	// confirmed an operation.
+	ErrNoAnswer = cluster.ErrNoAnswer
+)
 
 // members is the node as its cluster sees it: a cluster.Handler.
 type members Node
@@ -73,8 +78,8 @@ func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 // Survey asks every node of the cluster, this one included, or just the one with the
 // UID node if that is not empty, and returns the replies of their Survey handlers by
 // UID. It is done when each node that is known has replied or left. If ctx (without a
-// deadline: 10 s) ends earlier, the replies so far come with an error that names the
-// nodes that are missing. A UID that is not in the cluster is ErrUnknownNode.
+// deadline: 10 s) ends earlier, or a node has been silent for 7 to 45 s, the replies so
+// far come with an error that names those missing. An unknown UID is ErrUnknownNode.
 //
 // The name op must not be "channels" or begin with "centrifuge_". data and the data of
 // a reply have at most 16 MiB, or what the controller carries if that is less; a reply
@@ -105,9 +110,9 @@ func (m *members) Answer(ctx context.Context, from, op string, data []byte) (clu
 // Channels returns the channels with subscribers in the cluster, and the number of
 // these, as far as their names match a glob pattern (server-api.md 6.11; at most 1,024
 // bytes); the empty one matches all. A pattern that is none is a
-// protocol.ErrorBadRequest. It is a Survey: the error names nodes that did not answer in time, and there
-// is no partial result. The names and numbers of a node have at most 16 MiB, or what
-// the controller carries.
+// protocol.ErrorBadRequest. It is a Survey: the error names the nodes that are missing,
+// and there is no partial result. The names and numbers of a node have at most 16 MiB,
+// or what the controller carries.
 func (n *Node) Channels(ctx context.Context, pattern string) (map[string]int, error) {
 	return n.cluster.Channels(ctx, pattern)
 }
@@ -188,5 +193,3 @@ func disconnecting(d protocol.Disconnect) func(*Client) {
 func refreshing(expired bool, expireAt int64, info []byte) func(*Client) {
 	return func(c *Client) { c.session.Refresh(expired, expireAt, info) }
 }
-
-var _ cluster.Handler = (*members)(nil)

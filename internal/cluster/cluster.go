@@ -1,6 +1,7 @@
 // Package cluster is a node among others: it knows which nodes there are, asks all of
-// them, and passes on what is to happen on each (engines.md 5). The messages travel by
-// a broker.Controller, at most once and in no particular order.
+// them, and has each do what is to happen on all (engines.md 5). The messages travel by
+// a broker.Controller, at most once and in no particular order; so nodes confirm what
+// they did, and are told again until they do.
 package cluster
 
 import (
@@ -69,18 +70,27 @@ type Cluster struct {
 	absent  context.CancelFunc
 	pings   sync.WaitGroup
 	greet   chan string
-	// asking and answering have room for the surveys under way.
-	asking, answering chan struct{}
+	// asking and answering have room for the surveys under way, telling for commands.
+	asking, answering, telling chan struct{}
+	clock                      clock
+	toConfirm                  chan struct{} // wakes runConfirm
 
 	mu       sync.Mutex
 	registry registry
 	surveys  map[uint64]*survey
-	lastID   uint64
-	started  bool
-	left     bool
-	closed   bool
-	silent   bool      // the last sign of life could not be sent
-	warned   time.Time // of a message that was not understood
+	orders   map[uint64]*order // by ID of the command
+	lastID   uint64            // of surveys and commands
+	owed     int               // commands that are kept for silent nodes
+	// owedBytes is their size, reminding the nodes that are told of them now.
+	owedBytes int
+	reminding map[string]bool
+	done      doneBefore
+	confirm   map[string][]*control.Confirmed // by node, not sent yet
+	started   bool
+	left      bool
+	closed    bool
+	silent    bool      // the last sign of life could not be sent
+	warned    time.Time // of a message that was not understood
 }
 
 // New returns a cluster that knows nobody.
@@ -89,8 +99,11 @@ func New(cfg Config) *Cluster {
 		cfg: cfg, log: cfg.Logger,
 		greet:  make(chan string, maxGreetings),
 		asking: make(chan struct{}, maxAsking), answering: make(chan struct{}, maxAnswering),
-		registry: newRegistry(), surveys: make(map[uint64]*survey),
+		telling: make(chan struct{}, maxTelling), toConfirm: make(chan struct{}, 1),
+		registry: newRegistry(), surveys: make(map[uint64]*survey), orders: make(map[uint64]*order),
+		reminding: make(map[string]bool), confirm: make(map[string][]*control.Confirmed),
 	}
+	c.clock.now()
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.present, c.absent = context.WithCancel(c.ctx)
 	return c
@@ -124,6 +137,7 @@ func (c *Cluster) Start() {
 		return
 	}
 	c.pings.Add(1)
+	c.work.Go(c.runConfirm)
 	c.mu.Unlock()
 	c.ping()
 	go c.run()
@@ -169,17 +183,21 @@ func (c *Cluster) ping() {
 func (c *Cluster) describe() *control.Node {
 	info := c.cfg.Handler.Describe(c.present)
 	info.UID = c.cfg.UID
-	return info.message()
+	n := info.message()
+	n.Clock = int64(c.clock.now())
+	return n
 }
 
 func (c *Cluster) clean(now time.Time) {
 	c.mu.Lock()
-	stale := c.registry.expire(now)
-	for _, n := range stale {
-		c.excuse(n.UID)
+	lost := c.registry.expire(now)
+	for _, o := range c.orders {
+		if o.owed && now.Sub(o.at) > forgetAfter {
+			c.forgive(o)
+		}
 	}
 	c.mu.Unlock()
-	for _, n := range stale {
+	for _, n := range lost {
 		c.log.Warn("node is lost", "node", n.UID, "name", n.Name)
 	}
 }
@@ -190,21 +208,12 @@ func (c *Cluster) Nodes() []Info {
 	defer c.mu.Unlock()
 	nodes := make([]Info, 0, len(c.registry.nodes))
 	for _, e := range c.registry.nodes {
-		nodes = append(nodes, infoOf(e.node))
+		if !e.lost {
+			nodes = append(nodes, infoOf(e.node))
+		}
 	}
 	slices.SortFunc(nodes, func(a, b Info) int { return strings.Compare(a.UID, b.UID) })
 	return nodes
-}
-
-// Tell sends a command to all other nodes, if the node runs and there can be others.
-func (c *Cluster) Tell(ctx context.Context, cmd *control.Command) error {
-	c.mu.Lock()
-	started := c.started
-	c.mu.Unlock()
-	if !started || c.alone() {
-		return nil
-	}
-	return c.publish(ctx, "", cmd)
 }
 
 // publish sends a command to one node, or to all if to is empty. It sets the sender.
@@ -212,7 +221,7 @@ func (c *Cluster) Tell(ctx context.Context, cmd *control.Command) error {
 func (c *Cluster) publish(ctx context.Context, to string, cmd *control.Command) error {
 	cmd.UID = c.cfg.UID
 	if size := cmd.SizeProto(); size > maxCommand {
-		return fmt.Errorf("gyro: control message of %d bytes is longer than %d", size, maxCommand)
+		return tooLong(size)
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -220,6 +229,10 @@ func (c *Cluster) publish(ctx context.Context, to string, cmd *control.Command) 
 		return fmt.Errorf("gyro: control message: %w", err)
 	}
 	return nil
+}
+
+func tooLong(size int) error {
+	return fmt.Errorf("gyro: control message of %d bytes is longer than %d", size, maxCommand)
 }
 
 // receive takes a control message. It does not wait, and does not keep data.
@@ -235,12 +248,15 @@ func (c *Cluster) receive(data []byte) {
 	}
 	switch {
 	case c.isClosed():
-	case cmd.UID == c.cfg.UID: // the effect here did not wait for the message
 	case cmd.UID == "" || len(cmd.UID) > maxUID:
 		c.warn(errors.New("no valid sender"))
-	default:
+		return
+	case cmd.UID != c.cfg.UID: // or else, the effect here did not wait for the message
 		c.handle(&cmd)
 	}
+	c.mu.Lock()
+	c.registry.hear(time.Now())
+	c.mu.Unlock()
 }
 
 // handle does what a command says. One without a payload that is known comes from a
@@ -255,8 +271,10 @@ func (c *Cluster) handle(cmd *control.Command) {
 		c.answer(cmd.UID, cmd.SurveyRequest)
 	case cmd.SurveyResponse != nil:
 		c.collect(cmd.UID, cmd.SurveyResponse)
+	case cmd.Confirmation != nil:
+		c.confirmed(cmd.UID, cmd.Confirmation)
 	case cmd.Subscribe != nil, cmd.Unsubscribe != nil, cmd.Disconnect != nil, cmd.Refresh != nil:
-		c.cfg.Handler.Apply(cmd)
+		c.do(cmd)
 	}
 }
 
@@ -266,6 +284,9 @@ func (c *Cluster) alive(uid string, n *control.Node) {
 	c.mu.Lock()
 	unknown := c.registry.put(n, time.Now())
 	greet := unknown && !c.left
+	if c.owed > 0 {
+		c.remind(uid)
+	}
 	c.mu.Unlock()
 	if unknown {
 		c.log.Info("node joined", "node", uid, "name", n.Name, "version", n.Version, "protocol", n.Protocol)
@@ -282,6 +303,9 @@ func (c *Cluster) gone(uid string) {
 	c.mu.Lock()
 	known := c.registry.remove(uid, time.Now())
 	c.excuse(uid)
+	for _, o := range c.orders {
+		c.strike(o, uid)
+	}
 	c.mu.Unlock()
 	if known {
 		c.log.Info("node left", "node", uid)

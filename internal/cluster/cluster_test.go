@@ -174,8 +174,11 @@ func TestRegistryIsBounded(t *testing.T) {
 	if n := r.nodes["0"].node; len(n.Name) != maxName-1 || len(n.Version) != maxName-1 {
 		t.Errorf("%d bytes", len(n.Name))
 	}
-	if gone := r.expire(now.Add(time.Minute)); len(gone) != maxNodes || len(r.nodes) != 0 || len(r.left) != 0 {
-		t.Errorf("%d expired", len(gone))
+	if lost := r.expire(now.Add(time.Minute)); len(lost) != maxNodes || len(r.left) != 0 {
+		t.Errorf("%d expired", len(lost))
+	}
+	if lost := r.expire(now.Add(forgetAfter + 1)); len(lost) != 0 || len(r.nodes) != 0 {
+		t.Errorf("%d expired, %d are known", len(lost), len(r.nodes))
 	}
 }
 
@@ -319,7 +322,7 @@ func TestSurveyMissesANode(t *testing.T) {
 			}
 			// Meanwhile c must not expire.
 			bus.Inject("a", (&control.Command{UID: "c", Node: &control.Node{Name: "third"}}).AppendProto(nil))
-			a.registry.nodes["c"] = entry{a.registry.nodes["c"].node, time.Now().Add(time.Hour)}
+			a.registry.nodes["c"].seen = time.Now().Add(time.Hour)
 			start := time.Now()
 			answers, err := a.Survey(ctx, "op", nil, "")
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer of node c (third)") {
@@ -335,7 +338,8 @@ func TestSurveyMissesANode(t *testing.T) {
 	})
 }
 
-// Whoever leaves, or is found to be lost, is not waited for.
+// Who leaves is not waited for, and who is silent no longer than others; but without an
+// answer of the latter the survey is not complete.
 func TestSurveyOfNodesThatGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := bustest.New(t)
@@ -366,12 +370,15 @@ func TestSurveyOfNodesThatGo(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		a.want(t, "c")
 		c.Leave(t.Context())
-		synctest.Wait()
-		if o := <-all; o.err != nil || texts(o.answers) != "a: 100 a>a op " {
+		left := time.Now()
+		if o := <-all; !errors.Is(o.err, errSilent) || !strings.Contains(o.err.Error(), "node b (name of b)") || texts(o.answers) != "a: 100 a>a op " {
 			t.Errorf("%s, %v", texts(o.answers), o.err)
 		}
 		if o := <-one; !errors.Is(o.err, ErrUnknownNode) {
 			t.Errorf("%s, %v", texts(o.answers), o.err)
+		}
+		if took := time.Since(left); took > silentPause {
+			t.Errorf("that took %v", took)
 		}
 	})
 }
@@ -433,6 +440,45 @@ func TestSurveysAreBounded(t *testing.T) {
 		if most > maxAnswering || failed != 5*maxAsking {
 			t.Errorf("%d at a time, %d failed", most, failed)
 		}
+	})
+}
+
+// A node that falls silent is missed until it cannot have clients any more, and none of
+// the surveys without it waits for long.
+func TestSurveyMissesASilentNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b := join(t, bus, "a"), join(t, bus, "b")
+		echo(a)
+		echo(b)
+		time.Sleep(time.Minute) // b has just given a sign of life
+		b.engine.Cut(true)
+		for cut := time.Now(); time.Since(cut) < time.Minute; {
+			at := time.Since(cut)
+			for _, to := range []string{"", "b"} {
+				ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+				_, err := a.Survey(ctx, "op", nil, to)
+				cancel()
+				switch {
+				case at < missedFor-pingInterval-time.Second && (err == nil || !strings.Contains(err.Error(), "node b (name of b)")),
+					at > missedFor && to == "" && err != nil, at > missedFor && to != "" && !errors.Is(err, ErrUnknownNode):
+					t.Errorf("after %v, to %q: %v", at, to, err)
+				}
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		b.engine.Cut(false)
+		time.Sleep(pingInterval)
+		if _, err := a.Survey(t.Context(), "op", nil, ""); err != nil {
+			t.Error(err)
+		}
+		b.engine.Cut(true)
+		time.Sleep(20 * time.Second)
+		start := time.Now()
+		if _, err := a.Survey(t.Context(), "op", nil, ""); !errors.Is(err, errSilent) || time.Since(start) > silentPause {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		b.Leave(t.Context()) // which is not heard
 	})
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro/internal/cluster/control"
@@ -37,8 +35,12 @@ const (
 )
 
 var (
+	// ErrNoAnswer tells of nodes, which it names, that have not answered a survey or
+	// confirmed a command. The latter may have done it, but will not do it any more.
+	ErrNoAnswer = errors.New("gyro: no answer")
 	// ErrUnknownNode tells that a survey was for a node that is not there.
 	ErrUnknownNode = errors.New("gyro: no such node in the cluster")
+	errSilent      = errors.New("not heard of for too long")
 	errClosed      = errors.New("gyro: node was shut down")
 	errNotStarted  = errors.New("gyro: node does not run")
 )
@@ -51,8 +53,8 @@ type Answer struct {
 
 // survey is one under way; the cluster's lock guards it.
 type survey struct {
-	to      string          // the only node asked; empty for all
-	waiting map[string]bool // for these nodes
+	to      string              // the only node asked; empty for all
+	waiting map[string]struct{} // for these nodes
 	answers map[string]Answer
 	total   int   // bytes of the answers
 	err     error // why it failed
@@ -79,7 +81,8 @@ func (s *survey) excuse(uid string) {
 // Survey asks all nodes, this one included, or just one, and returns their answers by
 // UID when it has one of each node that is known, and has not left meanwhile. If ctx
 // ends earlier, or 10 s have passed if it has no deadline, the answers so far are
-// returned with an error that names the nodes that are missing.
+// returned with an error that names the nodes that are missing. So they are as soon as
+// nodes alone are missing that are silent: for 45 s these may have clients.
 func (c *Cluster) Survey(ctx context.Context, op string, data []byte, to string) (map[string]Answer, error) {
 	if len(data) > MaxData {
 		return nil, fmt.Errorf("gyro: data of survey %q has %d bytes, which is more than %d", op, len(data), MaxData)
@@ -114,11 +117,32 @@ func (c *Cluster) Survey(ctx context.Context, op string, data []byte, to string)
 			c.collect(c.cfg.UID, &control.SurveyResponse{ID: id, Code: a.Code, Data: a.Data})
 		})
 	}
-	select {
-	case <-s.done:
-	case <-ctx.Done():
-	}
+	c.await(ctx, s)
 	return c.outcome(ctx, op, s)
+}
+
+// silentPause is how often a survey looks whether those that it waits for are silent.
+// Before the first time a node that has just come back can answer.
+const silentPause = time.Second
+
+// await waits for the end of a survey.
+func (c *Cluster) await(ctx context.Context, s *survey) {
+	ticker := time.NewTicker(silentPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			c.mu.Lock()
+			if _, own := s.waiting[c.cfg.UID]; !own && len(c.heard(s.waiting)) == 0 {
+				s.finish(errSilent)
+			}
+			c.mu.Unlock()
+		}
+	}
 }
 
 // milliseconds until the deadline of ctx, at least one.
@@ -137,16 +161,19 @@ func (c *Cluster) open(to string) (id uint64, s *survey, err error) {
 	case !c.started:
 		return 0, nil, errNotStarted
 	}
-	s = &survey{to: to, waiting: make(map[string]bool), answers: make(map[string]Answer), done: make(chan struct{})}
-	_, known := c.registry.nodes[to]
+	s = &survey{to: to, waiting: make(map[string]struct{}), answers: make(map[string]Answer), done: make(chan struct{})}
+	now := time.Now()
+	e, known := c.registry.nodes[to]
 	switch {
 	case to == "":
-		for uid := range c.registry.nodes {
-			s.waiting[uid] = true
+		for uid, e := range c.registry.nodes {
+			if c.registry.missed(e, now) {
+				s.waiting[uid] = struct{}{}
+			}
 		}
-		s.waiting[c.cfg.UID] = true
-	case known || to == c.cfg.UID:
-		s.waiting[to] = true
+		s.waiting[c.cfg.UID] = struct{}{}
+	case known && c.registry.missed(e, now) || to == c.cfg.UID:
+		s.waiting[to] = struct{}{}
 	default:
 		return 0, nil, fmt.Errorf("%w: %q", ErrUnknownNode, to)
 	}
@@ -186,7 +213,7 @@ func (c *Cluster) collect(from string, r *control.SurveyResponse) {
 // excuse has no survey wait for a node that is gone. The lock is held.
 func (c *Cluster) excuse(uid string) {
 	for _, s := range c.surveys {
-		if s.waiting[uid] {
+		if _, ok := s.waiting[uid]; ok {
 			s.excuse(uid)
 		}
 	}
@@ -208,14 +235,7 @@ func (c *Cluster) outcome(ctx context.Context, op string, s *survey) (map[string
 	case len(s.waiting) == 0:
 		return answers, fmt.Errorf("gyro: survey %q: %w", op, s.err)
 	}
-	var missing []string
-	for _, uid := range slices.Sorted(maps.Keys(s.waiting)) {
-		if e, ok := c.registry.nodes[uid]; ok && e.node.Name != "" {
-			uid += " (" + e.node.Name + ")"
-		}
-		missing = append(missing, uid)
-	}
-	return answers, fmt.Errorf("gyro: survey %q: no answer of node %s: %w", op, strings.Join(missing, ", "), s.err)
+	return answers, fmt.Errorf("%w of node %s to survey %q: %w", ErrNoAnswer, c.names(s.waiting), op, s.err)
 }
 
 // answer answers the survey of another node, in the background.

@@ -3,7 +3,9 @@ package api
 import (
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -37,8 +39,11 @@ func AsError(err error) *Error {
 }
 
 // fromNode maps the error of a node. Client protocol codes without a meaning in
-// this API become ErrInternal.
+// this API become ErrInternal. Nodes that have not answered are named to the caller.
 func fromNode(err error) *Error {
+	if errors.Is(err, gyro.ErrNoAnswer) {
+		return &Error{ErrInternal.Code, ErrInternal.Message + ": " + strings.TrimPrefix(err.Error(), "gyro: ")}
+	}
 	var p *protocol.Error
 	if !errors.As(err, &p) || p == nil {
 		return AsError(err)

@@ -2,8 +2,12 @@
 // 5.2).
 package control
 
-// Version of the protocol, told by Node.
-const Version = 1
+// Versions of the protocol, told by Node.
+const (
+	Version = 2
+	// Confirms is the first version whose nodes confirm commands.
+	Confirms = 2
+)
 
 // The messages are generated from control.proto. To change a message, change the
 // schema.

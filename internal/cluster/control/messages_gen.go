@@ -5,7 +5,8 @@
 
 package control
 
-// Command is one control message. It has exactly one payload, the fields from 4 on.
+// Command is one control message. It has exactly one payload, the fields from 4 on that
+// are not id and to.
 type Command struct {
 	UID            string // Of the sender.
 	Node           *Node
@@ -16,6 +17,25 @@ type Command struct {
 	SurveyResponse *SurveyResponse
 	Subscribe      *Subscribe
 	Refresh        *Refresh
+	Confirmation   *Confirmation
+	ID             uint64       // Of a command for users, among those of the sender; 0: it is not confirmed.
+	To             []*Addressee // Whose confirmation the sender waits for.
+}
+
+// Addressee is a node that is to confirm a command.
+type Addressee struct {
+	UID   string
+	Until int64 // By the clock of that node, which does not do it later.
+}
+
+// Confirmation tells that the sender has done commands of the node that it is sent to.
+type Confirmation struct {
+	Commands []*Confirmed
+}
+
+// Confirmed is a command that was done.
+type Confirmed struct {
+	ID uint64
 }
 
 // Node tells that the sender lives, and what it does.
@@ -29,6 +49,7 @@ type Node struct {
 	Uptime      uint32 // Seconds.
 	NumSubs     uint32 // Subscriptions.
 	Protocol    uint32 // Version of this protocol; 0 is that of Centrifugo's numbers alone.
+	Clock       int64  // How long the node has lived, in nanoseconds, by a clock that never loses time.
 }
 
 // Shutdown tells that the sender leaves.

@@ -61,12 +61,37 @@ func (m *Command) SizeProto() (n int) {
 	if m.Refresh != nil {
 		n += 1 + pbwire.SizeBytes(m.Refresh.SizeProto())
 	}
+	if m.Confirmation != nil {
+		n += 2 + pbwire.SizeBytes(m.Confirmation.SizeProto())
+	}
+	if m.ID != 0 {
+		n += 2 + pbwire.SizeVarint(uint64(m.ID))
+	}
+	for _, v := range m.To {
+		n += 2 + pbwire.SizeBytes(v.SizeProto())
+	}
 	return n
 }
 
 func (m *Command) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for _, v := range slices.Backward(m.To) {
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i = pbwire.PutVarint(buf, i, 0x332)
+	}
+	if m.ID != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.ID))
+		i = pbwire.PutVarint(buf, i, 0x328)
+	}
+	if m.Confirmation != nil {
+		end := i
+		i = m.Confirmation.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x322)
 	}
 	if m.Refresh != nil {
 		end := i
@@ -193,6 +218,193 @@ func (m *Command) readProto(r *pbwire.Reader) {
 			outer := r.Enter()
 			m.Refresh.readProto(r)
 			r.Leave(outer)
+		case 0x322: // confirmation = 100
+			if m.Confirmation == nil { // else it is merged
+				m.Confirmation = new(Confirmation)
+			}
+			outer := r.Enter()
+			m.Confirmation.readProto(r)
+			r.Leave(outer)
+		case 0x328: // id = 101
+			m.ID = r.Uint64()
+		case 0x332: // to = 102
+			v := new(Addressee)
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			m.To = append(m.To, v)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Addressee) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Addressee) UnmarshalProto(data []byte) error {
+	*m = Addressee{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Addressee) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.UID != "" {
+		n += 1 + pbwire.SizeBytes(len(m.UID))
+	}
+	if m.Until != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Until))
+	}
+	return n
+}
+
+func (m *Addressee) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Until != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Until))
+		i--
+		buf[i] = 0x10
+	}
+	if m.UID != "" {
+		i = pbwire.PutString(buf, i, m.UID)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *Addressee) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // uid = 1
+			m.UID = r.String()
+		case 0x10: // until = 2
+			m.Until = r.Int64()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Confirmation) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Confirmation) UnmarshalProto(data []byte) error {
+	*m = Confirmation{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Confirmation) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for _, v := range m.Commands {
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
+	return n
+}
+
+func (m *Confirmation) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	for _, v := range slices.Backward(m.Commands) {
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *Confirmation) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // commands = 1
+			v := new(Confirmed)
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			m.Commands = append(m.Commands, v)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Confirmed) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Confirmed) UnmarshalProto(data []byte) error {
+	*m = Confirmed{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Confirmed) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.ID != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.ID))
+	}
+	return n
+}
+
+func (m *Confirmed) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.ID != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.ID))
+		i--
+		buf[i] = 0x08
+	}
+	return i
+}
+
+func (m *Confirmed) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x08: // id = 1
+			m.ID = r.Uint64()
 		default:
 			r.Skip()
 		}
@@ -249,12 +461,19 @@ func (m *Node) SizeProto() (n int) {
 	if m.Protocol != 0 {
 		n += 2 + pbwire.SizeVarint(uint64(m.Protocol))
 	}
+	if m.Clock != 0 {
+		n += 2 + pbwire.SizeVarint(uint64(m.Clock))
+	}
 	return n
 }
 
 func (m *Node) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.Clock != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Clock))
+		i = pbwire.PutVarint(buf, i, 0x328)
 	}
 	if m.Protocol != 0 {
 		i = pbwire.PutVarint(buf, i, uint64(m.Protocol))
@@ -324,6 +543,8 @@ func (m *Node) readProto(r *pbwire.Reader) {
 			m.NumSubs = r.Uint32()
 		case 0x320: // protocol = 100
 			m.Protocol = r.Uint32()
+		case 0x328: // clock = 101
+			m.Clock = r.Int64()
 		default:
 			r.Skip()
 		}

@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/cluster/control"
+)
+
+const (
+	// rememberFor and maxRemembered bound how long a command is known to be done: for
+	// rememberFor at least, unless there are so many.
+	rememberFor   = forgetAfter
+	maxRemembered = 32 << 10
+	// maxConfirm bounds the confirmations that wait to be sent to a node. More are not
+	// sent: the node sends the command again.
+	maxConfirm = 4096
+)
+
+// doneBefore knows the commands that were done. One goroutine at a time.
+type doneBefore struct {
+	// Two generations: old is what was done before since.
+	young, old map[doneKey]struct{}
+	since      time.Time
+}
+
+type doneKey struct {
+	uid string
+	id  uint64
+}
+
+// note notes a command, and tells whether it was noted before.
+func (d *doneBefore) note(uid string, id uint64, now time.Time) (before bool) {
+	k := doneKey{uid, id}
+	if _, before = d.young[k]; before {
+		return true
+	}
+	if _, before = d.old[k]; before {
+		return true
+	}
+	if d.young == nil || len(d.young) >= maxRemembered || now.Sub(d.since) > rememberFor {
+		d.old, d.young, d.since = d.young, make(map[doneKey]struct{}), now
+	}
+	d.young[k] = struct{}{}
+	return false
+}
+
+// do does a command of another node, unless it was done before or its time is over, and
+// confirms it. A node that the sender does not know yet is not among the addressees: it
+// does what it hears.
+func (c *Cluster) do(cmd *control.Command) {
+	if cmd.ID == 0 { // of a node that waits for nothing
+		c.cfg.Handler.Apply(cmd)
+		return
+	}
+	for _, to := range cmd.To {
+		if to.UID == c.cfg.UID && int64(c.clock.now()) > to.Until {
+			return
+		}
+	}
+	c.mu.Lock()
+	before := c.done.note(cmd.UID, cmd.ID, time.Now())
+	c.mu.Unlock()
+	if !before {
+		c.cfg.Handler.Apply(cmd)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ids := c.confirm[cmd.UID]; len(ids) < maxConfirm && (len(ids) > 0 || len(c.confirm) < maxNodes) {
+		c.confirm[cmd.UID] = append(ids, &control.Confirmed{ID: cmd.ID})
+	}
+	select {
+	case c.toConfirm <- struct{}{}:
+	default:
+	}
+}
+
+// runConfirm sends confirmations: those for a node that gather while others are under
+// way share a message.
+func (c *Cluster) runConfirm() {
+	for {
+		select {
+		case <-c.toConfirm:
+		case <-c.ctx.Done():
+			return
+		}
+		c.mu.Lock()
+		confirm := c.confirm
+		c.confirm = make(map[string][]*control.Confirmed)
+		c.mu.Unlock()
+		for uid, ids := range confirm {
+			ctx, cancel := context.WithTimeout(c.ctx, validFor)
+			// If it is lost, the node sends the command again.
+			_ = c.publish(ctx, uid, &control.Command{Confirmation: &control.Confirmation{Commands: ids}})
+			cancel()
+		}
+	}
+}
+
+// confirmed takes the confirmation of another node.
+func (c *Cluster) confirmed(uid string, m *control.Confirmation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, cmd := range m.Commands {
+		if o := c.orders[cmd.ID]; o != nil {
+			c.strike(o, uid)
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/cluster/control"
+)
+
+// Commands for the connections of a user are confirmed by each node, by the control
+// protocol itself: engines carry messages at most once, and may carry them late.
+//
+// A command has an ID and is sent again, under it, to the nodes that have not confirmed
+// it, which do it once and confirm each copy. Each copy says until when, by the clock of
+// the node that it is for, that node may do it: what a signs-of-life exchange tells of
+// that clock is a lower bound (registry.until), so that a copy that an engine kept back
+// is never done after the caller was answered with an error.
+//
+// A node that has fallen silent without a farewell is not waited for. It is told when it
+// is back: the command is kept for it.
+
+const (
+	// tellTimeout is how long a command takes at most. It is longer than silentAfter, so
+	// that a node that was killed delays a command and does not fail it.
+	tellTimeout = 8 * time.Second
+	// validFor is how long a copy of a command may be done after it was sent, and how
+	// long an engine that takes no message is tried.
+	validFor = 2 * time.Second
+	// A command is sent again after firstPause, then after pauses that double up to
+	// lastPause.
+	firstPause = 200 * time.Millisecond
+	lastPause  = time.Second
+	// maxTelling is how many commands of this node are under way at a time; others wait.
+	maxTelling = 1024
+	// maxOwed and maxOwedBytes bound the commands that are kept for nodes that are silent.
+	maxOwed      = 1024
+	maxOwedBytes = 16 << 20
+	// A node that is back is told after lastPause again, then after pauses that double up
+	// to lastReminder.
+	lastReminder = 8 * time.Second
+)
+
+// order is a command of this node that others are to confirm; the cluster's lock guards
+// what changes.
+type order struct {
+	cmd     *control.Command
+	size    int
+	at      time.Time
+	waiting map[string]struct{} // nodes
+	done    chan struct{}       // closed when nobody is waited for
+	owed    bool                // the caller was answered; silent nodes are still to be told
+}
+
+// strike waits for a node no longer.
+func (o *order) strike(uid string) {
+	if _, ok := o.waiting[uid]; !ok {
+		return
+	}
+	if delete(o.waiting, uid); len(o.waiting) == 0 {
+		close(o.done)
+	}
+}
+
+// Tell has all other nodes do a command, if the node runs and there can be others. It
+// returns nil when each node that is known has confirmed it, has left, or is silent and
+// will be told when it is back. Otherwise, after 8 s at most, the error names the nodes
+// that have not confirmed, which will not do it later. An engine that takes no message is
+// given up after 2 s. If ctx is cancelled, rather than has a deadline, nodes may do the
+// command for 2 s more.
+func (c *Cluster) Tell(ctx context.Context, cmd *control.Command) error {
+	c.mu.Lock()
+	started := c.started
+	c.mu.Unlock()
+	if !started || c.alone() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	select {
+	case c.telling <- struct{}{}:
+		defer func() { <-c.telling }()
+	case <-ctx.Done():
+		return fmt.Errorf("gyro: command waited for %d others: %w", maxTelling, ctx.Err())
+	}
+	o, err := c.openOrder(cmd)
+	if err != nil {
+		return err
+	}
+	return c.closeOrder(o, c.insist(ctx, o))
+}
+
+// openOrder begins a command, which closeOrder ends.
+func (c *Cluster) openOrder(cmd *control.Command) (*order, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errClosed
+	}
+	c.lastID++
+	cmd.UID, cmd.ID = c.cfg.UID, c.lastID
+	o := &order{cmd: cmd, size: cmd.SizeProto(), at: time.Now(), waiting: make(map[string]struct{}), done: make(chan struct{})}
+	if o.size > maxCommand {
+		return nil, tooLong(o.size)
+	}
+	for uid, e := range c.registry.nodes {
+		if e.node.Protocol >= control.Confirms {
+			o.waiting[uid] = struct{}{}
+		}
+	}
+	c.orders[cmd.ID] = o
+	c.work.Add(1)
+	return o, nil
+}
+
+// insist sends a command until nobody is waited for.
+func (c *Cluster) insist(ctx context.Context, o *order) error {
+	deadline, _ := ctx.Deadline()
+	limit := o.at.Add(validFor) // unless anything can be sent
+	if deadline.Before(limit) {
+		limit = deadline
+	}
+	sent := false
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := c.send(ctx, o, limit, !sent)
+		if err == nil {
+			sent, limit = true, deadline
+		}
+		if sent && c.settled(o) {
+			return nil
+		}
+		timer := time.NewTimer(min(pause, time.Until(limit)))
+		select {
+		case <-o.done:
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		if ctx.Err() != nil || time.Until(limit) <= 0 {
+			return c.unconfirmed(o, sent, errors.Join(err, ctx.Err()))
+		}
+	}
+}
+
+// send sends a command once: to all, at first, and then to those that are waited for. No
+// copy is done later than limit, by any node that is known.
+func (c *Cluster) send(ctx context.Context, o *order, limit time.Time, first bool) error {
+	now := time.Now()
+	if sooner := now.Add(validFor); sooner.Before(limit) {
+		limit = sooner
+	}
+	ctx, cancel := context.WithDeadline(ctx, limit)
+	defer cancel()
+	cmd := *o.cmd
+	var missing []*control.Addressee
+	old := false // is there a node that does each copy that it gets?
+	c.mu.Lock()
+	for uid, e := range c.registry.nodes {
+		to := &control.Addressee{UID: uid, Until: c.registry.until(e, now, limit.Sub(now))}
+		cmd.To = append(cmd.To, to)
+		old = old || e.node.Protocol < control.Confirms
+		if _, ok := o.waiting[uid]; ok && !c.registry.silent(e, now) {
+			missing = append(missing, to)
+		}
+	}
+	c.mu.Unlock()
+	if first || len(missing) > 1 && !old {
+		return c.publish(ctx, "", &cmd)
+	}
+	for _, to := range missing {
+		cmd.To = []*control.Addressee{to}
+		if err := c.publish(ctx, to.UID, &cmd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled tells whether all nodes that are still waited for are silent.
+func (c *Cluster) settled(o *order) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.heard(o.waiting)) == 0
+}
+
+// heard returns those of the nodes that are not silent. The lock is held.
+func (c *Cluster) heard(uids map[string]struct{}) (heard []string) {
+	now := time.Now()
+	for uid := range uids {
+		if e := c.registry.nodes[uid]; e != nil && !c.registry.silent(e, now) {
+			heard = append(heard, uid)
+		}
+	}
+	return heard
+}
+
+// unconfirmed is the answer to the caller of a command that not all have confirmed.
+func (c *Cluster) unconfirmed(o *order, sent bool, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return errClosed
+	case !sent:
+		return err
+	}
+	if err == nil {
+		err = context.DeadlineExceeded
+	}
+	return fmt.Errorf("%w of node %s: %w", ErrNoAnswer, c.names(o.waiting), err)
+}
+
+// names lists nodes for people. The lock is held.
+func (c *Cluster) names(uids map[string]struct{}) string {
+	var names []string
+	for _, uid := range slices.Sorted(maps.Keys(uids)) {
+		names = append(names, c.registry.describe(uid))
+	}
+	return strings.Join(names, ", ")
+}
+
+// closeOrder ends a command whose caller is answered with err, and keeps it for the nodes
+// that are silent.
+func (c *Cluster) closeOrder(o *order, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.work.Done()
+	if err != nil || len(o.waiting) == 0 {
+		delete(c.orders, o.cmd.ID)
+		return err
+	}
+	if c.owed >= maxOwed || c.owedBytes+o.size > maxOwedBytes {
+		delete(c.orders, o.cmd.ID)
+		return fmt.Errorf("%w of node %s, which is silent; %d commands are kept for silent nodes, and no more", ErrNoAnswer, c.names(o.waiting), c.owed)
+	}
+	o.owed = true
+	c.owed++
+	c.owedBytes += o.size
+	c.log.Warn("nodes are silent and will be told of a command when they are back", "nodes", c.names(o.waiting), "for", forgetAfter)
+	for _, uid := range c.heard(o.waiting) { // back this very moment
+		c.remind(uid)
+	}
+	return nil
+}
+
+// strike has a command wait for a node no longer. The lock is held.
+func (c *Cluster) strike(o *order, uid string) {
+	if o.strike(uid); o.owed && len(o.waiting) == 0 {
+		c.forgive(o)
+	}
+}
+
+// forgive keeps a command no longer. The lock is held.
+func (c *Cluster) forgive(o *order) {
+	delete(c.orders, o.cmd.ID)
+	c.owed--
+	c.owedBytes -= o.size
+}
+
+// remind tells a node that is back what it missed, in the background. The lock is held.
+func (c *Cluster) remind(uid string) {
+	if c.closed || c.reminding[uid] {
+		return
+	}
+	c.reminding[uid] = true
+	c.work.Go(func() {
+		for pause := lastPause; c.remindOnce(uid); pause = min(2*pause, lastReminder) {
+			select {
+			case <-time.After(pause):
+			case <-c.ctx.Done():
+			}
+		}
+	})
+}
+
+// remindOnce sends a node all that it missed. It returns false, and another remind may
+// begin, when there is nothing more, or the node is silent again.
+func (c *Cluster) remindOnce(uid string) bool {
+	c.mu.Lock()
+	var missed []*order
+	if e := c.registry.nodes[uid]; e != nil && !c.registry.silent(e, time.Now()) {
+		for _, o := range c.orders {
+			if _, ok := o.waiting[uid]; ok && o.owed {
+				missed = append(missed, o)
+			}
+		}
+	}
+	if len(missed) == 0 || c.closed {
+		delete(c.reminding, uid)
+		c.mu.Unlock()
+		return false
+	}
+	c.mu.Unlock()
+	slices.SortFunc(missed, func(a, b *order) int { return cmp.Compare(a.cmd.ID, b.cmd.ID) })
+	for _, o := range missed {
+		if c.sendOwed(o, uid) != nil {
+			break // the next round
+		}
+	}
+	return true
+}
+
+func (c *Cluster) sendOwed(o *order, uid string) error {
+	ctx, cancel := context.WithTimeout(c.ctx, validFor)
+	defer cancel()
+	cmd := *o.cmd
+	c.mu.Lock()
+	if e := c.registry.nodes[uid]; e != nil {
+		cmd.To = []*control.Addressee{{UID: uid, Until: c.registry.until(e, time.Now(), validFor)}}
+	}
+	c.mu.Unlock()
+	return c.publish(ctx, uid, &cmd)
+}

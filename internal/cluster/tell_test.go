@@ -1,0 +1,485 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/bustest"
+	"github.com/gyrohq/gyro/internal/cluster/control"
+)
+
+// medium carries control messages badly: it loses, delays, doubles and reorders them,
+// and its nodes may be paused.
+type medium struct {
+	mu    sync.Mutex
+	rng   *rand.Rand
+	bad   bool
+	ends  map[string]*end
+	signs map[[2]string][]time.Time // when signs of life of a node reached another
+}
+
+// end is one node's controller.
+type end struct {
+	*medium
+	uid     string
+	handle  func([]byte)
+	resumed chan struct{} // closed unless the node is paused
+	dead    bool
+}
+
+func (e *end) RunControl(uid string, handle func([]byte)) error {
+	e.uid, e.handle = uid, handle
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ends[uid] = e
+	return nil
+}
+
+// running waits until the node is not paused.
+func (e *end) running(ctx context.Context) error {
+	e.mu.Lock()
+	resumed := e.resumed
+	e.mu.Unlock()
+	select {
+	case <-resumed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (e *end) PublishControl(ctx context.Context, to string, data []byte) error {
+	if err := e.running(ctx); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dead {
+		return nil
+	}
+	refused := e.bad && e.rng.IntN(10) == 0
+	for uid, o := range e.ends {
+		if to != "" && to != uid || refused && e.rng.IntN(2) == 0 {
+			continue // what is answered with an error may get through
+		}
+		copies := 1
+		if e.bad {
+			copies = []int{0, 0, 1, 1, 1, 1, 1, 1, 1, 2}[e.rng.IntN(10)]
+		}
+		for range copies {
+			var delay time.Duration
+			if e.bad {
+				delay = []time.Duration{0, time.Millisecond, 100 * time.Millisecond, time.Second, 12 * time.Second}[e.rng.IntN(5)]
+			}
+			go o.deliver(data, delay)
+		}
+	}
+	if refused {
+		return errors.New("the medium fails")
+	}
+	return nil
+}
+
+func (e *end) deliver(data []byte, delay time.Duration) {
+	time.Sleep(delay)
+	_ = e.running(context.Background())
+	e.mu.Lock()
+	dead := e.dead
+	e.mu.Unlock()
+	if dead {
+		return
+	}
+	e.handle(data)
+	var cmd control.Command
+	if err := cmd.UnmarshalProto(data); err == nil && cmd.Node != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		way := [2]string{cmd.UID, e.uid}
+		e.signs[way] = append(e.signs[way], time.Now())
+	}
+}
+
+func (e *end) pause(d time.Duration) {
+	e.mu.Lock()
+	resumed := make(chan struct{})
+	e.resumed = resumed
+	e.mu.Unlock()
+	time.Sleep(d)
+	close(resumed)
+}
+
+// answer is what the caller of a command was told.
+type answer struct {
+	user, by string
+	at       time.Time
+	took     time.Duration
+	err      error
+}
+
+// heard tells whether a node had given the other a sign of life shortly before.
+func (m *medium) heard(from, by string, at time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.signs[[2]string{from, by}], func(s time.Time) bool {
+		return s.Before(at) && at.Sub(s) <= silentAfter
+	})
+}
+
+// book notes what the nodes did, by user: each command has its own.
+type book struct {
+	mu   sync.Mutex
+	done map[string]map[string][]time.Time // user, node
+}
+
+type booked struct {
+	*node
+	book *book
+}
+
+func (b *booked) Apply(cmd *control.Command) {
+	b.book.mu.Lock()
+	defer b.book.mu.Unlock()
+	u := cmd.Disconnect.User
+	if b.book.done[u] == nil {
+		b.book.done[u] = make(map[string][]time.Time)
+	}
+	b.book.done[u][b.uid] = append(b.book.done[u][b.uid], time.Now())
+}
+
+// Whatever happens to the messages: a command that is answered with success has been
+// done, once, on every node that was heard of in the last 7 s, and is done on the others
+// when they are back; one that is answered with an error is not done later.
+func TestCommandsHold(t *testing.T) {
+	seeds := 40
+	if testing.Short() {
+		seeds = 8
+	}
+	var held, failed int
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			h, f := commandsHold(t, uint64(seed))
+			held, failed = held+h, failed+f
+		})
+	}
+	if held < 10*seeds || failed < seeds {
+		t.Errorf("%d commands held, %d failed: the schedules are not what this test is about", held, failed)
+	}
+}
+
+const killed = "e" // in half of the schedules
+
+func commandsHold(t *testing.T, seed uint64) (held, failed int) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	m := &medium{rng: rand.New(rand.NewPCG(seed, 2)), ends: make(map[string]*end), signs: make(map[[2]string][]time.Time)}
+	bk := &book{done: make(map[string]map[string][]time.Time)}
+	uids := []string{"a", "b", "c", "d", killed}
+	nodes := make(map[string]*booked)
+	for _, uid := range uids {
+		e := &end{medium: m, resumed: make(chan struct{})}
+		close(e.resumed)
+		n := &booked{&node{uid: uid}, bk}
+		n.Cluster = New(Config{UID: uid, Controller: e, Handler: n, Logger: slog.New(slog.DiscardHandler)})
+		if err := n.Listen(); err != nil {
+			t.Fatal(err)
+		}
+		n.Start()
+		nodes[uid] = n
+		time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond) // clocks differ
+	}
+	var wg sync.WaitGroup
+	answers := make(chan answer, 1000)
+	ask := func(uid, user string) {
+		start := time.Now()
+		err := nodes[uid].Tell(context.Background(), &control.Command{Disconnect: &control.Disconnect{User: user}})
+		answers <- answer{user: user, by: uid, at: time.Now(), took: time.Since(start), err: err}
+	}
+	m.mu.Lock()
+	m.bad = true
+	m.mu.Unlock()
+	live := uids
+	if seed%2 == 0 {
+		live = uids[:4]
+		wg.Go(func() {
+			time.Sleep(time.Duration(seed) * time.Second / 4)
+			m.mu.Lock()
+			m.ends[killed].dead = true
+			m.mu.Unlock()
+		})
+	}
+	for i := range 30 {
+		uid, at := live[rng.IntN(len(live))], time.Duration(rng.IntN(60_000))*time.Millisecond
+		wg.Go(func() { time.Sleep(at); ask(uid, fmt.Sprint(i)) })
+	}
+	for _, uid := range live[1:] {
+		at, d := time.Duration(rng.IntN(40_000))*time.Millisecond, time.Duration(rng.IntN(20_000))*time.Millisecond
+		wg.Go(func() { time.Sleep(at); m.ends[uid].pause(d) })
+	}
+	wg.Wait()
+	m.mu.Lock()
+	m.bad = false
+	m.mu.Unlock()
+	time.Sleep(time.Minute)
+	close(answers)
+	bk.mu.Lock()
+	defer bk.mu.Unlock()
+	for a := range answers {
+		if a.took > tellTimeout {
+			t.Errorf("seed %d: command %s took %v", seed, a.user, a.took)
+		}
+		if a.err != nil {
+			failed++
+		} else {
+			held++
+		}
+		for _, uid := range live {
+			if uid != a.by {
+				checkBook(t, seed, m, a, uid, bk.done[a.user][uid])
+			}
+		}
+	}
+	for _, n := range nodes {
+		n.Leave(t.Context())
+		n.Close()
+	}
+	return held, failed
+}
+
+// checkBook compares what was promised of a command with what a node did.
+func checkBook(t *testing.T, seed uint64, m *medium, a answer, uid string, done []time.Time) {
+	switch {
+	case len(done) > 1:
+		t.Errorf("seed %d: node %s did command %s %d times", seed, uid, a.user, len(done))
+	case a.err != nil && len(done) > 0 && done[0].After(a.at):
+		t.Errorf("seed %d: node %s did command %s %v after the answer %q", seed, uid, a.user, done[0].Sub(a.at), a.err)
+	case a.err == nil && len(done) == 0:
+		t.Errorf("seed %d: node %s never did command %s, which holds", seed, uid, a.user)
+	case a.err == nil && done[0].After(a.at) && m.heard(uid, a.by, a.at):
+		t.Errorf("seed %d: node %s did command %s %v after it was said to hold", seed, uid, a.user, done[0].Sub(a.at))
+	}
+	if a.err != nil && !strings.Contains(a.err.Error(), "node ") && !strings.Contains(a.err.Error(), "medium fails") && !errors.Is(a.err, context.DeadlineExceeded) {
+		t.Errorf("seed %d: %v", seed, a.err)
+	}
+}
+
+func disconnect(user string) *control.Command {
+	return &control.Command{Disconnect: &control.Disconnect{User: user}}
+}
+
+func users(n *node) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []string
+	for _, cmd := range n.applied {
+		all = append(all, cmd.Disconnect.User)
+	}
+	return strings.Join(all, " ")
+}
+
+// What happens to a command when a node is cut off for some time, from the moment at
+// which it is given.
+func TestTellANodeThatIsCutOff(t *testing.T) {
+	for _, tt := range []struct {
+		silence, away time.Duration // before the command, and behind it
+		took          time.Duration
+		fails         bool
+	}{
+		{0, 0, 0, false},
+		{0, 4 * time.Second, 4400 * time.Millisecond, false}, // with the next copy
+		{0, time.Hour, silentAfter, false},
+		{5 * time.Second, time.Hour, silentAfter - 5*time.Second, false},
+		{20 * time.Second, time.Hour, 0, false},
+		{20 * time.Second, time.Minute, 0, false}, // and it is told when it is back
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			bus := bustest.New(t)
+			a, b, c := join(t, bus, "a"), join(t, bus, "b"), join(t, bus, "c")
+			time.Sleep(time.Minute + time.Millisecond)
+			if tt.away > 0 {
+				b.engine.Cut(true)
+			}
+			time.Sleep(tt.silence)
+			go func() {
+				time.Sleep(tt.away)
+				b.engine.Cut(false)
+			}()
+			start := time.Now()
+			err := a.Tell(t.Context(), disconnect("u"))
+			took := time.Since(start)
+			if err != nil || took < min(tt.took, tt.took-time.Second) || took > tt.took+time.Second {
+				t.Errorf("%+v: after %v: %v", tt, took, err)
+			}
+			if users(c) != "u" {
+				t.Errorf("%+v: c did %q", tt, users(c))
+			}
+			time.Sleep(4*time.Minute + 50*time.Second)
+			want := "u"
+			if tt.away > forgetAfter {
+				want = ""
+			}
+			if users(b) != want {
+				t.Errorf("%+v: b did %q, want %q", tt, users(b), want)
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			if len(a.orders) != 0 || a.owed != 0 || a.owedBytes != 0 {
+				t.Errorf("%+v: %d commands are kept, %d of %d bytes owed", tt, len(a.orders), a.owed, a.owedBytes)
+			}
+			time.Sleep(tt.away)
+		})
+	}
+}
+
+// A node that gives signs of life but does not confirm is named.
+func TestTellNamesWhoDoesNotConfirm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a := join(t, bus, "a")
+		sign := func(protocol uint32) {
+			bus.Inject("", (&control.Command{UID: "x", Node: &control.Node{UID: "x", Name: "mute", Protocol: protocol}}).AppendProto(nil))
+		}
+		sign(control.Confirms - 1)
+		if err := a.Tell(t.Context(), disconnect("u")); err != nil {
+			t.Errorf("a node of a version that does not confirm: %v", err)
+		}
+		for _, timeout := range []time.Duration{time.Second, time.Minute} {
+			want := min(timeout, tellTimeout)
+			stop := make(chan struct{})
+			go func() {
+				for {
+					sign(control.Confirms)
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Second):
+					}
+				}
+			}()
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			start := time.Now()
+			err := a.Tell(ctx, disconnect("u"))
+			if took := time.Since(start); !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "node x (mute)") || took != want {
+				t.Errorf("after %v: %v", took, err)
+			}
+			cancel()
+			close(stop)
+			synctest.Wait()
+		}
+	})
+}
+
+// An engine that takes no message fails the command soon, and if it carries it later all
+// the same, it is not done.
+func TestTellWithoutAnEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b := join(t, bus, "a"), join(t, bus, "b")
+		synctest.Wait()
+		down := errors.New("down")
+		a.engine.Fail(down)
+		start := time.Now()
+		if err := a.Tell(t.Context(), disconnect("u")); !errors.Is(err, down) || time.Since(start) != validFor {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			a.engine.Fail(nil)
+		}()
+		if err := a.Tell(t.Context(), disconnect("v")); err != nil {
+			t.Error(err)
+		}
+		if users(b) != "v" {
+			t.Errorf("b did %q", users(b))
+		}
+	})
+}
+
+// A copy that was kept back is done until its time is over, and each command once.
+func TestCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		b := join(t, bus, "b")
+		from := func(id uint64, user string, to ...*control.Addressee) {
+			cmd := disconnect(user)
+			cmd.UID, cmd.ID, cmd.To = "x", id, to
+			bus.Inject("b", cmd.AppendProto(nil))
+		}
+		now := int64(b.clock.now())
+		from(1, "in-time", &control.Addressee{UID: "b", Until: now})
+		from(1, "in-time", &control.Addressee{UID: "b", Until: now})
+		from(2, "late", &control.Addressee{UID: "b", Until: now - 1})
+		from(3, "for-another", &control.Addressee{UID: "c", Until: now - 1})
+		from(0, "old", nil...)
+		from(0, "old", nil...)
+		if got := users(b); got != "in-time for-another old old" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestDoneBeforeIsBounded(t *testing.T) {
+	var d doneBefore
+	now := time.Now()
+	for i := range uint64(5 * maxRemembered) {
+		if d.note("x", i, now) || !d.note("x", i, now) {
+			t.Fatalf("command %d", i)
+		}
+	}
+	if n := len(d.young) + len(d.old); n > 2*maxRemembered {
+		t.Errorf("%d are remembered", n)
+	}
+	for range 2 {
+		now = now.Add(rememberFor)
+		if !d.note("x", 5*maxRemembered-1, now) {
+			t.Error("forgotten too early")
+		}
+		now = now.Add(1)
+		d.note("y", uint64(now.UnixNano()), now)
+		now = now.Add(-rememberFor)
+	}
+}
+
+// A clock never loses time, whichever of the system's clocks does.
+func TestClock(t *testing.T) {
+	var c clock
+	now := time.Now()
+	c.at(now)
+	if d := c.at(now.Add(time.Second)); d != time.Second {
+		t.Error(d)
+	}
+	// The machine was suspended: the wall clock alone went on.
+	if d := c.at(now.Add(time.Hour).Round(0)); d != time.Hour {
+		t.Error(d)
+	}
+	// The wall clock is set back.
+	if d := c.at(now.Round(0)); d != time.Hour {
+		t.Error(d)
+	}
+}
+
+// What a node believes of another's clock is never ahead of it: neither because a sign
+// of life was late, nor because that clock is slower.
+func TestUntilIsEarly(t *testing.T) {
+	r := newRegistry()
+	rng := rand.New(rand.NewPCG(1, 1))
+	const slower = 2000 // loses one part in so many
+	theirs := func(at time.Duration) time.Duration { return time.Hour + at - at/slower }
+	for at := time.Duration(0); at < 24*time.Hour; at += 3 * time.Second {
+		late := time.Duration(rng.IntN(2000)) * time.Millisecond
+		r.put(&control.Node{UID: "x", Clock: int64(theirs(at))}, r.start.Add(at+late))
+		now := at + late + time.Duration(rng.IntN(1000))*time.Millisecond
+		until := time.Duration(r.until(r.nodes["x"], r.start.Add(now), time.Second))
+		if right := theirs(now + time.Second); until > right || until < right-3*time.Second {
+			t.Fatalf("at %v: %v, which is not a bit before %v", at, until, right)
+		}
+	}
+}
