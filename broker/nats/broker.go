@@ -37,6 +37,7 @@ type Broker struct {
 	link    *link
 	confirm *confirmer
 	intake  *intake
+	covers  func(pattern, ch string) bool
 	keeper  *keeper
 	control control
 	handler broker.EventHandler
@@ -83,6 +84,9 @@ func New(cfg Config) (*Broker, error) {
 		cfg: cfg, log: cfg.Logger, part: "nats (" + strings.Join(hosts, ", ") + ")",
 		names: newNames(&cfg), link: newLink(cfg.DialTimeout), intake: newIntake(cfg.PendingBytes),
 		closing: make(chan struct{}), ended: make(chan struct{}), seed: maphash.MakeSeed(),
+	}
+	if b.covers = cfg.Covers; b.covers == nil {
+		b.covers = func(string, string) bool { return true }
 	}
 	for i := range b.stripes {
 		b.stripes[i].subs = make(map[string]*natsio.Subscription)
@@ -226,16 +230,17 @@ const subscribeAtOnce = 8192
 // Subscribe implements broker.Broker. While there is no connection it waits for one.
 // It returns when the server has confirmed, which takes at most Config.RequestTimeout
 // for each 8,192 channels; concurrent calls share that round trip. A channel with a
-// wildcard, unless Config.AllowWildcards is set, and one that is no NATS subject, such
-// as one with spaces or with an empty part between dots, is answered with
-// protocol.ErrorBadRequest, a subject that the server does not permit with
+// wildcard, unless Config.AllowWildcards is set, one that is no NATS subject, such as one
+// with spaces or with an empty part between dots, and one whose subject is not for
+// channels (of Gyro's own, of JetStream, ...) is answered with protocol.ErrorBadRequest, a
+// wildcard at the beginning and a subject that the server does not permit with
 // protocol.ErrorPermissionDenied.
 func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	subjects := make([]string, len(channels))
 	for i, ch := range channels {
 		var err error
 		if subjects[i], err = b.names.toSubscribe(ch); err != nil {
-			return err
+			return b.refused(err)
 		}
 	}
 	for {

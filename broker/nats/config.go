@@ -44,9 +44,14 @@ type Config struct {
 	// start. Default 0: one attempt.
 	StartTimeout time.Duration
 
-	// AllowWildcards lets subscribers use the wildcards of NATS, * and >, in channels.
-	// Publications are then delivered with their real channel in Publication.Channel.
+	// AllowWildcards lets subscribers use the wildcards of NATS, * and >, in channels,
+	// though not at the beginning. Publications are then delivered with their real channel
+	// in Publication.Channel.
 	AllowWildcards bool
+	// Covers tells whether the subscribers of a channel with wildcards get the publications
+	// of a channel that it matches. Several goroutines call it, for each such publication.
+	// Default nil: they get all.
+	Covers func(pattern, channel string) bool
 	// Raw exchanges bare payloads with other NATS applications.
 	Raw RawMode
 
@@ -113,6 +118,9 @@ func (c *Config) check() error {
 	if !validSubject(c.Prefix) || hasWildcard(c.Prefix) || len(c.Prefix) > maxPrefix {
 		bad("Prefix %q must be a NATS subject without wildcards, of at most %d bytes", c.Prefix, maxPrefix)
 	}
+	if ofSystem(c.Prefix) {
+		bad("Prefix %q begins with a token that NATS keeps for itself", c.Prefix)
+	}
 	for name, d := range map[string]time.Duration{
 		"DialTimeout": c.DialTimeout, "WriteTimeout": c.WriteTimeout, "RequestTimeout": c.RequestTimeout,
 	} {
@@ -139,6 +147,9 @@ func (c *Config) check() error {
 	}
 	if p := c.Raw.Prefix; c.Raw.Enabled && (!validSubject(p+"x") || hasWildcard(p) || len(p) > maxPrefix) {
 		bad("Raw.Prefix %q must be the begin of a NATS subject without wildcards, of at most %d bytes", p, maxPrefix)
+	}
+	if c.Raw.Enabled && newNames(c).isReserved(c.Raw.Prefix+"x.x") {
+		bad("Raw.Prefix %q makes channels of subjects of NATS or of Gyro's own (those of Prefix %q)", c.Raw.Prefix, c.Prefix)
 	}
 	if _, ok := c.Raw.Replacements[""]; ok {
 		bad("Raw.Replacements must not replace the empty string")

@@ -314,3 +314,140 @@ func FuzzSubject(f *testing.F) {
 		}
 	})
 }
+
+// No channel reaches the subjects by which nodes talk, nor those of NATS itself, by its
+// name or by a wildcard.
+func TestReservedSubjects(t *testing.T) {
+	url := startServer(t, nil).ClientURL()
+	for _, tt := range []struct {
+		prefix, raw  string
+		replacements map[string]string
+		publish, sub string // channels that are refused
+		fine         string
+	}{
+		{
+			publish: "centrifugo.control centrifugo.control.x centrifugo.node.b centrifugo.canary.1 centrifugo.client.room " +
+				"$SYS.REQ.SERVER.PING $JS.API.STREAM.DELETE.x $KV.bucket.key $O.b.C.x $JSC.x $SRV.PING _INBOX.abc.def _R_.x _GR_.x _INBOX",
+			sub: "centrifugo.* centrifugo.> centrifugo.*.x centrifugo.node.* centrifugo.node.> centrifugo.canary.> centrifugo.*.room " +
+				"$SYS.> $JS.> $JS.*.INFO _INBOX.> _INBOX.*",
+			fine: "centrifugo centrifugo.room centrifugo.controls centrifugo.node a.centrifugo.control $secret $secret.x $Secret _x control",
+		},
+		{
+			prefix: "my.app", raw: "my.",
+			publish: "app.control app.node.b app.canary.1 app.client.x",
+			sub:     "app.* app.> app.*.b",
+			fine:    "app.x control $SYS.x",
+		},
+		{
+			replacements: map[string]string{":": ".", "!": "*", "~": "$"},
+			publish:      "centrifugo:control centrifugo:node:b ~SYS:x ~JS:API",
+			sub:          "centrifugo:* centrifugo:! centrifugo:> ~JS:>",
+			fine:         "centrifugo:room",
+		},
+		{
+			raw:     "centrifugo.",
+			publish: "control node.b canary.1 client.room",
+			sub:     "node.* node.> canary.>",
+			fine:    "room control2",
+		},
+	} {
+		b := run(t, Config{
+			URL: url, Prefix: tt.prefix, AllowWildcards: true,
+			Raw: RawMode{Enabled: true, Prefix: tt.raw, Replacements: tt.replacements},
+		}, ignore{})
+		for ch := range strings.FieldsSeq(tt.publish) {
+			for what, err := range map[string]error{"publishing": publish(b, ch, "1"), "subscribing": b.Subscribe(t.Context(), ch)} {
+				var e *protocol.Error
+				if !isBad(err) || !errors.As(err, &e) || !strings.Contains(e.Message, "bad request: ") || !strings.Contains(e.Message, ch) {
+					t.Errorf("%s to %s with prefix %q: %v", what, ch, tt.raw, err)
+				}
+			}
+		}
+		for ch := range strings.FieldsSeq(tt.sub) {
+			if err := b.Subscribe(t.Context(), ch); !isBad(err) {
+				t.Errorf("subscribing to %s with prefix %q: %v", ch, tt.raw, err)
+			}
+		}
+		for ch := range strings.FieldsSeq(tt.fine) {
+			must(t, publish(b, ch, "1"))
+			must(t, b.Subscribe(t.Context(), ch))
+		}
+		batch := []broker.BatchItem{
+			{Channel: strings.Fields(tt.publish)[0], Pub: &channel.Publication{Data: []byte("1")}},
+			{Channel: strings.Fields(tt.fine)[0], Pub: &channel.Publication{Data: []byte("1")}},
+		}
+		b.PublishBatch(t.Context(), batch)
+		if !isBad(batch[0].Err) || batch[1].Err != nil {
+			t.Errorf("batch with prefix %q: %v, %v", tt.raw, batch[0].Err, batch[1].Err)
+		}
+	}
+}
+
+// In the usual mode channels are below a subject of their own.
+func TestReservedSubjectsAreElsewhere(t *testing.T) {
+	url := startServer(t, nil).ClientURL()
+	b := run(t, Config{URL: url, AllowWildcards: true}, ignore{})
+	for _, ch := range []string{"centrifugo.control", "$SYS.x", "_INBOX.x", "control"} {
+		must(t, publish(b, ch, "1"))
+	}
+	for _, ch := range []string{"*", ">", "*.control", "*x", ">.a"} {
+		if err := b.Subscribe(t.Context(), ch); !isDenied(err) && ch != ">.a" || err == nil {
+			t.Errorf("subscribing to %s: %v", ch, err)
+		}
+	}
+	for _, cfg := range []Config{
+		{Prefix: "$SYS"}, {Prefix: "_INBOX.x"},
+		{Raw: RawMode{Enabled: true, Prefix: "centrifugo.node."}}, {Raw: RawMode{Enabled: true, Prefix: "$JS."}},
+		{Raw: RawMode{Enabled: true, Prefix: "centrifugo.client."}},
+	} {
+		cfg.URL = url
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%+v is accepted", cfg)
+		}
+	}
+}
+
+// A replacement does not make a wildcard where these are not allowed.
+func TestReplacedWildcards(t *testing.T) {
+	url := startServer(t, nil).ClientURL()
+	for _, allowed := range []bool{false, true} {
+		b := run(t, Config{URL: url, AllowWildcards: allowed, Raw: RawMode{Enabled: true, Prefix: "app.", Replacements: map[string]string{"!": "*"}}}, ignore{})
+		if err := b.Subscribe(t.Context(), "a.!"); (err == nil) != allowed {
+			t.Errorf("allowed %v: %v", allowed, err)
+		}
+		if err := b.Subscribe(t.Context(), "!.a"); err == nil {
+			t.Errorf("allowed %v: begins with a wildcard", allowed)
+		}
+	}
+}
+
+// What a wildcard matches is delivered as far as Covers says.
+func TestCovers(t *testing.T) {
+	url := startServer(t, nil).ClientURL()
+	for _, raw := range []RawMode{{}, {Enabled: true}, {Enabled: true, Prefix: "app.", Replacements: map[string]string{":": "."}}} {
+		got := newEvents()
+		asked := make(chan string, 100)
+		b := run(t, Config{URL: url, AllowWildcards: true, Raw: raw, Covers: func(pattern, ch string) bool {
+			asked <- pattern + " " + ch
+			return !strings.Contains(ch, "#")
+		}}, got)
+		pattern, secret, open := "news.*", "news.#1", "news.a"
+		if raw.Replacements != nil {
+			pattern, secret, open = "news:*", "news:#1", "news:a"
+		}
+		must(t, b.Subscribe(t.Context(), pattern, secret))
+		must(t, publish(b, secret, "1"))
+		must(t, publish(b, open, "2"))
+		seen := map[string]bool{}
+		for range 2 {
+			e := got.next(t, "publication")
+			seen[string(e.pub.Data)+" in "+e.ch] = true
+		}
+		if !seen["1 in "+secret] || !seen["2 in "+pattern] || len(got) > 0 {
+			t.Errorf("%+v: got %v and %d more", raw, seen, len(got))
+		}
+		if a := <-asked + ", " + <-asked; a != pattern+" "+secret+", "+pattern+" "+open || len(asked) > 0 {
+			t.Errorf("%+v: asked for %s and %d more", raw, a, len(asked))
+		}
+	}
+}

@@ -19,8 +19,8 @@ import (
 // trip. Nothing is kept for later: while there is no connection it fails at once, and
 // when the connection breaks meanwhile it fails although the publication may have got
 // through. A publication above the server's max_payload is answered with
-// protocol.ErrorLimitExceeded, a channel that has a wildcard or is no NATS subject
-// with protocol.ErrorBadRequest, a subject that the server does not permit with
+// protocol.ErrorLimitExceeded, a channel that has a wildcard, is no NATS subject or has
+// one that is not for channels with protocol.ErrorBadRequest, a subject that the server does not permit with
 // protocol.ErrorPermissionDenied.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
 	stamp(pub)
@@ -48,7 +48,7 @@ type message struct {
 func (b *Broker) send(ctx context.Context, ch string, m message) error {
 	subject, err := b.names.toPublish(ch)
 	if err != nil {
-		return err
+		return b.refused(err)
 	}
 	number, err := b.ready(ctx)
 	if err != nil {
@@ -65,6 +65,14 @@ func (b *Broker) send(ctx context.Context, ch string, m message) error {
 		return err
 	}
 	return b.confirm.denies(toPublish, subject, since)
+}
+
+// refused logs, now and then, that a channel was refused.
+func (b *Broker) refused(err error) error {
+	if b.keeper.mayLog() {
+		b.log.Warn("channel refused", "engine", b.part, "error", err)
+	}
+	return err
 }
 
 // stamp sets what a publication has before it is delivered. It writes only what is
@@ -155,8 +163,9 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		if err != nil {
 			continue
 		}
-		var subject string
-		if subject, item.Err = b.names.toPublish(item.Channel); item.Err == nil {
+		if subject, err := b.names.toPublish(item.Channel); err != nil {
+			item.Err = b.refused(err)
+		} else {
 			stamp(item.Pub)
 			item.Err = b.write(item.Channel, subject, message{pub: item.Pub, delta: item.Options.Delta})
 			sent = sent || item.Err == nil

@@ -14,6 +14,11 @@ import (
 // deliver hands a message on a subscription to the node. The message is ours, so what
 // is made of it may be a part of it.
 func (b *Broker) deliver(ch string, m *natsio.Msg) {
+	if b.names.wildcards && m.Subject != m.Sub.Subject {
+		if name, ok := b.names.matched(ch, m.Subject); !ok || !b.covers(ch, name) {
+			return
+		}
+	}
 	if b.names.raw {
 		b.handler.HandlePublication(ch, broker.PublicationEvent{Pub: &channel.Publication{
 			Data: m.Data, Time: time.Now().UnixMilli(), Channel: strings.TrimPrefix(m.Subject, b.names.prefix),

@@ -25,6 +25,8 @@ type names struct {
 	wildcards bool
 	raw       bool
 	replacer  *strings.Replacer // nil if nothing is replaced
+	// reserved are the subjects of Gyro's own that raw channels could reach, as patterns.
+	reserved []string
 
 	// channels are the names of raw subscriptions, whose subjects do not tell.
 	mu       sync.RWMutex
@@ -40,6 +42,7 @@ func newNames(cfg *Config) *names {
 		return n
 	}
 	n.prefix = cfg.Raw.Prefix
+	n.reserved = []string{n.control, n.control + ".>", n.node + ">", n.canary + ">", cfg.Prefix + ".client.>"}
 	n.channels = make(map[*natsio.Subscription]string)
 	if len(cfg.Raw.Replacements) > 0 {
 		n.replacer = newReplacer(cfg.Raw.Replacements)
@@ -66,22 +69,32 @@ func newReplacer(m map[string]string) *strings.Replacer {
 
 // toPublish returns the subject to publish to a channel.
 func (n *names) toPublish(ch string) (string, error) {
-	if hasWildcard(ch) {
-		return "", fmt.Errorf("nats: wildcard in channel %.100q: %w", ch, protocol.ErrorBadRequest)
-	}
 	s, err := n.subject(ch)
-	if err == nil && n.raw && hasWildcard(s) { // by a replacement
-		err = fmt.Errorf("nats: wildcard in subject of channel %.100q: %w", ch, protocol.ErrorBadRequest)
+	if err == nil && (hasWildcard(ch) || n.raw && hasWildcard(s)) { // or by a replacement
+		err = refuse(protocol.ErrorBadRequest, "wildcard in channel %.100q", ch)
 	}
 	return s, err
 }
 
 // toSubscribe returns the subject to subscribe to a channel.
 func (n *names) toSubscribe(ch string) (string, error) {
-	if !n.wildcards && hasWildcard(ch) {
-		return "", fmt.Errorf("nats: wildcard in channel %.100q: %w", ch, protocol.ErrorBadRequest)
+	s, err := n.subject(ch)
+	if err != nil || !hasWildcard(s) {
+		return s, err
 	}
-	return n.subject(ch)
+	switch first := s[len(n.prefix)]; {
+	case !n.wildcards:
+		err = refuse(protocol.ErrorBadRequest, "wildcard in channel %.100q", ch)
+	case first == '*' || first == '>':
+		err = refuse(protocol.ErrorPermissionDenied, "channel %.100q begins with a wildcard", ch)
+	}
+	return s, err
+}
+
+// refuse is an error whose reason the client is told.
+func refuse(as *protocol.Error, format string, args ...any) error {
+	why := fmt.Sprintf(format, args...)
+	return fmt.Errorf("nats: %w", &protocol.Error{Code: as.Code, Message: as.Message + ": " + why, Temporary: as.Temporary})
 }
 
 func (n *names) subject(ch string) (string, error) {
@@ -90,13 +103,65 @@ func (n *names) subject(ch string) (string, error) {
 		s = n.replacer.Replace(ch)
 	}
 	s = n.prefix + s
-	if len(s) > maxSubject {
-		return "", fmt.Errorf("nats: subject of %d bytes for channel %.100q, limit %d: %w", len(s), ch, maxSubject, protocol.ErrorBadRequest)
-	}
-	if !validSubject(s) {
-		return "", fmt.Errorf("nats: channel %.100q does not make a subject: %w", ch, protocol.ErrorBadRequest)
+	switch {
+	case len(s) > maxSubject:
+		return "", refuse(protocol.ErrorBadRequest, "subject of %d bytes for channel %.100q, limit %d", len(s), ch, maxSubject)
+	case !validSubject(s):
+		return "", refuse(protocol.ErrorBadRequest, "channel %.100q does not make a subject", ch)
+	case n.raw && n.isReserved(s):
+		return "", refuse(protocol.ErrorBadRequest, "channel %.100q makes subject %.100q, which is not for channels", ch, s)
 	}
 	return s, nil
+}
+
+// isReserved tells whether a valid subject, or one that it matches, belongs to NATS or
+// to Gyro. A wildcard that comes first is refused elsewhere.
+func (n *names) isReserved(s string) bool {
+	return ofSystem(s) || slices.ContainsFunc(n.reserved, func(r string) bool { return overlap(s, r) })
+}
+
+// ofSystem tells whether the first token of a subject is one that NATS keeps for itself:
+// $SYS, $JS, $KV and others in capitals behind a $, _INBOX and others behind a _.
+func ofSystem(s string) bool {
+	first, _, _ := strings.Cut(s, ".")
+	if len(first) < 2 || first[0] != '$' && first[0] != '_' {
+		return false
+	}
+	for _, c := range []byte(first[1:]) {
+		if (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// overlap tells whether a subject matches both patterns.
+func overlap(a, b string) bool {
+	for {
+		var x, y string
+		var moreA, moreB bool
+		x, a, moreA = strings.Cut(a, ".")
+		y, b, moreB = strings.Cut(b, ".")
+		switch {
+		case x == ">" || y == ">":
+			return true
+		case x != y && x != "*" && y != "*", moreA != moreB:
+			return false
+		case !moreA:
+			return true
+		}
+	}
+}
+
+// matched returns the channel of a message that a subscription with a wildcard got, as a
+// name that a client could use. With replacements that is the literal beginning of the
+// pattern and what follows it in the subject.
+func (n *names) matched(pattern, subject string) (ch string, ok bool) {
+	if i := strings.IndexAny(pattern, "*>"); n.replacer != nil && i >= 0 {
+		rest, ok := strings.CutPrefix(subject, n.prefix+n.replacer.Replace(pattern[:i]))
+		return pattern[:i] + rest, ok
+	}
+	return strings.CutPrefix(subject, n.prefix)
 }
 
 // channel returns the channel of a subscription.

@@ -103,7 +103,7 @@ type NATS struct {
 	WriteTimeout   time.Duration `key:"write_timeout" def:"1s"`
 	StartTimeout   time.Duration `key:"start_timeout" min:"0" doc:"How long a starting server tries to reach NATS before it gives up; by default one attempt."`
 	TLS            TLS           `key:"tls"`
-	AllowWildcards bool          `key:"allow_wildcards" doc:"Channels may be NATS wildcards."`
+	AllowWildcards bool          `key:"allow_wildcards" doc:"Channels may have NATS wildcards, but not begin with one. Such a subscription gets what could be subscribed to by name."`
 	RawMode        struct {
 		Enabled             bool              `key:"enabled" doc:"Use subjects and payloads as they are."`
 		ChannelReplacements map[string]string `key:"channel_replacements" doc:"Substrings of channels and what stands for them in subjects."`

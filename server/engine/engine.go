@@ -49,7 +49,7 @@ type connection struct {
 // the namespaces of channels, from now on.
 func New(cfg *config.Config, channels *namespace.Resolver, log *slog.Logger) (*Set, error) {
 	s := &Set{}
-	m := maker{set: s, cfg: cfg, log: log}
+	m := maker{set: s, cfg: cfg, channels: channels, log: log}
 	defaultBroker, defaultPresence, err := m.defaults()
 	if err != nil {
 		return nil, err
@@ -146,9 +146,10 @@ func (s *Set) Describe() []any {
 
 // maker makes the engines of a set.
 type maker struct {
-	set *Set
-	cfg *config.Config
-	log *slog.Logger
+	set      *Set
+	cfg      *config.Config
+	channels *namespace.Resolver
+	log      *slog.Logger
 }
 
 // defaults makes what channels are on that name nothing. What both sections replace

@@ -165,6 +165,18 @@ func (r *Resolver) ForClient(name string) (Channel, error) {
 	return ch, err
 }
 
+// Covers tells whether the subscribers of a channel with wildcards get what is published
+// to a channel that it matches: a client that may subscribe to the former could subscribe
+// to the latter by its name (channels.md 7), which is of the same namespace, neither
+// private nor user-limited.
+func (r *Resolver) Covers(pattern, name string) bool {
+	t := r.table.Load()
+	p, known := t.resolve(pattern)
+	ch, also := t.resolve(name)
+	return known && also && p.Options == ch.Options && len(name) <= t.maxLength &&
+		!ch.Private() && !ch.UserLimited() && ch.validName()
+}
+
 // PersonalChannel returns the name of a user's personal channel in a namespace,
 // which may be empty (auth.md 14.2).
 func (r *Resolver) PersonalChannel(namespace, user string) string {

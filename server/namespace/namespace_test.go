@@ -267,3 +267,33 @@ func BenchmarkResolve(b *testing.B) {
 		}
 	}
 }
+
+// A wildcard gets what could be subscribed to by name.
+func TestCovers(t *testing.T) {
+	r := resolver(t, `{"max_length": 20, "without_namespace": {"allow_user_limited_channels": true},
+		"namespaces": [{"name": "chat"}, {"name": "closed"}, {"name": "odd", "channel_regex": "^[a-z.*]+$"}]}`)
+	for _, tt := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"a.*", "a.b", true},
+		{"a.>", "a.b.c", true},
+		{"a.>", "a.b#1", false},
+		{"$a.>", "$a.b", false},
+		{"a.>", "$a.b", false},
+		{"a.>", "a.b:c", false}, // of an unknown namespace
+		{"closed:a.>", "chat:a.b", false},
+		{"a.>", "closed:a.b", false},
+		{"chat:a.>", "chat:a.b", true},
+		{"chat:a.>", "chat:a.b#1", true}, // there it means nothing
+		{"odd:a.*", "odd:a.b", true},
+		{"odd:a.*", "odd:a.9", false},
+		{"a.*", "a.ü", false},
+		{"a.*", "a.0123456789012345678", false},
+		{"none:*", "none:a", false},
+	} {
+		if got := r.Covers(tt.pattern, tt.name); got != tt.want {
+			t.Errorf("%s covers %s: %v", tt.pattern, tt.name, got)
+		}
+	}
+}
