@@ -29,6 +29,10 @@ import (
 // When the connection breaks, or does not carry a canary any more, which is sent each
 // second, it is made again, with pauses of up to 2 s; all subscriptions are restored,
 // and then EventHandler.HandleLoss tells what may have got lost: everything.
+//
+// Of a NATS cluster a broker has one more connection to each of the other servers, up to
+// 64, over which it sends canaries as well: Health tells if the route from one of them is
+// broken.
 type Broker struct {
 	cfg     Config
 	log     *slog.Logger

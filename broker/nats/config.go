@@ -157,6 +157,19 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
+// userInURL returns who the first server of URL is told to be, or nil.
+func (c *Config) userInURL() *url.Userinfo {
+	first, _, _ := strings.Cut(c.URL, ",")
+	if first = strings.TrimSpace(first); !strings.Contains(first, "://") {
+		first = "nats://" + first
+	}
+	u, err := url.Parse(first)
+	if err != nil {
+		return nil
+	}
+	return u.User
+}
+
 // hosts returns the addresses in URL, without secrets. So are its errors.
 func (c *Config) hosts() ([]string, error) {
 	var hosts []string

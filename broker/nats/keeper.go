@@ -21,6 +21,7 @@ type keeper struct {
 	b       *Broker
 	subject string
 	period  time.Duration
+	ways    *ways
 
 	kick chan struct{}
 	stop chan struct{}
@@ -52,8 +53,9 @@ const missing = 3
 var epoch = time.Now()
 
 func newKeeper(b *Broker) *keeper {
+	subject := b.names.canary + strconv.FormatUint(rand.Uint64(), 36)
 	return &keeper{
-		b: b, subject: b.names.canary + strconv.FormatUint(rand.Uint64(), 36), period: time.Second,
+		b: b, subject: subject, period: time.Second, ways: newWays(b, subject+"-way"),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), overflows: make(map[*natsio.Subscription]dropped),
 	}
 }
@@ -87,8 +89,8 @@ func (k *keeper) run() {
 
 // subscribe makes sure that canaries come back.
 func (k *keeper) subscribe(conn *natsio.Conn) error {
-	if k.sub.IsValid() {
-		return nil
+	if err := k.ways.subscribe(conn); err != nil || k.sub.IsValid() {
+		return err
 	}
 	var err error
 	if k.sub, err = conn.ChanSubscribe(k.subject, k.b.intake.messages); err != nil {
@@ -132,8 +134,10 @@ func (k *keeper) beat() {
 		k.b.link.cut(fmt.Errorf("no canary has come back for %v", missing*k.period))
 		return
 	}
-	k.send(k.b.conn.Load())
+	conn := k.b.conn.Load()
+	k.send(conn)
 	k.recount()
+	k.ways.update(conn)
 }
 
 // late tells why events are not delivered although there is a connection, or
@@ -148,7 +152,7 @@ func (k *keeper) late() error {
 			return errors.New("nats: the node does not take events")
 		}
 	}
-	return nil
+	return k.ways.err()
 }
 
 // mend makes events flow if they do not.

@@ -1,0 +1,91 @@
+package nats
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// pair starts two servers of a cluster and returns what the route between them runs
+// through.
+func pair(t *testing.T) (one, two *server.Server, route *proxy) {
+	t.Helper()
+	cluster := server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: -1}
+	one = startServer(t, &server.Options{ServerName: "one", Cluster: cluster, Username: "u", Password: "secret"})
+	route = newProxy(t, one.ClusterAddr().String())
+	two = startServer(t, &server.Options{
+		ServerName: "two", Cluster: cluster, Username: "u", Password: "secret",
+		Routes: server.RoutesFromStr("nats-route://" + route.Addr().String()),
+	})
+	eventually(t, "a route", func() bool { return one.NumRoutes() > 0 && two.NumRoutes() > 0 })
+	return one, two, route
+}
+
+func with(s *server.Server) Config {
+	return Config{URL: strings.Replace(s.ClientURL(), "://", "://u:secret@", 1)}
+}
+
+// Nodes on two servers are not healthy while the route between these is broken, even if
+// each server serves its nodes well.
+func TestBrokenRoute(t *testing.T) {
+	one, two, route := pair(t)
+	got := newEvents()
+	a, b := run(t, with(one), ignore{}), run(t, with(two), got)
+	must(t, b.Subscribe(t.Context(), "ch"))
+	eventually(t, "a publication by the route", func() bool { return publish(a, "ch", "1") == nil && len(got) > 0 })
+	watched := func(b *Broker) bool {
+		s := b.keeper.ways
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, w := range s.list {
+			if w.seen.Load() > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	eventually(t, "canaries by the route", func() bool { return watched(a) && watched(b) })
+	for name, breakIt := range map[string]func(){"silent": route.freeze, "cut": func() { route.freeze(); route.cut() }} {
+		if !healthy(a) || !healthy(b) {
+			t.Fatalf("%s: %v, %v", name, a.Health(), b.Health())
+		}
+		breakIt()
+		eventually(t, "unhealthy", func() bool { return !healthy(a) && !healthy(b) })
+		err := a.Health()[0].Err.Error()
+		if !strings.Contains(err, two.Addr().String()) || strings.Contains(err, "secret") {
+			t.Errorf("%s: %s", name, err)
+		}
+		must(t, publish(a, "ch", "2")) // to whom it reaches
+		route.thaw()
+		eventually(t, "healthy", func() bool { return healthy(a) && healthy(b) })
+	}
+}
+
+// A server that ends, or hangs, does not make the nodes of the others ill.
+func TestServerOfOthersEnds(t *testing.T) {
+	one, two, _ := pair(t)
+	a := run(t, with(one), ignore{})
+	ways := func() (n int, seen uint64) {
+		s := a.keeper.ways
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, w := range s.list {
+			seen = max(seen, w.seen.Load())
+		}
+		return len(s.list), seen
+	}
+	eventually(t, "canaries by the route", func() bool { _, seen := ways(); return seen > 0 })
+	if n, _ := ways(); n != 1 {
+		t.Errorf("%d servers are watched", n)
+	}
+	sent := a.keeper.sent.Load()
+	two.Shutdown()
+	two.WaitForShutdown()
+	eventually(t, "some canaries", func() bool {
+		if !healthy(a) {
+			t.Fatal(a.Health()[0].Err)
+		}
+		return a.keeper.sent.Load() > sent+missing+3
+	})
+}
