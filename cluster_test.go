@@ -232,6 +232,34 @@ func TestOperationsThatCannotBePublished(t *testing.T) {
 	})
 }
 
+// A node that does not hear of an operation in time is named, and nothing happens where
+// the operation was asked for. One that is back has done it when the operation succeeds.
+func TestOperationsAreConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newTrio(t, everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
+		clients, _ := x.everywhere(t, "u")
+		time.Sleep(time.Second)
+		x.engines[2].Cut(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		err := x.nodes[0].Disconnect(ctx, "u")
+		if !errors.Is(err, gyro.ErrNoAnswer) || !strings.Contains(err.Error(), "node "+x.nodes[2].UID()+" (node2)") {
+			t.Error(err)
+		}
+		wantDisconnect(t, clients[1], protocol.DisconnectForceNoReconnect)
+		for _, i := range []int{0, 2} {
+			clients[i].Do(`"rpc":{}`)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			x.engines[2].Cut(false)
+		}()
+		must(t, x.nodes[0].Disconnect(t.Context(), "u"))
+		wantDisconnect(t, clients[0], protocol.DisconnectForceNoReconnect)
+		wantDisconnect(t, clients[2], protocol.DisconnectForceNoReconnect)
+	})
+}
+
 // The options of a subscription arrive on other nodes as they are.
 func TestSubscribeOptionsAcrossNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

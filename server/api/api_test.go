@@ -457,3 +457,27 @@ func TestMethods(t *testing.T) {
 		t.Error("publish has the wrong request")
 	}
 }
+
+// The caller is told which nodes have not answered; of other failures nothing.
+func TestNodesThatDoNotAnswerAreNamed(t *testing.T) {
+	for err, want := range map[error]string{
+		fmt.Errorf("%w of node b (name): context deadline exceeded", gyro.ErrNoAnswer): "internal server error: no answer of node b (name): context deadline exceeded",
+		errDown: "internal server error",
+	} {
+		e := newExecutor(&apitest.Node{Err: err})
+		for method, request := range map[string]string{
+			"disconnect": `{"user":"u"}`, "unsubscribe": `{"user":"u","channel":"a"}`, "subscribe": `{"user":"u","channel":"a"}`,
+			"refresh": `{"user":"u"}`, "channels": `{}`,
+		} {
+			m, _ := api.MethodByName(method)
+			req := m.NewRequest()
+			if err := api.UnmarshalRequest([]byte(request), req); err != nil {
+				t.Fatal(err)
+			}
+			_, got := e.Execute(t.Context(), req)
+			if a := api.AsError(got); got == nil || a.Code != 100 || a.Message != want {
+				t.Errorf("%s: %v, want %s", method, got, want)
+			}
+		}
+	}
+}
