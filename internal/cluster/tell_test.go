@@ -483,3 +483,32 @@ func TestUntilIsEarly(t *testing.T) {
 		}
 	}
 }
+
+// A node that was itself cut off, or stopped, knows nothing of the others by their silence.
+func TestTellAfterDeafness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b := join(t, bus, "a"), join(t, bus, "b")
+		synctest.Wait()
+		a.engine.Cut(true)
+		b.engine.Cut(true)
+		time.Sleep(time.Minute)
+		if err := a.Tell(t.Context(), disconnect("deaf")); !errors.Is(err, ErrNoAnswer) {
+			t.Error(err)
+		}
+		a.engine.Cut(false)
+		if _, err := a.Survey(t.Context(), "op", nil, ""); err == nil || !strings.Contains(err.Error(), "node b (name of b)") {
+			t.Error(err)
+		}
+		a.engine.Cut(true)
+		time.Sleep(time.Minute)
+		a.engine.Cut(false)
+		go func() {
+			time.Sleep(3 * time.Second)
+			b.engine.Cut(false)
+		}()
+		if err := a.Tell(t.Context(), disconnect("back")); err != nil || users(b) != "back" {
+			t.Errorf("b did %q, %v", users(b), err)
+		}
+	})
+}
