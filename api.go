@@ -14,11 +14,10 @@ import (
 
 // The operations by user concern the connections of a user on every node of the
 // cluster; the empty user is the anonymous one, with all of its connections. The other
-// nodes are told first. No error means that each of them has confirmed, and that
-// everything is done here; one that has been silent for 7 s is told when it is back
-// within 5 minutes. An error, after 8 s at most, means that nothing happens here, nor
-// later elsewhere; nodes that did confirm have done it. Repeating the call is fine. That
-// there is no such connection is no error.
+// nodes are told first. No error means that each has confirmed, and all is done here; one
+// that has been silent for 7 s is told if it is back within 5 minutes. An error, after 8 s
+// at most, means that nothing happens here, nor later anywhere; nodes that confirmed have
+// done it. Repeating is fine. That there is no such connection is no error.
 
 // Subscribe makes a server-side subscription for the connections of a user, on every
 // node. A channel that is empty or longer than Config.ChannelMaxLength is

@@ -19,16 +19,14 @@ const (
 	SurveyOK       uint32 = cluster.CodeOK
 	SurveyInternal uint32 = cluster.CodeInternal
 	SurveyInvalid  uint32 = cluster.CodeInvalid
-	// SurveyUnknownOp is the answer of a node that does not know the question, such as
-	// one without a Survey handler.
+	// SurveyUnknownOp is the answer to an unknown question, or without a Survey handler.
 	SurveyUnknownOp uint32 = cluster.CodeUnknownOp
 )
 
 var (
 	// ErrUnknownNode tells that a survey was for a node that is not in the cluster.
 	ErrUnknownNode = cluster.ErrUnknownNode
-	// ErrNoAnswer tells of nodes, which it names, that have not answered a survey, or
-	// confirmed an operation.
+	// ErrNoAnswer names nodes that have not answered a survey, or confirmed an operation.
 	ErrNoAnswer = cluster.ErrNoAnswer
 )
 
@@ -77,9 +75,9 @@ func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 
 // Survey asks every node of the cluster, this one included, or just the one with the
 // UID node if that is not empty, and returns the replies of their Survey handlers by
-// UID. It is done when each node that is known has replied or left. If ctx (without a
-// deadline: 10 s) ends earlier, or a node has been silent for 7 to 45 s, the replies so
-// far come with an error that names those missing. An unknown UID is ErrUnknownNode.
+// UID when each node that is known has replied or left. If ctx (without a deadline:
+// 10 s) ends earlier, or a node has been silent for 7 to 45 s, the replies so far come
+// with ErrNoAnswer. An unknown UID is ErrUnknownNode.
 //
 // The name op must not be "channels" or begin with "centrifuge_". data and the data of
 // a reply have at most 16 MiB, or what the controller carries if that is less; a reply
@@ -172,8 +170,7 @@ func (n *Node) postToUser(user string, t users.Target, f func(*Client)) {
 	}
 }
 
-// What is done with each connection, whichever node was asked to:
-
+// subscribing and the next ones are what is done with each connection, whichever node was asked to.
 func (n *Node) subscribing(ch string, opts *SubscribeOptions) func(*Client) {
 	return func(c *Client) {
 		if err := c.session.Subscribe(ch, opts); err != nil {
