@@ -6,7 +6,9 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -51,6 +53,12 @@ type Capabilities struct {
 	Advance func(t testing.TB, d time.Duration)
 	// Settle is how long to wait for an event that must not come. Default 100 ms.
 	Settle time.Duration
+	// Fault has one random thing happen to what is behind the engine (its connections
+	// break, its server stops, restarts, forgets), and returns when that has gone. It
+	// draws from r alone what happens. Default: nothing does.
+	Fault func(t testing.TB, r *rand.Rand)
+	// Seed of the schedule of faults.
+	Seed uint64
 	// MaxPayload is the greatest publication to try, in bytes. Default 1 MiB.
 	MaxPayload int
 
@@ -142,6 +150,7 @@ func brokerTests(c Capabilities) []brokerTest {
 		{"ResultsBelongToCaller", c.NoHistory, testResultsBelongToCaller},
 		{"OrderWithHistory", c.NoHistory, testOrderWithHistory},
 		{"NothingLostOnSubscribe", c.NoHistory, testNothingLostOnSubscribe},
+		{"Acknowledged", false, testAcknowledged},
 
 		{"Idempotency", c.NoIdempotency, testIdempotency},
 		{"IdempotencyHistory", c.NoIdempotency || c.NoHistory, testIdempotencyHistory},
@@ -317,6 +326,7 @@ type recorder struct {
 	events  map[string][]event
 	busy    map[string]bool
 	overlap string // a channel that had two calls at a time
+	losses  []loss
 	changed chan struct{}
 }
 
@@ -337,7 +347,29 @@ func (r *recorder) HandleLeave(ch string, info *channel.ClientInfo) {
 }
 
 // HandleLoss is allowed at any time: tests of engines look at what follows.
-func (r *recorder) HandleLoss(func(ch string) bool) {}
+func (r *recorder) HandleLoss(match func(ch string) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts := make(map[string]int, len(r.events))
+	for ch, events := range r.events {
+		counts[ch] = len(events)
+	}
+	r.losses = append(r.losses, loss{match, counts})
+}
+
+// loss is a call of HandleLoss, and how many events of the channels came before it.
+type loss struct {
+	match  func(ch string) bool
+	counts map[string]int
+}
+
+// lost tells whether HandleLoss was called for the channel when k events of it had
+// come, or later.
+func (r *recorder) lost(ch string, k int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.losses, func(l loss) bool { return l.counts[ch] >= k && l.match(ch) })
+}
 
 func (r *recorder) add(ch string, e event) {
 	r.mu.Lock()

@@ -19,17 +19,18 @@ import (
 func RunPresence(t *testing.T, newPresence func(t testing.TB) broker.PresenceManager, ttl time.Duration, caps Capabilities) {
 	caps = caps.withDefaults()
 	for name, test := range map[string]func(*presenceFixture){
-		"AddRemove":  testPresenceAddRemove,
-		"Users":      testPresenceUsers,
-		"UserChange": testPresenceUserChange,
-		"Separate":   testPresenceSeparate,
-		"Expiry":     testPresenceExpiry,
-		"Owned":      testPresenceOwned,
-		"Cancelled":  testPresenceCancelled,
-		"Abandoned":  testPresenceAbandoned,
-		"Many":       testPresenceMany,
-		"Concurrent": testPresenceConcurrent,
-		"Model":      testPresenceModel,
+		"AddRemove":    testPresenceAddRemove,
+		"Users":        testPresenceUsers,
+		"UserChange":   testPresenceUserChange,
+		"Separate":     testPresenceSeparate,
+		"Expiry":       testPresenceExpiry,
+		"Owned":        testPresenceOwned,
+		"Cancelled":    testPresenceCancelled,
+		"Abandoned":    testPresenceAbandoned,
+		"Many":         testPresenceMany,
+		"Concurrent":   testPresenceConcurrent,
+		"Model":        testPresenceModel,
+		"RemovedStays": testPresenceRemovedStays,
 	} {
 		t.Run(name, func(t *testing.T) {
 			caps.bubble(t, func(t *testing.T) {

@@ -1,7 +1,14 @@
 package nats
 
 import (
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/brokertest"
@@ -16,6 +23,29 @@ var capabilities = brokertest.Capabilities{
 func TestConformance(t *testing.T) {
 	url := startServer(t, nil).ClientURL()
 	brokertest.RunBroker(t, func(t testing.TB) broker.Broker { return newBroker(t, Config{URL: url}) }, capabilities)
+}
+
+// TestConformanceFaults: what was acknowledged holds while the server is away, or told.
+func TestConformanceFaults(t *testing.T) {
+	first := startServer(t, nil)
+	port := first.Addr().(*net.TCPAddr).Port
+	caps := capabilities
+	caps.Fault = func(_ testing.TB, r *rand.Rand) {
+		first.Shutdown()
+		first.WaitForShutdown()
+		time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
+		first = startServer(t, &server.Options{Port: port})
+	}
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	brokertest.RunFaults(t, func(t testing.TB) broker.Broker {
+		return newBroker(t, Config{URL: first.ClientURL(), Logger: quiet})
+	}, nil, caps)
+}
+
+// TestConformanceControl: control messages of several nodes reach whom they are for.
+func TestConformanceControl(t *testing.T) {
+	url := startServer(t, nil).ClientURL()
+	brokertest.RunControl(t, func(t testing.TB) broker.Broker { return newBroker(t, Config{URL: url}) }, capabilities)
 }
 
 func TestConformanceWildcards(t *testing.T) {

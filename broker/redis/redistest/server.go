@@ -104,6 +104,19 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
+// Shutdown ends the process in order (SIGTERM), which keeps what Redis was told to keep
+// then.
+func (s *Server) Shutdown() {
+	s.tb.Helper()
+	s.signal(syscall.SIGTERM)
+	select {
+	case <-s.exited:
+		s.cmd = nil
+	case <-time.After(patience):
+		s.tb.Fatalf("redistest: %s does not end within %v:\n%s", s.Addr(), patience, s.log)
+	}
+}
+
 // Stop suspends the process (SIGSTOP): its connections stay, and nobody answers.
 func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
 

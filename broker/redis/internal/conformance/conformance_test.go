@@ -108,6 +108,9 @@ func need(t *testing.T, cfg redis.Config, command string) {
 func conform(t *testing.T, cfg redis.Config) {
 	brokertest.RunBroker(t, func(t testing.TB) broker.Broker { return newEngine(t, cfg).Broker() },
 		brokertest.Capabilities{Unit: unit})
+	t.Run("Control", func(t *testing.T) {
+		brokertest.RunControl(t, func(t testing.TB) broker.Broker { return newEngine(t, cfg).Broker() }, brokertest.Capabilities{})
+	})
 }
 
 func conformPresence(t *testing.T, cfg redis.Config) {

@@ -1,0 +1,313 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// patience is how long anything may take to work again behind a fault.
+const patience = 30 * time.Second
+
+// RunFaults tests what an engine has acknowledged while Capabilities.Fault happens to
+// it: publications, presences that end, and control messages if the broker is a
+// broker.Controller. Brokers of one test share what is behind them. newPresence may be
+// nil. RunBroker, RunPresence and RunControl test the same without faults.
+func RunFaults(t *testing.T, newBroker func(t testing.TB) broker.Broker, newPresence func(t testing.TB) broker.PresenceManager, caps Capabilities) {
+	caps = caps.withDefaults()
+	t.Run("Acknowledged", func(t *testing.T) { testAcknowledged(newFixture(t, newBroker(t), caps)) })
+	if newPresence != nil {
+		t.Run("RemovedStays", func(t *testing.T) {
+			f := &fixture{T: t, caps: caps, ctx: context.Background()}
+			testPresenceRemovedStays(&presenceFixture{fixture: f, p: newPresence(t)})
+		})
+	}
+	t.Run("Control", func(t *testing.T) { RunControl(t, newBroker, caps) })
+}
+
+// during has goroutines work, turn for turn, for as long as a random schedule of faults
+// goes on; without faults for 200 turns.
+func (f *fixture) during(workers int, work func(worker, turn int)) {
+	f.Helper()
+	var over atomic.Bool
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			for turn := 0; !over.Load() && (f.caps.Fault != nil || turn < 200); turn++ {
+				work(w, turn)
+				time.Sleep(time.Millisecond) // as publishers do
+			}
+		})
+	}
+	defer group.Wait()
+	if f.caps.Fault == nil {
+		return
+	}
+	defer over.Store(true)
+	r := rand.New(rand.NewPCG(f.caps.Seed, 0))
+	f.Logf("seed %d", f.caps.Seed)
+	for range 2 + r.IntN(4) {
+		time.Sleep(time.Duration(r.Int64N(int64(f.caps.Settle))))
+		f.caps.Fault(f, r)
+	}
+}
+
+// eventually repeats do until it succeeds.
+func (f *fixture) eventually(what string, do func() error) {
+	f.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		err := do()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			f.Fatalf("%s does not come about within %v: %v", what, patience, err)
+		}
+	}
+}
+
+// promise is a publication that a test made.
+type promise struct {
+	position channel.StreamPosition
+	doubtful bool // it was answered with an error
+}
+
+// testAcknowledged: what was acknowledged is delivered once and in order, and is in the
+// history, or HandleLoss or another epoch tells.
+func testAcknowledged(f *fixture) {
+	const channels = 4
+	names := make([]string, channels)
+	promises := make([][]promise, channels) // by channel and number
+	for i := range names {
+		names[i] = f.channel()
+	}
+	publish := func(c int) error {
+		opts := f.kept(100_000)
+		ctx, cancel := context.WithTimeout(f.ctx, patience)
+		defer cancel()
+		result, err := f.broker.Publish(ctx, names[c], &channel.Publication{Data: strconv.AppendInt(nil, int64(len(promises[c])), 10)}, opts)
+		promises[c] = append(promises[c], promise{result.Position, err != nil})
+		return err
+	}
+	f.during(channels, func(c, _ int) { _ = publish(c) }) // promises tell of errors
+	for c, ch := range names {
+		f.eventually("the delivery of a publication", func() error {
+			if err := publish(c); err != nil {
+				return err
+			}
+			last := len(promises[c]) - 1
+			return f.delivered(ch, func(e event) bool { return number(e.Pub) == last })
+		})
+		f.judge(ch, promises[c])
+		if !f.caps.NoHistory {
+			f.judgeHistory(ch, promises[c])
+		}
+	}
+}
+
+func number(pub *channel.Publication) int {
+	n, err := strconv.Atoi(string(pub.Data))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// delivered waits for an event for a second.
+func (f *fixture) delivered(ch string, is func(event) bool) error {
+	limit := time.After(time.Second)
+	for {
+		changed := f.events.change()
+		for _, e := range f.events.of(ch) {
+			if is(e) {
+				return nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			return fmt.Errorf("nothing comes of %s", ch)
+		}
+	}
+}
+
+// judge compares the events of a channel with what was published.
+func (f *fixture) judge(ch string, promises []promise) {
+	f.Helper()
+	last, seen := -1, make(map[int]bool)
+	for k, e := range f.events.of(ch) {
+		n := number(e.Pub)
+		switch {
+		case n < 0 || n >= len(promises) || seen[n]:
+			f.Errorf("%s: event %d is %v: nobody published it, or it came before", ch, k, e)
+			return
+		case !promises[n].doubtful && !f.caps.NoHistory && (channel.StreamPosition{Offset: e.Pub.Offset, Epoch: e.Epoch}) != promises[n].position:
+			f.Errorf("%s: event %d is %v in epoch %s, acknowledged with %+v", ch, k, e, e.Epoch, promises[n].position)
+		case n < last && !promises[n].doubtful:
+			f.Errorf("%s: event %d is %v, behind number %d", ch, k, e, last)
+		}
+		seen[n] = true
+		for missing := last + 1; missing < n; missing++ {
+			if !promises[missing].doubtful && !seen[missing] && !f.events.lost(ch, k) {
+				f.Errorf("%s: number %d is missing in front of event %d (%v), and HandleLoss was not called", ch, missing, k, e)
+			}
+		}
+		last = max(last, n)
+	}
+}
+
+// judgeHistory compares the history of a channel with what was published.
+func (f *fixture) judgeHistory(ch string, promises []promise) {
+	f.Helper()
+	var h broker.History
+	f.eventually("the history", func() (err error) {
+		h, err = f.broker.History(f.ctx, ch, broker.HistoryFilter{Limit: -1})
+		return err
+	})
+	held := make(map[int]uint64)
+	for _, pub := range h.Publications {
+		if at, twice := held[number(pub)]; twice {
+			f.Errorf("%s: number %d is at the offsets %d and %d", ch, number(pub), at, pub.Offset)
+		}
+		held[number(pub)] = pub.Offset
+	}
+	for n, p := range promises {
+		if p.doubtful || p.position.Epoch != h.Top.Epoch {
+			continue
+		}
+		if held[n] != p.position.Offset {
+			f.Errorf("%s: number %d, acknowledged with %+v, is at the offset %d of the history (0: nowhere)", ch, n, p.position, held[n])
+		}
+	}
+}
+
+// testPresenceRemovedStays: a client that was removed is not present, while others come
+// and are renewed, and these are.
+func testPresenceRemovedStays(f *presenceFixture) {
+	ch := f.name()
+	const workers = 4
+	kept, gone := make([]string, workers), make([][]string, workers)
+	f.during(workers, func(w, turn int) {
+		ctx, cancel := context.WithTimeout(f.ctx, patience)
+		defer cancel()
+		kept[w] = fmt.Sprint("kept", w)
+		_ = f.p.Add(ctx, ch, clientInfo(kept[w], "u")) // renewed again and again
+		client := fmt.Sprint("gone", w, "-", turn)
+		if f.p.Add(ctx, ch, clientInfo(client, "u")) != nil {
+			return
+		}
+		if f.p.Remove(ctx, ch, client, "u") == nil {
+			gone[w] = append(gone[w], client)
+		}
+	})
+	for _, client := range kept {
+		f.eventually("a presence", func() error { return f.p.Add(f.ctx, ch, clientInfo(client, "u")) })
+	}
+	present, err := f.p.Presence(f.ctx, ch)
+	f.must(err)
+	for w := range workers {
+		if present[kept[w]] == nil {
+			f.Errorf("client %s, who was added, is not present", kept[w])
+		}
+		for _, client := range gone[w] {
+			if present[client] != nil {
+				f.Errorf("client %s, who was removed, is present", client)
+			}
+		}
+	}
+}
+
+// RunControl tests brokers that are a broker.Controller: an acknowledged message is
+// handled once by each node that it is for; at most once while there are faults, behind
+// which messages come again.
+func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps Capabilities) {
+	const nodes = 3
+	f := &fixture{T: t, caps: caps.withDefaults(), ctx: context.Background()}
+	type message struct {
+		to   string
+		text string
+	}
+	var mu sync.Mutex
+	heard := make([]map[string]int, nodes)
+	brokers := make([]broker.Controller, nodes)
+	name := func(i int) string { return fmt.Sprint("node", i) }
+	for i := range nodes {
+		heard[i] = make(map[string]int)
+		b := newBroker(t)
+		c, ok := b.(broker.Controller)
+		if !ok {
+			t.Skip("the broker carries no control messages")
+		}
+		f.must(c.RunControl(name(i), func(data []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard[i][string(data)]++
+		}))
+		f.must(b.Run(newRecorder()))
+		t.Cleanup(func() {
+			if err := b.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		brokers[i] = c
+	}
+	sent := make([][]message, nodes)
+	send := func(by, turn int) (message, error) {
+		ctx, cancel := context.WithTimeout(f.ctx, patience)
+		defer cancel()
+		m := message{text: fmt.Sprint(by, "-", turn)}
+		if to := turn % (nodes + 1); to < nodes {
+			m.to = name(to)
+		}
+		return m, brokers[by].PublishControl(ctx, m.to, []byte(m.text))
+	}
+	f.during(nodes, func(by, turn int) {
+		if m, err := send(by, turn); err == nil {
+			sent[by] = append(sent[by], m)
+		}
+	})
+	missing := func(m message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range nodes {
+			if (m.to == "" || m.to == name(i)) && heard[i][m.text] == 0 {
+				return fmt.Errorf("node %d did not hear %s for %q", i, m.text, m.to)
+			}
+		}
+		return nil
+	}
+	for by := range nodes {
+		turn := 1_000_000 // further than anybody got
+		f.eventually("a message that all hear", func() error {
+			turn += nodes + 1 - (turn+1)%(nodes+1)
+			m, err := send(by, turn)
+			if err != nil {
+				return err
+			}
+			time.Sleep(f.caps.Settle)
+			return missing(m)
+		})
+		for _, m := range sent[by] {
+			if f.caps.Fault == nil {
+				f.eventually("a message", func() error { return missing(m) })
+			}
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for i := range nodes {
+		for text, times := range heard[i] {
+			if times > 1 {
+				f.Errorf("node %d heard %s %d times", i, text, times)
+			}
+		}
+	}
+}
