@@ -5,9 +5,12 @@ MODULES     := . broker/nats broker/redis server e2e tools
 GOLANGCI    := v2.12.2
 BIN         := $(CURDIR)/.bin
 FUZZTIME    ?= 20s
+ROUNDS      ?= 20
+STEPS       ?= 6
+SEED        ?= $(shell date +%s)
 GO          ?= go
 
-.PHONY: run build test unit cross deploy e2e lint generate check-generated test-redis-versions bench fuzz tidy clean
+.PHONY: run build test unit cross deploy e2e faults lint generate check-generated test-redis-versions bench fuzz tidy clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -35,6 +38,12 @@ cross:
 # Compose file, chart and manifests against their schemas.
 deploy:
 	scripts/deploy.sh
+
+# ROUNDS random schedules of STEPS faults on each kind of cluster, from SEED on.
+faults:
+	mkdir -p .cache
+	$(GO) build -race -o .cache/gyro-race ./server/cmd/gyro
+	E2E_GYRO=$(CURDIR)/.cache/gyro-race $(GO) test -count=1 -timeout=0 ./e2e/faults -run TestRandom -seed $(SEED) -rounds $(ROUNDS) -steps $(STEPS)
 
 # The public SDKs against a running server.
 e2e: build

@@ -83,7 +83,7 @@ func addReplicas(t *testing.T, c *redistest.Cluster) []*redistest.Server {
 	t.Helper()
 	var replicas []*redistest.Server
 	for _, node := range c.Nodes {
-		replica := redistest.Standalone(t, redistest.Options{Persistent: true, Args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}})
+		replica := redistest.Standalone(t, redistest.Options{Persistent: true, Args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"}})
 		host, port, err := net.SplitHostPort(node.Addr())
 		if err != nil {
 			t.Fatal(err)

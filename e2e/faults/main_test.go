@@ -11,6 +11,13 @@
 //	go test ./e2e/faults -v -run Resubscribe -resubscribe-channels 100000
 //	go test ./e2e/faults -v -run Sentinel -sentinel-rounds 20
 //	go test ./e2e/faults -v -run Network -faults=all -cut 60s
+//
+// TestRandom makes schedules of faults from seeds. A failure prints the schedule and the
+// command that repeats it; timing differs, so a failure may take several rounds. -only
+// leaves out steps, to find the shortest schedule that still fails:
+//
+//	go test ./e2e/faults -v -run TestRandom/redis -seed 7 -rounds 50 -steps 8
+//	go test ./e2e/faults -v -run TestRandom/redis -seed 7 -steps 8 -only 2,5
 package faults
 
 import (

@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Proxy relays TCP connections to a server and can do to them what networks do.
@@ -17,8 +18,9 @@ type Proxy struct {
 	mu    sync.Mutex
 	down  bool
 	links map[*link]struct{}
-	// open is closed while bytes may pass.
-	open chan struct{}
+	// open is closed while bytes may pass, and delay is how long they take.
+	open  chan struct{}
+	delay time.Duration
 }
 
 // link is one relayed connection.
@@ -90,11 +92,22 @@ func (p *Proxy) Release() {
 	}
 }
 
+// Delay has whatever is sent from now on, in either direction, take d longer; 0 ends
+// that. While something is on its way, its sender's next bytes wait behind it.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
 // passage returns when bytes may pass.
 func (p *Proxy) passage() {
 	p.mu.Lock()
-	open := p.open
+	open, delay := p.open, p.delay
 	p.mu.Unlock()
+	if delay > 0 {
+		time.Sleep(delay)
+	}
 	<-open
 }
 

@@ -1,6 +1,7 @@
 package stand
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -43,15 +44,22 @@ func (c *Counts) add(other Counts) {
 // book checks what a subscriber receives of a channel whose publications are
 // numbered 1, 2, 3 … . Its methods may be called from any goroutine.
 type book struct {
-	mu     sync.Mutex
-	counts Counts
+	owner string
+	// ledger of the publisher, and evidence, which is told of what is lost or comes twice.
+	ledger   *ledger
+	evidence func(string)
 	// lossy is set if nobody promised that nothing is lost.
 	lossy bool
-	// last is the number that came last.
+
+	mu     sync.Mutex
+	counts Counts
+	// last is the highest number that came.
 	last int64
-	// anew is set when the subscriber was told that it missed something: the next
-	// number may be any.
-	anew bool
+	// free is set when the subscriber was told that it missed something: the numbers up
+	// to it may be missing, or come once more.
+	free int64
+	// absent are the numbers below last that nobody promised, and that did not come yet.
+	absent map[int64]bool
 	// at is when the last publication came, or the span began.
 	at time.Time
 }
@@ -67,25 +75,47 @@ func (b *book) receive(n int64) {
 	b.at = now
 	b.counts.Received++
 	switch {
-	case b.anew:
-		b.counts.Missed += max(0, int(n-b.last-1))
-	case n <= b.last:
-		b.counts.Duplicated++
-		return
-	case b.lossy:
-		b.counts.Missed += int(n - b.last - 1)
+	case n > b.last:
+		b.skip(b.last+1, n)
+		b.last = n
+	case n <= b.free:
+	case b.absent[n]:
+		delete(b.absent, n)
 	default:
-		b.counts.Lost += int(n - b.last - 1)
+		b.counts.Duplicated++
+		b.evidence(fmt.Sprintf("number %d came behind %d", n, b.last))
 	}
-	b.last, b.anew = n, false
 }
 
-// told notes an answer with recovered:false.
+// skip notes that the numbers of [from, to) did not come before to.
+func (b *book) skip(from, to int64) {
+	lost := 0
+	for n := from; n < to; n++ {
+		switch {
+		case b.ledger.isDoubtful(n):
+			if b.absent == nil {
+				b.absent = make(map[int64]bool)
+			}
+			b.absent[n] = true
+		case n <= b.free || b.lossy:
+			b.counts.Missed++
+		default:
+			lost++
+		}
+	}
+	if lost > 0 {
+		b.counts.Lost += lost
+		b.evidence(fmt.Sprintf("number %d came behind %d: %d are lost", to, from-1, lost))
+	}
+}
+
+// told notes an answer with recovered:false. The stream's top was read before it: what
+// is published from now on is behind that.
 func (b *book) told() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts.Told++
-	b.anew = true
+	b.free = max(b.last, b.ledger.underWay())
 }
 
 // note changes the counts.

@@ -13,12 +13,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // publisher numbers the publications of one channel. It goes on to the next number
 // when one is acknowledged, and repeats it, with the same idempotency key, until then.
+// Without such keys it leaves a number that was answered with an error in doubt.
 type publisher struct {
 	channel string
 	run     string
@@ -27,10 +27,22 @@ type publisher struct {
 	every   time.Duration
 	client  *http.Client
 	answers *answers
+	ledger  *ledger
 
-	acked atomic.Int64
-	// hold is locked while nothing may be published.
-	hold sync.Mutex
+	// keyless has no idempotency keys; otherwise each number that doubled divides is
+	// published once more when it has been acknowledged.
+	keyless bool
+	doubled int64
+	// text comes along with the numbers; "" for none.
+	text string
+}
+
+// text that comes along with number n, much of which is the same for all.
+func text(base string, n int64) string {
+	if base == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s, for the %d. time", base, n)
 }
 
 // answers counts what publishers were told, over a span of time.
@@ -120,7 +132,7 @@ func (a *answers) begin() Answers {
 func (p *publisher) work(ctx context.Context, first int) {
 	next := first
 	for n := int64(1); ctx.Err() == nil; n++ {
-		p.hold.Lock()
+		p.ledger.begin(n)
 		for ctx.Err() == nil {
 			start := time.Now()
 			err := p.publish(ctx, p.nodes[next%len(p.nodes)], n)
@@ -130,19 +142,29 @@ func (p *publisher) work(ctx context.Context, first int) {
 			}
 			p.answers.note(err, time.Since(start))
 			if err == nil {
-				p.acked.Store(n)
+				p.ledger.ack(n)
+				break
+			}
+			if p.keyless {
+				p.ledger.doubt(n)
 				break
 			}
 			wait(ctx, 50*time.Millisecond)
 		}
-		p.hold.Unlock()
+		if p.doubled > 0 && n%p.doubled == 0 {
+			_ = p.publish(ctx, p.nodes[next%len(p.nodes)], n) // whatever comes of it: n has been acknowledged
+		}
 		wait(ctx, p.every)
 	}
 }
 
 // publish has one node publish number n.
 func (p *publisher) publish(ctx context.Context, node string, n int64) error {
-	body := fmt.Appendf(nil, `{"channel":%q,"data":{"n":%d},"idempotency_key":"%s-%d"}`, p.channel, n, p.run, n)
+	key := ""
+	if !p.keyless {
+		key = fmt.Sprintf("%s-%d", p.run, n)
+	}
+	body := fmt.Appendf(nil, `{"channel":%q,"data":{"n":%d,"text":%q},"idempotency_key":%q}`, p.channel, n, text(p.text, n), key)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+node+"/api/publish", bytes.NewReader(body))
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 )
 
 // newSDK has centrifuge-go subscribe to a channel at one node, with the same books.
-func newSDK(url, channel string, b *book, fail func(string)) (*centrifuge.Client, error) {
+func newSDK(url, channel string, b *book, check func(payload) error, fail func(string)) (*centrifuge.Client, error) {
 	client := centrifuge.NewJsonClient(url, centrifuge.Config{
 		MinReconnectDelay: 20 * time.Millisecond, MaxReconnectDelay: 500 * time.Millisecond,
 		HandshakeTimeout: dialTimeout, ReadTimeout: answerTimeout, WriteTimeout: dialTimeout,
@@ -25,12 +25,15 @@ func newSDK(url, channel string, b *book, fail func(string)) (*centrifuge.Client
 		}
 	})
 	sub.OnPublication(func(e centrifuge.PublicationEvent) {
-		var data struct{ N int64 }
-		if err := json.Unmarshal(e.Data, &data); err != nil {
+		var content payload
+		if err := json.Unmarshal(e.Data, &content); err != nil {
 			fail(err.Error())
 			return
 		}
-		b.receive(data.N)
+		if err := check(content); err != nil {
+			fail(err.Error())
+		}
+		b.receive(content.N)
 	})
 	sub.OnSubscribing(func(e centrifuge.SubscribingEvent) {
 		if e.Code == codeInsufficientUnsubscribe {

@@ -24,6 +24,8 @@ type Span struct {
 	Ends map[string]int
 	// Failures are what must not happen to a client or publisher.
 	Failures []string
+	// Evidence of what was lost or came twice: when and where it showed, 20 at most.
+	Evidence []string
 }
 
 // Begin starts a span.
@@ -54,6 +56,8 @@ func (s *Stand) collect() Span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	span.Failures, s.failures = s.failures, nil
+	span.Evidence, s.proofs = s.proofs, nil
+	s.began = time.Now()
 	span.Ends, s.ends = s.ends, nil
 	return span
 }
@@ -130,13 +134,14 @@ const (
 // released tells whether the nodes are back to the resources of the beginning. A node
 // that was restarted begins anew.
 func (s *Stand) released() bool {
+	visitors := int(s.visitors.Load())
 	for i := range s.Nodes {
 		now := s.use(i)
 		if s.idle[i] == (usage{}) {
 			s.idle[i] = now
 		}
-		if now.goroutines > s.idle[i].goroutines+goroutineSlack+s.moved(i) ||
-			now.descriptors > s.idle[i].descriptors+descriptorSlack+s.moved(i) {
+		if now.goroutines > s.idle[i].goroutines+goroutineSlack+visitors+s.moved(i) ||
+			now.descriptors > s.idle[i].descriptors+descriptorSlack+visitors+s.moved(i) {
 			return false
 		}
 	}

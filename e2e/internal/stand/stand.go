@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +36,14 @@ type Options struct {
 	// AtMostOnce: then numbers may be missing without a word.
 	Namespace  string
 	AtMostOnce bool
+	// Mixed has every other channel's publications do without idempotency keys, some of
+	// the others published twice, and half of the subscribers of streams take patches (delta).
+	Mixed bool
+	// Env returns variables of the environment of node i; nil: none.
+	Env func(i int) []string
+	// Guests come to channels "room:N", whose subscribers are present, and go; each
+	// commander gives commands to clients of other nodes that are in channels "plain:N".
+	Guests, Commanders int
 }
 
 // Stand is a cluster with subscribers and publishers.
@@ -49,13 +59,22 @@ type Stand struct {
 	subscribers []*Subscriber
 	sdks        []*centrifuge.Client
 	publishers  []*publisher
+	ledgers     []*ledger
+	relays      []*rig.Proxy // of the SDKs
+	reception   reception
+	orders      orders
+	// still is locked while no visitor may come or go; visitors are those there are.
+	still    sync.RWMutex
+	visitors atomic.Int32
 	// books of the subscribers of each channel.
 	books   [][]*book
 	answers answers
 	watches []*watch
 
 	mu       sync.Mutex
+	began    time.Time
 	failures []string
+	proofs   []string
 	ends     map[string]int
 	// idle resources of the nodes, before any fault.
 	idle []usage
@@ -78,6 +97,14 @@ func New(tb testing.TB, opts Options) *Stand {
 	}
 	tb.Cleanup(func() { s.logs(tb) })
 	for i := range opts.Nodes {
+		if opts.Env != nil {
+			s.env[i] = opts.Env(i)
+		}
+	}
+	for range opts.Channels {
+		s.ledgers = append(s.ledgers, &ledger{})
+	}
+	for i := range opts.Nodes {
 		s.Nodes = append(s.Nodes, s.start(i, 0))
 		tb.Cleanup(func() { s.Nodes[i].Kill() })
 	}
@@ -94,6 +121,8 @@ func New(tb testing.TB, opts Options) *Stand {
 	})
 	s.publish(&work)
 	s.caughtUp("the first publications")
+	s.receive(&work)
+	s.command(&work)
 	s.Begin()
 	for i := range s.Nodes {
 		s.idle = append(s.idle, s.use(i))
@@ -110,12 +139,14 @@ func (s *Stand) start(i, port int) *rig.Server {
 			s.tb.Fatal(err)
 		}
 	}
-	node, err := rig.StartServer(port, []string{"-c", s.file, "-p", strconv.Itoa(port)}, s.env[i])
+	node, err := rig.StartServer(port, s.args(port), s.env[i])
 	if err != nil {
 		s.tb.Fatal(err)
 	}
 	return node
 }
+
+func (s *Stand) args(port int) []string { return []string{"-c", s.file, "-p", strconv.Itoa(port)} }
 
 // Restart starts a killed node again at its address.
 func (s *Stand) Restart(i int) {
@@ -123,6 +154,17 @@ func (s *Stand) Restart(i int) {
 	_, port := splitAddr(s.Nodes[i].Addr)
 	s.Nodes[i] = s.start(i, port)
 	s.idle[i] = usage{}
+}
+
+// Launch starts a killed node again at its address, and does not wait for it.
+func (s *Stand) Launch(i int) {
+	s.tb.Helper()
+	_, port := splitAddr(s.Nodes[i].Addr)
+	node, err := rig.Launch(port, s.args(port), s.env[i])
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	s.Nodes[i], s.idle[i] = node, usage{}
 }
 
 // Reconfigure gives node i an environment for its next start.
@@ -137,8 +179,9 @@ func (s *Stand) subscribe(work *sync.WaitGroup) {
 	s.books = make([][]*book, s.opts.Channels)
 	for i := range s.opts.Subscribers {
 		channel := i / s.opts.Nodes % s.opts.Channels
-		c := &Subscriber{Channel: s.channel(channel), first: i % len(s.Nodes), fail: s.failed, end: s.ended}
-		c.book.lossy = s.opts.AtMostOnce
+		c := &Subscriber{Channel: s.channel(channel), first: i % len(s.Nodes), check: s.check(channel), fail: s.failed, end: s.ended}
+		c.patches = s.opts.Mixed && !s.opts.AtMostOnce && i%2 == 0
+		s.open(&c.book, channel, fmt.Sprintf("subscriber %d of %s", i, c.Channel))
 		s.books[channel] = append(s.books[channel], &c.book)
 		c.nodes = rotated(s.Nodes, i)
 		s.subscribers = append(s.subscribers, c)
@@ -151,8 +194,10 @@ func (s *Stand) subscribe(work *sync.WaitGroup) {
 			s.tb.Fatal(err)
 		}
 		s.tb.Cleanup(proxy.Close)
-		b, channel := &book{lossy: s.opts.AtMostOnce}, i%s.opts.Channels
-		client, err := newSDK(proxy.WS(), s.channel(channel), b, s.failed)
+		s.relays = append(s.relays, proxy)
+		b, channel := &book{}, i%s.opts.Channels
+		s.open(b, channel, fmt.Sprintf("SDK %d of %s", i, s.channel(channel)))
+		client, err := newSDK(proxy.WS(), s.channel(channel), b, s.check(channel), s.failed)
 		if err != nil {
 			s.tb.Fatal(err)
 		}
@@ -189,10 +234,61 @@ func (s *Stand) publish(work *sync.WaitGroup) {
 	for i := range s.opts.Channels {
 		p := &publisher{
 			channel: s.channel(i), run: run, nodes: addrs, key: rig.APIKey, every: s.opts.Every,
-			client: &http.Client{Transport: transport, Timeout: s.opts.AnswerLimit}, answers: &s.answers,
+			client: &http.Client{Transport: transport, Timeout: s.opts.AnswerLimit}, answers: &s.answers, ledger: s.ledgers[i],
+			text: s.text(i),
+		}
+		if s.opts.Mixed {
+			p.keyless = s.opts.AtMostOnce || i%2 == 1
+			if !p.keyless {
+				p.doubled = 5
+			}
 		}
 		s.publishers = append(s.publishers, p)
 		work.Go(func() { p.work(s.ctx, i) })
+	}
+}
+
+// open begins a book.
+func (s *Stand) open(b *book, channel int, owner string) {
+	b.owner, b.ledger, b.lossy = owner, s.ledgers[channel], s.opts.AtMostOnce
+	b.evidence = func(what string) { s.prove(owner + ": " + what) }
+}
+
+// text is what the publications of a channel have in common.
+func (s *Stand) text(channel int) string {
+	if !s.opts.Mixed {
+		return ""
+	}
+	return strings.Repeat(s.channel(channel)+" tells it, ", 20)
+}
+
+// check returns what looks at the payloads of a channel.
+func (s *Stand) check(channel int) func(payload) error {
+	base := s.text(channel)
+	return func(p payload) error {
+		if want := text(base, p.N); p.Text != want {
+			return fmt.Errorf("number %d has the text %q, want %q", p.N, p.Text, want)
+		}
+		return nil
+	}
+}
+
+// Clock is the time since the span began, for messages.
+func (s *Stand) Clock() string { return s.clock(time.Now()) }
+
+func (s *Stand) clock(at time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprintf("%+.2fs", at.Sub(s.began).Seconds())
+}
+
+// prove notes what shows that something was lost or came twice.
+func (s *Stand) prove(what string) {
+	what = s.Clock() + " " + what
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.proofs) < 20 {
+		s.proofs = append(s.proofs, what)
 	}
 }
 
@@ -248,8 +344,10 @@ func (s *Stand) state() string {
 	}
 	for i, p := range s.publishers {
 		for _, b := range s.books[i] {
-			if b.reached() < p.acked.Load() {
-				behind++
+			if reached, acked := b.reached(), p.ledger.acknowledged(); reached < acked {
+				if behind++; behind <= 3 {
+					out += fmt.Sprintf("%s has %d of %d; ", b.owner, reached, acked)
+				}
 			}
 		}
 	}
@@ -265,11 +363,11 @@ func (s *Stand) caughtUp(what string) {
 	s.tb.Helper()
 	marks := make([]int64, len(s.publishers))
 	for i, p := range s.publishers {
-		marks[i] = p.acked.Load() + 1
+		marks[i] = p.ledger.acknowledged() + 1
 	}
 	s.await(what, func() bool {
 		for i, p := range s.publishers {
-			if p.acked.Load() < marks[i] {
+			if p.ledger.acknowledged() < marks[i] {
 				return false
 			}
 			for _, b := range s.books[i] {

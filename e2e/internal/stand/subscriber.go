@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	fdelta "github.com/shadowspore/fossil-delta"
 )
 
 // Codes of the client protocol that a subscriber acts upon.
@@ -40,12 +42,17 @@ type Subscriber struct {
 	node  int
 	at    atomic.Int32
 	book  book
-	fail  func(string) // told what must not happen
-	end   func(string) // told how a connection ended
+	check func(payload) error // looks at what came
+	fail  func(string)        // told what must not happen
+	end   func(string)        // told how a connection ended
 	// last position, once recoverable.
 	offset     uint64
 	epoch      string
 	positioned bool
+	// patches is set if patches (delta) are wanted, patched if they were promised; base is
+	// the last payload then.
+	patches, patched bool
+	base             []byte
 	// connected is set once it has been.
 	connected bool
 
@@ -60,11 +67,15 @@ type reply struct {
 		Message   string
 		Temporary bool
 	}
-	Connect   *struct{}
+	Connect *struct {
+		// Client ID of the connection.
+		Client string
+	}
 	Subscribe *struct {
 		Recoverable   bool
 		Recovered     bool
 		WasRecovering bool `json:"was_recovering"`
+		Delta         bool
 		Epoch         string
 		Offset        uint64
 		Publications  []publication
@@ -72,6 +83,7 @@ type reply struct {
 	Push *struct {
 		Channel     string
 		Pub         *publication
+		Subscribe   *struct{}
 		Unsubscribe *struct {
 			Code   int
 			Reason string
@@ -84,8 +96,15 @@ type reply struct {
 }
 
 type publication struct {
-	Data   struct{ N int64 }
+	Data   json.RawMessage
+	Delta  bool
 	Offset uint64
+}
+
+// payload of a publication.
+type payload struct {
+	N    int64
+	Text string
 }
 
 // run keeps the subscriber connected until ctx ends.
@@ -181,10 +200,14 @@ func (l *link) subscribe(pause time.Duration) error {
 }
 
 func (s *Subscriber) request(id int) string {
-	if !s.positioned {
-		return fmt.Sprintf(`{"id":%d,"subscribe":{"channel":%q}}`, id, s.Channel)
+	wishes := ""
+	if s.patches {
+		wishes = `,"delta":"fossil"`
 	}
-	return fmt.Sprintf(`{"id":%d,"subscribe":{"channel":%q,"recover":true,"offset":%d,"epoch":%q}}`, id, s.Channel, s.offset, s.epoch)
+	if s.positioned {
+		wishes += fmt.Sprintf(`,"recover":true,"offset":%d,"epoch":%q`, s.offset, s.epoch)
+	}
+	return fmt.Sprintf(`{"id":%d,"subscribe":{"channel":%q%s}}`, id, s.Channel, wishes)
 }
 
 func (l *link) send(text string) error {
@@ -255,6 +278,10 @@ func (l *link) failed(id, code int, message string, temporary bool) error {
 // answered takes the result of a subscribe command.
 func (l *link) answered(r *reply) error {
 	s, result := l.s, r.Subscribe
+	if s.patches != result.Delta {
+		return fmt.Errorf("%w: delta is %v, want %v", errProtocol, result.Delta, s.patches)
+	}
+	s.patched, s.base = result.Delta, nil
 	if !result.Recoverable {
 		if s.book.lossy {
 			s.subscribed.Store(true)
@@ -291,6 +318,37 @@ func (s *Subscriber) receive(p *publication) error {
 		s.refused(fmt.Sprintf("offset %d behind %d", p.Offset, s.offset))
 	}
 	s.offset = p.Offset
-	s.book.receive(p.Data.N)
+	data, err := s.data(p)
+	if err != nil {
+		return fmt.Errorf("%w: offset %d: %w", errProtocol, p.Offset, err)
+	}
+	var content payload
+	if err := json.Unmarshal(data, &content); err != nil {
+		return fmt.Errorf("%w: offset %d: %w in %q", errProtocol, p.Offset, err, data)
+	}
+	if err := s.check(content); err != nil {
+		s.refused(err.Error())
+	}
+	s.book.receive(content.N)
 	return nil
+}
+
+// data is the payload of a publication, which may come as a patch of the last.
+func (s *Subscriber) data(p *publication) ([]byte, error) {
+	if !s.patched {
+		return p.Data, nil
+	}
+	var text string
+	if err := json.Unmarshal(p.Data, &text); err != nil {
+		return nil, err
+	}
+	data := []byte(text)
+	if p.Delta {
+		var err error
+		if data, err = fdelta.Apply(s.base, []byte(text)); err != nil {
+			return nil, fmt.Errorf("a patch of something else than %q: %w", s.base, err)
+		}
+	}
+	s.base = data
+	return data, nil
 }

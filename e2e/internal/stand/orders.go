@@ -1,0 +1,218 @@
+package stand
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+)
+
+// orders is the book of the commands that nodes were given for clients of other nodes.
+// Each is for a user with one connection, who gets no other.
+type orders struct {
+	mu   sync.Mutex
+	open []*order // not carried out, as far as anybody knows
+	last int
+	// settled is when everything that will be carried out has been.
+	settled time.Time
+	counts  Orders
+}
+
+// Orders counts commands in a span of time.
+type Orders struct {
+	// Acknowledged and Failed are the answers.
+	Acknowledged, Failed int
+	// Done commands have been carried out; those of Void lost their client.
+	Done, Void int
+	// Wrong are acknowledged commands that were not carried out, and commands that were
+	// carried out when everything was over.
+	Wrong []string
+}
+
+// order is one command.
+type order struct {
+	text    string
+	visitor *visitor
+	// by is the node that was asked, and life how often it had died before: while it lives
+	// it remembers whom it has not told yet.
+	by, life int
+	// err is the answer, once answered is set.
+	answered time.Time
+	err      error
+	// happened is when the client was told, or lost its connection, which is void.
+	happened time.Time
+	void     bool
+}
+
+// orderLimit is longer than a node tries to reach the others (8 s).
+const orderLimit = 12 * time.Second
+
+const (
+	codeUnsubscribed = 2000 // by the server
+	codeDismissed    = 4501 // what the commanders give as a disconnect
+)
+
+// verbs are what may be commanded: the parameters of the command, and whether a push
+// carries it out.
+var verbs = []struct {
+	name   string
+	params func(user string) map[string]any
+	done   func(*reply) bool
+}{
+	{"disconnect", func(user string) map[string]any {
+		return map[string]any{"user": user, "disconnect": map[string]any{"code": codeDismissed, "reason": user}}
+	}, func(*reply) bool { return false }},
+	{"unsubscribe", func(user string) map[string]any {
+		return map[string]any{"user": user, "channel": "plain:" + user}
+	}, func(r *reply) bool { return r.Push.Unsubscribe != nil && r.Push.Unsubscribe.Code == codeUnsubscribed }},
+	{"subscribe", func(user string) map[string]any {
+		return map[string]any{"user": user, "channel": "plain:more-" + user}
+	}, func(r *reply) bool { return r.Push.Subscribe != nil }},
+}
+
+// command has commanders work.
+func (s *Stand) command(work *sync.WaitGroup) {
+	addrs := rotated(s.Nodes, 0)
+	for range s.opts.Commanders {
+		work.Go(func() {
+			for s.ctx.Err() == nil {
+				s.order(addrs)
+				wait(s.ctx, rand.N(200*time.Millisecond))
+			}
+		})
+	}
+}
+
+// order has a user come to one node, and another node do something to the user.
+func (s *Stand) order(addrs []string) {
+	s.still.RLock()
+	defer s.still.RUnlock()
+	at, by := rand.IntN(len(addrs)), rand.IntN(len(addrs))
+	verb := verbs[rand.IntN(len(verbs))]
+	o, user := s.orders.add()
+	v, err := s.visit(s.ctx, addrs[at], user, func(r *reply) {
+		if r.Push != nil && verb.done(r) {
+			s.orders.happened(o, false)
+		}
+	})
+	if err == nil {
+		if _, err = v.do(fmt.Sprintf(`"subscribe":{"channel":"plain:%s"}`, user)); err != nil {
+			v.leave()
+		}
+	}
+	if err != nil {
+		s.orders.forget(o)
+		return
+	}
+	o.visitor, o.by, o.life = v, by, s.reception.life(by)
+	go func() {
+		<-v.over
+		end := (*closed)(nil)
+		s.orders.happened(o, !errors.As(v.end, &end) || end.code != codeDismissed)
+	}()
+	o.text = fmt.Sprintf("%s of %s at node %d, commanded at %s to node %d", verb.name, user, at, s.Clock(), by)
+	ctx, cancel := context.WithTimeout(s.ctx, orderLimit)
+	defer cancel()
+	err = (&rig.Server{Addr: addrs[by]}).API(ctx, verb.name, verb.params(user), nil)
+	if s.ctx.Err() == nil {
+		s.orders.answered(o, err, s.Clock())
+	}
+}
+
+// add begins an order and names its user.
+func (b *orders) add() (*order, string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last++
+	o := &order{}
+	b.open = append(b.open, o)
+	return o, fmt.Sprintf("u%d", b.last)
+}
+
+// forget takes back an order that was not given.
+func (b *orders) forget(o *order) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop(o)
+}
+
+func (b *orders) drop(o *order) {
+	b.open = slices.DeleteFunc(b.open, func(other *order) bool { return other == o })
+}
+
+// answered notes what the node said.
+func (b *orders) answered(o *order, err error, clock string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o.answered, o.err = time.Now(), err
+	if err == nil {
+		b.counts.Acknowledged++
+		o.text += ", acknowledged at " + clock
+	} else {
+		b.counts.Failed++
+		o.text += fmt.Sprintf(", failed at %s (%v)", clock, err)
+	}
+	b.close(o)
+}
+
+// happened notes that an order was carried out, or cannot be any more.
+func (b *orders) happened(o *order, void bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !o.happened.IsZero() {
+		return
+	}
+	o.happened, o.void = time.Now(), void
+	b.close(o)
+}
+
+// close ends an order that is both answered and carried out.
+func (b *orders) close(o *order) {
+	if o.answered.IsZero() || o.happened.IsZero() {
+		return
+	}
+	b.drop(o)
+	o.visitor.leave()
+	switch {
+	case o.void:
+		b.counts.Void++
+	case b.settled.IsZero():
+		b.counts.Done++
+	default:
+		b.counts.Wrong = append(b.counts.Wrong, o.text+": carried out when everything was over")
+	}
+}
+
+// owed are the acknowledged orders that are not carried out, but for those of nodes that
+// have died: life tells how often each did.
+func (b *orders) owed(life func(node int) int) (texts []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, o := range b.open {
+		if !o.answered.IsZero() && o.err == nil && o.life == life(o.by) {
+			texts = append(texts, o.text+": not carried out")
+		}
+	}
+	return texts
+}
+
+// settle says that what is not carried out must not be any more.
+func (b *orders) settle() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settled = time.Now()
+}
+
+// read returns the counts.
+func (b *orders) read() Orders {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	counts := b.counts
+	counts.Wrong = slices.Clone(counts.Wrong)
+	return counts
+}
