@@ -32,6 +32,7 @@ type loopConn struct {
 	last     bool // the Close frame is written or in out
 	ending   bool // nothing is left to do but to write what is in out
 	stuck    bool // lost with bytes left: what the kernel holds is not wanted either
+	broken   bool // lost, but the client may still be heard
 
 	watched, watchRead, watchWrite bool
 	finished                       bool
@@ -42,6 +43,7 @@ type extra struct {
 	timer  transport.Timer // ends congestion, or the wait for the client's Close frame
 	pinger *loopPinger     // nil without native pings
 	in     *netio.Buffer   // read, not parsed: reading was paused
+	parsed int             // bytes of in, all the same
 	pong   []byte          // the latest pong that could not be written
 	cause  error           // for Peer.Closed
 }
@@ -150,6 +152,7 @@ func (c *loopConn) Ready(readable, writable bool) {
 	buf := c.loop.Buffer()
 	n, err := netio.TryRead(uintptr(c.fd), buf)
 	if err != nil {
+		c.broken = c.phase == phaseOpen
 		c.lose(fmt.Errorf("websocket: connection lost: %w", err))
 		return
 	}
@@ -164,7 +167,7 @@ func (c *loopConn) take(data []byte) {
 		// Read before the pause, or the end of a connection that is broken.
 		c.hold(data)
 	default:
-		c.consume(data)
+		c.hold(c.consume(data))
 	}
 }
 
@@ -176,20 +179,49 @@ func (c *loopConn) hold(data []byte) {
 	}
 }
 
+// takeHeld goes on with what was held. What is still to be held stays where it is: a
+// client that has its commands held one by one does not have them copied each time.
+func (c *loopConn) takeHeld() {
+	x := c.extra
+	b, parsed := x.in, x.parsed
+	x.in, x.parsed = nil, 0
+	var rest []byte
+	if c.heard() {
+		rest = c.consume(b.B[parsed:])
+	}
+	if len(rest) == 0 {
+		b.Free()
+		c.trim()
+		return
+	}
+	c.more()
+	c.extra.in, c.extra.parsed = b, len(b.B)-len(rest)
+}
+
+// heard tells whether somebody cares for what the client sends.
+func (c *loopConn) heard() bool {
+	return c.phase <= phaseClosing && !c.ending || c.phase == phaseGone && c.broken
+}
+
 var parsers = sync.Pool{New: func() any { return new(rfc6455.Parser) }}
 
 // consume parses data and hands messages over until it is used up, reading is
-// paused, or the connection ends. Only a connection in the midst of a message
-// keeps its parser.
-func (c *loopConn) consume(data []byte) {
+// paused, or the connection ends; it returns what is to be held. Only a connection in
+// the midst of a message keeps its parser.
+func (c *loopConn) consume(data []byte) (rest []byte) {
 	if c.parser == nil {
 		c.parser = parsers.Get().(*rfc6455.Parser)
 		c.parser.Limit, c.parser.Compress = c.handler.cfg.MessageSizeLimit, c.compress
 	}
-	c.feed(data)
+	var ping []byte
+	rest, ping = c.feed(data)
 	if c.parser != nil && c.parser.AtRest() {
 		c.releaseParser()
 	}
+	if ping != nil {
+		c.answerPing(ping)
+	}
+	return rest
 }
 
 func (c *loopConn) releaseParser() {
@@ -201,32 +233,33 @@ func (c *loopConn) releaseParser() {
 	}
 }
 
-func (c *loopConn) feed(data []byte) {
+// feed does the work of consume, but for the answer to the last ping: it is the only
+// one that needs one (RFC 6455 section 5.5.3).
+func (c *loopConn) feed(data []byte) (rest, ping []byte) {
 	for {
 		e, rest, violation := c.parser.Next(data)
-		if violation == nil && e.Kind == rfc6455.EventMessage && c.phase == phaseOpen {
+		if violation == nil && e.Kind == rfc6455.EventMessage && (c.phase == phaseOpen || c.broken) {
 			violation = c.message(e)
 		}
 		switch {
 		case violation != nil:
 			c.fail(violation, violation.Code, violation.Reason)
-			return
+			return nil, ping
 		case e.Kind == rfc6455.EventNone:
-			return
+			return nil, ping
 		case e.Kind == rfc6455.EventPing:
-			c.answerPing(e.Payload)
+			ping = e.Payload[:len(e.Payload):len(e.Payload)]
 		case e.Kind == rfc6455.EventPong:
 			c.pongReceived()
 		case e.Kind == rfc6455.EventClose:
 			c.closeByClient(e)
-			return
+			return nil, ping
 		}
-		if c.phase > phaseClosing {
-			return
+		if !c.heard() {
+			return nil, ping
 		}
 		if c.paused && c.phase == phaseOpen {
-			c.hold(rest)
-			return
+			return rest, ping
 		}
 		data = rest
 	}
@@ -265,14 +298,9 @@ func (c *loopConn) resume() {
 		return
 	}
 	c.loop.Post(func() {
-		b := c.unread()
-		if b == nil || c.paused && c.phase == phaseOpen {
-			return
+		if c.unread() != nil && !(c.paused && c.phase == phaseOpen) {
+			c.takeHeld()
 		}
-		c.extra.in = nil
-		c.take(b.B)
-		b.Free()
-		c.trim()
 	})
 }
 
@@ -287,7 +315,7 @@ func (c *loopConn) Write(frames [][]byte) (int, error) {
 	}
 	n, err := netio.TryWrite(uintptr(c.fd), frames)
 	if err != nil {
-		c.lose(writeError(err))
+		c.unwritable(err)
 		return n, c.cause()
 	}
 	// A frame that was begun is taken whole, so that a Close frame can follow.
@@ -323,7 +351,7 @@ func (c *loopConn) queue(frames [][]byte) {
 func (c *loopConn) flush() {
 	n, err := netio.TryWrite(uintptr(c.fd), [][]byte{c.out.B})
 	if err != nil {
-		c.lose(writeError(err))
+		c.unwritable(err)
 		return
 	}
 	if n < len(c.out.B) {
@@ -442,6 +470,31 @@ func (c *loopConn) lose(cause error) {
 	}
 }
 
+// unwritable ends a connection that takes nothing any more. What the client sent
+// before is there yet.
+func (c *loopConn) unwritable(err error) {
+	c.broken = c.phase == phaseOpen
+	c.lose(writeError(err))
+}
+
+// lastReads is how often the socket of a connection that ends is read from at most.
+const lastReads = 16
+
+// salvage hands over what the client sent before its connection broke.
+func (c *loopConn) salvage() {
+	if c.unread() != nil {
+		c.takeHeld()
+	}
+	for range lastReads {
+		buf := c.loop.Buffer()
+		n, err := netio.TryRead(uintptr(c.fd), buf)
+		if n == 0 || err != nil {
+			return
+		}
+		c.consume(buf[:n])
+	}
+}
+
 // Ended implements transport.Watcher: the client may still owe us its Close frame.
 func (c *loopConn) Ended() { c.finish() }
 
@@ -451,6 +504,9 @@ func (c *loopConn) finish() {
 		return
 	}
 	c.finished, c.phase = true, phaseGone
+	if c.broken && c.peer != nil {
+		c.salvage()
+	}
 	c.stopTimer()
 	c.stopPinging()
 	if c.watched {

@@ -46,10 +46,16 @@ func (c *conn) readFailed(err error) {
 	c.loseLocked(fmt.Errorf("websocket: connection lost: %w", err))
 }
 
-// consume handles data and reports whether reading goes on. It changes data.
+// consume handles data and reports whether reading goes on. It changes data. Of pings
+// in a row, the last one is answered (RFC 6455 section 5.5.3).
 func (c *conn) consume(data []byte) bool {
+	var ping []byte
 	for {
 		e, rest, violation := c.parser.Next(data)
+		if ping != nil && (violation != nil || e.Kind != rfc6455.EventPing) {
+			c.answerPing(ping)
+			ping = nil
+		}
 		if violation == nil && e.Kind == rfc6455.EventMessage {
 			violation = c.message(e)
 		}
@@ -63,7 +69,7 @@ func (c *conn) consume(data []byte) bool {
 		case rfc6455.EventNone:
 			return true
 		case rfc6455.EventPing:
-			c.answerPing(e.Payload)
+			ping = e.Payload[:len(e.Payload):len(e.Payload)]
 		case rfc6455.EventPong:
 			c.pongReceived()
 		case rfc6455.EventClose:
@@ -74,9 +80,9 @@ func (c *conn) consume(data []byte) bool {
 	}
 }
 
-// message hands a message over, unless the connection is no longer open.
+// message hands a message over, unless the connection is closed from this side.
 func (c *conn) message(e rfc6455.Event) *CloseError {
-	if c.awaitResume() != phaseOpen {
+	if c.awaitResume() == phaseClosing {
 		return nil
 	}
 	if !e.Compressed {

@@ -21,7 +21,8 @@ const (
 )
 
 // Event is what a parser found. Payload is valid until the parser's next call and
-// belongs to the caller till then.
+// belongs to the caller till then; that of control frames for as long as the data is
+// that it was found in.
 type Event struct {
 	Kind       EventKind
 	Text       bool   // message: was sent as text
