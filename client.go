@@ -65,7 +65,8 @@ func (c *Client) Transport() TransportInfo {
 	return TransportInfo{Name: v.Name, Encoding: v.Framer.Encoding(), RemoteAddr: c.remoteAddr}
 }
 
-// Context ends with the connection; it holds what ConnectReply.Context held.
+// Context ends with the connection; it holds what ConnectReply.Context held. What the
+// client sent before is handled nevertheless: see Handlers.
 func (c *Client) Context() context.Context {
 	if ctx := c.ctx.Load(); ctx != nil {
 		return ctx
@@ -80,6 +81,14 @@ func (c *Client) Meta() []byte {
 		return ctx.Meta
 	}
 	return nil
+}
+
+// work is the context of handlers, and of what they lead to.
+func (c *Client) work() context.Context {
+	if ctx := c.ctx.Load(); ctx != nil {
+		return ctx.Work()
+	}
+	return c.node().handling
 }
 
 // Send pushes a message to the client. data is JSON for JSON clients, and must
@@ -131,6 +140,9 @@ func (e *env) Refused(ch string) {
 	n.log.Info("channel refused: its name is too long", "client", e.id, "channel", ch[:n.cfg.ChannelMaxLength],
 		"length", len(ch), "limit", n.cfg.ChannelMaxLength)
 }
+func (e *env) Allowance() *int          { return e.shard.loop.Allowance() }
+func (e *env) Again()                   { e.shard.loop.Again(&e.session) }
+func (e *env) Gone()                    { e.life.End() }
 func (e *env) Closed(d protocol.Disconnect) {
 	e.life.End()
 	e.shard.unlink(e.client())
@@ -160,18 +172,20 @@ func (e *env) Finish(b *session.Subscription) { e.shard.loop.Hub().Finish(b) }
 // own: everything is posted to the client's loop.
 type peer struct {
 	*Client
-	// queued is the number of received messages that wait for the loop.
+	// queued is the weight of received messages that wait for the loop.
 	queued atomic.Int32
 	drain  chan struct{}
 }
 
 // maxQueued is how many received messages may wait for the loop before the
-// transport's reader waits.
+// transport's reader waits. Large ones weigh more: together they have 512 KiB.
 const maxQueued = 32
+
+func weight(msg []byte) int32 { return 1 + int32(len(msg)>>14) }
 
 // Receive copies msg for the loop.
 func (p *peer) Receive(msg []byte) {
-	if p.queued.Add(1) > maxQueued {
+	if p.queued.Add(weight(msg)) > maxQueued {
 		select {
 		case <-p.drain:
 		case <-p.life.Done():
@@ -188,9 +202,9 @@ func (p *peer) Writable() {
 	p.shard.loop.Post(loop.Func(p.session.Flush))
 }
 
-// Closed ends the session if it has not ended.
+// Closed ends the session, behind what was received.
 func (p *peer) Closed(err error) {
-	p.post(func() { p.session.Disconnect(closeReason(err)) })
+	p.post(func() { p.session.Lost(closeReason(err)) })
 	p.node().clients.Done()
 }
 
@@ -200,7 +214,7 @@ type direct Client
 func (p *direct) Receive(msg []byte) { p.session.Receive(msg) }
 func (p *direct) Writable()          { p.session.Flush() }
 func (p *direct) Closed(err error) {
-	p.session.Disconnect(closeReason(err))
+	p.session.Lost(closeReason(err))
 	p.shard.node.clients.Done()
 }
 

@@ -15,14 +15,18 @@ import (
 // Handlers may block: no connection but the client's own waits for them. For one
 // client they are called one after the other, in the order of its commands
 // (unless Config.Concurrency allows more); for different clients concurrently.
-// ctx ends with the connection and holds what ConnectReply.Context held.
+//
+// ctx holds what ConnectReply.Context held. It does not end with the connection: what a
+// client sent before it went is done, though it hears of no answer. A handler that then
+// wants to stop looks at Client.Context. ctx ends when the node has shut down for 5 s.
 //
 // An error may be (or wrap) a *protocol.Error, which is the reply to the
 // command, or a protocol.Disconnect, which closes the connection. Any other
 // error is logged and the client gets error 100.
 type Handlers struct {
 	// Connecting authenticates a client. ctx is that of the HTTP request that
-	// opened the connection, with whatever middleware put there. Without this
+	// opened the connection, with whatever middleware put there; it ends with the
+	// connection, unless the client sent commands behind the connect. Without this
 	// handler, a connection has the credentials that SetCredentials put into ctx.
 	Connecting func(ctx context.Context, e ConnectEvent) (ConnectReply, error)
 	// Connected runs after the connect reply was queued.

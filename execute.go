@@ -24,14 +24,14 @@ func (c *Client) do(e session.Effect) bool {
 	if c.lane == nil {
 		c.lane = new(lane.Lane)
 	}
-	if completes(e) {
+	if lane.Completes(e) {
 		c.awaited++
 	}
-	switch {
+	switch n := c.node(); {
 	case ahead:
 		c.lane.PushAhead(e)
-	case c.lane.Push(e, c.node().cfg.Concurrency):
-		c.startWorker(c.lane)
+	case c.lane.Push(e, n.cfg.Concurrency):
+		c.lane.Work((*worker)(c), n.cfg.Concurrency, &n.work)
 	}
 	return false
 }
@@ -48,7 +48,7 @@ func (c *Client) continues(e session.Effect) bool {
 		_, ok := e.(*session.Attach)
 		return ok
 	case *session.Attach:
-		return c.life.Err() != nil
+		return c.session.Ended()
 	}
 	return false
 }
@@ -102,53 +102,12 @@ func (c *Client) try(e session.Effect) bool {
 	return true
 }
 
-// completes tells whether the session waits for an effect.
-func completes(e session.Effect) bool {
-	switch e.(type) {
-	case *session.Connected, *session.Join, *session.Renew, *session.Close:
-		return false
-	}
-	return true
-}
+// worker is the client as its lane sees it: a lane.Host.
+type worker Client
 
-func (c *Client) startWorker(l *lane.Lane) {
-	c.node().work.Add()
-	go c.worker(l)
-}
-
-// worker does effects until the lane has none that it may start.
-func (c *Client) worker(l *lane.Lane) {
-	defer c.node().work.Done()
-	for {
-		e, more := l.Next(c.node().cfg.Concurrency)
-		if more {
-			c.startWorker(l)
-		}
-		if e == nil {
-			return
-		}
-		c.execute(e, false)
-		switch {
-		case !completes(e):
-		case begins(e):
-			// What continues these comes before the next effect.
-			done := make(chan struct{})
-			if c.shard.loop.Post(&completion{c, e, done}) {
-				<-done
-			}
-		default:
-			c.shard.loop.Post(&completion{c, e, nil})
-		}
-	}
-}
-
-// begins tells whether another effect may continue e.
-func begins(e session.Effect) bool {
-	switch e.(type) {
-	case *session.Connecting, *session.Subscribing, *session.Attach:
-		return true
-	}
-	return false
+func (w *worker) Execute(e session.Effect) { (*Client)(w).execute(e, false) }
+func (w *worker) Executed(e session.Effect, done chan struct{}) bool {
+	return w.shard.loop.Post(&completion{(*Client)(w), e, done})
 }
 
 // completion takes an effect back to its session.
@@ -172,7 +131,7 @@ func (d *completion) Run() {
 // execute does an effect. It blocks for as long as the handler and the broker do:
 // inline, that is on the loop, not at all.
 func (c *Client) execute(e session.Effect, inline bool) {
-	ctx := c.Context()
+	ctx := c.work()
 	switch e := e.(type) {
 	case *session.Connecting:
 		e.Err = c.connecting(e, inline)
@@ -181,7 +140,10 @@ func (c *Client) execute(e session.Effect, inline bool) {
 	case *session.Subscribing:
 		e.Err = c.subscribing(ctx, e, inline)
 	case *session.Attach:
-		c.node().engines.Attach((*owner)(c), e.Items)
+		if !e.Outlives {
+			ctx = &c.life
+		}
+		c.node().engines.Attach(ctx, (*owner)(c), e.Items)
 	case *session.Detach:
 		e.Err = c.detach(e.Items)
 	case *session.Join:
@@ -208,7 +170,7 @@ func (c *Client) execute(e session.Effect, inline bool) {
 	case *session.SubRefresh:
 		e.Err = c.guard("SubRefresh", func() error { return c.subRefreshing(ctx, e) })
 	case *session.Renew:
-		c.renew(ctx, e)
+		c.renew(e)
 	case *session.Close:
 		c.closing(e)
 	}
@@ -295,7 +257,7 @@ func (c *Client) connecting(e *session.Connecting, inline bool) (err error) {
 		meta = reply.Credentials.Meta
 	}
 	if reply.Context != nil || meta != nil {
-		c.ctx.Store(life.NewContext(&c.life, reply.Context, meta))
+		c.ctx.Store(life.NewContext(&c.life, c.node().handling, reply.Context, meta))
 	}
 	e.Identity = session.Identity{
 		Data: reply.Data, ClientRefresh: reply.ClientSideRefresh, Subs: reply.Subscriptions,
@@ -323,7 +285,6 @@ type owner Client
 
 func (o *owner) ID() string                        { return o.id.String() }
 func (o *owner) Loop() int                         { return o.shard.index }
-func (o *owner) Life() context.Context             { return &o.life }
 func (o *owner) Failed(what, ch string, err error) { (*Client)(o).logError(what, ch, err) }
 
 func (c *Client) detach(items []session.DetachItem) error {
@@ -336,7 +297,7 @@ func (c *Client) detach(items []session.DetachItem) error {
 		}
 		h := c.node().cfg.Handlers.Unsubscribed
 		c.notify("Unsubscribed", h != nil, func() {
-			h(c.Context(), c, UnsubscribeEvent{Channel: it.Channel, Reason: it.Reason, ServerSide: it.ServerSide})
+			h(c.work(), c, UnsubscribeEvent{Channel: it.Channel, Reason: it.Reason, ServerSide: it.ServerSide})
 		})
 	}
 	return errors.Join(errs...)
@@ -364,7 +325,7 @@ func (c *Client) publishing(ctx context.Context, e *session.Publish) error {
 func (c *Client) presence(ctx context.Context, e *session.Presence) error {
 	err := c.node().cfg.Handlers.Presence(ctx, c, PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
 	if err == nil {
-		e.Clients, err = c.node().presence.Presence(ctx, e.Channel)
+		e.Clients, err = c.node().presence.Presence(&c.life, e.Channel)
 	}
 	return err
 }
@@ -374,7 +335,7 @@ func (c *Client) presenceStats(ctx context.Context, e *session.PresenceStats) er
 	if err != nil {
 		return err
 	}
-	stats, err := c.node().presence.Stats(ctx, e.Channel)
+	stats, err := c.node().presence.Stats(&c.life, e.Channel)
 	e.NumClients, e.NumUsers = stats.Clients, stats.Users
 	return err
 }
@@ -386,7 +347,7 @@ func (c *Client) history(ctx context.Context, e *session.History) error {
 	if err != nil {
 		return err
 	}
-	h, err := c.node().history(ctx, e.Channel, broker.HistoryFilter{Since: e.Since, Limit: e.Limit, Reverse: e.Reverse})
+	h, err := c.node().history(&c.life, e.Channel, broker.HistoryFilter{Since: e.Since, Limit: e.Limit, Reverse: e.Reverse})
 	e.Publications, e.Top = h.Publications, h.Top
 	return err
 }
@@ -395,7 +356,7 @@ func (c *Client) refreshing(ctx context.Context, e *session.Refresh) error {
 	reply, err := c.node().cfg.Handlers.Refresh(ctx, c, RefreshEvent{ClientSide: e.ClientSide, Token: e.Token})
 	e.Expired, e.ExpireAt, e.Info = reply.Expired, reply.ExpireAt, reply.Info
 	if err == nil && !reply.Expired && reply.Meta != nil {
-		c.ctx.Store(c.ctx.Load().WithMeta(&c.life, reply.Meta))
+		c.ctx.Store(c.ctx.Load().WithMeta(&c.life, c.node().handling, reply.Meta))
 	}
 	return err
 }
@@ -408,9 +369,9 @@ func (c *Client) subRefreshing(ctx context.Context, e *session.SubRefresh) error
 	return err
 }
 
-func (c *Client) renew(ctx context.Context, e *session.Renew) {
+func (c *Client) renew(e *session.Renew) {
 	for _, it := range e.Items {
-		if err := c.node().presence.Add(ctx, it.Channel, it.Info); err != nil {
+		if err := c.node().presence.Add(&c.life, it.Channel, it.Info); err != nil {
 			c.logError("renewing presence", it.Channel, err)
 		}
 	}
@@ -420,8 +381,11 @@ func (c *Client) closing(e *session.Close) {
 	_ = c.detach(e.Items) // logged there; nobody waits for an answer
 	h := c.node().cfg.Handlers.Disconnected
 	c.notify("Disconnected", h != nil && e.Connected, func() {
-		h(c.Context(), c, DisconnectEvent{Disconnect: e.Disconnect})
+		h(c.work(), c, DisconnectEvent{Disconnect: e.Disconnect})
 	})
 }
 
-var _ loop.Task = (*completion)(nil)
+var (
+	_ loop.Task = (*completion)(nil)
+	_ lane.Host = (*worker)(nil)
+)

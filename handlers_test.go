@@ -220,8 +220,8 @@ type key struct{}
 func TestContextOfHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
-			connecting, derived context.Context
-			done                = make(chan struct{})
+			connecting context.Context
+			gone, done = make(chan struct{}), make(chan struct{})
 		)
 		node := run(t, gyro.Config{Handlers: gyro.Handlers{
 			Connecting: func(ctx context.Context, _ gyro.ConnectEvent) (gyro.ConnectReply, error) {
@@ -239,9 +239,13 @@ func TestContextOfHandlers(t *testing.T) {
 				if ctx.Err() != nil || context.Cause(ctx) != nil {
 					t.Errorf("context has ended: %v, %v", ctx.Err(), context.Cause(ctx))
 				}
-				var cancel context.CancelFunc
-				derived, cancel = context.WithCancel(ctx)
+				derived, cancel := context.WithCancel(ctx)
 				defer cancel()
+				<-c.Context().Done()
+				if ctx.Err() != nil {
+					t.Error("the context ended with the connection")
+				}
+				close(gone)
 				<-derived.Done()
 				return nil, ctx.Err()
 			},
@@ -257,7 +261,13 @@ func TestContextOfHandlers(t *testing.T) {
 		c.Start(`"rpc":{}`)
 		synctest.Wait()
 		c.Vanish()
+		<-gone
+		began := time.Now()
+		must(t, node.Shutdown(context.Background()))
 		<-done
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("the node waited %v for the handler", took)
+		}
 	})
 }
 

@@ -130,6 +130,7 @@ func lives(tb testing.TB) func() {
 				tb.Error(err)
 				break
 			}
+			*s.loop.Allowance() = 64 // each has its own
 			p.Receive(frame)
 			p.Writable()
 			p.Closed(protocol.DisconnectConnectionClosed)

@@ -56,6 +56,10 @@ type Node struct {
 	// subs is the number of subscriptions as it was when it was asked for last.
 	subs atomic.Int64
 
+	// handling is the context of handlers, which stop ends.
+	handling context.Context
+	stop     context.CancelFunc
+
 	accepted atomic.Uint32 // connections, modulo 2^32
 	// clients counts the connections that transports hold, loops the running loops,
 	// work the lanes at work.
@@ -86,6 +90,7 @@ func New(cfg Config) (*Node, error) {
 		session: cfg.session(), broker: cfg.Broker,
 		ended: make(chan struct{}),
 	}
+	n.handling, n.stop = context.WithCancel(context.Background())
 	if n.cfg.Name == "" {
 		n.cfg.Name = n.uid
 	}
@@ -206,8 +211,12 @@ func (c *Client) begin(conn transport.Conn, via *session.Via) {
 	c.session.Init((*env)(c), c.node().session, conn, via)
 }
 
+// patience is how long a shutdown lets handlers do what clients sent before.
+const patience = 5 * time.Second
+
 // Shutdown ends the node: no client is taken any more, all are disconnected with
-// 3001, and their handlers and transports are waited for. The broker is closed
+// 3001, and their handlers and transports are waited for. The context of handlers ends
+// 5 s after the last connection, or with ctx. The broker is closed
 // last. If ctx ends before all this is done, Shutdown returns the error of ctx and
 // the rest goes on in the background; a further call waits for it again. It must
 // not be called by a handler.
@@ -222,6 +231,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	case !running:
 		return nil
 	case first:
+		context.AfterFunc(ctx, n.stop)
 		go n.end(context.WithoutCancel(ctx))
 	}
 	select {
@@ -240,6 +250,8 @@ func (n *Node) end(ctx context.Context) {
 		s.loop.Post(loop.Func(func() { s.drain(s.connections) }))
 	}
 	n.clients.Wait()
+	defer time.AfterFunc(patience, n.stop).Stop()
+	defer n.stop()
 	// What a lane ends with can start another effect, by way of the loop: an
 	// attach of a client that has gone is undone.
 	for range 3 {

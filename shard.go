@@ -96,7 +96,8 @@ const keepInbound = 16 << 10
 func (in *inbound) Run() {
 	p := in.p
 	p.session.Receive(in.buf)
-	if p.queued.Add(-1) == maxQueued/2 {
+	w := weight(in.buf)
+	if left := p.queued.Add(-w); left <= maxQueued/2 && left+w > maxQueued/2 {
 		select {
 		case p.drain <- struct{}{}:
 		default:

@@ -66,8 +66,6 @@ type Owner interface {
 	ID() string
 	// Loop is the number of the client's loop.
 	Loop() int
-	// Life ends with the connection.
-	Life() context.Context
 	// Failed logs what went wrong.
 	Failed(what, ch string, err error)
 }
@@ -77,10 +75,10 @@ type Owner interface {
 const atOnce = 16
 
 // Attach establishes subscriptions, and sets the results and the error of each.
-func (g *Engines) Attach(o Owner, items []*session.AttachItem) {
+func (g *Engines) Attach(ctx context.Context, o Owner, items []*session.AttachItem) {
 	if len(items) == 1 || g.Local {
 		for _, it := range items {
-			g.attach(o, it)
+			g.attach(ctx, o, it)
 		}
 		return
 	}
@@ -89,7 +87,7 @@ func (g *Engines) Attach(o Owner, items []*session.AttachItem) {
 	for _, it := range items {
 		slots <- struct{}{}
 		wg.Go(func() {
-			g.attach(o, it)
+			g.attach(ctx, o, it)
 			<-slots
 		})
 	}
@@ -97,18 +95,17 @@ func (g *Engines) Attach(o Owner, items []*session.AttachItem) {
 }
 
 // attach follows the order of recovery.md 4.2, steps 2 to 4.
-func (g *Engines) attach(o Owner, it *session.AttachItem) {
-	life := o.Life()
-	if it.ChannelID, it.Err = g.Routes.Add(life, it.Channel, o.Loop()); it.Err != nil {
+func (g *Engines) attach(ctx context.Context, o Owner, it *session.AttachItem) {
+	if it.ChannelID, it.Err = g.Routes.Add(ctx, it.Channel, o.Loop()); it.Err != nil {
 		o.Failed("broker subscribe", it.Channel, it.Err)
 		return
 	}
 	if it.Info != nil {
-		it.Err = g.Presence.Add(life, it.Channel, it.Info)
+		it.Err = g.Presence.Add(ctx, it.Channel, it.Info)
 	}
 	if it.Err == nil && it.Read != session.ReadNothing {
 		g.Watch(it.Channel, it.MetaTTL)
-		it.Err = g.read(life, it)
+		it.Err = g.read(ctx, it)
 	}
 	if it.Err == nil {
 		return

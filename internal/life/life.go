@@ -30,7 +30,7 @@ func newCancelable() *cancelable {
 	return &cancelable{ctx, cancel}
 }
 
-// End ends the life. It is called once.
+// End ends the life. Calls after the first do nothing.
 func (l *Life) End() {
 	if !l.made.CompareAndSwap(nil, over) {
 		l.made.Load().cancel()
@@ -69,26 +69,28 @@ func (l *Life) Value(key any) any {
 // never modified.
 type Context struct {
 	*Life
-	values context.Context
+	values, work context.Context
 	// Meta of the connection; nil if there is none.
 	Meta []byte
 }
 
 // NewContext returns a context that ends with l, and not with values, which may be nil.
-func NewContext(l *Life, values context.Context, meta []byte) *Context {
+// Its Work ends with work.
+func NewContext(l *Life, work, values context.Context, meta []byte) *Context {
 	if values == nil {
 		values = context.Background()
 	}
 	// Values that end would be taken for the cause by the context package.
-	return &Context{l, context.WithoutCancel(values), meta}
+	return &Context{l, context.WithoutCancel(values), work, meta}
 }
 
-// WithMeta returns a context with the values of c, which may be nil, and other meta.
-func (c *Context) WithMeta(l *Life, meta []byte) *Context {
+// WithMeta returns a context with the values of c, which may be nil, and other meta. Its
+// Work ends with work.
+func (c *Context) WithMeta(l *Life, work context.Context, meta []byte) *Context {
 	if c == nil {
-		return NewContext(l, nil, meta)
+		return NewContext(l, work, nil, meta)
 	}
-	return &Context{l, c.values, meta}
+	return &Context{l, c.values, work, meta}
 }
 
 // Value looks in the values first.
@@ -99,7 +101,24 @@ func (c *Context) Value(key any) any {
 	return c.Life.Value(key)
 }
 
+// Work is the context of what is done for the connection, and outlives it: it has the
+// values of c.
+func (c *Context) Work() context.Context { return (*work)(c) }
+
+type work Context
+
+func (w *work) Deadline() (time.Time, bool) { return w.work.Deadline() }
+func (w *work) Done() <-chan struct{}       { return w.work.Done() }
+func (w *work) Err() error                  { return w.work.Err() }
+func (w *work) Value(key any) any {
+	if v := w.values.Value(key); v != nil {
+		return v
+	}
+	return w.work.Value(key)
+}
+
 var (
 	_ context.Context = (*Life)(nil)
 	_ context.Context = (*Context)(nil)
+	_ context.Context = (*work)(nil)
 )

@@ -55,7 +55,10 @@ type contextKey struct{}
 
 func TestClientContextHasValues(t *testing.T) {
 	var l Life
-	c := NewContext(&l, context.WithValue(context.Background(), contextKey{}, 1), []byte("m"))
+	node, stop := context.WithCancel(context.Background())
+	c := NewContext(&l, node, context.WithValue(context.Background(), contextKey{}, 1), []byte("m"))
+	work, done := context.WithCancel(c.Work())
+	defer done()
 	ctx, cancel := context.WithCancel(c)
 	defer cancel()
 	if ctx.Value(contextKey{}) != 1 || ctx.Value(1) != nil {
@@ -63,17 +66,23 @@ func TestClientContextHasValues(t *testing.T) {
 	}
 	l.End()
 	<-ctx.Done()
+	// What is done for the connection has its values, and outlives it.
+	if work.Err() != nil || work.Value(contextKey{}) != 1 || work.Value(1) != nil {
+		t.Error("the work ended with the connection, or has no values")
+	}
+	stop()
+	<-work.Done()
 }
 
 func TestMeta(t *testing.T) {
 	var l Life
-	c := NewContext(&l, context.WithValue(context.Background(), contextKey{}, 1), []byte("old"))
-	next := c.WithMeta(&l, []byte("new"))
+	c := NewContext(&l, context.Background(), context.WithValue(context.Background(), contextKey{}, 1), []byte("old"))
+	next := c.WithMeta(&l, context.Background(), []byte("new"))
 	if string(c.Meta) != "old" || string(next.Meta) != "new" || next.Value(contextKey{}) != 1 {
 		t.Errorf("%q and %q, value %v", c.Meta, next.Meta, next.Value(contextKey{}))
 	}
 	var none *Context
-	alone := none.WithMeta(&l, []byte("new"))
+	alone := none.WithMeta(&l, context.Background(), []byte("new"))
 	if string(alone.Meta) != "new" || alone.Value(contextKey{}) != nil || alone.Err() != nil {
 		t.Errorf("%q, value %v", alone.Meta, alone.Value(contextKey{}))
 	}

@@ -64,6 +64,9 @@ type Loop struct {
 	now    int64
 	dirty  []Flusher
 	phases phases
+	input  input
+	again  []Resumer   // who have more to say
+	next   func() bool // serve
 
 	mu       sync.Mutex
 	inbox    []item
@@ -84,7 +87,7 @@ func New() *Loop {
 		wake:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
 	}
-	l.hub = hub.New(&l.pool.Arena)
+	l.hub, l.next = hub.New(&l.pool.Arena), l.serve
 	l.now = l.clock()
 	l.room.L = &l.mu
 	return l
@@ -202,14 +205,18 @@ func (l *Loop) Run() {
 // turn handles one batch, the sockets, a slice of the timers that are due and of what
 // is to be delivered, and the output.
 func (l *Loop) turn(batch []item) {
+	l.part()
 	for i := range batch {
 		if m := batch[i].msg; m != nil {
 			l.hub.Publish(m)
-		} else {
-			batch[i].task.Run()
+			continue
 		}
+		l.serve()
+		batch[i].task.Run()
 	}
-	l.busy = l.poller != nil && l.poller.Poll() > 0
+	l.part()
+	l.busy = l.poller != nil && l.poller.Poll(l.next)
+	l.goOn()
 	if l.wheel.advance(l.now, ticks) {
 		l.busy = true
 	}

@@ -17,13 +17,15 @@ const batch = 256
 type Poller struct {
 	// file is the epoll descriptor in Go's own poller, so that waiting holds a
 	// goroutine and no thread.
-	file    *os.File
-	raw     syscall.RawConn
-	fd      int
-	probe   [1]syscall.EpollEvent
-	events  [batch]syscall.EpollEvent
-	watched []watch // by descriptor
-	count   int
+	file   *os.File
+	raw    syscall.RawConn
+	fd     int
+	probe  [1]syscall.EpollEvent
+	events [batch]syscall.EpollEvent
+	// n of them are known, served the first ones.
+	n, served int
+	watched   []watch // by descriptor
+	count     int
 }
 
 // watch is what is watched of a descriptor.
@@ -115,12 +117,16 @@ func (p *Poller) control(op, fd int, events uint32) error {
 	return nil
 }
 
-// Poll calls the watchers of what is ready now, and returns their number. It does
-// not wait.
-func (p *Poller) Poll() int {
-	n := ready(p.fd, p.events[:])
-	for i := range n {
-		e := &p.events[i]
+// Poll calls the watchers of what is ready now, for as long as next, which is called
+// before each, allows it, and reports whether there may be more. Who is left is first
+// in the next Poll. It does not wait.
+func (p *Poller) Poll(next func() bool) (more bool) {
+	if p.served == p.n {
+		p.served, p.n = 0, ready(p.fd, p.events[:])
+	}
+	for more = p.n > 0; p.served < p.n && next(); {
+		e := &p.events[p.served]
+		p.served++
 		// A watcher that was called before may have closed this one, or even watch
 		// another socket that got its number.
 		if w := p.watched[e.Fd].w; w != nil {
@@ -128,7 +134,7 @@ func (p *Poller) Poll() int {
 			w.Ready(e.Events&(syscall.EPOLLIN|syscall.EPOLLRDHUP|broken) != 0, e.Events&(syscall.EPOLLOUT|broken) != 0)
 		}
 	}
-	return n
+	return more
 }
 
 // Wait blocks until Poll may have something to do. The error is that of a closed

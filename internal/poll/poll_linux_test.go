@@ -13,6 +13,8 @@ type probe struct {
 	ended int
 }
 
+func always() bool { return true }
+
 func (w *probe) Ready(readable, writable bool) {
 	s := ""
 	if readable {
@@ -31,7 +33,7 @@ func (w *probe) Ended() { w.ended++ }
 
 func (w *probe) take(t *testing.T, want string) {
 	t.Helper()
-	w.p.Poll()
+	w.p.Poll(always)
 	got := ""
 	for _, c := range w.calls {
 		got += c
@@ -131,7 +133,7 @@ func TestUnwatchWithinPoll(t *testing.T) {
 	second.then = func() { p.Unwatch(a) }
 	must(t, p.Watch(a, first, false, true))
 	must(t, p.Watch(b, second, false, true))
-	p.Poll()
+	p.Poll(always)
 	if n := len(first.calls) + len(second.calls); n != 1 {
 		t.Errorf("%d calls, want 1", n)
 	}
@@ -198,6 +200,41 @@ func BenchmarkPollNothing(b *testing.B) {
 	}
 	defer p.Close()
 	for b.Loop() {
-		p.Poll()
+		p.Poll(always)
 	}
+}
+
+// Who is not served for lack of time is first in the next Poll.
+func TestPollInParts(t *testing.T) {
+	p := newPoller(t)
+	var served []int
+	const sockets = 10
+	for i := range sockets {
+		a, b := pair(t)
+		defer syscall.Close(a)
+		defer syscall.Close(b)
+		w := &probe{p: p}
+		w.then = func() { served = append(served, i) }
+		must(t, p.Watch(a, w, false, true))
+	}
+	for len(served) < 2*sockets {
+		budget := 3
+		if !p.Poll(func() bool { budget--; return budget >= 0 }) {
+			t.Fatal("nothing is ready")
+		}
+	}
+	for i := range sockets {
+		if n := count(served[:sockets], i); n != 1 {
+			t.Errorf("socket %d was served %d times in the first round: %v", i, n, served)
+		}
+	}
+}
+
+func count(list []int, want int) (n int) {
+	for _, v := range list {
+		if v == want {
+			n++
+		}
+	}
+	return n
 }

@@ -131,6 +131,9 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	if s.state == stateClosed {
 		return
 	}
+	if s.leaving() {
+		s.env.Gone()
+	}
 	s.startTimers()
 	s.connected = true
 	s.env.Do(&Connected{})

@@ -55,6 +55,9 @@ var directives = map[string]func(p *player, a []string, input []string) error{
 	"disconnect":  (*player).disconnect,
 	"slow":        (*player).slow,
 	"lost":        (*player).lost,
+	"gone":        (*player).gone,
+	"share":       (*player).share,
+	"resume":      (*player).resume,
 	"hub":         (*player).showHub,
 }
 
@@ -183,6 +186,7 @@ func (p *player) open(list, _ []string) error {
 	p.conn = &fakeConn{room: -1, events: func(e string) { p.say("%s", e) }}
 	p.env = &fakeEnv{
 		now: &p.now, hub: hub.New(new(outbox.Arena)), pool: new(outbox.Pool), refuse: a.has("refuse"),
+		events: func(e string) { p.say("%s", e) },
 		do: func(e session.Effect) bool {
 			p.show()
 			p.effects = append(p.effects, e)
@@ -459,6 +463,36 @@ func (p *player) lost(list, _ []string) error {
 		p.conn.lost = d
 		return err
 	}
+	return nil
+}
+
+// gone [CODE]: the connection has ended.
+func (p *player) gone(list, _ []string) error {
+	d := protocol.DisconnectConnectionClosed
+	var err error
+	if len(list) == 1 {
+		d, err = disconnectOf(list[0])
+	}
+	if err == nil {
+		p.env.s.Lost(d)
+	}
+	return err
+}
+
+// share N: so much is dispatched at a time; more waits until resume.
+func (p *player) share(list, _ []string) (err error) {
+	p.env.share, err = strconv.Atoi(list[0])
+	p.env.left = p.env.share
+	return err
+}
+
+// resume: it is the session's turn again.
+func (p *player) resume(_, _ []string) error {
+	if !p.env.again {
+		return errors.New("the session did not ask for it")
+	}
+	p.env.again, p.env.left = false, p.env.share
+	p.env.s.Resume()
 	return nil
 }
 

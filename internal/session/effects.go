@@ -42,6 +42,9 @@ type (
 	// Attach establishes subscriptions behind the hub.
 	Attach struct {
 		Items []*AttachItem
+		// Outlives is set if the client has gone and what it sent behind needs the
+		// subscription; else it is given up when the client goes.
+		Outlives bool
 
 		id      uint32
 		kind    attachKind

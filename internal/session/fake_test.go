@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -126,8 +127,18 @@ type fakeEnv struct {
 	refuse   bool // Register fails
 	register int  // how often registered
 	ended    *protocol.Disconnect
+	again    bool // Resume is due
+	share    int  // what may be dispatched at a time; 0 for all
+	left     int
 	do       func(session.Effect) (done bool)
 	refused  func(ch string) // nil: nobody cares
+	events   func(string)    // nil: nobody cares
+}
+
+func (e *fakeEnv) say(event string) {
+	if e.events != nil {
+		e.events(event)
+	}
 }
 
 func (e *fakeEnv) ID() string               { return e.id }
@@ -142,6 +153,15 @@ func (e *fakeEnv) Refused(ch string) {
 		e.refused(ch)
 	}
 }
+func (e *fakeEnv) Again()                   { e.again = true }
+func (e *fakeEnv) Gone()                    { e.say("gone") }
+func (e *fakeEnv) Allowance() *int {
+	if e.share == 0 {
+		e.left = math.MaxInt
+	}
+	return &e.left
+}
+
 func (e *fakeEnv) Phase(n int64) int64 {
 	if e.random == nil {
 		return (*e.now/int64(time.Second) + 1) % n // as early as can be, if the interval is 25 s

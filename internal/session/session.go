@@ -46,6 +46,14 @@ type Env interface {
 	Unregister()
 	// Refused tells that a channel was refused for the length of its name.
 	Refused(ch string)
+	// Allowance is what the session may still dispatch now; it counts that down. At 0
+	// or below, the rest waits for Resume, which Again asks for: clients who send much
+	// take turns with the others.
+	Allowance() *int
+	Again()
+	// Gone tells that the client has gone, though the session goes on with what it sent
+	// before.
+	Gone()
 	// Closed tells that the session has ended.
 	Closed(d protocol.Disconnect)
 }
@@ -138,12 +146,6 @@ func (s *Session) grant(l lease) {
 	s.lease = &own
 }
 
-// pending holds transport messages that arrived while nothing is dispatched.
-type pending struct {
-	messages [][]byte
-	size     int
-}
-
 // Init makes s ready for use; it starts the stale timer.
 func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, via *Via) {
 	*s = Session{env: env, cfg: cfg, via: via, conn: conn, lease: &plainLease}
@@ -158,90 +160,6 @@ func (s *Session) Via() *Via { return s.via }
 
 // User of the client; empty before it has connected, and for anonymous ones.
 func (s *Session) User() string { return s.user }
-
-// Receive takes one transport message: one or more commands. It does not keep
-// msg.
-func (s *Session) Receive(msg []byte) {
-	if s.state == stateClosed {
-		return
-	}
-	if s.holding() || s.pending != nil {
-		s.hold(msg)
-		return
-	}
-	s.process(msg)
-}
-
-// holding tells whether commands have to wait.
-func (s *Session) holding() bool {
-	return s.state == stateAuthenticating || int(s.inflight) >= s.cfg.CommandLimit
-}
-
-// hold keeps the rest of a frame until it can be dispatched. The transport stops
-// reading meanwhile; what it had read before is bounded too.
-func (s *Session) hold(rest []byte) bool {
-	if s.pending == nil {
-		s.pending = new(pending)
-	}
-	p := s.pending
-	p.size += len(rest)
-	if p.size > s.cfg.PendingMaxSize {
-		s.Disconnect(protocol.DisconnectTooManyRequests)
-		return false
-	}
-	p.messages = append(p.messages, append([]byte(nil), rest...))
-	if !s.paused {
-		s.paused = true
-		s.conn.Pause(true)
-	}
-	return true
-}
-
-// resume dispatches what waits.
-func (s *Session) resume() {
-	for s.pending != nil && !s.holding() && s.state != stateClosed {
-		p := s.pending
-		msg := p.messages[0]
-		p.messages = p.messages[1:]
-		if p.size -= len(msg); len(p.messages) == 0 {
-			s.pending = nil
-		}
-		s.process(msg)
-	}
-	if s.pending == nil && s.paused && s.state != stateClosed {
-		s.paused = false
-		s.conn.Pause(false)
-	}
-}
-
-// process decodes and dispatches the commands of a frame, one at a time.
-func (s *Session) process(frame []byte) {
-	pool := s.env.Pool()
-	cmd := pool.TakeCommand()
-	defer pool.PutCommand(cmd) // nobody keeps a command, only its parts
-	for {
-		rest, err := s.via.Codec.DecodeCommand(frame, cmd)
-		if err != nil {
-			s.Disconnect(protocol.DisconnectBadRequest)
-			return
-		}
-		s.dispatch(cmd)
-		if len(rest) == 0 || s.state == stateClosed {
-			return
-		}
-		frame = rest
-		if s.holding() {
-			// In front of what waits already: this is the older frame.
-			if s.hold(frame) {
-				m := s.pending.messages
-				last := m[len(m)-1]
-				copy(m[1:], m)
-				m[0] = last
-			}
-			return
-		}
-	}
-}
 
 // dispatch follows the matrix of client-protocol.md 7.6.
 func (s *Session) dispatch(cmd *protocol.Command) {
@@ -320,8 +238,7 @@ func (s *Session) Complete(e Effect) {
 		s.completeClosed(e)
 		return
 	}
-	s.complete(e)
-	if s.state != stateClosed {
+	if s.complete(e); s.state != stateClosed {
 		s.resume()
 	}
 }
@@ -470,16 +387,12 @@ func (s *Session) flush() {
 	if s.state == stateClosed {
 		return
 	}
-	err := s.out.Flush(s.env.Pool(), s.conn)
-	if err == nil {
+	if s.out.Flush(s.env.Pool(), s.conn) == nil {
 		return
 	}
-	// The connection is lost: nothing of this reaches the client, but the
-	// application hears of it.
-	d := protocol.DisconnectConnectionClosed
-	errors.As(err, &d)
-	s.out.Drop(s.env.Pool())
-	s.Disconnect(d)
+	// The connection is lost, which Lost will tell. Until then the client may still be
+	// heard, but hears nothing.
+	s.deafen()
 }
 
 // Dismiss closes the connection in order: what was published before comes first.

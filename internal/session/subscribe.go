@@ -176,7 +176,9 @@ func (s *Session) subscribing(e *Subscribing) {
 		s.forget(b)
 		return
 	}
-	s.start(attachOne(item, e.id, attachCommand))
+	attach := attachOne(item, e.id, attachCommand)
+	attach.Outlives = s.leaving()
+	s.start(attach)
 }
 
 // attachOne is the effect for a single subscription.

@@ -123,8 +123,16 @@ func (w *socket) bytes(b []byte) {
 	_, _ = w.conn.Write(b)
 }
 
+// Last sends one message and asks to close the connection, in one go.
+func (c *Client) Last(msg string) {
+	w := c.link.(*socket)
+	w.bytes(append(encode(w.op, []byte(msg)), encode(opClose, nil)...))
+}
+
 // write sends a frame. A failure shows when reading.
-func (w *socket) write(op byte, payload []byte) {
+func (w *socket) write(op byte, payload []byte) { w.bytes(encode(op, payload)) }
+
+func encode(op byte, payload []byte) []byte {
 	frame := []byte{0x80 | op}
 	switch n := len(payload); {
 	case n < 126:
@@ -135,7 +143,7 @@ func (w *socket) write(op byte, payload []byte) {
 		frame = binary.BigEndian.AppendUint64(append(frame, 0x80|127), uint64(n))
 	}
 	frame = append(frame, 0, 0, 0, 0) // a mask that changes nothing
-	w.bytes(append(frame, payload...))
+	return append(frame, payload...)
 }
 
 // read takes frames until the end.
