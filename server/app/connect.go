@@ -18,6 +18,8 @@ func (p *policy) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.Conn
 	reply := gyro.ConnectReply{ClientSideRefresh: true}
 	var err error
 	switch {
+	case e.Inline && p.connect.Costly(e.Token):
+		return reply, gyro.ErrWouldBlock
 	case e.Token != "":
 		if err = p.byToken(e, flags, &reply); err == nil {
 			err = p.personal(ctx, flags, &reply, e.Inline)

@@ -175,6 +175,9 @@ func (p *policy) subscribing(_ context.Context, c *gyro.Client, e gyro.Subscribe
 
 // subscribeByToken is the table of auth.md section 9.
 func (p *policy) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gyro.SubscribeOptions) error {
+	if e.Inline && p.subscribe.Costly(e.Token) {
+		return gyro.ErrWouldBlock
+	}
 	token, err := p.subscribe.VerifySubscribe(e.Token)
 	switch {
 	case errors.Is(err, auth.ErrExpired):

@@ -2,6 +2,10 @@ package app
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -81,6 +85,31 @@ func TestTokenMeta(t *testing.T) {
 		}
 		if got := string(c.Do(`"rpc":{}`).RPC.Data); got != fmt.Sprintf("%q", step.want) {
 			t.Errorf("after %v: meta %s, want %s", step.refresh, got, step.want)
+		}
+	}
+}
+
+// A loop does not verify a signature that takes long.
+func TestCostlyTokensAreNotVerifiedInline(t *testing.T) {
+	key := must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))
+	cfg := testConfig(func(cfg *config.Config) { cfg.Client.Token.ECDSAPublicKey = publicPEM(&key.PublicKey) })
+	p := must(newPolicy(cfg, discard))
+	costly := must(jwt.NewWithClaims(jwt.SigningMethodES512, jwt.MapClaims{"sub": "u"}).SignedString(key))
+	quick := must(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "u"}).SignedString([]byte(tokenSecret)))
+	for _, tt := range []struct {
+		token  string
+		inline bool
+		want   error
+	}{{costly, true, gyro.ErrWouldBlock}, {costly, false, nil}, {quick, true, nil}} {
+		_, err := p.connecting(t.Context(), gyro.ConnectEvent{Token: tt.token, Inline: tt.inline})
+		if !errors.Is(err, tt.want) {
+			t.Errorf("connecting inline %v: %v, want %v", tt.inline, err, tt.want)
+		}
+		e := gyro.SubscribeEvent{Channel: "ch", Token: tt.token, Inline: tt.inline}
+		if tt.want != nil {
+			if err := p.subscribeByToken(nil, e, new(gyro.SubscribeOptions)); !errors.Is(err, tt.want) {
+				t.Errorf("subscribing: %v, want %v", err, tt.want)
+			}
 		}
 	}
 }

@@ -209,7 +209,7 @@ func (r *rules) verify(token string) (*claims, error) {
 			err = nil // of the algorithm, which does not matter
 		}
 	} else {
-		_, err = parser.ParseWithClaims(token, c, r.keys.lookup)
+		err = r.parse(token, c)
 	}
 	if err != nil {
 		return nil, reason(err)

@@ -561,3 +561,48 @@ func BenchmarkVerifyConnect(b *testing.B) {
 		}
 	}
 }
+
+// Of tokens whose signature takes long, as many are verified at a time as there are
+// seats; others do not wait for these.
+func TestSeats(t *testing.T) {
+	key := newPairs(t)["ES512"]
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodES512, jwt.MapClaims{"sub": "42"}).SignedString(key.private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quick := hs256(secret, `{"alg":"HS256"}`, `{"sub":"42"}`)
+	v := verifier(t, config.Token{HMACSecretKey: secret, ECDSAPublicKey: key.pem})
+	for token, want := range map[string]bool{signed: true, quick: false, "": false, "!.": false} {
+		if got := v.Costly(token); got != want {
+			t.Errorf("%q is costly: %v", token, got)
+		}
+	}
+	if verifier(t, config.Token{HMACSecretKey: secret}).Costly(signed) {
+		t.Error("costly without a key to verify it with")
+	}
+	for range cap(seats) {
+		seats <- struct{}{}
+	}
+	if _, err := v.VerifyConnect(quick); err != nil {
+		t.Error(err)
+	}
+	verified := make(chan error)
+	go func() {
+		_, err := v.VerifyConnect(signed)
+		verified <- err
+	}()
+	select {
+	case err := <-verified:
+		t.Errorf("verified without a seat: %v", err)
+	case <-seats:
+	}
+	if err := <-verified; err != nil {
+		t.Error(err)
+	}
+	for range cap(seats) - 1 {
+		<-seats
+	}
+	if len(seats) != 0 {
+		t.Errorf("%d seats are still taken", len(seats))
+	}
+}
