@@ -101,7 +101,10 @@ func (n *Node) onLoops(ctx context.Context, f func(*shard)) error {
 	}
 	done := make(chan struct{}, len(n.shards))
 	for _, s := range n.shards {
-		if !s.loop.Post(loop.Func(func() { f(s); done <- struct{}{} })) {
+		if !s.loop.Post(loop.Func(func() {
+			defer func() { done <- struct{}{} }() // also after a panic
+			f(s)
+		})) {
 			done <- struct{}{}
 		}
 	}

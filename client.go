@@ -2,12 +2,12 @@ package gyro
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync/atomic"
 
 	"github.com/google/uuid"
 
+	"github.com/gyrohq/gyro/internal/ingress"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/loop"
@@ -117,7 +117,7 @@ func (c *Client) Disconnect(d protocol.Disconnect) {
 	c.post(func() { c.session.Dismiss(d) })
 }
 
-func (c *Client) post(f func()) { c.shard.loop.Post(loop.Func(f)) }
+func (c *Client) post(f func()) { c.shard.loop.Post(&ingress.Call{Session: &c.session, F: f}) }
 
 // The methods below are the session's environment; they run on the loop.
 
@@ -140,9 +140,9 @@ func (e *env) Refused(ch string) {
 	n.log.Info("channel refused: its name is too long", "client", e.id, "channel", ch[:n.cfg.ChannelMaxLength],
 		"length", len(ch), "limit", n.cfg.ChannelMaxLength)
 }
-func (e *env) Allowance() *int          { return e.shard.loop.Allowance() }
-func (e *env) Again()                   { e.shard.loop.Again(&e.session) }
-func (e *env) Gone()                    { e.life.End() }
+func (e *env) Allowance() *int { return e.shard.loop.Allowance() }
+func (e *env) Again()          { e.shard.loop.Again(&e.session) }
+func (e *env) Gone()           { e.life.End() }
 func (e *env) Closed(d protocol.Disconnect) {
 	e.life.End()
 	e.shard.unlink(e.client())
@@ -168,67 +168,38 @@ func (e *env) Join(b *session.Subscription) {
 func (e *env) Part(b *session.Subscription)   { e.shard.loop.Hub().Remove(b) }
 func (e *env) Finish(b *session.Subscription) { e.shard.loop.Hub().Finish(b) }
 
-// peer is the transport's view of a client whose transport has goroutines of its
-// own: everything is posted to the client's loop.
-type peer struct {
-	*Client
-	// queued is the weight of received messages that wait for the loop.
-	queued atomic.Int32
-	drain  chan struct{}
+// peer is the transport's view of a client whose transport has goroutines of its own.
+func (c *Client) peer() transport.Peer {
+	p := ingress.New()
+	p.Loop, p.Session, p.Gone = c.shard.loop, &c.session, c.life.Done
+	p.Ended = (*direct)(c).Closed
+	return p
 }
 
-// maxQueued is how many received messages may wait for the loop before the
-// transport's reader waits. Large ones weigh more: together they have 512 KiB.
-const maxQueued = 32
-
-func weight(msg []byte) int32 { return 1 + int32(len(msg)>>14) }
-
-// Receive copies msg for the loop.
-func (p *peer) Receive(msg []byte) {
-	if p.queued.Add(weight(msg)) > maxQueued {
-		select {
-		case <-p.drain:
-		case <-p.life.Done():
-		}
-	}
-	in := inbounds.Get().(*inbound)
-	in.p = p
-	in.buf = append(in.buf[:0], msg...)
-	p.shard.loop.Post(in)
-}
-
-// Writable has the queue flushed.
-func (p *peer) Writable() {
-	p.shard.loop.Post(loop.Func(p.session.Flush))
-}
-
-// Closed ends the session, behind what was received.
-func (p *peer) Closed(err error) {
-	p.post(func() { p.session.Lost(closeReason(err)) })
-	p.node().clients.Done()
-}
-
-// direct is the view of a transport that lives on the client's loop.
+// direct is the view of a transport that lives on the client's loop. The shard knows
+// which client it serves, in case of a panic.
 type direct Client
 
-func (p *direct) Receive(msg []byte) { p.session.Receive(msg) }
-func (p *direct) Writable()          { p.session.Flush() }
+func (p *direct) Receive(msg []byte) {
+	p.shard.entered = (*Client)(p)
+	p.session.Receive(msg)
+	p.shard.entered = nil
+}
+
+func (p *direct) Writable() {
+	p.shard.entered = (*Client)(p)
+	p.session.Flush()
+	p.shard.entered = nil
+}
+
 func (p *direct) Closed(err error) {
-	p.session.Lost(closeReason(err))
 	p.shard.node.clients.Done()
+	p.shard.entered = (*Client)(p)
+	p.session.Lost((*Client)(p).closeReason(err))
+	p.shard.entered = nil
 }
 
-// closeReason is the disconnect that the transport found, if there is one in err.
-func closeReason(err error) protocol.Disconnect {
-	d := protocol.DisconnectConnectionClosed
-	errors.As(err, &d)
-	return d
-}
-
-var (
-	_ transport.Peer = (*peer)(nil)
-	_ transport.Peer = (*direct)(nil)
-)
+var _ transport.Peer = (*direct)(nil)
 
 // SubscriptionInfo describes one subscription of a client.
 type SubscriptionInfo struct {

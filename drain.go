@@ -36,7 +36,7 @@ func (n *Node) Drain(ctx context.Context, over time.Duration) error {
 func (s *shard) drain(most int) {
 	for c := s.first; c != nil && most > 0; most-- {
 		next := c.next
-		c.session.Dismiss(protocol.DisconnectShutdown)
+		c.contained(func() { c.session.Dismiss(protocol.DisconnectShutdown) })
 		c = next
 	}
 }

@@ -186,6 +186,7 @@ func (c *Client) guard(name string, f func() error) (err error) {
 // the process, are not to suffer from it.
 func (c *Client) contain(name string, err *error) {
 	if r := recover(); r != nil {
+		c.node().panics.Add(1)
 		c.node().log.Error("handler panicked", "handler", name, "client", c.ID(), "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 		*err = protocol.ErrorInternal
 		return

@@ -16,11 +16,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/attach"
 	"github.com/gyrohq/gyro/internal/clientid"
 	"github.com/gyrohq/gyro/internal/cluster"
-	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/fanout"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
@@ -49,6 +48,7 @@ type Node struct {
 	routes   *route.Table
 	// positions finds what subscriptions have missed.
 	positions *position.Checker
+	fanout    *fanout.Fanout
 	shards    []*shard
 	users     users.Counts
 	pulse     *pulse.Pulse
@@ -61,6 +61,7 @@ type Node struct {
 	stop     context.CancelFunc
 
 	accepted atomic.Uint32 // connections, modulo 2^32
+	panics   atomic.Uint64
 	// clients counts the connections that transports hold, loops the running loops,
 	// work the lanes at work.
 	clients, loops sync.WaitGroup
@@ -96,15 +97,18 @@ func New(cfg Config) (*Node, error) {
 	}
 	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, n.log)
 	n.presence, n.routes = n.engines.Presence, n.engines.Routes
+	loops := make([]*loop.Loop, runtime.GOMAXPROCS(0)) // which own the sessions
+	n.fanout = &fanout.Fanout{Routes: n.routes, Loops: loops}
 	n.positions = position.New(position.Config{
-		Broker: cfg.Broker, Routes: n.routes, Rounds: n.session.Rounds, Post: n.post,
+		Broker: cfg.Broker, Routes: n.routes, Rounds: n.session.Rounds, Post: n.fanout.Post,
 		Delay: cfg.PositionCheckDelay, Log: n.log,
 	})
-	n.engines.Watch = n.positions.Watch
-	loops := make([]*loop.Loop, runtime.GOMAXPROCS(0)) // which own the sessions
+	n.engines.Watch, n.fanout.Lost = n.positions.Watch, n.positions.Lost
 	for i := range loops {
 		loops[i] = loop.New()
-		n.shards = append(n.shards, &shard{node: n, index: i, loop: loops[i], users: make(map[string][]*Client)})
+		s := &shard{node: n, index: i, loop: loops[i], users: make(map[string][]*Client)}
+		s.loop.OnPanic = s.panicked
+		n.shards = append(n.shards, s)
 	}
 	n.pulse = pulse.New(loops)
 	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: (*members)(n), Logger: n.log})
@@ -130,7 +134,7 @@ func (n *Node) start() error {
 	if err := n.cluster.Listen(); err != nil {
 		return err
 	}
-	if err := n.broker.Run((*events)(n)); err != nil {
+	if err := n.broker.Run(n.fanout); err != nil {
 		return err
 	}
 	n.running = true
@@ -157,7 +161,7 @@ func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.I
 			c.session.Dismiss(protocol.DisconnectShutdown)
 		}
 	})
-	return &peer{Client: c, drain: make(chan struct{}, 1)}, nil
+	return c.peer(), nil
 }
 
 // NextLoop implements transport.LoopAcceptor.
@@ -274,46 +278,4 @@ func (n *Node) isRunning() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.running
-}
-
-// events takes what the broker delivers.
-type events Node
-
-// HandlePublication posts the publication to the loops with subscribers.
-func (e *events) HandlePublication(ch string, p broker.PublicationEvent) {
-	m := hub.NewMessage()
-	m.Channel, m.Pub, m.Epoch, m.Memory = ch, p.Pub, p.Epoch, p.Memory
-	if p.Delta {
-		m.Prev = p.Prev
-	}
-	(*Node)(e).post(m)
-}
-
-// HandleJoin posts the join to the loops with subscribers.
-func (e *events) HandleJoin(ch string, info *channel.ClientInfo) {
-	(*Node)(e).post(&hub.Message{Channel: ch, Kind: hub.KindJoin, Info: info})
-}
-
-// HandleLeave posts the leave to the loops with subscribers.
-func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
-	(*Node)(e).post(&hub.Message{Channel: ch, Kind: hub.KindLeave, Info: info})
-}
-
-// HandleLoss has the positions in the channels checked.
-func (e *events) HandleLoss(match func(ch string) bool) { e.positions.Lost(match) }
-
-func (n *Node) post(m *hub.Message) {
-	r := n.routes.Find(m.Channel)
-	if r == nil {
-		m.Share(0)
-		return
-	}
-	m.ID = r.ID()
-	loops := r.Loops()
-	m.Share(loops.Count(len(n.shards)))
-	for i, s := range n.shards {
-		if loops.Has(i) {
-			s.loop.PostMessage(m)
-		}
-	}
 }

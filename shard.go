@@ -1,8 +1,6 @@
 package gyro
 
 import (
-	"sync"
-
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/users"
 )
@@ -19,6 +17,8 @@ type shard struct {
 	connections int
 	// completing is what is being completed for one of them.
 	completing completion
+	// entered is the client that its transport serves, if it does.
+	entered *Client
 }
 
 // register makes a client addressable by its user.
@@ -52,7 +52,7 @@ func (s *shard) unregister(c *Client) {
 func (s *shard) each(user string, t *users.Target, f func(*Client)) {
 	for _, c := range append([]*Client(nil), s.users[user]...) {
 		if t.Match(c.ID()) {
-			f(c)
+			c.contained(func() { f(c) })
 		}
 	}
 }
@@ -68,6 +68,9 @@ func (s *shard) link(c *Client) {
 }
 
 func (s *shard) unlink(c *Client) {
+	if c.prev == nil && s.first != c {
+		return // already
+	}
 	s.connections--
 	switch {
 	case c.prev != nil:
@@ -79,32 +82,4 @@ func (s *shard) unlink(c *Client) {
 		c.next.prev = c.prev
 	}
 	c.prev, c.next = nil, nil
-}
-
-// inbound is a received message on its way to the loop.
-type inbound struct {
-	p   *peer
-	buf []byte
-}
-
-var inbounds = sync.Pool{New: func() any { return new(inbound) }}
-
-// keepInbound is the largest buffer that is kept for other messages.
-const keepInbound = 16 << 10
-
-// Run hands the message to the session.
-func (in *inbound) Run() {
-	p := in.p
-	p.session.Receive(in.buf)
-	w := weight(in.buf)
-	if left := p.queued.Add(-w); left <= maxQueued/2 && left+w > maxQueued/2 {
-		select {
-		case p.drain <- struct{}{}:
-		default:
-		}
-	}
-	in.p = nil
-	if cap(in.buf) <= keepInbound {
-		inbounds.Put(in)
-	}
 }

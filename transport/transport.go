@@ -4,6 +4,7 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/gyrohq/gyro/protocol"
@@ -45,6 +46,17 @@ type Peer interface {
 	// once, also after Conn.Close.
 	Closed(err error)
 }
+
+// Panic is why a connection ended on whose goroutine something panicked: Peer.Closed
+// gets it.
+type Panic struct {
+	// Reason is what recover returned.
+	Reason any
+	Stack  []byte
+}
+
+// Error implements error.
+func (p *Panic) Error() string { return fmt.Sprint("panic: ", p.Reason) }
 
 // Acceptor turns connections into peers. The node is one.
 type Acceptor interface {

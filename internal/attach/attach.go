@@ -11,6 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/gate"
 	"github.com/gyrohq/gyro/internal/presence"
 	"github.com/gyrohq/gyro/internal/route"
@@ -68,6 +69,8 @@ type Owner interface {
 	Loop() int
 	// Failed logs what went wrong.
 	Failed(what, ch string, err error)
+	// Panicked logs a panic of an engine.
+	Panicked(reason any, stack []byte)
 }
 
 // atOnce is how many subscriptions of one client are established side by side; they
@@ -94,19 +97,37 @@ func (g *Engines) Attach(ctx context.Context, o Owner, items []*session.AttachIt
 	wg.Wait()
 }
 
+// errPanic is the outcome of what panicked.
+var errPanic = errors.New("panic, logged before")
+
+// guard contains a panic of f, so that everything else is done or undone.
+func guard(o Owner, f func() error) (err error) {
+	if !contain.Do(func() { err = f() }, o.Panicked) {
+		return errPanic
+	}
+	return err
+}
+
 // attach follows the order of recovery.md 4.2, steps 2 to 4.
 func (g *Engines) attach(ctx context.Context, o Owner, it *session.AttachItem) {
-	if it.ChannelID, it.Err = g.Routes.Add(ctx, it.Channel, o.Loop()); it.Err != nil {
+	it.Err = guard(o, func() (err error) {
+		it.ChannelID, err = g.Routes.Add(ctx, it.Channel, o.Loop())
+		return err
+	})
+	if it.Err != nil {
 		o.Failed("broker subscribe", it.Channel, it.Err)
 		return
 	}
-	if it.Info != nil {
-		it.Err = g.Presence.Add(ctx, it.Channel, it.Info)
-	}
-	if it.Err == nil && it.Read != session.ReadNothing {
-		g.Watch(it.Channel, it.MetaTTL)
-		it.Err = g.read(ctx, it)
-	}
+	it.Err = guard(o, func() (err error) {
+		if it.Info != nil {
+			err = g.Presence.Add(ctx, it.Channel, it.Info)
+		}
+		if err == nil && it.Read != session.ReadNothing {
+			g.Watch(it.Channel, it.MetaTTL)
+			err = g.read(ctx, it)
+		}
+		return err
+	})
 	if it.Err == nil {
 		return
 	}
@@ -136,10 +157,10 @@ func (g *Engines) Detach(o Owner, it *session.DetachItem) error {
 	ctx := context.Background()
 	var absent, left error
 	if it.Presence {
-		absent = g.Presence.Remove(ctx, it.Channel, o.ID(), it.Info.User)
+		absent = guard(o, func() error { return g.Presence.Remove(ctx, it.Channel, o.ID(), it.Info.User) })
 	}
 	if it.Leave {
-		left = g.Broker.PublishLeave(ctx, it.Channel, it.Info)
+		left = guard(o, func() error { return g.Broker.PublishLeave(ctx, it.Channel, it.Info) })
 	}
-	return errors.Join(absent, left, g.Routes.Remove(ctx, it.Channel, o.Loop()))
+	return errors.Join(absent, left, guard(o, func() error { return g.Routes.Remove(ctx, it.Channel, o.Loop()) }))
 }

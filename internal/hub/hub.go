@@ -36,6 +36,10 @@ func (s *Seat) Channel() string {
 
 // Hub is the slice of a loop: it is used by one goroutine at a time.
 type Hub struct {
+	// OnPanic, if set, is told when a subscriber panics in a delivery. It may remove
+	// that subscriber. Otherwise the panic goes on.
+	OnPanic func(s Subscriber, reason any, stack []byte)
+
 	arena *outbox.Arena
 	rooms map[string]*room
 	seats int

@@ -1,5 +1,7 @@
 package hub
 
+import "runtime/debug"
+
 // sweep is the delivery of a channel's messages. It goes round the room, from the first
 // seat to the last and again, for as long as there are messages. A message gets on
 // wherever the sweep is, and off when the sweep is there again: so nobody waits for it
@@ -33,12 +35,20 @@ type sweep struct {
 }
 
 // serve delivers a part of one channel's messages and returns what that took of the
-// budget.
+// budget. When a subscriber panics, the sweep goes on behind it another time.
 func (h *Hub) serve(w *sweep, budget int) (n int) {
+	var s Subscriber
+	if h.OnPanic != nil {
+		defer func() {
+			if r := recover(); r != nil {
+				h.OnPanic(s, r, debug.Stack())
+			}
+		}()
+	}
 	for n < budget && h.board(w) {
 		cost := 1 + len(w.batch.list)/16
 		for ; w.at < w.stop() && n < budget; n += cost {
-			s := w.room.subs[w.at]
+			s = w.room.subs[w.at]
 			w.at++
 			deliver(s, &w.batch)
 		}

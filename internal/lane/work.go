@@ -1,8 +1,7 @@
 package lane
 
 import (
-	"runtime/debug"
-
+	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/session"
 )
 
@@ -14,7 +13,7 @@ type Host interface {
 	// when what follows from it has been pushed; or it reports false.
 	Executed(e session.Effect, done chan struct{}) bool
 	// Panicked tells that Execute did.
-	Panicked(e session.Effect, reason any, stack []byte)
+	Panicked(reason any, stack []byte)
 }
 
 // Work starts a worker, as Push asked for. It does effects, most of them side by side,
@@ -34,7 +33,8 @@ func (l *Lane) work(h Host, most int, t *Tally) {
 		if e == nil {
 			return
 		}
-		execute(h, e)
+		// After a panic the lane goes on, with the undoing of what was established above all.
+		contain.Do(func() { h.Execute(e) }, h.Panicked)
 		switch {
 		case !Completes(e):
 		case begins(e):
@@ -47,17 +47,6 @@ func (l *Lane) work(h Host, most int, t *Tally) {
 			h.Executed(e, nil)
 		}
 	}
-}
-
-// execute contains a panic: the lane goes on, with the undoing of what was established
-// above all.
-func execute(h Host, e session.Effect) {
-	defer func() {
-		if r := recover(); r != nil {
-			h.Panicked(e, r, debug.Stack())
-		}
-	}()
-	h.Execute(e)
 }
 
 // Completes tells whether the session waits for an effect.

@@ -71,8 +71,10 @@ func (l *Loop) goOn() {
 		r := l.again[0]
 		l.again[0] = nil
 		l.again = l.again[1:]
+		l.turning.subject = r
 		r.Resume()
 	}
+	l.turning.subject = nil
 	if len(l.again) == 0 {
 		l.again = nil
 	} else {

@@ -52,21 +52,27 @@ const keepItems = 2 * maxMessages
 // Loop is one owner of sessions. Post and PostMessage may be called from any
 // goroutine; everything else only from the loop's own, that is within a task.
 type Loop struct {
-	hub    *hub.Hub
-	pool   outbox.Pool
-	wheel  wheel
-	poller *poll.Poller  // nil until there is a socket
-	polled chan struct{} // answers the goroutine that waits for sockets
-	buffer []byte        // for reading from them
-	busy   bool          // there is more to do than what is in the inbox
-	more   bool          // that is, to deliver
-	start  time.Time
-	now    int64
-	dirty  []Flusher
-	phases phases
-	input  input
-	again  []Resumer   // who have more to say
-	next   func() bool // serve
+	// OnPanic, if set before Run, is told what panicked in a turn: a Task, Timed,
+	// Resumer, Flusher, hub.Subscriber or transport.Watcher. The turn goes on behind it.
+	// It must not panic. Otherwise the panic goes on.
+	OnPanic func(subject, reason any, stack []byte)
+
+	hub     *hub.Hub
+	pool    outbox.Pool
+	wheel   wheel
+	poller  *poll.Poller  // nil until there is a socket
+	polled  chan struct{} // answers the goroutine that waits for sockets
+	buffer  []byte        // for reading from them
+	busy    bool          // there is more to do than what is in the inbox
+	more    bool          // that is, to deliver
+	start   time.Time
+	now     int64
+	dirty   []Flusher
+	phases  phases
+	input   input
+	again   []Resumer   // who have more to say
+	next    func() bool // serve
+	turning turning
 
 	mu       sync.Mutex
 	inbox    []item
@@ -167,6 +173,9 @@ func (l *Loop) Close() {
 // Run is the loop; it returns after Close.
 func (l *Loop) Run() {
 	defer close(l.done)
+	if l.OnPanic != nil {
+		l.hub.OnPanic = func(s hub.Subscriber, reason any, stack []byte) { l.OnPanic(s, reason, stack) }
+	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	defer func() {
@@ -200,42 +209,6 @@ func (l *Loop) Run() {
 			batch = nil
 		}
 	}
-}
-
-// turn handles one batch, the sockets, a slice of the timers that are due and of what
-// is to be delivered, and the output.
-func (l *Loop) turn(batch []item) {
-	l.part()
-	for i := range batch {
-		if m := batch[i].msg; m != nil {
-			l.hub.Publish(m)
-			continue
-		}
-		l.serve()
-		batch[i].task.Run()
-	}
-	l.part()
-	l.busy = l.poller != nil && l.poller.Poll(l.next)
-	l.goOn()
-	if l.wheel.advance(l.now, ticks) {
-		l.busy = true
-	}
-	l.hub.Advance(l.now)
-	l.more = l.hub.Deliver(slice)
-	// A flush can make others dirty (a lost connection unsubscribes), never itself.
-	for i := 0; i < len(l.dirty); i++ {
-		l.dirty[i].Flush()
-	}
-	clear(l.dirty)
-	l.dirty = l.dirty[:0]
-	if l.more {
-		// What is made again in the next turn costs less than memory for frames that
-		// grows for as long as there is more.
-		l.busy = true
-		l.hub.Settle()
-	}
-	l.pool.Arena.Reset()
-	l.relieve()
 }
 
 // relieve lets publishers go on if enough was delivered.

@@ -76,10 +76,11 @@ func (w *wheel) clear(tm *Timer) {
 const tickCost = 32
 
 // advance ticks what is due at now, as many as most at a time, and reports whether
-// there is more. Timers that wait for their round count little, not nothing.
-func (w *wheel) advance(now int64, most int) (more bool) {
+// there is more. Timers that wait for their round count little, not nothing. What it
+// ticks is noted in current.
+func (w *wheel) advance(now int64, most int, current *any) (more bool) {
 	budget := most * tickCost
-	if w.rest > 0 && !w.handle(now, &budget) {
+	if w.rest > 0 && !w.handle(now, &budget, current) {
 		return true
 	}
 	tick := now / wheelTick
@@ -90,7 +91,7 @@ func (w *wheel) advance(now int64, most int) (more bool) {
 	for w.done < tick {
 		w.done++
 		w.rest = len(w.slots[w.done%wheelSlots])
-		if !w.handle(now, &budget) {
+		if !w.handle(now, &budget, current) {
 			return true
 		}
 	}
@@ -99,7 +100,7 @@ func (w *wheel) advance(now int64, most int) (more bool) {
 
 // handle ticks what is due in the rest of the slot of done, and reports false if the
 // budget is used up before its end.
-func (w *wheel) handle(now int64, budget *int) bool {
+func (w *wheel) handle(now int64, budget *int, current *any) bool {
 	slot := w.done % wheelSlots
 	// Backwards, as a cleared timer is replaced by the last one. A Tick may set
 	// and clear any timer, so look again each time.
@@ -116,6 +117,7 @@ func (w *wheel) handle(now int64, budget *int) bool {
 		if tm := t.Timer(); tm.at <= now {
 			*budget -= tickCost
 			w.clear(tm)
+			*current = t
 			t.Tick()
 		}
 	}

@@ -71,7 +71,7 @@ func (m *wheelModel) advance(t *rapid.T, between func()) {
 	most := rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "most")
 	for {
 		m.ticks = 0
-		more := m.wheel.advance(m.now, most)
+		more := m.wheel.advance(m.now, most, new(any))
 		if m.ticks > most {
 			t.Fatalf("%d alarms went off, at most %d may", m.ticks, most)
 		}
@@ -114,7 +114,7 @@ func TestWheelAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &wheelModel{T: t, due: make(map[*alarm]int64), expected: make(map[*alarm]int64)}
 		m.now = rapid.SampledFrom([]int64{1, wheelTick, 1_700_000_000e9 + 12345}).Draw(t, "start")
-		m.wheel.advance(m.now, 1)
+		m.wheel.advance(m.now, 1, new(any))
 		for i := range rapid.IntRange(1, 20).Draw(t, "alarms") {
 			m.alarms = append(m.alarms, &alarm{model: m, id: i})
 		}
@@ -161,7 +161,7 @@ func TestWheelAgainstMap(t *testing.T) {
 func TestSetTimerAllocatesNothing(t *testing.T) {
 	var w wheel
 	a := new(alarm)
-	w.advance(1, 1)
+	w.advance(1, 1, new(any))
 	w.set(a, 1e9)
 	if n := testing.AllocsPerRun(100, func() { w.set(a, 0); w.set(a, 1e9) }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -171,7 +171,7 @@ func TestSetTimerAllocatesNothing(t *testing.T) {
 func BenchmarkSetTimer(b *testing.B) {
 	var w wheel
 	alarms := make([]alarm, 10_000)
-	w.advance(1, 1)
+	w.advance(1, 1, new(any))
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {

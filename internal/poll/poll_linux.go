@@ -119,8 +119,8 @@ func (p *Poller) control(op, fd int, events uint32) error {
 
 // Poll calls the watchers of what is ready now, for as long as next, which is called
 // before each, allows it, and reports whether there may be more. Who is left is first
-// in the next Poll. It does not wait.
-func (p *Poller) Poll(next func() bool) (more bool) {
+// in the next Poll. The watcher that is called is noted in current. It does not wait.
+func (p *Poller) Poll(next func() bool, current *any) (more bool) {
 	if p.served == p.n {
 		p.served, p.n = 0, ready(p.fd, p.events[:])
 	}
@@ -130,6 +130,7 @@ func (p *Poller) Poll(next func() bool) (more bool) {
 		// A watcher that was called before may have closed this one, or even watch
 		// another socket that got its number.
 		if w := p.watched[e.Fd].w; w != nil {
+			*current = w
 			const broken = syscall.EPOLLERR | syscall.EPOLLHUP
 			w.Ready(e.Events&(syscall.EPOLLIN|syscall.EPOLLRDHUP|broken) != 0, e.Events&(syscall.EPOLLOUT|broken) != 0)
 		}

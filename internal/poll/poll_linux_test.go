@@ -33,7 +33,7 @@ func (w *probe) Ended() { w.ended++ }
 
 func (w *probe) take(t *testing.T, want string) {
 	t.Helper()
-	w.p.Poll(always)
+	w.p.Poll(always, new(any))
 	got := ""
 	for _, c := range w.calls {
 		got += c
@@ -133,7 +133,7 @@ func TestUnwatchWithinPoll(t *testing.T) {
 	second.then = func() { p.Unwatch(a) }
 	must(t, p.Watch(a, first, false, true))
 	must(t, p.Watch(b, second, false, true))
-	p.Poll(always)
+	p.Poll(always, new(any))
 	if n := len(first.calls) + len(second.calls); n != 1 {
 		t.Errorf("%d calls, want 1", n)
 	}
@@ -200,7 +200,7 @@ func BenchmarkPollNothing(b *testing.B) {
 	}
 	defer p.Close()
 	for b.Loop() {
-		p.Poll(always)
+		p.Poll(always, new(any))
 	}
 }
 
@@ -219,7 +219,7 @@ func TestPollInParts(t *testing.T) {
 	}
 	for len(served) < 2*sockets {
 		budget := 3
-		if !p.Poll(func() bool { budget--; return budget >= 0 }) {
+		if !p.Poll(func() bool { budget--; return budget >= 0 }, new(any)) {
 			t.Fatal("nothing is ready")
 		}
 	}

@@ -32,7 +32,7 @@ func (*Poller) Unwatch(int) {}
 func (*Poller) Len() int { return 0 }
 
 // Poll is not to be called.
-func (*Poller) Poll(func() bool) bool { return false }
+func (*Poller) Poll(func() bool, *any) bool { return false }
 
 // Wait is not to be called.
 func (*Poller) Wait() error { return errors.ErrUnsupported }

@@ -153,8 +153,8 @@ func (e *fakeEnv) Refused(ch string) {
 		e.refused(ch)
 	}
 }
-func (e *fakeEnv) Again()                   { e.again = true }
-func (e *fakeEnv) Gone()                    { e.say("gone") }
+func (e *fakeEnv) Again() { e.again = true }
+func (e *fakeEnv) Gone()  { e.say("gone") }
 func (e *fakeEnv) Allowance() *int {
 	if e.share == 0 {
 		e.left = math.MaxInt

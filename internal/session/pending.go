@@ -184,6 +184,15 @@ func (s *Session) leaving() bool { return s.pending != nil && s.pending.lost != 
 // Ended tells whether the session has ended.
 func (s *Session) Ended() bool { return s.state == stateClosed }
 
+// Env of the session.
+func (s *Session) Env() Env { return s.env }
+
+// Of is s itself: see Subscription.Of.
+func (s *Session) Of() *Session { return s }
+
+// Of is the session that has the subscription.
+func (b *Subscription) Of() *Session { return b.s }
+
 // nowhere is the connection of a client that has gone.
 type nowhere struct{}
 

@@ -425,9 +425,7 @@ func (s *Session) Disconnect(d protocol.Disconnect) {
 func (s *Session) close(d protocol.Disconnect) {
 	s.state = stateClosed
 	s.env.Schedule(0)
-	if s.registered {
-		s.env.Unregister()
-	}
+	s.unregister()
 	var items []DetachItem
 	for b := range s.subs.all() {
 		switch b.state {
@@ -453,6 +451,35 @@ func Explain(d protocol.Disconnect) (level slog.Level, reason string) {
 		return slog.LevelInfo, "more was to be sent than QueueMaxSize (client.queue_max_size) lets wait"
 	}
 	return slog.LevelDebug, d.Reason
+}
+
+func (s *Session) unregister() {
+	if s.registered {
+		s.registered = false
+		s.env.Unregister()
+	}
+}
+
+// Abandon ends a session that panicked when it was disconnected. try does a step that
+// may panic again: none relies on another one.
+func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
+	s.state = stateClosed
+	try(func() { s.conn.Close(d, nil) })
+	try(s.unregister)
+	try(func() { s.env.Schedule(0) })
+	var items []DetachItem
+	for b := range s.subs.all() {
+		try(func() {
+			if b.state == subAttached || b.state == subLive {
+				items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
+			}
+			b.state = subEnded
+			s.env.Part(b)
+		})
+	}
+	s.subs, s.pending = subscriptions{}, nil
+	try(func() { s.env.Do(&Close{Disconnect: d, Items: items, Connected: s.connected}) })
+	try(func() { s.env.Closed(d) })
 }
 
 // quietClose ends a connection whose connect command was answered with an

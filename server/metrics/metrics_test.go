@@ -64,6 +64,7 @@ var families = []family{
 	{"node_num_nodes", "gauge", "", ""},
 	{"node_num_subscriptions", "gauge", "", ""},
 	{"node_num_users", "gauge", "", ""},
+	{"node_panics_total", "counter", "", ""},
 	{"node_ready", "gauge", "", ""},
 	{"node_survey_duration_seconds", "summary", "op", "0.5 0.99 0.999"},
 	{"node_survey_duration_seconds_histogram", "histogram", "op", surveyBuckets},
@@ -95,6 +96,7 @@ func (n *fakeNode) Info(ctx context.Context) ([]gyro.NodeInfo, error) {
 }
 
 func (n *fakeNode) Health() []gyro.Health { return n.health }
+func (n *fakeNode) Panics() uint64        { return 8 }
 
 func (n *fakeNode) Channels(context.Context, string) (map[string]int, error) { return nil, nil }
 
@@ -315,7 +317,7 @@ func TestNode(t *testing.T) {
 		r, n := newRegistry(metrics.Config{Namespace: "gyro"}), newNode()
 		n.hangs = true
 		r.Node(n, "v\xff", func() uint64 { return 6 })
-		rest := []string{`node_build{version="v?"} 1`, "node_canary_delay_seconds 0.002", "node_client_connection_limit 6"}
+		rest := []string{`node_build{version="v?"} 1`, "node_canary_delay_seconds 0.002", "node_client_connection_limit 6", "node_panics_total 8"}
 		wantValues(t, r, "node_", append(rest, "node_ready 1")...)
 		n.hangs = false
 		sizes := []string{"node_num_channels 3", "node_num_clients 5", "node_num_nodes 2", "node_num_subscriptions 7", "node_num_users 4"}

@@ -17,6 +17,7 @@ import (
 type Node interface {
 	Info(ctx context.Context) ([]gyro.NodeInfo, error)
 	Health() []gyro.Health
+	Panics() uint64
 }
 
 const (
@@ -44,6 +45,7 @@ func (r *Registry) Node(n Node, version string, refused func() uint64) {
 	c.delay = r.desc("node", "canary_delay_seconds", "Time that the newest canary took to come round the slowest loop of the node.")
 	c.ready = r.desc("node", "ready", "1 if everything delivers, so that /health is 200; else 0.")
 	c.limit = r.desc("node", "client_connection_limit", "Connections refused because of client.connection_limit.")
+	c.panics = r.desc("node", "panics_total", "Panics that were contained, each logged as an error.")
 	r.registry.MustRegister(c)
 }
 
@@ -52,8 +54,8 @@ type nodeCollector struct {
 	refused func() uint64
 	version string
 
-	sizes                      [5]*prometheus.Desc
-	build, delay, ready, limit *prometheus.Desc
+	sizes                              [5]*prometheus.Desc
+	build, delay, ready, limit, panics *prometheus.Desc
 
 	mu     sync.Mutex
 	taken  time.Time // zero: never
@@ -65,7 +67,7 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range c.sizes {
 		ch <- d
 	}
-	for _, d := range []*prometheus.Desc{c.build, c.delay, c.ready, c.limit} {
+	for _, d := range []*prometheus.Desc{c.build, c.delay, c.ready, c.limit, c.panics} {
 		ch <- d
 	}
 }
@@ -80,6 +82,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	out.gauge(c.build, 1, c.version)
 	out.count(c.limit, c.refused())
+	out.count(c.panics, c.node.Panics())
 	ready := true
 	for i, h := range c.node.Health() {
 		ready = ready && h.Err == nil

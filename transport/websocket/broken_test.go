@@ -1,10 +1,13 @@
 package websocket
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"testing"
 
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
@@ -67,4 +70,27 @@ func TestPingsInARow(t *testing.T) {
 	}
 	c.send(frame{Fin: true, Op: rfc6455.OpPing})
 	c.expect(frame{Fin: true, Op: rfc6455.OpPong})
+}
+
+// A panic on a connection's goroutine ends this connection, and its peer hears why.
+func TestPanicOnAGoroutine(t *testing.T) {
+	if onLoops {
+		t.Skip("there, the loop contains it")
+	}
+	s := newServer(t, Config{})
+	s.prepare = func(p *testPeer) error {
+		p.receive = func([]byte) {
+			p.called.Store(false)
+			panic("no message")
+		}
+		return nil
+	}
+	c, p := s.connect("/", nil)
+	c.send(text("x"))
+	d := protocol.DisconnectServerError
+	c.expect(closeFr(uint16(d.Code), d.Reason))
+	var panicked *transport.Panic
+	if err := p.closedWith(); !errors.As(err, &panicked) || panicked.Reason != "no message" || len(panicked.Stack) == 0 {
+		t.Errorf("Closed(%v)", err)
+	}
 }

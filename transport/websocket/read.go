@@ -4,17 +4,37 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
 // run reads until the connection has ended. It is the only one that closes the
 // stream, and what it calls last is Peer.Closed.
 func (c *conn) run(early []byte) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.crash(&transport.Panic{Reason: r, Stack: debug.Stack()})
+		}
+	}()
 	c.startPinging()
 	if len(early) == 0 || c.consume(early) {
 		c.read()
 	}
+	c.finish()
+}
+
+// crash ends a connection whose goroutine panicked.
+func (c *conn) crash(p *transport.Panic) {
+	if !c.mu.TryLock() {
+		c.stream.Abort() // it panicked with the lock
+		return
+	}
+	d := protocol.DisconnectServerError
+	c.failLocked(p, uint16(d.Code), d.Reason)
+	c.mu.Unlock()
 	c.finish()
 }
 

@@ -1,0 +1,60 @@
+// Package fanout brings what a broker delivers to the loops that have subscribers.
+package fanout
+
+import (
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/route"
+)
+
+// Fanout is a broker.EventHandler.
+type Fanout struct {
+	Routes *route.Table
+	Loops  []*loop.Loop
+	// Lost has the positions in channels checked.
+	Lost func(match func(ch string) bool)
+}
+
+// HandlePublication posts the publication to the loops with subscribers.
+func (f *Fanout) HandlePublication(ch string, p broker.PublicationEvent) {
+	m := hub.NewMessage()
+	m.Channel, m.Pub, m.Epoch, m.Memory = ch, p.Pub, p.Epoch, p.Memory
+	if p.Delta {
+		m.Prev = p.Prev
+	}
+	f.Post(m)
+}
+
+// HandleJoin posts the join to the loops with subscribers.
+func (f *Fanout) HandleJoin(ch string, info *channel.ClientInfo) {
+	f.Post(&hub.Message{Channel: ch, Kind: hub.KindJoin, Info: info})
+}
+
+// HandleLeave posts the leave to the loops with subscribers.
+func (f *Fanout) HandleLeave(ch string, info *channel.ClientInfo) {
+	f.Post(&hub.Message{Channel: ch, Kind: hub.KindLeave, Info: info})
+}
+
+// HandleLoss has the positions in the channels checked.
+func (f *Fanout) HandleLoss(match func(ch string) bool) { f.Lost(match) }
+
+// Post posts a message to the loops with subscribers of its channel.
+func (f *Fanout) Post(m *hub.Message) {
+	r := f.Routes.Find(m.Channel)
+	if r == nil {
+		m.Share(0)
+		return
+	}
+	m.ID = r.ID()
+	loops := r.Loops()
+	m.Share(loops.Count(len(f.Loops)))
+	for i, l := range f.Loops {
+		if loops.Has(i) {
+			l.PostMessage(m)
+		}
+	}
+}
+
+var _ broker.EventHandler = (*Fanout)(nil)

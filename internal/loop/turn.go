@@ -1,0 +1,108 @@
+package loop
+
+import "runtime/debug"
+
+// turning is how far a turn has come: a panic ends what it concerns, and not the turn.
+type turning struct {
+	batch   []item
+	at      int // in batch
+	stage   int
+	flushed int // of dirty
+	subject any // what is done, if it is not an element of one of the lists
+}
+
+// stages of a turn: tasks, sockets, those who have more to say, a slice of the timers
+// that are due and of what is to be delivered, and the output.
+var stages = [...]func(*Loop){(*Loop).tasks, (*Loop).sockets, (*Loop).goOn, (*Loop).timers, (*Loop).deliver, (*Loop).flush}
+
+// turn handles one batch and all that is ready.
+func (l *Loop) turn(batch []item) {
+	l.turning = turning{batch: batch}
+	for !l.advance() {
+		// behind what panicked
+	}
+	l.turning = turning{}
+	if l.more {
+		// What is made again in the next turn costs less than memory for frames that
+		// grows for as long as there is more.
+		l.busy = true
+		l.hub.Settle()
+	}
+	l.pool.Arena.Reset()
+	l.relieve()
+}
+
+// advance does what is left of the stages. It reports false after a panic.
+func (l *Loop) advance() (done bool) {
+	if l.OnPanic != nil {
+		defer l.contain()
+	}
+	t := &l.turning
+	for t.stage < len(stages) {
+		stages[t.stage](l)
+		t.stage++
+	}
+	return true
+}
+
+// contain is deferred.
+func (l *Loop) contain() {
+	if r := recover(); r != nil {
+		subject := l.turning.subject
+		l.turning.subject = nil
+		l.OnPanic(subject, r, debug.Stack())
+	}
+}
+
+func (l *Loop) tasks() {
+	t := &l.turning
+	if t.at == 0 {
+		l.busy = false
+		l.part()
+	}
+	for t.at < len(t.batch) {
+		it := &t.batch[t.at]
+		t.at++
+		if it.msg != nil {
+			l.hub.Publish(it.msg)
+			continue
+		}
+		l.serve()
+		t.subject = it.task
+		it.task.Run()
+	}
+	t.subject = nil
+}
+
+func (l *Loop) sockets() {
+	l.part()
+	if l.poller != nil && l.poller.Poll(l.next, &l.turning.subject) {
+		l.busy = true
+	}
+	l.turning.subject = nil
+}
+
+func (l *Loop) timers() {
+	if l.wheel.advance(l.now, ticks, &l.turning.subject) {
+		l.busy = true
+	}
+	l.turning.subject = nil
+}
+
+func (l *Loop) deliver() {
+	l.hub.Advance(l.now)
+	l.more = l.hub.Deliver(slice)
+}
+
+func (l *Loop) flush() {
+	// A flush can make others dirty (a lost connection unsubscribes), never itself.
+	t := &l.turning
+	for t.flushed < len(l.dirty) {
+		f := l.dirty[t.flushed]
+		t.flushed++
+		t.subject = f
+		f.Flush()
+	}
+	clear(l.dirty)
+	l.dirty = l.dirty[:0]
+}
