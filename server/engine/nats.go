@@ -17,8 +17,8 @@ func (m *maker) nats(key string, c *config.NATS) (broker.Broker, error) {
 		URL: c.URL, Prefix: c.Prefix, TLS: tls,
 		DialTimeout: c.DialTimeout, WriteTimeout: c.WriteTimeout, StartTimeout: c.StartTimeout,
 		AllowWildcards: c.AllowWildcards, Covers: m.channels.Covers,
-		Raw:            nats.RawMode{Enabled: c.RawMode.Enabled, Prefix: c.RawMode.Prefix, Replacements: c.RawMode.ChannelReplacements},
-		Logger:         m.log,
+		Raw:    nats.RawMode{Enabled: c.RawMode.Enabled, Prefix: c.RawMode.Prefix, Replacements: c.RawMode.ChannelReplacements},
+		Logger: m.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
