@@ -77,12 +77,12 @@ func (c *Client) contained(f func()) {
 
 // closeReason is the disconnect that the transport found, if there is one in err.
 func (c *Client) closeReason(err error) protocol.Disconnect {
-	d := protocol.DisconnectConnectionClosed
-	var p *transport.Panic
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*transport.Panic](err); ok {
 		c.panicked(p.Reason, p.Stack)
 		return protocol.DisconnectServerError
 	}
-	errors.As(err, &d)
-	return d
+	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
+		return d
+	}
+	return protocol.DisconnectConnectionClosed
 }
