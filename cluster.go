@@ -82,7 +82,7 @@ func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 // The name op must not be "channels" or begin with "centrifuge_". data and the data of
 // a reply have at most 16 MiB, or what the controller carries if that is less; a reply
 // that is too long arrives as SurveyInternal. A node has at most 64 surveys under way,
-// more wait, and answers at most 64 of others.
+// more wait, and answers at most 128 of others.
 func (n *Node) Survey(ctx context.Context, op string, data []byte, node string) (map[string]SurveyReply, error) {
 	if cluster.Reserved(op) {
 		return nil, fmt.Errorf("gyro: survey: the name %q is reserved", op)

@@ -29,9 +29,10 @@ const (
 	// maxSurvey bounds how long a survey takes, whatever its context says.
 	maxSurvey = 5 * time.Minute
 	// maxAsking is how many surveys of this node are under way at a time; others wait.
-	// maxAnswering is how many of others are answered; more are not.
+	// maxAnswering is how many of others are answered; more are not. A node that asks as
+	// many as it may begins the next one before its last answer is off the other's list.
 	maxAsking    = 64
-	maxAnswering = 64
+	maxAnswering = 2 * maxAsking
 )
 
 var (

@@ -512,3 +512,34 @@ func TestTellAfterDeafness(t *testing.T) {
 		}
 	})
 }
+
+// What is kept for silent nodes has a bound, beyond which a command fails.
+func TestOwedIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b := join(t, bus, "a"), join(t, bus, "b")
+		synctest.Wait()
+		b.engine.Cut(true)
+		time.Sleep(silentAfter + time.Second)
+		for range maxOwed {
+			if err := a.Tell(t.Context(), disconnect("u")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.Tell(t.Context(), disconnect("u")); !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "node b") || !strings.Contains(err.Error(), "1024") {
+			t.Error(err)
+		}
+		b.engine.Cut(false)
+		time.Sleep(pingInterval)
+		synctest.Wait()
+		if n := len(b.applied); n != maxOwed || a.owed != 0 || a.owedBytes != 0 || len(a.orders) != 0 {
+			t.Errorf("b did %d commands, %d are kept, %d of %d bytes owed", n, len(a.orders), a.owed, a.owedBytes)
+		}
+		big := &control.Command{Refresh: &control.Refresh{Info: make([]byte, maxOwedBytes)}}
+		b.engine.Cut(true)
+		time.Sleep(silentAfter + time.Second)
+		if err := a.Tell(t.Context(), big); !errors.Is(err, ErrNoAnswer) {
+			t.Error(err)
+		}
+	})
+}
