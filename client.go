@@ -2,6 +2,7 @@ package gyro
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 
@@ -146,7 +147,10 @@ func (e *env) Gone()           { e.life.End() }
 func (e *env) Closed(d protocol.Disconnect) {
 	e.life.End()
 	e.shard.unlink(e.client())
-	level, reason := session.Explain(d)
+	level, reason := slog.LevelDebug, d.Reason
+	if d.Code == protocol.DisconnectSlow.Code {
+		level, reason = slog.LevelInfo, "more was to be sent than QueueMaxSize (client.queue_max_size) lets wait"
+	}
 	if log := e.shard.node.log; log.Enabled(context.Background(), level) {
 		log.Log(context.Background(), level, "client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", reason)
 	}

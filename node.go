@@ -28,6 +28,7 @@ import (
 	"github.com/gyrohq/gyro/internal/route"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/users"
+	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -70,7 +71,7 @@ type Node struct {
 	mu       sync.Mutex
 	running  bool
 	shutdown bool
-	vias     session.Vias
+	kinds    via.Kinds
 	// closing is set when no client is taken any more; under mu.
 	closing atomic.Bool
 
@@ -154,9 +155,9 @@ func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.I
 	if err != nil {
 		return nil, err
 	}
-	via := n.via(&info)
+	kind := n.kind(&info)
 	c.post(func() {
-		if c.begin(conn, via); n.closing.Load() {
+		if c.begin(conn, kind); n.closing.Load() {
 			// The others were disconnected before this one was there.
 			c.session.Dismiss(protocol.DisconnectShutdown)
 		}
@@ -182,7 +183,7 @@ func (n *Node) AcceptOn(l transport.Loop, ctx context.Context, conn transport.Co
 	if err != nil {
 		return nil, err
 	}
-	c.begin(conn, n.via(&info))
+	c.begin(conn, n.kind(&info))
 	return (*direct)(c), nil
 }
 
@@ -203,16 +204,16 @@ func (n *Node) admit(s *shard, ctx context.Context, info transport.Info) (*Clien
 	}, nil
 }
 
-func (n *Node) via(info *transport.Info) *session.Via {
+func (n *Node) kind(info *transport.Info) *via.Kind {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.vias.Of(info)
+	return n.kinds.Of(info)
 }
 
 // begin makes the session, on its loop.
-func (c *Client) begin(conn transport.Conn, via *session.Via) {
+func (c *Client) begin(conn transport.Conn, kind *via.Kind) {
 	c.shard.link(c)
-	c.session.Init((*env)(c), c.node().session, conn, via)
+	c.session.Init((*env)(c), c.node().session, conn, kind)
 }
 
 // patience is how long a shutdown lets handlers do what clients sent before.

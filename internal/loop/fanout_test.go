@@ -9,6 +9,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -87,11 +88,11 @@ type fanout struct {
 func newFanout(tb testing.TB, n int, f transport.Framer, opts channel.SubscribeOptions) *fanout {
 	tb.Helper()
 	o := &fanout{loop: New(), data: []byte(`{"text":"a message of the usual size, which is about a hundred bytes","n":12345}`)}
-	pool, via := new(outbox.Pool), session.NewVia(&transport.Info{Framer: f})
+	pool, kind := new(outbox.Pool), via.New(&transport.Info{Framer: f})
 	for i := range n {
 		c := &listener{id: fmt.Sprint(i), loop: o.loop, pool: pool}
 		o.listeners = append(o.listeners, c)
-		c.session.Init(c, listenerConfig, c, via)
+		c.session.Init(c, listenerConfig, c, kind)
 		for _, cmd := range []*protocol.Command{
 			{ID: 1, Connect: &protocol.ConnectRequest{}},
 			{ID: 2, Subscribe: &protocol.SubscribeRequest{Channel: "ch"}},

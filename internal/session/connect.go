@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -83,6 +84,7 @@ func (s *Session) connectFailed(id uint32, err error) {
 func (s *Session) connectAttached(e *Attach) {
 	result := e.connect
 	result.Subs = make(map[string]*protocol.SubscribeResult, len(e.Items))
+	budget := recovery.Budget(s.cfg.QueueMaxSize-len(result.Data), len(e.Items))
 	for _, it := range e.Items {
 		var (
 			err error
@@ -90,7 +92,7 @@ func (s *Session) connectAttached(e *Attach) {
 		)
 		if it.Err != nil {
 			err = attachError(it.Err)
-		} else if res, err = it.sub.recovered(it); err == nil {
+		} else if res, err = it.sub.recovered(it, &budget); err == nil {
 			result.Subs[it.Channel] = res
 		}
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -198,7 +199,7 @@ func (p *player) open(list, _ []string) error {
 	cfg := p.cfg
 	info := transport.Info{Name: "test", Framer: framers[p.enc], NativePing: a.has("native-ping")}
 	p.env.id = "c1"
-	p.env.s.Init(p.env, &cfg, &closing{p.conn, p}, session.NewVia(&info))
+	p.env.s.Init(p.env, &cfg, &closing{p.conn, p}, via.New(&info))
 	return a.leftover()
 }
 

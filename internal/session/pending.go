@@ -3,6 +3,7 @@ package session
 import (
 	"math"
 
+	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -175,7 +176,7 @@ func (s *Session) Lost(d protocol.Disconnect) {
 // deafen has everything forgotten that is sent to the client.
 func (s *Session) deafen() {
 	s.out.Drop(s.env.Pool())
-	s.conn = nowhere{}
+	s.conn = via.Nowhere{}
 }
 
 // leaving tells whether the client has gone, and what it sent before is being done.
@@ -192,16 +193,3 @@ func (s *Session) Of() *Session { return s }
 
 // Of is the session that has the subscription.
 func (b *Subscription) Of() *Session { return b.s }
-
-// nowhere is the connection of a client that has gone.
-type nowhere struct{}
-
-func (nowhere) Write(frames [][]byte) (n int, err error) {
-	for _, f := range frames {
-		n += len(f)
-	}
-	return n, nil
-}
-
-func (nowhere) Close(protocol.Disconnect, [][]byte) {}
-func (nowhere) Pause(bool)                          {}

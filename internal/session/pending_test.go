@@ -8,6 +8,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -41,7 +42,7 @@ func pipeline(t *testing.T, n, share int) uint64 {
 		PresenceInterval: time.Second, Rounds: new(hub.Rounds), ChannelLimit: 1, QueueMaxSize: 1 << 30,
 		CommandLimit: 2, PendingMaxSize: 1 << 30, Handles: session.Handles{RPC: true},
 	}
-	env.s.Init(env, cfg, conn, session.NewVia(&transport.Info{Framer: framers[protocol.Protobuf]}))
+	env.s.Init(env, cfg, conn, via.New(&transport.Info{Framer: framers[protocol.Protobuf]}))
 	encode := func(frame []byte, cmd *protocol.Command) []byte {
 		frame, err := client.AppendCommand(frame, cmd)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -150,7 +151,7 @@ func (w *world) newLink(c *simClient) *link {
 		l.lane = append(l.lane, e)
 		return false
 	}}
-	l.env.s.Init(l.env, &w.cfg, l.conn, session.NewVia(&transport.Info{Name: "sim", Framer: framers[c.enc]}))
+	l.env.s.Init(l.env, &w.cfg, l.conn, via.New(&transport.Info{Name: "sim", Framer: framers[c.enc]}))
 	w.links = append(w.links, l)
 	return l
 }

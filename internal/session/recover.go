@@ -3,21 +3,23 @@ package session
 import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/protocol"
 )
 
 // recovered builds the subscribe result from what was read of the stream
 // (recovery.md section 4). The tracked position becomes the top as read; what
 // was buffered beyond it is delivered behind the reply, so nothing is merged.
+// budget is how many bytes the publications may take; what is recovered is subtracted.
 // The error is the reply or the disconnect that the client gets instead.
-func (b *Subscription) recovered(it *AttachItem) (*protocol.SubscribeResult, error) {
+func (b *Subscription) recovered(it *AttachItem, budget *int) (*protocol.SubscribeResult, error) {
 	req, opts := b.setup.request, b.setup.opts
 	r := b.result(it)
 	r.WasRecovering = req.Recover || b.setup.recover
 	initial := opts.Publications
 	if !b.positioned {
 		var err error
-		r.Publications, err = b.publications(initial)
+		r.Publications, err = hub.Results(initial, b.form, b.s.via.Framer.Encoding())
 		return r, err
 	}
 	b.offset, b.epoch = it.Top.Offset, it.Top.Epoch
@@ -28,10 +30,14 @@ func (b *Subscription) recovered(it *AttachItem) (*protocol.SubscribeResult, err
 	var pubs []*channel.Publication
 	if b.setup.recover {
 		var ok bool
-		if pubs, ok = b.missed(it); ok && size(pubs) > b.s.cfg.QueueMaxSize {
-			// The reply would be too much for the queue at every try. As beyond the
-			// recovery limit, the client has to get along without.
-			pubs, ok = nil, false
+		if pubs, ok = b.missed(it); ok {
+			if size := recovery.Size(pubs); size <= max(*budget, 0) {
+				*budget -= size
+			} else {
+				// The reply would be too much for the queue at every try. As beyond the
+				// recovery limit, the client has to get along without.
+				pubs, ok = nil, false
+			}
 		}
 		if !ok && req.Flag&flagReject != 0 && opts.RecoveryMode == channel.RecoverStream {
 			return nil, protocol.ErrorUnrecoverablePosition
@@ -49,55 +55,27 @@ func (b *Subscription) recovered(it *AttachItem) (*protocol.SubscribeResult, err
 		b.base = pubs[len(pubs)-1].Offset
 	}
 	var err error
-	r.Publications, err = b.publications(pubs)
+	r.Publications, err = hub.Results(pubs, b.form, b.s.via.Framer.Encoding())
 	return r, err
+}
+
+// recoveredAlone is recovered for a reply with no other subscription.
+func (b *Subscription) recoveredAlone(it *AttachItem) (*protocol.SubscribeResult, error) {
+	budget := recovery.Budget(b.s.cfg.QueueMaxSize, 1)
+	return b.recovered(it, &budget)
 }
 
 // missed decides on recovery and returns what the client has to get.
 func (b *Subscription) missed(it *AttachItem) ([]*channel.Publication, bool) {
+	since := channel.StreamPosition{Offset: b.setup.request.Offset, Epoch: b.setup.request.Epoch}
+	var filter recovery.Filter
+	if b.filtered() {
+		filter = b.passes
+	}
 	if b.setup.opts.RecoveryMode == channel.RecoverCache {
-		return b.latest(it)
+		return recovery.Latest(it.Publications, it.Top, since, filter)
 	}
-	pubs, top, req := it.Publications, it.Top, b.setup.request
-	switch {
-	case req.Epoch != "" && req.Epoch != top.Epoch:
-		return nil, false
-	case len(pubs) == 0:
-		return nil, top.Offset == req.Offset
-	case pubs[0].Offset != req.Offset+1 || pubs[len(pubs)-1].Offset != top.Offset:
-		return nil, false
-	case !b.filtered():
-		return pubs, true
-	}
-	var kept []*channel.Publication
-	for _, p := range pubs {
-		if b.passes(p.Tags) {
-			kept = append(kept, p)
-		}
-	}
-	return kept, true
-}
-
-// latest is cache recovery (recovery.md 4.4).
-func (b *Subscription) latest(it *AttachItem) ([]*channel.Publication, bool) {
-	req, top := b.setup.request, it.Top
-	same := req.Offset > 0 && req.Offset == top.Offset && req.Epoch == top.Epoch
-	var match *channel.Publication
-	for _, p := range it.Publications { // newest first
-		if b.passes(p.Tags) {
-			match = p
-			break
-		}
-	}
-	switch {
-	case match == nil:
-		return nil, same
-	case it.Publications[0].Offset != top.Offset:
-		return nil, false
-	case same:
-		return nil, true
-	}
-	return []*channel.Publication{match}, true
+	return recovery.Missed(it.Publications, it.Top, since, filter)
 }
 
 // contiguous tells whether the buffered publications continue the position that
@@ -122,46 +100,4 @@ func (b *Subscription) contiguous() bool {
 		}
 	}
 	return true
-}
-
-// size is what publications take in a reply, roughly.
-func size(pubs []*channel.Publication) (sum int) {
-	for _, p := range pubs {
-		sum += 64 + len(p.Data)
-		for k, v := range p.Tags {
-			sum += 8 + len(k) + len(v)
-		}
-		if i := p.Info; i != nil {
-			sum += 64 + len(i.User) + len(i.Client) + len(i.ConnInfo) + len(i.ChanInfo)
-		}
-	}
-	return sum
-}
-
-// publications encodes publications of a subscribe result. With delta, each is a
-// patch of the one before.
-func (b *Subscription) publications(pubs []*channel.Publication) ([]*protocol.Publication, error) {
-	if len(pubs) == 0 {
-		return nil, nil
-	}
-	out := make([]*protocol.Publication, len(pubs))
-	var prev *channel.Publication
-	for i, p := range pubs {
-		q := new(protocol.Publication)
-		hub.FillPublication(q, p)
-		q.Info = (*protocol.ClientInfo)(p.Info)
-		if b.form&hub.Escaped != 0 {
-			var (
-				patch, text []byte
-				err         error
-			)
-			q.Data, q.Delta, err = hub.DeltaData(&patch, &text, b.s.via.Framer.Encoding(), prev, p)
-			if err != nil {
-				return nil, protocol.DisconnectInappropriateProtocol
-			}
-			prev = p
-		}
-		out[i] = q
-	}
-	return out, nil
 }

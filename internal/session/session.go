@@ -6,11 +6,11 @@ package session
 
 import (
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -105,7 +105,7 @@ const (
 type Session struct {
 	env  Env
 	cfg  *Config
-	via  *Via
+	via  *via.Kind
 	conn transport.Conn
 
 	user  string
@@ -147,8 +147,8 @@ func (s *Session) grant(l lease) {
 }
 
 // Init makes s ready for use; it starts the stale timer.
-func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, via *Via) {
-	*s = Session{env: env, cfg: cfg, via: via, conn: conn, lease: &plainLease}
+func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, kind *via.Kind) {
+	*s = Session{env: env, cfg: cfg, via: kind, conn: conn, lease: &plainLease}
 	if cfg.StaleDelay > 0 {
 		s.deadlines.stale = env.Now() + int64(cfg.StaleDelay)
 		s.reschedule()
@@ -156,7 +156,7 @@ func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, via *Via) {
 }
 
 // Via which the client came.
-func (s *Session) Via() *Via { return s.via }
+func (s *Session) Via() *via.Kind { return s.via }
 
 // User of the client; empty before it has connected, and for anonymous ones.
 func (s *Session) User() string { return s.user }
@@ -442,15 +442,6 @@ func (s *Session) close(d protocol.Disconnect) {
 		s.env.Do(&Close{Disconnect: d, Items: items, Connected: s.connected})
 	}
 	s.env.Closed(d)
-}
-
-// Explain tells how the end of a session is logged: a client that was too slow, which
-// a limit decides, is news to who can change it.
-func Explain(d protocol.Disconnect) (level slog.Level, reason string) {
-	if d.Code == protocol.DisconnectSlow.Code {
-		return slog.LevelInfo, "more was to be sent than QueueMaxSize (client.queue_max_size) lets wait"
-	}
-	return slog.LevelDebug, d.Reason
 }
 
 func (s *Session) unregister() {

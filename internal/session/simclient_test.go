@@ -206,7 +206,7 @@ func (b *simSub) judge(it *session.AttachItem, replaces string, limit int) read 
 		default:
 			r.recovered, r.pubs = true, []*channel.Publication{match}
 		}
-		return r.within(b.c.w.cfg.QueueMaxSize)
+		return r
 	}
 	if it.Read != session.ReadSince {
 		return r
@@ -220,11 +220,11 @@ func (b *simSub) judge(it *session.AttachItem, replaces string, limit int) read 
 			}
 		}
 	}
-	return r.within(b.c.w.cfg.QueueMaxSize)
+	return r
 }
 
-// within drops what is too much for the queue: that cannot be recovered.
-func (r read) within(limit int) read {
+// within drops what is too much for the reply: that cannot be recovered.
+func (r read) within(budget *int) read {
 	sum := 0
 	for _, p := range r.pubs {
 		sum += 64 + len(p.Data)
@@ -235,9 +235,11 @@ func (r read) within(limit int) read {
 			sum += 64 + len(i.User) + len(i.Client) + len(i.ConnInfo) + len(i.ChanInfo)
 		}
 	}
-	if sum > limit {
+	if sum > max(*budget, 0) {
 		r.recovered, r.pubs = false, nil
+		return r
 	}
+	*budget -= sum
 	return r
 }
 

@@ -51,8 +51,9 @@ func (w *world) execute(l *link, e session.Effect) bool {
 			e.Options = b.options()
 		}
 	case *session.Attach:
+		budget := w.cfg.QueueMaxSize - 256 - 128*len(e.Items)
 		for _, it := range e.Items {
-			w.attach(l, it)
+			w.attach(l, it, &budget)
 		}
 	case *session.Detach:
 		w.detach(l, e.Items)
@@ -135,7 +136,7 @@ func (w *world) authenticate(l *link, e *session.Connecting) {
 }
 
 // attach subscribes in the broker, adds presence and reads the stream.
-func (w *world) attach(l *link, it *session.AttachItem) {
+func (w *world) attach(l *link, it *session.AttachItem, budget *int) {
 	b := l.sub(it.Channel)
 	s := b.ch
 	if it.Err = w.fault(60); it.Err != nil {
@@ -152,7 +153,7 @@ func (w *world) attach(l *link, it *session.AttachItem) {
 	case session.ReadLatest:
 		it.Publications = s.latest(it.Limit)
 	}
-	l.reads[s.index] = append(l.reads[s.index], b.judge(it, l.epochs[s.index], w.cfg.RecoveryLimit))
+	l.reads[s.index] = append(l.reads[s.index], b.judge(it, l.epochs[s.index], w.cfg.RecoveryLimit).within(budget))
 	l.epochs[s.index] = it.Top.Epoch
 }
 

@@ -312,7 +312,7 @@ func (s *Session) commandAttached(e *Attach) {
 		s.forget(b)
 		return
 	}
-	res, err := b.recovered(it)
+	res, err := b.recoveredAlone(it)
 	if err != nil {
 		if s.fail(e.id, err); s.state != stateClosed {
 			s.drop(b, protocol.UnsubscribeServer, 0)
@@ -376,7 +376,7 @@ func (s *Session) serverAttached(it *AttachItem) {
 		s.Disconnect(protocol.DisconnectServerError)
 		return
 	}
-	res, err := b.recovered(it)
+	res, err := b.recoveredAlone(it)
 	if err != nil {
 		s.fail(0, err)
 		return

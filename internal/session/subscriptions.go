@@ -1,6 +1,10 @@
 package session
 
-import "iter"
+import (
+	"iter"
+
+	"github.com/gyrohq/gyro/internal/hub"
+)
 
 // subscriptions of a session by channel. Most sessions have few: these are a list
 // that takes no memory of its own, and a map is there only while it pays.
@@ -87,4 +91,13 @@ func (t *subscriptions) all() iter.Seq[*Subscription] {
 			b = next
 		}
 	}
+}
+
+// Window is how long messages of the channel are to be held back, as the options of
+// the subscription have it. It is known while the subscription joins.
+func (b *Subscription) Window() hub.Window {
+	if b.setup == nil || b.setup.opts == nil {
+		return hub.Window{}
+	}
+	return hub.Window{Delay: b.setup.opts.BatchMaxDelay, Size: b.setup.opts.BatchMaxSize}
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -13,27 +14,11 @@ type deadlines struct {
 }
 
 func (d *deadlines) next() int64 {
-	next := earliest(d.stale, d.ping)
-	next = earliest(next, d.pong)
-	next = earliest(next, d.expire)
-	next = earliest(next, d.periodic)
-	return earliest(next, d.unsubscribe)
-}
-
-func earliest(a, b int64) int64 {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// take reports whether a deadline has passed and clears it.
-func take(deadline *int64, now int64) bool {
-	if *deadline == 0 || *deadline > now {
-		return false
-	}
-	*deadline = 0
-	return true
+	next := due.Earliest(d.stale, d.ping)
+	next = due.Earliest(next, d.pong)
+	next = due.Earliest(next, d.expire)
+	next = due.Earliest(next, d.periodic)
+	return due.Earliest(next, d.unsubscribe)
 }
 
 func (s *Session) reschedule() { s.env.Schedule(s.deadlines.next()) }
@@ -45,53 +30,19 @@ func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.via.NativeP
 // the interval in whole seconds; a client that hears of none does not answer.
 func (s *Session) pongs() bool { return s.cfg.PongTimeout > 0 && s.cfg.PingInterval >= time.Second }
 
-// leastBeat is how exactly the owner keeps deadlines.
-const leastBeat = int64(50 * time.Millisecond)
-
-// beatOf is the distance of the moments at which what is done once per interval is due.
-// An idle node wakes up at these only, and finds the answers of many clients at once.
-// The fewer, the better: the code that pings is warm from the second client on.
-func beatOf(interval int64) int64 {
-	switch {
-	case interval >= int64(10*time.Second):
-		return int64(time.Second)
-	case interval >= int64(time.Second):
-		return int64(250 * time.Millisecond)
-	}
-	return leastBeat
-}
-
-// onBeat is the moment that is nearest to one interval from now. (Not the next one:
-// what is due is done a little late, and would be later each time.)
-func onBeat(now int64, interval time.Duration) int64 {
-	beat := beatOf(int64(interval))
-	return max(now+int64(interval)+beat/2, now+beat) / beat * beat
-}
-
-// firstBeat is the moment at which a session that starts now is first looked at: one
-// from the second half of the interval. Phase picks it, and so that sessions of the
-// same phase are due together.
-func (s *Session) firstBeat(now int64, interval time.Duration) int64 {
-	beat := beatOf(int64(interval))
-	first := (now + int64(interval)/2 + beat - 1) / beat
-	n := max(int64(interval)/2/beat, 1)
-	behind := (s.env.Phase(n) - first%n + n) % n
-	return (first + behind) * beat
-}
-
 // startTimers begins the life of a connected session.
 func (s *Session) startTimers() {
 	now, d := s.env.Now(), &s.deadlines
 	d.stale = 0
 	if s.pings() {
-		d.ping = s.firstBeat(now, s.cfg.PingInterval)
+		d.ping = due.First(now, s.cfg.PingInterval, s.env.Phase)
 	}
 	switch {
 	case s.cfg.PresenceInterval <= 0:
 	case s.pings() && s.cfg.PresenceInterval == s.cfg.PingInterval:
 		d.periodic = d.ping // an idle session is looked at once
 	default:
-		d.periodic = s.firstBeat(now, s.cfg.PresenceInterval)
+		d.periodic = due.First(now, s.cfg.PresenceInterval, s.env.Phase)
 	}
 	s.setExpiry()
 }
@@ -116,24 +67,24 @@ func (s *Session) Tick() {
 		return
 	}
 	now, d := s.env.Now(), &s.deadlines
-	if take(&d.stale, now) {
+	if due.Take(&d.stale, now) {
 		s.Disconnect(protocol.DisconnectStale)
 		return
 	}
-	if take(&d.pong, now) && !s.pongOverdue(now) {
+	if due.Take(&d.pong, now) && !s.pongOverdue(now) {
 		return
 	}
-	if take(&d.unsubscribe, now) {
+	if due.Take(&d.unsubscribe, now) {
 		s.unsubscribeOverdue(now)
 	}
-	if take(&d.expire, now) {
+	if due.Take(&d.expire, now) {
 		s.expired()
 	}
-	if s.state == stateConnected && take(&d.ping, now) {
+	if s.state == stateConnected && due.Take(&d.ping, now) {
 		s.ping(now)
 	}
-	if s.state == stateConnected && take(&d.periodic, now) {
-		d.periodic = onBeat(now, s.cfg.PresenceInterval)
+	if s.state == stateConnected && due.Take(&d.periodic, now) {
+		d.periodic = due.Next(now, s.cfg.PresenceInterval)
 		s.periodic(now)
 	}
 	if s.state != stateClosed {
@@ -153,7 +104,7 @@ func (s *Session) pongOverdue(now int64) bool {
 }
 
 func (s *Session) ping(now int64) {
-	s.deadlines.ping = onBeat(now, s.cfg.PingInterval)
+	s.deadlines.ping = due.Next(now, s.cfg.PingInterval)
 	if s.pongs() {
 		s.pongsDue++
 		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
@@ -196,7 +147,7 @@ func (s *Session) unsubscribeOverdue(now int64) {
 			s.Disconnect(protocol.DisconnectServerError)
 			return
 		}
-		s.deadlines.unsubscribe = earliest(s.deadlines.unsubscribe, b.setup.unsubscribeBy)
+		s.deadlines.unsubscribe = due.Earliest(s.deadlines.unsubscribe, b.setup.unsubscribeBy)
 	}
 }
 

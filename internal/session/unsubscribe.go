@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -32,7 +33,7 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 		}
 		if w.unsubscribeBy == 0 {
 			w.unsubscribeBy = s.env.Now() + int64(unsubscribeWait)
-			s.deadlines.unsubscribe = earliest(s.deadlines.unsubscribe, w.unsubscribeBy)
+			s.deadlines.unsubscribe = due.Earliest(s.deadlines.unsubscribe, w.unsubscribeBy)
 			s.reschedule()
 		}
 	}

@@ -1,0 +1,63 @@
+// Package via describes the kinds of connections by which clients come.
+package via
+
+import (
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// Kind of connection. Many sessions share one; it is constant.
+type Kind struct {
+	// Name of the transport.
+	Name   string
+	Framer transport.Framer
+	Codec  codec.Codec
+	// NativePing: the transport pings.
+	NativePing bool
+}
+
+// New describes the kind of a connection.
+func New(info *transport.Info) *Kind {
+	return &Kind{
+		Name: info.Name, Framer: info.Framer, Codec: codec.For(info.Framer.Encoding()), NativePing: info.NativePing,
+	}
+}
+
+// maxKinds is how many kinds of connections are remembered. There are a few, unless
+// a transport makes a framer for every connection.
+const maxKinds = 64
+
+// Kinds are the kinds of connections seen so far. One goroutine at a time may use them.
+type Kinds []*Kind
+
+// Of returns the description that connections of this kind share.
+func (l *Kinds) Of(info *transport.Info) *Kind {
+	for _, v := range *l {
+		if v.Framer == info.Framer && v.Name == info.Name && v.NativePing == info.NativePing {
+			return v
+		}
+	}
+	v := New(info)
+	if len(*l) < maxKinds {
+		*l = append(*l, v)
+	}
+	return v
+}
+
+// Nowhere is the transport.Conn of a client that has gone.
+type Nowhere struct{}
+
+// Write takes all and does nothing with it.
+func (Nowhere) Write(frames [][]byte) (n int, err error) {
+	for _, f := range frames {
+		n += len(f)
+	}
+	return n, nil
+}
+
+// Close does nothing.
+func (Nowhere) Close(protocol.Disconnect, [][]byte) {}
+
+// Pause does nothing.
+func (Nowhere) Pause(bool) {}
