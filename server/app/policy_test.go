@@ -67,7 +67,7 @@ func TestTokenMeta(t *testing.T) {
 	if err := node.Run(); err != nil {
 		t.Fatal(err)
 	}
-	defer node.Shutdown(context.Background()) //nolint:errcheck // without a deadline
+	defer node.Shutdown(context.Background())
 	s := testServer{t: t}
 	c := wstest.Pipe(t, node)
 	c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "meta": map[string]any{"plan": "free"}}))
