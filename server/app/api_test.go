@@ -17,7 +17,7 @@ func TestAPISession(t *testing.T) {
 		if answer != `{"error":{"code":108,"message":"not available"}}` {
 			t.Errorf("%s: %s", method, answer)
 		}
-		if line := `"method":"` + method + `"`; !strings.Contains(s.logs.String(), line) {
+		if line := `"method":"` + method + `"`; !strings.Contains(s.logged(), line) {
 			t.Errorf("the refusal of %s is not logged", method)
 		}
 		s.api(method, `{"user":"u","channel":"a","session":""}`)

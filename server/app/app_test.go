@@ -15,6 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -128,6 +129,15 @@ func (s *testServer) stop() {
 			s.t.Errorf("error logged: %s", line)
 		}
 	}
+}
+
+// logged is what has been logged so far.
+func (s *testServer) logged() string {
+	s.t.Helper()
+	if err := logging.Flush(s.app.log); err != nil {
+		s.t.Error(err)
+	}
+	return s.logs.String()
 }
 
 func (s *testServer) url(path string) string { return "http://" + s.app.Addr("external") + path }

@@ -296,10 +296,10 @@ func TestMaxLength(t *testing.T) {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 		logged++
-		if n := strings.Count(s.logs.String(), `"length":9`); n != logged {
+		if n := strings.Count(s.logged(), `"length":9`); n != logged {
 			t.Errorf("%s: %d refusals are logged, want %d", what, n, logged)
 		}
-		if s := s.logs.String(); !strings.Contains(s[strings.LastIndex(s, `"length":9`):], `:8`) {
+		if s := s.logged(); !strings.Contains(s[strings.LastIndex(s, `"length":9`):], `:8`) {
 			t.Errorf("%s: the limit is not logged", what)
 		}
 	}
