@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/inbox"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
@@ -30,7 +31,7 @@ type Broker struct {
 	mu      sync.Mutex
 	state   int
 	node    string // ID in the names of channels
-	control *control
+	control *inbox.Inbox
 
 	// lifetime bounds what goes on in the background.
 	lifetime   context.Context
@@ -114,7 +115,7 @@ func (b *Broker) Run(h broker.EventHandler) error {
 // start makes the connections for PUB/SUB, all at a time.
 func (b *Broker) start(ctx context.Context) error {
 	if b.control != nil {
-		b.control.start()
+		b.control.Start()
 	}
 	b.links = make([][]*link, len(b.shards))
 	failures := make([]error, len(b.shards))
@@ -145,7 +146,7 @@ func (b *Broker) startShard(ctx context.Context, links []*link) error {
 	if b.control == nil {
 		return nil
 	}
-	return links[len(links)-1].conn.Subscribe(ctx, b.control.channels()...)
+	return links[len(links)-1].conn.Subscribe(ctx, b.control.Channels()...)
 }
 
 // stop closes the links and waits for the calls of the handler.
@@ -160,7 +161,7 @@ func (b *Broker) stop() {
 	group.Wait()
 	b.background.Wait()
 	if b.control != nil {
-		b.control.stop()
+		b.control.Stop()
 	}
 }
 
@@ -350,5 +351,5 @@ func (b *Broker) ControlStats() (waiting int, dropped uint64) {
 	if _, err := b.running(context.Background()); err != nil || b.control == nil {
 		return 0, 0
 	}
-	return len(b.control.queue), b.control.dropped.Load()
+	return b.control.Counts()
 }

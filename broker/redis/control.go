@@ -1,37 +1,13 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"runtime"
-	"sync"
-	"sync/atomic"
-	"time"
 
+	"github.com/gyrohq/gyro/broker/redis/internal/inbox"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
-
-const (
-	// maxControl control messages wait for their handler. If there is no room for another
-	// one, the link waits for controlPatience; then it drops them until there is.
-	maxControl      = 4096
-	controlPatience = time.Second
-)
-
-// control hands control messages to the node, apart from publications: a handler
-// may take its time.
-type control struct {
-	broker      *Broker
-	all, toNode string // names of the channels
-	handle      func(data []byte)
-	queue       chan []byte
-	done        chan struct{}
-	workers     sync.WaitGroup
-	dropped     atomic.Uint64
-	behind      atomic.Bool // the last one was dropped
-}
 
 // RunControl implements broker.Controller. Messages come from Run of the broker on.
 // It fails after Run, and when called twice.
@@ -48,7 +24,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	}
 	prefix := b.engine.cfg.Prefix
 	b.node = node
-	b.control = &control{broker: b, all: keys.Control(prefix), toNode: keys.NodeControl(prefix, node), handle: handle}
+	b.control = inbox.New(keys.Control(prefix), keys.NodeControl(prefix, node), handle, b.engine.cfg.Logger)
 	return nil
 }
 
@@ -91,71 +67,4 @@ func (b *Broker) ill(shard int) bool {
 	links := b.links[shard]
 	_, err := links[len(links)-1].conn.Health()
 	return err != nil
-}
-
-func (c *control) channels() []string { return []string{c.all, c.toNode} }
-
-func (c *control) start() {
-	c.queue, c.done = make(chan []byte, maxControl), make(chan struct{})
-	for range runtime.GOMAXPROCS(0) {
-		c.workers.Go(func() {
-			for {
-				select {
-				case data := <-c.queue:
-					c.handle(data)
-				case <-c.done:
-					return
-				}
-			}
-		})
-	}
-}
-
-// stop waits for the handlers.
-func (c *control) stop() {
-	close(c.done)
-	c.workers.Wait()
-}
-
-// receive takes a message of any channel, which it must not keep.
-func (c *control) receive(name, data []byte) {
-	if !c.is(name) {
-		return
-	}
-	if c.offer(name, data) || !c.behind.Load() && c.await(data) {
-		c.behind.Store(false)
-		return
-	}
-	c.behind.Store(true)
-	c.dropped.Add(1)
-	c.broker.engine.cfg.Logger.Warn("redis: a control message was dropped: too many wait for the node", "limit", maxControl)
-}
-
-// await takes a control message if there is room soon.
-func (c *control) await(data []byte) bool {
-	timer := time.NewTimer(controlPatience)
-	defer timer.Stop()
-	select {
-	case c.queue <- bytes.Clone(data):
-	case <-c.done: // and nobody wants it any more
-	case <-timer.C:
-		return false
-	}
-	return true
-}
-
-// is tells whether a channel is one of control messages.
-func (c *control) is(name []byte) bool { return string(name) == c.all || string(name) == c.toNode }
-
-// offer takes a control message if there is room.
-func (c *control) offer(name, data []byte) bool {
-	if !c.is(name) || len(c.queue) == cap(c.queue) {
-		return false
-	}
-	select {
-	case c.queue <- bytes.Clone(data):
-		return true
-	default:
-		return false
-	}
 }

@@ -183,7 +183,7 @@ func (l *link) message(name, data []byte, memory *pubsub.Memory) {
 	sub := l.subscription(unsafe.String(unsafe.SliceData(name), len(name)))
 	if sub == nil {
 		if c := l.broker.control; c != nil && l.partition < 0 {
-			c.receive(name, data)
+			c.Receive(name, data)
 		}
 		memory.Free(1)
 		return
@@ -277,7 +277,7 @@ func publication(memory *pubsub.Memory) *channel.Publication {
 // aside takes control messages while publications are dropped.
 func (l *link) aside(name, data []byte) bool {
 	c := l.broker.control
-	return c != nil && l.partition < 0 && c.offer(name, data)
+	return c != nil && l.partition < 0 && c.Offer(name, data)
 }
 
 // resubscribed tells of what may have got lost while there was no connection.

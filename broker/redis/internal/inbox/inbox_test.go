@@ -1,4 +1,4 @@
-package redis
+package inbox
 
 import (
 	"log/slog"
@@ -9,15 +9,13 @@ import (
 
 // A control message waits a while for room. If there is none, the link must not wait for
 // each of those that follow.
-func TestControlIsBehind(t *testing.T) {
+func TestBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &control{
-			broker: &Broker{engine: &Engine{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}},
-			all:    "all", toNode: "node", queue: make(chan []byte, 1), done: make(chan struct{}),
-		}
+		c := New("all", "node", nil, slog.New(slog.DiscardHandler))
+		c.queue, c.done = make(chan []byte, 1), make(chan struct{})
 		receive := func(name string) time.Duration {
 			start := time.Now()
-			c.receive([]byte(name), []byte("x"))
+			c.Receive([]byte(name), []byte("x"))
 			return time.Since(start)
 		}
 		want := func(name string, wait time.Duration, dropped uint64) {
@@ -29,18 +27,18 @@ func TestControlIsBehind(t *testing.T) {
 		want("other", 0, 0)
 		want("all", 0, 0)
 		go func() {
-			time.Sleep(controlPatience / 2)
+			time.Sleep(patience / 2)
 			<-c.queue
 		}()
-		want("node", controlPatience/2, 0)
-		want("all", controlPatience, 1)
+		want("node", patience/2, 0)
+		want("all", patience, 1)
 		want("all", 0, 2)
-		if c.offer([]byte("all"), nil) || c.offer([]byte("other"), nil) {
+		if c.Offer([]byte("all"), nil) || c.Offer([]byte("other"), nil) {
 			t.Error("taken without room, or of another channel")
 		}
 		<-c.queue
 		want("all", 0, 2)
-		want("all", controlPatience, 3)
+		want("all", patience, 3)
 		close(c.done)
 		<-c.queue
 		want("all", 0, 3)
