@@ -151,6 +151,7 @@ func brokerTests(c Capabilities) []brokerTest {
 		{"OrderWithHistory", c.NoHistory, testOrderWithHistory},
 		{"NothingLostOnSubscribe", c.NoHistory, testNothingLostOnSubscribe},
 		{"Acknowledged", false, testAcknowledged},
+		{"Followed", c.NoHistory, testFollowed},
 
 		{"Idempotency", c.NoIdempotency, testIdempotency},
 		{"IdempotencyHistory", c.NoIdempotency || c.NoHistory, testIdempotencyHistory},
@@ -328,6 +329,8 @@ type recorder struct {
 	overlap string // a channel that had two calls at a time
 	losses  []loss
 	changed chan struct{}
+
+	follower atomic.Pointer[Follower] // hears of everything as well
 }
 
 func newRecorder() *recorder {
@@ -335,6 +338,9 @@ func newRecorder() *recorder {
 }
 
 func (r *recorder) HandlePublication(ch string, e broker.PublicationEvent) {
+	if follower := r.follower.Load(); follower != nil {
+		follower.HandlePublication(ch, e)
+	}
 	r.add(ch, event{kind: "publication", PublicationEvent: e})
 }
 
@@ -348,6 +354,9 @@ func (r *recorder) HandleLeave(ch string, info *channel.ClientInfo) {
 
 // HandleLoss is allowed at any time: tests of engines look at what follows.
 func (r *recorder) HandleLoss(match func(ch string) bool) {
+	if follower := r.follower.Load(); follower != nil {
+		follower.HandleLoss(match)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	counts := make(map[string]int, len(r.events))

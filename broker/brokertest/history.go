@@ -401,3 +401,25 @@ func testPositions(f *fixture) {
 		}
 	}
 }
+
+// testFollowed: while nothing fails, nobody is told that something is
+// missing, and nothing is. Tests of engines do the same with faults.
+func testFollowed(f *fixture) {
+	follower := NewFollower(f.name())
+	f.events.follower.Store(follower)
+	follower.Start(f, f.broker)
+	opts := f.kept(3)
+	var accepted []int
+	for n := 1; n <= 300; n++ {
+		opts.Delta = n > 100
+		_, err := f.broker.Publish(f.ctx, follower.ch, Number(n), opts)
+		f.must(err)
+		accepted = append(accepted, n)
+		if n%100 == 0 {
+			f.must(f.broker.Subscribe(f.ctx, follower.ch))
+		}
+	}
+	if missing := follower.Verify(f, accepted); missing > 0 || follower.Told() > 0 {
+		f.Errorf("%d are missing, and the subscriber was told %d times", missing, follower.Told())
+	}
+}

@@ -1,0 +1,241 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Follower is an EventHandler that follows a channel as a client with recovery does, and
+// keeps the books: what is acknowledged is delivered, or told to be missing. It takes a
+// publication for continuous if it is the successor of its position. When it cannot, or
+// when HandleLoss says so, it recovers what it missed out of history; if that is not
+// possible, it is told, and goes on from the top.
+//
+// Publications have to be numbers in the order in which they are published: see Number.
+type Follower struct {
+	ch     string
+	broker broker.Broker
+	events chan *broker.PublicationEvent // nil: a loss
+
+	mu       sync.Mutex
+	position channel.StreamPosition
+	held     string // the data that the client has received last
+	book     []int  // numbers received, and told
+	faults   []string
+}
+
+// told in a book: what came before it may be missing.
+const told = -1
+
+// NewFollower makes a follower of a channel, to be given to Run.
+func NewFollower(ch string) *Follower {
+	return &Follower{ch: ch, events: make(chan *broker.PublicationEvent, 100_000)}
+}
+
+// Number makes the publication of a number.
+func Number(n int) *channel.Publication {
+	// So long that deltas pay.
+	return &channel.Publication{Data: fmt.Appendf(nil, `{"of":"a publication with a number","number":"%d"}`, n)}
+}
+
+func numberOf(data []byte) (n int) {
+	if _, err := fmt.Sscanf(string(data), `{"of":"a publication with a number","number":"%d"}`, &n); err != nil {
+		return 0
+	}
+	return n
+}
+
+// HandlePublication implements broker.EventHandler.
+func (f *Follower) HandlePublication(ch string, e broker.PublicationEvent) {
+	if ch == f.ch {
+		f.events <- &e
+	}
+}
+
+// HandleJoin implements broker.EventHandler.
+func (f *Follower) HandleJoin(string, *channel.ClientInfo) {}
+
+// HandleLeave implements broker.EventHandler.
+func (f *Follower) HandleLeave(string, *channel.ClientInfo) {}
+
+// HandleLoss implements broker.EventHandler.
+func (f *Follower) HandleLoss(match func(ch string) bool) {
+	if match(f.ch) {
+		f.events <- nil
+	}
+}
+
+// Start subscribes, and follows until the test ends.
+func (f *Follower) Start(tb testing.TB, b broker.Broker) {
+	tb.Helper()
+	f.broker = b
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := b.Subscribe(ctx, f.ch); err != nil {
+		tb.Fatal(err)
+	}
+	f.recover(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { f.follow(ctx) })
+	tb.Cleanup(func() { cancel(); running.Wait() })
+}
+
+func (f *Follower) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-f.events:
+			if e == nil || !f.take(e) {
+				f.recover(ctx)
+			}
+		}
+	}
+}
+
+// take reports whether a live publication could be taken, or passed over.
+func (f *Follower) take(e *broker.PublicationEvent) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case e.Epoch != f.position.Epoch || e.Pub.Offset > f.position.Offset+1:
+		return false
+	case e.Pub.Offset <= f.position.Offset:
+		return true
+	}
+	if e.Delta && e.Prev != nil && f.held != "" && string(e.Prev.Data) != f.held {
+		f.faults = append(f.faults, fmt.Sprintf("a patch of %s for %s, to who holds %s", e.Prev.Data, e.Pub.Data, f.held))
+	}
+	f.receive(e.Pub)
+	return true
+}
+
+func (f *Follower) receive(p *channel.Publication) {
+	f.position.Offset = p.Offset
+	f.held = string(p.Data)
+	f.book = append(f.book, numberOf(p.Data))
+}
+
+// recover reads what was missed. It tries again until it can read.
+func (f *Follower) recover(ctx context.Context) {
+	for ctx.Err() == nil {
+		f.mu.Lock()
+		since := f.position
+		f.mu.Unlock()
+		h, err := f.broker.History(ctx, f.ch, broker.HistoryFilter{Since: &since, Limit: -1})
+		if err != nil {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if recoverable(since, &h) {
+			for _, p := range h.Publications {
+				f.receive(p)
+			}
+			return
+		}
+		f.position, f.held = h.Top, ""
+		f.book = append(f.book, told)
+		return
+	}
+}
+
+// recoverable tells whether a read reaches the top from a position without a gap.
+func recoverable(since channel.StreamPosition, h *broker.History) bool {
+	if h.Top.Epoch != since.Epoch || h.Top.Offset < since.Offset || h.Top.Offset-since.Offset != uint64(len(h.Publications)) {
+		return false
+	}
+	for i, p := range h.Publications {
+		if p.Offset != since.Offset+1+uint64(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// Told returns how often the follower was told that something may be missing.
+func (f *Follower) Told() (times int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.book {
+		if n == told {
+			times++
+		}
+	}
+	return times - 1 // it is told when it starts
+}
+
+// Verify waits until the follower is where the stream is, and looks at the books: it has
+// received each number that was accepted, once and in order, unless it was told. It
+// returns how many numbers it has not received.
+func (f *Follower) Verify(tb testing.TB, accepted []int) (missing int) {
+	tb.Helper()
+	f.await(tb)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, fault := range f.faults {
+		tb.Error(fault)
+	}
+	last, wasTold := 0, false
+	got := make(map[int]bool)
+	for _, n := range append(slices.Clone(f.book), accepted[len(accepted)-1]+1) {
+		if n == told {
+			wasTold = true
+			continue
+		}
+		if n <= last {
+			tb.Errorf("%d came behind %d", n, last)
+		}
+		if silently := between(accepted, last, n); len(silently) > 0 && !wasTold {
+			tb.Errorf("lost without a word between %d and %d: %s", last, n, ranges(silently))
+		}
+		last, wasTold = n, false
+		got[n] = true
+	}
+	for _, n := range accepted {
+		if !got[n] {
+			missing++
+		}
+	}
+	return missing
+}
+
+// await waits until the follower's position is the top of the stream.
+func (f *Follower) await(tb testing.TB) {
+	tb.Helper()
+	var position channel.StreamPosition
+	var top broker.History
+	var err error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if top, err = f.broker.History(tb.Context(), f.ch, broker.HistoryFilter{}); err != nil {
+			continue
+		}
+		f.mu.Lock()
+		position = f.position
+		f.mu.Unlock()
+		if position == top.Top && len(f.events) == 0 {
+			return
+		}
+	}
+	tb.Fatalf("the follower is at %+v and has not been told that the stream is at %+v, %v", position, top.Top, err)
+}
+
+// between returns the accepted numbers between two.
+func between(accepted []int, after, before int) []int {
+	from, _ := slices.BinarySearch(accepted, after+1)
+	to, _ := slices.BinarySearch(accepted, before)
+	return accepted[from:max(from, to)]
+}
+
+// ranges shows the ends of a list.
+func ranges(list []int) string {
+	return strconv.Itoa(list[0]) + " to " + strconv.Itoa(list[len(list)-1]) + " (" + strconv.Itoa(len(list)) + ")"
+}
