@@ -5,6 +5,7 @@ package keys
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -19,7 +20,7 @@ const (
 	StreamMeta Kind = ".stream.meta."
 	List       Kind = ".list."
 	ListMeta   Kind = ".list.meta."
-	Result     Kind = ".result."
+	result     Kind = ".result."
 
 	// Kinds for Names.Presence.
 	Presence     Kind = ".presence.data."
@@ -48,9 +49,35 @@ func (n *Names) Partition(hash uint64) int {
 func tag(partition int) string { return strconv.Itoa(partition) }
 
 // Append appends the name of kind for a channel whose hash is given.
+//
+// No two channels share a key. Where there are no hash tags, the stream of channel
+// meta.X would have the name of the meta key of channel X. So the history of a channel
+// that begins with "meta." has a name of its own, prefix.stream:meta.X, in which it is
+// not found by Centrifugo, and does not find what Centrifugo left.
 func (n *Names) Append(dst []byte, kind Kind, ch string, hash uint64) []byte {
 	dst = append(dst, n.Prefix...)
 	dst = append(dst, kind...)
+	if strings.HasPrefix(ch, "meta.") && (kind == Stream || kind == List) && !n.Cluster {
+		dst[len(dst)-1] = ':'
+	}
+	return n.appendChannel(dst, ch, hash)
+}
+
+// AppendResult appends the name of the result of an idempotency key. The last dot
+// divides channel and key. A key that has dots would make that ambiguous; its name
+// has another kind, and the length of the channel.
+func (n *Names) AppendResult(dst []byte, ch string, hash uint64, key string) []byte {
+	dst = append(dst, n.Prefix...)
+	dst = append(dst, result...)
+	if strings.IndexByte(key, '.') >= 0 {
+		dst[len(dst)-1] = ':'
+		dst = append(strconv.AppendInt(dst, int64(len(ch)), 10), ':')
+	}
+	dst = append(n.appendChannel(dst, ch, hash), '.')
+	return append(dst, key...)
+}
+
+func (n *Names) appendChannel(dst []byte, ch string, hash uint64) []byte {
 	switch {
 	case n.Partitions > 0:
 		dst = append(dst, '{')
@@ -76,6 +103,18 @@ func (n *Names) Presence(kind Kind, ch string) string {
 	}
 	return n.Prefix + string(kind) + ch
 }
+
+// Mark is the key of the marks that a node writes in a slot of a Cluster, or in a server
+// if tag is empty.
+func (n *Names) Mark(node, tag string) string {
+	if tag == "" {
+		return n.Prefix + ".mark." + node
+	}
+	return n.Prefix + ".mark.{" + tag + "}." + node
+}
+
+// PartitionTag is the hash tag of a partition's names.
+func PartitionTag(partition int) string { return tag(partition) }
 
 // Service is the channel of the canaries of a connection of one node: nodes do
 // not hear each other's. A partition's name has its tag; -1 is none.

@@ -54,8 +54,7 @@ func (s *Slab) Name(n *keys.Names, kind keys.Kind, ch string, hash uint64) strin
 
 // Result makes the name of an idempotency key's result.
 func (s *Slab) Result(n *keys.Names, ch string, hash uint64, key string) string {
-	dst := n.Append(s.room(n.Size(ch)+1+len(key)), keys.Result, ch, hash)
-	return s.keep(append(append(dst, '.'), key...))
+	return s.keep(n.AppendResult(s.room(n.Size(ch)+1+len(key)), ch, hash, key))
 }
 
 // maxTTL is longer than anything has to live, and no more than Redis can add to
