@@ -123,9 +123,9 @@ func (l *lane) run(ctx context.Context) {
 				continue
 			}
 			result, err := reply.Position(results[i])
-			item.Result, item.Err = result, failures.explain(err)
+			item.Result, item.Err = result.PublishResult, failures.explain(err)
 			if err == nil && kept(&item.Options) {
-				l.shard.acked.Note(item.Channel, &item.Result, rest[i].sum, l.shard.client.Generation())
+				l.broker.acknowledged(l.shard, item.Channel, rest[i].hash, &result, rest[i].sum)
 			}
 		}
 		rest = rest[n:]

@@ -18,9 +18,11 @@ import (
 // and the broker.Controller of its nodes. Delivery is at most once; who keeps
 // history can tell what is missing, and HandleLoss tells when to look.
 //
-// Redis may lose the newest publications of a stream, in a failover or a restart. If
-// they were delivered by this node, the stream gets another epoch before anything is
-// read of it, so that nobody goes on from a position that is not there any more.
+// Redis may lose the newest publications of a stream, in a failover or a restart, or
+// because its data went back while it ran. If they were delivered by this node, or
+// acknowledged to it, the stream gets another epoch before anything is read of it or
+// published to it, so that nobody goes on from a position that is not there any more.
+// For that the node writes a key of its own, prefix.mark.ID, with every canary.
 //
 // Operations end within Shard.IOTimeout. Errors name the shard, and hold what
 // Redis answered (OOM, READONLY, LOADING, CLUSTERDOWN, ...).

@@ -118,6 +118,12 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	server.Do("CONFIG", "SET", "maxmemory", "1")
+	wants("OOM") // by a stream that has to be made
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	if err := publish(b, "ch"); err != nil {
+		t.Error(err)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "1")
 	wants("OOM")
 	server.Do("CONFIG", "SET", "maxmemory", "0")
 

@@ -14,6 +14,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
+	"github.com/gyrohq/gyro/channel"
 )
 
 // History implements broker.Broker: one round trip. With Config.HistoryUseLists the
@@ -23,43 +24,68 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	if err != nil {
 		return broker.History{}, err
 	}
-	m := slab.New(256 + 2*len(ch))
-	var c script.Call
-	whole := b.historyCall(&c, s, &m, ch, hash, &filter)
 	var h broker.History
 	err = b.whenSettled(ctx, s, func() (err error) {
-		h, err = b.history(ctx, s, &c, &filter, whole)
+		m := slab.New(256 + 2*len(ch))
+		var c script.Call
+		sub := b.subscription(s, &m, ch, hash)
+		whole := b.historyCall(&c, s, &m, ch, hash, sub, &filter)
+		var renewed bool
+		if h, renewed, err = b.history(ctx, s, &c, &filter, whole); err == nil {
+			b.read(s, ch, sub, h.Top, renewed)
+		}
 		return err
 	})
 	return h, err
 }
 
+// subscription of a channel to whose subscribers what is read of it goes, or nil.
+func (b *Broker) subscription(s *shard, m *slab.Slab, ch string, hash uint64) *subscription {
+	return b.links[s.index][s.names.Partition(hash)].subscription(m.Name(&s.names, keys.Client, ch, hash))
+}
+
+// read notes the position of a stream that was read.
+func (b *Broker) read(s *shard, ch string, sub *subscription, top channel.StreamPosition, renewed bool) {
+	if sub != nil {
+		sub.read(top)
+	}
+	if renewed {
+		b.lostSome(s, ch)
+	}
+}
+
 // history reads; whole is false if that is the position alone.
-func (b *Broker) history(ctx context.Context, s *shard, c *script.Call, filter *broker.HistoryFilter, whole bool) (broker.History, error) {
+func (b *Broker) history(ctx context.Context, s *shard, c *script.Call, filter *broker.HistoryFilter, whole bool) (h broker.History, renewed bool, err error) {
 	if !whole {
 		result, err := s.position(ctx, c)
-		return broker.History{Top: result.Position}, err
+		return broker.History{Top: result.Position}, result.Renewed, err
 	}
 	answer, err := script.Run(ctx, s.client, c)
 	if err != nil {
-		return broker.History{}, err
+		return h, false, err
 	}
-	var h broker.History
 	if b.engine.cfg.HistoryUseLists {
-		h, err = reply.List(answer, filter)
+		h, renewed, err = reply.List(answer, filter)
 	} else {
-		h, err = reply.Stream(answer)
+		h, renewed, err = reply.Stream(answer)
 	}
-	return h, s.client.Explain(err)
+	return h, renewed, s.client.Explain(err)
 }
 
 // historyCall prepares a read. It reports whether publications are read, and not
 // the position alone.
-func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, hash uint64, f *broker.HistoryFilter) bool {
+func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, hash uint64, sub *subscription, f *broker.HistoryFilter) bool {
+	s.keepsHistory()
+	known := s.acked.Known(ch, hash)
+	if sub != nil {
+		if k := sub.known(); k.Epoch != known.Epoch && k.Epoch != "" || k.Offset > known.Offset {
+			known = k
+		}
+	}
 	c.Script = b.kinds.scripts.Read
 	c.Key(m.Name(&s.names, b.kinds.history, ch, hash))
 	c.Key(m.Name(&s.names, b.kinds.meta, ch, hash))
-	c.Arg(m.Epoch())
+	c.Arg(m.Life(known.Epoch, known.Offset))
 	c.Arg(m.Milliseconds(positiveOr(f.MetaTTL, b.engine.cfg.HistoryMetaTTL)))
 	direction, start := "f", "-"
 	switch {
@@ -92,7 +118,10 @@ func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
 		return err
 	}
 	m := slab.New(64 + len(ch))
-	return s.client.Explain(s.client.Do(ctx, s.client.B().Del().Key(m.Name(&s.names, b.kinds.history, ch, hash)).Build()).Error())
+	c := script.Call{Script: b.kinds.scripts.Remove}
+	c.Key(m.Name(&s.names, b.kinds.history, ch, hash))
+	_, err = script.Run(ctx, s.client, &c)
+	return err
 }
 
 // Positions implements broker.PositionReader. The reads go out as pipelined chunks
@@ -139,14 +168,20 @@ func (b *Broker) shardPositions(ctx context.Context, s *shard, items []laneItem,
 	filter := broker.HistoryFilter{}
 	for chunk := range slices.Chunk(items, conn.MaxPipeline) {
 		calls := make([]script.Call, len(chunk))
+		subs := make([]*subscription, len(chunk))
 		for i, it := range chunk {
-			b.historyCall(&calls[i], s, &m, channels[it.index], it.hash, &filter)
+			ch := channels[it.index]
+			subs[i] = b.subscription(s, &m, ch, it.hash)
+			b.historyCall(&calls[i], s, &m, ch, it.hash, subs[i], &filter)
 		}
 		var answers []rueidis.RedisResult
 		answers, cmds = script.RunAll(ctx, s.client, calls, cmds)
 		for i, it := range chunk {
 			result, err := reply.Position(answers[i])
 			results[it.index] = broker.PositionResult{Top: result.Position, Err: failures.explain(err)}
+			if err == nil {
+				b.read(s, channels[it.index], subs[i], result.Position, result.Renewed)
+			}
 		}
 	}
 }

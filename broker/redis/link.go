@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -13,6 +14,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/readmap"
 )
@@ -24,15 +26,23 @@ type link struct {
 	shard     *shard
 	partition int // -1: plain PUB/SUB
 	conn      *pubsub.Conn
+	marks     *marks
 
 	mu       sync.Mutex                 // of those who change channels
 	channels readmap.Map[*subscription] // by their names in Redis
 }
 
-// subscription of a channel, and what was delivered last if it is kept in history.
+// subscription of a channel, and what is known of its stream if it has history.
 type subscription struct {
-	mu   sync.Mutex
-	last seen.Publication // of which Channel is constant
+	mu sync.Mutex
+	// last is the newest that was delivered or, without a sum, that a read has told of.
+	// Its Channel is constant.
+	last seen.Publication
+	// delivered is the offset that was delivered last in that epoch. A read may be ahead.
+	delivered uint64
+	// doubt is the epoch in place of the one of last, since an offset came a second
+	// time and until the stream has been compared; else empty.
+	doubt string
 }
 
 // newLinks makes the links of a shard.
@@ -45,7 +55,7 @@ func (b *Broker) newLinks(s *shard) []*link {
 }
 
 func (b *Broker) newLink(s *shard, partition int) *link {
-	l := &link{broker: b, shard: s, partition: partition}
+	l := &link{broker: b, shard: s, partition: partition, marks: newMarks(b, s, partition)}
 	slot := -1
 	if partition >= 0 {
 		slot = keys.PartitionSlot(partition)
@@ -76,7 +86,13 @@ func (b *Broker) newLink(s *shard, partition int) *link {
 		Service:      s.names.Service(s.index, b.node, partition),
 		Timeout:      s.timeout,
 		Logger:       b.engine.cfg.Logger,
-		Publish:      func(ctx context.Context, ch string, data []byte) error { return l.canary(ctx, ch, string(data)) },
+		Publish: func(ctx context.Context, ch string, data []byte) error {
+			err := l.canary(ctx, ch, string(data))
+			if err == nil {
+				l.watch(ctx)
+			}
+			return err
+		},
 	}
 	if partition >= 0 {
 		cfg.MaxBackoff = min(max(minReconnect, time.Duration(s.names.Partitions)*reconnectShare), maxReconnect)
@@ -224,7 +240,10 @@ func (l *link) deliver(sub *subscription, data []byte, memory *pubsub.Memory) er
 		return err
 	}
 	if m.Offset > 0 {
-		event.Epoch = sub.delivered(&m)
+		var again bool
+		if event.Epoch, again = sub.deliver(&m); again {
+			l.broker.wentBack(l.shard)
+		}
 	}
 	if m.Delta {
 		event.Delta = true
@@ -241,17 +260,53 @@ func (l *link) deliver(sub *subscription, data []byte, memory *pubsub.Memory) er
 	return nil
 }
 
-// delivered notes a publication of a stream, and returns its epoch.
-func (sub *subscription) delivered(m *payload.Message) string {
+// deliver notes a publication of a stream, and returns the epoch to deliver it in. It
+// reports whether its offset came a second time.
+func (sub *subscription) deliver(m *payload.Message) (epoch string, again bool) {
 	sum := seen.Sum(m.Data)
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	last := &sub.last
-	if last.Epoch != string(m.Epoch) {
-		last.Epoch = string(m.Epoch)
+	switch {
+	case last.Epoch != string(m.Epoch):
+		last.Epoch, last.Offset, last.Sum = string(m.Epoch), 0, 0
+		sub.delivered, sub.doubt = 0, ""
+	case sub.doubt != "":
+		return sub.doubt, false
+	case m.Offset > sub.delivered:
+	case m.Offset == last.Offset && sum == last.Sum:
+		return last.Epoch, false // the very same
+	default:
+		var text slab.Slab
+		sub.doubt = text.Epoch()
+		return sub.doubt, true
 	}
-	last.Offset, last.Sum = m.Offset, sum
-	return last.Epoch
+	sub.delivered = m.Offset
+	if m.Offset >= last.Offset {
+		last.Offset, last.Sum = m.Offset, sum
+	}
+	return last.Epoch, false
+}
+
+// read notes the position that a read has told of.
+func (sub *subscription) read(top channel.StreamPosition) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	last := &sub.last
+	if last.Epoch != top.Epoch {
+		last.Epoch, last.Offset, last.Sum = strings.Clone(top.Epoch), 0, 0
+		sub.delivered, sub.doubt = 0, ""
+	}
+	if top.Offset > last.Offset {
+		last.Offset, last.Sum = top.Offset, 0
+	}
+}
+
+// known is what is known of the stream.
+func (sub *subscription) known() seen.Known {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	return seen.Known{Epoch: sub.last.Epoch, Offset: sub.last.Offset}
 }
 
 // block is how many publications are allocated at a time.

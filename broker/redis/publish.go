@@ -37,16 +37,34 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 	}
 	result, err := s.position(ctx, &c)
 	if err == nil && kept(&opts) {
-		s.acked.Note(ch, &result, seen.TextSum(encoded), s.client.Generation())
+		b.acknowledged(s, ch, hash, &result, seen.TextSum(encoded))
 	}
-	return result, err
+	return result.PublishResult, err
+}
+
+// acknowledged notes that a publication is in its stream.
+func (b *Broker) acknowledged(s *shard, ch string, hash uint64, result *reply.Result, sum uint64) {
+	s.acked.Note(ch, hash, &result.PublishResult, sum, s.client.Generation(), s.isSettled())
+	if result.Renewed {
+		b.lostSome(s, ch)
+	}
+}
+
+// lostSome tells that the script found publications of a channel missing. Those of others
+// will be: one line in the log is enough.
+func (b *Broker) lostSome(s *shard, ch string) {
+	if s.isSettled() {
+		b.engine.cfg.Logger.Warn("redis lost publications that were delivered or acknowledged; the stream has a new epoch",
+			"part", s.client.Name(), "channel", ch)
+	}
+	b.wentBack(s)
 }
 
 // position does a call whose reply is a position.
-func (s *shard) position(ctx context.Context, c *script.Call) (broker.PublishResult, error) {
+func (s *shard) position(ctx context.Context, c *script.Call) (reply.Result, error) {
 	answer, err := script.Run(ctx, s.client, c)
 	if err != nil {
-		return broker.PublishResult{}, err
+		return reply.Result{}, err
 	}
 	result, err := reply.Position(answer)
 	return result, s.client.Explain(err)
@@ -84,7 +102,7 @@ func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishin
 		if b.engine.cfg.SkipPubSub {
 			name = ""
 		}
-		b.keepCall(c, s, m, p, opts, name, verb)
+		b.keepCall(c, s, m, p, opts, name)
 	case opts.IdempotencyKey != "":
 		if b.engine.cfg.SkipPubSub {
 			name = ""
@@ -101,8 +119,13 @@ func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishin
 }
 
 // keepCall is publishCall with history.
-func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, opts *broker.PublishOptions, name, verb string) {
+func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, opts *broker.PublishOptions, name string) {
+	s.keepsHistory()
+	known := s.acked.Known(p.ch, p.hash)
 	c.Script = b.kinds.scripts.Publish
+	if s.names.Partitions > 0 {
+		c.Script = b.kinds.scripts.ShardPublish
+	}
 	c.Key(m.Name(&s.names, b.kinds.history, p.ch, p.hash))
 	c.Key(m.Name(&s.names, b.kinds.meta, p.ch, p.hash))
 	c.Arg(p.payload)
@@ -110,9 +133,8 @@ func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, 
 	c.Arg(m.Milliseconds(opts.HistoryTTL))
 	c.Arg(name)
 	c.Arg(m.Milliseconds(max(positiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL), 0)))
-	c.Arg(m.Epoch())
-	c.Arg(verb)
-	if opts.IdempotencyKey == "" && !opts.Delta && p.version == 0 {
+	c.Arg(m.Life(known.Epoch, known.Offset))
+	if opts.IdempotencyKey == "" && !opts.Delta && p.version == 0 && known.Before == "" {
 		return
 	}
 	resultTTL, delta := "", "0"
@@ -127,6 +149,7 @@ func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, 
 	c.Arg(delta)
 	c.Arg(m.Number(p.version))
 	c.Arg(opts.VersionEpoch)
+	c.Arg(known.Before)
 }
 
 // PublishJoin implements broker.Broker.

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
-
-	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
@@ -17,15 +16,25 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
+	"github.com/gyrohq/gyro/channel"
 )
 
 // A failover, or a restart of a server that does not write at once, can lose the
-// newest publications of a stream. Its offsets are then given out a second time under
-// the same epoch, and who has seen the first would take the second for duplicates. So
-// before anything is read from a server that may hold other data than the one before
-// (conn.Client.Generation), the node compares what it delivered last of each channel,
-// and what its own publishes had acknowledged last, with what the stream has there. A stream that holds something else, or less, gets
-// another epoch: that ends every position in it, whoever has one.
+// newest publications of a stream, and so can a server whose data go back while it runs
+// (see mark.go). Its offsets are then given out a second time under the same epoch, and
+// who has seen the first would take the second for duplicates. Three things are done
+// about that. A stream that holds something else than it should, or less, gets another
+// epoch: that ends every position in it, whoever has one.
+//
+//   - Publishing and reading tell the script what the node knows of the stream: an offset
+//     that the stream has not reached, or has given out before, renews the epoch there
+//     and then. It costs no round trip, and the publication itself tells everybody.
+//   - A link sees an offset come a second time. Until the stream is compared, it delivers
+//     what comes in that epoch under another, so that nobody takes it for continuous.
+//   - When a server may hold other data than before (conn.Client.Generation), then before
+//     anything else is read from it the node compares what it delivered last of each
+//     channel, and what its own publishes had acknowledged last, with what the stream
+//     has there. That concerns channels as well to which nobody publishes.
 
 // settled tells for which generation of a shard that has been done.
 type settled struct {
@@ -46,7 +55,7 @@ func (b *Broker) whenSettled(ctx context.Context, s *shard, read func() error) e
 			return err
 		}
 		err := read()
-		if err != nil || s.settled.generation.Load() == s.client.Generation() {
+		if err != nil || s.isSettled() {
 			return err
 		}
 	}
@@ -60,6 +69,7 @@ func (b *Broker) settleBehind(ctx context.Context, l *link, raw net.Conn) error 
 	// A command first: the connection for commands may not know yet that it is over.
 	err := s.client.Explain(s.client.Do(ctx, s.client.B().Ping().Build()).Error())
 	if err == nil {
+		l.mark(ctx)
 		err = b.settle(ctx, s)
 	}
 	if err != nil {
@@ -71,7 +81,7 @@ func (b *Broker) settleBehind(ctx context.Context, l *link, raw net.Conn) error 
 // settle returns when the streams of the shard are known to hold what was delivered,
 // or have other epochs.
 func (b *Broker) settle(ctx context.Context, s *shard) error {
-	for s.settled.generation.Load() != s.client.Generation() {
+	for !s.isSettled() {
 		running := b.compare(s)
 		select {
 		case <-running:
@@ -104,28 +114,49 @@ func (b *Broker) compare(s *shard) <-chan struct{} {
 	}
 	s.settled.running = running
 	b.background.Go(func() {
-		generation := s.client.Generation()
-		err := b.compareAll(b.lifetime, s)
+		var err error
+		for err == nil && !s.isSettled() {
+			generation := s.client.Generation()
+			if err = b.compareAll(b.lifetime, s); err == nil {
+				s.settled.generation.Store(generation)
+			}
+		}
 		s.settled.mu.Lock()
 		defer s.settled.mu.Unlock()
-		if err == nil {
-			s.settled.generation.Store(generation)
-		}
 		s.settled.running, s.settled.err = nil, err
 		close(running)
 	})
 	return running
 }
 
+// candidate is a publication that a stream should hold.
+type candidate struct {
+	seen.Publication
+	hash  uint64        // of the channel
+	sub   *subscription // nil: the node had it acknowledged
+	doubt string        // of the subscription at that time
+}
+
 // compareAll compares what all links of the shard have delivered, and what it has
 // acknowledged.
 func (b *Broker) compareAll(ctx context.Context, s *shard) error {
-	last := s.acked.Newest(s.settled.generation.Load())
 	for _, l := range b.links[s.index] {
-		last = append(last, l.delivered()...)
+		l.mark(ctx)
 	}
-	for some := range slices.Chunk(last, conn.MaxPipeline) {
-		if err := b.compareSome(ctx, s, some); err != nil {
+	// With proof that something is lost, what cannot be compared counts as lost.
+	wentBack := s.wentBack.Swap(false)
+	var all []candidate
+	for _, p := range s.acked.All() {
+		all = append(all, candidate{Publication: p, hash: keys.Hash(p.Channel)})
+	}
+	for _, l := range b.links[s.index] {
+		all = append(all, l.delivered()...)
+	}
+	for some := range slices.Chunk(all, conn.MaxPipeline) {
+		if err := b.compareSome(ctx, s, some, wentBack); err != nil {
+			if wentBack {
+				s.wentBack.Store(true)
+			}
 			return err
 		}
 	}
@@ -133,14 +164,14 @@ func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 }
 
 // delivered returns what was delivered last, of channels with history.
-func (l *link) delivered() []seen.Publication {
+func (l *link) delivered() []candidate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var list []seen.Publication
+	var list []candidate
 	for _, sub := range l.channels.All {
 		sub.mu.Lock()
 		if sub.last.Offset > 0 {
-			list = append(list, sub.last)
+			list = append(list, candidate{sub.last, keys.Hash(sub.last.Channel), sub, sub.doubt})
 		}
 		sub.mu.Unlock()
 	}
@@ -148,61 +179,124 @@ func (l *link) delivered() []seen.Publication {
 }
 
 // compareSome compares at most conn.MaxPipeline channels.
-func (b *Broker) compareSome(ctx context.Context, s *shard, last []seen.Publication) error {
+func (b *Broker) compareSome(ctx context.Context, s *shard, some []candidate, wentBack bool) error {
 	m := slab.New(slab.Max)
-	calls := make([]script.Call, len(last))
-	for i := range last {
-		c, ch := &calls[i], last[i].Channel
-		hash := keys.Hash(ch)
+	calls := make([]script.Call, len(some))
+	for i := range some {
+		c, p := &calls[i], &some[i]
 		c.Script = b.kinds.scripts.Entry
-		c.Key(m.Name(&s.names, b.kinds.history, ch, hash))
-		c.Key(m.Name(&s.names, b.kinds.meta, ch, hash))
-		c.Arg(m.Number(last[i].Offset))
+		c.Key(m.Name(&s.names, b.kinds.history, p.Channel, p.hash))
+		c.Key(m.Name(&s.names, b.kinds.meta, p.Channel, p.hash))
+		c.Arg(m.Number(p.Offset))
 	}
 	answers, _ := script.RunAll(ctx, s.client, calls, nil)
-	var renew []script.Call
-	var channels []string
-	for i := range last {
-		same, err := same(&last[i], &answers[i])
-		if err != nil {
+	var lost, moved []candidate
+	for i := range some {
+		p := &some[i]
+		top, entry, err := reply.Entry(&answers[i])
+		switch {
+		case foreign(err):
+		case err != nil:
 			return s.client.Explain(err)
-		}
-		if same {
-			continue
-		}
-		ch := last[i].Channel
-		c := script.Call{Script: script.Renew}
-		c.Key(m.Name(&s.names, b.kinds.meta, ch, keys.Hash(ch)))
-		c.Arg(last[i].Epoch)
-		c.Arg(m.Epoch())
-		renew, channels = append(renew, c), append(channels, ch)
-	}
-	if len(renew) == 0 {
-		return nil
-	}
-	answers, _ = script.RunAll(ctx, s.client, renew, nil)
-	for i := range answers {
-		if err := answers[i].Error(); err != nil {
-			return s.client.Explain(err)
+		case top.Epoch != p.Epoch:
+			s.moved(p, top)
+			moved = append(moved, *p)
+		case p.holds(top.Offset, entry, wentBack):
+			p.confirm()
+		default:
+			lost = append(lost, *p)
 		}
 	}
-	b.engine.cfg.Logger.Warn("redis lost publications that were delivered or acknowledged; streams have a new epoch",
-		"part", s.client.Name(), "channels", len(channels))
-	slices.Sort(channels)
-	b.handler.HandleLoss(func(ch string) bool {
-		_, found := slices.BinarySearch(channels, ch)
-		return found
-	})
+	if err := b.renew(ctx, s, lost); err != nil {
+		return err
+	}
+	if len(lost) > 0 {
+		b.engine.cfg.Logger.Warn("redis lost publications that were delivered or acknowledged; streams have a new epoch",
+			"part", s.client.Name(), "channels", len(lost), "channel", lost[0].Channel)
+	}
+	b.report(append(lost, moved...))
 	return nil
 }
 
-// same tells whether an answer of entry.lua is of the stream that a publication is of.
-// An entry that is there no more proves nothing. A stream of another epoch is
-// another, and seen to be.
-func same(p *seen.Publication, answer *rueidis.RedisResult) (bool, error) {
-	top, entry, err := reply.Entry(answer)
-	if err != nil {
-		return false, err
+// foreign tells that a key is not of the type that it has to be: there is no stream, and
+// the other channels must not wait for one.
+func foreign(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }
+
+// holds tells whether a stream of the same epoch holds the publication, of which it has
+// the entry, if that is still there. One that is not proves nothing, unless something is
+// known to be lost and a subscriber here has not got what came since: the publication may
+// be what was lost.
+func (p *candidate) holds(top uint64, entry string, wentBack bool) bool {
+	if top < p.Offset {
+		return false
 	}
-	return top.Epoch != p.Epoch || top.Offset >= p.Offset && (entry == "" || seen.TextSum(entry) == p.Sum), nil
+	if entry != "" && p.Sum != 0 {
+		return seen.TextSum(entry) == p.Sum
+	}
+	return top == p.Offset || p.sub == nil || !wentBack
+}
+
+// renew gives the streams other epochs.
+func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	m := slab.New(512)
+	calls := make([]script.Call, len(lost))
+	for i := range lost {
+		c, p := &calls[i], &lost[i]
+		c.Script = script.Renew
+		c.Key(m.Name(&s.names, b.kinds.meta, p.Channel, p.hash))
+		c.Arg(p.Epoch)
+		c.Arg(m.Epoch())
+	}
+	answers, _ := script.RunAll(ctx, s.client, calls, nil)
+	for i := range answers {
+		top, err := reply.Renewed(&answers[i])
+		if err != nil && !foreign(err) {
+			return s.client.Explain(err)
+		}
+		s.moved(&lost[i], top)
+	}
+	return nil
+}
+
+// report has the node look at the positions of subscriptions in these channels.
+func (b *Broker) report(candidates []candidate) {
+	if len(candidates) == 0 {
+		return
+	}
+	channels := make(map[string]bool, len(candidates))
+	for i := range candidates {
+		channels[candidates[i].Channel] = true
+	}
+	b.handler.HandleLoss(func(ch string) bool { return channels[ch] })
+}
+
+// moved notes where a stream is that went on from another place.
+func (s *shard) moved(p *candidate, top channel.StreamPosition) {
+	top.Epoch = strings.Clone(top.Epoch)
+	if p.sub == nil {
+		s.acked.Moved(p.hash, &p.Publication, top.Epoch, top.Offset)
+		return
+	}
+	p.sub.mu.Lock()
+	defer p.sub.mu.Unlock()
+	if last := &p.sub.last; last.Epoch == p.Epoch {
+		last.Epoch, last.Offset, last.Sum = top.Epoch, top.Offset, 0
+		p.sub.delivered, p.sub.doubt = 0, ""
+	}
+}
+
+// confirm notes that the stream holds the publication: what seemed to come a second time
+// did not.
+func (p *candidate) confirm() {
+	if p.doubt == "" {
+		return
+	}
+	p.sub.mu.Lock()
+	defer p.sub.mu.Unlock()
+	if p.sub.doubt == p.doubt {
+		p.sub.delivered, p.sub.doubt = 0, ""
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
@@ -19,6 +20,20 @@ type shard struct {
 	timeout time.Duration
 	settled settled
 	acked   seen.Acked
+	// keeps tells that this node has had to do with history here.
+	keeps atomic.Bool
+	// wentBack tells that there is proof that the data went back, since the last comparison.
+	wentBack atomic.Bool
+}
+
+// isSettled tells that all has been compared that the present data should hold.
+func (s *shard) isSettled() bool { return s.settled.generation.Load() == s.client.Generation() }
+
+// keepsHistory notes that the node has to do with history.
+func (s *shard) keepsHistory() {
+	if !s.keeps.Load() {
+		s.keeps.Store(true)
+	}
 }
 
 // openShard connects and checks what the shard can do.

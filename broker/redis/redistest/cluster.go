@@ -11,19 +11,20 @@ import (
 
 const slots = 16384
 
-// Cluster is a Redis Cluster of primaries without replicas.
+// Cluster is a Redis Cluster of primaries, without replicas unless they are added.
 type Cluster struct {
 	// Nodes share the slots in equal ranges: the first has those from 0 on.
 	Nodes []*Server
+	opts  Options
 }
 
 // NewCluster starts three nodes and waits until each of them says that the
 // cluster is whole.
 func NewCluster(tb testing.TB, opts Options) *Cluster {
 	tb.Helper()
-	c := &Cluster{}
 	const size = 3
 	opts.Args = append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}, opts.Args...)
+	c := &Cluster{opts: opts}
 	for i := range size {
 		node := Standalone(tb, opts)
 		node.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
@@ -133,4 +134,24 @@ func lineOf(nodes, id string) string {
 		}
 	}
 	return ""
+}
+
+// AddReplica starts a node that is a replica of another, and waits until it has its data. It
+// is none of Nodes.
+func (c *Cluster) AddReplica(of *Server) *Server {
+	replica := Standalone(of.tb, c.opts)
+	replica.Do("CLUSTER", "MEET", "127.0.0.1", portOf(c.Nodes[0]))
+	id := of.Do("CLUSTER", "MYID")
+	replica.await("the cluster", func() bool { return lineOf(replica.Do("CLUSTER", "NODES"), id) != "" })
+	replica.Do("CLUSTER", "REPLICATE", id)
+	replica.await("the data", func() bool {
+		return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up")
+	})
+	for _, node := range c.Nodes {
+		node.await("the replica", func() bool {
+			line := lineOf(node.Do("CLUSTER", "NODES"), replica.Do("CLUSTER", "MYID"))
+			return strings.Contains(line, "slave "+id)
+		})
+	}
+	return replica
 }

@@ -85,6 +85,7 @@ type Client struct {
 
 	servers    map[string]string // see identify
 	generation atomic.Uint64
+	replaced   atomic.Bool
 }
 
 // Open connects. It fails when the shard does not answer within ConnectTimeout
@@ -303,9 +304,17 @@ func (c *Client) failedForAnother(ctx context.Context, err error) bool {
 // look drops the connection to a server that is not the primary any more: the
 // next command looks for the primary.
 func (c *Client) look(err error) {
-	if failure, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(failure.Error(), "READONLY") {
+	failure, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return
+	}
+	switch word, _, _ := strings.Cut(failure.Error(), " "); word {
+	case "READONLY":
+		c.replaced.Store(true)
 		c.drop()
 		c.suspectPrimary()
+	case "MASTERDOWN", "LOADING":
+		c.replaced.Store(true)
 	}
 }
 

@@ -12,8 +12,15 @@ import (
 
 // Generation grows whenever a connection for commands is made to a server that may
 // hold other data than the one before: another server, or one that was started
-// again. It has grown before the first command goes there.
+// again. It has grown before the first command goes there. It grows by Doubt as well.
 func (c *Client) Generation() uint64 { return c.generation.Load() }
+
+// Doubt tells that a server seems to hold other data than before.
+func (c *Client) Doubt() { c.generation.Add(1) }
+
+// Replaced tells once that a server has said since the last call that it takes its data
+// from somewhere else: it is a replica, or loading. What it holds behind that may be older.
+func (c *Client) Replaced() bool { return c.replaced.Swap(false) }
 
 // identify asks the server behind a new connection who it is. If it does not tell, it
 // counts as another. After an error the connection is of no use: an answer may still

@@ -13,44 +13,43 @@ import (
 )
 
 // Stream reads the position and the entries of a STREAM that were asked for.
-func Stream(answer rueidis.RedisResult) (broker.History, error) {
-	top, entries, err := history(answer)
+func Stream(answer rueidis.RedisResult) (h broker.History, renewed bool, err error) {
+	result, entries, err := history(answer)
 	if err != nil {
-		return broker.History{}, err
+		return h, false, err
 	}
 	pubs, err := parseStream(entries)
-	return broker.History{Publications: pubs, Top: top}, err
+	return broker.History{Publications: pubs, Top: result.Position}, result.Renewed, err
 }
 
 // List reads the position and a whole LIST, of which it selects what f wants.
-func List(answer rueidis.RedisResult, f *broker.HistoryFilter) (broker.History, error) {
-	top, entries, err := history(answer)
+func List(answer rueidis.RedisResult, f *broker.HistoryFilter) (h broker.History, renewed bool, err error) {
+	result, entries, err := history(answer)
 	if err != nil {
-		return broker.History{}, err
+		return h, false, err
 	}
-	pubs, err := parseList(entries, top, f)
-	return broker.History{Publications: pubs, Top: top}, err
+	pubs, err := parseList(entries, result.Position, f)
+	return broker.History{Publications: pubs, Top: result.Position}, result.Renewed, err
 }
 
 // history reads an array of the position and the entries.
-func history(answer rueidis.RedisResult) (top channel.StreamPosition, entries []rueidis.RedisMessage, err error) {
+func history(answer rueidis.RedisResult) (result Result, entries []rueidis.RedisMessage, err error) {
 	parts, err := answer.ToArray()
 	if err != nil {
-		return top, nil, err
+		return result, nil, err
 	}
 	if len(parts) != 2 {
-		return top, nil, errReply
+		return result, nil, errReply
 	}
 	position, err := parts[0].ToString()
 	if err != nil {
-		return top, nil, err
+		return result, nil, err
 	}
-	result, err := parsePosition(position)
-	if err != nil {
-		return top, nil, err
+	if result, err = parsePosition(position); err != nil {
+		return result, nil, err
 	}
 	entries, err = parts[1].ToArray()
-	return result.Position, entries, err
+	return result, entries, err
 }
 
 // parseStream reads entries of XRANGE: an ID and the field d with its value.

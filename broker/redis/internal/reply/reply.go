@@ -15,21 +15,31 @@ var errReply = errors.New("an answer that the script does not give")
 
 // flags of a position.
 const (
-	flagDone = '0'
-	flagKey  = '1'
+	flagDone    = '0'
+	flagKey     = '1'
+	flagVersion = '2'
+	flagRenewed = '3'
 )
 
+// Result of a script that publishes, or asks for the position alone.
+type Result struct {
+	broker.PublishResult
+	// Renewed tells that the stream had lost publications that were known of, and has
+	// another epoch now.
+	Renewed bool
+}
+
 // Position reads the answer of scripts that publish, or ask for the position alone.
-func Position(answer rueidis.RedisResult) (broker.PublishResult, error) {
+func Position(answer rueidis.RedisResult) (Result, error) {
 	text, err := answer.ToString()
 	if err != nil {
-		return broker.PublishResult{}, err
+		return Result{}, err
 	}
 	return parsePosition(text)
 }
 
 // parsePosition reads flag:offset:epoch.
-func parsePosition(text string) (result broker.PublishResult, err error) {
+func parsePosition(text string) (result Result, err error) {
 	if len(text) < 4 || text[1] != ':' {
 		return result, errReply
 	}
@@ -46,8 +56,12 @@ func parsePosition(text string) (result broker.PublishResult, err error) {
 		case flagDone:
 		case flagKey:
 			result.Suppressed = broker.SuppressIdempotency
-		default:
+		case flagVersion:
 			result.Suppressed = broker.SuppressVersion
+		case flagRenewed:
+			result.Renewed = true
+		default:
+			return Result{}, errReply
 		}
 		return result, nil
 	}
@@ -69,4 +83,35 @@ func Entry(answer *rueidis.RedisResult) (top channel.StreamPosition, payload str
 	}
 	top.Epoch = parts[0]
 	return top, parts[2], nil
+}
+
+// Renewed reads the answer of the script that renews epochs: where the stream is now.
+func Renewed(answer *rueidis.RedisResult) (top channel.StreamPosition, err error) {
+	parts, err := answer.AsStrSlice()
+	if err != nil {
+		return top, err
+	}
+	if len(parts) != 2 {
+		return top, errReply
+	}
+	top.Epoch = parts[0]
+	if top.Offset, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
+		return top, errReply
+	}
+	return top, nil
+}
+
+// Mark reads the answer of the script that writes a mark.
+func Mark(answer *rueidis.RedisResult) (before uint64, replication string, err error) {
+	parts, err := answer.AsStrSlice()
+	if err != nil {
+		return 0, "", err
+	}
+	if len(parts) != 2 {
+		return 0, "", errReply
+	}
+	if before, err = strconv.ParseUint(parts[0], 10, 64); err != nil {
+		return 0, "", errReply
+	}
+	return before, parts[1], nil
 }

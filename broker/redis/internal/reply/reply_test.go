@@ -15,13 +15,14 @@ import (
 
 func TestParsePosition(t *testing.T) {
 	for reply, want := range map[string]string{
-		"0:1:abc": "{{1 abc} }", "1:0:": "{{0 } idempotency}", "2:7:a:b": "{{7 a:b} version}",
+		"0:1:abc": "{{{1 abc} } false}", "1:0:": "{{{0 } idempotency} false}", "2:7:a:b": "{{{7 a:b} version} false}",
+		"3:1:abc": "{{{1 abc} } true}",
 	} {
 		if got, err := parsePosition(reply); err != nil || fmt.Sprint(got) != want {
 			t.Errorf("%q: %v, %v, want %s", reply, got, err, want)
 		}
 	}
-	for _, reply := range []string{"", "0", "0:", "0:1", "0:1abc", "0::abc", "0:x:abc", "0:-1:abc", "01:2:a"} {
+	for _, reply := range []string{"", "0", "0:", "0:1", "0:1abc", "0::abc", "0:x:abc", "0:-1:abc", "01:2:a", "4:1:abc", "x:1:abc"} {
 		if got, err := parsePosition(reply); err == nil {
 			t.Errorf("%q: %v", reply, got)
 		}
@@ -40,8 +41,10 @@ func TestStrangeAnswers(t *testing.T) {
 	readers := map[string]func(rueidis.RedisResult) error{
 		"position": func(r rueidis.RedisResult) error { _, err := Position(r); return err },
 		"entry":    func(r rueidis.RedisResult) error { _, _, err := Entry(&r); return err },
-		"stream":   func(r rueidis.RedisResult) error { _, err := Stream(r); return err },
-		"list":     func(r rueidis.RedisResult) error { _, err := List(r, &broker.HistoryFilter{}); return err },
+		"stream":   func(r rueidis.RedisResult) error { _, _, err := Stream(r); return err },
+		"list":     func(r rueidis.RedisResult) error { _, _, err := List(r, &broker.HistoryFilter{}); return err },
+		"renewed":  func(r rueidis.RedisResult) error { _, err := Renewed(&r); return err },
+		"mark":     func(r rueidis.RedisResult) error { _, _, err := Mark(&r); return err },
 		"presence": func(r rueidis.RedisResult) error { _, err := Presence(r); return err },
 		"fields": func(r rueidis.RedisResult) error {
 			return Fields(r, func(string, []byte) error { return nil })
@@ -50,6 +53,7 @@ func TestStrangeAnswers(t *testing.T) {
 	good := map[string]string{ // what one reader takes others may not
 		"position": `'0:1:abc'`, "entry": `{'abc', '1', ''}`, "stream": `{'0:1:abc', {{'1-0', {'d', ''}}}}`,
 		"list": `{'0:1:abc', {'__p1:1:abc__'}}`, "presence": `{2, 1}`, "fields": `{'client', 'info'}`,
+		"renewed": `{'abc', '1'}`, "mark": `{'1', 'abc'}`,
 	}
 	strange := []string{
 		`false`, `7`, `'x'`, `{ok = 'fine'}`, `redis.error_reply('ERR no')`, `{{}}`, `{7}`, `{'0:1:abc'}`, `{'x', {}}`,

@@ -9,7 +9,7 @@ import (
 )
 
 // Verbs that publish a message, by plain PUB/SUB and by that which stays in a slot of
-// a Cluster. Scripts get them as an argument.
+// a Cluster.
 const (
 	Publish      = "publish"
 	ShardPublish = "spublish"

@@ -20,22 +20,38 @@ func newScript(parts ...string) *Script {
 	return &Script{text, hex.EncodeToString(sum[:])}
 }
 
-// Sources of the scripts; stream and list hold functions for the others.
+// Sources of the scripts. Some are parts of scripts.
 var (
-	//go:embed lua/publish.lua
-	luaPublish string
+	//go:embed lua/publish_begin.lua
+	luaPublishBegin string
+	//go:embed lua/publish_stream.lua
+	luaPublishStream string
+	//go:embed lua/publish_list.lua
+	luaPublishList string
+	//go:embed lua/publish_end.lua
+	luaPublishEnd string
+	//go:embed lua/undo_stream.lua
+	luaUndoStream string
+	//go:embed lua/undo_list.lua
+	luaUndoList string
 	//go:embed lua/once.lua
 	luaOnce string
+	//go:embed lua/read_stream.lua
+	luaReadStream string
+	//go:embed lua/read_list.lua
+	luaReadList string
+	//go:embed lua/payload.lua
+	luaPayload string
 	//go:embed lua/history.lua
 	luaHistory string
 	//go:embed lua/entry.lua
 	luaEntry string
 	//go:embed lua/renew.lua
 	luaRenew string
-	//go:embed lua/stream.lua
-	luaStream string
-	//go:embed lua/list.lua
-	luaList string
+	//go:embed lua/remove.lua
+	luaRemove string
+	//go:embed lua/mark.lua
+	luaMark string
 
 	//go:embed lua/presence.lua
 	luaPresence string
@@ -55,15 +71,29 @@ var (
 
 // History is what one way to keep history takes.
 type History struct {
-	Publish *Script // to the history and to subscribers
-	Read    *Script // the position, and publications
-	Entry   *Script // the position, and one publication
+	Publish      *Script // to the history and to subscribers
+	ShardPublish *Script // the same by sharded PUB/SUB
+	Read         *Script // the position, and publications
+	Entry        *Script // the position, and one publication
+	Remove       *Script
+}
+
+// newHistory makes the scripts of the parts that are of one way.
+func newHistory(functions, publish, undo, read string) History {
+	by := func(verb string) *Script {
+		return newScript("local verb = '"+verb+"'\n", functions, luaPublishBegin, publish, luaPublishEnd, undo)
+	}
+	return History{
+		Publish: by(Publish), ShardPublish: by(ShardPublish), Read: newScript(functions, read, luaHistory),
+		Entry: newScript(functions, read, luaEntry), Remove: newScript(functions, read, luaRemove),
+	}
 }
 
 // Scripts of the broker.
 var (
-	Streams = History{newScript(luaStream, luaPublish), newScript(luaStream, luaHistory), newScript(luaStream, luaEntry)}
-	Lists   = History{newScript(luaList, luaPublish), newScript(luaList, luaHistory), newScript(luaList, luaEntry)}
+	Streams = newHistory("", luaPublishStream, luaUndoStream, luaReadStream)
+	Lists   = newHistory(luaPayload, luaPublishList, luaUndoList, luaReadList)
+	Mark    = newScript(luaMark)  // writes a mark, and tells which was there
 	Renew   = newScript(luaRenew) // gives a stream another epoch
 	Once    = newScript(luaOnce)  // publishes without history, once per idempotency key
 )

@@ -1,6 +1,6 @@
 // Package seen remembers publications with history that somebody has seen: a subscriber,
 // or a publisher who was told that his is in the stream. A stream that does not hold
-// them any more is another one.
+// them any more has lost them.
 package seen
 
 import (
@@ -15,7 +15,7 @@ type Publication struct {
 	Channel string
 	Epoch   string
 	Offset  uint64
-	Sum     uint64 // of the payload
+	Sum     uint64 // of the payload; 0 if only the offset was seen
 }
 
 var seed = maphash.MakeSeed()
@@ -26,56 +26,118 @@ func Sum(data []byte) uint64 { return maphash.Bytes(seed, data) }
 // TextSum is Sum.
 func TextSum(data string) uint64 { return maphash.String(seed, data) }
 
-// Acked are the publications that a shard acknowledged last. A primary that fails may
-// have told their publishers so, and neither a replica nor a subscriber. The zero value
-// is ready for use, by any goroutine.
+// Known is what is known of a stream: it had Offset in Epoch, and before that it had
+// the epoch Before. Strings are empty if they are not known.
+type Known struct {
+	Epoch, Before string
+	Offset        uint64
+}
+
+// Acked are the publications that a shard acknowledged last, one per channel, of up to
+// 8,192 channels: a channel takes the place of another of the same set that has not been
+// published to for longer. The zero value is ready for use, by any goroutine.
 type Acked struct {
 	mu   sync.Mutex
-	ring []acknowledgement
-	next int // where the next one goes
+	sets []set // nil before the first
+	turn uint64
 }
+
+const (
+	setCount = 2048
+	setSize  = 4
+)
+
+type set [setSize]acknowledgement
 
 type acknowledgement struct {
+	hash       uint64 // of the channel
 	channel    []byte // reused
-	epoch      string
-	offset     uint64
+	known      Known
 	sum        uint64
 	generation uint64
+	turn       uint64 // of the last use; 0: this is free
 }
 
-// ackedSize is how many publications of a shard are remembered: more than are under way
-// to a replica at a time.
-const ackedSize = 8192
+// find returns what is remembered of a channel, or nil and what its place is.
+func (a *Acked) find(ch string, hash uint64) (found, place *acknowledgement) {
+	if a.sets == nil {
+		return nil, nil
+	}
+	s := &a.sets[hash%setCount]
+	place = &s[0]
+	for i := range s {
+		e := &s[i]
+		if e.turn != 0 && e.hash == hash && string(e.channel) == ch {
+			return e, e
+		}
+		if e.turn < place.turn {
+			place = e
+		}
+	}
+	return nil, place
+}
+
+// Known returns what is known of the stream of a channel, whose hash is given.
+func (a *Acked) Known(ch string, hash uint64) Known {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if e, _ := a.find(ch, hash); e != nil {
+		return e.known
+	}
+	return Known{}
+}
 
 // Note remembers a publication, if r says that it is in a stream; sum is that of its
-// payload, generation that of the shard's data (see conn.Client.Generation).
-func (a *Acked) Note(ch string, r *broker.PublishResult, sum, generation uint64) {
+// payload, generation that of the shard's data (see conn.Client.Generation). What was
+// noted of an earlier generation stays until that is settled.
+func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, generation uint64, settled bool) {
 	if r.Suppressed != "" || r.Position.Offset == 0 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.ring) < ackedSize {
-		a.ring = append(a.ring, acknowledgement{})
+	if a.sets == nil {
+		a.sets = make([]set, setCount)
 	}
-	e := &a.ring[a.next]
-	a.next = (a.next + 1) % ackedSize
-	e.channel, e.epoch, e.offset, e.sum = append(e.channel[:0], ch...), r.Position.Epoch, r.Position.Offset, sum
-	e.generation = generation
+	a.turn++
+	found, e := a.find(ch, hash)
+	switch {
+	case found == nil:
+		*e = acknowledgement{hash: hash, channel: append(e.channel[:0], ch...), known: Known{Epoch: r.Position.Epoch}}
+	case e.generation != generation && !settled:
+		return
+	case r.Position.Epoch == e.known.Epoch:
+	case r.Position.Epoch == e.known.Before:
+		return // an answer that was overtaken
+	default:
+		e.known = Known{Epoch: r.Position.Epoch, Before: e.known.Epoch}
+	}
+	e.turn = a.turn
+	if r.Position.Offset > e.known.Offset {
+		e.known.Offset, e.sum, e.generation = r.Position.Offset, sum, generation
+	}
 }
 
-// Newest returns the last publication of each channel up to a generation.
-func (a *Acked) Newest(generation uint64) []Publication {
+// Moved tells that the stream of p is at another place now, unless something else was
+// noted meanwhile.
+func (a *Acked) Moved(hash uint64, p *Publication, epoch string, offset uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	known := make(map[string]bool)
+	if e, _ := a.find(p.Channel, hash); e != nil && e.known.Epoch == p.Epoch && epoch != p.Epoch {
+		e.known, e.sum = Known{Epoch: epoch, Before: p.Epoch, Offset: offset}, 0
+	}
+}
+
+// All returns what is remembered.
+func (a *Acked) All() []Publication {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var list []Publication
-	for i := range a.ring {
-		e := &a.ring[(a.next-1-i+2*len(a.ring))%len(a.ring)]
-		if e.generation <= generation && !known[string(e.channel)] {
-			p := Publication{string(e.channel), e.epoch, e.offset, e.sum}
-			known[p.Channel] = true
-			list = append(list, p)
+	for i := range a.sets {
+		for k := range a.sets[i] {
+			if e := &a.sets[i][k]; e.turn != 0 {
+				list = append(list, Publication{string(e.channel), e.known.Epoch, e.known.Offset, e.sum})
+			}
 		}
 	}
 	return list

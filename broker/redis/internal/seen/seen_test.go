@@ -1,38 +1,79 @@
 package seen
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/channel"
 )
 
-func TestNewest(t *testing.T) {
+func note(a *Acked, ch, epoch string, offset, generation uint64, settled bool) {
+	a.Note(ch, keys.Hash(ch), &broker.PublishResult{Position: channel.StreamPosition{Offset: offset, Epoch: epoch}},
+		TextSum(fmt.Sprint(ch, epoch, offset)), generation, settled)
+}
+
+func all(a *Acked) []Publication {
+	list := a.All()
+	slices.SortFunc(list, func(x, y Publication) int { return cmp.Compare(x.Channel, y.Channel) })
+	return list
+}
+
+func TestAcked(t *testing.T) {
 	var a Acked
-	note := func(ch string, offset, generation uint64) {
-		p := fmt.Sprint(ch, offset)
-		a.Note(ch, &broker.PublishResult{Position: channel.StreamPosition{Offset: offset, Epoch: "e"}}, TextSum(p), generation)
+	if got := a.Known("a", keys.Hash("a")); got != (Known{}) || a.All() != nil {
+		t.Errorf("%+v is known of nothing", got)
 	}
-	note("a", 1, 1)
-	note("b", 1, 1)
-	note("a", 2, 2)
-	a.Note("c", &broker.PublishResult{Suppressed: broker.SuppressVersion, Position: channel.StreamPosition{Offset: 7}}, 1, 1)
-	a.Note("c", &broker.PublishResult{}, 1, 1)
-	for generation, want := range [][]Publication{
-		1: {{"b", "e", 1, Sum([]byte("b1"))}, {"a", "e", 1, Sum([]byte("a1"))}},
-		2: {{"a", "e", 2, Sum([]byte("a2"))}, {"b", "e", 1, Sum([]byte("b1"))}},
+	a.Note("c", 1, &broker.PublishResult{Suppressed: broker.SuppressVersion, Position: channel.StreamPosition{Offset: 7}}, 1, 1, true)
+	a.Note("c", 1, &broker.PublishResult{}, 1, 1, true)
+	for _, step := range []struct {
+		epoch              string
+		offset, generation uint64
+		settled            bool
+		want               Known
+	}{
+		{"e", 2, 1, true, Known{"e", "", 2}},
+		{"e", 1, 1, true, Known{"e", "", 2}},  // answers overtake each other
+		{"e", 9, 2, false, Known{"e", "", 2}}, // it is not known yet whether the other data have 2
+		{"e", 10, 2, true, Known{"e", "", 10}},
+		{"f", 3, 2, true, Known{"f", "e", 3}},
+		{"e", 11, 2, true, Known{"f", "e", 3}}, // overtaken
+		{"f", 4, 2, true, Known{"f", "e", 4}},
 	} {
-		if got := a.Newest(uint64(generation)); !slices.Equal(got, want) {
-			t.Errorf("generation %d: %v, want %v", generation, got, want)
+		note(&a, "a", step.epoch, step.offset, step.generation, step.settled)
+		if got := a.Known("a", keys.Hash("a")); got != step.want {
+			t.Fatalf("%+v is known after %+v", got, step)
 		}
 	}
-	// The oldest make room.
-	for i := range ackedSize {
-		note("d", uint64(i+1), 2)
-	}
-	if got := a.Newest(2); len(got) != 1 || got[0].Channel != "d" || got[0].Offset != ackedSize {
+	p := Publication{"a", "f", 4, TextSum("af4")}
+	if got := all(&a); !slices.Equal(got, []Publication{p}) {
 		t.Errorf("%v", got)
+	}
+	note(&a, "b", "e", 1, 1, true)
+	a.Moved(keys.Hash("a"), &Publication{Channel: "a", Epoch: "e"}, "g", 7) // of another life
+	a.Moved(keys.Hash("b"), &Publication{Channel: "b", Epoch: "e"}, "g", 7)
+	if got := all(&a); !slices.Equal(got, []Publication{p, {"b", "g", 7, 0}}) {
+		t.Errorf("%v", got)
+	}
+	if got := a.Known("b", keys.Hash("b")); got != (Known{"g", "e", 7}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestAckedBound: what was used last stays, and there is a bound.
+func TestAckedBound(t *testing.T) {
+	var a Acked
+	for i := range 10 * setCount * setSize {
+		note(&a, fmt.Sprint(i), "e", 1, 1, true)
+		note(&a, "busy", "e", uint64(i+1), 1, true)
+	}
+	if got := a.Known("busy", keys.Hash("busy")); got.Offset != 10*setCount*setSize {
+		t.Errorf("%+v", got)
+	}
+	if n := len(a.All()); n > setCount*setSize || n < setCount*setSize*9/10 {
+		t.Errorf("%d channels", n)
 	}
 }

@@ -76,13 +76,27 @@ func (s *Slab) Number(n uint64) string {
 }
 
 // Epoch makes 8 random letters.
-func (s *Slab) Epoch() string {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	dst := s.room(8)
-	for random := rand.Uint64(); len(dst) < 8; random /= uint64(len(letters)) {
-		dst = append(dst, letters[random%uint64(len(letters))])
+func (s *Slab) Epoch() string { return s.keep(appendEpoch(s.room(8))) }
+
+// Life makes an epoch for a new life of a stream, with what is known of the stream behind
+// it: offset:epoch.
+func (s *Slab) Life(epoch string, offset uint64) string {
+	dst := appendEpoch(s.room(8 + 21 + len(epoch)))
+	if epoch != "" {
+		dst = append(strconv.AppendUint(dst, offset, 10), ':')
+		dst = append(dst, epoch...)
 	}
 	return s.keep(dst)
+}
+
+func appendEpoch(dst []byte) []byte {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	random := rand.Uint64()
+	for range 8 {
+		dst = append(dst, letters[random%uint64(len(letters))])
+		random /= uint64(len(letters))
+	}
+	return dst
 }
 
 // Publication makes the Protobuf of pub.

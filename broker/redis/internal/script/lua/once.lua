@@ -6,9 +6,16 @@ local cached = redis.call('HMGET', KEYS[1], 'e', 's')
 if cached[1] then
   return '1:' .. (cached[2] or '0') .. ':' .. cached[1]
 end
-redis.call('HSET', KEYS[1], 'e', '', 's', '0')
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
+local function try(...)
+  local answer = redis.pcall(...)
+  return type(answer) == 'table' and answer.err and answer or nil
+end
+local failure = try('HSET', KEYS[1], 'e', '', 's', '0') or try('PEXPIRE', KEYS[1], ARGV[3])
 if ARGV[2] ~= '' then
-  redis.call(ARGV[4], ARGV[2], ARGV[1])
+  failure = failure or try(ARGV[4], ARGV[2], ARGV[1])
+end
+if failure then -- nobody got it: the next one with this key is not a second one
+  redis.pcall('DEL', KEYS[1])
+  return failure
 end
 return '0:0:'

@@ -1,8 +1,11 @@
 -- Gives a stream another epoch, if it still has the one named.
 -- KEYS: meta
 -- ARGV: 1 epoch, 2 new epoch
-if redis.call('HGET', KEYS[1], 'e') ~= ARGV[1] then
-  return 0
+-- Returns the epoch that it has now, '' if there is no stream, and the offset of the newest.
+local known = redis.call('HMGET', KEYS[1], 'e', 's')
+local epoch = known[1] or ''
+if epoch == ARGV[1] then
+  epoch = ARGV[2]
+  redis.call('HSET', KEYS[1], 'e', epoch)
 end
-redis.call('HSET', KEYS[1], 'e', ARGV[2])
-return 1
+return {epoch, known[2] or '0'}

@@ -1,11 +1,5 @@
--- History as a STREAM: entries with the ID <offset>-0 and the field d.
-local function newest(key)
-  local entry = redis.call('XREVRANGE', key, '+', '-', 'COUNT', '1')[1]
-  return entry and entry[2][2] or ''
-end
-local function append(key, offset, size, payload)
-  redis.call('XADD', key, 'MAXLEN', size, offset .. '-0', 'd', payload)
-end
+-- Reading a STREAM.
+local kind = 'stream'
 local function read(key, direction, start, limit)
   local first, command, last = start, 'XRANGE', '+'
   if direction == 'r' then

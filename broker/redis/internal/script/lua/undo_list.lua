@@ -1,0 +1,5 @@
+-- Behind publish: takes the entry back.
+if appended then
+  pcall('LPOP', history)
+end
+return failure
