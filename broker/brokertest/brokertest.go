@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/brokertest/follower"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -330,7 +331,7 @@ type recorder struct {
 	losses  []loss
 	changed chan struct{}
 
-	follower atomic.Pointer[Follower] // hears of everything as well
+	follower atomic.Pointer[follower.Follower] // hears of everything as well
 }
 
 func newRecorder() *recorder {

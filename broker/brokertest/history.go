@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/brokertest/follower"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -405,21 +406,21 @@ func testPositions(f *fixture) {
 // testFollowed: while nothing fails, nobody is told that something is
 // missing, and nothing is. Tests of engines do the same with faults.
 func testFollowed(f *fixture) {
-	follower := NewFollower(f.name())
-	f.events.follower.Store(follower)
-	follower.Start(f, f.broker)
+	client := follower.New(f.name())
+	f.events.follower.Store(client)
+	client.Start(f, f.broker)
 	opts := f.kept(3)
 	var accepted []int
 	for n := 1; n <= 300; n++ {
 		opts.Delta = n > 100
-		_, err := f.broker.Publish(f.ctx, follower.ch, Number(n), opts)
+		_, err := f.broker.Publish(f.ctx, client.Channel(), follower.Number(n), opts)
 		f.must(err)
 		accepted = append(accepted, n)
 		if n%100 == 0 {
-			f.must(f.broker.Subscribe(f.ctx, follower.ch))
+			f.must(f.broker.Subscribe(f.ctx, client.Channel()))
 		}
 	}
-	if missing := follower.Verify(f, accepted); missing > 0 || follower.Told() > 0 {
-		f.Errorf("%d are missing, and the subscriber was told %d times", missing, follower.Told())
+	if missing := client.Verify(f, accepted); missing > 0 || client.Told() > 0 {
+		f.Errorf("%d are missing, and the subscriber was told %d times", missing, client.Told())
 	}
 }

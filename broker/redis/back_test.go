@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/brokertest"
+	"github.com/gyrohq/gyro/broker/brokertest/follower"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
@@ -26,7 +26,7 @@ import (
 type site struct {
 	t         *testing.T
 	nodes     []*redis.Broker
-	followers []*brokertest.Follower
+	followers []*follower.Follower
 	opts      broker.PublishOptions
 	number    int
 	accepted  []int
@@ -39,7 +39,7 @@ func newSite(t *testing.T, cfg redis.Config, nodes int, opts broker.PublishOptio
 	cfg.StartTimeout = 20 * time.Second
 	s := &site{t: t, opts: opts}
 	for range nodes {
-		f := brokertest.NewFollower("ch")
+		f := follower.New("ch")
 		b := runBroker(t, cfg, f)
 		f.Start(t, b)
 		s.nodes, s.followers = append(s.nodes, b), append(s.followers, f)
@@ -58,7 +58,7 @@ func (s *site) publish(b *redis.Broker, n int) {
 // try publishes one number.
 func (s *site) try(b *redis.Broker) bool {
 	s.number++
-	_, err := b.Publish(s.t.Context(), "ch", brokertest.Number(s.number), s.opts)
+	_, err := b.Publish(s.t.Context(), "ch", follower.Number(s.number), s.opts)
 	if err == nil {
 		s.accepted = append(s.accepted, s.number)
 	}
@@ -330,7 +330,7 @@ func TestRepeatedRestart(t *testing.T) {
 		eventually(t, func() (ok bool) {
 			s.number++
 			var err error
-			result, err = s.nodes[0].Publish(t.Context(), "ch", brokertest.Number(s.number), s.opts)
+			result, err = s.nodes[0].Publish(t.Context(), "ch", follower.Number(s.number), s.opts)
 			if err == nil {
 				s.accepted = append(s.accepted, s.number)
 			}

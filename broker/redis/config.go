@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 )
 
 // Mode says how the servers of a shard are organised.
@@ -227,7 +229,7 @@ func (s Shard) withDefaults() (Shard, error) {
 		return s, fmt.Errorf("%d Addresses, at most %d", len(s.Addresses), maxAddresses)
 	}
 	for _, address := range s.Addresses {
-		if err := checkAddress(address); err != nil {
+		if err := conn.CheckAddress(address); err != nil {
 			return s, err
 		}
 	}

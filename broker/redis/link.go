@@ -10,6 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/mark"
 	"github.com/gyrohq/gyro/broker/redis/internal/payload"
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
@@ -26,7 +27,7 @@ type link struct {
 	shard     *shard
 	partition int // -1: plain PUB/SUB
 	conn      *pubsub.Conn
-	marks     *marks
+	marks     *mark.Marks
 
 	mu       sync.Mutex                 // of those who change channels
 	channels readmap.Map[*subscription] // by their names in Redis

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/broker/redis/address"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -51,10 +52,10 @@ func redisShards(key string, c *config.Redis) ([]redis.Shard, error) {
 	for i, item := range list {
 		s := base
 		if mode == redis.Detect {
-			s, err = redis.ParseAddress(item, base)
+			s, err = address.Parse(item, base)
 		} else {
 			s.Mode = mode
-			s.Addresses, err = redis.ParseAddresses(item)
+			s.Addresses, err = address.ParseList(item)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s.%s[%d]: %w", key, name, i, err)

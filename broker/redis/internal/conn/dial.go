@@ -3,8 +3,10 @@ package conn
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -72,6 +74,28 @@ func (t *trackedConn) SetDeadline(to time.Time) error {
 }
 
 const unixScheme = "unix://"
+
+// CheckAddress accepts host:port and unix:///path. Its errors do not show what
+// was given if that could hold a password.
+func CheckAddress(address string) error {
+	if path, ok := strings.CutPrefix(address, unixScheme); ok {
+		if !strings.HasPrefix(path, "/") {
+			return errors.New("address of a unix socket needs a path: unix:///path/of/socket")
+		}
+		return nil
+	}
+	if strings.ContainsAny(address, "@/ \t\r\n") {
+		return errors.New("address must be host:port without spaces, @ or /")
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("address %q must be host:port", address)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || host == "" {
+		return fmt.Errorf("address %q must be host:port with a port from 1 to 65535", address)
+	}
+	return nil
+}
 
 // dial connects to host:port or to the socket of unix:///path.
 func dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {

@@ -1,4 +1,5 @@
-package brokertest
+// Package follower keeps the books of a subscriber with recovery, for tests of engines.
+package follower
 
 import (
 	"context"
@@ -35,8 +36,8 @@ type Follower struct {
 // told in a book: what came before it may be missing.
 const told = -1
 
-// NewFollower makes a follower of a channel, to be given to Run.
-func NewFollower(ch string) *Follower {
+// New makes a follower of a channel, to be given to Run.
+func New(ch string) *Follower {
 	return &Follower{ch: ch, events: make(chan *broker.PublicationEvent, 100_000)}
 }
 
@@ -72,6 +73,9 @@ func (f *Follower) HandleLoss(match func(ch string) bool) {
 		f.events <- nil
 	}
 }
+
+// Channel that is followed.
+func (f *Follower) Channel() string { return f.ch }
 
 // Start subscribes, and follows until the test ends.
 func (f *Follower) Start(tb testing.TB, b broker.Broker) {

@@ -1,4 +1,5 @@
-package redis
+// Package address reads the addresses of Redis as configurations have them.
+package address
 
 import (
 	"crypto/tls"
@@ -9,33 +10,44 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 )
 
-// ParseAddress reads one entry of the list of addresses (engines.md 8.1):
+// Parse reads one entry of the list of addresses (engines.md 8.1):
 // host:port, or a URL with the scheme redis, rediss (TLS), redis+sentinel,
 // rediss+sentinel, redis+cluster, rediss+cluster, tcp or unix. What it says
 // overrides the fields of base, whose addresses and mode do not count. A URL of
 // TLS uses base.TLS, or TLS 1.2 and later if that is nil. Errors name the key and
 // never show a password.
-func ParseAddress(address string, base Shard) (Shard, error) {
-	s := base
-	s.Addresses, s.Mode = nil, Detect
+func Parse(address string, base redis.Shard) (redis.Shard, error) {
+	s := shard(base)
+	s.Addresses, s.Mode = nil, redis.Detect
+	err := s.parse(address)
+	return redis.Shard(s), err
+}
+
+// shard is what an address says of a shard.
+type shard redis.Shard
+
+func (s *shard) parse(address string) error {
 	if !strings.Contains(address, "://") {
-		if err := checkAddress(address); err != nil {
-			return s, err
+		if err := conn.CheckAddress(address); err != nil {
+			return err
 		}
 		s.Addresses = []string{address}
-		return s, nil
+		return nil
 	}
 	u, err := url.Parse(address)
 	if err != nil {
-		return s, errors.New("address is not a URL that can be read") // err shows the URL
+		return errors.New("address is not a URL that can be read") // err shows the URL
 	}
 	if u.Fragment != "" || u.Opaque != "" {
-		return s, fmt.Errorf("address with scheme %s: neither a fragment nor an opaque part is known", u.Scheme)
+		return fmt.Errorf("address with scheme %s: neither a fragment nor an opaque part is known", u.Scheme)
 	}
 	if err := s.setScheme(u); err != nil {
-		return s, err
+		return err
 	}
 	if u.User != nil {
 		if name := u.User.Username(); name != "" {
@@ -45,19 +57,19 @@ func ParseAddress(address string, base Shard) (Shard, error) {
 			s.Password = password
 		}
 	}
-	return s, s.setQuery(u)
+	return s.setQuery(u)
 }
 
-// ParseAddresses reads the comma separated host:port of Sentinels or of Cluster
+// ParseList reads the comma separated host:port of Sentinels or of Cluster
 // nodes.
-func ParseAddresses(list string) ([]string, error) {
+func ParseList(list string) ([]string, error) {
 	var addresses []string
 	for address := range strings.SplitSeq(list, ",") {
 		address = strings.TrimSpace(address)
 		if strings.Contains(address, "/") || strings.Contains(address, "@") {
 			return nil, errors.New("address must be host:port, and a URL was given")
 		}
-		if err := checkAddress(address); err != nil {
+		if err := conn.CheckAddress(address); err != nil {
 			return nil, err
 		}
 		addresses = append(addresses, address)
@@ -66,7 +78,7 @@ func ParseAddresses(list string) ([]string, error) {
 }
 
 // setScheme takes the mode, the first address and the database.
-func (s *Shard) setScheme(u *url.URL) error {
+func (s *shard) setScheme(u *url.URL) error {
 	scheme, mode, _ := strings.Cut(u.Scheme, "+")
 	switch u.Scheme {
 	case "redis", "rediss", "tcp":
@@ -74,10 +86,10 @@ func (s *Shard) setScheme(u *url.URL) error {
 		if u.Path == "" || u.Host != "" {
 			return errors.New("address with scheme unix needs a path: unix:///path/of/socket")
 		}
-		s.Addresses, s.Mode = []string{"unix://" + u.Path}, Standalone
+		s.Addresses, s.Mode = []string{"unix://" + u.Path}, redis.Standalone
 		return nil
 	case "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster":
-		s.Mode = Mode(mode)
+		s.Mode = redis.Mode(mode)
 	default:
 		return fmt.Errorf("address has the unknown scheme %q", u.Scheme)
 	}
@@ -88,7 +100,7 @@ func (s *Shard) setScheme(u *url.URL) error {
 	if u.Port() == "" {
 		host = net.JoinHostPort(u.Hostname(), "6379")
 	}
-	if err := checkAddress(host); err != nil {
+	if err := conn.CheckAddress(host); err != nil {
 		return err
 	}
 	s.Addresses = []string{host}
@@ -103,7 +115,7 @@ func (s *Shard) setScheme(u *url.URL) error {
 }
 
 // setQuery takes the options behind the question mark.
-func (s *Shard) setQuery(u *url.URL) error {
+func (s *shard) setQuery(u *url.URL) error {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return errors.New("address: the query cannot be read")
@@ -111,7 +123,7 @@ func (s *Shard) setQuery(u *url.URL) error {
 	for key, values := range query {
 		if key == "addr" {
 			for _, address := range values {
-				if err := checkAddress(address); err != nil {
+				if err := conn.CheckAddress(address); err != nil {
 					return fmt.Errorf("address: addr: %w", err)
 				}
 				s.Addresses = append(s.Addresses, address)
@@ -122,13 +134,13 @@ func (s *Shard) setQuery(u *url.URL) error {
 			return fmt.Errorf("address: %w", err)
 		}
 	}
-	if s.SentinelMaster != "" && s.Mode == Detect {
-		s.Mode = Sentinel
+	if s.SentinelMaster != "" && s.Mode == redis.Detect {
+		s.Mode = redis.Sentinel
 	}
 	return nil
 }
 
-func (s *Shard) setOption(key, value string) error {
+func (s *shard) setOption(key, value string) error {
 	switch key {
 	case "sentinel_master_name":
 		s.SentinelMaster = value
@@ -190,28 +202,4 @@ func tlsOrDefault(c *tls.Config) *tls.Config {
 		return c
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12}
-}
-
-const unixScheme = "unix://"
-
-// checkAddress accepts host:port and unix:///path. Its errors do not show what
-// was given if that could hold a password.
-func checkAddress(address string) error {
-	if path, ok := strings.CutPrefix(address, unixScheme); ok {
-		if !strings.HasPrefix(path, "/") {
-			return errors.New("address of a unix socket needs a path: unix:///path/of/socket")
-		}
-		return nil
-	}
-	if strings.ContainsAny(address, "@/ \t\r\n") {
-		return errors.New("address must be host:port without spaces, @ or /")
-	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("address %q must be host:port", address)
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || host == "" {
-		return fmt.Errorf("address %q must be host:port with a port from 1 to 65535", address)
-	}
-	return nil
 }

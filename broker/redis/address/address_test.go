@@ -1,4 +1,4 @@
-package redis
+package address
 
 import (
 	"crypto/tls"
@@ -8,11 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/gyrohq/gyro/broker/redis"
 )
 
-func TestParseAddress(t *testing.T) {
+func TestParse(t *testing.T) {
 	one := &tls.Config{MinVersion: tls.VersionTLS12}
-	for address, want := range map[string]Shard{
+	for address, want := range map[string]redis.Shard{
 		"localhost:6379":            {Addresses: []string{"localhost:6379"}},
 		"[::1]:6380":                {Addresses: []string{"[::1]:6380"}},
 		"redis://host":              {Addresses: []string{"host:6379"}},
@@ -22,18 +24,18 @@ func TestParseAddress(t *testing.T) {
 		"redis://:p@host:1":         {Addresses: []string{"host:1"}, Password: "p"},
 		"rediss://host:1":           {Addresses: []string{"host:1"}, TLS: one},
 		"redis://h:1?tls_enabled=1": {Addresses: []string{"h:1"}, TLS: one},
-		"unix:///run/redis.sock":    {Addresses: []string{"unix:///run/redis.sock"}, Mode: Standalone},
+		"unix:///run/redis.sock":    {Addresses: []string{"unix:///run/redis.sock"}, Mode: redis.Standalone},
 		"redis+cluster://a:1?addr=b:2&addr=c:3": {
-			Addresses: []string{"a:1", "b:2", "c:3"}, Mode: Cluster},
-		"redis://a:1?sentinel_master_name=m": {Addresses: []string{"a:1"}, Mode: Sentinel, SentinelMaster: "m"},
+			Addresses: []string{"a:1", "b:2", "c:3"}, Mode: redis.Cluster},
+		"redis://a:1?sentinel_master_name=m": {Addresses: []string{"a:1"}, Mode: redis.Sentinel, SentinelMaster: "m"},
 		"rediss+sentinel://a:1?sentinel_master_name=m&sentinel_user=su&sentinel_password=sp&sentinel_tls_enabled=true": {
-			Addresses: []string{"a:1"}, Mode: Sentinel, SentinelMaster: "m", SentinelUser: "su", SentinelPassword: "sp",
+			Addresses: []string{"a:1"}, Mode: redis.Sentinel, SentinelMaster: "m", SentinelUser: "su", SentinelPassword: "sp",
 			TLS: one, SentinelTLS: one},
 		"redis://a:1?connect_timeout=2s&io_timeout=300ms&force_resp2=true&replica_client_enabled=true": {
 			Addresses: []string{"a:1"}, ConnectTimeout: 2 * time.Second, IOTimeout: 300 * time.Millisecond,
 			ForceRESP2: true, ReplicaReads: true},
 	} {
-		got, err := ParseAddress(address, Shard{})
+		got, err := Parse(address, redis.Shard{})
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 			continue
@@ -44,14 +46,14 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-func TestParseAddressBase(t *testing.T) {
+func TestParseBase(t *testing.T) {
 	own := &tls.Config{ServerName: "own"}
-	base := Shard{Addresses: []string{"x:1"}, Mode: Cluster, User: "u", Password: "p", DB: 4, TLS: own, IOTimeout: time.Minute}
-	got, err := ParseAddress("rediss://h:1?io_timeout=1s", base)
+	base := redis.Shard{Addresses: []string{"x:1"}, Mode: redis.Cluster, User: "u", Password: "p", DB: 4, TLS: own, IOTimeout: time.Minute}
+	got, err := Parse("rediss://h:1?io_timeout=1s", base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Shard{Addresses: []string{"h:1"}, User: "u", Password: "p", DB: 4, TLS: own, IOTimeout: time.Second}
+	want := redis.Shard{Addresses: []string{"h:1"}, User: "u", Password: "p", DB: 4, TLS: own, IOTimeout: time.Second}
 	if got.TLS != own {
 		t.Error("the base's TLS is gone")
 	}
@@ -60,7 +62,7 @@ func TestParseAddressBase(t *testing.T) {
 	}
 }
 
-func TestParseAddressErrors(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	for address, mention := range map[string]string{
 		"":                                      "host:port",
 		"host":                                  "host:port",
@@ -81,27 +83,27 @@ func TestParseAddressErrors(t *testing.T) {
 		"redis://u:secret@h:1?%zz":              "query",
 		"unix://u:secret@h/path":                "unix",
 	} {
-		_, err := ParseAddress(address, Shard{})
+		_, err := Parse(address, redis.Shard{})
 		if err == nil || !strings.Contains(err.Error(), mention) || strings.Contains(err.Error(), "sec") {
 			t.Errorf("%s: error %v, want one that tells of %s and no secret", address, err, mention)
 		}
 	}
 	for list, ok := range map[string]bool{"a:1": true, "a:1, b:2": true, "a:1,": false, "": false, "redis://a:1": false} {
-		if _, err := ParseAddresses(list); (err == nil) != ok {
+		if _, err := ParseList(list); (err == nil) != ok {
 			t.Errorf("list %q: %v", list, err)
 		}
 	}
 }
 
-// FuzzParseAddress checks that what is accepted makes a shard with addresses, and
+// FuzzParse checks that what is accepted makes a shard with addresses, and
 // that no error shows a password.
-func FuzzParseAddress(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	f.Add("redis://u:QQQQQQQQ@h:1/3?addr=b:2&io_timeout=1s")
 	f.Add("rediss+sentinel://h?sentinel_master_name=m&sentinel_password=QQQQQQQQ")
 	f.Add("unix:///path")
 	f.Add("[::1]:6379")
 	f.Fuzz(func(t *testing.T, address string) {
-		s, err := ParseAddress(address, Shard{})
+		s, err := Parse(address, redis.Shard{})
 		if err == nil && len(s.Addresses) == 0 {
 			t.Fatal("no address and no error")
 		}
@@ -110,39 +112,8 @@ func FuzzParseAddress(f *testing.F) {
 		if !found || strings.Contains(rest, "QQQQQQQQ") || strings.Contains(scheme, "QQQQQQQQ") {
 			return
 		}
-		if _, err := ParseAddress(scheme+secret+rest, Shard{}); err != nil && strings.Contains(err.Error(), "QQQQQQQQ") {
+		if _, err := Parse(scheme+secret+rest, redis.Shard{}); err != nil && strings.Contains(err.Error(), "QQQQQQQQ") {
 			t.Fatalf("the error shows the password: %v", err)
 		}
 	})
-}
-
-func TestConfigErrors(t *testing.T) {
-	for mention, c := range map[string]Config{
-		"Prefix":                  {Prefix: strings.Repeat("x", 200)},
-		"hash tags":               {Prefix: "a{b}"},
-		"HistoryMetaTTL":          {HistoryMetaTTL: -1},
-		"PresenceTTL":             {PresenceTTL: time.Millisecond},
-		"CanaryTimeout":           {CanaryTimeout: time.Second},
-		"ShardedPubSubPartitions": {ShardedPubSubPartitions: 5000},
-		"needs a Cluster":         {ShardedPubSubPartitions: 5, Shards: []Shard{{Mode: Standalone}}},
-		"PresenceHashFieldTTL":    {PresenceFromReplicas: true},
-		"ReplicaReads":            {PresenceFromReplicas: true, PresenceHashFieldTTL: true},
-		"shard 1: IOTimeout":      {Shards: []Shard{{}, {IOTimeout: 1}}},
-		"ConnectTimeout":          {Shards: []Shard{{ConnectTimeout: -1}}},
-		"SentinelMaster":          {Shards: []Shard{{Mode: Sentinel}}},
-		"DB":                      {Shards: []Shard{{DB: -1}}},
-		"database 0":              {Shards: []Shard{{DB: 1, Mode: Cluster}}},
-		"unknown Mode":            {Shards: []Shard{{Mode: "x"}}},
-		"2 Addresses":             {Shards: []Shard{{Mode: Standalone, Addresses: []string{"a:1", "b:1"}}}},
-		"host:port":               {Shards: []Shard{{Addresses: []string{"a"}}}},
-		"ClientName":              {Shards: []Shard{{ClientName: "a b"}}},
-	} {
-		if _, err := c.withDefaults(); err == nil || !strings.Contains(err.Error(), mention) {
-			t.Errorf("error %v, want one that tells of %s", err, mention)
-		}
-	}
-	c, err := Config{}.withDefaults()
-	if err != nil || c.Prefix != DefaultPrefix || len(c.Shards) != 1 || c.Shards[0].Addresses[0] != DefaultAddress {
-		t.Errorf("defaults: %+v, %v", c, err)
-	}
 }

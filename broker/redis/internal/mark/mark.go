@@ -1,0 +1,76 @@
+// Package mark finds that the data of a server went back.
+//
+// A server can get older data without a restart: DEBUG RELOAD, REPLICAOF a stale copy
+// and back, a slot that its former owner takes back. Its connections stay, so nothing
+// but its data can tell. So each node writes marks again and again, with a number that it
+// counts up: where the number is less than the last that Redis acknowledged, the data
+// went back.
+package mark
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/reply"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/slab"
+)
+
+// ttl is longer than a node that lives may be cut off.
+const ttl = 24 * time.Hour
+
+// Marks are keys that a node alone writes. Their methods may be called from any goroutine.
+type Marks struct {
+	keys []string // constant
+
+	mu     sync.Mutex // held during a round trip: marks are written one after the other
+	number uint64
+	last   []last // by key
+}
+
+// last is what a key held last, as far as Redis has acknowledged it.
+type last struct {
+	number      uint64
+	replication string
+}
+
+// New makes the marks of the keys.
+func New(keys []string) *Marks { return &Marks{keys: keys, last: make([]last, len(keys))} }
+
+// Finding is what marks tell.
+type Finding struct {
+	Written     bool // at least one was
+	WentBack    bool // a server has lost what it acknowledged
+	Replication bool // a server's data have another history than before
+}
+
+// Write writes the marks, and compares what was there with what was written last. A mark
+// that cannot be written says nothing.
+func (m *Marks) Write(ctx context.Context, client *conn.Client) (f Finding) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.number++
+	var text slab.Slab
+	calls := make([]script.Call, len(m.keys))
+	for i, key := range m.keys {
+		calls[i].Script = script.Mark
+		calls[i].Key(key)
+		calls[i].Arg(text.Number(m.number))
+		calls[i].Arg(text.Milliseconds(ttl))
+	}
+	answers, _ := script.RunAll(ctx, client, calls, nil)
+	for i := range answers {
+		number, replication, err := reply.Mark(&answers[i])
+		if err != nil {
+			continue
+		}
+		before := &m.last[i]
+		f.Written = true
+		f.WentBack = f.WentBack || number < before.number
+		f.Replication = f.Replication || before.number > 0 && replication != before.replication
+		*before = last{m.number, replication}
+	}
+	return f
+}
