@@ -73,7 +73,6 @@ type historyKinds struct {
 
 func newBroker(e *Engine) *Broker {
 	b := &Broker{engine: e, node: uuid.NewString()}
-	b.lifetime, b.end = context.WithCancel(context.Background())
 	b.kinds = historyKinds{keys.Stream, keys.StreamMeta, &script.Streams}
 	if e.cfg.HistoryUseLists {
 		b.kinds = historyKinds{keys.List, keys.ListMeta, &script.Lists}
@@ -114,8 +113,10 @@ func (b *Broker) Run(h broker.EventHandler) error {
 	return nil
 }
 
-// start makes the connections for PUB/SUB, all at a time.
+// start makes the connections for PUB/SUB, all at a time. It may be called again if it
+// fails.
 func (b *Broker) start(ctx context.Context) error {
+	b.lifetime, b.end = context.WithCancel(context.Background())
 	if b.control != nil {
 		b.control.Start()
 	}

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +97,73 @@ func TestStartTimeout(t *testing.T) {
 	if err := b.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestStartAgain: a server that restarts while the connection for PUB/SUB is made does not
+// end the start within StartTimeout.
+func TestStartAgain(t *testing.T) {
+	server := redistest.Standalone(t, redistest.Options{})
+	shard := standalone(server)
+	shard.Addresses = []string{cutFirst(t, server.Addr(), "subscribe", func() {
+		server.Kill()
+		server.Restart(true)
+	})}
+	b := newEngine(t, redis.Config{Shards: []redis.Shard{shard}, StartTimeout: time.Minute, Logger: quiet}).Broker()
+	if err := b.Run(newNote()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Subscribe(t.Context(), "ch"); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.History(t.Context(), "ch", broker.HistoryFilter{}); err != nil {
+		t.Error(err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cutFirst passes connections on to a server, but calls instead, and ends the connection,
+// when a client sends the word for the first time.
+func cutFirst(t *testing.T, server, word string, instead func()) (address string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(func() { listener.Close(); running.Wait() })
+	var cut atomic.Bool
+	pass := func(client net.Conn) {
+		defer client.Close()
+		redis, err := net.Dial("tcp", server)
+		if err != nil {
+			return
+		}
+		defer redis.Close()
+		running.Go(func() { io.Copy(client, redis); client.Close() })
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buf)
+			if err != nil {
+				return
+			}
+			if bytes.Contains(bytes.ToLower(buf[:n]), []byte(word)) && cut.CompareAndSwap(false, true) {
+				instead()
+				return
+			}
+			redis.Write(buf[:n])
+		}
+	}
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { pass(client) })
+		}
+	})
+	return listener.Addr().String()
 }
 
 // TestErrors looks at what publishers get to know.
