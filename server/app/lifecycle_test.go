@@ -279,7 +279,6 @@ func TestNewFails(t *testing.T) {
 		"client.token.audience_regex":                     func(cfg *config.Config) { cfg.Client.Token.AudienceRegex = "(" },
 		"client.allowed_origins":                          func(cfg *config.Config) { cfg.Client.AllowedOrigins = []string{"["} },
 		"client.pong_timeout":                             func(cfg *config.Config) { cfg.Client.PongTimeout = time.Hour },
-		"client.ping_interval":                            func(cfg *config.Config) { cfg.Client.PingInterval = time.Millisecond },
 		"client.channel_limit":                            func(cfg *config.Config) { cfg.Client.ChannelLimit = -1 },
 		"client.queue_max_size":                           func(cfg *config.Config) { cfg.Client.QueueMaxSize = -1 },
 		"channel.max_length":                              func(cfg *config.Config) { cfg.Channel.MaxLength = -1 },

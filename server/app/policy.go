@@ -254,7 +254,7 @@ func (p *policy) call(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byt
 // the log of it.
 func (p *policy) named(name string, who ...any) (namespace.Channel, error) {
 	ch, err := p.channels.Named(name)
-	if errors.Is(err, namespace.ErrTooLong) {
+	if err != nil && errors.Is(err, namespace.ErrTooLong) {
 		p.tooLong(name, who...)
 	}
 	return ch, err
