@@ -254,10 +254,17 @@ func (p *policy) call(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byt
 // the log of it.
 func (p *policy) named(name string, who ...any) (namespace.Channel, error) {
 	ch, err := p.channels.Named(name)
-	if err != nil && errors.Is(err, namespace.ErrTooLong) {
-		p.tooLong(name, who...)
+	if err != nil {
+		p.notNamed(name, err, who...)
 	}
 	return ch, err
+}
+
+// notNamed tells the log of a name that was refused for its length.
+func (p *policy) notNamed(name string, err error, who ...any) {
+	if errors.Is(err, namespace.ErrTooLong) {
+		p.tooLong(name, who...)
+	}
 }
 
 func (p *policy) tooLong(name string, who ...any) {
@@ -267,8 +274,9 @@ func (p *policy) tooLong(name string, who ...any) {
 
 // ChannelOptions is what the server API needs to know of a channel.
 func (p *policy) ChannelOptions(name string) (api.ChannelOptions, error) {
-	ch, err := p.named(name)
+	ch, err := p.channels.Named(name)
 	if err != nil {
+		p.notNamed(name, err)
 		return api.ChannelOptions{}, err
 	}
 	return api.ChannelOptions{
