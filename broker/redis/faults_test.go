@@ -369,11 +369,68 @@ func TestRestart(t *testing.T) {
 	if match := receive(t, n.losses); !match("ch") {
 		t.Error("the loss does not match the channel")
 	}
+	// The first word of a loss comes before anything is subscribed again.
+	awaitHealth(t, b, true)
 	eventually(t, func() bool { return publish(b, "ch") == nil })
 	if e := receive(t, n.events); e.Pub.Offset != 1 || e.Epoch == first.Position.Epoch {
 		t.Errorf("%+v in epoch %s after one in epoch %s", e.Pub, e.Epoch, first.Position.Epoch)
 	}
-	awaitHealth(t, b, true)
+}
+
+// TestReplicaTakesOver: as soon as the other nodes of a Cluster know of the new primary,
+// commands go there, though rueidis may not know of it yet.
+func TestReplicaTakesOver(t *testing.T) {
+	t.Parallel()
+	c := redistest.NewCluster(t, redistest.Options{})
+	slot := c.Slot("{ch}")
+	first := c.Nodes[c.Owner(slot)]
+	second := c.AddReplica(first)
+	b := runBroker(t, redis.Config{Shards: []redis.Shard{{Addresses: c.Addresses(), Mode: redis.Cluster}}, Logger: quiet}, newNote())
+	for range 2 {
+		if err := publish(b, "ch"); err != nil {
+			t.Fatal(err)
+		}
+		first.Kill()
+		second.Do("CLUSTER", "FAILOVER", "TAKEOVER")
+		id := second.Do("CLUSTER", "MYID")
+		for _, node := range c.Nodes {
+			if node != first {
+				eventually(t, func() bool {
+					return strings.Contains(node.Do("CLUSTER", "NODES"), id+" "+second.Addr()) &&
+						!strings.Contains(lineWith(node.Do("CLUSTER", "NODES"), id), "slave")
+				})
+			}
+		}
+		for i := range 20 {
+			// The first one may have been sent on the connection that has ended.
+			if err := publish(b, "ch"); err != nil && i > 0 {
+				t.Fatalf("publish %d: %v", i, err)
+			}
+		}
+		batch := []broker.BatchItem{{Channel: "ch", Pub: &channel.Publication{}, Options: keep}, {Channel: "ch", Pub: &channel.Publication{}, Options: keep}}
+		b.PublishBatch(t.Context(), batch)
+		if err := errors.Join(batch[0].Err, batch[1].Err); err != nil || batch[1].Result.Position.Offset != batch[0].Result.Position.Offset+1 {
+			t.Fatalf("batch: %v, %+v", err, batch)
+		}
+		// The other way round.
+		first.Restart(false)
+		eventually(t, func() bool { return strings.Contains(first.Do("INFO", "replication"), "master_link_status:up") })
+		for i, node := range c.Nodes {
+			if node == first {
+				c.Nodes[i] = second
+			}
+		}
+		first, second = second, first
+	}
+}
+
+func lineWith(text, word string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, word) {
+			return line
+		}
+	}
+	return ""
 }
 
 // TestLossOfOneShard: the other shard's channels are not concerned.

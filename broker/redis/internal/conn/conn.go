@@ -83,6 +83,7 @@ type Client struct {
 	pubSub  map[*pubSubConn]struct{} // with Sentinel
 	next    atomic.Uint32
 
+	owned      owned             // in a Cluster
 	servers    map[string]string // see identify
 	generation atomic.Uint64
 	replaced   atomic.Bool

@@ -23,7 +23,7 @@ func (c *Client) dialCommands(ctx context.Context, address string, dialer *net.D
 	ctx, cancel := context.WithDeadline(ctx, limit)
 	defer cancel()
 	if !c.opts.Sentinel {
-		raw, err := dial(ctx, address, dialer, config)
+		raw, err := c.dialNode(ctx, address, dialer, config)
 		if err != nil {
 			return nil, err
 		}

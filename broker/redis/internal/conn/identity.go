@@ -64,6 +64,11 @@ func (c *Client) runOf(ctx context.Context, raw net.Conn) (string, error) {
 	if err != nil && !errors.As(err, &refused) {
 		return "", err
 	}
+	if c.cluster {
+		if err := c.noteOwners(q); err != nil {
+			return "", err
+		}
+	}
 	if err := raw.SetDeadline(time.Time{}); err != nil || refused != "" {
 		return "", err
 	}

@@ -3,6 +3,7 @@ package conn
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ func (c *Client) primary(ctx context.Context) (string, error) {
 // askSentinel asks one of them. It gets a part of the time, so that one which does
 // not answer leaves time for the others.
 func (c *Client) askSentinel(ctx context.Context, sentinel string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.sentinelTimeout())
+	ctx, cancel := context.WithTimeout(ctx, c.askTimeout())
 	defer cancel()
 	q, err := c.loginSentinel(ctx, sentinel)
 	if err != nil {
@@ -50,14 +51,21 @@ func (c *Client) askSentinel(ctx context.Context, sentinel string) (string, erro
 	return net.JoinHostPort(reply[0], reply[1]), nil
 }
 
-func (c *Client) sentinelTimeout() time.Duration {
+// askTimeout bounds the question to one of several servers.
+func (c *Client) askTimeout() time.Duration {
 	return min(c.opts.ConnectTimeout, c.opts.IOTimeout/4)
 }
 
-// loginSentinel connects to one of them. What is asked then has to be answered
-// before the deadline of ctx, too.
+// loginSentinel connects to one of them.
 func (c *Client) loginSentinel(ctx context.Context, sentinel string) (*query, error) {
-	raw, err := dial(ctx, sentinel, c.dialer(), c.opts.SentinelTLS)
+	o := &c.opts
+	return c.login(ctx, sentinel, o.SentinelTLS, o.SentinelUser, o.SentinelPassword, o.SentinelClientName)
+}
+
+// login connects to a server for a few questions. They have to be answered before the
+// deadline of ctx, too.
+func (c *Client) login(ctx context.Context, address string, config *tls.Config, user, password, name string) (*query, error) {
+	raw, err := dial(ctx, address, c.dialer(), config)
 	if err != nil {
 		return nil, err
 	}
@@ -67,11 +75,11 @@ func (c *Client) loginSentinel(ctx context.Context, sentinel string) (*query, er
 	}
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer stop()
-	if err == nil && c.opts.SentinelPassword != "" {
-		err = q.auth(c.opts.SentinelUser, c.opts.SentinelPassword)
+	if err == nil && password != "" {
+		err = q.auth(user, password)
 	}
-	if err == nil && c.opts.SentinelClientName != "" {
-		_, err = q.do("CLIENT", "SETNAME", c.opts.SentinelClientName)
+	if err == nil && name != "" {
+		_, err = q.do("CLIENT", "SETNAME", name)
 	}
 	if err != nil {
 		raw.Close()
@@ -150,7 +158,7 @@ func (c *Client) listenSentinel() {
 
 // hearSentinel listens to one Sentinel until the connection or ctx ends.
 func (c *Client) hearSentinel(ctx context.Context, sentinel string) {
-	login, cancel := context.WithTimeout(ctx, c.sentinelTimeout())
+	login, cancel := context.WithTimeout(ctx, c.askTimeout())
 	defer cancel()
 	q, err := c.loginSentinel(login, sentinel)
 	if err != nil {

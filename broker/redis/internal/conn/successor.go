@@ -1,0 +1,138 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// When the primary of a Cluster ends and a replica takes over, rueidis looks for the new
+// owner of the slots up to a second later, and connects to the old one until then. A node
+// that cannot be reached is therefore replaced where connections are made: by the node that
+// has its slots now, as others tell.
+
+// owned has a slot of each node, by its address. What a node had stays known: rueidis may
+// still want to go there.
+type owned map[string]int64
+
+// maxOwned is more than the nodes of a Cluster.
+const maxOwned = 4096
+
+// noteOwners asks a node, on a connection that was just made, who has which slots. Only
+// errors of the connection are errors.
+func (c *Client) noteOwners(q *query) error {
+	var refused refusal
+	text, err := q.do("CLUSTER", "NODES")
+	if errors.As(err, &refused) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owned == nil || len(c.owned) > maxOwned {
+		c.owned = make(owned)
+	}
+	for _, r := range rangesIn(text[0], q.conn) {
+		c.owned[r.address] = r.from
+	}
+	return nil
+}
+
+// dialNode connects to a node of a Cluster, or to the one that took its place.
+func (c *Client) dialNode(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	raw, err := dial(ctx, address, dialer, config)
+	if err == nil || !c.cluster {
+		return raw, err
+	}
+	if successor := c.successor(ctx, address); successor != "" {
+		return dial(ctx, successor, dialer, config)
+	}
+	return nil, err
+}
+
+// successor returns the node that has the slots of another one, or "".
+func (c *Client) successor(ctx context.Context, address string) string {
+	c.mu.Lock()
+	slot, known := c.owned[address]
+	var others []string
+	for other := range c.owned {
+		if other != address {
+			others = append(others, other)
+		}
+	}
+	c.mu.Unlock()
+	if !known {
+		return ""
+	}
+	for _, other := range others {
+		if owner, err := c.askOwner(ctx, other, slot); err == nil && owner != address {
+			return owner
+		}
+	}
+	return ""
+}
+
+// askOwner asks a node who has a slot.
+func (c *Client) askOwner(ctx context.Context, node string, slot int64) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.askTimeout())
+	defer cancel()
+	q, err := c.login(ctx, node, c.opts.TLS, c.opts.User, c.opts.Password, "")
+	if err != nil {
+		return "", err
+	}
+	defer q.conn.Close()
+	text, err := q.do("CLUSTER", "NODES")
+	if err != nil {
+		return "", err
+	}
+	for _, r := range rangesIn(text[0], q.conn) {
+		if r.from <= slot && slot <= r.to {
+			return r.address, nil
+		}
+	}
+	return "", fmt.Errorf("%s knows no owner of slot %d", node, slot)
+}
+
+// rangesIn reads the text of CLUSTER NODES: a line for each node with its ID,
+// host:port@port, flags, five more fields, and its slots. The node that was asked may not
+// know its own host.
+func rangesIn(text string, asked net.Conn) (ranges []slotRange) {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 9 || !strings.Contains(fields[2], "master") {
+			continue
+		}
+		address, _, _ := strings.Cut(fields[1], "@")
+		if strings.HasPrefix(address, ":") {
+			host, _, err := net.SplitHostPort(asked.RemoteAddr().String())
+			if err != nil {
+				continue
+			}
+			address = net.JoinHostPort(host, address[1:])
+		}
+		for _, slots := range fields[8:] {
+			if from, to, ok := parseSlots(slots); ok {
+				ranges = append(ranges, slotRange{from, to, address})
+			}
+		}
+	}
+	return ranges
+}
+
+// parseSlots reads a slot or a range of them: 5, or 5-7. Slots that migrate are in
+// brackets, and belong to who has them so far.
+func parseSlots(text string) (from, to int64, ok bool) {
+	low, high, found := strings.Cut(text, "-")
+	if !found {
+		high = low
+	}
+	from, err1 := strconv.ParseInt(low, 10, 64)
+	to, err2 := strconv.ParseInt(high, 10, 64)
+	return from, to, err1 == nil && err2 == nil
+}
