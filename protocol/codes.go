@@ -5,7 +5,8 @@ import (
 )
 
 // The texts and numbers of this file are wire facts, see codes.md of the
-// specification. Deployments match on them: they never change.
+// specification. Deployments match on them: they never change. Behind the text of an error,
+// and a colon, a reason may follow.
 
 // Error answers a command. It is an error value: a handler may return one and
 // the client gets its code, message and temporary flag.
