@@ -50,7 +50,8 @@ type Resolver struct {
 
 type table struct {
 	naming
-	options map[string]*Options
+	plain   *Options            // of channels without a namespace
+	options map[string]*Options // of namespaces
 }
 
 // naming has the global rules of names.
@@ -75,25 +76,25 @@ func (r *Resolver) Reload(cfg config.Channel) error {
 		},
 		options: make(map[string]*Options, len(cfg.Namespaces)+1),
 	}
-	add := func(key, name string, o config.ChannelOptions) (err error) {
-		options := &Options{ChannelOptions: o, Name: name, Type: types[o.SubscriptionType]}
+	compile := func(key, name string, o config.ChannelOptions) (options *Options, err error) {
+		options = &Options{ChannelOptions: o, Name: name, Type: types[o.SubscriptionType]}
 		options.HistoryMetaTTL = cfg.MetaTTL(&o)
 		if o.PublicationDataFormat == "" {
 			options.PublicationDataFormat = cfg.PublicationDataFormat
 		}
 		if o.ChannelRegex != "" {
 			if options.regex, err = regexp.Compile(o.ChannelRegex); err != nil {
-				return fmt.Errorf("%s.channel_regex: %w", key, err)
+				return nil, fmt.Errorf("%s.channel_regex: %w", key, err)
 			}
 		}
-		t.options[name] = options
-		return nil
+		return options, nil
 	}
-	if err := add("channel.without_namespace", "", cfg.WithoutNamespace); err != nil {
+	var err error
+	if t.plain, err = compile("channel.without_namespace", "", cfg.WithoutNamespace); err != nil {
 		return err
 	}
 	for i, n := range cfg.Namespaces {
-		if err := add(fmt.Sprintf("channel.namespaces[%d](%s)", i, n.Name), n.Name, n.ChannelOptions); err != nil {
+		if t.options[n.Name], err = compile(fmt.Sprintf("channel.namespaces[%d](%s)", i, n.Name), n.Name, n.ChannelOptions); err != nil {
 			return err
 		}
 	}
@@ -118,20 +119,20 @@ type Channel struct {
 func (r *Resolver) Resolve(name string) (Channel, bool) { return r.table.Load().resolve(name) }
 
 func (t *table) resolve(name string) (Channel, bool) {
-	ch := Channel{Name: name, Rest: name, naming: &t.naming}
-	namespace := ""
+	ch := Channel{Name: name, Rest: name, Options: t.plain, naming: &t.naming}
 	trimmed := name
 	if t.privatePrefix != "" {
 		trimmed = strings.TrimPrefix(name, t.privatePrefix)
 	}
 	if t.namespaceBoundary != "" {
 		if before, after, ok := strings.Cut(trimmed, t.namespaceBoundary); ok {
-			namespace, ch.Rest = before, after
+			ch.Rest = after
+			if before != "" {
+				ch.Options = t.options[before]
+			}
 		}
 	}
-	var ok bool
-	ch.Options, ok = t.options[namespace]
-	return ch, ok
+	return ch, ch.Options != nil
 }
 
 // ErrTooLong is the error of names above channel.max_length; it is a
@@ -140,16 +141,16 @@ var ErrTooLong = fmt.Errorf("the channel's name is longer than channel.max_lengt
 
 // Named resolves a name that comes from outside, whoever gives it: server API, tokens and
 // personal channels need no more. The error is ErrTooLong or protocol.ErrorUnknownChannel.
-func (r *Resolver) Named(name string) (Channel, error) {
+func (r *Resolver) Named(name string) (ch Channel, err error) {
 	t := r.table.Load()
 	if len(name) > t.maxLength {
-		return Channel{}, ErrTooLong
+		return ch, ErrTooLong
 	}
 	ch, ok := t.resolve(name)
 	if !ok {
-		return Channel{}, protocol.ErrorUnknownChannel
+		err = protocol.ErrorUnknownChannel
 	}
-	return ch, nil
+	return ch, err
 }
 
 // ForClient resolves a name that a client gives in a command. The error is or wraps a

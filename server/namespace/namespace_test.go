@@ -268,6 +268,16 @@ func BenchmarkResolve(b *testing.B) {
 	}
 }
 
+func BenchmarkNamed(b *testing.B) {
+	r := resolver(b, `{"namespaces": [{"name": "chat"}]}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Named("c12345"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // A wildcard gets what could be subscribed to by name.
 func TestCovers(t *testing.T) {
 	r := resolver(t, `{"max_length": 20, "without_namespace": {"allow_user_limited_channels": true},
