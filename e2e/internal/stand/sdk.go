@@ -2,9 +2,12 @@ package stand
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/centrifugal/centrifuge-go"
+
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // newSDK has centrifuge-go subscribe to a channel at one node, with the same books.
@@ -49,6 +52,17 @@ func newSDK(url, channel string, b *book, check func(payload) error, fail func(s
 	client.OnConnecting(func(e centrifuge.ConnectingEvent) {
 		if e.Code != 0 { // 0: the first time
 			b.note(func(c *Counts) { c.Reconnects++ })
+		}
+	})
+	client.OnDisconnected(func(e centrifuge.DisconnectedEvent) {
+		switch e.Code {
+		case 0: // this side did it
+		case protocol.DisconnectBadRequest.Code:
+			// A timer of centrifuge-go that subscribes again may fire while it connects,
+			// and sends the subscribe command ahead of the connect command.
+			go func() { _ = client.Connect() }()
+		default:
+			fail(fmt.Sprintf("SDK disconnected: %d %s", e.Code, e.Reason))
 		}
 	})
 	if err := client.Connect(); err != nil {

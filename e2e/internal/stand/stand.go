@@ -336,6 +336,13 @@ func (s *Stand) state() string {
 			out += fmt.Sprintf("node %d says %q; ", i, says)
 		}
 	}
+	for i, c := range s.sdks {
+		for ch, sub := range c.Subscriptions() {
+			if sub.State() != centrifuge.SubStateSubscribed {
+				out += fmt.Sprintf("SDK %d is %s, its subscription of %s %s; ", i, c.State(), ch, sub.State())
+			}
+		}
+	}
 	behind, away := 0, 0
 	for _, c := range s.subscribers {
 		if !c.subscribed.Load() {
