@@ -30,11 +30,7 @@ type Client struct {
 	ctx atomic.Pointer[life.Context]
 	// opening is what is known of the request, until the client has connected.
 	opening *opening
-	// lane does what may block. It is made when there is such a thing, and let go when
-	// the client has been idle for a while; of the loop.
-	lane *lane.Lane
-	// awaited is the number of effects on the lane that will be completed; of the loop.
-	awaited int32
+	lane    lane.Lane
 	// userSlot is the place in the shard's list of the user's clients.
 	userSlot int32
 
@@ -133,7 +129,7 @@ func (e *env) Schedule(at int64)        { e.shard.loop.Schedule(e, at) }
 func (e *env) Dirty()                   { e.shard.loop.Dirty(&e.session) }
 func (e *env) Pool() *outbox.Pool       { return e.shard.loop.Pool() }
 func (e *env) Timer() *loop.Timer       { return &e.timer }
-func (e *env) Do(f session.Effect) bool { return e.client().do(f) }
+func (e *env) Do(f session.Effect) bool { return e.lane.Do(&e.shard.lanes, (*executor)(e), f) }
 func (e *env) Register() bool           { return e.shard.register(e.client()) }
 func (e *env) Unregister()              { e.shard.unregister(e.client()) }
 func (e *env) Refused(ch string) {
@@ -159,9 +155,7 @@ func (e *env) Closed(d protocol.Disconnect) {
 // Tick is called when the session's deadline has passed, so now and then.
 func (e *env) Tick() {
 	e.session.Tick()
-	if e.lane != nil && e.lane.Idle() {
-		e.lane = nil
-	}
+	e.lane.Rest()
 }
 
 func (e *env) Join(b *session.Subscription) {

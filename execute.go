@@ -5,181 +5,145 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/life"
-	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// do does an effect at once if it cannot block and nothing is before it, and
-// reports true; or else starts it on the client's lane.
-func (c *Client) do(e session.Effect) bool {
-	ahead := c.continues(e)
-	if c.instant(e) && (ahead || c.awaited == 0 && c.lane.Idle()) && c.try(e) {
-		return true
-	}
-	if c.lane == nil {
-		c.lane = new(lane.Lane)
-	}
-	if lane.Completes(e) {
-		c.awaited++
-	}
-	switch n := c.node(); {
-	case ahead:
-		c.lane.PushAhead(e)
-	case c.lane.Push(e, n.cfg.Concurrency):
-		c.lane.Work((*worker)(c), n.cfg.Concurrency, &n.work)
-	}
-	return false
-}
+// executor is the client as its lane sees it: a lane.Client.
+type executor Client
 
-// continues tells whether e goes on with what the effect that is being completed
-// began, and so comes before the commands that arrived meanwhile: a subscription
-// is established, or undone because the client has gone.
-func (c *Client) continues(e session.Effect) bool {
-	if c.shard.completing.c != c {
+func (x *executor) client() *Client           { return (*Client)(x) }
+func (x *executor) Session() *session.Session { return &x.session }
+
+func (x *executor) Connecting(e *session.Connecting, inline bool) bool {
+	if cfg := &x.shard.node.cfg; inline && cfg.Handlers.Connecting != nil && !cfg.InlineHandlers {
 		return false
 	}
-	switch c.shard.completing.e.(type) {
-	case *session.Connecting, *session.Subscribing:
-		_, ok := e.(*session.Attach)
-		return ok
-	case *session.Attach:
-		return c.session.Ended()
-	}
-	return false
+	e.Err = x.client().connecting(e, inline)
+	return !errors.Is(e.Err, ErrWouldBlock)
 }
 
-// instant tells whether e does not block, so that the loop may do it: it calls no
-// handler that might, and nothing of a broker that is not in this process.
-func (c *Client) instant(e session.Effect) bool {
-	n := c.node()
-	h := &n.cfg.Handlers
-	switch e := e.(type) {
-	case *session.Connecting:
-		return h.Connecting == nil || n.cfg.InlineHandlers
-	case *session.Connected:
-		return h.Connected == nil
-	case *session.Subscribing:
-		return n.cfg.InlineHandlers
-	case *session.Attach, *session.Renew:
-		return n.engines.Local
-	case *session.Detach:
-		return c.silent(e.Items)
-	case *session.Close:
-		return c.silent(e.Items) && (h.Disconnected == nil || !e.Connected)
+func (x *executor) Connected(inline bool) bool {
+	h := x.shard.node.cfg.Handlers.Connected
+	if h != nil && inline {
+		return false
 	}
-	return false
+	c := x.client()
+	c.notify("Connected", h != nil, func() { h(c.work(), c) })
+	return true
+}
+
+func (x *executor) Subscribing(e *session.Subscribing, inline bool) bool {
+	if inline && !x.shard.node.cfg.InlineHandlers {
+		return false
+	}
+	c := x.client()
+	e.Err = c.subscribing(c.work(), e, inline)
+	return !errors.Is(e.Err, ErrWouldBlock)
+}
+
+func (x *executor) Attach(e *session.Attach, inline bool) bool {
+	engines := x.shard.node.engines
+	if inline && !engines.Local {
+		return false
+	}
+	ctx := context.Context(&x.life)
+	if e.Outlives {
+		ctx = x.client().work()
+	}
+	engines.Attach(ctx, (*owner)(x), e.Items)
+	return true
+}
+
+func (x *executor) Detach(items []session.DetachItem, inline bool) (bool, error) {
+	if inline && !x.client().silent(items) {
+		return false, nil
+	}
+	return true, x.client().detach(items)
+}
+
+func (x *executor) Renew(items []session.RenewItem, inline bool) bool {
+	if inline && !x.shard.node.engines.Local {
+		return false
+	}
+	x.client().renew(items)
+	return true
+}
+
+func (x *executor) Close(e *session.Close, inline bool) bool {
+	h := x.shard.node.cfg.Handlers.Disconnected
+	if inline && (h != nil && e.Connected || !x.client().silent(e.Items)) {
+		return false
+	}
+	c := x.client()
+	_ = c.detach(e.Items) // logged there; nobody waits for an answer
+	c.notify("Disconnected", h != nil && e.Connected, func() {
+		h(c.work(), c, DisconnectEvent{Disconnect: e.Disconnect})
+	})
+	return true
 }
 
 // silent tells whether the ends of subscriptions are nobody's business but the
 // broker's, which is in this process.
 func (c *Client) silent(items []session.DetachItem) bool {
 	n := c.node()
-	if !n.engines.Local || n.cfg.Handlers.Unsubscribed != nil {
-		return false
-	}
-	for i := range items {
-		if items[i].Leave { // is published
-			return false
-		}
-	}
-	return true
+	return n.engines.Local && n.cfg.Handlers.Unsubscribed == nil &&
+		!slices.ContainsFunc(items, func(it session.DetachItem) bool { return it.Leave }) // which is published
 }
 
-// try does an effect on the loop, unless it turns out that it would block.
-func (c *Client) try(e session.Effect) bool {
-	c.execute(e, true)
-	switch e := e.(type) {
-	case *session.Connecting:
-		return !errors.Is(e.Err, ErrWouldBlock)
-	case *session.Subscribing:
-		return !errors.Is(e.Err, ErrWouldBlock)
-	}
-	return true
-}
-
-// worker is the client as its lane sees it: a lane.Host.
-type worker Client
-
-func (w *worker) Execute(e session.Effect) { (*Client)(w).execute(e, false) }
-func (w *worker) Executed(e session.Effect, done chan struct{}) bool {
-	return w.shard.loop.Post(&completion{(*Client)(w), e, done})
-}
-
-// completion takes an effect back to its session.
-type completion struct {
-	c    *Client
-	e    session.Effect
-	done chan struct{} // closed afterwards, unless nil
-}
-
-// Run completes the effect.
-func (d *completion) Run() {
-	d.c.shard.completing = *d
-	d.c.awaited--
-	d.c.session.Complete(d.e)
-	d.c.shard.completing = completion{}
-	if d.done != nil {
-		close(d.done)
+func (x *executor) Join(e *session.Join) {
+	c := x.client()
+	if err := c.node().broker.PublishJoin(c.work(), e.Channel, e.Info); err != nil {
+		c.logError("publish join", e.Channel, err)
 	}
 }
 
-// execute does an effect. It blocks for as long as the handler and the broker do:
-// inline, that is on the loop, not at all.
-func (c *Client) execute(e session.Effect, inline bool) {
-	ctx := c.work()
-	switch e := e.(type) {
-	case *session.Connecting:
-		e.Err = c.connecting(e, inline)
-	case *session.Connected:
-		c.notify("Connected", c.node().cfg.Handlers.Connected != nil, func() { c.node().cfg.Handlers.Connected(ctx, c) })
-	case *session.Subscribing:
-		e.Err = c.subscribing(ctx, e, inline)
-	case *session.Attach:
-		if !e.Outlives {
-			ctx = &c.life
-		}
-		c.node().engines.Attach(ctx, (*owner)(c), e.Items)
-	case *session.Detach:
-		e.Err = c.detach(e.Items)
-	case *session.Join:
-		if err := c.node().broker.PublishJoin(ctx, e.Channel, e.Info); err != nil {
-			c.logError("publish join", e.Channel, err)
-		}
-	case *session.Publish:
-		e.Err = c.guard("Publish", func() error { return c.publishing(ctx, e) })
-	case *session.Presence:
-		e.Err = c.guard("Presence", func() error { return c.presence(ctx, e) })
-	case *session.PresenceStats:
-		e.Err = c.guard("PresenceStats", func() error { return c.presenceStats(ctx, e) })
-	case *session.History:
-		e.Err = c.guard("History", func() error { return c.history(ctx, e) })
-	case *session.RPC:
-		e.Err = c.guard("RPC", func() (err error) {
-			e.Data, err = c.node().cfg.Handlers.RPC(ctx, c, RPCEvent{Method: e.Request.Method, Data: e.Request.Data})
-			return err
-		})
-	case *session.Message:
-		e.Err = c.guard("Message", func() error { return c.node().cfg.Handlers.Message(ctx, c, e.Data) })
-	case *session.Refresh:
-		e.Err = c.guard("Refresh", func() error { return c.refreshing(ctx, e) })
-	case *session.SubRefresh:
-		e.Err = c.guard("SubRefresh", func() error { return c.subRefreshing(ctx, e) })
-	case *session.Renew:
-		c.renew(e)
-	case *session.Close:
-		c.closing(e)
-	}
+func (x *executor) Publish(e *session.Publish) {
+	e.Err = x.client().guard("Publish", func(ctx context.Context, c *Client) error { return c.publishing(ctx, e) })
+}
+
+func (x *executor) Presence(e *session.Presence) {
+	e.Err = x.client().guard("Presence", func(ctx context.Context, c *Client) error { return c.presence(ctx, e) })
+}
+
+func (x *executor) PresenceStats(e *session.PresenceStats) {
+	e.Err = x.client().guard("PresenceStats", func(ctx context.Context, c *Client) error { return c.presenceStats(ctx, e) })
+}
+
+func (x *executor) History(e *session.History) {
+	e.Err = x.client().guard("History", func(ctx context.Context, c *Client) error { return c.history(ctx, e) })
+}
+
+func (x *executor) RPC(e *session.RPC) {
+	e.Err = x.client().guard("RPC", func(ctx context.Context, c *Client) (err error) {
+		e.Data, err = c.node().cfg.Handlers.RPC(ctx, c, RPCEvent{Method: e.Request.Method, Data: e.Request.Data})
+		return err
+	})
+}
+
+func (x *executor) Message(e *session.Message) {
+	e.Err = x.client().guard("Message", func(ctx context.Context, c *Client) error {
+		return c.node().cfg.Handlers.Message(ctx, c, e.Data)
+	})
+}
+
+func (x *executor) Refresh(e *session.Refresh) {
+	e.Err = x.client().guard("Refresh", func(ctx context.Context, c *Client) error { return c.refreshing(ctx, e) })
+}
+
+func (x *executor) SubRefresh(e *session.SubRefresh) {
+	e.Err = x.client().guard("SubRefresh", func(ctx context.Context, c *Client) error { return c.subRefreshing(ctx, e) })
 }
 
 // guard calls a handler.
-func (c *Client) guard(name string, f func() error) (err error) {
+func (c *Client) guard(name string, f func(ctx context.Context, c *Client) error) (err error) {
 	defer c.contain(name, &err)
-	return f()
+	return f(c.work(), c)
 }
 
 // contain is deferred around handlers. A panic becomes an error: other clients, and
@@ -214,7 +178,7 @@ func (c *Client) hasGone(err error) bool {
 
 func (c *Client) notify(name string, handled bool, f func()) {
 	if handled {
-		_ = c.guard(name, func() error { f(); return nil })
+		_ = c.guard(name, func(context.Context, *Client) error { f(); return nil })
 	}
 }
 
@@ -370,23 +334,12 @@ func (c *Client) subRefreshing(ctx context.Context, e *session.SubRefresh) error
 	return err
 }
 
-func (c *Client) renew(e *session.Renew) {
-	for _, it := range e.Items {
+func (c *Client) renew(items []session.RenewItem) {
+	for _, it := range items {
 		if err := c.node().presence.Add(&c.life, it.Channel, it.Info); err != nil {
 			c.logError("renewing presence", it.Channel, err)
 		}
 	}
 }
 
-func (c *Client) closing(e *session.Close) {
-	_ = c.detach(e.Items) // logged there; nobody waits for an answer
-	h := c.node().cfg.Handlers.Disconnected
-	c.notify("Disconnected", h != nil && e.Connected, func() {
-		h(c.work(), c, DisconnectEvent{Disconnect: e.Disconnect})
-	})
-}
-
-var (
-	_ loop.Task = (*completion)(nil)
-	_ lane.Host = (*worker)(nil)
-)
+var _ lane.Client = (*executor)(nil)

@@ -3,10 +3,12 @@ package gyro_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker"
@@ -128,4 +130,46 @@ func (f *farewell) play(t *testing.T, goroutines, far bool) {
 		t.Errorf("present: %v, %v", here, err)
 	}
 	must(t, node.Shutdown(context.Background()))
+}
+
+// Disconnected comes last, also behind commands that waited in the session when the
+// client went, and were let go on by a subscription that was established meanwhile.
+func TestDisconnectedComesLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			mu    sync.Mutex
+			calls []string
+			let   = make(chan struct{})
+		)
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, what)
+		}
+		h := everything(gyro.SubscribeOptions{}, gyro.PublishOptions{})
+		subscribe := h.Subscribe
+		h.Subscribe = func(ctx context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+			<-let
+			return subscribe(ctx, c, e)
+		}
+		h.RPC = func(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
+			note(e.Method)
+			return nil, nil
+		}
+		h.Unsubscribed = func(context.Context, *gyro.Client, gyro.UnsubscribeEvent) { note("unsubscribed") }
+		h.Disconnected = func(context.Context, *gyro.Client, gyro.DisconnectEvent) { note("disconnected") }
+		engine := &farEngine{Broker: memory.New(memory.Config{})}
+		c := connect(t, run(t, gyro.Config{CommandLimit: 2, Broker: engine, Handlers: h}), "u")
+		c.Send(`{"id":2,"subscribe":{"channel":"ch"}}` + "\n" + `{"id":3,"rpc":{"method":"a"}}` + "\n" + `{"id":4,"rpc":{"method":"b"}}`)
+		synctest.Wait()
+		c.Vanish()
+		synctest.Wait()
+		close(let)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []string{"a", "b", "unsubscribed", "disconnected"}; !slices.Equal(calls, want) {
+			t.Errorf("called %q, want %q", calls, want)
+		}
+	})
 }

@@ -108,6 +108,7 @@ func New(cfg Config) (*Node, error) {
 	for i := range loops {
 		loops[i] = loop.New()
 		s := &shard{node: n, index: i, loop: loops[i], users: make(map[string][]*Client)}
+		s.lanes = lane.Group{Loop: s.loop, Concurrency: cfg.Concurrency, Workers: &n.work}
 		s.loop.OnPanic = s.panicked
 		n.shards = append(n.shards, s)
 	}

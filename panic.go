@@ -23,10 +23,10 @@ func (n *Node) panicked(client string, reason any, stack []byte, attrs ...any) {
 
 func (c *Client) panicked(reason any, stack []byte) { c.node().panicked(c.ID(), reason, stack) }
 
-// Panicked implements lane.Host.
-func (w *worker) Panicked(reason any, stack []byte) {
-	(*Client)(w).panicked(reason, stack)
-	(*Client)(w).post((*Client)(w).crash)
+// Panicked implements lane.Client.
+func (x *executor) Panicked(reason any, stack []byte) {
+	x.client().panicked(reason, stack)
+	x.client().post(x.client().crash)
 }
 
 // Panicked implements attach.Owner: the subscription fails.
@@ -37,16 +37,13 @@ func (o *owner) Panicked(reason any, stack []byte) { (*Client)(o).panicked(reaso
 func (s *shard) panicked(subject, reason any, stack []byte) {
 	c := s.entered
 	switch e := subject.(type) {
-	case *completion:
-		if c = e.c; e.done != nil {
-			close(e.done) // else its lane would wait
-		}
 	case *env:
 		c = e.client()
 	case interface{ Of() *session.Session }:
 		c = e.Of().Env().(*env).client()
 	}
-	s.completing, s.entered = completion{}, nil
+	s.entered = nil
+	s.lanes.Abort()
 	if c != nil {
 		c.panicked(reason, stack)
 		c.crash()

@@ -1,6 +1,7 @@
 package gyro
 
 import (
+	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/users"
 )
@@ -15,8 +16,7 @@ type shard struct {
 	// first of the list of all connections, and their number.
 	first       *Client
 	connections int
-	// completing is what is being completed for one of them.
-	completing completion
+	lanes       lane.Group
 	// entered is the client that its transport serves, if it does.
 	entered *Client
 }

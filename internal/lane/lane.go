@@ -1,95 +1,109 @@
-// Package lane does what may block for a client, one thing after the other.
+// Package lane does the effects of a client in their order: at once if they cannot
+// block, and else beside the client's loop.
 package lane
 
 import (
-	"slices"
-	"sync"
-
+	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/session"
 )
 
-// Lane does the effects of one client off its loop, in their order. It holds a
-// goroutine only while there is something to do. Any goroutine may use it.
-type Lane struct {
-	mu        sync.Mutex
-	queue     []session.Effect
-	running   int
-	exclusive bool
+// Lane of one client. It belongs to the client's loop, and takes no more than a pointer,
+// and no goroutine, while there is nothing to do. The zero value is ready for use.
+type Lane struct{ queue *queue }
+
+// Group is the lanes of all clients of a loop. The exported fields are constant.
+type Group struct {
+	Loop *loop.Loop
+	// Concurrency is how many Concurrent effects of one client may run at a time.
+	Concurrency int
+	// Workers counts the goroutines that do effects.
+	Workers *Tally
+
+	completing *completion // nil: nothing
 }
 
-// concurrent effects may overtake each other if the application wants so.
-func concurrent(e session.Effect) bool {
-	switch e.(type) {
-	case *session.Publish, *session.Presence, *session.PresenceStats, *session.History, *session.RPC, *session.Message:
+// Client is whose effects are done.
+type Client interface {
+	session.Executor
+	Session() *session.Session
+	// Panicked tells that an effect did, on any goroutine but the loop's.
+	Panicked(reason any, stack []byte)
+}
+
+// Do does an effect at once if it does not block and nothing is before it, and reports
+// true; or else queues it. It is called on the loop.
+func (l *Lane) Do(g *Group, c Client, e session.Effect) (done bool) {
+	traits := e.Traits()
+	ahead := traits.Has(session.Continues) && g.completes(c)
+	if traits.Has(session.Instant) && (ahead || l.idle()) && e.Execute(c, true) {
 		return true
+	}
+	if l.queue == nil {
+		l.queue = new(queue)
+	}
+	if traits.Has(session.Completes) {
+		l.queue.awaited++
+	}
+	switch {
+	case ahead:
+		l.queue.pushAhead(e)
+	case l.queue.push(e, g.Concurrency):
+		l.queue.work(g, c)
 	}
 	return false
 }
 
-// Idle tells whether everything that was pushed is done. A nil lane is.
-func (l *Lane) Idle() bool {
-	if l == nil {
-		return true
+// Rest frees the memory of a lane that is idle.
+func (l *Lane) Rest() {
+	if l.idle() {
+		l.queue = nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.running == 0 && len(l.queue) == 0
 }
 
-// Push queues e and reports whether the caller has to start a worker.
-func (l *Lane) Push(e session.Effect, most int) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.queue = append(l.queue, e)
-	if !l.ready(most) {
-		return false
-	}
-	l.running++
-	return true
+// idle tells whether everything is done, and nothing waits for its completion.
+func (l *Lane) idle() bool { return l.queue == nil || l.queue.awaited == 0 && l.queue.idle() }
+
+// completes tells whether an effect of c is being completed that may be continued.
+func (g *Group) completes(c Client) bool {
+	d := g.completing
+	return d != nil && d.done != nil && d.session == c.Session()
 }
 
-// PushAhead queues e before everything else. An exclusive effect must be running,
-// whose worker takes it.
-func (l *Lane) PushAhead(e session.Effect) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.queue = slices.Insert(l.queue, 0, e)
+// Abort ends a completion that panicked, so that the lane goes on.
+func (g *Group) Abort() {
+	if d := g.completing; d != nil {
+		d.end()
+	}
 }
 
-// ready tells whether the head of the queue may start beside what runs.
-func (l *Lane) ready(most int) bool {
-	switch {
-	case len(l.queue) == 0:
-		return false
-	case l.running == 0:
-		return true
-	}
-	return !l.exclusive && l.running < most && concurrent(l.queue[0])
+// completion takes an effect back to its session. It is a task of the loop.
+type completion struct {
+	group   *Group
+	queue   *queue
+	session *session.Session
+	effect  session.Effect
+	done    chan struct{} // the worker waits for its end, unless it is nil
 }
 
-// Next gives a worker its next effect, and reports whether it is to start
-// another worker. With nil the worker ends.
-func (l *Lane) Next(most int) (e session.Effect, more bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.running--
-	if l.running == 0 {
-		l.exclusive = false
-	}
-	if !l.ready(most) {
-		if len(l.queue) == 0 && l.running == 0 {
-			l.queue = nil
-		}
-		return nil, false
-	}
-	e = l.queue[0]
-	l.queue[0] = nil
-	l.queue = l.queue[1:]
-	l.running++
-	l.exclusive = !concurrent(e)
-	if l.ready(most) {
-		l.running++
-		more = true
-	}
-	return e, more
+// Run completes the effect.
+func (d *completion) Run() {
+	d.group.completing = d
+	d.queue.awaited--
+	d.session.Complete(d.effect)
+	d.end()
 }
+
+func (d *completion) end() {
+	if d.group.completing != d {
+		return // aborted
+	}
+	d.group.completing = nil
+	if d.done != nil {
+		close(d.done)
+	}
+}
+
+// Of is the session that the task is for.
+func (d *completion) Of() *session.Session { return d.session }
+
+var _ loop.Task = (*completion)(nil)

@@ -8,10 +8,60 @@ import (
 )
 
 // Effect is work that may block: a handler of the application or a call of the
-// broker. A session hands it to its Env and goes on; the Env does it, fills in
-// the fields after "out", and gives it back by Session.Complete. Effects of one
-// session are started in the order in which they were handed over.
-type Effect interface{ effect() }
+// broker. A session hands it to its Env and goes on; the Env has an Executor do it,
+// which fills in the fields after "out", and gives it back by Session.Complete if it
+// completes. Effects of one session are started in the order in which they were
+// handed over.
+type Effect interface {
+	// Traits are the same for all effects of a type.
+	Traits() Traits
+	// Execute has x do the effect, and reports whether it is done. Inline it must not
+	// block: if it would, it is not done, and executed again where it may.
+	Execute(x Executor, inline bool) (done bool)
+	// complete goes on with what was done.
+	complete(s *Session)
+}
+
+// Traits say how an effect is to be scheduled.
+type Traits uint8
+
+const (
+	// Completes: the session waits for the effect; it gets it back by Complete.
+	Completes Traits = 1 << iota
+	// Begins: what Continues it follows its completion at once, before all that waits.
+	Begins
+	// Continues: see Begins.
+	Continues
+	// Concurrent effects may run side by side, if the application wants so. All others
+	// run alone.
+	Concurrent
+	// Instant effects may turn out not to block, so they are tried inline.
+	Instant
+)
+
+// Has tells whether t has all of the traits.
+func (t Traits) Has(traits Traits) bool { return t&traits == traits }
+
+// Executor does the effects of a client. What is Instant reports whether it is done:
+// see Effect.Execute.
+type Executor interface {
+	Connecting(e *Connecting, inline bool) (done bool)
+	Connected(inline bool) (done bool)
+	Subscribing(e *Subscribing, inline bool) (done bool)
+	Attach(e *Attach, inline bool) (done bool)
+	Detach(items []DetachItem, inline bool) (done bool, err error)
+	Renew(items []RenewItem, inline bool) (done bool)
+	Close(e *Close, inline bool) (done bool)
+	Join(e *Join)
+	Publish(e *Publish)
+	Presence(e *Presence)
+	PresenceStats(e *PresenceStats)
+	History(e *History)
+	RPC(e *RPC)
+	Message(e *Message)
+	Refresh(e *Refresh)
+	SubRefresh(e *SubRefresh)
+}
 
 type (
 	// Connecting asks the application who the client is.
@@ -24,8 +74,8 @@ type (
 		id uint32
 	}
 
-	// Connected tells the application that the client is there. No completion.
-	Connected struct{}
+	// Connected tells the application that the client is there.
+	Connected struct{ unawaited }
 
 	// Subscribing asks the application for a subscription.
 	Subscribing struct {
@@ -52,18 +102,24 @@ type (
 		one     [1]*AttachItem          // what Items usually is
 	}
 
-	// Detach ends subscriptions behind the hub. Completed only if the client waits
-	// for it.
+	// Detach ends subscriptions behind the hub.
 	Detach struct {
 		Items []DetachItem
 		// out
 		Err error
 
-		id uint32
+		id uint32 // 0 if the client does not wait for it
 	}
 
-	// Join tells channels that the client came. No completion.
+	// Undo ends subscriptions that were established when the session had ended.
+	Undo struct {
+		unawaited
+		Items []DetachItem
+	}
+
+	// Join tells channels that the client came.
 	Join struct {
+		unawaited
 		Channel string
 		Info    *channel.ClientInfo
 	}
@@ -162,11 +218,15 @@ type (
 		sub *Subscription
 	}
 
-	// Renew keeps the client in the presence of channels. No completion.
-	Renew struct{ Items []RenewItem }
+	// Renew keeps the client in the presence of channels.
+	Renew struct {
+		unawaited
+		Items []RenewItem
+	}
 
-	// Close ends everything. No completion.
+	// Close ends everything.
 	Close struct {
+		unawaited
 		Disconnect protocol.Disconnect
 		Items      []DetachItem
 		// Connected tells whether the effect of this name was handed over.
@@ -243,19 +303,69 @@ type RenewItem struct {
 	Info    *channel.ClientInfo
 }
 
-func (*Connecting) effect()    {}
-func (*Connected) effect()     {}
-func (*Subscribing) effect()   {}
-func (*Attach) effect()        {}
-func (*Detach) effect()        {}
-func (*Join) effect()          {}
-func (*Publish) effect()       {}
-func (*Presence) effect()      {}
-func (*PresenceStats) effect() {}
-func (*History) effect()       {}
-func (*RPC) effect()           {}
-func (*Message) effect()       {}
-func (*Refresh) effect()       {}
-func (*SubRefresh) effect()    {}
-func (*Renew) effect()         {}
-func (*Close) effect()         {}
+func (*Connecting) Traits() Traits    { return Completes | Begins | Instant }
+func (*Connected) Traits() Traits     { return Instant }
+func (*Subscribing) Traits() Traits   { return Completes | Begins | Instant }
+func (*Attach) Traits() Traits        { return Completes | Begins | Continues | Instant }
+func (*Detach) Traits() Traits        { return Completes | Instant }
+func (*Undo) Traits() Traits          { return Continues | Instant }
+func (*Join) Traits() Traits          { return 0 }
+func (*Publish) Traits() Traits       { return Completes | Concurrent }
+func (*Presence) Traits() Traits      { return Completes | Concurrent }
+func (*PresenceStats) Traits() Traits { return Completes | Concurrent }
+func (*History) Traits() Traits       { return Completes | Concurrent }
+func (*RPC) Traits() Traits           { return Completes | Concurrent }
+func (*Message) Traits() Traits       { return Completes | Concurrent }
+func (*Refresh) Traits() Traits       { return Completes }
+func (*SubRefresh) Traits() Traits    { return Completes }
+func (*Renew) Traits() Traits         { return Instant }
+func (*Close) Traits() Traits         { return Instant }
+
+func (e *Connecting) Execute(x Executor, inline bool) bool  { return x.Connecting(e, inline) }
+func (e *Connected) Execute(x Executor, inline bool) bool   { return x.Connected(inline) }
+func (e *Subscribing) Execute(x Executor, inline bool) bool { return x.Subscribing(e, inline) }
+func (e *Attach) Execute(x Executor, inline bool) bool      { return x.Attach(e, inline) }
+func (e *Detach) Execute(x Executor, inline bool) (done bool) {
+	done, e.Err = x.Detach(e.Items, inline)
+	return done
+}
+func (e *Undo) Execute(x Executor, inline bool) bool {
+	done, _ := x.Detach(e.Items, inline) // logged there; nobody waits for an answer
+	return done
+}
+func (e *Join) Execute(x Executor, _ bool) bool          { x.Join(e); return true }
+func (e *Publish) Execute(x Executor, _ bool) bool       { x.Publish(e); return true }
+func (e *Presence) Execute(x Executor, _ bool) bool      { x.Presence(e); return true }
+func (e *PresenceStats) Execute(x Executor, _ bool) bool { x.PresenceStats(e); return true }
+func (e *History) Execute(x Executor, _ bool) bool       { x.History(e); return true }
+func (e *RPC) Execute(x Executor, _ bool) bool           { x.RPC(e); return true }
+func (e *Message) Execute(x Executor, _ bool) bool       { x.Message(e); return true }
+func (e *Refresh) Execute(x Executor, _ bool) bool       { x.Refresh(e); return true }
+func (e *SubRefresh) Execute(x Executor, _ bool) bool    { x.SubRefresh(e); return true }
+func (e *Renew) Execute(x Executor, inline bool) bool    { return x.Renew(e.Items, inline) }
+func (e *Close) Execute(x Executor, inline bool) bool    { return x.Close(e, inline) }
+
+// unawaited is part of the effects without Completes.
+type unawaited struct{}
+
+func (unawaited) complete(*Session) {}
+
+func (e *Connecting) complete(s *Session)  { s.authenticated(e) }
+func (e *Subscribing) complete(s *Session) { s.subscribing(e) }
+func (e *Attach) complete(s *Session)      { s.attached(e) }
+func (e *Detach) complete(s *Session)      { s.detached(e) }
+func (e *Presence) complete(s *Session)    { s.presenceDone(e) }
+func (e *History) complete(s *Session)     { s.historyDone(e) }
+func (e *Message) complete(s *Session)     { s.messageDone(e) }
+func (e *Refresh) complete(s *Session)     { s.refreshed(e) }
+func (e *SubRefresh) complete(s *Session)  { s.subRefreshed(e) }
+func (e *Publish) complete(s *Session) {
+	s.finish(e.id, e.Err, &protocol.Reply{Publish: &protocol.PublishResult{}})
+}
+func (e *PresenceStats) complete(s *Session) {
+	s.finish(e.id, e.Err, &protocol.Reply{PresenceStats: &protocol.PresenceStatsResult{
+		NumClients: uint32(e.NumClients), NumUsers: uint32(e.NumUsers)}})
+}
+func (e *RPC) complete(s *Session) {
+	s.finish(e.id, e.Err, &protocol.Reply{RPC: &protocol.RPCResult{Data: e.Data}})
+}

@@ -81,6 +81,8 @@ func formatEffect(e session.Effect) string {
 		return "attach " + list(e.Items, formatAttach)
 	case *session.Detach:
 		return "detach " + list(e.Items, formatDetach)
+	case *session.Undo:
+		return "undo " + list(e.Items, formatDetach)
 	case *session.Join:
 		return "join " + e.Channel + " " + formatInfo(e.Info)
 	case *session.Publish:

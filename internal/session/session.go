@@ -32,7 +32,7 @@ type Env interface {
 	// Pool of the owner's queues.
 	Pool() *outbox.Pool
 	// Do starts an effect, or does it at once and reports true: then Complete is not
-	// called for it.
+	// called for it. lane.Lane knows how.
 	Do(e Effect) (done bool)
 	// Join seats a subscription in the hub, Part takes it out.
 	Join(b *Subscription)
@@ -228,66 +228,33 @@ func (s *Session) do(e Effect) {
 // builds on what was before.
 func (s *Session) start(e Effect) {
 	if s.env.Do(e) {
-		s.complete(e)
+		e.complete(s)
 	}
 }
 
 // Complete takes an effect back.
 func (s *Session) Complete(e Effect) {
 	if s.state == stateClosed {
-		s.completeClosed(e)
+		if attach, ok := e.(*Attach); ok {
+			s.undo(attach)
+		}
 		return
 	}
-	if s.complete(e); s.state != stateClosed {
+	if e.complete(s); s.state != stateClosed {
 		s.resume()
 	}
 }
 
-// complete goes on with what was done.
-func (s *Session) complete(e Effect) {
-	switch e := e.(type) {
-	case *Connecting:
-		s.authenticated(e)
-	case *Subscribing:
-		s.subscribing(e)
-	case *Attach:
-		s.attached(e)
-	case *Detach:
-		s.detached(e)
-	case *Publish:
-		s.finish(e.id, e.Err, &protocol.Reply{Publish: &protocol.PublishResult{}})
-	case *Presence:
-		s.presenceDone(e)
-	case *PresenceStats:
-		s.finish(e.id, e.Err, &protocol.Reply{PresenceStats: &protocol.PresenceStatsResult{
-			NumClients: uint32(e.NumClients), NumUsers: uint32(e.NumUsers)}})
-	case *History:
-		s.historyDone(e)
-	case *RPC:
-		s.finish(e.id, e.Err, &protocol.Reply{RPC: &protocol.RPCResult{Data: e.Data}})
-	case *Message:
-		s.messageDone(e)
-	case *Refresh:
-		s.refreshed(e)
-	case *SubRefresh:
-		s.subRefreshed(e)
-	}
-}
-
-// completeClosed undoes what was established for a session that has ended.
-func (s *Session) completeClosed(e Effect) {
-	attach, ok := e.(*Attach)
-	if !ok {
-		return
-	}
+// undo ends what was established for a session that has ended.
+func (s *Session) undo(e *Attach) {
 	var items []DetachItem
-	for _, it := range attach.Items {
+	for _, it := range e.Items {
 		if it.Err == nil {
 			items = append(items, it.sub.detachItem(protocol.UnsubscribeDisconnect))
 		}
 	}
 	if len(items) > 0 {
-		s.env.Do(&Detach{Items: items})
+		s.env.Do(&Undo{Items: items})
 	}
 }
 

@@ -57,16 +57,16 @@ func (w *world) execute(l *link, e session.Effect) bool {
 		}
 	case *session.Detach:
 		w.detach(l, e.Items)
+	case *session.Undo:
+		w.detach(l, e.Items)
 	case *session.Close:
 		w.detach(l, e.Items)
-		return false
 	case *session.Join:
 		s := l.sub(e.Channel).ch
 		if s.joined[l.id] {
 			l.c.fail("joined %s twice", s.name)
 		}
 		s.joined[l.id] = true
-		return false
 	case *session.Publish:
 		if e.Err = w.fault(10); e.Err == nil {
 			l.sub(e.Request.Channel).ch.publish(e.Request.Data, nil, w.now, true, true)
@@ -76,10 +76,8 @@ func (w *world) execute(l *link, e session.Effect) bool {
 		e.Top, e.Publications = s.position(), s.since(0, e.Limit)
 	case *session.RPC:
 		e.Err = w.fault(10)
-	case *session.Connected, *session.Renew:
-		return false
 	}
-	return true
+	return e.Traits().Has(session.Completes)
 }
 
 // check begins a round and reads the top of a stream, in two steps between which other

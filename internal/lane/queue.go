@@ -1,0 +1,123 @@
+package lane
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/gyrohq/gyro/internal/contain"
+	"github.com/gyrohq/gyro/internal/session"
+)
+
+// queue holds the effects of one client that wait, and knows what runs. Any goroutine
+// may use it.
+type queue struct {
+	// awaited is the number of effects that will be completed. It belongs to the loop.
+	awaited int
+
+	mu        sync.Mutex
+	effects   []session.Effect
+	running   int
+	exclusive bool
+}
+
+// idle tells whether everything that was pushed is done.
+func (q *queue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.running == 0 && len(q.effects) == 0
+}
+
+// push queues e and reports whether the caller has to start a worker.
+func (q *queue) push(e session.Effect, most int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.effects = append(q.effects, e)
+	if !q.ready(most) {
+		return false
+	}
+	q.running++
+	return true
+}
+
+// pushAhead queues e before everything else. An exclusive effect must be running,
+// whose worker takes it.
+func (q *queue) pushAhead(e session.Effect) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.effects = slices.Insert(q.effects, 0, e)
+}
+
+// ready tells whether the head of the queue may start beside what runs.
+func (q *queue) ready(most int) bool {
+	switch {
+	case len(q.effects) == 0:
+		return false
+	case q.running == 0:
+		return true
+	}
+	return !q.exclusive && q.running < most && q.effects[0].Traits().Has(session.Concurrent)
+}
+
+// next gives a worker its next effect, and reports whether it is to start
+// another worker. With nil the worker ends.
+func (q *queue) next(most int) (e session.Effect, more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.running--
+	if q.running == 0 {
+		q.exclusive = false
+	}
+	if !q.ready(most) {
+		if len(q.effects) == 0 && q.running == 0 {
+			q.effects = nil
+		}
+		return nil, false
+	}
+	e = q.effects[0]
+	q.effects[0] = nil
+	q.effects = q.effects[1:]
+	q.running++
+	q.exclusive = !e.Traits().Has(session.Concurrent)
+	if q.ready(most) {
+		q.running++
+		more = true
+	}
+	return e, more
+}
+
+// work starts a worker, as push asked for. It does effects until there is none that it
+// may start.
+func (q *queue) work(g *Group, c Client) {
+	g.Workers.Add()
+	go func() {
+		defer g.Workers.Done()
+		for {
+			e, more := q.next(g.Concurrency)
+			if more {
+				q.work(g, c)
+			}
+			if e == nil {
+				return
+			}
+			// After a panic the lane goes on, with the undoing of what was established above all.
+			contain.Do(func() { e.Execute(c, false) }, c.Panicked)
+			q.complete(g, c, e)
+		}
+	}()
+}
+
+// complete takes an effect back to its session. What continues it comes before the
+// next effect.
+func (q *queue) complete(g *Group, c Client, e session.Effect) {
+	t := e.Traits()
+	if !t.Has(session.Completes) {
+		return
+	}
+	d := &completion{group: g, queue: q, session: c.Session(), effect: e}
+	if t.Has(session.Begins) {
+		d.done = make(chan struct{})
+	}
+	if g.Loop.Post(d) && d.done != nil {
+		<-d.done
+	}
+}
