@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/internal/cluster/control"
-	"github.com/gyrohq/gyro/internal/loop"
-	"github.com/gyrohq/gyro/internal/users"
+	"github.com/gyrohq/gyro/internal/members"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -33,9 +31,8 @@ func (n *Node) Subscribe(ctx context.Context, user, ch string, opts ...Subscribe
 	if at := cfg.opts.ExpireAt; at > 0 && at <= time.Now().Unix() {
 		return protocol.ErrorExpired
 	}
-	cmd := control.NewSubscribe(user, ch, &cfg.opts)
-	cmd.Client, cmd.Session = cfg.Client, cfg.Session
-	return n.operate(ctx, user, &cfg.Target, control.Command{Subscribe: cmd}, n.subscribing(ch, &cfg.opts))
+	cfg.User = user
+	return n.operate(ctx, members.Subscribe(cfg.Target, ch, &cfg.opts))
 }
 
 // Unsubscribe ends the subscriptions, of either kind, of a user to a channel, on every
@@ -48,10 +45,8 @@ func (n *Node) Unsubscribe(ctx context.Context, user, ch string, opts ...Unsubsc
 	for _, opt := range opts {
 		opt.applyUnsubscribe(&cfg)
 	}
-	cmd := control.Command{Unsubscribe: &control.Unsubscribe{
-		User: user, Channel: ch, Client: cfg.Client, Session: cfg.Session, Code: cfg.code.Code, Reason: cfg.code.Reason,
-	}}
-	return n.operate(ctx, user, &cfg.Target, cmd, unsubscribing(ch, cfg.code))
+	cfg.User = user
+	return n.operate(ctx, members.Unsubscribe(cfg.Target, ch, cfg.code))
 }
 
 // Disconnect closes the connections of a user, on every node.
@@ -60,10 +55,8 @@ func (n *Node) Disconnect(ctx context.Context, user string, opts ...DisconnectOp
 	for _, opt := range opts {
 		opt.applyDisconnect(&cfg)
 	}
-	cmd := control.Command{Disconnect: &control.Disconnect{
-		User: user, Client: cfg.Client, Session: cfg.Session, Whitelist: cfg.Whitelist, Code: cfg.code.Code, Reason: cfg.code.Reason,
-	}}
-	return n.operate(ctx, user, &cfg.Target, cmd, disconnecting(cfg.code))
+	cfg.User = user
+	return n.operate(ctx, members.Disconnect(cfg.Target, cfg.code))
 }
 
 // Refresh changes the expiration of the connections of a user, on every node.
@@ -72,60 +65,28 @@ func (n *Node) Refresh(ctx context.Context, user string, opts ...RefreshOption) 
 	for _, opt := range opts {
 		opt.applyRefresh(&cfg)
 	}
-	cmd := control.Command{Refresh: &control.Refresh{
-		User: user, Client: cfg.Client, Session: cfg.Session, Expired: cfg.expired, ExpireAt: cfg.expireAt, Info: cfg.info,
-	}}
-	return n.operate(ctx, user, &cfg.Target, cmd, refreshing(cfg.expired, cfg.expireAt, cfg.info))
+	cfg.User = user
+	return n.operate(ctx, members.Refresh(cfg.Target, cfg.expired, cfg.expireAt, cfg.info))
 }
 
 // errNoSessions refuses WithSession. The ID is a secret, so it is not named.
 var errNoSessions = fmt.Errorf("gyro: connections have no sessions yet, select them by client ID: %w", protocol.ErrorNotAvailable)
 
-// operate tells the other nodes of an operation, then calls f, on their loops, with the
-// connections of the user here.
-func (n *Node) operate(ctx context.Context, user string, t *users.Target, cmd control.Command, f func(*Client)) error {
-	if t.Session != "" {
+func (n *Node) operate(ctx context.Context, o members.Operation) error {
+	if o.Session != "" {
 		return errNoSessions
 	}
-	if err := n.cluster.Tell(ctx, &cmd); err != nil {
-		return err
-	}
-	return n.onLoops(ctx, func(s *shard) { s.each(user, t, f) })
-}
-
-// onLoops calls f on every loop and waits until all are done. A node that does
-// not run has no clients, and nothing to call f for.
-func (n *Node) onLoops(ctx context.Context, f func(*shard)) error {
-	if !n.isRunning() {
-		return nil
-	}
-	done := make(chan struct{}, len(n.shards))
-	for _, s := range n.shards {
-		if !s.loop.Post(loop.Func(func() {
-			defer func() { done <- struct{}{} }() // also after a panic
-			f(s)
-		})) {
-			done <- struct{}{}
-		}
-	}
-	for range n.shards {
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
+	return n.member.Operate(ctx, n.cluster, o)
 }
 
 // Presence returns the clients in a channel by their IDs.
 func (n *Node) Presence(ctx context.Context, ch string) (map[string]*ClientInfo, error) {
-	return n.presence.Presence(ctx, ch)
+	return n.engines.Presence.Presence(ctx, ch)
 }
 
 // PresenceStats counts the clients in a channel.
 func (n *Node) PresenceStats(ctx context.Context, ch string) (PresenceStats, error) {
-	return n.presence.Stats(ctx, ch)
+	return n.engines.Presence.Stats(ctx, ch)
 }
 
 // History reads the stream of a channel; without options only its position. A
@@ -137,30 +98,21 @@ func (n *Node) History(ctx context.Context, ch string, opts ...HistoryOption) (H
 	for _, opt := range opts {
 		opt.applyHistory(&f)
 	}
-	return n.history(ctx, ch, f)
-}
-
-func (n *Node) history(ctx context.Context, ch string, f broker.HistoryFilter) (History, error) {
-	if f.Reverse && f.Since != nil && f.Since.Offset == 0 {
-		return History{}, protocol.ErrorBadRequest
-	}
-	h, err := n.engines.Streams.History(ctx, ch, f)
-	if err != nil {
-		return History{}, err
-	}
-	if f.Since != nil && f.Since.Epoch != "" && f.Since.Epoch != h.Top.Epoch {
-		return History{Top: h.Top}, protocol.ErrorUnrecoverablePosition
-	}
-	return h, nil
+	return n.engines.History(ctx, ch, f)
 }
 
 // RemoveHistory drops the publications of a stream; its position stays.
 func (n *Node) RemoveHistory(ctx context.Context, ch string) error {
-	return n.broker.RemoveHistory(ctx, ch)
+	return n.engines.Broker.RemoveHistory(ctx, ch)
 }
 
 // NumClients is the number of authenticated connections of this node.
 func (n *Node) NumClients() int {
-	clients, _ := n.users.Totals()
+	clients, _ := n.clients.Totals()
 	return clients
 }
+
+// Panics is how many panics, of handlers, engines or the node itself, were contained.
+// Each is logged as an error, with the client and the stack. If it was not a handler
+// that panicked, whose clients get error 100, the client is disconnected with 3004.
+func (n *Node) Panics() uint64 { return n.clients.Panics() }

@@ -192,6 +192,8 @@ func (c *Config) session() *session.Config {
 			Presence: h.Presence != nil, PresenceStats: h.PresenceStats != nil,
 			History: h.History != nil, RPC: h.RPC != nil, Message: h.Message != nil,
 			Refresh: h.Refresh != nil, SubRefresh: h.SubRefresh != nil,
+			Connecting: h.Connecting != nil, Connected: h.Connected != nil,
+			Unsubscribed: h.Unsubscribed != nil, Disconnected: h.Disconnected != nil,
 		},
 	}
 }

@@ -2,10 +2,10 @@ package gyro
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -63,7 +63,7 @@ type Handlers struct {
 
 // ErrWouldBlock is what a handler returns that is called inline and cannot decide
 // without blocking: see Config.InlineHandlers.
-var ErrWouldBlock = errors.New("gyro: the handler would block")
+var ErrWouldBlock = client.ErrWouldBlock
 
 // ConnectEvent is a client that wants to connect.
 type ConnectEvent struct {

@@ -47,12 +47,10 @@ func among(seen []broker.HealthReporter, r broker.HealthReporter) bool {
 func (n *Node) loopHealth() Health {
 	h := Health{Part: "node"}
 	h.Delay, h.Err = n.pulse.Health()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch {
-	case n.closing.Load():
+	switch open, refusing := n.clients.State(); {
+	case refusing:
 		h.Err = errShuttingDown
-	case !n.running:
+	case !open:
 		h.Err = errNotRunning
 	}
 	return h

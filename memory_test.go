@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
@@ -67,11 +68,11 @@ func TestBytesPerConnection(t *testing.T) {
 	peers := make([]transport.Peer, n)
 	for i := range peers {
 		info := transport.Info{Name: "mute", Framer: wstest.Framer(protocol.JSON)}
-		err := node.onLoops(context.Background(), func(s *shard) {
-			if s.index != i%len(node.shards) {
+		err := node.clients.OnLoops(context.Background(), func(l *client.Loop) {
+			if l.Index() != i%len(node.clients.Loops()) {
 				return
 			}
-			p, err := node.AcceptOn(s.loop.Sockets(), context.Background(), mute{writes}, info)
+			p, err := node.AcceptOn(l.Sockets(), context.Background(), mute{writes}, info)
 			if err != nil {
 				t.Error(err)
 				return
@@ -88,7 +89,7 @@ func TestBytesPerConnection(t *testing.T) {
 	}
 	got := (liveHeap() - before) / n
 	t.Logf("%d bytes per connection", got)
-	if size := node.routes.Size(); size != n {
+	if size := node.engines.Routes.Size(); size != n {
 		t.Fatalf("%d channels of %d", size, n)
 	}
 	if got > budget {
@@ -98,8 +99,8 @@ func TestBytesPerConnection(t *testing.T) {
 		t.Errorf("%d goroutines, %d before there were connections", now, goroutines)
 	}
 	for i, p := range peers {
-		_ = node.onLoops(context.Background(), func(s *shard) {
-			if s.index == i%len(node.shards) {
+		_ = node.clients.OnLoops(context.Background(), func(l *client.Loop) {
+			if l.Index() == i%len(node.clients.Loops()) {
 				p.Closed(nil)
 			}
 		})
@@ -121,16 +122,16 @@ func lives(tb testing.TB) func() {
 	writes := new(atomic.Int64)
 	info := transport.Info{Name: "mute", Framer: wstest.Framer(protocol.JSON)}
 	frame := []byte("{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"user:1234\"}}")
-	s := node.shards[0]
+	l := node.clients.Loops()[0]
 	done := make(chan struct{})
 	live := loop.Func(func() {
 		for range 100 {
-			p, err := node.AcceptOn(s.loop.Sockets(), context.Background(), mute{writes}, info)
+			p, err := node.AcceptOn(l.Sockets(), context.Background(), mute{writes}, info)
 			if err != nil {
 				tb.Error(err)
 				break
 			}
-			*s.loop.Allowance() = 64 // each has its own
+			*l.Allowance() = 64 // each has its own
 			p.Receive(frame)
 			p.Writable()
 			p.Closed(protocol.DisconnectConnectionClosed)
@@ -138,7 +139,7 @@ func lives(tb testing.TB) func() {
 		done <- struct{}{}
 	})
 	return func() {
-		s.loop.Post(live)
+		l.Post(live)
 		<-done
 	}
 }

@@ -22,7 +22,7 @@ func (n *Node) publish(ctx context.Context, ch string, data []byte, o *PublishOp
 	if ch == "" {
 		return PublishResult{}, protocol.ErrorBadRequest
 	}
-	return n.broker.Publish(ctx, ch, new(o.publication(data)), o.broker())
+	return n.engines.Broker.Publish(ctx, ch, new(o.publication(data)), o.broker())
 }
 
 func (o *PublishOptions) publication(data []byte) channel.Publication {
@@ -66,7 +66,7 @@ type BatchPublication struct {
 // and sets its Result and Err. One that fails does not affect the others. Brokers
 // that are a broker.BatchPublisher get up to BatchSize at once.
 func (n *Node) PublishBatch(ctx context.Context, batch []BatchPublication) {
-	b, ok := n.broker.(broker.BatchPublisher)
+	b, ok := n.engines.Broker.(broker.BatchPublisher)
 	if !ok {
 		for i := range batch {
 			p := &batch[i]
@@ -96,7 +96,7 @@ func (p *BatchPublication) options() *PublishOptions {
 // once: in this process as many as the processor's caches like, elsewhere so many
 // that the round trips hardly count. More are split. Any goroutine may call it.
 func (n *Node) BatchSize() int {
-	if _, ok := n.broker.(broker.Local); ok {
+	if _, ok := n.engines.Broker.(broker.Local); ok {
 		return 256
 	}
 	return 4096

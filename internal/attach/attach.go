@@ -16,6 +16,7 @@ import (
 	"github.com/gyrohq/gyro/internal/presence"
 	"github.com/gyrohq/gyro/internal/route"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // Engines of a node, and what it knows of channels. It is constant once it is used.
@@ -149,6 +150,21 @@ func (g *Engines) read(ctx context.Context, it *session.AttachItem) error {
 	h, err := g.Streams.History(ctx, it.Channel, f)
 	it.Top, it.Publications = h.Top, h.Publications
 	return err
+}
+
+// History reads a stream for whoever asks, and checks what engines do not.
+func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
+	if f.Reverse && f.Since != nil && f.Since.Offset == 0 {
+		return broker.History{}, protocol.ErrorBadRequest
+	}
+	h, err := g.Streams.History(ctx, ch, f)
+	if err != nil {
+		return broker.History{}, err
+	}
+	if f.Since != nil && f.Since.Epoch != "" && f.Since.Epoch != h.Top.Epoch {
+		return broker.History{Top: h.Top}, protocol.ErrorUnrecoverablePosition
+	}
+	return h, nil
 }
 
 // Detach ends a subscription, in the order of client-protocol.md 8.3. The connection

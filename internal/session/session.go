@@ -86,9 +86,11 @@ type Config struct {
 	Rounds *hub.Rounds
 }
 
-// Handles says which commands the application handles.
+// Handles says which handlers the application has. The session asks for those of
+// commands.
 type Handles struct {
 	Subscribe, Publish, Presence, PresenceStats, History, RPC, Message, Refresh, SubRefresh bool
+	Connecting, Connected, Unsubscribed, Disconnected                                       bool
 }
 
 type state uint8

@@ -2,7 +2,7 @@
 // single concern is divided. Counted are the lines of Go files that people write, that
 // is without tests and generated files.
 //
-//	pkgsize [-limit 2500] [FOLDER]
+//	pkgsize [-limit 2500] [-limit PACKAGE=1900]... [FOLDER]
 package main
 
 import (
@@ -17,24 +17,51 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 func main() {
-	limit := flag.Int("limit", 2500, "most lines of a package")
+	most := limits{"": 2500}
+	flag.Var(most, "limit", "most lines of a package, or PACKAGE=LINES for that of a folder (default 2500)")
 	flag.Parse()
 	folder := "."
 	if flag.NArg() > 0 {
 		folder = flag.Arg(0)
 	}
-	if err := run(os.DirFS(folder), *limit); err != nil {
+	if err := run(os.DirFS(folder), most); err != nil {
 		fmt.Fprintln(os.Stderr, "pkgsize:", err)
 		os.Exit(1)
 	}
 }
 
-// run returns an error that names the packages below tree with more lines than limit.
-func run(tree fs.FS, limit int) error {
+// limits are the most lines of packages by folder; that of the empty one is for all others.
+type limits map[string]int
+
+// Set takes LINES, or PACKAGE=LINES.
+func (l limits) Set(value string) error {
+	pkg, number, own := strings.Cut(value, "=")
+	if !own {
+		pkg, number = "", value
+	}
+	n, err := strconv.Atoi(number)
+	l[pkg] = n
+	return err
+}
+
+func (l limits) String() string { return fmt.Sprint(map[string]int(l)) }
+
+// of returns the limit of a package.
+func (l limits) of(pkg string) int {
+	if n, ok := l[pkg]; ok {
+		return n
+	}
+	return l[""]
+}
+
+// run returns an error that names the packages below tree with more lines than they may
+// have, and limits for packages that are not there.
+func run(tree fs.FS, most limits) error {
 	lines, err := count(tree)
 	if err != nil {
 		return err
@@ -44,12 +71,17 @@ func run(tree fs.FS, limit int) error {
 	}
 	var large []string
 	for _, pkg := range slices.Sorted(maps.Keys(lines)) {
-		if n := lines[pkg]; n > limit {
-			large = append(large, fmt.Sprintf("package %s has %d lines", pkg, n))
+		if n := lines[pkg]; n > most.of(pkg) {
+			large = append(large, fmt.Sprintf("package %s has %d lines of %d", pkg, n, most.of(pkg)))
+		}
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(most)) {
+		if lines[pkg] == 0 && pkg != "" {
+			large = append(large, fmt.Sprintf("package %s, which has a limit, is not there", pkg))
 		}
 	}
 	if large != nil {
-		return fmt.Errorf("%s: the limit is %d, without tests and generated files", strings.Join(large, ", "), limit)
+		return fmt.Errorf("%s; tests and generated files do not count", strings.Join(large, ", "))
 	}
 	return nil
 }

@@ -26,27 +26,38 @@ func TestRun(t *testing.T) {
 		"deep/other/a_linux.go":    source(4),
 		"deep/other/nested/one.go": source(5),
 	}
-	for limit, want := range map[int]string{
-		6: "",
-		5: "package deep/er has 6 lines: the limit is 5, without tests and generated files",
-		4: "package . has 5 lines, package deep/er has 6 lines, package deep/other has 5 lines, " +
-			"package deep/other/nested has 5 lines: the limit is 4, without tests and generated files",
+	for flags, want := range map[string]string{
+		"6":       "",
+		"6 .=5":   "",
+		"5":       "package deep/er has 6 lines of 5; tests and generated files do not count",
+		"6 .=4":   "package . has 5 lines of 4; tests and generated files do not count",
+		"6 old=1": "package old, which has a limit, is not there; tests and generated files do not count",
+		"4 deep/er=6": "package . has 5 lines of 4, package deep/other has 5 lines of 4, " +
+			"package deep/other/nested has 5 lines of 4; tests and generated files do not count",
 	} {
-		got := ""
-		if err := run(tree, limit); err != nil {
+		most, got := limits{}, ""
+		for value := range strings.FieldsSeq(flags) {
+			if err := most.Set(value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := run(tree, most); err != nil {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("limit %d: %s\nwant %s", limit, got, want)
+			t.Errorf("limits %s: %s\nwant %s", flags, got, want)
 		}
 	}
-	if err := run(fstest.MapFS{"a.txt": source(1)}, 5); err == nil {
+	if err := (limits{}).Set(".=many"); err == nil {
+		t.Error("a limit that is no number is accepted")
+	}
+	if err := run(fstest.MapFS{"a.txt": source(1)}, limits{}); err == nil {
 		t.Error("a tree without Go files is accepted")
 	}
-	if err := run(fstest.MapFS{"a.go": {Data: []byte("no Go")}}, 5); err == nil || !strings.Contains(err.Error(), "a.go") {
+	if err := run(fstest.MapFS{"a.go": {Data: []byte("no Go")}}, limits{}); err == nil || !strings.Contains(err.Error(), "a.go") {
 		t.Errorf("a file that is not Go: %v", err)
 	}
-	if err := run(os.DirFS("no such folder"), 5); err == nil {
+	if err := run(os.DirFS("no such folder"), limits{}); err == nil {
 		t.Error("a folder that is not there is accepted")
 	}
 }

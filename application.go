@@ -1,0 +1,121 @@
+package gyro
+
+import (
+	"context"
+
+	"github.com/gyrohq/gyro/internal/client"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// application is the node's handlers as its clients see them: a client.Application.
+type application Node
+
+func (a *application) Connecting(ctx context.Context, c *client.Client, e *session.Connecting, inline bool) (context.Context, []byte, error) {
+	var reply ConnectReply
+	if h := a.cfg.Handlers.Connecting; h != nil {
+		info := (*Client)(c).Transport()
+		info.header = c.Header()
+		r := e.Request
+		var err error
+		reply, err = h(ctx, ConnectEvent{
+			ClientID: c.ID(), Inline: inline, Token: r.Token, Data: r.Data, Name: r.Name,
+			Version: r.Version, Headers: r.Headers, Subs: r.Subs, Transport: info,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	who := reply.Credentials
+	if who == nil {
+		who, _ = ctx.Value(credentialsKey{}).(*Credentials)
+	}
+	e.Identity = session.Identity{
+		Data: reply.Data, ClientRefresh: reply.ClientSideRefresh, Subs: reply.Subscriptions,
+	}
+	if who == nil {
+		return reply.Context, nil, nil
+	}
+	e.Identity.Known = true
+	e.Identity.User, e.Identity.Info, e.Identity.ExpireAt = who.UserID, who.Info, who.ExpireAt
+	return reply.Context, who.Meta, nil
+}
+
+func (a *application) Connected(ctx context.Context, c *client.Client) {
+	a.cfg.Handlers.Connected(ctx, (*Client)(c))
+}
+
+func (a *application) Subscribe(ctx context.Context, c *client.Client, e *session.Subscribing, inline bool) error {
+	r := e.Request
+	reply, err := a.cfg.Handlers.Subscribe(ctx, (*Client)(c), SubscribeEvent{
+		Channel: r.Channel, Inline: inline, Token: r.Token, Data: r.Data,
+		Positioned: r.Positioned, Recoverable: r.Recoverable, JoinLeave: r.JoinLeave, Type: r.Type,
+	})
+	e.Options, e.ClientRefresh = reply.Options, reply.ClientSideRefresh
+	return err
+}
+
+func (a *application) Unsubscribed(ctx context.Context, c *client.Client, it *session.DetachItem) {
+	a.cfg.Handlers.Unsubscribed(ctx, (*Client)(c), UnsubscribeEvent{Channel: it.Channel, Reason: it.Reason, ServerSide: it.ServerSide})
+}
+
+func (a *application) Publish(ctx context.Context, c *client.Client, e *session.Publish) error {
+	ch, data := e.Request.Channel, e.Request.Data
+	reply, err := a.cfg.Handlers.Publish(ctx, (*Client)(c), PublishEvent{
+		Channel: ch, Data: data, Info: e.Info, Subscribed: e.Subscribed,
+	})
+	if err != nil || reply.Published {
+		return err
+	}
+	if reply.Data != nil {
+		data = reply.Data
+	}
+	if reply.Options.Info == nil {
+		reply.Options.Info = e.Info
+	}
+	_, err = (*Node)(a).publish(ctx, ch, data, &reply.Options)
+	return err
+}
+
+func (a *application) Presence(ctx context.Context, c *client.Client, e *session.Presence) error {
+	return a.cfg.Handlers.Presence(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+}
+
+func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *session.PresenceStats) error {
+	return a.cfg.Handlers.PresenceStats(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+}
+
+func (a *application) History(ctx context.Context, c *client.Client, e *session.History) error {
+	return a.cfg.Handlers.History(ctx, (*Client)(c), HistoryEvent{
+		Channel: e.Channel, Subscribed: e.Subscribed, Limit: e.Limit, Since: e.Since, Reverse: e.Reverse,
+	})
+}
+
+func (a *application) RPC(ctx context.Context, c *client.Client, e *session.RPC) (err error) {
+	e.Data, err = a.cfg.Handlers.RPC(ctx, (*Client)(c), RPCEvent{Method: e.Request.Method, Data: e.Request.Data})
+	return err
+}
+
+func (a *application) Message(ctx context.Context, c *client.Client, e *session.Message) error {
+	return a.cfg.Handlers.Message(ctx, (*Client)(c), e.Data)
+}
+
+func (a *application) Refresh(ctx context.Context, c *client.Client, e *session.Refresh) ([]byte, error) {
+	reply, err := a.cfg.Handlers.Refresh(ctx, (*Client)(c), RefreshEvent{ClientSide: e.ClientSide, Token: e.Token})
+	e.Expired, e.ExpireAt, e.Info = reply.Expired, reply.ExpireAt, reply.Info
+	return reply.Meta, err
+}
+
+func (a *application) SubRefresh(ctx context.Context, c *client.Client, e *session.SubRefresh) error {
+	reply, err := a.cfg.Handlers.SubRefresh(ctx, (*Client)(c), SubRefreshEvent{
+		Channel: e.Channel, ClientSide: e.ClientSide, Token: e.Token,
+	})
+	e.Expired, e.ExpireAt, e.Info, e.ServerTagsFilter = reply.Expired, reply.ExpireAt, reply.Info, reply.ServerTagsFilter
+	return err
+}
+
+func (a *application) Disconnected(ctx context.Context, c *client.Client, d protocol.Disconnect) {
+	a.cfg.Handlers.Disconnected(ctx, (*Client)(c), DisconnectEvent{Disconnect: d})
+}
+
+var _ client.Application = (*application)(nil)

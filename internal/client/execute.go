@@ -1,0 +1,269 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/internal/attach"
+	"github.com/gyrohq/gyro/internal/lane"
+	"github.com/gyrohq/gyro/internal/life"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// executor is the client as its lane sees it: a lane.Client.
+type executor Client
+
+func (x *executor) client() *Client           { return (*Client)(x) }
+func (x *executor) node() *Config             { return &x.loop.clients.Config }
+func (x *executor) has() *session.Handles     { return &x.loop.clients.Config.Session.Handles }
+func (x *executor) Session() *session.Session { return &x.session }
+
+// Panicked implements lane.Client.
+func (x *executor) Panicked(reason any, stack []byte) {
+	x.client().panicked(reason, stack)
+	x.client().Post(x.client().crash)
+}
+
+func (x *executor) Connecting(e *session.Connecting, inline bool) bool {
+	if n := x.node(); inline && x.has().Connecting && !n.InlineHandlers {
+		return false
+	}
+	e.Err = x.handle("Connecting", func(_ context.Context, c *Client, app Application) error {
+		return c.connecting(app, e, inline)
+	})
+	return !errors.Is(e.Err, ErrWouldBlock)
+}
+
+func (c *Client) connecting(app Application, e *session.Connecting, inline bool) error {
+	ctx := c.request.ctx
+	if !inline {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(&c.life, cancel)()
+	}
+	values, meta, err := app.Connecting(ctx, c, e, inline)
+	if err != nil {
+		return err
+	}
+	c.request = nil // it is of no more use, and large
+	if values != nil || meta != nil {
+		c.ctx.Store(life.NewContext(&c.life, c.loop.clients.handling, values, meta))
+	}
+	return nil
+}
+
+func (x *executor) Connected(inline bool) bool {
+	if inline && x.has().Connected {
+		return false
+	}
+	x.notify("Connected", x.has().Connected, func(ctx context.Context, c *Client, app Application) {
+		app.Connected(ctx, c)
+	})
+	return true
+}
+
+func (x *executor) Subscribing(e *session.Subscribing, inline bool) bool {
+	if inline && !x.node().InlineHandlers {
+		return false
+	}
+	e.Err = x.handle("Subscribe", func(ctx context.Context, c *Client, app Application) error {
+		return app.Subscribe(ctx, c, e, inline)
+	})
+	return !errors.Is(e.Err, ErrWouldBlock)
+}
+
+func (x *executor) Attach(e *session.Attach, inline bool) bool {
+	if inline && !x.node().Engines.Local {
+		return false
+	}
+	ctx := context.Context(&x.life)
+	if e.Outlives {
+		ctx = x.client().work()
+	}
+	x.node().Engines.Attach(ctx, (*owner)(x), e.Items)
+	return true
+}
+
+func (x *executor) Detach(items []session.DetachItem, inline bool) (bool, error) {
+	if inline && !x.silent(items) {
+		return false, nil
+	}
+	var errs []error
+	for i := range items {
+		it := &items[i]
+		if err := x.node().Engines.Detach((*owner)(x), it); err != nil {
+			x.client().failed("unsubscribe", it.Channel, err)
+			errs = append(errs, err)
+		}
+		x.notify("Unsubscribed", x.has().Unsubscribed, func(ctx context.Context, c *Client, app Application) {
+			app.Unsubscribed(ctx, c, it)
+		})
+	}
+	return true, errors.Join(errs...)
+}
+
+// silent tells whether the ends of subscriptions are nobody's business but the
+// broker's, which is in this process.
+func (x *executor) silent(items []session.DetachItem) bool {
+	n := x.node()
+	return n.Engines.Local && !x.has().Unsubscribed &&
+		!slices.ContainsFunc(items, func(it session.DetachItem) bool { return it.Leave }) // which is published
+}
+
+func (x *executor) Renew(items []session.RenewItem, inline bool) bool {
+	if inline && !x.node().Engines.Local {
+		return false
+	}
+	for _, it := range items {
+		if err := x.node().Engines.Presence.Add(&x.life, it.Channel, it.Info); err != nil {
+			x.client().failed("renewing presence", it.Channel, err)
+		}
+	}
+	return true
+}
+
+func (x *executor) Close(e *session.Close, inline bool) bool {
+	tell := e.Connected && x.has().Disconnected
+	if inline && tell {
+		return false
+	}
+	if done, _ := x.Detach(e.Items, inline); !done { // errors are logged there
+		return false
+	}
+	x.notify("Disconnected", tell, func(ctx context.Context, c *Client, app Application) {
+		app.Disconnected(ctx, c, e.Disconnect)
+	})
+	return true
+}
+
+func (x *executor) Join(e *session.Join) {
+	if err := x.node().Engines.Broker.PublishJoin(x.client().work(), e.Channel, e.Info); err != nil {
+		x.client().failed("publish join", e.Channel, err)
+	}
+}
+
+func (x *executor) Publish(e *session.Publish) {
+	e.Err = x.handle("Publish", func(ctx context.Context, c *Client, app Application) error { return app.Publish(ctx, c, e) })
+}
+
+func (x *executor) Presence(e *session.Presence) {
+	e.Err = x.handle("Presence", func(ctx context.Context, c *Client, app Application) error {
+		err := app.Presence(ctx, c, e)
+		if err == nil {
+			e.Clients, err = x.node().Engines.Presence.Presence(&c.life, e.Channel)
+		}
+		return err
+	})
+}
+
+func (x *executor) PresenceStats(e *session.PresenceStats) {
+	e.Err = x.handle("PresenceStats", func(ctx context.Context, c *Client, app Application) error {
+		err := app.PresenceStats(ctx, c, e)
+		if err != nil {
+			return err
+		}
+		stats, err := x.node().Engines.Presence.Stats(&c.life, e.Channel)
+		e.NumClients, e.NumUsers = stats.Clients, stats.Users
+		return err
+	})
+}
+
+func (x *executor) History(e *session.History) {
+	e.Err = x.handle("History", func(ctx context.Context, c *Client, app Application) error {
+		err := app.History(ctx, c, e)
+		if err != nil {
+			return err
+		}
+		h, err := x.node().Engines.History(&c.life, e.Channel, broker.HistoryFilter{Since: e.Since, Limit: e.Limit, Reverse: e.Reverse})
+		e.Publications, e.Top = h.Publications, h.Top
+		return err
+	})
+}
+
+func (x *executor) RPC(e *session.RPC) {
+	e.Err = x.handle("RPC", func(ctx context.Context, c *Client, app Application) error { return app.RPC(ctx, c, e) })
+}
+
+func (x *executor) Message(e *session.Message) {
+	e.Err = x.handle("Message", func(ctx context.Context, c *Client, app Application) error { return app.Message(ctx, c, e) })
+}
+
+func (x *executor) Refresh(e *session.Refresh) {
+	e.Err = x.handle("Refresh", func(ctx context.Context, c *Client, app Application) error {
+		meta, err := app.Refresh(ctx, c, e)
+		if err == nil && !e.Expired && meta != nil {
+			c.ctx.Store(c.ctx.Load().WithMeta(&c.life, c.loop.clients.handling, meta))
+		}
+		return err
+	})
+}
+
+func (x *executor) SubRefresh(e *session.SubRefresh) {
+	e.Err = x.handle("SubRefresh", func(ctx context.Context, c *Client, app Application) error { return app.SubRefresh(ctx, c, e) })
+}
+
+// handle calls a handler. A panic becomes an error: other clients, and the process, are
+// not to suffer from it. Errors that are no answers are logged.
+func (x *executor) handle(name string, f func(ctx context.Context, c *Client, app Application) error) (err error) {
+	c := x.client()
+	defer func() {
+		if r := recover(); r != nil {
+			c.loop.clients.panics.Add(1)
+			x.node().Log.Error("handler panicked", "handler", name, "client", c.ID(), "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			err = protocol.ErrorInternal
+		}
+	}()
+	if err = f(c.work(), c, x.node().Application); err != nil {
+		c.handlerFailed(name, err)
+	}
+	return err
+}
+
+// notify calls a handler that has no answer, if there is one.
+func (x *executor) notify(name string, handled bool, f func(ctx context.Context, c *Client, app Application)) {
+	if handled {
+		_ = x.handle(name, func(ctx context.Context, c *Client, app Application) error { f(ctx, c, app); return nil })
+	}
+}
+
+// handlerFailed logs an error that is not an answer.
+func (c *Client) handlerFailed(name string, err error) {
+	var (
+		e *protocol.Error
+		d protocol.Disconnect
+	)
+	if !errors.As(err, &e) && !errors.As(err, &d) && !errors.Is(err, ErrWouldBlock) && !c.hasGone(err) {
+		c.loop.clients.Log.Error("handler failed", "handler", name, "client", c.ID(), "error", err)
+	}
+}
+
+// hasGone tells whether err is but the consequence of the client's going.
+func (c *Client) hasGone(err error) bool {
+	return c.life.Err() != nil && errors.Is(err, context.Canceled)
+}
+
+// failed logs a failure of an engine, unless it is that the client has gone.
+func (c *Client) failed(what, ch string, err error) {
+	if !c.hasGone(err) {
+		c.loop.clients.Log.Error(what+" failed", "channel", ch, "client", c.ID(), "error", err)
+	}
+}
+
+// owner is the client as the engines' subscriptions see it: an attach.Owner.
+type owner Client
+
+func (o *owner) ID() string                        { return o.id.String() }
+func (o *owner) Loop() int                         { return o.loop.index }
+func (o *owner) Failed(what, ch string, err error) { (*Client)(o).failed(what, ch, err) }
+func (o *owner) Panicked(reason any, stack []byte) { (*Client)(o).panicked(reason, stack) }
+
+var (
+	_ lane.Client  = (*executor)(nil)
+	_ attach.Owner = (*owner)(nil)
+)

@@ -1,0 +1,143 @@
+package client
+
+import (
+	"github.com/gyrohq/gyro/internal/contain"
+	"github.com/gyrohq/gyro/internal/lane"
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/users"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// Loop is a loop and the clients that it owns. All of it is used on the loop.
+type Loop struct {
+	*loop.Loop
+	clients *Registry
+	index   int
+	lanes   lane.Group
+	// users are the authenticated clients by user.
+	users map[string][]*Client
+	// first of the list of all connections, and their number.
+	first       *Client
+	connections int
+	// entered is the client that its transport serves, if it does.
+	entered *Client
+}
+
+// Index of the loop among those of the node.
+func (l *Loop) Index() int { return l.index }
+
+// register makes a client addressable by its user.
+func (l *Loop) register(c *Client) bool {
+	user := c.session.User()
+	if !l.clients.users.Add(user, l.clients.UserConnectionLimit) {
+		return false
+	}
+	list := l.users[user]
+	c.userSlot = int32(len(list))
+	l.users[user] = append(list, c)
+	return true
+}
+
+func (l *Loop) unregister(c *Client) {
+	user := c.session.User()
+	l.clients.users.Remove(user)
+	list := l.users[user]
+	last := len(list) - 1
+	list[c.userSlot] = list[last]
+	list[c.userSlot].userSlot = c.userSlot
+	list[last] = nil
+	if last == 0 {
+		delete(l.users, user)
+	} else {
+		l.users[user] = list[:last]
+	}
+}
+
+// each calls f with the clients that t selects. f may close them.
+func (l *Loop) each(t *users.Target, f func(*Client)) {
+	for _, c := range append([]*Client(nil), l.users[t.User]...) {
+		if t.Match(c.ID()) {
+			c.contained(func() { f(c) })
+		}
+	}
+}
+
+// link and unlink keep the list of all connections, authenticated or not.
+func (l *Loop) link(c *Client) {
+	l.connections++
+	c.next = l.first
+	if l.first != nil {
+		l.first.prev = c
+	}
+	l.first = c
+}
+
+func (l *Loop) unlink(c *Client) {
+	if c.prev == nil && l.first != c {
+		return // already
+	}
+	l.connections--
+	switch {
+	case c.prev != nil:
+		c.prev.next = c.next
+	case l.first == c:
+		l.first = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+}
+
+// drain disconnects the first so many connections because the node shuts down.
+func (l *Loop) drain(most int) {
+	for c := l.first; c != nil && most > 0; most-- {
+		next := c.next
+		c.contained(func() { c.session.Dismiss(protocol.DisconnectShutdown) })
+		c = next
+	}
+}
+
+// panicked is told what panicked in a turn. The client that it was for is ended: what
+// its session was in the midst of is not looked at any more.
+func (l *Loop) panicked(subject, reason any, stack []byte) {
+	c := l.entered
+	switch e := subject.(type) {
+	case *env:
+		c = e.client()
+	case interface{ Of() *session.Session }:
+		c = e.Of().Env().(*env).client()
+	}
+	l.entered = nil
+	l.lanes.Abort()
+	if c != nil {
+		c.panicked(reason, stack)
+		c.crash()
+		return
+	}
+	told := func(reason any, stack []byte) { l.clients.panicked("", reason, stack) }
+	told(reason, stack)
+	if w, ok := subject.(transport.Watcher); ok {
+		contain.Do(w.Ended, told)
+	}
+}
+
+// crash ends a client that something panicked for.
+func (c *Client) crash() {
+	d := protocol.DisconnectServerError
+	if !contain.Do(func() { c.session.Disconnect(d) }, c.panicked) {
+		c.session.Abandon(d, func(step func()) { contain.Do(step, c.panicked) })
+	}
+}
+
+// contained does something for one of several clients, which alone suffers when it
+// panics.
+func (c *Client) contained(f func()) {
+	if !contain.Do(f, c.panicked) {
+		c.crash()
+	}
+}
+
+func (c *Client) panicked(reason any, stack []byte) { c.loop.clients.panicked(c.ID(), reason, stack) }
