@@ -3,6 +3,7 @@ package session_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,27 +25,33 @@ func formatReply(r *protocol.Reply) string {
 			*d = codec.AppendJSONString(nil, []byte(fmt.Sprintf("%+q", *d)))
 		}
 	}
-	var subs map[string]*protocol.SubscribeResult
-	if r.Connect != nil && len(r.Connect.Subs) > 1 {
-		subs = r.Connect.Subs
-		r.Connect.Subs = nil
+	if r.Connect == nil || len(r.Connect.Subs) < 2 {
+		return text(r)
 	}
-	text, err := r.AppendJSON(nil)
-	if err != nil {
-		panic(err)
-	}
-	// Maps have no order; one line each makes it one.
-	var lines []string
-	for ch, res := range subs {
+	for _, res := range r.Connect.Subs {
 		showData(res.Publications...)
-		b, err := res.AppendJSON(nil)
-		if err != nil {
-			panic(err)
-		}
-		lines = append(lines, fmt.Sprintf("\n  and sub %s %s", ch, b))
 	}
-	slices.Sort(lines)
-	return string(text) + strings.Join(lines, "")
+	connect := *r.Connect
+	connect.Subs = nil
+	return text(&protocol.Reply{ID: r.ID, Connect: &connect}) + formatSubs(r.Connect.Subs)
+}
+
+// formatSubs shows several subscriptions on lines of their own, by channel: a map has no order.
+func formatSubs[M appender](subs map[string]M) string {
+	var out strings.Builder
+	for _, ch := range slices.Sorted(maps.Keys(subs)) {
+		fmt.Fprintf(&out, "\n  and sub %s %s", ch, text(subs[ch]))
+	}
+	return out.String()
+}
+
+func formatConnect(r *protocol.ConnectRequest) string {
+	if len(r.Subs) < 2 {
+		return text(r)
+	}
+	alone := *r
+	alone.Subs = nil
+	return text(&alone) + formatSubs(r.Subs)
 }
 
 func showData(pubs ...*protocol.Publication) {
@@ -62,7 +69,7 @@ type appender interface {
 func text(m appender) string {
 	b, err := m.AppendJSON(nil)
 	if err != nil {
-		return err.Error()
+		panic(err)
 	}
 	return string(b)
 }
@@ -71,7 +78,7 @@ func text(m appender) string {
 func formatEffect(e session.Effect) string {
 	switch e := e.(type) {
 	case *session.Connecting:
-		return "connecting " + text(e.Request)
+		return "connecting " + formatConnect(e.Request)
 	case *session.Connected:
 		return "connected"
 	case *session.Subscribing:
