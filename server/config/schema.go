@@ -14,8 +14,8 @@ type Config struct {
 	PIDFile    string       `key:"pid_file" doc:"File to write the process ID to, mode 0600."`
 	Unreleased bool         `key:"enable_unreleased_features" idle:"there are no experimental features" doc:"Unlocks experimental features."`
 	Client     Client       `key:"client" doc:"Client connections."`
-	Channel    Channel      `key:"channel" doc:"Channels and their namespaces."`
-	RPC        RPC          `key:"rpc" doc:"RPC calls of clients."`
+	Channel    Channel      `key:"channel" opt:"reload" doc:"Channels and their namespaces."`
+	RPC        RPC          `key:"rpc" opt:"reload" doc:"RPC calls of clients."`
 	Proxies    []NamedProxy `key:"proxies" opt:"later" doc:"Named proxies, for use by namespaces."`
 	HTTPAPI    HTTPAPI      `key:"http_api" doc:"Server API over HTTP."`
 	GRPCAPI    GRPCAPI      `key:"grpc_api" opt:"later" doc:"Server API over gRPC."`

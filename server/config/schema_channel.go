@@ -17,7 +17,7 @@ type Channel struct {
 	Namespaces            []Namespace    `key:"namespaces" doc:"Named sets of channel options."`
 	HistoryMetaTTL        time.Duration  `key:"history_meta_ttl" def:"720h" opt:"seconds" doc:"How long the position of a stream outlives its publications; whole seconds."`
 	PublicationDataFormat string         `key:"publication_data_format" enum:"json|json_object|binary" doc:"Format of payloads in namespaces that set none."`
-	MaxLength             int            `key:"max_length" def:"255" min:"1" doc:"Longest name of a channel, bytes, whoever gives it: clients, tokens or backends."`
+	MaxLength             int            `key:"max_length" opt:"restart" def:"255" min:"1" doc:"Longest name of a channel, bytes, whoever gives it: clients, tokens or backends."`
 	PrivatePrefix         string         `key:"private_prefix" def:"$" doc:"Channels that start with it need a subscription token."`
 	NamespaceBoundary     string         `key:"namespace_boundary" def:":" doc:"Ends the namespace in a channel's name."`
 	UserBoundary          string         `key:"user_boundary" def:"#" doc:"Starts the list of allowed users."`

@@ -9,11 +9,11 @@ type Client struct {
 		Refresh SwitchedProxy `key:"refresh"`
 	} `key:"proxy" opt:"later"`
 	AllowedOrigins    []string          `key:"allowed_origins" doc:"Patterns of origins that browsers may connect from, scheme included; * for all."`
-	Token             Token             `key:"token"`
-	SubscriptionToken SubscriptionToken `key:"subscription_token"`
+	Token             Token             `key:"token" opt:"reload"`
+	SubscriptionToken SubscriptionToken `key:"subscription_token" opt:"reload"`
 
-	AllowAnonymousConnect   bool `key:"allow_anonymous_connect_without_token" doc:"Connections without a token are anonymous instead of refused."`
-	DisallowAnonymousTokens bool `key:"disallow_anonymous_connection_tokens" doc:"Refuse connection tokens without a user."`
+	AllowAnonymousConnect   bool `key:"allow_anonymous_connect_without_token" opt:"reload" doc:"Connections without a token are anonymous instead of refused."`
+	DisallowAnonymousTokens bool `key:"disallow_anonymous_connection_tokens" opt:"reload" doc:"Refuse connection tokens without a user."`
 
 	PingInterval           time.Duration   `key:"ping_interval" def:"25s" doc:"Period of pings to clients, as exact as 50ms; negative for none. Clients are told its whole seconds; below 1s they are told of none, and are not asked for pongs."`
 	PongTimeout            time.Duration   `key:"pong_timeout" def:"8s" doc:"Time to wait for a pong, less than ping_interval; negative for no check."`
@@ -26,16 +26,16 @@ type Client struct {
 	Concurrency            int             `key:"concurrency" doc:"Commands of one connection that are processed in parallel, if more than 1."`
 	PositionCheckDelay     time.Duration   `key:"channel_position_check_delay" def:"40s" doc:"How often each channel with positioned subscriptions is compared with its stream."`
 	PositionMaxLag         time.Duration   `key:"channel_position_max_time_lag" doc:"If positive, subscribers resubscribe when a publication arrives that is older."`
-	ConnectionLimit        int             `key:"connection_limit" doc:"Connections per node; 0 for no limit."`
+	ConnectionLimit        int             `key:"connection_limit" opt:"reload" doc:"Connections per node; 0 for no limit. A reload sets one only if there was this limit or connection_rate_limit at start."`
 	UserConnectionLimit    int             `key:"user_connection_limit" doc:"Connections of a user per node; 0 for no limit."`
 	ConnectionRateLimit    int             `key:"connection_rate_limit" doc:"New connections per second and node; 0 for no limit."`
 	IncludeServerTime      bool            `key:"connect_include_server_time" doc:"Tell the server's time in the connect reply."`
 	HistoryMaxLimit        int             `key:"history_max_publication_limit" def:"300" doc:"Publications per history call of a client."`
 	RecoveryMaxLimit       int             `key:"recovery_max_publication_limit" def:"300" doc:"Publications per recovery."`
-	SkipTokenSignature     bool            `key:"insecure_skip_token_signature_verify" doc:"Accept tokens with any signature. For development."`
+	SkipTokenSignature     bool            `key:"insecure_skip_token_signature_verify" opt:"reload" doc:"Accept tokens with any signature. For development."`
 	UserIDHTTPHeader       string          `key:"user_id_http_header" doc:"Header in which an authenticating reverse proxy names the user."`
-	Insecure               bool            `key:"insecure" doc:"Connections without token are accepted, and may do what no rule allows. For development."`
-	UserPersonalChannel    PersonalChannel `key:"subscribe_to_user_personal_channel"`
+	Insecure               bool            `key:"insecure" opt:"reload" doc:"Connections without token are accepted, and may do what no rule allows. For development."`
+	UserPersonalChannel    PersonalChannel `key:"subscribe_to_user_personal_channel" opt:"reload"`
 	UniDisconnectOnConnect struct {
 		Enabled    bool                  `key:"enabled" doc:"Map connect errors to disconnects on unidirectional transports."`
 		Transforms []DisconnectTransform `key:"transforms"`
@@ -81,7 +81,7 @@ type Token struct {
 
 // SubscriptionToken is a separate configuration for subscription tokens.
 type SubscriptionToken struct {
-	Enabled bool `key:"enabled" doc:"Use this section alone for subscription tokens."`
+	Enabled bool `key:"enabled" opt:"restart" doc:"Use this section alone for subscription tokens. Without it, a reload takes over nothing of the section."`
 	Token
 }
 

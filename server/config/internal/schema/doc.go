@@ -86,7 +86,7 @@ func quoteEnv(s string) string {
 
 // WriteMarkdown writes the reference of the keys whose first part is section
 // (all if empty): a heading of the given level per section and a table of its
-// keys with type, default, variable and meaning.
+// keys with type, default, whether a reload takes the value over, variable and meaning.
 func WriteMarkdown(w io.Writer, cfg any, prefix, section string, level int) error {
 	var b strings.Builder
 	heading := strings.Repeat("#", min(max(level, 1), 6))
@@ -127,7 +127,7 @@ func docLeaves(p path, f field, v reflect.Value) []leaf {
 		return out
 	case kindList:
 		out := []leaf{{path: p, field: f, value: v}}
-		elem := path{key: p.key + "[]", arg: p.arg, idle: p.idle}
+		elem := path{key: p.key + "[]", arg: p.arg, idle: p.idle, reload: p.reload}
 		if f.named {
 			elem.env = p.env + "_<NAME>"
 		}
@@ -141,20 +141,23 @@ func docLeaves(p path, f field, v reflect.Value) []leaf {
 }
 
 func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
-	b.WriteString("| Key | Type | Default | Variable | Meaning |\n|---|---|---|---|---|\n")
+	b.WriteString("| Key | Type | Default | Reload | Variable | Meaning |\n|---|---|---|---|---|---|\n")
 	for _, l := range leaves {
-		def, env := l.path.fill(l.field.def), ""
+		def, env, reload := l.path.fill(l.field.def), "", ""
 		if def != "" {
 			def = "`" + def + "`"
 		}
 		if l.path.env != "" {
 			env = "`" + prefix + l.path.env + "`"
 		}
+		if l.path.reload && l.path.idle == "" {
+			reload = "yes"
+		}
 		doc := strings.ReplaceAll(l.path.doc(l.field.doc), "|", "\\|")
 		if l.enum != nil {
 			doc = strings.TrimSpace(doc + " One of `" + strings.Join(l.enum, "`, `") + "`.")
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", l.path.key, l.typeName(), def, env, doc)
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", l.path.key, l.typeName(), def, reload, env, doc)
 	}
 	b.WriteByte('\n')
 }

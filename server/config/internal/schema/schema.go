@@ -8,10 +8,12 @@
 //	min, max  bounds of a number
 //	arg   what replaces "{}" in the keys and defaults of the section
 //	opt   comma-separated: "secret" (never shown in messages), "seconds" (a
-//	      duration of whole seconds), "later" (not supported yet)
+//	      duration of whole seconds), "later" (not supported yet), "reload" (a
+//	      running server takes the value over), "restart" (it does not, although
+//	      it does those of the section)
 //	idle  why the key has no effect
 //
-// What opt:"later" and idle say of a section holds for all keys in it.
+// What opt:"later", opt:"reload" and idle say of a section holds for all keys in it.
 //
 // A struct is a section, an embedded struct contributes its keys to the section
 // around it, a slice of structs is a list of objects, and a named list if its
@@ -53,6 +55,7 @@ type field struct {
 	enum               []string
 	min, max           *int64
 	secret, seconds    bool
+	reload, restart    bool
 	kind               kind
 	named              bool // kindList: elements have names
 	index              []int
@@ -100,6 +103,8 @@ func newField(t reflect.Type, sf reflect.StructField, index []int) field {
 	for o := range strings.SplitSeq(sf.Tag.Get("opt"), ",") {
 		f.secret = f.secret || o == "secret"
 		f.seconds = f.seconds || o == "seconds"
+		f.reload = f.reload || o == "reload"
+		f.restart = f.restart || o == "restart"
 		if o == "later" {
 			f.idle = later
 		}
@@ -154,13 +159,15 @@ type path struct {
 	arg string // replaces {} in keys and defaults below
 	// idle tells why nothing at or below it has an effect.
 	idle string
+	// reload tells that a running server takes over what is at or below it.
+	reload bool
 }
 
 // later is why keys have no effect yet.
 const later = "this version of Gyro does not support it yet"
 
 func (p path) child(key string) path {
-	c := path{arg: p.arg, idle: p.idle}
+	c := path{arg: p.arg, idle: p.idle, reload: p.reload}
 	if p.key == "" {
 		c.key, c.msg, c.env = key, key, strings.ToUpper(key)
 		return c
@@ -183,6 +190,7 @@ func (p path) field(f field) path {
 	if f.idle != "" && p.idle != later {
 		c.idle = f.idle
 	}
+	c.reload = (p.reload || f.reload) && !f.restart
 	return c
 }
 
@@ -190,7 +198,7 @@ var envName = strings.NewReplacer(".", "_", "-", "_")
 
 // element is the place of a list's i-th element; name is empty if it has none.
 func (p path) element(i int, name string) path {
-	c := path{key: fmt.Sprintf("%s.[%d]", p.key, i), msg: fmt.Sprintf("%s[%d]", p.msg, i), arg: p.arg, idle: p.idle}
+	c := path{key: fmt.Sprintf("%s.[%d]", p.key, i), msg: fmt.Sprintf("%s[%d]", p.msg, i), arg: p.arg, idle: p.idle, reload: p.reload}
 	if name != "" {
 		c.msg += "(" + clip(name) + ")"
 		if p.env != "" {
