@@ -88,9 +88,10 @@ type RPCHandler func(ctx context.Context, params []byte) ([]byte, error)
 
 // Config of an Executor.
 type Config struct {
-	// Node and Channels are required.
+	// Node and Channels are required. Channels returns the options that are in force;
+	// it is called once for each request, be it a broadcast or a batch.
 	Node     Node
-	Channels Channels
+	Channels func() Channels
 	// Keyed executes the map and shared poll methods; nil: they answer code 108
 	// once the request has passed every check.
 	Keyed Keyed
@@ -105,7 +106,7 @@ type Config struct {
 // *Error. All methods may be called from any goroutine.
 type Executor struct {
 	node     Node
-	channels Channels
+	channels func() Channels
 	keyed    Keyed
 	rpc      map[string]RPCHandler
 	log      *slog.Logger
@@ -126,17 +127,26 @@ func NewExecutor(c Config) *Executor {
 	return e
 }
 
+// frozen is an executor for several commands that the same channel options decide on.
+func (e *Executor) frozen() *Executor {
+	inForce, out := e.channels(), *e
+	out.channels = func() Channels { return inForce }
+	return &out
+}
+
 // Execute runs any request.
 func (e *Executor) Execute(ctx context.Context, r Request) (Result, error) {
 	return r.execute(ctx, e)
 }
 
-// options resolves a channel that a request requires.
-func (e *Executor) options(ch string) (ChannelOptions, error) {
+// options resolves the one channel that a request requires.
+func (e *Executor) options(ch string) (ChannelOptions, error) { return optionsOf(e.channels(), ch) }
+
+func optionsOf(channels Channels, ch string) (ChannelOptions, error) {
 	if ch == "" {
 		return ChannelOptions{}, ErrBadRequest
 	}
-	o, err := e.channels.ChannelOptions(ch)
+	o, err := channels.ChannelOptions(ch)
 	if err != nil {
 		return ChannelOptions{}, fromNode(err)
 	}

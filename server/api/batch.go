@@ -46,6 +46,7 @@ type Reply struct {
 // a row, or all of them if the order does not matter, go to the node together.
 func (e *Executor) Batch(ctx context.Context, r *BatchRequest) (*BatchResult, error) {
 	res := &BatchResult{Replies: make([]Reply, len(r.Commands))}
+	e = e.frozen()
 	p := publishes{e: e, replies: res.Replies, batch: e.newBatch()}
 	if r.Parallel {
 		wait := e.parallel(ctx, r.Commands, res.Replies)
@@ -105,9 +106,9 @@ type publishes struct {
 func (p *publishes) add(ctx context.Context, i int, c *Command) {
 	var err error
 	if c.channel != "" {
-		err = p.batch.addPlain(p.e, i, c)
+		err = p.batch.addPlain(i, c)
 	} else {
-		err = p.batch.add(p.e, i, c.Request.(*PublishRequest))
+		err = p.batch.add(i, c.Request.(*PublishRequest))
 	}
 	if err != nil {
 		p.replies[i] = Reply{Error: AsError(err)}

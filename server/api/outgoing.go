@@ -11,7 +11,9 @@ import (
 // batch collects publications for the node. It is reused: a command allocates
 // none of this.
 type batch struct {
-	items []gyro.BatchPublication
+	// channels are those that are in force for all items.
+	channels Channels
+	items    []gyro.BatchPublication
 	// most is how many the node hands to the engine at once.
 	most int
 	// own are options for items that share none. They stay where they are, as items
@@ -29,14 +31,14 @@ var batches = sync.Pool{New: func() any { return &batch{plain: kinds{p: new(Publ
 
 func (e *Executor) newBatch() *batch {
 	b := batches.Get().(*batch)
-	b.most = e.node.BatchSize()
+	b.channels, b.most = e.channels(), e.node.BatchSize()
 	return b
 }
 
 // release gives back a batch that has been flushed. One that a panic left behind is
 // not reused.
 func (b *batch) release() {
-	b.plain.known, b.plain.last = nil, nil
+	b.channels, b.plain.known, b.plain.last = nil, nil, nil
 	batches.Put(b)
 }
 
@@ -59,7 +61,7 @@ func (b *batch) options() *gyro.PublishOptions {
 }
 
 // add checks a publish command and puts its publication.
-func (b *batch) add(e *Executor, id int, r *PublishRequest) error {
+func (b *batch) add(id int, r *PublishRequest) error {
 	if r.Channel == "" {
 		return ErrBadRequest
 	}
@@ -67,7 +69,7 @@ func (b *batch) add(e *Executor, id int, r *PublishRequest) error {
 	if err != nil {
 		return err
 	}
-	c, err := e.options(r.Channel)
+	c, err := optionsOf(b.channels, r.Channel)
 	if err != nil {
 		return err
 	}
@@ -82,8 +84,8 @@ func (b *batch) add(e *Executor, id int, r *PublishRequest) error {
 
 // addPlain is add for a command that is but a channel and data. Such commands share
 // options with each other, as those of a broadcast do.
-func (b *batch) addPlain(e *Executor, id int, c *Command) error {
-	k, err := b.plain.of(e, c.channel)
+func (b *batch) addPlain(id int, c *Command) error {
+	k, err := b.plain.of(b.channels, c.channel)
 	if err != nil {
 		return err
 	}

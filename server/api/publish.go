@@ -58,7 +58,7 @@ type PublishResponse struct {
 // Publish executes a publish command.
 func (e *Executor) Publish(ctx context.Context, r *PublishRequest) (*PublishResult, error) {
 	b := e.newBatch()
-	if err := b.add(e, 0, r); err != nil {
+	if err := b.add(0, r); err != nil {
 		b.release()
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 	out := make([]PublishResponse, len(r.Channels))
 	done := func(i int, res PublishResult, err *Error) { out[i] = PublishResponse{err, res} }
 	for i, ch := range r.Channels {
-		k, err := kinds.of(e, ch)
+		k, err := kinds.of(b.channels, ch)
 		if err == nil {
 			err = k.judge(data)
 		}
@@ -123,8 +123,8 @@ type kind struct {
 }
 
 // of returns the kind of a channel.
-func (s *kinds) of(e *Executor, ch string) (*kind, error) {
-	o, err := e.options(ch)
+func (s *kinds) of(channels Channels, ch string) (*kind, error) {
+	o, err := optionsOf(channels, ch)
 	if err != nil {
 		return nil, err
 	}

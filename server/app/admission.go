@@ -14,11 +14,10 @@ type admission struct {
 	log     *slog.Logger
 	now     func() time.Time
 
-	limited   bool // a limit was set at start
+	connLimit func() int
 	rateLimit int
 
 	mu         sync.Mutex
-	connLimit  int
 	tokens     float64
 	filled     time.Time
 	lastWarned time.Time
@@ -28,20 +27,9 @@ type admission struct {
 // warnEvery is the least time between two warnings about the connection limit.
 const warnEvery = 3 * time.Second
 
-func newAdmission(connLimit, rateLimit int, clients func() int, log *slog.Logger) *admission {
+func newAdmission(connLimit func() int, rateLimit int, clients func() int, log *slog.Logger) *admission {
 	return &admission{
-		clients: clients, log: log, now: time.Now,
-		limited: connLimit > 0 || rateLimit > 0, connLimit: connLimit, rateLimit: rateLimit, tokens: float64(rateLimit),
-	}
-}
-
-// reload takes over a new connection limit, provided that there was a limit of
-// either kind at start (config.md 3.4).
-func (a *admission) reload(connLimit int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.limited {
-		a.connLimit = connLimit
+		clients: clients, log: log, now: time.Now, connLimit: connLimit, rateLimit: rateLimit, tokens: float64(rateLimit),
 	}
 }
 
@@ -53,13 +41,14 @@ func (a *admission) admit() bool {
 	if !a.takeToken() {
 		return false
 	}
-	if !a.full() {
+	limit, full := a.full()
+	if !full {
 		return true
 	}
 	a.refused++
 	if now := a.now(); now.Sub(a.lastWarned) >= warnEvery {
 		a.lastWarned = now
-		a.log.Warn("connection limit reached", "client.connection_limit", a.connLimit, "refused", a.refused)
+		a.log.Warn("connection limit reached", "client.connection_limit", limit, "refused", a.refused)
 	}
 	return false
 }
@@ -76,10 +65,15 @@ func (a *admission) refusals() uint64 {
 func (a *admission) hasRoom() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.full() && a.takeToken()
+	_, full := a.full()
+	return !full && a.takeToken()
 }
 
-func (a *admission) full() bool { return a.connLimit > 0 && a.clients() >= a.connLimit }
+// full tells whether there are as many clients as the limit allows.
+func (a *admission) full() (limit int, full bool) {
+	limit = a.connLimit()
+	return limit, limit > 0 && a.clients() >= limit
+}
 
 // takeToken reports false if there is none.
 func (a *admission) takeToken() bool {

@@ -16,7 +16,7 @@ import (
 func fakeLimits(connLimit, rateLimit int) (a *admission, now *time.Time, clients *int, logs *bytes.Buffer) {
 	now, clients, logs = new(time.Time), new(int), new(bytes.Buffer)
 	*now = time.Unix(1, 0)
-	a = newAdmission(connLimit, rateLimit, func() int { return *clients }, newLogger(logs, "info", false))
+	a = newAdmission(func() int { return connLimit }, rateLimit, func() int { return *clients }, newLogger(logs, "info", false))
 	a.now = func() time.Time { return *now }
 	return a, now, clients, logs
 }
@@ -49,7 +49,7 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit: a warning at most every 3 s, and a reload.
+// TestConnectionLimit: a warning at most every 3 s.
 func TestConnectionLimit(t *testing.T) {
 	t.Parallel()
 	a, now, clients, logs := fakeLimits(2, 0)
@@ -65,20 +65,10 @@ func TestConnectionLimit(t *testing.T) {
 	if admitted(a, 5) != 0 || warnings() != 2 || !strings.Contains(logs.String(), `"refused":6`) {
 		t.Errorf("3 s later: %s", logs)
 	}
-	a.reload(3)
-	if admitted(a, 1) != 1 {
-		t.Error("a higher limit does not take effect")
-	}
-	a.reload(0)
-	*clients = 1000
-	if admitted(a, 1) != 1 {
-		t.Error("no limit does not take effect")
-	}
 	unlimited, _, clients, _ := fakeLimits(0, 0)
 	*clients = 1000
-	unlimited.reload(1)
 	if admitted(unlimited, 1) != 1 {
-		t.Error("a limit takes effect although there was none at start")
+		t.Error("refused without a limit")
 	}
 }
 

@@ -5,6 +5,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/engine"
+	"github.com/gyrohq/gyro/server/origin"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -37,7 +39,7 @@ type App struct {
 	log       *slog.Logger
 	engines   *engine.Set
 	node      *gyro.Node
-	policy    *policy
+	origins   origins
 	meters    meters
 	limits    *admission
 	api       *httpapi.Handler   // nil: none
@@ -46,6 +48,8 @@ type App struct {
 	failed    chan error
 	stopping  atomic.Bool
 	serving   sync.WaitGroup
+	inForce   atomic.Pointer[snapshot] // never nil after New
+	reloading sync.Mutex
 }
 
 // New builds a server of a validated configuration; nothing listens yet. Errors
@@ -58,17 +62,18 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	a := &App{cfg: cfg, log: o.Logger, failed: make(chan error, 4)}
 	a.meters = a.newMeters()
 	var err error
-	if a.policy, err = newPolicy(cfg, o.Logger); err != nil {
+	if a.origins.Matcher, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
+		return nil, fmt.Errorf("client.allowed_origins: %w", err)
+	}
+	if a.engines, err = engine.New(cfg, a.routesInForce, o.Logger); err != nil {
 		return nil, err
 	}
-	if a.engines, err = engine.New(cfg, a.policy.channels, o.Logger); err != nil {
+	if a.node, err = gyro.New(a.nodeConfig(o)); err != nil {
 		return nil, err
 	}
-	a.node, err = gyro.New(nodeConfig(cfg, a.policy, a.engines, o))
-	if err != nil {
+	if err := a.publish(cfg); err != nil {
 		return nil, err
 	}
-	a.policy.node = a.node
 	external, internal, err := a.routes(o)
 	if err != nil {
 		return nil, err
@@ -95,12 +100,12 @@ func apiListener(cfg *config.Config) string {
 }
 
 // nodeConfig translates the section client.
-func nodeConfig(cfg *config.Config, p *policy, e *engine.Set, o Options) gyro.Config {
-	c := &cfg.Client
+func (a *App) nodeConfig(o Options) gyro.Config {
+	cfg, c := a.cfg, &a.cfg.Client
 	return gyro.Config{
-		Handlers:               p.handlers(),
-		Broker:                 e.Broker,
-		Presence:               e.Presence,
+		Handlers:               handlers(&a.inForce),
+		Broker:                 a.engines.Broker,
+		Presence:               a.engines.Presence,
 		EngineConcurrency:      cfg.Engine.Concurrency,
 		InlineHandlers:         true,
 		Logger:                 o.Logger,
@@ -188,24 +193,6 @@ func (a *App) Addr(name string) string {
 // Node of the server.
 func (a *App) Node() *gyro.Node { return a.node }
 
-// Reload takes over what can change while the server runs (config.md 3.4). After
-// an error everything is as before.
-func (a *App) Reload(cfg *config.Config) error {
-	if err := cfg.Validate(); err != nil {
-		return err
-	}
-	undo, err := a.engines.Reload(cfg)
-	if err != nil {
-		return err
-	}
-	if err := a.policy.reload(cfg); err != nil {
-		undo()
-		return err
-	}
-	a.limits.reload(cfg.Client.ConnectionLimit)
-	return nil
-}
-
 // Shutdown stops accepting, disconnects all clients with 3001, spread over
 // shutdown.drain_time, and waits for what is under way. When ctx ends earlier, what is left is cut off and the error of
 // ctx returned. It may be called again, and without Start.
@@ -241,14 +228,14 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 	add := func(s *site, key, path string, h http.Handler) {
 		errs = append(errs, s.handle(key, path, h))
 	}
-	a.limits = newAdmission(cfg.Client.ConnectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients, a.log)
+	a.limits = newAdmission(a.connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients, a.log)
 	a.meters.watch(a, o.Version)
 	if !cfg.WebSocket.Disabled {
 		a.clients = a.webSocket()
 		add(external, "websocket.handler_prefix", cfg.WebSocket.HandlerPrefix, a.limits.wrap(a.clients))
 	}
 	if cfg.Init.Enabled {
-		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, a.limits.wrap(a.policy.origins.cors(httpapi.Init())))
+		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, a.limits.wrap(a.origins.cors(httpapi.Init())))
 	}
 	if cfg.Health.Enabled {
 		add(internal, "health.handler_prefix", cfg.Health.HandlerPrefix, httpapi.Health(a.node.Health))
@@ -274,7 +261,7 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 
 func (a *App) mountAPI(s *site) error {
 	node, observer := a.meters.apiNode(a.node)
-	exec := api.NewExecutor(api.Config{Node: node, Channels: a.policy, Logger: a.log})
+	exec := api.NewExecutor(api.Config{Node: node, Channels: a.channelsInForce, Logger: a.log})
 	h, err := httpapi.New(exec, httpapi.Config{
 		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Key: a.cfg.HTTPAPI.Key, Insecure: a.cfg.HTTPAPI.Insecure,
 		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Observer: observer, Answered: a.meters.answered(a.cfg.HTTPAPI.HandlerPrefix), Logger: a.log,

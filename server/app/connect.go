@@ -8,53 +8,54 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/auth"
-	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/namespace"
 )
 
 // connecting finds out who a client is, in the order of auth.md section 1.
-func (p *policy) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
-	flags := p.flags.Load()
+func (s *snapshot) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+	flags := &s.cfg.Client
 	reply := gyro.ConnectReply{ClientSideRefresh: true}
 	var err error
 	switch {
-	case e.Inline && p.connect.Costly(e.Token):
+	case e.Inline && s.connect.Costly(e.Token):
 		return reply, gyro.ErrWouldBlock
 	case e.Token != "":
-		if err = p.byToken(e, flags, &reply); err == nil {
-			err = p.personal(ctx, flags, &reply, e.Inline)
+		if err = s.byToken(e, &reply); err == nil {
+			err = s.personal(ctx, &reply, e.Inline)
 		}
 	case flags.AllowAnonymousConnect || flags.Insecure:
 		reply.Credentials = &gyro.Credentials{}
 	default:
 		// Without such a header there is no identity, and the client is refused. The
 		// header grants nothing else.
-		if user := p.headerUser(e); user != "" {
+		if user := s.headerUser(e); user != "" {
 			reply.Credentials = &gyro.Credentials{UserID: user}
 		}
 		return reply, nil
 	}
 	if err == nil {
-		err = p.requested(e, &reply)
+		err = s.requested(e, &reply)
 	}
 	return reply, err
 }
 
-func (p *policy) headerUser(e gyro.ConnectEvent) string {
-	if p.userIDHeader == "" {
+func (s *snapshot) headerUser(e gyro.ConnectEvent) string {
+	name := s.cfg.Client.UserIDHTTPHeader
+	if name == "" {
 		return ""
 	}
-	return e.Transport.Header().Get(p.userIDHeader)
+	return e.Transport.Header().Get(name)
 }
 
 // byToken takes over what a connection token says (auth.md sections 6 and 7).
-func (p *policy) byToken(e gyro.ConnectEvent, flags *config.Client, reply *gyro.ConnectReply) error {
-	token, err := p.connect.VerifyConnect(e.Token)
+func (s *snapshot) byToken(e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
+	flags := &s.cfg.Client
+	token, err := s.connect.VerifyConnect(e.Token)
 	switch {
 	case errors.Is(err, auth.ErrExpired):
 		return protocol.ErrorTokenExpired
 	case err != nil:
-		p.log.Info("connection token refused", "client", e.ClientID, "reason", err)
+		s.log.Info("connection token refused", "client", e.ClientID, "reason", err)
 		return protocol.DisconnectInvalidToken
 	case token.User == "" && flags.DisallowAnonymousTokens:
 		return protocol.DisconnectPermissionDenied
@@ -64,7 +65,7 @@ func (p *policy) byToken(e gyro.ConnectEvent, flags *config.Client, reply *gyro.
 		reply.Credentials.ExpireAt = 0
 	}
 	for name, sub := range token.Subs {
-		ch, err := p.named(name, "client", e.ClientID)
+		ch, err := s.named(name, "client", e.ClientID)
 		if err != nil {
 			return err
 		}
@@ -84,14 +85,14 @@ func subscribeTo(reply *gyro.ConnectReply, ch string, o gyro.SubscribeOptions) {
 }
 
 // personal subscribes a user to its own channel (auth.md 14.2).
-func (p *policy) personal(ctx context.Context, flags *config.Client, reply *gyro.ConnectReply, inline bool) error {
-	own := &flags.UserPersonalChannel
+func (s *snapshot) personal(ctx context.Context, reply *gyro.ConnectReply, inline bool) error {
+	own := &s.cfg.Client.UserPersonalChannel
 	user := reply.Credentials.UserID
 	if !own.Enabled || user == "" {
 		return nil
 	}
-	name := p.channels.PersonalChannel(own.Namespace, user)
-	ch, err := p.named(name, "user", user)
+	name := s.channels.PersonalChannel(own.Namespace, user)
+	ch, err := s.named(name, "user", user)
 	if err != nil {
 		return err
 	}
@@ -102,27 +103,27 @@ func (p *policy) personal(ctx context.Context, flags *config.Client, reply *gyro
 	if inline {
 		return gyro.ErrWouldBlock
 	}
-	stats, err := p.node.PresenceStats(ctx, name)
+	stats, err := s.node.PresenceStats(ctx, name)
 	if err != nil {
-		p.log.Error("presence of a personal channel", "channel", name, "error", err)
+		s.log.Error("presence of a personal channel", "channel", name, "error", err)
 		return protocol.DisconnectServerError
 	}
 	if stats.Clients > 0 {
 		// The new connection is not registered yet, so it is not one of them.
-		return p.node.Disconnect(ctx, user, gyro.WithDisconnect(protocol.DisconnectConnectionLimit))
+		return s.node.Disconnect(ctx, user, gyro.WithDisconnect(protocol.DisconnectConnectionLimit))
 	}
 	return nil
 }
 
 // requested looks at the channels that the client itself named (channels.md 6.3).
-func (p *policy) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
+func (s *snapshot) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
 	for name := range e.Subs {
 		if _, ok := reply.Subscriptions[name]; ok {
 			continue
 		}
-		ch, granted, err := p.channels.Requested(name, p.facts(reply.Credentials.UserID, false))
+		ch, granted, err := s.channels.Requested(name, s.facts(reply.Credentials.UserID, false))
 		if errors.Is(err, namespace.ErrTooLong) {
-			p.tooLong(name, "client", e.ClientID)
+			s.tooLong(name, "client", e.ClientID)
 			continue
 		}
 		if err != nil {
@@ -136,23 +137,23 @@ func (p *policy) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) error 
 }
 
 // refresh prolongs a connection by a new token (auth.md 8.2).
-func (p *policy) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
-	token, err := p.connect.VerifyConnect(e.Token)
-	if p.flags.Load().Insecure {
+func (s *snapshot) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
+	token, err := s.connect.VerifyConnect(e.Token)
+	if s.cfg.Client.Insecure {
 		token.ExpireAt = 0
 	}
 	switch {
 	case errors.Is(err, auth.ErrExpired):
 		return gyro.RefreshReply{Expired: true}, nil
 	case err != nil:
-		p.log.Info("connection token refused on refresh", "client", c.ID(), "reason", err)
+		s.log.Info("connection token refused on refresh", "client", c.ID(), "reason", err)
 		return gyro.RefreshReply{}, protocol.DisconnectInvalidToken
 	case token.User != c.UserID():
-		p.log.Info("connection token of another user on refresh", "client", c.ID())
+		s.log.Info("connection token of another user on refresh", "client", c.ID())
 		return gyro.RefreshReply{}, protocol.DisconnectInvalidToken
 	case token.ExpireAt > 0 && token.ExpireAt <= time.Now().Unix():
 		return gyro.RefreshReply{}, protocol.ErrorExpired
-	case p.subsChanged(ctx, c, token):
+	case s.subsChanged(ctx, c, token):
 		return gyro.RefreshReply{}, protocol.DisconnectInsufficientState
 	}
 	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt, Meta: token.Meta}
@@ -164,7 +165,7 @@ func (p *policy) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEven
 
 // subsChanged tells whether a new token grants other channels than the one that
 // the client connected with; it then reconnects to get them.
-func (p *policy) subsChanged(ctx context.Context, c *gyro.Client, token auth.ConnectToken) bool {
+func (s *snapshot) subsChanged(ctx context.Context, c *gyro.Client, token auth.ConnectToken) bool {
 	has := c.Subscriptions(ctx)
 	for ch := range token.Subs {
 		if _, ok := has[ch]; !ok {
@@ -181,19 +182,19 @@ func (p *policy) subsChanged(ctx context.Context, c *gyro.Client, token auth.Con
 
 // subRefresh prolongs a subscription by a new token (auth.md section 10). Nothing
 // prolongs one that the server API made: it ends when it expires (server-api.md 6.3).
-func (p *policy) subRefresh(_ context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
+func (s *snapshot) subRefresh(c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
 	if !e.ClientSide {
-		p.log.Info("subscription expired", "client", c.ID(), "channel", e.Channel)
+		s.log.Info("subscription expired", "client", c.ID(), "channel", e.Channel)
 		return gyro.SubRefreshReply{Expired: true}, nil
 	}
-	token, err := p.subscribe.VerifySubscribe(e.Token)
+	token, err := s.subscribe.VerifySubscribe(e.Token)
 	switch {
 	case errors.Is(err, auth.ErrExpired):
 		return gyro.SubRefreshReply{}, protocol.ErrorTokenExpired
 	case err != nil:
-		p.log.Info("subscription token refused on refresh", "client", c.ID(), "channel", e.Channel, "reason", err)
+		s.log.Info("subscription token refused on refresh", "client", c.ID(), "channel", e.Channel, "reason", err)
 		return gyro.SubRefreshReply{}, protocol.DisconnectInvalidToken
-	case !p.fits(c, e.Channel, token):
+	case !s.fits(c, e.Channel, token):
 		return gyro.SubRefreshReply{}, protocol.DisconnectInvalidToken
 	}
 	return gyro.SubRefreshReply{ExpireAt: token.ExpireAt, Info: token.Info}, nil

@@ -24,7 +24,7 @@ func (a *App) webSocket() *websocket.Handler {
 	if !a.log.Enabled(context.Background(), slog.LevelDebug) { // there is no access log to write
 		taken := a.meters.counter(cleanPrefix(c.HandlerPrefix), http.MethodGet, http.StatusSwitchingProtocols)
 		direct = func(origin string) bool {
-			ok := a.policy.origins.Match(origin) && a.limits.hasRoom()
+			ok := a.origins.Match(origin) && a.limits.hasRoom()
 			if ok {
 				taken()
 			}
@@ -47,7 +47,7 @@ func (a *App) webSocket() *websocket.Handler {
 
 // checkOrigin tells whether a request may open a connection.
 func (a *App) checkOrigin(r *http.Request) bool {
-	if a.policy.origins.Allowed(r) {
+	if a.origins.Allowed(r) {
 		return true
 	}
 	from := r.Header.Get("Origin")

@@ -112,7 +112,7 @@ func TestReloadKeepsEngines(t *testing.T) {
 		"late broker": {func(cfg *config.Config) {
 			cfg.Brokers = append(cfg.Brokers, config.NamedBroker{Name: "late", Broker: cfg.Brokers[0].Broker})
 			addNamespace(cfg, "three", func(o *options) { o.BrokerName = "late" })
-		}, "channel.namespaces[2](three): broker_name"},
+		}, `channel.namespaces[2](three).broker_name: there is no enabled element "late" of brokers (keys that cannot change without a restart: brokers)`},
 		"new namespace": {func(cfg *config.Config) {
 			addNamespace(cfg, "four", func(o *options) { o.BrokerName = "other" })
 		}, ""},

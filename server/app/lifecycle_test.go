@@ -105,6 +105,8 @@ func TestReloadNot(t *testing.T) {
 		cfg.Client.AllowedOrigins = []string{"https://a.example"}
 		cfg.Client.SubscriptionToken.Enabled = true
 		cfg.HTTPAPI.Key, cfg.WebSocket.Disabled, cfg.Health.Enabled = "x", true, true
+		cfg.Client.ConnectionLimit, cfg.GRPCAPI.Port, cfg.Channel.WithoutNamespace.AllowPublishForClient = 1, 1, true
+		cfg.Brokers = []config.NamedBroker{{Name: "late", Broker: cfg.Broker}}
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +127,53 @@ func TestReloadNot(t *testing.T) {
 	res.Body.Close()
 	if res.StatusCode == http.StatusOK {
 		t.Errorf("origin: %s", res.Status)
+	}
+	for _, key := range []string{"channel.max_length", "client.channel_limit", "client.allowed_origins", "client.subscription_token.enabled",
+		"client.connection_limit", "http_api.key", "websocket.disabled", "health.enabled", "brokers", "user_id_http_header"} {
+		if !strings.Contains(s.logged(), key) {
+			t.Errorf("the log does not name %s", key)
+		}
+	}
+	if logs := s.logged(); strings.Contains(logs, "allow_publish") || strings.Contains(logs, "grpc_api") {
+		t.Errorf("the log names what takes effect, or never has an effect: %s", logs)
+	}
+}
+
+// TestReloadConnectionLimit: it changes if connections were limited at start (config.md 3.4).
+func TestReloadConnectionLimit(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		limit, rate int
+		want        int // statuses after a reload to a limit of 1, with one client
+	}{
+		"limit":     {2, 0, http.StatusServiceUnavailable},
+		"rate":      {0, 1000, http.StatusServiceUnavailable},
+		"unlimited": {0, 0, http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start := func(cfg *config.Config) {
+				cfg.Init.Enabled = true
+				cfg.Client.ConnectionLimit, cfg.Client.ConnectionRateLimit = tt.limit, tt.rate
+			}
+			s := startServer(t, start)
+			s.connect("u")
+			for _, step := range []struct{ limit, want int }{{1, tt.want}, {2, http.StatusOK}, {0, http.StatusOK}} {
+				err := s.app.Reload(testConfig(func(cfg *config.Config) {
+					start(cfg)
+					cfg.Client.ConnectionLimit = step.limit
+				}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if status, _ := get(t, s.url("/connection/init")); status != step.want {
+					t.Errorf("limit %d: status %d", step.limit, status)
+				}
+			}
+			if named := strings.Contains(s.logged(), `"keys":"client.connection_limit"`); named != (name == "unlimited") {
+				t.Errorf("named as what needs a restart: %v", named)
+			}
+		})
 	}
 }
 

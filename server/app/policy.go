@@ -1,106 +1,20 @@
 package app
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"strings"
-	"sync/atomic"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/auth"
-	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/namespace"
-	"github.com/gyrohq/gyro/server/origin"
 )
 
-// policy answers the node's questions about clients by the configuration.
-type policy struct {
-	node     *gyro.Node
-	log      *slog.Logger
-	channels *namespace.Resolver
-	rpc      atomic.Pointer[namespace.RPC]
-	connect  *auth.Verifier
-	// subscribe is connect's unless subscription tokens have a section of their own.
-	subscribe    *auth.Verifier
-	origins      origins
-	userIDHeader string
-	maxLength    int // of channels
-	// flags of the section client that are read per operation.
-	flags atomic.Pointer[config.Client]
-}
-
-func newPolicy(cfg *config.Config, log *slog.Logger) (*policy, error) {
-	p := &policy{log: log, userIDHeader: cfg.Client.UserIDHTTPHeader, maxLength: cfg.Channel.MaxLength}
-	var err error
-	if p.channels, err = namespace.NewResolver(cfg.Channel); err != nil {
-		return nil, err
-	}
-	if p.connect, err = auth.NewVerifier(cfg.Client.Token, authOptions(cfg)); err != nil {
-		return nil, fmt.Errorf("client.token.%w", err)
-	}
-	p.subscribe = p.connect
-	if own := &cfg.Client.SubscriptionToken; own.Enabled {
-		if p.subscribe, err = auth.NewVerifier(own.Token, authOptions(cfg)); err != nil {
-			return nil, fmt.Errorf("client.subscription_token.%w", err)
-		}
-	}
-	m, err := origin.New(cfg.Client.AllowedOrigins)
-	if err != nil {
-		return nil, fmt.Errorf("client.allowed_origins: %w", err)
-	}
-	p.origins = origins{m}
-	p.rpc.Store(namespace.NewRPC(cfg.RPC))
-	p.flags.Store(&cfg.Client)
-	return p, nil
-}
-
-func authOptions(cfg *config.Config) auth.Options {
-	return auth.Options{SkipSignature: cfg.Client.SkipTokenSignature}
-}
-
-// reload takes over what config.md 3.4 lists, or nothing if any of it is wrong.
-func (p *policy) reload(to *config.Config) error {
-	cfg := *to
-	// What cannot change stays as it was at start.
-	cfg.Client.SubscriptionToken.Enabled = p.subscribe != p.connect
-	cfg.Channel.MaxLength = p.maxLength
-	if _, err := newPolicy(&cfg, p.log); err != nil {
-		return err
-	}
-	err := errors.Join(
-		p.channels.Reload(cfg.Channel),
-		p.connect.Reload(cfg.Client.Token, authOptions(&cfg)),
-	)
-	if p.subscribe != p.connect {
-		err = errors.Join(err, p.subscribe.Reload(cfg.Client.SubscriptionToken.Token, authOptions(&cfg)))
-	}
-	p.rpc.Store(namespace.NewRPC(cfg.RPC))
-	p.flags.Store(&cfg.Client)
-	return err
-}
-
-func (p *policy) handlers() gyro.Handlers {
-	return gyro.Handlers{
-		Connecting:    p.connecting,
-		Subscribe:     p.subscribing,
-		Publish:       p.publishing,
-		Presence:      p.presence,
-		PresenceStats: p.presence,
-		History:       p.history,
-		RPC:           p.call,
-		Refresh:       p.refresh,
-		SubRefresh:    p.subRefresh,
-	}
-}
-
 // facts about a connection that does something with a channel.
-func (p *policy) facts(user string, subscribed bool) namespace.Facts {
-	return namespace.Facts{User: user, Subscribed: subscribed, Insecure: p.flags.Load().Insecure}
+func (s *snapshot) facts(user string, subscribed bool) namespace.Facts {
+	return namespace.Facts{User: user, Subscribed: subscribed, Insecure: s.cfg.Client.Insecure}
 }
 
 // subscribeOptions are those of the namespace.
@@ -144,12 +58,12 @@ func override(o *gyro.SubscribeOptions, by auth.Override) {
 }
 
 // subscribing is the decision table of channels.md 6.2.
-func (p *policy) subscribing(_ context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
-	ch, err := p.channels.ForClient(e.Channel)
+func (s *snapshot) subscribing(c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+	ch, err := s.channels.ForClient(e.Channel)
 	if err != nil {
 		return gyro.SubscribeReply{}, err
 	}
-	facts := p.facts(c.UserID(), false)
+	facts := s.facts(c.UserID(), false)
 	verdict := ch.DecideSubscribe(facts, namespace.SubscriptionType(e.Type), e.Token != "")
 	if verdict.Err != nil {
 		return gyro.SubscribeReply{}, verdict.Err
@@ -158,7 +72,7 @@ func (p *policy) subscribing(_ context.Context, c *gyro.Client, e gyro.Subscribe
 	switch verdict.By {
 	case namespace.Rules:
 	case namespace.Token:
-		if err := p.subscribeByToken(c, e, &reply.Options); err != nil {
+		if err := s.subscribeByToken(c, e, &reply.Options); err != nil {
 			return gyro.SubscribeReply{}, err
 		}
 	default: // proxies, which the configuration cannot switch on yet
@@ -174,22 +88,22 @@ func (p *policy) subscribing(_ context.Context, c *gyro.Client, e gyro.Subscribe
 }
 
 // subscribeByToken is the table of auth.md section 9.
-func (p *policy) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gyro.SubscribeOptions) error {
-	if e.Inline && p.subscribe.Costly(e.Token) {
+func (s *snapshot) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gyro.SubscribeOptions) error {
+	if e.Inline && s.subscribe.Costly(e.Token) {
 		return gyro.ErrWouldBlock
 	}
-	token, err := p.subscribe.VerifySubscribe(e.Token)
+	token, err := s.subscribe.VerifySubscribe(e.Token)
 	switch {
 	case errors.Is(err, auth.ErrExpired):
 		return protocol.ErrorTokenExpired
 	case err != nil:
-		p.log.Info("subscription token refused", "client", c.ID(), "channel", e.Channel, "reason", err)
+		s.log.Info("subscription token refused", "client", c.ID(), "channel", e.Channel, "reason", err)
 		return protocol.ErrorPermissionDenied
 	}
-	if _, err := p.named(token.Channel, "client", c.ID()); err != nil {
+	if _, err := s.named(token.Channel, "client", c.ID()); err != nil {
 		return err
 	}
-	if !p.fits(c, e.Channel, token) {
+	if !s.fits(c, e.Channel, token) {
 		return protocol.DisconnectInvalidToken
 	}
 	o.ExpireAt, o.ChanInfo, o.Data = token.ExpireAt, token.Info, token.Data
@@ -199,20 +113,20 @@ func (p *policy) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gyro
 }
 
 // fits tells whether a token was made for this client and channel.
-func (p *policy) fits(c *gyro.Client, ch string, t auth.SubscribeToken) bool {
+func (s *snapshot) fits(c *gyro.Client, ch string, t auth.SubscribeToken) bool {
 	ok := t.Channel == ch && t.User == c.UserID() && (t.Client == "" || t.Client == c.ID())
 	if !ok {
-		p.log.Info("subscription token is for another channel, user or client", "client", c.ID(), "channel", ch)
+		s.log.Info("subscription token is for another channel, user or client", "client", c.ID(), "channel", ch)
 	}
 	return ok
 }
 
-func (p *policy) publishing(_ context.Context, c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
-	ch, err := p.channels.ForClient(e.Channel)
+func (s *snapshot) publishing(c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
+	ch, err := s.channels.ForClient(e.Channel)
 	if err != nil {
 		return gyro.PublishReply{}, err
 	}
-	verdict := ch.DecidePublish(p.facts(c.UserID(), e.Subscribed), e.Data)
+	verdict := ch.DecidePublish(s.facts(c.UserID(), e.Subscribed), e.Data)
 	if verdict.Err != nil {
 		return gyro.PublishReply{}, verdict.Err
 	}
@@ -225,25 +139,25 @@ func (p *policy) publishing(_ context.Context, c *gyro.Client, e gyro.PublishEve
 	}}, nil
 }
 
-func (p *policy) presence(_ context.Context, c *gyro.Client, e gyro.PresenceEvent) error {
-	ch, err := p.channels.ForClient(e.Channel)
+func (s *snapshot) presence(c *gyro.Client, e gyro.PresenceEvent) error {
+	ch, err := s.channels.ForClient(e.Channel)
 	if err != nil {
 		return err
 	}
-	return ch.CheckPresence(p.facts(c.UserID(), e.Subscribed))
+	return ch.CheckPresence(s.facts(c.UserID(), e.Subscribed))
 }
 
-func (p *policy) history(_ context.Context, c *gyro.Client, e gyro.HistoryEvent) error {
-	ch, err := p.channels.ForClient(e.Channel)
+func (s *snapshot) history(c *gyro.Client, e gyro.HistoryEvent) error {
+	ch, err := s.channels.ForClient(e.Channel)
 	if err != nil {
 		return err
 	}
-	return ch.CheckHistory(p.facts(c.UserID(), e.Subscribed))
+	return ch.CheckHistory(s.facts(c.UserID(), e.Subscribed))
 }
 
 // call answers RPCs: so far the built-in ping alone (channels.md section 9).
-func (p *policy) call(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
-	ping, _, err := p.rpc.Load().Decide(e.Method)
+func (s *snapshot) call(e gyro.RPCEvent) ([]byte, error) {
+	ping, _, err := s.rpc.Decide(e.Method)
 	if err == nil && !ping {
 		err = protocol.ErrorNotAvailable
 	}
@@ -252,31 +166,32 @@ func (p *policy) call(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byt
 
 // named resolves a name that something else than a command of a client gives; who tells
 // the log of it.
-func (p *policy) named(name string, who ...any) (namespace.Channel, error) {
-	ch, err := p.channels.Named(name)
+func (s *snapshot) named(name string, who ...any) (namespace.Channel, error) {
+	ch, err := s.channels.Named(name)
 	if err != nil {
-		p.notNamed(name, err, who...)
+		s.notNamed(name, err, who...)
 	}
 	return ch, err
 }
 
 // notNamed tells the log of a name that was refused for its length.
-func (p *policy) notNamed(name string, err error, who ...any) {
+func (s *snapshot) notNamed(name string, err error, who ...any) {
 	if errors.Is(err, namespace.ErrTooLong) {
-		p.tooLong(name, who...)
+		s.tooLong(name, who...)
 	}
 }
 
-func (p *policy) tooLong(name string, who ...any) {
-	p.log.Info("channel refused: its name is longer than channel.max_length", append(who,
-		"channel", strings.ToValidUTF8(name[:p.maxLength], ""), "length", len(name), "channel.max_length", p.maxLength)...)
+func (s *snapshot) tooLong(name string, who ...any) {
+	limit := s.cfg.Channel.MaxLength
+	s.log.Info("channel refused: its name is longer than channel.max_length", append(who,
+		"channel", strings.ToValidUTF8(name[:limit], ""), "length", len(name), "channel.max_length", limit)...)
 }
 
-// ChannelOptions is what the server API needs to know of a channel.
-func (p *policy) ChannelOptions(name string) (api.ChannelOptions, error) {
-	ch, err := p.channels.Named(name)
+// ChannelOptions implements api.Channels.
+func (s *snapshot) ChannelOptions(name string) (api.ChannelOptions, error) {
+	ch, err := s.channels.Named(name)
 	if err != nil {
-		p.notNamed(name, err)
+		s.notNamed(name, err)
 		return api.ChannelOptions{}, err
 	}
 	return api.ChannelOptions{

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,11 +52,8 @@ func TestBatchOptions(t *testing.T) {
 // meta replaces it (auth.md 6 and 8.2).
 func TestTokenMeta(t *testing.T) {
 	t.Parallel()
-	p, err := newPolicy(testConfig(nil), discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	handlers := p.handlers()
+	var inForce atomic.Pointer[snapshot]
+	handlers := handlers(&inForce)
 	handlers.RPC = func(_ context.Context, c *gyro.Client, _ gyro.RPCEvent) ([]byte, error) {
 		return fmt.Appendf(nil, "%q", c.Meta()), nil
 	}
@@ -63,7 +61,7 @@ func TestTokenMeta(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.node = node
+	inForce.Store(must(newSnapshot(testConfig(nil), node, discard)))
 	if err := node.Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +91,7 @@ func TestTokenMeta(t *testing.T) {
 func TestCostlyTokensAreNotVerifiedInline(t *testing.T) {
 	key := must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))
 	cfg := testConfig(func(cfg *config.Config) { cfg.Client.Token.ECDSAPublicKey = publicPEM(&key.PublicKey) })
-	p := must(newPolicy(cfg, discard))
+	snapshot := must(newSnapshot(cfg, nil, discard))
 	costly := must(jwt.NewWithClaims(jwt.SigningMethodES512, jwt.MapClaims{"sub": "u"}).SignedString(key))
 	quick := must(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "u"}).SignedString([]byte(tokenSecret)))
 	for _, tt := range []struct {
@@ -101,13 +99,13 @@ func TestCostlyTokensAreNotVerifiedInline(t *testing.T) {
 		inline bool
 		want   error
 	}{{costly, true, gyro.ErrWouldBlock}, {costly, false, nil}, {quick, true, nil}} {
-		_, err := p.connecting(t.Context(), gyro.ConnectEvent{Token: tt.token, Inline: tt.inline})
+		_, err := snapshot.connecting(t.Context(), gyro.ConnectEvent{Token: tt.token, Inline: tt.inline})
 		if !errors.Is(err, tt.want) {
 			t.Errorf("connecting inline %v: %v, want %v", tt.inline, err, tt.want)
 		}
 		e := gyro.SubscribeEvent{Channel: "ch", Token: tt.token, Inline: tt.inline}
 		if tt.want != nil {
-			if err := p.subscribeByToken(nil, e, new(gyro.SubscribeOptions)); !errors.Is(err, tt.want) {
+			if err := snapshot.subscribeByToken(nil, e, new(gyro.SubscribeOptions)); !errors.Is(err, tt.want) {
 				t.Errorf("subscribing: %v, want %v", err, tt.want)
 			}
 		}

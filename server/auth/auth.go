@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -87,13 +86,8 @@ type Options struct {
 }
 
 // Verifier verifies tokens by one section of the configuration, client.token or
-// client.subscription_token. It is safe for concurrent use, also with Reload.
+// client.subscription_token. It is immutable and safe for concurrent use.
 type Verifier struct {
-	rules atomic.Pointer[rules]
-}
-
-// rules are what a section says, made ready.
-type rules struct {
 	keys                        keys
 	audience, issuer, userClaim string
 	audienceRegex, issuerRegex  *regexp.Regexp
@@ -104,34 +98,27 @@ type rules struct {
 // NewVerifier returns a verifier. An error names the key below the section, not
 // its value. Without any key material every token is invalid.
 func NewVerifier(cfg config.Token, opts Options) (*Verifier, error) {
-	v := new(Verifier)
-	return v, v.Reload(cfg, opts)
-}
-
-// Reload replaces the settings. After an error the old ones stay in force.
-func (v *Verifier) Reload(cfg config.Token, opts Options) error {
 	if cfg.JWKSPublicEndpoint != "" {
-		return errors.New("jwks_public_endpoint: this version of Gyro does not support it yet")
+		return nil, errors.New("jwks_public_endpoint: this version of Gyro does not support it yet")
 	}
-	r := &rules{
+	v := &Verifier{
 		audience: cfg.Audience, issuer: cfg.Issuer, userClaim: cfg.UserIDClaim,
 		skipSignature: opts.SkipSignature, now: opts.Now,
 	}
-	if r.now == nil {
-		r.now = time.Now
+	if v.now == nil {
+		v.now = time.Now
 	}
 	var err error
-	if r.audienceRegex, err = compile("audience", cfg.Audience, cfg.AudienceRegex); err != nil {
-		return err
+	if v.audienceRegex, err = compile("audience", cfg.Audience, cfg.AudienceRegex); err != nil {
+		return nil, err
 	}
-	if r.issuerRegex, err = compile("issuer", cfg.Issuer, cfg.IssuerRegex); err != nil {
-		return err
+	if v.issuerRegex, err = compile("issuer", cfg.Issuer, cfg.IssuerRegex); err != nil {
+		return nil, err
 	}
-	if r.keys, err = newKeys(cfg, r.now); err != nil {
-		return err
+	if v.keys, err = newKeys(cfg, v.now); err != nil {
+		return nil, err
 	}
-	v.rules.Store(r)
-	return nil
+	return v, nil
 }
 
 func compile(key, exact, pattern string) (*regexp.Regexp, error) {
@@ -151,12 +138,11 @@ func compile(key, exact, pattern string) (*regexp.Regexp, error) {
 // VerifyConnect verifies a connection token. The error wraps ErrExpired or
 // ErrInvalid.
 func (v *Verifier) VerifyConnect(token string) (ConnectToken, error) {
-	r := v.rules.Load()
-	c, err := r.verify(token)
+	c, err := v.verify(token)
 	if err != nil {
 		return ConnectToken{}, err
 	}
-	out := ConnectToken{User: c.userID(r.userClaim), Subs: c.subs(), Info: c.bytes("b64info", "info"), Meta: c.json("meta")}
+	out := ConnectToken{User: c.userID(v.userClaim), Subs: c.subs(), Info: c.bytes("b64info", "info"), Meta: c.json("meta")}
 	channel := c.string("channel")
 	out.ExpireAt = c.expireAt()
 	if c.err != nil {
@@ -165,7 +151,7 @@ func (v *Verifier) VerifyConnect(token string) (ConnectToken, error) {
 	if channel != "" {
 		return ConnectToken{}, invalid("it is a subscription token: claim channel is present")
 	}
-	if err := r.checkTime(c); err != nil {
+	if err := v.checkTime(c); err != nil {
 		return ConnectToken{}, err
 	}
 	return out, nil
@@ -174,19 +160,18 @@ func (v *Verifier) VerifyConnect(token string) (ConnectToken, error) {
 // VerifySubscribe verifies a subscription token. The error wraps ErrExpired or
 // ErrInvalid.
 func (v *Verifier) VerifySubscribe(token string) (SubscribeToken, error) {
-	r := v.rules.Load()
-	c, err := r.verify(token)
+	c, err := v.verify(token)
 	if err != nil {
 		return SubscribeToken{}, err
 	}
 	out := SubscribeToken{
-		User: c.userID(r.userClaim), Channel: c.string("channel"), Client: c.string("client"), ExpireAt: c.expireAt(),
+		User: c.userID(v.userClaim), Channel: c.string("channel"), Client: c.string("client"), ExpireAt: c.expireAt(),
 		Info: c.bytes("b64info", "info"), Data: c.bytes("b64data", "data"), Override: c.override(),
 	}
 	if c.err != nil {
 		return SubscribeToken{}, c.err
 	}
-	if err := r.checkTime(c); err != nil {
+	if err := v.checkTime(c); err != nil {
 		return SubscribeToken{}, err
 	}
 	if out.Channel == "" {
@@ -197,19 +182,19 @@ func (v *Verifier) VerifySubscribe(token string) (SubscribeToken, error) {
 
 // verify does the checks 1 to 4 of auth.md section 5. All of them lead to
 // ErrInvalid, so their order among themselves cannot be observed.
-func (r *rules) verify(token string) (*claims, error) {
+func (v *Verifier) verify(token string) (*claims, error) {
 	if err := checkForm(token); err != nil {
 		return nil, err
 	}
 	c := new(claims)
 	var err error
-	if r.skipSignature {
+	if v.skipSignature {
 		_, _, err = parser.ParseUnverified(token, c)
 		if errors.Is(err, jwt.ErrTokenUnverifiable) {
 			err = nil // of the algorithm, which does not matter
 		}
 	} else {
-		err = r.parse(token, c)
+		err = v.parse(token, c)
 	}
 	if err != nil {
 		return nil, reason(err)
@@ -224,11 +209,11 @@ func (r *rules) verify(token string) (*claims, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	if r.issuer != "" && issuer != r.issuer || r.issuerRegex != nil && !r.issuerRegex.MatchString(issuer) {
+	if v.issuer != "" && issuer != v.issuer || v.issuerRegex != nil && !v.issuerRegex.MatchString(issuer) {
 		return nil, invalid("issuer does not match")
 	}
-	if r.audience != "" && !slices.Contains(audience, r.audience) ||
-		r.audienceRegex != nil && !slices.ContainsFunc(audience, r.audienceRegex.MatchString) {
+	if v.audience != "" && !slices.Contains(audience, v.audience) ||
+		v.audienceRegex != nil && !slices.ContainsFunc(audience, v.audienceRegex.MatchString) {
 		return nil, invalid("audience does not match")
 	}
 	return c, nil
@@ -236,8 +221,8 @@ func (r *rules) verify(token string) (*claims, error) {
 
 // checkTime tests exp and nbf, without leeway. A token that is not yet valid
 // counts as expired.
-func (r *rules) checkTime(c *claims) error {
-	now := float64(r.now().UnixMicro()) / 1e6
+func (v *Verifier) checkTime(c *claims) error {
+	now := float64(v.now().UnixMicro()) / 1e6
 	exp, hasExp := c.number("exp")
 	nbf, hasNbf := c.number("nbf")
 	switch {

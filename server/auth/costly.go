@@ -14,11 +14,9 @@ var seats = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
 // Costly tells whether the signature of a token takes so long to verify that nobody
 // else should have to wait for it meanwhile: any but HMAC, if there is a key for it.
-func (v *Verifier) Costly(token string) bool { return v.rules.Load().costly(token) }
-
-func (r *rules) costly(token string) bool {
-	k := &r.keys
-	if r.skipSignature || k.rsa == nil && k.ecdsa == nil && k.ed25519 == nil {
+func (v *Verifier) Costly(token string) bool {
+	k := &v.keys
+	if v.skipSignature || k.rsa == nil && k.ecdsa == nil && k.ed25519 == nil {
 		return false
 	}
 	first, _, _ := strings.Cut(token, ".")
@@ -33,14 +31,14 @@ func (r *rules) costly(token string) bool {
 }
 
 // parse parses a token and verifies its signature, when there is a seat.
-func (r *rules) parse(token string, c *claims) error {
-	if r.costly(token) {
+func (v *Verifier) parse(token string, c *claims) error {
+	if v.Costly(token) {
 		seats <- struct{}{}
 		defer func() {
 			runtime.Gosched() // who waited for the processor comes before the next token
 			<-seats
 		}()
 	}
-	_, err := parser.ParseWithClaims(token, c, r.keys.lookup)
+	_, err := parser.ParseWithClaims(token, c, v.keys.lookup)
 	return err
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/namespace"
 )
 
 // Set is what a server's channels are on. Who has made one calls Connect before the
@@ -23,10 +22,12 @@ type Set struct {
 	Broker   broker.Broker
 	Presence broker.PresenceManager
 
-	routes   *routes
 	brokers  []namedBroker
 	remote   []connection
 	describe []string // key and type of each section, for the log
+	// brokerIndex and managerIndex have the places of engines in Broker and Presence by
+	// their names.
+	brokerIndex, managerIndex map[string]int
 }
 
 // namedBroker is a broker of the set; the default one has no name.
@@ -45,23 +46,23 @@ type connection struct {
 }
 
 // New makes the engines of a validated configuration, without connecting to
-// anything. Errors name the key that is wrong and show no secrets. channels tells
-// the namespaces of channels, from now on.
-func New(cfg *config.Config, channels *namespace.Resolver, log *slog.Logger) (*Set, error) {
+// anything. Errors name the key that is wrong and show no secrets. routes returns those
+// that are in force; it is called for each operation, not before Connect.
+func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, error) {
 	s := &Set{}
-	m := maker{set: s, cfg: cfg, channels: channels, log: log}
+	m := maker{set: s, cfg: cfg, routes: routes, log: log}
 	defaultBroker, defaultPresence, err := m.defaults()
 	if err != nil {
 		return nil, err
 	}
-	brokers := named[broker.Broker]{names: []string{""}, list: []broker.Broker{defaultBroker}}
+	brokers := newNamed(defaultBroker)
 	for i := range cfg.Brokers {
 		b := &cfg.Brokers[i]
 		if b.Enabled {
 			brokers.add(b.Name, func() (broker.Broker, error) { return m.broker(element("brokers", i, b.Name), &b.Broker) })
 		}
 	}
-	managers := named[broker.PresenceManager]{names: []string{""}, list: []broker.PresenceManager{defaultPresence}}
+	managers := newNamed(defaultPresence)
 	for i := range cfg.PresenceManagers {
 		p := &cfg.PresenceManagers[i]
 		if p.Enabled {
@@ -76,13 +77,14 @@ func New(cfg *config.Config, channels *namespace.Resolver, log *slog.Logger) (*S
 	for i, b := range brokers.list {
 		s.brokers = append(s.brokers, namedBroker{brokers.names[i], b})
 	}
-	s.routes = newRoutes(cfg, channels, brokers.index, managers.index)
-	s.Broker = compose.NewBroker(s.routes.broker, brokers.list...)
-	s.Presence = compose.NewPresence(s.routes.presence, managers.list...)
+	s.brokerIndex, s.managerIndex = brokers.index, managers.index
+	s.Broker = compose.NewBroker(func(ch string) int { return routes().of(ch).broker }, brokers.list...)
+	s.Presence = compose.NewPresence(func(ch string) int { return routes().of(ch).presence }, managers.list...)
 	return s, nil
 }
 
-// named is a list whose elements, but for the first, have names.
+// named is a list of engines by their names. The first, which is the default, has an empty
+// name.
 type named[T any] struct {
 	names []string
 	list  []T
@@ -90,14 +92,15 @@ type named[T any] struct {
 	err   error
 }
 
+func newNamed[T any](byDefault T) named[T] {
+	return named[T]{names: []string{""}, list: []T{byDefault}, index: map[string]int{"": 0}}
+}
+
 func (n *named[T]) add(name string, create func() (T, error)) {
 	made, err := create()
 	if err != nil {
 		n.err = errors.Join(n.err, err)
 		return
-	}
-	if n.index == nil {
-		n.index = make(map[string]int)
 	}
 	n.index[name] = len(n.list)
 	n.names = append(n.names, name)
@@ -146,10 +149,10 @@ func (s *Set) Describe() []any {
 
 // maker makes the engines of a set.
 type maker struct {
-	set      *Set
-	cfg      *config.Config
-	channels *namespace.Resolver
-	log      *slog.Logger
+	set    *Set
+	cfg    *config.Config
+	routes func() *Routes
+	log    *slog.Logger
 }
 
 // defaults makes what channels are on that name nothing. What both sections replace

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,14 +34,11 @@ func load(t *testing.T, text string) *config.Config {
 	return c
 }
 
-func newSet(t *testing.T, text string) (*Set, *namespace.Resolver, error) {
+// newSet returns the set of a configuration, and its routes once the caller has made some.
+func newSet(t *testing.T, text string) (*Set, *atomic.Pointer[Routes], error) {
 	t.Helper()
-	c := load(t, text)
-	channels, err := namespace.NewResolver(c.Channel)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := New(c, channels, slog.New(slog.DiscardHandler))
+	routes := new(atomic.Pointer[Routes])
+	s, err := New(load(t, text), routes.Load, slog.New(slog.DiscardHandler))
 	if err == nil {
 		t.Cleanup(func() {
 			if err := s.Close(context.Background()); err != nil {
@@ -48,7 +46,18 @@ func newSet(t *testing.T, text string) (*Set, *namespace.Resolver, error) {
 			}
 		})
 	}
-	return s, channels, err
+	return s, routes, err
+}
+
+// routesOf returns the routes of a set by a configuration that follows another.
+func routesOf(t *testing.T, s *Set, text string, before *Routes) (*Routes, error) {
+	t.Helper()
+	cfg := load(t, text)
+	channels, err := namespace.NewResolver(cfg.Channel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Routes(cfg, channels, before)
 }
 
 func TestDescribe(t *testing.T) {
@@ -123,63 +132,68 @@ func TestLocal(t *testing.T) {
 const several = `"brokers":[{"name":"b1","enabled":true},{"name":"off"},{"name":"b2","enabled":true}],
 	"presence_managers":[{"name":"p1","enabled":true}]`
 
+// on is a configuration with the namespaces of a test.
+func on(namespaces string) string {
+	return `{` + several + `,"channel":{"without_namespace":{"presence_manager_name":"p1"},"namespaces":[` + namespaces + `]}}`
+}
+
 func TestRoutes(t *testing.T) {
-	s, channels, err := newSet(t, `{`+several+`,"channel":{"without_namespace":{"presence_manager_name":"p1"},
-		"namespaces":[{"name":"n0"},{"name":"n1","broker_name":"b1"},{"name":"n2","broker_name":"b2","presence_manager_name":"p1"}]}}`)
+	start := on(`{"name":"n0"},{"name":"n1","broker_name":"b1"},{"name":"n2","broker_name":"b2","presence_manager_name":"p1"}`)
+	s, inForce, err := newSet(t, start)
 	if err != nil {
 		t.Fatal(err)
+	}
+	next := func(text string) {
+		t.Helper()
+		r, err := routesOf(t, s, text, inForce.Load())
+		if err != nil {
+			t.Fatal(err)
+		}
+		inForce.Store(r)
 	}
 	check := func(want map[string]place) {
 		t.Helper()
 		got := map[string]place{}
 		for ch := range want {
-			got[ch] = place{s.routes.broker(ch), s.routes.presence(ch)}
+			got[ch] = inForce.Load().of(ch)
 		}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(place{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
+	next(start)
 	check(map[string]place{
 		"a": {0, 1}, "": {0, 1}, "n0:a": {0, 0}, "n1:a": {1, 0}, "$n1:a": {1, 0}, "n2:a:b": {2, 1}, "n3:a": {0, 0}, "n1": {0, 1},
 	})
-	// A new namespace finds its engine from the moment on that it is known.
-	next := load(t, `{`+several+`,"channel":{"without_namespace":{"presence_manager_name":"p1"},
-		"namespaces":[{"name":"n3","broker_name":"b2"}]}}`)
-	undo, err := s.Reload(next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	check(map[string]place{"n3:a": {0, 0}})
-	if err := channels.Reload(next.Channel); err != nil {
-		t.Fatal(err)
-	}
-	check(map[string]place{"n3:a": {2, 0}, "a": {0, 1}})
-	undo()
-	check(map[string]place{"n3:a": {0, 0}})
-	if n := testing.AllocsPerRun(100, func() { s.routes.broker("n3:a") }); n != 0 {
+	// A new namespace has its engine, and one that is gone keeps it: who was subscribed
+	// may still be, and has to be unsubscribed there.
+	next(on(`{"name":"n3","broker_name":"b2"}`))
+	check(map[string]place{"n3:a": {2, 0}, "a": {0, 1}, "n1:a": {1, 0}, "n2:a": {2, 1}})
+	if n := testing.AllocsPerRun(100, func() { inForce.Load().of("n3:a") }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	// One that is gone keeps its engines: who was subscribed may still be.
-	_, err = s.Reload(load(t, `{`+several+`,"channel":{"without_namespace":{"presence_manager_name":"p1"},
-		"namespaces":[{"name":"n1","broker_name":"b2"}]}}`))
-	if err == nil || !strings.Contains(err.Error(), "channel.namespaces[0](n1): broker_name") {
-		t.Errorf("%v", err)
+	for namespaces, want := range map[string]string{
+		`{"name":"n3"}`:                    "channel.namespaces[0](n3): broker_name",
+		`{"name":"n1","broker_name":"b2"}`: "channel.namespaces[0](n1): broker_name",
+	} {
+		if _, err := routesOf(t, s, on(namespaces), inForce.Load()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", namespaces, err)
+		}
 	}
 }
 
-// TestReloadOfOne: a server with one engine takes any names of channels, but no
-// engines that it was not started with.
-func TestReloadOfOne(t *testing.T) {
+// TestRoutesOfOne: with one engine, names of channels may be read in another way.
+func TestRoutesOfOne(t *testing.T) {
 	s, _, err := newSet(t, `{}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Reload(load(t, `{"channel":{"namespace_boundary":"/","namespaces":[{"name":"nn"}]}}`)); err != nil {
-		t.Error(err)
+	before, err := routesOf(t, s, `{}`, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, err = s.Reload(load(t, `{`+several+`,"channel":{"namespaces":[{"name":"nn","broker_name":"b1"}]}}`))
-	if err == nil || !strings.Contains(err.Error(), "channel.namespaces[0](nn): broker_name") {
-		t.Errorf("%v", err)
+	if _, err := routesOf(t, s, `{"channel":{"namespace_boundary":"/","namespaces":[{"name":"nn"}]}}`, before); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -190,9 +204,12 @@ func BenchmarkRoute(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := newRoutes(c, channels, nil, nil)
+	r, err := new(Set).Routes(c, channels, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ReportAllocs()
 	for b.Loop() {
-		r.broker("chat:index")
+		r.of("chat:index")
 	}
 }

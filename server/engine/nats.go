@@ -16,7 +16,7 @@ func (m *maker) nats(key string, c *config.NATS) (broker.Broker, error) {
 	b, err := nats.New(nats.Config{
 		URL: c.URL, Prefix: c.Prefix, TLS: tls,
 		DialTimeout: c.DialTimeout, WriteTimeout: c.WriteTimeout, StartTimeout: c.StartTimeout,
-		AllowWildcards: c.AllowWildcards, Covers: m.channels.Covers,
+		AllowWildcards: c.AllowWildcards, Covers: func(pattern, ch string) bool { return m.routes().channels.Covers(pattern, ch) },
 		Raw:    nats.RawMode{Enabled: c.RawMode.Enabled, Prefix: c.RawMode.Prefix, Replacements: c.RawMode.ChannelReplacements},
 		Logger: m.log,
 	})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync/atomic"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
@@ -42,13 +41,9 @@ type Options struct {
 	regex *regexp.Regexp
 }
 
-// Resolver finds the options of channels. It is safe for concurrent use, also
-// with Reload, and does not allocate.
+// Resolver finds the options of channels. It is immutable, so it is safe for
+// concurrent use, and does not allocate.
 type Resolver struct {
-	table atomic.Pointer[table]
-}
-
-type table struct {
 	naming
 	plain   *Options            // of channels without a namespace
 	options map[string]*Options // of namespaces
@@ -60,16 +55,9 @@ type naming struct {
 	privatePrefix, namespaceBoundary, userBoundary, userSeparator string
 }
 
-// NewResolver returns a resolver of a validated configuration.
+// NewResolver returns a resolver of a validated configuration. An error names the key.
 func NewResolver(cfg config.Channel) (*Resolver, error) {
-	r := new(Resolver)
-	return r, r.Reload(cfg)
-}
-
-// Reload replaces the configuration; a Channel that was resolved before keeps its
-// options. After an error the old configuration stays in force.
-func (r *Resolver) Reload(cfg config.Channel) error {
-	t := &table{
+	r := &Resolver{
 		naming: naming{
 			maxLength: cfg.MaxLength, privatePrefix: cfg.PrivatePrefix, namespaceBoundary: cfg.NamespaceBoundary,
 			userBoundary: cfg.UserBoundary, userSeparator: cfg.UserSeparator,
@@ -90,16 +78,15 @@ func (r *Resolver) Reload(cfg config.Channel) error {
 		return options, nil
 	}
 	var err error
-	if t.plain, err = compile("channel.without_namespace", "", cfg.WithoutNamespace); err != nil {
-		return err
+	if r.plain, err = compile("channel.without_namespace", "", cfg.WithoutNamespace); err != nil {
+		return nil, err
 	}
 	for i, n := range cfg.Namespaces {
-		if t.options[n.Name], err = compile(fmt.Sprintf("channel.namespaces[%d](%s)", i, n.Name), n.Name, n.ChannelOptions); err != nil {
-			return err
+		if r.options[n.Name], err = compile(fmt.Sprintf("channel.namespaces[%d](%s)", i, n.Name), n.Name, n.ChannelOptions); err != nil {
+			return nil, err
 		}
 	}
-	r.table.Store(t)
-	return nil
+	return r, nil
 }
 
 // Channel is a resolved channel name.
@@ -116,23 +103,31 @@ type Channel struct {
 
 // Resolve returns the channel of a name as channels.md 3.2 says; false if its
 // namespace is unknown. The name is not checked otherwise.
-func (r *Resolver) Resolve(name string) (Channel, bool) { return r.table.Load().resolve(name) }
-
-func (t *table) resolve(name string) (Channel, bool) {
-	ch := Channel{Name: name, Rest: name, Options: t.plain, naming: &t.naming}
+func (r *Resolver) Resolve(name string) (Channel, bool) {
+	ch := Channel{Name: name, Rest: name, Options: r.plain, naming: &r.naming}
 	trimmed := name
-	if t.privatePrefix != "" {
-		trimmed = strings.TrimPrefix(name, t.privatePrefix)
+	if r.privatePrefix != "" {
+		trimmed = strings.TrimPrefix(name, r.privatePrefix)
 	}
-	if t.namespaceBoundary != "" {
-		if before, after, ok := strings.Cut(trimmed, t.namespaceBoundary); ok {
+	if r.namespaceBoundary != "" {
+		if before, after, ok := strings.Cut(trimmed, r.namespaceBoundary); ok {
 			ch.Rest = after
 			if before != "" {
-				ch.Options = t.options[before]
+				ch.Options = r.options[before]
 			}
 		}
 	}
 	return ch, ch.Options != nil
+}
+
+// Namespace returns the name of a channel's namespace, whether it is known or not; empty
+// for none.
+func (r *Resolver) Namespace(name string) string {
+	if ch, known := r.Resolve(name); known {
+		return ch.Options.Name
+	}
+	before, _, _ := strings.Cut(strings.TrimPrefix(name, r.privatePrefix), r.namespaceBoundary)
+	return before
 }
 
 // ErrTooLong is the error of names above channel.max_length; it is a
@@ -142,11 +137,10 @@ var ErrTooLong = fmt.Errorf("the channel's name is longer than channel.max_lengt
 // Named resolves a name that comes from outside, whoever gives it: server API, tokens and
 // personal channels need no more. The error is ErrTooLong or protocol.ErrorUnknownChannel.
 func (r *Resolver) Named(name string) (ch Channel, err error) {
-	t := r.table.Load()
-	if len(name) > t.maxLength {
+	if len(name) > r.maxLength {
 		return ch, ErrTooLong
 	}
-	ch, ok := t.resolve(name)
+	ch, ok := r.Resolve(name)
 	if !ok {
 		err = protocol.ErrorUnknownChannel
 	}
@@ -171,21 +165,19 @@ func (r *Resolver) ForClient(name string) (Channel, error) {
 // to the latter by its name (channels.md 7), which is of the same namespace, neither
 // private nor user-limited.
 func (r *Resolver) Covers(pattern, name string) bool {
-	t := r.table.Load()
-	p, known := t.resolve(pattern)
-	ch, also := t.resolve(name)
-	return known && also && p.Options == ch.Options && len(name) <= t.maxLength &&
+	p, known := r.Resolve(pattern)
+	ch, also := r.Resolve(name)
+	return known && also && p.Options == ch.Options && len(name) <= r.maxLength &&
 		!ch.Private() && !ch.UserLimited() && ch.validName()
 }
 
 // PersonalChannel returns the name of a user's personal channel in a namespace,
 // which may be empty (auth.md 14.2).
 func (r *Resolver) PersonalChannel(namespace, user string) string {
-	t := r.table.Load()
 	if namespace == "" {
-		return t.userBoundary + user
+		return r.userBoundary + user
 	}
-	return namespace + t.namespaceBoundary + t.userBoundary + user
+	return namespace + r.namespaceBoundary + r.userBoundary + user
 }
 
 // validName applies channel_regex to the rest of the name, or if there is none,

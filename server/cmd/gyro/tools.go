@@ -18,7 +18,6 @@ import (
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/engine"
-	"github.com/gyrohq/gyro/server/namespace"
 )
 
 func versionCommand() *cobra.Command {
@@ -113,11 +112,7 @@ func checkConfigCommand() *cobra.Command {
 
 // checkEngines finds out whether engines can be made, without connecting to them.
 func checkEngines(cfg *config.Config) error {
-	channels, err := namespace.NewResolver(cfg.Channel)
-	if err != nil {
-		return err
-	}
-	_, err = engine.New(cfg, channels, slog.New(slog.DiscardHandler))
+	_, err := engine.New(cfg, nil, slog.New(slog.DiscardHandler))
 	return err
 }
 

@@ -152,11 +152,11 @@ func (n *Node) Info(context.Context) ([]gyro.NodeInfo, error) {
 // MaxLength is the most bytes of a channel's name.
 const MaxLength = 255
 
-// Channels are channel options by namespace.
-type Channels map[string]api.ChannelOptions
+// channels are channel options by namespace.
+type channels map[string]api.ChannelOptions
 
 // ChannelOptions implements api.Channels.
-func (c Channels) ChannelOptions(ch string) (api.ChannelOptions, error) {
+func (c channels) ChannelOptions(ch string) (api.ChannelOptions, error) {
 	ns, _, found := strings.Cut(ch, ":")
 	if !found {
 		ns = ""
@@ -171,9 +171,9 @@ func (c Channels) ChannelOptions(ch string) (api.ChannelOptions, error) {
 	return o, nil
 }
 
-// Namespaces has one namespace for every option that the API follows.
-func Namespaces() Channels {
-	return Channels{
+// Namespaces returns channels with one namespace for every option that the API follows.
+func Namespaces() func() api.Channels {
+	all := channels{
 		"": {},
 		"full": {Presence: true, HistorySize: 10, HistoryTTL: time.Minute, HistoryMetaTTL: time.Hour,
 			BatchMaxDelay: time.Second, BatchMaxSize: 5},
@@ -193,4 +193,5 @@ func Namespaces() Channels {
 		"poll":    {SubscriptionType: "shared_poll", SharedPollPublish: true},
 		"pollro":  {SubscriptionType: "shared_poll"},
 	}
+	return func() api.Channels { return all }
 }
