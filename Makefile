@@ -10,7 +10,7 @@ STEPS       ?= 6
 SEED        ?= $(shell date +%s)
 GO          ?= go
 
-.PHONY: run build test unit cross deploy e2e faults lint generate check-generated test-redis-versions bench fuzz tidy clean
+.PHONY: run build test unit cross deploy e2e faults lint generate check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -79,7 +79,11 @@ fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
 
 tidy:
-	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy) || exit 1; done
+	scripts/tidy.sh $(MODULES)
+
+# The version of the next release, which the modules require of each other: make version VERSION=v0.2.0
+version:
+	sed -i -E 's#(github.com/gyrohq/gyro(/[a-z/]+)?) v[^ ]+#\1 $(VERSION)#' go.work $(MODULES:%=%/go.mod)
 
 clean:
 	rm -rf $(BIN) .cache

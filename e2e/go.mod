@@ -5,10 +5,11 @@ go 1.26.0
 require (
 	github.com/centrifugal/centrifuge-go v0.12.0
 	github.com/coder/websocket v1.8.15
-	github.com/gyrohq/gyro v0.0.0
-	github.com/gyrohq/gyro/broker/redis v0.0.0
+	github.com/gyrohq/gyro v0.1.0
+	github.com/gyrohq/gyro/broker/redis v0.1.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/shadowspore/fossil-delta v0.0.0-20241213113458-1d797d70cbe3
+	golang.org/x/mod v0.41.0
 )
 
 require (
@@ -33,10 +34,4 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
-)
-
-replace (
-	github.com/gyrohq/gyro => ../
-	github.com/gyrohq/gyro/broker/redis => ../broker/redis
-	github.com/gyrohq/gyro/server => ../server
 )

@@ -9,9 +9,9 @@ require (
 	github.com/goccy/go-yaml v1.19.2
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/google/go-cmp v0.7.0
-	github.com/gyrohq/gyro v0.0.0
-	github.com/gyrohq/gyro/broker/nats v0.0.0
-	github.com/gyrohq/gyro/broker/redis v0.0.0
+	github.com/gyrohq/gyro v0.1.0
+	github.com/gyrohq/gyro/broker/nats v0.1.0
+	github.com/gyrohq/gyro/broker/redis v0.1.0
 	github.com/joho/godotenv v1.5.1
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/pelletier/go-toml/v2 v2.4.3
@@ -44,10 +44,4 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
-)
-
-replace (
-	github.com/gyrohq/gyro => ../
-	github.com/gyrohq/gyro/broker/nats => ../broker/nats
-	github.com/gyrohq/gyro/broker/redis => ../broker/redis
 )

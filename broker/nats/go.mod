@@ -3,7 +3,7 @@ module github.com/gyrohq/gyro/broker/nats
 go 1.26.0
 
 require (
-	github.com/gyrohq/gyro v0.0.0
+	github.com/gyrohq/gyro v0.1.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	go.uber.org/goleak v1.3.0
@@ -24,5 +24,3 @@ require (
 	golang.org/x/time v0.16.0 // indirect
 	pgregory.net/rapid v1.3.0 // indirect
 )
-
-replace github.com/gyrohq/gyro => ../../

@@ -8,6 +8,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +17,19 @@ import (
 	_ "github.com/gyrohq/gyro/server/internal/xconnect" // WebSocket over HTTP/2
 )
 
-// version is set by the release build (-ldflags "-X main.version=…").
-var version = "0.1.0-dev"
+// version is that of the server. Builds of images set it (-ldflags "-X main.version=…"),
+// others have that of the module: of go install, or of the commit that was built.
+var version string
+
+func init() {
+	if version != "" {
+		return
+	}
+	version = "0.1.0-dev" // built of a folder
+	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
+		version = info.Main.Version[1:]
+	}
+}
 
 func main() {
 	cmd, err := root().ExecuteContextC(context.Background())
