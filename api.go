@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/members"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -94,7 +93,7 @@ func (n *Node) PresenceStats(ctx context.Context, ch string) (PresenceStats, err
 // protocol.ErrorUnrecoverablePosition, beside which the history holds the top;
 // WithReverse with an offset of 0 with protocol.ErrorBadRequest.
 func (n *Node) History(ctx context.Context, ch string, opts ...HistoryOption) (History, error) {
-	var f broker.HistoryFilter
+	var f HistoryFilter
 	for _, opt := range opts {
 		opt.applyHistory(&f)
 	}

@@ -87,7 +87,7 @@ func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *se
 
 func (a *application) History(ctx context.Context, c *client.Client, e *session.History) error {
 	return a.cfg.Handlers.History(ctx, (*Client)(c), HistoryEvent{
-		Channel: e.Channel, Subscribed: e.Subscribed, Limit: e.Limit, Since: e.Since, Reverse: e.Reverse,
+		Channel: e.Channel, Subscribed: e.Subscribed, HistoryFilter: e.HistoryFilter,
 	})
 }
 

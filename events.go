@@ -205,9 +205,8 @@ type PresenceEvent struct {
 type HistoryEvent struct {
 	Channel    string
 	Subscribed bool
-	Limit      int
-	Since      *channel.StreamPosition
-	Reverse    bool
+	// HistoryFilter is what the client asks for, within Config.HistoryLimit.
+	HistoryFilter
 }
 
 // RPCEvent is a client's call.

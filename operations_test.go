@@ -111,9 +111,9 @@ func TestPublishSuppression(t *testing.T) {
 	if old := publish(t, node, "ch", `3`, history, gyro.WithVersion(7, "e")); old.Suppressed != "version" {
 		t.Errorf("result %+v", old)
 	}
-	// A value of PublishOptions sets all at once.
+	// WithPublishOptions sets all at once.
 	all := gyro.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute, Version: 8, VersionEpoch: "e"}
-	if res := publish(t, node, "ch", `4`, all, gyro.WithDelta(), gyro.WithHistoryMetaTTL(time.Hour)); res.Position.Offset != 3 {
+	if res := publish(t, node, "ch", `4`, gyro.WithPublishOptions(all), gyro.WithDelta(), gyro.WithHistoryMetaTTL(time.Hour)); res.Position.Offset != 3 {
 		t.Errorf("result %+v", res)
 	}
 }

@@ -4,37 +4,28 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// PublishOptions of Node.Publish and Node.Broadcast. A value is a PublishOption
-// itself: it sets all fields at once.
-type PublishOptions struct {
-	// HistorySize and HistoryTTL: see WithHistory.
-	HistorySize    int
-	HistoryTTL     time.Duration
-	HistoryMetaTTL time.Duration
-	IdempotencyKey string
-	IdempotencyTTL time.Duration
-	Version        uint64
-	VersionEpoch   string
-	Tags           map[string]string
-	Delta          bool
-	// Info of the client on whose behalf is published.
-	Info *channel.ClientInfo
-}
+// PublishOptions say what becomes of a publication; WithPublishOptions makes an option of
+// Node.Publish of it.
+type PublishOptions = channel.PublishOptions
 
 // PublishOption changes one aspect of a publish.
 type PublishOption interface{ applyPublish(*PublishOptions) }
 
-func (o PublishOptions) applyPublish(dst *PublishOptions) { *dst = o }
-
 type publishOption func(*PublishOptions)
 
 func (f publishOption) applyPublish(o *PublishOptions) { f(o) }
+
+type publishOptions PublishOptions
+
+func (o *publishOptions) applyPublish(dst *PublishOptions) { *dst = PublishOptions(*o) }
+
+// WithPublishOptions sets all options at once.
+func WithPublishOptions(o PublishOptions) PublishOption { return (*publishOptions)(&o) }
 
 // WithHistory keeps the publication in the channel's stream: the latest size
 // publications, for ttl after the last of them. Both must be > 0.
@@ -76,22 +67,9 @@ func WithPublisher(info *channel.ClientInfo) PublishOption {
 	return publishOption(func(o *PublishOptions) { o.Info = info })
 }
 
-func (o *PublishOptions) broker() broker.PublishOptions {
-	return broker.PublishOptions{
-		HistorySize: o.HistorySize, HistoryTTL: o.HistoryTTL, HistoryMetaTTL: o.HistoryMetaTTL,
-		IdempotencyKey: o.IdempotencyKey, IdempotencyTTL: o.IdempotencyTTL,
-		VersionEpoch: o.VersionEpoch, Delta: o.Delta,
-	}
-}
-
-func publishOptions(opts []PublishOption) PublishOptions {
-	switch len(opts) {
-	case 0:
+func gather(opts []PublishOption) PublishOptions {
+	if len(opts) == 0 {
 		return PublishOptions{}
-	case 1:
-		if o, ok := opts[0].(PublishOptions); ok {
-			return o // and nothing is allocated
-		}
 	}
 	p := gathered.Get().(*PublishOptions)
 	for _, opt := range opts {
@@ -225,30 +203,30 @@ func WithInfo(info []byte) RefreshOption {
 }
 
 // HistoryOption is an option of Node.History.
-type HistoryOption interface{ applyHistory(*broker.HistoryFilter) }
+type HistoryOption interface{ applyHistory(*HistoryFilter) }
 
-type historyOption func(*broker.HistoryFilter)
+type historyOption func(*HistoryFilter)
 
-func (f historyOption) applyHistory(h *broker.HistoryFilter) { f(h) }
+func (f historyOption) applyHistory(h *HistoryFilter) { f(h) }
 
 // WithLimit returns at most n publications; n < 0 all. The default 0 returns
 // the position only.
 func WithLimit(n int) HistoryOption {
-	return historyOption(func(h *broker.HistoryFilter) { h.Limit = n })
+	return historyOption(func(h *HistoryFilter) { h.Limit = n })
 }
 
 // WithSince returns the publications after p (with WithReverse: before p). An
 // epoch other than the stream's is answered with ErrorUnrecoverablePosition.
 func WithSince(p channel.StreamPosition) HistoryOption {
-	return historyOption(func(h *broker.HistoryFilter) { h.Since = &p })
+	return historyOption(func(h *HistoryFilter) { h.Since = &p })
 }
 
 // WithReverse returns the newest first.
 func WithReverse() HistoryOption {
-	return historyOption(func(h *broker.HistoryFilter) { h.Reverse = true })
+	return historyOption(func(h *HistoryFilter) { h.Reverse = true })
 }
 
 // WithMetaTTL is how long the read prolongs the life of offset and epoch.
 func WithMetaTTL(ttl time.Duration) HistoryOption {
-	return historyOption(func(h *broker.HistoryFilter) { h.MetaTTL = ttl })
+	return historyOption(func(h *HistoryFilter) { h.MetaTTL = ttl })
 }

@@ -14,7 +14,7 @@ import (
 // clients subscribe, and must not be modified afterwards. When it returns, the
 // broker has accepted the publication.
 func (n *Node) Publish(ctx context.Context, ch string, data []byte, opts ...PublishOption) (PublishResult, error) {
-	o := publishOptions(opts)
+	o := gather(opts)
 	return n.publish(ctx, ch, data, &o)
 }
 
@@ -22,17 +22,17 @@ func (n *Node) publish(ctx context.Context, ch string, data []byte, o *PublishOp
 	if ch == "" {
 		return PublishResult{}, protocol.ErrorBadRequest
 	}
-	return n.engines.Broker.Publish(ctx, ch, new(o.publication(data)), o.broker())
+	return n.engines.Broker.Publish(ctx, ch, new(publication(data, o)), *o)
 }
 
-func (o *PublishOptions) publication(data []byte) channel.Publication {
+func publication(data []byte, o *PublishOptions) channel.Publication {
 	return channel.Publication{Data: data, Info: o.Info, Tags: o.Tags, Version: o.Version}
 }
 
 // Broadcast publishes the same data into many channels; the results are in the
 // order of channels. One failing channel does not affect the others.
 func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, opts ...PublishOption) []BroadcastResult {
-	o := publishOptions(opts)
+	o := gather(opts)
 	results := make([]BroadcastResult, len(channels))
 	size := n.BatchSize()
 	batch := make([]BatchPublication, min(len(channels), size))
@@ -145,27 +145,24 @@ func (r *round) fill(batch []BatchPublication) (n int) {
 		item.Channel = p.Channel
 		if last != nil && last.options() == o {
 			item.Options = r.items[n-2].Options
-			if o.fleeting() && same(last.Data, p.Data) {
+			if !o.Kept() && same(last.Data, p.Data) {
 				item.Pub = r.items[n-2].Pub
 			}
 		} else {
-			item.Options = o.broker()
+			item.Options = *o
 		}
 		switch {
 		case item.Pub != nil:
-		case o.fleeting():
+		case !o.Kept():
 			item.Pub = r.pubs.Next()
-			*item.Pub = o.publication(p.Data)
+			*item.Pub = publication(p.Data, o)
 		default:
-			item.Pub = new(o.publication(p.Data))
+			item.Pub = new(publication(p.Data, o))
 		}
 		last = p
 	}
 	return n
 }
-
-// fleeting tells that no history keeps the publication.
-func (o *PublishOptions) fleeting() bool { return o.HistorySize <= 0 || o.HistoryTTL <= 0 }
 
 // same tells whether two payloads are the same piece of memory.
 func same(a, b []byte) bool { return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] }

@@ -1,9 +1,6 @@
 package gyro
 
-import (
-	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/channel"
-)
+import "github.com/gyrohq/gyro/channel"
 
 // Names of the packages below that users meet at every step.
 type (
@@ -14,11 +11,13 @@ type (
 	// Publication is one message of a channel.
 	Publication = channel.Publication
 	// PublishResult of an accepted publish.
-	PublishResult = broker.PublishResult
+	PublishResult = channel.PublishResult
 	// PresenceStats are the counts of a channel.
-	PresenceStats = broker.PresenceStats
+	PresenceStats = channel.PresenceStats
 	// History is what a stream holds.
-	History = broker.History
+	History = channel.History
+	// HistoryFilter selects a part of a stream.
+	HistoryFilter = channel.HistoryFilter
 )
 
 // Values of SubscribeOptions.RecoveryMode.

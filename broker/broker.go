@@ -4,7 +4,6 @@ package broker
 
 import (
 	"context"
-	"time"
 
 	"github.com/gyrohq/gyro/channel"
 )
@@ -89,63 +88,28 @@ type Memory interface {
 	Free(n int)
 }
 
-// PublishOptions of one publication.
-type PublishOptions struct {
-	// HistorySize is the most publications the stream keeps; HistoryTTL how long
-	// it keeps them after the last one. Both > 0, or the publication is delivered
-	// with offset 0 and not remembered.
-	HistorySize int
-	HistoryTTL  time.Duration
-	// HistoryMetaTTL is how long top offset and epoch outlive the last use. 0 means
-	// the broker's default (30 days).
-	HistoryMetaTTL time.Duration
-	// IdempotencyKey suppresses a repeated publish within IdempotencyTTL (0: 300 s),
-	// scoped per channel. It counts before Version does, and a publish suppressed by
-	// its version does not take the key.
-	IdempotencyKey string
-	IdempotencyTTL time.Duration
-	// VersionEpoch scopes Publication.Version: see recovery.md 3.2.
-	VersionEpoch string
-	// Delta asks for the previous publication to be delivered along.
-	Delta bool
-}
-
-// SuppressReason tells why a publish changed nothing.
-type SuppressReason string
-
-const (
-	SuppressIdempotency SuppressReason = "idempotency"
-	SuppressVersion     SuppressReason = "version"
+// The values that engines take and return.
+type (
+	// PublishOptions of one publication, but for what the publication itself says: Tags,
+	// Info and Version.
+	PublishOptions = channel.PublishOptions
+	// PublishResult of an accepted publish.
+	PublishResult = channel.PublishResult
+	// SuppressReason tells why a publish changed nothing.
+	SuppressReason = channel.SuppressReason
+	// HistoryFilter selects a part of a stream.
+	HistoryFilter = channel.HistoryFilter
+	// History is what a stream holds.
+	History = channel.History
+	// PresenceStats are the counts of a channel.
+	PresenceStats = channel.PresenceStats
 )
 
-// PublishResult of an accepted publish.
-type PublishResult struct {
-	// Position of the publication, or of the stream's top if it was suppressed by
-	// version; zero without history.
-	Position channel.StreamPosition
-	// Suppressed is empty if the publication was delivered.
-	Suppressed SuppressReason
-}
-
-// HistoryFilter selects a part of a stream, see recovery.md section 7.
-type HistoryFilter struct {
-	// Since excludes everything up to it (Reverse: everything from it). Nil: all.
-	// The epoch is not looked at by the broker.
-	Since *channel.StreamPosition
-	// Limit: 0 for the position only, < 0 for no limit.
-	Limit int
-	// Reverse reads from the newest to the oldest.
-	Reverse bool
-	// MetaTTL renews the life of top and epoch; 0 means the broker's default.
-	MetaTTL time.Duration
-}
-
-// History is what a stream holds.
-type History struct {
-	Publications []*channel.Publication
-	// Top is the position of the newest publication ever added to this stream.
-	Top channel.StreamPosition
-}
+// Why a publish changed nothing.
+const (
+	SuppressIdempotency = channel.SuppressIdempotency
+	SuppressVersion     = channel.SuppressVersion
+)
 
 // PresenceManager knows which clients are in a channel. All methods may be
 // called from any goroutine.
@@ -157,13 +121,6 @@ type PresenceManager interface {
 	// Presence returns the clients by their ID.
 	Presence(ctx context.Context, ch string) (map[string]*channel.ClientInfo, error)
 	Stats(ctx context.Context, ch string) (PresenceStats, error)
-}
-
-// PresenceStats are the counts of a channel.
-type PresenceStats struct {
-	Clients int
-	// Users counts distinct user IDs; all anonymous clients count as one.
-	Users int
 }
 
 // Controller carries control messages between nodes. A broker that can do so

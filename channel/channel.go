@@ -1,7 +1,10 @@
 // Package channel holds the plain data that every layer of Gyro shares: what is
-// published, where it stands in a stream, who is behind a connection, and how a
-// subscription behaves. It imports nothing of Gyro but protocol's message types.
+// published and how, where it stands in a stream, what is read of that, who is behind a
+// connection, and how a subscription behaves. It imports nothing of Gyro but protocol's
+// message types.
 package channel
+
+import "github.com/gyrohq/gyro/protocol"
 
 // StreamPosition is a place in a channel's stream. Offsets of different epochs
 // are not comparable. The zero value means "nothing known".
@@ -12,18 +15,9 @@ type StreamPosition struct {
 	Epoch string
 }
 
-// ClientInfo tells who published, joined or is present.
-type ClientInfo struct {
-	// User is the user ID; empty for anonymous connections.
-	User string
-	// Client is the ID of the connection.
-	Client string
-	// ConnInfo is attached to the connection by its credentials. JSON when JSON
-	// clients are to see it.
-	ConnInfo []byte
-	// ChanInfo is attached to the subscription.
-	ChanInfo []byte
-}
+// ClientInfo tells who published, joined or is present. It is the message that clients
+// get.
+type ClientInfo = protocol.ClientInfo
 
 // Publication is one message of a channel. It is immutable once handed to a
 // broker: it is shared by every subscriber, without copies.

@@ -316,10 +316,10 @@ type Publication struct {
 
 // ClientInfo tells who published, joined or is present.
 type ClientInfo struct {
-	User     string // Empty for anonymous connections.
-	Client   string // Client id.
-	ConnInfo []byte // Attached to the connection.
-	ChanInfo []byte // Attached to the subscription.
+	User     string // User id; empty for anonymous connections.
+	Client   string // Id of the connection.
+	ConnInfo []byte // Attached to the connection by its credentials. JSON when JSON clients are to see it.
+	ChanInfo []byte // Attached to the subscription. JSON likewise.
 }
 
 // Join: somebody subscribed.

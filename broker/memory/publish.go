@@ -45,7 +45,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 
 func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.PublishOptions, now time.Time) (result broker.PublishResult, kept bool, err error) {
 	turn, s := b.place(ch)
-	if !withHistory(opts) && opts.IdempotencyKey == "" {
+	if !opts.Kept() && opts.IdempotencyKey == "" {
 		// What nobody hears needs no turn: a third of what publishing it would cost.
 		if subscribed, err := b.subscribed(s, ch); err != nil || !subscribed {
 			return broker.PublishResult{}, false, err
@@ -63,10 +63,6 @@ func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.Publi
 	return result, deliver || event.Epoch != "", nil
 }
 
-func withHistory(opts *broker.PublishOptions) bool {
-	return opts.HistorySize > 0 && opts.HistoryTTL > 0
-}
-
 // accept does everything but the delivery: it suppresses or stores pub; the event has
 // an epoch if it was stored. The caller holds the turn.
 func (b *Broker) accept(s *shard, ch string, pub *channel.Publication, opts *broker.PublishOptions, wall time.Time) (event broker.PublicationEvent, result broker.PublishResult, deliver bool) {
@@ -82,7 +78,7 @@ func (b *Broker) accept(s *shard, ch string, pub *channel.Publication, opts *bro
 	stamp(pub, wall)
 	c := s.channels.get(ch)
 	event = broker.PublicationEvent{Pub: pub, Delta: opts.Delta}
-	if withHistory(opts) {
+	if opts.Kept() {
 		st := b.stream(s, &c, now)
 		if st == nil {
 			st = b.begin(s, ch, &c)

@@ -118,15 +118,15 @@ func appendPush(dst []byte, ch string, m message) []byte {
 	switch p := m.pub; {
 	case p != nil:
 		pub = protocol.Publication{
-			Data: p.Data, Info: (*protocol.ClientInfo)(p.Info), Tags: p.Tags, Delta: m.delta, Time: p.Time,
+			Data: p.Data, Info: p.Info, Tags: p.Tags, Delta: m.delta, Time: p.Time,
 			Channel: p.Channel, Key: p.Key, Removed: p.Removed, Score: p.Score, Version: p.Version,
 		}
 		push.Pub = &pub
 	case m.join != nil:
-		join.Info = (*protocol.ClientInfo)(m.join)
+		join.Info = m.join
 		push.Join = &join
 	default:
-		leave.Info = (*protocol.ClientInfo)(m.leave)
+		leave.Info = m.leave
 		push.Leave = &leave
 	}
 	return push.AppendProto(dst)

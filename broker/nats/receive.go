@@ -36,15 +36,15 @@ func (b *Broker) deliver(ch string, m *natsio.Msg) {
 	case m.Subject != m.Sub.Subject:
 		// Joins and leaves reach those who subscribed to the channel itself.
 	case push.Join != nil && push.Join.Info != nil:
-		b.handler.HandleJoin(ch, (*channel.ClientInfo)(push.Join.Info))
+		b.handler.HandleJoin(ch, push.Join.Info)
 	case push.Leave != nil && push.Leave.Info != nil:
-		b.handler.HandleLeave(ch, (*channel.ClientInfo)(push.Leave.Info))
+		b.handler.HandleLeave(ch, push.Leave.Info)
 	}
 }
 
 func (b *Broker) deliverPublication(ch string, m *natsio.Msg, p *protocol.Publication) {
 	pub := &channel.Publication{
-		Data: p.Data, Info: (*channel.ClientInfo)(p.Info), Tags: p.Tags, Time: p.Time, Version: p.Version,
+		Data: p.Data, Info: p.Info, Tags: p.Tags, Time: p.Time, Version: p.Version,
 		Channel: p.Channel, Key: p.Key, Removed: p.Removed, Score: p.Score,
 	}
 	if b.names.wildcards {

@@ -65,7 +65,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		if item.Err = shards[at].names.Check(item.Channel); item.Err != nil {
 			continue
 		}
-		if b.engine.cfg.SkipPubSub && !kept(&item.Options) && item.Options.IdempotencyKey == "" {
+		if b.engine.cfg.SkipPubSub && !item.Options.Kept() && item.Options.IdempotencyKey == "" {
 			continue
 		}
 		if count > len(shards) && hash>>32&1 == 1 {
@@ -124,7 +124,7 @@ func (l *lane) run(ctx context.Context) {
 			}
 			result, err := reply.Position(results[i])
 			item.Result, item.Err = result.PublishResult, failures.explain(err)
-			if err == nil && kept(&item.Options) {
+			if err == nil && item.Options.Kept() {
 				l.broker.acknowledged(l.shard, item.Channel, rest[i].hash, &result, rest[i].sum)
 			}
 		}

@@ -36,7 +36,7 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 		return broker.PublishResult{}, err
 	}
 	result, err := s.position(ctx, &c)
-	if err == nil && kept(&opts) {
+	if err == nil && opts.Kept() {
 		b.acknowledged(s, ch, hash, &result, seen.TextSum(encoded))
 	}
 	return result.PublishResult, err
@@ -76,11 +76,9 @@ func stamp(pub *channel.Publication, now time.Time) {
 	}
 }
 
-func kept(opts *broker.PublishOptions) bool { return opts.HistorySize > 0 && opts.HistoryTTL > 0 }
-
 // unkeptDelta tells whether a publication itself says that deltas may be made;
 // with history, its envelope does.
-func unkeptDelta(opts *broker.PublishOptions) bool { return opts.Delta && !kept(opts) }
+func unkeptDelta(opts *broker.PublishOptions) bool { return opts.Delta && !opts.Kept() }
 
 // publishing is what publishCall wants to know of a publication.
 type publishing struct {
@@ -98,7 +96,7 @@ func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishin
 		verb = script.ShardPublish
 	}
 	switch {
-	case kept(opts):
+	case opts.Kept():
 		if b.engine.cfg.SkipPubSub {
 			name = ""
 		}

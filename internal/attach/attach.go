@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/gate"
 	"github.com/gyrohq/gyro/internal/presence"
@@ -123,9 +122,9 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *session.AttachItem) {
 		if it.Info != nil {
 			err = g.Presence.Add(ctx, it.Channel, it.Info)
 		}
-		if err == nil && it.Read != session.ReadNothing {
+		if err == nil && it.Positioned {
 			g.Watch(it.Channel, it.MetaTTL)
-			err = g.read(ctx, it)
+			it.History, err = g.Streams.History(ctx, it.Channel, it.HistoryFilter)
 		}
 		return err
 	})
@@ -137,19 +136,6 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *session.AttachItem) {
 	if err := g.Detach(o, &undo); err != nil {
 		o.Failed("undoing subscribe", it.Channel, err)
 	}
-}
-
-func (g *Engines) read(ctx context.Context, it *session.AttachItem) error {
-	f := broker.HistoryFilter{MetaTTL: it.MetaTTL}
-	switch it.Read {
-	case session.ReadSince:
-		f.Since, f.Limit = &channel.StreamPosition{Offset: it.Since}, it.Limit
-	case session.ReadLatest:
-		f.Reverse, f.Limit = true, it.Limit
-	}
-	h, err := g.Streams.History(ctx, it.Channel, f)
-	it.Top, it.Publications = h.Top, h.Publications
-	return err
 }
 
 // History reads a stream for whoever asks, and checks what engines do not.

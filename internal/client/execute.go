@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/attach"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/life"
@@ -165,11 +164,9 @@ func (x *executor) Presence(e *session.Presence) {
 func (x *executor) PresenceStats(e *session.PresenceStats) {
 	e.Err = x.handle("PresenceStats", func(ctx context.Context, c *Client, app Application) error {
 		err := app.PresenceStats(ctx, c, e)
-		if err != nil {
-			return err
+		if err == nil {
+			e.PresenceStats, err = x.node().Engines.Presence.Stats(&c.life, e.Channel)
 		}
-		stats, err := x.node().Engines.Presence.Stats(&c.life, e.Channel)
-		e.NumClients, e.NumUsers = stats.Clients, stats.Users
 		return err
 	})
 }
@@ -177,11 +174,9 @@ func (x *executor) PresenceStats(e *session.PresenceStats) {
 func (x *executor) History(e *session.History) {
 	e.Err = x.handle("History", func(ctx context.Context, c *Client, app Application) error {
 		err := app.History(ctx, c, e)
-		if err != nil {
-			return err
+		if err == nil {
+			e.History, err = x.node().Engines.History(&c.life, e.Channel, e.HistoryFilter)
 		}
-		h, err := x.node().Engines.History(&c.life, e.Channel, broker.HistoryFilter{Since: e.Since, Limit: e.Limit, Reverse: e.Reverse})
-		e.Publications, e.Top = h.Publications, h.Top
 		return err
 	})
 }

@@ -217,7 +217,6 @@ type scratch struct {
 	reply protocol.Reply
 	push  protocol.Push
 	pub   protocol.Publication
-	info  protocol.ClientInfo
 	join  protocol.Join
 	leave protocol.Leave
 	text  []byte
@@ -265,10 +264,10 @@ func (s *scratch) append(buf []byte, m *Message, e protocol.Encoding, form Form)
 	s.begin(m, form)
 	switch m.Kind {
 	case KindJoin:
-		s.join.Info = s.clientInfo(m.Info)
+		s.join.Info = m.Info
 		s.push.Join = &s.join
 	case KindLeave:
-		s.leave.Info = s.clientInfo(m.Info)
+		s.leave.Info = m.Info
 		s.push.Leave = &s.leave
 	default:
 		s.push.Pub = &s.pub
@@ -329,10 +328,7 @@ func (s *scratch) begin(m *Message, form Form) {
 // publication sets pub to what clients see of m.
 func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err error) {
 	FillPublication(&s.pub, m.Pub)
-	s.pub.Info, s.pub.Epoch, s.pub.Delta = nil, "", false
-	if m.Pub.Info != nil {
-		s.pub.Info = s.clientInfo(m.Pub.Info)
-	}
+	s.pub.Epoch, s.pub.Delta = "", false
 	if m.Pub.Offset == 1 {
 		s.pub.Epoch = m.Epoch
 	}
@@ -372,9 +368,10 @@ func DeltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Public
 	return *text, isPatch, nil
 }
 
-// FillPublication copies what clients see of p, but its info.
+// FillPublication copies what clients see of p.
 func FillPublication(dst *protocol.Publication, p *channel.Publication) {
 	dst.Data = p.Data
+	dst.Info = p.Info
 	dst.Offset = p.Offset
 	dst.Tags = p.Tags
 	dst.Channel = p.Channel
@@ -382,14 +379,6 @@ func FillPublication(dst *protocol.Publication, p *channel.Publication) {
 	dst.Removed = p.Removed
 	dst.Score = p.Score
 	dst.Version = p.Version
-}
-
-func (s *scratch) clientInfo(i *channel.ClientInfo) *protocol.ClientInfo {
-	if i == nil {
-		return nil
-	}
-	s.info = protocol.ClientInfo{User: i.User, Client: i.Client, ConnInfo: i.ConnInfo, ChanInfo: i.ChanInfo}
-	return &s.info
 }
 
 // Scratch space above this size is not kept.

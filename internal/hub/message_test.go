@@ -84,13 +84,6 @@ var (
 	})
 )
 
-func infoOf(i *channel.ClientInfo) *protocol.ClientInfo {
-	if i == nil {
-		return nil
-	}
-	return &protocol.ClientInfo{User: i.User, Client: i.Client, ConnInfo: i.ConnInfo, ChanInfo: i.ChanInfo}
-}
-
 // refused tells whether JSON cannot carry the payloads.
 func refused(e protocol.Encoding, payloads ...[]byte) bool {
 	for _, p := range payloads {
@@ -164,13 +157,13 @@ func compare(t *rapid.T, m *hub.Message, form hub.Form, e protocol.Encoding, got
 	}
 	switch m.Kind {
 	case hub.KindJoin:
-		want.Join = &protocol.Join{Info: infoOf(m.Info)}
+		want.Join = &protocol.Join{Info: m.Info}
 	case hub.KindLeave:
-		want.Leave = &protocol.Leave{Info: infoOf(m.Info)}
+		want.Leave = &protocol.Leave{Info: m.Info}
 	default:
 		p := m.Pub
 		want.Pub = &protocol.Publication{
-			Data: p.Data, Offset: p.Offset, Tags: p.Tags, Info: infoOf(p.Info), Channel: p.Channel,
+			Data: p.Data, Offset: p.Offset, Tags: p.Tags, Info: p.Info, Channel: p.Channel,
 			Key: p.Key, Removed: p.Removed, Score: p.Score, Version: p.Version,
 		}
 		if len(p.Tags) == 0 {

@@ -17,7 +17,6 @@ func Results(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*pr
 	for i, p := range pubs {
 		q := new(protocol.Publication)
 		FillPublication(q, p)
-		q.Info = (*protocol.ClientInfo)(p.Info)
 		if form&Escaped != 0 {
 			var (
 				patch, text []byte

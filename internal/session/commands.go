@@ -44,11 +44,7 @@ func (s *Session) presence(id uint32, req *protocol.PresenceRequest) {
 }
 
 func (s *Session) presenceDone(e *Presence) {
-	clients := make(map[string]*protocol.ClientInfo, len(e.Clients))
-	for id, info := range e.Clients {
-		clients[id] = (*protocol.ClientInfo)(info)
-	}
-	s.finish(e.id, e.Err, &protocol.Reply{Presence: &protocol.PresenceResult{Presence: clients}})
+	s.finish(e.id, e.Err, &protocol.Reply{Presence: &protocol.PresenceResult{Presence: e.Clients}})
 }
 
 func (s *Session) presenceStats(id uint32, req *protocol.PresenceStatsRequest) {
@@ -62,15 +58,14 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 		return
 	}
 	e := &History{
-		Channel: req.Channel, Subscribed: s.subs.get(req.Channel).established(),
-		Limit: int(req.Limit), Reverse: req.Reverse, id: id,
+		Channel: req.Channel, Subscribed: s.subs.get(req.Channel).established(), id: id,
+		HistoryFilter: channel.HistoryFilter{
+			Since: (*channel.StreamPosition)(req.Since), Limit: int(req.Limit), Reverse: req.Reverse,
+		},
 	}
-	if req.Since != nil {
-		e.Since = &channel.StreamPosition{Offset: req.Since.Offset, Epoch: req.Since.Epoch}
-		if e.Since.Offset == 0 && e.Reverse {
-			s.replyError(id, protocol.ErrorBadRequest)
-			return
-		}
+	if e.Since != nil && e.Since.Offset == 0 && e.Reverse {
+		s.replyError(id, protocol.ErrorBadRequest)
+		return
 	}
 	if most := s.cfg.HistoryLimit; most > 0 && (e.Limit < 0 || e.Limit > most) {
 		e.Limit = most
@@ -83,7 +78,6 @@ func (s *Session) historyDone(e *History) {
 	for i, p := range e.Publications {
 		pubs[i] = new(protocol.Publication)
 		hub.FillPublication(pubs[i], p)
-		pubs[i].Info = (*protocol.ClientInfo)(p.Info)
 	}
 	s.finish(e.id, e.Err, &protocol.Reply{History: &protocol.HistoryResult{
 		Publications: pubs, Epoch: e.Top.Epoch, Offset: e.Top.Offset}})

@@ -48,7 +48,7 @@ func (p *player) complete(e session.Effect, a args, input []string) error {
 			e.Clients[client] = &channel.ClientInfo{User: user, Client: client}
 		}
 	case *session.PresenceStats:
-		e.Err, e.NumClients, e.NumUsers = err, int(a.num("clients", 0)), int(a.num("users", 0))
+		e.Err, e.Clients, e.Users = err, int(a.num("clients", 0)), int(a.num("users", 0))
 	case *session.History:
 		e.Err = err
 		e.Top, e.Publications = position(a.str("top")), publications(a)
@@ -186,7 +186,7 @@ func publicationList(s string) []*channel.Publication {
 	for _, p := range r.Publications {
 		out = append(out, &channel.Publication{
 			Offset: p.Offset, Data: p.Data, Tags: p.Tags, Version: p.Version, Removed: p.Removed, Key: p.Key,
-			Info: (*channel.ClientInfo)(p.Info),
+			Info: p.Info,
 		})
 	}
 	return out

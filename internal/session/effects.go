@@ -1,8 +1,6 @@
 package session
 
 import (
-	"time"
-
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -151,8 +149,8 @@ type (
 		Channel    string
 		Subscribed bool
 		// out
-		NumClients, NumUsers int
-		Err                  error
+		channel.PresenceStats
+		Err error
 
 		id uint32
 	}
@@ -161,13 +159,10 @@ type (
 	History struct {
 		Channel    string
 		Subscribed bool
-		Limit      int
-		Since      *channel.StreamPosition
-		Reverse    bool
+		channel.HistoryFilter
 		// out
-		Publications []*channel.Publication
-		Top          channel.StreamPosition
-		Err          error
+		channel.History
+		Err error
 
 		id uint32
 	}
@@ -255,33 +250,19 @@ const (
 	attachServer                    // a subscription made by the server meanwhile
 )
 
-// Read says what an attach reads from the stream.
-type Read uint8
-
-const (
-	ReadNothing Read = iota
-	ReadTop
-	// ReadSince reads forward from a position.
-	ReadSince
-	// ReadLatest reads backwards from the top.
-	ReadLatest
-)
-
 // AttachItem is one subscription to establish: subscribe in the broker, add
 // presence, read the stream, in this order; or leave no trace.
 type AttachItem struct {
 	Channel string
 	// Info is set if presence is to be added.
-	Info    *channel.ClientInfo
-	Read    Read
-	Since   uint64
-	Limit   int // publications; < 0 for all
-	MetaTTL time.Duration
+	Info *channel.ClientInfo
+	// Positioned is set if the stream is to be read.
+	Positioned bool
+	channel.HistoryFilter
 	// out
-	ChannelID    int64
-	Top          channel.StreamPosition
-	Publications []*channel.Publication
-	Err          error
+	ChannelID int64
+	channel.History
+	Err error
 
 	sub *Subscription
 }
@@ -364,7 +345,7 @@ func (e *Publish) complete(s *Session) {
 }
 func (e *PresenceStats) complete(s *Session) {
 	s.finish(e.id, e.Err, &protocol.Reply{PresenceStats: &protocol.PresenceStatsResult{
-		NumClients: uint32(e.NumClients), NumUsers: uint32(e.NumUsers)}})
+		NumClients: uint32(e.Clients), NumUsers: uint32(e.Users)}})
 }
 func (e *RPC) complete(s *Session) {
 	s.finish(e.id, e.Err, &protocol.Reply{RPC: &protocol.RPCResult{Data: e.Data}})

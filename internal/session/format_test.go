@@ -124,13 +124,13 @@ func formatEffect(e session.Effect) string {
 
 func formatAttach(it *session.AttachItem) string {
 	s := it.Channel + when(it.Info != nil, "presence")
-	switch it.Read {
-	case session.ReadTop:
-		s += " read=top"
-	case session.ReadSince:
-		s += fmt.Sprintf(" read=since:%d limit=%d", it.Since, it.Limit)
-	case session.ReadLatest:
+	switch {
+	case it.Since != nil:
+		s += fmt.Sprintf(" read=since:%d limit=%d", it.Since.Offset, it.Limit)
+	case it.Reverse:
 		s += fmt.Sprintf(" read=latest limit=%d", it.Limit)
+	case it.Positioned:
+		s += " read=top"
 	}
 	return s + when(it.MetaTTL > 0, fmt.Sprintf("meta=%v", it.MetaTTL))
 }
@@ -144,7 +144,7 @@ func formatInfo(i *channel.ClientInfo) string {
 	if i == nil {
 		return "nobody"
 	}
-	return text((*protocol.ClientInfo)(i))
+	return text(i)
 }
 
 func subscribed(b bool) string { return when(b, "subscribed") }

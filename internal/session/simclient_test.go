@@ -171,17 +171,17 @@ func (b *simSub) passes(tags map[string]string) bool { return !b.filtered || tag
 func (b *simSub) judge(it *session.AttachItem, replaces string, limit int) read {
 	s := b.ch
 	asked := channel.StreamPosition{Offset: b.offset, Epoch: b.epoch}
-	if it.Read == session.ReadSince {
+	if it.Since != nil {
 		// The server's own idea of the position, if it replaces a subscription: what the
 		// one before was told may still be on its way to the client.
-		asked.Offset = it.Since
+		asked.Offset = it.Since.Offset
 		if b.c.serverSide && replaces != "" {
 			asked.Epoch = replaces
 		}
 	}
 	r := read{top: s.position()}
 	if s.cache {
-		if it.Read != session.ReadLatest {
+		if !it.Reverse {
 			return r
 		}
 		same := asked.Offset > 0 && asked == s.position()
@@ -208,7 +208,7 @@ func (b *simSub) judge(it *session.AttachItem, replaces string, limit int) read 
 		}
 		return r
 	}
-	if it.Read != session.ReadSince {
+	if it.Since == nil {
 		return r
 	}
 	r.recovered = (asked.Epoch == "" || asked.Epoch == s.epoch) && s.complete(asked.Offset) &&

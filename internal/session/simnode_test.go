@@ -145,10 +145,10 @@ func (w *world) attach(l *link, it *session.AttachItem, budget *int) {
 		l.c.fail("present in %s twice", s.name)
 	}
 	it.ChannelID, it.Top = s.id, s.position()
-	switch it.Read {
-	case session.ReadSince:
-		it.Publications = s.since(it.Since, it.Limit)
-	case session.ReadLatest:
+	switch {
+	case it.Since != nil:
+		it.Publications = s.since(it.Since.Offset, it.Limit)
+	case it.Reverse:
 		it.Publications = s.latest(it.Limit)
 	}
 	l.reads[s.index] = append(l.reads[s.index], b.judge(it, l.epochs[s.index], w.cfg.RecoveryLimit).within(budget))

@@ -225,21 +225,20 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	}
 	auto := o.AutoRecover && o.RecoveryMode == channel.RecoverCache
 	b.setup.recover = o.Recoverable && (req.Recover || auto)
-	item := &AttachItem{Channel: b.channel, MetaTTL: o.HistoryMetaTTL, sub: b}
+	item := &AttachItem{Channel: b.channel, Positioned: b.positioned, sub: b}
+	item.MetaTTL = o.HistoryMetaTTL
 	if o.Presence {
 		item.Info = b.info()
 	}
 	switch {
-	case !b.positioned:
 	case !b.setup.recover:
-		item.Read = ReadTop
 	case o.RecoveryMode == channel.RecoverCache:
-		item.Read, item.Limit = ReadLatest, 1
+		item.Reverse, item.Limit = true, 1
 		if b.filtered() {
 			item.Limit = b.recoveryLimit()
 		}
 	default:
-		item.Read, item.Since, item.Limit = ReadSince, req.Offset, b.recoveryLimit()
+		item.Since, item.Limit = &channel.StreamPosition{Offset: req.Offset}, b.recoveryLimit()
 	}
 	b.state = subAttaching
 	s.env.Join(b)

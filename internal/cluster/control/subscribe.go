@@ -18,9 +18,7 @@ func NewSubscribe(user, ch string, o *channel.SubscribeOptions) *Subscribe {
 		HistoryMetaTTL: int64(o.HistoryMetaTTL), AllowDelta: o.AllowDelta,
 		AllowTagsFilter: o.AllowTagsFilter, AllowCompaction: o.AllowCompaction,
 		BatchMaxDelay: int64(o.BatchMaxDelay), BatchMaxSize: int64(o.BatchMaxSize),
-	}
-	if p := o.RecoverSince; p != nil {
-		m.RecoverSince = &Position{Offset: p.Offset, Epoch: p.Epoch}
+		RecoverSince: (*Position)(o.RecoverSince),
 	}
 	if f := o.ServerTagsFilter; f != nil {
 		m.ServerTagsFilter = f.AppendProto(nil)
@@ -44,12 +42,10 @@ func (m *Subscribe) Options() (*channel.SubscribeOptions, error) {
 		HistoryMetaTTL: time.Duration(m.HistoryMetaTTL), AllowDelta: m.AllowDelta,
 		AllowTagsFilter: m.AllowTagsFilter, AllowCompaction: m.AllowCompaction,
 		BatchMaxDelay: time.Duration(m.BatchMaxDelay), BatchMaxSize: int(m.BatchMaxSize),
+		RecoverSince: (*channel.StreamPosition)(m.RecoverSince),
 	}
 	if m.RecoveryMode == uint32(channel.RecoverCache) {
 		o.RecoveryMode = channel.RecoverCache
-	}
-	if p := m.RecoverSince; p != nil {
-		o.RecoverSince = &channel.StreamPosition{Offset: p.Offset, Epoch: p.Epoch}
 	}
 	if len(m.ServerTagsFilter) > 0 {
 		o.ServerTagsFilter = new(protocol.FilterNode)
@@ -70,23 +66,15 @@ func (m *Subscribe) Options() (*channel.SubscribeOptions, error) {
 }
 
 func publicationMessage(p *channel.Publication) *protocol.Publication {
-	m := &protocol.Publication{
-		Data: p.Data, Offset: p.Offset, Tags: p.Tags, Time: p.Time,
-		Channel: p.Channel, Key: p.Key, Removed: p.Removed, Score: p.Score,
+	return &protocol.Publication{
+		Data: p.Data, Info: p.Info, Offset: p.Offset, Tags: p.Tags, Time: p.Time,
+		Channel: p.Channel, Key: p.Key, Removed: p.Removed, Score: p.Score, Version: p.Version,
 	}
-	if i := p.Info; i != nil {
-		m.Info = &protocol.ClientInfo{User: i.User, Client: i.Client, ConnInfo: i.ConnInfo, ChanInfo: i.ChanInfo}
-	}
-	return m
 }
 
 func publicationOf(m *protocol.Publication) *channel.Publication {
-	p := &channel.Publication{
-		Data: m.Data, Offset: m.Offset, Tags: m.Tags, Time: m.Time,
-		Channel: m.Channel, Key: m.Key, Removed: m.Removed, Score: m.Score,
+	return &channel.Publication{
+		Data: m.Data, Info: m.Info, Offset: m.Offset, Tags: m.Tags, Time: m.Time,
+		Channel: m.Channel, Key: m.Key, Removed: m.Removed, Score: m.Score, Version: m.Version,
 	}
-	if i := m.Info; i != nil {
-		p.Info = &channel.ClientInfo{User: i.User, Client: i.Client, ConnInfo: i.ConnInfo, ChanInfo: i.ChanInfo}
-	}
-	return p
 }

@@ -1,0 +1,31 @@
+package channel
+
+import "time"
+
+// HistoryFilter selects a part of a stream, see recovery.md section 7. The zero value
+// selects the position alone.
+type HistoryFilter struct {
+	// Since excludes everything up to it (Reverse: everything from it). Nil: all.
+	// The epoch is not looked at by the broker.
+	Since *StreamPosition
+	// Limit: 0 for the position only, < 0 for no limit.
+	Limit int
+	// Reverse reads from the newest to the oldest.
+	Reverse bool
+	// MetaTTL renews the life of top and epoch; 0 means the broker's default.
+	MetaTTL time.Duration
+}
+
+// History is what a stream holds.
+type History struct {
+	Publications []*Publication
+	// Top is the position of the newest publication ever added to this stream.
+	Top StreamPosition
+}
+
+// PresenceStats are the counts of a channel.
+type PresenceStats struct {
+	Clients int
+	// Users counts distinct user IDs; all anonymous clients count as one.
+	Users int
+}

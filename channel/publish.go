@@ -1,0 +1,52 @@
+package channel
+
+import "time"
+
+// PublishOptions of one publication.
+type PublishOptions struct {
+	// HistorySize is the most publications the stream keeps; HistoryTTL how long
+	// it keeps them after the last one. Both > 0, or the publication is delivered
+	// with offset 0 and not remembered.
+	HistorySize int
+	HistoryTTL  time.Duration
+	// HistoryMetaTTL is how long top offset and epoch outlive the last use. 0 means
+	// the broker's default (30 days).
+	HistoryMetaTTL time.Duration
+	// IdempotencyKey suppresses a repeated publish within IdempotencyTTL (0: 300 s),
+	// scoped per channel. It counts before Version does, and a publish suppressed by
+	// its version does not take the key.
+	IdempotencyKey string
+	IdempotencyTTL time.Duration
+	// Version suppresses the publish unless it is greater than the last one of the
+	// stream with the same VersionEpoch (recovery.md 3.2). It needs history; 0 is none.
+	Version      uint64
+	VersionEpoch string
+	// Delta sends subscribers that negotiated it only the difference to the previous
+	// publication. It needs history.
+	Delta bool
+	// Tags and Info become those of the publication, as Version does: an engine finds all
+	// three there.
+	Tags map[string]string
+	// Info of the client on whose behalf is published.
+	Info *ClientInfo
+}
+
+// Kept tells whether the stream keeps the publication.
+func (o *PublishOptions) Kept() bool { return o.HistorySize > 0 && o.HistoryTTL > 0 }
+
+// SuppressReason tells why a publish changed nothing.
+type SuppressReason string
+
+const (
+	SuppressIdempotency SuppressReason = "idempotency"
+	SuppressVersion     SuppressReason = "version"
+)
+
+// PublishResult of an accepted publish.
+type PublishResult struct {
+	// Position of the publication, or of the stream's top if it was suppressed by
+	// version; zero without history.
+	Position StreamPosition
+	// Suppressed is empty if the publication was delivered.
+	Suppressed SuppressReason
+}
