@@ -13,49 +13,32 @@ import (
 // budget is how many bytes the publications may take; what is recovered is subtracted.
 // The error is the reply or the disconnect that the client gets instead.
 func (b *Subscription) recovered(it *AttachItem, budget *int) (*protocol.SubscribeResult, error) {
-	req, opts := b.setup.request, b.setup.opts
-	r := b.result(it)
-	r.WasRecovering = req.Recover || b.setup.recover
-	initial := opts.Publications
-	if !b.positioned {
-		var err error
-		r.Publications, err = hub.Results(initial, b.form, b.s.via.Framer.Encoding())
-		return r, err
-	}
-	b.offset, b.epoch = it.Top.Offset, it.Top.Epoch
-	if !b.contiguous() {
-		return nil, protocol.DisconnectInsufficientState
-	}
-	r.Epoch, r.Offset = it.Top.Epoch, it.Top.Offset
-	var pubs []*channel.Publication
-	if b.setup.recover {
-		var ok bool
-		if pubs, ok = b.missed(it); ok {
-			if size := recovery.Size(pubs); size <= max(*budget, 0) {
-				*budget -= size
-			} else {
-				// The reply would be too much for the queue at every try. As beyond the
-				// recovery limit, the client has to get along without.
-				pubs, ok = nil, false
-			}
+	was, r := b.setup, b.result(it)
+	r.WasRecovering = was.request.Recover || was.recover
+	var missed []*channel.Publication
+	if b.positioned {
+		b.offset, b.epoch = it.Top.Offset, it.Top.Epoch
+		if was.strategy().Gapless() && !recovery.Follows(it.Top, was.buffered) {
+			// A publication was lost before the client is even subscribed.
+			return nil, protocol.DisconnectInsufficientState
 		}
-		if !ok && req.Flag&flagReject != 0 && opts.RecoveryMode == channel.RecoverStream {
-			return nil, protocol.ErrorUnrecoverablePosition
-		}
-		if ok {
-			// The client's own offset: applying the publications leads to the right
-			// position (recovery.md 4.6).
-			r.Recovered, r.Offset = true, req.Offset
-		}
+		r.Epoch, r.Offset = it.Top.Epoch, it.Top.Offset
 	}
-	if len(pubs) == 0 {
+	if was.recover {
+		m, ok, err := recovery.Resume(was.strategy(), b.asks(was.request), it.History, budget)
+		if err != nil {
+			return nil, err
+		}
+		r.Recovered, r.Offset, missed = ok, m.Offset, m.Publications
+	}
+	if len(missed) == 0 {
 		// What the application supplies need not be of the stream: no base.
-		pubs = initial
+		missed = was.opts.Publications
 	} else {
-		b.base = pubs[len(pubs)-1].Offset
+		b.base = missed[len(missed)-1].Offset
 	}
 	var err error
-	r.Publications, err = hub.Results(pubs, b.form, b.s.via.Framer.Encoding())
+	r.Publications, err = hub.Results(missed, b.form, b.s.via.Framer.Encoding())
 	return r, err
 }
 
@@ -65,39 +48,30 @@ func (b *Subscription) recoveredAlone(it *AttachItem) (*protocol.SubscribeResult
 	return b.recovered(it, &budget)
 }
 
-// missed decides on recovery and returns what the client has to get.
-func (b *Subscription) missed(it *AttachItem) ([]*channel.Publication, bool) {
-	since := channel.StreamPosition{Offset: b.setup.request.Offset, Epoch: b.setup.request.Epoch}
-	var filter recovery.Filter
+// strategy by which the subscription recovers, if it does.
+func (w *setup) strategy() recovery.Strategy { return recovery.Of(w.opts.RecoveryMode) }
+
+// asks is what the strategy has to know of the subscriber.
+func (b *Subscription) asks(req *protocol.SubscribeRequest) recovery.Request {
+	r := recovery.Request{
+		Since: channel.StreamPosition{Offset: req.Offset, Epoch: req.Epoch},
+		Limit: b.s.cfg.RecoveryLimit, Reject: req.Flag&flagReject != 0,
+	}
+	if r.Limit <= 0 {
+		r.Limit = -1
+	}
 	if b.filtered() {
-		filter = b.passes
+		r.Filter = b.passes
 	}
-	if b.setup.opts.RecoveryMode == channel.RecoverCache {
-		return recovery.Latest(it.Publications, it.Top, since, filter)
-	}
-	return recovery.Missed(it.Publications, it.Top, since, filter)
+	return r
 }
 
-// contiguous tells whether the buffered publications continue the position that
-// was read. If not, one was lost before the client is even subscribed. In cache
-// mode only the latest one counts.
-func (b *Subscription) contiguous() bool {
-	if b.setup.opts.RecoveryMode == channel.RecoverCache {
-		return true
-	}
-	next := b.offset + 1
-	for _, m := range b.setup.buffer {
-		if m.Kind != hub.KindPublication || m.Pub.Offset == 0 {
-			continue
-		}
-		switch {
-		case m.Epoch != b.epoch && b.epoch != "":
-			return false
-		case m.Pub.Offset > next:
-			return false
-		case m.Pub.Offset == next:
-			next++
+// buffered goes through the positions of the publications that wait for the reply.
+func (w *setup) buffered(yield func(channel.StreamPosition) bool) {
+	for _, m := range w.buffer {
+		if m.Kind == hub.KindPublication && m.Pub.Offset != 0 &&
+			!yield(channel.StreamPosition{Offset: m.Pub.Offset, Epoch: m.Epoch}) {
+			return
 		}
 	}
-	return true
 }

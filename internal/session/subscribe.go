@@ -223,22 +223,15 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	if req.Delta != "" && o.AllowDelta && !b.filtered() {
 		b.form |= hub.Escaped
 	}
-	auto := o.AutoRecover && o.RecoveryMode == channel.RecoverCache
-	b.setup.recover = o.Recoverable && (req.Recover || auto)
+	strategy := b.setup.strategy()
+	b.setup.recover = o.Recoverable && (req.Recover || o.AutoRecover && strategy.Automatic())
 	item := &AttachItem{Channel: b.channel, Positioned: b.positioned, sub: b}
+	if b.setup.recover {
+		item.HistoryFilter = strategy.Query(b.asks(req))
+	}
 	item.MetaTTL = o.HistoryMetaTTL
 	if o.Presence {
 		item.Info = b.info()
-	}
-	switch {
-	case !b.setup.recover:
-	case o.RecoveryMode == channel.RecoverCache:
-		item.Reverse, item.Limit = true, 1
-		if b.filtered() {
-			item.Limit = b.recoveryLimit()
-		}
-	default:
-		item.Since, item.Limit = &channel.StreamPosition{Offset: req.Offset}, b.recoveryLimit()
 	}
 	b.state = subAttaching
 	s.env.Join(b)
@@ -246,13 +239,6 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 		b.channel, item.Channel = ch, ch // one text for all
 	}
 	return item, nil
-}
-
-func (b *Subscription) recoveryLimit() int {
-	if b.s.cfg.RecoveryLimit > 0 {
-		return b.s.cfg.RecoveryLimit
-	}
-	return -1
 }
 
 // filters compiles the tags filters.
