@@ -29,17 +29,17 @@ func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
 	if !s.usable(id, s.cfg.Handles.Publish && req.Type == 0, req.Channel) {
 		return
 	}
-	b := s.subs.get(req.Channel)
+	b := s.subs.Get(req.Channel)
 	info := s.clientInfo(nil)
 	if b.established() {
 		info.ChanInfo = b.terms.chanInfo
 	}
-	s.do(&Publish{Request: req, Info: info, Subscribed: b.established(), id: id})
+	s.do(&Publish{Request: req, Info: info, Subscribed: b.established(), command: command{id: id}})
 }
 
 func (s *Session) presence(id uint32, req *protocol.PresenceRequest) {
 	if s.usable(id, s.cfg.Handles.Presence, req.Channel) {
-		s.do(&Presence{Channel: req.Channel, Subscribed: s.subs.get(req.Channel).established(), id: id})
+		s.do(&Presence{Channel: req.Channel, Subscribed: s.subs.Get(req.Channel).established(), command: command{id: id}})
 	}
 }
 
@@ -49,7 +49,7 @@ func (s *Session) presenceDone(e *Presence) {
 
 func (s *Session) presenceStats(id uint32, req *protocol.PresenceStatsRequest) {
 	if s.usable(id, s.cfg.Handles.PresenceStats, req.Channel) {
-		s.do(&PresenceStats{Channel: req.Channel, Subscribed: s.subs.get(req.Channel).established(), id: id})
+		s.do(&PresenceStats{Channel: req.Channel, Subscribed: s.subs.Get(req.Channel).established(), command: command{id: id}})
 	}
 }
 
@@ -58,7 +58,7 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 		return
 	}
 	e := &History{
-		Channel: req.Channel, Subscribed: s.subs.get(req.Channel).established(), id: id,
+		Channel: req.Channel, Subscribed: s.subs.Get(req.Channel).established(), command: command{id: id},
 		HistoryFilter: channel.HistoryFilter{
 			Since: (*channel.StreamPosition)(req.Since), Limit: int(req.Limit), Reverse: req.Reverse,
 		},
@@ -88,7 +88,7 @@ func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
 		s.replyError(id, protocol.ErrorNotAvailable)
 		return
 	}
-	s.do(&RPC{Request: req, id: id})
+	s.do(&RPC{Request: req, command: command{id: id}})
 }
 
 func (s *Session) message(req *protocol.SendRequest) {
@@ -202,7 +202,7 @@ func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 		s.Disconnect(protocol.DisconnectBadRequest)
 		return
 	}
-	b := s.subs.get(req.Channel)
+	b := s.subs.Get(req.Channel)
 	switch {
 	case !b.established():
 		s.replyError(id, protocol.ErrorPermissionDenied)
@@ -232,7 +232,7 @@ func (s *Session) subRefreshed(e *SubRefresh) {
 		err = protocol.ErrorExpired
 	}
 	r := &protocol.SubRefreshResult{}
-	if err == nil && s.subs.get(e.Channel) == e.sub {
+	if err == nil && s.subs.Get(e.Channel) == e.sub {
 		err = e.sub.prolong(expireAt, e.Info, e.ServerTagsFilter)
 	}
 	if err == nil && expireAt != 0 {
@@ -247,7 +247,7 @@ func (s *Session) serverSubRefreshed(e *SubRefresh) {
 	s.inflight--
 	b := e.sub
 	b.refreshing = false
-	if s.subs.get(e.Channel) != b || b.state != subLive {
+	if s.subs.Get(e.Channel) != b || b.state != subLive {
 		return
 	}
 	var d protocol.Disconnect

@@ -127,10 +127,7 @@ type (
 		Request    *protocol.PublishRequest
 		Info       *channel.ClientInfo
 		Subscribed bool
-		// out
-		Err error
-
-		id uint32
+		command
 	}
 
 	// Presence asks the application and reads who is there.
@@ -139,9 +136,7 @@ type (
 		Subscribed bool
 		// out
 		Clients map[string]*channel.ClientInfo
-		Err     error
-
-		id uint32
+		command
 	}
 
 	// PresenceStats asks the application and reads how many are there.
@@ -150,9 +145,7 @@ type (
 		Subscribed bool
 		// out
 		channel.PresenceStats
-		Err error
-
-		id uint32
+		command
 	}
 
 	// History asks the application and reads the stream.
@@ -162,9 +155,7 @@ type (
 		channel.HistoryFilter
 		// out
 		channel.History
-		Err error
-
-		id uint32
+		command
 	}
 
 	// RPC calls the application.
@@ -172,16 +163,13 @@ type (
 		Request *protocol.RPCRequest
 		// out
 		Data []byte
-		Err  error
-
-		id uint32
+		command
 	}
 
 	// Message hands a message to the application.
 	Message struct {
-		Data []byte
-		// out
-		Err error
+		Data    []byte
+		command // without a reply
 	}
 
 	// Refresh asks the application to prolong the connection.
@@ -284,23 +272,17 @@ type RenewItem struct {
 	Info    *channel.ClientInfo
 }
 
-func (*Connecting) Traits() Traits    { return Completes | Begins | Instant }
-func (*Connected) Traits() Traits     { return Instant }
-func (*Subscribing) Traits() Traits   { return Completes | Begins | Instant }
-func (*Attach) Traits() Traits        { return Completes | Begins | Continues | Instant }
-func (*Detach) Traits() Traits        { return Completes | Instant }
-func (*Undo) Traits() Traits          { return Continues | Instant }
-func (*Join) Traits() Traits          { return 0 }
-func (*Publish) Traits() Traits       { return Completes | Concurrent }
-func (*Presence) Traits() Traits      { return Completes | Concurrent }
-func (*PresenceStats) Traits() Traits { return Completes | Concurrent }
-func (*History) Traits() Traits       { return Completes | Concurrent }
-func (*RPC) Traits() Traits           { return Completes | Concurrent }
-func (*Message) Traits() Traits       { return Completes | Concurrent }
-func (*Refresh) Traits() Traits       { return Completes }
-func (*SubRefresh) Traits() Traits    { return Completes }
-func (*Renew) Traits() Traits         { return Instant }
-func (*Close) Traits() Traits         { return Instant }
+func (*Connecting) Traits() Traits  { return Completes | Begins | Instant }
+func (*Connected) Traits() Traits   { return Instant }
+func (*Subscribing) Traits() Traits { return Completes | Begins | Instant }
+func (*Attach) Traits() Traits      { return Completes | Begins | Continues | Instant }
+func (*Detach) Traits() Traits      { return Completes | Instant }
+func (*Undo) Traits() Traits        { return Continues | Instant }
+func (*Join) Traits() Traits        { return 0 }
+func (*Refresh) Traits() Traits     { return Completes }
+func (*SubRefresh) Traits() Traits  { return Completes }
+func (*Renew) Traits() Traits       { return Instant }
+func (*Close) Traits() Traits       { return Instant }
 
 func (e *Connecting) Execute(x Executor, inline bool) bool  { return x.Connecting(e, inline) }
 func (e *Connected) Execute(x Executor, inline bool) bool   { return x.Connected(inline) }
@@ -325,6 +307,15 @@ func (e *Refresh) Execute(x Executor, _ bool) bool       { x.Refresh(e); return 
 func (e *SubRefresh) Execute(x Executor, _ bool) bool    { x.SubRefresh(e); return true }
 func (e *Renew) Execute(x Executor, inline bool) bool    { return x.Renew(e.Items, inline) }
 func (e *Close) Execute(x Executor, inline bool) bool    { return x.Close(e, inline) }
+
+// command is part of the effects of commands that change nothing in the session, so that
+// they may overtake each other.
+type command struct {
+	Err error // out
+	id  uint32
+}
+
+func (*command) Traits() Traits { return Completes | Concurrent }
 
 // unawaited is part of the effects without Completes.
 type unawaited struct{}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/bychannel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/via"
@@ -114,7 +115,7 @@ type Session struct {
 	lease *lease // never nil
 
 	out     outbox.Queue
-	subs    subscriptions
+	subs    bychannel.Set[*Subscription]
 	pending *pending // nil unless something waits
 
 	deadlines deadlines
@@ -366,7 +367,7 @@ func (s *Session) flush() {
 
 // Dismiss closes the connection in order: what was published before comes first.
 func (s *Session) Dismiss(d protocol.Disconnect) {
-	for b := range s.subs.all() {
+	for b := range s.subs.All() {
 		if s.env.Finish(b); s.state == stateClosed {
 			return
 		}
@@ -396,7 +397,7 @@ func (s *Session) close(d protocol.Disconnect) {
 	s.env.Schedule(0)
 	s.unregister()
 	var items []DetachItem
-	for b := range s.subs.all() {
+	for b := range s.subs.All() {
 		switch b.state {
 		case subAttached, subLive:
 			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
@@ -406,7 +407,7 @@ func (s *Session) close(d protocol.Disconnect) {
 		}
 		b.state = subEnded
 	}
-	s.subs, s.pending = subscriptions{}, nil
+	s.subs, s.pending = bychannel.Set[*Subscription]{}, nil
 	if len(items) > 0 || s.connected {
 		s.env.Do(&Close{Disconnect: d, Items: items, Connected: s.connected})
 	}
@@ -428,7 +429,7 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	try(s.unregister)
 	try(func() { s.env.Schedule(0) })
 	var items []DetachItem
-	for b := range s.subs.all() {
+	for b := range s.subs.All() {
 		try(func() {
 			if b.state == subAttached || b.state == subLive {
 				items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
@@ -437,7 +438,7 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 			s.env.Part(b)
 		})
 	}
-	s.subs, s.pending = subscriptions{}, nil
+	s.subs, s.pending = bychannel.Set[*Subscription]{}, nil
 	try(func() { s.env.Do(&Close{Disconnect: d, Items: items, Connected: s.connected}) })
 	try(func() { s.env.Closed(d) })
 }

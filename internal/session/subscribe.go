@@ -102,6 +102,9 @@ type setup struct {
 // Channel of the subscription.
 func (b *Subscription) Channel() string { return b.channel }
 
+// Next is the place of the next one in the session's list.
+func (b *Subscription) Next() **Subscription { return &b.next }
+
 // Seat is the hub's.
 func (b *Subscription) Seat() *hub.Seat { return &b.seat }
 
@@ -122,9 +125,9 @@ func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 		s.Disconnect(protocol.DisconnectBadRequest)
 	case !s.fits(req.Channel):
 		s.replyError(id, protocol.ErrorBadRequest)
-	case s.subs.get(req.Channel) != nil:
+	case s.subs.Get(req.Channel) != nil:
 		s.replyError(id, protocol.ErrorAlreadySubscribed)
-	case s.subs.n >= s.cfg.ChannelLimit:
+	case s.subs.Len() >= s.cfg.ChannelLimit:
 		s.replyError(id, protocol.ErrorLimitExceeded)
 	default:
 		b := s.reserve(req.Channel, req)
@@ -144,14 +147,14 @@ func (s *Session) fits(ch string) bool {
 // reserve notes a subscription that is on its way.
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
 	b := &Subscription{s: s, channel: ch, terms: &plainTerms, setup: &setup{request: req}}
-	s.subs.add(b)
+	s.subs.Add(b)
 	return b
 }
 
 // forget undoes reserve, and answers the unsubscribe commands that waited.
 func (s *Session) forget(b *Subscription) {
 	b.state = subEnded
-	s.subs.remove(b)
+	s.subs.Remove(b)
 	if b.setup == nil {
 		return
 	}
@@ -321,7 +324,7 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 		return protocol.ErrorExpired
 	}
 	var since *channel.StreamPosition
-	if b := s.subs.get(ch); b != nil {
+	if b := s.subs.Get(ch); b != nil {
 		if b.state != subLive {
 			// One is on its way: the client's own decision stands.
 			return nil
@@ -332,7 +335,7 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 		}
 		s.drop(b, protocol.UnsubscribeServer, 0)
 	}
-	if s.subs.n >= s.cfg.ChannelLimit {
+	if s.subs.Len() >= s.cfg.ChannelLimit {
 		s.Disconnect(protocol.DisconnectChannelLimit)
 		return nil
 	}
@@ -345,7 +348,7 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 	}
 	item, err := s.serverSubscription(ch, o, req)
 	if err != nil {
-		s.forget(s.subs.get(ch))
+		s.forget(s.subs.Get(ch))
 		return err
 	}
 	s.do(attachOne(item, 0, attachServer))
@@ -421,4 +424,13 @@ func (b *Subscription) result(it *AttachItem) *protocol.SubscribeResult {
 		r.ID = it.ChannelID
 	}
 	return r
+}
+
+// Window is how long messages of the channel are to be held back, as the options of
+// the subscription have it. It is known while the subscription joins.
+func (b *Subscription) Window() hub.Window {
+	if b.setup == nil || b.setup.opts == nil {
+		return hub.Window{}
+	}
+	return hub.Window{Delay: b.setup.opts.BatchMaxDelay, Size: b.setup.opts.BatchMaxSize}
 }

@@ -139,7 +139,7 @@ func (s *Session) expired() {
 // unsubscribeOverdue closes a connection whose unsubscribe command waited too
 // long for the subscribe before it.
 func (s *Session) unsubscribeOverdue(now int64) {
-	for b := range s.subs.all() {
+	for b := range s.subs.All() {
 		if b.setup == nil || len(b.setup.unsubscribers) == 0 {
 			continue
 		}
@@ -154,7 +154,7 @@ func (s *Session) unsubscribeOverdue(now int64) {
 // periodic renews presence and looks for expired subscriptions.
 func (s *Session) periodic(now int64) {
 	var renew []RenewItem
-	for b := range s.subs.all() {
+	for b := range s.subs.All() {
 		if b.state != subLive {
 			continue
 		}

@@ -63,7 +63,7 @@ func TestTraits(t *testing.T) {
 	}
 }
 
-// declaredEffects returns the types of the package that have a method Traits.
+// declaredEffects returns the types of the package that have a method Execute.
 func declaredEffects(t *testing.T) []string {
 	names := make(map[string]bool)
 	entries, err := os.ReadDir(".")
@@ -79,7 +79,7 @@ func declaredEffects(t *testing.T) []string {
 			t.Fatal(err)
 		}
 		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "Traits" {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "Execute" {
 				names[f.Recv.List[0].Type.(*ast.StarExpr).X.(*ast.Ident).Name] = true
 			}
 		}

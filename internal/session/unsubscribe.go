@@ -17,7 +17,7 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 		s.Disconnect(protocol.DisconnectBadRequest)
 		return
 	}
-	b := s.subs.get(req.Channel)
+	b := s.subs.Get(req.Channel)
 	switch {
 	case b == nil:
 		s.reply(&protocol.Reply{ID: id, Unsubscribe: &protocol.UnsubscribeResult{}})
@@ -60,7 +60,7 @@ func (s *Session) Unsubscribe(ch string, u protocol.Unsubscribe) {
 	if s.state != stateConnected {
 		return
 	}
-	b := s.subs.get(ch)
+	b := s.subs.Get(ch)
 	switch {
 	case b == nil:
 		s.pushUnsubscribe(ch, u)
@@ -112,7 +112,7 @@ func (s *Session) detached(e *Detach) {
 
 // Subscriptions calls f with each established subscription.
 func (s *Session) Subscriptions(f func(ch string, serverSide bool, source uint8)) {
-	for b := range s.subs.all() {
+	for b := range s.subs.All() {
 		if b.state == subLive {
 			f(b.channel, b.serverSide, b.source)
 		}
