@@ -12,6 +12,8 @@ type (
 	Publication = channel.Publication
 	// PublishResult of an accepted publish.
 	PublishResult = channel.PublishResult
+	// BatchPublication is an element of Node.PublishBatch.
+	BatchPublication = channel.BatchPublication
 	// PresenceStats are the counts of a channel.
 	PresenceStats = channel.PresenceStats
 	// History is what a stream holds.

@@ -34,6 +34,11 @@ type PublishOptions struct {
 // Kept tells whether the stream keeps the publication.
 func (o *PublishOptions) Kept() bool { return o.HistorySize > 0 && o.HistoryTTL > 0 }
 
+// Publication returns what is published with the options.
+func (o *PublishOptions) Publication(data []byte) Publication {
+	return Publication{Data: data, Info: o.Info, Tags: o.Tags, Version: o.Version}
+}
+
 // SuppressReason tells why a publish changed nothing.
 type SuppressReason string
 
@@ -49,4 +54,17 @@ type PublishResult struct {
 	Position StreamPosition
 	// Suppressed is empty if the publication was delivered.
 	Suppressed SuppressReason
+}
+
+// BatchPublication is one of many publications that are made at once.
+type BatchPublication struct {
+	Channel string
+	// Data is as for Node.Publish. Elements may share it.
+	Data []byte
+	// Options are not changed, and may be shared; nil for none.
+	Options *PublishOptions
+
+	// Result and Err are what became of it.
+	Result PublishResult
+	Err    error
 }

@@ -39,7 +39,7 @@ func (e *env) Refused(ch string) {
 
 func (e *env) Closed(d protocol.Disconnect) {
 	e.life.End()
-	e.loop.unlink(e.client())
+	e.loop.removeConnection(e.client())
 	level, reason := slog.LevelDebug, d.Reason
 	if d.Code == protocol.DisconnectSlow.Code {
 		level, reason = slog.LevelInfo, "more was to be sent than QueueMaxSize (client.queue_max_size) lets wait"

@@ -64,8 +64,8 @@ func (l *Loop) each(t *users.Target, f func(*Client)) {
 	}
 }
 
-// link and unlink keep the list of all connections, authenticated or not.
-func (l *Loop) link(c *Client) {
+// addConnection and removeConnection keep the list of all connections, authenticated or not.
+func (l *Loop) addConnection(c *Client) {
 	l.connections++
 	c.next = l.first
 	if l.first != nil {
@@ -74,7 +74,7 @@ func (l *Loop) link(c *Client) {
 	l.first = c
 }
 
-func (l *Loop) unlink(c *Client) {
+func (l *Loop) removeConnection(c *Client) {
 	if c.prev == nil && l.first != c {
 		return // already
 	}

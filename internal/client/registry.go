@@ -159,7 +159,7 @@ func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*C
 
 // begin makes the session, on its loop.
 func (c *Client) begin(conn transport.Conn, kind *via.Kind) {
-	c.loop.link(c)
+	c.loop.addConnection(c)
 	c.session.Init((*env)(c), c.loop.clients.Session, conn, kind)
 }
 

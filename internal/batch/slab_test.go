@@ -1,4 +1,4 @@
-package pubslab
+package batch
 
 import (
 	"fmt"
@@ -14,13 +14,13 @@ import (
 // handed out is zero.
 func TestNothingKeptIsUsedAgain(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	var s Slabs
+	var s slabs
 	kept := make(map[*channel.Publication]string)
 	for round := range 2000 {
 		var items []broker.BatchItem
 		keep := random.IntN(3) // nobody, some, many
-		for i := range random.IntN(5 * Size) {
-			item := broker.BatchItem{Unkept: random.IntN(4*Size) >= keep*keep}
+		for i := range random.IntN(5 * slabSize) {
+			item := broker.BatchItem{Unkept: random.IntN(4*slabSize) >= keep*keep}
 			switch random.IntN(4) {
 			case 0: // the same as before, if that is possible
 				if i > 0 {
@@ -31,7 +31,7 @@ func TestNothingKeptIsUsedAgain(t *testing.T) {
 			case 1: // not from here
 				item.Pub = new(channel.Publication)
 			default:
-				item.Pub = s.Next()
+				item.Pub = s.next()
 				if item.Pub.Data != nil || item.Pub.Version != 0 {
 					t.Fatalf("round %d: got %+v", round, item.Pub)
 				}
@@ -42,7 +42,7 @@ func TestNothingKeptIsUsedAgain(t *testing.T) {
 				kept[item.Pub] = string(item.Pub.Data)
 			}
 		}
-		s.Reclaim(items)
+		s.reclaim(items)
 		for p, data := range kept {
 			if string(p.Data) != data {
 				t.Fatalf("round %d: %q became %q", round, data, p.Data)
@@ -53,21 +53,21 @@ func TestNothingKeptIsUsedAgain(t *testing.T) {
 
 // Small batches share slabs even if everything is kept.
 func TestKeptShareSlabs(t *testing.T) {
-	var s Slabs
+	var s slabs
 	items := make([]broker.BatchItem, 3)
 	seen := make(map[*channel.Publication]bool)
 	batch := func() {
 		for i := range items {
-			items[i].Pub = s.Next()
+			items[i].Pub = s.next()
 			if seen[items[i].Pub] {
 				t.Fatal("handed out twice")
 			}
 			seen[items[i].Pub] = true
 		}
-		s.Reclaim(items)
+		s.reclaim(items)
 	}
 	clear(seen)
-	if n := testing.AllocsPerRun(10*Size, func() { clear(seen); batch() }); n > 0 { // 3 of 32
+	if n := testing.AllocsPerRun(10*slabSize, func() { clear(seen); batch() }); n > 0 { // 3 of 32
 		t.Errorf("%v slabs a batch", n)
 	}
 	clear(seen)
@@ -80,13 +80,13 @@ func TestKeptShareSlabs(t *testing.T) {
 }
 
 func TestUnkeptCostsNothing(t *testing.T) {
-	var s Slabs
-	items := slices.Repeat([]broker.BatchItem{{Unkept: true}}, 5*Size/2)
+	var s slabs
+	items := slices.Repeat([]broker.BatchItem{{Unkept: true}}, 5*slabSize/2)
 	round := func() {
 		for i := range items {
-			items[i].Pub = s.Next()
+			items[i].Pub = s.next()
 		}
-		s.Reclaim(items)
+		s.reclaim(items)
 	}
 	round()
 	if n := testing.AllocsPerRun(100, round); n > 0 {
