@@ -2,10 +2,9 @@ package gyro
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/members"
+	"github.com/gyrohq/gyro/internal/cluster/control"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -23,15 +22,14 @@ func (n *Node) Subscribe(ctx context.Context, user, ch string, opts ...Subscribe
 	if ch == "" || len(ch) > n.cfg.ChannelMaxLength {
 		return protocol.ErrorBadRequest
 	}
-	var cfg subscribeConfig
+	m := &control.Subscribe{User: user, Channel: ch}
 	for _, opt := range opts {
-		opt.applySubscribe(&cfg)
+		opt.applySubscribe(m)
 	}
-	if at := cfg.opts.ExpireAt; at > 0 && at <= time.Now().Unix() {
+	if m.ExpireAt > 0 && m.ExpireAt <= time.Now().Unix() {
 		return protocol.ErrorExpired
 	}
-	cfg.User = user
-	return n.operate(ctx, members.Subscribe(cfg.Target, ch, &cfg.opts))
+	return n.member.Operate(ctx, n.cluster, &control.Command{Subscribe: m})
 }
 
 // Unsubscribe ends the subscriptions, of either kind, of a user to a channel, on every
@@ -40,42 +38,31 @@ func (n *Node) Unsubscribe(ctx context.Context, user, ch string, opts ...Unsubsc
 	if ch == "" {
 		return protocol.ErrorBadRequest
 	}
-	cfg := unsubscribeConfig{code: protocol.UnsubscribeServer}
+	u := protocol.UnsubscribeServer
+	m := &control.Unsubscribe{User: user, Channel: ch, Code: u.Code, Reason: u.Reason}
 	for _, opt := range opts {
-		opt.applyUnsubscribe(&cfg)
+		opt.applyUnsubscribe(m)
 	}
-	cfg.User = user
-	return n.operate(ctx, members.Unsubscribe(cfg.Target, ch, cfg.code))
+	return n.member.Operate(ctx, n.cluster, &control.Command{Unsubscribe: m})
 }
 
 // Disconnect closes the connections of a user, on every node.
 func (n *Node) Disconnect(ctx context.Context, user string, opts ...DisconnectOption) error {
-	cfg := disconnectConfig{code: protocol.DisconnectForceNoReconnect}
+	d := protocol.DisconnectForceNoReconnect
+	m := &control.Disconnect{User: user, Code: d.Code, Reason: d.Reason}
 	for _, opt := range opts {
-		opt.applyDisconnect(&cfg)
+		opt.applyDisconnect(m)
 	}
-	cfg.User = user
-	return n.operate(ctx, members.Disconnect(cfg.Target, cfg.code))
+	return n.member.Operate(ctx, n.cluster, &control.Command{Disconnect: m})
 }
 
 // Refresh changes the expiration of the connections of a user, on every node.
 func (n *Node) Refresh(ctx context.Context, user string, opts ...RefreshOption) error {
-	var cfg refreshConfig
+	m := &control.Refresh{User: user}
 	for _, opt := range opts {
-		opt.applyRefresh(&cfg)
+		opt.applyRefresh(m)
 	}
-	cfg.User = user
-	return n.operate(ctx, members.Refresh(cfg.Target, cfg.expired, cfg.expireAt, cfg.info))
-}
-
-// errNoSessions refuses WithSession. The ID is a secret, so it is not named.
-var errNoSessions = fmt.Errorf("gyro: connections have no sessions yet, select them by client ID: %w", protocol.ErrorNotAvailable)
-
-func (n *Node) operate(ctx context.Context, o members.Operation) error {
-	if o.Session != "" {
-		return errNoSessions
-	}
-	return n.member.Operate(ctx, n.cluster, o)
+	return n.member.Operate(ctx, n.cluster, &control.Command{Refresh: m})
 }
 
 // Presence returns the clients in a channel by their IDs.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/users"
+	"github.com/gyrohq/gyro/internal/cluster/control"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -89,37 +89,15 @@ var gathered = sync.Pool{New: func() any { return new(PublishOptions) }}
 // option of Node.Subscribe of it.
 type SubscribeOptions = channel.SubscribeOptions
 
-type subscribeConfig struct {
-	users.Target
-	opts SubscribeOptions
-}
-
-type unsubscribeConfig struct {
-	users.Target
-	code protocol.Unsubscribe
-}
-
-type disconnectConfig struct {
-	users.Target
-	code protocol.Disconnect
-}
-
-type refreshConfig struct {
-	users.Target
-	expired  bool
-	expireAt int64
-	info     []byte
-}
-
 type (
 	// SubscribeOption is an option of Node.Subscribe.
-	SubscribeOption interface{ applySubscribe(*subscribeConfig) }
+	SubscribeOption interface{ applySubscribe(*control.Subscribe) }
 	// UnsubscribeOption is an option of Node.Unsubscribe.
-	UnsubscribeOption interface{ applyUnsubscribe(*unsubscribeConfig) }
+	UnsubscribeOption interface{ applyUnsubscribe(*control.Unsubscribe) }
 	// DisconnectOption is an option of Node.Disconnect.
-	DisconnectOption interface{ applyDisconnect(*disconnectConfig) }
+	DisconnectOption interface{ applyDisconnect(*control.Disconnect) }
 	// RefreshOption is an option of Node.Refresh.
-	RefreshOption interface{ applyRefresh(*refreshConfig) }
+	RefreshOption interface{ applyRefresh(*control.Refresh) }
 	// TargetOption narrows the connections of a user; every operation by user
 	// takes it.
 	TargetOption interface {
@@ -130,76 +108,76 @@ type (
 	}
 )
 
-type targetOption func(*users.Target)
+type targetOption func(client, session *string)
 
-func (f targetOption) applySubscribe(c *subscribeConfig)     { f(&c.Target) }
-func (f targetOption) applyUnsubscribe(c *unsubscribeConfig) { f(&c.Target) }
-func (f targetOption) applyDisconnect(c *disconnectConfig)   { f(&c.Target) }
-func (f targetOption) applyRefresh(c *refreshConfig)         { f(&c.Target) }
+func (f targetOption) applySubscribe(m *control.Subscribe)     { f(&m.Client, &m.Session) }
+func (f targetOption) applyUnsubscribe(m *control.Unsubscribe) { f(&m.Client, &m.Session) }
+func (f targetOption) applyDisconnect(m *control.Disconnect)   { f(&m.Client, &m.Session) }
+func (f targetOption) applyRefresh(m *control.Refresh)         { f(&m.Client, &m.Session) }
 
 // WithClient keeps only the connection with this client ID. Empty: no effect.
 func WithClient(id string) TargetOption {
-	return targetOption(func(t *users.Target) { t.Client = id })
+	return targetOption(func(client, _ *string) { *client = id })
 }
 
 // WithSession keeps only the connections with this session ID. Empty: no effect. No
 // transport gives its connections sessions yet, so any other ID makes the operation
 // fail with protocol.ErrorNotAvailable.
 func WithSession(id string) TargetOption {
-	return targetOption(func(t *users.Target) { t.Session = id })
+	return targetOption(func(_, session *string) { *session = id })
 }
 
 type subscribeOption SubscribeOptions
 
-func (o subscribeOption) applySubscribe(c *subscribeConfig) { c.opts = SubscribeOptions(o) }
+func (o subscribeOption) applySubscribe(m *control.Subscribe) { m.SetOptions((*SubscribeOptions)(&o)) }
 
 // WithSubscribeOptions sets how the new subscription behaves.
 func WithSubscribeOptions(o SubscribeOptions) SubscribeOption { return subscribeOption(o) }
 
 type unsubscribeOption protocol.Unsubscribe
 
-func (o unsubscribeOption) applyUnsubscribe(c *unsubscribeConfig) {
-	c.code = protocol.Unsubscribe(o)
+func (o unsubscribeOption) applyUnsubscribe(m *control.Unsubscribe) {
+	m.Code, m.Reason = o.Code, o.Reason
 }
 
 // WithUnsubscribe sets code and reason of the push; the default is 2000 "server
 // unsubscribe". From code 2500 clients subscribe again.
 func WithUnsubscribe(u protocol.Unsubscribe) UnsubscribeOption { return unsubscribeOption(u) }
 
-type disconnectOption func(*disconnectConfig)
+type disconnectOption func(*control.Disconnect)
 
-func (f disconnectOption) applyDisconnect(c *disconnectConfig) { f(c) }
+func (f disconnectOption) applyDisconnect(m *control.Disconnect) { f(m) }
 
 // WithDisconnect sets code and reason; the default is 3503 "force disconnect".
 func WithDisconnect(d protocol.Disconnect) DisconnectOption {
-	return disconnectOption(func(c *disconnectConfig) { c.code = d })
+	return disconnectOption(func(m *control.Disconnect) { m.Code, m.Reason = d.Code, d.Reason })
 }
 
 // WithWhitelist spares the connections with these client IDs.
 func WithWhitelist(clients ...string) DisconnectOption {
-	return disconnectOption(func(c *disconnectConfig) { c.Whitelist = clients })
+	return disconnectOption(func(m *control.Disconnect) { m.Whitelist = clients })
 }
 
-type refreshOption func(*refreshConfig)
+type refreshOption func(*control.Refresh)
 
-func (f refreshOption) applyRefresh(c *refreshConfig) { f(c) }
+func (f refreshOption) applyRefresh(m *control.Refresh) { f(m) }
 
 // WithExpireAt sets a new expiration, a Unix time in seconds; 0 (the default)
 // means that the connection never expires from now on, a time in the past that
 // it is closed with 3005.
 func WithExpireAt(unix int64) RefreshOption {
-	return refreshOption(func(c *refreshConfig) { c.expireAt = unix })
+	return refreshOption(func(m *control.Refresh) { m.ExpireAt = unix })
 }
 
 // WithExpired closes the connections with 3005 now.
 func WithExpired() RefreshOption {
-	return refreshOption(func(c *refreshConfig) { c.expired = true })
+	return refreshOption(func(m *control.Refresh) { m.Expired = true })
 }
 
 // WithInfo replaces the connection info, if an expiration in the future is set
 // as well.
 func WithInfo(info []byte) RefreshOption {
-	return refreshOption(func(c *refreshConfig) { c.info = info })
+	return refreshOption(func(m *control.Refresh) { m.Info = info })
 }
 
 // HistoryOption is an option of Node.History.

@@ -4,11 +4,12 @@ package members
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
-	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/cluster/control"
@@ -69,76 +70,57 @@ func (m *Member) Channels(ctx context.Context, match func(string) bool) (map[str
 
 // Apply implements cluster.Handler.
 func (m *Member) Apply(cmd *control.Command) {
-	var o Operation
-	switch {
-	case cmd.Subscribe != nil:
-		c := cmd.Subscribe
-		opts, err := c.Options()
-		if err != nil {
-			m.Log.Warn("control message is not understood", "node", cmd.UID, "channel", c.Channel, "error", err)
-			return
-		}
-		o = Subscribe(users.Target{User: c.User, Client: c.Client, Session: c.Session}, c.Channel, opts)
-	case cmd.Unsubscribe != nil:
-		c := cmd.Unsubscribe
-		o = Unsubscribe(users.Target{User: c.User, Client: c.Client, Session: c.Session},
-			c.Channel, protocol.Unsubscribe{Code: c.Code, Reason: c.Reason})
-	case cmd.Disconnect != nil:
-		c := cmd.Disconnect
-		o = Disconnect(users.Target{User: c.User, Client: c.Client, Session: c.Session, Whitelist: c.Whitelist},
-			protocol.Disconnect{Code: c.Code, Reason: c.Reason})
-	case cmd.Refresh != nil:
-		c := cmd.Refresh
-		o = Refresh(users.Target{User: c.User, Client: c.Client, Session: c.Session}, c.Expired, c.ExpireAt, c.Info)
-	default:
+	t, do, err := operation(cmd)
+	if err != nil {
+		m.Log.Warn("control message is not understood", "node", cmd.UID, "error", err)
 		return
 	}
-	m.Clients.PostEach(&o.Target, o.do)
+	m.Clients.PostEach(&t, do)
 }
 
-// Operate does an operation on every node, the others first. No error means that all
+// errNoSessions refuses to select a session. The ID is a secret, so it is not named.
+var errNoSessions = fmt.Errorf("gyro: connections have no sessions yet, select them by client ID: %w", protocol.ErrorNotAvailable)
+
+// Operate has a command done on every node, the others first. No error means that all
 // have done it.
-func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, o Operation) error {
-	if err := c.Tell(ctx, &o.command); err != nil {
+func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, cmd *control.Command) error {
+	t, do, err := operation(cmd)
+	if t.Session != "" {
+		err = errNoSessions
+	}
+	if err == nil {
+		err = c.Tell(ctx, cmd)
+	}
+	if err != nil {
 		return err
 	}
-	return m.Clients.Each(ctx, &o.Target, o.do)
+	return m.Clients.Each(ctx, &t, do)
 }
 
-// Operation is what is done with the clients of its target: by do here, by command
-// elsewhere.
-type Operation struct {
-	users.Target
-	command control.Command
-	do      func(*client.Client)
-}
-
-// Subscribe makes a server-side subscription.
-func Subscribe(t users.Target, ch string, o *channel.SubscribeOptions) Operation {
-	cmd := control.NewSubscribe(t.User, ch, o)
-	cmd.Client, cmd.Session = t.Client, t.Session
-	return Operation{t, control.Command{Subscribe: cmd}, func(c *client.Client) { c.Subscribe(ch, o) }}
-}
-
-// Unsubscribe ends the subscription to a channel.
-func Unsubscribe(t users.Target, ch string, u protocol.Unsubscribe) Operation {
-	return Operation{t, control.Command{Unsubscribe: &control.Unsubscribe{
-		User: t.User, Channel: ch, Client: t.Client, Session: t.Session, Code: u.Code, Reason: u.Reason,
-	}}, func(c *client.Client) { c.Session().Unsubscribe(ch, u) }}
-}
-
-// Disconnect closes the connection.
-func Disconnect(t users.Target, d protocol.Disconnect) Operation {
-	return Operation{t, control.Command{Disconnect: &control.Disconnect{
-		User: t.User, Client: t.Client, Session: t.Session, Whitelist: t.Whitelist, Code: d.Code, Reason: d.Reason,
-	}}, func(c *client.Client) { c.Session().Dismiss(d) }}
-}
-
-// Refresh changes the expiration of the connection.
-func Refresh(t users.Target, expired bool, expireAt int64, info []byte) Operation {
-	return Operation{t, control.Command{Refresh: &control.Refresh{
-		User: t.User, Client: t.Client, Session: t.Session, Expired: expired, ExpireAt: expireAt, Info: info,
-	}}, func(c *client.Client) { c.Session().Refresh(expired, expireAt, info) }}
+// operation returns what a command does with which clients.
+func operation(cmd *control.Command) (t users.Target, do func(*client.Client), err error) {
+	switch {
+	case cmd.Subscribe != nil:
+		m := cmd.Subscribe
+		opts, err := m.Options()
+		return users.Target{User: m.User, Client: m.Client, Session: m.Session},
+			func(c *client.Client) { c.Subscribe(m.Channel, opts) }, err
+	case cmd.Unsubscribe != nil:
+		m := cmd.Unsubscribe
+		u := protocol.Unsubscribe{Code: m.Code, Reason: m.Reason}
+		return users.Target{User: m.User, Client: m.Client, Session: m.Session},
+			func(c *client.Client) { c.Session().Unsubscribe(m.Channel, u) }, nil
+	case cmd.Disconnect != nil:
+		m := cmd.Disconnect
+		d := protocol.Disconnect{Code: m.Code, Reason: m.Reason}
+		return users.Target{User: m.User, Client: m.Client, Session: m.Session, Whitelist: m.Whitelist},
+			func(c *client.Client) { c.Session().Dismiss(d) }, nil
+	case cmd.Refresh != nil:
+		m := cmd.Refresh
+		return users.Target{User: m.User, Client: m.Client, Session: m.Session},
+			func(c *client.Client) { c.Session().Refresh(m.Expired, m.ExpireAt, m.Info) }, nil
+	}
+	return t, nil, errors.New("no operation")
 }
 
 var _ cluster.Handler = (*Member)(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"math"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // The numbers are those of engines.md 5.2: bytes that were written by hand.
@@ -125,4 +129,41 @@ func FuzzCommand(f *testing.F) {
 			t.Fatalf("%v is written as %v", want, again)
 		}
 	})
+}
+
+// Whatever the options of a subscription are, every node makes the same of it: a field
+// that is added to them has to travel.
+func TestOptionsTravel(t *testing.T) {
+	o := &channel.SubscribeOptions{
+		ExpireAt: 1, ChanInfo: []byte("i"), Data: []byte("d"), Presence: true, EmitJoinLeave: true, PushJoinLeave: true,
+		Positioned: true, Recoverable: true, RecoveryMode: channel.RecoverCache, AutoRecover: true,
+		RecoverSince:   &channel.StreamPosition{Offset: 2, Epoch: "e"},
+		HistoryMetaTTL: 3, AllowDelta: true, AllowTagsFilter: true, AllowCompaction: true,
+		ServerTagsFilter: &protocol.FilterNode{Op: "and", Nodes: []*protocol.FilterNode{{Key: "k", Cmp: "eq", Val: "v"}}},
+		Publications: []*channel.Publication{{
+			Offset: 4, Data: []byte("p"), Info: &channel.ClientInfo{User: "u", Client: "c", ConnInfo: []byte("1"), ChanInfo: []byte("2")},
+			Tags: map[string]string{"a": "b"}, Time: 5, Version: 6, Channel: "real", Key: "key", Removed: true, Score: -7,
+		}},
+		BatchMaxDelay: 8, BatchMaxSize: 9, Source: 10,
+	}
+	for _, v := range []reflect.Value{reflect.ValueOf(*o), reflect.ValueOf(*o.Publications[0])} {
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("%s.%s is not tested", v.Type(), v.Type().Field(i).Name)
+			}
+		}
+	}
+	m := Subscribe{User: "u", Channel: "c", Client: "l", Session: "s"}
+	m.SetOptions(o)
+	var got Subscribe
+	if err := got.UnmarshalProto(m.AppendProto(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if got.User != "u" || got.Channel != "c" || got.Client != "l" || got.Session != "s" {
+		t.Errorf("the target is %+v", got)
+	}
+	back, err := got.Options()
+	if diff := cmp.Diff(o, back); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// NewSubscribe is a server-side subscription as other nodes are told of it.
-func NewSubscribe(user, ch string, o *channel.SubscribeOptions) *Subscribe {
-	m := &Subscribe{
-		User: user, Channel: ch,
+// SetOptions sets how the subscription behaves.
+func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
+	*m = Subscribe{
+		User: m.User, Channel: m.Channel, Client: m.Client, Session: m.Session,
 		EmitPresence: o.Presence, EmitJoinLeave: o.EmitJoinLeave, PushJoinLeave: o.PushJoinLeave,
 		ExpireAt: o.ExpireAt, Position: o.Positioned, Recover: o.Recoverable,
 		ChannelInfo: o.ChanInfo, Data: o.Data, Source: uint32(o.Source),
@@ -30,10 +30,9 @@ func NewSubscribe(user, ch string, o *channel.SubscribeOptions) *Subscribe {
 		}
 		m.Initial = initial.AppendProto(nil)
 	}
-	return m
 }
 
-// Options undoes NewSubscribe.
+// Options undoes SetOptions.
 func (m *Subscribe) Options() (*channel.SubscribeOptions, error) {
 	o := &channel.SubscribeOptions{
 		Presence: m.EmitPresence, EmitJoinLeave: m.EmitJoinLeave, PushJoinLeave: m.PushJoinLeave,
