@@ -43,7 +43,7 @@ func (s *Session) presence(id uint32, req *protocol.PresenceRequest) {
 	}
 }
 
-func (s *Session) presenceDone(e *Presence) {
+func (e *Presence) complete(s *Session) {
 	s.finish(e.id, e.Err, &protocol.Reply{Presence: &protocol.PresenceResult{Presence: e.Clients}})
 }
 
@@ -73,7 +73,7 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 	s.do(e)
 }
 
-func (s *Session) historyDone(e *History) {
+func (e *History) complete(s *Session) {
 	pubs := make([]*protocol.Publication, len(e.Publications))
 	for i, p := range e.Publications {
 		pubs[i] = new(protocol.Publication)
@@ -99,8 +99,8 @@ func (s *Session) message(req *protocol.SendRequest) {
 	s.do(&Message{Data: req.Data})
 }
 
-// messageDone: a message has no reply, so only a disconnect has an effect.
-func (s *Session) messageDone(e *Message) {
+// complete: a message has no reply, so only a disconnect has an effect.
+func (e *Message) complete(s *Session) {
 	s.inflight--
 	var d protocol.Disconnect
 	if errors.As(e.Err, &d) {
@@ -127,7 +127,7 @@ func (s *Session) refresh(id uint32, req *protocol.RefreshRequest) {
 	}
 }
 
-func (s *Session) refreshed(e *Refresh) {
+func (e *Refresh) complete(s *Session) {
 	if !e.ClientSide {
 		s.serverRefreshed(e)
 		return
@@ -217,7 +217,7 @@ func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	}
 }
 
-func (s *Session) subRefreshed(e *SubRefresh) {
+func (e *SubRefresh) complete(s *Session) {
 	if !e.ClientSide {
 		s.serverSubRefreshed(e)
 		return

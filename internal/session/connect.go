@@ -18,8 +18,8 @@ func (s *Session) connect(id uint32, req *protocol.ConnectRequest) {
 	s.do(&Connecting{Request: req, id: id})
 }
 
-// authenticated goes on with the application's answer.
-func (s *Session) authenticated(e *Connecting) {
+// complete goes on with the application's answer.
+func (e *Connecting) complete(s *Session) {
 	s.inflight--
 	if e.Err != nil {
 		s.connectFailed(e.id, e.Err)

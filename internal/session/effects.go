@@ -322,15 +322,6 @@ type unawaited struct{}
 
 func (unawaited) complete(*Session) {}
 
-func (e *Connecting) complete(s *Session)  { s.authenticated(e) }
-func (e *Subscribing) complete(s *Session) { s.subscribing(e) }
-func (e *Attach) complete(s *Session)      { s.attached(e) }
-func (e *Detach) complete(s *Session)      { s.detached(e) }
-func (e *Presence) complete(s *Session)    { s.presenceDone(e) }
-func (e *History) complete(s *Session)     { s.historyDone(e) }
-func (e *Message) complete(s *Session)     { s.messageDone(e) }
-func (e *Refresh) complete(s *Session)     { s.refreshed(e) }
-func (e *SubRefresh) complete(s *Session)  { s.subRefreshed(e) }
 func (e *Publish) complete(s *Session) {
 	s.finish(e.id, e.Err, &protocol.Reply{Publish: &protocol.PublishResult{}})
 }

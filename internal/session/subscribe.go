@@ -165,8 +165,8 @@ func (s *Session) forget(b *Subscription) {
 	}
 }
 
-// subscribing goes on with the application's answer.
-func (s *Session) subscribing(e *Subscribing) {
+// complete goes on with the application's answer.
+func (e *Subscribing) complete(s *Session) {
 	b := e.sub
 	err := e.Err
 	var item *AttachItem
@@ -272,8 +272,8 @@ func (b *Subscription) passes(tags map[string]string) bool {
 		(t.clientFilter == nil || t.clientFilter.Match(tags))
 }
 
-// attached goes on when subscriptions are established behind the hub.
-func (s *Session) attached(e *Attach) {
+// complete goes on when subscriptions are established behind the hub.
+func (e *Attach) complete(s *Session) {
 	s.inflight--
 	for _, it := range e.Items {
 		if it.Err == nil {

@@ -103,8 +103,8 @@ func (b *Subscription) detachItem(u protocol.Unsubscribe) DetachItem {
 	return it
 }
 
-// detached answers the unsubscribe command.
-func (s *Session) detached(e *Detach) {
+// complete answers the unsubscribe command.
+func (e *Detach) complete(s *Session) {
 	if e.id != 0 {
 		s.finish(e.id, e.Err, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
