@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/readmap"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/payload"
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
@@ -13,7 +14,6 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/readmap"
 )
 
 // nobody is an event handler that keeps what it was given last.

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/readmap"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/mark"
 	"github.com/gyrohq/gyro/broker/redis/internal/payload"
@@ -17,7 +18,6 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/readmap"
 )
 
 // link is a connection for PUB/SUB and what is subscribed on it: the channels of a

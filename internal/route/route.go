@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/internal/readmap"
+	"github.com/gyrohq/gyro/broker/readmap"
 )
 
 // Table of the routes of a node. Any goroutine may use it.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/quiet"
+	"github.com/gyrohq/gyro/quiet"
 )
 
 // socket is a stream of a plain socket, on which the kernel is asked directly.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/gyrohq/gyro/internal/quiet"
+	"github.com/gyrohq/gyro/quiet"
 )
 
 // dialCommands makes a connection for commands. address is where rueidis wants

@@ -1,6 +1,7 @@
-// Package readmap is a map that is read without a lock: what is looked up for every
-// message must not be held up by those who come and go, and two locked instructions a
-// lookup are half of what it costs.
+// Package readmap is a map that is read without a lock. It is for what an engine or a
+// node looks up for every message, such as the subscription of a channel, while channels
+// come and go: readers never wait for writers. A lookup costs half of what it costs in a
+// map behind a sync.RWMutex.
 package readmap
 
 import (
@@ -8,22 +9,23 @@ import (
 	"sync/atomic"
 )
 
-// Map finds values by names. Get may be called from any goroutine at any time; who
-// changes the map sees to it that nobody else does meanwhile. The zero value is empty.
+// Map finds values by strings. Any goroutine may call Get at any time. All other methods
+// are for writers, and only one of these may use the map at a time: writers share a lock
+// of their own. The zero value is an empty map.
 //
-// It is a table of pointers with open addressing. A writer changes a slot at a time, and
-// puts another table in its place when the present one is full or nearly empty; a reader
-// that still has the old one sees the map as it was when it began.
+// A map is a table of pointers with open addressing. A writer changes one slot at a time,
+// and replaces the whole table when it is full or nearly empty. A reader that still has
+// the old table sees the map as it was when the read began.
 type Map[V any] struct {
 	table atomic.Pointer[table[V]]
 	size  int
-	// used are the slots that end no search: entries, and the graves of entries.
+	// used counts the slots that do not end a search: entries, and graves of entries.
 	used int
 }
 
 type table[V any] struct {
-	slots []atomic.Pointer[entry[V]] // a power of two, one of them empty at least
-	grave entry[V]                   // stands where an entry was
+	slots []atomic.Pointer[entry[V]] // their number is a power of two; at least one is empty
+	grave entry[V]                   // takes the place of an entry that was deleted
 }
 
 type entry[V any] struct {
@@ -32,15 +34,16 @@ type entry[V any] struct {
 	value V
 }
 
-// minSlots is the size of the smallest table. One in four slots is empty at least.
+// minSlots is the size of the smallest table. At least one slot in four is empty.
 const minSlots = 8
 
 var seed = maphash.MakeSeed()
 
-// Hash of a key, which those take who have more than one use for it.
+// Hash returns the hash of a key. The methods of a Map take it beside the key, so that
+// callers can use one hash several times. It differs from process to process.
 func Hash(key string) uint64 { return maphash.String(seed, key) }
 
-// Get returns the value of a key, or the zero value. The hash is the key's.
+// Get returns the value of a key and true, or the zero value and false. hash is Hash(key).
 func (m *Map[V]) Get(hash uint64, key string) (value V, ok bool) {
 	t := m.table.Load()
 	if t == nil {
@@ -52,11 +55,11 @@ func (m *Map[V]) Get(hash uint64, key string) (value V, ok bool) {
 	return value, false
 }
 
-// find returns the slot of a key and its entry; or the empty slot where the search ends,
-// and nil. Only a writer may count on it that the slot stays so.
+// find returns the slot of a key and its entry, or the empty slot where the search ended
+// and nil. Writers alone may rely on the slot staying empty.
 func (t *table[V]) find(hash uint64, key string) (*atomic.Pointer[entry[V]], *entry[V]) {
 	mask := uint64(len(t.slots) - 1)
-	for i := hash >> 8; ; i++ { // who has many maps chooses by the lowest bits
+	for i := hash >> 8; ; i++ { // the lowest bits are left to callers who choose among many maps
 		slot := &t.slots[i&mask]
 		e := slot.Load()
 		if e == nil || e.hash == hash && e.key == key && e != &t.grave {
@@ -65,10 +68,10 @@ func (t *table[V]) find(hash uint64, key string) (*atomic.Pointer[entry[V]], *en
 	}
 }
 
-// Len is the number of keys. It is for those who may change the map, as is what follows.
+// Len returns the number of keys.
 func (m *Map[V]) Len() int { return m.size }
 
-// Set gives a key a value.
+// Set sets the value of a key. The map keeps the key itself, not a copy.
 func (m *Map[V]) Set(hash uint64, key string, value V) {
 	m.resize()
 	t := m.table.Load()
@@ -80,7 +83,7 @@ func (m *Map[V]) Set(hash uint64, key string, value V) {
 	slot.Store(&entry[V]{hash, key, value})
 }
 
-// Delete removes a key if it is there.
+// Delete removes a key. It does nothing if there is no such key.
 func (m *Map[V]) Delete(hash uint64, key string) {
 	t := m.table.Load()
 	if t == nil {

@@ -1,10 +1,11 @@
-// Package quiet reads and writes connections without telling the Go scheduler.
+// Package quiet reads and writes sockets without telling the Go scheduler. It is for
+// transports and engines whose connections carry many small messages.
 //
-// A system call of package net wakes the scheduler's monitor, a thread that then
-// looks every 20 us, for a millisecond and more, whether the call blocks. It never
-// does, as the sockets are non-blocking; but the looking takes the processor from a
-// loop that is about to send to thousands of clients, a hundred times for one
-// publication: it cost half as much as the sending.
+// A system call of package net wakes the scheduler's monitor, a thread that then checks
+// every 20 us, for a millisecond or more, whether the call blocks. It never does, because
+// the sockets are non-blocking. But the checks take the processor from a loop that is
+// about to send to thousands of clients, a hundred times for one publication: they cost
+// half as much as the sending.
 package quiet
 
 import (
@@ -15,8 +16,10 @@ import (
 	"syscall"
 )
 
-// Conn returns nc with quiet Read and Write, if nc is a socket on a system that has
-// them, or nc itself. All else that nc can do by net.Conn stays.
+// Conn returns a connection whose Read and Write are quiet, and whose other methods are
+// those of nc. If nc is not a socket, or the system is not supported (it is Linux on other
+// processors than 386), Conn returns nc itself. The methods may be called as those of
+// any net.Conn; the result has no methods beyond those of net.Conn.
 func Conn(nc net.Conn) net.Conn {
 	if !supported {
 		return nc
