@@ -75,17 +75,10 @@ type PublicationEvent struct {
 	// Prev is the publication before Pub in the stream, if Delta is set and the
 	// stream still had it.
 	Prev *channel.Publication
-	// Memory that Pub and Prev lie in, if that is to be used again; else nil. Who gets
-	// the event owns one part of it. Once it needs nothing of Pub and Prev any more, it
-	// may call Free, once. If it never does, the memory is garbage in the end.
-	Memory Memory
-}
-
-// Memory is used again when all of its parts are freed.
-type Memory interface {
-	// Free tells that n events are over whose publications lie in the memory. It may be
-	// called from any goroutine.
-	Free(n int)
+	// Memory that Pub and Prev lie in, if the broker uses it again; else nil. The event
+	// is one part of it: the receiver may call Free(1) once, when it needs neither Pub nor
+	// Prev any more. If it never does, the memory becomes garbage in the end.
+	Memory channel.Memory
 }
 
 // The values that engines take and return.

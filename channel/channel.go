@@ -42,6 +42,14 @@ type Publication struct {
 	Score   int64
 }
 
+// Memory that publications lie in, if its owner uses it again. It is lent in parts, and
+// used again once all of them are free.
+type Memory interface {
+	// Free gives n parts back: their publications are not looked at any more. Any
+	// goroutine may call it. What is never given back is left to the garbage collector.
+	Free(n int)
+}
+
 // RecoveryMode says what a returning subscriber gets.
 type RecoveryMode uint8
 

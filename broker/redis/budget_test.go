@@ -37,7 +37,7 @@ func received() (l *link, name, message []byte) {
 // before. The reader of package pubsub has its own budget.
 func TestReceiveAllocations(t *testing.T) {
 	l, name, message := received()
-	memory := new(pubsub.Memory)
+	memory := new(pubsub.Chunk)
 	receive := func() {
 		memory.Used = 0
 		l.message(name, message, memory)
@@ -67,7 +67,7 @@ func TestBatchAllocations(t *testing.T) {
 
 func BenchmarkDeliver(b *testing.B) {
 	l, name, message := received()
-	memory := new(pubsub.Memory)
+	memory := new(pubsub.Chunk)
 	b.ReportAllocs()
 	for b.Loop() {
 		memory.Used = 0

@@ -196,7 +196,7 @@ func (l *link) names(channels []string) []string {
 
 // message is called for every message, in order. What lies in the memory is freed with
 // the event, or at once if there is none; what cannot be read is left as garbage.
-func (l *link) message(name, data []byte, memory *pubsub.Memory) {
+func (l *link) message(name, data []byte, memory *pubsub.Chunk) {
 	sub := l.subscription(unsafe.String(unsafe.SliceData(name), len(name)))
 	if sub == nil {
 		if c := l.broker.control; c != nil && l.partition < 0 {
@@ -216,7 +216,7 @@ func (l *link) subscription(name string) *subscription {
 	return sub
 }
 
-func (l *link) deliver(sub *subscription, data []byte, memory *pubsub.Memory) error {
+func (l *link) deliver(sub *subscription, data []byte, memory *pubsub.Chunk) error {
 	m, err := payload.Parse(data)
 	if err != nil {
 		return err
@@ -314,7 +314,7 @@ func (sub *subscription) known() seen.Known {
 const block = 16
 
 // publication returns an empty one that lies in the memory.
-func publication(memory *pubsub.Memory) *channel.Publication {
+func publication(memory *pubsub.Chunk) *channel.Publication {
 	blocks, _ := memory.Attached.(*[]*[block]channel.Publication)
 	if blocks == nil {
 		blocks = new([]*[block]channel.Publication)

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -19,7 +20,7 @@ type Batch struct {
 
 // drop takes the first n messages away: the loop of h is through with them.
 func (b *Batch) drop(n int, h *Hub) {
-	var memory Memory // of those before
+	var memory channel.Memory // of those before
 	freed := 0
 	for i := range b.list[:n] {
 		d := &b.list[i]
@@ -41,7 +42,7 @@ func (b *Batch) drop(n int, h *Hub) {
 	b.prepare()
 }
 
-func free(memory Memory, n int) {
+func free(memory channel.Memory, n int) {
 	if memory != nil {
 		memory.Free(n)
 	}

@@ -60,7 +60,7 @@ type Message struct {
 	// ID replaces the channel in compact form.
 	ID int64
 	// Memory that Pub, Prev and Info lie in, or nil.
-	Memory Memory
+	Memory channel.Memory
 
 	// loops that are not through with it: changed atomically once it is posted.
 	loops int32
@@ -80,10 +80,6 @@ type variant struct {
 	err    error
 	next   *variant
 }
-
-// Memory is used again by who owns it when it is told that all has been freed that was
-// placed there.
-type Memory interface{ Free(n int) }
 
 // messages are for later.
 var messages = sync.Pool{New: func() any { return new(Message) }}

@@ -74,7 +74,7 @@ func play(tb testing.TB, n, burst int, begin, end func()) {
 		Dial:    func(context.Context) (net.Conn, error) { return t, nil },
 		Publish: func(context.Context, string, []byte) error { return nil },
 		Service: service, CanaryInterval: time.Hour,
-		Message: func(_, _ []byte, memory *Memory) {
+		Message: func(_, _ []byte, memory *Chunk) {
 			memory.Free(1)
 			if received++; received == n {
 				close(done)

@@ -39,7 +39,7 @@ type Config struct {
 	// whoever it passes them on to, has called its Free(1). Who never does may keep
 	// payload: then the memory, 64 KiB unless the message is larger, is garbage once
 	// nobody does.
-	Message func(channel, payload []byte, memory *Memory)
+	Message func(channel, payload []byte, memory *Chunk)
 	// Resubscribed tells that the connection delivers again everything that is
 	// subscribed; lost is false only if there was no connection before, so that
 	// nothing can have been lost.
@@ -87,8 +87,8 @@ type Config struct {
 	Random func() float64
 }
 
-// Memory is what messages are received in. Attached and Used are the handler's.
-type Memory = resp.Chunk
+// Chunk is the memory that messages are received in. Attached and Used are the handler's.
+type Chunk = resp.Chunk
 
 // maxChannelName in bytes: far above what any configuration allows.
 const maxChannelName = 64 << 10

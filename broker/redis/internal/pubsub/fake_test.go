@@ -255,7 +255,7 @@ func newStand(t *testing.T) *stand {
 	s := &stand{T: t, server: newFake(), over: make(chan struct{})}
 	s.cfg = Config{
 		Name: "shard 0", Dial: s.server.dial, Publish: s.server.publish, Service: service,
-		Message: func(channel, payload []byte, _ *Memory) {
+		Message: func(channel, payload []byte, _ *Chunk) {
 			s.note(fmt.Sprintf("%s %s", channel, payload))
 			if hold := s.held(); hold != nil {
 				select {

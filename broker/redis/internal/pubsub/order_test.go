@@ -27,7 +27,7 @@ func testOrder(s *stand, random *rand.Rand) {
 	pauses := rand.New(rand.NewPCG(random.Uint64(), 3))
 	note := s.cfg.Message
 	active := 0 // also found by the race detector
-	s.cfg.Message = func(channel, payload []byte, memory *Memory) {
+	s.cfg.Message = func(channel, payload []byte, memory *Chunk) {
 		if active++; active > 1 {
 			s.Error("called concurrently")
 		}

@@ -137,7 +137,7 @@ func TestCanaryLost(t *testing.T) {
 			}
 			return s.server.publish(ctx, channel, data)
 		}
-		s.cfg.Message = func(_, _ []byte, _ *Memory) {}
+		s.cfg.Message = func(_, _ []byte, _ *Chunk) {}
 		s.start()
 		s.subscribe("a")
 		s.mu.Lock()

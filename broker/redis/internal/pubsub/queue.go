@@ -20,7 +20,7 @@ const (
 // place.
 type message struct {
 	channel, payload []byte
-	memory           *Memory
+	memory           *Chunk
 	note             func()
 }
 

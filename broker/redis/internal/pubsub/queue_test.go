@@ -111,7 +111,7 @@ func TestAside(t *testing.T) {
 func TestOverflowGoesOn(t *testing.T) {
 	bubble(t, func(s *stand) {
 		s.cfg.MaxQueue = 4 * run
-		s.cfg.Message = func(_, _ []byte, _ *Memory) { time.Sleep(10 * time.Millisecond) }
+		s.cfg.Message = func(_, _ []byte, _ *Chunk) { time.Sleep(10 * time.Millisecond) }
 		s.start()
 		s.subscribe("a")
 		begin := time.Now()

@@ -93,7 +93,7 @@ func newLive(tb testing.TB, login Login, tune ...func(*Config)) *live {
 	cfg := Config{
 		Name: "shard 0", Service: service, Publish: l.publisher.publish,
 		Dial: func(ctx context.Context) (net.Conn, error) { return dialRedis(ctx, l.server.Addr(), login) },
-		Message: func(channel, payload []byte, _ *Memory) {
+		Message: func(channel, payload []byte, _ *Chunk) {
 			l.messages <- string(channel) + " " + string(payload)
 		},
 		Resubscribed:   func(lost bool) { l.losses <- lost },
@@ -279,7 +279,7 @@ func TestRedisSlowHandler(t *testing.T) {
 	slow := make(chan struct{})
 	l := newLive(t, Login{}, func(cfg *Config) {
 		message := cfg.Message
-		cfg.Message = func(channel, payload []byte, memory *Memory) {
+		cfg.Message = func(channel, payload []byte, memory *Chunk) {
 			<-slow
 			if string(payload) == "last" {
 				message(channel, payload, memory)
