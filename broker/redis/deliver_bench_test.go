@@ -14,10 +14,17 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
-	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
+
+// lines is a transport.Framer: it puts each message on a line of its own.
+type lines struct{}
+
+func (*lines) Encoding() protocol.Encoding { return protocol.JSON }
+func (*lines) Headroom() int               { return 0 }
+func (*lines) Costly() bool                { return false }
+func (*lines) Frame(buf []byte) []byte     { return append(buf, '\n') }
 
 // sink is a client's connection that takes everything, and counts the messages, by
 // their size: all are alike, and come in frames of one or many.
@@ -135,7 +142,7 @@ func subscriber(b *testing.B, cfg redis.Config) *sink {
 	}
 	b.Cleanup(func() { _ = node.Shutdown(context.Background()) })
 	s := &sink{changed: make(chan struct{}, 1)}
-	peer, err := node.Accept(context.Background(), s, transport.Info{Name: "sink", Framer: wstest.Framer(protocol.JSON)})
+	peer, err := node.Accept(context.Background(), s, transport.Info{Name: "sink", Framer: new(lines)})
 	if err != nil {
 		b.Fatal(err)
 	}

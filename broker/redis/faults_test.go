@@ -20,7 +20,6 @@ import (
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/presence"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -268,58 +267,6 @@ func TestStopped(t *testing.T) {
 	}
 	eventually(t, func() bool { return publish(b, "ch") == nil })
 	receive(t, n.events)
-}
-
-// TestGhosts: clients that leave while Redis is stopped are not present any more when it
-// goes on, nor do their last renewals, which are still on the way, bring them back.
-func TestGhosts(t *testing.T) {
-	server := redistest.Standalone(t, redistest.Options{})
-	shard := standalone(server)
-	shard.IOTimeout = 400 * time.Millisecond
-	engine := newEngine(t, redis.Config{Shards: []redis.Shard{shard}, Logger: quiet})
-	if err := engine.Connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer engine.Close(t.Context())
-	p := presence.New(engine.Presence(), quiet)
-	const n = 50
-	add := func(client int) error {
-		return p.Add(t.Context(), "ch", &channel.ClientInfo{Client: fmt.Sprint(client), User: "u"})
-	}
-	for i := range n {
-		if err := add(i); err != nil {
-			t.Fatal(err)
-		}
-	}
-	server.Stop()
-	var clients sync.WaitGroup
-	for i := range n {
-		clients.Go(func() {
-			if err := add(i); err == nil {
-				t.Error("added at a stopped Redis")
-			}
-			if err := p.Remove(t.Context(), "ch", fmt.Sprint(i), "u"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	clients.Wait()
-	server.Continue()
-	count := func() int {
-		stats, err := p.Stats(t.Context(), "ch")
-		if err != nil {
-			return -1
-		}
-		return stats.Clients
-	}
-	within(t, 5*time.Second, func() bool { return count() == 0 })
-	if err := add(0); err != nil { // who comes back stays
-		t.Fatal(err)
-	}
-	p.Close() // does what is still to be done
-	if got := count(); got != 1 {
-		t.Errorf("%d clients are present, want the one that came back", got)
-	}
 }
 
 // awaitHealth waits until the first shard is well, or is not.
