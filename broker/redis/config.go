@@ -90,8 +90,7 @@ type Config struct {
 	// Prefix of all keys and channels. At most 128 bytes. Default "centrifugo".
 	Prefix string
 
-	// HistoryUseLists keeps history in LISTs instead of STREAMs: versions are ignored
-	// and the newest publications cannot be read first.
+	// HistoryUseLists keeps history in LISTs instead of STREAMs.
 	HistoryUseLists bool
 	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last use
 	// when a call names no time. Default 30 days.

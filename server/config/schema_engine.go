@@ -49,7 +49,7 @@ type PrefixedRedis struct {
 
 // RedisBroker has the options of PUB/SUB and history in Redis.
 type RedisBroker struct {
-	HistoryUseLists bool `key:"history_use_lists" doc:"Keep history in lists instead of streams: no reverse order, no versions."`
+	HistoryUseLists bool `key:"history_use_lists" doc:"Keep history in lists instead of streams."`
 	Partitions      int  `key:"sharded_pub_sub_partitions" min:"0" max:"4096" doc:"Partitions of sharded PUB/SUB (Redis Cluster 7 or newer), each with a connection; key names change. 0: plain PUB/SUB."`
 }
 
