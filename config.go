@@ -28,7 +28,7 @@ type Config struct {
 	Presence broker.PresenceManager
 	// Controller carries control messages between nodes, which makes them a cluster: see
 	// Info, Survey, Channels and the operations by user. The node does not close it.
-	// Default: the broker, if it is a broker.Controller; else the node is alone.
+	// Default: that of the broker's traits; if there is none, the node is alone.
 	Controller broker.Controller
 	// Logger of the node, which wraps it: see logging.Wrap. Default: slog.Default().
 	Logger *slog.Logger
@@ -140,9 +140,6 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Presence == nil {
 		c.Presence = memory.NewPresence(memory.Config{})
-	}
-	if ctl, ok := c.Broker.(broker.Controller); ok && c.Controller == nil {
-		c.Controller = ctl
 	}
 	return c, c.check()
 }

@@ -30,6 +30,8 @@ type faulty struct {
 	subscribed map[string]bool
 }
 
+func (f *faulty) Describe() broker.Traits { return broker.Traits{Name: "faulty"} }
+
 func newFaulty() *faulty {
 	return &faulty{
 		Broker: memory.New(memory.Config{}), PresenceManager: memory.NewPresence(memory.Config{}),
@@ -375,6 +377,8 @@ type refusing struct {
 	broker.PresenceManager
 	down atomic.Bool
 }
+
+func (r *refusing) Describe() broker.Traits { return broker.Traits{Name: "refusing"} }
 
 func (r *refusing) Add(ctx context.Context, ch string, i *channel.ClientInfo) error {
 	if r.down.Load() {

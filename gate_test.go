@@ -30,7 +30,7 @@ func (d *distant) History(ctx context.Context, ch string, f broker.HistoryFilter
 // The node puts a gate in front of an engine that is not in its process.
 func TestEngineConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &distant{Broker: memory.New(memory.Config{})}
+		d := &distant{Broker: plainBroker{memory.New(memory.Config{})}}
 		node, err := gyro.New(gyro.Config{Broker: d, EngineConcurrency: 2})
 		if err != nil {
 			t.Fatal(err)

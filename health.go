@@ -27,21 +27,30 @@ var (
 // what an engine takes to find out.
 func (n *Node) Health() []Health {
 	parts := []Health{n.loopHealth()}
-	var seen []broker.HealthReporter
-	for _, engine := range []any{n.cfg.Broker, n.cfg.Presence, n.cfg.Controller} {
-		r, ok := engine.(broker.HealthReporter)
-		if !ok || among(seen, r) {
-			continue
-		}
-		seen = append(seen, r)
-		parts = append(parts, r.Health()...)
+	for _, health := range n.health {
+		parts = append(parts, health()...)
 	}
 	return parts
 }
 
-// among tells whether r is one of seen. A value that cannot be compared is none.
-func among(seen []broker.HealthReporter, r broker.HealthReporter) bool {
-	return reflect.ValueOf(r).Comparable() && slices.Contains(seen, r)
+// healths returns those of the engines that report health, each engine once.
+func healths(engines ...broker.Engine) (list []func() []Health) {
+	var seen []broker.Engine // those that can be compared
+	for _, e := range engines {
+		if e == nil {
+			continue
+		}
+		if reflect.ValueOf(e).Comparable() {
+			if slices.Contains(seen, e) {
+				continue
+			}
+			seen = append(seen, e)
+		}
+		if health := e.Describe().Health; health != nil {
+			list = append(list, health)
+		}
+	}
+	return list
 }
 
 func (n *Node) loopHealth() Health {

@@ -21,7 +21,9 @@ type ailing struct {
 	parts []broker.Health
 }
 
-func (a *ailing) Health() []broker.Health { return a.parts }
+func (a *ailing) Describe() broker.Traits {
+	return broker.Traits{Name: "ailing", Health: func() []broker.Health { return a.parts }}
+}
 
 // listed is an ailing presence manager whose value cannot be compared.
 type listed struct {
@@ -29,7 +31,9 @@ type listed struct {
 	parts []broker.Health
 }
 
-func (l listed) Health() []broker.Health { return l.parts }
+func (l listed) Describe() broker.Traits {
+	return broker.Traits{Name: "listed", Health: func() []broker.Health { return l.parts }}
+}
 
 func TestHealthOfEngines(t *testing.T) {
 	down := errors.New("no canary for 3s")

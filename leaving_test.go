@@ -37,10 +37,9 @@ func (d *farEngine) Publish(ctx context.Context, ch string, p *channel.Publicati
 }
 
 // near is one of the process.
-type near struct {
-	*farEngine
-	broker.Local
-}
+type near struct{ *farEngine }
+
+func (near) Describe() broker.Traits { return broker.Traits{Name: "near", Local: true} }
 
 // farewell is what a client sends last.
 type farewell struct {
@@ -82,14 +81,14 @@ func (f *farewell) play(t *testing.T, goroutines, far bool) {
 		handled     atomic.Int64
 		once        sync.Once
 		gone, ended = make(chan struct{}), make(chan struct{})
-		engine      = &farEngine{Broker: memory.New(memory.Config{})}
+		engine      = &farEngine{Broker: plainBroker{memory.New(memory.Config{})}}
 		cfg         = gyro.Config{GoroutineDriver: goroutines, Broker: engine}
 	)
 	if f.want == 1 { // else nothing is read until some of it is done
 		engine.gone = gone
 	}
 	if !far {
-		cfg.Broker = near{farEngine: engine}
+		cfg.Broker = near{engine}
 	}
 	watch := func(c *gyro.Client) {
 		once.Do(func() {

@@ -74,7 +74,7 @@ func (m *loan) Free(n int) {
 // they are subscribed, or are just subscribing and have it kept until they are.
 func TestLentMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &lender{Broker: memory.New(memory.Config{})}
+		l := &lender{Broker: plainBroker{memory.New(memory.Config{})}}
 		opts := gyro.SubscribeOptions{Recoverable: true}
 		node := run(t, gyro.Config{Logger: quiet, Broker: l, Handlers: everything(opts, gyro.PublishOptions{})})
 		n := 0

@@ -32,6 +32,7 @@ type Node struct {
 	uid     string
 	clients *client.Registry
 	engines *attach.Engines
+	health  []func() []Health // of the engines
 	// positions finds what subscriptions have missed.
 	positions *position.Checker
 	fanout    *fanout.Fanout
@@ -54,6 +55,7 @@ func New(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, uid: uuid.NewString(), ended: make(chan struct{})}
+	n.health = healths(cfg.Broker, cfg.Presence, cfg.Controller)
 	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, n.log)
 	settings := cfg.session()
 	n.clients = client.New(client.Config{
@@ -72,6 +74,9 @@ func New(cfg Config) (*Node, error) {
 	n.member = &members.Member{
 		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),
 		Clients: n.clients, Routes: n.engines.Routes, Log: n.log, Survey: n.answer,
+	}
+	if cfg.Controller == nil {
+		cfg.Controller = n.engines.Traits.Control
 	}
 	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: n.member, Logger: n.log})
 	return n, nil

@@ -44,7 +44,7 @@ type arriving struct {
 }
 
 func newRemote() *remote {
-	return &remote{Broker: memory.New(memory.Config{}), lines: make(map[string]chan arriving), underWay: make(map[string]int)}
+	return &remote{Broker: plainBroker{memory.New(memory.Config{})}, lines: make(map[string]chan arriving), underWay: make(map[string]int)}
 }
 
 func (r *remote) Run(h broker.EventHandler) error {

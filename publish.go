@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/batch"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -46,10 +45,10 @@ func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, op
 
 // PublishBatch publishes every element as Publish would, in their order,
 // and sets its Result and Err. One that fails does not affect the others. Brokers
-// that are a broker.BatchPublisher get up to BatchSize at once.
+// that take batches get up to BatchSize at once.
 func (n *Node) PublishBatch(ctx context.Context, elements []BatchPublication) {
-	if b, ok := n.engines.Broker.(broker.BatchPublisher); ok {
-		batch.Publish(ctx, b.PublishBatch, elements, n.BatchSize())
+	if publish := n.engines.Traits.Batch; publish != nil {
+		batch.Publish(ctx, publish, elements, n.BatchSize())
 		return
 	}
 	var none PublishOptions
@@ -63,7 +62,7 @@ func (n *Node) PublishBatch(ctx context.Context, elements []BatchPublication) {
 // once: in this process as many as the processor's caches like, elsewhere so many
 // that the round trips hardly count. More are split. Any goroutine may call it.
 func (n *Node) BatchSize() int {
-	if _, ok := n.engines.Broker.(broker.Local); ok {
+	if n.engines.Traits.Local {
 		return 256
 	}
 	return 4096

@@ -13,8 +13,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// plainBroker is an engine that takes no batches.
+// plainBroker hides the traits of an engine: it is not local, and takes no batches.
 type plainBroker struct{ broker.Broker }
+
+func (plainBroker) Describe() broker.Traits { return broker.Traits{Name: "plain"} }
 
 // A batch is what its elements are one by one, whatever the engine can do.
 func TestPublishBatch(t *testing.T) {

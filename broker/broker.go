@@ -19,6 +19,7 @@ import (
 // much larger string: a broker that remembers them does so with copies
 // (strings.Clone).
 type Broker interface {
+	Engine
 	// Run gives the broker the handler of its events, before any other call. It
 	// returns when the broker is ready. A second Run fails.
 	Run(h EventHandler) error
@@ -107,6 +108,7 @@ const (
 // PresenceManager knows which clients are in a channel. All methods may be
 // called from any goroutine.
 type PresenceManager interface {
+	Engine
 	// Add registers a client or renews its registration.
 	Add(ctx context.Context, ch string, info *channel.ClientInfo) error
 	// Remove is idempotent.
@@ -116,14 +118,15 @@ type PresenceManager interface {
 	Stats(ctx context.Context, ch string) (PresenceStats, error)
 }
 
-// Controller carries control messages between nodes. A broker that can do so
-// implements it as well; without one, a node is alone.
+// Controller carries control messages between nodes, which makes them a cluster. Brokers
+// that can do so offer it as Traits.Control.
 type Controller interface {
-	// RunControl gives the controller the handler of control messages and this
-	// node's ID. It is called once, before Run of a broker that is a Controller, or not
-	// at all if the node has another controller. Messages may come from then on. handle
-	// may be called from several goroutines at a time, in any order of messages; data is
-	// valid during the call only.
+	Engine
+	// RunControl gives the controller the ID of this node and the handler of its control
+	// messages. It is called at most once, and before Run of the broker; it is not called if
+	// the node was given another controller. Messages may come from then on. handle may be
+	// called from several goroutines at a time, in any order of messages; data is valid
+	// during the call only.
 	RunControl(node string, handle func(data []byte)) error
 	// PublishControl sends data to one node, or to all, this one included, if node is
 	// empty. At most once.

@@ -11,10 +11,6 @@ import (
 
 // testBatch checks that a batch is what its items are one by one.
 func testBatch(f *fixture) {
-	b, ok := f.broker.(broker.BatchPublisher)
-	if !ok {
-		f.Skip("the engine takes no batches")
-	}
 	one, two, deaf := f.channel(), f.channel(), f.name()
 	shared := &channel.Publication{Data: []byte("shared")}
 	var batch []broker.BatchItem
@@ -25,7 +21,7 @@ func testBatch(f *fixture) {
 			broker.BatchItem{Channel: two, Pub: shared},
 			broker.BatchItem{Channel: two, Pub: &channel.Publication{Data: fmt.Append(nil, i)}})
 	}
-	b.PublishBatch(f.ctx, batch)
+	f.traits.Batch(f.ctx, batch)
 	for i := range batch {
 		if batch[i].Err != nil || batch[i].Result != (broker.PublishResult{}) {
 			f.Fatalf("item %d: %+v, %v", i, batch[i].Result, batch[i].Err)
@@ -48,10 +44,6 @@ func testBatch(f *fixture) {
 // testBatchHistory checks positions, and that one item's failure or suppression is
 // its own.
 func testBatchHistory(f *fixture) {
-	b, ok := f.broker.(broker.BatchPublisher)
-	if !ok {
-		f.Skip("the engine takes no batches")
-	}
 	one, two := f.channel(), f.channel()
 	stored := broker.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute}
 	var batch []broker.BatchItem
@@ -60,7 +52,7 @@ func testBatchHistory(f *fixture) {
 			batch = append(batch, broker.BatchItem{Channel: ch, Pub: &channel.Publication{Data: fmt.Append(nil, i)}, Options: stored})
 		}
 	}
-	b.PublishBatch(f.ctx, batch)
+	f.traits.Batch(f.ctx, batch)
 	for i := range batch {
 		if err := batch[i].Err; err != nil {
 			f.Fatalf("item %d: %v", i, err)
@@ -71,14 +63,14 @@ func testBatchHistory(f *fixture) {
 	for i, e := range f.wantEvents(two, 6) {
 		f.equal("offset of event", e.Pub.Offset, uint64(i+1))
 	}
-	h, err := b.History(f.ctx, one, broker.HistoryFilter{Limit: -1})
+	h, err := f.broker.History(f.ctx, one, broker.HistoryFilter{Limit: -1})
 	if err != nil || len(h.Publications) != 6 || h.Top != batch[10].Result.Position {
 		f.Fatalf("history of %d, %+v, %v", len(h.Publications), h.Top, err)
 	}
 
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
-	b.PublishBatch(ctx, batch[:2])
+	f.traits.Batch(ctx, batch[:2])
 	if batch[0].Err == nil || batch[1].Err == nil {
 		f.Errorf("a batch of a context that has ended: %v, %v", batch[0].Err, batch[1].Err)
 	}
@@ -86,10 +78,6 @@ func testBatchHistory(f *fixture) {
 
 // testBatchSuppression checks that items of one batch see each other.
 func testBatchSuppression(f *fixture) {
-	b, ok := f.broker.(broker.BatchPublisher)
-	if !ok {
-		f.Skip("the engine takes no batches")
-	}
 	ch := f.channel()
 	once := broker.PublishOptions{IdempotencyKey: "key"}
 	batch := make([]broker.BatchItem, 3)
@@ -97,7 +85,7 @@ func testBatchSuppression(f *fixture) {
 		batch[i] = broker.BatchItem{Channel: ch, Pub: &channel.Publication{Data: fmt.Append(nil, i)}, Options: once}
 	}
 	batch[2].Options.IdempotencyKey = "other"
-	b.PublishBatch(f.ctx, batch)
+	f.traits.Batch(f.ctx, batch)
 	for i, want := range []broker.SuppressReason{"", broker.SuppressIdempotency, ""} {
 		if batch[i].Err != nil || batch[i].Result.Suppressed != want {
 			f.Errorf("item %d: %+v, %v", i, batch[i].Result, batch[i].Err)

@@ -1,15 +1,13 @@
-// Package brokertest is the conformance suite of the engines: what
-// broker.Broker and broker.PresenceManager promise, and what recovery.md
-// (sections 1 to 3 and 7) demands of them. Every engine passes it.
+// Package brokertest is the conformance suite of the engines: what broker.Broker and
+// broker.PresenceManager promise, what recovery.md (sections 1 to 3 and 7) demands of
+// them, and that an engine does what its traits say, no less and no more. Every engine
+// passes it.
 package brokertest
 
 import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,19 +17,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/brokertest/follower"
+	"github.com/gyrohq/gyro/broker/brokertest/internal/record"
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Capabilities say what an engine lacks and how its time passes. The zero value
-// is an engine with everything, on the wall clock.
+// Capabilities say what the traits of an engine do not: which channels it takes, how its
+// time passes, and what goes wrong behind it. The zero value is an engine that takes any
+// channel, on the wall clock.
 type Capabilities struct {
-	NoHistory     bool // publications are never remembered
-	NoReverse     bool // history cannot be read from the newest to the oldest
-	NoIdempotency bool // idempotency keys are ignored
-	NoVersions    bool // versions are ignored
-	NoDelta       bool // the previous publication is not delivered along
-
 	// ValidChannel tells which names channels can have. Others must be refused with
 	// protocol.ErrorBadRequest by Publish and, unless it allows wildcards, Subscribe.
 	// Default: all.
@@ -95,11 +88,33 @@ func (c Capabilities) bubble(t *testing.T, test func(t *testing.T)) {
 	test(t)
 }
 
-// brokerTest is one test of the suite and what the engine must not lack for it.
+// needs are the traits without which a test makes no sense.
+type needs uint8
+
+const (
+	history needs = 1 << iota
+	idempotency
+	versions
+	delta
+	batches
+	positions
+)
+
+// offered returns what an engine has of them.
+func offered(t *broker.Traits) (has needs) {
+	for i, ok := range []bool{t.History, t.Idempotency, t.Versions, t.Delta, t.Batch != nil, t.Positions != nil} {
+		if ok {
+			has |= 1 << i
+		}
+	}
+	return has
+}
+
+// brokerTest is one test of the suite.
 type brokerTest struct {
-	name string
-	skip bool
-	run  func(f *fixture)
+	name  string
+	needs needs
+	run   func(f *fixture)
 }
 
 // RunBroker tests the engine that newBroker makes. newBroker is called once per
@@ -107,70 +122,74 @@ type brokerTest struct {
 // calls Run and Close.
 func RunBroker(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps Capabilities) {
 	caps = caps.withDefaults()
-	for _, test := range brokerTests(caps) {
+	for _, test := range brokerTests {
 		t.Run(test.name, func(t *testing.T) {
-			if test.skip {
-				t.Skip("the engine does not have this")
-			}
-			caps.bubble(t, func(t *testing.T) { test.run(newFixture(t, newBroker(t), caps)) })
+			caps.bubble(t, func(t *testing.T) {
+				f := newFixture(t, newBroker(t), caps)
+				if offered(&f.traits)&test.needs != test.needs {
+					t.Skip("the traits of the engine do not offer this")
+				}
+				test.run(f)
+			})
 		})
 	}
 }
 
-func brokerTests(c Capabilities) []brokerTest {
-	return []brokerTest{
-		{"Delivery", false, testDelivery},
-		{"DeliveryKeepsTime", false, testDeliveryKeepsTime},
-		{"OnlySubscribed", false, testOnlySubscribed},
-		{"SubscribeTwice", false, testSubscribeTwice},
-		{"JoinLeave", false, testJoinLeave},
-		{"ChannelNames", false, testChannelNames},
-		{"Payloads", false, testPayloads},
-		{"ManyChannels", false, testManyChannels},
-		{"SubscribedWhenReturned", false, testSubscribedWhenReturned},
-		{"Cancelled", false, testCancelled},
-		{"Close", false, testClose},
-		{"RunTwice", false, testRunTwice},
-		{"OrderWithoutHistory", false, testOrderWithoutHistory},
-		{"ConcurrentUse", false, testConcurrentUse},
+var brokerTests = []brokerTest{
+	{"Traits", 0, testTraits},
+	{"NotOffered", 0, testNotOffered},
+	{"Local", 0, testLocal},
+	{"Delivery", 0, testDelivery},
+	{"DeliveryKeepsTime", 0, testDeliveryKeepsTime},
+	{"OnlySubscribed", 0, testOnlySubscribed},
+	{"SubscribeTwice", 0, testSubscribeTwice},
+	{"JoinLeave", 0, testJoinLeave},
+	{"ChannelNames", 0, testChannelNames},
+	{"Payloads", 0, testPayloads},
+	{"ManyChannels", 0, testManyChannels},
+	{"SubscribedWhenReturned", 0, testSubscribedWhenReturned},
+	{"Cancelled", 0, testCancelled},
+	{"Close", 0, testClose},
+	{"RunTwice", 0, testRunTwice},
+	{"OrderWithoutHistory", 0, testOrderWithoutHistory},
+	{"ConcurrentUse", 0, testConcurrentUse},
 
-		{"HistoryNeedsSizeAndTTL", c.NoHistory, testHistoryNeedsSizeAndTTL},
-		{"Offsets", c.NoHistory, testOffsets},
-		{"ReadCreatesStream", c.NoHistory, testReadCreatesStream},
-		{"HistoryRows", c.NoHistory, testHistoryRows},
-		{"HistoryRowsReverse", c.NoHistory || c.NoReverse, testHistoryRowsReverse},
-		{"HistoryFields", c.NoHistory, testHistoryFields},
-		{"HistoryMixed", c.NoHistory, testHistoryMixed},
-		{"HistorySizeChanges", c.NoHistory, testHistorySizeChanges},
-		{"HistoryTTL", c.NoHistory, testHistoryTTL},
-		{"HistoryTTLRenewed", c.NoHistory, testHistoryTTLRenewed},
-		{"MetaTTL", c.NoHistory, testMetaTTL},
-		{"MetaTTLRenewed", c.NoHistory, testMetaTTLRenewed},
-		{"RemoveHistory", c.NoHistory, testRemoveHistory},
-		{"Positions", c.NoHistory, testPositions},
-		{"ResultsBelongToCaller", c.NoHistory, testResultsBelongToCaller},
-		{"OrderWithHistory", c.NoHistory, testOrderWithHistory},
-		{"NothingLostOnSubscribe", c.NoHistory, testNothingLostOnSubscribe},
-		{"Acknowledged", false, testAcknowledged},
-		{"Followed", c.NoHistory, testFollowed},
+	{"HistoryNeedsSizeAndTTL", history, testHistoryNeedsSizeAndTTL},
+	{"Offsets", history, testOffsets},
+	{"ReadCreatesStream", history, testReadCreatesStream},
+	{"HistoryRows", history, testHistoryRows},
+	{"HistoryRowsReverse", history, testHistoryRowsReverse},
+	{"HistoryFields", history, testHistoryFields},
+	{"HistoryMixed", history, testHistoryMixed},
+	{"HistorySizeChanges", history, testHistorySizeChanges},
+	{"HistoryTTL", history, testHistoryTTL},
+	{"HistoryTTLRenewed", history, testHistoryTTLRenewed},
+	{"MetaTTL", history, testMetaTTL},
+	{"MetaTTLRenewed", history, testMetaTTLRenewed},
+	{"RemoveHistory", history, testRemoveHistory},
+	{"Positions", positions | history, testPositions},
+	{"ResultsBelongToCaller", history, testResultsBelongToCaller},
+	{"OrderWithHistory", history, testOrderWithHistory},
+	{"NothingLostOnSubscribe", history, testNothingLostOnSubscribe},
+	{"Acknowledged", 0, testAcknowledged},
+	{"Followed", history, testFollowed},
 
-		{"Idempotency", c.NoIdempotency, testIdempotency},
-		{"IdempotencyHistory", c.NoIdempotency || c.NoHistory, testIdempotencyHistory},
-		{"IdempotencyTTL", c.NoIdempotency, testIdempotencyTTL},
-		{"IdempotencyConcurrent", c.NoIdempotency, testIdempotencyConcurrent},
-		{"Versions", c.NoVersions || c.NoHistory, testVersions},
-		{"VersionsNeedHistory", c.NoVersions, testVersionsNeedHistory},
-		{"VersionsOutliveHistory", c.NoVersions || c.NoHistory, testVersionsOutliveHistory},
-		{"VersionsAndIdempotency", c.NoVersions || c.NoHistory || c.NoIdempotency, testVersionsAndIdempotency},
-		{"Batch", false, testBatch},
-		{"BatchHistory", c.NoHistory, testBatchHistory},
-		{"BatchSuppression", c.NoIdempotency, testBatchSuppression},
+	{"Idempotency", idempotency, testIdempotency},
+	{"IdempotencyHistory", idempotency | history, testIdempotencyHistory},
+	{"IdempotencyTTL", idempotency, testIdempotencyTTL},
+	{"IdempotencyConcurrent", idempotency, testIdempotencyConcurrent},
+	{"Versions", versions | history, testVersions},
+	{"VersionsNeedHistory", versions, testVersionsNeedHistory},
+	{"VersionsOutliveHistory", versions | history, testVersionsOutliveHistory},
+	{"VersionsAndIdempotency", versions | history | idempotency, testVersionsAndIdempotency},
+	{"Batch", batches, testBatch},
+	{"BatchHistory", batches | history, testBatchHistory},
+	{"BatchSuppression", batches | idempotency, testBatchSuppression},
 
-		{"Delta", c.NoDelta || c.NoHistory, testDelta},
-		{"DeltaWithoutBase", c.NoDelta || c.NoHistory, testDeltaWithoutBase},
+	{"Delta", delta | history, testDelta},
+	{"DeltaWithoutBase", delta | history, testDeltaWithoutBase},
 
-		{"Model", c.NoHistory || c.NoReverse || c.NoIdempotency || c.NoVersions || c.NoDelta, testModel},
-	}
+	{"Model", history | idempotency | versions | delta, testModel},
 }
 
 // fixture is a running broker and what it has delivered.
@@ -179,8 +198,12 @@ type fixture struct {
 	caps   Capabilities
 	ctx    context.Context
 	broker broker.Broker
-	events *recorder
+	traits broker.Traits
+	events *record.Recorder
 }
+
+// event is anything that a broker delivers.
+type event = record.Event
 
 // serial makes channel names that no other test has used, since engines may
 // share a backend.
@@ -188,7 +211,7 @@ var serial atomic.Int64
 
 func newFixture(t *testing.T, b broker.Broker, caps Capabilities) *fixture {
 	t.Helper()
-	f := &fixture{T: t, caps: caps, ctx: context.Background(), broker: b, events: newRecorder()}
+	f := &fixture{T: t, caps: caps, ctx: context.Background(), broker: b, traits: b.Describe(), events: record.New()}
 	if err := b.Run(f.events); err != nil {
 		t.Fatalf("Run: %v", err)
 	}
@@ -262,11 +285,21 @@ func (f *fixture) kept(size int) broker.PublishOptions {
 	return broker.PublishOptions{HistorySize: size, HistoryTTL: 100 * f.caps.Unit, HistoryMetaTTL: 1000 * f.caps.Unit}
 }
 
+// wait waits for n events of the channel and returns all that came.
+func (f *fixture) wait(ch string, n int) []event {
+	f.Helper()
+	events, err := f.events.Wait(ch, 10*time.Second, atLeast(n))
+	f.must(err)
+	return events
+}
+
+func atLeast(n int) func([]event) bool { return func(e []event) bool { return len(e) >= n } }
+
 // wantEvents waits for n events of the channel and returns them. More than n are
 // an error.
 func (f *fixture) wantEvents(ch string, n int) []event {
 	f.Helper()
-	events := f.events.wait(f, ch, n)
+	events := f.wait(ch, n)
 	if len(events) > n {
 		f.Fatalf("%d events of %s, want %d: %v", len(events), ch, n, events)
 	}
@@ -277,7 +310,7 @@ func (f *fixture) wantEvents(ch string, n int) []event {
 func (f *fixture) wantQuiet(ch string, n int) {
 	f.Helper()
 	f.caps.settle(f)
-	if events := f.events.of(ch); len(events) != n {
+	if events := f.events.Of(ch); len(events) != n {
 		f.Fatalf("%d events of %s, want %d: %v", len(events), ch, n, events)
 	}
 }
@@ -305,132 +338,4 @@ func offsets(pubs []*channel.Publication) []uint64 {
 		list[i] = pub.Offset
 	}
 	return list
-}
-
-// event is anything that a broker delivers.
-type event struct {
-	kind string // "publication", "join", "leave"
-	broker.PublicationEvent
-	info *channel.ClientInfo
-}
-
-func (e event) String() string {
-	if e.Pub == nil {
-		return e.kind
-	}
-	return fmt.Sprintf("%d:%.20q", e.Pub.Offset, e.Pub.Data)
-}
-
-// recorder is an event handler that remembers. It also checks that events of one
-// channel come one at a time.
-type recorder struct {
-	mu      sync.Mutex
-	events  map[string][]event
-	busy    map[string]bool
-	overlap string // a channel that had two calls at a time
-	losses  []loss
-	changed chan struct{}
-
-	follower atomic.Pointer[follower.Follower] // hears of everything as well
-}
-
-func newRecorder() *recorder {
-	return &recorder{events: map[string][]event{}, busy: map[string]bool{}, changed: make(chan struct{})}
-}
-
-func (r *recorder) HandlePublication(ch string, e broker.PublicationEvent) {
-	if follower := r.follower.Load(); follower != nil {
-		follower.HandlePublication(ch, e)
-	}
-	r.add(ch, event{kind: "publication", PublicationEvent: e})
-}
-
-func (r *recorder) HandleJoin(ch string, info *channel.ClientInfo) {
-	r.add(ch, event{kind: "join", info: info})
-}
-
-func (r *recorder) HandleLeave(ch string, info *channel.ClientInfo) {
-	r.add(ch, event{kind: "leave", info: info})
-}
-
-// HandleLoss is allowed at any time: tests of engines look at what follows.
-func (r *recorder) HandleLoss(match func(ch string) bool) {
-	if follower := r.follower.Load(); follower != nil {
-		follower.HandleLoss(match)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	counts := make(map[string]int, len(r.events))
-	for ch, events := range r.events {
-		counts[ch] = len(events)
-	}
-	r.losses = append(r.losses, loss{match, counts})
-}
-
-// loss is a call of HandleLoss, and how many events of the channels came before it.
-type loss struct {
-	match  func(ch string) bool
-	counts map[string]int
-}
-
-// lost tells whether HandleLoss was called for the channel when k events of it had
-// come, or later.
-func (r *recorder) lost(ch string, k int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.losses, func(l loss) bool { return l.counts[ch] >= k && l.match(ch) })
-}
-
-func (r *recorder) add(ch string, e event) {
-	r.mu.Lock()
-	if r.busy[ch] {
-		r.overlap = ch
-	}
-	r.busy[ch] = true
-	r.mu.Unlock()
-
-	runtime.Gosched() // here another call for ch, or a later event, would show itself
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.busy[ch] = false
-	r.events[ch] = append(r.events[ch], e)
-	close(r.changed)
-	r.changed = make(chan struct{})
-}
-
-// of returns what has been delivered for the channel.
-func (r *recorder) of(ch string) []event {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]event(nil), r.events[ch]...)
-}
-
-// change returns a channel that is closed at the next event.
-func (r *recorder) change() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.changed
-}
-
-// wait blocks until there are n events of the channel.
-func (r *recorder) wait(f *fixture, ch string, n int) []event {
-	f.Helper()
-	timeout := time.NewTimer(10 * time.Second)
-	defer timeout.Stop()
-	for {
-		r.mu.Lock()
-		changed, overlap := r.changed, r.overlap
-		r.mu.Unlock()
-		if overlap != "" {
-			f.Fatalf("two events of %s were delivered at a time", overlap)
-		}
-		if events := r.of(ch); len(events) >= n {
-			return events
-		}
-		select {
-		case <-changed:
-		case <-timeout.C:
-			f.Fatalf("%d events of %s after 10 s, want %d", len(r.of(ch)), ch, n)
-		}
-	}
 }

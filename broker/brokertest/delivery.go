@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/brokertest/internal/record"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -107,9 +108,9 @@ func testJoinLeave(f *fixture) {
 	f.must(f.broker.PublishLeave(f.ctx, ch, info))
 	var kinds []string
 	for _, e := range f.wantEvents(ch, 3) {
-		kinds = append(kinds, e.kind)
-		if e.kind != "publication" {
-			f.equal("info", e.info, info)
+		kinds = append(kinds, e.Kind)
+		if e.Kind != "publication" {
+			f.equal("info", e.Info, info)
 		}
 	}
 	f.equal("order", kinds, []string{"join", "publication", "leave"})
@@ -143,7 +144,7 @@ func testChannelNames(f *fixture) {
 	}
 	for _, ch := range names {
 		f.wantEvents(ch, 1)
-		if !f.caps.NoHistory {
+		if f.traits.History {
 			f.equal("top of "+ch, f.all(ch).Top.Offset, uint64(1))
 		}
 	}
@@ -160,30 +161,15 @@ func testSubscribedWhenReturned(f *fixture) {
 				f.mustGo(f.broker.Subscribe(f.ctx, ch))
 				_, err := f.broker.Publish(f.ctx, ch, &channel.Publication{Data: []byte(ch)}, broker.PublishOptions{})
 				f.mustGo(err)
-				if len(f.waitEvents(ch, 1)) != 1 {
-					f.Errorf("nothing of what was published after Subscribe(%s)", ch)
+				events, err := f.events.Wait(ch, 10*time.Second, atLeast(1))
+				if f.mustGo(err); len(events) > 1 {
+					f.Errorf("%d events of one publication", len(events))
 				}
 				f.mustGo(f.broker.Unsubscribe(f.ctx, ch))
 			}
 		})
 	}
 	subscribers.Wait()
-}
-
-// waitEvents is wantEvents for goroutines of a test: it returns fewer events if there
-// are no more in 10 s.
-func (f *fixture) waitEvents(ch string, n int) []event {
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		changed := f.events.change()
-		events := f.events.of(ch)
-		if len(events) >= n || !time.Now().Before(deadline) {
-			return events
-		}
-		select {
-		case <-changed:
-		case <-time.After(time.Until(deadline)):
-		}
-	}
 }
 
 func testPayloads(f *fixture) {
@@ -197,7 +183,7 @@ func testPayloads(f *fixture) {
 		if got := f.wantEvents(ch, i+1)[i].Pub.Data; !bytes.Equal(got, data) {
 			f.Fatalf("%d bytes were delivered as %d other bytes", len(data), len(got))
 		}
-		if f.caps.NoHistory {
+		if !f.traits.History {
 			continue
 		}
 		if pubs := f.all(ch).Publications; len(pubs) != 1 || !bytes.Equal(pubs[0].Data, data) {
@@ -241,7 +227,7 @@ func testCancelled(f *fixture) {
 	fails("PublishLeave", f.broker.PublishLeave(ctx, ch, &channel.ClientInfo{}))
 	fails("Subscribe", f.broker.Subscribe(ctx, f.name()))
 	fails("Unsubscribe", f.broker.Unsubscribe(ctx, f.name()))
-	if !f.caps.NoHistory {
+	if f.traits.History {
 		_, err = f.broker.History(ctx, ch, broker.HistoryFilter{Limit: -1})
 		fails("History", err)
 		fails("RemoveHistory", f.broker.RemoveHistory(ctx, ch))
@@ -263,16 +249,22 @@ func testClose(f *fixture) {
 			}
 		})
 	}
-	f.events.wait(f, ch, 10)
+	f.wait(ch, 10)
 	f.must(f.broker.Close(f.ctx))
-	delivered := len(f.events.of(ch))
+	delivered := len(f.events.Of(ch))
 	publishers.Wait()
+	if publish := f.traits.Batch; publish != nil {
+		batch := []broker.BatchItem{{Channel: ch, Pub: new(channel.Publication)}}
+		if publish(f.ctx, batch); batch[0].Err == nil {
+			f.Error("no error from a batch after Close")
+		}
+	}
 	f.wantQuiet(ch, delivered)
 	f.must(f.broker.Close(f.ctx))
 }
 
 func testRunTwice(f *fixture) {
-	if err := f.broker.Run(newRecorder()); err == nil {
+	if err := f.broker.Run(record.New()); err == nil {
 		f.Error("no error from the second Run")
 	}
 }
@@ -301,7 +293,7 @@ func testConcurrentUse(f *fixture) {
 				opts.IdempotencyKey = fmt.Sprint(i % 40)
 				_, err := f.broker.Publish(f.ctx, ch, &channel.Publication{Data: []byte("1"), Version: uint64(i)}, opts)
 				f.mustGo(err)
-				if !f.caps.NoHistory {
+				if f.traits.History {
 					_, err = f.broker.History(f.ctx, ch, broker.HistoryFilter{Limit: -1})
 					f.mustGo(err)
 				}
@@ -313,7 +305,7 @@ func testConcurrentUse(f *fixture) {
 				case 7:
 					f.mustGo(f.broker.Unsubscribe(f.ctx, names[2]))
 				case 9:
-					if !f.caps.NoHistory {
+					if f.traits.History {
 						f.mustGo(f.broker.RemoveHistory(f.ctx, ch))
 					}
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/brokertest/internal/record"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -18,8 +20,7 @@ import (
 const patience = 30 * time.Second
 
 // RunFaults tests what an engine has acknowledged while Capabilities.Fault happens to
-// it: publications, presences that end, and control messages if the broker is a
-// broker.Controller. Brokers of one test share what is behind them. newPresence may be
+// it: publications, presences that end, and control messages if it carries any. Brokers of one test share what is behind them. newPresence may be
 // nil. RunBroker, RunPresence and RunControl test the same without faults.
 func RunFaults(t *testing.T, newBroker func(t testing.TB) broker.Broker, newPresence func(t testing.TB) broker.PresenceManager, caps Capabilities) {
 	caps = caps.withDefaults()
@@ -104,10 +105,13 @@ func testAcknowledged(f *fixture) {
 				return err
 			}
 			last := len(promises[c]) - 1
-			return f.delivered(ch, func(e event) bool { return number(e.Pub) == last })
+			_, err := f.events.Wait(ch, time.Second, func(events []event) bool {
+				return slices.ContainsFunc(events, func(e event) bool { return number(e.Pub) == last })
+			})
+			return err
 		})
 		f.judge(ch, promises[c])
-		if !f.caps.NoHistory {
+		if f.traits.History {
 			f.judgeHistory(ch, promises[c])
 		}
 	}
@@ -121,42 +125,24 @@ func number(pub *channel.Publication) int {
 	return n
 }
 
-// delivered waits for an event for a second.
-func (f *fixture) delivered(ch string, is func(event) bool) error {
-	limit := time.After(time.Second)
-	for {
-		changed := f.events.change()
-		for _, e := range f.events.of(ch) {
-			if is(e) {
-				return nil
-			}
-		}
-		select {
-		case <-changed:
-		case <-limit:
-			return fmt.Errorf("nothing comes of %s", ch)
-		}
-	}
-}
-
 // judge compares the events of a channel with what was published.
 func (f *fixture) judge(ch string, promises []promise) {
 	f.Helper()
 	last, seen := -1, make(map[int]bool)
-	for k, e := range f.events.of(ch) {
+	for k, e := range f.events.Of(ch) {
 		n := number(e.Pub)
 		switch {
 		case n < 0 || n >= len(promises) || seen[n]:
 			f.Errorf("%s: event %d is %v: nobody published it, or it came before", ch, k, e)
 			return
-		case !promises[n].doubtful && !f.caps.NoHistory && (channel.StreamPosition{Offset: e.Pub.Offset, Epoch: e.Epoch}) != promises[n].position:
+		case !promises[n].doubtful && f.traits.History && (channel.StreamPosition{Offset: e.Pub.Offset, Epoch: e.Epoch}) != promises[n].position:
 			f.Errorf("%s: event %d is %v in epoch %s, acknowledged with %+v", ch, k, e, e.Epoch, promises[n].position)
 		case n < last && !promises[n].doubtful:
 			f.Errorf("%s: event %d is %v, behind number %d", ch, k, e, last)
 		}
 		seen[n] = true
 		for missing := last + 1; missing < n; missing++ {
-			if !promises[missing].doubtful && !seen[missing] && !f.events.lost(ch, k) {
+			if !promises[missing].doubtful && !seen[missing] && !f.events.Lost(ch, k) {
 				f.Errorf("%s: number %d is missing in front of event %d (%v), and HandleLoss was not called", ch, missing, k, e)
 			}
 		}
@@ -225,7 +211,7 @@ func testPresenceRemovedStays(f *presenceFixture) {
 	}
 }
 
-// RunControl tests brokers that are a broker.Controller: an acknowledged message is
+// RunControl tests brokers that carry control messages: an acknowledged message is
 // handled once by each node that it is for; at most once while there are faults, behind
 // which messages come again.
 func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps Capabilities) {
@@ -242,16 +228,16 @@ func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps C
 	for i := range nodes {
 		heard[i] = make(map[string]int)
 		b := newBroker(t)
-		c, ok := b.(broker.Controller)
-		if !ok {
-			t.Skip("the broker carries no control messages")
+		c := b.Describe().Control
+		if c == nil {
+			t.Skip("the traits of the engine do not offer this")
 		}
 		f.must(c.RunControl(name(i), func(data []byte) {
 			mu.Lock()
 			defer mu.Unlock()
 			heard[i][string(data)]++
 		}))
-		f.must(b.Run(newRecorder()))
+		f.must(b.Run(record.New()))
 		t.Cleanup(func() {
 			if err := b.Close(context.Background()); err != nil {
 				t.Error(err)

@@ -333,7 +333,7 @@ func testNothingLostOnSubscribe(f *fixture) {
 	publisher.Wait()
 	f.publish(ch, "last", f.kept(n))
 
-	f.events.wait(f, ch, n+1-int(h.Top.Offset))
+	f.wait(ch, n+1-int(h.Top.Offset))
 	next := h.Top.Offset + 1
 	for _, e := range f.eventsUpTo(ch, n+1) {
 		if e.Pub.Offset < next {
@@ -349,7 +349,7 @@ func testNothingLostOnSubscribe(f *fixture) {
 func (f *fixture) eventsUpTo(ch string, offset uint64) []event {
 	f.Helper()
 	for n := 1; ; n++ {
-		events := f.events.wait(f, ch, n)
+		events := f.wait(ch, n)
 		if n = len(events); events[n-1].Pub.Offset == offset {
 			return events
 		}
@@ -358,10 +358,6 @@ func (f *fixture) eventsUpTo(ch string, offset uint64) []event {
 
 // testPositions checks that many positions are what as many reads return.
 func testPositions(f *fixture) {
-	b, ok := f.broker.(broker.PositionReader)
-	if !ok {
-		f.Skip("the engine reads no positions of many channels")
-	}
 	var names []string
 	var want []broker.PositionResult
 	for i := range 1500 {
@@ -379,7 +375,7 @@ func testPositions(f *fixture) {
 		}
 		want = append(want, broker.PositionResult{Top: top})
 	}
-	got := b.Positions(f.ctx, names)
+	got := f.traits.Positions(f.ctx, names)
 	f.equal("number of positions", len(got), len(names))
 	epochs := map[string]bool{}
 	for i := range got {
@@ -390,13 +386,13 @@ func testPositions(f *fixture) {
 	}
 	f.equal("positions", got, want)
 	f.equal("number of epochs", len(epochs), len(names))
-	f.equal("positions again", b.Positions(f.ctx, names), got)
+	f.equal("positions again", f.traits.Positions(f.ctx, names), got)
 	f.equal("read", f.history(names[5], broker.HistoryFilter{}).Top, got[5].Top)
-	f.equal("no positions", len(b.Positions(f.ctx, nil)), 0)
+	f.equal("no positions", len(f.traits.Positions(f.ctx, nil)), 0)
 
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
-	for _, result := range b.Positions(ctx, names[:2]) {
+	for _, result := range f.traits.Positions(ctx, names[:2]) {
 		if result.Err == nil {
 			f.Error("no error with a cancelled context")
 		}
@@ -407,7 +403,7 @@ func testPositions(f *fixture) {
 // missing, and nothing is. Tests of engines do the same with faults.
 func testFollowed(f *fixture) {
 	client := follower.New(f.name())
-	f.events.follower.Store(client)
+	f.events.Follower.Store(client)
 	client.Start(f, f.broker)
 	opts := f.kept(3)
 	var accepted []int

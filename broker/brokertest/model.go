@@ -289,11 +289,11 @@ func (m *model) compareEvents(t *rapid.T) {
 // through a cluster when the channel was subscribed: they may come.
 func (m *model) arrived(name string, n int) []event {
 	if !m.caps.slow {
-		return m.f.events.wait(m.f, name, n)
+		return m.f.wait(name, n)
 	}
 	missed := m.channels[name].missed
 	for late := 0; ; {
-		events := slices.DeleteFunc(slices.Clone(m.f.events.wait(m.f, name, n+late)), func(e event) bool {
+		events := slices.DeleteFunc(slices.Clone(m.f.wait(name, n+late)), func(e event) bool {
 			return e.Pub != nil && missed[string(e.Pub.Data)]
 		})
 		if len(events) >= n {

@@ -14,7 +14,7 @@ func (f *fixture) units(n int) time.Duration { return time.Duration(n) * f.caps.
 // wantSuppressed publishes and expects that nothing comes of it.
 func (f *fixture) wantSuppressed(ch string, pub *channel.Publication, opts broker.PublishOptions, want broker.PublishResult) {
 	f.Helper()
-	events := len(f.events.of(ch))
+	events := len(f.events.Of(ch))
 	f.equal("result", f.publishPub(ch, pub, opts), want)
 	f.wantQuiet(ch, events)
 }

@@ -19,6 +19,7 @@ import (
 func RunPresence(t *testing.T, newPresence func(t testing.TB) broker.PresenceManager, ttl time.Duration, caps Capabilities) {
 	caps = caps.withDefaults()
 	for name, test := range map[string]func(*presenceFixture){
+		"Traits":       func(f *presenceFixture) { f.checkTraits(f.p) },
 		"AddRemove":    testPresenceAddRemove,
 		"Users":        testPresenceUsers,
 		"UserChange":   testPresenceUserChange,
@@ -34,8 +35,9 @@ func RunPresence(t *testing.T, newPresence func(t testing.TB) broker.PresenceMan
 	} {
 		t.Run(name, func(t *testing.T) {
 			caps.bubble(t, func(t *testing.T) {
-				f := &fixture{T: t, caps: caps, ctx: context.Background()}
-				test(&presenceFixture{fixture: f, p: newPresence(t), ttl: ttl})
+				p := newPresence(t)
+				f := &fixture{T: t, caps: caps, ctx: context.Background(), traits: p.Describe()}
+				test(&presenceFixture{fixture: f, p: p, ttl: ttl})
 			})
 		})
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// PublishBatch implements broker.BatchPublisher. Each engine gets its items as one
-// batch, in their order; one that takes none gets them one by one.
-func (b *composition) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
+// publishBatch is Traits.Batch. Each engine gets its items as one batch, in their order;
+// an engine that takes no batches gets them one by one.
+func (b *composition) publishBatch(ctx context.Context, batch []broker.BatchItem) {
 	if only, ok := b.only(len(batch), func(i int) string { return batch[i].Channel }); ok {
-		publishBatch(ctx, b.engines[only], batch)
+		b.publishTo(ctx, only, batch)
 		return
 	}
 	groups := make([]group, len(b.engines))
@@ -20,7 +20,7 @@ func (b *composition) PublishBatch(ctx context.Context, batch []broker.BatchItem
 		groups[b.of(batch[at].Channel)].add(at, batch[at])
 	}
 	b.parallel(func(i int) bool { return len(groups[i].items) > 0 }, func(i int) {
-		publishBatch(ctx, b.engines[i], groups[i].items)
+		b.publishTo(ctx, i, groups[i].items)
 	})
 	for _, g := range groups {
 		for k, at := range g.at {
@@ -50,22 +50,22 @@ func (g *group) add(at int, item broker.BatchItem) {
 	g.items, g.at = append(g.items, item), append(g.at, at)
 }
 
-func publishBatch(ctx context.Context, e broker.Broker, batch []broker.BatchItem) {
-	if p, ok := e.(broker.BatchPublisher); ok {
-		p.PublishBatch(ctx, batch)
+// publishTo publishes items of one engine.
+func (b *composition) publishTo(ctx context.Context, engine int, batch []broker.BatchItem) {
+	if publish := b.traits[engine].Batch; publish != nil {
+		publish(ctx, batch)
 		return
 	}
 	for i := range batch {
 		item := &batch[i]
-		item.Result, item.Err = e.Publish(ctx, item.Channel, item.Pub, item.Options)
+		item.Result, item.Err = b.engines[engine].Publish(ctx, item.Channel, item.Pub, item.Options)
 	}
 }
 
-// Positions implements broker.PositionReader. Engines that read no positions are
-// asked for histories.
-func (b *composition) Positions(ctx context.Context, channels []string) []broker.PositionResult {
+// positions is Traits.Positions. Engines that read no positions are asked for histories.
+func (b *composition) positions(ctx context.Context, channels []string) []broker.PositionResult {
 	if only, ok := b.only(len(channels), func(i int) string { return channels[i] }); ok {
-		return positions(ctx, b.engines[only], channels)
+		return b.positionsOf(ctx, only, channels)
 	}
 	type part struct {
 		channels []string
@@ -78,20 +78,21 @@ func (b *composition) Positions(ctx context.Context, channels []string) []broker
 	}
 	out := make([]broker.PositionResult, len(channels))
 	b.parallel(func(i int) bool { return len(parts[i].channels) > 0 }, func(i int) {
-		for k, result := range positions(ctx, b.engines[i], parts[i].channels) {
+		for k, result := range b.positionsOf(ctx, i, parts[i].channels) {
 			out[parts[i].at[k]] = result
 		}
 	})
 	return out
 }
 
-func positions(ctx context.Context, e broker.Broker, channels []string) []broker.PositionResult {
-	if r, ok := e.(broker.PositionReader); ok {
-		return r.Positions(ctx, channels)
+// positionsOf reads positions at one engine.
+func (b *composition) positionsOf(ctx context.Context, engine int, channels []string) []broker.PositionResult {
+	if read := b.traits[engine].Positions; read != nil {
+		return read(ctx, channels)
 	}
 	out := make([]broker.PositionResult, len(channels))
 	for i, ch := range channels {
-		h, err := e.History(ctx, ch, broker.HistoryFilter{})
+		h, err := b.engines[engine].History(ctx, ch, broker.HistoryFilter{})
 		out[i] = broker.PositionResult{Top: h.Top, Err: err}
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
@@ -21,58 +22,62 @@ type Route func(ch string) int
 // that route names. engines must not be empty; the composition owns them from here
 // on: it runs and closes them.
 //
-// The result is a broker.BatchPublisher, a broker.PositionReader and a
-// broker.HealthReporter, whatever the engines are; it is a broker.Controller if
-// engine 0 is one, and broker.Local if all engines are. A single engine is returned
+// The composition is, and does, what all engines are and do. It reports the health of
+// all, has the Control of engine 0, and takes batches and reads positions whatever the
+// engines offer. It has no metrics: each engine has its own. A single engine is returned
 // as it is.
 func NewBroker(route Route, engines ...broker.Broker) broker.Broker {
 	if len(engines) == 1 {
 		return engines[0]
 	}
-	b := &composition{route: route, engines: engines}
-	local := true
-	for _, e := range engines {
-		_, ok := e.(broker.Local)
-		local = local && ok
-	}
-	c, controls := engines[0].(broker.Controller)
-	switch {
-	case controls && local:
-		return struct {
-			*composition
-			broker.Controller
-			isLocal
-		}{b, c, isLocal{}}
-	case controls:
-		return struct {
-			*composition
-			broker.Controller
-		}{b, c}
-	case local:
-		return struct {
-			*composition
-			isLocal
-		}{b, isLocal{}}
+	b := &composition{route: route, engines: engines, traits: describe(engines)}
+	b.own = common(b.traits)
+	b.own.Control = b.traits[0].Control
+	b.own.Batch = b.publishBatch
+	inexact := func(t broker.Traits) bool { return t.Positions == nil }
+	if !b.own.Local || !slices.ContainsFunc(b.traits, inexact) {
+		b.own.Positions = b.positions
 	}
 	return b
 }
 
-// isLocal makes a composition broker.Local.
-type isLocal struct{}
-
-// Local implements broker.Local.
-func (isLocal) Local() {}
-
 type composition struct {
 	route   Route
 	engines []broker.Broker
+	traits  []broker.Traits // of engines
+	own     broker.Traits
 }
 
-var (
-	_ broker.BatchPublisher = (*composition)(nil)
-	_ broker.PositionReader = (*composition)(nil)
-	_ broker.HealthReporter = (*composition)(nil)
-)
+// describe returns the traits of each engine.
+func describe[E broker.Engine](engines []E) []broker.Traits {
+	traits := make([]broker.Traits, len(engines))
+	for i, e := range engines {
+		traits[i] = e.Describe()
+	}
+	return traits
+}
+
+// common returns what all engines are and do, and their health.
+func common(engines []broker.Traits) broker.Traits {
+	t := broker.Traits{Name: "compose", Local: true, History: true, Idempotency: true, Versions: true, Delta: true}
+	for _, e := range engines {
+		t.Local = t.Local && e.Local
+		t.History, t.Idempotency = t.History && e.History, t.Idempotency && e.Idempotency
+		t.Versions, t.Delta = t.Versions && e.Versions, t.Delta && e.Delta
+	}
+	t.Health = func() (parts []broker.Health) {
+		for _, e := range engines {
+			if e.Health != nil {
+				parts = append(parts, e.Health()...)
+			}
+		}
+		return parts
+	}
+	return t
+}
+
+// Describe implements broker.Engine.
+func (b *composition) Describe() broker.Traits { return b.own }
 
 // of returns the index of the engine of a channel.
 func (b *composition) of(ch string) int {
@@ -187,16 +192,4 @@ func (b *composition) Close(ctx context.Context) error {
 	errs := make([]error, len(b.engines))
 	b.parallel(func(int) bool { return true }, func(i int) { errs[i] = b.engines[i].Close(ctx) })
 	return errors.Join(errs...)
-}
-
-// Health implements broker.HealthReporter: the parts of engine 0 that reports any,
-// then those of engine 1 …
-func (b *composition) Health() []broker.Health {
-	var parts []broker.Health
-	for _, e := range b.engines {
-		if r, ok := e.(broker.HealthReporter); ok {
-			parts = append(parts, r.Health()...)
-		}
-	}
-	return parts
 }

@@ -50,8 +50,12 @@ func TestPresenceConformance(t *testing.T) {
 	}, 5*time.Second, brokertest.Capabilities{Virtual: true})
 }
 
-// plain hides what an engine has beyond the contract.
+// plain has only what tests of history need.
 type plain struct{ broker.Broker }
+
+func (plain) Describe() broker.Traits {
+	return broker.Traits{Name: "plain", History: true, Idempotency: true, Versions: true, Delta: true}
+}
 
 // remote is an engine with controls, health and a will to fail.
 type remote struct {
@@ -84,58 +88,65 @@ func (r *remote) Close(ctx context.Context) error {
 	return r.Broker.Close(ctx)
 }
 
-func (r *remote) Health() []broker.Health { return []broker.Health{{Part: r.name}} }
+func (r *remote) Describe() broker.Traits {
+	return broker.Traits{Name: "remote", Control: r, Health: func() []broker.Health { return []broker.Health{{Part: r.name}} }}
+}
 
 func (r *remote) RunControl(string, func([]byte)) error { return errors.New(r.name) }
 
 func (r *remote) PublishControl(context.Context, string, []byte) error { return nil }
 
-// TestOptional checks which optional contracts a composition fulfils.
-func TestOptional(t *testing.T) {
-	type has struct{ Local, Controller bool }
+// edited is an engine with other traits.
+type edited struct {
+	broker.Broker
+	traits broker.Traits
+}
+
+func edit(b broker.Broker, change func(*broker.Traits)) broker.Broker {
+	e := edited{b, b.Describe()}
+	change(&e.traits)
+	return e
+}
+
+func (e edited) Describe() broker.Traits { return e.traits }
+
+// TestTraits checks what a composition is and does, as far as that follows from its engines.
+func TestTraits(t *testing.T) {
+	type has struct{ Local, Control, Positions, History, Versions bool }
 	local := func() broker.Broker { return memory.New(memory.Config{}) }
+	inexact := edit(local(), func(t *broker.Traits) { t.Positions = nil })
+	withoutVersions := edit(local(), func(t *broker.Traits) { t.Versions = false })
+	controlling := edit(local(), func(t *broker.Traits) { t.Control = newRemote("a") })
 	for name, c := range map[string]struct {
 		engines []broker.Broker
 		want    has
 	}{
-		"local":                 {[]broker.Broker{local(), local()}, has{Local: true}},
-		"local, remote":         {[]broker.Broker{local(), newRemote("a")}, has{}},
-		"remote, local":         {[]broker.Broker{newRemote("a"), local()}, has{Controller: true}},
-		"local controller":      {[]broker.Broker{localController{newRemote("a")}, local()}, has{true, true}},
-		"plain, plain":          {[]broker.Broker{plain{local()}, plain{local()}}, has{}},
-		"one, as it is":         {[]broker.Broker{newRemote("a")}, has{Controller: true}},
-		"remote, remote, local": {[]broker.Broker{newRemote("a"), newRemote("b"), local()}, has{Controller: true}},
+		"local":             {[]broker.Broker{local(), local()}, has{Local: true, Positions: true, History: true, Versions: true}},
+		"one without":       {[]broker.Broker{local(), withoutVersions}, has{Local: true, Positions: true, History: true}},
+		"local, inexact":    {[]broker.Broker{local(), inexact}, has{Local: true, History: true, Versions: true}},
+		"local, remote":     {[]broker.Broker{local(), newRemote("a")}, has{Positions: true}},
+		"remote, local":     {[]broker.Broker{newRemote("a"), local()}, has{Positions: true, Control: true}},
+		"controlling":       {[]broker.Broker{controlling, local()}, has{Local: true, Control: true, Positions: true, History: true, Versions: true}},
+		"plain, plain":      {[]broker.Broker{plain{local()}, plain{local()}}, has{Positions: true, History: true, Versions: true}},
+		"remotes and local": {[]broker.Broker{newRemote("a"), newRemote("b"), local()}, has{Positions: true, Control: true}},
 	} {
-		b := compose.NewBroker(byName, c.engines...)
-		var got has
-		_, got.Local = b.(broker.Local)
-		_, got.Controller = b.(broker.Controller)
-		if got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		got := compose.NewBroker(byName, c.engines...).Describe()
+		if h := (has{got.Local, got.Control != nil, got.Positions != nil, got.History, got.Versions}); h != c.want {
+			t.Errorf("%s: %+v, want %+v", name, h, c.want)
 		}
-		if len(c.engines) == 1 {
-			if b != c.engines[0] {
-				t.Errorf("%s: another broker", name)
-			}
-			continue
+		if got.Batch == nil || got.Health == nil || got.Metrics != nil || got.Name != "compose" {
+			t.Errorf("%s: %+v", name, got)
 		}
-		_, batches := b.(broker.BatchPublisher)
-		_, reads := b.(broker.PositionReader)
-		_, reports := b.(broker.HealthReporter)
-		if !batches || !reads || !reports {
-			t.Errorf("%s: batches %v, positions %v, health %v", name, batches, reads, reports)
-		}
-		if controller, ok := b.(broker.Controller); ok {
-			if err := controller.RunControl("", nil); err == nil || err.Error() != "a" {
+		if got.Control != nil {
+			if err := got.Control.RunControl("", nil); err == nil || err.Error() != "a" {
 				t.Errorf("%s: controlled by %v, want engine 0", name, err)
 			}
 		}
 	}
+	if one := newRemote("a"); compose.NewBroker(byName, one) != broker.Broker(one) {
+		t.Error("a single engine is not returned as it is")
+	}
 }
-
-type localController struct{ *remote }
-
-func (localController) Local() {}
 
 // TestRouting checks that every operation reaches the engine of its channel alone.
 func TestRouting(t *testing.T) {
@@ -158,7 +169,7 @@ func TestRouting(t *testing.T) {
 		batch = append(batch, broker.BatchItem{Channel: ch, Pub: shared})
 		batch = append(batch, broker.BatchItem{Channel: ch, Pub: &channel.Publication{Data: []byte("2")}, Options: keep})
 	}
-	b.(broker.BatchPublisher).PublishBatch(ctx, batch)
+	b.Describe().Batch(ctx, batch)
 	for i, item := range batch {
 		if item.Err != nil || item.Result.Position.Offset != uint64(i%2) {
 			t.Errorf("item %d: %+v, %v", i, item.Result, item.Err)
@@ -167,7 +178,7 @@ func TestRouting(t *testing.T) {
 	if shared.Time != 0 {
 		t.Error("a publication that engines share was given to one of them")
 	}
-	results := b.(broker.PositionReader).Positions(ctx, channels)
+	results := b.Describe().Positions(ctx, channels)
 	for i, ch := range channels {
 		if got := len(got.of(ch)); got != 2 {
 			t.Errorf("%s: %d events", ch, got)
@@ -182,7 +193,7 @@ func TestRouting(t *testing.T) {
 		}
 	}
 	var parts []string
-	for _, h := range b.(broker.HealthReporter).Health() {
+	for _, h := range b.Describe().Health() {
 		parts = append(parts, h.Part)
 	}
 	if diff := cmp.Diff([]string{"zero", "one", "two"}, parts); diff != "" {

@@ -8,34 +8,23 @@ import (
 )
 
 // NewPresence returns a presence manager that hands each channel's operations to
-// the one that route names. managers must not be empty. The result is a
-// broker.HealthReporter; it is broker.Local if all managers are. A single manager is
-// returned as it is.
+// the one that route names. managers must not be empty. The result is local if all
+// managers are, and reports the health of all. A single manager is returned as it is.
 func NewPresence(route Route, managers ...broker.PresenceManager) broker.PresenceManager {
 	if len(managers) == 1 {
 		return managers[0]
 	}
-	p := &presence{route: route, managers: managers}
-	for _, m := range managers {
-		if _, ok := m.(broker.Local); !ok {
-			return p
-		}
-	}
-	return struct {
-		*presence
-		isLocal
-	}{p, isLocal{}}
+	return &presence{route: route, managers: managers, own: common(describe(managers))}
 }
 
 type presence struct {
 	route    Route
 	managers []broker.PresenceManager
+	own      broker.Traits
 }
 
-var (
-	_ broker.PresenceManager = (*presence)(nil)
-	_ broker.HealthReporter  = (*presence)(nil)
-)
+// Describe implements broker.Engine.
+func (p *presence) Describe() broker.Traits { return p.own }
 
 func (p *presence) of(ch string) broker.PresenceManager {
 	if i := p.route(ch); i >= 0 && i < len(p.managers) {
@@ -62,15 +51,4 @@ func (p *presence) Presence(ctx context.Context, ch string) (map[string]*channel
 // Stats implements broker.PresenceManager.
 func (p *presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, error) {
 	return p.of(ch).Stats(ctx, ch)
-}
-
-// Health implements broker.HealthReporter.
-func (p *presence) Health() []broker.Health {
-	var parts []broker.Health
-	for _, m := range p.managers {
-		if r, ok := m.(broker.HealthReporter); ok {
-			parts = append(parts, r.Health()...)
-		}
-	}
-	return parts
 }

@@ -94,11 +94,6 @@ type state struct {
 	stream     *stream
 }
 
-var (
-	_ broker.BatchPublisher = (*Broker)(nil)
-	_ broker.PositionReader = (*Broker)(nil)
-)
-
 // New returns a broker that waits for Run. It needs no Close if it never ran.
 func New(cfg Config) *Broker {
 	b := &Broker{
@@ -112,6 +107,16 @@ func New(cfg Config) *Broker {
 	b.agenda.clock = b.now
 	b.agenda.due = func(e expiring, now int64) { e.expire(b, now) }
 	return b
+}
+
+// Describe implements broker.Engine. The broker is local: Subscribe, Unsubscribe and
+// History take no turns, and their locks are held for one operation only.
+func (b *Broker) Describe() broker.Traits {
+	return broker.Traits{
+		Name: "memory", Local: true,
+		History: true, Idempotency: true, Versions: true, Delta: true,
+		Batch: b.PublishBatch, Positions: b.Positions,
+	}
 }
 
 // Run implements broker.Broker. It fails when called twice or after Close.

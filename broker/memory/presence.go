@@ -63,6 +63,9 @@ func NewPresence(cfg Config) *Presence {
 	}
 }
 
+// Describe implements broker.Engine. No lock is held for longer than one operation takes.
+func (p *Presence) Describe() broker.Traits { return broker.Traits{Name: "memory", Local: true} }
+
 // Add implements broker.PresenceManager. A client is known by info.Client. info
 // must not be changed afterwards.
 func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {

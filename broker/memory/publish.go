@@ -24,7 +24,7 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 	return result, err
 }
 
-// PublishBatch implements broker.BatchPublisher.
+// PublishBatch is Traits.Batch.
 func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	var now time.Time
 	var err error

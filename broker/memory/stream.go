@@ -198,7 +198,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return broker.History{Publications: st.read(filter), Top: st.position()}, nil
 }
 
-// Positions implements broker.PositionReader. Each position is read in the channel's
+// Positions is Traits.Positions. Each position is read in the channel's
 // turn, so that no publication is between the stream and the handler.
 func (b *Broker) Positions(ctx context.Context, channels []string) []broker.PositionResult {
 	out := make([]broker.PositionResult, len(channels))

@@ -58,12 +58,6 @@ type Broker struct {
 	stripes [64]stripe
 }
 
-var (
-	_ broker.BatchPublisher = (*Broker)(nil)
-	_ broker.Controller     = (*Broker)(nil)
-	_ broker.HealthReporter = (*Broker)(nil)
-)
-
 // stripe holds some of the subscriptions. mu is held while the client is told, so
 // that a channel has one subscription.
 type stripe struct {
@@ -103,6 +97,11 @@ func New(cfg Config) (*Broker, error) {
 	b.intake.isCanary = b.keeper.isCanary
 	b.intake.sight = b.keeper.sight
 	return b, nil
+}
+
+// Describe implements broker.Engine.
+func (b *Broker) Describe() broker.Traits {
+	return broker.Traits{Name: "nats", Health: b.Health, Metrics: b.metrics, Batch: b.PublishBatch, Control: b}
 }
 
 // Connect connects to the server, for as long as Config.StartTimeout says and ctx allows.
@@ -388,9 +387,11 @@ func (b *Broker) RemoveHistory(ctx context.Context, _ string) error {
 	return protocol.ErrorNotAvailable
 }
 
-// Health implements broker.HealthReporter.
+// Health is Traits.Health: one element.
 func (b *Broker) Health() []broker.Health {
-	h := broker.Health{Part: b.part, Delay: time.Duration(b.keeper.delay.Load())}
+	h := broker.Health{
+		Part: b.part, Delay: time.Duration(b.keeper.delay.Load()), Reconnects: max(b.link.flows.Load(), 1) - 1,
+	}
 	up, _, err := b.link.state()
 	switch {
 	case b.closed.Load():
@@ -405,23 +406,25 @@ func (b *Broker) Health() []broker.Health {
 	return []broker.Health{h}
 }
 
-// Stats are counters since the start.
-type Stats struct {
-	Reconnects uint64
-	Dropped    uint64 // events, as the node was behind: see EventHandler.HandleLoss
-	Waiting    int    // events received, but not taken by the node yet
+// counts returns how many events wait for the node, and how many were dropped because it
+// was behind. Of those that the NATS client itself drops, one step earlier, it counts only
+// a part.
+func (b *Broker) counts() (waiting int, dropped uint64) {
+	waiting = len(b.intake.messages)
+	for _, l := range b.intake.lanes {
+		n, drops := l.counts()
+		waiting += n
+		dropped += drops
+	}
+	return waiting, dropped
 }
 
-// Stats returns them. Of events that the client itself drops, which is one step
-// earlier, it counts less than there are.
-func (b *Broker) Stats() Stats {
-	s := Stats{Reconnects: max(b.link.flows.Load(), 1) - 1, Waiting: len(b.intake.messages)}
-	for _, l := range b.intake.lanes {
-		waiting, drops := l.counts()
-		s.Waiting += waiting
-		s.Dropped += drops
+func (b *Broker) metrics() []broker.Metric {
+	waiting, dropped := b.counts()
+	return []broker.Metric{
+		{Name: "dropped_messages_total", Help: "Messages dropped because the node was behind.", Counter: true, Value: float64(dropped)},
+		{Name: "buffered_messages", Help: "Messages that wait for the node.", Value: float64(waiting)},
 	}
-	return s
 }
 
 // lose tells the node of events that were dropped.

@@ -15,7 +15,6 @@ import (
 )
 
 var capabilities = brokertest.Capabilities{
-	NoHistory: true, NoIdempotency: true, NoVersions: true, NoDelta: true,
 	ValidChannel: func(ch string) bool { return validSubject(ch) && !hasWildcard(ch) },
 	MaxPayload:   1000 << 10, // the server takes 1 MiB, envelope included
 }

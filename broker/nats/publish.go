@@ -148,7 +148,7 @@ func published(conn *natsio.Conn, size int, err error) error {
 // ctxEvery is how many publications of a batch share one look at the context.
 const ctxEvery = 64
 
-// PublishBatch implements broker.BatchPublisher: the items share one round trip.
+// PublishBatch is Traits.Batch: the items share one round trip.
 func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	number, err := b.ready(ctx)
 	since := b.confirm.begin()

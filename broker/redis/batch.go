@@ -29,7 +29,7 @@ const (
 	maxChunk = 4 << 20
 )
 
-// PublishBatch implements broker.BatchPublisher. Items go out as pipelined chunks
+// PublishBatch is Traits.Batch. Items go out as pipelined chunks
 // of up to 1,000, per shard at a time. Items of one channel keep their order.
 func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	for i := range batch {

@@ -8,15 +8,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/counts"
 	"github.com/gyrohq/gyro/broker/redis/internal/inbox"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
-	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
 
-// Broker is the broker of an Engine, a broker.BatchPublisher and PositionReader,
-// and the broker.Controller of its nodes. Delivery is at most once; who keeps
-// history can tell what is missing, and HandleLoss tells when to look.
+// Broker is the broker of an Engine, and the broker.Controller of its nodes. Delivery is
+// at most once; who keeps history can tell what is missing, and HandleLoss tells when to
+// look.
 //
 // Redis may lose the newest publications of a stream, in a failover or a restart, or
 // because its data went back while it ran. If they were delivered by this node, or
@@ -58,13 +58,6 @@ const (
 
 var errRunTwice = errors.New("redis: the broker has been run before, or closed")
 
-var (
-	_ broker.BatchPublisher = (*Broker)(nil)
-	_ broker.PositionReader = (*Broker)(nil)
-	_ broker.Controller     = (*Broker)(nil)
-	_ broker.HealthReporter = (*Broker)(nil)
-)
-
 // historyKinds are the names and scripts of one way to keep history.
 type historyKinds struct {
 	history, meta keys.Kind
@@ -78,6 +71,15 @@ func newBroker(e *Engine) *Broker {
 		b.kinds = historyKinds{keys.List, keys.ListMeta, &script.Lists}
 	}
 	return b
+}
+
+// Describe implements broker.Engine.
+func (b *Broker) Describe() broker.Traits {
+	return broker.Traits{
+		Name: "redis", Health: b.Health, Metrics: b.metrics,
+		History: true, Idempotency: true, Versions: true, Delta: true,
+		Batch: b.PublishBatch, Positions: b.Positions, Control: b,
+	}
 }
 
 // Run implements broker.Broker. It connects, for as long as Config.StartTimeout
@@ -276,7 +278,7 @@ func (b *Broker) link(ctx context.Context, ch string) (*link, error) {
 	return b.links[s.index][s.names.Partition(hash)], nil
 }
 
-// Health implements broker.HealthReporter: one element per shard.
+// Health is Traits.Health: one element per shard.
 func (b *Broker) Health() []broker.Health {
 	if _, err := b.running(context.Background()); err != nil {
 		return []broker.Health{{Part: "redis", Err: err}}
@@ -294,6 +296,7 @@ func (b *Broker) health(shard int) broker.Health {
 	for _, l := range b.links[shard] {
 		delay, err := l.conn.Health()
 		h.Delay = max(h.Delay, delay)
+		h.Reconnects += l.conn.Stats().Reconnects
 		if h.Err == nil {
 			h.Err = err
 		}
@@ -301,58 +304,28 @@ func (b *Broker) health(shard int) broker.Health {
 	return h
 }
 
-// Stats are counters of one shard's connections for PUB/SUB since the start.
-type Stats struct {
-	Health     broker.Health
-	Channels   int    // subscribed, those of control and canaries included
-	Messages   uint64 // received
-	Dropped    uint64 // received and dropped, as the node was behind: see HandleLoss
-	Waiting    int    // received, but not handed to the node yet
-	Reconnects uint64
-	Bytes      uint64 // received
-	Failures   Failures
-	// ControlFailures are those of the connection for control messages; nil if that is
-	// the one for channels as well, as it is without sharded PUB/SUB.
-	ControlFailures *Failures
-}
-
-// Failures are counters: Connections that broke or could not be made, canaries that
-// could not be published (Unsent), connections given up because no canary came back
-// (Silences), and calls of Subscribe that failed (Subscribes).
-type Failures = pubsub.Failures
-
-// Stats returns one element per shard; none before Run and after Close.
-func (b *Broker) Stats() []Stats {
+// metrics is Traits.Metrics. All are 0 unless the broker runs.
+func (b *Broker) metrics() []broker.Metric {
+	c := counts.Counts{Sharded: b.engine.cfg.ShardedPubSubPartitions > 0}
 	if _, err := b.running(context.Background()); err != nil {
-		return nil
+		return c.Metrics()
 	}
-	list := make([]Stats, len(b.shards))
-	for i := range list {
-		s := &list[i]
-		s.Health = b.health(i)
-		for _, l := range b.links[i] {
-			part := l.conn.Stats()
-			s.Channels += part.Channels
-			s.Messages += part.Messages
-			s.Dropped += part.Dropped
-			s.Waiting += part.Waiting
-			s.Reconnects += part.Reconnects
-			s.Bytes += part.Bytes
-			if len(b.links[i]) > 1 && l.partition < 0 {
-				s.ControlFailures = &part.Failures
+	for _, links := range b.links {
+		waiting := 0
+		for _, l := range links {
+			s := l.conn.Stats()
+			waiting += s.Waiting
+			c.Dropped += s.Dropped
+			if c.Sharded && l.partition < 0 {
+				c.Control.Add(s.Failures)
 			} else {
-				s.Failures.Add(part.Failures)
+				c.Client.Add(s.Failures)
 			}
 		}
+		c.Waiting = append(c.Waiting, waiting)
 	}
-	return list
-}
-
-// ControlStats returns how many control messages wait for the node, and how many were
-// dropped since the start because too many did.
-func (b *Broker) ControlStats() (waiting int, dropped uint64) {
-	if _, err := b.running(context.Background()); err != nil || b.control == nil {
-		return 0, 0
+	if b.control != nil {
+		c.ControlWaiting, c.ControlDropped = b.control.Counts()
 	}
-	return b.control.Counts()
+	return c.Metrics()
 }

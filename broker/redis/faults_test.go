@@ -509,8 +509,8 @@ func TestMovedSlot(t *testing.T) {
 					}
 				}()
 			})
-			if s := b.Stats()[0]; s.Messages == 0 || (s.ControlFailures != nil) != (partitions > 0) {
-				t.Errorf("%+v", s)
+			if n := metric(b, "pub_sub_errors", "subscribe_shard_channel"); (n >= 0) != (partitions > 0) {
+				t.Errorf("%v errors", n)
 			}
 		})
 	}
@@ -588,13 +588,15 @@ func TestControl(t *testing.T) {
 	for i := range 6 {
 		send(fmt.Sprint("survivor", i))
 	}
-	eventually(t, func() bool { return nodes[0].Stats()[1].Failures.Connections > 0 })
-	stats := nodes[0].Stats()
-	if well, ill := stats[0], stats[1]; well.Health.Err != nil || well.Failures != (redis.Failures{}) || well.Health.Delay == 0 || ill.Health.Err == nil {
-		t.Errorf("%+v", stats)
+	eventually(t, func() bool { return metric(nodes[0], "pub_sub_errors", "connection") > 0 })
+	health := nodes[0].Health()
+	if well, ill := health[0], health[1]; well.Err != nil || well.Reconnects != 0 || well.Delay == 0 || ill.Err == nil {
+		t.Errorf("%+v", health)
 	}
-	if waiting, dropped := nodes[0].ControlStats(); waiting != 0 || dropped != 0 {
-		t.Errorf("%d control messages wait, %d were dropped", waiting, dropped)
+	for _, name := range []string{"pub_sub_buffered_messages", "pub_sub_dropped_messages"} {
+		if n := metric(nodes[0], name, "control"); n != 0 {
+			t.Errorf("%s of control messages: %v", name, n)
+		}
 	}
 	for i := range heard {
 		if len(heard[i]) > 0 {

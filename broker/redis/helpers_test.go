@@ -1,11 +1,25 @@
 package redis_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
+
+// metric returns the sum of what a broker tells under a name with a value of a label; -1 if
+// there is nothing.
+func metric(b *redis.Broker, name, label string) float64 {
+	sum := -1.0
+	for _, m := range b.Describe().Metrics() {
+		if m.Name == name && slices.Contains(slices.Collect(maps.Values(m.Labels)), label) {
+			sum = max(sum, 0) + m.Value
+		}
+	}
+	return sum
+}
 
 func standalone(s *redistest.Server) redis.Shard {
 	return redis.Shard{Addresses: []string{s.Addr()}, Password: s.Password()}

@@ -124,7 +124,7 @@ func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
 	return err
 }
 
-// Positions implements broker.PositionReader. The reads go out as pipelined chunks
+// Positions is Traits.Positions. The reads go out as pipelined chunks
 // of up to 1,000, all shards at a time.
 func (b *Broker) Positions(ctx context.Context, channels []string) []broker.PositionResult {
 	results := make([]broker.PositionResult, len(channels))

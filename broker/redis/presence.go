@@ -66,6 +66,9 @@ func (p *Presence) keys(c *script.Call, s *shard, ch string) {
 	}
 }
 
+// Describe implements broker.Engine.
+func (p *Presence) Describe() broker.Traits { return broker.Traits{Name: "redis"} }
+
 // Add implements broker.PresenceManager.
 func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	s, err := p.shard(ctx, ch)

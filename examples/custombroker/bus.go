@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/memory"
@@ -13,17 +14,21 @@ import (
 // Bus connects the brokers of several nodes of one process, as Redis or NATS
 // connect those of many. A memory broker behind it keeps the streams and sees to
 // offsets, idempotency and versions; the bus hands its events to the nodes that
-// subscribed.
+// subscribed, and control messages to the nodes that they are for.
 type Bus struct {
 	streams *memory.Broker
 
-	mu       sync.RWMutex
+	mu       sync.RWMutex // held for reading while nodes are called
 	channels map[string]map[*Broker]bool
+	nodes    map[*Broker]bool // that take control messages
 }
 
 // NewBus returns a bus that runs.
 func NewBus() (*Bus, error) {
-	b := &Bus{streams: memory.New(memory.Config{}), channels: make(map[string]map[*Broker]bool)}
+	b := &Bus{
+		streams:  memory.New(memory.Config{}),
+		channels: make(map[string]map[*Broker]bool), nodes: make(map[*Broker]bool),
+	}
 	return b, b.streams.Run((*events)(b))
 }
 
@@ -31,48 +36,35 @@ func NewBus() (*Bus, error) {
 func (b *Bus) Close(ctx context.Context) error { return b.streams.Close(ctx) }
 
 // Broker returns a broker for one more node.
-func (b *Bus) Broker() *Broker {
-	return &Broker{
-		Broker: b.streams, bus: b,
-		queue: make(chan func(broker.EventHandler), queueSize), closed: make(chan struct{}),
-	}
-}
+func (b *Bus) Broker() *Broker { return &Broker{Broker: b.streams, bus: b} }
 
 // events takes what the memory broker delivers, channel by channel in order.
 type events Bus
 
 func (e *events) HandlePublication(ch string, p broker.PublicationEvent) {
-	e.send(ch, func(h broker.EventHandler) { h.HandlePublication(ch, p) })
+	e.deliver(ch, func(h broker.EventHandler) { h.HandlePublication(ch, p) })
 }
 
 func (e *events) HandleJoin(ch string, info *channel.ClientInfo) {
-	e.send(ch, func(h broker.EventHandler) { h.HandleJoin(ch, info) })
+	e.deliver(ch, func(h broker.EventHandler) { h.HandleJoin(ch, info) })
 }
 
 func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
-	e.send(ch, func(h broker.EventHandler) { h.HandleLeave(ch, info) })
+	e.deliver(ch, func(h broker.EventHandler) { h.HandleLeave(ch, info) })
 }
 
 // HandleLoss is never called: the memory broker loses nothing.
 func (e *events) HandleLoss(func(ch string) bool) {}
 
-func (e *events) send(ch string, event func(broker.EventHandler)) {
+// deliver calls the nodes that subscribed, and waits for those that are behind.
+func (e *events) deliver(ch string, event func(broker.EventHandler)) {
 	e.mu.RLock()
-	nodes := make([]*Broker, 0, len(e.channels[ch]))
+	defer e.mu.RUnlock()
 	for n := range e.channels[ch] {
-		nodes = append(nodes, n)
-	}
-	e.mu.RUnlock()
-	for _, n := range nodes {
-		select {
-		case n.queue <- event: // waits for a node that is behind
-		case <-n.closed:
-		}
+		event(n.handler)
+		n.delivered.Add(1)
 	}
 }
-
-// queueSize is how many events may wait for a node before publishers wait too.
-const queueSize = 256
 
 var (
 	errRunTwice = errors.New("bus: broker was run or closed already")
@@ -83,48 +75,86 @@ var (
 // history) the embedded memory broker of the bus does.
 type Broker struct {
 	broker.Broker
-	bus    *Bus
-	queue  chan func(broker.EventHandler)
-	closed chan struct{}
+	bus       *Bus
+	delivered atomic.Uint64 // events
+	closed    atomic.Bool
 
-	mu      sync.Mutex
-	running bool
-	ended   bool
-	worker  sync.WaitGroup
+	// What follows is guarded by the lock of the bus.
+	handler broker.EventHandler // of Run
+	node    string              // of RunControl, as is control
+	control func(data []byte)
+}
+
+// Describe implements broker.Engine: it says what the broker can do. It does not pass on
+// the traits of the memory broker, whose Batch and Positions would go past this one. What
+// is not mentioned the broker does not have; a node then has another way.
+func (b *Broker) Describe() broker.Traits {
+	return broker.Traits{
+		Name:    "bus",
+		History: true, Idempotency: true, Versions: true, Delta: true,
+		Metrics: b.metrics, Control: b,
+	}
+}
+
+// metrics are exported by the server as gyro_broker_bus_delivered_events_total.
+func (b *Broker) metrics() []broker.Metric {
+	return []broker.Metric{{
+		Name: "delivered_events_total", Help: "Events that were handed to the node.", Counter: true, Value: float64(b.delivered.Load()),
+	}}
 }
 
 // Run implements broker.Broker.
 func (b *Broker) Run(h broker.EventHandler) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.running || b.ended {
+	b.bus.mu.Lock()
+	defer b.bus.mu.Unlock()
+	if b.handler != nil || b.closed.Load() {
 		return errRunTwice
 	}
-	b.running = true
-	b.worker.Go(func() { b.deliver(h) })
+	b.handler = h
 	return nil
 }
 
-// deliver calls the node, one event after the other.
-func (b *Broker) deliver(h broker.EventHandler) {
-	for {
-		select {
-		case event := <-b.queue:
-			event(h)
-		case <-b.closed:
-			return
+// RunControl implements broker.Controller.
+func (b *Broker) RunControl(node string, handle func(data []byte)) error {
+	b.bus.mu.Lock()
+	defer b.bus.mu.Unlock()
+	b.node, b.control = node, handle
+	b.bus.nodes[b] = true
+	return nil
+}
+
+// PublishControl implements broker.Controller.
+func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
+	if err := b.check(ctx); err != nil {
+		return err
+	}
+	var handlers []func([]byte)
+	b.bus.mu.RLock()
+	for n := range b.bus.nodes {
+		if node == "" || node == n.node {
+			handlers = append(handlers, n.control)
 		}
 	}
+	b.bus.mu.RUnlock()
+	for _, handle := range handlers { // which may publish control messages themselves
+		handle(data)
+	}
+	return nil
+}
+
+func (b *Broker) check(ctx context.Context) error {
+	if b.closed.Load() {
+		return errClosed
+	}
+	return ctx.Err()
 }
 
 // Publish implements broker.Broker.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
-	select {
-	case <-b.closed:
-		return broker.PublishResult{}, errClosed
-	default:
-		return b.Broker.Publish(ctx, ch, pub, opts)
+	if err := b.check(ctx); err != nil {
+		return broker.PublishResult{}, err
 	}
+	return b.Broker.Publish(ctx, ch, pub, opts)
 }
 
 // Subscribe implements broker.Broker. The bus subscribes for the first node.
@@ -143,7 +173,7 @@ func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	return nil
 }
 
-// Unsubscribe implements broker.Broker. The bus unsubscribes after the last node.
+// Unsubscribe implements broker.Broker.
 func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
 	b.bus.mu.Lock()
 	defer b.bus.mu.Unlock()
@@ -151,40 +181,35 @@ func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
 		return err
 	}
 	for _, ch := range channels {
-		delete(b.bus.channels[ch], b)
-		if len(b.bus.channels[ch]) > 0 {
-			continue
-		}
-		delete(b.bus.channels, ch)
-		if err := b.Broker.Unsubscribe(ctx, ch); err != nil {
+		if err := b.leave(ctx, ch); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Close implements broker.Broker: the bus and the other nodes live on.
-func (b *Broker) Close(context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ended {
+// leave ends a subscription; the bus unsubscribes after the last node.
+func (b *Broker) leave(ctx context.Context, ch string) error {
+	nodes := b.bus.channels[ch]
+	if delete(nodes, b); len(nodes) > 0 {
 		return nil
 	}
-	b.ended = true
-	close(b.closed)
-	b.worker.Wait()
-	return b.leave()
+	delete(b.bus.channels, ch)
+	return b.Broker.Unsubscribe(ctx, ch)
 }
 
-// leave ends all subscriptions.
-func (b *Broker) leave() error {
-	b.bus.mu.RLock()
-	var mine []string
+// Close implements broker.Broker: the bus and the other nodes live on. Nobody calls this
+// node any more once it has the lock.
+func (b *Broker) Close(ctx context.Context) error {
+	b.closed.Store(true)
+	b.bus.mu.Lock()
+	defer b.bus.mu.Unlock()
+	delete(b.bus.nodes, b)
+	var errs []error
 	for ch, nodes := range b.bus.channels {
 		if nodes[b] {
-			mine = append(mine, ch)
+			errs = append(errs, b.leave(ctx, ch))
 		}
 	}
-	b.bus.mu.RUnlock()
-	return b.Unsubscribe(context.Background(), mine...)
+	return errors.Join(errs...)
 }

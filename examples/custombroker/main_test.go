@@ -1,36 +1,14 @@
 package main
 
 import (
-	"context"
 	"net/http/httptest"
 	"testing"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/brokertest"
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
-
-func newBus(t testing.TB) *Bus {
-	bus, err := NewBus()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := bus.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return bus
-}
-
-// The broker is held to what every engine promises.
-func TestConformance(t *testing.T) {
-	brokertest.RunBroker(t, func(t testing.TB) broker.Broker { return newBus(t).Broker() },
-		brokertest.Capabilities{Virtual: true, SuppressedRenews: true})
-}
 
 func TestTwoNodes(t *testing.T) {
 	bus, presence := newBus(t), memory.NewPresence(memory.Config{})

@@ -21,6 +21,7 @@ import (
 // Engines of a node, and what it knows of channels. It is constant once it is used.
 type Engines struct {
 	Broker broker.Broker
+	Traits broker.Traits // of Broker
 	// Streams is Broker for the calls of many clients at a time, Subscribe and History,
 	// and Presence is for all of them: behind gates, unless the engines are local. What
 	// leaves Presence is removed even if that fails at first.
@@ -29,7 +30,7 @@ type Engines struct {
 	Routes   *route.Table
 	// Watch has positions in a channel checked from now on.
 	Watch func(ch string, metaTTL time.Duration)
-	// Local is set if none of the engines makes callers wait: see broker.Local.
+	// Local is set if none of the engines makes callers wait: see broker.Traits.
 	Local    bool
 	presence *presence.Manager // nil if the presence manager is local
 }
@@ -37,11 +38,10 @@ type Engines struct {
 // New puts gates before the engines that are not in the process: so many calls may be
 // in progress at each.
 func New(b broker.Broker, p broker.PresenceManager, concurrency int, log *slog.Logger) *Engines {
-	g := &Engines{Broker: b, Streams: b, Presence: p}
-	_, localBroker := b.(broker.Local)
-	_, localPresence := p.(broker.Local)
-	g.Local = localBroker && localPresence
-	if !localBroker {
+	g := &Engines{Broker: b, Traits: b.Describe(), Streams: b, Presence: p}
+	localPresence := p.Describe().Local
+	g.Local = g.Traits.Local && localPresence
+	if !g.Traits.Local {
 		g.Streams = gate.NewBroker(b, concurrency)
 	}
 	if !localPresence {

@@ -12,7 +12,7 @@ import (
 )
 
 // Publish publishes the elements of a batch in their order, size of them at once, and sets
-// the Result and Err of each. publish is that of a broker.BatchPublisher.
+// the Result and Err of each. publish is broker.Traits.Batch.
 func Publish(ctx context.Context, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication, size int) {
 	r := rounds.Get().(*round)
 	for len(batch) > 0 {

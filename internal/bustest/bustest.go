@@ -1,5 +1,5 @@
 // Package bustest is an engine for tests of several nodes in one process: what Redis
-// or NATS is for those of many, without a network. It is not broker.Local. Messages
+// or NATS is for those of many, without a network. It is not local. Messages
 // arrive before the call that sends them returns.
 package bustest
 
@@ -84,6 +84,11 @@ type Engine struct {
 	cut  bool
 	fail error
 	sent int
+}
+
+// Describe implements broker.Engine.
+func (n *Engine) Describe() broker.Traits {
+	return broker.Traits{Name: "bus", History: true, Idempotency: true, Versions: true, Delta: true, Control: n}
 }
 
 // Cut has the engine lose all control messages, in and out, without an error: as if

@@ -10,13 +10,18 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
 
-// nowhere is a controller and a handler that does nothing.
+// silence is a controller that does nothing.
+type silence struct{}
+
+func (silence) Describe() broker.Traits                              { return broker.Traits{} }
+func (silence) RunControl(string, func([]byte)) error                { return nil }
+func (silence) PublishControl(context.Context, string, []byte) error { return nil }
+
+// nowhere is a handler that does nothing.
 type nowhere struct{ channels map[string]int }
 
-func (nowhere) RunControl(string, func([]byte)) error                { return nil }
-func (nowhere) PublishControl(context.Context, string, []byte) error { return nil }
-func (nowhere) Describe(context.Context) Info                        { return Info{Name: "n"} }
-func (nowhere) Apply(*control.Command)                               {}
+func (nowhere) Describe(context.Context) Info { return Info{Name: "n"} }
+func (nowhere) Apply(*control.Command)        {}
 func (nowhere) Answer(context.Context, string, string, []byte) (Answer, error) {
 	return Answer{}, nil
 }
@@ -25,13 +30,8 @@ func (n nowhere) Channels(context.Context, func(string) bool) (map[string]int, e
 	return n.channels, nil
 }
 
-var (
-	_ broker.Controller = nowhere{}
-	_ Handler           = nowhere{}
-)
-
 func lonely(n nowhere) *Cluster {
-	return New(Config{UID: "a", Controller: n, Handler: n, Logger: slog.New(slog.DiscardHandler)})
+	return New(Config{UID: "a", Controller: silence{}, Handler: n, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // What 20 nodes cost each other is 7 of these per second and node.

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/bustest"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
@@ -35,6 +36,8 @@ type end struct {
 	resumed chan struct{} // closed unless the node is paused
 	dead    bool
 }
+
+func (e *end) Describe() broker.Traits { return broker.Traits{} }
 
 func (e *end) RunControl(uid string, handle func([]byte)) error {
 	e.uid, e.handle = uid, handle

@@ -21,7 +21,7 @@ const Patience = 10 * time.Second
 
 // Broker is a broker behind the gate: Subscribe and History are limited, and
 // identical calls of History that are made at a time share a round trip. Other calls
-// pass. Whoever asks what the engine is capable of asks the engine itself.
+// pass, and its traits are those of the engine.
 type Broker struct {
 	broker.Broker
 	slots   slots
@@ -131,12 +131,4 @@ func (g *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo)
 	}
 	defer g.slots.release()
 	return g.PresenceManager.Add(ctx, ch, info)
-}
-
-// Health implements broker.HealthReporter, for the presence manager's part.
-func (g *Presence) Health() []broker.Health {
-	if r, ok := g.PresenceManager.(broker.HealthReporter); ok {
-		return r.Health()
-	}
-	return nil
 }

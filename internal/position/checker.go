@@ -42,9 +42,7 @@ type Config struct {
 // only while there are such. Its methods may be called from any goroutine.
 type Checker struct {
 	cfg    Config
-	reader broker.PositionReader // nil if the broker is none
-	health broker.HealthReporter // nil likewise
-	local  bool
+	broker broker.Traits
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wake   chan struct{}
@@ -72,10 +70,7 @@ const (
 
 // New returns a checker that watches nothing.
 func New(cfg Config) *Checker {
-	c := &Checker{cfg: cfg, wake: make(chan struct{}, 1), ttls: []time.Duration{0}}
-	c.reader, _ = cfg.Broker.(broker.PositionReader)
-	c.health, _ = cfg.Broker.(broker.HealthReporter)
-	_, c.local = cfg.Broker.(broker.Local)
+	c := &Checker{cfg: cfg, broker: cfg.Broker.Describe(), wake: make(chan struct{}, 1), ttls: []time.Duration{0}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }

@@ -40,6 +40,7 @@ func newEngine() *engine {
 	return &engine{tops: make(map[string]uint64), reads: make(map[string]int), ttls: make(map[string]time.Duration)}
 }
 
+func (e *engine) Describe() broker.Traits                      { return broker.Traits{} }
 func (e *engine) Subscribe(context.Context, ...string) error   { return nil }
 func (e *engine) Unsubscribe(context.Context, ...string) error { return nil }
 
@@ -84,9 +85,16 @@ func (e *engine) total() (sum, most int) {
 }
 
 // batching reads positions in batches.
-type batching struct{ *engine }
+type batching struct {
+	*engine
+	local bool
+}
 
-func (e *batching) Positions(_ context.Context, channels []string) []broker.PositionResult {
+func (e *batching) Describe() broker.Traits {
+	return broker.Traits{Local: e.local, Positions: e.positions, Health: func() []broker.Health { return []broker.Health{{Delay: e.slow}} }}
+}
+
+func (e *batching) positions(_ context.Context, channels []string) []broker.PositionResult {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.batches = append(e.batches, len(channels))
@@ -96,13 +104,6 @@ func (e *batching) Positions(_ context.Context, channels []string) []broker.Posi
 	}
 	return out
 }
-
-func (e *batching) Health() []broker.Health { return []broker.Health{{Delay: e.slow}} }
-
-// local is of the process.
-type local struct{ batching }
-
-func (e *local) Local() {}
 
 // node is what a checker works for.
 type node struct {
@@ -190,7 +191,7 @@ func TestEveryChannelOncePerDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const channels = 3000
 		e := newEngine()
-		n := newNode(t, &batching{e}, delay)
+		n := newNode(t, &batching{engine: e}, delay)
 		n.watch(t, "ch", channels, 0)
 		n.watch(t, "ch", channels, 0)
 		if _, err := n.routes.Add(t.Context(), "plain", 0); err != nil {
@@ -257,10 +258,10 @@ func TestWaysToRead(t *testing.T) {
 		wait    time.Duration
 	}{
 		{"one by one", func(e *engine) broker.Broker { return e }, 0, 30, time.Second},
-		{"batches", func(e *engine) broker.Broker { return &batching{e} }, 20, 10, time.Second},
-		{"batches of a slow broker", func(e *engine) broker.Broker { e.slow = 2 * time.Second; return &batching{e} }, 20, 10, 6 * time.Second},
-		{"batches of a broker that stands still", func(e *engine) broker.Broker { e.slow = 8 * time.Second; return &batching{e} }, 20, 10, 18 * time.Second},
-		{"local", func(e *engine) broker.Broker { return &local{batching{e}} }, 30, 10, 0},
+		{"batches", func(e *engine) broker.Broker { return &batching{engine: e} }, 20, 10, time.Second},
+		{"batches of a slow broker", func(e *engine) broker.Broker { e.slow = 2 * time.Second; return &batching{engine: e} }, 20, 10, 6 * time.Second},
+		{"batches of a broker that stands still", func(e *engine) broker.Broker { e.slow = 8 * time.Second; return &batching{engine: e} }, 20, 10, 18 * time.Second},
+		{"local", func(e *engine) broker.Broker { return &batching{e, true} }, 30, 10, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -301,7 +302,7 @@ func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const channels = 5000
 		e := newEngine()
-		n := newNode(t, &batching{e}, -1)
+		n := newNode(t, &batching{engine: e}, -1)
 		n.watch(t, "a", channels, 0)
 		n.watch(t, "b", channels, 0)
 		pass(time.Hour)
@@ -384,7 +385,9 @@ func TestReadErrors(t *testing.T) {
 // A broker that answers too little is an error, and no panic.
 type short struct{ *engine }
 
-func (short) Positions(context.Context, []string) []broker.PositionResult { return nil }
+func (short) Describe() broker.Traits {
+	return broker.Traits{Positions: func(context.Context, []string) []broker.PositionResult { return nil }}
+}
 
 func TestWrongNumberOfPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -428,7 +431,7 @@ func TestCloseDuringRead(t *testing.T) {
 
 // More times to live than can be told apart: the rest have the broker's default.
 func TestManyTimesToLive(t *testing.T) {
-	c := New(Config{Routes: route.New(nil)})
+	c := New(Config{Broker: newEngine(), Routes: route.New(newEngine())})
 	defer c.Close()
 	for i := range 300 {
 		ttl := time.Duration(i) * time.Minute
@@ -465,7 +468,7 @@ func TestLongSleep(t *testing.T) {
 // The cost of checking, but for the engine's.
 func BenchmarkCheck(b *testing.B) {
 	const channels = 10_000
-	e := &local{batching{newEngine()}}
+	e := &batching{newEngine(), true}
 	routes := route.New(e)
 	posted := 0
 	c := New(Config{

@@ -31,15 +31,15 @@ func (c *Checker) tops(targets []target) (tops []broker.PositionResult, wait tim
 	tops = make([]broker.PositionResult, len(targets))
 	var together, single []int
 	for i := range targets {
-		if c.reader != nil && (c.local || targets[i].ttl == 0) {
+		if c.broker.Positions != nil && (c.broker.Local || targets[i].ttl == 0) {
 			together = append(together, i)
 		}
-		if c.reader == nil || targets[i].ttl != 0 {
+		if c.broker.Positions == nil || targets[i].ttl != 0 {
 			single = append(single, i)
 		}
 	}
 	c.batch(ctx, targets, together, tops)
-	if c.reader == nil || !c.local {
+	if c.broker.Positions == nil || !c.broker.Local {
 		c.histories(ctx, targets, single, tops)
 		return tops, c.grace()
 	}
@@ -58,7 +58,7 @@ func (c *Checker) batch(ctx context.Context, targets []target, places []int, top
 	for i, at := range places {
 		names[i] = targets[at].channel
 	}
-	got := c.reader.Positions(ctx, names)
+	got := c.broker.Positions(ctx, names)
 	for i, at := range places {
 		if len(got) != len(names) {
 			tops[at].Err = fmt.Errorf("the broker returned %d positions of %d channels", len(got), len(names))
@@ -89,8 +89,8 @@ func (c *Checker) histories(ctx context.Context, targets []target, places []int,
 // grace is the time that publications may take from the broker to the node.
 func (c *Checker) grace() time.Duration {
 	g := minGrace
-	if c.health != nil {
-		for _, h := range c.health.Health() {
+	if c.broker.Health != nil {
+		for _, h := range c.broker.Health() {
 			g = max(g, 2*h.Delay)
 		}
 	}

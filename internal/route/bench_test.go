@@ -12,6 +12,7 @@ import (
 // absent is a broker that costs nothing.
 type absent struct{ broker.Broker }
 
+func (absent) Describe() broker.Traits                      { return broker.Traits{} }
 func (absent) Subscribe(context.Context, ...string) error   { return nil }
 func (absent) Unsubscribe(context.Context, ...string) error { return nil }
 

@@ -38,6 +38,8 @@ func newRemote() *remote {
 	return &remote{start: time.Now(), fail: make(map[string]error), subscribed: make(map[string]bool)}
 }
 
+func (r *remote) Describe() broker.Traits { return broker.Traits{} }
+
 func (r *remote) set(operation string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -60,11 +60,11 @@ func (r *Route) ID() int64 { return r.id }
 // Loops that may have subscribers now.
 func (r *Route) Loops() Loops { return Loops(r.loops.taken.Load()) }
 
-// New returns an empty table for a broker. Unless the broker is broker.Local,
-// channels are left later: see leaver.
+// New returns an empty table for a broker. Unless the broker is local, channels
+// are left later: see leaver.
 func New(b broker.Broker) *Table {
 	t := &Table{broker: b}
-	if _, ok := b.(broker.Local); !ok {
+	if !b.Describe().Local {
 		t.leaver = newLeaver(t)
 	}
 	return t

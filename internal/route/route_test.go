@@ -23,6 +23,8 @@ type fake struct {
 
 var errFake = errors.New("no")
 
+func (f *fake) Describe() broker.Traits { return broker.Traits{} }
+
 func (f *fake) Subscribe(_ context.Context, channels ...string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +89,7 @@ func all(t *Table) (channels []string) {
 // local is a fake that is left at once.
 type local struct{ fake }
 
-func (*local) Local() {}
+func (*local) Describe() broker.Traits { return broker.Traits{Local: true} }
 
 // Marks last as long as their channels are routed.
 func TestMarks(t *testing.T) {

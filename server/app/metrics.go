@@ -32,7 +32,7 @@ func (a *App) newMeters() meters {
 func (m *meters) watch(a *App, version string) {
 	if m.registry != nil {
 		m.registry.Node(a.node, version, a.limits.refusals)
-		m.registry.Brokers(a.engines.Stats)
+		m.registry.Brokers(a.engines.Brokers)
 	}
 }
 

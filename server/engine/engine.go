@@ -21,19 +21,15 @@ type Set struct {
 	// Broker and Presence hand each channel to its engine.
 	Broker   broker.Broker
 	Presence broker.PresenceManager
+	// Brokers are the traits of the single brokers by their names in the configuration; the
+	// default one has no name.
+	Brokers map[string]broker.Traits
 
-	brokers  []namedBroker
 	remote   []connection
 	describe []string // key and type of each section, for the log
 	// brokerIndex and managerIndex have the places of engines in Broker and Presence by
 	// their names.
 	brokerIndex, managerIndex map[string]int
-}
-
-// namedBroker is a broker of the set; the default one has no name.
-type namedBroker struct {
-	name   string
-	broker broker.Broker
 }
 
 // connection is an engine elsewhere that a section describes.
@@ -74,8 +70,9 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 	if err := errors.Join(brokers.err, managers.err); err != nil {
 		return nil, err
 	}
-	for i, b := range brokers.list {
-		s.brokers = append(s.brokers, namedBroker{brokers.names[i], b})
+	s.Brokers = make(map[string]broker.Traits)
+	for name, i := range brokers.index {
+		s.Brokers[name] = brokers.list[i].Describe()
 	}
 	s.brokerIndex, s.managerIndex = brokers.index, managers.index
 	s.Broker = compose.NewBroker(func(ch string) int { return routes().of(ch).broker }, brokers.list...)
@@ -86,14 +83,13 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 // named is a list of engines by their names. The first, which is the default, has an empty
 // name.
 type named[T any] struct {
-	names []string
 	list  []T
 	index map[string]int
 	err   error
 }
 
 func newNamed[T any](byDefault T) named[T] {
-	return named[T]{names: []string{""}, list: []T{byDefault}, index: map[string]int{"": 0}}
+	return named[T]{list: []T{byDefault}, index: map[string]int{"": 0}}
 }
 
 func (n *named[T]) add(name string, create func() (T, error)) {
@@ -103,7 +99,6 @@ func (n *named[T]) add(name string, create func() (T, error)) {
 		return
 	}
 	n.index[name] = len(n.list)
-	n.names = append(n.names, name)
 	n.list = append(n.list, made)
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/namespace"
 )
@@ -123,7 +122,7 @@ func TestLocal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, local := s.Broker.(broker.Local); local != want {
+		if local := s.Broker.Describe().Local; local != want {
 			t.Errorf("%s: local: %v", text, local)
 		}
 	}

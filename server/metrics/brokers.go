@@ -6,98 +6,73 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis"
-	"github.com/gyrohq/gyro/server/engine"
 )
 
-// Brokers exports the brokers over a network.
-func (r *Registry) Brokers(stats func() []engine.BrokerStats) {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return r.desc("broker", name, help, append([]string{"broker_name"}, labels...)...)
+// Brokers exports the brokers by their names: the health of those that report it, and the
+// metrics that they describe themselves.
+func (r *Registry) Brokers(brokers map[string]broker.Traits) {
+	shard := func(name, help string) *prometheus.Desc {
+		return r.desc("broker", name, help, "broker_name", "shard")
 	}
 	r.registry.MustRegister(&brokerCollector{
-		stats:      stats,
-		delay:      desc("canary_delay_seconds", "Time that the newest canary took through the broker's shard and back.", "shard"),
-		delivers:   desc("delivers", "1 if canaries prove that the broker's shard delivers, else 0.", "shard"),
-		reconnects: desc("reconnects_total", "Connections to the broker's shard for receiving, after the first.", "shard"),
-		errors:     desc("redis_pub_sub_errors", "Errors of PUB/SUB, by kind.", "error"),
-		dropped:    desc("redis_pub_sub_dropped_messages", "Messages dropped because the node was behind.", "channel_type"),
-		buffered: desc("redis_pub_sub_buffered_messages", "Messages that wait for the node, by kind and number of the shard (0 for control).",
-			"channel_type", "pub_sub_processor"),
-		natsDropped:  desc("nats_dropped_messages_total", "Messages dropped because the node was behind."),
-		natsBuffered: desc("nats_buffered_messages", "Messages that wait for the node."),
+		registry: r, brokers: brokers,
+		delay:      shard("canary_delay_seconds", "Time that the newest canary took through the broker's shard and back."),
+		delivers:   shard("delivers", "1 if canaries prove that the broker's shard delivers, else 0."),
+		reconnects: shard("reconnects_total", "Connections to the broker's shard for receiving, after the first."),
 	})
 }
 
 type brokerCollector struct {
-	stats                       func() []engine.BrokerStats
+	registry                    *Registry
+	brokers                     map[string]broker.Traits
 	delay, delivers, reconnects *prometheus.Desc
-	errors, dropped, buffered   *prometheus.Desc
-	natsDropped, natsBuffered   *prometheus.Desc
 }
 
-// Describe implements prometheus.Collector.
-func (c *brokerCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		c.delay, c.delivers, c.reconnects, c.errors, c.dropped, c.buffered, c.natsDropped, c.natsBuffered,
-	} {
-		ch <- d
-	}
-}
+// Describe implements prometheus.Collector. It names nothing, as brokers tell what they
+// have only when they are asked.
+func (c *brokerCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c *brokerCollector) Collect(ch chan<- prometheus.Metric) {
 	out := values(ch)
-	for _, b := range c.stats() {
-		if b.Redis != nil {
-			c.redis(out, b.Name, b.Redis)
+	for name, b := range c.brokers {
+		if b.Health != nil {
+			for i, h := range b.Health() {
+				c.shard(out, name, strconv.Itoa(i), h)
+			}
 		}
-		if n := b.NATS; n != nil {
-			c.shard(out, b.Name, "0", n.Health, n.Reconnects)
-			out.count(c.natsDropped, n.Dropped, b.Name)
-			out.gauge(c.natsBuffered, float64(n.Waiting), b.Name)
+		if b.Metrics != nil {
+			for _, m := range b.Metrics() {
+				c.own(out, name, b.Name, m)
+			}
 		}
 	}
 }
 
-func (c *brokerCollector) shard(out values, name, shard string, h broker.Health, reconnects uint64) {
+func (c *brokerCollector) shard(out values, name, shard string, h broker.Health) {
 	if h.Delay > 0 { // else no canary has come back yet
 		out.gauge(c.delay, h.Delay.Seconds(), name, shard)
 	}
 	out.gauge(c.delivers, oneIf(h.Err == nil), name, shard)
-	out.count(c.reconnects, reconnects, name, shard)
+	out.count(c.reconnects, h.Reconnects, name, shard)
 }
 
-// redis: errors and drops of all shards are added up. (observability.md 3.4 knows no
-// label to tell them apart.)
-func (c *brokerCollector) redis(out values, name string, r *engine.RedisStats) {
-	if len(r.Shards) == 0 {
-		return
+// own exports a metric of a broker's own. One that Prometheus does not take is logged when
+// the metrics are asked for, and the others are exported.
+func (c *brokerCollector) own(out values, name, engine string, m broker.Metric) {
+	labels := prometheus.Labels{"broker_name": name}
+	for label, value := range m.Labels {
+		labels[label] = value
 	}
-	var client, control redis.Failures
-	var dropped uint64
-	subscribes := "subscribe_channel"
-	for i := range r.Shards {
-		s := &r.Shards[i]
-		shard := strconv.Itoa(i)
-		c.shard(out, name, shard, s.Health, s.Reconnects)
-		out.gauge(c.buffered, float64(s.Waiting), name, "client", shard)
-		dropped += s.Dropped
-		client.Add(s.Failures)
-		if s.ControlFailures != nil {
-			control.Add(*s.ControlFailures)
-			subscribes = "subscribe_shard_channel"
-		}
+	kind := prometheus.GaugeValue
+	if m.Counter {
+		kind = prometheus.CounterValue
 	}
-	out.gauge(c.buffered, float64(r.ControlWaiting), name, "control", "0")
-	out.count(c.dropped, dropped, name, "client")
-	out.count(c.dropped, r.ControlDropped, name, "control")
-	for kind, n := range map[string]uint64{
-		"connection": client.Connections, "control_connection": control.Connections,
-		"probe_publish": client.Unsent, "control_probe_publish": control.Unsent,
-		"probe_timeout": client.Silences, "control_probe_timeout": control.Silences,
-		subscribes: client.Subscribes, "subscribe_control_channel": control.Subscribes,
-	} {
-		out.count(c.errors, n, name, kind)
+	full := prometheus.BuildFQName(c.registry.cfg.Namespace, "broker", engine+"_"+m.Name)
+	desc := prometheus.NewDesc(full, m.Help, nil, labels)
+	metric, err := prometheus.NewConstMetric(desc, kind, m.Value)
+	if err != nil {
+		metric = prometheus.NewInvalidMetric(desc, err)
 	}
+	out <- metric
 }

@@ -24,10 +24,10 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/nats"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/server/api"
-	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/metrics"
 )
 
@@ -112,24 +112,30 @@ func newRegistry(c metrics.Config) *metrics.Registry {
 	return metrics.New(c)
 }
 
+// brokers are those that there are, which have not been run, and one that nobody knows.
+func brokers(t *testing.T) map[string]broker.Traits {
+	e, err := redis.New(redis.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := nats.New(nats.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]broker.Traits{
+		"": e.Broker().Describe(), "fast": n.Describe(), "memory": memory.New(memory.Config{}).Describe(),
+		"sharded": {Name: "strange", Health: func() []broker.Health {
+			return []broker.Health{{Delay: time.Millisecond, Reconnects: 3}, {Delay: time.Second, Err: errors.New("x")}}
+		}},
+	}
+}
+
 // full is a registry that exports everything, with something to export.
 func full(t *testing.T, c metrics.Config) *metrics.Registry {
 	r := newRegistry(c)
 	n := newNode()
 	r.Node(n, "v1.2.3", func() uint64 { return 6 })
-	r.Brokers(func() []engine.BrokerStats {
-		return []engine.BrokerStats{
-			{Redis: &engine.RedisStats{ControlWaiting: 1, ControlDropped: 2, Shards: []redis.Stats{
-				{Health: broker.Health{Delay: time.Millisecond}, Reconnects: 3, Dropped: 4, Waiting: 5, Failures: redis.Failures{Connections: 1, Subscribes: 2}},
-				{Health: broker.Health{Delay: time.Second, Err: errors.New("x")}, Dropped: 1, Failures: redis.Failures{Connections: 1}},
-			}}},
-			{Name: "sharded", Redis: &engine.RedisStats{Shards: []redis.Stats{
-				{Failures: redis.Failures{Unsent: 1, Subscribes: 2}, ControlFailures: &redis.Failures{Silences: 3, Subscribes: 4}},
-			}}},
-			{Name: "closed", Redis: &engine.RedisStats{}},
-			{Name: "fast", NATS: &engine.NATSStats{Health: broker.Health{Delay: time.Second}, Stats: nats.Stats{Reconnects: 7, Dropped: 8, Waiting: 9}}},
-		}
-	})
+	r.Brokers(brokers(t))
 	if _, err := r.Surveys(n).Channels(t.Context(), ""); err != nil {
 		t.Error(err)
 	}
@@ -280,34 +286,31 @@ func wantValues(t *testing.T, r *metrics.Registry, prefix string, want ...string
 
 func TestBrokers(t *testing.T) {
 	r := full(t, metrics.Config{Namespace: "gyro"})
-	wantValues(t, r, "broker_canary", `broker_canary_delay_seconds{broker_name="",shard="0"} 0.001`,
-		`broker_canary_delay_seconds{broker_name="",shard="1"} 1`, `broker_canary_delay_seconds{broker_name="fast",shard="0"} 1`)
-	wantValues(t, r, "broker_delivers", `broker_delivers{broker_name="",shard="0"} 1`, `broker_delivers{broker_name="",shard="1"} 0`,
-		`broker_delivers{broker_name="fast",shard="0"} 1`, `broker_delivers{broker_name="sharded",shard="0"} 1`)
-	wantValues(t, r, "broker_reconnects", `broker_reconnects_total{broker_name="",shard="0"} 3`, `broker_reconnects_total{broker_name="",shard="1"} 0`,
-		`broker_reconnects_total{broker_name="fast",shard="0"} 7`, `broker_reconnects_total{broker_name="sharded",shard="0"} 0`)
-	wantValues(t, r, `broker_redis_pub_sub_dropped_messages{broker_name=""`,
-		`broker_redis_pub_sub_dropped_messages{broker_name="",channel_type="client"} 5`,
-		`broker_redis_pub_sub_dropped_messages{broker_name="",channel_type="control"} 2`)
-	wantValues(t, r, `broker_redis_pub_sub_buffered_messages{broker_name=""`,
-		`broker_redis_pub_sub_buffered_messages{broker_name="",channel_type="client",pub_sub_processor="0"} 5`,
-		`broker_redis_pub_sub_buffered_messages{broker_name="",channel_type="client",pub_sub_processor="1"} 0`,
-		`broker_redis_pub_sub_buffered_messages{broker_name="",channel_type="control",pub_sub_processor="0"} 1`)
-	wantValues(t, r, "broker_nats", `broker_nats_buffered_messages{broker_name="fast"} 9`, `broker_nats_dropped_messages_total{broker_name="fast"} 8`)
-	errorsOf := func(name string, of map[string]int) (list []string) {
-		for _, kind := range []string{"connection", "control_connection", "control_probe_publish", "control_probe_timeout",
-			"probe_publish", "probe_timeout", "subscribe_channel", "subscribe_control_channel", "subscribe_shard_channel"} {
-			if n, ok := of[kind]; ok {
-				list = append(list, fmt.Sprintf(`broker_redis_pub_sub_errors{broker_name=%q,error=%q} %d`, name, kind, n))
-			}
-		}
-		return list
+	wantValues(t, r, "broker_canary", `broker_canary_delay_seconds{broker_name="sharded",shard="0"} 0.001`,
+		`broker_canary_delay_seconds{broker_name="sharded",shard="1"} 1`)
+	wantValues(t, r, "broker_delivers", `broker_delivers{broker_name="",shard="0"} 0`, `broker_delivers{broker_name="fast",shard="0"} 0`,
+		`broker_delivers{broker_name="sharded",shard="0"} 1`, `broker_delivers{broker_name="sharded",shard="1"} 0`)
+	wantValues(t, r, "broker_reconnects", `broker_reconnects_total{broker_name="",shard="0"} 0`, `broker_reconnects_total{broker_name="fast",shard="0"} 0`,
+		`broker_reconnects_total{broker_name="sharded",shard="0"} 3`, `broker_reconnects_total{broker_name="sharded",shard="1"} 0`)
+	wantValues(t, r, "broker_redis_pub_sub_dropped", `broker_redis_pub_sub_dropped_messages{broker_name="",channel_type="client"} 0`,
+		`broker_redis_pub_sub_dropped_messages{broker_name="",channel_type="control"} 0`)
+	wantValues(t, r, "broker_nats", `broker_nats_buffered_messages{broker_name="fast"} 0`, `broker_nats_dropped_messages_total{broker_name="fast"} 0`)
+}
+
+// TestForeignBroker: an engine that the server does not know has its metrics exported under
+// its name; what Prometheus does not take keeps nobody else's away.
+func TestForeignBroker(t *testing.T) {
+	r := newRegistry(metrics.Config{Namespace: "gyro"})
+	list := []broker.Metric{
+		{Name: "waiting", Help: "Events that wait.", Labels: map[string]string{"part": "x"}, Value: 1.5},
+		{Name: "lost_total", Help: "Events that were lost.", Counter: true, Value: 7},
 	}
-	wantValues(t, r, `broker_redis_pub_sub_errors{broker_name=""`, errorsOf("", map[string]int{"connection": 2, "control_connection": 0,
-		"control_probe_publish": 0, "control_probe_timeout": 0, "probe_publish": 0, "probe_timeout": 0, "subscribe_channel": 2, "subscribe_control_channel": 0})...)
-	wantValues(t, r, `broker_redis_pub_sub_errors{broker_name="sharded"`, errorsOf("sharded", map[string]int{"connection": 0, "control_connection": 0,
-		"control_probe_publish": 0, "control_probe_timeout": 3, "probe_publish": 1, "probe_timeout": 0, "subscribe_shard_channel": 2, "subscribe_control_channel": 4})...)
-	wantValues(t, r, `broker_redis_pub_sub_errors{broker_name="closed"`)
+	r.Brokers(map[string]broker.Traits{"b": {Name: "bus", Metrics: func() []broker.Metric { return list }}})
+	want := []string{`broker_bus_lost_total{broker_name="b"} 7`, `broker_bus_waiting{broker_name="b",part="x"} 1.5`}
+	wantValues(t, r, "broker_", want...)
+	list = append(list, broker.Metric{Name: "name\xff", Help: "x"}, broker.Metric{Name: "waiting", Help: "Another help."},
+		broker.Metric{Name: "label", Help: "x", Labels: map[string]string{"": "x"}}, broker.Metric{Name: "bytes", Help: "x", Labels: map[string]string{"l": "\xff"}})
+	wantValues(t, r, "broker_bus_", want...)
 }
 
 // TestNode: numbers are at most a second old, and a loop that hangs does not keep a

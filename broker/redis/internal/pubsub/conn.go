@@ -47,8 +47,6 @@ type Stats struct {
 	Reconnects uint64 // connections after the first
 	Messages   uint64 // received, without canaries, those dropped included
 	Dropped    uint64 // messages, as the handler was behind
-	Bytes      uint64 // received
-	Canaries   uint64 // that came back
 	Failures
 }
 
@@ -162,7 +160,6 @@ func (c *Conn) Stats() Stats {
 	return Stats{
 		Connected: c.pulse.isReady(), Channels: c.table.size(), Waiting: waiting,
 		Reconnects: c.stats.reconnects.Load(), Messages: c.stats.messages.Load(), Dropped: dropped,
-		Bytes: c.stats.bytes.Load(), Canaries: c.stats.canaries.Load(),
 		Failures: Failures{
 			Connections: c.failures.Load(), Unsent: c.pulse.failures.Load(),
 			Silences: c.pulse.silences.Load(), Subscribes: c.refusals.Load(),

@@ -33,7 +33,7 @@ func TestReceive(t *testing.T) {
 			s.publish("a", "4")
 			s.publish("b", "5")
 			s.expect("b 5")
-			if got := s.conn.Stats(); !got.Connected || got.Channels != 1 || got.Messages != 4 || got.Canaries == 0 || got.Bytes == 0 {
+			if got := s.conn.Stats(); !got.Connected || got.Channels != 1 || got.Messages != 4 {
 				t.Errorf("stats %+v", got)
 			}
 		})

@@ -39,7 +39,7 @@ type link struct {
 }
 
 // counters of a Conn.
-type counters struct{ messages, bytes, reconnects, canaries atomic.Uint64 }
+type counters struct{ messages, reconnects atomic.Uint64 }
 
 // fail ends the link: everybody who waits for it gets the error. The connection is
 // closed by the Conn.
@@ -111,7 +111,6 @@ func (s source) Read(p []byte) (int, error) {
 	s.idle.Add(end - begin)
 	if n > 0 {
 		s.any.Store(end)
-		s.stats.bytes.Add(uint64(n))
 	}
 	return n, err
 }
@@ -216,7 +215,6 @@ func (l *link) message(channel, payload []byte) message {
 			return message{}
 		}
 		l.pulse.arrived(l, number)
-		l.stats.canaries.Add(1)
 		return message{note: func() { l.pulse.delivered(l, number, at) }}
 	}
 	return message{channel: channel, payload: payload, memory: l.reader.Hold()}

@@ -1,0 +1,146 @@
+// Package record remembers what a broker delivers.
+package record
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/brokertest/follower"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Event is anything that a broker delivers.
+type Event struct {
+	Kind string // "publication", "join", "leave"
+	broker.PublicationEvent
+	Info *channel.ClientInfo
+}
+
+func (e Event) String() string {
+	if e.Pub == nil {
+		return e.Kind
+	}
+	return fmt.Sprintf("%d:%.20q", e.Pub.Offset, e.Pub.Data)
+}
+
+// Recorder is an event handler that remembers. It also checks that events of one channel
+// come one at a time.
+type Recorder struct {
+	// Follower hears of everything as well, if there is one.
+	Follower atomic.Pointer[follower.Follower]
+	// Hook is called in the midst of each event. It is set before the first one.
+	Hook func()
+
+	mu      sync.Mutex
+	events  map[string][]Event
+	busy    map[string]bool
+	overlap string // a channel that had two calls at a time
+	losses  []loss
+	changed chan struct{}
+}
+
+// loss is a call of HandleLoss, and how many events of the channels came before it.
+type loss struct {
+	match  func(ch string) bool
+	counts map[string]int
+}
+
+// New returns a recorder without events.
+func New() *Recorder {
+	return &Recorder{Hook: func() {}, events: map[string][]Event{}, busy: map[string]bool{}, changed: make(chan struct{})}
+}
+
+// HandlePublication implements broker.EventHandler.
+func (r *Recorder) HandlePublication(ch string, e broker.PublicationEvent) {
+	if follower := r.Follower.Load(); follower != nil {
+		follower.HandlePublication(ch, e)
+	}
+	r.add(ch, Event{Kind: "publication", PublicationEvent: e})
+}
+
+// HandleJoin implements broker.EventHandler.
+func (r *Recorder) HandleJoin(ch string, info *channel.ClientInfo) {
+	r.add(ch, Event{Kind: "join", Info: info})
+}
+
+// HandleLeave implements broker.EventHandler.
+func (r *Recorder) HandleLeave(ch string, info *channel.ClientInfo) {
+	r.add(ch, Event{Kind: "leave", Info: info})
+}
+
+// HandleLoss implements broker.EventHandler. It is allowed at any time: tests of engines
+// look at what follows.
+func (r *Recorder) HandleLoss(match func(ch string) bool) {
+	if follower := r.Follower.Load(); follower != nil {
+		follower.HandleLoss(match)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts := make(map[string]int, len(r.events))
+	for ch, events := range r.events {
+		counts[ch] = len(events)
+	}
+	r.losses = append(r.losses, loss{match, counts})
+}
+
+func (r *Recorder) add(ch string, e Event) {
+	r.mu.Lock()
+	if r.busy[ch] {
+		r.overlap = ch
+	}
+	r.busy[ch] = true
+	r.mu.Unlock()
+
+	runtime.Gosched() // here another call for ch, or a later event, would show itself
+	r.Hook()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy[ch] = false
+	r.events[ch] = append(r.events[ch], e)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Lost tells whether HandleLoss was called for the channel when k events of it had come,
+// or later.
+func (r *Recorder) Lost(ch string, k int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.losses, func(l loss) bool { return l.counts[ch] >= k && l.match(ch) })
+}
+
+// Of returns what has been delivered for the channel.
+func (r *Recorder) Of(ch string) []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Event(nil), r.events[ch]...)
+}
+
+// Wait blocks until the events of the channel are enough, and returns them. It fails
+// after patience, or if two events of a channel were delivered at a time.
+func (r *Recorder) Wait(ch string, patience time.Duration, enough func([]Event) bool) ([]Event, error) {
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for {
+		r.mu.Lock()
+		changed, overlap := r.changed, r.overlap
+		r.mu.Unlock()
+		if overlap != "" {
+			return nil, fmt.Errorf("two events of %s were delivered at a time", overlap)
+		}
+		events := r.Of(ch)
+		if enough(events) {
+			return events, nil
+		}
+		select {
+		case <-changed:
+		case <-limit.C:
+			return events, fmt.Errorf("%d events of %s after %v, not what is waited for", len(events), ch, patience)
+		}
+	}
+}

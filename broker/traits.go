@@ -1,0 +1,124 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Engine is what a Broker, a PresenceManager and a Controller have in common: each
+// describes itself.
+type Engine interface {
+	// Describe returns the traits of the engine. They do not change. Any goroutine may call
+	// it at any time, also before Run.
+	//
+	// A type that embeds an engine to change some of its methods needs a Describe of its
+	// own: the functions in the traits of the embedded engine do not know of the change.
+	Describe() Traits
+}
+
+// Traits say what an engine is, and what it offers beyond the methods of its interface.
+// This is the whole list: a node, compose, the server and brokertest learn nothing about
+// an engine in any other way. The zero value is an engine over a network that does what
+// its interface demands and nothing more; for what it does not offer the node has another
+// way, unless the field says otherwise. Package brokertest compares traits with what the
+// engine does.
+type Traits struct {
+	// Name of this kind of engine, such as "redis": a lower-case letter, then lower-case
+	// letters, digits and underscores. The names of its metrics contain it.
+	Name string
+	// Local is for engines that live in the process. If the broker and the presence manager
+	// of a node are both local, the node establishes and ends subscriptions on the loops of
+	// its connections, without a goroutine in between.
+	//
+	// A local engine promises that Subscribe, Unsubscribe and History of the broker, and
+	// every method of the presence manager, wait for nothing but locks that are held
+	// briefly, and never during a call of the EventHandler.
+	Local bool
+	// Health is for engines that depend on something outside of the process. It returns one
+	// element for each part of the engine that can fail by itself, such as a shard, always
+	// in the same order. Any goroutine may call it at any time; it does not block. Nil: the
+	// engine always works.
+	Health func() []Health
+	// Metrics returns what the engine counts, for monitoring. Any goroutine may call it at
+	// any time; it does not block. Nil: nothing.
+	Metrics func() []Metric
+
+	// All that follows is about brokers.
+
+	// History says that the broker keeps streams. Without it, History and RemoveHistory fail
+	// with protocol.ErrorNotAvailable, and Publish ignores the size and TTL of history:
+	// every publication has the offset 0.
+	History bool
+	// Idempotency, Versions and Delta say that the broker heeds IdempotencyKey,
+	// Publication.Version and PublishOptions.Delta (it delivers PublicationEvent.Prev).
+	// Otherwise it ignores them. Versions and Delta need History.
+	Idempotency, Versions, Delta bool
+	// Batch publishes many publications at a lower price than as many calls of Publish, for
+	// example in one round trip. For each item, in their order, it does what Publish does,
+	// and sets Result and Err. An item that fails does not affect the others. The slice
+	// belongs to the caller again when Batch returns. Nil: the node calls Publish.
+	Batch func(ctx context.Context, batch []BatchItem)
+	// Positions reads the top positions of many streams at a lower price than as many calls
+	// of History with Limit 0, with the same results, in the order of channels. It reads
+	// them where they are written, as a copy may be behind. A local broker reads each
+	// position at a moment when every publication up to it has been handed to the
+	// EventHandler. Nil: the node calls History.
+	Positions func(ctx context.Context, channels []string) []PositionResult
+	// Control carries the control messages of the nodes that share the broker; mostly it is
+	// the broker itself. What can fail of it is a part of Health. Nil: a node is alone,
+	// unless it is given another Controller.
+	Control Controller
+}
+
+// Health of a part of an engine. Engines find it out by what they deliver: every second
+// they publish a canary, which has to come back the way that publications come.
+type Health struct {
+	// Part names the part for operators, without secrets: "redis shard 0 (10.0.0.5:6379)".
+	Part string
+	// Delay is how long the newest canary took to come back; 0 before the first.
+	Delay time.Duration
+	// Err tells why nothing is delivered now, or is nil.
+	Err error
+	// Reconnects counts the connections for receiving since the start, but for the first.
+	Reconnects uint64
+}
+
+// Metric is a number that an engine tells of itself.
+type Metric struct {
+	// Name, as Traits.Name is written; that of a counter ends in "_total". Prometheus knows it as gyro_broker_ENGINE_NAME, where ENGINE is Traits.Name.
+	Name string
+	// Help is a sentence for operators. All metrics of one name have the same Help, the same
+	// Counter and the same names of labels.
+	Help string
+	// Counter is set if the number only grows, from the start of the engine on.
+	Counter bool
+	// Labels by their names; not "broker_name", which the server adds. Their values come
+	// from a small, fixed set: not channels or users, for instance.
+	Labels map[string]string
+	Value  float64
+}
+
+// BatchItem is one publication of a batch.
+type BatchItem struct {
+	Channel string
+	// Pub belongs to the broker from here on. Items whose Options ask for no history may
+	// share one; so the broker must not change it after an item with it was handed to a
+	// subscriber.
+	Pub     *channel.Publication
+	Options PublishOptions
+
+	// Result and Err are what Publish would have returned.
+	Result PublishResult
+	Err    error
+	// Unkept may be set by a broker that neither keeps Pub nor handed it to anybody. The
+	// publication belongs to the caller again if that is so for all items that share it.
+	Unkept bool
+}
+
+// PositionResult is the position of one stream, unless Err is set.
+type PositionResult struct {
+	Top channel.StreamPosition
+	Err error
+}
