@@ -81,3 +81,34 @@ func BenchmarkBareWrite(b *testing.B) {
 		i++
 	}
 }
+
+// BenchmarkReceive receives messages of 100 bytes, 16 in a read.
+func BenchmarkReceive(b *testing.B) {
+	const batch = 16
+	s := newServer(b, Config{})
+	done := make(chan struct{}, 1)
+	left := batch
+	s.prepare = func(p *testPeer) error {
+		p.receive = func([]byte) {
+			if left--; left == 0 {
+				left = batch
+				done <- struct{}{}
+			}
+		}
+		return nil
+	}
+	c, p := s.connect("/", nil)
+	_ = c.nc.SetDeadline(time.Time{})
+	var list []frame
+	for range batch {
+		list = append(list, text(testText(100)))
+	}
+	data := masked(list...)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.raw(data)
+		<-done
+	}
+	c.nc.Close()
+	<-p.closed
+}

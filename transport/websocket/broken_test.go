@@ -12,7 +12,7 @@ import (
 )
 
 // What a client sent before its connection broke is handed over, also what lay unparsed
-// because of a pause.
+// because of a pause, and what the kernel held.
 func TestMessagesBeforeTheBreak(t *testing.T) {
 	s := newServer(t, Config{})
 	s.prepare = func(p *testPeer) error {
@@ -26,6 +26,7 @@ func TestMessagesBeforeTheBreak(t *testing.T) {
 		c, p := s.connect("/", nil)
 		c.send(text("first"), text("second"), text("third"))
 		p.message()
+		c.send(text("fourth"), text("fifth"))
 		_ = c.nc.(*net.TCPConn).SetLinger(0)
 		c.nc.Close() // resets it
 		for {        // the goroutine that reads does not hear of it during a pause
@@ -33,7 +34,7 @@ func TestMessagesBeforeTheBreak(t *testing.T) {
 				break
 			}
 		}
-		for _, want := range []string{"second", "third"} {
+		for _, want := range []string{"second", "third", "fourth", "fifth"} {
 			if got := p.message(); got != want {
 				t.Fatalf("got %q, want %q", got, want)
 			}

@@ -213,6 +213,17 @@ func frames(msgs ...string) [][]byte {
 	return list
 }
 
+// skip returns frames without their first n bytes.
+func skip(frames [][]byte, n int) [][]byte {
+	for i, f := range frames {
+		if n < len(f) {
+			return append([][]byte{f[n:]}, frames[i+1:]...)
+		}
+		n -= len(f)
+	}
+	return nil
+}
+
 func (p *testPeer) write(msgs ...string) {
 	p.t.Helper()
 	list := frames(msgs...)
@@ -356,10 +367,4 @@ func (s *testServer) connect(target string, header http.Header, early ...frame) 
 	s.t.Helper()
 	c, _ := newClient(s.t, s.dial(), target, header, early...)
 	return c, await(s.t, "a peer", s.peers)
-}
-
-func errorAs[T error](err error) (T, bool) {
-	var v T
-	ok := errors.As(err, &v)
-	return v, ok
 }

@@ -3,11 +3,9 @@ package websocket
 import (
 	"bytes"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"io"
 	"log"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/websocket/internal/frametest"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
@@ -102,29 +99,6 @@ func TestEarlyClose(t *testing.T) {
 	p.closedWith()
 }
 
-func TestCloseByClient(t *testing.T) {
-	for _, tt := range []struct {
-		send, echo frame
-		want       CloseError
-	}{
-		{closeFr(1000, "bye"), closeFr(1000, ""), CloseError{Code: 1000, Reason: "bye", ByClient: true}},
-		{closeFr(4999, ""), closeFr(4999, ""), CloseError{Code: 4999, Reason: "", ByClient: true}},
-		{frame{Fin: true, Op: rfc6455.OpClose}, frame{Fin: true, Op: rfc6455.OpClose}, CloseError{Code: 1005, Reason: "", ByClient: true}},
-	} {
-		s := newServer(t, Config{})
-		c, p := s.connect("/", nil)
-		c.send(tt.send, text("too late"))
-		c.expect(tt.echo)
-		var got *CloseError
-		if err := p.closedWith(); !errors.As(err, &got) || *got != tt.want {
-			t.Errorf("Closed(%v), want %v", err, tt.want)
-		}
-		if len(p.messages) != 0 {
-			t.Error("a message after the Close frame was received")
-		}
-	}
-}
-
 // TestViolationsOnTheWire: each gets its Close frame, the peer hears at once, and
 // what the client still sends does not keep the frame from arriving.
 func TestViolationsOnTheWire(t *testing.T) {
@@ -144,18 +118,6 @@ func TestViolationsOnTheWire(t *testing.T) {
 			c.nc.Close()
 		})
 	}
-}
-
-func TestMessageSizeLimit(t *testing.T) {
-	s := newServer(t, Config{MessageSizeLimit: 1000})
-	c, p := s.connect("/", nil)
-	c.send(text(testText(1000)), frame{Op: rfc6455.OpText, Payload: testText(999)}, frame{Fin: true, Payload: "x"})
-	p.message()
-	p.message()
-	c.send(frame{Op: rfc6455.OpText, Payload: testText(999)}, frame{Fin: true, Payload: "xy"})
-	c.expect(closeFr(1009, "message too big"))
-	p.closedWith()
-	c.nc.Close()
 }
 
 func TestCompression(t *testing.T) {
@@ -185,21 +147,8 @@ func TestCompression(t *testing.T) {
 		t.Fatalf("client got %v, %v", plain, err)
 	}
 	c.expect(text("short"))
-	c.send(deflated(testText(10001)))
-	c.expect(closeFr(1009, "message too big after decompression"))
-	p.closedWith()
 	c.nc.Close()
-
-	for _, bad := range []frame{deflated("a\xff"), {Fin: true, RSV1: true, Op: rfc6455.OpText, Payload: "\xff\xff"}} {
-		c, p := s.connect("/", offer)
-		c.send(bad)
-		f, err := c.read()
-		if err != nil || f.Op != rfc6455.OpClose || binary.BigEndian.Uint16([]byte(f.Payload)) != 1007 {
-			t.Errorf("client got %v, %v", f, err)
-		}
-		p.closedWith()
-		c.nc.Close()
-	}
+	p.closedWith()
 }
 
 func TestAcceptError(t *testing.T) {
@@ -243,74 +192,6 @@ func TestAcceptorPanics(t *testing.T) {
 	s.noLoop.Store(true) // acceptors of loops are the core's own
 	c, _ := newClient(t, s.dial(), "/?cf_ws_frame_ping_pong=true", nil)
 	c.expectEOF()
-}
-
-func TestCloseTimeout(t *testing.T) {
-	s := newServer(t, Config{CloseTimeout: 50 * time.Millisecond})
-	c, p := s.connect("/", nil)
-	p.conn.Close(protocol.DisconnectShutdown, nil)
-	c.expect(closeFr(3001, "shutdown"))
-	c.expectEOF() // though no Close frame was sent
-	p.closedWith()
-}
-
-func TestCloseCodeBeyondTheFrame(t *testing.T) {
-	s := newServer(t, Config{})
-	c, p := s.connect("/", nil)
-	p.conn.Close(protocol.Disconnect{Code: 1<<16 + 3001, Reason: "x"}, nil)
-	c.expect(frame{Fin: true, Op: rfc6455.OpClose})
-	c.nc.Close()
-	p.closedWith()
-}
-
-func TestCloseWithoutWord(t *testing.T) {
-	s := newServer(t, Config{})
-	c, p := s.connect("/", nil)
-	p.conn.Close(protocol.DisconnectConnectionClosed, frames("never sent"))
-	c.expectEOF()
-	if err := p.closedWith(); !errors.Is(err, protocol.DisconnectConnectionClosed) {
-		t.Errorf("Closed(%v)", err)
-	}
-}
-
-// TestCloseQuiet: client-protocol.md section 7.5.
-func TestCloseQuiet(t *testing.T) {
-	t.Run("client closes", func(t *testing.T) {
-		s := newServer(t, Config{})
-		c, p := s.connect("/", nil)
-		p.conn.Close(protocol.Disconnect{}, frames("error reply"))
-		c.expect(text("error reply"))
-		c.send(text("discarded"), frame{Fin: true, Op: rfc6455.OpPing}, closeFr(1000, ""))
-		c.expect(closeFr(1000, ""))
-		c.expectEOF()
-		p.closedWith()
-		if len(p.messages) != 0 {
-			t.Error("a message was received")
-		}
-	})
-	t.Run("client drops", func(t *testing.T) {
-		s := newServer(t, Config{})
-		c, p := s.connect("/", nil)
-		p.conn.Close(protocol.Disconnect{}, nil)
-		c.nc.Close()
-		p.closedWith()
-	})
-	t.Run("client breaks the rules", func(t *testing.T) {
-		s := newServer(t, Config{})
-		c, p := s.connect("/", nil)
-		p.conn.Close(protocol.Disconnect{}, nil)
-		c.raw([]byte{0xFF, 0xFF})
-		c.expectEOF() // half-closed without a Close frame
-		c.nc.Close()
-		p.closedWith()
-	})
-	t.Run("client stays", func(t *testing.T) {
-		s := newServer(t, Config{CloseTimeout: 50 * time.Millisecond})
-		c, p := s.connect("/", nil)
-		p.conn.Close(protocol.Disconnect{}, nil)
-		c.expectEOF()
-		p.closedWith()
-	})
 }
 
 func TestClientVanishes(t *testing.T) {
@@ -364,56 +245,6 @@ func TestPause(t *testing.T) {
 	c.expectEOF()
 	p.closedWith()
 }
-
-// TestPauseInsideReceive: nothing follows the message that caused the pause.
-func TestPauseInsideReceive(t *testing.T) {
-	s := newServer(t, Config{})
-	s.prepare = func(p *testPeer) error {
-		p.receive = func(msg []byte) {
-			p.inside.Pause(true)
-			p.messages <- string(msg)
-		}
-		return nil
-	}
-	c, p := s.connect("/", nil)
-	c.send(text("1"), text("2"), text("3"))
-	for _, want := range []string{"1", "2", "3"} {
-		if got := p.message(); got != want {
-			t.Fatalf("got %q, want %q", got, want)
-		}
-		select {
-		case m := <-p.messages:
-			t.Fatalf("got %q during the pause", m)
-		case <-time.After(5 * time.Millisecond):
-		}
-		p.conn.Pause(false)
-	}
-	c.nc.Close()
-	p.closedWith()
-}
-
-// TestCloseInsideReceive: the peer may close from within, and is not called again
-// but for Closed.
-func TestCloseInsideReceive(t *testing.T) {
-	s := newServer(t, Config{})
-	s.prepare = func(p *testPeer) error {
-		p.receive = func(msg []byte) {
-			p.messages <- string(msg)
-			p.inside.Close(protocol.DisconnectBadRequest, frames("reply"))
-		}
-		return nil
-	}
-	c, p := s.connect("/", nil)
-	c.send(text("1"), text("2"), closeFr(1000, ""))
-	c.expect(text("reply"), closeFr(3501, "bad request"))
-	c.expectEOF()
-	p.closedWith()
-	if p.message(); len(p.messages) != 0 {
-		t.Error("received after Close")
-	}
-}
-
-var _ transport.Conn = (*conn)(nil)
 
 // fill writes list over and over until every buffer on the way to the client,
 // which does not read, is full. It returns the number of bytes that were taken.
@@ -477,8 +308,11 @@ func slowReader(t *testing.T, joined bool) {
 			list = [][]byte{whole}
 		}
 		taken := fill(t, p, list)
-		if n, err := p.conn.Write(frames("x")); n != 0 || err != nil {
-			t.Fatalf("Write while congested: %d, %v", n, err)
+		for n := 1; n > 0; taken += n { // the kernel may find room yet
+			var err error
+			if n, err = p.conn.Write(skip(list, taken%len(whole))); err != nil {
+				t.Fatalf("Write while congested: %v", err)
+			}
 		}
 		// A ping meanwhile is answered between frames; at least the last one.
 		c.send(frame{Fin: true, Op: rfc6455.OpPing, Payload: "1"}, frame{Fin: true, Op: rfc6455.OpPing, Payload: "2"}, text("seen"))
@@ -515,36 +349,6 @@ func slowReader(t *testing.T, joined bool) {
 		}
 		c.nc.Close()
 		p.closedWith()
-	}
-}
-
-// TestAhead: what is taken beyond what was written ends with a frame, is at least one, and
-// no more than fits, however the frames lie in memory.
-func TestAhead(t *testing.T) {
-	for range 2000 {
-		var runs [][]byte
-		var ends []int // of the frames
-		total := 0
-		for range 1 + rand.IntN(4) {
-			var run []byte
-			for range 1 + rand.IntN(4) {
-				f := frames(testText(rand.IntN(1 << rand.IntN(18))))[0]
-				run = append(run, f...)
-				total += len(f)
-				ends = append(ends, total)
-			}
-			runs = append(runs, run)
-		}
-		written, size := rand.IntN(total+1), rand.IntN(2)*rand.IntN(100_000)
-		want := 0
-		for _, end := range ends {
-			if end > written && (want == 0 || end-written <= size) {
-				want = end - written
-			}
-		}
-		if got := ahead(runs, written, size); got != want {
-			t.Fatalf("%d of %v written, up to %d: takes %d, want %d", written, ends, size, got, want)
-		}
 	}
 }
 

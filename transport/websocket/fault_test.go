@@ -33,6 +33,7 @@ type crowd struct {
 	loop     *loop.Loop // nil for goroutines
 	accepted atomic.Int64
 	received atomic.Int64
+	heard    chan struct{} // gets something for every message; nil: not needed
 	over     atomic.Int64
 	idle     int // descriptors of the process without clients
 
@@ -98,8 +99,14 @@ func (c *crowd) AcceptOn(_ transport.Loop, ctx context.Context, conn transport.C
 	return c.Accept(ctx, conn, info)
 }
 
-func (m *member) Receive([]byte) { m.crowd.received.Add(1) }
-func (m *member) Writable()      {}
+func (m *member) Receive([]byte) {
+	m.crowd.received.Add(1)
+	if m.crowd.heard != nil {
+		m.crowd.heard <- struct{}{}
+	}
+}
+
+func (m *member) Writable() {}
 
 func (m *member) Closed(err error) {
 	c := m.crowd
@@ -413,4 +420,27 @@ func (f *fault) leaveAll(c *crowd, clients []outsider) {
 	settle(c.t, "not all connections ended", func() bool {
 		return c.over.Load() == c.accepted.Load() && descriptors(c.t) <= c.idle
 	})
+}
+
+// Neither driver allocates anything for a message.
+func TestReceiveAllocBudget(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	c := newCrowd(t, Config{})
+	c.heard = make(chan struct{})
+	o := c.open("/")
+	defer o.close()
+	const batch, budget = 16, 1 // a loop may allocate when it is woken
+	data := bytes.Repeat(masked(text(testText(100))), batch)
+	if got := testing.AllocsPerRun(1000, func() {
+		if n, err := syscall.Write(int(o), data); n != len(data) {
+			t.Fatalf("sent %d bytes: %v", n, err)
+		}
+		for range batch {
+			<-c.heard
+		}
+	}); got > budget {
+		t.Errorf("%v allocations for %d messages, budget %d", got, batch, budget)
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/gyrohq/gyro/transport/internal/driver"
 )
 
 // h2Stream makes a netio.Duplex of an HTTP/2 stream. It must not be used after
@@ -20,7 +22,7 @@ type h2Stream struct {
 func (s *h2Stream) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
 	if t := s.writeBy.Load(); err != nil && t != nil && !time.Now().Before(*t) {
-		err = writeError(err)
+		err = driver.WriteError(err)
 	}
 	return n, err
 }

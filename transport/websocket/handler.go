@@ -10,8 +10,10 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 	"github.com/gyrohq/gyro/transport/internal/upgrade"
+	"github.com/gyrohq/gyro/transport/websocket/internal/endpoint"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
@@ -79,6 +81,19 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
+// CloseError is what Peer.Closed gets when the connection ended by a Close frame
+// that the client sent, or by one that the transport sent because the client
+// broke the rules of WebSocket. (After Conn.Close it gets that disconnect.)
+// Code is of RFC 6455 section 7.4, 1005 if the client's frame had none; Reason is as in
+// the frame; ByClient tells whose frame it was.
+type CloseError = rfc6455.CloseError
+
+// The connections of a Handler, on a loop and with goroutines.
+type (
+	loopConn   = driver.LoopConn[endpoint.Endpoint, *endpoint.Endpoint]
+	streamConn = driver.StreamConn[endpoint.Endpoint, *endpoint.Endpoint]
+)
+
 // Handler upgrades requests to WebSocket connections and hands them to an
 // acceptor. It is safe for concurrent use and fits any router.
 //
@@ -97,13 +112,19 @@ func setDefault[T int | time.Duration](v *T, d T) {
 type Handler struct {
 	acceptor transport.Acceptor
 	cfg      Config
+	endpoint endpoint.Config
 	framers  [2][2]*framer // by encoding and compression
 }
 
 // NewHandler returns a handler whose connections go to acceptor. The context that
 // the acceptor gets has the values of the request's context and is never done.
 func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
-	h := &Handler{acceptor: acceptor, cfg: cfg.withDefaults()}
+	cfg = cfg.withDefaults()
+	h := &Handler{acceptor: acceptor, cfg: cfg, endpoint: endpoint.Config{
+		MessageSizeLimit: cfg.MessageSizeLimit, InflatedSizeLimit: cfg.DecompressedMessageSizeLimit,
+		PingInterval: cfg.PingInterval, PongTimeout: cfg.PongTimeout,
+		Timeouts: driver.Timeouts{Write: cfg.WriteTimeout, Close: cfg.CloseTimeout},
+	}}
 	d := rfc6455.NewDeflater(h.cfg.CompressionLevel, h.cfg.CompressionMinSize)
 	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
 		h.framers[e] = [2]*framer{newFramer(e, nil), newFramer(e, d)}
@@ -120,7 +141,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.ProtoMajor == 2 {
 		if stream := hs.acceptStream(w, r); stream != nil {
-			h.serve(newConn(h, stream, hs), h.acceptance(r, hs, nil), runHere)
+			h.streamConn(stream, &hs).Serve(h.acceptor, h.candidate(r, &hs, nil), false)
 		}
 		return
 	}
@@ -132,71 +153,42 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if stream == nil {
 		return
 	}
+	candidate := h.candidate(r, &hs, early)
 	if a, ok := h.acceptor.(transport.LoopAcceptor); ok {
 		if l := a.NextLoop(); l != nil {
 			if fd, ok := netio.Detach(stream); ok {
-				h.serveOn(l, a, fd, h.acceptance(r, hs, early))
+				h.loopConn(l, fd, &hs).Post(a, candidate)
 				return
 			}
 		}
 	}
-	h.serve(newConn(h, stream, hs), h.acceptance(r, hs, early), runFresh)
+	h.streamConn(stream, &hs).Serve(h.acceptor, candidate, true)
 }
 
-// acceptance is a connection whose handshake is done.
-type acceptance struct {
-	ctx   context.Context
-	hs    handshake
-	info  transport.Info
-	early []byte // came along with the handshake
-	// watched: the loop watches the socket, for the one who read the handshake.
-	watched bool
+func (h *Handler) loopConn(l transport.Loop, fd uintptr, hs *handshake) *loopConn {
+	return driver.NewLoopConn(l, fd, endpoint.New(&h.endpoint, hs.compress, hs.nativePing))
 }
 
-func (h *Handler) acceptance(r *http.Request, hs handshake, early []byte) acceptance {
+func (h *Handler) streamConn(stream netio.Stream, hs *handshake) *streamConn {
+	return driver.NewStreamConn(stream, endpoint.New(&h.endpoint, hs.compress, hs.nativePing))
+}
+
+// candidate is what the acceptor is told of a connection whose handshake is done.
+func (h *Handler) candidate(r *http.Request, hs *handshake, early []byte) driver.Candidate {
 	ctx := r.Context()
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
 	header := r.Header
-	return acceptance{ctx: ctx, hs: hs, early: early, info: h.info(&hs, func() http.Header { return header }, r.RemoteAddr)}
+	return driver.Candidate{Ctx: ctx, Early: early, Info: h.info(hs, func() http.Header { return header }, r.RemoteAddr)}
 }
 
 func (h *Handler) info(hs *handshake, header func() http.Header, remote string) transport.Info {
-	return transport.Info{
-		Name: "websocket", Framer: h.framer(hs), Header: header, RemoteAddr: remote, NativePing: hs.nativePing,
-	}
-}
-
-// runHere serves a connection until its end.
-func runHere(c *conn, early []byte) { c.run(early) }
-
-// runFresh serves a connection on a goroutine of its own, so that the server's
-// goroutine, with a stack grown by the handshake, and its buffers are freed.
-func runFresh(c *conn, early []byte) { go c.run(early) }
-
-// serve hands c to the acceptor and lets it run.
-func (h *Handler) serve(c *conn, accept acceptance, run func(*conn, []byte)) {
-	accepted := false
-	defer func() {
-		if !accepted { // the acceptor panicked
-			c.abandon()
-		}
-	}()
-	peer, err := h.acceptor.Accept(accept.ctx, c, accept.info)
-	accepted = true
-	if err != nil {
-		c.Close(refusalOf(err), nil)
-	} else {
-		c.setPeer(peer)
-	}
-	run(c, accept.early)
-}
-
-func (h *Handler) framer(hs *handshake) *framer {
 	compressed := 0
 	if hs.compress {
 		compressed = 1
 	}
-	return h.framers[hs.encoding][compressed]
+	return transport.Info{
+		Name: "websocket", Framer: h.framers[hs.encoding][compressed], Header: header, RemoteAddr: remote, NativePing: hs.nativePing,
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 	"github.com/gyrohq/gyro/transport/internal/upgrade"
 )
@@ -51,11 +52,11 @@ func NewListener(ln net.Listener, s *http.Server, h *Handler, paths ...string) n
 func (h *Handler) take(res *upgrade.Response, w http.ResponseWriter, r *http.Request, hs handshake) {
 	hs.setHeader(w.Header())
 	w.WriteHeader(http.StatusSwitchingProtocols)
-	accept := h.acceptance(r, hs, nil)
-	accept.watched = true
+	candidate := h.candidate(r, &hs, nil)
+	candidate.Watched = true
 	res.Take(hs.answer(w.Header()), func(l transport.Loop, fd uintptr, early []byte) {
-		accept.early = early
-		h.newLoopConn(l, fd, accept).start(h.acceptor.(transport.LoopAcceptor), accept)
+		candidate.Early = early
+		h.loopConn(l, fd, &hs).Start(h.acceptor.(transport.LoopAcceptor), candidate)
 	})
 }
 
@@ -73,9 +74,7 @@ func (h *Handler) direct(a *upgrade.Arrival) {
 	if !taken {
 		return
 	}
-	accept := acceptance{
-		ctx: a.Ctx, hs: hs, early: a.Early, watched: true,
-		info: h.info(&hs, a.Header(), a.Remote.String()),
-	}
-	h.newLoopConn(a.Loop, a.FD, accept).start(h.acceptor.(transport.LoopAcceptor), accept)
+	h.loopConn(a.Loop, a.FD, &hs).Start(h.acceptor.(transport.LoopAcceptor), driver.Candidate{
+		Ctx: a.Ctx, Early: a.Early, Watched: true, Info: h.info(&hs, a.Header(), a.Remote.String()),
+	})
 }

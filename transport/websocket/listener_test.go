@@ -638,7 +638,7 @@ func TestNoLoop(t *testing.T) {
 	s.noLoop.Store(true)
 	c, _ := newClient(t, s.dial(), "/ws", nil)
 	p := await(t, "a peer", s.peers)
-	if _, ok := p.inside.(*conn); !ok {
+	if _, ok := p.inside.(*streamConn); !ok {
 		t.Errorf("the connection is a %T", p.inside)
 	}
 	converse(t, c, p)

@@ -7,15 +7,14 @@ import (
 	"net"
 	"os"
 	"syscall"
-	"time"
 
 	"github.com/gyrohq/gyro/quiet"
 )
 
 // socket is a stream of a plain socket, on which the kernel is asked directly.
 type socket struct {
-	conn net.Conn
-	raw  syscall.RawConn
+	blocking // for whatever is not asked directly
+	raw      syscall.RawConn
 	// fd is written to directly: RawConn.Write would guard it against being closed
 	// meanwhile, which callers exclude, at a price of 100 ns when memory is cold.
 	fd uintptr
@@ -23,7 +22,6 @@ type socket struct {
 	// Of the reading goroutine.
 	onReadable func(fd uintptr) bool // tryRead, made once
 	in         *Buffer
-	inErr      error
 }
 
 // newSocket returns nil if d is not a plain socket. Types that embed one do not
@@ -43,7 +41,7 @@ func newSocket(d Duplex) Stream {
 	if err != nil {
 		return nil
 	}
-	s := &socket{conn: d.(net.Conn), raw: raw}
+	s := &socket{blocking: blocking{d: d}, raw: raw}
 	if raw.Control(func(fd uintptr) { s.fd = fd }) != nil {
 		return nil
 	}
@@ -59,7 +57,7 @@ func (s *socket) Read() (*Buffer, error) {
 		b.Free()
 		return nil, err
 	}
-	return b, s.inErr
+	return b, s.err
 }
 
 // tryRead takes a buffer only for the moment of the system call.
@@ -74,9 +72,9 @@ func (s *socket) tryRead(fd uintptr) bool {
 			b.Free()
 			return false
 		case errno != 0:
-			s.inErr = os.NewSyscallError("read", errno)
+			s.err = os.NewSyscallError("read", errno)
 		case n == 0:
-			s.inErr = io.EOF
+			s.err = io.EOF
 		default:
 			b.B = b.B[:n]
 			s.in = b
@@ -144,15 +142,6 @@ func tryWrite(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-func (s *socket) Write(p []byte, timeout time.Duration) error {
-	return writeAll(s.conn, p, timeout)
-}
-
-func (s *socket) SetReadDeadline(t time.Time) { _ = s.conn.SetReadDeadline(t) }
-func (s *socket) CloseWrite()                 { closeWrite(s.conn) }
-func (s *socket) Close()                      { _ = s.conn.Close() }
-func (s *socket) Abort()                      { abort(s.conn) }
-
 // TryRead reads what is there from a non-blocking descriptor: 0 if nothing is now,
 // io.EOF at the end.
 func TryRead(fd uintptr, p []byte) (int, error) {
@@ -184,7 +173,7 @@ func Detach(s Stream) (fd uintptr, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	_ = sock.conn.Close()
+	sock.Close()
 	return dup, true
 }
 

@@ -113,26 +113,21 @@ func (s *blocking) Read() (*Buffer, error) {
 func (s *blocking) TryWrite([][]byte) (int, error) { return 0, nil }
 
 func (s *blocking) Write(p []byte, timeout time.Duration) error {
-	return writeAll(s.d, p, timeout)
+	if err := s.d.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	if _, err := s.d.Write(p); err != nil {
+		return err
+	}
+	return s.d.SetWriteDeadline(time.Time{})
 }
 
 func (s *blocking) SetReadDeadline(t time.Time) { _ = s.d.SetReadDeadline(t) }
-func (s *blocking) CloseWrite()                 { closeWrite(s.d) }
 func (s *blocking) Close()                      { _ = s.d.Close() }
 func (s *blocking) Abort()                      { abort(s.d) }
 
-func writeAll(d Duplex, p []byte, timeout time.Duration) error {
-	if err := d.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
-		return err
-	}
-	if _, err := d.Write(p); err != nil {
-		return err
-	}
-	return d.SetWriteDeadline(time.Time{})
-}
-
-func closeWrite(d Duplex) {
-	if c, ok := d.(interface{ CloseWrite() error }); ok {
+func (s *blocking) CloseWrite() {
+	if c, ok := s.d.(interface{ CloseWrite() error }); ok {
 		_ = c.CloseWrite()
 	}
 }

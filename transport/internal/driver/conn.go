@@ -1,0 +1,251 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// conn is what both drivers have in common: the queue of a connection, and what becomes of
+// it. Its methods are called one at a time, with the driver, which carries it out.
+type conn[E any, P pointer[E]] struct {
+	endpoint E
+	out      *netio.Buffer // taken, not written; whole frames after the first. Nil unless the client is slow.
+	extra    *extra        // nil while nothing of it is in use
+	phase    phase
+	starved  bool // Write took less than all
+	paused   bool
+
+	// Of LoopConn. Here they take no room.
+	watch watch
+	fd    int32
+}
+
+// extra is what hardly any connection has at a given time.
+type extra struct {
+	late   string // the newest bytes of the endpoint that could not be written
+	cause  error  // for Peer.Closed
+	held   bool   // reading was paused since the previous tick
+	stuck  bool   // gone with bytes left: what the kernel holds is not wanted either
+	broken bool   // gone, but what the client sent before is handed over
+	tick   transport.Timer
+
+	// Of LoopConn.
+	deadline transport.Timer // ends congestion, or the wait for the client
+	unread   *netio.Buffer   // received, not parsed: reading was paused
+	parsed   int             // bytes of unread that are parsed all the same
+}
+
+// driver is a LoopConn or a StreamConn.
+type driver interface {
+	tryWrite(frames [][]byte) (int, error)
+	// congested: out, which was nil, has got bytes to be written in the background.
+	congested()
+	// drained: the connection ends, and all is written.
+	drained()
+	// ended: the phase changed. The peer may be in the midst of something.
+	ended()
+	// after calls ticked once t has passed.
+	after(t time.Duration) transport.Timer
+}
+
+// more is extra, made if need be.
+func (c *conn[E, P]) more() *extra {
+	if c.extra == nil {
+		c.extra = new(extra)
+	}
+	return c.extra
+}
+
+// trim lets extra go if nothing of it is in use.
+func (c *conn[E, P]) trim() {
+	if c.extra != nil && *c.extra == (extra{}) {
+		c.extra = nil
+	}
+}
+
+func (c *conn[E, P]) broken() bool { return c.extra != nil && c.extra.broken }
+
+// listens tells whether what the client sends is parsed, and pausing whether it waits.
+func (c *conn[E, P]) listens() bool {
+	return c.phase <= awaiting || c.phase == gone && c.broken()
+}
+
+func (c *conn[E, P]) pausing() bool { return c.paused && c.phase == open }
+
+func (c *conn[E, P]) pause(pause bool) {
+	c.paused = pause
+	if x := c.extra; pause && x != nil && x.tick != nil {
+		x.held = true
+	}
+}
+
+// write implements transport.Conn.Write. It takes up to size bytes ahead, but one whole
+// frame at least, so that the last bytes can always follow.
+func (c *conn[E, P]) write(d driver, frames [][]byte, size int) (int, error) {
+	if c.phase != open {
+		return 0, errClosed
+	}
+	if c.out != nil {
+		c.starved = true
+		return 0, nil
+	}
+	n, err := d.tryWrite(frames)
+	if err != nil {
+		err = WriteError(err)
+		c.lose(d, err, true)
+		return n, err
+	}
+	if taken := ahead(P(&c.endpoint), frames, n, size); taken > 0 {
+		rest := skip(frames, n)
+		c.queue(d, rest, taken)
+		n += taken
+		c.starved = len(skip(rest, taken)) > 0
+	}
+	return n, nil
+}
+
+// put writes or queues all of frames.
+func (c *conn[E, P]) put(d driver, frames ...[]byte) {
+	if c.out == nil {
+		n, err := d.tryWrite(frames)
+		if err != nil {
+			c.lose(d, WriteError(err), true)
+			return
+		}
+		frames = skip(frames, n)
+	}
+	size := 0
+	for _, f := range frames {
+		size += len(f)
+	}
+	c.queue(d, frames, size)
+}
+
+// queue copies the first size bytes of frames to what is written in the background.
+func (c *conn[E, P]) queue(d driver, frames [][]byte, size int) {
+	if size == 0 {
+		return
+	}
+	begins := c.out == nil
+	c.out = c.out.Grow(size)
+	for _, f := range frames {
+		f = f[:min(len(f), size)]
+		c.out.B = append(c.out.B, f...)
+		size -= len(f)
+	}
+	if begins {
+		d.congested()
+	}
+}
+
+// flushed goes on when out is written. It reports whether the peer waits for that.
+func (c *conn[E, P]) flushed(d driver) (writable bool) {
+	c.out.Free()
+	c.out = nil
+	if c.phase != open {
+		d.drained()
+		return false
+	}
+	if x := c.extra; x != nil && x.late != "" {
+		late := x.late
+		x.late = ""
+		c.put(d, []byte(late))
+	}
+	c.trim()
+	if !c.starved || c.phase != open || c.out != nil {
+		return false
+	}
+	c.starved = false
+	return true
+}
+
+// apply does what the endpoint wants.
+func (c *conn[E, P]) apply(d driver, s Step) {
+	switch {
+	case s.End != GoOn:
+		c.end(d, s, nil)
+		return
+	case c.phase != open:
+		return
+	case s.Tick > 0:
+		x := c.more()
+		stop(&x.tick)
+		x.tick = d.after(s.Tick)
+	}
+	switch {
+	case s.Write == nil:
+	case c.out != nil:
+		c.more().late = string(s.Write)
+	default:
+		c.put(d, s.Write)
+	}
+}
+
+// ticked is called when a tick is due.
+func (c *conn[E, P]) ticked(d driver) {
+	if c.phase == open {
+		x := c.more()
+		held := x.held
+		x.held = c.paused
+		stop(&x.tick) // another one, if this came too late to be stopped
+		c.apply(d, P(&c.endpoint).Tick(c.out != nil, held))
+	}
+}
+
+// close implements transport.Conn.Close.
+func (c *conn[E, P]) close(d driver, why protocol.Disconnect, frames [][]byte) {
+	switch {
+	case c.phase != open:
+	case why.Code == protocol.DisconnectConnectionClosed.Code:
+		c.lose(d, why, false)
+	default:
+		c.end(d, P(&c.endpoint).Close(why), frames)
+	}
+}
+
+// end begins the end of the connection: it writes or queues frames and the endpoint's
+// last bytes.
+func (c *conn[E, P]) end(d driver, s Step, frames [][]byte) {
+	x := c.more()
+	if c.phase >= lingering {
+		x.broken = false // what follows is not for the peer
+		return
+	}
+	if c.phase == open {
+		x.cause = s.Cause
+		stop(&x.tick)
+	}
+	c.phase = phase(s.End)
+	if c.put(d, append(frames[:len(frames):len(frames)], s.Write)...); c.phase == gone {
+		return
+	}
+	if c.out == nil {
+		d.drained()
+	}
+	d.ended()
+}
+
+// lose ends a connection that is of no more use. If it broke while it was open, what the
+// client sent before is handed over.
+func (c *conn[E, P]) lose(d driver, cause error, broke bool) {
+	if c.phase >= gone {
+		return
+	}
+	x := c.more()
+	if c.phase == open {
+		x.cause, x.broken = cause, broke
+		stop(&x.tick)
+	}
+	c.phase, x.stuck = gone, c.out != nil
+	d.ended()
+}
+
+func stop(t *transport.Timer) {
+	if *t != nil {
+		(*t).Stop()
+		*t = nil
+	}
+}

@@ -1,0 +1,321 @@
+package driver
+
+import (
+	"os"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// LoopConn implements transport.Conn on a loop of the core, which watches its socket.
+// Everything happens on the loop: there is no lock and no goroutine, and an idle
+// connection holds no buffer.
+type LoopConn[E any, P pointer[E]] struct {
+	conn[E, P]
+	loop transport.Loop
+	peer transport.Peer // nil before accepting and after Closed
+}
+
+// watch is what the loop watches a socket for.
+type watch uint8
+
+const (
+	watched watch = 1 << iota
+	watchRead
+	watchWrite
+)
+
+// NewLoopConn makes a connection of the socket fd, which belongs to it from now on.
+func NewLoopConn[E any, P pointer[E]](l transport.Loop, fd uintptr, e E) *LoopConn[E, P] {
+	c := &LoopConn[E, P]{loop: l}
+	c.fd, c.endpoint = int32(fd), e
+	return c
+}
+
+// Post is Start for callers outside of the loop.
+func (c *LoopConn[E, P]) Post(a transport.LoopAcceptor, n Candidate) {
+	if !c.loop.Post(func() { c.Start(a, n) }) {
+		netio.CloseFD(uintptr(c.fd), true)
+	}
+}
+
+// Start hands the connection to a and begins to read.
+func (c *LoopConn[E, P]) Start(a transport.LoopAcceptor, n Candidate) {
+	if n.Watched {
+		c.watch = watched
+	}
+	var err error
+	if c.peer, err = a.AcceptOn(c.loop, n.Ctx, c, n.Info); err != nil {
+		c.refuse(refusalOf(err), n.Early)
+		return
+	}
+	if err := c.loop.Watch(int(c.fd), c, true, false); err != nil {
+		c.lose(c, err, false)
+		return
+	}
+	c.watch = watched | watchRead
+	c.rewatch()
+	c.apply(c, P(&c.endpoint).Begin())
+	if len(n.Early) > 0 {
+		c.take(n.Early)
+	}
+}
+
+// refuse leaves the farewell to a goroutine: the loop may end before it is over.
+func (c *LoopConn[E, P]) refuse(d protocol.Disconnect, early []byte) {
+	if c.watch != 0 {
+		c.loop.Unwatch(int(c.fd))
+	}
+	nc, err := netio.Attach(uintptr(c.fd))
+	if err != nil {
+		return
+	}
+	s := NewStreamConn[E, P](netio.NewStream(nc), c.endpoint)
+	s.Close(d, nil)
+	go s.run(early)
+}
+
+// rewatch tells the loop what to watch the socket for, if that has changed.
+func (c *LoopConn[E, P]) rewatch() {
+	w := watched
+	if !c.pausing() {
+		w |= watchRead
+	}
+	if c.out != nil {
+		w |= watchWrite
+	}
+	if c.watch == 0 || c.watch == w {
+		return
+	}
+	c.watch = w
+	if err := c.loop.Change(int(c.fd), w&watchRead != 0, w&watchWrite != 0); err != nil {
+		c.lose(c, err, false)
+	}
+}
+
+// Ready implements transport.Watcher.
+func (c *LoopConn[E, P]) Ready(readable, writable bool) {
+	if writable && c.out != nil {
+		c.flush()
+	}
+	if !readable || c.phase >= gone {
+		return
+	}
+	buf := c.loop.Buffer()
+	n, err := netio.TryRead(uintptr(c.fd), buf)
+	if err != nil {
+		c.lose(c, lostError(err), true)
+		return
+	}
+	c.take(buf[:n])
+}
+
+// Ended implements transport.Watcher: the client may still have to end the connection.
+func (c *LoopConn[E, P]) Ended() { c.finish() }
+
+// unread is what was received and not parsed.
+func (c *LoopConn[E, P]) unread() *netio.Buffer {
+	if c.extra == nil {
+		return nil
+	}
+	return c.extra.unread
+}
+
+// take handles what was received. It changes data.
+func (c *LoopConn[E, P]) take(data []byte) {
+	if !c.listens() {
+		return
+	}
+	if !c.pausing() && c.unread() == nil {
+		data = c.consume(data)
+	} // else it was received before the pause, or with the end of the connection
+	if len(data) > 0 {
+		x := c.more()
+		x.unread = x.unread.Grow(len(data))
+		x.unread.B = append(x.unread.B, data...)
+	}
+}
+
+// takeHeld goes on with what was held. What is still to be held stays where it is: a
+// client that has its commands held one by one does not have them copied each time.
+func (c *LoopConn[E, P]) takeHeld() {
+	b := c.unread()
+	if b == nil || c.pausing() {
+		return
+	}
+	x := c.extra
+	parsed := x.parsed
+	x.unread, x.parsed = nil, 0
+	if rest := c.consume(b.B[parsed:]); len(rest) > 0 {
+		x = c.more()
+		x.unread, x.parsed = b, len(b.B)-len(rest)
+		return
+	}
+	b.Free()
+	c.trim()
+}
+
+// consume hands data to the endpoint, and messages to the peer, until data is used up,
+// reading is paused or the connection ends. It returns what is to be held.
+func (c *LoopConn[E, P]) consume(data []byte) (rest []byte) {
+	e := P(&c.endpoint)
+	for c.listens() && !c.pausing() {
+		var found Found
+		var message []byte
+		if found, message, data = e.Next(data); found == Nothing {
+			break
+		}
+		if found == Control {
+			c.apply(c, e.Control())
+		} else if c.phase != awaiting {
+			c.peer.Receive(message)
+		}
+	}
+	c.apply(c, e.Rest())
+	if !c.listens() {
+		return nil
+	}
+	return data
+}
+
+// Pause implements transport.Conn.
+func (c *LoopConn[E, P]) Pause(pause bool) {
+	c.pause(pause)
+	c.rewatch()
+	c.resume()
+}
+
+// resume has the loop look at what was held, as the peer is in the midst of something
+// now.
+func (c *LoopConn[E, P]) resume() {
+	if c.unread() != nil && !c.pausing() {
+		c.loop.Post(c.takeHeld)
+	}
+}
+
+// Write implements transport.Conn.
+func (c *LoopConn[E, P]) Write(frames [][]byte) (int, error) { return c.write(c, frames, 0) }
+
+// Close implements transport.Conn.
+func (c *LoopConn[E, P]) Close(d protocol.Disconnect, frames [][]byte) { c.close(c, d, frames) }
+
+func (c *LoopConn[E, P]) tryWrite(frames [][]byte) (int, error) {
+	return netio.TryWrite(uintptr(c.fd), frames)
+}
+
+func (c *LoopConn[E, P]) congested() {
+	c.setDeadline(P(&c.endpoint).Timeouts().Write)
+	c.rewatch()
+}
+
+// flush writes what is queued, and goes on with what waits for that.
+func (c *LoopConn[E, P]) flush() {
+	n, err := netio.TryWrite(uintptr(c.fd), [][]byte{c.out.B})
+	if err != nil {
+		c.lose(c, WriteError(err), true)
+		return
+	}
+	if n < len(c.out.B) {
+		c.out.B = c.out.B[:copy(c.out.B, c.out.B[n:])]
+		return
+	}
+	stop(&c.extra.deadline)
+	writable := c.flushed(c)
+	c.rewatch()
+	if writable {
+		c.peer.Writable()
+	}
+}
+
+func (c *LoopConn[E, P]) drained() {
+	if c.phase == cutting {
+		c.loop.Post(c.finish)
+		return
+	}
+	if c.phase == lingering {
+		netio.ShutdownWrite(uintptr(c.fd))
+	}
+	c.setDeadline(P(&c.endpoint).Timeouts().Close)
+}
+
+func (c *LoopConn[E, P]) ended() {
+	switch c.phase {
+	case lingering:
+		c.loop.Post(c.tell)
+	case gone:
+		if !c.loop.Post(c.finish) && c.peer == nil {
+			c.finish() // the loop is about to end, and there is nobody to tell
+		}
+		return
+	}
+	c.rewatch()
+	c.resume()
+}
+
+// salvage hands over what the client sent before its connection broke.
+func (c *LoopConn[E, P]) salvage() {
+	c.takeHeld()
+	for range lastReads {
+		buf := c.loop.Buffer()
+		n, err := netio.TryRead(uintptr(c.fd), buf)
+		if n == 0 || err != nil {
+			return
+		}
+		c.consume(buf[:n])
+	}
+}
+
+// finish frees everything. It is called by nothing that the peer calls.
+func (c *LoopConn[E, P]) finish() {
+	if c.phase == over {
+		return
+	}
+	if c.broken() && c.peer != nil {
+		c.salvage()
+	}
+	c.phase = over
+	x := c.more()
+	stop(&x.deadline)
+	stop(&x.tick) // the loop may end in the midst of everything
+	if c.watch != 0 {
+		c.watch = 0
+		c.loop.Unwatch(int(c.fd))
+	}
+	netio.CloseFD(uintptr(c.fd), x.stuck)
+	c.out.Free()
+	x.unread.Free()
+	c.out, x.unread = nil, nil
+	P(&c.endpoint).Release()
+	c.tell()
+	c.extra = nil
+}
+
+// tell is the last call of the peer.
+func (c *LoopConn[E, P]) tell() {
+	if p := c.peer; p != nil {
+		c.peer = nil
+		p.Closed(c.more().cause)
+	}
+}
+
+func (c *LoopConn[E, P]) setDeadline(d time.Duration) {
+	x := c.more()
+	stop(&x.deadline)
+	x.deadline = c.loop.After(d, c.expired)
+}
+
+// expired: the client did not take what was written, or did not end the connection.
+func (c *LoopConn[E, P]) expired() {
+	c.extra.deadline = nil
+	if c.out != nil {
+		c.lose(c, WriteError(os.ErrDeadlineExceeded), false)
+		return
+	}
+	c.finish()
+}
+
+func (c *LoopConn[E, P]) after(d time.Duration) transport.Timer {
+	return c.loop.After(d, func() { c.ticked(c) })
+}

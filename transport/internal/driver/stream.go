@@ -1,0 +1,348 @@
+package driver
+
+import (
+	"errors"
+	"os"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// stashSize is how much a connection that cannot write now takes ahead. It takes one
+// whole frame at least, so that the last bytes can always follow; more would be beyond
+// the bound of the queue that the frames come from.
+const stashSize = 32 << 10
+
+// wakeUp is a read deadline that makes a read return at once.
+var wakeUp = time.Unix(1, 0)
+
+// StreamConn implements transport.Conn with a goroutine that reads, run, and another
+// one that writes while the stream is congested, flush.
+//
+// The goroutines serialise their calls of the peer with peerMu. No lock is held
+// that a method of transport.Conn takes, so the peer may call those from within.
+type StreamConn[E any, P pointer[E]] struct {
+	stream netio.Stream
+
+	peerMu sync.Mutex
+	peer   transport.Peer // nil before accepting and after Closed
+
+	mu         sync.Mutex
+	conn[E, P]               // under mu, but for what Next and Rest of the endpoint use
+	resume     chan struct{} // closed when a pause ends; nil if nobody waits
+
+	flushes sync.WaitGroup // begun in phases before gone only
+}
+
+// NewStreamConn makes a connection of a stream, which belongs to it from now on.
+func NewStreamConn[E any, P pointer[E]](stream netio.Stream, e E) *StreamConn[E, P] {
+	c := &StreamConn[E, P]{stream: stream}
+	c.endpoint = e
+	return c
+}
+
+// Serve hands the connection to a and serves it until its end. If fresh, it does so on a
+// new goroutine, so that the caller's, with a stack grown by the handshake, is freed.
+func (c *StreamConn[E, P]) Serve(a transport.Acceptor, n Candidate, fresh bool) {
+	c.peerMu.Lock() // so that nobody calls the peer before it is there
+	accepted := false
+	defer func() {
+		if !accepted { // the acceptor panicked
+			c.peerMu.Unlock()
+			c.locked(func() { c.lose(c, errClosed, false) })
+			c.finish()
+		}
+	}()
+	peer, err := a.Accept(n.Ctx, c, n.Info)
+	accepted = true
+	c.peer = peer
+	c.peerMu.Unlock()
+	if err != nil {
+		c.Close(refusalOf(err), nil)
+	}
+	if fresh {
+		go c.run(n.Early)
+		return
+	}
+	c.run(n.Early)
+}
+
+func (c *StreamConn[E, P]) receive(message []byte) {
+	c.peerMu.Lock()
+	defer c.peerMu.Unlock()
+	if c.peer != nil {
+		c.peer.Receive(message)
+	}
+}
+
+func (c *StreamConn[E, P]) writable() {
+	c.peerMu.Lock()
+	defer c.peerMu.Unlock()
+	if c.peer != nil {
+		c.peer.Writable()
+	}
+}
+
+// tell is the last call of the peer.
+func (c *StreamConn[E, P]) tell() {
+	var cause error
+	c.locked(func() { cause = c.more().cause })
+	c.peerMu.Lock()
+	defer c.peerMu.Unlock()
+	if c.peer != nil {
+		c.peer.Closed(cause)
+		c.peer = nil
+	}
+}
+
+func (c *StreamConn[E, P]) locked(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+// run reads until the connection has ended. It is the only one that closes the
+// stream, and what it calls last is Peer.Closed.
+func (c *StreamConn[E, P]) run(early []byte) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.crash(&transport.Panic{Reason: r, Stack: debug.Stack()})
+		}
+	}()
+	c.locked(func() { c.apply(c, P(&c.endpoint).Begin()) })
+	c.consume(early)
+	c.read()
+	c.finish()
+}
+
+// crash ends a connection whose goroutine panicked.
+func (c *StreamConn[E, P]) crash(p *transport.Panic) {
+	if !c.mu.TryLock() {
+		c.stream.Abort() // it panicked with the lock
+		return
+	}
+	c.end(c, P(&c.endpoint).Fail(protocol.DisconnectServerError, p), nil)
+	c.mu.Unlock()
+	c.finish()
+}
+
+// read returns when there is nothing more to read or to parse.
+func (c *StreamConn[E, P]) read() {
+	salvaged := 0
+	for {
+		switch ph, listens := c.await(); {
+		case !listens, ph == gone && salvaged == lastReads:
+			return
+		case ph == gone:
+			salvaged++
+		}
+		b, err := c.stream.Read()
+		if err != nil {
+			c.locked(func() {
+				if c.phase <= awaiting || !errors.Is(err, os.ErrDeadlineExceeded) { // else it was woken
+					c.lose(c, lostError(err), false)
+				}
+			})
+			return
+		}
+		c.consume(b.B)
+		b.Free()
+	}
+}
+
+// consume hands data to the endpoint, and messages to the peer. It waits during a pause,
+// and changes data.
+func (c *StreamConn[E, P]) consume(data []byte) {
+	e := P(&c.endpoint)
+	var ph phase
+	for listens := true; ; {
+		if len(data) > 0 {
+			ph, listens = c.await()
+		}
+		if !listens {
+			return
+		}
+		var found Found
+		var message []byte
+		switch found, message, data = e.Next(data); {
+		case found == Nothing:
+			if s := e.Rest(); s.Write != nil {
+				c.locked(func() { c.apply(c, s) })
+			}
+			return
+		case found == Control:
+			c.locked(func() {
+				c.apply(c, e.Control())
+				listens = c.listens()
+			})
+		case ph != awaiting:
+			c.receive(message)
+		}
+	}
+}
+
+// await waits for the end of a pause. It returns the phase, and whether what the client
+// sends is parsed.
+func (c *StreamConn[E, P]) await() (ph phase, listens bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.pausing() {
+		c.apply(c, P(&c.endpoint).Rest())
+		if c.resume == nil {
+			c.resume = make(chan struct{})
+		}
+		resume := c.resume
+		c.mu.Unlock()
+		<-resume
+		c.mu.Lock()
+	}
+	return c.phase, c.listens()
+}
+
+// Pause implements transport.Conn.
+func (c *StreamConn[E, P]) Pause(pause bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pause(pause); !pause {
+		c.wakeReader()
+	}
+}
+
+// wakeReader ends a pause for the goroutine that reads.
+func (c *StreamConn[E, P]) wakeReader() {
+	if c.resume != nil {
+		close(c.resume)
+		c.resume = nil
+	}
+}
+
+// Write implements transport.Conn.
+func (c *StreamConn[E, P]) Write(frames [][]byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.write(c, frames, stashSize)
+}
+
+// Close implements transport.Conn.
+func (c *StreamConn[E, P]) Close(d protocol.Disconnect, frames [][]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.close(c, d, frames)
+}
+
+func (c *StreamConn[E, P]) tryWrite(frames [][]byte) (int, error) { return c.stream.TryWrite(frames) }
+
+func (c *StreamConn[E, P]) congested() {
+	c.flushes.Add(1)
+	go c.flush()
+}
+
+// flush writes what is queued until there is nothing more, then tells the peer
+// if it waits. Meanwhile nobody else writes.
+func (c *StreamConn[E, P]) flush() {
+	defer c.flushes.Done()
+	for b := c.takeQueued(); b != nil; b = c.takeQueued() {
+		err := c.stream.Write(b.B, P(&c.endpoint).Timeouts().Write)
+		b.Free()
+		if err != nil {
+			c.locked(func() { c.lose(c, WriteError(err), !errors.Is(err, os.ErrDeadlineExceeded)) })
+			return
+		}
+	}
+}
+
+// takeQueued returns what is to be written next. With nil, the flush is over.
+func (c *StreamConn[E, P]) takeQueued() (b *netio.Buffer) {
+	c.mu.Lock()
+	if b = c.out; len(b.B) > 0 {
+		c.out = netio.Get(0)
+		c.mu.Unlock()
+		return b
+	}
+	writable := c.flushed(c)
+	c.mu.Unlock()
+	if writable {
+		c.writable()
+	}
+	return nil
+}
+
+// drained begins to wait for the client of a connection that ends.
+func (c *StreamConn[E, P]) drained() {
+	if c.phase == awaiting {
+		c.stream.SetReadDeadline(time.Now().Add(P(&c.endpoint).Timeouts().Close))
+	}
+}
+
+// ended lets the goroutine that reads look at the phase.
+func (c *StreamConn[E, P]) ended() {
+	switch {
+	case c.broken(): // what there is can be read without waiting
+		c.stream.SetReadDeadline(time.Now().Add(P(&c.endpoint).Timeouts().Write))
+	case c.phase != awaiting:
+		c.stream.SetReadDeadline(wakeUp)
+	}
+	c.wakeReader()
+}
+
+func (c *StreamConn[E, P]) after(d time.Duration) transport.Timer {
+	return timer{time.AfterFunc(d, func() { c.locked(func() { c.ticked(c) }) })}
+}
+
+// timer implements transport.Timer.
+type timer struct{ t *time.Timer }
+
+func (t timer) Stop() { t.t.Stop() }
+
+// finish ends the connection after the reading is over.
+func (c *StreamConn[E, P]) finish() {
+	c.linger()
+	c.locked(func() {
+		if c.phase == gone && c.out != nil {
+			c.stream.Abort() // lets the flush fail
+		}
+	})
+	c.flushes.Wait()
+	P(&c.endpoint).Release()
+	var stuck bool
+	c.locked(func() {
+		x := c.more()
+		stop(&x.tick)
+		stuck, c.phase = x.stuck, over
+		c.out.Free()
+	})
+	if stuck {
+		c.stream.Abort()
+	} else {
+		c.stream.Close()
+	}
+	c.tell()
+}
+
+// linger tells the peer, and discards input until the client ends the connection too, if
+// that is how it is to end.
+func (c *StreamConn[E, P]) linger() {
+	lingers := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.phase == lingering
+	}
+	if !lingers() {
+		return
+	}
+	c.tell()
+	c.flushes.Wait()
+	c.stream.SetReadDeadline(time.Now().Add(P(&c.endpoint).Timeouts().Close))
+	c.stream.CloseWrite()
+	for lingers() {
+		b, err := c.stream.Read()
+		if err != nil {
+			return
+		}
+		b.Free()
+	}
+}

@@ -1,0 +1,476 @@
+//go:build unix
+
+package websocket
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/driver"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+	"github.com/gyrohq/gyro/transport/websocket/internal/endpoint"
+)
+
+// Accept implements transport.Acceptor.
+func (p *fixturePeer) Accept(_ context.Context, c transport.Conn, _ transport.Info) (transport.Peer, error) {
+	p.conn = c
+	return p, nil
+}
+
+// NextLoop implements transport.LoopAcceptor.
+func (p *fixturePeer) NextLoop() transport.Loop { return nil }
+
+// AcceptOn implements transport.LoopAcceptor.
+func (p *fixturePeer) AcceptOn(_ transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	return p.Accept(ctx, c, info)
+}
+
+// purely runs a conversation with an endpoint and nothing else.
+func purely(t *testing.T, c *conversation) {
+	h, hs, p := c.setting(t)
+	m := &model{endpoint: endpoint.New(&h.endpoint, hs.compress, hs.nativePing), peer: p}
+	p.conn = m
+	m.apply(m.endpoint.Begin())
+	c.run(t, m, p)
+}
+
+// model is the least that a driver must be: it has no socket and no clock, its client
+// takes everything at once, and it obeys the steps.
+type model struct {
+	endpoint endpoint.Endpoint
+	peer     *fixturePeer
+	unread   []byte
+	out      []byte
+	end      driver.End
+	left     bool // the client has gone
+	broke    bool // which a write has found out
+	over     bool
+	paused   bool
+	held     bool
+	told     bool
+	cause    error
+
+	now, tickAt, endAt time.Duration // 0: not due
+
+	// Of a client that does not read: it takes a frame and no more.
+	stalled, congested, starved bool
+	queued, late                []byte
+}
+
+func (m *model) receive(data []byte) {
+	m.unread = append(m.unread, data...)
+	m.goOn()
+}
+
+func (m *model) goOn() {
+	for m.end <= driver.Await && !m.over && (!m.paused || m.broke || m.end != driver.GoOn) {
+		var found driver.Found
+		var message []byte
+		found, message, m.unread = m.endpoint.Next(m.unread)
+		if found == driver.Nothing {
+			break
+		}
+		if found == driver.Control {
+			m.apply(m.endpoint.Control())
+		} else if m.end == driver.GoOn {
+			m.peer.Receive(message)
+		}
+	}
+	m.apply(m.endpoint.Rest())
+}
+
+func (m *model) apply(s driver.Step) {
+	switch {
+	case m.over || s.End == driver.GoOn && m.end != driver.GoOn:
+		return
+	case s.Tick > 0:
+		m.tickAt = m.now + s.Tick
+	}
+	if s.End == driver.GoOn && m.congested {
+		if s.Write != nil {
+			m.late = s.Write
+		}
+		return
+	}
+	m.put(s.Write)
+	if s.End == driver.GoOn {
+		return
+	}
+	if m.end == driver.GoOn && !m.broke {
+		m.cause = s.Cause
+	}
+	m.end, m.tickAt = s.End, 0
+	if m.end == driver.Linger {
+		m.tell()
+	}
+	m.drained()
+}
+
+// put writes, or queues what a client that does not read has no room for.
+func (m *model) put(b []byte) {
+	switch {
+	case m.left || len(b) == 0:
+	case !m.stalled:
+		m.out = append(m.out, b...)
+	default:
+		m.queued = append(m.queued, b...)
+		if !m.congested {
+			m.congested, m.endAt = true, m.now+m.endpoint.Timeouts().Write
+		}
+	}
+}
+
+// drained goes on when everything is written.
+func (m *model) drained() {
+	switch {
+	case m.congested:
+	case m.end == driver.Cut:
+		m.finish()
+	case m.end != driver.GoOn:
+		m.endAt = m.now + m.endpoint.Timeouts().Close
+	}
+}
+
+func (m *model) stall(stall bool) {
+	if m.stalled = stall; stall || !m.congested {
+		return
+	}
+	m.out = append(m.out, m.queued...)
+	m.queued, m.congested, m.endAt = nil, false, 0
+	if m.end == driver.GoOn {
+		m.put(m.late)
+		if m.starved {
+			m.peer.Writable()
+		}
+	}
+	m.late, m.starved = nil, false
+	m.drained()
+}
+
+func (m *model) tell() {
+	if !m.told {
+		m.told = true
+		m.peer.Closed(m.cause)
+	}
+}
+
+func (m *model) finish() {
+	if !m.over {
+		m.over, m.tickAt, m.endAt = true, 0, 0
+		m.endpoint.Release()
+		m.tell()
+	}
+}
+
+func (m *model) pass(d time.Duration) {
+	for until := m.now + d; ; {
+		next := until
+		for _, at := range []time.Duration{m.tickAt, m.endAt} {
+			if at > 0 && at < next {
+				next = at
+			}
+		}
+		m.now = next
+		switch {
+		case m.over:
+		case m.tickAt == m.now:
+			held := m.held
+			m.held = m.paused
+			m.apply(m.endpoint.Tick(m.congested, held))
+			continue
+		case m.endAt == m.now:
+			if m.congested && m.end == driver.GoOn {
+				m.cause = protocol.DisconnectWriteError
+			}
+			m.finish()
+		}
+		if m.now == until {
+			return
+		}
+	}
+}
+
+func (m *model) leave() {
+	m.left = true
+	if m.paused && m.end == driver.GoOn {
+		return // nobody notices
+	}
+	if m.cause == nil {
+		m.cause = errors.New("connection lost")
+	}
+	m.finish()
+}
+
+func (m *model) Write(frames [][]byte) (n int, err error) {
+	if m.left && !m.over { // what the client sent before is there yet
+		m.broke, m.cause = true, protocol.DisconnectWriteError
+		m.goOn()
+		m.finish()
+	}
+	if m.over || m.end != driver.GoOn {
+		return 0, net.ErrClosed
+	}
+	for _, f := range frames {
+		if m.congested {
+			m.starved = true
+			break
+		}
+		m.put(f)
+		n += len(f)
+	}
+	return n, nil
+}
+
+func (m *model) Close(d protocol.Disconnect, frames [][]byte) {
+	switch {
+	case m.over || m.end != driver.GoOn:
+	case d.Code == protocol.DisconnectConnectionClosed.Code:
+		m.cause = d
+		m.finish()
+	default:
+		m.put(slices.Concat(frames...))
+		m.apply(m.endpoint.Close(d))
+		m.goOn()
+	}
+}
+
+func (m *model) Pause(pause bool) {
+	m.paused = pause
+	m.held = m.held || pause
+	if !pause {
+		m.goOn()
+	}
+}
+
+func (m *model) settle() ([]byte, bool, bool) {
+	return m.out, m.end == driver.Linger && !m.congested, m.over
+}
+
+// onFakeLoop runs a conversation through the driver on loops, with a socket, and a loop
+// in virtual time.
+func onFakeLoop(t *testing.T, c *conversation) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		_ = syscall.SetNonblock(fd, true)
+	}
+	l := &fakeLoop{t: t, client: fds[1], buffer: make([]byte, 64<<10)}
+	defer func() {
+		if l.watcher != nil {
+			l.watcher.Ended()
+		}
+		l.leave()
+	}()
+	h, hs, p := c.setting(t)
+	conn := h.loopConn(l, uintptr(fds[0]), hs)
+	conn.Start(p, driver.Candidate{Ctx: context.Background()})
+	l.Conn = conn
+	c.run(t, l, p)
+}
+
+// fakeLoop is a loop with one socket, and the client at its other end.
+type fakeLoop struct {
+	transport.Conn
+	t      *testing.T
+	buffer []byte
+	posts  []func()
+
+	watcher     transport.Watcher
+	read, write bool
+
+	now    time.Duration
+	timers []*fakeTimer
+
+	client  int // 0: it has left
+	stalled bool
+	got     []byte
+	ended   bool // the client saw the end
+}
+
+type fakeTimer struct {
+	loop *fakeLoop
+	at   time.Duration
+	f    func()
+}
+
+func (l *fakeLoop) Post(f func()) bool { l.posts = append(l.posts, f); return true }
+
+func (l *fakeLoop) Watch(_ int, w transport.Watcher, read, write bool) error {
+	l.watcher, l.read, l.write = w, read, write
+	return nil
+}
+
+func (l *fakeLoop) Change(_ int, read, write bool) error {
+	if l.watcher == nil {
+		l.t.Error("Change of a socket that is not watched")
+	}
+	l.read, l.write = read, write
+	return nil
+}
+
+func (l *fakeLoop) Unwatch(int)    { l.watcher = nil }
+func (l *fakeLoop) Buffer() []byte { return l.buffer }
+
+func (l *fakeLoop) After(d time.Duration, f func()) transport.Timer {
+	timer := &fakeTimer{l, l.now + d, f}
+	l.timers = append(l.timers, timer)
+	return timer
+}
+
+func (t *fakeTimer) Stop() {
+	t.loop.timers = slices.DeleteFunc(t.loop.timers, func(other *fakeTimer) bool { return other == t })
+}
+
+func (l *fakeLoop) receive(data []byte) {
+	if n, err := netio.TryWrite(uintptr(l.client), [][]byte{data}); n < len(data) && l.watcher != nil {
+		l.t.Fatalf("the client sent %d of %d bytes: %v", n, len(data), err)
+	}
+}
+
+func (l *fakeLoop) leave() {
+	if l.client > 0 {
+		netio.CloseFD(uintptr(l.client), false)
+		l.client = 0
+	}
+}
+
+func (l *fakeLoop) stall(stall bool) { l.stalled = stall }
+
+func (l *fakeLoop) pass(d time.Duration) {
+	for until := l.now + d; ; l.settle() {
+		var due *fakeTimer
+		for _, timer := range l.timers {
+			if timer.at <= until && (due == nil || timer.at < due.at) {
+				due = timer
+			}
+		}
+		if due == nil {
+			l.now = until
+			return
+		}
+		l.now = due.at
+		due.Stop()
+		due.f()
+	}
+}
+
+func (l *fakeLoop) settle() (got []byte, halfClosed, closed bool) {
+	buf := make([]byte, 4096)
+	for idle := 0; idle < 3; idle++ {
+		posts := l.posts
+		l.posts = nil
+		for _, f := range posts {
+			idle = 0
+			f()
+		}
+		if w := l.watcher; w != nil {
+			w.Ready(l.read, l.write)
+		}
+		for l.client > 0 && !l.stalled && !l.ended {
+			n, err := netio.TryRead(uintptr(l.client), buf)
+			l.got = append(l.got, buf[:n]...)
+			l.ended = err != nil
+			if n == 0 {
+				break
+			}
+			idle = 0
+		}
+	}
+	return l.got, l.ended, l.watcher == nil
+}
+
+// onPipe runs a conversation through the driver with goroutines, in virtual time.
+func onPipe(t *testing.T, c *conversation) {
+	synctest.Test(t, func(t *testing.T) {
+		server, client := net.Pipe()
+		o := &outlet{Conn: server}
+		h, hs, p := c.setting(t)
+		conn := h.streamConn(netio.NewStream(o), hs)
+		end := &pipeEnd{Conn: conn, outlet: o, client: client, sent: make(chan []byte, 1000)}
+		go end.write()
+		go end.read()
+		conn.Serve(p, driver.Candidate{Ctx: context.Background()}, true)
+		c.run(t, end, p)
+		conn.Close(protocol.DisconnectConnectionClosed, nil)
+		client.Close()
+		end.stall(false)
+		close(end.sent)
+	})
+}
+
+// outlet is the server's end of a pipe.
+type outlet struct {
+	net.Conn
+	halfClosed, closed atomic.Bool
+}
+
+func (o *outlet) CloseWrite() error { o.halfClosed.Store(true); return nil }
+func (o *outlet) Close() error      { o.closed.Store(true); return o.Conn.Close() }
+
+// pipeEnd is the client's end, and the connection.
+type pipeEnd struct {
+	transport.Conn
+	outlet *outlet
+	client net.Conn
+	sent   chan []byte
+	mu     sync.Mutex
+	got    []byte
+	gate   chan struct{} // the client reads once it is closed; nil: now
+}
+
+func (e *pipeEnd) write() {
+	for data := range e.sent {
+		_, _ = e.client.Write(data)
+	}
+}
+
+func (e *pipeEnd) read() {
+	buf := make([]byte, 4096)
+	for {
+		n, err := e.client.Read(buf)
+		e.mu.Lock()
+		e.got = append(e.got, buf[:n]...)
+		gate := e.gate
+		e.mu.Unlock()
+		if gate != nil {
+			<-gate
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (e *pipeEnd) stall(stall bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if stall {
+		e.gate = make(chan struct{})
+	} else if e.gate != nil {
+		close(e.gate)
+		e.gate = nil
+	}
+}
+
+func (e *pipeEnd) receive(data []byte)  { e.sent <- data }
+func (e *pipeEnd) pass(d time.Duration) { time.Sleep(d) }
+func (e *pipeEnd) leave()               { e.client.Close() }
+
+func (e *pipeEnd) settle() ([]byte, bool, bool) {
+	synctest.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.got, e.outlet.halfClosed.Load(), e.outlet.closed.Load()
+}

@@ -1,0 +1,213 @@
+// Package endpoint is the server's end of a WebSocket connection, RFC 6455: what the
+// bytes of a client mean, pings in both directions, the close handshake, and what a
+// violation costs. It does no I/O and has no clock: package driver brings bytes and
+// ticks, and does what the steps say.
+package endpoint
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/internal/driver"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
+)
+
+// Config of endpoints. All fields are set.
+type Config struct {
+	// MessageSizeLimit is the most bytes of a message on the wire, InflatedSizeLimit
+	// after decompression.
+	MessageSizeLimit, InflatedSizeLimit int
+	// PingInterval is the time between native pings, PongTimeout the time to answer one.
+	PingInterval, PongTimeout time.Duration
+	Timeouts                  driver.Timeouts
+}
+
+// Endpoint implements driver.Endpoint. Between two reads it holds nothing, unless it is
+// in the midst of a message.
+type Endpoint struct {
+	cfg    *Config
+	reader *reader // nil between two reads outside of messages
+
+	compress, nativePing bool
+
+	pinged    bool // a native ping is unanswered
+	closing   bool // messages are over, by whoever's wish
+	closeSent bool // a Close frame was written
+}
+
+// reader is the state of reading.
+type reader struct {
+	parser    rfc6455.Parser
+	event     rfc6455.Event       // control data that was found
+	violation *rfc6455.CloseError // or what is wrong
+	ping      []byte              // the last ping, to be answered
+	inflated  *netio.Buffer       // the last message, if it was compressed
+}
+
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
+// New returns an endpoint. compress tells that permessage-deflate was negotiated.
+func New(cfg *Config, compress, nativePing bool) Endpoint {
+	return Endpoint{cfg: cfg, compress: compress, nativePing: nativePing}
+}
+
+// Next implements driver.Endpoint.
+func (e *Endpoint) Next(data []byte) (found driver.Found, message, rest []byte) {
+	r := e.reader
+	if r == nil {
+		r = readers.Get().(*reader)
+		r.parser.Limit, r.parser.Compress = e.cfg.MessageSizeLimit, e.compress
+		e.reader = r
+	}
+	r.inflated.Free()
+	r.inflated = nil
+	for {
+		r.event, data, r.violation = r.parser.Next(data)
+		switch {
+		case r.violation != nil:
+			return driver.Control, nil, nil
+		case r.event.Kind == rfc6455.EventNone:
+			return driver.Nothing, nil, nil
+		case r.event.Kind == rfc6455.EventPing:
+			r.ping = r.event.Payload[:len(r.event.Payload):len(r.event.Payload)]
+			continue
+		case r.event.Kind != rfc6455.EventMessage:
+			return driver.Control, nil, data
+		case !r.event.Compressed:
+			return driver.Message, r.event.Payload, data
+		}
+		if r.inflated, r.violation = r.event.Inflate(e.cfg.InflatedSizeLimit); r.violation != nil {
+			return driver.Control, nil, nil
+		}
+		return driver.Message, r.inflated.B, data
+	}
+}
+
+// Control implements driver.Endpoint.
+func (e *Endpoint) Control() driver.Step {
+	r := e.reader
+	switch {
+	case r.violation != nil:
+		return e.fail(r.violation.Code, r.violation.Reason, r.violation)
+	case r.event.Kind == rfc6455.EventClose:
+		return e.closedByClient(&r.event)
+	case !e.pinged: // nobody asked for this pong
+		return driver.Step{}
+	}
+	e.pinged = false
+	return driver.Step{Tick: e.cfg.PingInterval}
+}
+
+// Rest implements driver.Endpoint. Of the pings that were read together, the last one is
+// answered, which is the only one that needs it (RFC 6455 section 5.5.3).
+func (e *Endpoint) Rest() (s driver.Step) {
+	r := e.reader
+	if r == nil {
+		return s
+	}
+	if r.ping != nil {
+		s.Write = rfc6455.ControlFrame(rfc6455.OpPong, r.ping)
+		r.ping = nil
+	}
+	if r.inflated == nil && r.parser.AtRest() {
+		e.Release()
+	}
+	return s
+}
+
+// Release implements driver.Endpoint.
+func (e *Endpoint) Release() {
+	if r := e.reader; r != nil {
+		e.reader = nil
+		r.parser.Release()
+		r.inflated.Free()
+		*r = reader{}
+		readers.Put(r)
+	}
+}
+
+// Begin implements driver.Endpoint.
+func (e *Endpoint) Begin() driver.Step {
+	if !e.nativePing {
+		return driver.Step{}
+	}
+	return driver.Step{Tick: e.cfg.PingInterval}
+}
+
+var pingFrame = rfc6455.ControlFrame(rfc6455.OpPing, nil)
+
+// Tick implements driver.Endpoint: it sends a ping, or ends a connection whose last one
+// was not answered. A pong may lie unread after a pause, and congestion has a timeout
+// of its own.
+func (e *Endpoint) Tick(congested, held bool) driver.Step {
+	s := driver.Step{Tick: e.cfg.PongTimeout}
+	switch {
+	case e.pinged && !held:
+		d := protocol.DisconnectNoPong
+		return e.Fail(d, d)
+	case !e.pinged && !congested:
+		e.pinged = true
+		s.Write = pingFrame
+	}
+	return s
+}
+
+// Close implements driver.Endpoint. With code 0 there is no Close frame: the client, which
+// was told in a message, closes first (client-protocol.md section 7.5).
+func (e *Endpoint) Close(d protocol.Disconnect) driver.Step {
+	s := driver.Step{End: driver.Await, Cause: d}
+	e.closing = true
+	if d.Code != 0 {
+		s.Write = e.closeFrame(wireCode(d.Code), d.Reason)
+	}
+	return s
+}
+
+// Fail implements driver.Endpoint.
+func (e *Endpoint) Fail(d protocol.Disconnect, cause error) driver.Step {
+	return e.fail(wireCode(d.Code), d.Reason, cause)
+}
+
+// fail ends the connection from the server's side, with a Close frame unless there was
+// one, or the client was promised that there is none.
+func (e *Endpoint) fail(code uint16, reason string, cause error) driver.Step {
+	s := driver.Step{End: driver.Linger, Cause: cause}
+	if !e.closing {
+		e.closing = true
+		s.Write = e.closeFrame(code, reason)
+	}
+	return s
+}
+
+// closedByClient answers the client's Close frame, if it is not an answer itself.
+func (e *Endpoint) closedByClient(ev *rfc6455.Event) driver.Step {
+	s := driver.Step{End: driver.Cut, Cause: ev.CloseError()}
+	e.closing = true
+	if !e.closeSent {
+		s.Write = e.closeFrame(ev.Code, "")
+	}
+	return s
+}
+
+func (e *Endpoint) closeFrame(code uint16, reason string) []byte {
+	e.closeSent = true
+	return rfc6455.CloseFrame(code, reason)
+}
+
+// wireCode is what a Close frame can hold of a code, which applications choose as
+// they like: 0, for a frame without status, instead of one of more than 16 bits.
+func wireCode(code uint32) uint16 {
+	if code > math.MaxUint16 {
+		return 0
+	}
+	return uint16(code)
+}
+
+// FrameSize implements driver.Endpoint.
+func (*Endpoint) FrameSize(b []byte) int { return rfc6455.FrameSize(b) }
+
+// Timeouts implements driver.Endpoint.
+func (e *Endpoint) Timeouts() driver.Timeouts { return e.cfg.Timeouts }
