@@ -48,15 +48,17 @@ func (c *h2Conn) Close() error {
 	return c.in.Close()
 }
 
-func newH2Server(t *testing.T, cfg Config) *testServer {
+// h2Timeout is what the server of TestExtendedConnect has for a whole request.
+const h2Timeout = time.Second
+
+func newH2Server(t *testing.T, cfg Config, timeout time.Duration) *testServer {
 	if os.Getenv("GYRO_TEST_XCONNECT") == "" {
 		t.Skip("run by TestHTTP2")
 	}
 	s := &testServer{t: t, peers: make(chan *testPeer, 10)}
 	s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg))
 	s.EnableHTTP2 = true
-	s.Config.ReadTimeout = 300 * time.Millisecond
-	s.Config.WriteTimeout = 300 * time.Millisecond
+	s.Config.ReadTimeout, s.Config.WriteTimeout = timeout, timeout
 	s.StartTLS()
 	t.Cleanup(s.Server.Close)
 	return s
@@ -108,7 +110,7 @@ func (s *testServer) connectH2(change func(*http.Request)) (*testClient, answer)
 }
 
 func TestExtendedConnect(t *testing.T) {
-	s := newH2Server(t, Config{Compression: true})
+	s := newH2Server(t, Config{Compression: true}, h2Timeout)
 	c, resp := s.connectH2(func(r *http.Request) {
 		r.Header.Set("Sec-WebSocket-Protocol", "centrifuge-protobuf")
 		r.Header.Set("Sec-WebSocket-Extensions", "permessage-deflate")
@@ -122,12 +124,12 @@ func TestExtendedConnect(t *testing.T) {
 	if p.info.Framer.Encoding() != protocol.Protobuf {
 		t.Errorf("encoding %v", p.info.Framer.Encoding())
 	}
-	<-time.After(400 * time.Millisecond) // beyond the timeouts of http.Server
+	<-time.After(h2Timeout + 100*time.Millisecond) // beyond the timeouts of http.Server
 	converse(t, c, p)
 }
 
 func TestExtendedConnectRefused(t *testing.T) {
-	s := newH2Server(t, Config{})
+	s := newH2Server(t, Config{}, patience)
 	for _, tt := range []struct {
 		name   string
 		change func(*http.Request)
@@ -148,7 +150,7 @@ func TestExtendedConnectRefused(t *testing.T) {
 }
 
 func TestExtendedConnectEnds(t *testing.T) {
-	s := newH2Server(t, Config{WriteTimeout: 100 * time.Millisecond, CloseTimeout: 100 * time.Millisecond})
+	s := newH2Server(t, Config{WriteTimeout: 500 * time.Millisecond, CloseTimeout: 100 * time.Millisecond}, patience)
 	connect := func() (*testClient, *testPeer) {
 		c, _ := s.connectH2(nil)
 		return c, await(t, "a peer", s.peers)
