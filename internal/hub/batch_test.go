@@ -18,6 +18,7 @@ import (
 type taker struct {
 	seat   hub.Seat
 	framer *envelope
+	form   hub.Form
 	got    [][]byte // messages, without envelope
 	frames int
 	gaps   int // batches that did not follow
@@ -27,7 +28,7 @@ type taker struct {
 func (s *taker) Seat() *hub.Seat { return &s.seat }
 
 func (s *taker) DeliverAll(b *hub.Batch) bool {
-	frame := b.Frame(s.framer, 0)
+	frame := b.Frame(s.framer, s.form)
 	if frame == nil {
 		return false
 	}
@@ -41,7 +42,7 @@ func (s *taker) DeliverAll(b *hub.Batch) bool {
 }
 
 func (s *taker) Deliver(d *hub.Delivery) {
-	frame, err := d.Frame(s.framer, 0)
+	frame, err := d.Frame(s.framer, s.form)
 	if err != nil {
 		s.got = append(s.got, nil)
 		return
@@ -64,19 +65,20 @@ func (s *taker) take(frame []byte) {
 func TestBatchFrames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := rapid.SampledFrom([]protocol.Encoding{protocol.JSON, protocol.Protobuf}).Draw(t, "encoding")
+		form := rapid.SampledFrom([]hub.Form{0, hub.Compact, hub.Bare}).Draw(t, "form")
 		h := hub.New(new(outbox.Arena))
-		one := &taker{framer: &envelope{encoding: e, dashes: 3}}
-		other := &taker{framer: &envelope{encoding: e, dashes: 1}}
+		one := &taker{framer: &envelope{encoding: e, dashes: 3}, form: form}
+		other := &taker{framer: &envelope{encoding: e, dashes: 1}, form: form}
 		h.Add("ch", one)
 		h.Add("ch", other)
 		h.Add("alone", new(nobody))
 
 		var want [][]byte
 		single := hub.New(new(outbox.Arena))
-		alone := &taker{framer: &envelope{encoding: e}}
+		alone := &taker{framer: &envelope{encoding: e}, form: form}
 		single.Add("ch", alone)
 		for i := range uint64(rapid.IntRange(1, 150).Draw(t, "messages")) {
-			m := &hub.Message{Channel: "ch", Pub: &channel.Publication{Data: payload.Draw(t, "data"), Offset: i + 1}, Epoch: "e"}
+			m := &hub.Message{Channel: "ch", ID: 7, Pub: &channel.Publication{Data: payload.Draw(t, "data"), Offset: i + 1}, Epoch: "e"}
 			if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
 				m = &hub.Message{Channel: "ch", Kind: hub.KindJoin, Info: &channel.ClientInfo{Client: "c"}}
 			}

@@ -39,6 +39,8 @@ const (
 	// Patched sends the difference to the previous publication instead of the
 	// payload, where that is possible and smaller. It implies Escaped.
 	Patched
+	// Bare sends the push without the reply around it: for one-way connections.
+	Bare
 )
 
 // Message is what goes to the subscribers of a channel. The fields are set
@@ -271,6 +273,14 @@ func (s *scratch) append(buf []byte, m *Message, e protocol.Encoding, form Form)
 			return nil, err
 		}
 	}
+	return s.encode(buf, e, form)
+}
+
+// encode appends the push that begin began.
+func (s *scratch) encode(buf []byte, e protocol.Encoding, form Form) ([]byte, error) {
+	if form&Bare != 0 {
+		return codec.For(e).AppendPush(buf, &s.push)
+	}
 	return codec.For(e).AppendReply(buf, &s.reply)
 }
 
@@ -279,13 +289,17 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 	s.begin(list[0].Message, form)
 	s.push.Pub = &s.pub
 	var head []byte
+	tail := "}}" // what stands behind a publication in JSON
+	if form&Bare != 0 {
+		tail = "}"
+	}
 	if e == protocol.JSON {
 		// What is around the publications is the same for all, and made once.
 		s.pub = protocol.Publication{}
-		if s.head, err = codec.For(e).AppendReply(s.head[:0], &s.reply); err != nil {
+		if s.head, err = s.encode(s.head[:0], e, form); err != nil {
 			return nil, err
 		}
-		head = s.head[:len(s.head)-len("{}"+tail)]
+		head = s.head[:len(s.head)-len("{}")-len(tail)]
 	}
 	for i := range list {
 		if i > 0 {
@@ -295,7 +309,7 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 			return nil, err
 		}
 		if head == nil {
-			buf, err = codec.For(e).AppendReply(buf, &s.reply)
+			buf, err = s.encode(buf, e, form)
 		} else {
 			buf, err = s.pub.AppendJSON(append(buf, head...))
 			buf = append(buf, tail...)
@@ -306,9 +320,6 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 	}
 	return buf, nil
 }
-
-// tail is what stands behind a publication in JSON.
-const tail = "}}"
 
 // begin begins a push in the channel of m.
 func (s *scratch) begin(m *Message, form Form) {
