@@ -23,7 +23,7 @@ func (c *Client) UserID() string { return c.inner().Session().User() }
 // Transport by which the client came.
 func (c *Client) Transport() TransportInfo {
 	v := c.inner().Session().Via()
-	return TransportInfo{Name: v.Name, Encoding: v.Framer.Encoding(), RemoteAddr: c.inner().RemoteAddr()}
+	return TransportInfo{Name: v.Name, Encoding: v.Framer.Encoding(), RemoteAddr: c.inner().RemoteAddr(), Mode: v.Mode}
 }
 
 // Context ends with the connection; it holds what ConnectReply.Context held. What the

@@ -7,6 +7,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
 )
 
 // Handlers are the application's side of its clients' commands. A nil handler
@@ -93,6 +94,8 @@ type TransportInfo struct {
 	Encoding protocol.Encoding
 	// RemoteAddr of the peer; of a load balancer if there is one.
 	RemoteAddr string
+	// Mode is which way messages go.
+	Mode transport.Mode
 
 	header func() http.Header
 }

@@ -58,6 +58,7 @@ func New(cfg Config) (*Node, error) {
 	n.health = healths(cfg.Broker, cfg.Presence, cfg.Controller)
 	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, n.log)
 	settings := cfg.session()
+	settings.NodeID = n.uid
 	n.clients = client.New(client.Config{
 		Session: settings, Engines: n.engines, Application: (*application)(n), Log: n.log,
 		Concurrency: cfg.Concurrency, InlineHandlers: cfg.InlineHandlers, GoroutineDriver: cfg.GoroutineDriver,

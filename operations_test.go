@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/internal/wstest"
@@ -495,26 +495,24 @@ func TestChannelLimitAtConnect(t *testing.T) {
 	wantDisconnect(t, c, protocol.DisconnectChannelLimit)
 }
 
-// Transports that give their connections sessions are still to come: an operation that
-// addresses one is refused, instead of doing nothing.
-func TestNoSessions(t *testing.T) {
-	ctx, node := context.Background(), run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: as}})
-	c := connect(t, node, "u")
-	for name, do := range map[string]func(gyro.TargetOption) error{
-		"Subscribe":   func(o gyro.TargetOption) error { return node.Subscribe(ctx, "u", "ch", o) },
-		"Unsubscribe": func(o gyro.TargetOption) error { return node.Unsubscribe(ctx, "u", "ch", o) },
-		"Disconnect":  func(o gyro.TargetOption) error { return node.Disconnect(ctx, "u", o) },
-		"Refresh":     func(o gyro.TargetOption) error { return node.Refresh(ctx, "u", o) },
-	} {
-		err := do(gyro.WithSession("secret"))
-		if !errors.Is(err, protocol.ErrorNotAvailable) || !strings.Contains(err.Error(), "session") || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", name, err)
+// A connection without a session is selected by none: nothing happens, which is no error.
+// The connections that have one are in modes_test.go.
+func TestNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, node := t.Context(), run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: as}})
+		c := connect(t, node, "u")
+		for _, session := range []string{"secret", uuid.NewString(), uuid.Nil.String()} {
+			s := gyro.WithSession(session)
+			must(t, node.Subscribe(ctx, "u", "ch", s))
+			must(t, node.Unsubscribe(ctx, "u", "ch", s))
+			must(t, node.Disconnect(ctx, "u", s))
+			must(t, node.Refresh(ctx, "u", s))
 		}
-	}
-	must(t, node.Subscribe(ctx, "u", "ch", gyro.WithSession("")))
-	if p := c.Push(); p.Subscribe == nil || p.Channel != "ch" {
-		t.Errorf("got %+v", p)
-	}
+		must(t, node.Subscribe(ctx, "u", "ch", gyro.WithSession("")))
+		if p := c.Push(); p.Subscribe == nil || p.Channel != "ch" {
+			t.Errorf("got %+v", p)
+		}
+	})
 }
 
 // The length of a channel's name holds for subscriptions that handlers and the node make.

@@ -120,9 +120,9 @@ func WithClient(id string) TargetOption {
 	return targetOption(func(client, _ *string) { *client = id })
 }
 
-// WithSession keeps only the connections with this session ID. Empty: no effect. No
-// transport gives its connections sessions yet, so any other ID makes the operation
-// fail with protocol.ErrorNotAvailable.
+// WithSession keeps only the connection with this session ID, a secret that clients of
+// emulated and one-way transports have from their connect result; others have none. Empty:
+// no effect.
 func WithSession(id string) TargetOption {
 	return targetOption(func(_, session *string) { *session = id })
 }

@@ -4,10 +4,35 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/gyrohq/gyro/protocol"
+)
+
+// Mode is which way the messages of a connection go.
+type Mode uint8
+
+const (
+	// Bidirectional: the client's commands come by Peer.Receive, the replies and pushes
+	// go by Conn.Write.
+	Bidirectional Mode = iota
+	// Emulated: replies and pushes go by Conn.Write. The commands that opened the
+	// connection come by Peer.Receive; all others come by requests, which may reach any
+	// node, and Emulator.Emulate. They name the node and a secret session ID, which the
+	// client has from its connect result.
+	Emulated
+	// Poll is Emulated, with replies and pushes that requests fetch: Conn.Write takes
+	// bytes while there is such a request, and Peer.Writable follows when there is one
+	// again. The requests show the transport whether the client lives, and Peer.Closed
+	// tells the core; so the client is pinged, and need not answer.
+	Poll
+	// OneWay: bare pushes go by Conn.Write (protocol.Push, without the Reply around it).
+	// The first one is the connect push, an empty one is a ping that has no answer. The
+	// client sends nothing but its connect request, so only the server subscribes it.
+	// Instead of an error the client gets a disconnect.
+	OneWay
 )
 
 // Conn is one client connection as its transport sees it.
@@ -23,10 +48,12 @@ type Conn interface {
 	Write(frames [][]byte) (n int, err error)
 
 	// Close ends the connection: it sends frames (the rest of the queue; as with Write
-	// they are not kept after Close returns), tells the client the disconnect in the transport's
-	// manner, and frees everything, in the background and in bounded time. With
-	// protocol.DisconnectConnectionClosed the connection is just dropped. Calls
-	// after the first do nothing. Any goroutine may call it.
+	// they are not kept after Close returns), tells the client the disconnect in the
+	// transport's manner, and frees everything, in the background and in bounded time.
+	// With protocol.DisconnectConnectionClosed the connection is just dropped. With
+	// code 0 the frames end with the error that the client's connect command got, and
+	// the client is given the time to close first. Calls after the first do nothing. Any
+	// goroutine may call it, also while Accept is under way.
 	Close(d protocol.Disconnect, frames [][]byte)
 
 	// Pause stops (true) or resumes (false) reading. A message that is already
@@ -68,6 +95,23 @@ type Acceptor interface {
 	Accept(ctx context.Context, c Conn, info Info) (Peer, error)
 }
 
+// Emulator takes the commands of Emulated and Poll connections. The node is one.
+type Emulator interface {
+	// Emulate hands the commands of a client to the node that has its connection, and
+	// waits until they are dispatched, as one transport message. node and session are
+	// what the client has from its connect result. data is as in
+	// protocol.EmulationRequest: for JSON connections a JSON string of lines, for
+	// Protobuf connections delimited messages. It is not kept.
+	//
+	// That there is no such session, or that data is no JSON string, is no error: who
+	// guesses learns nothing. The error wraps ErrUnknownNode if there is no such node.
+	// Any other one means that the commands may not be dispatched.
+	Emulate(ctx context.Context, node, session string, data []byte) error
+}
+
+// ErrUnknownNode tells that a node is not in the cluster.
+var ErrUnknownNode = errors.New("no such node in the cluster")
+
 // Info describes a connection to the core. It is constant for its lifetime.
 type Info struct {
 	// Name of the transport as metrics and proxies show it: "websocket", "sse", ….
@@ -82,6 +126,18 @@ type Info struct {
 	// NativePing is set if the transport itself pings the client, so that the
 	// protocol's own pings are off for this connection.
 	NativePing bool
+	// Mode of the connection.
+	Mode Mode
+	// Connect is the connect request of a OneWay connection, which then connects at
+	// once. If it is nil, the first message received is the request, as
+	// codec.DecodeConnect reads it. All that is received later is ignored. Connections
+	// of other modes send a connect command.
+	Connect *protocol.ConnectRequest
+	// DisconnectPush has the frames of Conn.Close end with a disconnect push: for
+	// transports whose own close tells no code. There is none with
+	// protocol.DisconnectConnectionClosed and protocol.DisconnectSlow, whose queue is
+	// discarded, nor with code 0.
+	DisconnectPush bool
 }
 
 // Framer puts a transport's envelope around encoded messages. Connections that

@@ -96,22 +96,7 @@ func (c *Client) Post(f func()) { c.loop.Post(&ingress.Call{Session: &c.session,
 
 // Call has f called on the client's loop and waits for it. It is false if the loop or ctx
 // ended before.
-func (c *Client) Call(ctx context.Context, f func()) bool {
-	done := make(chan struct{})
-	posted := c.loop.Post(loop.Func(func() {
-		defer close(done)
-		f()
-	}))
-	if !posted {
-		return false
-	}
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func (c *Client) Call(ctx context.Context, f func()) bool { return c.loop.call(ctx, f) }
 
 // Subscribe makes a server-side subscription. It is called on the loop.
 func (c *Client) Subscribe(ch string, o *channel.SubscribeOptions) {
@@ -135,6 +120,7 @@ func (e *env) Timer() *loop.Timer       { return &e.timer }
 func (e *env) Do(f session.Effect) bool { return e.lane.Do(&e.loop.lanes, (*executor)(e), f) }
 func (e *env) Register() bool           { return e.loop.register(e.client()) }
 func (e *env) Unregister()              { e.loop.unregister(e.client()) }
+func (e *env) SessionID() string        { return e.loop.sessions.ids[e.client()].String() }
 func (e *env) Allowance() *int          { return e.loop.Allowance() }
 func (e *env) Again()                   { e.loop.Again(&e.session) }
 func (e *env) Gone()                    { e.life.End() }

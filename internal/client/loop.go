@@ -1,6 +1,9 @@
 package client
 
 import (
+	"context"
+	"slices"
+
 	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
@@ -17,7 +20,8 @@ type Loop struct {
 	index   int
 	lanes   lane.Group
 	// users are the authenticated clients by user.
-	users map[string][]*Client
+	users    map[string][]*Client
+	sessions sessions
 	// first of the list of all connections, and their number.
 	first       *Client
 	connections int
@@ -37,12 +41,18 @@ func (l *Loop) register(c *Client) bool {
 	list := l.users[user]
 	c.userSlot = int32(len(list))
 	l.users[user] = append(list, c)
+	if c.session.Via().Sessions() {
+		l.sessions.add(c, l.index, len(l.clients.loops))
+	}
 	return true
 }
 
 func (l *Loop) unregister(c *Client) {
 	user := c.session.User()
 	l.clients.users.Remove(user)
+	if c.session.Via().Sessions() {
+		l.sessions.remove(c)
+	}
 	list := l.users[user]
 	last := len(list) - 1
 	list[c.userSlot] = list[last]
@@ -57,10 +67,42 @@ func (l *Loop) unregister(c *Client) {
 
 // each calls f with the clients that t selects. f may close them.
 func (l *Loop) each(t *users.Target, f func(*Client)) {
-	for _, c := range append([]*Client(nil), l.users[t.User]...) {
+	for _, c := range l.of(t) {
 		if t.Match(c.ID()) {
 			c.contained(func() { f(c) })
 		}
+	}
+}
+
+// of returns the clients of the user that t names, or the one with its session ID.
+func (l *Loop) of(t *users.Target) []*Client {
+	if t.Session == "" {
+		return slices.Clone(l.users[t.User])
+	}
+	id, _ := parseSessionID(t.Session)
+	c := l.sessions.find(id)
+	if c == nil || c.session.User() != t.User {
+		return nil
+	}
+	return []*Client{c}
+}
+
+// call has f called on the loop and waits for it. It is false if the loop or ctx ended
+// before.
+func (l *Loop) call(ctx context.Context, f func()) bool {
+	done := make(chan struct{})
+	posted := l.Post(loop.Func(func() {
+		defer close(done)
+		f()
+	}))
+	if !posted {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

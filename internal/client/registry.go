@@ -115,7 +115,7 @@ func (r *Registry) Accept(ctx context.Context, conn transport.Conn, info transpo
 		return nil, err
 	}
 	c.Post(func() {
-		if c.begin(conn, kind); r.refusing.Load() {
+		if c.begin(conn, kind, info.Connect); r.refusing.Load() {
 			// The others were disconnected before this one was there.
 			c.session.Dismiss(protocol.DisconnectShutdown)
 		}
@@ -139,7 +139,7 @@ func (r *Registry) AcceptOn(l transport.Loop, ctx context.Context, conn transpor
 	if err != nil {
 		return nil, err
 	}
-	c.begin(conn, kind)
+	c.begin(conn, kind, info.Connect)
 	return (*direct)(c), nil
 }
 
@@ -157,10 +157,14 @@ func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*C
 	return c, r.kinds.Of(info), nil
 }
 
-// begin makes the session, on its loop.
-func (c *Client) begin(conn transport.Conn, kind *via.Kind) {
+// begin makes the session, on its loop. A one-way client connects at once if it has sent
+// req already.
+func (c *Client) begin(conn transport.Conn, kind *via.Kind, req *protocol.ConnectRequest) {
 	c.loop.addConnection(c)
 	c.session.Init((*env)(c), c.loop.clients.Session, conn, kind)
+	if req != nil && kind.Mode == transport.OneWay {
+		c.contained(func() { c.session.Connect(req) })
+	}
 }
 
 // OnLoops calls f on every loop and waits until all are done. A node that does not run

@@ -44,6 +44,7 @@ func (c *listener) Part(b *session.Subscription)        { c.loop.Hub().Remove(b)
 func (c *listener) Finish(b *session.Subscription)      { c.loop.Hub().Finish(b) }
 func (c *listener) Register() bool                      { return true }
 func (c *listener) Unregister()                         {}
+func (c *listener) SessionID() string                   { return "" }
 func (c *listener) Closed(d protocol.Disconnect)        { c.closed = d }
 func (c *listener) Timer() *Timer                       { return &c.timer }
 func (c *listener) Tick()                               { c.session.Tick() }

@@ -5,7 +5,6 @@ package members
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -78,16 +77,10 @@ func (m *Member) Apply(cmd *control.Command) {
 	m.Clients.PostEach(&t, do)
 }
 
-// errNoSessions refuses to select a session. The ID is a secret, so it is not named.
-var errNoSessions = fmt.Errorf("gyro: connections have no sessions yet, select them by client ID: %w", protocol.ErrorNotAvailable)
-
 // Operate has a command done on every node, the others first. No error means that all
 // have done it.
 func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, cmd *control.Command) error {
 	t, do, err := operation(cmd)
-	if t.Session != "" {
-		err = errNoSessions
-	}
 	if err == nil {
 		err = c.Tell(ctx, cmd)
 	}

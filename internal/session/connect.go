@@ -6,7 +6,9 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/recovery"
+	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
 )
 
 // maxTTL caps expirations (client-protocol.md section 11).
@@ -16,6 +18,25 @@ const maxTTL = int64(365 * 24 * time.Hour / time.Second)
 func (s *Session) connect(id uint32, req *protocol.ConnectRequest) {
 	s.state = stateAuthenticating
 	s.do(&Connecting{Request: req, id: id})
+}
+
+// Connect begins a one-way connection.
+func (s *Session) Connect(req *protocol.ConnectRequest) { s.connect(0, req) }
+
+// receiveConnect takes a message of a one-way connection: the first one is its connect
+// request, unless the transport had it. Who sends no valid request speaks another
+// protocol, and is told by the transport alone.
+func (s *Session) receiveConnect(msg []byte) {
+	if s.state != stateConnecting {
+		return
+	}
+	req, err := s.via.DecodeConnect(msg)
+	if err != nil {
+		s.conn.Close(protocol.DisconnectBadRequest, nil)
+		s.close(protocol.DisconnectBadRequest)
+		return
+	}
+	s.Connect(req)
 }
 
 // complete goes on with the application's answer.
@@ -75,6 +96,10 @@ func (e *Connecting) complete(s *Session) {
 // connectFailed answers the connect command with an error; the connection is of
 // no use after it.
 func (s *Session) connectFailed(id uint32, err error) {
+	if s.via.Mode == transport.OneWay {
+		s.Disconnect(via.Refusal(err))
+		return
+	}
 	s.fail(id, err)
 	s.quietClose()
 }
@@ -125,6 +150,12 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	if s.pings() {
 		r.Ping = uint32(s.cfg.PingInterval / time.Second)
 		r.Pong = s.pongs()
+	}
+	if s.via.Sessions() {
+		r.Session = s.env.SessionID()
+	}
+	if s.via.Emulated() {
+		r.Node = s.cfg.NodeID
 	}
 	if s.cfg.SendTime {
 		r.Time = s.env.Now() / int64(time.Millisecond)

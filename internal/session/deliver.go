@@ -24,7 +24,7 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 		return
 	default:
 		if b.pushJoinLeave {
-			b.send(m, b.form&hub.Compact)
+			b.send(m, b.form&(hub.Compact|hub.Bare))
 		}
 		return
 	}

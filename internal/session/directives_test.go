@@ -42,6 +42,7 @@ var directives = map[string]func(p *player, a []string, input []string) error{
 	"subscribed":  (*player).subscribed,
 	"recv":        (*player).recv,
 	"recv-raw":    (*player).recvRaw,
+	"connect":     (*player).connect,
 	"done":        (*player).done,
 	"advance":     (*player).advance,
 	"publish":     (*player).publish,
@@ -68,7 +69,7 @@ func newPlayer() *player {
 		History: true, RPC: true, Message: true, Refresh: true, SubRefresh: true,
 	}
 	return &player{cfg: session.Config{
-		Version: "1.0.0", PingInterval: 25 * time.Second, PongTimeout: 10 * time.Second,
+		Version: "1.0.0", NodeID: "n1", PingInterval: 25 * time.Second, PongTimeout: 10 * time.Second,
 		StaleDelay: 15 * time.Second, ExpiredDelay: 25 * time.Second, ExpiredSubDelay: 25 * time.Second,
 		PresenceInterval: 25 * time.Second, Rounds: new(hub.Rounds),
 		ChannelLimit: 128, ChannelMaxLength: 255, QueueMaxSize: 1 << 20, CommandLimit: 64,
@@ -123,6 +124,10 @@ func (p *player) say(format string, a ...any) {
 // show tells what the client received.
 func (p *player) show() {
 	for _, r := range p.conn.replies(p.enc) {
+		if p.conn.bare {
+			p.say("send %s", formatPush(r.Push))
+			continue
+		}
 		p.say("send %s", formatReply(r))
 	}
 }
@@ -173,8 +178,9 @@ func handles(h *session.Handles, names string) error {
 	return nil
 }
 
-// open json|protobuf [native-ping] [refuse] [random]: a new connection in a new
-// world. With refuse, its user has too many connections.
+// open json|protobuf [native-ping] [refuse] [random] [emulated|poll|one-way]
+// [disconnect-push]: a new connection in a new world. With refuse, its user has too many
+// connections.
 func (p *player) open(list, _ []string) error {
 	a := parseArgs(list)
 	p.enc = protocol.JSON
@@ -197,7 +203,17 @@ func (p *player) open(list, _ []string) error {
 	}
 	p.env.refused = func(ch string) { p.say("refused %s", ch) }
 	cfg := p.cfg
-	info := transport.Info{Name: "test", Framer: framers[p.enc], NativePing: a.has("native-ping")}
+	info := transport.Info{
+		Name: "test", Framer: framers[p.enc], NativePing: a.has("native-ping"), DisconnectPush: a.has("disconnect-push"),
+	}
+	for name, mode := range map[string]transport.Mode{
+		"emulated": transport.Emulated, "poll": transport.Poll, "one-way": transport.OneWay,
+	} {
+		if a.has(name) {
+			info.Mode = mode
+		}
+	}
+	p.conn.bare = info.Mode == transport.OneWay
 	p.env.id = "c1"
 	p.env.s.Init(p.env, &cfg, &closing{p.conn, p}, via.New(&info))
 	return a.leftover()
@@ -219,11 +235,25 @@ func (c *closing) Close(d protocol.Disconnect, frames [][]byte) {
 	c.p.say("close %d %s", d.Code, d.Reason)
 }
 
+// connect {…}: the transport has the connect request of a one-way client.
+func (p *player) connect(list, _ []string) error {
+	req := new(protocol.ConnectRequest)
+	err := req.UnmarshalJSON([]byte(list[0]))
+	if err == nil {
+		p.env.s.Connect(req)
+	}
+	return err
+}
+
 // connected …: as open, and the client connects as user 42. Of that, nothing is
 // shown; effects are numbered anew.
 func (p *player) connected(list, _ []string) error {
 	err := p.open(list, nil)
-	if err == nil {
+	switch {
+	case err != nil:
+	case p.conn.bare:
+		err = p.connect([]string{`{}`}, nil)
+	default:
 		err = p.recv(nil, []string{`{"id":1,"connect":{}}`})
 	}
 	if err == nil {

@@ -39,6 +39,7 @@ type fakeConn struct {
 	got    []byte
 	closed *protocol.Disconnect
 	events func(string) // pauses
+	bare   bool         // bare pushes are expected
 }
 
 func (c *fakeConn) Write(frames [][]byte) (n int, err error) {
@@ -81,7 +82,8 @@ func (c *fakeConn) Pause(on bool) {
 	}
 }
 
-// replies decodes the whole messages that arrived; it panics at what is not one.
+// replies decodes the whole messages that arrived, a bare push as one in a reply; it
+// panics at what is not one.
 func (c *fakeConn) replies(e protocol.Encoding) []*protocol.Reply {
 	var out []*protocol.Reply
 	for {
@@ -95,7 +97,14 @@ func (c *fakeConn) replies(e protocol.Encoding) []*protocol.Reply {
 			panic("not JSON: " + string(message))
 		}
 		r := new(protocol.Reply)
-		rest, err := codec.ForClient(e).DecodeReply(message, r)
+		var rest []byte
+		var err error
+		if c.bare {
+			r.Push = new(protocol.Push)
+			rest, err = codec.ForClient(e).DecodePush(message, r.Push)
+		} else {
+			rest, err = codec.ForClient(e).DecodeReply(message, r)
+		}
 		if err != nil || len(rest) > 0 {
 			panic(errors.Join(errors.New("undecodable: "+string(message)), err))
 		}
@@ -148,6 +157,7 @@ func (e *fakeEnv) Dirty()                   { e.dirty = true }
 func (e *fakeEnv) Pool() *outbox.Pool       { return e.pool }
 func (e *fakeEnv) Do(f session.Effect) bool { return e.do(f) }
 func (e *fakeEnv) Unregister()              { e.register-- }
+func (e *fakeEnv) SessionID() string        { return "secret of " + e.id }
 func (e *fakeEnv) Refused(ch string) {
 	if e.refused != nil {
 		e.refused(ch)

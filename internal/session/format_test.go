@@ -36,6 +36,17 @@ func formatReply(r *protocol.Reply) string {
 	return text(&protocol.Reply{ID: r.ID, Connect: &connect}) + formatSubs(r.Connect.Subs)
 }
 
+// formatPush shows a bare push likewise.
+func formatPush(p *protocol.Push) string {
+	showData(p.Pub)
+	if p.Connect == nil || len(p.Connect.Subs) < 2 {
+		return text(p)
+	}
+	connect := *p.Connect
+	connect.Subs = nil
+	return text(&protocol.Push{Connect: &connect}) + formatSubs(p.Connect.Subs)
+}
+
 // formatSubs shows several subscriptions on lines of their own, by channel: a map has no order.
 func formatSubs[M appender](subs map[string]M) string {
 	var out strings.Builder

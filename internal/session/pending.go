@@ -5,6 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
 )
 
 // pending is what was received and has to wait: for a connect, for commands in
@@ -33,6 +34,8 @@ func (p *pending) take(n int) {
 func (s *Session) Receive(msg []byte) {
 	switch {
 	case s.state == stateClosed:
+	case s.via.Mode == transport.OneWay:
+		s.receiveConnect(msg)
 	case s.pending == nil && !s.holding() && !s.yields(msg):
 		if rest := s.process(msg); len(rest) > 0 {
 			s.hold(rest)

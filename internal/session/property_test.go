@@ -122,11 +122,15 @@ func (w *world) newClient(i int) *simClient {
 		w: w, name: "client " + strconv.Itoa(i), enc: protocol.Encoding(r.IntN(2)), serverSide: r.IntN(4) == 0,
 		flag: int64(r.IntN(2)), waiting: make(map[uint32]request),
 	}
+	c.oneWay = c.serverSide && r.IntN(2) == 0
 	if r.IntN(4) == 0 {
 		c.flag |= 2
 	}
 	for _, s := range w.streams {
 		b := &simSub{c: c, ch: s, wanted: true}
+		if c.oneWay {
+			b.delta = r.IntN(2) == 0
+		}
 		if !c.serverSide {
 			b.filtered, b.delta = r.IntN(3) == 0, r.IntN(2) == 0
 		}
@@ -151,7 +155,11 @@ func (w *world) newLink(c *simClient) *link {
 		l.lane = append(l.lane, e)
 		return false
 	}}
-	l.env.s.Init(l.env, &w.cfg, l.conn, via.New(&transport.Info{Name: "sim", Framer: framers[c.enc]}))
+	info := transport.Info{Name: "sim", Framer: framers[c.enc]}
+	if c.oneWay {
+		info.Mode, info.DisconnectPush, l.conn.bare = transport.OneWay, true, true
+	}
+	l.env.s.Init(l.env, &w.cfg, l.conn, via.New(&info))
 	w.links = append(w.links, l)
 	return l
 }
@@ -311,6 +319,7 @@ func (w *world) read(l *link) {
 	}
 	if l.c.link == l && l.conn.closed != nil {
 		w.trace("%s closed %v", l.id, *l.conn.closed)
+		l.c.told(*l.conn.closed)
 		if l.conn.closed.Code == protocol.DisconnectInsufficientState.Code {
 			w.blame(l.c)
 		}
@@ -473,7 +482,7 @@ func (w *world) client(c *simClient) {
 		c.link.conn.room = -1
 		c.link.env.s.Flush()
 		return
-	case !c.connected:
+	case !c.connected || c.oneWay:
 		return
 	}
 	b := c.subs[r.IntN(len(c.subs))]

@@ -45,6 +45,8 @@ type Env interface {
 	// has too many connections. Unregister follows each successful Register.
 	Register() bool
 	Unregister()
+	// SessionID of a registered session whose kind has Sessions.
+	SessionID() string
 	// Refused tells that a channel was refused for the length of its name.
 	Refused(ch string)
 	// Allowance is what the session may still dispatch now; it counts that down. At 0
@@ -65,6 +67,7 @@ type Config struct {
 	// Version of the server, told to clients.
 	Version string
 	// NodeID and SendTime: contents of the connect result.
+	NodeID   string
 	SendTime bool
 
 	PingInterval       time.Duration
@@ -308,7 +311,7 @@ func (s *Session) reply(r *protocol.Reply) {
 	switch {
 	case err != nil:
 		s.Disconnect(protocol.DisconnectInappropriateProtocol)
-	case size > s.cfg.QueueMaxSize && r.Error == nil && r.Connect == nil && r.Subscribe == nil:
+	case size > s.cfg.QueueMaxSize && r.ID > 0 && r.Error == nil && r.Connect == nil && r.Subscribe == nil:
 		s.replyError(r.ID, protocol.ErrorLimitExceeded) // the caller can ask for less
 	default:
 		s.queued(s.out.Add(p, buf), size)
@@ -385,10 +388,22 @@ func (s *Session) Disconnect(d protocol.Disconnect) {
 	if d.Code == protocol.DisconnectConnectionClosed.Code || d.Code == protocol.DisconnectSlow.Code {
 		s.out.Drop(s.env.Pool())
 	} else {
+		if s.via.DisconnectPush && d.Code != 0 {
+			s.lastPush(d)
+		}
 		rest = s.out.Take(s.env.Pool())
 	}
 	s.conn.Close(d, rest)
 	s.close(d)
+}
+
+// lastPush queues a disconnect push. The limit of the queue does not hold for it.
+func (s *Session) lastPush(d protocol.Disconnect) {
+	push := &protocol.Push{Disconnect: &d}
+	buf, err := s.via.Codec.AppendReply(s.out.Open(s.env.Pool(), s.via.Framer), &protocol.Reply{Push: push})
+	if err == nil {
+		s.out.Add(s.env.Pool(), buf)
+	}
 }
 
 // close forgets everything; the transport has been told.

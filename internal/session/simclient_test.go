@@ -18,12 +18,15 @@ type simClient struct {
 	name       string
 	enc        protocol.Encoding
 	serverSide bool // its subscriptions are the server's
-	flag       int64
-	link       *link // nil when disconnected
-	connected  bool
-	lastID     uint32
-	waiting    map[uint32]request
-	subs       []*simSub // by channel
+	oneWay     bool // and it gets bare pushes, sends no commands
+	// farewell is the disconnect push, behind which nothing comes.
+	farewell  *protocol.Disconnect
+	flag      int64
+	link      *link // nil when disconnected
+	connected bool
+	lastID    uint32
+	waiting   map[uint32]request
+	subs      []*simSub // by channel
 }
 
 type request struct {
@@ -37,6 +40,7 @@ type simSub struct {
 	ch       *stream
 	filtered bool
 	delta    bool
+	plain    bool // no delta this time: the server replaced the subscription
 	wanted   bool
 	state    simState
 	// leaving counts unsubscribe commands without an answer: until then, or until a
@@ -107,8 +111,18 @@ func (c *simClient) connect(pipelined bool) {
 			if b.recover {
 				req.Subs[b.ch.name] = &protocol.SubscribeRequest{Recover: true, Offset: b.offset, Epoch: b.epoch}
 			}
-			b.state, b.wanted = simSubscribing, true
+			if b.delta {
+				if req.Subs[b.ch.name] == nil {
+					req.Subs[b.ch.name] = &protocol.SubscribeRequest{}
+				}
+				req.Subs[b.ch.name].Delta = "fossil"
+			}
+			b.state, b.wanted, b.plain = simSubscribing, true, false
 		}
+	}
+	if c.oneWay {
+		c.link.env.s.Connect(req)
+		return
 	}
 	cmds := []*protocol.Command{c.ask("connect", nil, &protocol.Command{Connect: req})}
 	if pipelined && !c.serverSide {
@@ -142,9 +156,18 @@ func (b *simSub) unsubscribe() *protocol.Command {
 	return b.c.ask("unsubscribe", b, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: b.ch.name}})
 }
 
+// told compares how a connection was closed with the disconnect push. A slow client has
+// none, as its queue is discarded, and who has vanished gets nothing.
+func (c *simClient) told(d protocol.Disconnect) {
+	silent := d.Code == protocol.DisconnectSlow.Code || d.Code == protocol.DisconnectConnectionClosed.Code
+	if c.oneWay && !silent && (c.farewell == nil || *c.farewell != d) {
+		c.fail("closed with %v, but the push said %v", d, c.farewell)
+	}
+}
+
 // lost: the connection has ended.
 func (c *simClient) lost() {
-	c.link, c.connected = nil, false
+	c.link, c.connected, c.farewell = nil, false, nil
 	clear(c.waiting)
 	for _, b := range c.subs {
 		b.state, b.leaving = simOff, 0
@@ -245,7 +268,18 @@ func (r read) within(budget *int) read {
 
 // receive takes one message of the server.
 func (c *simClient) receive(r *protocol.Reply) {
+	if c.farewell != nil {
+		c.fail("a message behind the disconnect push")
+	}
 	switch {
+	case c.oneWay && *r.Push == protocol.Push{}: // a ping
+	case c.oneWay && r.Push.Disconnect != nil:
+		c.farewell = r.Push.Disconnect
+	case c.oneWay && r.Push.Connect != nil:
+		if c.connected {
+			c.fail("connected twice")
+		}
+		c.answer(request{kind: "connect"}, &protocol.Reply{Connect: &protocol.ConnectResult{Subs: r.Push.Connect.Subs}})
 	case r.Push != nil:
 		if !c.connected {
 			c.fail("push before the connect reply")
@@ -325,9 +359,12 @@ func (b *simSub) subscribed(res *protocol.SubscribeResult) {
 	b.seen, b.seenEpoch = got.top.Offset, got.top.Epoch
 }
 
+// patched tells whether the subscription has delta compression.
+func (b *simSub) patched() bool { return b.delta && !b.filtered && !b.plain }
+
 // expect is a payload as this subscription shows it.
 func (b *simSub) expect(data []byte) []byte {
-	if b.c.enc == protocol.JSON && (!b.delta || b.filtered) {
+	if b.c.enc == protocol.JSON && !b.patched() {
 		return asSeen(data)
 	}
 	return data
@@ -336,7 +373,7 @@ func (b *simSub) expect(data []byte) []byte {
 // payload undoes what delta negotiation did to the data.
 func (b *simSub) payload(p *protocol.Publication) []byte {
 	data := p.Data
-	if !b.delta || b.filtered {
+	if !b.patched() {
 		if p.Delta {
 			b.c.fail("%s: a patch that nobody asked for", b.ch.name)
 		}
@@ -390,6 +427,7 @@ func (c *simClient) push(p *protocol.Push) {
 		if b.state != simLive || !got.recovered {
 			b.seen, b.seenEpoch = got.top.Offset, got.top.Epoch
 		}
+		b.plain = true
 		b.state, b.recover, b.offset, b.epoch = simLive, true, got.top.Offset, got.top.Epoch
 	}
 }

@@ -146,7 +146,7 @@ func (s *Session) fits(ch string) bool {
 
 // reserve notes a subscription that is on its way.
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
-	b := &Subscription{s: s, channel: ch, terms: &plainTerms, setup: &setup{request: req}}
+	b := &Subscription{s: s, channel: ch, terms: &plainTerms, form: s.via.Form, setup: &setup{request: req}}
 	s.subs.Add(b)
 	return b
 }

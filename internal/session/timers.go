@@ -28,7 +28,9 @@ func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.via.NativeP
 
 // pongs tells whether clients have to answer these pings. The connect result announces
 // the interval in whole seconds; a client that hears of none does not answer.
-func (s *Session) pongs() bool { return s.cfg.PongTimeout > 0 && s.cfg.PingInterval >= time.Second }
+func (s *Session) pongs() bool {
+	return s.cfg.PongTimeout > 0 && s.cfg.PingInterval >= time.Second && s.via.Pongs()
+}
 
 // startTimers begins the life of a connected session.
 func (s *Session) startTimers() {

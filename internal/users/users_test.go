@@ -42,8 +42,6 @@ func TestTarget(t *testing.T) {
 		{Target{}, true},
 		{Target{Client: "a"}, true},
 		{Target{Client: "b"}, false},
-		{Target{Session: "s"}, false},
-		{Target{Client: "a", Session: "s"}, false},
 		{Target{Whitelist: []string{"b", "a"}}, false},
 		{Target{Whitelist: []string{"b"}}, true},
 		{Target{Client: "a", Whitelist: []string{"a"}}, false},

@@ -2,6 +2,7 @@
 package via
 
 import (
+	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -12,16 +13,26 @@ type Kind struct {
 	// Name of the transport.
 	Name   string
 	Framer transport.Framer
-	Codec  codec.Codec
-	// NativePing: the transport pings.
-	NativePing bool
+	// Codec of the session: with OneWay, its replies are bare pushes.
+	Codec codec.Codec
+	// Form in which the hub delivers.
+	Form hub.Form
+	// NativePing, Mode and DisconnectPush are those of transport.Info.
+	NativePing     bool
+	Mode           transport.Mode
+	DisconnectPush bool
 }
 
 // New describes the kind of a connection.
 func New(info *transport.Info) *Kind {
-	return &Kind{
-		Name: info.Name, Framer: info.Framer, Codec: codec.For(info.Framer.Encoding()), NativePing: info.NativePing,
+	k := &Kind{
+		Name: info.Name, Framer: info.Framer, Codec: codec.For(info.Framer.Encoding()),
+		NativePing: info.NativePing, Mode: info.Mode, DisconnectPush: info.DisconnectPush,
 	}
+	if k.Mode == transport.OneWay {
+		k.Codec, k.Form = bare{k.Codec}, hub.Bare
+	}
+	return k
 }
 
 // maxKinds is how many kinds of connections are remembered. There are a few, unless
@@ -34,7 +45,8 @@ type Kinds []*Kind
 // Of returns the description that connections of this kind share.
 func (l *Kinds) Of(info *transport.Info) *Kind {
 	for _, v := range *l {
-		if v.Framer == info.Framer && v.Name == info.Name && v.NativePing == info.NativePing {
+		if v.Framer == info.Framer && v.Name == info.Name && v.NativePing == info.NativePing &&
+			v.Mode == info.Mode && v.DisconnectPush == info.DisconnectPush {
 			return v
 		}
 	}

@@ -59,6 +59,20 @@ var ErrNotJSON = jsonwire.ErrNotJSON
 
 var errEmptyFrame = errors.New("empty frame")
 
+// DecodeConnect decodes the request by which a one-way connection begins: the request
+// alone, neither within a command nor behind its length. In JSON, null is an empty
+// request, and what follows the first value is ignored. Nothing in req aliases data. An
+// error is as that of Codec.DecodeCommand.
+func DecodeConnect(e protocol.Encoding, data []byte, req *protocol.ConnectRequest) error {
+	switch {
+	case e == protocol.Protobuf:
+		return req.UnmarshalProto(data)
+	case len(data) == 0:
+		return errEmptyFrame
+	}
+	return ignoreTrailing(req.UnmarshalJSON(data))
+}
+
 // For returns the server's codec of an encoding.
 func For(e protocol.Encoding) Codec {
 	if e == protocol.Protobuf {

@@ -1,0 +1,83 @@
+package via
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// Sessions tells whether the connections have session IDs.
+func (k *Kind) Sessions() bool { return k.Mode != transport.Bidirectional }
+
+// Emulated tells whether commands come by the node that the connect result names.
+func (k *Kind) Emulated() bool { return k.Mode == transport.Emulated || k.Mode == transport.Poll }
+
+// Pongs tells whether clients answer pings.
+func (k *Kind) Pongs() bool { return k.Mode == transport.Bidirectional || k.Mode == transport.Emulated }
+
+// DecodeConnect decodes the connect request of a OneWay connection.
+func (k *Kind) DecodeConnect(data []byte) (*protocol.ConnectRequest, error) {
+	req := new(protocol.ConnectRequest)
+	return req, codec.DecodeConnect(k.Framer.Encoding(), data, req)
+}
+
+// Commands returns the commands that data of a protocol.EmulationRequest holds, as one
+// transport message.
+func (k *Kind) Commands(data []byte) ([]byte, error) {
+	if k.Framer.Encoding() == protocol.Protobuf {
+		return data, nil
+	}
+	var lines *string
+	if err := json.Unmarshal(data, &lines); err != nil {
+		return nil, err
+	}
+	if lines == nil {
+		return nil, errors.New("null is no string")
+	}
+	return []byte(*lines), nil
+}
+
+// Refusal is the disconnect that tells a OneWay client of an error of its connect request
+// (codes.md section 8).
+func Refusal(err error) protocol.Disconnect {
+	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
+		return d
+	}
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		switch e.Code {
+		case protocol.ErrorTokenExpired.Code, protocol.ErrorExpired.Code:
+			return protocol.DisconnectExpired
+		case protocol.ErrorTooManyRequests.Code:
+			return protocol.DisconnectTooManyRequests
+		case protocol.ErrorPermissionDenied.Code:
+			return protocol.DisconnectPermissionDenied
+		}
+	}
+	return protocol.DisconnectServerError
+}
+
+// bare is the codec of OneWay connections: a push, a connect result or a ping is encoded
+// as a push. Replies to commands do not exist.
+type bare struct{ codec.Codec }
+
+var ping protocol.Push
+
+func (c bare) AppendReply(dst []byte, r *protocol.Reply) ([]byte, error) {
+	switch {
+	case r.Push != nil:
+		return c.AppendPush(dst, r.Push)
+	case r.Connect != nil:
+		return c.AppendPush(dst, &protocol.Push{Connect: connectPush(r.Connect)})
+	}
+	return c.AppendPush(dst, &ping)
+}
+
+func connectPush(r *protocol.ConnectResult) *protocol.Connect {
+	return &protocol.Connect{
+		Client: r.Client, Version: r.Version, Data: r.Data, Subs: r.Subs, Expires: r.Expires, TTL: r.TTL,
+		Ping: r.Ping, Pong: r.Pong, Session: r.Session, Node: r.Node, Time: r.Time,
+	}
+}
