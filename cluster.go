@@ -2,9 +2,12 @@ package gyro
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gyrohq/gyro/internal/cluster"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
 )
 
 // Codes of SurveyReply. The application may have others.
@@ -59,6 +62,31 @@ func (n *Node) Survey(ctx context.Context, op string, data []byte, node string) 
 	}
 	return replies, err
 }
+
+// maxEmulation bounds the data of Emulate, in bytes: no more may wait for a client.
+const maxEmulation = defaultPendingSize
+
+// Emulate implements transport.Emulator: a transport calls it with the commands of a client
+// whose connection may be that of any node. If ctx has no deadline, it takes 10 s at most.
+// More than 1 MiB of data is protocol.ErrorLimitExceeded. A node passes at most 256 calls
+// at a time on to others, more wait, and serves 1,024 of others.
+func (n *Node) Emulate(ctx context.Context, node, session string, data []byte) error {
+	if len(data) > maxEmulation {
+		return fmt.Errorf("gyro: emulation: %d bytes of data are more than %d: %w", len(data), maxEmulation, protocol.ErrorLimitExceeded)
+	}
+	if node == n.uid {
+		ctx, cancel := context.WithTimeout(ctx, cluster.Timeout)
+		defer cancel()
+		return n.clients.Emulate(ctx, session, data)
+	}
+	err := n.cluster.Relay(ctx, node, session, data)
+	if errors.Is(err, ErrUnknownNode) {
+		return fmt.Errorf("%w: %w", transport.ErrUnknownNode, err)
+	}
+	return err
+}
+
+var _ transport.Emulator = (*Node)(nil)
 
 // answer answers the survey of a node.
 func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluster.Answer, error) {

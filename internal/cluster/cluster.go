@@ -46,6 +46,9 @@ type Handler interface {
 	// Channels returns the node's own channels whose names match, and the number of
 	// their subscribers.
 	Channels(ctx context.Context, match func(string) bool) (map[string]int, error)
+	// Emulate hands commands to the node's client with a session ID, if there is one, and
+	// waits until they are dispatched.
+	Emulate(ctx context.Context, session string, data []byte) error
 }
 
 // Config of a Cluster.
@@ -70,10 +73,11 @@ type Cluster struct {
 	absent  context.CancelFunc
 	pings   sync.WaitGroup
 	greet   chan string
-	// asking and answering have room for the surveys under way, telling for commands.
-	asking, answering, telling chan struct{}
-	clock                      clock
-	toConfirm                  chan struct{} // wakes runConfirm
+	// asking and answering have room for the surveys under way, relaying and emulating for
+	// those that carry the commands of clients, telling for commands.
+	asking, answering, relaying, emulating, telling chan struct{}
+	clock                                           clock
+	toConfirm                                       chan struct{} // wakes runConfirm
 
 	mu       sync.Mutex
 	registry registry
@@ -99,6 +103,7 @@ func New(cfg Config) *Cluster {
 		cfg: cfg, log: cfg.Logger,
 		greet:  make(chan string, maxGreetings),
 		asking: make(chan struct{}, maxAsking), answering: make(chan struct{}, maxAnswering),
+		relaying: make(chan struct{}, maxRelaying), emulating: make(chan struct{}, maxEmulating),
 		telling: make(chan struct{}, maxTelling), toConfirm: make(chan struct{}, 1),
 		registry: newRegistry(), surveys: make(map[uint64]*survey), orders: make(map[uint64]*order),
 		reminding: make(map[string]bool), confirm: make(map[string][]*control.Confirmed),

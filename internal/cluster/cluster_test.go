@@ -26,8 +26,9 @@ type node struct {
 	*Cluster
 	engine *bustest.Engine
 	uid    string
-	// answer is called for surveys.
-	answer func(ctx context.Context, from, op string, data []byte) Answer
+	// answer is called for surveys, emulate for commands of clients.
+	answer  func(ctx context.Context, from, op string, data []byte) Answer
+	emulate func(ctx context.Context, session string, data []byte) error
 
 	mu      sync.Mutex
 	applied []*control.Command
@@ -52,6 +53,10 @@ func (n *node) Answer(ctx context.Context, from, op string, data []byte) (Answer
 
 func (n *node) Channels(context.Context, func(string) bool) (map[string]int, error) {
 	return nil, errors.New("none")
+}
+
+func (n *node) Emulate(ctx context.Context, session string, data []byte) error {
+	return n.emulate(ctx, session, data)
 }
 
 // join starts a node, which leaves when the test ends.

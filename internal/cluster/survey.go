@@ -85,6 +85,11 @@ func (s *survey) excuse(uid string) {
 // returned with an error that names the nodes that are missing. So they are as soon as
 // nodes alone are missing that are silent: for 45 s these may have clients.
 func (c *Cluster) Survey(ctx context.Context, op string, data []byte, to string) (map[string]Answer, error) {
+	return c.survey(ctx, c.asking, op, data, to)
+}
+
+// survey makes a survey once there is room among those of its kind.
+func (c *Cluster) survey(ctx context.Context, room chan struct{}, op string, data []byte, to string) (map[string]Answer, error) {
 	if len(data) > MaxData {
 		return nil, fmt.Errorf("gyro: data of survey %q has %d bytes, which is more than %d", op, len(data), MaxData)
 	}
@@ -96,10 +101,10 @@ func (c *Cluster) Survey(ctx context.Context, op string, data []byte, to string)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	select {
-	case c.asking <- struct{}{}:
-		defer func() { <-c.asking }()
+	case room <- struct{}{}:
+		defer func() { <-room }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("gyro: survey %q waited for %d others: %w", op, maxAsking, ctx.Err())
+		return nil, fmt.Errorf("gyro: survey %q waited for %d others: %w", op, cap(room), ctx.Err())
 	}
 	id, s, err := c.open(to)
 	if err != nil {
@@ -246,14 +251,18 @@ func (c *Cluster) answer(from string, req *control.SurveyRequest) {
 	if c.closed {
 		return
 	}
+	room := c.answering
+	if req.Op == opEmulation {
+		room = c.emulating
+	}
 	select {
-	case c.answering <- struct{}{}:
+	case room <- struct{}{}:
 	default:
-		c.log.Warn("survey is not answered: too many at a time", "op", req.Op, "node", from, "limit", maxAnswering)
+		c.log.Warn("survey is not answered: too many at a time", "op", req.Op, "node", from, "limit", cap(room))
 		return
 	}
 	c.work.Go(func() {
-		defer func() { <-c.answering }()
+		defer func() { <-room }()
 		timeout := Timeout
 		if req.Timeout > 0 {
 			timeout = min(time.Duration(req.Timeout)*time.Millisecond, maxSurvey)
@@ -275,6 +284,8 @@ func (c *Cluster) ask(ctx context.Context, from, op string, data []byte) (a Answ
 	switch {
 	case op == opChannels:
 		a = c.answerChannels(ctx, data)
+	case op == opEmulation:
+		a = c.answerEmulation(ctx, data)
 	case Reserved(op):
 		a.Code = CodeUnknownOp
 	default:

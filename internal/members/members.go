@@ -67,6 +67,11 @@ func (m *Member) Channels(ctx context.Context, match func(string) bool) (map[str
 	return m.Clients.Channels(ctx, match)
 }
 
+// Emulate implements cluster.Handler.
+func (m *Member) Emulate(ctx context.Context, session string, data []byte) error {
+	return m.Clients.Emulate(ctx, session, data)
+}
+
 // Apply implements cluster.Handler.
 func (m *Member) Apply(cmd *control.Command) {
 	t, do, err := operation(cmd)

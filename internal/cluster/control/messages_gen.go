@@ -135,6 +135,13 @@ type SurveyResponse struct {
 	Data []byte
 }
 
+// Emulation is the data of the survey "centrifuge_emulation": commands for a client of the
+// node that is asked. The answer has no data.
+type Emulation struct {
+	Session string // ID of the client's session, a secret.
+	Data    []byte // As in EmulationRequest of the client protocol.
+}
+
 // ChannelsRequest is the data of the survey "channels".
 type ChannelsRequest struct {
 	Pattern string // Glob pattern; empty for all channels.

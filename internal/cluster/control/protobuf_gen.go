@@ -1395,6 +1395,68 @@ func (m *SurveyResponse) readProto(r *pbwire.Reader) {
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
+func (m *Emulation) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Emulation) UnmarshalProto(data []byte) error {
+	*m = Emulation{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Emulation) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.Session != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Session))
+	}
+	if len(m.Data) != 0 {
+		n += 1 + pbwire.SizeBytes(len(m.Data))
+	}
+	return n
+}
+
+func (m *Emulation) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if len(m.Data) != 0 {
+		i = pbwire.PutBytes(buf, i, m.Data)
+		i--
+		buf[i] = 0x12
+	}
+	if m.Session != "" {
+		i = pbwire.PutString(buf, i, m.Session)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *Emulation) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // session = 1
+			m.Session = r.String()
+		case 0x12: // data = 2
+			m.Data = r.Bytes()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
 func (m *ChannelsRequest) AppendProto(dst []byte) []byte {
 	size := m.SizeProto()
 	end := len(dst) + size

@@ -1,0 +1,48 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gyrohq/gyro/internal/cluster/control"
+)
+
+// opEmulation is the survey that Relay makes.
+const opEmulation = reservedOps + "emulation"
+
+const (
+	// maxRelaying is how many requests of clients of other nodes a node passes on at a
+	// time; others wait. maxEmulating is how many of these it serves; more are not
+	// answered. Each takes about a round trip.
+	maxRelaying  = 256
+	maxEmulating = 1024
+)
+
+// Relay has another node hand commands to its client with a session ID, and waits until
+// they are dispatched; if the node has no such client, they are passed over. ctx and the
+// errors are as with Survey.
+func (c *Cluster) Relay(ctx context.Context, to, session string, data []byte) error {
+	if to == "" {
+		return fmt.Errorf("%w: %q", ErrUnknownNode, to)
+	}
+	req := control.Emulation{Session: session, Data: data}
+	answers, err := c.survey(ctx, c.relaying, opEmulation, req.AppendProto(nil), to)
+	if err != nil {
+		return err
+	}
+	if a := answers[to]; a.Code != CodeOK {
+		return fmt.Errorf("gyro: emulation by node %s: code %d: %.200q", to, a.Code, a.Data)
+	}
+	return nil
+}
+
+func (c *Cluster) answerEmulation(ctx context.Context, data []byte) Answer {
+	var req control.Emulation
+	if err := req.UnmarshalProto(data); err != nil {
+		return Answer{CodeInvalid, []byte(err.Error())}
+	}
+	if err := c.cfg.Handler.Emulate(ctx, req.Session, req.Data); err != nil {
+		return failed(err.Error())
+	}
+	return Answer{}
+}

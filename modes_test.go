@@ -1,0 +1,365 @@
+package gyro_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/internal/bustest"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// viaLoop has a node accept connections on its loops.
+type viaLoop struct{ *gyro.Node }
+
+func (o viaLoop) Accept(ctx context.Context, c transport.Conn, info transport.Info) (p transport.Peer, err error) {
+	l, done := o.NextLoop(), make(chan struct{})
+	l.Post(func() {
+		p, err = o.AcceptOn(l, ctx, c, info)
+		close(done)
+	})
+	<-done
+	return posting{l, p}, err
+}
+
+// posting is a peer that belongs to a loop.
+type posting struct {
+	l transport.Loop
+	transport.Peer
+}
+
+func (p posting) Receive(msg []byte) { p.l.Post(func() { p.Peer.Receive(msg) }) }
+func (p posting) Closed(err error)   { p.l.Post(func() { p.Peer.Closed(err) }) }
+
+// news subscribes every client to a channel.
+func news(o gyro.SubscribeOptions) gyro.Handlers {
+	h := everything(gyro.SubscribeOptions{}, gyro.PublishOptions{})
+	h.Connecting = func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+		if e.Token == "" {
+			return gyro.ConnectReply{}, protocol.ErrorTokenExpired
+		}
+		subs := map[string]gyro.SubscribeOptions{"news": o}
+		return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token}, Subscriptions: subs}, nil
+	}
+	return h
+}
+
+// push takes a connect push from the lines of a client.
+func connectPush(t *testing.T, line string) *protocol.Connect {
+	t.Helper()
+	var p protocol.Push
+	if err := json.Unmarshal([]byte(line), &p); err != nil || p.Connect == nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return p.Connect
+}
+
+func wantLines(t *testing.T, l *lines, want ...string) {
+	t.Helper()
+	text := ""
+	for _, line := range want {
+		text += line + "\n"
+	}
+	if got := l.read(); got != text {
+		t.Errorf("got %q, want %q", got, text)
+	}
+}
+
+// awaitPing lets time pass until the client gets something, which is a ping.
+func awaitPing(t *testing.T, l *lines) {
+	t.Helper()
+	for range 30 {
+		time.Sleep(time.Second)
+		if text := l.read(); text != "" {
+			if text != "{}\n" {
+				t.Errorf("got %q, want a ping", text)
+			}
+			return
+		}
+	}
+	t.Error("no ping")
+}
+
+func TestOneWay(t *testing.T) {
+	for _, looped := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			node := run(t, gyro.Config{Handlers: news(gyro.SubscribeOptions{EmitJoinLeave: true, PushJoinLeave: true})})
+			var a transport.Acceptor = node
+			if looped && node.NextLoop() != nil {
+				a = viaLoop{node}
+			}
+			playOneWay(t, node, a)
+		})
+	}
+}
+
+func playOneWay(t *testing.T, node *gyro.Node, a transport.Acceptor) {
+	ctx := t.Context()
+	l, err := openOneWay(ctx, a, `{"token":"u","name":"curl"}`)
+	must(t, err)
+	first, rest, _ := strings.Cut(l.read(), "\n")
+	c := connectPush(t, first)
+	if id, err := uuid.Parse(c.Session); err != nil || id.Version() != 4 || c.Session == c.Client {
+		t.Errorf("session %q of client %q", c.Session, c.Client)
+	}
+	if c.Client == "" || c.Ping != 25 || c.Pong || c.Node != "" || c.Subs["news"] == nil {
+		t.Errorf("got %+v", c)
+	}
+	if want := fmt.Sprintf(`{"channel":"news","join":{"info":{"user":"u","client":"%s"}}}`, c.Client); rest != want+"\n" {
+		t.Errorf("got %q", rest)
+	}
+
+	publish(t, node, "news", `{"n":1}`)
+	publish(t, node, "news", `2`)
+	wantLines(t, l, `{"channel":"news","pub":{"data":{"n":1}}}`, `{"channel":"news","pub":{"data":2}}`)
+	l.peer.Receive([]byte(`{"id":1,"rpc":{}}`))
+	must(t, node.Emulate(ctx, node.UID(), c.Session, []byte(`"{\"id\":1,\"rpc\":{}}"`)))
+	wantLines(t, l) // nothing
+
+	// Another connection of the user has another session.
+	other, err := openOneWay(ctx, a, `{"token":"u"}`)
+	must(t, err)
+	line, _, _ := strings.Cut(other.read(), "\n")
+	if s := connectPush(t, line).Session; s == c.Session || s == "" {
+		t.Errorf("session %q beside %q", s, c.Session)
+	}
+	other.hangUp()
+	l.read()
+
+	session := gyro.WithSession(c.Session)
+	must(t, node.Subscribe(ctx, "u", "more", session))
+	wantLines(t, l, `{"channel":"more","subscribe":{}}`)
+	must(t, node.Refresh(ctx, "u", session, gyro.WithExpireAt(time.Now().Unix()+100)))
+	wantLines(t, l, `{"refresh":{"expires":true,"ttl":100}}`)
+	must(t, node.Unsubscribe(ctx, "u", "more", session))
+	wantLines(t, l, `{"channel":"more","unsubscribe":{"code":2000,"reason":"server unsubscribe"}}`)
+	must(t, node.Disconnect(ctx, "another", session)) // narrows, and never widens
+	must(t, node.Disconnect(ctx, "u", session, gyro.WithClient("another")))
+	must(t, node.Disconnect(ctx, "u", gyro.WithSession(uuid.NewString())))
+	must(t, node.Disconnect(ctx, "u", gyro.WithSession("no ID")))
+	awaitPing(t, l)
+	must(t, node.Disconnect(ctx, "u", session))
+	wantLines(t, l, `{"disconnect":{"code":3503,"reason":"force disconnect"}}`)
+	if n := node.NumClients(); n != 0 {
+		t.Errorf("%d clients are left", n)
+	}
+
+	l, err = openOneWay(ctx, a, `null`)
+	must(t, err)
+	wantLines(t, l, `{"disconnect":{"code":3005,"reason":"connection expired"}}`)
+	if _, err := openOneWay(ctx, a, `{"token":7}`); err == nil {
+		t.Error("no connect request, but accepted")
+	}
+}
+
+// Connections of all modes share what is published, each in its form.
+func TestModesShareChannels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := run(t, gyro.Config{Handlers: news(gyro.SubscribeOptions{})})
+		l, err := openOneWay(t.Context(), node, `{"token":"u"}`)
+		must(t, err)
+		e := openEmulated(t, node)
+		l.read()
+		c := connect(t, node, "v")
+		publish(t, node, "news", `1`)
+		wantLines(t, l, `{"channel":"news","pub":{"data":1}}`)
+		wantLines(t, e.lines, `{"push":{"channel":"news","pub":{"data":1}}}`)
+		wantPub(t, c, `1`)
+		must(t, node.Disconnect(t.Context(), "v", gyro.WithSession(""))) // selects nothing: all
+		wantDisconnect(t, c, protocol.DisconnectForceNoReconnect)
+		for _, l := range []*lines{l, e.lines} {
+			l.hangUp()
+		}
+		synctest.Wait()
+	})
+}
+
+// emulatedClient is a client with an emulated connection.
+type emulatedClient struct {
+	*lines
+	*protocol.ConnectResult
+}
+
+func openEmulated(t *testing.T, n *gyro.Node) emulatedClient {
+	t.Helper()
+	l, err := openLines(t.Context(), n, emulated)
+	must(t, err)
+	l.peer.Receive([]byte(`{"id":1,"connect":{"token":"e"}}`))
+	var r protocol.Reply
+	if text := l.read(); json.Unmarshal([]byte(text), &r) != nil || r.Connect == nil {
+		t.Fatalf("got %q", text)
+	}
+	return emulatedClient{l, r.Connect}
+}
+
+// send has a node take commands.
+func (e *emulatedClient) send(t *testing.T, n *gyro.Node, commands ...string) {
+	t.Helper()
+	data, err := json.Marshal(strings.Join(commands, "\n"))
+	must(t, err)
+	must(t, n.Emulate(t.Context(), e.Node, e.Session, data))
+}
+
+// pair runs two nodes on a bus.
+func pair(t *testing.T, h gyro.Handlers) (here, there *gyro.Node) {
+	bus, presence := bustest.New(t), memory.NewPresence(memory.Config{})
+	node := func() *gyro.Node {
+		return run(t, gyro.Config{Broker: bus.Engine(), Presence: presence, Handlers: h, Logger: quiet})
+	}
+	here, there = node(), node()
+	synctest.Wait()
+	return here, there
+}
+
+func TestEmulatedAcrossNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := pair(t, everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
+		e := openEmulated(t, here)
+		if id, err := uuid.Parse(e.Session); err != nil || id.Version() != 4 || e.Node != here.UID() || !e.Pong {
+			t.Errorf("got %+v", e.ConnectResult)
+		}
+		for i, n := range []*gyro.Node{here, there} {
+			ch, id := fmt.Sprint("ch", i), 10*(i+1)
+			e.send(t, n, fmt.Sprintf(`{"id":%d,"subscribe":{"channel":"%s"}}`, id, ch), fmt.Sprintf(`{"id":%d,"rpc":{}}`, id+1))
+			wantLines(t, e.lines, fmt.Sprintf(`{"id":%d,"subscribe":{}}`, id), fmt.Sprintf(`{"id":%d,"rpc":{}}`, id+1))
+			publish(t, there, ch, `1`)
+			wantLines(t, e.lines, fmt.Sprintf(`{"push":{"channel":"%s","pub":{"data":1}}}`, ch))
+		}
+		for _, n := range []*gyro.Node{here, there} { // each ping is answered by a pong
+			awaitPing(t, e.lines)
+			e.send(t, n, `{}`)
+		}
+
+		// What nobody can use is passed over, wherever it comes.
+		ctx := t.Context()
+		for _, n := range []*gyro.Node{here, there} {
+			must(t, n.Emulate(ctx, e.Node, uuid.NewString(), []byte(`"{}"`)))
+			must(t, n.Emulate(ctx, e.Node, "no ID", []byte(`"{}"`)))
+			must(t, n.Emulate(ctx, e.Node, strings.ToUpper(e.Session), []byte(`"{}"`)))
+			must(t, n.Emulate(ctx, e.Node, e.Session, []byte(`{}`)))
+			must(t, n.Emulate(ctx, e.Node, e.Session, []byte(`null`)))
+			must(t, n.Emulate(ctx, there.UID(), e.Session, []byte(`"{}"`)))
+			for _, node := range []string{"", "nobody"} {
+				if err := n.Emulate(ctx, node, e.Session, nil); !errors.Is(err, transport.ErrUnknownNode) || !errors.Is(err, gyro.ErrUnknownNode) {
+					t.Errorf("node %q: %v", node, err)
+				}
+			}
+			if err := n.Emulate(ctx, e.Node, e.Session, make([]byte, 1<<20+1)); !errors.Is(err, protocol.ErrorLimitExceeded) {
+				t.Error(err)
+			}
+		}
+		wantLines(t, e.lines)
+
+		must(t, there.Unsubscribe(ctx, "e", "ch0", gyro.WithSession(e.Session)))
+		wantLines(t, e.lines, `{"push":{"channel":"ch0","unsubscribe":{"code":2000,"reason":"server unsubscribe"}}}`)
+		e.send(t, there, `{"id":1`)
+		wantLines(t, e.lines, `{"push":{"disconnect":{"code":3501,"reason":"bad request"}}}`)
+		e.send(t, there, `{"id":30,"rpc":{}}`) // to nobody
+		wantLines(t, e.lines)
+	})
+}
+
+// Each request's commands are done in their order, with none of another in between.
+func TestEmulatedRequestsAreAtomic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var done []string
+		h := everything(gyro.SubscribeOptions{}, gyro.PublishOptions{})
+		h.RPC = func(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			done = append(done, e.Method)
+			return nil, nil
+		}
+		here, there := pair(t, h)
+		e := openEmulated(t, here)
+		const requests, commands = 40, 30 // together more than a session works on at a time
+		for i := range requests {
+			go func() {
+				var list []string
+				for j := range commands {
+					list = append(list, fmt.Sprintf(`{"id":1,"rpc":{"method":"%d %d"}}`, i, j))
+				}
+				e.send(t, []*gyro.Node{here, there}[i%2], list...)
+			}()
+		}
+		synctest.Wait()
+		seen := make(map[string]bool)
+		for request := range slices.Chunk(done, commands) {
+			i, _, _ := strings.Cut(request[0], " ")
+			seen[i] = true
+			for j, method := range request {
+				if want := fmt.Sprint(i, " ", j); method != want {
+					t.Fatalf("%s where %s was to come", method, want)
+				}
+			}
+		}
+		if len(seen) != requests {
+			t.Errorf("%d of %d requests", len(seen), requests)
+		}
+		e.hangUp()
+	})
+}
+
+// A client that sends more than may wait is disconnected, as with every transport.
+func TestEmulatedCommandsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := everything(gyro.SubscribeOptions{}, gyro.PublishOptions{})
+		h.RPC = func(_ context.Context, c *gyro.Client, _ gyro.RPCEvent) ([]byte, error) {
+			<-c.Context().Done()
+			return nil, nil
+		}
+		node := run(t, gyro.Config{Handlers: h, CommandLimit: 1, Logger: slog.New(slog.DiscardHandler)})
+		e := openEmulated(t, node)
+		large := fmt.Sprintf(`{"id":2,"rpc":{"data":"%0500000d"}}`, 1)
+		for range 3 {
+			e.send(t, node, large)
+		}
+		wantLines(t, e.lines)
+		e.send(t, node, large)
+		wantLines(t, e.lines, `{"push":{"disconnect":{"code":3013,"reason":"too many requests"}}}`)
+	})
+}
+
+// A poll connection is written to while a request fetches, and pings need no answer.
+func TestPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := run(t, gyro.Config{Handlers: news(gyro.SubscribeOptions{})})
+		info := emulated
+		info.Mode = transport.Poll
+		l, err := openLines(t.Context(), node, info)
+		must(t, err)
+		l.peer.Receive([]byte(`{"id":1,"connect":{"token":"u"}}`))
+		text := l.read()
+		if !strings.Contains(text, `"session":`) || !strings.Contains(text, `"node":"`+node.UID()) || strings.Contains(text, "pong") {
+			t.Errorf("got %q", text)
+		}
+		shut := func(on bool) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.shut = on
+		}
+		shut(true)
+		publish(t, node, "news", `1`)
+		wantLines(t, l)
+		shut(false)
+		l.peer.Writable()
+		wantLines(t, l, `{"push":{"channel":"news","pub":{"data":1}}}`)
+		awaitPing(t, l)
+		awaitPing(t, l)
+		l.hangUp()
+	})
+}
