@@ -23,7 +23,8 @@ import (
 //
 // An error may be (or wrap) a *protocol.Error, which is the reply to the
 // command, or a protocol.Disconnect, which closes the connection. Any other
-// error is logged and the client gets error 100.
+// error is logged and the client gets error 100. A one-way client, which gets no
+// replies, is disconnected with the code that stands for the error.
 type Handlers struct {
 	// Connecting authenticates a client. ctx is that of the HTTP request that
 	// opened the connection, with whatever middleware put there; it ends with the

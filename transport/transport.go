@@ -101,7 +101,7 @@ type Emulator interface {
 	// waits until they are dispatched, as one transport message. node and session are
 	// what the client has from its connect result. data is as in
 	// protocol.EmulationRequest: for JSON connections a JSON string of lines, for
-	// Protobuf connections delimited messages. It is not kept.
+	// Protobuf connections delimited messages; it must not be modified afterwards.
 	//
 	// That there is no such session, or that data is no JSON string, is no error: who
 	// guesses learns nothing. The error wraps ErrUnknownNode if there is no such node.

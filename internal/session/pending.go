@@ -30,10 +30,10 @@ func (p *pending) take(n int) {
 }
 
 // Receive takes one transport message: one or more commands. It does not keep
-// msg.
+// msg. What an emulated client still sends behind the end of its connection is ignored.
 func (s *Session) Receive(msg []byte) {
 	switch {
-	case s.state == stateClosed:
+	case s.state == stateClosed, s.leaving():
 	case s.via.Mode == transport.OneWay:
 		s.receiveConnect(msg)
 	case s.pending == nil && !s.holding() && !s.yields(msg):
