@@ -11,6 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -30,8 +31,8 @@ func (s *sink) Pause(bool)                          {}
 
 // audience subscribes n connections to a channel, and returns a function that
 // publishes and waits until all have got it.
-func audience(tb testing.TB, n int, opts ...gyro.PublishOption) (publish func()) {
-	node := run(tb, gyro.Config{Handlers: everything(gyro.SubscribeOptions{Positioned: true}, gyro.PublishOptions{})})
+func audience(tb testing.TB, n int, o observe.Observer, opts ...gyro.PublishOption) (publish func()) {
+	node := run(tb, gyro.Config{Observer: o, Handlers: everything(gyro.SubscribeOptions{Positioned: true}, gyro.PublishOptions{})})
 	writes := new(atomic.Int64)
 	arrived := func(want int64) {
 		for writes.Load() < want {
@@ -68,7 +69,7 @@ func TestPublishAllocBudget(t *testing.T) {
 			"plain":   nil,
 			"history": {gyro.WithHistory(10, time.Hour)},
 		} {
-			if got := testing.AllocsPerRun(200, audience(t, n, opts...)); got > budget {
+			if got := testing.AllocsPerRun(200, audience(t, n, observe.Observer{}, opts...)); got > budget {
 				t.Errorf("%s to %d subscribers: %v allocations, budget %d", name, n, got, budget)
 			} else {
 				t.Logf("%s to %d subscribers: %v allocations", name, n, got)
@@ -77,10 +78,70 @@ func TestPublishAllocBudget(t *testing.T) {
 	}
 }
 
-func BenchmarkPublish1000(b *testing.B) {
-	publish := audience(b, 1000)
-	b.ReportAllocs()
-	for b.Loop() {
-		publish()
+// idle is an observer that does nothing with what it is told.
+var idle = observe.Observer{Turn: func(*observe.Turn) {}}
+
+// caller connects a client, and returns a function that has a command answered.
+func caller(tb testing.TB, o observe.Observer, command string) (call func()) {
+	node := run(tb, gyro.Config{Observer: o, Handlers: everything(gyro.SubscribeOptions{}, gyro.PublishOptions{})})
+	writes := new(atomic.Int64)
+	peer, err := node.Accept(context.Background(), &sink{writes}, transport.Info{Name: "sink", Framer: wstest.Framer(protocol.JSON)})
+	if err != nil {
+		tb.Fatal(err)
 	}
+	tb.Cleanup(func() { peer.Closed(nil) })
+	do := func(msg []byte) {
+		writes.Store(0)
+		peer.Receive(msg)
+		for writes.Load() == 0 {
+			runtime.Gosched()
+		}
+	}
+	do([]byte(`{"id":1,"connect":{}}`))
+	msg := []byte(`{"id":2,` + command + `}`)
+	return func() { do(msg) }
+}
+
+// One command is answered on the loop, and one beside it.
+var loopCommand, laneCommand = `"unsubscribe":{"channel":"ch"}`, `"rpc":{"method":"m"}`
+
+// To observe commands and deliveries allocates nothing.
+func TestObserverAllocations(t *testing.T) {
+	for _, command := range []string{loopCommand, laneCommand} {
+		bare := testing.AllocsPerRun(1000, caller(t, observe.Observer{}, command))
+		if got := testing.AllocsPerRun(1000, caller(t, idle, command)); got > bare {
+			t.Errorf("%s: %v allocations, without observer %v", command, got, bare)
+		}
+	}
+	bare := testing.AllocsPerRun(200, audience(t, 100, observe.Observer{}))
+	if got := testing.AllocsPerRun(200, audience(t, 100, idle)); got > bare {
+		t.Errorf("publish: %v allocations, without observer %v", got, bare)
+	}
+}
+
+func benchmarkObserver(b *testing.B, prepare func(b *testing.B, o observe.Observer) func()) {
+	for _, is := range []struct {
+		name     string
+		observer observe.Observer
+	}{{"bare", observe.Observer{}}, {"observed", idle}} {
+		b.Run(is.name, func(b *testing.B) {
+			do := prepare(b, is.observer)
+			b.ReportAllocs()
+			for b.Loop() {
+				do()
+			}
+		})
+	}
+}
+
+func BenchmarkPublish1000(b *testing.B) {
+	benchmarkObserver(b, func(b *testing.B, o observe.Observer) func() { return audience(b, 1000, o) })
+}
+
+func BenchmarkLoopCommand(b *testing.B) {
+	benchmarkObserver(b, func(b *testing.B, o observe.Observer) func() { return caller(b, o, loopCommand) })
+}
+
+func BenchmarkLaneCommand(b *testing.B) {
+	benchmarkObserver(b, func(b *testing.B, o observe.Observer) func() { return caller(b, o, laneCommand) })
 }

@@ -18,7 +18,7 @@ func (c *Client) inner() *client.Client { return (*client.Client)(c) }
 func (c *Client) ID() string { return c.inner().ID() }
 
 // UserID of the client; empty for anonymous ones.
-func (c *Client) UserID() string { return c.inner().Session().User() }
+func (c *Client) UserID() string { return c.inner().UserID() }
 
 // Transport by which the client came.
 func (c *Client) Transport() TransportInfo {

@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/observe"
 )
 
 // Config of a node. The zero value is useful: everything in memory, the
@@ -22,6 +23,9 @@ import (
 type Config struct {
 	// Handlers are the application's side of its clients' commands.
 	Handlers Handlers
+	// Observer is told what clients do, and what is done for them, for metrics and
+	// traces. Default: nobody is told, and nothing is counted.
+	Observer observe.Observer
 	// Broker carries and keeps publications. Default: a new memory broker.
 	Broker broker.Broker
 	// Presence knows who is in a channel. Default: in memory.

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -59,7 +60,8 @@ func TestSlowClientIsLogged(t *testing.T) {
 		node := run(t, gyro.Config{
 			Logger: slog.New(slog.NewTextHandler(&log, nil)), QueueMaxSize: 1000, Handlers: everything(full, gyro.PublishOptions{}),
 		})
-		c := connect(t, node, "u")
+		c := wstest.Pipe(t, node)
+		id := c.Connect(`"token":"u"`).Client
 		c.Subscribe("a", "")
 		c.Stick(true)
 		for range 20 {
@@ -71,7 +73,7 @@ func TestSlowClientIsLogged(t *testing.T) {
 		if err := node.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if text := log.String(); strings.Count(text, "code=3008") != 1 || !strings.Contains(text, "user=u") || !strings.Contains(text, "client.queue_max_size") {
+		if text := log.String(); strings.Count(text, "client.queue_max_size") != 1 || !strings.Contains(text, "client="+id) || !strings.Contains(text, "user=u") {
 			t.Errorf("the log says:\n%s", text)
 		}
 	})

@@ -60,7 +60,7 @@ func New(cfg Config) (*Node, error) {
 	settings := cfg.session()
 	settings.NodeID = n.uid
 	n.clients = client.New(client.Config{
-		Session: settings, Engines: n.engines, Application: (*application)(n), Log: n.log,
+		Session: settings, Engines: n.engines, Application: (*application)(n), Observer: cfg.Observer, Log: n.log,
 		Concurrency: cfg.Concurrency, InlineHandlers: cfg.InlineHandlers, GoroutineDriver: cfg.GoroutineDriver,
 		UserConnectionLimit: cfg.UserConnectionLimit,
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -52,6 +53,9 @@ type request struct {
 
 // ID of the client: a random UUID.
 func (c *Client) ID() string { return c.id.String() }
+
+// UserID of the client; empty for anonymous ones.
+func (c *Client) UserID() string { return c.session.User() }
 
 // RemoteAddr of the peer.
 func (c *Client) RemoteAddr() string { return c.remoteAddr }
@@ -118,27 +122,28 @@ func (e *env) Dirty()                   { e.loop.Dirty(&e.session) }
 func (e *env) Pool() *outbox.Pool       { return e.loop.Pool() }
 func (e *env) Timer() *loop.Timer       { return &e.timer }
 func (e *env) Do(f session.Effect) bool { return e.lane.Do(&e.loop.lanes, (*executor)(e), f) }
-func (e *env) Register() bool           { return e.loop.register(e.client()) }
 func (e *env) Unregister()              { e.loop.unregister(e.client()) }
 func (e *env) SessionID() string        { return e.loop.sessions.ids[e.client()].String() }
 func (e *env) Allowance() *int          { return e.loop.Allowance() }
 func (e *env) Again()                   { e.loop.Again(&e.session) }
 func (e *env) Gone()                    { e.life.End() }
-func (e *env) Refused(ch string) {
-	limit := e.loop.clients.Session.ChannelMaxLength
-	e.loop.clients.Log.Info("channel refused: its name is too long", "client", e.id, "channel", ch[:limit],
-		"length", len(ch), "limit", limit)
+
+func (e *env) Register() bool {
+	if e.loop.register(e.client()) {
+		return true
+	}
+	e.Refused(observe.LimitConnections, "")
+	return false
 }
 
 func (e *env) Closed(d protocol.Disconnect) {
+	if n := e.loop.counts; n != nil {
+		n.Closed(&e.session, d)
+	}
 	e.life.End()
 	e.loop.removeConnection(e.client())
-	level, reason := slog.LevelDebug, d.Reason
-	if d.Code == protocol.DisconnectSlow.Code {
-		level, reason = slog.LevelInfo, "more was to be sent than QueueMaxSize (client.queue_max_size) lets wait"
-	}
-	if log := e.loop.clients.Log; log.Enabled(context.Background(), level) {
-		log.Log(context.Background(), level, "client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", reason)
+	if log := e.loop.clients.Log; log.Enabled(context.Background(), slog.LevelDebug) {
+		log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
 	}
 }
 
@@ -152,8 +157,18 @@ func (e *env) Join(b *session.Subscription) {
 	h := e.loop.Hub()
 	h.Add(b.Channel(), b)
 	h.SetWindow(b, b.Window())
+	if n := e.loop.counts; n != nil {
+		n.Subscribed()
+	}
 }
-func (e *env) Part(b *session.Subscription)   { e.loop.Hub().Remove(b) }
+
+func (e *env) Part(b *session.Subscription) {
+	if n := e.loop.counts; n != nil && b.Seat().Channel() != "" {
+		n.Unsubscribed()
+	}
+	e.loop.Hub().Remove(b)
+}
+
 func (e *env) Finish(b *session.Subscription) { e.loop.Hub().Finish(b) }
 
 // peer is the client as a transport with goroutines of its own sees it.

@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -58,14 +59,14 @@ func (x *executor) Connecting(e *session.Connecting, inline bool) bool {
 	if n := x.node(); inline && x.has().Connecting && !n.InlineHandlers {
 		return false
 	}
-	e.Err = x.handle("Connecting", func(_ context.Context, c *Client, app Application) error {
-		return c.connecting(app, e, inline)
+	ctx := x.request.ctx
+	e.Err = x.handle(ctx, &observe.Effect{Name: "Connecting", Inline: inline}, func(ctx context.Context, c *Client, app Application) error {
+		return c.connecting(ctx, app, e, inline)
 	})
 	return !errors.Is(e.Err, ErrWouldBlock)
 }
 
-func (c *Client) connecting(app Application, e *session.Connecting, inline bool) error {
-	ctx := c.request.ctx
+func (c *Client) connecting(ctx context.Context, app Application, e *session.Connecting, inline bool) error {
 	if !inline {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
@@ -87,7 +88,7 @@ func (x *executor) Connected(inline bool) bool {
 	if inline && x.has().Connected {
 		return false
 	}
-	x.notify("Connected", x.has().Connected, func(ctx context.Context, c *Client, app Application) {
+	x.notify("Connected", "", x.has().Connected, func(ctx context.Context, c *Client, app Application) {
 		app.Connected(ctx, c)
 	})
 	return true
@@ -97,7 +98,8 @@ func (x *executor) Subscribing(e *session.Subscribing, inline bool) bool {
 	if inline && !x.node().InlineHandlers {
 		return false
 	}
-	e.Err = x.handle("Subscribe", func(ctx context.Context, c *Client, app Application) error {
+	what := &observe.Effect{Name: "Subscribe", Channel: e.Request.Channel, Inline: inline}
+	e.Err = x.handle(x.client().work(), what, func(ctx context.Context, c *Client, app Application) error {
 		return app.Subscribe(ctx, c, e, inline)
 	})
 	return !errors.Is(e.Err, ErrWouldBlock)
@@ -111,7 +113,18 @@ func (x *executor) Attach(e *session.Attach, inline bool) bool {
 	if e.Outlives {
 		ctx = x.client().work()
 	}
+	what := &observe.Effect{Name: "attach", Inline: inline}
+	if len(e.Items) == 1 {
+		what.Channel = e.Items[0].Channel
+	}
+	ctx, done := x.begin(ctx, what)
 	x.node().Engines.Attach(ctx, (*owner)(x), e.Items)
+	i := slices.IndexFunc(e.Items, func(it *session.AttachItem) bool { return it.Err != nil })
+	if i < 0 {
+		done(nil)
+	} else {
+		done(e.Items[i].Err)
+	}
 	return true
 }
 
@@ -122,11 +135,13 @@ func (x *executor) Detach(items []session.DetachItem, inline bool) (bool, error)
 	var errs []error
 	for i := range items {
 		it := &items[i]
-		if err := x.node().Engines.Detach((*owner)(x), it); err != nil {
+		_, done := x.begin(x.client().work(), &observe.Effect{Name: "detach", Channel: it.Channel, Inline: inline})
+		err := x.node().Engines.Detach((*owner)(x), it)
+		if done(err); err != nil {
 			x.client().failed("unsubscribe", it.Channel, err)
 			errs = append(errs, err)
 		}
-		x.notify("Unsubscribed", x.has().Unsubscribed, func(ctx context.Context, c *Client, app Application) {
+		x.notify("Unsubscribed", it.Channel, x.has().Unsubscribed, func(ctx context.Context, c *Client, app Application) {
 			app.Unsubscribed(ctx, c, it)
 		})
 	}
@@ -146,7 +161,9 @@ func (x *executor) Renew(items []session.RenewItem, inline bool) bool {
 		return false
 	}
 	for _, it := range items {
-		if err := x.node().Engines.Presence.Add(&x.life, it.Channel, it.Info); err != nil {
+		ctx, done := x.begin(&x.life, &observe.Effect{Name: "renew", Channel: it.Channel, Inline: inline})
+		err := x.node().Engines.Presence.Add(ctx, it.Channel, it.Info)
+		if done(err); err != nil {
 			x.client().failed("renewing presence", it.Channel, err)
 		}
 	}
@@ -161,24 +178,26 @@ func (x *executor) Close(e *session.Close, inline bool) bool {
 	if done, _ := x.Detach(e.Items, inline); !done { // errors are logged there
 		return false
 	}
-	x.notify("Disconnected", tell, func(ctx context.Context, c *Client, app Application) {
+	x.notify("Disconnected", "", tell, func(ctx context.Context, c *Client, app Application) {
 		app.Disconnected(ctx, c, e.Disconnect)
 	})
 	return true
 }
 
 func (x *executor) Join(e *session.Join) {
-	if err := x.node().Engines.Broker.PublishJoin(x.client().work(), e.Channel, e.Info); err != nil {
+	ctx, done := x.begin(x.client().work(), &observe.Effect{Name: "join", Channel: e.Channel})
+	err := x.node().Engines.Broker.PublishJoin(ctx, e.Channel, e.Info)
+	if done(err); err != nil {
 		x.client().failed("publish join", e.Channel, err)
 	}
 }
 
 func (x *executor) Publish(e *session.Publish) {
-	e.Err = x.handle("Publish", func(ctx context.Context, c *Client, app Application) error { return app.Publish(ctx, c, e) })
+	e.Err = x.command("Publish", e.Request.Channel, func(ctx context.Context, c *Client, app Application) error { return app.Publish(ctx, c, e) })
 }
 
 func (x *executor) Presence(e *session.Presence) {
-	e.Err = x.handle("Presence", func(ctx context.Context, c *Client, app Application) error {
+	e.Err = x.command("Presence", e.Channel, func(ctx context.Context, c *Client, app Application) error {
 		err := app.Presence(ctx, c, e)
 		if err == nil {
 			e.Clients, err = x.node().Engines.Presence.Presence(&c.life, e.Channel)
@@ -188,7 +207,7 @@ func (x *executor) Presence(e *session.Presence) {
 }
 
 func (x *executor) PresenceStats(e *session.PresenceStats) {
-	e.Err = x.handle("PresenceStats", func(ctx context.Context, c *Client, app Application) error {
+	e.Err = x.command("PresenceStats", e.Channel, func(ctx context.Context, c *Client, app Application) error {
 		err := app.PresenceStats(ctx, c, e)
 		if err == nil {
 			e.PresenceStats, err = x.node().Engines.Presence.Stats(&c.life, e.Channel)
@@ -198,7 +217,7 @@ func (x *executor) PresenceStats(e *session.PresenceStats) {
 }
 
 func (x *executor) History(e *session.History) {
-	e.Err = x.handle("History", func(ctx context.Context, c *Client, app Application) error {
+	e.Err = x.command("History", e.Channel, func(ctx context.Context, c *Client, app Application) error {
 		err := app.History(ctx, c, e)
 		if err == nil {
 			e.History, err = x.node().Engines.History(&c.life, e.Channel, e.HistoryFilter)
@@ -208,15 +227,15 @@ func (x *executor) History(e *session.History) {
 }
 
 func (x *executor) RPC(e *session.RPC) {
-	e.Err = x.handle("RPC", func(ctx context.Context, c *Client, app Application) error { return app.RPC(ctx, c, e) })
+	e.Err = x.command("RPC", "", func(ctx context.Context, c *Client, app Application) error { return app.RPC(ctx, c, e) })
 }
 
 func (x *executor) Message(e *session.Message) {
-	e.Err = x.handle("Message", func(ctx context.Context, c *Client, app Application) error { return app.Message(ctx, c, e) })
+	e.Err = x.command("Message", "", func(ctx context.Context, c *Client, app Application) error { return app.Message(ctx, c, e) })
 }
 
 func (x *executor) Refresh(e *session.Refresh) {
-	e.Err = x.handle("Refresh", func(ctx context.Context, c *Client, app Application) error {
+	e.Err = x.command("Refresh", "", func(ctx context.Context, c *Client, app Application) error {
 		meta, err := app.Refresh(ctx, c, e)
 		if err == nil && !e.Expired && meta != nil {
 			c.ctx.Store(c.ctx.Load().WithMeta(&c.life, c.loop.clients.handling, meta))
@@ -226,31 +245,45 @@ func (x *executor) Refresh(e *session.Refresh) {
 }
 
 func (x *executor) SubRefresh(e *session.SubRefresh) {
-	e.Err = x.handle("SubRefresh", func(ctx context.Context, c *Client, app Application) error { return app.SubRefresh(ctx, c, e) })
+	e.Err = x.command("SubRefresh", e.Channel, func(ctx context.Context, c *Client, app Application) error { return app.SubRefresh(ctx, c, e) })
+}
+
+// command calls the handler of a command that always runs beside the loop.
+func (x *executor) command(name, ch string, f func(ctx context.Context, c *Client, app Application) error) error {
+	return x.handle(x.client().work(), &observe.Effect{Name: name, Channel: ch}, f)
 }
 
 // handle calls a handler. A panic becomes an error: other clients, and the process, are
 // not to suffer from it. Errors that are no answers are logged.
-func (x *executor) handle(name string, f func(ctx context.Context, c *Client, app Application) error) (err error) {
+func (x *executor) handle(ctx context.Context, what *observe.Effect, f func(ctx context.Context, c *Client, app Application) error) (err error) {
 	c := x.client()
+	done := unobserved
 	defer func() {
 		if r := recover(); r != nil {
-			c.loop.clients.panics.Add(1)
-			x.node().Log.Error("handler panicked", "handler", name, "client", c.ID(), "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			c.handlerPanicked(what.Name, r)
 			err = protocol.ErrorInternal
+			done(err)
 		}
 	}()
-	if err = f(c.work(), c, x.node().Application); err != nil {
-		c.handlerFailed(name, err)
+	ctx, done = x.begin(ctx, what)
+	if err = f(ctx, c, x.node().Application); err != nil {
+		c.handlerFailed(what.Name, err)
 	}
+	done(err)
 	return err
 }
 
 // notify calls a handler that has no answer, if there is one.
-func (x *executor) notify(name string, handled bool, f func(ctx context.Context, c *Client, app Application)) {
+func (x *executor) notify(name, ch string, handled bool, f func(ctx context.Context, c *Client, app Application)) {
 	if handled {
-		_ = x.handle(name, func(ctx context.Context, c *Client, app Application) error { f(ctx, c, app); return nil })
+		_ = x.command(name, ch, func(ctx context.Context, c *Client, app Application) error { f(ctx, c, app); return nil })
 	}
+}
+
+// handlerPanicked logs a panic, and counts it.
+func (c *Client) handlerPanicked(name string, reason any) {
+	c.loop.clients.panics.Add(1)
+	c.loop.clients.Log.Error("handler panicked", "handler", name, "client", c.ID(), "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))
 }
 
 // handlerFailed logs an error that is not an answer.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gyrohq/gyro/internal/contain"
+	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/session"
@@ -22,6 +23,7 @@ type Loop struct {
 	// users are the authenticated clients by user.
 	users    map[string][]*Client
 	sessions sessions
+	counts   *counting.Counter // nil: nobody wants to know
 	// first of the list of all connections, and their number.
 	first       *Client
 	connections int

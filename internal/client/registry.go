@@ -13,6 +13,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/attach"
 	"github.com/gyrohq/gyro/internal/clientid"
+	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/drain"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
@@ -20,6 +21,7 @@ import (
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/internal/via"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -29,6 +31,7 @@ type Config struct {
 	Session     *session.Config
 	Engines     *attach.Engines
 	Application Application
+	Observer    observe.Observer
 	Log         *slog.Logger
 	// Concurrency, InlineHandlers, GoroutineDriver and UserConnectionLimit are those of
 	// gyro.Config.
@@ -70,6 +73,10 @@ func New(cfg Config) *Registry {
 		l := &Loop{Loop: loop.New(), clients: r, index: i, users: make(map[string][]*Client)}
 		l.lanes = lane.Group{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
 		l.OnPanic = l.panicked
+		if turn := cfg.Observer.Turn; turn != nil {
+			l.counts = counting.New(turn, func(reason any, stack []byte) { r.panicked("", reason, stack) })
+			l.OnTurn = func() { l.counts.End(l.Hub().Delivered(), l.Pool().Written()) }
+		}
 		r.loops = append(r.loops, l)
 	}
 	return r
@@ -162,6 +169,9 @@ func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*C
 func (c *Client) begin(conn transport.Conn, kind *via.Kind, req *protocol.ConnectRequest) {
 	c.loop.addConnection(c)
 	c.session.Init((*env)(c), c.loop.clients.Session, conn, kind)
+	if n := c.loop.counts; n != nil {
+		n.Accepted(kind)
+	}
 	if req != nil && kind.Mode == transport.OneWay {
 		c.contained(func() { c.session.Connect(req) })
 	}

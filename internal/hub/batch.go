@@ -82,6 +82,16 @@ func (b *Batch) prepare() {
 	}
 }
 
+// count is how many of the messages are no checks.
+func (b *Batch) count() (n int) {
+	for i := range b.list {
+		if b.list[i].Kind != KindCheck {
+			n++
+		}
+	}
+	return n
+}
+
 // Plain tells that all messages are publications.
 func (b *Batch) Plain() bool { return b.plain }
 

@@ -44,6 +44,8 @@ type Hub struct {
 	rooms map[string]*room
 	seats int
 
+	delivered uint64
+
 	// active are the sweeps under way, served in turn; pending is the number of
 	// messages that they hold. free are sweeps for later.
 	active  []*sweep
@@ -181,11 +183,18 @@ func (h *Hub) Finish(s Subscriber) {
 	w := r.sweep
 	for i := range w.batch.list {
 		if w.awaited(i, seat.index) {
-			s.Deliver(&w.batch.list[i])
+			h.finish(s, &w.batch.list[i])
 		}
 	}
 	for _, m := range w.next {
-		s.Deliver(&Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
+		h.finish(s, &Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
+	}
+}
+
+func (h *Hub) finish(s Subscriber, d *Delivery) {
+	s.Deliver(d)
+	if d.Kind != KindCheck {
+		h.delivered++
 	}
 }
 
@@ -263,6 +272,10 @@ func (h *Hub) Channels(f func(ch string, subscribers int)) {
 		f(ch, len(r.subs))
 	}
 }
+
+// Delivered is how many messages, checks excepted, were delivered, counted once for each
+// subscriber.
+func (h *Hub) Delivered() uint64 { return h.delivered }
 
 // Subscribers is the number of seats taken.
 func (h *Hub) Subscribers() int { return h.seats }

@@ -46,12 +46,13 @@ func (h *Hub) serve(w *sweep, budget int) (n int) {
 		}()
 	}
 	for n < budget && h.board(w) {
-		cost := 1 + len(w.batch.list)/16
+		cost, before := 1+len(w.batch.list)/16, n
 		for ; w.at < w.stop() && n < budget; n += cost {
 			s = w.room.subs[w.at]
 			w.at++
 			deliver(s, &w.batch)
 		}
+		h.delivered += uint64((n - before) / cost * w.batch.count())
 		if w.at < w.stop() {
 			break
 		}

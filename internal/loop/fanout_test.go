@@ -10,6 +10,7 @@ import (
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/via"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -34,7 +35,9 @@ type listener struct {
 func (c *listener) ID() string                          { return c.id }
 func (c *listener) Now() int64                          { return c.loop.Now() }
 func (c *listener) Phase(n int64) int64                 { return n / 2 }
-func (c *listener) Refused(string)                      {}
+func (c *listener) Refused(observe.Limit, string)       {}
+func (c *listener) Received(*protocol.Command)          {}
+func (c *listener) Replied(*protocol.Reply)             {}
 func (c *listener) Schedule(at int64)                   { c.loop.Schedule(c, at) }
 func (c *listener) Dirty()                              { c.loop.Dirty(&c.session) }
 func (c *listener) Pool() *outbox.Pool                  { return c.pool }

@@ -57,6 +57,9 @@ type Loop struct {
 	// It must not panic. Otherwise the panic goes on.
 	OnPanic func(subject, reason any, stack []byte)
 
+	// OnTurn, if set before Run, is called at the end of each turn.
+	OnTurn func()
+
 	hub     *hub.Hub
 	pool    outbox.Pool
 	wheel   wheel

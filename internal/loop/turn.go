@@ -30,6 +30,9 @@ func (l *Loop) turn(batch []item) {
 	}
 	l.pool.Arena.Reset()
 	l.relieve()
+	if l.OnTurn != nil {
+		l.OnTurn()
+	}
 }
 
 // advance does what is left of the stages. It reports false after a panic.

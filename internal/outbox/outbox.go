@@ -16,9 +16,13 @@ type Pool struct {
 	free    [][][]byte
 	one     [1][]byte
 	command *protocol.Command
+	written uint64
 
 	gathering gathering
 }
+
+// Written is how many bytes flushes have handed to their Writers.
+func (p *Pool) Written() uint64 { return p.written }
 
 // TakeCommand returns an empty command, to be given back by PutCommand.
 func (p *Pool) TakeCommand() *protocol.Command {
@@ -119,6 +123,7 @@ func (q *Queue) Flush(p *Pool, w Writer) error {
 	if err != nil {
 		return err
 	}
+	p.written += uint64(n)
 	if n == q.size {
 		q.Drop(p)
 		return nil

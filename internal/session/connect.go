@@ -7,6 +7,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/internal/via"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -48,6 +49,7 @@ func (e *Connecting) complete(s *Session) {
 	}
 	who := &e.Identity
 	if len(who.Subs) > s.cfg.ChannelLimit {
+		s.env.Refused(observe.LimitChannels, "")
 		s.Disconnect(protocol.DisconnectChannelLimit)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/via"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -201,7 +202,7 @@ func (p *player) open(list, _ []string) error {
 			return false
 		},
 	}
-	p.env.refused = func(ch string) { p.say("refused %s", ch) }
+	p.env.refused = func(l observe.Limit, ch string) { p.say("%s", strings.TrimSpace("refused "+l.String()+" "+ch)) }
 	cfg := p.cfg
 	info := transport.Info{
 		Name: "test", Framer: framers[p.enc], NativePing: a.has("native-ping"), DisconnectPush: a.has("disconnect-push"),

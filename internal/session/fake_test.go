@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -140,8 +141,8 @@ type fakeEnv struct {
 	share    int  // what may be dispatched at a time; 0 for all
 	left     int
 	do       func(session.Effect) (done bool)
-	refused  func(ch string) // nil: nobody cares
-	events   func(string)    // nil: nobody cares
+	refused  func(l observe.Limit, ch string) // nil: nobody cares
+	events   func(string)                     // nil: nobody cares
 }
 
 func (e *fakeEnv) say(event string) {
@@ -158,13 +159,15 @@ func (e *fakeEnv) Pool() *outbox.Pool       { return e.pool }
 func (e *fakeEnv) Do(f session.Effect) bool { return e.do(f) }
 func (e *fakeEnv) Unregister()              { e.register-- }
 func (e *fakeEnv) SessionID() string        { return "secret of " + e.id }
-func (e *fakeEnv) Refused(ch string) {
+func (e *fakeEnv) Refused(l observe.Limit, ch string) {
 	if e.refused != nil {
-		e.refused(ch)
+		e.refused(l, ch)
 	}
 }
-func (e *fakeEnv) Again() { e.again = true }
-func (e *fakeEnv) Gone()  { e.say("gone") }
+func (e *fakeEnv) Received(*protocol.Command) {}
+func (e *fakeEnv) Replied(*protocol.Reply)    {}
+func (e *fakeEnv) Again()                     { e.again = true }
+func (e *fakeEnv) Gone()                      { e.say("gone") }
 func (e *fakeEnv) Allowance() *int {
 	if e.share == 0 {
 		e.left = math.MaxInt

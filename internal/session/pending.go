@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/gyrohq/gyro/internal/via"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -65,6 +66,7 @@ func (s *Session) hold(rest []byte) {
 	p := s.pending
 	if p.size+len(rest) > s.cfg.PendingMaxSize {
 		if s.holding() {
+			s.env.Refused(observe.LimitPending, "")
 			s.Disconnect(protocol.DisconnectTooManyRequests)
 			return
 		}
@@ -145,6 +147,7 @@ func (s *Session) process(frame []byte) (rest []byte) {
 			return nil
 		}
 		*allowance -= 1 + (len(frame)-len(rest))/commandSize
+		s.env.Received(cmd)
 		s.dispatch(cmd)
 		if len(rest) == 0 || s.state == stateClosed {
 			return nil

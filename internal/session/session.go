@@ -12,6 +12,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/via"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -47,8 +48,12 @@ type Env interface {
 	Unregister()
 	// SessionID of a registered session whose kind has Sessions.
 	SessionID() string
-	// Refused tells that a channel was refused for the length of its name.
-	Refused(ch string)
+	// Received is told of each command before it is dispatched, Replied of each reply and
+	// push of the session's own.
+	Received(cmd *protocol.Command)
+	Replied(r *protocol.Reply)
+	// Refused tells that a limit was reached, at ch if it concerns a channel.
+	Refused(l observe.Limit, ch string)
 	// Allowance is what the session may still dispatch now; it counts that down. At 0
 	// or below, the rest waits for Resume, which Again asks for: clients who send much
 	// take turns with the others.
@@ -312,8 +317,10 @@ func (s *Session) reply(r *protocol.Reply) {
 	case err != nil:
 		s.Disconnect(protocol.DisconnectInappropriateProtocol)
 	case size > s.cfg.QueueMaxSize && r.ID > 0 && r.Error == nil && r.Connect == nil && r.Subscribe == nil:
+		s.env.Refused(observe.LimitReply, "")
 		s.replyError(r.ID, protocol.ErrorLimitExceeded) // the caller can ask for less
 	default:
+		s.env.Replied(r)
 		s.queued(s.out.Add(p, buf), size)
 	}
 }
@@ -344,6 +351,7 @@ func (s *Session) relieve(last int) bool {
 		s.flush()
 	}
 	if s.out.Size() > s.cfg.QueueMaxSize {
+		s.env.Refused(observe.LimitQueue, "")
 		s.Disconnect(protocol.DisconnectSlow)
 	}
 	return s.state != stateClosed

@@ -4,6 +4,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/tagsfilter"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -128,6 +129,7 @@ func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 	case s.subs.Get(req.Channel) != nil:
 		s.replyError(id, protocol.ErrorAlreadySubscribed)
 	case s.subs.Len() >= s.cfg.ChannelLimit:
+		s.env.Refused(observe.LimitChannels, req.Channel)
 		s.replyError(id, protocol.ErrorLimitExceeded)
 	default:
 		b := s.reserve(req.Channel, req)
@@ -140,7 +142,7 @@ func (s *Session) fits(ch string) bool {
 	if len(ch) <= s.cfg.ChannelMaxLength {
 		return true
 	}
-	s.env.Refused(ch)
+	s.env.Refused(observe.LimitChannelLength, ch)
 	return false
 }
 
@@ -336,6 +338,7 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 		s.drop(b, protocol.UnsubscribeServer, 0)
 	}
 	if s.subs.Len() >= s.cfg.ChannelLimit {
+		s.env.Refused(observe.LimitChannels, ch)
 		s.Disconnect(protocol.DisconnectChannelLimit)
 		return nil
 	}

@@ -1,0 +1,257 @@
+// Package counting gathers what the clients of a loop do, for an observer.
+package counting
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/internal/contain"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/via"
+	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// most is how long a list of a turn may get. What is longer is handed over in parts.
+const most = 256
+
+// keepLists is how many lists of waiting commands are kept for other clients, keepSize the
+// largest of them.
+const (
+	keepLists = 1024
+	keepSize  = 64
+)
+
+// Counter belongs to one loop. It allocates nothing once its lists have their size.
+type Counter struct {
+	turn  observe.Turn
+	some  bool   // there is something to hand over
+	hand  func() // hands it over
+	told  func(reason any, stack []byte)
+	start time.Time
+
+	// kind is that of turn.Transports[0], if there is one: most clients of a loop come
+	// the same way.
+	kind *via.Kind
+	// newest is the latest command, while it has no answer. Most have one before the next
+	// command comes.
+	newest  command
+	of      *session.Session // of newest; nil: there is none
+	waiting map[*session.Session][]command
+	free    [][]command
+
+	delivered, written uint64 // when the last turn ended
+}
+
+// command that has no answer yet.
+type command struct {
+	id     uint32
+	method observe.Method
+	at     time.Duration // since start
+}
+
+// New returns a counter that hands over to turn; told hears of its panics.
+func New(turn func(*observe.Turn), told func(reason any, stack []byte)) *Counter {
+	c := &Counter{start: time.Now(), told: told, waiting: make(map[*session.Session][]command)}
+	c.hand = func() { turn(&c.turn) }
+	return c
+}
+
+// End ends a turn. delivered and written are what the hub and the pool have counted so
+// far.
+func (c *Counter) End(delivered, written uint64) {
+	if !c.some && delivered == c.delivered && written == c.written {
+		return
+	}
+	c.turn.Deliveries, c.turn.Bytes = int(delivered-c.delivered), int(written-c.written)
+	c.delivered, c.written = delivered, written
+	c.over()
+}
+
+// over hands over what was counted, and begins anew.
+func (c *Counter) over() {
+	contain.Do(c.hand, c.told)
+	t := &c.turn
+	*t = observe.Turn{
+		Transports: t.Transports[:0], Commands: t.Commands[:0],
+		Disconnects: t.Disconnects[:0], Unsubscribes: t.Unsubscribes[:0],
+	}
+	c.some, c.kind = false, nil
+}
+
+// add appends to a list of the turn.
+func add[T any](c *Counter, list *[]T, v T) {
+	if len(*list) == most {
+		c.over()
+	}
+	*list = append(*list, v)
+	c.some = true
+}
+
+// transport finds the counts of a kind of connections.
+func (c *Counter) transport(k *via.Kind) *observe.Transport {
+	list := c.turn.Transports
+	if k == c.kind {
+		return &list[0]
+	}
+	e := k.Framer.Encoding()
+	for i := range list {
+		if t := &list[i]; t.Name == k.Name && t.Encoding == e {
+			return t
+		}
+	}
+	add(c, &c.turn.Transports, observe.Transport{Name: k.Name, Encoding: e})
+	last := len(c.turn.Transports) - 1
+	if last == 0 {
+		c.kind = k
+	}
+	return &c.turn.Transports[last]
+}
+
+// Accepted counts a new connection.
+func (c *Counter) Accepted(k *via.Kind) { c.transport(k).Accepted++ }
+
+// Received counts a command, and notes it if it will have an answer.
+func (c *Counter) Received(s *session.Session, cmd *protocol.Command) {
+	m := method(cmd)
+	c.transport(s.Via()).Received[m]++
+	if cmd.ID == 0 || m == observe.MethodSend {
+		return
+	}
+	if of := c.of; of != nil {
+		list := c.waiting[of]
+		if n := len(c.free); list == nil && n > 0 {
+			list, c.free = c.free[n-1], c.free[:n-1]
+		}
+		c.waiting[of] = append(list, c.newest)
+	}
+	c.of, c.newest = s, command{cmd.ID, m, time.Since(c.start)}
+}
+
+// method of a command, as the session sees it: the first one, if there are several.
+func method(cmd *protocol.Command) observe.Method {
+	switch {
+	case cmd.Connect != nil:
+		return observe.MethodConnect
+	case cmd.Ping != nil:
+		return observe.MethodPing
+	case cmd.Subscribe != nil:
+		return observe.MethodSubscribe
+	case cmd.Unsubscribe != nil:
+		return observe.MethodUnsubscribe
+	case cmd.Publish != nil:
+		return observe.MethodPublish
+	case cmd.Presence != nil:
+		return observe.MethodPresence
+	case cmd.PresenceStats != nil:
+		return observe.MethodPresenceStats
+	case cmd.History != nil:
+		return observe.MethodHistory
+	case cmd.RPC != nil:
+		return observe.MethodRPC
+	case cmd.Send != nil:
+		return observe.MethodSend
+	case cmd.Refresh != nil:
+		return observe.MethodRefresh
+	case cmd.SubRefresh != nil:
+		return observe.MethodSubRefresh
+	case cmd.ID == 0:
+		return observe.MethodPong
+	}
+	return observe.MethodUnknown
+}
+
+// Replied counts the answer to a command, and what pushes say of the server.
+func (c *Counter) Replied(s *session.Session, r *protocol.Reply) {
+	switch {
+	case r.ID != 0:
+		cmd, ok := c.take(s, r.ID)
+		if !ok {
+			return
+		}
+		done := observe.Command{Method: cmd.method, Took: time.Since(c.start) - cmd.at}
+		if r.Error != nil {
+			done.Code = r.Error.Code
+		}
+		add(c, &c.turn.Commands, done)
+	case r.Push != nil && r.Push.Unsubscribe != nil:
+		c.unsubscribe(r.Push.Unsubscribe.Code)
+	}
+}
+
+// take removes the oldest command of an ID from those that wait.
+func (c *Counter) take(s *session.Session, id uint32) (cmd command, ok bool) {
+	list := c.waiting[s]
+	for i := range list {
+		if list[i].id != id {
+			continue
+		}
+		cmd = list[i]
+		if list = append(list[:i], list[i+1:]...); len(list) == 0 {
+			c.forget(s, list)
+		} else {
+			c.waiting[s] = list
+		}
+		return cmd, true
+	}
+	if c.of == s && c.newest.id == id {
+		c.of = nil
+		return c.newest, true
+	}
+	return command{}, false
+}
+
+// forget keeps the memory of the list of s.
+func (c *Counter) forget(s *session.Session, list []command) {
+	delete(c.waiting, s)
+	if len(c.free) < keepLists && cap(list) <= keepSize {
+		c.free = append(c.free, list[:0])
+	}
+}
+
+func (c *Counter) unsubscribe(code uint32) {
+	list := c.turn.Unsubscribes
+	for i := range list {
+		if list[i].Code == code {
+			list[i].Count++
+			return
+		}
+	}
+	add(c, &c.turn.Unsubscribes, observe.Unsubscribe{Code: code, Count: 1})
+}
+
+// Refused counts a limit that was reached.
+func (c *Counter) Refused(l observe.Limit) {
+	c.turn.Refusals[l]++
+	c.some = true
+}
+
+// Subscribed counts a new subscription, Unsubscribed one that ended.
+func (c *Counter) Subscribed() {
+	c.turn.Subscribed++
+	c.some = true
+}
+
+// Unsubscribed: see Subscribed.
+func (c *Counter) Unsubscribed() {
+	c.turn.Unsubscribed++
+	c.some = true
+}
+
+// Closed counts the end of a connection. Its commands have no answer any more.
+func (c *Counter) Closed(s *session.Session, d protocol.Disconnect) {
+	if c.of == s {
+		c.of = nil
+	}
+	if list := c.waiting[s]; list != nil {
+		c.forget(s, list)
+	}
+	transport := s.Via().Name
+	list := c.turn.Disconnects
+	for i := range list {
+		if e := &list[i]; e.Disconnect == d && e.Transport == transport {
+			e.Count++
+			return
+		}
+	}
+	add(c, &c.turn.Disconnects, observe.Disconnect{Disconnect: d, Transport: transport, Count: 1})
+}
