@@ -104,6 +104,7 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 	cfg, c := a.cfg, &a.cfg.Client
 	return gyro.Config{
 		Handlers:               handlers(&a.inForce),
+		Observer:               a.meters.clients(),
 		Broker:                 a.engines.Broker,
 		Presence:               a.engines.Presence,
 		EngineConcurrency:      cfg.Engine.Concurrency,

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/metrics"
 )
@@ -26,6 +27,14 @@ func (a *App) newMeters() meters {
 		m.requests = m.registry.Requests()
 	}
 	return m
+}
+
+// clients is who hears of what clients do.
+func (m *meters) clients() observe.Observer {
+	if m.registry == nil {
+		return observe.Observer{}
+	}
+	return m.registry.Clients()
 }
 
 // watch begins to export what the node, the brokers and the admission count anyway.

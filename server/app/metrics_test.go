@@ -103,6 +103,27 @@ func TestMetricsOfNode(t *testing.T) {
 	s.wantMetric(1, "centrifugo_api_command_duration_seconds", "method=channels", "protocol=http")
 }
 
+// TestMetricsOfClients: what clients are refused is counted under its code and its limit.
+func TestMetricsOfClients(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		everything(cfg)
+		open(&cfg.Channel.WithoutNamespace)
+		cfg.Client.Insecure, cfg.Client.ChannelLimit = true, 1
+	})
+	c := s.connect("a")
+	c.Subscribe("one", "")
+	for range 2 {
+		c.Outcome(`"subscribe":{"channel":"two"}`)
+	}
+	s.api("unsubscribe", `{"user":"a","channel":"one"}`)
+	s.api("disconnect", `{"user":"a"}`)
+	s.wantMetric(2, "gyro_client_num_reply_errors", "code=106", "method=subscribe")
+	s.wantMetric(2, "gyro_client_refusals_total", "limit=channels")
+	s.wantMetric(1, "gyro_client_num_server_unsubscribes", "code=2000")
+	s.wantMetric(1, "gyro_client_num_server_disconnects", "code=3503")
+}
+
 // TestMetricsOfAPI: however a request comes, it counts once.
 func TestMetricsOfAPI(t *testing.T) {
 	t.Parallel()

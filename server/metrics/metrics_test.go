@@ -27,6 +27,8 @@ import (
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/nats"
 	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/metrics"
 )
@@ -55,6 +57,10 @@ var families = []family{
 	{"broker_redis_pub_sub_buffered_messages", "gauge", "broker_name channel_type pub_sub_processor", ""},
 	{"broker_redis_pub_sub_dropped_messages", "counter", "broker_name channel_type", ""},
 	{"broker_redis_pub_sub_errors", "counter", "broker_name error", ""},
+	{"client_num_reply_errors", "counter", "code method", ""},
+	{"client_num_server_disconnects", "counter", "code", ""},
+	{"client_num_server_unsubscribes", "counter", "code", ""},
+	{"client_refusals_total", "counter", "limit", ""},
 	{"node_build", "gauge", "version", ""},
 	{"node_canary_delay_seconds", "gauge", "", ""},
 	{"node_client_connection_limit", "counter", "", ""},
@@ -74,6 +80,7 @@ var families = []family{
 // not.
 var lintedNames = []string{
 	"broker_redis_pub_sub_dropped_messages", "broker_redis_pub_sub_errors", "node_client_connection_limit",
+	"client_num_reply_errors", "client_num_server_disconnects", "client_num_server_unsubscribes",
 	"api_command_duration_seconds_histogram", "node_survey_duration_seconds_histogram",
 }
 
@@ -140,6 +147,15 @@ func full(t *testing.T, c metrics.Config) *metrics.Registry {
 		t.Error(err)
 	}
 	r.Requests().Add("/api/publish", http.MethodPost, http.StatusOK)
+	turn := &observe.Turn{
+		Commands: []observe.Command{{Method: observe.MethodRPC}, {Method: observe.MethodRPC, Code: 108}},
+		Disconnects: []observe.Disconnect{
+			{Count: 1}, {Disconnect: protocol.DisconnectConnectionClosed, Count: 2}, {Disconnect: protocol.DisconnectSlow, Count: 3},
+		},
+		Unsubscribes: []observe.Unsubscribe{{Code: 2500, Count: 4}},
+	}
+	turn.Refusals[observe.LimitQueue] = 3
+	r.Clients().Turn(turn)
 	o := r.API("http")
 	o.Executed(api.MethodPublish, 30*time.Millisecond, nil, nil)
 	o.Failed(api.MethodPublish, api.StageDecode)
