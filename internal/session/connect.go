@@ -22,7 +22,10 @@ func (s *Session) connect(id uint32, req *protocol.ConnectRequest) {
 }
 
 // Connect begins a one-way connection.
-func (s *Session) Connect(req *protocol.ConnectRequest) { s.connect(0, req) }
+func (s *Session) Connect(req *protocol.ConnectRequest) {
+	s.env.Received(&protocol.Command{Connect: req})
+	s.connect(0, req)
+}
 
 // receiveConnect takes a message of a one-way connection: the first one is its connect
 // request, unless the transport had it. Who sends no valid request speaks another
