@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -61,7 +62,7 @@ func (a *app) routes(origin string) http.Handler {
 	mux.HandleFunc("POST /logout", a.logout)
 	mux.Handle("/ws", a.authenticated(websocket.NewHandler(a.node, websocket.Config{
 		// Browsers send cookies along with whatever page's request: look at the page.
-		CheckOrigin: func(r *http.Request) bool { return r.Header.Get("Origin") == origin },
+		CheckOrigin: func(q *front.Request) bool { return q.Get("Origin") == origin },
 	})))
 	return mux
 }

@@ -2,13 +2,11 @@ package app
 
 import (
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 )
 
-// admission limits new connections (config.md 5.2). The limits come first: a
-// node in trouble has to refuse cheaply.
+// admission limits new connections (config.md 5.2).
 type admission struct {
 	clients func() int
 	log     *slog.Logger
@@ -41,8 +39,8 @@ func (a *admission) admit() bool {
 	if !a.takeToken() {
 		return false
 	}
-	limit, full := a.full()
-	if !full {
+	limit := a.connLimit()
+	if limit <= 0 || a.clients() < limit {
 		return true
 	}
 	a.refused++
@@ -60,21 +58,6 @@ func (a *admission) refusals() uint64 {
 	return a.refused
 }
 
-// hasRoom is admit for who turns to admit next if it is refused: a refusal takes no
-// token and is not counted.
-func (a *admission) hasRoom() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	_, full := a.full()
-	return !full && a.takeToken()
-}
-
-// full tells whether there are as many clients as the limit allows.
-func (a *admission) full() (limit int, full bool) {
-	limit = a.connLimit()
-	return limit, limit > 0 && a.clients() >= limit
-}
-
 // takeToken reports false if there is none.
 func (a *admission) takeToken() bool {
 	if a.rateLimit <= 0 {
@@ -90,15 +73,4 @@ func (a *admission) takeToken() bool {
 	}
 	a.tokens--
 	return true
-}
-
-// wrap applies the limits to a transport's handler: 503 above them.
-func (a *admission) wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.admit() {
-			http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"bytes"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -97,36 +96,7 @@ func TestRateFirst(t *testing.T) {
 	t.Parallel()
 	a, _, clients, logs := fakeLimits(1, 2)
 	*clients = 1
-	h := a.wrap(http.NotFoundHandler())
-	for range 5 {
-		rec := httptest.NewRecorder()
-		h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
-		if rec.Code != http.StatusServiceUnavailable {
-			t.Errorf("status %d", rec.Code)
-		}
-	}
-	if a.refused != 2 {
-		t.Errorf("%d refused by the limit: %s", a.refused, logs)
-	}
-}
-
-// TestHasRoom: who turns to admit after a refusal is refused once, by the same rules.
-func TestHasRoom(t *testing.T) {
-	t.Parallel()
-	a, now, clients, _ := fakeLimits(1, 2)
-	both := func() bool { return a.hasRoom() || a.admit() }
-	*clients = 1
-	if both() || a.refused != 1 || a.tokens != 1 {
-		t.Errorf("at the limit: %d refused, %v tokens", a.refused, a.tokens)
-	}
-	*clients = 0
-	if !both() || both() || a.refused != 1 {
-		t.Errorf("tokens: %v, %d refused", a.tokens, a.refused)
-	}
-	*now = now.Add(time.Second)
-	for i, want := range []bool{true, true, false} {
-		if both() != want {
-			t.Errorf("try %d a second later: %v", i, !want)
-		}
+	if n := admitted(a, 5); n != 0 || a.refused != 2 {
+		t.Errorf("%d admitted, %d refused by the limit: %s", n, a.refused, logs)
 	}
 }

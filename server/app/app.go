@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,7 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/origin"
-	"github.com/gyrohq/gyro/transport/websocket"
+	"github.com/gyrohq/gyro/transport/front"
 )
 
 // Options of an App beside its configuration.
@@ -42,8 +43,6 @@ type App struct {
 	origins   origins
 	meters    meters
 	limits    *admission
-	api       *httpapi.Handler   // nil: none
-	clients   *websocket.Handler // nil without WebSocket
 	listeners []*listener
 	failed    chan error
 	stopping  atomic.Bool
@@ -79,13 +78,9 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	a.listeners, err = makeListeners(cfg, external, internal, o.Logger)
-	for _, l := range a.listeners {
-		if l.name == "external" && !cfg.WebSocket.GoroutineDriver {
-			l.webSocket, l.path = a.clients, cleanPrefix(cfg.WebSocket.HandlerPrefix)
-		}
-		// The listener of the API writes no access log.
-		if l.name == apiListener(cfg) && !o.Logger.Enabled(context.Background(), slog.LevelDebug) {
-			l.api = a.api
+	if !cfg.WebSocket.GoroutineDriver {
+		for _, l := range a.listeners {
+			l.loops = a.node.NextLoop
 		}
 	}
 	return a, err
@@ -221,31 +216,31 @@ func (a *App) Shutdown(ctx context.Context) error {
 // routes mounts the endpoints (config.md section 5).
 func (a *App) routes(o Options) (external, internal *site, err error) {
 	cfg := a.cfg
-	external, internal = newSite(a.meters.count), newSite(a.meters.count)
+	external, internal = newSite(a.newGate), newSite(a.newGate)
 	if samePlace(&cfg.HTTPServer) {
 		internal = external
 	}
 	var errs []error
-	add := func(s *site, key, path string, h http.Handler) {
-		errs = append(errs, s.handle(key, path, h))
+	add := func(s *site, key, path string, e endpoint, fast ...front.Route) {
+		errs = append(errs, s.handle(key, path, e, fast...))
 	}
 	a.limits = newAdmission(a.connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients, a.log)
 	a.meters.watch(a, o.Version)
 	if !cfg.WebSocket.Disabled {
-		a.clients = a.webSocket()
-		add(external, "websocket.handler_prefix", cfg.WebSocket.HandlerPrefix, a.limits.wrap(a.clients))
+		h, path := a.webSocket(), cfg.WebSocket.HandlerPrefix
+		add(external, "websocket.handler_prefix", path, endpoint{Handler: h, limited: true, checkOrigin: true}, h.Route(cleanPrefix(path)))
 	}
 	if cfg.Init.Enabled {
-		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, a.limits.wrap(a.origins.cors(httpapi.Init())))
+		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, endpoint{Handler: a.origins.cors(httpapi.Init()), limited: true})
 	}
 	if cfg.Health.Enabled {
-		add(internal, "health.handler_prefix", cfg.Health.HandlerPrefix, httpapi.Health(a.node.Health))
+		add(internal, "health.handler_prefix", cfg.Health.HandlerPrefix, endpoint{Handler: httpapi.Health(a.node.Health)})
 	}
 	if m := a.meters.registry; m != nil {
-		add(internal, "prometheus.handler_prefix", cfg.Prometheus.HandlerPrefix, m.Handler())
+		add(internal, "prometheus.handler_prefix", cfg.Prometheus.HandlerPrefix, endpoint{Handler: m.Handler()})
 	}
 	if cfg.Debug.Enabled {
-		errs = append(errs, internal.handleTree("debug.handler_prefix", cfg.Debug.HandlerPrefix, profiles(cfg.Debug.HandlerPrefix)))
+		errs = append(errs, internal.handleTree("debug.handler_prefix", cfg.Debug.HandlerPrefix, endpoint{Handler: profiles(cfg.Debug.HandlerPrefix)}))
 	}
 	if !cfg.HTTPAPI.Disabled {
 		where := internal
@@ -255,7 +250,7 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 		errs = append(errs, a.mountAPI(where))
 	}
 	if o.Root != nil {
-		add(external, "the demo page", "/", o.Root)
+		add(external, "the demo page", "/", endpoint{Handler: o.Root})
 	}
 	return external, internal, errors.Join(errs...)
 }
@@ -265,20 +260,22 @@ func (a *App) mountAPI(s *site) error {
 	exec := api.NewExecutor(api.Config{Node: node, Channels: a.channelsInForce, Logger: a.log})
 	h, err := httpapi.New(exec, httpapi.Config{
 		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Key: a.cfg.HTTPAPI.Key, Insecure: a.cfg.HTTPAPI.Insecure,
-		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Observer: observer, Answered: a.meters.answered(a.cfg.HTTPAPI.HandlerPrefix), Logger: a.log,
+		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Observer: observer, Logger: a.log,
 	})
 	if err != nil {
 		return err
 	}
-	a.api = h
 	const key = "http_api.handler_prefix"
-	for _, pattern := range h.Patterns() {
-		// At the root, the legacy endpoint gets what nobody else serves.
-		mount := s.handle
-		if pattern == "/" {
-			mount = s.handleTree
+	routes := h.Routes()
+	for _, path := range h.Patterns() {
+		var err error
+		if path == "/" { // the legacy endpoint gets what nobody else serves
+			err = s.handleTree(key, path, endpoint{Handler: h})
+		} else {
+			fast := slices.DeleteFunc(slices.Clone(routes), func(r front.Route) bool { return r.Path != path })
+			err = s.handle(key, path, endpoint{Handler: h}, fast...)
 		}
-		if err := mount(key, pattern, h); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -3,70 +3,89 @@ package app
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
 )
 
-// The API answers publishes without net/http, unless each request is to be logged
-// or the listener's connections are not plaintext TCP.
-func TestDirectAPI(t *testing.T) {
+// TestFastRoutes: publishes and handshakes do without net/http wherever they can,
+// whatever is logged.
+func TestFastRoutes(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("loops watch no sockets here")
+	}
+	external := func(cfg *config.Config) {
+		cfg.HTTPAPI.External, cfg.HTTPServer.InternalPort = true, "1"
+	}
 	for name, test := range map[string]struct {
-		edit   func(*config.Config)
-		level  string
-		direct bool
+		edit  func(*config.Config)
+		level string
+		// api and webSocket are how many of 2 publishes and 1 handshake net/http serves.
+		api, webSocket int64
 	}{
-		"as usual":          {func(*config.Config) {}, "info", true},
-		"access log":        {func(*config.Config) {}, "debug", false},
-		"goroutines":        {func(cfg *config.Config) { cfg.WebSocket.GoroutineDriver = true }, "info", true},
-		"no API":            {func(cfg *config.Config) { cfg.HTTPAPI.Disabled = true }, "info", false},
-		"no WebSocket":      {func(cfg *config.Config) { cfg.WebSocket.Disabled = true }, "info", true},
-		"internal listener": {func(cfg *config.Config) { cfg.HTTPServer.InternalAddress = "127.0.0.2" }, "info", false},
+		"as usual":      {func(*config.Config) {}, "info", 0, 0},
+		"access log":    {func(*config.Config) {}, "debug", 0, 0},
+		"all log":       {func(*config.Config) {}, "trace", 0, 0},
+		"goroutines":    {func(cfg *config.Config) { cfg.WebSocket.GoroutineDriver = true }, "info", 0, 1},
+		"metrics":       {measured, "info", 0, 0},
+		"HTTP/2":        {func(cfg *config.Config) { external(cfg); cfg.HTTPServer.H2CExternal = true }, "info", 0, 0},
+		"TLS":           {func(cfg *config.Config) { cfg.HTTPServer.TLS = certificate(1) }, "info", 2, 1},
+		"no API":        {func(cfg *config.Config) { cfg.HTTPAPI.Disabled = true }, "info", 2, 0},
+		"no WebSocket":  {func(cfg *config.Config) { cfg.WebSocket.Disabled = true }, "info", 0, 1},
+		"API elsewhere": {func(cfg *config.Config) { cfg.HTTPServer.InternalAddress = "127.0.0.2" }, "info", 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig(test.edit)
 			logs := new(logBuffer)
-			a, err := New(cfg, Options{Logger: newLogger(logs, test.level, false)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must(New(cfg, Options{Logger: newLogger(logs, test.level, false)}))
+			var served atomic.Int64 // by net/http
+			next := a.listeners[0].server.Handler
+			a.listeners[0].server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				served.Add(1)
+				next.ServeHTTP(w, r)
+			})
 			if err := a.Start(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if got := a.listeners[0].direct != nil; got != test.direct {
-				t.Errorf("direct: %v, want %v", got, test.direct)
+			base := "http://" + a.Addr("external")
+			if cfg.HTTPServer.TLS.Enabled {
+				base = "https://" + a.Addr("external")
 			}
-			want := http.StatusOK
-			if cfg.HTTPAPI.Disabled || len(a.listeners) > 1 {
-				want = http.StatusNotFound
-			}
-			for _, path := range []string{"/api/publish", "/api/info", "/api/publish"} {
-				req, err := http.NewRequest(http.MethodPost, "http://"+a.Addr("external")+path, strings.NewReader(`{"channel":"a","data":1}`))
-				if err != nil {
-					t.Fatal(err)
-				}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+			for _, expect := range []int64{test.api - test.api/2, test.api} {
+				req := must(http.NewRequest(http.MethodPost, base+"/api/publish", strings.NewReader(`{"channel":"a","data":1}`)))
 				req.Header.Set("X-API-Key", apiKey)
-				res, err := http.DefaultClient.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				body, err := io.ReadAll(res.Body)
-				_ = res.Body.Close()
-				if err != nil || res.StatusCode != want {
-					t.Errorf("%s: %d %s, %v", path, res.StatusCode, body, err)
+				do(t, client, req)
+				if got := served.Load(); got != expect {
+					t.Errorf("net/http served %d publishes, want %d", got, expect)
 				}
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			if err := a.Shutdown(ctx); err != nil {
+			if c, status := wstest.Handshake(t, base+"/connection/websocket", nil); c == nil && !cfg.WebSocket.Disabled {
+				t.Errorf("handshake: %d", status)
+			}
+			if got := served.Load() - test.api; got != test.webSocket {
+				t.Errorf("net/http served %d handshakes, want %d", got, test.webSocket)
+			}
+			client.CloseIdleConnections()
+			if err := a.Shutdown(t.Context()); err != nil {
 				t.Error(err)
+			}
+			want := 0
+			if test.level != "info" {
+				want = 2
+			}
+			if got := strings.Count(logs.String(), `"message":"request","method":"POST","status":200,"path":"/api/publish","addr":"127.0.0.1:`); got != want {
+				t.Errorf("%d publishes in the access log, want %d:\n%s", got, want, logs)
 			}
 		})
 	}
@@ -83,9 +102,6 @@ func TestUpgradeOfKeptConnection(t *testing.T) {
 	a := must(New(cfg, Options{Logger: discard}))
 	if err := a.Start(context.Background()); err != nil {
 		t.Fatal(err)
-	}
-	if a.listeners[0].direct == nil {
-		t.Fatal("net/http answers publishes")
 	}
 	publish := fmt.Sprintf("POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: %s\r\nContent-Length: 24\r\n\r\n"+`{"channel":"a","data":1}`, apiKey)
 	info := fmt.Sprintf("POST /api/info HTTP/1.1\r\nHost: a\r\nX-API-Key: %s\r\nContent-Length: 2\r\n\r\n{}", apiKey)

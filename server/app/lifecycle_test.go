@@ -254,18 +254,26 @@ func TestShutdownIsSpread(t *testing.T) {
 // anything, or it would take seconds.
 func TestShutdownSilent(t *testing.T) {
 	t.Parallel()
-	for name, goroutines := range map[string]bool{"loops": false, "goroutines": true} {
+	for name, edit := range map[string]func(*config.Config){
+		"loops":      func(*config.Config) {},
+		"goroutines": func(cfg *config.Config) { cfg.WebSocket.GoroutineDriver = true },
+		"net/http":   func(cfg *config.Config) { cfg.HTTPServer.TLS = certificate(1) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, func(cfg *config.Config) { cfg.WebSocket.GoroutineDriver = goroutines })
+			s := startServer(t, edit)
 			nc := must(net.Dial("tcp", s.app.Addr("external")))
 			defer nc.Close()
-			s.connect("u") // accepted later, so the first one is known
+			tls, scheme := s.cfg.HTTPServer.TLS.Enabled, "http"
+			if tls {
+				scheme = "https"
+			}
+			wstest.Dial(t, scheme+"://"+s.app.Addr("external")+"/connection/websocket", nil) // accepted later, so the first one is known
 			l := s.app.listeners[0]
 			l.silent.mu.Lock()
 			known := len(l.silent.conns)
 			l.silent.mu.Unlock()
-			if (known == 1) != goroutines {
+			if (known == 1) != tls {
 				t.Fatalf("net/http has %d silent connections", known)
 			}
 			if err := s.app.Shutdown(t.Context()); err != nil {

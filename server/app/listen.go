@@ -15,9 +15,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/transport/websocket"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
 )
 
 // Timeouts of every listener (config.md 4.1). Long-lived transports lift them
@@ -38,13 +38,11 @@ type listener struct {
 	server *http.Server
 	ln     net.Listener
 	silent silent
-	// webSocket, if set, is served at path, also by the node's loops without
-	// net/http.
-	webSocket *websocket.Handler
-	path      string
-	// api, if set, is the server API, the usual requests of which direct answers.
-	api    *httpapi.Handler
-	direct *httpapi.Listener
+	// routes are what front keeps from net/http, unless the connections are not plaintext; on
+	// loops, if there are any.
+	routes []front.Route
+	loops  func() transport.Loop
+	front  *front.Listener // nil: there is nothing for it
 }
 
 // samePlace tells whether internal endpoints share the external listener.
@@ -97,9 +95,9 @@ func makeListeners(cfg *config.Config, external, internal *site, log *slog.Logge
 	return list, nil
 }
 
-func newListener(name, addr string, handler http.Handler, t *tls.Config, h2c bool, log *slog.Logger) *listener {
-	s := &http.Server{
-		Handler:           accessLog(guard(handler, log), log),
+func newListener(name, addr string, s *site, t *tls.Config, h2c bool, log *slog.Logger) *listener {
+	server := &http.Server{
+		Handler:           s,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
@@ -108,11 +106,11 @@ func newListener(name, addr string, handler http.Handler, t *tls.Config, h2c boo
 		ErrorLog:          stdlog.New(serverLog{log}, "", 0),
 		Protocols:         new(http.Protocols),
 	}
-	s.Protocols.SetHTTP1(true)
-	s.Protocols.SetHTTP2(t != nil)
-	s.Protocols.SetUnencryptedHTTP2(h2c && t == nil)
-	l := &listener{name: name, addr: addr, server: s}
-	s.ConnState = l.silent.note
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetHTTP2(t != nil)
+	server.Protocols.SetUnencryptedHTTP2(h2c && t == nil)
+	l := &listener{name: name, addr: addr, server: server, routes: s.fast}
+	server.ConnState = l.silent.note
 	return l
 }
 
@@ -155,8 +153,8 @@ func (s *silent) close() {
 func (l *listener) shutdown(ctx context.Context) error {
 	l.silent.close()
 	err := l.server.Shutdown(ctx)
-	if l.direct != nil {
-		err = errors.Join(err, l.direct.Wait(ctx))
+	if l.front != nil {
+		err = errors.Join(err, l.front.Wait(ctx))
 	}
 	if err != nil {
 		err = errors.Join(fmt.Errorf("%s listener: %w", l.name, err), l.server.Close())
@@ -164,15 +162,15 @@ func (l *listener) shutdown(ctx context.Context) error {
 	return err
 }
 
-// serverLog takes what net/http has to say: mostly broken handshakes, which are
-// the clients' doing and only of interest to who looks for it. Not being able to
-// accept is another matter.
+// serverLog takes what net/http and the front have to say: mostly broken handshakes, which
+// are the clients' doing and only of interest to who looks for it. Not being able to accept
+// and panics of handlers are another matter.
 type serverLog struct{ log *slog.Logger }
 
 // Write logs one line.
 func (s serverLog) Write(line []byte) (int, error) {
 	level := slog.LevelDebug
-	if bytes.HasPrefix(line, []byte("http: Accept error")) {
+	if bytes.HasPrefix(line, []byte("http: Accept error")) || bytes.Contains(line, []byte(": panic serving ")) {
 		level = slog.LevelError
 	}
 	s.log.Log(context.Background(), level, "HTTP server", "line", string(bytes.TrimSpace(line)))
@@ -188,12 +186,9 @@ func (l *listener) open() error {
 	if l.name == "internal" {
 		l.ln = newReserve(ln)
 	}
-	if l.webSocket != nil && l.server.TLSConfig == nil && !l.server.Protocols.UnencryptedHTTP2() {
-		l.ln = websocket.NewListener(ln, l.server, l.webSocket, l.path)
-	}
-	if l.api != nil && l.server.TLSConfig == nil {
-		l.direct = l.api.Listen(l.ln, l.server)
-		l.ln = l.direct
+	if len(l.routes) > 0 && l.server.TLSConfig == nil {
+		l.front = front.Listen(l.ln, l.server, l.loops, l.routes...)
+		l.ln = l.front
 	}
 	return nil
 }

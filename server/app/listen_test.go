@@ -379,10 +379,11 @@ func TestIPv6(t *testing.T) {
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	var logs bytes.Buffer
-	external := newSite(new(meters).count)
-	must(0, external.handle("", "/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })))
-	must(0, external.handle("", "/ok", http.NotFoundHandler()))
-	l := newListener("external", "127.0.0.1:0", external, nil, false, newLogger(&logs, "debug", false))
+	a := &App{log: newLogger(&logs, "debug", false)}
+	external := newSite(a.newGate)
+	must(0, external.handle("", "/", endpoint{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })}))
+	must(0, external.handle("", "/ok", endpoint{Handler: http.NotFoundHandler()}))
+	l := newListener("external", "127.0.0.1:0", external, nil, false, a.log)
 	must(0, l.open())
 	served := make(chan error)
 	go func() { served <- l.serve() }()
@@ -398,7 +399,8 @@ func TestPanic(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(logs.String(), `"level":"error"`) || !strings.Contains(logs.String(), "oops") || !strings.Contains(logs.String(), "listen_test.go") {
+	if !strings.Contains(logs.String(), `"level":"error"`) || !strings.Contains(logs.String(), "oops") || !strings.Contains(logs.String(), "listen_test.go") ||
+		!strings.Contains(logs.String(), `"status":500,"path":"/"`) {
 		t.Errorf("log: %s", logs.String())
 	}
 }

@@ -127,7 +127,7 @@ func TestMetricsOfClients(t *testing.T) {
 // TestMetricsOfAPI: however a request comes, it counts once.
 func TestMetricsOfAPI(t *testing.T) {
 	t.Parallel()
-	for _, level := range []string{"info", "debug"} { // at debug, net/http answers all
+	for _, level := range []string{"info", "debug"} { // which makes no difference
 		s := startServerAt(t, level, measured)
 		for _, r := range []struct{ path, body string }{
 			{"/api/publish", `{"channel":"a","data":1}`},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gyrohq/gyro/server/metrics"
+	"github.com/gyrohq/gyro/transport/front"
 )
 
 // site is what one listener serves. Paths match exactly, except below trees
@@ -14,16 +15,36 @@ import (
 type site struct {
 	exact map[string]http.Handler
 	trees map[string]http.Handler // by prefix with a slash at the end
-	// count wraps the handler of a path; that of metrics.Other serves the rest.
-	count    func(path string, next http.Handler) http.Handler
-	notFound http.Handler
+	rest  http.Handler
+	// fast are the routes of endpoints that can do without net/http.
+	fast []front.Route
+	// gate makes the gate of an endpoint.
+	gate func(path string, e endpoint) *gate
 }
 
-func newSite(count func(path string, next http.Handler) http.Handler) *site {
-	return &site{
-		exact: make(map[string]http.Handler), trees: make(map[string]http.Handler),
-		count: count, notFound: count(metrics.Other, http.HandlerFunc(http.NotFound)),
+// endpoint is what a site serves at a path.
+type endpoint struct {
+	http.Handler
+	// limited: the limits of connections hold, as it is for clients.
+	limited bool
+	// checkOrigin: requests from other origins than client.allowed_origins are refused.
+	checkOrigin bool
+}
+
+func newSite(gate func(path string, e endpoint) *gate) *site {
+	s := &site{exact: make(map[string]http.Handler), trees: make(map[string]http.Handler), gate: gate}
+	s.rest = s.guard(metrics.Other, endpoint{Handler: http.NotFoundHandler()})
+	return s
+}
+
+// guard puts the gate in front of an endpoint, and of its routes.
+func (s *site) guard(path string, e endpoint, fast ...front.Route) http.Handler {
+	g := s.gate(path, e)
+	for _, r := range fast {
+		r.Gate = g
+		s.fast = append(s.fast, r)
 	}
+	return front.Wrap(g, e)
 }
 
 func (s *site) empty() bool { return len(s.exact) == 0 }
@@ -40,7 +61,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // tree finds who serves a path that is in no other way taken: of trees inside of
 // each other the innermost.
 func (s *site) tree(path string) http.Handler {
-	longest, found := "", s.notFound
+	longest, found := "", s.rest
 	for prefix, h := range s.trees {
 		if len(prefix) > len(longest) && strings.HasPrefix(path, prefix) {
 			longest, found = prefix, h
@@ -49,8 +70,9 @@ func (s *site) tree(path string) http.Handler {
 	return found
 }
 
-// handle serves one path. key names the option that the path is from.
-func (s *site) handle(key, path string, h http.Handler) error {
+// handle serves one path, on fast routes where they fit. key names the option that the
+// path is from.
+func (s *site) handle(key, path string, e endpoint, fast ...front.Route) error {
 	if strings.ContainsAny(path, "?# \t\r\n") {
 		return fmt.Errorf("%s: %q is not a path", key, path)
 	}
@@ -58,21 +80,21 @@ func (s *site) handle(key, path string, h http.Handler) error {
 	if s.exact[path] != nil {
 		return fmt.Errorf("%s: path %q is taken by another endpoint", key, path)
 	}
-	s.exact[path] = s.count(path, h)
+	s.exact[path] = s.guard(path, e, fast...)
 	return nil
 }
 
 // handleTree serves everything below a path; the path itself leads there.
-func (s *site) handleTree(key, path string, h http.Handler) error {
+func (s *site) handleTree(key, path string, e endpoint) error {
 	below := strings.TrimSuffix(cleanPrefix(path), "/") + "/"
-	toBelow := http.RedirectHandler(below, http.StatusMovedPermanently)
+	toBelow := endpoint{Handler: http.RedirectHandler(below, http.StatusMovedPermanently)}
 	if below == "/" {
-		toBelow = h
+		toBelow = e
 	}
 	if err := s.handle(key, path, toBelow); err != nil {
 		return err
 	}
-	s.trees[below] = s.count(below, h)
+	s.trees[below] = s.guard(below, e)
 	return nil
 }
 

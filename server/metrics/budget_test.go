@@ -14,11 +14,11 @@ import (
 // TestObserverAllocations: commands of backends come by the ten thousand per second.
 func TestObserverAllocations(t *testing.T) {
 	r := newRegistry(metrics.Config{Namespace: "gyro"})
-	o, n := r.API("http"), r.Requests().Of("/api/publish", http.MethodPost, 200)
+	o, n := r.API("http"), r.Requests().Counter("/api/publish")
 	res := api.Result(new(api.PublishResult))
 	if got := testing.AllocsPerRun(5000, func() {
 		o.Executed(api.MethodPublish, time.Millisecond, res, nil)
-		n.Inc()
+		n(http.MethodPost, http.StatusOK)
 	}); got != 0 {
 		t.Errorf("%v allocations", got)
 	}

@@ -146,7 +146,7 @@ func full(t *testing.T, c metrics.Config) *metrics.Registry {
 	if _, err := r.Surveys(n).Channels(t.Context(), ""); err != nil {
 		t.Error(err)
 	}
-	r.Requests().Add("/api/publish", http.MethodPost, http.StatusOK)
+	r.Requests().Counter("/api/publish")(http.MethodPost, http.StatusOK)
 	turn := &observe.Turn{
 		Commands: []observe.Command{{Method: observe.MethodRPC}, {Method: observe.MethodRPC, Code: 108}},
 		Disconnects: []observe.Disconnect{
@@ -393,12 +393,13 @@ func TestAPIErrors(t *testing.T) {
 func TestRequests(t *testing.T) {
 	r := newRegistry(metrics.Config{Namespace: "gyro"})
 	q := r.Requests()
+	other, x := q.Counter(metrics.Other), q.Counter("/x")
 	for i := range 100 {
-		q.Add(metrics.Other, fmt.Sprintf("METHOD-%d", i), 404)
+		other(fmt.Sprintf("METHOD-%d", i), 404)
+		x(http.MethodGet, 200+i%2)
 	}
-	q.Add("/x", http.MethodGet, 200)
-	q.Of("/x", http.MethodGet, 200).Inc()
-	wantValues(t, r, "node_incoming", `node_incoming_http_requests_total{method="GET",path="/x",status="200"} 2`,
+	wantValues(t, r, "node_incoming", `node_incoming_http_requests_total{method="GET",path="/x",status="200"} 50`,
+		`node_incoming_http_requests_total{method="GET",path="/x",status="201"} 50`,
 		`node_incoming_http_requests_total{method="other",path="other",status="404"} 100`)
 }
 

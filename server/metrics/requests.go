@@ -3,6 +3,8 @@ package metrics
 import (
 	"net/http"
 	"strconv"
+	"strings"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -20,12 +22,27 @@ func (r *Registry) Requests() *Requests {
 		"Requests that were answered, by the path of the endpoint, or other.", "path", "method", "status")}
 }
 
-// Add counts a request. path is that of its endpoint or Other, never what the client
-// asked for.
-func (q *Requests) Add(path, method string, status int) { q.Of(path, method, status).Inc() }
+// Counter returns what counts the requests of an endpoint. path is that of the endpoint or
+// Other, never what the client asked for. Most requests have the same method and status: only
+// others are looked up.
+func (q *Requests) Counter(path string) func(method string, status int) {
+	type kind struct {
+		prometheus.Counter
+		method string
+		status int
+	}
+	var last atomic.Pointer[kind]
+	return func(method string, status int) {
+		k := last.Load()
+		if k == nil || k.method != method || k.status != status {
+			k = &kind{q.of(path, method, status), strings.Clone(method), status}
+			last.Store(k)
+		}
+		k.Inc()
+	}
+}
 
-// Of returns the counter of some requests, for who counts many of a kind.
-func (q *Requests) Of(path, method string, status int) prometheus.Counter {
+func (q *Requests) of(path, method string, status int) prometheus.Counter {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
 		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:

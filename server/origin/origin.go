@@ -3,7 +3,6 @@ package origin
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -32,9 +31,6 @@ func New(patterns []string) (*Matcher, error) {
 	}
 	return m, nil
 }
-
-// Allowed reports whether a request may connect, by its Origin header.
-func (m *Matcher) Allowed(r *http.Request) bool { return m.Match(r.Header.Get("Origin")) }
 
 // maxLength is the most bytes of an origin that is compared with patterns: twice what
 // the longest host name needs.

@@ -23,11 +23,12 @@ import (
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/websocket/internal/frametest"
 )
 
 // onLoops: servers' connections live on a loop, not on goroutines; direct: they get
-// there by NewListener, without net/http.
+// there by Handler.Route, without net/http.
 var onLoops, direct bool
 
 // TestMain runs the tests for both drivers and all ways to them.
@@ -319,7 +320,7 @@ func newServer(t testing.TB, cfg Config) *testServer {
 // begin starts the server in the way of this run.
 func (s *testServer) begin(h *Handler) {
 	if direct {
-		s.Listener = NewListener(s.Listener, s.Config, h, "/")
+		s.Listener = front.Listen(s.Listener, s.Config, s.NextLoop, h.Route("/"))
 	}
 	s.Start()
 	s.t.Cleanup(s.Server.Close)
@@ -338,7 +339,7 @@ func (s *testServer) runLoop() {
 func newTightServer(t testing.TB, cfg Config) *testServer {
 	s := &testServer{t: t, peers: make(chan *testPeer, 2000), tight: true}
 	s.runLoop()
-	s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg)) // NewListener knows no ConnContext
+	s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg)) // routes know no ConnContext
 	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		_ = c.(*net.TCPConn).SetWriteBuffer(16 << 10)
 		return ctx

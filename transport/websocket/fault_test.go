@@ -23,6 +23,7 @@ import (
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
 )
 
 // crowd is a server whose peers hold next to nothing, so that what a connection costs
@@ -61,7 +62,7 @@ func newCrowd(t *testing.T, cfg Config) *crowd {
 	c.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	c.server.Config.ReadHeaderTimeout = time.Minute
 	if direct {
-		c.server.Listener = NewListener(c.server.Listener, c.server.Config, h, "/")
+		c.server.Listener = front.Listen(c.server.Listener, c.server.Config, c.NextLoop, h.Route("/"))
 	}
 	c.server.Start()
 	t.Cleanup(c.server.Close)

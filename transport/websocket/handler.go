@@ -10,9 +10,9 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
-	"github.com/gyrohq/gyro/transport/internal/upgrade"
 	"github.com/gyrohq/gyro/transport/websocket/internal/endpoint"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
@@ -38,15 +38,10 @@ type Config struct {
 	// nearest one. Default: 1.
 	CompressionLevel int
 	// CheckOrigin tells whether a request may open a connection; if not, it gets
-	// 403. Any goroutine may call it. Default: the host of the Origin field is the
-	// request's host, in whatever letter case, or there is no Origin.
-	CheckOrigin func(r *http.Request) bool
-	// Direct lets the loops of NewListener do without http.Request for the usual
-	// handshakes. If it reports true, a client is taken without a call of the server's
-	// handler and of CheckOrigin: it is to find what these would. If not, all goes
-	// its usual way. origin is the field Origin, empty if there is none. A loop calls
-	// Direct, which must not block. Default: all goes its usual way.
-	Direct func(origin string) bool
+	// 403. Loops and any goroutines may call it; it must not block. Default: the host of
+	// the Origin field is the request's host, in whatever letter case, or there is no
+	// Origin.
+	CheckOrigin func(q *front.Request) bool
 	// PingInterval is the time between pings of connections that asked for native
 	// ones (query cf_ws_frame_ping_pong=true); PongTimeout is the time to answer one,
 	// after which the connection ends with protocol.DisconnectNoPong.
@@ -134,26 +129,24 @@ func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	hs, refused := h.negotiate(r)
+	q := front.FromHTTP(r)
+	hs, refused := h.negotiate(r, q)
 	if refused != nil {
 		refused.write(w, r)
 		return
 	}
+	candidate := h.candidate(context.WithoutCancel(r.Context()), &hs, q)
 	if r.ProtoMajor == 2 {
 		if stream := hs.acceptStream(w, r); stream != nil {
-			h.streamConn(stream, &hs).Serve(h.acceptor, h.candidate(r, &hs, nil), false)
+			h.streamConn(stream, &hs).Serve(h.acceptor, candidate, false)
 		}
-		return
-	}
-	if res := upgrade.Behind(w, h); res != nil {
-		h.take(res, w, r, hs)
 		return
 	}
 	stream, early := hs.hijack(w, h.cfg.HandshakeTimeout)
 	if stream == nil {
 		return
 	}
-	candidate := h.candidate(r, &hs, early)
+	candidate.Early = early
 	if a, ok := h.acceptor.(transport.LoopAcceptor); ok {
 		if l := a.NextLoop(); l != nil {
 			if fd, ok := netio.Detach(stream); ok {
@@ -174,21 +167,12 @@ func (h *Handler) streamConn(stream netio.Stream, hs *handshake) *streamConn {
 }
 
 // candidate is what the acceptor is told of a connection whose handshake is done.
-func (h *Handler) candidate(r *http.Request, hs *handshake, early []byte) driver.Candidate {
-	ctx := r.Context()
-	if ctx.Done() != nil {
-		ctx = context.WithoutCancel(ctx)
-	}
-	header := r.Header
-	return driver.Candidate{Ctx: ctx, Early: early, Info: h.info(hs, func() http.Header { return header }, r.RemoteAddr)}
-}
-
-func (h *Handler) info(hs *handshake, header func() http.Header, remote string) transport.Info {
+func (h *Handler) candidate(ctx context.Context, hs *handshake, q *front.Request) driver.Candidate {
 	compressed := 0
 	if hs.compress {
 		compressed = 1
 	}
-	return transport.Info{
-		Name: "websocket", Framer: h.framers[hs.encoding][compressed], Header: header, RemoteAddr: remote, NativePing: hs.nativePing,
-	}
+	return driver.Candidate{Ctx: ctx, Info: transport.Info{
+		Name: "websocket", Framer: h.framers[hs.encoding][compressed], Header: q.Header(), RemoteAddr: q.RemoteAddr, NativePing: hs.nativePing,
+	}}
 }

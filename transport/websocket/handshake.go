@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/internal/extension"
 	"github.com/gyrohq/gyro/transport/internal/netio"
-	"github.com/gyrohq/gyro/transport/internal/upgrade"
 )
 
 // acceptGUID is appended to the client's key, RFC 6455 section 1.3.
@@ -48,24 +48,18 @@ func (f *refusal) write(w http.ResponseWriter, r *http.Request) {
 
 func badRequest(text string) *refusal { return &refusal{http.StatusBadRequest, text} }
 
-// negotiate checks the request (RFC 6455 section 4.2.1, RFC 8441 section 5) and
+// negotiate checks a request by net/http (RFC 6455 section 4.2.1, RFC 8441 section 5) and
 // chooses what the connection will be.
-func (h *Handler) negotiate(r *http.Request) (hs handshake, refused *refusal) {
+func (h *Handler) negotiate(r *http.Request, q *front.Request) (hs handshake, refused *refusal) {
 	if r.ProtoMajor == 2 {
 		refused = checkConnect(r)
-	} else if refused = checkUpgrade(r); refused == nil {
-		refused = hs.confirm(r.Header)
+	} else {
+		refused = checkUpgrade(r)
 	}
-	if refused == nil {
-		refused = checkVersion(r.Header)
-	}
-	switch {
-	case refused != nil:
+	if refused != nil {
 		return hs, refused
-	case !h.cfg.CheckOrigin(r):
-		return hs, &refusal{http.StatusForbidden, "origin not allowed"}
 	}
-	return hs, hs.choose(&h.cfg, r.Header, r.URL.RawQuery)
+	return h.agree(q)
 }
 
 func checkUpgrade(r *http.Request) *refusal {
@@ -81,25 +75,35 @@ func checkUpgrade(r *http.Request) *refusal {
 	return nil
 }
 
+// agree is the part of negotiate that does not depend on who reads the request: a GET of
+// HTTP/1.1 without a body, or an extended CONNECT.
+func (h *Handler) agree(q *front.Request) (hs handshake, refused *refusal) {
+	if q.Method == http.MethodGet {
+		if refused = hs.confirm(q); refused != nil {
+			return hs, refused
+		}
+	}
+	switch {
+	case q.Get("Sec-WebSocket-Version") != "13":
+		return hs, badRequest("Sec-WebSocket-Version is not 13")
+	case !h.cfg.CheckOrigin(q):
+		return hs, &refusal{http.StatusForbidden, "origin not allowed"}
+	}
+	return hs, hs.choose(&h.cfg, q)
+}
+
 // confirm checks the fields of a handshake over HTTP/1.1 and makes the proof that they
 // were understood.
-func (hs *handshake) confirm(f upgrade.Fields) *refusal {
-	if !upgrade.HasToken(f, "Connection", "upgrade") {
+func (hs *handshake) confirm(q *front.Request) *refusal {
+	if !q.HasToken("Connection", "upgrade") {
 		return badRequest(`Connection holds no "upgrade"`)
 	}
-	if !upgrade.HasToken(f, "Upgrade", "websocket") {
+	if !q.HasToken("Upgrade", "websocket") {
 		return badRequest(`Upgrade holds no "websocket"`)
 	}
 	var ok bool
-	if hs.accept, ok = acceptKey(strings.TrimSpace(f.Get("Sec-WebSocket-Key"))); !ok {
+	if hs.accept, ok = acceptKey(strings.TrimSpace(q.Get("Sec-WebSocket-Key"))); !ok {
 		return badRequest("Sec-WebSocket-Key is not 16 bytes in Base64")
-	}
-	return nil
-}
-
-func checkVersion(f upgrade.Fields) *refusal {
-	if f.Get("Sec-WebSocket-Version") != "13" {
-		return badRequest("Sec-WebSocket-Version is not 13")
 	}
 	return nil
 }
@@ -141,8 +145,8 @@ func acceptKey(key string) (accept [acceptSize]byte, ok bool) {
 
 // choose picks extensions, subprotocol, encoding and pings, client-protocol.md
 // section 2.2.
-func (hs *handshake) choose(cfg *Config, f upgrade.Fields, query string) *refusal {
-	offers, err := extension.Parse(f.Values("Sec-WebSocket-Extensions"))
+func (hs *handshake) choose(cfg *Config, request *front.Request) *refusal {
+	offers, err := extension.Parse(request.Values("Sec-WebSocket-Extensions"))
 	if err != nil {
 		return badRequest(err.Error())
 	}
@@ -150,14 +154,14 @@ func (hs *handshake) choose(cfg *Config, f upgrade.Fields, query string) *refusa
 		hs.extensions = extension.AcceptDeflate(offers)
 		hs.compress = hs.extensions != ""
 	}
-	hs.subprotocol = chooseSubprotocol(f)
+	hs.subprotocol = chooseSubprotocol(request)
 	if hs.subprotocol == subprotocolProtobuf {
 		hs.encoding = protocol.Protobuf
 	}
-	if query == "" {
+	if request.Query == "" {
 		return nil
 	}
-	q, _ := url.ParseQuery(query) // what is well-formed of it
+	q, _ := url.ParseQuery(request.Query) // what is well-formed of it
 	if q.Get("format") == "protobuf" || q.Get("cf_protocol") == "protobuf" {
 		hs.encoding = protocol.Protobuf
 	}
@@ -171,8 +175,8 @@ const (
 )
 
 // chooseSubprotocol returns the client's first offer that is known, or "".
-func chooseSubprotocol(f upgrade.Fields) string {
-	for _, field := range f.Values("Sec-WebSocket-Protocol") {
+func chooseSubprotocol(q *front.Request) string {
+	for _, field := range q.Values("Sec-WebSocket-Protocol") {
 		for offer := range strings.SplitSeq(field, ",") {
 			switch offer = strings.Trim(offer, " \t"); offer {
 			case subprotocolJSON, subprotocolProtobuf:
@@ -184,13 +188,13 @@ func chooseSubprotocol(f upgrade.Fields) string {
 }
 
 // sameOrigin is the default of Config.CheckOrigin.
-func sameOrigin(r *http.Request) bool {
-	origin := r.Header.Get("Origin")
+func sameOrigin(q *front.Request) bool {
+	origin := q.Get("Origin")
 	if origin == "" {
 		return true
 	}
 	u, err := url.Parse(origin)
-	return err == nil && strings.EqualFold(u.Host, r.Host)
+	return err == nil && strings.EqualFold(u.Host, q.Host)
 }
 
 // setHeader puts the outcome into the fields of the answer.

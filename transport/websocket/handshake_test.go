@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/transport/internal/upgrade"
+	"github.com/gyrohq/gyro/transport/front"
 )
 
 func TestHandshakeRefused(t *testing.T) {
@@ -155,7 +155,7 @@ func TestFramersAreShared(t *testing.T) {
 }
 
 func TestCheckOrigin(t *testing.T) {
-	s := newServer(t, Config{CheckOrigin: func(r *http.Request) bool { return r.Header.Get("Origin") == "https://a.test" }})
+	s := newServer(t, Config{CheckOrigin: func(q *front.Request) bool { return q.Get("Origin") == "https://a.test" }})
 	c, p := s.connect("/", http.Header{"Origin": {"https://a.test"}})
 	c.nc.Close()
 	p.closedWith()
@@ -173,7 +173,8 @@ func TestMiddleware(t *testing.T) {
 		w.Header().Set("X-Trace", "7")
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), ctxKey{}, "alice")))
 	}))
-	s.begin(h)
+	s.Start() // without a route, which passes middleware by
+	t.Cleanup(s.Server.Close)
 	c, answer := newClient(t, s.dial(), "/", nil)
 	p := await(t, "a peer", s.peers)
 	c.send(text("1"))
@@ -256,18 +257,23 @@ func TestUnixSocket(t *testing.T) {
 	converse(t, c, p)
 }
 
-// literal are fields whose names nobody translates.
-type literal map[string][]string
-
-func (l literal) Get(name string) string      { return l[name][0] }
-func (l literal) Values(name string) []string { return l[name] }
-
-// offers are the fields of the usual client.
-func offers() upgrade.Fields {
-	return literal{
-		"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-WebSocket-Version": {"13"}, "Sec-WebSocket-Key": {testKey},
-		"Sec-WebSocket-Protocol": {"centrifuge-protobuf"},
+// withRequest calls f with a request of the usual client as a loop reads it.
+func withRequest(tb testing.TB, f func(q *front.Request)) {
+	s := &testServer{t: tb, peers: make(chan *testPeer, 1)}
+	s.runLoop()
+	if s.loop == nil {
+		tb.Skip("loops read no requests here")
 	}
+	h := NewHandler(s, Config{})
+	s.Server = httptest.NewUnstartedServer(h)
+	route := h.Route("/")
+	route.Take = func(a *front.Arrival) { f(a.Request) }
+	s.Listener = front.Listen(s.Listener, s.Config, s.NextLoop, route)
+	s.Start()
+	tb.Cleanup(s.Server.Close)
+	c, _ := newClient(tb, s.dial(), "/", http.Header{"Sec-Websocket-Protocol": {"centrifuge-protobuf"}})
+	c.nc.Close() // it is net/http's by now: f has returned
+	await(tb, "a peer", s.peers).closedWith()
 }
 
 // TestAnswers: a handshake is answered in the same way with and without http.Header.
@@ -290,26 +296,31 @@ func TestAgreeAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	fields, cfg, b := offers(), Config{}.withDefaults(), make([]byte, 0, maxAnswer)
-	if n := testing.AllocsPerRun(100, func() {
-		var hs handshake
-		if hs.confirm(fields) != nil || checkVersion(fields) != nil || hs.choose(&cfg, fields, "") != nil || len(hs.appendAnswer(b)) > maxAnswer {
-			t.Fatal("refused")
+	h, b := NewHandler(nil, Config{}), make([]byte, 0, maxAnswer)
+	withRequest(t, func(q *front.Request) {
+		if n := testing.AllocsPerRun(100, func() {
+			if hs, refused := h.agree(q); refused != nil || len(hs.appendAnswer(b)) > maxAnswer {
+				t.Error("refused")
+			}
+		}); n > 0 {
+			t.Errorf("%v allocations", n)
 		}
-	}); n > 0 {
-		t.Errorf("%v allocations", n)
-	}
+	})
 }
 
 // BenchmarkAgree is a handshake without the reading of its request.
 func BenchmarkAgree(b *testing.B) {
-	fields, cfg, buf := offers(), Config{}.withDefaults(), make([]byte, 0, maxAnswer)
-	b.ReportAllocs()
-	for b.Loop() {
-		var hs handshake
-		if hs.confirm(fields) != nil || checkVersion(fields) != nil || hs.choose(&cfg, fields, "") != nil {
-			b.Fatal("refused")
+	h, buf := NewHandler(nil, Config{}), make([]byte, 0, maxAnswer)
+	onLoops = true
+	defer func() { onLoops = false }()
+	withRequest(b, func(q *front.Request) {
+		b.ReportAllocs()
+		for b.Loop() {
+			hs, refused := h.agree(q)
+			if refused != nil {
+				b.Error("refused")
+			}
+			_ = hs.appendAnswer(buf)
 		}
-		_ = hs.appendAnswer(buf)
-	}
+	})
 }

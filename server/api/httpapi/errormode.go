@@ -10,9 +10,8 @@ import (
 const modeTransport = "transport"
 
 // wantsTransport reports whether the request asks for errors as HTTP status.
-func wantsTransport(r *http.Request) bool {
-	return r.Header.Get("X-Centrifugo-Error-Mode") == modeTransport ||
-		r.Header.Get("X-Gyro-Error-Mode") == modeTransport
+func wantsTransport(f fields) bool {
+	return f.Get("X-Centrifugo-Error-Mode") == modeTransport || f.Get("X-Gyro-Error-Mode") == modeTransport
 }
 
 // httpStatus maps an error in transport mode (server-api.md 4.2).

@@ -37,9 +37,6 @@ type Config struct {
 	ShuttingDown func() bool
 	// Observer, if set, hears of all commands.
 	Observer api.Observer
-	// Answered, if set, is called for each request that a Listener answered, always with
-	// status 200. It is called from any goroutine.
-	Answered func(api.Method)
 	// Logger hears of requests that cannot be answered; nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -53,7 +50,6 @@ type Handler struct {
 	maxBody   int64
 	closing   func() bool
 	observer  api.Observer
-	answered  func(api.Method)
 	log       *slog.Logger
 
 	prefix string
@@ -74,7 +70,7 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 	h := &Handler{
 		exec: exec, auth: newAuthenticator(c.Key, c.Insecure), transport: c.ErrorMode == modeTransport,
 		maxBody: c.MaxBodySize, closing: c.ShuttingDown,
-		observer: c.Observer, answered: c.Answered, log: c.Logger,
+		observer: c.Observer, log: c.Logger,
 		prefix: "/" + strings.Trim(c.Prefix, "/"), routes: make(map[string]http.HandlerFunc),
 	}
 	if h.maxBody <= 0 {
@@ -171,7 +167,7 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Meth
 		return
 	}
 	// The request holds copies, so the buffer serves for the answer as well.
-	status, out := h.execute(r.Context(), m, req, body.b[:0], h.transport || wantsTransport(r))
+	status, out := h.execute(r.Context(), m, req, body.b[:0], h.transport || wantsTransport(r.Header))
 	body.b = out
 	if status == http.StatusInternalServerError && len(out) == 0 {
 		writeText(w, status)

@@ -2,9 +2,7 @@ package netio
 
 import (
 	"errors"
-	"io"
 	"net"
-	"net/netip"
 	"syscall"
 	"testing"
 )
@@ -105,53 +103,6 @@ func wanted(t *testing.T, ln net.Listener) (list [5]int) {
 	return list
 }
 
-// TestHandover: the bytes come first, then the connection; streams know it again
-// once the bytes are gone.
-func TestHandover(t *testing.T) {
-	client, server := both(t)
-	raw, err := server.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var fd uintptr
-	_ = raw.Control(func(own uintptr) { fd, err = dupCloseOnExec(own) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc, err := NewHandover(Socket{FD: fd, Remote: netip.MustParseAddrPort("192.0.2.1:7")}, []byte("early")).Conn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	if nc.RemoteAddr().String() != "192.0.2.1:7" {
-		t.Errorf("address %s", nc.RemoteAddr())
-	}
-	if _, ok := NewStream(nc).(*blocking); !ok {
-		t.Error("a stream without the bytes")
-	}
-	_, _ = io.WriteString(client, " and late")
-	client.Close()
-	var got []byte
-	p := make([]byte, 3)
-	for {
-		n, err := nc.Read(p)
-		if got = append(got, p[:n]...); err != nil {
-			break
-		}
-		if len(got) == 3 {
-			if n, err := nc.Read(nil); n != 0 || err != nil {
-				t.Errorf("Read(nil): %d, %v", n, err)
-			}
-		}
-	}
-	if string(got) != "early and late" {
-		t.Errorf("read %q", got)
-	}
-	if _, ok := NewStream(nc).(*socket); !ok {
-		t.Error("a stream that blocks")
-	}
-}
-
 // TestHandoverNoSocket: what cannot become a connection can be closed.
 func TestHandoverNoSocket(t *testing.T) {
 	var p [2]int
@@ -159,7 +110,7 @@ func TestHandoverNoSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, fd := range p {
-		h := NewHandover(Socket{FD: uintptr(fd)}, nil)
+		h := NewHandover(uintptr(fd))
 		if c, err := h.Conn(); err == nil {
 			t.Errorf("got %v", c)
 		}

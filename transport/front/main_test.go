@@ -1,4 +1,4 @@
-package upgrade
+package front
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package upgrade
+package front
 
 import (
 	"bufio"
@@ -57,24 +57,20 @@ func (l *stepLoop) ready() {
 	}
 }
 
-// site is a listener on a stepLoop for requests of the protocol "test" at /ws.
+// site is a front on a stepLoop with a route for requests of the protocol "test" at /ws.
 type site struct {
 	t     *testing.T
 	loop  *stepLoop
-	ln    *listener
-	taken chan taken
+	ln    *Listener
+	taken chan change
 }
 
-// taken is a connection that changed its protocol.
-type taken struct {
-	fd    uintptr
-	early string
-	r     *http.Request
-}
+// change is a connection that changed its protocol.
+type change struct{ early, path, remote string }
 
 func newSite(t *testing.T, edit func(*http.Server)) *site {
-	s := &site{t: t, loop: newStepLoop(), taken: make(chan taken, 1000)}
-	server := &http.Server{Handler: s}
+	s := &site{t: t, loop: newStepLoop(), taken: make(chan change, 1000)}
+	server := &http.Server{}
 	if edit != nil {
 		edit(server)
 	}
@@ -82,29 +78,27 @@ func newSite(t *testing.T, edit func(*http.Server)) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := New(ln.(*net.TCPListener), Config{
-		Server: server, Next: func() transport.Loop { return s.loop }, Protocol: "test", Paths: []string{"/ws"}, Owner: s,
-	})
-	if err != nil {
-		ln.Close()
-		t.Skip(err)
-	}
-	s.ln = l.(*listener)
+	s.ln = Listen(ln, server, func() transport.Loop { return s.loop },
+		Route{Method: http.MethodGet, Path: "/ws", Upgrade: "test", Take: s.take})
 	t.Cleanup(func() {
-		l.Close()
+		s.ln.Close()
 		s.loop.ready()
 	})
+	if s.ln.acceptor == nil {
+		t.Skip("loops watch no sockets here")
+	}
 	return s
 }
 
-// ServeHTTP takes every connection.
-func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusSwitchingProtocols)
-	Behind(w, s).Take([]byte("HTTP/1.1 101 Switching Protocols\r\n\r\n"), func(l transport.Loop, fd uintptr, early []byte) {
-		l.Unwatch(int(fd))
-		netio.CloseFD(fd, false)
-		s.taken <- taken{fd, string(early), r}
-	})
+const switching = "HTTP/1.1 101 Switching Protocols\r\n\r\n"
+
+// take takes every connection.
+func (s *site) take(a *Arrival) {
+	if a.Take(http.StatusSwitchingProtocols, []byte(switching)) {
+		a.Loop.Unwatch(int(a.FD))
+		netio.CloseFD(a.FD, false)
+		s.taken <- change{string(a.Early), a.Path, a.RemoteAddr}
+	}
 }
 
 // open makes a connection that the loop has taken.
@@ -130,9 +124,9 @@ func (s *site) send(nc net.Conn, data string) {
 }
 
 // switched reads the answer of a connection that was taken.
-func (s *site) switched(nc net.Conn) taken {
+func (s *site) switched(nc net.Conn) change {
 	s.t.Helper()
-	if b, err := io.ReadAll(nc); err != nil || string(b) != "HTTP/1.1 101 Switching Protocols\r\n\r\n" {
+	if b, err := io.ReadAll(nc); err != nil || string(b) != switching {
 		s.t.Fatalf("the client got %q, %v", b, err)
 	}
 	return <-s.taken
@@ -153,8 +147,8 @@ func TestSplit(t *testing.T) {
 		s.send(nc, head[:i])
 		s.send(nc, head[i:]+"early")
 		got := s.switched(nc)
-		if got.early != "early" || got.r.URL.Path != "/ws" || got.r.RemoteAddr != nc.LocalAddr().String() {
-			t.Fatalf("split at %d: got %q of %v", i, got.early, got.r)
+		if got.early != "early" || got.path != "/ws" || got.remote != nc.LocalAddr().String() {
+			t.Fatalf("split at %d: got %+v", i, got)
 		}
 	}
 	if len(s.loop.watchers) != 0 {
@@ -277,26 +271,26 @@ func TestOldestPartFirst(t *testing.T) {
 	}
 }
 
-// TestLine compares two lines with slices.
-func TestLine(t *testing.T) {
-	lines := [lineCount]line{{which: 0}, {which: 1}}
-	var want [lineCount][]*opening
+// TestQueue compares two queues with slices.
+func TestQueue(t *testing.T) {
+	queues := [queueCount]queue{{which: 0}, {which: 1}}
+	var want [queueCount][]*newcomer
 	for range 10_000 {
-		n := rand.IntN(lineCount)
-		l := &lines[n]
+		n := rand.IntN(queueCount)
+		l := &queues[n]
 		if at := rand.IntN(20); at < len(want[n]) {
 			o := want[n][at]
 			l.remove(o)
 			want[n] = slices.Delete(want[n], at, at+1)
 		} else {
-			o := new(opening)
+			o := new(newcomer)
 			if m := 1 - n; len(want[m]) > 0 && !slices.Contains(want[n], want[m][0]) {
 				o = want[m][0] // in both
 			}
 			l.add(o)
 			want[n] = append(want[n], o)
 		}
-		var got []*opening
+		var got []*newcomer
 		for o := l.oldest; o != nil; o = l.after(o) {
 			got = append(got, o)
 		}
@@ -410,7 +404,7 @@ func (l *oneConn) Accept() (net.Conn, error) {
 func (l *oneConn) Close() error   { return nil }
 func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
-// FuzzHead: what a loop takes for a handshake is one, the same one, for the server of
+// FuzzHead: what the front takes for a request is one, the same one, for the server of
 // net/http; and splits make no difference.
 func FuzzHead(f *testing.F) {
 	ws := request("")
@@ -431,63 +425,88 @@ func FuzzHead(f *testing.F) {
 	} {
 		f.Add([]byte(s), 10)
 	}
-	l := &listener{cfg: Config{Protocol: "test"}, prefixes: []string{"GET /ws"}, maxHead: 4 << 10}
-	in := newIntake(l, nil)
+	for _, s := range []string{
+		"POST /api HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n", "POST /api?a HTTP/1.1\r\nHost: a\r\nContent-Length: 02\r\nTE: a\r\n\r\n",
+		"POST /api HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: x close\r\n\r\n",
+	} {
+		f.Add([]byte(s), 30)
+	}
+	in := newIntake(nil, nil)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
 		if len(data) > 16<<10 {
 			return
 		}
-		end, v := l.judge(data, 0)
+		judge := func(n, scanned int) (*route, int, outcome) { return known.judge(data[:n], scanned, 8<<10) }
+		r, end, o := judge(len(data), 0)
 		if cut > 0 && cut < len(data) {
-			if e, w := l.judge(data[:cut], 0); w == verdictIncomplete {
-				if e, w = l.judge(data, cut); e != end || w != v {
-					t.Fatalf("split at %d: %d %v, want %d %v", cut, e, w, end, v)
+			if r2, e, w := judge(cut, 0); w == partial {
+				if r2, e, w = judge(len(data), cut); r2 != r || e != end || w != o {
+					t.Fatalf("split at %d: %d %v, want %d %v", cut, e, w, end, o)
 				}
-			} else if w != v || e != end && v == verdictComplete {
-				t.Fatalf("first %d bytes: %d %v, want %d %v", cut, e, w, end, v)
+			} else if w != o || r2 != r || e != end {
+				t.Fatalf("first %d bytes: %d %v, want %d %v", cut, e, w, end, o)
 			}
 		}
-		if v != verdictComplete {
-			return
+		if o == complete {
+			sameRequest(t, &in.request, r, data, end)
 		}
-		sameRequest(t, &in.request, data[:end])
 	})
 }
 
 // FuzzFields is FuzzHead where a request is likely to be one.
 func FuzzFields(f *testing.F) {
-	f.Add("", "Host: a\r\n", "A: b\r\n")
-	f.Add("?a=b", "hOST:[::1]:80 \n", "Pragma: no-cache\nA:\t\nA: \xff\r\n")
-	f.Add("?", "Host: a\r\n", "Connection: close, x\r\n")
-	f.Add("? ", "Host: a\r\nHost: b\r\n", " A: b\r\n")
+	f.Add(false, "", "Host: a\r\n", "A: b\r\n")
+	f.Add(true, "?a=b", "hOST:[::1]:80 \r\n", "Pragma: no-cache\r\nA:\t\r\nA: \xff\r\n")
+	f.Add(true, "?", "Host: a\n", "Connection: x, close\r\n")
+	f.Add(false, "? ", "Host: a\r\nHost: b\r\n", " A: b\r\n")
+	f.Add(false, "", "Host: a\r\n", "Content-Length: 2\r\n")
+	f.Add(true, "", "Host: a\r\n", "Content-Length: 002\r\nX-API-Key: a\r\nx-api-key: b\r\nUpgrade:\r\n")
 	var q Request
-	f.Fuzz(func(t *testing.T, query, host, fields string) {
-		head := []byte("GET /ws" + query + " HTTP/1.1\r\nConnection: Upgrade\r\n" + host + "Upgrade: test\r\n" + fields + "\r\n")
-		if end := headEnd(head, 0); end > 0 && len(head) < 16<<10 {
-			sameRequest(t, &q, head[:end])
+	f.Fuzz(func(t *testing.T, post bool, query, host, fields string) {
+		text := "GET /ws" + query + " HTTP/1.1\r\nConnection: Upgrade\r\n" + host + "Upgrade: test\r\n" + fields + "\r\n"
+		if post {
+			text = "POST /api" + query + " HTTP/1.1\r\n" + host + fields + "\r\n"
+		}
+		data := []byte(text)
+		if r, end, o := known.judge(data, 0, 16<<10); o == complete {
+			sameRequest(t, &q, r, data, end)
 		}
 	})
 }
 
-// sameRequest compares what a loop makes of a head with what net/http does, if it is
-// one for the loop.
-func sameRequest(t *testing.T, q *Request, head []byte) {
+// known are one route of each kind.
+var known = func() (rs routes) {
+	rs.add(Route{Method: http.MethodGet, Path: "/ws", Upgrade: "test", Take: func(*Arrival) {}})
+	rs.add(Route{Method: http.MethodPost, Path: "/api"})
+	return rs
+}()
+
+// sameRequest compares what the front makes of a head, which ends at end, with what net/http
+// does, if it is one for a route.
+func sameRequest(t *testing.T, q *Request, r *route, data []byte, end int) {
 	t.Helper()
-	if !q.parse(string(head), "test") || q.Path != "/ws" { // a listener looks at the path before
+	head := data[:end]
+	if !q.parse(string(head)) || !r.wants(q) {
 		return
 	}
-	want, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
+	sent := append(bytes.Clone(head), make([]byte, max(q.length, 0))...)
+	want, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(sent)))
 	if err != nil {
-		t.Fatal("http.ReadRequest refuses what a loop takes:", err)
+		t.Fatal("http.ReadRequest refuses what a route gets:", err)
 	}
-	got := q.http(t.Context(), "")
-	if !reflect.DeepEqual(got, want.WithContext(t.Context())) {
-		t.Fatalf("got\n%#v\nwant\n%#v", got, want)
+	got := FromHTTP(want)
+	if want.URL.Path != r.Path || got.Method != q.Method || got.Path != q.Path || got.Query != q.Query || got.Host != q.Host {
+		t.Fatalf("got %+v, want %+v", q, got)
 	}
-	if served := asked(head); served == nil {
-		t.Fatal("net/http refuses what a loop takes")
-	} else if !reflect.DeepEqual(got.Header, served.Header) || got.RequestURI != served.RequestURI || got.Host != served.Host {
-		t.Fatalf("got\n%#v\nwant\n%#v", got, served)
+	if want.ContentLength != int64(max(q.length, 0)) || want.Close || want.TransferEncoding != nil || want.Proto != "HTTP/1.1" {
+		t.Fatalf("got %+v, want %+v", q, want)
+	}
+	served := asked(sent)
+	if served == nil {
+		t.Fatal("net/http refuses what a route gets")
+	}
+	if !reflect.DeepEqual(want.Header, served.Header) || want.Host != served.Host || want.RequestURI != served.RequestURI {
+		t.Fatalf("ReadRequest says %+v, the server %+v", want, served)
 	}
 	sameFields(t, q, want.Header)
 }
@@ -495,6 +514,8 @@ func sameRequest(t *testing.T, q *Request, head []byte) {
 // sameFields compares the ways to ask for fields.
 func sameFields(t *testing.T, q *Request, want http.Header) {
 	t.Helper()
+	want = want.Clone()
+	want.Del("Content-Length")
 	if got := q.Header()(); !reflect.DeepEqual(got, want) {
 		t.Fatalf("later: %q, want %q", got, want)
 	}
@@ -522,7 +543,7 @@ var usual = request("User-Agent: bench\r\nPragma: no-cache\r\nCache-Control: no-
 func TestParseAllocations(t *testing.T) {
 	var q Request
 	if n := testing.AllocsPerRun(100, func() {
-		if !q.parse(usual, "test") || q.Get("origin") == "" || len(q.Values("Accept-Language")) != 1 {
+		if !q.parse(usual) || q.Get("origin") == "" || len(q.Values("Accept-Language")) != 1 {
 			t.Fatal("refused")
 		}
 	}); n > 0 && !raceEnabled {
@@ -533,20 +554,43 @@ func TestParseAllocations(t *testing.T) {
 // TestReset: a request that was answered keeps nothing alive.
 func TestReset(t *testing.T) {
 	var q Request
-	q.parse(usual, "test")
+	q.parse(usual)
 	q.reset()
-	for _, f := range q.fields[:cap(q.fields)] {
-		if f != (field{}) {
-			t.Errorf("left: %v", f)
-		}
-	}
 	for _, v := range q.values[:cap(q.values)] {
 		if v != "" {
 			t.Errorf("left: %q", v)
 		}
 	}
-	if q.head != "" || q.target != "" || q.Path != "" || q.Query != "" || q.Host != "" {
+	if q.head != "" || q.Path != "" || q.Query != "" || q.Host != "" {
 		t.Errorf("left: %+v", q)
+	}
+}
+
+// TestAgain: a head is taken for the one before only if nothing but its length differs.
+func TestAgain(t *testing.T) {
+	head := "POST /api HTTP/1.1\r\nHost: a\r\nX-A: 12\r\nContent-Length: 107\r\nX-B: 3\r\n\r\n"
+	digits := strings.Index(head, "107")
+	for range 20_000 {
+		var q, fresh Request
+		if !q.parse(head) {
+			t.Fatal("refused")
+		}
+		data := []byte(head + "body")
+		at := rand.IntN(len(head))
+		if rand.IntN(2) == 0 {
+			at = digits + rand.IntN(3)
+		}
+		data[at] = "0123456789 \n:x+"[rand.IntN(15)]
+		same := string(data[:len(head)]) == head
+		number := at >= digits && at < digits+3 && '0' <= data[at] && data[at] <= '9'
+		if got := q.again(data); got != (same || number) {
+			t.Fatalf("%q: %v", data, got)
+		} else if got && (!fresh.parse(string(data[:len(head)])) || fresh.length != q.length) {
+			t.Fatalf("%q: length %d, want %d", data, q.length, fresh.length)
+		}
+		if q.again(data[:len(head)-1]) {
+			t.Fatal("an incomplete head is the same")
+		}
 	}
 }
 
@@ -559,18 +603,17 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-// BenchmarkRequest is the work for a request but for the socket's and the handler's.
+// BenchmarkRequest is the work for a request but for the socket's and the route's.
 func BenchmarkRequest(b *testing.B) {
 	head := []byte(usual)
-	l := &listener{cfg: Config{Protocol: "test"}, prefixes: []string{"GET /ws"}, maxHead: 1 << 16}
-	in := newIntake(l, nil)
+	in := newIntake(nil, nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		end, _ := l.judge(head, 0)
-		if !in.request.parse(string(head[:end]), "test") {
+		_, end, _ := known.judge(head, 0, 1<<16)
+		if !in.request.parse(string(head[:end])) {
 			b.Fatal("refused")
 		}
 	}
 }
 
-var _ transport.Watcher = (*opening)(nil)
+var _ transport.Watcher = (*newcomer)(nil)

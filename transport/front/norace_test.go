@@ -1,5 +1,5 @@
 //go:build !race
 
-package upgrade
+package front
 
 const raceEnabled = false

@@ -25,9 +25,10 @@ import (
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
 )
 
-// needLoops skips a test of NewListener where it has nothing to do, and in two of
+// needLoops skips a test of routes where it has nothing to do, and in two of
 // the three runs.
 func needLoops(t *testing.T) {
 	t.Helper()
@@ -35,7 +36,7 @@ func needLoops(t *testing.T) {
 		t.Skip("loops watch no sockets here")
 	}
 	if !direct {
-		t.Skip("of the run with the listener")
+		t.Skip("of the run with routes")
 	}
 }
 
@@ -58,16 +59,21 @@ func (l *logBuffer) String() string {
 }
 
 // siteServer serves a WebSocket endpoint at /ws and others beside it.
-func siteServer(t *testing.T, listen bool, edit func(*http.Server)) *testServer {
-	return siteServerWith(t, Config{}, listen, edit)
+func siteServer(t *testing.T, routed bool, edit func(*http.Server)) *testServer {
+	return siteServerWith(t, Config{}, nil, routed, edit)
 }
 
-func siteServerWith(t *testing.T, cfg Config, listen bool, edit func(*http.Server)) *testServer {
+// siteServerWith has a gate in front of the WebSocket endpoint; nil: none.
+func siteServerWith(t *testing.T, cfg Config, gate front.Gate, routed bool, edit func(*http.Server)) *testServer {
 	s := &testServer{t: t, peers: make(chan *testPeer, 2000)}
 	s.runLoop()
 	h := NewHandler(s, cfg)
 	mux := http.NewServeMux()
-	mux.Handle("/ws", h)
+	if gate != nil {
+		mux.Handle("/ws", front.Wrap(gate, h))
+	} else {
+		mux.Handle("/ws", h)
+	}
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %d %.20q %v", r.Method, len(b), b, err)
@@ -78,8 +84,10 @@ func siteServerWith(t *testing.T, cfg Config, listen bool, edit func(*http.Serve
 	if edit != nil {
 		edit(s.Config)
 	}
-	if listen {
-		s.Listener = NewListener(s.Listener, s.Config, h, "/ws")
+	if routed {
+		r := h.Route("/ws")
+		r.Gate = gate
+		s.Listener = front.Listen(s.Listener, s.Config, s.NextLoop, r)
 	}
 	s.Start()
 	t.Cleanup(s.Server.Close)
@@ -181,33 +189,26 @@ func oddities() map[string]string {
 	}
 }
 
-// TestSameAnswers: whatever a client sends, the listener makes no difference.
+// TestSameAnswers: whatever a client sends, the route makes no difference.
 func TestSameAnswers(t *testing.T) {
 	needLoops(t)
 	compress := Config{Compression: true}
-	plain, ours := siteServerWith(t, compress, false, nil), siteServerWith(t, compress, true, nil)
-	compress.Direct = ownOrigin
-	spared := siteServerWith(t, compress, true, nil)
+	plain, ours := siteServerWith(t, compress, nil, false, nil), siteServerWith(t, compress, nil, true, nil)
 	for name, sent := range oddities() {
 		t.Run(name, func(t *testing.T) {
 			want := dates.ReplaceAllString(exchange(t, plain, sent), "Date: ")
-			for _, s := range []*testServer{ours, spared} {
-				got := dates.ReplaceAllString(exchange(t, s, sent), "Date: ")
-				if sorted(got) != sorted(want) {
-					t.Errorf("direct %v: got\n%.500s\nwant\n%.500s", s == spared, got, want)
-				}
+			got := dates.ReplaceAllString(exchange(t, ours, sent), "Date: ")
+			if sorted(got) != sorted(want) {
+				t.Errorf("got\n%.500s\nwant\n%.500s", got, want)
 			}
-			sameInfo(t, sent, plain, ours, spared)
+			sameInfo(t, plain, ours)
 		})
 	}
 }
 
-// ownOrigin is Config.Direct as the default of CheckOrigin.
-func ownOrigin(origin string) bool { return origin == "" || origin == "http://gyro.test" }
-
 // sameInfo ends the connections of an exchange, of which all acceptors are told the
 // same.
-func sameInfo(t *testing.T, sent string, servers ...*testServer) {
+func sameInfo(t *testing.T, servers ...*testServer) {
 	t.Helper()
 	var want *testPeer
 	for i, s := range servers {
@@ -231,20 +232,53 @@ func sameInfo(t *testing.T, sent string, servers ...*testServer) {
 	}
 }
 
-// TestDirect: the usual handshake is seen by nobody but Config.Direct, all others by
-// the server's handler.
-func TestDirect(t *testing.T) {
-	needLoops(t)
-	var handled, asked atomic.Int32
-	var logs logBuffer
-	cfg := Config{Direct: func(origin string) bool {
-		asked.Add(1)
-		if origin == "oops" {
-			panic("the application's fault")
+// testGate refuses what it is told to, and notes who passed: "enter" and the status.
+type testGate struct {
+	refusal atomic.Pointer[front.Refusal]
+	mu      sync.Mutex
+	passed  []string
+}
+
+func (g *testGate) Enter(q *front.Request) *front.Refusal {
+	if q.Get("Origin") == "oops" {
+		panic("the application's fault")
+	}
+	g.note("enter " + q.Path)
+	return g.refusal.Load()
+}
+
+func (g *testGate) Leave(_ *front.Request, status int) { g.note(fmt.Sprint(status)) }
+
+func (g *testGate) note(what string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.passed = append(g.passed, what)
+}
+
+// await waits until somebody has left, and forgets who passed.
+func (g *testGate) await(t *testing.T) (passed string) {
+	t.Helper()
+	settle(t, "nobody left", func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if n := len(g.passed); n == 0 || strings.HasPrefix(g.passed[n-1], "enter") {
+			return false
 		}
-		return origin != "usual"
-	}, CheckOrigin: func(*http.Request) bool { return true }}
-	s := siteServerWith(t, cfg, true, func(hs *http.Server) {
+		passed, g.passed = strings.Join(g.passed, ", "), nil
+		return true
+	})
+	return passed
+}
+
+// TestRoute: the usual handshake is seen by nobody but the gate, all others by the server's
+// handler as well. Each passes the gate once.
+func TestRoute(t *testing.T) {
+	needLoops(t)
+	var handled atomic.Int32
+	var logs logBuffer
+	var gate testGate
+	cfg := Config{CheckOrigin: func(q *front.Request) bool { return q.Get("Origin") != "foreign" }}
+	s := siteServerWith(t, cfg, &gate, true, func(hs *http.Server) {
 		hs.ErrorLog = log.New(&logs, "", 0)
 		next := hs.Handler
 		hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -252,43 +286,73 @@ func TestDirect(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	for _, tt := range []struct {
-		header         http.Header
-		asked, handled int32
-	}{
-		{nil, 1, 0},
-		{http.Header{"Origin": {"any"}, "A": {"b", "c"}}, 1, 0},
-		{http.Header{"Origin": {"usual"}}, 1, 1},
-	} {
-		asked.Store(0)
-		handled.Store(0)
-		c, p := s.connect("/ws?cf_ws_frame_ping_pong=true", tt.header, text("early"))
-		if asked.Load() != tt.asked || handled.Load() != tt.handled {
-			t.Errorf("%v: %d asked, %d handled", tt.header, asked.Load(), handled.Load())
+	for _, header := range []http.Header{nil, {"Origin": {"any"}, "A": {"b", "c"}}} {
+		c, p := s.connect("/ws?cf_ws_frame_ping_pong=true", header, text("early"))
+		if got := gate.await(t); got != "enter /ws, 101" || handled.Load() != 0 {
+			t.Errorf("%v: %s, %d handled", header, got, handled.Load())
 		}
 		if _, ok := p.inside.(*loopConn); !ok || p.ctx.Value(http.ServerContextKey) != s.Config || !p.info.NativePing ||
-			p.info.RemoteAddr != c.nc.LocalAddr().String() || len(p.info.Header()["A"]) != len(tt.header["A"]) {
+			p.info.RemoteAddr != c.nc.LocalAddr().String() || len(p.info.Header()["A"]) != len(header["A"]) {
 			t.Errorf("%T, %v, %+v", p.inside, p.ctx, p.info)
 		}
 		p.message()
 		converse(t, c, p)
 	}
-	asked.Store(0)
-	if got := exchange(t, s, request("gyro.test", "/ws", http.Header{"Sec-Websocket-Version": {"1"}})); !strings.HasPrefix(got, "HTTP/1.1 400 ") || asked.Load() != 0 {
-		t.Errorf("got %q, %d asked", got, asked.Load())
+	for status, header := range map[string]http.Header{"400": {"Sec-Websocket-Version": {"1"}}, "403": {"Origin": {"foreign"}}} {
+		handled.Store(0)
+		got := exchange(t, s, request("gyro.test", "/ws", header))
+		if passed := gate.await(t); !strings.HasPrefix(got, "HTTP/1.1 "+status) || passed != "enter /ws, "+status || handled.Load() != 1 {
+			t.Errorf("got %q, %s, %d handled", got, passed, handled.Load())
+		}
 	}
 	if got := exchange(t, s, request("gyro.test", "/ws", http.Header{"Origin": {"oops"}})); got != "" {
 		t.Errorf("got %q", got)
+	}
+	if passed := gate.await(t); passed != "500" {
+		t.Errorf("a panic: %s", passed)
 	}
 	if n := strings.Count(logs.String(), "http: panic serving"); n != 1 || !strings.Contains(logs.String(), "the application's fault") {
 		t.Errorf("log: %s", logs.String())
 	}
 }
 
-// TestDirectRefused: an acceptor that takes nobody has its say.
-func TestDirectRefused(t *testing.T) {
+// TestRouteRefused: the gate refuses as if net/http did, and the connection goes on.
+func TestRouteRefused(t *testing.T) {
 	needLoops(t)
-	s := siteServerWith(t, Config{Direct: ownOrigin}, true, nil)
+	var gate testGate
+	plain, ours := siteServerWith(t, Config{}, &gate, false, nil), siteServerWith(t, Config{}, &gate, true, nil)
+	for _, after := range []string{"", "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", request("gyro.test", "/ws", nil)} {
+		gate.refusal.Store(&front.Refusal{Status: http.StatusServiceUnavailable, Text: "full"})
+		var answers []string
+		for _, s := range []*testServer{plain, ours} {
+			got := exchange(t, s, request("gyro.test", "/ws", nil)+after)
+			answers = append(answers, sorted(dates.ReplaceAllString(got, "Date: ")))
+			if passed := gate.await(t); !strings.HasPrefix(passed, "enter /ws, 503") {
+				t.Errorf("passed: %s", passed)
+			}
+		}
+		if answers[0] != answers[1] || !strings.Contains(answers[1], "full\n") {
+			t.Errorf("got\n%s\nwant\n%s", answers[1], answers[0])
+		}
+	}
+	nc := ours.dial()
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	fmt.Fprint(nc, request("gyro.test", "/ws", nil))
+	resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	gate.refusal.Store(nil)
+	c, _ := newClient(t, nc, "/ws", nil)
+	converse(t, c, await(t, "a peer", ours.peers))
+}
+
+// TestRouteNotAccepted: an acceptor that takes nobody has its say.
+func TestRouteNotAccepted(t *testing.T) {
+	needLoops(t)
+	s := siteServer(t, true, nil)
 	s.prepare = func(*testPeer) error { return protocol.DisconnectShutdown }
 	c, _ := newClient(t, s.dial(), "/ws", nil, text("early"))
 	c.expect(closeFr(uint16(protocol.DisconnectShutdown.Code), protocol.DisconnectShutdown.Reason))
@@ -439,102 +503,21 @@ func TestWrapped(t *testing.T) {
 	}
 }
 
-// TestListenerContext: BaseContext and the client's address arrive; middleware can
-// refuse, and net/http goes on.
-func TestListenerContext(t *testing.T) {
+// TestRouteContext: the values of BaseContext arrive, its end does not.
+func TestRouteContext(t *testing.T) {
 	needLoops(t)
-	var refuse atomic.Bool
-	statuses := make(chan int, 10)
 	s := siteServer(t, true, func(hs *http.Server) {
 		hs.BaseContext = func(net.Listener) context.Context {
 			ctx, cancel := context.WithCancel(context.WithValue(context.Background(), ctxKey{}, "base"))
 			cancel()
 			return ctx
 		}
-		next := hs.Handler
-		hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if refuse.Load() {
-				http.Error(w, "full", http.StatusServiceUnavailable)
-				return
-			}
-			rec := &statusRecorder{ResponseWriter: w}
-			rec.Header().Set("X-Trace", "7")
-			next.ServeHTTP(rec, r)
-			statuses <- rec.status
-		})
 	})
-	refuse.Store(true)
-	nc := s.dial()
-	_ = nc.SetDeadline(time.Now().Add(patience))
-	fmt.Fprint(nc, request("gyro.test", "/ws", nil))
-	resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
-	if err != nil {
-		t.Fatal(err)
+	c, p := s.connect("/ws", nil)
+	if p.ctx.Value(ctxKey{}) != "base" || p.ctx.Value(http.ServerContextKey) != s.Config || p.ctx.Err() != nil {
+		t.Errorf("context %v", p.ctx)
 	}
-	body, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusServiceUnavailable || string(body) != "full\n" || resp.Header.Get("Date") == "" {
-		t.Errorf("%v %v %q", resp.Status, resp.Header, body)
-	}
-	refuse.Store(false)
-	for _, nc := range []net.Conn{nc, s.dial()} { // by net/http, and by a loop
-		c, answer := newClient(t, nc, "/ws", nil)
-		p := await(t, "a peer", s.peers)
-		if p.ctx.Value(ctxKey{}) != "base" || p.ctx.Value(http.ServerContextKey) != s.Config || p.ctx.Err() != nil {
-			t.Errorf("context %v", p.ctx)
-		}
-		if p.info.RemoteAddr != nc.LocalAddr().String() || answer.Get("X-Trace") != "7" {
-			t.Errorf("address %s, answer %v", p.info.RemoteAddr, answer)
-		}
-		if got := await(t, "the status", statuses); nc == c.nc && got != 101 && got != 0 { // hijacked: 0
-			t.Errorf("middleware saw status %d", got)
-		}
-		c.nc.Close()
-		p.closedWith()
-	}
-}
-
-// statusRecorder is middleware as people write it.
-type statusRecorder struct {
-	http.ResponseWriter
-	status int
-}
-
-func (r *statusRecorder) WriteHeader(s int) {
-	r.status = s
-	r.ResponseWriter.WriteHeader(s)
-}
-
-func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
-// TestHandlerPanics: it costs that one connection.
-func TestHandlerPanics(t *testing.T) {
-	needLoops(t)
-	var logs logBuffer
-	s := siteServer(t, true, func(hs *http.Server) {
-		hs.ErrorLog = log.New(&logs, "", 0)
-		next := hs.Handler
-		hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			switch r.URL.RawQuery {
-			case "oops":
-				panic("the handler's fault")
-			case "abort":
-				panic(http.ErrAbortHandler)
-			}
-			next.ServeHTTP(w, r)
-		})
-	})
-	for _, q := range []string{"oops", "abort"} {
-		if got := exchange(t, s, request("gyro.test", "/ws?"+q, nil)); got != "" {
-			t.Errorf("got %q", got)
-		}
-	}
-	if n := strings.Count(logs.String(), "http: panic serving"); n != 1 || !strings.Contains(logs.String(), "the handler's fault") {
-		t.Errorf("log: %s", logs.String())
-	}
-	c, _ := newClient(t, s.dial(), "/ws", nil)
-	c.nc.Close()
-	await(t, "a peer", s.peers).closedWith()
+	converse(t, c, p)
 }
 
 // TestHeadTimeout: silent clients and those that trickle are cut, whoever reads.
@@ -588,7 +571,7 @@ func TestListenerClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := NewListener(ln, &http.Server{}, NewHandler(s, Config{}), "/")
+		l := front.Listen(ln, &http.Server{}, s.NextLoop, NewHandler(s, Config{}).Route("/"))
 		var clients []net.Conn
 		for _, sent := range []string{"", "GET ", "POST / HTTP/1.1\r\n", "POST / HTTP/1.1\r\n"} {
 			nc, err := net.Dial("tcp", ln.Addr().String())
@@ -649,23 +632,31 @@ func TestNoLoop(t *testing.T) {
 	}
 }
 
-// TestOtherListeners are returned as they are.
-func TestOtherListeners(t *testing.T) {
-	ln, err := net.Listen("unix", t.TempDir()+"/gyro.sock")
+// TestNoSockets: what loops cannot serve is net/http's.
+func TestNoSockets(t *testing.T) {
+	needLoops(t)
+	unix, err := net.Listen("unix", t.TempDir()+"/gyro.sock")
 	if err != nil {
 		t.Skip(err)
-	}
-	defer ln.Close()
-	if got := NewListener(ln, &http.Server{}, NewHandler(&testServer{t: t}, Config{}), "/"); got != ln {
-		t.Errorf("got %T", got)
 	}
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tcp.Close()
-	plain := struct{ transport.Acceptor }{&testServer{t: t}}
-	if got := NewListener(tcp, &http.Server{}, NewHandler(plain, Config{}), "/"); got != tcp {
-		t.Errorf("got %T", got)
+	for _, ln := range []net.Listener{unix, tcp} {
+		s := &testServer{t: t, peers: make(chan *testPeer, 1)}
+		s.runLoop()
+		h := NewHandler(struct{ transport.Acceptor }{s}, Config{}) // its acceptor knows no loops
+		s.Server = httptest.NewUnstartedServer(h)
+		s.Listener.Close()
+		s.Listener = front.Listen(ln, s.Config, s.NextLoop, h.Route("/"))
+		s.Start()
+		nc, err := net.Dial(ln.Addr().Network(), ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, _ := newClient(t, nc, "/", nil)
+		converse(t, c, await(t, "a peer", s.peers))
+		s.Server.Close()
 	}
 }

@@ -21,13 +21,14 @@ import (
 
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/api/internal/apitest"
+	"github.com/gyrohq/gyro/transport/front"
 )
 
-// site is a server of the API, with or without a Listener.
+// site is a server of the API, with or without its routes.
 type site struct {
 	server  *http.Server
-	direct  *httpapi.Listener // nil: without
-	served  atomic.Int64      // requests that passed net/http
+	direct  *front.Listener // nil: without
+	served  atomic.Int64    // requests that passed net/http
 	addr    string
 	stopped chan struct{}
 }
@@ -50,7 +51,7 @@ func open(h *httpapi.Handler, ln net.Listener, direct bool) *site {
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	if direct {
-		s.direct = h.Listen(ln, s.server)
+		s.direct = front.Listen(ln, s.server, nil, h.Routes()...)
 		ln = s.direct
 	}
 	go func() {
@@ -162,7 +163,7 @@ var exchanges = map[string]struct {
 	"wrong key, no other": {[]string{request(publishPath, publishBody, "X-API-Key: x", "Authorization: apikey secret")}, 1},
 	"no key":              {[]string{request(publishPath, publishBody)}, 1},
 	"key in query":        {[]string{request(publishPath+"?api_key=secret", publishBody)}, 1},
-	"two keys":            {[]string{request(publishPath, publishBody, keyField, "X-Api-Key: x")}, 1},
+	"two keys":            {[]string{request(publishPath, publishBody, keyField, "X-Api-Key: x")}, 0},
 	"transport errors":    {[]string{request(publishPath, notPublished, keyField, "X-Centrifugo-Error-Mode: transport")}, 1},
 	"own transport":       {[]string{request(publishPath, notPublished, keyField, "X-Gyro-Error-Mode: transport")}, 1},
 	"GET":                 {[]string{"GET /api/publish HTTP/1.1\r\nHost: a\r\n\r\n"}, 1},
@@ -188,8 +189,13 @@ var exchanges = map[string]struct {
 	"line feeds":         {[]string{strings.ReplaceAll(goodPublish, "\r\n", "\n")}, 1},
 	"control character":  {[]string{request(publishPath, publishBody, keyField, "X-A: \x01")}, 0},
 	"carriage return":    {[]string{request(publishPath, publishBody, keyField, "X-A: b\rc")}, 0},
-	"high bytes":         {[]string{request(publishPath, publishBody, keyField, "X-A: \xc3\xa9")}, 1},
-	"great head":         {[]string{request(publishPath, publishBody, keyField, "X-A: "+strings.Repeat("x", 20_000))}, 1},
+	"high bytes":         {[]string{request(publishPath, publishBody, keyField, "X-A: \xc3\xa9")}, 0},
+	"great head":         {[]string{request(publishPath, publishBody, keyField, "X-A: "+strings.Repeat("x", 20_000))}, 0},
+	"greatest head":      {[]string{request(publishPath, publishBody, keyField, "X-A: "+strings.Repeat("x", http.DefaultMaxHeaderBytes))}, 0},
+	"other mode":         {[]string{request(publishPath, notPublished, keyField, "X-Gyro-Error-Mode: none")}, 0},
+	"loose close":        {[]string{request(publishPath, publishBody, keyField, "Connection: x close"), goodPublish}, 1},
+	"other connection":   {[]string{request(publishPath, publishBody, keyField, "Connection: keep-alive, TE", "TE: trailers"), goodPublish}, 0},
+	"upgrade":            {[]string{request(publishPath, publishBody, keyField, "Connection: Upgrade", "Upgrade: websocket"), goodPublish}, 2},
 	"half a head":        {[]string{goodPublish, "POST /api/publish HTTP/1.1\r\nHost:"}, 0},
 	"crumbs":             {[]string{goodPublish, "POS"}, 0},
 	"crumbs alone":       {[]string{"POS"}, 0},
@@ -199,8 +205,8 @@ var exchanges = map[string]struct {
 	"HTTP/2":             {[]string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, 1},
 }
 
-// A server with a Listener answers every exchange as one without.
-func TestListenerAnswersLikeServer(t *testing.T) {
+// A server with routes answers every exchange as one without.
+func TestRoutesAnswerLikeServer(t *testing.T) {
 	for name, e := range exchanges {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -219,17 +225,17 @@ func TestListenerAnswersLikeServer(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(got[0], got[1]); diff != "" {
-				t.Errorf("answers without Listener (-) and with (+):\n%s", diff)
+				t.Errorf("answers without routes (-) and with (+):\n%s", diff)
 			}
 			if diff := cmp.Diff(calls[0], calls[1]); diff != "" {
-				t.Errorf("calls without Listener (-) and with (+):\n%s", diff)
+				t.Errorf("calls without routes (-) and with (+):\n%s", diff)
 			}
 		})
 	}
 }
 
 // In transport mode the status depends on the error: net/http answers all.
-func TestListenerTransportMode(t *testing.T) {
+func TestRoutesTransportMode(t *testing.T) {
 	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "secret", ErrorMode: "transport"})
 	s := start(t, h, listen(t), true)
 	got, err := s.exchange(t, request(publishPath, notPublished, keyField))
@@ -238,8 +244,8 @@ func TestListenerTransportMode(t *testing.T) {
 	}
 }
 
-// FuzzListener sends anything to a server with and one without Listener.
-func FuzzListener(f *testing.F) {
+// FuzzRoutes sends anything to a server with and one without routes.
+func FuzzRoutes(f *testing.F) {
 	for _, e := range exchanges {
 		f.Add([]byte(strings.Join(e.parts, "")))
 	}
@@ -267,10 +273,10 @@ func FuzzListener(f *testing.F) {
 			}
 		}
 		if diff := cmp.Diff(got[0], got[1]); diff != "" {
-			t.Errorf("answers without Listener (-) and with (+):\n%s", diff)
+			t.Errorf("answers without routes (-) and with (+):\n%s", diff)
 		}
 		if diff := cmp.Diff(nodes[0].Calls(), nodes[1].Calls()); diff != "" {
-			t.Errorf("calls without Listener (-) and with (+):\n%s", diff)
+			t.Errorf("calls without routes (-) and with (+):\n%s", diff)
 		}
 	})
 }
@@ -319,7 +325,7 @@ func lifetime(t *testing.T, p *pipes, sent string, answers int) time.Duration {
 	return time.Since(begin)
 }
 
-func TestListenerTimeouts(t *testing.T) {
+func TestRoutesTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
 		s := start(t, newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "secret"}), p, true)
@@ -385,7 +391,7 @@ func shutdown(t *testing.T, s *site) {
 
 // A shutdown closes idle connections, and lets requests under way have their
 // answers.
-func TestListenerShutdown(t *testing.T) {
+func TestRoutesShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var blocked atomic.Bool
@@ -440,7 +446,7 @@ func TestListenerShutdown(t *testing.T) {
 }
 
 // A shutdown whose context ends cuts what is under way.
-func TestListenerShutdownInHaste(t *testing.T) {
+func TestRoutesShutdownInHaste(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		p := newPipes()
@@ -465,7 +471,7 @@ func TestListenerShutdownInHaste(t *testing.T) {
 }
 
 // A panic ends one connection.
-func TestListenerPanic(t *testing.T) {
+func TestRoutesPanic(t *testing.T) {
 	var calls atomic.Int64
 	node := &apitest.Node{Hook: func() {
 		if calls.Add(1) == 1 {

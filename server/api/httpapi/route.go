@@ -1,0 +1,40 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/transport/front"
+)
+
+// Routes returns the way of the publish and broadcast requests of backends that keep their
+// connections, as long as they are small and as usual clients write them: most of what a
+// publish costs by way of net/http is net/http. Everything else, such as a wrong key,
+// malformed JSON or another method, is left to h as a handler of net/http, which has to
+// serve the paths as well. The routes have no Gate.
+func (h *Handler) Routes() []front.Route {
+	if h.transport { // in which errors have statuses of their own
+		return nil
+	}
+	var routes []front.Route
+	for _, m := range []api.Method{api.MethodPublish, api.MethodBroadcast} {
+		routes = append(routes, front.Route{
+			Method: http.MethodPost, Path: h.path(m), ContentType: jsonType[0], Check: h.mayAnswer,
+			Answer: func(ctx context.Context, _ *front.Request, body, out []byte) (int, []byte) {
+				req := m.NewRequest()
+				if api.UnmarshalRequest(body, req) != nil {
+					return 0, out
+				}
+				return h.execute(ctx, m, req, out, false)
+			},
+		})
+	}
+	return routes
+}
+
+// mayAnswer reports whether a request has the right key, in a field, and wants errors as
+// they are by default.
+func (h *Handler) mayAnswer(q *front.Request) bool {
+	return q.Query == "" && !wantsTransport(q) && h.auth.allowFields(q)
+}

@@ -1,0 +1,297 @@
+package front
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+const (
+	// rearm is how much later than asked for a connection may be found to be idle:
+	// setting a deadline for each request would cost more than parsing it.
+	rearm = time.Second
+	// minRequest is how much net/http wants to see before it takes it for a further
+	// request; bytes.
+	minRequest = 4
+	// maxKept bounds the buffers that an idle connection holds on to; bytes.
+	maxKept = 4 << 10
+)
+
+// States of a conn.
+const (
+	stateIdle  int32 = iota // waits for a request
+	stateBusy               // has read some of one
+	stateEnded              // was closed while idle
+)
+
+// conn is a connection whose requests are for routes with Answer.
+type conn struct {
+	net.Conn
+	front  *Listener
+	remote net.Addr
+	addr   string // remote, as requests have it
+	state  atomic.Int32
+	in     *netio.Buffer // what was read and not answered yet
+	out    []byte
+
+	request Request // the last one; the next may have the same head
+	route   *route  // of request
+	scanned int     // bytes of in in which the head does not end
+	size    int     // of the head of the request that in begins with; 0: it is not complete
+
+	// phase is what the read deadline, set at armed, is for.
+	phase        phase
+	armed, wrote time.Time // deadlines were set
+	second       int64     // that date is of; 0: nothing was answered
+	date         []byte
+}
+
+type phase int
+
+const (
+	phaseHead phase = iota // to complete a head
+	phaseIdle              // to begin a request
+	phaseBody              // to complete a body
+)
+
+var errForeign = errors.New("not a request for a route")
+
+func newConn(l *Listener, in *incoming) *conn {
+	c := &conn{Conn: in.conn, front: l, remote: in.remote, addr: in.remote.String(), in: netio.Get(len(in.early))}
+	if c.in.B = append(c.in.B, in.early...); len(in.early) > 0 {
+		c.state.Store(stateBusy)
+	}
+	return c
+}
+
+// serve answers requests until one is foreign or the connection ends.
+func (c *conn) serve() {
+	defer c.front.remove(c)
+	defer c.guard()
+	c.armed = time.Now()
+	c.deadline(c.SetReadDeadline, c.front.headTimeout)
+	for {
+		err := c.next()
+		if err == nil {
+			err = c.answer()
+		}
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, errForeign) || !c.handOver() {
+			_ = c.Close()
+		}
+		c.in.Free()
+		return
+	}
+}
+
+// guard keeps a panic to this connection.
+func (c *conn) guard() {
+	if p := recover(); p != nil {
+		c.front.recovered(p, c.addr)
+		_ = c.Close()
+	}
+}
+
+// closeIdle closes the connection if it waits for a request.
+func (c *conn) closeIdle() {
+	if c.state.CompareAndSwap(stateIdle, stateEnded) {
+		_ = c.Close()
+	}
+}
+
+// handOver gives the connection to the server.
+func (c *conn) handOver() bool {
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return false
+	}
+	c.front.pass(&incoming{conn: c.Conn, remote: c.remote, early: bytes.Clone(c.in.B)})
+	return true
+}
+
+// next reads until there is a request. An error other than errForeign ends the
+// connection.
+func (c *conn) next() error {
+	for {
+		if len(c.in.B) > 0 {
+			switch c.head() {
+			case foreign:
+				return errForeign
+			case complete:
+				if len(c.in.B) >= c.size+c.request.length {
+					return nil
+				}
+				if c.phase != phaseBody && !c.route.Check(&c.request) {
+					return errForeign // nobody waits for its body
+				}
+				c.await(phaseBody, c.front.idleTimeout)
+			case partial:
+				c.await(phaseHead, c.front.headTimeout)
+			}
+		}
+		if err := c.read(); err != nil {
+			return err
+		}
+	}
+}
+
+// head finds the head of a request at the beginning of what was read.
+func (c *conn) head() outcome {
+	b, q := c.in.B, &c.request
+	if c.size > 0 {
+		return complete
+	}
+	if q.again(b) && q.length <= maxBody {
+		c.size = len(q.head)
+		return complete
+	}
+	r, end, o := c.front.answers.judge(b, c.scanned, c.front.maxHead)
+	c.scanned = len(b)
+	if o != complete {
+		return o
+	}
+	if !q.parse(string(b[:end])) || !r.wants(q) {
+		return foreign
+	}
+	q.RemoteAddr = c.addr
+	c.route, c.size = r, end
+	return complete
+}
+
+// await sets the deadline for the rest of a request, once.
+func (c *conn) await(p phase, d time.Duration) {
+	if c.phase != p {
+		c.phase, c.armed = p, time.Now()
+		c.deadline(c.SetReadDeadline, d)
+	}
+}
+
+// deadline sets a deadline in d, or as much as rearm later; 0 is none.
+func (c *conn) deadline(set func(time.Time) error, d time.Duration) {
+	if d > 0 {
+		_ = set(time.Now().Add(d + rearm)) // fails if the connection does
+	}
+}
+
+func (c *conn) read() error {
+	had := len(c.in.B)
+	if had == cap(c.in.B) {
+		c.in = c.in.Grow(had)
+	}
+	b := c.in.B
+	n, err := c.Read(b[had:cap(b)])
+	c.in.B = b[:had+n]
+	if n > 0 && c.state.Load() != stateBusy && !c.state.CompareAndSwap(stateIdle, stateBusy) {
+		return net.ErrClosed
+	}
+	switch {
+	case n > 0 || err == nil:
+		return nil
+	case errors.Is(err, io.EOF) && (had >= minRequest || had > 0 && c.second == 0):
+		return errForeign // the server knows what to say to half a request
+	}
+	return err
+}
+
+// answer serves the request that was read.
+func (c *conn) answer() error {
+	q, r := &c.request, c.route
+	if !r.Check(q) {
+		return errForeign
+	}
+	end := c.size + q.length
+	last, err := c.serveRoute(q, r, c.in.B[c.size:end])
+	if err != nil {
+		return err
+	}
+	if last {
+		return net.ErrClosed
+	}
+	c.in.B = c.in.B[:copy(c.in.B, c.in.B[end:])]
+	c.size, c.scanned = 0, 0
+	return c.rest()
+}
+
+// serveRoute lets a request pass the gate of its route, and answers it. last tells that the
+// connection ends.
+func (c *conn) serveRoute(q *Request, r *route, body []byte) (last bool, err error) {
+	status := http.StatusInternalServerError // what a panic is
+	defer func() {
+		if status != 0 { // else it leaves when net/http has served it
+			r.Gate.Leave(q, status)
+		}
+	}()
+	// The head goes before the body when the size of that is known.
+	room := maxAnswerHead + max(len(r.ContentType), len(plainText))
+	out, contentType := slices.Grow(c.out[:0], room)[:room], plainText
+	if f := r.Gate.Enter(q); f != nil {
+		status, out = f.Status, append(append(out, f.Text...), '\n')
+	} else {
+		status, out = r.Answer(c.front.ctx, q, body, out)
+		switch status {
+		case 0:
+			return false, errForeign
+		case http.StatusOK:
+			contentType = r.ContentType
+		default:
+			out = append(append(out[:room], http.StatusText(status)...), '\n')
+		}
+	}
+	c.out = out
+	last = c.front.isClosing()
+	return last, c.respond(status, contentType, room, last)
+}
+
+// respond sends the body of an answer that is in c.out from room on.
+func (c *conn) respond(status int, contentType string, room int, last bool) error {
+	now := time.Now()
+	if second := now.Unix(); second != c.second {
+		c.second, c.date = second, now.UTC().AppendFormat(c.date[:0], http.TimeFormat)
+	}
+	var head [2 * maxAnswerHead]byte
+	h := appendHead(head[:0], status, contentType, c.date, len(c.out)-room, last)
+	begin := room - len(h)
+	copy(c.out[begin:], h)
+	if now.Sub(c.wrote) >= rearm {
+		c.wrote = now
+		c.deadline(c.SetWriteDeadline, c.front.writeTimeout)
+	}
+	if _, err := c.Write(c.out[begin:]); err != nil {
+		return err
+	}
+	if c.phase != phaseIdle || now.Sub(c.armed) >= rearm {
+		c.phase, c.armed = phaseIdle, now
+		c.deadline(c.SetReadDeadline, c.front.idleTimeout)
+	}
+	return nil
+}
+
+// rest gets ready to wait for another request.
+func (c *conn) rest() error {
+	if cap(c.out) > maxKept {
+		c.out = nil
+	}
+	if len(c.request.head) > maxKept {
+		c.request.reset()
+	}
+	if len(c.in.B) > 0 { // it has come already
+		return nil
+	}
+	if cap(c.in.B) > maxKept {
+		c.in.Free()
+		c.in = netio.Get(0)
+	}
+	c.state.Store(stateIdle)
+	if c.front.isClosing() { // else Close sees that the connection is idle
+		return net.ErrClosed
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package front
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+)
+
+// Gate is what the requests to an endpoint pass before they are served, and afterwards:
+// limits, a check of the origin, an access log, metrics. Fast routes and, by Wrap, handlers of
+// net/http call it alike. Loops and any goroutines call it; it must not block.
+type Gate interface {
+	// Enter tells whether a request may be served: nil, or what the client is told. A
+	// request may enter twice if its route leaves it to net/http after the first time; it
+	// leaves once.
+	Enter(q *Request) *Refusal
+	// Leave is told the status of the answer: http.StatusSwitchingProtocols if the connection
+	// left HTTP, http.StatusInternalServerError if who served the request panicked.
+	Leave(q *Request, status int)
+}
+
+// Refusal is the answer to a request that may not enter: a status and one line of text.
+type Refusal struct {
+	Status int
+	Text   string
+}
+
+// open is the gate of a route that has none.
+type open struct{}
+
+func (open) Enter(*Request) *Refusal { return nil }
+func (open) Leave(*Request, int)     {}
+
+// Wrap returns a handler that serves the requests that pass the gate.
+func Wrap(g Gate, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := FromHTTP(r)
+		status := http.StatusInternalServerError // what a panic is
+		defer func() { g.Leave(q, status) }()
+		if f := g.Enter(q); f != nil {
+			status = f.Status
+			http.Error(w, f.Text, status)
+			return
+		}
+		rec := &recorder{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(rec, r)
+		status = rec.status
+	})
+}
+
+// recorder notes the status of an answer.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Hijack implements http.Hijacker.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err == nil {
+		r.status = http.StatusSwitchingProtocols
+	}
+	return conn, rw, err
+}
+
+// Unwrap lets http.ResponseController find Flush and deadlines.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -1,0 +1,254 @@
+package front
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// maxHeld bounds the bytes of incomplete heads of a loop: those who trickle their
+// requests cannot fill the memory. For one who needs more, those are closed whose first
+// bytes are the oldest, so that the last who came has as much time as can be. Heads
+// that arrive at once, as usual, are not concerned.
+const maxHeld = 16 << 20
+
+// expireBatch is how many connections a turn of the loop closes for being late: some 2 ms.
+const expireBatch = 256
+
+// intake holds the connections of one loop whose first request is not complete.
+// Everything but send and close happens on the loop.
+type intake struct {
+	front    *Listener
+	loop     transport.Loop
+	arriving []netio.Socket // of the goroutine that accepts
+
+	// request and arrival are of the connection that is being answered.
+	request Request
+	arrival Arrival
+
+	timer transport.Timer
+	// expiring: expire has more to do, and was posted.
+	expiring bool
+
+	// mu is for close, should the loop end before the listener.
+	mu      sync.Mutex
+	waiting queue // all, in the order of their arrival
+	partial queue // those of which something was read, in the order of their first bytes
+	held    int   // bytes of the buffers of those in partial
+	closed  bool
+}
+
+// newcomer is a connection that has not sent its first request yet.
+type newcomer struct {
+	intake  *intake
+	fd      int32
+	scanned int32 // bytes in which the head does not end
+	remote  netip.AddrPort
+	due     time.Time     // when it is closed
+	b       *netio.Buffer // what was read; nil: nothing
+	gone    bool
+	at      [queueCount]neighbours
+}
+
+func newIntake(l *Listener, loop transport.Loop) *intake {
+	return &intake{front: l, loop: loop, waiting: queue{which: 0}, partial: queue{which: 1}}
+}
+
+// send brings the connections that arrive to the loop.
+func (in *intake) send() {
+	if len(in.arriving) == 0 {
+		return
+	}
+	batch := slices.Clone(in.arriving)
+	in.arriving = in.arriving[:0]
+	if in.loop.Post(func() { in.admit(batch) }) {
+		return
+	}
+	for _, s := range batch { // the transport's acceptor refuses them
+		in.front.pass(newIncoming(s, nil, true))
+	}
+}
+
+// admit waits for the requests of new connections.
+func (in *intake) admit(batch []netio.Socket) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	due := time.Now().Add(in.front.headTimeout)
+	for _, s := range batch {
+		n := &newcomer{intake: in, fd: int32(s.FD), remote: s.Remote, due: due}
+		if in.closed || in.loop.Watch(int(s.FD), n, true, false) != nil {
+			netio.CloseFD(s.FD, false)
+			continue
+		}
+		in.waiting.add(n)
+	}
+	in.arm()
+}
+
+// remove takes n off the queues. Its socket stays open, and watched.
+func (in *intake) remove(n *newcomer) {
+	in.waiting.remove(n)
+	if n.b != nil {
+		in.partial.remove(n)
+	}
+	n.gone = true
+	in.held -= n.size()
+}
+
+// size is what n counts for in held.
+func (n *newcomer) size() int {
+	if n.b == nil {
+		return 0
+	}
+	return cap(n.b.B)
+}
+
+// arm sets the timer for the oldest connection.
+func (in *intake) arm() {
+	if in.timer == nil && !in.expiring && in.waiting.oldest != nil && in.front.headTimeout > 0 {
+		in.timer = in.loop.After(time.Until(in.waiting.oldest.due), in.expire)
+	}
+}
+
+// expire closes the connections whose time is up, expireBatch at a time, between which
+// the loop looks after others. Meanwhile there is no timer.
+func (in *intake) expire() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.timer, in.expiring = nil, false
+	now := time.Now()
+	for n := 0; in.waiting.oldest != nil && !in.waiting.oldest.due.After(now); n++ {
+		if n == expireBatch {
+			in.expiring = in.loop.Post(in.expire) // a loop that ends closes the rest
+			return
+		}
+		in.drop(in.waiting.oldest)
+	}
+	in.arm()
+}
+
+// drop closes a connection.
+func (in *intake) drop(n *newcomer) {
+	in.remove(n)
+	in.loop.Unwatch(int(n.fd))
+	netio.CloseFD(uintptr(n.fd), false)
+	n.b.Free()
+	n.b = nil
+}
+
+// close closes all connections. Any goroutine may call it, once no more are sent.
+func (in *intake) close() {
+	if in.loop.Post(in.end) {
+		return
+	}
+	// The loop has ended, or is about to: nothing may be asked of it.
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.closed = true
+	for n := in.waiting.oldest; n != nil; n = in.waiting.after(n) {
+		n.gone = true
+		netio.CloseFD(uintptr(n.fd), false)
+	}
+	in.waiting.clear()
+	in.partial.clear()
+}
+
+func (in *intake) end() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.closed = true
+	for in.waiting.oldest != nil {
+		in.drop(in.waiting.oldest)
+	}
+	if in.timer != nil {
+		in.timer.Stop()
+		in.timer = nil
+	}
+}
+
+// Ended implements transport.Watcher.
+func (n *newcomer) Ended() {
+	n.intake.mu.Lock()
+	defer n.intake.mu.Unlock()
+	if !n.gone {
+		n.intake.drop(n)
+	}
+}
+
+// Ready implements transport.Watcher.
+func (n *newcomer) Ready(readable, _ bool) {
+	if !readable {
+		return
+	}
+	in := n.intake
+	data, r, end, o := in.read(n)
+	switch o {
+	case foreign:
+		_, o := in.front.answers.match(data)
+		in.handOver(n, data, o != foreign)
+	case complete:
+		in.answer(n, r, data, end)
+	}
+	if o != partial {
+		n.b.Free()
+		n.b = nil
+	}
+}
+
+// handOver lets the connection leave the loop. early was read, and is copied.
+func (in *intake) handOver(n *newcomer, early []byte, mayAnswer bool) {
+	in.loop.Unwatch(int(n.fd))
+	in.front.pass(newIncoming(netio.Socket{FD: uintptr(n.fd), Remote: n.remote}, bytes.Clone(early), mayAnswer))
+}
+
+// read takes what the client sent, which is data. If that makes the first request complete
+// or foreign, n is off the queues.
+func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if n.gone {
+		return nil, nil, 0, partial
+	}
+	buf := in.loop.Buffer()
+	size, err := netio.TryRead(uintptr(n.fd), buf)
+	switch {
+	case err != nil && n.b == nil:
+		in.drop(n)
+		return nil, nil, 0, partial
+	case err != nil: // net/http may have an answer
+		in.remove(n)
+		return n.b.B, nil, 0, foreign
+	}
+	if data = buf[:size]; n.b != nil {
+		in.append(n, data)
+		data = n.b.B
+	}
+	if r, end, o = in.front.takes.judge(data, int(n.scanned), in.front.maxHead); o != partial {
+		in.remove(n)
+		return data, r, end, o
+	}
+	n.scanned = int32(len(data))
+	if n.b == nil && size > 0 {
+		in.append(n, data)
+	}
+	for in.held > maxHeld {
+		in.drop(in.partial.oldest)
+	}
+	return nil, nil, 0, partial
+}
+
+// append adds to what was read of n.
+func (in *intake) append(n *newcomer, data []byte) {
+	if n.b == nil {
+		in.partial.add(n)
+	}
+	before := n.size()
+	n.b = n.b.Grow(len(data))
+	n.b.B = append(n.b.B, data...)
+	in.held += n.size() - before
+}

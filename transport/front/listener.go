@@ -1,0 +1,290 @@
+package front
+
+import (
+	"context"
+	"log"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+const (
+	// acceptBatch is how many connections are accepted before they are handed on.
+	acceptBatch = 64
+	// maxPause is the longest pause after failing to accept; the first one is
+	// minPause, as in net/http.
+	minPause, maxPause = 5 * time.Millisecond, time.Second
+)
+
+// Listener is the front of an HTTP server, see Listen.
+type Listener struct {
+	net.Listener
+	server   *http.Server
+	acceptor *netio.Acceptor // nil: Listener accepts, and loops read nothing
+	next     func() transport.Loop
+	takes    routes
+	answers  routes
+	ctx      context.Context // of the requests for routes
+	maxHead  int             // bytes
+	// headTimeout is how long a new connection has to complete the head of its first request,
+	// and any to complete one that it began; idleTimeout how long the pause before it, and then
+	// the body, may take; writeTimeout the same for an answer. 0: no limit.
+	headTimeout, idleTimeout, writeTimeout time.Duration
+
+	spare   spare
+	closing chan struct{}
+	done    chan struct{}              // run has ended
+	intakes map[transport.Loop]*intake // of run, then of Close
+	serving sync.WaitGroup             // conns
+
+	mu      sync.Mutex
+	arrived sync.Cond // waiting grew, err was set, or the listener is closed
+	waiting []*incoming
+	err     error // what Accept returns when nobody waits
+	closed  bool
+	conns   map[*conn]struct{}
+}
+
+// run calls accept until Close, or until it fails for good.
+func (l *Listener) run(accept func() error) {
+	defer close(l.done)
+	var pause time.Duration
+	for {
+		err := accept()
+		switch {
+		case err == nil:
+			pause = 0
+			continue
+		case l.isClosing():
+			return
+		case !isShort(err):
+			l.fail(err)
+			return
+		}
+		pause = min(max(2*pause, minPause), maxPause)
+		l.logf("http: Accept error: %v; retrying in %v", err, pause)
+		select {
+		case <-time.After(pause):
+		case <-l.closing:
+		}
+	}
+}
+
+// acceptConn accepts a connection that no loop is to read from.
+func (l *Listener) acceptConn() error {
+	nc, err := l.Listener.Accept()
+	if err == nil {
+		l.pass(&incoming{conn: nc, remote: nc.RemoteAddr(), mayAnswer: true})
+	}
+	return err
+}
+
+// shortage says of an error that it may pass, see netio.Acceptor.
+type shortage struct{ *net.OpError }
+
+func (shortage) Temporary() bool { return true }
+
+// acceptSockets returns a function that accepts connections for loops.
+func (l *Listener) acceptSockets() func() error {
+	batch := make([]netio.Socket, acceptBatch)
+	return func() error {
+		n, err := l.acceptor.Accept(batch)
+		if err != nil {
+			return shortage{&net.OpError{Op: "accept", Net: "tcp", Addr: l.Addr(), Err: err}}
+		}
+		for _, s := range batch[:n] {
+			loop := l.next()
+			if loop == nil {
+				l.pass(newIncoming(s, nil, true))
+				continue
+			}
+			in := l.intakes[loop]
+			if in == nil {
+				in = newIntake(l, loop)
+				l.intakes[loop] = in
+			}
+			in.arriving = append(in.arriving, s)
+		}
+		for _, in := range l.intakes {
+			in.send()
+		}
+		return nil
+	}
+}
+
+// pass gives a connection to Accept.
+func (l *Listener) pass(in *incoming) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		in.close()
+		return
+	}
+	l.waiting = append(l.waiting, in)
+	l.arrived.Signal()
+}
+
+// fail ends Accept with err.
+func (l *Listener) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+	l.arrived.Broadcast()
+}
+
+// Accept implements net.Listener. A connection for which descriptors are short
+// stays first in line.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		in, err := l.first()
+		if err != nil {
+			return nil, err
+		}
+		switch err := l.spare.convert(in); {
+		case err == nil && in.mayAnswer && len(l.answers) > 0:
+			l.serve(in)
+		case err == nil:
+			return &replay{Conn: in.conn, remote: in.remote, early: in.early}, nil
+		case isShort(err):
+			l.putBack(in)
+			return nil, err
+		default:
+			l.logf("http: Accept error: %v; the connection is closed", err)
+			in.close()
+		}
+	}
+}
+
+// first waits for a connection.
+func (l *Listener) first() (*incoming, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.waiting) == 0 {
+		if l.closed {
+			return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.Addr(), Err: net.ErrClosed}
+		}
+		if l.err != nil {
+			return nil, l.err
+		}
+		l.arrived.Wait()
+	}
+	in := l.waiting[0]
+	l.waiting[0] = nil
+	if l.waiting = l.waiting[1:]; len(l.waiting) == 0 {
+		l.waiting = nil
+	}
+	return in, nil
+}
+
+func (l *Listener) putBack(in *incoming) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		in.close()
+		return
+	}
+	l.waiting = slices.Insert(l.waiting, 0, in)
+}
+
+// serve lets a goroutine read a connection's requests.
+func (l *Listener) serve(in *incoming) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		in.close()
+		return
+	}
+	c := newConn(l, in)
+	l.conns[c] = struct{}{}
+	l.serving.Add(1)
+	go c.serve()
+}
+
+func (l *Listener) remove(c *conn) {
+	l.mu.Lock()
+	delete(l.conns, c)
+	l.mu.Unlock()
+	l.serving.Done()
+}
+
+func (l *Listener) isClosing() bool {
+	select {
+	case <-l.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close implements net.Listener. It also closes the connections that have no request
+// under way; the others follow when they have their answers.
+func (l *Listener) Close() error {
+	if !l.end() {
+		return net.ErrClosed
+	}
+	if l.acceptor != nil {
+		_ = l.acceptor.Close()
+	}
+	err := l.Listener.Close()
+	<-l.done
+	for _, in := range l.intakes {
+		in.close()
+	}
+	l.spare.end()
+	return err
+}
+
+// end closes the way to Accept, what is on it, and idle connections. It reports false if
+// that was done before.
+func (l *Listener) end() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.closed = true
+	close(l.closing)
+	for _, in := range l.waiting {
+		in.close()
+	}
+	l.waiting = nil
+	for c := range l.conns {
+		c.closeIdle()
+	}
+	l.arrived.Broadcast()
+	return true
+}
+
+// Wait waits, after Close, until all requests that routes answer have their answers. When
+// ctx ends earlier, it cuts their connections and returns the error of ctx.
+func (l *Listener) Wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.serving.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		_ = c.Close()
+	}
+	return ctx.Err()
+}
+
+func (l *Listener) logf(format string, args ...any) {
+	if l.server.ErrorLog != nil {
+		l.server.ErrorLog.Printf(format, args...)
+		return
+	}
+	log.Printf(format, args...)
+}

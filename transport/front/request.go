@@ -1,0 +1,306 @@
+package front
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+	"time"
+)
+
+// maxFields is how many fields a head may have for a route to get it. Browsers send
+// some fifteen.
+const maxFields = 64
+
+// Request is the head of a request: one that the front has read, or one of net/http. It is
+// good until the call ends that it was given to; its strings may be kept.
+//
+// It takes the place of http.Request, the making of which was a third of what a loop
+// did for a new connection, and half of the garbage that it left.
+type Request struct {
+	Method string
+	// Path and Query of the target; the path of a request by net/http is decoded.
+	Path, Query string
+	// Host is the field Host.
+	Host string
+	// RemoteAddr of the client, as in http.Request.
+	RemoteAddr string
+	// Began is for the Gate, to note when the request entered; nobody else uses it.
+	Began time.Time
+
+	head   string
+	length int         // of the body; -1: there is no Content-Length
+	digits span        // of that in head
+	fields []field     // of head, without Host and Content-Length
+	values []string    // what Values returned
+	header http.Header // of a request by net/http, in place of fields
+}
+
+// field is a field of a head. Without pointers it costs the garbage collector nothing.
+type field struct{ name, value span }
+
+type span struct{ from, to uint32 }
+
+// FromHTTP returns the head of a request by net/http.
+func FromHTTP(r *http.Request) *Request {
+	return &Request{
+		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Host: r.Host,
+		RemoteAddr: r.RemoteAddr, header: r.Header,
+	}
+}
+
+// parse reads a head, to its empty line. It reports false for what is net/http's: what is
+// not a request of HTTP/1.1 with at most a body of known length, on a connection that stays
+// open, and what is in any way odd, such as a line that does not end with CR LF, a folded
+// field, or a second Host or Content-Length. The server of net/http accepts all that parse
+// does, and understands the same.
+func (q *Request) parse(head string) bool {
+	*q = Request{head: head, length: -1, fields: q.fields[:0], values: q.values[:0]}
+	line, rest, ok := cutLine(head)
+	if !ok || !q.parseLine(line) {
+		return false
+	}
+	for {
+		at := len(head) - len(rest)
+		if line, rest, ok = cutLine(rest); !ok {
+			return false
+		}
+		if line == "" {
+			return q.Host != ""
+		}
+		if !q.parseField(line, at) {
+			return false
+		}
+	}
+}
+
+// reset lets all strings go, and keeps the room for others.
+func (q *Request) reset() {
+	clear(q.values[:cap(q.values)])
+	*q = Request{fields: q.fields[:0], values: q.values[:0]}
+}
+
+// cutLine cuts off the first line, which has to end with CR LF.
+func cutLine(s string) (line, rest string, ok bool) {
+	i := strings.IndexByte(s, '\n')
+	if i < 1 || s[i-1] != '\r' {
+		return "", "", false
+	}
+	return s[:i-1], s[i+1:], true
+}
+
+func (q *Request) parseLine(line string) (ok bool) {
+	if line, ok = strings.CutSuffix(line, " HTTP/1.1"); !ok {
+		return false
+	}
+	method, target, ok := strings.Cut(line, " ")
+	q.Method = method
+	q.Path, q.Query, _ = strings.Cut(target, "?")
+	return ok && all(method, inToken) && all(target, inTarget)
+}
+
+// parseField reads a line that begins at a place of the head.
+func (q *Request) parseField(line string, at int) bool {
+	colon := strings.IndexByte(line, ':')
+	if colon < 1 || len(q.fields) == maxFields {
+		return false
+	}
+	name, value := line[:colon], line[colon+1:]
+	if !all(name, inToken) || !all(value, inValue) {
+		return false
+	}
+	from, to := colon+1, len(line)
+	for from < to && (line[from] == ' ' || line[from] == '\t') {
+		from++
+	}
+	for from < to && (line[to-1] == ' ' || line[to-1] == '\t') {
+		to--
+	}
+	value = line[from:to]
+	switch len(name) {
+	case len("Host"):
+		if is(name, "Host") {
+			first := q.Host == ""
+			q.Host = value
+			return first && value != "" && all(value, inHost)
+		}
+	case len("Content-Length"):
+		if is(name, "Content-Length") {
+			first := q.length < 0
+			q.length, q.digits = length(value), span{uint32(at + from), uint32(at + to)}
+			return first && q.length >= 0
+		}
+	case len("Expect"), len("Trailer"), len("Connection"), len("Transfer-Encoding"):
+		if is(name, "Expect") || is(name, "Trailer") || is(name, "Transfer-Encoding") || is(name, "Connection") && closes(value) {
+			return false
+		}
+	}
+	q.fields = append(q.fields, field{span{uint32(at), uint32(at + colon)}, span{uint32(at + from), uint32(at + to)}})
+	return true
+}
+
+func (q *Request) text(s span) string { return q.head[s.from:s.to] }
+
+// find returns the place of the first field of that name from place i on, -1 if there is
+// none.
+func (q *Request) find(name string, i int) int {
+	for ; i < len(q.fields); i++ {
+		if is(q.text(q.fields[i].name), name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// again reports whether data begins with the same head but for the digits of the length,
+// which q takes over then. This is what clients send that keep their connections.
+func (q *Request) again(data []byte) bool {
+	n, from, to := len(q.head), q.digits.from, q.digits.to
+	if n == 0 || len(data) < n || string(data[:from]) != q.head[:from] || string(data[to:n]) != q.head[to:] {
+		return false
+	}
+	if from < to {
+		q.length = length(string(data[from:to]))
+	}
+	return q.length >= 0
+}
+
+// length reads the number of bytes of a body, -1 for what net/http has to read.
+func length(value string) int {
+	n := 0
+	if value == "" || len(value) > 6 {
+		return -1
+	}
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n
+}
+
+// closes reports whether a field Connection may ask for the end of the connection.
+func closes(value string) bool {
+	const token = "close"
+	for i := 0; i+len(token) <= len(value); i++ {
+		if strings.EqualFold(value[i:i+len(token)], token) {
+			return true
+		}
+	}
+	return false
+}
+
+// is reports whether a field's name is another one, which is in ASCII.
+func is(name, want string) bool {
+	return len(name) == len(want) && strings.EqualFold(name, want)
+}
+
+// Get returns the value of the first field of that name, as http.Header does; the
+// case of letters does not matter. Host and Content-Length are no fields here.
+func (q *Request) Get(name string) string {
+	if q.header != nil {
+		return q.header.Get(name)
+	}
+	if i := q.find(name, 0); i >= 0 {
+		return q.text(q.fields[i].value)
+	}
+	return ""
+}
+
+// Values returns the values of all fields of that name. They are good until the next
+// call.
+func (q *Request) Values(name string) []string {
+	if q.header != nil {
+		return q.header.Values(name)
+	}
+	q.values = q.values[:0]
+	for i := q.find(name, 0); i >= 0; i = q.find(name, i+1) {
+		q.values = append(q.values, q.text(q.fields[i].value))
+	}
+	return q.values
+}
+
+// HasToken reports whether a field that is a list holds a token, in any letter case.
+func (q *Request) HasToken(name, token string) bool {
+	for _, v := range q.Values(name) {
+		for t := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.Trim(t, " \t"), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Header returns a function that makes an http.Header of the fields, at any time.
+// Hardly anybody asks for it.
+func (q *Request) Header() func() http.Header {
+	if header := q.header; header != nil {
+		return func() http.Header { return header }
+	}
+	head := q.head
+	return func() http.Header {
+		var q Request
+		q.parse(head)
+		return q.makeHeader()
+	}
+}
+
+// makeHeader makes what net/http makes of the fields.
+func (q *Request) makeHeader() http.Header {
+	h := make(http.Header, len(q.fields))
+	values := make([]string, len(q.fields)) // of all fields: one allocation
+	for i, f := range q.fields {
+		name, value := textproto.CanonicalMIMEHeaderKey(q.text(f.name)), q.text(f.value)
+		if list, ok := h[name]; ok {
+			h[name] = append(list, value)
+			continue
+		}
+		values[i] = value
+		h[name] = values[i : i+1 : i+1]
+	}
+	// RFC 9111 section 5.4: it means the same to HTTP/1.0.
+	if p := h["Pragma"]; len(p) > 0 && p[0] == "no-cache" && h["Cache-Control"] == nil {
+		h["Cache-Control"] = []string{"no-cache"}
+	}
+	return h
+}
+
+// The places where a byte may be, RFC 9110 section 5.
+const (
+	inToken = 1 << iota
+	inValue
+	inHost
+	inTarget
+)
+
+// places tells where bytes may be, so that a look at each is all that it takes.
+var places = func() (table [256]uint8) {
+	for c := range 256 {
+		b := byte(c)
+		alnum := 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9'
+		if alnum || strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0 {
+			table[c] |= inToken
+		}
+		if b >= ' ' && b != 0x7F || b == '\t' {
+			table[c] |= inValue
+		}
+		if alnum || strings.IndexByte("-._:[]", b) >= 0 {
+			table[c] |= inHost
+		}
+		if b > ' ' && b != 0x7F {
+			table[c] |= inTarget
+		}
+	}
+	return table
+}()
+
+// all reports whether all bytes of s may be in a place.
+func all(s string, place uint8) bool {
+	for i := range len(s) {
+		if places[s[i]]&place == 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,100 @@
+package front
+
+import "bytes"
+
+// outcome of a look at the first bytes of a request.
+type outcome int
+
+const (
+	// partial: so far, this can become a request for a route.
+	partial outcome = iota
+	// complete: the head of a request for a route's path is there.
+	complete
+	// foreign: net/http is to serve the request, or to tell the client what is wrong.
+	foreign
+)
+
+const (
+	// headSlack is how much net/http reads beyond Server.MaxHeaderBytes.
+	headSlack = 4096
+	// maxBody bounds the bodies that Answer gets; bytes.
+	maxBody = 64 << 10
+)
+
+// routes are those with Take, or those with Answer.
+type routes []*route
+
+type route struct {
+	Route
+	prefix string // what its requests begin with
+}
+
+func (rs *routes) add(r Route) {
+	if r.Gate == nil {
+		r.Gate = open{}
+	}
+	*rs = append(*rs, &route{Route: r, prefix: r.Method + " " + r.Path})
+}
+
+// match finds the route whose path is asked for at the beginning of data.
+func (rs routes) match(data []byte) (*route, outcome) {
+	can := foreign
+	for _, r := range rs {
+		n := min(len(data), len(r.prefix))
+		switch {
+		case string(data[:n]) != r.prefix[:n]:
+		case n == len(data):
+			can = partial
+		case data[n] == ' ' || data[n] == '?':
+			return r, complete
+		}
+	}
+	return nil, can
+}
+
+// judge looks at data, in the first scanned bytes of which the head does not end. If it is
+// complete, end is where. A head of more than limit bytes is foreign.
+func (rs routes) judge(data []byte, scanned, limit int) (r *route, end int, o outcome) {
+	if r, o = rs.match(data); o == foreign {
+		return nil, 0, foreign
+	}
+	end = headEnd(data, scanned)
+	switch {
+	case end > limit, end < 0 && len(data) > limit:
+		return nil, 0, foreign
+	case end < 0:
+		return nil, 0, partial
+	}
+	return r, end, complete
+}
+
+// headEnd returns where the empty line ends, -1 if there is none. Like net/http it takes
+// line feeds alone: net/http is to see such a head as soon as it is complete.
+func headEnd(data []byte, scanned int) int {
+	for i := max(scanned-2, 0); i < len(data); {
+		n := bytes.IndexByte(data[i:], '\n')
+		if n < 0 {
+			return -1
+		}
+		i += n + 1
+		switch rest := data[i:]; {
+		case len(rest) > 0 && rest[0] == '\n':
+			return i + 1
+		case len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n':
+			return i + 2
+		}
+	}
+	return -1
+}
+
+// wants reports whether a request for the route's path is one for the route. Others are
+// foreign.
+func (r *route) wants(q *Request) bool {
+	if r.Take != nil && q.length >= 0 || r.Take == nil && (q.length < 0 || q.length > maxBody) {
+		return false
+	}
+	if r.Upgrade == "" {
+		return q.Get("Upgrade") == ""
+	}
+	return q.HasToken("Upgrade", r.Upgrade)
+}
