@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -221,14 +220,16 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 		internal = external
 	}
 	var errs []error
-	add := func(s *site, key, path string, e endpoint, fast ...front.Route) {
-		errs = append(errs, s.handle(key, path, e, fast...))
+	add := func(s *site, key, path string, e endpoint) {
+		errs = append(errs, s.handle(key, path, e))
 	}
 	a.limits = newAdmission(a.connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients, a.log)
 	a.meters.watch(a, o.Version)
 	if !cfg.WebSocket.Disabled {
 		h, path := a.webSocket(), cfg.WebSocket.HandlerPrefix
-		add(external, "websocket.handler_prefix", path, endpoint{Handler: h, limited: true, checkOrigin: true}, h.Route(cleanPrefix(path)))
+		add(external, "websocket.handler_prefix", path, endpoint{
+			Handler: h, routes: []front.Route{h.Route(cleanPrefix(path))}, limited: true, checkOrigin: true,
+		})
 	}
 	if cfg.Init.Enabled {
 		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, endpoint{Handler: a.origins.cors(httpapi.Init()), limited: true})
@@ -266,16 +267,13 @@ func (a *App) mountAPI(s *site) error {
 		return err
 	}
 	const key = "http_api.handler_prefix"
-	routes := h.Routes()
+	e := endpoint{Handler: h, routes: h.Routes()}
 	for _, path := range h.Patterns() {
-		var err error
+		mount := s.handle
 		if path == "/" { // the legacy endpoint gets what nobody else serves
-			err = s.handleTree(key, path, endpoint{Handler: h})
-		} else {
-			fast := slices.DeleteFunc(slices.Clone(routes), func(r front.Route) bool { return r.Path != path })
-			err = s.handle(key, path, endpoint{Handler: h}, fast...)
+			mount = s.handleTree
 		}
-		if err != nil {
+		if err := mount(key, path, e); err != nil {
 			return err
 		}
 	}

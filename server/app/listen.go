@@ -109,7 +109,7 @@ func newListener(name, addr string, s *site, t *tls.Config, h2c bool, log *slog.
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetHTTP2(t != nil)
 	server.Protocols.SetUnencryptedHTTP2(h2c && t == nil)
-	l := &listener{name: name, addr: addr, server: server, routes: s.fast}
+	l := &listener{name: name, addr: addr, server: server, routes: s.routes}
 	server.ConnState = l.silent.note
 	return l
 }

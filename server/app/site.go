@@ -16,8 +16,8 @@ type site struct {
 	exact map[string]http.Handler
 	trees map[string]http.Handler // by prefix with a slash at the end
 	rest  http.Handler
-	// fast are the routes of endpoints that can do without net/http.
-	fast []front.Route
+	// routes are those of endpoints that can do without net/http.
+	routes []front.Route
 	// gate makes the gate of an endpoint.
 	gate func(path string, e endpoint) *gate
 }
@@ -25,6 +25,8 @@ type site struct {
 // endpoint is what a site serves at a path.
 type endpoint struct {
 	http.Handler
+	// routes are fast ways of its requests. Those for other paths do not count.
+	routes []front.Route
 	// limited: the limits of connections hold, as it is for clients.
 	limited bool
 	// checkOrigin: requests from other origins than client.allowed_origins are refused.
@@ -38,11 +40,13 @@ func newSite(gate func(path string, e endpoint) *gate) *site {
 }
 
 // guard puts the gate in front of an endpoint, and of its routes.
-func (s *site) guard(path string, e endpoint, fast ...front.Route) http.Handler {
+func (s *site) guard(path string, e endpoint) http.Handler {
 	g := s.gate(path, e)
-	for _, r := range fast {
-		r.Gate = g
-		s.fast = append(s.fast, r)
+	for _, r := range e.routes {
+		if r.Path == path {
+			r.Gate = g
+			s.routes = append(s.routes, r)
+		}
 	}
 	return front.Wrap(g, e)
 }
@@ -70,9 +74,8 @@ func (s *site) tree(path string) http.Handler {
 	return found
 }
 
-// handle serves one path, on fast routes where they fit. key names the option that the
-// path is from.
-func (s *site) handle(key, path string, e endpoint, fast ...front.Route) error {
+// handle serves one path. key names the option that the path is from.
+func (s *site) handle(key, path string, e endpoint) error {
 	if strings.ContainsAny(path, "?# \t\r\n") {
 		return fmt.Errorf("%s: %q is not a path", key, path)
 	}
@@ -80,7 +83,7 @@ func (s *site) handle(key, path string, e endpoint, fast ...front.Route) error {
 	if s.exact[path] != nil {
 		return fmt.Errorf("%s: path %q is taken by another endpoint", key, path)
 	}
-	s.exact[path] = s.guard(path, e, fast...)
+	s.exact[path] = s.guard(path, e)
 	return nil
 }
 

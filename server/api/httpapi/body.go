@@ -73,6 +73,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, body *buffer)
 func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
+		w.Header().Set("Connection", "close") // as http.MaxBytesReader does where w is not wrapped
 		writeText(w, http.StatusRequestEntityTooLarge)
 		return
 	}

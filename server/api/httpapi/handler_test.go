@@ -327,7 +327,11 @@ func TestBodyLimits(t *testing.T) {
 			if w := do(fits); w.Code != 200 {
 				t.Errorf("%s: a body of the limit's size: %d", path, w.Code)
 			}
-			expect(t, do(fits+" "), 413, "Request Entity Too Large\n")
+			w := do(fits + " ")
+			expect(t, w, 413, "Request Entity Too Large\n")
+			if chunked && w.Header().Get("Connection") != "close" {
+				t.Error("net/http is to read the rest of a body without length")
+			}
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, failingReader{}))

@@ -170,7 +170,7 @@ var exchanges = map[string]struct {
 	"unknown path":        {[]string{request("/api/nothing", `{}`, keyField)}, 1},
 	"escaped path":        {[]string{request("/api/%70ublish", publishBody, keyField)}, 1},
 	"legacy":              {[]string{request("/api", `{"method":"publish","params":`+publishBody+`}`, keyField)}, 1},
-	"close":               {[]string{request(publishPath, publishBody, keyField, "Connection: close"), goodPublish}, 1},
+	"close":               {[]string{request(publishPath, publishBody, keyField, "Connection: close") + goodPublish}, 1},
 	"chunked": {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: secret\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
 		goodPublish}, 2},
 	"chunked and length": {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: secret\r\nContent-Length: 2\r\n" +
@@ -193,7 +193,7 @@ var exchanges = map[string]struct {
 	"great head":         {[]string{request(publishPath, publishBody, keyField, "X-A: "+strings.Repeat("x", 20_000))}, 0},
 	"greatest head":      {[]string{request(publishPath, publishBody, keyField, "X-A: "+strings.Repeat("x", http.DefaultMaxHeaderBytes))}, 0},
 	"other mode":         {[]string{request(publishPath, notPublished, keyField, "X-Gyro-Error-Mode: none")}, 0},
-	"loose close":        {[]string{request(publishPath, publishBody, keyField, "Connection: x close"), goodPublish}, 1},
+	"loose close":        {[]string{request(publishPath, publishBody, keyField, "Connection: x close") + goodPublish}, 1},
 	"other connection":   {[]string{request(publishPath, publishBody, keyField, "Connection: keep-alive, TE", "TE: trailers"), goodPublish}, 0},
 	"upgrade":            {[]string{request(publishPath, publishBody, keyField, "Connection: Upgrade", "Upgrade: websocket"), goodPublish}, 2},
 	"half a head":        {[]string{goodPublish, "POST /api/publish HTTP/1.1\r\nHost:"}, 0},
