@@ -7,6 +7,10 @@
 // everything else, so that nothing is refused or understood by two rules. There is one gate
 // per route for limits, origins, logs and metrics: a request passes it whoever reads it,
 // see Gate.
+//
+//	h := websocket.NewHandler(node, websocket.Config{})
+//	server := &http.Server{Handler: h}
+//	err := server.Serve(front.Listen(ln, server, node.NextLoop, h.Route("/connection/websocket")))
 package front
 
 import (
