@@ -3,6 +3,7 @@ package via
 import (
 	"encoding/json"
 	"errors"
+	"unicode/utf8"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -31,11 +32,14 @@ func (k *Kind) Commands(data []byte) ([]byte, error) {
 		return data, nil
 	}
 	var lines *string
-	if err := json.Unmarshal(data, &lines); err != nil {
+	err := json.Unmarshal(data, &lines)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if lines == nil {
+	case lines == nil:
 		return nil, errors.New("null is no string")
+	case !utf8.Valid(data): // of which the string has U+FFFD in place
+		return nil, errors.New("invalid UTF-8")
 	}
 	return []byte(*lines), nil
 }
