@@ -210,7 +210,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		c.Subscribe(name, "")
 		c.Outcome(`"rpc":{"method":"` + name + `"}`)
 	}
-	known := []string{"channels", "http", "other", "200", "400", "404", "405", "101", "test", "unmarshal", "GET", "POST"}
+	known := []string{"channels", "http", "other", "104", "200", "400", "404", "405", "101", "test", "unmarshal", "GET", "POST"}
 	for _, m := range api.Methods() {
 		known = append(known, m.String())
 	}

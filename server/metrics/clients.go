@@ -47,4 +47,12 @@ func (c *clientCounters) turn(t *observe.Turn) {
 	}
 }
 
-func number(code uint32) string { return strconv.FormatUint(uint64(code), 10) }
+// number is a code of the protocol; those that applications make up are told together.
+func number(code uint32) string {
+	for _, from := range [...]uint32{100, 2000, 2500, 3000, 3500} {
+		if code >= from && code < from+100 {
+			return strconv.FormatUint(uint64(code), 10)
+		}
+	}
+	return Other
+}

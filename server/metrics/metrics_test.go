@@ -243,6 +243,37 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
+// TestCodes: codes that applications make up are counted together, and ends that the
+// server did not want are not counted.
+func TestCodes(t *testing.T) {
+	r := newRegistry(metrics.Config{Namespace: "gyro"})
+	turn := &observe.Turn{Unsubscribes: []observe.Unsubscribe{{Code: 2501, Count: 1}, {Code: 2600, Count: 1}}}
+	for _, code := range []uint32{0, 100, 113, 400, 1999} {
+		turn.Commands = append(turn.Commands, observe.Command{Method: observe.MethodRPC, Code: code})
+	}
+	for _, code := range []uint32{0, 3000, 3008, 3508, 4000, 4999} {
+		turn.Disconnects = append(turn.Disconnects, observe.Disconnect{Disconnect: protocol.Disconnect{Code: code}, Count: 3})
+	}
+	r.Clients().Turn(turn)
+	var got []string
+	for name, f := range parse(t, scrape(t, r, "").Body.String()) {
+		for _, m := range f.Metric {
+			if short, ours := strings.CutPrefix(name, "gyro_client_"); ours {
+				got = append(got, fmt.Sprint(short, " ", m.Label[0].GetValue(), " ", m.Counter.GetValue()))
+			}
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		"num_reply_errors 100 1", "num_reply_errors 113 1", "num_reply_errors other 2",
+		"num_server_disconnects 3008 3", "num_server_disconnects 3508 3", "num_server_disconnects other 6",
+		"num_server_unsubscribes 2501 1", "num_server_unsubscribes other 1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // TestDocumentation: docs/metrics.md lists what there is, and nothing else.
 func TestDocumentation(t *testing.T) {
 	data, err := os.ReadFile("../../docs/metrics.md")

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Other is the path of requests that no endpoint serves, and the method of those with
-// an unusual one.
+// Other is the path of requests that no endpoint serves, the method of those with
+// an unusual one, and the code of what applications refuse for reasons of their own.
 const Other = "other"
 
 // Requests counts the requests of HTTP.
