@@ -20,25 +20,34 @@ func (e *env) Replied(r *protocol.Reply) {
 }
 
 // refusals are the messages of limits, and the keys that change them.
-var refusals = [observe.NumLimits]struct{ message, key string }{
-	observe.LimitChannelLength: {"channel refused: its name is too long", "ChannelMaxLength (channel.max_length)"},
-	observe.LimitChannels:      {"subscription refused: the client has too many", "ChannelLimit (client.channel_limit)"},
-	observe.LimitReply:         {"reply refused: it is too large", "QueueMaxSize (client.queue_max_size)"},
-	observe.LimitQueue:         {"slow client: too much waits for it", "QueueMaxSize (client.queue_max_size)"},
-	observe.LimitPending:       {"client refused: it sent too much while its commands wait", "CommandLimit"},
-	observe.LimitConnections:   {"client refused: its user has too many connections", "UserConnectionLimit (client.user_connection_limit)"},
+var refusals = [observe.NumLimits]struct {
+	message, key string
+	limit        func(*Registry) int
+}{
+	observe.LimitChannelLength: {"channel refused: its name is too long", "ChannelMaxLength (channel.max_length)",
+		func(r *Registry) int { return r.Session.ChannelMaxLength }},
+	observe.LimitChannels: {"subscription refused: the client has too many", "ChannelLimit (client.channel_limit)",
+		func(r *Registry) int { return r.Session.ChannelLimit }},
+	observe.LimitReply: {"reply refused: it is too large", "QueueMaxSize (client.queue_max_size)",
+		func(r *Registry) int { return r.Session.QueueMaxSize }},
+	observe.LimitQueue: {"slow client: too much waits for it", "QueueMaxSize (client.queue_max_size)",
+		func(r *Registry) int { return r.Session.QueueMaxSize }},
+	observe.LimitPending: {"client refused: it sent too much while its commands wait", "CommandLimit",
+		func(r *Registry) int { return r.Session.PendingMaxSize }},
+	observe.LimitConnections: {"client refused: its user has too many connections", "UserConnectionLimit (client.user_connection_limit)",
+		func(r *Registry) int { return r.UserConnectionLimit }},
 }
 
 func (e *env) Refused(l observe.Limit, ch string) {
 	if n := e.loop.counts; n != nil {
 		n.Refused(l)
 	}
-	r := &refusals[l]
-	args := []any{"client", e.id, "user", e.session.User(), "limit", r.key}
+	of, clients := &refusals[l], e.loop.clients
+	args := []any{"client", e.id, "user", e.session.User(), "key", of.key}
 	if ch != "" {
-		args = append(args, "channel", ch[:min(len(ch), e.loop.clients.Session.ChannelMaxLength)], "length", len(ch))
+		args = append(args, "channel", ch[:min(len(ch), clients.Session.ChannelMaxLength)], "length", len(ch))
 	}
-	e.loop.clients.Log.Info(r.message, args...)
+	clients.Log.Info(of.message, append(args, "limit", of.limit(clients))...)
 }
 
 // begin tells the observer that an effect begins; done has to be called when it ends.
