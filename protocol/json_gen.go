@@ -9,12 +9,18 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/gyrohq/gyro/protocol/internal/jsonwire"
+	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 )
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *Command) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *Command) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m Command) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -218,8 +224,14 @@ func (m *Command) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *Reply) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *Reply) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m Reply) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -439,8 +451,14 @@ func (m *Reply) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *Push) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *Push) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m Push) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -686,8 +704,14 @@ func (m *Error) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *EmulationRequest) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *EmulationRequest) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m EmulationRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -757,8 +781,14 @@ func (m *EmulationRequest) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *ConnectRequest) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *ConnectRequest) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m ConnectRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -877,7 +907,7 @@ func (m *ConnectRequest) readJSON(r *jsonwire.Reader) {
 			r.Raw(&m.Data)
 		case 3: // subs
 			for ok := r.Object(); ok; ok = r.NextMember() {
-				key := string(r.Key())
+				key := r.Entry()
 				v := new(SubscribeRequest)
 				v.readJSON(r)
 				if m.Subs == nil {
@@ -891,7 +921,7 @@ func (m *ConnectRequest) readJSON(r *jsonwire.Reader) {
 			r.String(&m.Version)
 		case 6: // headers
 			for ok := r.Object(); ok; ok = r.NextMember() {
-				key := string(r.Key())
+				key := r.Entry()
 				var v string
 				r.String(&v)
 				if m.Headers == nil {
@@ -912,8 +942,14 @@ func (m *ConnectRequest) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *ConnectResult) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *ConnectResult) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m ConnectResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -1060,7 +1096,7 @@ func (m *ConnectResult) readJSON(r *jsonwire.Reader) {
 			r.Raw(&m.Data)
 		case 6: // subs
 			for ok := r.Object(); ok; ok = r.NextMember() {
-				key := string(r.Key())
+				key := r.Entry()
 				v := new(SubscribeResult)
 				v.readJSON(r)
 				if m.Subs == nil {
@@ -1331,8 +1367,14 @@ func (m *PingResult) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *SubscribeRequest) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *SubscribeRequest) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m SubscribeRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -1531,8 +1573,14 @@ func (m *SubscribeRequest) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *SubscribeResult) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *SubscribeResult) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m SubscribeResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -1935,8 +1983,14 @@ func (m *SubRefreshRequest) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *SubRefreshResult) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *SubRefreshResult) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m SubRefreshResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -2272,8 +2326,14 @@ func (m *FilterNode) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *PublishRequest) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *PublishRequest) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m PublishRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -2437,8 +2497,14 @@ func (m *PresenceRequest) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *PresenceResult) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *PresenceResult) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m PresenceResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -2487,7 +2553,7 @@ func (m *PresenceResult) readJSON(r *jsonwire.Reader) {
 		switch field {
 		case 1: // presence
 			for ok := r.Object(); ok; ok = r.NextMember() {
-				key := string(r.Key())
+				key := r.Entry()
 				v := new(ClientInfo)
 				v.readJSON(r)
 				if m.Presence == nil {
@@ -2750,8 +2816,14 @@ func (m *HistoryRequest) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *HistoryResult) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *HistoryResult) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m HistoryResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -2825,8 +2897,14 @@ func (m *HistoryResult) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *RPCRequest) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *RPCRequest) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m RPCRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -2887,8 +2965,14 @@ func (m *RPCRequest) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *RPCResult) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *RPCResult) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m RPCResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -2940,8 +3024,14 @@ func (m *RPCResult) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *SendRequest) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *SendRequest) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m SendRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -2993,8 +3083,14 @@ func (m *SendRequest) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *Publication) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *Publication) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m Publication) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -3133,7 +3229,7 @@ func (m *Publication) readJSON(r *jsonwire.Reader) {
 			r.Uint64(&m.Offset)
 		case 7: // tags
 			for ok := r.Object(); ok; ok = r.NextMember() {
-				key := string(r.Key())
+				key := r.Entry()
 				var v string
 				r.String(&v)
 				if m.Tags == nil {
@@ -3164,8 +3260,14 @@ func (m *Publication) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *ClientInfo) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *ClientInfo) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m ClientInfo) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -3242,8 +3344,14 @@ func (m *ClientInfo) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *Join) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *Join) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m Join) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -3298,8 +3406,14 @@ func (m *Join) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *Leave) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *Leave) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m Leave) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -3410,8 +3524,14 @@ func (m *Unsubscribe) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *Subscribe) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *Subscribe) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m Subscribe) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -3499,8 +3619,14 @@ func (m *Subscribe) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *Message) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *Message) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m Message) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -3552,8 +3678,14 @@ func (m *Message) readJSON(r *jsonwire.Reader) {
 }
 
 // AppendJSON appends the JSON form of m, which has no line break.
-// It fails if a payload is not JSON; the result is nil then.
-func (m *Connect) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *Connect) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
 
 // MarshalJSON implements json.Marshaler.
 func (m Connect) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
@@ -3682,7 +3814,7 @@ func (m *Connect) readJSON(r *jsonwire.Reader) {
 			r.Raw(&m.Data)
 		case 4: // subs
 			for ok := r.Object(); ok; ok = r.NextMember() {
-				key := string(r.Key())
+				key := r.Entry()
 				v := new(SubscribeResult)
 				v.readJSON(r)
 				if m.Subs == nil {

@@ -9,7 +9,7 @@ import (
 	"errors"
 
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/protocol/internal/jsonwire"
+	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 )
 
 // Codec is the server's side of one encoding. It has no state and is safe for

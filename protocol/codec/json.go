@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/protocol/internal/jsonwire"
+	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 )
 
 // AppendJSONString appends s as a JSON string, quotes included; so a delta travels
@@ -49,27 +49,15 @@ func (jsonCodec) DecodePush(frame []byte, p *protocol.Push) ([]byte, error) {
 }
 
 func (jsonCodec) AppendReply(dst []byte, r *protocol.Reply) ([]byte, error) {
-	out, err := r.AppendJSON(dst)
-	if err != nil {
-		return dst, err
-	}
-	return out, nil
+	return r.AppendJSON(dst)
 }
 
 func (jsonCodec) AppendPush(dst []byte, p *protocol.Push) ([]byte, error) {
-	out, err := p.AppendJSON(dst)
-	if err != nil {
-		return dst, err
-	}
-	return out, nil
+	return p.AppendJSON(dst)
 }
 
 func (jsonCodec) AppendCommand(dst []byte, cmd *protocol.Command) ([]byte, error) {
-	out, err := cmd.AppendJSON(dst)
-	if err != nil {
-		return dst, err
-	}
-	return out, nil
+	return cmd.AppendJSON(dst)
 }
 
 // cutLine cuts the first line off frame. The last one needs no line break, and

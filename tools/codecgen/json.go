@@ -7,14 +7,14 @@ import (
 )
 
 func generateJSON(p *printer, s *schema) {
-	p.f(`import (`)
-	p.f(`"fmt"`)
-	p.f(`"strconv"`)
-	p.f("")
-	p.f(`"github.com/gyrohq/gyro/protocol/internal/jsonwire"`)
-	p.f(`)`)
 	for _, m := range s.messages {
-		jsonMethods(p, m)
+		jsonMethods(p, s, m)
+		if m.union != "" {
+			jsonAppendUnion(p, s, m)
+			jsonFields(p, m)
+			jsonReadUnion(p, m)
+			continue
+		}
 		jsonAppend(p, s, m)
 		jsonFields(p, m)
 		jsonRead(p, m)
@@ -22,12 +22,18 @@ func generateJSON(p *printer, s *schema) {
 }
 
 // jsonMethods prints the exported methods.
-func jsonMethods(p *printer, m *message) {
+func jsonMethods(p *printer, s *schema, m *message) {
 	p.f("")
 	p.f("// AppendJSON appends the JSON form of m, which has no line break.")
 	if m.hasRaw {
-		p.f("// It fails if a payload is not JSON; the result is nil then.")
-		p.f("func (m *%s) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst) }", m.name)
+		p.f("// It fails if a payload is not JSON, and appends nothing then.")
+		p.f("func (m *%s) AppendJSON(dst []byte) ([]byte, error) {", m.name)
+		p.f("out, err := m.appendJSON(dst)")
+		p.f("if err != nil {")
+		p.f("return dst, err")
+		p.f("}")
+		p.f("return out, nil")
+		p.f("}")
 	} else {
 		p.f("// It does not fail.")
 		p.f("func (m *%s) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }", m.name)
@@ -40,9 +46,17 @@ func jsonMethods(p *printer, m *message) {
 	p.f("func (m *%s) UnmarshalJSON(data []byte) error {", m.name)
 	p.f("*m = %s{}", m.name)
 	p.f("r := jsonwire.NewReader(data)")
+	boundReader(p, s)
 	p.f("m.readJSON(&r)")
 	p.f("return r.End()")
 	p.f("}")
+}
+
+// boundReader prints the bound of a reader.
+func boundReader(p *printer, s *schema) {
+	if s.elements > 0 {
+		p.f("r.Bound(MaxElements)")
+	}
 }
 
 func jsonAppend(p *printer, s *schema, m *message) {
@@ -79,7 +93,7 @@ func jsonAppend(p *printer, s *schema, m *message) {
 			jsonAppendValue(p, s, f, v)
 		case repeated:
 			p.f("dst = append(dst, '[')")
-			p.f("for _, v := range %s {", v)
+			rangeOver(p, f, v)
 			jsonAppendValue(p, s, f, "v")
 			p.f("dst = append(dst, ',')")
 			p.f("}")
@@ -99,6 +113,57 @@ func jsonAppend(p *printer, s *schema, m *message) {
 		}
 	}
 	p.f("return %s", result("jsonwire.EndObject(dst)"))
+	p.f("}")
+}
+
+// rangeOver begins a loop over the elements v of a list.
+func rangeOver(p *printer, f *field, list string) {
+	if f.byValue() {
+		p.f("for i := range %s {", list)
+		p.f("v := &%s[i]", list)
+		return
+	}
+	p.f("for _, v := range %s {", list)
+}
+
+func jsonAppendUnion(p *printer, s *schema, m *message) {
+	p.f("")
+	p.f("func (m *%s) appendJSON(dst []byte) (_ []byte, err error) {", m.name)
+	p.f("if m == nil || m.Null {")
+	p.f("return append(dst, `null`...), nil")
+	p.f("}")
+	p.f("switch v := m.%s.(type) {", m.union)
+	for _, f := range m.fields {
+		p.f("case *%s:", f.message)
+		p.f("dst = append(dst, `{\"%s\":`...)", f.name)
+		jsonAppendValue(p, s, f, "v")
+	}
+	p.f("default:")
+	p.f("dst = append(dst, '{')")
+	p.f("}")
+	p.f("return append(dst, '}'), nil")
+	p.f("}")
+}
+
+// jsonReadUnion prints the method that reads a union. null for a member is as if that
+// were missing, also if it came before.
+func jsonReadUnion(p *printer, m *message) {
+	p.f("")
+	p.f("func (m *%s) readJSON(r *jsonwire.Reader) {", m.name)
+	p.f("if m.Null = r.Null(); m.Null {")
+	p.f("return")
+	p.f("}")
+	p.f("var members wire.Union[%s]", m.union)
+	jsonSwitch(p, m, func(f *field) {
+		p.f("if r.Null() {")
+		p.f("members.Set(%d, nil)", m.order(f))
+		p.f("continue")
+		p.f("}")
+		p.f("v := %s", f.newMessage())
+		p.f("v.readJSON(r)")
+		p.f("members.Set(%d, v)", m.order(f))
+	})
+	p.f("m.%s = members.First()", m.union)
 	p.f("}")
 }
 
@@ -160,11 +225,17 @@ func fieldFunc(m *message) string {
 func jsonRead(p *printer, m *message) {
 	p.f("")
 	p.f("func (m *%s) readJSON(r *jsonwire.Reader) {", m.name)
+	jsonSwitch(p, m, func(f *field) { jsonReadField(p, f) })
+	p.f("}")
+}
+
+// jsonSwitch prints the loop over the members of an object; read prints how a field is
+// read.
+func jsonSwitch(p *printer, m *message, read func(*field)) {
 	p.f("for ok := r.Object(); ok; ok = r.NextMember() {")
 	fields := jsonMembers(m)
 	if len(fields) == 0 {
 		p.f("r.Skip()")
-		p.f("}")
 		p.f("}")
 		return
 	}
@@ -175,11 +246,10 @@ func jsonRead(p *printer, m *message) {
 	p.f("switch field {")
 	for _, f := range fields {
 		p.f("case %d: // %s", f.number, f.name)
-		jsonReadField(p, f)
+		read(f)
 	}
 	p.f("default:")
 	p.f("r.Skip()")
-	p.f("}")
 	p.f("}")
 	p.f("}")
 }
@@ -190,7 +260,7 @@ func jsonReadField(p *printer, f *field) {
 	case singular:
 		if f.message != "" {
 			p.f("if !r.Null() {")
-			p.f("%s = new(%s)", target, f.message)
+			p.f("%s = %s", target, f.newMessage())
 			p.f("%s.readJSON(r)", target)
 			p.f("}")
 			return
@@ -198,6 +268,10 @@ func jsonReadField(p *printer, f *field) {
 		p.f("r.%s(&%s)", jsonReader(f), target)
 	case repeated:
 		p.f("%s = nil", target)
+		if f.many {
+			p.f("r.Share()")
+			p.f("start := r.Pos()")
+		}
 		p.f("for ok := r.Array(); ok; ok = r.NextElement() {")
 		if f.most > 0 {
 			p.f("if !r.Keep(%d, %d) {", f.slot, f.most)
@@ -206,12 +280,21 @@ func jsonReadField(p *printer, f *field) {
 			p.f("continue")
 			p.f("}")
 		}
-		jsonReadElement(p, f)
-		p.f("%s = append(%s, v)", target, target)
+		if f.many {
+			extend(p, target, "r.Pos()-start")
+			if f.message != "" {
+				p.f("v.readJSON(r)")
+			} else {
+				p.f("r.%s(v)", jsonReader(f))
+			}
+		} else {
+			jsonReadElement(p, f)
+			p.f("%s = append(%s, v)", target, target)
+		}
 		p.f("}")
 	case mapped:
 		p.f("for ok := r.Object(); ok; ok = r.NextMember() {")
-		p.f("key := string(r.Key())")
+		p.f("key := r.Entry()")
 		jsonReadElement(p, f)
 		p.f("if %s == nil {", target)
 		p.f("%s = make(%s)", target, f.goType())
@@ -219,6 +302,12 @@ func jsonReadField(p *printer, f *field) {
 		p.f("%s[key] = v", target)
 		p.f("}")
 	}
+}
+
+// extend prints how a list gets another element, to which v points.
+func extend(p *printer, list, read string) {
+	p.f("%s = wire.Extend(&r.Maker, %s, %s, r.Left())", list, list, read)
+	p.f("v := &%s[len(%s)-1]", list, list)
 }
 
 // jsonReadElement reads into v. A null element is an empty one, never nil.
@@ -234,8 +323,12 @@ func jsonReadElement(p *printer, f *field) {
 
 func jsonReader(f *field) string {
 	switch {
+	case f.raw && f.many:
+		return "SharedRaw"
 	case f.raw:
 		return "Raw"
+	case f.many:
+		return "SharedString"
 	case f.kind == protoreflect.Sint64Kind:
 		return "Int64"
 	}

@@ -12,12 +12,13 @@ func TestFresh(t *testing.T) {
 	for _, g := range []struct {
 		dir, schema, pkg string
 		json             bool
+		elements         int
 		files            int
 	}{
-		{"../../protocol", "client.proto", "protocol", true, 3},
-		{"../../internal/cluster/control", "control.proto", "control", false, 2},
+		{"../../protocol", "client.proto", "protocol", true, 0, 3},
+		{"../../internal/cluster/control", "control.proto", "control", false, 0, 2},
 	} {
-		files, err := Generate(t.Context(), filepath.Join(g.dir, g.schema), g.pkg, g.json)
+		files, err := Generate(t.Context(), filepath.Join(g.dir, g.schema), g.pkg, g.json, g.elements)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,24 +39,30 @@ func TestFresh(t *testing.T) {
 
 func TestRefusesWhatItCannotGenerate(t *testing.T) {
 	for body, want := range map[string]string{
-		"message M { bytes b = 1; }":                 "gen.M.b: bytes are either @raw or @nojson",
-		"message M { string s = 1; // @raw\n }":      "gen.M.s: @raw is for bytes",
-		"message M { string s = 1; // @rwa\n }":      "gen.M.s: unknown annotation @rwa",
-		"message M { string s = 1; // @most=2\n }":   "gen.M.s: @most is for lists",
-		"message M { repeated M m = 1; // @most\n }": "gen.M.m: @most: a number is expected",
-		"message M { M m = 1; // @always\n }":        "gen.M.m: @always is for scalars, lists and maps",
-		"message M { repeated int32 n = 1; }":        "gen.M.n: only strings and messages can be repeated",
-		"message M { map<int32, M> m = 1; }":         "gen.M.m: map keys other than strings are not supported",
-		"message M { fixed64 f = 1; }":               "gen.M.f: kind fixed64 is not supported",
-		"message M { enum E { A = 0; } E e = 1; }":   "gen.M.e: kind enum is not supported",
-		"message M { optional string s = 1; }":       "gen.M.s: presence of scalars and oneof",
-		"message M { oneof o { string s = 1; } }":    "gen.M.s: presence of scalars and oneof",
+		"message M { bytes b = 1; }":                                       "gen.M.b: bytes are either @raw or @nojson",
+		"message M { string s = 1; // @raw\n }":                            "gen.M.s: @raw is for bytes",
+		"message M { string s = 1; // @rwa\n }":                            "gen.M.s: unknown annotation @rwa",
+		"message M { string s = 1; // @most=2\n }":                         "gen.M.s: @most is for lists",
+		"message M { repeated M m = 1; // @most\n }":                       "gen.M.m: @most: a number is expected",
+		"message M { M m = 1; // @always\n }":                              "gen.M.m: @always is for scalars, lists and maps",
+		"message M { repeated int32 n = 1; }":                              "gen.M.n: only strings and messages can be repeated",
+		"message M { map<int32, M> m = 1; }":                               "gen.M.m: map keys other than strings are not supported",
+		"message M { fixed64 f = 1; }":                                     "gen.M.f: kind fixed64 is not supported",
+		"message M { int32 n = 1; // @many\n }":                            "gen.M.n: @many is for strings, bytes, messages, and lists without @most",
+		"// @uniom=I\nmessage M {}":                                        "gen.M: unknown annotation @uniom=I",
+		"// @union=I\nmessage M { string s = 1; }":                         "gen.M.s: the members of a union are messages",
+		"// @union=I\nmessage U {}\nmessage M { U u = 1; }":                "M.u: a union has to be in a list",
+		"message M {}\nservice S { rpc A(M) returns (stream M); }":         "gen.S.A: streams are not supported",
+		"message M {}\nservice S { rpc A(M) returns (M); }\nservice T { }": "gen.T: there is a service already",
+		"message M { enum E { A = 0; } E e = 1; }":                         "gen.M.e: kind enum is not supported",
+		"message M { optional string s = 1; }":                             "gen.M.s: presence of scalars and oneof",
+		"message M { oneof o { string s = 1; } }":                          "gen.M.s: presence of scalars and oneof",
 	} {
 		path := filepath.Join(t.TempDir(), "m.proto")
 		if err := os.WriteFile(path, []byte("syntax = \"proto3\";\npackage gen;\n"+body+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Generate(t.Context(), path, "gen", true); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Generate(t.Context(), path, "gen", true, 0); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", body, err, want)
 		}
 	}

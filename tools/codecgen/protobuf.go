@@ -10,16 +10,15 @@ import (
 )
 
 func generateProtobuf(p *printer, s *schema) {
-	p.f(`import (`)
-	p.f(`"slices"`)
-	p.f("")
-	p.f(`"github.com/gyrohq/gyro/internal/pbwire"`)
-	p.f(`)`)
 	for _, m := range s.messages {
-		protoMethods(p, m)
+		protoMethods(p, s, m)
+		if m.union != "" {
+			protoUnion(p, m)
+			continue
+		}
 		protoSize(p, m)
 		protoPut(p, m)
-		protoRead(p, m)
+		protoRead(p, s, m)
 		for _, f := range m.fields {
 			if f.shape == mapped {
 				protoReadEntry(p, m, f)
@@ -29,7 +28,7 @@ func generateProtobuf(p *printer, s *schema) {
 }
 
 // protoMethods prints the exported methods.
-func protoMethods(p *printer, m *message) {
+func protoMethods(p *printer, s *schema, m *message) {
 	p.f("")
 	p.f("// AppendProto appends the Protobuf form of m, without a length.")
 	p.f("func (m *%s) AppendProto(dst []byte) []byte {", m.name)
@@ -57,6 +56,7 @@ func protoMethods(p *printer, m *message) {
 	p.f("func (m *%s) UnmarshalProto(data []byte) error {", m.name)
 	p.f("*m = %s{}", m.name)
 	p.f("r := pbwire.NewReader(data)")
+	boundReader(p, s)
 	p.f("m.readProto(&r)")
 	p.f("return r.Err()")
 	p.f("}")
@@ -113,7 +113,7 @@ func protoSize(p *printer, m *message) {
 			p.f("if %s {", f.nonZero(v))
 			p.f("n += %d + %s", tag, f.valueSize(v))
 		case repeated:
-			p.f("for _, v := range %s {", v)
+			rangeOver(p, f, v)
 			p.f("n += %d + %s", tag, f.valueSize("v"))
 		case mapped:
 			p.f("for k, v := range %s {", v)
@@ -155,7 +155,12 @@ func protoPut(p *printer, m *message) {
 			putValue(p, f, v)
 			putTag(p, f.tag())
 		case repeated:
-			p.f("for _, v := range slices.Backward(%s) {", v)
+			if f.byValue() {
+				p.f("for at := range slices.Backward(%s) {", v)
+				p.f("v := &%s[at]", v)
+			} else {
+				p.f("for _, v := range slices.Backward(%s) {", v)
+			}
 			putValue(p, f, "v")
 			putTag(p, f.tag())
 		case mapped:
@@ -205,49 +210,118 @@ func putTag(p *printer, tag uint64) {
 	p.f("i = pbwire.PutVarint(buf, i, %#02x)", tag)
 }
 
-func protoRead(p *printer, m *message) {
+func protoRead(p *printer, s *schema, m *message) {
 	p.f("")
 	p.f("func (m *%s) readProto(r *pbwire.Reader) {", m.name)
+	protoSwitch(p, m, func(f *field) {
+		if s.elements > 0 && f.shape != singular {
+			p.f("r.Element()")
+		}
+		protoReadField(p, f)
+	})
+	p.f("}")
+}
+
+// protoSwitch prints the loop over the fields of a message; read prints how a field is
+// read.
+func protoSwitch(p *printer, m *message, read func(*field)) {
 	p.f("for r.Next() {")
 	if len(m.fields) == 0 {
 		p.f("r.Skip()")
-		p.f("}")
 		p.f("}")
 		return
 	}
 	p.f("switch r.Tag() {")
 	for _, f := range m.fields {
 		p.f("case %#02x: // %s = %d", f.tag(), f.name, f.number)
-		target := "m." + f.goName
-		if f.most > 0 {
-			p.f("if !r.Keep(%d, %d) {", f.slot, f.most)
-			p.f("m.%s = true", excess)
-			p.f("r.Skip()")
-			p.f("continue")
-			p.f("}")
-		}
-		switch {
-		case f.shape == mapped:
-			p.f("m.%s(r)", entryFunc(f))
-		case f.shape == repeated && f.message != "":
-			p.f("v := new(%s)", f.message)
-			readMessage(p, "v")
-			p.f("%s = append(%s, v)", target, target)
-		case f.shape == repeated:
-			p.f("%s = append(%s, r.%s())", target, target, scalars[f.kind].reader)
-		case f.message != "":
-			p.f("if %s == nil { // else it is merged", target)
-			p.f("%s = new(%s)", target, f.message)
-			p.f("}")
-			readMessage(p, target)
-		default:
-			p.f("%s = r.%s()", target, scalars[f.kind].reader)
-		}
+		read(f)
 	}
 	p.f("default:")
 	p.f("r.Skip()")
 	p.f("}")
 	p.f("}")
+}
+
+func protoReadField(p *printer, f *field) {
+	target := "m." + f.goName
+	if f.most > 0 {
+		p.f("if !r.Keep(%d, %d) {", f.slot, f.most)
+		p.f("m.%s = true", excess)
+		p.f("r.Skip()")
+		p.f("continue")
+		p.f("}")
+	}
+	switch {
+	case f.shape == mapped:
+		p.f("m.%s(r)", entryFunc(f))
+	case f.shape == repeated && f.many:
+		p.f("r.Share()")
+		extend(p, target, "r.Pos()")
+		if f.message != "" {
+			readMessage(p, "v")
+		} else {
+			p.f("*v = r.%s()", f.protoReader())
+		}
+	case f.shape == repeated && f.message != "":
+		p.f("v := new(%s)", f.message)
+		readMessage(p, "v")
+		p.f("%s = append(%s, v)", target, target)
+	case f.shape == repeated:
+		p.f("%s = append(%s, r.%s())", target, target, f.protoReader())
+	case f.message != "":
+		p.f("if %s == nil { // else it is merged", target)
+		p.f("%s = %s", target, f.newMessage())
+		p.f("}")
+		readMessage(p, target)
+	default:
+		p.f("%s = r.%s()", target, f.protoReader())
+	}
+}
+
+// protoReader is the method of the reader for a scalar field.
+func (f *field) protoReader() string {
+	if f.many {
+		return "Shared" + scalars[f.kind].reader
+	}
+	return scalars[f.kind].reader
+}
+
+// protoUnion prints the methods of a union.
+func protoUnion(p *printer, m *message) {
+	p.f("")
+	p.f("// SizeProto returns the number of bytes that AppendProto appends.")
+	p.f("func (m *%s) SizeProto() int {", m.name)
+	p.f("switch v := m.%s.(type) {", m.union)
+	for _, f := range m.fields {
+		p.f("case *%s:", f.message)
+		p.f("return %d + %s", protowire.SizeVarint(f.tag()), f.valueSize("v"))
+	}
+	p.f("}")
+	p.f("return 0")
+	p.f("}")
+	p.f("")
+	p.f("func (m *%s) putProto(buf []byte, i int) int {", m.name)
+	p.f("switch v := m.%s.(type) {", m.union)
+	for _, f := range m.fields {
+		p.f("case *%s:", f.message)
+		putValue(p, f, "v")
+		putTag(p, f.tag())
+	}
+	p.f("}")
+	p.f("return i")
+	p.f("}")
+	p.f("")
+	p.f("func (m *%s) readProto(r *pbwire.Reader) {", m.name)
+	p.f("var members wire.Union[%s]", m.union)
+	protoSwitch(p, m, func(f *field) {
+		p.f("v, _ := members.Get(%d).(*%s)", m.order(f), f.message)
+		p.f("if v == nil { // else it is merged")
+		p.f("v = %s", f.newMessage())
+		p.f("}")
+		readMessage(p, "v")
+		p.f("members.Set(%d, v)", m.order(f))
+	})
+	p.f("m.%s = members.First()", m.union)
 	p.f("}")
 }
 

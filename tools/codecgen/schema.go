@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,12 +15,24 @@ import (
 // schema is what the generators need to know of a .proto file.
 type schema struct {
 	messages []*message
+	service  string // full name; "" if there is none
+	rpcs     []rpc
+	elements int // bound of readers; 0 is none
+}
+
+// rpc is a method of the service: a message in, a message out.
+type rpc struct {
+	name, request string
+	// result is the message in the field "result" of the response, or the response if it
+	// has no such field.
+	result string
 }
 
 type message struct {
 	name    string
-	comment string // leading comment, newline separated
+	comment string // leading comment without annotations, newline separated
 	fields  []*field
+	union   string // @union: interface for its members
 	// hasRaw tells that the message or one below it has a raw field, so that
 	// encoding it as JSON can fail.
 	hasRaw bool
@@ -46,8 +59,9 @@ type field struct {
 	message string // message name, if kind is MessageKind
 	comment string // trailing comment without annotations
 
-	most int // @most=N: readers keep N elements, of all messages that come together
-	slot int // number of the field among those with most
+	many bool // @many: in shared memory, and by value in a list
+	most int  // @most=N: readers keep N elements, of all messages that come together
+	slot int  // number of the field among those with most
 
 	raw    bool // @raw: embedded JSON value
 	always bool // @always: JSON key written for zero values too
@@ -70,7 +84,15 @@ func loadSchema(ctx context.Context, path string, json bool) (*schema, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.messages = append(s.messages, m)
+		if m != nil {
+			s.messages = append(s.messages, m)
+		}
+	}
+	if err := s.loadServices(files[0].Services()); err != nil {
+		return nil, err
+	}
+	if err := s.checkUnions(); err != nil {
+		return nil, err
 	}
 	s.markRaw()
 	slots := 0
@@ -85,18 +107,80 @@ func loadSchema(ctx context.Context, path string, json bool) (*schema, error) {
 	return s, nil
 }
 
-func loadMessage(file protoreflect.FileDescriptor, d protoreflect.MessageDescriptor, json bool) (*message, error) {
-	m := &message{
-		name:    string(d.Name()),
-		comment: strings.TrimSpace(file.SourceLocations().ByDescriptor(d).LeadingComments),
+func (s *schema) loadServices(services protoreflect.ServiceDescriptors) error {
+	for i := range services.Len() {
+		service := services.Get(i)
+		if s.service != "" {
+			return fmt.Errorf("%s: there is a service already", service.FullName())
+		}
+		s.service = string(service.FullName())
+		for i := range service.Methods().Len() {
+			m := service.Methods().Get(i)
+			if m.IsStreamingClient() || m.IsStreamingServer() {
+				return fmt.Errorf("%s: streams are not supported", m.FullName())
+			}
+			result := m.Output()
+			if f := result.Fields().ByName("result"); f != nil {
+				result = f.Message()
+			}
+			s.rpcs = append(s.rpcs, rpc{string(m.Name()), string(m.Input().Name()), string(result.Name())})
+		}
 	}
-	m.comment, m.shared = strings.CutSuffix(m.comment, "\n @shared")
-	m.comment, m.framed = strings.CutSuffix(m.comment, "\n @framed")
+	return nil
+}
+
+// checkUnions refuses unions outside of lists: readers would not merge two of them.
+func (s *schema) checkUnions() error {
+	for _, m := range s.messages {
+		for _, f := range m.fields {
+			if union := s.message(f.message); union != nil && union.union != "" && f.shape != repeated {
+				return fmt.Errorf("%s.%s: a union has to be in a list", m.name, f.name)
+			}
+		}
+	}
+	return nil
+}
+
+// message returns nil for an unknown name.
+func (s *schema) message(name string) *message {
+	for _, m := range s.messages {
+		if m.name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// loadMessage returns nil for a message without code.
+func loadMessage(file protoreflect.FileDescriptor, d protoreflect.MessageDescriptor, json bool) (*message, error) {
+	m := &message{name: string(d.Name())}
+	var lines []string
+	for line := range strings.Lines(file.SourceLocations().ByDescriptor(d).LeadingComments) {
+		line = strings.TrimSpace(line)
+		switch name, value, _ := strings.Cut(line, "="); {
+		case name == "@framed":
+			m.framed = true
+		case name == "@shared":
+			m.shared = true
+		case name == "@union":
+			m.union = value
+		case name == "@nocode":
+			return nil, nil
+		case strings.HasPrefix(name, "@"):
+			return nil, fmt.Errorf("%s: unknown annotation %s", d.FullName(), line)
+		default:
+			lines = append(lines, line)
+		}
+	}
+	m.comment = strings.TrimSpace(strings.Join(lines, "\n"))
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
 		f, err := loadField(fd, file.SourceLocations().ByDescriptor(fd).TrailingComments, json)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", fd.FullName(), err)
+		}
+		if m.union != "" && (f.message == "" || f.shape != singular) {
+			return nil, fmt.Errorf("%s: the members of a union are messages", fd.FullName())
 		}
 		m.fields = append(m.fields, f)
 	}
@@ -143,6 +227,8 @@ func (f *field) annotate(comment string) error {
 			if f.most, err = strconv.Atoi(value); err != nil || f.most < 1 {
 				return fmt.Errorf("%s: a number is expected", words[0])
 			}
+		case "@many":
+			f.many = true
 		case "@raw":
 			f.raw = true
 		case "@always":
@@ -171,6 +257,8 @@ func (f *field) check(json bool) error {
 		return fmt.Errorf("bytes are either @raw or @nojson")
 	case f.raw && !isBytes:
 		return fmt.Errorf("@raw is for bytes")
+	case f.many && (f.shape == mapped || f.most > 0 || f.shape == singular && f.message == "" && f.kind != protoreflect.StringKind && !isBytes):
+		return fmt.Errorf("@many is for strings, bytes, messages, and lists without @most")
 	case f.most > 0 && f.shape != repeated:
 		return fmt.Errorf("@most is for lists")
 	case f.always && (f.raw || f.noJSON || f.shape == singular && f.kind == protoreflect.MessageKind):
@@ -180,15 +268,11 @@ func (f *field) check(json bool) error {
 }
 
 func (s *schema) markRaw() {
-	byName := make(map[string]*message)
-	for _, m := range s.messages {
-		byName[m.name] = m
-	}
 	for changed := true; changed; {
 		changed = false
 		for _, m := range s.messages {
 			for _, f := range m.fields {
-				if !m.hasRaw && (f.raw || f.message != "" && byName[f.message].hasRaw) {
+				if !m.hasRaw && (f.raw || f.message != "" && s.hasRaw(f.message)) {
 					m.hasRaw, changed = true, true
 				}
 			}
@@ -196,16 +280,11 @@ func (s *schema) markRaw() {
 	}
 }
 
-func (s *schema) hasRaw(name string) bool {
-	for _, m := range s.messages {
-		if m.name == name {
-			return m.hasRaw
-		}
-	}
-	return false
-}
+func (s *schema) hasRaw(name string) bool { return s.message(name).hasRaw }
 
-var initialisms = map[string]string{"id": "ID", "ttl": "TTL", "rpc": "RPC", "uid": "UID"}
+var initialisms = map[string]string{
+	"id": "ID", "ttl": "TTL", "rpc": "RPC", "uid": "UID", "b64data": "B64Data", "b64info": "B64Info",
+}
 
 func goName(name string) string {
 	var b strings.Builder
@@ -236,8 +315,14 @@ var scalars = map[protoreflect.Kind]*scalar{
 	protoreflect.BytesKind:  {"[]byte", "Bytes"},
 }
 
+// byValue tells that f is a list of messages, not of pointers to them.
+func (f *field) byValue() bool { return f.many && f.shape == repeated && f.message != "" }
+
 func (f *field) elemType() string {
-	if f.message != "" {
+	switch {
+	case f.byValue():
+		return f.message
+	case f.message != "":
 		return "*" + f.message
 	}
 	return scalars[f.kind].goType
@@ -252,6 +337,17 @@ func (f *field) goType() string {
 	}
 	return f.elemType()
 }
+
+// newMessage is the Go expression for an empty message of the field's type.
+func (f *field) newMessage() string {
+	if f.many {
+		return "wire.New[" + f.message + "](&r.Maker)"
+	}
+	return "new(" + f.message + ")"
+}
+
+// order is the place of a field in the schema.
+func (m *message) order(f *field) int { return slices.Index(m.fields, f) }
 
 // nonZero is the Go condition for v, an expression of the field, to hold a value.
 func (f *field) nonZero(v string) string {

@@ -8,7 +8,7 @@ package control
 import (
 	"slices"
 
-	"github.com/gyrohq/gyro/internal/pbwire"
+	"github.com/gyrohq/gyro/protocol/wire/pbwire"
 )
 
 // AppendProto appends the Protobuf form of m, without a length.

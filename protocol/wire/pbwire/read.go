@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"unicode/utf8"
 	"unsafe"
+
+	"github.com/gyrohq/gyro/protocol/wire"
 )
 
 // MaxDepth bounds the nesting of messages and groups.
@@ -32,6 +34,8 @@ const maxField = 1<<29 - 1
 //
 // Nothing that it returns aliases the input, unless it is a borrowing one.
 type Reader struct {
+	wire.Maker
+
 	buf    []byte // up to the end of the current message
 	all    []byte
 	pos    int
@@ -39,20 +43,6 @@ type Reader struct {
 	tag    uint64
 	err    error
 	borrow bool
-	kept   [bounded]int32 // elements of bounded fields
-}
-
-// bounded is how many bounded fields a schema has at most.
-const bounded = 2
-
-// Keep counts an element of a bounded field, whichever message it is in, and reports
-// whether it is one of the first most of all that r reads. The others have to be skipped.
-func (r *Reader) Keep(field int, most int32) bool {
-	if r.kept[field] == most {
-		return false
-	}
-	r.kept[field]++
-	return true
 }
 
 // NewReader returns a reader of one message.
@@ -82,6 +72,17 @@ func (r *Reader) Next() bool {
 		r.fail("invalid field number")
 	}
 	return r.err == nil
+}
+
+// Pos is how much of the message was read, and Left how much follows; bytes.
+func (r *Reader) Pos() int  { return r.pos }
+func (r *Reader) Left() int { return len(r.buf) - r.pos }
+
+// Element counts an element of a list, or an entry of a map, that is about to be read.
+func (r *Reader) Element() {
+	if !r.Count() {
+		r.fail("more than " + strconv.Itoa(r.Most()) + " elements")
+	}
 }
 
 // Tag returns number and wire type of the current field: number<<3 | type.
@@ -144,15 +145,23 @@ func (r *Reader) Sint64() int64 {
 
 // String reads the value of the current field, which has to be UTF-8.
 func (r *Reader) String() string {
-	p := r.bytes()
-	if !utf8.Valid(p) {
-		r.fail("invalid UTF-8")
-		return ""
-	}
+	p := r.text()
 	if r.borrow {
 		return unsafe.String(unsafe.SliceData(p), len(p))
 	}
 	return string(p)
+}
+
+// SharedString is String, in memory that is shared (see wire.Maker).
+func (r *Reader) SharedString() string { return r.Text(r.text()) }
+
+func (r *Reader) text() []byte {
+	p := r.bytes()
+	if !utf8.Valid(p) {
+		r.fail("invalid UTF-8")
+		return nil
+	}
+	return p
 }
 
 // Bytes reads the value of the current field: a copy, nil if it is empty.
@@ -165,6 +174,14 @@ func (r *Reader) Bytes() []byte {
 		return p[:len(p):len(p)]
 	}
 	return bytes.Clone(p)
+}
+
+// SharedBytes is Bytes, in memory that is shared.
+func (r *Reader) SharedBytes() []byte {
+	if p := r.bytes(); len(p) > 0 {
+		return r.Copy(p)
+	}
+	return nil
 }
 
 func (r *Reader) bytes() []byte {

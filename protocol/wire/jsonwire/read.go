@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/gyrohq/gyro/protocol/wire"
 )
 
 // ErrTrailing is returned by Reader.End if more than blanks follows the value.
@@ -17,6 +19,8 @@ var ErrTrailing = errors.New("JSON: more follows the value")
 //
 // Nothing that it returns, but Key, aliases the input.
 type Reader struct {
+	wire.Maker
+
 	buf   []byte
 	pos   int
 	depth int
@@ -24,21 +28,6 @@ type Reader struct {
 	key   []byte // of the current member, unescaped
 
 	traits traits
-
-	kept [bounded]int32 // elements of bounded fields
-}
-
-// bounded is how many bounded fields a schema has at most.
-const bounded = 2
-
-// Keep counts an element of a bounded field, whichever message it is in, and reports
-// whether it is one of the first most of all that r reads. The others have to be skipped.
-func (r *Reader) Keep(field int, most int32) bool {
-	if r.kept[field] == most {
-		return false
-	}
-	r.kept[field]++
-	return true
 }
 
 // maxName bounds the keys that are folded: longer ones are no names of fields.
@@ -102,21 +91,40 @@ func (r *Reader) NextMember() bool {
 
 // Array begins an array and moves to its first element, see Object.
 func (r *Reader) Array() bool {
-	return r.open('[', ']', "an array is expected")
+	return r.open('[', ']', "an array is expected") && r.count()
 }
 
 // NextElement moves to the next element of the array.
 func (r *Reader) NextElement() bool {
-	return r.next(']')
+	return r.next(']') && r.count()
 }
+
+// Entry returns the key of the current member of an object that is a map.
+func (r *Reader) Entry() string {
+	if !r.count() {
+		return ""
+	}
+	return string(r.key)
+}
+
+func (r *Reader) count() bool {
+	if r.Count() {
+		return true
+	}
+	r.fail("more than " + strconv.Itoa(r.Most()) + " elements")
+	return false
+}
+
+// Pos is how much of the input was read, and Left how much follows; bytes.
+func (r *Reader) Pos() int  { return r.pos }
+func (r *Reader) Left() int { return len(r.buf) - r.pos }
 
 // open enters a container; it returns false if that is empty or null.
 func (r *Reader) open(first, last byte, otherwise string) bool {
-	if r.Null() {
-		return false
-	}
 	if r.peek() != first {
-		r.fail(otherwise)
+		if !r.Null() {
+			r.fail(otherwise)
+		}
 		return false
 	}
 	if r.depth == MaxDepth {
@@ -184,6 +192,9 @@ func isUpper(c rune) bool { return 'A' <= c && c <= 'Z' }
 // Skip reads a value of any kind.
 func (r *Reader) Skip() { r.scanValue() }
 
+// IsString reports whether a string is next.
+func (r *Reader) IsString() bool { return r.peek() == '"' }
+
 // Null reads null, if that is next.
 func (r *Reader) Null() bool {
 	if r.peek() == 'n' && r.literal("null") {
@@ -194,21 +205,31 @@ func (r *Reader) Null() bool {
 
 // String reads a string. As of every value but raw ones, null leaves it alone.
 func (r *Reader) String(v *string) {
-	if r.Null() {
-		return
+	if s, ok := r.text(); ok {
+		*v = string(s)
 	}
+}
+
+// SharedString is String, in memory that is shared (see wire.Maker).
+func (r *Reader) SharedString(v *string) {
+	if s, ok := r.text(); ok {
+		*v = r.Text(s)
+	}
+}
+
+// text reads a string, which may be a part of the input; null is none.
+func (r *Reader) text() (s []byte, ok bool) {
 	if r.peek() != '"' {
-		r.fail("a string is expected")
-		return
+		if !r.Null() {
+			r.fail("a string is expected")
+		}
+		return nil, false
 	}
 	s, escaped, ok := r.scanString()
-	if !ok {
-		return
-	}
 	if escaped {
 		s = unescape(make([]byte, 0, len(s)), s)
 	}
-	*v = string(s)
+	return s, ok
 }
 
 // Bool reads true or false.
@@ -226,11 +247,33 @@ func (r *Reader) Bool(v *bool) {
 
 // Raw reads a value of any kind as the bytes that it consists of; null is one too.
 func (r *Reader) Raw(v *[]byte) {
+	if p, ok := r.raw(); ok {
+		*v = bytes.Clone(p)
+	}
+}
+
+// SharedRaw is Raw, in memory that is shared.
+func (r *Reader) SharedRaw(v *[]byte) {
+	if p, ok := r.raw(); ok {
+		*v = r.Copy(p)
+	}
+}
+
+// raw reads a value as a part of the input.
+func (r *Reader) raw() (p []byte, ok bool) {
 	r.peek()
 	start := r.pos
-	if r.scanValue() {
-		*v = bytes.Clone(r.buf[start:r.pos])
-	}
+	ok = r.scanValue()
+	return r.buf[start:r.pos], ok
+}
+
+// Cut cuts the first value, of any kind, off p, where more of them may follow. There are
+// no blanks around value, nor in front of rest.
+func Cut(p []byte) (value, rest []byte, err error) {
+	r := Reader{buf: p}
+	value, _ = r.raw()
+	r.peek()
+	return value, p[r.pos:], r.err
 }
 
 // Int32 reads an integer.
@@ -302,6 +345,13 @@ func (r *Reader) number() (digits []byte, ok bool) {
 
 // peek returns the next byte that is no blank, 0 at the end.
 func (r *Reader) peek() byte {
+	if r.pos < len(r.buf) && r.buf[r.pos] > ' ' { // inlined
+		return r.buf[r.pos]
+	}
+	return r.peekBehindBlanks()
+}
+
+func (r *Reader) peekBehindBlanks() byte {
 	for ; r.pos < len(r.buf); r.pos++ {
 		switch c := r.buf[r.pos]; c {
 		case ' ', '\t', '\n', '\r':
@@ -323,7 +373,7 @@ func (r *Reader) literal(word string) bool {
 func (r *Reader) scanValue() bool {
 	end := skipValue(r.buf, r.pos, MaxDepth-r.depth, &r.traits)
 	if end < 0 {
-		r.fail("a value is expected here, or is malformed")
+		r.malformed(^end)
 		return false
 	}
 	r.pos = end
@@ -336,12 +386,29 @@ func (r *Reader) scanString() (s []byte, escaped, ok bool) {
 	r.traits.escapes = false
 	end := skipString(r.buf, r.pos, &r.traits)
 	if end < 0 {
-		r.fail("malformed string")
+		r.malformed(^end)
 		return nil, false, false
 	}
 	s = r.buf[r.pos+1 : end-1]
 	r.pos = end
 	return s, r.traits.escapes, true
+}
+
+// malformed fails because of what is at a position.
+func (r *Reader) malformed(pos int) {
+	r.pos = pos
+	switch {
+	case r.traits.deep:
+		r.fail("nested more than " + strconv.Itoa(MaxDepth) + " deep")
+	case pos >= len(r.buf):
+		r.fail("unexpected end")
+	case r.buf[pos] == '\\':
+		r.fail("malformed escape sequence")
+	case r.buf[pos] < ' ':
+		r.fail("unexpected control character")
+	default:
+		r.fail("unexpected character")
+	}
 }
 
 // unescape appends what s, the valid inside of a JSON string, stands for.

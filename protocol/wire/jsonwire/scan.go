@@ -99,11 +99,12 @@ func simpleString(p []byte, i int) int {
 type traits struct {
 	lines   bool   // LF or CR between tokens
 	escapes bool   // escapes in strings
+	deep    bool   // the depth was exceeded
 	bytes   uint64 // all bytes of strings, and maybe of what follows them, ORed
 }
 
-// The skip functions return the index behind what begins at p[i], or -1 if that is
-// not what it should be. They leave UTF-8 to their callers, who have it checked all
+// The skip functions return the index behind what begins at p[i], or, if that is not
+// what it should be, ^index (a negative number) of what is wrong. They leave UTF-8 to their callers, who have it checked all
 // at once, or not at all for plain ASCII.
 
 // skipValue skips a value with at most depth open containers at a time. It does not
@@ -119,18 +120,18 @@ func skipValue(p []byte, i, depth int, t *traits) int {
 		if objects&1 != 0 {
 			// A member begins with its key.
 			if i >= len(p) || p[i] != '"' {
-				return -1
+				return ^i
 			}
 			if i = skipString(p, i, t); i < 0 {
-				return -1
+				return i
 			}
 			if i = skipBlanks(p, i, t); i >= len(p) || p[i] != ':' {
-				return -1
+				return ^i
 			}
 			i = skipBlanks(p, i+1, t)
 		}
 		if i >= len(p) {
-			return -1
+			return ^i
 		}
 		if c := p[i]; c == '"' {
 			i = skipString(p, i, t)
@@ -139,7 +140,8 @@ func skipValue(p []byte, i, depth int, t *traits) int {
 		} else {
 			i = skipBlanks(p, i+1, t)
 			if open == depth || i >= len(p) {
-				return -1
+				t.deep = open == depth
+				return ^i
 			}
 			if p[i] != c+2 { // the closing one is two further
 				if open%64 == 0 {
@@ -152,7 +154,7 @@ func skipValue(p []byte, i, depth int, t *traits) int {
 			i++
 		}
 		if i < 0 {
-			return -1
+			return i
 		}
 		// Behind a value: close containers until one has another value.
 		for {
@@ -161,7 +163,7 @@ func skipValue(p []byte, i, depth int, t *traits) int {
 			}
 			i = skipBlanks(p, i, t)
 			if i >= len(p) {
-				return -1
+				return ^i
 			}
 			c := p[i]
 			i++
@@ -169,7 +171,7 @@ func skipValue(p []byte, i, depth int, t *traits) int {
 				break
 			}
 			if c != ']'+('}'-']')*byte(objects&1) {
-				return -1
+				return ^(i - 1)
 			}
 			open--
 			objects >>= 1
@@ -217,7 +219,7 @@ func skipWord(p []byte, i int, word string) int {
 	if end := i + len(word); end <= len(p) && string(p[i:end]) == word {
 		return end
 	}
-	return -1
+	return ^i
 }
 
 func skipNumber(p []byte, i int) int {
@@ -232,7 +234,7 @@ func skipNumber(p []byte, i int) int {
 			i++
 		}
 		if i == start {
-			return -1
+			return ^i
 		}
 	}
 	if i < len(p) && (p[i] == '.' || p[i]|0x20 == 'e') {
@@ -245,7 +247,7 @@ func skipNumber(p []byte, i int) int {
 func skipFraction(p []byte, i int) int {
 	if p[i] == '.' {
 		if i = skipDigits(p, i+1); i < 0 {
-			return -1
+			return i
 		}
 	}
 	if i < len(p) && p[i]|0x20 == 'e' {
@@ -265,7 +267,7 @@ func skipDigits(p []byte, i int) int {
 		i++
 	}
 	if i == start {
-		return -1
+		return ^i
 	}
 	return i
 }
@@ -306,7 +308,7 @@ func skipRest(p []byte, i int, t *traits) int {
 	for {
 		i = skipPlain(p, i, t)
 		if i >= len(p) {
-			return -1
+			return ^i
 		}
 		switch p[i] {
 		case '"':
@@ -314,17 +316,17 @@ func skipRest(p []byte, i int, t *traits) int {
 		case '\\':
 			t.escapes = true
 			if i = skipEscape(p, i); i < 0 {
-				return -1
+				return i
 			}
 		default: // a control character
-			return -1
+			return ^i
 		}
 	}
 }
 
 func skipEscape(p []byte, i int) int {
 	if i+1 >= len(p) {
-		return -1
+		return ^len(p)
 	}
 	switch p[i+1] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -334,7 +336,7 @@ func skipEscape(p []byte, i int) int {
 			return i + 6
 		}
 	}
-	return -1
+	return ^i
 }
 
 // skipPlain skips what stands for itself in a string: it stops at a quote, a

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"strings"
+	"unicode"
+)
+
+// generateService prints, for each rpc of the service, a Method, and how the service is
+// called with a request of which nothing is known but that it is one.
+func generateService(p *printer, s *schema) {
+	p.f("")
+	p.f("// Method is a method of the service %s.", s.service)
+	p.f("type Method uint8")
+	p.f("")
+	p.f("// Methods, in the order of the schema.")
+	p.f("const (")
+	for i, r := range s.rpcs {
+		if i == 0 {
+			p.f("Method%s Method = iota", r.name)
+		} else {
+			p.f("Method%s", r.name)
+		}
+	}
+	p.f(")")
+	p.f("")
+	p.f("var methodNames = [...]string{")
+	for _, r := range s.rpcs {
+		p.f("Method%s: %q,", r.name, snakeCase(r.name))
+	}
+	p.f("}")
+	p.f("")
+	p.f("// NewRequest returns an empty request of the method, one of the constants.")
+	p.f("func (m Method) NewRequest() Request { return newRequests[m]() }")
+	p.f("")
+	p.f("var newRequests = [...]func() Request{")
+	for _, r := range s.rpcs {
+		p.f("Method%s: func() Request { return new(%s) },", r.name, r.request)
+	}
+	p.f("}")
+	p.f("")
+	p.f("// Service executes requests. Its methods may be called from any goroutine.")
+	p.f("type Service interface {")
+	for _, r := range s.rpcs {
+		p.f("%s(ctx context.Context, r *%s) (*%s, error)", r.name, r.request, r.result)
+	}
+	p.f("}")
+	for _, r := range s.rpcs {
+		p.f("")
+		p.f("func (m *%s) execute(ctx context.Context, s Service) (Result, error) {", r.request)
+		p.f("return s.%s(ctx, m)", r.name)
+		p.f("}")
+	}
+}
+
+// snakeCase is the name of a method in JSON: presence_stats for PresenceStats, rpc for RPC.
+func snakeCase(name string) string {
+	var b strings.Builder
+	for i, c := range name {
+		if i > 0 && unicode.IsUpper(c) && unicode.IsLower(rune(name[i-1])) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	return b.String()
+}
