@@ -1,7 +1,8 @@
 // Package api executes the commands of the server API (server-api.md): what a
 // backend may do with channels and connections. It knows nothing of HTTP, so
 // that every way in (HTTP, gRPC, consumers of queues) shares one behaviour:
-// they decode a Request, call Executor, and encode what comes back.
+// they decode a Request, call Executor, and encode what comes back. api.proto describes
+// requests and results.
 package api
 
 import (
@@ -102,8 +103,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Executor has one method per command. Every error that they return is an
-// *Error. All methods may be called from any goroutine.
+// Executor is the Service. Every error that its methods return is an *Error.
 type Executor struct {
 	node     Node
 	channels func() Channels
@@ -118,9 +118,6 @@ func NewExecutor(c Config) *Executor {
 		panic("api: Config.Node and Config.Channels are required")
 	}
 	e := &Executor{node: c.Node, channels: c.Channels, keyed: c.Keyed, rpc: c.RPC, log: c.Logger}
-	if e.keyed == nil {
-		e.keyed = notAvailable{}
-	}
 	if e.log == nil {
 		e.log = slog.Default()
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,14 +43,14 @@ func run(t *testing.T, e *api.Executor, method, request string) string {
 		t.Fatalf("no method %q", method)
 	}
 	req := m.NewRequest()
-	if err := api.UnmarshalRequest([]byte(request), req); err != nil {
+	if err := req.UnmarshalJSON([]byte(request)); err != nil {
 		return "malformed"
 	}
 	res, err := e.Execute(t.Context(), req)
 	if err != nil {
 		return fmt.Sprint(api.AsError(err).Code)
 	}
-	out, err := api.AppendResult(nil, res)
+	out, err := res.AppendJSON(nil)
 	if err != nil {
 		return err.Error()
 	}
@@ -161,7 +160,7 @@ func TestBroadcast(t *testing.T) {
 // options of its own namespace.
 func TestBroadcastOfManyChannels(t *testing.T) {
 	node := &apitest.Node{Result: position, FailIn: "full:1"}
-	req := &api.BroadcastRequest{Publication: api.Publication{Data: []byte("1")}}
+	req := &api.BroadcastRequest{Data: []byte("1")}
 	prefixes := []string{"", "full:", "delta:", "no:"}
 	var want []string
 	for i := range 2500 {
@@ -176,14 +175,14 @@ func TestBroadcastOfManyChannels(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, r := range res.Responses {
-		ok := api.PublishResponse{Result: api.PublishResult{Offset: 12, Epoch: "kGqz"}}
+		ok := api.PublishResponse{Result: &api.PublishResult{Offset: 12, Epoch: "kGqz"}}
 		if i == 1 {
-			ok.Error, ok.Result = api.ErrInternal, r.Result
+			ok = api.PublishResponse{Error: api.ErrInternal}
 		} else if i%4 == 3 {
 			ok = api.PublishResponse{Error: api.ErrUnknownChannel}
 		}
-		if r != ok {
-			t.Fatalf("response %d is %+v, want %+v", i, r, ok)
+		if diff := cmp.Diff(ok, r); diff != "" {
+			t.Fatalf("response %d (-want +got):\n%s", i, diff)
 		}
 	}
 	opts := node.PublishOptions()
@@ -218,7 +217,7 @@ func TestBatchKeepsOrder(t *testing.T) {
 			req.Commands = append(req.Commands, api.Command{Request: &api.PublishRequest{Channel: "no:" + ch}})
 		default:
 			req.Commands = append(req.Commands, api.Command{Request: &api.PublishRequest{
-				Channel: ch, Publication: api.Publication{Data: []byte("1"), IdempotencyKey: ch}}})
+				Channel: ch, Data: []byte("1"), IdempotencyKey: ch}})
 			want = append(want, ch)
 		}
 	}
@@ -231,12 +230,15 @@ func TestBatchKeepsOrder(t *testing.T) {
 		for i, r := range res.Replies {
 			switch {
 			case i%300 == 299:
-				if r.Method != api.MethodPresenceStats || r.Result == nil {
-					t.Fatalf("reply %d is %+v", i, r)
+				if _, ok := r.Result.(*api.PresenceStatsResult); !ok {
+					t.Fatalf("reply %d is %+v", i, r.Result)
 				}
-			case i == 7 && r.Error != api.ErrInternal, i%100 == 50 && r.Error != api.ErrUnknownChannel,
-				i != 7 && i%100 != 50 && (r.Error != nil || r.Result == nil):
-				t.Fatalf("reply %d is %+v", i, r)
+			case i == 7 && r.Result != api.ErrInternal, i%100 == 50 && r.Result != api.ErrUnknownChannel:
+				t.Fatalf("reply %d is %+v", i, r.Result)
+			case i != 7 && i%100 != 50:
+				if _, ok := r.Result.(*api.PublishResult); !ok {
+					t.Fatalf("reply %d is %+v", i, r.Result)
+				}
 			}
 		}
 		got := published(node)
@@ -305,10 +307,10 @@ func TestClients(t *testing.T) {
 // RecoverSince is a pointer: it needs a comparison of its own.
 func TestRecoverSince(t *testing.T) {
 	req := &api.SubscribeRequest{}
-	if err := api.UnmarshalRequest([]byte(`{"recover_since":{"offset":18446744073709551615,"epoch":"e"}}`), req); err != nil {
+	if err := req.UnmarshalJSON([]byte(`{"recover_since":{"offset":18446744073709551615,"epoch":"e"}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if req.RecoverSince == nil || *req.RecoverSince != (gyro.StreamPosition{Offset: 18446744073709551615, Epoch: "e"}) {
+	if req.RecoverSince == nil || *req.RecoverSince != (api.StreamPosition{Offset: 18446744073709551615, Epoch: "e"}) {
 		t.Errorf("got %v", req.RecoverSince)
 	}
 }
@@ -335,7 +337,7 @@ func TestChannels(t *testing.T) {
 		{"nobody", "presence", `{"channel":"full:a"}`, apitest.Node{}, `{"presence":{}}`, []string{"presence full:a"}},
 		{"failure", "presence", `{"channel":"full:a"}`, apitest.Node{Err: errDown}, `100`, []string{"presence full:a"}},
 		{"binary info", "presence", `{"channel":"full:a"}`, apitest.Node{PresenceMap: map[string]*gyro.ClientInfo{"c": {ChanInfo: []byte{1}}}},
-			`stored bytes are not valid JSON`, []string{"presence full:a"}},
+			`chan_info: payload is not valid JSON`, []string{"presence full:a"}},
 		{"counts", "presence_stats", `{"channel":"full:a"}`, apitest.Node{Stats: gyro.PresenceStats{Clients: 3, Users: 2}},
 			`{"num_clients":3,"num_users":2}`, []string{"presence_stats full:a"}},
 		{"nobody", "presence_stats", `{"channel":"full:a"}`, apitest.Node{}, `{"num_clients":0,"num_users":0}`, []string{"presence_stats full:a"}},
@@ -344,7 +346,7 @@ func TestChannels(t *testing.T) {
 		{"size alone", "history", `{"channel":"size:a"}`, apitest.Node{}, `108`, nil},
 		{"ttl alone", "history", `{"channel":"ttl:a"}`, apitest.Node{}, `108`, nil},
 		{"all", "history", `{"channel":"full:a","limit":-1}`, apitest.Node{Stream: stream},
-			`{"publications":[{"data":{"a":1},"info":{"user":"42","client":"c","conn_info":{"n":1},"chan_info":[]},"offset":2,"tags":{"l":"en"}},` +
+			`{"publications":[{"data":{"a": 1},"info":{"user":"42","client":"c","conn_info":{"n":1},"chan_info":[]},"offset":2,"tags":{"l":"en"}},` +
 				`{"info":{"user":"","client":""},"offset":3}],"epoch":"e","offset":3}`, []string{"history full:a WithLimit WithMetaTTL"}},
 		{"empty", "history", `{"channel":"delta:a"}`, apitest.Node{}, `{"publications":[],"epoch":"","offset":0}`, []string{"history delta:a WithLimit"}},
 		{"since reverse", "history", `{"channel":"full:a","limit":10,"since":{"offset":2},"reverse":true}`, apitest.Node{},
@@ -357,7 +359,7 @@ func TestChannels(t *testing.T) {
 		{"failure", "history", `{"channel":"delta:a"}`, apitest.Node{Err: errDown}, `100`, []string{"history delta:a WithLimit"}},
 		{"limit out of range", "history", `{"channel":"delta:a","limit":2147483648}`, apitest.Node{}, `malformed`, nil},
 		{"binary", "history", `{"channel":"delta:a"}`, apitest.Node{Stream: gyro.History{Publications: []*gyro.Publication{{Data: []byte("\xff")}}}},
-			`stored bytes are not valid JSON`, []string{"history delta:a WithLimit"}},
+			`data: payload is not valid JSON`, []string{"history delta:a WithLimit"}},
 
 		{"done", "history_remove", `{"channel":"full:a"}`, apitest.Node{}, `{}`, []string{"history_remove full:a"}},
 		{"failure", "history_remove", `{"channel":"full:a"}`, apitest.Node{Err: errDown}, `100`, []string{"history_remove full:a"}},
@@ -381,7 +383,7 @@ func TestInfoAndRPC(t *testing.T) {
 		{"failure", "info", `{}`, apitest.Node{Err: errDown}, `100`, []string{"info"}},
 		{"empty", "rpc", `{}`, apitest.Node{}, `107`, nil},
 		{"unknown", "rpc", `{"method":"x"}`, apitest.Node{}, `104`, nil},
-		{"echo", "rpc", `{"method":"echo","params":{"a": [1]}}`, apitest.Node{}, `{"data":{"a":[1]}}`, nil},
+		{"echo", "rpc", `{"method":"echo","params":{"a": [1]}}`, apitest.Node{}, `{"data":{"a": [1]}}`, nil},
 		{"no params", "rpc", `{"method":"echo"}`, apitest.Node{}, `{}`, nil},
 		{"own error", "rpc", `{"method":"deny"}`, apitest.Node{}, `403`, nil},
 		{"failure", "rpc", `{"method":"fail"}`, apitest.Node{}, `100`, nil},
@@ -435,7 +437,7 @@ func TestBatchParallel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, r := range res.Replies {
-		if (r.Error == api.ErrUnknownChannel) != (i%7 == 6) {
+		if (r.Result == api.ErrUnknownChannel) != (i%7 == 6) {
 			t.Fatalf("reply %d is %+v: not in the order of the commands", i, r)
 		}
 	}
@@ -446,15 +448,13 @@ func TestBatchParallel(t *testing.T) {
 
 func TestMethods(t *testing.T) {
 	for _, m := range api.Methods() {
-		if byName, ok := api.MethodByName(m.String()); !ok || byName != m || m.NewRequest().Method() != m {
-			t.Errorf("%s is not consistent", m)
+		request := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", m.NewRequest()), "*api."))
+		if byName, ok := api.MethodByName(m.String()); !ok || byName != m || request != strings.ReplaceAll(m.String(), "_", "")+"request" {
+			t.Errorf("%s is not consistent: its request is a %s", m, request)
 		}
 	}
 	if api.Method(200).String() != "unknown" {
 		t.Error("a method out of range has a name")
-	}
-	if reflect.TypeOf(api.MethodPublish.NewRequest()) != reflect.TypeOf(&api.PublishRequest{}) {
-		t.Error("publish has the wrong request")
 	}
 }
 
@@ -471,7 +471,7 @@ func TestNodesThatDoNotAnswerAreNamed(t *testing.T) {
 		} {
 			m, _ := api.MethodByName(method)
 			req := m.NewRequest()
-			if err := api.UnmarshalRequest([]byte(request), req); err != nil {
+			if err := req.UnmarshalJSON([]byte(request)); err != nil {
 				t.Fatal(err)
 			}
 			_, got := e.Execute(t.Context(), req)

@@ -61,14 +61,14 @@ func benchmark(b *testing.B, m api.Method, many int, data []byte) {
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += many {
 		req := m.NewRequest()
-		if err := api.UnmarshalRequest(data, req); err != nil {
+		if err := req.UnmarshalJSON(data); err != nil {
 			b.Fatal(err)
 		}
 		res, err := e.Execute(b.Context(), req)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if out, err = api.AppendResult(out[:0], res); err != nil {
+		if out, err = res.AppendJSON(out[:0]); err != nil {
 			b.Fatal(err)
 		}
 	}

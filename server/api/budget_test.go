@@ -19,14 +19,14 @@ func TestBatchAllocations(t *testing.T) {
 	out := make([]byte, 0, len(data))
 	run := func() {
 		var r api.BatchRequest
-		if err := api.UnmarshalRequest(data, &r); err != nil {
+		if err := r.UnmarshalJSON(data); err != nil {
 			t.Fatal(err)
 		}
 		res, err := e.Batch(t.Context(), &r)
 		if err != nil || len(res.Replies) != many {
 			t.Fatal(len(res.Replies), err)
 		}
-		if out, err = api.AppendResult(out[:0], res); err != nil {
+		if out, err = res.AppendJSON(out[:0]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,21 +43,21 @@ func TestBatchAllocations(t *testing.T) {
 // same, and the results.
 func TestPublishAllocations(t *testing.T) {
 	e := api.NewExecutor(api.Config{Node: newNode(t), Channels: apitest.Namespaces()})
-	p := api.Publication{Data: []byte(`{"text":"hello"}`)}
+	text := []byte(`{"text":"hello"}`)
 	const many = 2560
 	channels, commands := make([]string, many), make([]api.Command, many)
 	for i := range channels {
 		channels[i] = "ch" + strconv.Itoa(i)
-		commands[i] = api.Command{Request: &api.PublishRequest{Channel: channels[i], Publication: p}}
+		commands[i] = api.Command{Request: &api.PublishRequest{Channel: channels[i], Data: text}}
 	}
 	for _, test := range []struct {
 		what    string
 		request api.Request
 		budget  float64
 	}{
-		{"publish", &api.PublishRequest{Channel: "ch", Publication: p}, 1},
-		{"publish with history", &api.PublishRequest{Channel: "full:ch", Publication: p}, 2},
-		{"broadcast", &api.BroadcastRequest{Channels: channels, Publication: p}, 8},
+		{"publish", &api.PublishRequest{Channel: "ch", Data: text}, 1},
+		{"publish with history", &api.PublishRequest{Channel: "full:ch", Data: text}, 2},
+		{"broadcast", &api.BroadcastRequest{Channels: channels, Data: text}, 8},
 		{"batch", &api.BatchRequest{Commands: commands}, 4},
 	} {
 		run := func() {

@@ -9,54 +9,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// PresenceRequest asks who is in a channel (server-api.md 6.7).
-type PresenceRequest struct{ Channel string }
-
-// PresenceResult has the connections by client ID.
-type PresenceResult struct {
-	Presence map[string]*gyro.ClientInfo
-}
-
-// PresenceStatsRequest asks how many are in a channel (server-api.md 6.8).
-type PresenceStatsRequest struct{ Channel string }
-
-// PresenceStatsResult has the counts; all anonymous clients are one user.
-type PresenceStatsResult struct {
-	NumClients uint32
-	NumUsers   uint32
-}
-
-// HistoryRequest reads a stream (server-api.md 6.9).
-type HistoryRequest struct {
-	Channel string
-	// Limit: 0 for the position only, < 0 for no limit.
-	Limit int32
-	// Since excludes everything up to it (Reverse: everything from it).
-	Since   *gyro.StreamPosition
-	Reverse bool
-}
-
-// HistoryResult is what the stream holds and the position of its top.
-type HistoryResult struct {
-	Publications []*gyro.Publication
-	Offset       uint64
-	Epoch        string
-}
-
-// HistoryRemoveRequest drops a stream's publications (server-api.md 6.10).
-type HistoryRemoveRequest struct{ Channel string }
-
-// ChannelsRequest lists channels with subscribers (server-api.md 6.11).
-type ChannelsRequest struct {
-	// Pattern is a glob that the whole name must match; empty: all.
-	Pattern string
-}
-
-// ChannelsResult has the number of subscribers over all nodes by channel.
-type ChannelsResult struct {
-	Channels map[string]uint32
-}
-
 // surveyTimeout is how long the nodes have to tell of their channels.
 const surveyTimeout = 10 * time.Second
 
@@ -69,7 +21,11 @@ func (e *Executor) Presence(ctx context.Context, r *PresenceRequest) (*PresenceR
 	if err != nil {
 		return nil, e.failed(ctx, MethodPresence, r.Channel, err)
 	}
-	return &PresenceResult{Presence: p}, nil
+	res := &PresenceResult{Presence: make(map[string]*ClientInfo, len(p))}
+	for client, info := range p {
+		res.Presence[client] = (*ClientInfo)(info)
+	}
+	return res, nil
 }
 
 // PresenceStats executes a presence_stats command.
@@ -107,7 +63,7 @@ func (e *Executor) History(ctx context.Context, r *HistoryRequest) (*HistoryResu
 		if r.Reverse && r.Since.Offset == 0 {
 			return nil, ErrBadRequest
 		}
-		opts = append(opts, gyro.WithSince(*r.Since))
+		opts = append(opts, gyro.WithSince(gyro.StreamPosition(*r.Since)))
 	}
 	if r.Reverse {
 		opts = append(opts, gyro.WithReverse())
@@ -116,18 +72,22 @@ func (e *Executor) History(ctx context.Context, r *HistoryRequest) (*HistoryResu
 	if err != nil {
 		return nil, e.failed(ctx, MethodHistory, r.Channel, err)
 	}
-	return &HistoryResult{Publications: h.Publications, Offset: h.Top.Offset, Epoch: h.Top.Epoch}, nil
+	res := &HistoryResult{Publications: make([]Publication, len(h.Publications)), Offset: h.Top.Offset, Epoch: h.Top.Epoch}
+	for i, p := range h.Publications {
+		res.Publications[i] = Publication{Data: p.Data, Info: (*ClientInfo)(p.Info), Offset: p.Offset, Tags: p.Tags}
+	}
+	return res, nil
 }
 
 // HistoryRemove executes a history_remove command.
-func (e *Executor) HistoryRemove(ctx context.Context, r *HistoryRemoveRequest) (*EmptyResult, error) {
+func (e *Executor) HistoryRemove(ctx context.Context, r *HistoryRemoveRequest) (*HistoryRemoveResult, error) {
 	if _, err := e.checkHistory(r.Channel); err != nil {
 		return nil, err
 	}
 	if err := e.node.RemoveHistory(ctx, r.Channel); err != nil {
 		return nil, e.failed(ctx, MethodHistoryRemove, r.Channel, err)
 	}
-	return &EmptyResult{}, nil
+	return &HistoryRemoveResult{}, nil
 }
 
 func (e *Executor) checkHistory(ch string) (ChannelOptions, error) {
@@ -150,13 +110,13 @@ func (e *Executor) Channels(ctx context.Context, r *ChannelsRequest) (*ChannelsR
 	case err != nil:
 		return nil, e.failed(ctx, MethodChannels, "", err)
 	}
-	res := &ChannelsResult{Channels: make(map[string]uint32)}
+	res := &ChannelsResult{Channels: make(map[string]*ChannelInfo)}
 	for ch, n := range all {
 		if err := ctx.Err(); err != nil {
 			return nil, e.failed(ctx, MethodChannels, "", err)
 		}
 		if n > 0 {
-			res.Channels[ch] = uint32(n)
+			res.Channels[ch] = &ChannelInfo{NumClients: uint32(n)}
 		}
 	}
 	return res, nil

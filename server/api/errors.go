@@ -9,12 +9,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Error is the failure of a command, as the caller sees it (server-api.md 4).
-type Error struct {
-	Code    uint32
-	Message string
-}
-
 func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
 
 // Errors of the API (server-api.md 4.2). They are not those of the client
@@ -55,3 +49,6 @@ func fromNode(err error) *Error {
 	}
 	return ErrInternal
 }
+
+// AppendError appends the JSON of an error.
+func AppendError(dst []byte, e *Error) []byte { return e.appendJSON(dst) }

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/internal/apitest"
 )
@@ -29,7 +28,7 @@ func FuzzUnmarshalRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method uint8, data []byte) {
 		methods := api.Methods()
 		req := methods[int(method)%len(methods)].NewRequest()
-		err := api.UnmarshalRequest(data, req)
+		err := req.UnmarshalJSON(data)
 		compareRequest(t, data, req, err)
 		if err != nil {
 			return
@@ -41,7 +40,7 @@ func FuzzUnmarshalRequest(f *testing.F) {
 			}
 			return
 		}
-		if line, err := api.AppendResult(nil, res); err == nil && !json.Valid(line) {
+		if line, err := res.AppendJSON(nil); err == nil && !json.Valid(line) {
 			t.Fatalf("result is no JSON: %s", line)
 		}
 	})
@@ -81,16 +80,16 @@ func compareRequest(t *testing.T, data []byte, got api.Request, err error) {
 	case *api.PublishRequest:
 		var m publishMembers
 		wantErr = json.Unmarshal(data, &m)
-		want = &api.PublishRequest{Channel: m.Channel, Publication: api.Publication{
-			Data: m.Data, B64Data: m.B64Data, SkipHistory: m.SkipHistory, Tags: m.Tags, IdempotencyKey: m.IdempotencyKey,
+		want = &api.PublishRequest{
+			Channel: m.Channel, Data: m.Data, B64Data: m.B64Data, SkipHistory: m.SkipHistory, Tags: m.Tags, IdempotencyKey: m.IdempotencyKey,
 			Delta: m.Delta, Version: m.Version, VersionEpoch: m.VersionEpoch,
-		}}
+		}
 	case *api.HistoryRequest:
 		var m historyMembers
 		wantErr = json.Unmarshal(data, &m)
 		r := &api.HistoryRequest{Channel: m.Channel, Limit: m.Limit, Reverse: m.Reverse}
 		if m.Since != nil {
-			r.Since = &gyro.StreamPosition{Offset: m.Since.Offset, Epoch: m.Since.Epoch}
+			r.Since = &api.StreamPosition{Offset: m.Since.Offset, Epoch: m.Since.Epoch}
 		}
 		want = r
 	default:

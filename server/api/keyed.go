@@ -1,10 +1,6 @@
 package api
 
-import (
-	"context"
-
-	"github.com/gyrohq/gyro"
-)
+import "context"
 
 // Keyed executes the commands of map and shared poll channels, after the request
 // has passed the checks of server-api.md 6.14 and 6.15; B64Data is then decoded
@@ -12,135 +8,13 @@ import (
 // from any goroutine.
 type Keyed interface {
 	// MapPublish gets Delta with the namespace's delta_publish applied.
-	MapPublish(ctx context.Context, r *MapPublishRequest) (*MapUpdateResult, error)
-	MapRemove(ctx context.Context, r *MapRemoveRequest) (*MapUpdateResult, error)
+	MapPublish(ctx context.Context, r *MapPublishRequest) (*MapPublishResult, error)
+	MapRemove(ctx context.Context, r *MapRemoveRequest) (*MapRemoveResult, error)
 	MapReadState(ctx context.Context, r *MapReadStateRequest) (*MapReadStateResult, error)
 	MapReadStream(ctx context.Context, r *MapReadStreamRequest) (*MapReadStreamResult, error)
 	MapStats(ctx context.Context, r *MapStatsRequest) (*MapStatsResult, error)
-	MapClear(ctx context.Context, r *MapClearRequest) error
-	SharedPollPublish(ctx context.Context, r *SharedPollPublishRequest) error
-}
-
-// MapPublishRequest writes one key.
-type MapPublishRequest struct {
-	Channel string
-	Key     string
-	// Data is the value; B64Data, if not empty, is its base64 and wins.
-	Data           []byte
-	B64Data        string
-	Tags           map[string]string
-	IdempotencyKey string
-	Delta          bool
-	Version        uint64
-	VersionEpoch   string
-	// KeyMode: "" always, "if_new", "if_exists".
-	KeyMode string
-}
-
-// MapRemoveRequest deletes one key.
-type MapRemoveRequest struct {
-	Channel        string
-	Key            string
-	IdempotencyKey string
-}
-
-// MapUpdateResult is the outcome of a write or a removal.
-type MapUpdateResult struct {
-	Offset uint64
-	Epoch  string
-	// Suppressed: nothing changed, for the reason given.
-	Suppressed     bool
-	SuppressReason string
-}
-
-// MapReadStateRequest reads keys.
-type MapReadStateRequest struct {
-	Channel string
-	// Cursor of the previous page.
-	Cursor string
-	// Limit: 0 for the position only, < 0 for all.
-	Limit int32
-	// Key, if not empty, is the only one to read.
-	Key string
-	Asc bool
-	// Revision, if not nil, must be of the current epoch.
-	Revision *gyro.StreamPosition
-}
-
-// MapReadStateResult is one page of the state.
-type MapReadStateResult struct {
-	// Entries are publications with Key, and Score, Removed and Time where known.
-	Entries []*gyro.Publication
-	Offset  uint64
-	Epoch   string
-	// Cursor of the next page; empty on the last one.
-	Cursor string
-}
-
-// MapReadStreamRequest reads the stream of changes.
-type MapReadStreamRequest struct {
-	Channel string
-	// Since is nil to start at the beginning.
-	Since   *gyro.StreamPosition
-	Limit   int32
-	Reverse bool
-}
-
-// MapReadStreamResult is a part of the stream and the position of its top.
-type MapReadStreamResult struct {
-	Entries []*gyro.Publication
-	Offset  uint64
-	Epoch   string
-}
-
-// MapStatsRequest asks for the number of keys.
-type MapStatsRequest struct{ Channel string }
-
-// MapStatsResult has the number of keys.
-type MapStatsResult struct{ NumKeys int32 }
-
-// MapClearRequest deletes state and stream.
-type MapClearRequest struct{ Channel string }
-
-// SharedPollPublishRequest pushes a fresh value of one shared poll key.
-type SharedPollPublishRequest struct {
-	Channel string
-	Key     string
-	// Data is the value; B64Data, if not empty, is its base64 and wins.
-	Data    []byte
-	B64Data string
-	// Version is at least 1.
-	Version uint64
-	Epoch   string
-}
-
-// notAvailable stands in for a missing Keyed.
-type notAvailable struct{}
-
-func (notAvailable) MapPublish(context.Context, *MapPublishRequest) (*MapUpdateResult, error) {
-	return nil, ErrNotAvailable
-}
-
-func (notAvailable) MapRemove(context.Context, *MapRemoveRequest) (*MapUpdateResult, error) {
-	return nil, ErrNotAvailable
-}
-
-func (notAvailable) MapReadState(context.Context, *MapReadStateRequest) (*MapReadStateResult, error) {
-	return nil, ErrNotAvailable
-}
-
-func (notAvailable) MapReadStream(context.Context, *MapReadStreamRequest) (*MapReadStreamResult, error) {
-	return nil, ErrNotAvailable
-}
-
-func (notAvailable) MapStats(context.Context, *MapStatsRequest) (*MapStatsResult, error) {
-	return nil, ErrNotAvailable
-}
-
-func (notAvailable) MapClear(context.Context, *MapClearRequest) error { return ErrNotAvailable }
-
-func (notAvailable) SharedPollPublish(context.Context, *SharedPollPublishRequest) error {
-	return ErrNotAvailable
+	MapClear(ctx context.Context, r *MapClearRequest) (*MapClearResult, error)
+	SharedPollPublish(ctx context.Context, r *SharedPollPublishRequest) (*SharedPollPublishResult, error)
 }
 
 // mapOptions resolves a channel that must be of a map type.
@@ -152,8 +26,12 @@ func (e *Executor) mapOptions(ch string) (ChannelOptions, error) {
 	return o, err
 }
 
-// keyedResult maps the error of a Keyed method.
-func keyedResult[R any](ctx context.Context, e *Executor, m Method, ch string, res *R, err error) (*R, error) {
+// keyed calls a method of Keyed with a request for a channel.
+func keyed[Q, R any](ctx context.Context, e *Executor, m Method, ch string, call func(Keyed, context.Context, *Q) (*R, error), r *Q) (*R, error) {
+	if e.keyed == nil {
+		return nil, ErrNotAvailable
+	}
+	res, err := call(e.keyed, ctx, r)
 	if err != nil {
 		return nil, e.failed(ctx, m, ch, err)
 	}
@@ -161,7 +39,7 @@ func keyedResult[R any](ctx context.Context, e *Executor, m Method, ch string, r
 }
 
 // MapPublish executes a map_publish command.
-func (e *Executor) MapPublish(ctx context.Context, r *MapPublishRequest) (*MapUpdateResult, error) {
+func (e *Executor) MapPublish(ctx context.Context, r *MapPublishRequest) (*MapPublishResult, error) {
 	if r.Key == "" {
 		return nil, ErrBadRequest
 	}
@@ -178,20 +56,18 @@ func (e *Executor) MapPublish(ctx context.Context, r *MapPublishRequest) (*MapUp
 	}
 	checked.B64Data = ""
 	checked.Delta = r.Delta || o.DeltaPublish
-	res, err := e.keyed.MapPublish(ctx, &checked)
-	return keyedResult(ctx, e, MethodMapPublish, r.Channel, res, err)
+	return keyed(ctx, e, MethodMapPublish, r.Channel, Keyed.MapPublish, &checked)
 }
 
 // MapRemove executes a map_remove command.
-func (e *Executor) MapRemove(ctx context.Context, r *MapRemoveRequest) (*MapUpdateResult, error) {
+func (e *Executor) MapRemove(ctx context.Context, r *MapRemoveRequest) (*MapRemoveResult, error) {
 	if r.Key == "" {
 		return nil, ErrBadRequest
 	}
 	if _, err := e.mapOptions(r.Channel); err != nil {
 		return nil, err
 	}
-	res, err := e.keyed.MapRemove(ctx, r)
-	return keyedResult(ctx, e, MethodMapRemove, r.Channel, res, err)
+	return keyed(ctx, e, MethodMapRemove, r.Channel, Keyed.MapRemove, r)
 }
 
 // MapReadState executes a map_read_state command.
@@ -199,8 +75,7 @@ func (e *Executor) MapReadState(ctx context.Context, r *MapReadStateRequest) (*M
 	if _, err := e.mapOptions(r.Channel); err != nil {
 		return nil, err
 	}
-	res, err := e.keyed.MapReadState(ctx, r)
-	return keyedResult(ctx, e, MethodMapReadState, r.Channel, res, err)
+	return keyed(ctx, e, MethodMapReadState, r.Channel, Keyed.MapReadState, r)
 }
 
 // MapReadStream executes a map_read_stream command.
@@ -208,8 +83,7 @@ func (e *Executor) MapReadStream(ctx context.Context, r *MapReadStreamRequest) (
 	if _, err := e.mapOptions(r.Channel); err != nil {
 		return nil, err
 	}
-	res, err := e.keyed.MapReadStream(ctx, r)
-	return keyedResult(ctx, e, MethodMapReadStream, r.Channel, res, err)
+	return keyed(ctx, e, MethodMapReadStream, r.Channel, Keyed.MapReadStream, r)
 }
 
 // MapStats executes a map_stats command.
@@ -217,21 +91,19 @@ func (e *Executor) MapStats(ctx context.Context, r *MapStatsRequest) (*MapStatsR
 	if _, err := e.mapOptions(r.Channel); err != nil {
 		return nil, err
 	}
-	res, err := e.keyed.MapStats(ctx, r)
-	return keyedResult(ctx, e, MethodMapStats, r.Channel, res, err)
+	return keyed(ctx, e, MethodMapStats, r.Channel, Keyed.MapStats, r)
 }
 
 // MapClear executes a map_clear command.
-func (e *Executor) MapClear(ctx context.Context, r *MapClearRequest) (*EmptyResult, error) {
+func (e *Executor) MapClear(ctx context.Context, r *MapClearRequest) (*MapClearResult, error) {
 	if _, err := e.mapOptions(r.Channel); err != nil {
 		return nil, err
 	}
-	err := e.keyed.MapClear(ctx, r)
-	return keyedResult(ctx, e, MethodMapClear, r.Channel, &EmptyResult{}, err)
+	return keyed(ctx, e, MethodMapClear, r.Channel, Keyed.MapClear, r)
 }
 
 // SharedPollPublish executes a shared_poll_publish command.
-func (e *Executor) SharedPollPublish(ctx context.Context, r *SharedPollPublishRequest) (*EmptyResult, error) {
+func (e *Executor) SharedPollPublish(ctx context.Context, r *SharedPollPublishRequest) (*SharedPollPublishResult, error) {
 	if r.Key == "" || r.Version == 0 {
 		return nil, ErrBadRequest
 	}
@@ -250,6 +122,5 @@ func (e *Executor) SharedPollPublish(ctx context.Context, r *SharedPollPublishRe
 		return nil, err
 	}
 	checked.B64Data = ""
-	err = e.keyed.SharedPollPublish(ctx, &checked)
-	return keyedResult(ctx, e, MethodSharedPollPublish, r.Channel, &EmptyResult{}, err)
+	return keyed(ctx, e, MethodSharedPollPublish, r.Channel, Keyed.SharedPollPublish, &checked)
 }

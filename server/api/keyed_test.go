@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/internal/apitest"
@@ -52,27 +51,27 @@ func TestKeyedChecks(t *testing.T) {
 // keyed answers with what it was asked.
 type keyed struct{ err error }
 
-func (k keyed) MapPublish(_ context.Context, r *api.MapPublishRequest) (*api.MapUpdateResult, error) {
-	return &api.MapUpdateResult{Offset: r.Version, Epoch: string(r.Data), Suppressed: r.Delta, SuppressReason: r.KeyMode}, k.err
+func (k keyed) MapPublish(_ context.Context, r *api.MapPublishRequest) (*api.MapPublishResult, error) {
+	return &api.MapPublishResult{Offset: r.Version, Epoch: string(r.Data), Suppressed: r.Delta, SuppressReason: r.KeyMode}, k.err
 }
 
-func (k keyed) MapRemove(_ context.Context, r *api.MapRemoveRequest) (*api.MapUpdateResult, error) {
-	return &api.MapUpdateResult{SuppressReason: r.Key + r.IdempotencyKey}, k.err
+func (k keyed) MapRemove(_ context.Context, r *api.MapRemoveRequest) (*api.MapRemoveResult, error) {
+	return &api.MapRemoveResult{SuppressReason: r.Key + r.IdempotencyKey}, k.err
 }
 
 func (k keyed) MapReadState(_ context.Context, r *api.MapReadStateRequest) (*api.MapReadStateResult, error) {
 	res := &api.MapReadStateResult{Offset: uint64(r.Limit), Epoch: r.Key, Cursor: r.Cursor}
-	if r.Revision != nil {
-		res.Entries = []*gyro.Publication{{Key: "k", Data: []byte("1"), Tags: map[string]string{"a": "b"},
-			Offset: r.Revision.Offset, Score: -1, Removed: r.Asc, Time: 5}, {}}
+	if r.RevisionOffset != 0 || r.RevisionEpoch != "" {
+		res.Entries = []api.MapEntry{{Key: "k", Data: []byte("1"), Tags: map[string]string{"a": "b"},
+			Offset: r.RevisionOffset, Score: -1, Removed: r.Asc, Time: 5}, {}}
 	}
 	return res, k.err
 }
 
 func (k keyed) MapReadStream(_ context.Context, r *api.MapReadStreamRequest) (*api.MapReadStreamResult, error) {
 	res := &api.MapReadStreamResult{Offset: uint64(r.Limit)}
-	if r.Since != nil {
-		res.Epoch = fmt.Sprintf("%d %s %v", r.Since.Offset, r.Since.Epoch, r.Reverse)
+	if r.SinceOffset != 0 || r.SinceEpoch != "" {
+		res.Epoch = fmt.Sprintf("%d %s %v", r.SinceOffset, r.SinceEpoch, r.Reverse)
 	}
 	return res, k.err
 }
@@ -81,13 +80,15 @@ func (k keyed) MapStats(context.Context, *api.MapStatsRequest) (*api.MapStatsRes
 	return &api.MapStatsResult{NumKeys: 7}, k.err
 }
 
-func (k keyed) MapClear(context.Context, *api.MapClearRequest) error { return k.err }
+func (k keyed) MapClear(context.Context, *api.MapClearRequest) (*api.MapClearResult, error) {
+	return &api.MapClearResult{}, k.err
+}
 
-func (k keyed) SharedPollPublish(_ context.Context, r *api.SharedPollPublishRequest) error {
+func (k keyed) SharedPollPublish(_ context.Context, r *api.SharedPollPublishRequest) (*api.SharedPollPublishResult, error) {
 	if k.err == nil && (string(r.Data) != "1" || r.B64Data != "" || r.Version != 2 || r.Epoch != "e" || r.Key != "k") {
-		return fmt.Errorf("got %+v", r)
+		return nil, fmt.Errorf("got %+v", r)
 	}
-	return k.err
+	return &api.SharedPollPublishResult{}, k.err
 }
 
 func TestKeyedEngine(t *testing.T) {

@@ -1,92 +1,41 @@
 package api
 
-import (
-	"context"
+import "context"
 
-	"github.com/gyrohq/gyro/server/api/internal/jsonx"
-)
+// The messages, both of their encodings and the methods are generated from api.proto. To
+// change a message, change the schema.
 
-// Method is a command of the API.
-type Method uint8
+//go:generate go run github.com/gyrohq/gyro/tools/codecgen -schema api.proto -package api -elements 1048576 -out .
 
-// The order is that in which a batch command with several members is looked at
-// (server-api.md section 7).
-const (
-	MethodPublish Method = iota
-	MethodBroadcast
-	MethodSubscribe
-	MethodUnsubscribe
-	MethodDisconnect
-	MethodHistory
-	MethodHistoryRemove
-	MethodPresence
-	MethodPresenceStats
-	MethodInfo
-	MethodRPC
-	MethodRefresh
-	MethodChannels
-	MethodMapPublish
-	MethodMapRemove
-	MethodMapReadState
-	MethodMapReadStream
-	MethodMapStats
-	MethodMapClear
-	MethodSharedPollPublish
-	// MethodBatch comes last: it cannot be part of a batch.
-	MethodBatch
-)
-
-// Request is the request of a command: a pointer to one of this package's types.
+// Request is the request of a command: a pointer to one of this package's messages.
+// Unknown members of the JSON are ignored; errors name the position and what was expected
+// there. See server-api.md section 3.1.
 type Request interface {
-	Method() Method
-	decode(d *jsonx.Decoder)
-	execute(ctx context.Context, e *Executor) (Result, error)
+	UnmarshalJSON(data []byte) error
+	UnmarshalProto(data []byte) error
+	execute(ctx context.Context, s Service) (Result, error)
 }
 
-// Result is the result of a command that succeeded.
+// Result is the result of a command that succeeded, or, in a batch, an *Error. AppendJSON
+// fails if bytes that must be embedded as JSON are not JSON: payloads in a history, infos
+// in a presence, answers of RPC handlers.
 type Result interface {
-	encode(w *jsonx.Writer)
-}
-
-var methods = [...]struct {
-	name string
-	new  func() Request
-}{
-	MethodPublish:           {"publish", func() Request { return new(PublishRequest) }},
-	MethodBroadcast:         {"broadcast", func() Request { return new(BroadcastRequest) }},
-	MethodSubscribe:         {"subscribe", func() Request { return new(SubscribeRequest) }},
-	MethodUnsubscribe:       {"unsubscribe", func() Request { return new(UnsubscribeRequest) }},
-	MethodDisconnect:        {"disconnect", func() Request { return new(DisconnectRequest) }},
-	MethodHistory:           {"history", func() Request { return new(HistoryRequest) }},
-	MethodHistoryRemove:     {"history_remove", func() Request { return new(HistoryRemoveRequest) }},
-	MethodPresence:          {"presence", func() Request { return new(PresenceRequest) }},
-	MethodPresenceStats:     {"presence_stats", func() Request { return new(PresenceStatsRequest) }},
-	MethodInfo:              {"info", func() Request { return new(InfoRequest) }},
-	MethodRPC:               {"rpc", func() Request { return new(RPCRequest) }},
-	MethodRefresh:           {"refresh", func() Request { return new(RefreshRequest) }},
-	MethodChannels:          {"channels", func() Request { return new(ChannelsRequest) }},
-	MethodMapPublish:        {"map_publish", func() Request { return new(MapPublishRequest) }},
-	MethodMapRemove:         {"map_remove", func() Request { return new(MapRemoveRequest) }},
-	MethodMapReadState:      {"map_read_state", func() Request { return new(MapReadStateRequest) }},
-	MethodMapReadStream:     {"map_read_stream", func() Request { return new(MapReadStreamRequest) }},
-	MethodMapStats:          {"map_stats", func() Request { return new(MapStatsRequest) }},
-	MethodMapClear:          {"map_clear", func() Request { return new(MapClearRequest) }},
-	MethodSharedPollPublish: {"shared_poll_publish", func() Request { return new(SharedPollPublishRequest) }},
-	MethodBatch:             {"batch", func() Request { return new(BatchRequest) }},
+	AppendJSON(dst []byte) ([]byte, error)
+	AppendProto(dst []byte) []byte
 }
 
 var methodByName = func() map[string]Method {
-	byName := make(map[string]Method, len(methods))
-	for m := range methods {
-		byName[methods[m].name] = Method(m)
+	byName := make(map[string]Method, len(methodNames))
+	for m, name := range methodNames {
+		byName[name] = Method(m)
 	}
 	return byName
 }()
 
 // Methods returns all of them.
 func Methods() []Method {
-	all := make([]Method, len(methods))
-	for m := range methods {
+	all := make([]Method, len(methodNames))
+	for m := range all {
 		all[m] = Method(m)
 	}
 	return all
@@ -100,11 +49,8 @@ func MethodByName(name string) (Method, bool) {
 
 // String returns the method's name.
 func (m Method) String() string {
-	if int(m) < len(methods) {
-		return methods[m].name
+	if int(m) < len(methodNames) {
+		return methodNames[m]
 	}
 	return "unknown"
 }
-
-// NewRequest returns an empty request of the method, one of the constants.
-func (m Method) NewRequest() Request { return methods[m].new() }

@@ -4,30 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-
-	"github.com/gyrohq/gyro"
 )
-
-// InfoRequest asks for the nodes of the cluster (server-api.md 6.12).
-type InfoRequest struct{}
-
-// InfoResult has one element per node, in no particular order.
-type InfoResult struct {
-	Nodes []gyro.NodeInfo
-}
-
-// RPCRequest calls an extension method (server-api.md 6.13).
-type RPCRequest struct {
-	// Name of the extension method.
-	Name string
-	// Params is any JSON over HTTP.
-	Params []byte
-}
-
-// RPCResult is the answer of the extension.
-type RPCResult struct {
-	Data []byte
-}
 
 // Info executes an info command.
 func (e *Executor) Info(ctx context.Context, _ *InfoRequest) (*InfoResult, error) {
@@ -35,15 +12,22 @@ func (e *Executor) Info(ctx context.Context, _ *InfoRequest) (*InfoResult, error
 	if err != nil {
 		return nil, e.failed(ctx, MethodInfo, "", err)
 	}
-	return &InfoResult{Nodes: nodes}, nil
+	res := &InfoResult{Nodes: make([]NodeResult, len(nodes))}
+	for i, n := range nodes {
+		res.Nodes[i] = NodeResult{
+			UID: n.UID, Name: n.Name, Version: n.Version, NumClients: uint32(n.NumClients), NumUsers: uint32(n.NumUsers),
+			NumChannels: uint32(n.NumChannels), Uptime: uint32(n.Uptime), NumSubs: uint32(n.NumSubs),
+		}
+	}
+	return res, nil
 }
 
 // RPC executes an rpc command.
 func (e *Executor) RPC(ctx context.Context, r *RPCRequest) (*RPCResult, error) {
-	if r.Name == "" {
+	if r.Method == "" {
 		return nil, ErrBadRequest
 	}
-	handler, ok := e.rpc[r.Name]
+	handler, ok := e.rpc[r.Method]
 	if !ok {
 		return nil, ErrNotFound
 	}
@@ -51,7 +35,7 @@ func (e *Executor) RPC(ctx context.Context, r *RPCRequest) (*RPCResult, error) {
 	if err != nil {
 		apiErr := AsError(err)
 		if apiErr == ErrInternal {
-			e.log.ErrorContext(ctx, "API RPC method failed", "method", r.Name, "error", err)
+			e.log.ErrorContext(ctx, "API RPC method failed", "method", r.Method, "error", err)
 		}
 		return nil, apiErr
 	}

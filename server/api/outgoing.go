@@ -21,13 +21,15 @@ type batch struct {
 	own []*[ownChunk]gyro.PublishOptions
 	// plain are the kinds of channels that publications without options go to.
 	plain kinds
+	// shared tells that data lies in memory that other commands share.
+	shared bool
 	// id tells the caller of put which item is which.
 	id []int
 }
 
 const ownChunk = 64
 
-var batches = sync.Pool{New: func() any { return &batch{plain: kinds{p: new(Publication)}} }}
+var batches = sync.Pool{New: func() any { return &batch{plain: kinds{p: new(PublishRequest)}} }}
 
 func (e *Executor) newBatch() *batch {
 	b := batches.Get().(*batch)
@@ -38,7 +40,7 @@ func (e *Executor) newBatch() *batch {
 // release gives back a batch that has been flushed. One that a panic left behind is
 // not reused.
 func (b *batch) release() {
-	b.channels, b.plain.known, b.plain.last = nil, nil, nil
+	b.channels, b.plain.known, b.plain.last, b.shared = nil, nil, nil, false
 	batches.Put(b)
 }
 
@@ -47,6 +49,9 @@ func (b *batch) full() bool { return len(b.items) >= b.most }
 // put adds a publication, unless the batch is full, whose options nobody changes
 // before the flush.
 func (b *batch) put(id int, ch string, data []byte, o *gyro.PublishOptions) {
+	if b.shared && o.HistorySize > 0 {
+		data = bytes.Clone(data) // or history would keep the other commands in memory, too
+	}
 	b.id = append(b.id, id)
 	b.items = append(b.items, gyro.BatchPublication{Channel: ch, Data: data, Options: o})
 }
@@ -84,19 +89,15 @@ func (b *batch) add(id int, r *PublishRequest) error {
 
 // addPlain is add for a command that is but a channel and data. Such commands share
 // options with each other, as those of a broadcast do.
-func (b *batch) addPlain(id int, c *Command) error {
-	k, err := b.plain.of(b.channels, c.channel)
+func (b *batch) addPlain(id int, r *PublishRequest) error {
+	k, err := b.plain.of(b.channels, r.Channel)
 	if err != nil {
 		return err
 	}
-	if err := k.channel.check(c.data); err != nil {
+	if err := k.channel.check(r.Data); err != nil {
 		return err
 	}
-	data := c.data
-	if k.channel.history() { // which must not keep the commands around it, too
-		data = bytes.Clone(data)
-	}
-	b.put(id, c.channel, data, &k.publish)
+	b.put(id, r.Channel, r.Data, &k.publish)
 	return nil
 }
 

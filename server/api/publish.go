@@ -6,54 +6,8 @@ import (
 	"encoding/base64"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/server/api/internal/jsonx"
+	"github.com/gyrohq/gyro/protocol/codec"
 )
-
-// Publication is what publish and broadcast have in common.
-type Publication struct {
-	// Data is the payload; B64Data, if not empty, is its base64 and wins.
-	Data    []byte
-	B64Data string
-	// SkipHistory delivers without adding to the channel's history.
-	SkipHistory bool
-	Tags        map[string]string
-	// IdempotencyKey suppresses repeats for 300 s per channel.
-	IdempotencyKey string
-	// Delta asks for the difference to the previous publication.
-	Delta bool
-	// Version > 0 suppresses the publication unless it is newer than the last one.
-	Version      uint64
-	VersionEpoch string
-}
-
-// PublishRequest: publish into one channel (server-api.md 6.1).
-type PublishRequest struct {
-	Channel string
-	Publication
-}
-
-// PublishResult is where the publication stands; zero without history.
-type PublishResult struct {
-	Offset uint64
-	Epoch  string
-}
-
-// BroadcastRequest: publish the same into many channels (server-api.md 6.2).
-type BroadcastRequest struct {
-	Channels []string
-	Publication
-}
-
-// BroadcastResult has one response per channel of the request, in its order.
-type BroadcastResult struct {
-	Responses []PublishResponse
-}
-
-// PublishResponse has an Error or a Result.
-type PublishResponse struct {
-	Error  *Error
-	Result PublishResult
-}
 
 // Publish executes a publish command.
 func (e *Executor) Publish(ctx context.Context, r *PublishRequest) (*PublishResult, error) {
@@ -83,9 +37,17 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 		return nil, err
 	}
 	b := e.newBatch()
-	kinds := kinds{p: &r.Publication}
+	kinds := kinds{p: &PublishRequest{
+		SkipHistory: r.SkipHistory, Tags: r.Tags, IdempotencyKey: r.IdempotencyKey,
+		Delta: r.Delta, Version: r.Version, VersionEpoch: r.VersionEpoch,
+	}}
 	out := make([]PublishResponse, len(r.Channels))
-	done := func(i int, res PublishResult, err *Error) { out[i] = PublishResponse{err, res} }
+	var results results
+	done := func(i int, res PublishResult, err *Error) {
+		if out[i].Error = err; err == nil {
+			out[i].Result = results.keep(res, len(r.Channels))
+		}
+	}
 	for i, ch := range r.Channels {
 		k, err := kinds.of(b.channels, ch)
 		if err == nil {
@@ -106,10 +68,12 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 
 // kinds are the kinds of channels that like publications go to.
 type kinds struct {
-	// p is what the publications are like.
-	p     *Publication
+	// p is what the publications are like, whatever their channel and data.
+	p *PublishRequest
+	// first is the kind of the first channel, known all of them if there are several.
+	first kind
 	known map[ChannelOptions]*kind
-	// last is what the channel before was like.
+	// last is what the channel before was like; nil if there was none.
 	last *kind
 }
 
@@ -125,17 +89,20 @@ type kind struct {
 // of returns the kind of a channel.
 func (s *kinds) of(channels Channels, ch string) (*kind, error) {
 	o, err := optionsOf(channels, ch)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case s.last == nil:
+		s.first = kind{channel: o, publish: s.p.options(&o)}
+		s.last = &s.first
+		return s.last, nil
+	case s.last.channel == o:
+		return s.last, nil
+	case s.known == nil:
+		s.known = map[ChannelOptions]*kind{s.first.channel: &s.first}
 	}
-	k := s.last
-	if k != nil && k.channel == o {
-		return k, nil
-	}
-	if k = s.known[o]; k == nil {
-		if s.known == nil {
-			s.known = make(map[ChannelOptions]*kind, 1)
-		}
+	k := s.known[o]
+	if k == nil {
 		k = &kind{channel: o, publish: s.p.options(&o)}
 		s.known[o] = k
 	}
@@ -161,7 +128,7 @@ func (k *kind) judge(data []byte) error {
 	return k.refusal
 }
 
-func (p *Publication) options(c *ChannelOptions) gyro.PublishOptions {
+func (p *PublishRequest) options(c *ChannelOptions) gyro.PublishOptions {
 	o := gyro.PublishOptions{
 		HistorySize: c.HistorySize, HistoryTTL: c.HistoryTTL, HistoryMetaTTL: c.HistoryMetaTTL,
 		IdempotencyKey: p.IdempotencyKey, Version: p.Version, VersionEpoch: p.VersionEpoch,
@@ -171,6 +138,11 @@ func (p *Publication) options(c *ChannelOptions) gyro.PublishOptions {
 		o.HistorySize, o.HistoryTTL = 0, 0
 	}
 	return o
+}
+
+// plain reports whether r is but a channel and data.
+func (r *PublishRequest) plain() bool {
+	return r.B64Data == "" && !r.SkipHistory && r.Tags == nil && r.IdempotencyKey == "" && !r.Delta && r.Version == 0 && r.VersionEpoch == ""
 }
 
 // payload resolves a pair of plain and base64 members (server-api.md 5.2).
@@ -190,10 +162,10 @@ func payload(data []byte, b64 string) ([]byte, error) {
 func validData(format string, data []byte) bool {
 	switch format {
 	case "json":
-		return jsonx.Valid(data)
+		return codec.ValidJSON(data)
 	case "json_object":
 		// A valid JSON text that begins with a brace ends with its partner.
-		return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) && jsonx.Valid(data)
+		return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) && codec.ValidJSON(data)
 	case "binary":
 		return true
 	default:

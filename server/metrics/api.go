@@ -73,18 +73,17 @@ func (o *apiObserver) Failed(m api.Method, stage api.Stage) {
 
 // batch: the errors of its commands are the batch's, which has none of its own.
 func (o *apiObserver) batch(res api.Result) {
-	b, ok := res.(*api.BatchResult)
+	b, ok := res.(*api.BatchResponse)
 	if !ok {
 		return
 	}
 	var commands, channels tally
 	for i := range b.Replies {
-		r := &b.Replies[i]
-		switch {
-		case r.Error != nil:
-			commands.add(r.Error)
-		case r.Method == api.MethodBroadcast:
-			channels.broadcast(r.Result)
+		switch r := b.Replies[i].Result.(type) {
+		case *api.Error:
+			commands.add(r)
+		case *api.BroadcastResult:
+			channels.broadcast(r)
 		}
 	}
 	o.report(api.MethodBatch.String(), &commands)

@@ -396,9 +396,9 @@ func TestAPIErrors(t *testing.T) {
 	o.Executed(api.MethodRPC, time.Millisecond, nil, &api.Error{Code: 654321, Message: "x"})
 	o.Executed(api.MethodInfo, time.Millisecond, nil, errors.New("x"))
 	o.Executed(api.MethodBroadcast, time.Millisecond, broadcast, nil)
-	o.Executed(api.MethodBatch, time.Millisecond, &api.BatchResult{Replies: []api.Reply{
-		{Error: api.ErrBadRequest}, {Error: api.ErrBadRequest}, {Method: api.MethodInfo},
-		{Method: api.MethodBroadcast, Result: broadcast},
+	o.Executed(api.MethodBatch, time.Millisecond, &api.BatchResponse{Replies: []api.Reply{
+		{Result: api.ErrBadRequest}, {Result: api.ErrBadRequest}, {Result: new(api.InfoResult)},
+		{Result: broadcast},
 	}}, nil)
 	for _, s := range []api.Stage{api.StageRead, api.StageDecode, api.StageEncode} {
 		o.Failed(api.MethodInfo, s)

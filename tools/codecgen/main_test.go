@@ -17,6 +17,7 @@ func TestFresh(t *testing.T) {
 	}{
 		{"../../protocol", "client.proto", "protocol", true, 0, 3},
 		{"../../internal/cluster/control", "control.proto", "control", false, 0, 2},
+		{"../../server/api", "api.proto", "api", true, 1 << 20, 4},
 	} {
 		files, err := Generate(t.Context(), filepath.Join(g.dir, g.schema), g.pkg, g.json, g.elements)
 		if err != nil {

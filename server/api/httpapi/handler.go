@@ -160,7 +160,7 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Meth
 		return
 	}
 	req := m.NewRequest()
-	if err := api.UnmarshalRequest(body.b, req); err != nil {
+	if err := req.UnmarshalJSON(body.b); err != nil {
 		h.failed(m, api.StageDecode)
 		h.log.DebugContext(r.Context(), "API request refused", "method", m.String(), "error", err)
 		writeText(w, http.StatusBadRequest)
@@ -188,9 +188,9 @@ func (h *Handler) execute(ctx context.Context, m api.Method, req api.Request, ou
 		return http.StatusOK, append(api.AppendError(append(out, `{"error":`...), apiErr), '}')
 	}
 	if m == api.MethodBatch {
-		out, err = api.AppendResult(out, res)
+		out, err = res.AppendJSON(out)
 	} else {
-		out, err = api.AppendResult(append(out, `{"result":`...), res)
+		out, err = res.AppendJSON(append(out, `{"result":`...))
 		out = append(out, '}')
 	}
 	if err != nil {

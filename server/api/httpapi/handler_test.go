@@ -104,7 +104,7 @@ func TestExamples(t *testing.T) {
 		{"presence", `{"channel":"full:a"}`, `{"result":{"presence":{"c1":{"user":"42","client":"c1","conn_info":{"n":1}}}}}`},
 		{"presence_stats", `{"channel":"full:a"}`, `{"result":{"num_clients":2,"num_users":1}}`},
 		{"history", `{"channel":"full:a","limit":1}`,
-			`{"result":{"publications":[{"data":{"a":1},"offset":7}],"epoch":"e","offset":7}}`},
+			`{"result":{"publications":[{"data": {"a" : 1} ,"offset":7}],"epoch":"e","offset":7}}`},
 		{"history_remove", `{"channel":"full:a"}`, `{"result":{}}`},
 		{"channels", `{}`, `{"result":{"channels":{"room":{"num_clients":3}}}}`},
 		{"info", `{}`, `{"result":{"nodes":[{"uid":"u","name":"n","version":"v","num_clients":0,"num_users":0,"num_channels":0,"num_subs":0}]}}`},

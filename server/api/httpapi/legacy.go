@@ -2,12 +2,13 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 	"github.com/gyrohq/gyro/server/api"
-	"github.com/gyrohq/gyro/server/api/internal/jsonx"
 )
 
 // legacyMethods are the method numbers of the legacy endpoint (server-api.md
@@ -49,9 +50,7 @@ type legacyCommand struct {
 	id uint32
 	// name of the method; "" if the number means nothing.
 	name string
-	// unknown is set for a name that is not in the table.
-	unknown bool
-	// params is a part of the body; empty if the member is missing.
+	// params is empty if the member is missing.
 	params []byte
 }
 
@@ -85,18 +84,20 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
 		writeText(w, http.StatusRequestEntityTooLarge)
 		return
 	}
-	d := jsonx.NewDecoder(body.b)
 	out := make([]byte, 0, firstRead)
 	var encodeErr error
+	rest := body.b
 	// Each command is executed when it was read: one that comes before a malformed
 	// one takes effect although its reply is lost.
-	for n := 0; ; n++ {
-		if !d.More() && n > 0 {
-			break
+	for n := 0; n == 0 || len(rest) > 0; n++ {
+		var c legacyCommand
+		text, following, err := jsonwire.Cut(rest)
+		if err == nil {
+			rest = following
+			err = c.decode(text)
 		}
-		c := decodeLegacy(&d)
-		if d.Err() != nil || c.unknown {
-			h.log.DebugContext(r.Context(), "legacy API request refused", "error", d.Err())
+		if err != nil {
+			h.log.DebugContext(r.Context(), "legacy API request refused", "command", n, "error", err)
 			writeText(w, http.StatusBadRequest)
 			return
 		}
@@ -108,7 +109,6 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
 			writeText(w, http.StatusRequestEntityTooLarge)
 			return
 		}
-		var err error
 		if out, err = h.legacyReply(r.Context(), out, c); err != nil && encodeErr == nil {
 			encodeErr = err
 		}
@@ -127,35 +127,47 @@ func tooMany(body []byte) bool {
 	if len(body) <= maxLegacy*len("{}") {
 		return false
 	}
-	d := jsonx.NewDecoder(body)
 	n := 0
-	for ; n <= maxLegacy && d.More(); n++ {
-		d.Skip()
+	for err := error(nil); n <= maxLegacy && err == nil && len(body) > 0; n++ {
+		_, body, err = jsonwire.Cut(body)
 	}
 	return n > maxLegacy
 }
 
-func decodeLegacy(d *jsonx.Decoder) legacyCommand {
-	c := legacyCommand{name: legacyMethods[0]}
-	for ok := d.Object(); ok; ok = d.NextMember() {
-		switch string(d.Name()) {
+// decode sets c, which is empty, to what the JSON value text says.
+func (c *legacyCommand) decode(text []byte) error {
+	c.name = legacyMethods[0]
+	r := jsonwire.NewReader(text)
+	unknown := false
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		switch strings.ToLower(string(r.Key())) {
 		case "id":
-			c.id = d.Uint32()
+			r.Uint32(&c.id)
 		case "method":
-			c.name, c.unknown = "", false
-			if d.IsString() {
-				c.name = strings.ToLower(d.String())
-				c.unknown = !legacyNames[c.name]
-			} else if n := d.Int32(); n >= 0 && int(n) < len(legacyMethods) {
+			c.name, unknown = "", false
+			if r.IsString() {
+				r.String(&c.name)
+				c.name = strings.ToLower(c.name)
+				unknown = !legacyNames[c.name]
+				continue
+			}
+			var n int32
+			if r.Int32(&n); n >= 0 && int(n) < len(legacyMethods) {
 				c.name = legacyMethods[n]
 			}
 		case "params":
-			c.params = d.RawView()
+			r.Raw(&c.params)
 		default:
-			d.Skip()
+			r.Skip()
 		}
 	}
-	return c
+	if err := r.End(); err != nil {
+		return err
+	}
+	if unknown {
+		return fmt.Errorf("unknown method %.40q", c.name)
+	}
+	return nil
 }
 
 // legacyReply executes a command and appends its reply.
@@ -171,7 +183,7 @@ func (h *Handler) legacyReply(ctx context.Context, out []byte, c legacyCommand) 
 		out = append(out, `"error":`...)
 		return append(api.AppendError(out, api.AsError(err)), '}'), nil
 	}
-	if out, err = api.AppendResult(append(out, `"result":`...), res); err != nil {
+	if out, err = res.AppendJSON(append(out, `"result":`...)); err != nil {
 		m, _ := api.MethodByName(c.name) // it was executed
 		h.failed(m, api.StageEncode)
 	}
@@ -186,7 +198,7 @@ func (h *Handler) legacyExecute(ctx context.Context, c legacyCommand) (api.Resul
 	req := m.NewRequest()
 	// info alone takes no notice of its params.
 	if m != api.MethodInfo {
-		if err := api.UnmarshalRequest(c.params, req); err != nil {
+		if err := req.UnmarshalJSON(c.params); err != nil {
 			h.failed(m, api.StageDecode)
 			return nil, api.ErrBadRequest
 		}

@@ -114,7 +114,7 @@ func TestLegacyNumbers(t *testing.T) {
 func TestLegacyOneLinePerReply(t *testing.T) {
 	h := insecure(t, &apitest.Node{Stream: gyro.History{Publications: []*gyro.Publication{{Data: []byte("{\n\"a\": \"\\n\"\r\n}")}}}})
 	expect(t, post(h, "/api", `{"method":"history","params":{"channel":"full:a","limit":1}}`), 200,
-		`{"result":{"publications":[{"data":{"a":"\n"}}],"epoch":"","offset":0}}`)
+		`{"result":{"publications":[{"data":{"a": "\n"}}],"epoch":"","offset":0}}`)
 }
 
 func TestLegacyShutdown(t *testing.T) {

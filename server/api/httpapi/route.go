@@ -23,7 +23,7 @@ func (h *Handler) Routes() []front.Route {
 			Method: http.MethodPost, Path: h.path(m), ContentType: jsonType[0], Check: h.mayAnswer,
 			Answer: func(ctx context.Context, _ *front.Request, body, out []byte) (int, []byte) {
 				req := m.NewRequest()
-				if api.UnmarshalRequest(body, req) != nil {
+				if req.UnmarshalJSON(body) != nil {
 					return 0, out
 				}
 				return h.execute(ctx, m, req, out, false)
