@@ -31,8 +31,8 @@ func (s *sink) Pause(bool)                          {}
 
 // audience subscribes n connections to a channel, and returns a function that
 // publishes and waits until all have got it.
-func audience(tb testing.TB, n int, o observe.Observer, opts ...gyro.PublishOption) (publish func()) {
-	node := run(tb, gyro.Config{Observer: o, Handlers: everything(gyro.SubscribeOptions{Positioned: true}, gyro.PublishOptions{})})
+func audience(tb testing.TB, n int, by observe.Observer, o *gyro.PublishOptions) (publish func()) {
+	node := run(tb, gyro.Config{Observer: by, Handlers: everything(gyro.SubscribeOptions{Positioned: true}, gyro.PublishOptions{})})
 	writes := new(atomic.Int64)
 	arrived := func(want int64) {
 		for writes.Load() < want {
@@ -53,7 +53,7 @@ func audience(tb testing.TB, n int, o observe.Observer, opts ...gyro.PublishOpti
 	}
 	data := []byte(`{"text":"hello, world"}`)
 	return func() {
-		if _, err := node.Publish(context.Background(), "ch", data, opts...); err != nil {
+		if _, err := node.Publish(context.Background(), "ch", data, o); err != nil {
 			tb.Fatal(err)
 		}
 		arrived(int64(n))
@@ -65,11 +65,11 @@ func audience(tb testing.TB, n int, o observe.Observer, opts ...gyro.PublishOpti
 func TestPublishAllocBudget(t *testing.T) {
 	const budget = 1
 	for _, n := range []int{1, 100, 1000} {
-		for name, opts := range map[string][]gyro.PublishOption{
+		for name, o := range map[string]*gyro.PublishOptions{
 			"plain":   nil,
-			"history": {gyro.WithHistory(10, time.Hour)},
+			"history": keep(10, time.Hour),
 		} {
-			if got := testing.AllocsPerRun(200, audience(t, n, observe.Observer{}, opts...)); got > budget {
+			if got := testing.AllocsPerRun(200, audience(t, n, observe.Observer{}, o)); got > budget {
 				t.Errorf("%s to %d subscribers: %v allocations, budget %d", name, n, got, budget)
 			} else {
 				t.Logf("%s to %d subscribers: %v allocations", name, n, got)
@@ -113,8 +113,8 @@ func TestObserverAllocations(t *testing.T) {
 			t.Errorf("%s: %v allocations, without observer %v", command, got, bare)
 		}
 	}
-	bare := testing.AllocsPerRun(200, audience(t, 100, observe.Observer{}))
-	if got := testing.AllocsPerRun(200, audience(t, 100, idle)); got > bare {
+	bare := testing.AllocsPerRun(200, audience(t, 100, observe.Observer{}, nil))
+	if got := testing.AllocsPerRun(200, audience(t, 100, idle, nil)); got > bare {
 		t.Errorf("publish: %v allocations, without observer %v", got, bare)
 	}
 }
@@ -135,7 +135,7 @@ func benchmarkObserver(b *testing.B, prepare func(b *testing.B, o observe.Observ
 }
 
 func BenchmarkPublish1000(b *testing.B) {
-	benchmarkObserver(b, func(b *testing.B, o observe.Observer) func() { return audience(b, 1000, o) })
+	benchmarkObserver(b, func(b *testing.B, o observe.Observer) func() { return audience(b, 1000, o, nil) })
 }
 
 func BenchmarkLoopCommand(b *testing.B) {

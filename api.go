@@ -1,9 +1,11 @@
 package gyro
 
 import (
+	"cmp"
 	"context"
 	"time"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -17,52 +19,50 @@ import (
 
 // Subscribe makes a server-side subscription for the connections of a user, on every
 // node. A channel that is empty or longer than Config.ChannelMaxLength is
-// protocol.ErrorBadRequest, an expiration that has passed protocol.ErrorExpired.
-func (n *Node) Subscribe(ctx context.Context, user, ch string, opts ...SubscribeOption) error {
+// ErrorBadRequest, an expiration that has passed ErrorExpired.
+func (n *Node) Subscribe(ctx context.Context, t Target, ch string, o *SubscribeOptions) error {
 	if ch == "" || len(ch) > n.cfg.ChannelMaxLength {
-		return protocol.ErrorBadRequest
+		return ErrorBadRequest
 	}
-	m := &control.Subscribe{User: user, Channel: ch}
-	for _, opt := range opts {
-		opt.applySubscribe(m)
+	m := &control.Subscribe{User: t.User, Client: t.Client, Session: t.Session, Channel: ch}
+	if o != nil {
+		m.SetOptions(o)
 	}
 	if m.ExpireAt > 0 && m.ExpireAt <= time.Now().Unix() {
-		return protocol.ErrorExpired
+		return ErrorExpired
 	}
 	return n.member.Operate(ctx, n.cluster, &control.Command{Subscribe: m})
 }
 
 // Unsubscribe ends the subscriptions, of either kind, of a user to a channel, on every
-// node. An empty channel is protocol.ErrorBadRequest.
-func (n *Node) Unsubscribe(ctx context.Context, user, ch string, opts ...UnsubscribeOption) error {
+// node. u is code and reason of the push, nil for 2000 "server unsubscribe"; from code 2500
+// clients subscribe again. An empty channel is ErrorBadRequest.
+func (n *Node) Unsubscribe(ctx context.Context, t Target, ch string, u *Unsubscribe) error {
 	if ch == "" {
-		return protocol.ErrorBadRequest
+		return ErrorBadRequest
 	}
-	u := protocol.UnsubscribeServer
-	m := &control.Unsubscribe{User: user, Channel: ch, Code: u.Code, Reason: u.Reason}
-	for _, opt := range opts {
-		opt.applyUnsubscribe(m)
-	}
-	return n.member.Operate(ctx, n.cluster, &control.Command{Unsubscribe: m})
+	u = cmp.Or(u, &protocol.UnsubscribeServer)
+	return n.member.Operate(ctx, n.cluster, &control.Command{Unsubscribe: &control.Unsubscribe{
+		User: t.User, Client: t.Client, Session: t.Session, Channel: ch, Code: u.Code, Reason: u.Reason,
+	}})
 }
 
 // Disconnect closes the connections of a user, on every node.
-func (n *Node) Disconnect(ctx context.Context, user string, opts ...DisconnectOption) error {
-	d := protocol.DisconnectForceNoReconnect
-	m := &control.Disconnect{User: user, Code: d.Code, Reason: d.Reason}
-	for _, opt := range opts {
-		opt.applyDisconnect(m)
-	}
-	return n.member.Operate(ctx, n.cluster, &control.Command{Disconnect: m})
+func (n *Node) Disconnect(ctx context.Context, t Target, o *DisconnectOptions) error {
+	opts := orZero(o)
+	d := cmp.Or(opts.Disconnect, &DisconnectForceNoReconnect)
+	return n.member.Operate(ctx, n.cluster, &control.Command{Disconnect: &control.Disconnect{
+		User: t.User, Client: t.Client, Session: t.Session, Code: d.Code, Reason: d.Reason, Whitelist: opts.Whitelist,
+	}})
 }
 
 // Refresh changes the expiration of the connections of a user, on every node.
-func (n *Node) Refresh(ctx context.Context, user string, opts ...RefreshOption) error {
-	m := &control.Refresh{User: user}
-	for _, opt := range opts {
-		opt.applyRefresh(m)
-	}
-	return n.member.Operate(ctx, n.cluster, &control.Command{Refresh: m})
+func (n *Node) Refresh(ctx context.Context, t Target, o *RefreshOptions) error {
+	opts := orZero(o)
+	return n.member.Operate(ctx, n.cluster, &control.Command{Refresh: &control.Refresh{
+		User: t.User, Client: t.Client, Session: t.Session,
+		Expired: opts.Expired, ExpireAt: channel.ToUnix(opts.ExpireAt), Info: opts.Info,
+	}})
 }
 
 // Presence returns the clients in a channel by their IDs.
@@ -75,16 +75,12 @@ func (n *Node) PresenceStats(ctx context.Context, ch string) (PresenceStats, err
 	return n.engines.Presence.Stats(ctx, ch)
 }
 
-// History reads the stream of a channel; without options only its position. A
-// position given by WithSince whose epoch is not the stream's is answered with
-// protocol.ErrorUnrecoverablePosition, beside which the history holds the top;
-// WithReverse with an offset of 0 with protocol.ErrorBadRequest.
-func (n *Node) History(ctx context.Context, ch string, opts ...HistoryOption) (History, error) {
-	var f HistoryFilter
-	for _, opt := range opts {
-		opt.applyHistory(&f)
-	}
-	return n.engines.History(ctx, ch, f)
+// History reads what f selects of the stream of a channel; with nil its position alone. A
+// position f.Since whose epoch is not the stream's is answered with
+// ErrorUnrecoverablePosition, beside which the history holds the top; f.Reverse with an
+// offset of 0 with ErrorBadRequest.
+func (n *Node) History(ctx context.Context, ch string, f *HistoryFilter) (History, error) {
+	return n.engines.History(ctx, ch, orZero(f))
 }
 
 // RemoveHistory drops the publications of a stream; its position stays.

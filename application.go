@@ -3,6 +3,7 @@ package gyro
 import (
 	"context"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
@@ -37,7 +38,7 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *sessi
 		return reply.Context, nil, nil
 	}
 	e.Identity.Known = true
-	e.Identity.User, e.Identity.Info, e.Identity.ExpireAt = who.UserID, who.Info, who.ExpireAt
+	e.Identity.User, e.Identity.Info, e.Identity.ExpireAt = who.UserID, who.Info, channel.ToUnix(who.ExpireAt)
 	return reply.Context, who.Meta, nil
 }
 
@@ -73,7 +74,7 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *session.
 	if reply.Options.Info == nil {
 		reply.Options.Info = e.Info
 	}
-	_, err = (*Node)(a).publish(ctx, ch, data, &reply.Options)
+	_, err = (*Node)(a).Publish(ctx, ch, data, &reply.Options)
 	return err
 }
 
@@ -102,7 +103,7 @@ func (a *application) Message(ctx context.Context, c *client.Client, e *session.
 
 func (a *application) Refresh(ctx context.Context, c *client.Client, e *session.Refresh) ([]byte, error) {
 	reply, err := a.cfg.Handlers.Refresh(ctx, (*Client)(c), RefreshEvent{ClientSide: e.ClientSide, Token: e.Token})
-	e.Expired, e.ExpireAt, e.Info = reply.Expired, reply.ExpireAt, reply.Info
+	e.Expired, e.ExpireAt, e.Info = reply.Expired, channel.ToUnix(reply.ExpireAt), reply.Info
 	return reply.Meta, err
 }
 
@@ -110,7 +111,7 @@ func (a *application) SubRefresh(ctx context.Context, c *client.Client, e *sessi
 	reply, err := a.cfg.Handlers.SubRefresh(ctx, (*Client)(c), SubRefreshEvent{
 		Channel: e.Channel, ClientSide: e.ClientSide, Token: e.Token,
 	})
-	e.Expired, e.ExpireAt, e.Info, e.ServerTagsFilter = reply.Expired, reply.ExpireAt, reply.Info, reply.ServerTagsFilter
+	e.Expired, e.ExpireAt, e.Info, e.ServerTagsFilter = reply.Expired, channel.ToUnix(reply.ExpireAt), reply.Info, reply.ServerTagsFilter
 	return err
 }
 

@@ -67,7 +67,7 @@ func (b *batchNode) quiet() {
 func (b *batchNode) publish(n int) {
 	for range n {
 		b.sent++
-		if _, err := b.node.Publish(b.t.Context(), "ch", fmt.Append(nil, b.sent), gyro.WithHistory(100, time.Hour)); err != nil {
+		if _, err := b.node.Publish(b.t.Context(), "ch", fmt.Append(nil, b.sent), keep(100, time.Hour)); err != nil {
 			b.t.Fatal(err)
 		}
 		synctest.Wait()
@@ -169,7 +169,7 @@ func TestBatchesAndUnsubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatchNode(t, gyro.SubscribeOptions{BatchMaxDelay: 10 * time.Millisecond}, 3)
 		b.publish(2)
-		if err := b.node.Unsubscribe(t.Context(), "u0", "ch"); err != nil {
+		if err := b.node.Unsubscribe(t.Context(), gyro.Target{User: "u0"}, "ch", nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

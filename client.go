@@ -41,8 +41,9 @@ func (c *Client) Send(data []byte) {
 }
 
 // Subscribe makes a server-side subscription. One that the client already has is
-// replaced.
-func (c *Client) Subscribe(ch string, opts SubscribeOptions) {
+// replaced. What is refused, for an expiration that has passed say, is logged.
+func (c *Client) Subscribe(ch string, o *SubscribeOptions) {
+	opts := orZero(o)
 	c.inner().Post(func() { c.inner().Subscribe(ch, &opts) })
 }
 
@@ -52,7 +53,7 @@ func (c *Client) Unsubscribe(ch string) {
 }
 
 // Disconnect closes the connection.
-func (c *Client) Disconnect(d protocol.Disconnect) {
+func (c *Client) Disconnect(d Disconnect) {
 	c.inner().Post(func() { c.inner().Session().Dismiss(d) })
 }
 
@@ -64,17 +65,19 @@ type SubscriptionInfo struct {
 	Source uint8
 }
 
-// Subscriptions returns the established subscriptions by channel. It waits for
-// the client's loop, so it sees the effect of every earlier call; it is nil once
-// the node or ctx has ended.
-func (c *Client) Subscriptions(ctx context.Context) map[string]SubscriptionInfo {
+// Subscriptions returns the established subscriptions by channel; a connection that has
+// ended has none. It waits for the client's loop, so it sees the effect of every earlier
+// call. It fails with the error of ctx if that ends before, and with DisconnectShutdown
+// once the node has ended.
+func (c *Client) Subscriptions(ctx context.Context) (map[string]SubscriptionInfo, error) {
 	subs := make(map[string]SubscriptionInfo)
-	if !c.inner().Call(ctx, func() {
+	err := c.inner().Call(ctx, func() {
 		c.inner().Session().Subscriptions(func(ch string, serverSide bool, source uint8) {
 			subs[ch] = SubscriptionInfo{ServerSide: serverSide, Source: source}
 		})
-	}) {
-		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return subs
+	return subs, nil
 }

@@ -82,7 +82,7 @@ func TestClusterInfo(t *testing.T) {
 		i := slices.IndexFunc(infos, func(i gyro.NodeInfo) bool { return i.UID == x.nodes[1].UID() })
 		want := gyro.NodeInfo{
 			UID: x.nodes[1].UID(), Name: "node1", Version: "v",
-			NumClients: 2, NumUsers: 2, NumSubs: 3, NumChannels: 2, Uptime: 3,
+			NumClients: 2, NumUsers: 2, NumSubs: 3, NumChannels: 2, Uptime: 3 * time.Second,
 		}
 		if diff := cmp.Diff(want, infos[i]); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -158,7 +158,7 @@ func TestOperationsByUserAcrossNodes(t *testing.T) {
 			return c.Pushes()
 		}
 
-		must(t, x.nodes[0].Subscribe(ctx, "u", "ch", gyro.WithSubscribeOptions(gyro.SubscribeOptions{Data: []byte(`7`), Presence: true})))
+		must(t, x.nodes[0].Subscribe(ctx, gyro.Target{User: "u"}, "ch", &gyro.SubscribeOptions{Data: []byte(`7`), Presence: true}))
 		for _, c := range mine {
 			if p := c.Push(); p.Subscribe == nil || p.Channel != "ch" || string(p.Subscribe.Data) != `7` {
 				t.Errorf("got %+v", p)
@@ -169,23 +169,23 @@ func TestOperationsByUserAcrossNodes(t *testing.T) {
 		if got := slices.Sorted(maps.Keys(who)); !slices.Equal(got, slices.Sorted(slices.Values(ids))) {
 			t.Errorf("present are %v", got)
 		}
-		must(t, x.nodes[1].Subscribe(ctx, "u", "one", gyro.WithClient(ids[2])))
+		must(t, x.nodes[1].Subscribe(ctx, gyro.Target{User: "u", Client: ids[2]}, "one", nil))
 		if p := mine[2].Push(); p.Subscribe == nil || p.Channel != "one" {
 			t.Errorf("got %+v", p)
 		}
-		must(t, x.nodes[1].Refresh(ctx, "u", gyro.WithClient(ids[0]), gyro.WithExpireAt(time.Now().Unix()+60)))
+		must(t, x.nodes[1].Refresh(ctx, gyro.Target{User: "u", Client: ids[0]}, &gyro.RefreshOptions{ExpireAt: time.Now().Add(time.Minute)}))
 		if p := mine[0].Push(); p.Refresh == nil || p.Refresh.TTL != 60 {
 			t.Errorf("got %+v", p)
 		}
-		must(t, x.nodes[0].Unsubscribe(ctx, "u", "ch", gyro.WithUnsubscribe(protocol.Unsubscribe{Code: 2600, Reason: "moved"})))
+		must(t, x.nodes[0].Unsubscribe(ctx, gyro.Target{User: "u"}, "ch", &protocol.Unsubscribe{Code: 2600, Reason: "moved"}))
 		for _, c := range mine {
 			if p := c.Push(); p.Unsubscribe == nil || p.Unsubscribe.Code != 2600 || p.Unsubscribe.Reason != "moved" {
 				t.Errorf("got %+v", p)
 			}
 		}
-		must(t, x.nodes[0].Disconnect(ctx, "u", gyro.WithWhitelist(ids[0], ids[2])))
+		must(t, x.nodes[0].Disconnect(ctx, gyro.Target{User: "u"}, &gyro.DisconnectOptions{Whitelist: []string{ids[0], ids[2]}}))
 		wantDisconnect(t, mine[1], protocol.DisconnectForceNoReconnect)
-		must(t, x.nodes[0].Disconnect(ctx, "u", gyro.WithDisconnect(protocol.Disconnect{Code: 4500, Reason: "bye"})))
+		must(t, x.nodes[0].Disconnect(ctx, gyro.Target{User: "u"}, &gyro.DisconnectOptions{Disconnect: &protocol.Disconnect{Code: 4500, Reason: "bye"}}))
 		wantDisconnect(t, mine[0], protocol.Disconnect{Code: 4500, Reason: "bye"})
 		wantDisconnect(t, mine[2], protocol.Disconnect{Code: 4500, Reason: "bye"})
 		for _, c := range others {
@@ -194,7 +194,7 @@ func TestOperationsByUserAcrossNodes(t *testing.T) {
 			}
 			c.Do(`"rpc":{}`)
 		}
-		must(t, x.nodes[1].Refresh(ctx, "v", gyro.WithExpired()))
+		must(t, x.nodes[1].Refresh(ctx, gyro.Target{User: "v"}, &gyro.RefreshOptions{Expired: true}))
 		for _, c := range others {
 			wantDisconnect(t, c, protocol.DisconnectExpired)
 		}
@@ -210,10 +210,10 @@ func TestOperationsThatCannotBePublished(t *testing.T) {
 		x.engines[0].Fail(down)
 		ctx, n := t.Context(), x.nodes[0]
 		for name, err := range map[string]error{
-			"subscribe":   n.Subscribe(ctx, "u", "ch"),
-			"unsubscribe": n.Unsubscribe(ctx, "u", "ch"),
-			"refresh":     n.Refresh(ctx, "u", gyro.WithExpired()),
-			"disconnect":  n.Disconnect(ctx, "u"),
+			"subscribe":   n.Subscribe(ctx, gyro.Target{User: "u"}, "ch", nil),
+			"unsubscribe": n.Unsubscribe(ctx, gyro.Target{User: "u"}, "ch", nil),
+			"refresh":     n.Refresh(ctx, gyro.Target{User: "u"}, &gyro.RefreshOptions{Expired: true}),
+			"disconnect":  n.Disconnect(ctx, gyro.Target{User: "u"}, nil),
 		} {
 			if !errors.Is(err, down) {
 				t.Errorf("%s: %v", name, err)
@@ -242,7 +242,7 @@ func TestOperationsAreConfirmed(t *testing.T) {
 		x.engines[2].Cut(true)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		err := x.nodes[0].Disconnect(ctx, "u")
+		err := x.nodes[0].Disconnect(ctx, gyro.Target{User: "u"}, nil)
 		if !errors.Is(err, gyro.ErrNoAnswer) || !strings.Contains(err.Error(), "node "+x.nodes[2].UID()+" (node2)") {
 			t.Error(err)
 		}
@@ -254,7 +254,7 @@ func TestOperationsAreConfirmed(t *testing.T) {
 			time.Sleep(time.Second)
 			x.engines[2].Cut(false)
 		}()
-		must(t, x.nodes[0].Disconnect(t.Context(), "u"))
+		must(t, x.nodes[0].Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
 		wantDisconnect(t, clients[0], protocol.DisconnectForceNoReconnect)
 		wantDisconnect(t, clients[2], protocol.DisconnectForceNoReconnect)
 	})
@@ -266,25 +266,30 @@ func TestSubscribeOptionsAcrossNodes(t *testing.T) {
 		x := newTrio(t, everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
 		ctx := t.Context()
 		c := connect(t, x.nodes[1], "u")
-		publish(t, x.nodes[2], "ch", `1`, gyro.WithHistory(10, time.Minute))
-		top := publish(t, x.nodes[2], "ch", `2`, gyro.WithHistory(10, time.Minute)).Position
-		must(t, x.nodes[0].Subscribe(ctx, "u", "ch", gyro.WithSubscribeOptions(gyro.SubscribeOptions{
+		publish(t, x.nodes[2], "ch", `1`, keep(10, time.Minute))
+		top := publish(t, x.nodes[2], "ch", `2`, keep(10, time.Minute)).Position
+		must(t, x.nodes[0].Subscribe(ctx, gyro.Target{User: "u"}, "ch", &gyro.SubscribeOptions{
 			Recoverable: true, RecoverSince: &gyro.StreamPosition{Offset: 1, Epoch: top.Epoch},
 			ServerTagsFilter: &protocol.FilterNode{Key: "l", Cmp: "eq", Val: "en"},
 			BatchMaxDelay:    time.Second, BatchMaxSize: 10, HistoryMetaTTL: time.Hour,
-		})))
+		}))
 		if p := c.Push(); p.Subscribe == nil || !p.Subscribe.Recoverable || p.Subscribe.Epoch != top.Epoch {
 			t.Fatalf("got %+v", p)
 		}
 		start := time.Now()
-		publish(t, x.nodes[2], "ch", `3`, gyro.WithHistory(10, time.Minute), gyro.WithTags(map[string]string{"l": "de"}))
-		publish(t, x.nodes[2], "ch", `4`, gyro.WithHistory(10, time.Minute), gyro.WithTags(map[string]string{"l": "en"}))
+		tagged := func(l string) *gyro.PublishOptions {
+			o := keep(10, time.Minute)
+			o.Tags = map[string]string{"l": l}
+			return o
+		}
+		publish(t, x.nodes[2], "ch", `3`, tagged("de"))
+		publish(t, x.nodes[2], "ch", `4`, tagged("en"))
 		if p := c.Pub(); string(p.Data) != `4` || time.Since(start) < time.Second {
 			t.Errorf("got %s after %v", p.Data, time.Since(start))
 		}
-		must(t, x.nodes[0].Subscribe(ctx, "u", "given", gyro.WithSubscribeOptions(gyro.SubscribeOptions{
+		must(t, x.nodes[0].Subscribe(ctx, gyro.Target{User: "u"}, "given", &gyro.SubscribeOptions{
 			Publications: []*gyro.Publication{{Data: []byte(`"first"`), Tags: map[string]string{"a": "b"}, Info: &gyro.ClientInfo{User: "p"}}},
-		})))
+		}))
 		if p := c.Push(); p.Subscribe == nil {
 			t.Fatalf("got %+v", p)
 		}
@@ -425,7 +430,7 @@ func TestExplicitController(t *testing.T) {
 		}
 		synctest.Wait()
 		c := connect(t, nodes[0], "u")
-		must(t, nodes[1].Disconnect(t.Context(), "u"))
+		must(t, nodes[1].Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
 		wantDisconnect(t, c, protocol.DisconnectForceNoReconnect)
 		broken := bus.Engine()
 		must(t, broken.RunControl("x", func([]byte) {}))

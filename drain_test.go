@@ -77,7 +77,7 @@ func TestDrainIsSpread(t *testing.T) {
 			t.Errorf("health: %v", h.Err)
 		}
 		// Everything else still works.
-		if _, err := node.Publish(t.Context(), "ch", []byte(`1`)); err != nil {
+		if _, err := node.Publish(t.Context(), "ch", []byte(`1`), nil); err != nil {
 			t.Error(err)
 		}
 	})

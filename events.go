@@ -3,8 +3,8 @@ package gyro
 import (
 	"context"
 	"net/http"
+	"time"
 
-	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -21,10 +21,10 @@ import (
 // client sent before it went is done, though it hears of no answer. A handler that then
 // wants to stop looks at Client.Context. ctx ends when the node has shut down for 5 s.
 //
-// An error may be (or wrap) a *protocol.Error, which is the reply to the
-// command, or a protocol.Disconnect, which closes the connection. Any other
-// error is logged and the client gets error 100. A one-way client, which gets no
-// replies, is disconnected with the code that stands for the error.
+// An error may be (or wrap) an *Error, which is the reply to the command, or a Disconnect,
+// which closes the connection. Any other error is logged and the client gets error 100. A
+// one-way client, which gets no replies, is disconnected with the code that stands for the
+// error.
 type Handlers struct {
 	// Connecting authenticates a client. ctx is that of the HTTP request that
 	// opened the connection, with whatever middleware put there; it ends with the
@@ -48,7 +48,7 @@ type Handlers struct {
 	// an empty reply.
 	RPC func(ctx context.Context, c *Client, e RPCEvent) ([]byte, error)
 	// Message takes a message that needs no answer. Errors other than a
-	// protocol.Disconnect are logged.
+	// Disconnect are logged.
 	Message func(ctx context.Context, c *Client, data []byte) error
 	// Refresh prolongs an expiring connection: with the token that the client sent
 	// (client-side refresh), or when it expires (server-side refresh).
@@ -92,7 +92,7 @@ type TransportInfo struct {
 	// Name: "websocket", ….
 	Name string
 	// Encoding of the protocol.
-	Encoding protocol.Encoding
+	Encoding Encoding
 	// RemoteAddr of the peer; of a load balancer if there is one.
 	RemoteAddr string
 	// Mode is which way messages go.
@@ -113,8 +113,9 @@ func (t TransportInfo) Header() http.Header {
 type Credentials struct {
 	// UserID; empty for an anonymous user.
 	UserID string
-	// ExpireAt is a Unix time in seconds; 0 means never.
-	ExpireAt int64
+	// ExpireAt is when the connection expires, cut to whole seconds; the zero time means
+	// never. Later than 365 days from now counts as 365 days.
+	ExpireAt time.Time
 	// Info is attached to publications, presence, joins and leaves of the client.
 	Info []byte
 	// Meta is what the application itself wants to know of the client later, by
@@ -174,7 +175,7 @@ type SubscribeReply struct {
 type UnsubscribeEvent struct {
 	Channel string
 	// Reason: codes below 2000 for the client's own doing.
-	Reason protocol.Unsubscribe
+	Reason Unsubscribe
 	// ServerSide subscriptions were made by the server.
 	ServerSide bool
 }
@@ -184,7 +185,7 @@ type PublishEvent struct {
 	Channel string
 	Data    []byte
 	// Info of the client as subscribers will see it.
-	Info *channel.ClientInfo
+	Info *ClientInfo
 	// Subscribed tells whether the client is subscribed to the channel.
 	Subscribed bool
 }
@@ -230,8 +231,8 @@ type RefreshEvent struct {
 type RefreshReply struct {
 	// Expired closes the connection with 3005.
 	Expired bool
-	// ExpireAt is the new Unix time in seconds; 0 means never.
-	ExpireAt int64
+	// ExpireAt is as in Credentials.
+	ExpireAt time.Time
 	// Info replaces the connection info if not nil, and Meta the meta.
 	Info, Meta []byte
 }
@@ -245,17 +246,19 @@ type SubRefreshEvent struct {
 
 // SubRefreshReply prolongs or ends a subscription.
 type SubRefreshReply struct {
-	Expired  bool
-	ExpireAt int64
+	// Expired ends the subscription.
+	Expired bool
+	// ExpireAt is as in SubscribeOptions.
+	ExpireAt time.Time
 	// Info replaces the channel info.
 	Info []byte
 	// ServerTagsFilter replaces the server's filter if not nil.
-	ServerTagsFilter *protocol.FilterNode
+	ServerTagsFilter *FilterNode
 }
 
 // DisconnectEvent is a connection that ended.
 type DisconnectEvent struct {
-	Disconnect protocol.Disconnect
+	Disconnect Disconnect
 }
 
 // SurveyEvent is a question of a node of the cluster.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -17,13 +16,13 @@ func Example() {
 	node, err := gyro.New(gyro.Config{Handlers: gyro.Handlers{
 		Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 			if e.Token != "let me in" {
-				return gyro.ConnectReply{}, protocol.DisconnectInvalidToken
+				return gyro.ConnectReply{}, gyro.DisconnectInvalidToken
 			}
 			return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "42"}}, nil
 		},
 		Subscribe: func(_ context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 			if e.Channel != "news" && e.Channel != "user:"+c.UserID() {
-				return gyro.SubscribeReply{}, protocol.ErrorPermissionDenied
+				return gyro.SubscribeReply{}, gyro.ErrorPermissionDenied
 			}
 			return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Recoverable: true}}, nil
 		},
@@ -49,17 +48,18 @@ func ExampleNode_Publish() {
 	ctx := context.Background()
 	defer node.Shutdown(ctx)
 
-	// The latest 100 publications are kept for an hour, so that clients that were
-	// away can catch up.
-	kept := gyro.WithHistory(100, time.Hour)
 	for _, text := range []string{`"one"`, `"two"`, `"two"`} {
-		res, err := node.Publish(ctx, "news", []byte(text), kept, gyro.WithIdempotencyKey(text))
+		// The latest 100 publications are kept for an hour, so that clients that were
+		// away can catch up.
+		res, err := node.Publish(ctx, "news", []byte(text), &gyro.PublishOptions{
+			HistorySize: 100, HistoryTTL: time.Hour, IdempotencyKey: text,
+		})
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Printf("offset %d, suppressed by %q\n", res.Position.Offset, res.Suppressed)
 	}
-	h, err := node.History(ctx, "news", gyro.WithLimit(10), gyro.WithReverse())
+	h, err := node.History(ctx, "news", &gyro.HistoryFilter{Limit: 10, Reverse: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -80,8 +80,10 @@ func ExampleNode_Disconnect() {
 		log.Fatal(err)
 	}
 	// All connections of the user but this one, for good.
-	reason := protocol.Disconnect{Code: 4500, Reason: "logged in elsewhere"}
-	err = node.Disconnect(context.Background(), "42", gyro.WithWhitelist("client-id"), gyro.WithDisconnect(reason))
+	reason := gyro.Disconnect{Code: 4500, Reason: "logged in elsewhere"}
+	err = node.Disconnect(context.Background(), gyro.Target{User: "42"}, &gyro.DisconnectOptions{
+		Disconnect: &reason, Whitelist: []string{"client-id"},
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -93,8 +95,8 @@ func ExampleNode_Subscribe() {
 		log.Fatal(err)
 	}
 	// The user's clients need not ask: they are told that they are subscribed.
-	options := gyro.SubscribeOptions{Presence: true, EmitJoinLeave: true}
-	if err := node.Subscribe(context.Background(), "42", "lobby", gyro.WithSubscribeOptions(options)); err != nil {
+	options := &gyro.SubscribeOptions{Presence: true, EmitJoinLeave: true}
+	if err := node.Subscribe(context.Background(), gyro.Target{User: "42"}, "lobby", options); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -117,10 +119,10 @@ func ExampleSetCredentials() {
 	})
 }
 
-// Errors are values: a *protocol.Error is the client's reply, a protocol.Disconnect
+// Errors are values: a *gyro.Error is the client's reply, a gyro.Disconnect
 // ends the connection, anything else is logged and an internal error.
 func ExampleHandlers() {
-	busy := &protocol.Error{Code: 400, Message: "come back later", Temporary: true}
+	busy := &gyro.Error{Code: 400, Message: "come back later", Temporary: true}
 	_ = gyro.Handlers{
 		RPC: func(ctx context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 			switch e.Method {
@@ -129,11 +131,11 @@ func ExampleHandlers() {
 			case "report":
 				return nil, fmt.Errorf("report: %w", busy)
 			}
-			return nil, protocol.ErrorMethodNotFound
+			return nil, gyro.ErrorMethodNotFound
 		},
 		Message: func(ctx context.Context, c *gyro.Client, data []byte) error {
 			if len(data) > 1000 {
-				return protocol.DisconnectBadRequest
+				return gyro.DisconnectBadRequest
 			}
 			c.Send(data)
 			return nil

@@ -183,7 +183,7 @@ func TestBrokerFailsDuringSubscribe(t *testing.T) {
 					t.Errorf("got %v", r.Error)
 				}
 				wantEmpty(t, node, f, "ch")
-				must(t, node.Subscribe(t.Context(), "other", "ch"))
+				must(t, node.Subscribe(t.Context(), gyro.Target{User: "other"}, "ch", nil))
 				if op == "subscribe" {
 					wantDisconnect(t, other, protocol.DisconnectServerError)
 				}
@@ -251,8 +251,8 @@ func TestBrokerFailsLater(t *testing.T) {
 		// That the broker is told later is no business of the client's.
 		f.on("unsubscribe", func() error { return down })
 		c.Do(`"unsubscribe":{"channel":"ch"}`)
-		_, publishErr := node.Publish(t.Context(), "ch", []byte(`1`))
-		_, historyErr := node.History(t.Context(), "ch")
+		_, publishErr := node.Publish(t.Context(), "ch", []byte(`1`), nil)
+		_, historyErr := node.History(t.Context(), "ch", nil)
 		_, presenceErr := node.Presence(t.Context(), "ch")
 		_, statsErr := node.PresenceStats(t.Context(), "ch")
 		for _, err := range []error{publishErr, historyErr, presenceErr, statsErr} {
@@ -336,7 +336,7 @@ func TestPositionCheck(t *testing.T) {
 		node := run(t, gyro.Config{Broker: f, Presence: f, Handlers: everything(gyro.SubscribeOptions{Positioned: true}, gyro.PublishOptions{})})
 		c := connect(t, node, "u")
 		c.Subscribe("ch", "")
-		history := gyro.WithHistory(10, time.Hour)
+		history := keep(10, time.Hour)
 		publish(t, node, "ch", `1`, history)
 		wantPub(t, c, `1`)
 		must(t, f.Broker.Unsubscribe(t.Context(), "ch"))

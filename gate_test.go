@@ -42,7 +42,7 @@ func TestEngineConcurrency(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
-				if _, err := node.History(t.Context(), []string{"a", "b", "c", "d"}[i%4]); err != nil {
+				if _, err := node.History(t.Context(), []string{"a", "b", "c", "d"}[i%4], nil); err != nil {
 					t.Error(err)
 				}
 			})

@@ -25,13 +25,13 @@ func failing(fail func() error) gyro.Handlers {
 	return gyro.Handlers{
 		Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
 			return gyro.ConnectReply{
-				Credentials:       &gyro.Credentials{UserID: "u", ExpireAt: time.Now().Add(time.Hour).Unix()},
+				Credentials:       &gyro.Credentials{UserID: "u", ExpireAt: time.Now().Add(time.Hour)},
 				ClientSideRefresh: true,
 			}, fail()
 		},
 		Subscribe: func(context.Context, *gyro.Client, gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 			return gyro.SubscribeReply{
-				Options:           gyro.SubscribeOptions{ExpireAt: time.Now().Add(time.Hour).Unix()},
+				Options:           gyro.SubscribeOptions{ExpireAt: time.Now().Add(time.Hour)},
 				ClientSideRefresh: true,
 			}, fail()
 		},
@@ -205,7 +205,7 @@ func TestCredentialsOfTheRequest(t *testing.T) {
 
 func TestExpiredCredentials(t *testing.T) {
 	node := run(t, gyro.Config{})
-	ctx := gyro.SetCredentials(context.Background(), &gyro.Credentials{ExpireAt: 1})
+	ctx := gyro.SetCredentials(context.Background(), &gyro.Credentials{ExpireAt: time.Unix(1, 0)})
 	c, err := wstest.Open(ctx, t, node, protocol.JSON)
 	if err != nil {
 		t.Fatal(err)
@@ -292,14 +292,14 @@ func TestConnectingEndsWithTheConnection(t *testing.T) {
 
 func TestRefreshHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		unix := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+		soon := func() time.Time { return time.Now().Add(time.Minute) }
 		var refreshed, subRefreshed atomic.Int32
 		node := run(t, gyro.Config{Handlers: gyro.Handlers{
 			Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
-				return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token, ExpireAt: unix(time.Minute)}}, nil
+				return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token, ExpireAt: soon()}}, nil
 			},
 			Subscribe: func(context.Context, *gyro.Client, gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
-				return gyro.SubscribeReply{Options: gyro.SubscribeOptions{ExpireAt: unix(time.Minute)}}, nil
+				return gyro.SubscribeReply{Options: gyro.SubscribeOptions{ExpireAt: soon()}}, nil
 			},
 			Refresh: func(_ context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
 				if e.ClientSide {
@@ -308,11 +308,11 @@ func TestRefreshHandlers(t *testing.T) {
 				if refreshed.Add(1) > 4 {
 					return gyro.RefreshReply{Expired: true}, nil
 				}
-				return gyro.RefreshReply{ExpireAt: unix(time.Minute)}, nil
+				return gyro.RefreshReply{ExpireAt: soon()}, nil
 			},
 			SubRefresh: func(_ context.Context, _ *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
 				if subRefreshed.Add(1) == 1 {
-					return gyro.SubRefreshReply{ExpireAt: unix(time.Minute)}, nil
+					return gyro.SubRefreshReply{ExpireAt: soon()}, nil
 				}
 				return gyro.SubRefreshReply{Expired: true}, nil
 			},

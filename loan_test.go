@@ -81,7 +81,7 @@ func TestLentMemory(t *testing.T) {
 		publish := func() {
 			for range 50 {
 				n++
-				if _, err := node.Publish(t.Context(), "ch", data(n), gyro.WithHistory(1000, time.Minute)); err != nil {
+				if _, err := node.Publish(t.Context(), "ch", data(n), keep(1000, time.Minute)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -65,7 +65,7 @@ func TestSlowClientIsLogged(t *testing.T) {
 		c.Subscribe("a", "")
 		c.Stick(true)
 		for range 20 {
-			if _, err := node.Publish(t.Context(), "a", []byte(`"`+strings.Repeat("x", 100)+`"`)); err != nil {
+			if _, err := node.Publish(t.Context(), "a", []byte(`"`+strings.Repeat("x", 100)+`"`), nil); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

@@ -139,19 +139,19 @@ func playOneWay(t *testing.T, node *gyro.Node, a transport.Acceptor) {
 	other.hangUp()
 	l.read()
 
-	session := gyro.WithSession(c.Session)
-	must(t, node.Subscribe(ctx, "u", "more", session))
+	session := gyro.Target{User: "u", Session: c.Session}
+	must(t, node.Subscribe(ctx, session, "more", nil))
 	wantLines(t, l, `{"channel":"more","subscribe":{}}`)
-	must(t, node.Refresh(ctx, "u", session, gyro.WithExpireAt(time.Now().Unix()+100)))
+	must(t, node.Refresh(ctx, session, &gyro.RefreshOptions{ExpireAt: time.Now().Add(100 * time.Second)}))
 	wantLines(t, l, `{"refresh":{"expires":true,"ttl":100}}`)
-	must(t, node.Unsubscribe(ctx, "u", "more", session))
+	must(t, node.Unsubscribe(ctx, session, "more", nil))
 	wantLines(t, l, `{"channel":"more","unsubscribe":{"code":2000,"reason":"server unsubscribe"}}`)
-	must(t, node.Disconnect(ctx, "another", session)) // narrows, and never widens
-	must(t, node.Disconnect(ctx, "u", session, gyro.WithClient("another")))
-	must(t, node.Disconnect(ctx, "u", gyro.WithSession(uuid.NewString())))
-	must(t, node.Disconnect(ctx, "u", gyro.WithSession("no ID")))
+	must(t, node.Disconnect(ctx, gyro.Target{User: "another", Session: c.Session}, nil)) // narrows, and never widens
+	must(t, node.Disconnect(ctx, gyro.Target{User: "u", Session: c.Session, Client: "another"}, nil))
+	must(t, node.Disconnect(ctx, gyro.Target{User: "u", Session: uuid.NewString()}, nil))
+	must(t, node.Disconnect(ctx, gyro.Target{User: "u", Session: "no ID"}, nil))
 	awaitPing(t, l)
-	must(t, node.Disconnect(ctx, "u", session))
+	must(t, node.Disconnect(ctx, session, nil))
 	wantLines(t, l, `{"disconnect":{"code":3503,"reason":"force disconnect"}}`)
 	if n := node.NumClients(); n != 0 {
 		t.Errorf("%d clients are left", n)
@@ -178,7 +178,7 @@ func TestModesShareChannels(t *testing.T) {
 		wantLines(t, l, `{"channel":"news","pub":{"data":1}}`)
 		wantLines(t, e.lines, `{"push":{"channel":"news","pub":{"data":1}}}`)
 		wantPub(t, c, `1`)
-		must(t, node.Disconnect(t.Context(), "v", gyro.WithSession(""))) // selects nothing: all
+		must(t, node.Disconnect(t.Context(), gyro.Target{User: "v", Session: ""}, nil)) // selects nothing: all
 		wantDisconnect(t, c, protocol.DisconnectForceNoReconnect)
 		for _, l := range []*lines{l, e.lines} {
 			l.hangUp()
@@ -263,7 +263,7 @@ func TestEmulatedAcrossNodes(t *testing.T) {
 		}
 		wantLines(t, e.lines)
 
-		must(t, there.Unsubscribe(ctx, "e", "ch0", gyro.WithSession(e.Session)))
+		must(t, there.Unsubscribe(ctx, gyro.Target{User: "e", Session: e.Session}, "ch0", nil))
 		wantLines(t, e.lines, `{"push":{"channel":"ch0","unsubscribe":{"code":2000,"reason":"server unsubscribe"}}}`)
 		e.send(t, there, `{"id":1`)
 		wantLines(t, e.lines, `{"push":{"disconnect":{"code":3501,"reason":"bad request"}}}`)

@@ -118,7 +118,7 @@ func TestNodeThatDoesNotRun(t *testing.T) {
 		}
 	}
 	accept()
-	if err := node.Disconnect(ctx, "u"); err != nil {
+	if err := node.Disconnect(ctx, gyro.Target{User: "u"}, nil); err != nil {
 		t.Error(err)
 	}
 	if i := info(t, node); i.UID != node.UID() || i.Name != node.UID() {
@@ -172,7 +172,7 @@ func TestShutdownDisconnectsAndWaits(t *testing.T) {
 		if got := strings.Join(ended, " "); got != "rpc shutdown" {
 			t.Errorf("handlers ran as %q", got)
 		}
-		if _, err := node.Publish(context.Background(), "ch", []byte("1")); err == nil {
+		if _, err := node.Publish(context.Background(), "ch", []byte("1"), nil); err == nil {
 			t.Error("the broker was not closed")
 		}
 	})

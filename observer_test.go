@@ -175,7 +175,7 @@ func TestObserver(t *testing.T) {
 		})
 
 		publish(t, node, "a", `1`)
-		must(t, node.Unsubscribe(t.Context(), "v", "a"))
+		must(t, node.Unsubscribe(t.Context(), gyro.Target{User: "v"}, "a", nil))
 		publish(t, node, "a", `2`)
 		c.Start(`"rpc":{"method":"kick"}`)
 		wantDisconnect(t, c, kicked)

@@ -17,13 +17,18 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-func publish(tb testing.TB, n *gyro.Node, ch, data string, opts ...gyro.PublishOption) gyro.PublishResult {
+func publish(tb testing.TB, n *gyro.Node, ch, data string, o ...*gyro.PublishOptions) gyro.PublishResult {
 	tb.Helper()
-	res, err := n.Publish(context.Background(), ch, []byte(data), opts...)
+	res, err := n.Publish(context.Background(), ch, []byte(data), append(o, nil)[0])
 	if err != nil {
 		tb.Fatalf("publish into %s: %v", ch, err)
 	}
 	return res
+}
+
+// keep returns options with a history.
+func keep(size int, ttl time.Duration) *gyro.PublishOptions {
+	return &gyro.PublishOptions{HistorySize: size, HistoryTTL: ttl}
 }
 
 func wantPub(tb testing.TB, c *wstest.Client, data string) *protocol.Publication {
@@ -76,7 +81,7 @@ func TestPublish(t *testing.T) {
 		wantPub(t, a, `{"n":1}`)
 		wantPub(t, b, `{"n":1}`)
 		who := &gyro.ClientInfo{User: "w", Client: "c"}
-		publish(t, node, "ch", `2`, gyro.WithTags(map[string]string{"k": "v"}), gyro.WithPublisher(who))
+		publish(t, node, "ch", `2`, &gyro.PublishOptions{Tags: map[string]string{"k": "v"}, Info: who})
 		p := wantPub(t, a, `2`)
 		if p.Tags["k"] != "v" || p.Info == nil || p.Info.User != "w" || p.Info.Client != "c" {
 			t.Errorf("publication %+v", p)
@@ -93,7 +98,7 @@ func TestPublish(t *testing.T) {
 		if got := a.Pushes(); len(got) != 0 {
 			t.Errorf("got %+v", got)
 		}
-		if _, err := node.Publish(t.Context(), "", []byte(`1`)); !errors.Is(err, protocol.ErrorBadRequest) {
+		if _, err := node.Publish(t.Context(), "", []byte(`1`), nil); !errors.Is(err, protocol.ErrorBadRequest) {
 			t.Errorf("empty channel: %v", err)
 		}
 	})
@@ -101,19 +106,21 @@ func TestPublish(t *testing.T) {
 
 func TestPublishSuppression(t *testing.T) {
 	node := open(t, gyro.SubscribeOptions{}, gyro.PublishOptions{})
-	history := gyro.WithHistory(10, time.Minute)
-	first := publish(t, node, "ch", `1`, history, gyro.WithIdempotencyKey("k"))
-	again := publish(t, node, "ch", `1`, history, gyro.WithIdempotencyKey("k"))
+	o := keep(10, time.Minute)
+	o.IdempotencyKey = "k"
+	first := publish(t, node, "ch", `1`, o)
+	again := publish(t, node, "ch", `1`, o)
 	if first.Position.Offset != 1 || first.Suppressed != "" || again.Position != first.Position || again.Suppressed != "idempotency" {
 		t.Errorf("results %+v, %+v", first, again)
 	}
-	publish(t, node, "ch", `2`, history, gyro.WithVersion(7, "e"))
-	if old := publish(t, node, "ch", `3`, history, gyro.WithVersion(7, "e")); old.Suppressed != "version" {
+	o = keep(10, time.Minute)
+	o.Version, o.VersionEpoch = 7, "e"
+	publish(t, node, "ch", `2`, o)
+	if old := publish(t, node, "ch", `3`, o); old.Suppressed != "version" {
 		t.Errorf("result %+v", old)
 	}
-	// WithPublishOptions sets all at once.
-	all := gyro.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute, Version: 8, VersionEpoch: "e"}
-	if res := publish(t, node, "ch", `4`, gyro.WithPublishOptions(all), gyro.WithDelta(), gyro.WithHistoryMetaTTL(time.Hour)); res.Position.Offset != 3 {
+	o.Version, o.Delta, o.HistoryMetaTTL = 8, true, time.Hour
+	if res := publish(t, node, "ch", `4`, o); res.Position.Offset != 3 {
 		t.Errorf("result %+v", res)
 	}
 }
@@ -137,7 +144,7 @@ func TestBroadcast(t *testing.T) {
 	for _, ch := range []string{"1", "2", "3"} {
 		c.Subscribe(ch, "")
 	}
-	results := node.Broadcast(t.Context(), []string{"1", "", "3"}, []byte(`1`), gyro.WithHistory(1, time.Minute))
+	results := node.Broadcast(t.Context(), []string{"1", "", "3"}, []byte(`1`), keep(1, time.Minute))
 	if len(results) != 3 || results[0].Err != nil || results[2].Err != nil || !errors.Is(results[1].Err, protocol.ErrorBadRequest) ||
 		results[2].Position.Offset != 1 {
 		t.Errorf("results %+v", results)
@@ -188,13 +195,13 @@ func TestTargets(t *testing.T) {
 		b, _ := conn("b")
 		a1.Subscribe("mine", "")
 
-		must(t, node.Subscribe(ctx, "a", "ch", gyro.WithClient(id1),
-			gyro.WithSubscribeOptions(gyro.SubscribeOptions{Data: []byte(`7`), Presence: true})))
+		must(t, node.Subscribe(ctx, gyro.Target{User: "a", Client: id1}, "ch",
+			&gyro.SubscribeOptions{Data: []byte(`7`), Presence: true}))
 		if p := a1.Push(); p.Subscribe == nil || p.Channel != "ch" || string(p.Subscribe.Data) != `7` {
 			t.Errorf("got %+v", p)
 		}
-		must(t, node.Subscribe(ctx, "a", "late", gyro.WithSubscribeOptions(gyro.SubscribeOptions{ExpireAt: time.Now().Unix() + 60})))
-		if err := node.Subscribe(ctx, "a", "ch", gyro.WithSubscribeOptions(gyro.SubscribeOptions{ExpireAt: 1})); !errors.Is(err, protocol.ErrorExpired) {
+		must(t, node.Subscribe(ctx, gyro.Target{User: "a"}, "late", &gyro.SubscribeOptions{ExpireAt: time.Now().Add(time.Minute)}))
+		if err := node.Subscribe(ctx, gyro.Target{User: "a"}, "ch", &gyro.SubscribeOptions{ExpireAt: time.Unix(1, 0)}); !errors.Is(err, protocol.ErrorExpired) {
 			t.Errorf("expired: %v", err)
 		}
 		if p := a2.Push(); p.Subscribe == nil || p.Channel != "late" {
@@ -211,26 +218,26 @@ func TestTargets(t *testing.T) {
 		}
 
 		a1.Pushes()
-		must(t, node.Unsubscribe(ctx, "a", "mine", gyro.WithClient(id1)))
+		must(t, node.Unsubscribe(ctx, gyro.Target{User: "a", Client: id1}, "mine", nil))
 		if p := a1.Push(); p.Unsubscribe == nil || *p.Unsubscribe != protocol.UnsubscribeServer || p.Channel != "mine" {
 			t.Errorf("got %+v", p)
 		}
 		reason := protocol.Unsubscribe{Code: 2600, Reason: "moved"}
-		must(t, node.Unsubscribe(ctx, "a", "late", gyro.WithUnsubscribe(reason)))
+		must(t, node.Unsubscribe(ctx, gyro.Target{User: "a"}, "late", &reason))
 		if p := a2.Push(); p.Unsubscribe == nil || *p.Unsubscribe != reason {
 			t.Errorf("got %+v", p)
 		}
 
-		must(t, node.Disconnect(ctx, "a", gyro.WithWhitelist(id2)))
+		must(t, node.Disconnect(ctx, gyro.Target{User: "a"}, &gyro.DisconnectOptions{Whitelist: []string{id2}}))
 		wantDisconnect(t, a1, protocol.DisconnectForceNoReconnect)
 		a2.Do(`"rpc":{}`)
 		kick := protocol.Disconnect{Code: 4500, Reason: "bye"}
-		must(t, node.Disconnect(ctx, "a", gyro.WithDisconnect(kick), gyro.WithClient(id2)))
+		must(t, node.Disconnect(ctx, gyro.Target{User: "a", Client: id2}, &gyro.DisconnectOptions{Disconnect: &kick}))
 		wantDisconnect(t, a2, kick)
-		must(t, node.Disconnect(ctx, "nobody"))
+		must(t, node.Disconnect(ctx, gyro.Target{User: "nobody"}, nil))
 		b.Do(`"rpc":{}`)
 		for name, err := range map[string]error{
-			"subscribe": node.Subscribe(ctx, "b", ""), "unsubscribe": node.Unsubscribe(ctx, "b", ""),
+			"subscribe": node.Subscribe(ctx, gyro.Target{User: "b"}, "", nil), "unsubscribe": node.Unsubscribe(ctx, gyro.Target{User: "b"}, "", nil),
 		} {
 			if !errors.Is(err, protocol.ErrorBadRequest) {
 				t.Errorf("%s with empty channel: %v", name, err)
@@ -244,7 +251,9 @@ func TestRefreshByTheServer(t *testing.T) {
 		node := open(t, gyro.SubscribeOptions{Presence: true}, gyro.PublishOptions{})
 		ctx := t.Context()
 		c := connect(t, node, "a")
-		must(t, node.Refresh(ctx, "a", gyro.WithExpireAt(time.Now().Unix()+100), gyro.WithInfo([]byte(`"new"`))))
+		must(t, node.Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{
+			ExpireAt: time.Now().Add(100 * time.Second), Info: []byte(`"new"`),
+		}))
 		if p := c.Push(); p.Refresh == nil || !p.Refresh.Expires || p.Refresh.TTL != 100 {
 			t.Errorf("got %+v", p)
 		}
@@ -256,16 +265,16 @@ func TestRefreshByTheServer(t *testing.T) {
 				t.Errorf("info %s", i.ConnInfo)
 			}
 		}
-		must(t, node.Refresh(ctx, "a"))
+		must(t, node.Refresh(ctx, gyro.Target{User: "a"}, nil))
 		if p := c.Push(); p.Refresh == nil || p.Refresh.Expires {
 			t.Errorf("got %+v", p)
 		}
 		time.Sleep(5 * time.Minute)
 		c.Do(`"rpc":{}`)
-		must(t, node.Refresh(ctx, "a", gyro.WithExpired()))
+		must(t, node.Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{Expired: true}))
 		wantDisconnect(t, c, protocol.DisconnectExpired)
 		d := connect(t, node, "a")
-		must(t, node.Refresh(ctx, "a", gyro.WithExpireAt(1)))
+		must(t, node.Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{ExpireAt: time.Unix(1, 0)}))
 		wantDisconnect(t, d, protocol.DisconnectExpired)
 	})
 }
@@ -314,27 +323,26 @@ func TestHistory(t *testing.T) {
 	for _, data := range []string{"1", "2", "3", "4", "5"} {
 		c.Do(`"publish":{"channel":"ch","data":` + data + `}`)
 	}
-	top, err := node.History(ctx, "ch")
+	top, err := node.History(ctx, "ch", nil)
 	must(t, err)
 	if len(top.Publications) != 0 || top.Top.Offset != 5 || top.Top.Epoch == "" {
 		t.Errorf("top %+v", top)
 	}
-	at := func(offset uint64) gyro.HistoryOption {
-		return gyro.WithSince(gyro.StreamPosition{Offset: offset, Epoch: top.Top.Epoch})
+	at := func(offset uint64) *gyro.StreamPosition {
+		return &gyro.StreamPosition{Offset: offset, Epoch: top.Top.Epoch}
 	}
-	all := gyro.WithLimit(-1)
 	for _, tc := range []struct {
-		opts []gyro.HistoryOption
-		want string
+		filter gyro.HistoryFilter
+		want   string
 	}{
-		{[]gyro.HistoryOption{all}, "12345"},
-		{[]gyro.HistoryOption{gyro.WithLimit(2), gyro.WithMetaTTL(time.Hour)}, "12"},
-		{[]gyro.HistoryOption{all, gyro.WithReverse()}, "54321"},
-		{[]gyro.HistoryOption{all, at(3)}, "45"},
-		{[]gyro.HistoryOption{all, at(3), gyro.WithReverse()}, "21"},
-		{[]gyro.HistoryOption{all, at(5)}, ""},
+		{gyro.HistoryFilter{Limit: -1}, "12345"},
+		{gyro.HistoryFilter{Limit: 2, MetaTTL: time.Hour}, "12"},
+		{gyro.HistoryFilter{Limit: -1, Reverse: true}, "54321"},
+		{gyro.HistoryFilter{Limit: -1, Since: at(3)}, "45"},
+		{gyro.HistoryFilter{Limit: -1, Since: at(3), Reverse: true}, "21"},
+		{gyro.HistoryFilter{Limit: -1, Since: at(5)}, ""},
 	} {
-		h, err := node.History(ctx, "ch", tc.opts...)
+		h, err := node.History(ctx, "ch", &tc.filter)
 		must(t, err)
 		got := ""
 		for _, p := range h.Publications {
@@ -344,11 +352,11 @@ func TestHistory(t *testing.T) {
 			t.Errorf("got %q, top %v; want %q", got, h.Top, tc.want)
 		}
 	}
-	h, err := node.History(ctx, "ch", all, gyro.WithSince(gyro.StreamPosition{Offset: 1, Epoch: "other"}))
+	h, err := node.History(ctx, "ch", &gyro.HistoryFilter{Limit: -1, Since: &gyro.StreamPosition{Offset: 1, Epoch: "other"}})
 	if !errors.Is(err, protocol.ErrorUnrecoverablePosition) || h.Top != top.Top {
 		t.Errorf("other epoch: %v, %v", h, err)
 	}
-	if _, err := node.History(ctx, "ch", gyro.WithReverse(), at(0)); !errors.Is(err, protocol.ErrorBadRequest) {
+	if _, err := node.History(ctx, "ch", &gyro.HistoryFilter{Reverse: true, Since: at(0)}); !errors.Is(err, protocol.ErrorBadRequest) {
 		t.Errorf("reverse since 0: %v", err)
 	}
 	got := c.Do(`"history":{"channel":"ch","limit":2,"since":{"offset":1,"epoch":"` + top.Top.Epoch + `"}}`).History
@@ -356,7 +364,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("client got %+v", got)
 	}
 	must(t, node.RemoveHistory(ctx, "ch"))
-	h, err = node.History(ctx, "ch", all)
+	h, err = node.History(ctx, "ch", &gyro.HistoryFilter{Limit: -1})
 	must(t, err)
 	if d := cmp.Diff(gyro.History{Top: top.Top}, h); d != "" && len(h.Publications) != 0 {
 		t.Error(d)
@@ -442,7 +450,7 @@ func TestServerSideSubscriptions(t *testing.T) {
 			},
 		}
 		node := run(t, gyro.Config{Handlers: h})
-		history := gyro.WithHistory(10, time.Minute)
+		history := keep(10, time.Minute)
 		publish(t, node, "personal", `1`, history)
 		c := wstest.Pipe(t, node)
 		subs := c.Connect(`"token":"u"`).Subs
@@ -457,7 +465,7 @@ func TestServerSideSubscriptions(t *testing.T) {
 		if p := c.Push(); p.Message == nil || string(p.Message.Data) != `"hi"` {
 			t.Errorf("got %+v", p)
 		}
-		me.Subscribe("later", gyro.SubscribeOptions{Positioned: true, RecoverSince: &gyro.StreamPosition{}})
+		me.Subscribe("later", &gyro.SubscribeOptions{Positioned: true, RecoverSince: &gyro.StreamPosition{}})
 		if p := c.Push(); p.Subscribe == nil || p.Channel != "later" || !p.Subscribe.Positioned {
 			t.Errorf("got %+v", p)
 		}
@@ -502,13 +510,13 @@ func TestNoSession(t *testing.T) {
 		ctx, node := t.Context(), run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: as}})
 		c := connect(t, node, "u")
 		for _, session := range []string{"secret", uuid.NewString(), uuid.Nil.String()} {
-			s := gyro.WithSession(session)
-			must(t, node.Subscribe(ctx, "u", "ch", s))
-			must(t, node.Unsubscribe(ctx, "u", "ch", s))
-			must(t, node.Disconnect(ctx, "u", s))
-			must(t, node.Refresh(ctx, "u", s))
+			to := gyro.Target{User: "u", Session: session}
+			must(t, node.Subscribe(ctx, to, "ch", nil))
+			must(t, node.Unsubscribe(ctx, to, "ch", nil))
+			must(t, node.Disconnect(ctx, to, nil))
+			must(t, node.Refresh(ctx, to, nil))
 		}
-		must(t, node.Subscribe(ctx, "u", "ch", gyro.WithSession("")))
+		must(t, node.Subscribe(ctx, gyro.Target{User: "u", Session: ""}, "ch", nil))
 		if p := c.Push(); p.Subscribe == nil || p.Channel != "ch" {
 			t.Errorf("got %+v", p)
 		}
@@ -527,7 +535,7 @@ func TestChannelMaxLengthOfServer(t *testing.T) {
 			return reply, nil
 		},
 		RPC: func(_ context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
-			c.Subscribe(e.Method, gyro.SubscribeOptions{})
+			c.Subscribe(e.Method, nil)
 			return nil, nil
 		},
 	}})
@@ -540,10 +548,39 @@ func TestChannelMaxLengthOfServer(t *testing.T) {
 	if p := c.Push(); p.Channel != "b" || p.Subscribe == nil {
 		t.Errorf("got %+v", p)
 	}
-	if err := node.Subscribe(ctx, "u", "12345"); !errors.Is(err, protocol.ErrorBadRequest) {
+	if err := node.Subscribe(ctx, gyro.Target{User: "u"}, "12345", nil); !errors.Is(err, protocol.ErrorBadRequest) {
 		t.Errorf("Subscribe: %v", err)
 	}
 	if channels, err := node.Channels(ctx, ""); err != nil || len(channels) != 2 {
 		t.Errorf("%v, %v", channels, err)
+	}
+}
+
+// Subscriptions tells what it knows, or why it knows nothing.
+func TestSubscriptions(t *testing.T) {
+	clients := make(chan *gyro.Client, 1)
+	h := everything(gyro.SubscribeOptions{}, gyro.PublishOptions{})
+	h.Connected = func(_ context.Context, c *gyro.Client) { clients <- c }
+	node := run(t, gyro.Config{Handlers: h})
+	c := connect(t, node, "u")
+	c.Subscribe("mine", "")
+	me := <-clients
+	me.Subscribe("given", &gyro.SubscribeOptions{Source: 7})
+	c.Push()
+	subs, err := me.Subscriptions(t.Context())
+	must(t, err)
+	want := map[string]gyro.SubscriptionInfo{"mine": {}, "given": {ServerSide: true, Source: 7}}
+	if !maps.Equal(subs, want) {
+		t.Errorf("got %v, want %v", subs, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	// With a context that has ended, either may come first.
+	if subs, err := me.Subscriptions(ctx); err != nil && (!errors.Is(err, context.Canceled) || subs != nil) {
+		t.Errorf("got %v, %v", subs, err)
+	}
+	must(t, node.Shutdown(t.Context()))
+	if subs, err := me.Subscriptions(t.Context()); !errors.Is(err, protocol.DisconnectShutdown) || subs != nil {
+		t.Errorf("after the shutdown: %v, %v", subs, err)
 	}
 }

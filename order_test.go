@@ -142,10 +142,10 @@ func TestBlockingHandlerDelaysNobodyElse(t *testing.T) {
 		// Publications do not wait for it either.
 		c := connect(t, node, "fast")
 		c.Subscribe("ch", "")
-		if err := node.Subscribe(t.Context(), "slow", "personal"); err != nil {
+		if err := node.Subscribe(t.Context(), gyro.Target{User: "slow"}, "personal", nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := node.Publish(t.Context(), "ch", []byte(`1`)); err != nil {
+		if _, err := node.Publish(t.Context(), "ch", []byte(`1`), nil); err != nil {
 			t.Fatal(err)
 		}
 		c.Pub()

@@ -110,7 +110,7 @@ var breaks = map[string]func(t *testing.T, node *gyro.Node, b *brittle, p transp
 	},
 	"told by the server": func(t *testing.T, node *gyro.Node, b *brittle, _ transport.Peer, _ *faulty) {
 		b.frame.Store(true)
-		must(t, node.Unsubscribe(context.Background(), "u", "ch"))
+		must(t, node.Unsubscribe(context.Background(), gyro.Target{User: "u"}, "ch", nil))
 	},
 	"attaching": func(_ *testing.T, _ *gyro.Node, _ *brittle, p transport.Peer, engine *faulty) {
 		engine.on("add", func() error { panic("no presence") })

@@ -126,7 +126,7 @@ func (a *arrivals) HandleJoin(ch string, i *channel.ClientInfo)  { a.handler.Han
 func (a *arrivals) HandleLeave(ch string, i *channel.ClientInfo) { a.handler.HandleLeave(ch, i) }
 func (a *arrivals) HandleLoss(match func(string) bool)           { a.handler.HandleLoss(match) }
 
-var kept = gyro.WithHistory(100, 24*time.Hour)
+var kept = keep(100, 24*time.Hour)
 
 // checkDelay is the default delay, and the grace after a read.
 const checkDelay = 41 * time.Second

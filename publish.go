@@ -5,35 +5,31 @@ import (
 	"context"
 
 	"github.com/gyrohq/gyro/internal/batch"
-	"github.com/gyrohq/gyro/protocol"
 )
 
 // Publish hands data to all subscribers of a channel. data is JSON if JSON
 // clients subscribe, and must not be modified afterwards. When it returns, the
-// broker has accepted the publication.
-func (n *Node) Publish(ctx context.Context, ch string, data []byte, opts ...PublishOption) (PublishResult, error) {
-	o := gather(opts)
-	return n.publish(ctx, ch, data, &o)
-}
-
-func (n *Node) publish(ctx context.Context, ch string, data []byte, o *PublishOptions) (PublishResult, error) {
+// broker has accepted the publication. An empty channel is ErrorBadRequest.
+func (n *Node) Publish(ctx context.Context, ch string, data []byte, o *PublishOptions) (PublishResult, error) {
 	if ch == "" {
-		return PublishResult{}, protocol.ErrorBadRequest
+		return PublishResult{}, ErrorBadRequest
 	}
+	o = cmp.Or(o, &noOptions)
 	return n.engines.Broker.Publish(ctx, ch, new(o.Publication(data)), *o)
 }
 
+var noOptions PublishOptions
+
 // Broadcast publishes the same data into many channels; the results are in the
 // order of channels. One failing channel does not affect the others.
-func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, opts ...PublishOption) []BroadcastResult {
-	o := gather(opts)
+func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, o *PublishOptions) []BroadcastResult {
 	results := make([]BroadcastResult, len(channels))
 	size := n.BatchSize()
 	elements := make([]BatchPublication, min(len(channels), size))
 	for from := 0; from < len(channels); from += size {
 		part := elements[:min(len(channels)-from, size)]
 		for i := range part {
-			part[i] = BatchPublication{Channel: channels[from+i], Data: data, Options: &o}
+			part[i] = BatchPublication{Channel: channels[from+i], Data: data, Options: o}
 		}
 		n.PublishBatch(ctx, part)
 		for i := range part {
@@ -51,10 +47,9 @@ func (n *Node) PublishBatch(ctx context.Context, elements []BatchPublication) {
 		batch.Publish(ctx, publish, elements, n.BatchSize())
 		return
 	}
-	var none PublishOptions
 	for i := range elements {
 		p := &elements[i]
-		p.Result, p.Err = n.publish(ctx, p.Channel, p.Data, cmp.Or(p.Options, &none))
+		p.Result, p.Err = n.Publish(ctx, p.Channel, p.Data, p.Options)
 	}
 }
 

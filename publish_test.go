@@ -71,11 +71,11 @@ func TestBroadcastOverManyChannels(t *testing.T) {
 	c.Subscribe(names[0], "")
 	c.Subscribe(names[699], "")
 	for round := range 3 {
-		opts := []gyro.PublishOption{gyro.WithHistory(10, time.Minute)}
+		o := keep(10, time.Minute)
 		if round == 1 {
-			opts = nil
+			o = nil
 		}
-		for i, r := range node.Broadcast(t.Context(), names, []byte(`{}`), opts...) {
+		for i, r := range node.Broadcast(t.Context(), names, []byte(`{}`), o) {
 			if want := []uint64{1, 0, 2}[round]; r.Err != nil || r.Position.Offset != want {
 				t.Fatalf("round %d, %s: %+v", round, names[i], r)
 			}
@@ -88,7 +88,7 @@ func TestBroadcastOverManyChannels(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for i, r := range node.Broadcast(ctx, names, []byte(`{}`)) {
+	for i, r := range node.Broadcast(ctx, names, []byte(`{}`), nil) {
 		if !errors.Is(r.Err, context.Canceled) {
 			t.Fatalf("%s: %+v", names[i], r)
 		}

@@ -23,7 +23,7 @@ func recoverFrom(c *wstest.Client, tb testing.TB, epoch string, offset uint64) *
 func TestRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := open(t, gyro.SubscribeOptions{Recoverable: true}, gyro.PublishOptions{})
-		history := gyro.WithHistory(3, time.Minute)
+		history := keep(3, time.Minute)
 		c := connect(t, node, "u")
 		res := c.Subscribe("ch", "")
 		if !res.Recoverable || !res.Positioned || res.Epoch == "" || res.Offset != 0 || res.WasRecovering {
@@ -69,7 +69,7 @@ func TestCacheRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := open(t, gyro.SubscribeOptions{Recoverable: true, RecoveryMode: gyro.RecoverCache, AutoRecover: true}, gyro.PublishOptions{})
 		for i := range 5 {
-			publish(t, node, "ch", strconv.Itoa(i), gyro.WithHistory(1, time.Minute))
+			publish(t, node, "ch", strconv.Itoa(i), keep(1, time.Minute))
 		}
 		res := connect(t, node, "u").Subscribe("ch", "")
 		if len(res.Publications) != 1 || string(res.Publications[0].Data) != `4` || !res.Recovered {
@@ -129,7 +129,7 @@ func TestRecoveryUnderFire(t *testing.T) {
 		wg.Go(func() { f.follow(publications) })
 	}
 	for i := range publications {
-		if _, err := node.Publish(context.Background(), "ch", strconv.AppendInt(nil, int64(i), 10), gyro.WithHistory(publications, time.Hour)); err != nil {
+		if _, err := node.Publish(context.Background(), "ch", strconv.AppendInt(nil, int64(i), 10), keep(publications, time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}

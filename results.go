@@ -1,6 +1,11 @@
 package gyro
 
-import "github.com/gyrohq/gyro/channel"
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
+)
 
 // Names of the packages below that users meet at every step.
 type (
@@ -18,8 +23,50 @@ type (
 	PresenceStats = channel.PresenceStats
 	// History is what a stream holds.
 	History = channel.History
-	// HistoryFilter selects a part of a stream.
-	HistoryFilter = channel.HistoryFilter
+	// FilterNode is a tags filter, or a part of one.
+	FilterNode = protocol.FilterNode
+	// Encoding of a connection: EncodingJSON or EncodingProtobuf.
+	Encoding = protocol.Encoding
+	// Error answers a command of a client. Handlers return one, or wrap it. Codes from 400
+	// to 1999 are the application's.
+	Error = protocol.Error
+	// Disconnect closes a connection. Handlers return one, or wrap it. Codes from 4000 to
+	// 4499 (clients reconnect) and 4500 to 4999 (they do not) are the application's. A
+	// reason has 1 to 123 bytes.
+	Disconnect = protocol.Disconnect
+	// Unsubscribe is why a subscription ended.
+	Unsubscribe = protocol.Unsubscribe
+)
+
+// Errors that handlers and the methods of Node return; package protocol has all of them.
+var (
+	ErrorUnauthorized          = protocol.ErrorUnauthorized
+	ErrorUnknownChannel        = protocol.ErrorUnknownChannel
+	ErrorPermissionDenied      = protocol.ErrorPermissionDenied
+	ErrorMethodNotFound        = protocol.ErrorMethodNotFound
+	ErrorLimitExceeded         = protocol.ErrorLimitExceeded
+	ErrorBadRequest            = protocol.ErrorBadRequest
+	ErrorNotAvailable          = protocol.ErrorNotAvailable
+	ErrorTokenExpired          = protocol.ErrorTokenExpired
+	ErrorExpired               = protocol.ErrorExpired
+	ErrorTooManyRequests       = protocol.ErrorTooManyRequests
+	ErrorUnrecoverablePosition = protocol.ErrorUnrecoverablePosition
+)
+
+// Disconnects that applications use; package protocol has all of them.
+var (
+	DisconnectForceReconnect   = protocol.DisconnectForceReconnect
+	DisconnectForceNoReconnect = protocol.DisconnectForceNoReconnect
+	DisconnectInvalidToken     = protocol.DisconnectInvalidToken
+	DisconnectBadRequest       = protocol.DisconnectBadRequest
+	DisconnectConnectionLimit  = protocol.DisconnectConnectionLimit
+	DisconnectPermissionDenied = protocol.DisconnectPermissionDenied
+)
+
+// Values of Encoding.
+const (
+	EncodingJSON     = protocol.JSON
+	EncodingProtobuf = protocol.Protobuf
 )
 
 // Values of SubscribeOptions.RecoveryMode.
@@ -47,5 +94,5 @@ type NodeInfo struct {
 	// the channels with at least one of them.
 	NumClients, NumUsers, NumSubs, NumChannels int
 	// Uptime in whole seconds.
-	Uptime int64
+	Uptime time.Duration
 }

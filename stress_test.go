@@ -62,13 +62,13 @@ func (x *chaos) backend() {
 	ctx, user, ch := context.Background(), x.user(), x.channel()
 	switch x.random.IntN(6) {
 	case 0, 1:
-		_, err = x.node.Publish(ctx, ch, []byte(`2`), gyro.WithHistory(10, time.Minute))
+		_, err = x.node.Publish(ctx, ch, []byte(`2`), keep(10, time.Minute))
 	case 2:
-		err = x.node.Subscribe(ctx, user, ch, gyro.WithSubscribeOptions(full))
+		err = x.node.Subscribe(ctx, gyro.Target{User: user}, ch, &full)
 	case 3:
-		err = x.node.Unsubscribe(ctx, user, ch)
+		err = x.node.Unsubscribe(ctx, gyro.Target{User: user}, ch, nil)
 	case 4:
-		err = x.node.Disconnect(ctx, user)
+		err = x.node.Disconnect(ctx, gyro.Target{User: user}, nil)
 	case 5:
 		_, err = x.node.Info(ctx)
 	}

@@ -46,7 +46,7 @@ func TestWebSocketConversation(t *testing.T) {
 		t.Errorf("%d are present", n)
 	}
 	kick := protocol.Disconnect{Code: 4321, Reason: "see you"}
-	must(t, node.Disconnect(context.Background(), "u", gyro.WithDisconnect(kick)))
+	must(t, node.Disconnect(context.Background(), gyro.Target{User: "u"}, &gyro.DisconnectOptions{Disconnect: &kick}))
 	wantDisconnect(t, a, kick)
 	wantDisconnect(t, b, kick)
 }

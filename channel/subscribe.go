@@ -10,9 +10,9 @@ import (
 // subscription: publications are delivered while the client is connected, and
 // nothing else.
 type SubscribeOptions struct {
-	// ExpireAt is a Unix time in seconds; 0 means never. Later than 365 days from
-	// now counts as 365 days.
-	ExpireAt int64
+	// ExpireAt is when the subscription ends unless it is refreshed, cut to whole seconds;
+	// the zero time means never. Later than 365 days from now counts as 365 days.
+	ExpireAt time.Time
 	// ChanInfo becomes ClientInfo.ChanInfo of this client in this channel.
 	ChanInfo []byte
 	// Data is handed to the client with the subscribe result.

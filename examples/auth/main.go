@@ -79,7 +79,7 @@ func (a *app) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		ctx := context.WithValue(r.Context(), sessionKey{}, s.id)
-		ctx = gyro.SetCredentials(ctx, &gyro.Credentials{UserID: s.user, ExpireAt: s.expires.Unix()})
+		ctx = gyro.SetCredentials(ctx, &gyro.Credentials{UserID: s.user, ExpireAt: s.expires})
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
@@ -105,5 +105,5 @@ func (a *app) refresh(ctx context.Context, _ *gyro.Client, _ gyro.RefreshEvent) 
 	if !ok {
 		return gyro.RefreshReply{Expired: true}, nil
 	}
-	return gyro.RefreshReply{ExpireAt: s.expires.Unix()}, nil
+	return gyro.RefreshReply{ExpireAt: s.expires}, nil
 }

@@ -49,7 +49,7 @@ func TestSession(t *testing.T) {
 	if subs := c.Connect("").Subs; subs["user:ann"] == nil {
 		t.Fatalf("subscriptions %v", subs)
 	}
-	if _, err := a.node.Publish(t.Context(), "user:ann", []byte(`"for ann"`)); err != nil {
+	if _, err := a.node.Publish(t.Context(), "user:ann", []byte(`"for ann"`), nil); err != nil {
 		t.Fatal(err)
 	}
 	c.Pub()

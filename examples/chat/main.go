@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -45,14 +44,14 @@ func login(next http.Handler) http.Handler {
 
 func subscribe(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	if e.Channel != "room" {
-		return gyro.SubscribeReply{}, protocol.ErrorPermissionDenied
+		return gyro.SubscribeReply{}, gyro.ErrorPermissionDenied
 	}
 	return gyro.SubscribeReply{Options: gyro.SubscribeOptions{EmitJoinLeave: true, PushJoinLeave: true, Recoverable: true}}, nil
 }
 
 func publish(_ context.Context, _ *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
 	if !e.Subscribed || len(e.Data) > 1000 {
-		return gyro.PublishReply{}, protocol.ErrorPermissionDenied
+		return gyro.PublishReply{}, gyro.ErrorPermissionDenied
 	}
 	return gyro.PublishReply{Options: gyro.PublishOptions{HistorySize: 100, HistoryTTL: time.Hour}}, nil
 }

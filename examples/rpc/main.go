@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -51,7 +50,7 @@ var methods = map[string]method{
 func call(ctx context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 	m, ok := methods[e.Method]
 	if !ok {
-		return nil, protocol.ErrorMethodNotFound
+		return nil, gyro.ErrorMethodNotFound
 	}
 	return m(ctx, c, e.Data)
 }
@@ -61,7 +60,7 @@ func typed[In, Out any](f func(context.Context, *gyro.Client, In) (Out, error)) 
 	return func(ctx context.Context, c *gyro.Client, params []byte) ([]byte, error) {
 		var in In
 		if err := json.Unmarshal(params, &in); err != nil {
-			return nil, protocol.ErrorBadRequest
+			return nil, gyro.ErrorBadRequest
 		}
 		out, err := f(ctx, c, in)
 		if err != nil {
@@ -82,7 +81,7 @@ type quotient struct {
 }
 
 // Errors with codes from 400 to 1999 are the application's.
-var errDivisor = &protocol.Error{Code: 400, Message: "divisor must not be 0"}
+var errDivisor = &gyro.Error{Code: 400, Message: "divisor must not be 0"}
 
 func divide(_ context.Context, _ *gyro.Client, in division) (quotient, error) {
 	if in.Divisor == 0 {
@@ -100,7 +99,7 @@ type reminder struct {
 // there.
 func remind(_ context.Context, c *gyro.Client, in reminder) (struct{}, error) {
 	if in.Seconds < 0 || in.Seconds > 3600 {
-		return struct{}{}, protocol.ErrorLimitExceeded
+		return struct{}{}, gyro.ErrorLimitExceeded
 	}
 	data, err := json.Marshal(in.Text)
 	if err != nil {

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -98,9 +99,14 @@ func (c *Client) work() context.Context {
 // Post has f called on the client's loop.
 func (c *Client) Post(f func()) { c.loop.Post(&ingress.Call{Session: &c.session, F: f}) }
 
-// Call has f called on the client's loop and waits for it. It is false if the loop or ctx
-// ended before.
-func (c *Client) Call(ctx context.Context, f func()) bool { return c.loop.call(ctx, f) }
+// Call has f called on the client's loop and waits for it. It fails with the error of ctx,
+// and with DisconnectShutdown if the loop has ended.
+func (c *Client) Call(ctx context.Context, f func()) error {
+	if !c.loop.call(ctx, f) {
+		return cmp.Or[error](ctx.Err(), protocol.DisconnectShutdown)
+	}
+	return nil
+}
 
 // Subscribe makes a server-side subscription. It is called on the loop.
 func (c *Client) Subscribe(ch string, o *channel.SubscribeOptions) {

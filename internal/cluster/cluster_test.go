@@ -35,7 +35,7 @@ type node struct {
 }
 
 func (n *node) Describe(context.Context) Info {
-	return Info{Name: "name of " + n.uid, Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3}
+	return Info{Name: "name of " + n.uid, Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3 * time.Second}
 }
 
 func (n *node) Apply(cmd *control.Command) {
@@ -103,7 +103,7 @@ func TestJoinAndLeave(t *testing.T) {
 		c := join(t, bus, "c")
 		a.want(t, "b c")
 		c.want(t, "a b")
-		want := Info{UID: "b", Name: "name of b", Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3}
+		want := Info{UID: "b", Name: "name of b", Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3 * time.Second}
 		a.mu.Lock()
 		protocol := a.registry.nodes["b"].node.Protocol
 		a.mu.Unlock()

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"math"
+	"time"
 
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
@@ -12,15 +13,15 @@ type Info struct {
 	// NumClients are connections, NumUsers their users, NumSubs their subscriptions,
 	// NumChannels the channels of these.
 	NumClients, NumUsers, NumSubs, NumChannels int
-	// Uptime in seconds.
-	Uptime int64
+	// Uptime in whole seconds.
+	Uptime time.Duration
 }
 
 func (i *Info) message() *control.Node {
 	return &control.Node{
 		UID: i.UID, Name: cut(i.Name), Version: cut(i.Version), Protocol: control.Version,
 		NumClients: number(i.NumClients), NumUsers: number(i.NumUsers), NumSubs: number(i.NumSubs),
-		NumChannels: number(i.NumChannels), Uptime: number(int(i.Uptime)),
+		NumChannels: number(i.NumChannels), Uptime: number(int(i.Uptime / time.Second)),
 	}
 }
 
@@ -30,6 +31,6 @@ func infoOf(n *control.Node) Info {
 	return Info{
 		UID: n.UID, Name: n.Name, Version: n.Version,
 		NumClients: int(n.NumClients), NumUsers: int(n.NumUsers), NumSubs: int(n.NumSubs),
-		NumChannels: int(n.NumChannels), Uptime: int64(n.Uptime),
+		NumChannels: int(n.NumChannels), Uptime: time.Duration(n.Uptime) * time.Second,
 	}
 }

@@ -51,7 +51,7 @@ func (m *Member) Info(ctx context.Context) (cluster.Info, error) {
 	}
 	info := cluster.Info{
 		UID: m.UID, Name: m.Name, Version: m.Version, NumSubs: int(m.subscriptions.Load()),
-		NumChannels: m.Routes.Size(), Uptime: int64(time.Since(m.Started) / time.Second),
+		NumChannels: m.Routes.Size(), Uptime: time.Since(m.Started).Truncate(time.Second),
 	}
 	info.NumClients, info.NumUsers = m.Clients.Totals()
 	return info, err

@@ -121,7 +121,7 @@ func (p *player) identity(who *session.Identity, a args, input []string) error {
 // since=OFFSET:EPOCH, initial=[…].
 func (p *player) options(a args) (channel.SubscribeOptions, error) {
 	o := channel.SubscribeOptions{
-		ExpireAt: p.expiry(a), ChanInfo: a.bytes("info"), Data: a.bytes("data"),
+		ExpireAt: channel.FromUnix(p.expiry(a)), ChanInfo: a.bytes("info"), Data: a.bytes("data"),
 		Presence: a.has("presence"), EmitJoinLeave: a.has("emit"), PushJoinLeave: a.has("push"),
 		Positioned: a.has("positioned"), Recoverable: a.has("recoverable"), AutoRecover: a.has("auto"),
 		AllowDelta: a.has("delta"), AllowTagsFilter: a.has("allow-tf"), AllowCompaction: a.has("compact"),

@@ -214,7 +214,7 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	s := b.s
 	b.setup.opts = o
 	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
-	t := terms{chanInfo: o.ChanInfo, expireAt: s.capExpiry(o.ExpireAt)}
+	t := terms{chanInfo: o.ChanInfo, expireAt: s.capExpiry(channel.ToUnix(o.ExpireAt))}
 	if t.expireAt != 0 && s.ttl(t.expireAt) <= 0 {
 		return nil, protocol.ErrorExpired
 	}
@@ -322,7 +322,7 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 	if !s.fits(ch) {
 		return protocol.ErrorBadRequest
 	}
-	if o.ExpireAt > 0 && s.ttl(o.ExpireAt) <= 0 {
+	if at := channel.ToUnix(o.ExpireAt); at != 0 && s.ttl(at) <= 0 {
 		return protocol.ErrorExpired
 	}
 	var since *channel.StreamPosition

@@ -21,13 +21,13 @@ type Node interface {
 	PublishBatch(ctx context.Context, batch []gyro.BatchPublication)
 	// BatchSize is how many it does at once.
 	BatchSize() int
-	Subscribe(ctx context.Context, user, ch string, opts ...gyro.SubscribeOption) error
-	Unsubscribe(ctx context.Context, user, ch string, opts ...gyro.UnsubscribeOption) error
-	Disconnect(ctx context.Context, user string, opts ...gyro.DisconnectOption) error
-	Refresh(ctx context.Context, user string, opts ...gyro.RefreshOption) error
+	Subscribe(ctx context.Context, t gyro.Target, ch string, o *gyro.SubscribeOptions) error
+	Unsubscribe(ctx context.Context, t gyro.Target, ch string, u *gyro.Unsubscribe) error
+	Disconnect(ctx context.Context, t gyro.Target, o *gyro.DisconnectOptions) error
+	Refresh(ctx context.Context, t gyro.Target, o *gyro.RefreshOptions) error
 	Presence(ctx context.Context, ch string) (map[string]*gyro.ClientInfo, error)
 	PresenceStats(ctx context.Context, ch string) (gyro.PresenceStats, error)
-	History(ctx context.Context, ch string, opts ...gyro.HistoryOption) (gyro.History, error)
+	History(ctx context.Context, ch string, f *gyro.HistoryFilter) (gyro.History, error)
 	RemoveHistory(ctx context.Context, ch string) error
 	Channels(ctx context.Context, pattern string) (map[string]int, error)
 	Info(ctx context.Context) ([]gyro.NodeInfo, error)

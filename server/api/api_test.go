@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/internal/apitest"
@@ -259,22 +260,21 @@ func TestBatchKeepsOrder(t *testing.T) {
 
 func TestClients(t *testing.T) {
 	subscription := func(format string, args ...any) []string {
-		return []string{"subscribe 42 " + fmt.Sprintf(format, args...)}
+		return []string{"subscribe 42// " + fmt.Sprintf(format, args...)}
 	}
-	opts := func(o gyro.SubscribeOptions) string { return fmt.Sprintf("%+v", gyro.WithSubscribeOptions(o)) }
-	both := "WithClient WithSession"
+	opts := func(o gyro.SubscribeOptions) string { return fmt.Sprintf("%+v", o) }
 	testCommands(t, []commandTest{
 		{"defaults of the namespace", "subscribe", `{"channel":"sub:a","user":"42"}`, apitest.Node{}, `{}`,
-			subscription("sub:a %s %s", both, opts(gyro.SubscribeOptions{Presence: true, EmitJoinLeave: true,
+			subscription("sub:a %s", opts(gyro.SubscribeOptions{Presence: true, EmitJoinLeave: true,
 				PushJoinLeave: true, Positioned: true, Recoverable: true, Source: 10}))},
 		{"override off", "subscribe", `{"channel":"sub:a","user":"42","override":{"presence":{"value":false},"join_leave":{},` +
 			`"force_recovery":{"value":null},"force_positioning":{"value":false},"force_push_join_leave":{"value":false}}}`,
-			apitest.Node{}, `{}`, subscription("sub:a %s %s", both, opts(gyro.SubscribeOptions{Source: 10}))},
+			apitest.Node{}, `{}`, subscription("sub:a %s", opts(gyro.SubscribeOptions{Source: 10}))},
 		{"override on", "subscribe", `{"channel":"a","user":"42","override":{"presence":{"value":true},"join_leave":null,` +
 			`"force_recovery":{"value":true}},"label_filter":{"op":"x"},"all_users":true}`,
-			apitest.Node{}, `{}`, subscription("a %s %s", both, opts(gyro.SubscribeOptions{Presence: true, Recoverable: true, Source: 10}))},
+			apitest.Node{}, `{}`, subscription("a %s", opts(gyro.SubscribeOptions{Presence: true, Recoverable: true, Source: 10}))},
 		{"data", "subscribe", `{"channel":"full:a","user":"42","expire_at":9223372036854775807,"info":{"a":1},"b64data":"MQ=="}`,
-			apitest.Node{}, `{}`, subscription("full:a %s %s", both, opts(gyro.SubscribeOptions{ExpireAt: 9223372036854775807,
+			apitest.Node{}, `{}`, subscription("full:a %s", opts(gyro.SubscribeOptions{ExpireAt: channel.FromUnix(9223372036854775807),
 				ChanInfo: []byte(`{"a":1}`), Data: []byte("1"), Presence: true, HistoryMetaTTL: time.Hour,
 				BatchMaxDelay: time.Second, BatchMaxSize: 5, Source: 10}))},
 		{"namespace before base64", "subscribe", `{"channel":"no:a","b64data":"!"}`, apitest.Node{}, `102`, nil},
@@ -282,25 +282,25 @@ func TestClients(t *testing.T) {
 		{"base64 data", "subscribe", `{"channel":"a","b64data":"!"}`, apitest.Node{}, `107`, nil},
 		{"base64 info", "subscribe", `{"channel":"a","b64info":"!"}`, apitest.Node{}, `107`, nil},
 		{"expired is internal", "subscribe", `{"channel":"a","user":"42"}`, apitest.Node{Err: protocol.ErrorExpired}, `100`,
-			subscription("a %s %s", both, opts(gyro.SubscribeOptions{Source: 10}))},
+			subscription("a %s", opts(gyro.SubscribeOptions{Source: 10}))},
 
-		{"all", "unsubscribe", `{"channel":"a","user":"42","client":"c","session":"s"}`, apitest.Node{}, `{}`, []string{"unsubscribe 42 a " + both}},
+		{"all", "unsubscribe", `{"channel":"a","user":"42","client":"c","session":"s"}`, apitest.Node{}, `{}`, []string{"unsubscribe 42/c/s a <nil>"}},
 		{"namespace", "unsubscribe", `{"channel":"no:a"}`, apitest.Node{}, `102`, nil},
 		{"empty channel", "unsubscribe", `{"user":"42"}`, apitest.Node{}, `107`, nil},
-		{"failure", "unsubscribe", `{"channel":"a"}`, apitest.Node{Err: errDown}, `100`, []string{"unsubscribe  a " + both}},
+		{"failure", "unsubscribe", `{"channel":"a"}`, apitest.Node{Err: errDown}, `100`, []string{"unsubscribe // a <nil>"}},
 
-		{"default", "disconnect", `{"user":"42"}`, apitest.Node{}, `{}`, []string{"disconnect 42 " + both}},
-		{"anonymous", "disconnect", `{}`, apitest.Node{}, `{}`, []string{"disconnect  " + both}},
+		{"default", "disconnect", `{"user":"42"}`, apitest.Node{}, `{}`, []string{"disconnect 42// []"}},
+		{"anonymous", "disconnect", `{}`, apitest.Node{}, `{}`, []string{"disconnect // []"}},
 		{"custom", "disconnect", `{"user":"42","whitelist":["a","b"],"disconnect":{}}`, apitest.Node{}, `{}`,
-			[]string{"disconnect 42 " + both + " WithWhitelist WithDisconnect"}},
-		{"null custom", "disconnect", `{"user":"42","disconnect":null}`, apitest.Node{}, `{}`, []string{"disconnect 42 " + both}},
+			[]string{"disconnect 42// [a b] disconnect 0:"}},
+		{"null custom", "disconnect", `{"user":"42","disconnect":null}`, apitest.Node{}, `{}`, []string{"disconnect 42// []"}},
 		{"code out of range", "disconnect", `{"disconnect":{"code":4294967296}}`, apitest.Node{}, `malformed`, nil},
-		{"failure", "disconnect", `{"user":"42"}`, apitest.Node{Err: errDown}, `100`, []string{"disconnect 42 " + both}},
+		{"failure", "disconnect", `{"user":"42"}`, apitest.Node{Err: errDown}, `100`, []string{"disconnect 42// []"}},
 
-		{"never", "refresh", `{"user":"42"}`, apitest.Node{}, `{}`, []string{"refresh 42 " + both + " WithExpireAt"}},
-		{"info", "refresh", `{"user":"42","expire_at":1,"info":{}}`, apitest.Node{}, `{}`, []string{"refresh 42 " + both + " WithExpireAt WithInfo"}},
-		{"expired", "refresh", `{"user":"42","expired":true,"expire_at":1,"info":1}`, apitest.Node{}, `{}`, []string{"refresh 42 " + both + " WithExpired"}},
-		{"failure", "refresh", `{}`, apitest.Node{Err: errDown}, `100`, []string{"refresh  " + both + " WithExpireAt"}},
+		{"never", "refresh", `{"user":"42"}`, apitest.Node{}, `{}`, []string{"refresh 42// false 0"}},
+		{"info", "refresh", `{"user":"42","expire_at":1,"info":{}}`, apitest.Node{}, `{}`, []string{"refresh 42// false 1 {}"}},
+		{"expired", "refresh", `{"user":"42","expired":true,"expire_at":1,"info":1}`, apitest.Node{}, `{}`, []string{"refresh 42// true 1 1"}},
+		{"failure", "refresh", `{}`, apitest.Node{Err: errDown}, `100`, []string{"refresh // false 0"}},
 	})
 }
 
@@ -347,19 +347,19 @@ func TestChannels(t *testing.T) {
 		{"ttl alone", "history", `{"channel":"ttl:a"}`, apitest.Node{}, `108`, nil},
 		{"all", "history", `{"channel":"full:a","limit":-1}`, apitest.Node{Stream: stream},
 			`{"publications":[{"data":{"a": 1},"info":{"user":"42","client":"c","conn_info":{"n":1},"chan_info":[]},"offset":2,"tags":{"l":"en"}},` +
-				`{"info":{"user":"","client":""},"offset":3}],"epoch":"e","offset":3}`, []string{"history full:a WithLimit WithMetaTTL"}},
-		{"empty", "history", `{"channel":"delta:a"}`, apitest.Node{}, `{"publications":[],"epoch":"","offset":0}`, []string{"history delta:a WithLimit"}},
+				`{"info":{"user":"","client":""},"offset":3}],"epoch":"e","offset":3}`, []string{"history full:a all -1 false 1h0m0s"}},
+		{"empty", "history", `{"channel":"delta:a"}`, apitest.Node{}, `{"publications":[],"epoch":"","offset":0}`, []string{"history delta:a all 0 false 0s"}},
 		{"since reverse", "history", `{"channel":"full:a","limit":10,"since":{"offset":2},"reverse":true}`, apitest.Node{},
-			`{"publications":[],"epoch":"","offset":0}`, []string{"history full:a WithLimit WithMetaTTL WithSince WithReverse"}},
+			`{"publications":[],"epoch":"","offset":0}`, []string{"history full:a {2 } 10 true 1h0m0s"}},
 		{"since nothing", "history", `{"channel":"delta:a","since":{}}`, apitest.Node{},
-			`{"publications":[],"epoch":"","offset":0}`, []string{"history delta:a WithLimit WithSince"}},
+			`{"publications":[],"epoch":"","offset":0}`, []string{"history delta:a {0 } 0 false 0s"}},
 		{"reverse from 0", "history", `{"channel":"full:a","since":{"epoch":"e"},"reverse":true}`, apitest.Node{}, `107`, nil},
 		{"epoch", "history", `{"channel":"delta:a","since":{"epoch":"x"}}`, apitest.Node{Err: fmt.Errorf("read: %w", protocol.ErrorUnrecoverablePosition)},
-			`112`, []string{"history delta:a WithLimit WithSince"}},
-		{"failure", "history", `{"channel":"delta:a"}`, apitest.Node{Err: errDown}, `100`, []string{"history delta:a WithLimit"}},
+			`112`, []string{"history delta:a {0 x} 0 false 0s"}},
+		{"failure", "history", `{"channel":"delta:a"}`, apitest.Node{Err: errDown}, `100`, []string{"history delta:a all 0 false 0s"}},
 		{"limit out of range", "history", `{"channel":"delta:a","limit":2147483648}`, apitest.Node{}, `malformed`, nil},
 		{"binary", "history", `{"channel":"delta:a"}`, apitest.Node{Stream: gyro.History{Publications: []*gyro.Publication{{Data: []byte("\xff")}}}},
-			`data: payload is not valid JSON`, []string{"history delta:a WithLimit"}},
+			`data: payload is not valid JSON`, []string{"history delta:a all 0 false 0s"}},
 
 		{"done", "history_remove", `{"channel":"full:a"}`, apitest.Node{}, `{}`, []string{"history_remove full:a"}},
 		{"failure", "history_remove", `{"channel":"full:a"}`, apitest.Node{Err: errDown}, `100`, []string{"history_remove full:a"}},
@@ -374,7 +374,7 @@ func TestChannels(t *testing.T) {
 
 func TestInfoAndRPC(t *testing.T) {
 	nodes := []gyro.NodeInfo{
-		{UID: "u", Name: "n", Version: "1", NumClients: 1, NumUsers: 2, NumSubs: 3, NumChannels: 4, Uptime: 5}, {},
+		{UID: "u", Name: "n", Version: "1", NumClients: 1, NumUsers: 2, NumSubs: 3, NumChannels: 4, Uptime: 5 * time.Second}, {},
 	}
 	testCommands(t, []commandTest{
 		{"nodes", "info", `{"x":1}`, apitest.Node{Nodes: nodes},
@@ -398,7 +398,7 @@ func TestBatch(t *testing.T) {
 		{"sequential", "batch", `{"commands":[{"publish":{"channel":"a","data":1}},{"disconnect":{"user":"x"}},` +
 			`{"publish":{"channel":"no:a"}},{"info":{}}]}`, apitest.Node{Result: position},
 			`{"replies":[{"publish":{"offset":12,"epoch":"kGqz"}},{"disconnect":{}},{"error":{"code":102,"message":"unknown channel"}},` +
-				`{"info":{"nodes":[]}}]}`, []string{"publish a 1", "disconnect x WithClient WithSession", "info"}},
+				`{"info":{"nodes":[]}}]}`, []string{"publish a 1", "disconnect x// []", "info"}},
 		{"no command", "batch", `{"commands":[null,{},{"x":1},{"connections":{}},{"batch":{"commands":[]}},{"info":null}]}`, apitest.Node{},
 			`{"replies":[{"error":{"code":107,"message":"bad request"}},` + strings.TrimSuffix(strings.Repeat(
 				`{"error":{"code":104,"message":"not found"}},`, 5), ",") + `]}`, nil},

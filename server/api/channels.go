@@ -54,21 +54,13 @@ func (e *Executor) History(ctx context.Context, r *HistoryRequest) (*HistoryResu
 	if err != nil {
 		return nil, err
 	}
-	opts := []gyro.HistoryOption{gyro.WithLimit(int(r.Limit))}
-	if o.HistoryMetaTTL > 0 {
-		opts = append(opts, gyro.WithMetaTTL(o.HistoryMetaTTL))
+	// Nothing is before offset 0. Ref answers with an internal error.
+	if r.Since != nil && r.Reverse && r.Since.Offset == 0 {
+		return nil, ErrBadRequest
 	}
-	if r.Since != nil {
-		// Nothing is before offset 0. Ref answers with an internal error.
-		if r.Reverse && r.Since.Offset == 0 {
-			return nil, ErrBadRequest
-		}
-		opts = append(opts, gyro.WithSince(gyro.StreamPosition(*r.Since)))
-	}
-	if r.Reverse {
-		opts = append(opts, gyro.WithReverse())
-	}
-	h, err := e.node.History(ctx, r.Channel, opts...)
+	h, err := e.node.History(ctx, r.Channel, &gyro.HistoryFilter{
+		Since: (*gyro.StreamPosition)(r.Since), Limit: int(r.Limit), Reverse: r.Reverse, MetaTTL: o.HistoryMetaTTL,
+	})
 	if err != nil {
 		return nil, e.failed(ctx, MethodHistory, r.Channel, err)
 	}

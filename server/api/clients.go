@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/channel"
 )
 
 // sourceServerAPI marks subscriptions made by this API (channels.md section 10).
@@ -29,7 +29,7 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 		over = *r.Override
 	}
 	opts := gyro.SubscribeOptions{
-		ExpireAt:      r.ExpireAt,
+		ExpireAt:      channel.FromUnix(r.ExpireAt),
 		ChanInfo:      info,
 		Data:          data,
 		Presence:      choose(over.Presence, o.Presence),
@@ -44,9 +44,7 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 		BatchMaxSize:   o.BatchMaxSize,
 		Source:         sourceServerAPI,
 	}
-	err = e.node.Subscribe(ctx, r.User, r.Channel,
-		gyro.WithClient(r.Client), gyro.WithSession(r.Session), gyro.WithSubscribeOptions(opts))
-	if err != nil {
+	if err := e.node.Subscribe(ctx, gyro.Target{User: r.User, Client: r.Client, Session: r.Session}, r.Channel, &opts); err != nil {
 		return nil, e.failed(ctx, MethodSubscribe, r.Channel, err)
 	}
 	return &SubscribeResult{}, nil
@@ -65,7 +63,7 @@ func (e *Executor) Unsubscribe(ctx context.Context, r *UnsubscribeRequest) (*Uns
 	if _, err := e.options(r.Channel); err != nil {
 		return nil, err
 	}
-	if err := e.node.Unsubscribe(ctx, r.User, r.Channel, gyro.WithClient(r.Client), gyro.WithSession(r.Session)); err != nil {
+	if err := e.node.Unsubscribe(ctx, gyro.Target{User: r.User, Client: r.Client, Session: r.Session}, r.Channel, nil); err != nil {
 		return nil, e.failed(ctx, MethodUnsubscribe, r.Channel, err)
 	}
 	return &UnsubscribeResult{}, nil
@@ -73,14 +71,11 @@ func (e *Executor) Unsubscribe(ctx context.Context, r *UnsubscribeRequest) (*Uns
 
 // Disconnect executes a disconnect command.
 func (e *Executor) Disconnect(ctx context.Context, r *DisconnectRequest) (*DisconnectResult, error) {
-	opts := []gyro.DisconnectOption{gyro.WithClient(r.Client), gyro.WithSession(r.Session)}
-	if len(r.Whitelist) > 0 {
-		opts = append(opts, gyro.WithWhitelist(r.Whitelist...))
-	}
+	o := gyro.DisconnectOptions{Whitelist: r.Whitelist}
 	if d := r.Disconnect; d != nil {
-		opts = append(opts, gyro.WithDisconnect(protocol.Disconnect{Code: d.Code, Reason: d.Reason}))
+		o.Disconnect = &gyro.Disconnect{Code: d.Code, Reason: d.Reason}
 	}
-	if err := e.node.Disconnect(ctx, r.User, opts...); err != nil {
+	if err := e.node.Disconnect(ctx, gyro.Target{User: r.User, Client: r.Client, Session: r.Session}, &o); err != nil {
 		return nil, e.failed(ctx, MethodDisconnect, "", err)
 	}
 	return &DisconnectResult{}, nil
@@ -88,16 +83,11 @@ func (e *Executor) Disconnect(ctx context.Context, r *DisconnectRequest) (*Disco
 
 // Refresh executes a refresh command.
 func (e *Executor) Refresh(ctx context.Context, r *RefreshRequest) (*RefreshResult, error) {
-	opts := []gyro.RefreshOption{gyro.WithClient(r.Client), gyro.WithSession(r.Session)}
-	switch {
-	case r.Expired:
-		opts = append(opts, gyro.WithExpired())
-	case len(r.Info) > 0:
-		opts = append(opts, gyro.WithExpireAt(r.ExpireAt), gyro.WithInfo(r.Info))
-	default:
-		opts = append(opts, gyro.WithExpireAt(r.ExpireAt))
+	o := gyro.RefreshOptions{Expired: r.Expired, ExpireAt: channel.FromUnix(r.ExpireAt)}
+	if len(r.Info) > 0 {
+		o.Info = r.Info
 	}
-	if err := e.node.Refresh(ctx, r.User, opts...); err != nil {
+	if err := e.node.Refresh(ctx, gyro.Target{User: r.User, Client: r.Client, Session: r.Session}, &o); err != nil {
 		return nil, e.failed(ctx, MethodRefresh, "", err)
 	}
 	return &RefreshResult{}, nil

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 	"fmt"
 	"runtime/debug"
 )
@@ -16,7 +17,7 @@ func (e *Executor) Info(ctx context.Context, _ *InfoRequest) (*InfoResult, error
 	for i, n := range nodes {
 		res.Nodes[i] = NodeResult{
 			UID: n.UID, Name: n.Name, Version: n.Version, NumClients: uint32(n.NumClients), NumUsers: uint32(n.NumUsers),
-			NumChannels: uint32(n.NumChannels), Uptime: uint32(n.Uptime), NumSubs: uint32(n.NumSubs),
+			NumChannels: uint32(n.NumChannels), Uptime: uint32(n.Uptime / time.Second), NumSubs: uint32(n.NumSubs),
 		}
 	}
 	return res, nil

@@ -62,7 +62,7 @@ func (s *snapshot) byToken(e gyro.ConnectEvent, reply *gyro.ConnectReply) error 
 	}
 	reply.Credentials = &gyro.Credentials{UserID: token.User, Info: token.Info, Meta: token.Meta, ExpireAt: token.ExpireAt}
 	if flags.Insecure {
-		reply.Credentials.ExpireAt = 0
+		reply.Credentials.ExpireAt = time.Time{}
 	}
 	for name, sub := range token.Subs {
 		ch, err := s.named(name, "client", e.ClientID)
@@ -110,7 +110,7 @@ func (s *snapshot) personal(ctx context.Context, reply *gyro.ConnectReply, inlin
 	}
 	if stats.Clients > 0 {
 		// The new connection is not registered yet, so it is not one of them.
-		return s.node.Disconnect(ctx, user, gyro.WithDisconnect(protocol.DisconnectConnectionLimit))
+		return s.node.Disconnect(ctx, gyro.Target{User: user}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectConnectionLimit})
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (s *snapshot) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) erro
 func (s *snapshot) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
 	token, err := s.connect.VerifyConnect(e.Token)
 	if s.cfg.Client.Insecure {
-		token.ExpireAt = 0
+		token.ExpireAt = time.Time{}
 	}
 	switch {
 	case errors.Is(err, auth.ErrExpired):
@@ -151,9 +151,12 @@ func (s *snapshot) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEv
 	case token.User != c.UserID():
 		s.log.Info("connection token of another user on refresh", "client", c.ID())
 		return gyro.RefreshReply{}, protocol.DisconnectInvalidToken
-	case token.ExpireAt > 0 && token.ExpireAt <= time.Now().Unix():
+	case !token.ExpireAt.IsZero() && !token.ExpireAt.After(time.Now()):
 		return gyro.RefreshReply{}, protocol.ErrorExpired
-	case s.subsChanged(ctx, c, token):
+	}
+	if changed, err := s.subsChanged(ctx, c, token); err != nil {
+		return gyro.RefreshReply{}, err
+	} else if changed {
 		return gyro.RefreshReply{}, protocol.DisconnectInsufficientState
 	}
 	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt, Meta: token.Meta}
@@ -165,19 +168,22 @@ func (s *snapshot) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEv
 
 // subsChanged tells whether a new token grants other channels than the one that
 // the client connected with; it then reconnects to get them.
-func (s *snapshot) subsChanged(ctx context.Context, c *gyro.Client, token auth.ConnectToken) bool {
-	has := c.Subscriptions(ctx)
+func (s *snapshot) subsChanged(ctx context.Context, c *gyro.Client, token auth.ConnectToken) (bool, error) {
+	has, err := c.Subscriptions(ctx)
+	if err != nil {
+		return false, err
+	}
 	for ch := range token.Subs {
 		if _, ok := has[ch]; !ok {
-			return true
+			return true, nil
 		}
 	}
 	for ch, sub := range has {
 		if _, ok := token.Subs[ch]; !ok && sub.Source == uint8(namespace.SourceConnectToken) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // subRefresh prolongs a subscription by a new token (auth.md section 10). Nothing

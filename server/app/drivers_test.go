@@ -13,6 +13,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
@@ -94,7 +95,7 @@ func TestHandshakesWithoutAccessLog(t *testing.T) {
 	if refused := s.app.limits.refusals(); refused != 1 {
 		t.Errorf("%d refused", refused)
 	}
-	if err := s.app.Node().Disconnect(t.Context(), "u"); err != nil {
+	if err := s.app.Node().Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
 		t.Error(err)
 	}
 	if d := c.Disconnected(); d != protocol.DisconnectForceNoReconnect {

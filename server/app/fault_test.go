@@ -47,7 +47,7 @@ var faultyKinds = []faultyKind{
 			payload := []byte(`"` + strings.Repeat("x", 30_000) + `"`)
 			for end := time.Now().Add(20 * time.Second); s.ended(3008) < len(clients) && time.Now().Before(end); {
 				calm.Lock()
-				_, err := s.app.Node().Publish(s.t.Context(), "flood:a", payload)
+				_, err := s.app.Node().Publish(s.t.Context(), "flood:a", payload, nil)
 				reader.Push()
 				calm.Unlock()
 				if err != nil {

@@ -214,7 +214,7 @@ func TestSecureWebSocket(t *testing.T) {
 		if res.Subs["a"] == nil {
 			t.Errorf("got %+v", res)
 		}
-		if _, err := s.app.Node().Publish(t.Context(), "a", []byte("{}")); err != nil {
+		if _, err := s.app.Node().Publish(t.Context(), "a", []byte("{}"), nil); err != nil {
 			t.Fatal(err)
 		}
 		c.Pub()

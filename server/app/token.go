@@ -63,9 +63,9 @@ func who(user string) string {
 	return fmt.Sprintf("user %q", user)
 }
 
-func until(expireAt int64) string {
-	if expireAt == 0 {
+func until(expireAt time.Time) string {
+	if expireAt.IsZero() {
 		return "without expiration"
 	}
-	return "expires " + time.Unix(expireAt, 0).UTC().Format(time.RFC3339)
+	return "expires " + expireAt.UTC().Format(time.RFC3339)
 }

@@ -50,9 +50,10 @@ type SubscribeOptions struct {
 type ConnectToken struct {
 	// User is the user ID; empty for an anonymous user.
 	User string
-	// ExpireAt is when the connection expires, Unix seconds; 0 if it does not. It
-	// is not bounded, and may be past when it comes from the claim expire_at.
-	ExpireAt int64
+	// ExpireAt is when the connection expires, at the end of the year 9999 at the
+	// latest; the zero time if it does not. It may be past when it comes from the claim
+	// expire_at.
+	ExpireAt time.Time
 	// Info is the connection info, one line of JSON or any bytes; nil if none.
 	Info []byte
 	// Meta is the connection meta, one line of JSON; nil if none.
@@ -69,8 +70,8 @@ type SubscribeToken struct {
 	// Client must be the connection's client ID, unless it is empty. Deprecated
 	// in tokens, but still honoured.
 	Client string
-	// ExpireAt is when the subscription expires, Unix seconds; 0 if it does not.
-	ExpireAt int64
+	// ExpireAt is as in ConnectToken.
+	ExpireAt time.Time
 	Info     []byte // channel info; nil if none
 	Data     []byte // for the subscribe reply; nil if none
 	Override Override

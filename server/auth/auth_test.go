@@ -22,6 +22,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -75,13 +76,13 @@ var connectTests = []struct {
 	{`{"channel":""}`, ConnectToken{}, nil},
 	{`{"channel":1}`, ConnectToken{}, ErrInvalid},
 
-	{`{"exp":2000000001}`, ConnectToken{ExpireAt: 2000000001}, nil},
-	{`{"exp":2000000000.5}`, ConnectToken{ExpireAt: 2000000000}, nil},
-	{`{"exp":"2000000001"}`, ConnectToken{ExpireAt: 2000000001}, nil},
+	{`{"exp":2000000001}`, ConnectToken{ExpireAt: time.Unix(2000000001, 0)}, nil},
+	{`{"exp":2000000000.5}`, ConnectToken{ExpireAt: time.Unix(2000000000, 0)}, nil},
+	{`{"exp":"2000000001"}`, ConnectToken{ExpireAt: time.Unix(2000000001, 0)}, nil},
 	{`{"exp":2000000000}`, ConnectToken{}, ErrExpired},
 	{`{"exp":0}`, ConnectToken{}, ErrExpired},
 	{`{"exp":-1}`, ConnectToken{}, ErrExpired},
-	{`{"exp":1e30}`, ConnectToken{ExpireAt: 1<<63 - 1}, nil},
+	{`{"exp":1e30}`, ConnectToken{ExpireAt: channel.FromUnix(1<<63 - 1)}, nil},
 	{`{"exp":1e999}`, ConnectToken{}, ErrInvalid},
 	{`{"exp":"x"}`, ConnectToken{}, ErrInvalid},
 	{`{"exp":[]}`, ConnectToken{}, ErrInvalid},
@@ -94,8 +95,8 @@ var connectTests = []struct {
 	{`{"exp":1,"b64info":"!"}`, ConnectToken{}, ErrInvalid},
 	{`{"exp":2000000001,"expire_at":0}`, ConnectToken{}, nil},
 	{`{"exp":2000000001,"expire_at":-5}`, ConnectToken{}, nil},
-	{`{"exp":2000000001,"expire_at":1}`, ConnectToken{ExpireAt: 1}, nil},
-	{`{"expire_at":2000000009}`, ConnectToken{ExpireAt: 2000000009}, nil},
+	{`{"exp":2000000001,"expire_at":1}`, ConnectToken{ExpireAt: time.Unix(1, 0)}, nil},
+	{`{"expire_at":2000000009}`, ConnectToken{ExpireAt: time.Unix(2000000009, 0)}, nil},
 	{`{"exp":1,"expire_at":2000000009}`, ConnectToken{}, ErrExpired},
 	{`{"expire_at":1.5}`, ConnectToken{}, ErrInvalid},
 	{`{"expire_at":"1"}`, ConnectToken{}, ErrInvalid},
@@ -148,7 +149,7 @@ func TestSubscribe(t *testing.T) {
 	}{
 		{`{"channel":"$a"}`, SubscribeToken{Channel: "$a"}, nil},
 		{`{"channel":"a","sub":"42","client":"c","exp":2000000005,"info":{},"data":[],"override":{"presence":{"value":true}}}`,
-			SubscribeToken{User: "42", Channel: "a", Client: "c", ExpireAt: 2000000005, Info: []byte("{}"), Data: []byte("[]"),
+			SubscribeToken{User: "42", Channel: "a", Client: "c", ExpireAt: time.Unix(2000000005, 0), Info: []byte("{}"), Data: []byte("[]"),
 				Override: Override{Presence: ptr(true)}}, nil},
 		{`{"channel":"a","exp":2000000005,"expire_at":0,"b64info":"aGk=","b64data":"aGk="}`,
 			SubscribeToken{Channel: "a", Info: []byte("hi"), Data: []byte("hi")}, nil},
@@ -445,7 +446,7 @@ func TestSign(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := verifier(t, cfg).VerifyConnect(signed)
-	want := ConnectToken{User: "42", ExpireAt: now.Unix() + 3600, Info: []byte(`{"name":"Ann"}`)}
+	want := ConnectToken{User: "42", ExpireAt: time.Unix(now.Unix()+3600, 0), Info: []byte(`{"name":"Ann"}`)}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
 	}
@@ -495,7 +496,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-func oracle(t *testing.T, tok, user, channel string, expireAt int64) {
+func oracle(t *testing.T, tok, user, channel string, expireAt time.Time) {
 	t.Helper()
 	parts := strings.Split(tok, ".")
 	if len(parts) != 3 || len(tok) > MaxTokenLength {
@@ -527,8 +528,8 @@ func oracle(t *testing.T, tok, user, channel string, expireAt int64) {
 	if nbf, ok := m["nbf"].(float64); ok && nbf >= float64(now.Unix()) {
 		t.Errorf("accepted nbf %v", nbf)
 	}
-	if _, ok := m["expire_at"]; m["exp"] == nil && (!ok || m["expire_at"] == nil) && expireAt != 0 {
-		t.Errorf("expires at %d without a claim", expireAt)
+	if _, ok := m["expire_at"]; m["exp"] == nil && (!ok || m["expire_at"] == nil) && !expireAt.IsZero() {
+		t.Errorf("expires at %v without a claim", expireAt)
 	}
 }
 

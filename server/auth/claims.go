@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"math"
 	"strconv"
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
 )
 
 // get returns a claim; null counts as absent.
@@ -97,20 +99,17 @@ func (c *claims) userID(claim string) string {
 	return string(raw)
 }
 
-// expireAt is the claim expire_at, else exp; 0 for no expiration.
-func (c *claims) expireAt() int64 {
+// expireAt is the claim expire_at, else exp; the zero time for no expiration.
+func (c *claims) expireAt() time.Time {
 	if raw, ok := c.get("expire_at"); ok {
 		n, err := strconv.ParseInt(string(raw), 10, 64)
 		if err != nil {
 			c.wrong("expire_at")
 		}
-		return max(n, 0)
+		return channel.FromUnix(n)
 	}
 	exp, _ := c.number("exp")
-	if exp >= math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return max(int64(exp), 0)
+	return channel.FromUnix(int64(min(exp, 1<<62)))
 }
 
 // bytes returns the base64 claim unless it is empty, else the JSON one.

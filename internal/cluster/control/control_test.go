@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bufbuild/protocompile"
 	"github.com/google/go-cmp/cmp"
@@ -135,7 +136,7 @@ func FuzzCommand(f *testing.F) {
 // that is added to them has to travel.
 func TestOptionsTravel(t *testing.T) {
 	o := &channel.SubscribeOptions{
-		ExpireAt: 1, ChanInfo: []byte("i"), Data: []byte("d"), Presence: true, EmitJoinLeave: true, PushJoinLeave: true,
+		ExpireAt: time.Unix(1, 0), ChanInfo: []byte("i"), Data: []byte("d"), Presence: true, EmitJoinLeave: true, PushJoinLeave: true,
 		Positioned: true, Recoverable: true, RecoveryMode: channel.RecoverCache, AutoRecover: true,
 		RecoverSince:   &channel.StreamPosition{Offset: 2, Epoch: "e"},
 		HistoryMetaTTL: 3, AllowDelta: true, AllowTagsFilter: true, AllowCompaction: true,

@@ -12,7 +12,7 @@ func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
 	*m = Subscribe{
 		User: m.User, Channel: m.Channel, Client: m.Client, Session: m.Session,
 		EmitPresence: o.Presence, EmitJoinLeave: o.EmitJoinLeave, PushJoinLeave: o.PushJoinLeave,
-		ExpireAt: o.ExpireAt, Position: o.Positioned, Recover: o.Recoverable,
+		ExpireAt: channel.ToUnix(o.ExpireAt), Position: o.Positioned, Recover: o.Recoverable,
 		ChannelInfo: o.ChanInfo, Data: o.Data, Source: uint32(o.Source),
 		RecoveryMode: uint32(o.RecoveryMode), AutoRecover: o.AutoRecover,
 		HistoryMetaTTL: int64(o.HistoryMetaTTL), AllowDelta: o.AllowDelta,
@@ -36,7 +36,7 @@ func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
 func (m *Subscribe) Options() (*channel.SubscribeOptions, error) {
 	o := &channel.SubscribeOptions{
 		Presence: m.EmitPresence, EmitJoinLeave: m.EmitJoinLeave, PushJoinLeave: m.PushJoinLeave,
-		ExpireAt: m.ExpireAt, Positioned: m.Position, Recoverable: m.Recover,
+		ExpireAt: channel.FromUnix(m.ExpireAt), Positioned: m.Position, Recoverable: m.Recover,
 		ChanInfo: m.ChannelInfo, Data: m.Data, Source: uint8(m.Source), AutoRecover: m.AutoRecover,
 		HistoryMetaTTL: time.Duration(m.HistoryMetaTTL), AllowDelta: m.AllowDelta,
 		AllowTagsFilter: m.AllowTagsFilter, AllowCompaction: m.AllowCompaction,

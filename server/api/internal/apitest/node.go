@@ -5,14 +5,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"reflect"
-	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 )
@@ -68,21 +66,8 @@ func (n *Node) record(format string, args ...any) error {
 	return n.Err
 }
 
-var optionName = regexp.MustCompile(`With[A-Za-z]+`)
-
-// names tells the options apart that are opaque functions.
-func names[O any](opts []O) string {
-	var s []string
-	for _, o := range opts {
-		v := reflect.ValueOf(o)
-		if v.Kind() != reflect.Func {
-			s = append(s, fmt.Sprintf("%+v", o))
-			continue
-		}
-		s = append(s, optionName.FindString(runtime.FuncForPC(v.Pointer()).Name()))
-	}
-	return strings.Join(s, " ")
-}
+// to is a target as calls show it: user/client/session.
+func to(t gyro.Target) string { return t.User + "/" + t.Client + "/" + t.Session }
 
 // BatchSize is small.
 func (n *Node) BatchSize() int { return 256 }
@@ -109,20 +94,24 @@ func (n *Node) PublishBatch(_ context.Context, batch []gyro.BatchPublication) {
 	}
 }
 
-func (n *Node) Subscribe(_ context.Context, user, ch string, opts ...gyro.SubscribeOption) error {
-	return n.record("subscribe %s %s", user, ch+" "+names(opts))
+func (n *Node) Subscribe(_ context.Context, t gyro.Target, ch string, o *gyro.SubscribeOptions) error {
+	return n.record("subscribe %s %s %+v", to(t), ch, *o)
 }
 
-func (n *Node) Unsubscribe(_ context.Context, user, ch string, opts ...gyro.UnsubscribeOption) error {
-	return n.record("unsubscribe %s %s", user, ch+" "+names(opts))
+// Unsubscribe gets no code and reason.
+func (n *Node) Unsubscribe(_ context.Context, t gyro.Target, ch string, u *gyro.Unsubscribe) error {
+	return n.record("unsubscribe %s %s %v", to(t), ch, u)
 }
 
-func (n *Node) Disconnect(_ context.Context, user string, opts ...gyro.DisconnectOption) error {
-	return n.record("disconnect %s %s", user, names(opts))
+func (n *Node) Disconnect(_ context.Context, t gyro.Target, o *gyro.DisconnectOptions) error {
+	if o.Disconnect == nil {
+		return n.record("disconnect %s %s", to(t), o.Whitelist)
+	}
+	return n.record("disconnect %s %s %+v", to(t), o.Whitelist, *o.Disconnect)
 }
 
-func (n *Node) Refresh(_ context.Context, user string, opts ...gyro.RefreshOption) error {
-	return n.record("refresh %s %s", user, names(opts))
+func (n *Node) Refresh(_ context.Context, t gyro.Target, o *gyro.RefreshOptions) error {
+	return n.record("refresh %s %v %d %s", to(t), o.Expired, channel.ToUnix(o.ExpireAt), o.Info)
 }
 
 func (n *Node) Presence(_ context.Context, ch string) (map[string]*gyro.ClientInfo, error) {
@@ -133,8 +122,12 @@ func (n *Node) PresenceStats(_ context.Context, ch string) (gyro.PresenceStats, 
 	return n.Stats, n.record("presence_stats %s", ch)
 }
 
-func (n *Node) History(_ context.Context, ch string, opts ...gyro.HistoryOption) (gyro.History, error) {
-	return n.Stream, n.record("history %s %s", ch, names(opts))
+func (n *Node) History(_ context.Context, ch string, f *gyro.HistoryFilter) (gyro.History, error) {
+	since := "all"
+	if f.Since != nil {
+		since = fmt.Sprint(*f.Since)
+	}
+	return n.Stream, n.record("history %s %s %d %v %v", ch, since, f.Limit, f.Reverse, f.MetaTTL)
 }
 
 func (n *Node) RemoveHistory(_ context.Context, ch string) error {
