@@ -78,18 +78,24 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *session.
 	return err
 }
 
-func (a *application) Presence(ctx context.Context, c *client.Client, e *session.Presence) error {
-	return a.cfg.Handlers.Presence(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+func (a *application) Presence(ctx context.Context, c *client.Client, e *session.Presence) (bool, error) {
+	reply, err := a.cfg.Handlers.Presence(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+	e.Clients = reply.Clients
+	return reply.Answered, err
 }
 
-func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *session.PresenceStats) error {
-	return a.cfg.Handlers.PresenceStats(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *session.PresenceStats) (bool, error) {
+	reply, err := a.cfg.Handlers.PresenceStats(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+	e.PresenceStats = reply.Stats
+	return reply.Answered, err
 }
 
-func (a *application) History(ctx context.Context, c *client.Client, e *session.History) error {
-	return a.cfg.Handlers.History(ctx, (*Client)(c), HistoryEvent{
+func (a *application) History(ctx context.Context, c *client.Client, e *session.History) (bool, error) {
+	reply, err := a.cfg.Handlers.History(ctx, (*Client)(c), HistoryEvent{
 		Channel: e.Channel, Subscribed: e.Subscribed, HistoryFilter: e.HistoryFilter,
 	})
+	e.History = reply.History
+	return reply.Answered, err
 }
 
 func (a *application) RPC(ctx context.Context, c *client.Client, e *session.RPC) (err error) {

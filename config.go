@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
@@ -23,6 +24,9 @@ import (
 type Config struct {
 	// Handlers are the application's side of its clients' commands.
 	Handlers Handlers
+	// Interceptors are around every handler, the first of them outermost. Default: none,
+	// which costs nothing.
+	Interceptors []Interceptor
 	// Observer is told what clients do, and what is done for them, for metrics and
 	// traces. Default: nobody is told, and nothing is counted.
 	Observer observe.Observer
@@ -153,6 +157,9 @@ func (c *Config) check() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gyro: "+format, args...)) }
 	if c.PingInterval > 0 && c.PongTimeout >= c.PingInterval {
 		bad("PongTimeout (%v) must be less than PingInterval (%v)", c.PongTimeout, c.PingInterval)
+	}
+	if i := slices.IndexFunc(c.Interceptors, func(i Interceptor) bool { return i == nil }); i >= 0 {
+		bad("Interceptors[%d] must not be nil", i)
 	}
 	for _, f := range []struct {
 		name  string

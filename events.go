@@ -39,11 +39,12 @@ type Handlers struct {
 	Unsubscribed func(ctx context.Context, c *Client, e UnsubscribeEvent)
 	// Publish decides on a publication and may publish it itself.
 	Publish func(ctx context.Context, c *Client, e PublishEvent) (PublishReply, error)
-	// Presence and PresenceStats allow (nil) or refuse the request.
-	Presence      func(ctx context.Context, c *Client, e PresenceEvent) error
-	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) error
-	// History allows (nil) or refuses the request.
-	History func(ctx context.Context, c *Client, e HistoryEvent) error
+	// Presence and PresenceStats decide on a request and may answer it themselves;
+	// otherwise the presence manager answers.
+	Presence      func(ctx context.Context, c *Client, e PresenceEvent) (PresenceReply, error)
+	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) (PresenceStatsReply, error)
+	// History decides on a request and may answer it itself; otherwise the broker answers.
+	History func(ctx context.Context, c *Client, e HistoryEvent) (HistoryReply, error)
 	// RPC answers a call. The reply is JSON if JSON clients are to get it; nil is
 	// an empty reply.
 	RPC func(ctx context.Context, c *Client, e RPCEvent) ([]byte, error)
@@ -206,12 +207,33 @@ type PresenceEvent struct {
 	Subscribed bool
 }
 
+// PresenceReply allows a request.
+type PresenceReply struct {
+	// Answered is set if Clients, by their IDs, are the answer.
+	Answered bool
+	Clients  map[string]*ClientInfo
+}
+
+// PresenceStatsReply allows a request.
+type PresenceStatsReply struct {
+	// Answered is set if Stats are the answer.
+	Answered bool
+	Stats    PresenceStats
+}
+
 // HistoryEvent is a client that reads a stream.
 type HistoryEvent struct {
 	Channel    string
 	Subscribed bool
 	// HistoryFilter is what the client asks for, within Config.HistoryLimit.
 	HistoryFilter
+}
+
+// HistoryReply allows a request.
+type HistoryReply struct {
+	// Answered is set if History is the answer. It is sent as it is.
+	Answered bool
+	History  History
 }
 
 // RPCEvent is a client's call.

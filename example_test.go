@@ -101,6 +101,52 @@ func ExampleNode_Subscribe() {
 	}
 }
 
+// An interceptor is around all handlers: here one that measures and one that refuses.
+func ExampleInterceptor() {
+	measure := func(next gyro.HandlerFunc) gyro.HandlerFunc {
+		return func(ctx context.Context, call gyro.Call) (any, error) {
+			start := time.Now()
+			reply, err := next(ctx, call)
+			fmt.Printf("%s took less than a minute: %t, error: %v\n", call.Handler, time.Since(start) < time.Minute, err)
+			return reply, err
+		}
+	}
+	refuse := func(next gyro.HandlerFunc) gyro.HandlerFunc {
+		return func(ctx context.Context, call gyro.Call) (any, error) {
+			if e, ok := call.Event.(gyro.SurveyEvent); ok && e.Op == "secret" {
+				return gyro.SurveyReply{Code: gyro.SurveyInvalid}, nil
+			}
+			return next(ctx, call)
+		}
+	}
+	node, err := gyro.New(gyro.Config{
+		Interceptors: []gyro.Interceptor{measure, refuse},
+		Handlers: gyro.Handlers{Survey: func(context.Context, gyro.SurveyEvent) (gyro.SurveyReply, error) {
+			return gyro.SurveyReply{Data: []byte("42")}, nil
+		}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := node.Run(); err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer node.Shutdown(ctx)
+	for _, op := range []string{"answer", "secret"} {
+		replies, err := node.Survey(ctx, op, nil, node.UID())
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("code %d, data %q\n", replies[node.UID()].Code, replies[node.UID()].Data)
+	}
+	// Output:
+	// Survey took less than a minute: true, error: <nil>
+	// code 0, data "42"
+	// Survey took less than a minute: true, error: <nil>
+	// code 2, data ""
+}
+
 // HTTP middleware authenticates the request; the connection is its user's.
 func ExampleSetCredentials() {
 	node, err := gyro.New(gyro.Config{})

@@ -38,9 +38,15 @@ func failing(fail func() error) gyro.Handlers {
 		Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
 			return gyro.PublishReply{}, fail()
 		},
-		Presence:      func(context.Context, *gyro.Client, gyro.PresenceEvent) error { return fail() },
-		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) error { return fail() },
-		History:       func(context.Context, *gyro.Client, gyro.HistoryEvent) error { return fail() },
+		Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
+			return gyro.PresenceReply{}, fail()
+		},
+		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceStatsReply, error) {
+			return gyro.PresenceStatsReply{}, fail()
+		},
+		History: func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) {
+			return gyro.HistoryReply{}, fail()
+		},
 		RPC: func(context.Context, *gyro.Client, gyro.RPCEvent) ([]byte, error) {
 			return []byte(`{}`), fail()
 		},

@@ -72,7 +72,7 @@ func TestBytesPerConnection(t *testing.T) {
 			if l.Index() != i%len(node.clients.Loops()) {
 				return
 			}
-			p, err := node.AcceptOn(l.Sockets(), context.Background(), mute{writes}, info)
+			p, err := node.clients.AcceptOn(l.Sockets(), context.Background(), mute{writes}, info)
 			if err != nil {
 				t.Error(err)
 				return
@@ -126,7 +126,7 @@ func lives(tb testing.TB) func() {
 	done := make(chan struct{})
 	live := loop.Func(func() {
 		for range 100 {
-			p, err := node.AcceptOn(l.Sockets(), context.Background(), mute{writes}, info)
+			p, err := node.clients.AcceptOn(l.Sockets(), context.Background(), mute{writes}, info)
 			if err != nil {
 				tb.Error(err)
 				break

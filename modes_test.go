@@ -18,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/internal/bustest"
+	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -26,9 +27,10 @@ import (
 type viaLoop struct{ *gyro.Node }
 
 func (o viaLoop) Accept(ctx context.Context, c transport.Conn, info transport.Info) (p transport.Peer, err error) {
-	l, done := o.NextLoop(), make(chan struct{})
+	loops := onloop.Of(o.Node)
+	l, done := loops.NextLoop(), make(chan struct{})
 	l.Post(func() {
-		p, err = o.AcceptOn(l, ctx, c, info)
+		p, err = loops.AcceptOn(l, ctx, c, info)
 		close(done)
 	})
 	<-done
@@ -98,7 +100,7 @@ func TestOneWay(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			node := run(t, gyro.Config{Handlers: news(gyro.SubscribeOptions{EmitJoinLeave: true, PushJoinLeave: true})})
 			var a transport.Acceptor = node
-			if looped && node.NextLoop() != nil {
+			if looped && onloop.Of(node).NextLoop() != nil {
 				a = viaLoop{node}
 			}
 			playOneWay(t, node, a)

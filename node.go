@@ -18,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/fanout"
 	"github.com/gyrohq/gyro/internal/members"
+	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/internal/position"
 	"github.com/gyrohq/gyro/internal/pulse"
 	"github.com/gyrohq/gyro/logging"
@@ -27,6 +28,7 @@ import (
 // Node is one process's share of the system: it owns the sessions of its clients
 // and talks to the broker. All methods may be called from any goroutine.
 type Node struct {
+	loops
 	cfg     Config
 	log     *slog.Logger
 	uid     string
@@ -47,6 +49,9 @@ type Node struct {
 	endErr error
 }
 
+// loops leads the transports of the module to the node's loops.
+type loops = onloop.Source
+
 // New returns a node, which takes clients after Run. An error names the field of
 // cfg that is wrong.
 func New(cfg Config) (*Node, error) {
@@ -54,6 +59,7 @@ func New(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Handlers = cfg.Handlers.intercepted(cfg.Interceptors, cfg.Logger)
 	n := &Node{cfg: cfg, log: cfg.Logger, uid: uuid.NewString(), ended: make(chan struct{})}
 	n.health = healths(cfg.Broker, cfg.Presence, cfg.Controller)
 	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, n.log)
@@ -64,6 +70,7 @@ func New(cfg Config) (*Node, error) {
 		Concurrency: cfg.Concurrency, InlineHandlers: cfg.InlineHandlers, GoroutineDriver: cfg.GoroutineDriver,
 		UserConnectionLimit: cfg.UserConnectionLimit,
 	})
+	n.loops = onloop.Lead(n.clients)
 	loops := n.clients.Loops()
 	n.fanout = &fanout.Fanout{Routes: n.engines.Routes, Loops: loops}
 	n.positions = position.New(position.Config{
@@ -116,15 +123,6 @@ func (n *Node) UID() string { return n.uid }
 // Accept takes a connection from a transport. It implements transport.Acceptor.
 func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.Info) (transport.Peer, error) {
 	return n.clients.Accept(ctx, conn, info)
-}
-
-// NextLoop implements transport.LoopAcceptor.
-func (n *Node) NextLoop() transport.Loop { return n.clients.NextLoop() }
-
-// AcceptOn implements transport.LoopAcceptor: it takes a connection whose socket
-// is watched by l, one of NextLoop, on which it is called.
-func (n *Node) AcceptOn(l transport.Loop, ctx context.Context, conn transport.Conn, info transport.Info) (transport.Peer, error) {
-	return n.clients.AcceptOn(l, ctx, conn, info)
 }
 
 // Drain takes no client any more, and tells those that the node has to leave, spread

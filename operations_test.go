@@ -59,10 +59,16 @@ func everything(o gyro.SubscribeOptions, p gyro.PublishOptions) gyro.Handlers {
 		Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
 			return gyro.PublishReply{Options: p}, nil
 		},
-		Presence:      func(context.Context, *gyro.Client, gyro.PresenceEvent) error { return nil },
-		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) error { return nil },
-		History:       func(context.Context, *gyro.Client, gyro.HistoryEvent) error { return nil },
-		RPC:           func(context.Context, *gyro.Client, gyro.RPCEvent) ([]byte, error) { return nil, nil },
+		Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
+			return gyro.PresenceReply{}, nil
+		},
+		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceStatsReply, error) {
+			return gyro.PresenceStatsReply{}, nil
+		},
+		History: func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) {
+			return gyro.HistoryReply{}, nil
+		},
+		RPC: func(context.Context, *gyro.Client, gyro.RPCEvent) ([]byte, error) { return nil, nil },
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -61,7 +62,8 @@ func (p *onLoop) Closed(err error)   { p.loop.Post(func() { p.Peer.Closed(err) }
 
 func (b *brittle) open(t *testing.T, node *gyro.Node, goroutines bool) transport.Peer {
 	info := transport.Info{Name: "brittle", Framer: b}
-	l := node.NextLoop()
+	loops := onloop.Of(node)
+	l := loops.NextLoop()
 	if goroutines || l == nil {
 		p, err := node.Accept(context.Background(), b, info)
 		must(t, err)
@@ -70,7 +72,7 @@ func (b *brittle) open(t *testing.T, node *gyro.Node, goroutines bool) transport
 	p := &onLoop{loop: l}
 	l.Post(func() {
 		var err error
-		p.Peer, err = node.AcceptOn(l, context.Background(), b, info)
+		p.Peer, err = loops.AcceptOn(l, context.Background(), b, info)
 		must(t, err)
 	})
 	return p

@@ -24,7 +24,7 @@ var noOptions PublishOptions
 // order of channels. One failing channel does not affect the others.
 func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, o *PublishOptions) []BroadcastResult {
 	results := make([]BroadcastResult, len(channels))
-	size := n.BatchSize()
+	size := n.engines.Traits.BatchSize()
 	elements := make([]BatchPublication, min(len(channels), size))
 	for from := 0; from < len(channels); from += size {
 		part := elements[:min(len(channels)-from, size)]
@@ -41,24 +41,14 @@ func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, o 
 
 // PublishBatch publishes every element as Publish would, in their order,
 // and sets its Result and Err. One that fails does not affect the others. Brokers
-// that take batches get up to BatchSize at once.
+// that take batches get up to 4,096 at once.
 func (n *Node) PublishBatch(ctx context.Context, elements []BatchPublication) {
 	if publish := n.engines.Traits.Batch; publish != nil {
-		batch.Publish(ctx, publish, elements, n.BatchSize())
+		batch.Publish(ctx, publish, elements, n.engines.Traits.BatchSize())
 		return
 	}
 	for i := range elements {
 		p := &elements[i]
 		p.Result, p.Err = n.Publish(ctx, p.Channel, p.Data, p.Options)
 	}
-}
-
-// BatchSize is how many publications PublishBatch and Broadcast hand to the engine at
-// once: in this process as many as the processor's caches like, elsewhere so many
-// that the round trips hardly count. More are split. Any goroutine may call it.
-func (n *Node) BatchSize() int {
-	if n.engines.Traits.Local {
-		return 256
-	}
-	return 4096
 }

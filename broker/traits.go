@@ -122,3 +122,12 @@ type PositionResult struct {
 	Top channel.StreamPosition
 	Err error
 }
+
+// BatchSize is how many publications Batch is best handed at once: in this process as many
+// as the processor's caches like, elsewhere so many that the round trips hardly count.
+func (t Traits) BatchSize() int {
+	if t.Local {
+		return 256
+	}
+	return 4096
+}

@@ -1,9 +1,6 @@
 package transport
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // Loop is a goroutine of the core that owns connections and can watch their
 // sockets. A transport whose connections are plain sockets lives on it: no
@@ -42,15 +39,4 @@ type Watcher interface {
 type Timer interface {
 	// Stop cancels the call. It does nothing if the call was made.
 	Stop()
-}
-
-// LoopAcceptor is an Acceptor whose loops can watch sockets.
-type LoopAcceptor interface {
-	Acceptor
-	// NextLoop is the loop for the next connection, or nil if loops watch no sockets.
-	// Any goroutine may call it.
-	NextLoop() Loop
-	// AcceptOn is Accept, called on l. The peer belongs to l: whoever drives it calls
-	// it there and nowhere else, and its owner calls c there.
-	AcceptOn(l Loop, ctx context.Context, c Conn, info Info) (Peer, error)
 }

@@ -62,7 +62,7 @@ func TestCluster(t *testing.T) {
 		c.expect(t, `"id":1,"connect":`)
 		peer.Receive([]byte(`{"id":2,"subscribe":{"channel":"news"}}`))
 		c.expect(t, `"id":2,"subscribe":`)
-		if _, err := nodes[1].Publish(t.Context(), "news", []byte(`"hello"`)); err != nil {
+		if _, err := nodes[1].Publish(t.Context(), "news", []byte(`"hello"`), nil); err != nil {
 			t.Fatal(err)
 		}
 		c.expect(t, `"data":"hello"`)

@@ -45,7 +45,9 @@ func newNode(name string, bus *Bus, presence *memory.Presence) (*gyro.Node, erro
 			Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
 				return gyro.PublishReply{Options: gyro.PublishOptions{HistorySize: 100, HistoryTTL: time.Hour}}, nil
 			},
-			Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) error { return nil },
+			Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
+				return gyro.PresenceReply{}, nil
+			},
 		},
 	})
 	if err != nil {

@@ -26,10 +26,11 @@ type Application interface {
 	Subscribe(ctx context.Context, c *Client, e *session.Subscribing, inline bool) error
 	Unsubscribed(ctx context.Context, c *Client, it *session.DetachItem)
 	Publish(ctx context.Context, c *Client, e *session.Publish) error
-	// Presence, PresenceStats and History allow (nil) or refuse.
-	Presence(ctx context.Context, c *Client, e *session.Presence) error
-	PresenceStats(ctx context.Context, c *Client, e *session.PresenceStats) error
-	History(ctx context.Context, c *Client, e *session.History) error
+	// Presence, PresenceStats and History tell whether they have answered; if not, an
+	// engine does.
+	Presence(ctx context.Context, c *Client, e *session.Presence) (answered bool, err error)
+	PresenceStats(ctx context.Context, c *Client, e *session.PresenceStats) (answered bool, err error)
+	History(ctx context.Context, c *Client, e *session.History) (answered bool, err error)
 	RPC(ctx context.Context, c *Client, e *session.RPC) error
 	Message(ctx context.Context, c *Client, e *session.Message) error
 	// Refresh returns new meta, unless it is nil.
@@ -198,8 +199,8 @@ func (x *executor) Publish(e *session.Publish) {
 
 func (x *executor) Presence(e *session.Presence) {
 	e.Err = x.command("Presence", e.Channel, func(ctx context.Context, c *Client, app Application) error {
-		err := app.Presence(ctx, c, e)
-		if err == nil {
+		answered, err := app.Presence(ctx, c, e)
+		if err == nil && !answered {
 			e.Clients, err = x.node().Engines.Presence.Presence(&c.life, e.Channel)
 		}
 		return err
@@ -208,8 +209,8 @@ func (x *executor) Presence(e *session.Presence) {
 
 func (x *executor) PresenceStats(e *session.PresenceStats) {
 	e.Err = x.command("PresenceStats", e.Channel, func(ctx context.Context, c *Client, app Application) error {
-		err := app.PresenceStats(ctx, c, e)
-		if err == nil {
+		answered, err := app.PresenceStats(ctx, c, e)
+		if err == nil && !answered {
 			e.PresenceStats, err = x.node().Engines.Presence.Stats(&c.life, e.Channel)
 		}
 		return err
@@ -218,8 +219,8 @@ func (x *executor) PresenceStats(e *session.PresenceStats) {
 
 func (x *executor) History(e *session.History) {
 	e.Err = x.command("History", e.Channel, func(ctx context.Context, c *Client, app Application) error {
-		err := app.History(ctx, c, e)
-		if err == nil {
+		answered, err := app.History(ctx, c, e)
+		if err == nil && !answered {
 			e.History, err = x.node().Engines.History(&c.life, e.Channel, e.HistoryFilter)
 		}
 		return err

@@ -6,6 +6,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,8 +20,6 @@ import (
 type Node interface {
 	// PublishBatch keeps nothing of batch, and of channel names and keys only copies.
 	PublishBatch(ctx context.Context, batch []gyro.BatchPublication)
-	// BatchSize is how many it does at once.
-	BatchSize() int
 	Subscribe(ctx context.Context, t gyro.Target, ch string, o *gyro.SubscribeOptions) error
 	Unsubscribe(ctx context.Context, t gyro.Target, ch string, u *gyro.Unsubscribe) error
 	Disconnect(ctx context.Context, t gyro.Target, o *gyro.DisconnectOptions) error
@@ -93,6 +92,9 @@ type Config struct {
 	// it is called once for each request, be it a broadcast or a batch.
 	Node     Node
 	Channels func() Channels
+	// BatchSize is how many publications of a request are gathered before they go to the
+	// node, which is best as many as its broker is handed at once. Default 256.
+	BatchSize int
 	// Keyed executes the map and shared poll methods; nil: they answer code 108
 	// once the request has passed every check.
 	Keyed Keyed
@@ -110,6 +112,8 @@ type Executor struct {
 	keyed    Keyed
 	rpc      map[string]RPCHandler
 	log      *slog.Logger
+	// most is Config.BatchSize.
+	most int
 }
 
 // NewExecutor returns an executor. It panics without Node or Channels.
@@ -117,7 +121,7 @@ func NewExecutor(c Config) *Executor {
 	if c.Node == nil || c.Channels == nil {
 		panic("api: Config.Node and Config.Channels are required")
 	}
-	e := &Executor{node: c.Node, channels: c.Channels, keyed: c.Keyed, rpc: c.RPC, log: c.Logger}
+	e := &Executor{node: c.Node, channels: c.Channels, keyed: c.Keyed, rpc: c.RPC, log: c.Logger, most: cmp.Or(c.BatchSize, 256)}
 	if e.log == nil {
 		e.log = slog.Default()
 	}

@@ -2,9 +2,9 @@ package api
 
 import (
 	"context"
-	"time"
 	"fmt"
 	"runtime/debug"
+	"time"
 )
 
 // Info executes an info command.

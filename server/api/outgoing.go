@@ -14,7 +14,7 @@ type batch struct {
 	// channels are those that are in force for all items.
 	channels Channels
 	items    []gyro.BatchPublication
-	// most is how many the node hands to the engine at once.
+	// most is how many are gathered: Config.BatchSize.
 	most int
 	// own are options for items that share none. They stay where they are, as items
 	// refer to them.
@@ -33,7 +33,7 @@ var batches = sync.Pool{New: func() any { return &batch{plain: kinds{p: new(Publ
 
 func (e *Executor) newBatch() *batch {
 	b := batches.Get().(*batch)
-	b.channels, b.most = e.channels(), e.node.BatchSize()
+	b.channels, b.most = e.channels(), e.most
 	return b
 }
 

@@ -79,7 +79,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	a.listeners, err = makeListeners(cfg, external, internal, o.Logger)
 	if !cfg.WebSocket.GoroutineDriver {
 		for _, l := range a.listeners {
-			l.loops = a.node.NextLoop
+			l.loops = a.node
 		}
 	}
 	return a, err
@@ -258,7 +258,9 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 
 func (a *App) mountAPI(s *site) error {
 	node, observer := a.meters.apiNode(a.node)
-	exec := api.NewExecutor(api.Config{Node: node, Channels: a.channelsInForce, Logger: a.log})
+	exec := api.NewExecutor(api.Config{
+		Node: node, Channels: a.channelsInForce, BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log,
+	})
 	h, err := httpapi.New(exec, httpapi.Config{
 		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Key: a.cfg.HTTPAPI.Key, Insecure: a.cfg.HTTPAPI.Insecure,
 		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Observer: observer, Logger: a.log,

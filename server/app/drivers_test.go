@@ -14,6 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
@@ -149,7 +150,7 @@ func TestDriversOfNode(t *testing.T) {
 		t.Skip("loops watch sockets on Linux alone")
 	}
 	onBothDrivers(t, func(*config.Config) {}, func(t *testing.T, s *testServer) {
-		if onLoops := s.app.Node().NextLoop() != nil; onLoops == s.cfg.WebSocket.GoroutineDriver {
+		if onLoops := onloop.Of(s.app.Node()).NextLoop() != nil; onLoops == s.cfg.WebSocket.GoroutineDriver {
 			t.Errorf("loops: %v", onLoops)
 		}
 	})

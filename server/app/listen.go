@@ -41,7 +41,7 @@ type listener struct {
 	// routes are what front keeps from net/http, unless the connections are not plaintext; on
 	// loops, if there are any.
 	routes []front.Route
-	loops  func() transport.Loop
+	loops  transport.Acceptor
 	front  *front.Listener // nil: there is nothing for it
 }
 

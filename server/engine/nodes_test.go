@@ -30,7 +30,9 @@ func startNode(t *testing.T, cfg gyro.Config) *gyro.Node {
 		Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
 			return gyro.PublishReply{}, nil
 		},
-		History: func(context.Context, *gyro.Client, gyro.HistoryEvent) error { return nil },
+		History: func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) {
+			return gyro.HistoryReply{}, nil
+		},
 	}
 	node, err := gyro.New(cfg)
 	if err == nil {

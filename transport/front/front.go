@@ -10,7 +10,7 @@
 //
 //	h := websocket.NewHandler(node, websocket.Config{})
 //	server := &http.Server{Handler: h}
-//	err := server.Serve(front.Listen(ln, server, node.NextLoop, h.Route("/connection/websocket")))
+//	err := server.Serve(front.Listen(ln, server, node, h.Route("/connection/websocket")))
 package front
 
 import (
@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
@@ -54,10 +55,10 @@ type Route struct {
 
 // Listen returns a listener for s.Serve on ln, the connections of which are plaintext.
 //
-// Connections live on the loops of next until their first request is complete, if there
-// is a route with Take, ln is a *net.TCPListener and the system has what is needed.
-// Otherwise, and while next is nil or returns nil, net/http gets the requests for such
-// routes. The loops have to be those of the transports' acceptor.
+// Connections live on the loops of a, which is the transports' acceptor, until their first
+// request is complete, if there is a route with Take, ln is a *net.TCPListener and the system
+// has what is needed. Otherwise, and if a is nil or its loops watch no sockets, net/http gets
+// the requests for such routes.
 //
 // ReadHeaderTimeout, ReadTimeout, IdleTimeout, WriteTimeout, MaxHeaderBytes, BaseContext
 // and ErrorLog of s hold for the requests of routes as for others; ConnContext and ConnState
@@ -65,7 +66,11 @@ type Route struct {
 // changed any more.
 //
 // Closing the listener closes ln and the connections that have no request under way.
-func Listen(ln net.Listener, s *http.Server, next func() transport.Loop, list ...Route) *Listener {
+func Listen(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route) *Listener {
+	var next func() transport.Loop
+	if loops := onloop.Of(a); loops != nil {
+		next = loops.NextLoop
+	}
 	l := &Listener{
 		Listener: ln, server: s, next: next,
 		closing: make(chan struct{}), done: make(chan struct{}),

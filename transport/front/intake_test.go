@@ -3,6 +3,7 @@ package front
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -78,7 +79,7 @@ func newSite(t *testing.T, edit func(*http.Server)) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ln = Listen(ln, server, func() transport.Loop { return s.loop },
+	s.ln = Listen(ln, server, watching{next: func() transport.Loop { return s.loop }},
 		Route{Method: http.MethodGet, Path: "/ws", Upgrade: "test", Take: s.take})
 	t.Cleanup(func() {
 		s.ln.Close()
@@ -617,3 +618,15 @@ func BenchmarkRequest(b *testing.B) {
 }
 
 var _ transport.Watcher = (*newcomer)(nil)
+
+// watching is an acceptor as far as a listener needs it: what watches sockets.
+type watching struct {
+	transport.Acceptor
+	next func() transport.Loop
+}
+
+func (w watching) NextLoop() transport.Loop { return w.next() }
+
+func (w watching) AcceptOn(transport.Loop, context.Context, transport.Conn, transport.Info) (transport.Peer, error) {
+	panic("a listener accepts no clients")
+}

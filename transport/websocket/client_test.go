@@ -271,7 +271,7 @@ func (s *testServer) accept(ctx context.Context, c transport.Conn, info transpor
 	return p, nil
 }
 
-// NextLoop implements transport.LoopAcceptor.
+// NextLoop implements onloop.Acceptor.
 func (s *testServer) NextLoop() transport.Loop {
 	if s.loop == nil || s.noLoop.Load() {
 		return nil
@@ -320,7 +320,7 @@ func newServer(t testing.TB, cfg Config) *testServer {
 // begin starts the server in the way of this run.
 func (s *testServer) begin(h *Handler) {
 	if direct {
-		s.Listener = front.Listen(s.Listener, s.Config, s.NextLoop, h.Route("/"))
+		s.Listener = front.Listen(s.Listener, s.Config, s, h.Route("/"))
 	}
 	s.Start()
 	s.t.Cleanup(s.Server.Close)

@@ -62,7 +62,7 @@ func newCrowd(t *testing.T, cfg Config) *crowd {
 	c.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	c.server.Config.ReadHeaderTimeout = time.Minute
 	if direct {
-		c.server.Listener = front.Listen(c.server.Listener, c.server.Config, c.NextLoop, h.Route("/"))
+		c.server.Listener = front.Listen(c.server.Listener, c.server.Config, c, h.Route("/"))
 	}
 	c.server.Start()
 	t.Cleanup(c.server.Close)
@@ -87,7 +87,7 @@ func (c *crowd) Accept(_ context.Context, conn transport.Conn, _ transport.Info)
 	return m, nil
 }
 
-// NextLoop implements transport.LoopAcceptor.
+// NextLoop implements onloop.Acceptor.
 func (c *crowd) NextLoop() transport.Loop {
 	if c.loop == nil {
 		return nil
@@ -95,7 +95,7 @@ func (c *crowd) NextLoop() transport.Loop {
 	return c.loop.Sockets()
 }
 
-// AcceptOn implements transport.LoopAcceptor.
+// AcceptOn implements onloop.Acceptor.
 func (c *crowd) AcceptOn(_ transport.Loop, ctx context.Context, conn transport.Conn, info transport.Info) (transport.Peer, error) {
 	return c.Accept(ctx, conn, info)
 }

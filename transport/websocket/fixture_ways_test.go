@@ -27,10 +27,10 @@ func (p *fixturePeer) Accept(_ context.Context, c transport.Conn, _ transport.In
 	return p, nil
 }
 
-// NextLoop implements transport.LoopAcceptor.
+// NextLoop implements onloop.Acceptor.
 func (p *fixturePeer) NextLoop() transport.Loop { return nil }
 
-// AcceptOn implements transport.LoopAcceptor.
+// AcceptOn implements onloop.Acceptor.
 func (p *fixturePeer) AcceptOn(_ transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
 	return p.Accept(ctx, c, info)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
@@ -147,7 +148,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	candidate.Early = early
-	if a, ok := h.acceptor.(transport.LoopAcceptor); ok {
+	if a := onloop.Of(h.acceptor); a != nil {
 		if l := a.NextLoop(); l != nil {
 			if fd, ok := netio.Detach(stream); ok {
 				h.loopConn(l, fd, &hs).Post(a, candidate)

@@ -268,7 +268,7 @@ func withRequest(tb testing.TB, f func(q *front.Request)) {
 	s.Server = httptest.NewUnstartedServer(h)
 	route := h.Route("/")
 	route.Take = func(a *front.Arrival) { f(a.Request) }
-	s.Listener = front.Listen(s.Listener, s.Config, s.NextLoop, route)
+	s.Listener = front.Listen(s.Listener, s.Config, s, route)
 	s.Start()
 	tb.Cleanup(s.Server.Close)
 	c, _ := newClient(tb, s.dial(), "/", http.Header{"Sec-Websocket-Protocol": {"centrifuge-protobuf"}})

@@ -3,7 +3,7 @@ package websocket
 import (
 	"net/http"
 
-	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
@@ -19,9 +19,9 @@ func (h *Handler) Route(path string) front.Route {
 
 // take takes the connection of a handshake that succeeds.
 func (h *Handler) take(a *front.Arrival) {
-	loops, ok := h.acceptor.(transport.LoopAcceptor)
+	loops := onloop.Of(h.acceptor)
 	hs, refused := h.agree(a.Request)
-	if !ok || refused != nil {
+	if loops == nil || refused != nil {
 		return // the usual way is to tell the client
 	}
 	b := netio.Get(maxAnswer)

@@ -87,7 +87,7 @@ func siteServerWith(t *testing.T, cfg Config, gate front.Gate, routed bool, edit
 	if routed {
 		r := h.Route("/ws")
 		r.Gate = gate
-		s.Listener = front.Listen(s.Listener, s.Config, s.NextLoop, r)
+		s.Listener = front.Listen(s.Listener, s.Config, s, r)
 	}
 	s.Start()
 	t.Cleanup(s.Server.Close)
@@ -571,7 +571,7 @@ func TestListenerClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := front.Listen(ln, &http.Server{}, s.NextLoop, NewHandler(s, Config{}).Route("/"))
+		l := front.Listen(ln, &http.Server{}, s, NewHandler(s, Config{}).Route("/"))
 		var clients []net.Conn
 		for _, sent := range []string{"", "GET ", "POST / HTTP/1.1\r\n", "POST / HTTP/1.1\r\n"} {
 			nc, err := net.Dial("tcp", ln.Addr().String())
@@ -649,7 +649,7 @@ func TestNoSockets(t *testing.T) {
 		h := NewHandler(struct{ transport.Acceptor }{s}, Config{}) // its acceptor knows no loops
 		s.Server = httptest.NewUnstartedServer(h)
 		s.Listener.Close()
-		s.Listener = front.Listen(ln, s.Config, s.NextLoop, h.Route("/"))
+		s.Listener = front.Listen(ln, s.Config, s, h.Route("/"))
 		s.Start()
 		nc, err := net.Dial(ln.Addr().Network(), ln.Addr().String())
 		if err != nil {

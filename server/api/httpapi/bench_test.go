@@ -17,7 +17,6 @@ import (
 // quickNode publishes into nothing.
 type quickNode struct{ api.Node }
 
-func (quickNode) BatchSize() int                                        { return 256 }
 func (quickNode) PublishBatch(context.Context, []gyro.BatchPublication) {}
 
 type discard struct{ header http.Header }

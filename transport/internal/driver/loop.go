@@ -4,6 +4,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
@@ -35,14 +36,14 @@ func NewLoopConn[E any, P pointer[E]](l transport.Loop, fd uintptr, e E) *LoopCo
 }
 
 // Post is Start for callers outside of the loop.
-func (c *LoopConn[E, P]) Post(a transport.LoopAcceptor, n Candidate) {
+func (c *LoopConn[E, P]) Post(a onloop.Acceptor, n Candidate) {
 	if !c.loop.Post(func() { c.Start(a, n) }) {
 		netio.CloseFD(uintptr(c.fd), true)
 	}
 }
 
 // Start hands the connection to a and begins to read.
-func (c *LoopConn[E, P]) Start(a transport.LoopAcceptor, n Candidate) {
+func (c *LoopConn[E, P]) Start(a onloop.Acceptor, n Candidate) {
 	if n.Watched {
 		c.watch = watched
 	}

@@ -69,9 +69,6 @@ func (n *Node) record(format string, args ...any) error {
 // to is a target as calls show it: user/client/session.
 func to(t gyro.Target) string { return t.User + "/" + t.Client + "/" + t.Session }
 
-// BatchSize is small.
-func (n *Node) BatchSize() int { return 256 }
-
 // PublishBatch records a call "publish a,b data" for each payload.
 func (n *Node) PublishBatch(_ context.Context, batch []gyro.BatchPublication) {
 	for from := 0; from < len(batch); {

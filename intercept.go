@@ -1,0 +1,133 @@
+package gyro
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+)
+
+// Call is one call of a handler.
+type Call struct {
+	// Handler is the name of the field of Handlers: "Connecting", "Subscribe", ….
+	Handler string
+	// Client that the call is for; nil for Connecting and Survey.
+	Client *Client
+	// Event is what the handler gets, by value: a ConnectEvent, a SubscribeEvent, …; for
+	// Message the data as []byte, for Connected nil.
+	Event any
+}
+
+// HandlerFunc is any handler. The reply is what the handler returns, by value: a
+// ConnectReply, a SubscribeReply, …; for RPC a []byte. It is nil for a handler that returns
+// at most an error.
+type HandlerFunc func(ctx context.Context, call Call) (reply any, err error)
+
+// Interceptor wraps a handler. What it returns is called in place of the handler, and calls
+// next, or answers itself. It may give next another context or Event, and return another
+// reply or error. It is called once for each handler that is set, when the node is made;
+// handlers that are nil stay unavailable.
+//
+// What holds for a handler (see Handlers) holds for what is around it: calls for different
+// clients are concurrent, a panic is contained, an error is the client's answer. If the
+// Event is Inline, it must not block, and may return ErrWouldBlock: the call is then made
+// once more, through all interceptors, where it may. ErrWouldBlock of the handler comes
+// through in the same way and is no failure. An error of Connected, Unsubscribed or
+// Disconnected, which have no answer, is logged.
+//
+// An Event or a reply of another type than the handler's is an error.
+type Interceptor func(next HandlerFunc) HandlerFunc
+
+// intercepted returns h with the interceptors around each handler.
+func (h Handlers) intercepted(by []Interceptor, log *slog.Logger) Handlers {
+	if len(by) == 0 {
+		return h
+	}
+	w := wrapper{by, log}
+	h.Connecting = withoutClient(w, "Connecting", h.Connecting)
+	if f := h.Connected; f != nil {
+		connected := notice(w, "Connected", func(ctx context.Context, c *Client, _ any) { f(ctx, c) })
+		h.Connected = func(ctx context.Context, c *Client) { connected(ctx, c, nil) }
+	}
+	h.Subscribe = wrap(w, "Subscribe", h.Subscribe)
+	h.Unsubscribed = notice(w, "Unsubscribed", h.Unsubscribed)
+	h.Publish = wrap(w, "Publish", h.Publish)
+	h.Presence = wrap(w, "Presence", h.Presence)
+	h.PresenceStats = wrap(w, "PresenceStats", h.PresenceStats)
+	h.History = wrap(w, "History", h.History)
+	h.RPC = wrap(w, "RPC", h.RPC)
+	if f := h.Message; f != nil {
+		message := wrap(w, "Message", func(ctx context.Context, c *Client, data []byte) (any, error) { return nil, f(ctx, c, data) })
+		h.Message = func(ctx context.Context, c *Client, data []byte) error {
+			_, err := message(ctx, c, data)
+			return err
+		}
+	}
+	h.Refresh = wrap(w, "Refresh", h.Refresh)
+	h.SubRefresh = wrap(w, "SubRefresh", h.SubRefresh)
+	h.Survey = withoutClient(w, "Survey", h.Survey)
+	h.Disconnected = notice(w, "Disconnected", h.Disconnected)
+	return h
+}
+
+type wrapper struct {
+	interceptors []Interceptor
+	log          *slog.Logger
+}
+
+// wrap puts the interceptors around a handler that gets an E and returns an R, or anything
+// if R is any; nil stays nil.
+func wrap[E, R any](w wrapper, name string, h func(context.Context, *Client, E) (R, error)) func(context.Context, *Client, E) (R, error) {
+	if h == nil {
+		return nil
+	}
+	next := HandlerFunc(func(ctx context.Context, call Call) (any, error) {
+		e, err := typed[E](call.Event, name, "event")
+		if err != nil {
+			return nil, err
+		}
+		return h(ctx, call.Client, e)
+	})
+	for _, i := range slices.Backward(w.interceptors) {
+		next = i(next)
+	}
+	return func(ctx context.Context, c *Client, e E) (R, error) {
+		reply, err := next(ctx, Call{Handler: name, Client: c, Event: e})
+		if err != nil {
+			var none R
+			return none, err
+		}
+		return typed[R](reply, name, "reply")
+	}
+}
+
+// typed is v as a T.
+func typed[T any](v any, name, what string) (T, error) {
+	t, ok := v.(T)
+	if _, any := any(&t).(*any); !ok && !any {
+		return t, fmt.Errorf("gyro: an interceptor of %s gave the %s %T in place of %T", name, what, v, t)
+	}
+	return t, nil
+}
+
+// withoutClient is wrap for a handler that gets no client.
+func withoutClient[E, R any](w wrapper, name string, h func(context.Context, E) (R, error)) func(context.Context, E) (R, error) {
+	if h == nil {
+		return nil
+	}
+	f := wrap(w, name, func(ctx context.Context, _ *Client, e E) (R, error) { return h(ctx, e) })
+	return func(ctx context.Context, e E) (R, error) { return f(ctx, nil, e) }
+}
+
+// notice is wrap for a handler that returns nothing.
+func notice[E any](w wrapper, name string, h func(context.Context, *Client, E)) func(context.Context, *Client, E) {
+	if h == nil {
+		return nil
+	}
+	f := wrap(w, name, func(ctx context.Context, c *Client, e E) (any, error) { h(ctx, c, e); return nil, nil })
+	return func(ctx context.Context, c *Client, e E) {
+		if _, err := f(ctx, c, e); err != nil {
+			w.log.Error("interceptor failed", "handler", name, "client", c.ID(), "error", err)
+		}
+	}
+}
