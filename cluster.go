@@ -100,9 +100,9 @@ func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluste
 
 // Channels returns the channels with subscribers in the cluster, and the number of
 // these, as far as their names match a glob pattern (server-api.md 6.11; at most 1,024
-// bytes); the empty one matches all. A pattern that is none is a
-// protocol.ErrorBadRequest. It is a Survey: the error names the nodes that are missing,
-// and there is no partial result. The names and numbers of a node have at most 16 MiB,
+// bytes); the empty one matches all. A pattern that is none is
+// ErrorBadRequest. It is a Survey: the error names the nodes that are missing, and there
+// is no partial result. The names and numbers of a node have at most 16 MiB,
 // or what the controller carries.
 func (n *Node) Channels(ctx context.Context, pattern string) (map[string]int, error) {
 	return n.cluster.Channels(ctx, pattern)

@@ -98,7 +98,7 @@ type Config struct {
 	// in this process: subscribes and reads of history at the broker, and as many
 	// again at the presence manager. It is what keeps the clients of a failed node,
 	// who come all at once, from overrunning the engine. Further calls wait for their
-	// turn, for 10 s at the most, and then fail with protocol.ErrorTooManyRequests.
+	// turn, for 10 s at the most, and then fail with ErrorTooManyRequests.
 	// Whatever the limit, identical reads made at a time share a round trip.
 	// Default 512; negative: no limit.
 	EngineConcurrency int

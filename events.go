@@ -42,14 +42,14 @@ type Handlers struct {
 	// Presence and PresenceStats decide on a request and may answer it themselves;
 	// otherwise the presence manager answers.
 	Presence      func(ctx context.Context, c *Client, e PresenceEvent) (PresenceReply, error)
-	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) (PresenceStatsReply, error)
+	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) (PresenceReply, error)
 	// History decides on a request and may answer it itself; otherwise the broker answers.
 	History func(ctx context.Context, c *Client, e HistoryEvent) (HistoryReply, error)
 	// RPC answers a call. The reply is JSON if JSON clients are to get it; nil is
 	// an empty reply.
 	RPC func(ctx context.Context, c *Client, e RPCEvent) ([]byte, error)
-	// Message takes a message that needs no answer. Errors other than a
-	// Disconnect are logged.
+	// Message takes a message that needs no answer. Errors other than a Disconnect are
+	// logged.
 	Message func(ctx context.Context, c *Client, data []byte) error
 	// Refresh prolongs an expiring connection: with the token that the client sent
 	// (client-side refresh), or when it expires (server-side refresh).
@@ -207,17 +207,12 @@ type PresenceEvent struct {
 	Subscribed bool
 }
 
-// PresenceReply allows a request.
+// PresenceReply allows what was asked for.
 type PresenceReply struct {
-	// Answered is set if Clients, by their IDs, are the answer.
+	// Answered is set if the reply has the answer: that to Presence are Clients, by their
+	// IDs, that to PresenceStats is Stats.
 	Answered bool
 	Clients  map[string]*ClientInfo
-}
-
-// PresenceStatsReply allows a request.
-type PresenceStatsReply struct {
-	// Answered is set if Stats are the answer.
-	Answered bool
 	Stats    PresenceStats
 }
 
@@ -229,7 +224,7 @@ type HistoryEvent struct {
 	HistoryFilter
 }
 
-// HistoryReply allows a request.
+// HistoryReply allows what was asked for.
 type HistoryReply struct {
 	// Answered is set if History is the answer. It is sent as it is.
 	Answered bool

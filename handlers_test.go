@@ -41,8 +41,8 @@ func failing(fail func() error) gyro.Handlers {
 		Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
 			return gyro.PresenceReply{}, fail()
 		},
-		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceStatsReply, error) {
-			return gyro.PresenceStatsReply{}, fail()
+		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
+			return gyro.PresenceReply{}, fail()
 		},
 		History: func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) {
 			return gyro.HistoryReply{}, fail()

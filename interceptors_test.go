@@ -21,13 +21,13 @@ import (
 // asked then.
 func TestHandlersAnswerPresenceAndHistory(t *testing.T) {
 	var answer gyro.HistoryReply
-	var stats gyro.PresenceStatsReply
+	var stats gyro.PresenceReply
 	var present gyro.PresenceReply
 	h := everything(gyro.SubscribeOptions{Presence: true}, gyro.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute})
 	h.Presence = func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
 		return present, nil
 	}
-	h.PresenceStats = func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceStatsReply, error) {
+	h.PresenceStats = func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
 		return stats, nil
 	}
 	h.History = func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) { return answer, nil }
@@ -73,6 +73,9 @@ func (x *trace) expect(t *testing.T, want ...string) {
 	x.lines = nil
 }
 
+// passed is the key of what an interceptor puts into the context.
+type passed string
+
 func (x *trace) around(name string) gyro.Interceptor {
 	return func(next gyro.HandlerFunc) gyro.HandlerFunc {
 		return func(ctx context.Context, call gyro.Call) (any, error) {
@@ -80,7 +83,7 @@ func (x *trace) around(name string) gyro.Interceptor {
 				return next(ctx, call)
 			}
 			x.note("%s: %s of %s", name, call.Handler, call.Client.UserID())
-			reply, err := next(context.WithValue(ctx, name, true), call)
+			reply, err := next(context.WithValue(ctx, passed(name), true), call)
 			x.note("%s: %T, %v", name, reply, err)
 			return reply, err
 		}
@@ -93,7 +96,7 @@ func TestInterceptors(t *testing.T) {
 	var x trace
 	h := everything(gyro.SubscribeOptions{}, gyro.PublishOptions{})
 	h.Publish = func(ctx context.Context, _ *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
-		x.note("handler: %s, %v", e.Data, ctx.Value("outer") == true && ctx.Value("inner") == true)
+		x.note("handler: %s, %v", e.Data, ctx.Value(passed("outer")) == true && ctx.Value(passed("inner")) == true)
 		return gyro.PublishReply{Data: e.Data}, nil
 	}
 	inner := func(next gyro.HandlerFunc) gyro.HandlerFunc {

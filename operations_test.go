@@ -62,8 +62,8 @@ func everything(o gyro.SubscribeOptions, p gyro.PublishOptions) gyro.Handlers {
 		Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
 			return gyro.PresenceReply{}, nil
 		},
-		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceStatsReply, error) {
-			return gyro.PresenceStatsReply{}, nil
+		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
+			return gyro.PresenceReply{}, nil
 		},
 		History: func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) {
 			return gyro.HistoryReply{}, nil

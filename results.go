@@ -38,10 +38,8 @@ type (
 	Unsubscribe = protocol.Unsubscribe
 )
 
-// Errors that handlers and the methods of Node return; package protocol has all of them.
+// Errors that handlers and the methods of Node return; package protocol has all others.
 var (
-	ErrorUnauthorized          = protocol.ErrorUnauthorized
-	ErrorUnknownChannel        = protocol.ErrorUnknownChannel
 	ErrorPermissionDenied      = protocol.ErrorPermissionDenied
 	ErrorMethodNotFound        = protocol.ErrorMethodNotFound
 	ErrorLimitExceeded         = protocol.ErrorLimitExceeded
@@ -53,14 +51,11 @@ var (
 	ErrorUnrecoverablePosition = protocol.ErrorUnrecoverablePosition
 )
 
-// Disconnects that applications use; package protocol has all of them.
+// Disconnects that handlers return; package protocol has all others.
 var (
-	DisconnectForceReconnect   = protocol.DisconnectForceReconnect
 	DisconnectForceNoReconnect = protocol.DisconnectForceNoReconnect
 	DisconnectInvalidToken     = protocol.DisconnectInvalidToken
 	DisconnectBadRequest       = protocol.DisconnectBadRequest
-	DisconnectConnectionLimit  = protocol.DisconnectConnectionLimit
-	DisconnectPermissionDenied = protocol.DisconnectPermissionDenied
 )
 
 // Values of Encoding.

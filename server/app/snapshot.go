@@ -107,6 +107,9 @@ func (a *App) Reload(cfg *config.Config) error {
 // handlers answer the node's questions about clients, each by the snapshot that is in force
 // when it comes.
 func handlers(inForce *atomic.Pointer[snapshot]) gyro.Handlers {
+	presence := func(_ context.Context, c *gyro.Client, e gyro.PresenceEvent) (gyro.PresenceReply, error) {
+		return gyro.PresenceReply{}, inForce.Load().presence(c, e)
+	}
 	return gyro.Handlers{
 		Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 			return inForce.Load().connecting(ctx, e)
@@ -117,12 +120,8 @@ func handlers(inForce *atomic.Pointer[snapshot]) gyro.Handlers {
 		Publish: func(_ context.Context, c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
 			return inForce.Load().publishing(c, e)
 		},
-		Presence: func(_ context.Context, c *gyro.Client, e gyro.PresenceEvent) (gyro.PresenceReply, error) {
-			return gyro.PresenceReply{}, inForce.Load().presence(c, e)
-		},
-		PresenceStats: func(_ context.Context, c *gyro.Client, e gyro.PresenceEvent) (gyro.PresenceStatsReply, error) {
-			return gyro.PresenceStatsReply{}, inForce.Load().presence(c, e)
-		},
+		Presence:      presence,
+		PresenceStats: presence,
 		History: func(_ context.Context, c *gyro.Client, e gyro.HistoryEvent) (gyro.HistoryReply, error) {
 			return gyro.HistoryReply{}, inForce.Load().history(c, e)
 		},
