@@ -63,7 +63,7 @@ func (n *Node) Survey(ctx context.Context, op string, data []byte, node string) 
 	return replies, err
 }
 
-// maxEmulation bounds the data of Emulate, in bytes: no more may wait for a client.
+// maxEmulation is the most data that Emulate takes, in bytes. As many may wait for a client.
 const maxEmulation = defaultPendingSize
 
 // Emulate implements transport.Emulator: a transport calls it with the commands of a client
@@ -100,7 +100,7 @@ func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluste
 
 // Channels returns the channels with subscribers in the cluster, and the number of
 // these, as far as their names match a glob pattern (server-api.md 6.11; at most 1,024
-// bytes); the empty one matches all. A pattern that is none is
+// bytes); the empty one matches all. A malformed pattern is
 // ErrorBadRequest. It is a Survey: the error names the nodes that are missing, and there
 // is no partial result. The names and numbers of a node have at most 16 MiB,
 // or what the controller carries.

@@ -91,8 +91,8 @@ type Config struct {
 	// of their replies is then free. Connect, subscribe, unsubscribe and refresh
 	// always keep their order. Default 1.
 	Concurrency int
-	// CommandLimit is how many commands of one client may be in progress before
-	// no more are read. Default 64.
+	// CommandLimit is how many commands of one client may be in progress. The node
+	// stops reading from the client while that many are. Default 64.
 	CommandLimit int
 	// EngineConcurrency is how many calls may be in progress at an engine that is not
 	// in this process: subscribes and reads of history at the broker, and as many

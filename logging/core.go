@@ -55,17 +55,17 @@ type history struct {
 	errors     []uint64  // shown since the kind is known
 }
 
-// verdict on a line.
-type verdict int
+// outcome on a line.
+type outcome int
 
 const (
-	written    verdict = iota
+	written    outcome = iota
 	suppressed         // counted, and that is all
 	example            // suppressed, and to be kept
 )
 
 // judge decides on a record with the errors of the given hash.
-func (c *core) judge(r *slog.Record, errors uint64) (*history, verdict) {
+func (c *core) judge(r *slog.Record, errors uint64) (*history, outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.history(kind{r.Level, r.Message})

@@ -24,8 +24,8 @@ func TestRememberedStringsAreCopies(t *testing.T) {
 		opts.IdempotencyKey = text[8 : 9+version]
 	}
 	clear(request) // whatever is still a part of it changes
-	for i := range b.shards {
-		s := &b.shards[i]
+	for i := range b.stripes {
+		s := &b.stripes[i]
 		for name, c := range s.channels.m {
 			if name != "channel" || c.stream.channel != "channel" || c.stream.versionEpoch != "epoch" {
 				t.Errorf("channel %q: stream %q, version epoch %q", name, c.stream.channel, c.stream.versionEpoch)

@@ -2,17 +2,17 @@ package memory
 
 import "hash/maphash"
 
-// maxEnded is how many ended streams a shard tells apart.
+// maxEnded is how many ended streams a stripe tells apart.
 const maxEnded = 1024
 
-// lives numbers the lives of a shard's streams. A stream without publications is not
+// lives numbers the lives of a stripe's streams. A stream without publications is not
 // stored: its epoch is made of the channel and the number of the life, again at each
 // read, and the first publication takes it over. Once a stream that had publications
 // has ended, its channel never has that number again, nor a lower one. So a client that
 // knows of its publications does not take the next stream for the same.
 //
 // The numbers of ended streams are forgotten, maxEnded at a time: then all channels of
-// the shard that are not subscribed, and whose streams have no publications, begin a
+// the stripe that are not subscribed, and whose streams have no publications, begin a
 // new life. Who comes back to one of them does not recover, though nothing was missed.
 type lives struct {
 	newest uint32            // the greatest number so far
@@ -45,7 +45,7 @@ func (l *lives) end(channel uint64) uint32 {
 
 // life is the number of the life of a channel whose stream has no publications. It
 // stays while the channel is subscribed.
-func (b *Broker) life(s *shard, ch string, c state) uint32 {
+func (b *Broker) life(s *stripe, ch string, c state) uint32 {
 	switch {
 	case c.subscribed:
 		return c.life
@@ -58,7 +58,7 @@ func (b *Broker) life(s *shard, ch string, c state) uint32 {
 // epoch of a channel whose stream has no publications: 8 letters. It never equals "_",
 // which clients use as the epoch of a position they know to be invalid (recovery.md
 // 8.3), and differs from process to process.
-func (b *Broker) epoch(s *shard, ch string, c state) string {
+func (b *Broker) epoch(s *stripe, ch string, c state) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	life := b.life(s, ch, c)
 	var h maphash.Hash

@@ -74,13 +74,13 @@ type Broker struct {
 	state   atomic.Int32
 	agenda  agenda
 	turns   []sync.Mutex // held while a publication is accepted and handled
-	shards  []shard
+	stripes []stripe
 }
 
-// shard holds what is known of the channels of one hash value. Its lock is never
+// stripe holds what is known of the channels of one hash value. Its lock is never
 // held during a handler call. Where several locks are taken, a turn comes first
 // and the agenda's lock last.
-type shard struct {
+type stripe struct {
 	mu       sync.Mutex
 	channels table[string, state]
 	results  table[resultKey, *result]
@@ -102,7 +102,7 @@ func New(cfg Config) *Broker {
 		epochs:  maphash.MakeSeed(),
 		start:   time.Now(),
 		turns:   make([]sync.Mutex, turnCount),
-		shards:  make([]shard, shardCount),
+		stripes: make([]stripe, shardCount),
 	}
 	b.agenda.clock = b.now
 	b.agenda.due = func(e expiring, now int64) { e.expire(b, now) }
@@ -187,7 +187,7 @@ func (b *Broker) tell(ctx context.Context, ch string, handle func()) error {
 	return nil
 }
 
-func (b *Broker) subscribed(s *shard, ch string) (bool, error) {
+func (b *Broker) subscribed(s *stripe, ch string) (bool, error) {
 	s.mu.Lock()
 	subscribed := s.channels.get(ch).subscribed
 	s.mu.Unlock()
@@ -226,9 +226,9 @@ func (b *Broker) check(ctx context.Context) error {
 
 func (b *Broker) running() bool { return b.state.Load() == stateRunning }
 
-// enter locks the channel's shard. It looks at the state behind the lock, so that
-// nothing is put into a shard that Close has cleared.
-func (b *Broker) enter(ctx context.Context, ch string) (*shard, error) {
+// enter locks the channel's stripe. It looks at the state behind the lock, so that
+// nothing is put into a stripe that Close has cleared.
+func (b *Broker) enter(ctx context.Context, ch string) (*stripe, error) {
 	_, s := b.place(ch)
 	s.mu.Lock()
 	if err := b.check(ctx); err != nil {
@@ -238,10 +238,10 @@ func (b *Broker) enter(ctx context.Context, ch string) (*shard, error) {
 	return s, nil
 }
 
-// place returns the channel's turn and shard.
-func (b *Broker) place(ch string) (*sync.Mutex, *shard) {
+// place returns the channel's turn and stripe.
+func (b *Broker) place(ch string) (*sync.Mutex, *stripe) {
 	hash := maphash.String(b.seed, ch)
-	return &b.turns[hash%turnCount], &b.shards[hash/turnCount%shardCount]
+	return &b.turns[hash%turnCount], &b.stripes[hash/turnCount%shardCount]
 }
 
 // now is the time since the broker was made, which no change of the wall clock
@@ -255,8 +255,8 @@ func (b *Broker) clear() {
 		b.turns[i].Lock()
 		b.turns[i].Unlock() //nolint:staticcheck // nobody takes a turn from here on
 	}
-	for i := range b.shards {
-		s := &b.shards[i]
+	for i := range b.stripes {
+		s := &b.stripes[i]
 		s.mu.Lock()
 		s.channels = table[string, state]{}
 		s.results = table[resultKey, *result]{}
@@ -266,7 +266,7 @@ func (b *Broker) clear() {
 }
 
 // put stores c or, if nothing is known of the channel any more, forgets it.
-func (s *shard) put(ch string, c state) {
+func (s *stripe) put(ch string, c state) {
 	if c == (state{}) {
 		s.channels.delete(ch)
 		return

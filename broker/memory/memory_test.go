@@ -57,8 +57,8 @@ func publish(t testing.TB, b *Broker, ch string, opts broker.PublishOptions) cha
 
 // size counts what the broker holds.
 func (b *Broker) size() (channels, results, scheduled int) {
-	for i := range b.shards {
-		s := &b.shards[i]
+	for i := range b.stripes {
+		s := &b.stripes[i]
 		s.mu.Lock()
 		channels += len(s.channels.m)
 		results += len(s.results.m)
@@ -413,8 +413,8 @@ func TestLives(t *testing.T) {
 
 // ended counts the ended streams that are told apart.
 func (b *Broker) ended() (n int) {
-	for i := range b.shards {
-		s := &b.shards[i]
+	for i := range b.stripes {
+		s := &b.stripes[i]
 		s.mu.Lock()
 		n += len(s.lives.ended)
 		s.mu.Unlock()
@@ -525,12 +525,12 @@ func TestPresenceIsGivenBack(t *testing.T) {
 		}
 		full := heapInUse() - before
 		time.Sleep(62 * time.Second) // nobody calls anything
-		for i := range p.shards {
-			s := &p.shards[i]
+		for i := range p.stripes {
+			s := &p.stripes[i]
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if len(s.channels.m) > 0 || s.oldest != nil || s.newest != nil {
-				t.Fatalf("shard %d holds %d channels", i, len(s.channels.m))
+				t.Fatalf("stripe %d holds %d channels", i, len(s.channels.m))
 			}
 		}
 		if p.armed.Load() {

@@ -18,19 +18,19 @@ const presenceShardCount = 256
 // the configured time to live is gone. It needs no Close: one timer runs while
 // there are entries.
 type Presence struct {
-	ttl    int64
-	seed   maphash.Seed
-	start  time.Time
-	armed  atomic.Bool
-	shards []presenceShard
+	ttl     int64
+	seed    maphash.Seed
+	start   time.Time
+	armed   atomic.Bool
+	stripes []presenceStripe
 }
 
 var _ broker.PresenceManager = (*Presence)(nil)
 
-// presenceShard holds the channels of one hash value. All entries have the same
+// presenceStripe holds the channels of one hash value. All entries have the same
 // time to live: in the order of their renewal they are in the order of their
 // expiry too, and one list shows which ones have expired.
-type presenceShard struct {
+type presenceStripe struct {
 	mu       sync.Mutex
 	channels table[string, *members]
 	oldest   *member
@@ -56,10 +56,10 @@ type member struct {
 // NewPresence returns an empty presence manager. Of cfg it takes PresenceTTL.
 func NewPresence(cfg Config) *Presence {
 	return &Presence{
-		ttl:    int64(positiveOr(cfg.PresenceTTL, defaultPresenceTTL)),
-		seed:   maphash.MakeSeed(),
-		start:  time.Now(),
-		shards: make([]presenceShard, presenceShardCount),
+		ttl:     int64(positiveOr(cfg.PresenceTTL, defaultPresenceTTL)),
+		seed:    maphash.MakeSeed(),
+		start:   time.Now(),
+		stripes: make([]presenceStripe, presenceShardCount),
 	}
 }
 
@@ -143,19 +143,19 @@ func (p *Presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, 
 	return broker.PresenceStats{Clients: len(ms.clients.m), Users: len(ms.users.m)}, nil
 }
 
-// enter locks the channel's shard and rids it of what has expired.
-func (p *Presence) enter(ctx context.Context, ch string) (s *presenceShard, now int64, err error) {
+// enter locks the channel's stripe and rids it of what has expired.
+func (p *Presence) enter(ctx context.Context, ch string) (s *presenceStripe, now int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	s = &p.shards[maphash.String(p.seed, ch)%presenceShardCount]
+	s = &p.stripes[maphash.String(p.seed, ch)%presenceShardCount]
 	s.mu.Lock()
 	now = int64(time.Since(p.start))
 	s.expire(now)
 	return s, now, nil
 }
 
-// arm has the shards swept after a while, if that is not going to happen anyway.
+// arm has the stripes swept after a while, if that is not going to happen anyway.
 func (p *Presence) arm(wait time.Duration) {
 	if !p.armed.Load() && p.armed.CompareAndSwap(false, true) {
 		time.AfterFunc(wait, p.sweep)
@@ -168,8 +168,8 @@ func (p *Presence) sweep() {
 	p.armed.Store(false)
 	now := int64(time.Since(p.start))
 	var next int64
-	for i := range p.shards {
-		s := &p.shards[i]
+	for i := range p.stripes {
+		s := &p.stripes[i]
 		s.mu.Lock()
 		s.expire(now)
 		if s.oldest != nil && (next == 0 || s.oldest.expireAt < next) {
@@ -182,14 +182,14 @@ func (p *Presence) sweep() {
 	}
 }
 
-func (s *presenceShard) expire(now int64) {
+func (s *presenceStripe) expire(now int64) {
 	for s.oldest != nil && s.oldest.expireAt <= now {
 		s.drop(s.oldest)
 	}
 }
 
 // drop forgets the client, and the channel if that was its last one.
-func (s *presenceShard) drop(m *member) {
+func (s *presenceStripe) drop(m *member) {
 	s.unlink(m)
 	m.of.count(m.info.User, -1)
 	m.of.clients.delete(m.client)
@@ -207,7 +207,7 @@ func (ms *members) count(user string, by int) {
 }
 
 // link appends m as the newest entry of the list.
-func (s *presenceShard) link(m *member) {
+func (s *presenceStripe) link(m *member) {
 	m.older, m.newer = s.newest, nil
 	if s.newest != nil {
 		s.newest.newer = m
@@ -217,7 +217,7 @@ func (s *presenceShard) link(m *member) {
 	s.newest = m
 }
 
-func (s *presenceShard) unlink(m *member) {
+func (s *presenceStripe) unlink(m *member) {
 	if m.older != nil {
 		m.older.newer = m.newer
 	} else {

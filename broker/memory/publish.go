@@ -65,7 +65,7 @@ func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.Publi
 
 // accept does everything but the delivery: it suppresses or stores pub; the event has
 // an epoch if it was stored. The caller holds the turn.
-func (b *Broker) accept(s *shard, ch string, pub *channel.Publication, opts *broker.PublishOptions, wall time.Time) (event broker.PublicationEvent, result broker.PublishResult, deliver bool) {
+func (b *Broker) accept(s *stripe, ch string, pub *channel.Publication, opts *broker.PublishOptions, wall time.Time) (event broker.PublicationEvent, result broker.PublishResult, deliver bool) {
 	now := int64(wall.Sub(b.start))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ type result struct {
 }
 
 // cached returns the position of an earlier publish with the same key.
-func (s *shard) cached(ch, key string, now int64) (channel.StreamPosition, bool) {
+func (s *stripe) cached(ch, key string, now int64) (channel.StreamPosition, bool) {
 	r := s.results.get(resultKey{ch, key})
 	if r == nil || r.expireAt <= now {
 		return channel.StreamPosition{}, false
@@ -138,7 +138,7 @@ func (s *shard) cached(ch, key string, now int64) (channel.StreamPosition, bool)
 }
 
 // cache remembers the position under the key of opts.
-func (b *Broker) cache(s *shard, ch string, opts *broker.PublishOptions, position channel.StreamPosition, now int64) {
+func (b *Broker) cache(s *stripe, ch string, opts *broker.PublishOptions, position channel.StreamPosition, now int64) {
 	key := resultKey{ch, opts.IdempotencyKey}
 	r := s.results.get(key)
 	if r == nil { // else one that expired and was not swept yet

@@ -13,7 +13,7 @@ import (
 
 // stream is the history of one channel (recovery.md sections 1 and 2), from its first
 // publication on: see epoch for those that have none. The stored publications have the
-// offsets up to top without a gap. Its shard's lock guards it.
+// offsets up to top without a gap. Its stripe's lock guards it.
 type stream struct {
 	slot
 	channel string
@@ -31,7 +31,7 @@ type stream struct {
 
 // stream returns the channel's stream as it is now, nil if it has no publications. The
 // agenda would drop what is over, too, somewhat later.
-func (b *Broker) stream(s *shard, c *state, now int64) *stream {
+func (b *Broker) stream(s *stripe, c *state, now int64) *stream {
 	st := c.stream
 	switch {
 	case st == nil:
@@ -45,7 +45,7 @@ func (b *Broker) stream(s *shard, c *state, now int64) *stream {
 }
 
 // begin makes the channel's stream for its first publication.
-func (b *Broker) begin(s *shard, ch string, c *state) *stream {
+func (b *Broker) begin(s *stripe, ch string, c *state) *stream {
 	ch = strings.Clone(ch)
 	c.stream = &stream{channel: ch, epoch: b.epoch(s, ch, *c)}
 	s.put(ch, *c)
@@ -53,7 +53,7 @@ func (b *Broker) begin(s *shard, ch string, c *state) *stream {
 }
 
 // end forgets a channel's stream. The next one begins another life.
-func (b *Broker) end(s *shard, c *state) {
+func (b *Broker) end(s *stripe, c *state) {
 	st := c.stream
 	b.agenda.cancel(st)
 	c.stream = nil

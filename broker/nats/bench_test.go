@@ -122,7 +122,7 @@ func BenchmarkDeliver(b *testing.B) {
 		Subject: "centrifugo.client.news", Sub: &natsio.Subscription{Subject: "centrifugo.client.news"},
 		Data: appendPush(nil, "news", message{pub: &channel.Publication{Data: payload, Time: 1}}),
 	}
-	l := br.intake.lane("news")
+	l := br.intake.worker("news")
 	b.ReportAllocs()
 	for b.Loop() {
 		br.intake.take(m)

@@ -38,7 +38,7 @@ type Broker struct {
 	log     *slog.Logger
 	part    string
 	names   *names
-	link    *link
+	dialer  *dialer
 	confirm *confirmer
 	intake  *intake
 	covers  func(pattern, ch string) bool
@@ -80,7 +80,7 @@ func New(cfg Config) (*Broker, error) {
 	hosts, _ := cfg.hosts() // was checked
 	b := &Broker{
 		cfg: cfg, log: cfg.Logger, part: "nats (" + strings.Join(hosts, ", ") + ")",
-		names: newNames(&cfg), link: newLink(cfg.DialTimeout), intake: newIntake(cfg.PendingBytes),
+		names: newNames(&cfg), dialer: newDialer(cfg.DialTimeout), intake: newIntake(cfg.PendingBytes),
 		closing: make(chan struct{}), ended: make(chan struct{}), seed: maphash.MakeSeed(),
 	}
 	if b.covers = cfg.Covers; b.covers == nil {
@@ -203,10 +203,10 @@ func (b *Broker) ready(ctx context.Context) (uint64, error) {
 	if b.closed.Load() {
 		return 0, errClosed
 	}
-	if number := b.link.flowing.Load(); number != 0 {
+	if number := b.dialer.flowing.Load(); number != 0 {
 		return number, nil
 	}
-	if _, _, err := b.link.state(); err != nil {
+	if _, _, err := b.dialer.state(); err != nil {
 		return 0, fmt.Errorf("%w: %w", errDisconnected, err)
 	}
 	return 0, errDisconnected
@@ -220,7 +220,7 @@ func (b *Broker) confirmed(ctx context.Context, number uint64) error {
 		}
 		return err
 	}
-	if b.link.number.Load() != number {
+	if b.dialer.number.Load() != number {
 		// The answer came over another connection than the one that it is about.
 		return fmt.Errorf("%w: it broke before the server confirmed", errDisconnected)
 	}
@@ -264,12 +264,12 @@ func (b *Broker) subscribe(ctx context.Context, channels, subjects []string) err
 		if err := b.awaitConnection(ctx); err != nil {
 			return err
 		}
-		number, since := b.link.number.Load(), b.confirm.begin()
+		number, since := b.dialer.number.Load(), b.confirm.begin()
 		err := b.addSubscriptions(channels, subjects)
 		if err == nil {
 			err = b.confirm.confirm(ctx)
 		}
-		if err == nil && b.link.number.Load() != number {
+		if err == nil && b.dialer.number.Load() != number {
 			continue // another connection confirmed, maybe before all is restored there
 		}
 		if err == nil {
@@ -278,7 +278,7 @@ func (b *Broker) subscribe(ctx context.Context, channels, subjects []string) err
 			}
 			return err
 		}
-		if up, _, _ := b.link.state(); up || ctx.Err() != nil || b.closed.Load() {
+		if up, _, _ := b.dialer.state(); up || ctx.Err() != nil || b.closed.Load() {
 			return err
 		}
 		// The connection broke. What is subscribed stays so, on the next one.
@@ -294,7 +294,7 @@ func (b *Broker) awaitConnection(ctx context.Context) error {
 		if b.closed.Load() {
 			return errClosed
 		}
-		up, changed, err := b.link.state()
+		up, changed, err := b.dialer.state()
 		if up {
 			return nil
 		}
@@ -390,9 +390,9 @@ func (b *Broker) RemoveHistory(ctx context.Context, _ string) error {
 // Health is Traits.Health: one element.
 func (b *Broker) Health() []broker.Health {
 	h := broker.Health{
-		Part: b.part, Delay: time.Duration(b.keeper.delay.Load()), Reconnects: max(b.link.flows.Load(), 1) - 1,
+		Part: b.part, Delay: time.Duration(b.keeper.delay.Load()), Reconnects: max(b.dialer.flows.Load(), 1) - 1,
 	}
-	up, _, err := b.link.state()
+	up, _, err := b.dialer.state()
 	switch {
 	case b.closed.Load():
 		h.Err = errClosed
@@ -411,7 +411,7 @@ func (b *Broker) Health() []broker.Health {
 // a part.
 func (b *Broker) counts() (waiting int, dropped uint64) {
 	waiting = len(b.intake.messages)
-	for _, l := range b.intake.lanes {
+	for _, l := range b.intake.workers {
 		n, drops := l.counts()
 		waiting += n
 		dropped += drops

@@ -68,7 +68,7 @@ func TestStart(t *testing.T) {
 	b := newBroker(t, cfg)
 	started := make(chan error)
 	go func() { started <- b.Run(ignore{}) }()
-	eventually(t, "an attempt", func() bool { return b.link.number.Load() > 0 })
+	eventually(t, "an attempt", func() bool { return b.dialer.number.Load() > 0 })
 	startServer(t, &server.Options{Port: port})
 	must(t, <-started)
 	must(t, b.Close(t.Context()))
@@ -77,7 +77,7 @@ func TestStart(t *testing.T) {
 	cfg.URL = "nats://127.0.0.1:1"
 	b = newBroker(t, cfg)
 	go func() { started <- b.Run(ignore{}) }()
-	eventually(t, "an attempt", func() bool { return b.link.number.Load() > 0 })
+	eventually(t, "an attempt", func() bool { return b.dialer.number.Load() > 0 })
 	must(t, b.Close(t.Context()))
 	if err := <-started; !errors.Is(err, errClosed) {
 		t.Errorf("closed: %v", err)
@@ -165,7 +165,7 @@ func TestTLS(t *testing.T) {
 			must(t, b.Subscribe(t.Context(), "a"))
 			must(t, publish(b, "a", "1"))
 			got.next(t, "publication")
-			b.link.cut(errors.New("test"))
+			b.dialer.cut(errors.New("test"))
 			got.next(t, "loss")
 			must(t, publish(b, "a", "2"))
 			got.next(t, "publication")

@@ -34,7 +34,7 @@ func (b *Broker) options() natsio.Options {
 	o.User, o.Password, o.Token = b.cfg.User, b.cfg.Password, b.cfg.Token
 	o.Timeout = b.cfg.DialTimeout
 	o.FlusherTimeout = b.cfg.WriteTimeout
-	o.CustomDialer = b.link
+	o.CustomDialer = b.dialer
 	o.SkipHostLookup = true // the dialer does it, with a timeout
 	o.MaxReconnect = -1
 	o.IgnoreAuthErrorAbort = true
@@ -45,16 +45,16 @@ func (b *Broker) options() natsio.Options {
 		o.Secure, o.TLSConfig = true, b.cfg.TLS.Clone()
 	}
 	o.DisconnectedErrCB = func(_ *natsio.Conn, err error) {
-		b.link.failed(err)
+		b.dialer.failed(err)
 		if !b.closed.Load() {
-			_, _, err = b.link.state()
+			_, _, err = b.dialer.state()
 			b.log.Warn("connection lost", "engine", b.part, "error", err)
 		}
 	}
-	o.ReconnectErrCB = func(_ *natsio.Conn, err error) { b.link.failed(err) }
+	o.ReconnectErrCB = func(_ *natsio.Conn, err error) { b.dialer.failed(err) }
 	o.ReconnectedCB = func(*natsio.Conn) { b.keeper.wake() }
 	o.ClosedCB = func(c *natsio.Conn) {
-		b.link.failed(c.LastError())
+		b.dialer.failed(c.LastError())
 		b.keeper.wake()
 	}
 	o.AsyncErrorCB = b.clientError
@@ -71,7 +71,7 @@ func (b *Broker) clientError(_ *natsio.Conn, sub *natsio.Subscription, err error
 	case errors.Is(err, natsio.ErrSlowConsumer) && sub != nil:
 		b.keeper.overflowed(sub)
 	default:
-		b.link.failed(err)
+		b.dialer.failed(err)
 		b.log.Warn("client error", "engine", b.part, "error", err)
 	}
 }
@@ -113,13 +113,13 @@ func (b *Broker) connect() (*natsio.Conn, uint64, error) {
 	conn, err := o.Connect()
 	if err != nil {
 		if errors.Is(err, natsio.ErrNoServers) {
-			if _, _, why := b.link.state(); why != nil {
+			if _, _, why := b.dialer.state(); why != nil {
 				err = why
 			}
 		}
 		return nil, 0, err
 	}
-	return conn, b.link.number.Load(), nil
+	return conn, b.dialer.number.Load(), nil
 }
 
 // restore makes events flow on the client's connection of that number: everything is
@@ -140,7 +140,7 @@ func (b *Broker) restore(number uint64) error {
 		return err
 	}
 	err := errors.Join(b.confirm.denies(toSubscribe, b.keeper.subject, since), b.confirm.denies(toPublish, b.keeper.subject, since))
-	if err == nil && !b.link.confirmed(number) {
+	if err == nil && !b.dialer.confirmed(number) {
 		err = errors.New("connection was lost again")
 	}
 	return err

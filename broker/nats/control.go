@@ -40,7 +40,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	b.control.node, b.control.handle = node, handle
 	var err error
 	if conn := b.conn.Load(); conn != nil {
-		err = b.serve(conn, b.link.number.Load()) // Connect knew of no control messages
+		err = b.serve(conn, b.dialer.number.Load()) // Connect knew of no control messages
 	} else {
 		err = b.start(context.Background())
 	}

@@ -283,13 +283,13 @@ func TestTrueAnswers(t *testing.T) {
 		})
 	}
 	for range 10 {
-		eventually(t, "connected", func() bool { return b.link.flowing.Load() != 0 })
+		eventually(t, "connected", func() bool { return b.dialer.flowing.Load() != 0 })
 		time.Sleep(20 * time.Millisecond)
 		p.cut()
 	}
 	cancel()
 	publishers.Wait()
-	eventually(t, "connected", func() bool { return b.link.flowing.Load() != 0 })
+	eventually(t, "connected", func() bool { return b.dialer.flowing.Load() != 0 })
 	must(t, publish(b, "a", "end"))
 	eventually(t, "the last one", func() bool { _, ok := received.Load("end"); return ok })
 	n := 0
@@ -324,8 +324,8 @@ func TestNodeBehind(t *testing.T) {
 	must(t, b.Run(h))
 	defer b.Close(context.Background())
 	must(t, b.Subscribe(t.Context(), "a", "b"))
-	if b.intake.lane("a") == b.intake.lane("b") && len(b.intake.lanes) > 1 {
-		t.Log("one lane for both")
+	if b.intake.worker("a") == b.intake.worker("b") && len(b.intake.workers) > 1 {
+		t.Log("one worker for both")
 	}
 	big := strings.Repeat("x", 100<<10)
 	for range 60 { // 6 MB
@@ -382,7 +382,7 @@ func TestIntakeOverflow(t *testing.T) {
 		return len(b.keeper.overflows)
 	}
 	lost := func(forget bool) (n int) {
-		for _, l := range b.intake.lanes {
+		for _, l := range b.intake.workers {
 			l.mu.Lock()
 			n += len(l.lose)
 			if forget {

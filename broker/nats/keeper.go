@@ -127,11 +127,11 @@ func canaryNumber(m *natsio.Msg) uint64 {
 
 // beat looks for the canaries that were sent, and sends the next.
 func (k *keeper) beat() {
-	if k.b.link.flowing.Load() == 0 {
+	if k.b.dialer.flowing.Load() == 0 {
 		return
 	}
 	if k.sent.Load() >= k.seen.Load()+missing {
-		k.b.link.cut(fmt.Errorf("no canary has come back for %v", missing*k.period))
+		k.b.dialer.cut(fmt.Errorf("no canary has come back for %v", missing*k.period))
 		return
 	}
 	conn := k.b.conn.Load()
@@ -147,7 +147,7 @@ func (k *keeper) late() error {
 	if sent >= k.seen.Load()+missing {
 		return fmt.Errorf("nats: no canary has come back for %v", missing*k.period)
 	}
-	for _, l := range k.b.intake.lanes {
+	for _, l := range k.b.intake.workers {
 		if sent > l.seen.Load()+missing {
 			return errors.New("nats: the node does not take events")
 		}
@@ -158,22 +158,22 @@ func (k *keeper) late() error {
 // mend makes events flow if they do not.
 func (k *keeper) mend() {
 	b := k.b
-	for attempt := 0; b.link.flowing.Load() == 0 && !b.closed.Load(); attempt++ {
+	for attempt := 0; b.dialer.flowing.Load() == 0 && !b.closed.Load(); attempt++ {
 		conn := b.conn.Load()
 		switch {
 		case conn.IsReconnecting():
 			return // it wakes us up
 		case conn.IsClosed():
 			if err := k.restart(); err != nil {
-				b.link.failed(err)
+				b.dialer.failed(err)
 				if !k.sleep(pause(attempt)) {
 					return
 				}
 				continue
 			}
 		}
-		if err := b.restore(b.link.number.Load()); err != nil {
-			b.link.failed(err)
+		if err := b.restore(b.dialer.number.Load()); err != nil {
+			b.dialer.failed(err)
 			return // the next tick tries again
 		}
 		k.seen.Store(k.sent.Load() - 1) // those before got lost

@@ -67,7 +67,7 @@ func (b *Broker) send(ctx context.Context, ch string, m message) error {
 	return b.confirm.denies(toPublish, subject, since)
 }
 
-// refused logs, now and then, that a channel was refused.
+// refused logs that a channel was refused, unless it logged a refusal a short time ago.
 func (b *Broker) refused(err error) error {
 	if b.keeper.mayLog() {
 		b.log.Warn("channel refused", "engine", b.part, "error", err)

@@ -203,7 +203,7 @@ func (w *way) watch(conn *natsio.Conn) (same bool) {
 	b := w.b
 	var over uint64 // the connection over which canaries come
 	for b.keeper.sleep(b.keeper.period) {
-		flowing, main := b.link.flowing.Load(), b.conn.Load()
+		flowing, main := b.dialer.flowing.Load(), b.conn.Load()
 		if flowing == 0 {
 			over = 0
 			w.cut.Store(false)

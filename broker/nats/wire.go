@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// link follows the connections that the NATS client makes, one after the other, and
+// dialer follows the connections that the NATS client makes, one after the other, and
 // knows when events flow: from the moment at which all subscriptions of a connection
 // are confirmed until it ends. It is how publishers learn at once that there is no
 // connection; the client itself would keep what they publish for later.
-type link struct {
+type dialer struct {
 	timeout time.Duration
 	number  atomic.Uint64 // of the last connection that was begun
 	flowing atomic.Uint64 // the number of the connection over which events flow, or 0
@@ -28,16 +28,16 @@ type link struct {
 // to write is lost then, subscriptions among it.
 type wire struct {
 	net.Conn
-	link   *link
-	closed bool // guarded by link.mu
+	dialer *dialer
+	closed bool // guarded by dialer.mu
 }
 
-func newLink(timeout time.Duration) *link {
-	return &link{timeout: timeout, changed: make(chan struct{})}
+func newDialer(timeout time.Duration) *dialer {
+	return &dialer{timeout: timeout, changed: make(chan struct{})}
 }
 
 // Dial implements the client's CustomDialer. The timeout covers name resolution.
-func (l *link) Dial(network, address string) (net.Conn, error) {
+func (l *dialer) Dial(network, address string) (net.Conn, error) {
 	l.number.Add(1)
 	// A peer that has vanished is found by the canary; this is for half-open leftovers.
 	d := net.Dialer{Timeout: l.timeout, KeepAlive: 15 * time.Second}
@@ -48,7 +48,7 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 		l.err = err
 		return nil, err
 	}
-	w := &wire{Conn: c, link: l}
+	w := &wire{Conn: c, dialer: l}
 	l.current = w
 	return w, nil
 }
@@ -57,7 +57,7 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 func (w *wire) Write(p []byte) (int, error) {
 	n, err := w.Conn.Write(p)
 	if err != nil {
-		w.link.failed(err)
+		w.dialer.failed(err)
 		_ = w.Close() // the error that counts is known
 	}
 	return n, err
@@ -65,17 +65,17 @@ func (w *wire) Write(p []byte) (int, error) {
 
 // Close implements net.Conn.
 func (w *wire) Close() error {
-	w.link.mu.Lock()
+	w.dialer.mu.Lock()
 	w.closed = true
-	if w.link.current == w {
-		w.link.flowing.Store(0)
+	if w.dialer.current == w {
+		w.dialer.flowing.Store(0)
 	}
-	w.link.mu.Unlock()
+	w.dialer.mu.Unlock()
 	return w.Conn.Close()
 }
 
 // confirmed says that events flow over a connection, unless it has ended already.
-func (l *link) confirmed(number uint64) bool {
+func (l *dialer) confirmed(number uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.number.Load() != number || l.current == nil || l.current.closed {
@@ -92,7 +92,7 @@ func (l *link) confirmed(number uint64) bool {
 
 // failed says why there is no connection, or soon will be none. That we have closed
 // it is no reason.
-func (l *link) failed(err error) {
+func (l *dialer) failed(err error) {
 	if err == nil || errors.Is(err, net.ErrClosed) {
 		return
 	}
@@ -103,14 +103,14 @@ func (l *link) failed(err error) {
 
 // state returns whether events flow, if not why, and a channel that is closed when
 // they do.
-func (l *link) state() (up bool, changed <-chan struct{}, err error) {
+func (l *dialer) state() (up bool, changed <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.flowing.Load() != 0, l.changed, l.err
 }
 
 // cut ends the current connection, upon which the client makes another.
-func (l *link) cut(err error) {
+func (l *dialer) cut(err error) {
 	l.mu.Lock()
 	w := l.current
 	l.err = err

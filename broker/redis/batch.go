@@ -20,10 +20,10 @@ import (
 
 const (
 	// lanesPerShard of a batch are under way at a time, so that one chunk is prepared
-	// while Redis works on another. A channel is in one lane: its items keep their
+	// while Redis works on another. A channel is in one share: its items keep their
 	// order.
 	lanesPerShard = 2
-	// minLane is how many items are worth a lane of their own.
+	// minLane is how many items are worth a share of their own.
 	minLane = 64
 	// maxChunk bounds the payload of a chunk in bytes.
 	maxChunk = 4 << 20
@@ -52,14 +52,14 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	if len(batch) >= 2*minLane {
 		count *= lanesPerShard
 	}
-	lanes := make([]lane, count)
-	for i := range lanes {
-		lanes[i] = lane{broker: b, shard: shards[i%len(shards)], batch: batch}
+	shares := make([]share, count)
+	for i := range shares {
+		shares[i] = share{broker: b, shard: shards[i%len(shards)], batch: batch}
 	}
 	for i := range batch {
 		item := &batch[i]
 		item.Result, item.Err = broker.PublishResult{}, nil
-		stamp(item.Pub, now) // here, as lanes may share publications
+		stamp(item.Pub, now) // here, as shares may have publications in common
 		hash := keys.Hash(item.Channel)
 		at := keys.Jump(hash, len(shards))
 		if item.Err = shards[at].names.Check(item.Channel); item.Err != nil {
@@ -71,45 +71,45 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		if count > len(shards) && hash>>32&1 == 1 {
 			at += len(shards)
 		}
-		lanes[at].items = append(lanes[at].items, laneItem{index: int32(i), hash: hash})
+		shares[at].items = append(shares[at].items, shareItem{index: int32(i), hash: hash})
 	}
-	lanes = slices.DeleteFunc(lanes, func(l lane) bool { return len(l.items) == 0 })
-	if len(lanes) == 0 {
+	shares = slices.DeleteFunc(shares, func(l share) bool { return len(l.items) == 0 })
+	if len(shares) == 0 {
 		return
 	}
 	var group sync.WaitGroup
-	for i := range lanes[1:] {
-		group.Go(func() { lanes[1+i].run(ctx) })
+	for i := range shares[1:] {
+		group.Go(func() { shares[1+i].run(ctx) })
 	}
-	lanes[0].run(ctx)
+	shares[0].run(ctx)
 	group.Wait()
 }
 
-// lane is a part of a batch whose items go to one shard, in their order.
-type lane struct {
+// share is a part of a batch whose items go to one shard, in their order.
+type share struct {
 	broker *Broker
 	shard  *shard
 	batch  []broker.BatchItem
-	items  []laneItem
+	items  []shareItem
 
 	strings slab.Slab
 	calls   []script.Call
 	cmds    []rueidis.Completed
 
-	// The publication that was encoded last: items of a broadcast share one.
+	// The publication that was encoded last: items of a broadcast have one in common.
 	pub     *channel.Publication
 	delta   bool
 	payload string
 	sum     uint64
 }
 
-type laneItem struct {
+type shareItem struct {
 	index int32
 	hash  uint64
 	sum   uint64 // of the payload, once it is encoded
 }
 
-func (l *lane) run(ctx context.Context) {
+func (l *share) run(ctx context.Context) {
 	l.strings = slab.New(min(256*len(l.items), slab.Max))
 	for rest := l.items; len(rest) > 0; {
 		n := l.prepare(rest)
@@ -133,7 +133,7 @@ func (l *lane) run(ctx context.Context) {
 }
 
 // prepare makes the calls of the next chunk and returns their number.
-func (l *lane) prepare(items []laneItem) int {
+func (l *share) prepare(items []shareItem) int {
 	items = items[:min(len(items), conn.MaxPipeline)]
 	if cap(l.calls) < len(items) {
 		l.calls = make([]script.Call, len(items))
@@ -154,7 +154,7 @@ func (l *lane) prepare(items []laneItem) int {
 	return len(items)
 }
 
-func (l *lane) encode(item *broker.BatchItem) {
+func (l *share) encode(item *broker.BatchItem) {
 	if delta := unkeptDelta(&item.Options); item.Pub != l.pub || delta != l.delta {
 		l.pub, l.delta = item.Pub, delta
 		l.payload = l.strings.Publication(item.Pub, delta)

@@ -52,12 +52,12 @@ func TestBatchAllocations(t *testing.T) {
 	b := &Broker{engine: &Engine{}, kinds: historyKinds{keys.Stream, keys.StreamMeta, &script.Streams}}
 	pub := &channel.Publication{Data: make([]byte, 128), Time: 1}
 	batch := make([]broker.BatchItem, 1000)
-	items := make([]laneItem, len(batch))
+	items := make([]shareItem, len(batch))
 	for i := range batch {
 		batch[i] = broker.BatchItem{Channel: "channel", Pub: pub, Options: broker.PublishOptions{HistorySize: 10, HistoryTTL: 1e9}}
-		items[i] = laneItem{index: int32(i), hash: keys.Hash("channel")}
+		items[i] = shareItem{index: int32(i), hash: keys.Hash("channel")}
 	}
-	l := lane{broker: b, shard: &shard{names: keys.Names{Prefix: "centrifugo"}}, batch: batch, items: items}
+	l := share{broker: b, shard: &shard{names: keys.Names{Prefix: "centrifugo"}}, batch: batch, items: items}
 	l.strings = slab.New(slab.Max)
 	l.prepare(items)
 	if allocs := testing.AllocsPerRun(100, func() { l.prepare(items) }); allocs > 10 {

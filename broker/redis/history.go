@@ -135,12 +135,12 @@ func (b *Broker) Positions(ctx context.Context, channels []string) []broker.Posi
 		}
 		return results
 	}
-	parts := make([][]laneItem, len(shards))
+	parts := make([][]shareItem, len(shards))
 	for i, ch := range channels {
 		hash := keys.Hash(ch)
 		at := keys.Jump(hash, len(shards))
 		if results[i].Err = shards[at].names.Check(ch); results[i].Err == nil {
-			parts[at] = append(parts[at], laneItem{index: int32(i), hash: hash})
+			parts[at] = append(parts[at], shareItem{index: int32(i), hash: hash})
 		}
 	}
 	var group sync.WaitGroup
@@ -161,7 +161,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string) []broker.Posi
 	return results
 }
 
-func (b *Broker) shardPositions(ctx context.Context, s *shard, items []laneItem, channels []string, results []broker.PositionResult) {
+func (b *Broker) shardPositions(ctx context.Context, s *shard, items []shareItem, channels []string, results []broker.PositionResult) {
 	var cmds []rueidis.Completed
 	m := slab.New(slab.Max)
 	failures := explainer{shard: s}

@@ -153,7 +153,8 @@ func (e *env) Closed(d protocol.Disconnect) {
 	}
 }
 
-// Tick is called when the session's deadline has passed, so now and then.
+// Tick is called when the session's deadline has passed. That is rare enough to look
+// after the lane as well.
 func (e *env) Tick() {
 	e.session.Tick()
 	e.lane.Rest()

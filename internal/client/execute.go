@@ -78,7 +78,7 @@ func (c *Client) connecting(ctx context.Context, app Application, e *session.Con
 	if err != nil {
 		return err
 	}
-	c.request = nil // it is of no more use, and large
+	c.request = nil // it is large, and nobody needs it any longer
 	if values != nil || meta != nil {
 		c.ctx.Store(life.NewContext(&c.life, c.loop.clients.handling, values, meta))
 	}
@@ -149,8 +149,8 @@ func (x *executor) Detach(items []session.DetachItem, inline bool) (bool, error)
 	return true, errors.Join(errs...)
 }
 
-// silent tells whether the ends of subscriptions are nobody's business but the
-// broker's, which is in this process.
+// silent tells whether the ends of subscriptions concern the broker alone, and the broker
+// is in this process.
 func (x *executor) silent(items []session.DetachItem) bool {
 	n := x.node()
 	return n.Engines.Local && !x.has().Unsubscribed &&

@@ -132,7 +132,7 @@ func (c *Cluster) insist(ctx context.Context, o *order) error {
 		if err == nil {
 			sent, limit = true, deadline
 		}
-		if sent && c.settled(o) {
+		if sent && c.silentOnly(o) {
 			return nil
 		}
 		timer := time.NewTimer(min(pause, time.Until(limit)))
@@ -184,8 +184,8 @@ func (c *Cluster) send(ctx context.Context, o *order, limit time.Time, first boo
 	return nil
 }
 
-// settled tells whether all nodes that are still waited for are silent.
-func (c *Cluster) settled(o *order) bool {
+// silentOnly tells whether all nodes that are still waited for are silent.
+func (c *Cluster) silentOnly(o *order) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.heard(o.waiting)) == 0

@@ -17,7 +17,7 @@ var (
 )
 
 // Apply appends to dst the target that delta makes of base. The target may have
-// limit bytes at most; no more memory than that is taken, whatever the delta. On
+// limit bytes at most, and Apply allocates no more than that for any delta. On
 // error it returns dst as it was. It is strict: nothing may follow the delta.
 func Apply(dst, base, delta []byte, limit int) ([]byte, error) {
 	d := decoder{p: delta}

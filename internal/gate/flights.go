@@ -74,8 +74,8 @@ func (f *flights[K, V]) alone(ctx context.Context, st *stripe[K, V], s *seat[K, 
 	return f.read(ctx, s.key)
 }
 
-// landed ends a read. It reports whether there are readers for another; else the key
-// has its seat no more.
+// landed ends a read. It reports whether readers wait for another one; if none do, it
+// removes the key's seat.
 func (f *flights[K, V]) landed(st *stripe[K, V], s *seat[K, V]) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -48,8 +48,8 @@ func free(memory channel.Memory, n int) {
 	}
 }
 
-// settle forgets all frames.
-func (b *Batch) settle() {
+// forget forgets all frames.
+func (b *Batch) forget() {
 	b.frames = [2]localFrame{}
 	for i := range b.list {
 		d := &b.list[i]

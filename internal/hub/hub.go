@@ -202,16 +202,16 @@ func (h *Hub) finish(s Subscriber, d *Delivery) {
 // be: those that are held back are no work that the loop is behind with.
 func (h *Hub) Pending() int { return h.pending }
 
-// Settle forgets the frames that were made in the arena, which may be reset then. It
-// is to be called between turns, when everything is flushed.
-func (h *Hub) Settle() {
+// Forget forgets the frames that were made in the arena, so that the loop may reset it.
+// The loop calls it between turns, when everything is flushed.
+func (h *Hub) Forget() {
 	for _, w := range h.active {
-		w.batch.settle()
+		w.batch.forget()
 	}
 }
 
 // Deliver goes on with the delivery of what was published, to about budget
-// subscribers. Busy channels take turns. It reports whether more is to be done, so
+// subscribers. Busy channels take turns. It reports whether something is left, so
 // that the loop can do other things in between.
 func (h *Hub) Deliver(budget int) (more bool) {
 	for budget > 0 && len(h.active) > 0 {

@@ -86,8 +86,8 @@ type variant struct {
 // messages are for later.
 var messages = sync.Pool{New: func() any { return new(Message) }}
 
-// NewMessage returns an empty message, which is to be posted to as many loops as Share
-// is told.
+// NewMessage returns an empty message. Share says how many loops get it; the caller posts
+// it to each of them.
 func NewMessage() *Message {
 	m := messages.Get().(*Message)
 	m.fresh = true

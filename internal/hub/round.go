@@ -15,7 +15,7 @@ type Rounds struct {
 // Now is the current round.
 func (r *Rounds) Now() uint32 { return r.n.Load() }
 
-// Begin starts a round and returns it. What the round reads is to be read afterwards.
+// Begin starts a round and returns it. The caller reads positions after that, not before.
 func (r *Rounds) Begin() uint32 { return r.n.Add(1) }
 
 // Concerns tells whether the check m was read in a round that began after the one

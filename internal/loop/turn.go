@@ -11,8 +11,8 @@ type turning struct {
 	subject any // what is done, if it is not an element of one of the lists
 }
 
-// stages of a turn: tasks, sockets, those who have more to say, a slice of the timers
-// that are due and of what is to be delivered, and the output.
+// stages of a turn: tasks, sockets, clients whose commands wait, a slice of the timers that
+// are due, a slice of the deliveries, and the output.
 var stages = [...]func(*Loop){(*Loop).tasks, (*Loop).sockets, (*Loop).goOn, (*Loop).timers, (*Loop).deliver, (*Loop).flush}
 
 // turn handles one batch and all that is ready.
@@ -26,7 +26,7 @@ func (l *Loop) turn(batch []item) {
 		// What is made again in the next turn costs less than memory for frames that
 		// grows for as long as there is more.
 		l.busy = true
-		l.hub.Settle()
+		l.hub.Forget()
 	}
 	l.pool.Arena.Reset()
 	l.relieve()

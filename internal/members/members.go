@@ -1,5 +1,5 @@
-// Package members does with the clients of a node what is to be done on every node of
-// the cluster, and answers what the others ask.
+// Package members carries out commands of the cluster on this node's clients, and answers
+// the questions of other nodes.
 package members
 
 import (

@@ -22,8 +22,8 @@ type gathering struct {
 	buf    []byte // headroom, then messages
 }
 
-// Open returns the buffer that one message is to be appended to, and then given to
-// Add. Messages that are added in a row go out in one frame. If nothing is added,
+// Open returns a buffer. The caller appends one message to it and gives it to Add.
+// Messages that are added in a row go out in one frame. If nothing is added,
 // nothing changes.
 func (q *Queue) Open(p *Pool, f Framer) []byte {
 	g := &p.gathering
@@ -57,8 +57,8 @@ func (q *Queue) Add(p *Pool, buf []byte) int {
 	return q.size
 }
 
-// settle puts what is gathered for q into it.
-func (q *Queue) settle(p *Pool) {
+// collect puts what is gathered for q into it.
+func (q *Queue) collect(p *Pool) {
 	if p.gathering.q == q {
 		p.gathering.close(p)
 	}

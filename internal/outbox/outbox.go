@@ -82,7 +82,7 @@ type Queue struct {
 
 // Push appends a frame and returns the number of bytes that now wait.
 func (q *Queue) Push(p *Pool, frame []byte) int {
-	q.settle(p)
+	q.collect(p)
 	q.size += len(frame)
 	n := len(q.last)
 	switch {
@@ -116,7 +116,7 @@ func (q *Queue) Flush(p *Pool, w Writer) error {
 	if q.size == 0 {
 		return nil
 	}
-	q.settle(p)
+	q.collect(p)
 	frames := q.runs(p)
 	n, err := w.Write(frames)
 	p.one[0] = nil
@@ -166,7 +166,7 @@ func (q *Queue) keep(p *Pool, n int) {
 // Take empties the queue and hands over what was in it, which is valid until the
 // turn ends.
 func (q *Queue) Take(p *Pool) [][]byte {
-	q.settle(p)
+	q.collect(p)
 	var frames [][]byte
 	if q.size > 0 {
 		frames = append(q.older, q.last)

@@ -65,8 +65,8 @@ func (r *runner) run() {
 	}
 }
 
-// idle tells whether nothing but periodic checks is to be done. What waits is of no
-// use to anybody once no channel is watched.
+// idle tells whether the runner has nothing to do but periodic checks. Once no channel is
+// watched, nobody needs what still waits.
 func (r *runner) idle() bool {
 	return !r.cfg.Routes.HasMarked() || len(r.read)+len(r.failed) == 0
 }

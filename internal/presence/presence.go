@@ -62,7 +62,7 @@ type Manager struct {
 
 type key struct{ channel, client string }
 
-// state of an entry says what is to be done.
+// state of an entry says what the workers have to do.
 type state uint8
 
 const (

@@ -87,7 +87,7 @@ func (m *Manager) rouse() {
 	}
 }
 
-// run does what there is to be done.
+// run works until nothing is left to do.
 func (m *Manager) run() {
 	pause := minPause
 	for m.ctx.Err() == nil {
@@ -106,8 +106,8 @@ func (m *Manager) run() {
 	}
 }
 
-// next holds an entry of which something is to be done. If there is none, one worker has
-// to wait until there is, and the others end.
+// next holds an entry that needs work. If none does, one worker has to wait for the next
+// one, and the others end.
 func (m *Manager) next() (e *entry, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

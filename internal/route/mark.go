@@ -1,8 +1,8 @@
 package route
 
 // Mark notes something, a number other than 0, about a channel that is routed. The
-// latest mark counts; it lasts until the channel is routed no more. Mark reports
-// whether the channel had none.
+// latest mark counts; it lasts as long as the channel is routed. Mark reports whether the
+// channel had none.
 func (t *Table) Mark(ch string, mark uint8) (first bool) {
 	b, hash := t.bucket(ch)
 	b.mu.Lock()

@@ -40,8 +40,8 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 	b.send(m, b.form)
 }
 
-// DeliverAll takes messages in one frame if nothing is to be looked at, left out or
-// changed for this subscriber, and they follow its position.
+// DeliverAll takes messages in one frame, if they follow the subscriber's position and
+// this subscriber gets all of them as they are.
 func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 	if b.state != subLive || !batch.Plain() || b.filtered() || b.form&hub.Escaped != 0 {
 		return false

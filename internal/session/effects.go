@@ -20,7 +20,7 @@ type Effect interface {
 	complete(s *Session)
 }
 
-// Traits say how an effect is to be scheduled.
+// Traits say how a lane schedules an effect.
 type Traits uint8
 
 const (
@@ -242,9 +242,9 @@ const (
 // presence, read the stream, in this order; or leave no trace.
 type AttachItem struct {
 	Channel string
-	// Info is set if presence is to be added.
+	// Info is set if the client is to appear in the presence.
 	Info *channel.ClientInfo
-	// Positioned is set if the stream is to be read.
+	// Positioned is set if the attach has to read the stream.
 	Positioned bool
 	channel.HistoryFilter
 	// out

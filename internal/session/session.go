@@ -22,8 +22,8 @@ import (
 type Env interface {
 	// Now is the time of the current turn in nanoseconds of the Unix epoch.
 	Now() int64
-	// Phase returns a number in [0, n), the same for the same n to sessions that start
-	// one after the other, but for a new one now and then.
+	// Phase returns a number in [0, n). Sessions that start one after the other get the
+	// same number for the same n, up to 64 of them; then it changes.
 	Phase(n int64) int64
 	// Schedule sets the session's only deadline: Tick is called when it passed.
 	Schedule(at int64)

@@ -429,8 +429,8 @@ func (b *Subscription) result(it *AttachItem) *protocol.SubscribeResult {
 	return r
 }
 
-// Window is how long messages of the channel are to be held back, as the options of
-// the subscription have it. It is known while the subscription joins.
+// Window says how long the hub holds back messages of the channel, by the options of the
+// subscription. It is known while the subscription joins.
 func (b *Subscription) Window() hub.Window {
 	if b.setup == nil || b.setup.opts == nil {
 		return hub.Window{}

@@ -64,12 +64,12 @@ func (s *snapshot) subscribing(c *gyro.Client, e gyro.SubscribeEvent) (gyro.Subs
 		return gyro.SubscribeReply{}, err
 	}
 	facts := s.facts(c.UserID(), false)
-	verdict := ch.DecideSubscribe(facts, namespace.SubscriptionType(e.Type), e.Token != "")
-	if verdict.Err != nil {
-		return gyro.SubscribeReply{}, verdict.Err
+	decision := ch.DecideSubscribe(facts, namespace.SubscriptionType(e.Type), e.Token != "")
+	if decision.Err != nil {
+		return gyro.SubscribeReply{}, decision.Err
 	}
-	reply := gyro.SubscribeReply{Options: subscribeOptions(ch, verdict.Source), ClientSideRefresh: true}
-	switch verdict.By {
+	reply := gyro.SubscribeReply{Options: subscribeOptions(ch, decision.Source), ClientSideRefresh: true}
+	switch decision.By {
 	case namespace.Rules:
 	case namespace.Token:
 		if err := s.subscribeByToken(c, e, &reply.Options); err != nil {
@@ -126,11 +126,11 @@ func (s *snapshot) publishing(c *gyro.Client, e gyro.PublishEvent) (gyro.Publish
 	if err != nil {
 		return gyro.PublishReply{}, err
 	}
-	verdict := ch.DecidePublish(s.facts(c.UserID(), e.Subscribed), e.Data)
-	if verdict.Err != nil {
-		return gyro.PublishReply{}, verdict.Err
+	decision := ch.DecidePublish(s.facts(c.UserID(), e.Subscribed), e.Data)
+	if decision.Err != nil {
+		return gyro.PublishReply{}, decision.Err
 	}
-	if verdict.By != namespace.Rules {
+	if decision.By != namespace.Rules {
 		return gyro.PublishReply{}, protocol.ErrorNotAvailable
 	}
 	return gyro.PublishReply{Options: gyro.PublishOptions{

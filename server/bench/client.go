@@ -23,12 +23,12 @@ const graceOfPing = 10 * time.Second
 
 // client is a client of the protocol: a subscriber of one channel or none. It
 // outlives its connections. But for link, its fields belong to the goroutine in
-// session, and what is guarded by shard.
+// session, and what is guarded by stripe.
 type client struct {
 	run     *run
 	index   int
 	channel int // index, or noChannel
-	shard   *shard
+	stripe  *stripe
 	link    atomic.Pointer[wire.Link]
 
 	// answered gets the replies to publications; nil if it sends none.
@@ -40,7 +40,7 @@ type client struct {
 	offset     uint64
 	epoch      string
 
-	ledger ledger // guarded by shard
+	ledger ledger // guarded by stripe
 }
 
 const noChannel = -1
@@ -106,8 +106,8 @@ func (c *client) receive(l *wire.Link, frame []byte, ready joined) error {
 // with a reply that is something else.
 func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply, err error) {
 	now := c.run.elapsed()
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
+	c.stripe.mu.Lock()
+	defer c.stripe.mu.Unlock()
 	for len(frame) > 0 {
 		message := wire.FirstMessage(c.run.codec.Encoding(), frame)
 		d := c.run.memo.Find(message)
@@ -199,11 +199,11 @@ func (c *client) inChannel(l *wire.Link, r *protocol.Reply, ready joined) error 
 		return fmt.Errorf("subscribe to %q: %w", name, errNotRecoverable)
 	}
 	now := c.run.elapsed()
-	c.shard.mu.Lock()
+	c.stripe.mu.Lock()
 	for _, pub := range res.Publications {
 		c.deliver(now, newDelivery(name, pub))
 	}
-	c.shard.mu.Unlock()
+	c.stripe.mu.Unlock()
 	c.offset, c.epoch = res.Offset, res.Epoch
 	c.live(l)
 	ready(res)
@@ -226,13 +226,13 @@ func newDelivery(channel string, pub *protocol.Publication) *delivery {
 	return d
 }
 
-// deliver enters a delivery. The caller holds the shard's lock.
+// deliver enters a delivery. The caller holds the stripe's lock.
 func (c *client) deliver(now int64, d *delivery) {
 	if c.channel == noChannel {
 		return
 	}
 	c.offset = max(c.offset, d.offset)
-	t := &c.shard.tally
+	t := &c.stripe.tally
 	if !d.stamped || d.stamp.run != c.run.id {
 		t.foreign++
 		return
@@ -250,8 +250,8 @@ func (c *client) deliver(now int64, d *delivery) {
 		t.reordered++
 	}
 	t.received++
-	c.shard.last = now
-	c.shard.latencies.record(time.Duration(now - d.stamp.sent))
+	c.stripe.last = now
+	c.stripe.latencies.record(time.Duration(now - d.stamp.sent))
 }
 
 // send sends publications in one frame.

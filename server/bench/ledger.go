@@ -2,11 +2,11 @@ package bench
 
 import "slices"
 
-// verdict is what a message is to the one who gets it.
-type verdict int
+// outcome is what a message is to the one who gets it.
+type outcome int
 
 const (
-	fresh     verdict = iota // expected
+	fresh     outcome = iota // expected
 	late                     // behind a later one of the same publisher: out of order
 	duplicate                // had been there
 )
@@ -26,7 +26,7 @@ type track struct {
 type span struct{ from, to uint64 }
 
 // observe enters a message.
-func (l *ledger) observe(publisher int, seq uint64) verdict {
+func (l *ledger) observe(publisher int, seq uint64) outcome {
 	for publisher >= len(l.tracks) {
 		l.tracks = append(l.tracks, track{})
 	}

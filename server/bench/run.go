@@ -34,7 +34,7 @@ type run struct {
 	recoverable bool // channels have to be
 	subscribers []*client
 	publishers  []*client
-	shards      [shards]shard
+	stripes     [stripes]stripe
 	issued      [][]atomic.Uint64 // publications, by publisher and channel
 	producers   []*producer
 
@@ -73,17 +73,17 @@ func newRun(ctx context.Context, t *Target, channels, subscribers, publishers in
 			r.channels[i] = fmt.Sprintf("%s-%d", t.Channel, i)
 		}
 	}
-	for i := range r.shards {
-		r.shards[i].latencies = newHistogram()
+	for i := range r.stripes {
+		r.stripes[i].latencies = newHistogram()
 	}
 	if subscribers > channels {
 		r.memo = wire.NewMemo[delivery]()
 	}
 	for i := range subscribers {
-		r.subscribers = append(r.subscribers, &client{run: r, index: i, channel: i % channels, shard: &r.shards[i%shards]})
+		r.subscribers = append(r.subscribers, &client{run: r, index: i, channel: i % channels, stripe: &r.stripes[i%stripes]})
 	}
 	for i := range publishers {
-		r.publishers = append(r.publishers, &client{run: r, index: subscribers + i, channel: noChannel, shard: &r.shards[0]})
+		r.publishers = append(r.publishers, &client{run: r, index: subscribers + i, channel: noChannel, stripe: &r.stripes[0]})
 	}
 	return r, nil
 }
@@ -225,11 +225,11 @@ func (r *run) issuedSeq(s stamp) bool {
 	return s.seq < r.issued[s.publisher][s.channel].Load()
 }
 
-// tally adds up the shards; last is when the latest delivery was, in nanoseconds
+// tally adds up the stripes; last is when the latest delivery was, in nanoseconds
 // since the run began.
 func (r *run) tally() (t tally, last int64) {
-	for i := range r.shards {
-		s := &r.shards[i]
+	for i := range r.stripes {
+		s := &r.stripes[i]
 		s.mu.Lock()
 		t.add(s.tally)
 		last = max(last, s.last)
@@ -289,19 +289,19 @@ func (r *run) deliver(start int64) *DeliverResult {
 		Reordered: t.reordered, Corrupt: t.corrupt, Foreign: t.foreign,
 	}
 	merged := newHistogram()
-	for i := range r.shards {
-		s := &r.shards[i]
+	for i := range r.stripes {
+		s := &r.stripes[i]
 		s.mu.Lock()
 		merged.h.Merge(s.latencies.h)
 		s.mu.Unlock()
 	}
 	d.Latency = merged.latency()
 	for _, c := range r.subscribers {
-		c.shard.mu.Lock()
+		c.stripe.mu.Lock()
 		for p, channels := range r.issued {
 			d.Lost += c.ledger.missing(p, channels[c.channel].Load())
 		}
-		c.shard.mu.Unlock()
+		c.stripe.mu.Unlock()
 	}
 	took := time.Duration(last - start)
 	if took > 0 {

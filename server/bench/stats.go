@@ -63,17 +63,17 @@ func (s *shared) latency() *Latency {
 	return s.h.latency()
 }
 
-// shard counts the deliveries of some of the subscribers, and guards their
+// stripe counts the deliveries of some of the subscribers, and guards their
 // ledgers. There are several so that readers rarely wait for one another.
-type shard struct {
+type stripe struct {
 	mu        sync.Mutex
 	tally     tally
 	last      int64 // nanoseconds since the run began, of the latest delivery
 	latencies histogram
 }
 
-// shards is how many there are.
-const shards = 8
+// stripes is how many there are.
+const stripes = 8
 
 // tally counts messages by what they were.
 type tally struct {

@@ -11,7 +11,7 @@ import (
 type Authority uint8
 
 const (
-	// Rules have decided: Verdict.Err is the answer.
+	// Rules have decided: Decision.Err is the answer.
 	Rules Authority = iota
 	// Token: the subscription token decides alone.
 	Token
@@ -51,8 +51,8 @@ type Facts struct {
 	Insecure bool
 }
 
-// Verdict on an operation.
-type Verdict struct {
+// Decision on an operation.
+type Decision struct {
 	By Authority
 	// Source of the subscription, if it is allowed by the rules.
 	Source Source
@@ -60,7 +60,7 @@ type Verdict struct {
 	Err error
 }
 
-func denied(err *protocol.Error) Verdict { return Verdict{Err: err} }
+func denied(err *protocol.Error) Decision { return Decision{Err: err} }
 
 // permits is the truth table of channels.md 6.9.
 func (f Facts) permits(client, subscriber, anonymous bool) bool {
@@ -70,24 +70,24 @@ func (f Facts) permits(client, subscriber, anonymous bool) bool {
 // DecideSubscribe decides on a subscribe command (channels.md 6.2) that asks for a
 // subscription type and may come with a token. It applies to what ForClient
 // returned.
-func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool) Verdict {
+func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool) Decision {
 	switch limited := c.UserLimited(); {
 	case asked != c.Type:
 		return denied(c.wrongType(asked))
 	case c.Private() && !hasToken:
 		return denied(protocol.ErrorPermissionDenied)
 	case hasToken:
-		return Verdict{By: Token}
+		return Decision{By: Token}
 	case limited && c.ListsUser(f.User):
-		return Verdict{Source: SourceUserLimited}
+		return Decision{Source: SourceUserLimited}
 	case c.SubscribeProxyEnabled && !limited:
-		return Verdict{By: SubscribeProxy}
+		return Decision{By: SubscribeProxy}
 	case c.SubscribeStreamProxyEnabled && !limited:
-		return Verdict{By: StreamProxy}
+		return Decision{By: StreamProxy}
 	case !limited && f.permits(c.AllowSubscribeForClient, false, c.AllowSubscribeForAnonymous):
-		return Verdict{Source: SourceClientAllowed}
+		return Decision{Source: SourceClientAllowed}
 	case f.Insecure:
-		return Verdict{Source: SourceInsecure}
+		return Decision{Source: SourceInsecure}
 	}
 	return denied(protocol.ErrorPermissionDenied)
 }
@@ -131,18 +131,18 @@ func (r *Resolver) Requested(name string, f Facts) (ch Channel, granted bool, er
 // DecidePublish decides on a publish command (channels.md 6.4). By the stream proxy
 // means that the data goes into the open stream of this subscription; without one,
 // protocol.ErrorNotAvailable is the answer.
-func (c Channel) DecidePublish(f Facts, data []byte) Verdict {
+func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 	switch {
 	case !c.ValidData(data):
 		return denied(protocol.ErrorBadRequest)
 	case c.PublishProxyEnabled:
-		return Verdict{By: PublishProxy}
+		return Decision{By: PublishProxy}
 	case c.SubscribeStreamProxyEnabled && !c.SubscribeStreamProxyBidi:
 		return denied(protocol.ErrorNotAvailable)
 	case c.SubscribeStreamProxyEnabled:
-		return Verdict{By: StreamProxy}
+		return Decision{By: StreamProxy}
 	case f.permits(c.AllowPublishForClient, c.AllowPublishForSubscriber, c.AllowPublishForAnonymous), f.Insecure:
-		return Verdict{}
+		return Decision{}
 	}
 	return denied(protocol.ErrorPermissionDenied)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	denied103 = Verdict{Err: protocol.ErrorPermissionDenied}
+	denied103 = Decision{Err: protocol.ErrorPermissionDenied}
 	user      = Facts{User: "42"}
 	anonymous = Facts{}
 	insecure  = Facts{Insecure: true}
@@ -80,26 +80,26 @@ func TestDecideSubscribe(t *testing.T) {
 		facts            Facts
 		asked            SubscriptionType
 		token            bool
-		want             Verdict
+		want             Decision
 	}{
 		// 1: the type comes first.
 		{client, "ns:a", user, Map, true, denied103},
 		{client, "ns:a", insecure, MapUsers, false, denied103},
-		{client, "ns:a", user, SharedPoll, false, Verdict{Err: protocol.ErrorNotAvailable}},
-		{`"subscription_type": "shared_poll"`, "ns:a", user, Stream, true, Verdict{Err: protocol.ErrorBadRequest}},
+		{client, "ns:a", user, SharedPoll, false, Decision{Err: protocol.ErrorNotAvailable}},
+		{`"subscription_type": "shared_poll"`, "ns:a", user, Stream, true, Decision{Err: protocol.ErrorBadRequest}},
 		{`"subscription_type": "map"`, "ns:a", user, Stream, true, denied103},
-		{`"subscription_type": "map", ` + client, "ns:a", user, Map, false, Verdict{Source: SourceClientAllowed}},
-		{`"subscription_type": "stream", ` + client, "ns:a", user, Stream, false, Verdict{Source: SourceClientAllowed}},
+		{`"subscription_type": "map", ` + client, "ns:a", user, Map, false, Decision{Source: SourceClientAllowed}},
+		{`"subscription_type": "stream", ` + client, "ns:a", user, Stream, false, Decision{Source: SourceClientAllowed}},
 		{client, "ns:a", user, 77, false, denied103},
 		{client, "ns:a", user, -1, false, denied103},
 		// 2, 3: private prefix and token.
 		{client, "$ns:a", insecure, Stream, false, denied103},
 		{byProxy, "$ns:a", user, Stream, false, denied103},
-		{client, "$ns:a", user, Stream, true, Verdict{By: Token}},
-		{byProxy + "," + client, "ns:a", insecure, Stream, true, Verdict{By: Token}},
-		{limited, "ns:a#7", user, Stream, true, Verdict{By: Token}},
+		{client, "$ns:a", user, Stream, true, Decision{By: Token}},
+		{byProxy + "," + client, "ns:a", insecure, Stream, true, Decision{By: Token}},
+		{limited, "ns:a#7", user, Stream, true, Decision{By: Token}},
 		// 4: user-limited.
-		{limited + "," + byProxy, "ns:a#42", user, Stream, false, Verdict{Source: SourceUserLimited}},
+		{limited + "," + byProxy, "ns:a#42", user, Stream, false, Decision{Source: SourceUserLimited}},
 		{limited, "$ns:a#42", user, Stream, false, denied103},
 		{limited, "ns:a#", anonymous, Stream, false, denied103},
 		{limited, "ns:a#1,", anonymous, Stream, false, denied103},
@@ -107,16 +107,16 @@ func TestDecideSubscribe(t *testing.T) {
 		{limited + "," + byProxy, "ns:a#7", user, Stream, false, denied103},
 		{limited + "," + byStream, "ns:a#7", user, Stream, false, denied103},
 		{limited + "," + client, "ns:a#7", user, Stream, false, denied103},
-		{limited + "," + client, "ns:a#7", Facts{User: "42", Insecure: true}, Stream, false, Verdict{Source: SourceInsecure}},
-		{client, "ns:a#7", user, Stream, false, Verdict{Source: SourceClientAllowed}},
-		{limited + "," + client, "ns:a", user, Stream, false, Verdict{Source: SourceClientAllowed}},
+		{limited + "," + client, "ns:a#7", Facts{User: "42", Insecure: true}, Stream, false, Decision{Source: SourceInsecure}},
+		{client, "ns:a#7", user, Stream, false, Decision{Source: SourceClientAllowed}},
+		{limited + "," + client, "ns:a", user, Stream, false, Decision{Source: SourceClientAllowed}},
 		// 5, 6: proxies decide alone, also in insecure mode.
-		{byProxy + "," + client, "ns:a", insecure, Stream, false, Verdict{By: SubscribeProxy}},
-		{byStream + "," + client, "ns:a", insecure, Stream, false, Verdict{By: StreamProxy}},
-		{limited + "," + byProxy, "ns:a", user, Stream, false, Verdict{By: SubscribeProxy}},
+		{byProxy + "," + client, "ns:a", insecure, Stream, false, Decision{By: SubscribeProxy}},
+		{byStream + "," + client, "ns:a", insecure, Stream, false, Decision{By: StreamProxy}},
+		{limited + "," + byProxy, "ns:a", user, Stream, false, Decision{By: SubscribeProxy}},
 		// 7, 8, 9.
 		{client, "ns:a", anonymous, Stream, false, denied103},
-		{client, "ns:a", insecure, Stream, false, Verdict{Source: SourceInsecure}},
+		{client, "ns:a", insecure, Stream, false, Decision{Source: SourceInsecure}},
 		{`"presence": true`, "ns:a", user, Stream, false, denied103},
 	} {
 		if got := resolve(t, tt.options, tt.channel).DecideSubscribe(tt.facts, tt.asked, tt.token); got != tt.want {
@@ -156,21 +156,21 @@ func TestRequested(t *testing.T) {
 }
 
 func TestDecidePublish(t *testing.T) {
-	client, bad := `"allow_publish_for_client": true`, Verdict{Err: protocol.ErrorBadRequest}
+	client, bad := `"allow_publish_for_client": true`, Decision{Err: protocol.ErrorBadRequest}
 	for _, tt := range []struct {
 		options, data string
 		facts         Facts
-		want          Verdict
+		want          Decision
 	}{
 		{client, "", user, bad},
 		{`"publish_proxy_enabled": true`, "", insecure, bad},
-		{`"publish_proxy_enabled": true, ` + client, "1", insecure, Verdict{By: PublishProxy}},
-		{`"subscribe_stream_proxy_enabled": true, ` + client, "1", insecure, Verdict{Err: protocol.ErrorNotAvailable}},
-		{`"subscribe_stream_proxy_enabled": true, "subscribe_stream_proxy_bidirectional": true`, "1", user, Verdict{By: StreamProxy}},
-		{client, "1", user, Verdict{}},
+		{`"publish_proxy_enabled": true, ` + client, "1", insecure, Decision{By: PublishProxy}},
+		{`"subscribe_stream_proxy_enabled": true, ` + client, "1", insecure, Decision{Err: protocol.ErrorNotAvailable}},
+		{`"subscribe_stream_proxy_enabled": true, "subscribe_stream_proxy_bidirectional": true`, "1", user, Decision{By: StreamProxy}},
+		{client, "1", user, Decision{}},
 		{client, "1", anonymous, denied103},
 		{`"presence": true`, "1", user, denied103},
-		{`"presence": true`, "1", insecure, Verdict{}},
+		{`"presence": true`, "1", insecure, Decision{}},
 	} {
 		if got := resolve(t, tt.options, "$ns:a#7").DecidePublish(tt.facts, []byte(tt.data)); got != tt.want {
 			t.Errorf("%s %q %+v: %+v, want %+v", tt.options, tt.data, tt.facts, got, tt.want)

@@ -1,6 +1,6 @@
 // Package namespace resolves channel names to their options and decides, from
 // plain facts, what clients may do with a channel (channels.md). It does no I/O:
-// where a token or a proxy decides, the verdict says so.
+// where a token or a proxy decides, the decision says so.
 package namespace
 
 import (

@@ -46,7 +46,7 @@ func StartCluster(dir, name, redis string, n int, env ...string) (*Server, error
 	return s, nil
 }
 
-// Nodes of a cluster; a server that is none is its only node.
+// Nodes of a cluster. A single server is its own only node.
 func (s *Server) Nodes() []*Server {
 	if s.nodes == nil && s.cmd != nil {
 		return []*Server{s}

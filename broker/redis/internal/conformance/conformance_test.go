@@ -16,7 +16,7 @@ import (
 
 // unit of the conformance tests' times to live: short, as they really pass, and
 // long enough for a busy machine.
-const unit = 400 * time.Millisecond
+const unit = 600 * time.Millisecond
 
 // setups are the ways in which Redis is run. Each is made once per test.
 var setups = map[string]func(t testing.TB) []redis.Shard{

@@ -176,7 +176,7 @@ func (c *Client) hearSentinel(ctx context.Context, sentinel string) {
 	}
 }
 
-// query sends commands one at a time: what Sentinels are asked needs no more.
+// query sends commands one at a time, which is enough for the few that Sentinels get.
 type query struct {
 	conn net.Conn
 	from *bufio.Reader

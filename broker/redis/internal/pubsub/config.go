@@ -3,7 +3,7 @@
 // does, and is rebuilt with everything it was subscribed to when it does not.
 //
 // A Conn is made of a table (what is subscribed, which commands wait for their
-// confirmation), a link (one connection of its life: reader, writer), a pulse
+// confirmation), a link (one connection of its life: reader, writer), a heartbeat
 // (canaries and health) and a queue (the way from the reader to the handler).
 package pubsub
 

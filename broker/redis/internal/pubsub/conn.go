@@ -18,11 +18,11 @@ var errClosed = errors.New("closed")
 // Conn keeps one connection alive until it is closed. All methods may be called from
 // any goroutine.
 type Conn struct {
-	cfg   Config
-	table *table
-	pulse *pulse
-	queue *queue
-	stats counters
+	cfg       Config
+	table     *table
+	heartbeat *heartbeat
+	queue     *queue
+	stats     counters
 	// failures of connections and of calls to subscribe.
 	failures, refusals atomic.Uint64
 
@@ -72,7 +72,7 @@ func New(cfg Config) *Conn {
 	c := &Conn{cfg: cfg, first: make(chan struct{}), wake: make(chan struct{}, 1)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.table = newTable(cfg.Name, cfg.Sharded)
-	c.pulse = newPulse(&c.cfg)
+	c.heartbeat = newHeartbeat(&c.cfg)
 	c.queue = newQueue(&c.cfg, c.ctx.Done(), c.handle, c.running.Go)
 	return c
 }
@@ -108,7 +108,7 @@ func (c *Conn) Close() {
 	c.mu.Unlock()
 	c.cancel(errClosed)
 	c.running.Wait()
-	c.pulse.publisher.Wait()
+	c.heartbeat.publisher.Wait()
 }
 
 // Subscribe subscribes to channels and waits until the server has confirmed it, for
@@ -152,17 +152,17 @@ func (c *Conn) call(ctx context.Context, k kind, channels []string) error {
 
 // Health returns how long the newest canary took from Publish to the handler, and why
 // the connection is not proven to deliver now, or nil. It does not block.
-func (c *Conn) Health() (time.Duration, error) { return c.pulse.health() }
+func (c *Conn) Health() (time.Duration, error) { return c.heartbeat.health() }
 
 // Stats returns counters.
 func (c *Conn) Stats() Stats {
 	waiting, dropped := c.queue.counts()
 	return Stats{
-		Connected: c.pulse.isReady(), Channels: c.table.size(), Waiting: waiting,
+		Connected: c.heartbeat.isReady(), Channels: c.table.size(), Waiting: waiting,
 		Reconnects: c.stats.reconnects.Load(), Messages: c.stats.messages.Load(), Dropped: dropped,
 		Failures: Failures{
-			Connections: c.failures.Load(), Unsent: c.pulse.failures.Load(),
-			Silences: c.pulse.silences.Load(), Subscribes: c.refusals.Load(),
+			Connections: c.failures.Load(), Unsent: c.heartbeat.failures.Load(),
+			Silences: c.heartbeat.silences.Load(), Subscribes: c.refusals.Load(),
 		},
 	}
 }
@@ -190,7 +190,7 @@ func (c *Conn) run() {
 		if closed {
 			err = errClosed
 		}
-		c.pulse.refused(err)
+		c.heartbeat.refused(err)
 		c.table.refused(err)
 		c.attempted(err)
 		if closed {
@@ -254,7 +254,7 @@ func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 		return false, fmt.Errorf("connect: %w", err)
 	}
 	l := c.newLink(conn)
-	c.pulse.open(l)
+	c.heartbeat.open(l)
 	boot := c.table.open(l, c.cfg.Service)
 	c.read(l)
 	var writer sync.WaitGroup
@@ -271,7 +271,7 @@ func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 		*connected = *connected || boot.err == nil
 	default:
 	}
-	return c.pulse.proof(), l.err
+	return c.heartbeat.proof(), l.err
 }
 
 // read has the link read.
@@ -283,11 +283,11 @@ func (c *Conn) read(l *link) {
 
 func (c *Conn) newLink(conn net.Conn) *link {
 	l := &link{
-		conn: conn, table: c.table, pulse: c.pulse, queue: c.queue, stats: &c.stats,
+		conn: conn, table: c.table, heartbeat: c.heartbeat, queue: c.queue, stats: &c.stats,
 		sharded: c.cfg.Sharded, timeout: c.cfg.Timeout, max: c.cfg.MaxMessage, service: c.cfg.Service,
 		wake: make(chan struct{}, 1), failed: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
-	l.any.Store(c.pulse.clock())
+	l.any.Store(c.heartbeat.clock())
 	l.reader = resp.NewReader(source{l}, resp.ChunkSize, l.max)
 	return l
 }
@@ -314,13 +314,13 @@ func (c *Conn) watch(l *link, boot *call, connected *bool) {
 			}
 		case <-beat.C:
 			if done == nil {
-				c.pulse.beat(c.ctx, l)
+				c.heartbeat.beat(c.ctx, l)
 			}
 		case <-look.C:
 			if t := new(token); c.queue.relieve(t, l.saturated(period)) {
 				c.running.Go(func() { l.read(t) })
 			}
-			silent, err := c.pulse.judge(l)
+			silent, err := c.heartbeat.judge(l)
 			if err != nil {
 				l.fail(err)
 			} else if silent {
@@ -340,8 +340,8 @@ func (c *Conn) ready(l *link, connected *bool) {
 			"failed_at", c.lost, "after", time.Since(c.lost).Round(time.Millisecond).String())
 	}
 	c.lost = time.Time{}
-	c.pulse.subscribed(l)
+	c.heartbeat.subscribed(l)
 	c.queue.note(func() { c.cfg.Resubscribed(lost) })
 	c.attempted(nil)
-	c.pulse.beat(c.ctx, l)
+	c.heartbeat.beat(c.ctx, l)
 }

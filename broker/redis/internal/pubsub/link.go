@@ -16,15 +16,15 @@ const batchSize = 256
 
 // link is one connection of a Conn's life. It ends with its first error.
 type link struct {
-	conn    net.Conn
-	table   *table
-	pulse   *pulse
-	queue   *queue
-	sharded bool
-	timeout time.Duration
-	max     int
-	service string
-	stats   *counters
+	conn      net.Conn
+	table     *table
+	heartbeat *heartbeat
+	queue     *queue
+	sharded   bool
+	timeout   time.Duration
+	max       int
+	service   string
+	stats     *counters
 
 	wake    chan struct{} // there is something to write
 	failed  chan struct{} // closed by fail
@@ -46,7 +46,7 @@ type counters struct{ messages, reconnects atomic.Uint64 }
 func (l *link) fail(err error) {
 	l.once.Do(func() {
 		l.err = err
-		l.pulse.close(l, err)
+		l.heartbeat.close(l, err)
 		l.table.close(l, err)
 		close(l.failed)
 	})
@@ -103,10 +103,10 @@ func (l *link) write() {
 type source struct{ *link }
 
 func (s source) Read(p []byte) (int, error) {
-	begin := s.pulse.clock()
+	begin := s.heartbeat.clock()
 	s.waits.Store(begin)
 	n, err := s.conn.Read(p)
-	end := s.pulse.clock()
+	end := s.heartbeat.clock()
 	s.waits.Store(0)
 	s.idle.Add(end - begin)
 	if n > 0 {
@@ -120,7 +120,7 @@ func (s source) Read(p []byte) (int, error) {
 func (l *link) saturated(period time.Duration) bool {
 	idle := l.idle.Swap(0)
 	if begin := l.waits.Load(); begin != 0 {
-		idle += l.pulse.clock() - begin
+		idle += l.heartbeat.clock() - begin
 	}
 	return idle < int64(period/16)
 }
@@ -166,9 +166,9 @@ func (l *link) bring(t *token, batch []message) bool {
 	}
 	if n > 0 {
 		l.stats.messages.Add(n)
-		l.pulse.sign.Store(at)
+		l.heartbeat.sign.Store(at)
 	}
-	return l.queue.bring(t, batch, l.pulse.start.Add(time.Duration(at)))
+	return l.queue.bring(t, batch, l.heartbeat.start.Add(time.Duration(at)))
 }
 
 // frame takes one value. Unless it is a message for the handler, the message is zero.
@@ -210,12 +210,12 @@ func (l *link) event(f *resp.Frame) (m message, err error) {
 // message is what the handler gets; a canary, a note.
 func (l *link) message(channel, payload []byte) message {
 	if string(channel) == l.service {
-		number, at, ok := l.pulse.parse(payload)
+		number, at, ok := l.heartbeat.parse(payload)
 		if !ok {
 			return message{}
 		}
-		l.pulse.arrived(l, number)
-		return message{note: func() { l.pulse.delivered(l, number, at) }}
+		l.heartbeat.arrived(l, number)
+		return message{note: func() { l.heartbeat.delivered(l, number, at) }}
 	}
 	return message{channel: channel, payload: payload, memory: l.reader.Hold()}
 }

@@ -84,7 +84,7 @@ func TestCanaryHangs(t *testing.T) {
 func TestPausedProcess(t *testing.T) {
 	bubble(t, func(s *stand) {
 		s.conn = New(s.cfg) // which nobody starts: judge is called by the test alone
-		p, period := s.conn.pulse, s.conn.cfg.period()
+		p, period := s.conn.heartbeat, s.conn.cfg.period()
 		l := s.conn.newLink(nil)
 		l.any.Store(p.clock())
 		p.open(l)
@@ -188,8 +188,8 @@ func TestCanaryBehindHandler(t *testing.T) {
 func TestForeignCanary(t *testing.T) {
 	bubble(t, func(s *stand) {
 		s.start()
-		for _, data := range []string{"", "x", "x 1 2", s.conn.pulse.token, s.conn.pulse.token + " 1", s.conn.pulse.token + " x 1", s.conn.pulse.token + " 1 x", string(make([]byte, 100))} {
-			if _, _, ok := s.conn.pulse.parse([]byte(data)); ok {
+		for _, data := range []string{"", "x", "x 1 2", s.conn.heartbeat.token, s.conn.heartbeat.token + " 1", s.conn.heartbeat.token + " x 1", s.conn.heartbeat.token + " 1 x", string(make([]byte, 100))} {
+			if _, _, ok := s.conn.heartbeat.parse([]byte(data)); ok {
 				t.Errorf("%q counts", data)
 			}
 			s.publish(service, data)

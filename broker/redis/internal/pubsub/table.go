@@ -65,7 +65,7 @@ type table struct {
 	down    error // why
 	queue   []*call
 	pending []segment // in the order of the commands
-	ping    bool      // one is to be sent
+	ping    bool      // the link has to send one
 }
 
 func newTable(name string, sharded bool) *table {
@@ -323,7 +323,7 @@ func (t *table) pong(l *link) error {
 	return nil
 }
 
-// commands appends to buf what is to be sent now, some maxWrite bytes at most.
+// commands appends to buf the commands that the link sends next, about maxWrite bytes at most.
 func (t *table) commands(l *link, buf []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()

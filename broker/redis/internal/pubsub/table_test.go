@@ -216,7 +216,7 @@ func FuzzLink(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, sharded bool) {
 		conn := New(Config{Service: service, Sharded: sharded})
 		l := conn.newLink(nil)
-		conn.pulse.open(l)
+		conn.heartbeat.open(l)
 		conn.table.open(l, service)
 		if _, err := conn.table.submit(subscribe, []string{"a", "b"}); err != nil {
 			t.Fatal(err)

@@ -44,7 +44,7 @@ func newChunk(size int) *Chunk {
 	return c
 }
 
-// Free tells that n parts are used no more. It may be called from any goroutine.
+// Free tells that nobody uses n of the parts any longer. It may be called from any goroutine.
 func (c *Chunk) Free(n int) {
 	if c.left.Add(-int64(n)) != 0 || len(c.buf) != ChunkSize {
 		return
@@ -57,5 +57,5 @@ func (c *Chunk) Free(n int) {
 	chunks.Put(c)
 }
 
-// leave is called when the reader gives out no more parts.
+// leave is called when the reader has given out its last part.
 func (c *Chunk) leave() { c.Free(int(reading - c.given)) }

@@ -16,13 +16,13 @@ import (
 // published, while messages arrive: they may be so many that it has to wait.
 const patience = 5
 
-// pulse publishes canaries and judges by what comes back. Its times are nanoseconds
+// heartbeat publishes canaries and judges by what comes back. Its times are nanoseconds
 // since it was made, by the monotonic clock.
 //
 // Two questions are kept apart. Does the connection live? Anything that arrives at
 // the reader says so, and it is rebuilt if not. Is it healthy? Only a canary says
 // so that has gone all the way to the handler.
-type pulse struct {
+type heartbeat struct {
 	cfg   *Config
 	start time.Time
 	token string       // tells our canaries from others'
@@ -59,7 +59,7 @@ type silence struct {
 
 // extend adds the time since the last look. Of that the process is known to have run for
 // part.
-func (s *silence) extend(p *pulse, l *link, now, since int64, part time.Duration) {
+func (s *silence) extend(p *heartbeat, l *link, now, since int64, part time.Duration) {
 	quiet := func(before time.Duration, arrived int64) time.Duration {
 		if arrived >= since {
 			return min(part, time.Duration(max(0, now-arrived)))
@@ -73,18 +73,18 @@ func (s *silence) extend(p *pulse, l *link, now, since int64, part time.Duration
 	}
 }
 
-func newPulse(cfg *Config) *pulse {
-	return &pulse{
+func newHeartbeat(cfg *Config) *heartbeat {
+	return &heartbeat{
 		cfg: cfg, start: time.Now(), reason: errors.New("not connected before"),
 		token: strconv.FormatUint(uint64(cfg.Random()*math.MaxUint32)<<32|uint64(cfg.Random()*math.MaxUint32), 36),
 	}
 }
 
 // clock is never 0.
-func (p *pulse) clock() int64 { return int64(time.Since(p.start)) + 1 }
+func (p *heartbeat) clock() int64 { return int64(time.Since(p.start)) + 1 }
 
 // open begins the judgement of a link.
-func (p *pulse) open(l *link) {
+func (p *heartbeat) open(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.link, p.ready, p.since, p.proven, p.floor, p.owed, p.unsent = l, false, p.clock(), 0, p.number, false, nil
@@ -92,7 +92,7 @@ func (p *pulse) open(l *link) {
 }
 
 // subscribed tells that everything is subscribed.
-func (p *pulse) subscribed(l *link) {
+func (p *heartbeat) subscribed(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.link == l {
@@ -100,7 +100,7 @@ func (p *pulse) subscribed(l *link) {
 	}
 }
 
-func (p *pulse) close(l *link, reason error) {
+func (p *heartbeat) close(l *link, reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.link == l {
@@ -109,14 +109,14 @@ func (p *pulse) close(l *link, reason error) {
 }
 
 // refused tells that there is no connection to be had.
-func (p *pulse) refused(reason error) {
+func (p *heartbeat) refused(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reason = reason
 }
 
 // beat publishes a canary, unless the one before is still on its way out.
-func (p *pulse) beat(ctx context.Context, l *link) {
+func (p *heartbeat) beat(ctx context.Context, l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.inFlight || p.link != l {
@@ -133,7 +133,7 @@ func (p *pulse) beat(ctx context.Context, l *link) {
 	})
 }
 
-func (p *pulse) published(number uint64, err error) {
+func (p *heartbeat) published(number uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inFlight = false
@@ -150,7 +150,7 @@ func (p *pulse) published(number uint64, err error) {
 }
 
 // parse reads a canary. It is not ok if it is somebody else's.
-func (p *pulse) parse(data []byte) (number uint64, at int64, ok bool) {
+func (p *heartbeat) parse(data []byte) (number uint64, at int64, ok bool) {
 	if len(data) > 64 {
 		return 0, 0, false
 	}
@@ -168,7 +168,7 @@ func (p *pulse) parse(data []byte) (number uint64, at int64, ok bool) {
 }
 
 // arrived tells that the reader received a canary.
-func (p *pulse) arrived(l *link, number uint64) {
+func (p *heartbeat) arrived(l *link, number uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.link == l && number > p.floor {
@@ -178,7 +178,7 @@ func (p *pulse) arrived(l *link, number uint64) {
 }
 
 // delivered tells that a canary has gone the way of messages to its end.
-func (p *pulse) delivered(l *link, number uint64, at int64) {
+func (p *heartbeat) delivered(l *link, number uint64, at int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.link == l && number > p.floor {
@@ -189,7 +189,7 @@ func (p *pulse) delivered(l *link, number uint64, at int64) {
 
 // judge returns why the link must be given up, if it must. silent reports whether
 // nothing has arrived for an interval.
-func (p *pulse) judge(l *link) (silent bool, err error) {
+func (p *heartbeat) judge(l *link) (silent bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.link != l {
@@ -210,20 +210,20 @@ func (p *pulse) judge(l *link) (silent bool, err error) {
 	return s.all >= p.cfg.CanaryInterval, nil
 }
 
-func (p *pulse) isReady() bool {
+func (p *heartbeat) isReady() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ready
 }
 
 // proof reports whether this link has brought back a canary.
-func (p *pulse) proof() bool {
+func (p *heartbeat) proof() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.proven != 0
 }
 
-func (p *pulse) unsentNote() string {
+func (p *heartbeat) unsentNote() string {
 	if p.unsent == nil {
 		return ""
 	}
@@ -231,7 +231,7 @@ func (p *pulse) unsentNote() string {
 }
 
 // health is what Conn.Health returns.
-func (p *pulse) health() (time.Duration, error) {
+func (p *heartbeat) health() (time.Duration, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock()

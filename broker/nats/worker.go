@@ -8,13 +8,13 @@ import (
 	natsio "github.com/nats-io/nats.go"
 )
 
-// intake takes events from the client as they come and hands them to lanes, each
+// intake takes events from the client as they come and hands them to workers, each
 // of which delivers the events of some channels in their order. The client has one
 // goroutine that must not wait, or else the server gives the connection up: so intake
-// never waits for a lane, and when too much waits there it drops events, and says so.
+// never waits for a worker, and when too much waits there it drops events, and says so.
 type intake struct {
 	messages chan *natsio.Msg
-	lanes    []*lane
+	workers  []*worker
 	deliver  func(ch string, m *natsio.Msg)
 	lose     func(match func(ch string) bool)
 	channel  func(*natsio.Subscription) (string, bool)
@@ -45,14 +45,14 @@ func newIntake(pendingBytes int) *intake {
 	n := min(maxLanes, runtime.GOMAXPROCS(0))
 	for range n {
 		// Half of it waits in the queue, half of it is being delivered.
-		in.lanes = append(in.lanes, &lane{limit: pendingBytes / n / 2, wake: make(chan struct{}, 1)})
+		in.workers = append(in.workers, &worker{limit: pendingBytes / n / 2, wake: make(chan struct{}, 1)})
 	}
 	return in
 }
 
 func (in *intake) start() {
 	in.wg.Go(in.run)
-	for _, l := range in.lanes {
+	for _, l := range in.workers {
 		in.wg.Go(func() { l.run(in) })
 	}
 }
@@ -75,7 +75,7 @@ func (in *intake) run() {
 		for range len(in.messages) {
 			in.take(<-in.messages)
 		}
-		for _, l := range in.lanes {
+		for _, l := range in.workers {
 			l.flush()
 		}
 	}
@@ -84,28 +84,28 @@ func (in *intake) run() {
 func (in *intake) take(m *natsio.Msg) {
 	if in.isCanary(m) {
 		in.sight(m)
-		for _, l := range in.lanes {
+		for _, l := range in.workers {
 			l.batch = append(l.batch, item{m: m})
 		}
 		return
 	}
 	if ch, ok := in.channel(m.Sub); ok { // else it was unsubscribed
-		l := in.lane(ch)
+		l := in.worker(ch)
 		l.batch = append(l.batch, item{ch, m})
 	}
 }
 
-func (in *intake) lane(ch string) *lane {
+func (in *intake) worker(ch string) *worker {
 	h := uint32(2166136261) // FNV-1a
 	for i := range len(ch) {
 		h = (h ^ uint32(ch[i])) * 16777619
 	}
-	return in.lanes[h%uint32(len(in.lanes))]
+	return in.workers[h%uint32(len(in.workers))]
 }
 
 // lost says that events of a channel got lost in front of the intake.
 func (in *intake) lost(ch string) {
-	l := in.lane(ch)
+	l := in.worker(ch)
 	l.mu.Lock()
 	l.drop(ch)
 	l.mu.Unlock()
@@ -118,8 +118,8 @@ type item struct {
 	m  *natsio.Msg
 }
 
-// lane delivers the events of some channels.
-type lane struct {
+// worker delivers the events of some channels.
+type worker struct {
 	limit int // bytes in queue
 	wake  chan struct{}
 	batch []item // of the intake's goroutine, not in queue yet
@@ -134,7 +134,7 @@ type lane struct {
 }
 
 // flush moves the batch into the queue, as far as there is room.
-func (l *lane) flush() {
+func (l *worker) flush() {
 	if len(l.batch) == 0 {
 		return
 	}
@@ -154,7 +154,7 @@ func (l *lane) flush() {
 }
 
 // drop remembers that an event of the channel got lost. mu is held.
-func (l *lane) drop(ch string) {
+func (l *worker) drop(ch string) {
 	l.drops++
 	switch {
 	case l.all:
@@ -167,14 +167,14 @@ func (l *lane) drop(ch string) {
 	}
 }
 
-func (l *lane) signal() {
+func (l *worker) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (l *lane) counts() (waiting int, drops uint64) {
+func (l *worker) counts() (waiting int, drops uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.queue), l.drops
@@ -190,7 +190,7 @@ func reset(items []item) []item {
 }
 
 // run delivers until the intake is closed.
-func (l *lane) run(in *intake) {
+func (l *worker) run(in *intake) {
 	var items []item
 	for {
 		select {
@@ -217,7 +217,7 @@ func (l *lane) run(in *intake) {
 		// The queue was emptied before: what came since is delivered.
 		switch {
 		case all:
-			in.lose(func(ch string) bool { return in.lane(ch) == l })
+			in.lose(func(ch string) bool { return in.worker(ch) == l })
 		case lose != nil:
 			in.lose(func(ch string) bool { _, ok := lose[ch]; return ok })
 		}
