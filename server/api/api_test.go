@@ -218,7 +218,7 @@ func TestBatchKeepsOrder(t *testing.T) {
 			req.Commands = append(req.Commands, api.Command{Request: &api.PublishRequest{Channel: "no:" + ch}})
 		default:
 			req.Commands = append(req.Commands, api.Command{Request: &api.PublishRequest{
-				Channel: ch, Data: []byte("1"), IdempotencyKey: ch}})
+				Channel: ch, Data: []byte("1"), Options: &api.PublishOptions{IdempotencyKey: ch}}})
 			want = append(want, ch)
 		}
 	}

@@ -67,7 +67,7 @@ type publishes struct {
 
 func (p *publishes) add(ctx context.Context, i int, r *PublishRequest) {
 	var err error
-	if r.plain() {
+	if r.Options == nil {
 		err = p.batch.addPlain(i, r)
 	} else {
 		err = p.batch.add(i, r)

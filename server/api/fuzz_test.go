@@ -80,10 +80,10 @@ func compareRequest(t *testing.T, data []byte, got api.Request, err error) {
 	case *api.PublishRequest:
 		var m publishMembers
 		wantErr = json.Unmarshal(data, &m)
-		want = &api.PublishRequest{
-			Channel: m.Channel, Data: m.Data, B64Data: m.B64Data, SkipHistory: m.SkipHistory, Tags: m.Tags, IdempotencyKey: m.IdempotencyKey,
+		want = &api.PublishRequest{Channel: m.Channel, Data: m.Data, Options: &api.PublishOptions{
+			B64Data: m.B64Data, SkipHistory: m.SkipHistory, Tags: m.Tags, IdempotencyKey: m.IdempotencyKey,
 			Delta: m.Delta, Version: m.Version, VersionEpoch: m.VersionEpoch,
-		}
+		}}
 	case *api.HistoryRequest:
 		var m historyMembers
 		wantErr = json.Unmarshal(data, &m)
@@ -101,7 +101,13 @@ func compareRequest(t *testing.T, data []byte, got api.Request, err error) {
 	if err != nil {
 		return
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+	none := cmp.Transformer("none", func(o *api.PublishOptions) api.PublishOptions {
+		if o == nil {
+			return api.PublishOptions{}
+		}
+		return *o
+	})
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), none); diff != "" {
 		t.Fatalf("%q (-encoding/json +decoder):\n%s", data, diff)
 	}
 }

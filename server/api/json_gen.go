@@ -1137,20 +1137,20 @@ func (m *PublishRequest) appendJSON(dst []byte) (_ []byte, err error) {
 		}
 		dst = append(dst, ',')
 	}
-	if m.B64Data != "" {
+	if m.Options.orNone().B64Data != "" {
 		dst = append(dst, `"b64data":`...)
-		dst = jsonwire.AppendString(dst, m.B64Data)
+		dst = jsonwire.AppendString(dst, m.Options.orNone().B64Data)
 		dst = append(dst, ',')
 	}
-	if m.SkipHistory {
+	if m.Options.orNone().SkipHistory {
 		dst = append(dst, `"skip_history":`...)
-		dst = strconv.AppendBool(dst, m.SkipHistory)
+		dst = strconv.AppendBool(dst, m.Options.orNone().SkipHistory)
 		dst = append(dst, ',')
 	}
-	if len(m.Tags) != 0 {
+	if len(m.Options.orNone().Tags) != 0 {
 		dst = append(dst, `"tags":`...)
 		dst = append(dst, '{')
-		for k, v := range m.Tags {
+		for k, v := range m.Options.orNone().Tags {
 			dst = append(jsonwire.AppendString(dst, k), ':')
 			dst = jsonwire.AppendString(dst, v)
 			dst = append(dst, ',')
@@ -1158,24 +1158,24 @@ func (m *PublishRequest) appendJSON(dst []byte) (_ []byte, err error) {
 		dst = jsonwire.EndObject(dst)
 		dst = append(dst, ',')
 	}
-	if m.IdempotencyKey != "" {
+	if m.Options.orNone().IdempotencyKey != "" {
 		dst = append(dst, `"idempotency_key":`...)
-		dst = jsonwire.AppendString(dst, m.IdempotencyKey)
+		dst = jsonwire.AppendString(dst, m.Options.orNone().IdempotencyKey)
 		dst = append(dst, ',')
 	}
-	if m.Delta {
+	if m.Options.orNone().Delta {
 		dst = append(dst, `"delta":`...)
-		dst = strconv.AppendBool(dst, m.Delta)
+		dst = strconv.AppendBool(dst, m.Options.orNone().Delta)
 		dst = append(dst, ',')
 	}
-	if m.Version != 0 {
+	if m.Options.orNone().Version != 0 {
 		dst = append(dst, `"version":`...)
-		dst = jsonwire.AppendUint(dst, uint64(m.Version))
+		dst = jsonwire.AppendUint(dst, uint64(m.Options.orNone().Version))
 		dst = append(dst, ',')
 	}
-	if m.VersionEpoch != "" {
+	if m.Options.orNone().VersionEpoch != "" {
 		dst = append(dst, `"version_epoch":`...)
-		dst = jsonwire.AppendString(dst, m.VersionEpoch)
+		dst = jsonwire.AppendString(dst, m.Options.orNone().VersionEpoch)
 		dst = append(dst, ',')
 	}
 	return jsonwire.EndObject(dst), nil
@@ -1217,27 +1217,27 @@ func (m *PublishRequest) readJSON(r *jsonwire.Reader) {
 		case 2: // data
 			r.SharedRaw(&m.Data)
 		case 3: // b64data
-			r.String(&m.B64Data)
+			r.String(&m.ownOptions().B64Data)
 		case 4: // skip_history
-			r.Bool(&m.SkipHistory)
+			r.Bool(&m.ownOptions().SkipHistory)
 		case 5: // tags
 			for ok := r.Object(); ok; ok = r.NextMember() {
 				key := r.Entry()
 				var v string
 				r.String(&v)
-				if m.Tags == nil {
-					m.Tags = make(map[string]string)
+				if m.ownOptions().Tags == nil {
+					m.ownOptions().Tags = make(map[string]string)
 				}
-				m.Tags[key] = v
+				m.ownOptions().Tags[key] = v
 			}
 		case 6: // idempotency_key
-			r.String(&m.IdempotencyKey)
+			r.String(&m.ownOptions().IdempotencyKey)
 		case 7: // delta
-			r.Bool(&m.Delta)
+			r.Bool(&m.ownOptions().Delta)
 		case 8: // version
-			r.Uint64(&m.Version)
+			r.Uint64(&m.ownOptions().Version)
 		case 9: // version_epoch
-			r.String(&m.VersionEpoch)
+			r.String(&m.ownOptions().VersionEpoch)
 		default:
 			r.Skip()
 		}
@@ -1416,20 +1416,20 @@ func (m *BroadcastRequest) appendJSON(dst []byte) (_ []byte, err error) {
 		}
 		dst = append(dst, ',')
 	}
-	if m.B64Data != "" {
+	if m.Options.orNone().B64Data != "" {
 		dst = append(dst, `"b64data":`...)
-		dst = jsonwire.AppendString(dst, m.B64Data)
+		dst = jsonwire.AppendString(dst, m.Options.orNone().B64Data)
 		dst = append(dst, ',')
 	}
-	if m.SkipHistory {
+	if m.Options.orNone().SkipHistory {
 		dst = append(dst, `"skip_history":`...)
-		dst = strconv.AppendBool(dst, m.SkipHistory)
+		dst = strconv.AppendBool(dst, m.Options.orNone().SkipHistory)
 		dst = append(dst, ',')
 	}
-	if len(m.Tags) != 0 {
+	if len(m.Options.orNone().Tags) != 0 {
 		dst = append(dst, `"tags":`...)
 		dst = append(dst, '{')
-		for k, v := range m.Tags {
+		for k, v := range m.Options.orNone().Tags {
 			dst = append(jsonwire.AppendString(dst, k), ':')
 			dst = jsonwire.AppendString(dst, v)
 			dst = append(dst, ',')
@@ -1437,24 +1437,24 @@ func (m *BroadcastRequest) appendJSON(dst []byte) (_ []byte, err error) {
 		dst = jsonwire.EndObject(dst)
 		dst = append(dst, ',')
 	}
-	if m.IdempotencyKey != "" {
+	if m.Options.orNone().IdempotencyKey != "" {
 		dst = append(dst, `"idempotency_key":`...)
-		dst = jsonwire.AppendString(dst, m.IdempotencyKey)
+		dst = jsonwire.AppendString(dst, m.Options.orNone().IdempotencyKey)
 		dst = append(dst, ',')
 	}
-	if m.Delta {
+	if m.Options.orNone().Delta {
 		dst = append(dst, `"delta":`...)
-		dst = strconv.AppendBool(dst, m.Delta)
+		dst = strconv.AppendBool(dst, m.Options.orNone().Delta)
 		dst = append(dst, ',')
 	}
-	if m.Version != 0 {
+	if m.Options.orNone().Version != 0 {
 		dst = append(dst, `"version":`...)
-		dst = jsonwire.AppendUint(dst, uint64(m.Version))
+		dst = jsonwire.AppendUint(dst, uint64(m.Options.orNone().Version))
 		dst = append(dst, ',')
 	}
-	if m.VersionEpoch != "" {
+	if m.Options.orNone().VersionEpoch != "" {
 		dst = append(dst, `"version_epoch":`...)
-		dst = jsonwire.AppendString(dst, m.VersionEpoch)
+		dst = jsonwire.AppendString(dst, m.Options.orNone().VersionEpoch)
 		dst = append(dst, ',')
 	}
 	return jsonwire.EndObject(dst), nil
@@ -1503,27 +1503,27 @@ func (m *BroadcastRequest) readJSON(r *jsonwire.Reader) {
 		case 2: // data
 			r.Raw(&m.Data)
 		case 3: // b64data
-			r.String(&m.B64Data)
+			r.String(&m.ownOptions().B64Data)
 		case 4: // skip_history
-			r.Bool(&m.SkipHistory)
+			r.Bool(&m.ownOptions().SkipHistory)
 		case 5: // tags
 			for ok := r.Object(); ok; ok = r.NextMember() {
 				key := r.Entry()
 				var v string
 				r.String(&v)
-				if m.Tags == nil {
-					m.Tags = make(map[string]string)
+				if m.ownOptions().Tags == nil {
+					m.ownOptions().Tags = make(map[string]string)
 				}
-				m.Tags[key] = v
+				m.ownOptions().Tags[key] = v
 			}
 		case 6: // idempotency_key
-			r.String(&m.IdempotencyKey)
+			r.String(&m.ownOptions().IdempotencyKey)
 		case 7: // delta
-			r.Bool(&m.Delta)
+			r.Bool(&m.ownOptions().Delta)
 		case 8: // version
-			r.Uint64(&m.Version)
+			r.Uint64(&m.ownOptions().Version)
 		case 9: // version_epoch
-			r.String(&m.VersionEpoch)
+			r.String(&m.ownOptions().VersionEpoch)
 		default:
 			r.Skip()
 		}

@@ -64,15 +64,9 @@ type ClientInfo struct {
 
 // PublishRequest publishes into one channel (server-api.md 6.1).
 type PublishRequest struct {
-	Channel        string
-	Data           []byte // The payload.
-	B64Data        string // Base64 of the payload; wins over data unless empty.
-	SkipHistory    bool   // Deliver without adding to the channel's history.
-	Tags           map[string]string
-	IdempotencyKey string // Suppresses repeats for 300 s per channel.
-	Delta          bool   // Ask for the difference to the previous publication.
-	Version        uint64 // If not 0: suppress unless newer than the last one.
-	VersionEpoch   string
+	Channel string
+	Data    []byte          // The payload.
+	Options *PublishOptions // nil: none
 }
 
 // PublishResponse has an error or a result.
@@ -90,15 +84,9 @@ type PublishResult struct {
 // BroadcastRequest publishes the same into many channels (server-api.md 6.2): what
 // follows the channels is as in PublishRequest.
 type BroadcastRequest struct {
-	Channels       []string
-	Data           []byte
-	B64Data        string
-	SkipHistory    bool
-	Tags           map[string]string
-	IdempotencyKey string
-	Delta          bool
-	Version        uint64
-	VersionEpoch   string
+	Channels []string
+	Data     []byte
+	Options  *PublishOptions // nil: none
 }
 
 // BroadcastResult has one response per channel of the request, in its order.
@@ -399,4 +387,39 @@ type SharedPollPublishRequest struct {
 
 // SharedPollPublishResult is empty.
 type SharedPollPublishResult struct {
+}
+
+// PublishOptions are the members of PublishRequest that most of them lack.
+type PublishOptions struct {
+	B64Data        string // Base64 of the payload; wins over data unless empty.
+	SkipHistory    bool   // Deliver without adding to the channel's history.
+	Tags           map[string]string
+	IdempotencyKey string // Suppresses repeats for 300 s per channel.
+	Delta          bool   // Ask for the difference to the previous publication.
+	Version        uint64 // If not 0: suppress unless newer than the last one.
+	VersionEpoch   string
+}
+
+var noPublishOptions PublishOptions
+
+// orNone returns empty ones for nil, which nobody may change.
+func (o *PublishOptions) orNone() *PublishOptions {
+	if o == nil {
+		return &noPublishOptions
+	}
+	return o
+}
+
+func (m *PublishRequest) ownOptions() *PublishOptions {
+	if m.Options == nil {
+		m.Options = new(PublishOptions)
+	}
+	return m.Options
+}
+
+func (m *BroadcastRequest) ownOptions() *PublishOptions {
+	if m.Options == nil {
+		m.Options = new(PublishOptions)
+	}
+	return m.Options
 }

@@ -29,7 +29,7 @@ type batch struct {
 
 const ownChunk = 64
 
-var batches = sync.Pool{New: func() any { return &batch{plain: kinds{p: new(PublishRequest)}} }}
+var batches = sync.Pool{New: func() any { return &batch{plain: kinds{options: &noPublishOptions}} }}
 
 func (e *Executor) newBatch() *batch {
 	b := batches.Get().(*batch)
@@ -70,7 +70,8 @@ func (b *batch) add(id int, r *PublishRequest) error {
 	if r.Channel == "" {
 		return ErrBadRequest
 	}
-	data, err := payload(r.Data, r.B64Data)
+	o := r.Options.orNone()
+	data, err := payload(r.Data, o.B64Data)
 	if err != nil {
 		return err
 	}
@@ -81,14 +82,14 @@ func (b *batch) add(id int, r *PublishRequest) error {
 	if err := c.check(data); err != nil {
 		return err
 	}
-	o := b.options()
-	*o = r.options(&c)
-	b.put(id, r.Channel, data, o)
+	own := b.options()
+	*own = o.in(&c)
+	b.put(id, r.Channel, data, own)
 	return nil
 }
 
-// addPlain is add for a command that is but a channel and data. Such commands share
-// options with each other, as those of a broadcast do.
+// addPlain is add for a command without options. Such commands share the options of their
+// channels, as those of a broadcast do.
 func (b *batch) addPlain(id int, r *PublishRequest) error {
 	k, err := b.plain.of(b.channels, r.Channel)
 	if err != nil {

@@ -1209,26 +1209,26 @@ func (m *PublishRequest) SizeProto() (n int) {
 	if len(m.Data) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Data))
 	}
-	if m.B64Data != "" {
-		n += 1 + pbwire.SizeBytes(len(m.B64Data))
+	if m.Options.orNone().B64Data != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Options.orNone().B64Data))
 	}
-	if m.SkipHistory {
+	if m.Options.orNone().SkipHistory {
 		n += 1 + 1
 	}
-	for k, v := range m.Tags {
+	for k, v := range m.Options.orNone().Tags {
 		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
 	}
-	if m.IdempotencyKey != "" {
-		n += 1 + pbwire.SizeBytes(len(m.IdempotencyKey))
+	if m.Options.orNone().IdempotencyKey != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Options.orNone().IdempotencyKey))
 	}
-	if m.Delta {
+	if m.Options.orNone().Delta {
 		n += 1 + 1
 	}
-	if m.Version != 0 {
-		n += 1 + pbwire.SizeVarint(uint64(m.Version))
+	if m.Options.orNone().Version != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Options.orNone().Version))
 	}
-	if m.VersionEpoch != "" {
-		n += 1 + pbwire.SizeBytes(len(m.VersionEpoch))
+	if m.Options.orNone().VersionEpoch != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Options.orNone().VersionEpoch))
 	}
 	return n
 }
@@ -1237,28 +1237,28 @@ func (m *PublishRequest) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
 	}
-	if m.VersionEpoch != "" {
-		i = pbwire.PutString(buf, i, m.VersionEpoch)
+	if m.Options.orNone().VersionEpoch != "" {
+		i = pbwire.PutString(buf, i, m.Options.orNone().VersionEpoch)
 		i--
 		buf[i] = 0x4a
 	}
-	if m.Version != 0 {
-		i = pbwire.PutVarint(buf, i, uint64(m.Version))
+	if m.Options.orNone().Version != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Options.orNone().Version))
 		i--
 		buf[i] = 0x40
 	}
-	if m.Delta {
+	if m.Options.orNone().Delta {
 		i--
 		buf[i] = 1
 		i--
 		buf[i] = 0x38
 	}
-	if m.IdempotencyKey != "" {
-		i = pbwire.PutString(buf, i, m.IdempotencyKey)
+	if m.Options.orNone().IdempotencyKey != "" {
+		i = pbwire.PutString(buf, i, m.Options.orNone().IdempotencyKey)
 		i--
 		buf[i] = 0x32
 	}
-	for k, v := range m.Tags {
+	for k, v := range m.Options.orNone().Tags {
 		end := i
 		i = pbwire.PutString(buf, i, v)
 		i--
@@ -1270,14 +1270,14 @@ func (m *PublishRequest) putProto(buf []byte, i int) int {
 		i--
 		buf[i] = 0x2a
 	}
-	if m.SkipHistory {
+	if m.Options.orNone().SkipHistory {
 		i--
 		buf[i] = 1
 		i--
 		buf[i] = 0x20
 	}
-	if m.B64Data != "" {
-		i = pbwire.PutString(buf, i, m.B64Data)
+	if m.Options.orNone().B64Data != "" {
+		i = pbwire.PutString(buf, i, m.Options.orNone().B64Data)
 		i--
 		buf[i] = 0x1a
 	}
@@ -1302,20 +1302,20 @@ func (m *PublishRequest) readProto(r *pbwire.Reader) {
 		case 0x12: // data = 2
 			m.Data = r.SharedBytes()
 		case 0x1a: // b64data = 3
-			m.B64Data = r.String()
+			m.ownOptions().B64Data = r.String()
 		case 0x20: // skip_history = 4
-			m.SkipHistory = r.Bool()
+			m.ownOptions().SkipHistory = r.Bool()
 		case 0x2a: // tags = 5
 			r.Element()
 			m.readTagsProto(r)
 		case 0x32: // idempotency_key = 6
-			m.IdempotencyKey = r.String()
+			m.ownOptions().IdempotencyKey = r.String()
 		case 0x38: // delta = 7
-			m.Delta = r.Bool()
+			m.ownOptions().Delta = r.Bool()
 		case 0x40: // version = 8
-			m.Version = r.Uint64()
+			m.ownOptions().Version = r.Uint64()
 		case 0x4a: // version_epoch = 9
-			m.VersionEpoch = r.String()
+			m.ownOptions().VersionEpoch = r.String()
 		default:
 			r.Skip()
 		}
@@ -1337,10 +1337,10 @@ func (m *PublishRequest) readTagsProto(r *pbwire.Reader) {
 		}
 	}
 	r.Leave(entry)
-	if m.Tags == nil {
-		m.Tags = make(map[string]string)
+	if m.ownOptions().Tags == nil {
+		m.ownOptions().Tags = make(map[string]string)
 	}
-	m.Tags[key] = value
+	m.ownOptions().Tags[key] = value
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
@@ -1513,26 +1513,26 @@ func (m *BroadcastRequest) SizeProto() (n int) {
 	if len(m.Data) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Data))
 	}
-	if m.B64Data != "" {
-		n += 1 + pbwire.SizeBytes(len(m.B64Data))
+	if m.Options.orNone().B64Data != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Options.orNone().B64Data))
 	}
-	if m.SkipHistory {
+	if m.Options.orNone().SkipHistory {
 		n += 1 + 1
 	}
-	for k, v := range m.Tags {
+	for k, v := range m.Options.orNone().Tags {
 		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
 	}
-	if m.IdempotencyKey != "" {
-		n += 1 + pbwire.SizeBytes(len(m.IdempotencyKey))
+	if m.Options.orNone().IdempotencyKey != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Options.orNone().IdempotencyKey))
 	}
-	if m.Delta {
+	if m.Options.orNone().Delta {
 		n += 1 + 1
 	}
-	if m.Version != 0 {
-		n += 1 + pbwire.SizeVarint(uint64(m.Version))
+	if m.Options.orNone().Version != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Options.orNone().Version))
 	}
-	if m.VersionEpoch != "" {
-		n += 1 + pbwire.SizeBytes(len(m.VersionEpoch))
+	if m.Options.orNone().VersionEpoch != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Options.orNone().VersionEpoch))
 	}
 	return n
 }
@@ -1541,28 +1541,28 @@ func (m *BroadcastRequest) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
 	}
-	if m.VersionEpoch != "" {
-		i = pbwire.PutString(buf, i, m.VersionEpoch)
+	if m.Options.orNone().VersionEpoch != "" {
+		i = pbwire.PutString(buf, i, m.Options.orNone().VersionEpoch)
 		i--
 		buf[i] = 0x4a
 	}
-	if m.Version != 0 {
-		i = pbwire.PutVarint(buf, i, uint64(m.Version))
+	if m.Options.orNone().Version != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Options.orNone().Version))
 		i--
 		buf[i] = 0x40
 	}
-	if m.Delta {
+	if m.Options.orNone().Delta {
 		i--
 		buf[i] = 1
 		i--
 		buf[i] = 0x38
 	}
-	if m.IdempotencyKey != "" {
-		i = pbwire.PutString(buf, i, m.IdempotencyKey)
+	if m.Options.orNone().IdempotencyKey != "" {
+		i = pbwire.PutString(buf, i, m.Options.orNone().IdempotencyKey)
 		i--
 		buf[i] = 0x32
 	}
-	for k, v := range m.Tags {
+	for k, v := range m.Options.orNone().Tags {
 		end := i
 		i = pbwire.PutString(buf, i, v)
 		i--
@@ -1574,14 +1574,14 @@ func (m *BroadcastRequest) putProto(buf []byte, i int) int {
 		i--
 		buf[i] = 0x2a
 	}
-	if m.SkipHistory {
+	if m.Options.orNone().SkipHistory {
 		i--
 		buf[i] = 1
 		i--
 		buf[i] = 0x20
 	}
-	if m.B64Data != "" {
-		i = pbwire.PutString(buf, i, m.B64Data)
+	if m.Options.orNone().B64Data != "" {
+		i = pbwire.PutString(buf, i, m.Options.orNone().B64Data)
 		i--
 		buf[i] = 0x1a
 	}
@@ -1610,20 +1610,20 @@ func (m *BroadcastRequest) readProto(r *pbwire.Reader) {
 		case 0x12: // data = 2
 			m.Data = r.Bytes()
 		case 0x1a: // b64data = 3
-			m.B64Data = r.String()
+			m.ownOptions().B64Data = r.String()
 		case 0x20: // skip_history = 4
-			m.SkipHistory = r.Bool()
+			m.ownOptions().SkipHistory = r.Bool()
 		case 0x2a: // tags = 5
 			r.Element()
 			m.readTagsProto(r)
 		case 0x32: // idempotency_key = 6
-			m.IdempotencyKey = r.String()
+			m.ownOptions().IdempotencyKey = r.String()
 		case 0x38: // delta = 7
-			m.Delta = r.Bool()
+			m.ownOptions().Delta = r.Bool()
 		case 0x40: // version = 8
-			m.Version = r.Uint64()
+			m.ownOptions().Version = r.Uint64()
 		case 0x4a: // version_epoch = 9
-			m.VersionEpoch = r.String()
+			m.ownOptions().VersionEpoch = r.String()
 		default:
 			r.Skip()
 		}
@@ -1645,10 +1645,10 @@ func (m *BroadcastRequest) readTagsProto(r *pbwire.Reader) {
 		}
 	}
 	r.Leave(entry)
-	if m.Tags == nil {
-		m.Tags = make(map[string]string)
+	if m.ownOptions().Tags == nil {
+		m.ownOptions().Tags = make(map[string]string)
 	}
-	m.Tags[key] = value
+	m.ownOptions().Tags[key] = value
 }
 
 // AppendProto appends the Protobuf form of m, without a length.

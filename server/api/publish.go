@@ -32,15 +32,12 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 	if len(r.Channels) == 0 {
 		return nil, ErrBadRequest
 	}
-	data, err := payload(r.Data, r.B64Data)
+	data, err := payload(r.Data, r.Options.orNone().B64Data)
 	if err != nil {
 		return nil, err
 	}
 	b := e.newBatch()
-	kinds := kinds{p: &PublishRequest{
-		SkipHistory: r.SkipHistory, Tags: r.Tags, IdempotencyKey: r.IdempotencyKey,
-		Delta: r.Delta, Version: r.Version, VersionEpoch: r.VersionEpoch,
-	}}
+	kinds := kinds{options: r.Options.orNone()}
 	out := make([]PublishResponse, len(r.Channels))
 	var results results
 	done := func(i int, res PublishResult, err *Error) {
@@ -68,8 +65,8 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 
 // kinds are the kinds of channels that like publications go to.
 type kinds struct {
-	// p is what the publications are like, whatever their channel and data.
-	p *PublishRequest
+	// options are those of every publication.
+	options *PublishOptions
 	// first is the kind of the first channel, known all of them if there are several.
 	first kind
 	known map[ChannelOptions]*kind
@@ -93,7 +90,7 @@ func (s *kinds) of(channels Channels, ch string) (*kind, error) {
 	case err != nil:
 		return nil, err
 	case s.last == nil:
-		s.first = kind{channel: o, publish: s.p.options(&o)}
+		s.first = kind{channel: o, publish: s.options.in(&o)}
 		s.last = &s.first
 		return s.last, nil
 	case s.last.channel == o:
@@ -103,7 +100,7 @@ func (s *kinds) of(channels Channels, ch string) (*kind, error) {
 	}
 	k := s.known[o]
 	if k == nil {
-		k = &kind{channel: o, publish: s.p.options(&o)}
+		k = &kind{channel: o, publish: s.options.in(&o)}
 		s.known[o] = k
 	}
 	s.last = k
@@ -128,21 +125,17 @@ func (k *kind) judge(data []byte) error {
 	return k.refusal
 }
 
-func (p *PublishRequest) options(c *ChannelOptions) gyro.PublishOptions {
-	o := gyro.PublishOptions{
+// in returns what o means in such channels.
+func (o *PublishOptions) in(c *ChannelOptions) gyro.PublishOptions {
+	p := gyro.PublishOptions{
 		HistorySize: c.HistorySize, HistoryTTL: c.HistoryTTL, HistoryMetaTTL: c.HistoryMetaTTL,
-		IdempotencyKey: p.IdempotencyKey, Version: p.Version, VersionEpoch: p.VersionEpoch,
-		Tags: p.Tags, Delta: p.Delta || c.DeltaPublish,
+		IdempotencyKey: o.IdempotencyKey, Version: o.Version, VersionEpoch: o.VersionEpoch,
+		Tags: o.Tags, Delta: o.Delta || c.DeltaPublish,
 	}
-	if p.SkipHistory {
-		o.HistorySize, o.HistoryTTL = 0, 0
+	if o.SkipHistory {
+		p.HistorySize, p.HistoryTTL = 0, 0
 	}
-	return o
-}
-
-// plain reports whether r is but a channel and data.
-func (r *PublishRequest) plain() bool {
-	return r.B64Data == "" && !r.SkipHistory && r.Tags == nil && r.IdempotencyKey == "" && !r.Delta && r.Version == 0 && r.VersionEpoch == ""
+	return p
 }
 
 // payload resolves a pair of plain and base64 members (server-api.md 5.2).

@@ -83,7 +83,7 @@ func jsonAppend(p *printer, s *schema, m *message) {
 	p.f("}")
 	p.f("dst = append(dst, '{')")
 	for _, f := range fields {
-		v := "m." + f.goName
+		v := f.value()
 		if !f.always {
 			p.f("if %s {", f.nonZero(v))
 		}
@@ -255,7 +255,7 @@ func jsonSwitch(p *printer, m *message, read func(*field)) {
 }
 
 func jsonReadField(p *printer, f *field) {
-	target := "m." + f.goName
+	target := f.target()
 	switch f.shape {
 	case singular:
 		if f.message != "" {

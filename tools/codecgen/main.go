@@ -13,6 +13,9 @@
 //	           together; if there are more, the message is marked (Excess)
 //	@many      a message can have very many of these: readers lay them side by side in
 //	           shared memory, and a list holds values instead of pointers
+//	@rare=T    most messages lack the field: it is in the struct T, which the message
+//	           points to (Options), and several messages can share. It makes no difference on
+//	           the wire.
 //
 // Behind the comment of a message:
 //

@@ -107,7 +107,7 @@ func protoSize(p *printer, m *message) {
 		p.f("}")
 	}
 	for _, f := range m.fields {
-		v, tag := "m."+f.goName, protowire.SizeVarint(f.tag())
+		v, tag := f.value(), protowire.SizeVarint(f.tag())
 		switch f.shape {
 		case singular:
 			p.f("if %s {", f.nonZero(v))
@@ -148,7 +148,7 @@ func protoPut(p *printer, m *message) {
 		p.f("}")
 	}
 	for _, f := range slices.Backward(m.fields) {
-		v := "m." + f.goName
+		v := f.value()
 		switch f.shape {
 		case singular:
 			p.f("if %s {", f.nonZero(v))
@@ -243,7 +243,7 @@ func protoSwitch(p *printer, m *message, read func(*field)) {
 }
 
 func protoReadField(p *printer, f *field) {
-	target := "m." + f.goName
+	target := f.target()
 	if f.most > 0 {
 		p.f("if !r.Keep(%d, %d) {", f.slot, f.most)
 		p.f("m.%s = true", excess)
@@ -361,9 +361,9 @@ func protoReadEntry(p *printer, m *message, f *field) {
 	p.f("}")
 	p.f("}")
 	p.f("r.Leave(entry)")
-	p.f("if m.%s == nil {", f.goName)
-	p.f("m.%s = make(%s)", f.goName, f.goType())
+	p.f("if %s == nil {", f.target())
+	p.f("%s = make(%s)", f.target(), f.goType())
 	p.f("}")
-	p.f("m.%s[key] = value", f.goName)
+	p.f("%s[key] = value", f.target())
 	p.f("}")
 }

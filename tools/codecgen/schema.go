@@ -63,6 +63,8 @@ type field struct {
 	most int  // @most=N: readers keep N elements, of all messages that come together
 	slot int  // number of the field among those with most
 
+	rare string // @rare=T: in the struct T
+
 	raw    bool // @raw: embedded JSON value
 	always bool // @always: JSON key written for zero values too
 	noJSON bool // @nojson: not part of the JSON form
@@ -92,6 +94,9 @@ func loadSchema(ctx context.Context, path string, json bool) (*schema, error) {
 		return nil, err
 	}
 	if err := s.checkUnions(); err != nil {
+		return nil, err
+	}
+	if err := s.checkRare(); err != nil {
 		return nil, err
 	}
 	s.markRaw()
@@ -139,6 +144,40 @@ func (s *schema) checkUnions() error {
 		}
 	}
 	return nil
+}
+
+// checkRare refuses messages that share a struct but differ in its fields, or use two.
+func (s *schema) checkRare() error {
+	first := make(map[string]*message)
+	for _, m := range s.messages {
+		name, fields := m.rare()
+		if name == "" {
+			continue
+		}
+		if first[name] == nil {
+			first[name] = m
+		}
+		_, want := first[name].rare()
+		if !slices.EqualFunc(fields, want, func(a, b *field) bool {
+			return a.rare == b.rare && a.name == b.name && a.goType() == b.goType()
+		}) {
+			return fmt.Errorf("%s: the fields with @rare are not those of %s", m.name, first[name].name)
+		}
+	}
+	return nil
+}
+
+// rare returns the fields with @rare and the name of their struct; "" if there are none.
+func (m *message) rare() (name string, fields []*field) {
+	for _, f := range m.fields {
+		if f.rare != "" {
+			fields = append(fields, f)
+		}
+	}
+	if len(fields) > 0 {
+		name = fields[0].rare
+	}
+	return name, fields
 }
 
 // message returns nil for an unknown name.
@@ -229,6 +268,8 @@ func (f *field) annotate(comment string) error {
 			}
 		case "@many":
 			f.many = true
+		case "@rare":
+			f.rare = value
 		case "@raw":
 			f.raw = true
 		case "@always":
@@ -259,6 +300,8 @@ func (f *field) check(json bool) error {
 		return fmt.Errorf("@raw is for bytes")
 	case f.many && (f.shape == mapped || f.most > 0 || f.shape == singular && f.message == "" && f.kind != protoreflect.StringKind && !isBytes):
 		return fmt.Errorf("@many is for strings, bytes, messages, and lists without @most")
+	case f.rare != "" && (f.many || f.most > 0):
+		return fmt.Errorf("@rare does not go with @many or @most")
 	case f.most > 0 && f.shape != repeated:
 		return fmt.Errorf("@most is for lists")
 	case f.always && (f.raw || f.noJSON || f.shape == singular && f.kind == protoreflect.MessageKind):
@@ -313,6 +356,22 @@ var scalars = map[protoreflect.Kind]*scalar{
 	protoreflect.Uint64Kind: {"uint64", "Uint64"},
 	protoreflect.StringKind: {"string", "String"},
 	protoreflect.BytesKind:  {"[]byte", "Bytes"},
+}
+
+// value is the Go expression for the value of the field in the message m.
+func (f *field) value() string {
+	if f.rare != "" {
+		return "m." + options + ".orNone()." + f.goName
+	}
+	return "m." + f.goName
+}
+
+// target is value for code that sets the field.
+func (f *field) target() string {
+	if f.rare != "" {
+		return "m.ownOptions()." + f.goName
+	}
+	return "m." + f.goName
 }
 
 // byValue tells that f is a list of messages, not of pointers to them.

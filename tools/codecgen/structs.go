@@ -24,15 +24,17 @@ func generateStructs(p *printer, s *schema) {
 		}
 		p.f("}")
 	}
+	rareStructs(p, s)
 }
 
 func structFields(p *printer, m *message) {
 	for _, f := range m.fields {
-		if f.comment == "" {
-			p.f("%s %s", f.goName, f.goType())
-		} else {
-			p.f("%s %s // %s", f.goName, f.goType(), f.comment)
+		if f.rare == "" {
+			structField(p, f)
 		}
+	}
+	if name, _ := m.rare(); name != "" {
+		p.f("%s *%s // nil: none", options, name)
 	}
 	if m.bounded {
 		p.f("")
@@ -40,6 +42,55 @@ func structFields(p *printer, m *message) {
 		p.f("%s bool", excess)
 	}
 }
+
+func structField(p *printer, f *field) {
+	if f.comment == "" {
+		p.f("%s %s", f.goName, f.goType())
+	} else {
+		p.f("%s %s // %s", f.goName, f.goType(), f.comment)
+	}
+}
+
+// rareStructs prints the structs of fields with @rare, and the methods to reach them.
+func rareStructs(p *printer, s *schema) {
+	printed := make(map[string]bool)
+	for _, m := range s.messages {
+		name, fields := m.rare()
+		if name == "" {
+			continue
+		}
+		if !printed[name] {
+			printed[name] = true
+			p.f("")
+			p.f("// %s are the members of %s that most of them lack.", name, m.name)
+			p.f("type %s struct {", name)
+			for _, f := range fields {
+				structField(p, f)
+			}
+			p.f("}")
+			p.f("")
+			p.f("var no%s %s", name, name)
+			p.f("")
+			p.f("// orNone returns empty ones for nil, which nobody may change.")
+			p.f("func (o *%s) orNone() *%s {", name, name)
+			p.f("if o == nil {")
+			p.f("return &no%s", name)
+			p.f("}")
+			p.f("return o")
+			p.f("}")
+		}
+		p.f("")
+		p.f("func (m *%s) ownOptions() *%s {", m.name, name)
+		p.f("if m.%s == nil {", options)
+		p.f("m.%s = new(%s)", options, name)
+		p.f("}")
+		p.f("return m.%s", options)
+		p.f("}")
+	}
+}
+
+// options is the field for the struct of fields with @rare.
+const options = "Options"
 
 // excess is the field that tells of elements above @most.
 const excess = "Excess"
