@@ -1,5 +1,5 @@
-// Package config is the configuration of the Gyro server: one typed schema from
-// which keys, defaults, variables, checks and documentation derive.
+// Package config is the configuration of the Gyro server: one typed schema, from which keys,
+// defaults, environment variables, checks and documentation derive.
 package config
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/gyrohq/gyro/server/config/internal/schema"
 )
 
-// EnvPrefix is the prefix of Gyro's environment variables. The one of Centrifugo
-// is accepted too, so that a deployment can switch by changing the binary; where
-// both are set, Gyro's wins.
+// EnvPrefix is the prefix of Gyro's environment variables. The prefix of Centrifugo is accepted,
+// too, so that a deployment can change to Gyro by replacing the binary. Where both variables are
+// set, Gyro's wins.
 const EnvPrefix = "GYRO_"
 
 var envPrefixes = []string{EnvPrefix, "CENTRIFUGO_"}
@@ -38,15 +38,15 @@ type Options struct {
 	Flags map[string]string
 }
 
-// Warnings of loading a configuration that is usable all the same.
+// Warnings about a configuration that can be used.
 type Warnings struct {
 	File        string   // why the file was not read
 	UnknownKeys []string // of the file, as paths: channel.namespaces.[0].foo
-	UnknownEnv  []string // variables with a prefix of EnvPrefix's kind
+	UnknownEnv  []string // variables with the prefix of Gyro or Centrifugo
 	Idle        []string // keys that are set and have no effect, with the reason
 	Insecure    []string // active options that no production server should have
 
-	FromEnv bool // no warning: variables of the environment set keys
+	FromEnv bool // not a warning: environment variables set keys
 }
 
 // Lines returns one text per warning, for the log.
@@ -169,8 +169,8 @@ func LoadDotEnv(file string) error {
 	return nil
 }
 
-// badLine finds the line after the longest part of a .env text that parses (the
-// parser tells no place, and its message quotes the rest of the text).
+// badLine finds the line after the longest part of a .env text that parses. The parser's error
+// has no line number, and quotes the rest of the text.
 func badLine(text string) int {
 	lines := strings.SplitAfter(text, "\n")
 	lo, hi := 0, len(lines) // lines[:lo] parses, lines[:hi] does not
@@ -185,7 +185,7 @@ func badLine(text string) int {
 	return hi
 }
 
-// insecure lists what deserves a warning at start (config.md 1.7).
+// insecure returns a warning for each insecure option that is on (config.md 1.7).
 func (c *Config) insecure() []string {
 	var out []string
 	add := func(on bool, text string) {

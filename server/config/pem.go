@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// PEM names PEM text: it is the text, or the text in base64, or the path of a
-// file with it, tried in this order (config.md 1.5).
+// PEM is PEM text, or PEM text in base64, or the path of a file with PEM text, tried in this
+// order (config.md 1.5).
 type PEM string
 
 // Load returns the PEM text. Its error does not quote the value.
@@ -107,7 +107,7 @@ func (t TLS) keyPair() (tls.Certificate, error) {
 	return pair, nil
 }
 
-// pool returns the certificates as authorities.
+// pool returns the certificates as a pool of authorities.
 func (p PEM) pool() (*x509.CertPool, error) {
 	data, err := p.Load()
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/gyrohq/gyro/server/config/internal/schema"
 )
 
-// Reloaded returns what a server that was started with c has in force after a reload of
-// next, which is validated (config.md 3.4): the values of next that a running server takes
-// over, and all others of c. restart are the keys whose new values need a restart. Neither
-// configuration changes. The error tells what is wrong with the result.
+// Reloaded returns the configuration of a server that was started with c after a reload of
+// next, which is valid (config.md 3.4). It has the values of next that a running server takes
+// over, and all others of c. restart are the keys whose new values need a restart. Neither c nor
+// next changes. The error says why the result is not valid.
 func (c *Config) Reloaded(next *Config) (result *Config, restart []string, err error) {
 	merged := *c
 	restart = schema.Reload(&merged, next)
-	// The limit takes effect if connections were limited at start.
+	// A limit takes effect only if the server limited connections at start.
 	if limit := &merged.Client.ConnectionLimit; c.Client.ConnectionLimit <= 0 && c.Client.ConnectionRateLimit <= 0 && *limit > 0 {
 		*limit = c.Client.ConnectionLimit
 		restart = append(restart, "client.connection_limit")

@@ -2,9 +2,9 @@ package config
 
 import "time"
 
-// Config is the whole configuration. The tags of its fields are the only
-// description of keys, defaults and documentation (package schema says what they
-// mean); Gyro keeps the names and defaults of config.md section 7.
+// Config is the whole configuration. The tags of its fields are the only description of keys,
+// defaults and documentation; package schema explains them. Names and defaults are those of
+// config.md section 7.
 type Config struct {
 	HTTPServer HTTPServer   `key:"http_server" doc:"HTTP listeners."`
 	Log        Log          `key:"log" doc:"Logging. A line that repeats itself is written 20 times, then once every 10 seconds with the number of the others as suppressed; levels below info are not limited. Lines that the output does not take in time are dropped and counted: logging never holds the server up."`
@@ -67,7 +67,7 @@ type HTTPServer struct {
 
 // TLSAutocert obtains certificates by ACME.
 type TLSAutocert struct {
-	Enabled       bool     `key:"enabled" doc:"Obtain certificates from an ACME authority; wins over tls."`
+	Enabled       bool     `key:"enabled" opt:"refused" doc:"Obtain certificates from an ACME authority; wins over tls."`
 	HostWhitelist []string `key:"host_whitelist" doc:"Hosts to obtain certificates for."`
 	CacheDir      string   `key:"cache_dir" doc:"Directory that keeps certificates."`
 	Email         string   `key:"email" doc:"Contact address."`
@@ -78,7 +78,7 @@ type TLSAutocert struct {
 
 // HTTP3 switches HTTP/3 on.
 type HTTP3 struct {
-	Enabled bool `key:"enabled" doc:"HTTP/3 on the external address. Needs TLS."`
+	Enabled bool `key:"enabled" opt:"refused" doc:"HTTP/3 on the external address. Needs TLS."`
 }
 
 // TLS is the TLS object of every section (config.md 8.1).
@@ -127,7 +127,7 @@ type HTTPAPI struct {
 
 // GRPCAPI is the server API over gRPC.
 type GRPCAPI struct {
-	Enabled               bool   `key:"enabled"`
+	Enabled               bool   `key:"enabled" opt:"refused"`
 	ErrorMode             string `key:"error_mode" enum:"transport" doc:"With transport, API errors become gRPC statuses."`
 	Address               string `key:"address" doc:"Address to listen on; empty for all."`
 	Port                  int    `key:"port" def:"10000" min:"0" max:"65535" doc:"Port to listen on."`
@@ -160,7 +160,7 @@ type WebSocketHandler struct {
 
 // UniWebSocket is the unidirectional WebSocket transport.
 type UniWebSocket struct {
-	Enabled bool `key:"enabled"`
+	Enabled bool `key:"enabled" opt:"refused"`
 	WebSocketHandler
 	DisableClosingHandshake bool `key:"disable_closing_handshake" doc:"No close frame when the server closes."`
 	DisableDisconnectPush   bool `key:"disable_disconnect_push" doc:"No disconnect push before closing."`
@@ -169,7 +169,7 @@ type UniWebSocket struct {
 
 // BodyTransport is SSE or HTTP streaming.
 type BodyTransport struct {
-	Enabled            bool   `key:"enabled"`
+	Enabled            bool   `key:"enabled" opt:"refused"`
 	HandlerPrefix      string `key:"handler_prefix" def:"{}" doc:"Path."`
 	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Bytes."`
 }
@@ -182,7 +182,7 @@ type Emulation struct {
 
 // WebTransport is the WebTransport transport.
 type WebTransport struct {
-	Enabled          bool   `key:"enabled"`
+	Enabled          bool   `key:"enabled" opt:"refused"`
 	HandlerPrefix    string `key:"handler_prefix" def:"/connection/webtransport" doc:"Path."`
 	MessageSizeLimit int    `key:"message_size_limit" def:"65536" min:"0" doc:"Largest incoming message, bytes."`
 }
@@ -207,7 +207,7 @@ type HTTPTransform struct {
 
 // UniGRPC is the unidirectional gRPC transport.
 type UniGRPC struct {
-	Enabled               bool   `key:"enabled"`
+	Enabled               bool   `key:"enabled" opt:"refused"`
 	Address               string `key:"address" doc:"Address to listen on; empty for all."`
 	Port                  int    `key:"port" def:"11000" min:"0" max:"65535" doc:"Port to listen on."`
 	MaxReceiveMessageSize int    `key:"max_receive_message_size" min:"0" doc:"Bytes; 0 for 4 MiB."`
@@ -222,7 +222,7 @@ type Init struct {
 
 // Admin is the admin interface.
 type Admin struct {
-	Enabled         bool   `key:"enabled"`
+	Enabled         bool   `key:"enabled" opt:"refused"`
 	HandlerPrefix   string `key:"handler_prefix" doc:"Path."`
 	Password        string `key:"password" opt:"secret" doc:"Password of the operator."`
 	Secret          string `key:"secret" opt:"secret" doc:"Secret that signs login tokens."`
@@ -238,7 +238,7 @@ type Prometheus struct {
 	HandlerPrefix                  string `key:"handler_prefix" def:"/metrics" doc:"Path."`
 	Namespace                      string `key:"namespace" def:"gyro" doc:"What names of metrics begin with; centrifugo for dashboards made for that."`
 	InstrumentHTTPHandlers         bool   `key:"instrument_http_handlers" doc:"Count requests by path, method and status."`
-	RecoveredPublicationsHistogram bool   `key:"recovered_publications_histogram" opt:"later" doc:"Histogram of recovered publications."`
+	RecoveredPublicationsHistogram bool   `key:"recovered_publications_histogram" opt:"later,refused" doc:"Histogram of recovered publications."`
 	NativeHistograms               bool   `key:"native_histograms" doc:"Native histograms; summaries are dropped."`
 }
 
@@ -250,7 +250,7 @@ type Health struct {
 
 // Swagger is the documentation of the HTTP API.
 type Swagger struct {
-	Enabled       bool   `key:"enabled"`
+	Enabled       bool   `key:"enabled" opt:"refused"`
 	HandlerPrefix string `key:"handler_prefix" def:"/swagger" doc:"Path."`
 }
 
@@ -262,7 +262,7 @@ type Debug struct {
 
 // OpenTelemetry says what is traced.
 type OpenTelemetry struct {
-	Enabled            bool `key:"enabled" doc:"Export traces."`
+	Enabled            bool `key:"enabled" opt:"refused" doc:"Export traces."`
 	API                bool `key:"api" doc:"Trace server API calls."`
 	Consuming          bool `key:"consuming" doc:"Trace consumers."`
 	GoogleCloudADCAuth bool `key:"google_cloud_adc_auth" doc:"Authenticate by Google application default credentials."`
@@ -270,7 +270,7 @@ type OpenTelemetry struct {
 
 // Graphite exports metrics to Graphite.
 type Graphite struct {
-	Enabled  bool          `key:"enabled"`
+	Enabled  bool          `key:"enabled" opt:"refused"`
 	Host     string        `key:"host" def:"localhost"`
 	Port     int           `key:"port" def:"2003" min:"0" max:"65535"`
 	Prefix   string        `key:"prefix" def:"centrifugo" doc:"Followed by the node name."`

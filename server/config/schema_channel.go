@@ -35,8 +35,8 @@ type ChannelOptions struct {
 	Presence           bool   `key:"presence" doc:"Know who is subscribed."`
 	JoinLeave          bool   `key:"join_leave" doc:"Send join and leave messages."`
 	ForcePushJoinLeave bool   `key:"force_push_join_leave" doc:"Send them to all subscribers, not only to those that ask."`
-	MapClientsPresence string `key:"map_clients_presence_channel_prefix" opt:"later" doc:"Keep presence also in the map channel with this prefix, by connection."`
-	MapUsersPresence   string `key:"map_users_presence_channel_prefix" opt:"later" doc:"Keep presence also in the map channel with this prefix, by user."`
+	MapClientsPresence string `key:"map_clients_presence_channel_prefix" opt:"later,refused" doc:"Keep presence also in the map channel with this prefix, by connection."`
+	MapUsersPresence   string `key:"map_users_presence_channel_prefix" opt:"later,refused" doc:"Keep presence also in the map channel with this prefix, by user."`
 
 	HistorySize       int           `key:"history_size" min:"0" doc:"Publications kept per channel."`
 	HistoryTTL        time.Duration `key:"history_ttl" opt:"seconds" min:"0" doc:"How long they are kept after the latest one; whole seconds."`
@@ -73,13 +73,13 @@ type ChannelOptions struct {
 	AllowHistoryForAnonymous   bool `key:"allow_history_for_anonymous" doc:"Extends the two options above to anonymous connections."`
 	AllowUserLimitedChannels   bool `key:"allow_user_limited_channels" doc:"Names may list the allowed users after the user boundary."`
 
-	SubscribeProxyEnabled       bool   `key:"subscribe_proxy_enabled" opt:"later" doc:"The backend decides on subscribing."`
+	SubscribeProxyEnabled       bool   `key:"subscribe_proxy_enabled" opt:"later,refused" doc:"The backend decides on subscribing."`
 	SubscribeProxyName          string `key:"subscribe_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.subscribe, else a name of proxies."`
-	PublishProxyEnabled         bool   `key:"publish_proxy_enabled" opt:"later" doc:"The backend decides on publishing."`
+	PublishProxyEnabled         bool   `key:"publish_proxy_enabled" opt:"later,refused" doc:"The backend decides on publishing."`
 	PublishProxyName            string `key:"publish_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.publish, else a name of proxies."`
-	SubRefreshProxyEnabled      bool   `key:"sub_refresh_proxy_enabled" opt:"later" doc:"The backend prolongs expiring subscriptions."`
+	SubRefreshProxyEnabled      bool   `key:"sub_refresh_proxy_enabled" opt:"later,refused" doc:"The backend prolongs expiring subscriptions."`
 	SubRefreshProxyName         string `key:"sub_refresh_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.sub_refresh, else a name of proxies."`
-	SubscribeStreamProxyEnabled bool   `key:"subscribe_stream_proxy_enabled" opt:"later" doc:"A subscription is a gRPC stream from the backend."`
+	SubscribeStreamProxyEnabled bool   `key:"subscribe_stream_proxy_enabled" opt:"later,refused" doc:"A subscription is a gRPC stream from the backend."`
 	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
 	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" opt:"later" doc:"Publications of clients go into the stream."`
 
@@ -103,9 +103,9 @@ type MapOptions struct {
 	AllowRemoveForClient      bool          `key:"allow_remove_for_client" doc:"Users may remove."`
 	AllowRemoveForSubscriber  bool          `key:"allow_remove_for_subscriber" doc:"Subscribers may remove."`
 	AllowRemoveForAnonymous   bool          `key:"allow_remove_for_anonymous" doc:"Extends the two options above to anonymous connections."`
-	PublishProxyEnabled       bool          `key:"publish_proxy_enabled" doc:"The backend decides on writes."`
+	PublishProxyEnabled       bool          `key:"publish_proxy_enabled" opt:"refused" doc:"The backend decides on writes."`
 	PublishProxyName          string        `key:"publish_proxy_name" def:"default" doc:"default for channel.proxy.map_publish, else a name of proxies."`
-	RemoveProxyEnabled        bool          `key:"remove_proxy_enabled" doc:"The backend decides on removals."`
+	RemoveProxyEnabled        bool          `key:"remove_proxy_enabled" opt:"refused" doc:"The backend decides on removals."`
 	RemoveProxyName           string        `key:"remove_proxy_name" def:"default" doc:"default for channel.proxy.map_remove, else a name of proxies."`
 	DefaultPageSize           int           `key:"default_page_size" min:"0" doc:"Page size if the client names none; 0 for 100."`
 	MinPageSize               int           `key:"min_page_size" min:"0" doc:"Least page size; 0 for 100."`

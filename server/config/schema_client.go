@@ -61,8 +61,7 @@ type PersonalChannel struct {
 	SingleConnection bool   `key:"single_connection" doc:"Keep one connection per user; the namespace needs presence."`
 }
 
-// Token says how tokens are verified (auth.md 2). Package auth makes a verifier
-// of it.
+// Token says how tokens are verified (auth.md 2). Package auth verifies by it.
 type Token struct {
 	HMACSecretKey          string `key:"hmac_secret_key" opt:"secret" doc:"Secret of HS256, HS384 and HS512."`
 	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret" doc:"Second accepted secret, for rotation."`
@@ -70,7 +69,7 @@ type Token struct {
 	RSAPublicKey           string `key:"rsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE, for RS256, RS384 and RS512."`
 	ECDSAPublicKey         string `key:"ecdsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE, for the ES algorithm that fits its curve."`
 	EdDSAPublicKey         string `key:"eddsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE with an Ed25519 key, for EdDSA. A key of Gyro alone."`
-	JWKSPublicEndpoint     string `key:"jwks_public_endpoint" opt:"later" doc:"URL of a JWKS; the keys above are then ignored."`
+	JWKSPublicEndpoint     string `key:"jwks_public_endpoint" opt:"later,refused" doc:"URL of a JWKS; the keys above are then ignored."`
 	Audience               string `key:"audience" doc:"Required audience."`
 	AudienceRegex          string `key:"audience_regex" doc:"Pattern of the audience; excludes audience."`
 	Issuer                 string `key:"issuer" doc:"Required issuer."`
@@ -127,7 +126,7 @@ type StatusTransform struct {
 
 // SwitchedProxy is a proxy with a switch of its own.
 type SwitchedProxy struct {
-	Enabled bool `key:"enabled"`
+	Enabled bool `key:"enabled" opt:"refused"`
 	Proxy
 }
 
@@ -151,7 +150,7 @@ type RPC struct {
 
 // RPCOptions of a namespace.
 type RPCOptions struct {
-	ProxyEnabled bool   `key:"proxy_enabled" opt:"later" doc:"The proxy answers."`
+	ProxyEnabled bool   `key:"proxy_enabled" opt:"later,refused" doc:"The proxy answers."`
 	ProxyName    string `key:"proxy_name" opt:"later" def:"default" doc:"default for rpc.proxy, else a name of proxies."`
 }
 

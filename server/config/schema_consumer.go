@@ -5,7 +5,7 @@ import "time"
 // Consumer takes API commands from a queue (config.md 8.6).
 type Consumer struct {
 	Name            string             `key:"name" doc:"Unique name."`
-	Enabled         bool               `key:"enabled"`
+	Enabled         bool               `key:"enabled" opt:"refused"`
 	Type            string             `key:"type" enum:"postgresql|kafka|nats_jetstream|redis_stream|google_pub_sub|aws_sqs|azure_service_bus" doc:"Names the object below that is used."`
 	PostgreSQL      PostgreSQLConsumer `key:"postgresql"`
 	Kafka           KafkaConsumer      `key:"kafka"`

@@ -6,7 +6,7 @@ import "time"
 type Engine struct {
 	Type  string      `key:"type" def:"memory" doc:"memory or redis."`
 	Redis RedisEngine `key:"redis"`
-	// Concurrency is for whatever broker and presence manager there are.
+	// Concurrency applies to all brokers and presence managers.
 	Concurrency int `key:"concurrency" def:"512" min:"-1" doc:"Subscribes and history reads under way at a time at brokers outside of the process, and as many presence reads; further ones wait, 10s at most. -1 for no limit."`
 }
 
@@ -151,7 +151,7 @@ type MapBroker struct {
 
 // Controller carries control messages between nodes.
 type Controller struct {
-	Enabled  bool   `key:"enabled"`
+	Enabled  bool   `key:"enabled" opt:"refused"`
 	Type     string `key:"type" doc:"postgres; must be set."`
 	Postgres struct {
 		DSN                      string        `key:"dsn" opt:"secret"`

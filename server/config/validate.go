@@ -5,28 +5,19 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/gyrohq/gyro/server/config/internal/schema"
 	"github.com/gyrohq/gyro/server/origin"
 )
 
-// problems collects what is wrong, each by its key.
+// problems collects what is wrong with a configuration, by key.
 type problems struct{ errs []error }
 
 func (p *problems) add(key, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s: "+format, append([]any{key}, args...)...))
 }
 
-// shorten bounds a piece of input that goes into a message.
-func shorten(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "") + "…"
-	}
-	return s
-}
-
-func quote(s string) string { return strconv.Quote(shorten(s)) }
+func quote(s string) string { return strconv.Quote(schema.Clip(s)) }
 
 var (
 	namePattern     = regexp.MustCompile(`^[-a-zA-Z0-9_.]{2,}$`)
@@ -52,6 +43,39 @@ func (c *Config) Validate() error {
 	c.checkConsumers(p)
 	c.checkSupported(p)
 	return errors.Join(p.errs...)
+}
+
+// checkSupported refuses types that this version knows but does not support yet. A server that
+// did without them in silence would be worse than one that does not start. The schema marks
+// the keys of which any value is refused.
+func (c *Config) checkSupported(p *problems) {
+	refuse := func(key string, on bool) {
+		if on {
+			p.add(key, schema.Later)
+		}
+	}
+	refuse("broker.type", c.Broker.Enabled && c.Broker.Type == TypePostgres)
+	refuse("map_broker.type", c.MapBroker.Type != TypeMemory)
+	for i, b := range c.Brokers {
+		refuse(element("brokers", i, b.Name)+".type", b.Enabled && b.Type == TypePostgres)
+	}
+	c.eachOptions(func(key string, o *ChannelOptions) {
+		refuse(key+".subscription_type", o.SubscriptionType != "" && o.SubscriptionType != TypeStream)
+	})
+}
+
+// eachOptions visits the channel options with their keys.
+func (c *Config) eachOptions(visit func(key string, o *ChannelOptions)) {
+	visit("channel.without_namespace", &c.Channel.WithoutNamespace)
+	for i := range c.Channel.Namespaces {
+		n := &c.Channel.Namespaces[i]
+		visit(element("channel.namespaces", i, n.Name), &n.ChannelOptions)
+	}
+}
+
+// element is the key of a list's element in messages.
+func element(list string, i int, name string) string {
+	return fmt.Sprintf("%s[%d](%s)", list, i, schema.Clip(name))
 }
 
 func (c *Config) checkServer(p *problems) {
@@ -172,15 +196,12 @@ func (c *Config) checkProxies(p *problems) {
 	for i := range c.Proxies {
 		x := &c.Proxies[i]
 		key := element("proxies", i, x.Name)
-		checkName(p, key, x.Name, namePattern, seen)
-		if x.Name == "default" {
-			p.add(key, "the name default is reserved")
-		}
+		checkUnreservedName(p, key, x.Name, seen)
 		x.check(p, key)
 	}
 }
 
-// checkName checks the name of a list's element and that it was not seen before.
+// checkName checks the name of a list's element. seen has those of the elements before it.
 func checkName(p *problems, key, name string, pattern *regexp.Regexp, seen map[string]bool) {
 	if !pattern.MatchString(name) {
 		p.add(key, "name %s does not match %s", quote(name), pattern)
@@ -189,6 +210,14 @@ func checkName(p *problems, key, name string, pattern *regexp.Regexp, seen map[s
 		p.add(key, "name %s is given twice", quote(name))
 	}
 	seen[name] = true
+}
+
+// checkUnreservedName checks the name of an element that options refer to by its name.
+func checkUnreservedName(p *problems, key, name string, seen map[string]bool) {
+	checkName(p, key, name, namePattern, seen)
+	if name == "default" {
+		p.add(key, "the name default is reserved")
+	}
 }
 
 // check tests a proxy that is in use.
@@ -221,7 +250,7 @@ func (t *StatusTransform) check(p *problems, key string) {
 	}
 }
 
-// proxy returns the proxy that a name of an option stands for, nil if none.
+// proxy returns the proxy that an option names, nil if there is none.
 func (c *Config) proxy(name string, byDefault *Proxy) *Proxy {
 	if name == "" || name == "default" {
 		return byDefault

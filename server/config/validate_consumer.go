@@ -1,6 +1,6 @@
 package config
 
-// require is one thing that a consumer needs.
+// require is a key that a consumer needs, and whether its value is right.
 type require struct {
 	key string
 	ok  bool
@@ -30,8 +30,7 @@ func (c *Config) checkConsumers(p *problems) {
 	}
 }
 
-// rules of the consumer's type (config.md 8.6); a list that the schema fills with
-// a default counts as given.
+// rules returns the requirements of the consumer's type (config.md 8.6).
 func (n *Consumer) rules() ([]require, *PublicationDataMode) {
 	switch n.Type {
 	case "postgresql":

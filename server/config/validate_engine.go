@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Types of engines, brokers and presence managers (engines.md 1).
 const (
@@ -10,15 +13,15 @@ const (
 	TypePostgres = "postgres"
 )
 
-// maxNamedEngines bounds brokers and presence_managers: each has connections and
-// goroutines of its own.
+// maxNamedEngines bounds brokers and presence_managers. Each element has its own connections
+// and goroutines.
 const maxNamedEngines = 64
 
-// maxStartTimeout bounds how long a server may hang at start.
+// maxStartTimeout bounds how long a starting server may wait for an engine.
 const maxStartTimeout = time.Hour
 
-// UsesEngine tells whether the section engine provides anything; it is not looked
-// at otherwise (config.md 7.4).
+// UsesEngine tells whether the section engine provides a broker or a presence manager. If not,
+// the server ignores it (config.md 7.4).
 func (c *Config) UsesEngine() bool { return !c.Broker.Enabled || !c.PresenceManager.Enabled }
 
 func (c *Config) checkEngines(p *problems) {
@@ -38,14 +41,14 @@ func (c *Config) checkEngines(p *problems) {
 	for i := range c.Brokers {
 		b := &c.Brokers[i]
 		key := element("brokers", i, b.Name)
-		checkEngineName(p, key, b.Name, seen)
+		checkUnreservedName(p, key, b.Name, seen)
 		b.check(p, key)
 	}
 	clear(seen)
 	for i := range c.PresenceManagers {
 		m := &c.PresenceManagers[i]
 		key := element("presence_managers", i, m.Name)
-		checkEngineName(p, key, m.Name, seen)
+		checkUnreservedName(p, key, m.Name, seen)
 		m.check(p, key)
 	}
 	for key, n := range map[string]int{"brokers": len(c.Brokers), "presence_managers": len(c.PresenceManagers)} {
@@ -54,13 +57,6 @@ func (c *Config) checkEngines(p *problems) {
 		}
 	}
 	c.eachOptions(func(key string, o *ChannelOptions) { c.checkOptionEngines(p, key, o) })
-}
-
-func checkEngineName(p *problems, key, name string, seen map[string]bool) {
-	checkName(p, key, name, namePattern, seen)
-	if name == "default" {
-		p.add(key, "the name default is reserved")
-	}
 }
 
 func (b *Broker) check(p *problems, key string) {
@@ -94,7 +90,7 @@ func (r *PrefixedRedis) check(p *problems, key string) {
 	checkClientTLS(p, key+".sentinel_tls", r.SentinelTLS)
 }
 
-// checkPresenceTTL: Redis expires whole seconds.
+// checkPresenceTTL requires a second at least, the unit in which Redis expires entries.
 func checkPresenceTTL(p *problems, key string, ttl time.Duration) {
 	if ttl < time.Second {
 		p.add(key+".presence_ttl", "%s is less than 1s", ttl)
@@ -126,14 +122,16 @@ func checkClientTLS(p *problems, key string, t TLS) {
 	}
 }
 
-// checkOptionEngines tests the engines that channels name, and that the broker can
-// do what their options want.
+// checkOptionEngines tests the engines that options name, and that the broker supports the
+// options.
 func (c *Config) checkOptionEngines(p *problems, key string, o *ChannelOptions) {
 	b := c.BrokerOf(o)
 	if b == nil {
 		p.add(key+".broker_name", "there is no enabled element %s of brokers", quote(o.BrokerName))
 	}
-	if o.PresenceManagerName != "" && c.presenceManager(o.PresenceManagerName) == nil {
+	if o.PresenceManagerName != "" && !slices.ContainsFunc(c.PresenceManagers, func(m NamedPresenceManager) bool {
+		return m.Name == o.PresenceManagerName && m.Enabled
+	}) {
 		p.add(key+".presence_manager_name", "there is no enabled element %s of presence_managers", quote(o.PresenceManagerName))
 	}
 	if b == nil || b.Type != TypeNATS {
@@ -152,9 +150,9 @@ func (c *Config) checkOptionEngines(p *problems, key string, o *ChannelOptions) 
 	}
 }
 
-// BrokerOf returns the section that describes the broker of channels with these
-// options; one of type memory or redis that is not Enabled stands for the engine.
-// It is nil if they name a broker that is not there or not enabled.
+// BrokerOf returns the section that describes the broker of channels with these options. A
+// section that is not Enabled stands for the engine; it has the engine's type. The result is nil
+// if the options name a broker that does not exist or is not enabled.
 func (c *Config) BrokerOf(o *ChannelOptions) *Broker {
 	if o.BrokerName == "" {
 		if c.Broker.Enabled {
@@ -165,15 +163,6 @@ func (c *Config) BrokerOf(o *ChannelOptions) *Broker {
 	for i := range c.Brokers {
 		if b := &c.Brokers[i]; b.Name == o.BrokerName && b.Enabled {
 			return &b.Broker
-		}
-	}
-	return nil
-}
-
-func (c *Config) presenceManager(name string) *PresenceManager {
-	for i := range c.PresenceManagers {
-		if m := &c.PresenceManagers[i]; m.Name == name && m.Enabled {
-			return &m.PresenceManager
 		}
 	}
 	return nil

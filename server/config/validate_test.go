@@ -163,15 +163,31 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// unsupported are the keys that switch on what this version does not support, and
+// unsupportedOptions those of channels.
+var (
+	unsupported = []string{
+		"broker.type", "map_broker.type", "controller.enabled", "client.proxy.connect.enabled", "client.proxy.refresh.enabled",
+		"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint", "rpc.without_namespace.proxy_enabled",
+		"grpc_api.enabled", "sse.enabled", "http_stream.enabled", "webtransport.enabled", "uni_websocket.enabled", "uni_sse.enabled",
+		"uni_http_stream.enabled", "uni_grpc.enabled", "admin.enabled", "prometheus.recovered_publications_histogram",
+		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled", "http_server.http3.enabled", "http_server.tls_autocert.enabled",
+	}
+	unsupportedOptions = []string{
+		"subscribe_proxy_enabled", "publish_proxy_enabled", "sub_refresh_proxy_enabled", "subscribe_stream_proxy_enabled",
+		"map.publish_proxy_enabled", "map.remove_proxy_enabled", "subscription_type", "map_clients_presence_channel_prefix",
+		"map_users_presence_channel_prefix",
+	}
+)
+
 // TestUnsupported switches every unsupported feature on by its key.
 func TestUnsupported(t *testing.T) {
 	values := map[string]string{
 		"broker.type": "postgres", "map_broker.type": "redis",
 		"client.token.jwks_public_endpoint": "https://x",
 	}
-	for _, u := range unsupported {
+	for _, key := range unsupported {
 		var env []string
-		key := u.key
 		set := func(key, value string) {
 			env = append(env, EnvPrefix+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))+"="+value)
 		}
@@ -196,17 +212,17 @@ func TestUnsupported(t *testing.T) {
 		}
 		wantError(t, c.Validate(), key+": this version of Gyro does not support it yet")
 	}
-	for _, u := range unsupportedOptions {
+	for _, key := range unsupportedOptions {
 		value := `true`
 		switch {
-		case u.key == "subscription_type":
+		case key == "subscription_type":
 			value = `"map"`
-		case strings.HasSuffix(u.key, "prefix"):
+		case strings.HasSuffix(key, "prefix"):
 			value = `"x"`
 		}
-		option := `"` + strings.ReplaceAll(u.key, ".", `":{"`) + `":` + value + strings.Repeat("}", strings.Count(u.key, "."))
+		option := `"` + strings.ReplaceAll(key, ".", `":{"`) + `":` + value + strings.Repeat("}", strings.Count(key, "."))
 		c := mustLoad(t, "c.json", `{"channel":{"without_namespace":{`+option+`}}}`)
-		wantError(t, c.Validate(), "channel.without_namespace."+u.key+": this version")
+		wantError(t, c.Validate(), "channel.without_namespace."+key+": this version")
 	}
 	c := mustLoad(t, "c.json", `{"brokers":[{"name":"pg","enabled":true,"type":"postgres"}]}`)
 	wantError(t, c.Validate(), "brokers[0](pg).type: this version")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Check tests the values of cfg against the enum, min, max and seconds tags. All
-// violations are reported, by key, in one joined error.
+// Check tests the values of cfg against the tags enum, min, max and opt. One joined error
+// reports all violations, by key.
 func Check(cfg any) error {
 	var errs []error
 	walk(path{}, root(cfg), func(l leaf) {
@@ -23,6 +23,9 @@ func Check(cfg any) error {
 }
 
 func (l leaf) check() error {
+	if l.refused && !l.off && !isEmpty(l.value) {
+		return errors.New(Later)
+	}
 	switch l.kind {
 	case kindString:
 		return l.checkEnum(l.value.String())
@@ -56,21 +59,18 @@ func (l leaf) checkEnum(s string) error {
 	if s == "" || l.enum == nil || slices.Contains(l.enum, s) {
 		return nil
 	}
-	return fmt.Errorf("%s is not one of %s", strconv.Quote(clip(s)), strings.Join(l.enum, ", "))
+	return fmt.Errorf("%s is not one of %s", strconv.Quote(Clip(s)), strings.Join(l.enum, ", "))
 }
 
-// Idle returns a text for each key that was set although it has no effect: the key, and
-// why. What a section holds that is not enabled does not count.
+// Idle returns a text for each key that is set although it has no effect: the key and the
+// reason. It leaves out the keys of sections that are not enabled.
 func Idle(cfg any) []string { return idle(path{}, root(cfg), nil) }
 
 func idle(p path, v reflect.Value, out []string) []string {
-	fields := fieldsOf(v.Type())
-	for _, f := range fields {
-		if f.key == "enabled" && v.FieldByIndex(f.index).IsZero() {
-			return out
-		}
+	if isOff(v) {
+		return out
 	}
-	for _, f := range fields {
+	for _, f := range fieldsOf(v.Type()) {
 		c, fv := p.field(f), v.FieldByIndex(f.index)
 		switch {
 		case f.kind == kindSection:
@@ -88,7 +88,7 @@ func idle(p path, v reflect.Value, out []string) []string {
 	return out
 }
 
-// isDefault tells whether a key has the value that it has by itself.
+// isDefault tells whether v is empty or the default of a key.
 func (p path) isDefault(f field, v reflect.Value) bool {
 	if isEmpty(v) {
 		return true

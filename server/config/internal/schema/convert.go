@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// clip bounds a piece of input that goes into a message.
-func clip(s string) string {
+// Clip shortens a piece of input that goes into a message to 64 bytes.
+func Clip(s string) string {
 	const limit = 64
 	if len(s) > limit {
 		return strings.ToValidUTF8(s[:limit], "") + "…"
@@ -21,8 +22,8 @@ func clip(s string) string {
 	return s
 }
 
-// describe names an offending value; objects and lists are not spelled out, for
-// they may hold secrets.
+// describe names an offending value. It does not quote objects and lists, which may hold
+// secrets.
 func describe(raw any, secret bool) string {
 	switch raw := raw.(type) {
 	case map[string]any:
@@ -33,16 +34,24 @@ func describe(raw any, secret bool) string {
 		if secret {
 			return "the given text"
 		}
-		return strconv.Quote(clip(raw))
+		return strconv.Quote(Clip(raw))
 	default:
 		if secret {
 			return "the given value"
 		}
-		return clip(fmt.Sprint(raw))
+		return Clip(fmt.Sprint(raw))
 	}
 }
 
-// numberText returns the literal of a number of a file.
+// literal returns a string of a file, or the text of a number.
+func literal(raw any) (string, bool) {
+	if text, ok := raw.(string); ok {
+		return text, true
+	}
+	return numberText(raw)
+}
+
+// numberText returns the text of a number of a file.
 func numberText(raw any) (string, bool) {
 	switch n := raw.(type) {
 	case json.Number:
@@ -73,61 +82,50 @@ func parseWhole(text string) (int64, bool) {
 
 // setValue stores a value of a file (or of JSON in a variable) into a leaf.
 func setValue(v reflect.Value, f field, raw any) error {
-	fail := func(want string) error {
-		return fmt.Errorf("%s is not %s", describe(raw, f.secret), want)
-	}
+	var want string
 	text, isText := raw.(string)
-	number, isNumber := numberText(raw)
+	number, _ := numberText(raw)
 	switch f.kind {
 	case kindBool:
+		want = "a boolean"
 		if b, ok := raw.(bool); ok {
 			v.SetBool(b)
 			return nil
 		}
-		if n, ok := parseWhole(number); isNumber && ok {
+		if n, ok := parseWhole(number); ok {
 			v.SetBool(n != 0)
 			return nil
 		}
-		if isText && text == "" {
+		if raw == "" {
 			return nil
 		}
-		if isText {
-			return setText(v, f, text)
-		}
-		return fail("a boolean")
 	case kindInt:
-		if n, ok := parseWhole(number); isNumber && ok && !v.OverflowInt(n) {
+		want = "a whole number in the range of 64 bits"
+		if n, ok := parseWhole(number); ok && !v.OverflowInt(n) {
 			v.SetInt(n)
 			return nil
 		}
-		if isText && text == "" {
+		if raw == "" {
 			return nil
 		}
-		if isText {
-			return setText(v, f, text)
-		}
-		return fail("a whole number in the range of 64 bits")
 	case kindString:
-		if !isText && !isNumber {
-			return fail("a string")
-		}
-		v.SetString(text + number) // one of them is empty
-		return nil
+		want = "a string"
+		text, isText = literal(raw)
 	case kindDuration:
-		if n, ok := parseWhole(number); isNumber && ok {
+		want = `a duration such as "30s"`
+		if n, ok := parseWhole(number); ok {
 			v.SetInt(n) // nanoseconds
 			return nil
 		}
-		if isText {
-			return setText(v, f, text)
-		}
-		return fail(`a duration such as "30s"`)
 	case kindStrings:
 		return setStrings(v, f, raw)
 	case kindMap:
 		return setMap(v, f, raw)
 	}
-	return fail("valid")
+	if !isText {
+		return fmt.Errorf("%s is not %s", describe(raw, f.secret), want)
+	}
+	return setText(v, f, text)
 }
 
 func setStrings(v reflect.Value, f field, raw any) error {
@@ -140,38 +138,36 @@ func setStrings(v reflect.Value, f field, raw any) error {
 	}
 	out := make([]string, 0, len(items))
 	for i, item := range items {
-		text, isText := item.(string)
-		number, isNumber := numberText(item)
-		if !isText && !isNumber {
+		text, ok := literal(item)
+		if !ok {
 			return fmt.Errorf("item %d: %s is not a string", i, describe(item, f.secret))
 		}
-		out = append(out, text+number)
+		out = append(out, text)
 	}
 	v.Set(reflect.ValueOf(out))
 	return nil
 }
 
-// setMap takes an object, whose keys a file's format may have folded to lower
-// case, or a list of {key, value}, whose keys are exact.
+// setMap takes an object, whose keys normalize has folded to lower case, or a list of
+// {key, value}, whose keys are exact.
 func setMap(v reflect.Value, f field, raw any) error {
 	out := map[string]string{}
 	put := func(key string, value any) error {
-		text, isText := value.(string)
-		number, isNumber := numberText(value)
-		if !isText && !isNumber {
-			return fmt.Errorf("value of %q: %s is not a string", clip(key), describe(value, f.secret))
+		text, ok := literal(value)
+		if !ok {
+			return fmt.Errorf("value of %q: %s is not a string", Clip(key), describe(value, f.secret))
 		}
 		if _, dup := out[key]; dup {
-			return fmt.Errorf("key %q is given twice", clip(key))
+			return fmt.Errorf("key %q is given twice", Clip(key))
 		}
-		out[key] = text + number
+		out[key] = text
 		return nil
 	}
 	switch raw := raw.(type) {
 	case map[string]any:
 		for k, value := range raw {
 			if strings.Contains(k, ".") {
-				return fmt.Errorf("key %q contains a dot: use a list of {key, value} for such keys", clip(k))
+				return fmt.Errorf("key %q contains a dot: use a list of {key, value} for such keys", Clip(k))
 			}
 			if err := put(k, value); err != nil {
 				return err
@@ -226,13 +222,7 @@ func setText(v reflect.Value, f field, text string) error {
 		}
 		v.SetInt(int64(d))
 	case kindStrings:
-		var out []string
-		for item := range strings.SplitSeq(text, " ") {
-			if item != "" {
-				out = append(out, item)
-			}
-		}
-		v.Set(reflect.ValueOf(out))
+		v.Set(reflect.ValueOf(slices.DeleteFunc(strings.Split(text, " "), func(item string) bool { return item == "" })))
 	case kindMap:
 		var out map[string]string
 		if err := json.Unmarshal([]byte(text), &out); err != nil {
@@ -243,7 +233,7 @@ func setText(v reflect.Value, f field, text string) error {
 	return nil
 }
 
-// parseJSON reads one JSON value, numbers as they are written.
+// parseJSON reads one JSON value. Numbers keep their text.
 func parseJSON(data []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()

@@ -3,7 +3,6 @@ package schema
 import (
 	"fmt"
 	"io"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -36,48 +35,21 @@ func (l leaf) envText() string {
 	case kindStrings:
 		return quoteEnv(strings.Join(l.value.Interface().([]string), " "))
 	case kindMap:
-		m := l.value.Interface().(map[string]string)
-		parts := make([]string, 0, len(m))
-		for _, k := range slices.Sorted(maps.Keys(m)) {
-			parts = append(parts, scalar(k)+":"+scalar(m[k]))
+		if l.value.Len() == 0 {
+			return `"{}"`
 		}
-		return quoteEnv("{" + strings.Join(parts, ",") + "}")
+		return quoteEnv(jsonText(l.value.Interface()))
 	case kindList:
-		return quoteEnv(l.listText())
+		if !l.named {
+			return quoteEnv(jsonText(toTree(l.path, l.field, l.value)))
+		}
+		names := make([]string, l.value.Len())
+		for i := range names {
+			names[i] = nameOf(l.value.Index(i))
+		}
+		return quoteEnv(strings.Join(names, " "))
 	}
 	return quoteEnv(l.value.String())
-}
-
-func (l leaf) listText() string {
-	parts := make([]string, l.value.Len())
-	for i := range parts {
-		if l.named {
-			parts[i] = nameOf(l.value.Index(i))
-		} else {
-			parts[i] = compactJSON(toObject(l.path.element(i, ""), l.value.Index(i)))
-		}
-	}
-	if l.named {
-		return strings.Join(parts, " ")
-	}
-	return "[" + strings.Join(parts, ",") + "]"
-}
-
-func compactJSON(v any) string {
-	parts := []string{}
-	switch v := v.(type) {
-	case object:
-		for _, m := range v {
-			parts = append(parts, scalar(m.key)+":"+compactJSON(m.value))
-		}
-		return "{" + strings.Join(parts, ",") + "}"
-	case []any:
-		for _, item := range v {
-			parts = append(parts, compactJSON(item))
-		}
-		return "[" + strings.Join(parts, ",") + "]"
-	}
-	return scalar(v)
 }
 
 func quoteEnv(s string) string {
@@ -116,7 +88,8 @@ func WriteMarkdown(w io.Writer, cfg any, prefix, section string, level int) erro
 	return err
 }
 
-// docLeaves describes lists by one element whose name is left open.
+// docLeaves returns the leaves of a section. A list has those of one element, whose variables
+// have <NAME> in place of its name.
 func docLeaves(p path, f field, v reflect.Value) []leaf {
 	switch f.kind {
 	case kindSection:
@@ -162,11 +135,11 @@ func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
 	b.WriteByte('\n')
 }
 
-// doc is a documentation that tells whether there is an effect.
+// doc adds to the documentation of a key that it has no effect, and why.
 func (p path) doc(doc string) string {
 	switch p.idle {
 	case "":
-	case later:
+	case Later:
 		doc = "Not supported yet. " + doc
 	default:
 		doc += " No effect: " + p.idle + "."
@@ -174,23 +147,14 @@ func (p path) doc(doc string) string {
 	return strings.TrimSpace(doc)
 }
 
+var typeNames = map[kind]string{
+	kindBool: "bool", kindInt: "int", kindString: "string", kindDuration: "duration", kindStrings: "list of strings",
+	kindMap: "string map", kindList: "list of objects",
+}
+
 func (l leaf) typeName() string {
-	switch l.kind {
-	case kindBool:
-		return "bool"
-	case kindInt:
-		return "int"
-	case kindDuration:
-		return "duration"
-	case kindStrings:
-		return "list of strings"
-	case kindMap:
-		return "string map"
-	case kindList:
-		return "list of objects"
-	}
 	if l.typ.Name() == "PEM" {
 		return "PEM"
 	}
-	return "string"
+	return typeNames[l.kind]
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Format of a configuration file by its extension.
+// Format returns the format of a configuration file by its extension.
 func Format(file string) (string, error) {
 	switch ext := strings.ToLower(filepath.Ext(file)); ext {
 	case ".json", ".toml", ".yaml":
@@ -22,12 +22,12 @@ func Format(file string) (string, error) {
 	case ".yml":
 		return "yaml", nil
 	default:
-		return "", fmt.Errorf("file extension %q is not one of .json, .yaml, .yml, .toml", clip(ext))
+		return "", fmt.Errorf("file extension %q is not one of .json, .yaml, .yml, .toml", Clip(ext))
 	}
 }
 
-// ParseFile parses the text of a file. Messages name the place of a mistake but
-// do not quote the text around it, which may be a secret.
+// ParseFile parses the text of a file. Errors name the place of a mistake but do not quote the
+// text around it, which may be a secret.
 func ParseFile(format string, data []byte) (any, error) {
 	switch format {
 	case "json":
@@ -50,7 +50,7 @@ func ParseFile(format string, data []byte) (any, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("unknown format %q", clip(format))
+	return nil, fmt.Errorf("unknown format %q", Clip(format))
 }
 
 func parseJSONFile(data []byte) (any, error) {
@@ -69,9 +69,8 @@ func parseJSONFile(data []byte) (any, error) {
 	return out, nil
 }
 
-// normalize folds keys to lower case, all the way down, and makes every map a
-// map[string]any. Two keys that fold to one are an error: which of them counts
-// would be a matter of chance.
+// normalize folds the keys of all objects to lower case, and makes every map a
+// map[string]any. Two keys that fold to the same one are an error, as either could win.
 func normalize(raw any) (any, error) {
 	switch raw := raw.(type) {
 	case map[string]any:
@@ -107,7 +106,7 @@ func normalize(raw any) (any, error) {
 func putFolded(out map[string]any, key string, value any) error {
 	folded := strings.ToLower(key)
 	if _, dup := out[folded]; dup {
-		return fmt.Errorf("key %q is given twice (letter case does not count)", clip(key))
+		return fmt.Errorf("key %q is given twice (letter case does not count)", Clip(key))
 	}
 	n, err := normalize(value)
 	out[folded] = n
@@ -130,7 +129,7 @@ func expandDots(tree map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// merge adds value to node, joining objects; key is what messages call it.
+// merge adds value to node under name, and joins objects. key is the complete key, for errors.
 func merge(node map[string]any, name string, value any, key string) error {
 	old, ok := node[name]
 	if !ok || old == nil {
@@ -143,7 +142,7 @@ func merge(node map[string]any, name string, value any, key string) error {
 	oldMap, ok1 := old.(map[string]any)
 	newMap, ok2 := value.(map[string]any)
 	if !ok1 || !ok2 {
-		return fmt.Errorf("key %q is given twice, dotted and nested", clip(key))
+		return fmt.Errorf("key %q is given twice, dotted and nested", Clip(key))
 	}
 	for k, v := range newMap {
 		if err := merge(oldMap, k, v, key); err != nil {

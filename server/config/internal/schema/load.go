@@ -23,7 +23,7 @@ type Source struct {
 	File any
 }
 
-// Report tells what the schema does not know, sorted.
+// Report has the keys and variables that the schema does not know, sorted.
 type Report struct {
 	Keys []string // of the file, as paths
 	Env  []string // names of variables
@@ -34,7 +34,7 @@ type Report struct {
 type loader struct {
 	Source
 	known map[string]bool // variables without prefix
-	used  bool            // there is such a variable
+	used  bool            // a known variable is set
 	keys  []string
 	errs  []error
 }
@@ -193,11 +193,7 @@ func envList(f field, nodes []any, text string, quiet bool) ([]any, bool, error)
 		if err != nil {
 			return nil, false, fmt.Errorf("the text is not a JSON array of objects: %w", err)
 		}
-		items, ok := raw.([]any)
-		if !ok {
-			return nil, false, errors.New("the text is not a JSON array of objects")
-		}
-		return items, true, nil
+		return raw.([]any), true, nil // it begins with [
 	}
 	if !f.named {
 		return nil, false, errors.New("the text is not a JSON array of objects")
@@ -230,7 +226,7 @@ func (l *loader) expandVars(v reflect.Value) error {
 			return text
 		})
 		if missing != "" {
-			return fmt.Errorf("value of %q needs the environment variable %s, which is not set", clip(key), clip(missing))
+			return fmt.Errorf("value of %q needs the environment variable %s, which is not set", Clip(key), Clip(missing))
 		}
 	}
 	return nil
@@ -262,7 +258,7 @@ func (l *loader) checkFlags(dst any) {
 	walk(path{}, root(dst), func(f leaf) { known[f.path.key] = true })
 	for _, key := range slices.Sorted(maps.Keys(l.Flags)) {
 		if !known[key] {
-			l.errs = append(l.errs, fmt.Errorf("flag --%s: there is no such key", clip(key)))
+			l.errs = append(l.errs, fmt.Errorf("flag --%s: there is no such key", Clip(key)))
 		}
 	}
 }

@@ -2,9 +2,9 @@ package schema
 
 import "reflect"
 
-// Reload copies to cfg, from a later configuration of the same type, the values that a
-// running server takes over. It returns the keys whose other values differ; those without
-// an effect do not count. Lists of objects are taken or left as a whole.
+// Reload copies the values that a running server takes over from a later configuration of the
+// same type to cfg. It returns the other keys whose values differ, except those without an
+// effect. A list of objects is copied as a whole or not at all.
 func Reload(cfg, later any) (left []string) { return reload(path{}, root(cfg), root(later), nil) }
 
 func reload(p path, to, from reflect.Value, left []string) []string {

@@ -8,27 +8,30 @@
 //	min, max  bounds of a number
 //	arg   what replaces "{}" in the keys and defaults of the section
 //	opt   comma-separated: "secret" (never shown in messages), "seconds" (a
-//	      duration of whole seconds), "later" (not supported yet), "reload" (a
-//	      running server takes the value over), "restart" (it does not, although
-//	      it does those of the section)
+//	      duration of whole seconds), "later" (not supported yet), "refused" (not
+//	      supported yet, so that any but the empty value is an error, unless the
+//	      section has a key "enabled" that is false), "reload" (a running server
+//	      takes the value over), "restart" (it does not, though it takes over the
+//	      other values of the section)
 //	idle  why the key has no effect
 //
-// What opt:"later", opt:"reload" and idle say of a section holds for all keys in it.
+// opt:"later", opt:"reload" and idle of a section apply to all keys in it.
 //
 // A struct is a section, an embedded struct contributes its keys to the section
 // around it, a slice of structs is a list of objects, and a named list if its
 // elements have the key "name". Leaves are bool, int, int64, string types,
 // time.Duration, []string and map[string]string.
 //
-// The rules of loading are those of config.md 1.1 to 1.7. They depend on where a
-// value comes from (a bare number is a duration in a file, but not in the
-// environment) and reach into elements of lists, which is why this is not done by
-// a library that merges sources first and converts later.
+// The rules of loading are those of config.md 1.1 to 1.7. They depend on where a value comes
+// from (a bare number is a duration in a file, but not in the environment), and apply inside
+// of elements of lists. A library that merges all sources before it converts values cannot
+// follow them.
 package schema
 
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,11 +54,12 @@ const (
 // field is one key of a section.
 type field struct {
 	key, def, doc, arg string
-	idle               string // why it has no effect; later, if it will have
+	idle               string // why it has no effect; Later if it is not supported yet
 	enum               []string
 	min, max           *int64
 	secret, seconds    bool
 	reload, restart    bool
+	refused            bool
 	kind               kind
 	named              bool // kindList: elements have names
 	index              []int
@@ -78,7 +82,7 @@ func collect(t reflect.Type, index []int) []field {
 	var fs []field
 	for i := range t.NumField() {
 		sf := t.Field(i)
-		at := append(append([]int(nil), index...), i)
+		at := append(slices.Clone(index), i)
 		if sf.Anonymous {
 			fs = append(fs, collect(sf.Type, at)...)
 			continue
@@ -95,7 +99,7 @@ func newField(t reflect.Type, sf reflect.StructField, index []int) field {
 		index: index, typ: sf.Type,
 	}
 	if f.key == "" {
-		panic(fmt.Sprintf("schema: %s.%s has no key", t, sf.Name)) // a mistake in the schema, found by any test
+		panic(fmt.Sprintf("schema: %s.%s has no key", t, sf.Name)) // a mistake in the schema, which every test finds
 	}
 	if e := sf.Tag.Get("enum"); e != "" {
 		f.enum = strings.Split(e, "|")
@@ -105,11 +109,13 @@ func newField(t reflect.Type, sf reflect.StructField, index []int) field {
 		f.seconds = f.seconds || o == "seconds"
 		f.reload = f.reload || o == "reload"
 		f.restart = f.restart || o == "restart"
+		f.refused = f.refused || o == "refused"
 		if o == "later" {
-			f.idle = later
+			f.idle = Later
 		}
 	}
-	f.kind, f.named = kindOf(sf.Type)
+	f.kind = kindOf(sf.Type)
+	f.named = f.kind == kindList && find(sf.Type.Elem(), "name") != nil
 	return f
 }
 
@@ -126,27 +132,24 @@ func bound(s string) *int64 {
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-func kindOf(t reflect.Type) (k kind, named bool) {
+func kindOf(t reflect.Type) kind {
 	switch {
 	case t == durationType:
-		return kindDuration, false
+		return kindDuration
 	case t.Kind() == reflect.Struct:
-		return kindSection, false
+		return kindSection
 	case t.Kind() == reflect.Bool:
-		return kindBool, false
+		return kindBool
 	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
-		return kindInt, false
+		return kindInt
 	case t.Kind() == reflect.String:
-		return kindString, false
+		return kindString
 	case t.Kind() == reflect.Map:
-		return kindMap, false
+		return kindMap
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
-		return kindStrings, false
+		return kindStrings
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-		for _, f := range fieldsOf(t.Elem()) {
-			named = named || f.key == "name"
-		}
-		return kindList, named
+		return kindList
 	}
 	panic("schema: unsupported type " + t.String())
 }
@@ -157,17 +160,19 @@ type path struct {
 	msg string // channel.namespaces[0](chat).presence
 	env string // CHANNEL_NAMESPACES_CHAT_PRESENCE; empty if no variable reaches it
 	arg string // replaces {} in keys and defaults below
-	// idle tells why nothing at or below it has an effect.
+	// idle is why keys at or below the path have no effect.
 	idle string
-	// reload tells that a running server takes over what is at or below it.
+	// reload: a running server takes over the values at or below the path.
 	reload bool
+	// off: the path is in a section that is not enabled.
+	off bool
 }
 
-// later is why keys have no effect yet.
-const later = "this version of Gyro does not support it yet"
+// Later is why keys have no effect yet.
+const Later = "this version of Gyro does not support it yet"
 
 func (p path) child(key string) path {
-	c := path{arg: p.arg, idle: p.idle, reload: p.reload}
+	c := path{arg: p.arg, idle: p.idle, reload: p.reload, off: p.off}
 	if p.key == "" {
 		c.key, c.msg, c.env = key, key, strings.ToUpper(key)
 		return c
@@ -187,7 +192,7 @@ func (p path) field(f field) path {
 	if f.arg != "" {
 		c.arg = f.arg
 	}
-	if f.idle != "" && p.idle != later {
+	if f.idle != "" && p.idle != Later {
 		c.idle = f.idle
 	}
 	c.reload = (p.reload || f.reload) && !f.restart
@@ -198,9 +203,9 @@ var envName = strings.NewReplacer(".", "_", "-", "_")
 
 // element is the place of a list's i-th element; name is empty if it has none.
 func (p path) element(i int, name string) path {
-	c := path{key: fmt.Sprintf("%s.[%d]", p.key, i), msg: fmt.Sprintf("%s[%d]", p.msg, i), arg: p.arg, idle: p.idle, reload: p.reload}
+	c := path{key: fmt.Sprintf("%s.[%d]", p.key, i), msg: fmt.Sprintf("%s[%d]", p.msg, i), arg: p.arg, idle: p.idle, reload: p.reload, off: p.off}
 	if name != "" {
-		c.msg += "(" + clip(name) + ")"
+		c.msg += "(" + Clip(name) + ")"
 		if p.env != "" {
 			c.env = p.env + "_" + strings.ToUpper(envName.Replace(name))
 		}
@@ -218,6 +223,7 @@ type leaf struct {
 
 // walk visits the leaves of a section in the order of the schema.
 func walk(p path, v reflect.Value, visit func(leaf)) {
+	p.off = p.off || isOff(v)
 	for _, f := range fieldsOf(v.Type()) {
 		c, fv := p.field(f), v.FieldByIndex(f.index)
 		if f.kind == kindSection {
@@ -233,14 +239,28 @@ func walk(p path, v reflect.Value, visit func(leaf)) {
 	}
 }
 
-// nameOf returns the name of a named list's element.
+// nameOf returns the name of an element; empty if elements of its list have none.
 func nameOf(v reflect.Value) string {
-	for _, f := range fieldsOf(v.Type()) {
-		if f.key == "name" {
-			return v.FieldByIndex(f.index).String()
-		}
+	if f := find(v.Type(), "name"); f != nil {
+		return v.FieldByIndex(f.index).String()
 	}
 	return ""
+}
+
+// isOff tells whether a section has a key "enabled" that is false.
+func isOff(v reflect.Value) bool {
+	f := find(v.Type(), "enabled")
+	return f != nil && v.FieldByIndex(f.index).IsZero()
+}
+
+// find returns the field of a key of a section, nil if there is none.
+func find(section reflect.Type, key string) *field {
+	fields := fieldsOf(section)
+	i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
+	if i < 0 {
+		return nil
+	}
+	return &fields[i]
 }
 
 func isEmpty(v reflect.Value) bool {

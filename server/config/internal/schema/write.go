@@ -14,12 +14,21 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// object is a map that remembers the order of its members.
+// object is a JSON object that keeps the order of its members.
 type object []member
 
 type member struct {
 	key   string
 	value any // bool, int64, string, []any or object
+}
+
+// MarshalJSON implements json.Marshaler.
+func (o object) MarshalJSON() ([]byte, error) {
+	members := make([]string, len(o))
+	for i, m := range o {
+		members[i] = jsonText(m.key) + ":" + jsonText(m.value)
+	}
+	return []byte("{" + strings.Join(members, ",") + "}"), nil
 }
 
 // Write writes every key of cfg in the given format ("json", "yaml" or "toml"),
@@ -29,8 +38,12 @@ func Write(w io.Writer, cfg any, format string) error {
 	var buf bytes.Buffer
 	switch format {
 	case "json":
-		writeJSON(&buf, tree, "")
-		buf.WriteByte('\n')
+		enc := json.NewEncoder(&buf)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(tree); err != nil {
+			return err
+		}
 	case "yaml":
 		writeYAML(&buf, tree, "")
 	case "toml":
@@ -40,7 +53,7 @@ func Write(w io.Writer, cfg any, format string) error {
 		}
 		buf.Write(data)
 	default:
-		return fmt.Errorf("unknown format %q", clip(format))
+		return fmt.Errorf("unknown format %q", Clip(format))
 	}
 	_, err := w.Write(buf.Bytes())
 	return err
@@ -82,7 +95,7 @@ func toTree(p path, f field, v reflect.Value) any {
 	return v.String()
 }
 
-// mapTree uses the object form unless a key would not survive it.
+// mapTree returns an object, or a list of {key, value} if loading an object would change a key.
 func mapTree(m map[string]string) any {
 	keys := slices.Sorted(maps.Keys(m))
 	exact := slices.ContainsFunc(keys, func(k string) bool {
@@ -102,50 +115,16 @@ func mapTree(m map[string]string) any {
 	return items
 }
 
-// scalar is the JSON form of a leaf. It is also its YAML form: quoted strings of
-// JSON are strings of YAML.
-func scalar(v any) string {
+// jsonText is the JSON form of a value, in one line. The form of a bool, a number or a string
+// is valid YAML, too.
+func jsonText(v any) string {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		panic("schema: " + err.Error()) // bool, int64 and string have a JSON form
+		panic("schema: " + err.Error()) // all types of a tree have a JSON form
 	}
 	return strings.TrimSuffix(buf.String(), "\n")
-}
-
-func writeJSON(buf *bytes.Buffer, v any, indent string) {
-	inner := indent + "  "
-	switch v := v.(type) {
-	case object:
-		for i, m := range v {
-			buf.WriteString(separator("{", i) + inner + scalar(m.key) + ": ")
-			writeJSON(buf, m.value, inner)
-		}
-		buf.WriteString(closing("{", "}", len(v), indent))
-	case []any:
-		for i, item := range v {
-			buf.WriteString(separator("[", i) + inner)
-			writeJSON(buf, item, inner)
-		}
-		buf.WriteString(closing("[", "]", len(v), indent))
-	default:
-		buf.WriteString(scalar(v))
-	}
-}
-
-func separator(open string, i int) string {
-	if i == 0 {
-		return open + "\n"
-	}
-	return ",\n"
-}
-
-func closing(open, end string, n int, indent string) string {
-	if n == 0 {
-		return open + end
-	}
-	return "\n" + indent + end
 }
 
 func writeYAML(buf *bytes.Buffer, v object, indent string) {
@@ -158,11 +137,11 @@ func writeYAML(buf *bytes.Buffer, v object, indent string) {
 func yamlKey(key string) string {
 	for _, r := range key {
 		if r != '_' && (r < 'a' || r > 'z') {
-			return scalar(key)
+			return jsonText(key)
 		}
 	}
 	if slices.Contains([]string{"", "y", "n", "yes", "no", "on", "off", "true", "false", "null"}, key) {
-		return scalar(key)
+		return jsonText(key)
 	}
 	return key
 }
@@ -187,7 +166,7 @@ func writeYAMLValue(buf *bytes.Buffer, v any, indent string) {
 			writeYAMLValue(buf, item, indent+"  ")
 		}
 	default:
-		buf.WriteString(" " + scalar(v) + "\n")
+		buf.WriteString(" " + jsonText(v) + "\n")
 	}
 }
 
