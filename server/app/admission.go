@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// admission limits new connections (config.md 5.2).
+// admission limits new connections: their rate, and the number of clients (config.md 5.2).
 type admission struct {
 	clients func() int
 	log     *slog.Logger
@@ -51,14 +51,14 @@ func (a *admission) admit() bool {
 	return false
 }
 
-// refusals are how many connections were above the limit.
+// refusals returns how many connections client.connection_limit refused.
 func (a *admission) refusals() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.refused
 }
 
-// takeToken reports false if there is none.
+// takeToken reports false if no token is left.
 func (a *admission) takeToken() bool {
 	if a.rateLimit <= 0 {
 		return true

@@ -1,5 +1,5 @@
-// Package app wires the server: configuration in, a running node with its
-// listeners out.
+// Package app builds the server from its configuration: a node, its engines, its handlers
+// and its listeners.
 package app
 
 import (
@@ -39,7 +39,7 @@ type App struct {
 	log       *slog.Logger
 	engines   *engine.Set
 	node      *gyro.Node
-	origins   origins
+	origins   *origin.Matcher
 	meters    meters
 	limits    *admission
 	listeners []*listener
@@ -50,7 +50,7 @@ type App struct {
 	reloading sync.Mutex
 }
 
-// New builds a server of a validated configuration; nothing listens yet. Errors
+// New validates the configuration and builds a server from it; nothing listens yet. Errors
 // name the key that is wrong.
 func New(cfg *config.Config, o Options) (*App, error) {
 	if err := cfg.Validate(); err != nil {
@@ -60,7 +60,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	a := &App{cfg: cfg, log: o.Logger, failed: make(chan error, 4)}
 	a.meters = a.newMeters()
 	var err error
-	if a.origins.Matcher, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
+	if a.origins, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
 		return nil, fmt.Errorf("client.allowed_origins: %w", err)
 	}
 	if a.engines, err = engine.New(cfg, a.routesInForce, o.Logger); err != nil {
@@ -85,15 +85,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	return a, err
 }
 
-// apiListener names the listener on which the server API is.
-func apiListener(cfg *config.Config) string {
-	if cfg.HTTPAPI.External || samePlace(&cfg.HTTPServer) {
-		return "external"
-	}
-	return "internal"
-}
-
-// nodeConfig translates the section client.
+// nodeConfig returns the configuration of the node, most of which is the section client.
 func (a *App) nodeConfig(o Options) gyro.Config {
 	cfg, c := a.cfg, &a.cfg.Client
 	return gyro.Config{
@@ -138,9 +130,9 @@ func nodeName(cfg *config.Config) string {
 	return host + "_" + strconv.Itoa(cfg.HTTPServer.Port)
 }
 
-// Start connects to the engines, runs the node and opens the listeners. ctx ends
-// attempts to reach Redis before start_timeout does. After an error, nothing is left
-// running.
+// Start connects to the engines, runs the node and opens the listeners. When ctx ends, it
+// stops trying to reach Redis and NATS before start_timeout is over. After an error, nothing
+// is left running.
 func (a *App) Start(ctx context.Context) error {
 	err := a.engines.Connect(ctx)
 	if err == nil {
@@ -170,12 +162,12 @@ func (a *App) Start(ctx context.Context) error {
 	return nil
 }
 
-// Failed reports a listener that stopped by itself.
+// Failed reports each listener that stopped before Shutdown was called.
 func (a *App) Failed() <-chan error { return a.failed }
 
-// Addr of a listener, "external" or "internal", once started: with the port that
-// was found for port 0. It is empty if there is no such listener; internal
-// endpoints may be on the external one (config.md 4.1).
+// Addr returns the address of a listener, "external" or "internal", after Start. For port 0
+// it has the port that the system chose. It is empty if there is no such listener: internal
+// endpoints may be on the external one (docs/configuration.md, http_server).
 func (a *App) Addr(name string) string {
 	for _, l := range a.listeners {
 		if l.name == name && l.ln != nil {
@@ -189,30 +181,24 @@ func (a *App) Addr(name string) string {
 func (a *App) Node() *gyro.Node { return a.node }
 
 // Shutdown stops accepting, disconnects all clients with 3001, spread over
-// shutdown.drain_time, and waits for what is under way. When ctx ends earlier, what is left is cut off and the error of
-// ctx returned. It may be called again, and without Start.
+// shutdown.drain_time, and waits for requests and commands under way. If ctx ends before, it
+// cuts off the rest and returns the error of ctx. It may be called again, and without Start.
 func (a *App) Shutdown(ctx context.Context) error {
 	a.stopping.Store(true)
-	var errs []error
-	var mu sync.Mutex
+	errs := make([]error, len(a.listeners))
 	var wg sync.WaitGroup
-	for _, l := range a.listeners {
-		wg.Go(func() {
-			err := l.shutdown(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-		})
+	for i, l := range a.listeners {
+		wg.Go(func() { errs[i] = l.shutdown(ctx) })
 	}
 	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
 	err = errors.Join(err, a.node.Shutdown(ctx), a.engines.Close(ctx))
 	wg.Wait()
 	a.serving.Wait()
-	_ = logging.Flush(a.log) // a log that is stuck is no failure of the server
+	_ = logging.Flush(a.log) // a log that cannot be written does not fail the shutdown
 	return errors.Join(append(errs, err)...)
 }
 
-// routes mounts the endpoints (config.md section 5).
+// routes mounts the endpoints (config.md 5).
 func (a *App) routes(o Options) (external, internal *site, err error) {
 	cfg := a.cfg
 	external, internal = newSite(a.newGate), newSite(a.newGate)
@@ -232,7 +218,7 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 		})
 	}
 	if cfg.Init.Enabled {
-		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, endpoint{Handler: a.origins.cors(httpapi.Init()), limited: true})
+		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, endpoint{Handler: cors(a.origins, httpapi.Init()), limited: true})
 	}
 	if cfg.Health.Enabled {
 		add(internal, "health.handler_prefix", cfg.Health.HandlerPrefix, endpoint{Handler: httpapi.Health(a.node.Health)})
@@ -245,7 +231,7 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 	}
 	if !cfg.HTTPAPI.Disabled {
 		where := internal
-		if apiListener(cfg) == "external" {
+		if cfg.HTTPAPI.External {
 			where = external
 		}
 		errs = append(errs, a.mountAPI(where))
@@ -272,7 +258,7 @@ func (a *App) mountAPI(s *site) error {
 	e := endpoint{Handler: h, routes: h.Routes()}
 	for _, path := range h.Patterns() {
 		mount := s.handle
-		if path == "/" { // the legacy endpoint gets what nobody else serves
+		if path == "/" { // the legacy endpoint serves all paths that no other endpoint serves
 			mount = s.handleTree
 		}
 		if err := mount(key, path, e); err != nil {

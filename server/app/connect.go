@@ -11,7 +11,8 @@ import (
 	"github.com/gyrohq/gyro/server/namespace"
 )
 
-// connecting finds out who a client is, in the order of auth.md section 1.
+// connecting finds out who a client is: by its token, as anybody where that is allowed, or by
+// the header that an authenticating proxy sets (auth.md 1).
 func (s *snapshot) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 	flags := &s.cfg.Client
 	reply := gyro.ConnectReply{ClientSideRefresh: true}
@@ -26,8 +27,8 @@ func (s *snapshot) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.Co
 	case flags.AllowAnonymousConnect || flags.Insecure:
 		reply.Credentials = &gyro.Credentials{}
 	default:
-		// Without such a header there is no identity, and the client is refused. The
-		// header grants nothing else.
+		// Without the header there is no identity, and the node refuses the client. The
+		// header grants no subscriptions.
 		if user := s.headerUser(e); user != "" {
 			reply.Credentials = &gyro.Credentials{UserID: user}
 		}
@@ -47,7 +48,7 @@ func (s *snapshot) headerUser(e gyro.ConnectEvent) string {
 	return e.Transport.Header().Get(name)
 }
 
-// byToken takes over what a connection token says (auth.md sections 6 and 7).
+// byToken verifies a connection token and takes over its claims (auth.md 6 and 7).
 func (s *snapshot) byToken(e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
 	flags := &s.cfg.Client
 	token, err := s.connect.VerifyConnect(e.Token)
@@ -84,7 +85,8 @@ func subscribeTo(reply *gyro.ConnectReply, ch string, o gyro.SubscribeOptions) {
 	reply.Subscriptions[ch] = o
 }
 
-// personal subscribes a user to its own channel (auth.md 14.2).
+// personal subscribes a user to the user's personal channel, and ends the user's other
+// connections if only one is allowed (auth.md 14.2).
 func (s *snapshot) personal(ctx context.Context, reply *gyro.ConnectReply, inline bool) error {
 	own := &s.cfg.Client.UserPersonalChannel
 	user := reply.Credentials.UserID
@@ -109,13 +111,14 @@ func (s *snapshot) personal(ctx context.Context, reply *gyro.ConnectReply, inlin
 		return protocol.DisconnectServerError
 	}
 	if stats.Clients > 0 {
-		// The new connection is not registered yet, so it is not one of them.
+		// The new connection is not registered yet, so this does not end it.
 		return s.node.Disconnect(ctx, gyro.Target{User: user}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectConnectionLimit})
 	}
 	return nil
 }
 
-// requested looks at the channels that the client itself named (channels.md 6.3).
+// requested subscribes to the channels that the connect command asks for, where the rules
+// grant it (channels.md 6.3).
 func (s *snapshot) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
 	for name := range e.Subs {
 		if _, ok := reply.Subscriptions[name]; ok {
@@ -166,8 +169,8 @@ func (s *snapshot) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEv
 	return reply, nil
 }
 
-// subsChanged tells whether a new token grants other channels than the one that
-// the client connected with; it then reconnects to get them.
+// subsChanged tells whether a new token grants other channels than the token that the client
+// connected with. If so, the client has to reconnect to get them.
 func (s *snapshot) subsChanged(ctx context.Context, c *gyro.Client, token auth.ConnectToken) (bool, error) {
 	has, err := c.Subscriptions(ctx)
 	if err != nil {
@@ -186,9 +189,9 @@ func (s *snapshot) subsChanged(ctx context.Context, c *gyro.Client, token auth.C
 	return false, nil
 }
 
-// subRefresh prolongs a subscription by a new token (auth.md section 10). Nothing
-// prolongs one that the server API made: it ends when it expires (server-api.md 6.3).
-func (s *snapshot) subRefresh(c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
+// subRefresh prolongs a subscription by a new token (auth.md 10). A subscription that the
+// server API made cannot be prolonged: it ends when it expires (server-api.md 6.3).
+func (s *snapshot) subRefresh(_ context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
 	if !e.ClientSide {
 		s.log.Info("subscription expired", "client", c.ID(), "channel", e.Channel)
 		return gyro.SubRefreshReply{Expired: true}, nil

@@ -21,20 +21,16 @@ func (a *App) webSocket() *websocket.Handler {
 		Compression:                  c.Compression,
 		CompressionMinSize:           c.CompressionMinSize,
 		CompressionLevel:             c.CompressionLevel,
-		CheckOrigin:                  func(*front.Request) bool { return true }, // the gate has
+		CheckOrigin:                  func(*front.Request) bool { return true }, // the gate has checked it
 		PingInterval:                 a.cfg.Client.PingInterval,
 		PongTimeout:                  a.cfg.Client.PongTimeout,
 	})
 }
 
-// origins decides on the origins of browsers' requests.
-type origins struct{ *origin.Matcher }
-
-// cors adds the headers that let an allowed origin read the answer
-// (config.md section 6).
-func (o origins) cors(next http.Handler) http.Handler {
+// cors adds the headers that let pages of an allowed origin read the answer (config.md 6).
+func cors(allowed *origin.Matcher, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if from := r.Header.Get("Origin"); from != "" && o.Match(from) {
+		if from := r.Header.Get("Origin"); from != "" && allowed.Match(from) {
 			h := w.Header()
 			h.Set("Access-Control-Allow-Origin", from)
 			h.Set("Access-Control-Allow-Credentials", "true")
@@ -49,31 +45,19 @@ func (o origins) cors(next http.Handler) http.Handler {
 
 // profiles serves profiles below prefix.
 func profiles(prefix string) http.Handler {
-	prefix = strings.TrimSuffix(cleanPrefix(prefix), "/")
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, prefix), "/")
-		switch name {
-		case "cmdline":
-			pprof.Cmdline(w, r)
-		case "profile":
-			liftDeadline(pprof.Profile)(w, r)
-		case "symbol":
-			pprof.Symbol(w, r)
-		case "trace":
-			liftDeadline(pprof.Trace)(w, r)
-		case "":
-			r.URL.Path = "/debug/pprof/" // where pprof.Index believes to be
-			pprof.Index(w, r)
-		default:
-			liftDeadline(pprof.Handler(name).ServeHTTP)(w, r)
-		}
-	})
-}
-
-// liftDeadline lets a handler take longer than the listener's write timeout.
-func liftDeadline(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // without it the profile is cut short
-		h(w, r)
+	prefix = strings.TrimSuffix(cleanPrefix(prefix), "/") + "/"
+	own := map[string]http.HandlerFunc{
+		"cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A profile may take longer than the listener's write timeout; if this fails, it is cut short.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		name := strings.TrimPrefix(r.URL.Path, prefix)
+		if h, ok := own[name]; ok {
+			h(w, r)
+			return
+		}
+		r.URL.Path = "/debug/pprof/" + name // pprof.Index serves no other paths
+		pprof.Index(w, r)
+	})
 }

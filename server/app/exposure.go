@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// warnExposed warns of what is meant for backends and operators, and is on the port that
-// clients connect to: whoever reaches one reaches the other.
+// warnExposed warns of endpoints that are meant for backends and operators and are on the
+// port that clients connect to: whoever reaches that port reaches these endpoints.
 func (a *App) warnExposed() {
 	cfg := a.cfg
 	if cfg.WebSocket.Disabled || loopback(cfg.HTTPServer.Address) {
@@ -35,7 +35,7 @@ func (a *App) warnExposed() {
 	}
 }
 
-// loopback tells whether an address to listen on is out of reach for other machines.
+// loopback tells whether a listener on this address cannot be reached from other machines.
 func loopback(address string) bool {
 	ip := net.ParseIP(strings.Trim(address, "[]"))
 	return address == "localhost" || ip != nil && ip.IsLoopback()

@@ -10,16 +10,16 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// gate is what all requests to an endpoint pass, whether a loop, a route of the front or
-// net/http serves them.
+// gate is passed by every request to an endpoint, whether a loop, a route of the front or
+// net/http serves it.
 type gate struct {
 	log     *slog.Logger
-	limits  *admission                      // nil: as many as come
-	allowed func(origin string) bool        // nil: from anywhere
-	count   func(method string, status int) // nil: they are not counted
+	limits  *admission                      // nil: no limits
+	allowed func(origin string) bool        // nil: all origins are allowed
+	count   func(method string, status int) // nil: requests are not counted
 }
 
-// newGate makes the gate of an endpoint; path is what metrics call it.
+// newGate makes the gate of an endpoint; path is the endpoint's label in the metrics.
 func (a *App) newGate(path string, e endpoint) *gate {
 	g := &gate{log: a.log}
 	if a.meters.requests != nil {
@@ -34,14 +34,14 @@ func (a *App) newGate(path string, e endpoint) *gate {
 	return g
 }
 
-// What is told to those who may not enter.
+// Answers to requests that the gate refuses.
 var (
 	full          = &front.Refusal{Status: http.StatusServiceUnavailable, Text: http.StatusText(http.StatusServiceUnavailable)}
 	foreignOrigin = &front.Refusal{Status: http.StatusForbidden, Text: "origin not allowed"}
 )
 
-// Enter implements front.Gate. The limits come first: a node in trouble has to refuse
-// cheaply.
+// Enter implements front.Gate. It checks the limits first, because a node with too many
+// clients must refuse at little cost.
 func (g *gate) Enter(q *front.Request) *front.Refusal {
 	if g.logs() {
 		q.Began = time.Now()
@@ -60,8 +60,8 @@ func (g *gate) Enter(q *front.Request) *front.Refusal {
 	return nil
 }
 
-// Leave implements front.Gate. The access log, at debug level, leaves the query out: it may
-// hold an API key.
+// Leave implements front.Gate. The access log, at debug level, has paths without their
+// query, which may hold an API key.
 func (g *gate) Leave(q *front.Request, status int) {
 	if g.count != nil {
 		g.count(q.Method, status)
@@ -75,7 +75,8 @@ func (g *gate) Leave(q *front.Request, status int) {
 // logs reports whether there is an access log.
 func (g *gate) logs() bool { return g.log.Enabled(context.Background(), slog.LevelDebug) }
 
-// clientAddr is what the access log shows; nothing is decided by it.
+// clientAddr is the client's address for the access log. No decision may depend on it:
+// clients choose these headers.
 func clientAddr(q *front.Request) string {
 	for _, name := range []string{"X-Real-Ip", "X-Forwarded-For"} {
 		if v := q.Get(name); v != "" {

@@ -20,8 +20,8 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// Timeouts of every listener (config.md 4.1). Long-lived transports lift them
-// for their own connections.
+// Timeouts of every listener (config.md 4.1). Long-lived transports lift them for their own
+// connections.
 const (
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 30 * time.Second
@@ -38,11 +38,11 @@ type listener struct {
 	server *http.Server
 	ln     net.Listener
 	silent silent
-	// routes are what front keeps from net/http, unless the connections are not plaintext; on
-	// loops, if there are any.
+	// routes are served by front instead of net/http, on plaintext listeners only. loops take
+	// the connections; nil: goroutines do.
 	routes []front.Route
 	loops  transport.Acceptor
-	front  *front.Listener // nil: there is nothing for it
+	front  *front.Listener // nil: there are no routes, or the listener has TLS
 }
 
 // samePlace tells whether internal endpoints share the external listener.
@@ -52,7 +52,7 @@ func externalAddr(h *config.HTTPServer) string {
 	return joinAddr(h.Address, strconv.Itoa(h.Port))
 }
 
-// joinAddr takes IPv6 addresses with and without brackets.
+// joinAddr accepts IPv6 addresses with and without brackets.
 func joinAddr(host, port string) string {
 	return net.JoinHostPort(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), port)
 }
@@ -68,21 +68,21 @@ func internalAddr(h *config.HTTPServer) string {
 	return joinAddr(host, port)
 }
 
-// makeListeners prepares the external and the internal listener. One with
-// nothing to serve is left out.
+// makeListeners prepares the external and the internal listener. A listener that would serve
+// nothing is left out.
 func makeListeners(cfg *config.Config, external, internal *site, log *slog.Logger) ([]*listener, error) {
 	h := &cfg.HTTPServer
-	extTLS, err := serverTLS("http_server.tls", h.TLS)
+	extTLS, err := h.TLS.ServerConfig()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("http_server.tls.%w", err)
 	}
 	intTLS := extTLS
 	if h.TLSExternal {
 		intTLS = nil
 	}
 	if h.InternalTLS.Enabled {
-		if intTLS, err = serverTLS("http_server.internal_tls", h.InternalTLS); err != nil {
-			return nil, err
+		if intTLS, err = h.InternalTLS.ServerConfig(); err != nil {
+			return nil, fmt.Errorf("http_server.internal_tls.%w", err)
 		}
 	}
 	var list []*listener
@@ -114,8 +114,8 @@ func newListener(name, addr string, s *site, t *tls.Config, h2c bool, log *slog.
 	return l
 }
 
-// silent holds the connections that have not sent anything, such as those that
-// browsers open ahead. http.Server.Shutdown would wait seconds for them.
+// silent holds the connections that have not sent anything yet, such as those that browsers
+// open in advance. http.Server.Shutdown would wait seconds for them.
 type silent struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
@@ -139,7 +139,7 @@ func (s *silent) note(c net.Conn, state http.ConnState) {
 	}
 }
 
-// close closes them, and those that are still to come.
+// close closes these connections, and from now on every new one.
 func (s *silent) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *silent) close() {
 	}
 }
 
-// shutdown waits for the requests that are under way; when ctx ends it cuts them.
+// shutdown waits for the requests that are under way. When ctx ends, it cuts them off.
 func (l *listener) shutdown(ctx context.Context) error {
 	l.silent.close()
 	err := l.server.Shutdown(ctx)
@@ -162,9 +162,9 @@ func (l *listener) shutdown(ctx context.Context) error {
 	return err
 }
 
-// serverLog takes what net/http and the front have to say: mostly broken handshakes, which
-// are the clients' doing and only of interest to who looks for it. Not being able to accept
-// and panics of handlers are another matter.
+// serverLog is the log of net/http and of the front. Most of their lines tell of broken
+// handshakes, which clients cause: they are logged at debug level. Panics of handlers, and
+// connections that cannot be accepted, are errors.
 type serverLog struct{ log *slog.Logger }
 
 // Write logs one line.
@@ -205,13 +205,4 @@ func (l *listener) serve() error {
 		return nil
 	}
 	return fmt.Errorf("%s listener: %w", l.name, err)
-}
-
-// serverTLS loads the TLS configuration of a listener, nil if it is off.
-func serverTLS(key string, t config.TLS) (*tls.Config, error) {
-	c, err := t.ServerConfig()
-	if err != nil {
-		return nil, fmt.Errorf("%s.%w", key, err)
-	}
-	return c, nil
 }

@@ -29,9 +29,10 @@ var levels = map[string]slog.Level{
 	"error": slog.LevelError, "fatal": levelFatal, "none": levelNone,
 }
 
-// NewLogger makes the logger that the configuration describes (config.md 3.2), as
-// logging.Wrap does: it never blocks, and repeats itself little. closeLog writes what
-// waits and releases the file. An unknown level counts as info, with a warning.
+// NewLogger makes the logger that the configuration describes (docs/configuration.md, log).
+// It is wrapped by logging.Wrap: it never blocks, and limits lines that repeat. closeLog
+// writes the lines that wait and closes the file. An unknown level counts as info, with a
+// warning.
 func NewLogger(cfg *config.Log) (log *slog.Logger, closeLog func() error, err error) {
 	out, console := os.Stderr, false
 	switch {
@@ -70,8 +71,7 @@ func newLogger(w io.Writer, name string, console bool) *slog.Logger {
 	return log
 }
 
-// logAttr gives the members of JSON lines the names that log collectors know
-// from the reference.
+// logAttr gives the members of JSON lines the names that log collectors expect.
 func logAttr(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a
@@ -101,8 +101,8 @@ func levelName(l slog.Level) string {
 	return strings.ToLower(l.String())
 }
 
-// ReportFatal tells on stderr why the server cannot run: people at a terminal by a text,
-// others by a JSON line as those of the log.
+// ReportFatal writes to stderr why the server cannot run: as plain text if stderr is a
+// terminal, otherwise as a JSON line like those of the log.
 func ReportFatal(err error) {
 	if isTerminal(os.Stderr) {
 		fmt.Fprintln(os.Stderr, "Error:", err)
@@ -111,8 +111,7 @@ func ReportFatal(err error) {
 	newLogger(os.Stderr, "fatal", false).Log(context.Background(), levelFatal, "gyro cannot run", "error", err)
 }
 
-// isTerminal tells whether people read f. The null device is a character device
-// too, but nobody reads it.
+// isTerminal tells whether f is a terminal: a character device other than the null device.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
@@ -122,7 +121,7 @@ func isTerminal(f *os.File) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// console writes coloured lines for people.
+// console writes coloured lines to a terminal.
 type console struct {
 	out *consoleOutput
 	// rest writes everything but time, level and message into out.line.

@@ -6,10 +6,10 @@ import (
 	"github.com/gyrohq/gyro/server/metrics"
 )
 
-// meters are what the server measures itself by. Without a registry it does not.
+// meters hold the metrics of the server. Without a registry nothing is measured.
 type meters struct {
 	registry *metrics.Registry
-	requests *metrics.Requests // nil: they are not counted
+	requests *metrics.Requests // nil: HTTP requests are not counted
 }
 
 func (a *App) newMeters() meters {
@@ -26,7 +26,7 @@ func (a *App) newMeters() meters {
 	return m
 }
 
-// clients is who hears of what clients do.
+// clients returns the node's observer, which exports what clients are refused.
 func (m *meters) clients() observe.Observer {
 	if m.registry == nil {
 		return observe.Observer{}
@@ -34,7 +34,7 @@ func (m *meters) clients() observe.Observer {
 	return m.registry.Clients()
 }
 
-// watch begins to export what the node, the brokers and the admission count anyway.
+// watch exports the numbers that the node, the brokers and the admission count anyway.
 func (m *meters) watch(a *App, version string) {
 	if m.registry != nil {
 		m.registry.Node(a.node, version, a.limits.refusals)
@@ -42,7 +42,7 @@ func (m *meters) watch(a *App, version string) {
 	}
 }
 
-// apiNode is what the server API executes commands on, observer who hears of them.
+// apiNode returns the node and the observer for the executor of the server API.
 func (m *meters) apiNode(n api.Node) (node api.Node, observer api.Observer) {
 	if m.registry == nil {
 		return n, nil

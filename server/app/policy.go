@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -12,12 +13,12 @@ import (
 	"github.com/gyrohq/gyro/server/namespace"
 )
 
-// facts about a connection that does something with a channel.
+// facts returns what the rules of a channel ask about a connection.
 func (s *snapshot) facts(user string, subscribed bool) namespace.Facts {
 	return namespace.Facts{User: user, Subscribed: subscribed, Insecure: s.cfg.Client.Insecure}
 }
 
-// subscribeOptions are those of the namespace.
+// subscribeOptions returns the options that the namespace gives a subscription.
 func subscribeOptions(ch namespace.Channel, source namespace.Source) gyro.SubscribeOptions {
 	o := gyro.SubscribeOptions{
 		Presence:        ch.Presence,
@@ -39,26 +40,22 @@ func subscribeOptions(ch namespace.Channel, source namespace.Source) gyro.Subscr
 	return o
 }
 
-// override applies what a token says instead of the namespace.
+// override replaces options of the namespace by those that a token sets.
 func override(o *gyro.SubscribeOptions, by auth.Override) {
-	for _, f := range []struct {
-		option *bool
-		value  *bool
-	}{
-		{&o.Presence, by.Presence},
-		{&o.EmitJoinLeave, by.JoinLeave},
-		{&o.PushJoinLeave, by.ForcePushJoinLeave},
-		{&o.Recoverable, by.ForceRecovery},
-		{&o.Positioned, by.ForcePositioning},
-	} {
-		if f.value != nil {
-			*f.option = *f.value
+	set := func(option, value *bool) {
+		if value != nil {
+			*option = *value
 		}
 	}
+	set(&o.Presence, by.Presence)
+	set(&o.EmitJoinLeave, by.JoinLeave)
+	set(&o.PushJoinLeave, by.ForcePushJoinLeave)
+	set(&o.Recoverable, by.ForceRecovery)
+	set(&o.Positioned, by.ForcePositioning)
 }
 
-// subscribing is the decision table of channels.md 6.2.
-func (s *snapshot) subscribing(c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+// subscribing decides on a subscribe command (channels.md 6.2).
+func (s *snapshot) subscribing(_ context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	ch, err := s.channels.ForClient(e.Channel)
 	if err != nil {
 		return gyro.SubscribeReply{}, err
@@ -75,7 +72,7 @@ func (s *snapshot) subscribing(c *gyro.Client, e gyro.SubscribeEvent) (gyro.Subs
 		if err := s.subscribeByToken(c, e, &reply.Options); err != nil {
 			return gyro.SubscribeReply{}, err
 		}
-	default: // proxies, which the configuration cannot switch on yet
+	default: // a proxy, which no valid configuration enables yet
 		return gyro.SubscribeReply{}, protocol.ErrorNotAvailable
 	}
 	granted := ch.Grant(facts, namespace.Wishes{
@@ -87,7 +84,8 @@ func (s *snapshot) subscribing(c *gyro.Client, e gyro.SubscribeEvent) (gyro.Subs
 	return reply, nil
 }
 
-// subscribeByToken is the table of auth.md section 9.
+// subscribeByToken verifies the token of a subscribe command and sets the options that the
+// token grants (auth.md 9).
 func (s *snapshot) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gyro.SubscribeOptions) error {
 	if e.Inline && s.subscribe.Costly(e.Token) {
 		return gyro.ErrWouldBlock
@@ -112,7 +110,7 @@ func (s *snapshot) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gy
 	return nil
 }
 
-// fits tells whether a token was made for this client and channel.
+// fits tells whether a token was issued for this channel, user and client.
 func (s *snapshot) fits(c *gyro.Client, ch string, t auth.SubscribeToken) bool {
 	ok := t.Channel == ch && t.User == c.UserID() && (t.Client == "" || t.Client == c.ID())
 	if !ok {
@@ -121,7 +119,7 @@ func (s *snapshot) fits(c *gyro.Client, ch string, t auth.SubscribeToken) bool {
 	return ok
 }
 
-func (s *snapshot) publishing(c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
+func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
 	ch, err := s.channels.ForClient(e.Channel)
 	if err != nil {
 		return gyro.PublishReply{}, err
@@ -139,24 +137,24 @@ func (s *snapshot) publishing(c *gyro.Client, e gyro.PublishEvent) (gyro.Publish
 	}}, nil
 }
 
-func (s *snapshot) presence(c *gyro.Client, e gyro.PresenceEvent) error {
+func (s *snapshot) presence(_ context.Context, c *gyro.Client, e gyro.PresenceEvent) (reply gyro.PresenceReply, err error) {
 	ch, err := s.channels.ForClient(e.Channel)
-	if err != nil {
-		return err
+	if err == nil {
+		err = ch.CheckPresence(s.facts(c.UserID(), e.Subscribed))
 	}
-	return ch.CheckPresence(s.facts(c.UserID(), e.Subscribed))
+	return reply, err
 }
 
-func (s *snapshot) history(c *gyro.Client, e gyro.HistoryEvent) error {
+func (s *snapshot) history(_ context.Context, c *gyro.Client, e gyro.HistoryEvent) (reply gyro.HistoryReply, err error) {
 	ch, err := s.channels.ForClient(e.Channel)
-	if err != nil {
-		return err
+	if err == nil {
+		err = ch.CheckHistory(s.facts(c.UserID(), e.Subscribed))
 	}
-	return ch.CheckHistory(s.facts(c.UserID(), e.Subscribed))
+	return reply, err
 }
 
-// call answers RPCs: so far the built-in ping alone (channels.md section 9).
-func (s *snapshot) call(e gyro.RPCEvent) ([]byte, error) {
+// call answers RPCs (channels.md 9). The built-in ping is the only method so far.
+func (s *snapshot) call(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 	ping, _, err := s.rpc.Decide(e.Method)
 	if err == nil && !ping {
 		err = protocol.ErrorNotAvailable
@@ -164,8 +162,8 @@ func (s *snapshot) call(e gyro.RPCEvent) ([]byte, error) {
 	return nil, err
 }
 
-// named resolves a name that something else than a command of a client gives; who tells
-// the log of it.
+// named resolves the name of a channel from a token or the configuration. If the name is too
+// long, it logs that; who are the attributes that say where the name comes from.
 func (s *snapshot) named(name string, who ...any) (namespace.Channel, error) {
 	ch, err := s.channels.Named(name)
 	if err != nil {
@@ -174,7 +172,7 @@ func (s *snapshot) named(name string, who ...any) (namespace.Channel, error) {
 	return ch, err
 }
 
-// notNamed tells the log of a name that was refused for its length.
+// notNamed logs an error of Named if it refuses the name for its length.
 func (s *snapshot) notNamed(name string, err error, who ...any) {
 	if errors.Is(err, namespace.ErrTooLong) {
 		s.tooLong(name, who...)

@@ -8,12 +8,13 @@ import (
 	"syscall"
 )
 
-// reserveSize is how many connections a reserve can accept when nobody else can.
+// reserveSize is how many connections a reserve can accept when the process has no
+// descriptors left.
 const reserveSize = 16
 
-// reserve is a listener that keeps descriptors back: when clients hold all that the
-// process may have, operators still get in. It is for a listener of TCP that serves
-// short requests.
+// reserve is a listener that keeps file descriptors back. Operators can connect to it when
+// clients use all other descriptors that the process may have. It is for TCP listeners that
+// serve short requests.
 type reserve struct {
 	net.Listener
 	mu     sync.Mutex
@@ -27,8 +28,8 @@ func newReserve(ln net.Listener) *reserve {
 	return r
 }
 
-// fill takes as many descriptors as there are, up to reserveSize, and reports whether
-// it has all.
+// fill opens descriptors until it holds reserveSize, and reports false if the system gives
+// out fewer.
 func (r *reserve) fill() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +43,8 @@ func (r *reserve) fill() bool {
 	return true
 }
 
-// spend gives one descriptor up, and reports false if there is none.
+// spend closes one descriptor, so that a connection can have it. It reports false if none is
+// held.
 func (r *reserve) spend() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +84,8 @@ func (r *reserve) Close() error {
 	return r.Listener.Close()
 }
 
-// borrower is a connection by a descriptor of the reserve, to which it goes back.
+// borrower is a connection that uses a descriptor of the reserve, and refills the reserve
+// when it closes.
 type borrower struct {
 	*net.TCPConn
 	reserve *reserve

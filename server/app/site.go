@@ -10,26 +10,25 @@ import (
 )
 
 // site is what one listener serves. Paths match exactly, except below trees
-// (config.md 5); unlike http.ServeMux it neither redirects nor gives characters
-// of a path a meaning of their own.
+// (config.md 5). Unlike http.ServeMux it does not redirect, and no character is special.
 type site struct {
 	exact map[string]http.Handler
 	trees map[string]http.Handler // by prefix with a slash at the end
 	rest  http.Handler
-	// routes are those of endpoints that can do without net/http.
+	// routes serve requests to some endpoints without net/http.
 	routes []front.Route
-	// gate makes the gate of an endpoint.
+	// gate makes the gate of an endpoint; path is its label in the metrics.
 	gate func(path string, e endpoint) *gate
 }
 
 // endpoint is what a site serves at a path.
 type endpoint struct {
 	http.Handler
-	// routes are fast ways of its requests. Those for other paths do not count.
+	// routes serve its requests without net/http. Routes for other paths are ignored.
 	routes []front.Route
-	// limited: the limits of connections hold, as it is for clients.
+	// limited: the limits of client connections apply to its requests.
 	limited bool
-	// checkOrigin: requests from other origins than client.allowed_origins are refused.
+	// checkOrigin: requests of origins outside of client.allowed_origins are refused.
 	checkOrigin bool
 }
 
@@ -62,8 +61,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.tree(r.URL.Path).ServeHTTP(w, r)
 }
 
-// tree finds who serves a path that is in no other way taken: of trees inside of
-// each other the innermost.
+// tree finds the handler of a path that is not in exact: that of the longest prefix.
 func (s *site) tree(path string) http.Handler {
 	longest, found := "", s.rest
 	for prefix, h := range s.trees {
@@ -74,7 +72,7 @@ func (s *site) tree(path string) http.Handler {
 	return found
 }
 
-// handle serves one path. key names the option that the path is from.
+// handle serves one path. key is the configuration key that the path comes from.
 func (s *site) handle(key, path string, e endpoint) error {
 	if strings.ContainsAny(path, "?# \t\r\n") {
 		return fmt.Errorf("%s: %q is not a path", key, path)
@@ -87,7 +85,7 @@ func (s *site) handle(key, path string, e endpoint) error {
 	return nil
 }
 
-// handleTree serves everything below a path; the path itself leads there.
+// handleTree serves everything below a path; the path itself redirects to it.
 func (s *site) handleTree(key, path string, e endpoint) error {
 	below := strings.TrimSuffix(cleanPrefix(path), "/") + "/"
 	toBelow := endpoint{Handler: http.RedirectHandler(below, http.StatusMovedPermanently)}

@@ -15,10 +15,10 @@ import (
 	"github.com/gyrohq/gyro/server/namespace"
 )
 
-// snapshot is what the configuration says about single operations: of clients, of the
-// server API, and of new connections. It is made and checked as a whole and never changes.
-// A reload publishes another one by the one pointer App.inForce. Each operation loads that
-// pointer once, so that no operation is decided by parts of two configurations.
+// snapshot is the part of the configuration that decides single operations: commands of
+// clients, requests to the server API and new connections. It is made and checked as a whole
+// and never changes. A reload stores a new one in App.inForce. Each operation loads that
+// pointer once, so that one configuration alone decides it.
 type snapshot struct {
 	cfg      *config.Config
 	channels *namespace.Resolver
@@ -31,32 +31,28 @@ type snapshot struct {
 	log       *slog.Logger
 }
 
-// newSnapshot returns the snapshot of a validated configuration, without routes. Errors
-// name the key.
+// newSnapshot returns the snapshot of a validated configuration; its routes are not set yet.
+// Errors name the key.
 func newSnapshot(cfg *config.Config, node *gyro.Node, log *slog.Logger) (*snapshot, error) {
 	s := &snapshot{cfg: cfg, rpc: namespace.NewRPC(cfg.RPC), node: node, log: log}
+	options := auth.Options{SkipSignature: cfg.Client.SkipTokenSignature}
 	var err error
 	if s.channels, err = namespace.NewResolver(cfg.Channel); err != nil {
 		return nil, err
 	}
-	if s.connect, err = auth.NewVerifier(cfg.Client.Token, authOptions(cfg)); err != nil {
+	if s.connect, err = auth.NewVerifier(cfg.Client.Token, options); err != nil {
 		return nil, fmt.Errorf("client.token.%w", err)
 	}
 	s.subscribe = s.connect
 	if own := &cfg.Client.SubscriptionToken; own.Enabled {
-		if s.subscribe, err = auth.NewVerifier(own.Token, authOptions(cfg)); err != nil {
+		if s.subscribe, err = auth.NewVerifier(own.Token, options); err != nil {
 			return nil, fmt.Errorf("client.subscription_token.%w", err)
 		}
 	}
 	return s, nil
 }
 
-func authOptions(cfg *config.Config) auth.Options {
-	return auth.Options{SkipSignature: cfg.Client.SkipTokenSignature}
-}
-
-// publish puts the snapshot of a configuration in force. After an error everything is as
-// before.
+// publish puts the snapshot of a configuration in force. After an error nothing has changed.
 func (a *App) publish(cfg *config.Config) error {
 	s, err := newSnapshot(cfg, a.node, a.log)
 	if err != nil {
@@ -77,14 +73,15 @@ func (a *App) routesInForce() *engine.Routes {
 	return nil
 }
 
-// channelsInForce is where a command of the server API finds the options of channels.
+// channelsInForce returns what a command of the server API asks for the options of channels.
 func (a *App) channelsInForce() api.Channels { return a.inForce.Load() }
 
 // connectionLimit is client.connection_limit.
 func (a *App) connectionLimit() int { return a.inForce.Load().cfg.Client.ConnectionLimit }
 
-// Reload takes over what can change while the server runs (config.md 3.4), and logs the
-// keys that cannot. After an error everything is as before.
+// Reload takes over the keys that can change while the server runs (docs/configuration.md,
+// column Reload), and logs the changed keys that need a restart. After an error nothing has
+// changed.
 func (a *App) Reload(cfg *config.Config) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
@@ -104,35 +101,26 @@ func (a *App) Reload(cfg *config.Config) error {
 	return nil
 }
 
-// handlers answer the node's questions about clients, each by the snapshot that is in force
-// when it comes.
+// handlers answer the node's questions about clients.
 func handlers(inForce *atomic.Pointer[snapshot]) gyro.Handlers {
-	presence := func(_ context.Context, c *gyro.Client, e gyro.PresenceEvent) (gyro.PresenceReply, error) {
-		return gyro.PresenceReply{}, inForce.Load().presence(c, e)
-	}
 	return gyro.Handlers{
 		Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 			return inForce.Load().connecting(ctx, e)
 		},
-		Subscribe: func(_ context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
-			return inForce.Load().subscribing(c, e)
-		},
-		Publish: func(_ context.Context, c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
-			return inForce.Load().publishing(c, e)
-		},
-		Presence:      presence,
-		PresenceStats: presence,
-		History: func(_ context.Context, c *gyro.Client, e gyro.HistoryEvent) (gyro.HistoryReply, error) {
-			return gyro.HistoryReply{}, inForce.Load().history(c, e)
-		},
-		RPC: func(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
-			return inForce.Load().call(e)
-		},
-		Refresh: func(ctx context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
-			return inForce.Load().refresh(ctx, c, e)
-		},
-		SubRefresh: func(_ context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
-			return inForce.Load().subRefresh(c, e)
-		},
+		Subscribe:     answer(inForce, (*snapshot).subscribing),
+		Publish:       answer(inForce, (*snapshot).publishing),
+		Presence:      answer(inForce, (*snapshot).presence),
+		PresenceStats: answer(inForce, (*snapshot).presence),
+		History:       answer(inForce, (*snapshot).history),
+		RPC:           answer(inForce, (*snapshot).call),
+		Refresh:       answer(inForce, (*snapshot).refresh),
+		SubRefresh:    answer(inForce, (*snapshot).subRefresh),
 	}
+}
+
+// answer returns a handler that calls a method of the snapshot that is in force when it is called.
+func answer[E, R any](
+	inForce *atomic.Pointer[snapshot], by func(*snapshot, context.Context, *gyro.Client, E) (R, error),
+) func(context.Context, *gyro.Client, E) (R, error) {
+	return func(ctx context.Context, c *gyro.Client, e E) (R, error) { return by(inForce.Load(), ctx, c, e) }
 }

@@ -37,14 +37,15 @@ stdout, progress to stderr if that is a terminal.`,
 	return cmd
 }
 
-// scenario is a package bench scenario.
+// scenario is one of package bench.
 type scenario interface {
 	Run(ctx context.Context) (*bench.Report, error)
 }
 
-// benchFlags are the flags that all scenarios have.
+// benchFlags has the flags that all scenarios share.
 type benchFlags struct {
 	cmd                         *cobra.Command
+	before                      []func() error // called once the flags are parsed
 	url, api, apiKey            string
 	encoding                    string
 	token, tokenSecret, channel string
@@ -60,7 +61,7 @@ func newBenchFlags(cmd *cobra.Command) *benchFlags {
 	return &benchFlags{cmd: cmd, size: 128}
 }
 
-// common adds the flags of all scenarios, behind a scenario's own.
+// common adds the flags of all scenarios after those of the scenario itself.
 func (b *benchFlags) common(timeout time.Duration) {
 	f := b.cmd.Flags()
 	f.StringVar(&b.url, "url", "ws://127.0.0.1:8000/connection/websocket", "WebSocket endpoint: ws:// or wss://")
@@ -80,42 +81,41 @@ func (b *benchFlags) common(timeout time.Duration) {
 	f.BoolVar(&b.quiet, "quiet", false, "no progress line")
 }
 
-// sizeFlag is for scenarios that publish.
+// sizeFlag adds the flag of scenarios that publish.
 func (b *benchFlags) sizeFlag() {
 	b.cmd.Flags().IntVar(&b.size, "size", 128, fmt.Sprintf("payload in bytes, from %d to %d", bench.MinSize, bench.MaxSize))
 }
 
-// loadFlags are those of publishers. The returned function reads --via.
-func (b *benchFlags) loadFlags(l *bench.Load, messages int, meaning string, window int, way string) (via func() error) {
+// loadFlags adds the flags of publishers. meaning explains --msgs, way is the default of --via.
+func (b *benchFlags) loadFlags(l *bench.Load, messages int, meaning string, window int, way string) {
 	f := b.cmd.Flags()
 	f.IntVar(&l.Publishers, "pub", 1, "publishers")
 	f.IntVar(&l.Messages, "msgs", messages, meaning)
 	f.Float64Var(&l.Rate, "rate", 0, "publications per second of all publishers (default as fast as --window lets)")
 	f.IntVar(&l.Window, "window", window, "publications in flight per publisher; with --via api, publications in a batch request")
-	name := f.String("via", way, "how to publish: client (a connection each) or api (HTTP)")
-	return func() error {
-		switch *name {
-		case "api":
-			l.OverAPI = true
-		case "client":
-		default:
-			return fmt.Errorf("via: %q is neither client nor api", *name)
+	via := f.String("via", way, "how to publish: client (a connection each) or api (HTTP)")
+	b.before = append(b.before, func() error {
+		if l.OverAPI = *via == "api"; !l.OverAPI && *via != "client" {
+			return fmt.Errorf("via: %q is neither client nor api", *via)
 		}
 		return nil
-	}
+	})
 }
 
-// durationFlag makes messages unlimited where only the duration is given.
-func (b *benchFlags) durationFlag(l *bench.Load) (apply func()) {
-	b.cmd.Flags().DurationVar(&l.Duration, "duration", 0, "publish for so long; then --msgs is unlimited if not given")
-	return func() {
-		if l.Duration > 0 && !b.cmd.Flags().Changed("msgs") {
+// durationFlag adds --duration. With it, the number of messages is unlimited unless --msgs is
+// given, too.
+func (b *benchFlags) durationFlag(l *bench.Load) {
+	f := b.cmd.Flags()
+	f.DurationVar(&l.Duration, "duration", 0, "publish for so long; then --msgs is unlimited if not given")
+	b.before = append(b.before, func() error {
+		if l.Duration > 0 && !f.Changed("msgs") {
 			l.Messages = 0
 		}
-	}
+		return nil
+	})
 }
 
-// target is what the flags say about the server.
+// target returns what the flags say about the server.
 func (b *benchFlags) target() (bench.Target, error) {
 	t := bench.Target{
 		URL: b.url, API: strings.TrimRight(b.api, "/"), APIKey: b.apiKey, Header: make(http.Header),
@@ -136,7 +136,7 @@ func (b *benchFlags) target() (bench.Target, error) {
 		t.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	if b.insecure {
-		t.TLS = &tls.Config{InsecureSkipVerify: true} // as asked for
+		t.TLS = &tls.Config{InsecureSkipVerify: true} // as --tls-skip-verify says
 	}
 	switch {
 	case b.token != "" && b.tokenSecret != "":
@@ -155,12 +155,25 @@ func (b *benchFlags) target() (bench.Target, error) {
 	return t, nil
 }
 
-// run executes a scenario, which is made from the target, and prints its report.
-func (b *benchFlags) run(make func(bench.Target) scenario) error {
-	t, err := b.target()
-	if err != nil {
-		return err
+// command adds the common flags and returns the command that runs s, whose target is t.
+func (b *benchFlags) command(s scenario, t *bench.Target, timeout time.Duration) *cobra.Command {
+	b.common(timeout)
+	b.cmd.RunE = func(*cobra.Command, []string) (err error) {
+		for _, f := range b.before {
+			if err := f(); err != nil {
+				return err
+			}
+		}
+		if *t, err = b.target(); err != nil {
+			return err
+		}
+		return b.run(s, t)
 	}
+	return b.cmd
+}
+
+// run executes a scenario and prints its report.
+func (b *benchFlags) run(s scenario, t *bench.Target) error {
 	clear := func() {}
 	if !b.quiet && isTerminal(os.Stderr) {
 		t.Progress = func(line string) { fmt.Fprintf(os.Stderr, "\r\033[K%s", line) }
@@ -170,7 +183,8 @@ func (b *benchFlags) run(make func(bench.Target) scenario) error {
 	defer cancel()
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
-	signals := notify()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	go func() {
 		select {
@@ -179,7 +193,7 @@ func (b *benchFlags) run(make func(bench.Target) scenario) error {
 		case <-ctx.Done():
 		}
 	}()
-	rep, err := make(t).Run(ctx)
+	rep, err := s.Run(ctx)
 	clear()
 	if rep == nil {
 		return err
@@ -196,12 +210,6 @@ func (b *benchFlags) run(make func(bench.Target) scenario) error {
 	return errors.Join(err, rep.WriteText(out))
 }
 
-func notify() chan os.Signal {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	return signals
-}
-
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
@@ -214,26 +222,15 @@ func benchFanoutCommand() *cobra.Command {
 		Example: `  gyro bench fanout --sub 1000 --pub 4 --msgs 1000
   gyro bench fanout --sub 1000 --rate 50 --duration 10s --proto protobuf --pid $(pidof gyro)`,
 	}
-	s := bench.Fanout{}
+	s := &bench.Fanout{}
 	b := newBenchFlags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&s.Subscribers, "sub", 1000, "subscribers")
 	f.IntVar(&s.Channels, "channels", 1, "channels over which publications and subscribers are spread")
-	via := b.loadFlags(&s.Load, 1000, "publications per publisher", 1, "client")
-	duration := b.durationFlag(&s.Load)
+	b.loadFlags(&s.Load, 1000, "publications per publisher", 1, "client")
+	b.durationFlag(&s.Load)
 	b.sizeFlag()
-	b.common(5 * time.Minute)
-	cmd.RunE = func(*cobra.Command, []string) error {
-		if err := via(); err != nil {
-			return err
-		}
-		duration()
-		return b.run(func(t bench.Target) scenario {
-			s.Target = t
-			return s
-		})
-	}
-	return cmd
+	return b.command(s, &s.Target, 5*time.Minute)
 }
 
 func benchIdleCommand() *cobra.Command {
@@ -242,20 +239,13 @@ func benchIdleCommand() *cobra.Command {
 		Short:   "Hold connections on which nothing happens",
 		Example: `  gyro bench idle --conns 15000 --duration 60s --pid $(pidof gyro)`,
 	}
-	s := bench.Idle{}
+	s := &bench.Idle{}
 	b := newBenchFlags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&s.Connections, "conns", 1000, "connections")
 	f.IntVar(&s.Channels, "channels", 0, "channels over which they are spread (default one each)")
 	f.DurationVar(&s.Duration, "duration", 10*time.Second, "time for which they stay")
-	b.common(10 * time.Minute)
-	cmd.RunE = func(*cobra.Command, []string) error {
-		return b.run(func(t bench.Target) scenario {
-			s.Target = t
-			return s
-		})
-	}
-	return cmd
+	return b.command(s, &s.Target, 10*time.Minute)
 }
 
 func benchStormCommand() *cobra.Command {
@@ -278,26 +268,16 @@ much again: compare servers at about the same share.`,
 		Example: `  gyro bench storm --conns 15000 --channel history:bench --pid $(pidof gyro)
   gyro bench storm --conns 15000 --channel history:bench --channels 10 --via api --api-key KEY`,
 	}
-	s := bench.Storm{}
+	s := &bench.Storm{}
 	b := newBenchFlags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&s.Connections, "conns", 1000, "clients")
 	f.IntVar(&s.Channels, "channels", 0, "channels over which they are spread (default one each)")
 	f.Float64Var(&s.Live, "live", 500, "publications per second that go on through the storm, over all channels; 0 for none")
 	f.DurationVar(&s.Away, "away", 0, "time for which clients stay away at least")
-	via := b.loadFlags(&s.Load, 3, "publications to each channel while its clients are away", 64, "client")
+	b.loadFlags(&s.Load, 3, "publications to each channel while its clients are away", 64, "client")
 	b.sizeFlag()
-	b.common(5 * time.Minute)
-	cmd.RunE = func(*cobra.Command, []string) error {
-		if err := via(); err != nil {
-			return err
-		}
-		return b.run(func(t bench.Target) scenario {
-			s.Target = t
-			return s
-		})
-	}
-	return cmd
+	return b.command(s, &s.Target, 5*time.Minute)
 }
 
 func benchPublishCommand() *cobra.Command {
@@ -308,24 +288,13 @@ func benchPublishCommand() *cobra.Command {
   gyro bench publish --msgs 500000 --window 50000 --api-key KEY
   gyro bench publish --msgs 10 --channels 100000 --broadcast --api-key KEY`,
 	}
-	s := bench.Publish{}
+	s := &bench.Publish{}
 	b := newBenchFlags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&s.Channels, "channels", 1, "channels over which publications are spread")
 	f.BoolVar(&s.Broadcast, "broadcast", false, "every message goes to all channels, in one request")
-	via := b.loadFlags(&s.Load, 10000, "publications per publisher", 1, "api")
-	duration := b.durationFlag(&s.Load)
+	b.loadFlags(&s.Load, 10000, "publications per publisher", 1, "api")
+	b.durationFlag(&s.Load)
 	b.sizeFlag()
-	b.common(5 * time.Minute)
-	cmd.RunE = func(*cobra.Command, []string) error {
-		if err := via(); err != nil {
-			return err
-		}
-		duration()
-		return b.run(func(t bench.Target) scenario {
-			s.Target = t
-			return s
-		})
-	}
-	return cmd
+	return b.command(s, &s.Target, 5*time.Minute)
 }

@@ -18,7 +18,7 @@ type devSite struct {
 	announce func(*config.Config)
 }
 
-// devCommand starts a server for the first five minutes.
+// devCommand runs a server with which newcomers can try Gyro out.
 func devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
@@ -48,7 +48,7 @@ func devCommand() *cobra.Command {
 	return cmd
 }
 
-// announce prints what a newcomer needs.
+// announce prints the addresses and secrets that a newcomer needs.
 func announce(cfg *config.Config, user, token string) {
 	base := fmt.Sprintf("http://localhost:%d", cfg.HTTPServer.Port)
 	fmt.Printf(`

@@ -17,15 +17,15 @@ import (
 	_ "github.com/gyrohq/gyro/server/internal/xconnect" // WebSocket over HTTP/2
 )
 
-// version is that of the server. Builds of images set it (-ldflags "-X main.version=…"),
-// others have that of the module: of go install, or of the commit that was built.
+// version of the server. Builds of images set it (-ldflags "-X main.version=…"). Other builds
+// take it from the module: the release of go install, or the commit that was built.
 var version string
 
 func init() {
 	if version != "" {
 		return
 	}
-	version = "0.1.0-dev" // built of a folder
+	version = "0.1.0-dev" // for builds of a folder without version control
 	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
 		version = info.Main.Version[1:]
 	}
@@ -39,13 +39,13 @@ func main() {
 	switch {
 	case cmd.Annotations[runsServer] != "":
 		app.ReportFatal(err)
-	case !cmd.SilenceErrors: // the command has not told of it itself
+	case !cmd.SilenceErrors: // the command has not printed it itself
 		fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
 	}
 	os.Exit(1)
 }
 
-// runsServer is the annotation of commands that are servers: their output is a log.
+// runsServer is the annotation of commands that run a server: their output is a log.
 const runsServer = "server"
 
 func root() *cobra.Command {

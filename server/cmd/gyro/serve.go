@@ -40,7 +40,8 @@ func serverCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		// A file that was there and is not any more is not a wish for defaults.
+		// A reload fails if the file that was there at start is missing. Without this it would
+		// take over the defaults.
 		options.RequireFile = warnings.File == "" && *file != ""
 		return serve(cfg, warnings, func() (*config.Config, config.Warnings, error) {
 			options.Env = os.Environ()
@@ -50,7 +51,7 @@ func serverCommand() *cobra.Command {
 	return cmd
 }
 
-// serverFlags are the keys that can be given as flags.
+// serverFlags adds the keys that can be given as flags.
 func serverFlags(f *pflag.FlagSet) {
 	def := config.DefaultConfig()
 	f.StringP("http_server.address", "a", "", "interface address to listen on")
@@ -102,7 +103,7 @@ func serve(cfg *config.Config, warnings config.Warnings, reload loader, site *de
 	}
 	defer closeLog() //nolint:errcheck // the process ends
 	err = serveWith(log, cfg, warnings, reload, site)
-	if err != nil && cfg.Log.File != "" { // which is not where the caller reports it
+	if err != nil && cfg.Log.File != "" { // the caller reports the error on stderr only
 		log.Error("gyro cannot run", "error", err)
 	}
 	return err
@@ -143,8 +144,8 @@ func serveWith(log *slog.Logger, cfg *config.Config, warnings config.Warnings, r
 	return failure
 }
 
-// start starts the server, which may take as long as a start_timeout; a signal other
-// than SIGHUP interrupts that.
+// start starts the server, which may take as long as a start_timeout. A signal other than
+// SIGHUP interrupts it.
 func start(server *app.App, signals <-chan os.Signal) (interrupted bool, err error) {
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
@@ -154,7 +155,7 @@ func start(server *app.App, signals <-chan os.Signal) (interrupted bool, err err
 		select {
 		case err := <-started:
 			if interrupted {
-				err = nil // it was not to be
+				err = nil // the signal has caused it
 			}
 			return interrupted, err
 		case s := <-signals:
@@ -196,8 +197,7 @@ func wait(server *app.App, signals <-chan os.Signal, reload loader, log *slog.Lo
 	}
 }
 
-// shutdown ends the server within timeout, or at once if another signal comes:
-// somebody is waiting.
+// shutdown ends the server within timeout, or at once if another signal comes.
 func shutdown(server *app.App, signals <-chan os.Signal, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, fmt.Errorf("took longer than shutdown.timeout, %s", timeout))
 	defer cancel()
@@ -233,6 +233,6 @@ func writePID(file string) error {
 
 func removePID(file string) {
 	if file != "" {
-		_ = os.Remove(file) // the process ends; there is nobody to tell
+		_ = os.Remove(file) // the process ends anyway
 	}
 }

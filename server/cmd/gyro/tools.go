@@ -10,12 +10,9 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/app"
-	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/engine"
 )
@@ -37,8 +34,9 @@ func configFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().StringP("config", "c", "config.json", "path to config file; empty for none")
 }
 
-// loadValid loads the configuration of a command and validates it. The file has to exist,
-// unless nobody asked for one and there are variables of the configuration: they are it.
+// loadValid loads the configuration of a command and validates it. The file must exist, unless
+// the flag was not given and environment variables set keys: then the configuration is theirs
+// alone.
 func loadValid(cmd *cobra.Command, file string) (*config.Config, config.Warnings, error) {
 	o := config.Options{File: file, RequireFile: true, Env: os.Environ()}
 	cfg, warnings, err := config.Load(o)
@@ -110,7 +108,7 @@ func checkConfigCommand() *cobra.Command {
 	return cmd
 }
 
-// checkEngines finds out whether engines can be made, without connecting to them.
+// checkEngines makes the engines, without connecting to them, and returns what fails.
 func checkEngines(cfg *config.Config) error {
 	_, err := engine.New(cfg, nil, slog.New(slog.DiscardHandler))
 	return err
@@ -166,86 +164,6 @@ func defaultEnvCommand() *cobra.Command {
 			}
 		}
 		return nil
-	}
-	return cmd
-}
-
-// tokenSection is the section that a kind of token is signed and verified by.
-func tokenSection(cfg *config.Config, sub bool) config.Token {
-	if sub && cfg.Client.SubscriptionToken.Enabled {
-		return cfg.Client.SubscriptionToken.Token
-	}
-	return cfg.Client.Token
-}
-
-// tokenCommand makes tokens (config.md 2.8).
-func tokenCommand(name string, sub bool) *cobra.Command {
-	cmd := &cobra.Command{Use: name, Short: "Generate a sample connection token", Args: cobra.NoArgs}
-	file := configFlag(cmd)
-	user := cmd.Flags().StringP("user", "u", "", "user ID")
-	ttl := cmd.Flags().Int64P("ttl", "t", 7*24*3600, "seconds until the token expires; 0 or less for no expiration")
-	quiet := cmd.Flags().BoolP("quiet", "q", false, "print just the token")
-	channel := new(string)
-	if sub {
-		cmd.Short = "Generate a sample subscription token"
-		channel = cmd.Flags().StringP("channel", "s", "", "channel")
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if sub && *channel == "" {
-			return errors.New("channel is required")
-		}
-		cfg, _, err := loadValid(cmd, *file)
-		if err != nil {
-			return err
-		}
-		lifetime := time.Duration(*ttl) * time.Second
-		token, err := auth.Sign(tokenSection(cfg, sub), auth.Claims{User: *user, Channel: *channel, TTL: lifetime}, time.Now())
-		if err != nil {
-			return err
-		}
-		if *quiet {
-			_, err = fmt.Fprint(cmd.OutOrStdout(), token)
-			return err
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "HMAC SHA-256 JWT for %s%s:\n%s\n", subject(*user, *channel), expiry(lifetime), token)
-		return err
-	}
-	return cmd
-}
-
-func subject(user, channel string) string {
-	text := fmt.Sprintf("user %q", user)
-	if user == "" {
-		text = "anonymous user"
-	}
-	if channel != "" {
-		text += fmt.Sprintf(" and channel %q", channel)
-	}
-	return text
-}
-
-func expiry(ttl time.Duration) string {
-	if ttl <= 0 {
-		return " without expiration"
-	}
-	return " with expiration TTL " + ttl.String()
-}
-
-// checkTokenCommand verifies tokens (config.md 2.8).
-func checkTokenCommand(name string, sub bool) *cobra.Command {
-	cmd := &cobra.Command{Use: name + " TOKEN", Short: "Verify a token against the configuration", Args: cobra.ExactArgs(1)}
-	file := configFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, _, err := loadValid(cmd, *file)
-		if err != nil {
-			return err
-		}
-		text, err := app.CheckToken(cfg, args[0], sub)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
-		return err
 	}
 	return cmd
 }

@@ -35,7 +35,6 @@ func configDocCommand() *cobra.Command {
 			return err
 		}
 		page := fmt.Sprintf("<!doctype html><meta charset=utf-8><title>Gyro configuration</title><pre>%s</pre>\n", html.EscapeString(doc.String()))
-		// Ref listens on all interfaces; there is no reason to.
 		return serveHTTP(cmd, "127.0.0.1", *port, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			_, _ = io.WriteString(w, page) // the browser may go away
@@ -61,7 +60,7 @@ func filesCommand() *cobra.Command {
 	return cmd
 }
 
-// serveHTTP serves a helper's pages until SIGINT or SIGTERM.
+// serveHTTP serves the pages of a command until SIGINT or SIGTERM.
 func serveHTTP(cmd *cobra.Command, address string, port int, h http.Handler) error {
 	ln, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// tokenSection returns the section of the configuration by which connection tokens or
+// subscription tokens are signed and verified.
+func tokenSection(cfg *config.Config, sub bool) config.Token {
+	if sub && cfg.Client.SubscriptionToken.Enabled {
+		return cfg.Client.SubscriptionToken.Token
+	}
+	return cfg.Client.Token
+}
+
+// tokenCommand makes tokens (config.md 2.8).
+func tokenCommand(name string, sub bool) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: "Generate a sample connection token", Args: cobra.NoArgs}
+	file := configFlag(cmd)
+	user := cmd.Flags().StringP("user", "u", "", "user ID")
+	ttl := cmd.Flags().Int64P("ttl", "t", 7*24*3600, "seconds until the token expires; 0 or less for no expiration")
+	quiet := cmd.Flags().BoolP("quiet", "q", false, "print just the token")
+	channel := new(string)
+	if sub {
+		cmd.Short = "Generate a sample subscription token"
+		channel = cmd.Flags().StringP("channel", "s", "", "channel")
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if sub && *channel == "" {
+			return errors.New("channel is required")
+		}
+		cfg, _, err := loadValid(cmd, *file)
+		if err != nil {
+			return err
+		}
+		lifetime := time.Duration(*ttl) * time.Second
+		token, err := auth.Sign(tokenSection(cfg, sub), auth.Claims{User: *user, Channel: *channel, TTL: lifetime}, time.Now())
+		if err != nil {
+			return err
+		}
+		if *quiet {
+			_, err = fmt.Fprint(cmd.OutOrStdout(), token)
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "HMAC SHA-256 JWT for %s%s:\n%s\n", subject(*user, *channel), expiry(lifetime), token)
+		return err
+	}
+	return cmd
+}
+
+// subject names the user and the channel of a token.
+func subject(user, channel string) string {
+	text := fmt.Sprintf("user %q", user)
+	if user == "" {
+		text = "anonymous user"
+	}
+	if channel != "" {
+		text += fmt.Sprintf(" and channel %q", channel)
+	}
+	return text
+}
+
+func expiry(ttl time.Duration) string {
+	if ttl <= 0 {
+		return " without expiration"
+	}
+	return " with expiration TTL " + ttl.String()
+}
+
+// checkTokenCommand verifies tokens (config.md 2.8).
+func checkTokenCommand(name string, sub bool) *cobra.Command {
+	cmd := &cobra.Command{Use: name + " TOKEN", Short: "Verify a token against the configuration", Args: cobra.ExactArgs(1)}
+	file := configFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, _, err := loadValid(cmd, *file)
+		if err != nil {
+			return err
+		}
+		text, err := checkToken(cfg, args[0], sub)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+		return err
+	}
+	return cmd
+}
+
+// checkToken verifies a token as a server with this configuration would, and describes it.
+// The error has the reason, and the header and the payload of the token.
+func checkToken(cfg *config.Config, token string, sub bool) (string, error) {
+	v, err := auth.NewVerifier(tokenSection(cfg, sub), auth.Options{SkipSignature: cfg.Client.SkipTokenSignature})
+	if err != nil {
+		return "", err
+	}
+	what, err := verify(v, token, sub)
+	header, payload := peek(token)
+	if err != nil {
+		return "", fmt.Errorf("%w\nheader:  %s\npayload: %s", err, header, payload)
+	}
+	return what + "\npayload: " + payload, nil
+}
+
+func verify(v *auth.Verifier, token string, sub bool) (string, error) {
+	if sub {
+		t, err := v.VerifySubscribe(token)
+		return fmt.Sprintf("valid subscription token for %s, %s", subject(t.User, t.Channel), until(t.ExpireAt)), err
+	}
+	t, err := v.VerifyConnect(token)
+	return fmt.Sprintf("valid connection token for %s, %s", subject(t.User, ""), until(t.ExpireAt)), err
+}
+
+// peek returns the header and the payload of a token as JSON, or a text in place of a part that
+// is malformed.
+func peek(token string) (header, payload string) {
+	part := func(text string) string {
+		data, err := base64.RawURLEncoding.DecodeString(text)
+		var out bytes.Buffer
+		if err != nil || json.Compact(&out, data) != nil {
+			return "not base64url of JSON"
+		}
+		return out.String()
+	}
+	header, rest, _ := strings.Cut(token, ".")
+	payload, _, _ = strings.Cut(rest, ".")
+	return part(header), part(payload)
+}
+
+func until(expireAt time.Time) string {
+	if expireAt.IsZero() {
+		return "without expiration"
+	}
+	return "expires " + expireAt.UTC().Format(time.RFC3339)
+}
