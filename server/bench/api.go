@@ -13,11 +13,11 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// maxAnswer bounds what an answer of the API may take, in bytes.
+// maxAnswer bounds an answer of the API, in bytes.
 const maxAnswer = 256 << 20
 
-// apiSender publishes over the HTTP API: one request at a time, with everything
-// that may be in flight: a batch if that is more than one publication.
+// apiSender publishes over the HTTP API, one request at a time. A request has as many
+// publications as may be in flight: if they are several, it is a batch.
 type apiSender struct {
 	p        *producer
 	http     *http.Client
@@ -134,7 +134,7 @@ type apiError struct {
 
 func (e *apiError) err() error { return fmt.Errorf("error %d: %s", e.Code, e.Message) }
 
-// check looks for errors in the answer to n publications.
+// check returns an error if the answer does not confirm n publications.
 func (s *apiSender) check(method string, n int) error {
 	var answer struct {
 		Error  *apiError `json:"error"`

@@ -21,17 +21,17 @@ const (
 // graceOfPing is how much later than announced a ping may come.
 const graceOfPing = 10 * time.Second
 
-// client is a client of the protocol: a subscriber of one channel or none. It
-// outlives its connections. But for link, its fields belong to the goroutine in
-// session, and what is guarded by stripe.
+// client is a client of the protocol: a subscriber of one channel, or a publisher. It outlives
+// its connections. Its fields belong to the goroutine that runs session, except conn and those
+// that stripe.mu guards.
 type client struct {
 	run     *run
 	index   int
 	channel int // index, or noChannel
 	stripe  *stripe
-	link    atomic.Pointer[wire.Link]
+	conn    atomic.Pointer[wire.Conn]
 
-	// answered gets the replies to publications; nil if it sends none.
+	// answered gets the replies to publish commands; nil for subscribers.
 	answered func(*protocol.Reply)
 
 	pong       bool
@@ -40,53 +40,53 @@ type client struct {
 	offset     uint64
 	epoch      string
 
-	ledger ledger // guarded by stripe
+	ledger ledger // guarded by stripe.mu
 }
 
 const noChannel = -1
 
-// joined gets the subscription, nil without a channel.
+// joined gets the result of the subscription; nil without a channel.
 type joined func(*protocol.SubscribeResult)
 
-// session is one connection from the dial to its end. ready is called once, when
-// the connection is ready for use; with again the client asks for what it missed.
+// session is one connection from the dial to its end. It calls ready once, when the connection
+// is ready for use. With again the client asks for the publications that it missed.
 func (c *client) session(ctx context.Context, again bool, ready joined) error {
 	token, err := c.run.target.token(c.index)
 	if err != nil {
 		return err
 	}
-	l, err := c.run.dialer.Dial(ctx)
+	conn, err := c.run.dialer.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	c.subscribed, c.pong, c.ping = false, false, 0
-	c.link.Store(l)
-	defer c.link.Store(nil)
-	defer l.Cut()
-	if ctx.Err() != nil { // the run's end may not have seen the link
+	c.conn.Store(conn)
+	defer c.conn.Store(nil)
+	defer conn.Cut()
+	if ctx.Err() != nil { // the run may have ended before c.conn was stored
 		return context.Cause(ctx)
 	}
-	if err := c.greet(l, token, again); err != nil {
+	if err := c.greet(conn, token, again); err != nil {
 		return err
 	}
-	return l.Serve(func(message []byte) error { return c.receive(l, message, ready) })
+	return conn.Serve(func(message []byte) error { return c.receive(conn, message, ready) })
 }
 
 // greet sends connect and subscribe in one frame.
-func (c *client) greet(l *wire.Link, token string, again bool) error {
+func (c *client) greet(conn *wire.Conn, token string, again bool) error {
 	connect := &protocol.Command{ID: connectID, Connect: &protocol.ConnectRequest{Token: token, Name: "gyro-bench"}}
 	if c.channel == noChannel {
-		return l.Send(connect)
+		return conn.Send(connect)
 	}
 	req := &protocol.SubscribeRequest{Channel: c.run.channels[c.channel], Recoverable: c.run.recoverable}
 	if again {
 		req.Recover, req.Offset, req.Epoch = true, c.offset, c.epoch
 	}
-	return l.Send(connect, &protocol.Command{ID: subscribeID, Subscribe: req})
+	return conn.Send(connect, &protocol.Command{ID: subscribeID, Subscribe: req})
 }
 
 // receive handles the replies of one frame.
-func (c *client) receive(l *wire.Link, frame []byte, ready joined) error {
+func (c *client) receive(conn *wire.Conn, frame []byte, ready joined) error {
 	for len(frame) > 0 {
 		rest, other, err := c.publications(frame)
 		if err != nil {
@@ -95,15 +95,15 @@ func (c *client) receive(l *wire.Link, frame []byte, ready joined) error {
 		if frame = rest; other == nil {
 			return nil
 		}
-		if err := c.reply(l, other, ready); err != nil {
+		if err := c.reply(conn, other, ready); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// publications enters the deliveries at the start of a frame. It ends with it, or
-// with a reply that is something else.
+// publications counts the deliveries at the start of a frame, up to its end or to the first
+// reply that is no publication: other, with the rest of the frame behind it.
 func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply, err error) {
 	now := c.run.elapsed()
 	c.stripe.mu.Lock()
@@ -127,16 +127,16 @@ func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply,
 	return nil, nil, nil
 }
 
-// reply handles what is not a publication.
-func (c *client) reply(l *wire.Link, r *protocol.Reply, ready joined) error {
+// reply handles a message that is no publication.
+func (c *client) reply(conn *wire.Conn, r *protocol.Reply, ready joined) error {
 	switch {
 	case r.ID == 0 && r.Push == nil:
-		return c.pinged(l)
+		return c.pinged(conn)
 	case r.Push != nil && r.Push.Disconnect != nil:
 		return *r.Push.Disconnect
 	case r.Push != nil && r.Push.Unsubscribe != nil:
 		return fmt.Errorf("unsubscribed from %q by the server: %d %s", r.Push.Channel, r.Push.Unsubscribe.Code, r.Push.Unsubscribe.Reason)
-	case r.Push != nil: // joins, messages and the like mean nothing here
+	case r.Push != nil: // joins, messages and the like are ignored
 		return nil
 	case r.ID >= firstPublishID:
 		if c.answered != nil {
@@ -144,24 +144,24 @@ func (c *client) reply(l *wire.Link, r *protocol.Reply, ready joined) error {
 		}
 		return nil
 	case r.ID == connectID:
-		return c.connected(l, r, ready)
+		return c.connected(conn, r, ready)
 	case r.ID == subscribeID:
-		return c.inChannel(l, r, ready)
+		return c.inChannel(conn, r, ready)
 	}
 	return nil
 }
 
-func (c *client) pinged(l *wire.Link) error {
+func (c *client) pinged(conn *wire.Conn) error {
 	if c.ping > 0 && c.subscribed {
-		l.Expect(c.ping + graceOfPing)
+		conn.Expect(c.ping + graceOfPing)
 	}
 	if !c.pong {
 		return nil
 	}
-	return l.Send(&protocol.Command{})
+	return conn.Send(&protocol.Command{})
 }
 
-func (c *client) connected(l *wire.Link, r *protocol.Reply, ready joined) error {
+func (c *client) connected(conn *wire.Conn, r *protocol.Reply, ready joined) error {
 	if r.Error != nil {
 		return fmt.Errorf("connect: error %w", r.Error)
 	}
@@ -170,23 +170,23 @@ func (c *client) connected(l *wire.Link, r *protocol.Reply, ready joined) error 
 	}
 	c.pong, c.ping = r.Connect.Pong, time.Duration(r.Connect.Ping)*time.Second
 	if c.channel == noChannel {
-		c.live(l)
+		c.live(conn)
 		ready(nil)
 	}
 	return nil
 }
 
-// live ends the deadline of connecting; from now on pings have to come.
-func (c *client) live(l *wire.Link) {
+// live replaces the deadline of connecting by that of the next ping.
+func (c *client) live(conn *wire.Conn) {
 	c.subscribed = true
 	var within time.Duration
 	if c.ping > 0 {
 		within = c.ping + graceOfPing
 	}
-	l.Expect(within)
+	conn.Expect(within)
 }
 
-func (c *client) inChannel(l *wire.Link, r *protocol.Reply, ready joined) error {
+func (c *client) inChannel(conn *wire.Conn, r *protocol.Reply, ready joined) error {
 	name := c.run.channels[c.channel]
 	if r.Error != nil {
 		return fmt.Errorf("subscribe to %q: error %w", name, r.Error)
@@ -205,14 +205,14 @@ func (c *client) inChannel(l *wire.Link, r *protocol.Reply, ready joined) error 
 	}
 	c.stripe.mu.Unlock()
 	c.offset, c.epoch = res.Offset, res.Epoch
-	c.live(l)
+	c.live(conn)
 	ready(res)
 	return nil
 }
 
 var errNotRecoverable = errors.New("the server does not recover this channel: choose one (--channel) of a namespace with history_size, history_ttl and force_recovery")
 
-// delivery is a publication, as far as it matters.
+// delivery is what the ledgers need of a publication.
 type delivery struct {
 	channel string
 	offset  uint64
@@ -226,7 +226,7 @@ func newDelivery(channel string, pub *protocol.Publication) *delivery {
 	return d
 }
 
-// deliver enters a delivery. The caller holds the stripe's lock.
+// deliver counts a delivery. The caller holds the stripe's lock.
 func (c *client) deliver(now int64, d *delivery) {
 	if c.channel == noChannel {
 		return
@@ -256,9 +256,9 @@ func (c *client) deliver(now int64, d *delivery) {
 
 // send sends publications in one frame.
 func (c *client) send(cmds []*protocol.Command) error {
-	l := c.link.Load()
-	if l == nil {
+	conn := c.conn.Load()
+	if conn == nil {
 		return errors.New("the connection is lost")
 	}
-	return l.Send(cmds...)
+	return conn.Send(cmds...)
 }

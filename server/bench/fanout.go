@@ -11,9 +11,9 @@ import (
 // Load is what publishers do.
 type Load struct {
 	Publishers int
-	Messages   int           // per publisher; 0 for no limit, then Duration is
+	Messages   int           // per publisher; 0 for no limit, then Duration is required
 	Duration   time.Duration // 0 for no limit
-	Rate       float64       // publications per second, of all publishers; 0 for as fast as Window lets
+	Rate       float64       // publications per second, of all publishers; 0 for as many as Window allows
 	Window     int           // publications in flight per publisher; over the API, in one batch request
 	OverAPI    bool          // publish over the HTTP API, not over client connections
 }
@@ -42,7 +42,15 @@ func (l *Load) validate(t *Target) error {
 	return err
 }
 
-// clients is how many connections publishing takes.
+// ends returns an error if neither Messages nor Duration bounds the load.
+func (l *Load) ends() error {
+	if l.Messages == 0 && l.Duration == 0 {
+		return errors.New("msgs: is required if there is no duration")
+	}
+	return nil
+}
+
+// clients returns how many client connections the publishers need.
 func (l *Load) clients() int {
 	if l.OverAPI {
 		return 0
@@ -73,7 +81,7 @@ func (r *run) connectPublishers() error {
 	return err
 }
 
-// publish lets all producers publish what the load asks for.
+// publish has all producers publish what the load asks for.
 func (r *run) publish(l *Load) (*PublishResult, error) {
 	r.enter("publishing")
 	before, err := readUsage(r.target.PID)
@@ -103,7 +111,7 @@ func (r *run) publish(l *Load) (*PublishResult, error) {
 	return rep, err
 }
 
-// published describes what was answered.
+// published describes the answers to publications.
 func (r *run) published(took time.Duration) *PublishResult {
 	rep := &PublishResult{Size: r.target.Size, Seconds: seconds(took)}
 	merged := newHistogram()
@@ -129,21 +137,18 @@ type Fanout struct {
 	Target
 	Load
 	Subscribers int
-	Channels    int // over which publications and subscribers are spread evenly
+	Channels    int // publications and subscribers are spread evenly over so many
 }
 
-// Run executes the scenario. The report is nil only if it cannot begin; the error
-// is what went wrong, ErrFailed among it if the run came to its end.
+// Run executes the scenario. The report is nil only if the run cannot begin. If the run comes
+// to its end, an error wraps ErrFailed.
 func (f Fanout) Run(ctx context.Context) (*Report, error) {
 	err := errors.Join(
 		f.Target.validate(true), f.Load.validate(&f.Target),
 		bounds("sub", f.Subscribers, 1, maxClients),
 		bounds("channels", f.Channels, 1, f.Subscribers),
 	)
-	if f.Messages == 0 && f.Duration == 0 {
-		err = errors.Join(err, errors.New("msgs: is required if there is no duration"))
-	}
-	if err != nil {
+	if err = errors.Join(err, f.Load.ends()); err != nil {
 		return nil, err
 	}
 	r, err := newRun(ctx, &f.Target, f.Channels, f.Subscribers, f.Load.clients())
@@ -151,9 +156,7 @@ func (f Fanout) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	f.Load.attach(r)
-	r.reportProgress()
-	rep := &Report{Scenario: "fanout", Encoding: f.Encoding.String(), Channels: f.Channels}
-	return r.finish(rep, f.steps(r, rep))
+	return r.execute("fanout", f.steps)
 }
 
 func (f *Fanout) steps(r *run, rep *Report) error {

@@ -11,8 +11,8 @@ import (
 type Idle struct {
 	Target
 	Connections int
-	Channels    int           // over which they are spread; 0 for one each
-	Duration    time.Duration // for which they stay
+	Channels    int           // connections are spread over so many; 0 for one each
+	Duration    time.Duration // how long the connections stay
 }
 
 // Run executes the scenario, as Fanout.Run.
@@ -35,9 +35,7 @@ func (s Idle) Run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.reportProgress()
-	rep := &Report{Scenario: "idle", Encoding: s.Encoding.String(), Channels: s.Channels}
-	return r.finish(rep, s.steps(r, rep))
+	return r.execute("idle", s.steps)
 }
 
 func (s *Idle) steps(r *run, rep *Report) error {

@@ -2,30 +2,30 @@ package bench
 
 import "slices"
 
-// outcome is what a message is to the one who gets it.
+// outcome says what a subscriber has received: a message for the first time, or again.
 type outcome int
 
 const (
 	fresh     outcome = iota // expected
-	late                     // behind a later one of the same publisher: out of order
-	duplicate                // had been there
+	late                     // out of order: after a later one of the same publisher
+	duplicate                // received before
 )
 
-// ledger knows which messages of its channel a subscriber got: per publisher they
-// are numbered from 0.
+// ledger keeps which messages of its channel a subscriber has received. Each publisher numbers
+// its messages from 0.
 type ledger struct {
 	tracks []track // by publisher, grown on demand
 }
 
 type track struct {
-	next  uint64 // all below came, but for those in holes
+	next  uint64 // all below came, except those in holes
 	holes []span // in order
 }
 
 // span is a run of numbers that did not come: [from, to).
 type span struct{ from, to uint64 }
 
-// observe enters a message.
+// observe enters a message that was received.
 func (l *ledger) observe(publisher int, seq uint64) outcome {
 	for publisher >= len(l.tracks) {
 		l.tracks = append(l.tracks, track{})

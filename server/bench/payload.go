@@ -5,16 +5,16 @@ import (
 	"strconv"
 )
 
-// MinSize and MaxSize bound the size of a published payload, in bytes. Below the
-// first there is no room for what tells one message from another.
+// MinSize and MaxSize bound the size of a published payload, in bytes. A smaller payload has no
+// room for the numbers that identify a message.
 const (
 	MinSize = 96
 	MaxSize = 1 << 20
 )
 
-// stamp is what a payload says about itself.
+// stamp identifies the message that a payload belongs to.
 type stamp struct {
-	run       uint32 // of this process, so that strangers' messages do not count
+	run       uint32 // a random number of this run, so that messages of others do not count
 	publisher int
 	channel   int // everyChannel, or index
 	seq       uint64
@@ -40,7 +40,7 @@ func appendPayload(dst []byte, s stamp, size int) []byte {
 	return append(dst, `"}`...)
 }
 
-// parsePayload reads a payload; false if it is nothing that appendPayload wrote.
+// parsePayload reads the stamp of a payload; false if appendPayload has not written it.
 func parsePayload(data []byte) (stamp, bool) {
 	var values [len(stampKeys)]int64
 	for i, key := range stampKeys {
@@ -52,8 +52,8 @@ func parsePayload(data []byte) (stamp, bool) {
 		if end < 1 || end > 19 {
 			return stamp{}, false
 		}
-		v, ok := parseInt(data[:end])
-		if !ok {
+		v, err := strconv.ParseInt(string(data[:end]), 10, 64)
+		if err != nil {
 			return stamp{}, false
 		}
 		values[i], data = v, data[end:]
@@ -61,26 +61,4 @@ func parsePayload(data []byte) (stamp, bool) {
 	s := stamp{run: uint32(values[0]), publisher: int(values[1]), channel: int(values[2]), seq: uint64(values[3]), sent: values[4]}
 	whole := int64(s.run) == values[0] && values[3] >= 0
 	return s, whole && bytes.HasPrefix(data, []byte(`,"x":"`)) && bytes.HasSuffix(data, []byte(`"}`))
-}
-
-// parseInt reads at most 19 bytes.
-func parseInt(b []byte) (int64, bool) {
-	negative := b[0] == '-'
-	if negative {
-		b = b[1:]
-	}
-	if len(b) == 0 || len(b) > 18 {
-		return 0, false
-	}
-	var v int64
-	for _, d := range b {
-		if d < '0' || d > '9' {
-			return 0, false
-		}
-		v = v*10 + int64(d-'0')
-	}
-	if negative {
-		v = -v
-	}
-	return v, true
 }

@@ -15,10 +15,10 @@ type usage struct {
 	memory int64         // resident bytes
 }
 
-// tick is the unit of times in /proc (USER_HZ, the same on all of Go's systems).
+// tick is the unit of times in /proc (USER_HZ, which is 100 on all systems that Go supports).
 const tick = 10 * time.Millisecond
 
-// readUsage reads /proc. Without pid it returns nil.
+// readUsage reads the usage of a process from /proc. If pid is 0, it returns nil.
 func readUsage(pid int) (*usage, error) {
 	if pid == 0 {
 		return nil, nil
@@ -55,7 +55,8 @@ func readUsage(pid int) (*usage, error) {
 	return u, nil
 }
 
-// since describes what the server used since before, for n things; nil if unknown.
+// since describes what the server has used since before was read, in all and for each of n
+// connections or messages. It is nil if the server's process is not known.
 func (r *run) since(before *usage, n uint64, took time.Duration) (*Usage, error) {
 	now, err := readUsage(r.target.PID)
 	if before == nil || err != nil {

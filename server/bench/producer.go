@@ -12,7 +12,7 @@ import (
 
 // sender publishes for a producer.
 type sender interface {
-	// room waits until something may be sent, and returns how much, from 1 to most.
+	// room waits until publications may be sent, and returns how many, from 1 to most.
 	room(ctx context.Context, most int) (int, error)
 	// send publishes. It reports every answer to the producer.
 	send(ctx context.Context, items []item) error
@@ -26,7 +26,7 @@ type item struct {
 	payload []byte
 }
 
-// quota says when a producer has done enough: the first that is reached.
+// quota says when a producer has done enough: when the first of these limits is reached.
 type quota struct {
 	messages uint64    // 0 for no limit
 	until    time.Time // zero for no limit
@@ -49,9 +49,9 @@ type producer struct {
 	index     int
 	sender    sender
 	window    int            // publications in flight
-	rate      float64        // publications per second, 0 for as many as the window lets
+	rate      float64        // publications per second, 0 for as many as the window allows
 	broadcast bool           // every message goes to all channels
-	turn      *atomic.Uint64 // of the channels
+	turn      *atomic.Uint64 // counts publications: each goes to the next channel
 
 	sent      uint64 // messages
 	answered  atomic.Uint64
@@ -117,7 +117,7 @@ func (p *producer) pause(ctx context.Context, start time.Time, done uint64, q qu
 	}
 }
 
-// next makes n publications.
+// next makes the next n publications.
 func (p *producer) next(n int) []item {
 	p.items = p.items[:0]
 	now := p.run.elapsed()
@@ -136,7 +136,7 @@ func (p *producer) next(n int) []item {
 	return p.items
 }
 
-// done enters the answer to n publications that were sent together.
+// done counts the answer to n publications that were sent together.
 func (p *producer) done(n int, took time.Duration) {
 	p.answered.Add(uint64(n))
 	p.latencies.record(took)
@@ -146,7 +146,7 @@ func (p *producer) done(n int, took time.Duration) {
 type clientSender struct {
 	p      *producer
 	client *client
-	slots  chan uint32 // of the window, that are free
+	slots  chan uint32 // free places in the window
 	sentAt []atomic.Int64
 	taken  []uint32
 	cmds   []*protocol.Command
@@ -171,7 +171,7 @@ func (s *clientSender) room(ctx context.Context, most int) (int, error) {
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	for len(s.taken) < most && len(s.slots) > 0 { // nobody else takes
+	for len(s.taken) < most && len(s.slots) > 0 { // nobody else takes slots
 		s.taken = append(s.taken, <-s.slots)
 	}
 	return len(s.taken), nil
@@ -207,7 +207,7 @@ func (s *clientSender) answered(r *protocol.Reply) {
 	s.slots <- slot
 }
 
-// publishHint helps with what everybody meets first.
+// publishHint explains the error that a server with the default configuration answers.
 func publishHint(err error) string {
 	if errors.Is(err, protocol.ErrorPermissionDenied) {
 		return " (clients may publish only where allow_publish_for_client is set, anonymous ones where allow_publish_for_anonymous is too; or publish over the HTTP API: --via api)"
@@ -215,8 +215,7 @@ func publishHint(err error) string {
 	return ""
 }
 
-// flush takes all slots, that is, waits until nothing is in flight, and gives them
-// back.
+// flush waits until nothing is in flight: it takes all slots and gives them back.
 func (s *clientSender) flush(ctx context.Context) error {
 	for range s.p.window {
 		select {

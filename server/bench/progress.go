@@ -8,10 +8,10 @@ import (
 // progressEvery is the time between lines of progress.
 const progressEvery = 200 * time.Millisecond
 
-// enter names what the run does now.
+// enter names the phase that the run is in, for the progress.
 func (r *run) enter(phase string) { r.phase.Store(&phase) }
 
-// reportProgress starts to tell about progress until the run ends.
+// reportProgress starts to report progress until the run ends.
 func (r *run) reportProgress() {
 	if r.target.Progress == nil {
 		return
@@ -55,7 +55,7 @@ func (r *run) line(t tally, more uint64, took time.Duration) string {
 	return line
 }
 
-// answered is how many publications of all producers have been answered.
+// answered returns how many publications of all producers have been answered.
 func (r *run) answered() (n uint64) {
 	for _, p := range r.producers {
 		n += p.answered.Load()

@@ -5,12 +5,11 @@ import (
 	"errors"
 )
 
-// Publish is a load of publications alone: what the server needs to take them,
-// where nobody listens.
+// Publish is a load of publications to channels without subscribers.
 type Publish struct {
 	Target
 	Load
-	Channels  int  // over which publications are spread
+	Channels  int  // publications are spread over so many
 	Broadcast bool // every message goes to all channels in one request; only over the API
 }
 
@@ -20,9 +19,7 @@ func (p Publish) Run(ctx context.Context) (*Report, error) {
 		p.Target.validate(!p.OverAPI), p.Load.validate(&p.Target),
 		bounds("channels", p.Channels, 1, maxClients),
 	)
-	if p.Messages == 0 && p.Duration == 0 {
-		err = errors.Join(err, errors.New("msgs: is required if there is no duration"))
-	}
+	err = errors.Join(err, p.Load.ends())
 	if p.Broadcast && (!p.OverAPI || p.Window != 1) {
 		err = errors.Join(err, errors.New("broadcast: goes over the HTTP API only, with a window of 1"))
 	}
@@ -34,9 +31,7 @@ func (p Publish) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	p.attach(r)
-	r.reportProgress()
-	rep := &Report{Scenario: "publish", Encoding: p.Encoding.String(), Channels: p.Channels}
-	return r.finish(rep, p.steps(r, rep))
+	return r.execute("publish", p.steps)
 }
 
 func (p *Publish) attach(r *run) {

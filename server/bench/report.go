@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -11,11 +12,11 @@ import (
 )
 
 // Report is the result of a run. Times are in seconds, latencies in microseconds,
-// sizes in bytes; a section is nil if the scenario has none, or did not get there.
+// sizes in bytes. A section is nil if the scenario has no such section or ended before it.
 type Report struct {
 	Scenario string `json:"scenario"` // fanout, idle, storm or publish
 	OK       bool   `json:"ok"`
-	Error    string `json:"error,omitempty"` // why not
+	Error    string `json:"error,omitempty"` // why OK is not set
 	Encoding string `json:"proto"`
 	Channels int    `json:"channels"`
 
@@ -25,7 +26,7 @@ type Report struct {
 	Idle    *IdleResult    `json:"idle,omitempty"`
 	Storm   *StormResult   `json:"storm,omitempty"`
 
-	// Disconnects counts connections that ended and were not meant to, by reason.
+	// Disconnects counts the connections that ended before the run closed them, by reason.
 	Disconnects map[string]int `json:"disconnects,omitempty"`
 }
 
@@ -57,7 +58,7 @@ type DeliverResult struct {
 	Lost       uint64   `json:"lost"`
 	Duplicated uint64   `json:"duplicated"`
 	Reordered  uint64   `json:"reordered"`
-	Corrupt    uint64   `json:"corrupt"` // in a channel, or with contents, that were not published
+	Corrupt    uint64   `json:"corrupt"` // not published with this content, or not in this channel
 	Foreign    uint64   `json:"foreign"` // published by others; not a fault
 	Seconds    float64  `json:"seconds"`
 	PerSecond  float64  `json:"per_second"`
@@ -65,18 +66,18 @@ type DeliverResult struct {
 	Server     *Usage   `json:"server,omitempty"`     // per delivery
 }
 
-// IdleResult tells about the time in which nothing happens.
+// IdleResult tells about the time without publications.
 type IdleResult struct {
 	Seconds     float64 `json:"seconds"`
 	Connections int     `json:"connections"`      // at the end
-	Server      *Usage  `json:"server,omitempty"` // during that time; memory per connection since before they came
+	Server      *Usage  `json:"server,omitempty"` // during that time; memory grown since before they connected
 }
 
 // StormResult tells about the loss of all connections and their return.
 type StormResult struct {
 	Clients     int      `json:"clients"`
 	Returned    int      `json:"returned"`
-	Recovered   int      `json:"recovered"` // of these, by the server's word
+	Recovered   int      `json:"recovered"` // returned clients that the server told so
 	Retries     uint64   `json:"retries"`   // attempts that failed
 	Missed      uint64   `json:"missed"`    // publications that came with recovery
 	Live        uint64   `json:"live"`      // publications from the first attempt until all were back
@@ -85,8 +86,8 @@ type StormResult struct {
 	PerSecond   float64  `json:"per_second"`
 	Away        *Latency `json:"away_us,omitempty"`   // from a client's cut to its recovery
 	Return      *Latency `json:"return_us,omitempty"` // from a client's first attempt to its recovery
-	// Server is all that its process used from the first attempt until all were back,
-	// Live publications included, per returning client.
+	// Server is what its process used from the first attempt until all were back, Live
+	// publications included, per returning client.
 	Server *Usage `json:"server,omitempty"`
 }
 
@@ -111,8 +112,11 @@ func perSecond(n uint64, d time.Duration) float64 {
 	return round(float64(n) / d.Seconds())
 }
 
-// finish closes the run's books: err is why it ended early.
-func (r *run) finish(rep *Report, err error) (*Report, error) {
+// execute takes the steps of a scenario, closes the run and completes the report.
+func (r *run) execute(scenario string, steps func(*run, *Report) error) (*Report, error) {
+	r.reportProgress()
+	rep := &Report{Scenario: scenario, Encoding: r.target.Encoding.String(), Channels: len(r.channels)}
+	err := steps(r, rep)
 	rep.Disconnects = r.lostConnections()
 	r.close()
 	if err == nil {
@@ -185,12 +189,7 @@ func (rep *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "idle       %d connections for %s s\n", i.Connections, short(i.Seconds))
 		b.WriteString(i.Server.line("connection"))
 	}
-	reasons := make([]string, 0, len(rep.Disconnects))
-	for reason := range rep.Disconnects {
-		reasons = append(reasons, reason)
-	}
-	slices.Sort(reasons)
-	for _, reason := range reasons {
+	for _, reason := range slices.Sorted(maps.Keys(rep.Disconnects)) {
 		fmt.Fprintf(&b, "lost       %d connections: %s\n", rep.Disconnects[reason], reason)
 	}
 	_, err := io.WriteString(w, b.String())
@@ -205,7 +204,7 @@ func (s *StormResult) text(b *strings.Builder) {
 	b.WriteString(s.Away.line("away") + s.Return.line("return") + s.Server.line("client"))
 }
 
-// line is one line of text; of nil, none.
+// line describes latencies in one line; nil in none.
 func (l *Latency) line(what string) string {
 	if l == nil {
 		return ""
@@ -235,7 +234,7 @@ func short(x float64) string {
 	return fmt.Sprintf("%.3f", x)
 }
 
-// group writes a number without fraction, in groups of three.
+// group writes a number without fraction, its digits in groups of three.
 func group(x float64) string {
 	s := fmt.Sprintf("%.0f", x)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -14,8 +15,8 @@ import (
 	"github.com/gyrohq/gyro/server/bench/internal/wire"
 )
 
-// ErrFailed is what Run returns if the run came to its end but something was lost,
-// duplicated, refused or disconnected; the error's text says what.
+// ErrFailed is the error of a run that came to its end, but in which something was lost,
+// duplicated, refused or disconnected. The text of the error that wraps it says what.
 var ErrFailed = errors.New("failed")
 
 // run is one execution of a scenario.
@@ -31,7 +32,7 @@ type run struct {
 	fail context.CancelCauseFunc // ends the run early
 
 	channels    []string
-	recoverable bool // channels have to be
+	recoverable bool // subscriptions have to be
 	subscribers []*client
 	publishers  []*client
 	stripes     [stripes]stripe
@@ -40,9 +41,9 @@ type run struct {
 
 	phase atomic.Pointer[string]
 	ready atomic.Int64 // connections that are ready
-	// closing tells that subscribers' connections which end are meant to.
+	// closing is set while connections of subscribers may end without being counted as lost.
 	closing atomic.Bool
-	turn    atomic.Uint64  // of the channels, shared by producers
+	turn    atomic.Uint64  // publications of producers that publish to the channels in turn
 	gone    sync.WaitGroup // subscribers' sessions
 	others  sync.WaitGroup // other goroutines
 
@@ -50,7 +51,7 @@ type run struct {
 	disconnects map[string]int // by reason
 }
 
-// newRun prepares a run with subscribers, one channel each, in turn.
+// newRun prepares a run. Each subscriber gets one of the channels, in turn.
 func newRun(ctx context.Context, t *Target, channels, subscribers, publishers int) (*run, error) {
 	if err := wire.EnsureFiles(subscribers + publishers + spareFiles); err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func newRun(ctx context.Context, t *Target, channels, subscribers, publishers in
 	return r, nil
 }
 
-// spareFiles are descriptors for what is not a client.
+// spareFiles is how many descriptors the process needs beside those of clients.
 const spareFiles = 64
 
 // elapsed returns nanoseconds since the run began.
@@ -104,7 +105,7 @@ func (r *run) err() error {
 
 // close ends all connections and waits for their goroutines.
 func (r *run) close() {
-	r.fail(context.Canceled) // without effect if the run has failed
+	r.fail(context.Canceled) // has no effect if the run has failed already
 	r.gone.Wait()
 	r.others.Wait()
 }
@@ -112,14 +113,14 @@ func (r *run) close() {
 // cut ends the connections of clients, all at once.
 func (r *run) cut(clients []*client) {
 	for _, c := range clients {
-		if l := c.link.Load(); l != nil {
-			l.Cut()
+		if conn := c.conn.Load(); conn != nil {
+			conn.Cut()
 		}
 	}
 }
 
-// connect connects clients and waits until all are ready. If one fails the run does;
-// later it fails if a publisher does.
+// connect connects clients and waits until all are ready. If one of them fails to, or if a
+// publisher's connection ends later, the run fails.
 func (r *run) connect(clients []*client, sessions *sync.WaitGroup) (*ConnectResult, error) {
 	latencies := shared{h: newHistogram()}
 	start := time.Now()
@@ -148,8 +149,8 @@ func (r *run) connect(clients []*client, sessions *sync.WaitGroup) (*ConnectResu
 	}, r.err()
 }
 
-// each runs a goroutine for every client, at most target.Dialers before they call
-// ready, and waits until all of them did, or the run fails.
+// each runs f in a goroutine for every client, and waits until all of them have called ready,
+// or the run fails. At most target.Dialers of them run at a time before they call ready.
 func (r *run) each(clients []*client, sessions *sync.WaitGroup, f func(c *client, ready func())) {
 	gate := make(chan struct{}, r.target.Dialers)
 	r.ready.Store(0)
@@ -178,21 +179,19 @@ func (r *run) each(clients []*client, sessions *sync.WaitGroup, f func(c *client
 	}
 }
 
-// ended notes a connection that was not meant to end.
+// ended counts a connection that ended though the run is not closing.
 func (r *run) ended(err error) {
 	if r.closing.Load() {
 		return
 	}
 	var text string
 	var closed *wire.CloseError
-	switch {
-	case errors.As(err, &closed):
+	if errors.As(err, &closed) {
 		text = fmt.Sprintf("%d %s", closed.Code, closed.Reason)
-	default:
-		text = err.Error()
-		// Addresses and ports would make every text another.
-		for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
-			text = inner.Error()
+	} else {
+		// The innermost error has no address and port, which would make each text unique.
+		for ; err != nil; err = errors.Unwrap(err) {
+			text = err.Error()
 		}
 	}
 	r.mu.Lock()
@@ -203,21 +202,14 @@ func (r *run) ended(err error) {
 	r.disconnects[text]++
 }
 
-// lostConnections returns the connections that ended by themselves, by reason.
+// lostConnections returns how many connections ended though the run was not closing, by reason.
 func (r *run) lostConnections() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.disconnects) == 0 {
-		return nil
-	}
-	lost := make(map[string]int, len(r.disconnects))
-	for text, n := range r.disconnects {
-		lost[text] = n
-	}
-	return lost
+	return maps.Clone(r.disconnects)
 }
 
-// issuedSeq tells whether such a message was published.
+// issuedSeq tells whether a message with this stamp was published.
 func (r *run) issuedSeq(s stamp) bool {
 	if s.publisher < 0 || s.publisher >= len(r.issued) {
 		return false
@@ -225,8 +217,8 @@ func (r *run) issuedSeq(s stamp) bool {
 	return s.seq < r.issued[s.publisher][s.channel].Load()
 }
 
-// tally adds up the stripes; last is when the latest delivery was, in nanoseconds
-// since the run began.
+// tally adds up the stripes. last is the time of the latest delivery, in nanoseconds since the
+// run began.
 func (r *run) tally() (t tally, last int64) {
 	for i := range r.stripes {
 		s := &r.stripes[i]
@@ -238,7 +230,7 @@ func (r *run) tally() (t tally, last int64) {
 	return t, last
 }
 
-// expected returns how many deliveries there have to be.
+// expected returns how many deliveries the publications so far have to cause.
 func (r *run) expected() uint64 {
 	perChannel := make([]uint64, len(r.channels))
 	for _, channels := range r.issued {
@@ -253,8 +245,8 @@ func (r *run) expected() uint64 {
 	return n
 }
 
-// drain waits until everything that was published has come, or nothing comes any
-// more.
+// drain waits until everything that was published has been delivered, or nothing has been
+// delivered for target.Drain.
 func (r *run) drain() error {
 	r.enter("waiting for deliveries")
 	want := r.expected()
@@ -281,7 +273,8 @@ func (r *run) drain() error {
 	}
 }
 
-// deliver describes the deliveries since start, in nanoseconds since the run began.
+// deliver describes the deliveries of the run. start is when publishing began, in nanoseconds
+// since the run began.
 func (r *run) deliver(start int64) *DeliverResult {
 	t, last := r.tally()
 	d := &DeliverResult{

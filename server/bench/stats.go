@@ -7,7 +7,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// slowest is the upper end of histograms; what is slower counts as that.
+// slowest is the upper end of histograms. Longer times count as that.
 const slowest = 10 * time.Minute
 
 // histogram keeps times in microseconds, to three digits.
@@ -63,8 +63,8 @@ func (s *shared) latency() *Latency {
 	return s.h.latency()
 }
 
-// stripe counts the deliveries of some of the subscribers, and guards their
-// ledgers. There are several so that readers rarely wait for one another.
+// stripe counts the deliveries of some of the subscribers, and guards their ledgers. There are
+// several stripes, so that connections rarely wait for each other's lock.
 type stripe struct {
 	mu        sync.Mutex
 	tally     tally
@@ -72,10 +72,10 @@ type stripe struct {
 	latencies histogram
 }
 
-// stripes is how many there are.
+// stripes is the number of stripes.
 const stripes = 8
 
-// tally counts messages by what they were.
+// tally counts deliveries.
 type tally struct {
 	received   uint64 // each once
 	duplicated uint64

@@ -12,18 +12,18 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Storm cuts all connections at once, and lets all clients come back and recover
-// what they missed, while publications go on.
+// Storm cuts all connections at once. All clients come back and recover what they missed, while
+// publications go on.
 type Storm struct {
 	Target
 	Load // Messages go to every channel while its clients are away; Duration is not used
 
 	Connections int
-	Channels    int // over which clients are spread; 0 for one each
-	// Live is the rate, in publications per second over all channels, at which one
-	// more publisher publishes from before the cut until all are back; 0 for none.
+	Channels    int // clients are spread over so many; 0 for one each
+	// Live is the rate of one more publisher, in publications per second over all channels. It
+	// publishes from before the cut until all clients are back. 0 for no such publisher.
 	Live float64
-	// Away is how long clients stay away at least.
+	// Away is the least time for which clients stay away.
 	Away time.Duration
 }
 
@@ -58,9 +58,7 @@ func (s Storm) Run(ctx context.Context) (*Report, error) {
 	r.recoverable = true
 	s.Load.attach(r)
 	live := s.attachLive(r)
-	r.reportProgress()
-	rep := &Report{Scenario: "storm", Encoding: s.Encoding.String(), Channels: s.Channels}
-	return r.finish(rep, s.steps(r, rep, live))
+	return r.execute("storm", func(r *run, rep *Report) error { return s.steps(r, rep, live) })
 }
 
 func (s *Storm) steps(r *run, rep *Report, live *producer) error {
@@ -74,8 +72,7 @@ func (s *Storm) steps(r *run, rep *Report, live *producer) error {
 	defer stopLive()
 	start := r.elapsed()
 	burst := r.producers[:s.Publishers]
-	// One message to each channel before the cut: what was delivered must not come
-	// again.
+	// One message to each channel before the cut: recovery must not deliver it again.
 	r.enter("publishing")
 	if err := r.toEveryChannel(burst, 1); err != nil {
 		return err
@@ -90,7 +87,7 @@ func (s *Storm) steps(r *run, rep *Report, live *producer) error {
 	return err
 }
 
-// attachLive makes the producer that goes on through the storm; nil if none does.
+// attachLive makes the producer that publishes through the storm; nil if Live is 0.
 func (s *Storm) attachLive(r *run) *producer {
 	if s.Live == 0 {
 		return nil
@@ -105,8 +102,8 @@ func (s *Storm) attachLive(r *run) *producer {
 	return p
 }
 
-// startLive lets p publish. The returned function stops it and waits for its
-// answers; it may be called again.
+// startLive has p publish. The returned function stops p and waits for its answers; it may be
+// called again.
 func (r *run) startLive(p *producer) (stop func()) {
 	if p == nil {
 		return func() {}
@@ -147,7 +144,7 @@ func (r *run) toEveryChannel(producers []*producer, n int) error {
 	return r.err()
 }
 
-// storm cuts, waits, and lets all return.
+// storm cuts all connections, publishes, waits, and has all clients return.
 func (s *Storm) storm(r *run, rep *Report, burst []*producer) error {
 	r.enter("cut off")
 	r.closing.Store(true)
@@ -193,9 +190,9 @@ func (s *Storm) storm(r *run, rep *Report, burst []*producer) error {
 
 // homecoming counts clients that return.
 type homecoming struct {
-	cut                                  time.Time
+	cut                                  time.Time // when the connections were cut
 	returned, recovered, retries, missed atomic.Uint64
-	failure                              atomic.Pointer[error] // the latest
+	failure                              atomic.Pointer[error] // of the latest attempt that failed
 	away, back                           shared
 }
 
@@ -203,13 +200,14 @@ func newReturn(cut time.Time) *homecoming {
 	return &homecoming{cut: cut, away: shared{h: newHistogram()}, back: shared{h: newHistogram()}}
 }
 
-// Retries wait from the first to the second, doubling, less up to a half by chance.
+// A client waits between attempts: first retryFirst, then each time twice as long, up to
+// retryMost, and always up to a half less at random.
 const (
 	retryFirst = 100 * time.Millisecond
 	retryMost  = 5 * time.Second
 )
 
-// client lets one client return, with as many attempts as it takes.
+// client has one client return, with as many attempts as it takes.
 func (h *homecoming) client(r *run, c *client, ready func()) {
 	began := time.Now()
 	wait := retryFirst

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
@@ -27,14 +28,15 @@ type Target struct {
 	Channel string
 	// Size of a payload in bytes, from MinSize to MaxSize.
 	Size int
-	// Dialers is how many connections are being set up at a time; at least 1.
+	// Dialers is how many connections are set up at a time; at least 1.
 	Dialers int
-	// Drain is how long nothing may come before what has not come counts as lost.
+	// Drain is how long a run waits for deliveries after the last one, until it counts the
+	// missing ones as lost.
 	Drain time.Duration
 	// PID is the server's process, for its CPU and memory; 0 for unknown. It must be
 	// on this machine, which must run Linux.
 	PID int
-	// Progress, if not nil, gets a line about where the run is, every now and then.
+	// Progress, if not nil, is called five times a second with a line on the state of the run.
 	Progress func(line string)
 }
 
@@ -75,12 +77,10 @@ func validURL(name, text string, schemes ...string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	for _, s := range schemes {
-		if u.Scheme == s && u.Host != "" {
-			return nil
-		}
+	if u.Host == "" || !slices.Contains(schemes, u.Scheme) {
+		return fmt.Errorf("%s: %q is no %s:// or %s:// address", name, text, schemes[0], schemes[1])
 	}
-	return fmt.Errorf("%s: %q is no %s:// or %s:// address", name, text, schemes[0], schemes[1])
+	return nil
 }
 
 // bounds refuses a number outside of [low, high].

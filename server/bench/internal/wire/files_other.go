@@ -2,5 +2,5 @@
 
 package wire
 
-// EnsureFiles does nothing: limits are unknown here.
+// EnsureFiles does nothing, as the limits of this system are not known.
 func EnsureFiles(int) error { return nil }

@@ -48,8 +48,8 @@ func parseFrame(data []byte) (frame, error) {
 	return f, nil
 }
 
-// FirstMessage returns the first of the protocol's messages in what Serve hands over,
-// with its delimiter; or all of it if it is malformed.
+// FirstMessage returns the first protocol message of a WebSocket message, with its delimiter. If
+// the WebSocket message is malformed, it returns all of it.
 func FirstMessage(e protocol.Encoding, frame []byte) []byte {
 	if e == protocol.JSON {
 		if i := bytes.IndexByte(frame, '\n'); i >= 0 {

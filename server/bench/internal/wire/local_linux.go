@@ -8,16 +8,16 @@ import (
 	"syscall"
 )
 
-// spread is over how many addresses of this machine connections to it come.
+// spread is the number of local addresses that connections to loopback come from.
 const spread = 64
 
 // ipBindAddressNoPort is IP_BIND_ADDRESS_NO_PORT, which package syscall does not name.
 const ipBindAddressNoPort = 24
 
-// local returns who dials the nth connection to an address: to one of loopback, from
-// one after the other of its addresses, all of which are this machine's. Each of them
-// has ports of its own. With one alone they come to an end at 28,000 connections, and
-// from half of that on the kernel searches for a third of the client's time.
+// local returns the function that dials the nth connection to an address. Connections to
+// loopback take their local addresses from 127.0.0.1 to 127.0.0.64 in turn, since each of them
+// has its own ports. One address has ports for 28,000 connections, and from half of that on,
+// the kernel's search for a free port takes a third of the client's time.
 func local(address string, n uint64) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &net.Dialer{}
 	if u, err := url.Parse(address); err == nil {
@@ -29,11 +29,11 @@ func local(address string, n uint64) func(ctx context.Context, network, addr str
 	return d.DialContext
 }
 
-// portByConnect leaves the choice of the port to connect, where it has to be free
-// towards the server alone.
+// portByConnect has connect choose the local port instead of bind: connect may use every port
+// that has no connection to the same server.
 func portByConnect(_, _ string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) {
-		// At worst there are fewer ports.
+		// If it fails, there are fewer ports.
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_IP, ipBindAddressNoPort, 1)
 	})
 }

@@ -9,11 +9,10 @@ import (
 // maxMemo is the size of the largest message that is remembered, in bytes.
 const maxMemo = 4 << 10
 
-// Memo remembers what messages were decoded to, by their bytes. What a server sends
-// to a thousand subscribers are the same bytes a thousand times: the client decodes
-// them once, and so is less in the way of what it measures. It holds 4,096 messages
-// of up to 4 KiB; a new one takes the place of another. Several goroutines may use
-// it; a nil Memo remembers nothing.
+// Memo keeps decoded messages by their bytes. A server sends the same bytes to a thousand
+// subscribers: with a Memo the client decodes them once, and takes less CPU from the server
+// that it measures. It holds 4,096 messages of up to 4 KiB; a new one replaces another. Several
+// goroutines may use it. A nil Memo keeps nothing.
 type Memo[T any] struct {
 	seed  maphash.Seed
 	slots [4096]atomic.Pointer[remembered[T]]
@@ -24,7 +23,7 @@ type remembered[T any] struct {
 	decoded *T
 }
 
-// NewMemo returns a Memo that remembers nothing yet.
+// NewMemo returns an empty Memo.
 func NewMemo[T any]() *Memo[T] { return &Memo[T]{seed: maphash.MakeSeed()} }
 
 func (m *Memo[T]) slot(message []byte) *atomic.Pointer[remembered[T]] {

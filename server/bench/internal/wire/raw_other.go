@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// rawReads: without it a link holds a buffer while it waits.
+// rawReads returns nil: a connection holds a buffer while it waits.
 func rawReads(*net.TCPConn) syscall.RawConn { return nil }
 
-func (l *Link) serveRaw(func([]byte) error) error { panic("not reached: rawReads returns nil") }
+func (c *Conn) serveRaw(func([]byte) error) error { panic("not reached: rawReads returns nil") }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// rawReads lets a link wait for bytes without a buffer.
+// rawReads returns what lets a connection wait for bytes without a buffer.
 func rawReads(conn *net.TCPConn) syscall.RawConn {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -18,13 +18,13 @@ func rawReads(conn *net.TCPConn) syscall.RawConn {
 	return raw
 }
 
-// serveRaw is Serve without a buffer while nothing is there. All happens within one
-// Read, and what comes meanwhile wakes it again, for Go watches sockets edge by
-// edge: so there is no need to read until nothing is left.
-func (l *Link) serveRaw(handle func([]byte) error) error {
+// serveRaw does what Serve does, without a buffer while there is nothing to read. All of it
+// happens within one call of raw.Read. Go's poller is edge-triggered: bytes that arrive while
+// turn runs wake it again, so turn need not read until EAGAIN.
+func (c *Conn) serveRaw(handle func([]byte) error) error {
 	var end error
-	err := l.raw.Read(func(fd uintptr) bool {
-		end = l.turn(int(fd), handle)
+	err := c.raw.Read(func(fd uintptr) bool {
+		end = c.turn(int(fd), handle)
 		return end != nil
 	})
 	if end == nil {
@@ -33,14 +33,14 @@ func (l *Link) serveRaw(handle func([]byte) error) error {
 	return end
 }
 
-// turn handles what is there.
-func (l *Link) turn(fd int, handle func([]byte) error) error {
+// turn reads and handles the bytes that have arrived.
+func (c *Conn) turn(fd int, handle func([]byte) error) error {
 	for {
-		dst := l.space()
+		dst := c.space()
 		n, err := syscall.Read(fd, dst)
 		switch {
 		case n > 0:
-			if err := l.took(n, handle); err != nil {
+			if err := c.took(n, handle); err != nil {
 				return err
 			}
 			if n < len(dst) {
@@ -52,7 +52,7 @@ func (l *Link) turn(fd int, handle func([]byte) error) error {
 		case errors.Is(err, syscall.EINTR):
 			err = nil
 		}
-		l.release()
+		c.release()
 		if errors.Is(err, syscall.EAGAIN) {
 			return nil
 		}

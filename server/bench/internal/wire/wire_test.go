@@ -25,12 +25,12 @@ func FuzzConsume(f *testing.F) {
 	f.Add([]byte("\x82\x7e\x00\x03abc\x81\xff"), uint16(2))
 	f.Fuzz(func(t *testing.T, data []byte, step uint16) {
 		read := func(step int) (messages [][]byte, failure string) {
-			var l Link
+			var c Conn
 			for rest := data; len(rest) > 0; {
-				dst := l.space()
+				dst := c.space()
 				n := copy(dst[:min(len(dst), step)], rest)
 				rest = rest[n:]
-				if err := l.took(n, func(m []byte) error {
+				if err := c.took(n, func(m []byte) error {
 					messages = append(messages, bytes.Clone(m))
 					return nil
 				}); err != nil {
@@ -76,8 +76,8 @@ func serving(t *testing.T, answer ...ws.Frame) (url string, first <-chan ws.Fram
 	return "ws" + strings.TrimPrefix(s.URL, "http"), got
 }
 
-// TestLink sends commands, and gets whole messages and the reason of the end.
-func TestLink(t *testing.T) {
+// TestConn sends commands, and gets whole messages and the reason of the end.
+func TestConn(t *testing.T) {
 	t.Parallel()
 	for e, want := range map[protocol.Encoding]struct {
 		op   ws.OpCode
@@ -94,17 +94,17 @@ func TestLink(t *testing.T) {
 				ws.NewFrame(ws.OpContinuation, true, []byte("two")), ws.NewBinaryFrame(long),
 				ws.NewCloseFrame(ws.NewCloseFrameBody(3008, "slow")),
 			)
-			l, err := (&Dialer{URL: url, Encoding: e}).Dial(t.Context())
+			c, err := (&Dialer{URL: url, Encoding: e}).Dial(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer l.Cut()
-			l.Expect(0)
-			if err := l.Send(&protocol.Command{ID: 1, Connect: &protocol.ConnectRequest{}}, &protocol.Command{}); err != nil {
+			defer c.Cut()
+			c.Expect(0)
+			if err := c.Send(&protocol.Command{ID: 1, Connect: &protocol.ConnectRequest{}}, &protocol.Command{}); err != nil {
 				t.Fatal(err)
 			}
 			var messages []string
-			err = l.Serve(func(m []byte) error {
+			err = c.Serve(func(m []byte) error {
 				messages = append(messages, string(m))
 				return nil
 			})
@@ -122,18 +122,18 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestExpect: a server that says nothing ends the link in time.
+// TestExpect: a server that says nothing ends the connection in time.
 func TestExpect(t *testing.T) {
 	t.Parallel()
 	url, _ := serving(t)
-	l, err := (&Dialer{URL: url}).Dial(t.Context())
+	c, err := (&Dialer{URL: url}).Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Cut()
-	l.Expect(1)
+	defer c.Cut()
+	c.Expect(1)
 	var timeout net.Error
-	if err := l.Serve(func([]byte) error { return nil }); !errors.As(err, &timeout) || !timeout.Timeout() {
+	if err := c.Serve(func([]byte) error { return nil }); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("ended with %v", err)
 	}
 }

@@ -1,6 +1,6 @@
-// Package wire is the client's side of a WebSocket, made for holding very many of
-// them in one process: a connection that waits costs a goroutine and no buffer, and
-// what a server sends to thousands is decoded once ([Memo]).
+// Package wire is the client's side of WebSocket for very many connections in one process: a
+// connection that waits costs a goroutine and no buffer, and a message that the server sends
+// to thousands is decoded once ([Memo]).
 package wire
 
 import (
@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// readSize is the size of the buffers that connections share: they hold one
-	// only while bytes are there.
+	// readSize is the size of the buffers that connections share. A connection holds one only
+	// while it handles what it has read.
 	readSize = 64 << 10
 	// maxFrame bounds what a server can make the client allocate, in bytes.
 	maxFrame = 64 << 20
@@ -50,8 +50,8 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("closed by the server: %d %s", e.Code, e.Reason)
 }
 
-// Dialer connects to a server. It must not be changed while it is used, and may be
-// used by several goroutines.
+// Dialer connects to a server. Several goroutines may use it at a time; its fields must not
+// change meanwhile.
 type Dialer struct {
 	URL      string            // ws or wss
 	Encoding protocol.Encoding // of commands and replies
@@ -61,27 +61,27 @@ type Dialer struct {
 	dialed atomic.Uint64
 }
 
-// Link is the client's end of a WebSocket. While it waits it has a goroutine and
-// no buffer. One goroutine calls Serve; Send, Expect and Cut may be called by any.
-type Link struct {
+// Conn is the client's end of a WebSocket. While it waits for bytes, it has a goroutine and no
+// buffer. One goroutine calls Serve; any may call Send, Expect and Cut.
+type Conn struct {
 	conn  net.Conn
-	raw   syscall.RawConn // set if reads may go around conn: plain TCP on Unix
+	raw   syscall.RawConn // reads without conn, for plain TCP on Unix; else nil
 	codec codec.ClientCodec
 
 	// The following belong to Serve.
 	held    []byte // the start of a frame whose rest has not come
 	need    int    // size of that frame, 0 if its header is not complete
 	message []byte // fragments of a message
-	partial bool   // message is being gathered
+	partial bool   // message is not complete
 	buf     *[readSize]byte
-	n       int // bytes held in buf
+	n       int // bytes of held that were copied to the start of buf
 
 	mu sync.Mutex // orders writes
 }
 
-// Dial connects and does the handshake, in 20 seconds at most and while ctx lasts. The
-// link it returns fails another 20 seconds later, unless Expect is called before.
-func (t *Dialer) Dial(ctx context.Context) (*Link, error) {
+// Dial connects and does the handshake, within 20 seconds and until ctx ends. The connection
+// fails after another 20 seconds unless Expect is called before.
+func (t *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	d := ws.Dialer{
 		Timeout:   connectTimeout,
 		NetDial:   local(t.URL, t.dialed.Add(1)),
@@ -104,19 +104,19 @@ func (t *Dialer) Dial(ctx context.Context) (*Link, error) {
 		return nil, fmt.Errorf("%s: the server does not speak Protobuf (subprotocol %s)", t.URL, d.Protocols[0])
 	}
 	_ = conn.SetDeadline(time.Now().Add(connectTimeout)) // a closed connection shows at once
-	l := &Link{conn: conn, codec: codec.ForClient(t.Encoding)}
+	c := &Conn{conn: conn, codec: codec.ForClient(t.Encoding)}
 	if br != nil {
 		early, _ := br.Peek(br.Buffered())
-		l.held = append(l.held, early...)
+		c.held = append(c.held, early...)
 		ws.PutReader(br)
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		l.raw = rawReads(tcp)
+		c.raw = rawReads(tcp)
 	}
-	return l, nil
+	return c, nil
 }
 
-// dialHint helps with what many connections from one machine meet.
+// dialHint explains the errors that are due to many connections from one machine.
 func dialHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
@@ -127,33 +127,32 @@ func dialHint(err error) string {
 	return ""
 }
 
-// Expect lifts the deadline of connecting. Serve ends d from now, unless Expect is
-// called again before: whatever comes in between does not count. With 0 it waits for
-// ever.
-func (l *Link) Expect(d time.Duration) {
+// Expect replaces the deadline of connecting, or of the previous call: Serve fails after d,
+// whatever it receives meanwhile, unless Expect is called again. With 0 there is no deadline.
+func (c *Conn) Expect(d time.Duration) {
 	var deadline time.Time
 	if d > 0 {
 		deadline = time.Now().Add(d)
 	}
-	_ = l.conn.SetWriteDeadline(time.Time{})
-	_ = l.conn.SetReadDeadline(deadline) // a closed connection shows at once
+	_ = c.conn.SetWriteDeadline(time.Time{})
+	_ = c.conn.SetReadDeadline(deadline) // a closed connection shows at once
 }
 
-// Cut ends the connection like a network that fails: without a word, and so that
-// the port can be used again at once. It may be called again.
-func (l *Link) Cut() {
-	if tcp, ok := l.conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // at worst the port is held for a minute
+// Cut ends the connection by a TCP reset, without a close frame, so that its port can be used
+// again at once. It may be called again.
+func (c *Conn) Cut() {
+	if tcp, ok := c.conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // if it fails, the system keeps the port for a minute
 	}
-	l.conn.Close()
+	c.conn.Close()
 }
 
 // Send sends commands in one frame, or none of them.
-func (l *Link) Send(cmds ...*protocol.Command) error {
+func (c *Conn) Send(cmds ...*protocol.Command) error {
 	buf := commandBuffers.Get().(*[]byte)
 	defer commandBuffers.Put(buf)
 	b, op := (*buf)[:0], ws.OpText
-	if l.codec.Encoding() == protocol.Protobuf {
+	if c.codec.Encoding() == protocol.Protobuf {
 		op = ws.OpBinary
 	}
 	var err error
@@ -161,16 +160,16 @@ func (l *Link) Send(cmds ...*protocol.Command) error {
 		if i > 0 && op == ws.OpText {
 			b = append(b, '\n')
 		}
-		if b, err = l.codec.AppendCommand(b, cmd); err != nil {
+		if b, err = c.codec.AppendCommand(b, cmd); err != nil {
 			return err
 		}
 	}
 	*buf = b
-	return l.write(op, b)
+	return c.write(op, b)
 }
 
 // write writes one frame.
-func (l *Link) write(op ws.OpCode, payload []byte) error {
+func (c *Conn) write(op ws.OpCode, payload []byte) error {
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
 	b := append((*buf)[:0], 0x80|byte(op))
@@ -189,31 +188,30 @@ func (l *Link) write(op ws.OpCode, payload []byte) error {
 	b = append(b, payload...)
 	ws.Cipher(b[start:], mask, 0)
 	*buf = b
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, err := l.conn.Write(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := c.conn.Write(b)
 	return err
 }
 
-// Serve hands over messages until the connection ends or handle fails, and says why:
-// with a *CloseError if the server closed it. It answers pings of WebSocket, and
-// refuses messages above 64 MiB. A message is valid until handle returns. handle must
-// not call Cut.
-func (l *Link) Serve(handle func(message []byte) error) error {
-	early := l.held
-	l.held = nil
-	if err := l.consume(early, handle); err != nil {
+// Serve hands messages to handle until the connection ends or handle fails, and returns the
+// reason: a *CloseError if the server sent a close frame. It answers WebSocket pings, and fails
+// for messages above 64 MiB. A message is valid until handle returns. handle must not call Cut.
+func (c *Conn) Serve(handle func(message []byte) error) error {
+	early := c.held
+	c.held = nil
+	if err := c.consume(early, handle); err != nil {
 		return err
 	}
-	if l.raw != nil {
-		return l.serveRaw(handle)
+	if c.raw != nil {
+		return c.serveRaw(handle)
 	}
 	for {
-		n, err := l.conn.Read(l.space())
+		n, err := c.conn.Read(c.space())
 		if n > 0 {
-			err = l.took(n, handle)
+			err = c.took(n, handle)
 		} else {
-			l.release()
+			c.release()
 		}
 		if err != nil {
 			return err
@@ -221,87 +219,87 @@ func (l *Link) Serve(handle func(message []byte) error) error {
 	}
 }
 
-// space returns where to read, behind the bytes held.
-func (l *Link) space() []byte {
-	if l.need > readSize { // more than a shared buffer holds
-		if cap(l.held) < l.need {
-			l.held = append(make([]byte, 0, l.need), l.held...)
+// space returns the memory to read into, behind the bytes that are held.
+func (c *Conn) space() []byte {
+	if c.need > readSize { // the frame does not fit a shared buffer
+		if cap(c.held) < c.need {
+			c.held = append(make([]byte, 0, c.need), c.held...)
 		}
-		return l.held[len(l.held):l.need]
+		return c.held[len(c.held):c.need]
 	}
-	l.buf = readBuffers.Get().(*[readSize]byte)
-	l.n = copy(l.buf[:], l.held)
-	return l.buf[l.n:]
+	c.buf = readBuffers.Get().(*[readSize]byte)
+	c.n = copy(c.buf[:], c.held)
+	return c.buf[c.n:]
 }
 
 // release gives the shared buffer back, if there is one.
-func (l *Link) release() {
-	if l.buf != nil {
-		readBuffers.Put(l.buf)
-		l.buf = nil
+func (c *Conn) release() {
+	if c.buf != nil {
+		readBuffers.Put(c.buf)
+		c.buf = nil
 	}
 }
 
-// took handles the n bytes that were read to where space said.
-func (l *Link) took(n int, handle func([]byte) error) error {
-	if l.buf == nil {
-		l.held = l.held[:len(l.held)+n]
-		if len(l.held) < l.need {
+// took handles the n bytes that were read into the memory that space returned.
+func (c *Conn) took(n int, handle func([]byte) error) error {
+	if c.buf == nil {
+		c.held = c.held[:len(c.held)+n]
+		if len(c.held) < c.need {
 			return nil
 		}
-		frame := l.held
-		l.held = nil
-		return l.consume(frame, handle)
+		frame := c.held
+		c.held = nil
+		return c.consume(frame, handle)
 	}
-	defer l.release()
-	l.held = nil
-	return l.consume(l.buf[:l.n+n], handle)
+	defer c.release()
+	c.held = nil
+	return c.consume(c.buf[:c.n+n], handle)
 }
 
-// consume handles the frames of data and holds a copy of what is left.
-func (l *Link) consume(data []byte, handle func([]byte) error) error {
+// consume handles the complete frames of data and holds a copy of the rest.
+func (c *Conn) consume(data []byte, handle func([]byte) error) error {
 	for {
 		f, err := parseFrame(data)
 		if err != nil {
 			return err
 		}
-		if l.need = f.size; f.size == 0 || f.size > len(data) {
+		if c.need = f.size; f.size == 0 || f.size > len(data) {
 			break
 		}
-		if err := l.frame(f, data[f.header:f.size], handle); err != nil {
+		if err := c.frame(f, data[f.header:f.size], handle); err != nil {
 			return err
 		}
 		data = data[f.size:]
 	}
 	if len(data) > 0 {
-		l.held = append(l.held[:0:0], data...)
+		c.held = append(c.held[:0:0], data...)
 	}
 	return nil
 }
 
 // frame handles one frame.
-func (l *Link) frame(f frame, payload []byte, handle func([]byte) error) error {
+func (c *Conn) frame(f frame, payload []byte, handle func([]byte) error) error {
 	switch f.op {
 	case ws.OpText, ws.OpBinary:
-		if l.partial {
+		if c.partial {
 			return errors.New("the server starts a message within another")
 		}
 		if f.fin {
 			return handle(payload)
 		}
-		l.message, l.partial = append(l.message[:0], payload...), true
+		c.message, c.partial = append(c.message[:0], payload...), true
 	case ws.OpContinuation:
-		if !l.partial || len(l.message)+len(payload) > maxFrame {
+		if !c.partial || len(c.message)+len(payload) > maxFrame {
 			return errors.New("the server sends a fragment that does not fit")
 		}
-		l.message = append(l.message, payload...)
+		c.message = append(c.message, payload...)
 		if f.fin {
-			message := l.message
-			l.message, l.partial = nil, false
+			message := c.message
+			c.message, c.partial = nil, false
 			return handle(message)
 		}
 	case ws.OpPing:
-		return l.write(ws.OpPong, payload)
+		return c.write(ws.OpPong, payload)
 	case ws.OpPong:
 	case ws.OpClose:
 		e := &CloseError{Code: uint16(ws.StatusNoStatusRcvd)}
