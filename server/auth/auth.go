@@ -20,8 +20,8 @@ import (
 // MaxTokenLength bounds the length of a token, bytes. Longer ones are invalid.
 const MaxTokenLength = 64 << 10
 
-// The two ways in which a token fails. Errors of the verifier wrap one of them
-// with the reason, which is for logs: it never holds the token or a claim.
+// Errors of a Verifier wrap one of these two with the reason. The text is for logs: it never
+// has the token or the value of a claim.
 var (
 	// ErrExpired: the token is genuine, but expired or not yet valid.
 	ErrExpired = errors.New("token expired")
@@ -50,8 +50,8 @@ type SubscribeOptions struct {
 type ConnectToken struct {
 	// User is the user ID; empty for an anonymous user.
 	User string
-	// ExpireAt is when the connection expires, at the end of the year 9999 at the
-	// latest; the zero time if it does not. It may be past when it comes from the claim
+	// ExpireAt is when the connection expires, at the end of the year 9999 at the latest;
+	// the zero time if it does not expire. It may be in the past if the token has the claim
 	// expire_at.
 	ExpireAt time.Time
 	// Info is the connection info, one line of JSON or any bytes; nil if none.
@@ -67,8 +67,8 @@ type ConnectToken struct {
 type SubscribeToken struct {
 	User    string
 	Channel string // never empty
-	// Client must be the connection's client ID, unless it is empty. Deprecated
-	// in tokens, but still honoured.
+	// Client must be the connection's client ID unless it is empty. The claim is deprecated,
+	// but still checked.
 	Client string
 	// ExpireAt is as in ConnectToken.
 	ExpireAt time.Time
@@ -77,7 +77,7 @@ type SubscribeToken struct {
 	Override Override
 }
 
-// Options of a verifier that do not belong to its section of the configuration.
+// Options of a verifier that are not in its section of the configuration.
 type Options struct {
 	// SkipSignature accepts any signature and algorithm
 	// (client.insecure_skip_token_signature_verify).
@@ -181,8 +181,8 @@ func (v *Verifier) VerifySubscribe(token string) (SubscribeToken, error) {
 	return out, nil
 }
 
-// verify does the checks 1 to 4 of auth.md section 5. All of them lead to
-// ErrInvalid, so their order among themselves cannot be observed.
+// verify does the checks 1 to 4 of auth.md section 5. All of them fail with ErrInvalid, so their
+// order does not matter.
 func (v *Verifier) verify(token string) (*claims, error) {
 	if err := checkForm(token); err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (v *Verifier) verify(token string) (*claims, error) {
 	if v.skipSignature {
 		_, _, err = parser.ParseUnverified(token, c)
 		if errors.Is(err, jwt.ErrTokenUnverifiable) {
-			err = nil // of the algorithm, which does not matter
+			err = nil // the algorithm is not known, but is not needed
 		}
 	} else {
 		err = v.parse(token, c)
@@ -220,8 +220,8 @@ func (v *Verifier) verify(token string) (*claims, error) {
 	return c, nil
 }
 
-// checkTime tests exp and nbf, without leeway. A token that is not yet valid
-// counts as expired.
+// checkTime checks exp and nbf, without leeway. A token that is not yet valid counts as
+// expired.
 func (v *Verifier) checkTime(c *claims) error {
 	now := float64(v.now().UnixMicro()) / 1e6
 	exp, hasExp := c.number("exp")
@@ -239,8 +239,8 @@ func (v *Verifier) checkTime(c *claims) error {
 
 var parser = jwt.NewParser(jwt.WithoutClaimsValidation())
 
-// checkForm tests what the JWT library is lenient about: base64 decoders skip
-// line breaks, and a token must begin with the base64 of `{"`.
+// checkForm checks what the JWT library does not: a token must begin with the base64 of `{"`
+// and must not contain line breaks, which base64 decoders skip.
 func checkForm(token string) error {
 	if len(token) > MaxTokenLength {
 		return invalid("it is longer than 65536 bytes")
@@ -273,17 +273,16 @@ func reason(err error) error {
 	return invalid("its signature does not verify")
 }
 
-// claims has the members of a payload by exact name: encoding/json would also
-// take Sub for sub when it decodes into a struct. The first wrong type that one
-// of the methods meets is kept in err.
+// claims has the members of a payload by exact name. (encoding/json would decode Sub into a field
+// sub, too.) Its methods keep the first wrong type that they meet in err.
 type claims struct {
 	jwt.Claims // never called: the parser does not validate
 	members    map[string]json.RawMessage
 	err        error
 }
 
-// UnmarshalJSON implements json.Unmarshaler. Text that is not UTF-8 is refused:
-// claims reach clients as they are, and would break their connections.
+// UnmarshalJSON implements json.Unmarshaler. It refuses text that is not UTF-8: claims are sent
+// to clients unchanged, and would break their connections.
 func (c *claims) UnmarshalJSON(data []byte) error {
 	if !utf8.Valid(data) {
 		return errors.New("not UTF-8")

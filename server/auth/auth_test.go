@@ -544,8 +544,8 @@ func BenchmarkVerifyConnect(b *testing.B) {
 	}
 }
 
-// Of tokens whose signature takes long, as many are verified at a time as there are
-// seats; others do not wait for these.
+// Only as many costly signatures are verified at a time as there are places; other tokens do not
+// wait for them.
 func TestSeats(t *testing.T) {
 	key := newPairs(t)["ES512"]
 	signed, err := jwt.NewWithClaims(jwt.SigningMethodES512, jwt.MapClaims{"sub": "42"}).SignedString(key.private)
@@ -562,8 +562,8 @@ func TestSeats(t *testing.T) {
 	if verifier(t, config.Token{HMACSecretKey: secret}).Costly(signed) {
 		t.Error("costly without a key to verify it with")
 	}
-	for range cap(seats) {
-		seats <- struct{}{}
+	for range cap(costly) {
+		costly <- struct{}{}
 	}
 	if _, err := v.VerifyConnect(quick); err != nil {
 		t.Error(err)
@@ -575,16 +575,16 @@ func TestSeats(t *testing.T) {
 	}()
 	select {
 	case err := <-verified:
-		t.Errorf("verified without a seat: %v", err)
-	case <-seats:
+		t.Errorf("verified without a place: %v", err)
+	case <-costly:
 	}
 	if err := <-verified; err != nil {
 		t.Error(err)
 	}
-	for range cap(seats) - 1 {
-		<-seats
+	for range cap(costly) - 1 {
+		<-costly
 	}
-	if len(seats) != 0 {
-		t.Errorf("%d seats are still taken", len(seats))
+	if len(costly) != 0 {
+		t.Errorf("%d places are still taken", len(costly))
 	}
 }

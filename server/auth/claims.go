@@ -40,8 +40,8 @@ func (c *claims) string(name string) string {
 	return s
 }
 
-// number returns a claim in seconds. Fractions are allowed, and so are numbers in
-// quotes, which some issuers write.
+// number returns a claim in seconds. Fractions are allowed, and numbers in quotes, which some
+// issuers write.
 func (c *claims) number(name string) (float64, bool) {
 	raw, ok := c.get(name)
 	if !ok {
@@ -80,7 +80,7 @@ func (c *claims) audience() []string {
 	return out
 }
 
-// userID returns sub, or another claim rendered as a string.
+// userID returns the claim sub, or another claim as a string.
 func (c *claims) userID(claim string) string {
 	if claim == "" {
 		return c.string("sub")
@@ -99,7 +99,7 @@ func (c *claims) userID(claim string) string {
 	return string(raw)
 }
 
-// expireAt is the claim expire_at, else exp; the zero time for no expiration.
+// expireAt returns the claim expire_at, else exp; the zero time if there is neither.
 func (c *claims) expireAt() time.Time {
 	if raw, ok := c.get("expire_at"); ok {
 		n, err := strconv.ParseInt(string(raw), 10, 64)
@@ -124,13 +124,13 @@ func (c *claims) bytes(b64, plain string) []byte {
 	return c.json(plain)
 }
 
-// json returns a claim without line breaks, which the JSON protocol cannot carry.
+// json returns a claim without line breaks, which end a message of the JSON protocol.
 func (c *claims) json(name string) []byte {
 	raw, ok := c.get(name)
 	if !ok {
 		return nil
 	}
-	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+	if !bytes.ContainsAny(raw, "\r\n") {
 		return raw
 	}
 	var out bytes.Buffer
@@ -176,8 +176,8 @@ func (c *claims) switched(name string) *bool {
 	return on
 }
 
-// subs returns the channels that the token grants: those of subs, or if there are
-// none, those of channels. Empty names are skipped.
+// subs returns the channels that the token grants: those of the claim subs, or if there are
+// none, those of the claim channels. It skips empty names.
 func (c *claims) subs() map[string]SubscribeOptions {
 	subs := c.object("subs")
 	var channels []string

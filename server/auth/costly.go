@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// seats bound how many signatures of private keys are verified at a time. Each keeps a
-// processor busy for up to milliseconds, and clients can ask for as many as they like:
-// half of the processors are left for everything else.
-var seats = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+// costly has a place for each costly signature that is verified at a time. Each keeps a
+// processor busy for up to milliseconds, and clients can send as many as they like: half of the
+// processors are left for everything else.
+var costly = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
-// Costly tells whether the signature of a token takes so long to verify that nobody
-// else should have to wait for it meanwhile: any but HMAC, if there is a key for it.
+// Costly tells whether the signature of a token takes so long to verify that a loop should not
+// do it: every algorithm but HMAC, if there is a key of this kind.
 func (v *Verifier) Costly(token string) bool {
 	k := &v.keys
 	if v.skipSignature || k.rsa == nil && k.ecdsa == nil && k.ed25519 == nil {
@@ -22,7 +22,7 @@ func (v *Verifier) Costly(token string) bool {
 	first, _, _ := strings.Cut(token, ".")
 	data, err := base64.RawURLEncoding.DecodeString(first)
 	if err != nil {
-		return false // and no token
+		return false // not a token
 	}
 	var header struct {
 		Alg string `json:"alg"`
@@ -30,13 +30,13 @@ func (v *Verifier) Costly(token string) bool {
 	return json.Unmarshal(data, &header) == nil && !strings.HasPrefix(header.Alg, "HS")
 }
 
-// parse parses a token and verifies its signature, when there is a seat.
+// parse parses a token and verifies its signature. For a costly one it waits for a place.
 func (v *Verifier) parse(token string, c *claims) error {
 	if v.Costly(token) {
-		seats <- struct{}{}
+		costly <- struct{}{}
 		defer func() {
-			runtime.Gosched() // who waited for the processor comes before the next token
-			<-seats
+			runtime.Gosched() // other goroutines run before the next token
+			<-costly
 		}()
 	}
 	_, err := parser.ParseWithClaims(token, c, v.keys.lookup)

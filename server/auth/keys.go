@@ -17,18 +17,17 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 )
 
-// minRSABits is the least size of an RSA key; crypto/rsa refuses to verify with
-// smaller ones.
+// minRSABits is the least size of an RSA key; crypto/rsa does not verify with smaller ones.
 const minRSABits = 1024
 
-// keys is the static key material. An algorithm leads to keys of its own family
-// alone, so a public key is never taken for an HMAC secret.
+// keys are the configured keys. Each algorithm uses keys of its own family only, so a public key
+// is never used as an HMAC secret.
 type keys struct {
 	hmac, previous []byte
 	validUntil     int64 // of previous, Unix seconds; 0 for no limit
 	rsa            *rsa.PublicKey
 	ecdsa          *ecdsa.PublicKey
-	ecdsaAlg       string // the only one that fits the curve
+	ecdsaAlg       string // the only algorithm that fits the curve
 	ed25519        ed25519.PublicKey
 	now            func() time.Time
 }
@@ -48,7 +47,7 @@ func newKeys(cfg config.Token, now func() time.Time) (k keys, err error) {
 		return k, fmt.Errorf("ecdsa_public_key: %w", err)
 	}
 	if k.ecdsa != nil {
-		if k.ecdsaAlg = curveAlg(k.ecdsa.Curve); k.ecdsaAlg == "" {
+		if k.ecdsaAlg = curveAlgs[k.ecdsa.Curve]; k.ecdsaAlg == "" {
 			return k, errors.New("ecdsa_public_key: the curve is not P-256, P-384 or P-521")
 		}
 	}
@@ -58,17 +57,7 @@ func newKeys(cfg config.Token, now func() time.Time) (k keys, err error) {
 	return k, nil
 }
 
-func curveAlg(c elliptic.Curve) string {
-	switch c {
-	case elliptic.P256():
-		return "ES256"
-	case elliptic.P384():
-		return "ES384"
-	case elliptic.P521():
-		return "ES512"
-	}
-	return ""
-}
+var curveAlgs = map[elliptic.Curve]string{elliptic.P256(): "ES256", elliptic.P384(): "ES384", elliptic.P521(): "ES512"}
 
 // publicKey parses PEM text with a PUBLIC KEY (PKIX) or CERTIFICATE block; the
 // zero K stands for an empty text.
@@ -104,8 +93,7 @@ func publicKey[K crypto.PublicKey](text, want string) (key K, err error) {
 
 var errNoKey = errors.New("no key for the algorithm")
 
-// lookup is the jwt.Keyfunc: it returns what the algorithm of the header is to be
-// verified with.
+// lookup is the jwt.Keyfunc: it returns the keys for the algorithm of the header.
 func (k *keys) lookup(t *jwt.Token) (any, error) {
 	switch alg := t.Method.Alg(); alg {
 	case "HS256", "HS384", "HS512":
@@ -126,8 +114,8 @@ func (k *keys) lookup(t *jwt.Token) (any, error) {
 	return nil, errNoKey
 }
 
-// secrets returns the HMAC secrets in the order of trying. The previous one is
-// tried as long as the server's clock allows, whatever the token's iat.
+// secrets returns the HMAC secrets in the order in which they are tried. The previous one is
+// tried until validUntil by the server's clock, whenever the token was issued.
 func (k *keys) secrets() (any, error) {
 	if len(k.hmac) == 0 {
 		return nil, errNoKey

@@ -23,10 +23,9 @@ type Claims struct {
 	Info json.RawMessage
 }
 
-// Sign returns a token that is signed by HS256 with the secret of a section
-// (config.md 2.8); without one it fails. Beyond what the reference server does, it
-// adds the issuer and the audience that the section requires, for the token would
-// be invalid without them.
+// Sign returns a token that is signed by HS256 with the secret of a section (config.md 2.8). It
+// fails if the section has none. It adds the issuer and the audience that the section requires,
+// without which the token would be invalid.
 func Sign(cfg config.Token, c Claims, now time.Time) (string, error) {
 	if cfg.HMACSecretKey == "" {
 		return "", errors.New("hmac_secret_key: is required to sign tokens")

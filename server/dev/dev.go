@@ -1,11 +1,10 @@
-// Package dev is the first five minutes of a newcomer: a configuration that works
-// out of the box on loopback, and a demo page.
+// Package dev is for trying Gyro out: a configuration that works on loopback without any
+// settings, and a demo page.
 package dev
 
 import (
 	"crypto/rand"
 	_ "embed"
-	"encoding/base64"
 	"html/template"
 	mathrand "math/rand/v2"
 	"net"
@@ -30,8 +29,8 @@ const TokenTTL = 24 * time.Hour
 func Config(port int) *config.Config {
 	cfg := config.DefaultConfig()
 	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", port
-	cfg.HTTPAPI.Key = secret(24)
-	cfg.Client.Token.HMACSecretKey = secret(48)
+	cfg.HTTPAPI.Key = rand.Text()
+	cfg.Client.Token.HMACSecretKey = rand.Text() + rand.Text()
 	cfg.Client.AllowedOrigins = []string{
 		"http://localhost:" + strconv.Itoa(port), "http://127.0.0.1:" + strconv.Itoa(port),
 	}
@@ -50,26 +49,21 @@ func demoOptions() config.ChannelOptions {
 	return o
 }
 
-func secret(n int) string {
-	b := make([]byte, n)
-	rand.Read(b) // never fails
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
 //go:embed page.html
 var page string
 
 var pageTemplate = template.Must(template.New("page").Parse(page))
 
-// Page serves the demo page; each load is another user, whose connection token
-// sign makes.
+// Page serves the demo page. Each load of the page is another user; sign makes the user's
+// connection token.
 func Page(sign func(user string) (string, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/" {
 			http.NotFound(w, r)
 			return
 		}
-		// A name that resolves to loopback could give another site's page the token.
+		// Otherwise a page of another site could read the token, by a name of its own that
+		// resolves to loopback.
 		if !local(r.Host) {
 			http.Error(w, "the demo page is for localhost only", http.StatusForbidden)
 			return

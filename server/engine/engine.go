@@ -1,5 +1,5 @@
-// Package engine makes the brokers and presence managers that the configuration
-// describes (engines.md 1), and finds those of a channel.
+// Package engine makes the brokers and presence managers that the configuration describes
+// (engines.md 1), and finds those of a channel.
 package engine
 
 import (
@@ -15,24 +15,23 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 )
 
-// Set is what a server's channels are on. Who has made one calls Connect before the
-// broker is run, and Close after the broker was closed.
+// Set has the engines of a server. Its owner calls Connect before the node runs, and Close after
+// the node has closed the broker.
 type Set struct {
 	// Broker and Presence hand each channel to its engine.
 	Broker   broker.Broker
 	Presence broker.PresenceManager
-	// Brokers are the traits of the single brokers by their names in the configuration; the
-	// default one has no name.
+	// Brokers has the traits of each broker by its name in the configuration; that of the
+	// default broker is empty.
 	Brokers map[string]broker.Traits
 
 	remote   []connection
 	describe []string // key and type of each section, for the log
-	// brokerIndex and managerIndex have the places of engines in Broker and Presence by
-	// their names.
+	// brokerIndex and managerIndex have the positions of engines in Broker and Presence by name.
 	brokerIndex, managerIndex map[string]int
 }
 
-// connection is an engine elsewhere that a section describes.
+// connection is an engine outside of the process, and the key of its section.
 type connection struct {
 	key    string
 	engine interface {
@@ -41,9 +40,9 @@ type connection struct {
 	}
 }
 
-// New makes the engines of a validated configuration, without connecting to
-// anything. Errors name the key that is wrong and show no secrets. routes returns those
-// that are in force; it is called for each operation, not before Connect.
+// New makes the engines of a validated configuration, without connecting to anything. Errors
+// name the key that is wrong and show no secrets. routes returns the routes that are in force;
+// the engines call it for each operation, not before Connect.
 func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, error) {
 	s := &Set{}
 	m := maker{set: s, cfg: cfg, routes: routes, log: log}
@@ -80,8 +79,7 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 	return s, nil
 }
 
-// named is a list of engines by their names. The first, which is the default, has an empty
-// name.
+// named is a list of engines with their names. The first is the default, whose name is empty.
 type named[T any] struct {
 	list  []T
 	index map[string]int
@@ -102,8 +100,8 @@ func (n *named[T]) add(name string, create func() (T, error)) {
 	n.list = append(n.list, made)
 }
 
-// Connect connects the engines to Redis and NATS. The error names the section. ctx ends
-// attempts before start_timeout does.
+// Connect connects the engines to Redis and NATS. The error names the section. When ctx ends, it
+// stops trying before start_timeout is over.
 func (s *Set) Connect(ctx context.Context) error {
 	for _, c := range s.remote {
 		if err := c.engine.Connect(ctx); err != nil {
@@ -113,7 +111,7 @@ func (s *Set) Connect(ctx context.Context) error {
 	return nil
 }
 
-// Close closes what a broker that was closed leaves open. It may be called again.
+// Close closes the broker and all connections to Redis and NATS. It may be called again.
 func (s *Set) Close(ctx context.Context) error {
 	errs := []error{s.Broker.Close(ctx)}
 	for _, c := range s.remote {
@@ -122,8 +120,8 @@ func (s *Set) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Describe returns keys and values for the log, once connected: what each section
-// in use is, with the mode of Redis, such as sharded(2):standalone-x2.
+// Describe returns attributes for the log, after Connect: the type of each section in use, and
+// the mode of Redis, such as sharded(2):standalone-x2.
 func (s *Set) Describe() []any {
 	var out []any
 	modes := make(map[string]string)
@@ -150,8 +148,8 @@ type maker struct {
 	log    *slog.Logger
 }
 
-// defaults makes what channels are on that name nothing. What both sections replace
-// is not made (engines.md 1).
+// defaults makes the engines of channels whose options name none. It does not make the engine of
+// the section engine if both broker and presence_manager replace it (engines.md 1).
 func (m *maker) defaults() (b broker.Broker, p broker.PresenceManager, err error) {
 	cfg := m.cfg
 	if cfg.UsesEngine() {
@@ -180,7 +178,7 @@ func (m *maker) defaults() (b broker.Broker, p broker.PresenceManager, err error
 	return b, p, nil
 }
 
-// note remembers what a section is.
+// note keeps the type of a section for Describe.
 func (m *maker) note(key, what string) { m.set.describe = append(m.set.describe, key, what) }
 
 func (m *maker) memory() memory.Config {
@@ -215,5 +213,5 @@ func (m *maker) presence(key string, c *config.PresenceManager) (broker.Presence
 	return e.Presence(), nil
 }
 
-// element names an element of a list.
+// element is the key of a list's element in messages.
 func element(list string, i int, name string) string { return fmt.Sprintf("%s[%d](%s)", list, i, name) }

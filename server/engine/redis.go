@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 )
 
-// redis makes the engine of a section, of which broker or presence may be unused.
+// redis makes the engine of a section. Its broker or its presence manager may remain unused.
 func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker, p config.RedisPresence) (*redis.Engine, error) {
 	_, name, _ := addresses(&c.Redis)
 	shards, err := redisShards(key, &c.Redis)
@@ -29,8 +29,8 @@ func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker,
 	return e, nil
 }
 
-// addresses returns the list of addresses that counts (engines.md 8.1), and its name:
-// that of clusters, else that of Sentinels, else the plain one.
+// addresses returns the list of addresses in use (engines.md 8.1) and its key: that of clusters
+// if it is set, else that of Sentinels, else the plain one.
 func addresses(c *config.Redis) (list []string, name string, mode redis.Mode) {
 	switch {
 	case len(c.ClusterAddress) > 0:
@@ -41,7 +41,7 @@ func addresses(c *config.Redis) (list []string, name string, mode redis.Mode) {
 	return c.Address, "address", redis.Detect
 }
 
-// redisShards reads the addresses.
+// redisShards returns the shards that the addresses of a section describe.
 func redisShards(key string, c *config.Redis) ([]redis.Shard, error) {
 	base, err := redisShard(key, c)
 	if err != nil {
@@ -65,7 +65,7 @@ func redisShards(key string, c *config.Redis) ([]redis.Shard, error) {
 	return shards, nil
 }
 
-// redisShard is what all shards of a section have in common.
+// redisShard returns what all shards of a section have in common.
 func redisShard(key string, c *config.Redis) (s redis.Shard, err error) {
 	s = redis.Shard{
 		User: c.User, Password: c.Password, DB: c.DB, ClientName: c.ClientName,

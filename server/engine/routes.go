@@ -14,21 +14,21 @@ import (
 type Routes struct {
 	channels *namespace.Resolver
 	naming   naming
-	// places has the namespaces of this configuration and of those before it: a namespace
-	// keeps its engines for as long as the process lives, as subscriptions are on them.
+	// places has the namespaces of this configuration and of all before it: a namespace that a
+	// reload removes may still have subscriptions on its engines.
 	places map[string]place
 }
 
 // place has the indexes of the engines of a namespace.
 type place struct{ broker, presence int }
 
-// naming are the rules by which the namespace of a channel is found.
+// naming has the rules by which the namespace of a channel is found.
 type naming struct{ privatePrefix, boundary string }
 
-// Routes returns the routes of a validated configuration, whose channels are resolved by
-// channels. It names no other engines than the one that the set was made of. before are
-// the routes that are in force, nil at start: what would move channels from one engine to
-// another is an error, which names the key.
+// Routes returns the routes of a validated configuration, which names the same engines as the
+// one that the set was made from. channels resolves the names of channels. before are the routes
+// that are in force, nil at start. A change that would move channels from one engine to another
+// is an error, which names the key.
 func (s *Set) Routes(cfg *config.Config, channels *namespace.Resolver, before *Routes) (*Routes, error) {
 	r := &Routes{
 		channels: channels,
@@ -57,6 +57,5 @@ func (s *Set) Routes(cfg *config.Config, channels *namespace.Resolver, before *R
 	return r, errors.Join(errs...)
 }
 
-// of returns the place of a channel, which is that of the default engines if there is no
-// such namespace.
+// of returns the place of a channel: that of the default engines if its namespace is unknown.
 func (r *Routes) of(ch string) place { return r.places[r.channels.Namespace(ch)] }

@@ -11,28 +11,27 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 )
 
-// API exports the commands of the server API that come in one way, "http" say. Their
-// observer allocates nothing, and looks up nothing, for a command that succeeds.
+// API exports the commands of the server API that come by one protocol, such as "http". For a
+// command that succeeds, the observer allocates nothing and looks nothing up.
 func (r *Registry) API(protocol string) api.Observer {
-	o := &apiObserver{
+	return &apiObserver{
 		protocol:  protocol,
 		durations: r.durations("api", "command_duration_seconds", "Time that a command of the server API took", defaultBuckets, "protocol", "method"),
 		errors:    r.counters("api", "command_errors_total", "Errors of commands of the server API, by code or stage.", "protocol", "method", "error"),
 		took:      make([]atomic.Pointer[duration], len(api.Methods())),
 	}
-	return o
 }
 
 type apiObserver struct {
 	protocol  string
 	durations *durations
 	errors    *prometheus.CounterVec
-	// took has the durations of the methods that were in use so far.
+	// took has the durations of methods that have been called.
 	took []atomic.Pointer[duration]
-	mu   sync.Mutex // of additions to took
+	mu   sync.Mutex // held to add to took
 }
 
-// broadcastPublish stands for the channels of a broadcast.
+// broadcastPublish is the method in the metrics for the single channels of a broadcast.
 const broadcastPublish = "broadcast_publish"
 
 // Executed implements api.Observer.
@@ -54,12 +53,12 @@ func (o *apiObserver) Executed(m api.Method, took time.Duration, res api.Result,
 	}
 }
 
-// first finds the durations of a method that was not in use before.
+// first adds the durations of a method to took.
 func (o *apiObserver) first(m api.Method) *duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d := o.took[m].Load()
-	if d == nil { // else somebody else was faster
+	if d == nil { // else another goroutine has added it
 		d = o.durations.with(o.protocol, m.String())
 		o.took[m].Store(d)
 	}
@@ -71,7 +70,7 @@ func (o *apiObserver) Failed(m api.Method, stage api.Stage) {
 	o.errors.WithLabelValues(o.protocol, m.String(), string(stage)).Inc()
 }
 
-// batch: the errors of its commands are the batch's, which has none of its own.
+// batch counts the errors of the commands in a batch. A batch itself has no error.
 func (o *apiObserver) batch(res api.Result) {
 	b, ok := res.(*api.BatchResponse)
 	if !ok {
@@ -90,13 +89,13 @@ func (o *apiObserver) batch(res api.Result) {
 	o.report(broadcastPublish, &channels)
 }
 
-// codes of errors; those of extensions are told together.
+// codes are the errors with a label of their own. All others have the label Other.
 var codes = [...]*api.Error{
 	api.ErrInternal, api.ErrUnknownChannel, api.ErrNotFound, api.ErrBadRequest,
 	api.ErrNotAvailable, api.ErrUnrecoverablePosition, api.ErrConflict,
 }
 
-// place of an error in a tally.
+// place returns the index of an error in a tally.
 func place(err *api.Error) int {
 	for i, e := range codes {
 		if e.Code == err.Code {
@@ -114,7 +113,7 @@ func (o *apiObserver) add(method string, place, n int) {
 	o.errors.WithLabelValues(o.protocol, method, code).Add(float64(n))
 }
 
-// tally counts errors, which can be as many as a request has channels.
+// tally counts errors by their place, as a request can have as many errors as channels.
 type tally [len(codes) + 1]int
 
 func (t *tally) add(err *api.Error) { t[place(err)]++ }

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// Brokers exports the brokers by their names: the health of those that report it, and the
-// metrics that they describe themselves.
+// Brokers exports brokers by name: the health of those that report it, and the metrics of their
+// own.
 func (r *Registry) Brokers(brokers map[string]broker.Traits) {
 	shard := func(name, help string) *prometheus.Desc {
 		return r.desc("broker", name, help, "broker_name", "shard")
@@ -28,8 +29,8 @@ type brokerCollector struct {
 	delay, delivers, reconnects *prometheus.Desc
 }
 
-// Describe implements prometheus.Collector. It names nothing, as brokers tell what they
-// have only when they are asked.
+// Describe implements prometheus.Collector. It describes nothing, as the metrics of brokers are
+// known only once they are collected.
 func (c *brokerCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -57,13 +58,11 @@ func (c *brokerCollector) shard(out values, name, shard string, h broker.Health)
 	out.count(c.reconnects, h.Reconnects, name, shard)
 }
 
-// own exports a metric of a broker's own. One that Prometheus does not take is logged when
-// the metrics are asked for, and the others are exported.
+// own exports a metric of the broker's own. If Prometheus refuses the metric, the scrape logs
+// that and has all others.
 func (c *brokerCollector) own(out values, name, engine string, m broker.Metric) {
 	labels := prometheus.Labels{"broker_name": name}
-	for label, value := range m.Labels {
-		labels[label] = value
-	}
+	maps.Copy(labels, m.Labels)
 	kind := prometheus.GaugeValue
 	if m.Counter {
 		kind = prometheus.CounterValue

@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Clients exports what clients were refused, and which of their connections and
-// subscriptions the server ended. It returns what the node's loops report that to.
+// Clients exports the errors and limits that clients meet, and the connections and subscriptions
+// that the server ends. It returns the observer to configure the node with.
 func (r *Registry) Clients() observe.Observer {
 	c := &clientCounters{
 		errors:       r.counters("client", "num_reply_errors", "Commands that were answered with an error.", "method", "code"),
@@ -25,7 +25,7 @@ type clientCounters struct {
 	errors, disconnects, unsubscribes, refusals *prometheus.CounterVec
 }
 
-// turn implements observe.Observer. What is exported is rare, so counters are looked up.
+// turn is the observer's function. The events that it exports are rare, so it looks counters up.
 func (c *clientCounters) turn(t *observe.Turn) {
 	for _, cmd := range t.Commands {
 		if cmd.Code != 0 {
@@ -47,7 +47,7 @@ func (c *clientCounters) turn(t *observe.Turn) {
 	}
 }
 
-// number is a code of the protocol; those that applications make up are told together.
+// number is the label of a code. All codes that applications define have the same label.
 func number(code uint32) string {
 	for _, from := range [...]uint32{100, 2000, 2500, 3000, 3500} {
 		if code >= from && code < from+100 {

@@ -1,9 +1,9 @@
-// Package metrics exports to Prometheus how the server is and what it does
-// (observability.md 2 and 3). It is the only package that knows of Prometheus. Names,
-// labels and buckets are part of the server's interface: docs/metrics.md has the list.
+// Package metrics exports the state and the work of the server to Prometheus (observability.md
+// 2 and 3). It is the only package that imports Prometheus. Names, labels and buckets are part of
+// the server's interface: docs/metrics.md lists them.
 //
-// No label has values that somebody outside can make up, and nothing here is on the way
-// of a publication to its subscribers: what others count is read when it is asked for.
+// Values of labels never come from outside. Nothing here is on the way of a publication to its
+// subscribers: numbers that other packages count are read at each scrape.
 package metrics
 
 import (
@@ -19,18 +19,17 @@ import (
 
 // Config of a Registry.
 type Config struct {
-	// Namespace is what the names of all metrics begin with, those of the Go runtime and
-	// of the process excepted: letters, digits and underscores.
+	// Namespace is the start of the names of all metrics, except those of the Go runtime and of
+	// the process: letters, digits and underscores.
 	Namespace string
-	// NativeHistograms makes all histograms native ones, and leaves the summaries out.
+	// NativeHistograms makes all histograms native ones, and omits the summaries.
 	NativeHistograms bool
-	// Logger hears of metrics that cannot be collected; nil: slog.Default().
+	// Logger gets an error for metrics that cannot be collected; nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// Registry has the metrics of one server; several in a process do not know each other.
-// Each of its methods that begins to export something is called at most once, before
-// the first scrape.
+// Registry has the metrics of one server. A process may have several, independent of each other.
+// Each method that adds metrics is called at most once, before the first scrape.
 type Registry struct {
 	cfg      Config
 	registry *prometheus.Registry
@@ -46,8 +45,8 @@ func New(c Config) *Registry {
 	return r
 }
 
-// Handler serves the metrics. OpenMetrics is not offered, as it would append _total to
-// the names of counters that dashboards know without.
+// Handler serves the metrics. It does not offer OpenMetrics, which would append _total to the
+// names of counters that dashboards know without it.
 func (r *Registry) Handler() http.Handler {
 	return promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{
 		ErrorLog:            errorLog{r.cfg.Logger},
@@ -57,7 +56,7 @@ func (r *Registry) Handler() http.Handler {
 	})
 }
 
-// maxScrapes that are answered at a time; more are refused.
+// maxScrapes is how many scrapes are answered at a time; more are refused.
 const maxScrapes = 16
 
 // errorLog is the logger of promhttp.
@@ -74,25 +73,24 @@ var (
 	surveyBuckets  = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 )
 
-// Of native histograms.
+// Parameters of native histograms.
 const (
 	nativeFactor  = 1.1
 	nativeBuckets = 200
 	nativeReset   = time.Hour
 )
 
-// objectives are the quantiles of summaries, over ten minutes, and by how much each may
-// be off.
+// objectives are the quantiles of summaries, over ten minutes, and the error that each may have.
 var objectives = map[float64]float64{0.5: 0.05, 0.99: 0.001, 0.999: 0.0001}
 
-// durations measure how long something takes, by labels: with a summary and, as
-// name_histogram, with a histogram.
+// durations measures times by labels, in a summary and in a histogram, whose name ends with
+// _histogram.
 type durations struct {
 	summary   *prometheus.SummaryVec // nil with native histograms
 	histogram *prometheus.HistogramVec
 }
 
-// durations registers a pair. Its help is a sentence without the period.
+// durations registers a summary and its histogram. help is a sentence without the period.
 func (r *Registry) durations(subsystem, name, help string, buckets []float64, labels ...string) *durations {
 	d := &durations{}
 	h := prometheus.HistogramOpts{
@@ -114,13 +112,13 @@ func (r *Registry) durations(subsystem, name, help string, buckets []float64, la
 	return d
 }
 
-// duration is one of durations, for given labels.
+// duration measures times for certain values of the labels.
 type duration struct {
 	summary   prometheus.Observer // nil: none
 	histogram prometheus.Observer
 }
 
-// with is called once for each combination of labels.
+// with returns the duration for values of the labels. It is called once for each combination.
 func (d *durations) with(labels ...string) *duration {
 	one := &duration{histogram: d.histogram.WithLabelValues(labels...)}
 	if d.summary != nil {

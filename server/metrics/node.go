@@ -12,8 +12,7 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 )
 
-// Node is what is exported of a *gyro.Node. Its methods may be called from any
-// goroutine.
+// Node has the methods of *gyro.Node whose results are exported. Any goroutine may call them.
 type Node interface {
 	Info(ctx context.Context) ([]gyro.NodeInfo, error)
 	Health() []gyro.Health
@@ -21,15 +20,15 @@ type Node interface {
 }
 
 const (
-	// fresh is how old the numbers of a node may be: they are asked of its loops.
+	// fresh is how old the numbers of a node may be, since each loop has to be asked for them.
 	fresh = time.Second
-	// patience is how long a scrape waits for a loop that hangs. It then has the numbers
-	// of before.
+	// patience is how long a scrape waits for a loop that hangs. After that it exports the
+	// numbers of the scrape before.
 	patience = time.Second
 )
 
-// Node exports a node: how large it is, whether it delivers, and how many connections
-// it has refused because of client.connection_limit.
+// Node exports the size of a node, whether it delivers, and how many connections it has refused
+// because of client.connection_limit.
 func (r *Registry) Node(n Node, version string, refused func() uint64) {
 	c := &nodeCollector{node: n, refused: refused, version: strings.ToValidUTF8(version, "?")}
 	for i, m := range [...]struct{ name, help string }{
@@ -86,15 +85,15 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	ready := true
 	for i, h := range c.node.Health() {
 		ready = ready && h.Err == nil
-		if i == 0 && h.Delay > 0 { // the node itself, if it has been round
+		if i == 0 && h.Delay > 0 { // the node itself, after its first canary
 			out.gauge(c.delay, h.Delay.Seconds())
 		}
 	}
 	out.gauge(c.ready, oneIf(ready))
 }
 
-// sample asks the node, unless that was done a moment ago. It is not ok if there has
-// never been an answer.
+// sample returns the sizes of the node. It asks the node if the last answer is not fresh; it is
+// not ok if the node has never answered.
 func (c *nodeCollector) sample() (sizes [5]int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +109,7 @@ func (c *nodeCollector) sample() (sizes [5]int, ok bool) {
 	return c.values, !c.taken.IsZero()
 }
 
-// Surveys returns n, with its surveys measured.
+// Surveys returns n, and exports how long its surveys take.
 func (r *Registry) Surveys(n api.Node) api.Node {
 	d := r.durations("node", "survey_duration_seconds", "Time that a survey of all nodes took", surveyBuckets, "op")
 	return &surveyed{n, d.with("channels")}

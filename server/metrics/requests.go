@@ -9,22 +9,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Other is the path of requests that no endpoint serves, the method of those with
-// an unusual one, and the code of what applications refuse for reasons of their own.
+// Other is the label of paths that no endpoint serves, of unusual methods, and of codes that
+// applications define.
 const Other = "other"
 
-// Requests counts the requests of HTTP.
+// Requests counts HTTP requests.
 type Requests struct{ total *prometheus.CounterVec }
 
-// Requests exports them.
+// Requests exports the number of HTTP requests.
 func (r *Registry) Requests() *Requests {
 	return &Requests{r.counters("node", "incoming_http_requests_total",
 		"Requests that were answered, by the path of the endpoint, or other.", "path", "method", "status")}
 }
 
-// Counter returns what counts the requests of an endpoint. path is that of the endpoint or
-// Other, never what the client asked for. Most requests have the same method and status: only
-// others are looked up.
+// Counter returns the function that counts the requests to an endpoint. path is the path of the
+// endpoint or Other, never one that a client chose. Most requests have the method and the status
+// of the one before; for these, nothing is looked up.
 func (q *Requests) Counter(path string) func(method string, status int) {
 	type kind struct {
 		prometheus.Counter

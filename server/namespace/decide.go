@@ -7,16 +7,16 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// Authority is who decides on an operation.
+// Authority says who decides on an operation.
 type Authority uint8
 
 const (
-	// Rules have decided: Decision.Err is the answer.
+	// Rules: the rules have decided, and Decision.Err is the answer.
 	Rules Authority = iota
-	// Token: the subscription token decides alone.
+	// Token: only the subscription token decides.
 	Token
-	// SubscribeProxy, PublishProxy and StreamProxy: the backend decides alone; if
-	// that proxy is not configured, protocol.ErrorNotAvailable is the answer.
+	// SubscribeProxy, PublishProxy and StreamProxy: only the backend decides. If that proxy
+	// is not configured, the answer is protocol.ErrorNotAvailable.
 	SubscribeProxy
 	PublishProxy
 	StreamProxy
@@ -41,11 +41,11 @@ const (
 	SourceSubscribeStream Source = 13
 )
 
-// Facts about the connection that asks.
+// Facts about the connection that gives a command.
 type Facts struct {
 	// User is its user ID; empty for an anonymous connection.
 	User string
-	// Subscribed to the very channel, client-side or server-side.
+	// Subscribed: the connection is subscribed to this channel, client-side or server-side.
 	Subscribed bool
 	// Insecure is client.insecure.
 	Insecure bool
@@ -54,7 +54,7 @@ type Facts struct {
 // Decision on an operation.
 type Decision struct {
 	By Authority
-	// Source of the subscription, if it is allowed by the rules.
+	// Source of the subscription, if the rules allow it.
 	Source Source
 	// Err of the rules: nil if they allow, else a *protocol.Error.
 	Err error
@@ -67,9 +67,8 @@ func (f Facts) permits(client, subscriber, anonymous bool) bool {
 	return (client || subscriber && f.Subscribed) && (f.User != "" || anonymous)
 }
 
-// DecideSubscribe decides on a subscribe command (channels.md 6.2) that asks for a
-// subscription type and may come with a token. It applies to what ForClient
-// returned.
+// DecideSubscribe decides on a subscribe command (channels.md 6.2) that asks for a subscription
+// type and may have a token. c is a result of ForClient.
 func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool) Decision {
 	switch limited := c.UserLimited(); {
 	case asked != c.Type:
@@ -102,10 +101,10 @@ func (c Channel) wrongType(asked SubscriptionType) *protocol.Error {
 	return protocol.ErrorPermissionDenied
 }
 
-// Requested decides on a channel that a connect command asks for (channels.md
-// 6.3). A channel that is not granted is ignored, and so is the name of ErrTooLong; the
-// only other error, a protocol.Disconnect, is an unknown namespace. The source of a
-// granted one is SourceConnectRequest.
+// Requested decides on a channel that a connect command asks for (channels.md 6.3). The caller
+// ignores a channel that is not granted, or whose name is ErrTooLong. The only other error is a
+// protocol.Disconnect, for an unknown namespace. The source of a granted subscription is
+// SourceConnectRequest.
 func (r *Resolver) Requested(name string, f Facts) (ch Channel, granted bool, err error) {
 	if name == "" {
 		return Channel{}, false, nil
@@ -128,9 +127,9 @@ func (r *Resolver) Requested(name string, f Facts) (ch Channel, granted bool, er
 	return ch, granted || f.Insecure, nil
 }
 
-// DecidePublish decides on a publish command (channels.md 6.4). By the stream proxy
-// means that the data goes into the open stream of this subscription; without one,
-// protocol.ErrorNotAvailable is the answer.
+// DecidePublish decides on a publish command (channels.md 6.4). With StreamProxy, the data goes
+// into the open stream of this subscription; if there is none, the answer is
+// protocol.ErrorNotAvailable.
 func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 	switch {
 	case !c.ValidData(data):
@@ -147,7 +146,7 @@ func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 	return denied(protocol.ErrorPermissionDenied)
 }
 
-// CheckPresence decides on a presence or presence stats command: nil or a
+// CheckPresence decides on a presence or presence stats command. The error is nil or a
 // *protocol.Error.
 func (c Channel) CheckPresence(f Facts) error {
 	switch {
@@ -159,7 +158,7 @@ func (c Channel) CheckPresence(f Facts) error {
 	return protocol.ErrorPermissionDenied
 }
 
-// CheckHistory decides on a history command: nil or a *protocol.Error.
+// CheckHistory decides on a history command. The error is nil or a *protocol.Error.
 func (c Channel) CheckHistory(f Facts) error {
 	switch {
 	case c.HistorySize <= 0 || c.HistoryTTL <= 0:
@@ -183,9 +182,9 @@ type Wishes struct {
 	Positioned, Recoverable, JoinLeave bool
 }
 
-// Grant returns the wishes that are granted (channels.md 6.5); the others are
-// silently off. It is for subscriptions that the rules or a token allowed, and
-// does not look at what the namespace forces.
+// Grant returns the wishes that are granted (channels.md 6.5); the others are off without an
+// error. It is for subscriptions that the rules or a token allowed. Options that the namespace
+// forces are the caller's concern.
 func (c Channel) Grant(f Facts, w Wishes) Wishes {
 	f.Subscribed = true
 	history := c.mayHistory(f)
@@ -196,8 +195,8 @@ func (c Channel) Grant(f Facts, w Wishes) Wishes {
 	}
 }
 
-// ValidData reports whether a payload fits publication_data_format. JSON is UTF-8:
-// anything else would end the connections of subscribers that speak JSON.
+// ValidData reports whether a payload has the publication_data_format. JSON that is not UTF-8 is
+// not valid: it would end the connections of subscribers that use the JSON protocol.
 func (o *Options) ValidData(data []byte) bool {
 	switch o.PublicationDataFormat {
 	case "binary":

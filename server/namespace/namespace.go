@@ -1,6 +1,6 @@
-// Package namespace resolves channel names to their options and decides, from
-// plain facts, what clients may do with a channel (channels.md). It does no I/O:
-// where a token or a proxy decides, the decision says so.
+// Package namespace resolves the names of channels to their options, and decides what clients
+// may do with a channel (channels.md). It does no I/O: where a token or a proxy decides, the
+// decision says so.
 package namespace
 
 import (
@@ -12,7 +12,8 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 )
 
-// SubscriptionType is what a subscribe command asks for, by its wire number.
+// SubscriptionType is the type of subscription that a subscribe command asks for. Its values
+// are the numbers of the protocol.
 type SubscriptionType int32
 
 // Subscription types (client-protocol.md, SubscribeRequest).
@@ -41,8 +42,8 @@ type Options struct {
 	regex *regexp.Regexp
 }
 
-// Resolver finds the options of channels. It is immutable, so it is safe for
-// concurrent use, and does not allocate.
+// Resolver finds the options of channels. It is immutable and safe for concurrent use. Its
+// methods do not allocate.
 type Resolver struct {
 	naming
 	plain   *Options            // of channels without a namespace
@@ -101,8 +102,8 @@ type Channel struct {
 	naming *naming
 }
 
-// Resolve returns the channel of a name as channels.md 3.2 says; false if its
-// namespace is unknown. The name is not checked otherwise.
+// Resolve returns the channel of a name (channels.md 3.2); false if its namespace is unknown. It
+// does not check the name otherwise.
 func (r *Resolver) Resolve(name string) (Channel, bool) {
 	ch := Channel{Name: name, Rest: name, Options: r.plain, naming: &r.naming}
 	trimmed := name
@@ -120,8 +121,8 @@ func (r *Resolver) Resolve(name string) (Channel, bool) {
 	return ch, ch.Options != nil
 }
 
-// Namespace returns the name of a channel's namespace, whether it is known or not; empty
-// for none.
+// Namespace returns the name of a channel's namespace, even if that is unknown; it is empty for
+// channels without a namespace.
 func (r *Resolver) Namespace(name string) string {
 	if ch, known := r.Resolve(name); known {
 		return ch.Options.Name
@@ -134,8 +135,9 @@ func (r *Resolver) Namespace(name string) string {
 // protocol.ErrorBadRequest.
 var ErrTooLong = fmt.Errorf("the channel's name is longer than channel.max_length: %w", protocol.ErrorBadRequest)
 
-// Named resolves a name that comes from outside, whoever gives it: server API, tokens and
-// personal channels need no more. The error is ErrTooLong or protocol.ErrorUnknownChannel.
+// Named resolves a name from outside: of the server API, a token or a personal channel. Names in
+// commands of clients need more checks (ForClient). The error is ErrTooLong or
+// protocol.ErrorUnknownChannel.
 func (r *Resolver) Named(name string) (ch Channel, err error) {
 	if len(name) > r.maxLength {
 		return ch, ErrTooLong
@@ -147,7 +149,7 @@ func (r *Resolver) Named(name string) (ch Channel, err error) {
 	return ch, err
 }
 
-// ForClient resolves a name that a client gives in a command. The error is or wraps a
+// ForClient resolves a name in a command of a client. The error is or wraps a
 // protocol.Disconnect or *protocol.Error (channels.md 6.1, rows 1, 2, 5 and 6).
 func (r *Resolver) ForClient(name string) (Channel, error) {
 	if name == "" {
@@ -160,9 +162,9 @@ func (r *Resolver) ForClient(name string) (Channel, error) {
 	return ch, err
 }
 
-// Covers tells whether the subscribers of a channel with wildcards get what is published
-// to a channel that it matches: a client that may subscribe to the former could subscribe
-// to the latter by its name (channels.md 7), which is of the same namespace, neither
+// Covers tells whether subscribers of pattern, a channel with wildcards, get what is published
+// to name, a channel that it matches. They do if a client that may subscribe to pattern may also
+// subscribe to name (channels.md 7): if both are in the same namespace, and name is neither
 // private nor user-limited.
 func (r *Resolver) Covers(pattern, name string) bool {
 	p, known := r.Resolve(pattern)
@@ -204,32 +206,24 @@ func (c Channel) UserLimited() bool {
 	return c.AllowUserLimitedChannels && c.naming.userBoundary != "" && strings.Contains(c.Name, c.naming.userBoundary)
 }
 
-// ListsUser reports whether a user is in the list of a user-limited name: between
-// separators, after the last boundary as splitting from the left finds it. The anonymous
-// user is in no list: an empty element names nobody.
+// ListsUser reports whether a user is in the list of a user-limited name. The list is what
+// follows the last boundary, where boundaries are found from the left. The anonymous user is in
+// no list: an empty element names nobody.
 func (c Channel) ListsUser(user string) bool {
 	if user == "" {
 		return false
 	}
-	list := c.Name
-	for {
-		_, after, ok := strings.Cut(list, c.naming.userBoundary)
-		if !ok {
-			break
-		}
-		list = after
+	list := ""
+	for part := range strings.SplitSeq(c.Name, c.naming.userBoundary) {
+		list = part // the last one remains
 	}
 	if c.naming.userSeparator == "" {
 		return list == user
 	}
-	for {
-		item, after, more := strings.Cut(list, c.naming.userSeparator)
+	for item := range strings.SplitSeq(list, c.naming.userSeparator) {
 		if item == user {
 			return true
 		}
-		if !more {
-			return false
-		}
-		list = after
 	}
+	return false
 }

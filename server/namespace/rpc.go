@@ -30,8 +30,8 @@ func NewRPC(cfg config.RPC) *RPC {
 	return r
 }
 
-// Decide says who answers a method: the built-in ping (ping is true; its answer is
-// empty data), a proxy (by name), or nobody (err, a *protocol.Error).
+// Decide says who answers a method: the built-in ping, with empty data (ping is true), the proxy
+// of this name, or nobody (err, a *protocol.Error).
 func (r *RPC) Decide(method string) (ping bool, proxy string, err error) {
 	switch {
 	case r.ping != "" && method == r.ping:

@@ -3,6 +3,7 @@ package origin
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,10 +17,9 @@ type Matcher struct {
 	patterns []*glob.Pattern
 }
 
-// New compiles glob patterns: * stands for any characters, ? for one, [abc] for
-// one of a class, {a,b} for one of several. No pattern means that only requests
-// without an origin are allowed, the single pattern * that all are. The error
-// names the malformed pattern.
+// New compiles glob patterns: * stands for any characters, ? for one, [abc] for one of a class,
+// {a,b} for one of several texts. Without a pattern only requests without an origin are allowed;
+// with the single pattern * all are. The error names the malformed pattern.
 func New(patterns []string) (*Matcher, error) {
 	m := &Matcher{any: len(patterns) == 1 && patterns[0] == "*"}
 	for i, p := range patterns {
@@ -32,13 +32,13 @@ func New(patterns []string) (*Matcher, error) {
 	return m, nil
 }
 
-// maxLength is the most bytes of an origin that is compared with patterns: twice what
-// the longest host name needs.
+// maxLength is the length of the longest origin that is compared with patterns, in bytes: twice
+// that of the longest host name.
 const maxLength = 512
 
-// Match reports whether an origin is allowed, as the header has it; empty when
-// there is none. The origin is compared in lower case, the patterns are not: one
-// with upper-case letters matches nothing. One of more than 512 bytes is refused.
+// Match reports whether an origin is allowed. origin is the value of the header, empty if there
+// is none. It is compared in lower case, so a pattern with upper-case letters matches nothing.
+// An origin of more than 512 bytes is refused.
 func (m *Matcher) Match(origin string) bool {
 	if m.any || origin == "" {
 		return true
@@ -47,10 +47,5 @@ func (m *Matcher) Match(origin string) bool {
 		return false
 	}
 	origin = strings.ToLower(origin)
-	for _, p := range m.patterns {
-		if p.Match(origin) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.patterns, func(p *glob.Pattern) bool { return p.Match(origin) })
 }

@@ -1,10 +1,9 @@
 // Package xconnect makes the HTTP/2 servers of the process offer extended CONNECT
 // (RFC 8441), and with it WebSocket over HTTP/2. Importing it is enough.
 //
-// net/http decides that when it is initialised, by the variable GODEBUG of the
-// environment alone. Packages are initialised in the order of their import paths
-// as soon as what they import is, so this one, which imports nothing but what
-// net/http needs as well, comes before net/http.
+// net/http decides that when it is initialised, by the environment variable GODEBUG alone. A
+// package is initialised after its imports, and in the order of import paths otherwise. This
+// package imports nothing that net/http does not need, too, so it is initialised before net/http.
 package xconnect
 
 import "os"
