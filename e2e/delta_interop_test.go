@@ -1,4 +1,4 @@
-// Package e2e holds the tests that need the published packages of others.
+// Package e2e has the tests that need published packages of other projects.
 package e2e
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/internal/delta"
 )
 
-// deltaInterop has each implementation of Fossil deltas apply those of the other. The
-// other one is what the Go SDK applies deltas with.
+// deltaInterop has each implementation of Fossil deltas apply the deltas of the other. The other
+// is the one that the Go SDK uses.
 func deltaInterop(t *testing.T, base, target []byte) {
 	t.Helper()
 	ours := delta.Append(nil, base, target)
@@ -63,8 +63,8 @@ func FuzzDeltaInterop(f *testing.F) {
 	})
 }
 
-// FuzzDeltaDecoders gives both decoders the same input: what ours accepts, theirs
-// must read in the same way. Ours is the stricter one.
+// FuzzDeltaDecoders gives both decoders the same input. Ours is stricter: the other must decode
+// what ours accepts, to the same result.
 func FuzzDeltaDecoders(f *testing.F) {
 	f.Add([]byte(`{"value":1,"unit":"celsius","sensor":"kitchen-1"}`), []byte("m\nA:{\"value\":2c@A,33v0MH;"))
 	f.Fuzz(func(t *testing.T, base, patch []byte) {

@@ -109,7 +109,7 @@ func interop(t *testing.T, url string, opts *wsclient.DialOptions, kind wsclient
 			t.Fatalf("%d bytes came back as %v of %d", size, got, len(msg))
 		}
 	}
-	// A pong is seen by whoever reads.
+	// Only a reader sees the pong.
 	read := make(chan error, 1)
 	go func() {
 		_, _, err := c.Read(ctx)

@@ -1,5 +1,5 @@
-// Package deploy runs what deploy/compose describes, without containers: the nodes
-// and nginx with their very configuration files, and Redis.
+// Package deploy runs the services of deploy/compose without containers: the nodes and nginx with
+// their configuration files, and Redis.
 package deploy
 
 import (
@@ -53,7 +53,7 @@ func start(t *testing.T) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(redis.Stop)
+	t.Cleanup(redis.Kill)
 	conf := read(t, "nginx.conf")
 	for i := range 2 {
 		name, public, internal := fmt.Sprintf("gyro-%d", i+1), port(t), port(t)
@@ -96,8 +96,7 @@ func read(t *testing.T, name string) string {
 	return string(data)
 }
 
-// replace changes the one place where old is, so that a file that is arranged anew
-// does not pass for another reason.
+// replace replaces old, which must occur exactly once.
 func replace(t *testing.T, text, old, new string) string {
 	t.Helper()
 	if n := strings.Count(text, old); n != 1 {
@@ -138,7 +137,7 @@ func (s *stand) nginx(dir, conf string) {
 	})
 }
 
-// eventually polls: what is waited for happens in other processes.
+// eventually polls, as it waits for events in other processes.
 func (s *stand) eventually(what string, done func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
@@ -204,7 +203,7 @@ func next[T any](t *testing.T, what string, events <-chan T) T {
 	}
 }
 
-// clients is how many connections a node has, by its own account.
+// clients returns how many connections a node says that it has.
 func (s *stand) clients(node int) (n int) {
 	s.t.Helper()
 	var info struct {
@@ -238,7 +237,7 @@ func TestCompose(t *testing.T) {
 		}
 	}
 
-	// The client of a node that dies comes back on the other, and has missed nothing.
+	// The client of a node that dies reconnects to the other node and misses nothing.
 	s.nodes[0].Kill()
 	for n := 6; n <= 10; n++ {
 		publish(n)
@@ -263,7 +262,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// TestPrometheus: what is scraped is there, and tells what goes on.
+// TestPrometheus: the configured scrapes work, and their metrics have the right values.
 func TestPrometheus(t *testing.T) {
 	compose, prometheus := read(t, "compose.yaml"), read(t, "prometheus.yml")
 	for _, service := range []string{"gyro-1:9000", "gyro-2:9000", "redis-exporter:9121"} {

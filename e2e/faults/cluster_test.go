@@ -97,11 +97,11 @@ func addReplicas(t *testing.T, c *redistest.Cluster) []*redistest.Server {
 		replicas = append(replicas, replica)
 	}
 	for i, replica := range replicas {
-		await(t, "the link to the primary", func() bool {
+		await(t, "the replication of the primary", func() bool {
 			if !strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") {
 				return false
 			}
-			for _, node := range c.Nodes { // all have to know who stands in for whom
+			for _, node := range c.Nodes { // all nodes have to know the replicas
 				if !strings.Contains(node.Do("CLUSTER", "NODES"), replicas[i].Do("CLUSTER", "MYID")) {
 					return false
 				}

@@ -1,9 +1,9 @@
-// Package faults holds clusters of real gyro, Redis and NATS processes against
-// faults: processes that are killed or stopped, networks that are cut, servers that
-// refuse. Subscribers of recoverable channels must get everything, once and in order,
-// or be told; publishers must get true answers; and /health must say what is wrong.
+// Package faults tests clusters of real gyro, Redis and NATS processes under faults: processes
+// are killed or stopped, networks are cut, servers refuse. Subscribers of recoverable channels
+// must get everything once and in order, or be told of a gap. Publishers must get true answers,
+// and /health must say what is wrong.
 //
-// Without flags it runs what continuous integration has time for:
+// Without flags it runs what is short enough for continuous integration:
 //
 //	go test ./e2e/faults -v                    # 2 to 3 minutes
 //	go test ./e2e/faults -v -faults=all -timeout 30m
@@ -12,9 +12,9 @@
 //	go test ./e2e/faults -v -run Sentinel -sentinel-rounds 20
 //	go test ./e2e/faults -v -run Network -faults=all -cut 60s
 //
-// TestRandom makes schedules of faults from seeds. A failure prints the schedule and the
-// command that repeats it; timing differs, so a failure may take several rounds. -only
-// leaves out steps, to find the shortest schedule that still fails:
+// TestRandom makes schedules of faults from seeds. A failure prints the schedule and the command
+// that repeats it. As timing differs, it may take several rounds to fail again. -only leaves out
+// steps, to find the shortest schedule that still fails:
 //
 //	go test ./e2e/faults -v -run TestRandom/redis -seed 7 -rounds 50 -steps 8
 //	go test ./e2e/faults -v -run TestRandom/redis -seed 7 -steps 8 -only 2,5
@@ -41,8 +41,8 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The clusters wait rather than compute: run some side by side. The flag exists, so
-	// this cannot fail.
+	// The clusters wait more than they compute: run several at a time. The flag exists, so this
+	// cannot fail.
 	_ = flag.Set("test.parallel", "4")
 	code := m.Run()
 	rig.Clean()
@@ -77,21 +77,21 @@ func (r *report) String() string {
 	return header + "\n" + strings.Join(r.rows, "\n") + "\n"
 }
 
-// fault is one thing that happens to a cluster, and what may come of it.
+// fault is one fault of a cluster, and what it may cause.
 type fault struct {
 	name string
-	// always is set for what runs in continuous integration too.
+	// always is set for faults that continuous integration runs, too.
 	always bool
-	// inject has the fault come and go.
+	// inject begins and ends the fault.
 	inject func(t *testing.T)
 
 	// unfit is what /health of every node has to say meanwhile; empty: it may say
 	// nothing.
 	unfit string
-	// told is set if streams are lost, so that every subscriber has to be told.
+	// told is set if streams are lost, so that every subscriber has to be told of a gap.
 	told bool
-	// mayMiss is set where Redis may lose what it acknowledged; if it does, that has to
-	// be told.
+	// mayMiss is set where Redis may lose what it acknowledged. If it does, subscribers have to
+	// be told of a gap.
 	mayMiss bool
 	// forgets is set where Redis acknowledges what it then neither keeps nor delivers:
 	// no node knows of it, and nobody can be told. The table shows it as lost.
@@ -105,7 +105,7 @@ type fault struct {
 	silence time.Duration
 }
 
-// hold puts a cluster through faults, one after the other.
+// hold exposes a cluster to faults, one after the other.
 func hold(t *testing.T, s *stand.Stand, subscribers int, faults ...fault) {
 	for _, f := range faults {
 		if !f.always && *which != "all" {
@@ -121,12 +121,12 @@ func hold(t *testing.T, s *stand.Stand, subscribers int, faults ...fault) {
 		})
 		s.Use(t)
 		if !ok {
-			return // the cluster is no clean beginning for the next
+			return // the cluster may not be fit for the next fault
 		}
 	}
 }
 
-// judge compares what happened with what may come of the fault.
+// judge compares what happened with what the fault may cause.
 func (f *fault) judge(t *testing.T, span stand.Span, subscribers int) {
 	if span.Lost > 0 && !f.forgets || span.Duplicated > 0 && !f.mayRepeat || span.Refused > 0 || len(span.Failures) > 0 {
 		t.Errorf("%d lost, %d duplicated, %d refused: %q", span.Lost, span.Duplicated, span.Refused, span.Failures)
@@ -209,7 +209,7 @@ func cluster(t *testing.T, engine string) *stand.Stand {
 	})
 }
 
-// allUnfit waits until every node says that it is.
+// allUnfit waits until every node says that it is not fit.
 func allUnfit(s *stand.Stand) {
 	for i := range s.Nodes {
 		s.Unfit(i)

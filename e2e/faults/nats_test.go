@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/stand"
 )
 
-// TestNATS: a NATS server goes and comes back. What was published meanwhile is lost,
-// as NATS promises; clients notice nothing but silence.
+// TestNATS: a NATS server ends and starts again. Publications of the meantime are lost, since NATS
+// delivers at most once; clients notice nothing but silence.
 func TestNATS(t *testing.T) {
 	t.Parallel()
 	n := startNATS(t)
@@ -37,7 +37,7 @@ func TestNATS(t *testing.T) {
 	})
 }
 
-// natsServer is a NATS server in this process, at one port over restarts.
+// natsServer is a NATS server in this process, which keeps its port when it restarts.
 type natsServer struct {
 	t    *testing.T
 	port int

@@ -33,7 +33,7 @@ func launch(t *testing.T, config string) *rig.Server {
 	return node
 }
 
-// await polls until done says so.
+// await polls until done returns true.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
@@ -54,7 +54,7 @@ func healthy(addr string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// publish publishes something; it may fail while Redis is away.
+// publish publishes a message; it may fail while Redis is away.
 func publish(t *testing.T, addr, channel string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, "http://"+addr+"/api/publish",

@@ -24,17 +24,17 @@ var (
 // world is a cluster for random schedules.
 type world struct {
 	name string
-	// seeds that continuous integration has time for.
+	// seeds for continuous integration.
 	seeds []uint64
 	// loses is set where streams may be lost by themselves: Sentinels, and a Cluster, fail
 	// over when they find a primary slow on a busy machine.
 	loses bool
-	// start makes it, with so many nodes.
+	// start starts the cluster with so many nodes.
 	start func(t *testing.T, nodes int) (*stand.Stand, []mishap)
 }
 
-// TestRandom: what is acknowledged holds through random schedules of faults: a
-// publication, a command to another node, a presence that ends.
+// TestRandom: through random schedules of faults, acknowledged publications are delivered,
+// acknowledged commands are carried out on other nodes, and presence of clients that left ends.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	for _, w := range []world{
@@ -77,14 +77,14 @@ func (w *world) round(t *testing.T, seed uint64) {
 	}()
 	s.Begin()
 	play(t, plan)
-	verdict := s.Settled()
+	outcome := s.End()
 	span := s.Recovered()
-	span.Back = verdict.Back
+	span.Back = outcome.Back
 	table.add(t.Name(), span)
-	w.judge(t, plan, span, verdict)
+	w.judge(t, plan, span, outcome)
 }
 
-// chosen are the steps that the flag names.
+// chosen returns the steps that the flag -only names.
 func chosen(t *testing.T, plan []*step) []*step {
 	if *only == "" {
 		return plan
@@ -100,10 +100,10 @@ func chosen(t *testing.T, plan []*step) []*step {
 	return list
 }
 
-// judge compares what happened with what may come of the steps.
-func (w *world) judge(t *testing.T, plan []*step, span stand.Span, v stand.Verdict) {
+// judge compares what happened with what the steps may cause.
+func (w *world) judge(t *testing.T, plan []*step, span stand.Span, v stand.Outcome) {
 	f := fault{mayMiss: w.loses || slices.ContainsFunc(plan, func(s *step) bool { return s.loses })}
-	for i := range span.Health { // how long an answer takes is measured by the listed cases
+	for i := range span.Health { // the other tests limit how long an answer may take
 		span.Health[i].Hung = 0
 	}
 	span.Answers.Hung = 0
@@ -122,8 +122,8 @@ func (w *world) judge(t *testing.T, plan []*step, span stand.Span, v stand.Verdi
 	}
 }
 
-// presenceTTL is longer than any test runs: no entry may wait for it. A client that is
-// present is entered again every renewal.
+// presenceTTL is longer than any test, so that no wrong entry can expire. The presence of a client
+// is renewed every renewal.
 const (
 	presenceTTL = "300s"
 	renewal     = "2s"
@@ -134,7 +134,7 @@ func randomStand(t *testing.T, opts stand.Options, engine string, namespaces ...
 	t.Helper()
 	namespaces = append(namespaces, plain, `{"name": "room", "presence": true,
 		"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true}`)
-	// Pings must not end what a suspended node has.
+	// Pings must not end the connections of a suspended node.
 	opts.Config = strings.Replace(configured(engine, strings.Join(namespaces, ", ")), `"ping_interval": "3s", "pong_timeout": "2s"`,
 		`"ping_interval": "25s", "pong_timeout": "20s", "presence_update_interval": "`+renewal+`",
 		"token": {"hmac_secret_key": "`+rig.TokenSecret+`"}`, 1)
@@ -149,13 +149,13 @@ func patched() string {
 	return strings.Replace(streams("300s"), `"force_recovery"`, `"allowed_delta_types": ["fossil"], "delta_publish": true, "force_recovery"`, 1)
 }
 
-// randomEngine is redisEngine with entries of presence that live long. Nodes may be
-// started while it is away.
+// randomEngine is redisEngine with a long TTL of presence entries. Nodes can start while it is
+// away.
 func randomEngine(keys string) string {
 	return redisEngine(`"start_timeout": "30s", "presence_ttl": "` + presenceTTL + `", ` + keys)
 }
 
-// proxies are one to each node's way to a server.
+// proxies has a proxy for each node, between the node and a server.
 type proxies []*rig.Proxy
 
 func newProxies(t *testing.T, nodes int, addr string) (list proxies) {
@@ -171,7 +171,7 @@ func newProxies(t *testing.T, nodes int, addr string) (list proxies) {
 	return list
 }
 
-// mishaps of the net between nodes and a server.
+// mishaps are those of the network between nodes and a server.
 func (p proxies) mishaps() []mishap {
 	one := func(do func(*rig.Proxy)) func(*testing.T, int) {
 		return func(_ *testing.T, i int) { do(p[i]) }
@@ -202,7 +202,7 @@ func (p proxies) mishaps() []mishap {
 	return list
 }
 
-// nodeMishaps are those of gyro's processes and of the net in front of them.
+// nodeMishaps are those of gyro's processes and of the network between them and clients.
 func nodeMishaps(s *stand.Stand) []mishap {
 	return []mishap{
 		{name: "node %d is suspended", on: "node", each: true, shortest: 300 * time.Millisecond, longest: 10 * time.Second,
@@ -214,7 +214,7 @@ func nodeMishaps(s *stand.Stand) []mishap {
 	}
 }
 
-// redisWorld has one Redis, and a proxy on each node's way to it.
+// redisWorld has one Redis, and a proxy between each node and it.
 func redisWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	redis := redistest.Standalone(t, redistest.Options{Args: []string{
 		"--enable-debug-command", "yes", "--shutdown-on-sigterm", "save", "--repl-diskless-sync-delay", "0"}})
@@ -245,7 +245,7 @@ func processMishaps(s *stand.Stand, redis *redistest.Server) []mishap {
 	}
 }
 
-// refusals of a Redis that lives.
+// refusals of a running Redis.
 func refusals(redis *redistest.Server) []mishap {
 	do := func(command ...string) func(*testing.T, int) { return func(*testing.T, int) { redis.Do(command...) } }
 	const long, short = 4 * time.Second, 100 * time.Millisecond
@@ -262,7 +262,7 @@ func refusals(redis *redistest.Server) []mishap {
 	}
 }
 
-// staleCopy has a Redis replicate what was copied from it some time before.
+// staleCopy has a Redis replicate a copy of its own data from some time before.
 func staleCopy(s *stand.Stand, redis *redistest.Server) []mishap {
 	var copied *redistest.Server
 	return []mishap{{
@@ -286,7 +286,7 @@ func sentinelWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	redis := redistest.NewSentinel(t, redistest.Options{Persistent: true, Args: []string{"--repl-diskless-sync-delay", "0"}})
 	s := randomStand(t, stand.Options{Nodes: nodes, Namespace: "stream"}, randomEngine(fmt.Sprintf(
 		`"sentinel_address": [%q], "sentinel_master_name": %q`, strings.Join(redis.Addresses(), ","), redis.Master)), patched())
-	for _, sentinel := range redis.Sentinels { // none must take a busy machine for a dead primary
+	for _, sentinel := range redis.Sentinels { // none may take a slow primary on a busy machine for a dead one
 		sentinel.Do("SENTINEL", "SET", redis.Master, "down-after-milliseconds", "2000")
 	}
 	var dead, alive *redistest.Server
@@ -294,14 +294,14 @@ func sentinelWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 		return redis.Servers[1-slices.Index(redis.Servers, redis.Primary())]
 	}
 	return s, append(nodeMishaps(s), mishap{
-		// A failover by command is not among them: the old primary acknowledges what it
+		// There is no failover by command: the old primary would acknowledge writes that it
 		// then neither keeps nor delivers.
 		name: "the primary is killed, the replica takes over", on: "redis", longest: 2 * time.Second, loses: true,
 		begin: func(*testing.T, int) { dead = redis.Primary(); dead.Kill() },
 		end: func(t *testing.T, _ int) {
 			alive = redis.Await(dead)
 			dead.Restart(false)
-			s.WentBack() // replication is behind the answers
+			s.WentBack() // Redis acknowledges before it replicates
 			follow(t, dead, alive)
 		},
 	}, mishap{
@@ -359,17 +359,16 @@ func failoverWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 		},
 		end: func(t *testing.T, _ int) {
 			await(t, "the replica's promotion", func() bool { return strings.HasPrefix(next.Do("ROLE"), "master") })
-			s.WentBack() // replication is behind the answers
+			s.WentBack() // Redis acknowledges before it replicates
 			dead.Restart(false)
-			await(t, "the old primary's link to the new one", func() bool {
+			await(t, "the old primary's replication of the new one", func() bool {
 				return strings.Contains(dead.Do("INFO", "replication"), "master_link_status:up")
 			})
 		},
 	})
 }
 
-// natsWorld has a NATS server, with a proxy on each node's way to it, and a Redis for
-// presence.
+// natsWorld has a NATS server, a proxy between each node and it, and a Redis for presence.
 func natsWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	n := startNATS(t)
 	ways := newProxies(t, nodes, n.addr())
@@ -383,7 +382,7 @@ func natsWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 		name: "NATS is away", on: "nats", longest: 5 * time.Second,
 		begin: func(*testing.T, int) { n.stop() }, end: func(*testing.T, int) { n.start() },
 	}, {
-		// Alone: a node does not start without NATS.
+		// On all things, because a node does not start without NATS.
 		name: "node %d is killed", each: true, longest: 3 * time.Second,
 		begin: func(_ *testing.T, i int) { s.KillNode(i) }, end: func(_ *testing.T, i int) { s.Restart(i) },
 	}, {

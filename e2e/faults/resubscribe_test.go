@@ -51,7 +51,7 @@ func TestResubscribe(t *testing.T) {
 			})
 			end := time.Now()
 			if first.IsZero() {
-				first = start // it was faster than the first look
+				first = start // all was done before the first poll
 			}
 			t.Logf("%d channels: all subscribed again %v after Redis was back, %v after the first of them",
 				*resubscribeChannels, end.Sub(start).Round(time.Millisecond), end.Sub(first).Round(time.Millisecond))
@@ -65,7 +65,7 @@ func TestResubscribe(t *testing.T) {
 			})
 		})
 	}
-	// The last is the one that asks.
+	// The last connection is the one that asks.
 	if n := strings.Count(redis.Do("CLIENT", "LIST"), "id=") - 1; n >= 4 {
 		t.Errorf("the node has %d connections to Redis, want fewer than 4:\n%s", n, redis.Do("CLIENT", "LIST"))
 	} else {
@@ -89,7 +89,7 @@ func figure(t *testing.T, server *redistest.Server, name string) int {
 	return 0
 }
 
-// arrivals are the channels that something was received of.
+// arrivals are the channels of which publications were received.
 type arrivals chan string
 
 func (a arrivals) has(channel string) bool {

@@ -13,17 +13,17 @@ import (
 // mishap is a kind of fault that schedules are made of.
 type mishap struct {
 	name string
-	// on is what it happens to: "redis", "nats", "net" or "node", each of which is chosen
-	// as often as the others. each is set if it is that of one node, others being free to
-	// have the same. Two mishaps do not happen to one thing at a time. "" stands for all
-	// things.
+	// on is the thing that it happens to: "redis", "nats", "net" or "node", which are chosen
+	// equally often; "" for all of them. each is set if it happens to that of one node only, so
+	// that others may have the same at the same time. No thing has two mishaps at a time.
 	on   string
 	each bool
 	// Its length is random between shortest, at least a tenth of longest, and longest.
 	shortest, longest time.Duration
 	// loses is set if streams may be lost, so that subscribers may be told.
 	loses bool
-	// begin has it come, end go. Either may be nil. i is the number of the node or server.
+	// begin and end are its begin and end. Either may be nil. i is the number of the node or
+	// server.
 	begin, end func(t *testing.T, i int)
 }
 
@@ -34,7 +34,7 @@ type step struct {
 	i      int // node or server
 	at     time.Duration
 	lasts  time.Duration
-	// when it really came and went, from the start of the schedule.
+	// when it really began and ended, since the start of the schedule.
 	came, went time.Duration
 }
 
@@ -66,8 +66,8 @@ func (m *mishap) things(i, of int) (list []string) {
 	return []string{m.on}
 }
 
-// schedule makes n steps of mishaps, always the same of one seed. Half of them come
-// while others last.
+// schedule makes n steps from mishaps, always the same ones for a seed. Half of them begin while
+// others last.
 func schedule(seed uint64, mishaps []mishap, of, n int) []*step {
 	r := rand.New(rand.NewPCG(seed, 0))
 	between := func(low, high time.Duration) time.Duration {
@@ -105,7 +105,7 @@ func schedule(seed uint64, mishaps []mishap, of, n int) []*step {
 	return steps
 }
 
-// play has the steps come and go, one event after the other.
+// play begins and ends the steps, one event after the other.
 func play(t *testing.T, steps []*step) {
 	type event struct {
 		at   time.Duration
@@ -119,7 +119,7 @@ func play(t *testing.T, steps []*step) {
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return int(a.at - b.at) })
 	start := time.Now()
-	late := time.Duration(0) // what the events took so far; all that follow are put off
+	late := time.Duration(0) // how long events took so far, by which all later ones are delayed
 	for _, e := range events {
 		time.Sleep(time.Until(start.Add(e.at + late)))
 		*e.real = time.Since(start)
@@ -139,8 +139,7 @@ func lines(steps []*step) string {
 	return b.String()
 }
 
-// TestSchedule: a seed always makes the same schedule, in which nothing happens to a
-// thing that something else happens to.
+// TestSchedule: a seed always makes the same schedule, in which no thing has two mishaps at a time.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	const nodes = 3

@@ -10,9 +10,9 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
 
-// TestSentinel: the primary is killed again and again. The Sentinels know the old one
-// for a while, so that the first dial of every node is refused. Redis replicates
-// behind its answers: what gets lost on the way has to be told.
+// TestSentinel: the primary is killed several times. The Sentinels name the old one for a while, so
+// that each node's first attempt to connect is refused. Redis acknowledges before it replicates:
+// subscribers have to be told what is lost that way.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewSentinel(t, redistest.Options{Persistent: true})
@@ -45,7 +45,7 @@ func TestSentinel(t *testing.T) {
 	hold(t, s, clients, faults...)
 }
 
-// follow has a server replicate another, as the Sentinels would after some seconds.
+// follow makes a server a replica of another, as the Sentinels would after some seconds.
 func follow(t *testing.T, server, primary *redistest.Server) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(primary.Addr())

@@ -60,8 +60,8 @@ func TestRedisProcess(t *testing.T) {
 	})
 }
 
-// TestNetwork: the network between the nodes and one Redis goes silent, breaks
-// connections, or forgets them.
+// TestNetwork: the network between the nodes and one Redis goes silent, breaks connections, or
+// discards what they send.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t, redistest.Options{})
@@ -103,7 +103,7 @@ func TestNetwork(t *testing.T) {
 	hold(t, s, clients, faults...)
 }
 
-// TestRedisRefuses: one Redis lives, but does not do what it is asked.
+// TestRedisRefuses: one Redis runs, but refuses commands.
 func TestRedisRefuses(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t, redistest.Options{Args: []string{"--enable-debug-command", "yes"}})
@@ -158,7 +158,7 @@ func TestRedisRefuses(t *testing.T) {
 	})
 }
 
-// TestStart: a node that cannot use its Redis ends, says why, and keeps secrets.
+// TestStart: a node that cannot use its Redis ends and says why, without secrets.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	const secret = "correct-horse"

@@ -49,8 +49,7 @@ func TestStormAcrossNodes(t *testing.T) {
 		after[name] -= before[name]
 		total += after[name]
 	}
-	// A publication is a command, too. Those that were answered meanwhile are at most
-	// as many as at the end.
+	// A publication is a command, too. At most as many were answered meanwhile as at the end.
 	per := float64(total) / float64(*stormClients)
 	t.Logf("%d clients back in %v, %.2f commands of Redis per client, the publications of the time among them: %s",
 		*stormClients, back.Round(time.Millisecond), per, list(after))
@@ -59,7 +58,7 @@ func TestStormAcrossNodes(t *testing.T) {
 	}
 }
 
-// patient gives the clients time for their pongs: all of them live in this process.
+// patient gives the clients, which are all in this process, more time for their pongs.
 func patient(config string) string {
 	return strings.Replace(config, `"ping_interval": "3s", "pong_timeout": "2s"`, `"ping_interval": "15s", "pong_timeout": "12s"`, 1)
 }

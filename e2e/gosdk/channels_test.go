@@ -154,7 +154,7 @@ func deltas(s sdk) {
 			s.equal("odd", got.Odd, n%3 == 0)
 		}
 	}
-	// Deltas that nobody sends would pass all that.
+	// All of this would pass without deltas, too: check that there are some.
 	if with, without := small.Sent(), large.Sent(); with > without/3 {
 		s.Errorf("%d bytes with deltas, %d without", with, without)
 	}

@@ -29,7 +29,7 @@ func refusedTokens(s sdk) {
 	}
 	c := s.client(servers.Main.WS(), centrifuge.Config{Token: rig.Token(object{"sub": "x", "exp": in(-time.Minute)})})
 	c.dial()
-	// The server says 109 and the SDK has nothing to get another token from.
+	// The server answers with 109, and the SDK has no function to get another token.
 	var missing centrifuge.ConfigurationError
 	for !errors.As(next(s, "error about the missing callback", c.errors), &missing) {
 	}
@@ -119,8 +119,8 @@ func terminalDisconnect(s sdk) {
 	s.equal("custom", next(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 4777, Reason: "go away"})
 }
 
-// pings stays connected over several pings, which a token refresh at their end
-// tells: without pongs the server would have closed by then.
+// pings stays connected over several pings, which a token refresh after them proves: without pongs
+// the server would have closed the connection by then.
 func pings(s sdk) {
 	asked := make(chan struct{}, many)
 	c := s.client(servers.Brisk.WS(), centrifuge.Config{

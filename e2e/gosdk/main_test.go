@@ -1,6 +1,5 @@
-// Package gosdk holds the server against centrifuge-go, the Go SDK. The same
-// scenarios run over JSON and Protobuf; those of the other SDKs (../js, ../python)
-// bear the same names.
+// Package gosdk tests the server with centrifuge-go, the Go SDK. The same scenarios run over JSON
+// and Protobuf. Those of the other SDKs (../js, ../python) have the same names.
 package gosdk
 
 import (
@@ -28,8 +27,8 @@ var servers *rig.Rig
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The scenarios wait for events rather than compute: run many side by side. The
-	// flag exists, so this cannot fail.
+	// The scenarios wait more than they compute: run many at a time. The flag exists, so this
+	// cannot fail.
 	_ = flag.Set("test.parallel", "16")
 	var err error
 	if servers, err = rig.Start(); err != nil {
@@ -76,7 +75,7 @@ type conn struct {
 	joins        chan centrifuge.ServerJoinEvent
 }
 
-// many is how many events may wait for a test; the SDK must not be held up.
+// many is how many events may wait for a test, so that the SDK never has to wait.
 const many = 1 << 16
 
 // client makes a client that has not connected yet. Without a token in cfg the user
@@ -201,8 +200,8 @@ func next[T any](t testing.TB, what string, events <-chan T) T {
 	}
 }
 
-// none asserts that no event has come so far. It proves something only after an
-// event that the server sends later on the same connection.
+// none asserts that no event has come so far. Call it after an event that the server sends later
+// on the same connection, otherwise it proves nothing.
 func none[T any](t testing.TB, what string, events <-chan T) {
 	t.Helper()
 	select {

@@ -29,7 +29,7 @@ func (s sdk) startPublishing(channel string) *publisher {
 	p := &publisher{s: s, channel: channel, published: make(chan int, many), stop: cancel}
 	p.done.Go(func() {
 		for n := 1; ctx.Err() == nil && n < many; n++ {
-			// Not under ctx: a publish that was begun has to be counted.
+			// Not with ctx: a publish that has begun has to be counted.
 			if err := servers.Main.API(context.Background(), "publish", object{"channel": channel, "data": object{"n": n}}, nil); err != nil {
 				s.Errorf("publish %d: %v", n, err)
 				return
@@ -49,8 +49,8 @@ func (p *publisher) more(k int) {
 	}
 }
 
-// finish ends publishing and returns how many there were. The last one begins after
-// the call, so that nothing of before can come after it.
+// finish ends publishing and returns the number of publications. The last publication begins after
+// the call, so all others come before it.
 func (p *publisher) finish() int {
 	p.s.Helper()
 	p.stop()

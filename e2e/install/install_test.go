@@ -1,6 +1,6 @@
-// Package install checks that what users install can be installed: with nothing of this
-// repository but modules as a proxy serves them, outside the tree. The modules are those of
-// the commit that is checked out, in the version that they require of each other.
+// Package install checks that users can install the modules: outside of this repository, from a
+// module proxy. The modules are those of the commit that is checked out, in the version in which
+// they require each other.
 package install
 
 import (
@@ -35,7 +35,7 @@ const (
 // others.
 var published = []string{"server", "broker/nats", "broker/redis", "."}
 
-// user is somebody outside of the repository.
+// user is a folder outside of the repository, and an environment for the go command.
 type user struct {
 	t   *testing.T
 	ctx context.Context
@@ -50,15 +50,15 @@ func newUser(t *testing.T) *user {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	u := &user{t: t, ctx: ctx, dir: t.TempDir()}
-	// Dependencies come from the cache of modules, so that no network is needed. What is
-	// downloaded here goes elsewhere: this version of Gyro is not the published one.
+	// Dependencies come from the module cache, so that no network is needed. Downloads of this
+	// test go to another cache, because its version of Gyro is not the published one.
 	proxies := []string{"file://" + u.publish(), "file://" + u.run(".", "go", "env", "GOMODCACHE") + "/cache/download", u.run(".", "go", "env", "GOPROXY")}
 	u.env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw -trimpath", "GOSUMDB=off", "GOTOOLCHAIN=local",
 		"GOPROXY="+strings.Join(proxies, ","), "GOMODCACHE="+t.TempDir(), "GOBIN="+u.dir)
 	return u
 }
 
-// in is the user in a subtest.
+// in returns the user for a subtest.
 func (u user) in(t *testing.T) *user {
 	u.t = t
 	return &u
@@ -105,8 +105,7 @@ func (u *user) publish() string {
 	return dir
 }
 
-// check tests what a go.mod says of the other modules: nothing replaces them, and there is
-// one version of all.
+// check checks that a go.mod requires all modules of Gyro in one version and replaces none.
 func (u *user) check(folder, goMod string) {
 	u.t.Helper()
 	f, err := modfile.Parse(path.Join(folder, "go.mod"), []byte(goMod), nil)
@@ -167,7 +166,7 @@ func TestInstall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(redis.Stop)
+		t.Cleanup(redis.Kill)
 		converse(t, u.in(t).program("redis", library, library+"/broker/redis"), redis.Addr())
 	})
 }
@@ -195,7 +194,7 @@ func converse(t *testing.T, program string, args ...string) {
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	var failure bytes.Buffer
 	cmd.Stderr = &failure
-	in, err := cmd.StdinPipe() // the program ends with it, also if the test is killed
+	in, err := cmd.StdinPipe() // the program ends when its input does, also if the test is killed
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@
 //
 //	rig COMMAND ARGS...
 //
-// COMMAND finds them described in the environment variable E2E_RIG.
+// The environment variable E2E_RIG describes them to COMMAND.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
-// grace is how long a command may take to end when told so.
+// grace is how long a command may take to end after SIGTERM.
 const grace = 10 * time.Second
 
 func main() {
@@ -54,8 +54,8 @@ func run(args []string) int {
 	return 1
 }
 
-// runGroup runs a command so that nothing it starts outlives it, nor this program
-// when that is told to end.
+// runGroup runs a command in a process group of its own, and kills the group when the command
+// ends, or when this program gets a signal to end.
 func runGroup(cmd *exec.Cmd) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)

@@ -1,17 +1,15 @@
 package rig
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
 )
 
-// nodesOf says how many nodes each of a rig's servers has: the variable E2E_NODES, 1
-// by default. A single node has everything in memory. Several are on one Redis, and
-// behind a relay that gives each new connection to the next one: clients that
-// connect one after the other are on different nodes, and who comes back is on
-// another.
+// nodesOf returns how many nodes each of a rig's servers has: the variable E2E_NODES, 1 by
+// default. A single node has everything in memory. Several nodes are on one Redis, behind a proxy
+// that relays each new connection to the next node. So clients that connect one after the other
+// are on different nodes, and a client that reconnects comes to another node.
 func nodesOf() (int, error) {
 	text := os.Getenv("E2E_NODES")
 	if text == "" {
@@ -46,17 +44,13 @@ func StartCluster(dir, name, redis string, n int, env ...string) (*Server, error
 	return s, nil
 }
 
-// Nodes of a cluster. A single server is its own only node.
-func (s *Server) Nodes() []*Server {
-	if s.nodes == nil && s.cmd != nil {
-		return []*Server{s}
-	}
-	return s.nodes
-}
-
+// targets returns the addresses of the nodes of a server.
 func (s *Server) targets() []string {
+	if s.process != nil {
+		return []string{s.Addr}
+	}
 	var list []string
-	for _, n := range s.Nodes() {
+	for _, n := range s.nodes {
 		list = append(list, n.Addr)
 	}
 	return list
@@ -75,7 +69,7 @@ func (s *Server) stopCluster() {
 	}
 }
 
-// serve starts one of the rig's servers.
+// serve starts one of the rig's servers, a node or a cluster.
 func (r *Rig) serve(name string, env ...string) (*Server, error) {
 	if r.redis == nil {
 		return StartConfigured(r.dir, env...)
@@ -91,5 +85,3 @@ func (r *Rig) startEngine() (err error) {
 	r.redis, err = StartRedis(r.dir)
 	return err
 }
-
-var errNoRedis = errors.New("redis-server is missing: apt-get install redis-server")

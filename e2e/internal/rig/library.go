@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
-// Library is a program that uses the library: RPC and messages both ways.
+// Library is a server made of the library, which answers RPCs and messages:
 //
 //	rpc "upper"  answers {"text": t} with {"text": T}
 //	rpc "push"   answers with {} and pushes its data to the client as a message

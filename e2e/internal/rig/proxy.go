@@ -17,27 +17,27 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	down  bool
-	links map[*link]struct{}
-	// open is closed while bytes may pass, and delay is how long they take.
+	pairs map[*pair]struct{}
+	// open is closed while bytes may pass; they take delay longer.
 	open  chan struct{}
 	delay time.Duration
 }
 
-// link is one relayed connection.
-type link struct {
+// pair is a connection of a client and the one to the server that it is relayed to.
+type pair struct {
 	proxy          *Proxy
 	client, server net.Conn
 	muted          atomic.Bool
 }
 
-// NewProxy relays from a free port of 127.0.0.1 to targets (host:port), one connection
-// each in turn. A target that refuses is passed over.
+// NewProxy relays connections from a free port of 127.0.0.1 to targets (host:port) in turn. It
+// skips targets that refuse the connection.
 func NewProxy(targets ...string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, targets: targets, links: make(map[*link]struct{}), open: make(chan struct{})}
+	p := &Proxy{listener: l, targets: targets, pairs: make(map[*pair]struct{}), open: make(chan struct{})}
 	close(p.open)
 	go p.accept()
 	return p, nil
@@ -49,7 +49,7 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // WS is the address of the server's WebSocket endpoint as seen through the proxy.
 func (p *Proxy) WS() string { return "ws://" + p.Addr() + "/connection/websocket" }
 
-// Cut breaks all connections with a TCP reset: what is under way is lost.
+// Cut breaks all connections with a TCP reset. Bytes under way are lost.
 func (p *Proxy) Cut() { p.set(p.isDown()) }
 
 // Down breaks all connections and refuses new ones until Up.
@@ -62,19 +62,18 @@ func (p *Proxy) Up() {
 	p.down = false
 }
 
-// Mute swallows whatever the present connections send in either direction, without
-// closing them; new connections work.
+// Mute discards what the present connections send in either direction from now on, without
+// closing them. New connections work.
 func (p *Proxy) Mute() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for l := range p.links {
-		l.muted.Store(true)
+	for c := range p.pairs {
+		c.muted.Store(true)
 	}
 }
 
-// Hold keeps back all bytes, and the ends of connections, of present and new
-// connections: a network that has gone silent. Release lets everything go on, as TCP
-// does when the network is back.
+// Hold keeps back all bytes and the ends of all connections, present and new ones, like a network
+// that has gone silent. Release passes everything on, as TCP does when the network is back.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,15 +91,15 @@ func (p *Proxy) Release() {
 	}
 }
 
-// Delay has whatever is sent from now on, in either direction, take d longer; 0 ends
-// that. While something is on its way, its sender's next bytes wait behind it.
+// Delay makes everything that is sent from now on, in either direction, take d longer; 0 ends
+// that. The next bytes of a sender wait until the bytes before them have passed.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// passage returns when bytes may pass.
+// passage waits until bytes may pass.
 func (p *Proxy) passage() {
 	p.mu.Lock()
 	open, delay := p.open, p.delay
@@ -111,8 +110,8 @@ func (p *Proxy) passage() {
 	<-open
 }
 
-// Sent is how many bytes servers have sent to clients so far, over all connections.
-// What a client has received is counted.
+// Sent returns how many bytes servers have sent to clients so far, over all connections. Bytes are
+// counted before a client can receive them.
 func (p *Proxy) Sent() int64 { return p.sent.Load() }
 
 // Close breaks all connections and ends the proxy.
@@ -132,8 +131,8 @@ func (p *Proxy) set(down bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down = down
-	for l := range p.links {
-		l.reset()
+	for c := range p.pairs {
+		c.reset()
 	}
 }
 
@@ -163,34 +162,34 @@ func (p *Proxy) relay(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	l := &link{proxy: p, client: client, server: server}
+	c := &pair{proxy: p, client: client, server: server}
 	p.mu.Lock()
 	down := p.down
 	if !down {
-		p.links[l] = struct{}{}
+		p.pairs[c] = struct{}{}
 	}
 	p.mu.Unlock()
 	if down {
-		l.reset()
+		c.reset()
 		return
 	}
 	var pumps sync.WaitGroup
-	pumps.Go(func() { l.pump(server, client, new(atomic.Int64)) })
-	pumps.Go(func() { l.pump(client, server, &p.sent) })
+	pumps.Go(func() { c.pump(server, client, new(atomic.Int64)) })
+	pumps.Go(func() { c.pump(client, server, &p.sent) })
 	pumps.Wait()
 	p.mu.Lock()
-	delete(p.links, l)
+	delete(p.pairs, c)
 	p.mu.Unlock()
 }
 
 // pump copies until either side ends, and then ends both; count is advanced before
 // the bytes can arrive.
-func (l *link) pump(dst, src net.Conn, count *atomic.Int64) {
+func (c *pair) pump(dst, src net.Conn, count *atomic.Int64) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := src.Read(buf)
-		l.proxy.passage()
-		if n > 0 && !l.muted.Load() {
+		c.proxy.passage()
+		if n > 0 && !c.muted.Load() {
 			count.Add(int64(n))
 			if _, err := dst.Write(buf[:n]); err != nil {
 				break
@@ -200,25 +199,25 @@ func (l *link) pump(dst, src net.Conn, count *atomic.Int64) {
 			break
 		}
 	}
-	if l.muted.Load() {
+	if c.muted.Load() {
 		// A silent network does not pass on the end of a connection either.
 		_ = src.Close()
 		return
 	}
-	l.close()
+	c.close()
 }
 
-func (l *link) close() {
-	_ = l.client.Close()
-	_ = l.server.Close()
+func (c *pair) close() {
+	_ = c.client.Close()
+	_ = c.server.Close()
 }
 
 // reset closes both ends so that unsent data is discarded.
-func (l *link) reset() {
-	for _, c := range []net.Conn{l.client, l.server} {
-		if tcp, ok := c.(*net.TCPConn); ok {
+func (c *pair) reset() {
+	for _, end := range []net.Conn{c.client, c.server} {
+		if tcp, ok := end.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // best effort: a plain close cuts as well
 		}
 	}
-	l.close()
+	c.close()
 }

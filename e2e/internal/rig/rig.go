@@ -12,11 +12,11 @@ import (
 	"sync"
 )
 
-// Rig is everything a suite needs. It serves its proxies to other languages by
-// HTTP: POST /proxies?to=main|brisk answers {"id", "url"}; POST
-// /proxies/ID/cut|down|up|mute acts on one; GET /proxies/ID/sent answers Proxy.Sent.
+// Rig is everything that a suite needs. Suites in other languages use its proxies over HTTP:
+// POST /proxies?to=main|brisk makes one and answers {"id", "url"}; POST
+// /proxies/ID/cut|down|up|mute calls its method; GET /proxies/ID/sent answers Proxy.Sent.
 type Rig struct {
-	// Main is the server with config.json, Brisk the same with a ping each second.
+	// Main is the server with config.json. Brisk has the same, and a ping each second.
 	Main, Brisk *Server
 	Library     *Library
 
@@ -63,8 +63,7 @@ func (r *Rig) start() (err error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /proxies", r.createProxy)
-	mux.HandleFunc("POST /proxies/{id}/{action}", r.actOnProxy)
-	mux.HandleFunc("GET /proxies/{id}/sent", r.sentByProxy)
+	mux.HandleFunc("/proxies/{id}/{action}", r.actOnProxy)
 	r.addr, r.control = listener.Addr().String(), &http.Server{Handler: mux}
 	go r.control.Serve(listener) //nolint:errcheck // ends with Stop
 	return nil
@@ -89,10 +88,10 @@ func (r *Rig) Stop() {
 		}
 	}
 	if r.redis != nil {
-		r.redis.Stop()
+		r.redis.Kill()
 	}
 	if r.dir != "" {
-		_ = os.RemoveAll(r.dir) // left to the system otherwise
+		_ = os.RemoveAll(r.dir) // if it fails, the folder stays in the folder of temporary files
 	}
 	Clean()
 }
@@ -109,7 +108,7 @@ func (r *Rig) Env() []string {
 	return []string{"E2E_RIG=" + string(description), "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost"}
 }
 
-// Logs are what the servers wrote, for a suite that failed.
+// Logs returns what the servers have written, for a suite that failed.
 func (r *Rig) Logs() string {
 	var b strings.Builder
 	for _, s := range []*Server{r.Main, r.Brisk} {
@@ -148,7 +147,7 @@ func (r *Rig) createProxy(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, `{"id":"%d","url":%q}`, id, p.WS())
 }
 
-// named finds the proxy that a request is about, or nil.
+// named returns the proxy whose ID is in the path of a request, or nil.
 func (r *Rig) named(req *http.Request) *Proxy {
 	id, err := strconv.Atoi(req.PathValue("id"))
 	r.mu.Lock()
@@ -159,26 +158,18 @@ func (r *Rig) named(req *http.Request) *Proxy {
 	return r.proxies[id]
 }
 
-func (r *Rig) sentByProxy(w http.ResponseWriter, req *http.Request) {
-	p := r.named(req)
-	if p == nil {
-		http.NotFound(w, req)
-		return
-	}
-	fmt.Fprint(w, p.Sent())
-}
-
 func (r *Rig) actOnProxy(w http.ResponseWriter, req *http.Request) {
 	p := r.named(req)
 	if p == nil {
 		http.NotFound(w, req)
 		return
 	}
-	actions := map[string]func(){"cut": p.Cut, "down": p.Down, "up": p.Up, "mute": p.Mute}
-	act := actions[req.PathValue("action")]
-	if act == nil {
-		http.NotFound(w, req)
+	actions := map[string]func(){
+		"cut": p.Cut, "down": p.Down, "up": p.Up, "mute": p.Mute, "sent": func() { fmt.Fprint(w, p.Sent()) },
+	}
+	if act := actions[req.PathValue("action")]; act != nil {
+		act()
 		return
 	}
-	act()
+	http.NotFound(w, req)
 }

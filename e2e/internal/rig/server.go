@@ -1,6 +1,5 @@
-// Package rig sets up what the end-to-end suites of all languages run against:
-// the built server, a program that uses the library, and TCP proxies that can cut
-// or silence a connection.
+// Package rig sets up what the end-to-end suites of all languages run against: the built server,
+// a program that uses the library, and TCP proxies that can cut or silence connections.
 package rig
 
 import (
@@ -8,7 +7,6 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -29,17 +27,14 @@ const (
 	APIKey      = "e2e-api-key"
 )
 
-// startTimeout bounds how long a server may take until it answers.
-const startTimeout = 20 * time.Second
-
 //go:embed config.json
 var configFile []byte
 
-// builtIn is the folder that Binary made, if it did; Rig.Stop removes it.
+// builtIn is the folder that Binary has made, empty if it has made none.
 var builtIn string
 
-// Binary returns the path of the server: E2E_GYRO, or a build of the working tree
-// that is made once per process and removed by Rig.Stop.
+// Binary returns the path of the server: E2E_GYRO, or a build of the working tree, which is made
+// once per process and removed by Clean and Rig.Stop.
 var Binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("E2E_GYRO"); path != "" {
 		_, err := os.Stat(path)
@@ -58,24 +53,22 @@ var Binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// Clean removes the binary that Binary built. Rig.Stop does it too.
+// Clean removes the binary that Binary has built. Rig.Stop calls it.
 func Clean() {
 	if builtIn != "" {
-		_ = os.RemoveAll(builtIn) // left to the system otherwise
+		_ = os.RemoveAll(builtIn) // if it fails, the folder stays in the folder of temporary files
 	}
 }
 
-// Server is a running process of the binary.
+// Server is a running process of the binary, or a cluster of them.
 type Server struct {
-	// Addr is host:port of its HTTP listener.
+	// Addr is host:port of its HTTP listener; of a cluster, that of the proxy in front of it.
 	Addr string
+	Port int // of Addr; 0 for a cluster
 
-	cmd    *exec.Cmd
-	log    *lockedBuffer
-	exited chan struct{}
+	*process // nil for a cluster
 
-	// Of a cluster.
-	nodes []*Server
+	nodes []*Server // of a cluster
 	front *Proxy
 }
 
@@ -86,38 +79,32 @@ func StartServer(port int, args, env []string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.awaitAnswer(); err != nil {
-		s.Stop()
-		return nil, fmt.Errorf("%s %q: %w\n%s", s.cmd.Path, args, err, s.log)
+	client := http.Client{Timeout: time.Second}
+	err = s.await(func() bool {
+		resp, err := client.Get("http://" + s.Addr + "/health")
+		return err == nil && resp.Body.Close() == nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s %q: %w\n%s", s.cmd.Path, args, err, &s.output)
 	}
 	return s, nil
 }
 
-// Launch is StartServer that does not wait for an answer.
+// Launch does what StartServer does, but does not wait for an answer.
 func Launch(port int, args, env []string) (*Server, error) {
 	bin, err := Binary()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		Addr:   net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-		cmd:    exec.Command(bin, args...),
-		log:    &lockedBuffer{},
-		exited: make(chan struct{}),
-	}
-	// A binary that was built with the race detector ends at the first race, so that
-	// the suites notice.
-	s.cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1"), env...)
-	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
-	dieWithParent(s.cmd)
-	if err := s.cmd.Start(); err != nil {
+	cmd := exec.Command(bin, args...)
+	// A binary that was built with the race detector ends at the first race, so that the
+	// suites notice it.
+	cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1"), env...)
+	p, err := run(cmd)
+	if err != nil {
 		return nil, err
 	}
-	go func() {
-		_ = s.cmd.Wait() // how it ended is visible in the log
-		close(s.exited)
-	}()
-	return s, nil
+	return &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Port: port, process: p}, nil
 }
 
 // StartConfigured runs the binary with the suites' configuration on a free port.
@@ -143,28 +130,9 @@ func FreePort() (int, error) {
 	return port, l.Close()
 }
 
-// awaitAnswer polls the listener, as any supervisor would: the process tells nobody
-// when it begins to accept.
-func (s *Server) awaitAnswer() error {
-	deadline := time.Now().Add(startTimeout)
-	client := http.Client{Timeout: time.Second}
-	for time.Now().Before(deadline) {
-		resp, err := client.Get("http://" + s.Addr + "/health")
-		if err == nil {
-			return resp.Body.Close()
-		}
-		select {
-		case <-s.exited:
-			return errors.New("the server ended")
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return fmt.Errorf("no answer on %s within %v", s.Addr, startTimeout)
-}
-
-// Stop ends the server in the orderly way, and by force if that takes too long.
+// Stop shuts the server down, and kills it if that takes longer than 10 seconds.
 func (s *Server) Stop() {
-	if s.cmd == nil {
+	if s.process == nil {
 		s.stopCluster()
 		return
 	}
@@ -172,29 +140,16 @@ func (s *Server) Stop() {
 	select {
 	case <-s.exited:
 	case <-time.After(10 * time.Second):
-		_ = s.cmd.Process.Kill()
-		<-s.exited
+		s.Kill()
 	}
 }
 
 func (s *Server) terminate() { _ = s.cmd.Process.Signal(syscall.SIGTERM) } // it may have ended already
 
-// Kill ends the server like kill -9: nothing is said to anybody.
-func (s *Server) Kill() {
-	_ = s.cmd.Process.Kill() // it may have ended already
-	<-s.exited
-}
-
-// Exited is closed when the process has ended.
-func (s *Server) Exited() <-chan struct{} { return s.exited }
-
-// PID of the process.
-func (s *Server) PID() int { return s.cmd.Process.Pid }
-
-// Log is what the server wrote so far.
+// Log returns what the server has written so far.
 func (s *Server) Log() string {
-	if s.cmd != nil {
-		return s.log.String()
+	if s.process != nil {
+		return s.output.String()
 	}
 	var b strings.Builder
 	for _, n := range s.nodes {
@@ -206,18 +161,24 @@ func (s *Server) Log() string {
 // WS is the address of the WebSocket endpoint.
 func (s *Server) WS() string { return "ws://" + s.Addr + "/connection/websocket" }
 
-// API calls a method of the server API. An error of the API is an *APIError.
+// API calls a method of the server API, as Call does.
 func (s *Server) API(ctx context.Context, method string, params, result any) error {
+	return Call(ctx, http.DefaultClient, s.Addr, method, params, result)
+}
+
+// Call calls a method of the server API at addr, host:port, and decodes the result into result
+// unless that is nil. An error of the API is an *APIError.
+func Call(ctx context.Context, client *http.Client, addr, method string, params, result any) error {
 	body, err := json.Marshal(params)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Addr+"/api/"+method, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/api/"+method, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("X-API-Key", APIKey)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}
@@ -236,10 +197,12 @@ func (s *Server) API(ctx context.Context, method string, params, result any) err
 	if err := json.Unmarshal(data, &answer); err != nil {
 		return fmt.Errorf("%s: %w in %s", method, err, data)
 	}
-	if answer.Error != nil {
+	switch {
+	case answer.Error != nil:
 		return answer.Error
-	}
-	if result == nil {
+	case answer.Result == nil:
+		return fmt.Errorf("%s: the answer has neither an error nor a result", method)
+	case result == nil:
 		return nil
 	}
 	return json.Unmarshal(answer.Result, result)
@@ -252,20 +215,3 @@ type APIError struct {
 }
 
 func (e *APIError) Error() string { return fmt.Sprintf("api error %d: %s", e.Code, e.Message) }
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}

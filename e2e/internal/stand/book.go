@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// Counts are what books say about a span of time.
+// Counts of what subscribers received in a span of time.
 type Counts struct {
-	// Received publications; those that were recovered are among them.
+	// Received is the number of publications, recovered ones included.
 	Received int
-	// Lost are numbers that were skipped though nobody told that something is missing.
+	// Lost is how many numbers did not come though the server did not report a gap.
 	Lost int
-	// Duplicated are numbers that came again, or after a later one.
+	// Duplicated is how many numbers came again, or after a later one.
 	Duplicated int
-	// Told is how often a subscription was answered with recovered:false.
+	// Told is how often the server reported a gap: a subscription with recovered:false.
 	Told int
-	// Missed are the numbers that were skipped where that was told, or to be expected.
+	// Missed is how many numbers did not come where the server reported a gap, or where
+	// publications may be lost.
 	Missed int
 	// Insufficient is how often the server ended a subscription or a connection for
-	// insufficient state; the recovery that follows may well succeed.
+	// insufficient state. The recovery that follows may succeed.
 	Insufficient int
 	// Reconnects is how often a connection was made again.
 	Reconnects int
-	// Refused are errors that a client must not see, such as a terminal disconnect.
+	// Refused is how many errors came that a client must not see, such as a terminal disconnect.
 	Refused int
 	// Silence is the longest time between two publications of a subscriber.
 	Silence time.Duration
@@ -41,24 +42,24 @@ func (c *Counts) add(other Counts) {
 	c.Silence = max(c.Silence, other.Silence)
 }
 
-// book checks what a subscriber receives of a channel whose publications are
-// numbered 1, 2, 3 … . Its methods may be called from any goroutine.
+// book checks what a subscriber receives of a channel whose publications are numbered 1, 2, 3 … .
+// Any goroutine may call its methods.
 type book struct {
 	owner string
-	// ledger of the publisher, and evidence, which is told of what is lost or comes twice.
+	// ledger of the publisher. evidence is called with each number that is lost or comes twice.
 	ledger   *ledger
 	evidence func(string)
-	// lossy is set if nobody promised that nothing is lost.
+	// lossy is set if the engine may lose publications.
 	lossy bool
 
 	mu     sync.Mutex
 	counts Counts
 	// last is the highest number that came.
 	last int64
-	// free is set when the subscriber was told that it missed something: the numbers up
-	// to it may be missing, or come once more.
+	// free is the highest number that may be missing or come once more, since the server
+	// reported a gap.
 	free int64
-	// absent are the numbers below last that nobody promised, and that did not come yet.
+	// absent are the numbers below last that are in doubt and did not come yet.
 	absent map[int64]bool
 	// at is when the last publication came, or the span began.
 	at time.Time
@@ -109,13 +110,13 @@ func (b *book) skip(from, to int64) {
 	}
 }
 
-// told notes an answer with recovered:false. The stream's top was read before it: what
-// is published from now on is behind that.
+// told notes an answer with recovered:false. The server has read the top of the stream before it
+// answered, so the answer concerns no number that is published from now on.
 func (b *book) told() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts.Told++
-	b.free = max(b.last, b.ledger.underWay())
+	b.free = max(b.last, b.ledger.begun.Load())
 }
 
 // note changes the counts.
@@ -125,15 +126,15 @@ func (b *book) note(change func(*Counts)) {
 	change(&b.counts)
 }
 
-// reached is the number that came last.
+// reached returns the highest number that came.
 func (b *book) reached() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.last
 }
 
-// read returns the counts, and starts over if anew is set. A silence that has begun
-// belongs to the new span as a whole.
+// read returns the counts, and with anew sets them to zero. A silence that has begun counts for
+// the new span as a whole.
 func (b *book) read(anew bool) Counts {
 	b.mu.Lock()
 	defer b.mu.Unlock()

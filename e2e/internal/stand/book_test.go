@@ -35,7 +35,7 @@ func TestBook(t *testing.T) {
 			case e > doubt:
 				b.ledger.doubt(e - doubt)
 			case e > told:
-				b.ledger.begin(e - told)
+				b.ledger.begun.Store(e - told)
 				b.told()
 			default:
 				b.receive(e)

@@ -1,4 +1,4 @@
-// Package stand keeps books about a cluster under faults: subscribers that check
-// every publication of a numbered sequence, publishers that repeat what was not
-// acknowledged, and watchers of the nodes' health and resources.
+// Package stand runs a cluster for tests of faults, and records what its clients see: subscribers
+// check every publication of a numbered sequence, publishers repeat what was not acknowledged, and
+// watches ask the nodes for their health.
 package stand

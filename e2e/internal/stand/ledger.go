@@ -1,28 +1,19 @@
 package stand
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
-// ledger is what the publisher of a channel knows about its numbers. Its methods may
-// be called from any goroutine.
+// ledger is what the publisher of a channel knows about its numbers. Any goroutine may use it.
 type ledger struct {
+	// begun is the last number that was published, acked the last that was acknowledged.
+	begun, acked atomic.Int64
+
 	mu sync.Mutex
-	// begun is the number that was published last, acked the last that was acknowledged.
-	begun, acked int64
-	// doubtful numbers were answered with an error, and not published again: each may
-	// come, once, at any time.
+	// doubtful are the numbers that were answered with an error and not published again. Each of
+	// them may come once, at any time.
 	doubtful map[int64]bool
-}
-
-func (l *ledger) begin(n int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.begun = n
-}
-
-func (l *ledger) ack(n int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.acked = n
 }
 
 func (l *ledger) doubt(n int64) {
@@ -32,19 +23,6 @@ func (l *ledger) doubt(n int64) {
 		l.doubtful = make(map[int64]bool)
 	}
 	l.doubtful[n] = true
-}
-
-// underWay is the last number that may be in the stream.
-func (l *ledger) underWay() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.begun
-}
-
-func (l *ledger) acknowledged() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.acked
 }
 
 func (l *ledger) isDoubtful(n int64) bool {

@@ -12,25 +12,25 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
-// orders is the book of the commands that nodes were given for clients of other nodes.
-// Each is for a user with one connection, who gets no other.
+// orders keeps the commands that nodes were given for clients of other nodes. Each command is for
+// a user of its own, who has one connection.
 type orders struct {
 	mu   sync.Mutex
-	open []*order // not carried out, as far as anybody knows
+	open []*order // not both answered and carried out yet
 	last int
-	// settled is when everything that will be carried out has been.
-	settled time.Time
-	counts  Orders
+	// over is set once no command may be carried out any more.
+	over   bool
+	counts Orders
 }
 
 // Orders counts commands in a span of time.
 type Orders struct {
-	// Acknowledged and Failed are the answers.
+	// Acknowledged and Failed count the answers.
 	Acknowledged, Failed int
-	// Done commands have been carried out; those of Void lost their client.
+	// Done counts the commands that were carried out, Void those whose client was lost before.
 	Done, Void int
-	// Wrong are acknowledged commands that were not carried out, and commands that were
-	// carried out when everything was over.
+	// Wrong has the acknowledged commands that were not carried out, and commands that were
+	// carried out after the end.
 	Wrong []string
 }
 
@@ -38,13 +38,14 @@ type Orders struct {
 type order struct {
 	text    string
 	visitor *visitor
-	// by is the node that was asked, and life how often it had died before: while it lives
-	// it remembers whom it has not told yet.
+	// by is the node that got the command, and life how often it had died before. A node that dies
+	// forgets which nodes it has not told yet.
 	by, life int
 	// err is the answer, once answered is set.
 	answered time.Time
 	err      error
-	// happened is when the client was told, or lost its connection, which is void.
+	// happened is when the command was carried out, or, with void, when the client lost its
+	// connection.
 	happened time.Time
 	void     bool
 }
@@ -57,8 +58,8 @@ const (
 	codeDismissed    = 4501 // what the commanders give as a disconnect
 )
 
-// verbs are what may be commanded: the parameters of the command, and whether a push
-// carries it out.
+// verbs are the commands that commanders give: their parameters, and whether a push shows that
+// the command was carried out.
 var verbs = []struct {
 	name   string
 	params func(user string) map[string]any
@@ -75,7 +76,7 @@ var verbs = []struct {
 	}, func(r *reply) bool { return r.Push.Subscribe != nil }},
 }
 
-// command has commanders work.
+// command starts the commanders.
 func (s *Stand) command(work *sync.WaitGroup) {
 	addrs := rotated(s.Nodes, 0)
 	for range s.opts.Commanders {
@@ -88,7 +89,7 @@ func (s *Stand) command(work *sync.WaitGroup) {
 	}
 }
 
-// order has a user come to one node, and another node do something to the user.
+// order connects a user to one node and gives another node a command for the user.
 func (s *Stand) order(addrs []string) {
 	s.still.RLock()
 	defer s.still.RUnlock()
@@ -134,7 +135,7 @@ func (b *orders) add() (*order, string) {
 	return o, fmt.Sprintf("u%d", b.last)
 }
 
-// forget takes back an order that was not given.
+// forget removes an order whose command was not given.
 func (b *orders) forget(o *order) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +146,7 @@ func (b *orders) drop(o *order) {
 	b.open = slices.DeleteFunc(b.open, func(other *order) bool { return other == o })
 }
 
-// answered notes what the node said.
+// answered notes the node's answer.
 func (b *orders) answered(o *order, err error, clock string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,7 +161,7 @@ func (b *orders) answered(o *order, err error, clock string) {
 	b.close(o)
 }
 
-// happened notes that an order was carried out, or cannot be any more.
+// happened notes that an order was carried out, or, with void, that its client is gone.
 func (b *orders) happened(o *order, void bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -181,15 +182,15 @@ func (b *orders) close(o *order) {
 	switch {
 	case o.void:
 		b.counts.Void++
-	case b.settled.IsZero():
+	case !b.over:
 		b.counts.Done++
 	default:
-		b.counts.Wrong = append(b.counts.Wrong, o.text+": carried out when everything was over")
+		b.counts.Wrong = append(b.counts.Wrong, o.text+": carried out after the end")
 	}
 }
 
-// owed are the acknowledged orders that are not carried out, but for those of nodes that
-// have died: life tells how often each did.
+// owed returns the acknowledged orders that are not carried out, except those of nodes that have
+// died since: life returns how often a node died.
 func (b *orders) owed(life func(node int) int) (texts []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,11 +202,11 @@ func (b *orders) owed(life func(node int) int) (texts []string) {
 	return texts
 }
 
-// settle says that what is not carried out must not be any more.
-func (b *orders) settle() {
+// end declares it wrong to carry out an order from now on.
+func (b *orders) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.settled = time.Now()
+	b.over = true
 }
 
 // read returns the counts.

@@ -1,9 +1,7 @@
 package stand
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,30 +12,31 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
-// publisher numbers the publications of one channel. It goes on to the next number
-// when one is acknowledged, and repeats it, with the same idempotency key, until then.
-// Without such keys it leaves a number that was answered with an error in doubt.
+// publisher numbers the publications of one channel. It repeats a number, with the same idempotency
+// key, until it is acknowledged. Without such keys it publishes each number once, and notes that a
+// number that was answered with an error is in doubt.
 type publisher struct {
 	channel string
 	run     string
 	nodes   []string
-	key     string
 	every   time.Duration
 	client  *http.Client
 	answers *answers
 	ledger  *ledger
 
-	// keyless has no idempotency keys; otherwise each number that doubled divides is
-	// published once more when it has been acknowledged.
+	// keyless publishers use no idempotency keys. Others publish each number that doubled divides
+	// once more after it was acknowledged; 0 for none.
 	keyless bool
 	doubled int64
-	// text comes along with the numbers; "" for none.
+	// text is published with the numbers; "" for none.
 	text string
 }
 
-// text that comes along with number n, much of which is the same for all.
+// text returns the text of number n, most of which is the same for all numbers.
 func text(base string, n int64) string {
 	if base == "" {
 		return ""
@@ -48,19 +47,15 @@ func text(base string, n int64) string {
 // answers counts what publishers were told, over a span of time.
 type answers struct {
 	mu sync.Mutex
-	// Errors by what they said.
-	errors  map[string]int
-	oks     int
-	longest time.Duration
-	hung    int
+	Answers
 }
 
-// Answers are what the publishers got in a span of time.
+// Answers counts the answers to publishers in a span of time.
 type Answers struct {
-	// OK answers, and Errors by their text.
+	// OK counts acknowledgements, Errors errors by their text.
 	OK     int
 	Errors map[string]int
-	// Longest time that an answer took.
+	// Longest is the longest time that an answer took.
 	Longest time.Duration
 	// Hung is how many requests got no answer within the limit.
 	Hung int
@@ -86,22 +81,22 @@ func (a Answers) String() string {
 func (a *answers) note(err error, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.longest = max(a.longest, took)
+	a.Longest = max(a.Longest, took)
 	if err == nil {
-		a.oks++
+		a.OK++
 		return
 	}
-	if a.errors == nil {
-		a.errors = map[string]int{}
+	if a.Errors == nil {
+		a.Errors = map[string]int{}
 	}
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		a.hung++
+		a.Hung++
 	}
-	a.errors[brief(err)]++
+	a.Errors[brief(err)]++
 }
 
-// brief is an error without what differs from one to the next.
+// brief returns the text of an error without addresses.
 func brief(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -117,22 +112,25 @@ func brief(err error) string {
 func (a *answers) peek() Answers {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return Answers{OK: a.oks, Errors: maps.Clone(a.errors), Longest: a.longest, Hung: a.hung}
+	span := a.Answers
+	span.Errors = maps.Clone(span.Errors)
+	return span
 }
 
+// begin starts a span and returns the one before.
 func (a *answers) begin() Answers {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	was := Answers{OK: a.oks, Errors: a.errors, Longest: a.longest, Hung: a.hung}
-	a.oks, a.errors, a.longest, a.hung = 0, nil, 0, 0
-	return was
+	before := a.Answers
+	a.Answers = Answers{}
+	return before
 }
 
 // work publishes until ctx ends.
 func (p *publisher) work(ctx context.Context, first int) {
 	next := first
 	for n := int64(1); ctx.Err() == nil; n++ {
-		p.ledger.begin(n)
+		p.ledger.begun.Store(n)
 		for ctx.Err() == nil {
 			start := time.Now()
 			err := p.publish(ctx, p.nodes[next%len(p.nodes)], n)
@@ -142,7 +140,7 @@ func (p *publisher) work(ctx context.Context, first int) {
 			}
 			p.answers.note(err, time.Since(start))
 			if err == nil {
-				p.ledger.ack(n)
+				p.ledger.acked.Store(n)
 				break
 			}
 			if p.keyless {
@@ -152,7 +150,7 @@ func (p *publisher) work(ctx context.Context, first int) {
 			wait(ctx, 50*time.Millisecond)
 		}
 		if p.doubled > 0 && n%p.doubled == 0 {
-			_ = p.publish(ctx, p.nodes[next%len(p.nodes)], n) // whatever comes of it: n has been acknowledged
+			_ = p.publish(ctx, p.nodes[next%len(p.nodes)], n) // the answer does not matter: n has been acknowledged
 		}
 		wait(ctx, p.every)
 	}
@@ -160,43 +158,9 @@ func (p *publisher) work(ctx context.Context, first int) {
 
 // publish has one node publish number n.
 func (p *publisher) publish(ctx context.Context, node string, n int64) error {
-	key := ""
+	params := map[string]any{"channel": p.channel, "data": payload{n, text(p.text, n)}}
 	if !p.keyless {
-		key = fmt.Sprintf("%s-%d", p.run, n)
+		params["idempotency_key"] = fmt.Sprintf("%s-%d", p.run, n)
 	}
-	body := fmt.Appendf(nil, `{"channel":%q,"data":{"n":%d,"text":%q},"idempotency_key":%q}`, p.channel, n, text(p.text, n), key)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+node+"/api/publish", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("X-API-Key", p.key)
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("HTTP status %d", resp.StatusCode)
-	}
-	var result struct {
-		Error *struct {
-			Code    int
-			Message string
-		}
-		Result *struct{}
-	}
-	if err := json.Unmarshal(answer, &result); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
-	}
-	if result.Error != nil {
-		return fmt.Errorf("error %d %s", result.Error.Code, result.Error.Message)
-	}
-	if result.Result == nil {
-		return errors.New("the API answered nothing")
-	}
-	return nil
+	return rig.Call(ctx, p.client, node, "publish", params, nil)
 }

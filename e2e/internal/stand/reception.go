@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// rooms are the channels that guests come to.
+// rooms is how many channels guests come to.
 const rooms = 3
 
-// reception is the book of who is present: which clients are in which room.
+// reception keeps which guests are in which room, a channel with presence.
 type reception struct {
 	mu     sync.Mutex
 	stays  map[string]*stay // by client ID
@@ -22,18 +22,18 @@ type reception struct {
 type stay struct {
 	room string
 	node int
-	life int // deaths of the node before
+	life int // how often the node had died before
 	// left is zero while the client is there.
 	left time.Time
 	how  string
-	// excused is set if Redis went back to older data since: the entry may be there again,
-	// until it expires.
+	// excused is set if Redis went back to older data after the client had left: then the
+	// presence entry may be there again until it expires.
 	excused bool
 }
 
 func room(i int) string { return fmt.Sprintf("room:%d", i) }
 
-// life of a node: how often it died so far.
+// life returns how often a node has died.
 func (r *reception) life(node int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +50,7 @@ func (r *reception) arrived(id, room string, node, life int) {
 	r.stays[id] = &stay{room: room, node: node, life: life}
 }
 
-// left notes that a client is not present any more.
+// left notes that a client has left, and how.
 func (r *reception) left(id, how string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +59,7 @@ func (r *reception) left(id, how string) {
 	}
 }
 
-// died notes that a node died, which cannot take back any more who is present.
+// died notes that a node died. It cannot remove the presence entries of its clients any more.
 func (r *reception) died(node int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *reception) died(node int) {
 	r.deaths[node]++
 }
 
-// wentBack notes that who has left may be present again.
+// wentBack notes that the entries of clients that have left may be there again.
 func (r *reception) wentBack() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +78,7 @@ func (r *reception) wentBack() {
 	}
 }
 
-// compare returns what is wrong with a list of who is in a room.
+// compare returns what is wrong with a room's list of present clients.
 func (r *reception) compare(room string, present map[string]struct{}, clock func(time.Time) string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (r *reception) compare(room string, present map[string]struct{}, clock func
 	return wrong
 }
 
-// receive has guests come and go.
+// receive starts the guests.
 func (s *Stand) receive(work *sync.WaitGroup) {
 	addrs := rotated(s.Nodes, 0)
 	for range s.opts.Guests {
@@ -141,7 +141,7 @@ func (s *Stand) guest(addrs []string) {
 	s.reception.left(v.id, "connection closed")
 }
 
-// enter has a guest come; nil: it was not let in.
+// enter has a guest come. It returns nil if the guest could not connect or subscribe.
 func (s *Stand) enter(addr, ch string, node int) *visitor {
 	s.still.RLock()
 	defer s.still.RUnlock()
@@ -153,15 +153,14 @@ func (s *Stand) enter(addr, ch string, node int) *visitor {
 	s.reception.arrived(v.id, ch, node, life)
 	if _, err := v.do(fmt.Sprintf(`"subscribe":{"channel":%q}`, ch)); err != nil {
 		v.leave()
-		s.reception.left(v.id, fmt.Sprintf("not let in: %v", err))
+		s.reception.left(v.id, fmt.Sprintf("subscription failed: %v", err))
 		return nil
 	}
 	return v
 }
 
-// present waits, at most for the limit, until all nodes list in each room exactly the
-// guests who are there, and returns what is wrong then. The caller holds the visitors
-// still.
+// present waits, at most for the limit, until all nodes list exactly the guests that are in each
+// room, and returns what is still wrong. The caller has locked s.still.
 func (s *Stand) present(limit time.Duration) []string {
 	for deadline := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
 		wrong := s.absentees()

@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// newSDK has centrifuge-go subscribe to a channel at one node, with the same books.
+// newSDK subscribes to a channel by centrifuge-go, and keeps a book as a Subscriber does.
 func newSDK(url, channel string, b *book, check func(payload) error, fail func(string)) (*centrifuge.Client, error) {
 	client := centrifuge.NewJsonClient(url, centrifuge.Config{
 		MinReconnectDelay: 20 * time.Millisecond, MaxReconnectDelay: 500 * time.Millisecond,
@@ -44,7 +44,7 @@ func newSDK(url, channel string, b *book, check func(payload) error, fail func(s
 		}
 	})
 	sub.OnUnsubscribed(func(e centrifuge.UnsubscribedEvent) {
-		if e.Code != 0 { // 0: this side did it
+		if e.Code != 0 { // 0: the test has unsubscribed
 			b.note(func(c *Counts) { c.Refused++ })
 			fail("SDK unsubscribed: " + e.Reason)
 		}
@@ -56,7 +56,7 @@ func newSDK(url, channel string, b *book, check func(payload) error, fail func(s
 	})
 	client.OnDisconnected(func(e centrifuge.DisconnectedEvent) {
 		switch e.Code {
-		case 0: // this side did it
+		case 0: // the test has disconnected
 		case protocol.DisconnectBadRequest.Code:
 			// A timer of centrifuge-go that subscribes again may fire while it connects,
 			// and sends the subscribe command ahead of the connect command.

@@ -3,7 +3,6 @@ package stand
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -18,13 +17,13 @@ type Span struct {
 	Answers Answers
 	// Health of each node.
 	Health []Health
-	// Back is how long it took after the fault until everything was as before.
+	// Back is how long it took after the fault until all subscribers received publications again.
 	Back time.Duration
 	// Ends counts how connections of subscribers ended.
 	Ends map[string]int
-	// Failures are what must not happen to a client or publisher.
+	// Failures are events that must not happen to a client or publisher, 20 at most.
 	Failures []string
-	// Evidence of what was lost or came twice: when and where it showed, 20 at most.
+	// Evidence says when and where a publication was lost or came twice, 20 times at most.
 	Evidence []string
 }
 
@@ -36,7 +35,7 @@ func (s *Stand) Begin() {
 // Peek returns the counts of the span so far.
 func (s *Stand) Peek() Counts { return s.count(false) }
 
-// count adds up the books, and begins a new page in them.
+// count adds up the books. With anew it sets them to zero.
 func (s *Stand) count(anew bool) Counts {
 	var sum Counts
 	for _, books := range s.books {
@@ -47,7 +46,7 @@ func (s *Stand) count(anew bool) Counts {
 	return sum
 }
 
-// collect ends a span.
+// collect ends a span and begins the next one.
 func (s *Stand) collect() Span {
 	span := Span{Counts: s.count(true), Answers: s.answers.begin()}
 	for _, w := range s.watches {
@@ -62,9 +61,9 @@ func (s *Stand) collect() Span {
 	return span
 }
 
-// Recovered waits, once a fault has ended, until all nodes are fit, all publishers
-// and subscribers go on, and the nodes hold no more goroutines and descriptors than
-// before the first fault. Then it ends the span.
+// Recovered waits, once a fault has ended, until all nodes are fit, all publishers and subscribers
+// go on, and no node has more goroutines and descriptors than before the first fault. Then it ends
+// the span.
 func (s *Stand) Recovered() Span {
 	s.tb.Helper()
 	start := time.Now()
@@ -86,13 +85,13 @@ func (s *Stand) fit() bool {
 	return true
 }
 
-// Unfit waits until node i says that it is.
+// Unfit waits until node i says that it is not fit.
 func (s *Stand) Unfit(i int) {
 	s.tb.Helper()
 	s.await(fmt.Sprintf("503 of node %d", i), func() bool { return s.watches[i].says() != fit })
 }
 
-// Flow waits until all subscribers have publications of after the call.
+// Flow waits until all subscribers have received publications that were published after the call.
 func (s *Stand) Flow() {
 	s.tb.Helper()
 	s.caughtUp("publications for all")
@@ -125,14 +124,14 @@ func (s *Stand) Failing(text string) {
 // usage of a node.
 type usage struct{ goroutines, descriptors int }
 
-// slack is what comes and goes by itself: requests of the publishers, wake-ups.
+// How much more a node may use at times: for requests of publishers and watches.
 const (
 	goroutineSlack  = 30
 	descriptorSlack = 15
 )
 
-// released tells whether the nodes are back to the resources of the beginning. A node
-// that was restarted begins anew.
+// released tells whether no node uses more than at the beginning, or than at the first call after
+// its restart.
 func (s *Stand) released() bool {
 	visitors := int(s.visitors.Load())
 	for i := range s.Nodes {
@@ -148,7 +147,7 @@ func (s *Stand) released() bool {
 	return true
 }
 
-// moved is how many subscribers are at node i that did not begin there.
+// moved returns how many subscribers are at node i that did not begin there.
 func (s *Stand) moved(i int) int {
 	n := 0
 	for k, c := range s.subscribers {
@@ -159,7 +158,7 @@ func (s *Stand) moved(i int) int {
 	return n
 }
 
-// use asks a node for its goroutines, and the system for its descriptors.
+// use returns how many goroutines and descriptors a node uses.
 func (s *Stand) use(i int) usage {
 	s.tb.Helper()
 	node := s.Nodes[i]
@@ -182,16 +181,4 @@ func (s *Stand) use(i int) usage {
 		s.tb.Fatal(err)
 	}
 	return usage{goroutines: goroutines, descriptors: len(entries)}
-}
-
-func splitAddr(addr string) (string, int) {
-	host, text, err := net.SplitHostPort(addr)
-	if err != nil {
-		panic(err) // it comes from a listener
-	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		panic(err)
-	}
-	return host, port
 }

@@ -24,31 +24,32 @@ type Options struct {
 	// Nodes is how many run, and Config the configuration file of each.
 	Nodes  int
 	Config string
-	// Subscribers in all, spread over nodes and channels. SDKs is how many clients of
-	// the public SDK come on top.
+	// Subscribers is how many there are, spread over nodes and channels. SDKs is how many clients
+	// of the public SDK there are in addition.
 	Subscribers, SDKs int
-	// Channels with a publisher each, which pauses for Every between publications.
+	// Channels is how many channels there are. Each has a publisher, which waits Every between
+	// publications.
 	Channels int
 	Every    time.Duration
-	// AnswerLimit is how long an answer of the API may take.
+	// AnswerLimit is how long an answer of the server API may take.
 	AnswerLimit time.Duration
-	// Namespace of the channels, whose subscriptions are recoverable, but with
-	// AtMostOnce: then numbers may be missing without a word.
+	// Namespace of the channels. Their subscriptions are recoverable, unless AtMostOnce is set:
+	// then publications may be lost.
 	Namespace  string
 	AtMostOnce bool
-	// Mixed has every other channel's publications do without idempotency keys, some of
-	// the others published twice, and half of the subscribers of streams take patches (delta).
+	// Mixed: the publishers of every other channel use no idempotency keys, the others publish
+	// some numbers twice, and half of the subscribers of streams take patches (delta).
 	Mixed bool
-	// Env returns variables of the environment of node i; nil: none.
+	// Env returns environment variables for node i; nil for none.
 	Env func(i int) []string
-	// Guests come to channels "room:N", whose subscribers are present, and go; each
-	// commander gives commands to clients of other nodes that are in channels "plain:N".
+	// Guests is how many clients at a time come to channels "room:N", which have presence, and
+	// leave. Commanders is how many at a time give commands to clients in channels "plain:N".
 	Guests, Commanders int
 }
 
 // Stand is a cluster with subscribers and publishers.
 type Stand struct {
-	// Nodes may be replaced by Restart only.
+	// Nodes are the processes. Only Restart and Launch replace them.
 	Nodes []*rig.Server
 
 	tb          testing.TB
@@ -63,7 +64,7 @@ type Stand struct {
 	relays      []*rig.Proxy // of the SDKs
 	reception   reception
 	orders      orders
-	// still is locked while no visitor may come or go; visitors are those there are.
+	// still is locked while no visitor may come or go. visitors is their number.
 	still    sync.RWMutex
 	visitors atomic.Int32
 	// books of the subscribers of each channel.
@@ -80,14 +81,14 @@ type Stand struct {
 	idle []usage
 }
 
-// patience bounds how long anything may take to come back once a fault has ended.
+// patience bounds how long the cluster may take to recover after a fault has ended.
 const patience = 30 * time.Second
 
-// Use has tb fail from now on, which may be a subtest of what New was given.
+// Use makes failures those of tb from now on, which may be a subtest of the test that New got.
 func (s *Stand) Use(tb testing.TB) { s.tb = tb }
 
-// New starts everything and returns when all subscriptions stand and publications
-// flow. It ends with the test.
+// New starts everything. It returns when all clients are subscribed and receive publications. The
+// stand ends with the test.
 func New(tb testing.TB, opts Options) *Stand {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -105,7 +106,7 @@ func New(tb testing.TB, opts Options) *Stand {
 		s.ledgers = append(s.ledgers, &ledger{})
 	}
 	for i := range opts.Nodes {
-		s.Nodes = append(s.Nodes, s.start(i, 0))
+		s.Nodes = append(s.Nodes, s.start(i, 0, rig.StartServer))
 		tb.Cleanup(func() { s.Nodes[i].Kill() })
 	}
 	var work sync.WaitGroup
@@ -130,8 +131,8 @@ func New(tb testing.TB, opts Options) *Stand {
 	return s
 }
 
-// start starts a node; port 0 stands for any.
-func (s *Stand) start(i, port int) *rig.Server {
+// start starts a node by rig.StartServer or rig.Launch; port 0 stands for any free port.
+func (s *Stand) start(i, port int, by func(port int, args, env []string) (*rig.Server, error)) *rig.Server {
 	s.tb.Helper()
 	var err error
 	if port == 0 {
@@ -139,32 +140,23 @@ func (s *Stand) start(i, port int) *rig.Server {
 			s.tb.Fatal(err)
 		}
 	}
-	node, err := rig.StartServer(port, s.args(port), s.env[i])
+	node, err := by(port, []string{"-c", s.file, "-p", strconv.Itoa(port)}, s.env[i])
 	if err != nil {
 		s.tb.Fatal(err)
 	}
 	return node
 }
 
-func (s *Stand) args(port int) []string { return []string{"-c", s.file, "-p", strconv.Itoa(port)} }
-
 // Restart starts a killed node again at its address.
 func (s *Stand) Restart(i int) {
 	s.tb.Helper()
-	_, port := splitAddr(s.Nodes[i].Addr)
-	s.Nodes[i] = s.start(i, port)
-	s.idle[i] = usage{}
+	s.Nodes[i], s.idle[i] = s.start(i, s.Nodes[i].Port, rig.StartServer), usage{}
 }
 
 // Launch starts a killed node again at its address, and does not wait for it.
 func (s *Stand) Launch(i int) {
 	s.tb.Helper()
-	_, port := splitAddr(s.Nodes[i].Addr)
-	node, err := rig.Launch(port, s.args(port), s.env[i])
-	if err != nil {
-		s.tb.Fatal(err)
-	}
-	s.Nodes[i], s.idle[i] = node, usage{}
+	s.Nodes[i], s.idle[i] = s.start(i, s.Nodes[i].Port, rig.Launch), usage{}
 }
 
 // Reconfigure gives node i an environment for its next start.
@@ -188,7 +180,7 @@ func (s *Stand) subscribe(work *sync.WaitGroup) {
 		work.Go(func() { c.run(s.ctx) })
 	}
 	for i := range s.opts.SDKs {
-		// It knows one address only.
+		// The SDK takes one address only.
 		proxy, err := rig.NewProxy(rotated(s.Nodes, i)...)
 		if err != nil {
 			s.tb.Fatal(err)
@@ -233,7 +225,7 @@ func (s *Stand) publish(work *sync.WaitGroup) {
 	run := strconv.FormatInt(time.Now().UnixNano(), 36)
 	for i := range s.opts.Channels {
 		p := &publisher{
-			channel: s.channel(i), run: run, nodes: addrs, key: rig.APIKey, every: s.opts.Every,
+			channel: s.channel(i), run: run, nodes: addrs, every: s.opts.Every,
 			client: &http.Client{Transport: transport, Timeout: s.opts.AnswerLimit}, answers: &s.answers, ledger: s.ledgers[i],
 			text: s.text(i),
 		}
@@ -254,7 +246,7 @@ func (s *Stand) open(b *book, channel int, owner string) {
 	b.evidence = func(what string) { s.prove(owner + ": " + what) }
 }
 
-// text is what the publications of a channel have in common.
+// text returns the text that the publications of a channel have in common.
 func (s *Stand) text(channel int) string {
 	if !s.opts.Mixed {
 		return ""
@@ -262,7 +254,7 @@ func (s *Stand) text(channel int) string {
 	return strings.Repeat(s.channel(channel)+" tells it, ", 20)
 }
 
-// check returns what looks at the payloads of a channel.
+// check returns the function that checks the payloads of a channel.
 func (s *Stand) check(channel int) func(payload) error {
 	base := s.text(channel)
 	return func(p payload) error {
@@ -273,7 +265,7 @@ func (s *Stand) check(channel int) func(payload) error {
 	}
 }
 
-// Clock is the time since the span began, for messages.
+// Clock returns the time since the span began, for messages.
 func (s *Stand) Clock() string { return s.clock(time.Now()) }
 
 func (s *Stand) clock(at time.Time) string {
@@ -282,7 +274,7 @@ func (s *Stand) clock(at time.Time) string {
 	return fmt.Sprintf("%+.2fs", at.Sub(s.began).Seconds())
 }
 
-// prove notes what shows that something was lost or came twice.
+// prove keeps the evidence that a publication was lost or came twice.
 func (s *Stand) prove(what string) {
 	what = s.Clock() + " " + what
 	s.mu.Lock()
@@ -292,7 +284,7 @@ func (s *Stand) prove(what string) {
 	}
 }
 
-// failed notes what must not happen to a client.
+// failed keeps an event that must not happen to a client.
 func (s *Stand) failed(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +303,7 @@ func (s *Stand) ended(how string) {
 	s.ends[how]++
 }
 
-// await polls until done says so.
+// await polls until done returns true.
 func (s *Stand) await(what string, done func() bool) {
 	s.tb.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
@@ -321,14 +313,14 @@ func (s *Stand) await(what string, done func() bool) {
 	}
 }
 
-// hopeless tells whether something happened that must not.
+// hopeless tells whether a client has failed.
 func (s *Stand) hopeless() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.failures) > 0
 }
 
-// state tells what the parts are doing, for the message of a failure.
+// state describes nodes and clients, for the message of a failure.
 func (s *Stand) state() string {
 	out := ""
 	for i, w := range s.watches {
@@ -351,7 +343,7 @@ func (s *Stand) state() string {
 	}
 	for i, p := range s.publishers {
 		for _, b := range s.books[i] {
-			if reached, acked := b.reached(), p.ledger.acknowledged(); reached < acked {
+			if reached, acked := b.reached(), p.ledger.acked.Load(); reached < acked {
 				if behind++; behind <= 3 {
 					out += fmt.Sprintf("%s has %d of %d; ", b.owner, reached, acked)
 				}
@@ -364,17 +356,16 @@ func (s *Stand) state() string {
 		behind, away, s.answers.peek(), s.failures)
 }
 
-// caughtUp waits until every subscriber has what will be acknowledged next, or
-// something later.
+// caughtUp waits until every subscriber has the number that is acknowledged next, or a later one.
 func (s *Stand) caughtUp(what string) {
 	s.tb.Helper()
 	marks := make([]int64, len(s.publishers))
 	for i, p := range s.publishers {
-		marks[i] = p.ledger.acknowledged() + 1
+		marks[i] = p.ledger.acked.Load() + 1
 	}
 	s.await(what, func() bool {
 		for i, p := range s.publishers {
-			if p.ledger.acknowledged() < marks[i] {
+			if p.ledger.acked.Load() < marks[i] {
 				return false
 			}
 			for _, b := range s.books[i] {
@@ -387,7 +378,7 @@ func (s *Stand) caughtUp(what string) {
 	})
 }
 
-// logs shows what the nodes wrote, if the test failed.
+// logs shows what the nodes have written, if the test has failed.
 func (s *Stand) logs(tb testing.TB) {
 	if !tb.Failed() {
 		return

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,41 +18,41 @@ const (
 	codeInsufficientDisconnect  = 3010
 )
 
-// dialTimeout bounds connecting; silenceTimeout a connection without any message,
-// pings included. answerTimeout bounds a reply to a command.
+// dialTimeout bounds connecting, silenceTimeout the time without any message, pings included, and
+// answerTimeout the time until the reply to a command.
 const (
 	dialTimeout    = 5 * time.Second
 	silenceTimeout = 20 * time.Second
 	answerTimeout  = 15 * time.Second
 )
 
-// Subscriber is a client with one recoverable subscription. Like an SDK, it
-// reconnects and recovers from its position by itself.
+// Subscriber is a client with one recoverable subscription. Like an SDK, it reconnects by itself
+// and recovers from its position.
 type Subscriber struct {
 	// Channel that it subscribes to.
 	Channel string
 
-	// nodes are the addresses of nodes; it stays with the first that it
-	// reaches, beginning with its own.
+	// nodes are the addresses of the nodes. The subscriber stays with the first that it reaches,
+	// beginning with its own.
 	nodes []string
-	// first is the number of the node that nodes begins with, at that of the node in
-	// use.
+	// first is the number of the node that nodes begins with, node the index in nodes of the
+	// one in use, and at its number.
 	first int
 	node  int
 	at    atomic.Int32
 	book  book
-	check func(payload) error // looks at what came
-	fail  func(string)        // told what must not happen
-	end   func(string)        // told how a connection ended
-	// last position, once recoverable.
+	check func(payload) error // of each publication
+	fail  func(string)        // called with each event that must not happen
+	end   func(string)        // called with the reason for which a connection ended
+	// The last position, if positioned is set.
 	offset     uint64
 	epoch      string
 	positioned bool
-	// patches is set if patches (delta) are wanted, patched if they were promised; base is
-	// the last payload then.
+	// patches is set if the subscriber asks for patches (delta), patched if the server sends them;
+	// base is the last payload then.
 	patches, patched bool
 	base             []byte
-	// connected is set once it has been.
+	// connected is set after the first connection.
 	connected bool
 
 	subscribed atomic.Bool
@@ -88,10 +87,6 @@ type reply struct {
 			Code   int
 			Reason string
 		}
-		Disconnect *struct {
-			Code   int
-			Reason string
-		}
 	}
 }
 
@@ -103,8 +98,8 @@ type publication struct {
 
 // payload of a publication.
 type payload struct {
-	N    int64
-	Text string
+	N    int64  `json:"n"`
+	Text string `json:"text"`
 }
 
 // run keeps the subscriber connected until ctx ends.
@@ -114,7 +109,7 @@ func (s *Subscriber) run(ctx context.Context) {
 		if s.session(ctx) {
 			pause = 20 * time.Millisecond
 		} else {
-			s.node = (s.node + 1) % len(s.nodes) // nobody is there
+			s.node = (s.node + 1) % len(s.nodes) // the node cannot be reached
 			pause = min(2*pause, 500*time.Millisecond)
 		}
 		s.subscribed.Store(false)
@@ -129,7 +124,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// session is one connection; it reports whether it came about.
+// session is one connection. It reports false if it could not connect.
 func (s *Subscriber) session(ctx context.Context) bool {
 	w, err := dialWire(ctx, s.nodes[s.node], "/connection/websocket")
 	if err != nil {
@@ -143,9 +138,9 @@ func (s *Subscriber) session(ctx context.Context) bool {
 	}
 	s.connected = true
 	s.at.Store(int32((s.first + s.node) % len(s.nodes)))
-	l := &link{s: s, ctx: ctx, wire: w}
-	for err = l.begin(); err == nil; {
-		err = l.read()
+	c := &connection{s: s, ctx: ctx, wire: w}
+	for err = c.begin(); err == nil; {
+		err = c.read()
 	}
 	s.ended(err)
 	return true
@@ -175,28 +170,29 @@ func (s *Subscriber) refused(why string) {
 
 var errProtocol = errors.New("broken protocol")
 
-// link is a connection of a subscriber.
-type link struct {
+// connection of a subscriber.
+type connection struct {
 	s    *Subscriber
 	ctx  context.Context
 	wire *wire
 	id   int
-	// due is when the reply to the command has to be there; zero if none is awaited.
+	// due is when the reply to the last command must be there at the latest; zero if there is
+	// none to wait for.
 	due time.Time
 }
 
-func (l *link) begin() error {
-	l.id = 2
-	l.due = time.Now().Add(answerTimeout)
-	return l.send(`{"id":1,"connect":{}}` + "\n" + l.s.request(l.id))
+func (c *connection) begin() error {
+	c.id = 2
+	c.due = time.Now().Add(answerTimeout)
+	return c.send(`{"id":1,"connect":{}}` + "\n" + c.s.request(c.id))
 }
 
 // subscribe sends the command again after a pause.
-func (l *link) subscribe(pause time.Duration) error {
-	wait(l.ctx, pause/2+rand.N(pause))
-	l.id++
-	l.due = time.Now().Add(answerTimeout)
-	return l.send(l.s.request(l.id))
+func (c *connection) subscribe(pause time.Duration) error {
+	wait(c.ctx, pause/2+rand.N(pause))
+	c.id++
+	c.due = time.Now().Add(answerTimeout)
+	return c.send(c.s.request(c.id))
 }
 
 func (s *Subscriber) request(id int) string {
@@ -210,74 +206,58 @@ func (s *Subscriber) request(id int) string {
 	return fmt.Sprintf(`{"id":%d,"subscribe":{"channel":%q%s}}`, id, s.Channel, wishes)
 }
 
-func (l *link) send(text string) error {
-	return l.wire.write(opText, []byte(text))
+func (c *connection) send(text string) error {
+	return c.wire.write(opText, []byte(text))
 }
 
-// read takes one frame.
-func (l *link) read() error {
-	frame, err := l.wire.read(silenceTimeout)
-	if err != nil {
+// read handles one frame.
+func (c *connection) read() error {
+	if err := c.wire.messages(silenceTimeout, c.take); err != nil {
 		return err
 	}
-	for line := range strings.Lines(string(frame)) {
-		if strings.TrimSpace(line) == "{}" {
-			if err := l.send("{}"); err != nil {
-				return err
-			}
-			continue
-		}
-		var r reply
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return fmt.Errorf("%w: %w in %s", errProtocol, err, line)
-		}
-		if err := l.take(&r); err != nil {
-			return err
-		}
-	}
-	if !l.due.IsZero() && time.Now().After(l.due) {
+	if !c.due.IsZero() && time.Now().After(c.due) {
 		return fmt.Errorf("%w: no reply to a command within %v", errProtocol, answerTimeout)
 	}
 	return nil
 }
 
 // take acts on one message.
-func (l *link) take(r *reply) error {
+func (c *connection) take(r *reply) error {
 	switch {
 	case r.Error != nil:
-		return l.failed(r.ID, r.Error.Code, r.Error.Message, r.Error.Temporary)
+		return c.failed(r.ID, r.Error.Code, r.Error.Message, r.Error.Temporary)
 	case r.Subscribe != nil:
-		l.due = time.Time{}
-		return l.answered(r)
+		c.due = time.Time{}
+		return c.answered(r)
 	case r.Push == nil:
 		return nil
 	case r.Push.Pub != nil:
-		return l.s.receive(r.Push.Pub)
+		return c.s.receive(r.Push.Pub)
 	case r.Push.Unsubscribe != nil:
-		l.s.subscribed.Store(false)
+		c.s.subscribed.Store(false)
 		code := r.Push.Unsubscribe.Code
 		if code < 2500 {
 			return fmt.Errorf("%w: unsubscribed with code %d", errProtocol, code)
 		}
 		if code == codeInsufficientUnsubscribe {
-			l.s.book.note(func(c *Counts) { c.Insufficient++ })
+			c.s.book.note(func(sum *Counts) { sum.Insufficient++ })
 		}
-		return l.subscribe(20 * time.Millisecond)
+		return c.subscribe(20 * time.Millisecond)
 	}
 	return nil
 }
 
 // failed acts on an error reply.
-func (l *link) failed(id, code int, message string, temporary bool) error {
+func (c *connection) failed(id, code int, message string, temporary bool) error {
 	if id == 1 || !temporary && code != 100 {
 		return fmt.Errorf("%w: command %d: error %d %s", errProtocol, id, code, message)
 	}
-	return l.subscribe(200 * time.Millisecond)
+	return c.subscribe(200 * time.Millisecond)
 }
 
-// answered takes the result of a subscribe command.
-func (l *link) answered(r *reply) error {
-	s, result := l.s, r.Subscribe
+// answered handles the result of a subscribe command.
+func (c *connection) answered(r *reply) error {
+	s, result := c.s, r.Subscribe
 	if s.patches != result.Delta {
 		return fmt.Errorf("%w: delta is %v, want %v", errProtocol, result.Delta, s.patches)
 	}
@@ -312,7 +292,7 @@ func (l *link) answered(r *reply) error {
 	return nil
 }
 
-// receive takes a publication, live or recovered.
+// receive handles a publication, live or recovered.
 func (s *Subscriber) receive(p *publication) error {
 	if s.positioned && p.Offset != s.offset+1 {
 		s.refused(fmt.Sprintf("offset %d behind %d", p.Offset, s.offset))
@@ -333,7 +313,7 @@ func (s *Subscriber) receive(p *publication) error {
 	return nil
 }
 
-// data is the payload of a publication, which may come as a patch of the last.
+// data returns the payload of a publication, which may be a patch of the payload before.
 func (s *Subscriber) data(p *publication) ([]byte, error) {
 	if !s.patched {
 		return p.Data, nil

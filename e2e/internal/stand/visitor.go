@@ -2,16 +2,14 @@ package stand
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
-// visitor is a connection of a user of its own that gives its commands one by one.
+// visitor is a client that gives one command after the other.
 type visitor struct {
 	// id is the client ID.
 	id   string
@@ -25,12 +23,13 @@ type visitor struct {
 	last int
 }
 
-// visitorSilence is more than the time between the pings of any stand.
+// visitorSilence bounds the time without any message. It is longer than all ping intervals of
+// stands.
 const visitorSilence = time.Minute
 
 var errOver = errors.New("the connection has ended")
 
-// visit connects to a node. pushed is called with all that is pushed, in order.
+// visit connects to a node as a user. pushed is called with all pushes, in order.
 func (s *Stand) visit(ctx context.Context, addr, user string, pushed func(*reply)) (*visitor, error) {
 	w, err := dialWire(ctx, addr, "/connection/websocket")
 	if err != nil {
@@ -43,7 +42,7 @@ func (s *Stand) visit(ctx context.Context, addr, user string, pushed func(*reply
 		defer s.visitors.Add(-1)
 		defer stop()
 		for v.end == nil {
-			v.end = v.read()
+			v.end = w.messages(visitorSilence, v.take)
 		}
 		w.conn.Close()
 		close(v.over)
@@ -79,35 +78,19 @@ func (v *visitor) do(command string) (*reply, error) {
 	}
 }
 
-// read takes one frame.
-func (v *visitor) read() error {
-	frame, err := v.wire.read(visitorSilence)
-	if err != nil {
-		return err
+// take handles one message.
+func (v *visitor) take(r *reply) error {
+	if r.ID == 0 {
+		v.pushed(r)
+		return nil
 	}
-	for line := range strings.Lines(string(frame)) {
-		if strings.TrimSpace(line) == "{}" {
-			if err := v.wire.write(opText, []byte("{}")); err != nil {
-				return err
-			}
-			continue
-		}
-		var r reply
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return err
-		}
-		if r.ID == 0 {
-			v.pushed(&r)
-			continue
-		}
-		select {
-		case v.replies <- r:
-		default:
-			return fmt.Errorf("%w: a reply that nobody waits for: %s", errProtocol, line)
-		}
+	select {
+	case v.replies <- *r:
+		return nil
+	default:
+		return fmt.Errorf("%w: a reply to command %d, which has one already", errProtocol, r.ID)
 	}
-	return nil
 }
 
-// leave closes the connection without a word.
+// leave closes the connection without a close frame.
 func (v *visitor) leave() { v.wire.conn.Close() }

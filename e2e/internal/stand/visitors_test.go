@@ -11,7 +11,7 @@ import (
 // TestOrders holds the book of commands against what may become of one.
 func TestOrders(t *testing.T) {
 	failed := errors.New("failed")
-	const answered, happened, lost, settled = "answered", "happened", "client lost", "settled"
+	const answered, happened, lost, over = "answered", "happened", "client lost", "over"
 	for name, test := range map[string]struct {
 		err    error
 		events []string
@@ -19,14 +19,14 @@ func TestOrders(t *testing.T) {
 		wrong  int
 		owed   int
 	}{
-		"carried out":            {nil, []string{answered, happened, settled}, Orders{Acknowledged: 1, Done: 1}, 0, 0},
-		"carried out before":     {nil, []string{happened, answered, settled}, Orders{Acknowledged: 1, Done: 1}, 0, 0},
-		"not carried out":        {nil, []string{answered, settled}, Orders{Acknowledged: 1}, 0, 1},
-		"client lost":            {nil, []string{answered, lost, settled}, Orders{Acknowledged: 1, Void: 1}, 0, 0},
-		"failed":                 {failed, []string{answered, settled}, Orders{Failed: 1}, 0, 0},
-		"failed, carried out":    {failed, []string{answered, happened, settled}, Orders{Failed: 1, Done: 1}, 0, 0},
-		"failed, too late":       {failed, []string{answered, settled, happened}, Orders{Failed: 1}, 1, 0},
-		"failed, lost after all": {failed, []string{answered, settled, lost}, Orders{Failed: 1, Void: 1}, 0, 0},
+		"carried out":            {nil, []string{answered, happened, over}, Orders{Acknowledged: 1, Done: 1}, 0, 0},
+		"carried out before":     {nil, []string{happened, answered, over}, Orders{Acknowledged: 1, Done: 1}, 0, 0},
+		"not carried out":        {nil, []string{answered, over}, Orders{Acknowledged: 1}, 0, 1},
+		"client lost":            {nil, []string{answered, lost, over}, Orders{Acknowledged: 1, Void: 1}, 0, 0},
+		"failed":                 {failed, []string{answered, over}, Orders{Failed: 1}, 0, 0},
+		"failed, carried out":    {failed, []string{answered, happened, over}, Orders{Failed: 1, Done: 1}, 0, 0},
+		"failed, too late":       {failed, []string{answered, over, happened}, Orders{Failed: 1}, 1, 0},
+		"failed, lost after all": {failed, []string{answered, over, lost}, Orders{Failed: 1, Void: 1}, 0, 0},
 	} {
 		conn, other := net.Pipe()
 		defer other.Close()
@@ -39,8 +39,8 @@ func TestOrders(t *testing.T) {
 				b.answered(o, test.err, "now")
 			case happened, lost:
 				b.happened(o, event == lost)
-			case settled:
-				b.settle()
+			case over:
+				b.end()
 			}
 		}
 		got := b.read()

@@ -21,16 +21,16 @@ type watch struct {
 	now   string
 }
 
-// Health is what a node said about itself in a span of time.
+// Health is what a node said about its health in a span of time.
 type Health struct {
-	// Unfit is set if it answered 503, and Reason is the body of the first such answer.
+	// Unfit is set if it answered 503. Reason is the first such answer.
 	Unfit  bool
 	Reason string
-	// Hung is how many questions got no answer within 2 s.
+	// Hung is how many requests got no answer within 2 s.
 	Hung int
 }
 
-// fit is what a healthy node answers; anything else is what it said instead.
+// fit stands for the answer of a healthy node.
 const fit = ""
 
 func newWatch(addr string) *watch {
@@ -83,7 +83,7 @@ func (w *watch) begin() Health {
 	return was
 }
 
-// says is what the node answered last, or fit.
+// says returns the node's last answer.
 func (w *watch) says() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

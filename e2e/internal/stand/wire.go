@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,18 +12,19 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"time"
 )
 
-// wire is a WebSocket connection that costs little, since a stand may have many
-// thousands: one goroutine uses it, and it knows text messages only.
+// wire is a WebSocket connection for JSON messages of the client protocol. A stand may have
+// thousands of them, so that each has one goroutine and small buffers only.
 type wire struct {
 	conn net.Conn
 	r    *bufio.Reader
 	buf  []byte
 }
 
-// closed is the error of a connection that the server ended in the orderly way.
+// closed is the error of a connection that the server ended by a close frame.
 type closed struct {
 	code   int
 	reason string
@@ -40,11 +42,11 @@ const (
 
 const maxMessage = 64 << 20
 
-// dialWire connects to host:port/path and ends with ctx.
+// dialWire connects to path at addr, host:port.
 func dialWire(ctx context.Context, addr, path string) (*wire, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	if runtime.GOOS == "linux" {
-		// The search for a free port takes long when thousands of one address are taken.
+		// The kernel's search for a free port takes long when thousands of an address are in use.
 		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+rand.N(200)))}
 	}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
@@ -77,6 +79,31 @@ func (w *wire) handshake(host, path string) error {
 		return fmt.Errorf("handshake: HTTP status %d", resp.StatusCode)
 	}
 	return w.conn.SetDeadline(time.Time{})
+}
+
+// messages reads one WebSocket message, answers the protocol's pings in it, and calls take with
+// the other messages of the protocol.
+func (w *wire) messages(timeout time.Duration, take func(*reply) error) error {
+	frame, err := w.read(timeout)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(frame)) {
+		if strings.TrimSpace(line) == "{}" {
+			if err := w.write(opText, []byte("{}")); err != nil {
+				return err
+			}
+			continue
+		}
+		var r reply
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			return fmt.Errorf("%w: %w in %s", errProtocol, err, line)
+		}
+		if err := take(&r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // read returns the next text message, which is valid until the next call.

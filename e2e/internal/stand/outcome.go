@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// settleLimit bounds how long acknowledged commands and the presence of those who
-// came and left may take to be true, once all nodes are fit again. It is well below
-// the life of a presence entry, which must not be what cleans up.
-const settleLimit = 20 * time.Second
+// endLimit bounds how long it may take, once all nodes are fit again, until acknowledged commands
+// are carried out and presence lists are right. It is well below the TTL of a presence entry, so
+// that expiration cannot make a list right.
+const endLimit = 20 * time.Second
 
-// Verdict is what the visitors' books say, once everything is over.
-type Verdict struct {
+// Outcome is what became of commands, presence and history, once all faults have ended.
+type Outcome struct {
 	Orders
-	// Back is how long it took until publications came to everybody again.
+	// Back is how long it took until all subscribers received publications again.
 	Back time.Duration
 	// Stays is how many guests came, and Presence what is wrong with the lists of them.
 	Stays    int
@@ -25,9 +25,9 @@ type Verdict struct {
 	Streams []string
 }
 
-// Settled waits, once all faults have ended, until what was acknowledged holds, and
-// says what does not. No visitor comes or goes then: it can be called once.
-func (s *Stand) Settled() Verdict {
+// End waits, once all faults have ended, until acknowledged commands are carried out and presence
+// is right, and returns what is not. No visitor comes or goes any more, so it can be called once.
+func (s *Stand) End() Outcome {
 	s.tb.Helper()
 	start := time.Now()
 	s.await("the health of all nodes", s.fit)
@@ -35,15 +35,15 @@ func (s *Stand) Settled() Verdict {
 	back := time.Since(start)
 	s.still.Lock()
 	s.tb.Cleanup(s.still.Unlock)
-	v := Verdict{Back: back}
+	v := Outcome{Back: back}
 	owed := s.orders.owed(s.reception.life)
-	for deadline := time.Now().Add(settleLimit); len(owed) > 0 && time.Now().Before(deadline); owed = s.orders.owed(s.reception.life) {
+	for deadline := time.Now().Add(endLimit); len(owed) > 0 && time.Now().Before(deadline); owed = s.orders.owed(s.reception.life) {
 		time.Sleep(10 * time.Millisecond)
 	}
-	s.orders.settle()
-	v.Presence = s.present(settleLimit)
+	s.orders.end()
+	v.Presence = s.present(endLimit)
 	slices.Sort(v.Presence)
-	v.Presence = slices.Compact(v.Presence) // all nodes say the same
+	v.Presence = slices.Compact(v.Presence) // several nodes may have the same wrong list
 	s.Flow()
 	v.Streams = s.twice()
 	v.Orders = s.orders.read()
@@ -60,8 +60,8 @@ func (s *Stand) KillNode(i int) {
 	s.reception.died(i)
 }
 
-// WentBack says that Redis has older data than it had. A presence that ended since may
-// have come back, until it expires: nobody is left who renews it, or who would end it.
+// WentBack notes that Redis has older data than before. A presence entry that was removed since
+// may be there again until it expires: no client is left that would remove it.
 func (s *Stand) WentBack() { s.reception.wentBack() }
 
 // CutSDKs breaks the connections of the SDKs.
@@ -71,7 +71,7 @@ func (s *Stand) CutSDKs() {
 	}
 }
 
-// twice reads all streams and names the numbers that are in one of them twice.
+// twice reads the history of all channels and returns the numbers that one of them holds twice.
 func (s *Stand) twice() (wrong []string) {
 	if s.opts.AtMostOnce {
 		return nil
