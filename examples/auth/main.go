@@ -1,5 +1,5 @@
-// Auth: a web application with sessions of its own. Whoever has a session cookie
-// may connect, as the user of the session; nobody else gets as far as a WebSocket.
+// Auth: a web application with sessions. A browser with a session cookie may connect as the user
+// of the session. The WebSocket handshakes of all others are refused.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		log.Fatal(err)
 	}
-	// WebSocket connections are not the server's any more: the node ends them.
+	// The server has handed WebSocket connections over to the node, which ends them.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := a.node.Shutdown(ctx); err != nil {
@@ -61,7 +61,7 @@ func (a *app) routes(origin string) http.Handler {
 	mux.HandleFunc("POST /login", a.login)
 	mux.HandleFunc("POST /logout", a.logout)
 	mux.Handle("/ws", a.authenticated(websocket.NewHandler(a.node, websocket.Config{
-		// Browsers send cookies along with whatever page's request: look at the page.
+		// Browsers send cookies with requests of pages of any site: check which site it is.
 		CheckOrigin: func(q *front.Request) bool { return q.Get("Origin") == origin },
 	})))
 	return mux
@@ -69,8 +69,8 @@ func (a *app) routes(origin string) http.Handler {
 
 type sessionKey struct{}
 
-// authenticated is the middleware that knows users by their cookie. What it puts
-// into the context of the request, the node's handlers find there.
+// authenticated is the middleware that finds the user of a session cookie. It puts the user into
+// the context of the request, which the node gives to its handlers.
 func (a *app) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s, ok := a.sessions.of(r)
@@ -84,8 +84,8 @@ func (a *app) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// connecting subscribes every user to a channel of his own. The credentials are
-// those of the middleware; the session is kept for refresh.
+// connecting subscribes each user to a channel of the user's own. The middleware has set the
+// credentials. The session is kept in the context for refresh.
 func (a *app) connecting(ctx context.Context, _ gyro.ConnectEvent) (gyro.ConnectReply, error) {
 	id := ctx.Value(sessionKey{}).(string)
 	s, ok := a.sessions.get(id)
@@ -98,8 +98,8 @@ func (a *app) connecting(ctx context.Context, _ gyro.ConnectEvent) (gyro.Connect
 	}, nil
 }
 
-// refresh is asked when a connection expires, together with its session. A session
-// that was prolonged meanwhile prolongs the connection.
+// refresh is called when a connection expires, which is when its session expires. If the session
+// was prolonged meanwhile, refresh prolongs the connection, too.
 func (a *app) refresh(ctx context.Context, _ *gyro.Client, _ gyro.RefreshEvent) (gyro.RefreshReply, error) {
 	s, ok := a.sessions.get(ctx.Value(sessionKey{}).(string))
 	if !ok {

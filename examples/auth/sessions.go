@@ -58,7 +58,7 @@ func (s *sessions) of(r *http.Request) (session, bool) {
 	return s.get(c.Value)
 }
 
-// login starts a session. Real applications ask for more than a name.
+// login starts a session. Real applications ask for a password, too.
 func (a *app) login(w http.ResponseWriter, r *http.Request) {
 	user := r.FormValue("user")
 	if user == "" {

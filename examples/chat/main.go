@@ -1,4 +1,4 @@
-// Chat: everybody who opens http://localhost:8001/?user=ann talks in one room.
+// Chat: a room for everybody who opens http://localhost:8001/?user=NAME.
 package main
 
 import (
@@ -34,7 +34,7 @@ func routes(node *gyro.Node) http.Handler {
 	return mux
 }
 
-// login believes whoever says who he is; the example auth does not.
+// login takes the user from the address, without a check; the example auth has one.
 func login(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := &gyro.Credentials{UserID: r.URL.Query().Get("user")}

@@ -1,5 +1,5 @@
-// RPC: clients call functions of the server with typed parameters, send it messages
-// that need no answer, and get messages from it, all over one connection.
+// RPC: over one connection, clients call functions of the server with typed parameters, send
+// messages that need no answer, and receive messages from the server.
 package main
 
 import (
@@ -33,7 +33,7 @@ func newNode() (*gyro.Node, error) {
 	return node, node.Run()
 }
 
-// connecting takes everybody, anonymously.
+// connecting accepts every client, without a user.
 func connecting(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
 	return gyro.ConnectReply{Credentials: &gyro.Credentials{}}, nil
 }
@@ -80,7 +80,7 @@ type quotient struct {
 	Remainder int `json:"remainder"`
 }
 
-// Errors with codes from 400 to 1999 are the application's.
+// Codes from 400 to 1999 are for errors of applications.
 var errDivisor = &gyro.Error{Code: 400, Message: "divisor must not be 0"}
 
 func divide(_ context.Context, _ *gyro.Client, in division) (quotient, error) {
@@ -95,8 +95,7 @@ type reminder struct {
 	Seconds int    `json:"seconds"`
 }
 
-// remind answers at once and sends the client a message later, if it is still
-// there.
+// remind answers at once and sends the client a message later, if it is still connected.
 func remind(_ context.Context, c *gyro.Client, in reminder) (struct{}, error) {
 	if in.Seconds < 0 || in.Seconds > 3600 {
 		return struct{}{}, gyro.ErrorLimitExceeded

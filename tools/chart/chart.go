@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -55,11 +55,11 @@ func (c *chart) addValues(name string) error {
 	return mergo.Merge(&c.values, more, mergo.WithOverride)
 }
 
-// free are the objects whose keys are not the chart's.
+// free are the objects whose keys the chart does not define.
 var free = map[string]bool{"config": true, "resources": true, "secrets": true, "nodeSelector": true, "annotations": true}
 
-// known fails for values that the chart does not have, which Helm ignores: nobody
-// finds a misspelled key.
+// known fails for values that the chart does not have. Helm ignores them, which hides misspelled
+// keys.
 func (c *chart) known(path string, has, given map[string]any) error {
 	for key, value := range given {
 		old, ok := has[key]
@@ -135,7 +135,7 @@ func (c *chart) render(release string) ([]file, error) {
 	if _, err := root.ParseFiles(names...); err != nil {
 		return nil, err
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	data := map[string]any{
 		"Values": c.values, "Chart": titled(c.meta),
 		"Release": map[string]any{"Name": release, "Namespace": "default", "Service": "Helm"},
@@ -150,14 +150,15 @@ func (c *chart) render(release string) ([]file, error) {
 		if err := root.ExecuteTemplate(&b, base, data); err != nil {
 			return nil, err
 		}
-		if f, empty := newFile(base, b.Bytes()); !empty && base != "NOTES.txt" {
-			files = append(files, f)
+		text := strings.TrimSpace(b.String())
+		if text != "" && base != "NOTES.txt" {
+			files = append(files, file{base, strings.TrimPrefix(text, "---\n") + "\n"})
 		}
 	}
 	return files, nil
 }
 
-// titled gives Chart.yaml's keys the names that templates use.
+// titled returns the values of Chart.yaml with the keys that templates use.
 func titled(meta map[string]any) map[string]any {
 	out := make(map[string]any, len(meta))
 	for key, value := range meta {

@@ -1,6 +1,6 @@
-// Command chart renders a Helm chart as helm template does, without what a cluster
-// would have to answer: what a chart of our own needs, in a fraction of the time
-// that Helm takes to compile.
+// Command chart renders a Helm chart as helm template does. It supports what the chart of this
+// repository needs, nothing that asks a cluster, and compiles in a fraction of the time that Helm
+// takes.
 //
 //	chart [-f VALUES.yaml] [-set key=value] [-out FOLDER] RELEASE CHART
 //
@@ -8,14 +8,12 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 func main() {
@@ -67,7 +65,7 @@ func run(args []string, stdout io.Writer) error {
 	return write(*out, files, flags.Arg(1), *values)
 }
 
-// write makes the files of a folder that has nothing else that ends with .yaml.
+// write replaces the .yaml files of a folder by these.
 func write(folder string, files []file, chart, values string) error {
 	old, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
@@ -90,8 +88,3 @@ func write(folder string, files []file, chart, values string) error {
 
 // file is a rendered template that is not empty.
 type file struct{ name, text string }
-
-func newFile(name string, text []byte) (f file, empty bool) {
-	text = bytes.TrimSpace(text)
-	return file{name, strings.TrimPrefix(string(text), "---\n") + "\n"}, len(text) == 0
-}

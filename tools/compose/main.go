@@ -1,6 +1,6 @@
-// Command compose checks files for docker compose: that they have the schema of the
-// Compose specification, that variables and references resolve, and that what they
-// mount is there. It needs no Docker.
+// Command compose checks files for docker compose: that they follow the schema of the Compose
+// specification, that variables and references resolve, and that the files and folders that they
+// build from or mount exist. It needs no Docker.
 //
 //	compose FILE...
 package main

@@ -1,12 +1,12 @@
-// Command pkgsize fails if a package has more lines than it may: one that outgrew its
-// single concern is divided. Counted are the lines of Go files that people write, that
-// is without tests and generated files.
+// Command pkgsize fails if a package has more lines than its limit, because a package should have
+// one concern. It counts the lines of Go files, except tests and generated files.
 //
 //	pkgsize [-limit 2500] [-limit PACKAGE=1900]... [FOLDER]
 package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -35,7 +35,8 @@ func main() {
 	}
 }
 
-// limits are the most lines of packages by folder; that of the empty one is for all others.
+// limits are the most lines of packages by folder. The limit of the empty folder is that of all
+// other packages.
 type limits map[string]int
 
 // Set takes LINES, or PACKAGE=LINES.
@@ -59,15 +60,15 @@ func (l limits) of(pkg string) int {
 	return l[""]
 }
 
-// run returns an error that names the packages below tree with more lines than they may
-// have, and limits for packages that are not there.
+// run returns an error that names the packages below tree with more lines than their limit, and
+// the limits of packages that do not exist.
 func run(tree fs.FS, most limits) error {
 	lines, err := count(tree)
 	if err != nil {
 		return err
 	}
 	if len(lines) == 0 {
-		return fmt.Errorf("no Go files found")
+		return errors.New("no Go files found")
 	}
 	var large []string
 	for _, pkg := range slices.Sorted(maps.Keys(lines)) {
@@ -86,7 +87,7 @@ func run(tree fs.FS, most limits) error {
 	return nil
 }
 
-// count returns the lines of packages by folder.
+// count returns the number of lines of packages by folder.
 func count(tree fs.FS) (map[string]int, error) {
 	lines := make(map[string]int)
 	err := fs.WalkDir(tree, ".", func(file string, d fs.DirEntry, err error) error {
