@@ -35,9 +35,8 @@ const (
 
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
+// writeBuffers are for frames, and for the messages in them.
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
-
-var commandBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
 
 // CloseError is the close frame that ended a connection.
 type CloseError struct {
@@ -149,8 +148,8 @@ func (c *Conn) Cut() {
 
 // Send sends commands in one frame, or none of them.
 func (c *Conn) Send(cmds ...*protocol.Command) error {
-	buf := commandBuffers.Get().(*[]byte)
-	defer commandBuffers.Put(buf)
+	buf := writeBuffers.Get().(*[]byte)
+	defer writeBuffers.Put(buf)
 	b, op := (*buf)[:0], ws.OpText
 	if c.codec.Encoding() == protocol.Protobuf {
 		op = ws.OpBinary
