@@ -209,7 +209,8 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 	add := func(s *site, key, path string, e endpoint) {
 		errs = append(errs, s.handle(key, path, e))
 	}
-	a.limits = newAdmission(a.connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients, a.log)
+	connectionLimit := func() int { return a.inForce.Load().cfg.Client.ConnectionLimit }
+	a.limits = newAdmission(connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients, a.log)
 	a.meters.watch(a, o.Version)
 	if !cfg.WebSocket.Disabled {
 		h, path := a.webSocket(), cfg.WebSocket.HandlerPrefix
@@ -245,7 +246,8 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 func (a *App) mountAPI(s *site) error {
 	node, observer := a.meters.apiNode(a.node)
 	exec := api.NewExecutor(api.Config{
-		Node: node, Channels: a.channelsInForce, BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log,
+		Node: node, Channels: func() api.Channels { return a.inForce.Load() },
+		BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log,
 	})
 	h, err := httpapi.New(exec, httpapi.Config{
 		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Key: a.cfg.HTTPAPI.Key, Insecure: a.cfg.HTTPAPI.Insecure,

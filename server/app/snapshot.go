@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/engine"
@@ -72,12 +71,6 @@ func (a *App) routesInForce() *engine.Routes {
 	}
 	return nil
 }
-
-// channelsInForce returns what a command of the server API asks for the options of channels.
-func (a *App) channelsInForce() api.Channels { return a.inForce.Load() }
-
-// connectionLimit is client.connection_limit.
-func (a *App) connectionLimit() int { return a.inForce.Load().cfg.Client.ConnectionLimit }
 
 // Reload takes over the keys that can change while the server runs (docs/configuration.md,
 // column Reload), and logs the changed keys that need a restart. After an error nothing has

@@ -148,25 +148,23 @@ func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 
 // CheckPresence decides on a presence or presence stats command. The error is nil or a
 // *protocol.Error.
-func (c Channel) CheckPresence(f Facts) error {
-	switch {
-	case !c.Presence:
-		return protocol.ErrorNotAvailable
-	case c.mayPresence(f):
-		return nil
-	}
-	return protocol.ErrorPermissionDenied
-}
+func (c Channel) CheckPresence(f Facts) error { return check(c.Presence, c.mayPresence(f)) }
 
 // CheckHistory decides on a history command. The error is nil or a *protocol.Error.
 func (c Channel) CheckHistory(f Facts) error {
+	return check(c.HistorySize > 0 && c.HistoryTTL > 0, c.mayHistory(f))
+}
+
+// check returns the error of a command: available says whether the channel has the feature,
+// allowed whether the client may use it.
+func check(available, allowed bool) error {
 	switch {
-	case c.HistorySize <= 0 || c.HistoryTTL <= 0:
+	case !available:
 		return protocol.ErrorNotAvailable
-	case c.mayHistory(f):
-		return nil
+	case !allowed:
+		return protocol.ErrorPermissionDenied
 	}
-	return protocol.ErrorPermissionDenied
+	return nil
 }
 
 func (c Channel) mayPresence(f Facts) bool {

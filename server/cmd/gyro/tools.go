@@ -91,8 +91,8 @@ func checkConfigCommand() *cobra.Command {
 	strict := cmd.Flags().BoolP("strict", "s", false, "fail on unknown keys")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, warnings, err := loadValid(cmd, *file)
-		if err == nil {
-			err = checkEngines(cfg)
+		if err == nil { // engines are made, but not connected
+			_, err = engine.New(cfg, nil, slog.New(slog.DiscardHandler))
 		}
 		if err != nil {
 			return err
@@ -106,12 +106,6 @@ func checkConfigCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
-}
-
-// checkEngines makes the engines, without connecting to them, and returns what fails.
-func checkEngines(cfg *config.Config) error {
-	_, err := engine.New(cfg, nil, slog.New(slog.DiscardHandler))
-	return err
 }
 
 func defaultConfigCommand() *cobra.Command {
