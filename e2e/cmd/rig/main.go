@@ -60,18 +60,19 @@ func runGroup(cmd *exec.Cmd) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	rig.Group(cmd)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	defer rig.SignalGroup(cmd, syscall.SIGKILL)
+	tell := func(s syscall.Signal) { _ = syscall.Kill(-cmd.Process.Pid, s) } // nobody may be left
+	defer tell(syscall.SIGKILL)
 	select {
 	case err := <-ended:
 		return err
 	case s := <-signals:
-		rig.SignalGroup(cmd, syscall.SIGTERM)
+		tell(syscall.SIGTERM)
 		select {
 		case <-ended:
 		case <-time.After(grace):
