@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// warnExposed warns of endpoints that are meant for backends and operators and are on the
-// port that clients connect to: whoever reaches that port reaches these endpoints.
+// warnExposed warns of endpoints for backends and operators that are on the port that clients
+// connect to, so that everybody who can reach that port can reach these endpoints.
 func (a *App) warnExposed() {
 	cfg := a.cfg
 	if cfg.WebSocket.Disabled || loopback(cfg.HTTPServer.Address) {

@@ -413,7 +413,7 @@ func TestConsole(t *testing.T) {
 	if !strings.HasSuffix(line, "\x1b[33mWARN \x1b[0m look out a=1 g.time=\"x y\"\n") {
 		t.Errorf("got %q", line)
 	}
-	if isTerminal(must(os.Open(os.DevNull))) {
+	if IsTerminal(must(os.Open(os.DevNull))) {
 		t.Error("the null device is no terminal")
 	}
 }

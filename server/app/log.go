@@ -40,7 +40,7 @@ func NewLogger(cfg *config.Log) (log *slog.Logger, closeLog func() error, err er
 		if out, err = os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 			return nil, nil, fmt.Errorf("log.file: %w", err)
 		}
-	case runtime.GOOS != "windows" && isTerminal(os.Stdout):
+	case runtime.GOOS != "windows" && IsTerminal(os.Stdout):
 		out, console = os.Stdout, true
 	}
 	log = logging.Wrap(newLogger(out, cfg.Level, console))
@@ -104,15 +104,15 @@ func levelName(l slog.Level) string {
 // ReportFatal writes to stderr why the server cannot run: as plain text if stderr is a
 // terminal, otherwise as a JSON line like those of the log.
 func ReportFatal(err error) {
-	if isTerminal(os.Stderr) {
+	if IsTerminal(os.Stderr) {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		return
 	}
 	newLogger(os.Stderr, "fatal", false).Log(context.Background(), levelFatal, "gyro cannot run", "error", err)
 }
 
-// isTerminal tells whether f is a terminal: a character device other than the null device.
-func isTerminal(f *os.File) bool {
+// IsTerminal tells whether f is a terminal: a character device other than the null device.
+func IsTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return false

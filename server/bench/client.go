@@ -212,7 +212,7 @@ func (c *client) inChannel(conn *wire.Conn, r *protocol.Reply, ready joined) err
 
 var errNotRecoverable = errors.New("the server does not recover this channel: choose one (--channel) of a namespace with history_size, history_ttl and force_recovery")
 
-// delivery is what the ledgers need of a publication.
+// delivery has the parts of a publication that count.
 type delivery struct {
 	channel string
 	offset  uint64

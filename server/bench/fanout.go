@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Load is what publishers do.
+// Load says how many publishers there are, and what they publish.
 type Load struct {
 	Publishers int
 	Messages   int           // per publisher; 0 for no limit, then Duration is required

@@ -33,8 +33,7 @@ func run(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// await polls until the process answers, as it tells nobody when it is ready. If it does not
-// answer, await kills it.
+// await polls until the process answers, and kills it if it does not.
 func (p *process) await(answers func() bool) error {
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
 		if answers() {

@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// ledger is what the publisher of a channel knows about its numbers. Any goroutine may use it.
+// ledger has the state of the numbers that the publisher of a channel publishes. Any goroutine may
+// use it.
 type ledger struct {
 	// begun is the last number that was published, acked the last that was acknowledged.
 	begun, acked atomic.Int64

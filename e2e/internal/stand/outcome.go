@@ -13,7 +13,7 @@ import (
 // that expiration cannot make a list right.
 const endLimit = 20 * time.Second
 
-// Outcome is what became of commands, presence and history, once all faults have ended.
+// Outcome says what is wrong with commands, presence and history once all faults have ended.
 type Outcome struct {
 	Orders
 	// Back is how long it took until all subscribers received publications again.
@@ -26,7 +26,8 @@ type Outcome struct {
 }
 
 // End waits, once all faults have ended, until acknowledged commands are carried out and presence
-// is right, and returns what is not. No visitor comes or goes any more, so it can be called once.
+// lists are right, and returns what is still wrong. It can be called once: visitors neither come
+// nor go afterwards.
 func (s *Stand) End() Outcome {
 	s.tb.Helper()
 	start := time.Now()

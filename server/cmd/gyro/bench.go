@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/bench"
 	"github.com/gyrohq/gyro/server/config"
@@ -175,7 +176,7 @@ func (b *benchFlags) command(s scenario, t *bench.Target, timeout time.Duration)
 // run executes a scenario and prints its report.
 func (b *benchFlags) run(s scenario, t *bench.Target) error {
 	clear := func() {}
-	if !b.quiet && isTerminal(os.Stderr) {
+	if !b.quiet && app.IsTerminal(os.Stderr) {
 		t.Progress = func(line string) { fmt.Fprintf(os.Stderr, "\r\033[K%s", line) }
 		clear = func() { fmt.Fprint(os.Stderr, "\r\033[K") }
 	}
@@ -208,11 +209,6 @@ func (b *benchFlags) run(s scenario, t *bench.Target) error {
 		return errors.Join(err, rep.WriteJSON(out))
 	}
 	return errors.Join(err, rep.WriteText(out))
-}
-
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 func benchFanoutCommand() *cobra.Command {
