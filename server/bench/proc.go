@@ -23,36 +23,26 @@ func readUsage(pid int) (*usage, error) {
 	if pid == 0 {
 		return nil, nil
 	}
-	u := new(usage)
-	dir := fmt.Sprintf("/proc/%d/", pid)
-	stat, err := os.ReadFile(dir + "stat")
+	file := fmt.Sprintf("/proc/%d/stat", pid)
+	stat, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("pid: process %d: %w", pid, err)
 	}
 	// The name of the command, in parentheses, may hold anything.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 13 {
-		return nil, fmt.Errorf("pid: %sstat: %d fields", dir, len(fields))
+	if len(fields) < 22 {
+		return nil, fmt.Errorf("pid: %s: %d fields", file, len(fields))
 	}
-	for _, f := range fields[11:13] { // utime, stime
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("pid: %sstat: %w", dir, err)
+	var values [3]int64
+	for i, at := range [...]int{11, 12, 21} { // utime, stime, rss in pages
+		if values[i], err = strconv.ParseInt(fields[at], 10, 64); err != nil {
+			return nil, fmt.Errorf("pid: %s: %w", file, err)
 		}
-		u.cpu += time.Duration(n) * tick
 	}
-	status, err := os.ReadFile(dir + "status")
-	if err != nil {
-		return nil, fmt.Errorf("pid: process %d: %w", pid, err)
-	}
-	_, after, _ := strings.Cut(string(status), "\nVmRSS:")
-	text, _, _ := strings.Cut(strings.TrimSpace(after), " ")
-	kilobytes, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	if values[2] == 0 {
 		return nil, fmt.Errorf("pid: process %d has no memory: it has ended", pid)
 	}
-	u.memory = kilobytes << 10
-	return u, nil
+	return &usage{cpu: time.Duration(values[0]+values[1]) * tick, memory: values[2] * int64(os.Getpagesize())}, nil
 }
 
 // since describes what the server has used since before was read, in all and for each of n
