@@ -2,106 +2,112 @@ package gate
 
 import (
 	"context"
-	"hash/maphash"
+	"sync"
 )
 
-// flights let identical reads share a round trip. Of one key at most one read is
-// under way; those who ask meanwhile share the next one, which starts when it is
-// back. Nobody joins a read that has been sent already: its answer may be older than
-// the question, and a subscriber that read it would miss what was published between
-// that answer and its own subscription.
-type flights[K key[K], V any] struct {
+// flights lets identical reads share a round trip. At most one read of a key is under way.
+// Readers that ask meanwhile share the next read, which starts when the first one is back.
+// Nobody joins a read that was sent already: its answer may be older than the question, and
+// a subscriber with that answer would miss what was published before its own subscription.
+type flights[K comparable, Q query[K, Q], V any] struct {
 	slots *slots
-	read  func(ctx context.Context, k K) (V, error)
+	read  func(ctx context.Context, q Q) (V, error)
 	// clone makes an answer that its reader may change.
 	clone func(V) V
 
-	seed    maphash.Seed
-	stripes [numStripes]stripe[K, V]
+	mu sync.Mutex
+	// next has the keys with a read under way, and for each the read that follows; nil if
+	// nobody waits for one.
+	next map[K]*flight[Q, V]
 }
 
-// flight is a read that is not sent yet, for several readers.
-type flight[V any] struct {
+// query says what is read.
+type query[K comparable, Q any] interface {
+	// key is equal for queries that have the same answer at any moment.
+	key() K
+	// own returns the query without memory that its maker may change.
+	own() Q
+}
+
+// flight is a read for several readers.
+type flight[Q, V any] struct {
+	query  Q
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	// guarded by the stripe
+	// guarded by flights.mu
 	waiting int
-	sent    bool // it is not its seat's next any more
+	sent    bool
 
-	done chan struct{} // closed behind the answer
+	done chan struct{} // closed once v and err are set
 	v    V
 	err  error
 }
 
-func newFlights[K key[K], V any](s *slots, clone func(V) V, read func(context.Context, K) (V, error)) *flights[K, V] {
-	return &flights[K, V]{slots: s, read: read, clone: clone, seed: maphash.MakeSeed()}
+func newFlights[K comparable, Q query[K, Q], V any](s *slots, clone func(V) V, read func(context.Context, Q) (V, error)) *flights[K, Q, V] {
+	return &flights[K, Q, V]{slots: s, read: read, clone: clone, next: make(map[K]*flight[Q, V])}
 }
 
 // do returns an answer that was read after do was called.
-func (f *flights[K, V]) do(ctx context.Context, k K) (V, error) {
-	hash := k.hash(f.seed)
-	st := &f.stripes[hash%numStripes]
-	st.mu.Lock()
-	s := st.find(hash, &k)
-	if s == nil {
-		s = st.add(hash, &k)
-		st.mu.Unlock()
-		return f.alone(ctx, st, s)
+func (f *flights[K, Q, V]) do(ctx context.Context, q Q) (V, error) {
+	k := q.key()
+	f.mu.Lock()
+	fl, underWay := f.next[k]
+	if !underWay {
+		f.next[k] = nil
+		f.mu.Unlock()
+		return f.alone(ctx, k, q)
 	}
-	fl := s.next
 	if fl == nil {
-		fl = &flight[V]{done: make(chan struct{})}
+		fl = &flight[Q, V]{query: q.own(), done: make(chan struct{})}
 		fl.ctx, fl.cancel = context.WithCancel(context.WithoutCancel(ctx))
-		s.next = fl
+		f.next[k] = fl
 	}
 	fl.waiting++
-	st.mu.Unlock()
-	return f.wait(ctx, st, s, fl)
+	f.mu.Unlock()
+	return f.wait(ctx, k, fl)
 }
 
-// alone reads for one reader. The others wait until it is back.
-func (f *flights[K, V]) alone(ctx context.Context, st *stripe[K, V], s *seat[K, V]) (v V, err error) {
+// alone reads for one reader.
+func (f *flights[K, Q, V]) alone(ctx context.Context, k K, q Q) (v V, err error) {
 	defer func() {
-		if f.landed(st, s) {
-			go f.share(st, s)
+		if f.landed(k) {
+			go f.share(k)
 		}
 	}()
 	if err = f.slots.acquire(ctx); err != nil {
 		return v, err
 	}
 	defer f.slots.release()
-	return f.read(ctx, s.key)
+	return f.read(ctx, q)
 }
 
-// landed ends a read. It reports whether readers wait for another one; if none do, it
-// removes the key's seat.
-func (f *flights[K, V]) landed(st *stripe[K, V], s *seat[K, V]) bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if s.next != nil {
-		s.key = s.key.own() // who made it goes away
+// landed ends a read. It reports whether readers wait for another one.
+func (f *flights[K, Q, V]) landed(k K) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.next[k] != nil {
 		return true
 	}
-	st.remove(s)
+	delete(f.next, k)
 	return false
 }
 
-// share reads for several readers at once, for as long as there are any.
-func (f *flights[K, V]) share(st *stripe[K, V], s *seat[K, V]) {
+// share makes the reads that several readers share, one after the other, while readers wait.
+func (f *flights[K, Q, V]) share(k K) {
 	for {
-		// As long as it waits for a slot, a read is not sent.
+		// Readers may still join a read that waits for its slot.
 		err := f.slots.acquire(context.Background())
-		st.mu.Lock()
-		fl := s.next
-		s.next = nil
+		f.mu.Lock()
+		fl := f.next[k]
+		f.next[k] = nil
 		if fl != nil {
 			fl.sent = true
 		}
-		st.mu.Unlock()
+		f.mu.Unlock()
 		if fl != nil {
 			if fl.err = err; err == nil {
-				fl.v, fl.err = f.read(fl.ctx, s.key)
+				fl.v, fl.err = f.read(fl.ctx, fl.query)
 			}
 			fl.cancel()
 			close(fl.done)
@@ -109,14 +115,14 @@ func (f *flights[K, V]) share(st *stripe[K, V], s *seat[K, V]) {
 		if err == nil {
 			f.slots.release()
 		}
-		if !f.landed(st, s) {
+		if !f.landed(k) {
 			return
 		}
 	}
 }
 
 // wait waits for the answer of a flight.
-func (f *flights[K, V]) wait(ctx context.Context, st *stripe[K, V], s *seat[K, V], fl *flight[V]) (v V, err error) {
+func (f *flights[K, Q, V]) wait(ctx context.Context, k K, fl *flight[Q, V]) (v V, err error) {
 	select {
 	case <-fl.done:
 		if fl.err != nil {
@@ -125,12 +131,12 @@ func (f *flights[K, V]) wait(ctx context.Context, st *stripe[K, V], s *seat[K, V
 		return f.clone(fl.v), nil
 	case <-ctx.Done():
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if fl.waiting--; fl.waiting == 0 {
 		fl.cancel()
-		if !fl.sent { // and nobody may join it now
-			s.next = nil
+		if !fl.sent {
+			f.next[k] = nil // so that nobody joins a canceled read
 		}
 	}
 	return v, ctx.Err()

@@ -216,15 +216,11 @@ func testFresh(t *testing.T, seed uint64, limit, channels int) {
 	if limit > 0 && e.most.Load() > int64(limit) {
 		t.Errorf("%d calls at a time, limit %d", e.most.Load(), limit)
 	}
-	if g.slots.used != 0 || g.slots.head != nil || g.slots.tail != nil {
-		t.Errorf("%d slots are still used", g.slots.used)
+	if g.slots.used != 0 || g.slots.waiting.Len() != 0 {
+		t.Errorf("%d slots are still used, %d callers wait", g.slots.used, g.slots.waiting.Len())
 	}
-	for i := range g.history.stripes {
-		for _, s := range g.history.stripes[i].heads {
-			if s != nil {
-				t.Errorf("%+v is left", s)
-			}
-		}
+	if len(g.history.next) != 0 {
+		t.Errorf("%+v is left", g.history.next)
 	}
 }
 

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"sync"
@@ -9,25 +10,19 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// slots bound how many calls are in progress. Those who wait get a slot in the
+// slots bounds how many calls are in progress. Callers that have to wait get slots in the
 // order in which they came.
 type slots struct {
 	limit    int           // < 1: none
 	patience time.Duration // the longest wait
 
-	mu         sync.Mutex
-	used       int
-	head, tail *waiter
-}
-
-// waiter is an element of the queue, or has been granted a slot.
-type waiter struct {
-	prev, next *waiter
-	granted    chan struct{}
+	mu      sync.Mutex
+	used    int
+	waiting list.List // of chan struct{}, closed when the caller that waits gets its slot
 }
 
 // acquire waits for a slot. Its error is that of ctx, or wraps
-// protocol.ErrorTooManyRequests when patience is at its end.
+// protocol.ErrorTooManyRequests if there was none for as long as patience says.
 func (s *slots) acquire(ctx context.Context) error {
 	if s.limit < 1 {
 		return nil
@@ -38,23 +33,18 @@ func (s *slots) acquire(ctx context.Context) error {
 		s.mu.Unlock()
 		return nil
 	}
-	w := &waiter{prev: s.tail, granted: make(chan struct{})}
-	if s.tail == nil {
-		s.head = w
-	} else {
-		s.tail.next = w
-	}
-	s.tail = w
+	granted := make(chan struct{})
+	e := s.waiting.PushBack(granted)
 	s.mu.Unlock()
-	return s.wait(ctx, w)
+	return s.wait(ctx, e, granted)
 }
 
-func (s *slots) wait(ctx context.Context, w *waiter) error {
+func (s *slots) wait(ctx context.Context, e *list.Element, granted <-chan struct{}) error {
 	timer := time.NewTimer(s.patience)
 	defer timer.Stop()
 	var err error
 	select {
-	case <-w.granted:
+	case <-granted:
 		return nil
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -64,10 +54,10 @@ func (s *slots) wait(ctx context.Context, w *waiter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-w.granted: // too late: it goes on to the next
+	case <-granted: // too late
 		s.pass()
 	default:
-		s.remove(w)
+		s.waiting.Remove(e)
 	}
 	return err
 }
@@ -82,26 +72,12 @@ func (s *slots) release() {
 	s.pass()
 }
 
-// pass hands a slot to the next in the queue. mu is held.
+// pass gives a slot to the caller that has waited longest, or frees it. mu is held.
 func (s *slots) pass() {
-	w := s.head
-	if w == nil {
+	e := s.waiting.Front()
+	if e == nil {
 		s.used--
 		return
 	}
-	s.remove(w)
-	close(w.granted)
-}
-
-func (s *slots) remove(w *waiter) {
-	if w.prev == nil {
-		s.head = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		s.tail = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
+	close(s.waiting.Remove(e).(chan struct{}))
 }
