@@ -1,7 +1,7 @@
-// Package wstest is a client of the protocol for the tests of the library and of
-// the server: over a real WebSocket (Dial) or straight into a node, without a
-// socket (Pipe). Commands are written as the JSON that goes over the wire; replies
-// and pushes come back decoded.
+// Package wstest has a client of the protocol for the tests of the library and of the
+// server. It is connected by a real WebSocket (Dial) or directly to a node, without a socket
+// (Pipe). Tests write commands as the JSON that goes over the wire; the client decodes
+// replies and pushes.
 package wstest
 
 import (
@@ -15,30 +15,28 @@ import (
 )
 
 // patience is how long a client waits before the test fails. In a synctest
-// bubble it passes at once if nothing can happen any more.
+// bubble that time passes at once if nothing can happen any more.
 const patience = 20 * time.Second
 
-// link carries the client's messages.
-type link interface {
+// conn carries the client's messages.
+type conn interface {
 	send(msg []byte)
-	// drop ends the connection without a word.
+	// drop ends the connection without a Close frame.
 	drop()
 }
 
-// Client is one connection. Answers to pings are sent by themselves. Methods that
-// wait fail the test if nothing comes; they may be called from any goroutine, one
-// at a time.
+// Client is one connection. It answers pings by itself. Methods that wait fail the test if
+// nothing comes. Any goroutine may call them, one at a time.
 type Client struct {
 	tb    testing.TB
-	link  link
+	conn  conn
 	codec codec.ClientCodec
-	more  chan struct{} // something changed below
+	more  chan struct{} // something below has changed
 
-	mu     sync.Mutex
-	lastID uint32
-	// replies that nobody has awaited yet, by ID; pushes in their order.
-	replies map[uint32]*protocol.Reply
-	pushes  []*protocol.Push
+	mu      sync.Mutex
+	lastID  uint32
+	replies map[uint32]*protocol.Reply // not awaited yet, by ID
+	pushes  []*protocol.Push           // not returned yet
 	mute    bool
 	ended   bool
 	end     protocol.Disconnect // does not change once ended is true
@@ -68,7 +66,7 @@ func (c *Client) Subscribe(ch, fields string) *protocol.SubscribeResult {
 	return c.Do(fmt.Sprintf(`"subscribe":{"channel":%q%s}`, ch, fields)).Subscribe
 }
 
-// Do is Call for a command that has to succeed.
+// Do is Call for a command that has to succeed: an error fails the test.
 func (c *Client) Do(command string) *protocol.Reply {
 	c.tb.Helper()
 	r := c.Call(command)
@@ -85,8 +83,8 @@ func (c *Client) Call(command string) *protocol.Reply {
 	return c.Await(c.Start(command))
 }
 
-// Outcome sends a command like Call and describes what comes of it: "ok", "error
-// 103" or "disconnect 3501". The reply is nil after a disconnect.
+// Outcome sends a command like Call, and describes its outcome: "ok", "error 103" or
+// "disconnect 3501". The reply is nil after a disconnect.
 func (c *Client) Outcome(command string) (string, *protocol.Reply) {
 	c.tb.Helper()
 	id := c.Start(command)
@@ -115,11 +113,11 @@ func (c *Client) Start(command string) uint32 {
 	return id
 }
 
-// Send sends one frame, given in JSON whatever the encoding of the connection.
+// Send sends one frame. It is written as JSON, whatever the encoding of the connection.
 func (c *Client) Send(frame string) {
 	c.tb.Helper()
 	if c.codec.Encoding() == protocol.JSON {
-		c.link.send([]byte(frame))
+		c.conn.send([]byte(frame))
 		return
 	}
 	var msg []byte
@@ -135,11 +133,11 @@ func (c *Client) Send(frame string) {
 			c.tb.Fatalf("%s: %v", frame, err)
 		}
 	}
-	c.link.send(msg)
+	c.conn.send(msg)
 }
 
-// Raw sends one message with this payload, whatever it is.
-func (c *Client) Raw(payload []byte) { c.link.send(payload) }
+// Raw sends one message with this payload, valid or not.
+func (c *Client) Raw(payload []byte) { c.conn.send(payload) }
 
 // Await returns the reply to a command.
 func (c *Client) Await(id uint32) *protocol.Reply {
@@ -152,7 +150,7 @@ func (c *Client) Await(id uint32) *protocol.Reply {
 	return r
 }
 
-// take is called with the lock held; nil if the reply has not come.
+// take returns the reply to a command, nil if it has not come. The lock is held.
 func (c *Client) take(id uint32) *protocol.Reply {
 	r := c.replies[id]
 	delete(c.replies, id)
@@ -173,7 +171,7 @@ func (c *Client) Push() *protocol.Push {
 	return p
 }
 
-// Pub returns the next push, which has to be a publication.
+// Pub returns the publication of the next push; a push of another kind fails the test.
 func (c *Client) Pub() *protocol.Publication {
 	c.tb.Helper()
 	p := c.Push()
@@ -183,8 +181,7 @@ func (c *Client) Pub() *protocol.Publication {
 	return p.Pub
 }
 
-// Pushes returns the pushes that have come and were not returned yet, without
-// waiting.
+// Pushes returns the pushes that have come and were not returned yet. It does not wait.
 func (c *Client) Pushes() []*protocol.Push {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,8 +190,8 @@ func (c *Client) Pushes() []*protocol.Push {
 	return p
 }
 
-// Disconnected waits for the end of the connection and returns the server's code
-// and reason; code 0 if it ended without.
+// Disconnected waits for the end of the connection. It returns the server's code and reason;
+// the code is 0 if the server gave none.
 func (c *Client) Disconnected() protocol.Disconnect {
 	c.tb.Helper()
 	c.until("the end of the connection", func() bool { return c.ended })
@@ -208,11 +205,11 @@ func (c *Client) Mute() {
 	c.mute = true
 }
 
-// Vanish ends the connection without a word.
-func (c *Client) Vanish() { c.link.drop() }
+// Vanish ends the connection without a Close frame.
+func (c *Client) Vanish() { c.conn.drop() }
 
-// wait waits until found, which is called with the lock held, is true; the test
-// fails if the connection ends before.
+// wait waits until found, which is called with the lock held, returns true. The test fails if
+// the connection ends before.
 func (c *Client) wait(what string, found func() bool) {
 	c.tb.Helper()
 	ok := false
@@ -225,7 +222,7 @@ func (c *Client) wait(what string, found func() bool) {
 	}
 }
 
-// until waits until done, which is called with the lock held, is true.
+// until waits until done, which is called with the lock held, returns true.
 func (c *Client) until(what string, done func() bool) {
 	c.tb.Helper()
 	for {
@@ -276,7 +273,7 @@ func (c *Client) sort(r *protocol.Reply) {
 	}
 	c.mu.Unlock()
 	if ping {
-		// The server's loop may be the caller here, and must not be waited for.
+		// The caller may be the server's loop, which must not wait for itself.
 		go c.Send("{}")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// framer has no envelope but what separates messages.
+// framer adds no envelope, only what separates messages.
 type framer struct{ encoding protocol.Encoding }
 
 func (f *framer) Encoding() protocol.Encoding { return f.encoding }
@@ -25,7 +25,7 @@ func (f *framer) Frame(buf []byte) []byte {
 
 var framers = [...]*framer{{protocol.JSON}, {protocol.Protobuf}}
 
-// Pipe opens a connection to an acceptor in memory. It ends with the test.
+// Pipe opens a connection in memory to an acceptor. It ends with the test.
 func Pipe(tb testing.TB, a transport.Acceptor) *Client {
 	tb.Helper()
 	c, err := Open(context.Background(), tb, a, protocol.JSON)
@@ -40,7 +40,7 @@ func Pipe(tb testing.TB, a transport.Acceptor) *Client {
 func Open(ctx context.Context, tb testing.TB, a transport.Acceptor, e protocol.Encoding) (*Client, error) {
 	p := &pipe{client: newClient(tb, e), gone: make(chan struct{})}
 	p.state.L = &p.mu
-	p.client.link = p
+	p.client.conn = p
 	peer, err := a.Accept(ctx, p, transport.Info{Name: "pipe", Framer: framers[e], RemoteAddr: "192.0.2.1:1234"})
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (p *pipe) drop() {
 	}
 }
 
-// end is true the first time.
+// end ends the connection. It reports false if that was done before.
 func (p *pipe) end(cause error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,9 +142,9 @@ func (p *pipe) end(cause error) bool {
 	return true
 }
 
-// Stick lets a Pipe's client take no more bytes, or again.
+// Stick(true) has a Pipe's client take no more bytes, Stick(false) ends that.
 func (c *Client) Stick(stuck bool) {
-	p := c.link.(*pipe)
+	p := c.conn.(*pipe)
 	p.mu.Lock()
 	p.stuck = stuck
 	p.mu.Unlock()
@@ -155,5 +155,5 @@ func (c *Client) Stick(stuck bool) {
 	}
 }
 
-// Framer is that of a Pipe's connections: without an envelope.
+// Framer returns the framer of a Pipe's connections, which adds no envelope.
 func Framer(e protocol.Encoding) transport.Framer { return framers[e] }

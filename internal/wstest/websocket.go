@@ -12,16 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
-)
-
-// Opcodes of RFC 6455.
-const (
-	opText   = 1
-	opBinary = 2
-	opClose  = 8
-	opPing   = 9
-	opPong   = 10
 )
 
 // Dial opens a WebSocket connection to an http:// or https:// address, with header
@@ -36,7 +28,7 @@ func Dial(tb testing.TB, address string, header http.Header) *Client {
 	return c
 }
 
-// Handshake is Dial for a server that may refuse: without a client, the HTTP
+// Handshake is Dial for a server that may refuse. If it refuses, the client is nil; the HTTP
 // status tells why.
 func Handshake(tb testing.TB, address string, header http.Header) (*Client, int) {
 	tb.Helper()
@@ -61,7 +53,7 @@ func Handshake(tb testing.TB, address string, header http.Header) (*Client, int)
 		tb.Fatal(err)
 	}
 	r := bufio.NewReader(conn)
-	_ = conn.SetReadDeadline(time.Now().Add(patience)) // a failure shows when reading
+	_ = conn.SetReadDeadline(time.Now().Add(patience)) // if this fails, reading fails
 	res, err := http.ReadResponse(r, req)
 	if err != nil {
 		tb.Fatal(err)
@@ -81,8 +73,8 @@ func dial(u *url.URL) (net.Conn, error) {
 	return net.Dial("tcp", u.Host)
 }
 
-// Over makes a client of a WebSocket stream that was opened in another way, such
-// as over HTTP/2; address is as for Dial.
+// Over returns a client of a WebSocket stream that is open already, for example over HTTP/2;
+// address is as for Dial.
 func Over(tb testing.TB, address string, conn io.ReadWriteCloser) *Client {
 	tb.Helper()
 	u, err := url.Parse(address)
@@ -93,104 +85,69 @@ func Over(tb testing.TB, address string, conn io.ReadWriteCloser) *Client {
 }
 
 func start(tb testing.TB, u *url.URL, conn io.WriteCloser, r io.Reader) *Client {
-	w := &socket{conn: conn, op: opText}
+	w := &socket{conn: conn, op: frametest.OpText}
 	encoding := protocol.JSON
 	if u.Query().Get("cf_protocol") == "protobuf" {
-		encoding, w.op = protocol.Protobuf, opBinary
+		encoding, w.op = protocol.Protobuf, frametest.OpBinary
 	}
 	c := newClient(tb, encoding)
-	c.link = w
+	c.conn = w
 	go w.read(r, c)
 	return c
 }
 
 // Bytes sends bytes, which need not be a frame, over a client's WebSocket.
-func (c *Client) Bytes(b []byte) { c.link.(*socket).bytes(b) }
+func (c *Client) Bytes(b []byte) { c.conn.(*socket).bytes(b) }
 
 // socket is a WebSocket connection that sends unfragmented messages.
 type socket struct {
 	conn io.WriteCloser
-	op   byte
+	op   byte // of messages
 	mu   sync.Mutex
 }
 
-func (w *socket) send(msg []byte) { w.write(w.op, msg) }
+func (w *socket) send(msg []byte) { w.write(w.op, string(msg)) }
 func (w *socket) drop()           { w.conn.Close() }
 
+// bytes ignores failures: reading fails, too, then.
 func (w *socket) bytes(b []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, _ = w.conn.Write(b)
 }
 
-// Last sends one message and asks to close the connection, in one go.
+// Last sends one message and asks to close the connection, in one write.
 func (c *Client) Last(msg string) {
-	w := c.link.(*socket)
-	w.bytes(append(encode(w.op, []byte(msg)), encode(opClose, nil)...))
+	w := c.conn.(*socket)
+	w.bytes(frametest.Masked(frametest.Frame{Fin: true, Op: w.op, Payload: msg}, frametest.Frame{Fin: true, Op: frametest.OpClose}))
 }
 
-// write sends a frame. A failure shows when reading.
-func (w *socket) write(op byte, payload []byte) { w.bytes(encode(op, payload)) }
-
-func encode(op byte, payload []byte) []byte {
-	frame := []byte{0x80 | op}
-	switch n := len(payload); {
-	case n < 126:
-		frame = append(frame, 0x80|byte(n))
-	case n < 1<<16:
-		frame = binary.BigEndian.AppendUint16(append(frame, 0x80|126), uint16(n))
-	default:
-		frame = binary.BigEndian.AppendUint64(append(frame, 0x80|127), uint64(n))
-	}
-	frame = append(frame, 0, 0, 0, 0) // a mask that changes nothing
-	return append(frame, payload...)
+func (w *socket) write(op byte, payload string) {
+	w.bytes(frametest.Masked(frametest.Frame{Fin: true, Op: op, Payload: payload}))
 }
 
-// read takes frames until the end.
+// read takes frames, which servers send unfragmented, until the end.
 func (w *socket) read(r io.Reader, c *Client) {
 	defer w.drop()
 	for {
-		op, payload, err := readFrame(r)
+		f, err := frametest.Read(r)
 		if err != nil {
 			c.finish(protocol.Disconnect{})
 			return
 		}
-		switch op {
-		case opText, opBinary:
-			c.received(payload)
-		case opPing:
-			w.write(opPong, payload)
-		case opClose:
+		switch f.Op {
+		case frametest.OpText, frametest.OpBinary:
+			c.received([]byte(f.Payload))
+		case frametest.OpPing:
+			w.write(frametest.OpPong, f.Payload)
+		case frametest.OpClose:
 			var d protocol.Disconnect
-			if len(payload) >= 2 {
-				d.Code, d.Reason = uint32(binary.BigEndian.Uint16(payload)), string(payload[2:])
+			if p := f.Payload; len(p) >= 2 {
+				d.Code, d.Reason = uint32(binary.BigEndian.Uint16([]byte(p))), p[2:]
 			}
-			w.write(opClose, payload)
+			w.write(frametest.OpClose, f.Payload)
 			c.finish(d)
 			return
 		}
 	}
-}
-
-// readFrame reads one frame of a server, which sends them unfragmented.
-func readFrame(r io.Reader) (op byte, payload []byte, err error) {
-	var head [10]byte
-	if _, err := io.ReadFull(r, head[:2]); err != nil {
-		return 0, nil, err
-	}
-	size := uint64(head[1] & 0x7f)
-	switch size {
-	case 126:
-		_, err = io.ReadFull(r, head[2:4])
-		size = uint64(binary.BigEndian.Uint16(head[2:]))
-	case 127:
-		_, err = io.ReadFull(r, head[2:10])
-		size = binary.BigEndian.Uint64(head[2:])
-	}
-	if err != nil {
-		return 0, nil, err
-	}
-	payload = make([]byte, size)
-	_, err = io.ReadFull(r, payload)
-	return head[0] & 0x0f, payload, err
 }

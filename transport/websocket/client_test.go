@@ -21,10 +21,10 @@ import (
 
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
+	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
-	"github.com/gyrohq/gyro/transport/websocket/internal/frametest"
 )
 
 // onLoops: servers' connections live on a loop, not on goroutines; direct: they get

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/transport/websocket/internal/frametest"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
@@ -316,6 +316,8 @@ func slowReader(t *testing.T, joined bool) {
 		}
 		// A ping meanwhile is answered between frames; at least the last one.
 		c.send(frame{Fin: true, Op: rfc6455.OpPing, Payload: "1"}, frame{Fin: true, Op: rfc6455.OpPing, Payload: "2"}, text("seen"))
+		p.message()
+		c.send(text("read later")) // by another read, before which the pings are answered
 		p.message()
 
 		read := make(chan []byte)

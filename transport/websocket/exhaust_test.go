@@ -55,7 +55,7 @@ func TestDescriptorsExhausted(t *testing.T) {
 
 	release(1)
 	waiting := s.dial()
-	settle(t, "no word in the log", func() bool {
+	eventually(t, "no word in the log", func() bool {
 		return strings.Contains(logs.String(), "http: Accept error: accept tcp "+s.Listener.Addr().String()+": accept4: too many open files; retrying in")
 	})
 	c.send(text("still here"))

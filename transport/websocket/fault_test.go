@@ -67,7 +67,7 @@ func newCrowd(t *testing.T, cfg Config) *crowd {
 	c.server.Start()
 	t.Cleanup(c.server.Close)
 	c.open("/").reset() // what there is with the first connection is there from now on
-	settle(t, "the connection did not end", func() bool { return c.over.Load() == 1 })
+	eventually(t, "the connection did not end", func() bool { return c.over.Load() == 1 })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.causes)
@@ -382,7 +382,7 @@ func (f *fault) test(t *testing.T, bound int64) {
 	}
 	f.leaveAll(c, clients)
 	var after stock
-	settle(t, "more is held than before", func() bool {
+	eventually(t, "more is held than before", func() bool {
 		after = takeStock(t)
 		return after.descriptors <= before.descriptors && after.goroutines <= before.goroutines+2 &&
 			(raceEnabled || after.bytes <= before.bytes+256<<10)
@@ -402,9 +402,9 @@ func (f *fault) comeAll(c *crowd, n int) (clients []outsider) {
 	for range n {
 		clients = append(clients, f.come(c))
 	}
-	settle(c.t, "the server has not noticed all", func() bool { return f.there(c, seen+int64(n)) })
+	eventually(c.t, "the server has not noticed all", func() bool { return f.there(c, seen+int64(n)) })
 	if f.cause == "" { // no handshake, no peer: both ends are there
-		settle(c.t, "not all were accepted", func() bool { return descriptors(c.t) >= c.idle+2*n })
+		eventually(c.t, "not all were accepted", func() bool { return descriptors(c.t) >= c.idle+2*n })
 	}
 	if f.then != nil {
 		f.then(c)
@@ -418,7 +418,7 @@ func (f *fault) leaveAll(c *crowd, clients []outsider) {
 	for _, o := range clients {
 		f.leave(o)
 	}
-	settle(c.t, "not all connections ended", func() bool {
+	eventually(c.t, "not all connections ended", func() bool {
 		return c.over.Load() == c.accepted.Load() && descriptors(c.t) <= c.idle
 	})
 }

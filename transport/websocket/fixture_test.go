@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
-	"github.com/gyrohq/gyro/transport/websocket/internal/frametest"
 )
 
 var update = flag.Bool("update", false, "write what the pure endpoint does into testdata")
@@ -98,10 +98,10 @@ type driven interface {
 	pass(d time.Duration)
 	leave()
 	stall(bool)
-	// settle waits until nothing happens any more. It returns the bytes that the client
+	// waitIdle waits until nothing happens any more. It returns the bytes that the client
 	// got, whether it saw the end of the outgoing direction, and whether the connection
 	// is closed.
-	settle() (got []byte, halfClosed, closed bool)
+	waitIdle() (got []byte, halfClosed, closed bool)
 }
 
 // setting is how a conversation begins.
@@ -143,7 +143,7 @@ func (c *conversation) run(t *testing.T, d driven, p *fixturePeer) {
 		case "drip":
 			for _, b := range in.masked() {
 				d.receive([]byte{b})
-				d.settle()
+				d.waitIdle()
 			}
 		case "send":
 			list := in.unmasked()
@@ -169,7 +169,7 @@ func (c *conversation) run(t *testing.T, d driven, p *fixturePeer) {
 		default:
 			t.Fatalf("unknown: %s", line)
 		}
-		c.got = append(c.got, said.since(d.settle())...)
+		c.got = append(c.got, said.since(d.waitIdle())...)
 	}
 }
 

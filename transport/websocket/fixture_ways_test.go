@@ -252,7 +252,7 @@ func (m *model) Pause(pause bool) {
 	}
 }
 
-func (m *model) settle() ([]byte, bool, bool) {
+func (m *model) waitIdle() ([]byte, bool, bool) {
 	return m.out, m.end == driver.Linger && !m.congested, m.over
 }
 
@@ -349,7 +349,7 @@ func (l *fakeLoop) leave() {
 func (l *fakeLoop) stall(stall bool) { l.stalled = stall }
 
 func (l *fakeLoop) pass(d time.Duration) {
-	for until := l.now + d; ; l.settle() {
+	for until := l.now + d; ; l.waitIdle() {
 		var due *fakeTimer
 		for _, timer := range l.timers {
 			if timer.at <= until && (due == nil || timer.at < due.at) {
@@ -366,7 +366,7 @@ func (l *fakeLoop) pass(d time.Duration) {
 	}
 }
 
-func (l *fakeLoop) settle() (got []byte, halfClosed, closed bool) {
+func (l *fakeLoop) waitIdle() (got []byte, halfClosed, closed bool) {
 	buf := make([]byte, 4096)
 	for idle := 0; idle < 3; idle++ {
 		posts := l.posts
@@ -468,7 +468,7 @@ func (e *pipeEnd) receive(data []byte)  { e.sent <- data }
 func (e *pipeEnd) pass(d time.Duration) { time.Sleep(d) }
 func (e *pipeEnd) leave()               { e.client.Close() }
 
-func (e *pipeEnd) settle() ([]byte, bool, bool) {
+func (e *pipeEnd) waitIdle() ([]byte, bool, bool) {
 	synctest.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
-	"github.com/gyrohq/gyro/transport/websocket/internal/frametest"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 

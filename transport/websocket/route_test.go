@@ -258,7 +258,7 @@ func (g *testGate) note(what string) {
 // await waits until somebody has left, and forgets who passed.
 func (g *testGate) await(t *testing.T) (passed string) {
 	t.Helper()
-	settle(t, "nobody left", func() bool {
+	eventually(t, "nobody left", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if n := len(g.passed); n == 0 || strings.HasPrefix(g.passed[n-1], "enter") {
@@ -550,8 +550,8 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// settle waits until cond holds.
-func settle(t *testing.T, what string, cond func() bool) {
+// eventually waits until cond holds.
+func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -587,7 +587,7 @@ func TestListenerClose(t *testing.T) {
 		}
 		nc.Close()
 		// 2 descriptors each, less one that is closed; 2 of the listener, 2 of epoll.
-		settle(t, "not all was accepted", func() bool { return descriptors(t) >= before+2*len(clients)-1+2 })
+		eventually(t, "not all was accepted", func() bool { return descriptors(t) >= before+2*len(clients)-1+2 })
 		if loopFirst {
 			s.loop.Close()
 		}
@@ -611,7 +611,7 @@ func TestListenerClose(t *testing.T) {
 			s.loop.Close()
 		}
 	}
-	settle(t, "descriptors are left", func() bool { return descriptors(t) <= before })
+	eventually(t, "descriptors are left", func() bool { return descriptors(t) <= before })
 }
 
 // TestNoLoop: while there is no loop, net/http gets everything.

@@ -5,7 +5,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/gyrohq/gyro/transport/websocket/internal/frametest"
+	"github.com/gyrohq/gyro/internal/wstest/frametest"
 )
 
 func TestInflate(t *testing.T) {

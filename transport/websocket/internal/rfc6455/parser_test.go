@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gyrohq/gyro/transport/websocket/internal/frametest"
+	"github.com/gyrohq/gyro/internal/wstest/frametest"
 )
 
 const fuzzLimit = 300

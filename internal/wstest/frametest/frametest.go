@@ -1,5 +1,5 @@
-// Package frametest has WebSocket frames for tests, right ones and wrong ones. It
-// shares nothing with the code that they test.
+// Package frametest has WebSocket frames for tests, valid and invalid ones. It shares no
+// code with the transport.
 package frametest
 
 import (
@@ -11,8 +11,17 @@ import (
 	"strings"
 )
 
-// tail is what senders leave out of a compressed message, RFC 7692 section 7.2.1;
-// the final block after it gives readers an end.
+// Opcodes of RFC 6455.
+const (
+	OpText   = 1
+	OpBinary = 2
+	OpClose  = 8
+	OpPing   = 9
+	OpPong   = 10
+)
+
+// Senders leave tail out of a compressed message, RFC 7692 section 7.2.1. The final block
+// after it tells readers where the message ends.
 const (
 	tail  = "\x00\x00\xff\xff"
 	final = "\x01\x00\x00\xff\xff"
@@ -27,21 +36,21 @@ type Frame struct {
 }
 
 func (f Frame) String() string {
-	if f.Op == 8 && len(f.Payload) >= 2 {
+	if f.Op == OpClose && len(f.Payload) >= 2 {
 		return fmt.Sprintf("close %d %q", binary.BigEndian.Uint16([]byte(f.Payload)), f.Payload[2:])
 	}
 	return fmt.Sprintf("op %d fin %v rsv1 %v %q", f.Op, f.Fin, f.RSV1, f.Payload)
 }
 
-// Text is a whole text message.
-func Text(s string) Frame { return Frame{Fin: true, Op: 1, Payload: s} }
+// Text returns a whole text message.
+func Text(s string) Frame { return Frame{Fin: true, Op: OpText, Payload: s} }
 
-// Binary is a whole binary message.
-func Binary(s string) Frame { return Frame{Fin: true, Op: 2, Payload: s} }
+// Binary returns a whole binary message.
+func Binary(s string) Frame { return Frame{Fin: true, Op: OpBinary, Payload: s} }
 
-// Close is a Close frame with a status.
+// Close returns a Close frame with a status.
 func Close(code uint16, reason string) Frame {
-	return Frame{Fin: true, Op: 8, Payload: string(binary.BigEndian.AppendUint16(nil, code)) + reason}
+	return Frame{Fin: true, Op: OpClose, Payload: string(binary.BigEndian.AppendUint16(nil, code)) + reason}
 }
 
 // Masked encodes frames as clients send them.
@@ -114,22 +123,22 @@ func Deflate(s string) string {
 	return strings.TrimSuffix(b.String(), tail)
 }
 
-// Inflater reads what a message of RFC 7692 was before compression.
+// Inflater decompresses a message by RFC 7692.
 func Inflater(message string) io.Reader {
 	return flate.NewReader(strings.NewReader(message + tail + final))
 }
 
-// Violation is a conversation that ends in what no client may send.
+// Violation is what a client sends that ends with something no client may send.
 type Violation struct {
 	Name string
 	Data []byte
-	// Code and Reason of the Close frame that it earns.
+	// Code and Reason of the server's Close frame.
 	Code   uint16
 	Reason string
 }
 
-// Violations are for a server without compression that takes messages of up to
-// limit bytes.
+// Violations returns violations for a server without compression that takes messages of up
+// to limit bytes.
 func Violations(limit int) []Violation {
 	return append(headerViolations(limit), payloadViolations()...)
 }
