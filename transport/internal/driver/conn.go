@@ -8,50 +8,52 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// conn is what both drivers have in common: the queue of a connection, and what becomes of
-// it. Its methods are called one at a time, with the driver, which carries it out.
+// conn is what both drivers have in common: the bytes that wait to be written, and the phase
+// of the connection. Its methods are called one at a time. They get the driver that the conn is
+// part of, which does the I/O.
 type conn[E any, P pointer[E]] struct {
 	endpoint E
-	out      *netio.Buffer // taken, not written; whole frames after the first. Nil unless the client is slow.
-	extra    *extra        // nil while nothing of it is in use
+	out      *netio.Buffer // bytes to be written; the first frame may be incomplete. Nil unless the client is slow.
+	extra    *extra        // nil while all of it is zero
 	phase    phase
-	starved  bool // Write took less than all
+	starved  bool // Write took less than all bytes
 	paused   bool
 
-	// Of LoopConn. Here they take no room.
+	// used by LoopConn; here they take no room
 	watch watch
 	fd    int32
 }
 
-// extra is what hardly any connection has at a given time.
+// extra has what few connections need at a given time.
 type extra struct {
-	late   string // the newest bytes of the endpoint that could not be written
+	late   string // the newest bytes of the endpoint that wait for out to be written
 	cause  error  // for Peer.Closed
 	held   bool   // reading was paused since the previous tick
-	stuck  bool   // gone with bytes left: what the kernel holds is not wanted either
-	broken bool   // gone, but what the client sent before is handed over
+	stuck  bool   // lost with bytes in out; those in the kernel are to be dropped, too
+	broken bool   // lost, but what the client sent before is still to be handed over
 	tick   transport.Timer
 
-	// Of LoopConn.
+	// used by LoopConn
 	deadline transport.Timer // ends congestion, or the wait for the client
-	unread   *netio.Buffer   // received, not parsed: reading was paused
-	parsed   int             // bytes of unread that are parsed all the same
+	unread   *netio.Buffer   // received during a pause
+	parsed   int             // the first bytes of unread, which are parsed
 }
 
 // driver is a LoopConn or a StreamConn.
 type driver interface {
 	tryWrite(frames [][]byte) (int, error)
-	// congested: out, which was nil, has got bytes to be written in the background.
+	// congested is called when out is no longer nil, to have it written in the background.
 	congested()
-	// drained: the connection ends, and all is written.
+	// drained is called when the connection ends and everything is written.
 	drained()
-	// ended: the phase changed. The peer may be in the midst of something.
+	// ended is called when the end begins or goes on. The peer may be the caller, so
+	// the driver must not call it.
 	ended()
-	// after calls ticked once t has passed.
+	// after has ticked called once t has passed.
 	after(t time.Duration) transport.Timer
 }
 
-// more is extra, made if need be.
+// more returns extra, and makes it if it is nil.
 func (c *conn[E, P]) more() *extra {
 	if c.extra == nil {
 		c.extra = new(extra)
@@ -59,7 +61,7 @@ func (c *conn[E, P]) more() *extra {
 	return c.extra
 }
 
-// trim lets extra go if nothing of it is in use.
+// trim frees extra if all of it is zero.
 func (c *conn[E, P]) trim() {
 	if c.extra != nil && *c.extra == (extra{}) {
 		c.extra = nil
@@ -68,11 +70,12 @@ func (c *conn[E, P]) trim() {
 
 func (c *conn[E, P]) broken() bool { return c.extra != nil && c.extra.broken }
 
-// listens tells whether what the client sends is parsed, and pausing whether it waits.
+// listens reports whether bytes that the client sends are parsed.
 func (c *conn[E, P]) listens() bool {
 	return c.phase <= awaiting || c.phase == gone && c.broken()
 }
 
+// pausing reports whether bytes that the client sends have to wait.
 func (c *conn[E, P]) pausing() bool { return c.paused && c.phase == open }
 
 func (c *conn[E, P]) pause(pause bool) {
@@ -82,8 +85,9 @@ func (c *conn[E, P]) pause(pause bool) {
 	}
 }
 
-// write implements transport.Conn.Write. It takes up to size bytes ahead, but one whole
-// frame at least, so that the last bytes can always follow.
+// write implements transport.Conn.Write. Of the frames that cannot be written now it queues up
+// to size bytes, and at least the frame that comes next. So out ends with a whole frame, and
+// the endpoint's last bytes can follow it.
 func (c *conn[E, P]) write(d driver, frames [][]byte, size int) (int, error) {
 	if c.phase != open {
 		return 0, errClosed
@@ -124,7 +128,7 @@ func (c *conn[E, P]) put(d driver, frames ...[]byte) {
 	c.queue(d, frames, size)
 }
 
-// queue copies the first size bytes of frames to what is written in the background.
+// queue appends the first size bytes of frames to out.
 func (c *conn[E, P]) queue(d driver, frames [][]byte, size int) {
 	if size == 0 {
 		return
@@ -141,7 +145,7 @@ func (c *conn[E, P]) queue(d driver, frames [][]byte, size int) {
 	}
 }
 
-// flushed goes on when out is written. It reports whether the peer waits for that.
+// flushed is called when out is written. It reports whether the peer waits for that.
 func (c *conn[E, P]) flushed(d driver) (writable bool) {
 	c.out.Free()
 	c.out = nil
@@ -162,7 +166,7 @@ func (c *conn[E, P]) flushed(d driver) (writable bool) {
 	return true
 }
 
-// apply does what the endpoint wants.
+// apply does what a step of the endpoint says.
 func (c *conn[E, P]) apply(d driver, s Step) {
 	switch {
 	case s.End != GoOn:
@@ -190,7 +194,7 @@ func (c *conn[E, P]) ticked(d driver) {
 		x := c.more()
 		held := x.held
 		x.held = c.paused
-		stop(&x.tick) // another one, if this came too late to be stopped
+		stop(&x.tick) // may be a newer timer than the one that calls
 		c.apply(d, P(&c.endpoint).Tick(c.out != nil, held))
 	}
 }
@@ -206,12 +210,12 @@ func (c *conn[E, P]) close(d driver, why protocol.Disconnect, frames [][]byte) {
 	}
 }
 
-// end begins the end of the connection: it writes or queues frames and the endpoint's
-// last bytes.
+// end begins or goes on with the end of the connection: it writes or queues frames and the
+// endpoint's last bytes.
 func (c *conn[E, P]) end(d driver, s Step, frames [][]byte) {
 	x := c.more()
 	if c.phase >= lingering {
-		x.broken = false // what follows is not for the peer
+		x.broken = false // the peer gets no more messages
 		return
 	}
 	if c.phase == open {
@@ -228,8 +232,8 @@ func (c *conn[E, P]) end(d driver, s Step, frames [][]byte) {
 	d.ended()
 }
 
-// lose ends a connection that is of no more use. If it broke while it was open, what the
-// client sent before is handed over.
+// lose ends a connection that can no longer be used. broke tells that the network ended it:
+// then messages that the client sent before are still handed over.
 func (c *conn[E, P]) lose(d driver, cause error, broke bool) {
 	if c.phase >= gone {
 		return

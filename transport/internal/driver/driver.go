@@ -1,7 +1,6 @@
 // Package driver runs connections: LoopConn on a loop of the core, StreamConn with
-// goroutines. A driver owns the socket or stream, the queue of what the client has not
-// taken, pauses, deadlines and the end of a connection. What the bytes mean is the
-// business of an Endpoint: a driver knows no protocol.
+// goroutines. A driver owns the socket or stream, the bytes that the client has not taken,
+// pauses, deadlines and the end of a connection. It knows no protocol: an Endpoint does.
 package driver
 
 import (
@@ -18,18 +17,18 @@ import (
 // ticks go in; messages, bytes to write and decisions come out. An Endpoint does no I/O
 // and has no clock, no goroutine and no lock.
 //
-// The goroutine that reads calls Next, Control, Rest and Release. Control, Begin, Tick,
-// Close, Fail and FrameSize are called one at a time, by any goroutine. So Next and
-// Rest must not touch what the second group uses.
+// The goroutine that reads calls Next, Control, Rest and Release. Any goroutine calls
+// Control, Begin, Tick, Close, Fail and FrameSize, one at a time, but perhaps during Next or
+// Rest: these two must not touch what the others use.
 type Endpoint interface {
-	// Next finds the first thing in data, which it may change, and returns the bytes
-	// behind it. The message is valid until the next call of Next or Release. Nothing is
-	// found in no data. Next is not called after a Step to Linger or Cut.
+	// Next finds the first message or control data in data, which it may change, and
+	// returns the bytes after it. The message is valid until the next call of Next or
+	// Release. Next is not called after a Step to Linger or Cut.
 	Next(data []byte) (found Found, message, rest []byte)
-	// Control does what the control data asks for that Next has just found.
+	// Control handles the control data that Next has just found.
 	Control() Step
-	// Rest is called when Next is not called for a while: all data is used up, or
-	// reading pauses. The endpoint lets go of data, and frees what it does not need.
+	// Rest is called when all data is used up or reading pauses, so that Next is not
+	// called for a while. The endpoint must not use data any more, and frees memory.
 	Rest() Step
 	// Begin is called first, once the connection is accepted.
 	Begin() Step
@@ -37,14 +36,14 @@ type Endpoint interface {
 	// client does not take what was written, held that reading was paused at some time
 	// since the previous tick.
 	Tick(congested, held bool) Step
-	// Close ends the connection because the core wants it to end with d.
+	// Close ends the connection with d because the core wants that.
 	Close(d protocol.Disconnect) Step
-	// Fail ends the connection with d because of cause, which is the server's fault.
+	// Fail ends the connection with d because of cause, a fault of the server.
 	Fail(d protocol.Disconnect, cause error) Step
-	// FrameSize is the length of the frame that b begins with, one that the core or the
-	// endpoint wrote; len(b) if not all of it is there.
+	// FrameSize returns the length of the first frame in b, which the core or the endpoint
+	// wrote; len(b) if the frame is not complete.
 	FrameSize(b []byte) int
-	// Timeouts are the same at any time.
+	// Timeouts returns the same at any time.
 	Timeouts() Timeouts
 	// Release frees all memory. It is the last call.
 	Release()
@@ -62,32 +61,32 @@ const (
 
 // Step is what a driver does next for an endpoint.
 type Step struct {
-	// Write goes out between two frames, or last of all if the connection ends. When the
-	// client is slow, only the newest of several waits for it.
+	// Write goes out between two frames, or after all frames if the connection ends. While
+	// the client is slow, a later Write replaces one that waits.
 	Write []byte
-	// Tick is the time until the next call of Endpoint.Tick. 0: as it was.
+	// Tick is the time until the next call of Endpoint.Tick; 0 leaves it as it was.
 	Tick time.Duration
-	// End of the connection. Once it is not GoOn, Write and Tick of later steps do not
-	// count unless they have an End, too.
+	// End of the connection. After a step with an End, Write and Tick of steps without one
+	// do not count.
 	End End
 	// Cause is for Peer.Closed. The first one counts.
 	Cause error
 }
 
-// End is how a connection ends. It begins when the last bytes are written.
+// End is how a connection ends, once the last bytes are written.
 type End uint8
 
-// The ends of a connection. A later one can take the place of an earlier one.
+// The ends of a connection. One that stands later here can replace an earlier one.
 const (
 	// GoOn is no end.
 	GoOn End = iota
-	// Await waits for the client to end the connection, for up to Timeouts.Close. The
-	// endpoint still gets what is received; messages are dropped.
+	// Await waits up to Timeouts.Close for the client to end the connection. The endpoint
+	// still gets received bytes; messages are dropped.
 	Await
-	// Linger ends the outgoing direction and discards what is received until the client
-	// ends the connection too, for up to Timeouts.Close. Closing with input unread would
-	// reset the connection, and the client might never see the last bytes. The peer is
-	// told at once.
+	// Linger ends the outgoing direction, and discards received bytes for up to
+	// Timeouts.Close, until the client ends the connection too. (Closing a socket with
+	// unread bytes would reset the connection, and the client might never see the last
+	// bytes.) The peer is told at once.
 	Linger
 	// Cut closes the connection.
 	Cut
@@ -101,59 +100,59 @@ const (
 	awaiting  = phase(Await)
 	lingering = phase(Linger)
 	cutting   = phase(Cut)
-	gone      = cutting + 1 // the socket is of no more use
-	over      = gone + 1    // and closed
+	gone      = cutting + 1 // the socket can no longer be used
+	over      = gone + 1    // the socket is closed
 )
 
 // Timeouts of a connection.
 type Timeouts struct {
-	// Write is how long the client may take for what could not be written at once.
+	// Write is how long the client may take to accept bytes that could not be written at
+	// once.
 	Write time.Duration
-	// Close is how long the end of the connection is awaited from the client.
+	// Close is how long the driver waits for the client to end the connection.
 	Close time.Duration
 }
 
-// Candidate is a connection that is to be accepted.
+// Candidate is a connection that is not accepted yet.
 type Candidate struct {
 	// Ctx and Info are for the acceptor.
 	Ctx  context.Context
 	Info transport.Info
-	// Early was received already.
+	// Early has the bytes that were received already.
 	Early []byte
-	// Watched tells that the loop watches the socket, for whoever read Early.
+	// Watched tells that the loop watches the socket already, for another watcher.
 	Watched bool
 }
 
-// pointer is how the methods of an endpoint of type E are called. Connections hold E
-// itself, so that each is one allocation.
+// pointer has the methods of an endpoint of type E. Connections hold the E itself and not a
+// pointer, so that a connection is one allocation.
 type pointer[E any] interface {
 	*E
 	Endpoint
 }
 
-// lastReads is how often a connection that broke is read from at most, for what the
-// client sent before.
+// lastReads bounds the reads of what a client sent before its connection broke.
 const lastReads = 16
 
 var errClosed = errors.New("transport: connection is closed")
 
-// WriteError is the error of a connection that cannot be written to because of err.
+// WriteError returns the error of a connection to which writing failed with err.
 func WriteError(err error) error {
 	return fmt.Errorf("transport: %w: %w", protocol.DisconnectWriteError, err)
 }
 
 func lostError(err error) error { return fmt.Errorf("transport: connection lost: %w", err) }
 
-// refusalOf is the disconnect for a client that was not accepted.
+// refusalOf returns the disconnect for a client that was not accepted because of err.
 func refusalOf(err error) protocol.Disconnect {
 	d := protocol.DisconnectServerError
 	errors.As(err, &d)
 	return d
 }
 
-// ahead returns how many bytes to take of frames beyond the first n, which were
-// written: the rest of a frame that was begun, or the next one, and more whole frames up
-// to size. It is 0 if all was written.
+// ahead returns how many bytes of frames to queue after the first n bytes, which were written:
+// the rest of the frame that they end in, or else the next frame, and then more whole frames,
+// up to size bytes in all. It is 0 if everything was written.
 func ahead(e Endpoint, frames [][]byte, n, size int) (taken int) {
 	for _, run := range frames {
 		if n >= len(run) {
@@ -176,8 +175,7 @@ func ahead(e Endpoint, frames [][]byte, n, size int) (taken int) {
 	return taken
 }
 
-// skip returns frames without their first n bytes, without a change to the
-// caller's slice: a frame that was begun is the first one, alone, of what is returned.
+// skip returns frames without their first n bytes. It does not change the caller's slice.
 func skip(frames [][]byte, n int) [][]byte {
 	for len(frames) > 0 && n >= len(frames[0]) {
 		n -= len(frames[0])

@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// LoopConn implements transport.Conn on a loop of the core, which watches its socket.
-// Everything happens on the loop: there is no lock and no goroutine, and an idle
+// LoopConn implements transport.Conn, and transport.Watcher of its socket, on a loop of the
+// core. Everything happens on the loop: there is no lock and no goroutine, and an idle
 // connection holds no buffer.
 type LoopConn[E any, P pointer[E]] struct {
 	conn[E, P]
@@ -28,14 +28,14 @@ const (
 	watchWrite
 )
 
-// NewLoopConn makes a connection of the socket fd, which belongs to it from now on.
+// NewLoopConn makes a connection of the socket fd, which it owns from now on.
 func NewLoopConn[E any, P pointer[E]](l transport.Loop, fd uintptr, e E) *LoopConn[E, P] {
 	c := &LoopConn[E, P]{loop: l}
 	c.fd, c.endpoint = int32(fd), e
 	return c
 }
 
-// Post is Start for callers outside of the loop.
+// Post is Start for callers that are not on the loop.
 func (c *LoopConn[E, P]) Post(a onloop.Acceptor, n Candidate) {
 	if !c.loop.Post(func() { c.Start(a, n) }) {
 		netio.CloseFD(uintptr(c.fd), true)
@@ -64,13 +64,15 @@ func (c *LoopConn[E, P]) Start(a onloop.Acceptor, n Candidate) {
 	}
 }
 
-// refuse leaves the farewell to a goroutine: the loop may end before it is over.
+// refuse has a goroutine refuse the client, because the loop may end before that is done.
 func (c *LoopConn[E, P]) refuse(d protocol.Disconnect, early []byte) {
 	if c.watch != 0 {
 		c.loop.Unwatch(int(c.fd))
 	}
-	nc, err := netio.Attach(uintptr(c.fd))
+	socket := netio.NewHandover(uintptr(c.fd))
+	nc, err := socket.Conn()
 	if err != nil {
+		socket.Close()
 		return
 	}
 	s := NewStreamConn[E, P](netio.NewStream(nc), c.endpoint)
@@ -96,7 +98,6 @@ func (c *LoopConn[E, P]) rewatch() {
 	}
 }
 
-// Ready implements transport.Watcher.
 func (c *LoopConn[E, P]) Ready(readable, writable bool) {
 	if writable && c.out != nil {
 		c.flush()
@@ -113,10 +114,8 @@ func (c *LoopConn[E, P]) Ready(readable, writable bool) {
 	c.take(buf[:n])
 }
 
-// Ended implements transport.Watcher: the client may still have to end the connection.
 func (c *LoopConn[E, P]) Ended() { c.finish() }
 
-// unread is what was received and not parsed.
 func (c *LoopConn[E, P]) unread() *netio.Buffer {
 	if c.extra == nil {
 		return nil
@@ -124,14 +123,14 @@ func (c *LoopConn[E, P]) unread() *netio.Buffer {
 	return c.extra.unread
 }
 
-// take handles what was received. It changes data.
+// take handles received bytes. It changes data.
 func (c *LoopConn[E, P]) take(data []byte) {
 	if !c.listens() {
 		return
 	}
 	if !c.pausing() && c.unread() == nil {
 		data = c.consume(data)
-	} // else it was received before the pause, or with the end of the connection
+	}
 	if len(data) > 0 {
 		x := c.more()
 		x.unread = x.unread.Grow(len(data))
@@ -139,8 +138,8 @@ func (c *LoopConn[E, P]) take(data []byte) {
 	}
 }
 
-// takeHeld goes on with what was held. What is still to be held stays where it is: a
-// client that has its commands held one by one does not have them copied each time.
+// takeHeld goes on with unread. Bytes that have to wait again are not copied, because reading
+// may be paused for each of many commands.
 func (c *LoopConn[E, P]) takeHeld() {
 	b := c.unread()
 	if b == nil || c.pausing() {
@@ -159,7 +158,7 @@ func (c *LoopConn[E, P]) takeHeld() {
 }
 
 // consume hands data to the endpoint, and messages to the peer, until data is used up,
-// reading is paused or the connection ends. It returns what is to be held.
+// reading is paused or the connection ends. It returns the bytes that have to wait.
 func (c *LoopConn[E, P]) consume(data []byte) (rest []byte) {
 	e := P(&c.endpoint)
 	for c.listens() && !c.pausing() {
@@ -181,25 +180,21 @@ func (c *LoopConn[E, P]) consume(data []byte) (rest []byte) {
 	return data
 }
 
-// Pause implements transport.Conn.
 func (c *LoopConn[E, P]) Pause(pause bool) {
 	c.pause(pause)
 	c.rewatch()
 	c.resume()
 }
 
-// resume has the loop look at what was held, as the peer is in the midst of something
-// now.
+// resume posts takeHeld, because the peer may be the caller.
 func (c *LoopConn[E, P]) resume() {
 	if c.unread() != nil && !c.pausing() {
 		c.loop.Post(c.takeHeld)
 	}
 }
 
-// Write implements transport.Conn.
 func (c *LoopConn[E, P]) Write(frames [][]byte) (int, error) { return c.write(c, frames, 0) }
 
-// Close implements transport.Conn.
 func (c *LoopConn[E, P]) Close(d protocol.Disconnect, frames [][]byte) { c.close(c, d, frames) }
 
 func (c *LoopConn[E, P]) tryWrite(frames [][]byte) (int, error) {
@@ -211,7 +206,7 @@ func (c *LoopConn[E, P]) congested() {
 	c.rewatch()
 }
 
-// flush writes what is queued, and goes on with what waits for that.
+// flush writes out. Once all of it is written, the connection goes on.
 func (c *LoopConn[E, P]) flush() {
 	n, err := netio.TryWrite(uintptr(c.fd), [][]byte{c.out.B})
 	if err != nil {
@@ -247,7 +242,7 @@ func (c *LoopConn[E, P]) ended() {
 		c.loop.Post(c.tell)
 	case gone:
 		if !c.loop.Post(c.finish) && c.peer == nil {
-			c.finish() // the loop is about to end, and there is nobody to tell
+			c.finish() // the loop is closed, and there is no peer to tell
 		}
 		return
 	}
@@ -255,7 +250,7 @@ func (c *LoopConn[E, P]) ended() {
 	c.resume()
 }
 
-// salvage hands over what the client sent before its connection broke.
+// salvage hands over messages that the client sent before its connection broke.
 func (c *LoopConn[E, P]) salvage() {
 	c.takeHeld()
 	for range lastReads {
@@ -268,7 +263,7 @@ func (c *LoopConn[E, P]) salvage() {
 	}
 }
 
-// finish frees everything. It is called by nothing that the peer calls.
+// finish closes the socket and frees everything. The peer must not be its caller.
 func (c *LoopConn[E, P]) finish() {
 	if c.phase == over {
 		return
@@ -279,7 +274,7 @@ func (c *LoopConn[E, P]) finish() {
 	c.phase = over
 	x := c.more()
 	stop(&x.deadline)
-	stop(&x.tick) // the loop may end in the midst of everything
+	stop(&x.tick) // is set if the loop ends while the connection is open
 	if c.watch != 0 {
 		c.watch = 0
 		c.loop.Unwatch(int(c.fd))
@@ -307,7 +302,8 @@ func (c *LoopConn[E, P]) setDeadline(d time.Duration) {
 	x.deadline = c.loop.After(d, c.expired)
 }
 
-// expired: the client did not take what was written, or did not end the connection.
+// expired is called when the client has not taken what was written in time, or has not ended
+// the connection.
 func (c *LoopConn[E, P]) expired() {
 	c.extra.deadline = nil
 	if c.out != nil {

@@ -12,19 +12,18 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// stashSize is how much a connection that cannot write now takes ahead. It takes one
-// whole frame at least, so that the last bytes can always follow; more would be beyond
-// the bound of the queue that the frames come from.
+// stashSize is how many bytes of frames Write takes that cannot be written now. More would
+// weaken the bound of the queue that the frames come from.
 const stashSize = 32 << 10
 
 // wakeUp is a read deadline that makes a read return at once.
 var wakeUp = time.Unix(1, 0)
 
-// StreamConn implements transport.Conn with a goroutine that reads, run, and another
-// one that writes while the stream is congested, flush.
+// StreamConn implements transport.Conn with a goroutine that reads, run, and another one that
+// writes while the stream is congested, flush.
 //
-// The goroutines serialise their calls of the peer with peerMu. No lock is held
-// that a method of transport.Conn takes, so the peer may call those from within.
+// The goroutines hold peerMu while they call the peer, and not mu: the peer may call the
+// methods of transport.Conn then.
 type StreamConn[E any, P pointer[E]] struct {
 	stream netio.Stream
 
@@ -32,23 +31,24 @@ type StreamConn[E any, P pointer[E]] struct {
 	peer   transport.Peer // nil before accepting and after Closed
 
 	mu         sync.Mutex
-	conn[E, P]               // under mu, but for what Next and Rest of the endpoint use
+	conn[E, P]               // under mu, except what Next and Rest of the endpoint use
 	resume     chan struct{} // closed when a pause ends; nil if nobody waits
 
-	flushes sync.WaitGroup // begun in phases before gone only
+	flushes sync.WaitGroup // they begin in phases before gone only
 }
 
-// NewStreamConn makes a connection of a stream, which belongs to it from now on.
+// NewStreamConn makes a connection of a stream, which it owns from now on.
 func NewStreamConn[E any, P pointer[E]](stream netio.Stream, e E) *StreamConn[E, P] {
 	c := &StreamConn[E, P]{stream: stream}
 	c.endpoint = e
 	return c
 }
 
-// Serve hands the connection to a and serves it until its end. If fresh, it does so on a
-// new goroutine, so that the caller's, with a stack grown by the handshake, is freed.
+// Serve hands the connection to a and serves it until its end. If fresh is set, it serves it
+// on a new goroutine and returns. That frees the caller's goroutine, whose stack the handshake
+// has grown.
 func (c *StreamConn[E, P]) Serve(a transport.Acceptor, n Candidate, fresh bool) {
-	c.peerMu.Lock() // so that nobody calls the peer before it is there
+	c.peerMu.Lock() // nobody calls the peer before it is set
 	accepted := false
 	defer func() {
 		if !accepted { // the acceptor panicked
@@ -105,8 +105,7 @@ func (c *StreamConn[E, P]) locked(f func()) {
 	f()
 }
 
-// run reads until the connection has ended. It is the only one that closes the
-// stream, and what it calls last is Peer.Closed.
+// run reads until the connection ends. Then it closes the stream and calls Peer.Closed.
 func (c *StreamConn[E, P]) run(early []byte) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -122,7 +121,7 @@ func (c *StreamConn[E, P]) run(early []byte) {
 // crash ends a connection whose goroutine panicked.
 func (c *StreamConn[E, P]) crash(p *transport.Panic) {
 	if !c.mu.TryLock() {
-		c.stream.Abort() // it panicked with the lock
+		c.stream.Abort() // the goroutine panicked while it held mu
 		return
 	}
 	c.end(c, P(&c.endpoint).Fail(protocol.DisconnectServerError, p), nil)
@@ -130,7 +129,7 @@ func (c *StreamConn[E, P]) crash(p *transport.Panic) {
 	c.finish()
 }
 
-// read returns when there is nothing more to read or to parse.
+// read reads and parses until the connection no longer listens.
 func (c *StreamConn[E, P]) read() {
 	salvaged := 0
 	for {
@@ -143,7 +142,8 @@ func (c *StreamConn[E, P]) read() {
 		b, err := c.stream.Read()
 		if err != nil {
 			c.locked(func() {
-				if c.phase <= awaiting || !errors.Is(err, os.ErrDeadlineExceeded) { // else it was woken
+				// Later phases set a deadline only to wake this goroutine.
+				if c.phase <= awaiting || !errors.Is(err, os.ErrDeadlineExceeded) {
 					c.lose(c, lostError(err), false)
 				}
 			})
@@ -185,8 +185,7 @@ func (c *StreamConn[E, P]) consume(data []byte) {
 	}
 }
 
-// await waits for the end of a pause. It returns the phase, and whether what the client
-// sends is parsed.
+// await waits for the end of a pause. It returns the phase, and what listens returns.
 func (c *StreamConn[E, P]) await() (ph phase, listens bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +202,6 @@ func (c *StreamConn[E, P]) await() (ph phase, listens bool) {
 	return c.phase, c.listens()
 }
 
-// Pause implements transport.Conn.
 func (c *StreamConn[E, P]) Pause(pause bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,14 +218,12 @@ func (c *StreamConn[E, P]) wakeReader() {
 	}
 }
 
-// Write implements transport.Conn.
 func (c *StreamConn[E, P]) Write(frames [][]byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.write(c, frames, stashSize)
 }
 
-// Close implements transport.Conn.
 func (c *StreamConn[E, P]) Close(d protocol.Disconnect, frames [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,8 +237,8 @@ func (c *StreamConn[E, P]) congested() {
 	go c.flush()
 }
 
-// flush writes what is queued until there is nothing more, then tells the peer
-// if it waits. Meanwhile nobody else writes.
+// flush writes out until it is empty, and then tells the peer if it waits for that. Nobody else
+// writes meanwhile.
 func (c *StreamConn[E, P]) flush() {
 	defer c.flushes.Done()
 	for b := c.takeQueued(); b != nil; b = c.takeQueued() {
@@ -255,7 +251,7 @@ func (c *StreamConn[E, P]) flush() {
 	}
 }
 
-// takeQueued returns what is to be written next. With nil, the flush is over.
+// takeQueued returns what flush has to write next. If that is nil, the flush is over.
 func (c *StreamConn[E, P]) takeQueued() (b *netio.Buffer) {
 	c.mu.Lock()
 	if b = c.out; len(b.B) > 0 {
@@ -271,17 +267,17 @@ func (c *StreamConn[E, P]) takeQueued() (b *netio.Buffer) {
 	return nil
 }
 
-// drained begins to wait for the client of a connection that ends.
+// drained bounds the wait for the client to end the connection.
 func (c *StreamConn[E, P]) drained() {
 	if c.phase == awaiting {
 		c.stream.SetReadDeadline(time.Now().Add(P(&c.endpoint).Timeouts().Close))
 	}
 }
 
-// ended lets the goroutine that reads look at the phase.
+// ended wakes the goroutine that reads, so that it looks at the phase.
 func (c *StreamConn[E, P]) ended() {
 	switch {
-	case c.broken(): // what there is can be read without waiting
+	case c.broken(): // read what has arrived, and wake up afterwards
 		c.stream.SetReadDeadline(time.Now().Add(P(&c.endpoint).Timeouts().Write))
 	case c.phase != awaiting:
 		c.stream.SetReadDeadline(wakeUp)
@@ -298,12 +294,12 @@ type timer struct{ t *time.Timer }
 
 func (t timer) Stop() { t.t.Stop() }
 
-// finish ends the connection after the reading is over.
+// finish ends the connection. The goroutine that reads calls it when it has read everything.
 func (c *StreamConn[E, P]) finish() {
 	c.linger()
 	c.locked(func() {
 		if c.phase == gone && c.out != nil {
-			c.stream.Abort() // lets the flush fail
+			c.stream.Abort() // has the flush fail
 		}
 	})
 	c.flushes.Wait()
@@ -323,8 +319,8 @@ func (c *StreamConn[E, P]) finish() {
 	c.tell()
 }
 
-// linger tells the peer, and discards input until the client ends the connection too, if
-// that is how it is to end.
+// linger does what Linger asks for, if that is how the connection ends: it tells the peer, and
+// discards received bytes until the client ends the connection too.
 func (c *StreamConn[E, P]) linger() {
 	lingers := func() bool {
 		c.mu.Lock()

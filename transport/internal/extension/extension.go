@@ -1,9 +1,10 @@
-// Package extension negotiates the extensions of WebSocket connections, of which
-// permessage-deflate (RFC 7692) is the one.
+// Package extension negotiates the only extension that the WebSocket transport knows,
+// permessage-deflate (RFC 7692).
 package extension
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -16,8 +17,8 @@ type Extension struct {
 }
 
 type param struct {
-	name, value string
-	hasValue    bool
+	name  string
+	value string // "": there is none
 }
 
 // Parse reads the values of all Sec-WebSocket-Extensions fields.
@@ -59,7 +60,6 @@ func parseOne(s string) (e Extension, rest string, err error) {
 			return e, "", errMalformed
 		}
 		if s = trimSpace(s); s != "" && s[0] == '=' {
-			p.hasValue = true
 			if p.value, s = cutValue(trimSpace(s[1:])); p.value == "" {
 				return e, "", errMalformed
 			}
@@ -68,7 +68,8 @@ func parseOne(s string) (e Extension, rest string, err error) {
 	}
 }
 
-// cutValue cuts a token, or a quoted string whose content is one.
+// cutValue cuts off a token, or a quoted string that holds one. The value is "" if there is
+// neither.
 func cutValue(s string) (value, rest string) {
 	if s == "" || s[0] != '"' {
 		return cutToken(s)
@@ -105,8 +106,8 @@ func isTokenByte(c byte) bool {
 
 func trimSpace(s string) string { return strings.TrimLeft(s, " \t") }
 
-// AcceptDeflate returns the answer to the first offer of permessage-deflate that
-// can be kept, or "".
+// AcceptDeflate returns the answer to the first offer of permessage-deflate that the server
+// can accept, or "".
 func AcceptDeflate(offers []Extension) string {
 	for _, o := range offers {
 		if o.name != "permessage-deflate" {
@@ -123,37 +124,23 @@ func AcceptDeflate(offers []Extension) string {
 // largest window, so a smaller one for the server is not accepted.
 func answerDeflate(params []param) string {
 	answer := "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
-	seen := make(map[string]bool, len(params))
-	for _, p := range params {
-		if seen[p.name] {
+	for i, p := range params {
+		if slices.ContainsFunc(params[:i], func(earlier param) bool { return earlier.name == p.name }) {
 			return ""
 		}
-		seen[p.name] = true
+		valid := false
 		switch p.name {
 		case "server_no_context_takeover", "client_no_context_takeover":
-			if p.hasValue {
-				return ""
-			}
+			valid = p.value == ""
 		case "server_max_window_bits":
-			if p.value != "15" {
-				return ""
-			}
+			valid = p.value == "15"
 			answer += "; server_max_window_bits=15"
 		case "client_max_window_bits":
-			if p.hasValue && !validWindowBits(p.value) {
-				return ""
-			}
-		default:
+			valid = slices.Contains([]string{"", "8", "9", "10", "11", "12", "13", "14", "15"}, p.value)
+		}
+		if !valid {
 			return ""
 		}
 	}
 	return answer
-}
-
-func validWindowBits(s string) bool {
-	switch s {
-	case "8", "9", "10", "11", "12", "13", "14", "15":
-		return true
-	}
-	return false
 }

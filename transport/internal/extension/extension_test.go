@@ -66,7 +66,7 @@ func FuzzExtensions(f *testing.F) {
 			b.WriteString(e.name)
 			for _, p := range e.params {
 				b.WriteString(";" + p.name)
-				if p.hasValue {
+				if p.value != "" {
 					b.WriteString("=" + p.value)
 				}
 			}

@@ -9,21 +9,13 @@ import (
 	"unsafe"
 )
 
-// keepAlive is what package net sets for connections that it accepts, in seconds:
-// idle time, interval, and the number of probes.
-const (
-	keepAliveIdle     = 15
-	keepAliveInterval = 15
-	keepAliveCount    = 9
-)
-
-// Acceptor accepts the connections of a TCP listener without making a net.Conn of
-// each. Close may be called at any time, Accept by one goroutine.
+// Acceptor accepts the connections of a TCP listener as descriptors. One goroutine calls
+// Accept; any may call Close at any time.
 type Acceptor struct {
 	file *os.File // another descriptor of the listener, in Go's poller
 	raw  syscall.RawConn
 
-	// Of the goroutine that accepts.
+	// used by the goroutine that calls Accept
 	attempt func(fd uintptr) bool
 	batch   []Socket
 	from    syscall.RawSockaddrAny
@@ -31,8 +23,8 @@ type Acceptor struct {
 	err     error
 }
 
-// NewAcceptor makes an Acceptor. What ln itself accepts from now on, too, has the
-// options that are set here.
+// NewAcceptor makes an Acceptor. It sets options of ln, which all connections that ln accepts
+// from now on inherit.
 func NewAcceptor(ln *net.TCPListener) (*Acceptor, error) {
 	raw, err := ln.SyscallConn()
 	if err != nil {
@@ -42,7 +34,6 @@ func NewAcceptor(ln *net.TCPListener) (*Acceptor, error) {
 	a.attempt = a.try
 	var dup uintptr
 	ctlErr := raw.Control(func(fd uintptr) {
-		// Connections inherit them, which saves five system calls each.
 		if err = setOptions(int(fd)); err == nil {
 			dup, err = dupCloseOnExec(fd)
 		}
@@ -61,13 +52,15 @@ func NewAcceptor(ln *net.TCPListener) (*Acceptor, error) {
 	return a, nil
 }
 
+// setOptions sets on a listener the options that package net sets on each connection. That
+// connections inherit them saves five system calls per connection.
 func setOptions(fd int) error {
 	for _, o := range []struct{ level, name, value int }{
 		{syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1},
 		{syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
-		{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, keepAliveIdle},
-		{syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, keepAliveInterval},
-		{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, keepAliveCount},
+		{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 15},  // seconds
+		{syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 15}, // seconds
+		{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 9},
 	} {
 		if err := syscall.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
 			return os.NewSyscallError("setsockopt", err)
@@ -76,8 +69,8 @@ func setOptions(fd int) error {
 	return nil
 }
 
-// Accept waits for connections and puts as many into batch as there are. Errors
-// but net.ErrClosed are for the lack of something: they may pass.
+// Accept waits for connections, puts them into batch, and returns their number. Errors other
+// than net.ErrClosed tell of a shortage, which may pass.
 func (a *Acceptor) Accept(batch []Socket) (int, error) {
 	a.batch, a.n, a.err = batch, 0, nil
 	if a.raw.Read(a.attempt) != nil {
@@ -98,7 +91,7 @@ func (a *Acceptor) try(fd uintptr) bool {
 			return a.n > 0
 		case syscall.EINTR, syscall.ECONNABORTED, syscall.EPROTO, syscall.EPERM, syscall.ENETDOWN, syscall.ENETUNREACH,
 			syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENONET, syscall.ENOPROTOOPT, syscall.EOPNOTSUPP:
-			// Of one connection, says accept(2).
+			// accept(2): the error concerns one connection only.
 		default:
 			if a.n == 0 {
 				a.err = os.NewSyscallError("accept4", errno)
@@ -109,7 +102,7 @@ func (a *Acceptor) try(fd uintptr) bool {
 	return true
 }
 
-// addrPort is the address as package net would write it.
+// addrPort returns the address as package net would.
 func addrPort(sa *syscall.RawSockaddrAny) netip.AddrPort {
 	switch sa.Addr.Family {
 	case syscall.AF_INET:
@@ -128,7 +121,7 @@ func addrPort(sa *syscall.RawSockaddrAny) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// hostOrder makes a number of a port in network byte order.
+// hostOrder converts a port from network byte order.
 func hostOrder(port uint16) uint16 {
 	var b [2]byte
 	binary.NativeEndian.PutUint16(b[:], port)

@@ -7,14 +7,11 @@ import (
 	"net"
 )
 
-// Acceptor does not exist on this system.
+// Acceptor does not exist on this system. Nobody calls its methods.
 type Acceptor struct{}
 
 // NewAcceptor fails.
 func NewAcceptor(*net.TCPListener) (*Acceptor, error) { return nil, errors.ErrUnsupported }
 
-// Accept is not called.
 func (*Acceptor) Accept([]Socket) (int, error) { return 0, errors.ErrUnsupported }
-
-// Close is not called.
-func (*Acceptor) Close() error { return nil }
+func (*Acceptor) Close() error                 { return nil }

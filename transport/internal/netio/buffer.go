@@ -1,5 +1,5 @@
-// Package netio reads and writes byte streams for transports in such a way that
-// an idle connection costs no memory and a write never waits.
+// Package netio reads and writes byte streams for transports, so that idle connections cost no
+// memory and writes do not wait.
 package netio
 
 import (
@@ -12,7 +12,7 @@ const (
 	maxClass = 16 // 64 KB
 )
 
-// Buffer is a byte slice from a pool. Free gives it back. It has one owner.
+// Buffer is a byte slice from a pool. It has one owner, who gives it back with Free.
 type Buffer struct {
 	B     []byte
 	class int // -1: not pooled
@@ -33,7 +33,7 @@ func Get(n int) *Buffer {
 	return &Buffer{B: make([]byte, 0, 1<<class), class: class}
 }
 
-// Free ends the use of b and of every slice of its bytes. A nil b is fine.
+// Free gives b back: nobody may use b or its bytes any more. It does nothing if b is nil.
 func (b *Buffer) Free() {
 	if b == nil || b.class < 0 {
 		return
@@ -42,8 +42,8 @@ func (b *Buffer) Free() {
 	pools[b.class-minClass].Put(b)
 }
 
-// Grow returns a buffer with b's content and room for n more bytes: b itself, or
-// another one for which b was freed. A nil b counts as empty.
+// Grow returns a buffer with b's content and room for n more bytes. If that is another buffer,
+// b was freed. A nil b counts as empty.
 func (b *Buffer) Grow(n int) *Buffer {
 	if b == nil {
 		return Get(n)

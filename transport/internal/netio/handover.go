@@ -6,25 +6,24 @@ import (
 	"os"
 )
 
-// Socket is a connection that was accepted: a non-blocking descriptor, which
-// belongs to whoever has the Socket, and the address of the peer.
+// Socket is an accepted connection: a non-blocking descriptor, which belongs to the owner of
+// the Socket, and the address of the peer.
 type Socket struct {
 	FD     uintptr
 	Remote netip.AddrPort
 }
 
-// Handover is a descriptor on its way to Go's runtime. It has one owner.
+// Handover gives a descriptor of a socket to Go's runtime. It has one owner.
 type Handover struct {
 	fd   uintptr
-	file *os.File // nil before the first attempt
+	file *os.File // nil before the first call of Conn
 }
 
-// NewHandover takes fd over.
+// NewHandover returns a Handover of fd, which belongs to it from now on.
 func NewHandover(fd uintptr) *Handover { return &Handover{fd: fd} }
 
-// Conn makes a connection of the descriptor. If it fails, for example for want of
-// another descriptor, it may be called again. The connection does not know the address
-// of a peer that has gone meanwhile.
+// Conn makes a connection of the descriptor, and needs another descriptor for a moment. If it
+// fails, it may be called again. The connection has no remote address if the peer has gone.
 func (h *Handover) Conn() (net.Conn, error) {
 	if h.file == nil {
 		h.file = os.NewFile(h.fd, "socket")

@@ -11,21 +11,21 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// socket is a stream of a plain socket, on which the kernel is asked directly.
+// socket is the stream of a plain socket. It reads and writes by system calls of its own.
 type socket struct {
-	blocking // for whatever is not asked directly
+	blocking // the other methods
 	raw      syscall.RawConn
-	// fd is written to directly: RawConn.Write would guard it against being closed
-	// meanwhile, which callers exclude, at a price of 100 ns when memory is cold.
+	// fd is written to without RawConn.Write, which takes up to 100 ns to guard fd against
+	// being closed meanwhile. Callers of TryWrite exclude that.
 	fd uintptr
 
-	// Of the reading goroutine.
+	// used by the goroutine that reads
 	onReadable func(fd uintptr) bool // tryRead, made once
 	in         *Buffer
 }
 
-// newSocket returns nil if d is not a plain socket. Types that embed one do not
-// count, unless they step aside: they may change what goes through.
+// newSocket returns nil if d is not a plain socket. A type that embeds one may change the bytes
+// that go through it, so it is used as it is unless it is a wrapper.
 func newSocket(d Duplex) Stream {
 	var raw syscall.RawConn
 	d = bare(d)
@@ -60,29 +60,19 @@ func (s *socket) Read() (*Buffer, error) {
 	return b, s.err
 }
 
-// tryRead takes a buffer only for the moment of the system call.
+// tryRead holds a buffer during the system call only, unless there is something to read. It
+// reports false if there is nothing yet.
 func (s *socket) tryRead(fd uintptr) bool {
 	b := Get(readSize)
-	for {
-		n, errno := quiet.Read(fd, b.B[:readSize])
-		switch {
-		case errno == syscall.EINTR:
-			continue
-		case errno == syscall.EAGAIN:
-			b.Free()
-			return false
-		case errno != 0:
-			s.err = os.NewSyscallError("read", errno)
-		case n == 0:
-			s.err = io.EOF
-		default:
-			b.B = b.B[:n]
-			s.in = b
-			return true
-		}
-		b.Free()
+	n, err := TryRead(fd, b.B[:readSize])
+	if n > 0 {
+		b.B = b.B[:n]
+		s.in = b
 		return true
 	}
+	b.Free()
+	s.err = err
+	return err != nil
 }
 
 func (s *socket) TryWrite(frames [][]byte) (int, error) { return TryWrite(s.fd, frames) }
@@ -107,8 +97,8 @@ func TryWrite(fd uintptr, frames [][]byte) (int, error) {
 	return total, nil
 }
 
-// gather returns the bytes that go out with one system call, from frames[i] on:
-// that frame as it is, or it and as many of its followers as are small.
+// gather returns the bytes for one system call, from frames[i] on: that frame itself, or a
+// copy of it and of the small frames that follow, in the buffer b.
 func gather(frames [][]byte, i int) (p []byte, next int, b *Buffer) {
 	size := len(frames[i])
 	next = i + 1
@@ -142,8 +132,8 @@ func tryWrite(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// TryRead reads what is there from a non-blocking descriptor: 0 if nothing is now,
-// io.EOF at the end.
+// TryRead reads from a non-blocking descriptor. It returns 0 if there is nothing to read now,
+// and io.EOF at the end.
 func TryRead(fd uintptr, p []byte) (int, error) {
 	for {
 		n, errno := quiet.Read(fd, p)
@@ -161,9 +151,9 @@ func TryRead(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// Detach takes the descriptor of a plain TCP or Unix socket out of Go's runtime. It
-// is non-blocking and belongs to the caller; s must not be used any more. If it
-// is false, nothing has happened to s.
+// Detach takes the descriptor of a plain TCP or Unix socket out of Go's runtime. The
+// descriptor is non-blocking and belongs to the caller; s must not be used any more. If ok is
+// false, s is as it was.
 func Detach(s Stream) (fd uintptr, ok bool) {
 	sock, ok := s.(*socket)
 	if !ok {
@@ -186,14 +176,7 @@ func dupCloseOnExec(fd uintptr) (uintptr, error) {
 	return dup, nil
 }
 
-// Attach gives a descriptor back to Go's runtime. It is closed if that fails.
-func Attach(fd uintptr) (net.Conn, error) {
-	f := os.NewFile(fd, "socket")
-	defer f.Close()
-	return net.FileConn(f)
-}
-
-// CloseFD closes a socket; with reset at once, dropping what was not sent.
+// CloseFD closes a socket. If reset is set, bytes that were not sent are dropped.
 func CloseFD(fd uintptr, reset bool) {
 	if reset {
 		_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})

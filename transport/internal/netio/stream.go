@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
+// Sizes in bytes.
 const (
-	// readSize is what one read takes at most.
+	// readSize is the most that one read takes.
 	readSize = 16 << 10
-	// idleSize is the buffer that a stream without readiness has to wait with.
+	// idleSize is the buffer that a blocking stream holds while it waits.
 	idleSize = 512
-	// gatherSize bounds the bytes of small frames that are copied into one write.
-	// Copying them is cheaper than an element of writev each.
+	// gatherSize bounds the small frames that are copied into one write. To copy a frame
+	// is cheaper than to give it an element of writev.
 	gatherSize = 16 << 10
 )
 
@@ -24,38 +25,37 @@ type Duplex interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// Stream is a connection as transports use it. One goroutine may read while
-// another one writes. TryWrite must not be called during Write, Close or Abort, or
-// after the latter; the remaining methods may be called at any time.
+// Stream is a connection as transports use it. One goroutine may read while another one
+// writes. TryWrite must not be called during Write, Close and Abort, nor after Close and Abort.
+// The other methods may be called at any time.
 type Stream interface {
-	// Read waits for bytes and returns them in a buffer that the caller frees.
-	// Nothing but the caller's goroutine is held while it waits, if the operating
-	// system tells of readiness.
+	// Read waits for bytes and returns them in a buffer that the caller frees. While it
+	// waits, a stream of a plain socket holds no buffer.
 	Read() (*Buffer, error)
-	// TryWrite writes as many bytes of frames as can be written without waiting
-	// and returns their number, which is 0 for streams that cannot know. It leaves
-	// frames and their bytes as they are. Running out of room is no error.
+	// TryWrite writes as many bytes of frames as is possible without waiting, and returns
+	// their number; 0 is no error. Blocking streams write nothing. TryWrite changes
+	// neither frames nor their bytes.
 	TryWrite(frames [][]byte) (int, error)
-	// Write writes all of p and waits for at most timeout.
+	// Write writes all of p. It waits for at most timeout.
 	Write(p []byte, timeout time.Duration) error
 	// SetReadDeadline bounds Read; a time in the past wakes it.
 	SetReadDeadline(t time.Time)
-	// CloseWrite ends the outgoing direction if the connection can do that alone.
+	// CloseWrite ends the outgoing direction if the connection can do that.
 	CloseWrite()
-	// Close closes the connection. Over TLS it may wait for its farewell.
+	// Close closes the connection. Over TLS it may wait until the closing alert is sent.
 	Close()
-	// Abort closes the connection at once and drops what was not sent.
+	// Abort closes the connection at once and drops bytes that were not sent.
 	Abort()
 }
 
-// wrapper is a connection around another one that may step aside.
+// wrapper is a connection around another one, for which it may stand aside.
 type wrapper interface {
-	// Bare returns the connection beneath, which is used in its place from now on, or
-	// nil if what goes through is not the same.
+	// Bare returns the inner connection, which is used instead of the wrapper from now on,
+	// or nil if the wrapper is still needed.
 	Bare() net.Conn
 }
 
-// bare is what is left of d without wrappers.
+// bare returns d without wrappers.
 func bare(d Duplex) Duplex {
 	for {
 		w, ok := d.(wrapper)
@@ -71,8 +71,8 @@ func bare(d Duplex) Duplex {
 }
 
 // NewStream makes a Stream of d, which it owns from now on. TCP and Unix sockets get
-// non-blocking I/O where the system has it, in another type only if that has a method
-// Bare() net.Conn, which returns the socket.
+// non-blocking I/O where the system has it. A type around a socket prevents that, unless its
+// method Bare() net.Conn returns the socket.
 func NewStream(d Duplex) Stream {
 	if s := newSocket(d); s != nil {
 		return s
@@ -83,8 +83,8 @@ func NewStream(d Duplex) Stream {
 // blocking is a stream of a connection that cannot tell when it is ready.
 type blocking struct {
 	d    Duplex
-	more bool  // the last read filled its buffer: there is probably more
-	err  error // came along with the last bytes
+	more bool  // the last read filled its buffer, so there is probably more
+	err  error // of the last read, which also returned bytes
 }
 
 func (s *blocking) Read() (*Buffer, error) {
@@ -132,8 +132,8 @@ func (s *blocking) CloseWrite() {
 	}
 }
 
-// abort resets TCP connections, so that neither the kernel's buffers nor a
-// farewell of TLS outlive a peer that does not read. A Duplex may know better.
+// abort resets TCP connections, so that neither bytes in the kernel nor the closing alert of
+// TLS wait for a peer that does not read. A Duplex may have an Abort of its own.
 func abort(d Duplex) {
 	if c, ok := d.(interface{ Abort() }); ok {
 		c.Abort()
