@@ -10,29 +10,31 @@ import (
 )
 
 const (
-	// The lines that wait for the handler; half of it below the level error.
+	// maxLines and maxBytes bound the lines that wait for the handler. Lines below the
+	// level error get half of that.
 	maxLines = 8192
 	maxBytes = 4 << 20
 
-	// Of a kind, burst lines are written within a window, then one per window; and
-	// those with an error that is new, up to maxErrors of them.
+	// Of each kind, burst lines are written within a window, then one line per window.
+	// Lines with a new error are written beyond that, up to maxErrors of them.
 	window    = 10 * time.Second
 	burst     = 20
 	maxErrors = 8
-	// maxKinds are told apart; others count as one kind per level.
+	// maxKinds is how many kinds are limited each for itself. All other lines of a level
+	// count as one kind.
 	maxKinds = 512
 )
 
-// core is what the handlers of one log share. Nothing of the application's is called
-// under its lock.
+// core is what the handlers of one log share. It does not call the application's code while
+// it holds its lock.
 type core struct {
 	root slog.Handler // for the core's own lines
 
 	mu      sync.Mutex
 	queue   []line
-	lines   int    // in the queue and being written
-	bytes   int    // of these
-	dropped uint64 // and not told of
+	lines   int    // in the queue, or being written
+	bytes   int    // of these lines
+	dropped uint64 // lines that no line has reported yet
 	// idle is closed when the goroutine that writes has ended; nil if there is none.
 	idle chan struct{}
 
@@ -46,25 +48,26 @@ type kind struct {
 	message string
 }
 
-// history is what is known of a kind while it has lines.
+// history is what the core knows of a kind. At the end of a window the core forgets the kinds
+// without suppressed lines.
 type history struct {
-	written    int       // in this window; burst and more from the first suppressed one on
-	suppressed int       // in this window
-	example    line      // the first of these; without a handler at first
-	last       time.Time // of these
-	errors     []uint64  // shown since the kind is known
+	written    int       // lines since the kind is known
+	suppressed int       // lines in this window
+	example    line      // the first suppressed line; inner is nil until it is kept
+	last       time.Time // of the last suppressed line
+	errors     []uint64  // hashes of the errors that were written
 }
 
-// outcome on a line.
+// outcome says what becomes of a line.
 type outcome int
 
 const (
 	written    outcome = iota
-	suppressed         // counted, and that is all
-	example            // suppressed, and to be kept
+	suppressed         // only counted
+	example            // suppressed, and kept to stand for the others
 )
 
-// judge decides on a record with the errors of the given hash.
+// judge decides on a record whose errors have this hash.
 func (c *core) judge(r *slog.Record, errors uint64) (*history, outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +88,7 @@ func (c *core) judge(r *slog.Record, errors uint64) (*history, outcome) {
 	return h, suppressed
 }
 
-// history returns what is known of the kind.
+// history returns the history of a kind.
 func (c *core) history(k kind) *history {
 	h := c.kinds[k]
 	if h == nil && len(c.kinds) >= maxKinds {
@@ -111,7 +114,7 @@ func (c *core) keep(h *history, l line) {
 	h.example = l
 }
 
-// wait has tick called when the window is over.
+// wait schedules tick for the end of the window.
 func (c *core) wait() {
 	if !c.ticked {
 		c.ticked = true
@@ -135,13 +138,13 @@ func (c *core) tick() {
 	c.report()
 }
 
-// report tells of the suppressed lines. Their kinds stay as exhausted as they are.
+// report queues a line for each kind with suppressed lines. It does not begin a new window.
 func (c *core) report() {
 	var due []line
 	c.mu.Lock()
 	for _, h := range c.kinds {
 		if h.suppressed == 0 || h.example.inner == nil {
-			continue // an example is about to be kept
+			continue // none are suppressed, or keep is not called yet
 		}
 		l := h.example
 		l.Time = h.last
@@ -158,7 +161,7 @@ func (c *core) report() {
 	}
 }
 
-// put queues a line, if there is room, and sees to it that it is written.
+// put queues a line if there is room, and starts the goroutine that writes.
 func (c *core) put(l line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +197,7 @@ func (c *core) write() {
 		c.mu.Unlock()
 		for i := range batch {
 			l := &batch[i]
-			_ = l.inner.Handle(l.ctx, l.Record) // slog ignores it, too
+			_ = l.inner.Handle(l.ctx, l.Record) // slog ignores the error, too
 			c.done(l)
 		}
 		c.tellDropped(dropped)

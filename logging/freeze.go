@@ -8,14 +8,14 @@ import (
 	"reflect"
 )
 
-// What lines and attributes count for, beside their texts.
+// The bytes that a line and an attribute count for, beside their texts.
 const (
 	lineSize = 400
 	attrSize = 64
 )
 
-// freeze evaluates an attribute: nothing of the result changes or is looked up later.
-// It also tells how much memory it takes, roughly.
+// freeze evaluates an attribute. Nothing can change the result later. It also returns the
+// rough size of the result in bytes.
 func freeze(a slog.Attr) (slog.Attr, int) {
 	v := a.Value.Resolve()
 	size := attrSize + len(a.Key)
@@ -59,14 +59,13 @@ func freezeAny(v slog.Value) (frozen slog.Value, size int) {
 	}
 }
 
-// constant reports whether an interface with a value of the type holds a copy, which
-// nobody changes.
+// constant reports whether values of the type hold no pointer to memory that can change.
 func constant(t reflect.Type) bool {
 	k := t.Kind()
 	return k >= reflect.Bool && k <= reflect.Complex128 || k == reflect.String || k == reflect.Array && constant(t.Elem())
 }
 
-// saidError is an error with the text that it had.
+// saidError is an error with the text that it had when it was logged.
 type saidError struct {
 	err  error
 	text string

@@ -1,8 +1,7 @@
-// Package logging keeps a log from holding up the program that writes it, and from
-// filling the disk. A logger that Wrap returns never waits for its handler: lines go
-// through a queue with a bound, and one goroutine writes them while there are any. It
-// also limits lines that repeat themselves. What is left out is counted, and the log
-// says how many lines that were.
+// Package logging keeps a log from holding up the program that writes it, and from filling
+// the disk. A logger that Wrap returns never waits for its handler: lines go through a
+// bounded queue, and a goroutine writes them. It also limits lines that repeat themselves.
+// It counts the lines that it leaves out, and the log says how many they were.
 package logging
 
 import (
@@ -16,19 +15,18 @@ import (
 // never blocks. A nil l is slog.Default(); a logger that Wrap made is returned as it
 // is.
 //
-// Lines of one kind, which are those of the same level and message, are limited: 20
-// within ten seconds are written, then one every ten seconds, whose attribute
-// "suppressed" tells how many others there were. A line with an error that the kind
-// did not show yet is written all the same, for up to 8 different errors. Levels below
-// info are not limited.
+// Lines of the same level and message are one kind, and limited together: 20 are written
+// within ten seconds, then one every ten seconds, whose attribute "suppressed" is the number
+// of lines that were left out. Beyond that, lines with an error that is new for the kind are
+// written, for up to 8 different errors. Levels below info are not limited.
 //
-// Up to 8,192 lines and 4 MiB wait for the handler, half of that below the level error.
-// What does not fit is dropped; a line with the number of dropped ones follows.
+// Up to 8,192 lines and 4 MiB wait for the handler; lines below the level error get half of
+// that. Lines that do not fit are dropped. A line with their number follows.
 //
-// Attributes are evaluated during the call, whatever the handler does with them
-// later: errors, slog.LogValuers and all that is no plain value are replaced by what
-// they say then. The handler gets a context with the values of the caller's, and
-// without its end. Enabled is asked at each call and must not block.
+// Attributes are evaluated during the call: their slog.LogValuers are resolved, and errors and
+// other values that can change are replaced by their text or JSON. The handler gets a context
+// that has the values of the caller's context and does not end. Its Enabled is called during
+// each log call, and must not block.
 func Wrap(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		l = slog.Default()
@@ -43,10 +41,10 @@ func Wrap(l *slog.Logger) *slog.Logger {
 // patience is how long Flush waits.
 const patience = time.Second
 
-// Flush writes what l, a logger that Wrap returned, holds back: the lines that wait, and
-// the counts of suppressed ones. It is for the end of the program. It waits for 1 s at
-// the most; the error tells how many lines are not written then. The logger can still
-// be used. For other loggers Flush does nothing.
+// Flush writes the lines that wait in l, a logger that Wrap returned, and the counts of
+// suppressed lines. It is for the end of the program, but l can still be used. It waits for
+// at most 1 s; the error tells how many lines are not written then. For other loggers Flush
+// does nothing.
 func Flush(l *slog.Logger) error {
 	h, ok := l.Handler().(*handler)
 	if !ok {
@@ -63,17 +61,15 @@ func Flush(l *slog.Logger) error {
 	}
 }
 
-// handler is what a logger of Wrap hands its records to. Those that WithAttrs and
-// WithGroup make share a core.
+// handler implements slog.Handler for a logger of Wrap. The handlers that WithAttrs and
+// WithGroup make share its core.
 type handler struct {
 	core  *core
 	inner slog.Handler
 }
 
-// Enabled implements slog.Handler.
 func (h *handler) Enabled(ctx context.Context, l slog.Level) bool { return h.inner.Enabled(ctx, l) }
 
-// WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	frozen := make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
@@ -82,12 +78,10 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &handler{core: h.core, inner: h.inner.WithAttrs(frozen)}
 }
 
-// WithGroup implements slog.Handler.
 func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{core: h.core, inner: h.inner.WithGroup(name)}
 }
 
-// Handle implements slog.Handler.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelInfo {
 		h.core.put(h.line(ctx, &r))

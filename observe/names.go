@@ -1,13 +1,13 @@
 package observe
 
-// Method of a command. Its text is the name of the client protocol.
+// Method of a command. Its text is the name in the client protocol.
 type Method uint8
 
 // Methods.
 const (
-	// MethodUnknown are commands without any method; their connections are closed.
+	// MethodUnknown is for commands without a method; their connections are closed.
 	MethodUnknown Method = iota
-	// MethodPong are the answers to pings.
+	// MethodPong is the answer to a ping.
 	MethodPong
 	MethodConnect
 	MethodPing
@@ -21,7 +21,7 @@ const (
 	MethodSend
 	MethodRefresh
 	MethodSubRefresh
-	// NumMethods is their number.
+	// NumMethods is the number of methods.
 	NumMethods
 )
 
@@ -32,7 +32,7 @@ var methods = [NumMethods]string{
 
 func (m Method) String() string { return methods[m] }
 
-// Limit that refused something to a client. Its text suits a label.
+// Limit that a client has reached. Its text suits a label.
 type Limit uint8
 
 // Limits.
@@ -43,16 +43,15 @@ const (
 	LimitChannels
 	// LimitReply: a reply is too large (QueueMaxSize).
 	LimitReply
-	// LimitQueue: a slow client is disconnected, because of what waits for it
-	// (QueueMaxSize).
+	// LimitQueue: too much waits for a slow client, which is disconnected (QueueMaxSize).
 	LimitQueue
-	// LimitPending: a client is disconnected that sent more than 1 MiB while its commands
-	// wait for others (CommandLimit).
+	// LimitPending: a client has sent more than 1 MiB of commands that wait for others, and
+	// is disconnected (CommandLimit).
 	LimitPending
 	// LimitConnections: the user has too many connections to the node
 	// (UserConnectionLimit).
 	LimitConnections
-	// NumLimits is their number.
+	// NumLimits is the number of limits.
 	NumLimits
 )
 

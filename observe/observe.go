@@ -1,8 +1,8 @@
-// Package observe is what a node tells a program about its clients, for metrics and
-// traces: gyro.Config.Observer takes an Observer.
+// Package observe has what a node tells a program about its clients, for metrics and traces:
+// gyro.Config.Observer takes an Observer.
 //
-// What can happen very often is counted by the node's loops, each for itself, and handed
-// over once per turn. Deliveries of publications are only added up.
+// Each loop of the node counts frequent events for itself, and hands its counts over once per
+// turn. Of deliveries of publications it only counts the sum.
 package observe
 
 import (
@@ -15,34 +15,31 @@ import (
 // Observer of a node. A nil function is not called. A panic of Turn is logged; one of
 // Effect counts as a panic of the handler.
 type Observer struct {
-	// Turn is called by a loop of the node at the end of each turn in which there was
-	// something to count, and in the midst of it when a list of t is full. All clients
-	// of the loop wait for it, so it must not block. Loops call it concurrently. t is
-	// valid during the call, and used again afterwards.
+	// Turn is called by a loop at the end of each turn in which it has counted something,
+	// and earlier if a list of t is full. All clients of the loop wait for the call, so it
+	// must not block. Loops call it concurrently. t is valid during the call only.
 	Turn func(t *Turn)
-	// Effect is called when a handler or an engine is about to be called on behalf of a
-	// client, and the function that it returns when that is done, with the error. The
-	// handler gets the returned context: a tracer begins a span with the one and ends it
-	// with the other. Both are called on the goroutine that does the effect: on the
-	// client's loop if e is Inline, which then must not be blocked, and else on any. Only
-	// with this function set are effects measured at all. The context must be ctx or
-	// derived from it; the function may be nil.
+	// Effect is called before a handler or an engine is called on behalf of a client. The
+	// handler or engine gets the returned context, which must be ctx or derived from it. The
+	// returned function, which may be nil, is called afterwards, with the error. So a tracer
+	// begins a span in Effect and ends it in done. Both are called on the goroutine of the
+	// effect: if e is Inline that is the client's loop, which they must not block.
 	Effect func(ctx context.Context, e Effect) (_ context.Context, done func(err error))
 }
 
 // Effect is a call of a handler or of an engine, on behalf of a client.
 type Effect struct {
-	// Name is that of a field of gyro.Handlers, or else says what an engine does:
-	// "attach" (it subscribes, adds presence and reads what is needed of the stream),
-	// "detach" (it undoes that), "renew" (presence), "join" (it publishes one). The effects
-	// Publish, Presence, PresenceStats and History are the handler's call and the engine's.
+	// Name is the name of a field of gyro.Handlers, or says what an engine does: "attach"
+	// (subscribe, add presence, read the needed part of the stream), "detach" (undo that),
+	// "renew" (renew presence), "join" (publish a join). The effects Publish, Presence,
+	// PresenceStats and History comprise the calls of the handler and of the engine.
 	Name string
-	// Client that it is for. It is valid beyond the call.
+	// Client on whose behalf the call is made. It is valid beyond the call.
 	Client Client
 	// Channel, if the effect has exactly one.
 	Channel string
-	// Inline tells that the effect runs on the loop. The error gyro.ErrWouldBlock says
-	// that it is tried again beside it.
+	// Inline is set if the effect runs on the client's loop. If it ends with
+	// gyro.ErrWouldBlock, it is tried again on a goroutine.
 	Inline bool
 }
 
@@ -56,28 +53,28 @@ type Client interface {
 
 // Turn is what a loop has counted since it last called Observer.Turn.
 type Turn struct {
-	// Transports are those by which something came, in no order.
+	// Transports with new connections or commands, in no order.
 	Transports []Transport
-	// Commands are those that were answered, one by one. A command whose connection ended
-	// instead is none of them; nor are messages without an answer.
+	// Commands that were answered, one by one. Commands whose connection ended before the
+	// answer, and messages that have no answer, are not among them.
 	Commands []Command
-	// Disconnects are the ends of connections, whoever wanted them, and Unsubscribes the
-	// ends of subscriptions that the server told its clients of.
+	// Disconnects are all ends of connections. Unsubscribes are the ends of subscriptions
+	// that the server has told its clients of.
 	Disconnects  []Disconnect
 	Unsubscribes []Unsubscribe
 	// Refusals counts how often a limit was reached, by Limit.
 	Refusals [NumLimits]int
-	// Subscribed and Unsubscribed count subscriptions that came and went; those that were
-	// not established in the end are among both.
+	// Subscribed and Unsubscribed count subscriptions that begin and end. A subscription
+	// that fails to be established counts in both.
 	Subscribed, Unsubscribed int
 	// Deliveries counts publications, joins and leaves, once for each subscription that
-	// they came to. The subscription may have left them out (a filter, its position).
+	// they reach, also if the subscription skips them (because of a filter or its position).
 	Deliveries int
-	// Bytes is how much transports took from their clients' queues.
+	// Bytes that transports have taken from the clients' queues.
 	Bytes int
 }
 
-// Transport counts what came by one kind of connection.
+// Transport counts the connections and commands of one kind of connection.
 type Transport struct {
 	// Name as in gyro.TransportInfo.
 	Name     string
@@ -93,14 +90,14 @@ type Command struct {
 	Method Method
 	// Code of the error; 0 for success.
 	Code uint32
-	// Took is the time from its arrival at the loop to its answer.
+	// Took is the time from the command's arrival at the loop to its answer.
 	Took time.Duration
 }
 
-// Disconnect counts connections that ended in the same manner.
+// Disconnect counts connections that ended for the same reason.
 type Disconnect struct {
-	// Disconnect is protocol.DisconnectConnectionClosed if the client went, and zero after
-	// the connect command was answered with an error.
+	// Disconnect is protocol.DisconnectConnectionClosed if the client ended the connection,
+	// and zero if its connect command failed with an error.
 	Disconnect protocol.Disconnect
 	// Transport is Transport.Name.
 	Transport string

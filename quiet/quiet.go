@@ -2,10 +2,10 @@
 // transports and engines whose connections carry many small messages.
 //
 // A system call of package net wakes the scheduler's monitor, a thread that then checks
-// every 20 us, for a millisecond or more, whether the call blocks. It never does, because
-// the sockets are non-blocking. But the checks take the processor from a loop that is
-// about to send to thousands of clients, a hundred times for one publication: they cost
-// half as much as the sending.
+// every 20 us, for a millisecond or more, whether the call blocks. The call never blocks,
+// because the sockets are non-blocking. But each check takes the processor from other
+// threads. While a loop sends one publication to thousands of clients this happens a hundred
+// times, which costs half as much as the sending.
 package quiet
 
 import (
@@ -17,9 +17,9 @@ import (
 )
 
 // Conn returns a connection whose Read and Write are quiet, and whose other methods are
-// those of nc. If nc is not a socket, or the system is not supported (it is Linux on other
-// processors than 386), Conn returns nc itself. The methods may be called as those of
-// any net.Conn; the result has no methods beyond those of net.Conn.
+// those of nc. If nc is not a socket, or the system is not Linux on another processor than
+// 386, Conn returns nc itself. The result may be used like any net.Conn, and has no further
+// methods.
 func Conn(nc net.Conn) net.Conn {
 	if !supported {
 		return nc
@@ -30,7 +30,7 @@ func Conn(nc net.Conn) net.Conn {
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return nc // it is closed, which Read and Write will say
+		return nc // it is closed; Read and Write will say so
 	}
 	c := &conn{Conn: nc}
 	c.in.init(nc, "read", raw.Read, Read)
@@ -43,7 +43,6 @@ type conn struct {
 	in, out way
 }
 
-// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -55,10 +54,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) { return c.out.move(p, true) }
 
-// way is a direction of a connection: one call at a time.
+// way is a direction of a connection. It does one call at a time.
 type way struct {
 	nc   net.Conn
 	op   string
@@ -78,7 +76,7 @@ func (w *way) init(nc net.Conn, op string, wait func(func(uintptr) bool) error, 
 	w.step = w.try
 }
 
-// move reads or writes p: a part of it, or all.
+// move reads or writes at least a part of p, or all of it.
 func (w *way) move(p []byte, all bool) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +99,7 @@ func (w *way) failure(err error) error {
 	return &net.OpError{Op: w.op, Net: w.nc.RemoteAddr().Network(), Source: w.nc.LocalAddr(), Addr: w.nc.RemoteAddr(), Err: err}
 }
 
-// try does what can be done now, and reports whether that is enough.
+// try reads or writes as much as is possible now, and reports whether the call is done.
 func (w *way) try(fd uintptr) bool {
 	for {
 		n, errno := w.call(fd, w.p[w.n:])

@@ -6,8 +6,8 @@ import "syscall"
 
 const supported = false
 
-// Read always fails: Conn leaves connections as they are here.
+// Read fails on this system.
 func Read(uintptr, []byte) (int, syscall.Errno) { return 0, syscall.EINVAL }
 
-// Write always fails, too.
+// Write fails on this system.
 func Write(uintptr, []byte) (int, syscall.Errno) { return 0, syscall.EINVAL }

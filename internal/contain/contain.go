@@ -1,9 +1,10 @@
-// Package contain keeps a panic from the process.
+// Package contain keeps a panic from ending the process.
 package contain
 
 import "runtime/debug"
 
-// Do calls f, and reports false if it panicked, which told hears of.
+// Do calls f and reports whether it returned. If f panicked, Do has called told with what
+// recover returned and the stack.
 func Do(f func(), told func(reason any, stack []byte)) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {

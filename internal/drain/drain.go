@@ -11,25 +11,26 @@ import (
 const (
 	// pause is the mean time between two rounds.
 	pause = 50 * time.Millisecond
-	// least is how many connections end in a round at least.
+	// least is the least number of connections that end in a round.
 	least = 8
 )
 
-// Portion returns how many of the connections of a loop are to end in this round.
-// Loops may call it at the same time, each for itself.
+// Portion returns how many of a loop's connections have to end in this round. Loops may
+// call it concurrently, each for itself.
 type Portion func(loop, connections int) int
 
-// Run ends the connections of so many loops, evenly over a time, but no slower than
-// some 160 per second. For each round it calls round, which ends a portion of each
-// loop's connections and returns how many are left. Run returns when none is, with
-// the error of round, or with that of ctx.
+// Run ends the connections of all loops, spread evenly over a time, but at least some 160
+// per second. It calls round again and again: round ends a portion of each loop's
+// connections and returns how many connections are left. Run returns nil when none are
+// left, and else the error of round or of ctx.
 func Run(ctx context.Context, over time.Duration, loops int, round func(Portion) (left int, err error)) error {
 	end := time.Now().Add(over)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	// owed is what remains of each loop's portions below one connection.
+	// owed is, for each loop, the fraction of a connection that rounding left over.
 	owed := make([]float64, loops)
-	for share := 0.0; ; { // of the connections that are left, which the first round counts
+	// share of the remaining connections that ends in a round. The first round only counts.
+	for share := 0.0; ; {
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -51,7 +52,7 @@ func Run(ctx context.Context, over time.Duration, loops int, round func(Portion)
 			timer.Reset(0)
 			continue
 		}
-		// Nodes that are drained together, and their clients, are not to fall into step.
+		// The random part keeps nodes that are drained together from acting in step.
 		timer.Reset(pause/2 + rand.N(pause))
 	}
 }

@@ -1,10 +1,10 @@
-// Package due is the arithmetic of deadlines: moments in nanoseconds of the Unix epoch, 0
-// for none.
+// Package due is the arithmetic of deadlines, which are in nanoseconds since the Unix epoch; 0
+// is no deadline.
 package due
 
 import "time"
 
-// Earliest of two deadlines.
+// Earliest returns the earlier of two deadlines.
 func Earliest(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -21,12 +21,12 @@ func Take(deadline *int64, now int64) bool {
 	return true
 }
 
-// leastBeat is how exactly the owners of timers keep deadlines.
+// leastBeat is the precision with which the owners of timers keep deadlines.
 const leastBeat = int64(50 * time.Millisecond)
 
-// beatOf is the distance of the moments at which what is done once per interval is due.
-// An idle node wakes up at these only, and finds the answers of many clients at once.
-// The fewer, the better: the code that pings is warm from the second client on.
+// beatOf returns the time between two moments of the beat. Actions that repeat after an
+// interval are due on such moments only. So an idle node wakes up rarely and then finds the
+// answers of many clients: all but the first cost less, as code and data are in the cache.
 func beatOf(interval int64) int64 {
 	switch {
 	case interval >= int64(10*time.Second):
@@ -37,16 +37,16 @@ func beatOf(interval int64) int64 {
 	return leastBeat
 }
 
-// Next is the moment on the beat that is nearest to one interval from now. (Not the next
-// one: what is due is done a little late, and would be later each time.)
+// Next returns the moment on the beat that is nearest to one interval from now. If it
+// rounded up, the delay of each action would add to that of the one before.
 func Next(now int64, interval time.Duration) int64 {
 	beat := beatOf(int64(interval))
 	return max(now+int64(interval)+beat/2, now+beat) / beat * beat
 }
 
-// First is the moment on the beat at which a session that starts now is first looked at:
-// one from the second half of the interval. phase(n) picks one of n, and so that sessions
-// of the same phase are due together.
+// First returns the first deadline of a session that starts now: a moment on the beat in
+// the second half of the interval. phase(n) returns a number in [0, n), which chooses the
+// moment; sessions with the same phase are due together.
 func First(now int64, interval time.Duration, phase func(n int64) int64) int64 {
 	beat := beatOf(int64(interval))
 	first := (now + int64(interval)/2 + beat - 1) / beat

@@ -1,5 +1,5 @@
-// Package ingress brings what transports with goroutines of their own received to the
-// loops of the clients.
+// Package ingress posts what transports received on their own goroutines to the loops of the
+// clients.
 package ingress
 
 import (
@@ -11,29 +11,31 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Peer is a client as such a transport sees it: everything is posted to its loop.
+// Peer implements transport.Peer for such a transport: it posts everything to the client's
+// loop.
 type Peer struct {
 	Loop    *loop.Loop
 	Session *session.Session
-	// Gone is closed when the client has gone, Ended called in the end, on the loop.
-	Gone  func() <-chan struct{}
+	// Gone returns a channel that is closed when the client has gone.
+	Gone func() <-chan struct{}
+	// Ended is called on the loop when the connection has ended.
 	Ended func(err error)
 
-	// queued is the weight of received messages that wait for the loop.
+	// queued is the weight of the received messages that wait for the loop.
 	queued atomic.Int32
 	drain  chan struct{}
 }
 
-// New returns a peer, of which the exported fields are yet to be set.
+// New returns a peer. The caller sets the exported fields.
 func New() *Peer { return &Peer{drain: make(chan struct{}, 1)} }
 
-// maxQueued is how many received messages may wait for the loop before the
-// transport's reader waits. Large ones weigh more: together they have 512 KiB.
+// maxQueued is how many received messages may wait for the loop before the transport's reader
+// waits. Each 16 KiB of a message count as one more, so at most some 512 KiB wait.
 const maxQueued = 32
 
 func weight(msg []byte) int32 { return 1 + int32(len(msg)>>14) }
 
-// Receive copies msg for the loop.
+// Receive posts a copy of msg.
 func (p *Peer) Receive(msg []byte) {
 	if p.queued.Add(weight(msg)) > maxQueued {
 		select {
@@ -47,10 +49,10 @@ func (p *Peer) Receive(msg []byte) {
 	p.Loop.Post(in)
 }
 
-// Writable has the queue flushed.
+// Writable posts a flush of the session's queue.
 func (p *Peer) Writable() { p.Loop.Post(&Call{p.Session, p.Session.Flush}) }
 
-// Closed ends the session, behind what was received.
+// Closed posts the end of the session, after the messages that were received.
 func (p *Peer) Closed(err error) { p.Loop.Post(&Call{p.Session, func() { p.Ended(err) }}) }
 
 // inbound is a received message on its way to the loop.
@@ -61,10 +63,10 @@ type inbound struct {
 
 var inbounds = sync.Pool{New: func() any { return new(inbound) }}
 
-// keepInbound is the largest buffer that is kept for other messages.
+// keepInbound is the largest buffer that is kept for other messages; bytes.
 const keepInbound = 16 << 10
 
-// Run hands the message to the session.
+// Run implements loop.Task: it hands the message to the session.
 func (in *inbound) Run() {
 	p := in.p
 	p.Session.Receive(in.buf)
@@ -81,19 +83,18 @@ func (in *inbound) Run() {
 	}
 }
 
-// Of is the session that the task is for.
+// Of returns the session that the task is for.
 func (in *inbound) Of() *session.Session { return in.p.Session }
 
-// Call is a task for one session.
+// Call is a loop.Task for one session: a call of F.
 type Call struct {
 	Session *session.Session
 	F       func()
 }
 
-// Run calls F.
 func (c *Call) Run() { c.F() }
 
-// Of is the session that the task is for.
+// Of returns the session that the task is for.
 func (c *Call) Of() *session.Session { return c.Session }
 
 var (

@@ -1,5 +1,5 @@
-// Package lane does the effects of a client in their order: at once if they cannot
-// block, and else beside the client's loop.
+// Package lane does the effects of a client in their order: on the client's loop if they
+// cannot block, and else on a goroutine.
 package lane
 
 import (
@@ -7,11 +7,11 @@ import (
 	"github.com/gyrohq/gyro/internal/session"
 )
 
-// Lane of one client. It belongs to the client's loop, and takes no more than a pointer,
-// and no goroutine, while there is nothing to do. The zero value is ready for use.
+// Lane of one client. It belongs to the client's loop. While there is nothing to do it is a
+// nil pointer and has no goroutine. The zero value is ready for use.
 type Lane struct{ queue *queue }
 
-// Group is the lanes of all clients of a loop. The exported fields are constant.
+// Group is what the lanes of a loop share. The exported fields are constant.
 type Group struct {
 	Loop *loop.Loop
 	// Concurrency is how many Concurrent effects of one client may run at a time.
@@ -19,19 +19,19 @@ type Group struct {
 	// Workers counts the goroutines that do effects.
 	Workers *Tally
 
-	completing *completion // nil: nothing
+	completing *completion // the one that runs on the loop now; nil: none
 }
 
-// Client is whose effects are done.
+// Client is the client that has a lane.
 type Client interface {
 	session.Executor
 	Session() *session.Session
-	// Panicked tells that an effect did, on any goroutine but the loop's.
+	// Panicked is told that an effect panicked on a goroutine of the lane.
 	Panicked(reason any, stack []byte)
 }
 
-// Do does an effect at once if it does not block and nothing is before it, and reports
-// true; or else queues it. It is called on the loop.
+// Do does an effect at once if that cannot block and no other effect comes first, and
+// reports true. Otherwise it queues the effect. Do is called on the loop.
 func (l *Lane) Do(g *Group, c Client, e session.Effect) (done bool) {
 	traits := e.Traits()
 	ahead := traits.Has(session.Continues) && g.completes(c)
@@ -53,39 +53,39 @@ func (l *Lane) Do(g *Group, c Client, e session.Effect) (done bool) {
 	return false
 }
 
-// Rest frees the memory of a lane that is idle.
+// Rest frees the memory of a lane that has nothing to do.
 func (l *Lane) Rest() {
 	if l.idle() {
 		l.queue = nil
 	}
 }
 
-// idle tells whether everything is done, and nothing waits for its completion.
+// idle reports whether all effects are done and completed.
 func (l *Lane) idle() bool { return l.queue == nil || l.queue.awaited == 0 && l.queue.idle() }
 
-// completes tells whether an effect of c is being completed that may be continued.
+// completes reports whether the loop is completing an effect of c that others may continue.
 func (g *Group) completes(c Client) bool {
 	d := g.completing
 	return d != nil && d.done != nil && d.session == c.Session()
 }
 
-// Abort ends a completion that panicked, so that the lane goes on.
+// Abort ends the completion that is under way, because it panicked. The lane goes on.
 func (g *Group) Abort() {
 	if d := g.completing; d != nil {
 		d.end()
 	}
 }
 
-// completion takes an effect back to its session. It is a task of the loop.
+// completion is the task that takes an effect back to its session.
 type completion struct {
 	group   *Group
 	queue   *queue
 	session *session.Session
 	effect  session.Effect
-	done    chan struct{} // the worker waits for its end, unless it is nil
+	done    chan struct{} // closed at the end; nil if the worker does not wait for that
 }
 
-// Run completes the effect.
+// Run implements loop.Task.
 func (d *completion) Run() {
 	d.group.completing = d
 	d.queue.awaited--
@@ -103,7 +103,7 @@ func (d *completion) end() {
 	}
 }
 
-// Of is the session that the task is for.
+// Of returns the session that the task is for.
 func (d *completion) Of() *session.Session { return d.session }
 
 var _ loop.Task = (*completion)(nil)

@@ -8,10 +8,10 @@ import (
 	"github.com/gyrohq/gyro/internal/session"
 )
 
-// queue holds the effects of one client that wait, and knows what runs. Any goroutine
+// queue holds the effects of one client that wait, and counts those that run. Any goroutine
 // may use it.
 type queue struct {
-	// awaited is the number of effects that will be completed. It belongs to the loop.
+	// awaited is the number of effects that are not completed yet. It belongs to the loop.
 	awaited int
 
 	mu        sync.Mutex
@@ -20,14 +20,14 @@ type queue struct {
 	exclusive bool
 }
 
-// idle tells whether everything that was pushed is done.
+// idle reports whether all effects are done.
 func (q *queue) idle() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.running == 0 && len(q.effects) == 0
 }
 
-// push queues e and reports whether the caller has to start a worker.
+// push queues e. It reports whether the caller has to start a worker.
 func (q *queue) push(e session.Effect, most int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -39,15 +39,15 @@ func (q *queue) push(e session.Effect, most int) bool {
 	return true
 }
 
-// pushAhead queues e before everything else. An exclusive effect must be running,
-// whose worker takes it.
+// pushAhead queues e before all others. It is for the time in which an exclusive effect is
+// completed: the worker of that effect takes e next.
 func (q *queue) pushAhead(e session.Effect) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.effects = slices.Insert(q.effects, 0, e)
 }
 
-// ready tells whether the head of the queue may start beside what runs.
+// ready reports whether the first effect may start beside those that run.
 func (q *queue) ready(most int) bool {
 	switch {
 	case len(q.effects) == 0:
@@ -58,8 +58,8 @@ func (q *queue) ready(most int) bool {
 	return !q.exclusive && q.running < most && q.effects[0].Traits().Has(session.Concurrent)
 }
 
-// next gives a worker its next effect, and reports whether it is to start
-// another worker. With nil the worker ends.
+// next gives a worker its next effect, and reports whether the worker has to start another
+// one. If e is nil, the worker ends.
 func (q *queue) next(most int) (e session.Effect, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,8 +85,7 @@ func (q *queue) next(most int) (e session.Effect, more bool) {
 	return e, more
 }
 
-// work starts a worker, as push asked for. It does effects until there is none that it
-// may start.
+// work starts a worker, which does effects until there is none that may start.
 func (q *queue) work(g *Group, c Client) {
 	g.Workers.Add()
 	go func() {
@@ -99,15 +98,15 @@ func (q *queue) work(g *Group, c Client) {
 			if e == nil {
 				return
 			}
-			// After a panic the lane goes on, with the undoing of what was established above all.
+			// After a panic the lane goes on: it has to undo what was established.
 			contain.Do(func() { e.Execute(c, false) }, c.Panicked)
 			q.complete(g, c, e)
 		}
 	}()
 }
 
-// complete takes an effect back to its session. What continues it comes before the
-// next effect.
+// complete posts the completion of an effect, and waits for it if other effects may continue
+// this one: they come before the next effect of the queue.
 func (q *queue) complete(g *Group, c Client, e session.Effect) {
 	t := e.Traits()
 	if !t.Has(session.Completes) {

@@ -2,22 +2,22 @@ package lane
 
 import "sync"
 
-// Tally counts what is going on; unlike a sync.WaitGroup it may rise from zero
-// while somebody waits.
+// Tally counts what is under way. Unlike the counter of a sync.WaitGroup, it may rise from
+// zero while somebody waits.
 type Tally struct {
 	mu   sync.Mutex
 	n    int
 	zero sync.Cond
 }
 
-// Add counts one more.
+// Add counts up.
 func (t *Tally) Add() {
 	t.mu.Lock()
 	t.n++
 	t.mu.Unlock()
 }
 
-// Done counts one less.
+// Done counts down.
 func (t *Tally) Done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -26,7 +26,7 @@ func (t *Tally) Done() {
 	}
 }
 
-// Wait waits until nothing is going on.
+// Wait waits until the count is zero.
 func (t *Tally) Wait() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

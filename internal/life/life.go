@@ -1,5 +1,5 @@
-// Package life is the context of a connection, at the price of a pointer while nobody
-// waits for its end.
+// Package life has the context of a connection. It costs one pointer until somebody waits
+// for its end.
 package life
 
 import (
@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Life is the context of a connection: it ends with it. Hardly any connection is
-// asked for a channel to wait on, so the context of the standard library that has
-// one, and that others can derive from at no cost, is made when it is asked for.
+// Life implements context.Context: a context that ends with its connection. Callers rarely
+// ask for Done, so Life makes the channel, and the context of the standard library that has
+// it, only then. Contexts derived from Life need no goroutine.
 type Life struct{ made atomic.Pointer[cancelable] }
 
 type cancelable struct {
@@ -18,7 +18,7 @@ type cancelable struct {
 	cancel context.CancelFunc
 }
 
-// over is the context of connections that ended before anybody asked.
+// over is the context of connections that ended before somebody asked for Done.
 var over = func() *cancelable {
 	c := newCancelable()
 	c.cancel()
@@ -30,17 +30,15 @@ func newCancelable() *cancelable {
 	return &cancelable{ctx, cancel}
 }
 
-// End ends the life. Calls after the first do nothing.
+// End ends the context. Calls after the first do nothing.
 func (l *Life) End() {
 	if !l.made.CompareAndSwap(nil, over) {
 		l.made.Load().cancel()
 	}
 }
 
-// Deadline implements context.Context.
 func (l *Life) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Done implements context.Context.
 func (l *Life) Done() <-chan struct{} {
 	if l.made.Load() == nil {
 		l.made.CompareAndSwap(nil, newCancelable())
@@ -48,7 +46,6 @@ func (l *Life) Done() <-chan struct{} {
 	return l.made.Load().Done()
 }
 
-// Err implements context.Context.
 func (l *Life) Err() error {
 	if c := l.made.Load(); c != nil {
 		return c.Err()
@@ -56,8 +53,8 @@ func (l *Life) Err() error {
 	return nil
 }
 
-// Value implements context.Context. A connection has no values of its own; the
-// context package finds the one that was made by a key that only it knows.
+// Value returns values for keys of package context only, by which that package recognises
+// the context that Life has made.
 func (l *Life) Value(key any) any {
 	if c := l.made.Load(); c != nil {
 		return c.Value(key)
@@ -65,8 +62,8 @@ func (l *Life) Value(key any) any {
 	return nil
 }
 
-// Context ends with a life, has values, and holds what else few connections have. It is
-// never modified.
+// Context implements context.Context: it ends with a Life and has the values of another
+// context. It also holds the meta of its connection. It is never modified.
 type Context struct {
 	*Life
 	values, work context.Context
@@ -74,18 +71,17 @@ type Context struct {
 	Meta []byte
 }
 
-// NewContext returns a context that ends with l, and not with values, which may be nil.
-// Its Work ends with work.
+// NewContext returns a context that ends with l and has the values of values, which may be
+// nil. The context that its method Work returns ends with work.
 func NewContext(l *Life, work, values context.Context, meta []byte) *Context {
 	if values == nil {
 		values = context.Background()
 	}
-	// Values that end would be taken for the cause by the context package.
+	// Without WithoutCancel, package context would take values for a parent that ends.
 	return &Context{l, context.WithoutCancel(values), work, meta}
 }
 
-// WithMeta returns a context with the values of c, which may be nil, and other meta. Its
-// Work ends with work.
+// WithMeta returns a context like NewContext, with the values of c, which may be nil.
 func (c *Context) WithMeta(l *Life, work context.Context, meta []byte) *Context {
 	if c == nil {
 		return NewContext(l, work, nil, meta)
@@ -93,7 +89,6 @@ func (c *Context) WithMeta(l *Life, work context.Context, meta []byte) *Context 
 	return &Context{l, c.values, work, meta}
 }
 
-// Value looks in the values first.
 func (c *Context) Value(key any) any {
 	if v := c.values.Value(key); v != nil {
 		return v
@@ -101,10 +96,10 @@ func (c *Context) Value(key any) any {
 	return c.Life.Value(key)
 }
 
-// Work is the context of what is done for the connection, and outlives it: it has the
-// values of c.
+// Work returns a context with the values of c for work that may outlive the connection.
 func (c *Context) Work() context.Context { return (*work)(c) }
 
+// work implements context.Context.
 type work Context
 
 func (w *work) Deadline() (time.Time, bool) { return w.work.Deadline() }
@@ -116,9 +111,3 @@ func (w *work) Value(key any) any {
 	}
 	return w.work.Value(key)
 }
-
-var (
-	_ context.Context = (*Life)(nil)
-	_ context.Context = (*Context)(nil)
-	_ context.Context = (*work)(nil)
-)

@@ -1,43 +1,42 @@
 package loop
 
-// A turn has an allowance for what clients sent: each socket, task or session that is
-// served may have so many commands dispatched, and together they may take so long.
-// Who has more to say goes on in a later turn, behind the others.
+// A turn bounds the commands that it dispatches: their number for each client, and their
+// time for all together. A client that sent more goes on in a later turn, behind the others.
 const (
 	// share is how many commands are dispatched in a row for one client.
 	share = 64
 	// inputTime bounds each of the three parts of a turn that dispatch commands: tasks,
 	// sockets, and sessions that go on. In nanoseconds.
 	inputTime = int64(2e6)
-	// serveCost is what serving somebody costs beside commands, in commands; after
-	// lookAfter commands the clock is looked at.
+	// serveCost is the cost of serving a task, socket or session without its commands, in
+	// commands. The clock is read each time that lookAfter commands are spent.
 	serveCost = 8
 	lookAfter = 64
 )
 
-// Resumer goes on with what its client sent.
+// Resumer goes on to dispatch the commands that its client has sent.
 type Resumer interface{ Resume() }
 
 // input is the allowance of a part of a turn.
 type input struct {
-	left  int   // of the share of the one that is served
-	spent int   // commands since the clock was looked at
-	until int64 // when the time is up; 0 before the clock was looked at
-	over  bool  // it is
+	left  int   // commands that may yet be dispatched for the client that is served
+	spent int   // commands since the clock was read
+	until int64 // the end of the time; 0 before the clock was read
+	over  bool  // the time is up
 }
 
-// Allowance is what may be dispatched for the client that is served now. Who
-// dispatches counts it down.
+// Allowance is the number of commands that may be dispatched for the client that is served
+// now. Whoever dispatches a command counts it down.
 func (l *Loop) Allowance() *int { return &l.input.left }
 
-// Again has r resumed in this turn or a later one, when it is its turn.
+// Again queues r to be resumed, in this turn or a later one.
 func (l *Loop) Again(r Resumer) { l.again = append(l.again, r) }
 
-// part begins a part of the turn.
+// part begins a part of the turn that dispatches commands.
 func (l *Loop) part() { l.input = input{left: share} }
 
-// serve begins to serve the next one. It reports false if the time of this part of the
-// turn is up: then there is no allowance.
+// serve gives the next task, socket or session its share. It reports false, and gives
+// nothing, if the time of this part of the turn is up.
 func (l *Loop) serve() bool {
 	in := &l.input
 	if in.over {
@@ -53,7 +52,7 @@ func (l *Loop) serve() bool {
 	return !in.over
 }
 
-// look finds out whether the time is up.
+// look reads the clock.
 func (l *Loop) look() {
 	in, now := &l.input, l.clock()
 	switch {
@@ -64,7 +63,7 @@ func (l *Loop) look() {
 	}
 }
 
-// goOn resumes those who have more to say, as many as the time allows.
+// goOn resumes sessions with more commands, as many as the time allows.
 func (l *Loop) goOn() {
 	l.part()
 	for n := len(l.again); n > 0 && l.serve(); n-- {

@@ -1,8 +1,8 @@
-// Package loop runs what shares nothing: a loop owns sessions, their slice of
-// the hub, their timers and their output. Everything that concerns a session
-// happens on its loop, in turns. Each turn takes what was posted meanwhile,
-// fires timers, and flushes every touched session once, so that all that gathered
-// in the turn leaves in one write.
+// Package loop runs the loops of a node. A loop owns sessions, their slice of the hub, their
+// timers and their output, and shares them with nobody: everything that concerns a session
+// happens on its loop, in turns. Each turn takes the tasks and messages that were posted,
+// fires timers, and flushes every touched session once, so that the whole output of the turn
+// leaves in one write.
 package loop
 
 import (
@@ -18,7 +18,7 @@ import (
 // Task is work for a loop.
 type Task interface{ Run() }
 
-// Func adapts a function.
+// Func is a function as a Task.
 type Func func()
 
 // Run calls f.
@@ -33,28 +33,26 @@ type item struct {
 	msg  *hub.Message
 }
 
-// maxMessages is how many messages may wait for a loop before those who publish
-// wait for it: the back pressure of a node whose clients get more than they can
-// be sent.
-const maxMessages = 1024
+const (
+	// maxMessages is how many messages may wait for a loop. Publishers wait while there are
+	// as many: a node whose clients cannot take more slows its publishers down.
+	maxMessages = 1024
+	// slice is roughly how many subscribers a turn delivers to before the loop does
+	// everything else. A write takes about 4 us, so that is after 2 ms.
+	slice = 512
+	// ticks is how many timers a turn fires. Most of them ping. After so many pings the
+	// first pongs are there, and their connections are still in the processor's cache.
+	ticks = 128
+	// keepItems is the largest inbox whose memory is kept for the next turn.
+	keepItems = 2 * maxMessages
+)
 
-// slice is how many subscribers a turn delivers to, about, before the loop looks after
-// everything else: 2 ms, as a write takes about 4 us.
-const slice = 512
-
-// ticks is how many timers a turn fires. Most of them ping: after so many, the first
-// pongs are there, and their connections still in the processor's cache.
-const ticks = 128
-
-// keepItems is the largest inbox whose memory is kept for the next turn.
-const keepItems = 2 * maxMessages
-
-// Loop is one owner of sessions. Post and PostMessage may be called from any
-// goroutine; everything else only from the loop's own, that is within a task.
+// Loop owns sessions. Any goroutine may call Post, PostMessage and Close; everything else
+// is called by tasks of the loop.
 type Loop struct {
 	// OnPanic, if set before Run, is told what panicked in a turn: a Task, Timed,
-	// Resumer, Flusher, hub.Subscriber or transport.Watcher. The turn goes on behind it.
-	// It must not panic. Otherwise the panic goes on.
+	// Resumer, Flusher, hub.Subscriber or transport.Watcher. The turn goes on with the next
+	// one. OnPanic must not panic. If it is nil, a panic ends the process.
 	OnPanic func(subject, reason any, stack []byte)
 
 	// OnTurn, if set before Run, is called at the end of each turn.
@@ -65,24 +63,24 @@ type Loop struct {
 	wheel   wheel
 	poller  *poll.Poller  // nil until there is a socket
 	polled  chan struct{} // answers the goroutine that waits for sockets
-	buffer  []byte        // for reading from them
-	busy    bool          // there is more to do than what is in the inbox
-	more    bool          // that is, to deliver
+	buffer  []byte        // for reading from sockets
+	busy    bool          // the next turn has work, whatever is in the inbox
+	more    bool          // there is more to deliver
 	start   time.Time
 	now     int64
 	dirty   []Flusher
 	phases  phases
 	input   input
-	again   []Resumer   // who have more to say
+	again   []Resumer
 	next    func() bool // serve
 	turning turning
 
 	mu       sync.Mutex
 	inbox    []item
 	messages int // in the inbox
-	backlog  int // taken from it, but not delivered to all
+	backlog  int // messages that were taken from the inbox and not delivered to all
 	closed   bool
-	room     sync.Cond // messages fell below the limit, or the loop closed
+	room     sync.Cond // publishers may go on, or the loop closed
 
 	wake chan struct{}
 	done chan struct{}
@@ -102,22 +100,21 @@ func New() *Loop {
 	return l
 }
 
-// clock is the time in nanoseconds of the Unix epoch as it was when the loop was
-// made, moved on by the monotonic clock: a step of the system's clock must
-// neither stop pings nor let all deadlines pass at once.
+// clock returns the time in nanoseconds since the Unix epoch. Only the monotonic clock moves
+// it: a step of the system's clock neither stops pings nor lets all deadlines pass at once.
 func (l *Loop) clock() int64 { return l.start.UnixNano() + int64(time.Since(l.start)) }
 
-// Post queues a task, in order with other tasks. It never blocks and reports false if the loop
-// has ended.
+// Post queues a task, in order with other tasks. It never blocks. It reports false if the
+// loop is closed.
 func (l *Loop) Post(t Task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.add(item{task: t})
 }
 
-// PostMessage queues a message for the subscribers of its channel, in order with
-// other messages of the channel. Tasks may overtake it. It waits while the loop has too many of them to deliver; it must
-// not be called from a loop.
+// PostMessage queues a message for the subscribers of its channel, in order with other
+// messages of the channel. Tasks may overtake it. PostMessage waits while the loop has too
+// many messages to deliver, so a loop must not call it.
 func (l *Loop) PostMessage(m *hub.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,21 +143,20 @@ func (l *Loop) add(it item) bool {
 // Hub is the loop's slice of the hub.
 func (l *Loop) Hub() *hub.Hub { return l.hub }
 
-// Pool of the queues of the loop's sessions.
+// Pool is shared by the output queues of the loop's sessions.
 func (l *Loop) Pool() *outbox.Pool { return &l.pool }
 
-// Now is the time of this turn, in nanoseconds of the Unix epoch.
+// Now is the time of this turn, in nanoseconds since the Unix epoch.
 func (l *Loop) Now() int64 { return l.now }
 
-// Schedule sets the deadline of t; at 0 clears it.
+// Schedule sets the deadline of t, in nanoseconds since the Unix epoch; 0 clears it.
 func (l *Loop) Schedule(t Timed, at int64) { l.wheel.set(t, at) }
 
-// Dirty has f flushed when the turn ends. Callers see to it that f is queued
-// once per turn.
+// Dirty queues f to be flushed when the turn ends. Callers queue it once per turn.
 func (l *Loop) Dirty(f Flusher) { l.dirty = append(l.dirty, f) }
 
-// Close ends the loop after what was posted so far, and waits for it. What is held
-// back is delivered before.
+// Close ends the loop, and waits for that. Everything that was posted before is done, and
+// messages that wait for their window are delivered.
 func (l *Loop) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -173,7 +169,7 @@ func (l *Loop) Close() {
 	<-l.done
 }
 
-// Run is the loop; it returns after Close.
+// Run runs the loop until Close.
 func (l *Loop) Run() {
 	defer close(l.done)
 	if l.OnPanic != nil {
@@ -201,8 +197,8 @@ func (l *Loop) Run() {
 			}
 		}
 		if len(batch) == 0 {
-			// Let everybody who is ready to post do so before the turn begins: what
-			// gathers now leaves in one write per connection.
+			// Let all goroutines that are ready to post do so before the turn begins: what
+			// they post now leaves in one write per connection.
 			runtime.Gosched()
 			batch, _ = l.take(batch)
 		}
@@ -214,7 +210,7 @@ func (l *Loop) Run() {
 	}
 }
 
-// relieve lets publishers go on if enough was delivered.
+// relieve lets publishers go on if enough messages were delivered.
 func (l *Loop) relieve() {
 	pending := l.hub.Pending()
 	if pending == 0 && l.backlog == 0 {
@@ -239,8 +235,8 @@ func (l *Loop) take(spare []item) (batch []item, closed bool) {
 	return batch, l.closed
 }
 
-// sleep waits for a post, the next timer, or the end of a window. Windows may be
-// much shorter than a tick of the wheel.
+// sleep waits for a post, the next timer, or the end of a batching window, which may be much
+// shorter than a tick of the wheel.
 func (l *Loop) sleep(timer *time.Timer) {
 	next := l.wheel.next()
 	if due := l.hub.Next(); due != 0 && (next == 0 || due < next) {

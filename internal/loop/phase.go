@@ -5,20 +5,20 @@ import (
 	"math/rand/v2"
 )
 
-// neighbours is how many sessions in a row get the same phase. What they, and above all
-// the kernel, keep of connections that were opened one after the other lies side by side
-// in memory. When 64 neighbours have their pings together, a ping and its pong cost a
-// third less than those of connections from all over the memory, which is cold.
+// neighbours is how many sessions in a row get the same phase. The memory of connections
+// that were opened one after the other lies side by side, above all the kernel's. If 64 of
+// them are pinged together, a ping and its pong cost a third less than if the connections
+// lie all over the memory, which is not in the cache then.
 const neighbours = 64
 
 // phases hands out moments of a period.
 type phases struct {
 	fraction uint64 // of the period
-	left     int    // who get it yet
+	left     int    // sessions that still get this fraction
 }
 
-// Phase is a number in [0, n), the same for a given n to neighbours: random, so that the
-// work of all spreads over a period.
+// Phase returns a random number in [0, n), which spreads the work of sessions over a period.
+// For a given n, neighbours get the same number.
 func (l *Loop) Phase(n int64) int64 {
 	p := &l.phases
 	if p.left == 0 {

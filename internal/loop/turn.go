@@ -2,29 +2,29 @@ package loop
 
 import "runtime/debug"
 
-// turning is how far a turn has come: a panic ends what it concerns, and not the turn.
+// turning is how far a turn has come. After a panic the turn goes on from there.
 type turning struct {
 	batch   []item
-	at      int // in batch
-	stage   int
-	flushed int // of dirty
-	subject any // what is done, if it is not an element of one of the lists
+	at      int // the next item of batch
+	stage   int // the stage that is under way
+	flushed int // elements of dirty that were flushed
+	subject any // what runs now, for Loop.OnPanic
 }
 
 // stages of a turn: tasks, sockets, clients whose commands wait, a slice of the timers that
 // are due, a slice of the deliveries, and the output.
 var stages = [...]func(*Loop){(*Loop).tasks, (*Loop).sockets, (*Loop).goOn, (*Loop).timers, (*Loop).deliver, (*Loop).flush}
 
-// turn handles one batch and all that is ready.
+// turn handles one batch and everything that is ready.
 func (l *Loop) turn(batch []item) {
 	l.turning = turning{batch: batch}
 	for !l.advance() {
-		// behind what panicked
+		// Go on after a panic.
 	}
 	l.turning = turning{}
 	if l.more {
-		// What is made again in the next turn costs less than memory for frames that
-		// grows for as long as there is more.
+		// The next turn makes the frames of its messages again. That costs less than an
+		// arena that grows for as long as there is more to deliver.
 		l.busy = true
 		l.hub.Forget()
 	}
@@ -35,7 +35,7 @@ func (l *Loop) turn(batch []item) {
 	}
 }
 
-// advance does what is left of the stages. It reports false after a panic.
+// advance does the stages that are left. It reports false after a panic.
 func (l *Loop) advance() (done bool) {
 	if l.OnPanic != nil {
 		defer l.contain()
@@ -48,7 +48,7 @@ func (l *Loop) advance() (done bool) {
 	return true
 }
 
-// contain is deferred.
+// contain is deferred by advance.
 func (l *Loop) contain() {
 	if r := recover(); r != nil {
 		subject := l.turning.subject

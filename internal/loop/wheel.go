@@ -1,14 +1,14 @@
 package loop
 
-// Timed is something with one deadline, such as a session.
+// Timed has one deadline. A session is one.
 type Timed interface {
-	// Timer is the wheel's own note in the timed thing.
+	// Timer returns a Timer that belongs to the wheel.
 	Timer() *Timer
-	// Tick is called once the deadline has passed. The timer is not set any more.
+	// Tick is called once the deadline has passed. The deadline is cleared before.
 	Tick()
 }
 
-// Timer is a deadline of a wheel. The zero value is not set.
+// Timer is where a wheel notes a deadline. The zero value is no deadline.
 type Timer struct {
 	_     [0]func() // not comparable; first, or it would take space
 	at    int64
@@ -22,16 +22,16 @@ const (
 	wheelTick = int64(50e6)
 )
 
-// keepSlot is the largest slot whose memory is kept when it becomes empty. Those who
-// came at once have their first deadline at once, and never again.
+// keepSlot is the largest slot whose memory is kept when it becomes empty. Clients that came
+// at the same time share their first deadline only, so a larger slot is rarely needed again.
 const keepSlot = 64
 
-// wheel is a hashed timing wheel: setting, moving and clearing a deadline is
-// O(1) and needs no memory but a slice element, whatever the number of timers.
+// wheel is a hashed timing wheel: to set, move and clear a deadline is O(1) and needs no
+// memory but a slice element, whatever the number of timers.
 type wheel struct {
 	slots [wheelSlots][]Timed
-	// done is the last tick that was handled, but for the first rest timers of its
-	// slot.
+	// done is the last tick that was begun. The first rest timers of its slot are still to
+	// be handled.
 	done  int64
 	rest  int
 	count int
@@ -71,13 +71,13 @@ func (w *wheel) clear(tm *Timer) {
 	w.count--
 }
 
-// tickCost is what a Tick, which mostly writes to a socket, costs in looks at timers
-// whose round is a later one.
+// tickCost is the cost of a Tick, which usually writes to a socket. The unit is a look at a
+// timer that is due in a later round of the wheel.
 const tickCost = 32
 
-// advance ticks what is due at now, as many as most at a time, and reports whether
-// there is more. Timers that wait for their round count little, not nothing. What it
-// ticks is noted in current.
+// advance calls Tick of at most most timers that are due at now, and reports whether there
+// are more. Timers of later rounds count, too, but little. advance notes in current whose
+// Tick it calls.
 func (w *wheel) advance(now int64, most int, current *any) (more bool) {
 	budget := most * tickCost
 	if w.rest > 0 && !w.handle(now, &budget, current) {
@@ -98,12 +98,12 @@ func (w *wheel) advance(now int64, most int, current *any) (more bool) {
 	return false
 }
 
-// handle ticks what is due in the rest of the slot of done, and reports false if the
-// budget is used up before its end.
+// handle calls Tick of the due timers in the rest of the slot of done. It reports false if
+// the budget is used up before.
 func (w *wheel) handle(now int64, budget *int, current *any) bool {
 	slot := w.done % wheelSlots
-	// Backwards, as a cleared timer is replaced by the last one. A Tick may set
-	// and clear any timer, so look again each time.
+	// Go backwards, because the last timer of the slot replaces one that is cleared. Look
+	// at the slot again each time, because a Tick may set and clear any timer.
 	for ; w.rest > 0; w.rest-- {
 		if *budget <= 0 {
 			return false
@@ -124,7 +124,7 @@ func (w *wheel) handle(now int64, budget *int, current *any) bool {
 	return true
 }
 
-// next is the time at which advance has something to do, or 0 if never.
+// next returns the time at which advance has something to do; 0: never.
 func (w *wheel) next() int64 {
 	if w.count == 0 {
 		return 0

@@ -55,8 +55,8 @@ func (m *wheelModel) fired(a *alarm) {
 	}
 }
 
-// settle checks, after an advance, that nothing is overdue.
-func (m *wheelModel) settle() {
+// checkOverdue checks, after an advance, that nothing is overdue.
+func (m *wheelModel) checkOverdue() {
 	for a := range m.due {
 		if at := m.expected[a]; at <= m.now-wheelTick {
 			m.Fatalf("alarm %d is %d ns late", a.id, m.now-at)
@@ -85,7 +85,7 @@ func (m *wheelModel) advance(t *rapid.T, between func()) {
 			between()
 		}
 	}
-	m.settle()
+	m.checkOverdue()
 }
 
 // check compares what the wheel knows with the map.

@@ -1,5 +1,5 @@
-// Package onloop leads transports to the loops of a node, which are no business of the
-// node's users.
+// Package onloop leads transports to the loops of a node, which the public API of the node
+// does not show.
 package onloop
 
 import (
@@ -11,16 +11,15 @@ import (
 // Acceptor is a transport.Acceptor whose loops can watch sockets.
 type Acceptor interface {
 	transport.Acceptor
-	// NextLoop is the loop for the next connection, or nil if loops watch no sockets.
+	// NextLoop returns the loop for the next connection, or nil if loops watch no sockets.
 	// Any goroutine may call it.
 	NextLoop() transport.Loop
-	// AcceptOn is Accept, called on l. The peer belongs to l: whoever drives it calls
-	// it there and nowhere else, and its owner calls c there.
+	// AcceptOn does what Accept does, and is called on l. The methods of the peer and of c
+	// are called on l only.
 	AcceptOn(l transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error)
 }
 
-// Source is embedded by what transports get in place of an Acceptor: Of finds the Acceptor
-// in it, by a method that is promoted and that no other package can call.
+// Source hides an Acceptor in a public type that embeds the Source: only Of can find it.
 type Source struct{ acceptor Acceptor }
 
 // Lead returns a Source of a.
@@ -28,7 +27,8 @@ func Lead(a Acceptor) Source { return Source{a} }
 
 func (s *Source) loops() Acceptor { return s.acceptor }
 
-// Of returns the Acceptor that a is, or that is the Source of a; nil if there is none.
+// Of returns a if it is an Acceptor, or the Acceptor of the Source that a embeds; nil if there
+// is neither.
 func Of(a transport.Acceptor) Acceptor {
 	switch a := a.(type) {
 	case Acceptor:

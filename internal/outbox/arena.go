@@ -1,33 +1,31 @@
 package outbox
 
 const (
-	// chunkSize is what an arena allocates at a time.
+	// chunkSize is how much an arena allocates at a time; bytes.
 	chunkSize = 64 << 10
 	// keepChunks is how many chunks an arena keeps for turns that need several.
 	keepChunks = 16
 )
 
-// Arena is where a loop makes frames. They lie one behind the other, so that a
-// queue holds those that follow each other as one run of bytes, and they are all
-// forgotten at once when everything is flushed: a frame costs no allocation. The
-// zero value is ready for use.
+// Arena is the memory in which a loop makes frames. They lie side by side, so a queue holds
+// frames that follow each other as one run of bytes. Reset forgets all of them at once, so
+// a frame costs no allocation. The zero value is ready for use.
 type Arena struct {
 	chunk []byte
-	// full are the chunks before, free those for later; both of length 0.
+	// full are the chunks used before chunk, free those for later; all have length 0.
 	full, free [][]byte
 }
 
-// Tail is the free space of the arena, of length 0, with a capacity of n if that is
-// not large. A frame that is appended to it becomes part of the arena by Commit.
+// Tail returns the free space of the arena, as a slice of length 0. Its capacity is at least
+// n, unless n is above 32 KiB. Commit makes a frame that was appended to it part of the arena.
 func (a *Arena) Tail(n int) []byte {
 	if cap(a.chunk) == 0 || cap(a.chunk)-len(a.chunk) < n && n <= chunkSize/2 {
-		a.turn()
+		a.nextChunk()
 	}
 	return a.chunk[len(a.chunk):]
 }
 
-// turn takes another chunk.
-func (a *Arena) turn() {
+func (a *Arena) nextChunk() {
 	if cap(a.chunk) > 0 {
 		a.full = append(a.full, a.chunk[:0])
 	}
@@ -38,23 +36,22 @@ func (a *Arena) turn() {
 	a.chunk = make([]byte, 0, chunkSize)
 }
 
-// Commit puts a frame, which may lie within the tail or anywhere else, right behind
-// the frame before, and returns it as it lies there. Frames that are too large are
-// left where they are.
+// Commit copies a frame, which may lie within the tail or anywhere else, to the end of the
+// arena, and returns the copy. It returns a frame of more than 16 KiB as it is if the chunk
+// has no room for it.
 func (a *Arena) Commit(frame []byte) []byte {
 	if len(frame) > cap(a.chunk)-len(a.chunk) {
 		if len(frame) > chunkSize/4 {
 			return frame
 		}
-		a.turn()
+		a.nextChunk()
 	}
 	n := len(a.chunk)
 	a.chunk = append(a.chunk, frame...)
 	return a.chunk[n:]
 }
 
-// Reset forgets all frames. No queue may hold one: queues own what they hold after
-// a flush.
+// Reset forgets all frames. Queues must have been flushed: they own what they hold then.
 func (a *Arena) Reset() {
 	for _, c := range a.full {
 		if poison {

@@ -1,31 +1,25 @@
 package outbox
 
-import "github.com/gyrohq/gyro/protocol"
+import (
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
 
-// Framer puts an envelope around messages; a transport.Framer is one.
-type Framer interface {
-	Encoding() protocol.Encoding
-	Headroom() int
-	Frame(buf []byte) []byte
-}
-
-// MaxGather is the number of bytes from which on no further message joins those
-// that are gathered for one frame: readers like frames of moderate size, and what an
-// envelope costs is nothing then.
+// MaxGather is the size of a frame, in bytes, from which on it takes no further message:
+// clients handle frames of moderate size better, and a large frame's envelope costs little.
 const MaxGather = 16 << 10
 
-// gathering is a frame in the making: the replies that one connection gets in a row.
-// A loop has one, since its connections hardly ever take turns at each reply.
+// gathering is a frame to which messages are still added: the replies that one connection
+// gets in a row. A loop has one, as replies to different connections rarely alternate.
 type gathering struct {
-	q      *Queue // nil if there is none
-	framer Framer
+	q      *Queue // nil: there is no such frame
+	framer transport.Framer
 	buf    []byte // headroom, then messages
 }
 
 // Open returns a buffer. The caller appends one message to it and gives it to Add.
-// Messages that are added in a row go out in one frame. If nothing is added,
-// nothing changes.
-func (q *Queue) Open(p *Pool, f Framer) []byte {
+// Messages that are added in a row go out in one frame. Without Add, nothing is sent.
+func (q *Queue) Open(p *Pool, f transport.Framer) []byte {
 	g := &p.gathering
 	switch {
 	case g.q == q && g.empty():
@@ -35,12 +29,12 @@ func (q *Queue) Open(p *Pool, f Framer) []byte {
 	}
 	g.close(p)
 	g.q, g.framer = q, f
-	g.buf = append(g.buf[:0], make([]byte, f.Headroom())...) // on the spot: no allocation
+	g.buf = append(g.buf[:0], make([]byte, f.Headroom())...) // the compiler does not allocate it
 	return g.buf
 }
 
-// Separate prepares a frame that ends with a message for one more (client-protocol.md
-// section 3).
+// Separate appends what separates the last message of a frame from the next one
+// (client-protocol.md section 3).
 func Separate(frame []byte, e protocol.Encoding) []byte {
 	if e == protocol.JSON {
 		return append(frame, '\n')
@@ -48,8 +42,8 @@ func Separate(frame []byte, e protocol.Encoding) []byte {
 	return frame
 }
 
-// Add takes the buffer of Open with the message behind, and returns the number of
-// bytes that now wait.
+// Add queues the message that was appended to the buffer of Open. It returns the number of
+// bytes that wait now.
 func (q *Queue) Add(p *Pool, buf []byte) int {
 	g := &p.gathering
 	q.size += len(buf) - len(g.buf)
@@ -57,7 +51,7 @@ func (q *Queue) Add(p *Pool, buf []byte) int {
 	return q.size
 }
 
-// collect puts what is gathered for q into it.
+// collect queues the frame that is gathered for q.
 func (q *Queue) collect(p *Pool) {
 	if p.gathering.q == q {
 		p.gathering.close(p)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
 )
 
 // brackets is a framer.
@@ -16,6 +17,7 @@ type brackets struct{ encoding protocol.Encoding }
 
 func (f brackets) Encoding() protocol.Encoding { return f.encoding }
 func (brackets) Headroom() int                 { return 3 }
+func (brackets) Costly() bool                  { return false }
 func (brackets) Frame(buf []byte) []byte {
 	buf[2] = '['
 	return append(buf[2:], ']')
@@ -33,7 +35,7 @@ func TestGather(t *testing.T) {
 			open  = -1               // whose last frame takes one more message
 			qs    [3]Queue
 		)
-		settle := func() {
+		closeFrame := func() {
 			if open >= 0 {
 				want[open].WriteByte(']')
 			}
@@ -45,14 +47,14 @@ func TestGather(t *testing.T) {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
 				if open == i {
-					settle()
+					closeFrame()
 				}
 				frame := fmt.Sprintf("(%d)", n)
 				q.Push(&p, []byte(frame))
 				want[i].WriteString(frame)
 			case 1:
 				if open == i {
-					settle()
+					closeFrame()
 				}
 				sinks[i].limit = rapid.IntRange(0, 30).Draw(t, "limit")
 				if err := q.Flush(&p, &sinks[i]); err != nil {
@@ -61,14 +63,14 @@ func TestGather(t *testing.T) {
 			case 2: // a message that cannot be encoded
 				q.Open(&p, f)
 				if open != i {
-					settle()
+					closeFrame()
 				}
 			default:
 				message := fmt.Sprint(n)
 				if open == i {
 					message = "\n" + message
 				} else {
-					settle()
+					closeFrame()
 					want[i].WriteByte('[')
 				}
 				open = i
@@ -78,7 +80,7 @@ func TestGather(t *testing.T) {
 				}
 			}
 		}
-		settle()
+		closeFrame()
 		for i := range qs {
 			got := append(sinks[i].got, bytes.Join(qs[i].Take(&p), nil)...)
 			if string(got) != want[i].String() {
@@ -117,8 +119,8 @@ func TestGatherAllocatesNothing(t *testing.T) {
 	var (
 		p Pool
 		q Queue
-		f Framer = brackets{}
-		s        = sink{limit: 1 << 20, got: make([]byte, 0, 1<<20)}
+		f transport.Framer = brackets{}
+		s                  = sink{limit: 1 << 20, got: make([]byte, 0, 1<<20)}
 	)
 	allocs := testing.AllocsPerRun(1000, func() {
 		s.got = s.got[:0]

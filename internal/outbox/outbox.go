@@ -8,9 +8,9 @@ type Writer interface {
 	Write(frames [][]byte) (n int, err error)
 }
 
-// Pool is what the sessions of one loop share: the arena that their frames are made
-// in, and arrays, so that a connection with little to send holds no memory for it;
-// and a command to decode into.
+// Pool is memory that the sessions of one loop share: the arena for their frames, arrays for
+// queues with several runs, and a command to decode into. So a connection that has nothing to
+// send or to read holds no memory for that.
 type Pool struct {
 	Arena   Arena
 	free    [][][]byte
@@ -21,10 +21,10 @@ type Pool struct {
 	gathering gathering
 }
 
-// Written is how many bytes flushes have handed to their Writers.
+// Written is how many bytes Writers have taken from queues.
 func (p *Pool) Written() uint64 { return p.written }
 
-// TakeCommand returns an empty command, to be given back by PutCommand.
+// TakeCommand returns an empty command. The caller gives it back with PutCommand.
 func (p *Pool) TakeCommand() *protocol.Command {
 	c := p.command
 	if c == nil {
@@ -66,21 +66,20 @@ func (p *Pool) put(a [][]byte) {
 	}
 }
 
-// Queue is the FIFO of one connection. Until the flush at the end of the turn its
-// frames are borrowed: they are shared between connections, lie in the loop's
-// arena, and are never modified. What a flush leaves is copied, so that a slow
-// client keeps its own bytes alive and no more. The zero value is empty. Not safe
-// for concurrent use.
+// Queue is the FIFO of one connection. Until the flush at the end of the turn its frames are
+// borrowed: they lie in the loop's arena, connections share them, and nobody modifies them.
+// The queue copies what a flush leaves, so that a slow client keeps its own bytes alive and
+// nothing else. The zero value is empty. Not safe for concurrent use.
 type Queue struct {
-	// last is the newest run: bytes that lie one behind the other in memory. Nearly
-	// always it is the only one.
+	// last is the newest run: frames that lie side by side in memory. Nearly always it is
+	// the only one.
 	last  []byte
 	older [][]byte // array of the pool, or nil
 	size  int
-	owned bool // last is a copy, and all there is
+	owned bool // last is a copy, and the only run
 }
 
-// Push appends a frame and returns the number of bytes that now wait.
+// Push appends a frame. It returns the number of bytes that wait now.
 func (q *Queue) Push(p *Pool, frame []byte) int {
 	q.collect(p)
 	q.size += len(frame)
@@ -102,7 +101,7 @@ func (q *Queue) Push(p *Pool, frame []byte) int {
 	return q.size
 }
 
-// follows tells whether frame lies right behind run, in the same piece of memory.
+// follows reports whether frame begins where run ends, in the same array.
 func follows(run, frame []byte) bool {
 	n := len(run)
 	return len(frame) > 0 && cap(run)-n >= len(frame) && &run[:n+1][n] == &frame[0]
@@ -111,7 +110,7 @@ func follows(run, frame []byte) bool {
 // Size is the number of bytes that wait.
 func (q *Queue) Size() int { return q.size }
 
-// Flush offers everything to w. What w does not take stays.
+// Flush offers all frames to w, and keeps what w does not take.
 func (q *Queue) Flush(p *Pool, w Writer) error {
 	if q.size == 0 {
 		return nil
@@ -132,7 +131,7 @@ func (q *Queue) Flush(p *Pool, w Writer) error {
 	return nil
 }
 
-// runs are all runs, the last one included. They are valid until p is used again.
+// runs returns all runs. They are valid until p is used again.
 func (q *Queue) runs(p *Pool) [][]byte {
 	if q.older == nil {
 		p.one[0] = q.last
@@ -143,7 +142,7 @@ func (q *Queue) runs(p *Pool) [][]byte {
 	return q.older
 }
 
-// keep forgets the first n bytes and owns the rest.
+// keep drops the first n bytes, and copies the rest if the queue does not own it.
 func (q *Queue) keep(p *Pool, n int) {
 	if q.owned {
 		q.last, q.size = q.last[n:], q.size-n
@@ -163,8 +162,7 @@ func (q *Queue) keep(p *Pool, n int) {
 	q.last, q.size, q.owned = rest, len(rest), true
 }
 
-// Take empties the queue and hands over what was in it, which is valid until the
-// turn ends.
+// Take empties the queue and returns what was in it. That is valid until the turn ends.
 func (q *Queue) Take(p *Pool) [][]byte {
 	q.collect(p)
 	var frames [][]byte

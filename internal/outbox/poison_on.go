@@ -2,6 +2,6 @@
 
 package outbox
 
-// poison overwrites frames that are forgotten, so that tests notice who uses them
-// still.
+// poison has an arena overwrite the frames that it forgets, so that tests notice if they are
+// still used.
 const poison = true

@@ -9,11 +9,11 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// batch is how many descriptors one Poll serves at most.
+// batch is the most descriptors that are asked for at a time.
 const batch = 256
 
-// Poller watches descriptors, level-triggered. Wait may be called by a goroutine of
-// its own; everything else belongs to the loop.
+// Poller watches descriptors, level-triggered. Another goroutine may call Wait; the loop
+// calls everything else.
 type Poller struct {
 	// file is the epoll descriptor in Go's own poller, so that waiting holds a
 	// goroutine and no thread.
@@ -22,15 +22,14 @@ type Poller struct {
 	fd     int
 	probe  [1]syscall.EpollEvent
 	events [batch]syscall.EpollEvent
-	// n of them are known, served the first ones.
+	// The first n events are set, of which the first served ones are handled.
 	n, served int
 	watched   []watch // by descriptor
-	count     int
 }
 
-// watch is what is watched of a descriptor.
+// watch says who watches a descriptor for what.
 type watch struct {
-	w      transport.Watcher // nil: nothing
+	w      transport.Watcher // nil: nobody
 	events uint32
 }
 
@@ -52,12 +51,11 @@ func New() (*Poller, error) {
 	return p, nil
 }
 
-// Supported tells whether New works on this system.
+// Supported reports whether New works on this system.
 func Supported() bool { return true }
 
-// Watch calls w when fd is readable or writable, as asked for, from the next Poll
-// on. fd must be non-blocking. If it is watched already, w takes the place of its
-// watcher.
+// Watch has each Poll call w if fd is readable or writable, as asked for. fd must be
+// non-blocking. If fd is watched already, w replaces its watcher.
 func (p *Poller) Watch(fd int, w transport.Watcher, read, write bool) error {
 	for fd >= len(p.watched) {
 		p.watched = append(p.watched, watch{})
@@ -71,11 +69,10 @@ func (p *Poller) Watch(fd int, w transport.Watcher, read, write bool) error {
 		return err
 	}
 	p.watched[fd] = watch{w, events}
-	p.count++
 	return nil
 }
 
-// Change sets what is watched of a descriptor.
+// Change sets what a descriptor is watched for.
 func (p *Poller) Change(fd int, read, write bool) error {
 	events := interest(read, write)
 	if p.watched[fd].events == events {
@@ -91,12 +88,8 @@ func (p *Poller) Unwatch(fd int) {
 		return
 	}
 	p.watched[fd] = watch{}
-	p.count--
 	_ = p.control(syscall.EPOLL_CTL_DEL, fd, 0)
 }
-
-// Len is the number of descriptors.
-func (p *Poller) Len() int { return p.count }
 
 func interest(read, write bool) (events uint32) {
 	if read {
@@ -117,9 +110,9 @@ func (p *Poller) control(op, fd int, events uint32) error {
 	return nil
 }
 
-// Poll calls the watchers of what is ready now, for as long as next, which is called
-// before each, allows it, and reports whether there may be more. Who is left is first
-// in the next Poll. The watcher that is called is noted in current. It does not wait.
+// Poll calls the watchers of sockets that are ready now, and reports whether there may be
+// more. It calls next before each and stops if that returns false; the next Poll goes on from
+// there. Poll notes in current which watcher it calls. It does not wait.
 func (p *Poller) Poll(next func() bool, current *any) (more bool) {
 	if p.served == p.n {
 		p.served, p.n = 0, ready(p.fd, p.events[:])
@@ -127,8 +120,8 @@ func (p *Poller) Poll(next func() bool, current *any) (more bool) {
 	for more = p.n > 0; p.served < p.n && next(); {
 		e := &p.events[p.served]
 		p.served++
-		// A watcher that was called before may have closed this one, or even watch
-		// another socket that got its number.
+		// A watcher that was called before may have closed this socket, or watch another
+		// one that got the same descriptor.
 		if w := p.watched[e.Fd].w; w != nil {
 			*current = w
 			const broken = syscall.EPOLLERR | syscall.EPOLLHUP
@@ -138,13 +131,12 @@ func (p *Poller) Poll(next func() bool, current *any) (more bool) {
 	return more
 }
 
-// Wait blocks until Poll may have something to do. The error is that of a closed
-// poller.
+// Wait blocks until Poll may have something to do. It fails if the poller is closed.
 func (p *Poller) Wait() error {
 	return p.raw.Read(func(fd uintptr) bool { return ready(int(fd), p.probe[:]) > 0 })
 }
 
-// ready asks without waiting, so the scheduler need not know.
+// ready asks the kernel for events. It does not wait, so the scheduler need not know of it.
 func ready(fd int, events []syscall.EpollEvent) int {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(fd),
 		uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
@@ -154,7 +146,7 @@ func ready(fd int, events []syscall.EpollEvent) int {
 	return int(n)
 }
 
-// Close ends Wait, tells the watchers that are left, and frees the poller.
+// Close ends Wait, calls Ended of the watchers that are left, and frees the poller.
 func (p *Poller) Close() {
 	for _, v := range p.watched {
 		if v.w != nil {

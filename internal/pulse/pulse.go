@@ -1,5 +1,5 @@
-// Package pulse finds out whether the loops of a node come round, by canaries that go
-// the way that the work of clients goes.
+// Package pulse measures whether the loops of a node keep up: it sends canaries through them,
+// as tasks like those of clients.
 package pulse
 
 import (
@@ -15,40 +15,41 @@ import (
 const (
 	// interval is how often a canary is sent through each loop.
 	interval = time.Second
-	// timeout is how long it may take.
+	// timeout is how long a canary may take.
 	timeout = 3 * time.Second
 )
 
-// Pulse of a node. It has one timer and no goroutine. Any goroutine may use it.
+// Pulse measures the loops of a node. It has one timer and no goroutine. Any goroutine may
+// use it.
 type Pulse struct {
-	start time.Time
-	beats []beat
+	start    time.Time
+	canaries []canary
 
 	mu    sync.Mutex
 	timer *time.Timer
 }
 
-// beat is the canary of one loop.
-type beat struct {
+// canary is a task of one loop. The loop has at most one at a time.
+type canary struct {
 	loop  *loop.Loop
 	start time.Time
-	// sent is when it was sent, since start; 0 when it has come back.
+	// sent is when the canary was posted, since start; 0 once it has run.
 	sent atomic.Int64
-	// delay is how long it took last.
+	// delay is the time between the last post and its run.
 	delay atomic.Int64
 }
 
-// Run is the canary's arrival.
-func (b *beat) Run() {
-	b.delay.Store(int64(time.Since(b.start)) - b.sent.Load())
-	b.sent.Store(0)
+// Run implements loop.Task.
+func (c *canary) Run() {
+	c.delay.Store(int64(time.Since(c.start)) - c.sent.Load())
+	c.sent.Store(0)
 }
 
-// New returns the pulse of loops, which rests until Begin.
+// New returns a Pulse that sends no canaries before Begin.
 func New(loops []*loop.Loop) *Pulse {
-	p := &Pulse{start: time.Now(), beats: make([]beat, len(loops))}
+	p := &Pulse{start: time.Now(), canaries: make([]canary, len(loops))}
 	for i, l := range loops {
-		p.beats[i].loop, p.beats[i].start = l, p.start
+		p.canaries[i].loop, p.canaries[i].start = l, p.start
 	}
 	return p
 }
@@ -57,10 +58,10 @@ func New(loops []*loop.Loop) *Pulse {
 func (p *Pulse) Begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(interval, p.beat)
+	p.timer = time.AfterFunc(interval, p.send)
 }
 
-// End ceases to.
+// End sends no more canaries.
 func (p *Pulse) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,39 +71,37 @@ func (p *Pulse) End() {
 	}
 }
 
-func (p *Pulse) beat() {
+func (p *Pulse) send() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.timer == nil {
 		return
 	}
 	p.timer.Reset(interval)
-	for i := range p.beats {
-		b := &p.beats[i]
-		if b.sent.CompareAndSwap(0, max(1, int64(time.Since(p.start)))) {
-			b.loop.Post(b)
+	for i := range p.canaries {
+		c := &p.canaries[i]
+		if c.sent.CompareAndSwap(0, max(1, int64(time.Since(p.start)))) {
+			c.loop.Post(c)
 		}
 	}
 }
 
-// Health returns how long the slowest loop took to come round, or takes, and an error
-// that names the loops that have not done so for more than 3 s.
+// Health returns the delay of the slowest canary, and an error that names the loops that have
+// not run theirs for more than 3 s.
 func (p *Pulse) Health() (delay time.Duration, err error) {
 	now := time.Since(p.start)
 	var errs []error
-	for i := range p.beats {
-		b := &p.beats[i]
-		d := time.Duration(b.delay.Load())
-		if sent := b.sent.Load(); sent != 0 {
-			under := now - time.Duration(sent)
-			if under > timeout {
-				errs = append(errs, fmt.Errorf("gyro: loop %d has not come round for %v", i, under.Round(time.Millisecond)))
+	for i := range p.canaries {
+		c := &p.canaries[i]
+		d := time.Duration(c.delay.Load())
+		if sent := c.sent.Load(); sent != 0 {
+			since := now - time.Duration(sent)
+			if since > timeout {
+				errs = append(errs, fmt.Errorf("gyro: loop %d has not come round for %v", i, since.Round(time.Millisecond)))
 			}
-			d = max(d, under)
+			d = max(d, since)
 		}
 		delay = max(delay, d)
 	}
 	return delay, errors.Join(errs...)
 }
-
-var _ loop.Task = (*beat)(nil)

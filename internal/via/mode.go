@@ -10,13 +10,14 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Sessions tells whether the connections have session IDs.
+// Sessions reports whether the connections have session IDs.
 func (k *Kind) Sessions() bool { return k.Mode != transport.Bidirectional }
 
-// Emulated tells whether commands come by the node that the connect result names.
+// Emulated reports whether clients send their commands in requests, which name the node and
+// the session.
 func (k *Kind) Emulated() bool { return k.Mode == transport.Emulated || k.Mode == transport.Poll }
 
-// Pongs tells whether clients answer pings.
+// Pongs reports whether clients answer pings.
 func (k *Kind) Pongs() bool { return k.Mode == transport.Bidirectional || k.Mode == transport.Emulated }
 
 // DecodeConnect decodes the connect request of a OneWay connection.
@@ -25,8 +26,8 @@ func (k *Kind) DecodeConnect(data []byte) (*protocol.ConnectRequest, error) {
 	return req, codec.DecodeConnect(k.Framer.Encoding(), data, req)
 }
 
-// Commands returns the commands that data of a protocol.EmulationRequest holds, as one
-// transport message.
+// Commands returns the commands in the data of a protocol.EmulationRequest, as one transport
+// message.
 func (k *Kind) Commands(data []byte) ([]byte, error) {
 	if k.Framer.Encoding() == protocol.Protobuf {
 		return data, nil
@@ -38,14 +39,14 @@ func (k *Kind) Commands(data []byte) ([]byte, error) {
 		return nil, err
 	case lines == nil:
 		return nil, errors.New("null is no string")
-	case !utf8.Valid(data): // of which the string has U+FFFD in place
+	case !utf8.Valid(data): // package json has put U+FFFD in place of what is invalid
 		return nil, errors.New("invalid UTF-8")
 	}
 	return []byte(*lines), nil
 }
 
-// Refusal is the disconnect that tells a OneWay client of an error of its connect request
-// (codes.md section 8).
+// Refusal returns the disconnect that a OneWay client gets for an error of its connect
+// request (codes.md section 8).
 func Refusal(err error) protocol.Disconnect {
 	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
 		return d
@@ -63,8 +64,8 @@ func Refusal(err error) protocol.Disconnect {
 	return protocol.DisconnectServerError
 }
 
-// bare is the codec of OneWay connections: a push, a connect result or a ping is encoded
-// as a push. Replies to commands do not exist.
+// bare is the codec of OneWay connections: it encodes pushes, connect results and pings as
+// pushes. There are no other replies.
 type bare struct{ codec.Codec }
 
 var ping protocol.Push

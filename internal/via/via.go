@@ -1,4 +1,4 @@
-// Package via describes the kinds of connections by which clients come.
+// Package via describes the kinds of connections that clients have.
 package via
 
 import (
@@ -8,14 +8,14 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Kind of connection. Many sessions share one; it is constant.
+// Kind of connection. Many sessions share one. It does not change.
 type Kind struct {
 	// Name of the transport.
 	Name   string
 	Framer transport.Framer
-	// Codec of the session: with OneWay, its replies are bare pushes.
+	// Codec of the session. That of OneWay connections encodes replies as bare pushes.
 	Codec codec.Codec
-	// Form in which the hub delivers.
+	// Form in which the hub delivers publications.
 	Form hub.Form
 	// NativePing, Mode and DisconnectPush are those of transport.Info.
 	NativePing     bool
@@ -23,7 +23,7 @@ type Kind struct {
 	DisconnectPush bool
 }
 
-// New describes the kind of a connection.
+// New returns the kind of the connection that info describes.
 func New(info *transport.Info) *Kind {
 	k := &Kind{
 		Name: info.Name, Framer: info.Framer, Codec: codec.For(info.Framer.Encoding()),
@@ -35,14 +35,14 @@ func New(info *transport.Info) *Kind {
 	return k
 }
 
-// maxKinds is how many kinds of connections are remembered. There are a few, unless
-// a transport makes a framer for every connection.
+// maxKinds is how many kinds are kept in Kinds. There are only a few kinds, unless a
+// transport makes a framer for every connection.
 const maxKinds = 64
 
-// Kinds are the kinds of connections seen so far. One goroutine at a time may use them.
+// Kinds are the kinds of a node's connections. One goroutine at a time may use them.
 type Kinds []*Kind
 
-// Of returns the description that connections of this kind share.
+// Of returns the kind of the connection that info describes, and keeps it for others.
 func (l *Kinds) Of(info *transport.Info) *Kind {
 	for _, v := range *l {
 		if v.Framer == info.Framer && v.Name == info.Name && v.NativePing == info.NativePing &&
@@ -60,7 +60,7 @@ func (l *Kinds) Of(info *transport.Info) *Kind {
 // Nowhere is the transport.Conn of a client that has gone.
 type Nowhere struct{}
 
-// Write takes all and does nothing with it.
+// Write drops all bytes.
 func (Nowhere) Write(frames [][]byte) (n int, err error) {
 	for _, f := range frames {
 		n += len(f)
