@@ -1,5 +1,5 @@
-// Package transport is the contract between Gyro's core and the ways by which
-// clients reach it. A transport owns sockets and framing; the core owns sessions.
+// Package transport is the contract between Gyro's core and the transports by which clients
+// reach it. A transport owns sockets and framing; the core owns sessions.
 package transport
 
 import (
@@ -19,45 +19,45 @@ const (
 	// go by Conn.Write.
 	Bidirectional Mode = iota
 	// Emulated: replies and pushes go by Conn.Write. The commands that opened the
-	// connection come by Peer.Receive; all others come by requests, which may reach any
-	// node, and Emulator.Emulate. They name the node and a secret session ID, which the
-	// client has from its connect result.
+	// connection come by Peer.Receive. Further commands come in requests, which may reach
+	// any node, and by Emulator.Emulate. These name the node and a secret session ID, which
+	// the client has from its connect result.
 	Emulated
-	// Poll is Emulated, with replies and pushes that requests fetch: Conn.Write takes
-	// bytes while there is such a request, and Peer.Writable follows when there is one
-	// again. The requests show the transport whether the client lives, and Peer.Closed
-	// tells the core; so the client is pinged, and need not answer.
+	// Poll is Emulated with requests that fetch replies and pushes: Conn.Write takes bytes
+	// while there is such a request, and Peer.Writable is called when the next one comes.
+	// These requests show the transport that the client lives, and Peer.Closed tells the
+	// core if it does not. So the client is pinged, and need not answer.
 	Poll
 	// OneWay: bare pushes go by Conn.Write (protocol.Push, without the Reply around it).
-	// The first one is the connect push, an empty one is a ping that has no answer. The
-	// client sends nothing but its connect request, so only the server subscribes it.
+	// The first one is the connect push. An empty push is a ping, which is not answered.
+	// The client sends its connect request only, so only the server can subscribe it.
 	// Instead of an error the client gets a disconnect.
 	OneWay
 )
 
 // Conn is one client connection as its transport sees it.
 type Conn interface {
-	// Write takes as many bytes of frames, in order, as the peer accepts now (each
-	// element may hold several frames of the Framer, one behind the other) and
-	// returns their number; it never blocks. When it took less than all, the
-	// transport calls Peer.Writable once it can take more. The bytes are shared
-	// with other connections: they are not modified, and not kept after Write
-	// returns. An error means that the connection is lost; Peer.Closed follows.
+	// Write takes as many bytes of frames, in order, as the client accepts now, and
+	// returns their number. An element of frames may hold several frames of the Framer.
+	// Write never blocks. If it takes less than all bytes, the transport calls
+	// Peer.Writable once it can take more. Other connections share the bytes: Write must
+	// neither modify nor keep them. An error means that the connection is lost;
+	// Peer.Closed follows.
 	//
 	// Only the owner of the peer calls it, one call at a time.
 	Write(frames [][]byte) (n int, err error)
 
-	// Close ends the connection: it sends frames (the rest of the queue; as with Write
-	// they are not kept after Close returns), tells the client the disconnect in the
-	// transport's manner, and frees everything, in the background and in bounded time.
-	// With protocol.DisconnectConnectionClosed the connection is just dropped. With
+	// Close ends the connection, in the background and in bounded time: it sends frames,
+	// the rest of the queue, then tells the client the disconnect in the transport's own
+	// manner, and frees everything. As with Write, it does not keep frames.
+	// With protocol.DisconnectConnectionClosed the client is told nothing. With
 	// code 0 the frames end with the error that the client's connect command got, and
-	// the client is given the time to close first. Calls after the first do nothing. Any
-	// goroutine may call it, also while Accept is under way.
+	// the client gets time to close first. Calls after the first do nothing. Any
+	// goroutine may call Close, also while Accept is under way.
 	Close(d protocol.Disconnect, frames [][]byte)
 
-	// Pause stops (true) or resumes (false) reading. A message that is already
-	// under way may still be received after a pause.
+	// Pause stops (true) or resumes (false) reading. A message that has been read
+	// already may still be received during a pause.
 	Pause(bool)
 }
 
@@ -67,15 +67,15 @@ type Peer interface {
 	// Receive hands over one transport message (one or more commands). msg is
 	// valid only during the call.
 	Receive(msg []byte)
-	// Writable tells that Write takes bytes again after it took less than all.
+	// Writable tells that Conn.Write takes bytes again, after it took less than all.
 	Writable()
-	// Closed tells that the connection is gone; it is the last call, made exactly
+	// Closed tells that the connection has ended. It is the last call, made exactly
 	// once, also after Conn.Close.
 	Closed(err error)
 }
 
-// Panic is why a connection ended on whose goroutine something panicked: Peer.Closed
-// gets it.
+// Panic is the error for Peer.Closed if the connection ended because of a panic on its
+// goroutine.
 type Panic struct {
 	// Reason is what recover returned.
 	Reason any
@@ -88,24 +88,25 @@ func (p *Panic) Error() string { return fmt.Sprint("panic: ", p.Reason) }
 // Acceptor turns connections into peers. The node is one.
 type Acceptor interface {
 	// Accept takes over a new connection. ctx is the context of the request that
-	// opened it, with whatever HTTP middleware put there; it is used until the
-	// client has connected. An error means that the node takes no connection now
+	// opened it, with the values that HTTP middleware has set; it is used until the
+	// client has connected. An error means that the node takes no connections
 	// (it is shutting down): the transport refuses the client with the
-	// protocol.Disconnect that errors.As finds in it.
+	// protocol.Disconnect that errors.As finds in the error.
 	Accept(ctx context.Context, c Conn, info Info) (Peer, error)
 }
 
 // Emulator takes the commands of Emulated and Poll connections. The node is one.
 type Emulator interface {
-	// Emulate hands the commands of a client to the node that has its connection, and
-	// waits until they are dispatched, as one transport message. node and session are
-	// what the client has from its connect result. data is as in
+	// Emulate hands the commands of a client to the node that has its connection, as one
+	// transport message, and waits until they are dispatched. node and session are
+	// those of the client's connect result. data is as in
 	// protocol.EmulationRequest: for JSON connections a JSON string of lines, for
 	// Protobuf connections delimited messages; it must not be modified afterwards.
 	//
-	// That there is no such session, or that data is no JSON string, is no error: who
-	// guesses learns nothing. The error wraps ErrUnknownNode if there is no such node.
-	// Any other one means that the commands may not be dispatched.
+	// A session that does not exist, and data that is no JSON string, are no errors: so
+	// nobody can find out session IDs by guessing. The error wraps ErrUnknownNode if
+	// there is no such node. After any other error the commands may or may not have been
+	// dispatched.
 	Emulate(ctx context.Context, node, session string, data []byte) error
 }
 
@@ -118,13 +119,13 @@ type Info struct {
 	Name string
 	// Framer of the connection; it also fixes the encoding.
 	Framer Framer
-	// Header returns the header of the request that opened the connection: making it
-	// is left until somebody asks. Nil if there was none.
+	// Header returns the header of the request that opened the connection, and makes it
+	// only then. Nil if there was no request.
 	Header func() http.Header
 	// RemoteAddr of the peer, as in http.Request.
 	RemoteAddr string
-	// NativePing is set if the transport itself pings the client, so that the
-	// protocol's own pings are off for this connection.
+	// NativePing is set if the transport itself pings the client. The protocol's own
+	// pings are off then.
 	NativePing bool
 	// Mode of the connection.
 	Mode Mode
@@ -133,10 +134,10 @@ type Info struct {
 	// codec.DecodeConnect reads it. All that is received later is ignored. Connections
 	// of other modes send a connect command.
 	Connect *protocol.ConnectRequest
-	// DisconnectPush has the frames of Conn.Close end with a disconnect push: for
-	// transports whose own close tells no code. There is none with
-	// protocol.DisconnectConnectionClosed and protocol.DisconnectSlow, whose queue is
-	// discarded, nor with code 0.
+	// DisconnectPush has the frames of Conn.Close end with a disconnect push, for
+	// transports that cannot tell a code when they close. There is no such push with
+	// code 0, nor with protocol.DisconnectConnectionClosed and protocol.DisconnectSlow,
+	// for which the queue is discarded.
 	DisconnectPush bool
 }
 
@@ -148,12 +149,12 @@ type Framer interface {
 	Encoding() protocol.Encoding
 	// Headroom is the number of bytes that Frame may need before the message.
 	Headroom() int
-	// Costly tells that Frame takes so long, for compression say, that loops share
-	// its result. Otherwise each makes its own, which is faster for them.
+	// Costly tells that Frame takes long, because it compresses for example, so that loops
+	// share its results. Otherwise each loop makes its own frame, which is faster.
 	Costly() bool
-	// Frame envelops buf[Headroom():], which holds encoded messages (in JSON with line
-	// breaks between, in Protobuf behind their length prefixes), and returns the finished frame. It may
-	// use buf's headroom and spare capacity, and return another slice. Any
-	// goroutine may call it.
+	// Frame puts the envelope around buf[Headroom():], which holds encoded messages (in
+	// JSON separated by line breaks, in Protobuf with length prefixes), and returns the
+	// frame. It may use buf's headroom and spare capacity, and may return another slice.
+	// Any goroutine may call it.
 	Frame(buf []byte) []byte
 }

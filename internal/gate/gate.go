@@ -17,7 +17,7 @@ import (
 // protocol.ErrorTooManyRequests, which tells clients to try again later.
 const Patience = 10 * time.Second
 
-// Broker is a broker behind the gate: it limits Subscribe and History, and identical calls
+// Broker is a broker.Broker behind the gate: it limits Subscribe and History, and identical calls
 // of History share a round trip. Other calls, Describe included, go straight to the broker.
 type Broker struct {
 	broker.Broker
@@ -68,12 +68,10 @@ func cloneHistory(h broker.History) broker.History {
 	return h
 }
 
-// History implements broker.Broker.
 func (g *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
 	return g.history.do(ctx, historyQuery{ch, filter})
 }
 
-// Subscribe implements broker.Broker.
 func (g *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	if err := g.slots.acquire(ctx); err != nil {
 		return err
@@ -82,7 +80,7 @@ func (g *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	return g.Broker.Subscribe(ctx, channels...)
 }
 
-// Presence is a presence manager behind the gate: it limits Add, Presence and Stats, and
+// Presence is a broker.PresenceManager behind the gate: it limits Add, Presence and Stats, and
 // identical reads share a round trip. It does not limit Remove, because that makes room.
 type Presence struct {
 	broker.PresenceManager
@@ -109,17 +107,14 @@ type channelQuery string
 func (q channelQuery) key() string       { return string(q) }
 func (q channelQuery) own() channelQuery { return q }
 
-// Presence implements broker.PresenceManager.
 func (g *Presence) Presence(ctx context.Context, ch string) (map[string]*channel.ClientInfo, error) {
 	return g.clients.do(ctx, channelQuery(ch))
 }
 
-// Stats implements broker.PresenceManager.
 func (g *Presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, error) {
 	return g.stats.do(ctx, channelQuery(ch))
 }
 
-// Add implements broker.PresenceManager.
 func (g *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	if err := g.slots.acquire(ctx); err != nil {
 		return err

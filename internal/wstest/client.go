@@ -232,18 +232,11 @@ func (c *Client) until(what string, done func() bool) {
 		if ok {
 			return
 		}
-		c.sleep(what)
-	}
-}
-
-func (c *Client) sleep(what string) {
-	c.tb.Helper()
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	select {
-	case <-c.more:
-	case <-timeout.C:
-		c.tb.Fatalf("%s did not come", what)
+		select {
+		case <-c.more:
+		case <-time.After(patience):
+			c.tb.Fatalf("%s did not come", what)
+		}
 	}
 }
 

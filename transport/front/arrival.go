@@ -9,8 +9,7 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// Arrival is a request whose connection a route may take. It is good until the call ends
-// that it was given to.
+// Arrival is a request whose connection a route may take. It is valid during Route.Take only.
 type Arrival struct {
 	*Request
 	// Ctx has the values of the server's BaseContext, and is never done.
@@ -18,7 +17,7 @@ type Arrival struct {
 	// Loop watches the socket FD, which is non-blocking.
 	Loop transport.Loop
 	FD   uintptr
-	// Early are bytes that followed the request.
+	// Early has the bytes that followed the request.
 	Early []byte
 
 	gate Gate
@@ -31,13 +30,13 @@ type fate int
 const (
 	undecided fate = iota // net/http gets the request
 	taken                 // it belongs to the route
-	answered              // the request was refused; net/http gets what follows
-	lost                  // it is to be closed
+	answered              // the request was refused; net/http gets those that follow
+	lost                  // it has to be closed
 )
 
-// Take passes the gate, sends answer, the head of an answer of that status, and gives the
-// connection to the caller. Loop goes on watching the socket. If Take reports false the
-// connection was refused or lost, and everything that follows is the front's business.
+// Take gives the connection to the caller if the request may pass the gate. It sends answer,
+// the head of an answer with that status. Loop goes on watching the socket. If Take reports
+// false, the request was refused or the connection lost, and the caller has to do nothing.
 func (a *Arrival) Take(status int, answer []byte) bool {
 	if f := a.gate.Enter(a.Request); f != nil {
 		status, answer, a.fate = f.Status, f.answer(), answered
@@ -45,13 +44,13 @@ func (a *Arrival) Take(status int, answer []byte) bool {
 		a.fate = taken
 	}
 	if n, err := netio.TryWrite(a.FD, [][]byte{answer}); err != nil || n != len(answer) {
-		a.fate = lost // it has sent nothing before, so a socket that is good takes it at once
+		a.fate = lost // nothing was sent before, so a good socket takes the answer at once
 	}
 	a.gate.Leave(a.Request, status)
 	return a.fate == taken
 }
 
-// answer serves a request that is complete at end.
+// answer lets a route take the connection of a request whose head ends at end.
 func (in *intake) answer(n *newcomer, r *route, data []byte, end int) {
 	q := &in.request
 	if !q.parse(string(data[:end])) || !r.wants(q) {
@@ -75,8 +74,8 @@ func (in *intake) answer(n *newcomer, r *route, data []byte, end int) {
 	q.reset()
 }
 
-// offer lets the route take a connection. A panic before it did ends the connection, and is
-// logged as net/http does; one afterwards is the loop's business.
+// offer calls Take of the route. If the route panics before it has taken the connection, offer
+// closes the connection and logs the panic as net/http does. The loop handles a later panic.
 func (l *Listener) offer(r *route, a *Arrival) {
 	returned := false
 	defer func() {

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// rearm is how much later than asked for a connection may be found to be idle:
-	// setting a deadline for each request would cost more than parsing it.
+	// rearm is how much later than configured a deadline may pass: to set it for each
+	// request would cost more than to parse the request.
 	rearm = time.Second
-	// minRequest is how much net/http wants to see before it takes it for a further
-	// request; bytes.
+	// minRequest is how many bytes net/http has to see before it treats them as a further
+	// request.
 	minRequest = 4
-	// maxKept bounds the buffers that an idle connection holds on to; bytes.
+	// maxKept bounds the buffers that an idle connection keeps; bytes.
 	maxKept = 4 << 10
 )
 
 // States of a conn.
 const (
 	stateIdle  int32 = iota // waits for a request
-	stateBusy               // has read some of one
+	stateBusy               // has read a part of a request
 	stateEnded              // was closed while idle
 )
 
@@ -36,29 +36,29 @@ type conn struct {
 	net.Conn
 	front  *Listener
 	remote net.Addr
-	addr   string // remote, as requests have it
+	addr   string // the text of remote
 	state  atomic.Int32
-	in     *netio.Buffer // what was read and not answered yet
+	in     *netio.Buffer // bytes that were read and not answered yet
 	out    []byte
 
 	request Request // the last one; the next may have the same head
 	route   *route  // of request
-	scanned int     // bytes of in in which the head does not end
-	size    int     // of the head of the request that in begins with; 0: it is not complete
+	scanned int     // the first bytes of in, in which the head does not end
+	size    int     // of the head that in begins with; 0: it is not complete
 
-	// phase is what the read deadline, set at armed, is for.
 	phase        phase
-	armed, wrote time.Time // deadlines were set
-	second       int64     // that date is of; 0: nothing was answered
+	armed, wrote time.Time // when the read and the write deadline were set
+	second       int64     // the Unix time that date is for; 0: nothing was answered
 	date         []byte
 }
 
+// phase is what the read deadline of a conn is for.
 type phase int
 
 const (
-	phaseHead phase = iota // to complete a head
-	phaseIdle              // to begin a request
-	phaseBody              // to complete a body
+	phaseHead phase = iota // the rest of a head
+	phaseIdle              // the first bytes of a request
+	phaseBody              // the rest of a body
 )
 
 var errForeign = errors.New("not a request for a route")
@@ -71,7 +71,7 @@ func newConn(l *Listener, in *incoming) *conn {
 	return c
 }
 
-// serve answers requests until one is foreign or the connection ends.
+// serve answers requests until one is for net/http or the connection ends.
 func (c *conn) serve() {
 	defer c.front.remove(c)
 	defer c.guard()
@@ -93,7 +93,7 @@ func (c *conn) serve() {
 	}
 }
 
-// guard keeps a panic to this connection.
+// guard is deferred: a panic ends this connection only.
 func (c *conn) guard() {
 	if p := recover(); p != nil {
 		c.front.recovered(p, c.addr)
@@ -108,7 +108,7 @@ func (c *conn) closeIdle() {
 	}
 }
 
-// handOver gives the connection to the server.
+// handOver gives the connection to net/http. It reports false if the connection has ended.
 func (c *conn) handOver() bool {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return false
@@ -117,8 +117,7 @@ func (c *conn) handOver() bool {
 	return true
 }
 
-// next reads until there is a request. An error other than errForeign ends the
-// connection.
+// next reads until a request is complete. Errors other than errForeign end the connection.
 func (c *conn) next() error {
 	for {
 		if len(c.in.B) > 0 {
@@ -130,7 +129,7 @@ func (c *conn) next() error {
 					return nil
 				}
 				if c.phase != phaseBody && !c.route.Check(&c.request) {
-					return errForeign // nobody waits for its body
+					return errForeign
 				}
 				c.await(phaseBody, c.front.idleTimeout)
 			case partial:
@@ -143,7 +142,7 @@ func (c *conn) next() error {
 	}
 }
 
-// head finds the head of a request at the beginning of what was read.
+// head looks for the head of a request at the beginning of in.
 func (c *conn) head() outcome {
 	b, q := c.in.B, &c.request
 	if c.size > 0 {
@@ -174,10 +173,11 @@ func (c *conn) await(p phase, d time.Duration) {
 	}
 }
 
-// deadline sets a deadline in d, or as much as rearm later; 0 is none.
+// deadline calls set with a deadline that passes after d, unless that is 0, or up to rearm
+// later.
 func (c *conn) deadline(set func(time.Time) error, d time.Duration) {
 	if d > 0 {
-		_ = set(time.Now().Add(d + rearm)) // fails if the connection does
+		_ = set(time.Now().Add(d + rearm)) // if this fails, so do reads and writes
 	}
 }
 
@@ -196,7 +196,7 @@ func (c *conn) read() error {
 	case n > 0 || err == nil:
 		return nil
 	case errors.Is(err, io.EOF) && (had >= minRequest || had > 0 && c.second == 0):
-		return errForeign // the server knows what to say to half a request
+		return errForeign // net/http knows how to answer half a request
 	}
 	return err
 }
@@ -223,13 +223,13 @@ func (c *conn) answer() error {
 // serveRoute lets a request pass the gate of its route, and answers it. last tells that the
 // connection ends.
 func (c *conn) serveRoute(q *Request, r *route, body []byte) (last bool, err error) {
-	status := http.StatusInternalServerError // what a panic is
+	status := http.StatusInternalServerError // for a panic
 	defer func() {
-		if status != 0 { // else it leaves when net/http has served it
+		if status != 0 { // else the request leaves the gate when net/http has served it
 			r.Gate.Leave(q, status)
 		}
 	}()
-	// The head goes before the body when the size of that is known.
+	// There is room for the head before the body, because it needs the size of the body.
 	room := maxAnswerHead + max(len(r.ContentType), len(plainText))
 	out, contentType := slices.Grow(c.out[:0], room)[:room], plainText
 	if f := r.Gate.Enter(q); f != nil {
@@ -250,7 +250,7 @@ func (c *conn) serveRoute(q *Request, r *route, body []byte) (last bool, err err
 	return last, c.respond(status, contentType, room, last)
 }
 
-// respond sends the body of an answer that is in c.out from room on.
+// respond sends an answer. Its body is in c.out from room on.
 func (c *conn) respond(status int, contentType string, room int, last bool) error {
 	now := time.Now()
 	if second := now.Unix(); second != c.second {
@@ -274,7 +274,7 @@ func (c *conn) respond(status int, contentType string, room int, last bool) erro
 	return nil
 }
 
-// rest gets ready to wait for another request.
+// rest frees memory and marks the connection as idle, unless the next request has begun.
 func (c *conn) rest() error {
 	if cap(c.out) > maxKept {
 		c.out = nil
@@ -282,7 +282,7 @@ func (c *conn) rest() error {
 	if len(c.request.head) > maxKept {
 		c.request.reset()
 	}
-	if len(c.in.B) > 0 { // it has come already
+	if len(c.in.B) > 0 {
 		return nil
 	}
 	if cap(c.in.B) > maxKept {
@@ -290,7 +290,7 @@ func (c *conn) rest() error {
 		c.in = netio.Get(0)
 	}
 	c.state.Store(stateIdle)
-	if c.front.isClosing() { // else Close sees that the connection is idle
+	if c.front.isClosing() { // Close may have missed that the connection is idle
 		return net.ErrClosed
 	}
 	return nil

@@ -1,12 +1,11 @@
-// Package front is where the connections of an HTTP server arrive. It reads the first
-// request of each and gives it to the route that it is for: a transport that takes the
-// connection on a loop, without a goroutine, or an endpoint that answers its small
-// requests without net/http. All other connections, to the last byte, go to net/http.
+// Package front accepts the connections of an HTTP server. It reads the first request of each
+// connection and gives it to its route: a transport that takes the connection on a loop,
+// without a goroutine, or an endpoint that answers small requests without net/http. All other
+// connections go to net/http, with every byte that was read.
 //
-// There is one reading of requests: routes get what is valid beyond doubt, net/http gets
-// everything else, so that nothing is refused or understood by two rules. There is one gate
-// per route for limits, origins, logs and metrics: a request passes it whoever reads it,
-// see Gate.
+// Routes get only requests that are valid beyond doubt. net/http gets all others and decides
+// on them, so there are no two sets of rules. Each route has one gate for limits, origins, logs
+// and metrics, which a request passes on either way, see Gate.
 //
 //	h := websocket.NewHandler(node, websocket.Config{})
 //	server := &http.Server{Handler: h}
@@ -14,26 +13,26 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// Route is a fast way for the requests to one path, by Take or by Answer. They do not pass
-// the server's Handler.
+// Route is a fast way for the requests to one path, by Take or by Answer. Such requests do not
+// reach the server's Handler.
 type Route struct {
 	// Method and Path of the requests. The path is compared literally; a query may follow.
 	Method, Path string
-	// Upgrade is the protocol that the field Upgrade asks for; "": there is no such field.
+	// Upgrade is a protocol that the field Upgrade must hold; "": there must be no such field.
 	Upgrade string
-	// Gate is what the requests pass; nil: nothing. Whoever serves the path by net/http
-	// should wrap the handler with the same gate, see Wrap.
+	// Gate that the requests pass; nil: none. If net/http serves the path, too, wrap that
+	// handler with the same gate, see Wrap.
 	Gate Gate
 
 	// Take is called on a loop for a request without a body. It must not block. It may take
@@ -41,28 +40,29 @@ type Route struct {
 	Take func(a *Arrival)
 
 	// Answer is called on a goroutine for a request with a body of known length, of at most
-	// 64 KB. It appends the body of the answer to out. Status 0 says that nothing was done:
-	// net/http gets the request. The answer to a status other than 0 and 200 is the
-	// status' own text. The request and its body are good until Answer returns. ctx has the
-	// values of the server's BaseContext, and does not end with the connection.
+	// 64 KB. It returns the status, and out with the body of the answer appended. If Answer
+	// has done nothing, it returns status 0, and net/http gets the request. For a status
+	// other than 0 and 200, the body is the status' own text. The request and its body are
+	// valid until Answer returns. ctx has the values of the server's BaseContext, and does
+	// not end with the connection.
 	Answer func(ctx context.Context, q *Request, body, out []byte) (status int, answer []byte)
-	// Check reports whether Answer may be called. It is asked before the body is awaited: if
-	// it reports false, net/http gets the request.
+	// Check reports whether Answer may be called. It is called before the body has arrived.
+	// If it reports false, net/http gets the request.
 	Check func(q *Request) bool
 	// ContentType of the answers of Answer.
 	ContentType string
 }
 
-// Listen returns a listener for s.Serve on ln, the connections of which are plaintext.
+// Listen returns a listener for s.Serve on ln, whose connections are plaintext. a is the
+// acceptor of the transports, or nil.
 //
-// Connections live on the loops of a, which is the transports' acceptor, until their first
-// request is complete, if there is a route with Take, ln is a *net.TCPListener and the system
-// has what is needed. Otherwise, and if a is nil or its loops watch no sockets, net/http gets
-// the requests for such routes.
+// If there is a route with Take, ln is a *net.TCPListener, the loops of a watch sockets, and
+// the system is Linux, connections live on these loops until their first request is complete.
+// Otherwise net/http gets the requests for such routes.
 //
 // ReadHeaderTimeout, ReadTimeout, IdleTimeout, WriteTimeout, MaxHeaderBytes, BaseContext
-// and ErrorLog of s hold for the requests of routes as for others; ConnContext and ConnState
-// are not called. The value of http.LocalAddrContextKey is the address of ln. s must not be
+// and ErrorLog of s hold for the requests of routes, too; ConnContext and ConnState are not
+// called for them. The value of http.LocalAddrContextKey is the address of ln. s must not be
 // changed any more.
 //
 // Closing the listener closes ln and the connections that have no request under way.
@@ -79,7 +79,7 @@ func Listen(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route
 	l.arrived.L = &l.mu
 	for _, r := range list {
 		switch {
-		case !plainPath(r.Path): // net/http has to say what it is
+		case !plainPath(r.Path): // net/http gets all requests
 		case r.Take != nil:
 			l.takes.add(r)
 		default:
@@ -99,33 +99,23 @@ func Listen(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route
 	return l
 }
 
-// plainPath reports whether net/http understands a path of a target literally.
+// plainPath reports whether net/http takes a path in a request literally.
 func plainPath(path string) bool {
 	u, err := url.ParseRequestURI(path)
 	return err == nil && *u == url.URL{Path: path} && path[0] == '/'
 }
 
-// configure takes over what the server says, with the defaults of net/http.
+// configure takes over the server's settings, with the defaults of net/http.
 func (l *Listener) configure() {
 	s := l.server
-	l.headTimeout, l.idleTimeout, l.writeTimeout = s.ReadHeaderTimeout, s.IdleTimeout, s.WriteTimeout
-	setDefault(&l.headTimeout, s.ReadTimeout)
-	setDefault(&l.idleTimeout, s.ReadTimeout)
-	l.maxHead = s.MaxHeaderBytes
-	if l.maxHead <= 0 {
-		l.maxHead = http.DefaultMaxHeaderBytes
-	}
-	l.maxHead += headSlack
+	l.headTimeout = cmp.Or(s.ReadHeaderTimeout, s.ReadTimeout)
+	l.idleTimeout = cmp.Or(s.IdleTimeout, s.ReadTimeout)
+	l.writeTimeout = s.WriteTimeout
+	l.maxHead = cmp.Or(max(s.MaxHeaderBytes, 0), http.DefaultMaxHeaderBytes) + headSlack
 	ctx := context.Background()
 	if s.BaseContext != nil {
 		ctx = context.WithoutCancel(s.BaseContext(l))
 	}
 	ctx = context.WithValue(ctx, http.ServerContextKey, s)
 	l.ctx = context.WithValue(ctx, http.LocalAddrContextKey, l.Addr())
-}
-
-func setDefault(d *time.Duration, v time.Duration) {
-	if *d == 0 {
-		*d = v
-	}
 }

@@ -6,16 +6,16 @@ import (
 	"net/http"
 )
 
-// Gate is what the requests to an endpoint pass before they are served, and afterwards:
-// limits, a check of the origin, an access log, metrics. Fast routes and, by Wrap, handlers of
-// net/http call it alike. Loops and any goroutines call it; it must not block.
+// Gate is called before and after each request to an endpoint is served. It has limits, a check
+// of the origin, an access log, metrics. Routes call it and, by Wrap, handlers of net/http. Its
+// methods are called on loops and any goroutines, concurrently, and must not block.
 type Gate interface {
-	// Enter tells whether a request may be served: nil, or what the client is told. A
-	// request may enter twice if its route leaves it to net/http after the first time; it
+	// Enter returns nil if a request may be served, and else what the client is told. A
+	// request enters twice if its route leaves it to net/http after the first time; it
 	// leaves once.
 	Enter(q *Request) *Refusal
-	// Leave is told the status of the answer: http.StatusSwitchingProtocols if the connection
-	// left HTTP, http.StatusInternalServerError if who served the request panicked.
+	// Leave gets the status of the answer: http.StatusSwitchingProtocols if the connection
+	// left HTTP, http.StatusInternalServerError if serving the request panicked.
 	Leave(q *Request, status int)
 }
 
@@ -35,7 +35,7 @@ func (open) Leave(*Request, int)     {}
 func Wrap(g Gate, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := FromHTTP(r)
-		status := http.StatusInternalServerError // what a panic is
+		status := http.StatusInternalServerError // for a panic
 		defer func() { g.Leave(q, status) }()
 		if f := g.Enter(q); f != nil {
 			status = f.Status
@@ -54,7 +54,6 @@ type recorder struct {
 	status int
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (r *recorder) WriteHeader(status int) {
 	r.status = status
 	r.ResponseWriter.WriteHeader(status)

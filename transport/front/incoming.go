@@ -11,15 +11,15 @@ import (
 
 // incoming is a connection on its way to net/http, or to a goroutine of the front.
 type incoming struct {
-	conn   net.Conn        // nil: it is to be made of socket
+	conn   net.Conn        // nil: it has yet to be made of socket
 	socket *netio.Handover // nil: there is conn
-	remote net.Addr        // also if the peer has gone meanwhile
-	early  []byte          // was read already
+	remote net.Addr        // known also if the peer has gone meanwhile
+	early  []byte          // bytes that were read already
 	// mayAnswer: the first request may be one for a route with Answer.
 	mayAnswer bool
 }
 
-// newIncoming takes s and early over.
+// newIncoming returns an incoming that owns s and early.
 func newIncoming(s netio.Socket, early []byte, mayAnswer bool) *incoming {
 	return &incoming{
 		socket: netio.NewHandover(s.FD), remote: net.TCPAddrFromAddrPort(s.Remote), early: early, mayAnswer: mayAnswer,
@@ -34,16 +34,16 @@ func (in *incoming) close() {
 	in.socket.Close()
 }
 
-// spare keeps a descriptor back. To make a connection of a socket takes another one for
-// a moment: connections that wait for one would hold all the others, and those of clients
-// that have left could not even be closed.
+// spare keeps a descriptor in reserve. To make a net.Conn of a socket takes another descriptor
+// for a moment. If sockets hold all descriptors, none could be converted without the reserve,
+// and not even those of clients that have left would be closed.
 type spare struct {
 	mu    sync.Mutex
-	file  *os.File // nil: there was none to keep, which is no reason to stop
+	file  *os.File // nil: no descriptor was free
 	ended bool
 }
 
-// convert makes in.conn if need be.
+// convert makes in.conn if it is nil.
 func (s *spare) convert(in *incoming) (err error) {
 	if in.conn != nil {
 		return nil
@@ -60,10 +60,10 @@ func (s *spare) convert(in *incoming) (err error) {
 	return err
 }
 
-// isShort reports whether err is for the lack of something.
+// isShort reports whether err tells of a shortage, such as of descriptors.
 func isShort(err error) bool {
 	var t net.Error
-	return errors.As(err, &t) && t.Temporary() //nolint:staticcheck // it is what net/http goes by
+	return errors.As(err, &t) && t.Temporary() //nolint:staticcheck // net/http asks the same
 }
 
 // keep is called with the lock held, or before anybody else knows of s.
@@ -82,18 +82,16 @@ func (s *spare) end() {
 	}
 }
 
-// replay is a connection some bytes of which were read before. Like net/http, it knows
-// one reader at a time.
+// replay is a connection of which some bytes, early, were read before. One goroutine at a time
+// may read.
 type replay struct {
 	net.Conn
 	remote net.Addr
 	early  []byte
 }
 
-// RemoteAddr implements net.Conn.
 func (r *replay) RemoteAddr() net.Addr { return r.remote }
 
-// Read implements net.Conn.
 func (r *replay) Read(p []byte) (int, error) {
 	if len(r.early) == 0 {
 		return r.Conn.Read(p)
@@ -105,8 +103,8 @@ func (r *replay) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Bare lets who takes the connection from the server, as WebSocket does, have it as it
-// came; nil while there are bytes that only Read returns.
+// Bare returns the connection beneath, for a handler that takes the connection from the server,
+// as that of WebSocket does. It returns nil while early is not read.
 func (r *replay) Bare() net.Conn {
 	if len(r.early) > 0 {
 		return nil

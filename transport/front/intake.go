@@ -11,43 +11,43 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// maxHeld bounds the bytes of incomplete heads of a loop: those who trickle their
-// requests cannot fill the memory. For one who needs more, those are closed whose first
-// bytes are the oldest, so that the last who came has as much time as can be. Heads
-// that arrive at once, as usual, are not concerned.
+// maxHeld bounds the bytes of incomplete heads that a loop holds, so that clients that send
+// their requests slowly cannot fill the memory. Above it, the connections whose first bytes are
+// the oldest are closed. Heads that arrive in one piece are not held.
 const maxHeld = 16 << 20
 
-// expireBatch is how many connections a turn of the loop closes for being late: some 2 ms.
+// expireBatch is how many late connections a turn of the loop closes, in some 2 ms.
 const expireBatch = 256
 
 // intake holds the connections of one loop whose first request is not complete.
-// Everything but send and close happens on the loop.
+// Its methods other than send and close are called on the loop.
 type intake struct {
 	front    *Listener
 	loop     transport.Loop
-	arriving []netio.Socket // of the goroutine that accepts
+	arriving []netio.Socket // used by the goroutine that accepts
 
-	// request and arrival are of the connection that is being answered.
+	// request and arrival belong to the connection that is being answered.
 	request Request
 	arrival Arrival
 
 	timer transport.Timer
-	// expiring: expire has more to do, and was posted.
+	// expiring: expire was posted, because it has more to do.
 	expiring bool
 
-	// mu is for close, should the loop end before the listener.
+	// mu is for close, which does the work itself if the loop has ended.
 	mu      sync.Mutex
-	waiting queue // all, in the order of their arrival
-	partial queue // those of which something was read, in the order of their first bytes
+	waiting queue // all connections, in the order of their arrival
+	partial queue // those with a part of their head, in the order of their first bytes
 	held    int   // bytes of the buffers of those in partial
 	closed  bool
 }
 
-// newcomer is a connection that has not sent its first request yet.
+// newcomer is a connection that has not sent its first request yet. It implements
+// transport.Watcher.
 type newcomer struct {
 	intake  *intake
 	fd      int32
-	scanned int32 // bytes in which the head does not end
+	scanned int32 // the first bytes, in which the head does not end
 	remote  netip.AddrPort
 	due     time.Time     // when it is closed
 	b       *netio.Buffer // what was read; nil: nothing
@@ -69,12 +69,12 @@ func (in *intake) send() {
 	if in.loop.Post(func() { in.admit(batch) }) {
 		return
 	}
-	for _, s := range batch { // the transport's acceptor refuses them
+	for _, s := range batch { // the loop is closed; transports refuse the connections
 		in.front.pass(newIncoming(s, nil, true))
 	}
 }
 
-// admit waits for the requests of new connections.
+// admit begins to wait for the requests of new connections.
 func (in *intake) admit(batch []netio.Socket) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -100,7 +100,7 @@ func (in *intake) remove(n *newcomer) {
 	in.held -= n.size()
 }
 
-// size is what n counts for in held.
+// size is how much n adds to held.
 func (n *newcomer) size() int {
 	if n.b == nil {
 		return 0
@@ -115,8 +115,8 @@ func (in *intake) arm() {
 	}
 }
 
-// expire closes the connections whose time is up, expireBatch at a time, between which
-// the loop looks after others. Meanwhile there is no timer.
+// expire closes late connections. After each expireBatch of them it lets the loop do other
+// work; there is no timer meanwhile.
 func (in *intake) expire() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -141,12 +141,12 @@ func (in *intake) drop(n *newcomer) {
 	n.b = nil
 }
 
-// close closes all connections. Any goroutine may call it, once no more are sent.
+// close closes all connections. Any goroutine may call it, once send is no longer called.
 func (in *intake) close() {
 	if in.loop.Post(in.end) {
 		return
 	}
-	// The loop has ended, or is about to: nothing may be asked of it.
+	// The loop is closed, so its methods must not be called.
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
@@ -171,7 +171,6 @@ func (in *intake) end() {
 	}
 }
 
-// Ended implements transport.Watcher.
 func (n *newcomer) Ended() {
 	n.intake.mu.Lock()
 	defer n.intake.mu.Unlock()
@@ -180,7 +179,6 @@ func (n *newcomer) Ended() {
 	}
 }
 
-// Ready implements transport.Watcher.
 func (n *newcomer) Ready(readable, _ bool) {
 	if !readable {
 		return
@@ -200,14 +198,15 @@ func (n *newcomer) Ready(readable, _ bool) {
 	}
 }
 
-// handOver lets the connection leave the loop. early was read, and is copied.
+// handOver takes the connection off the loop and passes it on. It copies early, the bytes that
+// were read.
 func (in *intake) handOver(n *newcomer, early []byte, mayAnswer bool) {
 	in.loop.Unwatch(int(n.fd))
 	in.front.pass(newIncoming(netio.Socket{FD: uintptr(n.fd), Remote: n.remote}, bytes.Clone(early), mayAnswer))
 }
 
-// read takes what the client sent, which is data. If that makes the first request complete
-// or foreign, n is off the queues.
+// read reads what the client sent, and returns that with what was read before. If the first
+// request is now complete or foreign, read removes n from the queues.
 func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -220,7 +219,7 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 	case err != nil && n.b == nil:
 		in.drop(n)
 		return nil, nil, 0, partial
-	case err != nil: // net/http may have an answer
+	case err != nil: // net/http decides what to answer
 		in.remove(n)
 		return n.b.B, nil, 0, foreign
 	}
@@ -242,7 +241,7 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 	return nil, nil, 0, partial
 }
 
-// append adds to what was read of n.
+// append adds data to what was read of n.
 func (in *intake) append(n *newcomer, data []byte) {
 	if n.b == nil {
 		in.partial.add(n)

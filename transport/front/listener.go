@@ -31,21 +31,21 @@ type Listener struct {
 	answers  routes
 	ctx      context.Context // of the requests for routes
 	maxHead  int             // bytes
-	// headTimeout is how long a new connection has to complete the head of its first request,
-	// and any to complete one that it began; idleTimeout how long the pause before it, and then
-	// the body, may take; writeTimeout the same for an answer. 0: no limit.
+	// headTimeout bounds the time to complete a head, from the arrival of the connection or
+	// the first byte of a later request. idleTimeout bounds the time before a later request,
+	// and that of a body; writeTimeout that of an answer. 0: no limit.
 	headTimeout, idleTimeout, writeTimeout time.Duration
 
 	spare   spare
 	closing chan struct{}
 	done    chan struct{}              // run has ended
-	intakes map[transport.Loop]*intake // of run, then of Close
-	serving sync.WaitGroup             // conns
+	intakes map[transport.Loop]*intake // used by run, and then by Close
+	serving sync.WaitGroup             // counts conns
 
 	mu      sync.Mutex
 	arrived sync.Cond // waiting grew, err was set, or the listener is closed
 	waiting []*incoming
-	err     error // what Accept returns when nobody waits
+	err     error // what Accept returns if waiting is empty
 	closed  bool
 	conns   map[*conn]struct{}
 }
@@ -75,7 +75,7 @@ func (l *Listener) run(accept func() error) {
 	}
 }
 
-// acceptConn accepts a connection that no loop is to read from.
+// acceptConn accepts a connection without loops.
 func (l *Listener) acceptConn() error {
 	nc, err := l.Listener.Accept()
 	if err == nil {
@@ -84,7 +84,7 @@ func (l *Listener) acceptConn() error {
 	return err
 }
 
-// shortage says of an error that it may pass, see netio.Acceptor.
+// shortage is an error of netio.Acceptor.Accept, for net/http: it may pass.
 type shortage struct{ *net.OpError }
 
 func (shortage) Temporary() bool { return true }
@@ -117,7 +117,7 @@ func (l *Listener) acceptSockets() func() error {
 	}
 }
 
-// pass gives a connection to Accept.
+// pass queues a connection for Accept.
 func (l *Listener) pass(in *incoming) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +129,7 @@ func (l *Listener) pass(in *incoming) {
 	l.arrived.Signal()
 }
 
-// fail ends Accept with err.
+// fail has Accept return err.
 func (l *Listener) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,8 +137,8 @@ func (l *Listener) fail(err error) {
 	l.arrived.Broadcast()
 }
 
-// Accept implements net.Listener. A connection for which descriptors are short
-// stays first in line.
+// Accept implements net.Listener. If there is no descriptor for a connection, the next call
+// tries it again.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		in, err := l.first()
@@ -222,7 +222,7 @@ func (l *Listener) isClosing() bool {
 }
 
 // Close implements net.Listener. It also closes the connections that have no request
-// under way; the others follow when they have their answers.
+// under way; the others are closed after their answers.
 func (l *Listener) Close() error {
 	if !l.end() {
 		return net.ErrClosed
@@ -239,8 +239,8 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// end closes the way to Accept, what is on it, and idle connections. It reports false if
-// that was done before.
+// end closes idle connections and those that wait for Accept, and lets no more in. It reports
+// false if that was done before.
 func (l *Listener) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,8 +260,8 @@ func (l *Listener) end() bool {
 	return true
 }
 
-// Wait waits, after Close, until all requests that routes answer have their answers. When
-// ctx ends earlier, it cuts their connections and returns the error of ctx.
+// Wait waits, after Close, until all requests to routes with Answer are answered. If ctx ends
+// earlier, it closes their connections and returns the error of ctx.
 func (l *Listener) Wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {

@@ -1,9 +1,9 @@
 package front
 
-// queue is a list of newcomers, the oldest first. A newcomer may be in queueCount of them.
+// queue is a list of newcomers, the oldest first. A newcomer may be in queueCount queues.
 type queue struct {
 	oldest, newest *newcomer
-	which          int // of a newcomer's neighbours are those in this queue
+	which          int // the index of this queue in newcomer.at
 }
 
 const queueCount = 2

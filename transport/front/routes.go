@@ -6,27 +6,27 @@ import "bytes"
 type outcome int
 
 const (
-	// partial: so far, this can become a request for a route.
+	// partial: the bytes can become a request for a route.
 	partial outcome = iota
-	// complete: the head of a request for a route's path is there.
+	// complete: the bytes hold the whole head of a request for a route's path.
 	complete
-	// foreign: net/http is to serve the request, or to tell the client what is wrong.
+	// foreign: net/http gets the request.
 	foreign
 )
 
 const (
-	// headSlack is how much net/http reads beyond Server.MaxHeaderBytes.
+	// headSlack is how many bytes net/http reads beyond Server.MaxHeaderBytes.
 	headSlack = 4096
 	// maxBody bounds the bodies that Answer gets; bytes.
 	maxBody = 64 << 10
 )
 
-// routes are those with Take, or those with Answer.
+// routes of a Listener with Take, or those with Answer.
 type routes []*route
 
 type route struct {
 	Route
-	prefix string // what its requests begin with
+	prefix string // the method and path that its requests begin with
 }
 
 func (rs *routes) add(r Route) {
@@ -36,7 +36,7 @@ func (rs *routes) add(r Route) {
 	*rs = append(*rs, &route{Route: r, prefix: r.Method + " " + r.Path})
 }
 
-// match finds the route whose path is asked for at the beginning of data.
+// match returns the route for the request that data begins with.
 func (rs routes) match(data []byte) (*route, outcome) {
 	can := foreign
 	for _, r := range rs {
@@ -52,8 +52,9 @@ func (rs routes) match(data []byte) (*route, outcome) {
 	return nil, can
 }
 
-// judge looks at data, in the first scanned bytes of which the head does not end. If it is
-// complete, end is where. A head of more than limit bytes is foreign.
+// judge finds out whether data begins with the head of a request for a route, and where that
+// ends. The head does not end in the first scanned bytes. One of more than limit bytes is
+// foreign.
 func (rs routes) judge(data []byte, scanned, limit int) (r *route, end int, o outcome) {
 	if r, o = rs.match(data); o == foreign {
 		return nil, 0, foreign
@@ -68,8 +69,8 @@ func (rs routes) judge(data []byte, scanned, limit int) (r *route, end int, o ou
 	return r, end, complete
 }
 
-// headEnd returns where the empty line ends, -1 if there is none. Like net/http it takes
-// line feeds alone: net/http is to see such a head as soon as it is complete.
+// headEnd returns where the empty line ends, -1 if there is none. It also finds lines that end
+// with LF alone: parse rejects them, and net/http has to get them as soon as they are complete.
 func headEnd(data []byte, scanned int) int {
 	for i := max(scanned-2, 0); i < len(data); {
 		n := bytes.IndexByte(data[i:], '\n')
@@ -87,8 +88,7 @@ func headEnd(data []byte, scanned int) int {
 	return -1
 }
 
-// wants reports whether a request for the route's path is one for the route. Others are
-// foreign.
+// wants reports whether the route serves a request for its path. Other requests are foreign.
 func (r *route) wants(q *Request) bool {
 	if r.Take != nil && q.length >= 0 || r.Take == nil && (q.length < 0 || q.length > maxBody) {
 		return false

@@ -5,8 +5,8 @@ import (
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
-// framer puts messages into WebSocket frames. A handler has one per encoding and
-// compression, which all its connections share.
+// framer puts messages into WebSocket frames. The connections of a handler with the same
+// encoding and compression share one.
 type framer struct {
 	encoding protocol.Encoding
 	op       byte

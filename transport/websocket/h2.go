@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/driver"
 )
 
-// h2Stream makes a netio.Duplex of an HTTP/2 stream. It must not be used after
-// the request's handler has returned, which is what ends the stream.
+// h2Stream makes a netio.Duplex of an HTTP/2 stream. The stream ends when the request's handler
+// returns, and must not be used afterwards.
 type h2Stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -18,7 +18,7 @@ type h2Stream struct {
 	writeBy atomic.Pointer[time.Time] // the deadline of the write under way
 }
 
-// Read fails, too, when a write took too long, for the stream is reset then.
+// Read fails also if a write took too long, because that resets the stream.
 func (s *h2Stream) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
 	if t := s.writeBy.Load(); err != nil && t != nil && !time.Now().Before(*t) {
@@ -49,7 +49,7 @@ func (s *h2Stream) SetWriteDeadline(t time.Time) error {
 // Close ends reading. What was written goes out when the handler returns.
 func (s *h2Stream) Close() error { return s.body.Close() }
 
-// Abort resets the stream, which is what a write deadline in the past does.
+// Abort resets the stream, by a write deadline in the past.
 func (s *h2Stream) Abort() {
 	_ = s.control.SetWriteDeadline(time.Unix(1, 0))
 	_ = s.body.Close()

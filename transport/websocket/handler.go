@@ -1,6 +1,6 @@
 // Package websocket is the WebSocket transport: RFC 6455 over HTTP/1.1, RFC 8441
-// over HTTP/2, compression by RFC 7692, and the encodings, limits and closing
-// manners of the client protocol (client-protocol.md section 2.2).
+// over HTTP/2, compression by RFC 7692, with the encodings, limits and close codes
+// of the client protocol (client-protocol.md section 2.2).
 package websocket
 
 import (
@@ -25,34 +25,35 @@ type Config struct {
 	// Default: 65536.
 	MessageSizeLimit int
 	// DecompressedMessageSizeLimit is the most bytes of a client's message after
-	// decompression; 1009 as well. Default: 10 times MessageSizeLimit.
+	// decompression. Above it the connection ends with close code 1009.
+	// Default: 10 times MessageSizeLimit.
 	DecompressedMessageSizeLimit int
-	// WriteTimeout is how long the peer may block one write before the connection
-	// is lost with protocol.DisconnectWriteError. Default: 1 s.
+	// WriteTimeout is how long the client may block one write before the connection
+	// ends with protocol.DisconnectWriteError. Default: 1 s.
 	WriteTimeout time.Duration
 	// Compression enables permessage-deflate for clients that offer it.
 	Compression bool
 	// CompressionMinSize is the least size in bytes of messages that are
-	// compressed. Messages that do not shrink go out as they are. Default: 0.
+	// compressed. Messages that do not shrink are sent uncompressed. Default: 0.
 	CompressionMinSize int
-	// CompressionLevel is 1 (fastest) to 9 (smallest); values outside become the
+	// CompressionLevel is 1 (fastest) to 9 (smallest). A value outside becomes the
 	// nearest one. Default: 1.
 	CompressionLevel int
-	// CheckOrigin tells whether a request may open a connection; if not, it gets
-	// 403. Loops and any goroutines may call it; it must not block. Default: the host of
-	// the Origin field is the request's host, in whatever letter case, or there is no
-	// Origin.
+	// CheckOrigin reports whether a request may open a connection. If not, the answer
+	// is 403. It is called on loops and any goroutines, concurrently, and must not block.
+	// Default: the host of the Origin field is the request's host, in any letter case, or
+	// there is no Origin.
 	CheckOrigin func(q *front.Request) bool
-	// PingInterval is the time between pings of connections that asked for native
-	// ones (query cf_ws_frame_ping_pong=true); PongTimeout is the time to answer one,
+	// PingInterval is the time between the pings of connections that asked for native
+	// pings (query cf_ws_frame_ping_pong=true). PongTimeout is the time to answer a ping,
 	// after which the connection ends with protocol.DisconnectNoPong.
 	// Defaults: 25 s, 10 s.
 	PingInterval, PongTimeout time.Duration
 	// HandshakeTimeout bounds the writing of the answer to the handshake. (Reading
 	// the request is bounded by http.Server.) Default: 5 s.
 	HandshakeTimeout time.Duration
-	// CloseTimeout is how long the client's Close frame, or the end of a refused
-	// client's input, is awaited before the connection is cut. Default: 5 s.
+	// CloseTimeout is how long the server waits for the client's Close frame, or for a
+	// refused client to end the connection, before it closes the connection. Default: 5 s.
 	CloseTimeout time.Duration
 }
 
@@ -77,11 +78,10 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// CloseError is what Peer.Closed gets when the connection ended by a Close frame
-// that the client sent, or by one that the transport sent because the client
-// broke the rules of WebSocket. (After Conn.Close it gets that disconnect.)
-// Code is of RFC 6455 section 7.4, 1005 if the client's frame had none; Reason is as in
-// the frame; ByClient tells whose frame it was.
+// CloseError is what Peer.Closed gets if the client ended the connection by a Close frame, or
+// broke the rules of WebSocket, so that the transport sent one. (After Conn.Close, Peer.Closed
+// gets the disconnect.) Code is of RFC 6455 section 7.4, 1005 if the client's frame had none;
+// Reason is as in the frame; ByClient tells who sent the frame.
 type CloseError = rfc6455.CloseError
 
 // The connections of a Handler, on a loop and with goroutines.
@@ -93,18 +93,19 @@ type (
 // Handler upgrades requests to WebSocket connections and hands them to an
 // acceptor. It is safe for concurrent use and fits any router.
 //
-// Over HTTP/1.1 the handler takes the connection away from the server and
-// returns; http.Server.Shutdown does not wait for such connections, closing the
-// acceptor does. Over HTTP/2 it returns when the connection has ended. The
+// Over HTTP/1.1 the handler takes the connection from the server and returns.
+// http.Server.Shutdown does not wait for such connections; shutting down the
+// node does. Over HTTP/2 the handler returns when the connection has ended. The
 // server of net/http offers WebSocket over HTTP/2 only if the environment of the
 // process had GODEBUG=http2xconnect=1 when it started.
 //
 // TCP and Unix sockets are used without blocking where the system allows it. A
 // listener that wraps its connections in a type of its own, like that of package
-// netutil, takes this away: limit the number of connections in another way. A type
-// that is in the way for a while only can have a method Bare() net.Conn, which the
-// handler calls when it has taken the connection from the server: it returns the
-// connection beneath, to be used in its place, or nil if the type is still needed.
+// netutil, prevents this: limit the number of connections in another way. If the
+// wrapper is needed for a while only, it can have a method Bare() net.Conn, which the
+// handler calls when it has taken the connection from the server: Bare returns the
+// inner connection, which is used instead of the wrapper, or nil if the wrapper is still
+// needed.
 type Handler struct {
 	acceptor transport.Acceptor
 	cfg      Config
@@ -167,7 +168,7 @@ func (h *Handler) streamConn(stream netio.Stream, hs *handshake) *streamConn {
 	return driver.NewStreamConn(stream, endpoint.New(&h.endpoint, hs.compress, hs.nativePing))
 }
 
-// candidate is what the acceptor is told of a connection whose handshake is done.
+// candidate describes a connection to the acceptor once its handshake is done.
 func (h *Handler) candidate(ctx context.Context, hs *handshake, q *front.Request) driver.Candidate {
 	compressed := 0
 	if hs.compress {

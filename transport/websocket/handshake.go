@@ -18,7 +18,7 @@ import (
 // acceptGUID is appended to the client's key, RFC 6455 section 1.3.
 const acceptGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
-// handshake is what was agreed on with a client.
+// handshake is the outcome of a handshake that succeeds.
 type handshake struct {
 	accept      [acceptSize]byte // Sec-WebSocket-Accept; not over HTTP/2
 	subprotocol string
@@ -35,9 +35,9 @@ type refusal struct {
 }
 
 func (f *refusal) write(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor == 1 && r.ContentLength != 0 { // else the server would wait for the body
+	if r.ProtoMajor == 1 && r.ContentLength != 0 { // keep net/http from waiting for the body
 		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // else it waits longer
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	}
 	w.Header().Set("Sec-WebSocket-Version", "13")
 	if f.status == http.StatusMethodNotAllowed {
@@ -48,8 +48,8 @@ func (f *refusal) write(w http.ResponseWriter, r *http.Request) {
 
 func badRequest(text string) *refusal { return &refusal{http.StatusBadRequest, text} }
 
-// negotiate checks a request by net/http (RFC 6455 section 4.2.1, RFC 8441 section 5) and
-// chooses what the connection will be.
+// negotiate checks a request that net/http has read (RFC 6455 section 4.2.1, RFC 8441 section
+// 5), and chooses the properties of the connection.
 func (h *Handler) negotiate(r *http.Request, q *front.Request) (hs handshake, refused *refusal) {
 	if r.ProtoMajor == 2 {
 		refused = checkConnect(r)
@@ -69,13 +69,13 @@ func checkUpgrade(r *http.Request) *refusal {
 	if !r.ProtoAtLeast(1, 1) {
 		return badRequest("HTTP version is below 1.1")
 	}
-	if r.ContentLength != 0 { // it would be taken for frames
+	if r.ContentLength != 0 { // the body would be read as frames
 		return badRequest("the request has a body")
 	}
 	return nil
 }
 
-// agree is the part of negotiate that does not depend on who reads the request: a GET of
+// agree is the part of negotiate for requests that net/http or the front has read: a GET of
 // HTTP/1.1 without a body, or an extended CONNECT.
 func (h *Handler) agree(q *front.Request) (hs handshake, refused *refusal) {
 	if q.Method == http.MethodGet {
@@ -92,8 +92,7 @@ func (h *Handler) agree(q *front.Request) (hs handshake, refused *refusal) {
 	return hs, hs.choose(&h.cfg, q)
 }
 
-// confirm checks the fields of a handshake over HTTP/1.1 and makes the proof that they
-// were understood.
+// confirm checks the fields of a handshake over HTTP/1.1, and makes Sec-WebSocket-Accept.
 func (hs *handshake) confirm(q *front.Request) *refusal {
 	if !q.HasToken("Connection", "upgrade") {
 		return badRequest(`Connection holds no "upgrade"`)
@@ -108,8 +107,7 @@ func (hs *handshake) confirm(q *front.Request) *refusal {
 	return nil
 }
 
-// checkConnect accepts extended CONNECT, which net/http shows with the protocol
-// as a header field.
+// checkConnect accepts extended CONNECT. net/http puts its protocol into a header field.
 func checkConnect(r *http.Request) *refusal {
 	switch {
 	case r.Method == http.MethodConnect && r.Header.Get(":protocol") == "websocket":
@@ -126,7 +124,7 @@ const (
 	acceptSize = 28 // sha1.Size bytes in Base64
 )
 
-// acceptKey makes Sec-WebSocket-Accept. It is false if the key is none.
+// acceptKey makes Sec-WebSocket-Accept. It reports false if the key is not valid.
 func acceptKey(key string) (accept [acceptSize]byte, ok bool) {
 	if len(key) != keySize {
 		return accept, false
@@ -143,7 +141,7 @@ func acceptKey(key string) (accept [acceptSize]byte, ok bool) {
 	return accept, true
 }
 
-// choose picks extensions, subprotocol, encoding and pings, client-protocol.md
+// choose chooses extensions, subprotocol, encoding and pings, client-protocol.md
 // section 2.2.
 func (hs *handshake) choose(cfg *Config, request *front.Request) *refusal {
 	offers, err := extension.Parse(request.Values("Sec-WebSocket-Extensions"))
@@ -161,7 +159,7 @@ func (hs *handshake) choose(cfg *Config, request *front.Request) *refusal {
 	if request.Query == "" {
 		return nil
 	}
-	q, _ := url.ParseQuery(request.Query) // what is well-formed of it
+	q, _ := url.ParseQuery(request.Query) // without the malformed parts
 	if q.Get("format") == "protobuf" || q.Get("cf_protocol") == "protobuf" {
 		hs.encoding = protocol.Protobuf
 	}
@@ -207,9 +205,9 @@ func (hs *handshake) setHeader(h http.Header) {
 	}
 }
 
-// hijack takes the connection over and answers the handshake, together with the
-// header fields that middleware has set. It returns the bytes that the client
-// sent ahead; the stream is nil if the connection could not be had.
+// hijack takes the connection over and answers the handshake, with the
+// header fields that middleware has set. It also returns the bytes that the client
+// has sent already. The stream is nil if taking over or answering failed.
 func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio.Stream, []byte) {
 	header := w.Header()
 	hs.setHeader(header)
@@ -218,7 +216,6 @@ func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio
 		http.Error(w, "websocket: the connection cannot be taken over: "+err.Error(), http.StatusInternalServerError)
 		return nil, nil
 	}
-	// What is buffered would be lost with the buffer.
 	early, err := rw.Reader.Peek(rw.Reader.Buffered())
 	early = bytes.Clone(early)
 	stream := netio.NewStream(nc)
@@ -230,7 +227,7 @@ func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio
 	return stream, early
 }
 
-// answer is the response to a handshake over HTTP/1.1, with the fields of header.
+// answer returns the response to a handshake over HTTP/1.1, with the fields of header.
 func (hs *handshake) answer(header http.Header) []byte {
 	var b bytes.Buffer
 	b.Write(hs.begin(nil))
@@ -239,18 +236,17 @@ func (hs *handshake) answer(header http.Header) []byte {
 	return b.Bytes()
 }
 
-// begin appends the beginning of the response to b: the fields of every handshake.
+// begin appends the beginning of the response, with the fields of every handshake.
 func (hs *handshake) begin(b []byte) []byte {
 	b = append(b, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "...)
 	b = append(b, hs.accept[:]...)
 	return append(b, "\r\n"...)
 }
 
-// maxAnswer is what appendAnswer appends at most, with all that can be chosen.
+// maxAnswer is the most that appendAnswer appends; bytes.
 const maxAnswer = 512
 
-// appendAnswer appends what answer returns if there is no middleware, whose fields
-// are sorted.
+// appendAnswer appends what answer returns if there is no middleware. answer sorts the fields.
 func (hs *handshake) appendAnswer(b []byte) []byte {
 	b = hs.begin(b)
 	if hs.extensions != "" {
@@ -262,7 +258,7 @@ func (hs *handshake) appendAnswer(b []byte) []byte {
 	return append(b, "\r\n"...)
 }
 
-// notMiddlewares are the fields of the answer that are not for middleware to set.
+// notMiddlewares are the fields that middleware cannot set.
 var notMiddlewares = map[string]bool{
 	"Upgrade": true, "Connection": true, "Sec-Websocket-Accept": true,
 	"Content-Length": true, "Transfer-Encoding": true,
@@ -272,7 +268,7 @@ var notMiddlewares = map[string]bool{
 func (hs *handshake) acceptStream(w http.ResponseWriter, r *http.Request) netio.Stream {
 	hs.setHeader(w.Header())
 	s := &h2Stream{w: w, control: http.NewResponseController(w), body: r.Body}
-	// The deadlines of http.Server are meant for requests.
+	// Clear the deadlines of http.Server, which are meant for requests.
 	_ = s.control.SetReadDeadline(time.Time{})
 	_ = s.control.SetWriteDeadline(time.Time{})
 	w.WriteHeader(http.StatusOK)

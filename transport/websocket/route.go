@@ -8,11 +8,10 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// Route returns the way of clients to h that keeps them away from net/http: the loops of
-// h's acceptor read and answer the usual handshakes for path, and no goroutine and no
-// buffer is ever made for them. All others are net/http's, and refused there if need be,
-// so h has to serve the path as well. Middleware does not see the requests of the route;
-// its Gate does.
+// Route returns a route by which clients reach h without net/http: the loops of h's acceptor
+// read and answer usual handshakes for path, which need no goroutine and no buffer. All other
+// requests for path go to net/http, so h has to serve the path there as well. Middleware does
+// not see the requests of the route; its Gate does.
 func (h *Handler) Route(path string) front.Route {
 	return front.Route{Method: http.MethodGet, Path: path, Upgrade: "websocket", Take: h.take}
 }
@@ -22,7 +21,7 @@ func (h *Handler) take(a *front.Arrival) {
 	loops := onloop.Of(h.acceptor)
 	hs, refused := h.agree(a.Request)
 	if loops == nil || refused != nil {
-		return // the usual way is to tell the client
+		return // net/http gets the request, and h tells the client
 	}
 	b := netio.Get(maxAnswer)
 	b.B = hs.appendAnswer(b.B)

@@ -1,7 +1,7 @@
-// Package endpoint is the server's end of a WebSocket connection, RFC 6455: what the
-// bytes of a client mean, pings in both directions, the close handshake, and what a
-// violation costs. It does no I/O and has no clock: package driver brings bytes and
-// ticks, and does what the steps say.
+// Package endpoint is the server's end of a WebSocket connection, RFC 6455: it parses the
+// bytes of a client, handles pings in both directions and the close handshake, and answers
+// violations. It does no I/O and has no clock: package driver brings bytes and ticks, and does
+// what the steps say.
 package endpoint
 
 import (
@@ -18,32 +18,32 @@ import (
 // Config of endpoints. All fields are set.
 type Config struct {
 	// MessageSizeLimit is the most bytes of a message on the wire, InflatedSizeLimit
-	// after decompression.
+	// the most after decompression.
 	MessageSizeLimit, InflatedSizeLimit int
 	// PingInterval is the time between native pings, PongTimeout the time to answer one.
 	PingInterval, PongTimeout time.Duration
 	Timeouts                  driver.Timeouts
 }
 
-// Endpoint implements driver.Endpoint. Between two reads it holds nothing, unless it is
-// in the midst of a message.
+// Endpoint implements driver.Endpoint. Between two reads it holds no memory, unless a message
+// is incomplete.
 type Endpoint struct {
 	cfg    *Config
-	reader *reader // nil between two reads outside of messages
+	reader *reader // nil between two reads and two messages
 
 	compress, nativePing bool
 
 	pinged    bool // a native ping is unanswered
-	closing   bool // messages are over, by whoever's wish
+	closing   bool // the end of the connection has begun
 	closeSent bool // a Close frame was written
 }
 
 // reader is the state of reading.
 type reader struct {
 	parser    rfc6455.Parser
-	event     rfc6455.Event       // control data that was found
-	violation *rfc6455.CloseError // or what is wrong
-	ping      []byte              // the last ping, to be answered
+	event     rfc6455.Event       // the last event, unless there is a violation
+	violation *rfc6455.CloseError // nil: none
+	ping      []byte              // the last ping that is not answered
 	inflated  *netio.Buffer       // the last message, if it was compressed
 }
 
@@ -54,7 +54,6 @@ func New(cfg *Config, compress, nativePing bool) Endpoint {
 	return Endpoint{cfg: cfg, compress: compress, nativePing: nativePing}
 }
 
-// Next implements driver.Endpoint.
 func (e *Endpoint) Next(data []byte) (found driver.Found, message, rest []byte) {
 	r := e.reader
 	if r == nil {
@@ -86,7 +85,6 @@ func (e *Endpoint) Next(data []byte) (found driver.Found, message, rest []byte) 
 	}
 }
 
-// Control implements driver.Endpoint.
 func (e *Endpoint) Control() driver.Step {
 	r := e.reader
 	switch {
@@ -94,15 +92,15 @@ func (e *Endpoint) Control() driver.Step {
 		return e.fail(r.violation.Code, r.violation.Reason, r.violation)
 	case r.event.Kind == rfc6455.EventClose:
 		return e.closedByClient(&r.event)
-	case !e.pinged: // nobody asked for this pong
+	case !e.pinged: // a pong without a ping
 		return driver.Step{}
 	}
 	e.pinged = false
 	return driver.Step{Tick: e.cfg.PingInterval}
 }
 
-// Rest implements driver.Endpoint. Of the pings that were read together, the last one is
-// answered, which is the only one that needs it (RFC 6455 section 5.5.3).
+// Rest answers the last of the pings that were read together. The others need no answer
+// (RFC 6455 section 5.5.3).
 func (e *Endpoint) Rest() (s driver.Step) {
 	r := e.reader
 	if r == nil {
@@ -118,7 +116,6 @@ func (e *Endpoint) Rest() (s driver.Step) {
 	return s
 }
 
-// Release implements driver.Endpoint.
 func (e *Endpoint) Release() {
 	if r := e.reader; r != nil {
 		e.reader = nil
@@ -129,7 +126,6 @@ func (e *Endpoint) Release() {
 	}
 }
 
-// Begin implements driver.Endpoint.
 func (e *Endpoint) Begin() driver.Step {
 	if !e.nativePing {
 		return driver.Step{}
@@ -139,9 +135,9 @@ func (e *Endpoint) Begin() driver.Step {
 
 var pingFrame = rfc6455.ControlFrame(rfc6455.OpPing, nil)
 
-// Tick implements driver.Endpoint: it sends a ping, or ends a connection whose last one
-// was not answered. A pong may lie unread after a pause, and congestion has a timeout
-// of its own.
+// Tick sends a ping, or ends the connection if the last ping was not answered. It does not end
+// it after a pause, when the pong may be unread. It sends no ping during congestion, which has
+// a timeout of its own.
 func (e *Endpoint) Tick(congested, held bool) driver.Step {
 	s := driver.Step{Tick: e.cfg.PongTimeout}
 	switch {
@@ -155,8 +151,8 @@ func (e *Endpoint) Tick(congested, held bool) driver.Step {
 	return s
 }
 
-// Close implements driver.Endpoint. With code 0 there is no Close frame: the client, which
-// was told in a message, closes first (client-protocol.md section 7.5).
+// Close sends a Close frame. With code 0 it sends none: a message has told the client, which
+// closes first (client-protocol.md section 7.5).
 func (e *Endpoint) Close(d protocol.Disconnect) driver.Step {
 	s := driver.Step{End: driver.Await, Cause: d}
 	e.closing = true
@@ -166,13 +162,11 @@ func (e *Endpoint) Close(d protocol.Disconnect) driver.Step {
 	return s
 }
 
-// Fail implements driver.Endpoint.
 func (e *Endpoint) Fail(d protocol.Disconnect, cause error) driver.Step {
 	return e.fail(wireCode(d.Code), d.Reason, cause)
 }
 
-// fail ends the connection from the server's side, with a Close frame unless there was
-// one, or the client was promised that there is none.
+// fail ends the connection, with a Close frame unless the end has begun already.
 func (e *Endpoint) fail(code uint16, reason string, cause error) driver.Step {
 	s := driver.Step{End: driver.Linger, Cause: cause}
 	if !e.closing {
@@ -182,7 +176,7 @@ func (e *Endpoint) fail(code uint16, reason string, cause error) driver.Step {
 	return s
 }
 
-// closedByClient answers the client's Close frame, if it is not an answer itself.
+// closedByClient answers the client's Close frame, unless that is an answer itself.
 func (e *Endpoint) closedByClient(ev *rfc6455.Event) driver.Step {
 	s := driver.Step{End: driver.Cut, Cause: ev.CloseError()}
 	e.closing = true
@@ -197,8 +191,8 @@ func (e *Endpoint) closeFrame(code uint16, reason string) []byte {
 	return rfc6455.CloseFrame(code, reason)
 }
 
-// wireCode is what a Close frame can hold of a code, which applications choose as
-// they like: 0, for a frame without status, instead of one of more than 16 bits.
+// wireCode returns the code for a Close frame: 0, which is no status, for codes of more than 16
+// bits. Applications may choose such codes.
 func wireCode(code uint32) uint16 {
 	if code > math.MaxUint16 {
 		return 0
@@ -206,8 +200,6 @@ func wireCode(code uint32) uint16 {
 	return uint16(code)
 }
 
-// FrameSize implements driver.Endpoint.
 func (*Endpoint) FrameSize(b []byte) int { return rfc6455.FrameSize(b) }
 
-// Timeouts implements driver.Endpoint.
 func (e *Endpoint) Timeouts() driver.Timeouts { return e.cfg.Timeouts }

@@ -12,11 +12,11 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// permessage-deflate, RFC 7692, without context takeover in either direction: no
+// This file has permessage-deflate, RFC 7692, without context takeover in either direction: no
 // connection keeps compression state, and a broadcast is compressed once for all.
 
-// Each message ends in an empty stored block whose last four bytes are not sent
-// (section 7.2.1). The final block after it lets the reader find an end.
+// Each compressed message ends with an empty stored block, whose last four bytes are not sent
+// (section 7.2.1). After it, inflateTail has a final block, which tells package flate the end.
 const (
 	deflateTail = "\x00\x00\xff\xff"
 	inflateTail = deflateTail + "\x01\x00\x00\xff\xff"
@@ -34,8 +34,8 @@ type deflateState struct {
 	out boundedWriter
 }
 
-// boundedWriter fails once more than its capacity was written: such a message
-// is not worth compressing.
+// boundedWriter fails if its capacity is exceeded: compression does not shrink the message
+// then.
 type boundedWriter struct{ b []byte }
 
 var errNoGain = errors.New("websocket: compression does not help")
@@ -54,8 +54,8 @@ func NewDeflater(level, minSize int) *Deflater {
 	return &Deflater{level: level, min: minSize}
 }
 
-// compress replaces p by its compressed form in place and returns that, or tells
-// that it is to be sent as it is.
+// compress replaces p by its compressed form in place and returns that. It reports false if p
+// has to be sent uncompressed.
 func (d *Deflater) compress(p []byte) ([]byte, bool) {
 	if len(p) < d.min || len(p) == 0 {
 		return p, false
@@ -93,8 +93,8 @@ var inflaters = sync.Pool{New: func() any {
 	return s
 }}
 
-// Inflate decompresses a compressed message to at most limit bytes and checks that a
-// text is one. The caller frees the buffer.
+// Inflate decompresses a message to at most limit bytes, and checks that text is UTF-8. The
+// caller frees the buffer.
 func (e Event) Inflate(limit int) (*netio.Buffer, *CloseError) {
 	b, err := inflate(e.Payload, limit)
 	if err == nil && e.Text && !utf8.Valid(b.B) {
@@ -104,8 +104,8 @@ func (e Event) Inflate(limit int) (*netio.Buffer, *CloseError) {
 	return b, err
 }
 
-// inflate decompresses a message to at most limit bytes. The caller frees the
-// buffer. Memory grows with what really comes out.
+// inflate decompresses a message to at most limit bytes. The caller frees the buffer, which
+// grows as bytes are decompressed.
 func inflate(p []byte, limit int) (*netio.Buffer, *CloseError) {
 	src := netio.Get(len(p) + len(inflateTail))
 	defer src.Free()

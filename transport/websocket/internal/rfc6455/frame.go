@@ -36,7 +36,7 @@ const (
 	MaxHeader = 10
 	// maxControl is the longest payload of a control frame, section 5.5.
 	maxControl = 125
-	// maxReason is what a Close frame has left for its reason.
+	// maxReason is the longest reason in a Close frame.
 	maxReason = maxControl - 2
 )
 
@@ -49,14 +49,14 @@ const (
 	closeTooBig        = 1009
 )
 
-// CloseError is a connection's end by a Close frame: one that the client sent, or
-// one that it earned by what it did wrong.
+// CloseError tells that a Close frame ended the connection: one that the client sent, or one
+// that the server sent because of a violation by the client.
 type CloseError struct {
 	// Code of RFC 6455 section 7.4; 1005 if the client's frame had none.
 	Code uint16
 	// Reason as in the frame.
 	Reason string
-	// ByClient tells whose frame it was.
+	// ByClient tells that the client sent the frame.
 	ByClient bool
 }
 
@@ -68,10 +68,9 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("websocket: closed by %s: %d %s", who, e.Code, e.Reason)
 }
 
-// Frame makes a frame of op, which is a message of its own, in place. buf has the
-// message after MaxHeader bytes, into whose end the header goes, so that nothing
-// moves. A compressed message is shorter and takes the place of the plain one; a nil
-// d does not compress. The result lies within buf.
+// Frame makes an unfragmented frame with opcode op in place. buf has MaxHeader bytes and then
+// the message, to which d, unless it is nil, applies compression. The header takes the last of
+// the MaxHeader bytes, so the message is not moved. The result lies within buf.
 func Frame(buf []byte, op byte, d *Deflater) []byte {
 	first := bitFin | op
 	payload := buf[MaxHeader:]
@@ -98,8 +97,8 @@ func appendHeader(b []byte, first byte, length int) []byte {
 	}
 }
 
-// FrameSize returns the length of the frame that b begins with, one of Frame,
-// ControlFrame or CloseFrame; len(b) if not all of it is there.
+// FrameSize returns the length of the first frame in b, which Frame, ControlFrame or CloseFrame
+// has made; len(b) if the frame is not complete.
 func FrameSize(b []byte) int {
 	if len(b) < 2 {
 		return len(b)
@@ -132,8 +131,8 @@ func ControlFrame(op byte, payload []byte) []byte {
 	return append(appendHeader(b, bitFin|op, len(payload)), payload...)
 }
 
-// CloseFrame makes a Close frame. Code 0 means a frame without status. The reason is
-// cut to the 123 bytes that there is room for.
+// CloseFrame makes a Close frame; without a status if code is 0. It cuts the reason to 123
+// bytes, which is the most that fits.
 func CloseFrame(code uint16, reason string) []byte {
 	if code == 0 {
 		return ControlFrame(OpClose, nil)
@@ -143,8 +142,7 @@ func CloseFrame(code uint16, reason string) []byte {
 	return ControlFrame(OpClose, append(p, truncateReason(reason)...))
 }
 
-// truncateReason makes a text fit for a Close frame: UTF-8 of at most maxReason
-// bytes, cut between characters.
+// truncateReason returns s as valid UTF-8 of at most maxReason bytes, cut between characters.
 func truncateReason(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= maxReason {

@@ -20,18 +20,17 @@ const (
 	EventClose
 )
 
-// Event is what a parser found. Payload is valid until the parser's next call and
-// belongs to the caller till then; that of control frames for as long as the data is
-// that it was found in.
+// Event is what a parser has found. The caller may use and change Payload until it calls the
+// parser again. The Payload of a control frame is valid for as long as the data given to Next.
 type Event struct {
 	Kind       EventKind
 	Text       bool   // message: was sent as text
-	Compressed bool   // message: is still deflated, and not known to be UTF-8
+	Compressed bool   // message: is still compressed, so text is not checked to be UTF-8
 	Code       uint16 // close: the status, 0 if there was none
-	Payload    []byte // the message; what to pong; the reason of a close
+	Payload    []byte // the message; the payload for the pong; the reason of a close
 }
 
-// CloseError is what the peer of a connection gets told of a Close frame.
+// CloseError returns the error for a Close frame of the client.
 func (e Event) CloseError() *CloseError {
 	err := &CloseError{Code: e.Code, Reason: string(e.Payload), ByClient: true}
 	if err.Code == 0 {
@@ -40,7 +39,7 @@ func (e Event) CloseError() *CloseError {
 	return err
 }
 
-// What a client can do wrong. The texts go out as reasons of the Close frame.
+// The violations that a client can commit. The texts are the reasons in the Close frame.
 var (
 	errReservedBits  = violation(closeProtocolError, "reserved bits set")
 	errOpcode        = violation(closeProtocolError, "unknown opcode")
@@ -64,9 +63,8 @@ func violation(code uint16, reason string) *CloseError {
 	return &CloseError{Code: code, Reason: reason}
 }
 
-// Parser turns the bytes of a client into events, however they are split. It
-// does no I/O. Between messages it holds no memory but itself. The fields are set
-// before its first use.
+// Parser turns the bytes of a client into events, however the bytes are split. It does no I/O.
+// Between messages it holds no memory. The exported fields are set before its first use.
 type Parser struct {
 	Limit    int  // of a message's bytes on the wire
 	Compress bool // permessage-deflate was negotiated
@@ -74,7 +72,7 @@ type Parser struct {
 	header    [14]byte
 	headerLen uint8
 
-	// The frame under way.
+	// The frame that is being read.
 	inFrame bool
 	fin     bool
 	op      byte
@@ -83,7 +81,7 @@ type Parser struct {
 	remain  int   // payload bytes to come
 	control []byte
 
-	// The message under way; a control frame may come in between.
+	// The message that is being read. Control frames may come between its fragments.
 	inMessage  bool
 	text       bool
 	compressed bool
@@ -94,7 +92,7 @@ type Parser struct {
 }
 
 // Next returns the first event of data and the bytes after it. It unmasks data in
-// place. After an error or a close event the parser is not to be used again.
+// place. After an error or a close event the parser must not be used again.
 func (p *Parser) Next(data []byte) (Event, []byte, *CloseError) {
 	p.done.Free()
 	p.done = nil
@@ -132,20 +130,20 @@ func (p *Parser) Next(data []byte) (Event, []byte, *CloseError) {
 	}
 }
 
-// AtRest tells whether the parser is between two messages and holds nothing.
+// AtRest reports whether the parser is between two messages and holds no memory.
 func (p *Parser) AtRest() bool {
 	return p.headerLen == 0 && !p.inFrame && !p.inMessage && p.done == nil
 }
 
-// Release frees what the parser holds; it is not to be used again.
+// Release frees the memory that the parser holds. The parser must not be used again.
 func (p *Parser) Release() {
 	p.done.Free()
 	p.message.Free()
 	p.done, p.message = nil, nil
 }
 
-// readHeader takes header bytes from data until the header is whole, which
-// p.inFrame tells. Faults are found as soon as their byte is there.
+// readHeader takes header bytes from data. Once the header is complete, it sets p.inFrame. It
+// finds violations as soon as their byte is there.
 func (p *Parser) readHeader(data []byte) ([]byte, *CloseError) {
 	for {
 		need := p.headerNeed()
@@ -206,8 +204,8 @@ func (p *Parser) checkStart(b0, b1 byte) *CloseError {
 	return nil
 }
 
-// startFrame begins the frame whose header of n bytes is there. The size of a
-// message is checked here, before anything is allocated for it.
+// startFrame begins the frame whose header has n bytes. It checks the size of a message before
+// anything is allocated for it.
 func (p *Parser) startFrame(n int) *CloseError {
 	h := p.header[:n]
 	length := uint64(h[1] & maskLength)
@@ -243,11 +241,11 @@ func (p *Parser) startFrame(n int) *CloseError {
 	return nil
 }
 
-// messageChunk takes unmasked payload of a data frame. p.inFrame tells whether
-// more of the frame will come.
+// messageChunk takes unmasked payload of a data frame. If p.inFrame is set, it is not the last
+// of the frame.
 func (p *Parser) messageChunk(chunk []byte) (Event, *CloseError) {
 	last := p.fin && !p.inFrame
-	if last && p.message == nil { // whole in the caller's buffer: no copy
+	if last && p.message == nil { // the caller's data holds the whole message: do not copy it
 		if p.text && !p.compressed && !utf8.Valid(chunk) {
 			return Event{}, errTextEncoding
 		}
@@ -268,8 +266,8 @@ func (p *Parser) messageChunk(chunk []byte) (Event, *CloseError) {
 	return Event{Kind: EventMessage, Text: p.text, Compressed: p.compressed, Payload: p.done.B}, nil
 }
 
-// store appends chunk to the message. Memory grows with what has arrived, not
-// with what was announced: a client pays in bytes for what it occupies.
+// store appends chunk to the message. Memory grows with the bytes that have arrived, and not
+// with the announced length: a client that sends little cannot occupy much.
 func (p *Parser) store(chunk []byte) {
 	have := 0
 	if p.message != nil {
@@ -282,8 +280,8 @@ func (p *Parser) store(chunk []byte) {
 	p.message.B = append(p.message.B, chunk...)
 }
 
-// checkText validates what is new in the message, but for a character that may
-// still be completed.
+// checkText checks the new part of the message for UTF-8, without a character at its end that
+// is incomplete yet.
 func (p *Parser) checkText(last bool) bool {
 	b := p.message.B[p.valid:]
 	if !last {
@@ -293,7 +291,7 @@ func (p *Parser) checkText(last bool) bool {
 	return utf8.Valid(b)
 }
 
-// incompleteSuffix returns the length of a character's beginning at the end of b.
+// incompleteSuffix returns the length of an incomplete character at the end of b.
 func incompleteSuffix(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
