@@ -19,7 +19,12 @@ type flights[K comparable, Q query[K, Q], V any] struct {
 	// next has the keys with a read under way, and for each the read that follows; nil if
 	// nobody waits for one.
 	next map[K]*flight[Q, V]
+	most int // keys that next has had at a time
 }
+
+// keepKeys is the largest map that is used again once it is empty. A map never shrinks: a
+// larger one would keep the memory of the moment at which all clients came at once.
+const keepKeys = 1024
 
 // query says what is read.
 type query[K comparable, Q any] interface {
@@ -55,6 +60,7 @@ func (f *flights[K, Q, V]) do(ctx context.Context, q Q) (V, error) {
 	fl, underWay := f.next[k]
 	if !underWay {
 		f.next[k] = nil
+		f.most = max(f.most, len(f.next))
 		f.mu.Unlock()
 		return f.alone(ctx, k, q)
 	}
@@ -89,7 +95,9 @@ func (f *flights[K, Q, V]) landed(k K) bool {
 	if f.next[k] != nil {
 		return true
 	}
-	delete(f.next, k)
+	if delete(f.next, k); len(f.next) == 0 && f.most > keepKeys {
+		f.next, f.most = make(map[K]*flight[Q, V]), 0
+	}
 	return false
 }
 

@@ -259,6 +259,28 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
+// A map that was large for a moment is given up.
+func TestManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewBroker(newEngine(time.Second, 0), 0)
+		var wg sync.WaitGroup
+		for i := range keepKeys + 1 {
+			wg.Go(func() { _, _ = g.History(t.Context(), fmt.Sprint(i), broker.HistoryFilter{}) })
+		}
+		synctest.Wait()
+		g.history.mu.Lock()
+		n := len(g.history.next)
+		g.history.mu.Unlock()
+		if n != keepKeys+1 {
+			t.Errorf("%d reads under way", n)
+		}
+		wg.Wait()
+		if n := g.history.most; n != 0 {
+			t.Errorf("a map that had %d keys is kept", n)
+		}
+	})
+}
+
 func TestErrorsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine(time.Second, 0)
