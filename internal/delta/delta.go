@@ -1,4 +1,4 @@
-// Package delta makes and applies Fossil deltas (recovery.md 9.6): a target is
+// Package delta makes Fossil deltas (recovery.md 9.6): a target is
 // described as copies of parts of a base, and inserted bytes.
 package delta
 
@@ -218,3 +218,15 @@ func appendInt(dst []byte, v uint64) []byte {
 
 // intLen is the number of digits of v.
 func intLen(v uint64) int { return max(1, (bits.Len64(v)+5)/6) }
+
+// checksum is the sum of big-endian words, the last one padded with zeros.
+func checksum(p []byte) uint32 {
+	var sum uint32
+	for ; len(p) >= 4; p = p[4:] {
+		sum += binary.BigEndian.Uint32(p)
+	}
+	for i, c := range p {
+		sum += uint32(c) << (24 - 8*i)
+	}
+	return sum
+}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/delta"
+	"github.com/gyrohq/gyro/internal/delta/deltatest"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -387,7 +387,7 @@ func (b *simSub) payload(p *protocol.Publication) []byte {
 		data = []byte(s)
 	}
 	if p.Delta {
-		patched, err := delta.Apply(nil, b.prev, data, 1<<16)
+		patched, err := deltatest.Apply(b.prev, data)
 		if err != nil {
 			b.c.fail("%s: patch %q does not apply to %q: %v", b.ch.name, data, b.prev, err)
 		}
