@@ -1,7 +1,6 @@
-// Package channel holds the plain data that every layer of Gyro shares: what is
-// published and how, where it stands in a stream, what is read of that, who is behind a
-// connection, and how a subscription behaves. It imports nothing of Gyro but protocol's
-// message types.
+// Package channel holds the plain data that every layer of Gyro shares: publications and
+// their options, positions in streams, history queries, client infos and subscription
+// options. It imports nothing of Gyro but protocol's message types.
 package channel
 
 import "github.com/gyrohq/gyro/protocol"
@@ -15,8 +14,7 @@ type StreamPosition struct {
 	Epoch string
 }
 
-// ClientInfo tells who published, joined or is present. It is the message that clients
-// get.
+// ClientInfo tells who published, joined or is present. Clients get this very message.
 type ClientInfo = protocol.ClientInfo
 
 // Publication is one message of a channel. It is immutable once handed to a
@@ -42,11 +40,29 @@ type Publication struct {
 	Score   int64
 }
 
-// Memory that publications lie in, if its owner uses it again. It is lent in parts, and
-// used again once all of them are free.
+// Message returns p as a message of the client protocol. They share Data, Info and Tags.
+func (p *Publication) Message() protocol.Publication {
+	return protocol.Publication{
+		Offset: p.Offset, Data: p.Data, Info: p.Info, Tags: p.Tags, Time: p.Time, Version: p.Version,
+		Channel: p.Channel, Key: p.Key, Removed: p.Removed, Score: p.Score,
+	}
+}
+
+// FromMessage undoes Publication.Message. It leaves out Delta, Epoch and PrevData, which a
+// publication does not have.
+func FromMessage(m *protocol.Publication) *Publication {
+	return &Publication{
+		Offset: m.Offset, Data: m.Data, Info: m.Info, Tags: m.Tags, Time: m.Time, Version: m.Version,
+		Channel: m.Channel, Key: m.Key, Removed: m.Removed, Score: m.Score,
+	}
+}
+
+// Memory holds received publications. Its owner lends it in parts, and uses it again when
+// all of them are free.
 type Memory interface {
-	// Free gives n parts back: their publications are not looked at any more. Any
-	// goroutine may call it. What is never given back is left to the garbage collector.
+	// Free gives n parts back; nobody may look at their publications any more. Any
+	// goroutine may call it. If a part is never freed, the garbage collector gets the
+	// memory.
 	Free(n int)
 }
 

@@ -14,14 +14,15 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Publish implements broker.Broker. It returns nil when the server that this node
-// is connected to has processed the publication; concurrent publishes share that round
-// trip. Nothing is kept for later: while there is no connection it fails at once, and
-// when the connection breaks meanwhile it fails although the publication may have got
-// through. A publication above the server's max_payload is answered with
-// protocol.ErrorLimitExceeded, a channel that has a wildcard, is no NATS subject or has
-// one that is not for channels with protocol.ErrorBadRequest, a subject that the server does not permit with
-// protocol.ErrorPermissionDenied.
+// Publish implements broker.Broker. It returns nil when the server that this node is
+// connected to has processed the publication; concurrent publishes share that round trip.
+// While there is no connection it fails at once. When the connection breaks meanwhile it
+// fails although the publication may have been delivered.
+//
+// It fails with protocol.ErrorLimitExceeded for a publication above the server's
+// max_payload, with protocol.ErrorBadRequest for a channel that has a wildcard, does not make
+// a NATS subject, or makes one that belongs to NATS or to Gyro itself, and with
+// protocol.ErrorPermissionDenied for a subject that the server does not permit.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
 	stamp(pub)
 	return broker.PublishResult{}, b.send(ctx, ch, message{pub: pub, delta: opts.Delta})
@@ -37,7 +38,7 @@ func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.Clie
 	return b.send(ctx, ch, message{leave: info})
 }
 
-// message is what is sent to a channel: one of its three.
+// message is what is sent to a channel: a publication, a join or a leave.
 type message struct {
 	pub         *channel.Publication
 	delta       bool
@@ -67,7 +68,7 @@ func (b *Broker) send(ctx context.Context, ch string, m message) error {
 	return b.confirm.denies(toPublish, subject, since)
 }
 
-// refused logs that a channel was refused, unless it logged a refusal a short time ago.
+// refused logs that a channel was refused, once a second at most.
 func (b *Broker) refused(err error) error {
 	if b.keeper.mayLog() {
 		b.log.Warn("channel refused", "engine", b.part, "error", err)
@@ -75,8 +76,8 @@ func (b *Broker) refused(err error) error {
 	return err
 }
 
-// stamp sets what a publication has before it is delivered. It writes only what is
-// not so already: a publication may be shared.
+// stamp sets Offset to 0 and Time. It does not write values that are right already, because a
+// publication may be shared.
 func stamp(pub *channel.Publication) {
 	if pub.Offset != 0 {
 		pub.Offset = 0
@@ -86,13 +87,13 @@ func stamp(pub *channel.Publication) {
 	}
 }
 
-// buffers are for messages while they are encoded; the client copies them.
+// buffers hold encoded messages until the NATS client has copied them.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // keepBuffer is the largest buffer that is used again.
 const keepBuffer = 64 << 10
 
-// write gives a message to the client, which sends it soon.
+// write gives a message to the NATS client, which sends it soon.
 func (b *Broker) write(ch, subject string, m message) error {
 	conn := b.conn.Load()
 	if b.names.raw {
@@ -115,12 +116,10 @@ func appendPush(dst []byte, ch string, m message) []byte {
 		join  protocol.Join
 		leave protocol.Leave
 	)
-	switch p := m.pub; {
-	case p != nil:
-		pub = protocol.Publication{
-			Data: p.Data, Info: p.Info, Tags: p.Tags, Delta: m.delta, Time: p.Time,
-			Channel: p.Channel, Key: p.Key, Removed: p.Removed, Score: p.Score, Version: p.Version,
-		}
+	switch {
+	case m.pub != nil:
+		pub = m.pub.Message()
+		pub.Delta = m.delta
 		push.Pub = &pub
 	case m.join != nil:
 		join.Info = m.join
@@ -132,7 +131,7 @@ func appendPush(dst []byte, ch string, m message) []byte {
 	return push.AppendProto(dst)
 }
 
-// published explains an error of the client.
+// published explains an error of the NATS client.
 func published(conn *natsio.Conn, size int, err error) error {
 	switch {
 	case err == nil:
@@ -158,7 +157,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 			err = ctx.Err()
 		}
 		item := &batch[i]
-		item.Unkept = true // it is encoded
+		item.Unkept = true // the NATS client gets an encoded copy
 		item.Result, item.Err = broker.PublishResult{}, err
 		if err != nil {
 			continue

@@ -11,8 +11,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// deliver hands a message on a subscription to the node. The message is ours, so what
-// is made of it may be a part of it.
+// deliver hands a message to the node. The message belongs to the broker, so the event may
+// consist of parts of it.
 func (b *Broker) deliver(ch string, m *natsio.Msg) {
 	if b.names.wildcards && m.Subject != m.Sub.Subject {
 		if name, ok := b.names.matched(ch, m.Subject); !ok || !b.covers(ch, name) {
@@ -27,14 +27,14 @@ func (b *Broker) deliver(ch string, m *natsio.Msg) {
 	}
 	var push protocol.Push
 	if err := push.BorrowProto(m.Data); err != nil {
-		b.log.Warn("message that is no push was dropped", "engine", b.part, "subject", m.Subject, "size", len(m.Data), "error", err)
+		b.log.Warn("message was dropped, it is not a push", "engine", b.part, "subject", m.Subject, "size", len(m.Data), "error", err)
 		return
 	}
 	switch {
 	case push.Pub != nil:
 		b.deliverPublication(ch, m, push.Pub)
 	case m.Subject != m.Sub.Subject:
-		// Joins and leaves reach those who subscribed to the channel itself.
+		// Joins and leaves are not delivered to patterns.
 	case push.Join != nil && push.Join.Info != nil:
 		b.handler.HandleJoin(ch, push.Join.Info)
 	case push.Leave != nil && push.Leave.Info != nil:
@@ -43,10 +43,8 @@ func (b *Broker) deliver(ch string, m *natsio.Msg) {
 }
 
 func (b *Broker) deliverPublication(ch string, m *natsio.Msg, p *protocol.Publication) {
-	pub := &channel.Publication{
-		Data: p.Data, Info: p.Info, Tags: p.Tags, Time: p.Time, Version: p.Version,
-		Channel: p.Channel, Key: p.Key, Removed: p.Removed, Score: p.Score,
-	}
+	pub := channel.FromMessage(p)
+	pub.Offset = 0
 	if b.names.wildcards {
 		pub.Channel = strings.TrimPrefix(m.Subject, b.names.prefix)
 	}

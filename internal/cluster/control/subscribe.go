@@ -26,7 +26,7 @@ func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
 	if len(o.Publications) > 0 {
 		var initial protocol.SubscribeResult
 		for _, p := range o.Publications {
-			initial.Publications = append(initial.Publications, publicationMessage(p))
+			initial.Publications = append(initial.Publications, new(p.Message()))
 		}
 		m.Initial = initial.AppendProto(nil)
 	}
@@ -58,22 +58,8 @@ func (m *Subscribe) Options() (*channel.SubscribeOptions, error) {
 			return nil, err
 		}
 		for _, p := range initial.Publications {
-			o.Publications = append(o.Publications, publicationOf(p))
+			o.Publications = append(o.Publications, channel.FromMessage(p))
 		}
 	}
 	return o, nil
-}
-
-func publicationMessage(p *channel.Publication) *protocol.Publication {
-	return &protocol.Publication{
-		Data: p.Data, Info: p.Info, Offset: p.Offset, Tags: p.Tags, Time: p.Time,
-		Channel: p.Channel, Key: p.Key, Removed: p.Removed, Score: p.Score, Version: p.Version,
-	}
-}
-
-func publicationOf(m *protocol.Publication) *channel.Publication {
-	return &channel.Publication{
-		Data: m.Data, Info: m.Info, Offset: m.Offset, Tags: m.Tags, Time: m.Time,
-		Channel: m.Channel, Key: m.Key, Removed: m.Removed, Score: m.Score, Version: m.Version,
-	}
 }

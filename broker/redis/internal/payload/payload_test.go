@@ -105,7 +105,7 @@ func TestBytes(t *testing.T) {
 	if diff := cmp.Diff(full, pub); diff != "" || err != nil || !delta {
 		t.Errorf("delta %v, %v (-want +got):\n%s", delta, err, diff)
 	}
-	if got := AppendClientInfo(nil, full.Info); string(got) != "\x0a\x01u\x12\x01c\x1a\x011\x22\x012" {
+	if got := full.Info.AppendProto(nil); string(got) != "\x0a\x01u\x12\x01c\x1a\x011\x22\x012" {
 		t.Errorf("client info %q", got)
 	}
 }

@@ -114,5 +114,5 @@ func (s *Slab) Publication(pub *channel.Publication, delta bool) string {
 // ClientInfo makes a join or leave, or with an empty mark a bare client info.
 func (s *Slab) ClientInfo(mark string, info *channel.ClientInfo) string {
 	most := len(mark) + len(info.User) + len(info.Client) + len(info.ConnInfo) + len(info.ChanInfo) + 60
-	return s.keep(payload.AppendClientInfo(append(s.room(most), mark...), info))
+	return s.keep(info.AppendProto(append(s.room(most), mark...)))
 }
