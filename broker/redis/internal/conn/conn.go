@@ -71,8 +71,9 @@ type Client struct {
 	redis   rueidis.Client
 	replica rueidis.Client // of a Sentinel's shard, for Read; nil without
 	cluster bool
-	slots   chan struct{} // one element per call in flight
-	done    chan struct{}
+	slots   chan struct{}   // one element per call in flight
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
 	once    sync.Once
 	watch   sync.WaitGroup
 	suspect chan struct{} // see suspectPrimary
@@ -93,10 +94,11 @@ type Client struct {
 // and IOTimeout, or refuses.
 func Open(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{
-		opts: opts, slots: make(chan struct{}, maxInFlight), done: make(chan struct{}), cluster: opts.Cluster,
+		opts: opts, slots: make(chan struct{}, maxInFlight), cluster: opts.Cluster,
 		outage:  outage{log: opts.Logger, name: opts.Name},
 		suspect: make(chan struct{}, 1), pubSub: map[*pubSubConn]struct{}{}, servers: map[string]string{},
 	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if err := c.connect(ctx, opts.Cluster); err != nil {
 		return nil, c.Explain(err)
 	}
@@ -276,10 +278,8 @@ func (c *Client) note(caller context.Context, err error) {
 
 // begin waits for room and bounds the time of a call by IOTimeout.
 func (c *Client) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	select {
-	case <-c.done:
+	if c.ctx.Err() != nil {
 		return nil, nil, ErrClosed
-	default:
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.IOTimeout)
 	select {
@@ -332,7 +332,7 @@ func (c *Client) drop() {
 // Close frees everything; calls under way fail. Closing again is fine.
 func (c *Client) Close() {
 	c.once.Do(func() {
-		close(c.done)
+		c.cancel()
 		c.redis.Close()
 		if c.replica != nil {
 			c.replica.Close()
@@ -343,12 +343,9 @@ func (c *Client) Close() {
 
 // Explain names the shard in err and says what timed out. Nil stays nil.
 func (c *Client) Explain(err error) error {
-	var failure *rueidis.RedisError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &failure):
-		return fmt.Errorf("%s: %w", c.opts.Name, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: no answer in time: %w", c.opts.Name, err)
 	case errors.Is(err, rueidis.ErrClosing):

@@ -132,10 +132,8 @@ func (c *Client) dialer() *net.Dialer {
 // Cluster some node, another one each time, or the owner of the slot for sharded
 // PUB/SUB if slot is not negative.
 func (c *Client) DialPubSub(ctx context.Context, slot int) (net.Conn, error) {
-	select {
-	case <-c.done:
+	if c.ctx.Err() != nil {
 		return nil, ErrClosed
-	default:
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.IOTimeout)
 	defer cancel()

@@ -1,13 +1,14 @@
 package conn
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
 	"time"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
 
 // Generation grows whenever a connection for commands is made to a server that may
@@ -49,30 +50,27 @@ func (c *Client) runOf(ctx context.Context, raw net.Conn) (string, error) {
 	if err := raw.SetDeadline(deadline); err != nil {
 		return "", err
 	}
-	stop := context.AfterFunc(ctx, func() { raw.Close() })
-	defer stop()
-	q := &query{raw, bufio.NewReader(raw)}
-	var refused refusal
-	if c.opts.Password != "" {
-		if err := q.auth(c.opts.User, c.opts.Password); errors.As(err, &refused) {
-			return "", nil
-		} else if err != nil {
-			return "", err
-		}
+	defer context.AfterFunc(ctx, func() { raw.Close() })()
+	d := resp.NewDialog(raw, c.opts.User, c.opts.Password)
+	var refused *resp.Refusal
+	if err := d.Auth(); errors.As(err, &refused) {
+		return "", nil
+	} else if err != nil {
+		return "", err
 	}
-	info, err := q.do("INFO", "server")
+	info, err := d.Do("INFO", "server")
 	if err != nil && !errors.As(err, &refused) {
 		return "", err
 	}
 	if c.cluster {
-		if err := c.noteOwners(q); err != nil {
+		if err := c.noteOwners(d); err != nil {
 			return "", err
 		}
 	}
-	if err := raw.SetDeadline(time.Time{}); err != nil || refused != "" {
+	if err := raw.SetDeadline(time.Time{}); err != nil || refused != nil {
 		return "", err
 	}
-	for line := range strings.Lines(info[0]) {
+	for line := range strings.Lines(string(info.Text)) {
 		if id, found := strings.CutPrefix(line, "run_id:"); found {
 			return strings.TrimSpace(id), nil
 		}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
 
 // When the primary of a Cluster ends and a replica takes over, rueidis looks for the new
@@ -24,9 +26,9 @@ const maxOwned = 4096
 
 // noteOwners asks a node, on a connection that was just made, who has which slots. Only
 // errors of the connection are errors.
-func (c *Client) noteOwners(q *query) error {
-	var refused refusal
-	text, err := q.do("CLUSTER", "NODES")
+func (c *Client) noteOwners(d *resp.Dialog) error {
+	var refused *resp.Refusal
+	nodes, err := d.Do("CLUSTER", "NODES")
 	if errors.As(err, &refused) {
 		return nil
 	}
@@ -38,7 +40,7 @@ func (c *Client) noteOwners(q *query) error {
 	if c.owned == nil || len(c.owned) > maxOwned {
 		c.owned = make(owned)
 	}
-	for _, r := range rangesIn(text[0], q.conn) {
+	for _, r := range rangesIn(string(nodes.Text), d) {
 		c.owned[r.address] = r.from
 	}
 	return nil
@@ -82,16 +84,16 @@ func (c *Client) successor(ctx context.Context, address string) string {
 func (c *Client) askOwner(ctx context.Context, node string, slot int64) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.askTimeout())
 	defer cancel()
-	q, err := c.login(ctx, node, c.opts.TLS, c.opts.User, c.opts.Password, "")
+	d, err := c.login(ctx, node, c.opts.TLS, c.opts.User, c.opts.Password, "")
 	if err != nil {
 		return "", err
 	}
-	defer q.conn.Close()
-	text, err := q.do("CLUSTER", "NODES")
+	defer d.Close()
+	nodes, err := d.Do("CLUSTER", "NODES")
 	if err != nil {
 		return "", err
 	}
-	for _, r := range rangesIn(text[0], q.conn) {
+	for _, r := range rangesIn(string(nodes.Text), d) {
 		if r.from <= slot && slot <= r.to {
 			return r.address, nil
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
 
 // source100 is 100-byte messages on 100 channels, as a server sends them.
@@ -15,7 +17,7 @@ func source100() (data []byte, n int) {
 	for i := range 500 {
 		data = append(data, ">3\r\n"...)
 		for _, s := range []string{"message", fmt.Sprintf("centrifugo.client.channel:%02d", i%100), strings.Repeat("x", 100)} {
-			data = appendBulk(data, s)
+			data = resp.AppendBulk(data, s)
 		}
 	}
 	return data, 500

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
 
 // fake is a Redis server in memory, for virtual time.
@@ -172,7 +174,7 @@ func (s *fake) event(out []byte, name, ch string) []byte {
 	if s.resp2 {
 		kind = "*"
 	}
-	return appendBulk(appendBulk(append(out, kind+"3\r\n"...), name), ch)
+	return resp.AppendBulk(resp.AppendBulk(append(out, kind+"3\r\n"...), name), ch)
 }
 
 func readCommand(in *bufio.Reader) ([]string, error) {
@@ -211,7 +213,7 @@ func (s *fake) publish(ctx context.Context, channel string, data []byte) error {
 	if s.unsend != nil || s.mute {
 		return s.unsend
 	}
-	out := appendBulk(s.event(nil, "message", channel), string(data))
+	out := resp.AppendBulk(s.event(nil, "message", channel), string(data))
 	for p := range s.clients {
 		if _, ok := p.channels[channel]; ok {
 			p.send(out)

@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,6 @@ type Login struct {
 // handshakeTimeout counts if ctx has no deadline.
 const handshakeTimeout = 4 * time.Second
 
-// maxReply of a server in bytes, to anything in a handshake.
-const maxReply = 64 << 10
-
 // Handshake makes a connection ready for commands: HELLO 3 with authentication and
 // name, or AUTH and CLIENT SETNAME for RESP2 and servers that do not know HELLO. It
 // ends when ctx does. Its errors hold no password. After an error the connection is
@@ -35,9 +33,9 @@ func Handshake(ctx context.Context, conn net.Conn, login Login) error {
 		defer cancel()
 	}
 	stop := context.AfterFunc(ctx, func() {
-		_ = conn.SetDeadline(time.Unix(1, 0)) // an error means that it is closed
+		_ = conn.SetDeadline(time.Unix(1, 0)) // an error means that conn is closed
 	})
-	h := handshake{conn: conn, login: login, reader: resp.NewReader(conn, 4<<10, maxReply)}
+	h := handshake{resp.NewDialog(conn, login.User, login.Password), login}
 	err := h.run()
 	if !stop() { // the deadline of the past may be set at any moment
 		return fmt.Errorf("handshake: %w", context.Cause(ctx))
@@ -49,9 +47,8 @@ func Handshake(ctx context.Context, conn net.Conn, login Login) error {
 }
 
 type handshake struct {
-	conn   net.Conn
-	login  Login
-	reader *resp.Reader
+	*resp.Dialog
+	login Login
 }
 
 func (h *handshake) run() error {
@@ -63,21 +60,15 @@ func (h *handshake) run() error {
 			return err
 		}
 	}
-	if h.login.Password != "" {
-		auth := []string{"AUTH", h.login.User, h.login.Password}
-		if h.login.User == "" {
-			auth = []string{"AUTH", h.login.Password}
-		}
-		if err := h.do(auth...); err != nil {
-			return err
-		}
+	if err := h.Auth(); err != nil {
+		return err
 	}
 	if h.login.ClientName != "" {
-		if err := h.do("CLIENT", "SETNAME", h.login.ClientName); err != nil {
+		if _, err := h.Do("CLIENT", "SETNAME", h.login.ClientName); err != nil {
 			return err
 		}
 	}
-	if err := h.do("PING"); err != nil { // who did not authenticate learns it here
+	if _, err := h.Do("PING"); err != nil { // refused without authentication
 		return err
 	}
 	return h.rest()
@@ -86,65 +77,25 @@ func (h *handshake) run() error {
 func (h *handshake) hello() error {
 	args := []string{"HELLO", "3"}
 	if h.login.Password != "" {
-		user := h.login.User
-		if user == "" {
-			user = "default"
-		}
-		args = append(args, "AUTH", user, h.login.Password)
+		args = append(args, "AUTH", cmp.Or(h.login.User, "default"), h.login.Password)
 	}
 	if h.login.ClientName != "" {
 		args = append(args, "SETNAME", h.login.ClientName)
 	}
-	return h.do(args...)
+	_, err := h.Do(args...)
+	return err
 }
 
 // rest checks that the server has said no more than it was asked.
 func (h *handshake) rest() error {
-	if !h.reader.Empty() {
+	if !h.Empty() {
 		return errors.New("more answers than commands")
 	}
 	return nil
 }
 
-// do sends a command and reads its answer.
-func (h *handshake) do(args ...string) error {
-	buf := fmt.Appendf(nil, "*%d\r\n", len(args))
-	for _, arg := range args {
-		buf = appendBulk(buf, arg)
-	}
-	if _, err := h.conn.Write(buf); err != nil {
-		return err
-	}
-	var f resp.Frame
-	if err := h.reader.Next(&f); err != nil {
-		return err
-	}
-	if f.Kind == '-' || f.Kind == '!' {
-		return &refusal{args[0], h.clean(string(f.Text))}
-	}
-	return nil
-}
-
-// refusal is an error that the server answers with.
-type refusal struct{ command, text string }
-
-func (r *refusal) Error() string { return r.command + ": redis answered: " + r.text }
-
-// clean takes out what the server repeats of the command's arguments.
-func (h *handshake) clean(text string) string {
-	text, _, _ = strings.Cut(text, " with args")
-	text = strings.TrimRight(text, ", ")
-	if password := h.login.Password; password != "" && strings.Contains(text, password) {
-		text, _, _ = strings.Cut(text, " ")
-		if strings.Contains(text, password) {
-			text = "an error"
-		}
-	}
-	return text[:min(len(text), 200)]
-}
-
 // unknown reports whether the server does not know HELLO, or not RESP3.
 func unknown(err error) bool {
-	var r *refusal
-	return errors.As(err, &r) && (strings.HasPrefix(r.text, "NOPROTO") || strings.HasPrefix(strings.ToLower(r.text), "err unknown command"))
+	var r *resp.Refusal
+	return errors.As(err, &r) && (strings.HasPrefix(r.Text, "NOPROTO") || strings.HasPrefix(strings.ToLower(r.Text), "err unknown command"))
 }

@@ -30,7 +30,7 @@ func (p *publisher) publish(ctx context.Context, channel string, data []byte) er
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	err := p.try(ctx, 1, func(buf []byte) []byte {
-		return appendBulk(appendBulk(appendBulk(append(buf, "*3\r\n"...), "PUBLISH"), channel), string(data))
+		return resp.AppendBulk(resp.AppendBulk(resp.AppendBulk(append(buf, "*3\r\n"...), "PUBLISH"), channel), string(data))
 	})
 	if err != nil && p.conn != nil {
 		p.conn.Close()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
 
 // ErrDisconnected is why a Subscribe fails while there is no connection.
@@ -362,21 +364,13 @@ func (t *table) command(buf []byte) []byte {
 	buf = append(buf, '*')
 	buf = strconv.AppendInt(buf, int64(n+1), 10)
 	buf = append(buf, "\r\n"...)
-	buf = appendBulk(buf, t.verbs[kind])
+	buf = resp.AppendBulk(buf, t.verbs[kind])
 	for _, s := range parts {
 		for _, ch := range s.call.channels[s.lo:s.hi] {
-			buf = appendBulk(buf, ch)
+			buf = resp.AppendBulk(buf, ch)
 		}
 	}
 	return buf
-}
-
-func appendBulk(buf []byte, s string) []byte {
-	buf = append(buf, '$')
-	buf = strconv.AppendInt(buf, int64(len(s)), 10)
-	buf = append(buf, "\r\n"...)
-	buf = append(buf, s...)
-	return append(buf, "\r\n"...)
 }
 
 // size is the number of channels that are subscribed or about to be.
