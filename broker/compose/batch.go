@@ -2,7 +2,6 @@ package compose
 
 import (
 	"context"
-	"sync"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
@@ -11,43 +10,34 @@ import (
 // publishBatch is Traits.Batch. Each engine gets its items as one batch, in their order;
 // an engine that takes no batches gets them one by one.
 func (b *composition) publishBatch(ctx context.Context, batch []broker.BatchItem) {
-	if only, ok := b.only(len(batch), func(i int) string { return batch[i].Channel }); ok {
-		b.publishTo(ctx, only, batch)
-		return
-	}
-	groups := make([]group, len(b.engines))
-	for at := range batch {
-		groups[b.of(batch[at].Channel)].add(at, batch[at])
-	}
-	b.parallel(func(i int) bool { return len(groups[i].items) > 0 }, func(i int) {
-		b.publishTo(ctx, i, groups[i].items)
+	b.split(len(batch), func(i int) string { return batch[i].Channel }, func(engine int, at []int) {
+		if at == nil {
+			b.publishTo(ctx, engine, batch)
+			return
+		}
+		items := pick(batch, at)
+		ownPublications(items)
+		b.publishTo(ctx, engine, items)
+		for k, i := range at {
+			batch[i].Result, batch[i].Err = items[k].Result, items[k].Err
+			batch[i].Unkept = true // the engine had a copy
+		}
 	})
-	for _, g := range groups {
-		for k, at := range g.at {
-			batch[at].Result, batch[at].Err = g.items[k].Result, g.items[k].Err
-			batch[at].Unkept = true // the engine had a copy
+}
+
+// ownPublications gives items copies of their publications. Items of a batch may share a
+// publication, but several engines cannot own it.
+func ownPublications(items []broker.BatchItem) {
+	var original *channel.Publication // of the item before
+	for i := range items {
+		switch pub := items[i].Pub; {
+		case pub == nil:
+		case pub == original:
+			items[i].Pub = items[i-1].Pub
+		default:
+			original, items[i].Pub = pub, new(*pub)
 		}
 	}
-}
-
-// group is an engine's part of a batch.
-type group struct {
-	items []broker.BatchItem
-	at    []int // where the items are in the batch
-	// shared was the publication of the latest item before it was copied.
-	shared *channel.Publication
-}
-
-// add appends an item with a publication of the group's own: items of a batch may
-// share one, but it cannot be owned by several engines.
-func (g *group) add(at int, item broker.BatchItem) {
-	if item.Pub == g.shared && g.shared != nil {
-		item.Pub = g.items[len(g.items)-1].Pub
-	} else if item.Pub != nil {
-		own := *item.Pub
-		g.shared, item.Pub = item.Pub, &own
-	}
-	g.items, g.at = append(g.items, item), append(g.at, at)
 }
 
 // publishTo publishes items of one engine.
@@ -62,30 +52,23 @@ func (b *composition) publishTo(ctx context.Context, engine int, batch []broker.
 	}
 }
 
-// positions is Traits.Positions. Engines that read no positions are asked for histories.
+// positions is Traits.Positions.
 func (b *composition) positions(ctx context.Context, channels []string) []broker.PositionResult {
-	if only, ok := b.only(len(channels), func(i int) string { return channels[i] }); ok {
-		return b.positionsOf(ctx, only, channels)
-	}
-	type part struct {
-		channels []string
-		at       []int
-	}
-	parts := make([]part, len(b.engines))
-	for at, ch := range channels {
-		p := &parts[b.of(ch)]
-		p.channels, p.at = append(p.channels, ch), append(p.at, at)
-	}
 	out := make([]broker.PositionResult, len(channels))
-	b.parallel(func(i int) bool { return len(parts[i].channels) > 0 }, func(i int) {
-		for k, result := range b.positionsOf(ctx, i, parts[i].channels) {
-			out[parts[i].at[k]] = result
+	b.split(len(channels), func(i int) string { return channels[i] }, func(engine int, at []int) {
+		results := b.positionsOf(ctx, engine, pick(channels, at))
+		if at == nil {
+			out = results
+			return
+		}
+		for k, result := range results {
+			out[at[k]] = result
 		}
 	})
 	return out
 }
 
-// positionsOf reads positions at one engine.
+// positionsOf reads positions at one engine, by History if it has no Positions.
 func (b *composition) positionsOf(ctx context.Context, engine int, channels []string) []broker.PositionResult {
 	if read := b.traits[engine].Positions; read != nil {
 		return read(ctx, channels)
@@ -96,16 +79,4 @@ func (b *composition) positionsOf(ctx context.Context, engine int, channels []st
 		out[i] = broker.PositionResult{Top: h.Top, Err: err}
 	}
 	return out
-}
-
-// parallel calls do for every engine that is wanted, at once: they wait for
-// different backends.
-func (b *composition) parallel(want func(i int) bool, do func(i int)) {
-	var wg sync.WaitGroup
-	for i := range b.engines {
-		if want(i) {
-			wg.Go(func() { do(i) })
-		}
-	}
-	wg.Wait()
 }

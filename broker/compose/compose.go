@@ -7,25 +7,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Route tells which engine a channel belongs to, by its index. It is called for
-// every operation and event, from any goroutine, so it has to be fast. The engine
-// of a channel must not change as long as the channel is used, and the same one
-// has to be chosen on every node. An index out of range stands for engine 0.
+// Route returns the index of the engine that a channel belongs to. It is called for every
+// operation and event, from any goroutine, so it has to be fast. It must return the same
+// index on every node, for as long as the channel is used. An index out of range stands for
+// engine 0.
 type Route func(ch string) int
 
-// NewBroker returns a broker that hands each channel's operations to the engine
-// that route names. engines must not be empty; the composition owns them from here
-// on: it runs and closes them.
+// NewBroker returns a broker that hands each channel's operations to the engine that route
+// names. engines must not be empty. The composition owns them from here on: it runs and
+// closes them. A single engine is returned as it is.
 //
-// The composition is, and does, what all engines are and do. It reports the health of
-// all, has the Control of engine 0, and takes batches and reads positions whatever the
-// engines offer. It has no metrics: each engine has its own. A single engine is returned
-// as it is.
+// The composition has the traits that all engines have. It reports the health of all, has
+// the Control of engine 0, and takes batches and reads positions whatever the engines offer.
+// It has no metrics: each engine has its own.
 func NewBroker(route Route, engines ...broker.Broker) broker.Broker {
 	if len(engines) == 1 {
 		return engines[0]
@@ -34,6 +34,7 @@ func NewBroker(route Route, engines ...broker.Broker) broker.Broker {
 	b.own = common(b.traits)
 	b.own.Control = b.traits[0].Control
 	b.own.Batch = b.publishBatch
+	// A local broker must read positions as Traits.Positions says; History does not do.
 	inexact := func(t broker.Traits) bool { return t.Positions == nil }
 	if !b.own.Local || !slices.ContainsFunc(b.traits, inexact) {
 		b.own.Positions = b.positions
@@ -57,7 +58,7 @@ func describe[E broker.Engine](engines []E) []broker.Traits {
 	return traits
 }
 
-// common returns what all engines are and do, and their health.
+// common returns the traits that all engines have, and their health.
 func common(engines []broker.Traits) broker.Traits {
 	t := broker.Traits{Name: "compose", Local: true, History: true, Idempotency: true, Versions: true, Delta: true}
 	for _, e := range engines {
@@ -76,17 +77,17 @@ func common(engines []broker.Traits) broker.Traits {
 	return t
 }
 
-// Describe implements broker.Engine.
 func (b *composition) Describe() broker.Traits { return b.own }
 
-// of returns the index of the engine of a channel.
-func (b *composition) of(ch string) int {
-	if i := b.route(ch); i >= 0 && i < len(b.engines) {
+// in returns the index of a channel's engine among n.
+func (r Route) in(n int, ch string) int {
+	if i := r(ch); i >= 0 && i < n {
 		return i
 	}
 	return 0
 }
 
+func (b *composition) of(ch string) int               { return b.route.in(len(b.engines), ch) }
 func (b *composition) engine(ch string) broker.Broker { return b.engines[b.of(ch)] }
 
 // Run implements broker.Broker. If one engine fails, those before it are closed.
@@ -110,20 +111,19 @@ type handler struct {
 	index  int
 }
 
-// HandleLoss concerns channels of this engine only, whatever the engine says.
+// HandleLoss passes a loss on for channels of this engine only, whatever match says.
 func (h *handler) HandleLoss(match func(ch string) bool) {
 	h.EventHandler.HandleLoss(func(ch string) bool { return h.broker.of(ch) == h.index && match(ch) })
 }
 
-// Subscribe implements broker.Broker. An error is that of some engine; the channels
-// of others may be subscribed.
+// Subscribe implements broker.Broker. If an engine fails, the channels of the other engines
+// may be subscribed.
 func (b *composition) Subscribe(ctx context.Context, channels ...string) error {
 	return b.eachGroup(channels, func(e broker.Broker, channels []string) error {
 		return e.Subscribe(ctx, channels...)
 	})
 }
 
-// Unsubscribe implements broker.Broker.
 func (b *composition) Unsubscribe(ctx context.Context, channels ...string) error {
 	return b.eachGroup(channels, func(e broker.Broker, channels []string) error {
 		return e.Unsubscribe(ctx, channels...)
@@ -132,19 +132,32 @@ func (b *composition) Unsubscribe(ctx context.Context, channels ...string) error
 
 // eachGroup calls do with the channels of each engine, for all engines at once.
 func (b *composition) eachGroup(channels []string, do func(broker.Broker, []string) error) error {
-	if only, ok := b.only(len(channels), func(i int) string { return channels[i] }); ok {
-		return do(b.engines[only], channels)
-	}
-	groups := make([][]string, len(b.engines))
-	for _, ch := range channels {
-		i := b.of(ch)
-		groups[i] = append(groups[i], ch)
-	}
-	errs := make([]error, len(groups))
-	b.parallel(func(i int) bool { return len(groups[i]) > 0 }, func(i int) {
-		errs[i] = do(b.engines[i], groups[i])
+	errs := make([]error, len(b.engines))
+	b.split(len(channels), func(i int) string { return channels[i] }, func(engine int, at []int) {
+		errs[engine] = do(b.engines[engine], pick(channels, at))
 	})
 	return errors.Join(errs...)
+}
+
+// split calls do for each engine that has some of n channels, for these engines at once. at
+// are the places of the engine's channels, or nil if it has all.
+func (b *composition) split(n int, ch func(i int) string, do func(engine int, at []int)) {
+	if only, ok := b.only(n, ch); ok {
+		do(only, nil)
+		return
+	}
+	parts := make([][]int, len(b.engines))
+	for i := range n {
+		engine := b.of(ch(i))
+		parts[engine] = append(parts[engine], i)
+	}
+	var wg sync.WaitGroup
+	for engine, at := range parts {
+		if len(at) > 0 {
+			wg.Go(func() { do(engine, at) })
+		}
+	}
+	wg.Wait()
 }
 
 // only tells whether n channels belong to one engine, and to which.
@@ -161,35 +174,46 @@ func (b *composition) only(n int, ch func(i int) string) (index int, ok bool) {
 	return index, true
 }
 
-// Publish implements broker.Broker.
+// pick returns the elements of a list at some places; nil stands for all.
+func pick[T any](list []T, at []int) []T {
+	if at == nil {
+		return list
+	}
+	picked := make([]T, len(at))
+	for k, i := range at {
+		picked[k] = list[i]
+	}
+	return picked
+}
+
 func (b *composition) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
 	return b.engine(ch).Publish(ctx, ch, pub, opts)
 }
 
-// PublishJoin implements broker.Broker.
 func (b *composition) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	return b.engine(ch).PublishJoin(ctx, ch, info)
 }
 
-// PublishLeave implements broker.Broker.
 func (b *composition) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	return b.engine(ch).PublishLeave(ctx, ch, info)
 }
 
-// History implements broker.Broker.
 func (b *composition) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
 	return b.engine(ch).History(ctx, ch, filter)
 }
 
-// RemoveHistory implements broker.Broker.
 func (b *composition) RemoveHistory(ctx context.Context, ch string) error {
 	return b.engine(ch).RemoveHistory(ctx, ch)
 }
 
-// Close implements broker.Broker. All engines are closed at once, so that each has
-// the whole time of ctx.
+// Close implements broker.Broker. It closes all engines at once, so that each has the whole
+// time of ctx.
 func (b *composition) Close(ctx context.Context) error {
 	errs := make([]error, len(b.engines))
-	b.parallel(func(int) bool { return true }, func(i int) { errs[i] = b.engines[i].Close(ctx) })
+	var wg sync.WaitGroup
+	for i, e := range b.engines {
+		wg.Go(func() { errs[i] = e.Close(ctx) })
+	}
+	wg.Wait()
 	return errors.Join(errs...)
 }

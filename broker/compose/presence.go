@@ -7,9 +7,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// NewPresence returns a presence manager that hands each channel's operations to
-// the one that route names. managers must not be empty. The result is local if all
-// managers are, and reports the health of all. A single manager is returned as it is.
+// NewPresence returns a presence manager that hands each channel's operations to the manager
+// that route names. managers must not be empty. The result is local if all managers are, and
+// reports the health of all. A single manager is returned as it is.
 func NewPresence(route Route, managers ...broker.PresenceManager) broker.PresenceManager {
 	if len(managers) == 1 {
 		return managers[0]
@@ -23,32 +23,24 @@ type presence struct {
 	own      broker.Traits
 }
 
-// Describe implements broker.Engine.
 func (p *presence) Describe() broker.Traits { return p.own }
 
 func (p *presence) of(ch string) broker.PresenceManager {
-	if i := p.route(ch); i >= 0 && i < len(p.managers) {
-		return p.managers[i]
-	}
-	return p.managers[0]
+	return p.managers[p.route.in(len(p.managers), ch)]
 }
 
-// Add implements broker.PresenceManager.
 func (p *presence) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	return p.of(ch).Add(ctx, ch, info)
 }
 
-// Remove implements broker.PresenceManager.
 func (p *presence) Remove(ctx context.Context, ch, client, user string) error {
 	return p.of(ch).Remove(ctx, ch, client, user)
 }
 
-// Presence implements broker.PresenceManager.
 func (p *presence) Presence(ctx context.Context, ch string) (map[string]*channel.ClientInfo, error) {
 	return p.of(ch).Presence(ctx, ch)
 }
 
-// Stats implements broker.PresenceManager.
 func (p *presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, error) {
 	return p.of(ch).Stats(ctx, ch)
 }
