@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// lanesPerShard of a batch are under way at a time, so that one chunk is prepared
-	// while Redis works on another. A channel is in one share: its items keep their
-	// order.
-	lanesPerShard = 2
-	// minLane is how many items are worth a share of their own.
-	minLane = 64
+	// sharesPerShard is how many shares of a batch a shard gets at a time, so that one chunk
+	// is prepared while Redis works on another. All items of a channel are in one share:
+	// they keep their order.
+	sharesPerShard = 2
+	// minShare is how many items are worth a share of their own.
+	minShare = 64
 	// maxChunk bounds the payload of a chunk in bytes.
 	maxChunk = 4 << 20
 )
 
-// PublishBatch is Traits.Batch. Items go out as pipelined chunks
-// of up to 1,000, per shard at a time. Items of one channel keep their order.
+// PublishBatch is Traits.Batch. Each shard gets its items as pipelined chunks of up to 1,000,
+// all shards at a time. Items of one channel keep their order.
 func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	for i := range batch {
-		batch[i].Unkept = true // it is encoded
+		batch[i].Unkept = true // Redis gets an encoded copy
 	}
 	if len(batch) == 1 {
 		item := &batch[0]
@@ -49,8 +49,8 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	}
 	now := time.Now()
 	count := len(shards)
-	if len(batch) >= 2*minLane {
-		count *= lanesPerShard
+	if len(batch) >= 2*minShare {
+		count *= sharesPerShard
 	}
 	shares := make([]share, count)
 	for i := range shares {
@@ -59,7 +59,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	for i := range batch {
 		item := &batch[i]
 		item.Result, item.Err = broker.PublishResult{}, nil
-		stamp(item.Pub, now) // here, as shares may have publications in common
+		stamp(item.Pub, now) // not in run, because shares may have publications in common
 		hash := keys.Hash(item.Channel)
 		at := keys.Jump(hash, len(shards))
 		if item.Err = shards[at].names.Check(item.Channel); item.Err != nil {
@@ -73,7 +73,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		}
 		shares[at].items = append(shares[at].items, shareItem{index: int32(i), hash: hash})
 	}
-	shares = slices.DeleteFunc(shares, func(l share) bool { return len(l.items) == 0 })
+	shares = slices.DeleteFunc(shares, func(s share) bool { return len(s.items) == 0 })
 	if len(shares) == 0 {
 		return
 	}
@@ -96,7 +96,7 @@ type share struct {
 	calls   []script.Call
 	cmds    []rueidis.Completed
 
-	// The publication that was encoded last: items of a broadcast have one in common.
+	// The publication that was encoded last. Items of a broadcast have one in common.
 	pub     *channel.Publication
 	delta   bool
 	payload string
@@ -109,23 +109,23 @@ type shareItem struct {
 	sum   uint64 // of the payload, once it is encoded
 }
 
-func (l *share) run(ctx context.Context) {
-	l.strings = slab.New(min(256*len(l.items), slab.Max))
-	for rest := l.items; len(rest) > 0; {
-		n := l.prepare(rest)
-		results, cmds := script.RunAll(ctx, l.shard.client, l.calls[:n], l.cmds)
-		l.cmds = cmds
-		failures := explainer{shard: l.shard}
+func (s *share) run(ctx context.Context) {
+	s.strings = slab.New(min(256*len(s.items), slab.Max))
+	for rest := s.items; len(rest) > 0; {
+		n := s.prepare(rest)
+		results, cmds := script.RunAll(ctx, s.shard.client, s.calls[:n], s.cmds)
+		s.cmds = cmds
+		failures := explainer{shard: s.shard}
 		for i := range results {
-			item := &l.batch[rest[i].index]
-			if l.calls[i].Script == nil {
+			item := &s.batch[rest[i].index]
+			if s.calls[i].Script == nil {
 				item.Err = failures.explain(results[i].Error())
 				continue
 			}
 			result, err := reply.Position(results[i])
 			item.Result, item.Err = result.PublishResult, failures.explain(err)
 			if err == nil && item.Options.Kept() {
-				l.broker.acknowledged(l.shard, item.Channel, rest[i].hash, &result, rest[i].sum)
+				s.broker.acknowledged(s.shard, item.Channel, rest[i].hash, &result, rest[i].sum)
 			}
 		}
 		rest = rest[n:]
@@ -133,31 +133,31 @@ func (l *share) run(ctx context.Context) {
 }
 
 // prepare makes the calls of the next chunk and returns their number.
-func (l *share) prepare(items []shareItem) int {
+func (s *share) prepare(items []shareItem) int {
 	items = items[:min(len(items), conn.MaxPipeline)]
-	if cap(l.calls) < len(items) {
-		l.calls = make([]script.Call, len(items))
+	if cap(s.calls) < len(items) {
+		s.calls = make([]script.Call, len(items))
 	}
 	size := 0
 	for i, it := range items {
-		item := &l.batch[it.index]
-		l.encode(item)
-		items[i].sum = l.sum
-		if size += len(l.payload); size > maxChunk && i > 0 {
+		item := &s.batch[it.index]
+		s.encode(item)
+		items[i].sum = s.sum
+		if size += len(s.payload); size > maxChunk && i > 0 {
 			return i
 		}
-		c := &l.calls[i]
+		c := &s.calls[i]
 		*c = script.Call{}
-		l.broker.publishCall(c, l.shard, &l.strings,
-			publishing{item.Channel, it.hash, l.payload, item.Pub.Version}, &item.Options)
+		s.broker.publishCall(c, s.shard, &s.strings,
+			publishing{item.Channel, it.hash, s.payload, item.Pub.Version}, &item.Options)
 	}
 	return len(items)
 }
 
-func (l *share) encode(item *broker.BatchItem) {
-	if delta := unkeptDelta(&item.Options); item.Pub != l.pub || delta != l.delta {
-		l.pub, l.delta = item.Pub, delta
-		l.payload = l.strings.Publication(item.Pub, delta)
-		l.sum = seen.TextSum(l.payload)
+func (s *share) encode(item *broker.BatchItem) {
+	if delta := unkeptDelta(&item.Options); item.Pub != s.pub || delta != s.delta {
+		s.pub, s.delta = item.Pub, delta
+		s.payload = s.strings.Publication(item.Pub, delta)
+		s.sum = seen.TextSum(s.payload)
 	}
 }

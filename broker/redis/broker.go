@@ -3,6 +3,8 @@ package redis
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -14,18 +16,18 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
 
-// Broker is the broker of an Engine, and the broker.Controller of its nodes. Delivery is
-// at most once; who keeps history can tell what is missing, and HandleLoss tells when to
-// look.
+// Broker is the broker of an Engine, and the broker.Controller of its nodes. It delivers at
+// most once. HandleLoss tells when publications may be missing; subscribers with positions
+// then find out whether they are.
 //
-// Redis may lose the newest publications of a stream, in a failover or a restart, or
-// because its data went back while it ran. If they were delivered by this node, or
-// acknowledged to it, the stream gets another epoch before anything is read of it or
-// published to it, so that nobody goes on from a position that is not there any more.
-// For that the node writes a key of its own, prefix.mark.ID, with every canary.
+// Redis may lose the newest publications of a stream, in a failover or a restart, or because
+// its data went back while it ran. If this node delivered them, or they were acknowledged to
+// it, the stream gets another epoch before anything is read of it or published to it. So
+// nobody goes on from a position that does not exist any more. For that the node writes a key
+// of its own, prefix.mark.ID, with every canary.
 //
-// Operations end within Shard.IOTimeout. Errors name the shard, and hold what
-// Redis answered (OOM, READONLY, LOADING, CLUSTERDOWN, ...).
+// Operations end within Shard.IOTimeout. Errors name the shard, and hold what Redis answered
+// (OOM, READONLY, LOADING, CLUSTERDOWN, ...).
 type Broker struct {
 	engine *Engine
 	kinds  historyKinds
@@ -35,18 +37,17 @@ type Broker struct {
 	node    string // ID in the names of channels
 	control *inbox.Inbox
 
-	// lifetime bounds what goes on in the background.
-	lifetime   context.Context
+	lifetime   context.Context // of background
 	end        context.CancelFunc
 	background sync.WaitGroup
 
-	// Of a running broker, constant.
+	// Constant while the broker runs.
 	handler broker.EventHandler
 	shards  []*shard
 	links   [][]*link // by shard: the plain one, or one per partition and the plain one
 
-	turn     sync.Mutex
-	lastUsed int // shard of the last control message
+	turn     sync.Mutex // of lastUsed
+	lastUsed int        // shard of the last control message
 }
 
 const (
@@ -58,7 +59,7 @@ const (
 
 var errRunTwice = errors.New("redis: the broker has been run before, or closed")
 
-// historyKinds are the names and scripts of one way to keep history.
+// historyKinds are the key names and scripts of one way to keep history.
 type historyKinds struct {
 	history, meta keys.Kind
 	scripts       *script.History
@@ -82,10 +83,9 @@ func (b *Broker) Describe() broker.Traits {
 	}
 }
 
-// Run implements broker.Broker. It connects, for as long as Config.StartTimeout
-// says, and subscribes to control messages if RunControl was called. It fails if a
-// shard cannot be reached, refuses, or lacks what the configuration needs; the
-// engine is closed then.
+// Run implements broker.Broker. It connects, which it tries for Config.StartTimeout, and
+// subscribes to control messages if RunControl was called. It fails if a shard cannot be
+// reached, refuses, or lacks what the configuration needs; the engine is closed then.
 func (b *Broker) Run(h broker.EventHandler) error {
 	b.mu.Lock()
 	if b.state != stateNew {
@@ -115,53 +115,50 @@ func (b *Broker) Run(h broker.EventHandler) error {
 	return nil
 }
 
-// start makes the connections for PUB/SUB, all at a time. It may be called again if it
-// fails.
+// start makes the connections for PUB/SUB, all at a time. After a failure it may be called
+// again.
 func (b *Broker) start(ctx context.Context) error {
 	b.lifetime, b.end = context.WithCancel(context.Background())
 	if b.control != nil {
 		b.control.Start()
 	}
 	b.links = make([][]*link, len(b.shards))
-	failures := make([]error, len(b.shards))
-	var group sync.WaitGroup
 	for i, s := range b.shards {
 		b.links[i] = b.newLinks(s)
-		group.Go(func() { failures[i] = b.startShard(ctx, b.links[i]) })
 	}
-	group.Wait()
-	err := errors.Join(failures...)
+	err := atOnce(b.links, func(links []*link) error { return b.startShard(ctx, links) })
 	if err != nil {
 		b.stop()
 	}
 	return err
 }
 
-// startShard connects the links of a shard; the last one carries control.
+// startShard connects the links of a shard. The last one receives control messages.
 func (b *Broker) startShard(ctx context.Context, links []*link) error {
-	failures := make([]error, len(links))
-	var group sync.WaitGroup
-	for i, l := range links {
-		group.Go(func() { failures[i] = l.conn.Start(ctx) })
-	}
-	group.Wait()
-	if err := errors.Join(failures...); err != nil {
+	err := atOnce(links, func(l *link) error { return l.conn.Start(ctx) })
+	if err != nil || b.control == nil {
 		return err
 	}
-	if b.control == nil {
-		return nil
-	}
 	return links[len(links)-1].conn.Subscribe(ctx, b.control.Channels()...)
+}
+
+// atOnce calls do for all elements of a list at once, and joins the errors.
+func atOnce[T any](list []T, do func(T) error) error {
+	failures := make([]error, len(list))
+	var group sync.WaitGroup
+	for i, element := range list {
+		group.Go(func() { failures[i] = do(element) })
+	}
+	group.Wait()
+	return errors.Join(failures...)
 }
 
 // stop closes the links and waits for the calls of the handler.
 func (b *Broker) stop() {
 	b.end()
 	var group sync.WaitGroup
-	for _, links := range b.links {
-		for _, l := range links {
-			group.Go(l.conn.Close)
-		}
+	for _, l := range slices.Concat(b.links...) {
+		group.Go(l.conn.Close)
 	}
 	group.Wait()
 	b.background.Wait()
@@ -170,9 +167,9 @@ func (b *Broker) stop() {
 	}
 }
 
-// Close implements broker.Broker. It waits for the handler calls under way; if ctx
-// ends before they do, it returns the context's error and the rest is freed when
-// they return. It closes the engine, its presence manager included.
+// Close implements broker.Broker. It closes the engine, its presence manager included, and
+// waits for the handler calls under way. If ctx ends before they do, Close returns the
+// context's error, and the broker is freed when they return.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	before := b.state
@@ -221,18 +218,19 @@ func (b *Broker) place(ctx context.Context, ch string) (*shard, uint64, error) {
 	return s, hash, s.names.Check(ch)
 }
 
-// Subscribe implements broker.Broker. Channels go out together, and together with
-// those of other calls. While a shard's connection is down, it fails at once.
+// Subscribe implements broker.Broker. Concurrent calls share commands. While the connection
+// for PUB/SUB of a shard is down, it fails at once.
 func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	return b.each(ctx, channels, (*link).subscribe)
 }
 
-// Unsubscribe implements broker.Broker. Events that have arrived already may follow.
+// Unsubscribe implements broker.Broker. Events that have arrived before may still be
+// delivered.
 func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
 	return b.each(ctx, channels, (*link).unsubscribe)
 }
 
-// each calls do for every link with its part of the channels, at a time.
+// each calls do for every link that has some of the channels, at once.
 func (b *Broker) each(ctx context.Context, channels []string, do func(*link, context.Context, []string) error) error {
 	if len(channels) == 1 {
 		l, err := b.link(ctx, channels[0])
@@ -249,20 +247,7 @@ func (b *Broker) each(ctx context.Context, channels []string, do func(*link, con
 		}
 		parts[l] = append(parts[l], ch)
 	}
-	var mu sync.Mutex
-	var failures []error
-	var group sync.WaitGroup
-	for l, part := range parts {
-		group.Go(func() {
-			if err := do(l, ctx, part); err != nil {
-				mu.Lock()
-				failures = append(failures, err)
-				mu.Unlock()
-			}
-		})
-	}
-	group.Wait()
-	return errors.Join(failures...)
+	return atOnce(slices.Collect(maps.Keys(parts)), func(l *link) error { return do(l, ctx, parts[l]) })
 }
 
 var errNoPubSub = errors.New("redis: SkipPubSub is set: there are no subscriptions")

@@ -16,8 +16,8 @@ type Mode string
 
 // Modes of a shard.
 const (
-	// Detect asks the server whether it is a node of a Cluster, and takes it for
-	// standalone otherwise. It needs one address; several are a Cluster's.
+	// Detect asks the server whether it is a node of a Cluster; otherwise it is standalone.
+	// Several addresses mean Cluster, a SentinelMaster means Sentinel.
 	Detect     Mode = ""
 	Standalone Mode = "standalone"
 	Sentinel   Mode = "sentinel"
@@ -44,8 +44,8 @@ const (
 	minPresenceTTL = 100 * time.Millisecond
 )
 
-// Shard is one Redis of those that channels are spread over: a server, a Sentinel
-// group or a Cluster (engines.md 8.1).
+// Shard is one of the servers, Sentinel groups or Clusters that channels are spread over
+// (engines.md 8.1).
 type Shard struct {
 	// Addresses are host:port of the server, of Sentinels or of some Cluster nodes,
 	// or unix:///path of a server's socket. Default: 127.0.0.1:6379.
@@ -55,11 +55,11 @@ type Shard struct {
 
 	User     string // ACL user
 	Password string
-	// DB is the number of the database; a Cluster has 0 alone.
+	// DB is the number of the database; a Cluster has only database 0.
 	DB int
 	// ClientName is given to CLIENT SETNAME. It must not contain spaces.
 	ClientName string
-	// TLS turns on TLS. The server name is taken from the address if it is empty.
+	// TLS turns on TLS. If its ServerName is empty, that is the host of the address.
 	TLS *tls.Config
 
 	// SentinelMaster is the name of the primary; necessary with Sentinel.
@@ -75,17 +75,16 @@ type Shard struct {
 	IOTimeout time.Duration
 	// ForceRESP2 never asks for protocol version 3.
 	ForceRESP2 bool
-	// ReplicaReads allows what Config.PresenceFromReplicas asks for; it does nothing by
-	// itself.
+	// ReplicaReads allows Config.PresenceFromReplicas; it does nothing by itself.
 	ReplicaReads bool
 }
 
 // Config of the engine. The zero value is one Redis on this machine. Nodes that
 // share channels need the same Shards in the same order, Prefix and modes.
 type Config struct {
-	// Shards that channels are spread over by a consistent hash of their names: with
-	// one more, 1/n of the channels move (and begin anew). At most 1,024. Default: one
-	// Shard with its defaults.
+	// Shards that channels are spread over by a consistent hash of their names: with one
+	// more shard, 1/n of the channels move, and their streams begin anew. At most 1,024.
+	// Default: one Shard with its defaults.
 	Shards []Shard
 	// Prefix of all keys and channels. At most 128 bytes. Default "centrifugo".
 	Prefix string
@@ -96,20 +95,22 @@ type Config struct {
 	// when a call names no time. Default 30 days.
 	HistoryMetaTTL time.Duration
 
-	// PresenceTTL is how long a presence entry lives that is not renewed. Default 60 s.
+	// PresenceTTL is how long a presence entry lives without being renewed. Default 60 s,
+	// at least 100 ms.
 	PresenceTTL time.Duration
-	// PresenceHashFieldTTL gives each entry a life of its own by HPEXPIRE. It needs
-	// Redis 7.4 (Valkey 9).
+	// PresenceHashFieldTTL gives each entry its own time to live by HPEXPIRE. It needs Redis
+	// 7.4 (Valkey 9).
 	PresenceHashFieldTTL bool
-	// PresenceFromReplicas reads presence from replicas. It needs PresenceHashFieldTTL,
-	// without which reading writes, and ReplicaReads of all shards, whose replicas can
-	// be found: Sentinel or Cluster.
+	// PresenceFromReplicas reads presence from replicas. It needs PresenceHashFieldTTL, as
+	// reading writes otherwise, and ReplicaReads of all shards, which must be Sentinel or
+	// Cluster.
 	PresenceFromReplicas bool
-	// PresenceUserMapping counts the clients of each user, so that Stats does not read
-	// all entries.
+	// PresenceUserMapping counts the clients of each user, so that Stats does not read all
+	// entries.
 	PresenceUserMapping bool
-	// PresenceUserMappingFor chooses the channels of PresenceUserMapping instead. It is
-	// called from any goroutine and has to give the same answer on all nodes.
+	// PresenceUserMappingFor, unless it is nil, chooses the channels with user mapping in
+	// place of PresenceUserMapping. It is called from any goroutine and must give the same
+	// answer on all nodes.
 	PresenceUserMappingFor func(channel string) bool
 
 	// ShardedPubSubPartitions > 0 publishes by SPUBLISH of Redis 7, so that a Cluster
@@ -120,20 +121,19 @@ type Config struct {
 	// SkipPubSub keeps streams without delivering anything: Subscribe fails.
 	SkipPubSub bool
 
-	// StartTimeout is how long Run tries again when Redis cannot be reached. 0: not at
-	// all.
+	// StartTimeout is how long Run and Connect try again when Redis cannot be reached.
+	// Default 0: one attempt.
 	StartTimeout time.Duration
-	// CanaryInterval is how often the engine proves that each shard delivers; one that
-	// has delivered nothing for CanaryTimeout is connected to anew. Default 1 s and 3 s.
+	// CanaryInterval is how often the engine checks that each shard delivers. It connects
+	// again to a shard that has delivered nothing for CanaryTimeout. Default 1 s and 3 s.
 	CanaryInterval time.Duration
 	CanaryTimeout  time.Duration
 
-	// Logger gets what happens to connections. Default slog.Default.
+	// Logger for what happens to connections and streams. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// withDefaults checks the configuration and fills in what was left out. Errors
-// name the field.
+// withDefaults sets the defaults and checks the configuration. Errors name the field.
 func (c Config) withDefaults() (Config, error) {
 	if len(c.Shards) == 0 {
 		c.Shards = []Shard{{}}
@@ -188,7 +188,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.checkModes()
 }
 
-// checkModes looks for options that need one another.
+// checkModes checks options that need each other.
 func (c *Config) checkModes() error {
 	if n := c.ShardedPubSubPartitions; n < 0 || n > maxPartitions {
 		return fmt.Errorf("redis: ShardedPubSubPartitions is %d, at least 0 and at most %d", n, maxPartitions)

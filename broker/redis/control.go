@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
 
-// RunControl implements broker.Controller. Messages come from Run of the broker on.
-// It fails after Run, and when called twice.
+// RunControl implements broker.Controller. Messages come from Run of the broker on. It fails
+// after Run, and when it is called twice.
 func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,8 +28,9 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	return nil
 }
 
-// PublishControl implements broker.Controller. Every node hears every shard, so the
-// shards take turns; one that fails or is known to be ill is passed over.
+// PublishControl implements broker.Controller. Every node receives control messages from every
+// shard, so the shards take turns. It tries shards that are ill last, and the next shard if
+// one fails.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	shards, err := b.running(ctx)
 	if err != nil {
@@ -62,7 +63,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	return errors.Join(failures...)
 }
 
-// ill tells that control messages by this shard are not known to arrive.
+// ill tells that control messages by this shard are not proven to arrive.
 func (b *Broker) ill(shard int) bool {
 	links := b.links[shard]
 	_, err := links[len(links)-1].conn.Health()

@@ -19,11 +19,11 @@ var (
 	errClosed       = errors.New("redis: closed")
 )
 
-// Engine is a broker and a presence manager that share their connections: one for
-// commands and one for PUB/SUB per shard (in a Cluster one for commands per node,
-// and with sharded PUB/SUB one more per partition), however many clients there
-// are. Who wants one of the two alone leaves the other unused: only a broker that
-// runs has connections for PUB/SUB. Its methods may be called from any goroutine.
+// Engine is a broker and a presence manager that share their connections: one for commands
+// and one for PUB/SUB per shard (in a Cluster one for commands per node, and with sharded
+// PUB/SUB one more per partition), however many clients there are. A program may use one of
+// the two alone: only a broker that runs has connections for PUB/SUB. Any goroutine may call
+// the methods.
 type Engine struct {
 	cfg      Config
 	broker   *Broker
@@ -34,8 +34,8 @@ type Engine struct {
 	shards []*shard // nil before Connect
 }
 
-// New makes an engine that is not connected yet. It fails if the configuration is
-// wrong, with an error that names the field.
+// New returns an engine that is not connected yet. If the configuration is wrong, the error
+// names the field.
 func New(cfg Config) (*Engine, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -47,25 +47,25 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Broker of the engine; always the same. Its Run connects the engine, its Close
-// closes it.
+// Broker returns the broker of the engine, always the same. Its Run connects the engine, its
+// Close closes the engine.
 func (e *Engine) Broker() *Broker { return e.broker }
 
-// Presence manager of the engine; always the same. It works from Connect (or Run
-// of the broker) to Close.
+// Presence returns the presence manager of the engine, always the same. It works from Connect
+// (or Run of the broker) to Close.
 func (e *Engine) Presence() *Presence { return e.presence }
 
-// Connect connects to all shards, for as long as Config.StartTimeout says and ctx
-// allows, and checks that they can do what the configuration needs. It fails at
-// once if a shard refuses the user, the password or the database. Connected, it
-// does nothing.
+// Connect connects to all shards and checks that they can do what the configuration needs. It
+// tries for Config.StartTimeout, and no longer than until ctx ends; it fails at once if a
+// shard refuses the user, the password or the database. If the engine is connected, it does
+// nothing.
 func (e *Engine) Connect(ctx context.Context) error {
 	_, err := e.connect(ctx)
 	return err
 }
 
-// Close closes the connections. Calls under way and later ones fail. Closing again
-// is fine. A broker that runs should be closed instead, which does this as well.
+// Close closes the connections. Calls under way and later ones fail. Closing again is fine.
+// If the broker runs, close the broker instead, which closes the engine as well.
 func (e *Engine) Close(context.Context) error {
 	e.mu.Lock()
 	shards := e.shards
@@ -75,8 +75,8 @@ func (e *Engine) Close(context.Context) error {
 	return nil
 }
 
-// Mode tells how the shards are organised, for logs: standalone, sentinel or
-// cluster, and for several shards the likes of sharded(3):cluster,sentinel-x2.
+// Mode tells how the shards are organised, for logs: standalone, sentinel or cluster; with
+// several shards, for example, sharded(3):cluster,sentinel-x2.
 func (e *Engine) Mode() string {
 	var runs []string
 	for i := 0; i < len(e.cfg.Shards); {
@@ -109,7 +109,7 @@ func (e *Engine) mode(i int) string {
 	}
 }
 
-// connect returns the shards, connected.
+// connect returns the shards after connecting to them if need be.
 func (e *Engine) connect(ctx context.Context) ([]*shard, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -148,7 +148,7 @@ func (e *Engine) persist(ctx context.Context, try func() error) error {
 		}
 		e.cfg.Logger.Warn("redis cannot be reached, trying again", "error", err)
 		select {
-		case <-time.After(pause/2 + rand.N(pause/2)): // nodes that start together do not knock together
+		case <-time.After(pause/2 + rand.N(pause/2)): // nodes that start together do not try together
 		case <-ctx.Done():
 			return err
 		}
@@ -177,13 +177,11 @@ func hopeless(err error) bool {
 // open connects to all shards at a time.
 func (e *Engine) open(ctx context.Context) ([]*shard, error) {
 	shards := make([]*shard, len(e.cfg.Shards))
-	failures := make([]error, len(shards))
-	var group sync.WaitGroup
 	for i := range shards {
-		group.Go(func() { shards[i], failures[i] = openShard(ctx, &e.cfg, i) })
+		shards[i] = &shard{index: i, timeout: e.cfg.Shards[i].IOTimeout}
 	}
-	group.Wait()
-	if err := errors.Join(failures...); err != nil {
+	err := atOnce(shards, func(s *shard) error { return s.open(ctx, &e.cfg) })
+	if err != nil {
 		closeAll(shards)
 		return nil, err
 	}
@@ -193,7 +191,7 @@ func (e *Engine) open(ctx context.Context) ([]*shard, error) {
 func closeAll(shards []*shard) {
 	var group sync.WaitGroup
 	for _, s := range shards {
-		if s != nil {
+		if s.client != nil {
 			group.Go(s.client.Close)
 		}
 	}
@@ -214,7 +212,7 @@ func (e *Engine) live() ([]*shard, error) {
 	}
 }
 
-// shardOptions are what package conn wants to know of a shard.
+// shardOptions returns the options of package conn for a shard.
 func shardOptions(cfg *Config, i int) conn.Options {
 	s := &cfg.Shards[i]
 	return conn.Options{

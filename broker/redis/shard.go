@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 )
 
-// shard is one Redis of those that channels are spread over.
+// shard is a Shard of the configuration with its connection.
 type shard struct {
 	index   int
 	client  *conn.Client
@@ -20,46 +20,45 @@ type shard struct {
 	timeout time.Duration
 	settled settled
 	acked   seen.Acked
-	// keeps tells that this node has had to do with history here.
+	// keeps tells that this node has read or published history here.
 	keeps atomic.Bool
-	// wentBack tells that there is proof that the data went back, since the last comparison.
+	// wentBack tells that, since the last comparison, there was proof that the data went back.
 	wentBack atomic.Bool
 }
 
-// isSettled tells that all has been compared that the present data should hold.
+// isSettled tells that what the node knows was compared with the present data.
 func (s *shard) isSettled() bool { return s.settled.generation.Load() == s.client.Generation() }
 
-// keepsHistory notes that the node has to do with history.
+// keepsHistory notes that the node reads or publishes history.
 func (s *shard) keepsHistory() {
 	if !s.keeps.Load() {
 		s.keeps.Store(true)
 	}
 }
 
-// openShard connects and checks what the shard can do.
-func openShard(ctx context.Context, cfg *Config, i int) (*shard, error) {
-	client, err := conn.Open(ctx, shardOptions(cfg, i))
+// open connects, and checks what the shard can do.
+func (s *shard) open(ctx context.Context, cfg *Config) error {
+	client, err := conn.Open(ctx, shardOptions(cfg, s.index))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := &shard{index: i, client: client, timeout: cfg.Shards[i].IOTimeout}
+	s.client = client
 	s.names = keys.Names{Prefix: cfg.Prefix, Cluster: client.Cluster(), Partitions: cfg.ShardedPubSubPartitions}
 	if err := s.check(ctx, cfg); err != nil {
-		client.Close()
-		return nil, err
+		return err
 	}
 	s.settled.generation.Store(client.Generation()) // nothing was delivered before
-	return s, nil
+	return nil
 }
 
-// missingCommand tells that a server is too old for the configuration.
+// missingCommand is the error of a server that is too old for the configuration.
 type missingCommand struct{ shard, command, option, since string }
 
 func (m *missingCommand) Error() string {
 	return fmt.Sprintf("%s does not know %s, which %s needs: that takes %s", m.shard, m.command, m.option, m.since)
 }
 
-// check looks for the commands that the configuration needs.
+// check checks that the shard has the mode and the commands that the configuration needs.
 func (s *shard) check(ctx context.Context, cfg *Config) error {
 	if cfg.ShardedPubSubPartitions > 0 && !s.client.Cluster() {
 		return fmt.Errorf("%s: ShardedPubSubPartitions needs a Cluster", s.client.Name())
@@ -89,7 +88,8 @@ func (s *shard) check(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-// explainer explains errors of many results, most of which have the same cause.
+// explainer explains the errors of many results. Most have the same cause, which it explains
+// once.
 type explainer struct {
 	shard     *shard
 	err, said error

@@ -30,7 +30,7 @@ func Jump(hash uint64, n int) int {
 }
 
 // PartitionSlot is the slot of a partition's names in a Cluster.
-func PartitionSlot(partition int) int { return slotOf(tag(partition)) }
+func PartitionSlot(partition int) int { return slotOf(PartitionTag(partition)) }
 
 // Spread are keys of a Cluster whose slots lie evenly: one in each sixteenth of all
 // slots.

@@ -45,9 +45,6 @@ func (n *Names) Partition(hash uint64) int {
 	return Jump(hash, n.Partitions)
 }
 
-// tag of a partition: with it in braces, names are in the partition's slot.
-func tag(partition int) string { return strconv.Itoa(partition) }
-
 // Append appends the name of kind for a channel whose hash is given.
 //
 // No two channels share a key. Where there are no hash tags, the stream of channel
@@ -113,15 +110,16 @@ func (n *Names) Mark(node, tag string) string {
 	return n.Prefix + ".mark.{" + tag + "}." + node
 }
 
-// PartitionTag is the hash tag of a partition's names.
-func PartitionTag(partition int) string { return tag(partition) }
+// PartitionTag is the hash tag of a partition: in braces, it puts a name into the
+// partition's slot.
+func PartitionTag(partition int) string { return strconv.Itoa(partition) }
 
 // Service is the channel of the canaries of a connection of one node: nodes do
 // not hear each other's. A partition's name has its tag; -1 is none.
 func (n *Names) Service(shard int, node string, partition int) string {
 	name := fmt.Sprintf("%s.shard.%d", n.Prefix, shard)
 	if partition >= 0 {
-		name += ".{" + tag(partition) + "}"
+		name += ".{" + PartitionTag(partition) + "}"
 	}
 	return name + "." + node
 }

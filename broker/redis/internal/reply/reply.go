@@ -4,6 +4,7 @@ package reply
 import (
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -15,10 +16,10 @@ var errReply = errors.New("an answer that the script does not give")
 
 // flags of a position.
 const (
-	flagDone    = '0'
-	flagKey     = '1'
-	flagVersion = '2'
-	flagRenewed = '3'
+	flagDone    = "0"
+	flagKey     = "1"
+	flagVersion = "2"
+	flagRenewed = "3"
 )
 
 // Result of a script that publishes, or asks for the position alone.
@@ -40,78 +41,64 @@ func Position(answer rueidis.RedisResult) (Result, error) {
 
 // parsePosition reads flag:offset:epoch.
 func parsePosition(text string) (result Result, err error) {
-	if len(text) < 4 || text[1] != ':' {
+	flag, rest, _ := strings.Cut(text, ":")
+	number, epoch, found := strings.Cut(rest, ":")
+	result.Position.Epoch = epoch
+	if result.Position.Offset, err = strconv.ParseUint(number, 10, 64); err != nil || !found {
 		return result, errReply
 	}
-	flag, rest := text[0], text[2:]
-	for i := range len(rest) {
-		if rest[i] != ':' {
-			continue
-		}
-		if result.Position.Offset, err = strconv.ParseUint(rest[:i], 10, 64); err != nil {
-			return result, errReply
-		}
-		result.Position.Epoch = rest[i+1:]
-		switch flag {
-		case flagDone:
-		case flagKey:
-			result.Suppressed = broker.SuppressIdempotency
-		case flagVersion:
-			result.Suppressed = broker.SuppressVersion
-		case flagRenewed:
-			result.Renewed = true
-		default:
-			return Result{}, errReply
-		}
-		return result, nil
+	switch flag {
+	case flagDone:
+	case flagKey:
+		result.Suppressed = broker.SuppressIdempotency
+	case flagVersion:
+		result.Suppressed = broker.SuppressVersion
+	case flagRenewed:
+		result.Renewed = true
+	default:
+		return result, errReply
 	}
-	return result, errReply
+	return result, nil
 }
 
 // Entry reads the answer of the script for one entry: where the stream is, and the
 // payload of the entry, empty if it is not there.
 func Entry(answer *rueidis.RedisResult) (top channel.StreamPosition, payload string, err error) {
-	parts, err := answer.AsStrSlice()
+	texts, offset, err := readTexts(answer, 3, 1)
 	if err != nil {
 		return top, "", err
 	}
-	if len(parts) != 3 {
-		return top, "", errReply
-	}
-	if top.Offset, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
-		return top, "", errReply
-	}
-	top.Epoch = parts[0]
-	return top, parts[2], nil
+	return channel.StreamPosition{Offset: offset, Epoch: texts[0]}, texts[2], nil
 }
 
 // Renewed reads the answer of the script that renews epochs: where the stream is now.
 func Renewed(answer *rueidis.RedisResult) (top channel.StreamPosition, err error) {
-	parts, err := answer.AsStrSlice()
+	texts, offset, err := readTexts(answer, 2, 1)
 	if err != nil {
 		return top, err
 	}
-	if len(parts) != 2 {
-		return top, errReply
-	}
-	top.Epoch = parts[0]
-	if top.Offset, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
-		return top, errReply
-	}
-	return top, nil
+	return channel.StreamPosition{Offset: offset, Epoch: texts[0]}, nil
 }
 
 // Mark reads the answer of the script that writes a mark.
 func Mark(answer *rueidis.RedisResult) (before uint64, replication string, err error) {
-	parts, err := answer.AsStrSlice()
+	texts, before, err := readTexts(answer, 2, 0)
 	if err != nil {
 		return 0, "", err
 	}
-	if len(parts) != 2 {
-		return 0, "", errReply
+	return before, texts[1], nil
+}
+
+// readTexts reads an array of n texts. The one at place is a number.
+func readTexts(answer *rueidis.RedisResult, n, place int) (texts []string, number uint64, err error) {
+	if texts, err = answer.AsStrSlice(); err != nil {
+		return nil, 0, err
 	}
-	if before, err = strconv.ParseUint(parts[0], 10, 64); err != nil {
-		return 0, "", errReply
+	if len(texts) != n {
+		return nil, 0, errReply
 	}
-	return before, parts[1], nil
+	if number, err = strconv.ParseUint(texts[place], 10, 64); err != nil {
+		return nil, 0, errReply
+	}
+	return texts, number, nil
 }
