@@ -1,8 +1,7 @@
-// Package nats is the engine on NATS: publications, joins, leaves and control
-// messages travel over core NATS to all nodes, at most once, those of one publisher in
-// its order. NATS remembers nothing, so there is no history, and with it no recovery
-// and no position; idempotency keys and versions are ignored. Presence needs another
-// engine. See engines.md section 9.
+// Package nats is the engine on NATS: publications, joins, leaves and control messages
+// travel over core NATS to all nodes, at most once; those of one publisher keep their order.
+// NATS stores nothing, so there is no history, no recovery and no position; idempotency keys
+// and versions are ignored. Presence needs another engine. See engines.md section 9.
 package nats
 
 import (
@@ -22,17 +21,15 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Broker is the engine. Its methods may be called from any goroutine. Each of them
-// that talks to the server ends with its context, and after Config.RequestTimeout at
-// the latest.
+// Broker is the engine. Its methods may be called from any goroutine. Those that talk to the
+// server end with their context, and after Config.RequestTimeout at the latest.
 //
-// When the connection breaks, or does not carry a canary any more, which is sent each
-// second, it is made again, with pauses of up to 2 s; all subscriptions are restored,
-// and then EventHandler.HandleLoss tells what may have got lost: everything.
+// The broker sends a canary each second. When the connection breaks, or canaries do not come
+// back, it connects again, with pauses of up to 2 s, restores all subscriptions, and calls
+// EventHandler.HandleLoss for all channels.
 //
-// Of a NATS cluster a broker has one more connection to each of the other servers, up to
-// 64, over which it sends canaries as well: Health tells if the route from one of them is
-// broken.
+// In a NATS cluster the broker has one more connection to each of the other servers, up to
+// 64, and sends canaries there, too: Health tells if the route from one of them is broken.
 type Broker struct {
 	cfg     Config
 	log     *slog.Logger
@@ -48,7 +45,7 @@ type Broker struct {
 
 	conn atomic.Pointer[natsio.Conn]
 
-	mu      sync.Mutex // serialises Run, RunControl and the end
+	mu      sync.Mutex // serialises Run, RunControl and end
 	running bool
 	closed  atomic.Bool
 	closing chan struct{} // closed with the first Close
@@ -58,8 +55,8 @@ type Broker struct {
 	stripes [64]stripe
 }
 
-// stripe holds some of the subscriptions. mu is held while the client is told, so
-// that a channel has one subscription.
+// stripe holds some of the subscriptions. mu is held during calls of the NATS client, so that
+// a channel has one subscription.
 type stripe struct {
 	mu   sync.Mutex
 	subs map[string]*natsio.Subscription
@@ -104,15 +101,15 @@ func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{Name: "nats", Health: b.Health, Metrics: b.metrics, Batch: b.PublishBatch, Control: b}
 }
 
-// Connect connects to the server, for as long as Config.StartTimeout says and ctx allows.
-// Connected, it does nothing.
+// Connect connects to the server. It tries for Config.StartTimeout, and no longer than until
+// ctx ends. If the broker is connected, it does nothing.
 func (b *Broker) Connect(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.start(ctx)
 }
 
-// Run implements broker.Broker. It connects as Connect does, if that was not called.
+// Run implements broker.Broker. It connects like Connect, if that was not called.
 func (b *Broker) Run(h broker.EventHandler) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,8 +142,8 @@ func (b *Broker) start(ctx context.Context) error {
 	return b.serve(conn, number)
 }
 
-// serve makes events flow on a connection, those of control included, or gives it up.
-// mu is held.
+// serve subscribes on a connection, to control messages as well, so that events flow, or
+// closes it. mu is held.
 func (b *Broker) serve(conn *natsio.Conn, number uint64) error {
 	err := b.control.subscribe(conn, b.names)
 	if err == nil {
@@ -174,7 +171,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 }
 
-// end waits for the handlers that are being called.
+// end frees everything and waits for the handler calls under way.
 func (b *Broker) end() {
 	defer close(b.ended)
 	b.mu.Lock()
@@ -189,13 +186,13 @@ func (b *Broker) end() {
 		b.keeper.close()
 		b.intake.close()
 		b.keeper.wg.Wait()
-		disconnect() // what the keeper made meanwhile
+		disconnect() // the keeper may have connected meanwhile
 	}
 	b.control.close()
 	b.intake.wg.Wait()
 }
 
-// ready returns the number of the connection over which events flow.
+// ready returns the number of the connection over which events flow, or an error.
 func (b *Broker) ready(ctx context.Context) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -227,17 +224,18 @@ func (b *Broker) confirmed(ctx context.Context, number uint64) error {
 	return nil
 }
 
-// subscribeAtOnce is how many channels share a confirmation.
+// subscribeAtOnce is how many channels one confirmation is for.
 const subscribeAtOnce = 8192
 
-// Subscribe implements broker.Broker. While there is no connection it waits for one.
-// It returns when the server has confirmed, which takes at most Config.RequestTimeout
-// for each 8,192 channels; concurrent calls share that round trip. A channel with a
-// wildcard, unless Config.AllowWildcards is set, one that is no NATS subject, such as one
-// with spaces or with an empty part between dots, and one whose subject is not for
-// channels (of Gyro's own, of JetStream, ...) is answered with protocol.ErrorBadRequest, a
-// wildcard at the beginning and a subject that the server does not permit with
-// protocol.ErrorPermissionDenied.
+// Subscribe implements broker.Broker. While there is no connection it waits for one. It
+// returns when the server has confirmed, which takes Config.RequestTimeout at most for each
+// 8,192 channels; concurrent calls share that round trip.
+//
+// It fails with protocol.ErrorBadRequest for a channel with a wildcard, unless
+// Config.AllowWildcards is set, for one that does not make a NATS subject (with spaces, or
+// with an empty part between dots), and for one whose subject belongs to NATS or to Gyro
+// itself. It fails with protocol.ErrorPermissionDenied for a wildcard at the beginning, and
+// for a subject that the server does not permit.
 func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	subjects := make([]string, len(channels))
 	for i, ch := range channels {
@@ -270,7 +268,7 @@ func (b *Broker) subscribe(ctx context.Context, channels, subjects []string) err
 			err = b.confirm.confirm(ctx)
 		}
 		if err == nil && b.dialer.number.Load() != number {
-			continue // another connection confirmed, maybe before all is restored there
+			continue // a new connection confirmed, perhaps before all is restored there
 		}
 		if err == nil {
 			for _, s := range subjects {
@@ -281,7 +279,7 @@ func (b *Broker) subscribe(ctx context.Context, channels, subjects []string) err
 		if up, _, _ := b.dialer.state(); up || ctx.Err() != nil || b.closed.Load() {
 			return err
 		}
-		// The connection broke. What is subscribed stays so, on the next one.
+		// The connection broke. The next one will have the subscriptions that were added.
 	}
 }
 
@@ -311,8 +309,7 @@ func (b *Broker) stripe(ch string) *stripe {
 	return &b.stripes[maphash.String(b.seed, ch)%uint64(len(b.stripes))]
 }
 
-// addSubscriptions tells the client what to subscribe. What is subscribed already is
-// left alone; whoever did that may wait for the confirmation still.
+// addSubscriptions gives the NATS client the subscriptions that it does not have yet.
 func (b *Broker) addSubscriptions(channels, subjects []string) error {
 	for i, ch := range channels {
 		if err := b.subscribeOne(b.stripe(ch), ch, subjects[i]); err != nil {
@@ -363,15 +360,14 @@ func (b *Broker) unsubscribeOne(s *stripe, ch string) error {
 	}
 	delete(s.subs, ch)
 	b.names.remove(sub)
-	// A connection that the client has given up has no subscriptions.
+	// A connection that the client gave up has no subscriptions.
 	if err := sub.Unsubscribe(); err != nil && !errors.Is(err, natsio.ErrConnectionClosed) {
 		return fmt.Errorf("nats: unsubscribing from channel %.100q: %w", ch, err)
 	}
 	return nil
 }
 
-// History implements broker.Broker. NATS has none: it fails with
-// protocol.ErrorNotAvailable.
+// History implements broker.Broker. It fails with protocol.ErrorNotAvailable.
 func (b *Broker) History(ctx context.Context, _ string, _ broker.HistoryFilter) (broker.History, error) {
 	if err := ctx.Err(); err != nil {
 		return broker.History{}, err
@@ -406,13 +402,13 @@ func (b *Broker) Health() []broker.Health {
 	return []broker.Health{h}
 }
 
-// counts returns how many events wait for the node, and how many were dropped because it
-// was behind. Of those that the NATS client itself drops, one step earlier, it counts only
-// a part.
+// counts returns how many events wait for the node, and how many were dropped because the
+// node was behind. The NATS client itself drops events one step earlier, of which dropped
+// has only a part.
 func (b *Broker) counts() (waiting int, dropped uint64) {
 	waiting = len(b.intake.messages)
-	for _, l := range b.intake.workers {
-		n, drops := l.counts()
+	for _, w := range b.intake.workers {
+		n, drops := w.counts()
 		waiting += n
 		dropped += drops
 	}
@@ -427,7 +423,7 @@ func (b *Broker) metrics() []broker.Metric {
 	}
 }
 
-// lose tells the node of events that were dropped.
+// lose tells the node that events were dropped.
 func (b *Broker) lose(match func(ch string) bool) {
 	if b.keeper.mayLog() {
 		b.log.Warn("events were dropped, the node is behind", "engine", b.part)

@@ -40,24 +40,24 @@ type Config struct {
 	// RequestTimeout is the longest that a call waits for the server's answer, besides
 	// its context. Default 4 s.
 	RequestTimeout time.Duration
-	// StartTimeout is for how long a server that is not there is tried again at the
-	// start. Default 0: one attempt.
+	// StartTimeout is for how long Run and Connect try again if the server cannot be
+	// reached. Default 0: one attempt.
 	StartTimeout time.Duration
 
-	// AllowWildcards lets subscribers use the wildcards of NATS, * and >, in channels,
-	// though not at the beginning. Publications are then delivered with their real channel
-	// in Publication.Channel.
+	// AllowWildcards lets subscribers use the wildcards of NATS, * and >, in channels, but
+	// not at the beginning. All publications are then delivered with their real channel in
+	// Publication.Channel.
 	AllowWildcards bool
-	// Covers tells whether the subscribers of a channel with wildcards get the publications
-	// of a channel that it matches. Several goroutines call it, for each such publication.
-	// Default nil: they get all.
+	// Covers tells whether subscribers of a pattern, a channel with wildcards, get the
+	// publications of a channel that matches it. Several goroutines call it, for each such
+	// publication. Default nil: they get all.
 	Covers func(pattern, channel string) bool
 	// Raw exchanges bare payloads with other NATS applications.
 	Raw RawMode
 
-	// PendingBytes is the most memory that received events take while they wait for
-	// the node. Further ones are dropped, which EventHandler.HandleLoss tells. Default
-	// 64 MiB; at least 1 MiB.
+	// PendingBytes is the most memory that received events take while they wait for the
+	// node. Further ones are dropped, and EventHandler.HandleLoss is called. Default 64 MiB;
+	// at least 1 MiB.
 	PendingBytes int
 
 	// Logger for what happens on the connection. Default slog.Default().
@@ -65,11 +65,11 @@ type Config struct {
 }
 
 // RawMode makes the subject of a channel from its name alone and the message of a
-// publication from its data alone. Who published it, tags, delta, and joins and
-// leaves, get lost.
+// publication from its data alone. The client info, tags, delta, joins and leaves are not
+// sent.
 type RawMode struct {
 	Enabled bool
-	// Prefix of the subjects of channels, as it is: "app." rather than "app".
+	// Prefix of the subjects of channels. Nothing is added: "app." rather than "app".
 	Prefix string
 	// Replacements are applied to a channel, all in one pass from left to right, the
 	// longest first. Channels that become the same subject share their publications.
@@ -157,7 +157,7 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// userInURL returns who the first server of URL is told to be, or nil.
+// userInURL returns the user in the first URL, or nil.
 func (c *Config) userInURL() *url.Userinfo {
 	first, _, _ := strings.Cut(c.URL, ",")
 	if first = strings.TrimSpace(first); !strings.Contains(first, "://") {
@@ -170,7 +170,7 @@ func (c *Config) userInURL() *url.Userinfo {
 	return u.User
 }
 
-// hosts returns the addresses in URL, without secrets. So are its errors.
+// hosts returns the addresses in URL. Neither they nor the errors hold secrets.
 func (c *Config) hosts() ([]string, error) {
 	var hosts []string
 	for i, s := range strings.Split(c.URL, ",") {
@@ -182,7 +182,7 @@ func (c *Config) hosts() ([]string, error) {
 		}
 		u, err := url.Parse(s)
 		if err != nil {
-			// Its text holds the URL, with the password.
+			// The text of err holds the URL, with the password.
 			return nil, fmt.Errorf("server %d of the list is not a URL", i+1)
 		}
 		if !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {

@@ -14,9 +14,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// confirmer asks the server for a sign that it has processed all that was sent: a
-// ping, which it answers in its turn. One ping is under way at a time; who comes
-// meanwhile shares the next.
+// confirmer finds out that the server has processed everything that was sent before: it
+// sends a ping, which the server answers in its turn. One ping is under way at a time; calls
+// that come meanwhile share the next one.
 type confirmer struct {
 	conn    func() *natsio.Conn
 	timeout time.Duration
@@ -25,36 +25,36 @@ type confirmer struct {
 	busy   bool
 	next   *trip // not sent yet; nil if nobody waits
 	number uint64
-	// denied are subjects that the server refused, by the last ping in front of
-	// which it did. Servers refuse behind the back of who sent.
+	// denied has the subjects that the server refused, each with the number of the last
+	// ping before which it did. The NATS client reports refusals in a goroutine of its own.
 	denied map[string]uint64
 	any    atomic.Bool // denied is not empty
-	// reported is the last error that denied knows of.
+	// reported is the newest error that was reported.
 	reported error
 	news     chan struct{} // closed at each report
 }
 
-// trip is a ping that several wait for.
+// trip is a ping that several calls wait for.
 type trip struct {
 	done chan struct{}
 	err  error
 }
 
-// maxDenied bounds what is remembered; it is much more than one ping's worth.
+// maxDenied bounds denied. One ping has much fewer refusals before it.
 const maxDenied = 4096
 
 func newConfirmer(timeout time.Duration, conn func() *natsio.Conn) *confirmer {
 	return &confirmer{conn: conn, timeout: timeout, denied: make(map[string]uint64), news: make(chan struct{})}
 }
 
-// begin returns what denies has to know about what is sent from now on.
+// begin returns the argument since of denies for what is sent from now on.
 func (c *confirmer) begin() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.number
 }
 
-// confirm returns nil when the server has processed what was sent before.
+// confirm returns nil when the server has processed everything that was sent before.
 func (c *confirmer) confirm(ctx context.Context) error {
 	c.mu.Lock()
 	if !c.busy {
@@ -81,8 +81,8 @@ func (c *confirmer) confirm(ctx context.Context) error {
 	}
 }
 
-// more tells whether somebody waits for another ping. If not, the next one to come
-// sends it.
+// more tells whether somebody waits for another ping. If not, the next call of confirm sends
+// one itself.
 func (c *confirmer) more() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,11 +117,11 @@ func (c *confirmer) ping(ctx context.Context) error {
 	return nil
 }
 
-// patience is how long to wait for the report of an error that the client knows of.
+// patience is how long to wait for the report of an error that the NATS client has.
 const patience = 200 * time.Millisecond
 
-// catchUp waits until the refusals that the client knows of are in denied. That may
-// take a moment: reports come by another goroutine.
+// catchUp waits until the refusals that the NATS client has are in denied. They are reported
+// by another goroutine, which may take a moment.
 func (c *confirmer) catchUp(conn *natsio.Conn) {
 	var timeout <-chan time.Time
 	for {
@@ -145,8 +145,8 @@ func (c *confirmer) catchUp(conn *natsio.Conn) {
 	}
 }
 
-// report takes what the client reports of refusals. It returns the subject if it is
-// one that was not known.
+// report notes an error of the NATS client. It returns what the server refused if that is
+// new.
 func (c *confirmer) report(err error) (news string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +171,7 @@ const (
 	toSubscribe = `Subscription to "`
 )
 
-// deniedKey finds out from the text of the server what it refused.
+// deniedKey takes what the server refused from the text of its error.
 func deniedKey(err error) string {
 	text := err.Error()
 	for _, what := range []string{toPublish, toSubscribe} {
@@ -184,8 +184,8 @@ func deniedKey(err error) string {
 	return ""
 }
 
-// denies returns an error if the server refused to do what with a subject after
-// begin returned since.
+// denies returns an error if the server refused to publish or to subscribe to a subject
+// (what is toPublish or toSubscribe) after begin returned since.
 func (c *confirmer) denies(what, subject string, since uint64) error {
 	if !c.any.Load() {
 		return nil

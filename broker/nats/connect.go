@@ -15,8 +15,8 @@ const (
 	maxPause = 2 * time.Second
 )
 
-// pause is how long to wait before an attempt to connect: longer each time, and
-// different for each node.
+// pause returns the time to wait before an attempt to connect. It grows with each attempt, and
+// half of it is random.
 func pause(attempt int) time.Duration {
 	d := maxPause
 	if attempt < 5 {
@@ -25,10 +25,10 @@ func pause(attempt int) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// options of the client. It reconnects for ever by itself; what it gives up for, such
-// as an error of the protocol, the keeper mends.
-func (b *Broker) options() natsio.Options {
-	o := natsio.GetDefaultOptions()
+// options of the NATS client. It reconnects for ever by itself, except after errors such as
+// those of the protocol; then the keeper connects anew.
+func (b *Broker) options() (o natsio.Options, err error) {
+	o = natsio.GetDefaultOptions()
 	o.Url = b.cfg.URL
 	o.Name = "gyro"
 	o.User, o.Password, o.Token = b.cfg.User, b.cfg.Password, b.cfg.Token
@@ -39,7 +39,7 @@ func (b *Broker) options() natsio.Options {
 	o.MaxReconnect = -1
 	o.IgnoreAuthErrorAbort = true
 	o.CustomReconnectDelayCB = pause
-	o.ReconnectBufSize = -1 // nothing is kept for later
+	o.ReconnectBufSize = -1 // publishing fails without a connection
 	o.PingInterval = 10 * time.Second
 	if b.cfg.TLS != nil {
 		o.Secure, o.TLSConfig = true, b.cfg.TLS.Clone()
@@ -58,10 +58,13 @@ func (b *Broker) options() natsio.Options {
 		b.keeper.wake()
 	}
 	o.AsyncErrorCB = b.clientError
-	return o
+	if b.cfg.CredentialsFile != "" {
+		err = natsio.UserCredentials(b.cfg.CredentialsFile)(&o)
+	}
+	return o, err
 }
 
-// clientError takes what the client finds out behind the back of its callers.
+// clientError handles errors that the NATS client does not return to a caller.
 func (b *Broker) clientError(_ *natsio.Conn, sub *natsio.Subscription, err error) {
 	switch {
 	case errors.Is(err, natsio.ErrPermissionViolation):
@@ -76,7 +79,7 @@ func (b *Broker) clientError(_ *natsio.Conn, sub *natsio.Subscription, err error
 	}
 }
 
-// connectWithin tries for a time, at least once, and no longer than until ctx ends.
+// connectWithin tries to connect for d, at least once, and no longer than until ctx ends.
 func (b *Broker) connectWithin(ctx context.Context, d time.Duration) (*natsio.Conn, uint64, error) {
 	deadline := time.Now().Add(d)
 	for attempt := 0; ; attempt++ {
@@ -104,11 +107,9 @@ func (b *Broker) connectWithin(ctx context.Context, d time.Duration) (*natsio.Co
 
 // connect makes a connection and returns its number.
 func (b *Broker) connect() (*natsio.Conn, uint64, error) {
-	o := b.options()
-	if b.cfg.CredentialsFile != "" {
-		if err := natsio.UserCredentials(b.cfg.CredentialsFile)(&o); err != nil {
-			return nil, 0, err
-		}
+	o, err := b.options()
+	if err != nil {
+		return nil, 0, err
 	}
 	conn, err := o.Connect()
 	if err != nil {
@@ -122,8 +123,8 @@ func (b *Broker) connect() (*natsio.Conn, uint64, error) {
 	return conn, b.dialer.number.Load(), nil
 }
 
-// restore makes events flow on the client's connection of that number: everything is
-// subscribed, if it is not, and confirmed.
+// restore makes events flow on the connection with this number: it subscribes what is not
+// subscribed, and waits for the confirmation.
 func (b *Broker) restore(number uint64) error {
 	conn := b.conn.Load()
 	if err := b.keeper.subscribe(conn); err != nil {
@@ -146,8 +147,8 @@ func (b *Broker) restore(number uint64) error {
 	return err
 }
 
-// restoreStripe subscribes what was subscribed on a connection that the client gave
-// up. Over one that it has mended it has done that itself.
+// restoreStripe subscribes the channels of a connection that the NATS client gave up. When
+// the client reconnects by itself, it restores them itself.
 func (b *Broker) restoreStripe(s *stripe, conn *natsio.Conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	natsio "github.com/nats-io/nats.go"
 )
 
-// control is the way of control messages. They are few and do not wait for events.
+// control receives control messages, which do not wait behind events.
 type control struct {
 	node   string // empty: no control messages
 	handle func(data []byte)
@@ -20,14 +20,14 @@ type control struct {
 }
 
 const (
-	// controlMessages and controlBytes bound what waits to be handled. More is
-	// dropped: control messages are at most once.
+	// controlMessages and controlBytes bound the messages that wait for handle. The NATS
+	// client drops further ones.
 	controlMessages = 16 << 10
 	controlBytes    = 16 << 20
 )
 
-// RunControl implements broker.Controller. It connects as Run does. node becomes a
-// part of a subject: without spaces, dots and wildcards.
+// RunControl implements broker.Controller. It connects like Connect. node becomes a part of a
+// subject, so it must not contain spaces, dots or wildcards.
 func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	if !validNode(node) {
 		return fmt.Errorf("nats: node %.100q cannot be a part of a subject", node)
@@ -40,7 +40,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	b.control.node, b.control.handle = node, handle
 	var err error
 	if conn := b.conn.Load(); conn != nil {
-		err = b.serve(conn, b.dialer.number.Load()) // Connect knew of no control messages
+		err = b.serve(conn, b.dialer.number.Load()) // Connect did not subscribe to control messages
 	} else {
 		err = b.start(context.Background())
 	}
@@ -80,7 +80,7 @@ func (c *control) receive(m *natsio.Msg) {
 	}
 }
 
-// close waits for the messages that are being handled.
+// close waits for calls of handle under way; no further ones follow.
 func (c *control) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	natsio "github.com/nats-io/nats.go"
 )
 
-// keeper watches over the connection: every second it sends a canary, which has to
-// come back the way that events come. When canaries stay away the connection is cut,
-// upon which the client makes another; when the client gives up, keeper starts it
-// again. Then it says that events flow, and that some may have got lost.
+// keeper watches the connection: every second it sends a canary, which has to come back the
+// way that events come. When canaries stay away it cuts the connection, and the NATS client
+// makes another one; when the client gives up, keeper connects anew. Then it restores the
+// subscriptions, and tells the node that events may have been lost.
 type keeper struct {
 	b       *Broker
 	subject string
@@ -31,17 +31,17 @@ type keeper struct {
 	sent   atomic.Uint64 // canaries, the last of them at sentAt
 	sentAt atomic.Int64
 	seen   atomic.Uint64 // the last canary that came back
-	delay  atomic.Int64  // that it took
+	delay  atomic.Int64  // how long it took
 
 	logged atomic.Int64 // when a frequent event was logged last
 
 	mu sync.Mutex
-	// overflows are the subscriptions that the intake had no room for. The client
-	// reports the first message that it dropped, but not each that follows.
+	// overflows are the subscriptions whose messages found no room in the intake. The NATS
+	// client reports the first message that it dropped, but not those that follow.
 	overflows map[*natsio.Subscription]dropped
 }
 
-// dropped is what the client counts of a subscription.
+// dropped is what the NATS client counts of a subscription.
 type dropped struct {
 	messages  int
 	delivered int64
@@ -63,7 +63,7 @@ func newKeeper(b *Broker) *keeper {
 func (k *keeper) start() { k.wg.Go(k.run) }
 func (k *keeper) close() { close(k.stop) }
 
-// wake has the keeper look at the connection.
+// wake makes the keeper look at the connection.
 func (k *keeper) wake() {
 	select {
 	case k.kick <- struct{}{}:
@@ -99,7 +99,7 @@ func (k *keeper) subscribe(conn *natsio.Conn) error {
 	return nil
 }
 
-// send sends a canary. That it cannot be sent shows in that it does not come back.
+// send sends a canary. If that fails, the canary does not come back.
 func (k *keeper) send(conn *natsio.Conn) {
 	k.sentAt.Store(int64(time.Since(epoch)))
 	n := k.sent.Add(1)
@@ -117,7 +117,7 @@ func (k *keeper) sight(m *natsio.Msg) {
 	k.seen.Store(n)
 }
 
-// canaryNumber is 0 if somebody else publishes there.
+// canaryNumber is 0 for messages of somebody else.
 func canaryNumber(m *natsio.Msg) uint64 {
 	if len(m.Data) != 8 {
 		return 0
@@ -125,7 +125,7 @@ func canaryNumber(m *natsio.Msg) uint64 {
 	return binary.BigEndian.Uint64(m.Data)
 }
 
-// beat looks for the canaries that were sent, and sends the next.
+// beat sends the next canary, or cuts the connection if the last ones did not come back.
 func (k *keeper) beat() {
 	if k.b.dialer.flowing.Load() == 0 {
 		return
@@ -140,15 +140,14 @@ func (k *keeper) beat() {
 	k.ways.update(conn)
 }
 
-// late tells why events are not delivered although there is a connection, or
-// returns nil.
+// late returns why events are not delivered although there is a connection, or nil.
 func (k *keeper) late() error {
 	sent := k.sent.Load()
 	if sent >= k.seen.Load()+missing {
 		return fmt.Errorf("nats: no canary has come back for %v", missing*k.period)
 	}
-	for _, l := range k.b.intake.workers {
-		if sent > l.seen.Load()+missing {
+	for _, w := range k.b.intake.workers {
+		if sent > w.seen.Load()+missing {
 			return errors.New("nats: the node does not take events")
 		}
 	}
@@ -162,7 +161,7 @@ func (k *keeper) mend() {
 		conn := b.conn.Load()
 		switch {
 		case conn.IsReconnecting():
-			return // it wakes us up
+			return // ReconnectedCB wakes the keeper
 		case conn.IsClosed():
 			if err := k.restart(); err != nil {
 				b.dialer.failed(err)
@@ -176,13 +175,13 @@ func (k *keeper) mend() {
 			b.dialer.failed(err)
 			return // the next tick tries again
 		}
-		k.seen.Store(k.sent.Load() - 1) // those before got lost
+		k.seen.Store(k.sent.Load() - 1) // earlier canaries were lost with the old connection
 		b.log.Info("connected again", "engine", b.part)
 		b.handler.HandleLoss(func(string) bool { return true })
 	}
 }
 
-// restart makes a connection in place of the one that the client gave up.
+// restart makes a connection in place of the one that the NATS client gave up.
 func (k *keeper) restart() error {
 	b := k.b
 	conn, _, err := b.connect()
@@ -209,8 +208,8 @@ func (k *keeper) sleep(d time.Duration) bool {
 	}
 }
 
-// overflowed is called when the client drops a message for the first time, or again
-// after it delivered one.
+// overflowed is called when the NATS client drops a message of a subscription for the first
+// time, or for the first time since it delivered one.
 func (k *keeper) overflowed(sub *natsio.Subscription) {
 	ch, ok := k.b.names.channel(sub)
 	if !ok {
@@ -224,14 +223,14 @@ func (k *keeper) overflowed(sub *natsio.Subscription) {
 }
 
 func count(sub *natsio.Subscription) dropped {
-	// Both fail with a subscription that has ended, and return -1.
+	// Both return -1 and an error for a subscription that has ended.
 	messages, _ := sub.Dropped()
 	delivered, _ := sub.Delivered()
 	return dropped{messages, delivered}
 }
 
-// recount finds out what else was dropped of the subscriptions that had no room.
-// Those that got a message since are forgotten: the client reports the next.
+// recount finds further drops of the subscriptions in overflows. It forgets those that got a
+// message since, because the NATS client will report their next drop.
 func (k *keeper) recount() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -28,7 +28,7 @@ type names struct {
 	// reserved are the subjects of Gyro's own that raw channels could reach, as patterns.
 	reserved []string
 
-	// channels are the names of raw subscriptions, whose subjects do not tell.
+	// channels has the channels of raw subscriptions, which their subjects do not tell.
 	mu       sync.RWMutex
 	channels map[*natsio.Subscription]string
 }
@@ -50,7 +50,7 @@ func newNames(cfg *Config) *names {
 	return n
 }
 
-// newReplacer orders the pairs: where several match, the longest wins.
+// newReplacer orders the pairs so that the longest wins where several match.
 func newReplacer(m map[string]string) *strings.Replacer {
 	type pair struct{ old, new string }
 	var pairs []pair
@@ -70,7 +70,7 @@ func newReplacer(m map[string]string) *strings.Replacer {
 // toPublish returns the subject to publish to a channel.
 func (n *names) toPublish(ch string) (string, error) {
 	s, err := n.subject(ch)
-	if err == nil && (hasWildcard(ch) || n.raw && hasWildcard(s)) { // or by a replacement
+	if err == nil && (hasWildcard(ch) || n.raw && hasWildcard(s)) { // s: by a replacement
 		err = refuse(protocol.ErrorBadRequest, "wildcard in channel %.100q", ch)
 	}
 	return s, err
@@ -91,7 +91,7 @@ func (n *names) toSubscribe(ch string) (string, error) {
 	return s, err
 }
 
-// refuse is an error whose reason the client is told.
+// refuse returns an error whose reason clients see.
 func refuse(as *protocol.Error, format string, args ...any) error {
 	why := fmt.Sprintf(format, args...)
 	return fmt.Errorf("nats: %w", &protocol.Error{Code: as.Code, Message: as.Message + ": " + why, Temporary: as.Temporary})
@@ -114,8 +114,8 @@ func (n *names) subject(ch string) (string, error) {
 	return s, nil
 }
 
-// isReserved tells whether a valid subject, or one that it matches, belongs to NATS or
-// to Gyro. A wildcard that comes first is refused elsewhere.
+// isReserved tells whether a valid subject, or one that it matches, belongs to NATS or to
+// Gyro itself. toSubscribe refuses wildcards at the beginning.
 func (n *names) isReserved(s string) bool {
 	return ofSystem(s) || slices.ContainsFunc(n.reserved, func(r string) bool { return overlap(s, r) })
 }
@@ -153,9 +153,9 @@ func overlap(a, b string) bool {
 	}
 }
 
-// matched returns the channel of a message that a subscription with a wildcard got, as a
-// name that a client could use. With replacements that is the literal beginning of the
-// pattern and what follows it in the subject.
+// matched returns the channel of a message that a subscription with a wildcard got, under a
+// name that a client could use. With replacements that is the part of the pattern before the
+// first wildcard, and what follows that part in the subject.
 func (n *names) matched(pattern, subject string) (ch string, ok bool) {
 	if i := strings.IndexAny(pattern, "*>"); n.replacer != nil && i >= 0 {
 		rest, ok := strings.CutPrefix(subject, n.prefix+n.replacer.Replace(pattern[:i]))
@@ -175,7 +175,7 @@ func (n *names) channel(sub *natsio.Subscription) (string, bool) {
 	return ch, ok
 }
 
-// add and remove tell which channel a subscription is for.
+// add notes the channel of a subscription, until remove.
 func (n *names) add(sub *natsio.Subscription, ch string) {
 	if n.raw {
 		n.mu.Lock()
@@ -192,9 +192,9 @@ func (n *names) remove(sub *natsio.Subscription) {
 	}
 }
 
-// validSubject tells whether the server takes s as a subject, maybe with wildcards.
-// One that it does not take costs the connection. No token is empty, and nothing
-// follows the token ">".
+// validSubject tells whether the server takes s as a subject, perhaps with wildcards: no
+// token is empty, and nothing follows the token ">". The server closes the connection at an
+// invalid subject.
 func validSubject(s string) bool {
 	start, full := 0, false
 	for i := 0; i <= len(s); i++ {

@@ -13,13 +13,12 @@ import (
 	natsio "github.com/nats-io/nats.go"
 )
 
-// ways proves that what others publish on the other servers of a NATS cluster arrives
-// here. The keeper's canary goes by the server that this node is connected to alone; a
-// route between two servers that is cut is not its business. So there is a connection to
-// each server that the configuration names or that the server tells of, over which a
-// canary is published each second. If a server answers behind a canary that does not
-// arrive, the route from it is broken. A server that does not answer proves nothing: it
-// may have ended, and its clients with it.
+// ways proves that publications on the other servers of a NATS cluster arrive here. The
+// keeper's canary goes by the server of this node alone, so it does not show that a route
+// between two servers is cut. So ways connects to each server that the configuration names
+// or that the server announces, and publishes a canary there each second. If a server
+// answers a ping behind the canary, and the canary does not arrive, the route from that
+// server is broken. A server that does not answer proves nothing: it may have ended.
 type ways struct {
 	b       *Broker
 	subject string
@@ -27,29 +26,30 @@ type ways struct {
 
 	mu   sync.Mutex
 	list map[string]*way // by host
-	last uint64          // number of a way
+	last uint64          // the newest number of a way
 }
 
-// way is what is published on one other server.
+// way watches one other server.
 type way struct {
 	*ways
 	number uint64
 	host   string
 	url    string
-	listed atomic.Bool
-	sent   uint64
+	listed atomic.Bool   // the server is configured or announced
+	sent   uint64        // the last canary that was published
 	seen   atomic.Uint64 // the last canary that arrived
-	cut    atomic.Bool
+	cut    atomic.Bool   // the route is broken
 }
 
 const (
-	// answerWithin is how long a server may take to answer behind a canary.
+	// answerWithin is how long a server may take to answer the ping behind a canary.
 	answerWithin = time.Second
 	// maxWays bounds the servers that are watched.
 	maxWays = 64
-	// forgetWay is how long a server that nobody tells of any more is tried.
+	// forgetWay is how long a server that is not listed any more is tried.
 	forgetWay = time.Minute
-	// maxWayPause is the longest pause between attempts to connect, after maxDoublings.
+	// maxWayPause is the longest pause between attempts to connect. The pause doubles
+	// maxDoublings times at most.
 	maxWayPause  = 10 * time.Second
 	maxDoublings = 8
 )
@@ -70,7 +70,7 @@ func (s *ways) subscribe(conn *natsio.Conn) error {
 	return nil
 }
 
-// canary is its way's number, and its own.
+// canary returns the next canary: the number of its way, and its own.
 func (w *way) canary() []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, w.number), w.sent)
 }
@@ -88,7 +88,7 @@ func (s *ways) sight(m *natsio.Msg) {
 	}
 }
 
-// update watches the servers that the connection knows.
+// update watches the servers that the NATS client knows.
 func (s *ways) update(conn *natsio.Conn) {
 	hosts := make(map[string]string)
 	for _, server := range conn.Servers() {
@@ -118,7 +118,7 @@ func (s *ways) update(conn *natsio.Conn) {
 	}
 }
 
-// err tells which servers are cut off from that of this node.
+// err tells from which servers the route is broken.
 func (s *ways) err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *ways) err() error {
 	return fmt.Errorf("nats: what is published on server %q does not arrive: its route to the server of this node is broken", hosts)
 }
 
-// run watches a server until nobody tells of it any more.
+// run watches a server until it is not listed any more.
 func (w *way) run() {
 	defer func() {
 		w.mu.Lock()
@@ -168,13 +168,16 @@ func (w *way) run() {
 // connect connects to the server, and to no other.
 func (w *way) connect() (*natsio.Conn, error) {
 	b := w.b
-	o := b.options()
+	o, err := b.options()
+	if err != nil {
+		return nil, err
+	}
 	o.Url, o.Name = w.url, "gyro canary"
 	o.CustomDialer, o.AllowReconnect, o.IgnoreDiscoveredServers = nil, false, true
 	o.DisconnectedErrCB, o.ReconnectErrCB, o.ReconnectedCB, o.ClosedCB = nil, nil, nil, nil
-	o.AsyncErrorCB = func(*natsio.Conn, *natsio.Subscription, error) {} // or else it prints them
+	o.AsyncErrorCB = func(*natsio.Conn, *natsio.Subscription, error) {} // by default, errors are printed
 	if main := b.conn.Load(); main.TLSRequired() {
-		// As for the servers that the client is told of: the name is that of the first.
+		// Like the NATS client with announced servers, use the name of the first server.
 		if o.Secure = true; o.TLSConfig == nil {
 			o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 		}
@@ -189,16 +192,11 @@ func (w *way) connect() (*natsio.Conn, error) {
 			o.Token = u.Username()
 		}
 	}
-	if b.cfg.CredentialsFile != "" {
-		if err := natsio.UserCredentials(b.cfg.CredentialsFile)(&o); err != nil {
-			return nil, err
-		}
-	}
 	return o.Connect()
 }
 
-// watch sends canaries until the server does not answer any more, or turns out to be the
-// one that this node is connected to.
+// watch sends canaries until the server does not answer any more. It returns true if the
+// server is the one that this node is connected to.
 func (w *way) watch(conn *natsio.Conn) (same bool) {
 	b := w.b
 	var over uint64 // the connection over which canaries come

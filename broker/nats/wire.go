@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// dialer follows the connections that the NATS client makes, one after the other, and
-// knows when events flow: from the moment at which all subscriptions of a connection
-// are confirmed until it ends. It is how publishers learn at once that there is no
-// connection; the client itself would keep what they publish for later.
+// dialer makes the connections of the NATS client, one after the other, and knows when events
+// flow: from the moment at which all subscriptions of a connection are confirmed until the
+// connection ends. So publishers learn at once that there is no connection; the NATS client
+// would keep what they publish for later.
 type dialer struct {
 	timeout time.Duration
 	number  atomic.Uint64 // of the last connection that was begun
 	flowing atomic.Uint64 // the number of the connection over which events flow, or 0
-	flows   atomic.Uint64 // how many times they began to
+	flows   atomic.Uint64 // how often events began to flow
 
 	mu      sync.Mutex // serialises changes
 	current *wire
 	changed chan struct{} // closed when events flow again
-	err     error         // why they do not
+	err     error         // why they do not flow
 }
 
-// wire is a connection. It ends at the first write that fails: what the client wanted
-// to write is lost then, subscriptions among it.
+// wire is a connection. It is closed at the first write that fails, because what the NATS
+// client wanted to write is lost then, perhaps subscriptions.
 type wire struct {
 	net.Conn
 	dialer *dialer
@@ -39,7 +39,7 @@ func newDialer(timeout time.Duration) *dialer {
 // Dial implements the client's CustomDialer. The timeout covers name resolution.
 func (l *dialer) Dial(network, address string) (net.Conn, error) {
 	l.number.Add(1)
-	// A peer that has vanished is found by the canary; this is for half-open leftovers.
+	// Canaries find out that the server has vanished; keep-alive is for half-open leftovers.
 	d := net.Dialer{Timeout: l.timeout, KeepAlive: 15 * time.Second}
 	c, err := d.Dial(network, address)
 	l.mu.Lock()
@@ -58,7 +58,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	n, err := w.Conn.Write(p)
 	if err != nil {
 		w.dialer.failed(err)
-		_ = w.Close() // the error that counts is known
+		_ = w.Close() // err is the reason
 	}
 	return n, err
 }
@@ -74,7 +74,7 @@ func (w *wire) Close() error {
 	return w.Conn.Close()
 }
 
-// confirmed says that events flow over a connection, unless it has ended already.
+// confirmed notes that events flow over a connection. It returns false if that has ended.
 func (l *dialer) confirmed(number uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,8 +90,8 @@ func (l *dialer) confirmed(number uint64) bool {
 	return true
 }
 
-// failed says why there is no connection, or soon will be none. That we have closed
-// it is no reason.
+// failed notes why there is no connection, or soon will be none. net.ErrClosed is not a
+// reason: it means that Gyro has closed the connection.
 func (l *dialer) failed(err error) {
 	if err == nil || errors.Is(err, net.ErrClosed) {
 		return
@@ -101,15 +101,15 @@ func (l *dialer) failed(err error) {
 	l.err = err
 }
 
-// state returns whether events flow, if not why, and a channel that is closed when
-// they do.
+// state tells whether events flow and, if they do not, why. changed is closed when they flow
+// again.
 func (l *dialer) state() (up bool, changed <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.flowing.Load() != 0, l.changed, l.err
 }
 
-// cut ends the current connection, upon which the client makes another.
+// cut ends the current connection. The NATS client makes another one then.
 func (l *dialer) cut(err error) {
 	l.mu.Lock()
 	w := l.current

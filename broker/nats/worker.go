@@ -8,17 +8,17 @@ import (
 	natsio "github.com/nats-io/nats.go"
 )
 
-// intake takes events from the client as they come and hands them to workers, each
-// of which delivers the events of some channels in their order. The client has one
-// goroutine that must not wait, or else the server gives the connection up: so intake
-// never waits for a worker, and when too much waits there it drops events, and says so.
+// intake takes events from the NATS client as they come and hands them to workers, each of
+// which delivers the events of some channels in their order. The client has one goroutine
+// for all events; if that waits, the server closes the connection. So intake never waits for
+// a worker. When too many events wait for a worker, it drops events and calls lose.
 type intake struct {
 	messages chan *natsio.Msg
 	workers  []*worker
 	deliver  func(ch string, m *natsio.Msg)
 	lose     func(match func(ch string) bool)
 	channel  func(*natsio.Subscription) (string, bool)
-	// isCanary tells the canaries apart; sight is called when one comes in.
+	// isCanary tells whether a message is a canary; sight is called for each canary.
 	isCanary func(*natsio.Msg) bool
 	sight    func(*natsio.Msg)
 
@@ -28,23 +28,24 @@ type intake struct {
 }
 
 const (
-	// intakeSize is how many messages the intake may be behind. That it is behind so
-	// far takes a machine without a moment for it.
+	// intakeSize is how many messages wait for the intake. So many wait only if the
+	// processor has no time for it.
 	intakeSize = 32 << 10
-	// overhead is what a message takes beyond its payload.
-	overhead = 256
-	maxLanes = 4
-	// maxLost is how many channels are told apart when events of many get lost.
+	// overhead is the memory of a message besides its payload and subject, in bytes.
+	overhead   = 256
+	maxWorkers = 4
+	// maxLost is how many channels with lost events a worker remembers. With more, all of
+	// its channels count as concerned.
 	maxLost = 1024
-	// keepQueue is how long a queue may be to be used again.
+	// keepQueue is the capacity up to which a queue is used again.
 	keepQueue = 4096
 )
 
 func newIntake(pendingBytes int) *intake {
 	in := &intake{messages: make(chan *natsio.Msg, intakeSize), stop: make(chan struct{})}
-	n := min(maxLanes, runtime.GOMAXPROCS(0))
+	n := min(maxWorkers, runtime.GOMAXPROCS(0))
 	for range n {
-		// Half of it waits in the queue, half of it is being delivered.
+		// One half is for events in the queue, the other for those being delivered.
 		in.workers = append(in.workers, &worker{limit: pendingBytes / n / 2, wake: make(chan struct{}, 1)})
 	}
 	return in
@@ -52,8 +53,8 @@ func newIntake(pendingBytes int) *intake {
 
 func (in *intake) start() {
 	in.wg.Go(in.run)
-	for _, l := range in.workers {
-		in.wg.Go(func() { l.run(in) })
+	for _, w := range in.workers {
+		in.wg.Go(func() { w.run(in) })
 	}
 }
 
@@ -75,8 +76,8 @@ func (in *intake) run() {
 		for range len(in.messages) {
 			in.take(<-in.messages)
 		}
-		for _, l := range in.workers {
-			l.flush()
+		for _, w := range in.workers {
+			w.flush()
 		}
 	}
 }
@@ -84,14 +85,14 @@ func (in *intake) run() {
 func (in *intake) take(m *natsio.Msg) {
 	if in.isCanary(m) {
 		in.sight(m)
-		for _, l := range in.workers {
-			l.batch = append(l.batch, item{m: m})
+		for _, w := range in.workers {
+			w.batch = append(w.batch, item{m: m})
 		}
 		return
 	}
-	if ch, ok := in.channel(m.Sub); ok { // else it was unsubscribed
-		l := in.worker(ch)
-		l.batch = append(l.batch, item{ch, m})
+	if ch, ok := in.channel(m.Sub); ok { // else the channel was unsubscribed
+		w := in.worker(ch)
+		w.batch = append(w.batch, item{ch, m})
 	}
 }
 
@@ -103,13 +104,13 @@ func (in *intake) worker(ch string) *worker {
 	return in.workers[h%uint32(len(in.workers))]
 }
 
-// lost says that events of a channel got lost in front of the intake.
+// lost notes that events of a channel were lost before the intake.
 func (in *intake) lost(ch string) {
-	l := in.worker(ch)
-	l.mu.Lock()
-	l.drop(ch)
-	l.mu.Unlock()
-	l.signal()
+	w := in.worker(ch)
+	w.mu.Lock()
+	w.drop(ch)
+	w.mu.Unlock()
+	w.signal()
 }
 
 // item is an event, or a canary if it has no channel.
@@ -130,54 +131,54 @@ type worker struct {
 	bytes int
 	lose  map[string]struct{} // channels of dropped events
 	drops uint64
-	all   bool // too many to tell
+	all   bool // more than maxLost channels
 }
 
 // flush moves the batch into the queue, as far as there is room.
-func (l *worker) flush() {
-	if len(l.batch) == 0 {
+func (w *worker) flush() {
+	if len(w.batch) == 0 {
 		return
 	}
-	l.mu.Lock()
-	for _, it := range l.batch {
+	w.mu.Lock()
+	for _, it := range w.batch {
 		size := len(it.m.Data) + len(it.m.Subject) + overhead
-		if it.ch != "" && l.bytes+size > l.limit && l.bytes > 0 {
-			l.drop(it.ch)
+		if it.ch != "" && w.bytes+size > w.limit && w.bytes > 0 {
+			w.drop(it.ch)
 			continue
 		}
-		l.bytes += size
-		l.queue = append(l.queue, it)
+		w.bytes += size
+		w.queue = append(w.queue, it)
 	}
-	l.mu.Unlock()
-	l.batch = reset(l.batch)
-	l.signal()
+	w.mu.Unlock()
+	w.batch = reset(w.batch)
+	w.signal()
 }
 
 // drop remembers that an event of the channel got lost. mu is held.
-func (l *worker) drop(ch string) {
-	l.drops++
+func (w *worker) drop(ch string) {
+	w.drops++
 	switch {
-	case l.all:
-	case len(l.lose) >= maxLost:
-		l.all, l.lose = true, nil
-	case l.lose == nil:
-		l.lose = map[string]struct{}{ch: {}}
+	case w.all:
+	case len(w.lose) >= maxLost:
+		w.all, w.lose = true, nil
+	case w.lose == nil:
+		w.lose = map[string]struct{}{ch: {}}
 	default:
-		l.lose[ch] = struct{}{}
+		w.lose[ch] = struct{}{}
 	}
 }
 
-func (l *worker) signal() {
+func (w *worker) signal() {
 	select {
-	case l.wake <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (l *worker) counts() (waiting int, drops uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.queue), l.drops
+func (w *worker) counts() (waiting int, drops uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.queue), w.drops
 }
 
 // reset empties a slice for its next use.
@@ -190,34 +191,34 @@ func reset(items []item) []item {
 }
 
 // run delivers until the intake is closed.
-func (l *worker) run(in *intake) {
+func (w *worker) run(in *intake) {
 	var items []item
 	for {
 		select {
-		case <-l.wake:
+		case <-w.wake:
 		case <-in.stop:
 			return
 		}
-		l.mu.Lock()
-		items, l.queue, l.bytes = l.queue, items, 0
-		lose, all := l.lose, l.all
-		l.lose, l.all = nil, false
-		l.mu.Unlock()
+		w.mu.Lock()
+		items, w.queue, w.bytes = w.queue, items, 0
+		lose, all := w.lose, w.all
+		w.lose, w.all = nil, false
+		w.mu.Unlock()
 		for i := range items {
 			if in.stopped.Load() {
 				return
 			}
 			it := &items[i]
 			if it.ch == "" {
-				l.seen.Store(canaryNumber(it.m))
+				w.seen.Store(canaryNumber(it.m))
 				continue
 			}
 			in.deliver(it.ch, it.m)
 		}
-		// The queue was emptied before: what came since is delivered.
+		// The queue was emptied first: events that came later are delivered.
 		switch {
 		case all:
-			in.lose(func(ch string) bool { return in.worker(ch) == l })
+			in.lose(func(ch string) bool { return in.worker(ch) == w })
 		case lose != nil:
 			in.lose(func(ch string) bool { _, ok := lose[ch]; return ok })
 		}
