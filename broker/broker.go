@@ -23,38 +23,36 @@ type Broker interface {
 	// Run gives the broker the handler of its events, before any other call. It
 	// returns when the broker is ready. A second Run fails.
 	Run(h EventHandler) error
-	// Subscribe starts the delivery of the channels' events to this node. When it
-	// returned, every event accepted later is delivered. Subscribing twice is fine.
+	// Subscribe starts the delivery of the channels' events to this node. Every event
+	// that is accepted after it returned is delivered. Subscribing twice is fine.
 	Subscribe(ctx context.Context, channels ...string) error
-	// Unsubscribe ends it. Events may still arrive for a short time.
+	// Unsubscribe ends the delivery. Events may still arrive for a short time.
 	Unsubscribe(ctx context.Context, channels ...string) error
 	// Publish hands a publication to every subscribed node, this one included.
 	// Assigning the offset, appending to history and handing over are one atomic
 	// step per channel: events arrive in the order of their offsets. The broker
 	// owns pub from here on and sets its Offset and Time (if 0).
 	Publish(ctx context.Context, ch string, pub *channel.Publication, opts PublishOptions) (PublishResult, error)
-	// PublishJoin and PublishLeave tell of a client that came or went. At most once.
-	// info must not be changed afterwards.
+	// PublishJoin and PublishLeave tell all subscribed nodes, at most once, that a client
+	// came or went. info must not be changed afterwards.
 	PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error
 	PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error
-	// History reads a stream. Reading a channel without stream creates an empty one,
-	// so that the position always has an epoch, and whoever read it goes on from there
-	// with the first publication. What is read often and never published to should cost
-	// little: an engine need not store an empty stream if it finds its epoch again, in
-	// any case while the channel is subscribed. The empty stream may then outlive its
-	// meta TTL. A stream that had publications never has its epoch again after its end.
+	// History reads a stream. Reading a channel without stream creates an empty one: the
+	// position has an epoch then, and the first publication continues it. A broker need
+	// not store an empty stream if it can tell the same epoch again, at least while the
+	// channel is subscribed; such a stream may outlive its meta TTL. When a stream that
+	// had publications ends, no later stream of the channel has its epoch.
 	History(ctx context.Context, ch string, filter HistoryFilter) (History, error)
 	// RemoveHistory drops the publications of a stream; top offset and epoch stay.
 	RemoveHistory(ctx context.Context, ch string) error
-	// Close frees everything; no event arrives after it returned. Later calls fail,
-	// but closing again is fine.
+	// Close frees everything. No event arrives after it returned. Later calls of other
+	// methods fail; closing again is fine.
 	Close(ctx context.Context) error
 }
 
-// EventHandler gets what a broker delivers. Calls for one channel are made one
-// at a time, in order; they may block for a short time when the node is behind.
-// They must not call the broker's Publish methods or Close, which may wait for
-// them.
+// EventHandler gets what a broker delivers. A broker makes the calls for one channel one
+// at a time, in order; they may block for a short time when the node is behind. A handler
+// must not call the broker's Publish methods or Close, which may wait for the handler.
 type EventHandler interface {
 	HandlePublication(ch string, e PublicationEvent)
 	HandleJoin(ch string, info *channel.ClientInfo)
@@ -78,14 +76,14 @@ type PublicationEvent struct {
 	Prev *channel.Publication
 	// Memory that Pub and Prev lie in, if the broker uses it again; else nil. The event
 	// is one part of it: the receiver may call Free(1) once, when it needs neither Pub nor
-	// Prev any more. If it never does, the memory becomes garbage in the end.
+	// Prev any more. If it never does, the garbage collector gets the memory.
 	Memory channel.Memory
 }
 
 // The values that engines take and return.
 type (
-	// PublishOptions of one publication, but for what the publication itself says: Tags,
-	// Info and Version.
+	// PublishOptions of one publication. A broker finds Tags, Info and Version in the
+	// Publication, and ignores those of the options.
 	PublishOptions = channel.PublishOptions
 	// PublishResult of an accepted publish.
 	PublishResult = channel.PublishResult

@@ -67,8 +67,8 @@ type Traits struct {
 	// EventHandler. Nil: the node calls History.
 	Positions func(ctx context.Context, channels []string) []PositionResult
 	// Control carries the control messages of the nodes that share the broker; mostly it is
-	// the broker itself. What can fail of it is a part of Health. Nil: a node is alone,
-	// unless it is given another Controller.
+	// the broker itself. Health covers it. Nil: a node is alone, unless it is given another
+	// Controller.
 	Control Controller
 }
 
@@ -81,13 +81,14 @@ type Health struct {
 	Delay time.Duration
 	// Err tells why nothing is delivered now, or is nil.
 	Err error
-	// Reconnects counts the connections for receiving since the start, but for the first.
+	// Reconnects counts the connections for receiving since the start, without the first.
 	Reconnects uint64
 }
 
 // Metric is a number that an engine tells of itself.
 type Metric struct {
-	// Name, as Traits.Name is written; that of a counter ends in "_total". Prometheus knows it as gyro_broker_ENGINE_NAME, where ENGINE is Traits.Name.
+	// Name, written like Traits.Name; that of a counter ends in "_total". Prometheus gets
+	// it as gyro_broker_ENGINE_NAME, where ENGINE is Traits.Name.
 	Name string
 	// Help is a sentence for operators. All metrics of one name have the same Help, the same
 	// Counter and the same names of labels.
@@ -112,8 +113,8 @@ type BatchItem struct {
 	// Result and Err are what Publish would have returned.
 	Result PublishResult
 	Err    error
-	// Unkept may be set by a broker that neither keeps Pub nor handed it to anybody. The
-	// publication belongs to the caller again if that is so for all items that share it.
+	// Unkept may be set by a broker that neither keeps Pub nor handed it to anybody. Pub
+	// belongs to the caller again if Unkept is set in all items that share it.
 	Unkept bool
 }
 
@@ -123,8 +124,8 @@ type PositionResult struct {
 	Err error
 }
 
-// BatchSize is how many publications Batch is best handed at once: in this process as many
-// as the processor's caches like, elsewhere so many that the round trips hardly count.
+// BatchSize is how many publications to hand to Batch at once: for a local broker no more
+// than fit into the processor's caches, else so many that round trips hardly count.
 func (t Traits) BatchSize() int {
 	if t.Local {
 		return 256

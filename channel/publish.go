@@ -24,17 +24,16 @@ type PublishOptions struct {
 	// Delta sends subscribers that negotiated it only the difference to the previous
 	// publication. It needs history.
 	Delta bool
-	// Tags and Info become those of the publication, as Version does: an engine finds all
-	// three there.
+	// Tags, Info and Version are copied to the publication, where engines find them.
 	Tags map[string]string
-	// Info of the client on whose behalf is published.
+	// Info of the client on whose behalf the node publishes.
 	Info *ClientInfo
 }
 
 // Kept tells whether the stream keeps the publication.
 func (o *PublishOptions) Kept() bool { return o.HistorySize > 0 && o.HistoryTTL > 0 }
 
-// Publication returns what is published with the options.
+// Publication returns a publication of data with the Info, Tags and Version of the options.
 func (o *PublishOptions) Publication(data []byte) Publication {
 	return Publication{Data: data, Info: o.Info, Tags: o.Tags, Version: o.Version}
 }
@@ -64,7 +63,7 @@ type BatchPublication struct {
 	// Options are not changed, and may be shared; nil for none.
 	Options *PublishOptions
 
-	// Result and Err are what became of it.
+	// Result and Err are the outcome.
 	Result PublishResult
 	Err    error
 }

@@ -39,8 +39,8 @@ type SubscribeOptions struct {
 	// RecoverSince is the position to recover from for a server-side subscription
 	// made while the client is connected.
 	RecoverSince *StreamPosition
-	// HistoryMetaTTL for the stream reads of this subscription; 0 is the broker's
-	// default.
+	// HistoryMetaTTL is used when the stream is read for this subscription; 0 is the
+	// broker's default.
 	HistoryMetaTTL time.Duration
 
 	// AllowDelta lets the client negotiate Fossil delta compression.
@@ -65,8 +65,9 @@ type SubscribeOptions struct {
 	// 1 minute counts as 1 minute, more than 64 messages as 64. A node that holds back
 	// very much (16 MB per CPU) lets messages go early.
 	//
-	// It concerns the channel on the node as a whole: those of the latest subscription
-	// count, also for what is held already. Who subscribes meanwhile gets what is held.
+	// They apply to the channel on the whole node: the values of the latest subscription
+	// count, also for messages that are held already. A client that subscribes meanwhile
+	// gets the messages that are held.
 	BatchMaxDelay time.Duration
 	BatchMaxSize  int
 

@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// testBatch checks that a batch is what its items are one by one.
+// testBatch checks that a batch does the same as its items published one by one.
 func testBatch(f *fixture) {
 	one, two, deaf := f.channel(), f.channel(), f.name()
 	shared := &channel.Publication{Data: []byte("shared")}
@@ -41,8 +41,8 @@ func testBatch(f *fixture) {
 	f.wantEvents(deaf, 0)
 }
 
-// testBatchHistory checks positions, and that one item's failure or suppression is
-// its own.
+// testBatchHistory checks positions, events and history of a batch, and one with a context
+// that has ended.
 func testBatchHistory(f *fixture) {
 	one, two := f.channel(), f.channel()
 	stored := broker.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute}
@@ -76,7 +76,7 @@ func testBatchHistory(f *fixture) {
 	}
 }
 
-// testBatchSuppression checks that items of one batch see each other.
+// testBatchSuppression checks that an item suppresses later items of its batch.
 func testBatchSuppression(f *fixture) {
 	ch := f.channel()
 	once := broker.PublishOptions{IdempotencyKey: "key"}

@@ -1,7 +1,6 @@
-// Package brokertest is the conformance suite of the engines: what broker.Broker and
-// broker.PresenceManager promise, what recovery.md (sections 1 to 3 and 7) demands of
-// them, and that an engine does what its traits say, no less and no more. Every engine
-// passes it.
+// Package brokertest is the conformance suite of the engines. It tests what broker.Broker and
+// broker.PresenceManager promise, what recovery.md (sections 1 to 3 and 7) demands, and that
+// an engine does exactly what its traits say. Every engine passes it.
 package brokertest
 
 import (
@@ -21,9 +20,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Capabilities say what the traits of an engine do not: which channels it takes, how its
-// time passes, and what goes wrong behind it. The zero value is an engine that takes any
-// channel, on the wall clock.
+// Capabilities say what the traits of an engine do not: which channels it takes, how time
+// passes for it, and which faults can happen. The zero value is an engine that takes any
+// channel, on the wall clock, without faults.
 type Capabilities struct {
 	// ValidChannel tells which names channels can have. Others must be refused with
 	// protocol.ErrorBadRequest by Publish and, unless it allows wildcards, Subscribe.
@@ -36,27 +35,27 @@ type Capabilities struct {
 	// life of the stream and its publications. The specification allows both.
 	SuppressedRenews bool
 
-	// Virtual runs every test in a synctest bubble: for engines that live in this
-	// process whole. Time costs nothing then and TTLs are tested thoroughly.
+	// Virtual runs every test in a synctest bubble: for engines that live in this process
+	// entirely. Time costs nothing then, and TTLs are tested thoroughly.
 	Virtual bool
-	// Unit of the times to live in the tests. Default and the least that engines
-	// with a resolution of seconds can do: 1 s.
+	// Unit of the times to live in the tests. Default 1 s, the least for engines with a
+	// resolution of seconds.
 	Unit time.Duration
 	// Advance lets time pass for the engine. Default time.Sleep, which is right for
 	// Virtual too.
 	Advance func(t testing.TB, d time.Duration)
 	// Settle is how long to wait for an event that must not come. Default 100 ms.
 	Settle time.Duration
-	// Fault has one random thing happen to what is behind the engine (its connections
-	// break, its server stops, restarts, forgets), and returns when that has gone. It
-	// draws from r alone what happens. Default: nothing does.
+	// Fault makes one random fault happen behind the engine (its connections break, its
+	// server stops, restarts or loses its data), and returns when the fault is over. r alone
+	// decides which. Default: no faults.
 	Fault func(t testing.TB, r *rand.Rand)
 	// Seed of the schedule of faults.
 	Seed uint64
 	// MaxPayload is the greatest publication to try, in bytes. Default 1 MiB.
 	MaxPayload int
 
-	slow bool // letting time pass takes time
+	slow bool // Advance takes real time
 }
 
 func (c Capabilities) withDefaults() Capabilities {
@@ -79,7 +78,7 @@ func (c Capabilities) withDefaults() Capabilities {
 	return c
 }
 
-// bubble runs test where the engine's time is.
+// bubble runs a test in a synctest bubble if the engine's time is virtual.
 func (c Capabilities) bubble(t *testing.T, test func(t *testing.T)) {
 	if c.Virtual {
 		synctest.Test(t, test)
@@ -100,7 +99,7 @@ const (
 	positions
 )
 
-// offered returns what an engine has of them.
+// offered returns which of them an engine has.
 func offered(t *broker.Traits) (has needs) {
 	for i, ok := range []bool{t.History, t.Idempotency, t.Versions, t.Delta, t.Batch != nil, t.Positions != nil} {
 		if ok {
@@ -117,9 +116,8 @@ type brokerTest struct {
 	run   func(f *fixture)
 }
 
-// RunBroker tests the engine that newBroker makes. newBroker is called once per
-// test, within it, and returns a broker on which Run was not called; the suite
-// calls Run and Close.
+// RunBroker tests the engine that newBroker makes. Each test calls newBroker once. It returns
+// a broker on which Run was not called; the suite calls Run and Close.
 func RunBroker(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps Capabilities) {
 	caps = caps.withDefaults()
 	for _, test := range brokerTests {
@@ -205,8 +203,7 @@ type fixture struct {
 // event is anything that a broker delivers.
 type event = record.Event
 
-// serial makes channel names that no other test has used, since engines may
-// share a backend.
+// serial makes channel names unique: several engines may share a backend.
 var serial atomic.Int64
 
 func newFixture(t *testing.T, b broker.Broker, caps Capabilities) *fixture {
@@ -280,12 +277,12 @@ func (f *fixture) advance(units float64) {
 	f.caps.Advance(f, time.Duration(units*float64(f.caps.Unit)))
 }
 
-// kept are options with room for size publications and long lives.
+// kept returns options with room for size publications and long times to live.
 func (f *fixture) kept(size int) broker.PublishOptions {
 	return broker.PublishOptions{HistorySize: size, HistoryTTL: 100 * f.caps.Unit, HistoryMetaTTL: 1000 * f.caps.Unit}
 }
 
-// wait waits for n events of the channel and returns all that came.
+// wait waits for n events of the channel and returns all that came by then.
 func (f *fixture) wait(ch string, n int) []event {
 	f.Helper()
 	events, err := f.events.Wait(ch, 10*time.Second, atLeast(n))
@@ -309,18 +306,19 @@ func (f *fixture) wantEvents(ch string, n int) []event {
 // wantQuiet waits for a while in which the channel must get no event beyond n.
 func (f *fixture) wantQuiet(ch string, n int) {
 	f.Helper()
-	f.caps.settle(f)
+	f.pause()
 	if events := f.events.Of(ch); len(events) != n {
 		f.Fatalf("%d events of %s, want %d: %v", len(events), ch, n, events)
 	}
 }
 
-func (c Capabilities) settle(t *fixture) {
-	if c.Virtual {
+// pause lasts until events that are under way have come.
+func (f *fixture) pause() {
+	if f.caps.Virtual {
 		synctest.Wait()
 		return
 	}
-	time.Sleep(c.Settle)
+	time.Sleep(f.caps.Settle)
 }
 
 func (f *fixture) equal(what string, got, want any, opts ...cmp.Option) {

@@ -78,7 +78,7 @@ func testOnlySubscribed(f *fixture) {
 	f.wantQuiet(other, 0)
 
 	f.must(f.broker.Unsubscribe(f.ctx, first, other))
-	f.caps.settle(f)
+	f.pause()
 	f.publish(first, "late", broker.PublishOptions{})
 	f.publish(second, "late", broker.PublishOptions{})
 	f.wantEvents(second, 2)
@@ -116,8 +116,8 @@ func testJoinLeave(f *fixture) {
 	f.equal("order", kinds, []string{"join", "publication", "leave"})
 }
 
-// testChannelNames tries names that mean something to some backend. None may
-// reach another channel.
+// testChannelNames tries names that mean something to some backend. No publication may reach
+// another channel.
 func testChannelNames(f *fixture) {
 	base := f.name()
 	var names []string
@@ -150,8 +150,8 @@ func testChannelNames(f *fixture) {
 	}
 }
 
-// testSubscribedWhenReturned publishes at the very moment at which Subscribe returned,
-// in many channels at a time.
+// testSubscribedWhenReturned publishes as soon as Subscribe has returned, in many channels at
+// a time.
 func testSubscribedWhenReturned(f *fixture) {
 	var subscribers sync.WaitGroup
 	for range 16 {
@@ -315,7 +315,7 @@ func testConcurrentUse(f *fixture) {
 	users.Wait()
 }
 
-// mustGo is must for goroutines of a test.
+// mustGo is must for other goroutines than that of the test.
 func (f *fixture) mustGo(err error) {
 	f.Helper()
 	if err != nil {

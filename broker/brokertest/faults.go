@@ -16,12 +16,13 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// patience is how long anything may take to work again behind a fault.
+// patience is how long anything may take to work again after a fault.
 const patience = 30 * time.Second
 
-// RunFaults tests what an engine has acknowledged while Capabilities.Fault happens to
-// it: publications, presences that end, and control messages if it carries any. Brokers of one test share what is behind them. newPresence may be
-// nil. RunBroker, RunPresence and RunControl test the same without faults.
+// RunFaults tests what an engine has acknowledged while Capabilities.Fault makes faults:
+// publications, removals of presence, and control messages if the engine carries any. The
+// brokers of one test share a backend. newPresence may be nil. RunBroker, RunPresence and
+// RunControl test the same without faults.
 func RunFaults(t *testing.T, newBroker func(t testing.TB) broker.Broker, newPresence func(t testing.TB) broker.PresenceManager, caps Capabilities) {
 	caps = caps.withDefaults()
 	t.Run("Acknowledged", func(t *testing.T) { testAcknowledged(newFixture(t, newBroker(t), caps)) })
@@ -34,8 +35,8 @@ func RunFaults(t *testing.T, newBroker func(t testing.TB) broker.Broker, newPres
 	t.Run("Control", func(t *testing.T) { RunControl(t, newBroker, caps) })
 }
 
-// during has goroutines work, turn for turn, for as long as a random schedule of faults
-// goes on; without faults for 200 turns.
+// during has goroutines call work with turn 0, 1, 2 and so on, for as long as a random
+// schedule of faults goes on; without faults for 200 turns.
 func (f *fixture) during(workers int, work func(worker, turn int)) {
 	f.Helper()
 	var over atomic.Bool
@@ -81,8 +82,8 @@ type promise struct {
 	doubtful bool // it was answered with an error
 }
 
-// testAcknowledged: what was acknowledged is delivered once and in order, and is in the
-// history, or HandleLoss or another epoch tells.
+// testAcknowledged checks that acknowledged publications are delivered once and in order, and
+// are in the history, unless HandleLoss or another epoch tells of a loss.
 func testAcknowledged(f *fixture) {
 	const channels = 4
 	names := make([]string, channels)
@@ -175,8 +176,8 @@ func (f *fixture) judgeHistory(ch string, promises []promise) {
 	}
 }
 
-// testPresenceRemovedStays: a client that was removed is not present, while others come
-// and are renewed, and these are.
+// testPresenceRemovedStays checks that a client that was removed is not present, and one that
+// is renewed is, while others come and go.
 func testPresenceRemovedStays(f *presenceFixture) {
 	ch := f.name()
 	const workers = 4
@@ -211,9 +212,9 @@ func testPresenceRemovedStays(f *presenceFixture) {
 	}
 }
 
-// RunControl tests brokers that carry control messages: an acknowledged message is
-// handled once by each node that it is for; at most once while there are faults, behind
-// which messages come again.
+// RunControl tests brokers that carry control messages: each node that an acknowledged message
+// is for handles it once. While there are faults, it handles it at most once; after them,
+// messages arrive again.
 func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps Capabilities) {
 	const nodes = 3
 	f := &fixture{T: t, caps: caps.withDefaults(), ctx: context.Background()}
@@ -271,7 +272,7 @@ func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps C
 		return nil
 	}
 	for by := range nodes {
-		turn := 1_000_000 // further than anybody got
+		turn := 1_000_000 // not used before
 		f.eventually("a message that all hear", func() error {
 			turn += nodes + 1 - (turn+1)%(nodes+1)
 			m, err := send(by, turn)

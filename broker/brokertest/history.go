@@ -66,7 +66,7 @@ func testReadCreatesStream(f *fixture) {
 	f.equal("publish", f.publish(ch, "1", f.kept(1)).Position, channel.StreamPosition{Offset: 1, Epoch: h.Top.Epoch})
 }
 
-// historyRow is a row of the table in recovery.md section 7.
+// historyRow is a read, as in the table of recovery.md section 7.
 type historyRow struct {
 	since   int64 // -1: none
 	reverse bool
@@ -189,7 +189,7 @@ func testHistorySizeChanges(f *fixture) {
 	}
 }
 
-// ttl are options with short lives, in units.
+// ttl returns options with short times to live, in units.
 func (f *fixture) ttl(history, meta int) broker.PublishOptions {
 	opts := f.kept(10)
 	opts.HistoryTTL, opts.HistoryMetaTTL = f.units(history), f.units(meta)
@@ -206,8 +206,8 @@ func testHistoryTTL(f *fixture) {
 	f.equal("history", offsets(f.all(ch).Publications), []uint64{3})
 }
 
-// testHistoryTTLRenewed checks that a publish keeps the older ones alive, too,
-// and that a read does not.
+// testHistoryTTLRenewed checks that a publish renews the life of earlier publications, and
+// that a read does not.
 func testHistoryTTLRenewed(f *fixture) {
 	ch := f.channel()
 	for i := range 3 {
@@ -229,7 +229,7 @@ func testMetaTTL(f *fixture) {
 		f.Errorf("the stream after its end: %+v, before: %+v", h, old)
 	}
 	f.advance(3)
-	// The second life had no publications, so it may go on.
+	// The second stream had no publications, so the third may have its epoch.
 	position := f.publish(ch, "1", f.ttl(1, 2)).Position
 	if position.Offset != 1 || position.Epoch == old.Epoch {
 		f.Errorf("publish after two ends: %+v, before: %+v and %+v", position, h.Top, old)
@@ -356,7 +356,7 @@ func (f *fixture) eventsUpTo(ch string, offset uint64) []event {
 	}
 }
 
-// testPositions checks that many positions are what as many reads return.
+// testPositions checks that Positions returns what reads of each channel return.
 func testPositions(f *fixture) {
 	var names []string
 	var want []broker.PositionResult
@@ -399,8 +399,8 @@ func testPositions(f *fixture) {
 	}
 }
 
-// testFollowed: while nothing fails, nobody is told that something is
-// missing, and nothing is. Tests of engines do the same with faults.
+// testFollowed checks that, without faults, nothing is missing and the subscriber is told of
+// no loss. Tests of engines do the same with faults.
 func testFollowed(f *fixture) {
 	client := follower.New(f.name())
 	f.events.Follower.Store(client)

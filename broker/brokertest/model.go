@@ -13,12 +13,12 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// testModel does random things to the broker and to a model of slices and plain
-// loops, and compares all that can be seen of the two.
+// testModel calls the broker and a model of slices and plain loops at random, and compares
+// their results and events.
 func testModel(f *fixture) {
 	if f.caps.slow { // the model's time stands still: nothing may expire
 		f.caps.Unit = time.Hour
-		f.caps.Settle /= 10 // often, and all that must come has come
+		f.caps.Settle /= 10 // there are many pauses, and compareEvents waits before them
 	}
 	rapid.Check(f, func(t *rapid.T) {
 		m := &model{f: f, caps: f.caps, channels: map[string]*modelChannel{}}
@@ -43,7 +43,7 @@ func testModel(f *fixture) {
 	})
 }
 
-// model of a broker: as simple as can be.
+// model of a broker.
 type model struct {
 	f        *fixture
 	caps     Capabilities
@@ -60,8 +60,8 @@ type modelChannel struct {
 	results    map[string]modelResult
 	epochs     []string // all that were seen, the newest last
 
-	empty        bool // the last stream ended without a publication: the next may be the same
-	exists       bool // what follows counts
+	empty        bool // the last stream ended without a publication: the next may have its epoch
+	exists       bool // there is a stream, and the following fields count
 	top          uint64
 	stored       []modelPublication
 	version      uint64
@@ -87,7 +87,7 @@ type modelEvent struct {
 	Prev  modelPublication
 }
 
-// pick chooses a channel and lets what has expired vanish from the model.
+// pick chooses a channel and removes what has expired from its model.
 func (m *model) pick(t *rapid.T) (string, *modelChannel) {
 	name := rapid.SampledFrom(m.names).Draw(t, "channel")
 	c := m.channels[name]
@@ -100,8 +100,8 @@ func (m *model) pick(t *rapid.T) (string, *modelChannel) {
 	return name, c
 }
 
-// create makes the stream; its epoch must be a new one, unless the last stream ended
-// without a publication. An existing stream must have the epoch that it had.
+// create makes the stream if there is none. Its epoch must be new, unless the last stream
+// ended without a publication. An existing stream must keep its epoch.
 func (m *model) create(t *rapid.T, c *modelChannel, epoch string) {
 	if c.exists {
 		if epoch != c.epoch() {
@@ -152,7 +152,7 @@ func (m *model) publish(t *rapid.T) {
 	m.compare(t, "result", got, m.published(t, c, pub, version, opts, got.Position.Epoch))
 }
 
-// published is what a publish does to the model.
+// published publishes in the model.
 func (m *model) published(t *rapid.T, c *modelChannel, pub modelPublication, version uint64, opts broker.PublishOptions, epoch string) (want broker.PublishResult) {
 	if r, ok := c.results[opts.IdempotencyKey]; ok && r.until > m.now {
 		return broker.PublishResult{Position: r.position, Suppressed: broker.SuppressIdempotency}
@@ -202,7 +202,7 @@ func (m *model) history(t *rapid.T) {
 		MetaTTL: m.units(t, 6, 12, "meta"),
 	}
 	if rapid.Bool().Draw(t, "since") {
-		// Above top + 1 a reversed read is undefined, as it is since 0.
+		// Reversed reads since 0 or since more than top + 1 are undefined.
 		since := rapid.Uint64Range(1, c.top+1).Draw(t, "offset")
 		filter.Since = &channel.StreamPosition{Offset: since, Epoch: c.epoch()}
 	}
@@ -257,16 +257,16 @@ func (m *model) subscribe(t *rapid.T) {
 
 func (m *model) unsubscribe(t *rapid.T) {
 	name, c := m.pick(t)
-	m.compareEvents(t) // all that come must have come
+	m.compareEvents(t) // waits for the events of the subscription
 	if err := m.f.broker.Unsubscribe(m.f.ctx, name); err != nil {
 		t.Fatal(err)
 	}
-	m.caps.settle(m.f)
+	m.f.pause()
 	c.subscribed = false
 }
 
-// advance lets time pass, by a little more than whole units: nothing ever
-// happens at the very moment at which something else expires.
+// advance lets a little more than whole units pass, so that no call comes at the very moment
+// at which something expires.
 func (m *model) advance(t *rapid.T) {
 	d := m.units(t, 1, 9, "time") + m.caps.Unit/1009
 	m.caps.Advance(m.f, d)
@@ -285,8 +285,8 @@ func (m *model) compareEvents(t *rapid.T) {
 	}
 }
 
-// arrived waits for n events. It leaves out publications that were on their way
-// through a cluster when the channel was subscribed: they may come.
+// arrived waits for n events. It leaves out publications that were made before the channel was
+// subscribed: those still on their way through a cluster may arrive.
 func (m *model) arrived(name string, n int) []event {
 	if !m.caps.slow {
 		return m.f.wait(name, n)

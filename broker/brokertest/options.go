@@ -11,7 +11,7 @@ import (
 
 func (f *fixture) units(n int) time.Duration { return time.Duration(n) * f.caps.Unit }
 
-// wantSuppressed publishes and expects that nothing comes of it.
+// wantSuppressed publishes and expects a result without an event.
 func (f *fixture) wantSuppressed(ch string, pub *channel.Publication, opts broker.PublishOptions, want broker.PublishResult) {
 	f.Helper()
 	events := len(f.events.Of(ch))
@@ -158,8 +158,8 @@ func testVersionsOutliveHistory(f *fixture) {
 	f.equal("in a new stream", f.publishPub(ch, pub(), opts).Suppressed, broker.SuppressReason(""))
 }
 
-// testVersionsAndIdempotency checks the order of the two: the key first, and only
-// an executed publish takes it.
+// testVersionsAndIdempotency checks that the key counts before the version, and that only an
+// executed publish takes the key.
 func testVersionsAndIdempotency(f *fixture) {
 	ch := f.channel()
 	opts := f.kept(10)
@@ -180,7 +180,7 @@ func testVersionsAndIdempotency(f *fixture) {
 
 func testDelta(f *fixture) {
 	ch := f.channel()
-	opts := f.kept(1) // one is enough
+	opts := f.kept(1) // one publication is enough
 	opts.Delta = true
 	for _, data := range []string{"1", "2", "3"} {
 		f.publish(ch, data, opts)
@@ -201,7 +201,7 @@ func testDeltaWithoutBase(f *fixture) {
 	delta := f.ttl(1, 100)
 	delta.Delta = true
 	f.publish(ch, "1", f.ttl(1, 100))
-	f.publish(ch, "2", f.ttl(1, 100)) // nobody asked
+	f.publish(ch, "2", f.ttl(1, 100)) // without Delta
 	f.must(f.broker.RemoveHistory(f.ctx, ch))
 	f.publish(ch, "3", delta) // removed
 	f.advance(2)

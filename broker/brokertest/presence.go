@@ -14,8 +14,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// RunPresence tests the presence manager that newPresence makes, once per test
-// and within it. Its entries must live for ttl without being renewed.
+// RunPresence tests the presence manager that newPresence makes. Each test calls newPresence
+// once. Entries must live for ttl without being renewed.
 func RunPresence(t *testing.T, newPresence func(t testing.TB) broker.PresenceManager, ttl time.Duration, caps Capabilities) {
 	caps = caps.withDefaults()
 	for name, test := range map[string]func(*presenceFixture){
@@ -179,8 +179,8 @@ func testPresenceCancelled(f *presenceFixture) {
 	f.want(ch)
 }
 
-// testPresenceAbandoned ends the context of calls at any moment, so that nobody knows
-// what became of them. Whatever that is, the call behind them counts.
+// testPresenceAbandoned ends the context of calls at any moment, so that nobody knows whether
+// they were done. The call after them counts.
 func testPresenceAbandoned(f *presenceFixture) {
 	ch := f.name()
 	var clients sync.WaitGroup
@@ -208,8 +208,8 @@ func testPresenceAbandoned(f *presenceFixture) {
 	f.want(ch, "c0", "u")
 }
 
-// testPresenceMany adds and removes side by side: one after the other could take a slow
-// engine longer than entries live.
+// testPresenceMany adds and removes in several goroutines: one alone could take longer than
+// entries live.
 func testPresenceMany(f *presenceFixture) {
 	ch := f.name()
 	const workers, each = 20, 25
@@ -310,7 +310,7 @@ func testPresenceModel(f *presenceFixture) {
 		}
 		if !f.caps.slow {
 			actions["advance"] = func(t *rapid.T) {
-				// Never to the very moment at which something expires.
+				// A little more, so that nothing expires at this very moment.
 				d := f.ttl*time.Duration(rapid.IntRange(1, 5).Draw(t, "time"))/4 + f.ttl/1009
 				f.caps.Advance(f, d)
 				now += d

@@ -13,19 +13,19 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// validName is that of an engine or a metric.
+// validName matches the names of engines and metrics.
 var validName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
 func testTraits(f *fixture) { f.checkTraits(f.broker) }
 
-// checkTraits checks what the traits say, and that they forget nothing that the engine has.
+// checkTraits checks what the traits say, and that they leave out nothing that the engine has.
 func (f *fixture) checkTraits(e broker.Engine) {
 	t := &f.traits
 	if !validName.MatchString(t.Name) {
 		f.Errorf("Name is %q", t.Name)
 	}
 	if again := e.Describe(); again.Name != t.Name || again.Local != t.Local || offered(&again) != offered(t) {
-		f.Errorf("the traits are %+v before Run and %+v behind it", *t, again)
+		f.Errorf("the traits are %+v before Run and %+v after it", *t, again)
 	}
 	if (t.Versions || t.Delta) && !t.History {
 		f.Errorf("Versions %v and Delta %v need History", t.Versions, t.Delta)
@@ -110,7 +110,7 @@ func testNotOffered(f *fixture) {
 	}
 }
 
-// testLocal calls what a local engine does at once while it calls the handler. An engine
+// testLocal calls, during a call of the handler, methods that must not wait for it. An engine
 // that is not as local as its traits say hangs here.
 func testLocal(f *fixture) {
 	if !f.traits.Local {

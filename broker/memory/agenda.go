@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// agenda knows what expires when: a binary heap and one timer for all of it. The
-// timer runs only while there is something to wait for.
+// agenda knows what expires when: a binary heap with one timer, which runs only while the
+// heap has elements.
 type agenda struct {
 	clock func() int64
 	due   func(e expiring, now int64) // called without a lock held
@@ -20,22 +20,22 @@ type agenda struct {
 	closed   bool
 }
 
-// sweepPause is the least time between two sweeps. Reads and publishes look at
-// the clock themselves, so the agenda only has to give memory back.
+// sweepPause is the least time between two sweeps. Reads and publishes look at the clock
+// themselves, so sweeps only give memory back.
 const sweepPause = int64(time.Second)
 
-// sweepBatch is how many things a sweep takes off the heap under one lock.
+// sweepBatch is how many elements a sweep takes off the heap under one lock.
 const sweepBatch = 256
 
 // expiring is something on the agenda. It embeds slot.
 type expiring interface {
 	place() *slot
-	// expire is called when the time has come. It ends with schedule or cancel if
-	// the thing is still there.
+	// expire is called when the time has come. It ends with schedule or cancel if the
+	// broker still has the element.
 	expire(b *Broker, now int64)
 }
 
-// slot is the place of a thing on the heap, plus one. The agenda's lock guards it.
+// slot is the index of an element on the heap, plus one. The agenda's lock guards it.
 type slot struct{ index int }
 
 func (s *slot) place() *slot { return s }
@@ -81,7 +81,7 @@ func (a *agenda) close() {
 	}
 }
 
-// arm sets the timer to the first note, if that is before what it is set to.
+// arm sets the timer to the first note, unless it is set to an earlier time.
 func (a *agenda) arm() {
 	if a.sweeping || len(a.heap) == 0 {
 		return
@@ -99,7 +99,7 @@ func (a *agenda) arm() {
 	a.timer.Reset(wait)
 }
 
-// sweep deals with everything that is due.
+// sweep expires everything that is due.
 func (a *agenda) sweep() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

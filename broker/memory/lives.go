@@ -6,17 +6,17 @@ import "hash/maphash"
 const maxEnded = 1024
 
 // lives numbers the lives of a stripe's streams. A stream without publications is not
-// stored: its epoch is made of the channel and the number of the life, again at each
-// read, and the first publication takes it over. Once a stream that had publications
-// has ended, its channel never has that number again, nor a lower one. So a client that
-// knows of its publications does not take the next stream for the same.
+// stored: each read computes its epoch from the channel and the number of the life, and the
+// first publication keeps that epoch. When a stream that had publications ends, its channel
+// gets a higher number. So a client that knows those publications does not take the next
+// stream for the same one.
 //
-// The numbers of ended streams are forgotten, maxEnded at a time: then all channels of
-// the stripe that are not subscribed, and whose streams have no publications, begin a
-// new life. Who comes back to one of them does not recover, though nothing was missed.
+// The numbers of ended streams are forgotten, maxEnded at a time. Then all channels of the
+// stripe begin a new life that are not subscribed and whose streams have no publications. A
+// client that returns to one of them does not recover, although it missed nothing.
 type lives struct {
 	newest uint32            // the greatest number so far
-	others uint32            // the number of channels that are not in ended
+	others uint32            // the number of all channels that are not in ended
 	ended  map[uint64]uint32 // by the hash of the channel
 }
 
@@ -43,13 +43,13 @@ func (l *lives) end(channel uint64) uint32 {
 	return l.newest
 }
 
-// life is the number of the life of a channel whose stream has no publications. It
-// stays while the channel is subscribed.
+// life is the number of the life of a channel whose stream has no publications. It does not
+// change while the channel is subscribed.
 func (b *Broker) life(s *stripe, ch string, c state) uint32 {
 	switch {
 	case c.subscribed:
 		return c.life
-	case len(s.lives.ended) == 0: // as often
+	case len(s.lives.ended) == 0: // without a hash
 		return s.lives.others
 	}
 	return s.lives.of(maphash.String(b.seed, ch))

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,13 +25,13 @@ const (
 	defaultIdempotencyTTL = 300 * time.Second
 	defaultPresenceTTL    = 60 * time.Second
 
-	// turnCount is the number of turns that channels share by hash. It is great
-	// because a handler that blocks holds up the channels that share its turn.
+	// turnCount is the number of turns that channels share by hash. It is large because a
+	// handler that blocks holds up the channels that share its turn.
 	turnCount = 4096
-	// shardCount is the number of maps that channels are spread over. It is small
-	// because their locks are held briefly, and many small maps cost more cache
-	// misses than few great ones.
-	shardCount = 64
+	// stripeCount is the number of stripes that channels are spread over. It is small
+	// because their locks are held briefly, and many small maps cost more cache misses
+	// than few large ones.
+	stripeCount = 64
 )
 
 var (
@@ -40,12 +41,12 @@ var (
 
 // Config of the memory engine. The zero value is good.
 type Config struct {
-	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last
-	// use, when a publication or a history read names no time of its own. Default
-	// 30 days. It never ends before the stream's publications do.
+	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last use, when
+	// a publication or a history read does not set its own time. Default 30 days. They
+	// never end before the stream's publications.
 	HistoryMetaTTL time.Duration
-	// PresenceTTL is how long a presence entry lives that is not renewed. Default
-	// 60 s; it should be more than twice the interval of the renewals.
+	// PresenceTTL is how long a presence entry lives without being renewed. Default 60 s; it
+	// should be more than twice the interval of the renewals.
 	PresenceTTL time.Duration
 }
 
@@ -60,11 +61,10 @@ const (
 //
 // Publications of a channel take turns: the turn covers the append to history
 // and the call of the handler, so that events arrive in the order of their
-// offsets. Channels share 4096 turns by hash. A handler may therefore block, at
-// the price of the publishers of its own channel and of few others, but it must
-// not call Publish, PublishJoin, PublishLeave, Positions or Close: they may wait for
-// the turn that it holds. It may call everything else. Waiting for a turn is not
-// bounded by the context.
+// offsets. Channels share 4096 turns by hash. So a handler that blocks holds up the
+// publishers of its own channel and of few others. It must not call Publish, PublishJoin,
+// PublishLeave, Positions or Close, which may wait for the turn that it holds; it may call
+// everything else. Waiting for a turn is not bounded by the context.
 type Broker struct {
 	metaTTL time.Duration
 	seed    maphash.Seed
@@ -77,9 +77,8 @@ type Broker struct {
 	stripes []stripe
 }
 
-// stripe holds what is known of the channels of one hash value. Its lock is never
-// held during a handler call. Where several locks are taken, a turn comes first
-// and the agenda's lock last.
+// stripe holds the state of the channels of one hash value. Its lock is never held during a
+// handler call. Who takes several locks takes a turn first and the agenda's lock last.
 type stripe struct {
 	mu       sync.Mutex
 	channels table[string, state]
@@ -102,7 +101,7 @@ func New(cfg Config) *Broker {
 		epochs:  maphash.MakeSeed(),
 		start:   time.Now(),
 		turns:   make([]sync.Mutex, turnCount),
-		stripes: make([]stripe, shardCount),
+		stripes: make([]stripe, stripeCount),
 	}
 	b.agenda.clock = b.now
 	b.agenda.due = func(e expiring, now int64) { e.expire(b, now) }
@@ -136,8 +135,8 @@ func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	return b.setSubscribed(ctx, channels, true)
 }
 
-// Unsubscribe implements broker.Broker. At most one event of each channel, that
-// was being delivered at the time of the call, comes after it.
+// Unsubscribe implements broker.Broker. At most one event of each channel comes after it:
+// the one that was being delivered at the time of the call.
 func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
 	return b.setSubscribed(ctx, channels, false)
 }
@@ -197,9 +196,9 @@ func (b *Broker) subscribed(s *stripe, ch string) (bool, error) {
 	return subscribed, nil
 }
 
-// Close implements broker.Broker. It waits for the handler calls under way; if
-// ctx ends before they do, it returns the context's error and the rest is freed
-// when they return. Closing twice is fine.
+// Close implements broker.Broker. It waits for the handler calls under way. If ctx ends
+// before they do, Close returns the context's error, and the broker is freed when they
+// return. Closing twice is fine.
 func (b *Broker) Close(ctx context.Context) error {
 	b.state.Store(stateClosed)
 	b.agenda.close()
@@ -226,8 +225,8 @@ func (b *Broker) check(ctx context.Context) error {
 
 func (b *Broker) running() bool { return b.state.Load() == stateRunning }
 
-// enter locks the channel's stripe. It looks at the state behind the lock, so that
-// nothing is put into a stripe that Close has cleared.
+// enter locks the channel's stripe. It looks at the state under the lock, so that nothing is
+// put into a stripe that Close has cleared.
 func (b *Broker) enter(ctx context.Context, ch string) (*stripe, error) {
 	_, s := b.place(ch)
 	s.mu.Lock()
@@ -241,19 +240,17 @@ func (b *Broker) enter(ctx context.Context, ch string) (*stripe, error) {
 // place returns the channel's turn and stripe.
 func (b *Broker) place(ch string) (*sync.Mutex, *stripe) {
 	hash := maphash.String(b.seed, ch)
-	return &b.turns[hash%turnCount], &b.stripes[hash/turnCount%shardCount]
+	return &b.turns[hash%turnCount], &b.stripes[hash/turnCount%stripeCount]
 }
 
-// now is the time since the broker was made, which no change of the wall clock
-// moves.
+// now is the time since the broker was made. Changes of the wall clock do not affect it.
 func (b *Broker) now() int64 { return int64(time.Since(b.start)) }
 
-// clear waits for every turn, so that no handler call is under way, and drops
-// everything.
+// clear waits for every turn, so that no handler call is under way, and drops all channels.
 func (b *Broker) clear() {
 	for i := range b.turns {
 		b.turns[i].Lock()
-		b.turns[i].Unlock() //nolint:staticcheck // nobody takes a turn from here on
+		b.turns[i].Unlock() //nolint:staticcheck // the broker is closed: nobody takes a turn any more
 	}
 	for i := range b.stripes {
 		s := &b.stripes[i]
@@ -265,7 +262,7 @@ func (b *Broker) clear() {
 	}
 }
 
-// put stores c or, if nothing is known of the channel any more, forgets it.
+// put stores c, or forgets the channel if c is the zero value.
 func (s *stripe) put(ch string, c state) {
 	if c == (state{}) {
 		s.channels.delete(ch)
@@ -281,10 +278,10 @@ func positiveOr(d, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// after is t plus d, at most the end of time.
+// after is t plus d, without overflow.
 func after(t int64, d time.Duration) int64 {
 	if sum := t + int64(d); sum >= t {
 		return sum
 	}
-	return 1<<63 - 1
+	return math.MaxInt64
 }

@@ -402,7 +402,7 @@ func TestLives(t *testing.T) {
 				t.Fatalf("round %d: top %v, then %v", round, empty, top)
 			}
 		}
-		if n := b.ended(); few || n > shardCount*maxEnded {
+		if n := b.ended(); few || n > stripeCount*maxEnded {
 			t.Errorf("%d of %d ended streams are told apart", n, len(over))
 		}
 		if c, _, s := b.size(); c != 2 || s != 0 {

@@ -11,12 +11,12 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// presenceShardCount is the number of locks that channels are spread over.
-const presenceShardCount = 256
+// presenceStripeCount is the number of stripes that channels are spread over.
+const presenceStripeCount = 256
 
-// Presence keeps who is in which channel. An entry that is not renewed within
-// the configured time to live is gone. It needs no Close: one timer runs while
-// there are entries.
+// Presence knows which clients are in which channel. It forgets an entry that is not
+// renewed within the configured time to live. It needs no Close: one timer runs while there
+// are entries.
 type Presence struct {
 	ttl     int64
 	seed    maphash.Seed
@@ -27,9 +27,8 @@ type Presence struct {
 
 var _ broker.PresenceManager = (*Presence)(nil)
 
-// presenceStripe holds the channels of one hash value. All entries have the same
-// time to live: in the order of their renewal they are in the order of their
-// expiry too, and one list shows which ones have expired.
+// presenceStripe holds the channels of one hash value. All entries have the same time to
+// live, so one list in the order of renewals is in the order of expiry, too.
 type presenceStripe struct {
 	mu       sync.Mutex
 	channels table[string, *members]
@@ -53,21 +52,21 @@ type member struct {
 	older, newer *member
 }
 
-// NewPresence returns an empty presence manager. Of cfg it takes PresenceTTL.
+// NewPresence returns an empty presence manager. It uses PresenceTTL of cfg alone.
 func NewPresence(cfg Config) *Presence {
 	return &Presence{
 		ttl:     int64(positiveOr(cfg.PresenceTTL, defaultPresenceTTL)),
 		seed:    maphash.MakeSeed(),
 		start:   time.Now(),
-		stripes: make([]presenceStripe, presenceShardCount),
+		stripes: make([]presenceStripe, presenceStripeCount),
 	}
 }
 
 // Describe implements broker.Engine. No lock is held for longer than one operation takes.
 func (p *Presence) Describe() broker.Traits { return broker.Traits{Name: "memory", Local: true} }
 
-// Add implements broker.PresenceManager. A client is known by info.Client. info
-// must not be changed afterwards.
+// Add implements broker.PresenceManager. info.Client identifies the client. info must not be
+// changed afterwards.
 func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	s, now, err := p.enter(ctx, ch)
 	if err != nil {
@@ -84,17 +83,17 @@ func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo)
 		m = &member{of: ms, client: info.Client}
 		ms.clients.set(m.client, m)
 	} else {
-		s.unlink(m)
+		s.unlist(m)
 		ms.count(m.info.User, -1)
 	}
 	m.info, m.expireAt = info, after(now, time.Duration(p.ttl))
 	ms.count(info.User, 1)
-	s.link(m)
+	s.append(m)
 	p.arm(time.Duration(p.ttl))
 	return nil
 }
 
-// Remove implements broker.PresenceManager. The user is known from Add.
+// Remove implements broker.PresenceManager. It knows the user from Add.
 func (p *Presence) Remove(ctx context.Context, ch, client, _ string) error {
 	s, _, err := p.enter(ctx, ch)
 	if err != nil {
@@ -109,8 +108,8 @@ func (p *Presence) Remove(ctx context.Context, ch, client, _ string) error {
 	return nil
 }
 
-// Presence implements broker.PresenceManager. The map is the caller's, the infos
-// are shared and must not be changed. It is never nil without an error.
+// Presence implements broker.PresenceManager. The map belongs to the caller; the infos are
+// shared and must not be changed. Without an error the map is not nil.
 func (p *Presence) Presence(ctx context.Context, ch string) (map[string]*channel.ClientInfo, error) {
 	s, _, err := p.enter(ctx, ch)
 	if err != nil {
@@ -143,19 +142,19 @@ func (p *Presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, 
 	return broker.PresenceStats{Clients: len(ms.clients.m), Users: len(ms.users.m)}, nil
 }
 
-// enter locks the channel's stripe and rids it of what has expired.
+// enter locks the channel's stripe and removes entries that have expired.
 func (p *Presence) enter(ctx context.Context, ch string) (s *presenceStripe, now int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	s = &p.stripes[maphash.String(p.seed, ch)%presenceShardCount]
+	s = &p.stripes[maphash.String(p.seed, ch)%presenceStripeCount]
 	s.mu.Lock()
 	now = int64(time.Since(p.start))
 	s.expire(now)
 	return s, now, nil
 }
 
-// arm has the stripes swept after a while, if that is not going to happen anyway.
+// arm schedules a sweep, unless one is scheduled.
 func (p *Presence) arm(wait time.Duration) {
 	if !p.armed.Load() && p.armed.CompareAndSwap(false, true) {
 		time.AfterFunc(wait, p.sweep)
@@ -164,8 +163,7 @@ func (p *Presence) arm(wait time.Duration) {
 
 // sweep gives back the memory of channels that nobody uses any more.
 func (p *Presence) sweep() {
-	// An entry added from here on arms the timer itself.
-	p.armed.Store(false)
+	p.armed.Store(false) // from here on, Add arms the timer
 	now := int64(time.Since(p.start))
 	var next int64
 	for i := range p.stripes {
@@ -188,9 +186,9 @@ func (s *presenceStripe) expire(now int64) {
 	}
 }
 
-// drop forgets the client, and the channel if that was its last one.
+// drop forgets a client, and its channel if it was the last one.
 func (s *presenceStripe) drop(m *member) {
-	s.unlink(m)
+	s.unlist(m)
 	m.of.count(m.info.User, -1)
 	m.of.clients.delete(m.client)
 	if len(m.of.clients.m) == 0 {
@@ -206,8 +204,8 @@ func (ms *members) count(user string, by int) {
 	}
 }
 
-// link appends m as the newest entry of the list.
-func (s *presenceStripe) link(m *member) {
+// append adds m to the list, as the newest.
+func (s *presenceStripe) append(m *member) {
 	m.older, m.newer = s.newest, nil
 	if s.newest != nil {
 		s.newest.newer = m
@@ -217,7 +215,7 @@ func (s *presenceStripe) link(m *member) {
 	s.newest = m
 }
 
-func (s *presenceStripe) unlink(m *member) {
+func (s *presenceStripe) unlist(m *member) {
 	if m.older != nil {
 		m.older.newer = m.newer
 	} else {

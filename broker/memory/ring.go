@@ -2,9 +2,8 @@ package memory
 
 import "github.com/gyrohq/gyro/channel"
 
-// ring is a queue of publications, oldest first. It grows by doubling up to the
-// size that the stream may have and shrinks when that size is lowered, so that
-// pushing takes constant time (amortized) whatever its length.
+// ring is a queue of publications, oldest first. It doubles up to the size of the stream, and
+// shrinks when that size is lowered. So pushing takes constant amortized time.
 type ring struct {
 	buf   []*channel.Publication
 	head  int // index in buf of the oldest

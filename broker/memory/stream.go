@@ -12,8 +12,8 @@ import (
 )
 
 // stream is the history of one channel (recovery.md sections 1 and 2), from its first
-// publication on: see epoch for those that have none. The stored publications have the
-// offsets up to top without a gap. Its stripe's lock guards it.
+// publication on; before that, a channel has an epoch only (see Broker.epoch). The offsets of
+// the stored publications end at top and have no gap. The stripe's lock guards a stream.
 type stream struct {
 	slot
 	channel string
@@ -29,8 +29,8 @@ type stream struct {
 	wakeAt    int64 // when the agenda looks at the stream; 0 if it does not
 }
 
-// stream returns the channel's stream as it is now, nil if it has no publications. The
-// agenda would drop what is over, too, somewhat later.
+// stream returns the channel's stream, or nil if there was no publication or the stream has
+// ended. It drops what has expired, which the agenda would do somewhat later.
 func (b *Broker) stream(s *stripe, c *state, now int64) *stream {
 	st := c.stream
 	switch {
@@ -52,7 +52,7 @@ func (b *Broker) begin(s *stripe, ch string, c *state) *stream {
 	return c.stream
 }
 
-// end forgets a channel's stream. The next one begins another life.
+// end forgets a channel's stream. The next stream has another life.
 func (b *Broker) end(s *stripe, c *state) {
 	st := c.stream
 	b.agenda.cancel(st)
@@ -64,9 +64,9 @@ func (b *Broker) end(s *stripe, c *state) {
 	s.put(st.channel, *c)
 }
 
-// schedule has the agenda look at the stream when something of it ends. A later
-// end than the one on the agenda is not written down now but found out then: so
-// publishing to a busy channel costs the agenda nothing.
+// schedule has the agenda look at the stream when something of it ends. If the agenda looks
+// earlier anyway, it will see then that the end has moved: so publishing to a busy channel
+// costs the agenda nothing.
 func (b *Broker) schedule(st *stream) {
 	at := st.ends()
 	if st.wakeAt == 0 || at < st.wakeAt {
@@ -75,7 +75,7 @@ func (b *Broker) schedule(st *stream) {
 	}
 }
 
-// expire gives back what has outlived its time.
+// expire drops what has expired.
 func (st *stream) expire(b *Broker, now int64) {
 	_, s := b.place(st.channel)
 	s.mu.Lock()
@@ -109,7 +109,7 @@ func (st *stream) append(pub *channel.Publication, opts *broker.PublishOptions) 
 	st.pubs.push(pub, opts.HistorySize)
 }
 
-// renew starts the times to live anew.
+// renew restarts the times to live.
 func (st *stream) renew(now int64, pubsTTL, metaTTL time.Duration) {
 	st.pubsUntil = after(now, pubsTTL)
 	st.renewMeta(now, metaTTL)
@@ -134,13 +134,12 @@ func (st *stream) position() channel.StreamPosition {
 	return channel.StreamPosition{Offset: st.top, Epoch: st.epoch}
 }
 
-// read selects publications as recovery.md section 7 says. The slice is the
-// caller's.
+// read selects publications as recovery.md section 7 says. The slice belongs to the caller.
 func (st *stream) read(f broker.HistoryFilter) []*channel.Publication {
 	if f.Limit == 0 || st.pubs.count == 0 {
 		return nil
 	}
-	// Indices into the ring: the publication with offset o stands at o - oldest.
+	// from and to are indices into the ring: the publication with offset o is at o - oldest.
 	oldest := st.top - uint64(st.pubs.count) + 1
 	from, to := 0, st.pubs.count
 	if f.Since != nil {
@@ -178,9 +177,9 @@ func clamp(offset, oldest uint64, count int) int {
 	return int(min(offset-oldest, uint64(count)))
 }
 
-// History implements broker.Broker. The slice of the result is the caller's, the
-// publications are shared and must not be changed. A reversed read since an
-// offset beyond the top begins at the newest publication.
+// History implements broker.Broker. The slice of the result belongs to the caller; the
+// publications are shared and must not be changed. A reversed read since an offset beyond
+// the top begins at the newest publication.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
 	s, err := b.enter(ctx, ch)
 	if err != nil {
@@ -198,8 +197,8 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return broker.History{Publications: st.read(filter), Top: st.position()}, nil
 }
 
-// Positions is Traits.Positions. Each position is read in the channel's
-// turn, so that no publication is between the stream and the handler.
+// Positions is Traits.Positions. It reads each position in the channel's turn, so that no
+// publication is between the stream and the handler.
 func (b *Broker) Positions(ctx context.Context, channels []string) []broker.PositionResult {
 	out := make([]broker.PositionResult, len(channels))
 	for i, ch := range channels {

@@ -1,7 +1,9 @@
 package memory
 
-// table is a map that gives memory back when its entries go, which a Go map
-// does not: it is copied when three quarters of its greatest size are gone.
+import "maps"
+
+// table is a map that gives memory back when entries are deleted, which a Go map does not.
+// It is copied when three quarters of its greatest size are gone.
 type table[K comparable, V any] struct {
 	m    map[K]V
 	peak int
@@ -27,8 +29,6 @@ func (t *table[K, V]) delete(k K) {
 		return
 	}
 	m := make(map[K]V, len(t.m))
-	for k, v := range t.m {
-		m[k] = v
-	}
+	maps.Copy(m, t.m)
 	t.m, t.peak = m, len(m)
 }

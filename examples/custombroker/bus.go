@@ -11,10 +11,10 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Bus connects the brokers of several nodes of one process, as Redis or NATS
-// connect those of many. A memory broker behind it keeps the streams and sees to
-// offsets, idempotency and versions; the bus hands its events to the nodes that
-// subscribed, and control messages to the nodes that they are for.
+// Bus connects the brokers of several nodes in one process, as Redis or NATS do across
+// machines. A memory broker keeps the streams and takes care of offsets, idempotency and
+// versions. The bus hands events to the nodes that subscribed, and control messages to the
+// nodes that they are for.
 type Bus struct {
 	streams *memory.Broker
 
@@ -71,23 +71,23 @@ var (
 	errClosed   = errors.New("bus: broker is closed")
 )
 
-// Broker is a node's end of a bus. What it does not do itself (joins, leaves and
-// history) the embedded memory broker of the bus does.
+// Broker is a node's end of a bus. The embedded memory broker of the bus does the rest:
+// joins, leaves and history.
 type Broker struct {
 	broker.Broker
 	bus       *Bus
 	delivered atomic.Uint64 // events
 	closed    atomic.Bool
 
-	// What follows is guarded by the lock of the bus.
+	// The lock of the bus guards the following fields.
 	handler broker.EventHandler // of Run
 	node    string              // of RunControl, as is control
 	control func(data []byte)
 }
 
-// Describe implements broker.Engine: it says what the broker can do. It does not pass on
-// the traits of the memory broker, whose Batch and Positions would go past this one. What
-// is not mentioned the broker does not have; a node then has another way.
+// Describe implements broker.Engine: it says what the broker can do. It does not return
+// the traits of the memory broker, whose Batch and Positions do not know of the bus. A node
+// does without the traits that are not set.
 func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{
 		Name:    "bus",
@@ -136,7 +136,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 		}
 	}
 	b.bus.mu.RUnlock()
-	for _, handle := range handlers { // which may publish control messages themselves
+	for _, handle := range handlers { // without the lock: they may publish control messages
 		handle(data)
 	}
 	return nil
@@ -198,8 +198,8 @@ func (b *Broker) leave(ctx context.Context, ch string) error {
 	return b.Broker.Unsubscribe(ctx, ch)
 }
 
-// Close implements broker.Broker: the bus and the other nodes live on. Nobody calls this
-// node any more once it has the lock.
+// Close implements broker.Broker. It does not close the bus. It takes the lock, so it waits
+// for events on their way to this node.
 func (b *Broker) Close(ctx context.Context) error {
 	b.closed.Store(true)
 	b.bus.mu.Lock()

@@ -18,25 +18,24 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Engines of a node, and what it knows of channels. It is constant once it is used.
+// Engines of a node, and its routes. The fields do not change once it is used.
 type Engines struct {
 	Broker broker.Broker
 	Traits broker.Traits // of Broker
-	// Streams is Broker for the calls of many clients at a time, Subscribe and History,
-	// and Presence is for all of them: behind gates, unless the engines are local. What
-	// leaves Presence is removed even if that fails at first.
+	// Streams is Broker for Subscribe and History, and Presence the presence manager, each
+	// behind a gate unless it is local. Presence repeats removals that fail.
 	Streams  broker.Broker
 	Presence broker.PresenceManager
 	Routes   *route.Table
-	// Watch has positions in a channel checked from now on.
+	// Watch starts the checks of positions in a channel.
 	Watch func(ch string, metaTTL time.Duration)
 	// Local is set if none of the engines makes callers wait: see broker.Traits.
 	Local    bool
 	presence *presence.Manager // nil if the presence manager is local
 }
 
-// New puts gates before the engines that are not in the process: so many calls may be
-// in progress at each.
+// New puts gates before the engines that are not local. concurrency is how many calls may
+// be in progress at each.
 func New(b broker.Broker, p broker.PresenceManager, concurrency int, log *slog.Logger) *Engines {
 	g := &Engines{Broker: b, Traits: b.Describe(), Streams: b, Presence: p}
 	localPresence := p.Describe().Local
@@ -52,8 +51,8 @@ func New(b broker.Broker, p broker.PresenceManager, concurrency int, log *slog.L
 	return g
 }
 
-// Close ends what goes on in the background: removals of presence that have failed are
-// tried again for 2 s at most. No call may come behind it.
+// Close ends the background work. It tries failed removals of presence again, for 2 s at
+// most. No method may be called after it.
 func (g *Engines) Close() {
 	if g.presence != nil {
 		g.presence.Close()
@@ -73,8 +72,8 @@ type Owner interface {
 	Panicked(reason any, stack []byte)
 }
 
-// atOnce is how many subscriptions of one client are established side by side; they
-// matter to engines over a network only.
+// atOnce is how many subscriptions of one client are established at a time at engines that
+// are not local.
 const atOnce = 16
 
 // Attach establishes subscriptions, and sets the results and the error of each.
@@ -97,10 +96,10 @@ func (g *Engines) Attach(ctx context.Context, o Owner, items []*session.AttachIt
 	wg.Wait()
 }
 
-// errPanic is the outcome of what panicked.
+// errPanic is the error of a call that panicked.
 var errPanic = errors.New("panic, logged before")
 
-// guard contains a panic of f, so that everything else is done or undone.
+// guard turns a panic of f into an error, so that the caller goes on or undoes its steps.
 func guard(o Owner, f func() error) (err error) {
 	if !contain.Do(func() { err = f() }, o.Panicked) {
 		return errPanic
@@ -138,7 +137,7 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *session.AttachItem) {
 	}
 }
 
-// History reads a stream for whoever asks, and checks what engines do not.
+// History reads a stream for a client or a backend, and checks what engines do not.
 func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
 	if f.Reverse && f.Since != nil && f.Since.Offset == 0 {
 		return broker.History{}, protocol.ErrorBadRequest
@@ -153,8 +152,8 @@ func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter
 	return h, nil
 }
 
-// Detach ends a subscription, in the order of client-protocol.md 8.3. The connection
-// may have ended, so its life does not count.
+// Detach ends a subscription, in the order of client-protocol.md 8.3. It does not depend on
+// the connection, which may have ended.
 func (g *Engines) Detach(o Owner, it *session.DetachItem) error {
 	ctx := context.Background()
 	var absent, left error

@@ -1,9 +1,10 @@
-// Package bustest is an engine for tests of several nodes in one process: what Redis
-// or NATS is for those of many, without a network. It is not local. Messages
-// arrive before the call that sends them returns.
+// Package bustest is an engine for tests of several nodes in one process. It stands for
+// Redis or NATS: its traits do not say Local. Messages arrive before the call that sends
+// them returns.
 package bustest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -71,8 +72,8 @@ func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
 
 func (e *events) HandleLoss(func(ch string) bool) {}
 
-// Engine is a node's end of a bus. What it does not do itself the memory broker of the
-// bus does.
+// Engine is a node's end of a bus. The embedded memory broker of the bus does what is not
+// defined here.
 type Engine struct {
 	broker.Broker
 	bus     *Bus
@@ -86,20 +87,19 @@ type Engine struct {
 	sent int
 }
 
-// Describe implements broker.Engine.
 func (n *Engine) Describe() broker.Traits {
 	return broker.Traits{Name: "bus", History: true, Idempotency: true, Versions: true, Delta: true, Control: n}
 }
 
-// Cut has the engine lose all control messages, in and out, without an error: as if
-// the node had been killed.
+// Cut makes the engine lose all control messages, in and out, without an error, as if the
+// node had been killed.
 func (n *Engine) Cut(cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut = cut
 }
 
-// Fail has PublishControl fail, unless err is nil.
+// Fail makes PublishControl fail with err, or succeed again if that is nil.
 func (n *Engine) Fail(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,7 +119,6 @@ func (n *Engine) isCut() bool {
 	return n.cut
 }
 
-// RunControl implements broker.Controller.
 func (n *Engine) RunControl(node string, handle func(data []byte)) error {
 	if n.receive != nil {
 		return errors.New("bustest: RunControl was called before")
@@ -131,7 +130,6 @@ func (n *Engine) RunControl(node string, handle func(data []byte)) error {
 	return nil
 }
 
-// PublishControl implements broker.Controller.
 func (n *Engine) PublishControl(ctx context.Context, node string, data []byte) error {
 	n.mu.Lock()
 	cut, err := n.cut, n.fail
@@ -158,21 +156,17 @@ func (b *Bus) Inject(node string, data []byte) {
 		if o.isCut() {
 			continue
 		}
-		msg := append([]byte(nil), data...)
+		msg := bytes.Clone(data)
 		o.receive(msg)
-		for i := range msg { // it is valid during the call only
-			msg[i] = 0xff
-		}
+		clear(msg) // it is valid during the call only
 	}
 }
 
-// Run implements broker.Broker.
 func (n *Engine) Run(h broker.EventHandler) error {
 	n.handler = h
 	return nil
 }
 
-// Subscribe implements broker.Broker.
 func (n *Engine) Subscribe(ctx context.Context, channels ...string) error {
 	n.bus.mu.Lock()
 	defer n.bus.mu.Unlock()
@@ -188,7 +182,6 @@ func (n *Engine) Subscribe(ctx context.Context, channels ...string) error {
 	return nil
 }
 
-// Unsubscribe implements broker.Broker.
 func (n *Engine) Unsubscribe(_ context.Context, channels ...string) error {
 	n.bus.mu.Lock()
 	defer n.bus.mu.Unlock()

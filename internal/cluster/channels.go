@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// opChannels is the survey that Channels makes, reservedOps the beginning of the names
-// of others that are not the application's.
+// opChannels is the survey that Channels makes. Names that begin with reservedOps are not
+// the application's either.
 const (
 	opChannels  = "channels"
 	reservedOps = "centrifuge_"

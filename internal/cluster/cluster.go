@@ -1,7 +1,7 @@
-// Package cluster is a node among others: it knows which nodes there are, asks all of
-// them, and has each do what is to happen on all (engines.md 5). The messages travel by
-// a broker.Controller, at most once and in no particular order; so nodes confirm what
-// they did, and are told again until they do.
+// Package cluster is a node's view of the other nodes: it knows which there are, sends them
+// surveys, and has each of them do commands (engines.md 5). The messages travel by a
+// broker.Controller, at most once and in any order. So nodes confirm commands, and a command
+// is sent again until they do.
 package cluster
 
 import (
@@ -19,26 +19,27 @@ import (
 )
 
 const (
-	// pingInterval is how often a node gives a sign of life, cleanInterval how often
-	// it looks for others that do not any more. So a node that was killed is gone
+	// pingInterval is how often a node sends a sign of life, cleanInterval how often it
+	// looks for nodes that send none any more. So the others miss a node that was killed
 	// after 7 to 16 s.
 	pingInterval  = 3 * time.Second
 	cleanInterval = 9 * time.Second
 	// publishTimeout bounds a call of the controller.
 	publishTimeout = 5 * time.Second
-	// maxCommand bounds a control message, in bytes: a survey's data and some more.
+	// maxCommand bounds a control message, in bytes: the data of a survey, and what is
+	// around it.
 	maxCommand = MaxData + 64<<10
-	// maxGreetings is how many new nodes wait to be greeted. Others learn of this node
-	// with its next sign of life.
+	// maxGreetings is how many new nodes wait to be greeted. Further ones learn of this node
+	// by its next sign of life.
 	maxGreetings = 256
 )
 
 // Handler is what the node does for the cluster. Any goroutine may call it.
 type Handler interface {
-	// Describe returns what the node tells of itself. It takes a second at most.
+	// Describe returns what the node tells others about itself. It takes a second at most.
 	Describe(ctx context.Context) Info
-	// Apply does what another node wants to happen on every node: a subscribe,
-	// unsubscribe, disconnect or refresh. It must not wait.
+	// Apply does a command that another node sent to all: a subscribe, unsubscribe,
+	// disconnect or refresh. It must not wait.
 	Apply(cmd *control.Command)
 	// Answer answers a survey of the application. It may take until ctx ends. An error
 	// is logged.
@@ -46,8 +47,8 @@ type Handler interface {
 	// Channels returns the node's own channels whose names match, and the number of
 	// their subscribers.
 	Channels(ctx context.Context, match func(string) bool) (map[string]int, error)
-	// Emulate hands commands to the node's client with a session ID, if there is one, and
-	// waits until they are dispatched.
+	// Emulate hands commands to the node's client that has the session ID, if there is one,
+	// and waits until they are dispatched.
 	Emulate(ctx context.Context, session string, data []byte) error
 }
 
@@ -68,13 +69,13 @@ type Cluster struct {
 	ctx  context.Context // ends with Close
 	end  context.CancelFunc
 	work sync.WaitGroup
-	// present ends with Leave: then nobody is greeted or sent signs of life any more.
+	// present ends with Leave. Then the node sends no greetings and signs of life any more.
 	present context.Context
 	absent  context.CancelFunc
 	pings   sync.WaitGroup
 	greet   chan string
-	// asking and answering have room for the surveys under way, relaying and emulating for
-	// those that carry the commands of clients, telling for commands.
+	// These have one element for each thing under way. asking and answering: surveys;
+	// relaying and emulating: surveys with commands of clients; telling: commands.
 	asking, answering, relaying, emulating, telling chan struct{}
 	clock                                           clock
 	toConfirm                                       chan struct{} // wakes runConfirm
@@ -84,8 +85,8 @@ type Cluster struct {
 	surveys  map[uint64]*survey
 	orders   map[uint64]*order // by ID of the command
 	lastID   uint64            // of surveys and commands
-	owed     int               // commands that are kept for silent nodes
-	// owedBytes is their size, reminding the nodes that are told of them now.
+	owed     int               // number of commands that are kept for silent nodes
+	// owedBytes is their size. reminding are the nodes that get them now.
 	owedBytes int
 	reminding map[string]bool
 	done      doneBefore
@@ -94,7 +95,7 @@ type Cluster struct {
 	left      bool
 	closed    bool
 	silent    bool      // the last sign of life could not be sent
-	warned    time.Time // of a message that was not understood
+	warned    time.Time // when a message that was not understood was logged last
 }
 
 // New returns a cluster that knows nobody.
@@ -114,7 +115,7 @@ func New(cfg Config) *Cluster {
 	return c
 }
 
-// Listen begins to take control messages.
+// Listen starts receiving control messages.
 func (c *Cluster) Listen() error {
 	if c.alone() {
 		return nil
@@ -128,8 +129,8 @@ func (c *Cluster) Listen() error {
 // alone tells that there can be no other node.
 func (c *Cluster) alone() bool { return c.cfg.Controller == nil }
 
-// Start gives the first sign of life, which takes a few seconds at most, and further
-// ones until Leave.
+// Start sends the first sign of life, which takes a few seconds at most, and further ones
+// until Leave.
 func (c *Cluster) Start() {
 	c.mu.Lock()
 	if c.started || c.left {
@@ -207,7 +208,7 @@ func (c *Cluster) clean(now time.Time) {
 	}
 }
 
-// Nodes returns the other nodes, as they described themselves last, by UID.
+// Nodes returns the other nodes as they described themselves last, ordered by UID.
 func (c *Cluster) Nodes() []Info {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,8 +222,8 @@ func (c *Cluster) Nodes() []Info {
 	return nodes
 }
 
-// publish sends a command to one node, or to all if to is empty. It sets the sender.
-// It takes at most 5 s.
+// publish sends a command to one node, or to all if to is empty. It sets the sender, and
+// takes 5 s at most.
 func (c *Cluster) publish(ctx context.Context, to string, cmd *control.Command) error {
 	cmd.UID = c.cfg.UID
 	if size := cmd.SizeProto(); size > maxCommand {
@@ -240,7 +241,7 @@ func tooLong(size int) error {
 	return fmt.Errorf("gyro: control message of %d bytes is longer than %d", size, maxCommand)
 }
 
-// receive takes a control message. It does not wait, and does not keep data.
+// receive handles a control message. It does not wait, and does not keep data.
 func (c *Cluster) receive(data []byte) {
 	var cmd control.Command
 	if len(data) > maxCommand {
@@ -256,7 +257,7 @@ func (c *Cluster) receive(data []byte) {
 	case cmd.UID == "" || len(cmd.UID) > maxUID:
 		c.warn(errors.New("no valid sender"))
 		return
-	case cmd.UID != c.cfg.UID: // or else, the effect here did not wait for the message
+	case cmd.UID != c.cfg.UID: // this node has done its own commands already
 		c.handle(&cmd)
 	}
 	c.mu.Lock()
@@ -264,8 +265,8 @@ func (c *Cluster) receive(data []byte) {
 	c.mu.Unlock()
 }
 
-// handle does what a command says. One without a payload that is known comes from a
-// node of another version.
+// handle does what a command says. A command without a known payload comes from a node of
+// another version.
 func (c *Cluster) handle(cmd *control.Command) {
 	switch {
 	case cmd.Node != nil:
@@ -283,7 +284,8 @@ func (c *Cluster) handle(cmd *control.Command) {
 	}
 }
 
-// alive notes a sign of life. A node that was unknown does not know this one either.
+// alive notes a sign of life. A node that was unknown is greeted, as it does not know this
+// one either.
 func (c *Cluster) alive(uid string, n *control.Node) {
 	n.UID = uid
 	c.mu.Lock()
@@ -317,7 +319,7 @@ func (c *Cluster) gone(uid string) {
 	}
 }
 
-// warnPause is the least time between two complaints of messages.
+// warnPause is the least time between two log lines about messages.
 const warnPause = 10 * time.Second
 
 func (c *Cluster) warn(err error) {
@@ -339,12 +341,12 @@ func (c *Cluster) isClosed() bool {
 	return c.closed
 }
 
-// farewellTimeout bounds how long a node that ends waits for a controller that may be
-// why it ends.
+// farewellTimeout bounds how long a node that ends waits for its controller, which may not
+// work any more.
 const farewellTimeout = 2 * time.Second
 
-// Leave tells the others that this node is about to end. It still hears and answers
-// them. A node that was not started just ceases to greet.
+// Leave tells the other nodes that this one is about to end. It still receives their
+// messages and answers them.
 func (c *Cluster) Leave(ctx context.Context) {
 	c.mu.Lock()
 	if c.left {
@@ -366,8 +368,8 @@ func (c *Cluster) Leave(ctx context.Context) {
 	}
 }
 
-// Close ends everything and waits for it, answers under way included. Messages are
-// passed over from then on. Leave comes before.
+// Close ends everything and waits for the end of all work, answers under way included. From
+// then on messages are ignored. Leave must be called before.
 func (c *Cluster) Close() {
 	c.mu.Lock()
 	c.closed = true

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// rememberFor and maxRemembered bound how long a command is known to be done: for
-	// rememberFor at least, unless there are so many.
+	// A command is known to be done for rememberFor at least, unless there are more than
+	// maxRemembered.
 	rememberFor   = forgetAfter
 	maxRemembered = 32 << 10
 	// maxConfirm bounds the confirmations that wait to be sent to a node. More are not
@@ -17,9 +17,9 @@ const (
 	maxConfirm = 4096
 )
 
-// doneBefore knows the commands that were done. One goroutine at a time.
+// doneBefore knows the commands that were done. One goroutine may use it at a time.
 type doneBefore struct {
-	// Two generations: old is what was done before since.
+	// There are two generations: what was done before since is in old.
 	young, old map[doneKey]struct{}
 	since      time.Time
 }
@@ -46,10 +46,9 @@ func (d *doneBefore) note(uid string, id uint64, now time.Time) (before bool) {
 }
 
 // do does a command of another node, unless it was done before or its time is over, and
-// confirms it. A node that the sender does not know yet is not among the addressees: it
-// does what it hears.
+// confirms it. A sender that does not know this node yet sets no time for it.
 func (c *Cluster) do(cmd *control.Command) {
-	if cmd.ID == 0 { // of a node that waits for nothing
+	if cmd.ID == 0 { // the sender waits for no confirmation
 		c.cfg.Handler.Apply(cmd)
 		return
 	}
@@ -75,8 +74,8 @@ func (c *Cluster) do(cmd *control.Command) {
 	}
 }
 
-// runConfirm sends confirmations: those for a node that gather while others are under
-// way share a message.
+// runConfirm sends confirmations. Those for one node that gather while others are sent share
+// a message.
 func (c *Cluster) runConfirm() {
 	for {
 		select {
@@ -97,7 +96,7 @@ func (c *Cluster) runConfirm() {
 	}
 }
 
-// confirmed takes the confirmation of another node.
+// confirmed handles the confirmation of another node.
 func (c *Cluster) confirmed(uid string, m *control.Confirmation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
 
-// Info is what a node tells of itself.
+// Info is what a node tells others about itself.
 type Info struct {
 	UID, Name, Version string
-	// NumClients are connections, NumUsers their users, NumSubs their subscriptions,
-	// NumChannels the channels of these.
+	// NumClients counts connections, NumUsers their users, NumSubs their subscriptions, and
+	// NumChannels the channels of these subscriptions.
 	NumClients, NumUsers, NumSubs, NumChannels int
 	// Uptime in whole seconds.
 	Uptime time.Duration

@@ -8,38 +8,36 @@ import (
 )
 
 const (
-	// silentAfter is how long a node counts without a sign of life.
+	// silentAfter is the time without a sign of life after which a node is silent.
 	silentAfter = 7 * time.Second
 	// missedFor is how long a node that fell silent without a farewell may still have
-	// clients, so that a survey without it is not complete: one that is stopped sends
-	// no pings, upon which clients go elsewhere after 25 s and 10 s more.
+	// clients, so that a survey without it is not complete. A node that is stopped sends no
+	// pings, and its clients go to other nodes after 25 s and 10 s more.
 	missedFor = 45 * time.Second
-	// forgetAfter is how long such a node is remembered, and told what it missed when it
-	// is back.
+	// forgetAfter is how long a silent node is remembered. If it comes back earlier, it gets
+	// the commands that it missed.
 	forgetAfter = 5 * time.Minute
-	// deafAfter is how long this node may hear nothing, not even itself, before the silence
-	// of others tells nothing of them: it was stopped, or cut off from the engine.
+	// deafAfter is how long this node may receive nothing, not even its own messages. After
+	// that it was stopped or cut off from the engine, and others need not have been silent.
 	deafAfter = pingInterval + time.Second
-	// leftFor is how long it is remembered that a node left, so that a late sign of
-	// life, as the order of messages is free, does not bring it back.
+	// leftFor is how long the registry remembers that a node left, so that a sign of life
+	// that arrives after the farewell does not bring it back.
 	leftFor = 30 * time.Second
-	// maxNodes bounds how many nodes are known, and how many are remembered to have
-	// left.
+	// maxNodes bounds how many nodes are known, and how many that left are remembered.
 	maxNodes = 4096
 	// maxUID and maxName bound the texts of a node, in bytes.
 	maxUID  = 64
 	maxName = 255
-	// driftParts is how much slower than ours the clock of another node may run: one
-	// part in so many.
+	// The clock of another node may be slower than ours by one part in driftParts.
 	driftParts = 1000
 )
 
-// registry knows the other nodes. It has no clock: every method that needs the time
-// is told it. One goroutine at a time.
+// registry knows the other nodes. It has no clock: methods that need the time get it as an
+// argument. One goroutine may use it at a time.
 type registry struct {
 	start time.Time
-	// heard is when the last message of any node came, this one included, and hearing
-	// since when messages have come without a pause.
+	// heard is when the last message of any node came, this one included. Since hearing,
+	// messages have come without a pause.
 	heard, hearing time.Time
 	nodes          map[string]*entry
 	left           map[string]time.Time
@@ -48,10 +46,10 @@ type registry struct {
 type entry struct {
 	node *control.Node
 	seen time.Time
-	// lead is by how much the node's clock is ahead of the time since registry.start, at
-	// least: what it told was true when it was sent, which was before it arrived.
+	// lead is a lower bound of how far the node's clock is ahead of the time since
+	// registry.start: the message with its clock was sent before it arrived.
 	lead time.Duration
-	lost bool // it is not listed any more
+	lost bool // not listed any more
 }
 
 func newRegistry() registry {
@@ -66,7 +64,8 @@ func (r *registry) hear(now time.Time) {
 	r.heard = now
 }
 
-// silence is for how long a node has not been heard of while others were.
+// silence returns for how long no sign of life of a node has come while messages of others
+// have.
 func (r *registry) silence(e *entry, now time.Time) time.Duration {
 	switch {
 	case now.Sub(r.heard) > deafAfter:
@@ -77,14 +76,14 @@ func (r *registry) silence(e *entry, now time.Time) time.Duration {
 	return now.Sub(e.seen)
 }
 
-// silent tells that a node has not been heard of for too long to be waited for.
+// silent tells that nobody has to wait for a node.
 func (r *registry) silent(e *entry, now time.Time) bool { return r.silence(e, now) > silentAfter }
 
-// missed tells that a node may have clients.
+// missed tells that a node may still have clients.
 func (r *registry) missed(e *entry, now time.Time) bool { return r.silence(e, now) <= missedFor }
 
-// put notes a sign of life, and tells whether the node was not listed. n is the
-// registry's from here on.
+// put notes a sign of life, and tells whether the node was not listed. The registry owns n
+// from here on.
 func (r *registry) put(n *control.Node, now time.Time) (unlisted bool) {
 	if _, gone := r.left[n.UID]; gone {
 		return false
@@ -105,7 +104,7 @@ func (r *registry) put(n *control.Node, now time.Time) (unlisted bool) {
 	return unlisted
 }
 
-// until returns what the node's clock says in d from now, at most.
+// until returns a lower bound of what the node's clock will say in d from now.
 func (r *registry) until(e *entry, now time.Time, d time.Duration) int64 {
 	return int64(now.Sub(r.start) + d + e.lead - (now.Sub(e.seen)+d)/driftParts)
 }
@@ -129,8 +128,8 @@ func (r *registry) remove(uid string, now time.Time) (listed bool) {
 	return listed
 }
 
-// expire takes the nodes that are silent from the list, returns them, and forgets those
-// that have been for long.
+// expire takes silent nodes off the list and returns them. It forgets nodes that have been
+// silent for forgetAfter.
 func (r *registry) expire(now time.Time) (lost []*control.Node) {
 	for uid, e := range r.nodes {
 		if now.Sub(e.seen) > silentAfter && !e.lost {

@@ -11,16 +11,16 @@ import (
 const opEmulation = reservedOps + "emulation"
 
 const (
-	// maxRelaying is how many requests of clients of other nodes a node passes on at a
-	// time; others wait. maxEmulating is how many of these it serves; more are not
-	// answered. Each takes about a round trip.
+	// maxRelaying is how many requests for clients of other nodes a node passes on at a
+	// time; further ones wait. maxEmulating is how many requests of other nodes it serves at
+	// a time; further ones get no answer. Each takes about a round trip.
 	maxRelaying  = 256
 	maxEmulating = 1024
 )
 
-// Relay has another node hand commands to its client with a session ID, and waits until
-// they are dispatched; if the node has no such client, they are passed over. ctx and the
-// errors are as with Survey.
+// Relay has another node hand commands to its client that has the session ID, and waits until
+// they are dispatched. If the node has no such client, the commands are dropped without an
+// error. ctx and the errors are as with Survey.
 func (c *Cluster) Relay(ctx context.Context, to, session string, data []byte) error {
 	if to == "" {
 		return fmt.Errorf("%w: %q", ErrUnknownNode, to)

@@ -28,18 +28,19 @@ const (
 	maxTotal = 256 << 20
 	// maxSurvey bounds how long a survey takes, whatever its context says.
 	maxSurvey = 5 * time.Minute
-	// maxAsking is how many surveys of this node are under way at a time; others wait.
-	// maxAnswering is how many of others are answered; more are not. A node that asks as
-	// many as it may begins the next one before its last answer is off the other's list.
+	// maxAsking is how many surveys of this node are under way at a time; further ones wait.
+	// maxAnswering is how many surveys of other nodes it answers at a time; further ones get
+	// no answer. It is larger, as a node may begin its next survey before the answer to the
+	// last one has left the list here.
 	maxAsking    = 64
 	maxAnswering = 2 * maxAsking
 )
 
 var (
-	// ErrNoAnswer tells of nodes, which it names, that have not answered a survey or
-	// confirmed a command. The latter may have done it, but will not do it any more.
+	// ErrNoAnswer means that nodes have not answered a survey or confirmed a command. The
+	// error names them. They may have done the command, but will not do it any more.
 	ErrNoAnswer = errors.New("gyro: no answer")
-	// ErrUnknownNode tells that a survey was for a node that is not there.
+	// ErrUnknownNode means that a survey was for a node that is not in the cluster.
 	ErrUnknownNode = errors.New("gyro: no such node in the cluster")
 	errSilent      = errors.New("not heard of for too long")
 	errClosed      = errors.New("gyro: node was shut down")
@@ -52,13 +53,13 @@ type Answer struct {
 	Data []byte
 }
 
-// survey is one under way; the cluster's lock guards it.
+// survey is a survey under way. The cluster's lock guards it.
 type survey struct {
 	to      string              // the only node asked; empty for all
-	waiting map[string]struct{} // for these nodes
+	waiting map[string]struct{} // nodes that have not answered
 	answers map[string]Answer
 	total   int   // bytes of the answers
-	err     error // why it failed
+	err     error // of finish
 	done    chan struct{}
 }
 
@@ -72,23 +73,22 @@ func (s *survey) finish(err error) {
 	}
 }
 
-// excuse does not wait for a node any more.
+// excuse takes a node off waiting.
 func (s *survey) excuse(uid string) {
 	if delete(s.waiting, uid); len(s.waiting) == 0 {
 		s.finish(nil)
 	}
 }
 
-// Survey asks all nodes, this one included, or just one, and returns their answers by
-// UID when it has one of each node that is known, and has not left meanwhile. If ctx
-// ends earlier, or 10 s have passed if it has no deadline, the answers so far are
-// returned with an error that names the nodes that are missing. So they are as soon as
-// nodes alone are missing that are silent: for 45 s these may have clients.
+// Survey asks all nodes, this one included, or the one named by to. It returns the answers by
+// UID when each known node has answered or left. If ctx ends earlier, or after 10 s if ctx has
+// no deadline, it returns the answers so far with an error that names the missing nodes. It
+// does so earlier if only silent nodes are missing, which may have clients for 45 s.
 func (c *Cluster) Survey(ctx context.Context, op string, data []byte, to string) (map[string]Answer, error) {
 	return c.survey(ctx, c.asking, op, data, to)
 }
 
-// survey makes a survey once there is room among those of its kind.
+// survey makes a survey once there is room among the surveys of its kind.
 func (c *Cluster) survey(ctx context.Context, room chan struct{}, op string, data []byte, to string) (map[string]Answer, error) {
 	if len(data) > MaxData {
 		return nil, fmt.Errorf("gyro: data of survey %q has %d bytes, which is more than %d", op, len(data), MaxData)
@@ -127,8 +127,8 @@ func (c *Cluster) survey(ctx context.Context, room chan struct{}, op string, dat
 	return c.outcome(ctx, op, s)
 }
 
-// silentPause is how often a survey looks whether those that it waits for are silent.
-// Before the first time a node that has just come back can answer.
+// silentPause is how often a survey looks whether the nodes that it waits for are silent. A
+// node that has just come back can answer before the first look.
 const silentPause = time.Second
 
 // await waits for the end of a survey.
@@ -157,7 +157,7 @@ func milliseconds(ctx context.Context) uint32 {
 	return uint32(min(max(time.Until(deadline).Milliseconds(), 1), maxSurvey.Milliseconds()))
 }
 
-// open begins a survey, which forget ends.
+// open registers a survey, until forget.
 func (c *Cluster) open(to string) (id uint64, s *survey, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +196,7 @@ func (c *Cluster) forget(id uint64) {
 	c.work.Done()
 }
 
-// collect takes an answer; it is the first one of a node that counts.
+// collect takes an answer. The first one of a node counts.
 func (c *Cluster) collect(from string, r *control.SurveyResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +216,7 @@ func (c *Cluster) collect(from string, r *control.SurveyResponse) {
 	s.excuse(from)
 }
 
-// excuse has no survey wait for a node that is gone. The lock is held.
+// excuse takes a node that is gone off all surveys. The lock is held.
 func (c *Cluster) excuse(uid string) {
 	for _, s := range c.surveys {
 		if _, ok := s.waiting[uid]; ok {
@@ -225,7 +225,8 @@ func (c *Cluster) excuse(uid string) {
 	}
 }
 
-// outcome of a survey that is done or out of time. What is late does not count.
+// outcome returns the result of a survey that is done or out of time. Later answers do not
+// count.
 func (c *Cluster) outcome(ctx context.Context, op string, s *survey) (map[string]Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,7 +245,7 @@ func (c *Cluster) outcome(ctx context.Context, op string, s *survey) (map[string
 	return answers, fmt.Errorf("%w of node %s to survey %q: %w", ErrNoAnswer, c.names(s.waiting), op, s.err)
 }
 
-// answer answers the survey of another node, in the background.
+// answer answers a survey of another node, in the background.
 func (c *Cluster) answer(from string, req *control.SurveyRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,7 +274,7 @@ func (c *Cluster) answer(from string, req *control.SurveyRequest) {
 	})
 }
 
-// ask has the node answer. A panic is contained: it is the application's.
+// ask has this node answer a survey. A panic of the application's handler becomes an answer.
 func (c *Cluster) ask(ctx context.Context, from, op string, data []byte) (a Answer) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -313,7 +314,7 @@ func (c *Cluster) reply(ctx context.Context, to string, id uint64, a Answer) {
 		return
 	}
 	c.log.Warn("answer to a survey was not sent", "node", to, "bytes", len(a.Data), "error", err)
-	if len(a.Data) > 0 && ctx.Err() == nil { // the controller may have a limit of its own
+	if len(a.Data) > 0 && ctx.Err() == nil { // the controller may have a lower limit
 		_ = send(failed(fmt.Sprintf("answer of %d bytes could not be sent", len(a.Data))))
 	}
 }

@@ -13,51 +13,51 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
 
-// Commands for the connections of a user are confirmed by each node, by the control
-// protocol itself: engines carry messages at most once, and may carry them late.
+// Each node confirms commands for the connections of a user, because engines carry messages
+// at most once, and may carry them late.
 //
-// A command has an ID and is sent again, under it, to the nodes that have not confirmed
-// it, which do it once and confirm each copy. Each copy says until when, by the clock of
-// the node that it is for, that node may do it: what a signs-of-life exchange tells of
-// that clock is a lower bound (registry.until), so that a copy that an engine kept back
-// is never done after the caller was answered with an error.
+// A command has an ID. It is sent again under this ID to the nodes that have not confirmed
+// it; they do it once, and confirm each copy. A copy says until when a node may do it, by the
+// clock of that node. Signs of life tell a lower bound of that clock (registry.until). So a
+// copy that an engine held back is never done after the caller got an error.
 //
-// A node that has fallen silent without a farewell is not waited for. It is told when it
-// is back: the command is kept for it.
+// The caller does not wait for a node that has fallen silent without a farewell. The command
+// is kept for that node, and sent to it when it is back.
 
 const (
 	// tellTimeout is how long a command takes at most. It is longer than silentAfter, so
 	// that a node that was killed delays a command and does not fail it.
 	tellTimeout = 8 * time.Second
-	// validFor is how long a copy of a command may be done after it was sent, and how
-	// long an engine that takes no message is tried.
+	// A node may do a copy of a command for validFor after it was sent. An engine that takes
+	// no message is given up after the same time.
 	validFor = 2 * time.Second
 	// A command is sent again after firstPause, then after pauses that double up to
 	// lastPause.
 	firstPause = 200 * time.Millisecond
 	lastPause  = time.Second
-	// maxTelling is how many commands of this node are under way at a time; others wait.
+	// maxTelling is how many commands of this node are under way at a time; further ones
+	// wait.
 	maxTelling = 1024
-	// maxOwed and maxOwedBytes bound the commands that are kept for nodes that are silent.
+	// maxOwed and maxOwedBytes bound the commands that are kept for silent nodes.
 	maxOwed      = 1024
 	maxOwedBytes = 16 << 20
-	// A node that is back is told after lastPause again, then after pauses that double up
-	// to lastReminder.
+	// A node that is back gets its commands again after lastPause, then after pauses that
+	// double up to lastReminder, until it has confirmed them.
 	lastReminder = 8 * time.Second
 )
 
-// order is a command of this node that others are to confirm; the cluster's lock guards
-// what changes.
+// order is a command of this node that other nodes have to confirm. The cluster's lock guards
+// waiting and owed.
 type order struct {
 	cmd     *control.Command
 	size    int
 	at      time.Time
-	waiting map[string]struct{} // nodes
-	done    chan struct{}       // closed when nobody is waited for
-	owed    bool                // the caller was answered; silent nodes are still to be told
+	waiting map[string]struct{} // nodes that have not confirmed
+	done    chan struct{}       // closed when waiting is empty
+	owed    bool                // the caller was answered; silent nodes still have to get it
 }
 
-// strike waits for a node no longer.
+// strike takes a node off waiting.
 func (o *order) strike(uid string) {
 	if _, ok := o.waiting[uid]; !ok {
 		return
@@ -67,12 +67,11 @@ func (o *order) strike(uid string) {
 	}
 }
 
-// Tell has all other nodes do a command, if the node runs and there can be others. It
-// returns nil when each node that is known has confirmed it, has left, or is silent and
-// will be told when it is back. Otherwise, after 8 s at most, the error names the nodes
-// that have not confirmed, which will not do it later. An engine that takes no message is
-// given up after 2 s. If ctx is cancelled, rather than has a deadline, nodes may do the
-// command for 2 s more.
+// Tell has all other nodes do a command, if this node runs and has a controller. It returns
+// nil when each known node has confirmed the command, has left, or is silent and will get it
+// when it is back. Otherwise, after 8 s at most, the error names the nodes that have not
+// confirmed; they will not do the command later. An engine that takes no message is given up
+// after 2 s. If ctx is cancelled before its deadline, nodes may do the command for 2 s more.
 func (c *Cluster) Tell(ctx context.Context, cmd *control.Command) error {
 	c.mu.Lock()
 	started := c.started
@@ -96,7 +95,7 @@ func (c *Cluster) Tell(ctx context.Context, cmd *control.Command) error {
 	return c.closeOrder(o, c.insist(ctx, o))
 }
 
-// openOrder begins a command, which closeOrder ends.
+// openOrder registers a command, until closeOrder.
 func (c *Cluster) openOrder(cmd *control.Command) (*order, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,10 +118,10 @@ func (c *Cluster) openOrder(cmd *control.Command) (*order, error) {
 	return o, nil
 }
 
-// insist sends a command until nobody is waited for.
+// insist sends a command until all nodes have confirmed it, except silent ones.
 func (c *Cluster) insist(ctx context.Context, o *order) error {
 	deadline, _ := ctx.Deadline()
-	limit := o.at.Add(validFor) // unless anything can be sent
+	limit := o.at.Add(validFor) // until the engine has taken the first message
 	if deadline.Before(limit) {
 		limit = deadline
 	}
@@ -150,8 +149,8 @@ func (c *Cluster) insist(ctx context.Context, o *order) error {
 	}
 }
 
-// send sends a command once: to all, at first, and then to those that are waited for. No
-// copy is done later than limit, by any node that is known.
+// send sends a command once: the first time to all, then to the nodes that have not
+// confirmed. No known node does a copy later than limit.
 func (c *Cluster) send(ctx context.Context, o *order, limit time.Time, first bool) error {
 	now := time.Now()
 	if sooner := now.Add(validFor); sooner.Before(limit) {
@@ -161,7 +160,7 @@ func (c *Cluster) send(ctx context.Context, o *order, limit time.Time, first boo
 	defer cancel()
 	cmd := *o.cmd
 	var missing []*control.Addressee
-	old := false // is there a node that does each copy that it gets?
+	old := false // a node of an old version, which does each copy that it gets, is there
 	c.mu.Lock()
 	for uid, e := range c.registry.nodes {
 		to := &control.Addressee{UID: uid, Until: c.registry.until(e, now, limit.Sub(now))}
@@ -184,14 +183,14 @@ func (c *Cluster) send(ctx context.Context, o *order, limit time.Time, first boo
 	return nil
 }
 
-// silentOnly tells whether all nodes that are still waited for are silent.
+// silentOnly tells whether all nodes that have not confirmed are silent.
 func (c *Cluster) silentOnly(o *order) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.heard(o.waiting)) == 0
 }
 
-// heard returns those of the nodes that are not silent. The lock is held.
+// heard returns the nodes among uids that are not silent. The lock is held.
 func (c *Cluster) heard(uids map[string]struct{}) (heard []string) {
 	now := time.Now()
 	for uid := range uids {
@@ -202,7 +201,7 @@ func (c *Cluster) heard(uids map[string]struct{}) (heard []string) {
 	return heard
 }
 
-// unconfirmed is the answer to the caller of a command that not all have confirmed.
+// unconfirmed returns the error for the caller of a command that not all have confirmed.
 func (c *Cluster) unconfirmed(o *order, sent bool, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,8 +226,7 @@ func (c *Cluster) names(uids map[string]struct{}) string {
 	return strings.Join(names, ", ")
 }
 
-// closeOrder ends a command whose caller is answered with err, and keeps it for the nodes
-// that are silent.
+// closeOrder ends a command whose caller gets err, or keeps it for silent nodes.
 func (c *Cluster) closeOrder(o *order, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,27 +243,28 @@ func (c *Cluster) closeOrder(o *order, err error) error {
 	c.owed++
 	c.owedBytes += o.size
 	c.log.Warn("nodes are silent and will be told of a command when they are back", "nodes", c.names(o.waiting), "for", forgetAfter)
-	for _, uid := range c.heard(o.waiting) { // back this very moment
+	for _, uid := range c.heard(o.waiting) { // they have just come back
 		c.remind(uid)
 	}
 	return nil
 }
 
-// strike has a command wait for a node no longer. The lock is held.
+// strike takes a node off a command's waiting nodes. The lock is held.
 func (c *Cluster) strike(o *order, uid string) {
 	if o.strike(uid); o.owed && len(o.waiting) == 0 {
 		c.forgive(o)
 	}
 }
 
-// forgive keeps a command no longer. The lock is held.
+// forgive drops a command that was kept for silent nodes. The lock is held.
 func (c *Cluster) forgive(o *order) {
 	delete(c.orders, o.cmd.ID)
 	c.owed--
 	c.owedBytes -= o.size
 }
 
-// remind tells a node that is back what it missed, in the background. The lock is held.
+// remind sends a node that is back the commands that it missed, in the background. The lock
+// is held.
 func (c *Cluster) remind(uid string) {
 	if c.closed || c.reminding[uid] {
 		return
@@ -281,8 +280,8 @@ func (c *Cluster) remind(uid string) {
 	})
 }
 
-// remindOnce sends a node all that it missed. It returns false, and another remind may
-// begin, when there is nothing more, or the node is silent again.
+// remindOnce sends a node the commands that it missed. It returns false when there are none,
+// or the node is silent again; then another remind may begin.
 func (c *Cluster) remindOnce(uid string) bool {
 	c.mu.Lock()
 	var missed []*order
@@ -302,7 +301,7 @@ func (c *Cluster) remindOnce(uid string) bool {
 	slices.SortFunc(missed, func(a, b *order) int { return cmp.Compare(a.cmd.ID, b.cmd.ID) })
 	for _, o := range missed {
 		if c.sendOwed(o, uid) != nil {
-			break // the next round
+			break // and try again after the pause
 		}
 	}
 	return true

@@ -2,6 +2,7 @@
 package counting
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/internal/contain"
@@ -11,11 +12,11 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// most is how long a list of a turn may get. What is longer is handed over in parts.
+// most is the greatest length of a list of a turn. Longer lists are handed over in parts.
 const most = 256
 
-// keepLists is how many lists of waiting commands are kept for other clients, keepSize the
-// largest of them.
+// keepLists is how many lists of waiting commands are kept for later clients, keepSize the
+// capacity of the largest that is kept.
 const (
 	keepLists = 1024
 	keepSize  = 64
@@ -23,14 +24,14 @@ const (
 
 // Counter belongs to one loop. It allocates nothing once its lists have their size.
 type Counter struct {
-	turn  observe.Turn
-	some  bool   // there is something to hand over
-	hand  func() // hands it over
-	told  func(reason any, stack []byte)
-	start time.Time
+	turn     observe.Turn
+	some     bool   // there is something to hand over
+	handOver func() // hands turn to the observer
+	panicked func(reason any, stack []byte)
+	start    time.Time
 
-	// kind is that of turn.Transports[0], if there is one: most clients of a loop come
-	// the same way.
+	// kind is that of turn.Transports[0], if there is one: most clients of a loop use the
+	// same transport.
 	kind *via.Kind
 	// newest is the latest command, while it has no answer. Most have one before the next
 	// command comes.
@@ -49,27 +50,27 @@ type command struct {
 	at     time.Duration // since start
 }
 
-// New returns a counter that hands over to turn; told hears of its panics.
-func New(turn func(*observe.Turn), told func(reason any, stack []byte)) *Counter {
-	c := &Counter{start: time.Now(), told: told, waiting: make(map[*session.Session][]command)}
-	c.hand = func() { turn(&c.turn) }
+// New returns a counter that hands over to turn. It calls panicked when turn panics.
+func New(turn func(*observe.Turn), panicked func(reason any, stack []byte)) *Counter {
+	c := &Counter{start: time.Now(), panicked: panicked, waiting: make(map[*session.Session][]command)}
+	c.handOver = func() { turn(&c.turn) }
 	return c
 }
 
-// End ends a turn. delivered and written are what the hub and the pool have counted so
-// far.
+// End ends a turn. delivered and written are the counts of the hub and of the outboxes since
+// the start.
 func (c *Counter) End(delivered, written uint64) {
 	if !c.some && delivered == c.delivered && written == c.written {
 		return
 	}
 	c.turn.Deliveries, c.turn.Bytes = int(delivered-c.delivered), int(written-c.written)
 	c.delivered, c.written = delivered, written
-	c.over()
+	c.flush()
 }
 
-// over hands over what was counted, and begins anew.
-func (c *Counter) over() {
-	contain.Do(c.hand, c.told)
+// flush hands over what was counted, and begins anew.
+func (c *Counter) flush() {
+	contain.Do(c.handOver, c.panicked)
 	t := &c.turn
 	*t = observe.Turn{
 		Transports: t.Transports[:0], Commands: t.Commands[:0],
@@ -81,7 +82,7 @@ func (c *Counter) over() {
 // add appends to a list of the turn.
 func add[T any](c *Counter, list *[]T, v T) {
 	if len(*list) == most {
-		c.over()
+		c.flush()
 	}
 	*list = append(*list, v)
 	c.some = true
@@ -178,7 +179,7 @@ func (c *Counter) Replied(s *session.Session, r *protocol.Reply) {
 	}
 }
 
-// take removes the oldest command of an ID from those that wait.
+// take removes the oldest waiting command of an ID.
 func (c *Counter) take(s *session.Session, id uint32) (cmd command, ok bool) {
 	list := c.waiting[s]
 	for i := range list {
@@ -186,7 +187,7 @@ func (c *Counter) take(s *session.Session, id uint32) (cmd command, ok bool) {
 			continue
 		}
 		cmd = list[i]
-		if list = append(list[:i], list[i+1:]...); len(list) == 0 {
+		if list = slices.Delete(list, i, i+1); len(list) == 0 {
 			c.forget(s, list)
 		} else {
 			c.waiting[s] = list
@@ -200,7 +201,7 @@ func (c *Counter) take(s *session.Session, id uint32) (cmd command, ok bool) {
 	return command{}, false
 }
 
-// forget keeps the memory of the list of s.
+// forget removes the list of s, and keeps its memory for later.
 func (c *Counter) forget(s *session.Session, list []command) {
 	delete(c.waiting, s)
 	if len(c.free) < keepLists && cap(list) <= keepSize {
@@ -237,7 +238,7 @@ func (c *Counter) Unsubscribed() {
 	c.some = true
 }
 
-// Closed counts the end of a connection. Its commands have no answer any more.
+// Closed counts the end of a connection, and forgets its waiting commands.
 func (c *Counter) Closed(s *session.Session, d protocol.Disconnect) {
 	if c.of == s {
 		c.of = nil

@@ -1,4 +1,4 @@
-// Package fanout brings what a broker delivers to the loops that have subscribers.
+// Package fanout hands what a broker delivers to the loops that have subscribers.
 package fanout
 
 import (
@@ -13,11 +13,10 @@ import (
 type Fanout struct {
 	Routes *route.Table
 	Loops  []*loop.Loop
-	// Lost has the positions in channels checked.
+	// Lost starts a check of the positions in the channels for which match is true.
 	Lost func(match func(ch string) bool)
 }
 
-// HandlePublication posts the publication to the loops with subscribers.
 func (f *Fanout) HandlePublication(ch string, p broker.PublicationEvent) {
 	m := hub.NewMessage()
 	m.Channel, m.Pub, m.Epoch, m.Memory = ch, p.Pub, p.Epoch, p.Memory
@@ -27,17 +26,14 @@ func (f *Fanout) HandlePublication(ch string, p broker.PublicationEvent) {
 	f.Post(m)
 }
 
-// HandleJoin posts the join to the loops with subscribers.
 func (f *Fanout) HandleJoin(ch string, info *channel.ClientInfo) {
 	f.Post(&hub.Message{Channel: ch, Kind: hub.KindJoin, Info: info})
 }
 
-// HandleLeave posts the leave to the loops with subscribers.
 func (f *Fanout) HandleLeave(ch string, info *channel.ClientInfo) {
 	f.Post(&hub.Message{Channel: ch, Kind: hub.KindLeave, Info: info})
 }
 
-// HandleLoss has the positions in the channels checked.
 func (f *Fanout) HandleLoss(match func(ch string) bool) { f.Lost(match) }
 
 // Post posts a message to the loops with subscribers of its channel.

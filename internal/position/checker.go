@@ -2,13 +2,12 @@
 // of a node's subscriptions with the tops of their streams, one read per channel
 // (recovery.md section 6).
 //
-// A round begins, and then the tops are read. Once everything that was accepted
-// before must have arrived, each top follows the publications of its channel through
-// the hub to the subscribers. There a position that stood still since before the
-// round has to be the top; one that moved was confirmed by what moved it. So a
-// publication that is under way is no loss, whatever holds it up on the node, and
-// neither is a subscription younger than the round misjudged, nor does a stream go
-// back unseen that lost its newest entries.
+// A check begins a round and reads the tops. When everything that was accepted before
+// must have arrived, the checker posts each top behind the publications of its channel, to
+// the subscribers. A position that has not moved since the round began must be the top;
+// a position that has moved was confirmed by the publication that moved it. So a publication
+// that the node holds up is not taken for a loss, a subscription that is younger than the
+// round is not judged, and a stream that lost its newest entries is noticed.
 package position
 
 import (
@@ -24,22 +23,22 @@ import (
 
 // Config of a Checker. All fields are needed.
 type Config struct {
-	// Broker whose streams are read: itself, not something in front of it that lets
-	// a read share the answer of an earlier one.
+	// Broker whose streams are read, without a gate: there a read could share the answer
+	// of an earlier one.
 	Broker broker.Broker
 	Routes *route.Table
 	Rounds *hub.Rounds
-	// Post hands a check to the subscribers of its channel, behind the publications
-	// that were handed over before. It may block.
+	// Post hands a check to the subscribers of its channel, behind the publications that
+	// were posted before. It may block.
 	Post func(*hub.Message)
-	// Delay between two checks of a channel; negative for none but those that Lost
-	// asks for.
+	// Delay between two checks of a channel. If it is negative, there are only the checks
+	// that Lost asks for.
 	Delay time.Duration
 	Log   *slog.Logger
 }
 
-// Checker checks the positions in the channels that it watches. It has a goroutine
-// only while there are such. Its methods may be called from any goroutine.
+// Checker checks the positions in the channels that it watches. It has a goroutine only
+// while it watches channels. Any goroutine may call its methods.
 type Checker struct {
 	cfg    Config
 	broker broker.Traits
@@ -52,7 +51,7 @@ type Checker struct {
 	running bool
 	closed  bool
 	losses  []func(ch string) bool
-	ttls    []time.Duration // by mark - 1; the first one is 0
+	ttls    []time.Duration // by mark - 1; the first is 0
 }
 
 const (
@@ -60,11 +59,11 @@ const (
 	batchSize = 512
 	// minStep is the least time between two buckets.
 	minStep = 10 * time.Millisecond
-	// retryDelay is when what could not be read after a loss is read once more.
+	// retryDelay is the time until reads that failed after a loss are tried once more.
 	retryDelay = 5 * time.Second
-	// maxLosses is how many losses are told apart while they wait.
+	// maxLosses is how many losses wait. With one more, all channels are checked.
 	maxLosses = 32
-	// maxMark bounds the times to live that are told apart.
+	// maxMark is how many different times to live there can be.
 	maxMark = 255
 )
 
@@ -75,9 +74,8 @@ func New(cfg Config) *Checker {
 	return c
 }
 
-// Watch has a channel that is routed checked from now on, until it is routed no
-// more. metaTTL is what reads of its stream renew the life of the position with; 0
-// for the broker's default.
+// Watch has a routed channel checked until the route ends. Reads of its stream renew the
+// life of the position by metaTTL, or by the broker's default if that is 0.
 func (c *Checker) Watch(ch string, metaTTL time.Duration) {
 	if c.cfg.Routes.Mark(ch, c.mark(metaTTL)) && c.cfg.Delay >= 0 {
 		c.mu.Lock()
@@ -86,9 +84,8 @@ func (c *Checker) Watch(ch string, metaTTL time.Duration) {
 	}
 }
 
-// Lost has the watched channels for which match is true checked at once. It does not
-// block. If it is called again while checks are under way, those that it asks for
-// follow together.
+// Lost has the watched channels for which match is true checked at once. It does not block.
+// Calls that come while checks are under way are answered together, by the next checks.
 func (c *Checker) Lost(match func(ch string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +104,7 @@ func (c *Checker) Lost(match func(ch string) bool) {
 	}
 }
 
-// Close ends the checks and waits for that.
+// Close ends the checks and waits for their end.
 func (c *Checker) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -116,16 +113,16 @@ func (c *Checker) Close() {
 	c.done.Wait()
 }
 
-// start sees to it that the goroutine runs; c.mu is held.
+// start starts the goroutine unless it runs. c.mu is held.
 func (c *Checker) start() {
 	if !c.running && !c.closed {
 		c.running = true
-		c.done.Go(newRunner(c).run)
+		c.done.Go((&runner{Checker: c}).run)
 	}
 }
 
-// stop reports whether the goroutine is to end: it has nothing to do, and whoever
-// has something for it will start another one.
+// stop reports whether the goroutine has to end because it has nothing to do. Watch and
+// Lost start another one.
 func (c *Checker) stop() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,8 +133,8 @@ func (c *Checker) stop() bool {
 	return true
 }
 
-// mark is the route's mark for a time to live. There are as many of these as there
-// are kinds of channels; one too many becomes the default.
+// mark returns the route's mark for a time to live. Those beyond maxMark get the mark of
+// the broker's default.
 func (c *Checker) mark(ttl time.Duration) uint8 {
 	if ttl == 0 {
 		return 1
@@ -160,13 +157,13 @@ func (c *Checker) mark(ttl time.Duration) uint8 {
 type target struct {
 	channel string
 	ttl     time.Duration
-	again   bool // it could not be read before
+	again   bool // its read has failed once
 }
 
 // targets appends the watched channels of a bucket.
 func (c *Checker) targets(to []target, bucket int) []target {
 	c.mu.Lock()
-	ttls := c.ttls // grows, but nothing in it changes
+	ttls := c.ttls // elements are added but never changed
 	c.mu.Unlock()
 	c.cfg.Routes.Marked(bucket, func(ch string, mark uint8) {
 		t := target{channel: ch}

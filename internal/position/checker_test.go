@@ -454,7 +454,7 @@ func TestLongSleep(t *testing.T) {
 		e := newEngine()
 		n := newNode(t, e, delay)
 		n.watch(t, "ch", 100, 0)
-		r := newRunner(n.Checker)
+		r := &runner{Checker: n.Checker}
 		r.step, r.nextAt = delay/route.Buckets, time.Now().Add(-time.Hour)
 		r.visit()
 		sum, most := e.total()
@@ -483,7 +483,7 @@ func BenchmarkCheck(b *testing.B) {
 		}
 		c.Watch(ch, 0)
 	}
-	r := newRunner(c)
+	r := &runner{Checker: c}
 	r.step, r.nextAt = delay/route.Buckets, time.Now()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -13,18 +13,17 @@ import (
 const (
 	// readTimeout bounds the reading of a batch.
 	readTimeout = 10 * time.Second
-	// readers is how many reads are under way at once, of brokers or channels for
-	// which there is no batch.
+	// readers is how many reads of single channels are under way at a time.
 	readers = 16
 	// minGrace is how long a publication may be on its way from the broker to the node
-	// before it counts as lost; if the broker's canary takes long, it may be more, up
-	// to maxGrace.
+	// before it counts as lost. If the broker's canaries take long, it is longer, up to
+	// maxGrace.
 	minGrace = time.Second
 	maxGrace = 10 * time.Second
 )
 
-// tops reads the tops of some streams. wait is the time after which every
-// publication up to them is with the node, or lost.
+// tops reads the tops of some streams. After wait, every publication up to them has arrived
+// or is lost.
 func (c *Checker) tops(targets []target) (tops []broker.PositionResult, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(c.ctx, readTimeout)
 	defer cancel()
@@ -43,13 +42,14 @@ func (c *Checker) tops(targets []target) (tops []broker.PositionResult, wait tim
 		c.histories(ctx, targets, single, tops)
 		return tops, c.grace()
 	}
-	// A batch renews the life of positions for the broker's default. This makes it
-	// right; the tops are those that prove what has been handed over.
+	// The batch renewed the life of these positions by the broker's default. Reading their
+	// histories sets the right time to live. The tops of the batch count: everything up to
+	// them had been handed over when they were read.
 	c.histories(ctx, targets, single, make([]broker.PositionResult, len(targets)))
 	return tops, 0
 }
 
-// batch reads the tops of those targets whose places are given, all at once.
+// batch reads the tops of the targets at these places with one call.
 func (c *Checker) batch(ctx context.Context, targets []target, places []int, tops []broker.PositionResult) {
 	if len(places) == 0 {
 		return
@@ -68,7 +68,7 @@ func (c *Checker) batch(ctx context.Context, targets []target, places []int, top
 	}
 }
 
-// histories reads the tops of those targets whose places are given, a few at a time.
+// histories reads the tops of the targets at these places, a few at a time.
 func (c *Checker) histories(ctx context.Context, targets []target, places []int, tops []broker.PositionResult) {
 	var (
 		next atomic.Int64

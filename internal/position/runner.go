@@ -19,26 +19,24 @@ type runner struct {
 	bucket int
 	nextAt time.Time
 
-	// todo are the channels that a loss has checked. Those that could not be read wait
-	// as failed until retryAt.
+	// todo are the channels to check after losses. failed are those whose read failed;
+	// they wait until retryAt.
 	todo, failed []target
 	retryAt      time.Time
 
-	// read are checks that wait until everything before them has arrived.
+	// read are checks that wait until every publication before them has arrived.
 	read []batch
 
-	// unread is how many reads have failed since that was logged last.
+	// unread is how many reads have failed since the last log line about them.
 	unread   int
 	loggedAt time.Time
 }
 
-// batch is checks that may be handed over at a time.
+// batch is a set of checks to post at a time.
 type batch struct {
 	at     time.Time
 	checks []hub.Message
 }
-
-func newRunner(c *Checker) *runner { return &runner{Checker: c} }
 
 func (r *runner) run() {
 	r.step = max(r.cfg.Delay/route.Buckets, minStep)
@@ -56,7 +54,7 @@ func (r *runner) run() {
 			failed := r.check(r.todo[:n])
 			r.todo = r.todo[n:]
 			r.fail(failed)
-			continue // what is due meanwhile is not held up
+			continue // first comes what has become due meanwhile
 		}
 		if r.idle() && r.stop() {
 			return
@@ -71,8 +69,8 @@ func (r *runner) idle() bool {
 	return !r.cfg.Routes.HasMarked() || len(r.read)+len(r.failed) == 0
 }
 
-// take collects the channels of the losses that were told of, unless those of
-// earlier ones are still being read.
+// take collects the channels that losses concern, unless those of earlier losses are not
+// all read yet.
 func (r *runner) take() {
 	if len(r.todo) > 0 {
 		return
@@ -84,7 +82,6 @@ func (r *runner) take() {
 	if len(losses) == 0 {
 		return
 	}
-	r.todo = nil
 	for i := range route.Buckets {
 		from := len(r.todo)
 		r.todo = r.targets(r.todo, i)
@@ -98,14 +95,14 @@ func (r *runner) take() {
 	}
 }
 
-// retry has what could not be read after a loss read again, if it is time.
+// retry schedules the reads that failed after a loss again, if it is time.
 func (r *runner) retry() {
 	if len(r.failed) > 0 && !time.Now().Before(r.retryAt) {
 		r.todo, r.failed = append(r.todo, r.failed...), nil
 	}
 }
 
-// fail keeps what could not be read for another time, once.
+// fail keeps channels whose read failed for one more try.
 func (r *runner) fail(failed []target) {
 	for _, t := range failed {
 		if t.again {
@@ -118,7 +115,7 @@ func (r *runner) fail(failed []target) {
 	}
 }
 
-// visit checks the buckets whose time has come: all of them at most.
+// visit checks the buckets that are due, each once at most.
 func (r *runner) visit() {
 	now := time.Now()
 	if late := now.Add(-r.step * (route.Buckets - 1)); r.nextAt.Before(late) {
@@ -132,8 +129,8 @@ func (r *runner) visit() {
 	}
 }
 
-// check reads the tops of some streams, and has them follow when it is time. It
-// returns what could not be read.
+// check reads the tops of some streams and keeps the checks for post. It returns the
+// channels whose read failed.
 func (r *runner) check(targets []target) (failed []target) {
 	round := r.cfg.Rounds.Begin()
 	tops, wait := r.tops(targets)
@@ -159,7 +156,7 @@ func (r *runner) check(targets []target) (failed []target) {
 	return failed
 }
 
-// logEvery is how often failing reads are logged at most.
+// logEvery is the least time between two log lines about failed reads.
 const logEvery = 10 * time.Second
 
 func (r *runner) log(err error) {
@@ -169,7 +166,7 @@ func (r *runner) log(err error) {
 	}
 }
 
-// post hands over the checks that have waited for long enough.
+// post posts the checks that have waited long enough.
 func (r *runner) post() {
 	if len(r.read) == 0 {
 		return
@@ -186,7 +183,7 @@ func (r *runner) post() {
 	})
 }
 
-// sleep waits until something is due or told, or the checker is closed.
+// sleep waits until something is due, Lost is called or the checker is closed.
 func (r *runner) sleep() {
 	var next time.Time
 	if r.cfg.Delay >= 0 {
@@ -206,7 +203,7 @@ func (r *runner) sleep() {
 	}
 }
 
-// earlier of two times, of which a may be unknown.
+// earlier returns the earlier of two times. The zero time a stands for none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

@@ -15,29 +15,29 @@ import (
 )
 
 const (
-	// maxEntries bounds the clients in channels that are remembered. Those that find no
-	// room stay present until their time to live is over.
+	// maxEntries bounds the entries. Clients for whom there is no room stay present until
+	// their time to live is over.
 	maxEntries = 1 << 16
-	// maxWorkers repeat calls at a time.
+	// maxWorkers is how many calls are repeated at a time.
 	maxWorkers = 16
-	// minPause and maxPause are between two attempts of a worker if the first one failed.
+	// minPause and maxPause bound the pause of a worker after a call that failed.
 	minPause, maxPause = 50 * time.Millisecond, 400 * time.Millisecond
 	// callTimeout bounds a repeated call.
 	callTimeout = 5 * time.Second
-	// settleTime is how long after a successful call one may still be done that failed
-	// here before, as it was on its way by another connection.
-	settleTime = 2 * time.Second
+	// confirmAfter is when a call that succeeded is done again. A call that failed before,
+	// and went by another connection, must be over by then.
+	confirmAfter = 2 * time.Second
 	// closeTimeout bounds how long Close waits for removals.
 	closeTimeout = 2 * time.Second
 )
 
-// Manager stands in front of a presence manager over a network. A call that failed may
-// not have been done, or be done later on: nobody knows. So a removal that failed is
-// repeated until it succeeds, and what succeeded after a failure is done again when what
-// had failed must be over. The newest call for a client in a channel counts.
+// Manager stands in front of a presence manager over a network. Nobody knows whether a call
+// that failed was done, or will be. So Manager repeats a removal until it succeeds, and does
+// a call that succeeded after a failure again when the failed call must be over. The newest
+// call for a client in a channel counts.
 //
-// Calls for one client in one channel are made one after the other; others are made by
-// any goroutine.
+// Any goroutine may call the methods. Calls for one client in one channel must come one
+// after the other.
 type Manager struct {
 	broker.PresenceManager
 	log   *slog.Logger
@@ -53,10 +53,10 @@ type Manager struct {
 	lists   [numStates]list.List // of entries that are not held
 	held    int                  // entries
 	workers int
-	waiting bool          // a worker waits for the first entry that is to settle
+	waiting bool          // a worker waits for the first entry to confirm
 	wake    chan struct{} // wakes it
 	closing bool
-	empty   chan struct{} // has an element when nothing is left to be done, if closing
+	empty   chan struct{} // if closing: has an element when no entry is left
 	outage  outage
 }
 
@@ -66,12 +66,12 @@ type key struct{ channel, client string }
 type state uint8
 
 const (
-	// doubtful: an Add failed, and nothing came behind it yet.
+	// doubtful: an Add failed, and no call has followed yet.
 	doubtful state = iota
 	// failed: the newest call has to be repeated.
 	failed
-	// settling: the newest call succeeded, and is done again at a time.
-	settling
+	// confirming: the newest call succeeded, and is done again when it is due.
+	confirming
 	numStates
 )
 
@@ -80,18 +80,17 @@ type entry struct {
 	key
 	user string
 	// info is what the newest call added. Nil: it removed the client.
-	info  *channel.ClientInfo
-	state state
-	due   time.Time // if settling
-	// version is how many calls there were.
-	version int
+	info    *channel.ClientInfo
+	state   state
+	due     time.Time // if confirming
+	version int       // counts the calls
 	element *list.Element
-	free    chan struct{} // not nil while somebody calls; closed then
+	free    chan struct{} // not nil while somebody holds the entry; closed when it is free
 }
 
 // outage is what has happened since removals began to fail.
 type outage struct {
-	since         time.Time // zero: they do not
+	since         time.Time // zero: removals do not fail
 	removed, lost int
 }
 
@@ -130,7 +129,7 @@ func (m *Manager) Add(ctx context.Context, ch string, info *channel.ClientInfo) 
 		m.release(e, e.state)
 	default:
 		e.info, e.version = info, e.version+1
-		m.release(e, settling)
+		m.release(e, confirming)
 	}
 	return err
 }
@@ -158,20 +157,18 @@ func (m *Manager) Remove(ctx context.Context, ch, client, user string) error {
 			return err
 		}
 	case err == nil: // but the Add that failed may still be done
-		m.unlink(e)
+		m.move(e, confirming)
 		e.user = user
-		m.link(e, settling)
 		return nil
 	default:
-		m.unlink(e)
+		m.move(e, failed)
 		e.user = user
-		m.link(e, failed)
 	}
 	m.begun(e, err)
 	return nil
 }
 
-// hand leaves a removal to the workers if they are concerned with the client anyway.
+// hand leaves a removal to the workers if they have work with the client already.
 func (m *Manager) hand(k key, user string) bool {
 	if m.number.Load() == 0 {
 		return false
@@ -184,16 +181,15 @@ func (m *Manager) hand(k key, user string) bool {
 	}
 	e.user, e.info, e.version = user, nil, e.version+1
 	if e.free != nil {
-		e.state = failed // whoever holds it sees that
+		e.state = failed // the holder looks at it in the end
 		return true
 	}
-	m.unlink(e)
-	m.link(e, failed)
+	m.move(e, failed)
 	return true
 }
 
-// hold keeps the workers from a client in a channel, until release or remove. It returns
-// nil if there is nothing to be done for it.
+// hold keeps the workers from the entry of a client in a channel, until release or remove.
+// It returns nil if there is no entry.
 func (m *Manager) hold(ctx context.Context, k key) (*entry, error) {
 	for m.number.Load() > 0 {
 		m.mu.Lock()
@@ -219,7 +215,7 @@ func (m *Manager) hold(ctx context.Context, k key) (*entry, error) {
 	return nil, nil
 }
 
-// begun tells of the first removal that failed.
+// begun logs the first removal that failed.
 func (m *Manager) begun(e *entry, err error) {
 	if !m.outage.since.IsZero() {
 		return
@@ -228,7 +224,7 @@ func (m *Manager) begun(e *entry, err error) {
 	m.log.Warn("presence cannot be removed, and is tried again until it can", "channel", e.channel, "client", e.client, "error", err)
 }
 
-// over tells that no removal is left.
+// over logs that no removal is left.
 func (m *Manager) over() {
 	o := m.outage
 	if o.since.IsZero() || m.lists[failed].Len()+m.held > 0 {
@@ -239,22 +235,22 @@ func (m *Manager) over() {
 	m.tellLost(o.lost)
 }
 
-// tellLost tells of clients that stay present.
+// tellLost logs how many clients stay present.
 func (m *Manager) tellLost(n int) {
 	if n > 0 {
 		m.log.Warn("presence of clients that have gone was not removed, and ends with its time to live", "count", n, "limit", m.limit)
 	}
 }
 
-// Close waits for removals that have failed so far, for 2 s at most, and gives the others
-// up. No call may come behind it.
+// Close waits until the removals that have failed are done, for 2 s at most, and gives up
+// the rest. No method may be called after it.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	m.closing = true
 	for m.lists[doubtful].Len() > 0 {
 		m.remove(m.lists[doubtful].Front().Value.(*entry))
 	}
-	signal(m.wake) // nothing has to settle any more
+	signal(m.wake) // entries to confirm are due now
 	left := len(m.entries)
 	m.mu.Unlock()
 	if left > 0 {

@@ -222,7 +222,7 @@ func TestLateAdd(t *testing.T) {
 		s.engine.fails(nil)
 		s.drop("a/1")
 		s.want(time.Second, "a/1")
-		s.want(settleTime, "")
+		s.want(confirmAfter, "")
 	})
 }
 
@@ -236,7 +236,7 @@ func TestComesBack(t *testing.T) {
 		if err := s.add("a/1"); err != nil {
 			t.Fatal(err)
 		}
-		s.want(settleTime, "a/1")
+		s.want(confirmAfter, "a/1")
 		s.want(time.Minute, "a/1")
 		s.drop("a/1")
 		s.want(0, "")
@@ -329,7 +329,7 @@ func TestNewestCallCounts(t *testing.T) {
 				case 0:
 					return takes, errDown, -1
 				case 1:
-					return takes, errDown, time.Duration(r.IntN(int(settleTime)))
+					return takes, errDown, time.Duration(r.IntN(int(confirmAfter)))
 				default:
 					return takes, nil, -1
 				}
@@ -356,7 +356,7 @@ func TestNewestCallCounts(t *testing.T) {
 			}
 			clients.Wait()
 			s.engine.fails(nil)
-			s.want(4*settleTime, strings.Join(slices.Sorted(maps.Keys(want)), " "))
+			s.want(4*confirmAfter, strings.Join(slices.Sorted(maps.Keys(want)), " "))
 			if t.Failed() {
 				t.Fatalf("seed %d", seed)
 			}

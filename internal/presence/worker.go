@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// insert makes an entry known, if there is room. Entries that matter less make room for a
-// removal: those of which the newest call succeeded, and before them the doubtful ones.
+// insert adds an entry, and tells whether there was room. If there is none, it forgets a
+// doubtful entry or, for a removal, one whose newest call succeeded.
 func (m *Manager) insert(e *entry) bool {
 	if len(m.entries) >= m.limit {
 		least := m.lists[doubtful].Front()
 		if least == nil && e.state == failed {
-			least = m.lists[settling].Front()
+			least = m.lists[confirming].Front()
 		}
 		if least == nil {
 			if e.state == failed {
@@ -24,13 +24,13 @@ func (m *Manager) insert(e *entry) bool {
 	}
 	m.entries[e.key] = e
 	m.number.Store(int64(len(m.entries)))
-	m.link(e, e.state)
+	m.move(e, e.state)
 	return true
 }
 
 // remove forgets an entry, held or not.
 func (m *Manager) remove(e *entry) {
-	m.unlink(e)
+	m.unlist(e)
 	delete(m.entries, e.key)
 	m.number.Store(int64(len(m.entries)))
 	m.loose(e)
@@ -39,32 +39,34 @@ func (m *Manager) remove(e *entry) {
 	}
 }
 
-// link puts an entry that nobody holds behind those of a state.
-func (m *Manager) link(e *entry, s state) {
+// move puts an entry that nobody holds at the end of the list of a state.
+func (m *Manager) move(e *entry, s state) {
+	m.unlist(e)
 	e.state, e.element = s, m.lists[s].PushBack(e)
 	switch s {
 	case doubtful:
 		return
-	case settling:
-		e.due = time.Now().Add(settleTime)
+	case confirming:
+		e.due = time.Now().Add(confirmAfter)
 	}
 	m.rouse()
 }
 
-func (m *Manager) unlink(e *entry) {
+func (m *Manager) unlist(e *entry) {
 	if e.element != nil {
 		m.lists[e.state].Remove(e.element)
 		e.element = nil
 	}
 }
 
-// take holds an entry, which nobody else does.
+// take holds an entry that nobody else holds.
 func (m *Manager) take(e *entry) {
-	m.unlink(e)
+	m.unlist(e)
 	e.free = make(chan struct{})
 	m.held++
 }
 
+// loose wakes those who wait for an entry, if it is held.
 func (m *Manager) loose(e *entry) {
 	if e.free != nil {
 		close(e.free)
@@ -73,13 +75,13 @@ func (m *Manager) loose(e *entry) {
 	}
 }
 
-// release ends take.
+// release ends take, with a new state.
 func (m *Manager) release(e *entry, s state) {
 	m.loose(e)
-	m.link(e, s)
+	m.move(e, s)
 }
 
-// rouse begins a worker, unless there are enough.
+// rouse starts a worker, unless there are enough.
 func (m *Manager) rouse() {
 	if m.workers < maxWorkers && m.ctx.Err() == nil {
 		m.workers++
@@ -106,12 +108,12 @@ func (m *Manager) run() {
 	}
 }
 
-// next holds an entry that needs work. If none does, one worker has to wait for the next
-// one, and the others end.
+// next takes an entry that needs work. If none does, one worker has to wait for the first
+// entry to confirm, and the others end.
 func (m *Manager) next() (e *entry, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	first := m.lists[settling].Front()
+	first := m.lists[confirming].Front()
 	if first != nil && !m.closing {
 		wait = time.Until(first.Value.(*entry).due)
 	}
@@ -130,13 +132,13 @@ func (m *Manager) next() (e *entry, wait time.Duration) {
 	}
 	e = first.Value.(*entry)
 	m.take(e)
-	if m.lists[settling].Len()+m.lists[failed].Len() > 0 {
+	if m.lists[confirming].Len()+m.lists[failed].Len() > 0 {
 		m.rouse()
 	}
 	return e, 0
 }
 
-// await waits for the first entry that is to settle.
+// await waits until the first entry to confirm is due.
 func (m *Manager) await(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -169,13 +171,13 @@ func (m *Manager) repeat(e *entry) bool {
 	switch {
 	case err != nil, e.version != version:
 		m.release(e, failed)
-	case e.state == settling || m.closing:
+	case e.state == confirming || m.closing:
 		m.remove(e)
 	default:
 		if info == nil {
 			m.outage.removed++
 		}
-		m.release(e, settling)
+		m.release(e, confirming)
 	}
 	return err == nil
 }
@@ -190,7 +192,7 @@ func signal(ch chan struct{}) {
 // pause waits for a while, about as long as d.
 func (m *Manager) pause(d time.Duration) {
 	select {
-	case <-time.After(d/2 + rand.N(d/2)): // nodes that failed together do not come together
+	case <-time.After(d/2 + rand.N(d/2)): // nodes that failed together do not call together
 	case <-m.ctx.Done():
 	}
 }

@@ -1,6 +1,6 @@
-// Package recovery decides what a subscriber that comes back gets of the channel
-// (recovery.md section 4): what is read for it, what of that it is sent with the reply,
-// and what becomes of one that has missed more than can be made up for.
+// Package recovery decides what a returning subscriber gets (recovery.md section 4): which
+// part of the stream is read, which of these publications go into the reply, and what
+// happens if the stream has lost some that the subscriber missed.
 package recovery
 
 import (
@@ -10,29 +10,28 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Strategy is a way to recover. It is a value without state, shared by all
-// subscriptions. What is published after the read is delivered live, whatever the
-// strategy: the live rule begins at the top as it was read.
+// Strategy is a way to recover. It has no state, and all subscriptions share it. With any
+// strategy, what is published after the read is delivered live, from the top that was read.
 type Strategy interface {
-	// Automatic tells whether the application may have subscribers recover that did not
-	// ask for it.
+	// Automatic tells whether the application may start recovery for subscribers that did
+	// not ask for it.
 	Automatic() bool
-	// Query is what is read of the stream.
+	// Query selects the part of the stream to read.
 	Query(r Request) channel.HistoryFilter
-	// Resume returns what the subscriber gets of what was read; false if something that
-	// it needs is lost.
+	// Resume selects what the subscriber gets of the part that was read. It returns false
+	// if something that the subscriber needs is lost.
 	Resume(r Request, h channel.History) (Missed, bool)
-	// Lost is what a subscriber gets instead of a reply if something is lost; nil if it
-	// begins anew, at the top.
+	// Lost returns the error for a subscriber that cannot recover, or nil if it begins
+	// anew, at the top.
 	Lost(r Request) error
-	// Gapless tells whether publications that arrive during the subscribe must follow
-	// what was read, because the subscriber relies on each of them.
+	// Gapless tells whether publications that arrive during the subscribe must follow the
+	// part that was read without a gap.
 	Gapless() bool
 }
 
 // Request of a subscriber.
 type Request struct {
-	// Since is the position that it has, which may be empty.
+	// Since is the position of the subscriber; it may be empty.
 	Since channel.StreamPosition
 	// Limit is the most publications that are recovered; < 0 for all.
 	Limit int
@@ -48,7 +47,7 @@ func (r *Request) passes(p *channel.Publication) bool { return r.Filter == nil |
 // Missed is what a subscriber gets that recovers.
 type Missed struct {
 	Publications []*channel.Publication
-	// Offset is what it is told beside them, and has if there are none.
+	// Offset is sent with them. Without publications it is the subscriber's position.
 	Offset uint64
 }
 
@@ -100,8 +99,8 @@ func (stream) Lost(r Request) error {
 	return nil
 }
 
-// Cache recovers the newest publication that the subscriber gets, unless it is at the top
-// already (recovery.md 4.4).
+// Cache recovers the newest publication that passes the filter, unless the subscriber is at
+// the top already (recovery.md 4.4).
 var Cache Strategy = cache{}
 
 type cache struct{}
@@ -135,21 +134,21 @@ func (cache) Resume(r Request, h channel.History) (Missed, bool) {
 	return m, same
 }
 
-// Resume has the strategy say what the subscriber gets, if that takes no more than budget
-// bytes, from which it is subtracted. The error is what the subscriber gets instead of a
-// reply.
+// Resume returns what the subscriber gets by the strategy, and subtracts its size from the
+// budget, in bytes. If it exceeds the budget, the subscriber does not recover. err is the
+// answer to the subscriber in place of a reply.
 func Resume(s Strategy, r Request, h channel.History, budget *int) (m Missed, recovered bool, err error) {
 	m, recovered = s.Resume(r, h)
 	if size := size(m.Publications); recovered && size <= max(*budget, 0) {
 		*budget -= size
 		return m, true, nil
 	}
-	// What is too much for a reply would be so at every try. As beyond the limit, the
-	// subscriber has to get along without.
+	// The publications would be too many for a reply at every try. So the subscriber goes
+	// on without them, as without those beyond the limit.
 	return Missed{Offset: h.Top.Offset}, false, s.Lost(r)
 }
 
-// size is how many bytes publications take in a reply, roughly, and rather too many.
+// size estimates how many bytes publications take in a reply; most take less.
 func size(pubs []*channel.Publication) (sum int) {
 	for _, p := range pubs {
 		sum += 64 + len(p.Data)
@@ -163,12 +162,12 @@ func size(pubs []*channel.Publication) (sum int) {
 	return sum
 }
 
-// Budget returns how many bytes of publications a reply with so many subscriptions may
-// have if it must not have more than limit.
+// Budget returns how many bytes of publications fit into a reply of limit bytes with this
+// number of subscriptions.
 func Budget(limit, subscriptions int) int { return limit - 256 - 128*subscriptions }
 
-// Follows tells whether publications at these positions leave no gap behind top. Those up
-// to it do not count.
+// Follows tells whether publications at these positions continue the stream behind top
+// without a gap. It ignores positions up to top.
 func Follows(top channel.StreamPosition, arrived iter.Seq[channel.StreamPosition]) bool {
 	next := top.Offset + 1
 	for p := range arrived {

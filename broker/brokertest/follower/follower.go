@@ -1,4 +1,5 @@
-// Package follower keeps the books of a subscriber with recovery, for tests of engines.
+// Package follower is a subscriber with recovery that checks what it gets, for tests of
+// engines.
 package follower
 
 import (
@@ -14,13 +15,13 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Follower is an EventHandler that follows a channel as a client with recovery does, and
-// keeps the books: what is acknowledged is delivered, or told to be missing. It takes a
-// publication for continuous if it is the successor of its position. When it cannot, or
-// when HandleLoss says so, it recovers what it missed out of history; if that is not
-// possible, it is told, and goes on from the top.
+// Follower is an EventHandler that follows a channel as a client with recovery does. It
+// checks that acknowledged publications are delivered, unless it was told that something may
+// be missing. It takes a publication that is the successor of its position. Otherwise, and
+// after HandleLoss, it recovers what it missed from the history; if that is not possible, it
+// counts as told, and goes on from the top.
 //
-// Publications have to be numbers in the order in which they are published: see Number.
+// Publications must be numbers (see Number), in the order in which they are published.
 type Follower struct {
 	ch     string
 	broker broker.Broker
@@ -28,22 +29,22 @@ type Follower struct {
 
 	mu       sync.Mutex
 	position channel.StreamPosition
-	held     string // the data that the client has received last
-	book     []int  // numbers received, and told
+	held     string // the data that were received last
+	book     []int  // the received numbers, and told
 	faults   []string
 }
 
-// told in a book: what came before it may be missing.
+// told in the book: numbers before it may be missing.
 const told = -1
 
-// New makes a follower of a channel, to be given to Run.
+// New returns a follower of a channel. It has to be the broker's EventHandler.
 func New(ch string) *Follower {
 	return &Follower{ch: ch, events: make(chan *broker.PublicationEvent, 100_000)}
 }
 
 // Number makes the publication of a number.
 func Number(n int) *channel.Publication {
-	// So long that deltas pay.
+	// The data are so long that deltas pay.
 	return &channel.Publication{Data: fmt.Appendf(nil, `{"of":"a publication with a number","number":"%d"}`, n)}
 }
 
@@ -54,20 +55,16 @@ func numberOf(data []byte) (n int) {
 	return n
 }
 
-// HandlePublication implements broker.EventHandler.
 func (f *Follower) HandlePublication(ch string, e broker.PublicationEvent) {
 	if ch == f.ch {
 		f.events <- &e
 	}
 }
 
-// HandleJoin implements broker.EventHandler.
 func (f *Follower) HandleJoin(string, *channel.ClientInfo) {}
 
-// HandleLeave implements broker.EventHandler.
 func (f *Follower) HandleLeave(string, *channel.ClientInfo) {}
 
-// HandleLoss implements broker.EventHandler.
 func (f *Follower) HandleLoss(match func(ch string) bool) {
 	if match(f.ch) {
 		f.events <- nil
@@ -77,7 +74,7 @@ func (f *Follower) HandleLoss(match func(ch string) bool) {
 // Channel that is followed.
 func (f *Follower) Channel() string { return f.ch }
 
-// Start subscribes, and follows until the test ends.
+// Start subscribes, and follows the channel until the test ends.
 func (f *Follower) Start(tb testing.TB, b broker.Broker) {
 	tb.Helper()
 	f.broker = b
@@ -104,7 +101,7 @@ func (f *Follower) follow(ctx context.Context) {
 	}
 }
 
-// take reports whether a live publication could be taken, or passed over.
+// take handles a live publication. It returns false if the follower has to recover.
 func (f *Follower) take(e *broker.PublicationEvent) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,7 +124,7 @@ func (f *Follower) receive(p *channel.Publication) {
 	f.book = append(f.book, numberOf(p.Data))
 }
 
-// recover reads what was missed. It tries again until it can read.
+// recover reads what was missed. It repeats reads that fail.
 func (f *Follower) recover(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.mu.Lock()
@@ -152,7 +149,8 @@ func (f *Follower) recover(ctx context.Context) {
 	}
 }
 
-// recoverable tells whether a read reaches the top from a position without a gap.
+// recoverable tells whether the publications of h lead from a position to the top without a
+// gap.
 func recoverable(since channel.StreamPosition, h *broker.History) bool {
 	if h.Top.Epoch != since.Epoch || h.Top.Offset < since.Offset || h.Top.Offset-since.Offset != uint64(len(h.Publications)) {
 		return false
@@ -165,7 +163,7 @@ func recoverable(since channel.StreamPosition, h *broker.History) bool {
 	return true
 }
 
-// Told returns how often the follower was told that something may be missing.
+// Told returns how often the follower was told that something may be missing, after Start.
 func (f *Follower) Told() (times int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,9 +175,9 @@ func (f *Follower) Told() (times int) {
 	return times - 1 // it is told when it starts
 }
 
-// Verify waits until the follower is where the stream is, and looks at the books: it has
-// received each number that was accepted, once and in order, unless it was told. It
-// returns how many numbers it has not received.
+// Verify waits until the follower's position is the top of the stream. Then it checks that the
+// follower received each accepted number, once and in order, unless it was told. It returns
+// how many numbers the follower has not received.
 func (f *Follower) Verify(tb testing.TB, accepted []int) (missing int) {
 	tb.Helper()
 	f.await(tb)

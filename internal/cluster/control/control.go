@@ -1,15 +1,12 @@
-// Package control is the protocol in which the nodes of a cluster talk (engines.md
-// 5.2).
+// Package control is the protocol between the nodes of a cluster (engines.md 5.2). Its
+// messages are generated from control.proto.
 package control
 
-// Versions of the protocol, told by Node.
+// Versions of the protocol, as in Node.Protocol.
 const (
 	Version = 2
 	// Confirms is the first version whose nodes confirm commands.
 	Confirms = 2
 )
-
-// The messages are generated from control.proto. To change a message, change the
-// schema.
 
 //go:generate go run github.com/gyrohq/gyro/tools/codecgen -json=false -schema control.proto -package control -out .

@@ -31,9 +31,9 @@ func (e Event) String() string {
 // Recorder is an event handler that remembers. It also checks that events of one channel
 // come one at a time.
 type Recorder struct {
-	// Follower hears of everything as well, if there is one.
+	// Follower gets the publications and losses as well, unless it is nil.
 	Follower atomic.Pointer[follower.Follower]
-	// Hook is called in the midst of each event. It is set before the first one.
+	// Hook is called during each event. It is set before the first one.
 	Hook func()
 
 	mu      sync.Mutex
@@ -55,7 +55,6 @@ func New() *Recorder {
 	return &Recorder{Hook: func() {}, events: map[string][]Event{}, busy: map[string]bool{}, changed: make(chan struct{})}
 }
 
-// HandlePublication implements broker.EventHandler.
 func (r *Recorder) HandlePublication(ch string, e broker.PublicationEvent) {
 	if follower := r.Follower.Load(); follower != nil {
 		follower.HandlePublication(ch, e)
@@ -63,18 +62,15 @@ func (r *Recorder) HandlePublication(ch string, e broker.PublicationEvent) {
 	r.add(ch, Event{Kind: "publication", PublicationEvent: e})
 }
 
-// HandleJoin implements broker.EventHandler.
 func (r *Recorder) HandleJoin(ch string, info *channel.ClientInfo) {
 	r.add(ch, Event{Kind: "join", Info: info})
 }
 
-// HandleLeave implements broker.EventHandler.
 func (r *Recorder) HandleLeave(ch string, info *channel.ClientInfo) {
 	r.add(ch, Event{Kind: "leave", Info: info})
 }
 
-// HandleLoss implements broker.EventHandler. It is allowed at any time: tests of engines
-// look at what follows.
+// HandleLoss notes how many events had come when it was called.
 func (r *Recorder) HandleLoss(match func(ch string) bool) {
 	if follower := r.Follower.Load(); follower != nil {
 		follower.HandleLoss(match)
@@ -96,7 +92,7 @@ func (r *Recorder) add(ch string, e Event) {
 	r.busy[ch] = true
 	r.mu.Unlock()
 
-	runtime.Gosched() // here another call for ch, or a later event, would show itself
+	runtime.Gosched() // gives another call for ch, which is not allowed, time to come
 	r.Hook()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,8 +102,7 @@ func (r *Recorder) add(ch string, e Event) {
 	r.changed = make(chan struct{})
 }
 
-// Lost tells whether HandleLoss was called for the channel when k events of it had come,
-// or later.
+// Lost tells whether HandleLoss was called for the channel after its first k events.
 func (r *Recorder) Lost(ch string, k int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,11 +113,11 @@ func (r *Recorder) Lost(ch string, k int) bool {
 func (r *Recorder) Of(ch string) []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]Event(nil), r.events[ch]...)
+	return slices.Clone(r.events[ch])
 }
 
-// Wait blocks until the events of the channel are enough, and returns them. It fails
-// after patience, or if two events of a channel were delivered at a time.
+// Wait returns the events of the channel when they are enough. It fails after patience, or if
+// two events of one channel were delivered at a time.
 func (r *Recorder) Wait(ch string, patience time.Duration, enough func([]Event) bool) ([]Event, error) {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
