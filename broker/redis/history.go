@@ -17,8 +17,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// History implements broker.Broker: one round trip. With Config.HistoryUseLists the
-// whole LIST is read whatever the filter.
+// History implements broker.Broker, in one round trip. With Config.HistoryUseLists it reads
+// the whole LIST, whatever the filter.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
 	s, hash, err := b.place(ctx, ch)
 	if err != nil {
@@ -39,7 +39,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return h, err
 }
 
-// subscription of a channel to whose subscribers what is read of it goes, or nil.
+// subscription returns the subscription of a channel, or nil.
 func (b *Broker) subscription(s *shard, m *slab.Slab, ch string, hash uint64) *subscription {
 	return b.links[s.index][s.names.Partition(hash)].subscription(m.Name(&s.names, keys.Client, ch, hash))
 }
@@ -54,7 +54,7 @@ func (b *Broker) read(s *shard, ch string, sub *subscription, top channel.Stream
 	}
 }
 
-// history reads; whole is false if that is the position alone.
+// history does the call of historyCall. whole is what that returned.
 func (b *Broker) history(ctx context.Context, s *shard, c *script.Call, filter *broker.HistoryFilter, whole bool) (h broker.History, renewed bool, err error) {
 	if !whole {
 		result, err := s.position(ctx, c)
@@ -72,8 +72,7 @@ func (b *Broker) history(ctx context.Context, s *shard, c *script.Call, filter *
 	return h, renewed, s.client.Explain(err)
 }
 
-// historyCall prepares a read. It reports whether publications are read, and not
-// the position alone.
+// historyCall prepares a read. It returns false if the position alone is read.
 func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, hash uint64, sub *subscription, f *broker.HistoryFilter) bool {
 	s.keepsHistory()
 	known := s.acked.Known(ch, hash)
@@ -95,7 +94,7 @@ func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, 
 		direction, start = "r", "+"
 	case f.Since == nil:
 	case f.Reverse && f.Since.Offset <= 1, !f.Reverse && f.Since.Offset == math.MaxUint64:
-		return false // nothing is there
+		return false // there are no such publications
 	case f.Reverse:
 		direction, start = "r", m.Number(f.Since.Offset-1)
 	default:
@@ -124,8 +123,8 @@ func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
 	return err
 }
 
-// Positions is Traits.Positions. The reads go out as pipelined chunks
-// of up to 1,000, all shards at a time.
+// Positions is Traits.Positions. Each shard gets the reads as pipelined chunks of up to 1,000,
+// all shards at a time.
 func (b *Broker) Positions(ctx context.Context, channels []string) []broker.PositionResult {
 	results := make([]broker.PositionResult, len(channels))
 	shards, err := b.running(ctx)

@@ -20,8 +20,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// link is a connection for PUB/SUB and what is subscribed on it: the channels of a
-// shard, or of one partition of it.
+// link is a connection for PUB/SUB with its subscriptions: to channels of a shard, or of one
+// partition of a shard.
 type link struct {
 	broker    *Broker
 	shard     *shard
@@ -36,17 +36,17 @@ type link struct {
 // subscription of a channel, and what is known of its stream if it has history.
 type subscription struct {
 	mu sync.Mutex
-	// last is the newest that was delivered or, without a sum, that a read has told of.
-	// Its Channel is constant.
+	// last is the newest publication that was delivered or, without a sum, the top of a
+	// read. Its Channel is constant.
 	last seen.Publication
-	// delivered is the offset that was delivered last in that epoch. A read may be ahead.
+	// delivered is the last delivered offset in the epoch of last. A read may be ahead.
 	delivered uint64
-	// doubt is the epoch in place of the one of last, since an offset came a second
-	// time and until the stream has been compared; else empty.
+	// doubt is the epoch to deliver in after an offset came a second time, until the stream
+	// has been compared; else empty.
 	doubt string
 }
 
-// newLinks makes the links of a shard.
+// newLinks makes the links of a shard: one for each partition, and a plain one.
 func (b *Broker) newLinks(s *shard) []*link {
 	var links []*link
 	for partition := range s.names.Partitions {
@@ -103,18 +103,18 @@ func (b *Broker) newLink(s *shard, partition int) *link {
 	return l
 }
 
-// The links of a shard's partitions share what an outage may cost Redis: some 20 attempts
-// to connect per second and node, up to 100 partitions. The first one that succeeds wakes
-// the others. The plain link does not wait for long in any case.
+// During an outage, the links of up to 100 partitions make some 20 attempts to connect per
+// second and node, all together. The first link that succeeds wakes the others. The plain
+// link never waits for long.
 const (
 	reconnectShare = 50 * time.Millisecond
 	minReconnect   = 250 * time.Millisecond
 	maxReconnect   = 5 * time.Second
 )
 
-// canary is published the way that messages of the link are. Those of plain PUB/SUB in a
-// Cluster go by the node that has the channel's slot, so there it goes by all of them,
-// as far as sixteen slots can tell: while one does not publish, the shard is not well.
+// canary publishes a canary the way that messages of the link are published. With plain
+// PUB/SUB in a Cluster, each message goes by the node that has the channel's slot. So there
+// the canary goes by the owners of sixteen slots: if one of them fails, the shard is ill.
 func (l *link) canary(ctx context.Context, ch, data string) error {
 	client := l.shard.client
 	if l.partition >= 0 || !client.Cluster() {
@@ -141,7 +141,7 @@ func (l *link) canary(ctx context.Context, ch, data string) error {
 	return nil
 }
 
-// subscribe has the channels known before their messages can come.
+// subscribe adds the channels before their messages can come, and subscribes to them.
 func (l *link) subscribe(ctx context.Context, channels []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -194,8 +194,8 @@ func (l *link) names(channels []string) []string {
 	return list
 }
 
-// message is called for every message, in order. What lies in the memory is freed with
-// the event, or at once if there is none; what cannot be read is left as garbage.
+// message is called for every message, in order. The receiver of the event frees the memory;
+// without an event, message frees it. Memory of a message that cannot be read becomes garbage.
 func (l *link) message(name, data []byte, memory *pubsub.Chunk) {
 	sub := l.subscription(unsafe.String(unsafe.SliceData(name), len(name)))
 	if sub == nil {
@@ -210,7 +210,7 @@ func (l *link) message(name, data []byte, memory *pubsub.Chunk) {
 	}
 }
 
-// subscription of a channel by its name in Redis, or nil.
+// subscription returns the subscription of a channel by its name in Redis, or nil.
 func (l *link) subscription(name string) *subscription {
 	sub, _ := l.channels.Get(readmap.Hash(name), name)
 	return sub
@@ -276,7 +276,7 @@ func (sub *subscription) deliver(m *payload.Message) (epoch string, again bool) 
 		return sub.doubt, false
 	case m.Offset > sub.delivered:
 	case m.Offset == last.Offset && sum == last.Sum:
-		return last.Epoch, false // the very same
+		return last.Epoch, false // the same publication
 	default:
 		var text slab.Slab
 		sub.doubt = text.Epoch()
@@ -289,7 +289,7 @@ func (sub *subscription) deliver(m *payload.Message) (epoch string, again bool) 
 	return last.Epoch, false
 }
 
-// read notes the position that a read has told of.
+// read notes the top of a read.
 func (sub *subscription) read(top channel.StreamPosition) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -303,7 +303,7 @@ func (sub *subscription) read(top channel.StreamPosition) {
 	}
 }
 
-// known is what is known of the stream.
+// known returns what is known of the stream.
 func (sub *subscription) known() seen.Known {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -313,7 +313,7 @@ func (sub *subscription) known() seen.Known {
 // block is how many publications are allocated at a time.
 const block = 16
 
-// publication returns an empty one that lies in the memory.
+// publication returns an empty publication in the memory.
 func publication(memory *pubsub.Chunk) *channel.Publication {
 	blocks, _ := memory.Attached.(*[]*[block]channel.Publication)
 	if blocks == nil {
@@ -330,13 +330,14 @@ func publication(memory *pubsub.Chunk) *channel.Publication {
 	return pub
 }
 
-// aside takes control messages while publications are dropped.
+// aside takes control messages while messages are dropped.
 func (l *link) aside(name, data []byte) bool {
 	c := l.broker.control
 	return c != nil && l.partition < 0 && c.Offer(name, data)
 }
 
-// resubscribed tells of what may have got lost while there was no connection.
+// resubscribed tells the node of channels whose messages may have been lost while there was no
+// connection.
 func (l *link) resubscribed(lost bool) {
 	for _, other := range l.broker.links[l.shard.index] {
 		if other != l {
@@ -358,7 +359,7 @@ func (l *link) has(ch string) bool {
 	return l.shard.names.Partitions == 0 || l.shard.names.Partition(hash) == l.partition
 }
 
-// overflow tells of channels whose messages were dropped. Nil means any.
+// overflow tells the node of channels whose messages were dropped. Nil stands for all.
 func (l *link) overflow(names []string) {
 	if names == nil {
 		l.broker.handler.HandleLoss(l.has)

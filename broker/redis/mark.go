@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/mark"
 )
 
-// newMarks makes those of a link: one, or in a Cluster as many as it takes to reach all
+// newMarks makes the marks of a link: one, or in a Cluster so many that they reach all
 // primaries.
 func newMarks(b *Broker, s *shard, partition int) *mark.Marks {
 	var list []string
@@ -24,9 +24,8 @@ func newMarks(b *Broker, s *shard, partition int) *mark.Marks {
 	return mark.New(list)
 }
 
-// mark writes the marks of the link, if there is anything of whose loss they could tell.
-// What was published since the last ones is not covered: see settle.go for what else
-// there is.
+// mark writes the marks of the link, if this node uses history. Marks do not show the loss of
+// publications that came after the last marks; settle.go says what does.
 func (l *link) mark(ctx context.Context) {
 	s := l.shard
 	if !s.keeps.Load() {
@@ -41,7 +40,7 @@ func (l *link) mark(ctx context.Context) {
 	}
 }
 
-// watch writes the marks, and settles the shard in the background if that is in doubt.
+// watch writes the marks, and settles the shard in the background if it is in doubt.
 func (l *link) watch(ctx context.Context) {
 	l.mark(ctx)
 	if !l.shard.isSettled() {
@@ -49,8 +48,7 @@ func (l *link) watch(ctx context.Context) {
 	}
 }
 
-// wentBack tells of proof that the shard has lost what it held, and has everything
-// compared that it should hold.
+// wentBack notes proof that the shard has lost data, and starts a comparison.
 func (b *Broker) wentBack(s *shard) {
 	s.wentBack.Store(true)
 	s.client.Doubt()

@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Presence is the presence manager of an Engine (engines.md 8.8). It works while
-// the engine is connected. Times are Redis' own, so that clocks of nodes may differ.
+// Presence is the presence manager of an Engine (engines.md 8.8). It works while the engine
+// is connected. It uses the clock of Redis, so the clocks of nodes may differ.
 type Presence struct {
 	engine  *Engine
 	scripts *script.Presence
@@ -43,7 +43,7 @@ func (p *Presence) shard(ctx context.Context, ch string) (*shard, error) {
 	return s, s.names.CheckPresence(ch)
 }
 
-// mapped tells whether the channel's users are counted.
+// mapped tells whether the channel has user mapping.
 func (p *Presence) mapped(ch string) bool {
 	if which := p.engine.cfg.PresenceUserMappingFor; which != nil {
 		return which(ch)
@@ -51,7 +51,7 @@ func (p *Presence) mapped(ch string) bool {
 	return p.engine.cfg.PresenceUserMapping
 }
 
-// keys gives c the keys of a channel, as the script of the engine's mode has them.
+// keys adds the keys of a channel to c, in the order of the scripts.
 func (p *Presence) keys(c *script.Call, s *shard, ch string) {
 	fields := p.engine.cfg.PresenceHashFieldTTL
 	c.Key(s.names.Presence(keys.Presence, ch))
@@ -113,8 +113,7 @@ func (p *Presence) Presence(ctx context.Context, ch string) (map[string]*channel
 	return clients, nil
 }
 
-// Stats implements broker.PresenceManager. Without user mapping it reads all
-// entries.
+// Stats implements broker.PresenceManager. Without user mapping it reads all entries.
 func (p *Presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, error) {
 	if p.mapped(ch) {
 		return p.counts(ctx, ch)
@@ -135,7 +134,7 @@ func (p *Presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, 
 	return stats, nil
 }
 
-// each reads the entries of a channel.
+// each calls do for each entry of a channel.
 func (p *Presence) each(ctx context.Context, ch string, do func(client string, data []byte) error) error {
 	s, err := p.shard(ctx, ch)
 	if err != nil {
@@ -177,7 +176,7 @@ func (p *Presence) counts(ctx context.Context, ch string) (stats broker.Presence
 	return stats, s.client.Explain(err)
 }
 
-// fields counts those of a hash.
+// fields counts the fields of a hash.
 func (s *shard) fields(ctx context.Context, key string) (int, error) {
 	n, err := s.client.Read(ctx, s.client.B().Hlen().Key(key).Build()).AsInt64()
 	return int(n), s.client.Explain(err)

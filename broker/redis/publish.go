@@ -16,8 +16,8 @@ import (
 
 const defaultIdempotencyTTL = 300 * time.Second
 
-// Publish implements broker.Broker: one round trip, atomic by a script unless it is
-// a bare PUBLISH.
+// Publish implements broker.Broker, in one round trip. With history or an idempotency key it
+// is a script, and atomic; otherwise a PUBLISH.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
 	s, hash, err := b.place(ctx, ch)
 	if err != nil {
@@ -50,8 +50,8 @@ func (b *Broker) acknowledged(s *shard, ch string, hash uint64, result *reply.Re
 	}
 }
 
-// lostSome tells that the script found publications of a channel missing. Those of others
-// will be: one line in the log is enough.
+// lostSome is called when a script found publications of a channel missing. It logs that for
+// the first channel only, as others will follow.
 func (b *Broker) lostSome(s *shard, ch string) {
 	if s.isSettled() {
 		b.engine.cfg.Logger.Warn("redis lost publications that were delivered or acknowledged; the stream has a new epoch",
@@ -60,7 +60,7 @@ func (b *Broker) lostSome(s *shard, ch string) {
 	b.wentBack(s)
 }
 
-// position does a call whose reply is a position.
+// position does a call whose answer is a position.
 func (s *shard) position(ctx context.Context, c *script.Call) (reply.Result, error) {
 	answer, err := script.Run(ctx, s.client, c)
 	if err != nil {
@@ -76,11 +76,11 @@ func stamp(pub *channel.Publication, now time.Time) {
 	}
 }
 
-// unkeptDelta tells whether a publication itself says that deltas may be made;
-// with history, its envelope does.
+// unkeptDelta tells whether the payload has to say that deltas may be made. With history, its
+// envelope says that.
 func unkeptDelta(opts *broker.PublishOptions) bool { return opts.Delta && !opts.Kept() }
 
-// publishing is what publishCall wants to know of a publication.
+// publishing is what publishCall has to know of a publication.
 type publishing struct {
 	ch      string
 	hash    uint64
@@ -88,7 +88,7 @@ type publishing struct {
 	version uint64
 }
 
-// publishCall prepares c, which has to be zero, to publish.
+// publishCall prepares c, which must be zero, to publish.
 func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishing, opts *broker.PublishOptions) {
 	name := m.Name(&s.names, keys.Client, p.ch, p.hash)
 	verb := script.Publish

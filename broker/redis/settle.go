@@ -19,35 +19,36 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// A failover, or a restart of a server that does not write at once, can lose the
-// newest publications of a stream, and so can a server whose data go back while it runs
-// (see mark.go). Its offsets are then given out a second time under the same epoch, and
-// who has seen the first would take the second for duplicates. Three things are done
-// about that. A stream that holds something else than it should, or less, gets another
-// epoch: that ends every position in it, whoever has one.
+// A failover, or a restart of a server that does not write to disk at once, can lose the
+// newest publications of a stream. So can a server whose data go back while it runs (see
+// mark.go). Then the stream gives out offsets a second time under the same epoch, and
+// subscribers would take the new publications for duplicates. A stream that lacks
+// publications, or holds others, gets another epoch, which ends all positions in it. Losses
+// are found in three ways:
 //
-//   - Publishing and reading tell the script what the node knows of the stream: an offset
-//     that the stream has not reached, or has given out before, renews the epoch there
-//     and then. It costs no round trip, and the publication itself tells everybody.
-//   - A link sees an offset come a second time. Until the stream is compared, it delivers
-//     what comes in that epoch under another, so that nobody takes it for continuous.
-//   - When a server may hold other data than before (conn.Client.Generation), then before
-//     anything else is read from it the node compares what it delivered last of each
-//     channel, and what its own publishes had acknowledged last, with what the stream
-//     has there. That concerns channels as well to which nobody publishes.
+//   - Publishing and reading tell the script what the node knows of the stream. If the
+//     stream has not reached a known offset, or gives it out again, the script renews the
+//     epoch at once. That costs no round trip, and the publication carries the new epoch.
+//   - A link receives an offset a second time. Until the stream is compared, it delivers
+//     what comes in that epoch under another epoch, so that nobody takes it for continuous.
+//   - When a server may hold other data than before (conn.Client.Generation), the node
+//     compares each stream before it reads anything else from the server: with what it
+//     delivered last, and with what was acknowledged to it last. That covers channels to
+//     which nobody publishes, too.
 
-// settled tells for which generation of a shard that has been done.
+// settled tells for which generation of a shard the streams were compared.
 type settled struct {
 	generation atomic.Uint64
 
 	mu      sync.Mutex
-	running chan struct{} // closed when the comparison under way is done; nil: none is
-	err     error         // of the last one
+	running chan struct{} // closed when the comparison under way ends; nil without one
+	err     error         // of the last comparison
 }
 
 var errUnsettled = errors.New("the server is being replaced again and again")
 
-// whenSettled calls read, again if the server turns out to be another one behind it.
+// whenSettled settles the shard and calls read. If the server was replaced meanwhile, it does
+// so again.
 func (b *Broker) whenSettled(ctx context.Context, s *shard, read func() error) error {
 	const attempts = 3
 	for range attempts {
@@ -62,11 +63,12 @@ func (b *Broker) whenSettled(ctx context.Context, s *shard, read func() error) e
 	return fmt.Errorf("%s: %w", s.client.Name(), errUnsettled)
 }
 
-// settleBehind settles the shard when a connection for PUB/SUB has been made, before
-// anything is subscribed on it. It closes the connection if it fails.
+// settleBehind settles the shard when a new connection for PUB/SUB has been made, before
+// anything is subscribed on it. If that fails, it closes the connection.
 func (b *Broker) settleBehind(ctx context.Context, l *link, raw net.Conn) error {
 	s := l.shard
-	// A command first: the connection for commands may not know yet that it is over.
+	// First a command, as the connection for commands may be broken, too, without having
+	// noticed.
 	err := s.client.Explain(s.client.Do(ctx, s.client.B().Ping().Build()).Error())
 	if err == nil {
 		l.mark(ctx)
@@ -78,8 +80,8 @@ func (b *Broker) settleBehind(ctx context.Context, l *link, raw net.Conn) error 
 	return err
 }
 
-// settle returns when the streams of the shard are known to hold what was delivered,
-// or have other epochs.
+// settle returns when each stream of the shard was found to hold what was delivered, or has
+// another epoch.
 func (b *Broker) settle(ctx context.Context, s *shard) error {
 	for !s.isSettled() {
 		running := b.compare(s)
@@ -98,8 +100,8 @@ func (b *Broker) settle(ctx context.Context, s *shard) error {
 	return nil
 }
 
-// compare starts a comparison, unless one is under way, and returns what is closed at
-// its end.
+// compare starts a comparison, unless one is under way, and returns a channel that is closed
+// at its end.
 func (b *Broker) compare(s *shard) <-chan struct{} {
 	s.settled.mu.Lock()
 	defer s.settled.mu.Unlock()
@@ -133,11 +135,11 @@ func (b *Broker) compare(s *shard) <-chan struct{} {
 type candidate struct {
 	seen.Publication
 	hash  uint64        // of the channel
-	sub   *subscription // nil: the node had it acknowledged
-	doubt string        // of the subscription at that time
+	sub   *subscription // nil: it was acknowledged to the node
+	doubt string        // of sub, when the comparison began
 }
 
-// compareAll compares what all links of the shard have delivered, and what it has
+// compareAll compares what all links of the shard have delivered, and what the shard has
 // acknowledged.
 func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 	for _, l := range b.links[s.index] {
@@ -163,7 +165,7 @@ func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 	return nil
 }
 
-// delivered returns what was delivered last, of channels with history.
+// delivered returns the last delivered publications of channels with history.
 func (l *link) delivered() []candidate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,14 +220,13 @@ func (b *Broker) compareSome(ctx context.Context, s *shard, some []candidate, we
 	return nil
 }
 
-// foreign tells that a key is not of the type that it has to be: there is no stream, and
-// the other channels must not wait for one.
+// foreign tells that a key has another type than that of a stream. There is no stream then,
+// which must not hold up the other channels.
 func foreign(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }
 
-// holds tells whether a stream of the same epoch holds the publication, of which it has
-// the entry, if that is still there. One that is not proves nothing, unless something is
-// known to be lost and a subscriber here has not got what came since: the publication may
-// be what was lost.
+// holds tells whether a stream of the same epoch holds the publication. entry is what it has
+// at the offset. Without an entry, which may have been trimmed, the stream counts as holding
+// it, unless the data went back and later publications were not delivered here.
 func (p *candidate) holds(top uint64, entry string, wentBack bool) bool {
 	if top < p.Offset {
 		return false
@@ -236,7 +237,7 @@ func (p *candidate) holds(top uint64, entry string, wentBack bool) bool {
 	return top == p.Offset || p.sub == nil || !wentBack
 }
 
-// renew gives the streams other epochs.
+// renew gives streams other epochs.
 func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
 	if len(lost) == 0 {
 		return nil
@@ -273,7 +274,7 @@ func (b *Broker) report(candidates []candidate) {
 	b.handler.HandleLoss(func(ch string) bool { return channels[ch] })
 }
 
-// moved notes where a stream is that went on from another place.
+// moved notes the top of a stream that has another epoch.
 func (s *shard) moved(p *candidate, top channel.StreamPosition) {
 	top.Epoch = strings.Clone(top.Epoch)
 	if p.sub == nil {
@@ -288,8 +289,7 @@ func (s *shard) moved(p *candidate, top channel.StreamPosition) {
 	}
 }
 
-// confirm notes that the stream holds the publication: what seemed to come a second time
-// did not.
+// confirm notes that the stream holds the publication, so that no offset came twice.
 func (p *candidate) confirm() {
 	if p.doubt == "" {
 		return

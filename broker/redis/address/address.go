@@ -1,4 +1,4 @@
-// Package address reads the addresses of Redis as configurations have them.
+// Package address reads the addresses of Redis in configurations.
 package address
 
 import (
@@ -15,12 +15,11 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 )
 
-// Parse reads one entry of the list of addresses (engines.md 8.1):
-// host:port, or a URL with the scheme redis, rediss (TLS), redis+sentinel,
-// rediss+sentinel, redis+cluster, rediss+cluster, tcp or unix. What it says
-// overrides the fields of base, whose addresses and mode do not count. A URL of
-// TLS uses base.TLS, or TLS 1.2 and later if that is nil. Errors name the key and
-// never show a password.
+// Parse reads one entry of the list of addresses (engines.md 8.1): host:port, or a URL with
+// the scheme redis, rediss (TLS), redis+sentinel, rediss+sentinel, redis+cluster,
+// rediss+cluster, tcp or unix. The entry overrides fields of base; Addresses and Mode of base
+// do not count. A URL with TLS uses base.TLS, or TLS 1.2 and later if that is nil. Errors
+// name the key and never show a password.
 func Parse(address string, base redis.Shard) (redis.Shard, error) {
 	s := shard(base)
 	s.Addresses, s.Mode = nil, redis.Detect
@@ -28,7 +27,7 @@ func Parse(address string, base redis.Shard) (redis.Shard, error) {
 	return redis.Shard(s), err
 }
 
-// shard is what an address says of a shard.
+// shard collects what an address says.
 type shard redis.Shard
 
 func (s *shard) parse(address string) error {
@@ -60,8 +59,7 @@ func (s *shard) parse(address string) error {
 	return s.setQuery(u)
 }
 
-// ParseList reads the comma separated host:port of Sentinels or of Cluster
-// nodes.
+// ParseList reads the comma separated host:port of Sentinels or of Cluster nodes.
 func ParseList(list string) ([]string, error) {
 	var addresses []string
 	for address := range strings.SplitSeq(list, ",") {

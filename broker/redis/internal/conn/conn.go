@@ -1,6 +1,6 @@
-// Package conn holds the connections to one shard: a single multiplexed one for
-// commands per server, on rueidis, and those that its caller dials for PUB/SUB.
-// It finds the primary through Sentinel, and bounds how long anything waits.
+// Package conn holds the connections to one shard: per server a multiplexed one for commands,
+// by rueidis, and those for PUB/SUB. It finds the primary through Sentinel, and bounds how
+// long anything waits.
 package conn
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options of a shard. All are checked and complete.
+// Options of a shard. The caller has checked them and set defaults.
 type Options struct {
 	// Name of the shard for logs and errors: "redis shard 0 (host:port)".
 	Name      string
@@ -44,25 +44,25 @@ type Options struct {
 }
 
 const (
-	// keepAlive is the interval of TCP keep-alive probes, and of the pings that find
-	// out that a server does not answer.
+	// keepAlive is the interval of TCP keep-alive probes, and of pings that notice a server
+	// that does not answer.
 	keepAlive = 400 * time.Millisecond
 	// ringScale: a connection has room for 2^ringScale calls in flight.
 	ringScale = 12
-	// maxInFlight calls wait for their answers at a time; further ones wait for their
-	// turn, no longer than IOTimeout. It has to be less than what the ring holds, for
-	// rueidis waits for room without a time limit.
+	// maxInFlight is how many calls wait for their answers at a time; further ones wait for
+	// room, no longer than IOTimeout. The ring must hold more, because rueidis waits for room
+	// without a time limit.
 	maxInFlight = 1<<ringScale - 64
 	// flushDelay is how long a write waits for more commands when others are in flight
-	// already. With 64 publishers on one CPU it takes the price of a publish from 13 to
-	// 5 us; 20 us gives less, 100 us not more.
+	// already. With 64 publishers on one CPU it lowers the cost of a publish from 13 to 5
+	// us; 20 us save less, 100 us not more.
 	flushDelay = 50 * time.Microsecond
 	// MaxPipeline is the most commands of one call of DoMulti.
 	MaxPipeline = 1000
 	bufferSize  = 256 << 10
 )
 
-// ErrClosed is the cause of errors after Close.
+// ErrClosed is the error of calls after Close.
 var ErrClosed = errors.New("closed")
 
 // Client sends commands to a shard. Its methods may be called from any goroutine.
@@ -76,7 +76,7 @@ type Client struct {
 	cancel  context.CancelFunc
 	once    sync.Once
 	watch   sync.WaitGroup
-	suspect chan struct{} // see suspectPrimary
+	suspect chan struct{} // wakes watchSentinel
 	outage  outage
 
 	mu      sync.Mutex
@@ -123,7 +123,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// option is what all connections for commands have in common.
+// option returns what all connections for commands have in common.
 func (c *Client) option() rueidis.ClientOption {
 	o := &c.opts
 	option := rueidis.ClientOption{
@@ -139,7 +139,7 @@ func (c *Client) option() rueidis.ClientOption {
 	return option
 }
 
-// topologyInterval is how often it is looked up who is who.
+// topologyInterval is how often primaries, replicas and owners of slots are looked up.
 const topologyInterval = 5 * time.Second
 
 func (c *Client) connect(ctx context.Context, cluster bool) error {
@@ -153,12 +153,12 @@ func (c *Client) connect(ctx context.Context, cluster bool) error {
 		option.ClusterOption.ShardsRefreshInterval = topologyInterval
 		if c.opts.ReplicaReads {
 			option.SendToReplicas = func(cmd rueidis.Completed) bool {
-				name := cmd.Commands()[0] // of those that Read is for
+				name := cmd.Commands()[0] // see Read
 				return name == "HGETALL" || name == "HLEN"
 			}
 		}
 	} else {
-		option.InitAddress = option.InitAddress[:1] // a name: dialCommands finds the server
+		option.InitAddress = option.InitAddress[:1] // only a name: dialCommands finds the server
 	}
 	client, err := rueidis.NewClient(option)
 	if err == nil {
@@ -188,8 +188,8 @@ func (c *Client) connectReplica() (err error) {
 	return err
 }
 
-// A server that has stopped answering is noticed after at most two intervals
-// and the timeout of the ping, which together are IOTimeout.
+// A server that has stopped answering is noticed after two intervals and the timeout of the
+// ping at most. Together these are IOTimeout.
 func (c *Client) pingInterval() time.Duration { return min(keepAlive, c.opts.IOTimeout/4) }
 func (c *Client) pingTimeout() time.Duration  { return c.opts.IOTimeout - 2*c.pingInterval() }
 
@@ -208,7 +208,7 @@ func (c *Client) Name() string { return c.opts.Name }
 // B builds commands for Do and DoMulti.
 func (c *Client) B() rueidis.Builder { return c.redis.B() }
 
-// Do sends one command. Its error, if any, is an error of Explain, or of Redis.
+// Do sends one command. Its error is one for Explain.
 func (c *Client) Do(caller context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	ctx, cancel, err := c.begin(caller)
 	if err != nil {
@@ -266,7 +266,7 @@ func (c *Client) DoMulti(caller context.Context, cmds []rueidis.Completed) []rue
 	return results
 }
 
-// note has an outage told of. A call that its caller gave up proves nothing.
+// note tells outage of a call's result, unless the caller gave up the call.
 func (c *Client) note(caller context.Context, err error) {
 	switch {
 	case err == nil:
@@ -296,14 +296,14 @@ func (c *Client) end(cancel context.CancelFunc) {
 	<-c.slots
 }
 
-// failedForAnother tells that a command was not sent because the context of
-// somebody else ended, who was first to need the connection that both waited for.
+// failedForAnother tells that a command was not sent because the context of another call
+// ended, which was first to need the connection that both waited for.
 func (c *Client) failedForAnother(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
-// look drops the connection to a server that is not the primary any more: the
-// next command looks for the primary.
+// look drops the connection to a server that is not the primary any more. The next command
+// looks for the primary.
 func (c *Client) look(err error) {
 	failure, ok := rueidis.IsRedisErr(err)
 	if !ok {

@@ -16,8 +16,8 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// dialCommands makes a connection for commands. address is where rueidis wants
-// to go, which counts in a Cluster alone.
+// dialCommands makes a connection for commands. address is where rueidis wants to connect to.
+// With Sentinel that does not count.
 func (c *Client) dialCommands(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	limit := time.Now().Add(c.opts.IOTimeout)
 	ctx, cancel := context.WithDeadline(ctx, limit)
@@ -53,9 +53,8 @@ func (c *Client) dialCommands(ctx context.Context, address string, dialer *net.D
 	return tracked, nil
 }
 
-// trackedConn is a connection whose handshake ends in time: until the first lift
-// of the deadline, which rueidis does behind the handshake, no deadline is later
-// than limit.
+// trackedConn is a connection whose handshake ends in time. rueidis removes the deadline after
+// the handshake; until then, no deadline is later than limit.
 type trackedConn struct {
 	net.Conn
 	address string
@@ -75,8 +74,8 @@ func (t *trackedConn) SetDeadline(to time.Time) error {
 
 const unixScheme = "unix://"
 
-// CheckAddress accepts host:port and unix:///path. Its errors do not show what
-// was given if that could hold a password.
+// CheckAddress accepts host:port and unix:///path. Its errors do not show an address that could
+// hold a password.
 func CheckAddress(address string) error {
 	if path, ok := strings.CutPrefix(address, unixScheme); ok {
 		if !strings.HasPrefix(path, "/") {
@@ -113,7 +112,7 @@ func dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.C
 	}
 	if config.ServerName == "" {
 		config = config.Clone()
-		config.ServerName, _, _ = net.SplitHostPort(address) // dialled, and so well-formed
+		config.ServerName, _, _ = net.SplitHostPort(address) // cannot fail after dialling
 	}
 	secure := tls.Client(raw, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -127,10 +126,10 @@ func (c *Client) dialer() *net.Dialer {
 	return &net.Dialer{Timeout: c.opts.ConnectTimeout, KeepAlive: keepAlive}
 }
 
-// DialPubSub makes a connection to a server where the messages of a PUB/SUB
-// channel arrive, before any handshake: the server itself or the primary, in a
-// Cluster some node, another one each time, or the owner of the slot for sharded
-// PUB/SUB if slot is not negative.
+// DialPubSub makes a connection, without a handshake, to a server where the messages of PUB/SUB
+// channels arrive: to the server itself or the primary, in a Cluster to some node, a different
+// one each time. If slot is not negative, it connects to the owner of the slot, for sharded
+// PUB/SUB.
 func (c *Client) DialPubSub(ctx context.Context, slot int) (net.Conn, error) {
 	if c.ctx.Err() != nil {
 		return nil, ErrClosed
@@ -155,8 +154,7 @@ func (c *Client) DialPubSub(ctx context.Context, slot int) (net.Conn, error) {
 	return p, nil
 }
 
-// pubSubConn is a connection that is closed when its server is not the primary any
-// more.
+// pubSubConn is a connection that dropOthers closes when its server is not the primary any more.
 type pubSubConn struct {
 	net.Conn
 	client  *Client
@@ -171,8 +169,8 @@ func (p *pubSubConn) Close() error {
 	return p.Conn.Close()
 }
 
-// dropOthers closes the connections to other servers than the primary, and tells
-// whether there were any.
+// dropOthers closes the connections to other servers than the primary. It tells whether there
+// were any.
 func (c *Client) dropOthers(primary string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,7 +252,7 @@ func (c *Client) slotRange(row *rueidis.RedisMessage) (r slotRange, ok bool) {
 	if err1 != nil || err2 != nil || err4 != nil {
 		return r, false
 	}
-	if err3 != nil || host == "" || host == "?" { // the node that was asked, by its own account
+	if err3 != nil || host == "" || host == "?" { // the node that was asked
 		host, _, err = net.SplitHostPort(c.opts.Addresses[0])
 		if err != nil {
 			return r, false

@@ -11,24 +11,24 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
 
-// Generation grows whenever a connection for commands is made to a server that may
-// hold other data than the one before: another server, or one that was started
-// again. It has grown before the first command goes there. It grows by Doubt as well.
+// Generation grows by Doubt, and whenever a connection for commands is made to a server that
+// may hold other data than the one before: to another server, or after a restart. It grows
+// before the first command goes there.
 func (c *Client) Generation() uint64 { return c.generation.Load() }
 
-// Doubt tells that a server seems to hold other data than before.
+// Doubt notes that a server seems to hold other data than before.
 func (c *Client) Doubt() { c.generation.Add(1) }
 
-// Replaced tells once that a server has said since the last call that it takes its data
-// from somewhere else: it is a replica, or loading. What it holds behind that may be older.
+// Replaced tells whether a server has said, since the last call of Replaced, that it is a
+// replica or loading. Afterwards its data may be older.
 func (c *Client) Replaced() bool { return c.replaced.Swap(false) }
 
-// identify asks the server behind a new connection who it is. If it does not tell, it
-// counts as another. After an error the connection is of no use: an answer may still
+// identify asks the server of a new connection for its run ID. If the server does not tell, it
+// counts as another one. After an error the connection must be closed: an answer may still
 // come.
 func (c *Client) identify(ctx context.Context, raw net.Conn, address string) error {
 	if !c.cluster {
-		address = "" // whoever it is takes the place of the one before
+		address = "" // there is one server at a time
 	}
 	run, err := c.runOf(ctx, raw)
 	if err != nil {
@@ -43,8 +43,8 @@ func (c *Client) identify(ctx context.Context, raw net.Conn, address string) err
 	return nil
 }
 
-// runOf is the run ID of a server, which is new with each start. It is empty if the
-// server refuses to tell; for a wrong password, the handshake that follows will fail.
+// runOf returns the run ID of a server, which changes with each start. It is empty if the
+// server refuses to tell. If that is for a wrong password, the handshake of rueidis will fail.
 func (c *Client) runOf(ctx context.Context, raw net.Conn) (string, error) {
 	deadline, _ := ctx.Deadline() // dialCommands sets one
 	if err := raw.SetDeadline(deadline); err != nil {

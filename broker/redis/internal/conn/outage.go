@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// calmTime is how long no call may fail before an outage counts as over. Of the calls of
-// a Cluster some may fail while others succeed.
+// calmTime is how long no call must have failed for an outage to be over. In a Cluster, some
+// calls may fail while others succeed.
 const calmTime = time.Second
 
-// outage tells once that a shard cannot be reached, and once that it can be again,
-// however many calls fail.
+// outage logs once that a shard cannot be reached, and once that it can be again, however many
+// calls fail.
 type outage struct {
 	log  *slog.Logger
 	name string
@@ -22,7 +22,7 @@ type outage struct {
 	since, last time.Time // of failures
 }
 
-// failed notes a call that the shard has not answered.
+// failed notes a call that the shard did not answer.
 func (o *outage) failed(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -35,7 +35,7 @@ func (o *outage) failed(err error) {
 	o.log.Warn("redis cannot be reached", "part", o.name, "error", err)
 }
 
-// succeeded notes a call that it has answered.
+// succeeded notes a call that the shard answered.
 func (o *outage) succeeded() {
 	if !o.on.Load() {
 		return

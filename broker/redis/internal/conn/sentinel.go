@@ -14,7 +14,7 @@ import (
 // primary asks the Sentinels, one after another, for the address of the primary.
 func (c *Client) primary(ctx context.Context) (string, error) {
 	var failures []error
-	first := int(c.next.Load()) // the one that knew it last
+	first := int(c.next.Load()) // the Sentinel that knew the primary last
 	for i := range c.opts.Addresses {
 		sentinel := c.opts.Addresses[(first+i)%len(c.opts.Addresses)]
 		address, err := c.askSentinel(ctx, sentinel)
@@ -27,7 +27,7 @@ func (c *Client) primary(ctx context.Context) (string, error) {
 	return "", errors.Join(failures...)
 }
 
-// askSentinel asks one of them. It gets a part of the time, so that one which does
+// askSentinel asks one Sentinel. It gets a part of the time only, so that a Sentinel that does
 // not answer leaves time for the others.
 func (c *Client) askSentinel(ctx context.Context, sentinel string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.askTimeout())
@@ -48,19 +48,19 @@ func (c *Client) askSentinel(ctx context.Context, sentinel string) (string, erro
 	return net.JoinHostPort(string(answer.Items[0]), string(answer.Items[1])), nil
 }
 
-// askTimeout bounds the question to one of several servers.
+// askTimeout bounds a question to one of several servers.
 func (c *Client) askTimeout() time.Duration {
 	return min(c.opts.ConnectTimeout, c.opts.IOTimeout/4)
 }
 
-// loginSentinel connects to one of them.
+// loginSentinel connects to a Sentinel.
 func (c *Client) loginSentinel(ctx context.Context, sentinel string) (*resp.Dialog, error) {
 	o := &c.opts
 	return c.login(ctx, sentinel, o.SentinelTLS, o.SentinelUser, o.SentinelPassword, o.SentinelClientName)
 }
 
-// login connects to a server for a few questions. They have to be answered before the
-// deadline of ctx, too.
+// login connects to a server for a few questions, which it has to answer before the deadline
+// of ctx.
 func (c *Client) login(ctx context.Context, address string, config *tls.Config, user, password, name string) (*resp.Dialog, error) {
 	raw, err := dial(ctx, address, c.dialer(), config)
 	if err != nil {
@@ -84,13 +84,13 @@ func (c *Client) login(ctx context.Context, address string, config *tls.Config, 
 	return d, nil
 }
 
-// watchSentinel drops the connections to a server that the Sentinels have replaced:
-// a demoted primary may keep them, and take writes that are lost. It looks when a
-// Sentinel says so, when a server refuses writes, and from time to time.
+// watchSentinel drops the connections to a server that the Sentinels have replaced. A demoted
+// primary may keep its connections, and take writes that are lost. It asks when a Sentinel
+// announces a new primary, when a server refuses writes, and every topologyInterval.
 func (c *Client) watchSentinel() {
 	ticker := time.NewTicker(topologyInterval)
 	defer ticker.Stop()
-	var silent time.Time // since when none answers
+	var silent time.Time // since when no Sentinel answers
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -118,7 +118,7 @@ func (c *Client) watchSentinel() {
 	}
 }
 
-// suspectPrimary has watchSentinel look soon.
+// suspectPrimary makes watchSentinel ask at once.
 func (c *Client) suspectPrimary() {
 	select {
 	case c.suspect <- struct{}{}:
@@ -126,11 +126,10 @@ func (c *Client) suspectPrimary() {
 	}
 }
 
-// relistenInterval is how long a Sentinel that ended the connection, or none, is
-// left alone.
+// relistenInterval is the pause after a connection to a Sentinel.
 const relistenInterval = time.Second
 
-// listenSentinel waits for news of the primary at one Sentinel after another.
+// listenSentinel waits for announcements of a new primary, at one Sentinel after another.
 func (c *Client) listenSentinel() {
 	for i := 0; c.ctx.Err() == nil; i++ {
 		c.hearSentinel(c.opts.Addresses[i%len(c.opts.Addresses)]) // what it misses, watchSentinel finds

@@ -12,20 +12,19 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
 
-// When the primary of a Cluster ends and a replica takes over, rueidis looks for the new
-// owner of the slots up to a second later, and connects to the old one until then. A node
-// that cannot be reached is therefore replaced where connections are made: by the node that
-// has its slots now, as others tell.
+// When the primary of a Cluster ends and a replica takes over, rueidis looks for the new owner
+// of the slots up to a second later, and connects to the old one until then. So dialNode asks
+// other nodes who has the slots of a node that it cannot reach, and connects there.
 
-// owned has a slot of each node, by its address. What a node had stays known: rueidis may
-// still want to go there.
+// owned has a slot of each node, by its address. Former slots of a node stay in it, because
+// rueidis may still connect to that node.
 type owned map[string]int64
 
 // maxOwned is more than the nodes of a Cluster.
 const maxOwned = 4096
 
-// noteOwners asks a node, on a connection that was just made, who has which slots. Only
-// errors of the connection are errors.
+// noteOwners asks a node, on a new connection, who has which slots. It returns errors of the
+// connection only.
 func (c *Client) noteOwners(d *resp.Dialog) error {
 	var refused *resp.Refusal
 	nodes, err := d.Do("CLUSTER", "NODES")
@@ -101,9 +100,8 @@ func (c *Client) askOwner(ctx context.Context, node string, slot int64) (string,
 	return "", fmt.Errorf("%s knows no owner of slot %d", node, slot)
 }
 
-// rangesIn reads the text of CLUSTER NODES: a line for each node with its ID,
-// host:port@port, flags, five more fields, and its slots. The node that was asked may not
-// know its own host.
+// rangesIn reads the text of CLUSTER NODES: a line for each node with its ID, host:port@port,
+// flags, five more fields, and its slots. The node that was asked may leave out its own host.
 func rangesIn(text string, asked net.Conn) (ranges []slotRange) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -127,8 +125,8 @@ func rangesIn(text string, asked net.Conn) (ranges []slotRange) {
 	return ranges
 }
 
-// parseSlots reads a slot or a range of them: 5, or 5-7. Slots that migrate are in
-// brackets, and belong to who has them so far.
+// parseSlots reads a slot or a range of slots: 5, or 5-7. It refuses slots that migrate, which
+// are in brackets and repeated.
 func parseSlots(text string) (from, to int64, ok bool) {
 	low, high, found := strings.Cut(text, "-")
 	if !found {

@@ -1,5 +1,4 @@
-// Package counts has what the connections of a broker for PUB/SUB have counted, for
-// monitoring.
+// Package counts makes metrics of what the PUB/SUB connections of a broker have counted.
 package counts
 
 import (
@@ -11,7 +10,7 @@ import (
 
 // Counts of all shards.
 type Counts struct {
-	// Sharded is set with sharded PUB/SUB: control messages have connections of their own
+	// Sharded is set with sharded PUB/SUB. Control messages have connections of their own
 	// then.
 	Sharded bool
 	Waiting []int // messages for the node, by shard
@@ -24,8 +23,8 @@ type Counts struct {
 	ControlDropped uint64
 }
 
-// Metrics returns the counts under the names of observability.md 3.4. It has no label for
-// the shards of errors and drops, so these are sums.
+// Metrics returns the counts under the names of observability.md 3.4. Errors and drops have no
+// label for the shard there, so they are sums over all shards.
 func (c *Counts) Metrics() (list []broker.Metric) {
 	buffered := func(kind string, shard, n int) {
 		list = append(list, broker.Metric{

@@ -1,4 +1,4 @@
-// Package inbox holds the control messages that have arrived for a node.
+// Package inbox holds control messages until the node has handled them.
 package inbox
 
 import (
@@ -13,12 +13,13 @@ import (
 const (
 	// Limit is how many control messages wait for their handler.
 	Limit = 4096
-	// patience is how long Receive waits for room. Then it drops messages until there is.
+	// patience is how long Receive waits for room. Then it drops messages until there is
+	// room.
 	patience = time.Second
 )
 
-// Inbox hands control messages to the node, apart from publications: a handler may take
-// its time.
+// Inbox hands control messages to the node in goroutines of its own, so that a slow handler
+// does not hold up publications.
 type Inbox struct {
 	log         *slog.Logger
 	all, toNode string // names of the channels
@@ -27,7 +28,7 @@ type Inbox struct {
 	done        chan struct{}
 	workers     sync.WaitGroup
 	dropped     atomic.Uint64
-	behind      atomic.Bool // the last one was dropped
+	behind      atomic.Bool // the last message was dropped
 }
 
 // New returns an inbox of the messages of two channels: those to all nodes and those to
@@ -39,10 +40,10 @@ func New(all, toNode string, handle func(data []byte), log *slog.Logger) *Inbox 
 // Counts returns how many messages wait, and how many were dropped.
 func (i *Inbox) Counts() (waiting int, dropped uint64) { return len(i.queue), i.dropped.Load() }
 
-// Channels are those that have to be subscribed to.
+// Channels returns the channels to subscribe to.
 func (i *Inbox) Channels() []string { return []string{i.all, i.toNode} }
 
-// Start begins to hand over. It may be called again behind Stop.
+// Start starts handing messages over. It may be called again after Stop.
 func (i *Inbox) Start() {
 	i.queue, i.done = make(chan []byte, Limit), make(chan struct{})
 	for range runtime.GOMAXPROCS(0) {
@@ -59,13 +60,14 @@ func (i *Inbox) Start() {
 	}
 }
 
-// Stop ends that, and waits for the handlers under way. What waits is discarded.
+// Stop waits for the handlers under way, and discards the messages that wait.
 func (i *Inbox) Stop() {
 	close(i.done)
 	i.workers.Wait()
 }
 
-// Receive takes a message of any channel, which it must not keep.
+// Receive takes a message and ignores it unless it is from one of Channels. It does not keep
+// data. It waits up to 1 s for room, and drops the message if there is none.
 func (i *Inbox) Receive(name, data []byte) {
 	if !i.is(name) {
 		return
@@ -85,17 +87,17 @@ func (i *Inbox) await(data []byte) bool {
 	defer timer.Stop()
 	select {
 	case i.queue <- bytes.Clone(data):
-	case <-i.done: // and nobody wants it any more
+	case <-i.done:
 	case <-timer.C:
 		return false
 	}
 	return true
 }
 
-// is tells whether a channel is one of control messages.
+// is tells whether a channel is one of Channels.
 func (i *Inbox) is(name []byte) bool { return string(name) == i.all || string(name) == i.toNode }
 
-// Offer does what Receive does if there is room. It reports whether it took the message.
+// Offer is Receive without waiting. It reports whether it took the message.
 func (i *Inbox) Offer(name, data []byte) bool {
 	if !i.is(name) || len(i.queue) == cap(i.queue) {
 		return false

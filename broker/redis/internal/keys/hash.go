@@ -29,11 +29,10 @@ func Jump(hash uint64, n int) int {
 	return int(b)
 }
 
-// PartitionSlot is the slot of a partition's names in a Cluster.
+// PartitionSlot returns the slot of a partition's names in a Cluster.
 func PartitionSlot(partition int) int { return slotOf(PartitionTag(partition)) }
 
-// Spread are keys of a Cluster whose slots lie evenly: one in each sixteenth of all
-// slots.
+// Spread returns hash tags whose slots are spread evenly: one in each sixteenth of all slots.
 var Spread = sync.OnceValue(func() (list [16]string) {
 	for i, found := 0, 0; found < len(list); i++ {
 		if at := &list[slotOf(strconv.Itoa(i))*len(list)/16384]; *at == "" {

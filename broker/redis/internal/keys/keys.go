@@ -47,10 +47,9 @@ func (n *Names) Partition(hash uint64) int {
 
 // Append appends the name of kind for a channel whose hash is given.
 //
-// No two channels share a key. Where there are no hash tags, the stream of channel
-// meta.X would have the name of the meta key of channel X. So the history of a channel
-// that begins with "meta." has a name of its own, prefix.stream:meta.X, in which it is
-// not found by Centrifugo, and does not find what Centrifugo left.
+// No two channels share a key. Without hash tags, the stream of channel meta.X would have the
+// name of the meta key of channel X. So the history of a channel that begins with "meta." has
+// the name prefix.stream:meta.X, which Centrifugo does not use.
 func (n *Names) Append(dst []byte, kind Kind, ch string, hash uint64) []byte {
 	dst = append(dst, n.Prefix...)
 	dst = append(dst, kind...)
@@ -60,9 +59,9 @@ func (n *Names) Append(dst []byte, kind Kind, ch string, hash uint64) []byte {
 	return n.appendChannel(dst, ch, hash)
 }
 
-// AppendResult appends the name of the result of an idempotency key. The last dot
-// divides channel and key. A key that has dots would make that ambiguous; its name
-// has another kind, and the length of the channel.
+// AppendResult appends the name of the result of an idempotency key. The last dot divides
+// channel and key. A key with dots would make that ambiguous, so its name has a colon behind
+// the kind, and then the length of the channel.
 func (n *Names) AppendResult(dst []byte, ch string, hash uint64, key string) []byte {
 	dst = append(dst, n.Prefix...)
 	dst = append(dst, result...)
@@ -90,10 +89,10 @@ func (n *Names) appendChannel(dst []byte, ch string, hash uint64) []byte {
 	}
 }
 
-// Size is more than the name of any kind has that Append makes for a channel.
+// Size is an upper bound of the length of the names that Append makes for a channel.
 func (n *Names) Size(ch string) int { return len(n.Prefix) + len(ch) + 40 }
 
-// Presence is the name of a kind of presence, whose hash tag is always the channel.
+// Presence returns the name of a kind of presence. Its hash tag is always the channel.
 func (n *Names) Presence(kind Kind, ch string) string {
 	if n.Cluster {
 		return n.Prefix + string(kind) + "{" + ch + "}"
@@ -101,8 +100,8 @@ func (n *Names) Presence(kind Kind, ch string) string {
 	return n.Prefix + string(kind) + ch
 }
 
-// Mark is the key of the marks that a node writes in a slot of a Cluster, or in a server
-// if tag is empty.
+// Mark returns the key of a node's mark in the slot of a hash tag, or without one if tag is
+// empty.
 func (n *Names) Mark(node, tag string) string {
 	if tag == "" {
 		return n.Prefix + ".mark." + node
@@ -114,8 +113,8 @@ func (n *Names) Mark(node, tag string) string {
 // partition's slot.
 func PartitionTag(partition int) string { return strconv.Itoa(partition) }
 
-// Service is the channel of the canaries of a connection of one node: nodes do
-// not hear each other's. A partition's name has its tag; -1 is none.
+// Service returns the channel for the canaries of a connection of one node. A name for a
+// partition has its tag; -1 stands for no partition.
 func (n *Names) Service(shard int, node string, partition int) string {
 	name := fmt.Sprintf("%s.shard.%d", n.Prefix, shard)
 	if partition >= 0 {
@@ -124,13 +123,13 @@ func (n *Names) Service(shard int, node string, partition int) string {
 	return name + "." + node
 }
 
-// Control is the channel that all nodes hear.
+// Control returns the channel of control messages for all nodes.
 func Control(prefix string) string { return prefix + ".control" }
 
-// NodeControl is the channel that one node hears.
+// NodeControl returns the channel of control messages for one node.
 func NodeControl(prefix, node string) string { return prefix + ".node." + node }
 
-// Check refuses channels that the shard cannot have.
+// Check refuses channels that are not possible on the shard.
 func (n *Names) Check(ch string) error {
 	if n.Partitions > 0 {
 		return nil
@@ -138,8 +137,8 @@ func (n *Names) Check(ch string) error {
 	return n.CheckPresence(ch)
 }
 
-// CheckPresence refuses channels whose presence the shard cannot have: partitions
-// do not count there.
+// CheckPresence refuses channels whose presence is not possible on the shard. Partitions do
+// not matter there.
 func (n *Names) CheckPresence(ch string) error {
 	if n.Cluster && (ch == "" || ch[0] == '}') {
 		return fmt.Errorf("redis: in a Cluster, a channel must not be empty nor begin with }: %w", protocol.ErrorBadRequest)
@@ -147,12 +146,10 @@ func (n *Names) CheckPresence(ch string) error {
 	return nil
 }
 
-// Part returns the channel as a part of its name of kind Client, where it stands at
-// the end but for a brace: one string in memory is enough.
+// Part returns the channel as a part of its name of kind Client, so that both share memory.
 func Part(name, ch string) string {
-	if name[len(name)-1] == '}' && len(name) > len(ch) && name[len(name)-1-len(ch):len(name)-1] == ch &&
-		name[len(name)-len(ch)-2] == '{' {
-		return name[len(name)-1-len(ch) : len(name)-1]
+	if tagged, ok := strings.CutSuffix(name, "}"); ok && strings.HasSuffix(tagged, ch) && tagged[len(tagged)-len(ch)-1] == '{' {
+		name = tagged
 	}
 	return name[len(name)-len(ch):]
 }

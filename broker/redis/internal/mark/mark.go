@@ -1,10 +1,9 @@
-// Package mark finds that the data of a server went back.
+// Package mark finds out that the data of a server went back.
 //
-// A server can get older data without a restart: DEBUG RELOAD, REPLICAOF a stale copy
-// and back, a slot that its former owner takes back. Its connections stay, so nothing
-// but its data can tell. So each node writes marks again and again, with a number that it
-// counts up: where the number is less than the last that Redis acknowledged, the data
-// went back.
+// A server can get older data without a restart: by DEBUG RELOAD, by REPLICAOF a stale copy
+// and back, or when the former owner of a slot takes it back. Its connections stay, so only
+// the data can tell. So each node writes marks again and again, with a number that it counts
+// up. If a mark has a lower number than Redis acknowledged last, the data went back.
 package mark
 
 import (
@@ -18,10 +17,10 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 )
 
-// ttl is longer than a node that lives may be cut off.
+// ttl of a mark. A node that cannot write marks for longer finds none to compare.
 const ttl = 24 * time.Hour
 
-// Marks are keys that a node alone writes. Their methods may be called from any goroutine.
+// Marks are keys that only one node writes. Any goroutine may call the methods.
 type Marks struct {
 	keys []string // constant
 
@@ -30,7 +29,7 @@ type Marks struct {
 	last   []last // by key
 }
 
-// last is what a key held last, as far as Redis has acknowledged it.
+// last is what Redis acknowledged last for a key.
 type last struct {
 	number      uint64
 	replication string
@@ -41,13 +40,13 @@ func New(keys []string) *Marks { return &Marks{keys: keys, last: make([]last, le
 
 // Finding is what marks tell.
 type Finding struct {
-	Written     bool // at least one was
+	Written     bool // at least one mark was written
 	WentBack    bool // a server has lost what it acknowledged
-	Replication bool // a server's data have another history than before
+	Replication bool // a server has another replication ID than before
 }
 
-// Write writes the marks, and compares what was there with what was written last. A mark
-// that cannot be written says nothing.
+// Write writes the marks, and compares their old values with what was written last. A mark
+// that cannot be written tells nothing.
 func (m *Marks) Write(ctx context.Context, client *conn.Client) (f Finding) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

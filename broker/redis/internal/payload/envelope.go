@@ -23,8 +23,7 @@ const (
 	markEnd      = "__"
 )
 
-// Message is what a message on a client channel says. Its slices are parts of the
-// message.
+// Message is a message on a client channel. Its slices are parts of what Parse was given.
 type Message struct {
 	Kind Kind
 	// Data is the Protobuf of a publication, or of a client info.
@@ -33,7 +32,7 @@ type Message struct {
 	Offset uint64
 	Epoch  []byte
 	// Delta tells that deltas may be made from Prev, the Protobuf of the publication
-	// before, which is empty if there was none.
+	// before. Prev is empty if there was none.
 	Delta bool
 	Prev  []byte
 }
@@ -93,7 +92,7 @@ func parseDelta(rest []byte) (m Message, err error) {
 	if len(rest) > 0 {
 		return m, ErrMalformed
 	}
-	// Centrifugo's LISTs give the previous publication with its envelope.
+	// From a LIST, Centrifugo sends the previous publication with its envelope.
 	if bytes.HasPrefix(m.Prev, []byte(markPosition)) {
 		prev, err := parsePosition(m.Prev[len(markPosition):])
 		if err != nil {

@@ -8,18 +8,17 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 )
 
-// Verbs that publish a message, by plain PUB/SUB and by that which stays in a slot of
-// a Cluster.
+// Verbs that publish a message, by plain and by sharded PUB/SUB.
 const (
 	Publish      = "publish"
 	ShardPublish = "spublish"
 )
 
-// countNames are the numbers of keys, as Redis wants them.
+// countNames are the numbers of keys as text.
 var countNames = [...]string{"0", "1", "2", "3", "4"}
 
-// Call is one execution of a script with at most 4 keys and 11 arguments, or a bare
-// PUBLISH if it has no script. It can be made into a command more than once.
+// Call is one execution of a script with at most 4 keys and 11 arguments. Without a script it
+// is a PUBLISH or SPUBLISH.
 type Call struct {
 	Script *Script
 	nkeys  int
@@ -35,18 +34,18 @@ func (c *Call) Key(name string) { c.keys[c.nkeys] = name; c.nkeys++ }
 // Arg adds an argument.
 func (c *Call) Arg(value string) { c.args[c.nargs] = value; c.nargs++ }
 
-// Message makes c, which has to be zero, publish data on a channel by one of the verbs.
+// Message makes c, which must be zero, publish data on a channel by one of the verbs.
 func (c *Call) Message(verb, name, data string) {
 	c.keys[0] = name
 	c.Arg(verb)
 	c.Arg(data)
 }
 
-// Via has a bare PUBLISH sent to the node of a Cluster that has the key, in place of
-// the one that the channel's name belongs to.
+// Via has a PUBLISH sent to the Cluster's node that has the key, and not to the one that has
+// the channel's name.
 func (c *Call) Via(key string) { c.via = key }
 
-// command with the script's SHA-1, or with its text if whole.
+// command returns the command, with the script's SHA-1, or with its text if whole.
 func (c *Call) command(b rueidis.Builder, whole bool) rueidis.Completed {
 	if c.Script == nil {
 		if c.args[0] == ShardPublish {
@@ -66,7 +65,7 @@ func (c *Call) command(b rueidis.Builder, whole bool) rueidis.Completed {
 	return b.Arbitrary(verb, text, countNames[c.nkeys]).Keys(c.keys[:c.nkeys]...).Args(c.args[:c.nargs]...).Build()
 }
 
-// isUnknown tells that Redis wants the script's text.
+// isUnknown tells that Redis does not know the script.
 func isUnknown(err error) bool {
 	failure, ok := rueidis.IsRedisErr(err)
 	return ok && failure.IsNoScript()
@@ -84,9 +83,8 @@ func Run(ctx context.Context, client *conn.Client, c *Call) (rueidis.RedisResult
 	return result, nil
 }
 
-// RunAll does calls in as few round trips as may be, at most conn.MaxPipeline of
-// them; their errors are not explained. cmds is scratch space, which is returned for
-// further use.
+// RunAll does at most conn.MaxPipeline calls, mostly in one round trip. It does not explain
+// errors. cmds is scratch space, which it returns for further use.
 func RunAll(ctx context.Context, client *conn.Client, calls []Call, cmds []rueidis.Completed) ([]rueidis.RedisResult, []rueidis.Completed) {
 	cmds = cmds[:0]
 	for i := range calls {
@@ -96,7 +94,7 @@ func RunAll(ctx context.Context, client *conn.Client, calls []Call, cmds []rueid
 	var again []int
 	for i := range results {
 		if results[i].NonRedisError() != nil {
-			cmds = nil // still used by the connection, perhaps
+			cmds = nil // the connection may still use it
 			continue
 		}
 		if isUnknown(results[i].Error()) {
@@ -106,7 +104,7 @@ func RunAll(ctx context.Context, client *conn.Client, calls []Call, cmds []rueid
 	if len(again) == 0 {
 		return results, cmds
 	}
-	// The scripts were flushed, or never sent: now with their texts, in order.
+	// Redis does not have these scripts yet, or not any more: send their texts, in order.
 	var whole []rueidis.Completed
 	for _, i := range again {
 		whole = append(whole, calls[i].command(client.B(), true))

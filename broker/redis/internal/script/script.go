@@ -4,72 +4,33 @@ package script
 
 import (
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
+	"strings"
 )
 
 // Script is Lua that Redis knows by its SHA-1, once it has been sent.
 type Script struct{ text, sha string }
 
 func newScript(parts ...string) *Script {
-	var text string
-	for _, part := range parts {
-		text += part
-	}
+	text := strings.Join(parts, "")
 	sum := sha1.Sum([]byte(text))
 	return &Script{text, hex.EncodeToString(sum[:])}
 }
 
-// Sources of the scripts. Some are parts of scripts.
-var (
-	//go:embed lua/publish_begin.lua
-	luaPublishBegin string
-	//go:embed lua/publish_stream.lua
-	luaPublishStream string
-	//go:embed lua/publish_list.lua
-	luaPublishList string
-	//go:embed lua/publish_end.lua
-	luaPublishEnd string
-	//go:embed lua/undo_stream.lua
-	luaUndoStream string
-	//go:embed lua/undo_list.lua
-	luaUndoList string
-	//go:embed lua/once.lua
-	luaOnce string
-	//go:embed lua/read_stream.lua
-	luaReadStream string
-	//go:embed lua/read_list.lua
-	luaReadList string
-	//go:embed lua/payload.lua
-	luaPayload string
-	//go:embed lua/history.lua
-	luaHistory string
-	//go:embed lua/entry.lua
-	luaEntry string
-	//go:embed lua/renew.lua
-	luaRenew string
-	//go:embed lua/remove.lua
-	luaRemove string
-	//go:embed lua/mark.lua
-	luaMark string
+//go:embed lua
+var sources embed.FS
 
-	//go:embed lua/presence.lua
-	luaPresence string
-	//go:embed lua/presence_add.lua
-	luaPresenceAdd string
-	//go:embed lua/presence_remove.lua
-	luaPresenceRemove string
-	//go:embed lua/presence_get.lua
-	luaPresenceGet string
-	//go:embed lua/presence_stats.lua
-	luaPresenceStats string
-	//go:embed lua/presence_field_add.lua
-	luaPresenceFieldAdd string
-	//go:embed lua/presence_field_remove.lua
-	luaPresenceFieldRemove string
-)
+// lua returns a file of Lua: a script, or a part of scripts.
+func lua(name string) string {
+	text, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // the names are constants
+	}
+	return string(text)
+}
 
-// History is what one way to keep history takes.
+// History has the scripts of one way to keep history.
 type History struct {
 	Publish      *Script // to the history and to subscribers
 	ShardPublish *Script // the same by sharded PUB/SUB
@@ -78,40 +39,37 @@ type History struct {
 	Remove       *Script
 }
 
-// newHistory makes the scripts of the parts that are of one way.
+// newHistory makes the scripts of one way to keep history of its parts.
 func newHistory(functions, publish, undo, read string) History {
 	by := func(verb string) *Script {
-		return newScript("local verb = '"+verb+"'\n", functions, luaPublishBegin, publish, luaPublishEnd, undo)
+		return newScript("local verb = '"+verb+"'\n", functions, lua("publish_begin"), publish, lua("publish_end"), undo)
 	}
 	return History{
-		Publish: by(Publish), ShardPublish: by(ShardPublish), Read: newScript(functions, read, luaHistory),
-		Entry: newScript(functions, read, luaEntry), Remove: newScript(functions, read, luaRemove),
+		Publish: by(Publish), ShardPublish: by(ShardPublish), Read: newScript(functions, read, lua("history")),
+		Entry: newScript(functions, read, lua("entry")), Remove: newScript(functions, read, lua("remove")),
 	}
 }
 
 // Scripts of the broker.
 var (
-	Streams = newHistory("", luaPublishStream, luaUndoStream, luaReadStream)
-	Lists   = newHistory(luaPayload, luaPublishList, luaUndoList, luaReadList)
-	Mark    = newScript(luaMark)  // writes a mark, and tells which was there
-	Renew   = newScript(luaRenew) // gives a stream another epoch
-	Once    = newScript(luaOnce)  // publishes without history, once per idempotency key
+	Streams = newHistory("", lua("publish_stream"), lua("undo_stream"), lua("read_stream"))
+	Lists   = newHistory(lua("payload"), lua("publish_list"), lua("undo_list"), lua("read_list"))
+	Mark    = newScript(lua("mark"))  // writes a mark, and tells which was there
+	Renew   = newScript(lua("renew")) // gives a stream another epoch
+	Once    = newScript(lua("once"))  // publishes without history, once per idempotency key
 )
 
-// Presence is what one way to keep presence takes.
+// Presence has the scripts of one way to keep presence.
 type Presence struct {
 	Add, Remove *Script
-	Get, Stats  *Script // nil if commands do
+	Get, Stats  *Script // nil if there are commands for that
 }
 
-// Scripts of the presence manager: entries that end by a sorted set beside the hash,
-// or each by the life of its own that a field has.
+// Scripts of the presence manager. The entries of SetPresence expire by a sorted set beside
+// the hash, those of FieldPresence by the time to live of their hash fields.
 var (
-	SetPresence = Presence{
-		Add: newScript(luaPresence, luaPresenceAdd), Remove: newScript(luaPresence, luaPresenceRemove),
-		Get: newScript(luaPresence, luaPresenceGet), Stats: newScript(luaPresence, luaPresenceStats),
-	}
-	FieldPresence = Presence{
-		Add: newScript(luaPresence, luaPresenceFieldAdd), Remove: newScript(luaPresence, luaPresenceFieldRemove),
-	}
+	SetPresence   = Presence{presence("add"), presence("remove"), presence("get"), presence("stats")}
+	FieldPresence = Presence{Add: presence("field_add"), Remove: presence("field_remove")}
 )
+
+func presence(name string) *Script { return newScript(lua("presence"), lua("presence_"+name)) }

@@ -1,6 +1,5 @@
-// Package seen remembers publications with history that somebody has seen: a subscriber,
-// or a publisher who was told that his is in the stream. A stream that does not hold
-// them any more has lost them.
+// Package seen remembers publications with history that were delivered to a subscriber or
+// acknowledged to a publisher. A stream that does not hold them any more has lost them.
 package seen
 
 import (
@@ -10,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// Publication is the latest one of a channel that was seen.
+// Publication is the latest publication of a channel that was seen.
 type Publication struct {
 	Channel string
 	Epoch   string
@@ -26,16 +25,16 @@ func Sum(data []byte) uint64 { return maphash.Bytes(seed, data) }
 // TextSum is Sum.
 func TextSum(data string) uint64 { return maphash.String(seed, data) }
 
-// Known is what is known of a stream: it had Offset in Epoch, and before that it had
-// the epoch Before. Strings are empty if they are not known.
+// Known is what is known of a stream: it had Offset in Epoch, and the epoch Before earlier.
+// Strings are empty if they are not known.
 type Known struct {
 	Epoch, Before string
 	Offset        uint64
 }
 
-// Acked are the publications that a shard acknowledged last, one per channel, of up to
-// 8,192 channels: a channel takes the place of another of the same set that has not been
-// published to for longer. The zero value is ready for use, by any goroutine.
+// Acked remembers the last publication that a shard acknowledged, for up to 8,192 channels. A
+// new channel replaces the one of its set that has not been published to for longest. The
+// zero value is ready for use, by any goroutine.
 type Acked struct {
 	mu   sync.Mutex
 	sets []set // nil before the first
@@ -55,10 +54,10 @@ type acknowledgement struct {
 	known      Known
 	sum        uint64
 	generation uint64
-	turn       uint64 // of the last use; 0: this is free
+	turn       uint64 // of the last use; 0: not used yet
 }
 
-// find returns what is remembered of a channel, or nil and what its place is.
+// find returns what is remembered of a channel, or nil, and the place for it.
 func (a *Acked) find(ch string, hash uint64) (found, place *acknowledgement) {
 	if a.sets == nil {
 		return nil, nil
@@ -87,9 +86,9 @@ func (a *Acked) Known(ch string, hash uint64) Known {
 	return Known{}
 }
 
-// Note remembers a publication, if r says that it is in a stream; sum is that of its
-// payload, generation that of the shard's data (see conn.Client.Generation). What was
-// noted of an earlier generation stays until that is settled.
+// Note remembers a publication, if r says that it is in a stream. sum is the sum of its
+// payload, generation that of the shard's data (see conn.Client.Generation). While the shard
+// is not settled, Note does not overwrite what it noted of an earlier generation.
 func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, generation uint64, settled bool) {
 	if r.Suppressed != "" || r.Position.Offset == 0 {
 		return
@@ -108,7 +107,7 @@ func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, gener
 		return
 	case r.Position.Epoch == e.known.Epoch:
 	case r.Position.Epoch == e.known.Before:
-		return // an answer that was overtaken
+		return // a later answer came first
 	default:
 		e.known = Known{Epoch: r.Position.Epoch, Before: e.known.Epoch}
 	}
@@ -118,8 +117,8 @@ func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, gener
 	}
 }
 
-// Moved tells that the stream of p is at another place now, unless something else was
-// noted meanwhile.
+// Moved notes that the stream of p has another epoch and offset, unless Note was called
+// meanwhile.
 func (a *Acked) Moved(hash uint64, p *Publication, epoch string, offset uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

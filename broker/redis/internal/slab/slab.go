@@ -1,5 +1,4 @@
-// Package slab makes the strings that the arguments of commands are, with few
-// allocations.
+// Package slab makes strings for the arguments of commands, with few allocations.
 package slab
 
 import (
@@ -13,9 +12,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Slab makes strings that share few allocations. They live as long as any of them
-// does, so they must not outlive the call that they are made for by much. The zero
-// value begins small. A Slab belongs to one goroutine.
+// Slab makes strings that share allocations. Each string keeps its neighbours in memory, so
+// none should live much longer than the call that it is made for. The zero value begins
+// small. A Slab belongs to one goroutine.
 type Slab struct {
 	free []byte
 	size int // of the next chunk
@@ -27,7 +26,7 @@ const Max = 64 << 10
 // New makes a slab whose first chunk has size bytes.
 func New(size int) Slab { return Slab{size: size} }
 
-// room returns a slice of length 0 for keep.
+// room returns a slice of length 0 with room for most bytes, for keep.
 func (s *Slab) room(most int) []byte {
 	if cap(s.free)-len(s.free) < most {
 		s.free = make([]byte, 0, max(s.size, most))
@@ -57,8 +56,7 @@ func (s *Slab) Result(n *keys.Names, ch string, hash uint64, key string) string 
 	return s.keep(n.AppendResult(s.room(n.Size(ch)+1+len(key)), ch, hash, key))
 }
 
-// maxTTL is longer than anything has to live, and no more than Redis can add to
-// the time.
+// maxTTL is longer than any time to live has to be, and as much as Redis can add to the time.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
 // Milliseconds of d, at least 1, in decimal.
@@ -78,8 +76,8 @@ func (s *Slab) Number(n uint64) string {
 // Epoch makes 8 random letters.
 func (s *Slab) Epoch() string { return s.keep(appendEpoch(s.room(8))) }
 
-// Life makes an epoch for a new life of a stream, with what is known of the stream behind
-// it: offset:epoch.
+// Life makes an epoch for a new life of a stream and appends what is known of the stream:
+// offset:epoch.
 func (s *Slab) Life(epoch string, offset uint64) string {
 	dst := appendEpoch(s.room(8 + 21 + len(epoch)))
 	if epoch != "" {
@@ -111,7 +109,7 @@ func (s *Slab) Publication(pub *channel.Publication, delta bool) string {
 	return s.keep(payload.AppendPublication(s.room(most), pub, delta))
 }
 
-// ClientInfo makes a join or leave, or with an empty mark a bare client info.
+// ClientInfo makes the message of a join or leave, or a client info alone if mark is empty.
 func (s *Slab) ClientInfo(mark string, info *channel.ClientInfo) string {
 	most := len(mark) + len(info.User) + len(info.Client) + len(info.ConnInfo) + len(info.ChanInfo) + 60
 	return s.keep(info.AppendProto(append(s.room(most), mark...)))
