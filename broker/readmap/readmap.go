@@ -1,7 +1,6 @@
-// Package readmap is a map that is read without a lock. It is for what an engine or a
-// node looks up for every message, such as the subscription of a channel, while channels
-// come and go: readers never wait for writers. A lookup costs half of what it costs in a
-// map behind a sync.RWMutex.
+// Package readmap is a map that is read without a lock, for lookups that an engine or a node
+// makes for every message, such as that of a channel's subscription. Readers never wait for
+// writers. A lookup costs half of one in a map behind a sync.RWMutex.
 package readmap
 
 import (
@@ -9,13 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// Map finds values by strings. Any goroutine may call Get at any time. All other methods
-// are for writers, and only one of these may use the map at a time: writers share a lock
-// of their own. The zero value is an empty map.
+// Map finds values by strings. Any goroutine may call Get at any time. All other methods are
+// for writers, which must share a lock: only one of them may use the map at a time. The zero
+// value is an empty map.
 //
-// A map is a table of pointers with open addressing. A writer changes one slot at a time,
-// and replaces the whole table when it is full or nearly empty. A reader that still has
-// the old table sees the map as it was when the read began.
+// A map is a table of pointers with open addressing. A writer changes one slot at a time, and
+// replaces the whole table when it is full or nearly empty. A reader that has the old table
+// sees the map as it was when the read began.
 type Map[V any] struct {
 	table atomic.Pointer[table[V]]
 	size  int
@@ -55,8 +54,8 @@ func (m *Map[V]) Get(hash uint64, key string) (value V, ok bool) {
 	return value, false
 }
 
-// find returns the slot of a key and its entry, or the empty slot where the search ended
-// and nil. Writers alone may rely on the slot staying empty.
+// find returns the slot of a key and its entry, or the empty slot where the search ended and
+// nil. For readers, a writer may fill that slot at any time.
 func (t *table[V]) find(hash uint64, key string) (*atomic.Pointer[entry[V]], *entry[V]) {
 	mask := uint64(len(t.slots) - 1)
 	for i := hash >> 8; ; i++ { // the lowest bits are left to callers who choose among many maps
@@ -115,7 +114,7 @@ func (m *Map[V]) All(f func(key string, value V) bool) {
 	}
 }
 
-// resize makes room for one more.
+// resize makes room for one more key.
 func (m *Map[V]) resize() {
 	t := m.table.Load()
 	if t == nil || (m.used+1)*4 > len(t.slots)*3 {
@@ -123,7 +122,7 @@ func (m *Map[V]) resize() {
 	}
 }
 
-// move puts a table in the place of t that is at most half full, without graves.
+// move replaces t by a table that is at most half full and has no graves.
 func (m *Map[V]) move(t *table[V]) {
 	n := minSlots
 	for n < 2*(m.size+1) {

@@ -18,8 +18,7 @@ type Cluster struct {
 	opts  Options
 }
 
-// NewCluster starts three nodes and waits until each of them says that the
-// cluster is whole.
+// NewCluster starts three nodes and waits until each of them says that the cluster is complete.
 func NewCluster(tb testing.TB, opts Options) *Cluster {
 	tb.Helper()
 	const size = 3
@@ -65,7 +64,7 @@ func (c *Cluster) Slot(key string) int {
 	return slot
 }
 
-// Owner is the index of the node that has the slot.
+// Owner is the index of the node that has the slot, or -1.
 func (c *Cluster) Owner(slot int) int {
 	for i, node := range c.Nodes {
 		for _, line := range strings.Split(node.Do("CLUSTER", "NODES"), "\n") {
@@ -136,8 +135,8 @@ func lineOf(nodes, id string) string {
 	return ""
 }
 
-// AddReplica starts a node that is a replica of another, and waits until it has its data. It
-// is none of Nodes.
+// AddReplica starts a replica of a node and waits until it has the node's data. The replica is
+// not in Nodes.
 func (c *Cluster) AddReplica(of *Server) *Server {
 	replica := Standalone(of.tb, c.opts)
 	replica.Do("CLUSTER", "MEET", "127.0.0.1", portOf(c.Nodes[0]))

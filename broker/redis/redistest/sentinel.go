@@ -54,7 +54,7 @@ func (s *Sentinel) config(opts Options) []byte {
 // awaitReplica waits until the replica has what the primary has.
 func (s *Sentinel) awaitReplica() {
 	replica := s.Servers[1]
-	replica.await("the link to the primary", func() bool {
+	replica.await("the data of the primary", func() bool {
 		return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up")
 	})
 }
@@ -62,8 +62,8 @@ func (s *Sentinel) awaitReplica() {
 // Addresses of the Sentinels.
 func (s *Sentinel) Addresses() []string { return addresses(s.Sentinels) }
 
-// Primary is the server that the Sentinels say is the primary now. Nil if it is
-// none of Servers.
+// Primary is the server that the Sentinels name as the primary now, or nil if that is not one of
+// Servers.
 func (s *Sentinel) Primary() *Server {
 	for _, sentinel := range s.Sentinels {
 		reply, err := sentinel.try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Master)

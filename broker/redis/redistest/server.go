@@ -1,12 +1,11 @@
 //go:build unix
 
-// Package redistest starts real redis-server processes for tests: alone, under
-// Sentinel and as a Cluster, each on free loopback ports with its data in a
-// temporary folder. They end with the test.
+// Package redistest starts real redis-server processes for tests: alone, under Sentinel and as
+// a Cluster, each on free loopback ports with its data in a temporary folder. They end with
+// the test.
 //
-// The binary is redis-server of the PATH, or what the environment variable
-// GYRO_REDIS_SERVER names (Valkey, another version). A test that needs it fails
-// without it.
+// The binary is redis-server of the PATH, or the one that the environment variable
+// GYRO_REDIS_SERVER names (Valkey, another version). Without it, tests fail.
 package redistest
 
 import (
@@ -32,15 +31,15 @@ const patience = 20 * time.Second
 type Options struct {
 	// Password that clients need. Default: none.
 	Password string
-	// Persistent keeps data over Restart(false). Every write is in a file before it
-	// is answered.
+	// Persistent keeps data over Restart(false). Every write is in a file before it is
+	// answered.
 	Persistent bool
 	// Args are further arguments of redis-server, such as "--maxmemory", "5mb".
 	Args []string
 }
 
-// Server is one redis-server process. Its methods fail the test on errors; they
-// must not be called concurrently, but for Do and Addr.
+// Server is one redis-server process. Its methods fail the test on errors. Only Do and Addr may
+// be called concurrently.
 type Server struct {
 	tb       testing.TB
 	port     int
@@ -63,8 +62,8 @@ func Standalone(tb testing.TB, opts Options) *Server {
 	return start(tb, opts.Password, args, nil)
 }
 
-// start starts a server with these arguments, and with the file of config if it
-// is not nil, on a free port.
+// start starts a server on a free port, with these arguments and, unless config is nil, with a
+// configuration file.
 func start(tb testing.TB, password string, args []string, config []byte) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, dir: tb.TempDir(), password: password}
@@ -88,7 +87,7 @@ func start(tb testing.TB, password string, args []string, config []byte) *Server
 	return nil
 }
 
-// Addr is the host and port of the server. They outlive restarts.
+// Addr is the host and port of the server. Restarts do not change them.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
 // Password that clients need; empty if none.
@@ -104,8 +103,7 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Shutdown ends the process in order (SIGTERM), which keeps what Redis was told to keep
-// then.
+// Shutdown ends the process by SIGTERM, at which Redis saves its data if it is configured to.
 func (s *Server) Shutdown() {
 	s.tb.Helper()
 	s.signal(syscall.SIGTERM)
@@ -157,8 +155,8 @@ func (s *Server) signal(sig os.Signal) {
 	}
 }
 
-// launch starts the process and waits until it answers. It returns false if somebody
-// else has the port.
+// launch starts the process and waits until it answers. It returns false if another process has
+// the port.
 func (s *Server) launch() (ok bool) {
 	s.tb.Helper()
 	s.log = &syncBuffer{}
@@ -234,9 +232,8 @@ func freePort(tb testing.TB) int {
 		given.ports = map[int]bool{}
 	}
 	for range 1000 {
-		// Below the ports that the system gives to outgoing connections, with the one of
-		// the cluster bus: nobody takes it between here and the server's start, but
-		// perhaps another test process.
+		// This port and that of the cluster bus are below those of outgoing connections. So
+		// only another test process may take them before the server starts.
 		port := 10000 + rand.IntN(12000)
 		if !given.ports[port] && listens(port) && listens(port+10000) {
 			given.ports[port] = true

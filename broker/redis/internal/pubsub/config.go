@@ -1,10 +1,10 @@
-// Package pubsub is the receiving side of a Redis shard: one connection that
-// subscribes, receives messages with hardly any cost, proves every second that it
-// does, and is rebuilt with everything it was subscribed to when it does not.
+// Package pubsub is the receiving side of a Redis shard: one connection that subscribes and
+// receives messages at little cost. It proves every second that it delivers; when it does
+// not, it connects again and restores its subscriptions.
 //
-// A Conn is made of a table (what is subscribed, which commands wait for their
-// confirmation), a link (one connection of its life: reader, writer), a heartbeat
-// (canaries and health) and a queue (the way from the reader to the handler).
+// A Conn has a table (what is subscribed, which commands wait for their confirmation), a
+// heartbeat (canaries and health), a queue (from the reader to the handler) and, while it is
+// connected, a link (the connection with its reader and writer).
 package pubsub
 
 import (
@@ -21,54 +21,51 @@ import (
 
 // Config of a Conn. Dial, Message, Publish and Service are required.
 //
-// Message, Resubscribed and Overflow are called one at a time. They may block for a
-// short time: meanwhile messages gather. They must not call Close.
+// Message, Resubscribed and Overflow are called one at a time. They may block for a short
+// time; messages gather meanwhile. They must not call Close.
 type Config struct {
 	// Name of the shard for logs and errors, without secrets.
 	Name string
-	// Dial returns a connection that is ready for SUBSCRIBE (see Handshake). It must
-	// end when ctx does, which it does after Timeout.
+	// Dial returns a connection that is ready for SUBSCRIBE (see Handshake). It must end
+	// when ctx does; ctx ends after Timeout.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Message is called for every message, in the order received. There are no
-	// workers: handing a message that comes alone to another goroutine costs 600 ns
-	// of CPU, and 50 to 120 ns in a burst, where reading it costs 170 ns and decoding
-	// it and posting it to loops little more. So it is called by whoever reads, as
-	// long as it keeps pace; otherwise reading goes on beside it.
+	// Message is called for every message, in the order received. The goroutine that reads
+	// calls it as long as Message keeps pace; otherwise another one goes on reading. Workers
+	// would cost more: handing a message to another goroutine takes 600 ns of CPU, in a
+	// burst 50 to 120 ns, while reading takes 170 ns, and decoding and posting little more.
 	//
-	// channel and payload are parts of the memory, and valid until the handler, or
-	// whoever it passes them on to, has called its Free(1). Who never does may keep
-	// payload: then the memory, 64 KiB unless the message is larger, is garbage once
-	// nobody does.
+	// channel and payload are parts of memory. They are valid until the handler, or a later
+	// receiver, calls memory.Free(1). If nobody does, they stay valid, and the garbage
+	// collector gets the memory, 64 KiB or a larger message.
 	Message func(channel, payload []byte, memory *Chunk)
-	// Resubscribed tells that the connection delivers again everything that is
-	// subscribed; lost is false only if there was no connection before, so that
-	// nothing can have been lost.
+	// Resubscribed tells that the connection delivers everything that is subscribed. lost is
+	// false for the first connection, before which nothing can have been lost.
 	Resubscribed func(lost bool)
-	// Overflow tells that messages of these channels were dropped because Message
-	// was behind, and that now they are delivered again. Nil stands for any channel,
-	// when they are too many to be listed. The caller may keep the slice.
+	// Overflow tells that messages of these channels were dropped because Message was
+	// behind, and that messages are delivered again now. Nil stands for any channel, if
+	// there are too many for a list. The callee may keep the slice.
 	Overflow func(channels []string)
-	// Aside may take a message, out of order, that would be dropped because Message is
-	// behind. It must not wait, nor keep channel and payload. Nil takes none.
+	// Aside may take a message that would be dropped because Message is behind, out of
+	// order. It must not wait, nor keep channel and payload. Nil takes none.
 	Aside func(channel, payload []byte) bool
 	// Sharded uses SSUBSCRIBE: all channels belong to one slot of a Redis Cluster.
 	Sharded bool
 
 	// Publish sends a canary, by another connection. It must end when ctx does.
 	Publish func(ctx context.Context, channel string, data []byte) error
-	// Service is the channel of the canaries. It is best used by this Conn alone.
+	// Service is the channel of the canaries. No other Conn should use it.
 	Service string
 	// CanaryInterval (1 s) is the time between two canaries.
 	CanaryInterval time.Duration
-	// CanaryTimeout (3 s, at least twice CanaryInterval): a connection by which
-	// nothing arrived for so long is rebuilt.
+	// CanaryTimeout (3 s, at least twice CanaryInterval) is how long nothing may arrive
+	// before the connection is given up.
 	CanaryTimeout time.Duration
 
 	// Timeout (4 s) of dialing, of a write, and of a confirmation.
 	Timeout time.Duration
-	// MinBackoff (100 ms) and MaxBackoff (250 ms) bound the time between two attempts to
-	// connect; half of it is random. It doubles until a canary has come back. While it
-	// lasts, the server may work again and publish what this Conn does not hear.
+	// MinBackoff (100 ms) and MaxBackoff (250 ms) bound the pause between two attempts to
+	// connect. Half of it is random. It doubles until a canary has come back. A server that
+	// works again during the pause publishes messages that this Conn does not receive.
 	MinBackoff, MaxBackoff time.Duration
 	// MaxMessage (64 MiB) is the largest message in bytes; a larger one breaks the
 	// connection.
@@ -80,20 +77,20 @@ type Config struct {
 	// server instead, before they are dropped.
 	MaxStall time.Duration
 
-	// Logger gets the beginning and the end of each time without a connection, and at
-	// level debug the attempts in between. Nil: nobody does.
+	// Logger gets the beginning and the end of each outage, and the attempts to connect in
+	// between at level debug. Nil: none.
 	Logger *slog.Logger
 	// Random returns a number in [0, 1). Nil: math/rand.
 	Random func() float64
 }
 
-// Chunk is the memory that messages are received in. Attached and Used are the handler's.
+// Chunk is the memory that messages are received in. Attached and Used belong to the handler.
 type Chunk = resp.Chunk
 
 // maxChannelName in bytes: far above what any configuration allows.
 const maxChannelName = 64 << 10
 
-// period is the time between two looks at a connection.
+// period is the time between two checks of a connection.
 func (c *Config) period() time.Duration { return c.CanaryInterval / 2 }
 
 func positive[T int | time.Duration](value *T, usual T) {
@@ -102,7 +99,7 @@ func positive[T int | time.Duration](value *T, usual T) {
 	}
 }
 
-// complete sets what is not set.
+// complete sets the defaults.
 func (c *Config) complete() {
 	positive(&c.CanaryInterval, time.Second)
 	positive(&c.CanaryTimeout, 3*time.Second)

@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
 
-// errClosed is why everything fails after Close.
+// errClosed is the error of calls after Close.
 var errClosed = errors.New("closed")
 
 // Conn keeps one connection alive until it is closed. All methods may be called from
@@ -29,9 +29,9 @@ type Conn struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wake   chan struct{} // ends a pause between two attempts to connect
-	lost   time.Time     // since when there is no connection; of run
+	lost   time.Time     // since when there is no connection; used by run alone
 	first  chan struct{} // closed after the first attempt to connect
-	result error         // of that
+	result error         // of the first attempt
 
 	mu      sync.Mutex
 	started bool
@@ -39,26 +39,26 @@ type Conn struct {
 	running sync.WaitGroup
 }
 
-// Stats are counters since New, except for Connected, Channels and Waiting.
+// Stats are the state of a Conn, and counters since New.
 type Stats struct {
-	Connected  bool   // and everything subscribed
+	Connected  bool   // and everything is subscribed
 	Channels   int    // subscribed or about to be
 	Waiting    int    // messages for the handler
 	Reconnects uint64 // connections after the first
-	Messages   uint64 // received, without canaries, those dropped included
-	Dropped    uint64 // messages, as the handler was behind
+	Messages   uint64 // received, including Dropped, without canaries
+	Dropped    uint64 // messages dropped because the handler was behind
 	Failures
 }
 
 // Failures are counters of what went wrong.
 type Failures struct {
-	Connections uint64 // that broke, or could not be made
+	Connections uint64 // connections that broke, or could not be made
 	Unsent      uint64 // canaries that could not be published
 	Silences    uint64 // connections given up because no canary came back
-	Subscribes  uint64 // calls of Subscribe
+	Subscribes  uint64 // calls of Subscribe that failed
 }
 
-// Add adds those of another connection.
+// Add adds the failures of another connection.
 func (f *Failures) Add(o Failures) {
 	f.Connections += o.Connections
 	f.Unsent += o.Unsent
@@ -77,9 +77,9 @@ func New(cfg Config) *Conn {
 	return c
 }
 
-// Start connects. It returns the outcome of the first attempt, or ctx's error. After
-// a failure the Conn goes on trying; who has no use for that closes it. It fails if
-// Config is not complete, or if called a second time.
+// Start connects. It returns the outcome of the first attempt, or the error of ctx. After a
+// failure the Conn tries again until Close. Start fails if Config is not complete, or if it is
+// called a second time.
 func (c *Conn) Start(ctx context.Context) error {
 	if err := c.cfg.validate(); err != nil {
 		return err
@@ -100,8 +100,8 @@ func (c *Conn) Start(ctx context.Context) error {
 	}
 }
 
-// Close ends the connection and waits for everything that runs; no callback is
-// called after it returned. What is not handed over yet is discarded.
+// Close ends the connection and waits for all goroutines. No callback is called after it
+// returned. Messages that were not handed over yet are discarded.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -111,11 +111,10 @@ func (c *Conn) Close() {
 	c.heartbeat.publisher.Wait()
 }
 
-// Subscribe subscribes to channels and waits until the server has confirmed it, for
-// Config.Timeout at most. Concurrent calls share commands. It fails at once while
-// there is no connection (ErrDisconnected), and when the connection breaks. If it
-// fails, none of the channels is subscribed, unless a later call says otherwise.
-// What is subscribed stays so through reconnects.
+// Subscribe subscribes to channels and waits until the server has confirmed that, for
+// Config.Timeout at most. Concurrent calls share commands. It fails at once while there is no
+// connection (ErrDisconnected), and when the connection breaks. If it fails, none of the
+// channels is subscribed, unless by a later call. Subscriptions outlive the connection.
 func (c *Conn) Subscribe(ctx context.Context, channels ...string) error {
 	err := c.call(ctx, subscribe, channels)
 	if err != nil {
@@ -124,8 +123,8 @@ func (c *Conn) Subscribe(ctx context.Context, channels ...string) error {
 	return err
 }
 
-// Unsubscribe ends subscriptions. Without a connection that is done at once. An error
-// tells that it is not known to be done; it may still be.
+// Unsubscribe ends subscriptions. Without a connection it returns at once. After an error,
+// the subscriptions may have ended or not.
 func (c *Conn) Unsubscribe(ctx context.Context, channels ...string) error {
 	return c.call(ctx, unsubscribe, channels)
 }
@@ -150,8 +149,8 @@ func (c *Conn) call(ctx context.Context, k kind, channels []string) error {
 	}
 }
 
-// Health returns how long the newest canary took from Publish to the handler, and why
-// the connection is not proven to deliver now, or nil. It does not block.
+// Health returns how long the newest canary took from Publish to the handler. The error says
+// why the connection is not proven to deliver now. Health does not block.
 func (c *Conn) Health() (time.Duration, error) { return c.heartbeat.health() }
 
 // Stats returns counters.
@@ -175,8 +174,8 @@ func (c *Conn) handle(m *message) {
 	c.cfg.Message(m.channel, m.payload, m.memory)
 }
 
-// Wake tells that the server seems to be reachable again: a pause between two attempts
-// to connect ends soon.
+// Wake tells that the server seems to be reachable again. It shortens the pause between two
+// attempts to connect.
 func (c *Conn) Wake() { signal(c.wake) }
 
 // run connects again and again.
@@ -207,24 +206,20 @@ func (c *Conn) run() {
 		case <-c.ctx.Done():
 		case <-time.After(pause):
 		case <-c.wake:
-			// Many are woken at a time: they must not all come at once.
-			c.pause(time.Duration(c.cfg.Random() * float64(c.cfg.MaxBackoff/wakeSpread)))
+			// Many Conns are woken at a time, and must not connect all at once.
+			select {
+			case <-c.ctx.Done():
+			case <-time.After(time.Duration(c.cfg.Random() * float64(c.cfg.MaxBackoff/wakeSpread))):
+			}
 		}
 	}
 }
 
-// wakeSpread is the part of MaxBackoff over which those spread that are woken.
+// wakeSpread is the part of MaxBackoff over which Conns that are woken spread their attempts.
 const wakeSpread = 10
 
-func (c *Conn) pause(d time.Duration) {
-	select {
-	case <-c.ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-// logLoss logs that a connection was lost, or, at a lower level, that there still is
-// none. What happens before the first connection is told by Start.
+// logLoss logs that the connection was lost or, at level debug, that there still is none. Start
+// returns what happens before the first connection.
 func (c *Conn) logLoss(connected bool, reason error) {
 	if !connected || !c.lost.IsZero() {
 		c.cfg.Logger.Debug("redis PUB/SUB cannot be connected", "part", c.cfg.Name, "reason", reason.Error())
@@ -234,7 +229,7 @@ func (c *Conn) logLoss(connected bool, reason error) {
 	c.cfg.Logger.Warn("redis PUB/SUB connection lost", "part", c.cfg.Name, "reason", reason.Error(), "channels", c.table.size())
 }
 
-// attempted tells Start of the first attempt's outcome.
+// attempted gives Start the outcome of the first attempt.
 func (c *Conn) attempted(err error) {
 	select {
 	case <-c.first:
@@ -244,7 +239,7 @@ func (c *Conn) attempted(err error) {
 	}
 }
 
-// attempt is one connection from dialing to its end. It reports whether the
+// attempt makes one connection and returns when it has ended. proven tells whether the
 // connection was proven to deliver.
 func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, c.cfg.Timeout, fmt.Errorf("no connection within %s", c.cfg.Timeout))
@@ -264,17 +259,17 @@ func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 		l.drain()
 	}
 	l.conn.Close()
-	c.queue.setReader(nil) // a reader that is with the handler is not waited for
+	c.queue.setReader(nil) // does not wait for a reader that is in the handler
 	writer.Wait()
 	select {
-	case <-boot.done: // always; without error if everything was subscribed
-		*connected = *connected || boot.err == nil
+	case <-boot.done:
+		*connected = *connected || boot.err == nil // everything was subscribed
 	default:
 	}
 	return c.heartbeat.proof(), l.err
 }
 
-// read has the link read.
+// read starts the reader of a link.
 func (c *Conn) read(l *link) {
 	t := new(token)
 	c.queue.setReader(t)
@@ -292,7 +287,7 @@ func (c *Conn) newLink(conn net.Conn) *link {
 	return l
 }
 
-// watch judges a link until it has failed.
+// watch checks a link until it has failed.
 func (c *Conn) watch(l *link, boot *call, connected *bool) {
 	beat := time.NewTicker(c.cfg.CanaryInterval)
 	defer beat.Stop()
@@ -330,7 +325,7 @@ func (c *Conn) watch(l *link, boot *call, connected *bool) {
 	}
 }
 
-// ready tells that everything is subscribed, and has it proven.
+// ready tells that everything is subscribed, and sends a canary to prove that.
 func (c *Conn) ready(l *link, connected *bool) {
 	lost := *connected
 	*connected = true

@@ -12,20 +12,19 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
 
-// Login is what a connection tells the server first.
+// Login is the user and the name of a connection.
 type Login struct {
 	User, Password string // User may be empty: the default user
 	ClientName     string
 	RESP2          bool // do not ask for RESP3
 }
 
-// handshakeTimeout counts if ctx has no deadline.
+// handshakeTimeout bounds a handshake if ctx has no deadline.
 const handshakeTimeout = 4 * time.Second
 
-// Handshake makes a connection ready for commands: HELLO 3 with authentication and
-// name, or AUTH and CLIENT SETNAME for RESP2 and servers that do not know HELLO. It
-// ends when ctx does. Its errors hold no password. After an error the connection is
-// of no use.
+// Handshake makes a connection ready for commands: by HELLO 3 with authentication and name, or
+// by AUTH and CLIENT SETNAME for RESP2 and servers that do not know HELLO. It ends when ctx
+// does. Its errors hold no password. After an error the connection cannot be used.
 func Handshake(ctx context.Context, conn net.Conn, login Login) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -37,7 +36,7 @@ func Handshake(ctx context.Context, conn net.Conn, login Login) error {
 	})
 	h := handshake{resp.NewDialog(conn, login.User, login.Password), login}
 	err := h.run()
-	if !stop() { // the deadline of the past may be set at any moment
+	if !stop() { // the deadline in the past is set, or will be
 		return fmt.Errorf("handshake: %w", context.Cause(ctx))
 	}
 	if err != nil {
@@ -86,7 +85,7 @@ func (h *handshake) hello() error {
 	return err
 }
 
-// rest checks that the server has said no more than it was asked.
+// rest checks that the server has sent nothing but the answers.
 func (h *handshake) rest() error {
 	if !h.Empty() {
 		return errors.New("more answers than commands")

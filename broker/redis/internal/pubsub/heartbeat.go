@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// patience is how many times CanaryTimeout a canary may stay away that was
-// published, while messages arrive: they may be so many that it has to wait.
+// patience is how many times CanaryTimeout a published canary may stay away while messages
+// arrive: there may be so many before it.
 const patience = 5
 
-// heartbeat publishes canaries and judges by what comes back. Its times are nanoseconds
-// since it was made, by the monotonic clock.
+// heartbeat publishes canaries and judges by what comes back. Its times are nanoseconds since
+// it was made, by the monotonic clock.
 //
-// Two questions are kept apart. Does the connection live? Anything that arrives at
-// the reader says so, and it is rebuilt if not. Is it healthy? Only a canary says
-// so that has gone all the way to the handler.
+// It answers two questions. Does the connection live? Anything that arrives at the reader
+// proves that; if nothing arrives, the connection is given up. Does it deliver? Only a canary
+// proves that which has gone all the way to the handler.
 type heartbeat struct {
 	cfg   *Config
 	start time.Time
-	token string       // tells our canaries from others'
+	token string       // distinguishes the canaries of this Conn
 	sign  atomic.Int64 // when the newest message arrived
 
 	failures, silences atomic.Uint64 // canaries not published, and links given up
@@ -39,7 +39,7 @@ type heartbeat struct {
 	proven    int64  // when the newest canary of this link was handled; 0: none yet
 	number    uint64 // of the newest canary
 	floor     uint64 // canaries up to this one are of earlier links
-	seen      uint64 // the newest that arrived
+	seen      uint64 // the newest canary that arrived
 	owed      bool   // a published canary has not arrived
 	unsent    error  // why the newest canary was not published
 	looked    int64  // when judge looked last
@@ -48,17 +48,16 @@ type heartbeat struct {
 	publisher sync.WaitGroup
 }
 
-// silence is for how long nothing of a kind has arrived. Only time counts in which the
-// process ran: while it, or its machine, stood still, nobody could read what the server
-// sent.
+// silence is for how long nothing of a kind has arrived. Only time in which the process ran
+// counts: while the process or the machine stood still, nobody could read.
 type silence struct {
-	all      time.Duration // anything at all
+	all      time.Duration // nothing at all
 	messages time.Duration
-	canary   time.Duration // one that is owed
+	canary   time.Duration // while a canary is owed
 }
 
-// extend adds the time since the last look. Of that the process is known to have run for
-// part.
+// extend adds the time since the last look at since. The process is known to have run for part
+// of that time.
 func (s *silence) extend(p *heartbeat, l *link, now, since int64, part time.Duration) {
 	quiet := func(before time.Duration, arrived int64) time.Duration {
 		if arrived >= since {
@@ -83,7 +82,7 @@ func newHeartbeat(cfg *Config) *heartbeat {
 // clock is never 0.
 func (p *heartbeat) clock() int64 { return int64(time.Since(p.start)) + 1 }
 
-// open begins the judgement of a link.
+// open begins to judge a link.
 func (p *heartbeat) open(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,14 +107,14 @@ func (p *heartbeat) close(l *link, reason error) {
 	}
 }
 
-// refused tells that there is no connection to be had.
+// refused notes why there is no connection.
 func (p *heartbeat) refused(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reason = reason
 }
 
-// beat publishes a canary, unless the one before is still on its way out.
+// beat publishes a canary, unless the publish before is still under way.
 func (p *heartbeat) beat(ctx context.Context, l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +137,7 @@ func (p *heartbeat) published(number uint64, err error) {
 	defer p.mu.Unlock()
 	p.inFlight = false
 	if number <= p.floor {
-		return // meant for an earlier link
+		return // it was for an earlier link
 	}
 	p.unsent = err
 	if err != nil {
@@ -149,7 +148,7 @@ func (p *heartbeat) published(number uint64, err error) {
 	}
 }
 
-// parse reads a canary. It is not ok if it is somebody else's.
+// parse reads a canary. ok is false for the messages of others.
 func (p *heartbeat) parse(data []byte) (number uint64, at int64, ok bool) {
 	if len(data) > 64 {
 		return 0, 0, false
@@ -177,7 +176,7 @@ func (p *heartbeat) arrived(l *link, number uint64) {
 	}
 }
 
-// delivered tells that a canary has gone the way of messages to its end.
+// delivered tells that a canary has arrived at the handler.
 func (p *heartbeat) delivered(l *link, number uint64, at int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,8 +186,8 @@ func (p *heartbeat) delivered(l *link, number uint64, at int64) {
 	}
 }
 
-// judge returns why the link must be given up, if it must. silent reports whether
-// nothing has arrived for an interval.
+// judge returns an error if the link must be given up. silent reports whether nothing has
+// arrived for an interval.
 func (p *heartbeat) judge(l *link) (silent bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // batchSize is how many messages the reader gathers at most for the queue.
 const batchSize = 256
 
-// link is one connection of a Conn's life. It ends with its first error.
+// link is the present connection of a Conn. It ends with its first error.
 type link struct {
 	conn      net.Conn
 	table     *table
@@ -30,19 +30,18 @@ type link struct {
 	failed  chan struct{} // closed by fail
 	drained chan struct{} // has an element when nothing more is read
 	once    sync.Once
-	err     error // why, once failed is closed
+	err     error // the reason, once failed is closed
 
 	reader *resp.Reader // used by the queue's reader alone
 	any    atomic.Int64 // when something arrived
 	idle   atomic.Int64 // nanoseconds that the reader waited for the network
-	waits  atomic.Int64 // since when it waits; 0: it does not
+	waits  atomic.Int64 // since when the reader waits; 0: it does not
 }
 
 // counters of a Conn.
 type counters struct{ messages, reconnects atomic.Uint64 }
 
-// fail ends the link: everybody who waits for it gets the error. The connection is
-// closed by the Conn.
+// fail ends the link: all calls that wait for it get the error. The Conn closes the connection.
 func (l *link) fail(err error) {
 	l.once.Do(func() {
 		l.err = err
@@ -52,12 +51,11 @@ func (l *link) fail(err error) {
 	})
 }
 
-// drainTime is how long at most a link that has failed is still read. What it has
-// received by then was accepted by the server, which does not send it again.
+// drainTime is how long a link that has failed is still read, at most. The server does not send
+// again what it has sent by then.
 const drainTime = 100 * time.Millisecond
 
-// drain waits until everything that the link has received is read, provided that the
-// handler keeps pace.
+// drain waits until everything that the link has received is read, if the handler keeps pace.
 func (l *link) drain() {
 	if l.conn.SetReadDeadline(time.Now().Add(drainTime/2)) != nil {
 		return
@@ -70,8 +68,8 @@ func (l *link) drain() {
 	}
 }
 
-// write sends commands as they come. Those that come while it writes, or that are
-// about to come when it wakes up, gather.
+// write sends commands as they come. Commands that come while it writes, or that other
+// goroutines are about to add when it wakes up, are sent together.
 func (l *link) write() {
 	var buf []byte
 	for {
@@ -99,7 +97,7 @@ func (l *link) write() {
 	}
 }
 
-// source is the connection as the reader of values sees it.
+// source is the connection for resp.Reader. It measures how long reads wait.
 type source struct{ *link }
 
 func (s source) Read(p []byte) (int, error) {
@@ -115,8 +113,8 @@ func (s source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// saturated reports whether the reader had hardly anything to wait for in the last
-// period: then messages may gather at the server.
+// saturated reports whether the reader hardly waited for the network in the last period: then
+// messages may gather at the server.
 func (l *link) saturated(period time.Duration) bool {
 	idle := l.idle.Swap(0)
 	if begin := l.waits.Load(); begin != 0 {
@@ -156,7 +154,7 @@ func (l *link) read(t *token) {
 	}
 }
 
-// bring hands messages to the queue; see there.
+// bring counts messages and hands them to the queue; see queue.bring.
 func (l *link) bring(t *token, batch []message) bool {
 	at, n := l.any.Load(), uint64(0)
 	for i := range batch {
@@ -171,7 +169,7 @@ func (l *link) bring(t *token, batch []message) bool {
 	return l.queue.bring(t, batch, l.heartbeat.start.Add(time.Duration(at)))
 }
 
-// frame takes one value. Unless it is a message for the handler, the message is zero.
+// frame handles one value. If it is not for the handler, the message is zero.
 func (l *link) frame(f *resp.Frame) (m message, err error) {
 	switch {
 	case f.Kind == '>' || f.Kind == '*':
@@ -184,7 +182,7 @@ func (l *link) frame(f *resp.Frame) (m message, err error) {
 	return m, fmt.Errorf("unexpected answer of type %q", f.Kind)
 }
 
-// event takes a message or a confirmation.
+// event handles a message or a confirmation.
 func (l *link) event(f *resp.Frame) (m message, err error) {
 	switch string(f.Items[0]) {
 	case "message", "smessage":
@@ -207,7 +205,7 @@ func (l *link) event(f *resp.Frame) (m message, err error) {
 	return m, fmt.Errorf("unexpected event %.50q of %d elements", f.Items[0], f.Len)
 }
 
-// message is what the handler gets; a canary, a note.
+// message makes a message for the handler, or a note of a canary.
 func (l *link) message(channel, payload []byte) message {
 	if string(channel) == l.service {
 		number, at, ok := l.heartbeat.parse(payload)

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// run is how many messages are handed over between two looks at the queue.
+	// run is how many messages are handed over before their room in the queue is released.
 	run = 16
-	// maxLost is the most channels with dropped messages that are told apart.
+	// maxLost is the most channels with dropped messages that are remembered.
 	maxLost = 1 << 16
-	// lostDelay is the longest time before drops are told while they go on.
+	// lostDelay is the longest time until overflow is called while drops go on.
 	lostDelay = time.Second
 	// relieveAfter is how long the handler may keep the reader.
 	relieveAfter = 50 * time.Millisecond
 )
 
-// message waits for the handler. Without channel it is a note: call is done in its
-// place.
+// message waits for the handler. A message without channel is a note: a function that is called
+// at this place in the order.
 type message struct {
 	channel, payload []byte
 	memory           *Chunk
@@ -26,35 +26,34 @@ type message struct {
 
 func (m *message) size() int { return len(m.channel) + len(m.payload) }
 
-// queue brings messages from the reader to the handler, in order. Usually the reader
-// calls the handler itself: that spares a switch between goroutines, which costs as
-// much as the rest. A reader that the handler keeps for too long is relieved: another
-// takes its place at the connection, and it becomes the one that empties the queue.
+// queue brings messages from the reader to the handler, in order. Usually the reader calls the
+// handler itself, which saves a switch between goroutines that costs as much as the rest. If
+// the handler takes too long, the reader is relieved: another goroutine reads from then on,
+// and the old reader empties the queue.
 //
-// So messages gather only while the handler is behind. When the queue is full the
-// reader waits, so that messages gather at the server; but if the handler has not
-// caught up in a bounded time, that is, the queue is not half empty, what finds no
-// room is dropped until it has, and the channels are told. Otherwise the server would
-// drop the connection, and with it everything.
+// So messages gather only while the handler is behind. When the queue is full, the reader
+// waits, and messages gather at the server. If the queue is not half empty again in a bounded
+// time, messages without room are dropped until it is, and overflow gets their channels.
+// Otherwise the server would close the connection, and all messages would be lost.
 type queue struct {
 	max, maxBytes int
 	stall         time.Duration
-	done          <-chan struct{} // ends everything
+	done          <-chan struct{} // closed: the queue ends
 	f             func(m *message)
 	overflow      func(channels []string)
 	aside         func(channel, payload []byte) bool
-	spawn         func(func()) // begins a goroutine
+	spawn         func(func()) // starts a goroutine
 
 	mu        sync.Mutex
 	reader    *token    // who may bring messages
-	direct    time.Time // since when the reader is with the handler; zero: it is not
-	busy      bool      // somebody is with the handler
-	apart     bool      // the reader is to leave the handler to another
+	direct    time.Time // since when the reader is in the handler; zero: it is not
+	busy      bool      // a goroutine is in the handler
+	apart     bool      // the reader must leave the handler to another goroutine
 	in        []message
 	spare     []message // memory for in
-	waiting   int       // in the queue or taken, not handled yet
-	bytes     int       // of these
-	fullSince time.Time // zero if it was half empty since
+	waiting   int       // messages in the queue or taken, not handled yet
+	bytes     int       // of the waiting messages
+	fullSince time.Time // zero if the queue was half empty since
 	dropping  bool
 	lost      map[string]struct{}
 	lostAll   bool // more than maxLost
@@ -74,18 +73,18 @@ func newQueue(cfg *Config, done <-chan struct{}, f func(m *message), spawn func(
 	}
 }
 
-// setReader says who brings messages from now on; nil is nobody. What others bring
-// is discarded.
+// setReader sets who brings messages from now on; nil is nobody. Messages of others are
+// discarded.
 func (q *queue) setReader(t *token) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.reader, q.direct = t, time.Time{}
-	signal(q.room) // who waits for it looks whether it still may
+	signal(q.room) // a reader that waits for room finds out that it was replaced
 }
 
-// relieve makes t the reader if the present one is with the handler, and has been for
-// too long or, saturated, does hardly anything else. Then whoever reads next leaves the
-// handler to another, even if that is free at the moment.
+// relieve makes t the reader if the present reader is in the handler, and has been for too long
+// or is saturated. A saturated reader hardly waits for the network; the next reader then
+// leaves the handler to another goroutine, even if nobody is in it at the moment.
 func (q *queue) relieve(t *token, saturated bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -97,9 +96,8 @@ func (q *queue) relieve(t *token, saturated bool) bool {
 	return true
 }
 
-// bring hands messages over that arrived at the given time. It returns false if the
-// reader t has been relieved, and must not read any more. The batch is the caller's
-// again.
+// bring hands over messages that arrived at the given time. It returns false if the reader t
+// has been relieved, and must not read any more. The batch belongs to the caller again.
 func (q *queue) bring(t *token, batch []message, at time.Time) bool {
 	q.mu.Lock()
 	if q.reader != t {
@@ -116,7 +114,7 @@ func (q *queue) bring(t *token, batch []message, at time.Time) bool {
 			q.mu.Unlock()
 			return present
 		}
-		batch, at = nil, time.Now() // who was busy has ended while the reader waited for room
+		batch, at = nil, time.Now() // the handler became free while the reader waited for room
 	}
 	q.busy, q.direct = true, at
 	q.mu.Unlock()
@@ -159,8 +157,8 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// push appends messages, with mu held. It returns false if the reader is relieved
-// while it waits for room.
+// push appends messages, or drops them, with mu held. It returns false if the reader was
+// relieved while it waited for room.
 func (q *queue) push(t *token, batch []message) bool {
 	for {
 		for len(batch) > 0 && q.add(&batch[0]) {
@@ -181,8 +179,8 @@ func (q *queue) push(t *token, batch []message) bool {
 	}
 }
 
-// note has f called when everything before it is handled. It may be called from any
-// goroutine and never waits.
+// note makes the handler's goroutine call f when everything before is handled. Any goroutine
+// may call note. It never waits.
 func (q *queue) note(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -193,8 +191,8 @@ func (q *queue) note(f func()) {
 	}
 }
 
-// add fails if there is no room. One message always has room, however large, and
-// so have notes, of which there are few.
+// add returns false if there is no room. An empty queue has room for any message, and there is
+// always room for notes, which are few.
 func (q *queue) add(m *message) bool {
 	size := m.size()
 	if m.note == nil && q.waiting > 0 && (q.waiting >= q.max || q.bytes+size > q.maxBytes) {
@@ -209,7 +207,7 @@ func (q *queue) add(m *message) bool {
 // wait waits for room and reports whether it came in time.
 func (q *queue) wait() bool {
 	select {
-	case <-q.room: // of the past
+	case <-q.room: // an old signal
 	default:
 	}
 	if q.fullSince.IsZero() {
@@ -250,8 +248,7 @@ func (q *queue) drop(m *message) {
 	}
 }
 
-// drain hands over what is in the queue until it is empty. Its caller is the one who
-// is busy.
+// drain hands over messages until the queue is empty. The caller has set busy.
 func (q *queue) drain() {
 	var batch []message
 	for {
@@ -270,8 +267,8 @@ func (q *queue) drain() {
 	}
 }
 
-// take returns what is in the queue and leaves batch, which is handled, in its place;
-// or nil if it is empty, and then nobody is busy any more.
+// take returns the messages in the queue, which may use the memory of batch later on. If there
+// are none, it resets busy and returns nil.
 func (q *queue) take(batch []message) []message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -286,7 +283,7 @@ func (q *queue) take(batch []message) []message {
 	return batch
 }
 
-// release gives the room of handled messages back.
+// release gives back the room of handled messages.
 func (q *queue) release(handled []message) {
 	size := 0
 	for i := range handled {
@@ -312,7 +309,7 @@ func (q *queue) release(handled []message) {
 	}
 	clear(q.lost)
 	q.lostAll = false
-	// Behind all that was received before.
+	// The note comes after everything that was received before.
 	q.add(&message{note: func() { q.overflow(channels) }})
 }
 

@@ -28,10 +28,10 @@ const (
 	unsubscribe
 )
 
-// call is one Subscribe or Unsubscribe, also those of the Conn itself.
+// call is one Subscribe or Unsubscribe, by a caller or by the Conn itself.
 type call struct {
 	kind     kind
-	boot     bool // the first of a link: everything that is subscribed
+	boot     bool // the first call of a link, for everything that is subscribed
 	channels []string
 	seq      uint64 // in the order of calls
 	sent     int    // channels that are in a command
@@ -40,23 +40,23 @@ type call struct {
 	done     chan struct{} // closed when left is 0
 }
 
-// segment is a part of a call in a command that waits for its answers. Without call
-// it is a PING.
+// segment is the part of a call that is in one command, while that waits for its answers.
+// Without call it is a PING.
 type segment struct {
 	call   *call
 	lo, hi int
-	first  bool // nothing of the command is answered yet, and it begins here
+	first  bool // the command begins here, and nothing of it is answered yet
 	last   bool // the command ends here
 }
 
 // entry of a channel that is subscribed or about to be.
 type entry struct {
-	seq uint64 // of the last call about it
+	seq uint64 // of the last call for the channel
 	on  bool   // confirmed
 }
 
-// table knows what is subscribed. The last call about a channel counts: if it is a
-// Subscribe that fails, the channel is not subscribed.
+// table knows what is subscribed. The last call for a channel counts: if it is a Subscribe that
+// fails, the channel is not subscribed.
 type table struct {
 	name    string
 	verbs   [2]string // by kind
@@ -64,10 +64,10 @@ type table struct {
 	seq     uint64
 	entries map[string]entry
 	link    *link // nil while there is no connection
-	down    error // why
+	down    error // why there is none
 	queue   []*call
 	pending []segment // in the order of the commands
-	ping    bool      // the link has to send one
+	ping    bool      // the link has to send a PING
 }
 
 func newTable(name string, sharded bool) *table {
@@ -78,8 +78,8 @@ func newTable(name string, sharded bool) *table {
 	return t
 }
 
-// open begins the life of a link with a subscription to service and everything that
-// is subscribed.
+// open begins the life of a link: it queues a call for service and everything that is
+// subscribed.
 func (t *table) open(l *link, service string) *call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +94,7 @@ func (t *table) open(l *link, service string) *call {
 	return boot
 }
 
-// close ends the life of a link: what waits fails, unless it is an unsubscribe.
+// close ends the life of a link: calls that wait fail, except for unsubscribes.
 func (t *table) close(l *link, reason error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,8 +185,8 @@ func (t *table) enqueue(k kind, channels []string) *call {
 	return c
 }
 
-// abandon makes a call that nobody waits for any more fail when it is answered. It
-// returns the call's outcome if it has been meanwhile.
+// abandon makes a call fail when it is answered, because nobody waits for it any more. If it was
+// answered meanwhile, abandon returns its outcome.
 func (t *table) abandon(c *call, reason error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -267,8 +267,8 @@ func (t *table) confirmOff(c *call, ch string) {
 	}
 }
 
-// reject takes an error that the server answers with instead of confirmations. It
-// returns an error if the link cannot go on.
+// reject handles an error that the server answers a command with. It returns an error if the
+// link has to end.
 func (t *table) reject(l *link, sharded bool, text []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -282,11 +282,11 @@ func (t *table) reject(l *link, sharded bool, text []byte) error {
 	for last := false; !last; {
 		s := t.pending[0]
 		last = s.last
-		if s.call == nil { // a PING that is not permitted is a sign of life as well
+		if s.call == nil { // a PING that is not permitted: the error is a sign of life as well
 			t.pop()
 			return nil
 		}
-		// Sharded: the slot has moved, or the cluster is down.
+		// With sharded PUB/SUB, the slot has moved, or the Cluster is down.
 		if s.call.boot || sharded || s.call.kind == unsubscribe {
 			return fmt.Errorf("%s: %w", t.verbs[s.call.kind], err)
 		}
@@ -301,7 +301,7 @@ func (t *table) reject(l *link, sharded bool, text []byte) error {
 	return nil
 }
 
-// requestPing has a PING sent.
+// requestPing makes the link send a PING.
 func (t *table) requestPing(l *link) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -311,7 +311,7 @@ func (t *table) requestPing(l *link) {
 	}
 }
 
-// pong takes the answer of a PING.
+// pong handles the answer to a PING.
 func (t *table) pong(l *link) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -346,7 +346,7 @@ func (t *table) commands(l *link, buf []byte) []byte {
 	return buf
 }
 
-// command appends one command with the channels of the first calls of a kind.
+// command appends one command for the first calls in the queue that are of one kind.
 func (t *table) command(buf []byte) []byte {
 	kind, n, begin := t.queue[0].kind, 0, len(t.pending)
 	for len(t.queue) > 0 && t.queue[0].kind == kind && n < maxPerCommand {

@@ -5,19 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// Chunk is memory that values are received in. It is used again once the reader has left
-// it and every part of it that was held is freed: so what is received quickly lies in
-// memory that is still in the processor's cache, and hardly anything is garbage. A
-// chunk of which a part is never freed is garbage like anything else.
+// Chunk is memory that values are received in. It is used again when the reader has left it and
+// every part that was held is freed. So values are received in memory that is still in the
+// processor's cache, and there is little garbage. If a part is never freed, the garbage
+// collector gets the chunk.
 type Chunk struct {
-	// Attached belongs to whoever holds parts. It stays with the memory, and Used is 0
-	// each time that it is used again.
+	// Attached and Used belong to the holders of parts. When the chunk is used again, Attached
+	// is kept and Used is 0.
 	Attached any
 	Used     int
 
 	buf []byte
-	// left is the number of parts that are held, and a lot more for as long as the
-	// reader may give out others, which it only counts.
+	// left is the number of parts that are held. While the reader may give out further
+	// parts, which it counts in given, reading is added.
 	left  atomic.Int64
 	given int64
 }
@@ -25,11 +25,10 @@ type Chunk struct {
 // reading is more than the parts that a chunk can have.
 const reading = 1 << 40
 
-// ChunkSize is the size in bytes of the chunks that are used again. Those of other sizes,
-// as for a large value, are not.
+// ChunkSize is the size in bytes of the chunks that are used again. Chunks of other sizes, as for
+// a large value, are not.
 const ChunkSize = 64 << 10
 
-// chunks are for later.
 var chunks = sync.Pool{New: func() any { return &Chunk{buf: make([]byte, ChunkSize)} }}
 
 func newChunk(size int) *Chunk {
@@ -44,7 +43,7 @@ func newChunk(size int) *Chunk {
 	return c
 }
 
-// Free tells that nobody uses n of the parts any longer. It may be called from any goroutine.
+// Free tells that nobody uses n of the parts any more. Any goroutine may call it.
 func (c *Chunk) Free(n int) {
 	if c.left.Add(-int64(n)) != 0 || len(c.buf) != ChunkSize {
 		return
@@ -57,5 +56,5 @@ func (c *Chunk) Free(n int) {
 	chunks.Put(c)
 }
 
-// leave is called when the reader has given out its last part.
+// leave is called when the reader gives out no further parts.
 func (c *Chunk) leave() { c.Free(int(reading - c.given)) }

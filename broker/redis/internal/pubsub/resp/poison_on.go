@@ -2,6 +2,5 @@
 
 package resp
 
-// poison overwrites chunks that are to be used again, so that tests notice who uses
-// what lies in them still.
+// poison overwrites chunks that are free, so that tests notice users of their former values.
 const poison = true

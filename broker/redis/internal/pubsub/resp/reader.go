@@ -6,28 +6,27 @@ import (
 )
 
 const (
-	// minRead is the least room that a read is made for.
+	// minRead is the least room for a read.
 	minRead = 1 << 10
-	// trust is how much memory is set aside for a value because of its announced
-	// length alone; beyond it, memory doubles as bytes arrive.
+	// trust is how much memory is allocated because of the announced length of a value.
+	// Beyond it, memory doubles as bytes arrive.
 	trust = 1 << 20
 )
 
-// Reader reads values one by one. What was returned is valid until the next Fill or
-// Next, or until it is freed if it is held.
+// Reader reads values one by one. A value is valid until the next Fill or Next, or until it is
+// freed if Hold was called for it.
 type Reader struct {
 	src        io.Reader
 	usual      int // size of a chunk
 	max        int // size of the largest value
 	chunk      *Chunk
 	buf        []byte // of chunk
-	start, end int    // what is received and not returned yet
-	need       int    // bytes that the next value needs to be seen further
+	start, end int    // bytes of buf that are received and not returned yet
+	need       int    // how many bytes the next value needs to be parsed further
 }
 
-// NewReader reads from src into chunks of the given size in bytes, at least 4 KiB;
-// a value larger than that gets a chunk of its own, and one of more than max bytes
-// is an error.
+// NewReader returns a reader from src, with chunks of the given size in bytes, at least 4 KiB.
+// A larger value gets a chunk of its own. A value of more than max bytes is an error.
 func NewReader(src io.Reader, chunk, max int) *Reader {
 	return &Reader{src: src, usual: chunk, max: max}
 }
@@ -46,7 +45,7 @@ func (r *Reader) Next(f *Frame) error {
 	}
 }
 
-// Buffered returns the next value if it is received as a whole.
+// Buffered returns the next value if it is received completely.
 func (r *Reader) Buffered(f *Frame) (found bool, err error) {
 	for {
 		n, err := f.parse(r.buf[r.start:r.end], r.max)
@@ -58,23 +57,23 @@ func (r *Reader) Buffered(f *Frame) (found bool, err error) {
 			return false, err
 		}
 		r.start += n
-		if f.Kind != '|' { // attributes, which announce the value that they precede
+		if f.Kind != '|' { // attributes belong to the value that follows, and are skipped
 			return true, nil
 		}
 	}
 }
 
-// Hold returns the chunk in which the value lies that was returned last. That is valid
-// until the caller has it freed.
+// Hold returns the chunk of the value that was returned last. The value is valid until the
+// caller frees one part of the chunk.
 func (r *Reader) Hold() *Chunk {
 	r.chunk.given++
 	return r.chunk
 }
 
-// Empty reports whether nothing is received that is not returned.
+// Empty reports whether everything that was received has been returned.
 func (r *Reader) Empty() bool { return r.start == r.end }
 
-// Fill reads what Buffered found missing, at least. Its errors are those of Next.
+// Fill reads at least what Buffered found missing. Its errors are those of Next.
 func (r *Reader) Fill() error { return r.fill(max(r.need, r.end-r.start+1)) }
 
 // fill reads until need bytes are there.
@@ -119,7 +118,7 @@ func (r *Reader) read() error {
 		n, err := r.src.Read(r.buf[r.end:])
 		r.end += n
 		if n > 0 {
-			return nil // an error comes again
+			return nil // the next read returns the error again
 		}
 		if err != nil {
 			return err

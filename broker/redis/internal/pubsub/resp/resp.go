@@ -1,5 +1,5 @@
-// Package resp reads what a Redis server sends, in RESP2 or RESP3, without an
-// allocation per value: a payload is a part of the chunk that it was received in.
+// Package resp reads what a Redis server sends, in RESP2 or RESP3, without an allocation per
+// value: payloads are parts of the chunks that they were received in.
 package resp
 
 import (
@@ -11,13 +11,12 @@ import (
 
 // Bounds of a value. What a PUB/SUB connection receives has three elements.
 const (
-	maxValues = 4096     // with all that is nested
+	maxValues = 4096     // nested ones included
 	maxDepth  = 8        // of nesting
 	maxLine   = 64 << 10 // bytes of a simple string, error or number
 )
 
-// Frame is one value as received. Its slices are parts of the reader's chunk: they
-// stay valid as long as they are referenced, and hold the chunk in memory.
+// Frame is one value as received. Its slices are parts of the reader's chunk.
 type Frame struct {
 	// Kind is the byte that the value begins with: '+', '-', ':', '$', '*', '>', ...
 	Kind byte
@@ -31,8 +30,8 @@ type Frame struct {
 	Items [3][]byte
 }
 
-// ProtocolError tells of bytes that are not RESP or exceed a bound. The connection
-// cannot be used any more.
+// ProtocolError is the error of bytes that are not RESP or exceed a bound. The connection cannot
+// be used any more.
 type ProtocolError struct{ msg string }
 
 func (e *ProtocolError) Error() string { return "RESP: " + e.msg }
@@ -40,17 +39,17 @@ func (e *ProtocolError) Error() string { return "RESP: " + e.msg }
 // errShort asks for more bytes.
 var errShort = errors.New("more bytes needed")
 
-// parser goes through one value in buf.
+// parser parses one value in buf.
 type parser struct {
 	buf    []byte
 	pos    int
-	values int // left to be read
+	values int // how many values may follow
 	max    int // bytes of the whole value
-	need   int // with errShort: the least length of buf that gets further
+	need   int // with errShort: the length of buf that is needed to get further
 }
 
-// parse reads the value that buf begins with. It returns the value's length; or,
-// with errShort, the least number of bytes that are needed to get further.
+// parse reads the value that buf begins with. It returns the value's length or, with errShort,
+// the number of bytes that are needed to get further.
 func (f *Frame) parse(buf []byte, limit int) (int, error) {
 	*f = Frame{}
 	p := parser{buf: buf, values: maxValues, max: limit}
@@ -66,11 +65,11 @@ func (f *Frame) parse(buf []byte, limit int) (int, error) {
 	return p.pos, nil
 }
 
-// usual is what nearly everything that is received begins with, behind its type.
+// usual follows the type of nearly every received value.
 const usual = "3\r\n$7\r\nmessage\r\n"
 
-// message reads a value that begins as usual, in a fifth less time than any other one
-// takes.
+// message reads a value that begins with usual. That takes a fifth less time than the general
+// way.
 func (p *parser) message(f *Frame) (err error) {
 	const verb = 1 + len("3\r\n$7\r\n")
 	f.Len, p.pos, p.values = 3, 1+len(usual), p.values-3
