@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -77,35 +78,19 @@ type RawMode struct {
 }
 
 const (
-	defaultURL          = "nats://localhost:4222"
-	defaultPendingBytes = 64 << 20
-	minPendingBytes     = 1 << 20
+	minPendingBytes = 1 << 20
 	// maxPrefix leaves room for a channel in a subject.
 	maxPrefix = 256
 )
 
 func (c Config) withDefaults() (Config, error) {
-	if c.URL == "" {
-		c.URL = defaultURL
-	}
-	if c.Prefix == "" {
-		c.Prefix = "centrifugo"
-	}
-	if c.DialTimeout == 0 {
-		c.DialTimeout = time.Second
-	}
-	if c.WriteTimeout == 0 {
-		c.WriteTimeout = time.Second
-	}
-	if c.RequestTimeout == 0 {
-		c.RequestTimeout = 4 * time.Second
-	}
-	if c.PendingBytes == 0 {
-		c.PendingBytes = defaultPendingBytes
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.URL = cmp.Or(c.URL, "nats://localhost:4222")
+	c.Prefix = cmp.Or(c.Prefix, "centrifugo")
+	c.DialTimeout = cmp.Or(c.DialTimeout, time.Second)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, time.Second)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 4*time.Second)
+	c.PendingBytes = cmp.Or(c.PendingBytes, 64<<20)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, c.check()
 }
 

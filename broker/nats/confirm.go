@@ -133,9 +133,7 @@ func (c *confirmer) catchUp(conn *natsio.Conn) {
 			return
 		}
 		if timeout == nil {
-			timer := time.NewTimer(patience)
-			defer timer.Stop()
-			timeout = timer.C
+			timeout = time.After(patience)
 		}
 		select {
 		case <-news:

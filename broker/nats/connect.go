@@ -92,14 +92,11 @@ func (b *Broker) connectWithin(ctx context.Context, d time.Duration) (*natsio.Co
 			return nil, 0, err
 		}
 		b.log.Warn("cannot connect, trying again", "engine", b.part, "error", err)
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-b.closing:
-			timer.Stop()
 			return nil, 0, errClosed
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, 0, err
 		}
 	}

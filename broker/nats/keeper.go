@@ -198,10 +198,8 @@ func (k *keeper) restart() error {
 
 // sleep returns false if the keeper is closed meanwhile.
 func (k *keeper) sleep(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-k.stop:
 		return false

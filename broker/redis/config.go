@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -149,9 +150,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	c.Shards = shards
-	if c.Prefix == "" {
-		c.Prefix = DefaultPrefix
-	}
+	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
 	if len(c.Prefix) > maxPrefix {
 		return c, fmt.Errorf("redis: Prefix has %d bytes, at most %d", len(c.Prefix), maxPrefix)
 	}
@@ -172,9 +171,7 @@ func (c Config) withDefaults() (Config, error) {
 		if *d.value < 0 {
 			return c, fmt.Errorf("redis: %s is %v: it must not be negative", d.name, *d.value)
 		}
-		if *d.value == 0 {
-			*d.value = d.standard
-		}
+		*d.value = cmp.Or(*d.value, d.standard)
 	}
 	if c.PresenceTTL < minPresenceTTL {
 		return c, fmt.Errorf("redis: PresenceTTL is %v, at least %v", c.PresenceTTL, minPresenceTTL)
@@ -182,9 +179,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.CanaryTimeout <= c.CanaryInterval {
 		return c, fmt.Errorf("redis: CanaryTimeout is %v: it must be longer than CanaryInterval, %v", c.CanaryTimeout, c.CanaryInterval)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, c.checkModes()
 }
 
@@ -209,12 +204,8 @@ func (c *Config) checkModes() error {
 }
 
 func (s Shard) withDefaults() (Shard, error) {
-	if s.ConnectTimeout == 0 {
-		s.ConnectTimeout = DefaultConnectTimeout
-	}
-	if s.IOTimeout == 0 {
-		s.IOTimeout = DefaultIOTimeout
-	}
+	s.ConnectTimeout = cmp.Or(s.ConnectTimeout, DefaultConnectTimeout)
+	s.IOTimeout = cmp.Or(s.IOTimeout, DefaultIOTimeout)
 	if s.ConnectTimeout < 0 || s.ConnectTimeout > maxTimeout {
 		return s, fmt.Errorf("ConnectTimeout is %v, more than 0 and at most %v", s.ConnectTimeout, maxTimeout)
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gyrohq/gyro/broker"
@@ -81,10 +82,9 @@ type Engine struct {
 	node    string
 	receive func(data []byte)
 
-	mu   sync.Mutex
-	cut  bool
-	fail error
-	sent int
+	cut  atomic.Bool
+	fail atomic.Pointer[error]
+	sent atomic.Int64
 }
 
 func (n *Engine) Describe() broker.Traits {
@@ -93,31 +93,13 @@ func (n *Engine) Describe() broker.Traits {
 
 // Cut makes the engine lose all control messages, in and out, without an error, as if the
 // node had been killed.
-func (n *Engine) Cut(cut bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.cut = cut
-}
+func (n *Engine) Cut(cut bool) { n.cut.Store(cut) }
 
 // Fail makes PublishControl fail with err, or succeed again if that is nil.
-func (n *Engine) Fail(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.fail = err
-}
+func (n *Engine) Fail(err error) { n.fail.Store(&err) }
 
 // Sent is the number of control messages that were sent.
-func (n *Engine) Sent() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.sent
-}
-
-func (n *Engine) isCut() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.cut
-}
+func (n *Engine) Sent() int { return int(n.sent.Load()) }
 
 func (n *Engine) RunControl(node string, handle func(data []byte)) error {
 	if n.receive != nil {
@@ -131,14 +113,16 @@ func (n *Engine) RunControl(node string, handle func(data []byte)) error {
 }
 
 func (n *Engine) PublishControl(ctx context.Context, node string, data []byte) error {
-	n.mu.Lock()
-	cut, err := n.cut, n.fail
-	n.sent++
-	n.mu.Unlock()
-	if err := errors.Join(ctx.Err(), err); err != nil || cut {
+	n.sent.Add(1)
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	n.bus.Inject(node, data)
+	if err := n.fail.Load(); err != nil && *err != nil {
+		return *err
+	}
+	if !n.cut.Load() {
+		n.bus.Inject(node, data)
+	}
 	return nil
 }
 
@@ -153,7 +137,7 @@ func (b *Bus) Inject(node string, data []byte) {
 	}
 	b.mu.RUnlock()
 	for _, o := range to {
-		if o.isCut() {
+		if o.cut.Load() {
 			continue
 		}
 		msg := bytes.Clone(data)

@@ -134,14 +134,11 @@ func (c *Cluster) insist(ctx context.Context, o *order) error {
 		if sent && c.silentOnly(o) {
 			return nil
 		}
-		timer := time.NewTimer(min(pause, time.Until(limit)))
 		select {
 		case <-o.done:
-			timer.Stop()
 			return nil
-		case <-timer.C:
+		case <-time.After(min(pause, time.Until(limit))):
 		case <-ctx.Done():
-			timer.Stop()
 		}
 		if ctx.Err() != nil || time.Until(limit) <= 0 {
 			return c.unconfirmed(o, sent, errors.Join(err, ctx.Err()))

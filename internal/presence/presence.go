@@ -254,11 +254,9 @@ func (m *Manager) Close() {
 	left := len(m.entries)
 	m.mu.Unlock()
 	if left > 0 {
-		timer := time.NewTimer(closeTimeout)
-		defer timer.Stop()
 		select {
 		case <-m.empty:
-		case <-timer.C:
+		case <-time.After(closeTimeout):
 		}
 	}
 	m.cancel()

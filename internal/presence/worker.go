@@ -140,10 +140,8 @@ func (m *Manager) next() (e *entry, wait time.Duration) {
 
 // await waits until the first entry to confirm is due.
 func (m *Manager) await(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-m.wake:
 	case <-m.ctx.Done():
 	}

@@ -2,6 +2,7 @@
 package address
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func (s *shard) setScheme(u *url.URL) error {
 		return fmt.Errorf("address has the unknown scheme %q", u.Scheme)
 	}
 	if scheme == "rediss" {
-		s.TLS = tlsOrDefault(s.TLS)
+		s.TLS = cmp.Or(s.TLS, defaultTLS())
 	}
 	host := u.Host
 	if u.Port() == "" {
@@ -188,16 +189,11 @@ func setTLS(to **tls.Config, key, value string) error {
 		return err
 	}
 	if on {
-		*to = tlsOrDefault(*to)
+		*to = cmp.Or(*to, defaultTLS())
 	} else {
 		*to = nil
 	}
 	return nil
 }
 
-func tlsOrDefault(c *tls.Config) *tls.Config {
-	if c != nil {
-		return c
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12}
-}
+func defaultTLS() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }

@@ -216,27 +216,18 @@ func binary(tb testing.TB) string {
 	return path
 }
 
-// given are the ports that this process has given out.
-var given struct {
-	sync.Mutex
-	ports map[int]bool
-}
+// tried are the ports that freePort has tried or returned.
+var tried sync.Map
 
 // freePort finds a port that is free, as is the port 10,000 above it, which a
 // cluster node uses for its bus.
 func freePort(tb testing.TB) int {
 	tb.Helper()
-	given.Lock()
-	defer given.Unlock()
-	if given.ports == nil {
-		given.ports = map[int]bool{}
-	}
 	for range 1000 {
 		// This port and that of the cluster bus are below those of outgoing connections. So
 		// only another test process may take them before the server starts.
 		port := 10000 + rand.IntN(12000)
-		if !given.ports[port] && listens(port) && listens(port+10000) {
-			given.ports[port] = true
+		if _, before := tried.LoadOrStore(port, nil); !before && listens(port) && listens(port+10000) {
 			return port
 		}
 	}

@@ -119,8 +119,7 @@ func (r *Recorder) Of(ch string) []Event {
 // Wait returns the events of the channel when they are enough. It fails after patience, or if
 // two events of one channel were delivered at a time.
 func (r *Recorder) Wait(ch string, patience time.Duration, enough func([]Event) bool) ([]Event, error) {
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
+	limit := time.After(patience)
 	for {
 		r.mu.Lock()
 		changed, overlap := r.changed, r.overlap
@@ -134,7 +133,7 @@ func (r *Recorder) Wait(ch string, patience time.Duration, enough func([]Event) 
 		}
 		select {
 		case <-changed:
-		case <-limit.C:
+		case <-limit:
 			return events, fmt.Errorf("%d events of %s after %v, not what is waited for", len(events), ch, patience)
 		}
 	}

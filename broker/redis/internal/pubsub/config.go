@@ -8,6 +8,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,12 +113,8 @@ func (c *Config) complete() {
 	positive(&c.MaxQueue, 4096)
 	positive(&c.MaxQueueBytes, 16<<20)
 	positive(&c.MaxStall, time.Second)
-	if c.Name == "" {
-		c.Name = "redis"
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Name = cmp.Or(c.Name, "redis")
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Random == nil {
 		c.Random = rand.Float64
 	}

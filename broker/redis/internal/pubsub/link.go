@@ -60,11 +60,9 @@ func (l *link) drain() {
 	if l.conn.SetReadDeadline(time.Now().Add(drainTime/2)) != nil {
 		return
 	}
-	timer := time.NewTimer(drainTime)
-	defer timer.Stop()
 	select {
 	case <-l.drained:
-	case <-timer.C:
+	case <-time.After(drainTime):
 	}
 }
 
