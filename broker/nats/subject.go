@@ -196,29 +196,17 @@ func (n *names) remove(sub *natsio.Subscription) {
 // token is empty, and nothing follows the token ">". The server closes the connection at an
 // invalid subject.
 func validSubject(s string) bool {
-	start, full := 0, false
-	for i := 0; i <= len(s); i++ {
-		if i < len(s) && s[i] != '.' {
-			if isSpace(s[i]) {
-				return false
-			}
-			continue
-		}
-		if i == start || full {
+	if strings.ContainsAny(s, " \t\n\f\r\x00") {
+		return false
+	}
+	full := false
+	for token := range strings.SplitSeq(s, ".") {
+		if token == "" || full {
 			return false
 		}
-		full = s[start:i] == ">"
-		start = i + 1
+		full = token == ">"
 	}
 	return true
-}
-
-func isSpace(c byte) bool {
-	switch c {
-	case ' ', '\t', '\n', '\f', '\r', 0:
-		return true
-	}
-	return false
 }
 
 func hasWildcard(s string) bool { return strings.ContainsAny(s, "*>") }

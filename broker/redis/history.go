@@ -82,10 +82,8 @@ func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, 
 		}
 	}
 	c.Script = b.kinds.scripts.Read
-	c.Key(m.Name(&s.names, b.kinds.history, ch, hash))
-	c.Key(m.Name(&s.names, b.kinds.meta, ch, hash))
-	c.Arg(m.Life(known.Epoch, known.Offset))
-	c.Arg(m.Milliseconds(positiveOr(f.MetaTTL, b.engine.cfg.HistoryMetaTTL)))
+	c.Key(m.Name(&s.names, b.kinds.history, ch, hash), m.Name(&s.names, b.kinds.meta, ch, hash))
+	c.Arg(m.Life(known.Epoch, known.Offset), m.Milliseconds(positiveOr(f.MetaTTL, b.engine.cfg.HistoryMetaTTL)))
 	direction, start := "f", "-"
 	switch {
 	case f.Limit == 0:
@@ -104,9 +102,7 @@ func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, 
 	if f.Limit > 0 {
 		limit = m.Number(uint64(f.Limit))
 	}
-	c.Arg(direction)
-	c.Arg(start)
-	c.Arg(limit)
+	c.Arg(direction, start, limit)
 	return true
 }
 

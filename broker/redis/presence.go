@@ -78,10 +78,7 @@ func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo)
 	m := slab.New(256)
 	c := script.Call{Script: p.scripts.Add}
 	p.keys(&c, s, ch)
-	c.Arg(p.ttl)
-	c.Arg(info.Client)
-	c.Arg(m.ClientInfo("", info))
-	c.Arg(info.User)
+	c.Arg(p.ttl, info.Client, m.ClientInfo("", info), info.User)
 	_, err = script.Run(ctx, s.client, &c)
 	return err
 }

@@ -107,10 +107,7 @@ func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishin
 		}
 		c.Script = script.Once
 		c.Key(m.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
-		c.Arg(p.payload)
-		c.Arg(name)
-		c.Arg(m.Milliseconds(positiveOr(opts.IdempotencyTTL, defaultIdempotencyTTL)))
-		c.Arg(verb)
+		c.Arg(p.payload, name, m.Milliseconds(positiveOr(opts.IdempotencyTTL, defaultIdempotencyTTL)), verb)
 	default:
 		c.Message(verb, name, p.payload)
 	}
@@ -124,14 +121,9 @@ func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, 
 	if s.names.Partitions > 0 {
 		c.Script = b.kinds.scripts.ShardPublish
 	}
-	c.Key(m.Name(&s.names, b.kinds.history, p.ch, p.hash))
-	c.Key(m.Name(&s.names, b.kinds.meta, p.ch, p.hash))
-	c.Arg(p.payload)
-	c.Arg(m.Number(uint64(opts.HistorySize)))
-	c.Arg(m.Milliseconds(opts.HistoryTTL))
-	c.Arg(name)
-	c.Arg(m.Milliseconds(max(positiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL), 0)))
-	c.Arg(m.Life(known.Epoch, known.Offset))
+	c.Key(m.Name(&s.names, b.kinds.history, p.ch, p.hash), m.Name(&s.names, b.kinds.meta, p.ch, p.hash))
+	c.Arg(p.payload, m.Number(uint64(opts.HistorySize)), m.Milliseconds(opts.HistoryTTL), name)
+	c.Arg(m.Milliseconds(positiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL)), m.Life(known.Epoch, known.Offset))
 	if opts.IdempotencyKey == "" && !opts.Delta && p.version == 0 && known.Before == "" {
 		return
 	}
@@ -143,11 +135,7 @@ func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, 
 	if opts.Delta {
 		delta = "1"
 	}
-	c.Arg(resultTTL)
-	c.Arg(delta)
-	c.Arg(m.Number(p.version))
-	c.Arg(opts.VersionEpoch)
-	c.Arg(known.Before)
+	c.Arg(resultTTL, delta, m.Number(p.version), opts.VersionEpoch, known.Before)
 }
 
 // PublishJoin implements broker.Broker.

@@ -187,8 +187,7 @@ func (b *Broker) compareSome(ctx context.Context, s *shard, some []candidate, we
 	for i := range some {
 		c, p := &calls[i], &some[i]
 		c.Script = b.kinds.scripts.Entry
-		c.Key(m.Name(&s.names, b.kinds.history, p.Channel, p.hash))
-		c.Key(m.Name(&s.names, b.kinds.meta, p.Channel, p.hash))
+		c.Key(m.Name(&s.names, b.kinds.history, p.Channel, p.hash), m.Name(&s.names, b.kinds.meta, p.Channel, p.hash))
 		c.Arg(m.Number(p.Offset))
 	}
 	answers, _ := script.RunAll(ctx, s.client, calls, nil)
@@ -248,8 +247,7 @@ func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
 		c, p := &calls[i], &lost[i]
 		c.Script = script.Renew
 		c.Key(m.Name(&s.names, b.kinds.meta, p.Channel, p.hash))
-		c.Arg(p.Epoch)
-		c.Arg(m.Epoch())
+		c.Arg(p.Epoch, m.Epoch())
 	}
 	answers, _ := script.RunAll(ctx, s.client, calls, nil)
 	for i := range answers {

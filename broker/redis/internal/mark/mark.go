@@ -56,8 +56,7 @@ func (m *Marks) Write(ctx context.Context, client *conn.Client) (f Finding) {
 	for i, key := range m.keys {
 		calls[i].Script = script.Mark
 		calls[i].Key(key)
-		calls[i].Arg(text.Number(m.number))
-		calls[i].Arg(text.Milliseconds(ttl))
+		calls[i].Arg(text.Number(m.number), text.Milliseconds(ttl))
 	}
 	answers, _ := script.RunAll(ctx, client, calls, nil)
 	for i := range answers {

@@ -28,17 +28,26 @@ type Call struct {
 	args   [11]string
 }
 
-// Key adds a key.
-func (c *Call) Key(name string) { c.keys[c.nkeys] = name; c.nkeys++ }
+// Key adds keys.
+func (c *Call) Key(names ...string) {
+	for _, name := range names {
+		c.keys[c.nkeys] = name
+		c.nkeys++
+	}
+}
 
-// Arg adds an argument.
-func (c *Call) Arg(value string) { c.args[c.nargs] = value; c.nargs++ }
+// Arg adds arguments.
+func (c *Call) Arg(values ...string) {
+	for _, value := range values {
+		c.args[c.nargs] = value
+		c.nargs++
+	}
+}
 
 // Message makes c, which must be zero, publish data on a channel by one of the verbs.
 func (c *Call) Message(verb, name, data string) {
 	c.keys[0] = name
-	c.Arg(verb)
-	c.Arg(data)
+	c.Arg(verb, data)
 }
 
 // Via has a PUBLISH sent to the Cluster's node that has the key, and not to the one that has
