@@ -53,7 +53,6 @@ func (l *dialer) Dial(network, address string) (net.Conn, error) {
 	return w, nil
 }
 
-// Write implements net.Conn.
 func (w *wire) Write(p []byte) (int, error) {
 	n, err := w.Conn.Write(p)
 	if err != nil {
@@ -63,7 +62,6 @@ func (w *wire) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn.
 func (w *wire) Close() error {
 	w.dialer.mu.Lock()
 	w.closed = true

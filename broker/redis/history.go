@@ -64,11 +64,7 @@ func (b *Broker) history(ctx context.Context, s *shard, c *script.Call, filter *
 	if err != nil {
 		return h, false, err
 	}
-	if b.engine.cfg.HistoryUseLists {
-		h, renewed, err = reply.List(answer, filter)
-	} else {
-		h, renewed, err = reply.Stream(answer)
-	}
+	h, renewed, err = reply.History(answer, filter, b.engine.cfg.HistoryUseLists)
 	return h, renewed, s.client.Explain(err)
 }
 

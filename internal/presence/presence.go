@@ -104,7 +104,6 @@ func New(p broker.PresenceManager, log *slog.Logger) *Manager {
 	return m
 }
 
-// Add implements broker.PresenceManager.
 func (m *Manager) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	k := key{ch, info.Client}
 	e, err := m.hold(ctx, k)

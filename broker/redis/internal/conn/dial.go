@@ -62,7 +62,6 @@ type trackedConn struct {
 	ready   atomic.Bool
 }
 
-// SetDeadline implements net.Conn.
 func (t *trackedConn) SetDeadline(to time.Time) error {
 	if to.IsZero() {
 		t.ready.Store(true)
@@ -161,7 +160,6 @@ type pubSubConn struct {
 	address string
 }
 
-// Close implements net.Conn.
 func (p *pubSubConn) Close() error {
 	p.client.mu.Lock()
 	delete(p.client.pubSub, p)

@@ -12,24 +12,20 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Stream reads the position and the entries of a STREAM that were asked for.
-func Stream(answer rueidis.RedisResult) (h broker.History, renewed bool, err error) {
+// History reads the position and the entries of a STREAM that were asked for or, if list is
+// set, those of a whole LIST, of which it selects what f wants. renewed is Result.Renewed.
+func History(answer rueidis.RedisResult, f *broker.HistoryFilter, list bool) (h broker.History, renewed bool, err error) {
 	result, entries, err := history(answer)
 	if err != nil {
 		return h, false, err
 	}
-	pubs, err := parseStream(entries)
-	return broker.History{Publications: pubs, Top: result.Position}, result.Renewed, err
-}
-
-// List reads the position and a whole LIST, of which it selects what f wants.
-func List(answer rueidis.RedisResult, f *broker.HistoryFilter) (h broker.History, renewed bool, err error) {
-	result, entries, err := history(answer)
-	if err != nil {
-		return h, false, err
+	h.Top = result.Position
+	if list {
+		h.Publications, err = parseList(entries, h.Top, f)
+	} else {
+		h.Publications, err = parseStream(entries)
 	}
-	pubs, err := parseList(entries, result.Position, f)
-	return broker.History{Publications: pubs, Top: result.Position}, result.Renewed, err
+	return h, result.Renewed, err
 }
 
 // history reads an array of the position and the entries.

@@ -41,8 +41,8 @@ func TestStrangeAnswers(t *testing.T) {
 	readers := map[string]func(rueidis.RedisResult) error{
 		"position": func(r rueidis.RedisResult) error { _, err := Position(r); return err },
 		"entry":    func(r rueidis.RedisResult) error { _, _, err := Entry(&r); return err },
-		"stream":   func(r rueidis.RedisResult) error { _, _, err := Stream(r); return err },
-		"list":     func(r rueidis.RedisResult) error { _, _, err := List(r, &broker.HistoryFilter{}); return err },
+		"stream":   func(r rueidis.RedisResult) error { _, _, err := History(r, nil, false); return err },
+		"list":     func(r rueidis.RedisResult) error { _, _, err := History(r, &broker.HistoryFilter{}, true); return err },
 		"renewed":  func(r rueidis.RedisResult) error { _, err := Renewed(&r); return err },
 		"mark":     func(r rueidis.RedisResult) error { _, _, err := Mark(&r); return err },
 		"presence": func(r rueidis.RedisResult) error { _, err := Presence(r); return err },
