@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// usable makes the checks that commands on channels share, and reports
-// whether the command may go on.
+// usable makes the checks that are the same for all commands on channels. If one fails, it
+// answers the client and returns false.
 func (s *Session) usable(id uint32, handled bool, ch string) bool {
 	switch {
 	case !handled:
@@ -74,11 +74,7 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 }
 
 func (e *History) complete(s *Session) {
-	pubs := make([]*protocol.Publication, len(e.Publications))
-	for i, p := range e.Publications {
-		pubs[i] = new(protocol.Publication)
-		hub.FillPublication(pubs[i], p)
-	}
+	pubs, _ := hub.Results(e.Publications, hub.Form(0), s.via.Framer.Encoding()) // fails only with delta
 	s.finish(e.id, e.Err, &protocol.Reply{History: &protocol.HistoryResult{
 		Publications: pubs, Epoch: e.Top.Epoch, Offset: e.Top.Offset}})
 }
@@ -99,11 +95,10 @@ func (s *Session) message(req *protocol.SendRequest) {
 	s.do(&Message{Data: req.Data})
 }
 
-// complete: a message has no reply, so only a disconnect has an effect.
+// complete ignores all errors but a disconnect, because a message has no reply.
 func (e *Message) complete(s *Session) {
 	s.inflight--
-	var d protocol.Disconnect
-	if errors.As(e.Err, &d) {
+	if d, ok := errors.AsType[protocol.Disconnect](e.Err); ok {
 		s.Disconnect(d)
 	}
 }
@@ -138,36 +133,34 @@ func (e *Refresh) complete(s *Session) {
 		s.finish(e.id, e.Err, nil)
 	case e.Expired:
 		s.finish(e.id, protocol.DisconnectExpired, nil)
-	case expireAt != 0 && s.ttl(expireAt) <= 0:
+	case s.past(expireAt):
 		s.finish(e.id, protocol.ErrorExpired, nil)
 	default:
 		s.prolong(expireAt, e.Info)
 		r := &protocol.RefreshResult{}
-		if expireAt != 0 {
-			r.Expires, r.TTL = true, uint32(s.ttl(expireAt))
-		}
+		r.Expires, r.TTL = s.remaining(expireAt)
 		s.finish(e.id, nil, &protocol.Reply{Refresh: r})
 	}
 }
 
-// serverRefreshed goes on when the application was asked at expiry.
+// serverRefreshed completes the refresh that began when the connection expired.
 func (s *Session) serverRefreshed(e *Refresh) {
 	s.inflight--
-	var d protocol.Disconnect
 	expireAt := s.capExpiry(e.ExpireAt)
+	d, disconnect := errors.AsType[protocol.Disconnect](e.Err)
 	switch {
-	case errors.As(e.Err, &d):
+	case disconnect:
 		s.Disconnect(d)
 	case e.Err != nil:
 		s.Disconnect(protocol.DisconnectServerError)
-	case e.Expired || expireAt != 0 && s.ttl(expireAt) <= 0:
+	case e.Expired || s.past(expireAt):
 		s.Disconnect(protocol.DisconnectExpired)
 	default:
 		s.prolong(expireAt, e.Info)
 	}
 }
 
-// prolong sets a new expiration, and new info if there is any.
+// prolong sets a new expiration, and new info unless that is nil.
 func (s *Session) prolong(expireAt int64, info []byte) {
 	if info == nil {
 		info = s.lease.info
@@ -182,14 +175,12 @@ func (s *Session) Refresh(expired bool, expireAt int64, info []byte) {
 		return
 	}
 	expireAt = s.capExpiry(expireAt)
-	if expired || expireAt != 0 && s.ttl(expireAt) <= 0 {
+	if expired || s.past(expireAt) {
 		s.Disconnect(protocol.DisconnectExpired)
 		return
 	}
 	push := &protocol.Refresh{}
-	if expireAt != 0 {
-		push.Expires, push.TTL = true, uint32(s.ttl(expireAt))
-	} else {
+	if push.Expires, push.TTL = s.remaining(expireAt); !push.Expires {
 		info = nil
 	}
 	s.prolong(expireAt, info)
@@ -231,18 +222,15 @@ func (e *SubRefresh) complete(s *Session) {
 	case expireAt != 0 && s.ttl(expireAt) < 0:
 		err = protocol.ErrorExpired
 	}
-	r := &protocol.SubRefreshResult{}
 	if err == nil && s.subs.Get(e.Channel) == e.sub {
 		err = e.sub.prolong(expireAt, e.Info, e.ServerTagsFilter)
 	}
-	if err == nil && expireAt != 0 {
-		r.Expires, r.TTL = true, uint32(max(1, s.ttl(expireAt)))
-	}
+	r := &protocol.SubRefreshResult{}
+	r.Expires, r.TTL = s.remaining(expireAt)
 	s.finish(e.id, err, &protocol.Reply{SubRefresh: r})
 }
 
-// serverSubRefreshed goes on when the application was asked about an expired
-// subscription.
+// serverSubRefreshed completes the refresh that began when the subscription expired.
 func (s *Session) serverSubRefreshed(e *SubRefresh) {
 	s.inflight--
 	b := e.sub
@@ -250,21 +238,22 @@ func (s *Session) serverSubRefreshed(e *SubRefresh) {
 	if s.subs.Get(e.Channel) != b || b.state != subLive {
 		return
 	}
-	var d protocol.Disconnect
 	expireAt := s.capExpiry(e.ExpireAt)
+	d, disconnect := errors.AsType[protocol.Disconnect](e.Err)
 	switch {
-	case errors.As(e.Err, &d):
+	case disconnect:
 		s.Disconnect(d)
-	case e.Err != nil, e.Expired, expireAt != 0 && s.ttl(expireAt) <= 0:
+	case e.Err != nil, e.Expired, s.past(expireAt):
 		s.subExpired(b)
 	default:
-		if err := b.prolong(expireAt, e.Info, e.ServerTagsFilter); err != nil {
+		if b.prolong(expireAt, e.Info, e.ServerTagsFilter) != nil {
 			s.subExpired(b)
 		}
 	}
 }
 
-// prolong replaces what a refresh of a subscription brings.
+// prolong sets a new expiration and info, and a new server's filter unless that is nil. The
+// error says what is wrong with the filter; then nothing changes.
 func (b *Subscription) prolong(expireAt int64, info []byte, filter *protocol.FilterNode) error {
 	t := *b.terms
 	if filter != nil {

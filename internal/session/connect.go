@@ -27,9 +27,10 @@ func (s *Session) Connect(req *protocol.ConnectRequest) {
 	s.connect(0, req)
 }
 
-// receiveConnect takes a message of a one-way connection: the first one is its connect
-// request, unless the transport had it. Who sends no valid request speaks another
-// protocol, and is told by the transport alone.
+// receiveConnect takes a message of a one-way connection. The first one is its connect
+// request, unless the transport had that already; further ones are ignored. A client that
+// sends something else speaks another protocol, so it gets no push, only what the transport
+// says when it closes.
 func (s *Session) receiveConnect(msg []byte) {
 	if s.state != stateConnecting {
 		return
@@ -43,7 +44,6 @@ func (s *Session) receiveConnect(msg []byte) {
 	s.Connect(req)
 }
 
-// complete goes on with the application's answer.
 func (e *Connecting) complete(s *Session) {
 	s.inflight--
 	if e.Err != nil {
@@ -69,7 +69,7 @@ func (e *Connecting) complete(s *Session) {
 		return
 	}
 	s.registered = true
-	if expireAt != 0 && s.ttl(expireAt) <= 0 {
+	if s.past(expireAt) {
 		s.connectFailed(e.id, protocol.ErrorExpired)
 		return
 	}
@@ -98,19 +98,19 @@ func (e *Connecting) complete(s *Session) {
 	s.do(attach)
 }
 
-// connectFailed answers the connect command with an error; the connection is of
-// no use after it.
+// connectFailed answers the connect command with an error and closes the connection: by an
+// empty disconnect, with which the transport lets the client close first (client-protocol.md
+// 7.5).
 func (s *Session) connectFailed(id uint32, err error) {
 	if s.via.Mode == transport.OneWay {
 		s.Disconnect(via.Refusal(err))
 		return
 	}
 	s.fail(id, err)
-	s.quietClose()
+	s.Disconnect(protocol.Disconnect{})
 }
 
-// connectAttached goes on when the server-side subscriptions of a connect are
-// established.
+// connectAttached is called when the server-side subscriptions of a connect are established.
 func (s *Session) connectAttached(e *Attach) {
 	result := e.connect
 	result.Subs = make(map[string]*protocol.SubscribeResult, len(e.Items))
@@ -136,21 +136,22 @@ func (s *Session) connectAttached(e *Attach) {
 	}
 }
 
-// attachError maps the failure of an attach (client-protocol.md 8.2.1 row 14).
+// attachError is the answer to a client after an attach has failed (client-protocol.md 8.2.1,
+// row 14).
 func attachError(err error) error {
-	var e *protocol.Error
-	if errors.As(err, &e) && e.Code != protocol.ErrorInternal.Code {
+	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Code != protocol.ErrorInternal.Code {
 		return e
 	}
 	return protocol.DisconnectServerError
 }
 
-// connectDone replies to the connect command and starts the session's life.
+// connectDone replies to the connect command, starts the timers, and has the application
+// told.
 func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	s.state = stateConnected
 	r.Client, r.Version = s.env.ID(), s.cfg.Version
-	if at := s.lease.expireAt; at != 0 && s.clientRefresh {
-		r.Expires, r.TTL = true, uint32(s.ttl(at))
+	if s.clientRefresh {
+		r.Expires, r.TTL = s.remaining(s.lease.expireAt)
 	}
 	if s.pings() {
 		r.Ping = uint32(s.cfg.PingInterval / time.Second)
@@ -182,7 +183,19 @@ func (s *Session) ttl(expireAt int64) int64 {
 	return expireAt - s.env.Now()/int64(time.Second)
 }
 
-// capExpiry bounds a Unix time; ≤ 0 means never.
+// past reports whether something has expired; 0 is never.
+func (s *Session) past(expireAt int64) bool { return expireAt != 0 && s.ttl(expireAt) <= 0 }
+
+// remaining returns what a result says of an expiration: whether there is one, and the
+// seconds until then, at least 1.
+func (s *Session) remaining(expireAt int64) (expires bool, ttl uint32) {
+	if expireAt == 0 {
+		return false, 0
+	}
+	return true, uint32(max(1, s.ttl(expireAt)))
+}
+
+// capExpiry bounds a Unix time to maxTTL from now. It returns 0, for never, for 0 and less.
 func (s *Session) capExpiry(expireAt int64) int64 {
 	if expireAt <= 0 {
 		return 0

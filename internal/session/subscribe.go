@@ -22,18 +22,17 @@ type subState uint8
 const (
 	// The application is being asked.
 	_ subState = iota
-	// In the hub; publications are buffered until the reply is out. First the
-	// subscription is being established behind the hub (attaching), then it is
-	// (attached).
+	// The subscription is in the hub and buffers publications until the reply is out. It
+	// is first being established at the engines (attaching), then established (attached).
 	subAttaching
 	subAttached
 	subLive
 	subEnded
 )
 
-// Subscription is one channel of one session. It is the hub's subscriber. There
-// are very many of them, so what few have, and what is needed for a short time
-// only, has a place of its own.
+// Subscription is one channel of one session. It is the hub's subscriber. There are very
+// many of them, so fields that few use are in terms, and those that are needed only until
+// the reply in setup.
 type Subscription struct {
 	s       *Session
 	next    *Subscription // in the session's list
@@ -43,8 +42,8 @@ type Subscription struct {
 	// offset and epoch are the tracked position of a positioned subscription.
 	offset uint64
 	epoch  string
-	// base is the offset of the publication that the client received last, if a
-	// patch may build on it; 0 if the next one has to be sent in full.
+	// base is the offset of the publication that the client received last, if the next
+	// one may be sent as a patch of it; 0 if it has to be sent in full.
 	base uint64
 
 	terms *terms // never nil
@@ -59,13 +58,13 @@ type Subscription struct {
 	serverSide    bool
 	clientRefresh bool
 	refreshing    bool // a server-side refresh is under way
-	joined        bool // others were told that the client came
+	joined        bool // the join was published
 
-	// round of checks in which the position was last found to be right.
+	// round of checks in which the position last moved or was found right.
 	round uint32
 }
 
-// terms of a subscription that most are without. They are never modified.
+// terms are what few subscriptions have. They are never modified.
 type terms struct {
 	clientFilter, serverFilter *tagsfilter.Filter
 	chanInfo                   []byte
@@ -80,22 +79,22 @@ func (b *Subscription) agree(t terms) {
 		b.terms = &plainTerms
 		return
 	}
-	own := t
-	b.terms = &own
+	b.terms = new(t)
 }
 
 // setup is what is needed until the reply is out.
 type setup struct {
-	// What the client asked for, and what it was granted.
+	// What the client asked for, and what the application granted.
 	request *protocol.SubscribeRequest
 	opts    *channel.SubscribeOptions
 	recover bool
-	// buffer holds what arrives between the hub and the reply.
+	// buffer holds the messages of the channel until the reply is out.
 	buffer []*hub.Message
-	// ended is what happens to the subscription once it is established: an
-	// unsubscribe came in between.
+	// ended is set if an unsubscribe came meanwhile. The subscription then ends as soon as
+	// it is established.
 	ended *protocol.Unsubscribe
-	// unsubscribers are the commands that wait for that.
+	// unsubscribers are the ids of the unsubscribe commands that wait for this end, until
+	// unsubscribeBy at most.
 	unsubscribers []uint32
 	unsubscribeBy int64
 }
@@ -103,13 +102,13 @@ type setup struct {
 // Channel of the subscription.
 func (b *Subscription) Channel() string { return b.channel }
 
-// Next is the place of the next one in the session's list.
+// Next implements bychannel.Item.
 func (b *Subscription) Next() **Subscription { return &b.next }
 
-// Seat is the hub's.
+// Seat implements hub.Subscriber.
 func (b *Subscription) Seat() *hub.Seat { return &b.seat }
 
-// established tells whether the client is subscribed.
+// established reports whether the client is subscribed. b may be nil.
 func (b *Subscription) established() bool { return b != nil && b.state == subLive }
 
 func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.terms.chanInfo) }
@@ -137,7 +136,7 @@ func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 	}
 }
 
-// fits tells whether a channel's name is short enough.
+// fits reports whether a channel's name is short enough.
 func (s *Session) fits(ch string) bool {
 	if len(ch) <= s.cfg.ChannelMaxLength {
 		return true
@@ -146,14 +145,14 @@ func (s *Session) fits(ch string) bool {
 	return false
 }
 
-// reserve notes a subscription that is on its way.
+// reserve adds a new subscription, which is not yet in the hub.
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
 	b := &Subscription{s: s, channel: ch, terms: &plainTerms, form: s.via.Form, setup: &setup{request: req}}
 	s.subs.Add(b)
 	return b
 }
 
-// forget undoes reserve, and answers the unsubscribe commands that waited.
+// forget undoes reserve, and answers the unsubscribe commands that wait for the end.
 func (s *Session) forget(b *Subscription) {
 	b.state = subEnded
 	s.subs.Remove(b)
@@ -167,7 +166,6 @@ func (s *Session) forget(b *Subscription) {
 	}
 }
 
-// complete goes on with the application's answer.
 func (e *Subscribing) complete(s *Session) {
 	b := e.sub
 	err := e.Err
@@ -186,7 +184,7 @@ func (e *Subscribing) complete(s *Session) {
 	s.start(attach)
 }
 
-// attachOne is the effect for a single subscription.
+// attachOne returns the effect that establishes a single subscription.
 func attachOne(item *AttachItem, id uint32, kind attachKind) *Attach {
 	a := &Attach{id: id, kind: kind}
 	a.one[0] = item
@@ -215,7 +213,7 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	b.setup.opts = o
 	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
 	t := terms{chanInfo: o.ChanInfo, expireAt: s.capExpiry(channel.ToUnix(o.ExpireAt))}
-	if t.expireAt != 0 && s.ttl(t.expireAt) <= 0 {
+	if s.past(t.expireAt) {
 		return nil, protocol.ErrorExpired
 	}
 	if err := t.filters(o, req); err != nil {
@@ -223,8 +221,8 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	}
 	b.agree(t)
 	b.positioned = o.Positioned || o.Recoverable
-	// A filter must win over delta: what it leaves out cannot be a base
-	// (recovery.md 10.6).
+	// With a filter there is no delta: a publication that the filter drops cannot be the
+	// base of a patch (recovery.md 10.6).
 	if req.Delta != "" && o.AllowDelta && !b.filtered() {
 		b.form |= hub.Escaped
 	}
@@ -241,7 +239,7 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	b.state = subAttaching
 	s.env.Join(b)
 	if ch := b.seat.Channel(); ch != "" {
-		b.channel, item.Channel = ch, ch // one text for all
+		b.channel, item.Channel = ch, ch // all subscriptions share the hub's text
 	}
 	return item, nil
 }
@@ -267,20 +265,18 @@ func (b *Subscription) filtered() bool {
 	return b.terms.clientFilter != nil || b.terms.serverFilter != nil
 }
 
-// passes tells whether the filters let a publication through.
+// passes reports whether the filters let a publication with these tags through.
 func (b *Subscription) passes(tags map[string]string) bool {
 	t := b.terms
 	return (t.serverFilter == nil || t.serverFilter.Match(tags)) &&
 		(t.clientFilter == nil || t.clientFilter.Match(tags))
 }
 
-// complete goes on when subscriptions are established behind the hub.
 func (e *Attach) complete(s *Session) {
 	s.inflight--
 	for _, it := range e.Items {
 		if it.Err == nil {
-			// From here on it has to be detached, whatever becomes of the reply.
-			it.sub.state = subAttached
+			it.sub.state = subAttached // has to be detached from now on
 		}
 	}
 	switch e.kind {
@@ -322,17 +318,16 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 	if !s.fits(ch) {
 		return protocol.ErrorBadRequest
 	}
-	if at := channel.ToUnix(o.ExpireAt); at != 0 && s.ttl(at) <= 0 {
+	if s.past(channel.ToUnix(o.ExpireAt)) {
 		return protocol.ErrorExpired
 	}
 	var since *channel.StreamPosition
 	if b := s.subs.Get(ch); b != nil {
 		if b.state != subLive {
-			// One is on its way: the client's own decision stands.
-			return nil
+			return nil // the client is just subscribing itself, which stands
 		}
 		if b.positioned {
-			// Nothing is to get lost between the old one and the new one.
+			// The new subscription begins where the old one ends, so nothing is lost.
 			since = &channel.StreamPosition{Offset: b.offset, Epoch: b.epoch}
 		}
 		s.drop(b, protocol.UnsubscribeServer, 0)
@@ -375,15 +370,15 @@ func (s *Session) serverAttached(it *AttachItem) {
 	s.reply(&protocol.Reply{Push: &protocol.Push{Channel: b.channel, Subscribe: &protocol.Subscribe{
 		Recoverable: res.Recoverable, Positioned: res.Positioned, Epoch: b.epoch, Offset: b.offset, Data: res.Data,
 	}}})
-	// The push has no room for publications: what was recovered follows it.
+	// The push has no field for publications, so those that were recovered follow it.
 	for _, p := range res.Publications {
 		s.reply(&protocol.Reply{Push: &protocol.Push{Channel: b.channel, Pub: p}})
 	}
 	b.goLive()
 }
 
-// goLive installs the subscription after its reply: what was buffered goes
-// through the rule of live delivery, which leaves out what the reply covers.
+// goLive makes the subscription live after its reply. It delivers the buffered messages like
+// live ones, which leaves out those that the reply covers.
 func (b *Subscription) goLive() {
 	s := b.s
 	if s.state == stateClosed {
@@ -410,7 +405,7 @@ func (b *Subscription) goLive() {
 	b.setup = nil
 }
 
-// result starts a SubscribeResult with what does not depend on recovery.
+// result returns a SubscribeResult without the fields that depend on recovery.
 func (b *Subscription) result(it *AttachItem) *protocol.SubscribeResult {
 	o := b.setup.opts
 	r := &protocol.SubscribeResult{
@@ -419,8 +414,8 @@ func (b *Subscription) result(it *AttachItem) *protocol.SubscribeResult {
 		Data:        o.Data,
 		Delta:       b.form&hub.Escaped != 0,
 	}
-	if at := b.terms.expireAt; at != 0 && b.clientRefresh {
-		r.Expires, r.TTL = true, uint32(max(1, b.s.ttl(at)))
+	if b.clientRefresh {
+		r.Expires, r.TTL = b.s.remaining(b.terms.expireAt)
 	}
 	if b.setup.request.Flag&flagCompaction != 0 && o.AllowCompaction && it.ChannelID > 0 {
 		b.form |= hub.Compact
@@ -429,8 +424,8 @@ func (b *Subscription) result(it *AttachItem) *protocol.SubscribeResult {
 	return r
 }
 
-// Window says how long the hub holds back messages of the channel, by the options of the
-// subscription. It is known while the subscription joins.
+// Window returns how long the hub is to hold back messages of the channel, by the options of
+// the subscription. It is called within Env.Join.
 func (b *Subscription) Window() hub.Window {
 	if b.setup == nil || b.setup.opts == nil {
 		return hub.Window{}
