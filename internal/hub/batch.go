@@ -6,21 +6,21 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Batch are the messages that the subscribers of a channel get at once. Those who
-// want all of them as they are get them in one frame.
+// Batch is the messages that the subscribers of a channel get at once. A subscriber that
+// wants all of them unchanged gets them in one frame.
 type Batch struct {
 	list []Delivery
-	// plain tells that all are publications; first is the offset of the first one if
-	// they follow each other in one stream, else 0.
+	// plain is set if all are publications. first is the offset of the first one if they
+	// follow each other in one stream, else 0.
 	plain bool
 	first uint64
 
-	frames [2]localFrame
+	frames [2]encoded
 }
 
-// drop takes the first n messages away: the loop of h is through with them.
+// drop removes the first n messages, because the loop of h is done with them.
 func (b *Batch) drop(n int, h *Hub) {
-	var memory channel.Memory // of those before
+	var memory channel.Memory // of the messages before
 	freed := 0
 	for i := range b.list[:n] {
 		d := &b.list[i]
@@ -48,9 +48,9 @@ func free(memory channel.Memory, n int) {
 	}
 }
 
-// forget forgets all frames.
+// forget drops all frames.
 func (b *Batch) forget() {
-	b.frames = [2]localFrame{}
+	b.frames = [2]encoded{}
 	for i := range b.list {
 		d := &b.list[i]
 		clear(d.frames)
@@ -58,11 +58,11 @@ func (b *Batch) forget() {
 	}
 }
 
-// prepare looks at what the batch consists of.
+// prepare sets plain and first after the list has changed.
 func (b *Batch) prepare() {
-	b.frames, b.plain, b.first = [2]localFrame{}, true, 0
+	b.frames, b.plain, b.first = [2]encoded{}, true, 0
 	if len(b.list) < 2 {
-		return // those who get one message do not ask
+		return // DeliverAll is not called for one message
 	}
 	for i := range b.list {
 		if m := b.list[i].Message; m.Kind != KindPublication || m.Pub == nil {
@@ -82,7 +82,7 @@ func (b *Batch) prepare() {
 	}
 }
 
-// count is how many of the messages are no checks.
+// count returns the number of messages without checks.
 func (b *Batch) count() (n int) {
 	for i := range b.list {
 		if b.list[i].Kind != KindCheck {
@@ -92,11 +92,11 @@ func (b *Batch) count() (n int) {
 	return n
 }
 
-// Plain tells that all messages are publications.
+// Plain reports whether all messages are publications.
 func (b *Batch) Plain() bool { return b.plain }
 
-// Follows tells whether the messages are what comes next in a stream behind a
-// position, and returns the offset of the last one.
+// Follows reports whether the messages directly follow a position of a stream, and returns
+// the offset of the last one.
 func (b *Batch) Follows(epoch string, offset uint64) (last uint64, ok bool) {
 	if !b.plain || b.first == 0 || b.first != offset+1 || b.list[0].Epoch != epoch {
 		return 0, false
@@ -104,10 +104,10 @@ func (b *Batch) Follows(epoch string, offset uint64) (last uint64, ok bool) {
 	return offset + uint64(len(b.list)), true
 }
 
-// Frame returns all messages in one frame for connections of f, or nil if they have
-// to go one by one: because one is no publication or cannot be encoded, or together they are
-// large, or framing is costly and therefore done once per message for all loops. It
-// is shared, as a Delivery's is.
+// Frame returns all messages in one frame for connections of f, or nil if they have to be
+// sent one by one: because one is no publication or cannot be encoded, because together they
+// are large, or because framing is costly and so done once per message for all loops. The
+// frame is shared, like that of a Delivery.
 func (b *Batch) Frame(f transport.Framer, form Form) []byte {
 	for i := range b.frames {
 		l := &b.frames[i]
@@ -115,7 +115,7 @@ func (b *Batch) Frame(f transport.Framer, form Form) []byte {
 			l.framer, l.form = f, form
 			l.frame = b.encode(f, form)
 		}
-		if l.framer == f && l.form == form {
+		if l.is(f, form) {
 			return l.frame
 		}
 	}
@@ -140,7 +140,7 @@ func (b *Batch) encode(f transport.Framer, form Form) []byte {
 	return arena.Commit(f.Frame(buf))
 }
 
-// size is about that of the frame.
+// size estimates the size of the frame in bytes.
 func (b *Batch) size() (n int) {
 	for i := range b.list {
 		n += b.list[i].size()
@@ -148,7 +148,7 @@ func (b *Batch) size() (n int) {
 	return n
 }
 
-// size is about that of the frame.
+// size estimates the size of the frame in bytes.
 func (m *Message) size() int {
 	n := len(m.Channel) + envelope
 	if m.Pub != nil {
@@ -157,5 +157,5 @@ func (m *Message) size() int {
 	return n
 }
 
-// envelope is about what a push and its frame add to payload and channel.
+// envelope estimates what a push and its frame add to payload and channel, in bytes.
 const envelope = 64

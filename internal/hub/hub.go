@@ -6,27 +6,27 @@ import "github.com/gyrohq/gyro/internal/outbox"
 
 // Subscriber takes the messages of a channel.
 type Subscriber interface {
-	// Deliver hands over a message. d is valid during the call. Who needs d.Message
-	// beyond it says so by its Keep.
-	// The subscriber may remove itself from the hub meanwhile, but no other subscriber
-	// of the channel.
+	// Deliver takes a message. d is valid during the call. A subscriber that needs
+	// d.Message for longer calls its Keep.
+	// The subscriber may remove itself from the hub during the call, but no other
+	// subscriber of the channel.
 	Deliver(d *Delivery)
-	// DeliverAll hands over several messages at once, if the subscriber wants all of
-	// them in one frame. Else it does nothing and returns false, and Deliver follows
+	// DeliverAll takes several messages at once, if the subscriber wants all of them in
+	// one frame. Otherwise it does nothing and returns false, and the hub calls Deliver
 	// for each of them.
 	DeliverAll(b *Batch) bool
-	// Seat is the hub's own note in the subscriber.
+	// Seat returns the subscriber's Seat, which is always the same and for the hub alone.
 	Seat() *Seat
 }
 
-// Seat tells the hub where a subscriber sits. The zero value sits nowhere.
+// Seat is where a subscriber sits. The zero value sits nowhere.
 type Seat struct {
 	room  *room
 	index int
 }
 
-// Channel at which the subscriber sits: the hub's own text, which all subscribers
-// can share. Empty if it sits nowhere.
+// Channel of the subscriber, in a text that all its subscribers can share; empty if the
+// subscriber sits nowhere.
 func (s *Seat) Channel() string {
 	if s.room == nil {
 		return ""
@@ -34,10 +34,10 @@ func (s *Seat) Channel() string {
 	return s.room.channel
 }
 
-// Hub is the slice of a loop: it is used by one goroutine at a time.
+// Hub holds the subscribers of one loop. One goroutine at a time may use it.
 type Hub struct {
-	// OnPanic, if set, is told when a subscriber panics in a delivery. It may remove
-	// that subscriber. Otherwise the panic goes on.
+	// OnPanic, if set, contains a panic of a subscriber in a delivery. It may remove that
+	// subscriber.
 	OnPanic func(s Subscriber, reason any, stack []byte)
 
 	arena *outbox.Arena
@@ -46,15 +46,15 @@ type Hub struct {
 
 	delivered uint64
 
-	// active are the sweeps under way, served in turn; pending is the number of
-	// messages that they hold. free are sweeps for later.
+	// active are the sweeps under way, served in turn; pending is the number of their
+	// messages. free are sweeps to be used again.
 	active  []*sweep
 	pending int
 	free    []*sweep
-	// frames is memory for the frames of messages to come.
-	frames [][]localFrame
+	// frames are lists of Delivery.frames to be used again.
+	frames [][]encoded
 
-	// now is the time of the latest Advance, which windows go by.
+	// now is the time of the latest Advance.
 	now int64
 	// windows are those of the few rooms that have one. waiting are the sweeps that
 	// are held back, held is the memory that their messages take.
@@ -69,19 +69,16 @@ type room struct {
 	sweep   *sweep // nil when nothing is being delivered
 }
 
-// maxBatch is how many messages a subscriber gets at once at most: what it gains by
-// more is little, and its queue has a limit.
-const maxBatch = 64
-
-// keepSweeps is how many idle sweeps keep their memory, keepNext the most messages
-// for which they do.
 const (
+	// maxBatch is how many messages a subscriber gets at once at most. Larger batches gain
+	// little, and the subscriber's queue has a limit.
+	maxBatch = 64
+	// keepSweeps bounds Hub.free, keepNext the capacity of sweep.next there, keepLists
+	// Hub.frames.
 	keepSweeps = 256
 	keepNext   = 1024
+	keepLists  = 256
 )
-
-// keepLists is for how many messages the memory of their frames is kept.
-const keepLists = 256
 
 // New returns an empty hub, which makes frames in arena.
 func New(arena *outbox.Arena) *Hub { return &Hub{arena: arena, rooms: make(map[string]*room)} }
@@ -134,8 +131,8 @@ func (r *room) move(from, to int) {
 	s.Seat().index = to
 }
 
-// Publish queues m for the subscribers that its channel has when Deliver comes to
-// it. If the channel has a window, it is held back for those.
+// Publish queues m for the subscribers that its channel has by the time of the delivery. If
+// the channel has a window, m is held back.
 func (h *Hub) Publish(m *Message) {
 	r := h.rooms[m.Channel]
 	if r == nil {
@@ -173,7 +170,7 @@ func (h *Hub) newSweep(r *room) *sweep {
 	return w
 }
 
-// Finish delivers to s, which is then to be removed, what was published before.
+// Finish delivers to s all that was published so far. The caller then removes s.
 func (h *Hub) Finish(s Subscriber) {
 	seat := s.Seat()
 	r := seat.room
@@ -198,21 +195,20 @@ func (h *Hub) finish(s Subscriber, d *Delivery) {
 	}
 }
 
-// Pending is the number of messages that are not delivered to all yet, but could
-// be: those that are held back are no work that the loop is behind with.
+// Pending is the number of messages that are not delivered to all subscribers yet, without
+// those that are held back.
 func (h *Hub) Pending() int { return h.pending }
 
-// Forget forgets the frames that were made in the arena, so that the loop may reset it.
-// The loop calls it between turns, when everything is flushed.
+// Forget drops the frames in the arena, so that the loop may reset it. The loop calls it
+// between turns, when everything is flushed.
 func (h *Hub) Forget() {
 	for _, w := range h.active {
 		w.batch.forget()
 	}
 }
 
-// Deliver goes on with the delivery of what was published, to about budget
-// subscribers. Busy channels take turns. It reports whether something is left, so
-// that the loop can do other things in between.
+// Deliver goes on with the delivery of published messages, to about budget subscribers.
+// Channels take turns. It reports whether deliveries are left for another call.
 func (h *Hub) Deliver(budget int) (more bool) {
 	for budget > 0 && len(h.active) > 0 {
 		done := 0
@@ -236,7 +232,7 @@ func (h *Hub) Deliver(budget int) (more bool) {
 	if len(h.active) == 0 {
 		return false
 	}
-	// The first one had its turn.
+	// The first sweep has had its turn, so it goes to the end.
 	first := h.active[0]
 	h.active[copy(h.active, h.active[1:])] = first
 	return true
@@ -250,16 +246,16 @@ func (h *Hub) release(w *sweep) {
 	}
 }
 
-// spareFrames returns memory for the frames of a message.
-func (h *Hub) spareFrames() (list []localFrame) {
+// spareFrames returns a list for the frames of a delivery.
+func (h *Hub) spareFrames() (list []encoded) {
 	if n := len(h.frames); n > 0 {
 		list, h.frames = h.frames[n-1], h.frames[:n-1]
 	}
 	return list
 }
 
-// keepFrames takes memory for later.
-func (h *Hub) keepFrames(list []localFrame) {
+// keepFrames takes a list back that spareFrames may return.
+func (h *Hub) keepFrames(list []encoded) {
 	if cap(list) > 0 && len(h.frames) < keepLists {
 		clear(list)
 		h.frames = append(h.frames, list[:0])
@@ -273,9 +269,9 @@ func (h *Hub) Channels(f func(ch string, subscribers int)) {
 	}
 }
 
-// Delivered is how many messages, checks excepted, were delivered, counted once for each
-// subscriber.
+// Delivered is the number of deliveries so far: of one message to one subscriber. Checks do
+// not count.
 func (h *Hub) Delivered() uint64 { return h.delivered }
 
-// Subscribers is the number of seats taken.
+// Subscribers is the number of subscribers of all channels.
 func (h *Hub) Subscribers() int { return h.seats }

@@ -21,8 +21,8 @@ const (
 	KindPublication Kind = iota
 	KindJoin
 	KindLeave
-	// KindCheck tells positioned subscribers where the top of the stream was; nobody
-	// else. It is for a comparison, and never goes out to a client.
+	// KindCheck is the top of a stream, which positioned subscribers compare with their
+	// position. It is never sent to a client.
 	KindCheck
 )
 
@@ -43,16 +43,15 @@ const (
 	Bare
 )
 
-// Message is what goes to the subscribers of a channel. The fields are set
-// before the message is posted to the first loop and constant from then on. One that
-// NewMessage made is used again when all loops are through with it, unless somebody
-// keeps it.
+// Message is for the subscribers of a channel. The fields are set before the message is
+// posted to the first loop and constant from then on. A message of NewMessage is used again
+// when all loops are done with it, unless a subscriber has called Keep.
 type Message struct {
 	Channel string
 	Kind    Kind
-	// Round of a check, in which the top was read.
+	// Round in which the top of a check was read.
 	Round uint32
-	// Pub and Epoch of a publication; Prev is the base for a patch, or nil. Of a check,
+	// Pub and Epoch of a publication; Prev is the base for a patch, or nil. In a check,
 	// Epoch and Pub.Offset are the top.
 	Pub   *channel.Publication
 	Epoch string
@@ -64,37 +63,42 @@ type Message struct {
 	// Memory that Pub, Prev and Info lie in, or nil.
 	Memory channel.Memory
 
-	// loops that are not through with it: changed atomically once it is posted.
+	// loops is the number of loops that still need the message; atomic after Share.
 	loops int32
 	fresh bool // made by NewMessage
 	kept  atomic.Bool
 
-	mu       sync.Mutex
+	mu       sync.Mutex // for adding variants
 	variants atomic.Pointer[variant]
 }
 
-// variant is the message encoded for one framer and form. Nearly every message
-// has one or two of them, so a list beats a map.
-type variant struct {
+// encoded is a message as bytes for one framer and form, or why there are none.
+type encoded struct {
 	framer transport.Framer
 	form   Form
 	frame  []byte
 	err    error
-	next   *variant
 }
 
-// messages are for later.
+func (e *encoded) is(f transport.Framer, form Form) bool { return e.framer == f && e.form == form }
+
+// variant is in the list of a message, of which nearly every one has one or two.
+type variant struct {
+	encoded
+	next *variant
+}
+
 var messages = sync.Pool{New: func() any { return new(Message) }}
 
-// NewMessage returns an empty message. Share says how many loops get it; the caller posts
-// it to each of them.
+// NewMessage returns an empty message. The caller fills it in, says by Share how many loops
+// get it, and posts it to each of them.
 func NewMessage() *Message {
 	m := messages.Get().(*Message)
 	m.fresh = true
 	return m
 }
 
-// Share says how many loops the message is going to be posted to. Of none, it ends.
+// Share sets how many loops the message will be posted to. With 0, its memory is freed.
 func (m *Message) Share(loops int) {
 	m.loops = int32(loops)
 	if loops == 0 {
@@ -102,11 +106,11 @@ func (m *Message) Share(loops int) {
 	}
 }
 
-// Keep is for a subscriber that needs the message beyond its delivery.
+// Keep is called by a subscriber that needs the message for longer than its delivery.
 func (m *Message) Keep() { m.kept.Store(true) }
 
-// leave is called when a loop is through with the message, and reports whether nobody
-// needs it any more.
+// leave is called when a loop is done with the message. It reports whether nobody needs the
+// message any longer.
 func (m *Message) leave() bool {
 	if !m.fresh || atomic.LoadInt32(&m.loops) > 1 && atomic.AddInt32(&m.loops, -1) > 0 {
 		return false
@@ -114,14 +118,14 @@ func (m *Message) leave() bool {
 	return !m.kept.Load()
 }
 
-// done is leave for one message.
+// done calls leave, and then end if it may.
 func (m *Message) done() {
 	if m.leave() {
 		m.end()
 	}
 }
 
-// end of a message that nobody needs.
+// end frees a message that nobody needs.
 func (m *Message) end() {
 	if m.Memory != nil {
 		m.Memory.Free(1)
@@ -138,20 +142,13 @@ func (m *Message) recycle() {
 // made of it.
 type Delivery struct {
 	*Message
-	// Held is for how long the message may have been held back on purpose.
+	// Held is the longest time for which a window may have held the message back.
 	Held   time.Duration
-	arena  *outbox.Arena // nil: use frames of the message
-	frames []localFrame  // in memory of the hub
+	arena  *outbox.Arena // nil: Message.Frame makes the frames
+	frames []encoded     // a list of Hub.spareFrames
 }
 
-type localFrame struct {
-	framer transport.Framer
-	form   Form
-	frame  []byte
-	err    error
-}
-
-// Frame returns the message as it goes out to a connection of this framer. It is
+// Frame returns the message as it is sent to a connection of this framer. It is
 // encoded once per loop and shared: the caller must not modify it, nor keep it
 // beyond the turn. The error is codec.ErrNotJSON or another reason why this
 // encoding cannot carry it.
@@ -160,18 +157,17 @@ func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
 		return d.Message.Frame(f, form)
 	}
 	for i := range d.frames {
-		if l := &d.frames[i]; l.framer == f && l.form == form {
+		if l := &d.frames[i]; l.is(f, form) {
 			return l.frame, l.err
 		}
 	}
-	d.frames = append(d.frames, localFrame{})
+	d.frames = append(d.frames, encoded{})
 	return d.frames[len(d.frames)-1].make(d, f, form)
 }
 
-// make puts the frame into the loop's arena: behind the one of the message before,
-// so that subscribers get both as one piece. What took long to make is shared by
-// all loops.
-func (l *localFrame) make(d *Delivery, f transport.Framer, form Form) ([]byte, error) {
+// make puts the frame into the loop's arena, behind that of the message before, so that
+// subscribers get both as one piece. A costly frame is made once for all loops.
+func (l *encoded) make(d *Delivery, f transport.Framer, form Form) ([]byte, error) {
 	l.framer, l.form = f, form
 	if f.Costly() {
 		if l.frame, l.err = d.Message.Frame(f, form); l.err == nil {
@@ -183,8 +179,8 @@ func (l *localFrame) make(d *Delivery, f transport.Framer, form Form) ([]byte, e
 	return l.frame, l.err
 }
 
-// Frame is Delivery.Frame for any goroutine. The frame may be kept; it is encoded
-// once and shared by all.
+// Frame is Delivery.Frame for any goroutine. It encodes the frame once; the callers share it
+// and may keep it.
 func (m *Message) Frame(f transport.Framer, form Form) ([]byte, error) {
 	if v := find(m.variants.Load(), f, form); v != nil {
 		return v.frame, v.err
@@ -195,7 +191,7 @@ func (m *Message) Frame(f transport.Framer, form Form) ([]byte, error) {
 	if v := find(head, f, form); v != nil {
 		return v.frame, v.err
 	}
-	v := &variant{framer: f, form: form, next: head}
+	v := &variant{encoded{framer: f, form: form}, head}
 	v.frame, v.err = m.encode(nil, f, form)
 	m.variants.Store(v)
 	return v.frame, v.err
@@ -203,14 +199,14 @@ func (m *Message) Frame(f transport.Framer, form Form) ([]byte, error) {
 
 func find(v *variant, f transport.Framer, form Form) *variant {
 	for ; v != nil; v = v.next {
-		if v.framer == f && v.form == form {
+		if v.is(f, form) {
 			return v
 		}
 	}
 	return nil
 }
 
-// scratch holds the structures that describe a push while it is encoded.
+// scratch holds a push while it is encoded.
 type scratch struct {
 	reply protocol.Reply
 	push  protocol.Push
@@ -224,7 +220,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// encode makes a frame, in a if that is not nil.
+// encode makes a frame: in a, or in memory of its own if a is nil.
 func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) ([]byte, error) {
 	if a != nil {
 		buf, err := m.append(headroom(a.Tail(m.size()), f), f.Encoding(), form)
@@ -246,9 +242,9 @@ func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) ([]byte
 	return frame, err
 }
 
-// headroom leaves the room that f needs in front.
+// headroom appends the empty bytes that f needs in front of a message.
 func headroom(buf []byte, f transport.Framer) []byte {
-	return append(buf, make([]byte, f.Headroom())...) // on the spot: no allocation
+	return append(buf, make([]byte, f.Headroom())...) // this make does not allocate
 }
 
 // append appends the message in an encoding.
@@ -276,7 +272,7 @@ func (s *scratch) append(buf []byte, m *Message, e protocol.Encoding, form Form)
 	return s.encode(buf, e, form)
 }
 
-// encode appends the push that begin began.
+// encode appends the push, or the reply with it.
 func (s *scratch) encode(buf []byte, e protocol.Encoding, form Form) ([]byte, error) {
 	if form&Bare != 0 {
 		return codec.For(e).AppendPush(buf, &s.push)
@@ -289,12 +285,12 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 	s.begin(list[0].Message, form)
 	s.push.Pub = &s.pub
 	var head []byte
-	tail := "}}" // what stands behind a publication in JSON
+	tail := "}}" // behind a publication in JSON
 	if form&Bare != 0 {
 		tail = "}"
 	}
 	if e == protocol.JSON {
-		// What is around the publications is the same for all, and made once.
+		// All publications have the same JSON in front, so it is made once.
 		s.pub = protocol.Publication{}
 		if s.head, err = s.encode(s.head[:0], e, form); err != nil {
 			return nil, err
@@ -321,7 +317,7 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 	return buf, nil
 }
 
-// begin begins a push in the channel of m.
+// begin makes the push an empty one in the channel of m.
 func (s *scratch) begin(m *Message, form Form) {
 	s.push = protocol.Push{}
 	s.reply.Push = &s.push
@@ -332,9 +328,9 @@ func (s *scratch) begin(m *Message, form Form) {
 	}
 }
 
-// publication sets pub to what clients see of m.
+// publication sets pub to what clients get of m.
 func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err error) {
-	FillPublication(&s.pub, m.Pub)
+	fillPublication(&s.pub, m.Pub)
 	s.pub.Epoch, s.pub.Delta = "", false
 	if m.Pub.Offset == 1 {
 		s.pub.Epoch = m.Epoch
@@ -346,16 +342,15 @@ func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err e
 	if form&Patched != 0 {
 		prev = m.Prev
 	}
-	s.pub.Data, s.pub.Delta, err = DeltaData(&s.patch, &s.text, e, prev, m.Pub)
+	s.pub.Data, s.pub.Delta, err = deltaData(&s.patch, &s.text, e, prev, m.Pub)
 	return err
 }
 
-// DeltaData returns p's data in the shape of a subscription with delta
-// compression: as a patch against prev (nil if there is none) if the patch is
-// usable and smaller, else in full. patch and text are scratch space that the
-// result may lie in. The error is codec.ErrNotJSON if a JSON client could not
-// read the data.
-func DeltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Publication) (out []byte, isPatch bool, err error) {
+// deltaData returns p's data in the form for a subscription with delta compression: as a
+// patch against prev (nil if there is none) if the patch is smaller, else in full. patch and
+// text are scratch space, which the result may use. The error is codec.ErrNotJSON if a JSON
+// client could not read the data.
+func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Publication) (out []byte, isPatch bool, err error) {
 	out = p.Data
 	if prev != nil && !prev.Removed && !p.Removed {
 		*patch = delta.Append((*patch)[:0], prev.Data, p.Data)
@@ -367,7 +362,7 @@ func DeltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Public
 	if e == protocol.Protobuf || len(out) == 0 {
 		return out, isPatch, nil
 	}
-	// Within a string anything would look well-formed.
+	// The JSON string below is well-formed for any data, so the data is checked here.
 	if !codec.ValidJSON(p.Data) {
 		return nil, false, codec.ErrNotJSON
 	}
@@ -375,8 +370,8 @@ func DeltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Public
 	return *text, isPatch, nil
 }
 
-// FillPublication copies what clients see of p.
-func FillPublication(dst *protocol.Publication, p *channel.Publication) {
+// fillPublication copies what clients get of p, but Epoch and Delta.
+func fillPublication(dst *protocol.Publication, p *channel.Publication) {
 	dst.Data = p.Data
 	dst.Info = p.Info
 	dst.Offset = p.Offset
@@ -388,7 +383,7 @@ func FillPublication(dst *protocol.Publication, p *channel.Publication) {
 	dst.Version = p.Version
 }
 
-// Scratch space above this size is not kept.
+// keepScratch bounds the scratch space that is used again, in bytes.
 const keepScratch = 64 << 10
 
 func (s *scratch) release() {
@@ -403,5 +398,5 @@ func (s *scratch) release() {
 	scratches.Put(s)
 }
 
-// buffers are where frames that are kept are encoded, before they are cut to size.
+// buffers are scratch space for frames that are then copied to memory of their size.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}

@@ -5,9 +5,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Results makes the publications of a subscribe result, for subscribers of the form. With
-// delta, each is a patch of the one before. The error is a protocol.Disconnect: a payload
-// does not fit the encoding.
+// Results returns publications for the result of a command, in a form. In the form Escaped,
+// each is a patch of the one before. The error is a protocol.Disconnect if a payload does not
+// fit the encoding; only the form Escaped looks at that.
 func Results(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*protocol.Publication, error) {
 	if len(pubs) == 0 {
 		return nil, nil
@@ -16,18 +16,17 @@ func Results(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*pr
 	var prev *channel.Publication
 	for i, p := range pubs {
 		q := new(protocol.Publication)
-		FillPublication(q, p)
-		if form&Escaped != 0 {
-			var (
-				patch, text []byte
-				err         error
-			)
-			if q.Data, q.Delta, err = DeltaData(&patch, &text, e, prev, p); err != nil {
-				return nil, protocol.DisconnectInappropriateProtocol
-			}
-			prev = p
-		}
+		fillPublication(q, p)
 		out[i] = q
+		if form&Escaped == 0 {
+			continue
+		}
+		var patch, text []byte
+		var err error
+		if q.Data, q.Delta, err = deltaData(&patch, &text, e, prev, p); err != nil {
+			return nil, protocol.DisconnectInappropriateProtocol
+		}
+		prev = p
 	}
 	return out, nil
 }

@@ -3,39 +3,40 @@ package hub
 import "runtime/debug"
 
 // sweep is the delivery of a channel's messages. It goes round the room, from the first
-// seat to the last and again, for as long as there are messages. A message gets on
-// wherever the sweep is, and off when the sweep is there again: so nobody waits for it
-// longer than one round takes, and everybody gets at once what got on since the sweep
-// came by.
+// seat to the last and again, as long as there are messages. Like a passenger of a bus, a
+// message gets on wherever the sweep is, and off when the sweep is there again. So no
+// subscriber waits for a message for longer than one round, and each gets all messages at
+// once that got on since the sweep passed it last.
 //
-// Who came first is served first: what the kernel keeps of connections that were opened
-// one after the other lies in that order, and it sends to a thousand of them, when its
-// caches are cold, with a tenth less work than in the opposite order.
+// Subscribers are served in the order in which they came. The kernel's data of connections
+// that were opened one after the other lies in that order in memory: with cold caches,
+// sending to a thousand of them takes a tenth less work than in the opposite order.
 type sweep struct {
 	room *room
-	next []*Message // did not get on yet
-	// checks is how many of next are checks, which windows do not care about.
+	next []*Message // not on yet
+	// checks is how many of next are checks, which windows do not count.
 	checks int
 
-	batch Batch // those that are on, in order
-	// from is where each of them got on: what at was then.
+	batch Batch // the messages that are on, in order
+	// from is for each message of batch the value of at when it got on.
 	from []int
-	// old is how many of them, the first ones, got on in the round before.
+	// old is how many messages, the first ones of batch, got on in the round before.
 	old int
 	// at is how many subscribers, the first ones of the room, the sweep has reached in
 	// this round.
 	at int
 
-	// window is the room's. due is when next is to leave at the latest, 0 if that is
-	// not known yet. place is where the sweep waits, counted from 1; 0 if it does not.
+	// window is the room's. due is when the window of next ends, 0 if next is empty or
+	// not looked at yet. place is the index in Hub.waiting plus 1, 0 if the sweep does not
+	// wait.
 	window Window
 	due    int64
 	place  int
-	weight int // of next, while it waits
+	weight int // of next, while the sweep waits
 }
 
-// serve delivers a part of one channel's messages and returns what that took of the
-// budget. When a subscriber panics, the sweep goes on behind it another time.
+// serve delivers a part of one channel's messages and returns how much of the budget that
+// took. When a subscriber panics, serve returns, and the next call goes on behind it.
 func (h *Hub) serve(w *sweep, budget int) (n int) {
 	var s Subscriber
 	if h.OnPanic != nil {
@@ -58,13 +59,13 @@ func (h *Hub) serve(w *sweep, budget int) (n int) {
 		}
 		h.alight(w)
 		if len(w.batch.list) == 0 && w.window != (Window{}) {
-			break // what is next may have to wait
+			break // the next messages may have to wait
 		}
 	}
 	return n
 }
 
-// stop is where the batch changes next: where its first message gets off, or the end of
+// stop is where the batch changes next: where its first message gets off, or at the end of
 // the round.
 func (w *sweep) stop() int {
 	if w.old > 0 {
@@ -82,8 +83,8 @@ func deliver(s Subscriber, b *Batch) {
 	}
 }
 
-// board lets messages get on, and reports whether any are on. What has a window gets
-// on all together.
+// board lets messages get on, and reports whether any are on. With a window, they get on
+// only when the sweep is empty, all together.
 func (h *Hub) board(w *sweep) bool {
 	on := len(w.batch.list)
 	if on > 0 && w.window != (Window{}) {
@@ -113,8 +114,8 @@ func (h *Hub) board(w *sweep) bool {
 	return true
 }
 
-// alight lets those get off that have been all round, and begins the next round after
-// the last subscriber.
+// alight lets the messages get off that all subscribers have got, and begins the next round
+// after the last subscriber.
 func (h *Hub) alight(w *sweep) {
 	n := 0
 	for n < w.old && w.from[n] <= w.at {
@@ -130,8 +131,8 @@ func (h *Hub) alight(w *sweep) {
 	}
 }
 
-// awaited tells whether the subscriber at index still has to get the i-th message of
-// the batch.
+// awaited reports whether the subscriber at index has not got the i-th message of the batch
+// yet.
 func (w *sweep) awaited(i, index int) bool {
 	if i < w.old {
 		return w.at <= index && index < w.from[i]
@@ -139,10 +140,10 @@ func (w *sweep) awaited(i, index int) bool {
 	return w.at <= index || index < w.from[i]
 }
 
-// vacate prepares the removal of the subscriber at hole: where messages got on and
-// where the sweep is are borders that nobody may cross, so the last subscriber before
-// each border moves up to the hole and leaves one at the border. It returns where the
-// hole is in the end.
+// vacate prepares the removal of the subscriber at hole. The places where messages got on,
+// and where the sweep is, are borders that no other subscriber may cross. So at each border
+// behind the hole, the last subscriber before the border moves to the hole, and its own place
+// becomes the hole. vacate returns the last hole.
 func (w *sweep) vacate(hole int) int {
 	if len(w.from) == 0 {
 		return hole
@@ -157,7 +158,7 @@ func (w *sweep) vacate(hole int) int {
 	return hole
 }
 
-// shift brings a hole that is before a border to the border.
+// shift moves a hole that is before a border to the border, and the border before it.
 func (r *room) shift(border *int, hole int) int {
 	if hole >= *border {
 		return hole

@@ -18,16 +18,16 @@ const (
 	// size, as the last messages of a burst must not wait for ever.
 	maxDelay  = time.Minute
 	sizeDelay = time.Second
-	// maxHeld is how many bytes a hub holds back, about. Beyond that, windows end early.
+	// maxHeld is about how many bytes a hub holds back. Beyond that, windows end early.
 	maxHeld = 16 << 20
-	// messageWeight is what a message takes beside its payload, about.
+	// messageWeight estimates the memory of a message without its payload, in bytes.
 	messageWeight = 256
-	// atOnce is the due time of what has waited long enough.
+	// atOnce is the due time of a window that has ended.
 	atOnce = -1
 )
 
-// within is the window within the limits. Nobody is served more than maxBatch
-// messages at once, so there is no use in holding more.
+// within returns the window within the limits. No subscriber gets more than maxBatch
+// messages at once, so it is of no use to hold back more.
 func (w Window) within() Window {
 	switch {
 	case w.Delay <= 0 && w.Size <= 0:
@@ -40,9 +40,8 @@ func (w Window) within() Window {
 	return Window{Delay: min(w.Delay, maxDelay), Size: min(w.Size, maxBatch)}
 }
 
-// SetWindow sets the window of the channel in which s sits. It lasts until it is
-// set again or the last subscriber has gone. Messages that are held already count
-// as if it had been set before.
+// SetWindow sets the window of the channel in which s sits. It lasts until it is set again
+// or the last subscriber has gone. It also applies to messages that are held back already.
 func (h *Hub) SetWindow(s Subscriber, win Window) {
 	r := s.Seat().room
 	win = win.within()
@@ -74,8 +73,8 @@ func (h *Hub) SetWindow(s Subscriber, win Window) {
 	}
 }
 
-// Advance sets the time, in nanoseconds, and has Deliver go on with what was held
-// back until then.
+// Advance sets the time, in nanoseconds, and makes Deliver go on with the messages whose
+// window has ended.
 func (h *Hub) Advance(now int64) {
 	h.now = now
 	for len(h.waiting) > 0 && h.waiting[0].due <= now {
@@ -87,8 +86,7 @@ func (h *Hub) Advance(now int64) {
 	}
 }
 
-// Next is the time at which Advance has something to do, or 0 if nothing is held
-// back.
+// Next is the time at which the first window ends, or 0 if nothing is held back.
 func (h *Hub) Next() int64 {
 	if len(h.waiting) == 0 {
 		return 0
@@ -96,18 +94,18 @@ func (h *Hub) Next() int64 {
 	return h.waiting[0].due
 }
 
-// Flush ends all waiting: the next Advance goes on with what is held back.
+// Flush ends all windows for the messages that are held back, by the next Advance.
 func (h *Hub) Flush() {
 	for _, w := range h.waiting {
 		w.due = atOnce
 	}
 }
 
-// waits is the number of messages that a window counts. A check goes along with those
-// before it: it neither opens a window nor fills it.
+// waits is the number of messages that a window counts. A check neither opens a window nor
+// fills it.
 func (w *sweep) waits() int { return len(w.next) - w.checks }
 
-// hold makes w wait, if it has a window that is open and no batch under way.
+// hold makes w wait if its window is open and no batch is under way.
 func (h *Hub) hold(w *sweep) bool {
 	if w.window == (Window{}) || w.waits() == 0 || len(w.room.subs) == 0 {
 		return false
@@ -127,7 +125,7 @@ func (h *Hub) hold(w *sweep) bool {
 	return true
 }
 
-// addHeld notes a message that came to a sweep that waits.
+// addHeld counts a message that came to a waiting sweep.
 func (h *Hub) addHeld(w *sweep, m *Message) {
 	n := m.weight()
 	w.weight += n
@@ -138,7 +136,7 @@ func (h *Hub) addHeld(w *sweep, m *Message) {
 	}
 }
 
-// drop forgets a sweep that waits: its subscribers have gone.
+// drop ends a waiting sweep whose subscribers have gone.
 func (h *Hub) drop(w *sweep) {
 	h.unhold(w)
 	for _, m := range w.next {
@@ -155,7 +153,7 @@ func (h *Hub) unhold(w *sweep) {
 	w.weight = 0
 }
 
-// weight is about the memory that m takes.
+// weight estimates the memory of m in bytes.
 func (m *Message) weight() int {
 	n := messageWeight
 	if m.Pub != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// maxBuffer bounds the messages that wait for a subscribe reply. A channel that
-// outruns it is subscribed again.
+// maxBuffer is how many messages may wait for a subscribe reply; with more, the client is
+// disconnected and connects again.
 const maxBuffer = 4096
 
-// Deliver takes a message of the channel: the hot path of the product.
+// Deliver implements hub.Subscriber. It is the hot path of the product.
 func (b *Subscription) Deliver(m *hub.Delivery) {
 	if b.state != subLive {
 		b.hold(m.Message)
@@ -35,13 +35,12 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 	if b.filtered() && !b.passes(m.Pub.Tags) {
 		return
 	}
-	// What the client holds from now on is no base for the stream's next patch.
-	b.base = 0
+	b.base = 0 // this publication is not in the stream, so no patch builds on it
 	b.send(m, b.form)
 }
 
-// DeliverAll takes messages in one frame, if they follow the subscriber's position and
-// this subscriber gets all of them as they are.
+// DeliverAll implements hub.Subscriber. It takes the batch if its messages follow the
+// subscriber's position and the subscriber gets all of them unchanged.
 func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 	if b.state != subLive || !batch.Plain() || b.filtered() || b.form&hub.Escaped != 0 {
 		return false
@@ -69,7 +68,7 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 func (b *Subscription) hold(m *hub.Message) {
 	switch {
 	case b.state != subAttaching, m.Kind == hub.KindCheck:
-		return // its position is read later than that
+		return // the attach reads the position after the check
 	case m.Kind != hub.KindPublication && !b.pushJoinLeave:
 		return
 	}
@@ -81,7 +80,7 @@ func (b *Subscription) hold(m *hub.Message) {
 	b.setup.buffer = append(b.setup.buffer, m)
 }
 
-// deliverPositioned is the rule of recovery.md section 5.
+// deliverPositioned follows recovery.md section 5.
 func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	p := m.Pub
 	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()-p.Time*int64(time.Millisecond) > int64(lag+m.Held) {
@@ -116,10 +115,10 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	b.send(m, form)
 }
 
-// check compares the position with the top of the stream as it was read, which comes
-// behind everything that the stream held then (recovery.md section 6). A position
-// that stood still since before must be the top, or something was lost: on the way
-// here, or by the stream itself.
+// check compares the position with the top of the stream that the node has read
+// (recovery.md section 6). The check arrives after all publications that the stream held at
+// the time of the reading. So if the position has not moved since before and is not the top,
+// publications were lost, on the way here or by the engine.
 func (b *Subscription) check(m *hub.Message) {
 	if !b.positioned || !m.Concerns(b.round) {
 		return

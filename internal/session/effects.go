@@ -5,18 +5,18 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Effect is work that may block: a handler of the application or a call of the
-// broker. A session hands it to its Env and goes on; the Env has an Executor do it,
-// which fills in the fields after "out", and gives it back by Session.Complete if it
-// completes. Effects of one session are started in the order in which they were
-// handed over.
+// Effect is work that may block: a handler of the application or a call of an engine. A
+// session passes it to Env.Do and goes on. The owner executes the effects of one session in
+// the order in which it got them. Executing an effect fills in its fields after "out"; then
+// the owner passes it to Session.Complete, if the effect has the trait Completes.
 type Effect interface {
 	// Traits are the same for all effects of a type.
 	Traits() Traits
-	// Execute has x do the effect, and reports whether it is done. Inline it must not
-	// block: if it would, it is not done, and executed again where it may.
+	// Execute has x do the effect, and reports whether it is done. With inline, Execute must
+	// not block: if it would have to, it returns false and is called again later, without
+	// inline.
 	Execute(x Executor, inline bool) (done bool)
-	// complete goes on with what was done.
+	// complete takes the result into the session.
 	complete(s *Session)
 }
 
@@ -24,24 +24,25 @@ type Effect interface {
 type Traits uint8
 
 const (
-	// Completes: the session waits for the effect; it gets it back by Complete.
+	// Completes: the session gets the effect back by Complete.
 	Completes Traits = 1 << iota
-	// Begins: what Continues it follows its completion at once, before all that waits.
+	// Begins: the completion of the effect may start one that Continues.
 	Begins
-	// Continues: see Begins.
+	// Continues: an effect that is started by such a completion runs before all effects
+	// that wait.
 	Continues
-	// Concurrent effects may run side by side, if the application wants so. All others
-	// run alone.
+	// Concurrent effects of one client may run side by side (gyro.Config.Concurrency). All
+	// others run alone.
 	Concurrent
-	// Instant effects may turn out not to block, so they are tried inline.
+	// Instant effects need not always block, so they are tried inline first.
 	Instant
 )
 
-// Has tells whether t has all of the traits.
+// Has reports whether t has all of the traits.
 func (t Traits) Has(traits Traits) bool { return t&traits == traits }
 
-// Executor does the effects of a client. What is Instant reports whether it is done:
-// see Effect.Execute.
+// Executor does the effects of a client. The methods for Instant effects report whether the
+// effect is done: see Effect.Execute.
 type Executor interface {
 	Connecting(e *Connecting, inline bool) (done bool)
 	Connected(inline bool) (done bool)
@@ -87,20 +88,20 @@ type (
 		sub *Subscription
 	}
 
-	// Attach establishes subscriptions behind the hub.
+	// Attach establishes subscriptions at the engines.
 	Attach struct {
 		Items []*AttachItem
-		// Outlives is set if the client has gone and what it sent behind needs the
-		// subscription; else it is given up when the client goes.
+		// Outlives is set if the client has gone, and commands that it sent before need the
+		// subscription. Otherwise the attach is given up when the client goes.
 		Outlives bool
 
 		id      uint32
 		kind    attachKind
-		connect *protocol.ConnectResult // attachConnect: what the reply will be
-		one     [1]*AttachItem          // what Items usually is
+		connect *protocol.ConnectResult // attachConnect: the reply to be completed
+		one     [1]*AttachItem          // the memory of Items if there is one
 	}
 
-	// Detach ends subscriptions behind the hub.
+	// Detach ends subscriptions at the engines.
 	Detach struct {
 		Items []DetachItem
 		// out
@@ -109,13 +110,13 @@ type (
 		id uint32 // 0 if the client does not wait for it
 	}
 
-	// Undo ends subscriptions that were established when the session had ended.
+	// Undo ends subscriptions that were established after the session had ended.
 	Undo struct {
 		unawaited
 		Items []DetachItem
 	}
 
-	// Join tells channels that the client came.
+	// Join publishes that the client has come to a channel.
 	Join struct {
 		unawaited
 		Channel string
@@ -130,7 +131,7 @@ type (
 		command
 	}
 
-	// Presence asks the application and reads who is there.
+	// Presence asks the application for the clients in a channel.
 	Presence struct {
 		Channel    string
 		Subscribed bool
@@ -139,7 +140,7 @@ type (
 		command
 	}
 
-	// PresenceStats asks the application and reads how many are there.
+	// PresenceStats asks the application for their number.
 	PresenceStats struct {
 		Channel    string
 		Subscribed bool
@@ -148,7 +149,7 @@ type (
 		command
 	}
 
-	// History asks the application and reads the stream.
+	// History asks the application for a part of the stream.
 	History struct {
 		Channel    string
 		Subscribed bool
@@ -166,7 +167,7 @@ type (
 		command
 	}
 
-	// Message hands a message to the application.
+	// Message passes a message to the application.
 	Message struct {
 		Data    []byte
 		command // without a reply
@@ -201,25 +202,25 @@ type (
 		sub *Subscription
 	}
 
-	// Renew keeps the client in the presence of channels.
+	// Renew renews the client's presence in channels.
 	Renew struct {
 		unawaited
 		Items []RenewItem
 	}
 
-	// Close ends everything.
+	// Close ends all subscriptions and tells the application that the client has gone.
 	Close struct {
 		unawaited
 		Disconnect protocol.Disconnect
 		Items      []DetachItem
-		// Connected tells whether the effect of this name was handed over.
+		// Connected reports whether there was a Connected effect before.
 		Connected bool
 	}
 )
 
 // Identity of a client that the application accepted.
 type Identity struct {
-	// Known is false if there are no credentials at all.
+	// Known is false if the client has no credentials.
 	Known         bool
 	User          string
 	Info          []byte
@@ -235,14 +236,14 @@ type attachKind uint8
 const (
 	attachCommand attachKind = iota // a subscribe command
 	attachConnect                   // the connect reply
-	attachServer                    // a subscription made by the server meanwhile
+	attachServer                    // Session.Subscribe
 )
 
-// AttachItem is one subscription to establish: subscribe in the broker, add
-// presence, read the stream, in this order; or leave no trace.
+// AttachItem is one subscription to establish: the attach subscribes at the broker, adds
+// presence and reads the stream, in this order. If a step fails, it undoes those before.
 type AttachItem struct {
 	Channel string
-	// Info is set if the client is to appear in the presence.
+	// Info is that for the presence, or nil.
 	Info *channel.ClientInfo
 	// Positioned is set if the attach has to read the stream.
 	Positioned bool
@@ -255,8 +256,8 @@ type AttachItem struct {
 	sub *Subscription
 }
 
-// DetachItem is one subscription to end: remove presence, publish leave,
-// unsubscribe, tell the application.
+// DetachItem is one subscription to end: the detach removes presence, publishes the leave,
+// unsubscribes at the broker and tells the application, in this order.
 type DetachItem struct {
 	Channel    string
 	Presence   bool
@@ -293,7 +294,7 @@ func (e *Detach) Execute(x Executor, inline bool) (done bool) {
 	return done
 }
 func (e *Undo) Execute(x Executor, inline bool) bool {
-	done, _ := x.Detach(e.Items, inline) // logged there; nobody waits for an answer
+	done, _ := x.Detach(e.Items, inline) // Detach logs the error, and no client waits for it
 	return done
 }
 func (e *Join) Execute(x Executor, _ bool) bool          { x.Join(e); return true }
@@ -308,8 +309,8 @@ func (e *SubRefresh) Execute(x Executor, _ bool) bool    { x.SubRefresh(e); retu
 func (e *Renew) Execute(x Executor, inline bool) bool    { return x.Renew(e.Items, inline) }
 func (e *Close) Execute(x Executor, inline bool) bool    { return x.Close(e, inline) }
 
-// command is part of the effects of commands that change nothing in the session, so that
-// they may overtake each other.
+// command is embedded in effects of commands that do not change the session, so that they may
+// overtake each other.
 type command struct {
 	Err error // out
 	id  uint32
@@ -317,7 +318,7 @@ type command struct {
 
 func (*command) Traits() Traits { return Completes | Concurrent }
 
-// unawaited is part of the effects without Completes.
+// unawaited is embedded in effects without Completes.
 type unawaited struct{}
 
 func (unawaited) complete(*Session) {}

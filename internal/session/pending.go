@@ -9,13 +9,12 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// pending is what was received and has to wait: for a connect, for commands in
-// progress, or for other clients. Each byte is copied once, however many commands are
-// dispatched one at a time.
+// pending holds received commands that have to wait: for a connect, for commands in
+// progress, or for other clients. Each byte is copied once.
 type pending struct {
-	frames [][]byte // of the first, what is left
-	size   int      // of all
-	// asked: the owner was asked for Resume.
+	frames [][]byte // of the first one, the rest that has not been dispatched
+	size   int      // of all frames
+	// asked is set if Resume was asked for, by Env.Again.
 	asked bool
 	// lost is how the connection ended meanwhile; nil if it did not.
 	lost *protocol.Disconnect
@@ -30,8 +29,8 @@ func (p *pending) take(n int) {
 	}
 }
 
-// Receive takes one transport message: one or more commands. It does not keep
-// msg. What an emulated client still sends behind the end of its connection is ignored.
+// Receive takes one transport message: one or more commands. It does not keep msg. It
+// ignores what an emulated client sends after the end of its connection.
 func (s *Session) Receive(msg []byte) {
 	switch {
 	case s.state == stateClosed, s.leaving():
@@ -46,13 +45,13 @@ func (s *Session) Receive(msg []byte) {
 	}
 }
 
-// holding tells whether commands have to wait for others.
+// holding reports whether commands have to wait for a connect or for commands in progress.
 func (s *Session) holding() bool {
 	return s.state == stateAuthenticating || int(s.inflight) >= s.cfg.CommandLimit
 }
 
-// yields tells whether rest has to wait for other clients. What is too large to wait
-// does not.
+// yields reports whether rest has to wait for other clients. A rest that is too large to be
+// kept does not wait.
 func (s *Session) yields(rest []byte) bool {
 	return *s.env.Allowance() <= 0 && len(rest) <= s.cfg.PendingMaxSize
 }
@@ -70,7 +69,8 @@ func (s *Session) hold(rest []byte) {
 			s.Disconnect(protocol.DisconnectTooManyRequests)
 			return
 		}
-		// It waits for other clients only, which must not cost it the connection.
+		// The client only waits for its turn among others, which is no fault of its own: all
+		// that it sent is dispatched now.
 		*s.env.Allowance() = math.MaxInt
 		s.resume()
 		s.Receive(rest)
@@ -87,7 +87,7 @@ func (s *Session) hold(rest []byte) {
 	}
 }
 
-// ask has the owner call Resume.
+// ask makes the owner call Resume later.
 func (s *Session) ask() {
 	if p := s.pending; !p.asked {
 		p.asked = true
@@ -95,7 +95,7 @@ func (s *Session) ask() {
 	}
 }
 
-// Resume is what Env.Again asks for.
+// Resume is called some time after Env.Again.
 func (s *Session) Resume() {
 	if s.pending != nil {
 		s.pending.asked = false
@@ -103,7 +103,7 @@ func (s *Session) Resume() {
 	}
 }
 
-// resume dispatches what waits, as far as it may.
+// resume dispatches the commands that wait, until some have to wait again.
 func (s *Session) resume() {
 	p := s.pending
 	if p == nil {
@@ -135,11 +135,11 @@ func (s *Session) resume() {
 }
 
 // process decodes and dispatches the commands of a frame, one at a time, and returns
-// what has to wait.
+// the rest that has to wait.
 func (s *Session) process(frame []byte) (rest []byte) {
 	pool, allowance := s.env.Pool(), s.env.Allowance()
 	cmd := pool.TakeCommand()
-	defer pool.PutCommand(cmd) // nobody keeps a command, only its parts
+	defer pool.PutCommand(cmd) // effects keep its requests, but never cmd itself
 	for {
 		rest, err := s.via.Codec.DecodeCommand(frame, cmd)
 		if err != nil {
@@ -158,12 +158,12 @@ func (s *Session) process(frame []byte) (rest []byte) {
 	}
 }
 
-// commandSize is the number of bytes of a command that cost as much as a command.
+// commandSize is how many bytes of a command count as one more command.
 const commandSize = 512
 
-// Lost tells that the connection has ended, but not by Disconnect. What the client
-// sent before is done first, as if the end had come behind it: nobody hears of the
-// answers. A connect that nothing waits for is given up.
+// Lost says that the connection has ended without a Disconnect. The session still dispatches
+// the commands that wait, whose replies go nowhere, and ends then. If none waits, it ends
+// at once, also when a connect is in progress.
 func (s *Session) Lost(d protocol.Disconnect) {
 	if s.state == stateClosed || s.pending == nil {
 		s.Disconnect(d)
@@ -179,23 +179,24 @@ func (s *Session) Lost(d protocol.Disconnect) {
 	}
 }
 
-// deafen has everything forgotten that is sent to the client.
+// deafen drops all that waits for the client, and all that is sent to it from now on.
 func (s *Session) deafen() {
 	s.out.Drop(s.env.Pool())
 	s.conn = via.Nowhere{}
 }
 
-// leaving tells whether the client has gone, and what it sent before is being done.
+// leaving reports whether the client has gone and the session dispatches what it sent before.
 func (s *Session) leaving() bool { return s.pending != nil && s.pending.lost != nil }
 
-// Ended tells whether the session has ended.
+// Ended reports whether the session has ended.
 func (s *Session) Ended() bool { return s.state == stateClosed }
 
 // Env of the session.
 func (s *Session) Env() Env { return s.env }
 
-// Of is s itself: see Subscription.Of.
+// Of returns s: see Subscription.Of.
 func (s *Session) Of() *Session { return s }
 
-// Of is the session that has the subscription.
+// Of returns the session that has the subscription. Sessions and subscriptions have the
+// method so that the owner finds the client when one of them panics.
 func (b *Subscription) Of() *Session { return b.s }

@@ -7,10 +7,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// recovered builds the subscribe result from what was read of the stream
-// (recovery.md section 4). The tracked position becomes the top as read; what
-// was buffered beyond it is delivered behind the reply, so nothing is merged.
-// budget is how many bytes the publications may take; what is recovered is subtracted.
+// recovered builds the subscribe result from the part of the stream that was read
+// (recovery.md section 4). It sets the tracked position to the top that was read; buffered
+// publications after the top are delivered after the reply, so nothing is merged.
+// budget is how many bytes the publications may take; recovered subtracts what they take.
 // The error is the reply or the disconnect that the client gets instead.
 func (b *Subscription) recovered(it *AttachItem, budget *int) (*protocol.SubscribeResult, error) {
 	was, r := b.setup, b.result(it)
@@ -19,7 +19,7 @@ func (b *Subscription) recovered(it *AttachItem, budget *int) (*protocol.Subscri
 	if b.positioned {
 		b.offset, b.epoch = it.Top.Offset, it.Top.Epoch
 		if was.strategy().Gapless() && !recovery.Follows(it.Top, was.buffered) {
-			// A publication was lost before the client is even subscribed.
+			// A publication was lost while the client subscribed.
 			return nil, protocol.DisconnectInsufficientState
 		}
 		r.Epoch, r.Offset = it.Top.Epoch, it.Top.Offset
@@ -32,7 +32,7 @@ func (b *Subscription) recovered(it *AttachItem, budget *int) (*protocol.Subscri
 		r.Recovered, r.Offset, missed = ok, m.Offset, m.Publications
 	}
 	if len(missed) == 0 {
-		// What the application supplies need not be of the stream: no base.
+		// Publications of the application need not be of the stream, so they are no base.
 		missed = was.opts.Publications
 	} else {
 		b.base = missed[len(missed)-1].Offset
@@ -42,7 +42,7 @@ func (b *Subscription) recovered(it *AttachItem, budget *int) (*protocol.Subscri
 	return r, err
 }
 
-// recoveredAlone is recovered for a reply with no other subscription.
+// recoveredAlone is recovered for a reply with a single subscription.
 func (b *Subscription) recoveredAlone(it *AttachItem) (*protocol.SubscribeResult, error) {
 	budget := recovery.Budget(b.s.cfg.QueueMaxSize, 1)
 	return b.recovered(it, &budget)
@@ -51,7 +51,7 @@ func (b *Subscription) recoveredAlone(it *AttachItem) (*protocol.SubscribeResult
 // strategy by which the subscription recovers, if it does.
 func (w *setup) strategy() recovery.Strategy { return recovery.Of(w.opts.RecoveryMode) }
 
-// asks is what the strategy has to know of the subscriber.
+// asks returns what the strategy has to know of the subscriber.
 func (b *Subscription) asks(req *protocol.SubscribeRequest) recovery.Request {
 	r := recovery.Request{
 		Since: channel.StreamPosition{Offset: req.Offset, Epoch: req.Epoch},
@@ -66,7 +66,7 @@ func (b *Subscription) asks(req *protocol.SubscribeRequest) recovery.Request {
 	return r
 }
 
-// buffered goes through the positions of the publications that wait for the reply.
+// buffered iterates over the positions of the publications that wait for the reply.
 func (w *setup) buffered(yield func(channel.StreamPosition) bool) {
 	for _, m := range w.buffer {
 		if m.Kind == hub.KindPublication && m.Pub.Offset != 0 &&

@@ -1,7 +1,7 @@
 // Package session is one client's state machine: commands, ticks, publications
 // and completions in; frames and effects out. It does no I/O, reads no clock and
-// starts no goroutine, so a test can drive it through any interleaving. See
-// client-protocol.md and recovery.md of the specification.
+// starts no goroutine, so a test can drive it through any interleaving. Its comments name
+// sections of client-protocol.md and recovery.md of the specification.
 package session
 
 import (
@@ -17,15 +17,15 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Env is what a session needs of its owner. The session calls it only from
-// within its own methods.
+// Env is what a session needs of its owner. The session calls Env only within
+// calls of its own methods.
 type Env interface {
 	// Now is the time of the current turn in nanoseconds of the Unix epoch.
 	Now() int64
 	// Phase returns a number in [0, n). Sessions that start one after the other get the
 	// same number for the same n, up to 64 of them; then it changes.
 	Phase(n int64) int64
-	// Schedule sets the session's only deadline: Tick is called when it passed.
+	// Schedule sets the session's only deadline, after which the owner calls Tick; 0 for none.
 	Schedule(at int64)
 	// Dirty asks for Flush at the end of the turn.
 	Dirty()
@@ -33,36 +33,35 @@ type Env interface {
 	ID() string
 	// Pool of the owner's queues.
 	Pool() *outbox.Pool
-	// Do starts an effect, or does it at once and reports true: then Complete is not
-	// called for it. lane.Lane knows how.
+	// Do does an effect at once and returns true, or starts it and returns false. Only in
+	// the second case the owner calls Complete for it.
 	Do(e Effect) (done bool)
-	// Join seats a subscription in the hub, Part takes it out.
+	// Join seats a subscription in the hub, Part takes it out if it has a seat.
 	Join(b *Subscription)
 	Part(b *Subscription)
-	// Finish delivers to a subscription what was published before, because it is to
-	// end.
+	// Finish delivers to a subscription, before it ends, all that was published so far.
 	Finish(b *Subscription)
-	// Register makes an authenticated session addressable. It is false if its user
+	// Register makes an authenticated session addressable. It returns false if the user
 	// has too many connections. Unregister follows each successful Register.
 	Register() bool
 	Unregister()
 	// SessionID of a registered session whose kind has Sessions.
 	SessionID() string
-	// Received is told of each command before it is dispatched, Replied of each reply and
-	// push of the session's own.
+	// The session calls Received with each command before it dispatches it, and Replied with
+	// each reply, and each push that it encodes itself.
 	Received(cmd *protocol.Command)
 	Replied(r *protocol.Reply)
-	// Refused tells that a limit was reached, at ch if it concerns a channel.
+	// Refused says that a limit was reached; ch is empty if it does not concern a channel.
 	Refused(l observe.Limit, ch string)
-	// Allowance is what the session may still dispatch now; it counts that down. At 0
-	// or below, the rest waits for Resume, which Again asks for: clients who send much
-	// take turns with the others.
+	// Allowance is how many commands the session may still dispatch in this turn; the
+	// session counts it down. At 0 or below the session calls Again and waits for Resume,
+	// so that other clients get their turn.
 	Allowance() *int
 	Again()
-	// Gone tells that the client has gone, though the session goes on with what it sent
+	// Gone says that the client has gone while the session goes on with what the client sent
 	// before.
 	Gone()
-	// Closed tells that the session has ended.
+	// Closed says that the session has ended.
 	Closed(d protocol.Disconnect)
 }
 
@@ -91,12 +90,11 @@ type Config struct {
 	PendingMaxSize     int // bytes of commands that wait for others
 	Handles            Handles
 
-	// Rounds in which the node checks positions.
+	// Rounds of the node's checks of positions.
 	Rounds *hub.Rounds
 }
 
-// Handles says which handlers the application has. The session asks for those of
-// commands.
+// Handles says which handlers the application has.
 type Handles struct {
 	Subscribe, Publish, Presence, PresenceStats, History, RPC, Message, Refresh, SubRefresh bool
 	Connecting, Connected, Unsubscribed, Disconnected                                       bool
@@ -106,7 +104,7 @@ type state uint8
 
 const (
 	stateConnecting state = iota
-	// The connect command is being worked on; nothing else is dispatched.
+	// The connect command is in progress; no other command is dispatched.
 	stateAuthenticating
 	stateConnected
 	stateClosed
@@ -128,24 +126,24 @@ type Session struct {
 
 	deadlines deadlines
 
-	inflight int32
-	pongsDue int32 // more than one only while nothing is read
+	inflight int32 // commands in progress
+	pongsDue int32 // more than one only while the session is paused
 
 	state         state
 	dirty         bool
 	paused        bool
 	registered    bool
-	connected     bool // the Connected effect was handed over
+	connected     bool // the Connected effect was started
 	clientRefresh bool
 }
 
-// lease is what a refresh renews. It is never modified.
+// lease is what a refresh replaces. It is never modified.
 type lease struct {
 	info     []byte
 	expireAt int64 // Unix seconds, 0 for never
 }
 
-// plainLease is that of most anonymous clients.
+// plainLease is shared by all clients without info and expiration.
 var plainLease lease
 
 func (s *Session) grant(l lease) {
@@ -153,8 +151,7 @@ func (s *Session) grant(l lease) {
 		s.lease = &plainLease
 		return
 	}
-	own := l
-	s.lease = &own
+	s.lease = new(l)
 }
 
 // Init makes s ready for use; it starts the stale timer.
@@ -166,7 +163,7 @@ func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, kind *via.Kind
 	}
 }
 
-// Via which the client came.
+// Via is the kind of the client's connection.
 func (s *Session) Via() *via.Kind { return s.via }
 
 // User of the client; empty before it has connected, and for anonymous ones.
@@ -188,7 +185,7 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 	}
 	switch {
 	case cmd.Connect != nil, cmd.ID == 0 && *cmd != (protocol.Command{Send: cmd.Send}):
-		// A second connect, or a command that wants an answer without an id for it.
+		// A second connect, or a command that needs a reply but has no id.
 		s.Disconnect(protocol.DisconnectBadRequest)
 	case cmd.Ping != nil:
 		s.strayPing(cmd)
@@ -234,16 +231,15 @@ func (s *Session) do(e Effect) {
 	s.start(e)
 }
 
-// start starts an effect that is completed. It may be completed already when start
-// returns, with all that follows from it, so callers do nothing after it that
-// builds on what was before.
+// start starts an effect that completes. When start returns, the effect may be complete
+// already and the session may have changed or ended, so callers do nothing after it.
 func (s *Session) start(e Effect) {
 	if s.env.Do(e) {
 		e.complete(s)
 	}
 }
 
-// Complete takes an effect back.
+// Complete takes an effect back that has been done.
 func (s *Session) Complete(e Effect) {
 	if s.state == stateClosed {
 		if attach, ok := e.(*Attach); ok {
@@ -256,7 +252,7 @@ func (s *Session) Complete(e Effect) {
 	}
 }
 
-// undo ends what was established for a session that has ended.
+// undo ends the subscriptions that were established after the session had ended.
 func (s *Session) undo(e *Attach) {
 	var items []DetachItem
 	for _, it := range e.Items {
@@ -283,21 +279,15 @@ func (s *Session) finish(id uint32, err error, ok *protocol.Reply) {
 // fail answers a command with an error, or closes the connection if the error is
 // a disconnect.
 func (s *Session) fail(id uint32, err error) {
-	var d protocol.Disconnect
-	if errors.As(err, &d) {
+	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
 		s.Disconnect(d)
 		return
 	}
-	s.replyError(id, clientError(err))
-}
-
-// clientError is what the client is told of err.
-func clientError(err error) *protocol.Error {
-	var e *protocol.Error
-	if errors.As(err, &e) {
-		return e
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		e = protocol.ErrorInternal
 	}
-	return protocol.ErrorInternal
+	s.replyError(id, e)
 }
 
 func (s *Session) replyError(id uint32, e *protocol.Error) {
@@ -318,7 +308,7 @@ func (s *Session) reply(r *protocol.Reply) {
 		s.Disconnect(protocol.DisconnectInappropriateProtocol)
 	case size > s.cfg.QueueMaxSize && r.ID > 0 && r.Error == nil && r.Connect == nil && r.Subscribe == nil:
 		s.env.Refused(observe.LimitReply, "")
-		s.replyError(r.ID, protocol.ErrorLimitExceeded) // the caller can ask for less
+		s.replyError(r.ID, protocol.ErrorLimitExceeded) // the client can ask for less
 	default:
 		s.env.Replied(r)
 		s.queued(s.out.Add(p, buf), size)
@@ -332,7 +322,7 @@ func (s *Session) push(frame []byte) {
 	}
 }
 
-// queued tells that so many bytes wait, those of the last message included.
+// queued is called after a message of last bytes was queued; size is that of the queue.
 func (s *Session) queued(size, last int) {
 	if size > s.cfg.QueueMaxSize && !s.relieve(last) {
 		return
@@ -343,9 +333,10 @@ func (s *Session) queued(size, last int) {
 	}
 }
 
-// relieve is called when the queue is over its limit. A turn may bring more than
-// the limit at once: only a client that does not take it is slow. A message which is over
-// the limit alone is not begun: the transport would have to hold the rest of it.
+// relieve is called when the queue is over its limit. It flushes first, because one turn may
+// queue more than the limit for a client that takes all of it. If the last message alone is
+// over the limit, nothing is flushed: the transport would have to keep the rest of the
+// message. relieve reports whether the session goes on.
 func (s *Session) relieve(last int) bool {
 	if last <= s.cfg.QueueMaxSize {
 		s.flush()
@@ -371,12 +362,12 @@ func (s *Session) flush() {
 	if s.out.Flush(s.env.Pool(), s.conn) == nil {
 		return
 	}
-	// The connection is lost, which Lost will tell. Until then the client may still be
-	// heard, but hears nothing.
+	// The connection is lost; the transport will call Lost. Until then commands of the
+	// client may still arrive, but nothing is sent to it.
 	s.deafen()
 }
 
-// Dismiss closes the connection in order: what was published before comes first.
+// Dismiss closes the connection after it has delivered all that was published before.
 func (s *Session) Dismiss(d protocol.Disconnect) {
 	for b := range s.subs.All() {
 		if s.env.Finish(b); s.state == stateClosed {
@@ -392,7 +383,7 @@ func (s *Session) Disconnect(d protocol.Disconnect) {
 		return
 	}
 	var rest [][]byte
-	// What waits for a slow client is what made it slow.
+	// A lost connection takes nothing any more, and a slow one not in time.
 	if d.Code == protocol.DisconnectConnectionClosed.Code || d.Code == protocol.DisconnectSlow.Code {
 		s.out.Drop(s.env.Pool())
 	} else {
@@ -414,20 +405,18 @@ func (s *Session) lastPush(d protocol.Disconnect) {
 	}
 }
 
-// close forgets everything; the transport has been told.
+// close ends the session; the transport has been told. A subscription that is still being
+// established is ended when its attach completes.
 func (s *Session) close(d protocol.Disconnect) {
 	s.state = stateClosed
 	s.env.Schedule(0)
 	s.unregister()
 	var items []DetachItem
 	for b := range s.subs.All() {
-		switch b.state {
-		case subAttached, subLive:
+		if b.state == subAttached || b.state == subLive {
 			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
-			fallthrough
-		case subAttaching: // detached once the attach is complete
-			s.env.Part(b)
 		}
+		s.env.Part(b)
 		b.state = subEnded
 	}
 	s.subs, s.pending = bychannel.Set[*Subscription]{}, nil
@@ -444,8 +433,8 @@ func (s *Session) unregister() {
 	}
 }
 
-// Abandon ends a session that panicked when it was disconnected. try does a step that
-// may panic again: none relies on another one.
+// Abandon ends a session whose Disconnect panicked. Each step may panic again, so it is
+// passed to try, which contains the panic, and no step relies on another one.
 func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	s.state = stateClosed
 	try(func() { s.conn.Close(d, nil) })
@@ -464,14 +453,4 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	s.subs, s.pending = bychannel.Set[*Subscription]{}, nil
 	try(func() { s.env.Do(&Close{Disconnect: d, Items: items, Connected: s.connected}) })
 	try(func() { s.env.Closed(d) })
-}
-
-// quietClose ends a connection whose connect command was answered with an
-// error: the transport lets the client close first (client-protocol.md 7.5).
-func (s *Session) quietClose() {
-	if s.state == stateClosed {
-		return
-	}
-	s.conn.Close(protocol.Disconnect{}, s.out.Take(s.env.Pool()))
-	s.close(protocol.Disconnect{})
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// deadlines of a session, in nanoseconds of the Unix epoch; 0 for none. The
-// owner knows only the earliest.
+// deadlines of a session, in nanoseconds of the Unix epoch; 0 for none. Only the earliest
+// one is scheduled.
 type deadlines struct {
 	stale, ping, pong, expire, periodic, unsubscribe int64
 }
@@ -23,16 +23,16 @@ func (d *deadlines) next() int64 {
 
 func (s *Session) reschedule() { s.env.Schedule(s.deadlines.next()) }
 
-// pings tells whether the protocol's own pings are used.
+// pings reports whether the session sends pings.
 func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.via.NativePing }
 
-// pongs tells whether clients have to answer these pings. The connect result announces
-// the interval in whole seconds; a client that hears of none does not answer.
+// pongs reports whether the client has to answer pings. The connect result announces the
+// interval in whole seconds, and clients do not answer if it says 0.
 func (s *Session) pongs() bool {
 	return s.cfg.PongTimeout > 0 && s.cfg.PingInterval >= time.Second && s.via.Pongs()
 }
 
-// startTimers begins the life of a connected session.
+// startTimers sets the deadlines of a session that has connected.
 func (s *Session) startTimers() {
 	now, d := s.env.Now(), &s.deadlines
 	d.stale = 0
@@ -42,16 +42,16 @@ func (s *Session) startTimers() {
 	switch {
 	case s.cfg.PresenceInterval <= 0:
 	case s.pings() && s.cfg.PresenceInterval == s.cfg.PingInterval:
-		d.periodic = d.ping // an idle session is looked at once
+		d.periodic = d.ping // so that one tick serves both
 	default:
 		d.periodic = due.First(now, s.cfg.PresenceInterval, s.env.Phase)
 	}
 	s.setExpiry()
 }
 
-// setExpiry arms the timer of the connection's expiration: with client-side
-// refresh the client has a grace period, otherwise the application is asked at
-// that very time (client-protocol.md 8.12).
+// setExpiry sets the deadline for the connection's expiration: with client-side refresh
+// after a grace period for the client, otherwise at the very time, when the application is
+// asked (client-protocol.md 8.12).
 func (s *Session) setExpiry() {
 	s.deadlines.expire = 0
 	if at := s.lease.expireAt; at != 0 {
@@ -94,8 +94,8 @@ func (s *Session) Tick() {
 	}
 }
 
-// pongOverdue reports whether the session goes on. While it does not read, a pong
-// cannot be seen.
+// pongOverdue disconnects a client that has not answered a ping, unless the session is paused
+// and so cannot see the answer. It reports whether the session goes on.
 func (s *Session) pongOverdue(now int64) bool {
 	if s.paused {
 		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
@@ -114,7 +114,7 @@ func (s *Session) ping(now int64) {
 	s.reply(&protocol.Reply{})
 }
 
-// pong is an empty command. Exactly one is due per ping.
+// pong takes an empty command, of which each ping allows one.
 func (s *Session) pong() {
 	if s.pongsDue == 0 {
 		s.Disconnect(protocol.DisconnectBadRequest)
@@ -126,7 +126,7 @@ func (s *Session) pong() {
 	}
 }
 
-// expired: the connection's time is over.
+// expired disconnects a connection that has expired, or asks the application for a refresh.
 func (s *Session) expired() {
 	if s.state != stateConnected {
 		return
@@ -177,7 +177,8 @@ func (s *Session) periodic(now int64) {
 	}
 }
 
-// subOverdue: a subscription is past its expiration and grace period.
+// subOverdue ends a subscription after its expiration and grace period, or asks the
+// application for a refresh.
 func (s *Session) subOverdue(b *Subscription) {
 	if b.clientRefresh || !s.cfg.Handles.SubRefresh {
 		s.subExpired(b)

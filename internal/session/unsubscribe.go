@@ -11,7 +11,7 @@ import (
 // is under way (client-protocol.md 8.3).
 const unsubscribeWait = 5 * time.Second
 
-// unsubscribe is the client's command.
+// unsubscribe does the client's command.
 func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 	if req.Channel == "" {
 		s.Disconnect(protocol.DisconnectBadRequest)
@@ -39,8 +39,7 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 	}
 }
 
-// endPending ends a subscription whose end was asked for before it was
-// established.
+// endPending ends a subscription for which an unsubscribe came before it was established.
 func (s *Session) endPending(b *Subscription) {
 	ended, ids := *b.setup.ended, b.setup.unsubscribers
 	b.setup.unsubscribers = nil
@@ -83,8 +82,8 @@ func (s *Session) pushUnsubscribe(ch string, u protocol.Unsubscribe) {
 	s.reply(&protocol.Reply{Push: &protocol.Push{Channel: ch, Unsubscribe: &u}})
 }
 
-// drop takes an established subscription out of the hub and out of the session,
-// and has it detached. With an id, the unsubscribe command is answered then.
+// drop takes an established subscription out of the hub and the session, and detaches it. An
+// id that is not 0 is that of an unsubscribe command, which is answered then.
 func (s *Session) drop(b *Subscription, u protocol.Unsubscribe, id uint32) {
 	s.env.Part(b)
 	item := b.detachItem(u)
@@ -103,7 +102,6 @@ func (b *Subscription) detachItem(u protocol.Unsubscribe) DetachItem {
 	return it
 }
 
-// complete answers the unsubscribe command.
 func (e *Detach) complete(s *Session) {
 	if e.id != 0 {
 		s.finish(e.id, e.Err, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
