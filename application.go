@@ -9,7 +9,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// application is the node's handlers as its clients see them: a client.Application.
+// application implements client.Application: it calls the handlers of the node, and the
+// engines for what a handler leaves to them.
 type application Node
 
 func (a *application) Connecting(ctx context.Context, c *client.Client, e *session.Connecting, inline bool) (context.Context, []byte, error) {
@@ -78,24 +79,30 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *session.
 	return err
 }
 
-func (a *application) Presence(ctx context.Context, c *client.Client, e *session.Presence) (bool, error) {
+func (a *application) Presence(ctx context.Context, c *client.Client, e *session.Presence) error {
 	reply, err := a.cfg.Handlers.Presence(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
-	e.Clients = reply.Clients
-	return reply.Answered, err
+	if e.Clients = reply.Clients; err == nil && !reply.Answered {
+		e.Clients, err = a.engines.Presence.Presence(c.Context(), e.Channel)
+	}
+	return err
 }
 
-func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *session.PresenceStats) (bool, error) {
+func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *session.PresenceStats) error {
 	reply, err := a.cfg.Handlers.PresenceStats(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
-	e.PresenceStats = reply.Stats
-	return reply.Answered, err
+	if e.PresenceStats = reply.Stats; err == nil && !reply.Answered {
+		e.PresenceStats, err = a.engines.Presence.Stats(c.Context(), e.Channel)
+	}
+	return err
 }
 
-func (a *application) History(ctx context.Context, c *client.Client, e *session.History) (bool, error) {
+func (a *application) History(ctx context.Context, c *client.Client, e *session.History) error {
 	reply, err := a.cfg.Handlers.History(ctx, (*Client)(c), HistoryEvent{
 		Channel: e.Channel, Subscribed: e.Subscribed, HistoryFilter: e.HistoryFilter,
 	})
-	e.History = reply.History
-	return reply.Answered, err
+	if e.History = reply.History; err == nil && !reply.Answered {
+		e.History, err = a.engines.History(c.Context(), e.Channel, e.HistoryFilter)
+	}
+	return err
 }
 
 func (a *application) RPC(ctx context.Context, c *client.Client, e *session.RPC) (err error) {
@@ -124,5 +131,3 @@ func (a *application) SubRefresh(ctx context.Context, c *client.Client, e *sessi
 func (a *application) Disconnected(ctx context.Context, c *client.Client, d protocol.Disconnect) {
 	a.cfg.Handlers.Disconnected(ctx, (*Client)(c), DisconnectEvent{Disconnect: d})
 }
-
-var _ client.Application = (*application)(nil)

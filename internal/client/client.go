@@ -1,5 +1,5 @@
-// Package client is what a connection is inside of the node: a session on its loop, the
-// effects of it at the application and the engines, and a place among the other clients.
+// Package client connects the sessions of clients with their loops, the application and the
+// engines, and knows all clients of the node.
 package client
 
 import (
@@ -31,18 +31,19 @@ type Client struct {
 	session session.Session
 	timer   loop.Timer
 	life    life.Life
-	// ctx is what handlers get, if the application gave the client values or meta.
+	// ctx has the values and the meta that the application gave the client; nil if it gave
+	// neither.
 	ctx atomic.Pointer[life.Context]
 	// request opened the connection; nil once the client has connected.
 	request *request
 	lane    lane.Lane
-	// userSlot is the place in the loop's list of the user's clients.
+	// userSlot is the client's index in Loop.users.
 	userSlot int32
 
 	id         uuid.UUID
 	remoteAddr string
 
-	// prev and next link the loop's connections.
+	// prev and next in the list of the loop's connections.
 	prev, next *Client
 }
 
@@ -61,10 +62,11 @@ func (c *Client) UserID() string { return c.session.User() }
 // RemoteAddr of the peer.
 func (c *Client) RemoteAddr() string { return c.remoteAddr }
 
-// Session of the client. It belongs to the loop, but for what is constant: User and Via.
+// Session of the client. It is used on the loop only, except User and Via, which are constant.
 func (c *Client) Session() *session.Session { return &c.session }
 
-// Header makes the header of the HTTP request. It is nil once the client has connected.
+// Header returns the function that makes the header of the HTTP request; nil once the client
+// has connected.
 func (c *Client) Header() func() http.Header {
 	if c.request == nil {
 		return nil
@@ -72,7 +74,7 @@ func (c *Client) Header() func() http.Header {
 	return c.request.header
 }
 
-// Context ends with the connection; it has the values that the application gave it.
+// Context ends with the connection; it has the values that the application gave the client.
 func (c *Client) Context() context.Context {
 	if ctx := c.ctx.Load(); ctx != nil {
 		return ctx
@@ -80,7 +82,7 @@ func (c *Client) Context() context.Context {
 	return &c.life
 }
 
-// Meta is what the application gave the client last; nil if there is none.
+// Meta is the latest that the application gave the client; nil if there is none.
 func (c *Client) Meta() []byte {
 	if ctx := c.ctx.Load(); ctx != nil {
 		return ctx.Meta
@@ -88,7 +90,7 @@ func (c *Client) Meta() []byte {
 	return nil
 }
 
-// work is the context of handlers, and of what they lead to.
+// work is the context of handlers, and of calls to engines that outlive the client.
 func (c *Client) work() context.Context {
 	if ctx := c.ctx.Load(); ctx != nil {
 		return ctx.Work()
@@ -96,11 +98,11 @@ func (c *Client) work() context.Context {
 	return c.loop.clients.handling
 }
 
-// Post has f called on the client's loop.
+// Post calls f later on the client's loop.
 func (c *Client) Post(f func()) { c.loop.Post(&ingress.Call{Session: &c.session, F: f}) }
 
-// Call has f called on the client's loop and waits for it. It fails with the error of ctx,
-// and with DisconnectShutdown if the loop has ended.
+// Call calls f on the client's loop and waits for it. It returns the error of ctx if ctx ends
+// before, and DisconnectShutdown if the loop has ended.
 func (c *Client) Call(ctx context.Context, f func()) error {
 	if !c.loop.call(ctx, f) {
 		return cmp.Or[error](ctx.Err(), protocol.DisconnectShutdown)
@@ -115,7 +117,7 @@ func (c *Client) Subscribe(ch string, o *channel.SubscribeOptions) {
 	}
 }
 
-// env is the client as its session sees it: a session.Env. It is used on the loop.
+// env implements session.Env for the client's session. It is used on the loop.
 type env Client
 
 func (e *env) client() *Client { return (*Client)(e) }
@@ -153,8 +155,8 @@ func (e *env) Closed(d protocol.Disconnect) {
 	}
 }
 
-// Tick is called when the session's deadline has passed. That is rare enough to look
-// after the lane as well.
+// Tick is called when the session's deadline has passed. It also frees the memory of an idle
+// lane, because it is called now and then for every client.
 func (e *env) Tick() {
 	e.session.Tick()
 	e.lane.Rest()
@@ -178,7 +180,7 @@ func (e *env) Part(b *session.Subscription) {
 
 func (e *env) Finish(b *session.Subscription) { e.loop.Hub().Finish(b) }
 
-// peer is the client as a transport with goroutines of its own sees it.
+// peer returns the client for a transport with goroutines of its own.
 func (c *Client) peer() transport.Peer {
 	p := ingress.New()
 	p.Loop, p.Session, p.Gone = c.loop.Loop, &c.session, c.life.Done
@@ -186,8 +188,8 @@ func (c *Client) peer() transport.Peer {
 	return p
 }
 
-// direct is the client as a transport sees it that lives on the client's loop. The loop
-// knows which client it serves, in case of a panic.
+// direct implements transport.Peer for a connection that lives on the client's loop. Its
+// methods set Loop.entered, so that a panic ends this client.
 type direct Client
 
 func (p *direct) Receive(msg []byte) {
@@ -209,7 +211,8 @@ func (p *direct) Closed(err error) {
 	p.loop.entered = nil
 }
 
-// closeReason is the disconnect that the transport found, if there is one in err.
+// closeReason returns the disconnect that err, the error of a transport, means. It logs a
+// panic.
 func (c *Client) closeReason(err error) protocol.Disconnect {
 	if p, ok := errors.AsType[*transport.Panic](err); ok {
 		c.panicked(p.Reason, p.Stack)
@@ -220,8 +223,3 @@ func (c *Client) closeReason(err error) protocol.Disconnect {
 	}
 	return protocol.DisconnectConnectionClosed
 }
-
-var (
-	_ session.Env    = (*env)(nil)
-	_ transport.Peer = (*direct)(nil)
-)

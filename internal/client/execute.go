@@ -1,48 +1,47 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 
-	"github.com/gyrohq/gyro/internal/attach"
-	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Application is the program that the node serves. A method is called only if it is
-// among session.Config.Handles, but for Connecting, which always is. It fills in what an effect
-// has to bring; an error is the effect's. What panics for a client becomes an error.
+// Application is the program that the node serves. Each method calls the handler of its
+// name and fills in the fields of the effect after "out", except Err, which the caller sets
+// to the returned error. Connecting is called for every client, any other method only if
+// session.Config.Handles has the handler. A panic becomes protocol.ErrorInternal.
 type Application interface {
-	// Connecting returns the values of the client's context, and its meta, either of
-	// which may be nil. ctx is that of the request.
+	// Connecting returns the values of the client's context and the client's meta; each may
+	// be nil. ctx is the context of the HTTP request.
 	Connecting(ctx context.Context, c *Client, e *session.Connecting, inline bool) (values context.Context, meta []byte, err error)
 	Connected(ctx context.Context, c *Client)
 	Subscribe(ctx context.Context, c *Client, e *session.Subscribing, inline bool) error
 	Unsubscribed(ctx context.Context, c *Client, it *session.DetachItem)
 	Publish(ctx context.Context, c *Client, e *session.Publish) error
-	// Presence, PresenceStats and History tell whether they have answered; if not, an
-	// engine does.
-	Presence(ctx context.Context, c *Client, e *session.Presence) (answered bool, err error)
-	PresenceStats(ctx context.Context, c *Client, e *session.PresenceStats) (answered bool, err error)
-	History(ctx context.Context, c *Client, e *session.History) (answered bool, err error)
+	Presence(ctx context.Context, c *Client, e *session.Presence) error
+	PresenceStats(ctx context.Context, c *Client, e *session.PresenceStats) error
+	History(ctx context.Context, c *Client, e *session.History) error
 	RPC(ctx context.Context, c *Client, e *session.RPC) error
 	Message(ctx context.Context, c *Client, e *session.Message) error
-	// Refresh returns new meta, unless it is nil.
+	// Refresh returns the client's new meta, or nil if it stays.
 	Refresh(ctx context.Context, c *Client, e *session.Refresh) (meta []byte, err error)
 	SubRefresh(ctx context.Context, c *Client, e *session.SubRefresh) error
 	Disconnected(ctx context.Context, c *Client, d protocol.Disconnect)
 }
 
-// ErrWouldBlock is the answer of Connecting and Subscribe that cannot be given inline.
+// ErrWouldBlock is returned by Connecting and Subscribe if they were called inline and
+// cannot decide without blocking.
 var ErrWouldBlock = errors.New("gyro: the handler would block")
 
-// executor is the client as its lane sees it: a lane.Client.
+// executor implements lane.Client: it does the effects of a client.
 type executor Client
 
 func (x *executor) client() *Client           { return (*Client)(x) }
@@ -78,7 +77,7 @@ func (c *Client) connecting(ctx context.Context, app Application, e *session.Con
 	if err != nil {
 		return err
 	}
-	c.request = nil // it is large, and nobody needs it any longer
+	c.request = nil // it is large, and no longer needed
 	if values != nil || meta != nil {
 		c.ctx.Store(life.NewContext(&c.life, c.loop.clients.handling, values, meta))
 	}
@@ -120,12 +119,11 @@ func (x *executor) Attach(e *session.Attach, inline bool) bool {
 	}
 	ctx, done := x.begin(ctx, what)
 	x.node().Engines.Attach(ctx, (*owner)(x), e.Items)
-	i := slices.IndexFunc(e.Items, func(it *session.AttachItem) bool { return it.Err != nil })
-	if i < 0 {
-		done(nil)
-	} else {
-		done(e.Items[i].Err)
+	var err error
+	for _, it := range e.Items {
+		err = cmp.Or(err, it.Err)
 	}
+	done(err)
 	return true
 }
 
@@ -149,12 +147,11 @@ func (x *executor) Detach(items []session.DetachItem, inline bool) (bool, error)
 	return true, errors.Join(errs...)
 }
 
-// silent tells whether the ends of subscriptions concern the broker alone, and the broker
-// is in this process.
+// silent reports whether subscriptions can end without a call that may block: the engines
+// are in this process, there is no Unsubscribed handler, and no leave is to be published.
 func (x *executor) silent(items []session.DetachItem) bool {
-	n := x.node()
-	return n.Engines.Local && !x.has().Unsubscribed &&
-		!slices.ContainsFunc(items, func(it session.DetachItem) bool { return it.Leave }) // which is published
+	return x.node().Engines.Local && !x.has().Unsubscribed &&
+		!slices.ContainsFunc(items, func(it session.DetachItem) bool { return it.Leave })
 }
 
 func (x *executor) Renew(items []session.RenewItem, inline bool) bool {
@@ -176,7 +173,7 @@ func (x *executor) Close(e *session.Close, inline bool) bool {
 	if inline && tell {
 		return false
 	}
-	if done, _ := x.Detach(e.Items, inline); !done { // errors are logged there
+	if done, _ := x.Detach(e.Items, inline); !done { // Detach logs its errors
 		return false
 	}
 	x.notify("Disconnected", "", tell, func(ctx context.Context, c *Client, app Application) {
@@ -194,49 +191,29 @@ func (x *executor) Join(e *session.Join) {
 }
 
 func (x *executor) Publish(e *session.Publish) {
-	e.Err = x.command("Publish", e.Request.Channel, func(ctx context.Context, c *Client, app Application) error { return app.Publish(ctx, c, e) })
+	e.Err = command(x, "Publish", e.Request.Channel, e, Application.Publish)
 }
 
 func (x *executor) Presence(e *session.Presence) {
-	e.Err = x.command("Presence", e.Channel, func(ctx context.Context, c *Client, app Application) error {
-		answered, err := app.Presence(ctx, c, e)
-		if err == nil && !answered {
-			e.Clients, err = x.node().Engines.Presence.Presence(&c.life, e.Channel)
-		}
-		return err
-	})
+	e.Err = command(x, "Presence", e.Channel, e, Application.Presence)
 }
 
 func (x *executor) PresenceStats(e *session.PresenceStats) {
-	e.Err = x.command("PresenceStats", e.Channel, func(ctx context.Context, c *Client, app Application) error {
-		answered, err := app.PresenceStats(ctx, c, e)
-		if err == nil && !answered {
-			e.PresenceStats, err = x.node().Engines.Presence.Stats(&c.life, e.Channel)
-		}
-		return err
-	})
+	e.Err = command(x, "PresenceStats", e.Channel, e, Application.PresenceStats)
 }
 
 func (x *executor) History(e *session.History) {
-	e.Err = x.command("History", e.Channel, func(ctx context.Context, c *Client, app Application) error {
-		answered, err := app.History(ctx, c, e)
-		if err == nil && !answered {
-			e.History, err = x.node().Engines.History(&c.life, e.Channel, e.HistoryFilter)
-		}
-		return err
-	})
+	e.Err = command(x, "History", e.Channel, e, Application.History)
 }
 
-func (x *executor) RPC(e *session.RPC) {
-	e.Err = x.command("RPC", "", func(ctx context.Context, c *Client, app Application) error { return app.RPC(ctx, c, e) })
-}
+func (x *executor) RPC(e *session.RPC) { e.Err = command(x, "RPC", "", e, Application.RPC) }
 
 func (x *executor) Message(e *session.Message) {
-	e.Err = x.command("Message", "", func(ctx context.Context, c *Client, app Application) error { return app.Message(ctx, c, e) })
+	e.Err = command(x, "Message", "", e, Application.Message)
 }
 
 func (x *executor) Refresh(e *session.Refresh) {
-	e.Err = x.command("Refresh", "", func(ctx context.Context, c *Client, app Application) error {
+	e.Err = command(x, "Refresh", "", e, func(app Application, ctx context.Context, c *Client, e *session.Refresh) error {
 		meta, err := app.Refresh(ctx, c, e)
 		if err == nil && !e.Expired && meta != nil {
 			c.ctx.Store(c.ctx.Load().WithMeta(&c.life, c.loop.clients.handling, meta))
@@ -246,16 +223,19 @@ func (x *executor) Refresh(e *session.Refresh) {
 }
 
 func (x *executor) SubRefresh(e *session.SubRefresh) {
-	e.Err = x.command("SubRefresh", e.Channel, func(ctx context.Context, c *Client, app Application) error { return app.SubRefresh(ctx, c, e) })
+	e.Err = command(x, "SubRefresh", e.Channel, e, Application.SubRefresh)
 }
 
-// command calls the handler of a command that always runs beside the loop.
-func (x *executor) command(name, ch string, f func(ctx context.Context, c *Client, app Application) error) error {
-	return x.handle(x.client().work(), &observe.Effect{Name: name, Channel: ch}, f)
+// command calls the handler of an effect that is never done inline. call is the method of
+// Application that does so.
+func command[E session.Effect](x *executor, name, ch string, e E, call func(app Application, ctx context.Context, c *Client, e E) error) error {
+	return x.handle(x.client().work(), &observe.Effect{Name: name, Channel: ch}, func(ctx context.Context, c *Client, app Application) error {
+		return call(app, ctx, c, e)
+	})
 }
 
-// handle calls a handler. A panic becomes an error: other clients, and the process, are
-// not to suffer from it. Errors that are no answers are logged.
+// handle calls a handler. A panic becomes an error, so that it harms neither the process nor
+// other clients. An error that is no answer to the client is logged.
 func (x *executor) handle(ctx context.Context, what *observe.Effect, f func(ctx context.Context, c *Client, app Application) error) (err error) {
 	c := x.client()
 	done := unobserved
@@ -274,14 +254,15 @@ func (x *executor) handle(ctx context.Context, what *observe.Effect, f func(ctx 
 	return err
 }
 
-// notify calls a handler that has no answer, if there is one.
+// notify calls a handler that returns nothing, if the application has it.
 func (x *executor) notify(name, ch string, handled bool, f func(ctx context.Context, c *Client, app Application)) {
 	if handled {
-		_ = x.command(name, ch, func(ctx context.Context, c *Client, app Application) error { f(ctx, c, app); return nil })
+		what := &observe.Effect{Name: name, Channel: ch}
+		_ = x.handle(x.client().work(), what, func(ctx context.Context, c *Client, app Application) error { f(ctx, c, app); return nil })
 	}
 }
 
-// handlerPanicked logs a panic, and counts it.
+// handlerPanicked logs and counts a panic.
 func (c *Client) handlerPanicked(name string, reason any) {
 	c.loop.clients.panics.Add(1)
 	c.loop.clients.Log.Error("handler panicked", "handler", name, "client", c.ID(), "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))
@@ -289,36 +270,29 @@ func (c *Client) handlerPanicked(name string, reason any) {
 
 // handlerFailed logs an error that is not an answer.
 func (c *Client) handlerFailed(name string, err error) {
-	var (
-		e *protocol.Error
-		d protocol.Disconnect
-	)
-	if !errors.As(err, &e) && !errors.As(err, &d) && !errors.Is(err, ErrWouldBlock) && !c.hasGone(err) {
+	_, reply := errors.AsType[*protocol.Error](err)
+	_, disconnect := errors.AsType[protocol.Disconnect](err)
+	if !reply && !disconnect && !errors.Is(err, ErrWouldBlock) && !c.hasGone(err) {
 		c.loop.clients.Log.Error("handler failed", "handler", name, "client", c.ID(), "error", err)
 	}
 }
 
-// hasGone tells whether err is but the consequence of the client's going.
+// hasGone reports whether err only says that the client has gone.
 func (c *Client) hasGone(err error) bool {
 	return c.life.Err() != nil && errors.Is(err, context.Canceled)
 }
 
-// failed logs a failure of an engine, unless it is that the client has gone.
+// failed logs an error of an engine, unless it only says that the client has gone.
 func (c *Client) failed(what, ch string, err error) {
 	if !c.hasGone(err) {
 		c.loop.clients.Log.Error(what+" failed", "channel", ch, "client", c.ID(), "error", err)
 	}
 }
 
-// owner is the client as the engines' subscriptions see it: an attach.Owner.
+// owner implements attach.Owner: the client whose subscriptions the engines keep.
 type owner Client
 
 func (o *owner) ID() string                        { return o.id.String() }
 func (o *owner) Loop() int                         { return o.loop.index }
 func (o *owner) Failed(what, ch string, err error) { (*Client)(o).failed(what, ch, err) }
 func (o *owner) Panicked(reason any, stack []byte) { (*Client)(o).panicked(reason, stack) }
-
-var (
-	_ lane.Client  = (*executor)(nil)
-	_ attach.Owner = (*owner)(nil)
-)

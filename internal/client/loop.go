@@ -14,7 +14,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Loop is a loop and the clients that it owns. All of it is used on the loop.
+// Loop is a loop and the clients that it owns. It is used on the loop only.
 type Loop struct {
 	*loop.Loop
 	clients *Registry
@@ -23,11 +23,11 @@ type Loop struct {
 	// users are the authenticated clients by user.
 	users    map[string][]*Client
 	sessions sessions
-	counts   *counting.Counter // nil: nobody wants to know
+	counts   *counting.Counter // nil without an observer of turns
 	// first of the list of all connections, and their number.
 	first       *Client
 	connections int
-	// entered is the client that its transport serves, if it does.
+	// entered is the client whose transport is calling it; nil if none is.
 	entered *Client
 }
 
@@ -76,7 +76,7 @@ func (l *Loop) each(t *users.Target, f func(*Client)) {
 	}
 }
 
-// of returns the clients of the user that t names, or the one with its session ID.
+// of returns the clients of the user of t, or only the one with the session ID of t.
 func (l *Loop) of(t *users.Target) []*Client {
 	if t.Session == "" {
 		return slices.Clone(l.users[t.User])
@@ -89,7 +89,7 @@ func (l *Loop) of(t *users.Target) []*Client {
 	return []*Client{c}
 }
 
-// call has f called on the loop and waits for it. It is false if the loop or ctx ended
+// call calls f on the loop and waits for it. It returns false if the loop or ctx has ended
 // before.
 func (l *Loop) call(ctx context.Context, f func()) bool {
 	done := make(chan struct{})
@@ -120,13 +120,12 @@ func (l *Loop) addConnection(c *Client) {
 
 func (l *Loop) removeConnection(c *Client) {
 	if c.prev == nil && l.first != c {
-		return // already
+		return // removed before
 	}
 	l.connections--
-	switch {
-	case c.prev != nil:
+	if c.prev != nil {
 		c.prev.next = c.next
-	case l.first == c:
+	} else {
 		l.first = c.next
 	}
 	if c.next != nil {
@@ -135,7 +134,7 @@ func (l *Loop) removeConnection(c *Client) {
 	c.prev, c.next = nil, nil
 }
 
-// drain disconnects the first so many connections because the node shuts down.
+// drain disconnects most connections at most, because the node shuts down.
 func (l *Loop) drain(most int) {
 	for c := l.first; c != nil && most > 0; most-- {
 		next := c.next
@@ -144,8 +143,9 @@ func (l *Loop) drain(most int) {
 	}
 }
 
-// panicked is told what panicked in a turn. The client that it was for is ended: what
-// its session was in the midst of is not looked at any more.
+// panicked is called after a panic in a turn. It ends the client that subject (see
+// loop.Loop.OnPanic) belongs to, or whose transport was calling it. If there is none, it ends
+// the watcher of a socket that panicked.
 func (l *Loop) panicked(subject, reason any, stack []byte) {
 	c := l.entered
 	switch e := subject.(type) {
@@ -161,14 +161,14 @@ func (l *Loop) panicked(subject, reason any, stack []byte) {
 		c.crash()
 		return
 	}
-	told := func(reason any, stack []byte) { l.clients.panicked("", reason, stack) }
-	told(reason, stack)
+	report := func(reason any, stack []byte) { l.clients.panicked("", reason, stack) }
+	report(reason, stack)
 	if w, ok := subject.(transport.Watcher); ok {
-		contain.Do(w.Ended, told)
+		contain.Do(w.Ended, report)
 	}
 }
 
-// crash ends a client that something panicked for.
+// crash ends a client after a panic.
 func (c *Client) crash() {
 	d := protocol.DisconnectServerError
 	if !contain.Do(func() { c.session.Disconnect(d) }, c.panicked) {
@@ -176,8 +176,7 @@ func (c *Client) crash() {
 	}
 }
 
-// contained does something for one of several clients, which alone suffers when it
-// panics.
+// contained calls f, which concerns this client alone. If f panics, the client ends.
 func (c *Client) contained(f func()) {
 	if !contain.Do(f, c.panicked) {
 		c.crash()

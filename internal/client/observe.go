@@ -19,7 +19,7 @@ func (e *env) Replied(r *protocol.Reply) {
 	}
 }
 
-// refusals are the messages of limits, and the keys that change them.
+// refusals are the log messages of limits, and the configuration keys that change them.
 var refusals = [observe.NumLimits]struct {
 	message, key string
 	limit        func(*Registry) int
@@ -50,7 +50,7 @@ func (e *env) Refused(l observe.Limit, ch string) {
 	clients.Log.Info(of.message, append(args, "limit", of.limit(clients))...)
 }
 
-// begin tells the observer that an effect begins; done has to be called when it ends.
+// begin tells the observer that an effect begins. The caller calls done when the effect ends.
 func (x *executor) begin(ctx context.Context, what *observe.Effect) (_ context.Context, done func(error)) {
 	begin := x.node().Observer.Effect
 	if begin == nil {

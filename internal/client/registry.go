@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -41,7 +40,7 @@ type Config struct {
 	UserConnectionLimit int
 }
 
-// Registry is the clients of a node, on its loops. Any goroutine may use it.
+// Registry holds the clients of a node and its loops. Any goroutine may use it.
 type Registry struct {
 	Config
 	loops  []*Loop
@@ -53,19 +52,18 @@ type Registry struct {
 	Stop     context.CancelFunc
 
 	accepted atomic.Uint32 // connections, modulo 2^32
-	// connections are those that transports hold, running the loops that run, workers
-	// the lanes at work.
+	// connections counts those that transports have, running the loops that run, workers
+	// the goroutines of lanes.
 	connections, running sync.WaitGroup
 	workers              lane.Tally
 
-	mu    sync.Mutex
-	open  bool
+	mu    sync.Mutex // serialises admit, Open and Refuse
 	kinds via.Kinds
-	// refusing is set when no client is taken any more; under mu.
-	refusing atomic.Bool
+	// open is set by Open, refusing by Refuse.
+	open, refusing atomic.Bool
 }
 
-// New returns a registry with a loop per processor. Clients are taken after Open.
+// New returns a registry with a loop per processor. It takes clients after Open.
 func New(cfg Config) *Registry {
 	r := &Registry{Config: cfg}
 	r.handling, r.Stop = context.WithCancel(context.Background())
@@ -91,24 +89,20 @@ func (r *Registry) Loops() []*loop.Loop {
 	return loops
 }
 
-// Open starts the loops, and takes clients from now on. It is called once.
+// Open starts the loops; the registry takes clients from now on. It is called once.
 func (r *Registry) Open() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.open = true
+	r.open.Store(true)
 	for _, l := range r.loops {
 		r.running.Go(l.Run)
 	}
 }
 
-// State tells whether Open was called, and Refuse.
-func (r *Registry) State() (open, refusing bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.open, r.refusing.Load()
-}
+// State reports whether Open was called, and whether Refuse was.
+func (r *Registry) State() (open, refusing bool) { return r.open.Load(), r.refusing.Load() }
 
-// Refuse takes no client any more.
+// Refuse makes the registry refuse new clients.
 func (r *Registry) Refuse() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,14 +117,15 @@ func (r *Registry) Accept(ctx context.Context, conn transport.Conn, info transpo
 	}
 	c.Post(func() {
 		if c.begin(conn, kind, info.Connect); r.refusing.Load() {
-			// The others were disconnected before this one was there.
+			// The drain may have missed this client, which had no session yet.
 			c.session.Dismiss(protocol.DisconnectShutdown)
 		}
 	})
 	return c.peer(), nil
 }
 
-// NextLoop returns a loop for AcceptOn; nil if there is none.
+// NextLoop returns a loop for AcceptOn; nil if connections cannot live on a loop, or the
+// registry takes none.
 func (r *Registry) NextLoop() transport.Loop {
 	if open, refusing := r.State(); r.GoroutineDriver || !poll.Supported() || !open || refusing {
 		return nil
@@ -138,8 +133,8 @@ func (r *Registry) NextLoop() transport.Loop {
 	return r.nextLoop().Sockets()
 }
 
-// AcceptOn takes a connection whose socket is watched by l, one of NextLoop, on which
-// it is called.
+// AcceptOn takes a connection whose socket is watched by l, a result of NextLoop. It is
+// called on l.
 func (r *Registry) AcceptOn(l transport.Loop, ctx context.Context, conn transport.Conn, info transport.Info) (transport.Peer, error) {
 	i := slices.IndexFunc(r.loops, func(own *Loop) bool { return own.Sockets() == l })
 	c, kind, err := r.admit(r.loops[i], ctx, &info)
@@ -152,11 +147,11 @@ func (r *Registry) AcceptOn(l transport.Loop, ctx context.Context, conn transpor
 
 func (r *Registry) nextLoop() *Loop { return r.loops[int(r.accepted.Add(1))%len(r.loops)] }
 
-// admit makes the client of a new connection, unless the node takes none.
+// admit makes the client of a new connection, unless the registry takes none.
 func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*Client, *via.Kind, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.open || r.refusing.Load() {
+	if open, refusing := r.State(); !open || refusing {
 		return nil, nil, protocol.DisconnectShutdown
 	}
 	r.connections.Add(1)
@@ -164,8 +159,8 @@ func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*C
 	return c, r.kinds.Of(info), nil
 }
 
-// begin makes the session, on its loop. A one-way client connects at once if it has sent
-// req already.
+// begin starts the session, on its loop. req is the connect request of a one-way client that
+// has sent it already, else nil.
 func (c *Client) begin(conn transport.Conn, kind *via.Kind, req *protocol.ConnectRequest) {
 	c.loop.addConnection(c)
 	c.session.Init((*env)(c), c.loop.clients.Session, conn, kind)
@@ -177,8 +172,7 @@ func (c *Client) begin(conn transport.Conn, kind *via.Kind, req *protocol.Connec
 	}
 }
 
-// OnLoops calls f on every loop and waits until all are done. A node that does not run
-// has no clients, and nothing to call f for.
+// OnLoops calls f on every loop and waits until all are done. It does nothing before Open.
 func (r *Registry) OnLoops(ctx context.Context, f func(*Loop)) error {
 	if open, _ := r.State(); !open {
 		return nil
@@ -202,12 +196,12 @@ func (r *Registry) OnLoops(ctx context.Context, f func(*Loop)) error {
 	return nil
 }
 
-// Each calls f, on their loops, with the clients that t selects, and waits for it.
+// Each calls f with each client that t selects, on its loop, and waits for that.
 func (r *Registry) Each(ctx context.Context, t *users.Target, f func(*Client)) error {
 	return r.OnLoops(ctx, func(l *Loop) { l.each(t, f) })
 }
 
-// PostEach calls f, on their loops, with the clients that t selects, later.
+// PostEach is Each without waiting.
 func (r *Registry) PostEach(t *users.Target, f func(*Client)) {
 	for _, l := range r.loops {
 		l.Post(loop.Func(func() { l.each(t, f) }))
@@ -224,8 +218,8 @@ func (r *Registry) Subscriptions(ctx context.Context) (int, error) {
 	return int(n.Load()), err
 }
 
-// Channels returns the channels with subscribers whose names match, and the number of
-// these.
+// Channels returns the channels with subscribers whose names match, with the number of
+// subscribers of each.
 func (r *Registry) Channels(ctx context.Context, match func(string) bool) (map[string]int, error) {
 	parts := make([]map[string]int, len(r.loops))
 	err := r.OnLoops(ctx, func(l *Loop) {
@@ -238,24 +232,25 @@ func (r *Registry) Channels(ctx context.Context, match func(string) bool) (map[s
 	}
 	channels := make(map[string]int)
 	for _, m := range parts {
-		maps.DeleteFunc(m, func(ch string, _ int) bool { return !match(ch) })
-		for ch, k := range m {
-			channels[ch] += k
+		for ch, subscribers := range m {
+			if match(ch) {
+				channels[ch] += subscribers
+			}
 		}
 	}
 	return channels, nil
 }
 
-// Panics is how many panics were contained.
+// Panics is the number of panics that were contained.
 func (r *Registry) Panics() uint64 { return r.panics.Load() }
 
-// panicked logs a panic, and counts it.
+// panicked logs and counts a panic.
 func (r *Registry) panicked(client string, reason any, stack []byte) {
 	r.panics.Add(1)
 	r.Log.Error("panic", "client", client, "panic", fmt.Sprint(reason), "stack", string(stack))
 }
 
-// Drain refuses new clients and disconnects those that are there, spread over a time.
+// Drain refuses new clients and disconnects the present ones, spread over a time.
 func (r *Registry) Drain(ctx context.Context, over time.Duration) error {
 	r.Refuse()
 	return drain.Run(ctx, over, len(r.loops), func(portion drain.Portion) (int, error) {
@@ -268,12 +263,11 @@ func (r *Registry) Drain(ctx context.Context, over time.Duration) error {
 	})
 }
 
-// patience is how long an end lets handlers do what clients sent before.
+// patience is how long End lets handlers run after the last connection.
 const patience = 5 * time.Second
 
-// End disconnects all clients, after Refuse, and waits for their transports and for
-// their effects. The context of handlers ends 5 s after the last connection, or with
-// Stop.
+// End disconnects all clients and waits for their transports and effects. The context of
+// handlers ends 5 s after the last connection, or with Stop. Refuse was called before.
 func (r *Registry) End(ctx context.Context) {
 	for _, l := range r.loops {
 		l.Post(loop.Func(func() { l.drain(l.connections) }))
@@ -281,11 +275,11 @@ func (r *Registry) End(ctx context.Context) {
 	r.connections.Wait()
 	defer time.AfterFunc(patience, r.Stop).Stop()
 	defer r.Stop()
-	// What a lane ends with can start another effect, by way of the loop: an
+	// The completion of the last effect of a lane can start another one on the loop: the
 	// attach of a client that has gone is undone.
 	for range 3 {
 		r.workers.Wait()
-		_ = r.OnLoops(ctx, func(*Loop) {}) // fails with ctx, which never ends
+		_ = r.OnLoops(ctx, func(*Loop) {}) // cannot fail, because ctx never ends
 	}
 }
 

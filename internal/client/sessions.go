@@ -2,14 +2,13 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 
 	"github.com/google/uuid"
 )
 
-// sessions are the clients of a loop that have session IDs: secrets by which commands and
-// the server's operations find a connection. All other clients cost nothing here.
+// sessions are the clients of a loop that have session IDs: secrets by which emulated
+// commands and server operations find a connection. Other clients are not in it.
 type sessions struct {
 	clients map[uuid.UUID]*Client
 	ids     map[*Client]uuid.UUID
@@ -31,16 +30,14 @@ func (t *sessions) remove(c *Client) {
 	}
 }
 
-// find returns the client with an ID, or nil. The time that it takes depends on a hash
-// with a secret seed, and so tells nothing of the IDs that there are.
+// find returns the client with an ID, or nil. The time that it takes depends on a hash with a
+// secret seed, so it reveals nothing of the IDs in use.
 func (t *sessions) find(id uuid.UUID) *Client { return t.clients[id] }
 
-// newSessionID returns a random UUID (version 4) that tells the loop among so many, at
-// most 65,536: of its 122 bits, these are all that can be known of it.
-func newSessionID(loop, loops int) (id uuid.UUID) {
-	_, _ = rand.Read(id[:]) // it never fails
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
+// newSessionID returns a random UUID (version 4) whose last 16 bits are the loop modulo
+// loops, which is at most 65,536. All its other bits are unknown to others.
+func newSessionID(loop, loops int) uuid.UUID {
+	id := uuid.New()
 	tail := int(binary.BigEndian.Uint16(id[14:])) % (1 << 16 / loops)
 	binary.BigEndian.PutUint16(id[14:], uint16(tail*loops+loop))
 	return id
@@ -49,15 +46,15 @@ func newSessionID(loop, loops int) (id uuid.UUID) {
 // loopOf is the loop that the ID was made for.
 func loopOf(id uuid.UUID, loops int) int { return int(binary.BigEndian.Uint16(id[14:])) % loops }
 
-// parseSessionID accepts what SessionID returns. Another text is the ID of nobody.
+// parseSessionID accepts only the text of a session ID as the connect result has it.
 func parseSessionID(text string) (id uuid.UUID, ok bool) {
 	id, err := uuid.Parse(text)
 	return id, err == nil && id.String() == text
 }
 
-// Emulate hands commands to the client with a session ID, if the node has it, and waits
-// until they are dispatched. data is that of a protocol.EmulationRequest. What is not
-// understood is passed over. An error is that of ctx.
+// Emulate passes commands to the client with a session ID, if the node has it, and waits
+// until they are dispatched. data is that of a protocol.EmulationRequest. Malformed commands
+// are only logged. The error is that of ctx.
 func (r *Registry) Emulate(ctx context.Context, session string, data []byte) error {
 	id, ok := parseSessionID(session)
 	if open, _ := r.State(); !ok || !open {

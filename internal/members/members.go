@@ -1,5 +1,5 @@
 // Package members carries out commands of the cluster on this node's clients, and answers
-// the questions of other nodes.
+// the surveys of other nodes.
 package members
 
 import (
@@ -17,10 +17,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Member is the node as its cluster sees it: a cluster.Handler. The exported fields are
-// constant.
+// Member implements cluster.Handler for a node. The exported fields are constant.
 type Member struct {
-	// UID, Name, Version and the time of the start are what the node tells of itself.
+	// UID, Name, Version and Started describe the node to others.
 	UID, Name, Version string
 	Started            time.Time
 	Clients            *client.Registry
@@ -29,21 +28,20 @@ type Member struct {
 	// Survey answers the application's surveys.
 	Survey func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
 
-	// subscriptions is their number as it was when it was asked for last.
+	// subscriptions is the number that Info got last.
 	subscriptions atomic.Int64
 }
 
-// Describe implements cluster.Handler. A loop that hangs must not make the node look
-// dead as well.
+// Describe implements cluster.Handler. It takes 1 s at most, so that the node does not look
+// dead to the others when a loop hangs.
 func (m *Member) Describe(ctx context.Context) cluster.Info {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	info, _ := m.Info(ctx) // with what is known
+	info, _ := m.Info(ctx)
 	return info
 }
 
-// Info returns what the node is at this moment. With an error the number of
-// subscriptions is that of a moment before.
+// Info describes the node. With an error, which is that of ctx, NumSubs is an earlier one.
 func (m *Member) Info(ctx context.Context) (cluster.Info, error) {
 	subs, err := m.Clients.Subscriptions(ctx)
 	if err == nil {
@@ -82,8 +80,8 @@ func (m *Member) Apply(cmd *control.Command) {
 	m.Clients.PostEach(&t, do)
 }
 
-// Operate has a command done on every node, the others first. No error means that all
-// have done it.
+// Operate makes every node carry out a command, the others first. Without an error all have
+// done it.
 func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, cmd *control.Command) error {
 	t, do, err := operation(cmd)
 	if err == nil {
@@ -95,7 +93,7 @@ func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, cmd *control.C
 	return m.Clients.Each(ctx, &t, do)
 }
 
-// operation returns what a command does with which clients.
+// operation returns which clients a command is for, and what it does with each of them.
 func operation(cmd *control.Command) (t users.Target, do func(*client.Client), err error) {
 	switch {
 	case cmd.Subscribe != nil:
@@ -120,5 +118,3 @@ func operation(cmd *control.Command) (t users.Target, do func(*client.Client), e
 	}
 	return t, nil, errors.New("no operation")
 }
-
-var _ cluster.Handler = (*Member)(nil)

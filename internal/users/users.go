@@ -1,7 +1,10 @@
-// Package users counts connections.
+// Package users counts connections by user, and selects some of them.
 package users
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Counts counts the node's connections per user. The zero value counts none. Any
 // goroutine may use it.
@@ -42,4 +45,20 @@ func (u *Counts) Totals() (clients, users int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.n, len(u.m)
+}
+
+// Target selects connections. An empty Client or Session selects all.
+type Target struct {
+	// User of the connections; empty for anonymous ones.
+	User string
+	// Client and Session are the IDs that a connection must have.
+	Client, Session string
+	// Whitelist are the IDs of clients that are not selected.
+	Whitelist []string
+}
+
+// Match reports whether t selects the client with an ID. The caller has found the client by
+// User and Session, which Match does not look at.
+func (t *Target) Match(client string) bool {
+	return (t.Client == "" || t.Client == client) && !slices.Contains(t.Whitelist, client)
 }
