@@ -1,5 +1,5 @@
-// Package batch hands publications to an engine many at a time. They share allocations,
-// and those that nobody kept are used again.
+// Package batch passes publications to an engine, many at a time. Publications share
+// allocations, and those that the engine has not kept are used again.
 package batch
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Publish publishes the elements of a batch in their order, size of them at once, and sets
-// the Result and Err of each. publish is broker.Traits.Batch.
+// Publish publishes the elements of a batch in their order, at most size of them at once, and
+// sets the Result and Err of each. publish is broker.Traits.Batch.
 func Publish(ctx context.Context, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication, size int) {
 	r := rounds.Get().(*round)
 	for len(batch) > 0 {
@@ -20,15 +20,14 @@ func Publish(ctx context.Context, publish func(context.Context, []broker.BatchIt
 		batch = batch[len(part):]
 		r.publish(ctx, publish, part)
 	}
-	rounds.Put(r) // unless the broker panicked
+	rounds.Put(r) // not deferred: after a panic of the broker, r is garbage
 }
 
 // round is a call of the engine.
 type round struct {
 	items []broker.BatchItem
-	// of tells which element an item is of.
-	of   []int
-	pubs slabs
+	of    []int // for each item the index of its element
+	pubs  slabs
 }
 
 var rounds = sync.Pool{New: func() any { return new(round) }}
@@ -44,7 +43,7 @@ func (r *round) publish(ctx context.Context, publish func(context.Context, []bro
 		item, p := &r.items[i], &batch[r.of[i]]
 		p.Result, p.Err = item.Result, item.Err
 	}
-	clear(r.items[:n]) // the pool holds on to nothing
+	clear(r.items[:n]) // so that the pool keeps no payloads in memory
 }
 
 var noOptions channel.PublishOptions
@@ -56,10 +55,9 @@ func options(p *channel.BatchPublication) *channel.PublishOptions {
 	return p.Options
 }
 
-// fill makes items of the elements that can be published, and returns their
-// number. What is the same for consecutive elements is made once: a broadcast
-// without history has one publication. Publications that nobody remembers share
-// allocations.
+// fill makes items of the elements that can be published, and returns their number.
+// Consecutive elements with the same data and options share a publication, as in a broadcast
+// without history. Publications that are not for history share allocations.
 func (r *round) fill(batch []channel.BatchPublication) (n int) {
 	var last *channel.BatchPublication
 	for i := range batch {
@@ -86,5 +84,5 @@ func (r *round) fill(batch []channel.BatchPublication) (n int) {
 	return n
 }
 
-// same tells whether two payloads are the same piece of memory.
+// same reports whether two payloads are the same piece of memory.
 func same(a, b []byte) bool { return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] }

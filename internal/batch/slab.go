@@ -5,24 +5,26 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// slabSize is how many publications share an allocation: what one slow loop keeps alive.
+// slabSize is how many publications share an allocation. One that is kept keeps all of them
+// in memory.
 const slabSize = 32
 
 type slab struct {
 	pubs [slabSize]channel.Publication
-	// kept tells that somebody keeps one of them.
+	// kept is set if the broker keeps one of those that were handed out since the last
+	// reclaim.
 	kept bool
 }
 
 // slabs hand out publications. The zero value is ready for use, by one goroutine.
 type slabs struct {
 	slabs []*slab
-	// first is where the first slab begins: others before it are kept.
+	// first is the number of publications in the first slab that earlier batches keep.
 	first int
-	used  int // publications that were handed out
+	used  int // publications that were handed out since the last reclaim
 }
 
-// next returns a publication, which is zero.
+// next returns an empty publication.
 func (s *slabs) next() *channel.Publication {
 	end := s.first + s.used
 	if end == len(s.slabs)*slabSize {
@@ -36,13 +38,13 @@ func (s *slabs) next() *channel.Publication {
 	return s.at(s.used - 1)
 }
 
-// reclaim must be called between one batch and the next, with the items that the
-// broker got. A batch into channels without subscribers and history, as most are that
-// a backend publishes to blindly, costs no publications: a third of what a batch
-// allocates. Batches of one share slabs, too, if theirs are kept.
+// reclaim must be called after each batch, with the items that the broker got. It takes back
+// the slabs of which the broker keeps nothing: a batch into channels without subscribers and
+// history, to which backends often publish, allocates a third less. Of a slab that was
+// handed out in part, it takes back the rest, so that small batches share slabs.
 func (s *slabs) reclaim(items []broker.BatchItem) {
-	// The items have the publications in the order in which they were handed out, some
-	// repeatedly, some have others.
+	// The items have the publications in the order in which they were handed out. Several
+	// items may share one, and some have a publication that is not from here.
 	at := -1
 	for i := range items {
 		item := &items[i]
@@ -59,11 +61,11 @@ func (s *slabs) reclaim(items []broker.BatchItem) {
 		switch to := min((i+1)*slabSize, end); {
 		case !of.kept:
 			clear(of.pubs[from-i*slabSize : to-i*slabSize])
-		case to < (i+1)*slabSize: // the last one: what is left of it comes first
+		case to < (i+1)*slabSize: // the last one: the next batch begins with its rest
 			of.kept = false
 			s.slabs[i], s.slabs[0] = s.slabs[0], of
 			if s.first > 0 && i > 0 {
-				s.slabs[i] = nil // has no beginning
+				s.slabs[i] = nil // earlier batches keep its first publications
 			}
 			s.first = to - i*slabSize
 		default:

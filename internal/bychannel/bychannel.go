@@ -1,4 +1,4 @@
-// Package bychannel finds what a client has by channel.
+// Package bychannel finds the items of a client by their channels.
 package bychannel
 
 import "iter"
@@ -7,19 +7,19 @@ import "iter"
 type Item[T any] interface {
 	comparable
 	Channel() string
-	// Next is where a Set keeps the item behind it.
+	// Next returns where the Set stores the next item of its list.
 	Next() *T
 }
 
-// Set has an item per channel. Most clients have few: these are a list that takes no
-// memory of its own, and a map is there only while it pays. The zero value is empty.
+// Set has an item per channel. A few items, as most clients have, are a linked list without
+// memory of its own; more are a map. The zero value is empty.
 type Set[T Item[T]] struct {
-	first T
-	index map[string]T // nil while there is the list
+	first T            // of the list
+	index map[string]T // nil while there is a list
 	n     int
 }
 
-// From more than listMost items on there is a map, until no more than listAgain are left.
+// With more than listMost items the list becomes a map, with listAgain again a list.
 const (
 	listMost  = 8
 	listAgain = 4
@@ -28,7 +28,7 @@ const (
 // Len is the number of items.
 func (t *Set[T]) Len() int { return t.n }
 
-// Get returns the item of a channel; nil if there is none.
+// Get returns the item of a channel, or nil.
 func (t *Set[T]) Get(ch string) (none T) {
 	if t.index != nil {
 		return t.index[ch]
@@ -41,7 +41,7 @@ func (t *Set[T]) Get(ch string) (none T) {
 	return none
 }
 
-// Add takes in b, whose channel is not there yet.
+// Add adds b. The set must not have an item of its channel.
 func (t *Set[T]) Add(b T) {
 	var none T
 	if t.n++; t.index == nil && t.n > listMost {
@@ -60,7 +60,7 @@ func (t *Set[T]) Add(b T) {
 	*b.Next(), t.first = t.first, b
 }
 
-// Remove takes out b, if it is there.
+// Remove removes b, if it is in the set.
 func (t *Set[T]) Remove(b T) {
 	if t.Get(b.Channel()) != b {
 		return
@@ -84,8 +84,8 @@ func (t *Set[T]) Remove(b T) {
 	*at, *b.Next() = *b.Next(), none
 }
 
-// All goes through the items in no order. The one that it is at may be removed
-// meanwhile, and no other.
+// All iterates over the items in no order. The loop may remove the current item, but no
+// other.
 func (t *Set[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, b := range t.index {

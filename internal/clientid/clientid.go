@@ -1,4 +1,4 @@
-// Package clientid makes the names of clients.
+// Package clientid makes the IDs of clients.
 package clientid
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// New returns a random UUID (version 4). It is a name and no secret, so it need not be
-// worth a system call.
+// New returns a random UUID (version 4). It is no secret, so it comes from a fast generator
+// without system calls.
 func New() (id uuid.UUID) {
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())

@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// leaveDelay is the least time between the last subscriber's leaving and the
-	// broker's unsubscribe, retryPause that between two attempts (engines.md 6).
+	// leaveDelay is the least time between the leave of the last subscriber and the call
+	// of the broker, retryPause that between two calls (engines.md 6).
 	leaveDelay = time.Second
 	retryPause = 500 * time.Millisecond
 	// leaveBatch is how many channels one call of the broker leaves at most, leavers
 	// how many calls there are at a time.
 	leaveBatch = 512
 	leavers    = 8
-	// leaveTimeout bounds a call. Who subscribes to one of its channels meanwhile
-	// waits for it.
+	// leaveTimeout bounds a call. A new subscriber of one of its channels waits for the
+	// call.
 	leaveTimeout = 5 * time.Second
 )
 
-// leaver unsubscribes from channels that nobody subscribes to any more. It does so
-// later, because clients often come back at once, many at a time, because a node
-// that lost a load balancer loses all its channels, and until the broker agrees,
-// because what it failed to leave it would deliver for ever.
+// leaver unsubscribes at the broker from channels that have lost their last subscriber. It
+// waits for a second, because clients often come back at once. It leaves many channels by
+// one call, because a node that loses its load balancer loses all of them. It repeats a call
+// that fails, because otherwise the broker would deliver for ever.
 type leaver struct {
 	table *Table
 	ctx   context.Context // ends with close
@@ -32,13 +32,13 @@ type leaver struct {
 	slots chan struct{}
 
 	mu sync.Mutex
-	// queue is in the order of due. A goroutine serves it while it holds something.
+	// queue is in the order of due. A goroutine serves it while it is not empty.
 	queue  []departure
 	served bool
 	closed bool
 }
 
-// departure is a channel to be left. It holds a use of the route.
+// departure is a channel to be left. It is a user of the route.
 type departure struct {
 	ch    string
 	route *Route
@@ -69,10 +69,8 @@ func (l *leaver) add(ds ...departure) {
 	}
 }
 
-// serve hands out what is due, until nothing is queued.
+// serve starts a call for each batch that is due, until the queue is empty.
 func (l *leaver) serve() {
-	timer := time.NewTimer(leaveDelay)
-	defer timer.Stop()
 	for {
 		batch, wait := l.next()
 		switch {
@@ -88,19 +86,24 @@ func (l *leaver) serve() {
 			}
 		case wait == 0:
 			return
-		default:
-			timer.Reset(wait)
-			select {
-			case <-timer.C:
-			case <-l.ctx.Done():
-				return
-			}
+		case !l.pause(wait):
+			return
 		}
 	}
 }
 
-// next takes a batch that is due, or tells how long to wait for one; 0 if there is
-// nothing to wait for.
+// pause waits. It returns false at once when the leaver is closed.
+func (l *leaver) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-l.ctx.Done():
+		return false
+	}
+}
+
+// next takes a batch that is due from the queue, or returns how long to wait for one; 0 if
+// the queue is empty.
 func (l *leaver) next() (batch []departure, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,29 +125,20 @@ func (l *leaver) next() (batch []departure, wait time.Duration) {
 	return batch, 0
 }
 
-// leave unsubscribes from the channels of a batch, as far as they have no
-// subscribers, until the broker has done so.
+// leave unsubscribes from the channels of a batch that still have no subscribers, and
+// repeats that until the broker has done it.
 func (l *leaver) leave(batch []departure) {
-	for len(batch) > 0 {
-		if batch = l.lock(batch); len(batch) == 0 {
-			return
-		}
-		if l.unsubscribe(batch) {
-			return
-		}
-		pause := time.NewTimer(retryPause)
-		select {
-		case <-pause.C:
-		case <-l.ctx.Done():
-			pause.Stop()
+	for {
+		batch = l.lock(batch)
+		if len(batch) == 0 || l.unsubscribe(batch) || !l.pause(retryPause) {
 			return
 		}
 	}
 }
 
-// lock returns what is still to be left, with the locks of its routes held, so that
-// a subscriber who comes back waits. It waits for no lock itself, as it holds others:
-// somebody is coming or going there, and the channel is looked at again later.
+// lock returns the departures that are still to be left, with the locks of their routes
+// held, so that new subscribers wait. It does not wait for a lock itself, because it holds
+// others: if a client is just coming or going, lock queues the departure again.
 func (l *leaver) lock(batch []departure) []departure {
 	var later []departure
 	alone := batch[:0]
@@ -157,7 +151,7 @@ func (l *leaver) lock(batch []departure) []departure {
 			r.leaving, r.returned = false, false
 			r.mu.Unlock()
 			l.table.release(d.ch, r)
-		case r.returned: // and left again, later than d tells
+		case r.returned: // and left again meanwhile, so the delay begins anew
 			r.returned = false
 			r.mu.Unlock()
 			later = append(later, d)
@@ -169,13 +163,12 @@ func (l *leaver) lock(batch []departure) []departure {
 	return alone
 }
 
-// unsubscribe leaves channels whose locks are held, and frees these.
+// unsubscribe leaves channels whose locks are held, unlocks them, and reports success.
 func (l *leaver) unsubscribe(batch []departure) bool {
 	channels := make([]string, len(batch))
 	for i, d := range batch {
 		channels[i] = d.ch
-		// Whatever the broker answers: it may be unsubscribed.
-		d.route.subscribed = false
+		d.route.subscribed = false // also after an error the broker may have done it
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, leaveTimeout)
 	defer cancel()

@@ -5,14 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// Loops is a set of loops, by number. Loops share 64 places; that two loops share
-// one, on a machine of more than 64 processors, costs no more than a message to a
-// loop without subscribers.
+// Loops is a set of loops, by number. It has 64 places. With more than 64 loops some share a
+// place, and then a loop without subscribers may get a message in vain.
 type Loops uint64
 
 const places = 64
 
-// Has tells whether a loop is in the set.
+// Has reports whether a loop is in the set.
 func (s Loops) Has(loop int) bool { return s>>(uint(loop)%places)&1 != 0 }
 
 // Count is how many of n loops are in the set.
@@ -28,13 +27,13 @@ func (s Loops) Count(n int) (count int) {
 	return count
 }
 
-// counts are the numbers of a channel's subscribers per loop. There is one for every
-// channel, and most have subscribers on few loops, however many there are. All but
-// taken is for one goroutine at a time.
+// counts are the numbers of a channel's subscribers per loop. Most channels have subscribers
+// on few loops, so there is room for one place, and a list of more is made when needed. Only
+// taken may be read by any goroutine; one goroutine at a time may use the rest.
 type counts struct {
 	taken atomic.Uint64 // Loops
 	first placeCount
-	more  *[]placeCount // other places; nil if there are none
+	more  *[]placeCount // nil if there are none
 }
 
 type placeCount struct {

@@ -1,8 +1,7 @@
 package route
 
-// Mark notes something, a number other than 0, about a channel that is routed. The
-// latest mark counts; it lasts as long as the channel is routed. Mark reports whether the
-// channel had none.
+// Mark sets the mark of a channel that has a route: a number other than 0. It stays until it
+// is set again or the route ends. Mark reports whether the channel had no mark before.
 func (t *Table) Mark(ch string, mark uint8) (first bool) {
 	b, hash := t.bucket(ch)
 	b.mu.Lock()
@@ -18,7 +17,7 @@ func (t *Table) Mark(ch string, mark uint8) (first bool) {
 	return first
 }
 
-// HasMarked tells whether any channel is marked.
+// HasMarked reports whether any channel is marked.
 func (t *Table) HasMarked() bool { return t.marked.Load() > 0 }
 
 // Marked calls f with the marked channels of a bucket, from 0 to Buckets-1, that have

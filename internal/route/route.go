@@ -14,7 +14,7 @@ import (
 // Table of the routes of a node. Any goroutine may use it.
 type Table struct {
 	broker broker.Broker
-	// leaver unsubscribes later from a broker that is not in the process; nil if it is.
+	// leaver is nil for a broker in this process, which is left at once.
 	leaver  *leaver
 	lastID  atomic.Int64
 	size    atomic.Int64 // routes with subscribers
@@ -23,45 +23,41 @@ type Table struct {
 	marked atomic.Int64
 }
 
-// Buckets is the number of parts that a table has. Each holds about as many channels
-// as any other, in a division that is the table's own.
+// Buckets is the number of parts of a table. All parts hold about the same number of
+// channels; a hash decides in which of them a channel is.
 const Buckets = 256
 
-// bucket is read without its lock, which is for those who change it.
+// bucket is a part of a table. The lock is for changes only.
 type bucket struct {
 	mu sync.Mutex
 	m  readmap.Map[*Route]
 }
 
-// Route is one channel that has, or is about to have, subscribers, or had some
-// until a moment ago.
+// Route is a channel that has subscribers, gets its first one, or has just lost the last.
 type Route struct {
 	id int64
-	// loops with subscribers.
+	// loops with subscribers, guarded by mu. Any goroutine may read loops.taken.
 	loops counts
-	// users is the number of those who hold the route, guarded by its bucket.
+	// users is the number of subscribers and departures that use the route, guarded by the
+	// bucket.
 	users int32
-
-	// What follows, and what counts in loops, is guarded by mu, which serialises the
-	// broker's subscribe and unsubscribe of this channel.
-	//
-	// subscribed tells that the broker is; if not, it may be so nevertheless after a
-	// call that failed. leaving tells that the route waits at the leaver, which holds
-	// it meanwhile; returned that there has been a subscriber since then.
+	// subscribed is set if the broker is subscribed; after a failed call it may be unset
+	// although the broker is. leaving is set while the route is at the leaver, returned if
+	// it has got a subscriber there. All three are guarded by mu.
 	subscribed, leaving, returned bool
 	// mark is that of Table.Mark, guarded by the bucket.
 	mark uint8
-	mu   sync.Mutex
+	// mu serialises the broker's subscribe and unsubscribe of this channel.
+	mu sync.Mutex
 }
 
 // ID replaces the channel's name for clients that negotiated compaction.
 func (r *Route) ID() int64 { return r.id }
 
-// Loops that may have subscribers now.
+// Loops with subscribers.
 func (r *Route) Loops() Loops { return Loops(r.loops.taken.Load()) }
 
-// New returns an empty table for a broker. Unless the broker is local, channels
-// are left later: see leaver.
+// New returns an empty table for a broker.
 func New(b broker.Broker) *Table {
 	t := &Table{broker: b}
 	if !b.Describe().Local {
@@ -70,8 +66,8 @@ func New(b broker.Broker) *Table {
 	return t
 }
 
-// Close ends what the table does in the background, and waits for it. What is still
-// to be unsubscribed stays subscribed: the broker is about to be closed.
+// Close stops the leaver and waits for it. Channels that it has not left yet stay subscribed,
+// because the broker is about to be closed.
 func (t *Table) Close() {
 	if t.leaver != nil {
 		t.leaver.close()
@@ -116,9 +112,9 @@ func (t *Table) release(ch string, r *Route) {
 	}
 }
 
-// Add routes a channel to a loop and returns the channel's ID. When it returns,
-// what the broker accepts from now on reaches the loop. Calls for different channels
-// do not wait for each other.
+// Add counts a subscriber of a channel on a loop and returns the channel's ID. What the
+// broker accepts after Add has returned reaches the loop. Calls for different channels do
+// not wait for each other.
 func (t *Table) Add(ctx context.Context, ch string, loop int) (id int64, err error) {
 	r := t.acquire(ch)
 	r.mu.Lock()
@@ -127,8 +123,7 @@ func (t *Table) Add(ctx context.Context, ch string, loop int) (id int64, err err
 	if !r.subscribed {
 		if err := t.broker.Subscribe(ctx, ch); err != nil {
 			t.uncount(r, loop)
-			// A failure, such as a context that ended, does not prove that nothing came
-			// of it.
+			// The broker may have subscribed in spite of the error, if ctx ended for example.
 			_ = t.leave(context.WithoutCancel(ctx), ch, r)
 			return 0, err
 		}
@@ -138,7 +133,7 @@ func (t *Table) Add(ctx context.Context, ch string, loop int) (id int64, err err
 	return r.id, nil
 }
 
-// Remove undoes Add. The error is that of a broker that is left at once.
+// Remove undoes an Add. The error is that of a broker in this process.
 func (t *Table) Remove(ctx context.Context, ch string, loop int) error {
 	r := t.Find(ch)
 	if r == nil {
@@ -150,8 +145,8 @@ func (t *Table) Remove(ctx context.Context, ch string, loop int) error {
 	return t.leave(ctx, ch, r)
 }
 
-// leave gives up one use of a route whose lock is held, and leaves the channel, now
-// or later, if that was its last subscriber.
+// leave gives up one use of a route whose lock is held. If the route has no subscribers any
+// more, it leaves the channel, at once or by the leaver.
 func (t *Table) leave(ctx context.Context, ch string, r *Route) error {
 	switch {
 	case !r.loops.empty() || r.leaving:
@@ -159,7 +154,7 @@ func (t *Table) leave(ctx context.Context, ch string, r *Route) error {
 		return nil
 	case t.leaver != nil:
 		r.leaving = true
-		t.leaver.add(departure{ch: ch, route: r}) // which has the use from now on
+		t.leaver.add(departure{ch: ch, route: r}) // takes over the use
 		return nil
 	}
 	defer t.release(ch, r)
@@ -186,8 +181,7 @@ func (t *Table) uncount(r *Route, loop int) {
 // Size is the number of channels with subscribers.
 func (t *Table) Size() int { return int(t.size.Load()) }
 
-// Channels appends to dst the channels of a bucket, from 0 to Buckets-1, that have
-// subscribers. All buckets together are all channels.
+// Channels appends to dst the channels with subscribers of a bucket, from 0 to Buckets-1.
 func (t *Table) Channels(dst []string, i int) []string {
 	b := &t.buckets[i]
 	b.mu.Lock()
