@@ -10,16 +10,19 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// The operations by user concern the connections of a user on every node of the
-// cluster; the empty user is the anonymous one, with all of its connections. The other
-// nodes are told first. No error means that each has confirmed, and all is done here; one
-// that has been silent for 7 s is told if it is back within 5 minutes. An error, after 8 s
-// at most, means that nothing happens here, nor later anywhere; nodes that confirmed have
-// done it. Repeating is fine. That there is no such connection is no error.
+// The operations by user (Subscribe, Unsubscribe, Disconnect, Refresh) act on the
+// connections of a user on every node of the cluster. The empty user selects all anonymous
+// connections. This node tells the other nodes first and acts when each of them has
+// confirmed; then the operation returns without an error. A node that has been silent for
+// 7 s need not confirm: it hears of the operation if it comes back within 5 minutes.
+//
+// With an error, after 8 s at most, this node has done nothing, and no node will do anything
+// later; nodes that had confirmed have done their part. The caller may repeat the
+// operation. It is no error if the user has no such connection.
 
 // Subscribe makes a server-side subscription for the connections of a user, on every
-// node. A channel that is empty or longer than Config.ChannelMaxLength is
-// ErrorBadRequest, an expiration that has passed ErrorExpired.
+// node. It returns ErrorBadRequest for a channel that is empty or longer than
+// Config.ChannelMaxLength, and ErrorExpired for an expiration in the past.
 func (n *Node) Subscribe(ctx context.Context, t Target, ch string, o *SubscribeOptions) error {
 	if ch == "" || len(ch) > n.cfg.ChannelMaxLength {
 		return ErrorBadRequest
@@ -34,9 +37,10 @@ func (n *Node) Subscribe(ctx context.Context, t Target, ch string, o *SubscribeO
 	return n.member.Operate(ctx, n.cluster, &control.Command{Subscribe: m})
 }
 
-// Unsubscribe ends the subscriptions, of either kind, of a user to a channel, on every
-// node. u is code and reason of the push, nil for 2000 "server unsubscribe"; from code 2500
-// clients subscribe again. An empty channel is ErrorBadRequest.
+// Unsubscribe ends the subscriptions of a user to a channel, server-side or not, on every
+// node. u is the code and the reason that clients are told; nil means 2000 "server
+// unsubscribe". With a code from 2500 on, clients subscribe again. It returns
+// ErrorBadRequest for an empty channel.
 func (n *Node) Unsubscribe(ctx context.Context, t Target, ch string, u *Unsubscribe) error {
 	if ch == "" {
 		return ErrorBadRequest
@@ -75,10 +79,10 @@ func (n *Node) PresenceStats(ctx context.Context, ch string) (PresenceStats, err
 	return n.engines.Presence.Stats(ctx, ch)
 }
 
-// History reads what f selects of the stream of a channel; with nil its position alone. A
-// position f.Since whose epoch is not the stream's is answered with
-// ErrorUnrecoverablePosition, beside which the history holds the top; f.Reverse with an
-// offset of 0 with ErrorBadRequest.
+// History reads the part of a channel's stream that f selects; nil selects no publications,
+// only the top position. If the epoch of f.Since is not that of the stream, History returns
+// ErrorUnrecoverablePosition and the top position. f.Reverse with f.Since at offset 0 is
+// ErrorBadRequest.
 func (n *Node) History(ctx context.Context, ch string, f *HistoryFilter) (History, error) {
 	return n.engines.History(ctx, ch, orZero(f))
 }
@@ -94,7 +98,8 @@ func (n *Node) NumClients() int {
 	return clients
 }
 
-// Panics is how many panics, of handlers, engines or the node itself, were contained.
-// Each is logged as an error, with the client and the stack. If it was not a handler
-// that panicked, whose clients get error 100, the client is disconnected with 3004.
+// Panics is the number of panics in handlers, engines and the node itself that the node
+// has contained. Each is logged as an error, with the client and the stack. When a handler
+// panics, its client gets error 100; after any other panic the client is disconnected with
+// 3004.
 func (n *Node) Panics() uint64 { return n.clients.Panics() }

@@ -7,9 +7,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Client is one connection. Its methods may be called from any goroutine,
-// handlers included; they take effect in the order of their calls, and do
-// nothing once the connection has ended.
+// Client is one connection. Its methods may be called from any goroutine, also from
+// handlers. Send, Subscribe, Unsubscribe and Disconnect return at once, take effect in the
+// order of their calls, and do nothing once the connection has ended.
 type Client client.Client
 
 func (c *Client) inner() *client.Client { return (*client.Client)(c) }
@@ -20,18 +20,18 @@ func (c *Client) ID() string { return c.inner().ID() }
 // UserID of the client; empty for anonymous ones.
 func (c *Client) UserID() string { return c.inner().UserID() }
 
-// Transport by which the client came.
+// Transport describes the client's connection.
 func (c *Client) Transport() TransportInfo {
 	v := c.inner().Session().Via()
 	return TransportInfo{Name: v.Name, Encoding: v.Framer.Encoding(), RemoteAddr: c.inner().RemoteAddr(), Mode: v.Mode}
 }
 
-// Context ends with the connection; it holds what ConnectReply.Context held. What the
-// client sent before is handled nevertheless: see Handlers.
+// Context has the values of ConnectReply.Context and ends with the connection. Handlers
+// still run then for what the client sent before: see Handlers.
 func (c *Client) Context() context.Context { return c.inner().Context() }
 
-// Meta of the client: that of its Credentials, or of the last refresh that brought some;
-// nil if there is none. It must not be modified.
+// Meta of the client: from its Credentials, or from the last RefreshReply with a Meta; nil
+// if there is none. It must not be modified.
 func (c *Client) Meta() []byte { return c.inner().Meta() }
 
 // Send pushes a message to the client. data is JSON for JSON clients, and must
@@ -40,14 +40,14 @@ func (c *Client) Send(data []byte) {
 	c.inner().Post(func() { c.inner().Session().Send(data) })
 }
 
-// Subscribe makes a server-side subscription. One that the client already has is
-// replaced. What is refused, for an expiration that has passed say, is logged.
+// Subscribe makes a server-side subscription. It replaces one that the client already has
+// to the channel. A refusal, for example of an expiration in the past, is logged.
 func (c *Client) Subscribe(ch string, o *SubscribeOptions) {
 	opts := orZero(o)
 	c.inner().Post(func() { c.inner().Subscribe(ch, &opts) })
 }
 
-// Unsubscribe ends a subscription of either kind with code 2000.
+// Unsubscribe ends a subscription, server-side or not, with code 2000.
 func (c *Client) Unsubscribe(ch string) {
 	c.inner().Post(func() { c.inner().Session().Unsubscribe(ch, protocol.UnsubscribeServer) })
 }
@@ -66,9 +66,9 @@ type SubscriptionInfo struct {
 }
 
 // Subscriptions returns the established subscriptions by channel; a connection that has
-// ended has none. It waits for the client's loop, so it sees the effect of every earlier
-// call. It fails with the error of ctx if that ends before, and with DisconnectShutdown
-// once the node has ended.
+// ended has none. It waits until the earlier calls of the other methods have taken effect.
+// It returns the error of ctx if ctx ends before, and protocol.DisconnectShutdown once the
+// node has ended.
 func (c *Client) Subscriptions(ctx context.Context) (map[string]SubscriptionInfo, error) {
 	subs := make(map[string]SubscriptionInfo)
 	err := c.inner().Call(ctx, func() {

@@ -10,25 +10,27 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Codes of SurveyReply. The application may have others.
+// Codes of SurveyReply. The application may have others, from 100 on.
 const (
 	SurveyOK       uint32 = cluster.CodeOK
 	SurveyInternal uint32 = cluster.CodeInternal
 	SurveyInvalid  uint32 = cluster.CodeInvalid
-	// SurveyUnknownOp is the answer to an unknown question, or without a Survey handler.
+	// SurveyUnknownOp is the code for an unknown SurveyEvent.Op, and of a node without a
+	// Survey handler.
 	SurveyUnknownOp uint32 = cluster.CodeUnknownOp
 )
 
 var (
-	// ErrUnknownNode tells that a survey was for a node that is not in the cluster.
+	// ErrUnknownNode says that the node with the given UID is not in the cluster.
 	ErrUnknownNode = cluster.ErrUnknownNode
-	// ErrNoAnswer names nodes that have not answered a survey, or confirmed an operation.
+	// ErrNoAnswer says that nodes have not answered a survey, or not confirmed an operation.
+	// The text of the error that wraps it names them.
 	ErrNoAnswer = cluster.ErrNoAnswer
 )
 
-// Info describes the nodes of the cluster, this one first. What it tells of others is
-// what they told last: they do so every 3 s. A node that was killed is listed for 7 to
-// 16 s more, one that was shut down is not.
+// Info describes the nodes of the cluster, this one first. The other nodes report every
+// 3 s, so their figures are up to 3 s old. A node that was killed is listed for 7 to 16 s
+// more, one that was shut down is not.
 func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 	self, err := n.member.Info(ctx)
 	if err != nil {
@@ -41,16 +43,16 @@ func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 	return infos, nil
 }
 
-// Survey asks every node of the cluster, this one included, or just the one with the
-// UID node if that is not empty, and returns the replies of their Survey handlers by
-// UID when each node that is known has replied or left. If ctx (without a deadline:
-// 10 s) ends earlier, or a node has been silent for 7 to 45 s, the replies so far come
-// with ErrNoAnswer. An unknown UID is ErrUnknownNode.
+// Survey calls the Survey handler of every node of the cluster, this one included, or only
+// of the node with the UID node if that is not empty. It returns the replies by UID when
+// each known node has replied or left. If ctx ends earlier (it gets a deadline of 10 s if it
+// has none), or a node has been silent for 7 to 45 s, Survey returns the replies so far with
+// ErrNoAnswer. An unknown UID is ErrUnknownNode.
 //
-// The name op must not be "channels" or begin with "centrifuge_". data and the data of
-// a reply have at most 16 MiB, or what the controller carries if that is less; a reply
-// that is too long arrives as SurveyInternal. A node has at most 64 surveys under way,
-// more wait, and answers at most 128 of others.
+// op must not be empty, "channels", or begin with "centrifuge_". data and the data of
+// a reply have at most 16 MiB, or less if the controller carries less; a longer reply
+// arrives as SurveyInternal. A node has at most 64 surveys of its own under way, further
+// ones wait, and it answers at most 128 surveys of other nodes at a time.
 func (n *Node) Survey(ctx context.Context, op string, data []byte, node string) (map[string]SurveyReply, error) {
 	if cluster.Reserved(op) {
 		return nil, fmt.Errorf("gyro: survey: the name %q is reserved", op)
@@ -63,16 +65,14 @@ func (n *Node) Survey(ctx context.Context, op string, data []byte, node string) 
 	return replies, err
 }
 
-// maxEmulation is the most data that Emulate takes, in bytes. As many may wait for a client.
-const maxEmulation = defaultPendingSize
-
 // Emulate implements transport.Emulator: a transport calls it with the commands of a client
-// whose connection may be that of any node. If ctx has no deadline, it takes 10 s at most.
-// More than 1 MiB of data is protocol.ErrorLimitExceeded. A node passes at most 256 calls
-// at a time on to others, more wait, and serves 1,024 of others.
+// whose connection may be at any node of the cluster. Without a deadline in ctx it takes
+// 10 s at most. More than 1 MiB of data is protocol.ErrorLimitExceeded. A node has at most
+// 256 calls to other nodes under way, further ones wait, and it serves at most 1,024 calls of
+// other nodes at a time.
 func (n *Node) Emulate(ctx context.Context, node, session string, data []byte) error {
-	if len(data) > maxEmulation {
-		return fmt.Errorf("gyro: emulation: %d bytes of data are more than %d: %w", len(data), maxEmulation, protocol.ErrorLimitExceeded)
+	if len(data) > pendingSize {
+		return fmt.Errorf("gyro: emulation: %d bytes of data are more than %d: %w", len(data), pendingSize, protocol.ErrorLimitExceeded)
 	}
 	if node == n.uid {
 		ctx, cancel := context.WithTimeout(ctx, cluster.Timeout)
@@ -88,7 +88,7 @@ func (n *Node) Emulate(ctx context.Context, node, session string, data []byte) e
 
 var _ transport.Emulator = (*Node)(nil)
 
-// answer answers the survey of a node.
+// answer calls the Survey handler for the node with the UID from.
 func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluster.Answer, error) {
 	h := n.cfg.Handlers.Survey
 	if h == nil {
@@ -98,12 +98,12 @@ func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluste
 	return cluster.Answer(reply), err
 }
 
-// Channels returns the channels with subscribers in the cluster, and the number of
-// these, as far as their names match a glob pattern (server-api.md 6.11; at most 1,024
-// bytes); the empty one matches all. A malformed pattern is
-// ErrorBadRequest. It is a Survey: the error names the nodes that are missing, and there
-// is no partial result. The names and numbers of a node have at most 16 MiB,
-// or what the controller carries.
+// Channels returns the channels with subscribers in the cluster whose names match a glob
+// pattern, and the number of subscribers of each. In a pattern of at most 1,024 bytes, *
+// stands for any characters, ? for one, [a-c] for one of a class, {foo,bar} for
+// alternatives; the empty pattern matches all names. A malformed pattern is ErrorBadRequest.
+// Channels is a Survey with the same limits, but without a partial result: if nodes are
+// missing, the error names them.
 func (n *Node) Channels(ctx context.Context, pattern string) (map[string]int, error) {
 	return n.cluster.Channels(ctx, pattern)
 }

@@ -15,20 +15,19 @@ import (
 	"github.com/gyrohq/gyro/observe"
 )
 
-// Config of a node. The zero value is useful: everything in memory, the
-// defaults of the specification, and no handlers, so that clients can do no more
-// than connect with the credentials of SetCredentials.
+// Config of a node. With the zero value, everything is in memory and there are no handlers,
+// so that clients can only connect, with the credentials of SetCredentials.
 //
-// A field that is 0 takes its default; where a feature can be switched off, a
-// negative value does it.
+// A field that is 0 takes its default. A negative value switches a feature off where the
+// field's comment says so.
 type Config struct {
-	// Handlers are the application's side of its clients' commands.
+	// Handlers are what the application does on commands of its clients.
 	Handlers Handlers
 	// Interceptors are around every handler, the first of them outermost. Default: none,
 	// which costs nothing.
 	Interceptors []Interceptor
-	// Observer is told what clients do, and what is done for them, for metrics and
-	// traces. Default: nobody is told, and nothing is counted.
+	// Observer is called with what clients do, and with what the node does for them, for
+	// metrics and traces. Default: none, and nothing is counted.
 	Observer observe.Observer
 	// Broker carries and keeps publications. Default: a new memory broker.
 	Broker broker.Broker
@@ -43,30 +42,30 @@ type Config struct {
 
 	// Name of the node, shown in Info. Default: the UID.
 	Name string
-	// Version is told to clients and shown in Info. Default: empty.
+	// Version is sent to clients and shown in Info. Default: empty.
 	Version string
 
-	// PingInterval between pings to a client, as exact as 50 ms. Clients are told its
-	// whole seconds; below 1 s they are told of none, and do not answer.
+	// PingInterval between pings to a client, exact to 50 ms. The connect result announces
+	// it in whole seconds; if it is below 1 s, clients do not answer pings.
 	// Default 25 s; negative: no pings.
 	PingInterval time.Duration
 	// PongTimeout is the time that a client has to answer a ping; it must be less
-	// than PingInterval. Default 10 s; negative: pongs are not asked for.
+	// than PingInterval. Default 10 s; negative: clients need not answer.
 	PongTimeout time.Duration
 	// StaleCloseDelay is the time that a client has to connect. Default 15 s.
 	StaleCloseDelay time.Duration
 	// ExpiredCloseDelay is the time that a client has to refresh an expired
 	// connection, ExpiredSubCloseDelay the same for a subscription. Default 25 s.
 	ExpiredCloseDelay, ExpiredSubCloseDelay time.Duration
-	// PresenceUpdateInterval is how often presence is renewed, and how often
-	// subscriptions are looked at for expiration. Default 25 s.
+	// PresenceUpdateInterval is how often the node renews the presence of a client and
+	// looks for subscriptions that have expired. Default 25 s.
 	PresenceUpdateInterval time.Duration
-	// PositionCheckDelay is how often each channel with positioned subscriptions is
-	// compared with its stream: one read of the engine per channel and node, spread
-	// evenly over the delay. A position that stands still and is not the stream's top
-	// ends with insufficient state (recovery.md section 6). At least 2.56 s; default
-	// 40 s; negative: no periodic checks, only those after a loss that the broker
-	// tells of.
+	// PositionCheckDelay is how often the node compares the positions of subscriptions
+	// with the top of the channel's stream: one read of the engine per channel and node,
+	// spread evenly over the delay. A subscription whose position has not moved since and
+	// is not the top ends with unsubscribe 2500, or disconnect 3010 if it is server-side
+	// (docs/scaling.md). At least 2.56 s; default 40 s; negative: the node compares only
+	// after a loss that the broker reports.
 	PositionCheckDelay time.Duration
 	// PositionMaxTimeLag is the greatest age of a publication at delivery; an older
 	// one makes positioned subscribers subscribe again. Default 0: no limit.
@@ -74,12 +73,13 @@ type Config struct {
 
 	// ChannelLimit is the most subscriptions of a connection. Default 128.
 	ChannelLimit int
-	// ChannelMaxLength in bytes, of a channel that clients name in commands or are
-	// subscribed to; a longer one is answered with error 107. Default 255.
+	// ChannelMaxLength is the most bytes of a channel's name, in commands of clients and in
+	// server-side subscriptions; a longer name is error 107. Default 255.
 	ChannelMaxLength int
-	// QueueMaxSize is the most bytes that wait for a connection; a slower one, or one that
-	// is sent a greater message, is disconnected with 3008. A greater reply is error 106
-	// instead, and a recovery that would need one fails. Default 1 MiB.
+	// QueueMaxSize is the most bytes that wait for a connection. A client for which more
+	// would wait, or to which a single larger message would go, is disconnected with 3008.
+	// A reply that is larger becomes error 106, and a recovery that would need a larger
+	// reply fails. Default 1 MiB.
 	QueueMaxSize int
 	// UserConnectionLimit is the most connections of a user on this node; a further
 	// one is refused with 3504. Anonymous users are exempt. Default 0: no limit.
@@ -87,39 +87,36 @@ type Config struct {
 	// HistoryLimit and RecoveryLimit are the most publications that a client's
 	// history request and a recovery return. Default 0: no limit.
 	HistoryLimit, RecoveryLimit int
-	// Concurrency is how many handlers may run for one client at once; the order
-	// of their replies is then free. Connect, subscribe, unsubscribe and refresh
-	// always keep their order. Default 1.
+	// Concurrency is how many handlers may run for one client at once. With more than 1,
+	// replies to publish, presence, history and RPC commands come in any order; connect,
+	// subscribe, unsubscribe and refresh always keep their order. Default 1.
 	Concurrency int
 	// CommandLimit is how many commands of one client may be in progress. The node
 	// stops reading from the client while that many are. Default 64.
 	CommandLimit int
 	// EngineConcurrency is how many calls may be in progress at an engine that is not
 	// in this process: subscribes and reads of history at the broker, and as many
-	// again at the presence manager. It is what keeps the clients of a failed node,
-	// who come all at once, from overrunning the engine. Further calls wait for their
-	// turn, for 10 s at the most, and then fail with ErrorTooManyRequests.
-	// Whatever the limit, identical reads made at a time share a round trip.
-	// Default 512; negative: no limit.
+	// again at the presence manager. It keeps the clients of a failed node, which come
+	// all at once, from overrunning the engine. Further calls wait, for 10 s at the
+	// most, and then fail with ErrorTooManyRequests. With any limit, identical reads at
+	// the same time share a round trip. Default 512; negative: no limit.
 	EngineConcurrency int
-	// SendTime adds the server's time to the connect result.
+	// SendTime adds the server's time to the connect result. Default: false.
 	SendTime bool
-	// InlineHandlers has the handlers Connecting and Subscribe called in the midst of
-	// the client's commands, without a goroutine of their own, which makes new
-	// connections cheaper. All connections of a loop wait for them: when their event
-	// says Inline, they must not wait for I/O, for another goroutine, or for a method
-	// of the node that takes a context. A handler that has to returns ErrWouldBlock,
-	// and is called once more, with Inline unset, where it may block. Default: false.
+	// InlineHandlers makes the node call the handlers Connecting and Subscribe without a
+	// goroutine of their own, which makes new connections cheaper. Many other connections
+	// wait meanwhile. So a handler whose event says Inline must not wait for I/O, for
+	// another goroutine, or for a method of the node that takes a context. If it would
+	// have to, it returns ErrWouldBlock, and the node calls it once more, with Inline
+	// unset, where it may block. Default: false.
 	InlineHandlers bool
 	// GoroutineDriver gives every connection goroutines of its own, also where the
 	// node's loops could watch its socket. It is for diagnosis. Default: false.
 	GoroutineDriver bool
 }
 
-const (
-	defaultPendingSize = 1 << 20
-	defaultQueueSize   = 1 << 20
-)
+// pendingSize is how many bytes of commands may wait for one client.
+const pendingSize = 1 << 20
 
 func orDefault[T int | time.Duration](v *T, def T) {
 	if *v == 0 {
@@ -127,7 +124,7 @@ func orDefault[T int | time.Duration](v *T, def T) {
 	}
 }
 
-// withDefaults fills in and checks c.
+// withDefaults returns c with its defaults filled in, and an error if c is wrong.
 func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.PingInterval, 25*time.Second)
 	orDefault(&c.PongTimeout, 10*time.Second)
@@ -138,7 +135,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.PositionCheckDelay, 40*time.Second)
 	orDefault(&c.ChannelLimit, 128)
 	orDefault(&c.ChannelMaxLength, 255)
-	orDefault(&c.QueueMaxSize, defaultQueueSize)
+	orDefault(&c.QueueMaxSize, 1<<20)
 	orDefault(&c.Concurrency, 1)
 	orDefault(&c.CommandLimit, 64)
 	orDefault(&c.EngineConcurrency, 512)
@@ -193,7 +190,7 @@ func (c *Config) session() *session.Config {
 		RecoveryLimit:      c.RecoveryLimit,
 		HistoryLimit:       c.HistoryLimit,
 		CommandLimit:       c.CommandLimit,
-		PendingMaxSize:     defaultPendingSize,
+		PendingMaxSize:     pendingSize,
 		Rounds:             new(hub.Rounds),
 		Handles: session.Handles{
 			Subscribe: h.Subscribe != nil, Publish: h.Publish != nil,

@@ -10,24 +10,25 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Handlers are the application's side of its clients' commands. A nil handler
-// means that the feature is not available: clients get error 108.
+// Handlers are what the application does on commands of its clients. A nil handler means
+// that the feature is not available: clients get error 108.
 //
-// Handlers may block: no connection but the client's own waits for them. For one
-// client they are called one after the other, in the order of its commands
-// (unless Config.Concurrency allows more); for different clients concurrently.
+// Handlers may block: only the client's own connection waits for them. The node calls them
+// for one client one after the other, in the order of its commands (unless
+// Config.Concurrency allows more), and for different clients concurrently.
 //
-// ctx holds what ConnectReply.Context held. It does not end with the connection: what a
-// client sent before it went is done, though it hears of no answer. A handler that then
-// wants to stop looks at Client.Context. ctx ends when the node has shut down for 5 s.
+// ctx has the values of ConnectReply.Context. It does not end with the connection, because
+// the node still does what a client sent before it went, although the client gets no
+// answer. A handler that wants to stop then looks at Client.Context. ctx ends 5 s after the
+// last connection of a shutdown.
 //
 // An error may be (or wrap) an *Error, which is the reply to the command, or a Disconnect,
 // which closes the connection. Any other error is logged and the client gets error 100. A
-// one-way client, which gets no replies, is disconnected with the code that stands for the
-// error.
+// one-way client, which gets no replies, is disconnected with the code that corresponds to
+// the error.
 type Handlers struct {
 	// Connecting authenticates a client. ctx is that of the HTTP request that
-	// opened the connection, with whatever middleware put there; it ends with the
+	// opened the connection, with the values of its middleware; it ends with the
 	// connection, unless the client sent commands behind the connect. Without this
 	// handler, a connection has the credentials that SetCredentials put into ctx.
 	Connecting func(ctx context.Context, e ConnectEvent) (ConnectReply, error)
@@ -45,27 +46,26 @@ type Handlers struct {
 	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) (PresenceReply, error)
 	// History decides on a request and may answer it itself; otherwise the broker answers.
 	History func(ctx context.Context, c *Client, e HistoryEvent) (HistoryReply, error)
-	// RPC answers a call. The reply is JSON if JSON clients are to get it; nil is
-	// an empty reply.
+	// RPC answers a call. The reply must be JSON for JSON clients; nil is an empty reply.
 	RPC func(ctx context.Context, c *Client, e RPCEvent) ([]byte, error)
 	// Message takes a message that needs no answer. Errors other than a Disconnect are
 	// logged.
 	Message func(ctx context.Context, c *Client, data []byte) error
-	// Refresh prolongs an expiring connection: with the token that the client sent
-	// (client-side refresh), or when it expires (server-side refresh).
+	// Refresh prolongs a connection that expires. It is called when the client has sent a
+	// new token (client-side refresh), or else at the time of expiration (server-side).
 	Refresh func(ctx context.Context, c *Client, e RefreshEvent) (RefreshReply, error)
-	// SubRefresh prolongs an expiring subscription in the same two manners.
+	// SubRefresh does the same for a subscription that expires.
 	SubRefresh func(ctx context.Context, c *Client, e SubRefreshEvent) (SubRefreshReply, error)
-	// Survey answers a Node.Survey of any node of the cluster; ctx ends when the answer
-	// is of no use any more. An error is logged, and becomes SurveyInternal. Up to
+	// Survey answers a Node.Survey of any node of the cluster. ctx ends when that node
+	// no longer waits for the answer. An error is logged, and becomes SurveyInternal. Up to
 	// 128 calls run at a time. Without this handler, nodes answer SurveyUnknownOp.
 	Survey func(ctx context.Context, e SurveyEvent) (SurveyReply, error)
 	// Disconnected runs last, if Connected ran.
 	Disconnected func(ctx context.Context, c *Client, e DisconnectEvent)
 }
 
-// ErrWouldBlock is what a handler returns that is called inline and cannot decide
-// without blocking: see Config.InlineHandlers.
+// ErrWouldBlock is returned by a handler that was called inline and cannot decide without
+// blocking: see Config.InlineHandlers.
 var ErrWouldBlock = client.ErrWouldBlock
 
 // ConnectEvent is a client that wants to connect.
@@ -74,27 +74,26 @@ type ConnectEvent struct {
 	ClientID string
 	// Inline is set if the handler must not block: see Config.InlineHandlers.
 	Inline bool
-	// Token, Data, Name, Version and Headers are what the client sent; nothing of
-	// it is verified.
+	// Token, Data, Name, Version and Headers are what the client sent, unverified.
 	Token   string
 	Data    []byte
 	Name    string
 	Version string
 	Headers map[string]string
-	// Subs are the channels that the client named in its connect command: the
-	// positions of its earlier server-side subscriptions, or wishes.
+	// Subs are the channels that the client named in its connect command, with the
+	// positions of its earlier server-side subscriptions. The client may name any channel.
 	Subs map[string]*protocol.SubscribeRequest
-	// Transport by which it came.
+	// Transport describes the client's connection.
 	Transport TransportInfo
 }
 
-// TransportInfo describes a client's transport.
+// TransportInfo describes a client's connection.
 type TransportInfo struct {
-	// Name: "websocket", ….
+	// Name of the transport: "websocket", ….
 	Name string
 	// Encoding of the protocol.
 	Encoding Encoding
-	// RemoteAddr of the peer; of a load balancer if there is one.
+	// RemoteAddr of the peer, which may be a load balancer.
 	RemoteAddr string
 	// Mode is which way messages go.
 	Mode transport.Mode
@@ -102,7 +101,8 @@ type TransportInfo struct {
 	header func() http.Header
 }
 
-// Header of the HTTP request while the client connects, else nil. It is made by each call.
+// Header of the HTTP request: in the Connecting handler only, elsewhere nil. Each call makes
+// a new one.
 func (t TransportInfo) Header() http.Header {
 	if t.header == nil {
 		return nil
@@ -119,8 +119,7 @@ type Credentials struct {
 	ExpireAt time.Time
 	// Info is attached to publications, presence, joins and leaves of the client.
 	Info []byte
-	// Meta is what the application itself wants to know of the client later, by
-	// Client.Meta: no client sees it.
+	// Meta is for the application itself, which gets it by Client.Meta. No client sees it.
 	Meta []byte
 }
 
@@ -138,8 +137,8 @@ type ConnectReply struct {
 	// Context for the client's later handlers; nil for an empty one. It should not
 	// hold more than needed: it lives as long as the connection.
 	Context context.Context
-	// Credentials; nil takes those of SetCredentials, and without these the client
-	// is disconnected with 3501.
+	// Credentials of the client. If nil, those of SetCredentials count; if there are none
+	// either, the client is disconnected with 3501.
 	Credentials *Credentials
 	// Data is handed to the client with the connect result.
 	Data []byte
@@ -158,9 +157,9 @@ type SubscribeEvent struct {
 	// Token and Data as the client sent them.
 	Token string
 	Data  []byte
-	// Positioned, Recoverable and JoinLeave are the client's wishes.
+	// Positioned, Recoverable and JoinLeave are what the client asks for.
 	Positioned, Recoverable, JoinLeave bool
-	// Type of subscription that the client asks for; 0 for a stream.
+	// Type of subscription that the client asks for: always 0, a stream.
 	Type int32
 }
 
@@ -175,7 +174,7 @@ type SubscribeReply struct {
 // UnsubscribeEvent is a subscription that ended.
 type UnsubscribeEvent struct {
 	Channel string
-	// Reason: codes below 2000 for the client's own doing.
+	// Reason of the end. The code is 0 if the client unsubscribed, 1 if its connection ended.
 	Reason Unsubscribe
 	// ServerSide subscriptions were made by the server.
 	ServerSide bool
@@ -207,10 +206,10 @@ type PresenceEvent struct {
 	Subscribed bool
 }
 
-// PresenceReply allows what was asked for.
+// PresenceReply allows the request.
 type PresenceReply struct {
-	// Answered is set if the reply has the answer: that to Presence are Clients, by their
-	// IDs, that to PresenceStats is Stats.
+	// Answered is set if the handler has answered the request itself: Presence in Clients,
+	// by their IDs, PresenceStats in Stats.
 	Answered bool
 	Clients  map[string]*ClientInfo
 	Stats    PresenceStats
@@ -224,9 +223,10 @@ type HistoryEvent struct {
 	HistoryFilter
 }
 
-// HistoryReply allows what was asked for.
+// HistoryReply allows the request.
 type HistoryReply struct {
-	// Answered is set if History is the answer. It is sent as it is.
+	// Answered is set if the handler has answered the request itself, in History, which is
+	// sent as it is.
 	Answered bool
 	History  History
 }
@@ -239,7 +239,7 @@ type RPCEvent struct {
 
 // RefreshEvent is a connection to be prolonged.
 type RefreshEvent struct {
-	// ClientSide tells that the client sent Token; otherwise it has expired now.
+	// ClientSide is set if the client has sent Token; otherwise the connection has expired.
 	ClientSide bool
 	Token      string
 }
@@ -250,7 +250,7 @@ type RefreshReply struct {
 	Expired bool
 	// ExpireAt is as in Credentials.
 	ExpireAt time.Time
-	// Info replaces the connection info if not nil, and Meta the meta.
+	// Info and Meta replace those of the client if they are not nil.
 	Info, Meta []byte
 }
 
@@ -278,11 +278,10 @@ type DisconnectEvent struct {
 	Disconnect Disconnect
 }
 
-// SurveyEvent is a question of a node of the cluster.
+// SurveyEvent is a Node.Survey of a node of the cluster.
 type SurveyEvent struct {
-	// Op is the name of the question.
-	Op string
-	// Data that comes with it.
+	// Op and Data are the arguments of Node.Survey.
+	Op   string
 	Data []byte
 	// Node is the UID of the node that asks.
 	Node string

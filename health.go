@@ -16,15 +16,14 @@ var (
 	errShuttingDown = errors.New("gyro: node is shutting down")
 )
 
-// Health tells for each part of the node whether it delivers, always in the same
-// order: first the part "node", whose Delay is how long the slowest of its loops
-// takes to come round, then those that the broker, the presence manager and the
-// controller report. A node is fit to take clients if no Err is set. "node" is not
-// before Run, from Drain or Shutdown on, and while a loop has not come round for more
-// than 3 s.
+// Health reports for each part of the node whether it delivers, always in the same
+// order: first the part "node", whose Delay is how long a message takes through its slowest
+// loop, then the parts of the broker, the presence manager and the controller. A node can
+// take clients if no part has an Err. The part "node" has one before Run, from Drain or
+// Shutdown on, and while a message takes more than 3 s.
 //
-// It does not wait for anything, and what it reports is at most a second old, plus
-// what an engine takes to find out.
+// Health does not wait. What it reports is at most a second old, plus the time that an
+// engine needs for its check.
 func (n *Node) Health() []Health {
 	parts := []Health{n.loopHealth()}
 	for _, health := range n.health {
@@ -33,9 +32,9 @@ func (n *Node) Health() []Health {
 	return parts
 }
 
-// healths returns those of the engines that report health, each engine once.
+// healths returns the Health functions of the engines, each engine's once.
 func healths(engines ...broker.Engine) (list []func() []Health) {
-	var seen []broker.Engine // those that can be compared
+	var seen []broker.Engine // of comparable types
 	for _, e := range engines {
 		if e == nil {
 			continue

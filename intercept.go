@@ -11,34 +11,34 @@ import (
 type Call struct {
 	// Handler is the name of the field of Handlers: "Connecting", "Subscribe", ….
 	Handler string
-	// Client that the call is for; nil for Connecting and Survey.
+	// Client is the one that the handler is called for; nil for Connecting and Survey.
 	Client *Client
-	// Event is what the handler gets, by value: a ConnectEvent, a SubscribeEvent, …; for
+	// Event is the handler's argument, by value: a ConnectEvent, a SubscribeEvent, …; for
 	// Message the data as []byte, for Connected nil.
 	Event any
 }
 
-// HandlerFunc is any handler. The reply is what the handler returns, by value: a
-// ConnectReply, a SubscribeReply, …; for RPC a []byte. It is nil for a handler that returns
-// at most an error.
+// HandlerFunc is any handler. The reply is the handler's result, by value: a ConnectReply, a
+// SubscribeReply, …; for RPC a []byte. It is nil for a handler that returns only an error,
+// or nothing.
 type HandlerFunc func(ctx context.Context, call Call) (reply any, err error)
 
-// Interceptor wraps a handler. What it returns is called in place of the handler, and calls
-// next, or answers itself. It may give next another context or Event, and return another
-// reply or error. It is called once for each handler that is set, when the node is made;
-// handlers that are nil stay unavailable.
+// Interceptor wraps a handler. The node calls the function that it returns in place of the
+// handler; that function calls next, or answers itself. It may pass another context or Event
+// to next, and return another reply or error. New calls the interceptor once for each
+// handler that is not nil.
 //
-// What holds for a handler (see Handlers) holds for what is around it: calls for different
-// clients are concurrent, a panic is contained, an error is the client's answer. If the
-// Event is Inline, it must not block, and may return ErrWouldBlock: the call is then made
-// once more, through all interceptors, where it may. ErrWouldBlock of the handler comes
-// through in the same way and is no failure. An error of Connected, Unsubscribed or
-// Disconnected, which have no answer, is logged.
+// The rules for handlers (see Handlers) are also those for the function: calls for different
+// clients are concurrent, a panic is contained, an error answers the client. If the Event is
+// Inline, the function must not block, and may return ErrWouldBlock; the node then makes the
+// call once more, through all interceptors, where it may block. So ErrWouldBlock from next
+// is no failure. An error for Connected, Unsubscribed or Disconnected, which answer nothing,
+// is logged.
 //
 // An Event or a reply of another type than the handler's is an error.
 type Interceptor func(next HandlerFunc) HandlerFunc
 
-// intercepted returns h with the interceptors around each handler.
+// intercepted returns h with the interceptors around each handler that is not nil.
 func (h Handlers) intercepted(by []Interceptor, log *slog.Logger) Handlers {
 	if len(by) == 0 {
 		return h
@@ -75,8 +75,8 @@ type wrapper struct {
 	log          *slog.Logger
 }
 
-// wrap puts the interceptors around a handler that gets an E and returns an R, or anything
-// if R is any; nil stays nil.
+// wrap puts the interceptors around a handler with an event of type E and a reply of type R;
+// if R is any, each reply is accepted. It returns nil for nil.
 func wrap[E, R any](w wrapper, name string, h func(context.Context, *Client, E) (R, error)) func(context.Context, *Client, E) (R, error) {
 	if h == nil {
 		return nil
@@ -101,7 +101,7 @@ func wrap[E, R any](w wrapper, name string, h func(context.Context, *Client, E) 
 	}
 }
 
-// typed is v as a T.
+// typed returns v as a T, or an error that names the handler and what v is.
 func typed[T any](v any, name, what string) (T, error) {
 	t, ok := v.(T)
 	if _, any := any(&t).(*any); !ok && !any {
@@ -110,7 +110,7 @@ func typed[T any](v any, name, what string) (T, error) {
 	return t, nil
 }
 
-// withoutClient is wrap for a handler that gets no client.
+// withoutClient is wrap for a handler without a client.
 func withoutClient[E, R any](w wrapper, name string, h func(context.Context, E) (R, error)) func(context.Context, E) (R, error) {
 	if h == nil {
 		return nil

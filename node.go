@@ -25,17 +25,16 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Node is one process's share of the system: it owns the sessions of its clients
-// and talks to the broker. All methods may be called from any goroutine.
+// Node serves the clients of one process, and is a member of the cluster if there is one.
+// All methods may be called from any goroutine.
 type Node struct {
 	loops
-	cfg     Config
-	log     *slog.Logger
-	uid     string
-	clients *client.Registry
-	engines *attach.Engines
-	health  []func() []Health // of the engines
-	// positions finds what subscriptions have missed.
+	cfg       Config
+	log       *slog.Logger
+	uid       string
+	clients   *client.Registry
+	engines   *attach.Engines
+	health    []func() []Health // of the engines
 	positions *position.Checker
 	fanout    *fanout.Fanout
 	pulse     *pulse.Pulse
@@ -49,11 +48,11 @@ type Node struct {
 	endErr error
 }
 
-// loops leads the transports of the module to the node's loops.
+// loops is embedded in Node so that transports of this module find the node's loops.
 type loops = onloop.Source
 
-// New returns a node, which takes clients after Run. An error names the field of
-// cfg that is wrong.
+// New returns a node, which takes clients after Run. The error names the fields of cfg
+// that are wrong.
 func New(cfg Config) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -90,8 +89,8 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Run starts the node, joins the cluster if there is a controller, and returns. It
-// must be called once. That other nodes cannot be reached yet is logged and no error.
+// Run starts the node, joins the cluster if there is a controller, and returns. It must be
+// called once. If other nodes cannot be reached yet, it logs that and returns no error.
 func (n *Node) Run() error {
 	if err := n.start(); err != nil {
 		return err
@@ -125,25 +124,23 @@ func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.I
 	return n.clients.Accept(ctx, conn, info)
 }
 
-// Drain takes no client any more, and tells those that the node has to leave, spread
-// evenly over a time, so that the nodes that they go to are not overrun. They are
-// disconnected with 3001 "shutdown", after which clients connect again. A node with
-// few clients needs less time: at least some 160 per second are told.
+// Drain refuses new clients and disconnects the present ones with 3001 "shutdown", spread
+// evenly over a time. Clients then connect again, and the other nodes are not overrun. With
+// few clients it takes less time: it disconnects at least some 160 per second. In all other
+// respects the node works as before, until Shutdown.
 //
-// Otherwise the node works as before; Shutdown is what follows. Drain returns when
-// no client is left, which takes no longer than over (at once if that is not
-// positive), or with the error of ctx when that ends earlier. It may be called with
-// Shutdown under way, or more than once: the fastest drain counts.
+// Drain returns when no client is left, after the time over at the latest (at once if over
+// is not positive), or earlier with the error of ctx when ctx ends. It may be called more
+// than once, and while Shutdown is under way: the fastest drain counts.
 func (n *Node) Drain(ctx context.Context, over time.Duration) error {
 	return n.clients.Drain(ctx, over)
 }
 
-// Shutdown ends the node: no client is taken any more, all are disconnected with
-// 3001, and their handlers and transports are waited for. The context of handlers ends
-// 5 s after the last connection, or with ctx. The broker is closed
-// last. If ctx ends before all this is done, Shutdown returns the error of ctx and
-// the rest goes on in the background; a further call waits for it again. It must
-// not be called by a handler.
+// Shutdown ends the node: it refuses new clients, disconnects all others with 3001, waits
+// for their handlers and transports, and closes the broker last. The context of handlers
+// ends 5 s after the last connection, or with ctx. If ctx ends before all this is done,
+// Shutdown returns the error of ctx and the rest goes on in the background; a further call
+// waits for it again. A handler must not call Shutdown.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.mu.Lock()
 	first := !n.shutdown
@@ -166,16 +163,16 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	}
 }
 
-// end is the work of Shutdown.
+// end does the work of Shutdown.
 func (n *Node) end(ctx context.Context) {
 	defer close(n.ended)
 	n.cluster.Leave(ctx)
 	n.clients.End(ctx)
 	n.cluster.Close()
 	n.pulse.End()
-	n.positions.Close() // while the loops still take what it posts
+	n.positions.Close() // before the loops, to which it posts
 	n.clients.Close()
 	n.engines.Close()
 	n.endErr = n.engines.Broker.Close(ctx)
-	_ = logging.Flush(n.log) // a log that is stuck is no failure of the node
+	_ = logging.Flush(n.log) // a log handler that blocks is no failure of the node
 }

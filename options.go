@@ -6,11 +6,11 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Options are structs, given to methods of Node and Client by pointers, which may be nil:
-// the zero value has the defaults. They are read during the call alone, and may be shared;
-// what they refer to (tags, data, …) must not be modified afterwards.
+// Methods of Node and Client take options as pointers to structs. A nil pointer, like the
+// zero value, means the defaults. A method reads the struct only during the call, so it may
+// be shared and changed later, but what it refers to (tags, data, …) must not be modified.
 type (
-	// PublishOptions say what becomes of a publication.
+	// PublishOptions say how a publication is kept and delivered.
 	PublishOptions = channel.PublishOptions
 	// SubscribeOptions say how a subscription behaves.
 	SubscribeOptions = channel.SubscribeOptions
@@ -20,19 +20,19 @@ type (
 
 // Target selects connections of a user. The zero value selects all anonymous ones.
 type Target struct {
-	// User whose connections they are; empty for the anonymous one.
+	// User of the connections; empty for anonymous ones.
 	User string
 	// Client and Session, unless they are empty, are the IDs that a connection must have.
-	// A Session is a secret that clients of emulated and one-way transports have from
-	// their connect result; others have none.
+	// A session ID is a secret that clients of emulated and one-way transports get in their
+	// connect result; other clients have none.
 	Client, Session string
 }
 
 // DisconnectOptions of Node.Disconnect.
 type DisconnectOptions struct {
-	// Disconnect is code and reason; nil for DisconnectForceNoReconnect.
+	// Disconnect is the code and the reason; nil for DisconnectForceNoReconnect.
 	Disconnect *Disconnect
-	// Whitelist are the IDs of clients that are spared.
+	// Whitelist are the IDs of clients that stay connected.
 	Whitelist []string
 }
 
@@ -40,14 +40,14 @@ type DisconnectOptions struct {
 type RefreshOptions struct {
 	// Expired closes the connections with 3005 now; the rest is ignored.
 	Expired bool
-	// ExpireAt is as in Credentials: with the zero time, connections never expire from
-	// now on, with a time in the past they are closed with 3005.
+	// ExpireAt is as in Credentials. With the zero time, connections no longer expire; with
+	// a time in the past, they are closed with 3005.
 	ExpireAt time.Time
 	// Info replaces the connection info if it is not nil and ExpireAt is in the future.
 	Info []byte
 }
 
-// orZero is what p points to, or the zero value.
+// orZero returns *p, or the zero value if p is nil.
 func orZero[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

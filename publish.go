@@ -7,9 +7,10 @@ import (
 	"github.com/gyrohq/gyro/internal/batch"
 )
 
-// Publish hands data to all subscribers of a channel. data is JSON if JSON
-// clients subscribe, and must not be modified afterwards. When it returns, the
-// broker has accepted the publication. An empty channel is ErrorBadRequest.
+// Publish sends data to all subscribers of a channel. data must be JSON for subscribers
+// with JSON connections, which are disconnected with 3506 otherwise, and must not be modified
+// afterwards. When Publish returns without an error, the broker has accepted the publication.
+// An empty channel is ErrorBadRequest.
 func (n *Node) Publish(ctx context.Context, ch string, data []byte, o *PublishOptions) (PublishResult, error) {
 	if ch == "" {
 		return PublishResult{}, ErrorBadRequest
@@ -20,8 +21,8 @@ func (n *Node) Publish(ctx context.Context, ch string, data []byte, o *PublishOp
 
 var noOptions PublishOptions
 
-// Broadcast publishes the same data into many channels; the results are in the
-// order of channels. One failing channel does not affect the others.
+// Broadcast publishes the same data into many channels; the results are in the order of
+// channels. A failure in one channel does not affect the others.
 func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, o *PublishOptions) []BroadcastResult {
 	results := make([]BroadcastResult, len(channels))
 	size := n.engines.Traits.BatchSize()
@@ -39,9 +40,9 @@ func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, o 
 	return results
 }
 
-// PublishBatch publishes every element as Publish would, in their order,
-// and sets its Result and Err. One that fails does not affect the others. Brokers
-// that take batches get up to 4,096 at once.
+// PublishBatch publishes the elements as Publish would, in their order, and sets the Result
+// and Err of each. A failure of one does not affect the others. Brokers that take batches
+// get up to 4,096 elements at once.
 func (n *Node) PublishBatch(ctx context.Context, elements []BatchPublication) {
 	if publish := n.engines.Traits.Batch; publish != nil {
 		batch.Publish(ctx, publish, elements, n.engines.Traits.BatchSize())

@@ -7,9 +7,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Names of the packages below that users meet at every step.
+// Types of other packages that most programs use.
 type (
-	// StreamPosition is a place in a channel's stream.
+	// StreamPosition is a position in a channel's stream.
 	StreamPosition = channel.StreamPosition
 	// ClientInfo tells who published or is present.
 	ClientInfo = channel.ClientInfo
@@ -19,9 +19,9 @@ type (
 	PublishResult = channel.PublishResult
 	// BatchPublication is an element of Node.PublishBatch.
 	BatchPublication = channel.BatchPublication
-	// PresenceStats are the counts of a channel.
+	// PresenceStats are the numbers of clients and users in a channel.
 	PresenceStats = channel.PresenceStats
-	// History is what a stream holds.
+	// History is a part of a stream, and its top position.
 	History = channel.History
 	// FilterNode is a tags filter, or a part of one.
 	FilterNode = protocol.FilterNode
@@ -84,9 +84,9 @@ type NodeInfo struct {
 	// Name as configured.
 	Name    string
 	Version string
-	// NumClients are authenticated connections, NumUsers their distinct users (all
-	// anonymous connections count as one), NumSubs their subscriptions, NumChannels
-	// the channels with at least one of them.
+	// NumClients is the number of authenticated connections, NumUsers that of their distinct
+	// users (anonymous connections count as one user), NumSubs that of their subscriptions,
+	// NumChannels that of the channels with a subscription.
 	NumClients, NumUsers, NumSubs, NumChannels int
 	// Uptime in whole seconds.
 	Uptime time.Duration
