@@ -1,16 +1,13 @@
 package protocol
 
-import (
-	"fmt"
-)
+import "fmt"
 
-// The texts and numbers of this file are wire facts, see codes.md of the
-// specification. Deployments match on them: they never change. Behind the text of an error,
-// and a colon, a reason may follow.
+// Programs match on the texts and numbers of this file, so they never change. A colon and a
+// reason may follow the text of an error. Sections are those of codes.md of the
+// specification.
 
-// Error answers a command. It is an error value: a handler may return one and
-// the client gets its code, message and temporary flag.
-// (The struct itself is generated from the schema.)
+// Error implements error: a handler may return an Error, and the client gets its code,
+// message and temporary flag. (The struct is generated from the schema.)
 func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
 
 // Is reports whether target is an Error of the same code.
@@ -19,8 +16,7 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code
 }
 
-// Errors that the protocol layer itself raises (codes.md section 2). Codes from
-// 400 to 1999 are the application's.
+// Errors of the protocol (codes.md section 2). Codes from 400 to 1999 are the application's.
 var (
 	ErrorInternal              = &Error{Code: 100, Message: "internal server error", Temporary: true}
 	ErrorUnauthorized          = &Error{Code: 101, Message: "unauthorized"}
@@ -38,8 +34,8 @@ var (
 	ErrorConcurrentPagination  = &Error{Code: 113, Message: "concurrent pagination", Temporary: true}
 )
 
-// Error makes Disconnect an error value: a handler may return one to close the
-// connection with its code. (The struct itself is generated from the schema.)
+// Error implements error: a handler may return a Disconnect to close the connection with its
+// code and reason. (The struct is generated from the schema.)
 func (d Disconnect) Error() string { return fmt.Sprintf("disconnect %d: %s", d.Code, d.Reason) }
 
 // Terminal reports whether clients stay disconnected after this code.

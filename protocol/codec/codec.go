@@ -1,5 +1,5 @@
 // Package codec turns the frames of a connection into messages and back, in both
-// encodings of the client protocol (client-protocol.md sections 3 and 5).
+// encodings of the client protocol.
 //
 // A JSON frame is a sequence of lines, one message each. A Protobuf frame is a
 // sequence of messages, each behind its length as an unsigned varint.
@@ -17,23 +17,21 @@ import (
 type Codec interface {
 	Encoding() protocol.Encoding
 
-	// DecodeCommand decodes the first command of frame into cmd, which is reset
-	// first, and returns the rest of the frame; the caller goes on until that is
-	// empty. Nothing in cmd aliases frame. A pong is a command without any field.
+	// DecodeCommand resets cmd, decodes the first command of frame into it, and returns the
+	// rest of the frame; the caller goes on until that is empty. Nothing in cmd aliases
+	// frame. A pong is a command without any field.
 	//
-	// An error, which an empty frame is too, means that the frame is malformed from
-	// here on: cmd and rest are of no use. Its text says where and why; it may quote
-	// a part of a key, but no value.
+	// With an error, the frame is malformed or empty, and cmd and rest are of no use. The
+	// text says where and why; it may quote a part of a key, but no value.
 	DecodeCommand(frame []byte, cmd *protocol.Command) (rest []byte, err error)
 
-	// AppendReply appends one reply: in JSON without line break, in Protobuf with
-	// its length. The error is ErrNotJSON, wrapped, if a payload cannot be embedded;
-	// dst is returned as it was then. Strings ought to be UTF-8: in JSON other bytes
-	// become U+FFFD, in Protobuf they are written as they are, and clients that
-	// check refuse them.
+	// AppendReply appends one reply: in JSON without line break, in Protobuf with its
+	// length. If a payload cannot be embedded, it returns dst unchanged and an error that
+	// wraps ErrNotJSON. Strings should be UTF-8: in JSON other bytes become U+FFFD, in
+	// Protobuf they are written unchanged, and clients may refuse them.
 	AppendReply(dst []byte, r *protocol.Reply) ([]byte, error)
 
-	// AppendPush appends a bare push, of a unidirectional connection, likewise.
+	// AppendPush appends a bare push, for a one-way connection, in the same way.
 	AppendPush(dst []byte, p *protocol.Push) ([]byte, error)
 }
 
@@ -42,27 +40,27 @@ type Codec interface {
 type ClientCodec interface {
 	Encoding() protocol.Encoding
 
-	// AppendCommand appends one command, as Codec.AppendReply does a reply.
+	// AppendCommand appends one command, in the same way as Codec.AppendReply a reply.
 	AppendCommand(dst []byte, cmd *protocol.Command) ([]byte, error)
 
-	// DecodeReply decodes the first reply of frame, as Codec.DecodeCommand does a
-	// command. A ping is a reply without any field.
+	// DecodeReply decodes the first reply of frame, in the same way as Codec.DecodeCommand
+	// a command. A ping is a reply without any field.
 	DecodeReply(frame []byte, r *protocol.Reply) (rest []byte, err error)
 
-	// DecodePush decodes a bare push, of a unidirectional connection, likewise.
+	// DecodePush decodes a bare push of a one-way connection in the same way.
 	DecodePush(frame []byte, p *protocol.Push) (rest []byte, err error)
 }
 
-// ErrNotJSON tells that a payload cannot be sent to a JSON connection: it is not
+// ErrNotJSON says that a payload cannot be sent to a JSON connection: it is not
 // exactly one JSON value in valid UTF-8, or is nested more than 512 deep.
 var ErrNotJSON = jsonwire.ErrNotJSON
 
 var errEmptyFrame = errors.New("empty frame")
 
-// DecodeConnect decodes the request by which a one-way connection begins: the request
-// alone, neither within a command nor behind its length. In JSON, null is an empty
-// request, and what follows the first value is ignored. Nothing in req aliases data. An
-// error is as that of Codec.DecodeCommand.
+// DecodeConnect decodes the connect request of a one-way connection: the request alone,
+// not within a command, and in Protobuf without its length. In JSON, null is an empty
+// request, and DecodeConnect ignores what follows the first value. Nothing in req aliases
+// data. Errors are like those of Codec.DecodeCommand.
 func DecodeConnect(e protocol.Encoding, data []byte, req *protocol.ConnectRequest) error {
 	switch {
 	case e == protocol.Protobuf:

@@ -13,27 +13,15 @@ type protobufCodec struct{}
 func (protobufCodec) Encoding() protocol.Encoding { return protocol.Protobuf }
 
 func (protobufCodec) DecodeCommand(frame []byte, cmd *protocol.Command) ([]byte, error) {
-	message, rest, err := cutMessage(frame)
-	if err != nil {
-		return nil, err
-	}
-	return rest, cmd.UnmarshalProto(message)
+	return decodeMessage(frame, cmd)
 }
 
 func (protobufCodec) DecodeReply(frame []byte, r *protocol.Reply) ([]byte, error) {
-	message, rest, err := cutMessage(frame)
-	if err != nil {
-		return nil, err
-	}
-	return rest, r.UnmarshalProto(message)
+	return decodeMessage(frame, r)
 }
 
 func (protobufCodec) DecodePush(frame []byte, p *protocol.Push) ([]byte, error) {
-	message, rest, err := cutMessage(frame)
-	if err != nil {
-		return nil, err
-	}
-	return rest, p.UnmarshalProto(message)
+	return decodeMessage(frame, p)
 }
 
 func (protobufCodec) AppendReply(dst []byte, r *protocol.Reply) ([]byte, error) {
@@ -48,19 +36,19 @@ func (protobufCodec) AppendCommand(dst []byte, cmd *protocol.Command) ([]byte, e
 	return cmd.AppendDelimited(dst), nil
 }
 
-// cutMessage cuts the first message off frame. The announced length is compared
-// with what is there before anything else happens with it.
-func cutMessage(frame []byte) (message, rest []byte, err error) {
+// decodeMessage decodes the first message of frame. It compares the announced length with
+// the length of the frame before it uses it.
+func decodeMessage(frame []byte, m interface{ UnmarshalProto([]byte) error }) (rest []byte, err error) {
 	if len(frame) == 0 {
-		return nil, nil, errEmptyFrame
+		return nil, errEmptyFrame
 	}
 	size, n := binary.Uvarint(frame)
 	if n <= 0 {
-		return nil, nil, errors.New("protobuf: truncated or overlong length of a message")
+		return nil, errors.New("protobuf: truncated or overlong length of a message")
 	}
 	if size > uint64(len(frame)-n) {
-		return nil, nil, fmt.Errorf("protobuf: length %d of a message, but %d bytes are left", size, len(frame)-n)
+		return nil, fmt.Errorf("protobuf: length %d of a message, but %d bytes are left", size, len(frame)-n)
 	}
 	end := n + int(size)
-	return frame[n:end:end], frame[end:], nil
+	return frame[end:], m.UnmarshalProto(frame[n:end:end])
 }

@@ -1,15 +1,15 @@
 package wire
 
-// Union gathers the members that a message has, of which one counts: the first in the
-// order of the schema, whatever the order on the wire. T is an interface; nil stands for
-// a member that is missing. The zero value is empty.
+// Union gathers the members of a message of which only one counts: the first in the order of
+// the schema, in whatever order they come. T is an interface; nil is a missing member. The
+// zero value is empty.
 type Union[T comparable] struct {
-	member int // which one value is
+	member int // number of value
 	value  T
 	others map[int]T
 }
 
-// Set sets a member, in place of what came before under its name.
+// Set sets a member, or replaces it.
 func (u *Union[T]) Set(member int, v T) {
 	var none T
 	if u.value != none && u.member != member {

@@ -1,9 +1,9 @@
-// Package wire is what generated codecs share: tools/codecgen makes them from schemas,
-// and they read and write by means of wire/jsonwire and wire/pbwire. This package
-// counts and makes what the readers of both return.
+// Package wire is the part of the runtime of generated codecs that does not depend on the
+// encoding. tools/codecgen makes the codecs from schemas; they read and write by the packages
+// wire/jsonwire and wire/pbwire, whose readers use this package to count and make values.
 //
-// The three packages are public because modules beside the library have schemas of their
-// own. They are for generated code: programs use the methods of the messages.
+// The three packages are public because other modules have schemas of their own. They are
+// for generated code: programs use the methods of the messages.
 package wire
 
 import (
@@ -12,8 +12,8 @@ import (
 	"unsafe"
 )
 
-// Maker makes what one reader returns. The zero value gives every value memory of its
-// own, and has no bound. It is for one goroutine.
+// Maker makes the values that a reader returns. With the zero value, each has memory of its
+// own, and their number is not bounded. One goroutine at a time may use it.
 type Maker struct {
 	kept     [annotated]int32
 	elements int
@@ -21,12 +21,11 @@ type Maker struct {
 	shared   *shared
 }
 
-// annotated is how many fields with @most a schema has at most.
+// annotated is how many fields with @most a schema may have.
 const annotated = 2
 
-// Keep counts an element of a field with @most, whichever message it is in, and reports
-// whether it is one of the first most of all that are read. The others have to be
-// skipped.
+// Keep counts an element of a field with @most, in all messages together, and reports
+// whether it is among the first most. The caller skips the others.
 func (m *Maker) Keep(field int, most int32) bool {
 	if m.kept[field] == most {
 		return false
@@ -48,15 +47,15 @@ func (m *Maker) Count() bool {
 	return m.elements <= m.most || m.most == 0
 }
 
-// shared is memory that several values lie in. It is for what a message has very many
-// of and is let go together: a value that is kept keeps its neighbours in memory.
+// shared is memory for several values. A value that is kept keeps its neighbours in memory,
+// so it is for values that a message has very many of, and that are dropped together.
 type shared struct {
 	text []byte // the latest chunk
 	slab any    // *slab[T] of the latest type
-	room int    // of the latest list for elements that New has not made
+	room int    // number of elements that fit the latest list and that New has not made
 }
 
-// maxChunk bounds the text that one text that is kept keeps in memory; bytes.
+// maxChunk is the most bytes of a chunk of text, unless one text is longer.
 const maxChunk = 16 << 10
 
 // Share makes Text, Copy and New use shared memory from now on.
@@ -72,7 +71,7 @@ func (m *Maker) Text(b []byte) string {
 		return string(b)
 	}
 	c := m.shared.copyOf(b)
-	return unsafe.String(unsafe.SliceData(c), len(c)) // nobody else has it
+	return unsafe.String(unsafe.SliceData(c), len(c)) // c is not used elsewhere
 }
 
 // Copy returns a copy of b; nil if that is nil. Its capacity is its length.
@@ -93,10 +92,9 @@ func (s *shared) copyOf(b []byte) []byte {
 	return s.text[from:len(s.text):len(s.text)]
 }
 
-// Extend appends an empty element to a list of one that begins empty, and makes room for
-// further ones where there is none. It takes them to be as long as those before: read is
-// how many bytes these have, left how many follow. It makes room for no more than eight
-// times as many as there are.
+// Extend appends an empty element to a list. If there is no room, it grows the list by the
+// number of elements that it expects: read is how many bytes of input the elements so far
+// took, left how many bytes follow. It grows a list to at most nine times its length.
 func Extend[T any](m *Maker, list []T, read, left int) []T {
 	if len(list) == cap(list) {
 		list = grow(m, list, read, left)
@@ -116,8 +114,8 @@ func grow[T any](m *Maker, list []T, read, left int) []T {
 	return list
 }
 
-// New returns an empty T. Where memory is shared, as many of them are made together as the
-// latest list has room for; any more are made one by one.
+// New returns an empty T. With shared memory, it makes as many at once as the latest list
+// has room for, and further ones one by one.
 func New[T any](m *Maker) *T {
 	if m.shared == nil {
 		return new(T)

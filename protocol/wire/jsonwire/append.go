@@ -9,12 +9,12 @@ import (
 	"unsafe"
 )
 
-// ErrNotJSON tells that a payload cannot be embedded in a JSON message, because it
-// is not exactly one JSON value in valid UTF-8, or is nested too deeply.
+// ErrNotJSON says that a payload cannot be embedded in a JSON message, because it
+// is not exactly one JSON value in valid UTF-8, or is nested more than MaxDepth deep.
 var ErrNotJSON = errors.New("payload is not valid JSON")
 
-// AppendRaw appends a payload as it is, except that LF and CR, which valid JSON
-// has only between tokens, are left out: they would break the framing.
+// AppendRaw appends a payload without its LF and CR, which would break the framing; valid
+// JSON has them only between tokens.
 func AppendRaw(dst, payload []byte) ([]byte, error) {
 	ok, lines := check(payload)
 	if !ok {
@@ -33,12 +33,12 @@ func AppendRaw(dst, payload []byte) ([]byte, error) {
 
 // AppendString appends s as a JSON string.
 func AppendString(dst []byte, s string) []byte {
-	// The bytes are only read, and not kept.
+	// AppendBytes only reads the bytes, and does not keep them.
 	return AppendBytes(dst, unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
-// AppendBytes appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD;
-// anything else comes back as it was.
+// AppendBytes appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD; all
+// other characters are preserved.
 func AppendBytes(dst, s []byte) []byte {
 	start, end := len(dst)+1, len(dst)+1+len(s)
 	dst = slices.Grow(dst, len(s)+2)[:end+1]
@@ -50,8 +50,8 @@ func AppendBytes(dst, s []byte) []byte {
 	return appendEscaped(dst[:start], s)
 }
 
-// copyPlain copies s, if all of it is ASCII that a JSON string holds as it is. dst
-// is as long as s.
+// copyPlain copies s to dst, which is as long, if all of s is ASCII that needs no escape in a
+// JSON string. Otherwise it returns false.
 func copyPlain(dst, s []byte) bool {
 	for len(s) > 8 {
 		x := binary.LittleEndian.Uint64(s)
@@ -80,9 +80,9 @@ func copyPlain(dst, s []byte) bool {
 	return true
 }
 
-// appendEscaped appends what follows the opening quote.
+// appendEscaped appends the inside of a JSON string and the closing quote.
 func appendEscaped(dst, s []byte) []byte {
-	start := 0 // of what is not appended yet
+	start := 0 // of the part that is not appended yet
 	for i := 0; i < len(s); {
 		i = asciiEnd(s, i)
 		if i == len(s) {
@@ -105,8 +105,8 @@ func appendEscaped(dst, s []byte) []byte {
 	return append(dst, '"')
 }
 
-// asciiEnd returns where, from i on, the ASCII characters end that a JSON string
-// holds as they are.
+// asciiEnd returns the index, from i on, of the first character that is not ASCII or needs an
+// escape in a JSON string; len(s) if there is none.
 func asciiEnd(s []byte, i int) int {
 	rest := s[i:]
 	for len(rest) >= 8 {
@@ -145,9 +145,9 @@ func appendEscape(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
 
-// AppendUint appends a number. Unlike strconv.AppendUint it writes the digits to
-// where they belong: a copy of what was written just before, in other portions, has
-// to wait for the processor's store buffer.
+// AppendUint appends a number. It writes the digits directly to their places. strconv.AppendUint
+// copies digits that it has just written in pieces of another size, for which the processor
+// has to wait until its store buffer is empty.
 func AppendUint(dst []byte, n uint64) []byte {
 	i := len(dst) + digits(n)
 	dst = slices.Grow(dst, i-len(dst))[:i]
@@ -175,7 +175,7 @@ func digits(n uint64) int {
 	return d
 }
 
-// powers of ten, but for the first: zero has a digit, too.
+// powers of ten; the first is 0 instead of 1, because zero has one digit.
 var powers = [20]uint64{
 	0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9,
 	1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,
@@ -185,19 +185,15 @@ var powers = [20]uint64{
 const pairs = "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899"
 
 // EndObject closes an object whose members were each appended with a comma behind.
-func EndObject(dst []byte) []byte {
-	if last := len(dst) - 1; dst[last] == ',' {
-		dst[last] = '}'
-		return dst
-	}
-	return append(dst, '}')
-}
+func EndObject(dst []byte) []byte { return end(dst, '}') }
 
 // EndArray closes an array whose elements were each appended with a comma behind.
-func EndArray(dst []byte) []byte {
+func EndArray(dst []byte) []byte { return end(dst, ']') }
+
+func end(dst []byte, bracket byte) []byte {
 	if last := len(dst) - 1; dst[last] == ',' {
-		dst[last] = ']'
+		dst[last] = bracket
 		return dst
 	}
-	return append(dst, ']')
+	return append(dst, bracket)
 }

@@ -13,11 +13,11 @@ import (
 // ErrTrailing is returned by Reader.End if more than blanks follows the value.
 var ErrTrailing = errors.New("JSON: more follows the value")
 
-// Reader reads one JSON value, member by member. Its first error sticks: whatever
-// is read afterwards is zero, and loops over members and elements end. So callers
-// look for an error once, by End.
+// Reader reads one JSON value, member by member. After the first error, all further values
+// are zero, and loops over members and elements end, so callers look for an error only once,
+// by End.
 //
-// Nothing that it returns, but Key, aliases the input.
+// Of what it returns only Key aliases the input.
 type Reader struct {
 	wire.Maker
 
@@ -30,11 +30,11 @@ type Reader struct {
 	traits traits
 }
 
-// maxName bounds the keys that are folded: longer ones are no names of fields.
+// maxName is the most bytes of a key that FoldedKey folds; no field has a longer name.
 const maxName = 32
 
-// NewReader returns a reader of input, which has to be valid UTF-8 all over, also
-// behind the value.
+// NewReader returns a reader of input. All of input has to be valid UTF-8, also behind the
+// value.
 func NewReader(input []byte) Reader {
 	r := Reader{buf: input}
 	if !utf8.Valid(input) {
@@ -65,18 +65,18 @@ func (r *Reader) fail(reason string) {
 	if r.key == nil {
 		r.err = fmt.Errorf("JSON: offset %d: %s", r.pos, reason)
 	} else {
-		const most = 64 // enough to find it; the client chose its length
+		const most = 64 // the client chooses the length of the key
 		r.err = fmt.Errorf("JSON: offset %d, key %q: %s", r.pos, r.key[:min(len(r.key), most)], reason)
 	}
 	r.pos = len(r.buf)
 }
 
-// Object begins an object and moves to its first member. It returns false if there
-// is none, or for null. The members are read by
+// Object begins an object and moves to its first member. It returns false for null, and if
+// there is no member. The members are read by
 //
 //	for ok := r.Object(); ok; ok = r.NextMember() { … }
 //
-// with exactly one value read per turn.
+// where each turn reads exactly one value.
 func (r *Reader) Object() bool {
 	if !r.open('{', '}', "an object is expected") {
 		return false
@@ -89,7 +89,7 @@ func (r *Reader) NextMember() bool {
 	return r.next('}') && r.member()
 }
 
-// Array begins an array and moves to its first element, see Object.
+// Array begins an array and moves to its first element, in the same way as Object.
 func (r *Reader) Array() bool {
 	return r.open('[', ']', "an array is expected") && r.count()
 }
@@ -119,7 +119,7 @@ func (r *Reader) count() bool {
 func (r *Reader) Pos() int  { return r.pos }
 func (r *Reader) Left() int { return len(r.buf) - r.pos }
 
-// open enters a container; it returns false if that is empty or null.
+// open enters an object or array; it returns false if that is empty or null.
 func (r *Reader) open(first, last byte, otherwise string) bool {
 	if r.peek() != first {
 		if !r.Null() {
@@ -178,8 +178,8 @@ func (r *Reader) member() bool {
 // Key returns the key of the current member. It is valid until the next read.
 func (r *Reader) Key() []byte { return r.key }
 
-// FoldedKey returns the key in lower case if it has upper-case letters, else nil:
-// a key that no field has exactly may still be meant for one.
+// FoldedKey returns the key in lower case if it has upper-case letters, else nil. It is for
+// keys that match the name of no field exactly.
 func (r *Reader) FoldedKey() []byte {
 	if len(r.key) > maxName || bytes.IndexFunc(r.key, isUpper) < 0 {
 		return nil
@@ -196,14 +196,10 @@ func (r *Reader) Skip() { r.scanValue() }
 func (r *Reader) IsString() bool { return r.peek() == '"' }
 
 // Null reads null, if that is next.
-func (r *Reader) Null() bool {
-	if r.peek() == 'n' && r.literal("null") {
-		return true
-	}
-	return false
-}
+func (r *Reader) Null() bool { return r.peek() == 'n' && r.literal("null") }
 
-// String reads a string. As of every value but raw ones, null leaves it alone.
+// String reads a string. Null leaves v unchanged, here and in the methods for all values
+// except raw ones.
 func (r *Reader) String(v *string) {
 	if s, ok := r.text(); ok {
 		*v = string(s)
@@ -217,7 +213,7 @@ func (r *Reader) SharedString(v *string) {
 	}
 }
 
-// text reads a string, which may be a part of the input; null is none.
+// text reads a string, which may alias the input. ok is false for null.
 func (r *Reader) text() (s []byte, ok bool) {
 	if r.peek() != '"' {
 		if !r.Null() {
@@ -245,7 +241,7 @@ func (r *Reader) Bool(v *bool) {
 	}
 }
 
-// Raw reads a value of any kind as the bytes that it consists of; null is one too.
+// Raw reads a value of any kind, null included, as its bytes.
 func (r *Reader) Raw(v *[]byte) {
 	if p, ok := r.raw(); ok {
 		*v = bytes.Clone(p)
@@ -259,7 +255,7 @@ func (r *Reader) SharedRaw(v *[]byte) {
 	}
 }
 
-// raw reads a value as a part of the input.
+// raw is Raw without a copy.
 func (r *Reader) raw() (p []byte, ok bool) {
 	r.peek()
 	start := r.pos
@@ -267,8 +263,8 @@ func (r *Reader) raw() (p []byte, ok bool) {
 	return r.buf[start:r.pos], ok
 }
 
-// Cut cuts the first value, of any kind, off p, where more of them may follow. There are
-// no blanks around value, nor in front of rest.
+// Cut returns the first value in p, of any kind, and the rest of p. There are no blanks
+// around value, nor in front of rest.
 func Cut(p []byte) (value, rest []byte, err error) {
 	r := Reader{buf: p}
 	value, _ = r.raw()
@@ -343,9 +339,9 @@ func (r *Reader) number() (digits []byte, ok bool) {
 	return digits, true
 }
 
-// peek returns the next byte that is no blank, 0 at the end.
+// peek returns the next byte that is not blank, 0 at the end. It is inlined.
 func (r *Reader) peek() byte {
-	if r.pos < len(r.buf) && r.buf[r.pos] > ' ' { // inlined
+	if r.pos < len(r.buf) && r.buf[r.pos] > ' ' {
 		return r.buf[r.pos]
 	}
 	return r.peekBehindBlanks()
@@ -380,8 +376,7 @@ func (r *Reader) scanValue() bool {
 	return true
 }
 
-// scanString reads a string at its opening quote and returns what is between the
-// quotes.
+// scanString reads a string at its opening quote and returns the bytes between the quotes.
 func (r *Reader) scanString() (s []byte, escaped, ok bool) {
 	r.traits.escapes = false
 	end := skipString(r.buf, r.pos, &r.traits)
@@ -394,7 +389,7 @@ func (r *Reader) scanString() (s []byte, escaped, ok bool) {
 	return s, r.traits.escapes, true
 }
 
-// malformed fails because of what is at a position.
+// malformed fails because of the byte at a position.
 func (r *Reader) malformed(pos int) {
 	r.pos = pos
 	switch {
@@ -411,7 +406,7 @@ func (r *Reader) malformed(pos int) {
 	}
 }
 
-// unescape appends what s, the valid inside of a JSON string, stands for.
+// unescape appends the text that s, the inside of a valid JSON string, stands for.
 func unescape(dst, s []byte) []byte {
 	for {
 		i := bytes.IndexByte(s, '\\')
@@ -442,8 +437,8 @@ func unescape(dst, s []byte) []byte {
 	}
 }
 
-// unescapeRune reads the digits behind \u, and those of the other half if they are
-// the first half of a surrogate pair. A half without the other is U+FFFD.
+// unescapeRune reads the digits behind \u and, for the first half of a surrogate pair, also
+// the second half. A half without the other one is U+FFFD.
 func unescapeRune(s []byte) (r rune, rest []byte) {
 	r, _ = hex4(s)
 	s = s[4:]

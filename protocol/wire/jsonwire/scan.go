@@ -1,5 +1,5 @@
-// Package jsonwire reads and writes the JSON form of the protocol's messages. It
-// has no reflection: generated code says what to read and write.
+// Package jsonwire reads and writes the JSON form of messages. It uses no reflection:
+// generated code says what to read and write.
 package jsonwire
 
 import (
@@ -8,19 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth bounds the nesting of objects and arrays, in messages and in payloads.
-// It stays below what common JSON readers take (Python's stops near 1000), so
-// that no publisher can break its subscribers by depth.
+// MaxDepth bounds the nesting of objects and arrays, in messages and in payloads. Common
+// JSON readers accept more (Python's stops near 1000), so a publisher cannot break its
+// subscribers by nesting.
 const MaxDepth = 512
 
-// Valid reports whether p is exactly one JSON value in valid UTF-8, blanks around
-// it allowed, nested at most MaxDepth deep.
+// Valid reports whether p is exactly one JSON value in valid UTF-8, nested at most MaxDepth
+// deep. There may be blanks around the value.
 func Valid(p []byte) bool {
 	ok, _ := check(p)
 	return ok
 }
 
-// check is Valid; lines tells whether LF or CR occur between the tokens.
+// check is Valid; lines is set if there is LF or CR between the tokens.
 func check(p []byte) (ok, lines bool) {
 	if simple(p) {
 		return true, false
@@ -34,9 +34,8 @@ func check(p []byte) (ok, lines bool) {
 }
 
 // simple reports whether p is an object of the usual shape: one level of strings
-// and whole numbers, no blanks, escapes or characters beyond ASCII. There is
-// nothing to remember, so it is twice as fast as skipValue. It gives up on anything
-// else.
+// and whole numbers, no blanks, escapes or characters beyond ASCII. It returns false for all
+// other values. It keeps no state, so it is twice as fast as skipValue.
 func simple(p []byte) bool {
 	if len(p) < 8 || p[0] != '{' || p[len(p)-1] != '}' {
 		return false
@@ -71,8 +70,8 @@ func simple(p []byte) bool {
 	}
 }
 
-// simpleString returns where, from i on, the characters end that are plain ASCII:
-// at the last byte of p if not before.
+// simpleString returns the index, from i on, of the first byte that is not plain ASCII, at
+// most that of the last byte of p.
 func simpleString(p []byte, i int) int {
 	last := len(p) - 8
 	for i <= last {
@@ -90,25 +89,25 @@ func simpleString(p []byte, i int) int {
 			i += 32
 		}
 	}
-	// What is left, and zeroes, which stop the scan.
+	// The remaining bytes, and zeroes behind them, which stop the scan.
 	x := load(p, last) >> (8 * uint(i-last) & 63)
 	return min(i+bits.TrailingZeros64((special(x)|x)&highs)/8, len(p)-1)
 }
 
-// traits gathers what is worth knowing about the text that was skipped.
+// traits gathers properties of the text that was skipped.
 type traits struct {
 	lines   bool   // LF or CR between tokens
 	escapes bool   // escapes in strings
 	deep    bool   // the depth was exceeded
-	bytes   uint64 // all bytes of strings, and maybe of what follows them, ORed
+	bytes   uint64 // all bytes of strings ORed, perhaps with bytes that follow them
 }
 
-// The skip functions return the index behind what begins at p[i], or, if that is not
-// what it should be, ^index (a negative number) of what is wrong. They leave UTF-8 to their callers, who have it checked all
-// at once, or not at all for plain ASCII.
+// The skip functions skip what begins at p[i] and return the index behind it. If it is
+// malformed, they return ^index of the wrong byte, which is negative. They do not check
+// UTF-8: their callers check the whole text at once, or not at all if it is plain ASCII.
 
-// skipValue skips a value with at most depth open containers at a time. It does not
-// recurse: the kinds of the open containers are kept as bits.
+// skipValue skips a value with at most depth open objects and arrays at a time. It does not
+// recurse, but keeps the kinds of those that are open as bits.
 func skipValue(p []byte, i, depth int, t *traits) int {
 	var (
 		open    int    // number of open containers
@@ -143,7 +142,7 @@ func skipValue(p []byte, i, depth int, t *traits) int {
 				t.deep = open == depth
 				return ^i
 			}
-			if p[i] != c+2 { // the closing one is two further
+			if p[i] != c+2 { // not the closing bracket
 				if open%64 == 0 {
 					outer[open/64] = objects
 				}
@@ -156,7 +155,7 @@ func skipValue(p []byte, i, depth int, t *traits) int {
 		if i < 0 {
 			return i
 		}
-		// Behind a value: close containers until one has another value.
+		// Behind a value: close objects and arrays until one has another value.
 		for {
 			if open == 0 {
 				return i
@@ -194,7 +193,7 @@ func skipWordOrNumber(p []byte, i int) int {
 	return skipNumber(p, i)
 }
 
-// skipBlanks skips none or more of them. It is inlined for none.
+// skipBlanks skips blanks, if there are any. It is inlined.
 func skipBlanks(p []byte, i int, t *traits) int {
 	if i < len(p) && p[i] > ' ' {
 		return i
@@ -243,7 +242,7 @@ func skipNumber(p []byte, i int) int {
 	return i
 }
 
-// skipFraction skips what follows the integer in a number.
+// skipFraction skips the fraction and the exponent of a number.
 func skipFraction(p []byte, i int) int {
 	if p[i] == '.' {
 		if i = skipDigits(p, i+1); i < 0 {
@@ -260,7 +259,7 @@ func skipFraction(p []byte, i int) int {
 	return i
 }
 
-// skipDigits skips one or more of them.
+// skipDigits skips one or more digits.
 func skipDigits(p []byte, i int) int {
 	start := i
 	for i < len(p) && p[i]-'0' <= 9 {
@@ -288,7 +287,7 @@ func skipString(p []byte, i int, t *traits) int {
 			return skipRest(p, i, t)
 		}
 		i += 8
-		// Blocks of plain ASCII are what long strings consist of.
+		// Most long strings are plain ASCII, which goes in larger blocks.
 		for i <= len(p)-32 {
 			block := p[i : i+32 : i+32]
 			x0, x1, x2, x3 := load(block, 0), load(block, 8), load(block, 16), load(block, 24)
@@ -302,8 +301,8 @@ func skipString(p []byte, i int, t *traits) int {
 	return skipRest(p, i, t)
 }
 
-// skipRest skips a string from somewhere within: one with escapes, or near the end
-// of the text.
+// skipRest skips the rest of a string, from a byte within it: if it has escapes, or ends near
+// the end of the text.
 func skipRest(p []byte, i int, t *traits) int {
 	for {
 		i = skipPlain(p, i, t)
@@ -339,8 +338,7 @@ func skipEscape(p []byte, i int) int {
 	return ^i
 }
 
-// skipPlain skips what stands for itself in a string: it stops at a quote, a
-// backslash, a control character or the end.
+// skipPlain skips to the next quote, backslash or control character, or to the end.
 func skipPlain(p []byte, i int, t *traits) int {
 	seen := t.bytes
 	for i <= len(p)-8 {
@@ -353,8 +351,8 @@ func skipPlain(p []byte, i int, t *traits) int {
 		i += 8
 	}
 	if len(p) >= 8 && i < len(p) {
-		// The last eight bytes, without those before i: zeroes take their place at
-		// the end, which stop the scan.
+		// The last eight bytes without those before i, and zeroes behind them, which stop
+		// the scan.
 		x := load(p, len(p)-8) >> (64 - 8*(len(p)-i))
 		t.bytes = seen | x
 		return i + bits.TrailingZeros64(special(x)&^x&highs)/8
@@ -367,8 +365,8 @@ func skipPlain(p []byte, i int, t *traits) int {
 	return i
 }
 
-// load returns eight bytes from p[i] on. With the capacity given, too, the
-// compiler has no need to guard against an empty rest.
+// load returns eight bytes from p[i] on. The third index spares the compiler a guard against
+// an empty rest.
 func load(p []byte, i int) uint64 { return binary.LittleEndian.Uint64(p[i : i+8 : i+8]) }
 
 const (
@@ -376,13 +374,13 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special marks, by the high bit, the bytes of x that end a run of plain
-// characters: quote, backslash and control characters. It also marks some bytes
-// that are not ASCII. Marks above the lowest one may be wrong (the subtractions
-// borrow), so only the lowest one means anything; the other bits mean nothing.
+// special sets the high bit of each byte of x that ends a run of plain characters: quote,
+// backslash and control characters; and of some bytes that are not ASCII. Only the lowest
+// high bit that is set counts: those above it may be wrong, because the subtractions borrow,
+// and the other bits mean nothing.
 func special(x uint64) uint64 {
-	// Flipping bit 1 puts the quote (0x22) at 0x20, just above the control
-	// characters, and the blank (0x20) out of the way: one comparison for both.
+	// Flipping bit 1 moves the quote (0x22) to 0x20, next to the control characters, and the
+	// blank (0x20) away from there, so one comparison serves both.
 	quoteOrControl := (x ^ 0x02*ones) - 0x21*ones
 	backslash := (x ^ '\\'*ones) - ones
 	return quoteOrControl | backslash

@@ -2,9 +2,9 @@ package pbwire
 
 import "math/bits"
 
-// The Put functions write from the end of a buffer to its beginning: before index
-// i, returning the index of what they wrote. So the length of a message is known
-// by the time it is written.
+// The Put functions write before index i of a buffer and return the index of what they
+// wrote. A message is written from its end to its beginning, so its length is known when it
+// is to be written.
 
 // PutVarint writes v.
 func PutVarint(buf []byte, i int, v uint64) int {
@@ -27,26 +27,26 @@ func putLong(buf []byte, i int, v uint64) int {
 	return i
 }
 
-// PutString writes s and, in front, its length.
+// PutString writes s behind its length.
 func PutString(buf []byte, i int, s string) int {
 	i -= len(s)
 	copy(buf[i:], s)
 	return PutVarint(buf, i, uint64(len(s)))
 }
 
-// PutBytes writes p and, in front, its length.
+// PutBytes writes p behind its length.
 func PutBytes(buf []byte, i int, p []byte) int {
 	i -= len(p)
 	copy(buf[i:], p)
 	return PutVarint(buf, i, uint64(len(p)))
 }
 
-// SizeVarint returns the number of bytes that v takes: one for each seven bits. For
-// the lengths that occur, 9/64 is near enough to 1/7, and needs no division.
+// SizeVarint returns the number of bytes of v: one for each seven bits. For up to 64 bits,
+// 9/64 is near enough to 1/7, and needs no division.
 func SizeVarint(v uint64) int { return int(9*uint(bits.Len64(v|1))+64) / 64 }
 
-// SizeBytes returns the number of bytes that n bytes take with their length.
+// SizeBytes returns the number of bytes of n bytes with their length.
 func SizeBytes(n int) int { return SizeVarint(uint64(n)) + n }
 
-// Zigzag returns the form in which a sint64 is written.
+// Zigzag returns the number as which a sint64 is written.
 func Zigzag(v int64) uint64 { return uint64(v)<<1 ^ uint64(v>>63) }

@@ -1,5 +1,5 @@
-// Package pbwire reads and writes the Protobuf form of the protocol's messages. It
-// has no reflection: generated code says what to read and write.
+// Package pbwire reads and writes the Protobuf form of messages. It uses no reflection:
+// generated code says what to read and write.
 package pbwire
 
 import (
@@ -28,11 +28,10 @@ const (
 
 const maxField = 1<<29 - 1
 
-// Reader reads one message, field by field. Its first error sticks: whatever is
-// read afterwards is zero, and loops over fields end. So callers look for an error
-// once, by Err.
+// Reader reads one message, field by field. After the first error, all further values are
+// zero, and loops over fields end, so callers look for an error only once, by Err.
 //
-// Nothing that it returns aliases the input, unless it is a borrowing one.
+// Nothing that it returns aliases the input, except from NewBorrowingReader.
 type Reader struct {
 	wire.Maker
 
@@ -88,8 +87,8 @@ func (r *Reader) Element() {
 // Tag returns number and wire type of the current field: number<<3 | type.
 func (r *Reader) Tag() uint64 { return r.tag }
 
-// Enter goes into the message that the current field holds, until Leave is called
-// with what Enter returned.
+// Enter goes into the message that the current field holds. The caller passes the result to
+// Leave, which goes back.
 func (r *Reader) Enter() (outer int) {
 	outer = len(r.buf)
 	size := r.length()
@@ -110,8 +109,8 @@ func (r *Reader) Leave(outer int) {
 	}
 }
 
-// Varint reads the value of the current field. Numbers that are too large for the
-// type of the field lose their upper bits, as Protobuf demands.
+// Varint reads the value of the current field. As Protobuf demands, numbers that are too
+// large for the type of the field lose their upper bits.
 func (r *Reader) Varint() uint64 {
 	v, n := binary.Uvarint(r.buf[r.pos:])
 	if n <= 0 {
@@ -191,7 +190,7 @@ func (r *Reader) bytes() []byte {
 	return p
 }
 
-// length reads the length of what follows, and makes sure that it is there.
+// length reads a length, and fails if fewer bytes follow.
 func (r *Reader) length() int {
 	size := r.Varint()
 	if size > uint64(len(r.buf)-r.pos) {
@@ -214,7 +213,7 @@ func (r *Reader) Skip() {
 		r.skipGroup()
 	case wireFixed32:
 		r.skip(4)
-	default: // an end without a start, or not defined
+	default: // wireEndGroup without a start, or undefined
 		r.fail("invalid wire type")
 	}
 }
