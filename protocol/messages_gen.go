@@ -16,7 +16,7 @@ type Command struct {
 	Presence      *PresenceRequest
 	PresenceStats *PresenceStatsRequest
 	History       *HistoryRequest
-	Ping          *PingRequest // Unused: it is the server who pings.
+	Ping          *PingRequest // Unused: only the server pings.
 	Send          *SendRequest // Has no reply.
 	RPC           *RPCRequest
 	Refresh       *RefreshRequest
@@ -25,7 +25,7 @@ type Command struct {
 
 // Reply is what the server sends on a bidirectional connection: the answer to a
 // command (its id, and a result or an error), or a push, or, without any field,
-// a ping. The result is present even if it has nothing to say.
+// a ping. The result is present even if it is empty.
 type Reply struct {
 	ID            uint32 // Id of the answered command; 0 for pushes and pings.
 	Error         *Error
@@ -43,7 +43,7 @@ type Reply struct {
 	SubRefresh    *SubRefreshResult
 }
 
-// Push is an asynchronous message to the client. Unidirectional connections
+// Push is an asynchronous message to the client. One-way connections
 // carry bare pushes; there an empty one is a ping.
 type Push struct {
 	ID          int64  // Numeric channel id in place of the name (channel compaction); from 1.
@@ -54,7 +54,7 @@ type Push struct {
 	Unsubscribe *Unsubscribe
 	Message     *Message
 	Subscribe   *Subscribe
-	Connect     *Connect // Unidirectional connections only.
+	Connect     *Connect // One-way connections only.
 	Disconnect  *Disconnect
 	Refresh     *Refresh
 }
@@ -97,7 +97,7 @@ type ConnectResult struct {
 	Subs    map[string]*SubscribeResult // Server-side subscriptions.
 	Ping    uint32                      // Ping interval in seconds; 0 means that there are no pings.
 	Pong    bool                        // The client has to answer pings.
-	Session string                      // Set on emulated and unidirectional transports.
+	Session string                      // Set on emulated and one-way transports.
 	Node    string                      // Set on emulated transports.
 	Time    int64                       // Server time, Unix milliseconds; optional.
 	Flag    int64                       // The offered connection features that the server accepted.
@@ -124,7 +124,7 @@ type RefreshResult struct {
 	TTL     uint32 // Seconds; from 1 when expires is set.
 }
 
-// PingRequest is unused: it is the server who pings.
+// PingRequest is unused: only the server pings.
 type PingRequest struct {
 }
 
@@ -352,7 +352,7 @@ type Message struct {
 	Data []byte
 }
 
-// Connect is the connect result of a unidirectional connection.
+// Connect is the connect result of a one-way connection.
 type Connect struct {
 	Client  string                      // Client id.
 	Version string                      // Server version.
