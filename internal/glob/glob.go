@@ -1,4 +1,4 @@
-// Package glob matches channel names with patterns (server-api.md 6.11).
+// Package glob matches channel names with patterns (server-api.md 6.11 of the specification).
 package glob
 
 import (
@@ -11,16 +11,14 @@ import (
 // maxLen bounds what compiling and matching a pattern costs, in bytes.
 const maxLen = 1024
 
-// Compile compiles a pattern of at most 1,024 bytes; what it returns reports whether
-// the whole of a name matches, and may be called from any goroutine. The empty pattern
-// matches every name.
+// Compile compiles a pattern of at most 1,024 bytes. match reports whether the whole of a
+// name matches, and may be called from any goroutine. The empty pattern matches every name.
 //
 // * and ** stand for any characters, ? for one, [a-c] and [!ab] for one of a class,
-// {foo,bar} for alternatives, a backslash takes away what the next character means.
+// {foo,bar} for alternatives; a character behind a backslash stands for itself.
 //
-// The pattern becomes an RE2 expression because that matches in linear time whatever
-// the pattern: glob libraries backtrack, and one request with nested alternatives
-// would hold a CPU for hours.
+// The pattern becomes an RE2 expression, which matches every pattern in linear time. Glob
+// libraries backtrack, so one request with nested alternatives could hold a CPU for hours.
 func Compile(pattern string) (match func(name string) bool, err error) {
 	if pattern == "" {
 		return func(string) bool { return true }, nil
@@ -72,8 +70,8 @@ func Compile(pattern string) (match func(name string) bool, err error) {
 	return re.MatchString, nil
 }
 
-// class translates a class from behind its opening bracket and returns how
-// many runes it took, the closing bracket included.
+// class translates a class, of which in begins behind the opening bracket, and returns its
+// length in runes, with the closing bracket.
 func class(expr *strings.Builder, in []rune) (int, error) {
 	i := 0
 	expr.WriteByte('[')

@@ -1,6 +1,9 @@
 package tagsfilter
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Bounds of a decimal number (recovery.md 10.2).
 const (
@@ -8,8 +11,8 @@ const (
 	maxFraction = 19
 )
 
-// decimal is a number taken apart, without leading zeros before and trailing
-// zeros after the point, so that comparing digits compares numbers.
+// decimal is a number in two parts, without leading zeros before and trailing zeros after
+// the point, so that comparing digits compares numbers.
 type decimal struct {
 	valid, negative   bool
 	integer, fraction string
@@ -32,7 +35,7 @@ func parseDecimal(s string) (decimal, bool) {
 	d.integer = strings.TrimLeft(integer, "0")
 	d.fraction = strings.TrimRight(fraction, "0")
 	if d.integer == "" && d.fraction == "" {
-		d.negative = false // there is one zero
+		d.negative = false // -0 equals 0
 	}
 	return d, true
 }
@@ -46,27 +49,18 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// compare is -1, 0 or 1 as d is less than, equal to or greater than e.
+// compare returns -1, 0 or 1 as d is less than, equal to or greater than e.
 func (d decimal) compare(e decimal) int {
-	if d.negative != e.negative {
-		if d.negative {
-			return -1
-		}
+	switch {
+	case d.negative && e.negative:
+		d, e = e, d // the greater magnitude is the lesser number
+	case d.negative:
+		return -1
+	case e.negative:
 		return 1
 	}
-	c := d.compareMagnitude(e)
-	if d.negative {
-		return -c
-	}
-	return c
-}
-
-func (d decimal) compareMagnitude(e decimal) int {
-	if len(d.integer) != len(e.integer) {
-		if len(d.integer) < len(e.integer) {
-			return -1
-		}
-		return 1
+	if c := cmp.Compare(len(d.integer), len(e.integer)); c != 0 {
+		return c
 	}
 	if c := strings.Compare(d.integer, e.integer); c != 0 {
 		return c

@@ -1,5 +1,5 @@
-// Package tagsfilter decides by a publication's tags whether a subscriber gets it
-// (recovery.md section 10).
+// Package tagsfilter decides by a publication's tags whether a subscriber gets it. Sections
+// are those of recovery.md of the specification.
 package tagsfilter
 
 import (
@@ -11,17 +11,17 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Bounds of a filter: levels of nodes, nodes, and values of all comparisons
-// together. They keep the work per publication small, whatever a client sends. Decoding
-// a filter stops at the bounds in client.proto, which are no less.
+// Bounds of a filter: levels of nodes, nodes, and values of all comparisons together. They
+// keep the work per publication small. The bounds for decoding a filter, in client.proto, are
+// not less.
 const (
 	MaxDepth = 32
 	MaxNodes = 256
 	MaxVals  = 1024
 )
 
-// Filter is a compiled filter. It is immutable, any goroutine may use it. Nil is
-// the filter that everything passes.
+// Filter is a compiled filter. It is immutable, and any goroutine may use it. All
+// publications pass the nil filter.
 type Filter struct {
 	root node
 	id   [sha256.Size]byte
@@ -35,21 +35,18 @@ type node struct {
 	children []node
 }
 
-// Compile checks n by the rules of recovery.md 10.3 and the bounds above, and
-// compiles it. The error says what is wrong with which node. n is not kept.
+// Compile checks n by the rules of section 10.3 and the bounds above, and compiles it. The
+// error says what is wrong with which node. n is not kept.
 func Compile(n *protocol.FilterNode) (*Filter, error) {
-	c := compiler{}
-	f := new(Filter)
-	var err error
-	if f.root, err = c.node(n, 1); err != nil {
+	root, err := new(compiler).node(n, 1)
+	if err != nil {
 		return nil, fmt.Errorf("tags filter: %w", err)
 	}
-	f.id = sha256.Sum256(n.AppendProto(nil))
-	return f, nil
+	return &Filter{root: root, id: sha256.Sum256(n.AppendProto(nil))}, nil
 }
 
-// ID tells filters apart: it is the SHA-256 of the filter's Protobuf encoding.
-// Filters of one ID pass the same publications. That of the nil filter is zero.
+// ID is the SHA-256 of the filter's Protobuf encoding, or zero for the nil filter. Filters
+// with the same ID pass the same publications.
 func (f *Filter) ID() [sha256.Size]byte {
 	if f == nil {
 		return [sha256.Size]byte{}
@@ -57,13 +54,13 @@ func (f *Filter) ID() [sha256.Size]byte {
 	return f.id
 }
 
-// Match tells whether a publication with these tags, nil for none, passes. It
-// does not allocate.
+// Match reports whether a publication with these tags, or nil for none, passes. It does not
+// allocate.
 func (f *Filter) Match(tags map[string]string) bool {
 	return f == nil || f.root.match(&f.root, tags)
 }
 
-// compiler counts what it has seen.
+// compiler counts the nodes and values so far.
 type compiler struct{ nodes, vals int }
 
 func (c *compiler) node(n *protocol.FilterNode, depth int) (node, error) {
@@ -137,7 +134,7 @@ var comparisons = map[string]struct {
 	"nex": {noValue, func(n *node, t map[string]string) bool { _, has := t[n.key]; return !has }},
 }
 
-// leaf applies the rules of recovery.md 10.3.
+// leaf compiles a comparison by the rules of section 10.3.
 func leaf(n *protocol.FilterNode) (node, error) {
 	cmp, ok := comparisons[n.Cmp]
 	if !ok {
@@ -167,30 +164,22 @@ func leaf(n *protocol.FilterNode) (node, error) {
 	return out, nil
 }
 
-func and(n *node, tags map[string]string) bool {
-	for i := range n.children {
-		if k := &n.children[i]; !k.match(k, tags) {
-			return false
-		}
-	}
-	return true
-}
+func and(n *node, tags map[string]string) bool { return !n.anyIs(false, tags) }
+func or(n *node, tags map[string]string) bool  { return n.anyIs(true, tags) }
+func not(n *node, tags map[string]string) bool { return n.anyIs(false, tags) } // of one child
 
-func or(n *node, tags map[string]string) bool {
+// anyIs reports whether one of the children gives the result want.
+func (n *node) anyIs(want bool, tags map[string]string) bool {
 	for i := range n.children {
-		if k := &n.children[i]; k.match(k, tags) {
+		if k := &n.children[i]; k.match(k, tags) == want {
 			return true
 		}
 	}
 	return false
 }
 
-func not(n *node, tags map[string]string) bool {
-	k := &n.children[0]
-	return !k.match(k, tags)
-}
-
-// numeric compares as exact decimals; false if one of the two is none.
+// numeric returns a comparison of exact decimals. It is false if the tag or the value is not
+// a decimal.
 func numeric(holds func(int) bool) func(*node, map[string]string) bool {
 	return func(n *node, tags map[string]string) bool {
 		v, has := tags[n.key]
