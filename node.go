@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -30,7 +29,6 @@ import (
 type Node struct {
 	loops
 	cfg       Config
-	log       *slog.Logger
 	uid       string
 	clients   *client.Registry
 	engines   *attach.Engines
@@ -59,13 +57,13 @@ func New(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	cfg.Handlers = cfg.Handlers.intercepted(cfg.Interceptors, cfg.Logger)
-	n := &Node{cfg: cfg, log: cfg.Logger, uid: uuid.NewString(), ended: make(chan struct{})}
+	n := &Node{cfg: cfg, uid: uuid.NewString(), ended: make(chan struct{})}
 	n.health = healths(cfg.Broker, cfg.Presence, cfg.Controller)
-	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, n.log)
+	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, cfg.Logger)
 	settings := cfg.session()
 	settings.NodeID = n.uid
 	n.clients = client.New(client.Config{
-		Session: settings, Engines: n.engines, Application: (*application)(n), Observer: cfg.Observer, Log: n.log,
+		Session: settings, Engines: n.engines, Application: (*application)(n), Observer: cfg.Observer, Log: cfg.Logger,
 		Concurrency: cfg.Concurrency, InlineHandlers: cfg.InlineHandlers, GoroutineDriver: cfg.GoroutineDriver,
 		UserConnectionLimit: cfg.UserConnectionLimit,
 	})
@@ -74,18 +72,18 @@ func New(cfg Config) (*Node, error) {
 	n.fanout = &fanout.Fanout{Routes: n.engines.Routes, Loops: loops}
 	n.positions = position.New(position.Config{
 		Broker: cfg.Broker, Routes: n.engines.Routes, Rounds: settings.Rounds, Post: n.fanout.Post,
-		Delay: cfg.PositionCheckDelay, Log: n.log,
+		Delay: cfg.PositionCheckDelay, Log: cfg.Logger,
 	})
 	n.engines.Watch, n.fanout.Lost = n.positions.Watch, n.positions.Lost
 	n.pulse = pulse.New(loops)
 	n.member = &members.Member{
 		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),
-		Clients: n.clients, Routes: n.engines.Routes, Log: n.log, Survey: n.answer,
+		Registry: n.clients, Routes: n.engines.Routes, Survey: n.answer,
 	}
 	if cfg.Controller == nil {
 		cfg.Controller = n.engines.Traits.Control
 	}
-	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: n.member, Logger: n.log})
+	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: n.member, Logger: cfg.Logger})
 	return n, nil
 }
 
@@ -174,5 +172,5 @@ func (n *Node) end(ctx context.Context) {
 	n.clients.Close()
 	n.engines.Close()
 	n.endErr = n.engines.Broker.Close(ctx)
-	_ = logging.Flush(n.log) // a log handler that blocks is no failure of the node
+	_ = logging.Flush(n.cfg.Logger) // a log handler that blocks is no failure of the node
 }

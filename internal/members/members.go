@@ -5,7 +5,6 @@ package members
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -17,14 +16,14 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Member implements cluster.Handler for a node. The exported fields are constant.
+// Member implements cluster.Handler for the clients of a node. The exported fields are
+// constant.
 type Member struct {
 	// UID, Name, Version and Started describe the node to others.
 	UID, Name, Version string
 	Started            time.Time
-	Clients            *client.Registry
+	*client.Registry   // implements Channels and Emulate
 	Routes             *route.Table
-	Log                *slog.Logger
 	// Survey answers the application's surveys.
 	Survey func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
 
@@ -43,7 +42,7 @@ func (m *Member) Describe(ctx context.Context) cluster.Info {
 
 // Info describes the node. With an error, which is that of ctx, NumSubs is an earlier one.
 func (m *Member) Info(ctx context.Context) (cluster.Info, error) {
-	subs, err := m.Clients.Subscriptions(ctx)
+	subs, err := m.Subscriptions(ctx)
 	if err == nil {
 		m.subscriptions.Store(int64(subs))
 	}
@@ -51,23 +50,13 @@ func (m *Member) Info(ctx context.Context) (cluster.Info, error) {
 		UID: m.UID, Name: m.Name, Version: m.Version, NumSubs: int(m.subscriptions.Load()),
 		NumChannels: m.Routes.Size(), Uptime: time.Since(m.Started).Truncate(time.Second),
 	}
-	info.NumClients, info.NumUsers = m.Clients.Totals()
+	info.NumClients, info.NumUsers = m.Totals()
 	return info, err
 }
 
 // Answer implements cluster.Handler.
 func (m *Member) Answer(ctx context.Context, from, op string, data []byte) (cluster.Answer, error) {
 	return m.Survey(ctx, from, op, data)
-}
-
-// Channels implements cluster.Handler.
-func (m *Member) Channels(ctx context.Context, match func(string) bool) (map[string]int, error) {
-	return m.Clients.Channels(ctx, match)
-}
-
-// Emulate implements cluster.Handler.
-func (m *Member) Emulate(ctx context.Context, session string, data []byte) error {
-	return m.Clients.Emulate(ctx, session, data)
 }
 
 // Apply implements cluster.Handler.
@@ -77,7 +66,7 @@ func (m *Member) Apply(cmd *control.Command) {
 		m.Log.Warn("control message is not understood", "node", cmd.UID, "error", err)
 		return
 	}
-	m.Clients.PostEach(&t, do)
+	m.PostEach(&t, do)
 }
 
 // Operate makes every node carry out a command, the others first. Without an error all have
@@ -90,7 +79,7 @@ func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, cmd *control.C
 	if err != nil {
 		return err
 	}
-	return m.Clients.Each(ctx, &t, do)
+	return m.Each(ctx, &t, do)
 }
 
 // operation returns which clients a command is for, and what it does with each of them.

@@ -142,9 +142,5 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 
 // insufficientState ends a subscription that lost its position.
 func (b *Subscription) insufficientState() {
-	if b.serverSide {
-		b.s.Disconnect(protocol.DisconnectInsufficientState)
-		return
-	}
-	b.s.end(b, protocol.UnsubscribeInsufficientState)
+	b.s.revoke(b, protocol.DisconnectInsufficientState, protocol.UnsubscribeInsufficientState)
 }

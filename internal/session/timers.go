@@ -191,9 +191,5 @@ func (s *Session) subOverdue(b *Subscription) {
 }
 
 func (s *Session) subExpired(b *Subscription) {
-	if b.serverSide {
-		s.Disconnect(protocol.DisconnectSubExpired)
-		return
-	}
-	s.end(b, protocol.UnsubscribeExpired)
+	s.revoke(b, protocol.DisconnectSubExpired, protocol.UnsubscribeExpired)
 }

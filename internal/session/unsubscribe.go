@@ -78,6 +78,15 @@ func (s *Session) end(b *Subscription, u protocol.Unsubscribe) {
 	s.pushUnsubscribe(b.channel, u)
 }
 
+// revoke ends a subscription by u, or the whole connection by d if the server made it.
+func (s *Session) revoke(b *Subscription, d protocol.Disconnect, u protocol.Unsubscribe) {
+	if b.serverSide {
+		s.Disconnect(d)
+		return
+	}
+	s.end(b, u)
+}
+
 func (s *Session) pushUnsubscribe(ch string, u protocol.Unsubscribe) {
 	s.reply(&protocol.Reply{Push: &protocol.Push{Channel: ch, Unsubscribe: &u}})
 }
