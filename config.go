@@ -1,6 +1,7 @@
 package gyro
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -118,27 +119,21 @@ type Config struct {
 // pendingSize is how many bytes of commands may wait for one client.
 const pendingSize = 1 << 20
 
-func orDefault[T int | time.Duration](v *T, def T) {
-	if *v == 0 {
-		*v = def
-	}
-}
-
 // withDefaults returns c with its defaults filled in, and an error if c is wrong.
 func (c Config) withDefaults() (Config, error) {
-	orDefault(&c.PingInterval, 25*time.Second)
-	orDefault(&c.PongTimeout, 10*time.Second)
-	orDefault(&c.StaleCloseDelay, 15*time.Second)
-	orDefault(&c.ExpiredCloseDelay, 25*time.Second)
-	orDefault(&c.ExpiredSubCloseDelay, 25*time.Second)
-	orDefault(&c.PresenceUpdateInterval, 25*time.Second)
-	orDefault(&c.PositionCheckDelay, 40*time.Second)
-	orDefault(&c.ChannelLimit, 128)
-	orDefault(&c.ChannelMaxLength, 255)
-	orDefault(&c.QueueMaxSize, 1<<20)
-	orDefault(&c.Concurrency, 1)
-	orDefault(&c.CommandLimit, 64)
-	orDefault(&c.EngineConcurrency, 512)
+	c.PingInterval = cmp.Or(c.PingInterval, 25*time.Second)
+	c.PongTimeout = cmp.Or(c.PongTimeout, 10*time.Second)
+	c.StaleCloseDelay = cmp.Or(c.StaleCloseDelay, 15*time.Second)
+	c.ExpiredCloseDelay = cmp.Or(c.ExpiredCloseDelay, 25*time.Second)
+	c.ExpiredSubCloseDelay = cmp.Or(c.ExpiredSubCloseDelay, 25*time.Second)
+	c.PresenceUpdateInterval = cmp.Or(c.PresenceUpdateInterval, 25*time.Second)
+	c.PositionCheckDelay = cmp.Or(c.PositionCheckDelay, 40*time.Second)
+	c.ChannelLimit = cmp.Or(c.ChannelLimit, 128)
+	c.ChannelMaxLength = cmp.Or(c.ChannelMaxLength, 255)
+	c.QueueMaxSize = cmp.Or(c.QueueMaxSize, 1<<20)
+	c.Concurrency = cmp.Or(c.Concurrency, 1)
+	c.CommandLimit = cmp.Or(c.CommandLimit, 64)
+	c.EngineConcurrency = cmp.Or(c.EngineConcurrency, 512)
 	c.Logger = logging.Wrap(c.Logger)
 	if c.Broker == nil {
 		c.Broker = memory.New(memory.Config{})

@@ -69,7 +69,7 @@ func TestBytesPerConnection(t *testing.T) {
 	for i := range peers {
 		info := transport.Info{Name: "mute", Framer: wstest.Framer(protocol.JSON)}
 		err := node.clients.OnLoops(context.Background(), func(l *client.Loop) {
-			if l.Index() != i%len(node.clients.Loops()) {
+			if l.Index != i%len(node.clients.Loops()) {
 				return
 			}
 			p, err := node.clients.AcceptOn(l.Sockets(), context.Background(), mute{writes}, info)
@@ -100,7 +100,7 @@ func TestBytesPerConnection(t *testing.T) {
 	}
 	for i, p := range peers {
 		_ = node.clients.OnLoops(context.Background(), func(l *client.Loop) {
-			if l.Index() == i%len(node.clients.Loops()) {
+			if l.Index == i%len(node.clients.Loops()) {
 				p.Closed(nil)
 			}
 		})

@@ -293,6 +293,6 @@ func (c *Client) failed(what, ch string, err error) {
 type owner Client
 
 func (o *owner) ID() string                        { return o.id.String() }
-func (o *owner) Loop() int                         { return o.loop.index }
+func (o *owner) Loop() int                         { return o.loop.Index }
 func (o *owner) Failed(what, ch string, err error) { (*Client)(o).failed(what, ch, err) }
 func (o *owner) Panicked(reason any, stack []byte) { (*Client)(o).panicked(reason, stack) }

@@ -17,8 +17,9 @@ import (
 // Loop is a loop and the clients that it owns. It is used on the loop only.
 type Loop struct {
 	*loop.Loop
+	// Index of the loop among those of the node; constant.
+	Index   int
 	clients *Registry
-	index   int
 	lanes   lane.Group
 	// users are the authenticated clients by user.
 	users    map[string][]*Client
@@ -31,9 +32,6 @@ type Loop struct {
 	entered *Client
 }
 
-// Index of the loop among those of the node.
-func (l *Loop) Index() int { return l.index }
-
 // register makes a client addressable by its user.
 func (l *Loop) register(c *Client) bool {
 	user := c.session.User()
@@ -44,7 +42,7 @@ func (l *Loop) register(c *Client) bool {
 	c.userSlot = int32(len(list))
 	l.users[user] = append(list, c)
 	if c.session.Via().Sessions() {
-		l.sessions.add(c, l.index, len(l.clients.loops))
+		l.sessions.add(c, l.Index, len(l.clients.loops))
 	}
 	return true
 }

@@ -68,7 +68,7 @@ func New(cfg Config) *Registry {
 	r := &Registry{Config: cfg}
 	r.handling, r.Stop = context.WithCancel(context.Background())
 	for i := range runtime.GOMAXPROCS(0) {
-		l := &Loop{Loop: loop.New(), clients: r, index: i, users: make(map[string][]*Client)}
+		l := &Loop{Loop: loop.New(), clients: r, Index: i, users: make(map[string][]*Client)}
 		l.lanes = lane.Group{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
 		l.OnPanic = l.panicked
 		if turn := cfg.Observer.Turn; turn != nil {
@@ -225,7 +225,7 @@ func (r *Registry) Channels(ctx context.Context, match func(string) bool) (map[s
 	err := r.OnLoops(ctx, func(l *Loop) {
 		m := make(map[string]int)
 		l.Hub().Channels(func(ch string, subscribers int) { m[ch] = subscribers })
-		parts[l.index] = m
+		parts[l.Index] = m
 	})
 	if err != nil {
 		return nil, err
@@ -256,7 +256,7 @@ func (r *Registry) Drain(ctx context.Context, over time.Duration) error {
 	return drain.Run(ctx, over, len(r.loops), func(portion drain.Portion) (int, error) {
 		var left atomic.Int64
 		err := r.OnLoops(ctx, func(l *Loop) {
-			l.drain(portion(l.index, l.connections))
+			l.drain(portion(l.Index, l.connections))
 			left.Add(int64(l.connections))
 		})
 		return int(left.Load()), err

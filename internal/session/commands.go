@@ -118,7 +118,7 @@ func (s *Session) refresh(id uint32, req *protocol.RefreshRequest) {
 	case req.Token == "" || !s.clientRefresh:
 		s.Disconnect(protocol.DisconnectBadRequest)
 	default:
-		s.do(&Refresh{ClientSide: true, Token: req.Token, id: id})
+		s.do(&Refresh{renewal{ClientSide: true, Token: req.Token, id: id}})
 	}
 }
 
@@ -204,7 +204,7 @@ func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	case req.Token == "":
 		s.replyError(id, protocol.ErrorBadRequest)
 	default:
-		s.do(&SubRefresh{Channel: req.Channel, ClientSide: true, Token: req.Token, id: id, sub: b})
+		s.do(&SubRefresh{Channel: req.Channel, renewal: renewal{ClientSide: true, Token: req.Token, id: id}, sub: b})
 	}
 }
 

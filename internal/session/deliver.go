@@ -17,9 +17,9 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 		b.hold(m.Message)
 		return
 	}
-	switch {
-	case m.Kind == hub.KindPublication:
-	case m.Kind == hub.KindCheck:
+	switch m.Kind {
+	case hub.KindPublication:
+	case hub.KindCheck:
 		b.check(m.Message)
 		return
 	default:

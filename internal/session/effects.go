@@ -174,31 +174,15 @@ type (
 	}
 
 	// Refresh asks the application to prolong the connection.
-	Refresh struct {
-		ClientSide bool
-		Token      string
-		// out
-		Expired  bool
-		ExpireAt int64
-		Info     []byte
-		Err      error
-
-		id uint32
-	}
+	Refresh struct{ renewal }
 
 	// SubRefresh asks the application to prolong a subscription.
 	SubRefresh struct {
-		Channel    string
-		ClientSide bool
-		Token      string
+		Channel string
+		renewal
 		// out
-		Expired          bool
-		ExpireAt         int64
-		Info             []byte
 		ServerTagsFilter *protocol.FilterNode
-		Err              error
 
-		id  uint32
 		sub *Subscription
 	}
 
@@ -280,8 +264,6 @@ func (*Attach) Traits() Traits      { return Completes | Begins | Continues | In
 func (*Detach) Traits() Traits      { return Completes | Instant }
 func (*Undo) Traits() Traits        { return Continues | Instant }
 func (*Join) Traits() Traits        { return 0 }
-func (*Refresh) Traits() Traits     { return Completes }
-func (*SubRefresh) Traits() Traits  { return Completes }
 func (*Renew) Traits() Traits       { return Instant }
 func (*Close) Traits() Traits       { return Instant }
 
@@ -317,6 +299,21 @@ type command struct {
 }
 
 func (*command) Traits() Traits { return Completes | Concurrent }
+
+// renewal is embedded in the effects that prolong.
+type renewal struct {
+	ClientSide bool
+	Token      string
+	// out
+	Expired  bool
+	ExpireAt int64
+	Info     []byte
+	Err      error
+
+	id uint32
+}
+
+func (*renewal) Traits() Traits { return Completes }
 
 // unawaited is embedded in effects without Completes.
 type unawaited struct{}

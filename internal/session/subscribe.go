@@ -267,9 +267,7 @@ func (b *Subscription) filtered() bool {
 
 // passes reports whether the filters let a publication with these tags through.
 func (b *Subscription) passes(tags map[string]string) bool {
-	t := b.terms
-	return (t.serverFilter == nil || t.serverFilter.Match(tags)) &&
-		(t.clientFilter == nil || t.clientFilter.Match(tags))
+	return b.terms.serverFilter.Match(tags) && b.terms.clientFilter.Match(tags)
 }
 
 func (e *Attach) complete(s *Session) {
