@@ -65,16 +65,16 @@ type violation string
 
 // world is a node with its clients and a broker.
 type world struct {
-	random  *rand.Rand
-	now     int64
-	hub     *hub.Hub
-	pool    outbox.Pool
-	cfg     session.Config
-	streams []*stream
-	clients []*simClient
-	links   []*link // also those whose effects are not done yet
-	log     *[]string
-	counter int
+	random      *rand.Rand
+	now         int64
+	hub         *hub.Hub
+	pool        outbox.Pool
+	cfg         session.Config
+	streams     []*stream
+	clients     []*simClient
+	connections []*connection // also those whose effects are not done yet
+	log         *[]string
+	counter     int
 	// calm is the end: no more faults. An honest world has none at any time, so its
 	// clients must never be told that they lost something.
 	calm, honest bool
@@ -84,8 +84,8 @@ type world struct {
 	delivered, patches, recoveries, unrecovered int
 }
 
-// link is one connection: the session, and the effects that it started.
-type link struct {
+// connection is that of a client: the session, and the effects that it started.
+type connection struct {
 	c      *simClient
 	env    *fakeEnv
 	conn   *fakeConn
@@ -139,9 +139,9 @@ func (w *world) newClient(i int) *simClient {
 	return c
 }
 
-func (w *world) newLink(c *simClient) *link {
+func (w *world) newConnection(c *simClient) *connection {
 	w.counter++
-	l := &link{c: c, conn: &fakeConn{room: -1}, id: c.name + "/" + strconv.Itoa(w.counter), reads: make([][]read, len(w.streams)),
+	l := &connection{c: c, conn: &fakeConn{room: -1}, id: c.name + "/" + strconv.Itoa(w.counter), reads: make([][]read, len(w.streams)),
 		epochs: make([]string, len(w.streams))}
 	l.env = &fakeEnv{id: l.id, now: &w.now, hub: w.hub, pool: &w.pool, random: w.random, do: func(e session.Effect) bool {
 		sortItems(e)
@@ -160,7 +160,7 @@ func (w *world) newLink(c *simClient) *link {
 		info.Mode, info.DisconnectPush, l.conn.bare = transport.OneWay, true, true
 	}
 	l.env.s.Init(l.env, &w.cfg, l.conn, via.New(&info))
-	w.links = append(w.links, l)
+	w.connections = append(w.connections, l)
 	return l
 }
 
@@ -195,12 +195,12 @@ func (w *world) run() (err error) {
 		w.step()
 		w.turn()
 	}
-	return w.settle()
+	return w.comeToRest()
 }
 
-// settle lets everything come to rest without further faults, and looks at what
+// comeToRest completes everything without further faults, and looks at what
 // is left.
-func (w *world) settle() error {
+func (w *world) comeToRest() error {
 	for _, s := range w.streams {
 		w.crash(s)
 	}
@@ -233,7 +233,7 @@ func (w *world) settle() error {
 			problems = append(problems, fmt.Errorf("%s waits for answers: %v", c.name, c.waiting))
 		}
 		for _, b := range c.subs {
-			if problem := b.settled(); problem != "" {
+			if problem := b.missing(); problem != "" {
 				problems = append(problems, fmt.Errorf("%s: %s: %s", c.name, b.ch.name, problem))
 			}
 			if b.state == simLive {
@@ -255,20 +255,20 @@ func (w *world) settle() error {
 
 // wake makes a client do what it wants to.
 func (w *world) wake(c *simClient) {
-	if c.link == nil {
+	if c.connection == nil {
 		c.connect(false)
 		return
 	}
-	if c.link.conn.room >= 0 {
-		c.link.conn.room = -1
-		c.link.env.s.Flush()
+	if c.connection.conn.room >= 0 {
+		c.connection.conn.room = -1
+		c.connection.env.s.Flush()
 	}
 	if !c.connected || c.serverSide {
 		return
 	}
 	for _, b := range c.subs {
 		b.wanted = true
-		if b.state == simOff && b.leaving == 0 && c.link != nil {
+		if b.state == simOff && b.leaving == 0 && c.connection != nil {
 			c.command(b.subscribe())
 		}
 	}
@@ -280,7 +280,7 @@ func (w *world) busy() bool {
 			return true
 		}
 	}
-	for _, l := range w.links {
+	for _, l := range w.connections {
 		if len(l.lane)+len(l.done) > 0 || l.env.dirty {
 			return true
 		}
@@ -293,31 +293,31 @@ func (w *world) turn() {
 	if !w.calm && w.random.IntN(4) == 0 {
 		return
 	}
-	for _, l := range w.links {
+	for _, l := range w.connections {
 		l.env.flush()
 	}
-	for i := 0; i < len(w.links); i++ {
-		w.read(w.links[i])
+	for i := 0; i < len(w.connections); i++ {
+		w.read(w.connections[i])
 	}
-	w.links = slices.DeleteFunc(w.links, func(l *link) bool {
-		return l.c.link != l && len(l.lane)+len(l.done) == 0
+	w.connections = slices.DeleteFunc(w.connections, func(l *connection) bool {
+		return l.c.connection != l && len(l.lane)+len(l.done) == 0
 	})
 }
 
 // read lets a client take what has arrived.
-func (w *world) read(l *link) {
-	for l.c.link == l {
+func (w *world) read(l *connection) {
+	for l.c.connection == l {
 		replies := l.conn.replies(l.c.enc)
 		if len(replies) == 0 {
 			break
 		}
 		for _, r := range replies {
-			if l.c.link == l {
+			if l.c.connection == l {
 				l.c.receive(r)
 			}
 		}
 	}
-	if l.c.link == l && l.conn.closed != nil {
+	if l.c.connection == l && l.conn.closed != nil {
 		w.trace("%s closed %v", l.id, *l.conn.closed)
 		l.c.told(*l.conn.closed)
 		if l.conn.closed.Code == protocol.DisconnectInsufficientState.Code {
@@ -334,7 +334,7 @@ func (w *world) blame(c *simClient) {
 	}
 }
 
-func (l *link) popRead(s *stream) read {
+func (l *connection) popRead(s *stream) read {
 	q := l.reads[s.index]
 	if len(q) == 0 {
 		l.c.fail("%s: a subscribe that nothing was read for", s.name)
@@ -445,8 +445,8 @@ func (w *world) crash(s *stream) {
 func (w *world) advance(d time.Duration) {
 	end := w.now + int64(d)
 	for {
-		var next *link
-		for _, l := range w.links {
+		var next *connection
+		for _, l := range w.connections {
 			if l.env.at != 0 && l.env.at <= end && (next == nil || l.env.at < next.env.at) {
 				next = l
 			}
@@ -464,23 +464,23 @@ func (w *world) advance(d time.Duration) {
 // client has one client do something.
 func (w *world) client(c *simClient) {
 	r := w.random
-	if c.link == nil {
+	if c.connection == nil {
 		c.connect(r.IntN(2) == 0)
 		return
 	}
 	n := r.IntN(100)
 	switch {
 	case n < 5:
-		w.trace("%s vanishes", c.link.id)
-		c.link.env.s.Disconnect(protocol.DisconnectConnectionClosed)
+		w.trace("%s vanishes", c.connection.id)
+		c.connection.env.s.Disconnect(protocol.DisconnectConnectionClosed)
 		c.lost()
 		return
-	case n < 15 && c.link.conn.room < 0:
-		c.link.conn.room = r.IntN(300)
+	case n < 15 && c.connection.conn.room < 0:
+		c.connection.conn.room = r.IntN(300)
 		return
-	case n < 45 && c.link.conn.room >= 0:
-		c.link.conn.room = -1
-		c.link.env.s.Flush()
+	case n < 45 && c.connection.conn.room >= 0:
+		c.connection.conn.room = -1
+		c.connection.env.s.Flush()
 		return
 	case !c.connected || c.oneWay:
 		return
@@ -489,14 +489,14 @@ func (w *world) client(c *simClient) {
 	var cmds []*protocol.Command
 	switch {
 	case n < 60 && b.state == simLive && !c.serverSide:
-		w.trace("%s unsubscribes from %s", c.link.id, b.ch.name)
+		w.trace("%s unsubscribes from %s", c.connection.id, b.ch.name)
 		cmds = append(cmds, b.unsubscribe())
 		if b.leaving > 0 && r.IntN(3) > 0 {
 			break
 		}
 		fallthrough
 	case n < 60 && b.state == simOff && !c.serverSide:
-		w.trace("%s subscribes to %s from %d %s", c.link.id, b.ch.name, b.offset, b.epoch)
+		w.trace("%s subscribes to %s from %d %s", c.connection.id, b.ch.name, b.offset, b.epoch)
 		b.wanted = true
 		cmds = append(cmds, b.subscribe())
 	case n < 70:
@@ -517,28 +517,28 @@ func (w *world) client(c *simClient) {
 func (w *world) backend() {
 	r := w.random
 	c := w.clients[r.IntN(len(w.clients))]
-	if c.link == nil || !c.connected {
+	if c.connection == nil || !c.connected {
 		return
 	}
 	b := c.subs[r.IntN(len(c.subs))]
 	switch r.IntN(6) {
 	case 0:
-		w.trace("server disconnects %s", c.link.id)
-		c.link.env.s.Disconnect(protocol.DisconnectForceReconnect)
+		w.trace("server disconnects %s", c.connection.id)
+		c.connection.env.s.Disconnect(protocol.DisconnectForceReconnect)
 	case 1:
-		w.trace("server unsubscribes %s from %s", c.link.id, b.ch.name)
-		c.link.env.s.Unsubscribe(b.ch.name, protocol.UnsubscribeServer)
+		w.trace("server unsubscribes %s from %s", c.connection.id, b.ch.name)
+		c.connection.env.s.Unsubscribe(b.ch.name, protocol.UnsubscribeServer)
 	case 2:
 		if !w.honest {
-			c.link.env.s.Unsubscribe(b.ch.name, protocol.UnsubscribeInsufficientState)
+			c.connection.env.s.Unsubscribe(b.ch.name, protocol.UnsubscribeInsufficientState)
 		}
 	case 3:
-		c.link.env.s.Send([]byte(`"hi"`))
+		c.connection.env.s.Send([]byte(`"hi"`))
 	default:
 		if c.serverSide && b.state == simLive && !b.ch.cache {
-			w.trace("server subscribes %s to %s", c.link.id, b.ch.name)
+			w.trace("server subscribes %s to %s", c.connection.id, b.ch.name)
 			o := b.options()
-			if err := c.link.env.s.Subscribe(b.ch.name, &o); err != nil {
+			if err := c.connection.env.s.Subscribe(b.ch.name, &o); err != nil {
 				c.fail("%v", err)
 			}
 		}

@@ -20,13 +20,13 @@ type simClient struct {
 	serverSide bool // its subscriptions are the server's
 	oneWay     bool // and it gets bare pushes, sends no commands
 	// farewell is the disconnect push, behind which nothing comes.
-	farewell  *protocol.Disconnect
-	flag      int64
-	link      *link // nil when disconnected
-	connected bool
-	lastID    uint32
-	waiting   map[uint32]request
-	subs      []*simSub // by channel
+	farewell   *protocol.Disconnect
+	flag       int64
+	connection *connection // nil when disconnected
+	connected  bool
+	lastID     uint32
+	waiting    map[uint32]request
+	subs       []*simSub // by channel
 }
 
 type request struct {
@@ -88,7 +88,7 @@ func (c *simClient) command(cmds ...*protocol.Command) {
 			panic(err)
 		}
 	}
-	c.link.env.s.Receive(frame)
+	c.connection.env.s.Receive(frame)
 }
 
 // ask numbers a command.
@@ -103,7 +103,7 @@ func (c *simClient) ask(kind string, sub *simSub, cmd *protocol.Command) *protoc
 // does or later.
 func (c *simClient) connect(pipelined bool) {
 	c.w.trace("%s connects", c.name)
-	c.link = c.w.newLink(c)
+	c.connection = c.w.newConnection(c)
 	req := &protocol.ConnectRequest{}
 	if c.serverSide {
 		req.Subs = make(map[string]*protocol.SubscribeRequest)
@@ -121,7 +121,7 @@ func (c *simClient) connect(pipelined bool) {
 		}
 	}
 	if c.oneWay {
-		c.link.env.s.Connect(req)
+		c.connection.env.s.Connect(req)
 		return
 	}
 	cmds := []*protocol.Command{c.ask("connect", nil, &protocol.Command{Connect: req})}
@@ -167,7 +167,7 @@ func (c *simClient) told(d protocol.Disconnect) {
 
 // lost: the connection has ended.
 func (c *simClient) lost() {
-	c.link, c.connected, c.farewell = nil, false, nil
+	c.connection, c.connected, c.farewell = nil, false, nil
 	clear(c.waiting)
 	for _, b := range c.subs {
 		b.state, b.leaving = simOff, 0
@@ -310,7 +310,7 @@ func (c *simClient) answer(q request, r *protocol.Reply) {
 		}
 	case q.kind == "subscribe" && r.Error != nil:
 		if r.Error.Code == protocol.ErrorUnrecoverablePosition.Code {
-			if got := c.link.popRead(q.sub.ch); got.recovered {
+			if got := c.connection.popRead(q.sub.ch); got.recovered {
 				c.fail("%s: 112, but nothing was lost", q.sub.ch.name)
 			}
 			q.sub.recover, q.sub.offset, q.sub.epoch = false, 0, ""
@@ -325,7 +325,7 @@ func (c *simClient) answer(q request, r *protocol.Reply) {
 
 // subscribed is told the outcome of a subscribe.
 func (b *simSub) subscribed(res *protocol.SubscribeResult) {
-	got := b.c.link.popRead(b.ch)
+	got := b.c.connection.popRead(b.ch)
 	stale := b.state != simSubscribing // unsubscribed in between: of no interest
 	if !stale {
 		b.state = simLive
@@ -420,7 +420,7 @@ func (c *simClient) push(p *protocol.Push) {
 			b.wanted = false
 		}
 	case p.Subscribe != nil:
-		got := c.link.popRead(b.ch)
+		got := c.connection.popRead(b.ch)
 		if p.Subscribe.Offset != got.top.Offset || p.Subscribe.Epoch != got.top.Epoch {
 			c.fail("%s: subscribe push at %d, want %v", b.ch.name, p.Subscribe.Offset, got.top)
 		}
@@ -476,9 +476,9 @@ func (s *stream) wasUnstored(data []byte) bool {
 	return false
 }
 
-// settled tells what is missing once everything had time to arrive; empty if
+// missing says what has not arrived once everything had time to arrive; empty if
 // nothing is.
-func (b *simSub) settled() string {
+func (b *simSub) missing() string {
 	if b.c.serverSide && b.state == simOff && !b.wanted {
 		return "" // removed by the server
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// work does a part of one link's effects: it executes the next one, in their
+// work does a part of one connection's effects: it executes the next one, in their
 // order, or completes one that was executed, in any order.
 func (w *world) work() {
 	r := w.random
-	for _, i := range r.Perm(len(w.links)) {
-		l := w.links[i]
+	for _, i := range r.Perm(len(w.connections)) {
+		l := w.connections[i]
 		if len(l.done) > 0 && (len(l.lane) == 0 || r.IntN(2) == 0) {
 			n := r.IntN(len(l.done))
 			e := l.done[n]
@@ -41,7 +41,7 @@ func (w *world) work() {
 
 // execute does what the node would, and reports whether the effect is to be
 // completed.
-func (w *world) execute(l *link, e session.Effect) bool {
+func (w *world) execute(l *connection, e session.Effect) bool {
 	switch e := e.(type) {
 	case *session.Connecting:
 		w.authenticate(l, e)
@@ -110,7 +110,7 @@ func (w *world) fault(n int) error {
 	}[w.random.IntN(4)]
 }
 
-func (l *link) sub(ch string) *simSub {
+func (l *connection) sub(ch string) *simSub {
 	for _, b := range l.c.subs {
 		if b.ch.name == ch {
 			return b
@@ -119,7 +119,7 @@ func (l *link) sub(ch string) *simSub {
 	panic("no channel " + ch)
 }
 
-func (w *world) authenticate(l *link, e *session.Connecting) {
+func (w *world) authenticate(l *connection, e *session.Connecting) {
 	if e.Err = w.fault(40); e.Err != nil {
 		return
 	}
@@ -134,7 +134,7 @@ func (w *world) authenticate(l *link, e *session.Connecting) {
 }
 
 // attach subscribes in the broker, adds presence and reads the stream.
-func (w *world) attach(l *link, it *session.AttachItem, budget *int) {
+func (w *world) attach(l *connection, it *session.AttachItem, budget *int) {
 	b := l.sub(it.Channel)
 	s := b.ch
 	if it.Err = w.fault(60); it.Err != nil {
@@ -155,7 +155,7 @@ func (w *world) attach(l *link, it *session.AttachItem, budget *int) {
 	l.epochs[s.index] = it.Top.Epoch
 }
 
-func (w *world) detach(l *link, items []session.DetachItem) {
+func (w *world) detach(l *connection, items []session.DetachItem) {
 	for _, it := range items {
 		s := l.sub(it.Channel).ch
 		if s.routed--; s.routed < 0 || s.present[l.id] != 1 {
