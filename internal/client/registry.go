@@ -93,10 +93,10 @@ func (r *Registry) Loops() []*loop.Loop {
 func (r *Registry) Open() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.open.Store(true)
 	for _, l := range r.loops {
 		r.running.Go(l.Run)
 	}
+	r.open.Store(true)
 }
 
 // State reports whether Open was called, and whether Refuse was.
