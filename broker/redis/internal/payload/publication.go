@@ -20,9 +20,26 @@ var ErrMalformed = errors.New("malformed payload")
 // AppendPublication appends pub as Protobuf, without its offset, which is not known yet.
 // delta allows deltas of a publication without history.
 func AppendPublication(dst []byte, pub *channel.Publication, delta bool) []byte {
+	if !delta && isPlain(pub) {
+		if len(pub.Data) > 0 {
+			dst = binary.AppendUvarint(append(dst, tagData), uint64(len(pub.Data)))
+			dst = append(dst, pub.Data...)
+		}
+		if pub.Time != 0 {
+			dst = binary.AppendUvarint(append(dst, tagTime), uint64(pub.Time))
+		}
+		return dst
+	}
 	m := pub.Message()
 	m.Offset, m.Delta = 0, delta
 	return m.AppendProto(dst)
+}
+
+// isPlain tells that pub has nothing but data and a time, as most have. For those of
+// a large batch it matters that the general way takes three times as long.
+func isPlain(pub *channel.Publication) bool {
+	return pub.Info == nil && pub.Tags == nil && pub.Version == 0 &&
+		pub.Channel == "" && pub.Key == "" && !pub.Removed && pub.Score == 0
 }
 
 // Tags of the fields (number<<3 | wire type), with the numbers of engines.md 8.5.
