@@ -147,7 +147,7 @@ func (s *share) prepare(items []shareItem) int {
 			return i
 		}
 		c := &s.calls[i]
-		*c = script.Call{}
+		c.Reset()
 		s.broker.publishCall(c, s.shard, &s.strings,
 			publishing{item.Channel, it.hash, s.payload, item.Pub.Version}, &item.Options)
 	}

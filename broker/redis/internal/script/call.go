@@ -44,10 +44,15 @@ func (c *Call) Arg(values ...string) {
 	}
 }
 
-// Message makes c, which must be zero, publish data on a channel by one of the verbs.
+// Reset makes c empty. It leaves keys and arguments in place, where later ones replace them: a
+// large broadcast would spend 3% of its time on clearing them.
+func (c *Call) Reset() {
+	c.Script, c.nkeys, c.nargs, c.via = nil, 0, 0, ""
+}
+
+// Message makes c, which must be empty, publish data on a channel by one of the verbs.
 func (c *Call) Message(verb, name, data string) {
-	c.keys[0] = name
-	c.Arg(verb, data)
+	c.keys[0], c.args[0], c.args[1] = name, verb, data
 }
 
 // Via has a PUBLISH sent to the Cluster's node that has the key, and not to the one that has
