@@ -222,7 +222,7 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, endpoint{Handler: cors(a.origins, httpapi.Init()), limited: true})
 	}
 	if cfg.Health.Enabled {
-		add(internal, "health.handler_prefix", cfg.Health.HandlerPrefix, endpoint{Handler: httpapi.Health(a.node.Health)})
+		errs = append(errs, a.mountHealth(internal))
 	}
 	if m := a.meters.registry; m != nil {
 		add(internal, "prometheus.handler_prefix", cfg.Prometheus.HandlerPrefix, endpoint{Handler: m.Handler()})

@@ -244,7 +244,7 @@ func TestShutdownIsSpread(t *testing.T) {
 	}
 	// What probes hear in the meantime.
 	w := httptest.NewRecorder()
-	httpapi.Health(s.app.node.Health).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/health", nil))
+	httpapi.Ready(s.app.node.Health).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/health", nil))
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "shutting down") {
 		t.Errorf("health: %d %s", w.Code, w.Body)
 	}

@@ -43,7 +43,7 @@ type Config struct {
 
 	Admin         Admin         `key:"admin" opt:"later" doc:"Admin web interface."`
 	Prometheus    Prometheus    `key:"prometheus" doc:"Metrics for Prometheus."`
-	Health        Health        `key:"health" doc:"Health endpoint."`
+	Health        Health        `key:"health" doc:"Health endpoints."`
 	Swagger       Swagger       `key:"swagger" opt:"later" doc:"Swagger UI of the HTTP API."`
 	Debug         Debug         `key:"debug" doc:"Profiling endpoints."`
 	OpenTelemetry OpenTelemetry `key:"opentelemetry" opt:"later" doc:"Traces."`
@@ -242,10 +242,11 @@ type Prometheus struct {
 	NativeHistograms               bool   `key:"native_histograms" doc:"Native histograms; summaries are dropped."`
 }
 
-// Health is the health endpoint.
+// Health has the health endpoints.
 type Health struct {
 	Enabled       bool   `key:"enabled"`
-	HandlerPrefix string `key:"handler_prefix" def:"/health" doc:"Path."`
+	HandlerPrefix string `key:"handler_prefix" def:"/health" doc:"Path. Below it, /live is 200 as long as the process serves HTTP, and /ready is 200 as long as the node and its engines deliver, else 503."`
+	Mode          string `key:"mode" def:"ready" enum:"ready|live" doc:"What the path itself answers: the same as /ready, or the same as /live."`
 }
 
 // Swagger is the documentation of the HTTP API.

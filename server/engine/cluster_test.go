@@ -353,6 +353,11 @@ func TestHealthOfRedis(t *testing.T) {
 		status, body := s.health()
 		return status == http.StatusServiceUnavailable && strings.Contains(body, `"error":"`) && strings.Contains(body, redis.Addr())
 	})
+	for path, want := range map[string]int{"/health/live": http.StatusOK, "/health/ready": http.StatusServiceUnavailable} {
+		if status, body := s.request(http.MethodGet, path, ""); status != want {
+			t.Errorf("%s without Redis: %d %s", path, status, body) // a restart of the node would not help
+		}
+	}
 	begin := time.Now()
 	if status, answer := s.request(http.MethodPost, "/api/publish", `{"channel":"ns:a","data":1}`); status != http.StatusOK || !strings.Contains(answer, `"code":100`) {
 		t.Errorf("publish: %d %s", status, answer)

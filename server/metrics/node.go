@@ -42,7 +42,7 @@ func (r *Registry) Node(n Node, version string, refused func() uint64) {
 	}
 	c.build = r.desc("node", "build", "Version of the server; always 1.", "version")
 	c.delay = r.desc("node", "canary_delay_seconds", "Time that the newest canary took to come round the slowest loop of the node.")
-	c.ready = r.desc("node", "ready", "1 if everything delivers, so that /health is 200; else 0.")
+	c.ready = r.desc("node", "ready", "1 if everything delivers, so that /health/ready is 200; else 0.")
 	c.limit = r.desc("node", "client_connection_limit", "Connections refused because of client.connection_limit.")
 	c.panics = r.desc("node", "panics_total", "Panics that were contained, each logged as an error.")
 	r.registry.MustRegister(c)

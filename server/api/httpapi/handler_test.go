@@ -365,7 +365,7 @@ func TestSimpleEndpoints(t *testing.T) {
 	}
 }
 
-func TestHealth(t *testing.T) {
+func TestReady(t *testing.T) {
 	node := gyro.Health{Part: "node", Delay: 1234567 * time.Nanosecond}
 	shard := gyro.Health{Part: "redis shard 0 (10.0.0.5:6379)"}
 	bad := shard
@@ -382,10 +382,16 @@ func TestHealth(t *testing.T) {
 			`{"status":"failing","parts":[{"part":"redis shard 0 (10.0.0.5:6379)","delay_ms":0},` +
 				`{"part":"redis shard 0 (10.0.0.5:6379)","delay_ms":0,"error":"no canary for 3s: \"dial\""}]}`},
 	} {
-		h := httpapi.Health(func() []gyro.Health { return tt.parts })
+		h := httpapi.Ready(func() []gyro.Health { return tt.parts })
 		for _, m := range []string{"GET", "POST", "DELETE"} {
-			expect(t, send(h, m, "/health", ""), tt.status, tt.want)
+			expect(t, send(h, m, "/health/ready", ""), tt.status, tt.want)
 		}
+	}
+}
+
+func TestLive(t *testing.T) {
+	for _, m := range []string{"GET", "POST", "DELETE"} {
+		expect(t, send(httpapi.Live(), m, "/health/live", ""), 200, "{}")
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro"
 )
 
-// healthReport is the body of the health endpoint.
+// healthReport is the body of the readiness endpoint.
 type healthReport struct {
 	Status string       `json:"status"` // "ok" or "failing"
 	Parts  []healthPart `json:"parts"`
@@ -21,10 +21,18 @@ type healthPart struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// Health returns the handler of the health endpoint (config.md 5.1): 200 as long as
-// every part of the node delivers, else 503. The JSON body names the parts, what is
-// wrong with them, and their delays.
-func Health(parts func() []gyro.Health) http.Handler {
+// Live returns the handler of the liveness endpoint: 200 with the body {} as long as the
+// process serves HTTP.
+func Live() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, []byte("{}"))
+	})
+}
+
+// Ready returns the handler of the readiness endpoint: 200 as long as every part of the
+// node delivers, else 503. The JSON body names the parts, what is wrong with them, and
+// their delays.
+func Ready(parts func() []gyro.Health) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		report, status := healthReport{Status: "ok"}, http.StatusOK
 		named := make(map[string]bool)

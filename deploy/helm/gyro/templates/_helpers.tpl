@@ -43,7 +43,7 @@ capabilities: {drop: [ALL]}
 {{- define "gyro.config" -}}
 {{- $chart := dict
   "http_server" (dict "port" 8000 "internal_port" "9000")
-  "health" (dict "enabled" true)
+  "health" (dict "enabled" true "handler_prefix" "/health")
   "prometheus" (dict "enabled" .Values.metrics.enabled "handler_prefix" "/metrics")
   "shutdown" (dict "timeout" (printf "%ds" (int .Values.shutdown.timeoutSeconds))) -}}
 {{- if .Values.redis.enabled -}}

@@ -1,0 +1,26 @@
+package app
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/gyrohq/gyro/server/api/httpapi"
+)
+
+// mountHealth mounts the health endpoints: PREFIX/live and PREFIX/ready, and PREFIX
+// itself, which answers like the one that health.mode names.
+func (a *App) mountHealth(s *site) error {
+	const key = "health.handler_prefix"
+	c := &a.cfg.Health
+	live, ready := endpoint{Handler: httpapi.Live()}, endpoint{Handler: httpapi.Ready(a.node.Health)}
+	byMode := ready
+	if c.Mode == "live" {
+		byMode = live
+	}
+	below := strings.TrimSuffix(cleanPrefix(c.HandlerPrefix), "/")
+	err := s.handle(key, c.HandlerPrefix, byMode)
+	if err == nil {
+		err = errors.Join(s.handle(key, below+"/live", live), s.handle(key, below+"/ready", ready))
+	}
+	return err
+}

@@ -1,0 +1,45 @@
+package app
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// TestHealthEndpoints: the paths below the prefix answer liveness and readiness whatever
+// health.mode says; the prefix itself answers what the mode says.
+func TestHealthEndpoints(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		mode, prefix, self, live, ready string
+		want                            string // how the body at self begins
+	}{
+		{"ready", "/health", "/health", "/health/live", "/health/ready", `{"status":"ok"`},
+		{"live", "/health", "/health", "/health/live", "/health/ready", `{}`},
+		{"live", "/internal/up/", "/internal/up", "/internal/up/live", "/internal/up/ready", `{}`},
+		{"ready", "/", "/", "/live", "/ready", `{"status":"ok"`},
+	} {
+		s := startServer(t, func(cfg *config.Config) {
+			cfg.Health.Enabled, cfg.Health.HandlerPrefix, cfg.Health.Mode = true, tt.prefix, tt.mode
+		})
+		for path, want := range map[string]string{tt.self: tt.want, tt.live: `{}`, tt.ready: `{"status":"ok"`} {
+			if status, body := get(t, s.url(path)); status != http.StatusOK || !strings.HasPrefix(body, want) {
+				t.Errorf("%s with mode %s: %d %s", path, tt.mode, status, body)
+			}
+		}
+		if status, _ := get(t, s.url(tt.live+"/x")); status != http.StatusNotFound {
+			t.Errorf("below %s: %d", tt.live, status)
+		}
+	}
+	for prefix, want := range map[string]string{
+		"/api/info": `http_api.handler_prefix: path "/api/info" is taken`,
+		"/a?b":      `health.handler_prefix: "/a?b" is not a path`,
+	} {
+		cfg := testConfig(func(cfg *config.Config) { cfg.Health.Enabled, cfg.Health.HandlerPrefix = true, prefix })
+		if _, err := New(cfg, Options{Logger: discard}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", prefix, err)
+		}
+	}
+}
