@@ -129,7 +129,7 @@ func (s *stand) nginx(dir, conf string) {
 		_ = cmd.Wait()
 	})
 	s.eventually("nginx answers", func() bool {
-		resp, err := http.Get("http://" + s.private + "/health")
+		resp, err := http.Get("http://" + s.private + "/health/ready")
 		if err != nil {
 			return false
 		}

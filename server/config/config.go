@@ -81,7 +81,10 @@ func Load(opts Options) (*Config, Warnings, error) {
 		return nil, w, err
 	}
 	w.UnknownKeys, w.UnknownEnv, w.FromEnv = report.Keys, report.Env, report.FromEnv
-	w.Idle, w.Insecure = schema.Idle(c), c.insecure()
+	for _, k := range schema.Idle(c) {
+		w.Idle = append(w.Idle, k.String())
+	}
+	w.Insecure = c.insecure()
 	return c, w, nil
 }
 

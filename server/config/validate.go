@@ -14,7 +14,7 @@ import (
 type problems struct{ errs []error }
 
 func (p *problems) add(key, format string, args ...any) {
-	p.errs = append(p.errs, fmt.Errorf("%s: "+format, append([]any{key}, args...)...))
+	p.errs = append(p.errs, &schema.Problem{Key: key, Err: fmt.Errorf(format, args...)})
 }
 
 func quote(s string) string { return strconv.Quote(schema.Clip(s)) }
@@ -51,7 +51,7 @@ func (c *Config) Validate() error {
 func (c *Config) checkSupported(p *problems) {
 	refuse := func(key string, on bool) {
 		if on {
-			p.add(key, schema.Later)
+			p.add(key, "%w", ErrUnsupported)
 		}
 	}
 	refuse("broker.type", c.Broker.Enabled && c.Broker.Type == TypePostgres)

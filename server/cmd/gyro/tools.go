@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/engine"
 )
 
 func versionCommand() *cobra.Command {
@@ -87,12 +86,19 @@ func genConfigCommand() *cobra.Command {
 
 func checkConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "checkconfig", Short: "Check a configuration file", Args: cobra.NoArgs}
+	cmd.Long = "Checks a configuration file and the variables of the environment.\n\n" +
+		"The exit code is 0 if gyro starts with them, and 1 if not, if they cannot be read or, with --strict, if keys are unknown."
 	file := configFlag(cmd)
 	strict := cmd.Flags().BoolP("strict", "s", false, "fail on unknown keys")
+	migrating := cmd.Flags().Bool("from-centrifugo", false, "report everything about a configuration of Centrifugo at once: what is not supported, refused, unknown, ignored, and what works differently")
+	asJSON := cmd.Flags().Bool("json", false, "print the report of --from-centrifugo as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *migrating {
+			return reportMigration(cmd, *file, *strict, *asJSON)
+		}
 		cfg, warnings, err := loadValid(cmd, *file)
-		if err == nil { // engines are made, but not connected
-			_, err = engine.New(cfg, nil, slog.New(slog.DiscardHandler))
+		if err == nil {
+			err = app.Check(cfg)
 		}
 		if err != nil {
 			return err

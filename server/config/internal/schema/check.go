@@ -10,13 +10,23 @@ import (
 	"time"
 )
 
+// Problem is an error in the value of a key.
+type Problem struct {
+	Key string // as messages name it: channel.namespaces[0](chat).presence
+	Err error
+}
+
+func (p *Problem) Error() string { return p.Key + ": " + p.Err.Error() }
+
+func (p *Problem) Unwrap() error { return p.Err }
+
 // Check tests the values of cfg against the tags enum, min, max and opt. One joined error
 // reports all violations, by key.
 func Check(cfg any) error {
 	var errs []error
 	walk(path{}, root(cfg), func(l leaf) {
 		if err := l.check(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", l.msg, err))
+			errs = append(errs, &Problem{l.msg, err})
 		}
 	})
 	return errors.Join(errs...)
@@ -24,7 +34,7 @@ func Check(cfg any) error {
 
 func (l leaf) check() error {
 	if l.refused && !l.off && !isEmpty(l.value) {
-		return errors.New(Later)
+		return ErrLater
 	}
 	switch l.kind {
 	case kindString:
@@ -62,11 +72,19 @@ func (l leaf) checkEnum(s string) error {
 	return fmt.Errorf("%s is not one of %s", strconv.Quote(Clip(s)), strings.Join(l.enum, ", "))
 }
 
-// Idle returns a text for each key that is set although it has no effect: the key and the
-// reason. It leaves out the keys of sections that are not enabled.
-func Idle(cfg any) []string { return idle(path{}, root(cfg), nil) }
+// IdleKey is a key that is set although it has no effect.
+type IdleKey struct {
+	Key string // as messages name it
+	Why string // Later if it is not supported yet
+}
 
-func idle(p path, v reflect.Value, out []string) []string {
+func (k IdleKey) String() string { return k.Key + " has no effect: " + k.Why }
+
+// Idle returns the keys that are set although they have no effect. It leaves out the keys of
+// sections that are not enabled.
+func Idle(cfg any) []IdleKey { return idle(path{}, root(cfg), nil) }
+
+func idle(p path, v reflect.Value, out []IdleKey) []IdleKey {
 	if isOff(v) {
 		return out
 	}
@@ -77,7 +95,7 @@ func idle(p path, v reflect.Value, out []string) []string {
 			out = idle(c, fv, out)
 		case c.idle != "":
 			if !c.isDefault(f, fv) {
-				out = append(out, c.msg+" has no effect: "+c.idle)
+				out = append(out, IdleKey{c.msg, c.idle})
 			}
 		case f.kind == kindList:
 			for i := range fv.Len() {

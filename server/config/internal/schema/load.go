@@ -21,6 +21,8 @@ type Source struct {
 	Flags map[string]string
 	// File is the parsed file: maps, lists and scalars as ParseFile returns them.
 	File any
+	// Thorough reports unknown members of lists that a variable holds as JSON, too.
+	Thorough bool
 }
 
 // Report has the keys and variables that the schema does not know, sorted.
@@ -29,20 +31,25 @@ type Report struct {
 	Env  []string // names of variables
 
 	FromEnv bool // variables set keys
+
+	// Vars has the names of the variables that set keys, by the path of the key.
+	Vars map[string]string
+	// Replaced has the paths of lists of which a variable replaced what the file says.
+	Replaced []string
+
+	known map[string]bool // variables without prefix
 }
 
 type loader struct {
 	Source
-	known map[string]bool // variables without prefix
-	used  bool            // a known variable is set
-	keys  []string
-	errs  []error
+	Report
+	errs []error
 }
 
 // Load fills the struct that dst points to. Every bad value is reported, by key
 // and source, in one joined error.
 func Load(dst any, src Source) (Report, error) {
-	l := &loader{Source: src, known: map[string]bool{}}
+	l := &loader{Source: src, Report: Report{known: map[string]bool{}, Vars: map[string]string{}}}
 	file, err := normalize(src.File)
 	if err != nil {
 		return Report{}, err
@@ -56,17 +63,16 @@ func Load(dst any, src Source) (Report, error) {
 	}
 	l.section(path{}, root(dst), tree, false)
 	l.checkFlags(dst)
-	slices.Sort(l.keys)
-	return Report{Keys: l.keys, Env: l.unknownEnv(), FromEnv: l.used}, errors.Join(l.errs...)
+	slices.Sort(l.Keys)
+	l.Report.Env, l.FromEnv = l.unknownEnv(), len(l.Vars) > 0
+	return l.Report, errors.Join(l.errs...)
 }
 
 func (l *loader) fail(p path, source string, err error) {
 	if source != "" {
-		err = fmt.Errorf("%s: %w (from %s)", p.msg, err, source)
-	} else {
-		err = fmt.Errorf("%s: %w", p.msg, err)
+		err = fmt.Errorf("%w (from %s)", err, source)
 	}
-	l.errs = append(l.errs, err)
+	l.errs = append(l.errs, &Problem{p.msg, err})
 }
 
 func (l *loader) section(p path, v reflect.Value, node map[string]any, quiet bool) {
@@ -82,7 +88,7 @@ func (l *loader) section(p path, v reflect.Value, node map[string]any, quiet boo
 	}
 	for key := range node {
 		if !known[key] {
-			l.keys = append(l.keys, p.child(key).key)
+			l.Keys = append(l.Keys, p.child(key).key)
 		}
 	}
 }
@@ -118,7 +124,6 @@ func (l *loader) leaf(p path, f field, v reflect.Value, raw any) {
 	}
 	if err != nil {
 		l.fail(p, source, err)
-		return
 	}
 	if def := p.fill(f.def); def != "" && isEmpty(v) {
 		if err := setText(v, f, def); err != nil {
@@ -134,8 +139,8 @@ func (l *loader) lookup(p path) (name, text string) {
 	}
 	l.known[p.env] = true
 	for _, prefix := range l.Prefixes {
-		if text := l.Env[prefix+p.env]; text != "" {
-			l.used = true
+		if text := l.Source.Env[prefix+p.env]; text != "" {
+			l.Vars[p.key] = prefix + p.env
 			return prefix + p.env, text
 		}
 	}
@@ -157,9 +162,14 @@ func (l *loader) list(p path, f field, v reflect.Value, raw any, quiet bool) {
 	}
 	if name, text := l.lookup(p); text != "" {
 		var err error
-		if nodes, quiet, err = envList(f, nodes, text, quiet); err != nil {
+		var replaced bool
+		if nodes, replaced, err = envList(f, nodes, text); err != nil {
 			l.fail(p, "variable "+name, err)
 			return
+		}
+		if replaced {
+			l.Replaced = append(l.Replaced, p.key)
+			quiet = !l.Thorough
 		}
 	}
 	if len(nodes) == 0 {
@@ -184,7 +194,7 @@ func (l *loader) list(p path, f field, v reflect.Value, raw any, quiet bool) {
 
 // envList applies a list's variable: a JSON array replaces the list of the file,
 // names append elements to a named one.
-func envList(f field, nodes []any, text string, quiet bool) ([]any, bool, error) {
+func envList(f field, nodes []any, text string) (out []any, replaced bool, err error) {
 	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
 		raw, err := parseJSON([]byte(text))
 		if err == nil {
@@ -204,7 +214,7 @@ func envList(f field, nodes []any, text string, quiet bool) ([]any, bool, error)
 			nodes = append(nodes, map[string]any{"name": name})
 		}
 	}
-	return nodes, quiet, nil
+	return nodes, false, nil
 }
 
 var varPattern = regexp.MustCompile(`\$\{([A-Za-z0-9]+_VAR_[A-Za-z0-9_]+)\}`)
@@ -219,7 +229,7 @@ func (l *loader) expandVars(v reflect.Value) error {
 			if !l.isVar(name) {
 				return ref
 			}
-			text, ok := l.Env[name]
+			text, ok := l.Source.Env[name]
 			if !ok {
 				missing = name
 			}
@@ -241,7 +251,7 @@ var kubernetesEnv = regexp.MustCompile(`^(?:[A-Z0-9_]+_)?(PORT|SERVICE_)`)
 
 func (l *loader) unknownEnv() []string {
 	var out []string
-	for name := range l.Env {
+	for name := range l.Source.Env {
 		for _, prefix := range l.Prefixes {
 			rest, ok := strings.CutPrefix(name, prefix)
 			if ok && !l.known[rest] && !strings.HasPrefix(rest, "VAR_") && !kubernetesEnv.MatchString(rest) {

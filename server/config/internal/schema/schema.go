@@ -29,6 +29,7 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -170,6 +171,9 @@ type path struct {
 
 // Later is why keys have no effect yet.
 const Later = "this version of Gyro does not support it yet"
+
+// ErrLater is the error of keys that are not supported yet.
+var ErrLater = errors.New(Later)
 
 func (p path) child(key string) path {
 	c := path{arg: p.arg, idle: p.idle, reload: p.reload, off: p.off}

@@ -1,0 +1,135 @@
+package schema
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var indexPattern = regexp.MustCompile(`\.?\[[0-9]+\](\([^)]*\))?`)
+
+// AnyElement leaves out of a path or of a key which elements of lists it is in:
+// channel.namespaces[].presence.
+func AnyElement(key string) string { return indexPattern.ReplaceAllString(key, "[]") }
+
+// SuggestKey returns the key of cfg that the path of an unknown one (Report.Keys) may mean:
+// one with a similar name in the same section, or one with this name elsewhere, below its
+// section. It is empty if none comes near.
+func SuggestKey(cfg any, unknown string) string {
+	unknown = AnyElement(unknown)
+	known := allKeys(cfg, func(field) bool { return true })
+	section := parent(unknown)
+	var siblings []string
+	for _, k := range known {
+		if parent(k) == section {
+			siblings = append(siblings, k)
+		}
+	}
+	if s := nearest(unknown, siblings); s != "" {
+		return s
+	}
+	return moved(unknown, known, ".")
+}
+
+// SuggestEnv does the same for an unknown variable (Report.Env). The answer has the same
+// prefix.
+func (r Report) SuggestEnv(unknown string, prefixes []string) string {
+	for _, prefix := range prefixes {
+		name, ok := strings.CutPrefix(unknown, prefix)
+		if !ok {
+			continue
+		}
+		known := make([]string, 0, len(r.known))
+		for k := range r.known {
+			known = append(known, k)
+		}
+		slices.Sort(known)
+		s := nearest(name, known)
+		if s == "" {
+			s = moved(name, known, "_")
+		}
+		if s != "" {
+			return prefix + s
+		}
+	}
+	return ""
+}
+
+// Refused returns the keys of cfg that are not supported yet so that any but the empty value
+// is an error, as AnyElement returns them.
+func Refused(cfg any) []string { return allKeys(cfg, func(f field) bool { return f.refused }) }
+
+// allKeys returns the keys and sections of cfg that are wanted, as AnyElement returns them.
+func allKeys(cfg any, want func(field) bool) (out []string) {
+	var collect func(path, reflect.Type)
+	collect = func(p path, t reflect.Type) {
+		for _, f := range fieldsOf(t) {
+			c := p.field(f)
+			if want(f) {
+				out = append(out, c.key)
+			}
+			switch f.kind {
+			case kindSection:
+				collect(c, f.typ)
+			case kindList:
+				collect(path{key: c.key + "[]", arg: c.arg}, f.typ.Elem())
+			}
+		}
+	}
+	collect(path{}, root(cfg).Type())
+	return out
+}
+
+// nearest returns the key whose name takes fewest edits: at most 3, and at most one for
+// every three letters.
+func nearest(name string, keys []string) (best string) {
+	limit := min(len(name[strings.LastIndexByte(name, '.')+1:])/3, 3) + 1
+	for _, k := range keys {
+		if d := distance(name, k, limit); d < limit {
+			best, limit = k, d
+		}
+	}
+	return best
+}
+
+// moved returns the shortest key that ends with the words of name, however they are
+// separated: client.token.hmac_secret_key for token_hmac_secret_key.
+func moved(name string, keys []string, separator string) (best string) {
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	words := strings.ReplaceAll(name, separator, "_")
+	for _, k := range keys {
+		rest, ok := strings.CutSuffix(strings.ReplaceAll(k, separator, "_"), words)
+		if ok && strings.HasSuffix(rest, "_") && (best == "" || len(k) < len(best)) {
+			best = k
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, remove, replace, or swap with the next one, to make
+// b of a. It is at least limit if it is not less.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}

@@ -1,0 +1,185 @@
+package migrate
+
+import (
+	"strings"
+
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// feature is a row of the support matrix.
+type feature struct {
+	name string
+	// keys switch it on, or configure it. It is supported unless config.Unsupported
+	// names some of them. A list in a key is written as channel.namespaces[].
+	keys []string
+	// note says what to know of a supported feature.
+	note string
+	// instead says what to do as long as it is not supported.
+	instead string
+}
+
+type group struct {
+	name     string
+	features []feature
+}
+
+// options are keys of channel options in both places.
+func options(names ...string) (keys []string) {
+	for _, n := range names {
+		keys = append(keys, "channel.without_namespace."+n, "channel.namespaces[]."+n)
+	}
+	return keys
+}
+
+// groups are the features of Centrifugo v6. Every key of config.Unsupported is in one of
+// them, which a test checks.
+var groups = []group{
+	{"Transports", []feature{
+		{"WebSocket, JSON and Protobuf, compression", []string{"websocket.disabled", "websocket.compression"}, "", ""},
+		{"WebSocket over HTTP/2", []string{"http_server.h2c_external"}, "", ""},
+		{"SSE and HTTP streaming", []string{"sse.enabled", "http_stream.enabled"}, "",
+			"Use WebSocket, and take the transport out of the SDK's list of endpoints. Clients that no WebSocket reaches have to stay on Centrifugo."},
+		{"WebTransport", []string{"webtransport.enabled"}, "", "Use WebSocket."},
+		{"Unidirectional transports", []string{"uni_websocket.enabled", "uni_sse.enabled", "uni_http_stream.enabled", "uni_grpc.enabled"}, "",
+			"Use an SDK over WebSocket, and let the server subscribe it: claims subs and channels of the token, or the API command subscribe."},
+		{"HTTP/3", []string{"http_server.http3.enabled"}, "", "Leave HTTP/3 to a proxy in front of Gyro."},
+	}},
+	{"Authentication", []feature{
+		{"Connection tokens: HMAC, RSA, ECDSA", []string{"client.token.hmac_secret_key", "client.token.rsa_public_key", "client.token.ecdsa_public_key"}, "Gyro verifies EdDSA as well.", ""},
+		{"Subscription tokens, also with keys of their own", []string{"client.subscription_token.enabled"}, "", ""},
+		{"Keys from a JWKS endpoint", []string{"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint"}, "",
+			"Give the public key itself: rsa_public_key, ecdsa_public_key or eddsa_public_key. When the provider rotates it, replace it and send SIGHUP. Of several keys at a time Gyro takes one of each kind."},
+		{"Anonymous clients", []string{"client.allow_anonymous_connect_without_token"}, "", ""},
+		{"User by a header of a reverse proxy", []string{"client.user_id_http_header"}, "", ""},
+		{"Personal channels", []string{"client.subscribe_to_user_personal_channel.enabled"}, "", ""},
+		{"Connect proxy", []string{"client.proxy.connect.enabled"}, "",
+			"Let your backend sign a connection token (client.token) with what it answers now: user in sub, data in info, channels in subs. Or let a reverse proxy authenticate and name the user (client.user_id_http_header)."},
+		{"Refresh proxy", []string{"client.proxy.refresh.enabled"}, "",
+			"Let tokens expire (claim exp), and give the SDK a getToken that asks your backend for a new one."},
+	}},
+	{"Channels", []feature{
+		{"Namespaces, private and user-limited channels, permissions", append(options("allow_subscribe_for_client", "allow_user_limited_channels", "channel_regex"), "channel.private_prefix"), "", ""},
+		{"History, positioning, recovery (stream and cache)", options("history_size", "force_positioning", "force_recovery", "force_recovery_mode"), "", ""},
+		{"Presence, join and leave messages", options("presence", "join_leave"), "", ""},
+		{"Delta compression, filters by tags", options("allowed_delta_types", "allow_tags_filter"), "", ""},
+		{"Subscribe proxy", options("subscribe_proxy_enabled"), "",
+			"Let your backend sign subscription tokens (getToken of the subscription), or permit by allow_subscribe_for_client and channel_regex."},
+		{"Publish proxy", options("publish_proxy_enabled"), "",
+			"Let clients send to your backend, which checks the data and calls publish of the HTTP API. Or permit by allow_publish_for_subscriber and publication_data_format."},
+		{"Refresh of subscriptions by a proxy", options("sub_refresh_proxy_enabled"), "",
+			"Use subscription tokens with exp, which the SDK renews by getToken."},
+		{"Subscription streams by a proxy", options("subscribe_stream_proxy_enabled"), "",
+			"Let your backend publish to the channel by the HTTP API."},
+		{"Map channels, shared poll channels", append(options("subscription_type", "map.publish_proxy_enabled", "map.remove_proxy_enabled",
+			"map_clients_presence_channel_prefix", "map_users_presence_channel_prefix"), "map_broker.type"), "",
+			"Keep the state in your backend; publish changes to a channel with history and force_recovery, or the whole state to one with force_recovery_mode cache. For who is there, use presence."},
+	}},
+	{"Backends", []feature{
+		{"Server API over HTTP, batch and legacy endpoint included", []string{"http_api.key", "http_api.error_mode"}, "", ""},
+		{"Server API over gRPC", []string{"grpc_api.enabled"}, "", "Use the HTTP API; its method batch takes many commands in one request."},
+		{"RPC proxy", []string{"rpc.without_namespace.proxy_enabled", "rpc.namespaces[].proxy_enabled"}, "",
+			"Let clients call your backend over HTTP. Or run Gyro as a Go library, with a handler for RPC."},
+		{"Consumers (Kafka, PostgreSQL, NATS JetStream, Redis streams …)", []string{"consumers[].enabled"}, "",
+			"Run a small worker that reads the queue and calls the HTTP API: a batch per poll, with idempotency_key, so that repeated messages are published once. Acknowledge after the answer."},
+	}},
+	{"Engines", []feature{
+		{"Memory", []string{"engine.type"}, "", ""},
+		{"Redis: shards, Sentinel, Cluster", []string{"engine.redis.address", "engine.redis.sentinel_address", "engine.redis.cluster_address"}, "Same keys and payloads: streams and presence are shared with Centrifugo.", ""},
+		{"NATS", []string{"broker.nats.url", "broker.nats.raw_mode.enabled"}, "Same subjects and payloads.", ""},
+		{"PostgreSQL", []string{"broker.type", "brokers[].type"}, "", "Use Redis, or NATS where no history is needed."},
+		{"Separate controller", []string{"controller.enabled"}, "", "Remove the section: control messages go through the broker."},
+	}},
+	{"Operation", []feature{
+		{"TLS, client certificates", []string{"http_server.tls.enabled", "http_server.internal_tls.enabled"}, "", ""},
+		{"Certificates by ACME", []string{"http_server.tls_autocert.enabled"}, "", "Let a proxy in front obtain them (Caddy, nginx with certbot, cert-manager), or give files by http_server.tls."},
+		{"Metrics for Prometheus", []string{"prometheus.enabled", "prometheus.native_histograms"}, "Not every family of Centrifugo: see [metrics.md](metrics.md).", ""},
+		{"Histogram of recovered publications", []string{"prometheus.recovered_publications_histogram"}, "", "Remove the key."},
+		{"Metrics for Graphite", []string{"graphite.enabled"}, "", "Scrape the Prometheus endpoint, for example with Telegraf or collectd, which write to Graphite."},
+		{"OpenTelemetry traces", []string{"opentelemetry.enabled"}, "", "Remove the section; trace in your backend."},
+		{"Health endpoint", []string{"health.enabled"}, "Behaves differently, see [probes](#probes).", ""},
+		{"Admin web interface", []string{"admin.enabled"}, "", "Use the API commands info and channels, and a dashboard of the metrics."},
+		{"Swagger UI", []string{"swagger.enabled"}, "", "Remove the section."},
+		{"Profiling endpoints", []string{"debug.enabled"}, "", ""},
+		{"Reload by SIGHUP, .env file, variables, flags", []string{"pid_file"}, "`CENTRIFUGO_` variables are read; `GYRO_` ones win.", ""},
+	}},
+}
+
+// extended is what to do about keys of Centrifugo PRO, by their last name.
+var extended = []struct{ names, do string }{
+	{"singleflight shared_position_sync", "Remove it: Gyro always does this."},
+	{"write_delay write_with_timer reply_without_queue max_messages_in_frame queue_shrink_delay batch_periodic_events", "Remove it: what gathers for a client leaves in one write by itself."},
+	{"group_sharded_pub_sub_by_node use_precomputed_partition_tags optimize_for_reliability", "Remove it, or see sharded_pub_sub_partitions."},
+	{"subscribe_cel publish_cel history_cel presence_cel patterns pattern", "Use subscription tokens, allow_… options or channel_regex."},
+	{"rate_limit", "Limit connections by client.connection_rate_limit and client.user_connection_limit. There are no limits per operation: put them into your backend or proxy."},
+	{"jwks", "Give one public key: rsa_public_key, ecdsa_public_key or eddsa_public_key of client.token; the server API takes http_api.key."},
+	{"meta_from_claim labels_from_claim keep_latest_publication allow_channel_compaction client_publish_debounce_interval client_publication " +
+		"state_proxy_enabled channel_state full_state_tick_interval full_state_channel_prefix keep_latest_data push_notifications user_status database " +
+		"clickhouse_analytics channel_namespace_resolution additional_client_names expose_transport_accept_protocol client_labels resource_detectors oidc use_fast_client",
+		"Remove it: Gyro has no such feature. What depends on it has to stay on Centrifugo."},
+}
+
+// ofExtended returns what to do about a key of Centrifugo PRO, "" if it is none.
+func ofExtended(key string) string {
+	name := key[strings.LastIndexByte(key, '.')+1:]
+	for _, x := range extended {
+		for n := range strings.FieldsSeq(x.names) {
+			if n == name {
+				return x.do
+			}
+		}
+	}
+	return ""
+}
+
+// difference is a key that means something else than in Centrifugo, or does more or less.
+type difference struct {
+	key string
+	on  func(*config.Config) bool // the configuration makes it matter
+	// what is so in Gyro, and do is what to do about it, if anything.
+	what, do string
+}
+
+var differences = []difference{
+	{"health.enabled", func(c *config.Config) bool { return c.Health.Enabled && c.Health.Mode != "live" },
+		"the health endpoint is 503 while the engine (Redis, NATS) is away and while the node shuts down; Centrifugo answers 200 always. A liveness probe there restarts all nodes when Redis is away, and disconnects all clients.",
+		"Let liveness probes ask PATH/live and readiness probes PATH/ready, or set health.mode to live."},
+	{"prometheus.namespace", func(c *config.Config) bool { return c.Prometheus.Enabled && c.Prometheus.Namespace != "centrifugo" },
+		"names of metrics do not begin with centrifugo_.",
+		"Set prometheus.namespace to centrifugo to keep dashboards and alerts, or change these."},
+	{"prometheus.enabled", func(c *config.Config) bool { return c.Prometheus.Enabled },
+		"names and labels after the prefix are those of Centrifugo, but not every family exists, and some are Gyro's own.",
+		"Compare what dashboards and alerts use with docs/metrics.md."},
+	{"client.connection_rate_limit", func(c *config.Config) bool { return c.Client.ConnectionRateLimit > 0 },
+		"this many connections per second are accepted, as documented; Centrifugo accepts this many at once and then one per second.",
+		"Lower it if the limit was chosen by what Centrifugo really let in."},
+	{"engine.type", func(c *config.Config) bool { return c.UsesEngine() && c.Engine.Type == config.TypeRedis },
+		sharedEngine, sharedDo},
+	{"broker.type", func(c *config.Config) bool {
+		return c.Broker.Enabled && (c.Broker.Type == config.TypeRedis || c.Broker.Type == config.TypeNATS)
+	}, sharedEngine, sharedDo},
+	{"broker.nats.allow_wildcards", func(c *config.Config) bool {
+		return c.Broker.Enabled && c.Broker.Type == config.TypeNATS && c.Broker.NATS.AllowWildcards
+	}, "a wildcard subscription delivers nothing that the client could not subscribe to by name (other namespaces, private and user-limited channels), and a name cannot begin with a wildcard.", ""},
+	{"channel.max_length", func(c *config.Config) bool { return c.Channel.MaxLength != 255 },
+		"the limit holds for all names, those of tokens and of the server API too; in Centrifugo for subscribe commands alone.",
+		"Make it as long as the longest name that your backend publishes to."},
+	{"client.queue_max_size", func(c *config.Config) bool { return c.Client.QueueMaxSize != 1<<20 },
+		"a single reply that is larger is answered with error 106 instead of a disconnect, and a recovery that would need one is answered with recovered: false.", ""},
+}
+
+const (
+	sharedEngine = "publications, history and presence are shared with Centrifugo nodes on the same engine and prefix; control messages are not, so that API commands about clients (disconnect, unsubscribe, info, channels …) reach nodes of one kind alone."
+	sharedDo     = "While both kinds run, send such commands to a node of each kind."
+)
+
+// optionDifferences is the same for channel options.
+var optionDifferences = []struct {
+	key      string
+	on       func(*config.ChannelOptions) bool
+	what, do string
+}{
+	{"allow_user_limited_channels", func(o *config.ChannelOptions) bool { return o.AllowUserLimitedChannels },
+		"a channel with an empty list of users (room#) lets nobody in; Centrifugo lets anonymous clients in.", ""},
+	{"allow_tags_filter", func(o *config.ChannelOptions) bool { return o.AllowTagsFilter && len(o.AllowedDeltaTypes) > 0 },
+		"a subscription that asks for a filter and for deltas is filtered and gets no deltas; Centrifugo sends it publications that the filter leaves out.", ""},
+}
