@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks what is below deploy: the compose file against the Compose specification,
 # the chart, in several shapes, and deploy/kubernetes against the schemas of
-# Kubernetes. Neither Docker nor a cluster is needed.
+# Kubernetes, and the unit by systemd-analyze. Neither Docker nor a cluster is needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -13,6 +13,15 @@ rm -f "$out"/*.yaml
 step "Compose"
 go build -o "$cache/" ./tools/compose ./tools/chart
 "$cache/compose" deploy/compose/compose.yaml
+
+step "systemd"
+if command -v systemd-analyze >/dev/null; then
+  go build -o "$cache/gyro-unit" ./server/cmd/gyro
+  sed "s#/usr/local/bin/gyro#$cache/gyro-unit#" deploy/systemd/gyro.service >"$out/gyro.service"
+  systemd-analyze verify "$out/gyro.service"
+else
+  echo "there is no systemd-analyze: the unit is not checked"
+fi
 
 step "Kubernetes"
 chart() { "$cache/chart" "$@" gyro deploy/helm/gyro; }

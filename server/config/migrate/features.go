@@ -156,7 +156,7 @@ var differences = []difference{
 		sharedEngine, sharedDo},
 	{"broker.type", func(c *config.Config) bool {
 		return c.Broker.Enabled && (c.Broker.Type == config.TypeRedis || c.Broker.Type == config.TypeNATS)
-	}, sharedEngine, sharedDo},
+	}, sharedBroker, sharedDo},
 	{"broker.nats.allow_wildcards", func(c *config.Config) bool {
 		return c.Broker.Enabled && c.Broker.Type == config.TypeNATS && c.Broker.NATS.AllowWildcards
 	}, "a wildcard subscription delivers nothing that the client could not subscribe to by name (other namespaces, private and user-limited channels), and a name cannot begin with a wildcard.", ""},
@@ -168,7 +168,9 @@ var differences = []difference{
 }
 
 const (
-	sharedEngine = "publications, history and presence are shared with Centrifugo nodes on the same engine and prefix; control messages are not, so that API commands about clients (disconnect, unsubscribe, info, channels …) reach nodes of one kind alone."
+	sharedEngine = "publications, history and presence" + shared
+	sharedBroker = "publications, and history if the broker has it," + shared
+	shared       = " are shared with Centrifugo nodes on the same servers and prefix; control messages are not, so that API commands about clients (disconnect, unsubscribe, info, channels …) reach nodes of one kind alone."
 	sharedDo     = "While both kinds run, send such commands to a node of each kind."
 )
 

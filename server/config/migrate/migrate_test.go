@@ -35,19 +35,26 @@ func TestEveryRefusedKeyHasAFeature(t *testing.T) {
 	}
 }
 
-// TestMatrixIsTrue: keys of the matrix exist; those of supported features do something.
-func TestMatrixIsTrue(t *testing.T) {
+// keyDocs returns what the reference says of each key.
+func keyDocs(t *testing.T) map[string]string {
+	t.Helper()
 	var b bytes.Buffer
 	if err := config.WriteMarkdown(&b, "", 1); err != nil {
 		t.Fatal(err)
 	}
-	meaning := map[string]string{}
+	docs := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*\\| ([^|]*) \\|$").FindAllStringSubmatch(b.String(), -1) {
-		meaning[m[1]] = m[2]
+		docs[m[1]] = m[2]
 	}
-	if len(meaning) < 1000 {
-		t.Fatalf("only %d keys are known", len(meaning))
+	if len(docs) < 1000 {
+		t.Fatalf("only %d keys are known", len(docs))
 	}
+	return docs
+}
+
+// TestMatrixIsTrue: keys of the matrix exist; those of supported features do something.
+func TestMatrixIsTrue(t *testing.T) {
+	meaning := keyDocs(t)
 	refused := config.Unsupported()
 	for _, g := range groups {
 		for _, f := range g.features {

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// unit reads deploy/systemd/gyro.service.
+func unit(t *testing.T) map[string]string {
+	t.Helper()
+	f, err := os.Open("../../../deploy/systemd/gyro.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	settings := map[string]string{}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if key, value, ok := strings.Cut(lines.Text(), "="); ok && !strings.HasPrefix(key, "#") {
+			settings[key] = value
+		}
+	}
+	return settings
+}
+
+// TestSystemdUnit does what the unit says: its commands check, run, reload and end a server.
+func TestSystemdUnit(t *testing.T) {
+	t.Parallel()
+	settings := unit(t)
+	dir := t.TempDir()
+	args := func(key string) []string {
+		t.Helper()
+		program, rest, _ := strings.Cut(settings[key], " ")
+		if program != "/usr/local/bin/gyro" {
+			t.Fatalf("%s=%s", key, settings[key])
+		}
+		return strings.Fields(strings.ReplaceAll(rest, settings["WorkingDirectory"], dir))
+	}
+	fail(t, dir, "config.json", args("ExecStartPre")...)
+	write(t, dir, "config.json", `{"sse":{"enabled":true}}`)
+	fail(t, dir, "sse.enabled", args("ExecStartPre")...)
+	port := freePort(t)
+	write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`},"channel":{"namespaces":[{"name":"chat"}]}}`)
+	if out := succeed(t, dir, args("ExecStartPre")...); out != "" {
+		t.Error(out)
+	}
+	p := launch(t, dir, nil, "gyro is running", args("ExecStart")...)
+	if settings["ExecReload"] != "/bin/kill -HUP $MAINPID" || settings["Type"] != "exec" {
+		t.Errorf("reload by %s, type %s", settings["ExecReload"], settings["Type"])
+	}
+	p.signal(syscall.SIGHUP)
+	p.await("configuration reloaded")
+	p.signal(syscall.SIGTERM) // the default of KillSignal
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d: %s", code, p.text())
+	}
+	stop, err := time.ParseDuration(settings["TimeoutStopSec"])
+	if err != nil || stop < config.DefaultConfig().Shutdown.Timeout+5*time.Second {
+		t.Errorf("TimeoutStopSec=%s is not well above shutdown.timeout", settings["TimeoutStopSec"])
+	}
+}

@@ -1,0 +1,223 @@
+package migrate
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gyrohq/gyro/server/config"
+)
+
+var update = flag.Bool("update", false, "write the generated parts of docs/migration.md")
+
+const (
+	guide       = "../../../docs/migration.md"
+	metricsPage = "../../../docs/metrics.md"
+)
+
+// TestGuide compares the generated parts of docs/migration.md with what the tables of this
+// package, the configuration and docs/metrics.md say.
+func TestGuide(t *testing.T) {
+	data, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	for name, part := range map[string]string{
+		"matrix": matrix(), "differences": differenceTable(), "metrics": metricTable(string(page)), "keys": ownKeys(t),
+	} {
+		begin, end := "<!-- generated: "+name+" -->\n", "<!-- end of "+name+" -->\n"
+		before, rest, ok := strings.Cut(text, begin)
+		_, after, closed := strings.Cut(rest, end)
+		if !ok || !closed {
+			t.Fatalf("the guide has no part %s", name)
+		}
+		text = before + begin + "\n" + part + end + after
+	}
+	if text == string(data) {
+		return
+	}
+	if !*update {
+		t.Error("docs/migration.md is stale: go generate ./server/config/migrate")
+		return
+	}
+	if err := os.WriteFile(guide, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// matrix is the support matrix. Whether a feature is supported follows from
+// config.Unsupported.
+func matrix() string {
+	refused := config.Unsupported()
+	var b strings.Builder
+	for _, g := range groups {
+		fmt.Fprintf(&b, "### %s\n\n| feature | supported | keys | note, or what to do instead |\n| --- | --- | --- | --- |\n", g.name)
+		for _, f := range g.features {
+			supported, note := "yes", f.note
+			if slices.ContainsFunc(f.keys, func(k string) bool { return slices.Contains(refused, k) }) {
+				supported, note = "not yet", f.instead
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.name, supported, keyList(f.keys), note)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// keyList names the keys of a feature; channel options once, without their sections.
+func keyList(keys []string) string {
+	var out []string
+	for _, k := range keys {
+		k = strings.TrimPrefix(strings.TrimPrefix(k, "channel.without_namespace."), "channel.namespaces[].")
+		if !slices.Contains(out, "`"+k+"`") {
+			out = append(out, "`"+k+"`")
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func differenceTable() string {
+	var b strings.Builder
+	b.WriteString("| key | in Gyro | what to do |\n| --- | --- | --- |\n")
+	for _, d := range differences {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", d.key, sentence(d.what), d.do)
+	}
+	for _, d := range optionDifferences {
+		fmt.Fprintf(&b, "| `%s` of a namespace | %s | %s |\n", d.key, sentence(d.what), d.do)
+	}
+	return b.String() + "\n"
+}
+
+// metricTable tells of each family of Centrifugo what docs/metrics.md has of it.
+func metricTable(page string) string {
+	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [a-z]+ \\| ([^|]*) \\|")
+	label := regexp.MustCompile("`([a-z_]+)`")
+	ours := map[string][]string{}
+	for _, m := range row.FindAllStringSubmatch(page, -1) {
+		ours[m[1]] = []string{}
+		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+			ours[m[1]] = append(ours[m[1]], l[1])
+		}
+	}
+	lines := map[string][]string{}
+	for line := range strings.Lines(families) {
+		name, labels, _ := strings.Cut(strings.TrimSpace(line), " ")
+		own, ok := ours[name]
+		missing := slices.DeleteFunc(strings.Fields(labels), func(l string) bool { return slices.Contains(own, l) })
+		kind := "same"
+		switch {
+		case !ok:
+			kind = "not yet"
+		case len(missing) > 0:
+			kind = "without `" + strings.Join(missing, "`, `") + "`"
+		}
+		lines[kind] = append(lines[kind], "`"+name+"`")
+	}
+	var kinds []string
+	for k := range lines {
+		if k != "same" && k != "not yet" {
+			kinds = append(kinds, k)
+		}
+	}
+	slices.Sort(kinds)
+	var b strings.Builder
+	b.WriteString("| in Gyro | families, after the prefix |\n| --- | --- |\n")
+	for _, k := range append(append([]string{"same"}, kinds...), "not yet") {
+		if len(lines[k]) > 0 {
+			fmt.Fprintf(&b, "| %s | %s |\n", k, strings.Join(lines[k], ", "))
+		}
+	}
+	return b.String() + "\n"
+}
+
+// families are the metrics of Centrifugo v6 with their labels (observability.md 3).
+const families = `node_messages_sent_count type channel_namespace
+node_messages_received_count type channel_namespace
+node_action_count action channel_namespace
+node_num_clients
+node_num_users
+node_num_subscriptions
+node_num_channels
+node_num_nodes
+node_build version
+node_survey_duration_seconds op
+node_survey_duration_seconds_histogram op
+node_tags_filter_dropped_publications channel_namespace
+node_pub_sub_lag_seconds channel_namespace
+node_broadcast_duration_seconds type channel_namespace
+node_client_connection_limit
+node_incoming_http_requests_total path method status
+client_num_reply_errors method code channel_namespace
+client_num_server_unsubscribes code channel_namespace
+client_num_server_disconnects code
+client_command_duration_seconds method channel_namespace
+client_command_duration_seconds_histogram method channel_namespace
+client_recover recovered channel_namespace has_recovered_publications
+client_recovered_publications channel_namespace
+client_ping_pong_duration_seconds transport
+client_connections_accepted transport accept_protocol client_name client_version
+client_connections_inflight transport accept_protocol client_name client_version
+client_subscriptions_accepted client_name channel_namespace
+client_subscriptions_inflight client_name channel_namespace
+transport_messages_sent transport frame_type channel_namespace
+transport_messages_sent_size transport frame_type channel_namespace
+transport_messages_received transport frame_type channel_namespace
+transport_messages_received_size transport frame_type channel_namespace
+transport_outgoing_close_count transport code
+broker_publish_suppressed_count reason channel_namespace
+broker_redis_pub_sub_errors broker_name error
+broker_redis_pub_sub_dropped_messages broker_name channel_type
+broker_redis_pub_sub_buffered_messages broker_name channel_type pub_sub_processor
+broker_postgres_cleanup_removed_total broker_name pass
+broker_postgres_outbox_cursor_lag_seconds broker_name shard
+broker_postgres_partitions broker_name
+proxy_duration_seconds protocol type name
+proxy_duration_seconds_histogram protocol type name
+proxy_errors protocol type name
+proxy_inflight_requests protocol type name
+api_command_duration_seconds protocol method
+api_command_duration_seconds_histogram protocol method
+api_rpc_duration_seconds protocol method
+api_rpc_duration_seconds_histogram protocol method
+api_command_errors_total protocol method error
+consumers_messages_processed_total consumer_name
+consumers_errors_total consumer_name
+`
+
+// own are keys that Centrifugo does not know, by the end of their path, and what becomes of
+// them there.
+var own = []struct{ keys, then string }{
+	{"engine.redis.sharded_pub_sub_partitions", "Names of keys in Redis differ with it: set it to 0 before the way back, and streams begin anew."},
+	{"brokers presence_managers channel.namespaces[].broker_name channel.namespaces[].presence_manager_name",
+		"All channels are on the default engine; streams of other brokers are not found."},
+	{"client.token.eddsa_public_key", "Tokens that are signed with EdDSA are refused."},
+	{"channel.namespaces[].batch_max_delay channel.namespaces[].batch_max_size", "Every publication is written at once."},
+	{"prometheus.namespace", "Names of metrics begin with `centrifugo_`."},
+	{"health.mode", "`/health` is 200 always; there is no `/health/live` and no `/health/ready`, so probes need their old paths."},
+	{"shutdown.drain_time engine.redis.start_timeout broker.nats.start_timeout engine.redis.presence_read_from_replica engine.concurrency websocket.goroutine_driver", "No effect."},
+}
+
+func ownKeys(t *testing.T) string {
+	t.Helper()
+	known := keyDocs(t)
+	var b strings.Builder
+	b.WriteString("| key of Gyro | on Centrifugo |\n| --- | --- |\n")
+	for _, o := range own {
+		for k := range strings.FieldsSeq(o.keys) {
+			if _, ok := known[k]; !ok {
+				t.Errorf("there is no key %s", k)
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", keyList(strings.Fields(o.keys)), o.then)
+	}
+	return b.String() + "\n"
+}
