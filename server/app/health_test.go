@@ -2,6 +2,8 @@ package app
 
 import (
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -40,6 +42,27 @@ func TestHealthEndpoints(t *testing.T) {
 		cfg := testConfig(func(cfg *config.Config) { cfg.Health.Enabled, cfg.Health.HandlerPrefix = true, prefix })
 		if _, err := New(cfg, Options{Logger: discard}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", prefix, err)
+		}
+	}
+}
+
+// TestChartProbes: the paths that the manifests probe are served, and none restarts a pod for
+// what readiness says.
+func TestChartProbes(t *testing.T) {
+	t.Parallel()
+	manifests, err := os.ReadFile("../../deploy/kubernetes/gyro.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t, func(cfg *config.Config) { cfg.Health.Enabled = true })
+	want := map[string]string{"startup": "{}", "liveness": "{}", "readiness": `{"status":"ok"`}
+	probes := regexp.MustCompile(`(\w+)Probe:\n\s+httpGet: \{path: (\S+), port: internal\}`).FindAllStringSubmatch(string(manifests), -1)
+	if len(probes) != len(want) {
+		t.Fatalf("probes: %q", probes)
+	}
+	for _, p := range probes {
+		if status, body := get(t, s.url(p[2])); status != http.StatusOK || !strings.HasPrefix(body, want[p[1]]) {
+			t.Errorf("%s probe at %s: %d %s", p[1], p[2], status, body)
 		}
 	}
 }

@@ -25,6 +25,10 @@ var envPrefixes = []string{EnvPrefix, "CENTRIFUGO_"}
 // maxFileSize bounds configuration and .env files, bytes.
 const maxFileSize = 16 << 20
 
+// maxSuggestions bounds the unknown keys, and the unknown variables, of which what was meant
+// is searched.
+const maxSuggestions = 100
+
 // Options say where Load finds values. Per key, a flag wins over a non-empty
 // variable, a variable over the file, the file over the default.
 type Options struct {
@@ -40,11 +44,12 @@ type Options struct {
 
 // Warnings about a configuration that can be used.
 type Warnings struct {
-	File        string   // why the file was not read
-	UnknownKeys []string // of the file, as paths: channel.namespaces.[0].foo
-	UnknownEnv  []string // variables with the prefix of Gyro or Centrifugo
-	Idle        []string // keys that are set and have no effect, with the reason
-	Insecure    []string // active options that no production server should have
+	File        string            // why the file was not read
+	UnknownKeys []string          // of the file, as paths: channel.namespaces.[0].foo
+	UnknownEnv  []string          // variables with the prefix of Gyro or Centrifugo
+	meant       map[string]string // what an unknown key or variable was probably meant to be
+	Idle        []string          // keys that are set and have no effect, with the reason
+	Insecure    []string          // active options that no production server should have
 
 	FromEnv bool // not a warning: environment variables set keys
 }
@@ -56,12 +61,19 @@ func (w Warnings) Lines() []string {
 		out = append(out, w.File)
 	}
 	for _, k := range w.UnknownKeys {
-		out = append(out, "unknown key in configuration file: "+k)
+		out = append(out, "unknown key in configuration file: "+k+w.meaning(k))
 	}
 	for _, e := range w.UnknownEnv {
-		out = append(out, "unknown environment variable: "+e)
+		out = append(out, "unknown environment variable: "+e+w.meaning(e))
 	}
 	return append(append(out, w.Idle...), w.Insecure...)
+}
+
+func (w Warnings) meaning(unknown string) string {
+	if meant := w.meant[unknown]; meant != "" {
+		return " (did you mean " + meant + "?)"
+	}
+	return ""
 }
 
 // Load reads the configuration from file, variables and flags (config.md 1). The
@@ -81,6 +93,13 @@ func Load(opts Options) (*Config, Warnings, error) {
 		return nil, w, err
 	}
 	w.UnknownKeys, w.UnknownEnv, w.FromEnv = report.Keys, report.Env, report.FromEnv
+	w.meant = make(map[string]string)
+	for _, k := range report.Keys[:min(len(report.Keys), maxSuggestions)] {
+		w.meant[k] = schema.SuggestKey(c, k)
+	}
+	for _, e := range report.Env[:min(len(report.Env), maxSuggestions)] {
+		w.meant[e] = report.SuggestEnv(e, envPrefixes)
+	}
 	for _, k := range schema.Idle(c) {
 		w.Idle = append(w.Idle, k.String())
 	}

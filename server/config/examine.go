@@ -178,20 +178,31 @@ func AnyElement(key string) string { return schema.AnyElement(key) }
 func (x *Examination) FromEnv() bool { return x.report.FromEnv }
 
 func (x *Examination) findUnknown() {
-	for _, key := range x.report.Keys {
+	for i, key := range x.report.Keys {
 		name := strings.ReplaceAll(key, ".[", "[")
-		u := Unknown{Name: name, Where: x.Where(name), Meaning: schema.SuggestKey(x.Config, key)}
-		i, j := strings.LastIndexByte(name, '.'), strings.LastIndexByte(u.Meaning, '.')
-		if i > 0 && j > 0 && AnyElement(name[:i]) == u.Meaning[:j] {
-			u.Meaning = name[:i] + u.Meaning[j:] // in the same element
+		u := Unknown{Name: name, Where: x.Where(name)}
+		if i < maxSuggestions {
+			u.Meaning = inSameElement(name, schema.SuggestKey(x.Config, key))
 		}
 		x.Unknown = append(x.Unknown, u)
 	}
-	for _, name := range x.report.Env {
-		x.Unknown = append(x.Unknown, Unknown{
-			Name: name, Env: true, Where: name, Meaning: x.report.SuggestEnv(name, envPrefixes),
-		})
+	for i, name := range x.report.Env {
+		u := Unknown{Name: name, Env: true, Where: name}
+		if i < maxSuggestions {
+			u.Meaning = x.report.SuggestEnv(name, envPrefixes)
+		}
+		x.Unknown = append(x.Unknown, u)
 	}
+}
+
+// inSameElement returns meant as a key of the same element of a list as key, if it is one
+// of its section.
+func inSameElement(key, meant string) string {
+	i, j := strings.LastIndexByte(key, '.'), strings.LastIndexByte(meant, '.')
+	if i > 0 && j > 0 && AnyElement(key[:i]) == meant[:j] {
+		return key[:i] + meant[j:]
+	}
+	return meant
 }
 
 // findBoth finds keys that variables of both prefixes set.

@@ -99,7 +99,7 @@ func differenceTable() string {
 
 // metricTable tells of each family of Centrifugo what docs/metrics.md has of it.
 func metricTable(page string) string {
-	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [a-z]+ \\| ([^|]*) \\|")
+	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [a-z]+ \\|([^|]*)\\|")
 	label := regexp.MustCompile("`([a-z_]+)`")
 	ours := map[string][]string{}
 	for _, m := range row.FindAllStringSubmatch(page, -1) {
