@@ -257,9 +257,9 @@ func TestWarnings(t *testing.T) {
 	if len(w.Insecure) != 3 || !c.Channel.Namespaces[0].Presence || len(w.Lines()) != 8 {
 		t.Errorf("%+v", w)
 	}
-	_, w, err = load(t, "c.json", `{"client": {"alowed_origins": []}, "zzz": 1}`, []string{"CENTRIFUGO_CLIENT_TOKN_ISSUER=x"}, nil)
+	_, w, err = load(t, "c.json", `{"client": {"alllowed_origins": []}, "zzz": 1}`, []string{"CENTRIFUGO_CLIENT_TOKN_ISSUER=x"}, nil)
 	if d := cmp.Diff([]string{
-		"unknown key in configuration file: client.alowed_origins (did you mean client.allowed_origins?)",
+		"unknown key in configuration file: client.alllowed_origins (did you mean client.allowed_origins?)",
 		"unknown key in configuration file: zzz",
 		"unknown environment variable: CENTRIFUGO_CLIENT_TOKN_ISSUER (did you mean CENTRIFUGO_CLIENT_TOKEN_ISSUER?)",
 	}, w.Lines()); err != nil || d != "" {

@@ -73,8 +73,9 @@ func Examine(opts Options) (*Examination, error) {
 	if err := x.locate(opts.File); err != nil {
 		return nil, err
 	}
+	unread := x.Problems // which have the defaults now
 	for _, p := range problemsOf(x.Config.Validate()) {
-		if !slices.ContainsFunc(x.Problems, func(q Problem) bool { return q.Key == p.Key }) {
+		if !slices.ContainsFunc(unread, func(q Problem) bool { return q.Key == p.Key }) {
 			x.Problems = append(x.Problems, p)
 		}
 	}

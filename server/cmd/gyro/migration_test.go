@@ -97,6 +97,7 @@ func TestFromCentrifugoExitCode(t *testing.T) {
 			t.Errorf("%d, no %s in %s", code, want, out)
 		}
 	}
+	fail(t, dir, "--from-centrifugo", "checkconfig", "--json")
 	// Variables alone.
 	if err := os.Remove(filepath.Join(dir, "config.json")); err != nil {
 		t.Fatal(err)

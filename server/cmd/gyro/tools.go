@@ -96,6 +96,9 @@ func checkConfigCommand() *cobra.Command {
 		if *migrating {
 			return reportMigration(cmd, *file, *strict, *asJSON)
 		}
+		if *asJSON {
+			return errors.New("--json needs --from-centrifugo")
+		}
 		cfg, warnings, err := loadValid(cmd, *file)
 		if err == nil {
 			err = app.Check(cfg)

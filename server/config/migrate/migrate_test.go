@@ -159,6 +159,17 @@ func TestVariables(t *testing.T) {
 	}
 }
 
+// TestEveryProblemOfAKey: a key may have several problems.
+func TestEveryProblemOfAKey(t *testing.T) {
+	var got []string
+	for _, f := range New(examine(t, "channel: {namespaces: [{name: a}, {name: a}]}")).Findings {
+		got = append(got, f.Reason)
+	}
+	if text := strings.Join(got, " "); len(got) != 3 || !strings.Contains(text, "does not match") || !strings.Contains(text, "given twice") {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestFurther: errors of others are added to those of the examination, once.
 func TestFurther(t *testing.T) {
 	r := New(examine(t, "engine: {type: x}"), nil, errors.Join(errors.New("engine.type: again"), errors.New("client.token.rsa_public_key: no PEM")))
