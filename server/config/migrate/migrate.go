@@ -147,28 +147,24 @@ func (r *Report) unknown(u config.Unknown) {
 	r.add(f)
 }
 
-// idle reports a key without effect. It leaves out what belongs to a feature that is
-// reported as not supported already, and names a section once.
+// idle reports a key without effect, unless it belongs to a feature that is reported as not
+// supported already.
 func (r *Report) idle(x *config.Examination, p config.Problem) {
-	if !errors.Is(p.Err, config.ErrUnsupported) {
-		r.add(Finding{Kind: Ignored, Key: p.Key, Where: x.Where(p.Key), Reason: sentence(p.Err.Error()), Do: "Remove it."})
-		return
-	}
-	section := p.Key
-	if strings.Contains(p.Key, ".") {
-		section = parent(p.Key)
-	}
-	for _, g := range r.Findings {
-		switch {
-		case g.Kind == Ignored && g.Key == section, g.Key == p.Key:
-			return
-		case g.Kind == Unsupported && strings.HasPrefix(g.Key, p.Key+"["):
-			return
-		case g.Kind == Unsupported && strings.HasSuffix(g.Key, ".enabled") && strings.HasPrefix(p.Key, parent(g.Key)+"."):
+	f := Finding{Kind: Ignored, Key: p.Key, Where: x.Where(p.Key), Reason: sentence(p.Err.Error()), Do: "Remove it."}
+	if errors.Is(p.Err, config.ErrUnsupported) {
+		if slices.ContainsFunc(r.Findings, func(g Finding) bool { return g.Kind == Unsupported && configures(p.Key, g.Key) }) {
 			return
 		}
+		f.Reason, f.Do = "Configures what is not supported yet.", "Remove it, or leave it for a later version."
 	}
-	r.add(Finding{Kind: Ignored, Key: section, Where: x.Where(section), Reason: "Configures what is not supported yet.", Do: "Remove it, or leave it for a later version."})
+	r.add(f)
+}
+
+// configures tells whether key says more of what refused switches on: it is the same, the
+// list of it, or in the section of its key "enabled".
+func configures(key, refused string) bool {
+	return key == refused || strings.HasPrefix(refused, key+"[") ||
+		strings.HasSuffix(refused, ".enabled") && strings.HasPrefix(key, parent(refused)+".")
 }
 
 func parent(key string) string { return key[:max(strings.LastIndexByte(key, '.'), 0)] }

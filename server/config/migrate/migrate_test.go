@@ -159,6 +159,27 @@ func TestVariables(t *testing.T) {
 	}
 }
 
+// TestIgnored: keys without effect are named one by one, unless their feature is reported.
+func TestIgnored(t *testing.T) {
+	for text, want := range map[string]string{
+		"channel: {namespaces: [{name: chat, presence: true, publish_proxy_name: p1}]}\nproxies: [{name: p1, endpoint: x}]": "proxies channel.namespaces[0](chat).publish_proxy_name",
+		"admin: {enabled: true, password: x}":                            "",
+		"admin: {password: x}":                                           "",
+		"consumers: [{name: c1, type: aws_sqs, enabled: true}]":          "",
+		"client: {token: {jwks_public_endpoint: x}}":                     "",
+		"client: {token: {insecure_skip_jwks_endpoint_safety_check: 1}}": "client.token.insecure_skip_jwks_endpoint_safety_check",
+		"usage_stats: {disabled: true}":                                  "usage_stats.disabled",
+	} {
+		keys := keysOf(New(examine(t, text)), Ignored)
+		slices.Sort(keys)
+		expected := strings.Fields(want)
+		slices.Sort(expected)
+		if !slices.Equal(keys, expected) {
+			t.Errorf("%s: got %s, want %s", text, keys, want)
+		}
+	}
+}
+
 // TestEveryProblemOfAKey: a key may have several problems.
 func TestEveryProblemOfAKey(t *testing.T) {
 	var got []string
