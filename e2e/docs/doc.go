@@ -1,0 +1,22 @@
+// Package docs runs what the documentation says. Every code block of README.md,
+// CONTRIBUTING.md and docs/*.md has to say in the rest of its info string, behind the
+// language, what the test does with it; a block that says nothing fails the test:
+//
+//	config          a configuration: the page's server is started with it, or anew
+//	checked         a configuration, or a part of one, that gyro checkconfig --strict accepts
+//	file=NAME       is kept as a file in the page's folder; blocks of one name are joined
+//	run             a program or shell commands that run to their end and have to succeed
+//	start=PORT      the same, running until the page ends; ready when it listens on PORT
+//	output          what the program before it prints (or has printed, if it was started)
+//	post=PATH       a request to the server API of the page's server, with its API key
+//	answer          what the request before it answers
+//	page=URL        the text of a web page that a browser shows sooner or later; with
+//	                say="TEXT", after TEXT has been typed into the page and Enter pressed
+//	install         names packages; they have to be those that these tests use
+//	figure          nothing to run: a picture, or text that no program reads
+//	skip="REASON"   what cannot run here
+//
+// Blocks run in their order, in a folder per page. The ports 8000 (Gyro), 8443, 3000, 3001
+// and 6379 stand for free ones, and "…" in an output, an answer or a page for anything.
+// What is expected of JSON is compared as values. The member "…" stands for any name.
+package docs

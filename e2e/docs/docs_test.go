@@ -1,0 +1,151 @@
+//go:build unix
+
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	rig.Clean()
+	os.Exit(code)
+}
+
+// pages are the files of the documentation.
+func pages(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(repository, "docs/*.md"))
+	if err != nil || len(found) == 0 {
+		t.Fatal("no pages", err)
+	}
+	names := []string{"README.md", "CONTRIBUTING.md"}
+	for _, file := range found {
+		names = append(names, path.Join("docs", filepath.Base(file)))
+	}
+	return names
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repository, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestPages does what the pages say.
+func TestPages(t *testing.T) {
+	for _, name := range pages(t) {
+		t.Run(path.Base(name), func(t *testing.T) {
+			t.Parallel()
+			blocks, err := parse(read(t, name))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if len(blocks) == 0 {
+				return
+			}
+			p := newPage(t)
+			for _, b := range blocks {
+				if !t.Run(fmt.Sprintf("line %d", b.line), func(t *testing.T) {
+					in := *p
+					in.T = t
+					in.try(b)
+					in.T = p.T
+					*p = in
+				}) {
+					return // what follows relies on it
+				}
+			}
+		})
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	code    = regexp.MustCompile("(?ms)^ *```.*?^ *```$|`[^`\n]*`")
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors are the names of a page's headings in links.
+func anchors(page string) (names []string) {
+	for _, m := range heading.FindAllStringSubmatch(page, -1) {
+		names = append(names, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return names
+}
+
+// TestLinks follows links within the repository. The table of contents has all pages.
+func TestLinks(t *testing.T) {
+	contents := map[string]bool{}
+	for _, name := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(read(t, name), ""), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			target, anchor, _ := strings.Cut(m[1], "#")
+			file := path.Join(path.Dir(name), target)
+			if target == "" {
+				file = name
+			}
+			if name == "docs/README.md" {
+				contents[file] = true
+			}
+			if _, err := os.Stat(filepath.Join(repository, file)); err != nil {
+				t.Errorf("%s: %s: %v", name, m[1], err)
+			} else if anchor != "" && !slices.Contains(anchors(read(t, file)), anchor) {
+				t.Errorf("%s: %s has no heading %s", name, file, anchor)
+			}
+		}
+	}
+	for _, name := range pages(t) {
+		if path.Dir(name) == "docs" && name != "docs/README.md" && !contents[name] {
+			t.Errorf("docs/README.md does not name %s", name)
+		}
+	}
+}
+
+// TestPermissions: the page has every key that permits something in this build.
+func TestPermissions(t *testing.T) {
+	page := read(t, "docs/permissions.md")
+	keys := regexp.MustCompile("(?m)^\\| `channel.without_namespace.(allow_\\w+)` .*$").FindAllStringSubmatch(read(t, "docs/configuration.md"), -1)
+	if len(keys) < 10 {
+		t.Fatalf("%d keys found in the reference", len(keys))
+	}
+	for _, m := range keys {
+		if !strings.Contains(page, "`"+m[1]+"`") {
+			t.Errorf("%s is missing", m[1])
+		}
+	}
+}
+
+// TestMethods: the reference of the server API has a request to every method, and an answer.
+func TestMethods(t *testing.T) {
+	page := read(t, "docs/http-api.md")
+	methods := regexp.MustCompile(`(?m)^\s*rpc (\w+)`).FindAllStringSubmatch(read(t, "server/api/api.proto"), -1)
+	if len(methods) < 15 {
+		t.Fatalf("%d methods found in the schema", len(methods))
+	}
+	for _, m := range methods {
+		name := strings.ToLower(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(m[1], "${1}_$2"))
+		if later := strings.HasPrefix(name, "map_") || strings.HasPrefix(name, "shared_poll_"); later {
+			if !strings.Contains(page, "`"+name+"`") {
+				t.Errorf("%s is not mentioned", name)
+			}
+		} else if !strings.Contains(page, "post=/api/"+name+"\n") {
+			t.Errorf("there is no request to %s", name)
+		}
+	}
+}

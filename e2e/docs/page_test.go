@@ -1,0 +1,398 @@
+//go:build unix
+
+package docs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+)
+
+const (
+	repository = "../.."
+	// patience bounds each block: a Go program is compiled.
+	patience = 2 * time.Minute
+)
+
+// The port of Gyro in the documentation, and the API key of all its configurations.
+const (
+	gyroPort = "8000"
+	apiKey   = "my-api-key"
+)
+
+// page is a page that is being tried.
+type page struct {
+	*testing.T
+	dir     string
+	ports   map[string]string // by those of the documentation
+	env     []string
+	running map[string]*process // by the port of the documentation
+	last    *process            // of the block before
+	answer  string              // to the request of the block before
+	files   int
+}
+
+// process is a program of a page.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+	out    lockedBuffer // stdout
+	all    lockedBuffer // stdout and stderr
+	done   bool         // it has ended, and its output is complete
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// newPage makes a folder in which the programs of a page find what a reader has installed.
+func newPage(t *testing.T) *page {
+	t.Helper()
+	p := &page{T: t, dir: t.TempDir(), ports: map[string]string{}, running: map[string]*process{}}
+	for _, port := range []string{gyroPort, "8443", "3000", "3001", "6379"} {
+		free, err := rig.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.ports[port] = fmt.Sprint(free)
+	}
+	root := absolute(t, repository)
+	gyro, err := rig.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(p.dir, ".bin")
+	// gyro dev takes its port from a flag alone.
+	p.write(".bin/gyro", fmt.Sprintf("#!/bin/sh\n[ \"$1\" = dev ] && set -- \"$@\" -p %s\nexec %q \"$@\"\n", p.ports[gyroPort], gyro))
+	p.write("package.json", `{"type": "module"}`)
+	for from, to := range map[string]string{
+		filepath.Join(root, "e2e/js/node_modules"): "node_modules",
+		python(t): ".bin/python3",
+	} {
+		if err := os.Symlink(from, filepath.Join(p.dir, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.workspace(root)
+	p.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH")+":/usr/sbin", "NO_PROXY=*", "no_proxy=*",
+		"GYRO_HTTP_SERVER_ADDRESS=127.0.0.1", "GYRO_HTTP_SERVER_PORT="+p.ports[gyroPort], "GORACE=halt_on_error=1",
+		"GOWORK="+filepath.Join(p.dir, "go.work"), "PYTHONDONTWRITEBYTECODE=1")
+	t.Cleanup(p.stop)
+	return p
+}
+
+// python is the interpreter of the environment that scripts/e2e.sh makes. It is a link,
+// which has to be used by its own name.
+func python(t *testing.T) string {
+	t.Helper()
+	file := cmp.Or(os.Getenv("E2E_PYTHON"), filepath.Join(absolute(t, repository), ".cache/venv/bin/python"))
+	if _, err := os.Stat(file); err != nil {
+		t.Fatalf("%v: run scripts/e2e.sh, which installs it, or set E2E_PYTHON", err)
+	}
+	return file
+}
+
+func absolute(t *testing.T, name string) string {
+	t.Helper()
+	name, err := filepath.Abs(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+var relative = regexp.MustCompile(`(?m)(^\t|=> )(\.\S*)`)
+
+// workspace makes the folder a Go module that finds the others of this repository.
+func (p *page) workspace(root string) {
+	p.Helper()
+	work, err := os.ReadFile(filepath.Join(root, "go.work"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	text := relative.ReplaceAllStringFunc(string(work), func(found string) string {
+		m := relative.FindStringSubmatch(found)
+		return m[1] + filepath.Join(root, m[2])
+	})
+	p.write("go.work", strings.Replace(text, "use (", "use (\n\t.", 1))
+	sum, err := os.ReadFile(filepath.Join(root, "go.work.sum"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.write("go.work.sum", string(sum))
+	p.write("go.mod", "module example.com/page\n\ngo 1.26.0\n")
+}
+
+// write writes a file of the page's folder.
+func (p *page) write(name, text string) {
+	p.Helper()
+	name = filepath.Join(p.dir, name)
+	err := os.MkdirAll(filepath.Dir(name), 0o700)
+	if err == nil {
+		err = os.WriteFile(name, []byte(text), 0o700)
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+var port = regexp.MustCompile(`\b(8000|8443|300[01]|6379)\b`)
+
+// here puts the ports of this page for those of the documentation.
+func (p *page) here(text string) string {
+	return port.ReplaceAllStringFunc(text, func(s string) string { return p.ports[s] })
+}
+
+// try does what a block says.
+func (p *page) try(b block) {
+	p.Helper()
+	text := p.here(b.text)
+	name := b.options["file"]
+	if name == "" {
+		p.files++
+		name = fmt.Sprintf("block%d.%s", p.files, b.language)
+	}
+	if b.has("file") || b.has("run") || b.has("start") {
+		before, _ := os.ReadFile(filepath.Join(p.dir, name)) // there may be none
+		p.write(name, string(before)+text)
+	}
+	switch {
+	case b.has("config"):
+		p.write("config.json", text)
+		p.start(p.command("sh", "gyro -c config.json"), gyroPort)
+	case b.has("checked"):
+		p.write("checked.json", text)
+		p.run(p.command("sh", "gyro checkconfig -s -c checked.json"))
+	case b.has("run"):
+		p.run(p.program(b.language, name))
+	case b.has("start"):
+		p.start(p.program(b.language, name), b.options["start"])
+	case b.has("output"):
+		p.output(text)
+	case b.has("post"):
+		p.post(b.options["post"], text)
+	case b.has("answer"):
+		if err := matches(text, p.answer); err != nil {
+			p.Error(err)
+		}
+	case b.has("page"):
+		p.visit(p.here(b.options["page"]), b.options["say"], text)
+	case b.has("install"):
+		p.installed(b.text)
+	case b.has("file"), b.has("figure"), b.has("skip"), b.language == "mermaid":
+	default:
+		p.Error("the block does not say what to do with it (see the package's comment)")
+	}
+}
+
+// program runs a file, or is nil if there is no interpreter for it.
+func (p *page) program(language, name string) *exec.Cmd {
+	p.Helper()
+	switch language {
+	case "sh":
+		return p.command("bash", "set -euo pipefail\n. ./"+name)
+	case "py":
+		return p.command("sh", "exec python3 "+name)
+	case "js":
+		return p.command("sh", "exec node "+name)
+	case "go":
+		return p.command("sh", "go build -o program "+name+" && exec ./program")
+	case "php", "rb":
+		interpreter := map[string]string{"php": "php", "rb": "ruby"}[language]
+		if _, err := exec.LookPath(interpreter); err != nil {
+			p.Logf("not run: there is no %s here", interpreter)
+			return nil
+		}
+		return p.command("sh", "exec "+interpreter+" "+name)
+	}
+	p.Fatalf("no way to run %q", language)
+	return nil
+}
+
+func (p *page) command(shell, text string) *exec.Cmd {
+	cmd := exec.Command(shell, "-c", text)
+	cmd.Dir, cmd.Env = p.dir, p.env
+	rig.Group(cmd)
+	return cmd
+}
+
+func (p *page) launch(cmd *exec.Cmd) *process {
+	p.Helper()
+	c := &process{cmd: cmd, exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&c.out, &c.all), &c.all
+	if err := cmd.Start(); err != nil {
+		p.Fatal(err)
+	}
+	go func() {
+		_ = cmd.Wait() // the state has it
+		close(c.exited)
+	}()
+	return c
+}
+
+// run waits until a program has ended. Of one that cannot run here, no output is expected.
+func (p *page) run(cmd *exec.Cmd) {
+	p.Helper()
+	if p.last = nil; cmd == nil {
+		return
+	}
+	c := p.launch(cmd)
+	defer rig.SignalGroup(cmd, syscall.SIGKILL)
+	select {
+	case <-c.exited:
+	case <-time.After(patience):
+		p.Fatalf("it has not ended after %v:\n%s", patience, c.all.String())
+	}
+	if !cmd.ProcessState.Success() {
+		p.Errorf("%s:\n%s", cmd.ProcessState, c.all.String())
+	}
+	p.last, c.done = c, true
+}
+
+// start runs a program until the page ends, or another is started on the port.
+func (p *page) start(cmd *exec.Cmd, listens string) {
+	p.Helper()
+	if before := p.running[listens]; before != nil {
+		p.end(before)
+	}
+	c := p.launch(cmd)
+	p.running[listens], p.last = c, c
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if conn, err := net.Dial("tcp", "127.0.0.1:"+p.ports[listens]); err == nil {
+			conn.Close()
+			return
+		}
+		select {
+		case <-c.exited:
+			p.Fatalf("it has ended:\n%s", c.all.String())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	p.Fatalf("it does not listen on %s:\n%s", listens, c.all.String())
+}
+
+// output compares what the program before printed. One that is running gets time.
+func (p *page) output(shown string) {
+	p.Helper()
+	if p.last == nil {
+		return
+	}
+	err := matches(shown, p.last.out.String())
+	for deadline := time.Now().Add(patience); err != nil && !p.last.done && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+		err = matches(shown, p.last.out.String())
+	}
+	if err != nil {
+		p.Errorf("%v\nall output:\n%s", err, p.last.all.String())
+	}
+}
+
+func (p *page) post(path, body string) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1:"+p.ports[gyroPort]+path, strings.NewReader(body))
+	if err != nil {
+		p.Fatal(err)
+	}
+	req.Header.Set("X-API-Key", apiKey)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		p.Errorf("%s: %s", resp.Status, answer)
+	}
+	p.answer = string(answer)
+}
+
+// visit opens a page in a browser.
+func (p *page) visit(url, say, shown string) {
+	p.Helper()
+	visitor := p.command("sh", `exec node visit.js "$@"`)
+	visitor.Args = append(visitor.Args, "sh", url, pattern(shown), say)
+	if _, err := os.Lstat(filepath.Join(p.dir, "visit.js")); err != nil {
+		text, err := os.ReadFile("testdata/visit.js")
+		if err != nil {
+			p.Fatal(err)
+		}
+		p.write("visit.js", string(text))
+	}
+	p.run(visitor)
+}
+
+var command = regexp.MustCompile(`(?m)^(npm|pip|go) (?:install|get) (.*)$`)
+
+// installed holds the packages that readers are told to install against those that the
+// programs find here.
+func (p *page) installed(text string) {
+	p.Helper()
+	found := command.FindAllStringSubmatch(text, -1)
+	if found == nil {
+		p.Errorf("nothing is installed")
+	}
+	for _, m := range found {
+		file := map[string]string{"npm": "e2e/js/package.json", "pip": "e2e/python/requirements.txt", "go": "go.work"}[m[1]]
+		list, err := os.ReadFile(filepath.Join(repository, file))
+		if err != nil {
+			p.Fatal(err)
+		}
+		for name := range strings.FieldsSeq(m[2]) {
+			if m[1] == "go" {
+				name = strings.TrimSuffix(name, "@latest") + " "
+			}
+			if !strings.Contains(strings.ToLower(string(list)), strings.ToLower(name)) {
+				p.Errorf("%s does not have %s", file, name)
+			}
+		}
+	}
+}
+
+func (p *page) end(c *process) {
+	rig.SignalGroup(c.cmd, syscall.SIGTERM)
+	select {
+	case <-c.exited:
+	case <-time.After(10 * time.Second):
+	}
+	rig.SignalGroup(c.cmd, syscall.SIGKILL)
+	<-c.exited
+}
+
+func (p *page) stop() {
+	for listens, c := range p.running {
+		p.end(c)
+		if p.Failed() {
+			p.Logf("output of what listened on %s:\n%s", listens, c.all.String())
+		}
+	}
+}
