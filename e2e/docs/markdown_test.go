@@ -19,7 +19,7 @@ func (b block) has(option string) bool { _, ok := b.options[option]; return ok }
 
 var (
 	fence  = regexp.MustCompile("^ *(```+)(.*)$")
-	option = regexp.MustCompile(`^\s*([a-z]+)(?:=("[^"]*"|\S+))?(?:\s|$)`)
+	option = regexp.MustCompile(`^\s*([a-z]+)(?:=("[^"]*"|[^\s"]+))?(?:\s|$)`)
 )
 
 // parse returns the code blocks of a page.

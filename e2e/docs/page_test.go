@@ -4,7 +4,6 @@ package docs
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -93,31 +92,25 @@ func newPage(t *testing.T) *page {
 	// gyro dev takes its port from a flag alone.
 	p.write(".bin/gyro", fmt.Sprintf("#!/bin/sh\n[ \"$1\" = dev ] && set -- \"$@\" -p %s\nexec %q \"$@\"\n", p.ports[gyroPort], gyro))
 	p.write("package.json", `{"type": "module"}`)
-	for from, to := range map[string]string{
-		filepath.Join(root, "e2e/js/node_modules"): "node_modules",
-		python(t): ".bin/python3",
-	} {
-		if err := os.Symlink(from, filepath.Join(p.dir, to)); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Symlink(filepath.Join(root, "e2e/js/node_modules"), filepath.Join(p.dir, "node_modules")); err != nil {
+		t.Fatal(err)
 	}
 	p.workspace(root)
-	p.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH")+":/usr/sbin", "NO_PROXY=*", "no_proxy=*",
+	p.env = append(os.Environ(), "PATH="+bin+":"+python(t)+":"+os.Getenv("PATH")+":/usr/sbin", "NO_PROXY=*", "no_proxy=*",
 		"GYRO_HTTP_SERVER_ADDRESS=127.0.0.1", "GYRO_HTTP_SERVER_PORT="+p.ports[gyroPort], "GORACE=halt_on_error=1",
 		"GOWORK="+filepath.Join(p.dir, "go.work"), "PYTHONDONTWRITEBYTECODE=1")
 	t.Cleanup(p.stop)
 	return p
 }
 
-// python is the interpreter of the environment that scripts/e2e.sh makes. It is a link,
-// which has to be used by its own name.
+// python is the folder of the interpreter that scripts/e2e.sh installs.
 func python(t *testing.T) string {
 	t.Helper()
-	file := cmp.Or(os.Getenv("E2E_PYTHON"), filepath.Join(absolute(t, repository), ".cache/venv/bin/python"))
-	if _, err := os.Stat(file); err != nil {
-		t.Fatalf("%v: run scripts/e2e.sh, which installs it, or set E2E_PYTHON", err)
+	folder := filepath.Join(absolute(t, repository), ".cache/venv/bin")
+	if _, err := os.Stat(filepath.Join(folder, "python3")); err != nil {
+		t.Fatalf("%v: scripts/e2e.sh installs it", err)
 	}
-	return file
+	return folder
 }
 
 func absolute(t *testing.T, name string) string {
