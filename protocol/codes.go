@@ -18,20 +18,40 @@ func (e *Error) Is(target error) bool {
 
 // Errors of the protocol (codes.md section 2). Codes from 400 to 1999 are the application's.
 var (
-	ErrorInternal              = &Error{Code: 100, Message: "internal server error", Temporary: true}
-	ErrorUnauthorized          = &Error{Code: 101, Message: "unauthorized"}
-	ErrorUnknownChannel        = &Error{Code: 102, Message: "unknown channel"}
-	ErrorPermissionDenied      = &Error{Code: 103, Message: "permission denied"}
-	ErrorMethodNotFound        = &Error{Code: 104, Message: "method not found"}
-	ErrorAlreadySubscribed     = &Error{Code: 105, Message: "already subscribed"}
-	ErrorLimitExceeded         = &Error{Code: 106, Message: "limit exceeded"}
-	ErrorBadRequest            = &Error{Code: 107, Message: "bad request"}
-	ErrorNotAvailable          = &Error{Code: 108, Message: "not available"}
-	ErrorTokenExpired          = &Error{Code: 109, Message: "token expired"}
-	ErrorExpired               = &Error{Code: 110, Message: "expired"}
-	ErrorTooManyRequests       = &Error{Code: 111, Message: "too many requests", Temporary: true}
+	// ErrorInternal: a handler or an engine failed, or did not answer in time. Trying again may
+	// help; the log of the server says more.
+	ErrorInternal = &Error{Code: 100, Message: "internal server error", Temporary: true}
+	// ErrorUnauthorized: for applications; Gyro itself does not send it.
+	ErrorUnauthorized = &Error{Code: 101, Message: "unauthorized"}
+	// ErrorUnknownChannel: the configuration has no namespace of the name that the channel begins
+	// with.
+	ErrorUnknownChannel = &Error{Code: 102, Message: "unknown channel"}
+	// ErrorPermissionDenied: no rule permits the operation, or a subscription token is invalid.
+	ErrorPermissionDenied = &Error{Code: 103, Message: "permission denied"}
+	// ErrorMethodNotFound: no RPC method has this name.
+	ErrorMethodNotFound = &Error{Code: 104, Message: "method not found"}
+	// ErrorAlreadySubscribed: the connection is subscribed to the channel, perhaps by the server.
+	ErrorAlreadySubscribed = &Error{Code: 105, Message: "already subscribed"}
+	// ErrorLimitExceeded: too many channels on the connection, or an answer too large for its
+	// queue.
+	ErrorLimitExceeded = &Error{Code: 106, Message: "limit exceeded"}
+	// ErrorBadRequest: the request breaks a rule: the name of the channel, the format of the
+	// payload, a value out of its bounds.
+	ErrorBadRequest = &Error{Code: 107, Message: "bad request"}
+	// ErrorNotAvailable: the feature is off, for this channel or altogether.
+	ErrorNotAvailable = &Error{Code: 108, Message: "not available"}
+	// ErrorTokenExpired: the token has expired, or is not valid yet. SDKs ask for a new one.
+	ErrorTokenExpired = &Error{Code: 109, Message: "token expired"}
+	// ErrorExpired: a token says that what it grants has ended already.
+	ErrorExpired = &Error{Code: 110, Message: "expired"}
+	// ErrorTooManyRequests: too many reads wait for the engine (engine.concurrency), or a rate
+	// limit of the application. Try again later.
+	ErrorTooManyRequests = &Error{Code: 111, Message: "too many requests", Temporary: true}
+	// ErrorUnrecoverablePosition: the stream that the position is of is gone: its epoch has
+	// changed.
 	ErrorUnrecoverablePosition = &Error{Code: 112, Message: "unrecoverable position"}
-	ErrorConcurrentPagination  = &Error{Code: 113, Message: "concurrent pagination", Temporary: true}
+	// ErrorConcurrentPagination: reserved; Gyro itself does not send it.
+	ErrorConcurrentPagination = &Error{Code: 113, Message: "concurrent pagination", Temporary: true}
 )
 
 // Error implements error: a handler may return a Disconnect to close the connection with its
@@ -47,40 +67,75 @@ func (d Disconnect) Terminal() bool {
 // (clients reconnect) and 4500 to 4999 (they do not) are the application's; its
 // reasons must not be empty, parse as JSON, or exceed 123 bytes.
 var (
-	// DisconnectConnectionClosed is internal: the peer went away. Never sent.
-	DisconnectConnectionClosed      = Disconnect{Code: 3000, Reason: "connection closed"}
-	DisconnectShutdown              = Disconnect{Code: 3001, Reason: "shutdown"}
-	DisconnectServerError           = Disconnect{Code: 3004, Reason: "internal server error"}
-	DisconnectExpired               = Disconnect{Code: 3005, Reason: "connection expired"}
-	DisconnectSubExpired            = Disconnect{Code: 3006, Reason: "subscription expired"}
-	DisconnectSlow                  = Disconnect{Code: 3008, Reason: "slow"}
-	DisconnectWriteError            = Disconnect{Code: 3009, Reason: "write error"}
-	DisconnectInsufficientState     = Disconnect{Code: 3010, Reason: "insufficient state"}
-	DisconnectForceReconnect        = Disconnect{Code: 3011, Reason: "force reconnect"}
-	DisconnectNoPong                = Disconnect{Code: 3012, Reason: "no pong"}
-	DisconnectTooManyRequests       = Disconnect{Code: 3013, Reason: "too many requests"}
-	DisconnectStateInvalidated      = Disconnect{Code: 3014, Reason: "state invalidated"}
-	DisconnectInvalidToken          = Disconnect{Code: 3500, Reason: "invalid token"}
-	DisconnectBadRequest            = Disconnect{Code: 3501, Reason: "bad request"}
-	DisconnectStale                 = Disconnect{Code: 3502, Reason: "stale"}
-	DisconnectForceNoReconnect      = Disconnect{Code: 3503, Reason: "force disconnect"}
-	DisconnectConnectionLimit       = Disconnect{Code: 3504, Reason: "connection limit"}
-	DisconnectChannelLimit          = Disconnect{Code: 3505, Reason: "channel limit"}
+	// DisconnectConnectionClosed: the peer went away. Internal, never sent.
+	DisconnectConnectionClosed = Disconnect{Code: 3000, Reason: "connection closed"}
+	// DisconnectShutdown: the node shuts down.
+	DisconnectShutdown = Disconnect{Code: 3001, Reason: "shutdown"}
+	// DisconnectServerError: a handler or an engine failed.
+	DisconnectServerError = Disconnect{Code: 3004, Reason: "internal server error"}
+	// DisconnectExpired: the connection has expired, and the client did not refresh it in time.
+	DisconnectExpired = Disconnect{Code: 3005, Reason: "connection expired"}
+	// DisconnectSubExpired: a subscription that the server made has expired.
+	DisconnectSubExpired = Disconnect{Code: 3006, Reason: "subscription expired"}
+	// DisconnectSlow: the client reads more slowly than messages come: its queue is full.
+	DisconnectSlow = Disconnect{Code: 3008, Reason: "slow"}
+	// DisconnectWriteError: writing to the connection failed, or took too long.
+	DisconnectWriteError = Disconnect{Code: 3009, Reason: "write error"}
+	// DisconnectInsufficientState: a subscription that the server made has missed publications.
+	DisconnectInsufficientState = Disconnect{Code: 3010, Reason: "insufficient state"}
+	// DisconnectForceReconnect: for applications: the client shall connect again.
+	DisconnectForceReconnect = Disconnect{Code: 3011, Reason: "force reconnect"}
+	// DisconnectNoPong: the client did not answer a ping in time.
+	DisconnectNoPong = Disconnect{Code: 3012, Reason: "no pong"}
+	// DisconnectTooManyRequests: the client sends commands faster than they are done, or a rate
+	// limit of the application.
+	DisconnectTooManyRequests = Disconnect{Code: 3013, Reason: "too many requests"}
+	// DisconnectStateInvalidated: for applications: the client shall drop its tokens and
+	// positions, and connect again.
+	DisconnectStateInvalidated = Disconnect{Code: 3014, Reason: "state invalidated"}
+	// DisconnectInvalidToken: the token is not valid: its signature, form, issuer, audience, user
+	// or channel.
+	DisconnectInvalidToken = Disconnect{Code: 3500, Reason: "invalid token"}
+	// DisconnectBadRequest: a message breaks the protocol, or a connection came without a token or
+	// other credentials.
+	DisconnectBadRequest = Disconnect{Code: 3501, Reason: "bad request"}
+	// DisconnectStale: the client did not connect in time after it opened the connection.
+	DisconnectStale = Disconnect{Code: 3502, Reason: "stale"}
+	// DisconnectForceNoReconnect: the backend disconnected the client.
+	DisconnectForceNoReconnect = Disconnect{Code: 3503, Reason: "force disconnect"}
+	// DisconnectConnectionLimit: the user has too many connections.
+	DisconnectConnectionLimit = Disconnect{Code: 3504, Reason: "connection limit"}
+	// DisconnectChannelLimit: the server subscribes the connection to too many channels.
+	DisconnectChannelLimit = Disconnect{Code: 3505, Reason: "channel limit"}
+	// DisconnectInappropriateProtocol: a payload is not JSON and the connection is.
 	DisconnectInappropriateProtocol = Disconnect{Code: 3506, Reason: "inappropriate protocol"}
-	DisconnectPermissionDenied      = Disconnect{Code: 3507, Reason: "permission denied"}
-	DisconnectNotAvailable          = Disconnect{Code: 3508, Reason: "not available"}
-	DisconnectTooManyErrors         = Disconnect{Code: 3509, Reason: "too many errors"}
+	// DisconnectPermissionDenied: the connection is not permitted, for example one of no user.
+	DisconnectPermissionDenied = Disconnect{Code: 3507, Reason: "permission denied"}
+	// DisconnectNotAvailable: the client sent a message that is no command, and nothing handles
+	// those.
+	DisconnectNotAvailable = Disconnect{Code: 3508, Reason: "not available"}
+	// DisconnectTooManyErrors: for applications; Gyro itself does not send it.
+	DisconnectTooManyErrors = Disconnect{Code: 3509, Reason: "too many errors"}
 )
 
 // Unsubscribes of the protocol (codes.md section 4). From code 2500 clients
 // subscribe again. Codes below 2000 are internal and never sent.
 var (
-	UnsubscribeClient            = Unsubscribe{Code: 0, Reason: "client unsubscribed"}
-	UnsubscribeDisconnect        = Unsubscribe{Code: 1, Reason: "client disconnected"}
-	UnsubscribeServer            = Unsubscribe{Code: 2000, Reason: "server unsubscribe"}
+	// UnsubscribeClient: the client unsubscribed. Internal, never sent.
+	UnsubscribeClient = Unsubscribe{Code: 0, Reason: "client unsubscribed"}
+	// UnsubscribeDisconnect: the connection ended. Internal, never sent.
+	UnsubscribeDisconnect = Unsubscribe{Code: 1, Reason: "client disconnected"}
+	// UnsubscribeServer: the backend unsubscribed the client.
+	UnsubscribeServer = Unsubscribe{Code: 2000, Reason: "server unsubscribe"}
+	// UnsubscribeInsufficientState: the subscription has missed publications. The client
+	// subscribes again, and recovers them.
 	UnsubscribeInsufficientState = Unsubscribe{Code: 2500, Reason: "insufficient state"}
-	UnsubscribeExpired           = Unsubscribe{Code: 2501, Reason: "subscription expired"}
-	UnsubscribeStateInvalidated  = Unsubscribe{Code: 2502, Reason: "state invalidated"}
+	// UnsubscribeExpired: the subscription has expired. The client subscribes again, with a new
+	// token.
+	UnsubscribeExpired = Unsubscribe{Code: 2501, Reason: "subscription expired"}
+	// UnsubscribeStateInvalidated: for applications: the client shall drop its token and position
+	// of the channel, and subscribe again.
+	UnsubscribeStateInvalidated = Unsubscribe{Code: 2502, Reason: "state invalidated"}
 )
 
 // Encoding of a connection, fixed for its lifetime.

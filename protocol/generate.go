@@ -4,3 +4,4 @@ package protocol
 // of client-protocol.md of the specification. To change a message, change the schema.
 
 //go:generate go run github.com/gyrohq/gyro/tools/codecgen -schema client.proto -out .
+//go:generate go run github.com/gyrohq/gyro/tools/codedoc -template codes.md.tmpl -out ../docs/codes.md codes.go ../server/api/errors.go
