@@ -16,20 +16,20 @@ func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message)
 var (
 	// ErrInternal: something failed in the server, or nodes of the cluster did not answer. Trying
 	// again may help.
-	ErrInternal              = &Error{100, "internal server error"}
+	ErrInternal = &Error{100, "internal server error"}
 	// ErrUnknownChannel: the configuration has no namespace of the name that the channel begins
 	// with.
-	ErrUnknownChannel        = &Error{102, "unknown channel"}
+	ErrUnknownChannel = &Error{102, "unknown channel"}
 	// ErrNotFound: there is no such command or RPC method.
-	ErrNotFound              = &Error{104, "not found"}
+	ErrNotFound = &Error{104, "not found"}
 	// ErrBadRequest: a value is missing, too large or malformed.
-	ErrBadRequest            = &Error{107, "bad request"}
+	ErrBadRequest = &Error{107, "bad request"}
 	// ErrNotAvailable: the feature is off for the channel: presence, or history.
-	ErrNotAvailable          = &Error{108, "not available"}
+	ErrNotAvailable = &Error{108, "not available"}
 	// ErrUnrecoverablePosition: the position that history is asked from is of another epoch.
 	ErrUnrecoverablePosition = &Error{112, "unrecoverable position"}
 	// ErrConflict: reserved; no method answers it.
-	ErrConflict              = &Error{113, "conflict"}
+	ErrConflict = &Error{113, "conflict"}
 )
 
 // AsError returns the *Error that err is or wraps; ErrInternal if there is none.

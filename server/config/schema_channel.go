@@ -83,7 +83,7 @@ type ChannelOptions struct {
 	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
 	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" opt:"later" doc:"Publications of clients go into the stream."`
 
-	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" doc:"What clients must ask for; by default stream, and only that is supported yet."`
+	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" doc:"What clients must ask for; by default stream, and the others are not in this build."`
 	Map              MapOptions        `key:"map" opt:"later"`
 	SharedPoll       SharedPollOptions `key:"shared_poll" opt:"later"`
 }

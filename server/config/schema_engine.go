@@ -64,7 +64,7 @@ type RedisPresence struct {
 // Broker replaces the engine's broker.
 type Broker struct {
 	Enabled bool   `key:"enabled"`
-	Type    string `key:"type" def:"memory" enum:"memory|redis|nats|postgres" doc:"postgres is not supported yet."`
+	Type    string `key:"type" def:"memory" enum:"memory|redis|nats|postgres" doc:"memory, redis or nats; postgres is not in this build."`
 	Redis   struct {
 		PrefixedRedis
 		RedisBroker

@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -291,4 +292,17 @@ func selfSigned(t *testing.T) (certPEM, keyPEM []byte) {
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// TestUnsupportedIsMarked: the reference says so of every key that is refused.
+func TestUnsupportedIsMarked(t *testing.T) {
+	keys := slices.Clone(unsupported)
+	for _, key := range unsupportedOptions {
+		keys = append(keys, "channel.without_namespace."+key)
+	}
+	for _, key := range keys {
+		if doc := Describe(key); !strings.Contains(strings.ToLower(doc), "not in this build") {
+			t.Errorf("%s: %s", key, doc)
+		}
+	}
 }

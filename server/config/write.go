@@ -27,6 +27,9 @@ func WriteMarkdown(w io.Writer, section string, level int) error {
 	return schema.WriteMarkdown(w, DefaultConfig(), EnvPrefix, section, level)
 }
 
+// Describe returns what the reference says of a key: also whether this build does it.
+func Describe(key string) string { return schema.Describe(DefaultConfig(), key) }
+
 // Format returns the format of a configuration file by its extension: json, yaml
 // or toml.
 func Format(file string) (string, error) { return schema.Format(file) }

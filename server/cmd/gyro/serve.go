@@ -51,22 +51,19 @@ func serverCommand() *cobra.Command {
 	return cmd
 }
 
-// serverFlags adds the keys that can be given as flags.
+// serverFlags adds the keys that can be given as flags. The reference of the configuration
+// says what they mean.
 func serverFlags(f *pflag.FlagSet) {
 	def := config.DefaultConfig()
-	f.StringP("http_server.address", "a", "", "interface address to listen on")
-	f.StringP("http_server.port", "p", strconv.Itoa(def.HTTPServer.Port), "port to bind HTTP server to")
-	for name, usage := range map[string]string{
-		"http_server.internal_address": "custom interface address to listen on for internal endpoints",
-		"http_server.internal_port":    "custom port for internal endpoints",
-		"pid_file":                     "optional path to create PID file",
-		"log.file":                     "optional log file, if not set logs go to stdout or stderr",
-	} {
-		f.String(name, "", usage)
+	text := func(name, short, value string) { f.StringP(name, short, value, config.Describe(name)) }
+	text("http_server.address", "a", "")
+	text("http_server.port", "p", strconv.Itoa(def.HTTPServer.Port))
+	for _, name := range []string{"http_server.internal_address", "http_server.internal_port", "pid_file", "log.file"} {
+		text(name, "", "")
 	}
-	f.String("log.level", def.Log.Level, "log level: trace, debug, info, warn, error, fatal or none")
+	text("log.level", "", def.Log.Level)
 	for _, name := range []string{"engine.type", "broker.type", "presence_manager.type", "map_broker.type"} {
-		f.String(name, "memory", "what to use for "+name)
+		text(name, "", "memory")
 	}
 	for _, name := range []string{
 		"broker.enabled", "presence_manager.enabled", "debug.enabled", "admin.enabled", "admin.external",
@@ -74,10 +71,10 @@ func serverFlags(f *pflag.FlagSet) {
 		"uni_websocket.enabled", "uni_sse.enabled", "uni_http_stream.enabled", "sse.enabled", "http_stream.enabled",
 		"client.insecure", "http_api.insecure", "http_api.external", "grpc_api.enabled", "uni_grpc.enabled",
 	} {
-		f.Bool(name, false, "set "+name)
+		f.Bool(name, false, config.Describe(name))
 	}
-	f.Int("grpc_api.port", def.GRPCAPI.Port, "port to bind GRPC API server to")
-	f.Int("uni_grpc.port", def.UniGRPC.Port, "port to bind unidirectional GRPC server to")
+	f.Int("grpc_api.port", def.GRPCAPI.Port, config.Describe("grpc_api.port"))
+	f.Int("uni_grpc.port", def.UniGRPC.Port, config.Describe("uni_grpc.port"))
 }
 
 // changed returns the flags that were given explicitly.

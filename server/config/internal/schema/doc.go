@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"reflect"
@@ -78,11 +79,11 @@ func WriteMarkdown(w io.Writer, cfg any, prefix, section string, level int) erro
 		if doc := p.doc(f.doc); doc != "" {
 			fmt.Fprintf(&b, "%s\n\n", doc)
 		}
-		writeTable(&b, leaves, prefix)
+		writeTables(&b, leaves, prefix)
 	}
 	if len(scalars) > 0 {
 		fmt.Fprintf(&b, "%s Other keys\n\n", heading)
-		writeTable(&b, scalars, prefix)
+		writeTables(&b, scalars, prefix)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -113,6 +114,19 @@ func docLeaves(p path, f field, v reflect.Value) []leaf {
 	return []leaf{{path: p, field: f, value: v}}
 }
 
+// writeTables folds the keys away that have no effect yet.
+func writeTables(b *strings.Builder, leaves []leaf, prefix string) {
+	works := slices.DeleteFunc(slices.Clone(leaves), func(l leaf) bool { return l.path.idle == Later })
+	if len(works) > 0 {
+		writeTable(b, works, prefix)
+	}
+	if n := len(leaves) - len(works); n > 0 {
+		fmt.Fprintf(b, "<details><summary>Not in this build: %d keys</summary>\n\n", n)
+		writeTable(b, slices.DeleteFunc(leaves, func(l leaf) bool { return l.path.idle != Later }), prefix)
+		b.WriteString("</details>\n\n")
+	}
+}
+
 func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
 	b.WriteString("| Key | Type | Default | Reload | Variable | Meaning |\n|---|---|---|---|---|---|\n")
 	for _, l := range leaves {
@@ -135,12 +149,27 @@ func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
 	b.WriteByte('\n')
 }
 
+// Describe returns the documentation of a key that is not within a list, or that of its
+// section if it has none of its own.
+func Describe(cfg any, key string) string {
+	p, section, doc := path{}, root(cfg).Type(), ""
+	for name := range strings.SplitSeq(key, ".") {
+		fields := fieldsOf(section)
+		i := slices.IndexFunc(fields, func(f field) bool { return p.fill(f.key) == name })
+		if i < 0 {
+			panic("schema: no key " + key) // a mistake of the caller, found by any test
+		}
+		p, section, doc = p.field(fields[i]), fields[i].typ, cmp.Or(fields[i].doc, doc)
+	}
+	return p.doc(doc)
+}
+
 // doc adds to the documentation of a key that it has no effect, and why.
 func (p path) doc(doc string) string {
 	switch p.idle {
 	case "":
 	case Later:
-		doc = "Not supported yet. " + doc
+		doc = "Not in this build. " + doc
 	default:
 		doc += " No effect: " + p.idle + "."
 	}
