@@ -8,6 +8,7 @@
 //	run             a program or shell commands that run to their end and have to succeed
 //	start=PORT      the same, running until the page ends; ready when it listens on PORT
 //	output          what the program before it prints (or has printed, if it was started)
+//	output=COMMAND  the same, and gyro COMMAND (checktoken, checksubtoken) accepts it
 //	post=PATH       a request to the server API of the page's server, with its API key
 //	answer          what the request before it answers
 //	page=URL        the text of a web page that a browser shows sooner or later; with

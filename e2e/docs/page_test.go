@@ -190,6 +190,9 @@ func (p *page) try(b block) {
 		p.start(p.program(b.language, name), b.options["start"])
 	case b.has("output"):
 		p.output(text)
+		if check := b.options["output"]; check != "" && p.last != nil {
+			p.run(p.command("sh", "gyro "+check+" "+strings.TrimSpace(p.last.out.String())))
+		}
 	case b.has("post"):
 		p.post(b.options["post"], text)
 	case b.has("answer"):
