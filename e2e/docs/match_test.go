@@ -69,17 +69,22 @@ func equal(want, got any) bool {
 	return reflect.DeepEqual(want, got)
 }
 
-// equalMembers takes a member with the name "…" for one with any name that is not mentioned.
+// equalMembers takes a member with the name "…" for one with any name that is not mentioned,
+// and if its value is "…", too, for any number of them.
 func equalMembers(want, got map[string]any) bool {
-	if len(want) != len(got) {
+	other, open := want[anything]
+	rest := open && other == any(anything)
+	if len(want) != len(got) && !rest {
 		return false
 	}
-	for name, v := range got {
-		expected, ok := want[name]
-		if !ok {
-			expected, ok = want[anything]
+	for name, expected := range want {
+		v, ok := got[name]
+		if name != anything && !(ok && equal(expected, v)) {
+			return false
 		}
-		if !ok || !equal(expected, v) {
+	}
+	for name, v := range got {
+		if _, named := want[name]; !named && !(open && equal(other, v)) {
 			return false
 		}
 	}
@@ -101,6 +106,9 @@ func TestMatches(t *testing.T) {
 		{`{"presence":{"…":{"user":"ann"}}}`, `{"presence":{"42":{"user":"ann"}}}`, true},
 		{`{"presence":{"…":{"user":"ann"}}}`, `{"presence":{"42":{"user":"bob"}}}`, false},
 		{`{"uptime":"…"}`, `{"uptime":3}`, true},
+		{`{"a":1,"…":"…"}`, `{"a":1}`, true},
+		{`{"a":1,"…":"…"}`, `{"a":1,"b":2,"c":3}`, true},
+		{`{"a":1,"…":"…"}`, `{"b":2,"c":3}`, false},
 		{`{"text":"no: …"}`, `{"text":"no: x"}`, true},
 		{`{"a":1}`, `{"a":1}{"b":2}`, false},
 		{`[1,2]`, `[1]`, false},

@@ -25,7 +25,7 @@ import (
 const (
 	repository = "../.."
 	// patience bounds each block: a Go program is compiled.
-	patience = 2 * time.Minute
+	patience = time.Minute
 )
 
 // The port of Gyro in the documentation, and the API key of all its configurations.
