@@ -76,7 +76,7 @@ func (b *lockedBuffer) String() string {
 func newPage(t *testing.T) *page {
 	t.Helper()
 	p := &page{T: t, dir: t.TempDir(), ports: map[string]string{}, running: map[string]*process{}}
-	for _, port := range []string{gyroPort, "8443", "3000", "3001", "6379"} {
+	for _, port := range []string{gyroPort, "8443", "9000", "3000", "3001", "6379"} {
 		free, err := rig.FreePort()
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func (p *page) write(name, text string) {
 	}
 }
 
-var port = regexp.MustCompile(`\b(8000|8443|300[01]|6379)\b`)
+var port = regexp.MustCompile(`\b(8000|8443|9000|300[01]|6379)\b`)
 
 // here puts the ports of this page for those of the documentation.
 func (p *page) here(text string) string {
