@@ -25,7 +25,7 @@ go build -race -o "$rig" ./e2e/cmd/rig
 # The test programs themselves without it: it finds races within centrifuge-go.
 need redis-server redis-server
 need nginx nginx-light
-go test -count=1 -timeout=5m $(go list ./e2e/... | grep -v /faults$)
+go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults)$')
 
 step "Faults: three nodes, 300 subscribers, Redis and NATS that fail"
 go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '
@@ -51,3 +51,7 @@ step "Browser: two tabs on the demo page of gyro dev"
 [ -x "$CHROMIUM" ] || packages chromium
 cd e2e/js
 "$rig" env E2E_GYRO="$gyro" npm run --silent browser
+cd - >/dev/null
+
+step "Documentation: every block of README.md and docs"
+go test -count=1 -timeout=5m ./e2e/docs
