@@ -55,6 +55,9 @@ type process struct {
 	done   bool         // it has ended, and its output is complete
 }
 
+// tell signals the program and whatever it started. Nobody may be left.
+func (c *process) tell(s syscall.Signal) { _ = syscall.Kill(-c.cmd.Process.Pid, s) }
+
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -236,7 +239,7 @@ func (p *page) program(language, name string) *exec.Cmd {
 func (p *page) command(shell, text string) *exec.Cmd {
 	cmd := exec.Command(shell, "-c", text)
 	cmd.Dir, cmd.Env = p.dir, p.env
-	rig.Group(cmd)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
 
@@ -261,7 +264,7 @@ func (p *page) run(cmd *exec.Cmd) {
 		return
 	}
 	c := p.launch(cmd)
-	defer rig.SignalGroup(cmd, syscall.SIGKILL)
+	defer c.tell(syscall.SIGKILL)
 	select {
 	case <-c.exited:
 	case <-time.After(patience):
@@ -375,12 +378,12 @@ func (p *page) installed(text string) {
 }
 
 func (p *page) end(c *process) {
-	rig.SignalGroup(c.cmd, syscall.SIGTERM)
+	c.tell(syscall.SIGTERM)
 	select {
 	case <-c.exited:
 	case <-time.After(10 * time.Second):
 	}
-	rig.SignalGroup(c.cmd, syscall.SIGKILL)
+	c.tell(syscall.SIGKILL)
 	<-c.exited
 }
 
