@@ -25,6 +25,7 @@ go build -race -o "$rig" ./e2e/cmd/rig
 # The test programs themselves without it: it finds races within centrifuge-go.
 need redis-server redis-server
 need nginx nginx-light
+need openssl openssl
 go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults)$')
 
 step "Faults: three nodes, 300 subscribers, Redis and NATS that fail"

@@ -103,7 +103,9 @@ func TestLinks(t *testing.T) {
 			if name == "docs/README.md" {
 				contents[file] = true
 			}
-			if _, err := os.Stat(filepath.Join(repository, file)); err != nil {
+			if strings.HasPrefix(file, "..") {
+				t.Errorf("%s: %s is not in this repository", name, m[1])
+			} else if _, err := os.Stat(filepath.Join(repository, file)); err != nil {
 				t.Errorf("%s: %s: %v", name, m[1], err)
 			} else if anchor != "" && !slices.Contains(anchors(read(t, file)), anchor) {
 				t.Errorf("%s: %s has no heading %s", name, file, anchor)

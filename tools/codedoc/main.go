@@ -66,7 +66,7 @@ type code struct {
 }
 
 // read returns the codes of Go files in their order.
-func read(sources []string) (all []code, err error) {
+func read(sources []string) (all []code, failure error) {
 	for _, source := range sources {
 		file, err := parser.ParseFile(token.NewFileSet(), source, nil, parser.ParseComments)
 		if err != nil {
@@ -78,22 +78,20 @@ func read(sources []string) (all []code, err error) {
 				return true
 			}
 			c := code{Name: spec.Names[0].Name}
-			if ast.Inspect(spec.Values[0], c.literal); c.Code == 0 && c.Text == "" {
-				return true
+			if ast.Inspect(spec.Values[0], c.literal); c.Text == "" {
+				return true // something else
 			}
 			meaning, found := strings.CutPrefix(strings.Join(strings.Fields(spec.Doc.Text()), " "), c.Name+": ")
-			if !found && err == nil {
-				err = fmt.Errorf("%s: the comment of %s does not begin with its name and a colon", source, c.Name)
+			if !found || meaning == "" {
+				failure = fmt.Errorf("%s: the comment of %s has to be its name, a colon and its meaning", source, c.Name)
+				return false
 			}
 			c.Meaning = strings.ToUpper(meaning[:1]) + meaning[1:]
 			all = append(all, c)
 			return true
 		})
-		if err != nil {
-			return nil, err
-		}
 	}
-	return all, nil
+	return all, failure
 }
 
 // literal takes over what it finds in a value.
