@@ -338,15 +338,8 @@ func (p *page) post(path, body string) {
 // visit opens a page in a browser.
 func (p *page) visit(url, say, shown string) {
 	p.Helper()
-	visitor := p.command("sh", `exec node visit.js "$@"`)
-	visitor.Args = append(visitor.Args, "sh", url, pattern(shown), say)
-	if _, err := os.Lstat(filepath.Join(p.dir, "visit.js")); err != nil {
-		text, err := os.ReadFile("testdata/visit.js")
-		if err != nil {
-			p.Fatal(err)
-		}
-		p.write("visit.js", string(text))
-	}
+	visitor := p.command("sh", `exec node "$@"`)
+	visitor.Args = append(visitor.Args, "sh", filepath.Join(absolute(p.T, repository), "e2e/js/visit.js"), url, pattern(shown), say)
 	p.run(visitor)
 }
 
