@@ -19,7 +19,7 @@ func (b block) has(option string) bool { _, ok := b.options[option]; return ok }
 
 var (
 	fence  = regexp.MustCompile("^ *(```+)(.*)$")
-	option = regexp.MustCompile(`^\s*([a-z]+)(?:=("[^"]*"|[^\s"]+))?(?:\s|$)`)
+	option = regexp.MustCompile(`^\s*(config|checked|file|run|start|output|post|answer|page|say|install|figure|skip)(?:=("[^"]*"|[^\s"]+))?(?:\s|$)`)
 )
 
 // parse returns the code blocks of a page.
@@ -71,7 +71,7 @@ func TestParse(t *testing.T) {
 	if got := fmt.Sprint(blocks); got != "[{3 json map[config:] {}\n} {7 text map[page:http://x/ say:a b] x\n} {10 md map[figure:] ```\n}]" {
 		t.Errorf("parsed as %q", got)
 	}
-	for _, wrong := range []string{"```sh\nx\n", "```sh RUN\n```\n", "```sh say=\"a\n```\n"} {
+	for _, wrong := range []string{"```sh\nx\n", "```sh RUN\n```\n", "```sh runs\n```\n", "```sh say=\"a\n```\n"} {
 		if b, err := parse(wrong); err == nil {
 			t.Errorf("%q is taken as %v", wrong, b)
 		}

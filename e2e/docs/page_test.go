@@ -41,8 +41,9 @@ type page struct {
 	ports   map[string]string // by those of the documentation
 	env     []string
 	running map[string]*process // by the port of the documentation
-	last    *process            // of the block before
-	answer  string              // to the request of the block before
+	last    *process            // the newest program, or nil
+	answer  string              // to the newest request, if it is not compared yet
+	absent  bool                // the newest program could not be run here
 	files   int
 }
 
@@ -193,7 +194,7 @@ func (p *page) try(b block) {
 		p.start(p.program(b.language, name), b.options["start"])
 	case b.has("output"):
 		p.output(text)
-		if check := b.options["output"]; check != "" && p.last != nil {
+		if check := b.options["output"]; check != "" && !p.absent {
 			p.run(p.command("sh", "gyro "+check+" "+strings.TrimSpace(p.last.out.String())))
 		}
 	case b.has("post"):
@@ -202,6 +203,7 @@ func (p *page) try(b block) {
 		if err := matches(text, p.answer); err != nil {
 			p.Error(err)
 		}
+		p.answer = ""
 	case b.has("page"):
 		p.visit(p.here(b.options["page"]), b.options["say"], text)
 	case b.has("install"):
@@ -260,7 +262,8 @@ func (p *page) launch(cmd *exec.Cmd) *process {
 // run waits until a program has ended. Of one that cannot run here, no output is expected.
 func (p *page) run(cmd *exec.Cmd) {
 	p.Helper()
-	if p.last = nil; cmd == nil {
+	p.last, p.absent = nil, cmd == nil
+	if p.absent {
 		return
 	}
 	c := p.launch(cmd)
@@ -283,7 +286,7 @@ func (p *page) start(cmd *exec.Cmd, listens string) {
 		p.end(before)
 	}
 	c := p.launch(cmd)
-	p.running[listens], p.last = c, c
+	p.running[listens], p.last, p.absent = c, c, false
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		if conn, err := net.Dial("tcp", "127.0.0.1:"+p.ports[listens]); err == nil {
 			conn.Close()
@@ -301,8 +304,11 @@ func (p *page) start(cmd *exec.Cmd, listens string) {
 // output compares what the program before printed. One that is running gets time.
 func (p *page) output(shown string) {
 	p.Helper()
-	if p.last == nil {
+	if p.absent {
 		return
+	}
+	if p.last == nil {
+		p.Fatal("no program is before it")
 	}
 	err := matches(shown, p.last.out.String())
 	for deadline := time.Now().Add(patience); err != nil && !p.last.done && time.Now().Before(deadline); {
