@@ -29,6 +29,8 @@ const (
 // it holds its lock.
 type core struct {
 	root slog.Handler // for the core's own lines
+	// unlimited: lines that repeat themselves are written all the same.
+	unlimited bool
 
 	mu      sync.Mutex
 	queue   []line

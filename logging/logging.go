@@ -38,6 +38,12 @@ func Wrap(l *slog.Logger) *slog.Logger {
 	return slog.New(&handler{core: &core{root: inner}, inner: inner})
 }
 
+// Unlimited is Wrap without limits on lines that repeat themselves: for a terminal where a
+// developer reads along. What waits for the handler has the same bounds.
+func Unlimited(l *slog.Logger) *slog.Logger {
+	return slog.New(&handler{core: &core{root: l.Handler(), unlimited: true}, inner: l.Handler()})
+}
+
 // patience is how long Flush waits.
 const patience = time.Second
 
@@ -83,7 +89,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 }
 
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level < slog.LevelInfo {
+	if h.core.unlimited || r.Level < slog.LevelInfo {
 		h.core.put(h.line(ctx, &r))
 		return nil
 	}

@@ -231,6 +231,22 @@ func TestDebugIsNotLimited(t *testing.T) {
 	}
 }
 
+// TestUnlimited: for somebody who reads along, every line is written, and once.
+func TestUnlimited(t *testing.T) {
+	s := newSink(slog.LevelInfo)
+	l := Unlimited(slog.New(s))
+	for range 10 * burst {
+		l.Info("again")
+	}
+	if Wrap(l) != l {
+		t.Error("it is wrapped once more")
+	}
+	flush(t, l)
+	if n := len(s.lines(t)); n != 10*burst {
+		t.Errorf("%d lines", n)
+	}
+}
+
 // TestNewErrors: among repeated lines, those with an error that did not show yet come
 // through, but not any number of them.
 func TestNewErrors(t *testing.T) {
