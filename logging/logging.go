@@ -38,8 +38,8 @@ func Wrap(l *slog.Logger) *slog.Logger {
 	return slog.New(&handler{core: &core{root: inner}, inner: inner})
 }
 
-// Unlimited is Wrap without limits on lines that repeat themselves: for a terminal where a
-// developer reads along. What waits for the handler has the same bounds.
+// Unlimited is Wrap without limits on lines that repeat themselves: for a terminal that a
+// developer reads. The bounds on what waits for the handler are the same.
 func Unlimited(l *slog.Logger) *slog.Logger {
 	return slog.New(&handler{core: &core{root: l.Handler(), unlimited: true}, inner: l.Handler()})
 }

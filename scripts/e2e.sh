@@ -48,10 +48,10 @@ venv "$python" e2e/python/requirements.txt
 step "Python: the same on two nodes with Redis"
 E2E_NODES=2 "$rig" "$python/bin/python" -W ignore::ResourceWarning -m unittest discover -s e2e/python
 
-step "Browser: two tabs on the demo page of gyro dev"
+step "Browser: gyro dev, tabs on its demo page, and the examples that it shows"
 [ -x "$CHROMIUM" ] || packages chromium
 cd e2e/js
-"$rig" env E2E_GYRO="$gyro" npm run --silent browser
+"$rig" env E2E_GYRO="$gyro" E2E_PYTHON="$python/bin/python" npm run --silent browser
 cd - >/dev/null
 
 step "Documentation: every block of README.md and docs"

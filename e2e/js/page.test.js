@@ -1,19 +1,22 @@
 // The first five minutes of a newcomer: `gyro dev`, its demo page in tabs of a real
-// browser, and the printed curl line.
+// browser, and the examples that both show.
 import { after, before, beforeEach, afterEach, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { on, once } from 'node:events';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import http from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
+import WebSocket from 'ws';
 
 // patience bounds every wait.
 const patience = 15_000;
 const screenshots = path.resolve(import.meta.dirname, '../../.cache/e2e');
+const run = promisify(execFile);
 
 const profile = await mkdtemp(path.join(tmpdir(), 'gyro-browser-'));
 let dev, browser, complaints;
@@ -30,25 +33,36 @@ async function freePort() {
 // Dev is a process of `gyro dev`.
 class Dev {
   // start runs it until it has printed all it has to say.
-  static async start(port) {
+  static async start(port, ...flags) {
     assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
     const dev = new Dev();
     dev.port = port;
-    dev.process = spawn(process.env.E2E_GYRO, ['dev', '-p', String(port)], { stdio: ['ignore', 'pipe', 'inherit'] });
+    dev.printed = '';
+    dev.waiting = [];
+    dev.process = spawn(process.env.E2E_GYRO, ['dev', '-p', String(port), ...flags], { stdio: ['ignore', 'pipe', 'inherit'] });
     dev.exited = once(dev.process, 'exit');
-    let printed = '';
-    await new Promise((resolve, reject) => {
-      dev.exited.then(([code, signal]) => reject(new Error(`gyro dev ended with ${code ?? signal} after printing:\n${printed}`)), reject);
-      // Reading goes on to the end: a closed pipe would kill what prints into it.
-      dev.process.stdout.setEncoding('utf8').on('data', chunk => {
-        printed += chunk;
-        if (printed.includes('Ctrl-C')) resolve();
-      });
+    dev.exited.then(([code, signal]) => dev.waiting.forEach(({ reject }) => reject(new Error(`gyro dev ended with ${code ?? signal} after printing:\n${dev.printed}`))));
+    // Reading goes on to the end: a closed pipe would kill what prints into it.
+    dev.process.stdout.setEncoding('utf8').on('data', chunk => {
+      dev.printed += chunk;
+      dev.waiting = dev.waiting.filter(({ text, resolve }) => !dev.printed.includes(text) || resolve());
     });
-    const after = label => printed.match(new RegExp(`${label}\\s+(\\S+)`))?.[1];
-    Object.assign(dev, { curl: printed.match(/^\s*(curl .*)$/m)?.[1], page: after('Demo page'), key: after('API key'), token: after('Token'), websocket: after('WebSocket') });
-    for (const name of ['curl', 'page', 'key', 'token', 'websocket']) assert.ok(dev[name], `${name} is printed:\n${printed}`);
+    await dev.prints('Ctrl-C to stop.');
+    const after = label => dev.printed.match(new RegExp(`${label}\\s+(\\S+)`))?.[1];
+    Object.assign(dev, {
+      curl: dev.printed.match(/^\s*(curl .*)$/m)?.[1], page: after('Demo page'), key: after('API key'),
+      secret: after('HMAC secret'), token: after('Token'), websocket: after('WebSocket'),
+    });
+    for (const name of ['curl', 'page', 'key', 'secret', 'token', 'websocket']) assert.ok(dev[name], `${name} is printed:\n${dev.printed}`);
     return dev;
+  }
+
+  // prints waits for a text on the terminal.
+  prints(text) {
+    return new Promise((resolve, reject) => {
+      if (this.printed.includes(text)) resolve();
+      else this.waiting.push({ text, resolve, reject });
+    });
   }
 
   // stop is Ctrl-C.
@@ -59,10 +73,32 @@ class Dev {
 
   // publish runs the printed curl line, with another text if one is given.
   async publish(text = 'Hello from the backend') {
-    const { stdout } = await promisify(execFile)('sh', ['-c', this.curl.replace('Hello from the backend', text)]);
+    const { stdout } = await run('sh', ['-c', this.curl.replace('Hello from the backend', text)]);
     const answer = JSON.parse(stdout);
     assert.equal(answer.error, undefined, stdout);
     assert.ok(answer.result.offset > 0, stdout);
+  }
+
+  // user connects with a token and returns the user that it is for.
+  async user(token) {
+    const socket = new WebSocket(this.websocket);
+    try {
+      const frames = on(socket, 'message', { signal: AbortSignal.timeout(patience) });
+      await once(socket, 'open');
+      for (const command of [{ id: 1, connect: { token } }, { id: 2, subscribe: { channel: 'chat:index' } }, { id: 3, presence: { channel: 'chat:index' } }]) {
+        socket.send(JSON.stringify(command));
+      }
+      let client;
+      for await (const [frame] of frames) {
+        for (const reply of String(frame).trim().split('\n').map(line => JSON.parse(line))) {
+          assert.equal(reply.error, undefined, JSON.stringify(reply));
+          client ??= reply.connect?.client;
+          if (reply.presence) return reply.presence.presence[client].user;
+        }
+      }
+    } finally {
+      socket.terminate();
+    }
   }
 }
 
@@ -74,27 +110,32 @@ class Tab {
     if (spoil) await tab.page.routeWebSocket(/\/connection\/websocket$/, spoil);
     await tab.page.goto(dev.page);
     await tab.connected();
-    tab.user = (await tab.page.locator('#state').textContent()).replace('connected as ', '');
+    tab.user = await tab.name();
     return tab;
   }
 
-  connected() { return this.page.locator('#state', { hasText: /^connected as \w+-\w+$/ }).waitFor(); }
-  message(text) { return this.page.locator('#messages li:not(.note)', { hasText: text }); }
-  sees(text) { return this.message(text).first().waitFor(); }
-  messages() { return this.page.locator('#messages li:not(.note)').allTextContents(); }
-  people() { return this.page.locator('#people li').allTextContents(); }
-  loseConnection() { return this.page.evaluate(() => socket.close()); }
+  connected() { return this.page.locator('body[data-state=connected]').waitFor(); }
+  async name() { return (await this.page.locator('#state').textContent()).match(/^Connected as (\w+-\w+)$/)[1]; }
+  sees(text) { return this.page.locator('.message .text', { hasText: text }).first().waitFor(); }
+  messages() { return this.page.locator('.message').evaluateAll(items => items.map(item => `${item.querySelector('.author').textContent}: ${item.querySelector('.text').textContent}`)); }
+  notes() { return this.page.locator('.divider').allTextContents(); }
+  cut() { return this.page.locator('#cut').click(); }
+
+  async reconnect() {
+    await this.page.locator('#reconnect').click();
+    await this.connected();
+  }
 
   async say(text) {
-    await this.page.locator('input').fill(text);
+    await this.page.getByLabel('Message', { exact: true }).fill(text);
     await this.page.keyboard.press('Enter');
   }
 
   // company waits until exactly these tabs are listed.
   company(...tabs) {
     return this.page.waitForFunction(
-      users => JSON.stringify([...document.querySelectorAll('#people li')].map(li => li.textContent).sort()) === users,
-      JSON.stringify(tabs.map(tab => tab.user).sort()),
+      users => JSON.stringify([...document.querySelectorAll('#people span')].map(name => name.textContent).sort()) === users,
+      JSON.stringify([...new Set(tabs.map(tab => tab.user))].sort()),
     );
   }
 }
@@ -105,7 +146,9 @@ before(async () => {
     headless: true,
     args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
       '--disable-background-networking', '--disable-component-update', '--disable-sync'],
-    viewport: { width: 1000, height: 640 },
+    viewport: { width: 1100, height: 800 },
+    reducedMotion: 'reduce',
+    permissions: ['clipboard-read', 'clipboard-write'],
   });
   browser.setDefaultTimeout(patience);
   browser.on('console', message => message.type() === 'error' && complaints.push(message.text()));
@@ -141,30 +184,77 @@ test('two tabs chat, see each other, and show what curl publishes', { timeout: 6
   await dev.publish();
   for (const tab of [alice, bob]) await tab.sees('Hello from the backend');
   assert.deepEqual(await alice.messages(), [
-    `${alice.user} Hello, is anybody here?`, `${bob.user} Yes: <b>me</b> & you`, 'server Hello from the backend',
+    'You: Hello, is anybody here?', `${bob.user}: Yes: <b>me</b> & you`, 'backend: Hello from the backend',
   ]);
-  await mkdir(screenshots, { recursive: true });
-  await alice.page.screenshot({ path: path.join(screenshots, 'demo.png') });
+  assert.deepEqual(await alice.page.locator('.message.mine .text').allTextContents(), ['Hello, is anybody here?']);
+  assert.deepEqual(await bob.page.locator('.message.mine .text').allTextContents(), ['Yes: <b>me</b> & you']);
 
   await bob.page.close();
   await alice.company(alice);
   assert.deepEqual(complaints, []);
 });
 
-test('a tab that was away catches up', { timeout: 60_000 }, async () => {
+test('a reload keeps the name and shows the history, with one\'s own messages marked', { timeout: 60_000 }, async () => {
+  const alice = await Tab.open(), bob = await Tab.open();
+  await alice.say('first');
+  await bob.sees('first');
+  await bob.say('second');
+  await alice.sees('second');
+  await dev.publish('third');
+  await alice.sees('third');
+  const said = await alice.messages();
+  assert.deepEqual(said, ['You: first', `${bob.user}: second`, 'backend: third']);
+  await alice.page.reload();
+  await alice.connected();
+  assert.equal(await alice.name(), alice.user);
+  assert.deepEqual(await alice.messages(), said);
+  assert.deepEqual(await alice.page.locator('.message.mine .text').allTextContents(), ['first']);
+  assert.deepEqual(await alice.notes(), []);
+  // It goes on behind the history: each message once.
+  await bob.say('fourth');
+  await alice.sees('fourth');
+  assert.deepEqual(await alice.messages(), [...said, `${bob.user}: fourth`]);
+  assert.deepEqual(complaints, []);
+});
+
+test('a connection that was cut catches up', { timeout: 60_000 }, async () => {
   const alice = await Tab.open(), bob = await Tab.open();
   const said = [];
-  for (let i = 0; i < 5; i++) {
-    await alice.loseConnection();
-    for (const when of ['at once', 'a little later']) {
-      said.push(`${bob.user} ${i} ${when}.`);
-      await bob.say(`${i} ${when}.`);
+  for (let i = 0; i < 3; i++) {
+    await alice.cut();
+    await alice.page.locator('#banner').waitFor();
+    await alice.say('into the void');
+    await bob.company(bob);
+    const away = [`${i} while away`, `${i} a little later`];
+    for (const text of away) {
+      await bob.say(text);
+      await bob.sees(text);
+      said.push(`${bob.user}: ${text}`);
     }
-    await alice.sees(`${i} a little later.`);
+    assert.equal((await alice.messages()).length, 2 * i, 'nothing comes while it is cut');
+    await alice.reconnect();
+    await alice.sees(away[1]);
+    assert.deepEqual(await alice.page.locator('.recovered .text').allTextContents(), said.map(line => line.split(': ')[1]));
   }
-  await alice.connected();
   await alice.company(alice, bob);
   assert.deepEqual(await alice.messages(), said, 'each once, in order');
+  assert.deepEqual(await alice.notes(), Array(3).fill('Back again, 2 messages caught up'));
+  assert.deepEqual(complaints, []);
+});
+
+test('what the page publishes by the server while it is cut is there afterwards', { timeout: 60_000 }, async () => {
+  const alice = await Tab.open();
+  await alice.cut();
+  await alice.page.getByRole('button', { name: 'Publish meanwhile' }).click();
+  await alice.page.locator('#answer-away', { hasText: '"offset":1' }).waitFor();
+  await alice.reconnect();
+  assert.deepEqual(await alice.messages(), ['backend: Hello from the backend']);
+  await alice.cut();
+  await alice.reconnect();
+  assert.deepEqual(await alice.notes(), ['Back again, 1 message caught up', 'Back again, nothing was missed']);
+  await alice.page.getByRole('button', { name: 'Let this server run it' }).click();
+  await alice.page.locator('#answer', { hasText: '"offset":2' }).waitFor();
+  await alice.page.locator('.message').nth(1).waitFor();
   assert.deepEqual(complaints, []);
 });
 
@@ -174,6 +264,7 @@ test('pushes in the frame of a reply are not lost', { timeout: 60_000 }, async (
   // Which push has to come before a reply is passed on, and what makes it come.
   const holds = [
     { reply: '"subscribe":{', push: '"pub":{', cause: () => dev.publish('amid subscribing') },
+    { reply: '"history":{', push: '"pub":{', cause: () => dev.publish('amid reading') },
     { reply: '"presence":{', push: '"join":{', cause: async () => { bob = await Tab.open(); } },
   ];
   const causes = [];
@@ -193,23 +284,171 @@ test('pushes in the frame of a reply are not lost', { timeout: 60_000 }, async (
     });
   });
   await Promise.all(causes);
-  assert.equal(holds.length, 0, 'both replies were held');
+  assert.equal(holds.length, 0, 'the replies were held');
   await alice.company(alice, bob);
-  // The position is that of the push: nothing comes a second time.
-  await alice.loseConnection();
+  // The position is that of the last push: nothing comes a second time.
+  await alice.cut();
   await dev.publish('after that');
-  await alice.sees('after that');
-  assert.deepEqual(await alice.messages(), ['server amid subscribing', 'server after that']);
+  await alice.reconnect();
+  assert.deepEqual(await alice.messages(), ['backend: amid subscribing', 'backend: amid reading', 'backend: after that']);
   assert.deepEqual(complaints, []);
 });
 
-test('the page outlives a restart of the server', { timeout: 60_000 }, async () => {
+test('the page outlives a restart of the server, and keeps its name', { timeout: 60_000 }, async () => {
   const alice = await Tab.open();
-  const loaded = alice.page.waitForEvent('load', { timeout: 2 * patience });
+  await dev.publish('before');
+  await alice.sees('before');
   await dev.stop();
   dev = await Dev.start(dev.port);
-  await loaded; // the old token is refused: the page asks for another
+  // The old token is refused and the old stream is gone: the page gets another token.
+  await alice.page.locator('.divider', { hasText: 'Some messages were missed' }).waitFor();
   await alice.connected();
+  assert.equal(await alice.name(), alice.user);
   await dev.publish('Hello again');
   await alice.sees('Hello again');
+  assert.deepEqual(await alice.messages(), ['backend: before', 'backend: Hello again']);
+});
+
+test('what the page shows as examples works', { timeout: 60_000 }, async () => {
+  await dev.stop();
+  dev = await Dev.start(await freePort(), '--secret', `it's "odd" \\ ${'ü😀'.repeat(9)}`, '--api-key', 'odd\'key"');
+  const alice = await Tab.open();
+  const code = id => alice.page.locator(`#${id} code`).textContent();
+
+  assert.ok(process.env.E2E_PYTHON, 'run me by scripts/e2e.sh: E2E_PYTHON is not set');
+  const python = await run(process.env.E2E_PYTHON, ['-W', 'error', '-c', await code('python')]);
+  const node = await run(process.execPath, ['-e', await code('node')]);
+  for (const { stdout } of [python, node]) assert.equal(await dev.user(stdout.trim()), 'anna');
+
+  // What the SDK's example prints comes from what the curl line publishes.
+  assert.equal(await code('curl'), dev.curl);
+  const sdk = spawn(process.execPath, ['--input-type=module', '-e',
+    `globalThis.WebSocket = (await import('ws')).default;\n${await code('sdk')}subscription.on('subscribed', () => console.log('subscribed'));`,
+  ], { cwd: import.meta.dirname, stdio: ['ignore', 'pipe', 'inherit'] });
+  try {
+    let printed = '';
+    for await (const chunk of sdk.stdout.setEncoding('utf8')) {
+      printed += chunk;
+      if (printed === 'subscribed\n') await dev.publish();
+      if (printed.includes('Hello')) break;
+    }
+    assert.equal(printed, 'subscribed\n{ text: \'Hello from the backend\' }\n');
+  } finally {
+    sdk.kill();
+  }
+
+  // The code that is shown is the code that runs.
+  const source = await (await fetch(new URL('/dev/client.js', dev.page))).text();
+  assert.equal(await code('client'), source);
+  await alice.page.getByRole('tab', { name: 'What this page runs' }).click();
+  await alice.page.locator('.code', { has: alice.page.locator('#client') }).getByRole('button', { name: 'Copy' }).click();
+  await alice.page.getByRole('button', { name: 'Copied' }).waitFor();
+  assert.equal(await alice.page.evaluate(() => navigator.clipboard.readText()), source);
+  assert.deepEqual(complaints, []);
+});
+
+test('the page works by keyboard, with names for everything, and fits a phone', { timeout: 60_000 }, async () => {
+  const alice = await Tab.open();
+  await mkdir(screenshots, { recursive: true });
+  await alice.say(`${'words '.repeat(30)}${'https://example.com/without/a/space'.repeat(5)}`);
+  await alice.sees('words');
+  for (const scheme of ['light', 'dark']) {
+    for (const width of [1100, 390]) {
+      await alice.page.setViewportSize({ width, height: 800 });
+      await alice.page.emulateMedia({ colorScheme: scheme });
+      for (const tab of ['Python', 'Node', 'With an SDK', 'What this page runs']) {
+        await alice.page.getByRole('tab', { name: tab }).click();
+        assert.equal(await alice.page.evaluate(() => document.documentElement.scrollWidth), width, `${tab} at ${width}`);
+      }
+      await alice.page.evaluate(() => scrollTo(0, 0));
+      await alice.page.screenshot({ path: path.join(screenshots, `demo-${scheme}-${width}.png`), fullPage: true });
+    }
+  }
+  assert.ok(await alice.page.getByRole('link', { name: 'How this works' }).isVisible());
+
+  // Everything that takes the focus has a name, and shows that it has it.
+  await alice.page.reload();
+  await alice.connected();
+  const seen = new Set();
+  for (let i = 0; i < 30; i++) {
+    await alice.page.keyboard.press('Tab');
+    const [key, name, outline] = await alice.page.evaluate(() => {
+      const e = document.activeElement;
+      const label = e.ariaLabel ?? document.getElementById(e.getAttribute('aria-labelledby'))?.textContent ?? e.labels?.[0]?.textContent ?? (e.tagName === 'PRE' ? e.textContent : e.textContent);
+      return [e.id || e.className || e.tagName, label.trim(), getComputedStyle(e).outlineStyle];
+    });
+    if (key === 'BODY') break;
+    seen.add(key);
+    assert.notEqual(name, '', key);
+    assert.notEqual(outline, 'none', key);
+  }
+  for (const id of ['cut', 'log', 'text', 'tab-python', 'tab-sdk', 'curl']) assert.ok(seen.has(id), `${id} is reached: ${[...seen]}`);
+
+  // Tabs follow the arrow keys; cutting and coming back keep the focus.
+  await alice.page.locator('#tab-node').focus();
+  await alice.page.keyboard.press('ArrowLeft');
+  assert.ok(await alice.page.locator('#python').isVisible());
+  assert.ok(!await alice.page.locator('#node').isVisible());
+  assert.equal(await alice.page.evaluate(() => document.activeElement.id), 'tab-python');
+  await alice.page.locator('#cut').focus();
+  await alice.page.keyboard.press('Enter');
+  assert.equal(await alice.page.evaluate(() => document.activeElement.id), 'reconnect');
+  await alice.page.keyboard.press('Enter');
+  await alice.connected();
+  assert.equal(await alice.page.evaluate(() => document.activeElement.id), 'text');
+  assert.deepEqual(complaints, []);
+});
+
+test('texts have contrast', { timeout: 60_000 }, async () => {
+  const alice = await Tab.open(), bob = await Tab.open();
+  await bob.say('Hello');
+  await alice.say('Hello yourself');
+  await alice.cut();
+  await dev.publish();
+  await alice.reconnect();
+  for (const colorScheme of ['light', 'dark']) {
+    await alice.page.emulateMedia({ colorScheme });
+    const poor = await alice.page.evaluate(() => {
+      const parse = text => text.match(/[\d.]+/g).map(Number);
+      const luminance = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+      const background = e => {
+        const colour = parse(getComputedStyle(e).backgroundColor);
+        return colour.length === 4 && colour[3] === 0 ? background(e.parentElement) : colour;
+      };
+      const poor = [];
+      const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+      while (texts.nextNode()) {
+        const e = texts.currentNode.parentElement;
+        if (!texts.currentNode.data.trim() || !e.checkVisibility() || e.closest(':disabled')) continue;
+        const [a, b] = [luminance(parse(getComputedStyle(e).color)), luminance(background(e))].sort((x, y) => y - x);
+        const ratio = (a + 0.05) / (b + 0.05);
+        if (ratio < 4.5) poor.push(`${e.className || e.tagName} "${texts.currentNode.data.trim().slice(0, 20)}": ${ratio.toFixed(2)}`);
+      }
+      return poor;
+    });
+    assert.deepEqual(poor, [], colorScheme);
+  }
+  assert.deepEqual(complaints, []);
+});
+
+test('pages of other ports connect, and not those of other sites', { timeout: 60_000 }, async () => {
+  const tab = await Tab.open();
+  const other = http.createServer((_, answer) => answer.setHeader('Content-Type', 'text/html').end('<!doctype html><link rel=icon href=data:,>')).listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  await tab.page.goto(`http://127.0.0.1:${other.address().port}/`);
+  assert.equal(await tab.page.evaluate(url => new Promise(resolve => {
+    const socket = new WebSocket(url);
+    socket.onopen = () => resolve('open');
+    socket.onerror = () => resolve('refused');
+  }), dev.websocket), 'open');
+  other.close();
+  other.closeAllConnections();
+
+  const foreign = new WebSocket(dev.websocket, { origin: 'https://elsewhere.example' });
+  const [error] = await once(foreign, 'error');
+  assert.match(error.message, /403/);
+  await dev.prints('--origin ORIGIN');
+  assert.match(dev.printed, /client\.allowed_origins[^]*https:\/\/elsewhere\.example/);
+  assert.deepEqual(complaints, []);
 });

@@ -29,8 +29,11 @@ type Options struct {
 	Version string
 	// Logger is wrapped by logging.Wrap; nil: slog.Default().
 	Logger *slog.Logger
-	// Root serves the external paths that no endpoint owns; nil for 404.
-	Root http.Handler
+	// Pages are served on the external listener, by their paths.
+	Pages map[string]http.Handler
+	// KnowsHost, if set, decides by the Host of a request whether Pages and the health
+	// endpoint answer it. What it refuses gets 403.
+	KnowsHost func(host string) bool
 }
 
 // App is a server. Start it once, then wait for Done or call Shutdown.
@@ -42,6 +45,7 @@ type App struct {
 	origins   *origin.Matcher
 	meters    meters
 	limits    *admission
+	knowsHost func(host string) bool // nil: any
 	listeners []*listener
 	failed    chan error
 	stopping  atomic.Bool
@@ -57,7 +61,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	o.Logger = logging.Wrap(o.Logger)
-	a := &App{cfg: cfg, log: o.Logger, failed: make(chan error, 4)}
+	a := &App{cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, failed: make(chan error, 4)}
 	a.meters = a.newMeters()
 	var err error
 	if a.origins, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
@@ -237,8 +241,8 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 		}
 		errs = append(errs, a.mountAPI(where))
 	}
-	if o.Root != nil {
-		add(external, "the demo page", "/", endpoint{Handler: o.Root})
+	for path, page := range o.Pages {
+		add(external, "the page "+path, path, endpoint{Handler: page, checkHost: true})
 	}
 	return external, internal, errors.Join(errs...)
 }

@@ -16,6 +16,7 @@ type gate struct {
 	log     *slog.Logger
 	limits  *admission                      // nil: no limits
 	allowed func(origin string) bool        // nil: all origins are allowed
+	known   func(host string) bool          // nil: all hosts are known
 	count   func(method string, status int) // nil: requests are not counted
 }
 
@@ -31,6 +32,9 @@ func (a *App) newGate(path string, e endpoint) *gate {
 	if e.checkOrigin {
 		g.allowed = a.origins.Match
 	}
+	if e.checkHost {
+		g.known = a.knowsHost
+	}
 	return g
 }
 
@@ -38,6 +42,7 @@ func (a *App) newGate(path string, e endpoint) *gate {
 var (
 	full          = &front.Refusal{Status: http.StatusServiceUnavailable, Text: http.StatusText(http.StatusServiceUnavailable)}
 	foreignOrigin = &front.Refusal{Status: http.StatusForbidden, Text: "origin not allowed"}
+	unknownHost   = &front.Refusal{Status: http.StatusForbidden, Text: "this server does not answer under that host name"}
 )
 
 // Enter implements front.Gate. It checks the limits first, because a node with too many
@@ -49,16 +54,23 @@ func (g *gate) Enter(q *front.Request) *front.Refusal {
 	if g.limits != nil && !g.limits.admit() {
 		return full
 	}
+	if g.known != nil && !g.known(q.Host) {
+		g.log.Info("request refused: the server does not answer under that host name", "path", excerpt(q.Path), "host", excerpt(q.Host), "addr", q.RemoteAddr)
+		return unknownHost
+	}
 	if g.allowed == nil {
 		return nil
 	}
 	if from := q.Get("Origin"); !g.allowed(from) {
 		g.log.Info("connection refused: client.allowed_origins has no such origin",
-			"origin", strings.ToValidUTF8(from[:min(len(from), 128)], ""), "addr", q.RemoteAddr)
+			"origin", excerpt(from), "addr", q.RemoteAddr)
 		return foreignOrigin
 	}
 	return nil
 }
+
+// excerpt is what the log shows of a text that a client chose.
+func excerpt(text string) string { return strings.ToValidUTF8(text[:min(len(text), 128)], "") }
 
 // Leave implements front.Gate. The access log, at debug level, has paths without their
 // query, which may hold an API key.

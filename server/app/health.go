@@ -12,7 +12,8 @@ import (
 func (a *App) mountHealth(s *site) error {
 	const key = "health.handler_prefix"
 	c := &a.cfg.Health
-	live, ready := endpoint{Handler: httpapi.Live()}, endpoint{Handler: httpapi.Ready(a.node.Health)}
+	live := endpoint{Handler: httpapi.Live(), checkHost: true}
+	ready := endpoint{Handler: httpapi.Ready(a.node.Health), checkHost: true}
 	byMode := ready
 	if c.Mode == "live" {
 		byMode = live

@@ -29,6 +29,15 @@ var levels = map[string]slog.Level{
 	"error": slog.LevelError, "fatal": levelFatal, "none": levelNone,
 }
 
+// LogLevel returns the level of a name that log.level may have, in any letter case.
+func LogLevel(name string) (slog.Level, error) {
+	level, known := levels[strings.ToLower(name)]
+	if !known {
+		return 0, fmt.Errorf("log.level: %q is no level: trace, debug, info, warn, error, fatal and none are", name)
+	}
+	return level, nil
+}
+
 // NewLogger makes the logger that the configuration describes (docs/configuration.md, log).
 // It is wrapped by logging.Wrap: it never blocks, and limits lines that repeat. closeLog
 // writes the lines that wait and closes the file. An unknown level counts as info, with a

@@ -54,3 +54,15 @@ func TestRepeatedRefusals(t *testing.T) {
 		t.Errorf("the log does not count what it leaves out:\n%s", s.logs)
 	}
 }
+
+func TestLogLevel(t *testing.T) {
+	t.Parallel()
+	for name, want := range levels {
+		if got, err := LogLevel(strings.ToUpper(name)); got != want || err != nil {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+	}
+	if _, err := LogLevel("loud"); err == nil || !strings.Contains(err.Error(), `log.level: "loud"`) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -30,6 +30,8 @@ type endpoint struct {
 	limited bool
 	// checkOrigin: requests of origins outside of client.allowed_origins are refused.
 	checkOrigin bool
+	// checkHost: requests for other hosts than Options.KnowsHost knows are refused.
+	checkHost bool
 }
 
 func newSite(gate func(path string, e endpoint) *gate) *site {

@@ -1,18 +1,22 @@
-// Package dev is for trying Gyro out: a configuration that works on loopback without any
-// settings, and a demo page.
+// Package dev is what `gyro dev` adds to a server: a configuration that works on loopback
+// without a file, a demo page, and a log for people at a terminal.
 package dev
 
 import (
 	"crypto/rand"
-	_ "embed"
-	"html/template"
+	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
 	"net"
-	"net/http"
+	"net/netip"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/origin"
 )
 
 // Namespace of the demo page's channel.
@@ -24,20 +28,42 @@ const Channel = Namespace + ":index"
 // TokenTTL is the lifetime of demo tokens.
 const TokenTTL = 24 * time.Hour
 
-// Config returns a configuration for loopback, with fresh secrets: nothing of it
-// can be reached from another machine or from another site's pages.
-func Config(port int) *config.Config {
-	cfg := config.DefaultConfig()
-	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", port
-	cfg.HTTPAPI.Key = rand.Text()
-	cfg.Client.Token.HMACSecretKey = rand.Text() + rand.Text()
-	cfg.Client.AllowedOrigins = []string{
-		"http://localhost:" + strconv.Itoa(port), "http://127.0.0.1:" + strconv.Itoa(port),
+// Options of a development server.
+type Options struct {
+	// Port to listen on; 0 for any that is free.
+	Port int
+	// Secret signs and verifies tokens (HS256), at most 1,024 bytes; empty for a random one.
+	Secret string
+	// APIKey is the key of the server API, at most 256 ASCII characters; empty for a random one.
+	APIKey string
+	// Origins are patterns of further web origins that may connect; those of this machine always may.
+	Origins []string
+}
+
+// loopbackOrigins are the patterns of pages on this machine, on any port. The * for the port
+// matches other text too, but browsers send only digits there.
+var loopbackOrigins = []string{
+	"http{,s}://{localhost,127.0.0.1}{,:*}", `http{,s}://\[::1\]{,:*}`, "http{,s}://*.localhost{,:*}",
+}
+
+// Config returns a configuration for loopback: nothing of it can be reached from another
+// machine, or from the pages of other sites unless Origins has them. Errors name the flag.
+func Config(o Options) (*config.Config, error) {
+	if err := o.check(); err != nil {
+		return nil, err
 	}
+	cfg := config.DefaultConfig()
+	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", o.Port
+	if cfg.HTTPAPI.Key = o.APIKey; o.APIKey == "" {
+		cfg.HTTPAPI.Key = rand.Text()
+	}
+	if cfg.Client.Token.HMACSecretKey = o.Secret; o.Secret == "" {
+		cfg.Client.Token.HMACSecretKey = rand.Text() + rand.Text()
+	}
+	cfg.Client.AllowedOrigins = append(o.Origins[:len(o.Origins):len(o.Origins)], loopbackOrigins...)
 	cfg.Health.Enabled = true
-	cfg.Log.Level = "warn"
 	cfg.Channel.Namespaces = []config.Namespace{{Name: Namespace, ChannelOptions: demoOptions()}}
-	return cfg
+	return cfg, nil
 }
 
 func demoOptions() config.ChannelOptions {
@@ -49,45 +75,43 @@ func demoOptions() config.ChannelOptions {
 	return o
 }
 
-//go:embed page.html
-var page string
-
-var pageTemplate = template.Must(template.New("page").Parse(page))
-
-// Page serves the demo page. Each load of the page is another user; sign makes the user's
-// connection token.
-func Page(sign func(user string) (string, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/" {
-			http.NotFound(w, r)
-			return
+// check finds values that could not work.
+func (o Options) check() error {
+	if !printable(o.Secret, 1024) {
+		return errors.New("--secret: up to 1024 bytes of printable text are expected")
+	}
+	if !printable(o.APIKey, 256) || strings.ContainsFunc(o.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errors.New("--api-key: up to 256 printable ASCII characters without spaces are expected: it travels in a header")
+	}
+	for _, from := range o.Origins {
+		scheme, host, _ := strings.Cut(from, "://")
+		if from != "*" && from != "null" && (scheme == "" || host == "" || strings.Contains(host, "/") || from != strings.ToLower(from)) {
+			return fmt.Errorf("--origin: %q is no origin: scheme, host and port are expected, in lower case and without a path, such as https://app.example.com", from)
 		}
-		// Otherwise a page of another site could read the token, by a name of its own that
-		// resolves to loopback.
-		if !local(r.Host) {
-			http.Error(w, "the demo page is for localhost only", http.StatusForbidden)
-			return
+		if _, err := origin.New([]string{from}); err != nil {
+			return fmt.Errorf("--origin: %w", err)
 		}
-		user := User()
-		token, err := sign(user)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Frame-Options", "DENY")
-		_ = pageTemplate.Execute(w, struct{ Channel, User, Token string }{Channel, user, token}) // the client went away
-	})
+	}
+	return nil
 }
 
-func local(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
+func printable(text string, limit int) bool {
+	return len(text) <= limit && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// Local reports whether a Host field names this machine: localhost or a loopback address,
+// with or without a port. A page of another site has another name in it, even if that name
+// resolves to loopback; it must not read what is meant for the pages of this server.
+func Local(hostport string) bool {
+	host, port, err := net.SplitHostPort(hostport)
 	if err != nil {
-		host = hostport
+		host, port = strings.Trim(hostport, "[]"), "0"
 	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.Zone() == "" && ip.IsLoopback()
 }
 
 var (

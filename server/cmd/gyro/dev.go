@@ -1,12 +1,20 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
+	"os"
+	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/dev"
@@ -14,8 +22,9 @@ import (
 
 // devSite is what `gyro dev` adds to a server.
 type devSite struct {
-	page     http.Handler
-	announce func(*config.Config)
+	pages map[string]http.Handler
+	// announce prints what a newcomer needs, once the server listens at addr.
+	announce func(addr string)
 }
 
 // devCommand runs a server with which newcomers can try Gyro out.
@@ -23,47 +32,82 @@ func devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a development server on loopback with a demo page",
-		Args:  cobra.NoArgs,
+		Long: `Run a development server on loopback: a demo page at http://localhost:8000/ that also shows how to
+go on, everything in memory, no configuration file. Pages on this machine may connect, on whatever
+port they are. Secrets are random unless flags give them. The terminal explains every request that
+the server refuses.`,
+		Args: cobra.NoArgs,
 
 		Annotations: map[string]string{runsServer: "yes"},
 	}
-	port := cmd.Flags().IntP("port", "p", 8000, "port to listen on")
-	level := cmd.Flags().String("log.level", "warn", "log level")
+	var o dev.Options
+	f := cmd.Flags()
+	f.IntVarP(&o.Port, "port", "p", 8000, "port to listen on; 0 for any that is free")
+	f.StringVar(&o.Secret, "secret", "", "HMAC secret of tokens, so that tokens stay valid over restarts; by default a random one")
+	f.StringVar(&o.APIKey, "api-key", "", "key of the server API; by default a random one")
+	f.StringArrayVar(&o.Origins, "origin", nil, "web origin that may connect beside those of this machine, * for any; may be given several times")
+	level := f.String("log.level", "info", "log level")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		cfg := dev.Config(*port)
-		cfg.Log.Level = *level
-		sign := func(user string) (string, error) {
-			return auth.Sign(cfg.Client.Token, auth.Claims{User: user, TTL: dev.TokenTTL}, time.Now())
-		}
-		user := dev.User()
-		token, err := sign(user)
+		lowest, err := app.LogLevel(*level)
 		if err != nil {
 			return err
 		}
-		site := &devSite{page: dev.Page(sign), announce: func(cfg *config.Config) {
-			announce(cfg, user, token)
-		}}
-		return serve(cfg, config.Warnings{}, nil, site)
+		cfg, err := dev.Config(o)
+		if err != nil {
+			return err
+		}
+		return develop(cfg, lowest)
 	}
 	return cmd
 }
 
-// announce prints the addresses and secrets that a newcomer needs.
-func announce(cfg *config.Config, user, token string) {
-	base := fmt.Sprintf("http://localhost:%d", cfg.HTTPServer.Port)
-	fmt.Printf(`
-Gyro %s, development mode: loopback only, in memory, secrets made for this run.
+// develop runs a development server. Its log begins behind the announcement, which says more
+// than the info lines of the start.
+func develop(cfg *config.Config, level slog.Level) error {
+	user := dev.User()
+	token, err := auth.Sign(cfg.Client.Token, auth.Claims{User: user, TTL: dev.TokenTTL}, time.Now())
+	if err != nil {
+		return err
+	}
+	lowest := new(slog.LevelVar)
+	lowest.Set(level)
+	if level == slog.LevelInfo {
+		lowest.Set(slog.LevelWarn)
+	}
+	colour := runtime.GOOS != "windows" && app.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""
+	log := logging.Unlimited(slog.New(dev.NewHandler(os.Stdout, lowest, colour)))
+	defer logging.Flush(log) //nolint:errcheck // the process ends
+	site := &devSite{pages: dev.Pages(cfg), announce: func(addr string) {
+		_ = logging.Flush(log) // warnings of the start come first
+		announce(cfg, addr, user, token)
+		lowest.Set(level)
+	}}
+	err = serveWith(log, cfg, config.Warnings{}, nil, site)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w; gyro dev --port takes another port", err)
+	}
+	return err
+}
 
-  Demo page    %s/    (open it in two tabs)
-  WebSocket    ws://localhost:%d/connection/websocket
+// announce prints the addresses and secrets that a newcomer needs.
+func announce(cfg *config.Config, addr, user, token string) {
+	_, port, _ := net.SplitHostPort(addr) // of a listener: there is one
+	host := "localhost:" + port
+	fmt.Printf(`
+Gyro %s, development mode: on this machine only, everything in memory.
+
+  Demo page    http://%s/    (open it in two tabs; it also shows the code)
+  WebSocket    ws://%s/connection/websocket
   API key      %s
+  HMAC secret  %s
   Token        %s
-               (user %q, valid for 24 h)
+               (user %q, signed with the secret, valid for 24 h)
 
 Publish from a backend; the demo page shows it:
 
-  curl -s %s/api/publish -H 'X-API-Key: %s' -d '{"channel":"%s","data":{"text":"Hello from the backend"}}'
+  %s
 
+Pages of any http://localhost port may connect. Requests that are refused are explained below.
 Press Ctrl-C to stop.
-`, version, base, cfg.HTTPServer.Port, cfg.HTTPAPI.Key, token, user, base, cfg.HTTPAPI.Key, dev.Channel)
+`, version, host, host, cfg.HTTPAPI.Key, cfg.Client.Token.HMACSecretKey, token, user, dev.Curl(cfg, host))
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/dev"
 )
 
 // serverCommand runs the server (config.md 2.1, 2.2 and 3).
@@ -46,7 +46,7 @@ func serverCommand() *cobra.Command {
 		return serve(cfg, warnings, func() (*config.Config, config.Warnings, error) {
 			options.Env = os.Environ()
 			return config.Load(options)
-		}, nil)
+		})
 	}
 	return cmd
 }
@@ -91,27 +91,29 @@ func changed(f *pflag.FlagSet) map[string]string {
 // loader reads the configuration again.
 type loader func() (*config.Config, config.Warnings, error)
 
-// serve runs a server until a signal or a failure ends it. Without reload, SIGHUP
-// ends it too.
-func serve(cfg *config.Config, warnings config.Warnings, reload loader, site *devSite) error {
+// serve runs a server, with the log that its configuration describes, until a signal or a
+// failure ends it.
+func serve(cfg *config.Config, warnings config.Warnings, reload loader) error {
 	log, closeLog, err := app.NewLogger(&cfg.Log)
 	if err != nil {
 		return err
 	}
 	defer closeLog() //nolint:errcheck // the process ends
-	err = serveWith(log, cfg, warnings, reload, site)
+	err = serveWith(log, cfg, warnings, reload, nil)
 	if err != nil && cfg.Log.File != "" { // the caller reports the error on stderr only
 		log.Error("gyro cannot run", "error", err)
 	}
 	return err
 }
 
+// serveWith is serve with a log, and with what a development server adds; site is nil for
+// others. Without reload, SIGHUP ends the server too.
 func serveWith(log *slog.Logger, cfg *config.Config, warnings config.Warnings, reload loader, site *devSite) error {
-	var pages http.Handler
+	o := app.Options{Version: version, Logger: log}
 	if site != nil {
-		pages = site.page
+		o.Pages, o.KnowsHost = site.pages, dev.Local
 	}
-	server, err := app.New(cfg, app.Options{Version: version, Logger: log, Root: pages})
+	server, err := app.New(cfg, o)
 	if err != nil {
 		return err
 	}
@@ -130,7 +132,7 @@ func serveWith(log *slog.Logger, cfg *config.Config, warnings config.Warnings, r
 	log.Info("gyro is running", "version", version, "pid", os.Getpid())
 	warn(log, warnings)
 	if site != nil {
-		site.announce(cfg)
+		site.announce(server.Addr("external"))
 	}
 	failure := wait(server, signals, reload, log)
 	log.Info("shutting down")

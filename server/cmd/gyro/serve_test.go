@@ -5,9 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -223,50 +221,5 @@ func TestAddressInUse(t *testing.T) {
 	failServer(t, dir, want, []string{"GYRO_LOG_FILE=log"}, "-a", "127.0.0.1", "-p", port)
 	if log, err := os.ReadFile(filepath.Join(dir, "log")); err != nil || !strings.Contains(string(log), want) {
 		t.Errorf("log: %s, %v", log, err)
-	}
-}
-
-var tokenLine = regexp.MustCompile(`(?m)^ *Token +(eyJ\S+)$`)
-
-// TestDev: what is printed works: the page, the token, and the curl line.
-func TestDev(t *testing.T) {
-	t.Parallel()
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Skip(err)
-	}
-	port := freePort(t)
-	p := launch(t, t.TempDir(), nil, "Ctrl-C", "dev", "-p", port)
-	out := p.text()
-	base := "http://localhost:" + port
-	if got := status(base + "/"); got != http.StatusOK || !strings.Contains(out, base+"/ ") {
-		t.Errorf("demo page: status %d; printed: %s", got, out)
-	}
-	token := tokenLine.FindStringSubmatch(out)
-	if token == nil {
-		t.Fatalf("no token in %s", out)
-	}
-	header := http.Header{"Origin": {base}}
-	c := wstest.Dial(t, "http://localhost:"+port+"/connection/websocket", header)
-	c.Connect(`"token":"` + token[1] + `"`)
-	c.Subscribe("chat:index", "")
-	if push := c.Push(); push.Join == nil {
-		t.Errorf("got %+v", push)
-	}
-	_, line, _ := strings.Cut(out, "  curl ")
-	line, _, _ = strings.Cut(line, "\n")
-	cmd := exec.Command("sh", "-c", "'"+curl+"' "+line)
-	if answer, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(answer), `"offset":1`) {
-		t.Errorf("curl: %s %v", answer, err)
-	}
-	if pub := c.Pub(); string(pub.Data) != `{"text":"Hello from the backend"}` {
-		t.Errorf("got %s", pub.Data)
-	}
-	if other, status := wstest.Handshake(t, "http://localhost:"+port+"/connection/websocket", http.Header{"Origin": {"http://evil.example"}}); other != nil {
-		t.Errorf("another site may connect: %d", status)
-	}
-	p.signal(syscall.SIGHUP) // the terminal is closed
-	if code := p.exit(); code != 0 {
-		t.Errorf("exit code %d", code)
 	}
 }

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gyrohq/gyro/internal/wstest"
+)
+
+// startDev starts a development server on a free port, and returns what it printed by its
+// labels, and its address.
+func startDev(t *testing.T, flags ...string) (p *process, printed map[string]string, base string) {
+	t.Helper()
+	p = launch(t, t.TempDir(), nil, "Ctrl-C to stop.", append([]string{"dev", "-p", "0"}, flags...)...)
+	printed = make(map[string]string)
+	for _, m := range regexp.MustCompile(`(?m)^  ([A-Z][A-Za-z ]*\w)  +(\S+)`).FindAllStringSubmatch(p.text(), -1) {
+		printed[m[1]] = m[2]
+	}
+	for _, label := range []string{"Demo page", "WebSocket", "API key", "HMAC secret", "Token"} {
+		if printed[label] == "" {
+			t.Fatalf("no %s in %s", label, p.text())
+		}
+	}
+	return p, printed, strings.TrimSuffix(printed["Demo page"], "/")
+}
+
+// TestDev: what is printed works: the page, the token, the secret and the curl line.
+func TestDev(t *testing.T) {
+	t.Parallel()
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip(err)
+	}
+	p, printed, base := startDev(t)
+	if got := status(base + "/"); got != http.StatusOK {
+		t.Errorf("demo page: status %d", got)
+	}
+	c := wstest.Dial(t, base+"/connection/websocket", http.Header{"Origin": {base}})
+	c.Connect(`"token":"` + printed["Token"] + `"`)
+	c.Subscribe("chat:index", "")
+	if push := c.Push(); push.Join == nil {
+		t.Errorf("got %+v", push)
+	}
+	_, line, _ := strings.Cut(p.text(), "  curl ")
+	line, _, _ = strings.Cut(line, "\n")
+	cmd := exec.Command("sh", "-c", "'"+curl+"' "+line)
+	if answer, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(answer), `"offset":1`) {
+		t.Errorf("curl: %s %v", answer, err)
+	}
+	if pub := c.Pub(); string(pub.Data) != `{"text":"Hello from the backend"}` {
+		t.Errorf("got %s", pub.Data)
+	}
+	own, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "me"}).SignedString([]byte(printed["HMAC secret"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wstest.Dial(t, base+"/connection/websocket", http.Header{"Origin": {"http://localhost:5173"}}).Connect(`"token":"` + own + `"`)
+	p.signal(syscall.SIGHUP) // the terminal is closed
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestDevFlags: secrets that are given are those in use, and a page that is allowed connects.
+func TestDevFlags(t *testing.T) {
+	t.Parallel()
+	p, printed, base := startDev(t, "--secret", "my-secret", "--api-key", "my-key", "--origin", "https://a.example", "--origin", "null")
+	if printed["API key"] != "my-key" || printed["HMAC secret"] != "my-secret" {
+		t.Errorf("got %s", p.text())
+	}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "me", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte("my-secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{"https://a.example", "null", "http://localhost:1"} {
+		wstest.Dial(t, base+"/connection/websocket", http.Header{"Origin": {from}}).Connect(`"token":"` + token + `"`)
+	}
+	if got, body := request(t, http.MethodPost, base+"/api/info", "", http.Header{"X-Api-Key": {"my-key"}}); got != http.StatusOK {
+		t.Errorf("API: status %d %s", got, body)
+	}
+	dir := t.TempDir()
+	failServer(t, dir, `--origin: "a.example"`, nil, "dev", "-p", "0", "--origin", "a.example")
+	failServer(t, dir, "--api-key: ", nil, "dev", "-p", "0", "--api-key", "a b")
+	failServer(t, dir, `log.level: "loud"`, nil, "dev", "-p", "0", "--log.level", "loud")
+	_, port, _ := strings.Cut(strings.TrimPrefix(base, "http://"), ":")
+	failServer(t, dir, "gyro dev --port takes another port", nil, "dev", "-p", port)
+}
+
+// TestDevRefusals: each refusal is explained on the terminal, however many there are.
+func TestDevRefusals(t *testing.T) {
+	t.Parallel()
+	p, _, base := startDev(t)
+	const times = 40 // of more than 20 the log of a server would tell less
+	for i := range times {
+		from := fmt.Sprintf("http://evil%d.example", i)
+		if other, status := wstest.Handshake(t, base+"/connection/websocket", http.Header{"Origin": {from}}); other != nil || status != http.StatusForbidden {
+			t.Fatalf("another site may connect: %d", status)
+		}
+		p.await(from + "\n")
+	}
+	p.await("gyro dev --origin ORIGIN")
+	if got := strings.Count(p.text(), "client.allowed_origins has no such origin\n"); got != times {
+		t.Errorf("%d of %d refusals are explained", got, times)
+	}
+	if got, _ := request(t, http.MethodPost, base+"/api/info", "", http.Header{"X-Api-Key": {"wrong"}}); got != http.StatusUnauthorized {
+		t.Errorf("wrong key: status %d", got)
+	}
+	c := wstest.Dial(t, base+"/connection/websocket", nil)
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "me"}).SignedString([]byte("of another start"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := c.Outcome(`"connect":{"token":"` + token + `"}`); got != "disconnect 3500" {
+		t.Errorf("a token with another signature: %s", got)
+	}
+	p.await("gyro dev --secret SECRET")
+	if text := p.await("gyro dev --api-key KEY"); strings.Contains(text, "gyro is running") {
+		t.Errorf("what the announcement tells is logged as well: %s", text)
+	}
+}
+
+// TestDevHosts: what browsers can read answers for names of this machine alone; backends
+// may use any, they have a key.
+func TestDevHosts(t *testing.T) {
+	t.Parallel()
+	p, printed, base := startDev(t)
+	for host, want := range map[string]int{"localhost": http.StatusOK, "127.0.0.1:1": http.StatusOK, "evil.example": http.StatusForbidden} {
+		for _, path := range []string{"/", "/health", "/health/live", "/health/ready", "/dev/client.js"} {
+			if got, body := request(t, http.MethodGet, base+path, host, nil); got != want || want == http.StatusForbidden && !strings.Contains(body, "host name") {
+				t.Errorf("%s for %s: status %d, want %d: %s", path, host, got, want, body)
+			}
+		}
+		for _, path := range []string{"/dev/token", "/dev/publish"} {
+			if got, body := request(t, http.MethodPost, base+path, host, nil); got != want {
+				t.Errorf("%s for %s: status %d, want %d: %s", path, host, got, want, body)
+			}
+		}
+		if got, body := request(t, http.MethodPost, base+"/api/info", host, http.Header{"X-Api-Key": {printed["API key"]}}); got != http.StatusOK {
+			t.Errorf("API for %s: status %d: %s", host, got, body)
+		}
+	}
+	p.await("evil.example\n")
+}
+
+// request sends a request whose body is {} for a host; empty for that of the URL.
+func request(t *testing.T, method, url, host string, header http.Header) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(data)
+}
