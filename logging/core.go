@@ -151,7 +151,7 @@ func (c *core) report() {
 		l := h.example
 		l.Time = h.last
 		if others := h.suppressed - 1; others > 0 {
-			l.AddAttrs(slog.Int("suppressed", others))
+			l.AddAttrs(slog.Int("suppressed", others), slog.String("within", window.String()))
 		}
 		due = append(due, l)
 		h.suppressed, h.example = 0, line{}

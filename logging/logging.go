@@ -16,8 +16,8 @@ import (
 // is.
 //
 // Lines of the same level and message are one kind, and limited together: 20 are written
-// within ten seconds, then one every ten seconds, whose attribute "suppressed" is the number
-// of lines that were left out. Beyond that, lines with an error that is new for the kind are
+// within ten seconds, then one every ten seconds, whose attributes "suppressed" and
+// "within" are the number of lines that were left out and in which time. Beyond that, lines with an error that is new for the kind are
 // written, for up to 8 different errors. Levels below info are not limited.
 //
 // Up to 8,192 lines and 4 MiB wait for the handler; lines below the level error get half of
