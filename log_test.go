@@ -73,7 +73,7 @@ func TestSlowClientIsLogged(t *testing.T) {
 		if err := node.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if text := log.String(); strings.Count(text, "client.queue_max_size") != 1 || !strings.Contains(text, "client="+id) || !strings.Contains(text, "user=u") {
+		if text := log.String(); strings.Count(text, "Config.QueueMaxSize") != 1 || !strings.Contains(text, "client="+id) || !strings.Contains(text, "user=u") {
 			t.Errorf("the log says:\n%s", text)
 		}
 	})

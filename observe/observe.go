@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 )
 
 // Observer of a node. A nil function is not called. A panic of Turn is logged; one of
@@ -25,6 +26,12 @@ type Observer struct {
 	// begins a span in Effect and ends it in done. Both are called on the goroutine of the
 	// effect: if e is Inline that is the client's loop, which they must not block.
 	Effect func(ctx context.Context, e Effect) (_ context.Context, done func(err error))
+	// Refused is told of what is refused to clients, each time and before it is written to
+	// the log, which leaves out what comes too often. It may change the refusal: a program
+	// can put the name of its own setting in place of a field of gyro.Config. It is called
+	// on loops and other goroutines, and must not block. Answers of handlers with codes of
+	// the application's own are refusals only if they are made by refusal.Because.
+	Refused func(f *refusal.Refusal)
 }
 
 // Effect is a call of a handler or of an engine, on behalf of a client.
@@ -36,8 +43,8 @@ type Effect struct {
 	Name string
 	// Client on whose behalf the call is made. It is valid beyond the call.
 	Client Client
-	// Channel, if the effect has exactly one.
-	Channel string
+	// Channel, if the effect has exactly one, and Method of an RPC.
+	Channel, Method string
 	// Inline is set if the effect runs on the client's loop. If it ends with
 	// gyro.ErrWouldBlock, it is tried again on a goroutine.
 	Inline bool

@@ -206,7 +206,10 @@ func (x *executor) History(e *session.History) {
 	e.Err = command(x, "History", e.Channel, e, Application.History)
 }
 
-func (x *executor) RPC(e *session.RPC) { e.Err = command(x, "RPC", "", e, Application.RPC) }
+func (x *executor) RPC(e *session.RPC) {
+	what := &observe.Effect{Name: "RPC", Method: e.Request.Method}
+	e.Err = x.handle(x.client().work(), what, func(ctx context.Context, c *Client, app Application) error { return app.RPC(ctx, c, e) })
+}
 
 func (x *executor) Message(e *session.Message) {
 	e.Err = command(x, "Message", "", e, Application.Message)
@@ -241,14 +244,14 @@ func (x *executor) handle(ctx context.Context, what *observe.Effect, f func(ctx 
 	done := unobserved
 	defer func() {
 		if r := recover(); r != nil {
-			c.handlerPanicked(what.Name, r)
+			c.handlerPanicked(what, r)
 			err = protocol.ErrorInternal
 			done(err)
 		}
 	}()
 	ctx, done = x.begin(ctx, what)
 	if err = f(ctx, c, x.node().Application); err != nil {
-		c.handlerFailed(what.Name, err)
+		c.handlerFailed(what, err)
 	}
 	done(err)
 	return err
@@ -262,18 +265,32 @@ func (x *executor) notify(name, ch string, handled bool, f func(ctx context.Cont
 	}
 }
 
-// handlerPanicked logs and counts a panic.
-func (c *Client) handlerPanicked(name string, reason any) {
+// handlerPanicked logs a panic, and counts it.
+func (c *Client) handlerPanicked(what *observe.Effect, reason any) {
 	c.loop.clients.panics.Add(1)
-	c.loop.clients.Log.Error("handler panicked", "handler", name, "client", c.ID(), "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))
+	c.loop.clients.Log.Error("handler panicked", append(c.during(what), "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))...)
 }
 
-// handlerFailed logs an error that is not an answer.
-func (c *Client) handlerFailed(name string, err error) {
-	_, reply := errors.AsType[*protocol.Error](err)
-	_, disconnect := errors.AsType[protocol.Disconnect](err)
-	if !reply && !disconnect && !errors.Is(err, ErrWouldBlock) && !c.hasGone(err) {
-		c.loop.clients.Log.Error("handler failed", "handler", name, "client", c.ID(), "error", err)
+// during is what a line tells of an effect.
+func (c *Client) during(what *observe.Effect) []any {
+	args := []any{"handler", what.Name, "client", c.ID(), "user", c.UserID()}
+	if what.Channel != "" {
+		args = append(args, "channel", what.Channel)
+	}
+	if what.Method != "" {
+		args = append(args, "method", what.Method)
+	}
+	return args
+}
+
+// handlerFailed logs why a handler refused something, or that it failed.
+func (c *Client) handlerFailed(what *observe.Effect, err error) {
+	switch code, answer := answerCode(err); {
+	case errors.Is(err, ErrWouldBlock), c.hasGone(err):
+	case answer:
+		c.refused(what, code, err)
+	default:
+		c.loop.clients.Log.Error("handler failed", append(c.during(what), "error", err)...)
 	}
 }
 

@@ -2,9 +2,12 @@ package client
 
 import (
 	"context"
+	"errors"
+	"strconv"
 
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 )
 
 func (e *env) Received(cmd *protocol.Command) {
@@ -19,22 +22,22 @@ func (e *env) Replied(r *protocol.Reply) {
 	}
 }
 
-// refusals are the log messages of limits, and the configuration keys that change them.
-var refusals = [observe.NumLimits]struct {
+// limits are the messages about limits, with the fields of gyro.Config that set them.
+var limits = [observe.NumLimits]struct {
 	message, key string
 	limit        func(*Registry) int
 }{
-	observe.LimitChannelLength: {"channel refused: its name is too long", "ChannelMaxLength (channel.max_length)",
+	observe.LimitChannelLength: {"channel refused: its name is too long", "ChannelMaxLength",
 		func(r *Registry) int { return r.Session.ChannelMaxLength }},
-	observe.LimitChannels: {"subscription refused: the client has too many", "ChannelLimit (client.channel_limit)",
+	observe.LimitChannels: {"subscription refused: the client has too many", "ChannelLimit",
 		func(r *Registry) int { return r.Session.ChannelLimit }},
-	observe.LimitReply: {"reply refused: it is too large", "QueueMaxSize (client.queue_max_size)",
+	observe.LimitReply: {"reply refused: it is too large", "QueueMaxSize",
 		func(r *Registry) int { return r.Session.QueueMaxSize }},
-	observe.LimitQueue: {"slow client: too much waits for it", "QueueMaxSize (client.queue_max_size)",
+	observe.LimitQueue: {"slow client: too much waits for it", "QueueMaxSize",
 		func(r *Registry) int { return r.Session.QueueMaxSize }},
 	observe.LimitPending: {"client refused: it sent too much while its commands wait", "CommandLimit",
 		func(r *Registry) int { return r.Session.PendingMaxSize }},
-	observe.LimitConnections: {"client refused: its user has too many connections", "UserConnectionLimit (client.user_connection_limit)",
+	observe.LimitConnections: {"client refused: its user has too many connections", "UserConnectionLimit",
 		func(r *Registry) int { return r.UserConnectionLimit }},
 }
 
@@ -42,12 +45,39 @@ func (e *env) Refused(l observe.Limit, ch string) {
 	if n := e.loop.counts; n != nil {
 		n.Refused(l)
 	}
-	of, clients := &refusals[l], e.loop.clients
-	args := []any{"client", e.id, "user", e.session.User(), "key", of.key}
-	if ch != "" {
-		args = append(args, "channel", ch[:min(len(ch), clients.Session.ChannelMaxLength)], "length", len(ch))
+	of, clients := &limits[l], e.loop.clients
+	why := refusal.Because(errLimit, "Config."+of.key, "the limit is "+strconv.Itoa(of.limit(clients)))
+	clients.refusals.Report(refusal.Refusal{Kind: of.message, Client: e.ID(), User: e.session.User(), Channel: ch}, 0, why)
+}
+
+var errLimit = errors.New("limit reached")
+
+// kinds are the messages about what handlers refuse.
+var kinds = map[string]string{
+	"Connecting": "connection refused", "Subscribe": "subscribe refused", "Publish": "publish refused",
+	"Presence": "presence refused", "PresenceStats": "presence stats refused", "History": "history refused",
+	"RPC": "RPC refused", "Message": "message refused", "Refresh": "refresh refused", "SubRefresh": "subscription refresh refused",
+}
+
+// answerCode is the code of what the client is told of err, if err is meant for it.
+func answerCode(err error) (code uint32, answer bool) {
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		return e.Code, true
 	}
-	clients.Log.Info(of.message, append(args, "limit", of.limit(clients))...)
+	d, ok := errors.AsType[protocol.Disconnect](err)
+	return d.Code, ok
+}
+
+// refused reports that a handler, or an engine behind it, refused something. Codes of the
+// application are its own business, unless it gives a reason.
+func (c *Client) refused(what *observe.Effect, code uint32, err error) {
+	_, because := errors.AsType[*refusal.Reason](err)
+	if own := code >= 400 && code < 3000 || code >= 4000; own && !because {
+		return
+	}
+	c.loop.clients.refusals.Report(refusal.Refusal{
+		Kind: kinds[what.Name], Client: c.ID(), User: c.UserID(), Channel: what.Channel, Method: what.Method,
+	}, code, err)
 }
 
 // begin tells the observer that an effect begins. The caller calls done when the effect ends.

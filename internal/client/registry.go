@@ -22,6 +22,7 @@ import (
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -43,9 +44,10 @@ type Config struct {
 // Registry holds the clients of a node and its loops. Any goroutine may use it.
 type Registry struct {
 	Config
-	loops  []*Loop
-	users  users.Counts
-	panics atomic.Uint64
+	refusals refusal.Reporter
+	loops    []*Loop
+	users    users.Counts
+	panics   atomic.Uint64
 
 	// handling is the context of handlers, which Stop ends.
 	handling context.Context
@@ -65,7 +67,7 @@ type Registry struct {
 
 // New returns a registry with a loop per processor. It takes clients after Open.
 func New(cfg Config) *Registry {
-	r := &Registry{Config: cfg}
+	r := &Registry{Config: cfg, refusals: refusal.Reporter{Log: cfg.Log, Observe: cfg.Observer.Refused}}
 	r.handling, r.Stop = context.WithCancel(context.Background())
 	for i := range runtime.GOMAXPROCS(0) {
 		l := &Loop{Loop: loop.New(), clients: r, Index: i, users: make(map[string][]*Client)}

@@ -1,0 +1,124 @@
+// Package refusal carries the reason for a refusal from where it is decided to the log.
+//
+// Whoever refuses something returns Because: an error that answers the caller as before, and
+// holds the reason and the setting that would allow it. Whoever knows who asked gives that
+// error to a Reporter, which writes one line. The caller is told the answer alone, so the
+// reason may name settings, but no secret.
+package refusal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+)
+
+// Reason is an error with the reason for a refusal.
+type Reason struct {
+	// Answer is what the caller gets, such as a *protocol.Error or a protocol.Disconnect.
+	// Not nil.
+	Answer error
+	// Key is the setting that would allow it: a key of the server's configuration; in the
+	// library a field of gyro.Config, or a handler. Empty if no setting would.
+	Key string
+	// Text says why, in a clause. It quotes nothing that the caller sent, so that there are
+	// few different texts.
+	Text string
+}
+
+// Error implements error.
+func (r *Reason) Error() string { return r.Answer.Error() + ": " + r.Text }
+
+// Unwrap returns the answer.
+func (r *Reason) Unwrap() error { return r.Answer }
+
+// Because returns a *Reason.
+func Because(answer error, key, text string) error {
+	return &Reason{Answer: answer, Key: key, Text: text}
+}
+
+// Answer returns an error with the answer, and the reason of err.
+func Answer(answer, err error) error {
+	key, text := Explain(err)
+	return Because(answer, key, text)
+}
+
+// Explain returns the reason of err: that of a Reason, or the text of the error.
+func Explain(err error) (key, text string) {
+	if r, ok := errors.AsType[*Reason](err); ok {
+		return r.Key, r.Text
+	}
+	return "", err.Error()
+}
+
+// Refusal is what a Reporter tells of.
+type Refusal struct {
+	// Kind is the message of the line, a constant. Lines of one kind are limited together.
+	Kind string
+	// Level of the line; the zero value is slog.LevelInfo.
+	Level slog.Level
+	// Client is the client's ID and User its user; Addr and Origin are those of a request by
+	// whoever is not a client yet. Method is the method of an RPC or of the server API, and
+	// Path that of a request.
+	Client, User, Addr, Origin, Channel, Method, Path string
+	// Code of the answer; 0 if it has none.
+	Code uint32
+	// Key and Reason are as in Reason.
+	Key, Reason string
+}
+
+// Reporter writes refusals to a log.
+type Reporter struct {
+	// Log is a logger of logging.Wrap, so that Report never blocks, and few of many
+	// refusals are written.
+	Log *slog.Logger
+	// Observe is told of each refusal before it is written, and may change it; nil for
+	// nobody. Any goroutine calls it, those of loops as well, so it must not block.
+	Observe func(f *Refusal)
+}
+
+// maxText bounds what a line shows of a text, bytes.
+const maxText = 256
+
+// Report writes a line with the refusal, without the attributes that are empty. err is the answer, whose reason it adds. It costs the same for texts of any length.
+func (r Reporter) Report(f Refusal, code uint32, err error) {
+	f.Code = code
+	if f.Key, f.Reason = Explain(err); r.Observe != nil {
+		r.Observe(&f)
+	}
+	ctx := context.Background()
+	if !r.Log.Enabled(ctx, f.Level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 10)
+	for _, a := range [...]struct{ name, text string }{
+		{"client", f.Client}, {"user", f.User}, {"addr", f.Addr}, {"origin", f.Origin},
+		{"channel", f.Channel}, {"method", f.Method}, {"path", f.Path},
+	} {
+		if a.text != "" {
+			attrs = append(attrs, slog.String(a.name, cut(a.text)))
+		}
+	}
+	if code != 0 {
+		attrs = append(attrs, slog.Uint64("code", uint64(code)))
+	}
+	// As an error, each new reason of a kind is written, however many others were.
+	attrs = append(attrs, slog.Any("reason", reason(cut(f.Reason))))
+	if f.Key != "" {
+		attrs = append(attrs, slog.String("key", f.Key))
+	}
+	r.Log.LogAttrs(ctx, f.Level, f.Kind, attrs...)
+}
+
+// reason is a text as an error.
+type reason string
+
+func (r reason) Error() string { return string(r) }
+
+// cut returns the beginning of a text, in valid UTF-8.
+func cut(text string) string {
+	if len(text) > maxText {
+		text = text[:maxText]
+	}
+	return strings.ToValidUTF8(text, "")
+}
