@@ -8,11 +8,12 @@ package api
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/refusal"
 )
 
 // Node is what the API needs of a *gyro.Node. Its methods may be called from
@@ -38,6 +39,8 @@ type Channels interface {
 	// protocol.ErrorBadRequest for a name that cannot be one; it may wrap them. It may be
 	// called from any goroutine.
 	ChannelOptions(ch string) (ChannelOptions, error)
+	// OptionKey is the configuration key of an option of the channel's namespace.
+	OptionKey(ch, option string) string
 }
 
 // ChannelOptions are the options of a channel's namespace that the API follows
@@ -101,7 +104,8 @@ type Config struct {
 	// RPC are the extension methods by name. The map is not copied: do not change
 	// it later.
 	RPC map[string]RPCHandler
-	// Logger hears of failures behind code 100; nil: slog.Default().
+	// Logger hears why commands are refused, and of failures behind code 100. It is wrapped
+	// by logging.Wrap; nil: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -111,7 +115,7 @@ type Executor struct {
 	channels func() Channels
 	keyed    Keyed
 	rpc      map[string]RPCHandler
-	log      *slog.Logger
+	refusals refusal.Reporter
 	// most is Config.BatchSize.
 	most int
 }
@@ -121,10 +125,8 @@ func NewExecutor(c Config) *Executor {
 	if c.Node == nil || c.Channels == nil {
 		panic("api: Config.Node and Config.Channels are required")
 	}
-	e := &Executor{node: c.Node, channels: c.Channels, keyed: c.Keyed, rpc: c.RPC, log: c.Logger, most: cmp.Or(c.BatchSize, 256)}
-	if e.log == nil {
-		e.log = slog.Default()
-	}
+	e := &Executor{node: c.Node, channels: c.Channels, keyed: c.Keyed, rpc: c.RPC, most: cmp.Or(c.BatchSize, 256)}
+	e.refusals.Log = logging.Wrap(c.Logger)
 	return e
 }
 
@@ -145,24 +147,7 @@ func (e *Executor) options(ch string) (ChannelOptions, error) { return optionsOf
 
 func optionsOf(channels Channels, ch string) (ChannelOptions, error) {
 	if ch == "" {
-		return ChannelOptions{}, ErrBadRequest
+		return ChannelOptions{}, errNoChannel
 	}
-	o, err := channels.ChannelOptions(ch)
-	if err != nil {
-		return ChannelOptions{}, fromNode(err)
-	}
-	return o, nil
-}
-
-// failed turns the error of a node, an engine or a handler into the API's, and
-// logs what the caller will not see: the reason.
-func (e *Executor) failed(ctx context.Context, m Method, ch string, err error) error {
-	apiErr := fromNode(err)
-	switch {
-	case apiErr.Code != ErrInternal.Code:
-		e.log.InfoContext(ctx, "API command refused", "method", m.String(), "channel", ch, "error", err)
-	case !errors.Is(err, context.Canceled):
-		e.log.ErrorContext(ctx, "API command failed", "method", m.String(), "channel", ch, "error", err)
-	}
-	return apiErr
+	return channels.ChannelOptions(ch)
 }

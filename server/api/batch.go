@@ -73,7 +73,7 @@ func (p *publishes) add(ctx context.Context, i int, r *PublishRequest) {
 		err = p.batch.add(i, r)
 	}
 	if err != nil {
-		p.replies[i].Result = AsError(err)
+		p.replies[i].Result = p.e.failed(ctx, MethodPublish, r.Channel, err)
 		return
 	}
 	if p.batch.full() {
@@ -116,11 +116,11 @@ func (e *Executor) reply(ctx context.Context, c *Command) Result {
 	switch r := c.Request.(type) {
 	case nil:
 		if c.Null {
-			return ErrBadRequest
+			return e.failed(ctx, MethodBatch, "", errNull)
 		}
-		return ErrNotFound
+		return e.failed(ctx, MethodBatch, "", errCommand)
 	case *BatchRequest:
-		return ErrNotFound
+		return e.failed(ctx, MethodBatch, "", errCommand)
 	default:
 		res, err := e.Execute(ctx, r)
 		if err != nil {

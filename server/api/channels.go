@@ -15,7 +15,7 @@ const surveyTimeout = 10 * time.Second
 // Presence executes a presence command.
 func (e *Executor) Presence(ctx context.Context, r *PresenceRequest) (*PresenceResult, error) {
 	if err := e.checkPresence(r.Channel); err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodPresence, r.Channel, err)
 	}
 	p, err := e.node.Presence(ctx, r.Channel)
 	if err != nil {
@@ -31,7 +31,7 @@ func (e *Executor) Presence(ctx context.Context, r *PresenceRequest) (*PresenceR
 // PresenceStats executes a presence_stats command.
 func (e *Executor) PresenceStats(ctx context.Context, r *PresenceStatsRequest) (*PresenceStatsResult, error) {
 	if err := e.checkPresence(r.Channel); err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodPresenceStats, r.Channel, err)
 	}
 	s, err := e.node.PresenceStats(ctx, r.Channel)
 	if err != nil {
@@ -43,7 +43,7 @@ func (e *Executor) PresenceStats(ctx context.Context, r *PresenceStatsRequest) (
 func (e *Executor) checkPresence(ch string) error {
 	o, err := e.options(ch)
 	if err == nil && !o.Presence {
-		return ErrNotAvailable
+		return errPresence
 	}
 	return err
 }
@@ -52,11 +52,11 @@ func (e *Executor) checkPresence(ch string) error {
 func (e *Executor) History(ctx context.Context, r *HistoryRequest) (*HistoryResult, error) {
 	o, err := e.checkHistory(r.Channel)
 	if err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodHistory, r.Channel, err)
 	}
 	// Nothing is before offset 0. Ref answers with an internal error.
 	if r.Since != nil && r.Reverse && r.Since.Offset == 0 {
-		return nil, ErrBadRequest
+		return nil, e.failed(ctx, MethodHistory, r.Channel, errSince)
 	}
 	h, err := e.node.History(ctx, r.Channel, &gyro.HistoryFilter{
 		Since: (*gyro.StreamPosition)(r.Since), Limit: int(r.Limit), Reverse: r.Reverse, MetaTTL: o.HistoryMetaTTL,
@@ -74,7 +74,7 @@ func (e *Executor) History(ctx context.Context, r *HistoryRequest) (*HistoryResu
 // HistoryRemove executes a history_remove command.
 func (e *Executor) HistoryRemove(ctx context.Context, r *HistoryRemoveRequest) (*HistoryRemoveResult, error) {
 	if _, err := e.checkHistory(r.Channel); err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodHistoryRemove, r.Channel, err)
 	}
 	if err := e.node.RemoveHistory(ctx, r.Channel); err != nil {
 		return nil, e.failed(ctx, MethodHistoryRemove, r.Channel, err)
@@ -85,7 +85,7 @@ func (e *Executor) HistoryRemove(ctx context.Context, r *HistoryRemoveRequest) (
 func (e *Executor) checkHistory(ch string) (ChannelOptions, error) {
 	o, err := e.options(ch)
 	if err == nil && !o.history() {
-		err = ErrNotAvailable
+		err = errHistory
 	}
 	return o, err
 }
@@ -98,7 +98,7 @@ func (e *Executor) Channels(ctx context.Context, r *ChannelsRequest) (*ChannelsR
 	switch {
 	case errors.Is(err, protocol.ErrorBadRequest):
 		// The caller's mistake, but this is the code that callers know.
-		return nil, ErrInternal
+		return nil, e.failed(ctx, MethodChannels, "", errPattern)
 	case err != nil:
 		return nil, e.failed(ctx, MethodChannels, "", err)
 	}

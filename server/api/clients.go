@@ -14,15 +14,15 @@ const sourceServerAPI = 10
 func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*SubscribeResult, error) {
 	o, err := e.options(r.Channel)
 	if err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodSubscribe, r.Channel, err)
 	}
 	data, err := payload(r.Data, r.B64Data)
 	if err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodSubscribe, r.Channel, err)
 	}
 	info, err := payload(r.Info, r.B64Info)
 	if err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodSubscribe, r.Channel, err)
 	}
 	var over SubscribeOptionOverride
 	if r.Override != nil {
@@ -61,7 +61,7 @@ func choose(override *BoolValue, option bool) bool {
 // channel: clients would be told of the end of a subscription that has no name.
 func (e *Executor) Unsubscribe(ctx context.Context, r *UnsubscribeRequest) (*UnsubscribeResult, error) {
 	if _, err := e.options(r.Channel); err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodUnsubscribe, r.Channel, err)
 	}
 	if err := e.node.Unsubscribe(ctx, gyro.Target{User: r.User, Client: r.Client, Session: r.Session}, r.Channel, nil); err != nil {
 		return nil, e.failed(ctx, MethodUnsubscribe, r.Channel, err)

@@ -21,7 +21,7 @@ type Keyed interface {
 func (e *Executor) mapOptions(ch string) (ChannelOptions, error) {
 	o, err := e.options(ch)
 	if err == nil && !o.keyed() {
-		err = ErrBadRequest
+		err = errNotMap
 	}
 	return o, err
 }
@@ -29,7 +29,7 @@ func (e *Executor) mapOptions(ch string) (ChannelOptions, error) {
 // keyed calls a method of Keyed with a request for a channel.
 func keyed[Q, R any](ctx context.Context, e *Executor, m Method, ch string, call func(Keyed, context.Context, *Q) (*R, error), r *Q) (*R, error) {
 	if e.keyed == nil {
-		return nil, ErrNotAvailable
+		return nil, e.failed(ctx, m, ch, errKeyed)
 	}
 	res, err := call(e.keyed, ctx, r)
 	if err != nil {
@@ -41,18 +41,18 @@ func keyed[Q, R any](ctx context.Context, e *Executor, m Method, ch string, call
 // MapPublish executes a map_publish command.
 func (e *Executor) MapPublish(ctx context.Context, r *MapPublishRequest) (*MapPublishResult, error) {
 	if r.Key == "" {
-		return nil, ErrBadRequest
+		return nil, e.failed(ctx, MethodMapPublish, r.Channel, errNoKey)
 	}
 	o, err := e.mapOptions(r.Channel)
 	if err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodMapPublish, r.Channel, err)
 	}
 	if r.KeyMode != "" && r.KeyMode != "if_new" && r.KeyMode != "if_exists" {
-		return nil, ErrBadRequest
+		return nil, e.failed(ctx, MethodMapPublish, r.Channel, errKeyMode)
 	}
 	checked := *r
 	if checked.Data, err = payload(r.Data, r.B64Data); err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodMapPublish, r.Channel, err)
 	}
 	checked.B64Data = ""
 	checked.Delta = r.Delta || o.DeltaPublish
@@ -62,10 +62,10 @@ func (e *Executor) MapPublish(ctx context.Context, r *MapPublishRequest) (*MapPu
 // MapRemove executes a map_remove command.
 func (e *Executor) MapRemove(ctx context.Context, r *MapRemoveRequest) (*MapRemoveResult, error) {
 	if r.Key == "" {
-		return nil, ErrBadRequest
+		return nil, e.failed(ctx, MethodMapRemove, r.Channel, errNoKey)
 	}
 	if _, err := e.mapOptions(r.Channel); err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodMapRemove, r.Channel, err)
 	}
 	return keyed(ctx, e, MethodMapRemove, r.Channel, Keyed.MapRemove, r)
 }
@@ -73,7 +73,7 @@ func (e *Executor) MapRemove(ctx context.Context, r *MapRemoveRequest) (*MapRemo
 // MapReadState executes a map_read_state command.
 func (e *Executor) MapReadState(ctx context.Context, r *MapReadStateRequest) (*MapReadStateResult, error) {
 	if _, err := e.mapOptions(r.Channel); err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodMapReadState, r.Channel, err)
 	}
 	return keyed(ctx, e, MethodMapReadState, r.Channel, Keyed.MapReadState, r)
 }
@@ -81,7 +81,7 @@ func (e *Executor) MapReadState(ctx context.Context, r *MapReadStateRequest) (*M
 // MapReadStream executes a map_read_stream command.
 func (e *Executor) MapReadStream(ctx context.Context, r *MapReadStreamRequest) (*MapReadStreamResult, error) {
 	if _, err := e.mapOptions(r.Channel); err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodMapReadStream, r.Channel, err)
 	}
 	return keyed(ctx, e, MethodMapReadStream, r.Channel, Keyed.MapReadStream, r)
 }
@@ -89,7 +89,7 @@ func (e *Executor) MapReadStream(ctx context.Context, r *MapReadStreamRequest) (
 // MapStats executes a map_stats command.
 func (e *Executor) MapStats(ctx context.Context, r *MapStatsRequest) (*MapStatsResult, error) {
 	if _, err := e.mapOptions(r.Channel); err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodMapStats, r.Channel, err)
 	}
 	return keyed(ctx, e, MethodMapStats, r.Channel, Keyed.MapStats, r)
 }
@@ -97,29 +97,32 @@ func (e *Executor) MapStats(ctx context.Context, r *MapStatsRequest) (*MapStatsR
 // MapClear executes a map_clear command.
 func (e *Executor) MapClear(ctx context.Context, r *MapClearRequest) (*MapClearResult, error) {
 	if _, err := e.mapOptions(r.Channel); err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodMapClear, r.Channel, err)
 	}
 	return keyed(ctx, e, MethodMapClear, r.Channel, Keyed.MapClear, r)
 }
 
 // SharedPollPublish executes a shared_poll_publish command.
 func (e *Executor) SharedPollPublish(ctx context.Context, r *SharedPollPublishRequest) (*SharedPollPublishResult, error) {
-	if r.Key == "" || r.Version == 0 {
-		return nil, ErrBadRequest
+	switch {
+	case r.Key == "":
+		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, errNoKey)
+	case r.Version == 0:
+		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, errNoVersion)
 	}
 	o, err := e.options(r.Channel)
 	if err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, err)
 	}
 	if o.SubscriptionType != "shared_poll" {
-		return nil, ErrBadRequest
+		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, errNotPoll)
 	}
 	if !o.SharedPollPublish {
-		return nil, ErrNotAvailable
+		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, errPollOff)
 	}
 	checked := *r
 	if checked.Data, err = payload(r.Data, r.B64Data); err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, err)
 	}
 	checked.B64Data = ""
 	return keyed(ctx, e, MethodSharedPollPublish, r.Channel, Keyed.SharedPollPublish, &checked)

@@ -26,17 +26,17 @@ func (e *Executor) Info(ctx context.Context, _ *InfoRequest) (*InfoResult, error
 // RPC executes an rpc command.
 func (e *Executor) RPC(ctx context.Context, r *RPCRequest) (*RPCResult, error) {
 	if r.Method == "" {
-		return nil, ErrBadRequest
+		return nil, e.failed(ctx, MethodRPC, "", errNoMethod)
 	}
 	handler, ok := e.rpc[r.Method]
 	if !ok {
-		return nil, ErrNotFound
+		return nil, e.failed(ctx, MethodRPC, "", errMethod)
 	}
 	data, err := callRPC(ctx, handler, r.Params)
 	if err != nil {
 		apiErr := AsError(err)
 		if apiErr == ErrInternal {
-			e.log.ErrorContext(ctx, "API RPC method failed", "method", r.Method, "error", err)
+			e.refusals.Log.ErrorContext(ctx, "API RPC method failed", "method", r.Method, "error", err)
 		}
 		return nil, apiErr
 	}

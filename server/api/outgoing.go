@@ -68,7 +68,7 @@ func (b *batch) options() *gyro.PublishOptions {
 // add checks a publish command and puts its publication.
 func (b *batch) add(id int, r *PublishRequest) error {
 	if r.Channel == "" {
-		return ErrBadRequest
+		return errNoChannel
 	}
 	o := r.Options.orNone()
 	data, err := payload(r.Data, o.B64Data)
@@ -114,7 +114,7 @@ func (b *batch) flush(ctx context.Context, e *Executor, m Method, done func(id i
 		p := &items[i]
 		var failure *Error
 		if p.Err != nil {
-			failure = AsError(e.failed(ctx, m, p.Channel, p.Err))
+			failure = e.failed(ctx, m, p.Channel, p.Err)
 		}
 		at := p.Result.Position
 		done(b.id[i], PublishResult{Offset: at.Offset, Epoch: at.Epoch}, failure)

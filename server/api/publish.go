@@ -14,7 +14,7 @@ func (e *Executor) Publish(ctx context.Context, r *PublishRequest) (*PublishResu
 	b := e.newBatch()
 	if err := b.add(0, r); err != nil {
 		b.release()
-		return nil, err
+		return nil, e.failed(ctx, MethodPublish, r.Channel, err)
 	}
 	res := new(PublishResult)
 	var failure *Error
@@ -30,11 +30,11 @@ func (e *Executor) Publish(ctx context.Context, r *PublishRequest) (*PublishResu
 // the others.
 func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*BroadcastResult, error) {
 	if len(r.Channels) == 0 {
-		return nil, ErrBadRequest
+		return nil, e.failed(ctx, MethodBroadcast, "", errNoChannels)
 	}
 	data, err := payload(r.Data, r.Options.orNone().B64Data)
 	if err != nil {
-		return nil, err
+		return nil, e.failed(ctx, MethodBroadcast, "", err)
 	}
 	b := e.newBatch()
 	kinds := kinds{options: r.Options.orNone()}
@@ -51,7 +51,7 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 			err = k.judge(data)
 		}
 		if err != nil {
-			out[i].Error = AsError(err)
+			out[i].Error = e.failed(ctx, MethodBroadcast, ch, err)
 			continue
 		}
 		if b.put(i, ch, data, &k.publish); b.full() {
@@ -109,12 +109,17 @@ func (s *kinds) of(channels Channels, ch string) (*kind, error) {
 
 // check refuses a publication in such channels.
 func (o *ChannelOptions) check(data []byte) error {
-	// Ref does not look at the type here; publishing a stream publication into a
-	// map channel has no meaning.
-	if !o.stream() || !validData(o.PublicationDataFormat, data) {
-		return ErrBadRequest
+	switch {
+	case !o.stream():
+		// Ref does not look at the type here; publishing a stream publication into a
+		// map channel has no meaning.
+		return errNotStream
+	case validData(o.PublicationDataFormat, data):
+		return nil
+	case len(data) == 0:
+		return errNoData
 	}
-	return nil
+	return errData
 }
 
 // judge is check for data that is always the same.
@@ -145,7 +150,7 @@ func payload(data []byte, b64 string) ([]byte, error) {
 	}
 	decoded, err := base64.StdEncoding.DecodeString(b64)
 	if err != nil {
-		return nil, ErrBadRequest
+		return nil, errBase64
 	}
 	return decoded, nil
 }

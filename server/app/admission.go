@@ -1,54 +1,56 @@
 package app
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/gyrohq/gyro/refusal"
 )
 
 // admission limits new connections: their rate, and the number of clients (config.md 5.2).
 type admission struct {
 	clients func() int
-	log     *slog.Logger
 	now     func() time.Time
 
 	connLimit func() int
 	rateLimit int
 
-	mu         sync.Mutex
-	tokens     float64
-	filled     time.Time
-	lastWarned time.Time
-	refused    uint64
+	mu      sync.Mutex
+	tokens  float64
+	filled  time.Time
+	refused uint64
 }
 
-// warnEvery is the least time between two warnings about the connection limit.
-const warnEvery = 3 * time.Second
+// Why connections are refused, and what clients are told.
+var (
+	errUnavailable = errors.New("Service Unavailable")
 
-func newAdmission(connLimit func() int, rateLimit int, clients func() int, log *slog.Logger) *admission {
+	errTooMany = refusal.Because(errUnavailable, "client.connection_limit", "the node has as many connections as client.connection_limit allows")
+	errTooFast = refusal.Because(errUnavailable, "client.connection_rate_limit", "more connections come in a second than client.connection_rate_limit allows")
+)
+
+func newAdmission(connLimit func() int, rateLimit int, clients func() int) *admission {
 	return &admission{
-		clients: clients, log: log, now: time.Now, connLimit: connLimit, rateLimit: rateLimit, tokens: float64(rateLimit),
+		clients: clients, now: time.Now, connLimit: connLimit, rateLimit: rateLimit, tokens: float64(rateLimit),
 	}
 }
 
 // admit takes one of rateLimit tokens a second, and compares the number of
-// clients with the limit.
-func (a *admission) admit() bool {
+// clients with the limit. The level is that of the line about an error.
+func (a *admission) admit() (slog.Level, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.takeToken() {
-		return false
+		return slog.LevelInfo, errTooFast
 	}
 	limit := a.connLimit()
 	if limit <= 0 || a.clients() < limit {
-		return true
+		return slog.LevelInfo, nil
 	}
 	a.refused++
-	if now := a.now(); now.Sub(a.lastWarned) >= warnEvery {
-		a.lastWarned = now
-		a.log.Warn("connection limit reached", "client.connection_limit", limit, "refused", a.refused)
-	}
-	return false
+	return slog.LevelWarn, errTooMany
 }
 
 // refusals returns how many connections client.connection_limit refused.

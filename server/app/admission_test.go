@@ -1,9 +1,7 @@
 package app
 
 import (
-	"bytes"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,18 +10,18 @@ import (
 )
 
 // fakeLimits are limits with a clock and a number of clients of their own.
-func fakeLimits(connLimit, rateLimit int) (a *admission, now *time.Time, clients *int, logs *bytes.Buffer) {
-	now, clients, logs = new(time.Time), new(int), new(bytes.Buffer)
+func fakeLimits(connLimit, rateLimit int) (a *admission, now *time.Time, clients *int) {
+	now, clients = new(time.Time), new(int)
 	*now = time.Unix(1, 0)
-	a = newAdmission(func() int { return connLimit }, rateLimit, func() int { return *clients }, newLogger(logs, "info", false))
+	a = newAdmission(func() int { return connLimit }, rateLimit, func() int { return *clients })
 	a.now = func() time.Time { return *now }
-	return a, now, clients, logs
+	return a, now, clients
 }
 
 func admitted(a *admission, tries int) int {
 	n := 0
 	for range tries {
-		if a.admit() {
+		if _, err := a.admit(); err == nil {
 			n++
 		}
 	}
@@ -33,7 +31,7 @@ func admitted(a *admission, tries int) int {
 // TestRateLimit: bursts of N, N per second.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
-	a, now, _, _ := fakeLimits(0, 10)
+	a, now, _ := fakeLimits(0, 10)
 	for i, step := range []struct {
 		pass time.Duration
 		want int
@@ -48,23 +46,18 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit: a warning at most every 3 s.
+// TestConnectionLimit: what is refused is counted.
 func TestConnectionLimit(t *testing.T) {
 	t.Parallel()
-	a, now, clients, logs := fakeLimits(2, 0)
-	warnings := func() int { return strings.Count(logs.String(), "connection limit reached") }
-	if admitted(a, 5) != 5 || warnings() != 0 {
+	a, _, clients := fakeLimits(2, 0)
+	if admitted(a, 5) != 5 || a.refusals() != 0 {
 		t.Error("refused below the limit")
 	}
 	*clients = 2
-	if admitted(a, 5) != 0 || warnings() != 1 {
-		t.Errorf("at the limit: %s", logs)
+	if admitted(a, 5) != 0 || a.refusals() != 5 {
+		t.Errorf("%d refused at the limit", a.refusals())
 	}
-	*now = now.Add(warnEvery)
-	if admitted(a, 5) != 0 || warnings() != 2 || !strings.Contains(logs.String(), `"refused":6`) {
-		t.Errorf("3 s later: %s", logs)
-	}
-	unlimited, _, clients, _ := fakeLimits(0, 0)
+	unlimited, _, clients := fakeLimits(0, 0)
 	*clients = 1000
 	if admitted(unlimited, 1) != 1 {
 		t.Error("refused without a limit")
@@ -94,9 +87,9 @@ func TestAdmission(t *testing.T) {
 // TestRateFirst: requests above the rate do not count as refused by the limit.
 func TestRateFirst(t *testing.T) {
 	t.Parallel()
-	a, _, clients, logs := fakeLimits(1, 2)
+	a, _, clients := fakeLimits(1, 2)
 	*clients = 1
 	if n := admitted(a, 5); n != 0 || a.refused != 2 {
-		t.Errorf("%d admitted, %d refused by the limit: %s", n, a.refused, logs)
+		t.Errorf("%d admitted, %d refused by the limit", n, a.refused)
 	}
 }

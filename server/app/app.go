@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/config"
@@ -92,9 +94,11 @@ func New(cfg *config.Config, o Options) (*App, error) {
 // nodeConfig returns the configuration of the node, most of which is the section client.
 func (a *App) nodeConfig(o Options) gyro.Config {
 	cfg, c := a.cfg, &a.cfg.Client
+	observer := a.meters.clients()
+	observer.Refused = nameKey
 	return gyro.Config{
 		Handlers:               handlers(&a.inForce),
-		Observer:               a.meters.clients(),
+		Observer:               observer,
 		Broker:                 a.engines.Broker,
 		Presence:               a.engines.Presence,
 		EngineConcurrency:      cfg.Engine.Concurrency,
@@ -119,6 +123,23 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 		Concurrency:            max(c.Concurrency, 1),
 		SendTime:               c.IncludeServerTime,
 		GoroutineDriver:        cfg.WebSocket.GoroutineDriver,
+	}
+}
+
+// keys are the configuration keys by which nodeConfig sets what the node names in refusals.
+var keys = map[string]string{
+	"Config.ChannelLimit":        "client.channel_limit",
+	"Config.ChannelMaxLength":    "channel.max_length",
+	"Config.QueueMaxSize":        "client.queue_max_size",
+	"Config.StaleCloseDelay":     "client.stale_close_delay",
+	"Config.UserConnectionLimit": "client.user_connection_limit",
+}
+
+// nameKey has refusals name the configuration's key in place of a field of gyro.Config. What
+// the configuration has no key for is the server's own decision.
+func nameKey(f *refusal.Refusal) {
+	if strings.HasPrefix(f.Key, "Config.") || strings.HasPrefix(f.Key, "Handlers.") {
+		f.Key = keys[f.Key]
 	}
 }
 
@@ -214,10 +235,12 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 		errs = append(errs, s.handle(key, path, e))
 	}
 	connectionLimit := func() int { return a.inForce.Load().cfg.Client.ConnectionLimit }
-	a.limits = newAdmission(connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients, a.log)
+	a.limits = newAdmission(connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients)
 	a.meters.watch(a, o.Version)
+	external.guide.refusals, internal.guide.refusals = refusal.Reporter{Log: a.log}, refusal.Reporter{Log: a.log}
 	if !cfg.WebSocket.Disabled {
 		h, path := a.webSocket(), cfg.WebSocket.HandlerPrefix
+		external.guide.webSocket = cleanPrefix(path)
 		add(external, "websocket.handler_prefix", path, endpoint{
 			Handler: h, routes: []front.Route{h.Route(cleanPrefix(path))}, limited: true, checkOrigin: true,
 		})
@@ -239,10 +262,11 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 		if cfg.HTTPAPI.External {
 			where = external
 		}
+		where.guide.api = cleanPrefix(cfg.HTTPAPI.HandlerPrefix)
 		errs = append(errs, a.mountAPI(where))
 	}
 	for path, page := range o.Pages {
-		add(external, "the page "+path, path, endpoint{Handler: page, checkHost: true})
+		add(external, "the page "+path, path, endpoint{Handler: external.guide.before(page), checkHost: true})
 	}
 	return external, internal, errors.Join(errs...)
 }

@@ -296,10 +296,10 @@ func TestMaxLength(t *testing.T) {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 		logged++
-		if n := strings.Count(s.logged(), `"length":9`); n != logged {
+		if n := strings.Count(s.logged(), `"key":"channel.max_length"`); n != logged {
 			t.Errorf("%s: %d refusals are logged, want %d", what, n, logged)
 		}
-		if s := s.logged(); !strings.Contains(s[strings.LastIndex(s, `"length":9`):], `:8`) {
+		if s := s.logged(); !strings.HasSuffix(s, ` 8","key":"channel.max_length"}`+"\n") && !strings.Contains(s, "more than 8 bytes") {
 			t.Errorf("%s: the limit is not logged", what)
 		}
 	}

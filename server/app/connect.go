@@ -1,12 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/namespace"
 )
@@ -27,11 +29,12 @@ func (s *snapshot) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.Co
 	case flags.AllowAnonymousConnect || flags.Insecure:
 		reply.Credentials = &gyro.Credentials{}
 	default:
-		// Without the header there is no identity, and the node refuses the client. The
-		// header grants no subscriptions.
-		if user := s.headerUser(e); user != "" {
-			reply.Credentials = &gyro.Credentials{UserID: user}
+		// The header grants nothing but the identity.
+		user := s.headerUser(e)
+		if user == "" {
+			return reply, errNoToken
 		}
+		reply.Credentials = &gyro.Credentials{UserID: user}
 		return reply, nil
 	}
 	if err == nil {
@@ -39,6 +42,14 @@ func (s *snapshot) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.Co
 	}
 	return reply, err
 }
+
+// What clients without an identity are refused for.
+var (
+	errNoToken = refusal.Because(protocol.DisconnectBadRequest, "client.allow_anonymous_connect_without_token",
+		"the client sent no token, and client.allow_anonymous_connect_without_token is off")
+	errAnonymousToken = refusal.Because(protocol.DisconnectPermissionDenied, "client.disallow_anonymous_connection_tokens",
+		"the token names no user, and client.disallow_anonymous_connection_tokens is on")
+)
 
 func (s *snapshot) headerUser(e gyro.ConnectEvent) string {
 	name := s.cfg.Client.UserIDHTTPHeader
@@ -54,19 +65,21 @@ func (s *snapshot) byToken(e gyro.ConnectEvent, reply *gyro.ConnectReply) error 
 	token, err := s.connect.VerifyConnect(e.Token)
 	switch {
 	case errors.Is(err, auth.ErrExpired):
-		return protocol.ErrorTokenExpired
+		return refusal.Answer(protocol.ErrorTokenExpired, err)
 	case err != nil:
-		s.log.Info("connection token refused", "client", e.ClientID, "reason", err)
-		return protocol.DisconnectInvalidToken
+		return refusal.Answer(protocol.DisconnectInvalidToken, err)
 	case token.User == "" && flags.DisallowAnonymousTokens:
-		return protocol.DisconnectPermissionDenied
+		return errAnonymousToken
+	case token.OtherUser != "":
+		s.log.Warn("the client is anonymous: its token names the user in another claim than the expected one", "client", e.ClientID,
+			"claim", token.OtherUser, "expected", cmp.Or(flags.Token.UserIDClaim, "sub"), "key", "client.token.user_id_claim")
 	}
 	reply.Credentials = &gyro.Credentials{UserID: token.User, Info: token.Info, Meta: token.Meta, ExpireAt: token.ExpireAt}
 	if flags.Insecure {
 		reply.Credentials.ExpireAt = time.Time{}
 	}
 	for name, sub := range token.Subs {
-		ch, err := s.named(name, "client", e.ClientID)
+		ch, err := s.channels.Named(name)
 		if err != nil {
 			return err
 		}
@@ -94,7 +107,7 @@ func (s *snapshot) personal(ctx context.Context, reply *gyro.ConnectReply, inlin
 		return nil
 	}
 	name := s.channels.PersonalChannel(own.Namespace, user)
-	ch, err := s.named(name, "user", user)
+	ch, err := s.channels.Named(name)
 	if err != nil {
 		return err
 	}
@@ -124,17 +137,17 @@ func (s *snapshot) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) erro
 		if _, ok := reply.Subscriptions[name]; ok {
 			continue
 		}
-		ch, granted, err := s.channels.Requested(name, s.facts(reply.Credentials.UserID, false))
-		if errors.Is(err, namespace.ErrTooLong) {
-			s.tooLong(name, "client", e.ClientID)
-			continue
-		}
+		ch, ignored, err := s.channels.Requested(name, s.facts(reply.Credentials.UserID, false))
 		if err != nil {
 			return err
 		}
-		if granted {
-			subscribeTo(reply, name, subscribeOptions(ch, namespace.SourceConnectRequest))
+		if ignored != nil {
+			s.refusals.Report(refusal.Refusal{
+				Kind: "channel of a connect command ignored", Client: e.ClientID, User: reply.Credentials.UserID, Channel: name,
+			}, 0, ignored)
+			continue
 		}
+		subscribeTo(reply, name, subscribeOptions(ch, namespace.SourceConnectRequest))
 	}
 	return nil
 }
@@ -147,20 +160,19 @@ func (s *snapshot) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEv
 	}
 	switch {
 	case errors.Is(err, auth.ErrExpired):
-		return gyro.RefreshReply{Expired: true}, nil
+		return gyro.RefreshReply{}, refusal.Answer(protocol.DisconnectExpired, err)
 	case err != nil:
-		s.log.Info("connection token refused on refresh", "client", c.ID(), "reason", err)
-		return gyro.RefreshReply{}, protocol.DisconnectInvalidToken
+		return gyro.RefreshReply{}, refusal.Answer(protocol.DisconnectInvalidToken, err)
 	case token.User != c.UserID():
-		s.log.Info("connection token of another user on refresh", "client", c.ID())
-		return gyro.RefreshReply{}, protocol.DisconnectInvalidToken
+		return gyro.RefreshReply{}, refusal.Because(protocol.DisconnectInvalidToken, "", "the token is of another user than the connection")
 	case !token.ExpireAt.IsZero() && !token.ExpireAt.After(time.Now()):
-		return gyro.RefreshReply{}, protocol.ErrorExpired
+		return gyro.RefreshReply{}, refusal.Because(protocol.ErrorExpired, "", "claim expire_at is past")
 	}
 	if changed, err := s.subsChanged(ctx, c, token); err != nil {
 		return gyro.RefreshReply{}, err
 	} else if changed {
-		return gyro.RefreshReply{}, protocol.DisconnectInsufficientState
+		return gyro.RefreshReply{}, refusal.Because(protocol.DisconnectInsufficientState, "",
+			"the new token grants other server-side subscriptions: the client has to reconnect to get them")
 	}
 	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt, Meta: token.Meta}
 	if len(token.Info) > 0 {
@@ -199,12 +211,12 @@ func (s *snapshot) subRefresh(_ context.Context, c *gyro.Client, e gyro.SubRefre
 	token, err := s.subscribe.VerifySubscribe(e.Token)
 	switch {
 	case errors.Is(err, auth.ErrExpired):
-		return gyro.SubRefreshReply{}, protocol.ErrorTokenExpired
+		return gyro.SubRefreshReply{}, refusal.Answer(protocol.ErrorTokenExpired, err)
 	case err != nil:
-		s.log.Info("subscription token refused on refresh", "client", c.ID(), "channel", e.Channel, "reason", err)
-		return gyro.SubRefreshReply{}, protocol.DisconnectInvalidToken
-	case !s.fits(c, e.Channel, token):
-		return gyro.SubRefreshReply{}, protocol.DisconnectInvalidToken
+		return gyro.SubRefreshReply{}, refusal.Answer(protocol.DisconnectInvalidToken, err)
+	}
+	if err := fits(c, e.Channel, token); err != nil {
+		return gyro.SubRefreshReply{}, err
 	}
 	return gyro.SubRefreshReply{ExpireAt: token.ExpireAt, Info: token.Info}, nil
 }

@@ -2,27 +2,31 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport/front"
 )
 
 // gate is passed by every request to an endpoint, whether a loop, a route of the front or
 // net/http serves it.
 type gate struct {
-	log     *slog.Logger
-	limits  *admission                      // nil: no limits
-	allowed func(origin string) bool        // nil: all origins are allowed
-	known   func(host string) bool          // nil: all hosts are known
-	count   func(method string, status int) // nil: requests are not counted
+	log      *slog.Logger
+	refusals refusal.Reporter
+	limits   *admission                      // nil: no limits
+	allowed  func(origin string) bool        // nil: all origins are allowed
+	known    func(host string) bool          // nil: all hosts are known
+	count    func(method string, status int) // nil: requests are not counted
+	foreign  error                           // why other origins are refused
 }
 
 // newGate makes the gate of an endpoint; path is the endpoint's label in the metrics.
 func (a *App) newGate(path string, e endpoint) *gate {
-	g := &gate{log: a.log}
+	g := &gate{log: a.log, refusals: refusal.Reporter{Log: a.log}}
 	if a.meters.requests != nil {
 		g.count = a.meters.requests.Counter(path)
 	}
@@ -30,7 +34,7 @@ func (a *App) newGate(path string, e endpoint) *gate {
 		g.limits = a.limits
 	}
 	if e.checkOrigin {
-		g.allowed = a.origins.Match
+		g.allowed, g.foreign = a.origins.Match, foreign(a.cfg.Client.AllowedOrigins)
 	}
 	if e.checkHost {
 		g.known = a.knowsHost
@@ -40,10 +44,18 @@ func (a *App) newGate(path string, e endpoint) *gate {
 
 // Answers to requests that the gate refuses.
 var (
-	full          = &front.Refusal{Status: http.StatusServiceUnavailable, Text: http.StatusText(http.StatusServiceUnavailable)}
-	foreignOrigin = &front.Refusal{Status: http.StatusForbidden, Text: "origin not allowed"}
+	foreignOrigin = &front.Refusal{Status: http.StatusForbidden, Text: "origin not allowed: client.allowed_origins of the server does not name it"}
 	unknownHost   = &front.Refusal{Status: http.StatusForbidden, Text: "this server does not answer under that host name"}
 )
+
+// foreign returns the reason for refusing other origins.
+func foreign(allowed []string) error {
+	text := "client.allowed_origins is empty, so pages of no origin are allowed"
+	if len(allowed) > 0 {
+		text = "client.allowed_origins allows " + strings.Join(allowed, ", ")
+	}
+	return refusal.Because(errors.New("origin not allowed"), "client.allowed_origins", text)
+}
 
 // Enter implements front.Gate. It checks the limits first, because a node with too many
 // clients must refuse at little cost.
@@ -51,8 +63,12 @@ func (g *gate) Enter(q *front.Request) *front.Refusal {
 	if g.logs() {
 		q.Began = time.Now()
 	}
-	if g.limits != nil && !g.limits.admit() {
-		return full
+	if g.limits != nil {
+		if level, err := g.limits.admit(); err != nil {
+			g.refusals.Report(refusal.Refusal{Kind: "connection refused: there are too many", Level: level, Addr: q.RemoteAddr},
+				http.StatusServiceUnavailable, err)
+			return &front.Refusal{Status: http.StatusServiceUnavailable, Text: err.Error()}
+		}
 	}
 	if g.known != nil && !g.known(q.Host) {
 		g.log.Info("request refused: the server does not answer under that host name", "path", excerpt(q.Path), "host", excerpt(q.Host), "addr", q.RemoteAddr)
@@ -62,8 +78,8 @@ func (g *gate) Enter(q *front.Request) *front.Refusal {
 		return nil
 	}
 	if from := q.Get("Origin"); !g.allowed(from) {
-		g.log.Info("connection refused: client.allowed_origins has no such origin",
-			"origin", excerpt(from), "addr", q.RemoteAddr)
+		g.refusals.Report(refusal.Refusal{Kind: "connection refused: its origin is not allowed", Addr: q.RemoteAddr, Origin: from},
+			http.StatusForbidden, g.foreign)
 		return foreignOrigin
 	}
 	return nil

@@ -306,7 +306,7 @@ func TestOrigins(t *testing.T) {
 		if (c != nil) != tt.want || c == nil && status != http.StatusForbidden {
 			t.Errorf("%q among %q: WebSocket answers %d", tt.origin, tt.allowed, status)
 		}
-		if logged := strings.Contains(s.logged(), "client.allowed_origins has no such origin"); logged == tt.want {
+		if logged := strings.Contains(s.logged(), "connection refused: its origin is not allowed"); logged == tt.want {
 			t.Errorf("%q among %q: logged %v", tt.origin, tt.allowed, logged)
 		}
 		checkInitOrigin(t, s, tt.origin, tt.want && tt.origin != "")

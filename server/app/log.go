@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/config"
@@ -80,6 +79,9 @@ func newLogger(w io.Writer, name string, console bool) *slog.Logger {
 	return log
 }
 
+// millis is RFC 3339 with milliseconds.
+const millis = "2006-01-02T15:04:05.000Z07:00"
+
 // logAttr gives the members of JSON lines the names that log collectors expect.
 func logAttr(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
@@ -94,7 +96,7 @@ func logAttr(groups []string, a slog.Attr) slog.Attr {
 		}
 	case slog.TimeKey:
 		if a.Value.Kind() == slog.KindTime {
-			a.Value = slog.StringValue(a.Value.Time().Format(time.RFC3339))
+			a.Value = slog.StringValue(a.Value.Time().Format(millis))
 		}
 	}
 	return a
@@ -175,7 +177,7 @@ func (c *console) Handle(ctx context.Context, r slog.Record) error {
 	defer c.out.mu.Unlock()
 	c.out.line.Reset()
 	fmt.Fprintf(&c.out.line, "\x1b[90m%s\x1b[0m \x1b[%dm%-5s\x1b[0m %s ",
-		r.Time.Format(time.TimeOnly), colour(r.Level), strings.ToUpper(levelName(r.Level)), r.Message)
+		r.Time.Format("15:04:05.000"), colour(r.Level), strings.ToUpper(levelName(r.Level)), r.Message)
 	if err := c.rest.Handle(ctx, r); err != nil {
 		return err
 	}

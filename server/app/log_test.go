@@ -47,7 +47,7 @@ func TestRepeatedRefusals(t *testing.T) {
 		c.Call(`"subscribe":{"channel":"$a","token":"a.b.c"}`)
 	}
 	s.stop()
-	if n := strings.Count(s.logs.String(), "subscription token refused"); n == 0 || n > 30 {
+	if n := strings.Count(s.logs.String(), "subscribe refused"); n == 0 || n > 30 {
 		t.Errorf("%d lines for %d refusals:\n%s", n, tries, s.logs)
 	}
 	if !strings.Contains(s.logs.String(), `"suppressed":`) {

@@ -3,11 +3,11 @@ package app
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/namespace"
@@ -72,8 +72,8 @@ func (s *snapshot) subscribing(_ context.Context, c *gyro.Client, e gyro.Subscri
 		if err := s.subscribeByToken(c, e, &reply.Options); err != nil {
 			return gyro.SubscribeReply{}, err
 		}
-	default: // a proxy, which no valid configuration enables yet
-		return gyro.SubscribeReply{}, protocol.ErrorNotAvailable
+	default:
+		return gyro.SubscribeReply{}, errProxy
 	}
 	granted := ch.Grant(facts, namespace.Wishes{
 		Positioned: e.Positioned, Recoverable: e.Recoverable, JoinLeave: e.JoinLeave,
@@ -93,16 +93,15 @@ func (s *snapshot) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gy
 	token, err := s.subscribe.VerifySubscribe(e.Token)
 	switch {
 	case errors.Is(err, auth.ErrExpired):
-		return protocol.ErrorTokenExpired
+		return refusal.Answer(protocol.ErrorTokenExpired, err)
 	case err != nil:
-		s.log.Info("subscription token refused", "client", c.ID(), "channel", e.Channel, "reason", err)
-		return protocol.ErrorPermissionDenied
+		return refusal.Answer(protocol.ErrorPermissionDenied, err)
 	}
-	if _, err := s.named(token.Channel, "client", c.ID()); err != nil {
+	if _, err := s.channels.Named(token.Channel); err != nil {
 		return err
 	}
-	if !s.fits(c, e.Channel, token) {
-		return protocol.DisconnectInvalidToken
+	if err := fits(c, e.Channel, token); err != nil {
+		return err
 	}
 	o.ExpireAt, o.ChanInfo, o.Data = token.ExpireAt, token.Info, token.Data
 	o.Source = uint8(namespace.SourceSubscribeToken)
@@ -110,13 +109,24 @@ func (s *snapshot) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gy
 	return nil
 }
 
-// fits tells whether a token was issued for this channel, user and client.
-func (s *snapshot) fits(c *gyro.Client, ch string, t auth.SubscribeToken) bool {
-	ok := t.Channel == ch && t.User == c.UserID() && (t.Client == "" || t.Client == c.ID())
-	if !ok {
-		s.log.Info("subscription token is for another channel, user or client", "client", c.ID(), "channel", ch)
+// errProxy is the refusal of what a proxy would decide. The configuration cannot switch
+// proxies on yet.
+var errProxy = refusal.Because(protocol.ErrorNotAvailable, "channel.proxy", "this version of Gyro does not support proxies yet")
+
+// fits returns an error unless a token was made for this client and channel.
+func fits(c *gyro.Client, ch string, t auth.SubscribeToken) error {
+	var text string
+	switch {
+	case t.Channel != ch:
+		text = "claim channel of the subscription token is another channel"
+	case t.User != c.UserID():
+		text = "claim sub of the subscription token is another user than the connection's"
+	case t.Client != "" && t.Client != c.ID():
+		text = "claim client of the subscription token is another client"
+	default:
+		return nil
 	}
-	return ok
+	return refusal.Because(protocol.DisconnectInvalidToken, "", text)
 }
 
 func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
@@ -129,7 +139,7 @@ func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishE
 		return gyro.PublishReply{}, decision.Err
 	}
 	if decision.By != namespace.Rules {
-		return gyro.PublishReply{}, protocol.ErrorNotAvailable
+		return gyro.PublishReply{}, errProxy
 	}
 	return gyro.PublishReply{Options: gyro.PublishOptions{
 		HistorySize: ch.HistorySize, HistoryTTL: ch.HistoryTTL, HistoryMetaTTL: ch.HistoryMetaTTL,
@@ -157,39 +167,18 @@ func (s *snapshot) history(_ context.Context, c *gyro.Client, e gyro.HistoryEven
 func (s *snapshot) call(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 	ping, _, err := s.rpc.Decide(e.Method)
 	if err == nil && !ping {
-		err = protocol.ErrorNotAvailable
+		err = errProxy
 	}
 	return nil, err
 }
 
-// named resolves the name of a channel from a token or the configuration. If the name is too
-// long, it logs that; who are the attributes that say where the name comes from.
-func (s *snapshot) named(name string, who ...any) (namespace.Channel, error) {
-	ch, err := s.channels.Named(name)
-	if err != nil {
-		s.notNamed(name, err, who...)
-	}
-	return ch, err
-}
-
-// notNamed logs an error of Named if it refuses the name for its length.
-func (s *snapshot) notNamed(name string, err error, who ...any) {
-	if errors.Is(err, namespace.ErrTooLong) {
-		s.tooLong(name, who...)
-	}
-}
-
-func (s *snapshot) tooLong(name string, who ...any) {
-	limit := s.cfg.Channel.MaxLength
-	s.log.Info("channel refused: its name is longer than channel.max_length", append(who,
-		"channel", strings.ToValidUTF8(name[:limit], ""), "length", len(name), "channel.max_length", limit)...)
-}
+// OptionKey implements api.Channels.
+func (s *snapshot) OptionKey(ch, option string) string { return s.channels.OptionKey(ch, option) }
 
 // ChannelOptions implements api.Channels.
 func (s *snapshot) ChannelOptions(name string) (api.ChannelOptions, error) {
 	ch, err := s.channels.Named(name)
 	if err != nil {
-		s.notNamed(name, err)
 		return api.ChannelOptions{}, err
 	}
 	return api.ChannelOptions{

@@ -19,6 +19,8 @@ type site struct {
 	routes []front.Route
 	// gate makes the gate of an endpoint; path is its label in the metrics.
 	gate func(path string, e endpoint) *gate
+	// guide tells those who ask for a path that is not served.
+	guide guide
 }
 
 // endpoint is what a site serves at a path.
@@ -36,7 +38,7 @@ type endpoint struct {
 
 func newSite(gate func(path string, e endpoint) *gate) *site {
 	s := &site{exact: make(map[string]http.Handler), trees: make(map[string]http.Handler), gate: gate}
-	s.rest = s.guard(metrics.Other, endpoint{Handler: http.NotFoundHandler()})
+	s.rest = s.guard(metrics.Other, endpoint{Handler: &s.guide})
 	return s
 }
 

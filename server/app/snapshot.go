@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/engine"
@@ -28,27 +29,32 @@ type snapshot struct {
 	subscribe *auth.Verifier
 	node      *gyro.Node
 	log       *slog.Logger
+	refusals  refusal.Reporter
 }
 
 // newSnapshot returns the snapshot of a validated configuration; its routes are not set yet.
 // Errors name the key.
 func newSnapshot(cfg *config.Config, node *gyro.Node, log *slog.Logger) (*snapshot, error) {
-	s := &snapshot{cfg: cfg, rpc: namespace.NewRPC(cfg.RPC), node: node, log: log}
-	options := auth.Options{SkipSignature: cfg.Client.SkipTokenSignature}
+	s := &snapshot{cfg: cfg, rpc: namespace.NewRPC(cfg.RPC), node: node, log: log, refusals: refusal.Reporter{Log: log}}
 	var err error
 	if s.channels, err = namespace.NewResolver(cfg.Channel); err != nil {
 		return nil, err
 	}
-	if s.connect, err = auth.NewVerifier(cfg.Client.Token, options); err != nil {
+	if s.connect, err = auth.NewVerifier(cfg.Client.Token, authOptions(cfg, "client.token")); err != nil {
 		return nil, fmt.Errorf("client.token.%w", err)
 	}
 	s.subscribe = s.connect
 	if own := &cfg.Client.SubscriptionToken; own.Enabled {
-		if s.subscribe, err = auth.NewVerifier(own.Token, options); err != nil {
+		if s.subscribe, err = auth.NewVerifier(own.Token, authOptions(cfg, "client.subscription_token")); err != nil {
 			return nil, fmt.Errorf("client.subscription_token.%w", err)
 		}
 	}
 	return s, nil
+}
+
+// authOptions are those of the verifier for a section of the configuration.
+func authOptions(cfg *config.Config, section string) auth.Options {
+	return auth.Options{Section: section, SkipSignature: cfg.Client.SkipTokenSignature}
 }
 
 // publish puts the snapshot of a configuration in force. After an error nothing has changed.
@@ -73,8 +79,8 @@ func (a *App) routesInForce() *engine.Routes {
 }
 
 // Reload takes over the keys that can change while the server runs (docs/configuration.md,
-// column Reload), and logs the changed keys that need a restart. After an error nothing has
-// changed.
+// column Reload), and logs that it has, with the changed keys that need a restart. After an
+// error nothing has changed.
 func (a *App) Reload(cfg *config.Config) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
@@ -89,7 +95,9 @@ func (a *App) Reload(cfg *config.Config) error {
 		return err
 	}
 	if len(restart) > 0 {
-		a.log.Warn("keys of the configuration changed that take effect at a restart only", "keys", strings.Join(restart, ", "))
+		a.log.Warn("configuration reloaded, but some keys that changed need a restart", "keys", strings.Join(restart, ", "))
+	} else {
+		a.log.Info("configuration reloaded: nothing that changed needs a restart")
 	}
 	return nil
 }

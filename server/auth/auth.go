@@ -3,6 +3,7 @@
 package auth
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,14 +15,16 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/config"
 )
 
 // MaxTokenLength bounds the length of a token, bytes. Longer ones are invalid.
 const MaxTokenLength = 64 << 10
 
-// Errors of a Verifier wrap one of these two with the reason. The text is for logs: it never
-// has the token or the value of a claim.
+// Errors of a Verifier are a *refusal.Reason with one of these two. The text names the claim,
+// and the key is the one that the token is compared with. The text never has the token or the
+// value of a claim.
 var (
 	// ErrExpired: the token is genuine, but expired or not yet valid.
 	ErrExpired = errors.New("token expired")
@@ -50,6 +53,9 @@ type SubscribeOptions struct {
 type ConnectToken struct {
 	// User is the user ID; empty for an anonymous user.
 	User string
+	// OtherUser is the name of a claim that seems to hold the user, if there is no User:
+	// issuers write user_id where sub is expected.
+	OtherUser string
 	// ExpireAt is when the connection expires, at the end of the year 9999 at the latest;
 	// the zero time if it does not expire. It may be in the past if the token has the claim
 	// expire_at.
@@ -79,6 +85,8 @@ type SubscribeToken struct {
 
 // Options of a verifier that are not in its section of the configuration.
 type Options struct {
+	// Section of the configuration, client.token by default: what keys in errors begin with.
+	Section string
 	// SkipSignature accepts any signature and algorithm
 	// (client.insecure_skip_token_signature_verify).
 	SkipSignature bool
@@ -90,6 +98,7 @@ type Options struct {
 // client.subscription_token. It is immutable and safe for concurrent use.
 type Verifier struct {
 	keys                        keys
+	section                     string
 	audience, issuer, userClaim string
 	audienceRegex, issuerRegex  *regexp.Regexp
 	skipSignature               bool
@@ -104,7 +113,7 @@ func NewVerifier(cfg config.Token, opts Options) (*Verifier, error) {
 	}
 	v := &Verifier{
 		audience: cfg.Audience, issuer: cfg.Issuer, userClaim: cfg.UserIDClaim,
-		skipSignature: opts.SkipSignature, now: opts.Now,
+		section: cmp.Or(opts.Section, "client.token"), skipSignature: opts.SkipSignature, now: opts.Now,
 	}
 	if v.now == nil {
 		v.now = time.Now
@@ -144,6 +153,9 @@ func (v *Verifier) VerifyConnect(token string) (ConnectToken, error) {
 		return ConnectToken{}, err
 	}
 	out := ConnectToken{User: c.userID(v.userClaim), Subs: c.subs(), Info: c.bytes("b64info", "info"), Meta: c.json("meta")}
+	if out.User == "" {
+		out.OtherUser = c.otherUser(v.userClaim)
+	}
 	channel := c.string("channel")
 	out.ExpireAt = c.expireAt()
 	if c.err != nil {
@@ -198,7 +210,7 @@ func (v *Verifier) verify(token string) (*claims, error) {
 		err = v.parse(token, c)
 	}
 	if err != nil {
-		return nil, reason(err)
+		return nil, v.reason(err)
 	}
 	if c.members == nil {
 		return nil, invalid("the payload is not a JSON object")
@@ -210,12 +222,15 @@ func (v *Verifier) verify(token string) (*claims, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	if v.issuer != "" && issuer != v.issuer || v.issuerRegex != nil && !v.issuerRegex.MatchString(issuer) {
-		return nil, invalid("issuer does not match")
-	}
-	if v.audience != "" && !slices.Contains(audience, v.audience) ||
-		v.audienceRegex != nil && !slices.ContainsFunc(audience, v.audienceRegex.MatchString) {
-		return nil, invalid("audience does not match")
+	switch {
+	case v.issuer != "" && issuer != v.issuer:
+		return nil, v.invalid("issuer", "claim iss is not the configured issuer")
+	case v.issuerRegex != nil && !v.issuerRegex.MatchString(issuer):
+		return nil, v.invalid("issuer_regex", "claim iss does not match")
+	case v.audience != "" && !slices.Contains(audience, v.audience):
+		return nil, v.invalid("audience", "claim aud does not hold the configured audience")
+	case v.audienceRegex != nil && !slices.ContainsFunc(audience, v.audienceRegex.MatchString):
+		return nil, v.invalid("audience_regex", "nothing in claim aud matches")
 	}
 	return c, nil
 }
@@ -230,9 +245,9 @@ func (v *Verifier) checkTime(c *claims) error {
 	case c.err != nil:
 		return c.err
 	case hasExp && exp <= now:
-		return fmt.Errorf("%w: claim exp is past", ErrExpired)
+		return refusal.Because(ErrExpired, "", "claim exp is past: the client has to get a new token")
 	case hasNbf && nbf >= now:
-		return fmt.Errorf("%w: claim nbf is to come", ErrExpired)
+		return refusal.Because(ErrExpired, "", "claim nbf is to come: the clocks of the issuer and of the server may differ")
 	}
 	return nil
 }
@@ -258,19 +273,26 @@ func checkForm(token string) error {
 	return nil
 }
 
-func invalid(why string) error { return fmt.Errorf("%w: %s", ErrInvalid, why) }
+// invalid is the refusal of a token that no setting would accept.
+func invalid(why string) error { return refusal.Because(ErrInvalid, "", why) }
+
+// invalid is the refusal of a token because of a key below the section.
+func (v *Verifier) invalid(key, why string) error {
+	return refusal.Because(ErrInvalid, v.section+"."+key, why)
+}
 
 // reason sums up an error of the JWT library, whose text may quote the token.
-func reason(err error) error {
+func (v *Verifier) reason(err error) error {
+	var missing keyError
 	switch {
 	case errors.Is(err, ErrInvalid):
 		return err
+	case errors.As(err, &missing):
+		return v.invalid(string(missing), "there is no key for its algorithm")
 	case errors.Is(err, jwt.ErrTokenMalformed):
 		return invalid("it is not three parts of base64url with JSON objects")
-	case errors.Is(err, jwt.ErrTokenUnverifiable):
-		return invalid("there is no key for its algorithm")
 	}
-	return invalid("its signature does not verify")
+	return invalid("its algorithm is not supported")
 }
 
 // claims has the members of a payload by exact name. (encoding/json would decode Sub into a field

@@ -23,7 +23,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/keytest"
 )
 
 const secret = "a secret"
@@ -243,6 +245,81 @@ func TestForm(t *testing.T) {
 	}
 	if _, err := v.VerifyConnect(hs256(secret, `{"typ":"x","alg":"HS256","kid":"k"}`, `{}`)); err != nil {
 		t.Error(err)
+	}
+}
+
+// Every refusal of a token names the claim, and the key that decides if there is one.
+func TestReasons(t *testing.T) {
+	signed := func(alg string) string { return hs256(secret, `{"alg":"`+alg+`"}`, `{}`) }
+	rs, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(rs.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	for _, tt := range []struct {
+		cfg       config.Token
+		token     string
+		key, text string
+	}{
+		{config.Token{Issuer: "a"}, token(`{"iss":"b"}`), "issuer", "claim iss is not the configured issuer"},
+		{config.Token{IssuerRegex: "a"}, token(`{"iss":"b"}`), "issuer_regex", "claim iss does not match"},
+		{config.Token{Audience: "a"}, token(`{"aud":["b"]}`), "audience", "claim aud does not hold the configured audience"},
+		{config.Token{AudienceRegex: "a"}, token(`{"aud":["b"]}`), "audience_regex", "nothing in claim aud matches"},
+		{config.Token{}, token(`{"exp":1}`), "", "claim exp is past: the client has to get a new token"},
+		{config.Token{}, token(`{"nbf":3e9}`), "", "claim nbf is to come: the clocks of the issuer and of the server may differ"},
+		{config.Token{}, token(`{"sub":1}`), "", "claim sub has a wrong type or value"},
+		{config.Token{}, token(`{"channel":"a"}`), "", "it is a subscription token: claim channel is present"},
+		{config.Token{HMACSecretKey: "other"}, token(`{}`), "hmac_secret_key", "its signature does not verify: it is signed with another key"},
+		{config.Token{RSAPublicKey: public}, signed("RS256"), "rsa_public_key", "its signature does not verify: it is signed with another key"},
+		{config.Token{}, signed("RS256"), "rsa_public_key", "there is no key for its algorithm"},
+		{config.Token{}, signed("ES256"), "ecdsa_public_key", "there is no key for its algorithm"},
+		{config.Token{}, signed("EdDSA"), "eddsa_public_key", "there is no key for its algorithm"},
+		{config.Token{}, signed("PS256"), "", "its algorithm is not supported"},
+		{config.Token{}, signed("none"), "", "its algorithm is not supported"},
+	} {
+		if tt.cfg.HMACSecretKey == "" {
+			tt.cfg.HMACSecretKey = secret
+		}
+		for _, section := range []string{"client.token", "client.subscription_token"} {
+			v, err := NewVerifier(tt.cfg, Options{Section: section, Now: clock})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := tt.key
+			if want != "" {
+				want = section + "." + want
+				keytest.Check(t, want)
+			}
+			_, err = v.VerifyConnect(tt.token)
+			if key, text := refusal.Explain(err); key != want || text != tt.text {
+				t.Errorf("%s: %q %q, want %q %q", tt.token, key, text, want, tt.text)
+			}
+		}
+	}
+	v, err := NewVerifier(config.Token{RSAPublicKey: public}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = v.VerifyConnect(token(`{}`))
+	if key, text := refusal.Explain(err); key != "client.token.hmac_secret_key" || text != "there is no key for its algorithm" {
+		t.Errorf("without a secret: %q %q", key, text)
+	}
+}
+
+// A token whose user is in another claim than the configured one says in which.
+func TestOtherUser(t *testing.T) {
+	for _, tt := range []struct{ claim, payload, want string }{
+		{"", `{"sub":"1","user_id":"2"}`, ""}, {"", `{"user_id":"2"}`, "user_id"}, {"", `{"user":2}`, "user"}, {"", `{}`, ""},
+		{"", `{"user_id":null}`, ""}, {"user_id", `{"sub":"1"}`, "sub"}, {"user_id", `{"user_id":"1","sub":"2"}`, ""}, {"", `{"sub":""}`, ""},
+	} {
+		got, err := verifier(t, config.Token{HMACSecretKey: secret, UserIDClaim: tt.claim}).VerifyConnect(token(tt.payload))
+		if err != nil || got.OtherUser != tt.want {
+			t.Errorf("%s with %q: %q %v, want %q", tt.payload, tt.claim, got.OtherUser, err, tt.want)
+		}
 	}
 }
 

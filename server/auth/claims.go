@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"strconv"
@@ -97,6 +98,17 @@ func (c *claims) userID(claim string) string {
 		return ""
 	}
 	return string(raw)
+}
+
+// otherUser returns the name of a claim that the token has, and that issuers often use for
+// the user, but for the one that userID reads; empty for none.
+func (c *claims) otherUser(claim string) string {
+	for _, name := range [...]string{"sub", "user_id", "userId", "user"} {
+		if _, ok := c.get(name); ok && name != cmp.Or(claim, "sub") {
+			return name
+		}
+	}
+	return ""
 }
 
 // expireAt returns the claim expire_at, else exp; the zero time if there is neither.

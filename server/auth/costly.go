@@ -3,8 +3,11 @@ package auth
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"runtime"
 	"strings"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // costly has a place for each costly signature that is verified at a time. Each keeps a
@@ -39,6 +42,9 @@ func (v *Verifier) parse(token string, c *claims) error {
 			<-costly
 		}()
 	}
-	_, err := parser.ParseWithClaims(token, c, v.keys.lookup)
+	parsed, err := parser.ParseWithClaims(token, c, v.keys.lookup)
+	if errors.Is(err, jwt.ErrTokenSignatureInvalid) {
+		return v.invalid(keyOf(parsed.Method.Alg()), "its signature does not verify: it is signed with another key")
+	}
 	return err
 }

@@ -91,38 +91,53 @@ func publicKey[K crypto.PublicKey](text, want string) (key K, err error) {
 	return key, nil
 }
 
-var errNoKey = errors.New("no key for the algorithm")
+// keyError is the error for a token whose algorithm there is no key for: the configuration
+// key that would hold it.
+type keyError string
+
+func (e keyError) Error() string { return string(e) + " is not set" }
+
+// keyOf is the name of the configuration key with the key for an algorithm; empty if
+// the algorithm is not supported.
+func keyOf(alg string) string {
+	switch alg {
+	case "HS256", "HS384", "HS512":
+		return "hmac_secret_key"
+	case "RS256", "RS384", "RS512":
+		return "rsa_public_key"
+	case "ES256", "ES384", "ES512":
+		return "ecdsa_public_key"
+	case "EdDSA":
+		return "eddsa_public_key"
+	}
+	return ""
+}
 
 // lookup is the jwt.Keyfunc: it returns the keys for the algorithm of the header.
 func (k *keys) lookup(t *jwt.Token) (any, error) {
-	switch alg := t.Method.Alg(); alg {
-	case "HS256", "HS384", "HS512":
-		return k.secrets()
-	case "RS256", "RS384", "RS512":
-		if k.rsa != nil {
-			return k.rsa, nil
-		}
-	case "ES256", "ES384", "ES512":
-		if k.ecdsa != nil && alg == k.ecdsaAlg {
-			return k.ecdsa, nil
-		}
-	case "EdDSA":
-		if k.ed25519 != nil {
-			return k.ed25519, nil
-		}
+	alg := t.Method.Alg()
+	switch name := keyOf(alg); {
+	case name == "":
+		return nil, jwt.ErrTokenUnverifiable
+	case name == "hmac_secret_key" && len(k.hmac) > 0:
+		return k.secrets(), nil
+	case name == "rsa_public_key" && k.rsa != nil:
+		return k.rsa, nil
+	case name == "ecdsa_public_key" && k.ecdsa != nil && alg == k.ecdsaAlg:
+		return k.ecdsa, nil
+	case name == "eddsa_public_key" && k.ed25519 != nil:
+		return k.ed25519, nil
+	default:
+		return nil, keyError(name)
 	}
-	return nil, errNoKey
 }
 
 // secrets returns the HMAC secrets in the order in which they are tried. The previous one is
 // tried until validUntil by the server's clock, whenever the token was issued.
-func (k *keys) secrets() (any, error) {
-	if len(k.hmac) == 0 {
-		return nil, errNoKey
-	}
+func (k *keys) secrets() jwt.VerificationKeySet {
 	set := jwt.VerificationKeySet{Keys: []jwt.VerificationKey{k.hmac}}
 	if len(k.previous) > 0 && (k.validUntil == 0 || k.now().Unix() <= k.validUntil) {
 		set.Keys = append(set.Keys, k.previous)
 	}
-	return set, nil
+	return set
 }

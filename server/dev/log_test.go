@@ -11,14 +11,14 @@ func TestLog(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(NewHandler(&out, slog.LevelInfo, false)).With("node", "n")
 	log.Debug("not this")
-	log.Info("connection refused: client.allowed_origins has no such origin", "origin", "http://evil\x1b[2J", "addr", "127.0.0.1:1")
+	log.Info("connection refused: its origin is not allowed", "origin", "http://evil\x1b[2J", "key", "client.allowed_origins")
 	log.WithGroup("g").Warn("other", "key", "the API key of http_api.key\u202e")
 	_, first, _ := strings.Cut(out.String(), " ")
 	first, second, _ := strings.Cut(first, "\n"+out.String()[:2]) // the hour
-	const want = `INFO   connection refused: client.allowed_origins has no such origin
+	const want = `INFO   connection refused: its origin is not allowed
                     node    n
                     origin  "http://evil\x1b[2J"
-                    addr    127.0.0.1:1
+                    key     client.allowed_origins
                     → pages on this machine may connect; gyro dev --origin ORIGIN allows those of ORIGIN too`
 	if first != want {
 		t.Errorf("got\n%s", first)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/refusal"
 )
 
 // Authority says who decides on an operation.
@@ -56,16 +57,11 @@ type Decision struct {
 	By Authority
 	// Source of the subscription, if the rules allow it.
 	Source Source
-	// Err of the rules: nil if they allow, else a *protocol.Error.
+	// Err of the rules: nil if they allow, else a *refusal.Reason with a *protocol.Error.
 	Err error
 }
 
-func denied(err *protocol.Error) Decision { return Decision{Err: err} }
-
-// permits is the truth table of channels.md 6.9.
-func (f Facts) permits(client, subscriber, anonymous bool) bool {
-	return (client || subscriber && f.Subscribed) && (f.User != "" || anonymous)
-}
+func denied(err error) Decision { return Decision{Err: err} }
 
 // DecideSubscribe decides on a subscribe command (channels.md 6.2) that asks for a subscription
 // type and may have a token. c is a result of ForClient.
@@ -74,7 +70,7 @@ func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool)
 	case asked != c.Type:
 		return denied(c.wrongType(asked))
 	case c.Private() && !hasToken:
-		return denied(protocol.ErrorPermissionDenied)
+		return denied(denyPrivate())
 	case hasToken:
 		return Decision{By: Token}
 	case limited && c.ListsUser(f.User):
@@ -83,48 +79,38 @@ func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool)
 		return Decision{By: SubscribeProxy}
 	case c.SubscribeStreamProxyEnabled && !limited:
 		return Decision{By: StreamProxy}
-	case !limited && f.permits(c.AllowSubscribeForClient, false, c.AllowSubscribeForAnonymous):
+	case !limited && c.subscribePermission().to(f):
 		return Decision{Source: SourceClientAllowed}
 	case f.Insecure:
 		return Decision{Source: SourceInsecure}
 	}
-	return denied(protocol.ErrorPermissionDenied)
-}
-
-func (c Channel) wrongType(asked SubscriptionType) *protocol.Error {
-	switch {
-	case asked == SharedPoll:
-		return protocol.ErrorNotAvailable
-	case c.Type == SharedPoll:
-		return protocol.ErrorBadRequest
-	}
-	return protocol.ErrorPermissionDenied
+	return denied(c.denySubscribe(f))
 }
 
 // Requested decides on a channel that a connect command asks for (channels.md 6.3). The caller
-// ignores a channel that is not granted, or whose name is ErrTooLong. The only other error is a
-// protocol.Disconnect, for an unknown namespace. The source of a granted subscription is
-// SourceConnectRequest.
-func (r *Resolver) Requested(name string, f Facts) (ch Channel, granted bool, err error) {
+// ignores a channel that is not granted: ignored is the reason, a *refusal.Reason. err is not
+// nil for an unknown namespace only: it is a *refusal.Reason with a protocol.Disconnect. The
+// source of a granted subscription is SourceConnectRequest.
+func (r *Resolver) Requested(name string, f Facts) (ch Channel, ignored, err error) {
 	if name == "" {
-		return Channel{}, false, nil
+		return Channel{}, errNoName, nil
 	}
 	ch, err = r.Named(name)
 	switch {
 	case errors.Is(err, ErrTooLong):
-		return ch, false, err
+		return ch, err, nil
 	case err != nil:
-		return ch, false, protocol.DisconnectBadRequest
+		return ch, nil, refusal.Answer(protocol.DisconnectBadRequest, err)
+	case !ch.validName():
+		return ch, ch.wrongName(), nil
+	case ch.Private():
+		return ch, denyPrivate(), nil
+	case ch.SubscribeProxyEnabled:
+		return ch, ch.refuse(protocol.ErrorPermissionDenied, "subscribe_proxy_enabled", "on", ", and asks for a subscribe command"), nil
+	case f.Insecure, ch.UserLimited() && ch.ListsUser(f.User), !ch.UserLimited() && ch.subscribePermission().to(f):
+		return ch, nil, nil
 	}
-	if !ch.validName() || ch.Private() || ch.SubscribeProxyEnabled {
-		return ch, false, nil
-	}
-	if ch.UserLimited() {
-		granted = ch.ListsUser(f.User)
-	} else {
-		granted = f.permits(ch.AllowSubscribeForClient, false, ch.AllowSubscribeForAnonymous)
-	}
-	return ch, granted || f.Insecure, nil
+	return ch, ch.denySubscribe(f), nil
 }
 
 // DecidePublish decides on a publish command (channels.md 6.4). With StreamProxy, the data goes
@@ -133,47 +119,48 @@ func (r *Resolver) Requested(name string, f Facts) (ch Channel, granted bool, er
 func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 	switch {
 	case !c.ValidData(data):
-		return denied(protocol.ErrorBadRequest)
+		return denied(c.wrongData())
 	case c.PublishProxyEnabled:
 		return Decision{By: PublishProxy}
 	case c.SubscribeStreamProxyEnabled && !c.SubscribeStreamProxyBidi:
-		return denied(protocol.ErrorNotAvailable)
+		return denied(c.refuse(protocol.ErrorNotAvailable, "subscribe_stream_proxy_bidirectional", "off", ""))
 	case c.SubscribeStreamProxyEnabled:
 		return Decision{By: StreamProxy}
-	case f.permits(c.AllowPublishForClient, c.AllowPublishForSubscriber, c.AllowPublishForAnonymous), f.Insecure:
+	case c.publishPermission().to(f), f.Insecure:
 		return Decision{}
 	}
-	return denied(protocol.ErrorPermissionDenied)
+	return denied(c.deny(c.publishPermission(), f))
 }
 
-// CheckPresence decides on a presence or presence stats command. The error is nil or a
-// *protocol.Error.
-func (c Channel) CheckPresence(f Facts) error { return check(c.Presence, c.mayPresence(f)) }
-
-// CheckHistory decides on a history command. The error is nil or a *protocol.Error.
-func (c Channel) CheckHistory(f Facts) error {
-	return check(c.HistorySize > 0 && c.HistoryTTL > 0, c.mayHistory(f))
-}
-
-// check returns the error of a command: available says whether the channel has the feature,
-// allowed whether the client may use it.
-func check(available, allowed bool) error {
+// CheckPresence decides on a presence or presence stats command: nil or a
+// *refusal.Reason with a *protocol.Error.
+func (c Channel) CheckPresence(f Facts) error {
 	switch {
-	case !available:
-		return protocol.ErrorNotAvailable
-	case !allowed:
-		return protocol.ErrorPermissionDenied
+	case !c.Presence:
+		return c.refuse(protocol.ErrorNotAvailable, "presence", "off", "")
+	case c.mayPresence(f):
+		return nil
 	}
-	return nil
+	return c.deny(c.presencePermission(), f)
 }
 
-func (c Channel) mayPresence(f Facts) bool {
-	return f.permits(c.AllowPresenceForClient, c.AllowPresenceForSubscriber, c.AllowPresenceForAnonymous) || f.Insecure
+// CheckHistory decides on a history command: nil or a *refusal.Reason with a
+// *protocol.Error.
+func (c Channel) CheckHistory(f Facts) error {
+	switch {
+	case c.HistorySize <= 0:
+		return c.refuse(protocol.ErrorNotAvailable, "history_size", "0", "")
+	case c.HistoryTTL <= 0:
+		return c.refuse(protocol.ErrorNotAvailable, "history_ttl", "0", "")
+	case c.mayHistory(f):
+		return nil
+	}
+	return c.deny(c.historyPermission(), f)
 }
 
-func (c Channel) mayHistory(f Facts) bool {
-	return f.permits(c.AllowHistoryForClient, c.AllowHistoryForSubscriber, c.AllowHistoryForAnonymous) || f.Insecure
-}
+func (c Channel) mayPresence(f Facts) bool { return c.presencePermission().to(f) || f.Insecure }
+
+func (c Channel) mayHistory(f Facts) bool { return c.historyPermission().to(f) || f.Insecure }
 
 // Wishes of a subscribe command.
 type Wishes struct {

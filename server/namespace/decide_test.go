@@ -8,7 +8,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/keytest"
 )
 
 var (
@@ -17,6 +19,11 @@ var (
 	anonymous = Facts{}
 	insecure  = Facts{Insecure: true}
 )
+
+// same compares decisions: of errors, what clients get.
+func same(got, want Decision) bool {
+	return got.By == want.By && got.Source == want.Source && (got.Err == nil) == (want.Err == nil) && errors.Is(got.Err, want.Err)
+}
 
 // TestTruthTable covers channels.md 6.9 exhaustively: every combination of flags
 // and facts, for every operation that has the flags.
@@ -64,8 +71,8 @@ func TestTruthTable(t *testing.T) {
 				if v := ch.DecideSubscribe(f, Stream, false); (v.Err == nil) != mayOpen {
 					t.Errorf("subscribe C %v A %v, %+v: %v", c, a, f, v)
 				}
-				if _, granted, err := r.Requested("news", f); granted != mayOpen || err != nil {
-					t.Errorf("connect C %v A %v, %+v: %v %v", c, a, f, granted, err)
+				if _, ignored, err := r.Requested("news", f); (ignored == nil) != mayOpen || err != nil {
+					t.Errorf("connect C %v A %v, %+v: %v %v", c, a, f, ignored, err)
 				}
 			}
 		}
@@ -119,7 +126,7 @@ func TestDecideSubscribe(t *testing.T) {
 		{client, "ns:a", insecure, Stream, false, Decision{Source: SourceInsecure}},
 		{`"presence": true`, "ns:a", user, Stream, false, denied103},
 	} {
-		if got := resolve(t, tt.options, tt.channel).DecideSubscribe(tt.facts, tt.asked, tt.token); got != tt.want {
+		if got := resolve(t, tt.options, tt.channel).DecideSubscribe(tt.facts, tt.asked, tt.token); !same(got, tt.want) {
 			t.Errorf("%s %s %+v type %d token %v: %+v, want %+v", tt.options, tt.channel, tt.facts, tt.asked, tt.token, got, tt.want)
 		}
 	}
@@ -145,12 +152,13 @@ func TestRequested(t *testing.T) {
 		{limited, "ns:#", anonymous, false, nil},
 		{limited + "," + client, "ns:#7", user, false, nil},
 		{limited + "," + client, "ns:#7", insecure, true, nil},
-		{client, "ns:" + strings.Repeat("a", 300), user, false, ErrTooLong},
+		{client, "ns:" + strings.Repeat("a", 300), user, false, nil},
 		{`"presence": true`, "ns:a", user, false, nil},
 	} {
 		r := resolver(t, `{"namespaces": [{"name": "ns", `+tt.options+`}]}`)
-		if _, got, err := r.Requested(tt.channel, tt.facts); got != tt.want || !errors.Is(err, tt.err) {
-			t.Errorf("%s %q %+v: %v %v, want %v %v", tt.options, tt.channel, tt.facts, got, err, tt.want, tt.err)
+		_, ignored, err := r.Requested(tt.channel, tt.facts)
+		if granted := ignored == nil && err == nil; granted != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s %q %+v: %v %v, want %v %v", tt.options, tt.channel, tt.facts, ignored, err, tt.want, tt.err)
 		}
 	}
 }
@@ -172,7 +180,7 @@ func TestDecidePublish(t *testing.T) {
 		{`"presence": true`, "1", user, denied103},
 		{`"presence": true`, "1", insecure, Decision{}},
 	} {
-		if got := resolve(t, tt.options, "$ns:a#7").DecidePublish(tt.facts, []byte(tt.data)); got != tt.want {
+		if got := resolve(t, tt.options, "$ns:a#7").DecidePublish(tt.facts, []byte(tt.data)); !same(got, tt.want) {
 			t.Errorf("%s %q %+v: %+v, want %+v", tt.options, tt.data, tt.facts, got, tt.want)
 		}
 	}
@@ -284,5 +292,64 @@ func TestRPC(t *testing.T) {
 		if ping != tt.ping || proxy != tt.proxy || !errors.Is(err, tt.err) {
 			t.Errorf("%q: %v %q %v", tt.method, ping, proxy, err)
 		}
+	}
+}
+
+// Every refusal says why, and names a key that exists and would allow it.
+func TestReasons(t *testing.T) {
+	subscribed, presence, none := Facts{User: "42", Subscribed: true}, `"presence": true`, `"join_leave": false`
+	subscribe := func(c Channel, f Facts) error { return c.DecideSubscribe(f, Stream, false).Err }
+	publish := func(c Channel, f Facts) error { return c.DecidePublish(f, []byte("1")).Err }
+	command := func(c Channel, f Facts) error {
+		_, err := (&Resolver{naming: *c.naming, options: map[string]*Options{"ns": c.Options}}).ForClient(c.Name)
+		return err
+	}
+	for _, tt := range []struct {
+		options, channel string
+		facts            Facts
+		decide           func(Channel, Facts) error
+		key, text        string
+	}{
+		{presence, "ns:a", subscribed, Channel.CheckPresence, "allow_presence_for_subscriber", "allow_presence_for_subscriber is off in namespace ns"},
+		{presence, "ns:a", user, Channel.CheckPresence, "allow_presence_for_client", "allow_presence_for_client is off in namespace ns"},
+		{presence + `, "allow_presence_for_subscriber": true`, "ns:a", user, Channel.CheckPresence, "allow_presence_for_client",
+			"allow_presence_for_client is off in namespace ns, and the client is not subscribed to the channel"},
+		{presence + `, "allow_presence_for_subscriber": true`, "ns:a", Facts{Subscribed: true}, Channel.CheckPresence, "allow_presence_for_anonymous",
+			"allow_presence_for_anonymous is off in namespace ns, and the client has no user"},
+		{none, "ns:a", user, Channel.CheckPresence, "presence", "presence is off in namespace ns"},
+		{`"history_ttl": "1s"`, "ns:a", user, Channel.CheckHistory, "history_size", "history_size is 0 in namespace ns"},
+		{`"history_size": 1`, "ns:a", user, Channel.CheckHistory, "history_ttl", "history_ttl is 0 in namespace ns"},
+		{`"history_size": 1, "history_ttl": "1s"`, "ns:a", subscribed, Channel.CheckHistory, "allow_history_for_subscriber", "allow_history_for_subscriber is off in namespace ns"},
+		{none, "ns:a", subscribed, publish, "allow_publish_for_subscriber", "allow_publish_for_subscriber is off in namespace ns"},
+		{`"publication_data_format": "json_object"`, "ns:a", user, publish, "publication_data_format",
+			"publication_data_format is json_object in namespace ns, and the data is something else"},
+		{`"subscribe_stream_proxy_enabled": true`, "ns:a", user, publish, "subscribe_stream_proxy_bidirectional", "subscribe_stream_proxy_bidirectional is off in namespace ns"},
+		{none, "ns:a", user, subscribe, "allow_subscribe_for_client", "allow_subscribe_for_client is off in namespace ns, and the client has no subscription token"},
+		{`"allow_subscribe_for_client": true`, "ns:a", anonymous, subscribe, "allow_subscribe_for_anonymous", "allow_subscribe_for_anonymous is off in namespace ns, and the client has no user"},
+		{none, "$ns:a", user, subscribe, "channel.private_prefix", "the channel's name begins with channel.private_prefix, so a subscription token is needed"},
+		{`"allow_user_limited_channels": true`, "ns:a#7", user, subscribe, "allow_user_limited_channels",
+			"allow_user_limited_channels is on in namespace ns, and the channel's name lists the users that may subscribe, without this one"},
+		{`"subscription_type": "map"`, "ns:a", user, subscribe, "subscription_type", "subscription_type is map in namespace ns, and the client asked for another type"},
+		{none, "ns:é", user, command, "channel_regex", "channel_regex is not set in namespace ns, and then the channel's name must be ASCII"},
+		{`"channel_regex": "b"`, "ns:a", user, command, "channel_regex", "channel_regex is set in namespace ns, and the channel's name does not match it"},
+	} {
+		key, text := refusal.Explain(tt.decide(resolve(t, tt.options, tt.channel), tt.facts))
+		if !strings.HasPrefix(tt.key, "channel.") {
+			tt.key = "channel.namespaces[ns]." + tt.key
+		}
+		if key != tt.key || text != tt.text {
+			t.Errorf("%s %s %+v:\n%s: %s, want\n%s: %s", tt.options, tt.channel, tt.facts, key, text, tt.key, tt.text)
+		}
+		keytest.Check(t, key)
+	}
+	plain, _ := resolver(t, `{}`).Resolve("a")
+	for err, want := range map[error]string{
+		plain.CheckPresence(user): "channel.without_namespace.presence", errUnknown: "channel.namespaces", tooLong(8): "channel.max_length",
+		errNoRPC: "rpc.without_namespace.proxy_enabled", errRPCOff: "rpc.namespaces[].proxy_enabled", errNoMethod: "rpc.namespaces",
+	} {
+		if key, _ := refusal.Explain(err); key != want {
+			t.Errorf("%v: %s, want %s", err, key, want)
+		}
+		keytest.Check(t, want)
 	}
 }

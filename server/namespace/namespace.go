@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -53,6 +52,7 @@ type Resolver struct {
 // naming has the global rules of names.
 type naming struct {
 	maxLength                                                     int
+	tooLong                                                       error
 	privatePrefix, namespaceBoundary, userBoundary, userSeparator string
 }
 
@@ -60,7 +60,7 @@ type naming struct {
 func NewResolver(cfg config.Channel) (*Resolver, error) {
 	r := &Resolver{
 		naming: naming{
-			maxLength: cfg.MaxLength, privatePrefix: cfg.PrivatePrefix, namespaceBoundary: cfg.NamespaceBoundary,
+			maxLength: cfg.MaxLength, tooLong: tooLong(cfg.MaxLength), privatePrefix: cfg.PrivatePrefix, namespaceBoundary: cfg.NamespaceBoundary,
 			userBoundary: cfg.UserBoundary, userSeparator: cfg.UserSeparator,
 		},
 		options: make(map[string]*Options, len(cfg.Namespaces)+1),
@@ -131,33 +131,29 @@ func (r *Resolver) Namespace(name string) string {
 	return before
 }
 
-// ErrTooLong is the error of names above channel.max_length; it is a
-// protocol.ErrorBadRequest.
-var ErrTooLong = fmt.Errorf("the channel's name is longer than channel.max_length: %w", protocol.ErrorBadRequest)
-
 // Named resolves a name from outside: of the server API, a token or a personal channel. Names in
-// commands of clients need more checks (ForClient). The error is ErrTooLong or
+// commands of clients need more checks (ForClient). The error wraps ErrTooLong or
 // protocol.ErrorUnknownChannel.
 func (r *Resolver) Named(name string) (ch Channel, err error) {
 	if len(name) > r.maxLength {
-		return ch, ErrTooLong
+		return ch, r.tooLong
 	}
 	ch, ok := r.Resolve(name)
 	if !ok {
-		err = protocol.ErrorUnknownChannel
+		err = errUnknown
 	}
 	return ch, err
 }
 
-// ForClient resolves a name in a command of a client. The error is or wraps a
+// ForClient resolves a name in a command of a client. The error wraps a
 // protocol.Disconnect or *protocol.Error (channels.md 6.1, rows 1, 2, 5 and 6).
 func (r *Resolver) ForClient(name string) (Channel, error) {
 	if name == "" {
-		return Channel{}, protocol.DisconnectBadRequest
+		return Channel{}, errNoName
 	}
 	ch, err := r.Named(name)
 	if err == nil && !ch.validName() {
-		err = protocol.ErrorBadRequest
+		err = ch.wrongName()
 	}
 	return ch, err
 }

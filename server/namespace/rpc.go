@@ -3,7 +3,6 @@ package namespace
 import (
 	"strings"
 
-	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -31,15 +30,15 @@ func NewRPC(cfg config.RPC) *RPC {
 }
 
 // Decide says who answers a method: the built-in ping, with empty data (ping is true), the proxy
-// of this name, or nobody (err, a *protocol.Error).
+// of this name, or nobody (err, a *refusal.Reason with a *protocol.Error).
 func (r *RPC) Decide(method string) (ping bool, proxy string, err error) {
 	switch {
 	case r.ping != "" && method == r.ping:
 		return true, "", nil
 	case !r.proxied && r.ping == "":
-		return false, "", protocol.ErrorNotAvailable
+		return false, "", errNoRPC
 	case !r.proxied:
-		return false, "", protocol.ErrorMethodNotFound
+		return false, "", errNoMethod
 	}
 	namespace := ""
 	if r.boundary != "" {
@@ -49,10 +48,10 @@ func (r *RPC) Decide(method string) (ping bool, proxy string, err error) {
 	}
 	options, ok := r.options[namespace]
 	if !ok {
-		return false, "", protocol.ErrorMethodNotFound
+		return false, "", errNoMethod
 	}
 	if !options.ProxyEnabled {
-		return false, "", protocol.ErrorNotAvailable
+		return false, "", errRPCOff
 	}
 	return false, options.ProxyName, nil
 }

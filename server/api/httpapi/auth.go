@@ -25,6 +25,17 @@ func (a *authenticator) allow(r *http.Request) bool {
 		a.enabled && r.URL.RawQuery != "" && a.matches(r.URL.Query().Get("api_key"))
 }
 
+// explain says what is wrong with a request that allow refuses.
+func (a *authenticator) explain(r *http.Request) string {
+	switch {
+	case !a.enabled:
+		return "the server has no http_api.key, and without one no request is allowed"
+	case r.Header.Get("X-Api-Key") == "" && r.Header.Get("Authorization") == "" && !r.URL.Query().Has("api_key"):
+		return "the request has no API key"
+	}
+	return "the request's API key is not http_api.key"
+}
+
 // fields are those of a request, whoever has read it.
 type fields interface{ Get(name string) string }
 

@@ -53,7 +53,7 @@ func putBuffer(b *buffer) {
 // readBody reads the whole body, or answers why it cannot.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, body *buffer) bool {
 	if r.ContentLength > h.maxBody {
-		writeText(w, http.StatusRequestEntityTooLarge)
+		h.tooLarge(w, r)
 		return false
 	}
 	if want := int(min(r.ContentLength, maxTrusted)) + 1; want > cap(body.b) {
@@ -74,10 +74,10 @@ func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) 
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		w.Header().Set("Connection", "close") // as http.MaxBytesReader does where w is not wrapped
-		writeText(w, http.StatusRequestEntityTooLarge)
+		h.tooLarge(w, r)
 		return
 	}
-	h.log.DebugContext(r.Context(), "API request body cannot be read", "error", err)
+	h.refusals.Log.DebugContext(r.Context(), "API request body cannot be read", "error", err)
 	writeText(w, http.StatusInternalServerError)
 }
 
@@ -115,6 +115,18 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	}
 	// An error means that the caller is gone; there is nobody to tell.
 	_, _ = w.Write(body)
+}
+
+// badRequest refuses a request that is malformed.
+func (h *Handler) badRequest(w http.ResponseWriter, r *http.Request, text string) {
+	h.refuse(r, http.StatusBadRequest, "", text)
+	http.Error(w, "Bad Request: "+text, http.StatusBadRequest)
+}
+
+func (h *Handler) tooLarge(w http.ResponseWriter, r *http.Request) {
+	text := "the body has more than " + strconv.FormatInt(h.maxBody, 10) + " bytes"
+	h.refuse(r, http.StatusRequestEntityTooLarge, "", text)
+	http.Error(w, "Request Entity Too Large: "+text, http.StatusRequestEntityTooLarge)
 }
 
 // writeText answers with the status' own text and a newline.

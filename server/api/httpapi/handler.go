@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
 )
 
@@ -37,7 +39,8 @@ type Config struct {
 	ShuttingDown func() bool
 	// Observer, if set, hears of all commands.
 	Observer api.Observer
-	// Logger hears of requests that cannot be answered; nil: slog.Default().
+	// Logger hears why requests are refused, and of answers that cannot be encoded. It is
+	// wrapped by logging.Wrap; nil: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -50,7 +53,7 @@ type Handler struct {
 	maxBody   int64
 	closing   func() bool
 	observer  api.Observer
-	log       *slog.Logger
+	refusals  refusal.Reporter
 
 	prefix string
 	routes map[string]http.HandlerFunc
@@ -70,7 +73,7 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 	h := &Handler{
 		exec: exec, auth: newAuthenticator(c.Key, c.Insecure), transport: c.ErrorMode == modeTransport,
 		maxBody: c.MaxBodySize, closing: c.ShuttingDown,
-		observer: c.Observer, log: c.Logger,
+		observer: c.Observer, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
 		prefix: "/" + strings.Trim(c.Prefix, "/"), routes: make(map[string]http.HandlerFunc),
 	}
 	if h.maxBody <= 0 {
@@ -78,9 +81,6 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 	}
 	if h.closing == nil {
 		h.closing = func() bool { return false }
-	}
-	if h.log == nil {
-		h.log = slog.Default()
 	}
 	for _, m := range api.Methods() {
 		h.routes[h.path(m)] = func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +115,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case h.prefix == "/":
 		route = h.serveLegacyEndpoint
 	default:
-		http.NotFound(w, r)
+		http.Error(w, "404 page not found: the server API has a path for each method, such as "+h.path(api.MethodPublish), http.StatusNotFound)
 		return
 	}
 	// The method counts before the key: 405 tells nothing that is secret.
@@ -123,22 +123,29 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !h.auth.allow(r) {
-		h.log.InfoContext(r.Context(), "API request refused: its key is missing or wrong",
-			"path", r.URL.Path[:min(len(r.URL.Path), 64)], "addr", r.RemoteAddr, "http_api.key configured", h.auth.enabled)
-		refuse(w, r, http.StatusUnauthorized)
+		text := h.auth.explain(r)
+		h.refuse(r, http.StatusUnauthorized, "http_api.key", text)
+		hangUp(w, r)
+		http.Error(w, "Unauthorized: "+text+": send it as X-API-Key: KEY or Authorization: apikey KEY", http.StatusUnauthorized)
 		return
 	}
 	route(w, r)
 }
 
-// refuse answers a request whose body nobody reads. Over HTTP/1.1 the server would wait
+// refuse tells the log why a request is answered with an HTTP status.
+func (h *Handler) refuse(r *http.Request, status int, key, text string) {
+	answer := errors.New(http.StatusText(status))
+	h.refusals.Report(refusal.Refusal{Kind: "API request refused", Addr: r.RemoteAddr, Path: r.URL.Path},
+		uint32(status), refusal.Because(answer, key, text))
+}
+
+// hangUp is for requests whose body nobody reads. Over HTTP/1.1 the server would wait
 // for the body, to go on with the connection; this ends it instead.
-func refuse(w http.ResponseWriter, r *http.Request, status int) {
+func hangUp(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // else it waits longer
 	}
-	w.WriteHeader(status)
 }
 
 // onlyMethod answers requests of other methods.
@@ -162,8 +169,7 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Meth
 	req := m.NewRequest()
 	if err := req.UnmarshalJSON(body.b); err != nil {
 		h.failed(m, api.StageDecode)
-		h.log.DebugContext(r.Context(), "API request refused", "method", m.String(), "error", err)
-		writeText(w, http.StatusBadRequest)
+		h.badRequest(w, r, "the body is not the JSON object of a "+m.String()+" request: "+err.Error())
 		return
 	}
 	// The request holds copies, so the buffer serves for the answer as well.
@@ -195,7 +201,7 @@ func (h *Handler) execute(ctx context.Context, m api.Method, req api.Request, ou
 	}
 	if err != nil {
 		h.failed(m, api.StageEncode)
-		h.log.ErrorContext(ctx, "API answer cannot be encoded", "method", m.String(), "error", err)
+		h.refusals.Log.ErrorContext(ctx, "API answer cannot be encoded", "method", m.String(), "error", err)
 		return http.StatusInternalServerError, out[:0]
 	}
 	return http.StatusOK, out

@@ -80,8 +80,9 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if tooMany(body.b) {
-		h.log.InfoContext(r.Context(), "legacy API request refused: too many commands", "addr", r.RemoteAddr, "limit", maxLegacy)
-		writeText(w, http.StatusRequestEntityTooLarge)
+		text := "the body has more than " + strconv.Itoa(maxLegacy) + " commands"
+		h.refuse(r, http.StatusRequestEntityTooLarge, "", text)
+		http.Error(w, "Request Entity Too Large: "+text, http.StatusRequestEntityTooLarge)
 		return
 	}
 	out := make([]byte, 0, firstRead)
@@ -97,15 +98,15 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
 			err = c.decode(text)
 		}
 		if err != nil {
-			h.log.DebugContext(r.Context(), "legacy API request refused", "command", n, "error", err)
-			writeText(w, http.StatusBadRequest)
+			h.badRequest(w, r, "command "+strconv.Itoa(n+1)+" is not a JSON object with method and params; "+
+				"a path for each method, such as "+h.path(api.MethodPublish)+", takes params alone: "+err.Error())
 			return
 		}
 		if n > 0 {
 			out = append(out, '\n')
 		}
 		if len(out) > maxReplies {
-			h.log.WarnContext(r.Context(), "legacy API request ended: its replies are too long", "addr", r.RemoteAddr, "executed", n, "limit", maxReplies)
+			h.refusals.Log.WarnContext(r.Context(), "legacy API request ended: its replies are too long", "addr", r.RemoteAddr, "executed", n, "limit", maxReplies)
 			writeText(w, http.StatusRequestEntityTooLarge)
 			return
 		}
@@ -114,7 +115,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if encodeErr != nil {
-		h.log.ErrorContext(r.Context(), "legacy API answer cannot be encoded", "error", encodeErr)
+		h.refusals.Log.ErrorContext(r.Context(), "legacy API answer cannot be encoded", "error", encodeErr)
 		writeText(w, http.StatusInternalServerError)
 		return
 	}

@@ -49,19 +49,19 @@ func TestLegacy(t *testing.T) {
 			`{"id":3,"error":{"code":102,"message":"unknown channel"}}` + "\n" + `{"result":{"nodes":[]}}`, []string{"info"}},
 		{"later method wins", `{"method":"nonsense","method":"info"}`, 200, `{"result":{"nodes":[]}}`, []string{"info"}},
 
-		{"empty body", ``, 400, "Bad Request\n", nil},
-		{"space", " \n", 400, "Bad Request\n", nil},
-		{"array", `[{"method":"info"}]`, 400, "Bad Request\n", nil},
-		{"batch", `{"method":"batch","params":{}}`, 400, "Bad Request\n", nil},
-		{"unknown name", `{"method":"nonsense"}`, 400, "Bad Request\n", nil},
-		{"empty name", `{"method":""}`, 400, "Bad Request\n", nil},
-		{"number as string", `{"method":"9"}`, 400, "Bad Request\n", nil},
-		{"fraction", `{"method":9.0}`, 400, "Bad Request\n", nil},
-		{"negative id", `{"id":-1,"method":"info"}`, 400, "Bad Request\n", nil},
-		{"id too large", `{"id":4294967296,"method":"info"}`, 400, "Bad Request\n", nil},
-		{"malformed later", `{"method":"publish","params":{"channel":"a","data":1}}{"method":`, 400, "Bad Request\n", []string{"publish a 1"}},
-		{"unknown name later", `{"method":"info"}{"method":"x"}{"method":"channels","params":{}}`, 400, "Bad Request\n", []string{"info"}},
-		{"invalid UTF-8", "{\"params\":\"\xff\"}", 400, "Bad Request\n", nil},
+		{"empty body", ``, 400, "Bad Request: …", nil},
+		{"space", " \n", 400, "Bad Request: …", nil},
+		{"array", `[{"method":"info"}]`, 400, "Bad Request: …", nil},
+		{"batch", `{"method":"batch","params":{}}`, 400, "Bad Request: …", nil},
+		{"unknown name", `{"method":"nonsense"}`, 400, "Bad Request: …", nil},
+		{"empty name", `{"method":""}`, 400, "Bad Request: …", nil},
+		{"number as string", `{"method":"9"}`, 400, "Bad Request: …", nil},
+		{"fraction", `{"method":9.0}`, 400, "Bad Request: …", nil},
+		{"negative id", `{"id":-1,"method":"info"}`, 400, "Bad Request: …", nil},
+		{"id too large", `{"id":4294967296,"method":"info"}`, 400, "Bad Request: …", nil},
+		{"malformed later", `{"method":"publish","params":{"channel":"a","data":1}}{"method":`, 400, "Bad Request: …", []string{"publish a 1"}},
+		{"unknown name later", `{"method":"info"}{"method":"x"}{"method":"channels","params":{}}`, 400, "Bad Request: …", []string{"info"}},
+		{"invalid UTF-8", "{\"params\":\"\xff\"}", 400, "Bad Request: …", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestLegacyOneLinePerReply(t *testing.T) {
 func TestLegacyShutdown(t *testing.T) {
 	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "k", ShuttingDown: func() bool { return true }})
 	expect(t, send(h, http.MethodGet, "/api", ""), 405, "")
-	expect(t, post(h, "/api", ""), 401, "")
+	expect(t, post(h, "/api", ""), 401, "Unauthorized: …")
 	expect(t, post(h, "/api", "", "X-API-Key", "k"), 503, "")
 	expect(t, post(h, "/api/info", "{}", "X-API-Key", "k"), 200, `{"result":{"nodes":[]}}`)
 	expect(t, post(h.Legacy(), "/admin/api", `{"method":"info"}`), 503, "")

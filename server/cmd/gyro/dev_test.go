@@ -108,7 +108,7 @@ func TestDevRefusals(t *testing.T) {
 		p.await(from + "\n")
 	}
 	p.await("gyro dev --origin ORIGIN")
-	if got := strings.Count(p.text(), "client.allowed_origins has no such origin\n"); got != times {
+	if got := strings.Count(p.text(), "connection refused: its origin is not allowed\n"); got != times {
 		t.Errorf("%d of %d refusals are explained", got, times)
 	}
 	if got, _ := request(t, http.MethodPost, base+"/api/info", "", http.Header{"X-Api-Key": {"wrong"}}); got != http.StatusUnauthorized {

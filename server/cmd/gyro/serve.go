@@ -190,7 +190,6 @@ func wait(server *app.App, signals <-chan os.Signal, reload loader, log *slog.Lo
 				log.Error("configuration is not reloaded, the old one stays in force", "error", err)
 				continue
 			}
-			log.Info("configuration reloaded")
 			warn(log, warnings)
 		}
 	}

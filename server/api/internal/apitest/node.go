@@ -161,6 +161,15 @@ func (c channels) ChannelOptions(ch string) (api.ChannelOptions, error) {
 	return o, nil
 }
 
+// OptionKey implements api.Channels.
+func (c channels) OptionKey(ch, option string) string {
+	ns, _, found := strings.Cut(ch, ":")
+	if !found {
+		return "channel.without_namespace." + option
+	}
+	return "channel.namespaces[" + ns + "]." + option
+}
+
 // Namespaces returns channels with one namespace for every option that the API follows.
 func Namespaces() func() api.Channels {
 	all := channels{

@@ -1,0 +1,333 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/keytest"
+)
+
+// mistake is what people do wrong in their first hours, and what the server says to that.
+type mistake struct {
+	name string
+	edit func(*config.Config)
+	// do makes the mistake, and returns what it gets: the outcome of a command, or the
+	// status and body of an answer.
+	do   func(s *testServer) string
+	want string
+	// line has members that one line of the log must have, in any order. level is info
+	// by default.
+	line map[string]any
+}
+
+type fields = map[string]any
+
+// chat adds a namespace chat, with the default options but for what edit changes.
+func chat(edit func(*config.ChannelOptions)) func(*config.Config) {
+	return func(cfg *config.Config) {
+		o := config.DefaultConfig().Channel.WithoutNamespace
+		if edit != nil {
+			edit(&o)
+		}
+		cfg.Channel.Namespaces = []config.Namespace{{Name: "chat", ChannelOptions: o}}
+	}
+}
+
+// command is one of a client with the user u, behind those before it.
+func command(command string, before ...string) func(*testServer) string {
+	return func(s *testServer) string {
+		c := s.connect("u")
+		for _, b := range before {
+			c.Do(b)
+		}
+		got, _ := c.Outcome(command)
+		return got
+	}
+}
+
+// connecting is the connect command of a client.
+func connecting(fields func(s *testServer) string) func(*testServer) string {
+	return func(s *testServer) string {
+		got, _ := s.dial(nil).Outcome(`"connect":{` + fields(s) + `}`)
+		return got
+	}
+}
+
+func withToken(claims jwt.MapClaims) func(*testServer) string {
+	return connecting(func(s *testServer) string { return s.tokenField(claims) })
+}
+
+// request is one over HTTP: a method and a path, "Name: value" fields, and the body.
+func request(line, body string, header ...string) func(*testServer) string {
+	return func(s *testServer) string {
+		method, path, _ := strings.Cut(line, " ")
+		req := must(http.NewRequest(method, s.url(path), strings.NewReader(body)))
+		for _, h := range header {
+			name, value, _ := strings.Cut(h, ": ")
+			req.Header.Set(name, value)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.Status + " " + string(must(io.ReadAll(resp.Body)))
+	}
+}
+
+var upgrade = []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="}
+
+const withKey = "X-API-Key: " + apiKey
+
+func past() int64 { return time.Now().Add(-time.Hour).Unix() }
+
+var mistakes = []mistake{
+	{"foreign origin", func(cfg *config.Config) {
+		cfg.Client.AllowedOrigins = []string{"https://mine.example", "http://localhost:*"}
+	},
+		request("GET /connection/websocket", "", append(upgrade, "Origin: http://127.0.0.1:3000")...),
+		"403 Forbidden origin not allowed: client.allowed_origins of the server does not name it\n",
+		fields{"message": "connection refused: its origin is not allowed", "origin": "http://127.0.0.1:3000", "key": "client.allowed_origins",
+			"reason": "client.allowed_origins allows https://mine.example, http://localhost:*"}},
+	{"foreign origin, none allowed", nil, request("GET /connection/websocket", "", append(upgrade, "Origin: http://127.0.0.1:3000")...),
+		"403 Forbidden origin not allowed: client.allowed_origins of the server does not name it\n",
+		fields{"reason": "client.allowed_origins is empty, so pages of no origin are allowed"}},
+	{"connection limit", func(cfg *config.Config) { cfg.Client.ConnectionLimit = 1 }, func(s *testServer) string {
+		s.connect("u")
+		return request("GET /connection/websocket", "", upgrade...)(s)
+	}, "503 Service Unavailable Service Unavailable: the node has as many connections as client.connection_limit allows\n",
+		fields{"message": "connection refused: there are too many", "level": "warn", "key": "client.connection_limit"}},
+	{"connection rate limit", func(cfg *config.Config) { cfg.Client.ConnectionRateLimit = 1 }, func(s *testServer) string {
+		s.connect("u")
+		return request("GET /connection/websocket", "", upgrade...)(s)
+	}, "503 Service Unavailable Service Unavailable: more connections come in a second than client.connection_rate_limit allows\n",
+		fields{"message": "connection refused: there are too many", "key": "client.connection_rate_limit"}},
+	{"user connection limit", func(cfg *config.Config) { cfg.Client.UserConnectionLimit = 1 }, func(s *testServer) string {
+		s.connect("u")
+		return withToken(jwt.MapClaims{"sub": "u"})(s)
+	}, "disconnect 3504", fields{"message": "client refused: its user has too many connections", "user": "u", "key": "client.user_connection_limit", "reason": "the limit is 1"}},
+
+	{"no token", nil, connecting(func(*testServer) string { return "" }), "disconnect 3501",
+		fields{"message": "connection refused", "code": 3501.0, "key": "client.allow_anonymous_connect_without_token"}},
+	{"malformed token", nil, connecting(func(*testServer) string { return `"token":"abc"` }), "disconnect 3500",
+		fields{"message": "connection refused", "code": 3500.0, "reason": "it does not begin with eyJ"}},
+	{"foreign token", func(cfg *config.Config) { cfg.Client.Token.HMACSecretKey = "another" }, withToken(jwt.MapClaims{"sub": "u"}), "disconnect 3500",
+		fields{"message": "connection refused", "key": "client.token.hmac_secret_key", "reason": "its signature does not verify: it is signed with another key"}},
+	{"no secret", func(cfg *config.Config) { cfg.Client.Token.HMACSecretKey = "" }, withToken(jwt.MapClaims{"sub": "u"}), "disconnect 3500",
+		fields{"key": "client.token.hmac_secret_key", "reason": "there is no key for its algorithm"}},
+	{"expired token", nil, withToken(jwt.MapClaims{"sub": "u", "exp": past()}), "error 109",
+		fields{"message": "connection refused", "code": 109.0, "reason": "claim exp is past: the client has to get a new token"}},
+	{"foreign issuer", func(cfg *config.Config) { cfg.Client.Token.Issuer = "me" }, withToken(jwt.MapClaims{"sub": "u", "iss": "you"}), "disconnect 3500",
+		fields{"key": "client.token.issuer", "reason": "claim iss is not the configured issuer"}},
+	{"token without user", func(cfg *config.Config) { cfg.Client.DisallowAnonymousTokens = true }, withToken(jwt.MapClaims{}), "disconnect 3507",
+		fields{"message": "connection refused", "key": "client.disallow_anonymous_connection_tokens"}},
+	{"user in user_id", nil, withToken(jwt.MapClaims{"user_id": "u"}), "ok",
+		fields{"message": "the client is anonymous: its token names the user in another claim than the expected one", "level": "warn",
+			"claim": "user_id", "expected": "sub", "key": "client.token.user_id_claim"}},
+	{"refresh with the token of another user", nil, func(s *testServer) string {
+		c := s.dial(nil)
+		c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "exp": time.Now().Add(time.Hour).Unix()}))
+		got, _ := c.Outcome(`"refresh":{` + s.tokenField(jwt.MapClaims{"sub": "v"}) + `}`)
+		return got
+	}, "disconnect 3500", fields{"message": "refresh refused", "user": "u", "reason": "the token is of another user than the connection"}},
+	{"requested channel", chat(nil), connecting(func(s *testServer) string { return s.tokenField(jwt.MapClaims{"sub": "u"}) + `,"subs":{"chat:a":{}}` }), "ok",
+		fields{"message": "channel of a connect command ignored", "user": "u", "channel": "chat:a", "key": "channel.namespaces[chat].allow_subscribe_for_client"}},
+
+	{"unknown namespace", nil, command(`"subscribe":{"channel":"chta:a"}`), "error 102",
+		fields{"message": "subscribe refused", "user": "u", "channel": "chta:a", "code": 102.0, "key": "channel.namespaces"}},
+	{"subscribe not allowed", chat(nil), command(`"subscribe":{"channel":"chat:a"}`), "error 103",
+		fields{"message": "subscribe refused", "user": "u", "channel": "chat:a", "code": 103.0, "key": "channel.namespaces[chat].allow_subscribe_for_client",
+			"reason": "allow_subscribe_for_client is off in namespace chat, and the client has no subscription token"}},
+	{"private channel without token", nil, command(`"subscribe":{"channel":"$a"}`), "error 103",
+		fields{"message": "subscribe refused", "channel": "$a", "key": "channel.private_prefix"}},
+	{"subscription token of another channel", nil, func(s *testServer) string {
+		return command(`"subscribe":{"channel":"$a",` + s.tokenField(jwt.MapClaims{"sub": "u", "channel": "$b"}) + `}`)(s)
+	}, "disconnect 3500", fields{"message": "subscribe refused", "channel": "$a", "reason": "claim channel of the subscription token is another channel"}},
+	{"expired subscription token", nil, func(s *testServer) string {
+		return command(`"subscribe":{"channel":"$a",` + s.tokenField(jwt.MapClaims{"sub": "u", "channel": "$a", "exp": past()}) + `}`)(s)
+	}, "error 109", fields{"message": "subscribe refused", "channel": "$a", "code": 109.0, "reason": "claim exp is past: the client has to get a new token"}},
+	{"publish not allowed", chat(func(o *config.ChannelOptions) { o.AllowSubscribeForClient = true }),
+		command(`"publish":{"channel":"chat:a","data":1}`, `"subscribe":{"channel":"chat:a"}`), "error 103",
+		fields{"message": "publish refused", "user": "u", "channel": "chat:a", "key": "channel.namespaces[chat].allow_publish_for_subscriber"}},
+	{"publish no data", chat(func(o *config.ChannelOptions) { o.AllowPublishForClient = true }), command(`"publish":{"channel":"chat:a"}`), "error 107",
+		fields{"message": "publish refused", "channel": "chat:a", "code": 107.0, "key": "channel.namespaces[chat].publication_data_format"}},
+	{"presence off", chat(nil), command(`"presence":{"channel":"chat:a"}`), "error 108",
+		fields{"message": "presence refused", "channel": "chat:a", "code": 108.0, "key": "channel.namespaces[chat].presence", "reason": "presence is off in namespace chat"}},
+	{"presence not allowed", chat(func(o *config.ChannelOptions) { o.Presence, o.AllowSubscribeForClient = true, true }),
+		command(`"presence":{"channel":"chat:a"}`, `"subscribe":{"channel":"chat:a"}`), "error 103",
+		fields{"message": "presence refused", "channel": "chat:a", "code": 103.0, "key": "channel.namespaces[chat].allow_presence_for_subscriber",
+			"reason": "allow_presence_for_subscriber is off in namespace chat"}},
+	{"presence stats without namespace", func(cfg *config.Config) { cfg.Channel.WithoutNamespace.Presence = true }, command(`"presence_stats":{"channel":"a"}`), "error 103",
+		fields{"message": "presence stats refused", "channel": "a", "key": "channel.without_namespace.allow_presence_for_client"}},
+	{"history off", chat(nil), command(`"history":{"channel":"chat:a"}`), "error 108",
+		fields{"message": "history refused", "channel": "chat:a", "key": "channel.namespaces[chat].history_size"}},
+	{"history from an unknown epoch", chat(func(o *config.ChannelOptions) { o.AllowHistoryForClient = true; historyOn(o) }),
+		command(`"history":{"channel":"chat:a","since":{"offset":1,"epoch":"none"},"limit":1}`), "error 112",
+		fields{"message": "history refused", "user": "u", "channel": "chat:a", "code": 112.0}},
+	{"RPC that nobody answers", nil, command(`"rpc":{"method":"add"}`), "error 108",
+		fields{"message": "RPC refused", "user": "u", "method": "add", "code": 108.0, "key": "rpc.without_namespace.proxy_enabled"}},
+	{"channel name too long", func(cfg *config.Config) { cfg.Channel.MaxLength = 3 }, command(`"subscribe":{"channel":"news"}`), "error 107",
+		fields{"message": "channel refused: its name is too long", "user": "u", "channel": "news", "key": "channel.max_length", "reason": "the limit is 3"}},
+	{"too many subscriptions", func(cfg *config.Config) {
+		cfg.Client.ChannelLimit, cfg.Channel.WithoutNamespace.AllowSubscribeForClient = 1, true
+	}, command(`"subscribe":{"channel":"b"}`, `"subscribe":{"channel":"a"}`), "error 106",
+		fields{"message": "subscription refused: the client has too many", "user": "u", "channel": "b", "key": "client.channel_limit"}},
+
+	{"API without key", nil, request("POST /api/publish", `{"channel":"a","data":1}`),
+		"401 Unauthorized Unauthorized: the request has no API key: send it as X-API-Key: KEY or Authorization: apikey KEY\n",
+		fields{"message": "API request refused", "path": "/api/publish", "code": 401.0, "key": "http_api.key"}},
+	{"API with another key", nil, request("POST /api/publish", `{"channel":"a","data":1}`, "X-API-Key: other"),
+		"401 Unauthorized Unauthorized: the request's API key is not http_api.key: send it as X-API-Key: KEY or Authorization: apikey KEY\n",
+		fields{"message": "API request refused", "reason": "the request's API key is not http_api.key", "key": "http_api.key"}},
+	{"API without any key", func(cfg *config.Config) { cfg.HTTPAPI.Key = "" }, request("POST /api/publish", `{"channel":"a","data":1}`, "X-API-Key: other"),
+		"401 Unauthorized Unauthorized: the server has no http_api.key, and without one no request is allowed: send it as X-API-Key: KEY or Authorization: apikey KEY\n",
+		fields{"message": "API request refused", "key": "http_api.key"}},
+	{"API with malformed JSON", nil, request("POST /api/publish", `{"channel":"a",}`, withKey),
+		"400 Bad Request Bad Request: the body is not the JSON object of a publish request: …", fields{"message": "API request refused", "path": "/api/publish", "code": 400.0}},
+	{"API to an unknown namespace", nil, request("POST /api/publish", `{"channel":"chta:a","data":1}`, withKey),
+		`200 OK {"error":{"code":102,"message":"unknown channel"}}`,
+		fields{"message": "API command refused", "method": "publish", "channel": "chta:a", "code": 102.0, "key": "channel.namespaces"}},
+	{"API without data", chat(nil), request("POST /api/publish", `{"channel":"chat:a"}`, withKey), `200 OK {"error":{"code":107,"message":"bad request"}}`,
+		fields{"message": "API command refused", "method": "publish", "channel": "chat:a", "key": "channel.namespaces[chat].publication_data_format"}},
+	{"API presence off", chat(nil), request("POST /api/presence", `{"channel":"chat:a"}`, withKey), `200 OK {"error":{"code":108,"message":"not available"}}`,
+		fields{"message": "API command refused", "method": "presence", "channel": "chat:a", "key": "channel.namespaces[chat].presence"}},
+	{"missing /api", nil, request("POST /publish", `{}`, withKey), "404 Not Found 404 page not found: the server API expects POST /api/publish\n",
+		fields{"message": "request refused: nothing is served at its path", "path": "/publish", "key": "http_api.handler_prefix"}},
+	{"WebSocket without path", nil, request("GET /", "", upgrade...), "404 Not Found 404 page not found: WebSocket clients connect to /connection/websocket\n",
+		fields{"message": "request refused: nothing is served at its path", "path": "/", "key": "websocket.handler_prefix"}},
+	{"no demo", nil, request("GET /", ""),
+		"404 Not Found 404 page not found: this is Gyro; WebSocket clients connect to /connection/websocket, backends send POST /api/publish\n", nil},
+}
+
+// TestMistakes makes each mistake, and looks for the line that explains it, with a key that
+// exists and a time with milliseconds. No line has a member twice.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	for _, m := range mistakes {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			s := startServerAt(t, "info", m.edit)
+			want, begin := strings.CutSuffix(m.want, "…")
+			if got := m.do(s); got != want && (!begin || !strings.HasPrefix(got, want)) {
+				t.Errorf("got %q, want %q", got, m.want)
+			}
+			found := m.line == nil
+			for text := range strings.Lines(s.logged()) {
+				line := decodeLine(t, text)
+				if key, ok := line["key"].(string); ok {
+					keytest.Check(t, key)
+				}
+				found = found || has(line, m.line)
+			}
+			if !found {
+				t.Errorf("no line has %v:\n%s", m.line, s.logged())
+			}
+		})
+	}
+}
+
+// has tells whether a line has the members, and is of the level info unless they say
+// otherwise.
+func has(line, members map[string]any) bool {
+	if members["level"] == nil && line["level"] != "info" {
+		return false
+	}
+	for name, value := range members {
+		if line[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// decodeLine returns the members of a line, which it must have once each.
+func decodeLine(t *testing.T, text string) map[string]any {
+	t.Helper()
+	line := make(map[string]any)
+	d := json.NewDecoder(strings.NewReader(text))
+	must(d.Token())
+	for d.More() {
+		name := must(d.Token()).(string)
+		if _, twice := line[name]; twice {
+			t.Errorf("%s comes twice: %s", name, text)
+		}
+		var value any
+		if err := d.Decode(&value); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		line[name] = value
+	}
+	if at, _ := line["time"].(string); len(at) < 23 || at[19] != '.' {
+		t.Errorf("no milliseconds: %s", text)
+	}
+	return line
+}
+
+// TestKeysOfRefusals: whatever the node names in a refusal, the server has a key for.
+func TestKeysOfRefusals(t *testing.T) {
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		keytest.Check(t, keys[name])
+	}
+	for _, err := range []error{errTooMany, errTooFast, errNoToken, errAnonymousToken, errProxy, foreign(nil)} {
+		key, _ := refusal.Explain(err)
+		keytest.Check(t, key)
+	}
+}
+
+// TestReloadTells: a reload says which changed keys need a restart.
+func TestReloadTells(t *testing.T) {
+	t.Parallel()
+	s := startServerAt(t, "info", nil)
+	next := *s.cfg
+	if err := s.app.Reload(&next); err != nil {
+		t.Fatal(err)
+	}
+	next.HTTPServer.Port = 1
+	if err := s.app.Reload(&next); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"level":"info","message":"configuration reloaded: nothing that changed needs a restart"}`,
+		`"level":"warn","message":"configuration reloaded, but some keys that changed need a restart","keys":"http_server.port"}`,
+	} {
+		if !strings.Contains(s.logged(), want) {
+			t.Errorf("no %s:\n%s", want, s.logged())
+		}
+	}
+}
+
+// TestManyRefusals: a client that causes 100,000 refusals leaves few lines, and costs no
+// more than its commands.
+func TestManyRefusals(t *testing.T) {
+	t.Parallel()
+	s := startServerAt(t, "info", nil)
+	c := s.connect("u")
+	const frames, each = 1000, 100
+	for f := range uint32(frames) {
+		var frame strings.Builder
+		for i := range uint32(each) {
+			fmt.Fprintf(&frame, `{"id":%d,"publish":{"channel":"a","data":1}}`+"\n", 1000+f*each+i)
+		}
+		c.Send(frame.String())
+		for i := range uint32(each) {
+			if r := c.Await(1000 + f*each + i); r.Error == nil || r.Error.Code != 103 {
+				t.Fatalf("%+v", r)
+			}
+		}
+	}
+	s.stop()
+	if n := strings.Count(s.logs.String(), "\n"); n > 100 {
+		t.Errorf("%d lines for %d refusals", n, frames*each)
+	}
+}
