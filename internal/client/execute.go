@@ -12,6 +12,7 @@ import (
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 )
 
 // Application is the program that the node serves. Each method calls the handler of its
@@ -301,8 +302,12 @@ func (c *Client) hasGone(err error) bool {
 
 // failed logs an error of an engine, unless it only says that the client has gone.
 func (c *Client) failed(what, ch string, err error) {
-	if !c.hasGone(err) {
-		c.loop.clients.Log.Error(what+" failed", "channel", ch, "client", c.ID(), "error", err)
+	switch code, answer := answerCode(err); {
+	case c.hasGone(err):
+	case answer && code != protocol.ErrorInternal.Code:
+		c.loop.clients.refusals.Report(refusal.Refusal{Kind: what + " refused", Client: c.ID(), User: c.UserID(), Channel: ch}, code, err)
+	default:
+		c.loop.clients.Log.Error(what+" failed", "channel", ch, "client", c.ID(), "user", c.UserID(), "error", err)
 	}
 }
 

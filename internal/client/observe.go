@@ -50,6 +50,12 @@ func (e *env) Refused(l observe.Limit, ch string) {
 	clients.refusals.Report(refusal.Refusal{Kind: of.message, Client: e.ID(), User: e.session.User(), Channel: ch}, 0, why)
 }
 
+// Explain implements session.Env.
+func (e *env) Explain(kind, ch string, why error) {
+	code, _ := answerCode(why)
+	e.loop.clients.refusals.Report(refusal.Refusal{Kind: kind, Client: e.ID(), User: e.session.User(), Channel: ch}, code, why)
+}
+
 var errLimit = errors.New("limit reached")
 
 // kinds are the messages about what handlers refuse.

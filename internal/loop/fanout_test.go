@@ -36,6 +36,7 @@ func (c *listener) ID() string                          { return c.id }
 func (c *listener) Now() int64                          { return c.loop.Now() }
 func (c *listener) Phase(n int64) int64                 { return n / 2 }
 func (c *listener) Refused(observe.Limit, string)       {}
+func (c *listener) Explain(string, string, error)       {}
 func (c *listener) Received(*protocol.Command)          {}
 func (c *listener) Replied(*protocol.Reply)             {}
 func (c *listener) Schedule(at int64)                   { c.loop.Schedule(c, at) }

@@ -11,12 +11,12 @@ import (
 
 // usable makes the checks that are the same for all commands on channels. If one fails, it
 // answers the client and returns false.
-func (s *Session) usable(id uint32, handled bool, ch string) bool {
+func (s *Session) usable(id uint32, handled bool, handler, ch string) bool {
 	switch {
 	case !handled:
-		s.replyError(id, protocol.ErrorNotAvailable)
+		s.refuse(id, ch, noHandler(protocol.ErrorNotAvailable, handler))
 	case ch == "":
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.refuse(id, "", errNoChannel)
 	case !s.fits(ch):
 		s.replyError(id, protocol.ErrorBadRequest)
 	default:
@@ -26,7 +26,7 @@ func (s *Session) usable(id uint32, handled bool, ch string) bool {
 }
 
 func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
-	if !s.usable(id, s.cfg.Handles.Publish && req.Type == 0, req.Channel) {
+	if !s.usable(id, s.cfg.Handles.Publish && req.Type == 0, "Publish", req.Channel) {
 		return
 	}
 	b := s.subs.Get(req.Channel)
@@ -38,7 +38,7 @@ func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
 }
 
 func (s *Session) presence(id uint32, req *protocol.PresenceRequest) {
-	if s.usable(id, s.cfg.Handles.Presence, req.Channel) {
+	if s.usable(id, s.cfg.Handles.Presence, "Presence", req.Channel) {
 		s.do(&Presence{Channel: req.Channel, Subscribed: s.subs.Get(req.Channel).established(), command: command{id: id}})
 	}
 }
@@ -48,13 +48,13 @@ func (e *Presence) complete(s *Session) {
 }
 
 func (s *Session) presenceStats(id uint32, req *protocol.PresenceStatsRequest) {
-	if s.usable(id, s.cfg.Handles.PresenceStats, req.Channel) {
+	if s.usable(id, s.cfg.Handles.PresenceStats, "PresenceStats", req.Channel) {
 		s.do(&PresenceStats{Channel: req.Channel, Subscribed: s.subs.Get(req.Channel).established(), command: command{id: id}})
 	}
 }
 
 func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
-	if !s.usable(id, s.cfg.Handles.History, req.Channel) {
+	if !s.usable(id, s.cfg.Handles.History, "History", req.Channel) {
 		return
 	}
 	e := &History{
@@ -64,7 +64,7 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 		},
 	}
 	if e.Since != nil && e.Since.Offset == 0 && e.Reverse {
-		s.replyError(id, protocol.ErrorBadRequest)
+		s.refuse(id, req.Channel, errSince)
 		return
 	}
 	if most := s.cfg.HistoryLimit; most > 0 && (e.Limit < 0 || e.Limit > most) {
@@ -81,7 +81,7 @@ func (e *History) complete(s *Session) {
 
 func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
 	if !s.cfg.Handles.RPC {
-		s.replyError(id, protocol.ErrorNotAvailable)
+		s.refuse(id, "", noHandler(protocol.ErrorNotAvailable, "RPC"))
 		return
 	}
 	s.do(&RPC{Request: req, command: command{id: id}})
@@ -89,7 +89,7 @@ func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
 
 func (s *Session) message(req *protocol.SendRequest) {
 	if !s.cfg.Handles.Message {
-		s.Disconnect(protocol.DisconnectNotAvailable)
+		s.refuse(0, "", noHandler(protocol.DisconnectNotAvailable, "Message"))
 		return
 	}
 	s.do(&Message{Data: req.Data})
@@ -114,9 +114,9 @@ func (s *Session) Send(data []byte) {
 func (s *Session) refresh(id uint32, req *protocol.RefreshRequest) {
 	switch {
 	case !s.cfg.Handles.Refresh:
-		s.replyError(id, protocol.ErrorNotAvailable)
+		s.refuse(id, "", noHandler(protocol.ErrorNotAvailable, "Refresh"))
 	case req.Token == "" || !s.clientRefresh:
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.refuse(id, "", errNoRefresh)
 	default:
 		s.do(&Refresh{renewal{ClientSide: true, Token: req.Token, id: id}})
 	}
@@ -190,19 +190,19 @@ func (s *Session) Refresh(expired bool, expireAt int64, info []byte) {
 // subRefresh is client-protocol.md 8.11.
 func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	if req.Channel == "" {
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.refuse(id, "", errNoChannel)
 		return
 	}
 	b := s.subs.Get(req.Channel)
 	switch {
 	case !b.established():
-		s.replyError(id, protocol.ErrorPermissionDenied)
+		s.refuse(id, req.Channel, errNotSubscribed)
 	case req.Type != 0 || !s.cfg.Handles.SubRefresh:
-		s.replyError(id, protocol.ErrorNotAvailable)
+		s.refuse(id, req.Channel, noHandler(protocol.ErrorNotAvailable, "SubRefresh"))
 	case !b.clientRefresh:
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.refuse(id, req.Channel, errNoRefresh)
 	case req.Token == "":
-		s.replyError(id, protocol.ErrorBadRequest)
+		s.refuse(id, req.Channel, errNoToken)
 	default:
 		s.do(&SubRefresh{Channel: req.Channel, renewal: renewal{ClientSide: true, Token: req.Token, id: id}, sub: b})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -37,6 +38,7 @@ func (s *Session) receiveConnect(msg []byte) {
 	}
 	req, err := s.via.DecodeConnect(msg)
 	if err != nil {
+		s.env.Explain(connectionRefused, "", refusal.Because(protocol.DisconnectBadRequest, "", "the connect request is malformed: "+err.Error()))
 		s.conn.Close(protocol.DisconnectBadRequest, nil)
 		s.close(protocol.DisconnectBadRequest)
 		return
@@ -57,6 +59,7 @@ func (e *Connecting) complete(s *Session) {
 		return
 	}
 	if !who.Known {
+		s.env.Explain(connectionRefused, "", errNoCredentials)
 		s.Disconnect(protocol.DisconnectBadRequest)
 		return
 	}
@@ -70,6 +73,7 @@ func (e *Connecting) complete(s *Session) {
 	}
 	s.registered = true
 	if s.past(expireAt) {
+		s.env.Explain(connectionRefused, "", errCredentialsExpired)
 		s.connectFailed(e.id, protocol.ErrorExpired)
 		return
 	}
@@ -90,6 +94,7 @@ func (e *Connecting) complete(s *Session) {
 		}
 		item, err := s.serverSubscription(ch, &opts, req)
 		if err != nil {
+			s.env.Explain(connectionRefused, ch, err)
 			s.connectFailed(e.id, err)
 			return
 		}

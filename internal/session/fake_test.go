@@ -143,6 +143,8 @@ type fakeEnv struct {
 	do       func(session.Effect) (done bool)
 	refused  func(l observe.Limit, ch string) // nil: nobody cares
 	events   func(string)                     // nil: nobody cares
+	// explained gets the arguments of Explain; nil: nobody cares.
+	explained func(kind, ch string, why error)
 }
 
 func (e *fakeEnv) say(event string) {
@@ -162,6 +164,11 @@ func (e *fakeEnv) SessionID() string        { return "secret of " + e.id }
 func (e *fakeEnv) Refused(l observe.Limit, ch string) {
 	if e.refused != nil {
 		e.refused(l, ch)
+	}
+}
+func (e *fakeEnv) Explain(kind, ch string, why error) {
+	if e.explained != nil {
+		e.explained(kind, ch, why)
 	}
 }
 func (e *fakeEnv) Received(*protocol.Command) {}

@@ -6,6 +6,7 @@ import (
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -143,7 +144,7 @@ func (s *Session) process(frame []byte) (rest []byte) {
 	for {
 		rest, err := s.via.Codec.DecodeCommand(frame, cmd)
 		if err != nil {
-			s.Disconnect(protocol.DisconnectBadRequest)
+			s.refuse(0, "", refusal.Because(protocol.DisconnectBadRequest, "", "the message is malformed: "+err.Error()))
 			return nil
 		}
 		*allowance -= 1 + (len(frame)-len(rest))/commandSize

@@ -53,6 +53,8 @@ type Env interface {
 	Replied(r *protocol.Reply)
 	// Refused says that a limit was reached; ch is empty if it does not concern a channel.
 	Refused(l observe.Limit, ch string)
+	// Explain tells why the session refuses something, at ch if that is not empty.
+	Explain(kind, ch string, why error)
 	// Allowance is how many commands the session may still dispatch in this turn; the
 	// session counts it down. At 0 or below the session calls Again and waits for Resume,
 	// so that other clients get their turn.
@@ -173,7 +175,7 @@ func (s *Session) User() string { return s.user }
 func (s *Session) dispatch(cmd *protocol.Command) {
 	if s.state == stateConnecting {
 		if cmd.Connect == nil || cmd.ID == 0 {
-			s.Disconnect(protocol.DisconnectBadRequest)
+			s.refuse(0, "", errNotConnect)
 			return
 		}
 		s.connect(cmd.ID, cmd.Connect)
@@ -186,7 +188,7 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 	switch {
 	case cmd.Connect != nil, cmd.ID == 0 && *cmd != (protocol.Command{Send: cmd.Send}):
 		// A second connect, or a command that needs a reply but has no id.
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.refuse(0, "", errNoID)
 	case cmd.Ping != nil:
 		s.strayPing(cmd)
 	case cmd.Subscribe != nil:
@@ -210,7 +212,7 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 	case cmd.SubRefresh != nil:
 		s.subRefresh(cmd.ID, cmd.SubRefresh)
 	default:
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.refuse(0, "", errUnknownCommand)
 	}
 }
 
@@ -219,10 +221,10 @@ func (s *Session) strayPing(cmd *protocol.Command) {
 	only := *cmd
 	only.ID, only.Ping = 0, nil
 	if only == (protocol.Command{}) {
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.refuse(0, "", errUnknownCommand)
 		return
 	}
-	s.replyError(cmd.ID, protocol.ErrorNotAvailable)
+	s.refuse(cmd.ID, "", errPing)
 }
 
 // do starts an effect that belongs to a command and is completed.

@@ -118,15 +118,15 @@ func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.term
 func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 	switch {
 	case req.Channel == "":
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.refuse(id, "", errNoChannel)
 	case req.Type != 0 || !s.cfg.Handles.Subscribe:
-		s.replyError(id, protocol.ErrorNotAvailable)
+		s.refuse(id, req.Channel, noHandler(protocol.ErrorNotAvailable, "Subscribe"))
 	case req.Delta != "" && req.Delta != deltaFossil:
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.refuse(id, req.Channel, errDelta)
 	case !s.fits(req.Channel):
 		s.replyError(id, protocol.ErrorBadRequest)
 	case s.subs.Get(req.Channel) != nil:
-		s.replyError(id, protocol.ErrorAlreadySubscribed)
+		s.refuse(id, req.Channel, errSubscribed)
 	case s.subs.Len() >= s.cfg.ChannelLimit:
 		s.env.Refused(observe.LimitChannels, req.Channel)
 		s.replyError(id, protocol.ErrorLimitExceeded)
@@ -172,7 +172,9 @@ func (e *Subscribing) complete(s *Session) {
 	var item *AttachItem
 	if err == nil {
 		b.clientRefresh = e.ClientRefresh
-		item, err = b.prepare(&e.Options, b.setup.request)
+		if item, err = b.prepare(&e.Options, b.setup.request); err != nil {
+			s.env.Explain(commandRefused, b.channel, err)
+		}
 	}
 	if err != nil {
 		s.finish(e.id, err, nil)
@@ -214,7 +216,7 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
 	t := terms{chanInfo: o.ChanInfo, expireAt: s.capExpiry(channel.ToUnix(o.ExpireAt))}
 	if s.past(t.expireAt) {
-		return nil, protocol.ErrorExpired
+		return nil, errSubExpired
 	}
 	if err := t.filters(o, req); err != nil {
 		return nil, err
@@ -249,10 +251,10 @@ func (t *terms) filters(o *channel.SubscribeOptions, req *protocol.SubscribeRequ
 	var err error
 	if req.Tf != nil {
 		if !o.AllowTagsFilter {
-			return protocol.ErrorBadRequest
+			return errFilterOff
 		}
 		if t.clientFilter, err = tagsfilter.Compile(req.Tf); err != nil {
-			return protocol.ErrorBadRequest
+			return errFilter
 		}
 	}
 	if o.ServerTagsFilter != nil {
@@ -298,6 +300,7 @@ func (s *Session) commandAttached(e *Attach) {
 	}
 	res, err := b.recoveredAlone(it)
 	if err != nil {
+		s.env.Explain(commandRefused, b.channel, err)
 		if s.fail(e.id, err); s.state != stateClosed {
 			s.drop(b, protocol.UnsubscribeServer, 0)
 		}

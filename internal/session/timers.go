@@ -70,6 +70,7 @@ func (s *Session) Tick() {
 	}
 	now, d := s.env.Now(), &s.deadlines
 	if due.Take(&d.stale, now) {
+		s.env.Explain(connectionRefused, "", errStale)
 		s.Disconnect(protocol.DisconnectStale)
 		return
 	}
@@ -117,7 +118,7 @@ func (s *Session) ping(now int64) {
 // pong takes an empty command, of which each ping allows one.
 func (s *Session) pong() {
 	if s.pongsDue == 0 {
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.refuse(0, "", errPong)
 		return
 	}
 	if s.pongsDue--; s.pongsDue == 0 {

@@ -14,7 +14,7 @@ const unsubscribeWait = 5 * time.Second
 // unsubscribe does the client's command.
 func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 	if req.Channel == "" {
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.refuse(id, "", errNoChannel)
 		return
 	}
 	b := s.subs.Get(req.Channel)
