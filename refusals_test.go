@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,7 @@ import (
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/transport/websocket"
 )
 
 // picky are handlers that refuse and fail.
@@ -168,4 +171,31 @@ func TestManyRefusals(t *testing.T) {
 			t.Errorf("%d lines", n)
 		}
 	})
+}
+
+// A request that is no WebSocket handshake, or comes from another origin, is told what is
+// expected, and leaves a line.
+func TestHandshakesAreExplained(t *testing.T) {
+	for _, tt := range []struct{ field, value, answer, line string }{
+		{"Origin", "https://evil.example", "websocket: origin not allowed: websocket.Config.CheckOrigin refuses it",
+			`origin=https://evil.example path=/ws code=403 reason="origin not allowed: websocket.Config.CheckOrigin refuses it, by default all but the request's own host" key=websocket.Config.CheckOrigin`},
+		{"Connection", "keep-alive", `websocket: Connection holds no "upgrade": this path is for WebSocket clients`,
+			`path=/ws code=400 reason="Connection holds no \"upgrade\": this path is for WebSocket clients, and proxies have to pass Connection and Upgrade on"`},
+	} {
+		var log bytes.Buffer
+		node := run(t, gyro.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		r := httptest.NewRequest(http.MethodGet, "/ws", nil)
+		for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
+			r.Header.Set(name, value)
+		}
+		r.Header.Set(tt.field, tt.value)
+		w := httptest.NewRecorder()
+		websocket.NewHandler(node, websocket.Config{}).ServeHTTP(w, r)
+		if err := node.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if !strings.HasPrefix(w.Body.String(), tt.answer) || !strings.Contains(log.String(), `level=INFO msg="WebSocket handshake refused" addr=192.0.2.1:1234 `+tt.line) {
+			t.Errorf("%s: %s\n%s", tt.field, w.Body, log.String())
+		}
+	}
 }

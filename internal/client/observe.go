@@ -56,6 +56,11 @@ func (e *env) Explain(kind, ch string, why error) {
 	e.loop.clients.refusals.Report(refusal.Refusal{Kind: kind, Client: e.ID(), User: e.session.User(), Channel: ch}, code, why)
 }
 
+// Refused is for onloop.Refused.
+func (r *Registry) Refused(f refusal.Refusal, status int, why error) {
+	r.refusals.Report(f, uint32(status), why)
+}
+
 var errLimit = errors.New("limit reached")
 
 // kinds are the messages about what handlers refuse.

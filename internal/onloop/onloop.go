@@ -5,6 +5,7 @@ package onloop
 import (
 	"context"
 
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -37,4 +38,14 @@ func Of(a transport.Acceptor) Acceptor {
 		return a.loops()
 	}
 	return nil
+}
+
+// Refused reports that a transport refused a request, with an HTTP status, to the node that a
+// leads to, if it is one. Any goroutine may call it.
+func Refused(a transport.Acceptor, f refusal.Refusal, status int, why error) {
+	if node, ok := Of(a).(interface {
+		Refused(f refusal.Refusal, status int, why error)
+	}); ok {
+		node.Refused(f, status, why)
+	}
 }

@@ -134,6 +134,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := front.FromHTTP(r)
 	hs, refused := h.negotiate(r, q)
 	if refused != nil {
+		refused.report(h.acceptor, q)
 		refused.write(w, r)
 		return
 	}

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/internal/extension"
 	"github.com/gyrohq/gyro/transport/internal/netio"
@@ -28,13 +32,19 @@ type handshake struct {
 	nativePing  bool
 }
 
-// refusal is the answer to a handshake that does not succeed.
-type refusal struct {
-	status int
-	text   string
+// rejection is the answer to a handshake that does not succeed. key names what would change it.
+type rejection struct {
+	status    int
+	text, key string
 }
 
-func (f *refusal) write(w http.ResponseWriter, r *http.Request) {
+// report has the node log the rejection.
+func (f *rejection) report(a transport.Acceptor, q *front.Request) {
+	why := refusal.Because(errors.New(http.StatusText(f.status)), f.key, f.text)
+	onloop.Refused(a, refusal.Refusal{Kind: "WebSocket handshake refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path}, f.status, why)
+}
+
+func (f *rejection) write(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && r.ContentLength != 0 { // keep net/http from waiting for the body
 		w.Header().Set("Connection", "close")
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
@@ -46,11 +56,11 @@ func (f *refusal) write(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "websocket: "+f.text, f.status)
 }
 
-func badRequest(text string) *refusal { return &refusal{http.StatusBadRequest, text} }
+func badRequest(text string) *rejection { return &rejection{http.StatusBadRequest, text, ""} }
 
 // negotiate checks a request that net/http has read (RFC 6455 section 4.2.1, RFC 8441 section
 // 5), and chooses the properties of the connection.
-func (h *Handler) negotiate(r *http.Request, q *front.Request) (hs handshake, refused *refusal) {
+func (h *Handler) negotiate(r *http.Request, q *front.Request) (hs handshake, refused *rejection) {
 	if r.ProtoMajor == 2 {
 		refused = checkConnect(r)
 	} else {
@@ -62,9 +72,9 @@ func (h *Handler) negotiate(r *http.Request, q *front.Request) (hs handshake, re
 	return h.agree(q)
 }
 
-func checkUpgrade(r *http.Request) *refusal {
+func checkUpgrade(r *http.Request) *rejection {
 	if r.Method != http.MethodGet {
-		return &refusal{http.StatusMethodNotAllowed, "method is not GET"}
+		return &rejection{http.StatusMethodNotAllowed, "method is not GET", ""}
 	}
 	if !r.ProtoAtLeast(1, 1) {
 		return badRequest("HTTP version is below 1.1")
@@ -77,7 +87,7 @@ func checkUpgrade(r *http.Request) *refusal {
 
 // agree is the part of negotiate for requests that net/http or the front has read: a GET of
 // HTTP/1.1 without a body, or an extended CONNECT.
-func (h *Handler) agree(q *front.Request) (hs handshake, refused *refusal) {
+func (h *Handler) agree(q *front.Request) (hs handshake, refused *rejection) {
 	if q.Method == http.MethodGet {
 		if refused = hs.confirm(q); refused != nil {
 			return hs, refused
@@ -87,15 +97,15 @@ func (h *Handler) agree(q *front.Request) (hs handshake, refused *refusal) {
 	case q.Get("Sec-WebSocket-Version") != "13":
 		return hs, badRequest("Sec-WebSocket-Version is not 13")
 	case !h.cfg.CheckOrigin(q):
-		return hs, &refusal{http.StatusForbidden, "origin not allowed"}
+		return hs, &rejection{http.StatusForbidden, "origin not allowed: websocket.Config.CheckOrigin refuses it, by default all but the request's own host", "websocket.Config.CheckOrigin"}
 	}
 	return hs, hs.choose(&h.cfg, q)
 }
 
 // confirm checks the fields of a handshake over HTTP/1.1, and makes Sec-WebSocket-Accept.
-func (hs *handshake) confirm(q *front.Request) *refusal {
+func (hs *handshake) confirm(q *front.Request) *rejection {
 	if !q.HasToken("Connection", "upgrade") {
-		return badRequest(`Connection holds no "upgrade"`)
+		return badRequest(`Connection holds no "upgrade": this path is for WebSocket clients, and proxies have to pass Connection and Upgrade on`)
 	}
 	if !q.HasToken("Upgrade", "websocket") {
 		return badRequest(`Upgrade holds no "websocket"`)
@@ -108,14 +118,14 @@ func (hs *handshake) confirm(q *front.Request) *refusal {
 }
 
 // checkConnect accepts extended CONNECT. net/http puts its protocol into a header field.
-func checkConnect(r *http.Request) *refusal {
+func checkConnect(r *http.Request) *rejection {
 	switch {
 	case r.Method == http.MethodConnect && r.Header.Get(":protocol") == "websocket":
 		return nil
 	case r.Method == http.MethodConnect, r.Method == http.MethodGet:
 		return badRequest("HTTP/2 needs extended CONNECT for websocket")
 	default:
-		return &refusal{http.StatusMethodNotAllowed, "method is not CONNECT"}
+		return &rejection{http.StatusMethodNotAllowed, "method is not CONNECT", ""}
 	}
 }
 
@@ -143,7 +153,7 @@ func acceptKey(key string) (accept [acceptSize]byte, ok bool) {
 
 // choose chooses extensions, subprotocol, encoding and pings, client-protocol.md
 // section 2.2.
-func (hs *handshake) choose(cfg *Config, request *front.Request) *refusal {
+func (hs *handshake) choose(cfg *Config, request *front.Request) *rejection {
 	offers, err := extension.Parse(request.Values("Sec-WebSocket-Extensions"))
 	if err != nil {
 		return badRequest(err.Error())
