@@ -95,7 +95,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 func (a *App) nodeConfig(o Options) gyro.Config {
 	cfg, c := a.cfg, &a.cfg.Client
 	observer := a.meters.clients()
-	observer.Refused = nameKey
+	observer.Refused = a.nameKey
 	return gyro.Config{
 		Handlers:               handlers(&a.inForce),
 		Observer:               observer,
@@ -126,20 +126,27 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 	}
 }
 
-// keys are the configuration keys by which nodeConfig sets what the node names in refusals.
+// keys are the configuration keys that set what the node names in refusals; those without a
+// section are options of the channel's namespace.
 var keys = map[string]string{
 	"Config.ChannelLimit":        "client.channel_limit",
 	"Config.ChannelMaxLength":    "channel.max_length",
 	"Config.QueueMaxSize":        "client.queue_max_size",
 	"Config.StaleCloseDelay":     "client.stale_close_delay",
 	"Config.UserConnectionLimit": "client.user_connection_limit",
+
+	"SubscribeOptions.AllowTagsFilter": "allow_tags_filter",
 }
 
-// nameKey has refusals name the configuration's key in place of a field of gyro.Config. What
-// the configuration has no key for is the server's own decision.
-func nameKey(f *refusal.Refusal) {
-	if strings.HasPrefix(f.Key, "Config.") || strings.HasPrefix(f.Key, "Handlers.") {
-		f.Key = keys[f.Key]
+// nameKey replaces what the node names in a refusal by a key of the configuration, or by
+// nothing if there is none.
+func (a *App) nameKey(f *refusal.Refusal) {
+	of, _, _ := strings.Cut(f.Key, ".")
+	if of != "Config" && of != "Handlers" && of != "SubscribeOptions" {
+		return
+	}
+	if f.Key = keys[f.Key]; f.Key != "" && !strings.Contains(f.Key, ".") {
+		f.Key = a.inForce.Load().OptionKey(f.Channel, f.Key)
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -184,6 +186,31 @@ var mistakes = []mistake{
 	}, command(`"subscribe":{"channel":"b"}`, `"subscribe":{"channel":"a"}`), "error 106",
 		fields{"message": "subscription refused: the client has too many", "user": "u", "channel": "b", "key": "client.channel_limit"}},
 
+	{"tags filter not allowed", chat(func(o *config.ChannelOptions) { o.AllowSubscribeForClient = true }),
+		command(`"subscribe":{"channel":"chat:a","tf":{"key":"k","cmp":"eq","val":"v"}}`), "error 107",
+		fields{"message": "command refused", "user": "u", "channel": "chat:a", "key": "channel.namespaces[chat].allow_tags_filter"}},
+	{"subscribe twice", chat(func(o *config.ChannelOptions) { o.AllowSubscribeForClient = true }),
+		command(`"subscribe":{"channel":"chat:a"}`, `"subscribe":{"channel":"chat:a"}`), "error 105",
+		fields{"message": "command refused", "user": "u", "channel": "chat:a", "code": 105.0, "reason": "the client is already subscribed to the channel, or about to be"}},
+	{"malformed JSON", nil, func(s *testServer) string {
+		c := s.connect("u")
+		c.Send(`{"id":9,"subscribe":{"channel":chat}}`)
+		return c.Disconnected().Error()
+	}, "disconnect 3501: bad request", fields{"message": "command refused", "user": "u", "code": 3501.0}},
+	{"no connect command", nil, func(s *testServer) string {
+		c := s.dial(nil)
+		c.Send(`{"id":1,"subscribe":{"channel":"chat"}}`)
+		return c.Disconnected().Error()
+	}, "disconnect 3501: bad request", fields{"message": "command refused", "reason": "the first command is not a connect command with an id"}},
+	{"message to the server", nil, func(s *testServer) string {
+		c := s.connect("u")
+		c.Send(`{"send":{"data":1}}`)
+		return c.Disconnected().Error()
+	}, "disconnect 3508: not available", fields{"message": "command refused", "user": "u", "code": 3508.0}},
+	{"WebSocket endpoint in a browser", nil, request("GET /connection/websocket", ""),
+		"400 Bad Request websocket: Connection holds no \"upgrade\": this path is for WebSocket clients, and proxies have to pass Connection and Upgrade on\n",
+		fields{"message": "WebSocket handshake refused", "path": "/connection/websocket", "code": 400.0}},
+
 	{"API without key", nil, request("POST /api/publish", `{"channel":"a","data":1}`),
 		"401 Unauthorized Unauthorized: the request has no API key: send it as X-API-Key: KEY or Authorization: apikey KEY\n",
 		fields{"message": "API request refused", "path": "/api/publish", "code": 401.0, "key": "http_api.key"}},
@@ -277,7 +304,11 @@ func decodeLine(t *testing.T, text string) map[string]any {
 // TestKeysOfRefusals: whatever the node names in a refusal, the server has a key for.
 func TestKeysOfRefusals(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
-		keytest.Check(t, keys[name])
+		key := keys[name]
+		if !strings.Contains(key, ".") {
+			key = "channel.without_namespace." + key
+		}
+		keytest.Check(t, key)
 	}
 	for _, err := range []error{errTooMany, errTooFast, errNoToken, errAnonymousToken, errProxy, foreign(nil)} {
 		key, _ := refusal.Explain(err)
@@ -329,5 +360,20 @@ func TestManyRefusals(t *testing.T) {
 	s.stop()
 	if n := strings.Count(s.logs.String(), "\n"); n > 100 {
 		t.Errorf("%d lines for %d refusals", n, frames*each)
+	}
+}
+
+// TestGuideBeforePage: a WebSocket client that asks for a page is told of its path, others get
+// the page.
+func TestGuideBeforePage(t *testing.T) {
+	g := guide{refusals: refusal.Reporter{Log: slog.New(slog.DiscardHandler)}, webSocket: "/ws"}
+	page := g.before(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the page") }))
+	for upgrade, want := range map[string]string{"": "the page", "WebSocket": "404 page not found: WebSocket clients connect to /ws\n"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Upgrade", upgrade)
+		w := httptest.NewRecorder()
+		if page.ServeHTTP(w, r); w.Body.String() != want {
+			t.Errorf("upgrade %q: %s", upgrade, w.Body)
+		}
 	}
 }

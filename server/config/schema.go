@@ -7,7 +7,7 @@ import "time"
 // config.md section 7.
 type Config struct {
 	HTTPServer HTTPServer   `key:"http_server" doc:"HTTP listeners."`
-	Log        Log          `key:"log" doc:"Logging. A line that repeats itself is written 20 times, then once every 10 seconds with the number of the others as suppressed; levels below info are not limited. Lines that the output does not take in time are dropped and counted: logging never holds the server up."`
+	Log        Log          `key:"log" doc:"Logging. What is refused to clients and backends is a line at info each, with the reason and the key that would allow it. A line that repeats itself is written 20 times, then once every 10 seconds with the number of the others as suppressed; levels below info are not limited. Lines that the output does not take in time are dropped and counted: logging never holds the server up."`
 	Node       Node         `key:"node" doc:"Identity of this node in a cluster."`
 	Shutdown   Shutdown     `key:"shutdown" doc:"Graceful shutdown."`
 	UsageStats UsageStats   `key:"usage_stats" doc:"Accepted for compatibility: Gyro sends no usage data."`
