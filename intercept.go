@@ -127,7 +127,7 @@ func notice[E any](w wrapper, name string, h func(context.Context, *Client, E)) 
 	f := wrap(w, name, func(ctx context.Context, c *Client, e E) (any, error) { h(ctx, c, e); return nil, nil })
 	return func(ctx context.Context, c *Client, e E) {
 		if _, err := f(ctx, c, e); err != nil {
-			w.log.Error("interceptor failed", "handler", name, "client", c.ID(), "error", err)
+			w.log.Error("interceptor failed", "handler", name, "client", c.ID(), "user", c.UserID(), "error", err)
 		}
 	}
 }

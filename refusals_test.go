@@ -75,7 +75,7 @@ func TestRefusalsAreExplained(t *testing.T) {
 		{token, `"subscribe":{"channel":"a","tf":{"key":"k","cmp":"eq","val":"v"}}`, "error 107",
 			`channel=a code=107 reason="the subscription may not have a tags filter" key=SubscribeOptions.AllowTagsFilter`},
 		{token, `"subscribe":{"channel":"expired"}`, "error 110", `channel=expired code=110 reason="the time at which the subscription is to expire is past"`},
-		{token, `"subscribe":{"channel":"denied"}`, "error 103", `level=INFO msg="subscribe refused" CLIENT user=u channel=denied code=103 reason="103: permission denied"`},
+		{token, `"subscribe":{"channel":"denied"}`, "error 103", `level=INFO msg="subscribe refused" CLIENT user=u channel=denied code=103 reason="permission denied"`},
 		{token, `"subscribe":{"channel":"own"}`, "error 1000", ``},
 		{token, `"subscribe":{"channel":"12345678901"}`, "error 107", `level=INFO msg="channel refused: its name is too long" CLIENT user=u channel=12345678901 reason="the limit is 10" key=Config.ChannelMaxLength`},
 		{token, `"publish":{"channel":"a","data":1}`, "error 108", `level=INFO msg="command refused" CLIENT user=u channel=a code=108 reason="the application has no Publish handler, or not for this type of channel" key=Handlers.Publish`},

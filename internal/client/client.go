@@ -113,7 +113,7 @@ func (c *Client) Call(ctx context.Context, f func()) error {
 // Subscribe makes a server-side subscription. It is called on the loop.
 func (c *Client) Subscribe(ch string, o *channel.SubscribeOptions) {
 	if err := c.session.Subscribe(ch, o); err != nil {
-		c.loop.clients.Log.Warn("server-side subscription refused", "channel", ch, "client", c.ID(), "error", err)
+		c.report("server-side subscription refused", ch, err)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/refusal"
 )
 
 // Application is the program that the node serves. Each method calls the handler of its
@@ -266,7 +265,7 @@ func (x *executor) notify(name, ch string, handled bool, f func(ctx context.Cont
 	}
 }
 
-// handlerPanicked logs a panic, and counts it.
+// handlerPanicked logs and counts a panic.
 func (c *Client) handlerPanicked(what *observe.Effect, reason any) {
 	c.loop.clients.panics.Add(1)
 	c.loop.clients.Log.Error("handler panicked", append(c.during(what), "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))...)
@@ -286,10 +285,10 @@ func (c *Client) during(what *observe.Effect) []any {
 
 // handlerFailed logs why a handler refused something, or that it failed.
 func (c *Client) handlerFailed(what *observe.Effect, err error) {
-	switch code, answer := answerCode(err); {
+	switch {
 	case errors.Is(err, ErrWouldBlock), c.hasGone(err):
-	case answer:
-		c.refused(what, code, err)
+	case answerCode(err) != 0:
+		c.refused(what, err)
 	default:
 		c.loop.clients.Log.Error("handler failed", append(c.during(what), "error", err)...)
 	}
@@ -302,10 +301,10 @@ func (c *Client) hasGone(err error) bool {
 
 // failed logs an error of an engine, unless it only says that the client has gone.
 func (c *Client) failed(what, ch string, err error) {
-	switch code, answer := answerCode(err); {
+	switch code := answerCode(err); {
 	case c.hasGone(err):
-	case answer && code != protocol.ErrorInternal.Code:
-		c.loop.clients.refusals.Report(refusal.Refusal{Kind: what + " refused", Client: c.ID(), User: c.UserID(), Channel: ch}, code, err)
+	case code != 0 && code != protocol.ErrorInternal.Code:
+		c.report(what+" refused", ch, err)
 	default:
 		c.loop.clients.Log.Error(what+" failed", "channel", ch, "client", c.ID(), "user", c.UserID(), "error", err)
 	}

@@ -51,9 +51,23 @@ func (e *env) Refused(l observe.Limit, ch string) {
 }
 
 // Explain implements session.Env.
-func (e *env) Explain(kind, ch string, why error) {
-	code, _ := answerCode(why)
-	e.loop.clients.refusals.Report(refusal.Refusal{Kind: kind, Client: e.ID(), User: e.session.User(), Channel: ch}, code, why)
+func (e *env) Explain(kind, ch string, why error) { e.client().report(kind, ch, why) }
+
+// report reports that something is refused to the client. err is the answer; its own text is
+// the reason if it has no other.
+func (c *Client) report(kind, ch string, err error) {
+	c.loop.clients.refusals.Report(refusal.Refusal{Kind: kind, Client: c.ID(), User: c.UserID(), Channel: ch}, answerCode(err), because(err))
+}
+
+// because returns err with a reason.
+func because(err error) error {
+	switch e := err.(type) { //nolint:errorlint // what wraps an answer has a text of its own
+	case *protocol.Error:
+		return refusal.Because(err, "", e.Message)
+	case protocol.Disconnect:
+		return refusal.Because(err, "", e.Reason)
+	}
+	return err
 }
 
 // Refused is for onloop.Refused.
@@ -70,25 +84,26 @@ var kinds = map[string]string{
 	"RPC": "RPC refused", "Message": "message refused", "Refresh": "refresh refused", "SubRefresh": "subscription refresh refused",
 }
 
-// answerCode is the code of what the client is told of err, if err is meant for it.
-func answerCode(err error) (code uint32, answer bool) {
+// answerCode is the code of what the client is told of err; 0 if err is no answer.
+func answerCode(err error) uint32 {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
-		return e.Code, true
+		return e.Code
 	}
-	d, ok := errors.AsType[protocol.Disconnect](err)
-	return d.Code, ok
+	d, _ := errors.AsType[protocol.Disconnect](err)
+	return d.Code
 }
 
 // refused reports that a handler, or an engine behind it, refused something. Codes of the
 // application are its own business, unless it gives a reason.
-func (c *Client) refused(what *observe.Effect, code uint32, err error) {
-	_, because := errors.AsType[*refusal.Reason](err)
-	if own := code >= 400 && code < 3000 || code >= 4000; own && !because {
+func (c *Client) refused(what *observe.Effect, err error) {
+	code := answerCode(err)
+	_, reason := errors.AsType[*refusal.Reason](err)
+	if own := code >= 400 && code < 3000 || code >= 4000; own && !reason {
 		return
 	}
 	c.loop.clients.refusals.Report(refusal.Refusal{
 		Kind: kinds[what.Name], Client: c.ID(), User: c.UserID(), Channel: what.Channel, Method: what.Method,
-	}, code, err)
+	}, code, because(err))
 }
 
 // begin tells the observer that an effect begins. The caller calls done when the effect ends.

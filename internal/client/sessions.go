@@ -74,7 +74,7 @@ func (l *Loop) emulate(id uuid.UUID, data []byte) {
 	}
 	frame, err := c.session.Via().Commands(data)
 	if err != nil {
-		l.clients.Log.Debug("commands are not understood", "client", c.id, "error", err)
+		c.report("commands refused: they are malformed", "", err)
 		return
 	}
 	c.contained(func() { c.session.Receive(frame) })
