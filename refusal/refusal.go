@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// Reason is an error with the reason for a refusal.
+// Reason is an error with the reason for a refusal. Any number of goroutines may read it; nobody
+// may change it once it was returned.
 type Reason struct {
 	// Answer is what the caller gets, such as a *protocol.Error or a protocol.Disconnect.
 	// Not nil.
@@ -80,7 +81,8 @@ type Reporter struct {
 // maxText bounds what a line shows of a text, bytes.
 const maxText = 256
 
-// Report writes a line with the refusal, without the attributes that are empty. err is the answer, whose reason it adds. It costs the same for texts of any length.
+// Report writes a line with the refusal, without the attributes that are empty. err is the
+// answer, whose reason it adds. It costs the same for texts of any length.
 func (r Reporter) Report(f Refusal, code uint32, err error) {
 	f.Code = code
 	if f.Key, f.Reason = Explain(err); r.Observe != nil {
