@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -95,7 +96,7 @@ func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluste
 		return cluster.Answer{Code: cluster.CodeUnknownOp}, nil
 	}
 	reply, err := h(ctx, SurveyEvent{Op: op, Data: data, Node: from})
-	return cluster.Answer(reply), err
+	return cluster.Answer(reply), client.Sound(err)
 }
 
 // Channels returns the channels with subscribers in the cluster whose names match a glob

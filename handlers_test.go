@@ -1,6 +1,8 @@
 package gyro_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,58 +87,100 @@ func TestHandlerErrors(t *testing.T) {
 		{name: "none", fail: func() error { return nil }},
 		{name: "error", fail: func() error { return custom }, want: custom},
 		{name: "wrapped", fail: func() error { return fmt.Errorf("because: %w", custom) }, want: custom},
+		{name: "value", fail: func() error { return *custom }, want: custom},
+		{name: "wrapped value", fail: func() error { return fmt.Errorf("because: %w", *custom) }, want: custom},
+		{name: "joined value", fail: func() error { return errors.Join(io.EOF, *custom) }, want: custom},
+		{name: "nil pointer", fail: func() error { return (*gyro.Error)(nil) }, want: protocol.ErrorInternal},
+		{name: "wrapped nil pointer", fail: func() error { return fmt.Errorf("because: %w", (*gyro.Error)(nil)) }, want: protocol.ErrorInternal},
+		{name: "nil disconnect", fail: func() error { return errors.Join(io.EOF, (*gyro.Disconnect)(nil)) }, want: protocol.ErrorInternal},
 		{name: "unknown", fail: func() error { return io.ErrUnexpectedEOF }, want: protocol.ErrorInternal},
 		{name: "panic", fail: func() error { panic("oops") }, want: protocol.ErrorInternal},
 		{name: "nil map", fail: func() error { none["x"]++; return nil }, want: protocol.ErrorInternal},
 		{name: "disconnect", fail: func() error { return fmt.Errorf("because: %w", kick) }, disconnect: true},
+		{name: "pointer to disconnect", fail: func() error { return &kick }, disconnect: true},
+		{name: "wrapped pointer to disconnect", fail: func() error { return fmt.Errorf("because: %w", &kick) }, disconnect: true},
 	} {
-		t.Run(kind.name, func(t *testing.T) {
-			var armed atomic.Bool
-			node := run(t, gyro.Config{Logger: quiet, Handlers: failing(func() error {
-				if armed.Load() {
-					return kind.fail()
+		for _, intercepted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/intercepted=%v", kind.name, intercepted), func(t *testing.T) {
+				var armed atomic.Bool
+				fail := func() error {
+					if armed.Load() {
+						return kind.fail()
+					}
+					return nil
 				}
-				return nil
-			})})
-			open := func() *wstest.Client {
-				armed.Store(false)
-				c := wstest.Pipe(t, node)
-				c.Connect("")
-				c.Subscribe("old", "")
+				cfg := gyro.Config{Logger: quiet, Handlers: failing(fail)}
+				if intercepted {
+					cfg.Handlers = failing(func() error { return nil })
+					cfg.Interceptors = []gyro.Interceptor{func(next gyro.HandlerFunc) gyro.HandlerFunc {
+						return func(ctx context.Context, call gyro.Call) (any, error) {
+							reply, err := next(ctx, call)
+							return reply, cmp.Or(fail(), err)
+						}
+					}}
+				}
+				node := run(t, cfg)
+				open := func() *wstest.Client {
+					armed.Store(false)
+					c := wstest.Pipe(t, node)
+					c.Connect("")
+					c.Subscribe("old", "")
+					armed.Store(true)
+					return c
+				}
+				check := func(c *wstest.Client, command string) {
+					t.Helper()
+					id := c.Start(command)
+					if kind.disconnect {
+						wantDisconnect(t, c, kick)
+						return
+					}
+					r := c.Await(id)
+					if (r.Error == nil) != (kind.want == nil) || r.Error != nil && *r.Error != *kind.want {
+						t.Errorf("%s: got %v, want %v", command, r.Error, kind.want)
+					}
+				}
+				for _, command := range commands {
+					check(open(), command)
+				}
 				armed.Store(true)
-				return c
-			}
-			check := func(c *wstest.Client, command string) {
-				t.Helper()
-				id := c.Start(command)
+				c := wstest.Pipe(t, node)
+				check(c, `"connect":{}`)
+				if kind.want != nil {
+					wantDisconnect(t, c, protocol.Disconnect{}) // the client closes first
+				}
+				// A message has no reply; only a disconnect has an effect.
+				c = open()
+				c.Send(`{"send":{"data":1}}`)
 				if kind.disconnect {
 					wantDisconnect(t, c, kick)
-					return
+				} else {
+					armed.Store(false)
+					c.Do(`"rpc":{}`)
 				}
-				r := c.Await(id)
-				if (r.Error == nil) != (kind.want == nil) || r.Error != nil && *r.Error != *kind.want {
-					t.Errorf("%s: got %v, want %v", command, r.Error, kind.want)
-				}
-			}
-			for _, command := range commands {
-				check(open(), command)
-			}
-			armed.Store(true)
-			c := wstest.Pipe(t, node)
-			check(c, `"connect":{}`)
-			if kind.want != nil {
-				wantDisconnect(t, c, protocol.Disconnect{}) // the client closes first
-			}
-			// A message has no reply; only a disconnect has an effect.
-			c = open()
-			c.Send(`{"send":{"data":1}}`)
-			if kind.disconnect {
-				wantDisconnect(t, c, kick)
-			} else {
-				armed.Store(false)
-				c.Do(`"rpc":{}`)
-			}
-		})
+			})
+		}
+	}
+}
+
+// The log says what a nil pointer as an error is.
+func TestNilErrorIsExplained(t *testing.T) {
+	for _, err := range []error{(*gyro.Error)(nil), (*gyro.Disconnect)(nil), fmt.Errorf("because: %w", (*gyro.Error)(nil))} {
+		var log bytes.Buffer
+		node := run(t, gyro.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Handlers: gyro.Handlers{
+			Connecting: as,
+			RPC:        func(context.Context, *gyro.Client, gyro.RPCEvent) ([]byte, error) { return nil, err },
+			Survey:     func(context.Context, gyro.SurveyEvent) (gyro.SurveyReply, error) { return gyro.SurveyReply{}, err },
+		}})
+		connect(t, node, "u").Outcome(`"rpc":{"method":"m"}`)
+		if replies, err := node.Survey(t.Context(), "op", nil, ""); err != nil || replies[node.UID()].Code != gyro.SurveyInternal {
+			t.Errorf("%+v, %v", replies, err)
+		}
+		must(t, node.Shutdown(t.Context()))
+		const why = `error="a nil *gyro.Error or *gyro.Disconnect was returned as an error: return nil for none"`
+		if n := strings.Count(log.String(), why); n != 2 || node.Panics() != 0 {
+			t.Errorf("%d panics, and %d times %s in\n%s", node.Panics(), n, why, log.String())
+		}
 	}
 }
 

@@ -6,14 +6,34 @@ import "fmt"
 // reason may follow the text of an error. Sections are those of codes.md of the
 // specification.
 
-// Error implements error: a handler may return an Error, and the client gets its code,
-// message and temporary flag. (The struct is generated from the schema.)
-func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
+// Error implements error: a handler may return an Error or a pointer to one, and the client gets
+// its code, message and temporary flag. (The struct is generated from the schema.)
+func (e Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
 
-// Is reports whether target is an Error of the same code.
-func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error)
-	return ok && t.Code == e.Code
+// Is reports whether target is an Error of the same code, or a pointer to one.
+func (e Error) Is(target error) bool {
+	switch t := target.(type) {
+	case Error:
+		return t.Code == e.Code
+	case *Error:
+		return t != nil && t.Code == e.Code
+	}
+	return false
+}
+
+// As lets errors.As find an Error by a pointer, and a pointer by an Error.
+func (e Error) As(target any) bool { return as(e, target) }
+
+func as[T Error | Disconnect](v T, target any) bool {
+	switch t := target.(type) {
+	case *T:
+		*t = v
+	case **T:
+		*t = new(v)
+	default:
+		return false
+	}
+	return true
 }
 
 // Errors of the protocol (codes.md section 2). Codes from 400 to 1999 are the application's.
@@ -54,9 +74,23 @@ var (
 	ErrorConcurrentPagination = &Error{Code: 113, Message: "concurrent pagination", Temporary: true}
 )
 
-// Error implements error: a handler may return a Disconnect to close the connection with its
-// code and reason. (The struct is generated from the schema.)
+// Error implements error: a handler may return a Disconnect, or a pointer to one, to close the
+// connection with its code and reason. (The struct is generated from the schema.)
 func (d Disconnect) Error() string { return fmt.Sprintf("disconnect %d: %s", d.Code, d.Reason) }
+
+// Is reports whether target is a Disconnect of the same code, or a pointer to one.
+func (d Disconnect) Is(target error) bool {
+	switch t := target.(type) {
+	case Disconnect:
+		return t.Code == d.Code
+	case *Disconnect:
+		return t != nil && t.Code == d.Code
+	}
+	return false
+}
+
+// As lets errors.As find a Disconnect by a pointer, and a pointer by a Disconnect.
+func (d Disconnect) As(target any) bool { return as(d, target) }
 
 // Terminal reports whether clients stay disconnected after this code.
 func (d Disconnect) Terminal() bool {

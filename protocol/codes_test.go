@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 )
@@ -137,6 +138,43 @@ func TestCodesAreErrors(t *testing.T) {
 	var d Disconnect
 	if err := fmt.Errorf("connect: %w", DisconnectStale); !errors.As(err, &d) || d != DisconnectStale || err.Error() != "connect: disconnect 3502: stale" {
 		t.Error(err)
+	}
+}
+
+// A value and a pointer are the same error, wrapped or not.
+func TestValuesAndPointers(t *testing.T) {
+	e, d := Error{Code: 1000, Message: "no luck", Temporary: true}, Disconnect{Code: 4100, Reason: "go away"}
+	for _, wrap := range []func(error) error{
+		func(err error) error { return err },
+		func(err error) error { return fmt.Errorf("because: %w", err) },
+		func(err error) error { return errors.Join(io.EOF, err) },
+	} {
+		for _, err := range []error{wrap(e), wrap(&e)} {
+			value, isValue := errors.AsType[Error](err)
+			pointer, isPointer := errors.AsType[*Error](err)
+			if !isValue || !isPointer || value != e || *pointer != e {
+				t.Errorf("%v: %v, %v", err, value, pointer)
+			}
+			if !errors.Is(err, e) || !errors.Is(err, &Error{Code: 1000}) || errors.Is(err, ErrorBadRequest) || errors.Is(err, (*Error)(nil)) || errors.Is(err, d) {
+				t.Errorf("%v: is another one", err)
+			}
+			if _, is := errors.AsType[Disconnect](err); is || !strings.Contains(err.Error(), "1000: no luck") {
+				t.Errorf("%v: is a disconnect", err)
+			}
+		}
+		for _, err := range []error{wrap(d), wrap(&d)} {
+			value, isValue := errors.AsType[Disconnect](err)
+			pointer, isPointer := errors.AsType[*Disconnect](err)
+			if !isValue || !isPointer || value != d || *pointer != d {
+				t.Errorf("%v: %v, %v", err, value, pointer)
+			}
+			if !errors.Is(err, d) || !errors.Is(err, &Disconnect{Code: 4100}) || errors.Is(err, DisconnectStale) || errors.Is(err, (*Disconnect)(nil)) || errors.Is(err, e) {
+				t.Errorf("%v: is another one", err)
+			}
+			if _, is := errors.AsType[*Error](err); is || !strings.Contains(err.Error(), "disconnect 4100: go away") {
+				t.Errorf("%v: is an error", err)
+			}
+		}
 	}
 }
 

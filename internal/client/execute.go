@@ -251,10 +251,37 @@ func (x *executor) handle(ctx context.Context, what *observe.Effect, f func(ctx 
 	}()
 	ctx, done = x.begin(ctx, what)
 	if err = f(ctx, c, x.node().Application); err != nil {
+		err = Sound(err)
 		c.handlerFailed(what, err)
 	}
 	done(err)
 	return err
+}
+
+// errHollow is what a nil pointer as an error becomes.
+var errHollow = errors.New("a nil *gyro.Error or *gyro.Disconnect was returned as an error: return nil for none")
+
+// Sound returns err, or an error that says so if err is a nil *protocol.Error or
+// *protocol.Disconnect, or wraps one. Such a pointer is not the error nil, and has no methods.
+func Sound(err error) error {
+	if hollow(err) {
+		return errHollow
+	}
+	return err
+}
+
+func hollow(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // errors.As would call methods of the nil pointer
+	case *protocol.Error:
+		return e == nil
+	case *protocol.Disconnect:
+		return e == nil
+	case interface{ Unwrap() error }:
+		return hollow(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), hollow)
+	}
+	return false
 }
 
 // notify calls a handler that returns nothing, if the application has it.

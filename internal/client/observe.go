@@ -64,6 +64,10 @@ func because(err error) error {
 	switch e := err.(type) { //nolint:errorlint // what wraps an answer has a text of its own
 	case *protocol.Error:
 		return refusal.Because(err, "", e.Message)
+	case protocol.Error:
+		return refusal.Because(err, "", e.Message)
+	case *protocol.Disconnect:
+		return refusal.Because(err, "", e.Reason)
 	case protocol.Disconnect:
 		return refusal.Because(err, "", e.Reason)
 	}
