@@ -1,6 +1,7 @@
 package gyro
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/gyrohq/gyro/channel"
@@ -29,8 +30,9 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *sessi
 		}
 	}
 	who := reply.Credentials
-	if who == nil {
-		who, _ = ctx.Value(credentialsKey{}).(*Credentials)
+	if given := GetCredentials(ctx); given != nil {
+		who = cmp.Or(who, given)
+		reply.Context = cmp.Or(reply.Context, c.Request())
 	}
 	e.Identity = session.Identity{
 		Data: reply.Data, ClientRefresh: reply.ClientSideRefresh, Subs: reply.Subscriptions,

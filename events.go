@@ -20,10 +20,12 @@ import (
 // ctx has the values of ConnectReply.Context. It does not end with the connection, because
 // the node still does what a client sent before it went, although the client gets no
 // answer. A handler that wants to stop then looks at Client.Context. ctx ends 5 s after the
-// last connection of a shutdown.
+// last connection of a shutdown; that of Unsubscribed and Disconnected has at least 5 s left
+// when they are called, so that they can write to a database.
 //
-// An error may be (or wrap) an *Error, which is the reply to the command, or a Disconnect,
-// which closes the connection. Any other error is logged and the client gets error 100. A
+// An error may be (or wrap) an Error, which is the reply to the command, or a Disconnect,
+// which closes the connection; a pointer to one is the same. Any other error is logged and the
+// client gets error 100, also for a nil *Error that was returned as an error. A
 // one-way client, which gets no replies, is disconnected with the code that corresponds to
 // the error.
 type Handlers struct {
@@ -127,15 +129,32 @@ type credentialsKey struct{}
 
 // SetCredentials returns a context for HTTP middleware that authenticates its
 // requests: a client that connects under it has these credentials unless the
-// Connecting handler gives others.
+// Connecting handler gives others. Later handlers have the values of the request's context
+// then, unless the Connecting handler gives others: see ConnectReply.Context.
 func SetCredentials(ctx context.Context, c *Credentials) context.Context {
 	return context.WithValue(ctx, credentialsKey{}, c)
 }
 
+// GetCredentials returns the credentials that SetCredentials put into the context of the
+// request, in Connecting and, unless it gave another ConnectReply.Context, in later handlers.
+// It returns nil if there are none. They must not be modified, and do not change when the
+// client's do: Client.UserID, Client.Info and Client.Meta are the latest.
+func GetCredentials(ctx context.Context) *Credentials {
+	c, _ := ctx.Value(credentialsKey{}).(*Credentials)
+	return c
+}
+
 // ConnectReply accepts a client.
 type ConnectReply struct {
-	// Context for the client's later handlers; nil for an empty one. It should not
-	// hold more than needed: it lives as long as the connection.
+	// Context has the values for the client's later handlers, and for Client.Context. If it is
+	// nil and the middleware of the request called SetCredentials, these are the values of the
+	// request's context. If it did not, there are none. A program without SetCredentials that
+	// wants the values of the request returns the context that the handler got; one that wants
+	// none returns context.Background().
+	//
+	// All that can be reached from the context stays in memory as long as the connection: about
+	// 550 bytes for the context of a request, and all that middleware put there, but not the
+	// request. The values must stay valid after the request.
 	Context context.Context
 	// Credentials of the client. If nil, those of SetCredentials count; if there are none
 	// either, the client is disconnected with 3501.

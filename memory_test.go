@@ -3,8 +3,11 @@
 package gyro
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/websocket"
 )
 
 // A client is to fit into the allocator's size class of 352 bytes.
@@ -109,6 +113,46 @@ func TestBytesPerConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What the values of a request's context cost a connection, for a program that calls SetCredentials
+// in its middleware, and what they do not cost one that does not. net/http serves both.
+func TestBytesOfRequestContext(t *testing.T) {
+	const n, budget = 500, 700
+	perClient := func(credentials func(context.Context) context.Context) int64 {
+		node := openNode(t)
+		node.cfg.Handlers.Connecting = func(ctx context.Context, _ ConnectEvent) (ConnectReply, error) {
+			return ConnectReply{Credentials: cmp.Or(GetCredentials(ctx), &Credentials{UserID: "u"})}, nil
+		}
+		h := websocket.NewHandler(node, websocket.Config{})
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(w, r.WithContext(credentials(r.Context())))
+		}))
+		clients := make([]*wstest.Client, n)
+		before := liveHeap()
+		for i := range clients {
+			clients[i] = wstest.Dial(t, server.URL, nil)
+			clients[i].Connect("")
+		}
+		got := (liveHeap() - before) / n
+		runtime.KeepAlive(clients)
+		server.Close()
+		if err := node.Shutdown(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	who := &Credentials{UserID: "u"}
+	plain := func(ctx context.Context) context.Context { return context.WithValue(ctx, pathKey{}, who) }
+	perClient(plain) // fills pools
+	none := perClient(plain)
+	kept := perClient(func(ctx context.Context) context.Context { return SetCredentials(ctx, who) })
+	t.Logf("%d bytes per connection and its client in the test, %d with a context of the request", none, kept)
+	if kept-none > budget {
+		t.Errorf("the context of a request costs %d bytes, budget %d", kept-none, budget)
+	}
+}
+
+type pathKey struct{}
 
 // lives returns a function that lets 100 connections live: connect and subscribe in
 // one frame, the replies, the end. There is no transport in it.

@@ -136,7 +136,8 @@ func (n *Node) Drain(ctx context.Context, over time.Duration) error {
 
 // Shutdown ends the node: it refuses new clients, disconnects all others with 3001, waits
 // for their handlers and transports, and closes the broker last. The context of handlers
-// ends 5 s after the last connection, or with ctx. If ctx ends before all this is done,
+// ends 5 s after the last connection, or with ctx, but that of Unsubscribed and Disconnected
+// has at least 5 s more. If ctx ends before all this is done,
 // Shutdown returns the error of ctx and the rest goes on in the background; a further call
 // waits for it again. A handler must not call Shutdown.
 func (n *Node) Shutdown(ctx context.Context) error {

@@ -65,6 +65,10 @@ func (c *Client) RemoteAddr() string { return c.remoteAddr }
 // Session of the client. It is used on the loop only, except User and Via, which are constant.
 func (c *Client) Session() *session.Session { return &c.session }
 
+// Request is the context of the HTTP request that opened the connection. It is for
+// Application.Connecting only.
+func (c *Client) Request() context.Context { return c.request.ctx }
+
 // Header returns the function that makes the header of the HTTP request; nil once the client
 // has connected.
 func (c *Client) Header() func() http.Header {
@@ -96,6 +100,19 @@ func (c *Client) work() context.Context {
 		return ctx.Work()
 	}
 	return c.loop.clients.handling
+}
+
+// parting is the context of Unsubscribed and Disconnected. It has at least 5 s left, however
+// late in a shutdown the handler is called. The caller calls done after the handler.
+func (c *Client) parting() (parting context.Context, done context.CancelFunc) {
+	parting, done = c.loop.clients.parting, func() {}
+	if c.loop.clients.handling.Err() != nil {
+		parting, done = context.WithTimeout(context.Background(), patience)
+	}
+	if ctx := c.ctx.Load(); ctx != nil {
+		parting = ctx.Until(parting)
+	}
+	return parting, done
 }
 
 // Post calls f later on the client's loop.

@@ -88,9 +88,9 @@ func (x *executor) Connected(inline bool) bool {
 	if inline && x.has().Connected {
 		return false
 	}
-	x.notify("Connected", "", x.has().Connected, func(ctx context.Context, c *Client, app Application) {
-		app.Connected(ctx, c)
-	})
+	if x.has().Connected {
+		x.notify(x.client().work(), "Connected", "", func(ctx context.Context, c *Client, app Application) { app.Connected(ctx, c) })
+	}
 	return true
 }
 
@@ -140,7 +140,7 @@ func (x *executor) Detach(items []session.DetachItem, inline bool) (bool, error)
 			x.client().failed("unsubscribe", it.Channel, err)
 			errs = append(errs, err)
 		}
-		x.notify("Unsubscribed", it.Channel, x.has().Unsubscribed, func(ctx context.Context, c *Client, app Application) {
+		x.farewell("Unsubscribed", it.Channel, x.has().Unsubscribed, func(ctx context.Context, c *Client, app Application) {
 			app.Unsubscribed(ctx, c, it)
 		})
 	}
@@ -176,7 +176,7 @@ func (x *executor) Close(e *session.Close, inline bool) bool {
 	if done, _ := x.Detach(e.Items, inline); !done { // Detach logs its errors
 		return false
 	}
-	x.notify("Disconnected", "", tell, func(ctx context.Context, c *Client, app Application) {
+	x.farewell("Disconnected", "", tell, func(ctx context.Context, c *Client, app Application) {
 		app.Disconnected(ctx, c, e.Disconnect)
 	})
 	return true
@@ -284,11 +284,18 @@ func hollow(err error) bool {
 	return false
 }
 
-// notify calls a handler that returns nothing, if the application has it.
-func (x *executor) notify(name, ch string, handled bool, f func(ctx context.Context, c *Client, app Application)) {
+// notify calls a handler that returns nothing.
+func (x *executor) notify(ctx context.Context, name, ch string, f func(ctx context.Context, c *Client, app Application)) {
+	what := &observe.Effect{Name: name, Channel: ch}
+	_ = x.handle(ctx, what, func(ctx context.Context, c *Client, app Application) error { f(ctx, c, app); return nil })
+}
+
+// farewell calls a handler for what has ended, if the application has it.
+func (x *executor) farewell(name, ch string, handled bool, f func(ctx context.Context, c *Client, app Application)) {
 	if handled {
-		what := &observe.Effect{Name: name, Channel: ch}
-		_ = x.handle(x.client().work(), what, func(ctx context.Context, c *Client, app Application) error { f(ctx, c, app); return nil })
+		ctx, done := x.client().parting()
+		defer done()
+		x.notify(ctx, name, ch, f)
 	}
 }
 

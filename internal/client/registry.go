@@ -49,9 +49,10 @@ type Registry struct {
 	users    users.Counts
 	panics   atomic.Uint64
 
-	// handling is the context of handlers, which Stop ends.
-	handling context.Context
-	Stop     context.CancelFunc
+	// handling is the context of handlers, which Stop ends. parting is that of Unsubscribed and
+	// Disconnected, which endParting ends.
+	handling, parting context.Context
+	stop, endParting  context.CancelFunc
 
 	accepted atomic.Uint32 // connections, modulo 2^32
 	// connections counts those that transports have, running the loops that run, workers
@@ -68,7 +69,8 @@ type Registry struct {
 // New returns a registry with a loop per processor. It takes clients after Open.
 func New(cfg Config) *Registry {
 	r := &Registry{Config: cfg, refusals: refusal.Reporter{Log: cfg.Log, Observe: cfg.Observer.Refused}}
-	r.handling, r.Stop = context.WithCancel(context.Background())
+	r.handling, r.stop = context.WithCancel(context.Background())
+	r.parting, r.endParting = context.WithCancel(context.Background())
 	for i := range runtime.GOMAXPROCS(0) {
 		l := &Loop{Loop: loop.New(), clients: r, Index: i, users: make(map[string][]*Client)}
 		l.lanes = lane.Group{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
@@ -265,8 +267,15 @@ func (r *Registry) Drain(ctx context.Context, over time.Duration) error {
 	})
 }
 
-// patience is how long End lets handlers run after the last connection.
+// patience is how long End lets handlers run after the last connection, and how much longer
+// Unsubscribed and Disconnected may run.
 const patience = 5 * time.Second
+
+// Stop ends the context of handlers, and 5 s later that of Unsubscribed and Disconnected.
+func (r *Registry) Stop() {
+	r.stop()
+	time.AfterFunc(patience, r.endParting)
+}
 
 // End disconnects all clients and waits for their transports and effects. The context of
 // handlers ends 5 s after the last connection, or with Stop. Refuse was called before.
@@ -276,7 +285,7 @@ func (r *Registry) End(ctx context.Context) {
 	}
 	r.connections.Wait()
 	defer time.AfterFunc(patience, r.Stop).Stop()
-	defer r.Stop()
+	defer func() { r.stop(); r.endParting() }()
 	// The completion of the last effect of a lane can start another one on the loop: the
 	// attach of a client that has gone is undone.
 	for range 3 {

@@ -99,6 +99,11 @@ func (c *Context) Value(key any) any {
 // Work returns a context with the values of c for work that may outlive the connection.
 func (c *Context) Work() context.Context { return (*work)(c) }
 
+// Until returns a context with the values of c that ends with end.
+func (c *Context) Until(end context.Context) context.Context {
+	return (*work)(&Context{values: c.values, work: end})
+}
+
 // work implements context.Context.
 type work Context
 
