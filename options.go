@@ -36,7 +36,7 @@ type DisconnectOptions struct {
 	Whitelist []string
 }
 
-// RefreshOptions of Node.Refresh.
+// RefreshOptions of Node.Refresh and Client.Refresh.
 type RefreshOptions struct {
 	// Expired closes the connections with 3005 now; the rest is ignored.
 	Expired bool

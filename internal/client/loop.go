@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/gyrohq/gyro/internal/contain"
@@ -67,11 +68,17 @@ func (l *Loop) unregister(c *Client) {
 
 // each calls f with the clients that t selects. f may close them.
 func (l *Loop) each(t *users.Target, f func(*Client)) {
-	for _, c := range l.of(t) {
-		if t.Match(c.ID()) {
-			c.contained(func() { f(c) })
-		}
+	for _, c := range l.selected(t) {
+		c.contained(func() { f(c) })
 	}
+}
+
+// selected returns the clients that t selects, or all if t is nil.
+func (l *Loop) selected(t *users.Target) []*Client {
+	if t == nil {
+		return slices.Concat(slices.Collect(maps.Values(l.users))...)
+	}
+	return slices.DeleteFunc(l.of(t), func(c *Client) bool { return !t.Match(c.ID()) })
 }
 
 // of returns the clients of the user of t, or only the one with the session ID of t.

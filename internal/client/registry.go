@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -203,6 +204,34 @@ func (r *Registry) OnLoops(ctx context.Context, f func(*Loop)) error {
 // Each calls f with each client that t selects, on its loop, and waits for that.
 func (r *Registry) Each(ctx context.Context, t *users.Target, f func(*Client)) error {
 	return r.OnLoops(ctx, func(l *Loop) { l.each(t, f) })
+}
+
+// Select iterates over the authenticated clients that t selects, or all if t is nil. It asks
+// one loop after the other and calls yield elsewhere. It ends early if ctx ends.
+func (r *Registry) Select(ctx context.Context, t *users.Target) iter.Seq[*Client] {
+	return func(yield func(*Client) bool) {
+		if open, _ := r.State(); !open {
+			return
+		}
+		for _, l := range r.loops {
+			var found []*Client
+			if !l.call(ctx, func() { found = l.selected(t) }) {
+				return
+			}
+			for _, c := range found {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Subscribers returns the number of clients that are subscribed to a channel.
+func (r *Registry) Subscribers(ctx context.Context, ch string) (int, error) {
+	var n atomic.Int64
+	err := r.OnLoops(ctx, func(l *Loop) { n.Add(int64(l.Hub().SubscribersOf(ch))) })
+	return int(n.Load()), err
 }
 
 // PostEach is Each without waiting.

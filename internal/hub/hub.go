@@ -269,6 +269,14 @@ func (h *Hub) Channels(f func(ch string, subscribers int)) {
 	}
 }
 
+// SubscribersOf is the number of subscribers of a channel.
+func (h *Hub) SubscribersOf(ch string) int {
+	if r := h.rooms[ch]; r != nil {
+		return len(r.subs)
+	}
+	return 0
+}
+
 // Delivered is the number of deliveries so far: of one message to one subscriber. Checks do
 // not count.
 func (h *Hub) Delivered() uint64 { return h.delivered }

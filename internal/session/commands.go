@@ -5,6 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/tagsfilter"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -39,7 +40,7 @@ func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
 
 func (s *Session) presence(id uint32, req *protocol.PresenceRequest) {
 	if s.usable(id, s.cfg.Handles.Presence, "Presence", req.Channel) {
-		s.do(&Presence{Channel: req.Channel, Subscribed: s.subs.Get(req.Channel).established(), command: command{id: id}})
+		s.do(&Presence{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), command: command{id: id}})
 	}
 }
 
@@ -49,7 +50,7 @@ func (e *Presence) complete(s *Session) {
 
 func (s *Session) presenceStats(id uint32, req *protocol.PresenceStatsRequest) {
 	if s.usable(id, s.cfg.Handles.PresenceStats, "PresenceStats", req.Channel) {
-		s.do(&PresenceStats{Channel: req.Channel, Subscribed: s.subs.Get(req.Channel).established(), command: command{id: id}})
+		s.do(&PresenceStats{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), command: command{id: id}})
 	}
 }
 
@@ -58,7 +59,7 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 		return
 	}
 	e := &History{
-		Channel: req.Channel, Subscribed: s.subs.Get(req.Channel).established(), command: command{id: id},
+		Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), command: command{id: id},
 		HistoryFilter: channel.HistoryFilter{
 			Since: (*channel.StreamPosition)(req.Since), Limit: int(req.Limit), Reverse: req.Reverse,
 		},
@@ -163,9 +164,9 @@ func (s *Session) serverRefreshed(e *Refresh) {
 // prolong sets a new expiration, and new info unless that is nil.
 func (s *Session) prolong(expireAt int64, info []byte) {
 	if info == nil {
-		info = s.lease.info
+		info = s.Info()
 	}
-	s.grant(lease{info, expireAt})
+	s.lease.Set(lease.Lease{Info: info, ExpireAt: expireAt})
 	s.setExpiry()
 }
 
@@ -243,12 +244,8 @@ func (s *Session) serverSubRefreshed(e *SubRefresh) {
 	switch {
 	case disconnect:
 		s.Disconnect(d)
-	case e.Err != nil, e.Expired, s.past(expireAt):
+	case e.Err != nil, e.Expired, s.past(expireAt), b.prolong(expireAt, e.Info, e.ServerTagsFilter) != nil:
 		s.subExpired(b)
-	default:
-		if b.prolong(expireAt, e.Info, e.ServerTagsFilter) != nil {
-			s.subExpired(b)
-		}
 	}
 }
 

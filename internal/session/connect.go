@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
@@ -66,7 +67,7 @@ func (e *Connecting) complete(s *Session) {
 	s.user = who.User
 	s.clientRefresh = who.ClientRefresh
 	expireAt := s.capExpiry(who.ExpireAt)
-	s.grant(lease{who.Info, expireAt})
+	s.lease.Set(lease.Lease{Info: who.Info, ExpireAt: expireAt})
 	if !s.env.Register() {
 		s.Disconnect(protocol.DisconnectConnectionLimit)
 		return
@@ -121,14 +122,11 @@ func (s *Session) connectAttached(e *Attach) {
 	result.Subs = make(map[string]*protocol.SubscribeResult, len(e.Items))
 	budget := recovery.Budget(s.cfg.QueueMaxSize-len(result.Data), len(e.Items))
 	for _, it := range e.Items {
-		var (
-			err error
-			res *protocol.SubscribeResult
-		)
-		if it.Err != nil {
-			err = attachError(it.Err)
-		} else if res, err = it.sub.recovered(it, &budget); err == nil {
-			result.Subs[it.Channel] = res
+		err := it.Err
+		if err != nil {
+			err = attachError(err)
+		} else {
+			result.Subs[it.Channel], err = it.sub.recovered(it, &budget)
 		}
 		if err != nil {
 			s.connectFailed(e.id, err)
@@ -156,7 +154,7 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	s.state = stateConnected
 	r.Client, r.Version = s.env.ID(), s.cfg.Version
 	if s.clientRefresh {
-		r.Expires, r.TTL = s.remaining(s.lease.expireAt)
+		r.Expires, r.TTL = s.remaining(s.lease.Get().ExpireAt)
 	}
 	if s.pings() {
 		r.Ping = uint32(s.cfg.PingInterval / time.Second)
@@ -210,5 +208,5 @@ func (s *Session) capExpiry(expireAt int64) int64 {
 
 // clientInfo describes the client in a channel.
 func (s *Session) clientInfo(chanInfo []byte) *channel.ClientInfo {
-	return &channel.ClientInfo{User: s.user, Client: s.env.ID(), ConnInfo: s.lease.info, ChanInfo: chanInfo}
+	return &channel.ClientInfo{User: s.user, Client: s.env.ID(), ConnInfo: s.Info(), ChanInfo: chanInfo}
 }

@@ -189,9 +189,6 @@ func (s *Session) deafen() {
 // leaving reports whether the client has gone and the session dispatches what it sent before.
 func (s *Session) leaving() bool { return s.pending != nil && s.pending.lost != nil }
 
-// Ended reports whether the session has ended.
-func (s *Session) Ended() bool { return s.state == stateClosed }
-
 // Env of the session.
 func (s *Session) Env() Env { return s.env }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/bychannel"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
@@ -120,7 +121,7 @@ type Session struct {
 	conn transport.Conn
 
 	user  string
-	lease *lease // never nil
+	lease lease.Holder
 
 	out     outbox.Queue
 	subs    bychannel.Set[*Subscription]
@@ -139,26 +140,9 @@ type Session struct {
 	clientRefresh bool
 }
 
-// lease is what a refresh replaces. It is never modified.
-type lease struct {
-	info     []byte
-	expireAt int64 // Unix seconds, 0 for never
-}
-
-// plainLease is shared by all clients without info and expiration.
-var plainLease lease
-
-func (s *Session) grant(l lease) {
-	if l.info == nil && l.expireAt == 0 {
-		s.lease = &plainLease
-		return
-	}
-	s.lease = new(l)
-}
-
 // Init makes s ready for use; it starts the stale timer.
 func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, kind *via.Kind) {
-	*s = Session{env: env, cfg: cfg, via: kind, conn: conn, lease: &plainLease}
+	*s = Session{env: env, cfg: cfg, via: kind, conn: conn}
 	if cfg.StaleDelay > 0 {
 		s.deadlines.stale = env.Now() + int64(cfg.StaleDelay)
 		s.reschedule()
@@ -170,6 +154,9 @@ func (s *Session) Via() *via.Kind { return s.via }
 
 // User of the client; empty before it has connected, and for anonymous ones.
 func (s *Session) User() string { return s.user }
+
+// Info of the client, as others see it. Any goroutine may call it once the client has connected.
+func (s *Session) Info() []byte { return s.lease.Get().Info }
 
 // dispatch follows the matrix of client-protocol.md 7.6.
 func (s *Session) dispatch(cmd *protocol.Command) {

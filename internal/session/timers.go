@@ -54,7 +54,7 @@ func (s *Session) startTimers() {
 // asked (client-protocol.md 8.12).
 func (s *Session) setExpiry() {
 	s.deadlines.expire = 0
-	if at := s.lease.expireAt; at != 0 {
+	if at := s.lease.Get().ExpireAt; at != 0 {
 		s.deadlines.expire = at * int64(time.Second)
 		if s.clientRefresh {
 			s.deadlines.expire += int64(s.cfg.ExpiredDelay)

@@ -117,6 +117,9 @@ func (e *Detach) complete(s *Session) {
 	}
 }
 
+// Subscribed reports whether the client is subscribed to a channel.
+func (s *Session) Subscribed(ch string) bool { return s.subs.Get(ch).established() }
+
 // Subscriptions calls f with each established subscription.
 func (s *Session) Subscriptions(f func(ch string, serverSide bool, source uint8)) {
 	for b := range s.subs.All() {
