@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/logging"
@@ -30,9 +29,17 @@ type Config struct {
 	// Observer is called with what clients do, and with what the node does for them, for
 	// metrics and traces. Default: none, and nothing is counted.
 	Observer observe.Observer
-	// Broker carries and keeps publications. Default: a new memory broker.
+	// Engine sets Broker, Presence and Controller in one; those that are set replace the
+	// engine's. With a Broker of its own, the node does not run the engine, so the program
+	// connects it before Run and closes it after Shutdown. An Engine of which nothing is left
+	// is an error. Default: everything in memory.
+	Engine Engine
+	// Broker carries and keeps publications. Default: that of the Engine.
 	Broker broker.Broker
-	// Presence knows who is in a channel. Default: in memory.
+	// Presence knows who is in a channel. Default: that of the Engine, else that of the
+	// broker's traits. If there is none, presence is in memory, provided that the broker is
+	// local; otherwise it is not available (error 108), because each node would know of its
+	// own clients alone.
 	Presence broker.PresenceManager
 	// Controller carries control messages between nodes, which makes them a cluster: see
 	// Info, Survey, Channels and the operations by user. The node does not close it.
@@ -135,13 +142,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.CommandLimit = cmp.Or(c.CommandLimit, 64)
 	c.EngineConcurrency = cmp.Or(c.EngineConcurrency, 512)
 	c.Logger = logging.Wrap(c.Logger)
-	if c.Broker == nil {
-		c.Broker = memory.New(memory.Config{})
-	}
-	if c.Presence == nil {
-		c.Presence = memory.NewPresence(memory.Config{})
-	}
-	return c, c.check()
+	return c, errors.Join(c.setEngines(), c.check())
 }
 
 func (c *Config) check() error {

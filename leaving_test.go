@@ -82,7 +82,7 @@ func (f *farewell) play(t *testing.T, goroutines, far bool) {
 		once        sync.Once
 		gone, ended = make(chan struct{}), make(chan struct{})
 		engine      = &farEngine{Broker: plainBroker{memory.New(memory.Config{})}}
-		cfg         = gyro.Config{GoroutineDriver: goroutines, Broker: engine}
+		cfg         = gyro.Config{GoroutineDriver: goroutines, Broker: engine, Presence: memory.NewPresence(memory.Config{})}
 	)
 	if f.want == 1 { // else nothing is read until some of it is done
 		engine.gone = gone

@@ -66,6 +66,9 @@ type Traits struct {
 	// position at a moment when every publication up to it has been handed to the
 	// EventHandler. Nil: the node calls History.
 	Positions func(ctx context.Context, channels []string) []PositionResult
+	// Presence is the presence manager of the same engine, which nodes on the broker use unless
+	// they are given another one. It works while the broker runs. Nil: the engine has none.
+	Presence PresenceManager
 	// Control carries the control messages of the nodes that share the broker; mostly it is
 	// the broker itself. Health covers it. Nil: a node is alone, unless it is given another
 	// Controller.

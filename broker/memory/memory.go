@@ -75,6 +75,8 @@ type Broker struct {
 	agenda  agenda
 	turns   []sync.Mutex // held while a publication is accepted and handled
 	stripes []stripe
+
+	presence *Presence
 }
 
 // stripe holds the state of the channels of one hash value. Its lock is never held during a
@@ -93,7 +95,8 @@ type state struct {
 	stream     *stream
 }
 
-// New returns a broker that waits for Run. It needs no Close if it never ran.
+// New returns a broker that waits for Run, and has a presence manager in its traits. It needs no
+// Close if it never ran.
 func New(cfg Config) *Broker {
 	b := &Broker{
 		metaTTL: positiveOr(cfg.HistoryMetaTTL, defaultHistoryMetaTTL),
@@ -102,6 +105,8 @@ func New(cfg Config) *Broker {
 		start:   time.Now(),
 		turns:   make([]sync.Mutex, turnCount),
 		stripes: make([]stripe, stripeCount),
+
+		presence: NewPresence(cfg),
 	}
 	b.agenda.clock = b.now
 	b.agenda.due = func(e expiring, now int64) { e.expire(b, now) }
@@ -114,9 +119,12 @@ func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{
 		Name: "memory", Local: true,
 		History: true, Idempotency: true, Versions: true, Delta: true,
-		Batch: b.PublishBatch, Positions: b.Positions,
+		Batch: b.PublishBatch, Positions: b.Positions, Presence: b.presence,
 	}
 }
+
+// Broker returns b, so that a program can set gyro.Config.Engine to it.
+func (b *Broker) Broker() broker.Broker { return b }
 
 // Run implements broker.Broker. It fails when called twice or after Close.
 func (b *Broker) Run(h broker.EventHandler) error {

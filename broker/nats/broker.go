@@ -101,6 +101,9 @@ func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{Name: "nats", Health: b.Health, Metrics: b.metrics, Batch: b.PublishBatch, Control: b}
 }
 
+// Broker returns b, so that a program can set gyro.Config.Engine to it.
+func (b *Broker) Broker() broker.Broker { return b }
+
 // Connect connects to the server. It tries for Config.StartTimeout, and no longer than until
 // ctx ends. If the broker is connected, it does nothing.
 func (b *Broker) Connect(ctx context.Context) error {

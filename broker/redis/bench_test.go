@@ -32,7 +32,7 @@ func (c *counter) HandleLoss(func(string) bool)            {}
 
 func runBroker(t testing.TB, cfg redis.Config, h broker.EventHandler) *redis.Broker {
 	t.Helper()
-	b := newEngine(t, cfg).Broker()
+	b := newBroker(t, cfg)
 	if err := b.Run(h); err != nil {
 		t.Fatal(err)
 	}

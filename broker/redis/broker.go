@@ -79,7 +79,7 @@ func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{
 		Name: "redis", Health: b.Health, Metrics: b.metrics,
 		History: true, Idempotency: true, Versions: true, Delta: true,
-		Batch: b.PublishBatch, Positions: b.Positions, Control: b,
+		Batch: b.PublishBatch, Positions: b.Positions, Presence: b.engine.presence, Control: b,
 	}
 }
 

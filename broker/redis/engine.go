@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 )
 
@@ -47,9 +48,9 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Broker returns the broker of the engine, always the same. Its Run connects the engine, its
-// Close closes the engine.
-func (e *Engine) Broker() *Broker { return e.broker }
+// Broker returns the broker of the engine, a *Broker and always the same. Its Run connects the
+// engine, its Close closes the engine.
+func (e *Engine) Broker() broker.Broker { return e.broker }
 
 // Presence returns the presence manager of the engine, always the same. It works from Connect
 // (or Run of the broker) to Close.

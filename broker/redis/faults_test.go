@@ -169,7 +169,7 @@ func cutFirst(t *testing.T, server, word string, instead func()) (address string
 func TestErrors(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{})
 	engine := newEngine(t, redis.Config{Shards: []redis.Shard{standalone(server)}, Logger: quiet})
-	b := engine.Broker()
+	b := engine.Broker().(*redis.Broker)
 	if err := b.Run(newNote()); err != nil {
 		t.Fatal(err)
 	}
@@ -549,7 +549,7 @@ func TestControl(t *testing.T) {
 	nodes := make([]*redis.Broker, 3)
 	for i := range nodes {
 		heard[i] = make(chan string, 100)
-		nodes[i] = newEngine(t, cfg).Broker()
+		nodes[i] = newBroker(t, cfg)
 		if err := nodes[i].RunControl(fmt.Sprint("node", i), func(data []byte) { heard[i] <- string(data) }); err != nil {
 			t.Fatal(err)
 		}

@@ -33,3 +33,8 @@ func newEngine(t testing.TB, cfg redis.Config) *redis.Engine {
 	}
 	return engine
 }
+
+func newBroker(t testing.TB, cfg redis.Config) *redis.Broker {
+	t.Helper()
+	return newEngine(t, cfg).Broker().(*redis.Broker)
+}

@@ -90,7 +90,7 @@ func TestPausedNode(t *testing.T) {
 
 // beNode tells on stdout what control messages it hears, until stdin is closed.
 func beNode(t *testing.T, address string) {
-	b := newEngine(t, paused(address)).Broker()
+	b := newBroker(t, paused(address))
 	if err := b.RunControl("paused", func(data []byte) { fmt.Fprintf(os.Stdout, "%s\n", data) }); err != nil {
 		t.Fatal(err)
 	}

@@ -179,7 +179,7 @@ func begin(t *testing.T, server *redistest.Server, lists bool, timeout time.Dura
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := engine.Broker()
+	b := engine.broker
 	s := &witness{make(chan broker.PublicationEvent, 100), make(chan func(string) bool, 100)}
 	if err := b.Run(s); err != nil {
 		t.Fatal(err)

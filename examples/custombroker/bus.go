@@ -16,7 +16,8 @@ import (
 // versions. The bus hands events to the nodes that subscribed, and control messages to the
 // nodes that they are for.
 type Bus struct {
-	streams *memory.Broker
+	streams  *memory.Broker
+	presence *memory.Presence
 
 	mu       sync.RWMutex // held for reading while nodes are called
 	channels map[string]map[*Broker]bool
@@ -26,7 +27,7 @@ type Bus struct {
 // NewBus returns a bus that runs.
 func NewBus() (*Bus, error) {
 	b := &Bus{
-		streams:  memory.New(memory.Config{}),
+		streams: memory.New(memory.Config{}), presence: memory.NewPresence(memory.Config{}),
 		channels: make(map[string]map[*Broker]bool), nodes: make(map[*Broker]bool),
 	}
 	return b, b.streams.Run((*events)(b))
@@ -37,6 +38,16 @@ func (b *Bus) Close(ctx context.Context) error { return b.streams.Close(ctx) }
 
 // Broker returns a broker for one more node.
 func (b *Bus) Broker() *Broker { return &Broker{Broker: b.streams, bus: b} }
+
+// Engine is the bus as one node sees it. It implements gyro.Engine.
+type Engine struct{ broker *Broker }
+
+// Engine returns an engine for one more node.
+func (b *Bus) Engine() Engine { return Engine{b.Broker()} }
+
+// Broker implements gyro.Engine. The traits of the broker have the presence manager and the
+// controller.
+func (e Engine) Broker() broker.Broker { return e.broker }
 
 // events takes what the memory broker delivers, channel by channel in order.
 type events Bus
@@ -92,7 +103,7 @@ func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{
 		Name:    "bus",
 		History: true, Idempotency: true, Versions: true, Delta: true,
-		Metrics: b.metrics, Control: b,
+		Metrics: b.metrics, Presence: b.bus.presence, Control: b,
 	}
 }
 

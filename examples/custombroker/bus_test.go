@@ -10,7 +10,6 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/brokertest"
-	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -42,10 +41,10 @@ func TestControl(t *testing.T) {
 // Nodes on the bus are a cluster, and their clients hear of what any of them publishes.
 func TestCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bus, presence := newBus(t), memory.NewPresence(memory.Config{})
+		bus := newBus(t)
 		nodes := make([]*gyro.Node, 2)
 		for i, name := range []string{"a", "b"} {
-			node, err := newNode(name, bus, presence)
+			node, err := newNode(name, bus)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -20,9 +19,8 @@ func main() {
 		log.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	presence := memory.NewPresence(memory.Config{})
 	for _, name := range []string{"a", "b"} {
-		node, err := newNode(name, bus, presence)
+		node, err := newNode(name, bus)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -32,9 +30,9 @@ func main() {
 }
 
 // newNode runs a node on the bus where everybody may subscribe and publish.
-func newNode(name string, bus *Bus, presence *memory.Presence) (*gyro.Node, error) {
+func newNode(name string, bus *Bus) (*gyro.Node, error) {
 	node, err := gyro.New(gyro.Config{
-		Name: name, Broker: bus.Broker(), Presence: presence,
+		Name: name, Engine: bus.Engine(),
 		Handlers: gyro.Handlers{
 			Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
 				return gyro.ConnectReply{Credentials: &gyro.Credentials{}}, nil

@@ -5,19 +5,18 @@ import (
 	"testing"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
 func TestTwoNodes(t *testing.T) {
-	bus, presence := newBus(t), memory.NewPresence(memory.Config{})
+	bus := newBus(t)
 	var (
 		nodes   []*gyro.Node
 		clients []*wstest.Client
 	)
 	for _, name := range []string{"a", "b"} {
-		node, err := newNode(name, bus, presence)
+		node, err := newNode(name, bus)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/nats"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/server/config"
 )
 
 // startNode starts a node of the library whose clients may do everything.
@@ -95,6 +97,77 @@ func TestNodesOnNATS(t *testing.T) {
 		}
 	}
 	two.Do(`"publish":{"channel":"news.sport","data":{}}`) // is still there
+}
+
+// Nodes that are given one engine share presence and a cluster; so do nodes on NATS that are
+// given Redis for the presence alone. Keys and subjects of the library have its own prefix.
+func TestEngines(t *testing.T) {
+	t.Parallel()
+	r, url := redistest.Standalone(t, redistest.Options{}), startNATS(t)
+	onRedis := func() *redis.Engine {
+		e, err := redis.New(redis.Config{Shards: []redis.Shard{{Addresses: []string{r.Addr()}}}})
+		if err == nil {
+			err = e.Connect(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close(context.Background()) })
+		return e
+	}
+	for name, config := range map[string]func() gyro.Config{
+		"redis":          func() gyro.Config { return gyro.Config{Engine: onRedis()} },
+		"redis's broker": func() gyro.Config { return gyro.Config{Broker: onRedis().Broker()} },
+		"nats and redis": func() gyro.Config {
+			cfg := onNATS(t, nats.Config{URL: url})
+			return gyro.Config{Engine: onRedis(), Broker: cfg.Engine.Broker()}
+		},
+	} {
+		r.Do("FLUSHALL")
+		var nodes [2]*gyro.Node
+		for i := range nodes {
+			nodes[i] = startNode(t, config())
+			c := wstest.Pipe(t, nodes[i])
+			c.Connect("")
+			c.Subscribe("ch", "")
+		}
+		for _, node := range nodes {
+			eventually(t, name+": a cluster", func() bool {
+				infos, err := node.Info(t.Context())
+				return err == nil && len(infos) == len(nodes)
+			})
+			if stats, err := node.PresenceStats(t.Context(), "ch"); err != nil || stats.Clients != 2 {
+				t.Errorf("%s: %+v, %v", name, stats, err)
+			}
+		}
+		if keys := r.Do("KEYS", "*presence*"); !strings.Contains(keys, "gyro.presence.data.ch") || strings.Contains(keys, "centrifugo") {
+			t.Errorf("%s: the keys are %s", name, keys)
+		}
+		for _, node := range nodes {
+			if err := node.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// The server has the prefix of Centrifugo unless it is configured, also if it is empty.
+func TestPrefixOfServer(t *testing.T) {
+	t.Parallel()
+	for prefix, want := range map[string]string{"-": "centrifugo", "": "centrifugo", "own": "own"} {
+		r := redistest.Standalone(t, redistest.Options{})
+		s := startNodes(t, 1, func(cfg *config.Config) {
+			onRedis(r)(cfg)
+			if prefix != "-" {
+				cfg.Engine.Redis.Prefix = prefix
+			}
+			cfg.Channel.Namespaces[0].HistorySize, cfg.Channel.Namespaces[0].HistoryTTL = 1, time.Minute
+		})[0]
+		s.api("publish", `{"channel":"ns:a","data":1}`)
+		if keys := r.Do("KEYS", "*stream*"); !strings.Contains(keys, want+".stream.ns:a") {
+			t.Errorf("prefix %q: the keys are %s", prefix, keys)
+		}
+	}
 }
 
 // TestGhosts: clients that leave while Redis is stopped are not present any more when it

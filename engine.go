@@ -1,0 +1,78 @@
+package gyro
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/refusal"
+)
+
+// Engine is a backend as a whole: memory.Broker, redis.Engine, nats.Broker, or one of your own.
+type Engine interface {
+	// Broker returns the broker, always the same. Its traits (broker.Traits) have what else the
+	// engine offers: Presence and Control.
+	Broker() broker.Broker
+}
+
+// setEngines sets Broker and Presence. The error names the fields that contradict each other.
+func (c *Config) setEngines() error {
+	if c.Engine == nil {
+		if c.Broker == nil {
+			c.Broker = memory.New(memory.Config{})
+		}
+	} else if err := c.useEngine(); err != nil {
+		return err
+	}
+	traits := c.Broker.Describe()
+	switch {
+	case c.Presence != nil:
+	case traits.Presence != nil:
+		c.Presence = traits.Presence
+	case traits.Local:
+		c.Presence = memory.NewPresence(memory.Config{})
+	default:
+		c.Presence = absent{}
+	}
+	return nil
+}
+
+// useEngine takes from the Engine what is not set.
+func (c *Config) useEngine() error {
+	whole := c.Engine.Broker()
+	if whole == nil {
+		return fmt.Errorf("gyro: Engine (%T) has no broker", c.Engine)
+	}
+	if c.Broker == nil {
+		c.Broker = whole
+		return nil
+	}
+	if c.Presence != nil {
+		return fmt.Errorf("gyro: Engine (%T) is not used, as Broker and Presence are set: leave one of the three out", c.Engine)
+	}
+	if c.Presence = whole.Describe().Presence; c.Presence == nil {
+		return fmt.Errorf("gyro: Engine (%T) is not used, as Broker is set and the engine has no presence manager: leave one of the two out", c.Engine)
+	}
+	return nil
+}
+
+// absent is the presence manager of a node that has none: it refuses everything.
+type absent struct{}
+
+var errAbsent = refusal.Because(ErrorNotAvailable, "Config.Presence", "the node has no presence manager: its broker's engine offers none")
+
+func (absent) Describe() broker.Traits { return broker.Traits{Name: "absent", Local: true} }
+
+func (absent) Add(context.Context, string, *ClientInfo) error { return errAbsent }
+
+// Remove has nobody to remove.
+func (absent) Remove(context.Context, string, string, string) error { return nil }
+
+func (absent) Presence(context.Context, string) (map[string]*ClientInfo, error) {
+	return nil, errAbsent
+}
+
+func (absent) Stats(context.Context, string) (PresenceStats, error) {
+	return PresenceStats{}, errAbsent
+}
