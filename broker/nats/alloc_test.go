@@ -15,7 +15,7 @@ func TestReceiveAllocations(t *testing.T) {
 	b := newBroker(t, Config{})
 	b.handler = ignore{}
 	m := &natsio.Msg{
-		Subject: "centrifugo.client.news", Sub: &natsio.Subscription{Subject: "centrifugo.client.news"},
+		Subject: "gyro.client.news", Sub: &natsio.Subscription{Subject: "gyro.client.news"},
 		Data: appendPush(nil, "news", message{pub: &channel.Publication{Data: payload, Time: 1}}),
 	}
 	if n := testing.AllocsPerRun(1000, func() { b.deliver("news", m) }); n > 2 {

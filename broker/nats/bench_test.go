@@ -119,7 +119,7 @@ func BenchmarkDeliver(b *testing.B) {
 	br := newBroker(b, Config{})
 	br.handler = ignore{}
 	m := &natsio.Msg{
-		Subject: "centrifugo.client.news", Sub: &natsio.Subscription{Subject: "centrifugo.client.news"},
+		Subject: "gyro.client.news", Sub: &natsio.Subscription{Subject: "gyro.client.news"},
 		Data: appendPush(nil, "news", message{pub: &channel.Publication{Data: payload, Time: 1}}),
 	}
 	l := br.intake.worker("news")

@@ -21,7 +21,8 @@ type Config struct {
 	// URL may hold user:password@ or token@. Default nats://localhost:4222.
 	URL string
 	// Prefix of the subjects: prefix.client.CHANNEL, prefix.control, prefix.node.NODE
-	// and prefix.canary.ID. Default "centrifugo".
+	// and prefix.canary.ID. It keeps programs apart that use one NATS. Default "gyro". The
+	// gyro server and Centrifugo have "centrifugo" by default.
 	Prefix string
 
 	// User and Password, or Token, are used where the URL has neither.
@@ -85,7 +86,7 @@ const (
 
 func (c Config) withDefaults() (Config, error) {
 	c.URL = cmp.Or(c.URL, "nats://localhost:4222")
-	c.Prefix = cmp.Or(c.Prefix, "centrifugo")
+	c.Prefix = cmp.Or(c.Prefix, "gyro")
 	c.DialTimeout = cmp.Or(c.DialTimeout, time.Second)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, time.Second)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 4*time.Second)

@@ -49,8 +49,8 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	b := newBroker(t, Config{URL: "u:p@one:1, nats://token@two:2"})
-	if b.part != "nats (one:1, two:2)" {
-		t.Error(b.part)
+	if b.part != "nats (one:1, two:2)" || b.cfg.Prefix != "gyro" || b.Broker() != b {
+		t.Error(b.part, b.cfg.Prefix)
 	}
 }
 

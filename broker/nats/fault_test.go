@@ -414,9 +414,9 @@ func TestNotPermitted(t *testing.T) {
 	deny := func(subjects ...string) *server.SubjectPermission { return &server.SubjectPermission{Deny: subjects} }
 	s := startServer(t, &server.Options{Users: []*server.User{
 		{Username: "some", Password: "secret", Permissions: &server.Permissions{
-			Publish: deny("centrifugo.client.no.>"), Subscribe: deny("centrifugo.client.no.>"),
+			Publish: deny("gyro.client.no.>"), Subscribe: deny("gyro.client.no.>"),
 		}},
-		{Username: "none", Password: "secret", Permissions: &server.Permissions{Publish: deny("centrifugo.>")}},
+		{Username: "none", Password: "secret", Permissions: &server.Permissions{Publish: deny("gyro.>")}},
 	}})
 	b := run(t, Config{URL: s.ClientURL(), User: "some", Password: "secret"}, ignore{})
 	var wg sync.WaitGroup

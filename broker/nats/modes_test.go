@@ -279,7 +279,7 @@ func FuzzDeliver(f *testing.F) {
 		b := newBroker(t, Config{AllowWildcards: wildcards, Logger: slog.New(slog.DiscardHandler)})
 		b.handler = got
 		b.deliver("news", &natsio.Msg{
-			Subject: "centrifugo.client.news", Sub: &natsio.Subscription{Subject: "centrifugo.client.news"}, Data: data,
+			Subject: "gyro.client.news", Sub: &natsio.Subscription{Subject: "gyro.client.news"}, Data: data,
 		})
 		var want protocol.Push
 		if err := want.UnmarshalProto(data); err != nil {
@@ -326,11 +326,11 @@ func TestReservedSubjects(t *testing.T) {
 		fine         string
 	}{
 		{
-			publish: "centrifugo.control centrifugo.control.x centrifugo.node.b centrifugo.canary.1 centrifugo.client.room " +
+			publish: "gyro.control gyro.control.x gyro.node.b gyro.canary.1 gyro.client.room " +
 				"$SYS.REQ.SERVER.PING $JS.API.STREAM.DELETE.x $KV.bucket.key $O.b.C.x $JSC.x $SRV.PING _INBOX.abc.def _R_.x _GR_.x _INBOX",
-			sub: "centrifugo.* centrifugo.> centrifugo.*.x centrifugo.node.* centrifugo.node.> centrifugo.canary.> centrifugo.*.room " +
+			sub: "gyro.* gyro.> gyro.*.x gyro.node.* gyro.node.> gyro.canary.> gyro.*.room " +
 				"$SYS.> $JS.> $JS.*.INFO _INBOX.> _INBOX.*",
-			fine: "centrifugo centrifugo.room centrifugo.controls centrifugo.node a.centrifugo.control $secret $secret.x $Secret _x control",
+			fine: "gyro gyro.room gyro.controls gyro.node a.gyro.control $secret $secret.x $Secret _x control",
 		},
 		{
 			prefix: "my.app", raw: "my.",
@@ -340,12 +340,12 @@ func TestReservedSubjects(t *testing.T) {
 		},
 		{
 			replacements: map[string]string{":": ".", "!": "*", "~": "$"},
-			publish:      "centrifugo:control centrifugo:node:b ~SYS:x ~JS:API",
-			sub:          "centrifugo:* centrifugo:! centrifugo:> ~JS:>",
-			fine:         "centrifugo:room",
+			publish:      "gyro:control gyro:node:b ~SYS:x ~JS:API",
+			sub:          "gyro:* gyro:! gyro:> ~JS:>",
+			fine:         "gyro:room",
 		},
 		{
-			raw:     "centrifugo.",
+			raw:     "gyro.",
 			publish: "control node.b canary.1 client.room",
 			sub:     "node.* node.> canary.>",
 			fine:    "room control2",
@@ -387,7 +387,7 @@ func TestReservedSubjects(t *testing.T) {
 func TestReservedSubjectsAreElsewhere(t *testing.T) {
 	url := startServer(t, nil).ClientURL()
 	b := run(t, Config{URL: url, AllowWildcards: true}, ignore{})
-	for _, ch := range []string{"centrifugo.control", "$SYS.x", "_INBOX.x", "control"} {
+	for _, ch := range []string{"gyro.control", "$SYS.x", "_INBOX.x", "control"} {
 		must(t, publish(b, ch, "1"))
 	}
 	for _, ch := range []string{"*", ">", "*.control", "*x", ">.a"} {
@@ -397,8 +397,8 @@ func TestReservedSubjectsAreElsewhere(t *testing.T) {
 	}
 	for _, cfg := range []Config{
 		{Prefix: "$SYS"}, {Prefix: "_INBOX.x"},
-		{Raw: RawMode{Enabled: true, Prefix: "centrifugo.node."}}, {Raw: RawMode{Enabled: true, Prefix: "$JS."}},
-		{Raw: RawMode{Enabled: true, Prefix: "centrifugo.client."}},
+		{Raw: RawMode{Enabled: true, Prefix: "gyro.node."}}, {Raw: RawMode{Enabled: true, Prefix: "$JS."}},
+		{Raw: RawMode{Enabled: true, Prefix: "gyro.client."}},
 	} {
 		cfg.URL = url
 		if _, err := New(cfg); err == nil {

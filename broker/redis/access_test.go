@@ -39,7 +39,7 @@ func TestAccess(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	server := redistest.Standalone(t, redistest.Options{Password: "secret", Args: []string{"--unixsocket", socket}})
 	do := func(args ...string) { t.Helper(); server.Do(args...) }
-	do("ACL", "SETUSER", "gyro", "on", ">pass", "~centrifugo.*", "resetchannels", "&centrifugo.*", "+@all", "-@dangerous", "+info", "+client|setname")
+	do("ACL", "SETUSER", "gyro", "on", ">pass", "~gyro.*", "resetchannels", "&gyro.*", "+@all", "-@dangerous", "+info", "+client|setname")
 	secure := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	front := tlsFront(t, server.Addr(), secure.RootCAs)
 	for name, shard := range map[string]redis.Shard{

@@ -57,7 +57,7 @@ func TestBatchAllocations(t *testing.T) {
 		batch[i] = broker.BatchItem{Channel: "channel", Pub: pub, Options: broker.PublishOptions{HistorySize: 10, HistoryTTL: 1e9}}
 		items[i] = shareItem{index: int32(i), hash: keys.Hash("channel")}
 	}
-	l := share{broker: b, shard: &shard{names: keys.Names{Prefix: "centrifugo"}}, batch: batch, items: items}
+	l := share{broker: b, shard: &shard{names: keys.Names{Prefix: "gyro"}}, batch: batch, items: items}
 	l.strings = slab.New(slab.Max)
 	l.prepare(items)
 	if allocs := testing.AllocsPerRun(100, func() { l.prepare(items) }); allocs > 10 {

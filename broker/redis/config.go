@@ -28,7 +28,7 @@ const (
 // Defaults and limits of the configuration.
 const (
 	DefaultAddress        = "127.0.0.1:6379"
-	DefaultPrefix         = "centrifugo"
+	DefaultPrefix         = "gyro"
 	DefaultConnectTimeout = time.Second
 	DefaultIOTimeout      = 4 * time.Second
 	DefaultHistoryMetaTTL = 30 * 24 * time.Hour
@@ -87,7 +87,8 @@ type Config struct {
 	// more shard, 1/n of the channels move, and their streams begin anew. At most 1,024.
 	// Default: one Shard with its defaults.
 	Shards []Shard
-	// Prefix of all keys and channels. At most 128 bytes. Default "centrifugo".
+	// Prefix of all keys and channels, which keeps programs apart that use one Redis. At most 128
+	// bytes. Default "gyro". The gyro server and Centrifugo have "centrifugo" by default.
 	Prefix string
 
 	// HistoryUseLists keeps history in LISTs instead of STREAMs.

@@ -32,7 +32,7 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	c, err := Config{}.withDefaults()
-	if err != nil || c.Prefix != DefaultPrefix || len(c.Shards) != 1 || c.Shards[0].Addresses[0] != DefaultAddress {
+	if err != nil || c.Prefix != "gyro" || len(c.Shards) != 1 || c.Shards[0].Addresses[0] != DefaultAddress {
 		t.Errorf("defaults: %+v, %v", c, err)
 	}
 }

@@ -74,7 +74,7 @@ func receiveToClient(b *testing.B, burst int) {
 	data := `{"t":"message","d":"` + strings.Repeat("x", 106) + `"}`
 	client.size = len(`{"push":{"channel":"ch","pub":{"data":}}}`) + len(data) + 1
 	message := fmt.Sprintf(`\34\128\1%s`, data) // field 4 of 128 bytes
-	publish := publisher(b, server.Addr(), fmt.Sprintf("for i = 1, %d do redis.call('PUBLISH', 'centrifugo.client.ch', '%s') end", burst, message))
+	publish := publisher(b, server.Addr(), fmt.Sprintf("for i = 1, %d do redis.call('PUBLISH', 'gyro.client.ch', '%s') end", burst, message))
 	// While some bursts are delivered the next ones are published, so that nobody sleeps
 	// much: the waking of threads is dear, and counts where it is caused.
 	round := int64(burst * bursts)

@@ -221,7 +221,7 @@ func TestErrors(t *testing.T) {
 	if err := publish(b, "wrong"); err != nil {
 		t.Error(err)
 	}
-	server.Do("SET", "centrifugo.stream.wrong", "a string")
+	server.Do("SET", "gyro.stream.wrong", "a string")
 	if err := publish(b, "wrong"); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("a key of another type: %v", err)
 	}
@@ -392,7 +392,7 @@ func TestLossOfOneShard(t *testing.T) {
 			t.Fatal(err)
 		}
 		for at, server := range servers {
-			if server.Do("EXISTS", "centrifugo.stream."+ch) == "1" {
+			if server.Do("EXISTS", "gyro.stream."+ch) == "1" {
 				where[at] = ch
 			}
 		}

@@ -76,13 +76,13 @@ func TestKeys(t *testing.T) {
 			epoch := result.Position.Epoch
 			keys := strings.Split(server.Do("KEYS", "*"), "\n")
 			want := map[string]string{
-				"centrifugo." + test.history + ".ch":      test.entry(epoch),
-				"centrifugo." + test.history + ".meta.ch": "e\n" + epoch + "\ns\n1",
-				"centrifugo.result.ch.key":                "e\n" + epoch + "\ns\n1",
-				"centrifugo.presence.data.ch":             "c\n\x0a\x01u\x12\x01c",
-				"centrifugo.presence.expire.ch":           "c",
-				"centrifugo.presence.user.clients.ch":     "u\n1",
-				"centrifugo.presence.user.expire.ch":      "u",
+				"gyro." + test.history + ".ch":      test.entry(epoch),
+				"gyro." + test.history + ".meta.ch": "e\n" + epoch + "\ns\n1",
+				"gyro.result.ch.key":                "e\n" + epoch + "\ns\n1",
+				"gyro.presence.data.ch":             "c\n\x0a\x01u\x12\x01c",
+				"gyro.presence.expire.ch":           "c",
+				"gyro.presence.user.clients.ch":     "u\n1",
+				"gyro.presence.user.expire.ch":      "u",
 			}
 			got := map[string]string{}
 			for _, key := range keys {
@@ -125,21 +125,21 @@ func TestMessages(t *testing.T) {
 		"__d1:7:abc:7:" + dataOne + ":7:" + dataOne: {Pub: at(7), Epoch: "abc", Delta: true, Prev: at(6)},
 		"__d1:7:abc:19:__p1:6:abc__" + dataOne + ":7:" + dataOne: {Pub: at(7), Epoch: "abc", Delta: true, Prev: at(6)},
 	} {
-		server.Do("PUBLISH", "centrifugo.client.ch", "__broken")
-		server.Do("PUBLISH", "centrifugo.client.ch", message)
+		server.Do("PUBLISH", "gyro.client.ch", "__broken")
+		server.Do("PUBLISH", "gyro.client.ch", message)
 		got := receive(t, n.events)
 		got.Memory = nil // never freed
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", message, diff)
 		}
 	}
-	server.Do("PUBLISH", "centrifugo.client.ch", "__j__\x0a\x01u\x12\x01c")
+	server.Do("PUBLISH", "gyro.client.ch", "__j__\x0a\x01u\x12\x01c")
 	if info := receive(t, n.joins); info.User != "u" || info.Client != "c" {
 		t.Errorf("join of %+v", info)
 	}
 
-	server.Do("HSET", "centrifugo.list.meta.ch", "e", "new", "s", "2")
-	server.Do("RPUSH", "centrifugo.list.ch", "__p1:2:new__"+dataOne, "__p1:1:new__"+dataOne, "__p1:9:old__"+dataOne)
+	server.Do("HSET", "gyro.list.meta.ch", "e", "new", "s", "2")
+	server.Do("RPUSH", "gyro.list.ch", "__p1:2:new__"+dataOne, "__p1:1:new__"+dataOne, "__p1:9:old__"+dataOne)
 	h, err := b.History(t.Context(), "ch", broker.HistoryFilter{Limit: -1})
 	want := broker.History{Publications: []*channel.Publication{at(1), at(2)}, Top: channel.StreamPosition{Offset: 2, Epoch: "new"}}
 	if diff := cmp.Diff(want, h); diff != "" || err != nil {
@@ -158,7 +158,7 @@ func TestBigNumbers(t *testing.T) {
 			t.Errorf("version %d: %+v, %v", version, result, err)
 		}
 	}
-	server.Do("HSET", "centrifugo.stream.meta.o", "e", "abc", "s", "9007199254740990")
+	server.Do("HSET", "gyro.stream.meta.o", "e", "abc", "s", "9007199254740990")
 	result, err := b.Publish(t.Context(), "o", &channel.Publication{}, opts)
 	if err != nil || result.Position.Offset != 9007199254740991 {
 		t.Errorf("offset: %+v, %v", result, err)
@@ -183,7 +183,7 @@ func TestEvictedMeta(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			server.Do("DEL", "centrifugo."+kind+".meta.ch")
+			server.Do("DEL", "gyro."+kind+".meta.ch")
 			want := 1
 			if read {
 				if h, err := b.History(t.Context(), "ch", broker.HistoryFilter{Limit: -1}); err != nil || len(h.Publications) > 0 || h.Top.Offset != 0 {

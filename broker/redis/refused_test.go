@@ -151,7 +151,7 @@ func TestKeysOfOthers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(server)}, Logger: quiet}, newNote())
-	server.Do("SET", "centrifugo.stream.ch", "precious")
+	server.Do("SET", "gyro.stream.ch", "precious")
 	if err := publish(b, "ch"); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("publish: %v", err)
 	}
@@ -161,7 +161,7 @@ func TestKeysOfOthers(t *testing.T) {
 	if err := b.RemoveHistory(t.Context(), "ch"); err != nil {
 		t.Error(err)
 	}
-	if got := server.Do("GET", "centrifugo.stream.ch"); got != "precious" {
+	if got := server.Do("GET", "gyro.stream.ch"); got != "precious" {
 		t.Errorf("the key holds %q", got)
 	}
 }

@@ -140,6 +140,9 @@ func (s *Set) Describe() []any {
 	return out
 }
 
+// defaultPrefix is that of keys and subjects if the configured one is empty.
+const defaultPrefix = "centrifugo"
+
 // maker makes the engines of a set.
 type maker struct {
 	set    *Set

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/gyrohq/gyro/broker"
@@ -14,7 +15,7 @@ func (m *maker) nats(key string, c *config.NATS) (broker.Broker, error) {
 		return nil, fmt.Errorf("%s.tls.%w", key, err)
 	}
 	b, err := nats.New(nats.Config{
-		URL: c.URL, Prefix: c.Prefix, TLS: tls,
+		URL: c.URL, Prefix: cmp.Or(c.Prefix, defaultPrefix), TLS: tls,
 		DialTimeout: c.DialTimeout, WriteTimeout: c.WriteTimeout, StartTimeout: c.StartTimeout,
 		AllowWildcards: c.AllowWildcards, Covers: func(pattern, ch string) bool { return m.routes().channels.Covers(pattern, ch) },
 		Raw:    nats.RawMode{Enabled: c.RawMode.Enabled, Prefix: c.RawMode.Prefix, Replacements: c.RawMode.ChannelReplacements},

@@ -57,7 +57,7 @@ func onNATS(t *testing.T, cfg nats.Config) gyro.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return gyro.Config{Broker: b}
+	return gyro.Config{Engine: b, Presence: memory.NewPresence(memory.Config{})}
 }
 
 // What clients of two nodes see of each other.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/gyrohq/gyro/broker/redis"
@@ -16,7 +17,7 @@ func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker,
 		return nil, err
 	}
 	e, err := redis.New(redis.Config{
-		Shards: shards, Prefix: c.Prefix, StartTimeout: c.StartTimeout, Logger: m.log.With("key", key+"."+name),
+		Shards: shards, Prefix: cmp.Or(c.Prefix, defaultPrefix), StartTimeout: c.StartTimeout, Logger: m.log.With("key", key+"."+name),
 		HistoryUseLists: b.HistoryUseLists, HistoryMetaTTL: m.cfg.Channel.HistoryMetaTTL,
 		ShardedPubSubPartitions: b.Partitions,
 		PresenceTTL:             p.PresenceTTL, PresenceHashFieldTTL: p.PresenceHashFieldTTL,
