@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -196,6 +197,63 @@ func TestHandshakesAreExplained(t *testing.T) {
 		}
 		if !strings.HasPrefix(w.Body.String(), tt.answer) || !strings.Contains(log.String(), `level=INFO msg="WebSocket handshake refused" addr=192.0.2.1:1234 `+tt.line) {
 			t.Errorf("%s: %s\n%s", tt.field, w.Body, log.String())
+		}
+	}
+}
+
+// bare hides what the http.ResponseWriter can do besides its methods.
+type bare struct{ http.ResponseWriter }
+
+// wrapping wraps an http.ResponseWriter as it should be done.
+type wrapping struct{ http.ResponseWriter }
+
+func (w wrapping) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Middleware that hides the connection is told what to add, and so is the log.
+func TestMiddlewareIsExplained(t *testing.T) {
+	const missing = "the connection cannot be taken over: the http.ResponseWriter of a middleware, a %s, has neither %s nor Unwrap: " +
+		"give it the method Unwrap() http.ResponseWriter, which returns the one that it wraps"
+	for _, tt := range []struct {
+		wrap       func(http.ResponseWriter) http.ResponseWriter
+		proto      int
+		typ, lacks string // empty if nothing is missing
+	}{
+		{func(w http.ResponseWriter) http.ResponseWriter { return wrapping{w} }, 1, "", ""},
+		{func(w http.ResponseWriter) http.ResponseWriter { return bare{w} }, 1, "gyro_test.bare", "Hijack"},
+		{func(w http.ResponseWriter) http.ResponseWriter { return wrapping{&bare{wrapping{w}}} }, 1, "*gyro_test.bare", "Hijack"},
+		{func(w http.ResponseWriter) http.ResponseWriter { return bare{w} }, 2, "gyro_test.bare", "SetWriteDeadline"},
+	} {
+		var log bytes.Buffer
+		node := run(t, gyro.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Handlers: gyro.Handlers{Connecting: as}})
+		body := make(chan string, 1)
+		address := serve(t, node, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if tt.typ == "" {
+					h.ServeHTTP(tt.wrap(w), r)
+					return
+				}
+				if tt.proto == 2 { // what an extended CONNECT is to a handler
+					r.ProtoMajor, r.Method = 2, http.MethodConnect
+					r.Header.Set(":protocol", "websocket")
+				}
+				answer := httptest.NewRecorder()
+				h.ServeHTTP(tt.wrap(answer), r)
+				body <- answer.Body.String()
+				w.WriteHeader(answer.Code)
+			})
+		})
+		c, status := wstest.Handshake(t, address, nil)
+		if tt.typ == "" {
+			c.Connect("")
+			continue
+		}
+		want := fmt.Sprintf(missing, tt.typ, tt.lacks)
+		if got := <-body; status != http.StatusInternalServerError || got != "websocket: "+want+"\n" {
+			t.Errorf("%d %s\nwant %s", status, got, want)
+		}
+		must(t, node.Shutdown(t.Context()))
+		if line := fmt.Sprintf("code=500 reason=%q", want); !strings.Contains(log.String(), line) {
+			t.Errorf("no line with\n%s in\n%s", line, log.String())
 		}
 	}
 }

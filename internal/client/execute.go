@@ -169,6 +169,7 @@ func (x *executor) Renew(items []session.RenewItem, inline bool) bool {
 }
 
 func (x *executor) Close(e *session.Close, inline bool) bool {
+	x.life.End() // before the handlers, also if the lane is faster than the loop
 	tell := e.Connected && x.has().Disconnected
 	if inline && tell {
 		return false

@@ -133,20 +133,25 @@ func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := front.FromHTTP(r)
 	hs, refused := h.negotiate(r, q)
+	var stream netio.Stream
+	var early []byte
+	switch {
+	case refused != nil:
+	case r.ProtoMajor == 2:
+		stream, refused = hs.acceptStream(w, r)
+	default:
+		stream, early, refused = hs.hijack(w, h.cfg.HandshakeTimeout)
+	}
 	if refused != nil {
 		refused.report(h.acceptor, q)
 		refused.write(w, r)
+	}
+	if stream == nil {
 		return
 	}
 	candidate := h.candidate(context.WithoutCancel(r.Context()), &hs, q)
 	if r.ProtoMajor == 2 {
-		if stream := hs.acceptStream(w, r); stream != nil {
-			h.streamConn(stream, &hs).Serve(h.acceptor, candidate, false)
-		}
-		return
-	}
-	stream, early := hs.hijack(w, h.cfg.HandshakeTimeout)
-	if stream == nil {
+		h.streamConn(stream, &hs).Serve(h.acceptor, candidate, false)
 		return
 	}
 	candidate.Early = early

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -218,24 +219,39 @@ func (hs *handshake) setHeader(h http.Header) {
 // hijack takes the connection over and answers the handshake, with the
 // header fields that middleware has set. It also returns the bytes that the client
 // has sent already. The stream is nil if taking over or answering failed.
-func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio.Stream, []byte) {
-	header := w.Header()
-	hs.setHeader(header)
+func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio.Stream, []byte, *rejection) {
 	nc, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		http.Error(w, "websocket: the connection cannot be taken over: "+err.Error(), http.StatusInternalServerError)
-		return nil, nil
+		return nil, nil, notTaken(w, "Hijack", err)
 	}
+	header := w.Header()
+	hs.setHeader(header)
 	early, err := rw.Reader.Peek(rw.Reader.Buffered())
 	early = bytes.Clone(early)
 	stream := netio.NewStream(nc)
 	if err != nil || stream.Write(hs.answer(header), timeout) != nil {
 		stream.Abort()
-		return nil, nil
+		return nil, nil, nil
 	}
 	stream.SetReadDeadline(time.Time{})
-	return stream, early
+	return stream, early, nil
 }
+
+// notTaken says why a method of http.ResponseController failed. If it did not find the method,
+// middleware hides the server's http.ResponseWriter behind one of its own.
+func notTaken(w http.ResponseWriter, method string, err error) *rejection {
+	why := err.Error()
+	if errors.Is(err, http.ErrNotSupported) {
+		for wraps, ok := w.(unwrapper); ok; wraps, ok = w.(unwrapper) {
+			w = wraps.Unwrap()
+		}
+		why = fmt.Sprintf("the http.ResponseWriter of a middleware, a %T, has neither %s nor Unwrap: "+
+			"give it the method Unwrap() http.ResponseWriter, which returns the one that it wraps", w, method)
+	}
+	return &rejection{http.StatusInternalServerError, "the connection cannot be taken over: " + why, ""}
+}
+
+type unwrapper interface{ Unwrap() http.ResponseWriter }
 
 // answer returns the response to a handshake over HTTP/1.1, with the fields of header.
 func (hs *handshake) answer(header http.Header) []byte {
@@ -274,16 +290,18 @@ var notMiddlewares = map[string]bool{
 	"Content-Length": true, "Transfer-Encoding": true,
 }
 
-// acceptStream answers an extended CONNECT.
-func (hs *handshake) acceptStream(w http.ResponseWriter, r *http.Request) netio.Stream {
-	hs.setHeader(w.Header())
+// acceptStream answers an extended CONNECT. The stream is nil if that failed.
+func (hs *handshake) acceptStream(w http.ResponseWriter, r *http.Request) (netio.Stream, *rejection) {
 	s := &h2Stream{w: w, control: http.NewResponseController(w), body: r.Body}
 	// Clear the deadlines of http.Server, which are meant for requests.
 	_ = s.control.SetReadDeadline(time.Time{})
-	_ = s.control.SetWriteDeadline(time.Time{})
+	if err := s.control.SetWriteDeadline(time.Time{}); errors.Is(err, http.ErrNotSupported) {
+		return nil, notTaken(w, "SetWriteDeadline", err)
+	}
+	hs.setHeader(w.Header())
 	w.WriteHeader(http.StatusOK)
 	if s.control.Flush() != nil {
-		return nil
+		return nil, nil
 	}
-	return netio.NewStream(s)
+	return netio.NewStream(s), nil
 }
