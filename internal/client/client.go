@@ -231,12 +231,12 @@ func (p *direct) Closed(err error) {
 // closeReason returns the disconnect that err, the error of a transport, means. It logs a
 // panic.
 func (c *Client) closeReason(err error) protocol.Disconnect {
+	if d, ok := errors.AsType[protocol.Disconnect](err); ok { // mostly, and then nothing is allocated
+		return d
+	}
 	if p, ok := errors.AsType[*transport.Panic](err); ok {
 		c.panicked(p.Reason, p.Stack)
 		return protocol.DisconnectServerError
-	}
-	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
-		return d
 	}
 	return protocol.DisconnectConnectionClosed
 }

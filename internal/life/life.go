@@ -32,8 +32,11 @@ func newCancelable() *cancelable {
 
 // End ends the context. Calls after the first do nothing.
 func (l *Life) End() {
-	if !l.made.CompareAndSwap(nil, over) {
-		l.made.Load().cancel()
+	if l.made.CompareAndSwap(nil, over) {
+		return
+	}
+	if c := l.made.Load(); c != over { // whose lock all connections share
+		c.cancel()
 	}
 }
 
