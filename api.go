@@ -24,10 +24,16 @@ import (
 
 // Subscribe makes a server-side subscription for the connections of a user, on every
 // node. It returns ErrorBadRequest for a channel that is empty or longer than
-// Config.ChannelMaxLength, and ErrorExpired for an expiration in the past.
+// Config.ChannelMaxLength, ErrorExpired for an expiration in the past, and another error for
+// options that contradict each other or the channel, and for payloads that are not JSON.
 func (n *Node) Subscribe(ctx context.Context, t Target, ch string, o *SubscribeOptions) error {
 	if ch == "" || len(ch) > n.cfg.ChannelMaxLength {
 		return ErrorBadRequest
+	}
+	if o != nil {
+		if err := n.rules.Subscribe(ch, o); err != nil {
+			return err
+		}
 	}
 	m := &control.Subscribe{User: t.User, Client: t.Client, Session: t.Session, Channel: ch}
 	if o != nil {
@@ -62,9 +68,13 @@ func (n *Node) Disconnect(ctx context.Context, t Target, o *DisconnectOptions) e
 	}})
 }
 
-// Refresh changes the expiration of the connections of a user, on every node.
+// Refresh changes the expiration of the connections of a user, on every node. Info that is
+// not JSON is an error, unless the node is Binary.
 func (n *Node) Refresh(ctx context.Context, t Target, o *RefreshOptions) error {
 	opts := orZero(o)
+	if err := n.rules.Value("RefreshOptions.Info", opts.Info); err != nil {
+		return err
+	}
 	return n.member.Operate(ctx, n.cluster, &control.Command{Refresh: &control.Refresh{
 		User: t.User, Client: t.Client, Session: t.Session,
 		Expired: opts.Expired, ExpireAt: channel.ToUnix(opts.ExpireAt), Info: opts.Info,

@@ -3,11 +3,14 @@ package gyro
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/client"
+	"github.com/gyrohq/gyro/internal/rules"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 )
 
 // application implements client.Application: it calls the handlers of the node, and the
@@ -40,9 +43,29 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *sessi
 	if who == nil {
 		return reply.Context, nil, nil
 	}
+	if err := a.acceptable((*Client)(c), &reply, who); err != nil {
+		return nil, nil, err
+	}
 	e.Identity.Known = true
 	e.Identity.User, e.Identity.Info, e.Identity.ExpireAt = who.UserID, who.Info, channel.ToUnix(who.ExpireAt)
 	return reply.Context, who.Meta, nil
+}
+
+// acceptable checks what the application gives a new client.
+func (a *application) acceptable(c *Client, reply *ConnectReply, who *Credentials) error {
+	err := cmp.Or((*Node)(a).value(c, "ConnectReply.Data", reply.Data), a.rules.Value("Credentials.Info", who.Info))
+	for ch, o := range reply.Subscriptions {
+		err = cmp.Or(err, a.rules.Subscribe(ch, &o))
+	}
+	return err
+}
+
+// value checks a payload that one client alone gets.
+func (n *Node) value(c *Client, what string, data []byte) error {
+	if c.inner().Session().Via().Framer.Encoding() != EncodingJSON {
+		return nil
+	}
+	return n.rules.Value(what, data)
 }
 
 func (a *application) Connected(ctx context.Context, c *client.Client) {
@@ -56,7 +79,10 @@ func (a *application) Subscribe(ctx context.Context, c *client.Client, e *sessio
 		Positioned: r.Positioned, Recoverable: r.Recoverable, JoinLeave: r.JoinLeave, Type: r.Type,
 	})
 	e.Options, e.ClientRefresh = reply.Options, reply.ClientSideRefresh
-	return err
+	if err != nil {
+		return err
+	}
+	return a.rules.Subscribe(r.Channel, &e.Options)
 }
 
 func (a *application) Unsubscribed(ctx context.Context, c *client.Client, it *session.DetachItem) {
@@ -78,6 +104,9 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *session.
 		reply.Options.Info = e.Info
 	}
 	_, err = (*Node)(a).Publish(ctx, ch, data, &reply.Options)
+	if bad, ok := errors.AsType[*rules.NotJSON](err); ok && bad.What == rules.Data && reply.Data == nil {
+		return refusal.Because(ErrorBadRequest, "ChannelOptions.Binary", "the client's payload is not JSON")
+	}
 	return err
 }
 
@@ -85,6 +114,8 @@ func (a *application) Presence(ctx context.Context, c *client.Client, e *session
 	reply, err := a.cfg.Handlers.Presence(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
 	if e.Clients = reply.Clients; err == nil && !reply.Answered {
 		e.Clients, err = a.engines.Presence.Presence(c.Context(), e.Channel)
+	} else if err == nil {
+		err = a.rules.Presence(e.Channel, "PresenceReply.Clients", e.Clients)
 	}
 	return err
 }
@@ -103,13 +134,18 @@ func (a *application) History(ctx context.Context, c *client.Client, e *session.
 	})
 	if e.History = reply.History; err == nil && !reply.Answered {
 		e.History, err = a.engines.History(c.Context(), e.Channel, e.HistoryFilter)
+	} else if err == nil {
+		err = a.rules.History(e.Channel, "HistoryReply.History", e.Publications)
 	}
 	return err
 }
 
 func (a *application) RPC(ctx context.Context, c *client.Client, e *session.RPC) (err error) {
 	e.Data, err = a.cfg.Handlers.RPC(ctx, (*Client)(c), RPCEvent{Method: e.Request.Method, Data: e.Request.Data})
-	return err
+	if err != nil {
+		return err
+	}
+	return (*Node)(a).value((*Client)(c), "the reply", e.Data)
 }
 
 func (a *application) Message(ctx context.Context, c *client.Client, e *session.Message) error {
@@ -119,7 +155,7 @@ func (a *application) Message(ctx context.Context, c *client.Client, e *session.
 func (a *application) Refresh(ctx context.Context, c *client.Client, e *session.Refresh) ([]byte, error) {
 	reply, err := a.cfg.Handlers.Refresh(ctx, (*Client)(c), RefreshEvent{ClientSide: e.ClientSide, Token: e.Token})
 	e.Expired, e.ExpireAt, e.Info = reply.Expired, channel.ToUnix(reply.ExpireAt), reply.Info
-	return reply.Meta, err
+	return reply.Meta, cmp.Or(err, a.rules.Value("RefreshReply.Info", reply.Info))
 }
 
 func (a *application) SubRefresh(ctx context.Context, c *client.Client, e *session.SubRefresh) error {
@@ -127,7 +163,7 @@ func (a *application) SubRefresh(ctx context.Context, c *client.Client, e *sessi
 		Channel: e.Channel, ClientSide: e.ClientSide, Token: e.Token,
 	})
 	e.Expired, e.ExpireAt, e.Info, e.ServerTagsFilter = reply.Expired, channel.ToUnix(reply.ExpireAt), reply.Info, reply.ServerTagsFilter
-	return err
+	return cmp.Or(err, a.rules.ValueIn(e.Channel, "SubRefreshReply.Info", reply.Info))
 }
 
 func (a *application) Disconnected(ctx context.Context, c *client.Client, d protocol.Disconnect) {

@@ -16,6 +16,7 @@ import (
 type Client client.Client
 
 func (c *Client) inner() *client.Client { return (*client.Client)(c) }
+func (c *Client) node() *Node           { return (*Node)(c.inner().Application().(*application)) }
 
 // ID of the client: a random UUID.
 func (c *Client) ID() string { return c.inner().ID() }
@@ -41,17 +42,26 @@ func (c *Client) Meta() []byte { return c.inner().Meta() }
 // RefreshOptions with an Info; nil if there is none. It must not be modified.
 func (c *Client) Info() []byte { return c.inner().Session().Info() }
 
-// Send pushes a message to the client. data is JSON for JSON clients, and must
-// not be modified afterwards.
-func (c *Client) Send(data []byte) {
+// Send pushes a message to the client. data must not be modified afterwards. Data that is not
+// JSON is an error if the client has a JSON connection and the node is not Binary.
+func (c *Client) Send(data []byte) error {
+	if err := c.node().value(c, "the data of Send", data); err != nil {
+		return err
+	}
 	c.inner().Post(func() { c.inner().Session().Send(data) })
+	return nil
 }
 
 // Subscribe makes a server-side subscription. It replaces one that the client already has
-// to the channel. A refusal, for example of an expiration in the past, is logged.
-func (c *Client) Subscribe(ch string, o *SubscribeOptions) {
+// to the channel. Options that contradict each other or the channel, and payloads that are not
+// JSON, are errors. What is refused later, for example an expiration in the past, is logged.
+func (c *Client) Subscribe(ch string, o *SubscribeOptions) error {
 	opts := orZero(o)
+	if err := c.node().rules.Subscribe(ch, &opts); err != nil {
+		return err
+	}
 	c.inner().Post(func() { c.inner().Subscribe(ch, &opts) })
+	return nil
 }
 
 // Unsubscribe ends a subscription, server-side or not, with code 2000.
@@ -59,10 +69,15 @@ func (c *Client) Unsubscribe(ch string) {
 	c.inner().Post(func() { c.inner().Session().Unsubscribe(ch, protocol.UnsubscribeServer) })
 }
 
-// Refresh changes the expiration of the connection, and tells the client.
-func (c *Client) Refresh(o *RefreshOptions) {
+// Refresh changes the expiration of the connection, and tells the client. Info that is not JSON
+// is an error, unless the node is Binary.
+func (c *Client) Refresh(o *RefreshOptions) error {
 	opts := orZero(o)
+	if err := c.node().rules.Value("RefreshOptions.Info", opts.Info); err != nil {
+		return err
+	}
 	c.inner().Post(func() { c.inner().Session().Refresh(opts.Expired, channel.ToUnix(opts.ExpireAt), opts.Info) })
+	return nil
 }
 
 // Disconnect closes the connection.

@@ -45,6 +45,18 @@ type Config struct {
 	// Info, Survey, Channels and the operations by user. The node does not close it.
 	// Default: that of the broker's traits; if there is none, the node is alone.
 	Controller broker.Controller
+	// Channel returns the options of a channel, for all that is published in it and all
+	// subscriptions to it. EveryChannel is such a function. The node calls it for every
+	// publication and subscription, from many goroutines at once and on its loops, so it has
+	// to be fast, must not block, and returns the same for a channel each time: let it look
+	// at the name alone. All nodes of a cluster need the same. Options that contradict each
+	// other are an error of each publish and subscribe. Default: nil, which is no options.
+	Channel func(channel string) ChannelOptions
+	// Binary allows payloads that are not JSON in all channels, as ChannelOptions.Binary
+	// does in one, and also those that belong to no channel: Credentials.Info,
+	// RefreshReply.Info, and the data of connect replies, RPC replies and Client.Send.
+	// Default: false.
+	Binary bool
 	// Logger of the node, which wraps it: see logging.Wrap. Default: slog.Default().
 	Logger *slog.Logger
 

@@ -23,6 +23,10 @@ import (
 // last connection of a shutdown; that of Unsubscribed and Disconnected has at least 5 s left
 // when they are called, so that they can write to a database.
 //
+// What a handler returns is checked: payloads that clients with JSON connections could not
+// read (see Config.Binary), options that contradict each other or those of the channel
+// (Config.Channel). Such a reply is an error that is logged, and the client gets error 100.
+//
 // An error may be (or wrap) an Error, which is the reply to the command, or a Disconnect,
 // which closes the connection; a pointer to one is the same. Any other error is logged and the
 // client gets error 100, also for a nil *Error that was returned as an error. A
@@ -48,7 +52,7 @@ type Handlers struct {
 	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) (PresenceReply, error)
 	// History decides on a request and may answer it itself; otherwise the broker answers.
 	History func(ctx context.Context, c *Client, e HistoryEvent) (HistoryReply, error)
-	// RPC answers a call. The reply must be JSON for JSON clients; nil is an empty reply.
+	// RPC answers a call. For JSON clients the reply has to be JSON; nil is an empty reply.
 	RPC func(ctx context.Context, c *Client, e RPCEvent) ([]byte, error)
 	// Message takes a message that needs no answer. Errors other than a Disconnect are
 	// logged.
@@ -119,7 +123,8 @@ type Credentials struct {
 	// ExpireAt is when the connection expires, cut to whole seconds; the zero time means
 	// never. Later than 365 days from now counts as 365 days.
 	ExpireAt time.Time
-	// Info is attached to publications, presence, joins and leaves of the client.
+	// Info is attached to publications, presence, joins and leaves of the client: JSON,
+	// unless Config.Binary is set.
 	Info []byte
 	// Meta is for the application itself, which gets it by Client.Meta. No client sees it.
 	Meta []byte

@@ -183,7 +183,9 @@ func ExampleHandlers() {
 			if len(data) > 1000 {
 				return gyro.DisconnectBadRequest
 			}
-			c.Send(data)
+			if err := c.Send(data); err != nil {
+				log.Println(err)
+			}
 			return nil
 		},
 	}

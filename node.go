@@ -20,6 +20,7 @@ import (
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/internal/position"
 	"github.com/gyrohq/gyro/internal/pulse"
+	"github.com/gyrohq/gyro/internal/rules"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -32,6 +33,7 @@ type Node struct {
 	uid       string
 	clients   *client.Registry
 	engines   *attach.Engines
+	rules     *rules.Rules
 	health    []func() []Health // of the engines
 	positions *position.Checker
 	fanout    *fanout.Fanout
@@ -60,6 +62,8 @@ func New(cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg, uid: uuid.NewString(), ended: make(chan struct{})}
 	n.health = healths(cfg.Broker, cfg.Presence, cfg.Controller)
 	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, cfg.Logger)
+	n.rules = &rules.Rules{Channel: cfg.Channel, Binary: cfg.Binary, Tracked: n.engines.Routes.IsMarked, Log: cfg.Logger}
+	n.engines.MetaTTL = n.rules.MetaTTL
 	settings := cfg.session()
 	settings.NodeID = n.uid
 	n.clients = client.New(client.Config{

@@ -132,7 +132,7 @@ func TestPublishSuppression(t *testing.T) {
 }
 
 func TestJSONClientsGetNoBrokenJSON(t *testing.T) {
-	node := open(t, gyro.SubscribeOptions{}, gyro.PublishOptions{})
+	node := run(t, gyro.Config{Binary: true, Handlers: everything(gyro.SubscribeOptions{}, gyro.PublishOptions{})})
 	a := connect(t, node, "a")
 	b, err := wstest.Open(t.Context(), t, node, protocol.Protobuf)
 	must(t, err)
@@ -471,7 +471,7 @@ func TestServerSideSubscriptions(t *testing.T) {
 		if p := c.Push(); p.Message == nil || string(p.Message.Data) != `"hi"` {
 			t.Errorf("got %+v", p)
 		}
-		me.Subscribe("later", &gyro.SubscribeOptions{Positioned: true, RecoverSince: &gyro.StreamPosition{}})
+		me.Subscribe("later", &gyro.SubscribeOptions{Recoverable: true, RecoverSince: &gyro.StreamPosition{}})
 		if p := c.Push(); p.Subscribe == nil || p.Channel != "later" || !p.Subscribe.Positioned {
 			t.Errorf("got %+v", p)
 		}

@@ -14,9 +14,16 @@ type (
 	PublishOptions = channel.PublishOptions
 	// SubscribeOptions say how a subscription behaves.
 	SubscribeOptions = channel.SubscribeOptions
+	// ChannelOptions are what publications and subscriptions of a channel share.
+	ChannelOptions = channel.Options
 	// HistoryFilter selects a part of a stream.
 	HistoryFilter = channel.HistoryFilter
 )
+
+// EveryChannel returns a function for Config.Channel that gives all channels the same options.
+func EveryChannel(o ChannelOptions) func(channel string) ChannelOptions {
+	return func(string) ChannelOptions { return o }
+}
 
 // Target selects connections of a user. The zero value selects all anonymous ones.
 type Target struct {

@@ -1,25 +1,34 @@
 package gyro
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/gyrohq/gyro/internal/batch"
+	"github.com/gyrohq/gyro/internal/rules"
 )
 
-// Publish sends data to all subscribers of a channel. data must be JSON for subscribers
-// with JSON connections, which are disconnected with 3506 otherwise, and must not be modified
-// afterwards. When Publish returns without an error, the broker has accepted the publication.
-// An empty channel is ErrorBadRequest.
+// Publish sends data to all subscribers of a channel. When it returns without an error, the
+// broker has accepted the publication.
+//
+// data, which must not be modified afterwards, has to be JSON or empty, unless the channel or
+// the node is Binary. Options that name no history are completed by Config.Channel. Data that
+// is not JSON, and options that contradict each other, are errors that name the channel and
+// the field; an empty channel is ErrorBadRequest.
 func (n *Node) Publish(ctx context.Context, ch string, data []byte, o *PublishOptions) (PublishResult, error) {
 	if ch == "" {
 		return PublishResult{}, ErrorBadRequest
 	}
-	o = cmp.Or(o, &noOptions)
-	return n.engines.Broker.Publish(ctx, ch, new(o.Publication(data)), *o)
+	opts := orZero(o)
+	json, err := n.rules.Publish(ch, &opts)
+	p := new(opts.Publication(data))
+	if err == nil && json {
+		p.Checked, err = rules.Payload(ch, data)
+	}
+	if err != nil {
+		return PublishResult{}, err
+	}
+	return n.engines.Broker.Publish(ctx, ch, p, opts)
 }
-
-var noOptions PublishOptions
 
 // Broadcast publishes the same data into many channels; the results are in the order of
 // channels. A failure in one channel does not affect the others.
@@ -45,7 +54,7 @@ func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, o 
 // get up to 4,096 elements at once.
 func (n *Node) PublishBatch(ctx context.Context, elements []BatchPublication) {
 	if publish := n.engines.Traits.Batch; publish != nil {
-		batch.Publish(ctx, publish, elements, n.engines.Traits.BatchSize())
+		batch.Publish(ctx, n.rules, publish, elements, n.engines.Traits.BatchSize())
 		return
 	}
 	for i := range elements {

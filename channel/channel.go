@@ -22,7 +22,7 @@ type ClientInfo = protocol.ClientInfo
 type Publication struct {
 	// Offset in the stream; 0 when the publication is not part of a stream.
 	Offset uint64
-	// Data is the payload: JSON when JSON clients subscribe, else any bytes.
+	// Data is the payload: JSON, unless the channel is Binary.
 	Data []byte
 	// Info of the publishing client; nil when a backend published.
 	Info *ClientInfo
@@ -38,6 +38,9 @@ type Publication struct {
 	Key     string
 	Removed bool
 	Score   int64
+	// Checked is set by a node that knows that Data is JSON without line breaks, so that no
+	// connection has to check it again. It is not sent to other nodes.
+	Checked bool
 }
 
 // Message returns p as a message of the client protocol. They share Data, Info and Tags.

@@ -12,7 +12,8 @@ type HistoryFilter struct {
 	Limit int
 	// Reverse reads from the newest to the oldest.
 	Reverse bool
-	// MetaTTL renews the life of top and epoch; 0 means the broker's default.
+	// MetaTTL renews the life of top and epoch. 0 means that of the channel's options, or else
+	// the broker's default.
 	MetaTTL time.Duration
 }
 

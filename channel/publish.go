@@ -3,15 +3,24 @@ package channel
 import "time"
 
 // PublishOptions of one publication.
+//
+// A node refuses options that contradict each other: one of HistorySize and HistoryTTL
+// without the other, negative values, a HistoryMetaTTL below HistoryTTL, Delta or Version
+// without history (unless SkipHistory is set), IdempotencyTTL without IdempotencyKey. The
+// error names the fields.
 type PublishOptions struct {
-	// HistorySize is the most publications the stream keeps; HistoryTTL how long
-	// it keeps them after the last one. Both > 0, or the publication is delivered
-	// with offset 0 and not remembered.
+	// HistorySize is the most publications the stream keeps; HistoryTTL how long it keeps
+	// them after the last one. If both are 0, a node takes those of the channel (Options).
+	// If they are still 0, the publication is delivered with offset 0 and not remembered.
 	HistorySize int
 	HistoryTTL  time.Duration
-	// HistoryMetaTTL is how long top offset and epoch outlive the last use. 0 means
-	// the broker's default (30 days).
+	// HistoryMetaTTL is how long top offset and epoch outlive the last use. 0 means that of
+	// the channel, or else the broker's default (30 days).
 	HistoryMetaTTL time.Duration
+	// SkipHistory delivers the publication with offset 0 without remembering it, although
+	// the channel keeps a history. HistorySize and HistoryTTL have to be 0 then. Default:
+	// false.
+	SkipHistory bool
 	// IdempotencyKey suppresses a repeated publish within IdempotencyTTL (0: 300 s),
 	// scoped per channel. It counts before Version does, and a publish suppressed by
 	// its version does not take the key.

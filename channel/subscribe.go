@@ -9,6 +9,11 @@ import (
 // SubscribeOptions say how one subscription behaves. The zero value is a plain
 // subscription: publications are delivered while the client is connected, and
 // nothing else.
+//
+// A node refuses Recoverable and Positioned if it has a gyro.Config.Channel and that gives the
+// channel no history, AutoRecover without Recoverable or RecoverCache, RecoverSince without
+// Recoverable, and ChanInfo, Data and Publications that are not JSON, unless the channel is
+// Binary. The error names the channel and the fields.
 type SubscribeOptions struct {
 	// ExpireAt is when the subscription ends unless it is refreshed, cut to whole seconds;
 	// the zero time means never. Later than 365 days from now counts as 365 days.
@@ -39,8 +44,8 @@ type SubscribeOptions struct {
 	// RecoverSince is the position to recover from for a server-side subscription
 	// made while the client is connected.
 	RecoverSince *StreamPosition
-	// HistoryMetaTTL is used when the stream is read for this subscription; 0 is the
-	// broker's default.
+	// HistoryMetaTTL is used when the stream is read for this subscription; 0 is that of the
+	// channel's options, or else the broker's default.
 	HistoryMetaTTL time.Duration
 
 	// AllowDelta lets the client negotiate Fossil delta compression.

@@ -3110,7 +3110,9 @@ func (m *Publication) appendJSON(dst []byte) (_ []byte, err error) {
 	dst = append(dst, '{')
 	if len(m.Data) != 0 {
 		dst = append(dst, `"data":`...)
-		if dst, err = jsonwire.AppendRaw(dst, m.Data); err != nil {
+		if m.DataChecked {
+			dst = append(dst, m.Data...)
+		} else if dst, err = jsonwire.AppendRaw(dst, m.Data); err != nil {
 			return nil, fmt.Errorf("data: %w", err)
 		}
 		dst = append(dst, ',')

@@ -312,6 +312,9 @@ type Publication struct {
 	Epoch    string // Of the stream; only with offset 1.
 	PrevData []byte // Internal: must not reach clients.
 	Version  uint64 // Of the item, as given by the publisher.
+
+	// DataChecked says that Data is known to be JSON without line breaks. It is not sent.
+	DataChecked bool
 }
 
 // ClientInfo tells who published, joined or is present.

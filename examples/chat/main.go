@@ -16,7 +16,7 @@ import (
 var page embed.FS
 
 func main() {
-	node, err := gyro.New(gyro.Config{Handlers: gyro.Handlers{Subscribe: subscribe, Publish: publish}})
+	node, err := gyro.New(config())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -25,6 +25,14 @@ func main() {
 	}
 	log.Println("chat at http://localhost:8001/?user=ann")
 	log.Fatal(http.ListenAndServe("localhost:8001", routes(node)))
+}
+
+// config keeps the last messages of the room, so that who comes back gets what was missed.
+func config() gyro.Config {
+	return gyro.Config{
+		Channel:  gyro.EveryChannel(gyro.ChannelOptions{HistorySize: 100, HistoryTTL: time.Hour}),
+		Handlers: gyro.Handlers{Subscribe: subscribe, Publish: publish},
+	}
 }
 
 func routes(node *gyro.Node) http.Handler {
@@ -53,5 +61,5 @@ func publish(_ context.Context, _ *gyro.Client, e gyro.PublishEvent) (gyro.Publi
 	if !e.Subscribed || len(e.Data) > 1000 {
 		return gyro.PublishReply{}, gyro.ErrorPermissionDenied
 	}
-	return gyro.PublishReply{Options: gyro.PublishOptions{HistorySize: 100, HistoryTTL: time.Hour}}, nil
+	return gyro.PublishReply{}, nil
 }

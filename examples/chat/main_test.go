@@ -14,7 +14,7 @@ import (
 )
 
 func start(t *testing.T) string {
-	node, err := gyro.New(gyro.Config{Handlers: gyro.Handlers{Subscribe: subscribe, Publish: publish}})
+	node, err := gyro.New(config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ func main() {
 func newNode(name string, bus *Bus) (*gyro.Node, error) {
 	node, err := gyro.New(gyro.Config{
 		Name: name, Engine: bus.Engine(),
+		Channel: gyro.EveryChannel(gyro.ChannelOptions{HistorySize: 100, HistoryTTL: time.Hour}),
 		Handlers: gyro.Handlers{
 			Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
 				return gyro.ConnectReply{Credentials: &gyro.Credentials{}}, nil
@@ -41,7 +42,7 @@ func newNode(name string, bus *Bus) (*gyro.Node, error) {
 				return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Presence: true, Recoverable: true}}, nil
 			},
 			Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
-				return gyro.PublishReply{Options: gyro.PublishOptions{HistorySize: 100, HistoryTTL: time.Hour}}, nil
+				return gyro.PublishReply{}, nil
 			},
 			Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
 				return gyro.PresenceReply{}, nil

@@ -107,7 +107,9 @@ func remind(_ context.Context, c *gyro.Client, in reminder) (struct{}, error) {
 	go func() {
 		select {
 		case <-time.After(time.Duration(in.Seconds) * time.Second):
-			c.Send(data)
+			if err := c.Send(data); err != nil {
+				log.Println(err)
+			}
 		case <-c.Context().Done():
 		}
 	}()
@@ -116,6 +118,5 @@ func remind(_ context.Context, c *gyro.Client, in reminder) (struct{}, error) {
 
 // message sends back what clients send.
 func message(_ context.Context, c *gyro.Client, data []byte) error {
-	c.Send(data)
-	return nil
+	return c.Send(data)
 }

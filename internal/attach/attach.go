@@ -29,6 +29,8 @@ type Engines struct {
 	Routes   *route.Table
 	// Watch starts the checks of positions in a channel.
 	Watch func(ch string, metaTTL time.Duration)
+	// MetaTTL is for reads of a channel's stream that name none.
+	MetaTTL func(ch string) time.Duration
 	// Local is set if none of the engines makes callers wait: see broker.Traits.
 	Local    bool
 	presence *presence.Manager // nil if the presence manager is local
@@ -122,6 +124,7 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *session.AttachItem) {
 			err = g.Presence.Add(ctx, it.Channel, it.Info)
 		}
 		if err == nil && it.Positioned {
+			it.MetaTTL = g.metaTTL(it.Channel, it.MetaTTL)
 			g.Watch(it.Channel, it.MetaTTL)
 			it.History, err = g.Streams.History(ctx, it.Channel, it.HistoryFilter)
 		}
@@ -137,11 +140,19 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *session.AttachItem) {
 	}
 }
 
+func (g *Engines) metaTTL(ch string, own time.Duration) time.Duration {
+	if own == 0 {
+		own = g.MetaTTL(ch)
+	}
+	return own
+}
+
 // History reads a stream for a client or a backend, and checks what engines do not.
 func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
 	if f.Reverse && f.Since != nil && f.Since.Offset == 0 {
 		return broker.History{}, protocol.ErrorBadRequest
 	}
+	f.MetaTTL = g.metaTTL(ch, f.MetaTTL)
 	h, err := g.Streams.History(ctx, ch, f)
 	if err != nil {
 		return broker.History{}, err

@@ -8,23 +8,27 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/rules"
 	"github.com/gyrohq/gyro/protocol"
 )
 
 // Publish publishes the elements of a batch in their order, at most size of them at once, and
 // sets the Result and Err of each. publish is broker.Traits.Batch.
-func Publish(ctx context.Context, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication, size int) {
+func Publish(ctx context.Context, by *rules.Rules, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication, size int) {
 	r := rounds.Get().(*round)
+	r.rules = by
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), size)]
 		batch = batch[len(part):]
 		r.publish(ctx, publish, part)
 	}
+	r.rules = nil
 	rounds.Put(r) // not deferred: after a panic of the broker, r is garbage
 }
 
 // round is a call of the engine.
 type round struct {
+	rules *rules.Rules
 	items []broker.BatchItem
 	of    []int // for each item the index of its element
 	pubs  slabs
@@ -60,28 +64,56 @@ func options(p *channel.BatchPublication) *channel.PublishOptions {
 // without history. Publications that are not for history share allocations.
 func (r *round) fill(batch []channel.BatchPublication) (n int) {
 	var last *channel.BatchPublication
+	var checked payload
 	for i := range batch {
 		p := &batch[i]
-		if p.Channel == "" {
-			p.Result, p.Err = channel.PublishResult{}, protocol.ErrorBadRequest
+		item, o := &r.items[n], options(p)
+		item.Channel, item.Options = p.Channel, *o
+		if p.Err = r.check(item, p.Data, &checked); p.Err != nil {
+			p.Result, *item = channel.PublishResult{}, broker.BatchItem{}
 			continue
 		}
-		item, o := &r.items[n], options(p)
+		kept := item.Options.Kept()
+		switch {
+		case !kept && last != nil && options(last) == o && same(last.Data, p.Data):
+			item.Pub = r.items[n-1].Pub
+		case kept:
+			item.Pub, last = new(o.Publication(p.Data)), nil // its offset is that of one stream
+			item.Pub.Checked = checked.covers(p.Data)
+		default:
+			item.Pub, last = r.pubs.next(), p
+			*item.Pub = o.Publication(p.Data)
+			item.Pub.Checked = checked.covers(p.Data)
+		}
 		r.of[n] = i
 		n++
-		item.Channel, item.Options = p.Channel, *o
-		switch {
-		case o.Kept():
-			item.Pub = new(o.Publication(p.Data))
-		case last != nil && options(last) == o && same(last.Data, p.Data):
-			item.Pub = r.items[n-2].Pub
-		default:
-			item.Pub = r.pubs.next()
-			*item.Pub = o.Publication(p.Data)
-		}
-		last = p
 	}
 	return n
+}
+
+// payload is the one that was found to be JSON last.
+type payload struct {
+	data []byte
+	ok   bool // for channel.Publication.Checked
+}
+
+func (c *payload) covers(data []byte) bool { return c.ok && same(c.data, data) }
+
+// check applies the rules of the node to an item with this data.
+func (r *round) check(item *broker.BatchItem, data []byte, last *payload) error {
+	if item.Channel == "" {
+		return protocol.ErrorBadRequest
+	}
+	json, err := r.rules.Publish(item.Channel, &item.Options)
+	if err != nil || !json || same(last.data, data) {
+		return err
+	}
+	last.data = data
+	last.ok, err = rules.Payload(item.Channel, data)
+	if err != nil {
+		last.data = nil
+	}
+	return err
 }
 
 // same reports whether two payloads are the same piece of memory.

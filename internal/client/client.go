@@ -69,6 +69,9 @@ func (c *Client) Session() *session.Session { return &c.session }
 // Application.Connecting only.
 func (c *Client) Request() context.Context { return c.request.ctx }
 
+// Application that the client belongs to.
+func (c *Client) Application() Application { return c.loop.clients.Application }
+
 // Header returns the function that makes the header of the HTTP request; nil once the client
 // has connected.
 func (c *Client) Header() func() http.Header {

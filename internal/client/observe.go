@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 
 	"github.com/gyrohq/gyro/observe"
@@ -51,13 +52,28 @@ func (e *env) Refused(l observe.Limit, ch string) {
 }
 
 // Explain implements session.Env.
-func (e *env) Explain(kind, ch string, why error) { e.client().report(kind, ch, why) }
+func (e *env) Explain(kind, ch string, why error) {
+	if why != nil {
+		e.client().report(kind, ch, why)
+	}
+}
 
 // report reports that something is refused to the client. err is the answer; its own text is
-// the reason if it has no other.
+// the reason if it has no other. A payload that is not JSON concerns all clients of a channel
+// that speak JSON, so it is reported once per channel and minute.
 func (c *Client) report(kind, ch string, err error) {
-	c.loop.clients.refusals.Report(refusal.Refusal{Kind: kind, Client: c.ID(), User: c.UserID(), Channel: ch}, answerCode(err), because(err))
+	f, code := refusal.Refusal{Kind: kind, Client: c.ID(), User: c.UserID(), Channel: ch}, answerCode(err)
+	if code == protocol.DisconnectInappropriateProtocol.Code {
+		if !c.loop.clients.unreadable.Allow(ch) {
+			return
+		}
+		f.Kind, f.Level, err = "client disconnected: a payload is not JSON", slog.LevelWarn, errUnreadable
+	}
+	c.loop.clients.refusals.Report(f, code, because(err))
 }
+
+var errUnreadable = refusal.Because(protocol.DisconnectInappropriateProtocol, "ChannelOptions.Binary",
+	"a client with a JSON connection cannot get it: send JSON, or have all clients that get it use Protobuf")
 
 // because returns err with a reason.
 func because(err error) error {

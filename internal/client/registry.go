@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/internal/drain"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/once"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/users"
@@ -46,9 +47,11 @@ type Config struct {
 type Registry struct {
 	Config
 	refusals refusal.Reporter
-	loops    []*Loop
-	users    users.Counts
-	panics   atomic.Uint64
+	// unreadable bounds the reports of payloads that are not JSON.
+	unreadable once.PerMinute
+	loops      []*Loop
+	users      users.Counts
+	panics     atomic.Uint64
 
 	// handling is the context of handlers, which Stop ends. parting is that of Unsubscribed and
 	// Disconnected, which endParting ends.

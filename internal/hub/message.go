@@ -343,13 +343,14 @@ func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err e
 		prev = m.Prev
 	}
 	s.pub.Data, s.pub.Delta, err = deltaData(&s.patch, &s.text, e, prev, m.Pub)
+	s.pub.DataChecked = true
 	return err
 }
 
 // deltaData returns p's data in the form for a subscription with delta compression: as a
 // patch against prev (nil if there is none) if the patch is smaller, else in full. patch and
-// text are scratch space, which the result may use. The error is codec.ErrNotJSON if a JSON
-// client could not read the data.
+// text are scratch space, which the result may use. For a JSON client the result is a JSON
+// string, and the error is codec.ErrNotJSON if the client could not read the data.
 func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Publication) (out []byte, isPatch bool, err error) {
 	out = p.Data
 	if prev != nil && !prev.Removed && !p.Removed {
@@ -363,7 +364,7 @@ func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Public
 		return out, isPatch, nil
 	}
 	// The JSON string below is well-formed for any data, so the data is checked here.
-	if !codec.ValidJSON(p.Data) {
+	if !p.Checked && !codec.ValidJSON(p.Data) {
 		return nil, false, codec.ErrNotJSON
 	}
 	*text = codec.AppendJSONString((*text)[:0], out)
@@ -372,7 +373,7 @@ func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Public
 
 // fillPublication copies what clients get of p, but Epoch and Delta.
 func fillPublication(dst *protocol.Publication, p *channel.Publication) {
-	dst.Data = p.Data
+	dst.Data, dst.DataChecked = p.Data, p.Checked
 	dst.Info = p.Info
 	dst.Offset = p.Offset
 	dst.Tags = p.Tags

@@ -112,6 +112,27 @@ func payloads(i *channel.ClientInfo) [][]byte {
 	return [][]byte{i.ConnInfo, i.ChanInfo}
 }
 
+// A payload that was checked when it was published is not checked again; others are, in
+// messages and in results.
+func TestPayloadsAreCheckedOnce(t *testing.T) {
+	f := &envelope{encoding: protocol.JSON}
+	for _, checked := range []bool{false, true} {
+		pub := &channel.Publication{Data: []byte("no JSON"), Checked: checked}
+		for _, form := range []hub.Form{0, hub.Bare, hub.Escaped, hub.Patched} {
+			if frame, err := (&hub.Message{Channel: "ch", Pub: pub}).Frame(f, form); (err == nil) != checked || checked && !bytes.Contains(frame, pub.Data) {
+				t.Errorf("checked %v, form %d: %q, %v", checked, form, frame, err)
+			}
+			if out, err := hub.Results([]*channel.Publication{pub}, form, protocol.JSON); (err == nil) != checked || checked && !out[0].DataChecked {
+				t.Errorf("checked %v, form %d: %+v, %v", checked, form, out, err)
+			}
+		}
+	}
+	lines := &channel.Publication{Data: []byte("{\n}")}
+	if out, err := hub.Results([]*channel.Publication{lines, {}}, 0, protocol.JSON); err != nil || out[0].DataChecked {
+		t.Errorf("line breaks: %+v, %v", out, err)
+	}
+}
+
 // Every message reads, in every form and encoding, as what was put in: patches
 // applied, strings decoded, line breaks between tokens aside.
 func TestMessageForms(t *testing.T) {
@@ -125,6 +146,7 @@ func TestMessageForms(t *testing.T) {
 		var content [][]byte
 		if m.Kind == hub.KindPublication {
 			m.Pub = publication.Draw(t, "publication")
+			m.Pub.Checked = codec.ValidJSON(m.Pub.Data) && !bytes.ContainsAny(m.Pub.Data, "\r\n") && rapid.Bool().Draw(t, "checked")
 			content = append(payloads(m.Pub.Info), m.Pub.Data)
 			switch rapid.IntRange(0, 2).Draw(t, "previous") {
 			case 1:

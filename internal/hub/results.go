@@ -3,11 +3,12 @@ package hub
 import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 )
 
 // Results returns publications for the result of a command, in a form. In the form Escaped,
 // each is a patch of the one before. The error is a protocol.Disconnect if a payload does not
-// fit the encoding; only the form Escaped looks at that.
+// fit the encoding.
 func Results(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*protocol.Publication, error) {
 	if len(pubs) == 0 {
 		return nil, nil
@@ -19,6 +20,12 @@ func Results(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*pr
 		fillPublication(q, p)
 		out[i] = q
 		if form&Escaped == 0 {
+			if e == protocol.JSON && !q.DataChecked && len(q.Data) > 0 {
+				ok, lines := jsonwire.Check(q.Data)
+				if q.DataChecked = !lines; !ok {
+					return nil, protocol.DisconnectInappropriateProtocol
+				}
+			}
 			continue
 		}
 		var patch, text []byte
@@ -26,7 +33,7 @@ func Results(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*pr
 		if q.Data, q.Delta, err = deltaData(&patch, &text, e, prev, p); err != nil {
 			return nil, protocol.DisconnectInappropriateProtocol
 		}
-		prev = p
+		q.DataChecked, prev = true, p
 	}
 	return out, nil
 }

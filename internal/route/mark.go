@@ -17,6 +17,21 @@ func (t *Table) Mark(ch string, mark uint8) (first bool) {
 	return first
 }
 
+// IsMarked reports whether a channel is marked. It costs next to nothing if no channel is.
+func (t *Table) IsMarked(ch string) bool {
+	if !t.HasMarked() {
+		return false
+	}
+	b, hash := t.bucket(ch)
+	r, _ := b.m.Get(hash, ch)
+	if r == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return r.mark != 0
+}
+
 // HasMarked reports whether any channel is marked.
 func (t *Table) HasMarked() bool { return t.marked.Load() > 0 }
 

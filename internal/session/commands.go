@@ -75,9 +75,12 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 }
 
 func (e *History) complete(s *Session) {
-	pubs, _ := hub.Results(e.Publications, hub.Form(0), s.via.Framer.Encoding()) // fails only with delta
-	s.finish(e.id, e.Err, &protocol.Reply{History: &protocol.HistoryResult{
-		Publications: pubs, Epoch: e.Top.Epoch, Offset: e.Top.Offset}})
+	r := protocol.HistoryResult{Epoch: e.Top.Epoch, Offset: e.Top.Offset}
+	if e.Err == nil {
+		r.Publications, e.Err = hub.Results(e.Publications, hub.Form(0), s.via.Framer.Encoding())
+		s.env.Explain(commandRefused, e.Channel, e.Err)
+	}
+	s.finish(e.id, e.Err, &protocol.Reply{History: &r})
 }
 
 func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {

@@ -134,6 +134,7 @@ func (b *Subscription) check(m *hub.Message) {
 func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 	frame, err := m.Frame(b.s.via.Framer, form)
 	if err != nil {
+		b.s.env.Explain(commandRefused, b.channel, protocol.DisconnectInappropriateProtocol)
 		b.s.Disconnect(protocol.DisconnectInappropriateProtocol)
 		return
 	}

@@ -167,7 +167,7 @@ func (e *fakeEnv) Refused(l observe.Limit, ch string) {
 	}
 }
 func (e *fakeEnv) Explain(kind, ch string, why error) {
-	if e.explained != nil {
+	if why != nil && e.explained != nil {
 		e.explained(kind, ch, why)
 	}
 }

@@ -12,7 +12,8 @@ import (
 // publications after the top are delivered after the reply, so nothing is merged.
 // budget is how many bytes the publications may take; recovered subtracts what they take.
 // The error is the reply or the disconnect that the client gets instead.
-func (b *Subscription) recovered(it *AttachItem, budget *int) (*protocol.SubscribeResult, error) {
+func (b *Subscription) recovered(it *AttachItem, budget *int) (r *protocol.SubscribeResult, err error) {
+	defer func() { b.s.env.Explain(commandRefused, b.channel, err) }()
 	was, r := b.setup, b.result(it)
 	r.WasRecovering = was.request.Recover || was.recover
 	var missed []*channel.Publication
@@ -37,7 +38,6 @@ func (b *Subscription) recovered(it *AttachItem, budget *int) (*protocol.Subscri
 	} else {
 		b.base = missed[len(missed)-1].Offset
 	}
-	var err error
 	r.Publications, err = hub.Results(missed, b.form, b.s.via.Framer.Encoding())
 	return r, err
 }

@@ -54,7 +54,7 @@ type Env interface {
 	Replied(r *protocol.Reply)
 	// Refused says that a limit was reached; ch is empty if it does not concern a channel.
 	Refused(l observe.Limit, ch string)
-	// Explain tells why the session refuses something, at ch if that is not empty.
+	// Explain tells why the session refuses something, at ch if that is not empty; nil is nothing.
 	Explain(kind, ch string, why error)
 	// Allowance is how many commands the session may still dispatch in this turn; the
 	// session counts it down. At 0 or below the session calls Again and waits for Resume,
@@ -294,6 +294,7 @@ func (s *Session) reply(r *protocol.Reply) {
 	size := len(buf) - len(open)
 	switch {
 	case err != nil:
+		s.env.Explain(commandRefused, "", protocol.DisconnectInappropriateProtocol)
 		s.Disconnect(protocol.DisconnectInappropriateProtocol)
 	case size > s.cfg.QueueMaxSize && r.ID > 0 && r.Error == nil && r.Connect == nil && r.Subscribe == nil:
 		s.env.Refused(observe.LimitReply, "")

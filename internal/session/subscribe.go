@@ -300,7 +300,6 @@ func (s *Session) commandAttached(e *Attach) {
 	}
 	res, err := b.recoveredAlone(it)
 	if err != nil {
-		s.env.Explain(commandRefused, b.channel, err)
 		if s.fail(e.id, err); s.state != stateClosed {
 			s.drop(b, protocol.UnsubscribeServer, 0)
 		}

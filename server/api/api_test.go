@@ -121,7 +121,7 @@ func TestPublishOptions(t *testing.T) {
 	all := full
 	all.Tags, all.IdempotencyKey, all.Delta = map[string]string{"l": "en"}, "k", true
 	all.Version, all.VersionEpoch = 18446744073709551615, "e"
-	skip := gyro.PublishOptions{HistoryMetaTTL: time.Hour}
+	skip := gyro.PublishOptions{SkipHistory: true, HistoryMetaTTL: time.Hour}
 	tests := map[string]gyro.PublishOptions{
 		`{"channel":"full:a","data":1}`: full,
 		`{"channel":"full:a","data":1,"tags":{"l":"en"},"idempotency_key":"k","delta":true,"version":18446744073709551615,"version_epoch":"e"}`: all,

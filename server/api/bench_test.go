@@ -14,7 +14,7 @@ import (
 
 // newNode returns a node of the memory engine that runs until the test ends.
 func newNode(tb testing.TB) *gyro.Node {
-	node, err := gyro.New(gyro.Config{})
+	node, err := gyro.New(gyro.Config{Binary: true})
 	if err != nil {
 		tb.Fatal(err)
 	}

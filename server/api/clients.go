@@ -44,6 +44,9 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 		BatchMaxSize:   o.BatchMaxSize,
 		Source:         sourceServerAPI,
 	}
+	if !opts.Recoverable {
+		opts.RecoverSince = nil
+	}
 	if err := e.node.Subscribe(ctx, gyro.Target{User: r.User, Client: r.Client, Session: r.Session}, r.Channel, &opts); err != nil {
 		return nil, e.failed(ctx, MethodSubscribe, r.Channel, err)
 	}

@@ -137,7 +137,7 @@ func (o *PublishOptions) in(c *ChannelOptions) gyro.PublishOptions {
 		IdempotencyKey: o.IdempotencyKey, Version: o.Version, VersionEpoch: o.VersionEpoch,
 		Tags: o.Tags, Delta: o.Delta || c.DeltaPublish,
 	}
-	if o.SkipHistory {
+	if p.SkipHistory = o.SkipHistory || !p.Kept(); p.SkipHistory {
 		p.HistorySize, p.HistoryTTL = 0, 0
 	}
 	return p

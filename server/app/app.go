@@ -101,6 +101,7 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 		Observer:               observer,
 		Broker:                 a.engines.Broker,
 		Presence:               a.engines.Presence,
+		Binary:                 true, // the namespaces say what is checked, and backends publish b64data
 		EngineConcurrency:      cfg.Engine.Concurrency,
 		InlineHandlers:         true,
 		Logger:                 o.Logger,
@@ -136,13 +137,14 @@ var keys = map[string]string{
 	"Config.UserConnectionLimit": "client.user_connection_limit",
 
 	"SubscribeOptions.AllowTagsFilter": "allow_tags_filter",
+	"ChannelOptions.Binary":            "publication_data_format",
 }
 
 // nameKey replaces what the node names in a refusal by a key of the configuration, or by
 // nothing if there is none.
 func (a *App) nameKey(f *refusal.Refusal) {
 	of, _, _ := strings.Cut(f.Key, ".")
-	if of != "Config" && of != "Handlers" && of != "SubscribeOptions" {
+	if of != "Config" && of != "Handlers" && of != "SubscribeOptions" && of != "ChannelOptions" {
 		return
 	}
 	if f.Key = keys[f.Key]; f.Key != "" && !strings.Contains(f.Key, ".") {

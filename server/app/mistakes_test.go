@@ -229,6 +229,13 @@ var mistakes = []mistake{
 		fields{"message": "API command refused", "method": "publish", "channel": "chat:a", "key": "channel.namespaces[chat].publication_data_format"}},
 	{"API presence off", chat(nil), request("POST /api/presence", `{"channel":"chat:a"}`, withKey), `200 OK {"error":{"code":108,"message":"not available"}}`,
 		fields{"message": "API command refused", "method": "presence", "channel": "chat:a", "key": "channel.namespaces[chat].presence"}},
+	{"bytes for a JSON client", chat(func(o *config.ChannelOptions) { o.AllowSubscribeForClient = true }), func(s *testServer) string {
+		c := s.connect("u")
+		c.Subscribe("chat:a", "")
+		request("POST /api/publish", `{"channel":"chat:a","b64data":"/w=="}`, withKey)(s)
+		return c.Disconnected().Error()
+	}, "disconnect 3506: inappropriate protocol", fields{"message": "client disconnected: a payload is not JSON", "level": "warn",
+		"user": "u", "channel": "chat:a", "code": 3506.0, "key": "channel.namespaces[chat].publication_data_format"}},
 	{"missing /api", nil, request("POST /publish", `{}`, withKey), "404 Not Found 404 page not found: the server API expects POST /api/publish\n",
 		fields{"message": "request refused: nothing is served at its path", "path": "/publish", "key": "http_api.handler_prefix"}},
 	{"WebSocket without path", nil, request("GET /", "", upgrade...), "404 Not Found 404 page not found: WebSocket clients connect to /connection/websocket\n",
@@ -261,6 +268,41 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("no line has %v:\n%s", m.line, s.logged())
 			}
 		})
+	}
+}
+
+// TestNoMistakes: what the server's options allow is no error and no warning, although the
+// library would tell its programmers.
+func TestNoMistakes(t *testing.T) {
+	t.Parallel()
+	s := startServerAt(t, "info", func(cfg *config.Config) {
+		chat(func(o *config.ChannelOptions) { o.AllowSubscribeForClient = true; o.ForceRecovery = true; historyOn(o) })(cfg)
+		cfg.Channel.WithoutNamespace.AllowSubscribeForClient = true
+		cfg.Channel.WithoutNamespace.AllowRecovery, cfg.Channel.WithoutNamespace.AllowPublishForClient = true, true
+		cfg.Channel.WithoutNamespace.DeltaPublish = true
+	})
+	c := s.connect("u")
+	c.Subscribe("chat:a", "")
+	c.Subscribe("plain", `"recoverable":true`)
+	for _, body := range []string{
+		`{"channel":"chat:a","data":1,"skip_history":true,"delta":true,"version":7}`,
+		`{"channel":"plain","data":2,"delta":true,"version":7,"version_epoch":"e"}`,
+	} {
+		if got := request("POST /api/publish", body, withKey)(s); got != `200 OK {"result":{}}` {
+			t.Errorf("%s: %s", body, got)
+		}
+	}
+	c.Do(`"publish":{"channel":"plain","data":3}`)
+	if got := request("POST /api/subscribe", `{"channel":"other","user":"u","recover_since":{"offset":1,"epoch":"e"}}`, withKey)(s); got != `200 OK {"result":{}}` {
+		t.Error(got)
+	}
+	for _, want := range []string{"1", "2", "3"} {
+		if p := c.Pub(); string(p.Data) != want || p.Offset != 0 {
+			t.Errorf("got %s with offset %d, want %s", p.Data, p.Offset, want)
+		}
+	}
+	if log := s.logged(); strings.Contains(log, `"level":"warn"`) || strings.Contains(log, `"level":"error"`) {
+		t.Error(log)
 	}
 }
 

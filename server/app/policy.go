@@ -52,6 +52,7 @@ func override(o *gyro.SubscribeOptions, by auth.Override) {
 	set(&o.PushJoinLeave, by.ForcePushJoinLeave)
 	set(&o.Recoverable, by.ForceRecovery)
 	set(&o.Positioned, by.ForcePositioning)
+	o.AutoRecover = o.AutoRecover && o.Recoverable
 }
 
 // subscribing decides on a subscribe command (channels.md 6.2).
@@ -143,7 +144,7 @@ func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishE
 	}
 	return gyro.PublishReply{Options: gyro.PublishOptions{
 		HistorySize: ch.HistorySize, HistoryTTL: ch.HistoryTTL, HistoryMetaTTL: ch.HistoryMetaTTL,
-		Delta: ch.DeltaPublish,
+		SkipHistory: ch.HistorySize == 0, Delta: ch.DeltaPublish,
 	}}, nil
 }
 

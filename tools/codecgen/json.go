@@ -186,6 +186,11 @@ func jsonAppendValue(p *printer, s *schema, f *field, v string) {
 	case f.message != "":
 		p.f("dst = %s.appendJSON(dst)", v)
 	case f.raw:
+		if f.checked {
+			p.f("if m.%sChecked {", f.goName)
+			p.f("dst = append(dst, %s...)", v)
+			p.f("} else")
+		}
 		p.f("if dst, err = jsonwire.AppendRaw(dst, %s); err != nil {", v)
 		p.f("return nil, fmt.Errorf(\"%s: %%w\", err)", f.name)
 		p.f("}")

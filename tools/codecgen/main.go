@@ -7,6 +7,8 @@
 // Annotations in comments say what a schema has no words for. Behind a field:
 //
 //	@raw       bytes that are a value of its own in JSON, so they have to be JSON there
+//	@checked   beside @raw: the struct also has a bool that says that the bytes are known to
+//	           be JSON without line breaks (DataChecked for Data)
 //	@always    the JSON key is written even if the value is zero
 //	@nojson    the field does not exist in JSON
 //	@most=N    readers keep N elements of the list, counted over all messages that come

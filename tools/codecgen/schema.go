@@ -65,9 +65,10 @@ type field struct {
 
 	rare string // @rare=T: in the struct T
 
-	raw    bool // @raw: embedded JSON value
-	always bool // @always: JSON key written for zero values too
-	noJSON bool // @nojson: not part of the JSON form
+	raw     bool // @raw: embedded JSON value
+	checked bool // @checked: a bool says that the bytes are JSON without line breaks
+	always  bool // @always: JSON key written for zero values too
+	noJSON  bool // @nojson: not part of the JSON form
 }
 
 func loadSchema(ctx context.Context, path string, json bool) (*schema, error) {
@@ -272,6 +273,8 @@ func (f *field) annotate(comment string) error {
 			f.rare = value
 		case "@raw":
 			f.raw = true
+		case "@checked":
+			f.checked = true
 		case "@always":
 			f.always = true
 		case "@nojson":
@@ -298,6 +301,8 @@ func (f *field) check(json bool) error {
 		return fmt.Errorf("bytes are either @raw or @nojson")
 	case f.raw && !isBytes:
 		return fmt.Errorf("@raw is for bytes")
+	case f.checked && (!f.raw || f.always):
+		return fmt.Errorf("@checked is for @raw without @always")
 	case f.many && (f.shape == mapped || f.most > 0 || f.shape == singular && f.message == "" && f.kind != protoreflect.StringKind && !isBytes):
 		return fmt.Errorf("@many is for strings, bytes, messages, and lists without @most")
 	case f.rare != "" && (f.many || f.most > 0):

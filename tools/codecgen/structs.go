@@ -36,6 +36,13 @@ func structFields(p *printer, m *message) {
 	if name, _ := m.rare(); name != "" {
 		p.f("%s *%s // nil: none", options, name)
 	}
+	for _, f := range m.fields {
+		if f.checked {
+			p.f("")
+			p.f("// %sChecked says that %s is known to be JSON without line breaks. It is not sent.", f.goName, f.goName)
+			p.f("%sChecked bool", f.goName)
+		}
+	}
 	if m.bounded {
 		p.f("")
 		p.f("// %s is set by readers that left out elements, because there were more than they keep.", excess)

@@ -35,8 +35,7 @@ func StartLibrary() (*Library, error) {
 		},
 		RPC: rpc,
 		Message: func(_ context.Context, c *gyro.Client, data []byte) error {
-			c.Send(data)
-			return nil
+			return c.Send(data)
 		},
 	}})
 	if err != nil {
@@ -65,8 +64,7 @@ func rpc(_ context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 		}
 		return json.Marshal(map[string]string{"text": strings.ToUpper(in.Text)})
 	case "push":
-		c.Send(e.Data)
-		return []byte("{}"), nil
+		return []byte("{}"), c.Send(e.Data)
 	case "fail":
 		return nil, &protocol.Error{Code: 1000, Message: "try later", Temporary: true}
 	case "bye":

@@ -16,7 +16,7 @@ var ErrNotJSON = errors.New("payload is not valid JSON")
 // AppendRaw appends a payload without its LF and CR, which would break the framing; valid
 // JSON has them only between tokens.
 func AppendRaw(dst, payload []byte) ([]byte, error) {
-	ok, lines := check(payload)
+	ok, lines := Check(payload)
 	if !ok {
 		return dst, ErrNotJSON
 	}

@@ -16,12 +16,12 @@ const MaxDepth = 512
 // Valid reports whether p is exactly one JSON value in valid UTF-8, nested at most MaxDepth
 // deep. There may be blanks around the value.
 func Valid(p []byte) bool {
-	ok, _ := check(p)
+	ok, _ := Check(p)
 	return ok
 }
 
-// check is Valid; lines is set if there is LF or CR between the tokens.
-func check(p []byte) (ok, lines bool) {
+// Check is Valid; lines is set if there is LF or CR between the tokens.
+func Check(p []byte) (ok, lines bool) {
 	if simple(p) {
 		return true, false
 	}

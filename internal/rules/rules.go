@@ -1,0 +1,151 @@
+// Package rules checks what the application gives a node: options that contradict each other
+// or the channel, and payloads that clients could not read. The errors are for the
+// programmer: they name the channel, the fields, and what would allow it.
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/once"
+)
+
+// Rules of a node. The exported fields are constant. Any goroutine may call the methods.
+type Rules struct {
+	// Channel and Binary are those of gyro.Config.
+	Channel func(ch string) channel.Options
+	Binary  bool
+	// Tracked reports whether this node has subscribers of a channel that keep a position.
+	Tracked func(ch string) bool
+	Log     *slog.Logger
+
+	warned once.PerMinute
+}
+
+// Publish checks the options of a publication in a channel, and gives those that name no
+// history the channel's. json tells whether the payload has to be JSON: see Payload.
+func (r *Rules) Publish(ch string, o *channel.PublishOptions) (json bool, err error) {
+	of, err := r.options(ch)
+	if err != nil {
+		return false, err
+	}
+	if o.HistorySize == 0 && o.HistoryTTL == 0 && !o.SkipHistory {
+		o.HistorySize, o.HistoryTTL = of.HistorySize, of.HistoryTTL
+	}
+	o.HistoryMetaTTL = cmp.Or(o.HistoryMetaTTL, of.HistoryMetaTTL)
+	if why := contradiction(o); why != "" {
+		return false, fmt.Errorf("gyro: channel %q: PublishOptions: %s", ch, why)
+	}
+	if o.Info != nil && !of.Binary {
+		if err = info(ch, "PublishOptions.Info", o.Info); err != nil {
+			return false, err
+		}
+	}
+	if r.Channel == nil && !o.Kept() && !o.SkipHistory && r.Tracked(ch) && r.warned.Allow(ch) {
+		r.Log.Warn("a publication without history went to a channel with recoverable or positioned subscribers: those who are away lose it",
+			"channel", ch, "key", "Config.Channel")
+	}
+	return !of.Binary, nil
+}
+
+// contradiction says what is wrong with the options of a publication; "" for nothing.
+func contradiction(o *channel.PublishOptions) string {
+	if o.SkipHistory {
+		if o.HistorySize != 0 || o.HistoryTTL != 0 {
+			return fmt.Sprintf("SkipHistory contradicts HistorySize (%d) and HistoryTTL (%v)", o.HistorySize, o.HistoryTTL)
+		}
+		return ""
+	}
+	if why := history(o.HistorySize, o.HistoryTTL, o.HistoryMetaTTL); why != "" {
+		return why
+	}
+	switch {
+	case o.Delta && !o.Kept():
+		return "Delta needs history: HistorySize and HistoryTTL are 0, and Config.Channel gives none"
+	case o.Version > 0 && !o.Kept():
+		return "Version needs history: HistorySize and HistoryTTL are 0, and Config.Channel gives none"
+	case o.IdempotencyTTL < 0:
+		return fmt.Sprintf("IdempotencyTTL (%v) must not be negative", o.IdempotencyTTL)
+	case o.IdempotencyTTL > 0 && o.IdempotencyKey == "":
+		return fmt.Sprintf("IdempotencyTTL (%v) needs IdempotencyKey", o.IdempotencyTTL)
+	}
+	return ""
+}
+
+// history says what is wrong with the options of a history; "" for nothing.
+func history(size int, ttl, metaTTL time.Duration) string {
+	switch {
+	case size < 0:
+		return fmt.Sprintf("HistorySize (%d) must not be negative", size)
+	case ttl < 0:
+		return fmt.Sprintf("HistoryTTL (%v) must not be negative", ttl)
+	case metaTTL < 0:
+		return fmt.Sprintf("HistoryMetaTTL (%v) must not be negative", metaTTL)
+	case (size == 0) != (ttl == 0):
+		return fmt.Sprintf("HistorySize (%d) and HistoryTTL (%v) must both be set, or neither", size, ttl)
+	case metaTTL > 0 && metaTTL < ttl:
+		return fmt.Sprintf("HistoryMetaTTL (%v) must be at least HistoryTTL (%v)", metaTTL, ttl)
+	}
+	return ""
+}
+
+// Subscribe checks the options of a subscription to a channel, and the payloads in them.
+func (r *Rules) Subscribe(ch string, o *channel.SubscribeOptions) error {
+	of, err := r.options(ch)
+	if err != nil {
+		return err
+	}
+	if why := r.misfit(o, of); why != "" {
+		return fmt.Errorf("gyro: channel %q: SubscribeOptions: %s", ch, why)
+	}
+	if of.Binary {
+		return nil
+	}
+	if err := cmp.Or(check(ch, "SubscribeOptions.Data", o.Data), check(ch, "SubscribeOptions.ChanInfo", o.ChanInfo)); err != nil {
+		return err
+	}
+	return publications(ch, "SubscribeOptions.Publications", o.Publications)
+}
+
+// misfit says what is wrong with the options of a subscription to a channel; "" for nothing.
+func (r *Rules) misfit(o *channel.SubscribeOptions, of channel.Options) string {
+	const none = " needs history, and Config.Channel gives the channel none: its HistorySize and HistoryTTL are 0"
+	known := r.Channel != nil && of.HistorySize == 0
+	switch {
+	case known && o.Recoverable:
+		return "Recoverable" + none
+	case known && o.Positioned:
+		return "Positioned" + none
+	case o.AutoRecover && !o.Recoverable:
+		return "AutoRecover needs Recoverable"
+	case o.AutoRecover && o.RecoveryMode != channel.RecoverCache:
+		return "AutoRecover needs the RecoveryMode RecoverCache"
+	case o.RecoverSince != nil && !o.Recoverable:
+		return "RecoverSince needs Recoverable"
+	case o.HistoryMetaTTL < 0:
+		return fmt.Sprintf("HistoryMetaTTL (%v) must not be negative", o.HistoryMetaTTL)
+	}
+	return ""
+}
+
+// MetaTTL is HistoryMetaTTL of a channel.
+func (r *Rules) MetaTTL(ch string) time.Duration {
+	of, _ := r.options(ch)
+	return of.HistoryMetaTTL
+}
+
+// options returns those of a channel.
+func (r *Rules) options(ch string) (channel.Options, error) {
+	if r.Channel == nil {
+		return channel.Options{Binary: r.Binary}, nil
+	}
+	of := r.Channel(ch)
+	if why := history(of.HistorySize, of.HistoryTTL, of.HistoryMetaTTL); why != "" {
+		return channel.Options{}, fmt.Errorf("gyro: channel %q: Config.Channel: %s", ch, why)
+	}
+	of.Binary = of.Binary || r.Binary
+	return of, nil
+}
