@@ -46,11 +46,11 @@ type Config struct {
 	// Default: that of the broker's traits; if there is none, the node is alone.
 	Controller broker.Controller
 	// Channel returns the options of a channel, for all that is published in it and all
-	// subscriptions to it. EveryChannel is such a function. The node calls it for every
-	// publication and subscription, from many goroutines at once and on its loops, so it has
-	// to be fast, must not block, and returns the same for a channel each time: let it look
-	// at the name alone. All nodes of a cluster need the same. Options that contradict each
-	// other are an error of each publish and subscribe. Default: nil, which is no options.
+	// subscriptions to it. EveryChannel makes such a function. The node calls it for every
+	// publication and subscription, from many goroutines at once, and on its loops. So it must
+	// be fast, must not block, and must always return the same for a channel: it should look
+	// at the name alone. All nodes of a cluster need the same function. Options that contradict
+	// each other are an error of each publish and subscribe. Default: nil, no options.
 	Channel func(channel string) ChannelOptions
 	// Binary allows payloads that are not JSON in all channels, as ChannelOptions.Binary
 	// does in one, and also those that belong to no channel: Credentials.Info,
