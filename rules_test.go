@@ -459,3 +459,20 @@ func TestPublicationsAreMarked(t *testing.T) {
 		t.Errorf("a payload that nobody checked: %+v, %v", h, err)
 	}
 }
+
+// Elements of a batch that share options are still judged by their own data.
+func TestSharedOptions(t *testing.T) {
+	node := run(t, gyro.Config{})
+	for _, o := range []*gyro.PublishOptions{keep(10, time.Minute), {SkipHistory: true}, {HistorySize: 1}} {
+		var batch []gyro.BatchPublication
+		for _, data := range []string{`1`, `no`, `no`, `{"a":2}`, ``} {
+			batch = append(batch, gyro.BatchPublication{Channel: "ch", Data: []byte(data), Options: o})
+		}
+		node.PublishBatch(t.Context(), batch)
+		for i, p := range batch {
+			if want := i == 1 || i == 2 || o.HistoryTTL == 0 && o.HistorySize == 1; (p.Err != nil) != want {
+				t.Errorf("%+v, element %d: %v", *o, i, p.Err)
+			}
+		}
+	}
+}

@@ -64,12 +64,12 @@ func options(p *channel.BatchPublication) *channel.PublishOptions {
 // without history. Publications that are not for history share allocations.
 func (r *round) fill(batch []channel.BatchPublication) (n int) {
 	var last *channel.BatchPublication
-	var checked payload
+	var known findings
 	for i := range batch {
 		p := &batch[i]
 		item, o := &r.items[n], options(p)
 		item.Channel, item.Options = p.Channel, *o
-		if p.Err = r.check(item, p.Data, &checked); p.Err != nil {
+		if p.Err = r.check(item, o, p.Data, &known); p.Err != nil {
 			p.Result, *item = channel.PublishResult{}, broker.BatchItem{}
 			continue
 		}
@@ -79,11 +79,11 @@ func (r *round) fill(batch []channel.BatchPublication) (n int) {
 			item.Pub = r.items[n-1].Pub
 		case kept:
 			item.Pub, last = new(o.Publication(p.Data)), nil // its offset is that of one stream
-			item.Pub.Checked = checked.covers(p.Data)
+			item.Pub.Checked = known.covers(p.Data)
 		default:
 			item.Pub, last = r.pubs.next(), p
 			*item.Pub = o.Publication(p.Data)
-			item.Pub.Checked = checked.covers(p.Data)
+			item.Pub.Checked = known.covers(p.Data)
 		}
 		r.of[n] = i
 		n++
@@ -91,27 +91,40 @@ func (r *round) fill(batch []channel.BatchPublication) (n int) {
 	return n
 }
 
-// payload is the one that was found to be JSON last.
-type payload struct {
-	data []byte
-	ok   bool // for channel.Publication.Checked
+// findings are what check found out, for elements that share options or data.
+type findings struct {
+	// options are right in every channel; json is what Rules.Publish said of them.
+	options *channel.PublishOptions
+	json    bool
+	// data was found to be JSON; plain is for channel.Publication.Checked.
+	data  []byte
+	plain bool
 }
 
-func (c *payload) covers(data []byte) bool { return c.ok && same(c.data, data) }
+// covers reports whether data is known to be JSON without line breaks.
+func (f *findings) covers(data []byte) bool { return f.plain && same(f.data, data) }
 
-// check applies the rules of the node to an item with this data.
-func (r *round) check(item *broker.BatchItem, data []byte, last *payload) error {
+// check applies the rules of the node to an item with these options and data.
+func (r *round) check(item *broker.BatchItem, o *channel.PublishOptions, data []byte, f *findings) error {
 	if item.Channel == "" {
 		return protocol.ErrorBadRequest
 	}
-	json, err := r.rules.Publish(item.Channel, &item.Options)
-	if err != nil || !json || same(last.data, data) {
-		return err
+	json := f.json
+	if f.options != o {
+		var err error
+		if json, err = r.rules.Publish(item.Channel, &item.Options); err != nil {
+			return err
+		}
+		if r.rules.Channel == nil && (o.HistorySize > 0 || o.SkipHistory) {
+			f.options, f.json = o, json
+		}
 	}
-	last.data = data
-	last.ok, err = rules.Payload(item.Channel, data)
-	if err != nil {
-		last.data = nil
+	if !json || same(f.data, data) {
+		return nil
+	}
+	plain, err := rules.Payload(item.Channel, data)
+	if err == nil {
+		f.data, f.plain = data, plain
 	}
 	return err
 }
