@@ -73,6 +73,7 @@ func TestPayloadsHaveToBeJSON(t *testing.T) {
 			in + "SubscribeOptions.ChanInfo":     c.Subscribe("ch", &gyro.SubscribeOptions{ChanInfo: text}),
 			in + "SubscribeOptions.Publications": c.Subscribe("ch", &gyro.SubscribeOptions{Publications: []*gyro.Publication{{Data: text}}}),
 			out + "the data of Send":             c.Send(text),
+			out + "RefreshOptions.Info ":         c.Refresh(&gyro.RefreshOptions{Info: text}),
 			out + "RefreshOptions.Info":          node.Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{Info: text}),
 		} {
 			key := "Config.Binary"
