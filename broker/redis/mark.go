@@ -8,12 +8,13 @@ import (
 )
 
 // newMarks makes the marks of a link: one, or in a Cluster so many that they reach all
-// primaries.
+// primaries. With partitions all history is in their slots, so the plain link has no marks.
 func newMarks(b *Broker, s *shard, partition int) *mark.Marks {
 	var list []string
 	switch {
 	case partition >= 0:
 		list = []string{s.names.Mark(b.node, keys.PartitionTag(partition))}
+	case s.names.Partitions > 0:
 	case s.client.Cluster():
 		for _, tag := range keys.Spread() {
 			list = append(list, s.names.Mark(b.node, tag))

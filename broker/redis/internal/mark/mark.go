@@ -20,7 +20,7 @@ import (
 // ttl of a mark. A node that cannot write marks for longer finds none to compare.
 const ttl = 24 * time.Hour
 
-// Marks are keys that only one node writes. Any goroutine may call the methods.
+// Marks are keys that nobody else writes. Any goroutine may call the methods.
 type Marks struct {
 	keys []string // constant
 
@@ -50,6 +50,9 @@ type Finding struct {
 func (m *Marks) Write(ctx context.Context, client *conn.Client) (f Finding) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if len(m.keys) == 0 {
+		return f
+	}
 	m.number++
 	var text slab.Slab
 	calls := make([]script.Call, len(m.keys))

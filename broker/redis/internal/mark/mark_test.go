@@ -1,0 +1,40 @@
+package mark
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/redistest"
+)
+
+// TestLateMark: Redis does a call that the node has given up after a newer call. The mark stays
+// as it is, and nothing seems to have gone back. When data really goes back, the next call tells.
+func TestLateMark(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, redistest.Options{})
+	client, err := conn.Open(t.Context(), conn.Options{Name: "shard", Addresses: []string{server.Addr()},
+		ConnectTimeout: time.Second, IOTimeout: 4 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	late, marks := New([]string{"mark"}), New([]string{"mark"})
+	write := func(want Finding) {
+		t.Helper()
+		if f := marks.Write(t.Context(), client); f != want {
+			t.Errorf("%+v, want %+v", f, want)
+		}
+	}
+	for range 3 {
+		write(Finding{Written: true})
+	}
+	late.Write(t.Context(), client) // number 1
+	write(Finding{Written: true})
+	server.Do("SET", "mark", "2")
+	write(Finding{Written: true, WentBack: true})
+	write(Finding{Written: true})
+	server.Do("DEL", "mark")
+	write(Finding{Written: true, WentBack: true})
+}

@@ -1,0 +1,46 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/mark"
+	"github.com/gyrohq/gyro/broker/redis/redistest"
+)
+
+// TestLinksMarkApart: some links of a shard write their marks more often than others, because
+// they connected again, or because a canary was late. Nothing seems to have gone back.
+func TestLinksMarkApart(t *testing.T) {
+	t.Parallel()
+	c := redistest.NewCluster(t, redistest.Options{})
+	for _, partitions := range []int{0, 4} {
+		engine, err := New(Config{
+			Shards:                  []Shard{{Addresses: c.Addresses(), Mode: Cluster}},
+			ShardedPubSubPartitions: partitions, Prefix: fmt.Sprint("p", partitions),
+			CanaryInterval: time.Hour, CanaryTimeout: 2 * time.Hour, // only the test writes marks
+			StartTimeout: 20 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := engine.broker
+		if err := b.Run(&witness{make(chan broker.PublicationEvent, 100), make(chan func(string) bool, 100)}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close(context.Background()) })
+		for round := range 10 {
+			for i, l := range b.links[0] {
+				want := mark.Finding{Written: partitions == 0 || l.partition >= 0}
+				for range 1 + (round+i)%3 {
+					if f := l.marks.Write(t.Context(), l.shard.client); f != want {
+						t.Errorf("%d partitions, link %d, round %d: %+v, want %+v", partitions, i, round, f, want)
+					}
+				}
+			}
+		}
+	}
+}
