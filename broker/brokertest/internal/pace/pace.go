@@ -1,0 +1,40 @@
+// Package pace repeats tests of times to live that a busy machine has slowed down. Otherwise
+// something may expire that should not, and the test would fail for no fault of the engine.
+package pace
+
+import "time"
+
+// Clock tells whether an attempt keeps pace. A nil Clock always does.
+type Clock struct {
+	limit time.Time // by which the attempt must have got where it is
+}
+
+// late is what Check panics with.
+type late struct{}
+
+// Try calls test. It returns false if test has called Check after it took slack or longer, on
+// top of what it told Pass. Then the results of test mean nothing.
+func Try(slack time.Duration, test func(c *Clock)) (kept bool) {
+	defer func() {
+		if r := recover(); r != nil && r != any(late{}) {
+			panic(r)
+		}
+	}()
+	test(&Clock{time.Now().Add(slack)})
+	return true
+}
+
+// Pass notes that the test itself lets time pass.
+func (c *Clock) Pass(d time.Duration) {
+	if c != nil {
+		c.limit = c.limit.Add(d)
+	}
+}
+
+// Check ends the attempt if it is late. The test calls it in its own goroutine, with each result
+// that depends on time, before it looks at that.
+func (c *Clock) Check() {
+	if c != nil && !time.Now().Before(c.limit) {
+		panic(late{})
+	}
+}
