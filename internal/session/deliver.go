@@ -4,12 +4,9 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/protocol"
 )
-
-// maxBuffer is how many messages may wait for a subscribe reply; with more, the client is
-// disconnected and connects again.
-const maxBuffer = 4096
 
 // Deliver implements hub.Subscriber. It is the hot path of the product.
 func (b *Subscription) Deliver(m *hub.Delivery) {
@@ -20,51 +17,54 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 	switch m.Kind {
 	case hub.KindPublication:
 	case hub.KindCheck:
-		b.check(m.Message)
+		if !b.at.Check(m.Message) {
+			b.insufficientState()
+		}
 		return
 	default:
 		if b.pushJoinLeave {
-			b.send(m, b.form&(hub.Compact|hub.Bare))
+			b.send(m, b.at.Form&(hub.Compact|hub.Bare))
 		}
 		return
 	}
-	if b.positioned && m.Pub.Offset > 0 {
+	if b.at.Positioned && m.Pub.Offset > 0 {
 		b.deliverPositioned(m)
 		return
 	}
 	if b.filtered() && !b.passes(m.Pub.Tags) {
 		return
 	}
-	b.base = 0 // this publication is not in the stream, so no patch builds on it
-	b.send(m, b.form)
+	b.at.Received(0)
+	b.send(m, b.at.Form)
 }
 
 // DeliverAll implements hub.Subscriber. It takes the batch if its messages follow the
 // subscriber's position and the subscriber gets all of them unchanged.
 func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
-	if b.state != subLive || !batch.Plain() || b.filtered() || b.form&hub.Escaped != 0 {
+	if b.state != subLive || !batch.Plain() || b.filtered() || b.at.Form&hub.Escaped != 0 {
 		return false
 	}
-	offset := b.offset
-	if b.positioned {
+	offset := b.at.Offset
+	if b.at.Positioned {
 		var ok bool
-		if offset, ok = batch.Follows(b.epoch, b.offset); !ok || b.s.cfg.PositionMaxTimeLag > 0 {
+		if offset, ok = batch.Follows(b.at.Epoch, offset); !ok || b.s.cfg.PositionMaxTimeLag > 0 {
 			return false
 		}
 	}
-	frame := batch.Frame(b.s.via.Framer, b.form)
+	frame := batch.Frame(b.s.via.Framer, b.at.Form)
 	if frame == nil || len(frame) > b.s.cfg.QueueMaxSize {
 		return false
 	}
-	b.offset = offset
-	if b.positioned {
-		b.round = b.s.cfg.Rounds.Now()
+	b.at.Offset = offset
+	if b.at.Positioned {
+		b.at.Confirm(b.s.cfg.Rounds.Now())
 	}
 	b.s.push(frame)
 	return true
 }
 
-// hold buffers a message until the subscribe reply is out.
+// hold keeps a message until the subscribe reply is out. If there are too many, the client is
+// disconnected and connects again.
 func (b *Subscription) hold(m *hub.Message) {
 	switch {
 	case b.state != subAttaching, m.Kind == hub.KindCheck:
@@ -72,12 +72,9 @@ func (b *Subscription) hold(m *hub.Message) {
 	case m.Kind != hub.KindPublication && !b.pushJoinLeave:
 		return
 	}
-	if len(b.setup.buffer) >= maxBuffer {
+	if !b.setup.buffer.Keep(m) {
 		b.s.Disconnect(protocol.DisconnectInsufficientState)
-		return
 	}
-	m.Keep()
-	b.setup.buffer = append(b.setup.buffer, m)
 }
 
 // deliverPositioned follows recovery.md section 5.
@@ -87,47 +84,12 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 		b.insufficientState()
 		return
 	}
-	if m.Epoch != b.epoch {
-		if b.epoch != "" {
-			b.insufficientState()
-			return
-		}
-		b.epoch = m.Epoch
-	}
-	if p.Offset != b.offset+1 {
-		if p.Offset > b.offset {
-			b.insufficientState()
-		}
-		return
-	}
-	b.offset = p.Offset
-	b.round = b.s.cfg.Rounds.Now()
-	if b.filtered() && !b.passes(p.Tags) {
-		return
-	}
-	form := b.form
-	if form&hub.Escaped != 0 {
-		if m.Prev != nil && b.base != 0 && m.Prev.Offset == b.base {
-			form |= hub.Patched
-		}
-		b.base = p.Offset
-	}
-	b.send(m, form)
-}
-
-// check compares the position with the top of the stream that the node has read
-// (recovery.md section 6). The check arrives after all publications that the stream held at
-// the time of the reading. So if the position has not moved since before and is not the top,
-// publications were lost, on the way here or by the engine.
-func (b *Subscription) check(m *hub.Message) {
-	if !b.positioned || !m.Concerns(b.round) {
-		return
-	}
-	if m.Pub.Offset != b.offset || m.Epoch != b.epoch {
+	switch step := b.at.Take(m, b.s.cfg.Rounds); {
+	case step == track.Gap:
 		b.insufficientState()
-		return
+	case step == track.Next && (!b.filtered() || b.passes(p.Tags)):
+		b.send(m, b.at.Encode(m))
 	}
-	b.round = m.Round
 }
 
 // send queues the shared frame of a message.

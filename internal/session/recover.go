@@ -17,9 +17,9 @@ func (b *Subscription) recovered(it *AttachItem, budget *int) (r *protocol.Subsc
 	was, r := b.setup, b.result(it)
 	r.WasRecovering = was.request.Recover || was.recover
 	var missed []*channel.Publication
-	if b.positioned {
-		b.offset, b.epoch = it.Top.Offset, it.Top.Epoch
-		if was.strategy().Gapless() && !recovery.Follows(it.Top, was.buffered) {
+	if b.at.Positioned {
+		b.at.Offset, b.at.Epoch = it.Top.Offset, it.Top.Epoch
+		if was.strategy().Gapless() && !recovery.Follows(it.Top, was.buffer.Positions) {
 			// A publication was lost while the client subscribed.
 			return nil, protocol.DisconnectInsufficientState
 		}
@@ -36,9 +36,9 @@ func (b *Subscription) recovered(it *AttachItem, budget *int) (r *protocol.Subsc
 		// Publications of the application need not be of the stream, so they are no base.
 		missed = was.opts.Publications
 	} else {
-		b.base = missed[len(missed)-1].Offset
+		b.at.Received(missed[len(missed)-1].Offset)
 	}
-	r.Publications, err = hub.Results(missed, b.form, b.s.via.Framer.Encoding())
+	r.Publications, err = hub.Results(missed, b.at.Form, b.s.via.Framer.Encoding())
 	return r, err
 }
 
@@ -64,14 +64,4 @@ func (b *Subscription) asks(req *protocol.SubscribeRequest) recovery.Request {
 		r.Filter = b.passes
 	}
 	return r
-}
-
-// buffered iterates over the positions of the publications that wait for the reply.
-func (w *setup) buffered(yield func(channel.StreamPosition) bool) {
-	for _, m := range w.buffer {
-		if m.Kind == hub.KindPublication && m.Pub.Offset != 0 &&
-			!yield(channel.StreamPosition{Offset: m.Pub.Offset, Epoch: m.Epoch}) {
-			return
-		}
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/tagsfilter"
+	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -38,30 +39,19 @@ type Subscription struct {
 	next    *Subscription // in the session's list
 	seat    hub.Seat
 	channel string
-
-	// offset and epoch are the tracked position of a positioned subscription.
-	offset uint64
-	epoch  string
-	// base is the offset of the publication that the client received last, if the next
-	// one may be sent as a patch of it; 0 if it has to be sent in full.
-	base uint64
+	at      track.Position
 
 	terms *terms // never nil
 	setup *setup // nil once the subscription is live
 
 	state         subState
-	form          hub.Form
 	source        uint8
-	positioned    bool
 	presence      bool
 	pushJoinLeave bool
 	serverSide    bool
 	clientRefresh bool
 	refreshing    bool // a server-side refresh is under way
 	joined        bool // the join was published
-
-	// round of checks in which the position last moved or was found right.
-	round uint32
 }
 
 // terms are what few subscriptions have. They are never modified.
@@ -89,7 +79,7 @@ type setup struct {
 	opts    *channel.SubscribeOptions
 	recover bool
 	// buffer holds the messages of the channel until the reply is out.
-	buffer []*hub.Message
+	buffer track.Buffer
 	// ended is set if an unsubscribe came meanwhile. The subscription then ends as soon as
 	// it is established.
 	ended *protocol.Unsubscribe
@@ -147,7 +137,8 @@ func (s *Session) fits(ch string) bool {
 
 // reserve adds a new subscription, which is not yet in the hub.
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
-	b := &Subscription{s: s, channel: ch, terms: &plainTerms, form: s.via.Form, setup: &setup{request: req}}
+	b := &Subscription{s: s, channel: ch, terms: &plainTerms, setup: &setup{request: req}}
+	b.at.Form = s.via.Form
 	s.subs.Add(b)
 	return b
 }
@@ -222,15 +213,15 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 		return nil, err
 	}
 	b.agree(t)
-	b.positioned = o.Positioned || o.Recoverable
+	b.at.Positioned = o.Positioned || o.Recoverable
 	// With a filter there is no delta: a publication that the filter drops cannot be the
 	// base of a patch (recovery.md 10.6).
 	if req.Delta != "" && o.AllowDelta && !b.filtered() {
-		b.form |= hub.Escaped
+		b.at.Form |= hub.Escaped
 	}
 	strategy := b.setup.strategy()
 	b.setup.recover = o.Recoverable && (req.Recover || o.AutoRecover && strategy.Automatic())
-	item := &AttachItem{Channel: b.channel, Positioned: b.positioned, sub: b}
+	item := &AttachItem{Channel: b.channel, Positioned: b.at.Positioned, sub: b}
 	if b.setup.recover {
 		item.HistoryFilter = strategy.Query(b.asks(req))
 	}
@@ -326,9 +317,9 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 		if b.state != subLive {
 			return nil // the client is just subscribing itself, which stands
 		}
-		if b.positioned {
+		if b.at.Positioned {
 			// The new subscription begins where the old one ends, so nothing is lost.
-			since = &channel.StreamPosition{Offset: b.offset, Epoch: b.epoch}
+			since = &channel.StreamPosition{Offset: b.at.Offset, Epoch: b.at.Epoch}
 		}
 		s.drop(b, protocol.UnsubscribeServer, 0)
 	}
@@ -368,7 +359,7 @@ func (s *Session) serverAttached(it *AttachItem) {
 		return
 	}
 	s.reply(&protocol.Reply{Push: &protocol.Push{Channel: b.channel, Subscribe: &protocol.Subscribe{
-		Recoverable: res.Recoverable, Positioned: res.Positioned, Epoch: b.epoch, Offset: b.offset, Data: res.Data,
+		Recoverable: res.Recoverable, Positioned: res.Positioned, Epoch: b.at.Epoch, Offset: b.at.Offset, Data: res.Data,
 	}}})
 	// The push has no field for publications, so those that were recovered follow it.
 	for _, p := range res.Publications {
@@ -386,7 +377,7 @@ func (b *Subscription) goLive() {
 	}
 	was := b.setup
 	b.state = subLive
-	b.round = s.cfg.Rounds.Now()
+	b.at.Confirm(s.cfg.Rounds.Now())
 	for _, m := range was.buffer {
 		if b.state == subLive {
 			b.Deliver(&hub.Delivery{Message: m})
@@ -410,15 +401,15 @@ func (b *Subscription) result(it *AttachItem) *protocol.SubscribeResult {
 	o := b.setup.opts
 	r := &protocol.SubscribeResult{
 		Recoverable: o.Recoverable,
-		Positioned:  b.positioned,
+		Positioned:  b.at.Positioned,
 		Data:        o.Data,
-		Delta:       b.form&hub.Escaped != 0,
+		Delta:       b.at.Form&hub.Escaped != 0,
 	}
 	if b.clientRefresh {
 		r.Expires, r.TTL = b.s.remaining(b.terms.expireAt)
 	}
 	if b.setup.request.Flag&flagCompaction != 0 && o.AllowCompaction && it.ChannelID > 0 {
-		b.form |= hub.Compact
+		b.at.Form |= hub.Compact
 		r.ID = it.ChannelID
 	}
 	return r

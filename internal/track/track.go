@@ -1,0 +1,114 @@
+// Package track follows the stream of a channel for one subscription (recovery.md, sections 4
+// to 6). Until the subscribe reply is out it keeps the messages of the channel, and then it
+// compares each publication with the position that the client has reached.
+package track
+
+import (
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/hub"
+)
+
+// Position is the position that a client has reached, and how publications are encoded for it.
+type Position struct {
+	// Offset and Epoch are tracked if Positioned is set.
+	Offset uint64
+	Epoch  string
+	// base is the offset of the publication that the client received last, if the next one
+	// may be sent as a patch of it; 0 if it has to be sent in full.
+	base uint64
+	// round of checks in which the position last moved or was found right.
+	round uint32
+
+	Positioned bool
+	Form       hub.Form
+}
+
+// Step is what a publication means to a subscription.
+type Step uint8
+
+// Steps.
+const (
+	Next Step = iota // it follows the position
+	Past             // the position is at it or behind it
+	Gap              // something before it was lost, or it is of another stream
+)
+
+// Take compares a publication of the stream with the position, which moves if it is the next.
+func (p *Position) Take(m *hub.Delivery, rounds *hub.Rounds) Step {
+	if m.Epoch != p.Epoch {
+		if p.Epoch != "" {
+			return Gap
+		}
+		p.Epoch = m.Epoch
+	}
+	if offset := m.Pub.Offset; offset != p.Offset+1 {
+		if offset > p.Offset {
+			return Gap
+		}
+		return Past
+	}
+	p.Offset, p.round = m.Pub.Offset, rounds.Now()
+	return Next
+}
+
+// Encode returns the form for a publication of the stream that is sent now: a patch if the
+// client has what it builds on.
+func (p *Position) Encode(m *hub.Delivery) hub.Form {
+	if p.Form&hub.Escaped == 0 {
+		return p.Form
+	}
+	form := p.Form
+	if m.Prev != nil && p.base != 0 && m.Prev.Offset == p.base {
+		form |= hub.Patched
+	}
+	p.base = m.Pub.Offset
+	return form
+}
+
+// Received notes the offset of what the client received last: a patch may build on it. 0 stands
+// for a publication that is not in the stream.
+func (p *Position) Received(offset uint64) { p.base = offset }
+
+// Confirm notes that the position is right in this round of checks.
+func (p *Position) Confirm(round uint32) { p.round = round }
+
+// Check compares the position with the top of the stream that the node has read. The check
+// arrives after all publications that the stream held at the time of the reading. So if the
+// position has not moved since before and is not the top, publications were lost, on the way
+// here or by the engine: then Check returns false.
+func (p *Position) Check(m *hub.Message) bool {
+	if !p.Positioned || !m.Concerns(p.round) {
+		return true
+	}
+	if m.Pub.Offset != p.Offset || m.Epoch != p.Epoch {
+		return false
+	}
+	p.round = m.Round
+	return true
+}
+
+// maxKept is how many messages may wait for a subscribe reply.
+const maxKept = 4096
+
+// Buffer keeps the messages of a channel until the subscribe reply is out.
+type Buffer []*hub.Message
+
+// Keep adds a message. It returns false if there are too many.
+func (b *Buffer) Keep(m *hub.Message) bool {
+	if len(*b) >= maxKept {
+		return false
+	}
+	m.Keep()
+	*b = append(*b, m)
+	return true
+}
+
+// Positions iterates over the positions of the publications of the stream.
+func (b Buffer) Positions(yield func(channel.StreamPosition) bool) {
+	for _, m := range b {
+		if m.Kind == hub.KindPublication && m.Pub.Offset != 0 &&
+			!yield(channel.StreamPosition{Offset: m.Pub.Offset, Epoch: m.Epoch}) {
+			return
+		}
+	}
+}
