@@ -132,6 +132,9 @@ func (b *composition) Unsubscribe(ctx context.Context, channels ...string) error
 
 // eachGroup calls do with the channels of each engine, for all engines at once.
 func (b *composition) eachGroup(channels []string, do func(broker.Broker, []string) error) error {
+	if len(channels) == 1 {
+		return do(b.engine(channels[0]), channels)
+	}
 	errs := make([]error, len(b.engines))
 	b.split(len(channels), func(i int) string { return channels[i] }, func(engine int, at []int) {
 		errs[engine] = do(b.engines[engine], pick(channels, at))
