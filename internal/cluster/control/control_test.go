@@ -149,8 +149,9 @@ func TestOptionsTravel(t *testing.T) {
 	}
 	for _, v := range []reflect.Value{reflect.ValueOf(*o), reflect.ValueOf(*o.Publications[0])} {
 		for i := range v.NumField() {
-			if v.Field(i).IsZero() {
-				t.Errorf("%s.%s is not tested", v.Type(), v.Type().Field(i).Name)
+			name := v.Type().Field(i).Name
+			if v.Field(i).IsZero() && name != "Checked" { // which every node sets for itself
+				t.Errorf("%s.%s is not tested", v.Type(), name)
 			}
 		}
 	}
