@@ -40,7 +40,7 @@ func (a *tally) turn(t *observe.Turn) {
 		k := &t.Transports[i]
 		a.add(k.Accepted, "accepted %s %s", k.Name, k.Encoding)
 		for m, n := range k.Received {
-			a.add(n, "received %s", observe.Method(m))
+			a.add(n.Messages, "received %s", observe.Message(m))
 		}
 	}
 	for _, c := range t.Commands {
@@ -55,8 +55,8 @@ func (a *tally) turn(t *observe.Turn) {
 	for l, n := range t.Refusals {
 		a.add(n, "refused %s", observe.Limit(l))
 	}
-	a.add(t.Subscribed, "subscribed")
-	a.add(t.Unsubscribed, "unsubscribed")
+	a.add(t.Subscribed[0], "subscribed")
+	a.add(t.Unsubscribed[0], "unsubscribed")
 	a.add(t.Deliveries, "deliveries")
 	a.add(t.Bytes, "bytes")
 }

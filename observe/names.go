@@ -1,36 +1,129 @@
 package observe
 
-// Method of a command. Its text is the name in the client protocol.
-type Method uint8
+// Message is the type of a message between a client and its node. Its text suits the labels
+// "method" and "frame_type".
+type Message uint8
 
-// Methods.
+// Messages. A command and its reply are of the same type.
 const (
-	// MethodUnknown is for commands without a method; their connections are closed.
-	MethodUnknown Method = iota
-	// MethodPong is the answer to a ping.
-	MethodPong
-	MethodConnect
-	MethodPing
-	MethodSubscribe
-	MethodUnsubscribe
-	MethodPublish
-	MethodPresence
-	MethodPresenceStats
-	MethodHistory
-	MethodRPC
-	MethodSend
-	MethodRefresh
-	MethodSubRefresh
-	// NumMethods is the number of methods.
-	NumMethods
+	// MessageUnknown is what cannot be decoded, and commands without a method.
+	MessageUnknown Message = iota
+	MessageConnect
+	MessageSubscribe
+	MessageUnsubscribe
+	MessagePublish
+	MessagePresence
+	MessagePresenceStats
+	MessageHistory
+	MessageRPC
+	MessageSend
+	MessageRefresh
+	MessageSubRefresh
+	// MessageServerPing is a ping of the node, MessageClientPong the client's answer.
+	// Pings and pongs of the transport itself are not counted.
+	MessageServerPing
+	MessageClientPong
+	// The pushes. MessagePushConnect is the reply to the connect request of a one-way client.
+	MessagePushConnect
+	MessagePushSubscribe
+	MessagePushPublication
+	MessagePushJoin
+	MessagePushLeave
+	MessagePushUnsubscribe
+	MessagePushMessage
+	MessagePushRefresh
+	MessagePushDisconnect
+	// NumMessages is the number of types.
+	NumMessages
 )
 
-var methods = [NumMethods]string{
-	"unknown", "client_pong", "connect", "ping", "subscribe", "unsubscribe", "publish", "presence",
-	"presence_stats", "history", "rpc", "send", "refresh", "sub_refresh",
+var messages = [NumMessages]string{
+	"unknown", "connect", "subscribe", "unsubscribe", "publish", "presence", "presence_stats", "history", "rpc", "send",
+	"refresh", "sub_refresh", "server_ping", "client_pong", "push_connect", "push_subscribe", "push_publication",
+	"push_join", "push_leave", "push_unsubscribe", "push_message", "push_refresh", "push_disconnect",
 }
 
-func (m Method) String() string { return methods[m] }
+func (m Message) String() string { return messages[m] }
+
+// Agent says which software a client has named in its connect command, as bits. There is no
+// list of known names, and what a client sends is no label.
+type Agent uint8
+
+// Agents.
+const (
+	// AgentNamed is set if the client gave a name, AgentVersioned if it gave a version.
+	AgentNamed Agent = 1 << iota
+	AgentVersioned
+	// NumAgents is the number of combinations.
+	NumAgents
+)
+
+// Name suits the label "client_name".
+func (a Agent) Name() string {
+	if a&AgentNamed == 0 {
+		return "unnamed"
+	}
+	return "unregistered"
+}
+
+// Version suits the label "client_version".
+func (a Agent) Version() string {
+	if a&AgentVersioned == 0 {
+		return "unversioned"
+	}
+	return "unregistered"
+}
+
+// Event is what nodes send to each other by their engines. Its text suits the label "type".
+type Event uint8
+
+// Events.
+const (
+	EventPublication Event = iota
+	EventJoin
+	EventLeave
+	// EventControl is a control message of the cluster.
+	EventControl
+	// NumEvents is the number of events.
+	NumEvents
+)
+
+var events = [NumEvents]string{"publication", "join", "leave", "control"}
+
+func (e Event) String() string { return events[e] }
+
+// Action of a node that uses its engines or other nodes. Its text suits the label "action".
+type Action uint8
+
+// Actions.
+const (
+	// ActionBrokerSubscribe and ActionBrokerUnsubscribe count channels.
+	ActionBrokerSubscribe Action = iota
+	ActionBrokerUnsubscribe
+	// ActionAddPresence also counts the renewals.
+	ActionAddPresence
+	ActionRemovePresence
+	ActionPresence
+	ActionPresenceStats
+	// ActionHistory is a read for a client or the program. The reads for subscriptions are
+	// ActionHistoryRecover and ActionHistoryRecoverCache if the client recovers, by the mode,
+	// else ActionHistoryStreamTop. The checks of positions are ActionHistoryStreamTop too.
+	ActionHistory
+	ActionHistoryRecover
+	ActionHistoryRecoverCache
+	ActionHistoryStreamTop
+	ActionHistoryRemove
+	ActionSurvey
+	// NumActions is the number of actions.
+	NumActions
+)
+
+var actions = [NumActions]string{
+	"broker_subscribe", "broker_unsubscribe", "add_presence", "remove_presence", "presence", "presence_stats", "history",
+	"history_recover", "history_recover_cache", "history_stream_top", "history_remove", "survey",
+}
+
+func (a Action) String() string { return actions[a] }
 
 // Limit that a client has reached. Its text suits a label.
 type Limit uint8

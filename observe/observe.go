@@ -1,8 +1,9 @@
 // Package observe has what a node tells a program about its clients, for metrics and traces:
 // gyro.Config.Observer takes an Observer.
 //
-// Each loop of the node counts frequent events for itself, and hands its counts over once per
-// turn. Of deliveries of publications it only counts the sum.
+// Each loop of the node counts for itself what its clients do, and hands its counts over once
+// per turn (Turn). What happens elsewhere, at the engines for example, is added to Totals, which
+// can be read at any time.
 package observe
 
 import (
@@ -26,6 +27,9 @@ type Observer struct {
 	// begins a span in Effect and ends it in done. Both are called on the goroutine of the
 	// effect: if e is Inline that is the client's loop, which they must not block.
 	Effect func(ctx context.Context, e Effect) (_ context.Context, done func(err error))
+	// Totals, if it is not nil, counts what does not happen on loops. The node adds to it, any
+	// goroutine may read it at any time.
+	Totals *Totals
 	// Refused is told of what is refused to clients, each time and before it is written to
 	// the log, which leaves out what comes too often. It may change the refusal: a program
 	// can put the name of its own setting in place of a field of gyro.Config. It is called
@@ -58,47 +62,92 @@ type Client interface {
 	UserID() string
 }
 
-// Turn is what a loop has counted since it last called Observer.Turn.
+// Turn is what a loop has counted since it last called Observer.Turn. What grows and shrinks is
+// counted as what was added and what was removed, under the same labels: the difference of the
+// sums over all turns is the number of now.
 type Turn struct {
-	// Transports with new connections or commands, in no order.
+	// Transports with something to tell, in no order.
 	Transports []Transport
 	// Commands that were answered, one by one. Commands whose connection ended before the
 	// answer, and messages that have no answer, are not among them.
 	Commands []Command
+	// Pongs are the answers of clients to pings.
+	Pongs []Pong
+	// Recoveries are the attempts of subscriptions to recover what they missed.
+	Recoveries []Recovery
 	// Disconnects are all ends of connections. Unsubscribes are the ends of subscriptions
 	// that the server has told its clients of.
 	Disconnects  []Disconnect
 	Unsubscribes []Unsubscribe
 	// Refusals counts how often a limit was reached, by Limit.
 	Refusals [NumLimits]int
-	// Subscribed and Unsubscribed count subscriptions that begin and end. A subscription
-	// that fails to be established counts in both.
-	Subscribed, Unsubscribed int
+	// Subscribed counts the subscriptions that were established, Unsubscribed those of them
+	// that have ended, for whatever reason, both by Agent of the client.
+	Subscribed, Unsubscribed [NumAgents]int
 	// Deliveries counts publications, joins and leaves, once for each subscription that
 	// they reach, also if the subscription skips them (because of a filter or its position).
 	Deliveries int
+	// Filtered counts the publications that subscriptions skipped because of a tags filter.
+	Filtered int
+	// Lags are the ages of publications, by the time that the broker gave them, when the
+	// loop takes them; publications without a time are not among them. Broadcasts are the
+	// times from then until the publication was written to the last of the loop's
+	// subscribers, without the time for which a batching window held it back. Each loop with
+	// subscribers of the channel reports a publication once.
+	Lags, Broadcasts []Timing
 	// Bytes that transports have taken from the clients' queues.
 	Bytes int
 }
 
-// Transport counts the connections and commands of one kind of connection.
+// Transport counts the connections and messages of one kind of connection.
 type Transport struct {
 	// Name as in gyro.TransportInfo.
 	Name     string
 	Encoding protocol.Encoding
-	// Accepted connections.
+	// Accepted connections, counted before their clients send anything.
 	Accepted int
-	// Received commands, by Method.
-	Received [NumMethods]int
+	// Connected counts the clients whose connect command succeeded, Disconnected those of
+	// them whose connection has ended, both by Agent.
+	Connected, Disconnected [NumAgents]int
+	// Sent counts the messages that were queued for clients, Received the commands and pongs
+	// that arrived, both by Message.
+	Sent, Received [NumMessages]Traffic
 }
+
+// Traffic is a number of messages and their size. The size is that of the encoded messages,
+// without the line breaks between them in JSON and with the lengths before them in Protobuf,
+// before the transport compresses and frames them.
+type Traffic struct{ Messages, Bytes int }
 
 // Command that was answered.
 type Command struct {
-	Method Method
+	Method Message
 	// Code of the error; 0 for success.
 	Code uint32
 	// Took is the time from the command's arrival at the loop to its answer.
 	Took time.Duration
+}
+
+// Pong is an answer to a ping.
+type Pong struct {
+	// Transport is Transport.Name.
+	Transport string
+	// Took is the time since the ping, measured from turn to turn.
+	Took time.Duration
+}
+
+// Recovery is an attempt to recover.
+type Recovery struct {
+	// Recovered is set if the client got all that it missed.
+	Recovered bool
+	// Publications that the client got.
+	Publications int
+}
+
+// Timing is a time that was measured Count times.
+type Timing struct {
+	Took  time.Duration
+	Count int
 }
 
 // Disconnect counts connections that ended for the same reason.

@@ -46,7 +46,7 @@ type Counter struct {
 // command that has no answer yet.
 type command struct {
 	id     uint32
-	method observe.Method
+	method observe.Message
 	at     time.Duration // since start
 }
 
@@ -74,7 +74,8 @@ func (c *Counter) flush() {
 	t := &c.turn
 	*t = observe.Turn{
 		Transports: t.Transports[:0], Commands: t.Commands[:0],
-		Disconnects: t.Disconnects[:0], Unsubscribes: t.Unsubscribes[:0],
+		Disconnects: t.Disconnects[:0], Unsubscribes: t.Unsubscribes[:0], Pongs: t.Pongs[:0], Recoveries: t.Recoveries[:0],
+		Lags: t.Lags[:0], Broadcasts: t.Broadcasts[:0],
 	}
 	c.some, c.kind = false, nil
 }
@@ -114,8 +115,8 @@ func (c *Counter) Accepted(k *via.Kind) { c.transport(k).Accepted++ }
 // Received counts a command, and notes it if it will have an answer.
 func (c *Counter) Received(s *session.Session, cmd *protocol.Command) {
 	m := method(cmd)
-	c.transport(s.Via()).Received[m]++
-	if cmd.ID == 0 || m == observe.MethodSend {
+	c.transport(s.Via()).Received[m].Messages++
+	if cmd.ID == 0 || m == observe.MessageSend {
 		return
 	}
 	if of := c.of; of != nil {
@@ -129,36 +130,36 @@ func (c *Counter) Received(s *session.Session, cmd *protocol.Command) {
 }
 
 // method of a command, as the session sees it: the first one, if there are several.
-func method(cmd *protocol.Command) observe.Method {
+func method(cmd *protocol.Command) observe.Message {
 	switch {
 	case cmd.Connect != nil:
-		return observe.MethodConnect
+		return observe.MessageConnect
 	case cmd.Ping != nil:
-		return observe.MethodPing
+		return observe.MessageUnknown
 	case cmd.Subscribe != nil:
-		return observe.MethodSubscribe
+		return observe.MessageSubscribe
 	case cmd.Unsubscribe != nil:
-		return observe.MethodUnsubscribe
+		return observe.MessageUnsubscribe
 	case cmd.Publish != nil:
-		return observe.MethodPublish
+		return observe.MessagePublish
 	case cmd.Presence != nil:
-		return observe.MethodPresence
+		return observe.MessagePresence
 	case cmd.PresenceStats != nil:
-		return observe.MethodPresenceStats
+		return observe.MessagePresenceStats
 	case cmd.History != nil:
-		return observe.MethodHistory
+		return observe.MessageHistory
 	case cmd.RPC != nil:
-		return observe.MethodRPC
+		return observe.MessageRPC
 	case cmd.Send != nil:
-		return observe.MethodSend
+		return observe.MessageSend
 	case cmd.Refresh != nil:
-		return observe.MethodRefresh
+		return observe.MessageRefresh
 	case cmd.SubRefresh != nil:
-		return observe.MethodSubRefresh
+		return observe.MessageSubRefresh
 	case cmd.ID == 0:
-		return observe.MethodPong
+		return observe.MessageClientPong
 	}
-	return observe.MethodUnknown
+	return observe.MessageUnknown
 }
 
 // Replied counts the answer to a command, and what pushes say of the server.
@@ -228,13 +229,13 @@ func (c *Counter) Refused(l observe.Limit) {
 
 // Subscribed counts a new subscription, Unsubscribed one that ended.
 func (c *Counter) Subscribed() {
-	c.turn.Subscribed++
+	c.turn.Subscribed[0]++
 	c.some = true
 }
 
 // Unsubscribed: see Subscribed.
 func (c *Counter) Unsubscribed() {
-	c.turn.Unsubscribed++
+	c.turn.Unsubscribed[0]++
 	c.some = true
 }
 

@@ -33,20 +33,20 @@ var commands = []protocol.Command{
 	{Send: &protocol.SendRequest{}}, {Refresh: &protocol.RefreshRequest{}}, {SubRefresh: &protocol.SubRefreshRequest{}},
 }
 
-var methods = []observe.Method{
-	observe.MethodConnect, observe.MethodPing, observe.MethodSubscribe, observe.MethodUnsubscribe, observe.MethodPublish,
-	observe.MethodPresence, observe.MethodPresenceStats, observe.MethodHistory, observe.MethodRPC, observe.MethodSend,
-	observe.MethodRefresh, observe.MethodSubRefresh,
+var methods = []observe.Message{
+	observe.MessageConnect, observe.MessageUnknown, observe.MessageSubscribe, observe.MessageUnsubscribe, observe.MessagePublish,
+	observe.MessagePresence, observe.MessagePresenceStats, observe.MessageHistory, observe.MessageRPC, observe.MessageSend,
+	observe.MessageRefresh, observe.MessageSubRefresh,
 }
 
 type answer struct {
-	method observe.Method
+	method observe.Message
 	code   uint32
 }
 
 type received struct {
 	transport string
-	method    observe.Method
+	method    observe.Message
 }
 
 // books are what was counted, whenever it was handed over.
@@ -72,7 +72,7 @@ func (b *books) turn(t *observe.Turn) {
 		k := &t.Transports[i]
 		b.Accepted[k.Name] += k.Accepted
 		for m, n := range k.Received {
-			b.Received[received{k.Name, observe.Method(m)}] += n
+			b.Received[received{k.Name, observe.Message(m)}] += n.Messages
 		}
 	}
 	for _, c := range t.Commands {
@@ -87,8 +87,8 @@ func (b *books) turn(t *observe.Turn) {
 	for l, n := range t.Refusals {
 		b.Refusals[l] += n
 	}
-	b.Subscribed += t.Subscribed
-	b.Unsubscribed += t.Unsubscribed
+	b.Subscribed += t.Subscribed[0]
+	b.Unsubscribed += t.Unsubscribed[0]
 	b.Deliveries += t.Deliveries
 	b.Bytes += t.Bytes
 }
@@ -102,7 +102,7 @@ type peer struct {
 
 type waiting struct {
 	id     uint32
-	method observe.Method
+	method observe.Message
 }
 
 // Whatever clients do, in whatever order, is counted once, under the right method: also if
@@ -172,14 +172,14 @@ func (p *peer) command(r *rand.Rand, c *counting.Counter, want *books) {
 	n := r.IntN(len(commands) + 1)
 	if n == len(commands) {
 		c.Received(p.s, &protocol.Command{})
-		want.Received[received{p.via, observe.MethodPong}]++
+		want.Received[received{p.via, observe.MessageClientPong}]++
 		return
 	}
 	cmd, m := commands[n], methods[n]
 	cmd.ID = 1 + r.Uint32N(100)
 	c.Received(p.s, &cmd)
 	want.Received[received{p.via, m}]++
-	if m != observe.MethodSend {
+	if m != observe.MessageSend {
 		p.waiting = append(p.waiting, waiting{cmd.ID, m})
 	}
 }

@@ -148,7 +148,7 @@ func full(t *testing.T, c metrics.Config) *metrics.Registry {
 	}
 	r.Requests().Counter("/api/publish")(http.MethodPost, http.StatusOK)
 	turn := &observe.Turn{
-		Commands: []observe.Command{{Method: observe.MethodRPC}, {Method: observe.MethodRPC, Code: 108}},
+		Commands: []observe.Command{{Method: observe.MessageRPC}, {Method: observe.MessageRPC, Code: 108}},
 		Disconnects: []observe.Disconnect{
 			{Count: 1}, {Disconnect: protocol.DisconnectConnectionClosed, Count: 2}, {Disconnect: protocol.DisconnectSlow, Count: 3},
 		},
@@ -249,7 +249,7 @@ func TestCodes(t *testing.T) {
 	r := newRegistry(metrics.Config{Namespace: "gyro"})
 	turn := &observe.Turn{Unsubscribes: []observe.Unsubscribe{{Code: 2501, Count: 1}, {Code: 2600, Count: 1}}}
 	for _, code := range []uint32{0, 100, 113, 400, 1999} {
-		turn.Commands = append(turn.Commands, observe.Command{Method: observe.MethodRPC, Code: code})
+		turn.Commands = append(turn.Commands, observe.Command{Method: observe.MessageRPC, Code: code})
 	}
 	for _, code := range []uint32{0, 3000, 3008, 3508, 4000, 4999} {
 		turn.Disconnects = append(turn.Disconnects, observe.Disconnect{Disconnect: protocol.Disconnect{Code: code}, Count: 3})
