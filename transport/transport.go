@@ -141,9 +141,9 @@ type Info struct {
 	DisconnectPush bool
 }
 
-// Framer puts a transport's envelope around encoded messages. Connections that
-// use an equal Framer (==) get the very same bytes, made once per publication,
-// so implementations are pointers shared by as many connections as possible.
+// Framer puts a transport's envelope around encoded messages. Connections that have
+// an equal Framer (==) and the same Info.Name get the very same bytes, made once per
+// publication, so implementations are pointers shared by as many connections as possible.
 type Framer interface {
 	// Encoding of the messages.
 	Encoding() protocol.Encoding

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/ingress"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/life"
@@ -142,19 +143,20 @@ type env Client
 
 func (e *env) client() *Client { return (*Client)(e) }
 
-func (e *env) ID() string               { return e.id.String() }
-func (e *env) Now() int64               { return e.loop.Now() }
-func (e *env) Phase(n int64) int64      { return e.loop.Phase(n) }
-func (e *env) Schedule(at int64)        { e.loop.Schedule(e, at) }
-func (e *env) Dirty()                   { e.loop.Dirty(&e.session) }
-func (e *env) Pool() *outbox.Pool       { return e.loop.Pool() }
-func (e *env) Timer() *loop.Timer       { return &e.timer }
-func (e *env) Do(f session.Effect) bool { return e.lane.Do(&e.loop.lanes, (*executor)(e), f) }
-func (e *env) Unregister()              { e.loop.unregister(e.client()) }
-func (e *env) SessionID() string        { return e.loop.sessions.ids[e.client()].String() }
-func (e *env) Allowance() *int          { return e.loop.Allowance() }
-func (e *env) Again()                   { e.loop.Again(&e.session) }
-func (e *env) Gone()                    { e.life.End() }
+func (e *env) ID() string                { return e.id.String() }
+func (e *env) Now() int64                { return e.loop.Now() }
+func (e *env) Phase(n int64) int64       { return e.loop.Phase(n) }
+func (e *env) Schedule(at int64)         { e.loop.Schedule(e, at) }
+func (e *env) Dirty()                    { e.loop.Dirty(&e.session) }
+func (e *env) Pool() *outbox.Pool        { return e.loop.Pool() }
+func (e *env) Timer() *loop.Timer        { return &e.timer }
+func (e *env) Do(f session.Effect) bool  { return e.lane.Do(&e.loop.lanes, (*executor)(e), f) }
+func (e *env) Unregister()               { e.loop.unregister(e.client()) }
+func (e *env) SessionID() string         { return e.loop.sessions.ids[e.client()].String() }
+func (e *env) Allowance() *int           { return e.loop.Allowance() }
+func (e *env) Counts() *counting.Counter { return e.loop.counts }
+func (e *env) Again()                    { e.loop.Again(&e.session) }
+func (e *env) Gone()                     { e.life.End() }
 
 func (e *env) Register() bool {
 	if e.loop.register(e.client()) {
@@ -165,11 +167,10 @@ func (e *env) Register() bool {
 }
 
 func (e *env) Closed(d protocol.Disconnect) {
-	if n := e.loop.counts; n != nil {
-		n.Closed(&e.session, d)
+	if e.loop.removeConnection(e.client()) {
+		e.loop.counts.Closed(&e.session, d)
 	}
 	e.life.End()
-	e.loop.removeConnection(e.client())
 	if log := e.loop.clients.Log; log.Enabled(context.Background(), slog.LevelDebug) {
 		log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
 	}
@@ -186,18 +187,9 @@ func (e *env) Join(b *session.Subscription) {
 	h := e.loop.Hub()
 	h.Add(b.Channel(), b)
 	h.SetWindow(b, b.Window())
-	if n := e.loop.counts; n != nil {
-		n.Subscribed()
-	}
 }
 
-func (e *env) Part(b *session.Subscription) {
-	if n := e.loop.counts; n != nil && b.Seat().Channel() != "" {
-		n.Unsubscribed()
-	}
-	e.loop.Hub().Remove(b)
-}
-
+func (e *env) Part(b *session.Subscription)   { e.loop.Hub().Remove(b) }
 func (e *env) Finish(b *session.Subscription) { e.loop.Hub().Finish(b) }
 
 // peer returns the client for a transport with goroutines of its own.

@@ -123,9 +123,10 @@ func (l *Loop) addConnection(c *Client) {
 	l.first = c
 }
 
-func (l *Loop) removeConnection(c *Client) {
+// removeConnection returns false if the connection was removed before.
+func (l *Loop) removeConnection(c *Client) bool {
 	if c.prev == nil && l.first != c {
-		return // removed before
+		return false
 	}
 	l.connections--
 	if c.prev != nil {
@@ -137,6 +138,7 @@ func (l *Loop) removeConnection(c *Client) {
 		c.next.prev = c.prev
 	}
 	c.prev, c.next = nil, nil
+	return true
 }
 
 // drain disconnects most connections at most, because the node shuts down.

@@ -11,18 +11,6 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-func (e *env) Received(cmd *protocol.Command) {
-	if n := e.loop.counts; n != nil {
-		n.Received(&e.session, cmd)
-	}
-}
-
-func (e *env) Replied(r *protocol.Reply) {
-	if n := e.loop.counts; n != nil {
-		n.Replied(&e.session, r)
-	}
-}
-
 // limits are the messages about limits, with the fields of gyro.Config that set them.
 var limits = [observe.NumLimits]struct {
 	message, key string
@@ -43,9 +31,7 @@ var limits = [observe.NumLimits]struct {
 }
 
 func (e *env) Refused(l observe.Limit, ch string) {
-	if n := e.loop.counts; n != nil {
-		n.Refused(l)
-	}
+	e.loop.counts.Refused(l)
 	of, clients := &limits[l], e.loop.clients
 	why := refusal.Because(errLimit, "Config."+of.key, "the limit is "+strconv.Itoa(of.limit(clients)))
 	clients.refusals.Report(refusal.Refusal{Kind: of.message, Client: e.ID(), User: e.session.User(), Channel: ch}, 0, why)

@@ -80,7 +80,8 @@ func New(cfg Config) *Registry {
 		l.lanes = lane.Group{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
 		l.OnPanic = l.panicked
 		if turn := cfg.Observer.Turn; turn != nil {
-			l.counts = counting.New(turn, func(reason any, stack []byte) { r.panicked("", reason, stack) })
+			l.counts = counting.New(turn, l, func(reason any, stack []byte) { r.panicked("", reason, stack) })
+			l.Hub().Counter = l.counts
 			l.OnTurn = func() { l.counts.End(l.Hub().Delivered(), l.Pool().Written()) }
 		}
 		r.loops = append(r.loops, l)
@@ -172,11 +173,9 @@ func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*C
 func (c *Client) begin(conn transport.Conn, kind *via.Kind, req *protocol.ConnectRequest) {
 	c.loop.addConnection(c)
 	c.session.Init((*env)(c), c.loop.clients.Session, conn, kind)
-	if n := c.loop.counts; n != nil {
-		n.Accepted(kind)
-	}
+	c.loop.counts.Accepted(kind)
 	if req != nil && kind.Mode == transport.OneWay {
-		c.contained(func() { c.session.Connect(req) })
+		c.contained(func() { c.session.Connect(req, nil) })
 	}
 }
 

@@ -2,11 +2,9 @@
 package counting
 
 import (
-	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/internal/contain"
-	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -22,23 +20,40 @@ const (
 	keepSize  = 64
 )
 
-// Counter belongs to one loop. It allocates nothing once its lists have their size.
+// Client is one of the loop, always in the same pointer.
+type Client interface {
+	Via() *via.Kind
+	// Agent is what the client said of its software, and whether it has connected.
+	Agent() (a observe.Agent, connected bool)
+}
+
+// Clock of the loop, in nanoseconds since the Unix epoch.
+type Clock interface {
+	// Now is the time at which the turn began, Clock the time.
+	Now() int64
+	Clock() int64
+}
+
+// Counter belongs to one loop. It allocates nothing once its lists have their size. The methods
+// of a nil Counter do nothing.
 type Counter struct {
 	turn     observe.Turn
 	some     bool   // there is something to hand over
 	handOver func() // hands turn to the observer
 	panicked func(reason any, stack []byte)
-	start    time.Time
+	clock    Clock
 
-	// kind is that of turn.Transports[0], if there is one: most clients of a loop use the
+	// framer is that of turn.Transports[0], if there is one: most clients of a loop use the
 	// same transport.
-	kind *via.Kind
+	framer *via.Framer
 	// newest is the latest command, while it has no answer. Most have one before the next
 	// command comes.
 	newest  command
-	of      *session.Session // of newest; nil: there is none
-	waiting map[*session.Session][]command
+	of      Client // of newest; nil: there is none
+	waiting map[Client][]command
 	free    [][]command
+	// broadcasts that ended in this turn. Took is the time at which they began.
+	broadcasts []observe.Timing
 
 	delivered, written uint64 // when the last turn ended
 }
@@ -47,12 +62,12 @@ type Counter struct {
 type command struct {
 	id     uint32
 	method observe.Message
-	at     time.Duration // since start
+	at     int64
 }
 
 // New returns a counter that hands over to turn. It calls panicked when turn panics.
-func New(turn func(*observe.Turn), panicked func(reason any, stack []byte)) *Counter {
-	c := &Counter{start: time.Now(), panicked: panicked, waiting: make(map[*session.Session][]command)}
+func New(turn func(*observe.Turn), clock Clock, panicked func(reason any, stack []byte)) *Counter {
+	c := &Counter{clock: clock, panicked: panicked, waiting: make(map[Client][]command)}
 	c.handOver = func() { turn(&c.turn) }
 	return c
 }
@@ -60,6 +75,9 @@ func New(turn func(*observe.Turn), panicked func(reason any, stack []byte)) *Cou
 // End ends a turn. delivered and written are the counts of the hub and of the outboxes since
 // the start.
 func (c *Counter) End(delivered, written uint64) {
+	if len(c.broadcasts) > 0 {
+		c.endBroadcasts()
+	}
 	if !c.some && delivered == c.delivered && written == c.written {
 		return
 	}
@@ -68,16 +86,24 @@ func (c *Counter) End(delivered, written uint64) {
 	c.flush()
 }
 
+func (c *Counter) endBroadcasts() {
+	now := c.clock.Clock()
+	for _, b := range c.broadcasts {
+		b.Took = time.Duration(now) - b.Took
+		add(c, &c.turn.Broadcasts, b)
+	}
+	c.broadcasts = c.broadcasts[:0]
+}
+
 // flush hands over what was counted, and begins anew.
 func (c *Counter) flush() {
 	contain.Do(c.handOver, c.panicked)
 	t := &c.turn
 	*t = observe.Turn{
-		Transports: t.Transports[:0], Commands: t.Commands[:0],
-		Disconnects: t.Disconnects[:0], Unsubscribes: t.Unsubscribes[:0], Pongs: t.Pongs[:0], Recoveries: t.Recoveries[:0],
-		Lags: t.Lags[:0], Broadcasts: t.Broadcasts[:0],
+		Transports: t.Transports[:0], Commands: t.Commands[:0], Pongs: t.Pongs[:0], Recoveries: t.Recoveries[:0],
+		Disconnects: t.Disconnects[:0], Unsubscribes: t.Unsubscribes[:0], Lags: t.Lags[:0], Broadcasts: t.Broadcasts[:0],
 	}
-	c.some, c.kind = false, nil
+	c.some, c.framer = false, nil
 }
 
 // add appends to a list of the turn.
@@ -89,165 +115,81 @@ func add[T any](c *Counter, list *[]T, v T) {
 	c.some = true
 }
 
-// transport finds the counts of a kind of connections.
-func (c *Counter) transport(k *via.Kind) *observe.Transport {
+// count adds to a list of timings. Equal ones in a row share an element.
+func count(c *Counter, list *[]observe.Timing, took time.Duration, n int) {
+	if last := len(*list) - 1; last >= 0 && (*list)[last].Took == took {
+		(*list)[last].Count += n
+		return
+	}
+	add(c, list, observe.Timing{Took: took, Count: n})
+}
+
+func grow(t *observe.Traffic, messages, bytes int) {
+	t.Messages += messages
+	t.Bytes += bytes
+}
+
+// transport finds the counts of a transport.
+func (c *Counter) transport(f *via.Framer) *observe.Transport {
 	list := c.turn.Transports
-	if k == c.kind {
+	if f == c.framer {
 		return &list[0]
 	}
-	e := k.Framer.Encoding()
+	e := f.Encoding()
 	for i := range list {
-		if t := &list[i]; t.Name == k.Name && t.Encoding == e {
+		if t := &list[i]; t.Name == f.Transport && t.Encoding == e {
 			return t
 		}
 	}
-	add(c, &c.turn.Transports, observe.Transport{Name: k.Name, Encoding: e})
+	add(c, &c.turn.Transports, observe.Transport{Name: f.Transport, Encoding: e})
 	last := len(c.turn.Transports) - 1
 	if last == 0 {
-		c.kind = k
+		c.framer = f
 	}
 	return &c.turn.Transports[last]
 }
 
 // Accepted counts a new connection.
-func (c *Counter) Accepted(k *via.Kind) { c.transport(k).Accepted++ }
-
-// Received counts a command, and notes it if it will have an answer.
-func (c *Counter) Received(s *session.Session, cmd *protocol.Command) {
-	m := method(cmd)
-	c.transport(s.Via()).Received[m].Messages++
-	if cmd.ID == 0 || m == observe.MessageSend {
-		return
-	}
-	if of := c.of; of != nil {
-		list := c.waiting[of]
-		if n := len(c.free); list == nil && n > 0 {
-			list, c.free = c.free[n-1], c.free[:n-1]
-		}
-		c.waiting[of] = append(list, c.newest)
-	}
-	c.of, c.newest = s, command{cmd.ID, m, time.Since(c.start)}
-}
-
-// method of a command, as the session sees it: the first one, if there are several.
-func method(cmd *protocol.Command) observe.Message {
-	switch {
-	case cmd.Connect != nil:
-		return observe.MessageConnect
-	case cmd.Ping != nil:
-		return observe.MessageUnknown
-	case cmd.Subscribe != nil:
-		return observe.MessageSubscribe
-	case cmd.Unsubscribe != nil:
-		return observe.MessageUnsubscribe
-	case cmd.Publish != nil:
-		return observe.MessagePublish
-	case cmd.Presence != nil:
-		return observe.MessagePresence
-	case cmd.PresenceStats != nil:
-		return observe.MessagePresenceStats
-	case cmd.History != nil:
-		return observe.MessageHistory
-	case cmd.RPC != nil:
-		return observe.MessageRPC
-	case cmd.Send != nil:
-		return observe.MessageSend
-	case cmd.Refresh != nil:
-		return observe.MessageRefresh
-	case cmd.SubRefresh != nil:
-		return observe.MessageSubRefresh
-	case cmd.ID == 0:
-		return observe.MessageClientPong
-	}
-	return observe.MessageUnknown
-}
-
-// Replied counts the answer to a command, and what pushes say of the server.
-func (c *Counter) Replied(s *session.Session, r *protocol.Reply) {
-	switch {
-	case r.ID != 0:
-		cmd, ok := c.take(s, r.ID)
-		if !ok {
-			return
-		}
-		done := observe.Command{Method: cmd.method, Took: time.Since(c.start) - cmd.at}
-		if r.Error != nil {
-			done.Code = r.Error.Code
-		}
-		add(c, &c.turn.Commands, done)
-	case r.Push != nil && r.Push.Unsubscribe != nil:
-		c.unsubscribe(r.Push.Unsubscribe.Code)
+func (c *Counter) Accepted(k *via.Kind) {
+	if c != nil {
+		c.transport(k.Framer).Accepted++
 	}
 }
 
-// take removes the oldest waiting command of an ID.
-func (c *Counter) take(s *session.Session, id uint32) (cmd command, ok bool) {
-	list := c.waiting[s]
-	for i := range list {
-		if list[i].id != id {
-			continue
-		}
-		cmd = list[i]
-		if list = slices.Delete(list, i, i+1); len(list) == 0 {
-			c.forget(s, list)
-		} else {
-			c.waiting[s] = list
-		}
-		return cmd, true
+// Agent returns what a connect request says of the client's software.
+func Agent(req *protocol.ConnectRequest) (a observe.Agent) {
+	if req.Name != "" {
+		a |= observe.AgentNamed
 	}
-	if c.of == s && c.newest.id == id {
-		c.of = nil
-		return c.newest, true
+	if req.Version != "" {
+		a |= observe.AgentVersioned
 	}
-	return command{}, false
+	return a
 }
 
-// forget removes the list of s, and keeps its memory for later.
-func (c *Counter) forget(s *session.Session, list []command) {
-	delete(c.waiting, s)
-	if len(c.free) < keepLists && cap(list) <= keepSize {
-		c.free = append(c.free, list[:0])
+// Connected counts a client that has connected.
+func (c *Counter) Connected(of Client) {
+	if c != nil {
+		a, _ := of.Agent()
+		c.transport(of.Via().Framer).Connected[a]++
 	}
-}
-
-func (c *Counter) unsubscribe(code uint32) {
-	list := c.turn.Unsubscribes
-	for i := range list {
-		if list[i].Code == code {
-			list[i].Count++
-			return
-		}
-	}
-	add(c, &c.turn.Unsubscribes, observe.Unsubscribe{Code: code, Count: 1})
-}
-
-// Refused counts a limit that was reached.
-func (c *Counter) Refused(l observe.Limit) {
-	c.turn.Refusals[l]++
-	c.some = true
-}
-
-// Subscribed counts a new subscription, Unsubscribed one that ended.
-func (c *Counter) Subscribed() {
-	c.turn.Subscribed[0]++
-	c.some = true
-}
-
-// Unsubscribed: see Subscribed.
-func (c *Counter) Unsubscribed() {
-	c.turn.Unsubscribed[0]++
-	c.some = true
 }
 
 // Closed counts the end of a connection, and forgets its waiting commands.
-func (c *Counter) Closed(s *session.Session, d protocol.Disconnect) {
-	if c.of == s {
+func (c *Counter) Closed(of Client, d protocol.Disconnect) {
+	if c == nil {
+		return
+	}
+	if c.of == of {
 		c.of = nil
 	}
-	if list := c.waiting[s]; list != nil {
-		c.forget(s, list)
+	if list := c.waiting[of]; list != nil {
+		c.forget(of, list)
 	}
-	transport := s.Via().Name
+	if a, connected := of.Agent(); connected {
+		c.transport(of.Via().Framer).Disconnected[a]++
+	}
+	transport := of.Via().Name
 	list := c.turn.Disconnects
 	for i := range list {
 		if e := &list[i]; e.Disconnect == d && e.Transport == transport {
@@ -256,4 +198,44 @@ func (c *Counter) Closed(s *session.Session, d protocol.Disconnect) {
 		}
 	}
 	add(c, &c.turn.Disconnects, observe.Disconnect{Disconnect: d, Transport: transport, Count: 1})
+}
+
+// Subscribed counts a subscription that was established, Unsubscribed one of these that ended.
+func (c *Counter) Subscribed(of Client) {
+	if c != nil {
+		a, _ := of.Agent()
+		c.turn.Subscribed[a]++
+		c.some = true
+	}
+}
+
+// Unsubscribed: see Subscribed.
+func (c *Counter) Unsubscribed(of Client) {
+	if c != nil {
+		a, _ := of.Agent()
+		c.turn.Unsubscribed[a]++
+		c.some = true
+	}
+}
+
+// Recovered counts the attempt of a subscription to recover.
+func (c *Counter) Recovered(ok bool, publications int) {
+	if c != nil {
+		add(c, &c.turn.Recoveries, observe.Recovery{Recovered: ok, Publications: publications})
+	}
+}
+
+// Pong counts the answer to the ping that was sent at.
+func (c *Counter) Pong(of Client, at int64) {
+	if c != nil {
+		add(c, &c.turn.Pongs, observe.Pong{Transport: of.Via().Name, Took: time.Duration(c.clock.Now() - at)})
+	}
+}
+
+// Refused counts a limit that was reached.
+func (c *Counter) Refused(l observe.Limit) {
+	if c != nil {
+		c.turn.Refusals[l]++
+		c.some = true
+	}
 }

@@ -1,14 +1,17 @@
 package counting_test
 
 import (
-	"maps"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/counting"
-	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -19,11 +22,26 @@ type framer struct{ transport.Framer }
 
 func (framer) Encoding() protocol.Encoding { return protocol.JSON }
 
-func newSession(name string) *session.Session {
-	s := new(session.Session)
-	s.Init(nil, &session.Config{}, nil, &via.Kind{Name: name, Framer: framer{}})
-	return s
+// client is a counting.Client.
+type client struct {
+	via       *via.Kind
+	agent     observe.Agent
+	connected bool
 }
+
+func (c *client) Via() *via.Kind               { return c.via }
+func (c *client) Agent() (observe.Agent, bool) { return c.agent, c.connected }
+
+func newClient(name string) *client {
+	return &client{via: via.New(&transport.Info{Name: name, Framer: framer{}})}
+}
+
+// clock is a counting.Clock that the test sets: time passes only between turns, unless end is
+// set.
+type clock struct{ now, end int64 }
+
+func (c *clock) Now() int64   { return c.now }
+func (c *clock) Clock() int64 { return max(c.now, c.end) }
 
 // commands, one of each method.
 var commands = []protocol.Command{
@@ -44,35 +62,62 @@ type answer struct {
 	code   uint32
 }
 
-type received struct {
+type moved struct {
 	transport string
-	method    observe.Message
+	message   observe.Message
 }
 
 // books are what was counted, whenever it was handed over.
 type books struct {
-	Answers                                     map[answer]int
-	Received                                    map[received]int
-	Accepted                                    map[string]int
-	Closed                                      map[uint32]int
-	Unsubscribes                                map[uint32]int
-	Refusals                                    [observe.NumLimits]int
-	Subscribed, Unsubscribed, Deliveries, Bytes int
+	Answers                           map[answer]int
+	Sent, Received                    map[moved]observe.Traffic
+	Accepted, Connected, Disconnected map[string]int
+	Closed, Unsubscribes              map[uint32]int
+	Refusals                          [observe.NumLimits]int
+	Subscribed, Unsubscribed          [observe.NumAgents]int
+	Pongs                             map[observe.Pong]int
+	Recoveries                        map[observe.Recovery]int
+	Lags, Broadcasts                  map[time.Duration]int
+	Deliveries, Bytes, Filtered       int
 }
 
 func newBooks() *books {
 	return &books{
-		Answers: map[answer]int{}, Received: map[received]int{}, Accepted: map[string]int{}, Closed: map[uint32]int{},
-		Unsubscribes: map[uint32]int{},
+		Answers: map[answer]int{}, Sent: map[moved]observe.Traffic{}, Received: map[moved]observe.Traffic{},
+		Accepted: map[string]int{}, Connected: map[string]int{}, Disconnected: map[string]int{},
+		Closed: map[uint32]int{}, Unsubscribes: map[uint32]int{}, Pongs: map[observe.Pong]int{},
+		Recoveries: map[observe.Recovery]int{}, Lags: map[time.Duration]int{}, Broadcasts: map[time.Duration]int{},
 	}
 }
+
+// add adds n to an entry, unless n is 0.
+func add[K comparable](m map[K]int, key K, n int) {
+	if n != 0 {
+		m[key] += n
+	}
+}
+
+func move(m map[moved]observe.Traffic, key moved, messages, bytes int) {
+	if messages != 0 {
+		t := m[key]
+		m[key] = observe.Traffic{Messages: t.Messages + messages, Bytes: t.Bytes + bytes}
+	}
+}
+
+func agents(name string, a int) string { return fmt.Sprint(name, " ", a) }
 
 func (b *books) turn(t *observe.Turn) {
 	for i := range t.Transports {
 		k := &t.Transports[i]
-		b.Accepted[k.Name] += k.Accepted
-		for m, n := range k.Received {
-			b.Received[received{k.Name, observe.Message(m)}] += n.Messages
+		add(b.Accepted, k.Name, k.Accepted)
+		for a := range k.Connected {
+			add(b.Connected, agents(k.Name, a), k.Connected[a])
+			add(b.Disconnected, agents(k.Name, a), k.Disconnected[a])
+		}
+		for m := range k.Sent {
+			key := moved{k.Name, observe.Message(m)}
+			move(b.Sent, key, k.Sent[m].Messages, k.Sent[m].Bytes)
+			move(b.Received, key, k.Received[m].Messages, k.Received[m].Bytes)
 		}
 	}
 	for _, c := range t.Commands {
@@ -87,15 +132,30 @@ func (b *books) turn(t *observe.Turn) {
 	for l, n := range t.Refusals {
 		b.Refusals[l] += n
 	}
-	b.Subscribed += t.Subscribed[0]
-	b.Unsubscribed += t.Unsubscribed[0]
+	for a := range t.Subscribed {
+		b.Subscribed[a] += t.Subscribed[a]
+		b.Unsubscribed[a] += t.Unsubscribed[a]
+	}
+	for _, p := range t.Pongs {
+		b.Pongs[p]++
+	}
+	for _, r := range t.Recoveries {
+		b.Recoveries[r]++
+	}
+	for _, l := range t.Lags {
+		b.Lags[l.Took] += l.Count
+	}
+	for _, l := range t.Broadcasts {
+		b.Broadcasts[l.Took] += l.Count
+	}
 	b.Deliveries += t.Deliveries
 	b.Bytes += t.Bytes
+	b.Filtered += t.Filtered
 }
 
 // peer is a client with its own books of what it waits for.
 type peer struct {
-	s       *session.Session
+	s       *client
 	via     string
 	waiting []waiting
 }
@@ -105,107 +165,178 @@ type waiting struct {
 	method observe.Message
 }
 
-// Whatever clients do, in whatever order, is counted once, under the right method: also if
-// answers overtake each other, IDs come twice, and connections end in between.
+// world is a counter, its clients, and the books that it should make.
+type world struct {
+	*rand.Rand
+	c                  *counting.Counter
+	clock              *clock
+	want               *books
+	peers              []*peer
+	kinds              map[string]*via.Kind
+	delivered, written uint64
+}
+
+// Whatever clients do, in whatever order, is counted once, under the right names: also if
+// answers overtake each other, IDs come twice, and connections end in between. In the end as
+// many clients have gone as have come, under each name.
 func TestCounterProperty(t *testing.T) {
 	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		got, want := newBooks(), newBooks()
-		c := counting.New(got.turn, func(any, []byte) { t.Error("a panic") })
-		var (
-			peers              []*peer
-			delivered, written uint64
-		)
+		got, w := newBooks(), &world{Rand: rand.New(rand.NewPCG(seed, 1)), clock: &clock{now: 1e15}, want: newBooks(), kinds: map[string]*via.Kind{}}
+		w.c = counting.New(got.turn, w.clock, func(any, []byte) { t.Error("a panic") })
 		for range 3000 {
-			if len(peers) == 0 || r.IntN(20) == 0 {
-				p := &peer{via: []string{"websocket", "sse", "other"}[r.IntN(3)]}
-				p.s = newSession(p.via)
-				peers = append(peers, p)
-				c.Accepted(p.s.Via())
-				want.Accepted[p.via]++
-			}
-			i := r.IntN(len(peers))
-			p := peers[i]
-			switch r.IntN(16) {
-			case 0, 1, 2, 3, 4, 5:
-				p.command(r, c, want)
-			case 6, 7, 8, 9, 10:
-				p.answer(r, c, want)
-			case 11:
-				code := uint32(2000 + r.IntN(400))
-				c.Replied(p.s, &protocol.Reply{Push: &protocol.Push{Unsubscribe: &protocol.Unsubscribe{Code: code}}})
-				want.Unsubscribes[code]++
-			case 12:
-				l := observe.Limit(r.IntN(int(observe.NumLimits)))
-				c.Refused(l)
-				want.Refusals[l]++
-			case 13:
-				code := uint32(3000 + r.IntN(400))
-				c.Closed(p.s, protocol.Disconnect{Code: code})
-				want.Closed[code]++
-				peers = append(peers[:i], peers[i+1:]...)
-			case 14:
-				c.Subscribed()
-				c.Unsubscribed()
-				want.Subscribed++
-				want.Unsubscribed++
-			case 15:
-				delivered += uint64(r.IntN(3))
-				written += uint64(r.IntN(3))
-				if r.IntN(4) == 0 { // else the turn is long
-					c.End(delivered, written)
-				}
-			}
+			w.step()
 		}
-		c.End(delivered, written)
-		want.Deliveries, want.Bytes = int(delivered), int(written)
-		zero := func(_ received, n int) bool { return n == 0 }
-		maps.DeleteFunc(got.Received, zero)
-		maps.DeleteFunc(got.Accepted, func(_ string, n int) bool { return n == 0 })
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{}, received{})); diff != "" {
+		for len(w.peers) > 0 {
+			w.close(0, 3000)
+		}
+		w.c.End(w.delivered, w.written)
+		w.want.Deliveries, w.want.Bytes = int(w.delivered), int(w.written)
+		if diff := cmp.Diff(w.want, got, cmp.AllowUnexported(answer{}, moved{})); diff != "" {
 			t.Fatalf("seed %d (-want +got):\n%s", seed, diff)
+		}
+		if diff := cmp.Diff(got.Connected, got.Disconnected); diff != "" {
+			t.Fatalf("seed %d: left over:\n%s", seed, diff)
 		}
 	}
 }
 
-func (p *peer) command(r *rand.Rand, c *counting.Counter, want *books) {
-	n := r.IntN(len(commands) + 1)
-	if n == len(commands) {
-		c.Received(p.s, &protocol.Command{})
-		want.Received[received{p.via, observe.MessageClientPong}]++
+func (w *world) step() {
+	if len(w.peers) == 0 || w.IntN(20) == 0 {
+		w.accept()
+	}
+	i := w.IntN(len(w.peers))
+	p := w.peers[i]
+	switch w.IntN(20) {
+	case 0, 1, 2, 3, 4, 5:
+		p.command(w)
+	case 6, 7, 8, 9, 10:
+		p.answer(w)
+	case 11:
+		code := uint32(2000 + w.IntN(400))
+		w.c.Replied(p.s, &protocol.Reply{Push: &protocol.Push{Unsubscribe: &protocol.Unsubscribe{Code: code}}}, 7)
+		w.want.Unsubscribes[code]++
+		move(w.want.Sent, moved{p.via, observe.MessagePushUnsubscribe}, 1, 7)
+	case 12:
+		l := observe.Limit(w.IntN(int(observe.NumLimits)))
+		w.c.Refused(l)
+		w.want.Refusals[l]++
+	case 13:
+		w.close(i, uint32(3000+w.IntN(400)))
+	case 14:
+		w.c.Subscribed(p.s)
+		w.c.Unsubscribed(p.s)
+		w.want.Subscribed[p.s.agent]++
+		w.want.Unsubscribed[p.s.agent]++
+	case 15:
+		w.delivered += uint64(w.IntN(3))
+		w.written += uint64(w.IntN(3))
+		if w.IntN(4) == 0 { // else the turn is long
+			w.c.End(w.delivered, w.written)
+			w.clock.now += int64(time.Millisecond)
+		}
+	case 16:
+		ago := int64(w.IntN(5))
+		w.c.Pong(p.s, w.clock.now-ago)
+		w.want.Pongs[observe.Pong{Transport: p.via, Took: time.Duration(ago)}]++
+	case 17:
+		r := observe.Recovery{Recovered: w.IntN(2) == 0, Publications: w.IntN(3)}
+		w.c.Recovered(r.Recovered, r.Publications)
+		w.want.Recoveries[r]++
+	default:
+		p.broadcast(w)
+	}
+}
+
+func (w *world) accept() {
+	name := []string{"websocket", "sse", "other"}[w.IntN(3)]
+	p := &peer{via: name, s: newClient(name)}
+	if k := w.kinds[name]; k != nil {
+		p.s.via = k
+	}
+	w.kinds[name] = p.s.via
+	w.peers = append(w.peers, p)
+	w.c.Accepted(p.s.via)
+	w.want.Accepted[name]++
+	if w.IntN(4) == 0 {
+		return // never connects
+	}
+	p.s.agent, p.s.connected = observe.Agent(w.IntN(int(observe.NumAgents))), true
+	w.c.Connected(p.s)
+	w.want.Connected[agents(name, int(p.s.agent))]++
+}
+
+func (w *world) close(i int, code uint32) {
+	p := w.peers[i]
+	w.c.Closed(p.s, protocol.Disconnect{Code: code})
+	w.want.Closed[code]++
+	if p.s.connected {
+		w.want.Disconnected[agents(p.via, int(p.s.agent))]++
+	}
+	w.peers = append(w.peers[:i], w.peers[i+1:]...)
+}
+
+// broadcast counts what a hub does with a publication.
+func (p *peer) broadcast(w *world) {
+	lag, messages := w.IntN(3), w.IntN(5)
+	w.c.Taken(&channel.Publication{Time: w.clock.now/int64(time.Millisecond) - int64(lag)})
+	w.c.Taken(&channel.Publication{}) // has no time
+	w.c.Sent(hub.KindPublication, p.s.via.Framer, messages, 3*messages)
+	w.c.Sent(hub.KindJoin, p.s.via.Framer, 1, 2)
+	w.c.Filtered(2)
+	w.c.Done(w.clock.now, 1)
+	w.want.Lags[time.Duration(lag)*time.Millisecond]++
+	move(w.want.Sent, moved{p.via, observe.MessagePushPublication}, messages, 3*messages)
+	move(w.want.Sent, moved{p.via, observe.MessagePushJoin}, 1, 2)
+	w.want.Filtered += 2
+	w.want.Broadcasts[0]++
+}
+
+func (p *peer) command(w *world) {
+	n, text := w.IntN(len(commands)+2), []byte("text\n")
+	switch n {
+	case len(commands):
+		w.c.Received(p.s, &protocol.Command{}, text)
+		move(w.want.Received, moved{p.via, observe.MessageClientPong}, 1, 4)
+		return
+	case len(commands) + 1:
+		w.c.Malformed(p.s, text[:3])
+		move(w.want.Received, moved{p.via, observe.MessageUnknown}, 1, 3)
 		return
 	}
 	cmd, m := commands[n], methods[n]
-	cmd.ID = 1 + r.Uint32N(100)
-	c.Received(p.s, &cmd)
-	want.Received[received{p.via, m}]++
+	cmd.ID = 1 + w.Uint32N(100)
+	w.c.Received(p.s, &cmd, text)
+	move(w.want.Received, moved{p.via, m}, 1, 4)
 	if m != observe.MessageSend {
 		p.waiting = append(p.waiting, waiting{cmd.ID, m})
 	}
 }
 
-func (p *peer) answer(r *rand.Rand, c *counting.Counter, want *books) {
+func (p *peer) answer(w *world) {
 	if len(p.waiting) == 0 {
-		c.Replied(p.s, &protocol.Reply{ID: 1000}) // to nothing
-		c.Replied(p.s, &protocol.Reply{})         // a ping
+		w.c.Replied(p.s, &protocol.Reply{ID: 1000}, 5) // to nothing
+		w.c.Replied(p.s, &protocol.Reply{}, 2)         // a ping
+		move(w.want.Sent, moved{p.via, observe.MessageUnknown}, 1, 5)
+		move(w.want.Sent, moved{p.via, observe.MessageServerPing}, 1, 2)
 		return
 	}
 	i := 0
-	if r.IntN(2) == 0 {
-		i = r.IntN(len(p.waiting))
+	if w.IntN(2) == 0 {
+		i = w.IntN(len(p.waiting))
 	}
 	id := p.waiting[i].id
 	for i = 0; p.waiting[i].id != id; i++ { // the first one of an ID is meant
 	}
 	reply := &protocol.Reply{ID: id}
-	if r.IntN(2) == 0 {
-		reply.Error = &protocol.Error{Code: 100 + r.Uint32N(5)}
-		want.Answers[answer{p.waiting[i].method, reply.Error.Code}]++
+	if w.IntN(2) == 0 {
+		reply.Error = &protocol.Error{Code: 100 + w.Uint32N(5)}
+		w.want.Answers[answer{p.waiting[i].method, reply.Error.Code}]++
 	} else {
-		want.Answers[answer{p.waiting[i].method, 0}]++
+		w.want.Answers[answer{p.waiting[i].method, 0}]++
 	}
+	move(w.want.Sent, moved{p.via, p.waiting[i].method}, 1, 6)
 	p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
-	c.Replied(p.s, reply)
+	w.c.Replied(p.s, reply, 6)
 }
 
 // A turn in which nothing happened is not handed over, and a long one in parts.
@@ -215,15 +346,15 @@ func TestTurns(t *testing.T) {
 		calls++
 		commands += len(t.Commands)
 		longest = max(longest, len(t.Commands))
-	}, nil)
+	}, new(clock), nil)
 	c.End(0, 0)
 	if calls != 0 {
 		t.Errorf("%d calls for nothing", calls)
 	}
-	s := newSession("x")
+	s := newClient("x")
 	for id := range uint32(1000) {
-		c.Received(s, &protocol.Command{ID: id + 1, RPC: &protocol.RPCRequest{}})
-		c.Replied(s, &protocol.Reply{ID: id + 1})
+		c.Received(s, &protocol.Command{ID: id + 1, RPC: &protocol.RPCRequest{}}, nil)
+		c.Replied(s, &protocol.Reply{ID: id + 1}, 0)
 	}
 	c.End(0, 0)
 	if calls != 4 || commands != 1000 || longest != 256 {
@@ -244,7 +375,7 @@ func TestPanic(t *testing.T) {
 		if refused += t.Refusals[observe.LimitQueue]; panics == 0 {
 			panic("of the test")
 		}
-	}, func(reason any, _ []byte) {
+	}, new(clock), func(reason any, _ []byte) {
 		if panics++; reason != "of the test" {
 			t.Errorf("told of %v", reason)
 		}
@@ -258,26 +389,49 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// A broadcast ends with the turn. What belongs to one turn shares an element.
+func TestBroadcasts(t *testing.T) {
+	var got []observe.Timing
+	at := &clock{now: 1000}
+	c := counting.New(func(t *observe.Turn) { got = append(got, t.Broadcasts...) }, at, nil)
+	for range 3 {
+		c.Done(900, 1)
+	}
+	c.Done(1000, 1)
+	at.end = 1500
+	c.End(0, 0)
+	c.End(0, 0)
+	if want := []observe.Timing{{Took: 600, Count: 3}, {Took: 500, Count: 1}}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // Steady work allocates nothing, whether commands are answered at once or wait.
 func TestCounterAllocations(t *testing.T) {
-	c := counting.New(func(*observe.Turn) {}, nil)
-	sessions := []*session.Session{newSession("x"), newSession("y")}
-	cmd, reply := &protocol.Command{RPC: &protocol.RPCRequest{}}, &protocol.Reply{}
+	c := counting.New(func(*observe.Turn) {}, new(clock), nil)
+	clients := []*client{newClient("x"), newClient("y")}
+	cmd, reply, pub := &protocol.Command{RPC: &protocol.RPCRequest{}}, &protocol.Reply{}, &channel.Publication{Time: 1}
 	if got := testing.AllocsPerRun(1000, func() {
 		for id := range uint32(10) {
-			for _, s := range sessions {
+			for _, s := range clients {
 				cmd.ID = id + 1
-				c.Received(s, cmd)
+				c.Received(s, cmd, nil)
 			}
 		}
 		for id := range uint32(10) {
-			for _, s := range sessions {
+			for _, s := range clients {
 				reply.ID = 10 - id
-				c.Replied(s, reply)
+				c.Replied(s, reply, 1)
 			}
 		}
-		c.Subscribed()
-		c.Closed(sessions[0], protocol.DisconnectSlow)
+		c.Connected(clients[0])
+		c.Subscribed(clients[0])
+		c.Recovered(true, 1)
+		c.Pong(clients[0], 0)
+		c.Taken(pub)
+		c.Sent(hub.KindPublication, clients[1].via.Framer, 1, 1)
+		c.Done(1, 1)
+		c.Closed(clients[0], protocol.DisconnectSlow)
 		c.End(0, 0)
 	}); got != 0 {
 		t.Errorf("%v allocations", got)

@@ -4,12 +4,14 @@ package due
 
 import "time"
 
-// Earliest returns the earlier of two deadlines.
-func Earliest(a, b int64) int64 {
-	if a == 0 || b != 0 && b < a {
-		return b
+// Earliest returns the earliest of some deadlines.
+func Earliest(deadlines ...int64) (first int64) {
+	for _, d := range deadlines {
+		if first == 0 || d != 0 && d < first {
+			first = d
+		}
 	}
-	return a
+	return first
 }
 
 // Take reports whether a deadline has passed and clears it.

@@ -3,6 +3,7 @@ package hub
 import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -18,12 +19,25 @@ type Batch struct {
 	frames [2]encoded
 }
 
+// tell counts what subscribers took of the frames of the whole batch, before the frames are
+// dropped.
+func (b *Batch) tell(c Counter) {
+	for i := range b.frames {
+		if e := &b.frames[i]; e.taken > 0 && c != nil {
+			c.Sent(KindPublication, e.framer, e.taken*len(b.list), e.taken*e.size)
+		}
+		b.frames[i] = encoded{}
+	}
+}
+
 // drop removes the first n messages, because the loop of h is done with them.
 func (b *Batch) drop(n int, h *Hub) {
+	b.tell(h.Counter)
 	var memory channel.Memory // of the messages before
 	freed := 0
 	for i := range b.list[:n] {
 		d := &b.list[i]
+		d.done(h.Counter)
 		h.keepFrames(d.frames)
 		if !d.Message.leave() {
 			continue
@@ -49,10 +63,11 @@ func free(memory channel.Memory, n int) {
 }
 
 // forget drops all frames.
-func (b *Batch) forget() {
-	b.frames = [2]encoded{}
+func (b *Batch) forget(c Counter) {
+	b.tell(c)
 	for i := range b.list {
 		d := &b.list[i]
+		d.Tell(c)
 		clear(d.frames)
 		d.frames = d.frames[:0]
 	}
@@ -60,7 +75,7 @@ func (b *Batch) forget() {
 
 // prepare sets plain and first after the list has changed.
 func (b *Batch) prepare() {
-	b.frames, b.plain, b.first = [2]encoded{}, true, 0
+	b.plain, b.first = true, 0
 	if len(b.list) < 2 {
 		return // DeliverAll is not called for one message
 	}
@@ -106,38 +121,48 @@ func (b *Batch) Follows(epoch string, offset uint64) (last uint64, ok bool) {
 
 // Frame returns all messages in one frame for connections of f, or nil if they have to be
 // sent one by one: because one is no publication or cannot be encoded, because together they
-// are large, or because framing is costly and so done once per message for all loops. The
-// frame is shared, like that of a Delivery.
-func (b *Batch) Frame(f transport.Framer, form Form) []byte {
+// are large or exceed most bytes, or because framing is costly and so done once per message for
+// all loops. The subscriber sends the frame, which is shared, like that of a Delivery.
+func (b *Batch) Frame(f transport.Framer, form Form, most int) []byte {
 	for i := range b.frames {
 		l := &b.frames[i]
 		if l.framer == nil {
 			l.framer, l.form = f, form
-			l.frame = b.encode(f, form)
+			l.frame, l.size = b.encode(f, form)
 		}
-		if l.is(f, form) {
-			return l.frame
+		if !l.is(f, form) {
+			continue
 		}
+		if l.frame == nil || len(l.frame) > most {
+			return nil
+		}
+		l.taken++
+		return l.frame
 	}
 	return nil
 }
 
-func (b *Batch) encode(f transport.Framer, form Form) []byte {
+// encode also returns the size of the messages without envelope and line breaks.
+func (b *Batch) encode(f transport.Framer, form Form) (frame []byte, size int) {
 	arena := b.list[0].arena
 	if arena == nil || !b.plain || f.Costly() {
-		return nil
+		return nil, 0
 	}
-	size := b.size()
-	if size > outbox.MaxGather {
-		return nil
+	estimate := b.size()
+	if estimate > outbox.MaxGather {
+		return nil, 0
 	}
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	buf, err := s.appendBatch(headroom(arena.Tail(size), f), b.list, f.Encoding(), form)
+	buf, err := s.appendBatch(headroom(arena.Tail(estimate), f), b.list, f.Encoding(), form)
 	if err != nil {
-		return nil
+		return nil, 0
 	}
-	return arena.Commit(f.Frame(buf))
+	size = len(buf) - f.Headroom()
+	if f.Encoding() == protocol.JSON {
+		size -= len(b.list) - 1
+	}
+	return arena.Commit(f.Frame(buf)), size
 }
 
 // size estimates the size of the frame in bytes.

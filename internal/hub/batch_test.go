@@ -28,7 +28,7 @@ type taker struct {
 func (s *taker) Seat() *hub.Seat { return &s.seat }
 
 func (s *taker) DeliverAll(b *hub.Batch) bool {
-	frame := b.Frame(s.framer, s.form)
+	frame := b.Frame(s.framer, s.form, math.MaxInt)
 	if frame == nil {
 		return false
 	}

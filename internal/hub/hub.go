@@ -2,7 +2,11 @@
 // what is delivered to them: once per variant, shared by all.
 package hub
 
-import "github.com/gyrohq/gyro/internal/outbox"
+import (
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/transport"
+)
 
 // Subscriber takes the messages of a channel.
 type Subscriber interface {
@@ -17,6 +21,20 @@ type Subscriber interface {
 	DeliverAll(b *Batch) bool
 	// Seat returns the subscriber's Seat, which is always the same and for the hub alone.
 	Seat() *Seat
+}
+
+// Counter counts what hubs do. It gets sums: nothing is called for a single delivery.
+type Counter interface {
+	// Sent counts messages of a kind that subscribers took in frames of f. bytes is their
+	// size without the envelope.
+	Sent(k Kind, f transport.Framer, messages, bytes int)
+	// Filtered counts publications that subscribers skipped because of a filter.
+	Filtered(publications int)
+	// Taken is called for each publication that the hub has subscribers for.
+	Taken(p *channel.Publication)
+	// Done counts publications that all subscribers have got. Their delivery began at since,
+	// the time of an Advance.
+	Done(since int64, publications int)
 }
 
 // Seat is where a subscriber sits. The zero value sits nowhere.
@@ -39,6 +57,8 @@ type Hub struct {
 	// OnPanic, if set, contains a panic of a subscriber in a delivery. It may remove that
 	// subscriber.
 	OnPanic func(s Subscriber, reason any, stack []byte)
+	// Counter, if set, counts what the hub does.
+	Counter Counter
 
 	arena *outbox.Arena
 	rooms map[string]*room
@@ -139,6 +159,9 @@ func (h *Hub) Publish(m *Message) {
 		m.done()
 		return
 	}
+	if h.Counter != nil && m.Kind == KindPublication {
+		h.Counter.Taken(m.Pub)
+	}
 	w := r.sweep
 	if w == nil {
 		w = h.newSweep(r)
@@ -190,6 +213,7 @@ func (h *Hub) Finish(s Subscriber) {
 
 func (h *Hub) finish(s Subscriber, d *Delivery) {
 	s.Deliver(d)
+	d.Tell(h.Counter)
 	if d.Kind != KindCheck {
 		h.delivered++
 	}
@@ -203,7 +227,7 @@ func (h *Hub) Pending() int { return h.pending }
 // between turns, when everything is flushed.
 func (h *Hub) Forget() {
 	for _, w := range h.active {
-		w.batch.forget()
+		w.batch.forget(h.Counter)
 	}
 }
 

@@ -78,6 +78,8 @@ type encoded struct {
 	form   Form
 	frame  []byte
 	err    error
+	// size of the message without envelope. taken is how many subscribers sent the frame.
+	size, taken int
 }
 
 func (e *encoded) is(f transport.Framer, form Form) bool { return e.framer == f && e.form == form }
@@ -143,58 +145,93 @@ func (m *Message) recycle() {
 type Delivery struct {
 	*Message
 	// Held is the longest time for which a window may have held the message back.
-	Held   time.Duration
-	arena  *outbox.Arena // nil: Message.Frame makes the frames
+	Held time.Duration
+	// Filtered is how many subscribers skipped the publication because of a filter.
+	Filtered int
+
+	since  int64         // when the delivery began
+	arena  *outbox.Arena // nil: the frames are those of the Message
 	frames []encoded     // a list of Hub.spareFrames
+}
+
+// Tell counts what subscribers did with the message since the last call. c may be nil.
+func (d *Delivery) Tell(c Counter) {
+	if c == nil {
+		return
+	}
+	for i := range d.frames {
+		e := &d.frames[i]
+		if e.taken > 0 && e.err == nil {
+			c.Sent(d.Kind, e.framer, e.taken, e.taken*e.size)
+		}
+		e.taken = 0
+	}
+	if d.Filtered > 0 {
+		c.Filtered(d.Filtered)
+		d.Filtered = 0
+	}
+}
+
+// done is Tell after the last subscriber.
+func (d *Delivery) done(c Counter) {
+	if d.Tell(c); c != nil && d.Kind == KindPublication {
+		c.Done(d.since, 1)
+	}
 }
 
 // Frame returns the message as it is sent to a connection of this framer. It is
 // encoded once per loop and shared: the caller must not modify it, nor keep it
-// beyond the turn. The error is codec.ErrNotJSON or another reason why this
-// encoding cannot carry it.
+// beyond the turn. The subscriber sends it, without an error. The error is codec.ErrNotJSON or
+// another reason why this encoding cannot carry it.
 func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
-	if d.arena == nil {
-		return d.Message.Frame(f, form)
-	}
 	for i := range d.frames {
 		if l := &d.frames[i]; l.is(f, form) {
+			l.taken++
 			return l.frame, l.err
 		}
 	}
-	d.frames = append(d.frames, encoded{})
-	return d.frames[len(d.frames)-1].make(d, f, form)
+	d.frames = append(d.frames, d.make(f, form))
+	l := &d.frames[len(d.frames)-1]
+	return l.frame, l.err
 }
 
 // make puts the frame into the loop's arena, behind that of the message before, so that
 // subscribers get both as one piece. A costly frame is made once for all loops.
-func (l *encoded) make(d *Delivery, f transport.Framer, form Form) ([]byte, error) {
-	l.framer, l.form = f, form
-	if f.Costly() {
-		if l.frame, l.err = d.Message.Frame(f, form); l.err == nil {
-			l.frame = d.arena.Commit(l.frame)
-		}
+func (d *Delivery) make(f transport.Framer, form Form) (l encoded) {
+	if d.arena == nil || f.Costly() {
+		l = d.Message.shared(f, form)
 	} else {
-		l.frame, l.err = d.encode(d.arena, f, form)
+		l.framer, l.form = f, form
+		l.frame, l.size, l.err = d.encode(d.arena, f, form)
 	}
-	return l.frame, l.err
+	if d.arena != nil && f.Costly() && l.err == nil {
+		l.frame = d.arena.Commit(l.frame)
+	}
+	l.taken = 1
+	return l
 }
 
 // Frame is Delivery.Frame for any goroutine. It encodes the frame once; the callers share it
 // and may keep it.
 func (m *Message) Frame(f transport.Framer, form Form) ([]byte, error) {
+	l := m.shared(f, form)
+	return l.frame, l.err
+}
+
+func (m *Message) shared(f transport.Framer, form Form) encoded {
 	if v := find(m.variants.Load(), f, form); v != nil {
-		return v.frame, v.err
+		return v.encoded
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	head := m.variants.Load()
 	if v := find(head, f, form); v != nil {
-		return v.frame, v.err
+		return v.encoded
 	}
 	v := &variant{encoded{framer: f, form: form}, head}
-	v.frame, v.err = m.encode(nil, f, form)
+	v.frame, v.size, v.err = m.encode(nil, f, form)
 	m.variants.Store(v)
-	return v.frame, v.err
+	return v.encoded
 }
 
 func find(v *variant, f transport.Framer, form Form) *variant {
@@ -220,26 +257,28 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// encode makes a frame: in a, or in memory of its own if a is nil.
-func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) ([]byte, error) {
+// encode makes a frame: in a, or in memory of its own if a is nil. size is that of the message
+// without envelope.
+func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) (frame []byte, size int, err error) {
 	if a != nil {
 		buf, err := m.append(headroom(a.Tail(m.size()), f), f.Encoding(), form)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		return a.Commit(f.Frame(buf)), nil
+		size = len(buf) - f.Headroom()
+		return a.Commit(f.Frame(buf)), size, nil
 	}
 	p := buffers.Get().(*[]byte)
 	buf, err := m.append(headroom((*p)[:0], f), f.Encoding(), form)
-	var frame []byte
 	if err == nil {
+		size = len(buf) - f.Headroom()
 		frame = f.Frame(bytes.Clone(buf)) // one exact allocation
 	}
 	if cap(buf) <= keepScratch {
 		*p = buf
 		buffers.Put(p)
 	}
-	return frame, err
+	return frame, size, err
 }
 
 // headroom appends the empty bytes that f needs in front of a message.

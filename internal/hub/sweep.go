@@ -97,11 +97,12 @@ func (h *Hub) board(w *sweep) bool {
 	if n == 0 {
 		return on > 0
 	}
+	w.batch.tell(h.Counter)
 	for _, m := range w.next[:n] {
 		if m.Kind == KindCheck {
 			w.checks--
 		}
-		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, arena: h.arena, frames: h.spareFrames()})
+		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, since: h.now, arena: h.arena, frames: h.spareFrames()})
 		w.from = append(w.from, w.at)
 	}
 	w.batch.prepare()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
@@ -37,8 +38,7 @@ func (c *listener) Now() int64                          { return c.loop.Now() }
 func (c *listener) Phase(n int64) int64                 { return n / 2 }
 func (c *listener) Refused(observe.Limit, string)       {}
 func (c *listener) Explain(string, string, error)       {}
-func (c *listener) Received(*protocol.Command)          {}
-func (c *listener) Replied(*protocol.Reply)             {}
+func (c *listener) Counts() *counting.Counter           { return nil }
 func (c *listener) Schedule(at int64)                   { c.loop.Schedule(c, at) }
 func (c *listener) Dirty()                              { c.loop.Dirty(&c.session) }
 func (c *listener) Pool() *outbox.Pool                  { return c.pool }

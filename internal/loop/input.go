@@ -54,7 +54,7 @@ func (l *Loop) serve() bool {
 
 // look reads the clock.
 func (l *Loop) look() {
-	in, now := &l.input, l.clock()
+	in, now := &l.input, l.Clock()
 	switch {
 	case in.until == 0:
 		in.until = now + inputTime

@@ -95,14 +95,14 @@ func New() *Loop {
 		done:   make(chan struct{}),
 	}
 	l.hub, l.next = hub.New(&l.pool.Arena), l.serve
-	l.now = l.clock()
+	l.now = l.Clock()
 	l.room.L = &l.mu
 	return l
 }
 
-// clock returns the time in nanoseconds since the Unix epoch. Only the monotonic clock moves
+// Clock returns the time in nanoseconds since the Unix epoch. Only the monotonic clock moves
 // it: a step of the system's clock neither stops pings nor lets all deadlines pass at once.
-func (l *Loop) clock() int64 { return l.start.UnixNano() + int64(time.Since(l.start)) }
+func (l *Loop) Clock() int64 { return l.start.UnixNano() + int64(time.Since(l.start)) }
 
 // Post queues a task, in order with other tasks. It never blocks. It reports false if the
 // loop is closed.
@@ -202,7 +202,7 @@ func (l *Loop) Run() {
 			runtime.Gosched()
 			batch, _ = l.take(batch)
 		}
-		l.now = l.clock()
+		l.now = l.Clock()
 		l.turn(batch)
 		if clear(batch); cap(batch) > keepItems {
 			batch = nil
@@ -246,7 +246,7 @@ func (l *Loop) sleep(timer *time.Timer) {
 		<-l.wake
 		return
 	}
-	wait := next - l.clock()
+	wait := next - l.Clock()
 	if wait <= 0 {
 		return
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/internal/via"
@@ -14,18 +16,16 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// maxTTL caps expirations (client-protocol.md section 11).
-const maxTTL = int64(365 * 24 * time.Hour / time.Second)
-
 // connect starts client-protocol.md 7.3.
 func (s *Session) connect(id uint32, req *protocol.ConnectRequest) {
 	s.state = stateAuthenticating
+	s.agent = counting.Agent(req)
 	s.do(&Connecting{Request: req, id: id})
 }
 
-// Connect begins a one-way connection.
-func (s *Session) Connect(req *protocol.ConnectRequest) {
-	s.env.Received(&protocol.Command{Connect: req})
+// Connect begins a one-way connection. text is what req was decoded from, if that is known.
+func (s *Session) Connect(req *protocol.ConnectRequest, text []byte) {
+	s.env.Counts().Received(s, &protocol.Command{Connect: req}, text)
 	s.connect(0, req)
 }
 
@@ -39,12 +39,13 @@ func (s *Session) receiveConnect(msg []byte) {
 	}
 	req, err := s.via.DecodeConnect(msg)
 	if err != nil {
+		s.env.Counts().Malformed(s, msg)
 		s.env.Explain(connectionRefused, "", refusal.Because(protocol.DisconnectBadRequest, "", "the connect request is malformed: "+err.Error()))
 		s.conn.Close(protocol.DisconnectBadRequest, nil)
 		s.close(protocol.DisconnectBadRequest)
 		return
 	}
-	s.Connect(req)
+	s.Connect(req, msg)
 }
 
 func (e *Connecting) complete(s *Session) {
@@ -178,32 +179,16 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	}
 	s.startTimers()
 	s.connected = true
+	s.env.Counts().Connected(s)
 	s.env.Do(&Connected{})
 }
 
-// ttl is the number of seconds until a Unix time.
-func (s *Session) ttl(expireAt int64) int64 {
-	return expireAt - s.env.Now()/int64(time.Second)
-}
+func (s *Session) ttl(expireAt int64) int64       { return due.TTL(s.env.Now(), expireAt) }
+func (s *Session) past(expireAt int64) bool       { return expireAt != 0 && s.ttl(expireAt) <= 0 }
+func (s *Session) capExpiry(expireAt int64) int64 { return due.CapExpiry(s.env.Now(), expireAt) }
 
-// past reports whether something has expired; 0 is never.
-func (s *Session) past(expireAt int64) bool { return expireAt != 0 && s.ttl(expireAt) <= 0 }
-
-// remaining returns what a result says of an expiration: whether there is one, and the
-// seconds until then, at least 1.
 func (s *Session) remaining(expireAt int64) (expires bool, ttl uint32) {
-	if expireAt == 0 {
-		return false, 0
-	}
-	return true, uint32(max(1, s.ttl(expireAt)))
-}
-
-// capExpiry bounds a Unix time to maxTTL from now. It returns 0, for never, for 0 and less.
-func (s *Session) capExpiry(expireAt int64) int64 {
-	if expireAt <= 0 {
-		return 0
-	}
-	return min(expireAt, s.env.Now()/int64(time.Second)+maxTTL)
+	return due.Remaining(s.env.Now(), expireAt)
 }
 
 // clientInfo describes the client in a channel.

@@ -32,6 +32,7 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 		return
 	}
 	if b.filtered() && !b.passes(m.Pub.Tags) {
+		m.Filtered++
 		return
 	}
 	b.at.Received(0)
@@ -51,8 +52,8 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 			return false
 		}
 	}
-	frame := batch.Frame(b.s.via.Framer, b.at.Form)
-	if frame == nil || len(frame) > b.s.cfg.QueueMaxSize {
+	frame := batch.Frame(b.s.via.Framer, b.at.Form, b.s.cfg.QueueMaxSize)
+	if frame == nil {
 		return false
 	}
 	b.at.Offset = offset
@@ -87,7 +88,9 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	switch step := b.at.Take(m, b.s.cfg.Rounds); {
 	case step == track.Gap:
 		b.insufficientState()
-	case step == track.Next && (!b.filtered() || b.passes(p.Tags)):
+	case step == track.Next && b.filtered() && !b.passes(p.Tags):
+		m.Filtered++
+	case step == track.Next:
 		b.send(m, b.at.Encode(m))
 	}
 }

@@ -241,7 +241,7 @@ func (p *player) connect(list, _ []string) error {
 	req := new(protocol.ConnectRequest)
 	err := req.UnmarshalJSON([]byte(list[0]))
 	if err == nil {
-		p.env.s.Connect(req)
+		p.env.s.Connect(req, nil)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
@@ -137,6 +138,7 @@ type fakeEnv struct {
 	refuse   bool // Register fails
 	register int  // how often registered
 	ended    *protocol.Disconnect
+	counts   *counting.Counter
 	again    bool // Resume is due
 	share    int  // what may be dispatched at a time; 0 for all
 	left     int
@@ -171,10 +173,9 @@ func (e *fakeEnv) Explain(kind, ch string, why error) {
 		e.explained(kind, ch, why)
 	}
 }
-func (e *fakeEnv) Received(*protocol.Command) {}
-func (e *fakeEnv) Replied(*protocol.Reply)    {}
-func (e *fakeEnv) Again()                     { e.again = true }
-func (e *fakeEnv) Gone()                      { e.say("gone") }
+func (e *fakeEnv) Counts() *counting.Counter { return e.counts }
+func (e *fakeEnv) Again()                    { e.again = true }
+func (e *fakeEnv) Gone()                     { e.say("gone") }
 func (e *fakeEnv) Allowance() *int {
 	if e.share == 0 {
 		e.left = math.MaxInt

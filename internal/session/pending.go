@@ -144,11 +144,12 @@ func (s *Session) process(frame []byte) (rest []byte) {
 	for {
 		rest, err := s.via.Codec.DecodeCommand(frame, cmd)
 		if err != nil {
+			s.env.Counts().Malformed(s, frame)
 			s.refuse(0, "", refusal.Because(protocol.DisconnectBadRequest, "", "the message is malformed: "+err.Error()))
 			return nil
 		}
 		*allowance -= 1 + (len(frame)-len(rest))/commandSize
-		s.env.Received(cmd)
+		s.env.Counts().Received(s, cmd, frame[:len(frame)-len(rest)])
 		s.dispatch(cmd)
 		if len(rest) == 0 || s.state == stateClosed {
 			return nil

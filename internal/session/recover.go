@@ -27,6 +27,7 @@ func (b *Subscription) recovered(it *AttachItem, budget *int) (r *protocol.Subsc
 	}
 	if was.recover {
 		m, ok, err := recovery.Resume(was.strategy(), b.asks(was.request), it.History, budget)
+		b.s.env.Counts().Recovered(ok, len(m.Publications))
 		if err != nil {
 			return nil, err
 		}

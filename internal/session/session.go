@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/bychannel"
+	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/outbox"
@@ -48,10 +49,8 @@ type Env interface {
 	Unregister()
 	// SessionID of a registered session whose kind has Sessions.
 	SessionID() string
-	// The session calls Received with each command before it dispatches it, and Replied with
-	// each reply, and each push that it encodes itself.
-	Received(cmd *protocol.Command)
-	Replied(r *protocol.Reply)
+	// Counts is told what the client does; nil if nobody wants to know.
+	Counts() *counting.Counter
 	// Refused says that a limit was reached; ch is empty if it does not concern a channel.
 	Refused(l observe.Limit, ch string)
 	// Explain tells why the session refuses something, at ch if that is not empty; nil is nothing.
@@ -138,6 +137,7 @@ type Session struct {
 	registered    bool
 	connected     bool // the Connected effect was started
 	clientRefresh bool
+	agent         observe.Agent
 }
 
 // Init makes s ready for use; it starts the stale timer.
@@ -151,6 +151,9 @@ func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, kind *via.Kind
 
 // Via is the kind of the client's connection.
 func (s *Session) Via() *via.Kind { return s.via }
+
+// Agent tells what the client said of its software, and whether it has connected.
+func (s *Session) Agent() (a observe.Agent, connected bool) { return s.agent, s.connected }
 
 // User of the client; empty before it has connected, and for anonymous ones.
 func (s *Session) User() string { return s.user }
@@ -300,7 +303,7 @@ func (s *Session) reply(r *protocol.Reply) {
 		s.env.Refused(observe.LimitReply, "")
 		s.replyError(r.ID, protocol.ErrorLimitExceeded) // the client can ask for less
 	default:
-		s.env.Replied(r)
+		s.env.Counts().Replied(s, r, size)
 		s.queued(s.out.Add(p, buf), size)
 	}
 }
@@ -388,9 +391,10 @@ func (s *Session) Disconnect(d protocol.Disconnect) {
 
 // lastPush queues a disconnect push. The limit of the queue does not hold for it.
 func (s *Session) lastPush(d protocol.Disconnect) {
-	push := &protocol.Push{Disconnect: &d}
-	buf, err := s.via.Codec.AppendReply(s.out.Open(s.env.Pool(), s.via.Framer), &protocol.Reply{Push: push})
-	if err == nil {
+	r := &protocol.Reply{Push: &protocol.Push{Disconnect: &d}}
+	open := s.out.Open(s.env.Pool(), s.via.Framer)
+	if buf, err := s.via.Codec.AppendReply(open, r); err == nil {
+		s.env.Counts().Replied(s, r, len(buf)-len(open))
 		s.out.Add(s.env.Pool(), buf)
 	}
 }
@@ -406,7 +410,7 @@ func (s *Session) close(d protocol.Disconnect) {
 		if b.state == subAttached || b.state == subLive {
 			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
 		}
-		s.env.Part(b)
+		s.part(b)
 		b.state = subEnded
 	}
 	s.subs, s.pending = bychannel.Set[*Subscription]{}, nil
@@ -432,13 +436,11 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	try(func() { s.env.Schedule(0) })
 	var items []DetachItem
 	for b := range s.subs.All() {
-		try(func() {
-			if b.state == subAttached || b.state == subLive {
-				items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
-			}
-			b.state = subEnded
-			s.env.Part(b)
-		})
+		if b.state == subAttached || b.state == subLive {
+			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
+		}
+		try(func() { s.part(b) })
+		b.state = subEnded
 	}
 	s.subs, s.pending = bychannel.Set[*Subscription]{}, nil
 	try(func() { s.env.Do(&Close{Disconnect: d, Items: items, Connected: s.connected}) })

@@ -284,7 +284,7 @@ func (s *Session) commandAttached(e *Attach) {
 	it := e.Items[0]
 	b := it.sub
 	if it.Err != nil {
-		s.env.Part(b)
+		s.part(b)
 		s.fail(e.id, attachError(it.Err))
 		s.forget(b)
 		return
@@ -348,7 +348,7 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 func (s *Session) serverAttached(it *AttachItem) {
 	b := it.sub
 	if it.Err != nil {
-		s.env.Part(b)
+		s.part(b)
 		s.forget(b)
 		s.Disconnect(protocol.DisconnectServerError)
 		return
@@ -375,12 +375,16 @@ func (b *Subscription) goLive() {
 	if s.state == stateClosed {
 		return
 	}
-	was := b.setup
+	was, counts := b.setup, s.env.Counts()
 	b.state = subLive
+	counts.Subscribed(s)
 	b.at.Confirm(s.cfg.Rounds.Now())
 	for _, m := range was.buffer {
 		if b.state == subLive {
-			b.Deliver(&hub.Delivery{Message: m})
+			d := &hub.Delivery{Message: m}
+			if b.Deliver(d); counts != nil {
+				d.Tell(counts)
+			}
 		}
 	}
 	if b.state != subLive {

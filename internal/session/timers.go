@@ -14,11 +14,7 @@ type deadlines struct {
 }
 
 func (d *deadlines) next() int64 {
-	next := due.Earliest(d.stale, d.ping)
-	next = due.Earliest(next, d.pong)
-	next = due.Earliest(next, d.expire)
-	next = due.Earliest(next, d.periodic)
-	return due.Earliest(next, d.unsubscribe)
+	return due.Earliest(d.stale, d.ping, d.pong, d.expire, d.periodic, d.unsubscribe)
 }
 
 func (s *Session) reschedule() { s.env.Schedule(s.deadlines.next()) }
@@ -122,6 +118,7 @@ func (s *Session) pong() {
 		return
 	}
 	if s.pongsDue--; s.pongsDue == 0 {
+		s.env.Counts().Pong(s, s.deadlines.pong-int64(s.cfg.PongTimeout))
 		s.deadlines.pong = 0
 		s.reschedule()
 	}

@@ -94,10 +94,18 @@ func (s *Session) pushUnsubscribe(ch string, u protocol.Unsubscribe) {
 // drop takes an established subscription out of the hub and the session, and detaches it. An
 // id that is not 0 is that of an unsubscribe command, which is answered then.
 func (s *Session) drop(b *Subscription, u protocol.Unsubscribe, id uint32) {
-	s.env.Part(b)
+	s.part(b)
 	item := b.detachItem(u)
 	s.forget(b)
 	s.start(&Detach{Items: []DetachItem{item}, id: id})
+}
+
+// part takes a subscription out of the hub, before its state changes.
+func (s *Session) part(b *Subscription) {
+	s.env.Part(b)
+	if b.state == subLive {
+		s.env.Counts().Unsubscribed(s)
+	}
 }
 
 func (b *Subscription) detachItem(u protocol.Unsubscribe) DetachItem {

@@ -2,6 +2,8 @@
 package via
 
 import (
+	"cmp"
+
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -11,8 +13,9 @@ import (
 // Kind of connection. Many sessions share one. It does not change.
 type Kind struct {
 	// Name of the transport.
-	Name   string
-	Framer transport.Framer
+	Name string
+	// Framer is shared by all kinds with the same framer and name.
+	Framer *Framer
 	// Codec of the session. That of OneWay connections encodes replies as bare pushes.
 	Codec codec.Codec
 	// Form in which the hub delivers publications.
@@ -23,10 +26,18 @@ type Kind struct {
 	DisconnectPush bool
 }
 
+// Framer is a framer of one transport. As each transport has its own, the hub makes frames for
+// each transport, and so it can tell what each of them sent.
+type Framer struct {
+	transport.Framer
+	// Transport is Kind.Name.
+	Transport string
+}
+
 // New returns the kind of the connection that info describes.
 func New(info *transport.Info) *Kind {
 	k := &Kind{
-		Name: info.Name, Framer: info.Framer, Codec: codec.For(info.Framer.Encoding()),
+		Name: info.Name, Framer: &Framer{info.Framer, info.Name}, Codec: codec.For(info.Framer.Encoding()),
 		NativePing: info.NativePing, Mode: info.Mode, DisconnectPush: info.DisconnectPush,
 	}
 	if k.Mode == transport.OneWay {
@@ -44,13 +55,18 @@ type Kinds []*Kind
 
 // Of returns the kind of the connection that info describes, and keeps it for others.
 func (l *Kinds) Of(info *transport.Info) *Kind {
+	var framer *Framer
 	for _, v := range *l {
-		if v.Framer == info.Framer && v.Name == info.Name && v.NativePing == info.NativePing &&
-			v.Mode == info.Mode && v.DisconnectPush == info.DisconnectPush {
+		if v.Framer.Framer != info.Framer || v.Name != info.Name {
+			continue
+		}
+		if v.NativePing == info.NativePing && v.Mode == info.Mode && v.DisconnectPush == info.DisconnectPush {
 			return v
 		}
+		framer = v.Framer
 	}
 	v := New(info)
+	v.Framer = cmp.Or(framer, v.Framer)
 	if len(*l) < maxKinds {
 		*l = append(*l, v)
 	}

@@ -46,6 +46,11 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%+v has the kind of %+v", info, other)
 		}
 		seen[k] = info
+		for other, i := range seen {
+			if same := i.Framer == info.Framer && i.Name == info.Name; (other.Framer == k.Framer) != same {
+				t.Errorf("%+v and %+v: one framer: %v", info, i, !same)
+			}
+		}
 		again := info
 		again.RemoteAddr, again.Connect = "x", new(protocol.ConnectRequest)
 		if all.Of(&again) != k {
