@@ -7,6 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/cluster"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -58,6 +59,7 @@ func (n *Node) Survey(ctx context.Context, op string, data []byte, node string) 
 	if cluster.Reserved(op) {
 		return nil, fmt.Errorf("gyro: survey: the name %q is reserved", op)
 	}
+	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, 1)
 	answers, err := n.cluster.Survey(ctx, op, data, node)
 	replies := make(map[string]SurveyReply, len(answers))
 	for uid, a := range answers {
@@ -106,5 +108,6 @@ func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluste
 // Channels is a Survey with the same limits, but without a partial result: if nodes are
 // missing, the error names them.
 func (n *Node) Channels(ctx context.Context, pattern string) (map[string]int, error) {
+	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, 1)
 	return n.cluster.Channels(ctx, pattern)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/fanout"
 	"github.com/gyrohq/gyro/internal/members"
+	"github.com/gyrohq/gyro/internal/metered"
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/internal/position"
 	"github.com/gyrohq/gyro/internal/pulse"
@@ -61,7 +62,7 @@ func New(cfg Config) (*Node, error) {
 	cfg.Handlers = cfg.Handlers.intercepted(cfg.Interceptors, cfg.Logger)
 	n := &Node{cfg: cfg, uid: uuid.NewString(), ended: make(chan struct{})}
 	n.health = healths(cfg.Broker, cfg.Presence, cfg.Controller)
-	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, cfg.Logger)
+	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, cfg.Observer.Totals, cfg.Logger)
 	n.rules = &rules.Rules{Channel: cfg.Channel, Binary: cfg.Binary, Tracked: n.engines.Routes.IsMarked, Log: cfg.Logger}
 	n.engines.MetaTTL = n.rules.MetaTTL
 	settings := cfg.session()
@@ -75,7 +76,7 @@ func New(cfg Config) (*Node, error) {
 	loops := n.clients.Loops()
 	n.fanout = &fanout.Fanout{Routes: n.engines.Routes, Loops: loops}
 	n.positions = position.New(position.Config{
-		Broker: cfg.Broker, Routes: n.engines.Routes, Rounds: settings.Rounds, Post: n.fanout.Post,
+		Broker: n.engines.Broker, Routes: n.engines.Routes, Rounds: settings.Rounds, Post: n.fanout.Post,
 		Delay: cfg.PositionCheckDelay, Log: cfg.Logger,
 	})
 	n.engines.Watch, n.fanout.Lost = n.positions.Watch, n.positions.Lost
@@ -86,6 +87,9 @@ func New(cfg Config) (*Node, error) {
 	}
 	if cfg.Controller == nil {
 		cfg.Controller = n.engines.Traits.Control
+	}
+	if t := cfg.Observer.Totals; t != nil && cfg.Controller != nil {
+		cfg.Controller = metered.Controller(cfg.Controller, t)
 	}
 	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: n.member, Logger: cfg.Logger})
 	return n, nil

@@ -12,9 +12,11 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/gate"
+	"github.com/gyrohq/gyro/internal/metered"
 	"github.com/gyrohq/gyro/internal/presence"
 	"github.com/gyrohq/gyro/internal/route"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -34,12 +36,14 @@ type Engines struct {
 	// Local is set if none of the engines makes callers wait: see broker.Traits.
 	Local    bool
 	presence *presence.Manager // nil if the presence manager is local
+	totals   *observe.Totals   // may be nil
 }
 
 // New puts gates before the engines that are not local. concurrency is how many calls may
-// be in progress at each.
-func New(b broker.Broker, p broker.PresenceManager, concurrency int, log *slog.Logger) *Engines {
-	g := &Engines{Broker: b, Traits: b.Describe(), Streams: b, Presence: p}
+// be in progress at each. totals, if it is not nil, counts the calls, as many as come to the
+// gates.
+func New(b broker.Broker, p broker.PresenceManager, concurrency int, totals *observe.Totals, log *slog.Logger) *Engines {
+	g := &Engines{Broker: b, Traits: b.Describe(), Streams: b, Presence: p, totals: totals}
 	localPresence := p.Describe().Local
 	g.Local = g.Traits.Local && localPresence
 	if !g.Traits.Local {
@@ -48,6 +52,10 @@ func New(b broker.Broker, p broker.PresenceManager, concurrency int, log *slog.L
 	if !localPresence {
 		g.presence = presence.New(gate.NewPresence(p, concurrency), log)
 		g.Presence = g.presence
+	}
+	if totals != nil {
+		g.Broker, g.Streams = metered.Broker(b, totals), metered.Streams(g.Streams, totals)
+		g.Presence, g.Traits = metered.Presence(g.Presence, totals), g.Broker.Describe()
 	}
 	g.Routes = route.New(g.Streams)
 	return g
@@ -126,6 +134,7 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *session.AttachItem) {
 		if err == nil && it.Positioned {
 			it.MetaTTL = g.metaTTL(it.Channel, it.MetaTTL)
 			g.Watch(it.Channel, it.MetaTTL)
+			g.totals.AddAction(reads(&it.HistoryFilter), 1)
 			it.History, err = g.Streams.History(ctx, it.Channel, it.HistoryFilter)
 		}
 		return err
@@ -147,12 +156,24 @@ func (g *Engines) metaTTL(ch string, own time.Duration) time.Duration {
 	return own
 }
 
+// reads tells what an attach reads with a filter.
+func reads(f *broker.HistoryFilter) observe.Action {
+	switch {
+	case f.Reverse:
+		return observe.ActionHistoryRecoverCache
+	case f.Since != nil:
+		return observe.ActionHistoryRecover
+	}
+	return observe.ActionHistoryStreamTop
+}
+
 // History reads a stream for a client or a backend, and checks what engines do not.
 func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
 	if f.Reverse && f.Since != nil && f.Since.Offset == 0 {
 		return broker.History{}, protocol.ErrorBadRequest
 	}
 	f.MetaTTL = g.metaTTL(ch, f.MetaTTL)
+	g.totals.AddAction(observe.ActionHistory, 1)
 	h, err := g.Streams.History(ctx, ch, f)
 	if err != nil {
 		return broker.History{}, err

@@ -76,6 +76,9 @@ func because(err error) error {
 	return err
 }
 
+// ObserverTotals is for onloop.Totals.
+func (r *Registry) ObserverTotals() *observe.Totals { return r.Observer.Totals }
+
 // Refused is for onloop.Refused.
 func (r *Registry) Refused(f refusal.Refusal, status int, why error) {
 	r.refusals.Report(f, uint32(status), why)

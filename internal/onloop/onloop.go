@@ -5,6 +5,7 @@ package onloop
 import (
 	"context"
 
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -36,6 +37,15 @@ func Of(a transport.Acceptor) Acceptor {
 		return a
 	case interface{ loops() Acceptor }:
 		return a.loops()
+	}
+	return nil
+}
+
+// Totals returns what counts for the observer of the node that a leads to; nil if there is
+// nothing.
+func Totals(a transport.Acceptor) *observe.Totals {
+	if node, ok := Of(a).(interface{ ObserverTotals() *observe.Totals }); ok {
+		return node.ObserverTotals()
 	}
 	return nil
 }

@@ -113,6 +113,9 @@ type Handler struct {
 	framers  [2][2]*framer // by encoding and compression
 }
 
+// name of the transport.
+const name = "websocket"
+
 // NewHandler returns a handler whose connections go to acceptor. The context that
 // the acceptor gets has the values of the request's context and is never done.
 func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
@@ -121,6 +124,7 @@ func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 		MessageSizeLimit: cfg.MessageSizeLimit, InflatedSizeLimit: cfg.DecompressedMessageSizeLimit,
 		PingInterval: cfg.PingInterval, PongTimeout: cfg.PongTimeout,
 		Timeouts: driver.Timeouts{Write: cfg.WriteTimeout, Close: cfg.CloseTimeout},
+		Totals:   onloop.Totals(acceptor), Transport: name,
 	}}
 	d := rfc6455.NewDeflater(h.cfg.CompressionLevel, h.cfg.CompressionMinSize)
 	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
@@ -181,6 +185,6 @@ func (h *Handler) candidate(ctx context.Context, hs *handshake, q *front.Request
 		compressed = 1
 	}
 	return driver.Candidate{Ctx: ctx, Info: transport.Info{
-		Name: "websocket", Framer: h.framers[hs.encoding][compressed], Header: q.Header(), RemoteAddr: q.RemoteAddr, NativePing: hs.nativePing,
+		Name: name, Framer: h.framers[hs.encoding][compressed], Header: q.Header(), RemoteAddr: q.RemoteAddr, NativePing: hs.nativePing,
 	}}
 }

@@ -9,13 +9,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
-// Config of endpoints. All fields are set.
+// Config of endpoints. All fields are set, unless they say otherwise.
 type Config struct {
 	// MessageSizeLimit is the most bytes of a message on the wire, InflatedSizeLimit
 	// the most after decompression.
@@ -23,6 +24,10 @@ type Config struct {
 	// PingInterval is the time between native pings, PongTimeout the time to answer one.
 	PingInterval, PongTimeout time.Duration
 	Timeouts                  driver.Timeouts
+	// Totals counts the Close frames that the server sends first, as those of Transport. It may
+	// be nil.
+	Totals    *observe.Totals
+	Transport string
 }
 
 // Endpoint implements driver.Endpoint. Between two reads it holds no memory, unless a message
@@ -181,13 +186,16 @@ func (e *Endpoint) closedByClient(ev *rfc6455.Event) driver.Step {
 	s := driver.Step{End: driver.Cut, Cause: ev.CloseError()}
 	e.closing = true
 	if !e.closeSent {
-		s.Write = e.closeFrame(ev.Code, "")
+		e.closeSent = true
+		s.Write = rfc6455.CloseFrame(ev.Code, "")
 	}
 	return s
 }
 
+// closeFrame returns a Close frame that the client has not asked for.
 func (e *Endpoint) closeFrame(code uint16, reason string) []byte {
 	e.closeSent = true
+	e.cfg.Totals.AddClose(observe.Close{Transport: e.cfg.Transport, Code: code})
 	return rfc6455.CloseFrame(code, reason)
 }
 
