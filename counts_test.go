@@ -1,0 +1,405 @@
+package gyro_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// countedNode returns a node that lets clients do everything, in channels that differ by the first
+// letter of their names.
+func countedNode(t *testing.T, by observe.Observer) *gyro.Node {
+	h := everything(gyro.SubscribeOptions{}, gyro.PublishOptions{HistorySize: 5, HistoryTTL: time.Hour})
+	later := time.Now().Add(time.Hour)
+	h.Connecting = func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+		reply := gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token, ExpireAt: later}, ClientSideRefresh: true}
+		if e.Transport.Mode == transport.OneWay {
+			reply.Subscriptions = map[string]gyro.SubscribeOptions{"positioned": {Positioned: true, PushJoinLeave: true}}
+		}
+		return reply, nil
+	}
+	h.Subscribe = func(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+		o := gyro.SubscribeOptions{Presence: true, EmitJoinLeave: true, PushJoinLeave: true, ExpireAt: later}
+		switch e.Channel[0] {
+		case 'p':
+			o.Positioned = true
+		case 'r':
+			o.Recoverable, o.AllowDelta, o.AllowCompaction = true, true, true
+		case 'c':
+			o.Recoverable, o.RecoveryMode, o.AutoRecover = true, gyro.RecoverCache, true
+		case 'f':
+			o.AllowTagsFilter = true
+		}
+		return gyro.SubscribeReply{Options: o, ClientSideRefresh: true}, nil
+	}
+	h.Message = func(context.Context, *gyro.Client, []byte) error { return nil }
+	h.RPC = func(_ context.Context, c *gyro.Client, _ gyro.RPCEvent) ([]byte, error) {
+		c.Send([]byte(`"hello"`))
+		return []byte(`1`), nil
+	}
+	h.Refresh = func(context.Context, *gyro.Client, gyro.RefreshEvent) (gyro.RefreshReply, error) {
+		return gyro.RefreshReply{ExpireAt: later}, nil
+	}
+	h.SubRefresh = func(context.Context, *gyro.Client, gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
+		return gyro.SubRefreshReply{ExpireAt: later}, nil
+	}
+	return run(t, gyro.Config{Logger: slog.New(slog.DiscardHandler), Observer: by, Handlers: h})
+}
+
+// everyWay plays something on connections of both drivers.
+func everyWay(t *testing.T, by func() (*counts, observe.Observer), play func(t *testing.T, node *gyro.Node, l *ledger)) {
+	for _, looped := range []bool{false, true} {
+		t.Run(fmt.Sprintf("looped=%v", looped), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, o := by()
+				node := countedNode(t, o)
+				var a transport.Acceptor = node
+				if looped && onloop.Of(node).NextLoop() != nil {
+					a = viaLoop{node}
+				}
+				l := newLedger(a)
+				play(t, node, l)
+				must(t, node.Shutdown(t.Context()))
+				synctest.Wait()
+				if diff := cmp.Diff(l.traffic, c.traffic); diff != "" {
+					t.Errorf("(-by bytes +by the observer):\n%s", diff)
+				}
+				if diff := cmp.Diff(c.Connected, c.Disconnected); diff != "" || len(c.Connected) == 0 {
+					t.Errorf("(-connected +disconnected):\n%s", diff)
+				}
+				if c.Subscribed != c.Unsubscribed || c.Subscribed == [observe.NumAgents]int{} {
+					t.Errorf("subscribed %v, unsubscribed %v", c.Subscribed, c.Unsubscribed)
+				}
+			})
+		})
+	}
+}
+
+func observer() (*counts, observe.Observer) {
+	c := newCounts()
+	return c, observe.Observer{Turn: c.turn}
+}
+
+func openFor(t *testing.T, a transport.Acceptor, e protocol.Encoding) *wstest.Client {
+	c, err := wstest.Open(t.Context(), t, a, e)
+	must(t, err)
+	return c
+}
+
+// A conversation in which each type of message comes is counted exactly, message by message
+// and byte by byte, as it goes over the wire.
+func TestTraffic(t *testing.T) {
+	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
+		t.Run(e.String(), func(t *testing.T) {
+			var c *counts
+			everyWay(t, func() (*counts, observe.Observer) {
+				var o observe.Observer
+				c, o = observer()
+				return c, o
+			}, func(t *testing.T, node *gyro.Node, l *ledger) {
+				converse(t, node, l, e)
+			})
+			seen := map[string]bool{}
+			for key := range c.Sent {
+				seen[key.Type] = true
+			}
+			for key := range c.Received {
+				seen[key.Type] = true
+			}
+			for m := range observe.NumMessages {
+				if !seen[m.String()] {
+					t.Errorf("the conversation has no %v", m)
+				}
+			}
+			if c.Connected["pipe unregistered unregistered"] != 2 || c.Connected["pipe unnamed unversioned"] != 2 ||
+				c.Connected["lines unregistered unversioned"] != 2 {
+				t.Errorf("connected: %v", c.Connected)
+			}
+			if len(c.Pongs) == 0 || slices.ContainsFunc(c.Pongs, func(p observe.Pong) bool { return p.Transport != "pipe" || p.Took != 0 }) {
+				t.Errorf("pongs: %v", c.Pongs)
+			}
+		})
+	}
+}
+
+func converse(t *testing.T, node *gyro.Node, l *ledger, e protocol.Encoding) {
+	ctx := t.Context()
+	one, err := openOneWay(ctx, l, `{"token":"one","name":"curl"}`)
+	must(t, err)
+	defer one.hangUp()
+	read := openLinesOneWay(t, l)
+	defer read.hangUp()
+	a, b := openFor(t, l, e), openFor(t, l, e)
+	a.Connect(`"token":"a","name":"js","version":"1"`)
+	b.Connect(`"token":"b"`)
+	a.Subscribe("positioned", "")
+	a.Outcome(`"subscribe":{"channel":"positioned"}`)
+	b.Subscribe("positioned", "") // a sees the join
+	batch := make([]gyro.BatchPublication, 5)
+	for i := range batch {
+		batch[i] = gyro.BatchPublication{Channel: "positioned", Data: fmt.Appendf(nil, "%d", i), Options: &gyro.PublishOptions{HistorySize: 9, HistoryTTL: time.Hour}}
+	}
+	node.PublishBatch(ctx, batch)
+	synctest.Wait()
+	for _, command := range []string{
+		`"publish":{"channel":"positioned","data":{"text":"héllo"}}`, `"presence":{"channel":"positioned"}`,
+		`"presence_stats":{"channel":"positioned"}`, `"history":{"channel":"positioned","limit":3}`, `"rpc":{"method":"m","data":1}`,
+		`"refresh":{"token":"t"}`, `"sub_refresh":{"channel":"positioned","token":"t"}`,
+	} {
+		a.Do(command)
+	}
+	a.Send(`{"send":{"data":1}}` + "\n" + `{"id":1000,"rpc":{}}` + "\n")
+	a.Await(1000)
+	must(t, node.Subscribe(ctx, gyro.Target{User: "b"}, "side", nil))
+	must(t, node.Unsubscribe(ctx, gyro.Target{User: "b"}, "side", nil))
+	must(t, node.Refresh(ctx, gyro.Target{User: "b"}, &gyro.RefreshOptions{ExpireAt: time.Now().Add(time.Hour)}))
+	b.Do(`"unsubscribe":{"channel":"positioned"}`) // a sees the leave
+	time.Sleep(time.Minute)                        // pings
+	synctest.Wait()
+	b.Raw([]byte("\x05nonsense"))
+	b.Disconnected()
+	must(t, node.Disconnect(ctx, gyro.Target{User: "one"}, nil))
+	c := openFor(t, l, e)
+	c.Connect(`"token":"c","name":"x","version":"y"`)
+	c.Vanish()
+	d := openFor(t, l, e)
+	d.Connect("") // stays until the shutdown
+	openFor(t, l, e)
+	synctest.Wait()
+}
+
+// openLinesOneWay opens a one-way connection whose connect request is a message.
+func openLinesOneWay(t *testing.T, a transport.Acceptor) *lines {
+	l, err := openLines(t.Context(), a, oneWay)
+	must(t, err)
+	l.peer.Receive([]byte(`{"token":"two","name":"curl"}`))
+	return l
+}
+
+// Whatever clients do, at the same time and with any options, the observer counts what goes
+// over the wire; and when all have gone, as many subscriptions and clients ended as began.
+func TestTrafficProperty(t *testing.T) {
+	for seed := range uint64(20) {
+		everyWay(t, observer, func(t *testing.T, node *gyro.Node, l *ledger) {
+			r := rand.New(rand.NewPCG(seed, 3))
+			var clients []*wstest.Client
+			for range 150 {
+				if len(clients) < 3 || r.IntN(12) == 0 {
+					c := openFor(t, l, protocol.Encoding(r.IntN(2)))
+					c.Connect([]string{``, `"name":"n",`, `"version":"v",`}[r.IntN(3)] + `"token":"` + fmt.Sprint(r.IntN(4)) + `"`)
+					clients = append(clients, c)
+				}
+				i := r.IntN(len(clients))
+				if !churn(t, r, node, clients[i]) {
+					clients = slices.Delete(clients, i, i+1)
+				}
+				if r.IntN(4) == 0 {
+					synctest.Wait()
+				}
+			}
+			synctest.Wait()
+		})
+	}
+}
+
+// churn does something with a client. It returns false if the client has ended.
+func churn(t *testing.T, r *rand.Rand, node *gyro.Node, c *wstest.Client) bool {
+	ch := []string{"positioned", "recoverable", "cache", "filtered", "other"}[r.IntN(5)]
+	user := gyro.Target{User: fmt.Sprint(r.IntN(4))}
+	switch r.IntN(12) {
+	case 0, 1, 2:
+		fields := ""
+		switch {
+		case ch == "recoverable":
+			epoch := []string{"", "another"}[r.IntN(2)]
+			fields = fmt.Sprintf(`,"recover":%v,"offset":%d,"epoch":%q,"flag":1`, r.IntN(2) == 0, r.IntN(8), epoch)
+			if r.IntN(2) == 0 {
+				fields += `,"delta":"fossil"`
+			}
+		case ch == "filtered" && r.IntN(2) == 0:
+			fields = `,"tf":{"key":"k","cmp":"eq","val":"v"}`
+		}
+		outcome, _ := c.Outcome(fmt.Sprintf(`"subscribe":{"channel":%q%s}`, ch, fields))
+		return !strings.HasPrefix(outcome, "disconnect")
+	case 3:
+		outcome, _ := c.Outcome(`"unsubscribe":{"channel":"` + ch + `"}`)
+		return !strings.HasPrefix(outcome, "disconnect")
+	case 4:
+		must(t, node.Unsubscribe(t.Context(), user, ch, nil))
+	case 5:
+		must(t, node.Subscribe(t.Context(), user, ch, &gyro.SubscribeOptions{PushJoinLeave: true}))
+	case 6:
+		synctest.Wait()
+		if r.IntN(2) == 0 {
+			must(t, node.Disconnect(t.Context(), user, &gyro.DisconnectOptions{Disconnect: &kicked}))
+		} else {
+			c.Vanish()
+		}
+		synctest.Wait()
+		return false
+	case 7:
+		time.Sleep(30 * time.Second)
+	default:
+		batch := make([]gyro.BatchPublication, 1+r.IntN(4))
+		for i := range batch {
+			o := &gyro.PublishOptions{HistorySize: 3, HistoryTTL: time.Hour, Delta: true}
+			if r.IntN(2) == 0 {
+				o.Tags = map[string]string{"k": "v"}
+			}
+			batch[i] = gyro.BatchPublication{Channel: ch, Data: []byte(`"` + strings.Repeat("text ", 20) + fmt.Sprint(r.IntN(100)) + `"`), Options: o}
+		}
+		node.PublishBatch(t.Context(), batch)
+	}
+	return true
+}
+
+// Recoveries are counted by their outcome.
+func TestRecoveriesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, o := observer()
+		node := countedNode(t, o)
+		var epoch string
+		for range 3 {
+			epoch = publish(t, node, "recoverable", `1`, &gyro.PublishOptions{HistorySize: 2, HistoryTTL: time.Hour}).Position.Epoch
+		}
+		for _, from := range []int{0, 1, 2, 3, 7} { // two are kept; 7 was never reached
+			connect(t, node, "u").Subscribe("recoverable", fmt.Sprintf(`"recover":true,"offset":%d,"epoch":%q`, from, epoch))
+		}
+		connect(t, node, "u").Outcome(`"subscribe":{"channel":"recoverable","recover":true,"offset":3,"epoch":"x","flag":2}`) // rather an error
+		connect(t, node, "u").Subscribe("recoverable", "")
+		publish(t, node, "cache", `1`, &gyro.PublishOptions{HistorySize: 2, HistoryTTL: time.Hour})
+		connect(t, node, "u").Subscribe("cache", "")
+		connect(t, node, "u").Subscribe("cache2", "")
+		synctest.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		want := map[observe.Recovery]int{
+			{Recovered: true, Publications: 2}: 1, {Recovered: true, Publications: 1}: 2, {Recovered: true}: 1, {}: 4,
+		}
+		if diff := cmp.Diff(want, c.Recoveries); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Each loop with subscribers counts a publication once, whatever the number of subscribers;
+// skipped ones are counted one by one.
+func TestBroadcastsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, o := observer()
+		node := countedNode(t, o)
+		loops := runtime.GOMAXPROCS(0)
+		for range 3 * loops {
+			connect(t, node, "u").Subscribe("filtered", `"tf":{"key":"k","cmp":"eq","val":"v"}`)
+		}
+		one := connect(t, node, "u")
+		one.Subscribe("other", "")
+		publish(t, node, "filtered", `1`, &gyro.PublishOptions{Tags: map[string]string{"k": "v"}})
+		publish(t, node, "filtered", `2`)
+		publish(t, node, "other", `3`)
+		publish(t, node, "nobody", `4`)
+		synctest.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for name, list := range map[string][]observe.Timing{"lags": c.Lags, "broadcasts": c.Broadcasts} {
+			n := 0
+			for _, l := range list {
+				if n += l.Count; l.Took != 0 {
+					t.Errorf("%s: %v", name, l)
+				}
+			}
+			if n != 2*loops+1 {
+				t.Errorf("%s: %d, want %d", name, n, 2*loops+1)
+			}
+		}
+		if got := c.Sent[message{"pipe", protocol.JSON, "push_publication"}].Messages; got != 3*loops+1 || c.Filtered != 3*loops {
+			t.Errorf("%d were sent, %d filtered", got, c.Filtered)
+		}
+	})
+}
+
+// What a node does with its engines is counted in Totals.
+func TestTotals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		totals := new(observe.Totals)
+		node := countedNode(t, observe.Observer{Totals: totals})
+		ctx := t.Context()
+		a, b := connect(t, node, "a"), connect(t, node, "b")
+		a.Subscribe("other", "")
+		b.Subscribe("other", "")
+		a.Subscribe("positioned", "")
+		a.Subscribe("recoverable", `"recover":true`)
+		a.Subscribe("cache", "")
+		a.Do(`"publish":{"channel":"other","data":1}`)
+		node.Broadcast(ctx, []string{"other", "positioned"}, []byte(`2`), nil)
+		a.Do(`"presence":{"channel":"other"}`)
+		a.Do(`"presence_stats":{"channel":"other"}`)
+		a.Do(`"history":{"channel":"positioned"}`)
+		must(t, node.RemoveHistory(ctx, "positioned"))
+		if _, err := node.Channels(ctx, ""); err != nil {
+			t.Error(err)
+		}
+		b.Vanish()
+		a.Do(`"unsubscribe":{"channel":"other"}`)
+		synctest.Wait()
+		got, want := map[string]uint64{}, map[string]uint64{
+			"sent publication": 3, "received publication": 3, "sent join": 5, "received join": 5, "sent leave": 2, "received leave": 2,
+			"broker_subscribe": 4, "broker_unsubscribe": 1, "add_presence": 5, "remove_presence": 2, "presence": 1, "presence_stats": 1,
+			"history": 1, "history_recover": 1, "history_recover_cache": 1, "history_stream_top": 1, "history_remove": 1, "survey": 1,
+		}
+		for e := range observe.NumEvents {
+			got["sent "+e.String()], got["received "+e.String()] = totals.Sent(e), totals.Received(e)
+		}
+		for a := range observe.NumActions {
+			got[a.String()] = totals.Actions(a)
+		}
+		delete(got, "sent control")
+		delete(got, "received control")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Close frames that the server sends first are counted by their code, on both drivers.
+func TestCloseFramesAreCounted(t *testing.T) {
+	for _, goroutines := range []bool{false, true} {
+		totals := new(observe.Totals)
+		h := everything(gyro.SubscribeOptions{}, gyro.PublishOptions{})
+		node := run(t, gyro.Config{Logger: slog.New(slog.DiscardHandler), Handlers: h, GoroutineDriver: goroutines, Observer: observe.Observer{Totals: totals}})
+		address := serve(t, node, func(next http.Handler) http.Handler { return next })
+		for range 2 {
+			c := wstest.Dial(t, address, nil)
+			c.Connect(`"token":"u"`)
+			must(t, node.Disconnect(t.Context(), gyro.Target{User: "u"}, &gyro.DisconnectOptions{Disconnect: &kicked}))
+			c.Disconnected()
+		}
+		bad := wstest.Dial(t, address, nil)
+		bad.Raw([]byte("nonsense"))
+		bad.Disconnected()
+		gone := wstest.Dial(t, address, nil)
+		gone.Connect(`"token":"v"`)
+		gone.Vanish()
+		want := map[observe.Close]uint64{{Transport: "websocket", Code: 4100}: 2, {Transport: "websocket", Code: 3501}: 1}
+		if diff := cmp.Diff(want, totals.Closes()); diff != "" {
+			t.Errorf("goroutines %v (-want +got):\n%s", goroutines, diff)
+		}
+	}
+}
