@@ -79,7 +79,7 @@ func TestPublishAllocBudget(t *testing.T) {
 }
 
 // idle is an observer that does nothing with what it is told.
-var idle = observe.Observer{Turn: func(*observe.Turn) {}}
+var idle = observe.Observer{Turn: func(*observe.Turn) {}, Totals: new(observe.Totals)}
 
 // caller connects a client, and returns a function that has a command answered.
 func caller(tb testing.TB, o observe.Observer, command string) (call func()) {
@@ -132,6 +132,10 @@ func benchmarkObserver(b *testing.B, prepare func(b *testing.B, o observe.Observ
 			}
 		})
 	}
+}
+
+func BenchmarkPublish1(b *testing.B) {
+	benchmarkObserver(b, func(b *testing.B, o observe.Observer) func() { return audience(b, 1, o, nil) })
 }
 
 func BenchmarkPublish1000(b *testing.B) {

@@ -2,6 +2,7 @@
 package counting
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/internal/contain"
@@ -141,12 +142,18 @@ func (c *Counter) transport(f *via.Framer) *observe.Transport {
 			return t
 		}
 	}
-	add(c, &c.turn.Transports, observe.Transport{Name: f.Transport, Encoding: e})
-	last := len(c.turn.Transports) - 1
+	if len(list) == most {
+		c.flush()
+	}
+	last := len(c.turn.Transports)
 	if last == 0 {
 		c.framer = f
 	}
-	return &c.turn.Transports[last]
+	c.turn.Transports = slices.Grow(c.turn.Transports, 1)[:last+1]
+	t := &c.turn.Transports[last]
+	*t = observe.Transport{Name: f.Transport, Encoding: e} // it is large, so it is made in its place
+	c.some = true
+	return t
 }
 
 // Accepted counts a new connection.
