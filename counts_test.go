@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/bustest"
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/observe"
@@ -374,6 +375,53 @@ func TestTotals(t *testing.T) {
 		delete(got, "received control")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Control messages are counted as often as the controller sends them; each node also receives
+// its own.
+func TestControlMessagesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		engines, totals := [2]*bustest.Engine{bus.Engine(), bus.Engine()}, [2]observe.Totals{}
+		for i, e := range engines {
+			run(t, gyro.Config{Broker: e, Observer: observe.Observer{Totals: &totals[i]}})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		a, b := totals[0].Sent(observe.EventControl), totals[1].Sent(observe.EventControl)
+		if a != uint64(engines[0].Sent()) || b != uint64(engines[1].Sent()) || a == 0 || b == 0 {
+			t.Errorf("%d and %d messages were counted, %d and %d sent", a, b, engines[0].Sent(), engines[1].Sent())
+		}
+		if got := totals[0].Received(observe.EventControl); got == 0 || got > a+b {
+			t.Errorf("%d of %d messages were received", got, a+b)
+		}
+	})
+}
+
+// The time for which a window holds publications back is no part of their lag and broadcast.
+func TestWindowsAreNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, o := observer()
+		node := run(t, gyro.Config{Observer: o, Handlers: everything(gyro.SubscribeOptions{BatchMaxDelay: time.Second}, gyro.PublishOptions{})})
+		a := connect(t, node, "u")
+		a.Subscribe("ch", "")
+		publish(t, node, "ch", `1`)
+		time.Sleep(300 * time.Millisecond)
+		publish(t, node, "ch", `2`)
+		a.Pub()
+		a.Pub()
+		synctest.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if n := c.Sent[message{"pipe", protocol.JSON, "push_publication"}].Messages; n != 2 {
+			t.Errorf("%d publications", n)
+		}
+		for _, l := range append(c.Lags, c.Broadcasts...) {
+			if l.Took != 0 {
+				t.Errorf("lags %v, broadcasts %v", c.Lags, c.Broadcasts)
+			}
 		}
 	})
 }

@@ -90,10 +90,11 @@ type Turn struct {
 	// Filtered counts the publications that subscriptions skipped because of a tags filter.
 	Filtered int
 	// Lags are the ages of publications, by the time that the broker gave them, when the
-	// loop takes them; publications without a time are not among them. Broadcasts are the
-	// times from then until the publication was written to the last of the loop's
-	// subscribers, without the time for which a batching window held it back. Each loop with
-	// subscribers of the channel reports a publication once.
+	// loop takes them, in whole milliseconds; publications without a time are not among
+	// them. Broadcasts are the times from the turn in which the delivery of a publication
+	// begins, after a batching window, to the end of the turn that has written it to the last
+	// of the loop's subscribers. Each loop with subscribers of the channel reports a
+	// publication once in both.
 	Lags, Broadcasts []Timing
 	// Bytes that transports have taken from the clients' queues.
 	Bytes int
@@ -110,7 +111,8 @@ type Transport struct {
 	// them whose connection has ended, both by Agent.
 	Connected, Disconnected [NumAgents]int
 	// Sent counts the messages that were queued for clients, Received the commands and pongs
-	// that arrived, both by Message.
+	// that arrived, both by Message. The size of the connect request of a one-way client is
+	// only known if it came as a message.
 	Sent, Received [NumMessages]Traffic
 }
 

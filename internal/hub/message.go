@@ -211,13 +211,8 @@ func (d *Delivery) make(f transport.Framer, form Form) (l encoded) {
 	return l
 }
 
-// Frame is Delivery.Frame for any goroutine. It encodes the frame once; the callers share it
-// and may keep it.
-func (m *Message) Frame(f transport.Framer, form Form) ([]byte, error) {
-	l := m.shared(f, form)
-	return l.frame, l.err
-}
-
+// shared is like Delivery.Frame for any goroutine. It encodes the frame once; the callers share
+// it and may keep it.
 func (m *Message) shared(f transport.Framer, form Form) encoded {
 	if v := find(m.variants.Load(), f, form); v != nil {
 		return v.encoded
