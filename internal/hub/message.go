@@ -198,14 +198,16 @@ func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
 // make puts the frame into the loop's arena, behind that of the message before, so that
 // subscribers get both as one piece. A costly frame is made once for all loops.
 func (d *Delivery) make(f transport.Framer, form Form) (l encoded) {
-	if d.arena == nil || f.Costly() {
-		l = d.Message.shared(f, form)
-	} else {
+	switch {
+	case d.arena == nil:
+		l = d.shared(f, form)
+	case f.Costly():
+		if l = d.shared(f, form); l.err == nil {
+			l.frame = d.arena.Commit(l.frame)
+		}
+	default:
 		l.framer, l.form = f, form
 		l.frame, l.size, l.err = d.encode(d.arena, f, form)
-	}
-	if d.arena != nil && f.Costly() && l.err == nil {
-		l.frame = d.arena.Commit(l.frame)
 	}
 	l.taken = 1
 	return l

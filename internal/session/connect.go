@@ -186,7 +186,6 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 func (s *Session) ttl(expireAt int64) int64       { return due.TTL(s.env.Now(), expireAt) }
 func (s *Session) past(expireAt int64) bool       { return expireAt != 0 && s.ttl(expireAt) <= 0 }
 func (s *Session) capExpiry(expireAt int64) int64 { return due.CapExpiry(s.env.Now(), expireAt) }
-
 func (s *Session) remaining(expireAt int64) (expires bool, ttl uint32) {
 	return due.Remaining(s.env.Now(), expireAt)
 }

@@ -436,9 +436,11 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	try(func() { s.env.Schedule(0) })
 	var items []DetachItem
 	for b := range s.subs.All() {
-		if b.state == subAttached || b.state == subLive {
-			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
-		}
+		try(func() {
+			if b.state == subAttached || b.state == subLive {
+				items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
+			}
+		})
 		try(func() { s.part(b) })
 		b.state = subEnded
 	}

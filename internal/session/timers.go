@@ -13,11 +13,10 @@ type deadlines struct {
 	stale, ping, pong, expire, periodic, unsubscribe int64
 }
 
-func (d *deadlines) next() int64 {
-	return due.Earliest(d.stale, d.ping, d.pong, d.expire, d.periodic, d.unsubscribe)
+func (s *Session) reschedule() {
+	d := &s.deadlines
+	s.env.Schedule(due.Earliest(d.stale, d.ping, d.pong, d.expire, d.periodic, d.unsubscribe))
 }
-
-func (s *Session) reschedule() { s.env.Schedule(s.deadlines.next()) }
 
 // pings reports whether the session sends pings.
 func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.via.NativePing }
