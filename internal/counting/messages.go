@@ -182,6 +182,13 @@ var kinds = [...]observe.Message{
 	hub.KindPublication: observe.MessagePushPublication, hub.KindJoin: observe.MessagePushJoin, hub.KindLeave: observe.MessagePushLeave,
 }
 
+// Delivered counts a message that only one subscriber got.
+func (c *Counter) Delivered(d *hub.Delivery) {
+	if c != nil {
+		d.Tell(c)
+	}
+}
+
 // Sent implements hub.Counter.
 func (c *Counter) Sent(k hub.Kind, f transport.Framer, messages, bytes int) {
 	grow(&c.transport(f.(*via.Framer)).Sent[kinds[k]], messages, bytes)

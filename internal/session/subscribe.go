@@ -382,9 +382,8 @@ func (b *Subscription) goLive() {
 	for _, m := range was.buffer {
 		if b.state == subLive {
 			d := &hub.Delivery{Message: m}
-			if b.Deliver(d); counts != nil {
-				d.Tell(counts)
-			}
+			b.Deliver(d)
+			counts.Delivered(d)
 		}
 	}
 	if b.state != subLive {
