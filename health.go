@@ -8,7 +8,8 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// Health of a part of the node: an engine, a shard of it, or the node's own loops.
+// Health of a Part of the node (an engine, a shard of it, or the node's own loops): the Delay of
+// its messages, Err if it does not work, and how many Reconnects it needed. See "go doc github.com/gyrohq/gyro/broker.Health".
 type Health = broker.Health
 
 var (

@@ -10,13 +10,45 @@ import (
 // zero value, means the defaults. A method reads the struct only during the call, so it may
 // be shared and changed later, but what it refers to (tags, data, …) must not be modified.
 type (
-	// PublishOptions say how a publication is kept and delivered.
+	// PublishOptions say how a publication is kept and delivered. Their fields, which
+	// "go doc github.com/gyrohq/gyro/channel.PublishOptions" explains:
+	//
+	//	HistorySize, HistoryTTL         how many publications the channel keeps, and how long
+	//	HistoryMetaTTL                  how long its position outlives them
+	//	SkipHistory                     the channel does not keep this one
+	//	IdempotencyKey, IdempotencyTTL  the same key publishes once
+	//	Version, VersionEpoch           an old version is not published
+	//	Delta                           subscribers may get differences
+	//	Tags, Info                      go with the publication
 	PublishOptions = channel.PublishOptions
-	// SubscribeOptions say how a subscription behaves.
+
+	// SubscribeOptions say how a subscription behaves. Their fields, which
+	// "go doc github.com/gyrohq/gyro/channel.SubscribeOptions" explains:
+	//
+	//	Presence                       the client is listed
+	//	EmitJoinLeave, PushJoinLeave   the channel hears of the client, the client of others
+	//	Positioned, Recoverable        no gaps; what was missed comes when the client is back
+	//	RecoveryMode, AutoRecover      all that was missed, or only the latest publication
+	//	RecoverSince                   from where a server-side subscription recovers
+	//	HistoryMetaTTL                 how long the position outlives the publications
+	//	Publications                   what the client gets at once if it recovers nothing
+	//	ExpireAt                       when the subscription ends unless it is refreshed
+	//	ChanInfo, Data                 what others, and the client itself, get with it
+	//	AllowDelta, AllowCompaction    what the client may ask for
+	//	AllowTagsFilter                likewise
+	//	ServerTagsFilter               which publications the client gets
+	//	BatchMaxDelay, BatchMaxSize    several messages leave in one write
+	//	Source                         a mark of the application
 	SubscribeOptions = channel.SubscribeOptions
-	// ChannelOptions are what publications and subscriptions of a channel share.
+
+	// ChannelOptions are what publications and subscriptions of a channel share: HistorySize and
+	// HistoryTTL keep its publications, HistoryMetaTTL its position, and Binary allows payloads
+	// that are not JSON. See "go doc github.com/gyrohq/gyro/channel.Options".
 	ChannelOptions = channel.Options
-	// HistoryFilter selects a part of a stream.
+
+	// HistoryFilter selects a part of a stream by its fields, which
+	// "go doc github.com/gyrohq/gyro/channel.HistoryFilter" explains: Since a position, Limit,
+	// Reverse from the newest on; MetaTTL says how long the position outlives the publications.
 	HistoryFilter = channel.HistoryFilter
 )
 

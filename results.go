@@ -9,32 +9,67 @@ import (
 
 // Types of other packages that most programs use.
 type (
-	// StreamPosition is a position in a channel's stream.
+	// StreamPosition is a position in a channel's stream: Offset and Epoch, as
+	// "go doc github.com/gyrohq/gyro/channel.StreamPosition" explains.
 	StreamPosition = channel.StreamPosition
-	// ClientInfo tells who published or is present.
-	ClientInfo = channel.ClientInfo
-	// Publication is one message of a channel.
+
+	// ClientInfo tells who published or is present: User and Client, their IDs, ConnInfo from
+	// the client's Credentials and ChanInfo from its SubscribeOptions. See
+	// "go doc github.com/gyrohq/gyro/protocol.ClientInfo".
+	ClientInfo = protocol.ClientInfo
+
+	// Publication is one message of a channel. Its fields, which
+	// "go doc github.com/gyrohq/gyro/channel.Publication" explains:
+	//
+	//	Offset               in the stream; 0 if the channel does not keep it
+	//	Data, Tags           what was published
+	//	Info                 the client that published
+	//	Time, Version        when, and which version
+	//	Channel              the real channel, if the subscription is to another
+	//	Key, Removed, Score  of map channels
+	//	Checked              a node has found out that Data is JSON
 	Publication = channel.Publication
-	// PublishResult of an accepted publish.
+
+	// PublishResult of an accepted publish: its Position, or why it was Suppressed. See
+	// "go doc github.com/gyrohq/gyro/channel.PublishResult".
 	PublishResult = channel.PublishResult
-	// BatchPublication is an element of Node.PublishBatch.
+
+	// BatchPublication is an element of Node.PublishBatch: Channel, Data and Options go in,
+	// Result and Err come out. See "go doc github.com/gyrohq/gyro/channel.BatchPublication".
 	BatchPublication = channel.BatchPublication
-	// PresenceStats are the numbers of clients and users in a channel.
+
+	// PresenceStats are the numbers of Clients and Users in a channel. See
+	// "go doc github.com/gyrohq/gyro/channel.PresenceStats".
 	PresenceStats = channel.PresenceStats
-	// History is a part of a stream, and its top position.
+
+	// History is a part of a stream: the Publications, and the Top position of the stream. See
+	// "go doc github.com/gyrohq/gyro/channel.History".
 	History = channel.History
-	// FilterNode is a tags filter, or a part of one.
+
+	// FilterNode is a tags filter, or a part of one: Op joins Nodes, or without Op, Cmp compares
+	// the tag Key with Val or Vals; Excess marks one that was too large. See
+	// "go doc github.com/gyrohq/gyro/protocol.FilterNode".
 	FilterNode = protocol.FilterNode
-	// Encoding of a connection: EncodingJSON or EncodingProtobuf.
+
+	// Encoding of a connection: EncodingJSON or EncodingProtobuf. See
+	// "go doc github.com/gyrohq/gyro/protocol.Encoding".
 	Encoding = protocol.Encoding
-	// Error answers a command of a client. Handlers return one, or wrap it. Codes from 400
-	// to 1999 are the application's.
+
+	// Error answers a command of a client with a Code, a Message, and Temporary if the client
+	// should try again. Handlers return one, or wrap it. Codes from 400 to 1999 are the
+	// application's. "go doc github.com/gyrohq/gyro/protocol.ErrorBadRequest" lists those of
+	// the protocol, "go doc github.com/gyrohq/gyro/protocol.Error" the methods.
 	Error = protocol.Error
-	// Disconnect closes a connection. Handlers return one, or wrap it. Codes from 4000 to
-	// 4499 (clients reconnect) and 4500 to 4999 (they do not) are the application's. A
-	// reason has 1 to 123 bytes.
+
+	// Disconnect closes a connection with a Code and a Reason; Reconnect is unused. Handlers
+	// return one, or wrap it. Codes from 4000 to 4499 (clients reconnect) and 4500 to 4999 (they
+	// do not) are the application's. A reason has 1 to 123 bytes.
+	// "go doc github.com/gyrohq/gyro/protocol.DisconnectShutdown" lists those of the protocol,
+	// "go doc github.com/gyrohq/gyro/protocol.Disconnect" the methods.
 	Disconnect = protocol.Disconnect
-	// Unsubscribe is why a subscription ended.
+
+	// Unsubscribe is why a subscription ended: a Code and a Reason. See
+	// "go doc github.com/gyrohq/gyro/protocol.Unsubscribe".
 	Unsubscribe = protocol.Unsubscribe
 )
 

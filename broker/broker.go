@@ -83,17 +83,29 @@ type PublicationEvent struct {
 // The values that engines take and return.
 type (
 	// PublishOptions of one publication. A broker finds Tags, Info and Version in the
-	// Publication, and ignores those of the options.
+	// Publication, and ignores those of the options. It minds the other fields, which
+	// "go doc github.com/gyrohq/gyro/channel.PublishOptions" explains: HistorySize, HistoryTTL,
+	// HistoryMetaTTL, SkipHistory, IdempotencyKey, IdempotencyTTL, VersionEpoch, Delta.
 	PublishOptions = channel.PublishOptions
-	// PublishResult of an accepted publish.
+
+	// PublishResult of an accepted publish: its Position, or why it was Suppressed. See
+	// "go doc github.com/gyrohq/gyro/channel.PublishResult".
 	PublishResult = channel.PublishResult
-	// SuppressReason tells why a publish changed nothing.
+
+	// SuppressReason tells why a publish changed nothing. See
+	// "go doc github.com/gyrohq/gyro/channel.SuppressReason".
 	SuppressReason = channel.SuppressReason
-	// HistoryFilter selects a part of a stream.
+
+	// HistoryFilter selects a part of a stream: Since, Limit, Reverse and MetaTTL, which
+	// "go doc github.com/gyrohq/gyro/channel.HistoryFilter" explains.
 	HistoryFilter = channel.HistoryFilter
-	// History is what a stream holds.
+
+	// History is what a stream holds: its Publications and its Top. See
+	// "go doc github.com/gyrohq/gyro/channel.History".
 	History = channel.History
-	// PresenceStats are the counts of a channel.
+
+	// PresenceStats are the numbers of Clients and Users in a channel. See
+	// "go doc github.com/gyrohq/gyro/channel.PresenceStats".
 	PresenceStats = channel.PresenceStats
 )
 

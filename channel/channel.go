@@ -14,7 +14,9 @@ type StreamPosition struct {
 	Epoch string
 }
 
-// ClientInfo tells who published, joined or is present. Clients get this very message.
+// ClientInfo tells who published, joined or is present: User and Client, their IDs, ConnInfo and
+// ChanInfo. Clients get this very message. See
+// "go doc github.com/gyrohq/gyro/protocol.ClientInfo".
 type ClientInfo = protocol.ClientInfo
 
 // Publication is one message of a channel. It is immutable once handed to a

@@ -40,7 +40,12 @@ type Examination struct {
 }
 
 // Problem is something to know about the value of a key.
-type Problem = schema.Problem
+type Problem struct {
+	// Key as messages name it: channel.namespaces[0](chat).presence. It is empty if the problem
+	// is that of no key.
+	Key string
+	Err error
+}
 
 // Unknown is a key of the file or a variable that means nothing.
 type Unknown struct {
@@ -93,7 +98,7 @@ func Examine(opts Options) (*Examination, error) {
 
 // problemsOf lists the problems that an error joins. Those of no key have the key "".
 func problemsOf(err error) (out []Problem) {
-	var p *Problem
+	var p *schema.Problem
 	joined, many := err.(interface{ Unwrap() []error })
 	switch {
 	case err == nil:
@@ -102,7 +107,7 @@ func problemsOf(err error) (out []Problem) {
 			out = append(out, problemsOf(e)...)
 		}
 	case errors.As(err, &p):
-		out = append(out, *p)
+		out = append(out, Problem(*p))
 	default:
 		out = append(out, Problem{Err: err})
 	}

@@ -109,8 +109,8 @@ func TestViolationsOnTheWire(t *testing.T) {
 			c.raw(tt.Data)
 			c.raw(make([]byte, 50000))
 			c.expect(closeFr(tt.Code, tt.Reason))
-			var got *CloseError
-			if err := p.closedWith(); !errors.As(err, &got) || *got != (CloseError{Code: tt.Code, Reason: tt.Reason}) {
+			var got *rfc6455.CloseError
+			if err := p.closedWith(); !errors.As(err, &got) || *got != (rfc6455.CloseError{Code: tt.Code, Reason: tt.Reason}) {
 				t.Errorf("Closed(%v)", err)
 			}
 			c.send(closeFr(tt.Code, ""))

@@ -24,6 +24,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
 // crowd is a server whose peers hold next to nothing, so that what a connection costs
@@ -113,7 +114,7 @@ func (m *member) Closed(err error) {
 	c := m.crowd
 	cause := fmt.Sprint(err)
 	var d protocol.Disconnect
-	var e *CloseError
+	var e *rfc6455.CloseError
 	switch {
 	case errors.As(err, &d):
 		cause = fmt.Sprint(d.Code)

@@ -18,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
 var update = flag.Bool("update", false, "write what the pure endpoint does into testdata")
@@ -241,7 +242,7 @@ func (p *fixturePeer) Writable() { p.hears("writable") }
 
 func (p *fixturePeer) Closed(err error) {
 	var d protocol.Disconnect
-	var e *CloseError
+	var e *rfc6455.CloseError
 	switch {
 	case errors.As(err, &d):
 		p.hears("closed %d %q", d.Code, d.Reason)

@@ -78,12 +78,6 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// CloseError is what Peer.Closed gets if the client ended the connection by a Close frame, or
-// broke the rules of WebSocket, so that the transport sent one. (After Conn.Close, Peer.Closed
-// gets the disconnect.) Code is of RFC 6455 section 7.4, 1005 if the client's frame had none;
-// Reason is as in the frame; ByClient tells who sent the frame.
-type CloseError = rfc6455.CloseError
-
 // The connections of a Handler, on a loop and with goroutines.
 type (
 	loopConn   = driver.LoopConn[endpoint.Endpoint, *endpoint.Endpoint]
