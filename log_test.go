@@ -63,7 +63,7 @@ func TestSlowClientIsLogged(t *testing.T) {
 		c := wstest.Pipe(t, node)
 		id := c.Connect(`"token":"u"`).Client
 		c.Subscribe("a", "")
-		c.Stick(true)
+		c.Stall(true)
 		for range 20 {
 			if _, err := node.Publish(t.Context(), "a", []byte(`"`+strings.Repeat("x", 100)+`"`), nil); err != nil {
 				t.Fatal(err)

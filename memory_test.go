@@ -3,11 +3,8 @@
 package gyro
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -15,10 +12,8 @@ import (
 
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/loop"
-	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
-	"github.com/gyrohq/gyro/transport/websocket"
 )
 
 // A client is to fit into the allocator's size class of 352 bytes.
@@ -40,6 +35,16 @@ func (m mute) Write(frames [][]byte) (n int, err error) {
 }
 func (mute) Close(protocol.Disconnect, [][]byte) {}
 func (mute) Pause(bool)                          {}
+
+// newlines is a framer without an envelope.
+type newlines struct{ _ byte }
+
+var framer = new(newlines)
+
+func (*newlines) Encoding() protocol.Encoding { return protocol.JSON }
+func (*newlines) Headroom() int               { return 0 }
+func (*newlines) Costly() bool                { return false }
+func (*newlines) Frame(buf []byte) []byte     { return append(buf, '\n') }
 
 // openNode runs a node that lets everybody do everything, inline.
 func openNode(tb testing.TB) *Node {
@@ -71,7 +76,7 @@ func TestBytesPerConnection(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	peers := make([]transport.Peer, n)
 	for i := range peers {
-		info := transport.Info{Name: "mute", Framer: wstest.Framer(protocol.JSON)}
+		info := transport.Info{Name: "mute", Framer: framer}
 		err := node.clients.OnLoops(context.Background(), func(l *client.Loop) {
 			if l.Index != i%len(node.clients.Loops()) {
 				return
@@ -114,46 +119,6 @@ func TestBytesPerConnection(t *testing.T) {
 	}
 }
 
-// What the values of a request's context cost a connection, for a program that calls SetCredentials
-// in its middleware, and what they do not cost one that does not. net/http serves both.
-func TestBytesOfRequestContext(t *testing.T) {
-	const n, budget = 500, 700
-	perClient := func(credentials func(context.Context) context.Context) int64 {
-		node := openNode(t)
-		node.cfg.Handlers.Connecting = func(ctx context.Context, _ ConnectEvent) (ConnectReply, error) {
-			return ConnectReply{Credentials: cmp.Or(GetCredentials(ctx), &Credentials{UserID: "u"})}, nil
-		}
-		h := websocket.NewHandler(node, websocket.Config{})
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h.ServeHTTP(w, r.WithContext(credentials(r.Context())))
-		}))
-		clients := make([]*wstest.Client, n)
-		before := liveHeap()
-		for i := range clients {
-			clients[i] = wstest.Dial(t, server.URL, nil)
-			clients[i].Connect("")
-		}
-		got := (liveHeap() - before) / n
-		runtime.KeepAlive(clients)
-		server.Close()
-		if err := node.Shutdown(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	who := &Credentials{UserID: "u"}
-	plain := func(ctx context.Context) context.Context { return context.WithValue(ctx, pathKey{}, who) }
-	perClient(plain) // fills pools
-	none := perClient(plain)
-	kept := perClient(func(ctx context.Context) context.Context { return SetCredentials(ctx, who) })
-	t.Logf("%d bytes per connection and its client in the test, %d with a context of the request", none, kept)
-	if kept-none > budget {
-		t.Errorf("the context of a request costs %d bytes, budget %d", kept-none, budget)
-	}
-}
-
-type pathKey struct{}
-
 // lives returns a function that lets 100 connections live: connect and subscribe in
 // one frame, the replies, the end. There is no transport in it.
 func lives(tb testing.TB) func() {
@@ -164,7 +129,7 @@ func lives(tb testing.TB) func() {
 		}
 	})
 	writes := new(atomic.Int64)
-	info := transport.Info{Name: "mute", Framer: wstest.Framer(protocol.JSON)}
+	info := transport.Info{Name: "mute", Framer: framer}
 	frame := []byte("{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"user:1234\"}}")
 	l := node.clients.Loops()[0]
 	done := make(chan struct{})
@@ -203,6 +168,9 @@ func BenchmarkConnection(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/conn")
 }
+
+// LiveHeap is liveHeap for tests that use the library as programs do.
+var LiveHeap = liveHeap
 
 // liveHeap is the number of bytes that are reachable.
 func liveHeap() int64 {

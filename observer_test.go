@@ -185,7 +185,7 @@ func TestObserver(t *testing.T) {
 			"pipe closed: 4100 kicked": 1, "pipe closed: 3000 connection closed": 1,
 		})
 
-		others[1].Stick(true)
+		others[1].Stall(true)
 		for range 3 {
 			publish(t, node, "a", `"`+strings.Repeat("x", 400)+`"`)
 			synctest.Wait()

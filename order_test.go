@@ -190,17 +190,17 @@ func TestSlowClientIsDisconnected(t *testing.T) {
 		slow, fast := connect(t, node, "slow"), connect(t, node, "fast")
 		slow.Subscribe("ch", "")
 		fast.Subscribe("ch", "")
-		slow.Stick(true)
+		slow.Stall(true)
 		payload := `"` + strings.Repeat("x", 500) + `"`
 		for range 3 {
 			publish(t, node, "ch", payload)
 		}
-		slow.Stick(false)
+		slow.Stall(false)
 		for range 3 {
 			slow.Pub()
 			fast.Pub()
 		}
-		slow.Stick(true)
+		slow.Stall(true)
 		for range 20 {
 			publish(t, node, "ch", payload)
 		}
