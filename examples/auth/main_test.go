@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/gyrotest"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -45,14 +45,16 @@ func login(t *testing.T, address, user string) http.Header {
 func TestSession(t *testing.T) {
 	a, address := start(t)
 	header := login(t, address, "ann")
-	c := wstest.Dial(t, address+"/ws", header)
-	if subs := c.Connect("").Subs; subs["user:ann"] == nil {
+	c := gyrotest.Dial(t, address+"/ws", &gyrotest.Options{Header: header})
+	if subs := c.Connect(nil).Subs; subs["user:ann"] == nil {
 		t.Fatalf("subscriptions %v", subs)
 	}
 	if _, err := a.node.Publish(t.Context(), "user:ann", []byte(`"for ann"`), nil); err != nil {
 		t.Fatal(err)
 	}
-	c.Pub()
+	if p := c.Publication("user:ann"); string(p.Data) != `"for ann"` {
+		t.Errorf("got %s", p.Data)
+	}
 
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/logout", nil)
 	if err != nil {
@@ -67,7 +69,7 @@ func TestSession(t *testing.T) {
 	if d := c.Disconnected(); d != protocol.DisconnectForceNoReconnect {
 		t.Errorf("disconnected with %v", d)
 	}
-	if c, status := wstest.Handshake(t, address+"/ws", header); c != nil || status != http.StatusUnauthorized {
+	if c, status, _ := gyrotest.Handshake(t, address+"/ws", &gyrotest.Options{Header: header}); c != nil || status != http.StatusUnauthorized {
 		t.Errorf("after the logout: %d", status)
 	}
 }
@@ -84,7 +86,7 @@ func TestRefused(t *testing.T) {
 		"unknown cookie": {http.Header{"Origin": {address}, "Cookie": {"session=x"}}, http.StatusUnauthorized},
 		"foreign page":   {foreign, http.StatusForbidden},
 	} {
-		if c, status := wstest.Handshake(t, address+"/ws", tc.header); c != nil || status != tc.status {
+		if c, status, _ := gyrotest.Handshake(t, address+"/ws", &gyrotest.Options{Header: tc.header}); c != nil || status != tc.status {
 			t.Errorf("%s: got %d", name, status)
 		}
 	}

@@ -1,11 +1,15 @@
-// Chat: a room for everybody who opens http://localhost:8001/?user=NAME.
+// Chat: a room for everybody who opens http://localhost:8001/?user=NAME. Its page uses the SDK for
+// JavaScript, which has to be there: npm install centrifuge
 package main
 
 import (
 	"context"
-	"embed"
+	_ "embed"
+	"flag"
+	"fmt"
 	"log"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/gyrohq/gyro"
@@ -13,36 +17,44 @@ import (
 )
 
 //go:embed index.html
-var page embed.FS
+var page []byte
 
 func main() {
-	node, err := gyro.New(config())
+	address := flag.String("address", "localhost:8001", "address to listen on")
+	sdk := flag.String("sdk", "node_modules/centrifuge/dist/centrifuge.js", "file of the SDK for JavaScript")
+	flag.Parse()
+	if _, err := os.Stat(*sdk); err != nil {
+		log.Fatalf("there is no SDK for the page: %v (npm install centrifuge)", err)
+	}
+	node, err := newNode()
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := node.Run(); err != nil {
-		log.Fatal(err)
-	}
-	log.Println("chat at http://localhost:8001/?user=ann")
-	log.Fatal(http.ListenAndServe("localhost:8001", routes(node)))
+	fmt.Printf("chat at http://%s/?user=ann\n", *address)
+	log.Fatal(http.ListenAndServe(*address, routes(node, *sdk)))
 }
 
-// config keeps the last messages of the room, so that who comes back gets what was missed.
-func config() gyro.Config {
-	return gyro.Config{
+func newNode() (*gyro.Node, error) {
+	node, err := gyro.New(gyro.Config{
+		// The room keeps its last messages, for those who come and those who come back.
 		Channel:  gyro.EveryChannel(gyro.ChannelOptions{HistorySize: 100, HistoryTTL: time.Hour}),
-		Handlers: gyro.Handlers{Subscribe: subscribe, Publish: publish},
+		Handlers: gyro.Handlers{Subscribe: subscribe, Publish: publish, Presence: presence, History: history},
+	})
+	if err != nil {
+		return nil, err
 	}
+	return node, node.Run()
 }
 
-func routes(node *gyro.Node) http.Handler {
+func routes(node *gyro.Node, sdk string) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", http.FileServerFS(page))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })
+	mux.HandleFunc("GET /centrifuge.js", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, sdk) })
 	mux.Handle("/ws", login(websocket.NewHandler(node, websocket.Config{})))
 	return mux
 }
 
-// login takes the user from the address, without a check; the example auth has one.
+// login takes the user from the address, without a check; the examples auth and accounts have one.
 func login(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := &gyro.Credentials{UserID: r.URL.Query().Get("user")}
@@ -54,7 +66,9 @@ func subscribe(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.S
 	if e.Channel != "room" {
 		return gyro.SubscribeReply{}, gyro.ErrorPermissionDenied
 	}
-	return gyro.SubscribeReply{Options: gyro.SubscribeOptions{EmitJoinLeave: true, PushJoinLeave: true, Recoverable: true}}, nil
+	return gyro.SubscribeReply{Options: gyro.SubscribeOptions{
+		Presence: true, EmitJoinLeave: true, PushJoinLeave: true, Recoverable: true,
+	}}, nil
 }
 
 func publish(_ context.Context, _ *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
@@ -62,4 +76,20 @@ func publish(_ context.Context, _ *gyro.Client, e gyro.PublishEvent) (gyro.Publi
 		return gyro.PublishReply{}, gyro.ErrorPermissionDenied
 	}
 	return gyro.PublishReply{}, nil
+}
+
+func presence(_ context.Context, _ *gyro.Client, e gyro.PresenceEvent) (gyro.PresenceReply, error) {
+	return gyro.PresenceReply{}, member(e.Subscribed)
+}
+
+func history(_ context.Context, _ *gyro.Client, e gyro.HistoryEvent) (gyro.HistoryReply, error) {
+	return gyro.HistoryReply{}, member(e.Subscribed)
+}
+
+// member returns an error for those who are not in the room.
+func member(subscribed bool) error {
+	if !subscribed {
+		return gyro.ErrorPermissionDenied
+	}
+	return nil
 }

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/brokertest"
-	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/gyrotest"
 )
 
 func newBus(t testing.TB) *Bus {
@@ -51,20 +48,15 @@ func TestCluster(t *testing.T) {
 			defer node.Shutdown(context.Background())
 			nodes[i] = node
 		}
-		c := &client{lines: make(chan string, 100)}
-		peer, err := nodes[0].Accept(t.Context(), c, transport.Info{Name: "test", Framer: new(lines)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer peer.Closed(nil)
-		peer.Receive([]byte(`{"id":1,"connect":{}}`))
-		c.expect(t, `"id":1,"connect":`)
-		peer.Receive([]byte(`{"id":2,"subscribe":{"channel":"news"}}`))
-		c.expect(t, `"id":2,"subscribe":`)
+		c := gyrotest.Open(t, nodes[0], nil)
+		c.Connect(nil)
+		c.Subscribe("news", nil)
 		if _, err := nodes[1].Publish(t.Context(), "news", []byte(`"hello"`), nil); err != nil {
 			t.Fatal(err)
 		}
-		c.expect(t, `"data":"hello"`)
+		if p := c.Publication("news"); string(p.Data) != `"hello"` {
+			t.Errorf("got %s", p.Data)
+		}
 		synctest.Wait() // until the nodes have told each other of themselves
 		infos, err := nodes[0].Info(t.Context())
 		if err != nil || len(infos) != 2 || infos[1].Name != "b" {
@@ -72,39 +64,3 @@ func TestCluster(t *testing.T) {
 		}
 	})
 }
-
-// client is a connection in memory.
-type client struct{ lines chan string }
-
-// expect waits for a message with a part.
-func (c *client) expect(t *testing.T, part string) {
-	t.Helper()
-	if line := <-c.lines; !strings.Contains(line, part) {
-		t.Fatalf("got %s, want %s", line, part)
-	}
-}
-
-// Write implements transport.Conn.
-func (c *client) Write(frames [][]byte) (n int, err error) {
-	for _, f := range frames {
-		n += len(f)
-		for line := range bytes.Lines(f) {
-			c.lines <- string(line)
-		}
-	}
-	return n, nil
-}
-
-// Close implements transport.Conn.
-func (c *client) Close(protocol.Disconnect, [][]byte) {}
-
-// Pause implements transport.Conn.
-func (c *client) Pause(bool) {}
-
-// lines is a transport.Framer: it puts each message on a line of its own.
-type lines struct{}
-
-func (*lines) Encoding() protocol.Encoding { return protocol.JSON }
-func (*lines) Headroom() int               { return 0 }
-func (*lines) Costly() bool                { return false }
-func (*lines) Frame(buf []byte) []byte     { return append(buf, '\n') }

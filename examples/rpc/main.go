@@ -81,7 +81,7 @@ type quotient struct {
 }
 
 // Codes from 400 to 1999 are for errors of applications.
-var errDivisor = &gyro.Error{Code: 400, Message: "divisor must not be 0"}
+var errDivisor = gyro.Error{Code: 400, Message: "divisor must not be 0"}
 
 func divide(_ context.Context, _ *gyro.Client, in division) (quotient, error) {
 	if in.Divisor == 0 {

@@ -2,61 +2,67 @@ package main
 
 import (
 	"context"
-	"net/http/httptest"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/transport/websocket"
 )
 
-func start(t *testing.T) *wstest.Client {
+func start(t *testing.T) *gyrotest.Client {
 	node, err := newNode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(websocket.NewHandler(node, websocket.Config{}))
 	t.Cleanup(func() {
-		s.Close()
 		if err := node.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	c := wstest.Dial(t, s.URL, nil)
-	c.Connect("")
+	c := gyrotest.Open(t, node, &gyrotest.Options{Timeout: time.Hour})
+	c.Connect(nil)
 	return c
 }
 
 func TestCalls(t *testing.T) {
 	c := start(t)
 	for _, tc := range []struct {
-		rpc, want string
-		code      uint32
+		method, params string
+		want           string
+		err            error
 	}{
-		{rpc: `{"method":"divide","data":{"dividend":17,"divisor":5}}`, want: `{"quotient":3,"remainder":2}`},
-		{rpc: `{"method":"divide","data":{"dividend":17}}`, code: errDivisor.Code},
-		{rpc: `{"method":"divide","data":"x"}`, code: protocol.ErrorBadRequest.Code},
-		{rpc: `{"method":"divide"}`, code: protocol.ErrorBadRequest.Code},
-		{rpc: `{"method":"remind","data":{"seconds":-1}}`, code: protocol.ErrorLimitExceeded.Code},
-		{rpc: `{"method":"multiply"}`, code: protocol.ErrorMethodNotFound.Code},
+		{"divide", `{"dividend":17,"divisor":5}`, `{"quotient":3,"remainder":2}`, nil},
+		{"divide", `{"dividend":17}`, "", errDivisor},
+		{"divide", `"x"`, "", gyro.ErrorBadRequest},
+		{"divide", "", "", gyro.ErrorBadRequest},
+		{"remind", `{"seconds":-1}`, "", gyro.ErrorLimitExceeded},
+		{"multiply", "", "", gyro.ErrorMethodNotFound},
 	} {
-		r := c.Call(`"rpc":` + tc.rpc)
-		switch {
-		case r.Error != nil && r.Error.Code != tc.code:
-			t.Errorf("%s: %v", tc.rpc, r.Error)
-		case r.Error == nil && (tc.code != 0 || string(r.RPC.Data) != tc.want):
-			t.Errorf("%s: got %s, want %s", tc.rpc, r.RPC.Data, tc.want)
+		r, err := c.Try(&protocol.Command{RPC: &protocol.RPCRequest{Method: tc.method, Data: []byte(tc.params)}})
+		if !errors.Is(err, tc.err) || err == nil && string(r.RPC.Data) != tc.want {
+			t.Errorf("%s(%s): got %+v, %v", tc.method, tc.params, r, err)
 		}
 	}
 }
 
+// The time is virtual, so the test takes none.
+func TestReminder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		before := time.Now()
+		c.RPC("remind", `{"text":"tea","seconds":180}`)
+		if p := c.Push(); p.Message == nil || string(p.Message.Data) != `"tea"` || time.Since(before) < 3*time.Minute {
+			t.Errorf("got %+v after %v", p, time.Since(before))
+		}
+	})
+}
+
 func TestMessages(t *testing.T) {
 	c := start(t)
-	c.Do(`"rpc":{"method":"remind","data":{"text":"tea"}}`)
-	if p := c.Push(); p.Message == nil || string(p.Message.Data) != `"tea"` {
-		t.Errorf("got %+v", p)
-	}
-	c.Send(`{"send":{"data":[1,2]}}`)
+	c.Message(`[1,2]`)
 	if p := c.Push(); p.Message == nil || string(p.Message.Data) != `[1,2]` {
 		t.Errorf("got %+v", p)
 	}
