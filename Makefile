@@ -1,7 +1,7 @@
 # Everything installs by itself what it needs. `make run` and `make test` are the
 # two commands to know; see CONTRIBUTING.md for the rest.
 
-MODULES     := . broker/nats broker/redis server e2e tools
+MODULES     := . broker/nats broker/redis server examples/accounts e2e tools
 GOLANGCI    := v2.12.2
 BIN         := $(CURDIR)/.bin
 FUZZTIME    ?= 20s
@@ -24,8 +24,8 @@ test: check-generated unit cross deploy e2e
 # Unit, property and fixture tests of all modules, with the race detector.
 unit:
 	scripts/needs.sh
-	$(GO) vet ./... ./broker/nats/... ./broker/redis/... ./server/... ./tools/...
-	$(GO) test -race ./... ./broker/nats/... ./broker/redis/... ./server/... ./tools/...
+	$(GO) vet ./... ./broker/nats/... ./broker/redis/... ./server/... ./examples/accounts/... ./tools/...
+	$(GO) test -race ./... ./broker/nats/... ./broker/redis/... ./server/... ./examples/accounts/... ./tools/...
 	$(GO) test -run 'Alloc|Budget' ./... ./broker/nats/... ./broker/redis/... ./server/... # what the race detector distorts
 
 # The other systems that the code has files for, and one of 32 bits.

@@ -26,7 +26,7 @@ go build -race -o "$rig" ./e2e/cmd/rig
 need redis-server redis-server
 need nginx nginx-light
 need openssl openssl
-go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults)$')
+go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults|install)$')
 
 step "Faults: three nodes, 300 subscribers, Redis and NATS that fail"
 go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '
@@ -53,6 +53,9 @@ step "Browser: gyro dev, tabs on its demo page, and the examples that it shows"
 cd e2e/js
 "$rig" env E2E_GYRO="$gyro" E2E_PYTHON="$python/bin/python" npm run --silent browser
 cd - >/dev/null
+
+step "Installation: modules from a proxy, and examples/accounts in browsers"
+go test -count=1 -timeout=5m ./e2e/install
 
 step "Documentation: every block of README.md and docs"
 go test -count=1 -timeout=5m ./e2e/docs

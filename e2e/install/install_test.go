@@ -169,6 +169,7 @@ func TestInstall(t *testing.T) {
 		t.Cleanup(redis.Kill)
 		converse(t, u.in(t).program("redis", library, library+"/broker/redis"), redis.Addr())
 	})
+	t.Run("accounts", func(t *testing.T) { accounts(t, u.in(t)) })
 }
 
 // program builds the program of testdata with an engine, in a module of its own, and
@@ -179,7 +180,13 @@ func (u *user) program(engine string, requires ...string) string {
 	for _, file := range []string{"main.go", engine + ".go"} {
 		u.write(filepath.Join(dir, file), u.read(filepath.Join("testdata", file)))
 	}
-	u.run(dir, "go", "mod", "init", "example.com/"+engine)
+	return u.build(dir, requires...)
+}
+
+// build builds the program in a folder, which becomes a module of its own, and returns its path.
+func (u *user) build(dir string, requires ...string) string {
+	u.t.Helper()
+	u.run(dir, "go", "mod", "init", "example.com/"+filepath.Base(dir))
 	for _, m := range requires {
 		u.run(dir, "go", "get", m+"@"+u.version)
 	}

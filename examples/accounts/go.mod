@@ -1,0 +1,15 @@
+module github.com/gyrohq/gyro/examples/accounts
+
+go 1.26.0
+
+require (
+	github.com/gyrohq/gyro v0.1.0
+	github.com/gyrohq/gyro/broker/redis v0.1.0
+)
+
+require (
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/redis/rueidis v1.0.79 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
