@@ -2,7 +2,7 @@ package channel
 
 import "time"
 
-// HistoryFilter selects a part of a stream, see recovery.md section 7. The zero value
+// HistoryFilter selects a part of a stream (docs/recovery.md). The zero value
 // selects the position alone.
 type HistoryFilter struct {
 	// Since excludes everything up to it (Reverse: everything from it). Nil: all.

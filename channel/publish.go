@@ -27,7 +27,7 @@ type PublishOptions struct {
 	IdempotencyKey string
 	IdempotencyTTL time.Duration
 	// Version suppresses the publish unless it is greater than the last one of the
-	// stream with the same VersionEpoch (recovery.md 3.2). It needs history; 0 is none.
+	// stream with the same VersionEpoch. It needs history; 0 is none.
 	Version      uint64
 	VersionEpoch string
 	// Delta sends subscribers that negotiated it only the difference to the previous

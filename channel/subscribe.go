@@ -59,7 +59,7 @@ type SubscribeOptions struct {
 	// channel's name in pushes.
 	AllowCompaction bool
 	// Publications are delivered with the subscribe result when recovery yields
-	// none (recovery.md 4.6).
+	// none.
 	Publications []*Publication
 
 	// BatchMaxDelay and BatchMaxSize make the channel prefer throughput: messages,
@@ -76,6 +76,6 @@ type SubscribeOptions struct {
 	BatchMaxDelay time.Duration
 	BatchMaxSize  int
 
-	// Source records where the subscription comes from (channels.md section 10).
+	// Source records where the subscription comes from.
 	Source uint8
 }

@@ -3,8 +3,7 @@ package protocol
 import "fmt"
 
 // Programs match on the texts and numbers of this file, so they never change. A colon and a
-// reason may follow the text of an error. Sections are those of codes.md of the
-// specification.
+// reason may follow the text of an error. docs/codes.md lists them.
 
 // Error implements error: a handler may return an Error or a pointer to one, and the client gets
 // its code, message and temporary flag. (The struct is generated from the schema.)
@@ -36,7 +35,7 @@ func as[T Error | Disconnect](v T, target any) bool {
 	return true
 }
 
-// Errors of the protocol (codes.md section 2). Codes from 400 to 1999 are the application's.
+// Errors of the protocol. Codes from 400 to 1999 are the application's.
 var (
 	// ErrorInternal: a handler or an engine failed, or did not answer in time. Trying again may
 	// help; the log of the server says more.
@@ -97,7 +96,7 @@ func (d Disconnect) Terminal() bool {
 	return d.Code >= 3500 && d.Code < 4000 || d.Code >= 4500 && d.Code < 5000
 }
 
-// Disconnects of the protocol (codes.md section 3). Codes from 4000 to 4499
+// Disconnects of the protocol. Codes from 4000 to 4499
 // (clients reconnect) and 4500 to 4999 (they do not) are the application's; its
 // reasons must not be empty, parse as JSON, or exceed 123 bytes.
 var (
@@ -152,7 +151,7 @@ var (
 	DisconnectTooManyErrors = Disconnect{Code: 3509, Reason: "too many errors"}
 )
 
-// Unsubscribes of the protocol (codes.md section 4). From code 2500 clients
+// Unsubscribes of the protocol. From code 2500 clients
 // subscribe again. Codes below 2000 are internal and never sent.
 var (
 	// UnsubscribeClient: the client unsubscribed. Internal, never sent.

@@ -108,7 +108,7 @@ func TestUnsubscribeCodes(t *testing.T) {
 	}
 }
 
-// checkReason checks what SDKs demand of a reason (client-protocol.md section 2.2).
+// checkReason checks what SDKs demand of a reason.
 func checkReason(t *testing.T, reason string) {
 	t.Helper()
 	if reason == "" || len(reason) > 123 || json.Valid([]byte(reason)) {

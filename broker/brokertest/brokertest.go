@@ -1,5 +1,5 @@
 // Package brokertest is the conformance suite of the engines. It tests what broker.Broker and
-// broker.PresenceManager promise, what recovery.md (sections 1 to 3 and 7) demands, and that
+// broker.PresenceManager promise, what docs/recovery.md says of history and positions, and that
 // an engine does exactly what its traits say. Every engine passes it.
 package brokertest
 

@@ -66,7 +66,7 @@ func testReadCreatesStream(f *fixture) {
 	f.equal("publish", f.publish(ch, "1", f.kept(1)).Position, channel.StreamPosition{Offset: 1, Epoch: h.Top.Epoch})
 }
 
-// historyRow is a read, as in the table of recovery.md section 7.
+// historyRow is a read: what it asks for, and what it gets.
 type historyRow struct {
 	since   int64 // -1: none
 	reverse bool

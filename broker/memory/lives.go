@@ -56,8 +56,8 @@ func (b *Broker) life(s *stripe, ch string, c state) uint32 {
 }
 
 // epoch of a channel whose stream has no publications: 8 letters. It never equals "_",
-// which clients use as the epoch of a position they know to be invalid (recovery.md
-// 8.3), and differs from process to process.
+// which clients use as the epoch of a position they know to be invalid, and differs from
+// process to process.
 func (b *Broker) epoch(s *stripe, ch string, c state) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	life := b.life(s, ch, c)

@@ -1,6 +1,6 @@
 // Package memory is the engine of a single process: a broker and a presence
-// manager that keep everything in memory and lose it at exit (engines.md
-// section 7). It carries no control messages: a node on it is alone.
+// manager that keep everything in memory and lose it at exit. It carries no control messages:
+// a node on it is alone.
 //
 // It follows the specification where the reference server's memory engine
 // differs: a publication without version keeps the stored version, and

@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// stream is the history of one channel (recovery.md sections 1 and 2), from its first
+// stream is the history of one channel, from its first
 // publication on; before that, a channel has an epoch only (see Broker.epoch). The offsets of
 // the stored publications end at top and have no gap. The stripe's lock guards a stream.
 type stream struct {
@@ -88,7 +88,7 @@ func (st *stream) expire(b *Broker, now int64) {
 	b.agenda.schedule(st, st.wakeAt)
 }
 
-// accepts applies the version rule (recovery.md 3.2) and stores the version.
+// accepts reports whether a version is newer than the latest of its epoch, and stores it then.
 func (st *stream) accepts(version uint64, epoch string) bool {
 	if version == 0 {
 		return true
@@ -134,7 +134,7 @@ func (st *stream) position() channel.StreamPosition {
 	return channel.StreamPosition{Offset: st.top, Epoch: st.epoch}
 }
 
-// read selects publications as recovery.md section 7 says. The slice belongs to the caller.
+// read returns the publications that f selects. The slice belongs to the caller.
 func (st *stream) read(f broker.HistoryFilter) []*channel.Publication {
 	if f.Limit == 0 || st.pubs.count == 0 {
 		return nil

@@ -1,7 +1,7 @@
 // Package nats is the engine on NATS: publications, joins, leaves and control messages
 // travel over core NATS to all nodes, at most once; those of one publisher keep their order.
 // NATS stores nothing, so there is no history, no recovery and no position; idempotency keys
-// and versions are ignored. Presence needs another engine. See engines.md section 9.
+// and versions are ignored. Presence needs another engine. See docs/engines.md.
 package nats
 
 import (

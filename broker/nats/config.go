@@ -14,7 +14,6 @@ import (
 )
 
 // Config of a Broker. The zero value is useful. A field that is 0 takes its default.
-// The specification is engines.md section 9.
 type Config struct {
 	// URL of the server, or several of a NATS cluster with commas between them:
 	// nats://host:port, tls://host:port for TLS, ws:// and wss:// for WebSocket. A

@@ -45,8 +45,7 @@ const (
 	minPresenceTTL = 100 * time.Millisecond
 )
 
-// Shard is one of the servers, Sentinel groups or Clusters that channels are spread over
-// (engines.md 8.1).
+// Shard is one of the servers, Sentinel groups or Clusters that channels are spread over.
 type Shard struct {
 	// Addresses are host:port of the server, of Sentinels or of some Cluster nodes,
 	// or unix:///path of a server's socket. Default: 127.0.0.1:6379.

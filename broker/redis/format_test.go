@@ -43,7 +43,7 @@ func receive[T any](t testing.TB, from <-chan T) T {
 
 const dataOne = "\x22\x03one\x48\x05" // Data "one", Time 5
 
-// TestKeys looks at what lies in Redis (engines.md 8.4 and 8.5).
+// TestKeys looks at what lies in Redis.
 func TestKeys(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{})
 	for name, test := range map[string]struct {

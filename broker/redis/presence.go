@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Presence is the presence manager of an Engine (engines.md 8.8). It works while the engine
+// Presence is the presence manager of an Engine. It works while the engine
 // is connected. It uses the clock of Redis, so the clocks of nodes may differ.
 type Presence struct {
 	engine  *Engine

@@ -117,7 +117,8 @@ func guard(o Owner, f func() error) (err error) {
 	return err
 }
 
-// attach follows the order of recovery.md 4.2, steps 2 to 4.
+// attach subscribes at the broker, then adds the presence, and reads the stream last: what is
+// published meanwhile is delivered.
 func (g *Engines) attach(ctx context.Context, o Owner, it *session.AttachItem) {
 	it.Err = guard(o, func() (err error) {
 		it.ChannelID, err = g.Routes.Add(ctx, it.Channel, o.Loop())
@@ -184,8 +185,8 @@ func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter
 	return h, nil
 }
 
-// Detach ends a subscription, in the order of client-protocol.md 8.3. It does not depend on
-// the connection, which may have ended.
+// Detach ends a subscription: it removes the presence, publishes the leave and unsubscribes at the
+// broker, each also if one before has failed. It does not need the connection, which may have ended.
 func (g *Engines) Detach(o Owner, it *session.DetachItem) error {
 	ctx := context.Background()
 	var absent, left error

@@ -1,4 +1,4 @@
-// Package delta makes Fossil deltas (recovery.md 9.6): a target is
+// Package delta makes Fossil deltas: a target is
 // described as copies of parts of a base, and inserted bytes.
 package delta
 
@@ -11,9 +11,9 @@ import (
 
 // Append appends to dst the delta that turns base into target. The delta may be
 // longer than target if the two have little in common. If target is valid UTF-8,
-// so is the delta: no character is split between a copy and an insert
-// (recovery.md 9.5). It does not keep its arguments, takes time in proportion to
-// the lengths of base and target, and does not allocate if dst has room.
+// so is the delta: no character is split between a copy and an insert. It does not keep its
+// arguments, takes time in proportion to the lengths of base and target, and does not allocate
+// if dst has room.
 func Append(dst, base, target []byte) []byte {
 	dst = appendInt(dst, uint64(len(target)))
 	dst = append(dst, '\n')

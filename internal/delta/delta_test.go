@@ -18,7 +18,7 @@ var raceEnabled bool
 const (
 	kitchen1 = `{"value":1,"unit":"celsius","sensor":"kitchen-1"}`
 	kitchen2 = `{"value":2,"unit":"celsius","sensor":"kitchen-1"}`
-	// golden is the example of recovery.md 9.6.
+	// golden is a delta that was made by hand.
 	golden = "m\nA:{\"value\":2c@A,33v0MH;"
 )
 

@@ -4,7 +4,7 @@ import "time"
 
 // Connections and subscriptions expire at Unix times in seconds; 0 is never.
 
-// maxTTL caps expirations (client-protocol.md section 11).
+// maxTTL caps expirations.
 const maxTTL = int64(365 * 24 * time.Hour / time.Second)
 
 // TTL is the number of seconds from now, in nanoseconds, until an expiration.

@@ -1,4 +1,4 @@
-// Package glob matches channel names with patterns (server-api.md 6.11 of the specification).
+// Package glob matches channel names with patterns.
 package glob
 
 import (

@@ -33,8 +33,7 @@ const (
 	// Compact replaces the channel's name by its numeric ID.
 	Compact Form = 1 << iota
 	// Escaped is for subscribers that negotiated delta compression: on JSON
-	// connections data is a string, also when it is the full payload
-	// (recovery.md 9.1).
+	// connections data is a string, also when it is the full payload.
 	Escaped
 	// Patched sends the difference to the previous publication instead of the
 	// payload, where that is possible and smaller. It implies Escaped.

@@ -1,6 +1,5 @@
 // Package position finds losses that no publication shows: it compares the positions
-// of a node's subscriptions with the tops of their streams, one read per channel
-// (recovery.md section 6).
+// of a node's subscriptions with the tops of their streams, one read per channel.
 //
 // A check begins a round and reads the tops. When everything that was accepted before
 // must have arrived, the checker posts each top behind the publications of its channel, to

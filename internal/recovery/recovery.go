@@ -1,4 +1,4 @@
-// Package recovery decides what a returning subscriber gets (recovery.md section 4): which
+// Package recovery decides what a returning subscriber gets (docs/recovery.md): which
 // part of the stream is read, which of these publications go into the reply, and what
 // happens if the stream has lost some that the subscriber missed.
 package recovery
@@ -59,7 +59,7 @@ func Of(mode channel.RecoveryMode) Strategy {
 	return Stream
 }
 
-// Stream recovers all that was published since, or nothing (recovery.md 4.3).
+// Stream recovers all that was published since, or nothing.
 var Stream Strategy = stream{}
 
 type stream struct{}
@@ -100,7 +100,7 @@ func (stream) Lost(r Request) error {
 }
 
 // Cache recovers the newest publication that passes the filter, unless the subscriber is at
-// the top already (recovery.md 4.4).
+// the top already.
 var Cache Strategy = cache{}
 
 type cache struct{}

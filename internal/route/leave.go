@@ -8,7 +8,7 @@ import (
 
 const (
 	// leaveDelay is the least time between the leave of the last subscriber and the call
-	// of the broker, retryPause that between two calls (engines.md 6).
+	// of the broker, retryPause that between two calls.
 	leaveDelay = time.Second
 	retryPause = 500 * time.Millisecond
 	// leaveBatch is how many channels one call of the broker leaves at most, leavers

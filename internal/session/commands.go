@@ -114,7 +114,7 @@ func (s *Session) Send(data []byte) {
 	}
 }
 
-// refresh is client-protocol.md 8.10.
+// refresh prolongs the connection by a new token.
 func (s *Session) refresh(id uint32, req *protocol.RefreshRequest) {
 	switch {
 	case !s.cfg.Handles.Refresh:
@@ -191,7 +191,7 @@ func (s *Session) Refresh(expired bool, expireAt int64, info []byte) {
 	s.reply(&protocol.Reply{Push: &protocol.Push{Refresh: push}})
 }
 
-// subRefresh is client-protocol.md 8.11.
+// subRefresh prolongs a subscription by a new token.
 func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	if req.Channel == "" {
 		s.refuse(id, "", errNoChannel)

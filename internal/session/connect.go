@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// connect starts client-protocol.md 7.3.
+// connect asks the application whether the client may connect.
 func (s *Session) connect(id uint32, req *protocol.ConnectRequest) {
 	s.state = stateAuthenticating
 	s.agent = counting.Agent(req)
@@ -106,8 +106,7 @@ func (e *Connecting) complete(s *Session) {
 }
 
 // connectFailed answers the connect command with an error and closes the connection: by an
-// empty disconnect, with which the transport lets the client close first (client-protocol.md
-// 7.5).
+// empty disconnect, with which the transport lets the client close first.
 func (s *Session) connectFailed(id uint32, err error) {
 	if s.via.Mode == transport.OneWay {
 		s.Disconnect(via.Refusal(err))
@@ -140,8 +139,7 @@ func (s *Session) connectAttached(e *Attach) {
 	}
 }
 
-// attachError is the answer to a client after an attach has failed (client-protocol.md 8.2.1,
-// row 14).
+// attachError is the answer to a client after an attach has failed.
 func attachError(err error) error {
 	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Code != protocol.ErrorInternal.Code {
 		return e

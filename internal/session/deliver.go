@@ -78,7 +78,8 @@ func (b *Subscription) hold(m *hub.Message) {
 	}
 }
 
-// deliverPositioned follows recovery.md section 5.
+// deliverPositioned delivers the successor of the tracked position, and ends the subscription
+// at a gap.
 func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	p := m.Pub
 	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()-p.Time*int64(time.Millisecond) > int64(lag+m.Held) {

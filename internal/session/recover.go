@@ -7,11 +7,11 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// recovered builds the subscribe result from the part of the stream that was read
-// (recovery.md section 4). It sets the tracked position to the top that was read; buffered
-// publications after the top are delivered after the reply, so nothing is merged.
-// budget is how many bytes the publications may take; recovered subtracts what they take.
-// The error is the reply or the disconnect that the client gets instead.
+// recovered builds the subscribe result from the part of the stream that was read. It sets the
+// tracked position to the top that was read; buffered publications after the top are delivered
+// after the reply, so nothing is merged. budget is how many bytes the publications may take;
+// recovered subtracts what they take. The error is the reply or the disconnect that the client
+// gets instead.
 func (b *Subscription) recovered(it *AttachItem, budget *int) (r *protocol.SubscribeResult, err error) {
 	defer func() { b.s.env.Explain(commandRefused, b.channel, err) }()
 	was, r := b.setup, b.result(it)

@@ -1,7 +1,6 @@
 // Package session is one client's state machine: commands, ticks, publications
 // and completions in; frames and effects out. It does no I/O, reads no clock and
-// starts no goroutine, so a test can drive it through any interleaving. Its comments name
-// sections of client-protocol.md and recovery.md of the specification.
+// starts no goroutine, so a test can drive it through any interleaving.
 package session
 
 import (
@@ -161,7 +160,7 @@ func (s *Session) User() string { return s.user }
 // Info of the client, as others see it. Any goroutine may call it once the client has connected.
 func (s *Session) Info() []byte { return s.lease.Get().Info }
 
-// dispatch follows the matrix of client-protocol.md 7.6.
+// dispatch does a command, or closes the connection if it may not come now.
 func (s *Session) dispatch(cmd *protocol.Command) {
 	if s.state == stateConnecting {
 		if cmd.Connect == nil || cmd.ID == 0 {

@@ -103,8 +103,7 @@ func (b *Subscription) established() bool { return b != nil && b.state == subLiv
 
 func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.terms.chanInfo) }
 
-// subscribe makes the checks of client-protocol.md 8.2.1 up to the application's
-// decision.
+// subscribe makes the checks that come before the application's decision.
 func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 	switch {
 	case req.Channel == "":
@@ -200,7 +199,7 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 }
 
 // prepare makes the checks after the application's decision, starts buffering
-// and seats the subscription in the hub (recovery.md 4.2, steps 1 and 2).
+// and seats the subscription in the hub.
 func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*AttachItem, error) {
 	s := b.s
 	b.setup.opts = o
@@ -215,7 +214,7 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	b.agree(t)
 	b.at.Positioned = o.Positioned || o.Recoverable
 	// With a filter there is no delta: a publication that the filter drops cannot be the
-	// base of a patch (recovery.md 10.6).
+	// base of a patch.
 	if req.Delta != "" && o.AllowDelta && !b.filtered() {
 		b.at.Form |= hub.Escaped
 	}

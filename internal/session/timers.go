@@ -46,7 +46,7 @@ func (s *Session) startTimers() {
 
 // setExpiry sets the deadline for the connection's expiration: with client-side refresh
 // after a grace period for the client, otherwise at the very time, when the application is
-// asked (client-protocol.md 8.12).
+// asked.
 func (s *Session) setExpiry() {
 	s.deadlines.expire = 0
 	if at := s.lease.Get().ExpireAt; at != 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // unsubscribeWait is how long an unsubscribe command waits for a subscribe that
-// is under way (client-protocol.md 8.3).
+// is under way.
 const unsubscribeWait = 5 * time.Second
 
 // unsubscribe does the client's command.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Bounds of a decimal number (recovery.md 10.2).
+// Bounds of a decimal number.
 const (
 	maxDecimal  = 200
 	maxFraction = 19

@@ -1,5 +1,4 @@
-// Package tagsfilter decides by a publication's tags whether a subscriber gets it. Sections
-// are those of recovery.md of the specification.
+// Package tagsfilter decides by a publication's tags whether a subscriber gets it.
 package tagsfilter
 
 import (
@@ -35,7 +34,7 @@ type node struct {
 	children []node
 }
 
-// Compile checks n by the rules of section 10.3 and the bounds above, and compiles it. The
+// Compile checks n by the rules for its parts and the bounds above, and compiles it. The
 // error says what is wrong with which node. n is not kept.
 func Compile(n *protocol.FilterNode) (*Filter, error) {
 	root, err := new(compiler).node(n, 1)
@@ -134,7 +133,7 @@ var comparisons = map[string]struct {
 	"nex": {noValue, func(n *node, t map[string]string) bool { _, has := t[n.key]; return !has }},
 }
 
-// leaf compiles a comparison by the rules of section 10.3.
+// leaf compiles a comparison.
 func leaf(n *protocol.FilterNode) (node, error) {
 	cmp, ok := comparisons[n.Cmp]
 	if !ok {

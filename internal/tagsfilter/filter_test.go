@@ -38,7 +38,7 @@ func text(n *N) string {
 	return string(b)
 }
 
-// TestComparisons goes through the table of recovery.md 10.2.
+// TestComparisons has every comparison.
 func TestComparisons(t *testing.T) {
 	missing := tags{"other": "a"}
 	for _, test := range []struct {
@@ -157,7 +157,7 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// TestValidation goes through the table of recovery.md 10.3. An empty error
+// TestValidation has every way to write a filter wrongly. An empty error
 // means that the filter is valid.
 func TestValidation(t *testing.T) {
 	leaf := func(n N) N { n.Key = "k"; return n }
@@ -302,7 +302,7 @@ func TestNil(t *testing.T) {
 	}
 }
 
-// naive evaluates a filter as recovery.md 10.2 words it, with big.Rat for numbers.
+// naive evaluates a filter in the simplest way, with big.Rat for numbers.
 func naive(n *N, t tags) bool {
 	v, has := t[n.Key]
 	what := n.Op

@@ -1,6 +1,6 @@
-// Package track follows the stream of a channel for one subscription (recovery.md, sections 4
-// to 6). Until the subscribe reply is out it keeps the messages of the channel, and then it
-// compares each publication with the position that the client has reached.
+// Package track follows the stream of a channel for one subscription. Until the subscribe
+// reply is out it keeps the messages of the channel, and then it compares each publication
+// with the position that the client has reached.
 package track
 
 import (

@@ -46,7 +46,7 @@ func (k *Kind) Commands(data []byte) ([]byte, error) {
 }
 
 // Refusal returns the disconnect that a OneWay client gets for an error of its connect
-// request (codes.md section 8).
+// request.
 func Refusal(err error) protocol.Disconnect {
 	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
 		return d

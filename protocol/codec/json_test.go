@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// commandLines are lines of client-protocol.md section 3.1; without a command they
+// commandLines are lines of clients; without a command they
 // are malformed.
 var commandLines = []struct {
 	name string

@@ -99,8 +99,8 @@ func fromDynamic(t reflect.Type, value protoreflect.Value) reflect.Value {
 	return reflect.ValueOf(value.Interface()).Convert(t)
 }
 
-// setFromJSON sets v to what line, which begins with a JSON value, says. It
-// follows client-protocol.md section 3.1, by means of encoding/json.
+// setFromJSON sets v to what line, which begins with a JSON value, says. It does so by means
+// of encoding/json.
 func setFromJSON(v reflect.Value, d protoreflect.MessageDescriptor, line []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	open, err := dec.Token()

@@ -1,4 +1,4 @@
-// Package api executes the commands of the server API (server-api.md): what a
+// Package api executes the commands of the server API (docs/http-api.md): what a
 // backend may do with channels and connections. It knows nothing of HTTP, so
 // that every way in (HTTP, gRPC, consumers of queues) shares one behaviour:
 // they decode a Request, call Executor, and encode what comes back. api.proto describes
@@ -33,7 +33,7 @@ type Node interface {
 	Info(ctx context.Context) ([]gyro.NodeInfo, error)
 }
 
-// Channels resolves the options of a channel by its name (channels.md 3.2).
+// Channels resolves the options of a channel by its name.
 type Channels interface {
 	// ChannelOptions returns protocol.ErrorUnknownChannel if the namespace is unknown, and
 	// protocol.ErrorBadRequest for a name that cannot be one; it may wrap them. It may be
@@ -43,8 +43,8 @@ type Channels interface {
 	OptionKey(ch, option string) string
 }
 
-// ChannelOptions are the options of a channel's namespace that the API follows
-// (channels.md section 4), fallbacks to global options already applied.
+// ChannelOptions are the options of a channel's namespace that the API follows, fallbacks to
+// global options already applied.
 type ChannelOptions struct {
 	// SubscriptionType: "" or "stream", "map", "map_clients", "map_users",
 	// "shared_poll".

@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// sourceServerAPI marks subscriptions made by this API (channels.md section 10).
+// sourceServerAPI marks subscriptions made by this API.
 const sourceServerAPI = 10
 
 // Subscribe executes a subscribe command.

@@ -113,7 +113,7 @@ func leafOfProto(d protoreflect.FieldDescriptor, v protoreflect.Value) any {
 	return fmt.Sprint(v.Interface())
 }
 
-// treeOfJSON follows server-api.md section 3.1.
+// treeOfJSON reads a request in JSON.
 func treeOfJSON(d protoreflect.MessageDescriptor, text []byte) (tree, error) {
 	t := tree{}
 	members, err := membersOf(text, true)

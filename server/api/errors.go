@@ -11,7 +11,7 @@ import (
 
 func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
 
-// Errors of the API (server-api.md 4.2). They are not those of the client
+// Errors of the API. They are not those of the client
 // protocol: some messages differ, and none is temporary.
 var (
 	// ErrInternal: something failed in the server, or nodes of the cluster did not answer. Trying

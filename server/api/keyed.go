@@ -3,7 +3,7 @@ package api
 import "context"
 
 // Keyed executes the commands of map and shared poll channels, after the request
-// has passed the checks of server-api.md 6.14 and 6.15; B64Data is then decoded
+// has passed the checks of its fields; B64Data is then decoded
 // into Data. Errors are mapped like those of a node. The methods may be called
 // from any goroutine.
 type Keyed interface {

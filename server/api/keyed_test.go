@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/server/api/internal/apitest"
 )
 
-// TestKeyedChecks has every check of server-api.md 6.14 and 6.15; 108 means that
+// TestKeyedChecks has every check of the fields; 108 means that
 // all were passed, for there is no engine behind.
 func TestKeyedChecks(t *testing.T) {
 	tests := map[string][]struct{ request, want string }{

@@ -9,13 +9,13 @@ package api
 // may have, with all that is in it.
 const MaxElements = 1048576
 
-// Error is the failure of a command, as the caller sees it (server-api.md 4).
+// Error is the failure of a command, as the caller sees it.
 type Error struct {
 	Code    uint32
 	Message string
 }
 
-// BatchRequest runs many commands (server-api.md section 7).
+// BatchRequest runs many commands.
 type BatchRequest struct {
 	Commands []Command
 	Parallel bool // Run them concurrently, at most 1024 at a time, in no order.
@@ -62,7 +62,7 @@ type ClientInfo struct {
 	ChanInfo []byte // Attached to the subscription.
 }
 
-// PublishRequest publishes into one channel (server-api.md 6.1).
+// PublishRequest publishes into one channel.
 type PublishRequest struct {
 	Channel string
 	Data    []byte          // The payload.
@@ -81,7 +81,7 @@ type PublishResult struct {
 	Epoch  string
 }
 
-// BroadcastRequest publishes the same into many channels (server-api.md 6.2): what
+// BroadcastRequest publishes the same into many channels: what
 // follows the channels is as in PublishRequest.
 type BroadcastRequest struct {
 	Channels []string
@@ -94,7 +94,7 @@ type BroadcastResult struct {
 	Responses []PublishResponse
 }
 
-// SubscribeRequest subscribes connections on the server's side (server-api.md 6.3).
+// SubscribeRequest subscribes connections on the server's side.
 // User, client and session select them (5.4), and are not validated: an empty user means
 // all anonymous connections; client and session, if not empty, narrow the set.
 type SubscribeRequest struct {
@@ -124,7 +124,7 @@ type SubscribeOptionOverride struct {
 type SubscribeResult struct {
 }
 
-// UnsubscribeRequest ends subscriptions (server-api.md 6.4) of connections that are
+// UnsubscribeRequest ends subscriptions of connections that are
 // selected as in SubscribeRequest.
 type UnsubscribeRequest struct {
 	Channel string
@@ -143,7 +143,7 @@ type Disconnect struct {
 	Reason string
 }
 
-// DisconnectRequest closes connections (server-api.md 6.5) that are selected as in
+// DisconnectRequest closes connections that are selected as in
 // SubscribeRequest.
 type DisconnectRequest struct {
 	User       string
@@ -157,7 +157,7 @@ type DisconnectRequest struct {
 type DisconnectResult struct {
 }
 
-// RefreshRequest changes the expiration of connections (server-api.md 6.6) that are
+// RefreshRequest changes the expiration of connections that are
 // selected as in SubscribeRequest.
 type RefreshRequest struct {
 	User     string
@@ -172,7 +172,7 @@ type RefreshRequest struct {
 type RefreshResult struct {
 }
 
-// PresenceRequest asks who is in a channel (server-api.md 6.7).
+// PresenceRequest asks who is in a channel.
 type PresenceRequest struct {
 	Channel string
 }
@@ -182,7 +182,7 @@ type PresenceResult struct {
 	Presence map[string]*ClientInfo // By client ID.
 }
 
-// PresenceStatsRequest asks how many are in a channel (server-api.md 6.8).
+// PresenceStatsRequest asks how many are in a channel.
 type PresenceStatsRequest struct {
 	Channel string
 }
@@ -193,7 +193,7 @@ type PresenceStatsResult struct {
 	NumUsers   uint32 // Distinct IDs; all anonymous connections are one user.
 }
 
-// HistoryRequest reads a stream (server-api.md 6.9).
+// HistoryRequest reads a stream.
 type HistoryRequest struct {
 	Channel string
 	Limit   int32           // 0 only the position, negative without limit.
@@ -216,7 +216,7 @@ type Publication struct {
 	Tags   map[string]string
 }
 
-// HistoryRemoveRequest drops a stream's publications (server-api.md 6.10).
+// HistoryRemoveRequest drops a stream's publications.
 type HistoryRemoveRequest struct {
 	Channel string
 }
@@ -225,7 +225,7 @@ type HistoryRemoveRequest struct {
 type HistoryRemoveResult struct {
 }
 
-// InfoRequest asks for the nodes of the cluster (server-api.md 6.12).
+// InfoRequest asks for the nodes of the cluster.
 type InfoRequest struct {
 }
 
@@ -246,7 +246,7 @@ type NodeResult struct {
 	NumSubs     uint32 // Subscriptions.
 }
 
-// RPCRequest calls an extension method (server-api.md 6.13).
+// RPCRequest calls an extension method.
 type RPCRequest struct {
 	Method string // Name of the extension method.
 	Params []byte
@@ -257,7 +257,7 @@ type RPCResult struct {
 	Data []byte
 }
 
-// ChannelsRequest lists channels with subscribers (server-api.md 6.11).
+// ChannelsRequest lists channels with subscribers.
 type ChannelsRequest struct {
 	Pattern string // Glob that the whole name must match; empty: all.
 }
@@ -272,7 +272,7 @@ type ChannelInfo struct {
 	NumClients uint32 // Subscribers.
 }
 
-// MapPublishRequest writes one key of a map channel (server-api.md 6.14).
+// MapPublishRequest writes one key of a map channel.
 type MapPublishRequest struct {
 	Channel        string
 	Key            string
@@ -374,8 +374,7 @@ type MapClearRequest struct {
 type MapClearResult struct {
 }
 
-// SharedPollPublishRequest pushes a fresh value of one shared poll key (server-api.md
-// 6.15).
+// SharedPollPublishRequest pushes a fresh value of one shared poll key.
 type SharedPollPublishRequest struct {
 	Channel string
 	Key     string

@@ -9,7 +9,7 @@ import "context"
 
 // Request is the request of a command: a pointer to one of this package's messages.
 // Unknown members of the JSON are ignored; errors name the position and what was expected
-// there. See server-api.md section 3.1.
+// there.
 type Request interface {
 	UnmarshalJSON(data []byte) error
 	UnmarshalProto(data []byte) error

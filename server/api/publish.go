@@ -143,7 +143,7 @@ func (o *PublishOptions) in(c *ChannelOptions) gyro.PublishOptions {
 	return p
 }
 
-// payload resolves a pair of plain and base64 members (server-api.md 5.2).
+// payload resolves a pair of plain and base64 members.
 func payload(data []byte, b64 string) ([]byte, error) {
 	if b64 == "" {
 		return data, nil
@@ -155,8 +155,7 @@ func payload(data []byte, b64 string) ([]byte, error) {
 	return decoded, nil
 }
 
-// validData checks a payload against a publication data format (server-api.md
-// 5.3).
+// validData checks a payload against a publication data format.
 func validData(format string, data []byte) bool {
 	switch format {
 	case "json":

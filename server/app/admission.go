@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// admission limits new connections: their rate, and the number of clients (config.md 5.2).
+// admission limits new connections: their rate, and the number of clients.
 type admission struct {
 	clients func() int
 	now     func() time.Time

@@ -152,7 +152,7 @@ func (a *App) nameKey(f *refusal.Refusal) {
 	}
 }
 
-// nodeName is node.name, else <hostname>_<port> (config.md 3.1).
+// nodeName is node.name, else <hostname>_<port>.
 func nodeName(cfg *config.Config) string {
 	if cfg.Node.Name != "" {
 		return cfg.Node.Name
@@ -232,7 +232,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// routes mounts the endpoints (config.md 5).
+// routes mounts the endpoints.
 func (a *App) routes(o Options) (external, internal *site, err error) {
 	cfg := a.cfg
 	external, internal = newSite(a.newGate), newSite(a.newGate)

@@ -17,7 +17,7 @@ type options = config.ChannelOptions
 func historyOn(o *options)  { o.HistorySize, o.HistoryTTL = 10, time.Minute }
 func presenceOn(o *options) { o.Presence = true }
 
-// commandTests are outcomes of one command of a client (channels.md 6.1, 6.2, 6.4).
+// commandTests are outcomes of one command of a client.
 // The channel is ns:a unless the command names another; before the command runs,
 // the client subscribes to ns:a by a token if subscribed is set.
 var commandTests = []struct {
@@ -131,8 +131,7 @@ func TestChannelLimit(t *testing.T) {
 	c.Subscribe("c", "")
 }
 
-// TestRequested: channels that the client itself names in its connect command
-// (channels.md 6.3).
+// TestRequested: channels that the client itself names in its connect command.
 func TestRequested(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) {
@@ -155,7 +154,7 @@ func TestRequested(t *testing.T) {
 	}
 }
 
-// wishTests are grants of what a subscriber of ns:a wishes (channels.md 6.5).
+// wishTests are grants of what a subscriber of ns:a wishes.
 var wishTests = []struct {
 	name string
 	edit func(*options)
@@ -238,7 +237,7 @@ func TestPublication(t *testing.T) {
 }
 
 // TestCacheRecovery: with auto_cache_recover the latest publication comes with
-// every subscribe that recovers, whoever made it (channels.md 4.2, auth.md 6).
+// every subscribe that recovers, whoever made it.
 func TestCacheRecovery(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) {

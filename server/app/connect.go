@@ -14,7 +14,7 @@ import (
 )
 
 // connecting finds out who a client is: by its token, as anybody where that is allowed, or by
-// the header that an authenticating proxy sets (auth.md 1).
+// the header that an authenticating proxy sets.
 func (s *snapshot) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 	flags := &s.cfg.Client
 	reply := gyro.ConnectReply{ClientSideRefresh: true}
@@ -59,7 +59,7 @@ func (s *snapshot) headerUser(e gyro.ConnectEvent) string {
 	return e.Transport.Header().Get(name)
 }
 
-// byToken verifies a connection token and takes over its claims (auth.md 6 and 7).
+// byToken verifies a connection token and takes over its claims.
 func (s *snapshot) byToken(e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
 	flags := &s.cfg.Client
 	token, err := s.connect.VerifyConnect(e.Token)
@@ -99,7 +99,7 @@ func subscribeTo(reply *gyro.ConnectReply, ch string, o gyro.SubscribeOptions) {
 }
 
 // personal subscribes a user to the user's personal channel, and ends the user's other
-// connections if only one is allowed (auth.md 14.2).
+// connections if only one is allowed.
 func (s *snapshot) personal(ctx context.Context, reply *gyro.ConnectReply, inline bool) error {
 	own := &s.cfg.Client.UserPersonalChannel
 	user := reply.Credentials.UserID
@@ -131,7 +131,7 @@ func (s *snapshot) personal(ctx context.Context, reply *gyro.ConnectReply, inlin
 }
 
 // requested subscribes to the channels that the connect command asks for, where the rules
-// grant it (channels.md 6.3).
+// grant it.
 func (s *snapshot) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
 	for name := range e.Subs {
 		if _, ok := reply.Subscriptions[name]; ok {
@@ -152,7 +152,7 @@ func (s *snapshot) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) erro
 	return nil
 }
 
-// refresh prolongs a connection by a new token (auth.md 8.2).
+// refresh prolongs a connection by a new token.
 func (s *snapshot) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
 	token, err := s.connect.VerifyConnect(e.Token)
 	if s.cfg.Client.Insecure {
@@ -201,8 +201,8 @@ func (s *snapshot) subsChanged(ctx context.Context, c *gyro.Client, token auth.C
 	return false, nil
 }
 
-// subRefresh prolongs a subscription by a new token (auth.md 10). A subscription that the
-// server API made cannot be prolonged: it ends when it expires (server-api.md 6.3).
+// subRefresh prolongs a subscription by a new token. A subscription that the
+// server API made cannot be prolonged: it ends when it expires.
 func (s *snapshot) subRefresh(_ context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
 	if !e.ClientSide {
 		s.log.Info("subscription expired", "client", c.ID(), "channel", e.Channel)

@@ -27,7 +27,7 @@ func (a *App) webSocket() *websocket.Handler {
 	})
 }
 
-// cors adds the headers that let pages of an allowed origin read the answer (config.md 6).
+// cors adds the headers that let pages of an allowed origin read the answer.
 func cors(allowed *origin.Matcher, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from := r.Header.Get("Origin"); from != "" && allowed.Match(from) {

@@ -17,8 +17,7 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 )
 
-// identityTests are the ways to get an identity, or not (auth.md 1, 5, 7, 11 to
-// 13).
+// identityTests are the ways to get an identity, or not.
 var identityTests = []struct {
 	name   string
 	edit   func(*config.Client)

@@ -25,7 +25,7 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 )
 
-// TestReload: what takes effect (config.md 3.4).
+// TestReload: what takes effect, and what does not.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) {
@@ -139,7 +139,7 @@ func TestReloadNot(t *testing.T) {
 	}
 }
 
-// TestReloadConnectionLimit: it changes if connections were limited at start (config.md 3.4).
+// TestReloadConnectionLimit: it changes if connections were limited at start.
 func TestReloadConnectionLimit(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -361,7 +361,7 @@ func TestNewFails(t *testing.T) {
 
 var badKey = config.SubscriptionToken{Enabled: true, Token: config.Token{ECDSAPublicKey: "x"}}
 
-// TestLogger: levels and members of JSON lines (config.md 3.2).
+// TestLogger: levels and members of JSON lines.
 func TestLogger(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[string]string{

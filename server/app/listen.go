@@ -20,7 +20,7 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// Timeouts of every listener (config.md 4.1). Long-lived transports lift them for their own
+// Timeouts of every listener. Long-lived transports lift them for their own
 // connections.
 const (
 	readHeaderTimeout = 10 * time.Second

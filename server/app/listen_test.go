@@ -128,8 +128,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestAPIAtRoot: the legacy endpoint then owns what nobody else does (server-api.md
-// 1.2), other trees excepted.
+// TestAPIAtRoot: the legacy endpoint then owns what nobody else does, other trees excepted.
 func TestAPIAtRoot(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) {
@@ -277,7 +276,7 @@ func TestH2C(t *testing.T) {
 	s.dial(nil) // HTTP/1.1 still works
 }
 
-// TestOrigins follows config.md 6.
+// TestOrigins: who may connect, and who may read answers, by the origin of the page.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	const app = "https://app.example"

@@ -55,7 +55,7 @@ func override(o *gyro.SubscribeOptions, by auth.Override) {
 	o.AutoRecover = o.AutoRecover && o.Recoverable
 }
 
-// subscribing decides on a subscribe command (channels.md 6.2).
+// subscribing decides on a subscribe command.
 func (s *snapshot) subscribing(_ context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	ch, err := s.channels.ForClient(e.Channel)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *snapshot) subscribing(_ context.Context, c *gyro.Client, e gyro.Subscri
 }
 
 // subscribeByToken verifies the token of a subscribe command and sets the options that the
-// token grants (auth.md 9).
+// token grants.
 func (s *snapshot) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gyro.SubscribeOptions) error {
 	if e.Inline && s.subscribe.Costly(e.Token) {
 		return gyro.ErrWouldBlock
@@ -164,7 +164,7 @@ func (s *snapshot) history(_ context.Context, c *gyro.Client, e gyro.HistoryEven
 	return reply, err
 }
 
-// call answers RPCs (channels.md 9). The built-in ping is the only method so far.
+// call answers RPCs. The built-in ping is the only method so far.
 func (s *snapshot) call(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 	ping, _, err := s.rpc.Decide(e.Method)
 	if err == nil && !ping {

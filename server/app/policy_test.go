@@ -49,7 +49,7 @@ func TestBatchOptions(t *testing.T) {
 }
 
 // The meta of a connection token belongs to the client, and a refresh by a token with
-// meta replaces it (auth.md 6 and 8.2).
+// meta replaces it.
 func TestTokenMeta(t *testing.T) {
 	t.Parallel()
 	var inForce atomic.Pointer[snapshot]

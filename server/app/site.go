@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// site is what one listener serves. Paths match exactly, except below trees
-// (config.md 5). Unlike http.ServeMux it does not redirect, and no character is special.
+// site is what one listener serves. Paths match exactly, except below trees. Unlike
+// http.ServeMux it does not redirect, and no character is special.
 type site struct {
 	exact map[string]http.Handler
 	trees map[string]http.Handler // by prefix with a slash at the end

@@ -17,7 +17,7 @@ import (
 
 func jsonText(v any) string { return string(must(json.Marshal(v))) }
 
-// TestConnectToken: what a connection token grants (auth.md 6).
+// TestConnectToken: what a connection token grants.
 func TestConnectToken(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) {
@@ -75,7 +75,7 @@ func TestConnectLimits(t *testing.T) {
 	}
 }
 
-// TestExpiration: expires and ttl, and the close after the delay (auth.md 8).
+// TestExpiration: expires and ttl, and the close after the delay.
 func TestExpiration(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) { cfg.Client.ExpiredCloseDelay = time.Millisecond })
@@ -98,7 +98,7 @@ func TestExpiration(t *testing.T) {
 }
 
 // TestServerSubscriptionExpires: when a subscription expires that the server API made, its
-// client may connect again (server-api.md 6.3): there is no token that could be invalid.
+// client may connect again: there is no token that could be invalid.
 func TestServerSubscriptionExpires(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) {
@@ -115,7 +115,7 @@ func TestServerSubscriptionExpires(t *testing.T) {
 }
 
 // refreshTests are outcomes of a refresh of user u, who is subscribed to a by its
-// connection token and to b by a command (auth.md 8.2).
+// connection token and to b by a command.
 var refreshTests = []struct {
 	name    string
 	claims  jwt.MapClaims
@@ -180,7 +180,7 @@ func TestRefreshInfo(t *testing.T) {
 }
 
 // subscribeTokenTests are outcomes of a subscribe command of user u for $a with a
-// token (auth.md 9).
+// token.
 var subscribeTokenTests = []struct {
 	name   string
 	claims jwt.MapClaims
@@ -255,7 +255,7 @@ func TestSeparateSubscribeToken(t *testing.T) {
 	}
 }
 
-// subRefreshTests are outcomes of a sub refresh of user u for $a (auth.md 10).
+// subRefreshTests are outcomes of a sub refresh of user u for $a.
 var subRefreshTests = []struct {
 	name    string
 	channel string
@@ -324,7 +324,7 @@ func personal(single bool) func(*config.Config) {
 	}
 }
 
-// TestPersonalChannel follows auth.md 14.2.
+// TestPersonalChannel: users are subscribed to a channel of their own, if that is configured.
 func TestPersonalChannel(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, personal(false))

@@ -1,5 +1,5 @@
 // Package auth verifies the JSON Web Tokens of connections and subscriptions
-// (auth.md), and signs them for development.
+// (docs/tokens.md), and signs them for development.
 package auth
 
 import (
@@ -193,7 +193,7 @@ func (v *Verifier) VerifySubscribe(token string) (SubscribeToken, error) {
 	return out, nil
 }
 
-// verify does the checks 1 to 4 of auth.md section 5. All of them fail with ErrInvalid, so their
+// verify makes all checks but those of times. All of them fail with ErrInvalid, so their
 // order does not matter.
 func (v *Verifier) verify(token string) (*claims, error) {
 	if err := checkForm(token); err != nil {

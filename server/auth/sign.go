@@ -23,7 +23,7 @@ type Claims struct {
 	Info json.RawMessage
 }
 
-// Sign returns a token that is signed by HS256 with the secret of a section (config.md 2.8). It
+// Sign returns a token that is signed by HS256 with the secret of a section. It
 // fails if the section has none. It adds the issuer and the audience that the section requires,
 // without which the token would be invalid.
 func Sign(cfg config.Token, c Claims, now time.Time) (string, error) {

@@ -76,7 +76,7 @@ func (w Warnings) meaning(unknown string) string {
 	return ""
 }
 
-// Load reads the configuration from file, variables and flags (config.md 1). The
+// Load reads the configuration from file, variables and flags (docs/configuration.md). The
 // result is complete but not validated: see Validate. An error names every bad
 // value by key and source; values of secrets are never shown.
 func Load(opts Options) (*Config, Warnings, error) {
@@ -207,7 +207,7 @@ func badLine(text string) int {
 	return hi
 }
 
-// insecure returns a warning for each insecure option that is on (config.md 1.7).
+// insecure returns a warning for each insecure option that is on.
 func (c *Config) insecure() []string {
 	var out []string
 	add := func(on bool, text string) {

@@ -11,7 +11,7 @@ import (
 )
 
 // PEM is PEM text, or PEM text in base64, or the path of a file with PEM text, tried in this
-// order (config.md 1.5).
+// order.
 type PEM string
 
 // Load returns the PEM text. Its error does not quote the value.

@@ -8,7 +8,7 @@ import (
 )
 
 // Reloaded returns the configuration of a server that was started with c after a reload of
-// next, which is valid (config.md 3.4). It has the values of next that a running server takes
+// next, which is valid. It has the values of next that a running server takes
 // over, and all others of c. restart are the keys whose new values need a restart. Neither c nor
 // next changes. The error says why the result is not valid.
 func (c *Config) Reloaded(next *Config) (result *Config, restart []string, err error) {

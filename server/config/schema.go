@@ -3,8 +3,8 @@ package config
 import "time"
 
 // Config is the whole configuration. The tags of its fields are the only description of keys,
-// defaults and documentation; package schema explains them. Names and defaults are those of
-// config.md section 7.
+// defaults and documentation; package schema explains them. docs/configuration.md lists all of
+// them.
 type Config struct {
 	HTTPServer HTTPServer   `key:"http_server" doc:"HTTP listeners."`
 	Log        Log          `key:"log" doc:"Logging. What is refused to clients and backends is a line at info each, with the reason and the key that would allow it. A line that repeats itself is written 20 times, then once every 10 seconds with the number of the others as suppressed; levels below info are not limited. Lines that the output does not take in time are dropped and counted: logging never holds the server up."`
@@ -50,7 +50,7 @@ type Config struct {
 	Graphite      Graphite      `key:"graphite" opt:"later" doc:"Metrics pushed to Graphite."`
 }
 
-// HTTPServer has the listeners (config.md 4). Internal endpoints (API, metrics,
+// HTTPServer has the listeners. Internal endpoints (API, metrics,
 // …) share the external listener unless an internal address or port is given.
 type HTTPServer struct {
 	Address         string      `key:"address" doc:"Address to listen on; empty for all."`
@@ -81,7 +81,7 @@ type HTTP3 struct {
 	Enabled bool `key:"enabled" opt:"refused" doc:"HTTP/3 on the external address. Needs TLS."`
 }
 
-// TLS is the TLS object of every section (config.md 8.1).
+// TLS is the TLS object of every section.
 type TLS struct {
 	Enabled            bool   `key:"enabled" doc:"Nothing else of the object matters when false."`
 	CertPEM            PEM    `key:"cert_pem" doc:"Certificate chain; used together with key_pem."`

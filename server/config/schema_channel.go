@@ -30,7 +30,7 @@ type Namespace struct {
 	ChannelOptions
 }
 
-// ChannelOptions say how a channel behaves (channels.md 4).
+// ChannelOptions say how a channel behaves.
 type ChannelOptions struct {
 	Presence           bool   `key:"presence" doc:"Know who is subscribed."`
 	JoinLeave          bool   `key:"join_leave" doc:"Send join and leave messages."`

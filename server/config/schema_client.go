@@ -54,14 +54,14 @@ type ToDisconnect struct {
 	Reason string `key:"reason" doc:"ASCII."`
 }
 
-// PersonalChannel subscribes each user to a channel of its own (auth.md 14.2).
+// PersonalChannel subscribes each user to a channel of its own.
 type PersonalChannel struct {
 	Enabled          bool   `key:"enabled" doc:"Subscribe connections to their user's personal channel."`
 	Namespace        string `key:"personal_channel_namespace" doc:"Namespace of personal channels."`
 	SingleConnection bool   `key:"single_connection" doc:"Keep one connection per user; the namespace needs presence."`
 }
 
-// Token says how tokens are verified (auth.md 2). Package auth verifies by it.
+// Token says how tokens are verified (docs/tokens.md). Package auth verifies by it.
 type Token struct {
 	HMACSecretKey          string `key:"hmac_secret_key" opt:"secret" doc:"Secret of HS256, HS384 and HS512."`
 	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret" doc:"Second accepted secret, for rotation."`
@@ -84,7 +84,7 @@ type SubscriptionToken struct {
 	Token
 }
 
-// Proxy is a backend that answers events (config.md 8.5).
+// Proxy is a backend that answers events.
 type Proxy struct {
 	Endpoint        string        `key:"endpoint" doc:"http:// or https:// URL, or a gRPC target."`
 	Timeout         time.Duration `key:"timeout" def:"1s" doc:"Limit of one call."`
@@ -136,7 +136,7 @@ type NamedProxy struct {
 	Proxy
 }
 
-// RPC has the options of client RPC calls (channels.md 9).
+// RPC has the options of client RPC calls.
 type RPC struct {
 	Proxy            Proxy          `key:"proxy" opt:"later"`
 	WithoutNamespace RPCOptions     `key:"without_namespace"`

@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Consumer takes API commands from a queue (config.md 8.6).
+// Consumer takes API commands from a queue.
 type Consumer struct {
 	Name            string             `key:"name" doc:"Unique name."`
 	Enabled         bool               `key:"enabled" opt:"refused"`

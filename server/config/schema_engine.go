@@ -17,7 +17,7 @@ type RedisEngine struct {
 	RedisPresence
 }
 
-// Redis is a connection to Redis (config.md 8.2).
+// Redis is a connection to Redis.
 type Redis struct {
 	Address            []string      `key:"address" def:"redis://127.0.0.1:6379" opt:"secret" doc:"host:port or URL, one per shard."`
 	ClusterAddress     []string      `key:"cluster_address" opt:"secret" doc:"Redis Cluster, one item per shard: comma-separated host:port list."`
@@ -95,7 +95,7 @@ type NamedPresenceManager struct {
 	PresenceManager
 }
 
-// NATS is a NATS broker (config.md 8.3).
+// NATS is a NATS broker.
 type NATS struct {
 	URL            string        `key:"url" def:"nats://localhost:4222" opt:"secret"`
 	Prefix         string        `key:"prefix" def:"centrifugo" doc:"Prefix of subjects."`
@@ -111,7 +111,7 @@ type NATS struct {
 	} `key:"raw_mode"`
 }
 
-// Postgres is a PostgreSQL broker (config.md 8.4).
+// Postgres is a PostgreSQL broker.
 type Postgres struct {
 	DSN                 string        `key:"dsn" opt:"secret"`
 	TLS                 TLS           `key:"tls"`

@@ -26,7 +26,7 @@ var (
 	metricPattern   = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`)
 )
 
-// Validate checks the configuration (config.md 1.8, channels.md 5), and that this
+// Validate checks the configuration, and that this
 // version can do what it switches on. The error joins one error per violation,
 // which names the key and, unless it is a secret, the value.
 func (c *Config) Validate() error {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Subscription types of channels (channels.md 4.6).
+// Subscription types of channels.
 const (
 	TypeStream     = "stream"
 	TypeMap        = "map"

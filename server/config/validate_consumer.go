@@ -30,7 +30,7 @@ func (c *Config) checkConsumers(p *problems) {
 	}
 }
 
-// rules returns the requirements of the consumer's type (config.md 8.6).
+// rules returns the requirements of the consumer's type.
 func (n *Consumer) rules() ([]require, *PublicationDataMode) {
 	switch n.Type {
 	case "postgresql":

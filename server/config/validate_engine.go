@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Types of engines, brokers and presence managers (engines.md 1).
+// Types of engines, brokers and presence managers.
 const (
 	TypeMemory   = "memory"
 	TypeRedis    = "redis"
@@ -21,7 +21,7 @@ const maxNamedEngines = 64
 const maxStartTimeout = time.Hour
 
 // UsesEngine tells whether the section engine provides a broker or a presence manager. If not,
-// the server ignores it (config.md 7.4).
+// the server ignores it.
 func (c *Config) UsesEngine() bool { return !c.Broker.Enabled || !c.PresenceManager.Enabled }
 
 func (c *Config) checkEngines(p *problems) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestValidateEngines has a row per rule of engines.md 1, 8.1 and 9, and per rule of
-// Gyro's own keys: what the configuration is, and what the error says.
+// TestValidateEngines has a row per rule for engines: what the configuration is, and what the
+// error says.
 func TestValidateEngines(t *testing.T) {
 	const (
 		nats  = `"broker":{"enabled":true,"type":"nats"}`

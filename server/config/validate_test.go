@@ -19,7 +19,7 @@ import (
 
 const hist = `"history_size":1,"history_ttl":"1m"`
 
-// validateTests has one row per rule of config.md 1.8 and channels.md 5: a
+// validateTests has one row per rule: a
 // configuration (or options of the namespace "chat", without braces) and what the
 // error says, "" if it is valid.
 var validateTests = []struct{ text, want string }{

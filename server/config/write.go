@@ -18,7 +18,7 @@ import (
 func (c *Config) Write(w io.Writer, format string) error { return schema.Write(w, c, format) }
 
 // Env returns the variables that would set every key, as sorted lines
-// NAME="value" (config.md 2.6); with nonZero, only those of non-empty values.
+// NAME="value"; with nonZero, only those of non-empty values.
 func (c *Config) Env(nonZero bool) []string { return schema.Env(c, EnvPrefix, nonZero) }
 
 // WriteMarkdown writes the reference of all keys, or of those of one section, with
@@ -34,8 +34,7 @@ func Describe(key string) string { return schema.Describe(DefaultConfig(), key) 
 // or toml.
 func Format(file string) (string, error) { return schema.Format(file) }
 
-// Generate returns the text of a minimal file with fresh random secrets
-// (config.md 2.3) in the given format.
+// Generate returns the text of a minimal file with fresh random secrets in the given format.
 func Generate(format string) ([]byte, error) {
 	tree := map[string]any{
 		"client": map[string]any{

@@ -1,5 +1,5 @@
-// Package engine makes the brokers and presence managers that the configuration describes
-// (engines.md 1), and finds those of a channel.
+// Package engine makes the brokers and presence managers that the configuration describes, and
+// finds those of a channel.
 package engine
 
 import (
@@ -152,7 +152,7 @@ type maker struct {
 }
 
 // defaults makes the engines of channels whose options name none. It does not make the engine of
-// the section engine if both broker and presence_manager replace it (engines.md 1).
+// the section engine if both broker and presence_manager replace it.
 func (m *maker) defaults() (b broker.Broker, p broker.PresenceManager, err error) {
 	cfg := m.cfg
 	if cfg.UsesEngine() {

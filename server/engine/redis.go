@@ -30,7 +30,7 @@ func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker,
 	return e, nil
 }
 
-// addresses returns the list of addresses in use (engines.md 8.1) and its key: that of clusters
+// addresses returns the list of addresses in use and its key: that of clusters
 // if it is set, else that of Sentinels, else the plain one.
 func addresses(c *config.Redis) (list []string, name string, mode redis.Mode) {
 	switch {

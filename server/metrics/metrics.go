@@ -1,6 +1,6 @@
-// Package metrics exports the state and the work of the server to Prometheus (observability.md
-// 2 and 3). It is the only package that imports Prometheus. Names, labels and buckets are part of
-// the server's interface: docs/metrics.md lists them.
+// Package metrics exports the state and the work of the server to Prometheus. It is the only
+// package that imports Prometheus. Names, labels and buckets are part of the server's
+// interface: docs/metrics.md lists them.
 //
 // Values of labels never come from outside. Nothing here is on the way of a publication to its
 // subscribers: numbers that other packages count are read at each scrape.

@@ -43,8 +43,7 @@ const (
 	defaultBuckets = "0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10"
 )
 
-// families are observability.md 3 as far as there is something to export, and Gyro's
-// own.
+// families are those of docs/metrics.md.
 var families = []family{
 	{"api_command_duration_seconds", "summary", "method protocol", "0.5 0.99 0.999"},
 	{"api_command_duration_seconds_histogram", "histogram", "method protocol", defaultBuckets},

@@ -23,7 +23,7 @@ const (
 	StreamProxy
 )
 
-// Source tells how a subscription came to be (channels.md 10).
+// Source tells how a subscription came to be.
 type Source uint8
 
 // Sources of subscriptions.
@@ -63,7 +63,7 @@ type Decision struct {
 
 func denied(err error) Decision { return Decision{Err: err} }
 
-// DecideSubscribe decides on a subscribe command (channels.md 6.2) that asks for a subscription
+// DecideSubscribe decides on a subscribe command that asks for a subscription
 // type and may have a token. c is a result of ForClient.
 func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool) Decision {
 	switch limited := c.UserLimited(); {
@@ -87,7 +87,7 @@ func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool)
 	return denied(c.denySubscribe(f))
 }
 
-// Requested decides on a channel that a connect command asks for (channels.md 6.3). The caller
+// Requested decides on a channel that a connect command asks for. The caller
 // ignores a channel that is not granted: ignored is the reason, a *refusal.Reason. err is not
 // nil for an unknown namespace only: it is a *refusal.Reason with a protocol.Disconnect. The
 // source of a granted subscription is SourceConnectRequest.
@@ -113,7 +113,7 @@ func (r *Resolver) Requested(name string, f Facts) (ch Channel, ignored, err err
 	return ch, ch.denySubscribe(f), nil
 }
 
-// DecidePublish decides on a publish command (channels.md 6.4). With StreamProxy, the data goes
+// DecidePublish decides on a publish command. With StreamProxy, the data goes
 // into the open stream of this subscription; if there is none, the answer is
 // protocol.ErrorNotAvailable.
 func (c Channel) DecidePublish(f Facts, data []byte) Decision {
@@ -167,7 +167,7 @@ type Wishes struct {
 	Positioned, Recoverable, JoinLeave bool
 }
 
-// Grant returns the wishes that are granted (channels.md 6.5); the others are off without an
+// Grant returns the wishes that are granted; the others are off without an
 // error. It is for subscriptions that the rules or a token allowed. Options that the namespace
 // forces are the caller's concern.
 func (c Channel) Grant(f Facts, w Wishes) Wishes {

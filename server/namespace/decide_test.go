@@ -25,7 +25,7 @@ func same(got, want Decision) bool {
 	return got.By == want.By && got.Source == want.Source && (got.Err == nil) == (want.Err == nil) && errors.Is(got.Err, want.Err)
 }
 
-// TestTruthTable covers channels.md 6.9 exhaustively: every combination of flags
+// TestTruthTable has every combination of flags
 // and facts, for every operation that has the flags.
 func TestTruthTable(t *testing.T) {
 	// want has, per row of the table, the answers for auth subscribed, auth not

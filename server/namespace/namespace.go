@@ -1,6 +1,6 @@
 // Package namespace resolves the names of channels to their options, and decides what clients
-// may do with a channel (channels.md). It does no I/O: where a token or a proxy decides, the
-// decision says so.
+// may do with a channel (docs/permissions.md). It does no I/O: where a token or a proxy
+// decides, the decision says so.
 package namespace
 
 import (
@@ -15,7 +15,7 @@ import (
 // are the numbers of the protocol.
 type SubscriptionType int32
 
-// Subscription types (client-protocol.md, SubscribeRequest).
+// Subscription types, as clients ask for them.
 const (
 	Stream SubscriptionType = iota
 	Map
@@ -102,7 +102,7 @@ type Channel struct {
 	naming *naming
 }
 
-// Resolve returns the channel of a name (channels.md 3.2); false if its namespace is unknown. It
+// Resolve returns the channel of a name; false if its namespace is unknown. It
 // does not check the name otherwise.
 func (r *Resolver) Resolve(name string) (Channel, bool) {
 	ch := Channel{Name: name, Rest: name, Options: r.plain, naming: &r.naming}
@@ -146,7 +146,7 @@ func (r *Resolver) Named(name string) (ch Channel, err error) {
 }
 
 // ForClient resolves a name in a command of a client. The error wraps a
-// protocol.Disconnect or *protocol.Error (channels.md 6.1, rows 1, 2, 5 and 6).
+// protocol.Disconnect or *protocol.Error.
 func (r *Resolver) ForClient(name string) (Channel, error) {
 	if name == "" {
 		return Channel{}, errNoName
@@ -160,7 +160,7 @@ func (r *Resolver) ForClient(name string) (Channel, error) {
 
 // Covers tells whether subscribers of pattern, a channel with wildcards, get what is published
 // to name, a channel that it matches. They do if a client that may subscribe to pattern may also
-// subscribe to name (channels.md 7): if both are in the same namespace, and name is neither
+// subscribe to name: if both are in the same namespace, and name is neither
 // private nor user-limited.
 func (r *Resolver) Covers(pattern, name string) bool {
 	p, known := r.Resolve(pattern)
@@ -170,7 +170,7 @@ func (r *Resolver) Covers(pattern, name string) bool {
 }
 
 // PersonalChannel returns the name of a user's personal channel in a namespace,
-// which may be empty (auth.md 14.2).
+// which may be empty.
 func (r *Resolver) PersonalChannel(namespace, user string) string {
 	if namespace == "" {
 		return r.userBoundary + user

@@ -182,7 +182,7 @@ func TestPersonalChannel(t *testing.T) {
 	}
 }
 
-// FuzzResolve compares with the algorithm of channels.md 3.2 and 2.4 written with
+// FuzzResolve compares with the same algorithm, written with
 // strings.Split, for any markers.
 func FuzzResolve(f *testing.F) {
 	f.Add("$", ":", "#", ",", "$chat:a#1,2", "2")

@@ -74,7 +74,7 @@ func (c Channel) historyPermission() permission {
 	return permission{"history", c.AllowHistoryForClient, c.AllowHistoryForSubscriber, c.AllowHistoryForAnonymous}
 }
 
-// to is the truth table of channels.md 6.9.
+// to reports whether the options permit it in the situation f.
 func (p permission) to(f Facts) bool {
 	return (p.client || p.subscriber && f.Subscribed) && (f.User != "" || p.anonymous)
 }

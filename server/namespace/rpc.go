@@ -6,7 +6,7 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 )
 
-// RPC resolves the methods of client RPC calls (channels.md 9). It is immutable
+// RPC resolves the methods of client RPC calls. It is immutable
 // and safe for concurrent use.
 type RPC struct {
 	boundary string

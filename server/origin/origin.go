@@ -1,4 +1,4 @@
-// Package origin decides which web origins may connect (config.md section 6).
+// Package origin decides which web origins may connect (docs/origins.md).
 package origin
 
 import (

@@ -355,7 +355,7 @@ func slowReader(t *testing.T, joined bool) {
 }
 
 // TestCloseWhileCongested: the Close frame follows the frame under way and what
-// Close was given, and does not stand inside of either (codes.md 3.1: 3008).
+// Close was given, and does not stand inside of either.
 func TestCloseWhileCongested(t *testing.T) {
 	s := newTightServer(t, Config{WriteTimeout: patience})
 	c, p := s.connect("/", nil)

@@ -1,6 +1,6 @@
 // Package websocket is the WebSocket transport: RFC 6455 over HTTP/1.1, RFC 8441
 // over HTTP/2, compression by RFC 7692, with the encodings, limits and close codes
-// of the client protocol (client-protocol.md section 2.2).
+// of the client protocol.
 package websocket
 
 import (

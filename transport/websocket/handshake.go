@@ -152,8 +152,7 @@ func acceptKey(key string) (accept [acceptSize]byte, ok bool) {
 	return accept, true
 }
 
-// choose chooses extensions, subprotocol, encoding and pings, client-protocol.md
-// section 2.2.
+// choose chooses extensions, subprotocol, encoding and pings.
 func (hs *handshake) choose(cfg *Config, request *front.Request) *rejection {
 	offers, err := extension.Parse(request.Values("Sec-WebSocket-Extensions"))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 )
 
-// Parse reads one entry of the list of addresses (engines.md 8.1): host:port, or a URL with
+// Parse reads one entry of the list of addresses: host:port, or a URL with
 // the scheme redis, rediss (TLS), redis+sentinel, rediss+sentinel, redis+cluster,
 // rediss+cluster, tcp or unix. The entry overrides fields of base; Addresses and Mode of base
 // do not count. A URL with TLS uses base.TLS, or TLS 1.2 and later if that is nil. Errors

@@ -1,4 +1,4 @@
-// Package control is the protocol between the nodes of a cluster (engines.md 5.2). Its
+// Package control is the protocol between the nodes of a cluster. Its
 // messages are generated from control.proto.
 package control
 

@@ -20,7 +20,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// The numbers are those of engines.md 5.2: bytes that were written by hand.
+// The numbers of fields never change: they are compared with bytes that were written by hand.
 func TestNumbers(t *testing.T) {
 	for _, tt := range []struct {
 		wire string

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// authenticator checks the API key of requests (server-api.md 2.1).
+// authenticator checks the API key of requests.
 type authenticator struct {
 	insecure bool
 	enabled  bool

@@ -14,7 +14,7 @@ func wantsTransport(f fields) bool {
 	return f.Get("X-Centrifugo-Error-Mode") == modeTransport || f.Get("X-Gyro-Error-Mode") == modeTransport
 }
 
-// httpStatus maps an error in transport mode (server-api.md 4.2).
+// httpStatus maps an error in transport mode.
 func httpStatus(e *api.Error) int {
 	switch e.Code {
 	case api.ErrUnknownChannel.Code, api.ErrNotFound.Code:

@@ -1,5 +1,5 @@
-// Package httpapi serves the server API over HTTP (server-api.md sections 1, 2,
-// 4, 7 and 8), and the two trivial endpoints of the server beside it.
+// Package httpapi serves the server API over HTTP (docs/http-api.md), and the two trivial
+// endpoints of the server beside it.
 package httpapi
 
 import (

@@ -11,9 +11,8 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 )
 
-// legacyMethods are the method numbers of the legacy endpoint (server-api.md
-// section 8). The names that are no methods of api are those of another edition:
-// they are known and answered with "not found".
+// legacyMethods are the method numbers of the legacy endpoint. The names that are no methods
+// of api are those of another edition: they are known and answered with "not found".
 var legacyMethods = [...]string{
 	0: "publish", 1: "broadcast", 2: "unsubscribe", 3: "disconnect", 4: "presence",
 	5: "presence_stats", 6: "history", 7: "history_remove", 8: "channels", 9: "info",
@@ -63,7 +62,7 @@ func (h *Handler) serveLegacyEndpoint(w http.ResponseWriter, r *http.Request) {
 	h.serveLegacy(w, r)
 }
 
-// Legacy returns a handler of the legacy format (server-api.md section 8) that
+// Legacy returns a handler of the legacy format that
 // checks no key: for the admin UI, which has its own authentication.
 func (h *Handler) Legacy() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -55,7 +55,7 @@ func Ready(parts func() []gyro.Health) http.Handler {
 	})
 }
 
-// Init returns the handler of the init endpoint (config.md 5.1), with which a
+// Init returns the handler of the init endpoint, with which a
 // browser opens its HTTP/2 connection before the WebSocket. CORS headers and
 // connection limits are middleware around it.
 func Init() http.Handler {

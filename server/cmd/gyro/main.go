@@ -52,7 +52,7 @@ func root() *cobra.Command {
 	cmd := serverCommand()
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetOut(os.Stdout)
-	cmd.SetErr(os.Stdout) // messages of subcommands go to stdout (config.md 2.1)
+	cmd.SetErr(os.Stdout) // messages of subcommands go to stdout
 	cmd.AddCommand(
 		devCommand(), benchCommand(), versionCommand(),
 		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), filesCommand(),

@@ -19,7 +19,7 @@ import (
 	"github.com/gyrohq/gyro/server/dev"
 )
 
-// serverCommand runs the server (config.md 2.1, 2.2 and 3).
+// serverCommand runs the server.
 func serverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gyro",

@@ -24,7 +24,7 @@ func tokenSection(cfg *config.Config, sub bool) config.Token {
 	return cfg.Client.Token
 }
 
-// tokenCommand makes tokens (config.md 2.8).
+// tokenCommand makes tokens.
 func tokenCommand(name string, sub bool) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: "Generate a sample connection token", Args: cobra.NoArgs}
 	file := configFlag(cmd)
@@ -78,7 +78,7 @@ func expiry(ttl time.Duration) string {
 	return " with expiration TTL " + ttl.String()
 }
 
-// checkTokenCommand verifies tokens (config.md 2.8).
+// checkTokenCommand verifies tokens.
 func checkTokenCommand(name string, sub bool) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " TOKEN", Short: "Verify a token against the configuration", Args: cobra.ExactArgs(1)}
 	file := configFlag(cmd)

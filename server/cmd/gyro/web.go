@@ -43,7 +43,7 @@ func configDocCommand() *cobra.Command {
 	return cmd
 }
 
-// filesCommand is the static file server for development (config.md 2.9).
+// filesCommand is the static file server for development.
 func filesCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "serve", Short: "Serve static files, for development", Args: cobra.NoArgs}
 	dir := cmd.Flags().StringP("dir", "d", "./", "directory to serve")

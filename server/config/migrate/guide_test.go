@@ -139,7 +139,7 @@ func metricTable(page string) string {
 	return b.String() + "\n"
 }
 
-// families are the metrics of Centrifugo v6 with their labels (observability.md 3).
+// families are the metrics of Centrifugo v6 with their labels.
 const families = `node_messages_sent_count type channel_namespace
 node_messages_received_count type channel_namespace
 node_action_count action channel_namespace

@@ -23,7 +23,7 @@ type Counts struct {
 	ControlDropped uint64
 }
 
-// Metrics returns the counts under the names of observability.md 3.4. Errors and drops have no
+// Metrics returns the counts under their names of docs/metrics.md. Errors and drops have no
 // label for the shard there, so they are sums over all shards.
 func (c *Counts) Metrics() (list []broker.Metric) {
 	buffered := func(kind string, shard, n int) {

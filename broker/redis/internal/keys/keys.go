@@ -1,5 +1,4 @@
-// Package keys makes the names of keys and PUB/SUB channels in Redis (engines.md
-// 8.4).
+// Package keys makes the names of keys and PUB/SUB channels in Redis.
 package keys
 
 import (

@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// The schema of engines.md 8.5 for the oracle. Strings are bytes, as Redis does
+// The schema of what lies in Redis, for the oracle. Strings are bytes, as Redis does
 // not care for UTF-8 and neither do we.
 var publicationType, infoType = schema()
 
@@ -92,7 +92,7 @@ var full = channel.Publication{
 	Tags: map[string]string{"k": "v"}, Time: 1, Version: 300, Channel: "ch", Key: "key", Removed: true, Score: -1,
 }
 
-// TestBytes holds what is written down in engines.md 8.5.
+// TestBytes compares with bytes that were written by hand.
 func TestBytes(t *testing.T) {
 	want := "\x22\x04data" + "\x2a\x0c\x0a\x01u\x12\x01c\x1a\x011\x22\x012" + "\x3a\x06\x0a\x01k\x12\x01v" +
 		"\x40\x01" + "\x48\x01" + "\x52\x02ch" + "\x5a\x03key" + "\x60\x01" + "\x68\x01" + "\x80\x01\xac\x02"

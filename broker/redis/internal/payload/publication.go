@@ -1,6 +1,6 @@
 // Package payload is what Gyro's nodes write to Redis: publications and client
 // infos as Protobuf, and the envelope that carries a publication's place in the
-// stream (engines.md 8.5).
+// stream.
 //
 // Strings are read as they are. The generated reader of the client protocol is not used,
 // because it refuses those that are not UTF-8.
@@ -42,7 +42,7 @@ func isPlain(pub *channel.Publication) bool {
 		pub.Channel == "" && pub.Key == "" && !pub.Removed && pub.Score == 0
 }
 
-// Tags of the fields (number<<3 | wire type), with the numbers of engines.md 8.5.
+// Tags of the fields (number<<3 | wire type), whose numbers other programs rely on.
 const (
 	tagData    = 4<<3 | wireBytes
 	tagInfo    = 5<<3 | wireBytes

@@ -1,4 +1,4 @@
-// Package script holds the Lua that Redis runs for the engine (engines.md 8.5), and
+// Package script holds the Lua that Redis runs for the engine, and
 // runs it.
 package script
 

@@ -22,7 +22,7 @@
 // elements have the key "name". Leaves are bool, int, int64, string types,
 // time.Duration, []string and map[string]string.
 //
-// The rules of loading are those of config.md 1.1 to 1.7. They depend on where a value comes
+// The rules of loading depend on where a value comes
 // from (a bare number is a duration in a file, but not in the environment), and apply inside
 // of elements of lists. A library that merges all sources before it converts values cannot
 // follow them.

@@ -157,7 +157,7 @@ func (e *Endpoint) Tick(congested, held bool) driver.Step {
 }
 
 // Close sends a Close frame. With code 0 it sends none: a message has told the client, which
-// closes first (client-protocol.md section 7.5).
+// closes first.
 func (e *Endpoint) Close(d protocol.Disconnect) driver.Step {
 	s := driver.Step{End: driver.Await, Cause: d}
 	e.closing = true
