@@ -13,6 +13,7 @@ require (
 	github.com/gyrohq/gyro v0.1.0
 	github.com/gyrohq/gyro/broker/nats v0.1.0
 	github.com/gyrohq/gyro/broker/redis v0.1.0
+	github.com/gyrohq/gyro/metrics v0.1.0
 	github.com/joho/godotenv v1.5.1
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/pelletier/go-toml/v2 v2.4.3

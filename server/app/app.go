@@ -64,7 +64,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	}
 	o.Logger = logging.Wrap(o.Logger)
 	a := &App{cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, failed: make(chan error, 4)}
-	a.meters = a.newMeters()
+	a.meters = a.newMeters(o.Version)
 	var err error
 	if a.origins, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
 		return nil, fmt.Errorf("client.allowed_origins: %w", err)
@@ -94,7 +94,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 // nodeConfig returns the configuration of the node, most of which is the section client.
 func (a *App) nodeConfig(o Options) gyro.Config {
 	cfg, c := a.cfg, &a.cfg.Client
-	observer := a.meters.clients()
+	observer := a.meters.observer()
 	observer.Refused = a.nameKey
 	return gyro.Config{
 		Handlers:               handlers(&a.inForce),
@@ -245,7 +245,7 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 	}
 	connectionLimit := func() int { return a.inForce.Load().cfg.Client.ConnectionLimit }
 	a.limits = newAdmission(connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients)
-	a.meters.watch(a, o.Version)
+	a.meters.watch(a)
 	external.guide.refusals, internal.guide.refusals = refusal.Reporter{Log: a.log}, refusal.Reporter{Log: a.log}
 	if !cfg.WebSocket.Disabled {
 		h, path := a.webSocket(), cfg.WebSocket.HandlerPrefix

@@ -9,35 +9,39 @@ import (
 // meters hold the metrics of the server. Without a registry nothing is measured.
 type meters struct {
 	registry *metrics.Registry
+	api      api.Observer
 	requests *metrics.Requests // nil: HTTP requests are not counted
 }
 
-func (a *App) newMeters() meters {
+func (a *App) newMeters(version string) meters {
 	cfg := &a.cfg.Prometheus
 	if !cfg.Enabled {
 		return meters{}
 	}
 	m := meters{registry: metrics.New(metrics.Config{
-		Namespace: cfg.Namespace, NativeHistograms: cfg.NativeHistograms, Logger: a.log,
+		Namespace: cfg.Namespace, NativeHistograms: cfg.NativeHistograms,
+		RecoveredPublications: cfg.RecoveredPublicationsHistogram, Version: version, Logger: a.log,
 	})}
+	m.api = m.registry.API("http")
 	if cfg.InstrumentHTTPHandlers {
 		m.requests = m.registry.Requests()
 	}
 	return m
 }
 
-// clients returns the node's observer, which exports what clients are refused.
-func (m *meters) clients() observe.Observer {
+// observer returns the node's observer, which counts what clients do.
+func (m *meters) observer() observe.Observer {
 	if m.registry == nil {
 		return observe.Observer{}
 	}
-	return m.registry.Clients()
+	return m.registry.Observer()
 }
 
 // watch exports the numbers that the node, the brokers and the admission count anyway.
-func (m *meters) watch(a *App, version string) {
+func (m *meters) watch(a *App) {
 	if m.registry != nil {
-		m.registry.Node(a.node, version, a.limits.refusals)
+		m.registry.Watch(a.node)
+		m.registry.ConnectionLimit(a.limits.refusals)
 		m.registry.Brokers(a.engines.Brokers)
 	}
 }
@@ -47,5 +51,5 @@ func (m *meters) apiNode(n api.Node) (node api.Node, observer api.Observer) {
 	if m.registry == nil {
 		return n, nil
 	}
-	return m.registry.Surveys(n), m.registry.API("http")
+	return m.registry.Surveys(n), m.api
 }

@@ -1,19 +1,24 @@
 package app
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
 	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
 )
@@ -118,10 +123,61 @@ func TestMetricsOfClients(t *testing.T) {
 	}
 	s.api("unsubscribe", `{"user":"a","channel":"one"}`)
 	s.api("disconnect", `{"user":"a"}`)
-	s.wantMetric(2, "gyro_client_num_reply_errors", "code=106", "method=subscribe")
+	s.wantMetric(2, "gyro_client_num_reply_errors", "channel_namespace=", "code=106", "method=subscribe")
 	s.wantMetric(2, "gyro_client_refusals_total", "limit=channels")
-	s.wantMetric(1, "gyro_client_num_server_unsubscribes", "code=2000")
+	s.wantMetric(1, "gyro_client_num_server_unsubscribes", "channel_namespace=", "code=2000")
 	s.wantMetric(1, "gyro_client_num_server_disconnects", "code=3503")
+}
+
+var update = flag.Bool("update", false, "write testdata/metrics.txt")
+
+// measurement is what differs from one conversation to the next: times, and the requests of this test itself.
+var measurement = regexp.MustCompile(`(?m)^(# HELP|(go|process|promhttp|# TYPE (go|process|promhttp))_|.*(_bucket|_sum)[{ ]|.*quantile=|gyro_node_canary|.*path="/metrics").*\n`)
+
+// TestMetricsOfConversation compares what a conversation adds up to with testdata/metrics.txt.
+func TestMetricsOfConversation(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		measured(cfg)
+		open(&cfg.Channel.WithoutNamespace)
+		cfg.Channel.WithoutNamespace.Presence, cfg.Prometheus.RecoveredPublicationsHistogram = true, true
+		cfg.Channel.WithoutNamespace.HistorySize, cfg.Channel.WithoutNamespace.HistoryTTL = 10, time.Minute
+		cfg.Channel.WithoutNamespace.ForceRecovery = true
+	})
+	c := s.dial(nil)
+	c.Connect(s.tokenField(jwt.MapClaims{"sub": "ann"}) + `,"name":"js","version":"1"`)
+	position := c.Subscribe("news", "")
+	s.api("publish", `{"channel":"news","data":{}}`)
+	c.Pub()
+	c.Do(`"publish":{"channel":"news","data":{}}`)
+	c.Do(`"presence":{"channel":"news"}`)
+	c.Outcome(`"rpc":{"method":"x"}`)
+	c.Outcome(`"subscribe":{"channel":"nowhere:1"}`)
+	c.Do(`"unsubscribe":{"channel":"news"}`)
+	c.Subscribe("news", `"recover":true,"epoch":"`+position.Epoch+`"`)
+	s.api("channels", `{}`)
+	s.api("disconnect", `{"user":"ann"}`)
+	c.Disconnected()
+	want, err := os.ReadFile("testdata/metrics.txt")
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	var diff string
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		_, text := get(t, s.url("/metrics"))
+		text = measurement.ReplaceAllString(text, "")
+		if diff = cmp.Diff(string(want), text); diff == "" {
+			return
+		}
+		if *update {
+			if err := os.WriteFile("testdata/metrics.txt", []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !*update {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 // TestMetricsOfAPI: however a request comes, it counts once.
@@ -210,9 +266,21 @@ func TestLabelsAreBounded(t *testing.T) {
 		c.Subscribe(name, "")
 		c.Outcome(`"rpc":{"method":"` + name + `"}`)
 	}
-	known := []string{"channels", "http", "other", "104", "200", "400", "404", "405", "101", "test", "unmarshal", "GET", "POST"}
+	known := []string{
+		"", "channels", "http", "other", "104", "200", "400", "404", "405", "101", "test", "unmarshal", "GET", "POST", "websocket", "unregistered",
+		"add_client", "remove_client", "add_subscription", "remove_subscription",
+	}
 	for _, m := range api.Methods() {
 		known = append(known, m.String())
+	}
+	for m := range observe.NumMessages {
+		known = append(known, m.String())
+	}
+	for a := range observe.NumActions {
+		known = append(known, a.String())
+	}
+	for e := range observe.NumEvents {
+		known = append(known, e.String())
 	}
 	for name, f := range s.metrics() {
 		if !strings.HasPrefix(name, "gyro_") {

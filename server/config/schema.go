@@ -238,7 +238,7 @@ type Prometheus struct {
 	HandlerPrefix                  string `key:"handler_prefix" def:"/metrics" doc:"Path."`
 	Namespace                      string `key:"namespace" def:"gyro" doc:"What names of metrics begin with; centrifugo for dashboards made for that."`
 	InstrumentHTTPHandlers         bool   `key:"instrument_http_handlers" doc:"Count requests by path, method and status."`
-	RecoveredPublicationsHistogram bool   `key:"recovered_publications_histogram" opt:"later,refused" doc:"Histogram of recovered publications."`
+	RecoveredPublicationsHistogram bool   `key:"recovered_publications_histogram" doc:"Histogram of recovered publications."`
 	NativeHistograms               bool   `key:"native_histograms" doc:"Native histograms; summaries are dropped."`
 }
 

@@ -171,7 +171,7 @@ var (
 		"broker.type", "map_broker.type", "controller.enabled", "client.proxy.connect.enabled", "client.proxy.refresh.enabled",
 		"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint", "rpc.without_namespace.proxy_enabled",
 		"grpc_api.enabled", "sse.enabled", "http_stream.enabled", "webtransport.enabled", "uni_websocket.enabled", "uni_sse.enabled",
-		"uni_http_stream.enabled", "uni_grpc.enabled", "admin.enabled", "prometheus.recovered_publications_histogram",
+		"uni_http_stream.enabled", "uni_grpc.enabled", "admin.enabled",
 		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled", "http_server.http3.enabled", "http_server.tls_autocert.enabled",
 	}
 	unsupportedOptions = []string{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gyrohq/gyro/metrics"
 	"github.com/gyrohq/gyro/server/api"
 )
 
@@ -16,18 +17,18 @@ import (
 func (r *Registry) API(protocol string) api.Observer {
 	return &apiObserver{
 		protocol:  protocol,
-		durations: r.durations("api", "command_duration_seconds", "Time that a command of the server API took", defaultBuckets, "protocol", "method"),
+		durations: r.Durations("api", "command_duration_seconds", "Time that a command of the server API took", nil, "protocol", "method"),
 		errors:    r.counters("api", "command_errors_total", "Errors of commands of the server API, by code or stage.", "protocol", "method", "error"),
-		took:      make([]atomic.Pointer[duration], len(api.Methods())),
+		took:      make([]atomic.Pointer[metrics.Duration], len(api.Methods())),
 	}
 }
 
 type apiObserver struct {
 	protocol  string
-	durations *durations
+	durations *metrics.Durations
 	errors    *prometheus.CounterVec
 	// took has the durations of methods that have been called.
-	took []atomic.Pointer[duration]
+	took []atomic.Pointer[metrics.Duration]
 	mu   sync.Mutex // held to add to took
 }
 
@@ -40,7 +41,7 @@ func (o *apiObserver) Executed(m api.Method, took time.Duration, res api.Result,
 	if d == nil {
 		d = o.first(m)
 	}
-	d.observe(took)
+	d.Observe(took)
 	switch {
 	case err != nil:
 		o.add(m.String(), place(api.AsError(err)), 1)
@@ -54,12 +55,12 @@ func (o *apiObserver) Executed(m api.Method, took time.Duration, res api.Result,
 }
 
 // first adds the durations of a method to took.
-func (o *apiObserver) first(m api.Method) *duration {
+func (o *apiObserver) first(m api.Method) *metrics.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d := o.took[m].Load()
 	if d == nil { // else another goroutine has added it
-		d = o.durations.with(o.protocol, m.String())
+		d = o.durations.With(o.protocol, m.String())
 		o.took[m].Store(d)
 	}
 	return d

@@ -7,11 +7,13 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gyrohq/gyro/metrics"
 )
 
 // Other is the label of paths that no endpoint serves, of unusual methods, and of codes that
 // applications define.
-const Other = "other"
+const Other = metrics.Other
 
 // Requests counts HTTP requests.
 type Requests struct{ total *prometheus.CounterVec }

@@ -92,8 +92,7 @@ var groups = []group{
 	{"Operation", []feature{
 		{"TLS, client certificates", []string{"http_server.tls.enabled", "http_server.internal_tls.enabled"}, "", ""},
 		{"Certificates by ACME", []string{"http_server.tls_autocert.enabled"}, "", "Let a proxy in front obtain them (Caddy, nginx with certbot, cert-manager), or give files by http_server.tls."},
-		{"Metrics for Prometheus", []string{"prometheus.enabled", "prometheus.native_histograms"}, "Not every family of Centrifugo: see [metrics.md](metrics.md).", ""},
-		{"Histogram of recovered publications", []string{"prometheus.recovered_publications_histogram"}, "", "Remove the key."},
+		{"Metrics for Prometheus", []string{"prometheus.enabled", "prometheus.native_histograms", "prometheus.recovered_publications_histogram"}, "The families of what is supported, see [below](#metrics).", ""},
 		{"Metrics for Graphite", []string{"graphite.enabled"}, "", "Scrape the Prometheus endpoint, for example with Telegraf or collectd, which write to Graphite."},
 		{"OpenTelemetry traces", []string{"opentelemetry.enabled"}, "", "Remove the section; trace in your backend."},
 		{"Health endpoint", []string{"health.enabled"}, "Behaves differently, see [probes](#probes).", ""},
@@ -147,7 +146,7 @@ var differences = []difference{
 		"names of metrics do not begin with centrifugo_.",
 		"Set prometheus.namespace to centrifugo to keep dashboards and alerts, or change these."},
 	{"prometheus.enabled", func(c *config.Config) bool { return c.Prometheus.Enabled },
-		"names and labels after the prefix are those of Centrifugo, but not every family exists, and some are Gyro's own.",
+		"names and labels after the prefix are those of Centrifugo; families of what is not supported are missing, and some are Gyro's own.",
 		"Compare what dashboards and alerts use with docs/metrics.md."},
 	{"client.connection_rate_limit", func(c *config.Config) bool { return c.Client.ConnectionRateLimit > 0 },
 		"this many connections per second are accepted, as documented; Centrifugo accepts this many at once and then one per second.",

@@ -17,6 +17,8 @@ var update = flag.Bool("update", false, "write the generated parts of docs/migra
 const (
 	guide       = "../../../docs/migration.md"
 	metricsPage = "../../../docs/metrics.md"
+	// families are the metrics of Centrifugo v6.
+	families = "../../../metrics/testdata/reference.txt"
 )
 
 // TestGuide compares the generated parts of docs/migration.md with what the tables of this
@@ -30,9 +32,13 @@ func TestGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	reference, err := os.ReadFile(families)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text := string(data)
 	for name, part := range map[string]string{
-		"matrix": matrix(), "differences": differenceTable(), "metrics": metricTable(string(page)), "keys": ownKeys(t),
+		"matrix": matrix(), "differences": differenceTable(), "metrics": metricTable(string(page), string(reference)), "keys": ownKeys(t),
 	} {
 		begin, end := "<!-- generated: "+name+" -->\n", "<!-- end of "+name+" -->\n"
 		before, rest, ok := strings.Cut(text, begin)
@@ -97,8 +103,9 @@ func differenceTable() string {
 	return b.String() + "\n"
 }
 
-// metricTable tells of each family of Centrifugo what docs/metrics.md has of it.
-func metricTable(page string) string {
+// metricTable tells of each family of Centrifugo what docs/metrics.md has of it. A line of the reference is a
+// name, a type, labels, and perhaps a colon and buckets.
+func metricTable(page, reference string) string {
 	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [a-z]+ \\|([^|]*)\\|")
 	label := regexp.MustCompile("`([a-z_]+)`")
 	ours := map[string][]string{}
@@ -109,10 +116,15 @@ func metricTable(page string) string {
 		}
 	}
 	lines := map[string][]string{}
-	for line := range strings.Lines(families) {
-		name, labels, _ := strings.Cut(strings.TrimSpace(line), " ")
+	for line := range strings.Lines(reference) {
+		line, _, _ = strings.Cut(line, " : ")
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		name := words[0]
 		own, ok := ours[name]
-		missing := slices.DeleteFunc(strings.Fields(labels), func(l string) bool { return slices.Contains(own, l) })
+		missing := slices.DeleteFunc(words[2:], func(l string) bool { return slices.Contains(own, l) })
 		kind := "same"
 		switch {
 		case !ok:
@@ -138,60 +150,6 @@ func metricTable(page string) string {
 	}
 	return b.String() + "\n"
 }
-
-// families are the metrics of Centrifugo v6 with their labels.
-const families = `node_messages_sent_count type channel_namespace
-node_messages_received_count type channel_namespace
-node_action_count action channel_namespace
-node_num_clients
-node_num_users
-node_num_subscriptions
-node_num_channels
-node_num_nodes
-node_build version
-node_survey_duration_seconds op
-node_survey_duration_seconds_histogram op
-node_tags_filter_dropped_publications channel_namespace
-node_pub_sub_lag_seconds channel_namespace
-node_broadcast_duration_seconds type channel_namespace
-node_client_connection_limit
-node_incoming_http_requests_total path method status
-client_num_reply_errors method code channel_namespace
-client_num_server_unsubscribes code channel_namespace
-client_num_server_disconnects code
-client_command_duration_seconds method channel_namespace
-client_command_duration_seconds_histogram method channel_namespace
-client_recover recovered channel_namespace has_recovered_publications
-client_recovered_publications channel_namespace
-client_ping_pong_duration_seconds transport
-client_connections_accepted transport accept_protocol client_name client_version
-client_connections_inflight transport accept_protocol client_name client_version
-client_subscriptions_accepted client_name channel_namespace
-client_subscriptions_inflight client_name channel_namespace
-transport_messages_sent transport frame_type channel_namespace
-transport_messages_sent_size transport frame_type channel_namespace
-transport_messages_received transport frame_type channel_namespace
-transport_messages_received_size transport frame_type channel_namespace
-transport_outgoing_close_count transport code
-broker_publish_suppressed_count reason channel_namespace
-broker_redis_pub_sub_errors broker_name error
-broker_redis_pub_sub_dropped_messages broker_name channel_type
-broker_redis_pub_sub_buffered_messages broker_name channel_type pub_sub_processor
-broker_postgres_cleanup_removed_total broker_name pass
-broker_postgres_outbox_cursor_lag_seconds broker_name shard
-broker_postgres_partitions broker_name
-proxy_duration_seconds protocol type name
-proxy_duration_seconds_histogram protocol type name
-proxy_errors protocol type name
-proxy_inflight_requests protocol type name
-api_command_duration_seconds protocol method
-api_command_duration_seconds_histogram protocol method
-api_rpc_duration_seconds protocol method
-api_rpc_duration_seconds_histogram protocol method
-api_command_errors_total protocol method error
-consumers_messages_processed_total consumer_name
-consumers_errors_total consumer_name
-`
 
 // own are keys that Centrifugo does not know, by the end of their path, and what becomes of
 // them there.

@@ -1,0 +1,144 @@
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// clients counts what an observer is told.
+type clients struct {
+	clientDescs
+	since   func() time.Duration
+	stripes stripes[tally]
+	totals  observe.Totals
+}
+
+// clientDescs are the families that clients exports.
+type clientDescs struct {
+	sent, received, actions, filtered       *prometheus.Desc
+	lag, broadcast                          *shape
+	errors, disconnects, unsubscribes       *prometheus.Desc
+	refusals, recover                       *prometheus.Desc
+	commands, recovered, pongs              *shape // recovered is nil if it is not wanted
+	connections, connected                  *prometheus.Desc
+	subscriptions, subscribed               *prometheus.Desc
+	messagesSent, bytesSent                 *prometheus.Desc
+	messagesReceived, bytesReceived, closes *prometheus.Desc
+}
+
+// Buckets of histograms: upper bounds in seconds, or numbers of publications.
+var (
+	surveyBuckets    = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	lagBuckets       = []float64{.001, .005, .01, .025, .05, .1, .2, .5, 1, 2, 5, 10}
+	broadcastBuckets = []float64{1e-6, 5e-6, 1e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	commandBuckets   = []float64{1e-4, 2.5e-4, 5e-4, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	recoveredBuckets = []float64{0, 1, 2, 3, 5, 10, 20, 50, 100, 250, 500, 1000, 2000, 5000, 10000}
+)
+
+// space is the label for the namespace of a channel. Its value is always empty.
+const space = "channel_namespace"
+
+func newClients(m *Metrics) *clients {
+	c := &clients{since: m.since, stripes: newStripes[tally]()}
+	d := &c.clientDescs
+	d.sent = m.desc("node", "messages_sent_count", "Messages that the engines have accepted from this node.", "type", space)
+	d.received = m.desc("node", "messages_received_count", "Messages that this node has received from its engines, its own included.", "type", space)
+	d.actions = m.desc("node", "action_count", "What the node did with its clients, its engines and other nodes.", "action", space)
+	d.filtered = m.desc("node", "tags_filter_dropped_publications", "Publications that subscriptions skipped because of a tags filter.", space)
+	d.lag = m.histogram("node", "pub_sub_lag_seconds", "Age of publications when the node takes them.", lagBuckets, space)
+	d.broadcast = m.histogram("node", "broadcast_duration_seconds", "Time until a publication was written to all local subscribers of a loop.", broadcastBuckets, "type", space)
+
+	d.errors = m.desc("client", "num_reply_errors", "Commands that were answered with an error.", "method", "code", space)
+	d.unsubscribes = m.desc("client", "num_server_unsubscribes", "Subscriptions that the server ended.", "code", space)
+	d.disconnects = m.desc("client", "num_server_disconnects", "Connections that the server ended.", "code")
+	d.commands = m.times("client", "command_duration_seconds", "Time from a command's arrival to its answer", commandBuckets, "method", space)
+	d.recover = m.desc("client", "recover", "Attempts to recover what was missed.", "recovered", space, "has_recovered_publications")
+	if m.cfg.RecoveredPublications {
+		d.recovered = m.histogram("client", "recovered_publications", "Publications that a recovery returned.", recoveredBuckets, space)
+	}
+	d.pongs = m.histogram("client", "ping_pong_duration_seconds", "Time from a ping to the client's pong.", commandBuckets, "transport")
+	software := []string{"transport", "accept_protocol", "client_name", "client_version"}
+	d.connections = m.desc("client", "connections_accepted", "Clients that have connected.", software...)
+	d.connected = m.desc("client", "connections_inflight", "Clients that are connected.", software...)
+	d.subscriptions = m.desc("client", "subscriptions_accepted", "Subscriptions that were established.", "client_name", space)
+	d.subscribed = m.desc("client", "subscriptions_inflight", "Subscriptions that clients have.", "client_name", space)
+	d.refusals = m.desc("client", "refusals_total", "Limits that were reached; queue_size is that of slow clients.", "limit")
+
+	frame := []string{"transport", "frame_type", space}
+	d.messagesSent = m.desc("transport", "messages_sent", "Messages for clients.", frame...)
+	d.bytesSent = m.desc("transport", "messages_sent_size", "Bytes of messages for clients, before compression and framing.", frame...)
+	d.messagesReceived = m.desc("transport", "messages_received", "Messages of clients.", frame...)
+	d.bytesReceived = m.desc("transport", "messages_received_size", "Bytes of messages of clients, before compression and framing.", frame...)
+	d.closes = m.desc("transport", "outgoing_close_count", "Connections that the transport closed with a message of its own protocol.", "transport", "code")
+	return c
+}
+
+// turn is observe.Observer.Turn.
+func (c *clients) turn(t *observe.Turn) {
+	now := c.since()
+	s := c.stripes.lock()
+	defer s.Unlock()
+	s.counts.turn(t, &c.clientDescs, now)
+}
+
+func (c *clients) export(out values) {
+	now := c.since()
+	var all tally
+	c.stripes.each(func(t *tally) { all.add(t, now) })
+	all.export(out, &c.clientDescs, now)
+	for e := range observe.NumEvents {
+		out.counted(c.sent, c.totals.Sent(e), e.String(), "")
+		out.counted(c.received, c.totals.Received(e), e.String(), "")
+	}
+	for a := range observe.NumActions {
+		out.counted(c.actions, c.totals.Actions(a), a.String(), "")
+	}
+	closes := make(map[[2]string]uint64)
+	for e, n := range c.totals.Closes() {
+		closes[[2]string{e.Transport, status(e.Code)}] += n
+	}
+	for labels, n := range closes {
+		out.count(c.closes, n, labels[0], labels[1])
+	}
+}
+
+// Other is the label of codes that applications define.
+const Other = "other"
+
+// code of an error, a disconnect or an unsubscribe; 0 stands for all that applications define.
+type code uint32
+
+func codeOf(number uint32) code {
+	for _, from := range [...]uint32{100, 2000, 2500, 3000, 3500} {
+		if number >= from && number < from+100 {
+			return code(number)
+		}
+	}
+	return 0
+}
+
+// String returns the label.
+func (c code) String() string {
+	if c == 0 {
+		return Other
+	}
+	return strconv.FormatUint(uint64(c), 10)
+}
+
+// status is the label of a code of the transport's own, those of RFC 6455 for example, or of a disconnect.
+func status(number uint16) string {
+	if number < 1016 {
+		return strconv.FormatUint(uint64(number), 10)
+	}
+	return codeOf(uint32(number)).String()
+}
+
+// byServer says whether the server ended a connection.
+func byServer(d protocol.Disconnect) bool {
+	return d.Code != 0 && d.Code != protocol.DisconnectConnectionClosed.Code
+}

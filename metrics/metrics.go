@@ -1,0 +1,181 @@
+// Package metrics exports what a node and its clients do to Prometheus, with names, labels and buckets
+// that dashboards for Centrifugo v6 know. docs/metrics.md lists them.
+//
+//	m := metrics.New(metrics.Config{})
+//	node, err := gyro.New(gyro.Config{Observer: m.Observer()})
+//	m.Watch(node)
+//	prometheus.MustRegister(m) // or serve m.Handler()
+//
+// The clients of a node cost what adding up numbers costs: each loop hands over what it has counted
+// once per turn, and nothing is looked up by the values of labels. No label has a value that a client
+// chose.
+package metrics
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/gyrohq/gyro/observe"
+)
+
+// Config of Metrics. The zero value is useful.
+type Config struct {
+	// Namespace is the start of all names: letters, digits and underscores. Default: gyro.
+	Namespace string
+	// NativeHistograms makes all histograms native ones (growth factor 1.1, at most 200
+	// buckets) without classic buckets, and omits the summaries.
+	NativeHistograms bool
+	// RecoveredPublications adds client_recovered_publications, a histogram of how many
+	// publications each recovery returned.
+	RecoveredPublications bool
+	// Version is the label of node_build. Default: none, and there is no node_build.
+	Version string
+	// Logger gets an error for metrics that Handler cannot collect. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Metrics is a prometheus.Collector of the metrics of one node. A process may have several, each of
+// them with a namespace of its own if they share a registry. Any goroutine may call its methods.
+type Metrics struct {
+	cfg     Config
+	began   time.Time
+	clients *clients
+	node    *node
+	brokers *brokers
+	surveys *Durations
+
+	mu       sync.Mutex
+	descs    []*prometheus.Desc
+	sources  []source
+	surveyed map[string]*Duration // by the operation
+}
+
+// source is where the values of some families come from.
+type source interface{ export(out values) }
+
+// New returns metrics of which nothing is counted yet. It panics if the namespace cannot be the start
+// of a name.
+func New(c Config) *Metrics {
+	if c.Namespace == "" {
+		c.Namespace = "gyro"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	m := &Metrics{cfg: c, began: time.Now(), surveyed: make(map[string]*Duration)}
+	m.clients, m.node, m.brokers = newClients(m), newNode(m), newBrokers(m)
+	m.surveys = m.Durations("node", "survey_duration_seconds", "Time that a survey of all nodes took", surveyBuckets, "op")
+	m.sources = append(m.sources, m.clients)
+	return m
+}
+
+// Observer returns the observer for gyro.Config.Observer, of one node. A program that observes
+// something itself calls the functions of both.
+func (m *Metrics) Observer() observe.Observer {
+	return observe.Observer{Turn: m.clients.turn, Totals: &m.clients.totals}
+}
+
+// Handler serves the metrics together with those of the Go runtime, of the process, and of others. It
+// does not offer OpenMetrics, which would append _total to the names of counters that dashboards know
+// without it. At most 16 scrapes are answered at a time, more are refused with 503.
+func (m *Metrics) Handler(others ...prometheus.Collector) http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(others...)
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
+		ErrorLog:            errorLog{m.cfg.Logger},
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: 16,
+		CoalesceGather:      true,
+	})
+}
+
+// errorLog is the logger of promhttp.
+type errorLog struct{ log *slog.Logger }
+
+// Println implements promhttp.Logger.
+func (l errorLog) Println(v ...any) {
+	l.log.Error("metrics cannot be collected", "reason", fmt.Sprint(v...))
+}
+
+// Describe implements prometheus.Collector. It leaves out what engines export under names of their own.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.descs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	sources := slices.Clone(m.sources)
+	m.mu.Unlock()
+	for _, s := range sources {
+		s.export(values(ch))
+	}
+}
+
+func (m *Metrics) add(s source) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sources = append(m.sources, s)
+}
+
+// since returns the time since the counting began.
+func (m *Metrics) since() time.Duration { return time.Since(m.began) }
+
+// desc describes a family.
+func (m *Metrics) desc(subsystem, name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc(prometheus.BuildFQName(m.cfg.Namespace, subsystem, name), help, labels, nil)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.descs = append(m.descs, d)
+	return d
+}
+
+// histogram describes a family of histograms.
+func (m *Metrics) histogram(subsystem, name, help string, buckets []float64, labels ...string) *shape {
+	s := &shape{histogram: m.desc(subsystem, name, help, labels...), began: m.began}
+	if !m.cfg.NativeHistograms {
+		s.buckets = slices.Clone(buckets)
+	}
+	return s
+}
+
+// times describes a family of summaries, and its twin of histograms. help has no period.
+func (m *Metrics) times(subsystem, name, help string, buckets []float64, labels ...string) *shape {
+	s := m.histogram(subsystem, name+"_histogram", help+", as a histogram.", buckets, labels...)
+	if !m.cfg.NativeHistograms {
+		s.summary = m.desc(subsystem, name, help+".", labels...)
+	}
+	return s
+}
+
+// values sends the metrics of a collector.
+type values chan<- prometheus.Metric
+
+func (v values) gauge(d *prometheus.Desc, value float64, labels ...string) {
+	v <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+// count sends a counter.
+func (v values) count(d *prometheus.Desc, value uint64, labels ...string) {
+	v <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+}
+
+// counted sends a counter unless it is 0, as most combinations of labels never occur.
+func (v values) counted(d *prometheus.Desc, value uint64, labels ...string) {
+	if value > 0 {
+		v.count(d, value, labels...)
+	}
+}

@@ -1,0 +1,341 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/metrics"
+	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// gather collects metrics.
+func gather(t *testing.T, m *metrics.Metrics) []*dto.MetricFamily {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(m)
+	list, err := r.Gather()
+	if err != nil {
+		t.Error(err)
+	}
+	return list
+}
+
+// fakeNode has a size and a health.
+type fakeNode struct {
+	infos  []gyro.NodeInfo
+	health []gyro.Health
+	hangs  bool
+}
+
+func (n *fakeNode) Info(ctx context.Context) ([]gyro.NodeInfo, error) {
+	if n.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return n.infos, nil
+}
+
+func (n *fakeNode) Health() []gyro.Health { return n.health }
+func (n *fakeNode) Panics() uint64        { return 8 }
+
+func fake() *fakeNode {
+	return &fakeNode{
+		infos:  []gyro.NodeInfo{{NumClients: 5, NumUsers: 4, NumSubs: 7, NumChannels: 3}, {NumClients: 50}},
+		health: []gyro.Health{{Part: "node", Delay: 2 * time.Millisecond}, {Part: "x"}},
+	}
+}
+
+// busy is a turn with something of everything, apart from errors.
+func busy() *observe.Turn {
+	t := &observe.Turn{
+		Transports:   []observe.Transport{{Name: "websocket"}, {Name: "sse"}},
+		Pongs:        []observe.Pong{{Transport: "websocket", Took: time.Millisecond}},
+		Recoveries:   []observe.Recovery{{Recovered: true, Publications: 7}},
+		Disconnects:  []observe.Disconnect{{Count: 1}, {Disconnect: protocol.DisconnectConnectionClosed, Count: 2}, {Disconnect: protocol.DisconnectSlow, Count: 3}},
+		Unsubscribes: []observe.Unsubscribe{{Code: 2500, Count: 4}},
+		Subscribed:   [observe.NumAgents]int{3, 2, 1, 1},
+		Unsubscribed: [observe.NumAgents]int{2, 1, 0, 0},
+		Deliveries:   12,
+		Filtered:     5,
+		Lags:         []observe.Timing{{Took: 3 * time.Millisecond, Count: 2}, {Took: -time.Second, Count: 1}},
+		Broadcasts:   []observe.Timing{{Took: 30 * time.Microsecond, Count: 2}},
+		Bytes:        1000,
+	}
+	for i := range 64 {
+		t.Commands = append(t.Commands, observe.Command{Method: observe.Message(1 + i%11), Took: time.Duration(i*i) * time.Microsecond})
+	}
+	t.Transports[0].Connected[observe.AgentNamed] = 3
+	t.Transports[0].Disconnected[observe.AgentNamed] = 1
+	for _, m := range []observe.Message{observe.MessagePublish, observe.MessagePushPublication, observe.MessageSubscribe} {
+		t.Transports[0].Sent[m] = observe.Traffic{Messages: 30, Bytes: 4000}
+		t.Transports[0].Received[m] = observe.Traffic{Messages: 20, Bytes: 2000}
+	}
+	t.Refusals[observe.LimitQueue] = 3
+	return t
+}
+
+// full exports everything that there is, with something to export.
+func full(t *testing.T, c metrics.Config) *metrics.Metrics {
+	t.Helper()
+	c.RecoveredPublications, c.Version = true, "v1.2.3"
+	m := metrics.New(c)
+	m.Watch(fake())
+	m.ConnectionLimit(func() uint64 { return 6 })
+	m.Survey("channels", time.Millisecond)
+	m.Brokers(map[string]broker.Traits{"": {Name: "strange", Health: func() []broker.Health {
+		return []broker.Health{{Delay: time.Millisecond, Reconnects: 3}, {Delay: time.Second, Err: errors.New("x")}}
+	}}, "local": {Name: "memory", Local: true}})
+	o := m.Observer()
+	turn := busy()
+	turn.Commands[0].Code = 108
+	o.Turn(turn)
+	o.Totals.AddSent(observe.EventPublication, 2)
+	o.Totals.AddReceived(observe.EventControl)
+	o.Totals.AddAction(observe.ActionHistory, 1)
+	o.Totals.AddClose(observe.Close{Transport: "websocket", Code: 3000})
+	return m
+}
+
+// reference returns the families of testdata/reference.txt that come from a node: the type, labels,
+// and buckets.
+func reference(t *testing.T) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile("testdata/reference.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Others come from the server, from the engines themselves, or from what this build does not have.
+	elsewhere := []string{"#", "api_", "broker_", "consumers_", "proxy_", "node_incoming_http_requests_total"}
+	families := make(map[string]string)
+	for line := range strings.Lines(string(data)) {
+		name, rest, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok || slices.ContainsFunc(elsewhere, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			continue
+		}
+		rest, bounds, _ := strings.Cut(rest, ":")
+		kind, labels, _ := strings.Cut(rest, " ")
+		words := append([]string{kind}, slices.Sorted(slices.Values(strings.Fields(labels)))...)
+		for _, b := range strings.Fields(bounds) {
+			bound, err := strconv.ParseFloat(b, 64)
+			if err != nil {
+				t.Error(err)
+			}
+			words = append(words, fmt.Sprint(bound))
+		}
+		families[name] = strings.Join(words, " ")
+	}
+	return families
+}
+
+// describe returns a family as reference does.
+func describe(f *dto.MetricFamily) string {
+	words := []string{strings.ToLower(f.GetType().String())}
+	for _, l := range f.Metric[0].Label {
+		words = append(words, l.GetName())
+	}
+	slices.Sort(words[1:])
+	for _, b := range f.Metric[0].GetHistogram().GetBucket() {
+		words = append(words, fmt.Sprint(b.GetUpperBound()))
+	}
+	return strings.Join(words, " ")
+}
+
+// ours are the families that the reference does not have.
+var ours = map[string]string{
+	"broker_canary_delay_seconds": "gauge broker_name shard",
+	"broker_delivers":             "gauge broker_name shard",
+	"broker_reconnects_total":     "counter broker_name shard",
+	"client_refusals_total":       "counter limit",
+	"node_canary_delay_seconds":   "gauge",
+	"node_panics_total":           "counter",
+	"node_ready":                  "gauge",
+}
+
+// TestFamilies holds names, types, labels and buckets against the reference.
+func TestFamilies(t *testing.T) {
+	want := reference(t)
+	for name, family := range ours {
+		want[name] = family
+	}
+	for _, namespace := range []string{"", "centrifugo"} {
+		got := make(map[string]string)
+		for _, f := range gather(t, full(t, metrics.Config{Namespace: namespace})) {
+			short, ok := strings.CutPrefix(f.GetName(), map[string]string{"": "gyro_", "centrifugo": "centrifugo_"}[namespace])
+			if !ok {
+				t.Errorf("%s has another prefix than %q", f.GetName(), namespace)
+			}
+			got[short] = describe(f)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+}
+
+// TestNative: without summaries and classic buckets, nothing else changes.
+func TestNative(t *testing.T) {
+	want := reference(t)
+	for _, f := range gather(t, full(t, metrics.Config{NativeHistograms: true})) {
+		name := strings.TrimPrefix(f.GetName(), "gyro_")
+		family, known := want[name]
+		if !known {
+			family = ours[name]
+		}
+		if h := f.Metric[0].Histogram; h != nil {
+			labels := strings.FieldsFunc(family, func(r rune) bool { return r == ' ' })
+			family = strings.Join(slices.DeleteFunc(labels, func(s string) bool { return s[0] >= '0' && s[0] <= '9' }), " ")
+			if h.GetSchema() != 3 || h.GetSampleCount() == 0 || len(h.PositiveSpan) == 0 {
+				t.Errorf("%s: %v", name, h)
+			}
+		}
+		if got := describe(f); got != family || strings.HasPrefix(got, "summary") {
+			t.Errorf("%s is %s, want %s", name, got, family)
+		}
+		delete(want, name)
+	}
+	for name, family := range want {
+		if !strings.HasPrefix(family, "summary") {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+// lines are the metrics whose names begin with a prefix, as text.
+func lines(t *testing.T, m *metrics.Metrics, prefix string) (list []string) {
+	t.Helper()
+	for line := range strings.Lines(exposition(t, m)) {
+		if line = strings.TrimPrefix(strings.TrimSpace(line), "gyro_"); strings.HasPrefix(line, prefix) {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+func wantLines(t *testing.T, m *metrics.Metrics, prefix string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, lines(t, m, prefix)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", prefix, diff)
+	}
+}
+
+// TestCodes: codes that applications make up are counted together, and ends that the server did not
+// want are not counted.
+func TestCodes(t *testing.T) {
+	m := metrics.New(metrics.Config{})
+	turn := &observe.Turn{Unsubscribes: []observe.Unsubscribe{{Code: 2501, Count: 1}, {Code: 2600, Count: 1}}}
+	for _, code := range []uint32{0, 100, 113, 400, 1000, 1999} {
+		turn.Commands = append(turn.Commands, observe.Command{Method: observe.MessageRPC, Code: code})
+	}
+	for _, code := range []uint32{0, 3000, 3008, 3508, 4000, 4999} {
+		turn.Disconnects = append(turn.Disconnects, observe.Disconnect{Disconnect: protocol.Disconnect{Code: code}, Count: 3})
+	}
+	o := m.Observer()
+	o.Turn(turn)
+	for _, code := range []uint16{0, 1001, 3001, 4500, 4501} {
+		o.Totals.AddClose(observe.Close{Transport: "t", Code: code})
+	}
+	const space = `channel_namespace=""`
+	wantLines(t, m, "client_num_", `client_num_reply_errors{`+space+`,code="100",method="rpc"} 1`, `client_num_reply_errors{`+space+`,code="113",method="rpc"} 1`,
+		`client_num_reply_errors{`+space+`,code="other",method="rpc"} 3`,
+		`client_num_server_disconnects{code="3008"} 3`, `client_num_server_disconnects{code="3508"} 3`, `client_num_server_disconnects{code="other"} 6`,
+		`client_num_server_unsubscribes{`+space+`,code="2501"} 1`, `client_num_server_unsubscribes{`+space+`,code="other"} 1`)
+	wantLines(t, m, "transport_", `transport_outgoing_close_count{code="0",transport="t"} 1`, `transport_outgoing_close_count{code="1001",transport="t"} 1`,
+		`transport_outgoing_close_count{code="3001",transport="t"} 1`, `transport_outgoing_close_count{code="other",transport="t"} 2`)
+}
+
+// TestNode: numbers are at most a second old, and a loop that hangs does not keep a scrape from the rest.
+func TestNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, n := metrics.New(metrics.Config{Version: "v\xff"}), fake()
+		n.hangs = true
+		m.Watch(n)
+		wantLines(t, m, "node_", `node_build{version="v?"} 1`, "node_canary_delay_seconds 0.002", "node_panics_total 8", "node_ready 1")
+		n.hangs = false
+		wantLines(t, m, "node_num", "node_num_channels 3", "node_num_clients 5", "node_num_nodes 2", "node_num_subscriptions 7", "node_num_users 4")
+		n.infos[0].NumClients = 6
+		wantLines(t, m, "node_num_clients", "node_num_clients 5")
+		time.Sleep(time.Second)
+		wantLines(t, m, "node_num_clients", "node_num_clients 6")
+		time.Sleep(time.Second)
+		n.hangs, n.health = true, []gyro.Health{{Part: "node"}, {Part: "x", Err: errors.New("x")}}
+		wantLines(t, m, "node_num_clients", "node_num_clients 6")
+		wantLines(t, m, "node_canary")
+		wantLines(t, m, "node_ready", "node_ready 0")
+	})
+}
+
+// TestEngines: engines have their own metrics exported under their names; what Prometheus does not take
+// keeps nobody else's away.
+func TestEngines(t *testing.T) {
+	m := metrics.New(metrics.Config{Logger: slog.New(slog.DiscardHandler)})
+	list := []broker.Metric{
+		{Name: "waiting", Help: "Events that wait.", Labels: map[string]string{"part": "x"}, Value: 1.5},
+		{Name: "lost_total", Help: "Events that were lost.", Counter: true, Value: 7},
+	}
+	m.Brokers(map[string]broker.Traits{"b": {Name: "bus", Metrics: func() []broker.Metric { return list }}})
+	want := []string{`broker_bus_lost_total{broker_name="b"} 7`, `broker_bus_waiting{broker_name="b",part="x"} 1.5`}
+	wantLines(t, m, "broker_", want...)
+	list = append(list, broker.Metric{Name: "name\xff", Help: "x"}, broker.Metric{Name: "waiting", Help: "Another help."},
+		broker.Metric{Name: "label", Help: "x", Labels: map[string]string{"": "x"}}, broker.Metric{Name: "bytes", Help: "x", Labels: map[string]string{"l": "\xff"}})
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range append(want, "go_goroutines ", "process_open_fds ") {
+		if !strings.Contains(w.Body.String(), line) {
+			t.Errorf("%s is missing", line)
+		}
+	}
+}
+
+// TestSurveys: times of one operation count together.
+func TestSurveys(t *testing.T) {
+	m := metrics.New(metrics.Config{})
+	for range 3 {
+		m.Survey("channels", time.Second)
+	}
+	m.Survey("mine", time.Second)
+	wantLines(t, m, "node_survey_duration_seconds_count", `node_survey_duration_seconds_count{op="channels"} 3`, `node_survey_duration_seconds_count{op="mine"} 1`)
+}
+
+// TestLoops: turns of several loops at a time, and scrapes meanwhile, lose nothing.
+func TestLoops(t *testing.T) {
+	m := metrics.New(metrics.Config{})
+	o := m.Observer()
+	const loops, turns = 4, 200
+	var all sync.WaitGroup
+	for range loops {
+		all.Go(func() {
+			turn := busy()
+			for range turns {
+				o.Turn(turn)
+			}
+		})
+	}
+	for range 10 {
+		gather(t, m)
+	}
+	all.Wait()
+	wantLines(t, m, "node_tags", fmt.Sprintf(`node_tags_filter_dropped_publications{channel_namespace=""} %d`, loops*turns*5))
+	wantLines(t, m, "transport_messages_sent{", // in the order of the labels
+		fmt.Sprintf(`transport_messages_sent{channel_namespace="",frame_type="publish",transport="websocket"} %d`, loops*turns*30),
+		fmt.Sprintf(`transport_messages_sent{channel_namespace="",frame_type="push_publication",transport="websocket"} %d`, loops*turns*30),
+		fmt.Sprintf(`transport_messages_sent{channel_namespace="",frame_type="subscribe",transport="websocket"} %d`, loops*turns*30))
+}

@@ -1,0 +1,39 @@
+package metrics
+
+import (
+	"runtime"
+	"sync"
+)
+
+// stripes are several copies of the same counters, each with a lock. Goroutines that count at the same
+// time take different ones, so they hardly ever wait for each other, nor for a scrape, which adds all
+// copies up.
+type stripes[T any] []stripe[T]
+
+type stripe[T any] struct {
+	sync.Mutex
+	counts T
+	_      [64]byte // the next one is on another cache line
+}
+
+func newStripes[T any]() stripes[T] { return make(stripes[T], runtime.GOMAXPROCS(0)) }
+
+// lock returns a stripe whose lock the caller holds then. Without contention it is the first one.
+func (s stripes[T]) lock() *stripe[T] {
+	for i := range s {
+		if s[i].TryLock() {
+			return &s[i]
+		}
+	}
+	s[0].Lock()
+	return &s[0]
+}
+
+// each calls f with the counters of each stripe, and holds its lock meanwhile.
+func (s stripes[T]) each(f func(*T)) {
+	for i := range s {
+		s[i].Lock()
+		f(&s[i].counts)
+		s[i].Unlock()
+	}
+}
