@@ -441,7 +441,10 @@ func TestFailover(t *testing.T) {
 	old.Restart(true)
 	// A Sentinel that finds the machine too busy does nothing for 30 s, and may then have made the
 	// old one the primary again.
-	within(t, 3*time.Minute, func() bool { return strings.Contains(s.Primary().Do("INFO", "replication"), "state=online") })
+	within(t, 3*time.Minute, func() bool {
+		primary := s.Primary()
+		return primary != nil && strings.Contains(primary.Do("INFO", "replication"), "state=online")
+	})
 	s.Failover()
 	eventually(t, func() bool { return publish(b, "ch") == nil })
 	awaitHealth(t, b, true)
