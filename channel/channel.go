@@ -39,10 +39,11 @@ type Publication struct {
 	// Key, Removed and Score belong to map channels.
 	Key     string
 	Removed bool
-	Score   int64
 	// Checked is set by a node that knows that Data is JSON without line breaks, so that no
 	// connection has to check it again. It is not sent to other nodes.
 	Checked bool
+	// Score: see Key.
+	Score int64
 }
 
 // Message returns p as a message of the client protocol. They share Data, Info and Tags.

@@ -17,10 +17,6 @@ type PublishOptions struct {
 	// HistoryMetaTTL is how long top offset and epoch outlive the last use. 0 means that of
 	// the channel, or else the broker's default (30 days).
 	HistoryMetaTTL time.Duration
-	// SkipHistory delivers the publication with offset 0 without remembering it, although
-	// the channel keeps a history. HistorySize and HistoryTTL have to be 0 then. Default:
-	// false.
-	SkipHistory bool
 	// IdempotencyKey suppresses a repeated publish within IdempotencyTTL (0: 300 s),
 	// scoped per channel. It counts before Version does, and a publish suppressed by
 	// its version does not take the key.
@@ -33,6 +29,10 @@ type PublishOptions struct {
 	// Delta sends subscribers that negotiated it only the difference to the previous
 	// publication. It needs history.
 	Delta bool
+	// SkipHistory delivers the publication with offset 0 without remembering it, although
+	// the channel keeps a history. HistorySize and HistoryTTL have to be 0 then. Default:
+	// false.
+	SkipHistory bool
 	// Tags, Info and Version are copied to the publication, where engines find them.
 	Tags map[string]string
 	// Info of the client on whose behalf the node publishes.
