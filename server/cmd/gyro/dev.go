@@ -61,8 +61,8 @@ the server refuses.`,
 	return cmd
 }
 
-// develop runs a development server. Its log begins behind the announcement, which says more
-// than the info lines of the start.
+// develop runs a development server. Its log begins with the announcement, which says more than
+// the info lines of the start.
 func develop(cfg *config.Config, level slog.Level) error {
 	user := dev.User()
 	token, err := auth.Sign(cfg.Client.Token, auth.Claims{User: user, TTL: dev.TokenTTL}, time.Now())
@@ -79,8 +79,8 @@ func develop(cfg *config.Config, level slog.Level) error {
 	defer logging.Flush(log) //nolint:errcheck // the process ends
 	site := &devSite{pages: dev.Pages(cfg), announce: func(addr string) {
 		_ = logging.Flush(log) // warnings of the start come first
+		lowest.Set(level)      // before anybody knows the address, so that the first refusal is explained
 		announce(cfg, addr, user, token)
-		lowest.Set(level)
 	}}
 	err = serveWith(log, cfg, config.Warnings{}, nil, site)
 	if errors.Is(err, syscall.EADDRINUSE) {
