@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { chromium } from 'playwright-core';
 import WebSocket from 'ws';
+import { chrome } from './local.js';
 
 const [a, b] = process.argv.slice(2);
 
@@ -35,11 +36,7 @@ class Proxy {
   }
 }
 
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-    '--disable-background-networking', '--disable-component-update', '--disable-sync'],
-});
+const browser = await chromium.launch(chrome);
 const faults = [];
 
 // User is a browser of a user's own, at the page of a node.

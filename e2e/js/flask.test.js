@@ -4,11 +4,11 @@ import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cp, mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
+import { chrome, freePort } from './local.js';
 
 // patience bounds every wait.
 const patience = 15_000;
@@ -16,15 +16,6 @@ const example = path.resolve(import.meta.dirname, '../../examples/flask');
 const run = promisify(execFile);
 
 let browser, folder, gyro, flask, users, complaints;
-
-async function freePort() {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address();
-  probe.close();
-  await once(probe, 'close');
-  return port;
-}
 
 // Program runs until it is stopped, and is ready when it has printed a text.
 class Program {
@@ -115,12 +106,7 @@ class User {
 
 before(async () => {
   for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    headless: true,
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-      '--disable-background-networking', '--disable-component-update', '--disable-sync'],
-  });
+  browser = await chromium.launch(chrome);
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-flask-'));
   await cp(example, folder, { recursive: true });
   // What npm install centrifuge would make.

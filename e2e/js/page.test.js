@@ -6,12 +6,12 @@ import { execFile, spawn } from 'node:child_process';
 import { on, once } from 'node:events';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import http from 'node:http';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 import WebSocket from 'ws';
+import { chrome, freePort } from './local.js';
 
 // patience bounds every wait.
 const patience = 15_000;
@@ -20,15 +20,6 @@ const run = promisify(execFile);
 
 const profile = await mkdtemp(path.join(tmpdir(), 'gyro-browser-'));
 let dev, browser, complaints;
-
-async function freePort() {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address();
-  probe.close();
-  await once(probe, 'close');
-  return port;
-}
 
 // Dev is a process of `gyro dev`.
 class Dev {
@@ -142,10 +133,7 @@ class Tab {
 
 before(async () => {
   browser = await chromium.launchPersistentContext(profile, {
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    headless: true,
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-      '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+    ...chrome,
     viewport: { width: 1100, height: 800 },
     reducedMotion: 'reduce',
     permissions: ['clipboard-read', 'clipboard-write'],

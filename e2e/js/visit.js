@@ -4,15 +4,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
+import { chrome } from './local.js';
 
 const [url, pattern, say] = process.argv.slice(2);
 const profile = await mkdtemp(path.join(tmpdir(), 'gyro-browser-'));
-const browser = await chromium.launchPersistentContext(profile, {
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  headless: true,
-  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-    '--disable-background-networking', '--disable-component-update', '--disable-sync'],
-});
+const browser = await chromium.launchPersistentContext(profile, chrome);
 try {
   browser.setDefaultTimeout(20_000);
   const page = await browser.newPage();
