@@ -144,7 +144,9 @@ func (c *Counter) take(of Client, id uint32) (cmd command, ok bool) {
 			continue
 		}
 		cmd = list[i]
-		if list = slices.Delete(list, i, i+1); len(list) == 0 {
+		if i == 0 && len(list) > 1 {
+			c.waiting[of] = list[1:] // answers mostly come in order, and the list may be long
+		} else if list = slices.Delete(list, i, i+1); len(list) == 0 {
 			c.forget(of, list)
 		} else {
 			c.waiting[of] = list
