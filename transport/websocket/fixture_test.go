@@ -18,6 +18,8 @@ import (
 	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/drivertest"
+	"github.com/gyrohq/gyro/transport/websocket/internal/endpoint"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
@@ -64,13 +66,16 @@ func TestFixtures(t *testing.T) {
 				continue
 			}
 			t.Run(filepath.Base(file)+"/"+name, func(t *testing.T) {
-				for way, drive := range map[string]func(*testing.T, *conversation){
-					"pure": purely, "loop": onFakeLoop, "stream": onPipe,
-				} {
+				for way, drive := range drivertest.Ways[endpoint.Endpoint]() {
 					c := &conversation{lines: strings.Split(strings.TrimSpace(part), "\n")}
-					t.Run(way, func(t *testing.T) { drive(t, c) })
+					t.Run(way, func(t *testing.T) {
+						drive(t, func() (endpoint.Endpoint, drivertest.Peer, []byte) {
+							h, hs, p := c.setting(t)
+							return endpoint.New(&h.endpoint, hs.compress, hs.nativePing), p, nil
+						}, func(d drivertest.Conn, p drivertest.Peer) { c.run(t, d, p.(*fixturePeer)) })
+					})
 					switch got := strings.Join(c.got, "\n"); {
-					case *update && way == "pure":
+					case *update && way == "alone":
 						updated.WriteString(got + "\n\n")
 					case !*update && got != strings.TrimSpace(part):
 						t.Errorf("%s: got\n%s\nwant\n%s", way, got, part)
@@ -92,19 +97,6 @@ type conversation struct {
 	got   []string
 }
 
-// driven is a connection of a fixture.
-type driven interface {
-	transport.Conn
-	receive(data []byte)
-	pass(d time.Duration)
-	leave()
-	stall(bool)
-	// waitIdle waits until nothing happens any more. It returns the bytes that the client
-	// got, whether it saw the end of the outgoing direction, and whether the connection
-	// is closed.
-	waitIdle() (got []byte, halfClosed, closed bool)
-}
-
 // setting is how a conversation begins.
 func (c *conversation) setting(t *testing.T) (h *Handler, hs *handshake, p *fixturePeer) {
 	hs, p = new(handshake), new(fixturePeer)
@@ -123,11 +115,11 @@ func (c *conversation) setting(t *testing.T) (h *Handler, hs *handshake, p *fixt
 			t.Fatalf("unknown setting %q", word)
 		}
 	}
-	return NewHandler(p, Config{MessageSizeLimit: 1000, Compression: true}), hs, p
+	return NewHandler(nil, Config{MessageSizeLimit: 1000, Compression: true}), hs, p
 }
 
 // run does what the lines say.
-func (c *conversation) run(t *testing.T, d driven, p *fixturePeer) {
+func (c *conversation) run(t *testing.T, d drivertest.Conn, p *fixturePeer) {
 	t.Helper()
 	said := &transcript{peer: p}
 	for _, line := range c.lines {
@@ -140,11 +132,11 @@ func (c *conversation) run(t *testing.T, d driven, p *fixturePeer) {
 		switch verb {
 		case "==":
 		case "recv":
-			d.receive(in.masked())
+			d.Receive(in.masked())
 		case "drip":
 			for _, b := range in.masked() {
-				d.receive([]byte{b})
-				d.waitIdle()
+				d.Receive([]byte{b})
+				d.WaitIdle()
 			}
 		case "send":
 			list := in.unmasked()
@@ -161,16 +153,16 @@ func (c *conversation) run(t *testing.T, d driven, p *fixturePeer) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d.pass(after)
+			d.Pass(after)
 		case "stall", "read":
-			d.stall(verb == "stall")
+			d.Stall(verb == "stall")
 			said.stalled = verb == "stall"
 		case "leave":
-			d.leave()
+			d.Leave()
 		default:
 			t.Fatalf("unknown: %s", line)
 		}
-		c.got = append(c.got, said.since(d.waitIdle())...)
+		c.got = append(c.got, said.since(d.WaitIdle())...)
 	}
 }
 
@@ -216,6 +208,9 @@ type fixturePeer struct {
 	mu     sync.Mutex
 	heard  []string
 }
+
+// Began implements drivertest.Peer.
+func (p *fixturePeer) Began(c transport.Conn) { p.conn = c }
 
 func (p *fixturePeer) hears(format string, args ...any) {
 	p.mu.Lock()

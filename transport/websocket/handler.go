@@ -117,7 +117,7 @@ func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 	h := &Handler{acceptor: acceptor, cfg: cfg, endpoint: endpoint.Config{
 		MessageSizeLimit: cfg.MessageSizeLimit, InflatedSizeLimit: cfg.DecompressedMessageSizeLimit,
 		PingInterval: cfg.PingInterval, PongTimeout: cfg.PongTimeout,
-		Timeouts: driver.Timeouts{Write: cfg.WriteTimeout, Close: cfg.CloseTimeout},
+		Timeouts: driver.Timeouts{Write: cfg.WriteTimeout, Await: cfg.CloseTimeout, Close: cfg.CloseTimeout},
 		Totals:   onloop.Totals(acceptor), Transport: name,
 	}}
 	d := rfc6455.NewDeflater(h.cfg.CompressionLevel, h.cfg.CompressionMinSize)

@@ -38,7 +38,11 @@ type Endpoint interface {
 	Tick(congested, held bool) Step
 	// Close ends the connection with d because the core wants that.
 	Close(d protocol.Disconnect) Step
-	// Fail ends the connection with d because of cause, a fault of the server.
+	// Overdue ends the connection because the client has not ended it within
+	// Timeouts.Await of a Step to Await.
+	Overdue() Step
+	// Fail ends the connection with d because of cause: a fault of the server, or because
+	// the core does not accept the connection.
 	Fail(d protocol.Disconnect, cause error) Step
 	// FrameSize returns the length of the first frame in b, which the core or the endpoint
 	// wrote; len(b) if the frame is not complete.
@@ -80,8 +84,8 @@ type End uint8
 const (
 	// GoOn is no end.
 	GoOn End = iota
-	// Await waits up to Timeouts.Close for the client to end the connection. The endpoint
-	// still gets received bytes; messages are dropped.
+	// Await waits up to Timeouts.Await for the client to end the connection. The endpoint
+	// still gets received bytes; messages are dropped. Endpoint.Overdue follows.
 	Await
 	// Linger ends the outgoing direction, and discards received bytes for up to
 	// Timeouts.Close, until the client ends the connection too. (Closing a socket with
@@ -109,8 +113,9 @@ type Timeouts struct {
 	// Write is how long the client may take to accept bytes that could not be written at
 	// once.
 	Write time.Duration
-	// Close is how long the driver waits for the client to end the connection.
-	Close time.Duration
+	// Await and Close are how long the driver waits for the client to end the connection,
+	// after a Step to Await and after one to Linger.
+	Await, Close time.Duration
 }
 
 // Candidate is a connection that is not accepted yet.
@@ -118,6 +123,9 @@ type Candidate struct {
 	// Ctx and Info are for the acceptor.
 	Ctx  context.Context
 	Info transport.Info
+	// Message is for the peer, before what the endpoint finds; nil: none. It is valid until
+	// Start returns, for other drivers forever.
+	Message []byte
 	// Early has the bytes that were received already.
 	Early []byte
 	// Watched tells that the loop watches the socket already, for another watcher.

@@ -70,8 +70,11 @@ func (e *lines) Fail(d protocol.Disconnect, cause error) Step {
 	return Step{Write: []byte(d.Reason + "\n"), End: Linger, Cause: cause}
 }
 func (e *lines) FrameSize(b []byte) int { return bytes.IndexByte(b, '\n') + 1 }
-func (e *lines) Timeouts() Timeouts     { return Timeouts{Write: patience, Close: patience} }
-func (e *lines) Release()               { e.released <- struct{}{} }
+func (e *lines) Timeouts() Timeouts {
+	return Timeouts{Write: patience, Await: patience, Close: patience}
+}
+func (e *lines) Overdue() Step { return Step{End: Cut} }
+func (e *lines) Release()      { e.released <- struct{}{} }
 
 // listener is a peer and its acceptor.
 type listener struct {

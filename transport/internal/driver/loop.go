@@ -59,6 +59,9 @@ func (c *LoopConn[E, P]) Start(a onloop.Acceptor, n Candidate) {
 	c.watch = watched | watchRead
 	c.rewatch()
 	c.apply(c, P(&c.endpoint).Begin())
+	if n.Message != nil && c.phase == open {
+		c.peer.Receive(n.Message)
+	}
 	if len(n.Early) > 0 {
 		c.take(n.Early)
 	}
@@ -76,8 +79,8 @@ func (c *LoopConn[E, P]) refuse(d protocol.Disconnect, early []byte) {
 		return
 	}
 	s := NewStreamConn[E, P](netio.NewStream(nc), c.endpoint)
-	s.Close(d, nil)
-	go s.run(early)
+	s.refuse(d)
+	go s.run(nil, early)
 }
 
 // rewatch tells the loop what to watch the socket for, if that has changed.
@@ -230,10 +233,13 @@ func (c *LoopConn[E, P]) drained() {
 		c.loop.Post(c.finish)
 		return
 	}
-	if c.phase == lingering {
-		netio.ShutdownWrite(uintptr(c.fd))
+	t := P(&c.endpoint).Timeouts()
+	if c.phase == awaiting {
+		c.setDeadline(t.Await)
+		return
 	}
-	c.setDeadline(P(&c.endpoint).Timeouts().Close)
+	netio.ShutdownWrite(uintptr(c.fd))
+	c.setDeadline(t.Close)
 }
 
 func (c *LoopConn[E, P]) ended() {
@@ -306,11 +312,14 @@ func (c *LoopConn[E, P]) setDeadline(d time.Duration) {
 // the connection.
 func (c *LoopConn[E, P]) expired() {
 	c.extra.deadline = nil
-	if c.out != nil {
+	switch {
+	case c.out != nil:
 		c.lose(c, WriteError(os.ErrDeadlineExceeded), false)
-		return
+	case c.phase == awaiting:
+		c.apply(c, P(&c.endpoint).Overdue())
+	default:
+		c.finish()
 	}
-	c.finish()
 }
 
 func (c *LoopConn[E, P]) after(d time.Duration) transport.Timer {

@@ -62,13 +62,18 @@ func (c *StreamConn[E, P]) Serve(a transport.Acceptor, n Candidate, fresh bool) 
 	c.peer = peer
 	c.peerMu.Unlock()
 	if err != nil {
-		c.Close(refusalOf(err), nil)
+		c.refuse(refusalOf(err))
 	}
 	if fresh {
-		go c.run(n.Early)
+		go c.run(n.Message, n.Early)
 		return
 	}
-	c.run(n.Early)
+	c.run(n.Message, n.Early)
+}
+
+// refuse ends a connection that was not accepted.
+func (c *StreamConn[E, P]) refuse(d protocol.Disconnect) {
+	c.locked(func() { c.end(c, P(&c.endpoint).Fail(d, d), nil) })
 }
 
 func (c *StreamConn[E, P]) receive(message []byte) {
@@ -106,13 +111,16 @@ func (c *StreamConn[E, P]) locked(f func()) {
 }
 
 // run reads until the connection ends. Then it closes the stream and calls Peer.Closed.
-func (c *StreamConn[E, P]) run(early []byte) {
+func (c *StreamConn[E, P]) run(message, early []byte) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.crash(&transport.Panic{Reason: r, Stack: debug.Stack()})
 		}
 	}()
 	c.locked(func() { c.apply(c, P(&c.endpoint).Begin()) })
+	if message != nil {
+		c.receive(message)
+	}
 	c.consume(early)
 	c.read()
 	c.finish()
@@ -142,8 +150,10 @@ func (c *StreamConn[E, P]) read() {
 		b, err := c.stream.Read()
 		if err != nil {
 			c.locked(func() {
-				// Later phases set a deadline only to wake this goroutine.
-				if c.phase <= awaiting || !errors.Is(err, os.ErrDeadlineExceeded) {
+				switch expired := errors.Is(err, os.ErrDeadlineExceeded); {
+				case expired && c.phase == awaiting:
+					c.apply(c, P(&c.endpoint).Overdue())
+				case !expired || c.phase == open: // later phases set a deadline only to wake this goroutine
 					c.lose(c, lostError(err), false)
 				}
 			})
@@ -270,7 +280,7 @@ func (c *StreamConn[E, P]) takeQueued() (b *netio.Buffer) {
 // drained bounds the wait for the client to end the connection.
 func (c *StreamConn[E, P]) drained() {
 	if c.phase == awaiting {
-		c.stream.SetReadDeadline(time.Now().Add(P(&c.endpoint).Timeouts().Close))
+		c.stream.SetReadDeadline(time.Now().Add(P(&c.endpoint).Timeouts().Await))
 	}
 }
 

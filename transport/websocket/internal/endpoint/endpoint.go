@@ -167,6 +167,9 @@ func (e *Endpoint) Close(d protocol.Disconnect) driver.Step {
 	return s
 }
 
+// Overdue ends the connection of a client that did not send its Close frame.
+func (*Endpoint) Overdue() driver.Step { return driver.Step{End: driver.Cut} }
+
 func (e *Endpoint) Fail(d protocol.Disconnect, cause error) driver.Step {
 	return e.fail(wireCode(d.Code), d.Reason, cause)
 }

@@ -1,6 +1,8 @@
 //go:build unix
 
-package websocket
+// Package drivertest runs an endpoint in three ways that must make no difference: alone, with the
+// driver on loops, and with the driver with goroutines. Time is virtual.
+package drivertest
 
 import (
 	"context"
@@ -18,37 +20,84 @@ import (
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
-	"github.com/gyrohq/gyro/transport/websocket/internal/endpoint"
 )
 
+// Conn is a connection and the client at its other end.
+type Conn interface {
+	transport.Conn
+	// Receive has the client send data.
+	Receive(data []byte)
+	// Pass lets time pass.
+	Pass(d time.Duration)
+	// Leave has the client close its socket.
+	Leave()
+	// Stall has the client stop reading, or go on.
+	Stall(stall bool)
+	// WaitIdle waits until nothing happens any more. It returns the bytes that the client
+	// got, whether it saw the end of the outgoing direction, and whether the connection
+	// is closed.
+	WaitIdle() (got []byte, halfClosed, closed bool)
+}
+
+// Peer of a connection.
+type Peer interface {
+	transport.Peer
+	// Began is called first, with the connection.
+	Began(c transport.Conn)
+}
+
+// acceptor has a peer.
+type acceptor struct{ Peer }
+
 // Accept implements transport.Acceptor.
-func (p *fixturePeer) Accept(_ context.Context, c transport.Conn, _ transport.Info) (transport.Peer, error) {
-	p.conn = c
-	return p, nil
+func (a acceptor) Accept(_ context.Context, c transport.Conn, _ transport.Info) (transport.Peer, error) {
+	a.Began(c)
+	return a.Peer, nil
 }
 
 // NextLoop implements onloop.Acceptor.
-func (p *fixturePeer) NextLoop() transport.Loop { return nil }
+func (acceptor) NextLoop() transport.Loop { return nil }
 
 // AcceptOn implements onloop.Acceptor.
-func (p *fixturePeer) AcceptOn(_ transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
-	return p.Accept(ctx, c, info)
+func (a acceptor) AcceptOn(_ transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	return a.Accept(ctx, c, info)
 }
 
-// purely runs a conversation with an endpoint and nothing else.
-func purely(t *testing.T, c *conversation) {
-	h, hs, p := c.setting(t)
-	m := &model{endpoint: endpoint.New(&h.endpoint, hs.compress, hs.nativePing), peer: p}
-	p.conn = m
+// Start makes what one run needs: an endpoint, its peer, and the message that the connection begins
+// with, nil if there is none.
+type Start[E any] func() (e E, p Peer, message []byte)
+
+// pointer has the methods of an endpoint of type E.
+type pointer[E any] interface {
+	*E
+	driver.Endpoint
+}
+
+// Way runs a connection in one of the ways: it calls play with it.
+type Way[E any] func(t *testing.T, start Start[E], play func(c Conn, p Peer))
+
+// Ways returns all ways, by name. The first to ask is "alone".
+func Ways[E any, P pointer[E]]() map[string]Way[E] {
+	return map[string]Way[E]{"alone": alone[E, P], "loop": onFakeLoop[E, P], "stream": onPipe[E, P]}
+}
+
+// alone runs an endpoint and nothing else.
+func alone[E any, P pointer[E]](_ *testing.T, start Start[E], play func(c Conn, p Peer)) {
+	e, p, message := start()
+	m := &model{endpoint: P(&e), peer: p}
+	p.Began(m)
 	m.apply(m.endpoint.Begin())
-	c.run(t, m, p)
+	if message != nil && m.end == driver.GoOn {
+		p.Receive(message)
+	}
+	play(m, p)
 }
 
 // model is the least that a driver must be: it has no socket and no clock, its client
 // takes everything at once, and it obeys the steps.
 type model struct {
-	endpoint endpoint.Endpoint
-	peer     *fixturePeer
+	endpoint driver.Endpoint
+	peer     Peer
 	unread   []byte
 	out      []byte
 	end      driver.End
@@ -67,7 +116,7 @@ type model struct {
 	queued, late                []byte
 }
 
-func (m *model) receive(data []byte) {
+func (m *model) Receive(data []byte) {
 	m.unread = append(m.unread, data...)
 	m.goOn()
 }
@@ -136,12 +185,14 @@ func (m *model) drained() {
 	case m.congested:
 	case m.end == driver.Cut:
 		m.finish()
+	case m.end == driver.Await:
+		m.endAt = m.now + m.endpoint.Timeouts().Await
 	case m.end != driver.GoOn:
 		m.endAt = m.now + m.endpoint.Timeouts().Close
 	}
 }
 
-func (m *model) stall(stall bool) {
+func (m *model) Stall(stall bool) {
 	if m.stalled = stall; stall || !m.congested {
 		return
 	}
@@ -172,7 +223,7 @@ func (m *model) finish() {
 	}
 }
 
-func (m *model) pass(d time.Duration) {
+func (m *model) Pass(d time.Duration) {
 	for until := m.now + d; ; {
 		next := until
 		for _, at := range []time.Duration{m.tickAt, m.endAt} {
@@ -188,6 +239,10 @@ func (m *model) pass(d time.Duration) {
 			m.held = m.paused
 			m.apply(m.endpoint.Tick(m.congested, held))
 			continue
+		case m.endAt == m.now && m.end == driver.Await && !m.congested:
+			m.endAt = 0
+			m.apply(m.endpoint.Overdue())
+			continue
 		case m.endAt == m.now:
 			if m.congested && m.end == driver.GoOn {
 				m.cause = protocol.DisconnectWriteError
@@ -200,7 +255,7 @@ func (m *model) pass(d time.Duration) {
 	}
 }
 
-func (m *model) leave() {
+func (m *model) Leave() {
 	m.left = true
 	if m.paused && m.end == driver.GoOn {
 		return // nobody notices
@@ -252,13 +307,13 @@ func (m *model) Pause(pause bool) {
 	}
 }
 
-func (m *model) waitIdle() ([]byte, bool, bool) {
+func (m *model) WaitIdle() ([]byte, bool, bool) {
 	return m.out, m.end == driver.Linger && !m.congested, m.over
 }
 
-// onFakeLoop runs a conversation through the driver on loops, with a socket, and a loop
+// onFakeLoop runs a connection through the driver on loops, with a socket, and a loop
 // in virtual time.
-func onFakeLoop(t *testing.T, c *conversation) {
+func onFakeLoop[E any, P pointer[E]](t *testing.T, start Start[E], play func(c Conn, p Peer)) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -271,13 +326,13 @@ func onFakeLoop(t *testing.T, c *conversation) {
 		if l.watcher != nil {
 			l.watcher.Ended()
 		}
-		l.leave()
+		l.Leave()
 	}()
-	h, hs, p := c.setting(t)
-	conn := h.loopConn(l, uintptr(fds[0]), hs)
-	conn.Start(p, driver.Candidate{Ctx: context.Background()})
+	e, p, message := start()
+	conn := driver.NewLoopConn[E, P](l, uintptr(fds[0]), e)
 	l.Conn = conn
-	c.run(t, l, p)
+	conn.Start(acceptor{p}, driver.Candidate{Ctx: context.Background(), Message: message})
+	play(l, p)
 }
 
 // fakeLoop is a loop with one socket, and the client at its other end.
@@ -333,23 +388,23 @@ func (t *fakeTimer) Stop() {
 	t.loop.timers = slices.DeleteFunc(t.loop.timers, func(other *fakeTimer) bool { return other == t })
 }
 
-func (l *fakeLoop) receive(data []byte) {
+func (l *fakeLoop) Receive(data []byte) {
 	if n, err := netio.TryWrite(uintptr(l.client), [][]byte{data}); n < len(data) && l.watcher != nil {
 		l.t.Fatalf("the client sent %d of %d bytes: %v", n, len(data), err)
 	}
 }
 
-func (l *fakeLoop) leave() {
+func (l *fakeLoop) Leave() {
 	if l.client > 0 {
 		netio.CloseFD(uintptr(l.client), false)
 		l.client = 0
 	}
 }
 
-func (l *fakeLoop) stall(stall bool) { l.stalled = stall }
+func (l *fakeLoop) Stall(stall bool) { l.stalled = stall }
 
-func (l *fakeLoop) pass(d time.Duration) {
-	for until := l.now + d; ; l.waitIdle() {
+func (l *fakeLoop) Pass(d time.Duration) {
+	for until := l.now + d; ; l.WaitIdle() {
 		var due *fakeTimer
 		for _, timer := range l.timers {
 			if timer.at <= until && (due == nil || timer.at < due.at) {
@@ -366,7 +421,7 @@ func (l *fakeLoop) pass(d time.Duration) {
 	}
 }
 
-func (l *fakeLoop) waitIdle() (got []byte, halfClosed, closed bool) {
+func (l *fakeLoop) WaitIdle() (got []byte, halfClosed, closed bool) {
 	buf := make([]byte, 4096)
 	for idle := 0; idle < 3; idle++ {
 		posts := l.posts
@@ -391,21 +446,21 @@ func (l *fakeLoop) waitIdle() (got []byte, halfClosed, closed bool) {
 	return l.got, l.ended, l.watcher == nil
 }
 
-// onPipe runs a conversation through the driver with goroutines, in virtual time.
-func onPipe(t *testing.T, c *conversation) {
+// onPipe runs a connection through the driver with goroutines, in virtual time.
+func onPipe[E any, P pointer[E]](t *testing.T, start Start[E], play func(c Conn, p Peer)) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := net.Pipe()
 		o := &outlet{Conn: server}
-		h, hs, p := c.setting(t)
-		conn := h.streamConn(netio.NewStream(o), hs)
+		e, p, message := start()
+		conn := driver.NewStreamConn[E, P](netio.NewStream(o), e)
 		end := &pipeEnd{Conn: conn, outlet: o, client: client, sent: make(chan []byte, 1000)}
 		go end.write()
 		go end.read()
-		conn.Serve(p, driver.Candidate{Ctx: context.Background()}, true)
-		c.run(t, end, p)
+		conn.Serve(acceptor{p}, driver.Candidate{Ctx: context.Background(), Message: message}, true)
+		play(end, p)
 		conn.Close(protocol.DisconnectConnectionClosed, nil)
 		client.Close()
-		end.stall(false)
+		end.Stall(false)
 		close(end.sent)
 	})
 }
@@ -453,7 +508,7 @@ func (e *pipeEnd) read() {
 	}
 }
 
-func (e *pipeEnd) stall(stall bool) {
+func (e *pipeEnd) Stall(stall bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if stall {
@@ -464,11 +519,11 @@ func (e *pipeEnd) stall(stall bool) {
 	}
 }
 
-func (e *pipeEnd) receive(data []byte)  { e.sent <- data }
-func (e *pipeEnd) pass(d time.Duration) { time.Sleep(d) }
-func (e *pipeEnd) leave()               { e.client.Close() }
+func (e *pipeEnd) Receive(data []byte)  { e.sent <- data }
+func (e *pipeEnd) Pass(d time.Duration) { time.Sleep(d) }
+func (e *pipeEnd) Leave()               { e.client.Close() }
 
-func (e *pipeEnd) waitIdle() ([]byte, bool, bool) {
+func (e *pipeEnd) WaitIdle() ([]byte, bool, bool) {
 	synctest.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
