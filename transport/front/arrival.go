@@ -17,6 +17,8 @@ type Arrival struct {
 	// Loop watches the socket FD, which is non-blocking.
 	Loop transport.Loop
 	FD   uintptr
+	// Body of the request.
+	Body []byte
 	// Early has the bytes that followed the request.
 	Early []byte
 
@@ -50,16 +52,16 @@ func (a *Arrival) Take(status int, answer []byte) bool {
 	return a.fate == taken
 }
 
-// answer lets a route take the connection of a request whose head ends at end.
+// answer lets a route take the connection of the request that was parsed; its head ends at end.
 func (in *intake) answer(n *newcomer, r *route, data []byte, end int) {
 	q := &in.request
-	if !q.parse(string(data[:end])) || !r.wants(q) {
-		in.handOver(n, data, false)
-		return
-	}
 	q.RemoteAddr = n.remote.String()
+	body, early := data[end:q.end(end)], data[q.end(end):]
 	a := &in.arrival
-	*a = Arrival{Request: q, Ctx: in.front.ctx, Loop: in.loop, FD: uintptr(n.fd), Early: append([]byte(nil), data[end:]...), gate: r.Gate}
+	*a = Arrival{
+		Request: q, Ctx: in.front.ctx, Loop: in.loop, FD: uintptr(n.fd),
+		Body: body, Early: append([]byte(nil), early...), gate: r.Gate,
+	}
 	in.front.offer(r, a)
 	switch a.fate {
 	case undecided:

@@ -35,9 +35,13 @@ type Route struct {
 	// handler with the same gate, see Wrap.
 	Gate Gate
 
-	// Take is called on a loop for a request without a body. It must not block. It may take
-	// the connection, see Arrival.Take; if it does not, net/http gets the request.
+	// Take is called on a loop for a request without a body, or for one with a body if MaxBody
+	// is set. It must not block. It may take the connection, see Arrival.Take; if it does
+	// not, net/http gets the request.
 	Take func(a *Arrival)
+	// MaxBody is the most bytes of a body for Take, up to 64 KB. If it is set, requests have
+	// a body of known length; net/http gets larger ones. Default: 0, there is no body.
+	MaxBody int
 
 	// Answer is called on a goroutine for a request with a body of known length, of at most
 	// 64 KB. It returns the status, and out with the body of the answer appended. If Answer

@@ -48,6 +48,7 @@ type newcomer struct {
 	intake  *intake
 	fd      int32
 	scanned int32 // the first bytes, in which the head does not end
+	whole   int32 // the size of the request; 0: its head is not complete
 	remote  netip.AddrPort
 	due     time.Time     // when it is closed
 	b       *netio.Buffer // what was read; nil: nothing
@@ -127,9 +128,22 @@ func (in *intake) expire() {
 			in.expiring = in.loop.Post(in.expire) // a loop that ends closes the rest
 			return
 		}
-		in.drop(in.waiting.oldest)
+		in.late(in.waiting.oldest)
 	}
 	in.arm()
+}
+
+// late ends the wait for a request. If its body alone is late, net/http gets it, which has a
+// timeout and an answer for that.
+func (in *intake) late(n *newcomer) {
+	if n.whole == 0 {
+		in.drop(n)
+		return
+	}
+	in.remove(n)
+	in.handOver(n, n.b.B, false)
+	n.b.Free()
+	n.b = nil
 }
 
 // drop closes a connection.
@@ -227,11 +241,10 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 		in.append(n, data)
 		data = n.b.B
 	}
-	if r, end, o = in.front.takes.judge(data, int(n.scanned), in.front.maxHead); o != partial {
+	if r, end, o = in.examine(n, data); o != partial {
 		in.remove(n)
 		return data, r, end, o
 	}
-	n.scanned = int32(len(data))
 	if n.b == nil && size > 0 {
 		in.append(n, data)
 	}
@@ -239,6 +252,25 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 		in.drop(in.partial.oldest)
 	}
 	return nil, nil, 0, partial
+}
+
+// examine finds out whether data is a request for a route, and parses it if it is complete.
+func (in *intake) examine(n *newcomer, data []byte) (r *route, end int, o outcome) {
+	if len(data) < int(n.whole) {
+		return nil, 0, partial
+	}
+	r, end, o = in.front.takes.judge(data, int(n.scanned), in.front.maxHead)
+	switch {
+	case o == partial:
+		n.scanned = int32(len(data))
+	case o != complete:
+	case !in.request.parse(string(data[:end])) || !r.wants(&in.request):
+		o = foreign
+	case len(data) < in.request.end(end):
+		n.whole, o = int32(in.request.end(end)), partial
+		in.request.reset()
+	}
+	return r, end, o
 }
 
 // append adds data to what was read of n.

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -67,9 +69,14 @@ type site struct {
 }
 
 // change is a connection that changed its protocol.
-type change struct{ early, path, remote string }
+type change struct{ early, path, remote, body string }
 
 func newSite(t *testing.T, edit func(*http.Server)) *site {
+	return newSiteOf(t, edit, Route{Method: http.MethodGet, Path: "/ws", Upgrade: "test"})
+}
+
+// newSiteOf is newSite with another route, whose Take it sets.
+func newSiteOf(t *testing.T, edit func(*http.Server), r Route) *site {
 	s := &site{t: t, loop: newStepLoop(), taken: make(chan change, 1000)}
 	server := &http.Server{}
 	if edit != nil {
@@ -79,8 +86,8 @@ func newSite(t *testing.T, edit func(*http.Server)) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ln = Listen(ln, server, watching{next: func() transport.Loop { return s.loop }},
-		Route{Method: http.MethodGet, Path: "/ws", Upgrade: "test", Take: s.take})
+	r.Take = s.take
+	s.ln = Listen(ln, server, watching{next: func() transport.Loop { return s.loop }}, r)
 	t.Cleanup(func() {
 		s.ln.Close()
 		s.loop.ready()
@@ -98,7 +105,7 @@ func (s *site) take(a *Arrival) {
 	if a.Take(http.StatusSwitchingProtocols, []byte(switching)) {
 		a.Loop.Unwatch(int(a.FD))
 		netio.CloseFD(a.FD, false)
-		s.taken <- change{string(a.Early), a.Path, a.RemoteAddr}
+		s.taken <- change{string(a.Early), a.Path, a.RemoteAddr, string(a.Body)}
 	}
 }
 
@@ -155,6 +162,111 @@ func TestSplit(t *testing.T) {
 	if len(s.loop.watchers) != 0 {
 		t.Errorf("%d watchers are left", len(s.loop.watchers))
 	}
+}
+
+// streams is a route for requests with a body.
+var streams = Route{Method: http.MethodPost, Path: "/stream", MaxBody: 1 << 20}
+
+func post(length int, body string) string {
+	return fmt.Sprintf("POST /stream HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", length, body)
+}
+
+// TestBodySplit: nor does it matter where a request with a body is split.
+func TestBodySplit(t *testing.T) {
+	s := newSiteOf(t, nil, streams)
+	whole := post(5, "hello")
+	for i := range len(whole) {
+		nc := s.open()
+		s.send(nc, whole[:i])
+		s.send(nc, whole[i:]+"early")
+		if got := s.switched(nc); got.body != "hello" || got.early != "early" || got.path != "/stream" {
+			t.Fatalf("split at %d: got %+v", i, got)
+		}
+	}
+	nc := s.open()
+	for i := range len(whole) {
+		s.send(nc, whole[i:i+1])
+	}
+	if got := s.switched(nc); got.body != "hello" || got.early != "" {
+		t.Errorf("got %+v", got)
+	}
+	if in := s.ln.intakes[s.loop]; in.held != 0 || in.waiting.oldest != nil || len(s.loop.watchers) != 0 {
+		t.Errorf("held %d, %v, %d watchers", in.held, in.waiting, len(s.loop.watchers))
+	}
+	large := strings.Repeat("x", maxBody)
+	nc = s.open()
+	s.send(nc, post(maxBody, large[:1000]))
+	s.send(nc, large[1000:])
+	s.loop.ready()
+	if got := s.switched(nc); got.body != large {
+		t.Errorf("got %d bytes", len(got.body))
+	}
+}
+
+// TestForeignBodies: net/http gets requests whose body is too large, or of unknown length, as soon
+// as their head is complete.
+func TestForeignBodies(t *testing.T) {
+	s := newSiteOf(t, nil, streams)
+	for _, sent := range []string{
+		post(maxBody+1, ""), strings.Replace(post(5, ""), "Content-Length: 5", "A: b", 1),
+		strings.Replace(post(5, ""), "Content-Length: 5", "Transfer-Encoding: chunked", 1),
+		strings.Replace(post(5, ""), "Host: a", "Host: a\r\nExpect: 100-continue", 1),
+	} {
+		nc := s.open()
+		if s.send(nc, sent); len(s.loop.watchers) != 0 {
+			t.Fatalf("%q was not handed over", sent)
+		}
+		got, err := s.ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Close()
+	}
+}
+
+// TestLateBody: when its time is over, a request with half a body goes to net/http, and one with half
+// a head is closed.
+func TestLateBody(t *testing.T) {
+	s := newSiteOf(t, func(s *http.Server) { s.ReadHeaderTimeout = time.Hour }, streams)
+	half, sent := s.open(), post(5, "he")
+	s.send(half, sent[:20])
+	nc := s.open()
+	s.send(nc, sent)
+	in := s.ln.intakes[s.loop]
+	for o := in.waiting.oldest; o != nil; o = in.waiting.after(o) {
+		o.due = time.Now()
+	}
+	if in.expire(); len(s.loop.watchers) != 0 || in.held != 0 {
+		t.Errorf("%d connections, held %d", len(s.loop.watchers), in.held)
+	}
+	got, err := s.ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+	if b, err := io.ReadAll(got); err != nil || string(b) != sent {
+		t.Errorf("got %q, %v", b, err)
+	}
+	got.Close()
+	if b, err := io.ReadAll(half); err != nil || len(b) > 0 {
+		t.Errorf("got %q, %v", b, err)
+	}
+}
+
+// TestBodiesAreBounded: clients that send much of a body and no end cannot make the server hold more
+// than the limit.
+func TestBodiesAreBounded(t *testing.T) {
+	s := newSiteOf(t, nil, streams)
+	part := post(maxBody, strings.Repeat("x", 60000))
+	for range maxHeld/(64<<10) + 10 {
+		s.send(s.open(), part)
+	}
+	if in := s.ln.intakes[s.loop]; in.held > maxHeld || in.held < maxHeld/2 {
+		t.Errorf("holds %d bytes", in.held)
+	}
+	nc := s.open()
+	s.send(nc, post(2, "{}"))
+	s.switched(nc)
 }
 
 // TestTrickle: byte by byte, the head is searched once, and its bytes are counted
@@ -427,6 +539,7 @@ func FuzzHead(f *testing.F) {
 		f.Add([]byte(s), 10)
 	}
 	for _, s := range []string{
+		"POST /stream HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n",
 		"POST /api HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n", "POST /api?a HTTP/1.1\r\nHost: a\r\nContent-Length: 02\r\nTE: a\r\n\r\n",
 		"POST /api HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: x close\r\n\r\n",
 	} {
@@ -475,10 +588,55 @@ func FuzzFields(f *testing.F) {
 	})
 }
 
+// FuzzBody: a request with a body is complete when it is for net/http, with the same body, and
+// splits make no difference.
+func FuzzBody(f *testing.F) {
+	f.Add("Content-Length: 5\r\n", []byte("hello, world"), 40)
+	f.Add("Content-Length: 05\r\nA: b\r\n", []byte("hell"), 70)
+	f.Add("Content-Length: 0\r\n", []byte(""), 60)
+	f.Add("content-length:\t1000 \r\n", bytes.Repeat([]byte("\r\n"), 600), 80)
+	f.Add("Content-Length: 1001\r\n", bytes.Repeat([]byte("x"), 1001), 80)
+	f.Add("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", []byte("0\r\n\r\n"), 80)
+	in := newIntake(&Listener{takes: known, maxHead: 16 << 10}, nil)
+	f.Fuzz(func(t *testing.T, fields string, body []byte, cut int) {
+		data := append([]byte("POST /stream HTTP/1.1\r\nHost: a\r\n"+fields+"\r\n"), body...)
+		n := new(newcomer)
+		r, end, o := in.examine(n, data)
+		if cut > 0 && cut < len(data) {
+			m := new(newcomer)
+			if _, _, first := in.examine(m, data[:cut]); first == partial {
+				if r2, end2, o2 := in.examine(m, data); r2 != r || end2 != end || o2 != o || o == partial && m.whole != n.whole {
+					t.Fatalf("split at %d: %d %v %d, want %d %v %d", cut, end2, o2, m.whole, end, o, n.whole)
+				}
+			} else if first != o {
+				t.Fatalf("the first %d bytes are %v, all are %v", cut, first, o)
+			}
+			if o == complete {
+				in.examine(n, data) // parse it again
+			}
+		}
+		if o == foreign || o == partial && n.whole == 0 {
+			return
+		}
+		want, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(data)))
+		if err != nil {
+			t.Fatal("http.ReadRequest refuses what a route gets:", err)
+		}
+		got, err := io.ReadAll(want.Body)
+		switch {
+		case o == partial && !errors.Is(err, io.ErrUnexpectedEOF):
+			t.Fatalf("the body is incomplete, but for net/http it is %q, %v", got, err)
+		case o == complete && (err != nil || string(got) != string(data[end:in.request.end(end)])):
+			t.Fatalf("the body is %q, for net/http %q, %v", data[end:in.request.end(end)], got, err)
+		}
+	})
+}
+
 // known are one route of each kind.
 var known = func() (rs routes) {
 	rs.add(Route{Method: http.MethodGet, Path: "/ws", Upgrade: "test", Take: func(*Arrival) {}})
 	rs.add(Route{Method: http.MethodPost, Path: "/api"})
+	rs.add(Route{Method: http.MethodPost, Path: "/stream", MaxBody: 1000, Take: func(*Arrival) {}})
 	return rs
 }()
 

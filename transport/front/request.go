@@ -138,6 +138,9 @@ func (q *Request) parseField(line string, at int) bool {
 	return true
 }
 
+// end returns where the body ends, if the head ends at this place.
+func (q *Request) end(head int) int { return head + max(q.length, 0) }
+
 func (q *Request) text(s span) string { return q.head[s.from:s.to] }
 
 // find returns the place of the first field of that name from place i on, -1 if there is

@@ -17,7 +17,7 @@ const (
 const (
 	// headSlack is how many bytes net/http reads beyond Server.MaxHeaderBytes.
 	headSlack = 4096
-	// maxBody bounds the bodies that Answer gets; bytes.
+	// maxBody bounds the bodies that routes get; bytes.
 	maxBody = 64 << 10
 )
 
@@ -27,13 +27,18 @@ type routes []*route
 type route struct {
 	Route
 	prefix string // the method and path that its requests begin with
+	body   int    // the most bytes of a body; 0: its requests have none
 }
 
 func (rs *routes) add(r Route) {
 	if r.Gate == nil {
 		r.Gate = open{}
 	}
-	*rs = append(*rs, &route{Route: r, prefix: r.Method + " " + r.Path})
+	body := maxBody
+	if r.Take != nil {
+		body = min(r.MaxBody, maxBody)
+	}
+	*rs = append(*rs, &route{Route: r, prefix: r.Method + " " + r.Path, body: body})
 }
 
 // match returns the route for the request that data begins with.
@@ -90,7 +95,7 @@ func headEnd(data []byte, scanned int) int {
 
 // wants reports whether the route serves a request for its path. Other requests are foreign.
 func (r *route) wants(q *Request) bool {
-	if r.Take != nil && q.length >= 0 || r.Take == nil && (q.length < 0 || q.length > maxBody) {
+	if r.body == 0 && q.length >= 0 || r.body > 0 && (q.length < 0 || q.length > r.body) {
 		return false
 	}
 	if r.Upgrade == "" {
