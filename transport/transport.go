@@ -61,6 +61,15 @@ type Conn interface {
 	Pause(bool)
 }
 
+// Told is a Conn of a OneWay client that wants to know why the client could not connect, because a
+// disconnect tells less.
+type Told interface {
+	Conn
+	// Refused is called before Close if the connect request ended with err, an error other
+	// than a protocol.Disconnect.
+	Refused(err error)
+}
+
 // Peer is the core's end of a connection: what a transport drives. Its methods
 // are called from one goroutine at a time and never block on I/O.
 type Peer interface {

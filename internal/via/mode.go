@@ -46,10 +46,13 @@ func (k *Kind) Commands(data []byte) ([]byte, error) {
 }
 
 // Refusal returns the disconnect that a OneWay client gets for an error of its connect
-// request.
-func Refusal(err error) protocol.Disconnect {
+// request. It tells conn the error.
+func Refusal(conn transport.Conn, err error) protocol.Disconnect {
 	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
 		return d
+	}
+	if told, ok := conn.(transport.Told); ok {
+		told.Refused(err)
 	}
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		switch e.Code {

@@ -128,7 +128,7 @@ func TestRefusal(t *testing.T) {
 		{errors.New("boom"), protocol.DisconnectServerError},
 		{protocol.Disconnect{Code: 4500, Reason: "mine"}, protocol.Disconnect{Code: 4500, Reason: "mine"}},
 	} {
-		if got := Refusal(c.err); got != c.want {
+		if got := Refusal(nil, c.err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
 	}

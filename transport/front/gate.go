@@ -2,6 +2,7 @@ package front
 
 import (
 	"bufio"
+	"cmp"
 	"net"
 	"net/http"
 )
@@ -42,16 +43,16 @@ func Wrap(g Gate, next http.Handler) http.Handler {
 			http.Error(w, f.Text, status)
 			return
 		}
-		rec := &recorder{ResponseWriter: w, status: http.StatusOK}
+		rec := &recorder{ResponseWriter: w}
 		next.ServeHTTP(rec, r)
-		status = rec.status
+		status = cmp.Or(rec.status, http.StatusOK)
 	})
 }
 
 // recorder notes the status of an answer.
 type recorder struct {
 	http.ResponseWriter
-	status int
+	status int // 0: there is none yet
 }
 
 func (r *recorder) WriteHeader(status int) {
@@ -59,11 +60,12 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Hijack implements http.Hijacker.
+// Hijack implements http.Hijacker. A connection that is taken after the head of the answer goes on
+// with its body.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	if err == nil {
-		r.status = http.StatusSwitchingProtocols
+		r.status = cmp.Or(r.status, http.StatusSwitchingProtocols)
 	}
 	return conn, rw, err
 }

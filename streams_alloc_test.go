@@ -1,0 +1,70 @@
+//go:build !race && linux
+
+package gyro_test
+
+import (
+	"net"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/transport/httpstream"
+)
+
+// TestStreamAllocations: what a publication to streams costs does not depend on their number.
+func TestStreamAllocations(t *testing.T) {
+	const budget = 1 // the publication
+	for _, n := range []int{1, 100} {
+		node := run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: byToken}})
+		s := streamServer(t, node, httpstream.UniSSE, httpstream.Config{}, false)
+		var got atomic.Int64
+		for range n {
+			buf := make([]byte, 4096)
+			nc := openEvents(t, s, buf)
+			go func(nc net.Conn) {
+				for {
+					m, err := nc.Read(buf)
+					if got.Add(int64(m)); err != nil {
+						return
+					}
+				}
+			}(nc)
+		}
+		const size = int64(len("32\r\ndata: {\"channel\":\"news\",\"pub\":{\"data\":{\"text\":1}}}\n\n\r\n"))
+		data := []byte(`{"text":1}`)
+		if allocs := testing.AllocsPerRun(200, func() {
+			got.Store(0)
+			if _, err := node.Publish(t.Context(), "news", data, nil); err != nil {
+				t.Fatal(err)
+			}
+			for got.Load() < size*int64(n) {
+				runtime.Gosched()
+			}
+		}); allocs > budget {
+			t.Errorf("%d streams: %v allocations, budget %d", n, allocs, budget)
+		}
+	}
+}
+
+// TestBytesOfStream: an idle stream on a loop, with its client in this test.
+func TestBytesOfStream(t *testing.T) {
+	const n, budget = 500, 3 << 10
+	node := run(t, gyro.Config{InlineHandlers: true, Handlers: gyro.Handlers{Connecting: byToken}})
+	s := streamServer(t, node, httpstream.UniSSE, httpstream.Config{}, false)
+	buf := make([]byte, 4096)
+	openEvents(t, s, buf) // fills pools
+	conns := make([]net.Conn, n)
+	goroutines, before := runtime.NumGoroutine(), gyro.LiveHeap()
+	for i := range conns {
+		conns[i] = openEvents(t, s, buf)
+	}
+	got := (gyro.LiveHeap() - before) / n
+	if t.Logf("%d bytes", got); got > budget {
+		t.Errorf("%d bytes per stream, budget %d", got, budget)
+	}
+	if more := runtime.NumGoroutine() - goroutines; more > 10 {
+		t.Errorf("%d goroutines more for %d streams", more, n)
+	}
+	runtime.KeepAlive(conns)
+}

@@ -1,0 +1,197 @@
+package gyro_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/httpstream"
+)
+
+// streamServer serves a kind of streams at "/", over HTTP/1.1 by loops, or over HTTP/2.
+func streamServer(tb testing.TB, node *gyro.Node, k httpstream.Kind, cfg httpstream.Config, h2 bool) *httptest.Server {
+	h := httpstream.NewHandler(k, node, cfg)
+	s := httptest.NewUnstartedServer(h)
+	if h2 {
+		s.EnableHTTP2 = true
+		s.StartTLS()
+	} else {
+		s.Listener = front.Listen(s.Listener, s.Config, node, h.Routes("/")...)
+		s.Start()
+	}
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// stream sends a connect request, or commands.
+func stream(tb testing.TB, s *httptest.Server, body string) *http.Response {
+	tb.Helper()
+	resp, err := s.Client().Post(s.URL, "", strings.NewReader(body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		resp.Body.Close()
+		s.Client().CloseIdleConnections()
+	})
+	return resp
+}
+
+// byToken lets clients connect, unless their token says otherwise.
+func byToken(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+	switch e.Token {
+	case "expired":
+		return gyro.ConnectReply{}, protocol.ErrorTokenExpired
+	case "broken":
+		return gyro.ConnectReply{}, errors.New("the database is down")
+	case "banned":
+		return gyro.ConnectReply{}, protocol.Disconnect{Code: 4500, Reason: "banned"}
+	case "unknown":
+		return gyro.ConnectReply{}, nil
+	}
+	return gyro.ConnectReply{
+		Credentials:   &gyro.Credentials{UserID: e.Token},
+		Subscriptions: map[string]gyro.SubscribeOptions{"news": {}},
+	}, nil
+}
+
+// TestStreamOfNode: one-way streams of a node, from the connect push to the disconnect push.
+func TestStreamOfNode(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		for _, k := range []httpstream.Kind{httpstream.UniHTTPStream, httpstream.UniSSE} {
+			for _, cfg := range []httpstream.Config{{}, {ConnectAnswers: map[uint32]httpstream.ConnectAnswer{}}} {
+				node := run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: byToken}})
+				s := streamServer(t, node, k, cfg, h2)
+				r := bufio.NewReader(stream(t, s, `{"token":"ann"}`).Body)
+				text := func() string {
+					for {
+						line, err := r.ReadString('\n')
+						if err != nil {
+							t.Fatalf("%v over HTTP/2 %v, %+v: %q, %v", k, h2, cfg, line, err)
+						}
+						if line = strings.TrimSpace(strings.TrimPrefix(line, "data: ")); line != "" {
+							return line
+						}
+					}
+				}
+				if first := text(); !strings.HasPrefix(first, `{"connect":{"client":"`) || !strings.Contains(first, `"session":"`) {
+					t.Errorf("first message: %q", first)
+				}
+				if _, err := node.Publish(t.Context(), "news", []byte("{\"a\":\n\r1}"), nil); err != nil {
+					t.Fatal(err)
+				}
+				if got := text(); got != `{"channel":"news","pub":{"data":{"a":1}}}` {
+					t.Errorf("got %q", got)
+				}
+				must(t, node.Disconnect(t.Context(), gyro.Target{User: "ann"}, nil))
+				if got := text(); got != `{"disconnect":{"code":3503,"reason":"force disconnect"}}` {
+					t.Errorf("got %q", got)
+				}
+				if rest, err := io.ReadAll(r); err != nil || strings.TrimSpace(string(rest)) != "" {
+					t.Errorf("got %q, %v", rest, err)
+				}
+			}
+		}
+	}
+}
+
+// TestConnectFails: what a client learns that cannot connect.
+func TestConnectFails(t *testing.T) {
+	answers := map[uint32]httpstream.ConnectAnswer{109: {Status: 401}, 4500: {Status: 403, Body: "go away"}, 3501: {Status: 400}}
+	for token, want := range map[string]struct {
+		push   string
+		status int
+		body   string
+	}{
+		"expired": {`{"disconnect":{"code":3005,"reason":"connection expired"}}`, 401, "token expired"},
+		"broken":  {`{"disconnect":{"code":3004,"reason":"internal server error"}}`, 500, "Internal Server Error"},
+		"banned":  {`{"disconnect":{"code":4500,"reason":"banned"}}`, 403, "go away"},
+		"unknown": {`{"disconnect":{"code":3501,"reason":"bad request"}}`, 400, "bad request"},
+	} {
+		for _, h2 := range []bool{false, true} {
+			node := run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: byToken}})
+			resp := stream(t, streamServer(t, node, httpstream.UniHTTPStream, httpstream.Config{}, h2), fmt.Sprintf(`{"token":%q}`, token))
+			if body, err := io.ReadAll(resp.Body); resp.StatusCode != 200 || string(body) != want.push+"\n" || err != nil {
+				t.Errorf("%s: status %d, %q, %v", token, resp.StatusCode, body, err)
+			}
+			resp = stream(t, streamServer(t, node, httpstream.UniHTTPStream, httpstream.Config{ConnectAnswers: answers}, h2), fmt.Sprintf(`{"token":%q}`, token))
+			if body, err := io.ReadAll(resp.Body); resp.StatusCode != want.status || string(body) != want.body || err != nil {
+				t.Errorf("%s: status %d, %q, %v, want %d, %q", token, resp.StatusCode, body, err, want.status, want.body)
+			}
+		}
+	}
+}
+
+// TestBidirectionalFails: the error stands in the stream, which goes on until the client leaves, and
+// malformed commands end it.
+func TestBidirectionalFails(t *testing.T) {
+	node := run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: byToken}})
+	s := streamServer(t, node, httpstream.HTTPStream, httpstream.Config{StaleTimeout: 30 * time.Millisecond}, false)
+	for body, want := range map[string]string{
+		`{"id":1,"connect":{"token":"expired"}}` + "\n" + `{"id":2,"rpc":{}}`: `{"id":1,"error":{"code":109,"message":"token expired"}}` +
+			"\n" + `{"push":{"disconnect":{"code":3502,"reason":"stale"}}}` + "\n",
+		"":                  `{"push":{"disconnect":{"code":3501,"reason":"bad request"}}}` + "\n",
+		"{":                 `{"push":{"disconnect":{"code":3501,"reason":"bad request"}}}` + "\n",
+		`{"id":1,"rpc":{}}`: `{"push":{"disconnect":{"code":3501,"reason":"bad request"}}}` + "\n",
+	} {
+		resp := stream(t, s, body)
+		if got, err := io.ReadAll(resp.Body); resp.StatusCode != 200 || string(got) != want || err != nil {
+			t.Errorf("%q: status %d, %q, %v", body, resp.StatusCode, got, err)
+		}
+	}
+}
+
+// TestConnectAbandoned: a client that leaves while it connects leaves nothing behind.
+func TestConnectAbandoned(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	node := run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+		close(entered)
+		<-leave
+		return byToken(ctx, e)
+	}}})
+	s := streamServer(t, node, httpstream.UniHTTPStream, httpstream.Config{ConnectAnswers: map[uint32]httpstream.ConnectAnswer{}}, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(`{}`))
+	go func() {
+		<-entered
+		cancel()
+	}()
+	if resp, err := s.Client().Do(r); err == nil {
+		resp.Body.Close()
+		t.Error("there was an answer")
+	}
+	s.Close() // waits for the handler
+	close(leave)
+}
+
+// openEvents opens a uni_sse stream over a bare connection, and reads its connect push.
+func openEvents(tb testing.TB, s *httptest.Server, buf []byte) net.Conn {
+	tb.Helper()
+	nc, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { nc.Close() })
+	if _, err := io.WriteString(nc, "GET /?cf_connect="+url.QueryEscape(`{"token":"u"}`)+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		tb.Fatal(err)
+	}
+	for n := 0; !strings.Contains(string(buf[:n]), "data: "); {
+		m, err := nc.Read(buf[n:])
+		if n += m; err != nil {
+			tb.Fatalf("%q, %v", buf[:n], err)
+		}
+	}
+	return nc
+}

@@ -1,0 +1,32 @@
+package httpstream
+
+import (
+	"errors"
+	"io"
+	"net/http"
+)
+
+const (
+	// protobufType is the Content-Type of Protobuf requests; all others are JSON.
+	protobufType = "application/octet-stream"
+	// postMethods are the methods of endpoints for requests with a body.
+	postMethods = "POST, OPTIONS"
+	// statusClosed is the answer to a request whose body did not arrive. Hardly anybody gets it.
+	statusClosed = 499
+)
+
+// readBody returns the whole body, or else the status of the answer: 413 if it has more than limit
+// bytes, 499 if it does not arrive. It takes no more memory than has arrived.
+func readBody(w http.ResponseWriter, r *http.Request, limit int) (body []byte, status int) {
+	if r.ContentLength > int64(limit) {
+		return nil, http.StatusRequestEntityTooLarge
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return nil, http.StatusRequestEntityTooLarge
+	}
+	if err != nil {
+		return nil, statusClosed
+	}
+	return body, 0
+}

@@ -1,0 +1,147 @@
+package httpstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// asks reports whether the outcome of connecting is in the head of the answer.
+func (h *Handler) asks() bool {
+	return h.cfg.ConnectAnswers != nil && h.traits.mode == transport.OneWay
+}
+
+// openChecked begins the stream once the client has connected, and else answers why it has not.
+func (h *Handler) openChecked(w http.ResponseWriter, r *http.Request, q *front.Request, o *opening) {
+	f := framing.Of(h.traits.formatOf(o.encoding), false)
+	candidate := h.candidate(context.WithoutCancel(r.Context()), q, o, f)
+	t := &tentative{outcome: make(chan error, 1)}
+	peer, err := h.acceptor.Accept(candidate.Ctx, t, candidate.Info)
+	if err != nil {
+		h.answerFailure(w, err)
+		return
+	}
+	select {
+	case err = <-t.outcome:
+	case <-r.Context().Done():
+		peer.Closed(r.Context().Err())
+		return
+	}
+	if err != nil {
+		h.answerFailure(w, err)
+		peer.Closed(err)
+		return
+	}
+	if err := h.begin(w, r); err != nil {
+		h.notFlushed(q, err)
+		peer.Closed(err)
+		return
+	}
+	h.streamConn(netio.NewStream(newResponses(w, r)), f).Serve(&accepted{t, peer}, candidate, false)
+}
+
+// answerFailure answers a connect request that ended with err.
+func (h *Handler) answerFailure(w http.ResponseWriter, err error) {
+	d, refused := errors.AsType[protocol.Disconnect](err)
+	if !refused {
+		e, ok := errors.AsType[*protocol.Error](err)
+		if !ok {
+			e = protocol.ErrorInternal
+		}
+		d = protocol.Disconnect{Code: e.Code, Reason: e.Message}
+	}
+	answer, ok := h.cfg.ConnectAnswers[d.Code]
+	if !ok {
+		answer = ConnectAnswer{http.StatusInternalServerError, http.StatusText(http.StatusInternalServerError)}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(answer.Status)
+	_, _ = io.WriteString(w, cmp.Or(answer.Body, d.Reason)) // if this fails, the client has gone
+}
+
+// tentative is the connection of a client that has not connected yet, and later the wrapper of its
+// connection.
+type tentative struct {
+	// outcome gets the outcome of connecting; nil is success.
+	outcome chan error
+
+	mu      sync.Mutex
+	conn    transport.Conn // nil before the stream begins
+	decided bool
+	refused error  // why connecting failed; nil: the disconnect says it
+	close   func() // what Close asked for while conn was nil; nil: nothing
+}
+
+// Write is called first with the connect push. It takes nothing before the stream begins.
+func (t *tentative) Write(frames [][]byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conn != nil {
+		return t.conn.Write(frames)
+	}
+	t.decide(nil)
+	return 0, nil
+}
+
+func (t *tentative) Close(d protocol.Disconnect, frames [][]byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conn != nil {
+		t.conn.Close(d, frames)
+		return
+	}
+	if t.close == nil {
+		queue := [][]byte{slices.Concat(frames...)}
+		t.close = func() { t.conn.Close(d, queue) }
+	}
+	if t.refused != nil {
+		t.decide(t.refused)
+		return
+	}
+	t.decide(d)
+}
+
+// Refused implements transport.Told.
+func (t *tentative) Refused(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused = err
+}
+
+// Pause does nothing, because the client sends nothing.
+func (t *tentative) Pause(bool) {}
+
+func (t *tentative) decide(err error) {
+	if !t.decided {
+		t.decided = true
+		t.outcome <- err
+	}
+}
+
+// accepted is the acceptor of a connection whose peer there is already.
+type accepted struct {
+	*tentative
+	peer transport.Peer
+}
+
+// Accept implements transport.Acceptor.
+func (a *accepted) Accept(_ context.Context, c transport.Conn, _ transport.Info) (transport.Peer, error) {
+	a.mu.Lock()
+	if a.conn = c; a.close != nil {
+		a.close()
+	}
+	a.mu.Unlock()
+	a.peer.Writable()
+	return a.peer, nil
+}

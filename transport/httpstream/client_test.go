@@ -1,0 +1,315 @@
+package httpstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/poll"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
+)
+
+// way is how connections get to their driver.
+type way int
+
+const (
+	byGoroutines way = iota // the connection stays with goroutines
+	byHijack                // net/http reads the request, then the connection moves to a loop
+	byRoute                 // a loop reads the request
+	byTLS                   // HTTP/1.1 over TLS
+	byHTTP2
+	ways
+)
+
+func (w way) String() string {
+	return [...]string{"goroutines", "hijack", "route", "TLS", "HTTP/2"}[w]
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// patience bounds every wait of a test; none takes anywhere near as long.
+const patience = 10 * time.Second
+
+// testPeer records what its transport tells.
+type testPeer struct {
+	t      testing.TB
+	conn   transport.Conn // for tests
+	inside transport.Conn // for what the transport calls
+	info   transport.Info
+	ctx    context.Context
+	ended  atomic.Bool
+
+	messages chan string
+	writable chan struct{}
+	closed   chan error
+}
+
+func (p *testPeer) Receive(msg []byte) {
+	if p.ended.Load() {
+		p.t.Error("a message after Closed")
+	}
+	p.messages <- string(msg)
+}
+
+func (p *testPeer) Writable() {
+	select {
+	case p.writable <- struct{}{}:
+	default:
+	}
+}
+
+func (p *testPeer) Closed(err error) {
+	if p.ended.Swap(true) {
+		p.t.Error("closed twice")
+	}
+	p.closed <- err
+}
+
+func await[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("no sign of %s", what)
+		panic("unreachable")
+	}
+}
+
+// frame makes a frame as the core does.
+func (p *testPeer) frame(messages string) []byte {
+	f := p.info.Framer
+	return bytes.Clone(f.Frame(append(make([]byte, f.Headroom()), messages...)))
+}
+
+func (p *testPeer) write(messages string) {
+	p.t.Helper()
+	for b := p.frame(messages); len(b) > 0; {
+		n, err := p.conn.Write([][]byte{b})
+		if err != nil {
+			p.t.Fatalf("Write took %d of %d bytes: %v", n, len(b), err)
+		}
+		if b = b[n:]; len(b) > 0 {
+			await(p.t, "Writable", p.writable)
+		}
+	}
+}
+
+// testServer serves a handler at its traits' name, whose connections become testPeers.
+type testServer struct {
+	*httptest.Server
+	t     testing.TB
+	way   way
+	kind  Kind
+	peers chan *testPeer
+	loop  *loop.Loop                // nil for goroutines
+	fail  func(p *testPeer) error   // not nil: called before accepting
+	tune  func(c *net.TCPConn)      // not nil: of connections that net/http accepts
+	edit  func(server *http.Server) // not nil
+}
+
+func newServer(t testing.TB, k Kind, w way, cfg Config, edit func(*testServer)) *testServer {
+	s := &testServer{t: t, way: w, kind: k, peers: make(chan *testPeer, 2000)}
+	if edit != nil {
+		edit(s)
+	}
+	if w == byHijack || w == byRoute {
+		if !poll.Supported() {
+			t.Skip("loops watch no sockets here")
+		}
+		s.loop = loop.New()
+		go s.loop.Run()
+		t.Cleanup(s.loop.Close)
+	}
+	h := NewHandler(k, s, cfg)
+	mux := http.NewServeMux()
+	mux.Handle(s.path(), h)
+	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %d %.20q %v", r.Method, len(b), b, err)
+	})
+	s.Server = httptest.NewUnstartedServer(mux)
+	if s.tune != nil {
+		s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+			s.tune(c.(*net.TCPConn))
+			return ctx
+		}
+	}
+	if s.edit != nil {
+		s.edit(s.Config)
+	}
+	switch w {
+	case byRoute:
+		s.Listener = front.Listen(s.Listener, s.Config, s, h.Routes(s.path())...)
+		s.Start()
+	case byTLS:
+		s.StartTLS()
+	case byHTTP2:
+		s.EnableHTTP2 = true
+		s.StartTLS()
+	default:
+		s.Start()
+	}
+	t.Cleanup(s.Server.Close)
+	return s
+}
+
+func (s *testServer) path() string { return "/connection/" + kinds[s.kind].name }
+
+func (s *testServer) Accept(ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	return s.accept(ctx, c, info, c)
+}
+
+func (s *testServer) accept(ctx context.Context, c transport.Conn, info transport.Info, outside transport.Conn) (transport.Peer, error) {
+	p := &testPeer{
+		t: s.t, conn: outside, inside: c, info: info, ctx: ctx,
+		messages: make(chan string, 100), writable: make(chan struct{}, 1), closed: make(chan error, 2),
+	}
+	if s.fail != nil {
+		if err := s.fail(p); err != nil {
+			return nil, err
+		}
+	}
+	s.peers <- p
+	return p, nil
+}
+
+// NextLoop implements onloop.Acceptor.
+func (s *testServer) NextLoop() transport.Loop {
+	if s.loop == nil {
+		return nil
+	}
+	return s.loop.Sockets()
+}
+
+// AcceptOn is Accept, except that tests use the connection from their own goroutines.
+func (s *testServer) AcceptOn(l transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	return s.accept(ctx, c, info, posted{l, c})
+}
+
+// posted is a connection of a loop for use from elsewhere.
+type posted struct {
+	loop transport.Loop
+	conn transport.Conn
+}
+
+func (p posted) do(f func()) {
+	done := make(chan struct{})
+	if p.loop.Post(func() { f(); close(done) }) {
+		<-done
+	}
+}
+
+func (p posted) Write(frames [][]byte) (n int, err error) {
+	p.do(func() { n, err = p.conn.Write(frames) })
+	return n, err
+}
+
+func (p posted) Close(d protocol.Disconnect, frames [][]byte) {
+	p.do(func() { p.conn.Close(d, frames) })
+}
+
+func (p posted) Pause(pause bool) { p.do(func() { p.conn.Pause(pause) }) }
+
+// usual returns a request that opens a stream.
+func (s *testServer) usual() *http.Request {
+	t := &kinds[s.kind]
+	text := `{"id":1,"connect":{}}`
+	if t.mode == transport.OneWay {
+		text = `{"data":{"a":"é"}}`
+	}
+	var r *http.Request
+	if t.events() {
+		r, _ = http.NewRequest(http.MethodGet, s.URL+s.path()+"?cf_connect="+queryEscape(text), nil)
+	} else {
+		r, _ = http.NewRequest(http.MethodPost, s.URL+s.path(), strings.NewReader(text))
+	}
+	return r
+}
+
+func queryEscape(s string) string {
+	return strings.NewReplacer("{", "%7B", "\"", "%22", " ", "+").Replace(s)
+}
+
+// open sends a request and returns the answer, whose body is read as it comes.
+func (s *testServer) open(r *http.Request) *http.Response {
+	s.t.Helper()
+	c := s.Client()
+	resp, err := c.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		resp.Body.Close()
+		c.CloseIdleConnections()
+	})
+	return resp
+}
+
+// connect returns both ends of a usual stream.
+func (s *testServer) connect() (*bufio.Reader, *http.Response, *testPeer) {
+	s.t.Helper()
+	resp := s.open(s.usual())
+	if resp.StatusCode != http.StatusOK {
+		s.t.Fatalf("status %d", resp.StatusCode)
+	}
+	return bufio.NewReader(resp.Body), resp, await(s.t, "a peer", s.peers)
+}
+
+func expect(t testing.TB, r io.Reader, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(r, got); string(got) != want {
+		t.Fatalf("the client got %q, %v, want %q", got[:n], err, want)
+	}
+}
+
+func expectEnd(t testing.TB, r io.Reader) {
+	t.Helper()
+	if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+		t.Fatalf("the client got %q, %v, want the end of the body", rest, err)
+	}
+}
+
+// dial opens a connection for what http.Client does not send.
+func (s *testServer) dial() net.Conn {
+	s.t.Helper()
+	nc, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	return nc
+}
+
+// each runs a test for all kinds and ways.
+func each(t *testing.T, test func(t *testing.T, k Kind, w way)) {
+	for k := range kinds {
+		for w := range ways {
+			t.Run(fmt.Sprintf("%s/%v", kinds[k].name, w), func(t *testing.T) { test(t, Kind(k), w) })
+		}
+	}
+}

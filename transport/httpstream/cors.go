@@ -1,0 +1,53 @@
+package httpstream
+
+import (
+	"net/http"
+
+	"github.com/gyrohq/gyro/transport/front"
+)
+
+// cors decides which pages of other origins may read the answer to their request; nil: none.
+// Requests of other pages are served as well, but their browser hides the answer.
+type cors func(q *front.Request) bool
+
+// The fields of CORS.
+const (
+	allowOrigin      = "Access-Control-Allow-Origin"
+	allowCredentials = "Access-Control-Allow-Credentials"
+	allowHeaders     = "Access-Control-Allow-Headers"
+	allowMethods     = "Access-Control-Allow-Methods"
+	maxAge           = "Access-Control-Max-Age"
+)
+
+// each calls field with the fields for the answer to q.
+func (c cors) each(q *front.Request, field func(name, value string)) {
+	origin := q.Get("Origin")
+	if c == nil || origin == "" || !c(q) {
+		return
+	}
+	field(allowOrigin, origin)
+	field(allowCredentials, "true")
+	field("Vary", "Origin")
+	if want := q.Get("Access-Control-Request-Headers"); want != "" && want != "null" {
+		field(allowHeaders, want)
+	}
+}
+
+// append appends the fields for the answer to q to its head.
+func (c cors) append(q *front.Request, head []byte) []byte {
+	c.each(q, func(name, value string) {
+		head = append(append(append(append(head, name...), ": "...), value...), "\r\n"...)
+	})
+	return head
+}
+
+// set adds the fields for the answer to q.
+func (c cors) set(q *front.Request, h http.Header) { c.each(q, h.Add) }
+
+// preflight answers a browser that asks what pages may send.
+func preflight(w http.ResponseWriter, methods string) {
+	h := w.Header()
+	h.Set(maxAge, "300")
+	h.Set(allowMethods, methods)
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,226 @@
+// Package httpstream is the transport of clients that cannot use WebSocket: the answer to one HTTP
+// request goes on for as long as the client is connected. A Kind says how messages look in it, and
+// whether the client sends commands, which come by requests of their own.
+//
+// On Linux, connections over plaintext HTTP/1.1 live on the loops of the node, without a goroutine
+// and without a buffer while they are idle. All others have a goroutine: over TLS, HTTP/2 and
+// HTTP/3, and on other systems.
+package httpstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/httpstream/internal/endpoint"
+	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
+	"github.com/gyrohq/gyro/transport/internal/driver"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// Config of a Handler. The zero value is ready to use.
+type Config struct {
+	// MaxRequestBodySize is the most bytes of a request's body. The answer to larger ones is
+	// 413. Default: 65536.
+	MaxRequestBodySize int
+	// WriteTimeout is how long the client may block one write before the connection ends with
+	// protocol.DisconnectWriteError. Default: 1 s.
+	WriteTimeout time.Duration
+	// CloseTimeout is how long the server waits for the client to close the connection after
+	// the end of the answer. Default: 5 s.
+	CloseTimeout time.Duration
+	// StaleTimeout is how long a client may stay whose connect command was answered with an
+	// error. Then it gets protocol.DisconnectStale. Default: 15 s.
+	StaleTimeout time.Duration
+	// AllowOrigin reports whether pages of the request's origin may read the answer, which
+	// then has the fields of CORS. Requests of other origins are served without these, so
+	// browsers hide the answer. It is called for requests with an Origin field, on loops and
+	// any goroutines, concurrently, and must not block. Default: none may.
+	AllowOrigin func(q *front.Request) bool
+	// ConnectAnswers are the answers to connect requests of the one-way kinds that fail, by the
+	// code of the error or disconnect. If it is not nil, a stream begins when the client has
+	// connected, and the answer to all other failures is 500. Such streams have a goroutine
+	// each. Default: nil. All streams begin at once with status 200, and end with a disconnect
+	// push if connecting fails.
+	ConnectAnswers map[uint32]ConnectAnswer
+}
+
+// ConnectAnswer is the answer to a connect request that failed.
+type ConnectAnswer struct {
+	// Status of HTTP.
+	Status int
+	// Body, as plain text. If it is empty, the body is the message of the error, or the reason
+	// of the disconnect.
+	Body string
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.MaxRequestBodySize, 64<<10)
+	setDefault(&c.WriteTimeout, time.Second)
+	setDefault(&c.CloseTimeout, 5*time.Second)
+	setDefault(&c.StaleTimeout, 15*time.Second)
+	return c
+}
+
+func setDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// The connections of a Handler, on a loop and with goroutines.
+type (
+	loopConn   = driver.LoopConn[endpoint.Endpoint, *endpoint.Endpoint]
+	streamConn = driver.StreamConn[endpoint.Endpoint, *endpoint.Endpoint]
+)
+
+// Handler answers requests with streams of one kind, and hands their connections to an acceptor. It
+// is safe for concurrent use and fits any router.
+//
+// Over HTTP/1 the handler takes the connection from the server once the head of the answer is sent,
+// and returns. http.Server.Shutdown does not wait for such connections; shutting down the node does.
+// If the connection cannot be taken over, and with other versions of HTTP, the handler returns when
+// the stream has ended.
+//
+// The time to read a request is bounded by http.Server.
+type Handler struct {
+	traits   *traits
+	acceptor transport.Acceptor
+	cfg      Config
+	endpoint endpoint.Config
+}
+
+// NewHandler returns a handler for streams of a kind, whose connections go to acceptor. The context
+// that the acceptor gets has the values of the request's context and is never done.
+func NewHandler(k Kind, acceptor transport.Acceptor, cfg Config) *Handler {
+	cfg = cfg.withDefaults()
+	t := &kinds[k]
+	return &Handler{traits: t, acceptor: acceptor, cfg: cfg, endpoint: endpoint.Config{
+		OneWay:   t.mode == transport.OneWay,
+		Timeouts: driver.Timeouts{Write: cfg.WriteTimeout, Await: cfg.StaleTimeout, Close: cfg.CloseTimeout},
+	}}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := front.FromHTTP(r)
+	cors(h.cfg.AllowOrigin).set(q, w.Header())
+	if r.Method == http.MethodOptions && !h.traits.events() {
+		preflight(w, postMethods)
+		return
+	}
+	o, refused := h.receive(w, r, q)
+	if refused != nil {
+		h.refuse(w, r, q, refused)
+		return
+	}
+	if h.asks() {
+		h.openChecked(w, r, q, &o)
+		return
+	}
+	if err := h.begin(w, r); err != nil {
+		h.notFlushed(q, err)
+		return
+	}
+	nc := takeOver(w, r)
+	f := framing.Of(h.traits.formatOf(o.encoding), nc != nil && r.ProtoAtLeast(1, 1))
+	candidate := h.candidate(context.WithoutCancel(r.Context()), q, &o, f)
+	if nc == nil {
+		h.streamConn(netio.NewStream(newResponses(w, r)), f).Serve(h.acceptor, candidate, false)
+		return
+	}
+	h.serveTaken(nc, candidate, f)
+}
+
+// serveTaken serves a connection that was taken from net/http, on a loop if it is a plain socket.
+func (h *Handler) serveTaken(nc net.Conn, candidate driver.Candidate, f *framing.Framer) {
+	s := netio.NewStream(nc)
+	if a := onloop.Of(h.acceptor); a != nil {
+		if l := a.NextLoop(); l != nil {
+			if fd, ok := netio.Detach(s); ok {
+				h.loopConn(l, fd, f).Post(a, candidate)
+				return
+			}
+		}
+	}
+	h.streamConn(s, f).Serve(h.acceptor, candidate, true)
+}
+
+func (h *Handler) loopConn(l transport.Loop, fd uintptr, f *framing.Framer) *loopConn {
+	return driver.NewLoopConn(l, fd, endpoint.New(&h.endpoint, f))
+}
+
+func (h *Handler) streamConn(s netio.Stream, f *framing.Framer) *streamConn {
+	return driver.NewStreamConn(s, endpoint.New(&h.endpoint, f))
+}
+
+// candidate describes a connection to the acceptor.
+func (h *Handler) candidate(ctx context.Context, q *front.Request, o *opening, f *framing.Framer) driver.Candidate {
+	return driver.Candidate{Ctx: ctx, Message: o.commands, Info: transport.Info{
+		Name: h.traits.name, Framer: f, Header: q.Header(), RemoteAddr: q.RemoteAddr,
+		Mode: h.traits.mode, Connect: o.connect, DisconnectPush: true,
+	}}
+}
+
+// begin sends the head of the answer.
+func (h *Handler) begin(w http.ResponseWriter, r *http.Request) error {
+	header := w.Header()
+	for _, f := range fields {
+		header.Set(f.name, f.value)
+	}
+	if r.ProtoMajor == 1 {
+		header.Set("Connection", "keep-alive")
+	}
+	if h.traits.events() {
+		header.Set("Content-Type", eventStream)
+	} else {
+		header["Content-Type"] = nil // net/http must not guess
+	}
+	w.WriteHeader(http.StatusOK)
+	if h.traits.events() {
+		if _, err := w.Write([]byte(prelude)); err != nil {
+			return err
+		}
+	}
+	return http.NewResponseController(w).Flush()
+}
+
+// notFlushed reports that the head of an answer could not be sent, unless the client has gone.
+func (h *Handler) notFlushed(q *front.Request, err error) {
+	if errors.Is(err, http.ErrNotSupported) {
+		h.report(q, &rejection{http.StatusInternalServerError, "the http.ResponseWriter of a middleware has neither Flush nor " +
+			"Unwrap: give it the method Unwrap() http.ResponseWriter, which returns the one that it wraps", ""})
+	}
+}
+
+// takeOver takes the connection of HTTP/1 from the server, which has sent the head and goes on with
+// nothing. It returns nil if that is not possible.
+func takeOver(w http.ResponseWriter, r *http.Request) net.Conn {
+	if r.ProtoMajor != 1 {
+		return nil
+	}
+	nc, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil
+	}
+	return nc
+}
+
+// The fields of the answer, which keep proxies from holding it back.
+var fields = []struct{ name, value string }{
+	{"X-Accel-Buffering", "no"},
+	{"Cache-Control", "private, no-cache, no-store, must-revalidate, max-age=0"},
+	{"Pragma", "no-cache"},
+	{"Expire", "0"},
+}
+
+const (
+	eventStream = "text/event-stream; charset=utf-8"
+	// prelude is the beginning of a body with events.
+	prelude = "\r\n"
+)

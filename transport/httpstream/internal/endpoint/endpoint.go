@@ -1,0 +1,99 @@
+// Package endpoint is the server's end of an HTTP stream: the body of an answer that goes on
+// until the server or the client ends it. The client has said everything in its request. The
+// package does no I/O and has no clock: package driver brings bytes and ticks, and does what the
+// steps say.
+package endpoint
+
+import (
+	"fmt"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
+	"github.com/gyrohq/gyro/transport/internal/driver"
+)
+
+// Config of endpoints. All fields are set, unless they say otherwise.
+type Config struct {
+	// OneWay tells that messages are bare pushes.
+	OneWay   bool
+	Timeouts driver.Timeouts
+}
+
+// maxSurplus is how many bytes a client may send behind its request, where none are expected; they
+// are ignored.
+const maxSurplus = 64 << 10
+
+var errSurplus = fmt.Errorf("httpstream: %w: the client sent more than %d bytes behind its request", protocol.DisconnectBadRequest, maxSurplus)
+
+// Endpoint implements driver.Endpoint. It holds no memory.
+type Endpoint struct {
+	cfg     *Config
+	framer  *framing.Framer
+	surplus uint32 // bytes that came behind the request; used by Next
+	ended   bool   // the end of the body was written
+}
+
+// New returns an endpoint.
+func New(cfg *Config, f *framing.Framer) Endpoint { return Endpoint{cfg: cfg, framer: f} }
+
+// Next drops what the client sends.
+func (e *Endpoint) Next(data []byte) (found driver.Found, message, rest []byte) {
+	if e.surplus += uint32(len(data)); e.surplus > maxSurplus {
+		e.surplus = maxSurplus
+		return driver.Control, nil, nil
+	}
+	return driver.Nothing, nil, nil
+}
+
+// Control ends the connection of a client that sends too much.
+func (e *Endpoint) Control() driver.Step { return e.Fail(protocol.DisconnectBadRequest, errSurplus) }
+
+func (*Endpoint) Rest() driver.Step           { return driver.Step{} }
+func (*Endpoint) Begin() driver.Step          { return driver.Step{} }
+func (*Endpoint) Tick(bool, bool) driver.Step { return driver.Step{} }
+func (*Endpoint) Release()                    {}
+
+// Close ends the body; the core has written the disconnect push. With code 0 the body goes on, so
+// that the client, which a message has told, ends it.
+func (e *Endpoint) Close(d protocol.Disconnect) driver.Step {
+	if d.Code == 0 {
+		return driver.Step{End: driver.Await, Cause: d}
+	}
+	return e.end(nil, d)
+}
+
+// Overdue ends the body of a client that got an error for its connect command and stayed.
+func (e *Endpoint) Overdue() driver.Step {
+	return e.Fail(protocol.DisconnectStale, protocol.DisconnectStale)
+}
+
+// Fail writes the disconnect push itself.
+func (e *Endpoint) Fail(d protocol.Disconnect, cause error) driver.Step {
+	push := &protocol.Push{Disconnect: &d}
+	c, buf := codec.For(e.framer.Encoding()), make([]byte, e.framer.Headroom(), 128)
+	var err error
+	if e.cfg.OneWay {
+		buf, err = c.AppendPush(buf, push)
+	} else {
+		buf, err = c.AppendReply(buf, &protocol.Reply{Push: push})
+	}
+	if err != nil { // it has no payload, so there is none
+		return e.end(nil, cause)
+	}
+	return e.end(e.framer.Frame(buf), cause)
+}
+
+// end ends the body after a last frame, unless that was done before.
+func (e *Endpoint) end(frame []byte, cause error) driver.Step {
+	s := driver.Step{End: driver.Linger, Cause: cause}
+	if !e.ended {
+		e.ended = true
+		s.Write = append(frame, e.framer.End()...)
+	}
+	return s
+}
+
+func (e *Endpoint) FrameSize(b []byte) int { return e.framer.FrameSize(b) }
+
+func (e *Endpoint) Timeouts() driver.Timeouts { return e.cfg.Timeouts }

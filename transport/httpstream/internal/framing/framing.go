@@ -1,0 +1,180 @@
+// Package framing puts messages into the body of an HTTP stream: as lines, as events of SSE, or
+// behind their lengths, and all of them also as chunks of HTTP/1.1.
+package framing
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Format of messages in a body.
+type Format uint8
+
+// The formats.
+const (
+	// Lines are JSON messages, each with a line break behind it.
+	Lines Format = iota
+	// Events are JSON messages, each the data of an event of SSE.
+	Events
+	// Delimited are Protobuf messages, each behind its length.
+	Delimited
+	formats
+)
+
+// Framer implements transport.Framer. All connections with the same format share one.
+type Framer struct {
+	format  Format
+	chunked bool
+}
+
+var framers = func() (list [formats][2]*Framer) {
+	for f := range formats {
+		list[f] = [2]*Framer{{f, false}, {f, true}}
+	}
+	return list
+}()
+
+// Of returns the framer of a format. If chunked is set, each of its frames is a chunk of HTTP/1.1
+// (RFC 9112 section 7.1).
+func Of(f Format, chunked bool) *Framer {
+	if chunked {
+		return framers[f][1]
+	}
+	return framers[f][0]
+}
+
+const (
+	event    = "data: " // before the message
+	eventEnd = "\n\n"   // after it
+	crlf     = "\r\n"
+	// maxDigits is the most hexadecimal digits of a chunk's size.
+	maxDigits = 8
+)
+
+// Encoding implements transport.Framer.
+func (f *Framer) Encoding() protocol.Encoding {
+	if f.format == Delimited {
+		return protocol.Protobuf
+	}
+	return protocol.JSON
+}
+
+// Headroom implements transport.Framer.
+func (f *Framer) Headroom() int {
+	n := 0
+	if f.format == Events {
+		n = len(event)
+	}
+	if f.chunked {
+		n += maxDigits + len(crlf)
+	}
+	return n
+}
+
+// Costly implements transport.Framer.
+func (*Framer) Costly() bool { return false }
+
+// Frame implements transport.Framer. Line breaks stand between messages only: the codec leaves
+// those of payloads out.
+func (f *Framer) Frame(buf []byte) []byte {
+	from := f.Headroom() // where the frame begins
+	if from == len(buf) {
+		return buf[from:] // an empty chunk would end the body
+	}
+	switch f.format {
+	case Lines:
+		buf = append(buf, '\n')
+	case Events:
+		buf = append(split(buf, from), eventEnd...)
+		from -= copy(buf[from-len(event):from], event)
+	}
+	if !f.chunked {
+		return buf[from:]
+	}
+	size := len(buf) - from
+	from -= copy(buf[from-len(crlf):from], crlf)
+	for range max((bits.Len(uint(size))+3)/4, 1) {
+		from--
+		buf[from] = "0123456789abcdef"[size&15]
+		size >>= 4
+	}
+	return append(buf, crlf...)[from:]
+}
+
+// split makes an event of each line of buf[from:], except for the beginning of the first event
+// and the end of the last one.
+func split(buf []byte, from int) []byte {
+	breaks := bytes.Count(buf[from:], []byte{'\n'})
+	if breaks == 0 {
+		return buf
+	}
+	const more = len(eventEnd) + len(event) - 1 // bytes that replace a line break, less one
+	end := len(buf)
+	buf = slices.Grow(buf, breaks*more)[:end+breaks*more]
+	for to := len(buf); to > end; {
+		line := end - bytes.LastIndexByte(buf[:end], '\n') - 1
+		to -= line
+		copy(buf[to:to+line], buf[end-line:end])
+		end -= line + 1 // and the line break
+		to -= copy(buf[to-len(event):to], event)
+		to -= copy(buf[to-len(eventEnd):to], eventEnd)
+	}
+	return buf
+}
+
+// FrameSize returns the length of the first frame in b, or of the first message where the frame
+// cannot be told from the next one; len(b) if it is not complete.
+func (f *Framer) FrameSize(b []byte) int {
+	size := 0
+	switch {
+	case f.chunked:
+		size = chunkSize(b)
+	case f.format == Lines:
+		size = bytes.IndexByte(b, '\n') + 1
+	case f.format == Events:
+		if size = bytes.Index(b, []byte(eventEnd)); size >= 0 {
+			size += len(eventEnd)
+		}
+	case f.format == Delimited:
+		length, n := binary.Uvarint(b)
+		if n <= 0 || length > uint64(len(b)) {
+			return len(b)
+		}
+		size = n + int(length)
+	}
+	if size <= 0 || size > len(b) {
+		return len(b)
+	}
+	return size
+}
+
+// chunkSize returns the length of the chunk that b begins with, and its envelope; 0 if there is
+// none.
+func chunkSize(b []byte) (size int) {
+	for i, c := range b[:min(len(b), maxDigits+1)] {
+		switch {
+		case '0' <= c && c <= '9':
+			size = size<<4 | int(c-'0')
+		case 'a' <= c && c <= 'f':
+			size = size<<4 | int(c-'a'+10)
+		case c == '\r' && i > 0:
+			return i + len(crlf) + size + len(crlf)
+		default:
+			return 0
+		}
+	}
+	return 0
+}
+
+// End is what follows the last frame of a body; empty if the body ends with its connection or
+// stream.
+func (f *Framer) End() string {
+	if f.chunked {
+		return "0\r\n\r\n"
+	}
+	return ""
+}

@@ -1,0 +1,72 @@
+package httpstream
+
+import (
+	"net/http"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
+)
+
+// Kind of stream.
+type Kind uint8
+
+// The kinds.
+const (
+	// HTTPStream clients send the commands that open the connection in a POST. The answer has
+	// replies and pushes, as lines of JSON or, if the Content-Type of the request is
+	// application/octet-stream, as delimited Protobuf.
+	HTTPStream Kind = iota
+	// SSE clients send these commands in the query cf_connect of a GET, or in a POST. The
+	// answer has JSON in events of SSE.
+	SSE
+	// UniHTTPStream clients send a connect request in a POST, and the answer has lines of JSON,
+	// which are bare pushes.
+	UniHTTPStream
+	// UniSSE clients send a connect request in the query cf_connect of a GET, which may be
+	// missing, or in a POST. The answer has bare pushes in events of SSE.
+	UniSSE
+)
+
+// traits of a kind.
+type traits struct {
+	name   string
+	mode   transport.Mode
+	format framing.Format
+	// binary: the request may choose Protobuf.
+	binary bool
+}
+
+var kinds = [...]traits{
+	HTTPStream:    {"http_stream", transport.Emulated, framing.Lines, true},
+	SSE:           {"sse", transport.Emulated, framing.Events, false},
+	UniHTTPStream: {"uni_http_stream", transport.OneWay, framing.Lines, false},
+	UniSSE:        {"uni_sse", transport.OneWay, framing.Events, false},
+}
+
+// events reports whether the answer is a text/event-stream, which pages get by EventSource.
+func (t *traits) events() bool { return t.format == framing.Events }
+
+// methods are those of requests that open a stream.
+func (t *traits) methods() []string {
+	if t.events() {
+		return []string{http.MethodGet, http.MethodPost}
+	}
+	return []string{http.MethodPost}
+}
+
+// allowed lists all methods.
+func (t *traits) allowed() string {
+	if t.events() {
+		return "GET, POST"
+	}
+	return postMethods
+}
+
+// formatOf returns the format of the answer for messages in an encoding.
+func (t *traits) formatOf(e protocol.Encoding) framing.Format {
+	if e == protocol.Protobuf {
+		return framing.Delimited
+	}
+	return t.format
+}

@@ -1,0 +1,98 @@
+package httpstream
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
+)
+
+// opening is what a request that opens a stream says.
+type opening struct {
+	encoding protocol.Encoding
+	commands []byte                   // nil for one-way kinds
+	connect  *protocol.ConnectRequest // nil for others
+}
+
+// rejection is the answer to a request that opens no stream. key names what would change it.
+type rejection struct {
+	status    int
+	text, key string
+}
+
+// receive reads a request of net/http.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, q *front.Request) (o opening, _ *rejection) {
+	if !slices.Contains(h.traits.methods(), r.Method) {
+		return o, &rejection{http.StatusMethodNotAllowed, "the method is none of " + h.traits.allowed(), ""}
+	}
+	if r.Method != http.MethodPost {
+		return h.parse(q, nil)
+	}
+	limit := h.cfg.MaxRequestBodySize
+	switch body, status := readBody(w, r, limit); status {
+	case 0:
+		return h.parse(q, body)
+	case http.StatusRequestEntityTooLarge:
+		return o, &rejection{status, fmt.Sprintf("the body has more than %d bytes", limit), "httpstream.Config.MaxRequestBodySize"}
+	default:
+		return o, &rejection{status, "the body did not arrive", ""}
+	}
+}
+
+// parse reads what a request says. It keeps body in commands.
+func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *rejection) {
+	if h.traits.binary && q.Get("Content-Type") == protobufType {
+		o.encoding = protocol.Protobuf
+	}
+	if q.Method == http.MethodGet {
+		values, _ := url.ParseQuery(q.Query) // without the malformed parts
+		body = []byte(values.Get("cf_connect"))
+	}
+	switch empty := len(body) == 0 && q.Method == http.MethodGet; {
+	case h.traits.mode != transport.OneWay:
+		if empty {
+			return o, &rejection{http.StatusBadRequest, "the query has no cf_connect, which holds the first commands", ""}
+		}
+		if o.commands = body; body == nil {
+			o.commands = []byte{}
+		}
+		return o, nil
+	case empty:
+		body = []byte("{}")
+	}
+	o.connect = new(protocol.ConnectRequest)
+	if err := codec.DecodeConnect(o.encoding, body, o.connect); err != nil {
+		return o, &rejection{http.StatusBadRequest, "the connect request is malformed: " + err.Error(), ""}
+	}
+	return o, nil
+}
+
+// report has the node log the rejection.
+func (h *Handler) report(q *front.Request, f *rejection) {
+	why := refusal.Because(errors.New(http.StatusText(f.status)), f.key, f.text)
+	onloop.Refused(h.acceptor, refusal.Refusal{
+		Kind: "HTTP stream refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path,
+	}, f.status, why)
+}
+
+// refuse answers a request that opens no stream, with an empty body.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, q *front.Request, f *rejection) {
+	h.report(q, f)
+	if r.ProtoMajor == 1 && r.ContentLength != 0 && f.status != http.StatusBadRequest { // keep net/http from waiting for the body
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	}
+	if f.status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", h.traits.allowed())
+	}
+	w.WriteHeader(f.status)
+}

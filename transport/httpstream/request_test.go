@@ -1,0 +1,180 @@
+package httpstream
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/front"
+)
+
+// head reads the head of an answer.
+func head(t testing.TB, nc net.Conn) *http.Response {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// requests are what clients send, by name, with the status that they get. k is the path.
+func requests(k Kind) map[string]struct {
+	sent   string
+	status int
+} {
+	type request = struct {
+		sent   string
+		status int
+	}
+	path := "/connection/" + kinds[k].name
+	events, uni := kinds[k].events(), kinds[k].mode != 1
+	text := `{"id":1,"connect":{}}`
+	if uni {
+		text = `{}`
+	}
+	post := func(body, fields string) string {
+		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\n%sContent-Length: %d\r\n\r\n%s", path, fields, len(body), body)
+	}
+	get := func(query, fields string) string {
+		return fmt.Sprintf("GET %s%s HTTP/1.1\r\nHost: a\r\n%s\r\n", path, query, fields)
+	}
+	when := func(cond bool, then, otherwise int) int {
+		if cond {
+			return then
+		}
+		return otherwise
+	}
+	return map[string]request{
+		"POST":                {post(text, ""), 200},
+		"POST of the limit":   {post(text+strings.Repeat(" ", 65536-len(text)), ""), 200},
+		"POST too large":      {post(text+strings.Repeat(" ", 65537-len(text)), ""), 413},
+		"POST much too large": {fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: 123456789\r\n\r\n{}", path), 413},
+		"empty POST":          {post("", ""), when(uni, 400, 200)},
+		"malformed POST":      {post("{", ""), when(uni, 400, 200)},
+		"null":                {post("null", ""), 200},
+		"POST without length": {fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\n\r\n", path), when(uni, 400, 200)},
+		"half a POST":         {fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n{}", path), 499},
+		"chunked POST":        {fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", path), 200},
+		"large chunked POST": {fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n11170\r\n%s\r\n0\r\n\r\n",
+			path, strings.Repeat(" ", 70000)), 413},
+		"HTTP/1.0":               {strings.Replace(post(text, ""), "HTTP/1.1", "HTTP/1.0", 1), 200},
+		"HTTP/1.0 to keep alive": {strings.Replace(post(text, "Connection: keep-alive\r\n"), "HTTP/1.1", "HTTP/1.0", 1), 200},
+		"close":                  {post(text, "Connection: close\r\n"), 200},
+		"100-continue":           {post(text, "Expect: 100-continue\r\n"), 200},
+		"100-continue too large": {fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n", path), 413},
+		"other expectation":      {post(text, "Expect: something\r\n"), 417},
+		"octet-stream":           {post(text, "Content-Type: application/octet-stream\r\n"), 200},
+		"text":                   {post(text, "Content-Type: text/plain\r\n"), 200},
+		"allowed origin":         {post(text, "Origin: https://good.test\r\n"), 200},
+		"foreign origin":         {post(text, "Origin: https://evil.test\r\n"), 200},
+		"HEAD":                   {strings.Replace(get("", ""), "GET", "HEAD", 1), 405},
+		"PUT":                    {strings.Replace(post(text, ""), "POST", "PUT", 1), 405},
+		"large PUT":              {strings.Replace(post(strings.Repeat(" ", 300000), ""), "POST", "PUT", 1), 405},
+		"OPTIONS": {strings.Replace(get("", "Origin: https://good.test\r\nAccess-Control-Request-Method: POST\r\n"+
+			"Access-Control-Request-Headers: content-type,x-a\r\n"), "GET", "OPTIONS", 1), when(events, 405, 204)},
+		"OPTIONS of nobody":    {strings.Replace(get("", ""), "GET", "OPTIONS", 1), when(events, 405, 204)},
+		"GET":                  {get("?cf_connect="+queryEscape(text), ""), when(events, 200, 405)},
+		"GET of an origin":     {get("?cf_connect="+queryEscape(text), "Origin: https://good.test\r\nAccess-Control-Request-Headers: null\r\n"), when(events, 200, 405)},
+		"GET without query":    {get("", ""), when(events, when(uni, 200, 400), 405)},
+		"GET with empty query": {get("?cf_connect=&a=b", ""), when(events, when(uni, 200, 400), 405)},
+		"malformed GET":        {get("?cf_connect=%7B", ""), when(events, when(uni, 400, 200), 405)},
+		"GET of no query":      {get("?cf_connect=%zz", ""), when(events, when(uni, 200, 400), 405)},
+		"GET with a body":      {strings.Replace(get("?cf_connect="+queryEscape(text), ""), "\r\n\r\n", "\r\nContent-Length: 2\r\n\r\n{}", 1), when(events, 200, 405)},
+		"no host":              {strings.Replace(post(text, ""), "Host: a\r\n", "", 1), 400},
+		"two lengths":          {post(text, "Content-Length: 5\r\n"), 400},
+		"garbage":              {"\x00\xff garbage\r\n\r\n", 400},
+		"nothing":              {"", 0},
+	}
+}
+
+var dates = regexp.MustCompile(`Date: [^\r]+`)
+
+// exchange sends everything and returns all that comes back; a stream is closed at once.
+func exchange(t *testing.T, s *testServer, sent string) string {
+	t.Helper()
+	nc := s.dial().(*net.TCPConn)
+	go func() {
+		_, _ = io.WriteString(nc, sent) // a reset may come before all is sent
+		if sent == "" || strings.Contains(sent, "Content-Length: 50\r\n") {
+			_ = nc.CloseWrite()
+		}
+	}()
+	var answer strings.Builder
+	r := bufio.NewReader(io.TeeReader(nc, &answer))
+	resp, err := http.ReadResponse(r, nil)
+	for err == nil && resp.StatusCode == http.StatusContinue {
+		resp, err = http.ReadResponse(r, nil)
+	}
+	switch {
+	case err != nil:
+	case resp.StatusCode == http.StatusOK:
+		p := await(t, "a peer", s.peers)
+		p.conn.Close(protocol.DisconnectShutdown, [][]byte{p.frame(`{}`)})
+	default:
+		_ = nc.CloseWrite()
+	}
+	_, _ = io.Copy(io.Discard, r) // a reset comes after the answer
+	head, body, _ := strings.Cut(dates.ReplaceAllString(answer.String(), "Date: "), "\r\n\r\n")
+	lines := strings.Split(head, "\r\n")
+	sort.Strings(lines[1:])
+	return strings.Join(lines, "\r\n") + "\r\n\r\n" + body
+}
+
+// TestRequests: each request has its answer, and the ways to the handler make no difference.
+func TestRequests(t *testing.T) {
+	cfg := Config{AllowOrigin: func(q *front.Request) bool { return q.Get("Origin") == "https://good.test" }}
+	for k := range kinds {
+		plain, hijack, route := newServer(t, Kind(k), byGoroutines, cfg, nil), newServer(t, Kind(k), byHijack, cfg, nil), newServer(t, Kind(k), byRoute, cfg, nil)
+		for name, c := range requests(Kind(k)) {
+			t.Run(kinds[k].name+"/"+name, func(t *testing.T) {
+				want := exchange(t, plain, c.sent)
+				status := 0
+				if _, err := fmt.Sscanf(strings.TrimPrefix(want, "HTTP/1.1 100 Continue\r\n\r\n"), "HTTP/1.1 %d", &status); err != nil {
+					_, _ = fmt.Sscanf(want, "HTTP/1.0 %d", &status)
+				}
+				if status != c.status {
+					t.Errorf("status %d, want %d: %q", status, c.status, want)
+				}
+				for way, s := range map[string]*testServer{"hijack": hijack, "route": route} {
+					if got := exchange(t, s, c.sent); got != want {
+						t.Errorf("%s: got\n%.1500s\nwant\n%.1500s", way, got, want)
+					}
+				}
+				checkCORS(t, name, want)
+			})
+		}
+	}
+}
+
+func checkCORS(t *testing.T, name, answer string) {
+	t.Helper()
+	for line, names := range map[string][]string{
+		"Access-Control-Allow-Origin: https://good.test": {"allowed origin", "GET of an origin", "OPTIONS"},
+		"Access-Control-Allow-Credentials: true":         {"allowed origin", "GET of an origin", "OPTIONS"},
+		"Access-Control-Allow-Headers: content-type,x-a": {"OPTIONS"},
+	} {
+		want := false
+		for _, n := range names {
+			want = want || n == name
+		}
+		if got := strings.Contains(answer, line+"\r\n"); got != want {
+			t.Errorf("%q: %v in %q", line, got, answer)
+		}
+	}
+	if name == "OPTIONS" && strings.Contains(answer, " 204 ") && (!strings.Contains(answer, "Access-Control-Max-Age: 300\r\n") ||
+		!strings.Contains(answer, "Access-Control-Allow-Methods: POST, OPTIONS\r\n")) {
+		t.Errorf("answer to OPTIONS: %q", answer)
+	}
+	if _, body, _ := strings.Cut(answer, "\r\n\r\n"); (strings.Contains(answer, " 405 ") || strings.Contains(answer, " 413 ")) && body != "" {
+		t.Errorf("body %q", body)
+	}
+}

@@ -1,0 +1,81 @@
+package httpstream
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// Routes returns the routes by which clients reach h without net/http: the loops of h's acceptor
+// read and answer usual requests for path. All other requests for path go to net/http, so h has to
+// serve the path there as well. Middleware does not see the requests of the routes; their Gate does.
+func (h *Handler) Routes(path string) []front.Route {
+	var list []front.Route
+	for _, method := range h.traits.methods() {
+		r := front.Route{Method: method, Path: path, Take: h.take}
+		if method == http.MethodPost {
+			r.MaxBody = h.cfg.MaxRequestBodySize
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// take takes the connection of a request that opens a stream.
+func (h *Handler) take(a *front.Arrival) {
+	loops := onloop.Of(h.acceptor)
+	if loops == nil || h.asks() {
+		return
+	}
+	o, refused := h.parse(a.Request, a.Body)
+	if refused != nil {
+		return // net/http gets the request, and h tells the client
+	}
+	b := netio.Get(maxHead + len(a.Get("Origin")) + len(a.Get("Access-Control-Request-Headers")))
+	b.B = h.appendHead(b.B, a.Request)
+	taken := a.Take(http.StatusOK, b.B)
+	b.Free()
+	if !taken {
+		return
+	}
+	f := framing.Of(h.traits.formatOf(o.encoding), true)
+	candidate := h.candidate(a.Ctx, a.Request, &o, f)
+	candidate.Early, candidate.Watched = a.Early, true
+	h.loopConn(a.Loop, a.FD, f).Start(loops, candidate)
+}
+
+// maxHead is what appendHead appends at most, without what it repeats of the request; bytes.
+const maxHead = 512
+
+// appendHead appends what net/http sends at the beginning of a stream.
+func (h *Handler) appendHead(b []byte, q *front.Request) []byte {
+	b = append(b, "HTTP/1.1 200 OK\r\n"...)
+	b = cors(h.cfg.AllowOrigin).append(q, b)
+	b = append(b, usualFields...)
+	if h.traits.events() {
+		b = appendField(b, "Content-Type", eventStream)
+	}
+	b = append(b, "Date: "...)
+	b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
+	b = append(b, "\r\nTransfer-Encoding: chunked\r\n\r\n"...)
+	if h.traits.events() {
+		b = append(b, "2\r\n"+prelude+"\r\n"...)
+	}
+	return b
+}
+
+// usualFields are those of every answer over HTTP/1.1.
+var usualFields = func() (b []byte) {
+	for _, f := range fields {
+		b = appendField(b, f.name, f.value)
+	}
+	return appendField(b, "Connection", "keep-alive")
+}()
+
+func appendField(b []byte, name, value string) []byte {
+	return append(append(append(append(b, name...), ": "...), value...), "\r\n"...)
+}

@@ -1,0 +1,13 @@
+package httpstream
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// A connection on a loop is to fit into the allocator's size class of 80 bytes.
+func TestLoopConnSize(t *testing.T) {
+	if size := unsafe.Sizeof(loopConn{}); unsafe.Sizeof(uintptr(0)) == 8 && size > 80 {
+		t.Errorf("a loopConn has %d bytes", size)
+	}
+}
