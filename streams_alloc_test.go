@@ -15,32 +15,34 @@ import (
 // TestStreamAllocations: what a publication to streams costs does not depend on their number.
 func TestStreamAllocations(t *testing.T) {
 	const budget = 1 // the publication
+	const size = int64(len("32\r\ndata: {\"channel\":\"news\",\"pub\":{\"data\":{\"text\":1}}}\n\n\r\n"))
 	for _, n := range []int{1, 100} {
 		node := run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: byToken}})
 		s := streamServer(t, node, httpstream.UniSSE, httpstream.Config{}, false)
 		var got atomic.Int64
+		all := make(chan struct{}, 1)
 		for range n {
 			buf := make([]byte, 4096)
 			nc := openEvents(t, s, buf)
-			go func(nc net.Conn) {
+			go func() {
 				for {
 					m, err := nc.Read(buf)
-					if got.Add(int64(m)); err != nil {
+					if err != nil {
 						return
 					}
+					if got.Add(int64(m)) == size*int64(n) {
+						all <- struct{}{}
+					}
 				}
-			}(nc)
+			}()
 		}
-		const size = int64(len("32\r\ndata: {\"channel\":\"news\",\"pub\":{\"data\":{\"text\":1}}}\n\n\r\n"))
 		data := []byte(`{"text":1}`)
 		if allocs := testing.AllocsPerRun(200, func() {
 			got.Store(0)
 			if _, err := node.Publish(t.Context(), "news", data, nil); err != nil {
 				t.Fatal(err)
 			}
-			for got.Load() < size*int64(n) {
-				runtime.Gosched()
-			}
+			<-all
 		}); allocs > budget {
 			t.Errorf("%d streams: %v allocations, budget %d", n, allocs, budget)
 		}

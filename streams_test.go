@@ -35,9 +35,11 @@ func streamServer(tb testing.TB, node *gyro.Node, k httpstream.Kind, cfg httpstr
 	return s
 }
 
-// stream sends a connect request, or commands.
+// stream sends a connect request, or commands, over a new connection: the server closes that of a
+// stream which has ended.
 func stream(tb testing.TB, s *httptest.Server, body string) *http.Response {
 	tb.Helper()
+	s.Client().CloseIdleConnections()
 	resp, err := s.Client().Post(s.URL, "", strings.NewReader(body))
 	if err != nil {
 		tb.Fatal(err)
