@@ -267,8 +267,9 @@ func (in *intake) examine(n *newcomer, data []byte) (r *route, end int, o outcom
 	case !in.request.parse(string(data[:end])) || !r.wants(&in.request):
 		o = foreign
 	case len(data) < in.request.end(end):
-		n.whole, o = int32(in.request.end(end)), partial
+		n.whole = int32(in.request.end(end))
 		in.request.reset()
+		return nil, 0, partial
 	}
 	return r, end, o
 }
