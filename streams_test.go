@@ -37,10 +37,10 @@ func streamServer(tb testing.TB, node *gyro.Node, k httpstream.Kind, cfg httpstr
 
 // stream sends a connect request, or commands, over a new connection: the server closes that of a
 // stream which has ended.
-func stream(tb testing.TB, s *httptest.Server, body string) *http.Response {
+func stream(tb testing.TB, s *httptest.Server, request string) (status int, body io.Reader) {
 	tb.Helper()
 	s.Client().CloseIdleConnections()
-	resp, err := s.Client().Post(s.URL, "", strings.NewReader(body))
+	resp, err := s.Client().Post(s.URL, "", strings.NewReader(request))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func stream(tb testing.TB, s *httptest.Server, body string) *http.Response {
 		resp.Body.Close()
 		s.Client().CloseIdleConnections()
 	})
-	return resp
+	return resp.StatusCode, resp.Body
 }
 
 // byToken lets clients connect, unless their token says otherwise.
@@ -58,6 +58,8 @@ func byToken(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) 
 		return gyro.ConnectReply{}, protocol.ErrorTokenExpired
 	case "broken":
 		return gyro.ConnectReply{}, errors.New("the database is down")
+	case "slow":
+		time.Sleep(300 * time.Millisecond)
 	case "banned":
 		return gyro.ConnectReply{}, protocol.Disconnect{Code: 4500, Reason: "banned"}
 	case "unknown":
@@ -76,7 +78,8 @@ func TestStreamOfNode(t *testing.T) {
 			for _, cfg := range []httpstream.Config{{}, {ConnectAnswers: map[uint32]httpstream.ConnectAnswer{}}} {
 				node := run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: byToken}})
 				s := streamServer(t, node, k, cfg, h2)
-				r := bufio.NewReader(stream(t, s, `{"token":"ann"}`).Body)
+				_, body := stream(t, s, `{"token":"ann"}`)
+				r := bufio.NewReader(body)
 				text := func() string {
 					for {
 						line, err := r.ReadString('\n')
@@ -124,14 +127,27 @@ func TestConnectFails(t *testing.T) {
 	} {
 		for _, h2 := range []bool{false, true} {
 			node := run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: byToken}})
-			resp := stream(t, streamServer(t, node, httpstream.UniHTTPStream, httpstream.Config{}, h2), fmt.Sprintf(`{"token":%q}`, token))
-			if body, err := io.ReadAll(resp.Body); resp.StatusCode != 200 || string(body) != want.push+"\n" || err != nil {
-				t.Errorf("%s: status %d, %q, %v", token, resp.StatusCode, body, err)
+			request := fmt.Sprintf(`{"token":%q}`, token)
+			status, r := stream(t, streamServer(t, node, httpstream.UniHTTPStream, httpstream.Config{}, h2), request)
+			if body, err := io.ReadAll(r); status != http.StatusOK || string(body) != want.push+"\n" || err != nil {
+				t.Errorf("%s: status %d, %q, %v", token, status, body, err)
 			}
-			resp = stream(t, streamServer(t, node, httpstream.UniHTTPStream, httpstream.Config{ConnectAnswers: answers}, h2), fmt.Sprintf(`{"token":%q}`, token))
-			if body, err := io.ReadAll(resp.Body); resp.StatusCode != want.status || string(body) != want.body || err != nil {
-				t.Errorf("%s: status %d, %q, %v, want %d, %q", token, resp.StatusCode, body, err, want.status, want.body)
+			status, r = stream(t, streamServer(t, node, httpstream.UniHTTPStream, httpstream.Config{ConnectAnswers: answers}, h2), request)
+			if body, err := io.ReadAll(r); status != want.status || string(body) != want.body || err != nil {
+				t.Errorf("%s: status %d, %q, %v, want %d, %q", token, status, body, err, want.status, want.body)
 			}
+		}
+	}
+}
+
+// TestConnectSlow: the time to connect is not that of a write.
+func TestConnectSlow(t *testing.T) {
+	node := run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: byToken}})
+	cfg := httpstream.Config{WriteTimeout: 200 * time.Millisecond, ConnectAnswers: map[uint32]httpstream.ConnectAnswer{}}
+	for _, h2 := range []bool{false, true} {
+		status, r := stream(t, streamServer(t, node, httpstream.UniHTTPStream, cfg, h2), `{"token":"slow"}`)
+		if line, err := bufio.NewReader(r).ReadString('\n'); status != http.StatusOK || !strings.HasPrefix(line, `{"connect":`) {
+			t.Errorf("status %d, %q, %v", status, line, err)
 		}
 	}
 }
@@ -148,9 +164,9 @@ func TestBidirectionalFails(t *testing.T) {
 		"{":                 `{"push":{"disconnect":{"code":3501,"reason":"bad request"}}}` + "\n",
 		`{"id":1,"rpc":{}}`: `{"push":{"disconnect":{"code":3501,"reason":"bad request"}}}` + "\n",
 	} {
-		resp := stream(t, s, body)
-		if got, err := io.ReadAll(resp.Body); resp.StatusCode != 200 || string(got) != want || err != nil {
-			t.Errorf("%q: status %d, %q, %v", body, resp.StatusCode, got, err)
+		status, r := stream(t, s, body)
+		if got, err := io.ReadAll(r); status != http.StatusOK || string(got) != want || err != nil {
+			t.Errorf("%q: status %d, %q, %v", body, status, got, err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -25,6 +26,7 @@ func (h *Handler) asks() bool {
 func (h *Handler) openChecked(w http.ResponseWriter, r *http.Request, q *front.Request, o *opening) {
 	f := framing.Of(h.traits.formatOf(o.encoding), false)
 	candidate := h.candidate(context.WithoutCancel(r.Context()), q, o, f)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // connecting may take long
 	t := &tentative{outcome: make(chan error, 1)}
 	peer, err := h.acceptor.Accept(candidate.Ctx, t, candidate.Info)
 	if err != nil {
@@ -37,13 +39,13 @@ func (h *Handler) openChecked(w http.ResponseWriter, r *http.Request, q *front.R
 		peer.Closed(r.Context().Err())
 		return
 	}
+	h.bound(w)
 	if err != nil {
 		h.answerFailure(w, err)
 		peer.Closed(err)
 		return
 	}
 	if err := h.begin(w, r); err != nil {
-		h.notFlushed(q, err)
 		peer.Closed(err)
 		return
 	}

@@ -125,9 +125,9 @@ type testServer struct {
 	kind  Kind
 	peers chan *testPeer
 	loop  *loop.Loop                // nil for goroutines
-	fail  func(p *testPeer) error   // not nil: called before accepting
-	tune  func(c *net.TCPConn)      // not nil: of connections that net/http accepts
-	edit  func(server *http.Server) // not nil
+	fail  func(p *testPeer) error   // nil, or called before accepting
+	edit  func(server *http.Server) // nil, or changes the server
+	gate  front.Gate                // nil: none
 }
 
 func newServer(t testing.TB, k Kind, w way, cfg Config, edit func(*testServer)) *testServer {
@@ -145,24 +145,22 @@ func newServer(t testing.TB, k Kind, w way, cfg Config, edit func(*testServer)) 
 	}
 	h := NewHandler(k, s, cfg)
 	mux := http.NewServeMux()
-	mux.Handle(s.path(), h)
-	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
-		b, err := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%s %d %.20q %v", r.Method, len(b), b, err)
-	})
-	s.Server = httptest.NewUnstartedServer(mux)
-	if s.tune != nil {
-		s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-			s.tune(c.(*net.TCPConn))
-			return ctx
-		}
+	if s.gate != nil {
+		mux.Handle(s.path(), front.Wrap(s.gate, h))
+	} else {
+		mux.Handle(s.path(), h)
 	}
+	s.Server = httptest.NewUnstartedServer(mux)
 	if s.edit != nil {
 		s.edit(s.Config)
 	}
 	switch w {
 	case byRoute:
-		s.Listener = front.Listen(s.Listener, s.Config, s, h.Routes(s.path())...)
+		routes := h.Routes(s.path())
+		for i := range routes {
+			routes[i].Gate = s.gate
+		}
+		s.Listener = front.Listen(s.Listener, s.Config, s, routes...)
 		s.Start()
 	case byTLS:
 		s.StartTLS()

@@ -115,6 +115,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o, refused := h.receive(w, r, q)
+	if refused == nil {
+		refused = h.bound(w)
+	}
 	if refused != nil {
 		h.refuse(w, r, q, refused)
 		return
@@ -123,9 +126,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.openChecked(w, r, q, &o)
 		return
 	}
-	if err := h.begin(w, r); err != nil {
-		h.notFlushed(q, err)
-		return
+	if h.begin(w, r) != nil {
+		return // the client has gone
 	}
 	nc := takeOver(w, r)
 	f := framing.Of(h.traits.formatOf(o.encoding), nc != nil && r.ProtoAtLeast(1, 1))
@@ -167,6 +169,17 @@ func (h *Handler) candidate(ctx context.Context, q *front.Request, o *opening, f
 	}}
 }
 
+// bound bounds the time to write the head. It fails if middleware hides the methods of the server's
+// http.ResponseWriter.
+func (h *Handler) bound(w http.ResponseWriter) *rejection {
+	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout))
+	if !errors.Is(err, http.ErrNotSupported) {
+		return nil // if there is another error, writing fails, too
+	}
+	return &rejection{http.StatusInternalServerError, "the http.ResponseWriter of a middleware has neither SetWriteDeadline " +
+		"nor Unwrap: give it the method Unwrap() http.ResponseWriter, which returns the one that it wraps", ""}
+}
+
 // begin sends the head of the answer.
 func (h *Handler) begin(w http.ResponseWriter, r *http.Request) error {
 	header := w.Header()
@@ -188,14 +201,6 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	return http.NewResponseController(w).Flush()
-}
-
-// notFlushed reports that the head of an answer could not be sent, unless the client has gone.
-func (h *Handler) notFlushed(q *front.Request, err error) {
-	if errors.Is(err, http.ErrNotSupported) {
-		h.report(q, &rejection{http.StatusInternalServerError, "the http.ResponseWriter of a middleware has neither Flush nor " +
-			"Unwrap: give it the method Unwrap() http.ResponseWriter, which returns the one that it wraps", ""})
-	}
 }
 
 // takeOver takes the connection of HTTP/1 from the server, which has sent the head and goes on with

@@ -2,6 +2,7 @@ package httpstream
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -9,7 +10,9 @@ import (
 	"regexp"
 	"sort"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/front"
@@ -154,6 +157,123 @@ func TestRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowBody: a client that sends its request slowly gets an answer when its time is over.
+func TestSlowBody(t *testing.T) {
+	for _, w := range []way{byGoroutines, byHijack, byRoute} {
+		t.Run(w.String(), func(t *testing.T) {
+			s := newServer(t, HTTPStream, w, Config{}, func(s *testServer) {
+				s.edit = func(hs *http.Server) {
+					hs.ReadHeaderTimeout, hs.ReadTimeout = 100*time.Millisecond, 100*time.Millisecond
+				}
+			})
+			nc := s.dial()
+			_, _ = io.WriteString(nc, "POST /connection/http_stream HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{")
+			if resp := head(t, nc); resp.StatusCode != statusClosed {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+			if _, err := io.Copy(io.Discard, nc); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("the connection goes on: %v", err)
+			}
+			nc = s.dial() // half a head
+			_, _ = io.WriteString(nc, "POST /connection/http_stream HTTP/1.1\r\nHost: a\r\nContent-")
+			if b, err := io.ReadAll(nc); len(b) > 0 && w == byRoute || err != nil {
+				t.Errorf("got %q, %v", b, err)
+			}
+		})
+	}
+}
+
+// TestMiddleware: a wrapper of the http.ResponseWriter need not know of streams.
+func TestMiddleware(t *testing.T) {
+	type bare struct{ http.ResponseWriter }
+	for name, c := range map[string]struct {
+		wrap   func(w http.ResponseWriter) http.ResponseWriter
+		onLoop bool
+		status int
+	}{
+		"Unwrap":    {func(w http.ResponseWriter) http.ResponseWriter { return unwrapping{bare{w}, w} }, true, http.StatusOK},
+		"no Hijack": {func(w http.ResponseWriter) http.ResponseWriter { return direct{bare{w}, w.(server)} }, false, http.StatusOK},
+		"none":      {func(w http.ResponseWriter) http.ResponseWriter { return bare{w} }, false, http.StatusInternalServerError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, UniHTTPStream, byHijack, Config{}, func(s *testServer) {
+				s.edit = func(hs *http.Server) {
+					next := hs.Handler
+					hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						w.Header().Set("X-Middleware", "was here")
+						next.ServeHTTP(c.wrap(w), r)
+					})
+				}
+			})
+			resp := s.open(s.usual())
+			if resp.StatusCode != c.status || resp.Header.Get("X-Middleware") == "" {
+				t.Fatalf("status %d, %v", resp.StatusCode, resp.Header)
+			}
+			if c.status != http.StatusOK {
+				return
+			}
+			p := await(t, "a peer", s.peers)
+			if _, ok := p.inside.(*loopConn); ok != c.onLoop {
+				t.Errorf("the connection is a %T", p.inside)
+			}
+			p.write("{}")
+			expect(t, resp.Body, "{}\n")
+			p.conn.Close(protocol.DisconnectShutdown, nil)
+			expectEnd(t, resp.Body)
+		})
+	}
+}
+
+// server has what a stream needs of the http.ResponseWriter of a server.
+type server interface {
+	http.Flusher
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+}
+
+// unwrapping and direct are wrappers with further methods.
+type (
+	unwrapping struct {
+		http.ResponseWriter
+		inner http.ResponseWriter
+	}
+	direct struct {
+		http.ResponseWriter
+		server
+	}
+)
+
+func (u unwrapping) Unwrap() http.ResponseWriter { return u.inner }
+
+// TestGate: a stream passes the gate once, with the status of its head.
+func TestGate(t *testing.T) {
+	for _, w := range []way{byGoroutines, byHijack, byHTTP2} {
+		t.Run(w.String(), func(t *testing.T) {
+			left := make(chan int, 1)
+			s := newServer(t, UniSSE, w, Config{}, func(s *testServer) { s.gate = gate(left) })
+			r, _, p := s.connect()
+			expect(t, r, "\r\n")
+			p.conn.Close(protocol.DisconnectShutdown, nil)
+			expectEnd(t, r)
+			if status := await(t, "Leave", left); status != http.StatusOK {
+				t.Errorf("status %d", status)
+			}
+		})
+	}
+	left := make(chan int, 1)
+	s := newServer(t, UniSSE, byRoute, Config{}, func(s *testServer) { s.gate = gate(left) })
+	s.connect()
+	if status := await(t, "Leave", left); status != http.StatusOK {
+		t.Errorf("status %d", status)
+	}
+}
+
+// gate notes the status of who leaves.
+type gate chan int
+
+func (gate) Enter(*front.Request) *front.Refusal  { return nil }
+func (g gate) Leave(_ *front.Request, status int) { g <- status }
 
 func checkCORS(t *testing.T, name, answer string) {
 	t.Helper()

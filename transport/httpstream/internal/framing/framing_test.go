@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net/http/httputil"
@@ -54,7 +55,7 @@ func read(f *Framer, body []byte) (messages []string, err error) {
 		for r := bytes.NewReader(text); r.Len() > 0; {
 			n, err := binary.ReadUvarint(r)
 			if err != nil || n > uint64(r.Len()) {
-				return messages, fmt.Errorf("length %d, %v", n, err)
+				return messages, errors.Join(fmt.Errorf("length %d", n), err)
 			}
 			m := make([]byte, n)
 			_, _ = io.ReadFull(r, m)
