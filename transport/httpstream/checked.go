@@ -13,7 +13,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/httpstream/internal/endpoint"
 	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
+	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
@@ -49,7 +51,7 @@ func (h *Handler) openChecked(w http.ResponseWriter, r *http.Request, q *front.R
 		peer.Closed(err)
 		return
 	}
-	h.streamConn(netio.NewStream(newResponses(w, r)), f).Serve(&accepted{t, peer}, candidate, false)
+	driver.NewStreamConn(netio.NewStream(newResponses(w, r)), endpoint.New(&h.endpoint, f)).Serve(&accepted{t, peer}, candidate, false)
 }
 
 // answerFailure answers a connect request that ended with err.

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/httpstream/internal/endpoint"
@@ -73,12 +72,6 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// The connections of a Handler, on a loop and with goroutines.
-type (
-	loopConn   = driver.LoopConn[endpoint.Endpoint, *endpoint.Endpoint]
-	streamConn = driver.StreamConn[endpoint.Endpoint, *endpoint.Endpoint]
-)
-
 // Handler answers requests with streams of one kind, and hands their connections to an acceptor. It
 // is safe for concurrent use and fits any router.
 //
@@ -133,32 +126,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f := framing.Of(h.traits.formatOf(o.encoding), nc != nil && r.ProtoAtLeast(1, 1))
 	candidate := h.candidate(context.WithoutCancel(r.Context()), q, &o, f)
 	if nc == nil {
-		h.streamConn(netio.NewStream(newResponses(w, r)), f).Serve(h.acceptor, candidate, false)
+		driver.NewStreamConn(netio.NewStream(newResponses(w, r)), endpoint.New(&h.endpoint, f)).Serve(h.acceptor, candidate, false)
 		return
 	}
-	h.serveTaken(nc, candidate, f)
-}
-
-// serveTaken serves a connection that was taken from net/http, on a loop if it is a plain socket.
-func (h *Handler) serveTaken(nc net.Conn, candidate driver.Candidate, f *framing.Framer) {
-	s := netio.NewStream(nc)
-	if a := onloop.Of(h.acceptor); a != nil {
-		if l := a.NextLoop(); l != nil {
-			if fd, ok := netio.Detach(s); ok {
-				h.loopConn(l, fd, f).Post(a, candidate)
-				return
-			}
-		}
-	}
-	h.streamConn(s, f).Serve(h.acceptor, candidate, true)
-}
-
-func (h *Handler) loopConn(l transport.Loop, fd uintptr, f *framing.Framer) *loopConn {
-	return driver.NewLoopConn(l, fd, endpoint.New(&h.endpoint, f))
-}
-
-func (h *Handler) streamConn(s netio.Stream, f *framing.Framer) *streamConn {
-	return driver.NewStreamConn(s, endpoint.New(&h.endpoint, f))
+	driver.Serve(h.acceptor, netio.NewStream(nc), endpoint.New(&h.endpoint, f), candidate)
 }
 
 // candidate describes a connection to the acceptor.
@@ -204,9 +175,9 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) error {
 }
 
 // takeOver takes the connection of HTTP/1 from the server, which has sent the head and goes on with
-// nothing. It returns nil if that is not possible.
+// nothing. It returns nil if that is not possible, or if middleware encodes the body.
 func takeOver(w http.ResponseWriter, r *http.Request) net.Conn {
-	if r.ProtoMajor != 1 {
+	if r.ProtoMajor != 1 || w.Header().Get("Content-Encoding") != "" {
 		return nil
 	}
 	nc, _, err := http.NewResponseController(w).Hijack()

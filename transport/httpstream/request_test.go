@@ -192,7 +192,11 @@ func TestMiddleware(t *testing.T) {
 		onLoop bool
 		status int
 	}{
-		"Unwrap":    {func(w http.ResponseWriter) http.ResponseWriter { return unwrapping{bare{w}, w} }, true, http.StatusOK},
+		"Unwrap": {func(w http.ResponseWriter) http.ResponseWriter { return unwrapping{bare{w}, w} }, true, http.StatusOK},
+		"encoding": {func(w http.ResponseWriter) http.ResponseWriter {
+			w.Header().Set("Content-Encoding", "test")
+			return unwrapping{bare{w}, w}
+		}, false, http.StatusOK},
 		"no Hijack": {func(w http.ResponseWriter) http.ResponseWriter { return direct{bare{w}, w.(server)} }, false, http.StatusOK},
 		"none":      {func(w http.ResponseWriter) http.ResponseWriter { return bare{w} }, false, http.StatusInternalServerError},
 	} {

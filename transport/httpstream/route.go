@@ -6,7 +6,9 @@ import (
 
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/httpstream/internal/endpoint"
 	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
+	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
@@ -45,7 +47,7 @@ func (h *Handler) take(a *front.Arrival) {
 	f := framing.Of(h.traits.formatOf(o.encoding), true)
 	candidate := h.candidate(a.Ctx, a.Request, &o, f)
 	candidate.Early, candidate.Watched = a.Early, true
-	h.loopConn(a.Loop, a.FD, f).Start(loops, candidate)
+	driver.NewLoopConn(a.Loop, a.FD, endpoint.New(&h.endpoint, f)).Start(loops, candidate)
 }
 
 // maxHead is what appendHead appends at most, without what it repeats of the request; bytes.

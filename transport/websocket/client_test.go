@@ -25,6 +25,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/internal/driver"
+	"github.com/gyrohq/gyro/transport/websocket/internal/endpoint"
 )
 
 // onLoops: servers' connections live on a loop, not on goroutines; direct: they get
@@ -44,6 +46,12 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// The connections of a Handler, on a loop and with goroutines.
+type (
+	loopConn   = driver.LoopConn[endpoint.Endpoint, *endpoint.Endpoint]
+	streamConn = driver.StreamConn[endpoint.Endpoint, *endpoint.Endpoint]
+)
 
 // patience bounds every wait of a test; none takes anywhere near as long.
 const patience = 10 * time.Second

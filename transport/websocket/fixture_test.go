@@ -71,7 +71,7 @@ func TestFixtures(t *testing.T) {
 					t.Run(way, func(t *testing.T) {
 						drive(t, func() (endpoint.Endpoint, drivertest.Peer, []byte) {
 							h, hs, p := c.setting(t)
-							return endpoint.New(&h.endpoint, hs.compress, hs.nativePing), p, nil
+							return h.newEndpoint(hs), p, nil
 						}, func(d drivertest.Conn, p drivertest.Peer) { c.run(t, d, p.(*fixturePeer)) })
 					})
 					switch got := strings.Join(c.got, "\n"); {

@@ -78,12 +78,6 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// The connections of a Handler, on a loop and with goroutines.
-type (
-	loopConn   = driver.LoopConn[endpoint.Endpoint, *endpoint.Endpoint]
-	streamConn = driver.StreamConn[endpoint.Endpoint, *endpoint.Endpoint]
-)
-
 // Handler upgrades requests to WebSocket connections and hands them to an
 // acceptor. It is safe for concurrent use and fits any router.
 //
@@ -149,27 +143,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	candidate := h.candidate(context.WithoutCancel(r.Context()), &hs, q)
 	if r.ProtoMajor == 2 {
-		h.streamConn(stream, &hs).Serve(h.acceptor, candidate, false)
+		driver.NewStreamConn(stream, h.newEndpoint(&hs)).Serve(h.acceptor, candidate, false)
 		return
 	}
 	candidate.Early = early
-	if a := onloop.Of(h.acceptor); a != nil {
-		if l := a.NextLoop(); l != nil {
-			if fd, ok := netio.Detach(stream); ok {
-				h.loopConn(l, fd, &hs).Post(a, candidate)
-				return
-			}
-		}
-	}
-	h.streamConn(stream, &hs).Serve(h.acceptor, candidate, true)
+	driver.Serve(h.acceptor, stream, h.newEndpoint(&hs), candidate)
 }
 
-func (h *Handler) loopConn(l transport.Loop, fd uintptr, hs *handshake) *loopConn {
-	return driver.NewLoopConn(l, fd, endpoint.New(&h.endpoint, hs.compress, hs.nativePing))
-}
-
-func (h *Handler) streamConn(stream netio.Stream, hs *handshake) *streamConn {
-	return driver.NewStreamConn(stream, endpoint.New(&h.endpoint, hs.compress, hs.nativePing))
+func (h *Handler) newEndpoint(hs *handshake) endpoint.Endpoint {
+	return endpoint.New(&h.endpoint, hs.compress, hs.nativePing)
 }
 
 // candidate describes a connection to the acceptor once its handshake is done.

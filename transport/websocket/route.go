@@ -5,6 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
@@ -32,5 +33,5 @@ func (h *Handler) take(a *front.Arrival) {
 	}
 	candidate := h.candidate(a.Ctx, &hs, a.Request)
 	candidate.Early, candidate.Watched = a.Early, true
-	h.loopConn(a.Loop, a.FD, &hs).Start(loops, candidate)
+	driver.NewLoopConn(a.Loop, a.FD, h.newEndpoint(&hs)).Start(loops, candidate)
 }

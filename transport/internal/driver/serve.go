@@ -1,0 +1,22 @@
+package driver
+
+import (
+	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// Serve serves a connection that was taken from net/http, and returns. The connection lives on a
+// loop if loops of a watch sockets and the stream is that of a plain one, and else it has
+// goroutines.
+func Serve[E any, P pointer[E]](a transport.Acceptor, stream netio.Stream, e E, n Candidate) {
+	if loops := onloop.Of(a); loops != nil {
+		if l := loops.NextLoop(); l != nil {
+			if fd, ok := netio.Detach(stream); ok {
+				NewLoopConn[E, P](l, fd, e).Post(loops, n)
+				return
+			}
+		}
+	}
+	NewStreamConn[E, P](stream, e).Serve(a, n, true)
+}
