@@ -251,8 +251,11 @@ func queryEscape(s string) string {
 	return strings.NewReplacer("{", "%7B", "\"", "%22", " ", "+").Replace(s)
 }
 
+// answer is a response whose body is closed when the test ends.
+type answer http.Response
+
 // open sends a request and returns the answer, whose body is read as it comes.
-func (s *testServer) open(r *http.Request) *http.Response {
+func (s *testServer) open(r *http.Request) *answer {
 	s.t.Helper()
 	c := s.Client()
 	resp, err := c.Do(r)
@@ -263,11 +266,11 @@ func (s *testServer) open(r *http.Request) *http.Response {
 		resp.Body.Close()
 		c.CloseIdleConnections()
 	})
-	return resp
+	return (*answer)(resp)
 }
 
 // connect returns both ends of a usual stream.
-func (s *testServer) connect() (*bufio.Reader, *http.Response, *testPeer) {
+func (s *testServer) connect() (*bufio.Reader, *answer, *testPeer) {
 	s.t.Helper()
 	resp := s.open(s.usual())
 	if resp.StatusCode != http.StatusOK {
