@@ -19,6 +19,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/httpapi"
+	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/origin"
@@ -47,6 +48,8 @@ type App struct {
 	origins   *origin.Matcher
 	meters    meters
 	limits    *admission
+	certs     *certs.Store
+	stopCerts context.CancelFunc     // ends certs.Run
 	knowsHost func(host string) bool // nil: any
 	listeners []*listener
 	failed    chan error
@@ -63,7 +66,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	o.Logger = logging.Wrap(o.Logger)
-	a := &App{cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, failed: make(chan error, 4)}
+	a := &App{cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, failed: make(chan error, 4), stopCerts: func() {}}
 	a.meters = a.newMeters(o.Version)
 	var err error
 	if a.origins, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
@@ -82,13 +85,18 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.listeners, err = makeListeners(cfg, external, internal, o.Logger)
+	if a.certs, err = certs.New(cfg.HTTPServer.TLSAutocert, o.Logger); err != nil {
+		return nil, err
+	}
+	if a.listeners, err = makeListeners(cfg, a.certs, external, internal, o.Logger); err != nil {
+		return nil, err
+	}
 	if !cfg.WebSocket.GoroutineDriver {
 		for _, l := range a.listeners {
 			l.loops = a.node
 		}
 	}
-	return a, err
+	return a, nil
 }
 
 // nodeConfig returns the configuration of the node, most of which is the section client.
@@ -168,7 +176,10 @@ func nodeName(cfg *config.Config) string {
 // stops trying to reach Redis and NATS before start_timeout is over. After an error, nothing
 // is left running.
 func (a *App) Start(ctx context.Context) error {
-	err := a.engines.Connect(ctx)
+	err := a.certs.PrepareCache()
+	if err == nil {
+		err = a.engines.Connect(ctx)
+	}
 	if err == nil {
 		err = a.node.Run()
 	}
@@ -185,6 +196,9 @@ func (a *App) Start(ctx context.Context) error {
 		}
 	}
 	a.warnExposed()
+	running, stop := context.WithCancel(context.Background())
+	a.stopCerts = stop
+	a.serving.Go(func() { a.certs.Run(running) })
 	for _, l := range a.listeners {
 		a.log.Info("listening", "listener", l.name, "address", l.ln.Addr().String(), "tls", l.server.TLSConfig != nil)
 		a.serving.Go(func() {
@@ -227,6 +241,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
 	err = errors.Join(err, a.node.Shutdown(ctx), a.engines.Close(ctx))
 	wg.Wait()
+	a.stopCerts()
 	a.serving.Wait()
 	_ = logging.Flush(a.log) // a log that cannot be written does not fail the shutdown
 	return errors.Join(append(errs, err)...)

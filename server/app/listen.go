@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
@@ -68,22 +70,13 @@ func internalAddr(h *config.HTTPServer) string {
 	return joinAddr(host, port)
 }
 
-// makeListeners prepares the external and the internal listener. A listener that would serve
-// nothing is left out.
-func makeListeners(cfg *config.Config, external, internal *site, log *slog.Logger) ([]*listener, error) {
+// makeListeners prepares the external and the internal listener, and that for challenges of
+// ACME. A listener that would serve nothing is left out.
+func makeListeners(cfg *config.Config, store *certs.Store, external, internal *site, log *slog.Logger) ([]*listener, error) {
 	h := &cfg.HTTPServer
-	extTLS, err := h.TLS.ServerConfig()
+	extTLS, intTLS, err := listenerTLS(h, store)
 	if err != nil {
-		return nil, fmt.Errorf("http_server.tls.%w", err)
-	}
-	intTLS := extTLS
-	if h.TLSExternal {
-		intTLS = nil
-	}
-	if h.InternalTLS.Enabled {
-		if intTLS, err = h.InternalTLS.ServerConfig(); err != nil {
-			return nil, fmt.Errorf("http_server.internal_tls.%w", err)
-		}
+		return nil, err
 	}
 	var list []*listener
 	if !external.empty() {
@@ -92,23 +85,61 @@ func makeListeners(cfg *config.Config, external, internal *site, log *slog.Logge
 	if internal != external && !internal.empty() {
 		list = append(list, newListener("internal", internalAddr(h), internal, intTLS, false, log))
 	}
+	if challenges := store.Challenges(); challenges != nil {
+		s := newSite(external.gate)
+		s.guide.refusals = external.guide.refusals
+		if err := s.handleTree("http_server.tls_autocert.http_addr", "/", endpoint{Handler: challenges}); err != nil {
+			return nil, err
+		}
+		list = append(list, newListener("acme", h.TLSAutocert.HTTPAddr, s, secure{}, false, log))
+	}
 	return list, nil
 }
 
-func newListener(name, addr string, s *site, t *tls.Config, h2c bool, log *slog.Logger) *listener {
+// secure is the TLS of a listener, without config if it has none.
+type secure struct {
+	config  *tls.Config
+	section string // the key of its TLS object
+}
+
+// listenerTLS returns the TLS of the external and the internal listener. Errors name the key.
+func listenerTLS(h *config.HTTPServer, store *certs.Store) (external, internal secure, err error) {
+	external = secure{section: "http_server.tls"}
+	object := h.TLS
+	if h.TLSAutocert.Enabled {
+		if !object.Enabled {
+			object = config.ListenerTLS{} // nothing of it matters
+		}
+		object.Enabled, object.Autocert = true, true
+		object.CertPEM, object.KeyPEM, object.Certificates = "", "", nil
+	}
+	if external.config, err = store.Config(external.section, object, certs.Protocols...); err != nil {
+		return external, internal, err
+	}
+	if !h.TLSExternal {
+		internal = external
+	}
+	if h.InternalTLS.Enabled {
+		internal.section = "http_server.internal_tls"
+		internal.config, err = store.Config(internal.section, h.InternalTLS, certs.Protocols...)
+	}
+	return external, internal, err
+}
+
+func newListener(name, addr string, s *site, t secure, h2c bool, log *slog.Logger) *listener {
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		TLSConfig:         t.Clone(), // net/http writes into it; nil stays nil
-		ErrorLog:          stdlog.New(serverLog{log}, "", 0),
+		TLSConfig:         t.config.Clone(), // net/http writes into it; nil stays nil
+		ErrorLog:          stdlog.New(serverLog{log, t.section}, "", 0),
 		Protocols:         new(http.Protocols),
 	}
 	server.Protocols.SetHTTP1(true)
-	server.Protocols.SetHTTP2(t != nil)
-	server.Protocols.SetUnencryptedHTTP2(h2c && t == nil)
+	server.Protocols.SetHTTP2(t.config != nil)
+	server.Protocols.SetUnencryptedHTTP2(h2c && t.config == nil)
 	l := &listener{name: name, addr: addr, server: server, routes: s.routes}
 	server.ConnState = l.silent.note
 	return l
@@ -163,17 +194,29 @@ func (l *listener) shutdown(ctx context.Context) error {
 }
 
 // serverLog is the log of net/http and of the front. Most of their lines tell of broken
-// handshakes, which clients cause: they are logged at debug level. Panics of handlers, and
-// connections that cannot be accepted, are errors.
-type serverLog struct{ log *slog.Logger }
+// handshakes, which clients cause: they are logged at debug level. TLS handshakes that the
+// configuration forbids are refusals. Panics of handlers, and connections that cannot be
+// accepted, are errors.
+type serverLog struct {
+	log     *slog.Logger
+	section string // the key of the listener's TLS object
+}
 
 // Write logs one line.
 func (s serverLog) Write(line []byte) (int, error) {
+	text := string(bytes.TrimSpace(line))
+	if rest, ok := strings.CutPrefix(text, "http: TLS handshake error from "); ok {
+		addr, failure, _ := strings.Cut(rest, ": ")
+		if reason := certs.Refusal(s.section, failure); reason != nil {
+			refusal.Reporter{Log: s.log}.Report(refusal.Refusal{Kind: "connection refused: its TLS is not allowed", Addr: addr}, 0, reason)
+			return len(line), nil
+		}
+	}
 	level := slog.LevelDebug
-	if bytes.HasPrefix(line, []byte("http: Accept error")) || bytes.Contains(line, []byte(": panic serving ")) {
+	if strings.HasPrefix(text, "http: Accept error") || strings.Contains(text, ": panic serving ") {
 		level = slog.LevelError
 	}
-	s.log.Log(context.Background(), level, "HTTP server", "line", string(bytes.TrimSpace(line)))
+	s.log.Log(context.Background(), level, "HTTP server", "line", text)
 	return len(line), nil
 }
 

@@ -149,16 +149,16 @@ func TestAPIAtRoot(t *testing.T) {
 }
 
 // certificate makes a self-signed certificate with a serial number.
-func certificate(n int64) config.TLS {
+func certificate(n int64) config.ListenerTLS {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{SerialNumber: big.NewInt(n), NotAfter: time.Now().Add(time.Hour)}
 	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
 	text := func(kind string, der []byte) config.PEM {
 		return config.PEM(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
-	return config.TLS{
-		Enabled: true, CertPEM: text("CERTIFICATE", der), KeyPEM: text("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(key))),
-	}
+	t := config.DefaultConfig().HTTPServer.TLS
+	t.Enabled, t.CertPEM, t.KeyPEM = true, text("CERTIFICATE", der), text("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(key)))
+	return t
 }
 
 // serial is the serial number of the certificate that a listener shows; 0 for a
@@ -382,7 +382,7 @@ func TestPanic(t *testing.T) {
 	external := newSite(a.newGate)
 	must(0, external.handle("", "/", endpoint{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })}))
 	must(0, external.handle("", "/ok", endpoint{Handler: http.NotFoundHandler()}))
-	l := newListener("external", "127.0.0.1:0", external, nil, false, a.log)
+	l := newListener("external", "127.0.0.1:0", external, secure{}, false, a.log)
 	must(0, l.open())
 	served := make(chan error)
 	go func() { served <- l.serve() }()

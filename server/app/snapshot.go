@@ -80,10 +80,11 @@ func (a *App) routesInForce() *engine.Routes {
 
 // Reload takes over the keys that can change while the server runs (docs/configuration.md,
 // column Reload), and logs that it has, with the changed keys that need a restart. After an
-// error nothing has changed.
+// error nothing has changed, except that the files of TLS objects were read again in any case.
 func (a *App) Reload(cfg *config.Config) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
+	a.certs.Reload()
 	if err := cfg.Validate(); err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func readFile(opts Options, w *Warnings) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration file %s: %w", opts.File, err)
 	}
-	data, err := readLimited(opts.File)
+	data, err := ReadFile(opts.File)
 	if err != nil {
 		if opts.RequireFile {
 			return nil, fmt.Errorf("configuration file: %w", err)
@@ -139,7 +139,8 @@ func readFile(opts Options, w *Warnings) (any, error) {
 	return tree, nil
 }
 
-func readLimited(file string) ([]byte, error) {
+// ReadFile reads a file that the configuration names. It refuses larger files than 16 MiB.
+func ReadFile(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -169,7 +170,7 @@ func envMap(env []string) map[string]string {
 // except those that are set already. A missing file is fine; the error of a
 // malformed one names the line, not its content.
 func LoadDotEnv(file string) error {
-	data, err := readLimited(file)
+	data, err := ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -123,7 +123,7 @@ func (x *Examination) locate(file string) error {
 	if err != nil {
 		return err
 	}
-	data, err := readLimited(file)
+	data, err := ReadFile(file)
 	if err != nil || len(data) > maxPositions {
 		return err
 	}

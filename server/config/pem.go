@@ -16,13 +16,10 @@ type PEM string
 
 // Load returns the PEM text. Its error does not quote the value.
 func (p PEM) Load() ([]byte, error) {
-	if isPEM([]byte(p)) {
-		return []byte(p), nil
+	if text := p.text(); text != nil {
+		return text, nil
 	}
-	if data, err := base64.StdEncoding.DecodeString(string(p)); err == nil && isPEM(data) {
-		return data, nil
-	}
-	data, err := readLimited(string(p))
+	data, err := ReadFile(string(p))
 	if err != nil {
 		if path := new(os.PathError); errors.As(err, &path) {
 			err = path.Err // without the path, which may be a mangled key
@@ -35,32 +32,29 @@ func (p PEM) Load() ([]byte, error) {
 	return data, nil
 }
 
+// File returns the path of the file that Load reads, empty if it reads none. If Load has never
+// succeeded, the path may be a mangled key.
+func (p PEM) File() string {
+	if p.text() != nil {
+		return ""
+	}
+	return string(p)
+}
+
+// text returns PEM text that is not in a file.
+func (p PEM) text() []byte {
+	if isPEM([]byte(p)) {
+		return []byte(p)
+	}
+	if data, err := base64.StdEncoding.DecodeString(string(p)); err == nil && isPEM(data) {
+		return data
+	}
+	return nil
+}
+
 func isPEM(data []byte) bool {
 	block, _ := pem.Decode(data)
 	return block != nil
-}
-
-// ServerConfig loads the material of a listener, TLS 1.2 at least. It returns nil
-// if TLS is not enabled. The error names the key below the section.
-func (t TLS) ServerConfig() (*tls.Config, error) {
-	if !t.Enabled {
-		return nil, nil
-	}
-	if t.CertPEM == "" || t.KeyPEM == "" {
-		return nil, errors.New("cert_pem, key_pem: both are required by an enabled TLS listener")
-	}
-	pair, err := t.keyPair()
-	if err != nil {
-		return nil, err
-	}
-	out := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
-	if t.ClientCAPEM != "" {
-		if out.ClientCAs, err = t.ClientCAPEM.pool(); err != nil {
-			return nil, fmt.Errorf("client_ca_pem: %w", err)
-		}
-		out.ClientAuth = tls.RequireAndVerifyClientCert
-	}
-	return out, nil
 }
 
 // ClientConfig loads the material of connections to another service, TLS 1.2 at

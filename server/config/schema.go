@@ -57,23 +57,25 @@ type HTTPServer struct {
 	Port            int         `key:"port" def:"8000" min:"0" max:"65535" doc:"Port to listen on."`
 	InternalAddress string      `key:"internal_address" doc:"Address of internal endpoints; empty for that of the external ones."`
 	InternalPort    string      `key:"internal_port" doc:"Port of internal endpoints, such as API and metrics; empty for that of the external ones, so that clients reach them, of which the start warns."`
-	TLS             TLS         `key:"tls"`
-	TLSAutocert     TLSAutocert `key:"tls_autocert" opt:"later"`
+	TLS             ListenerTLS `key:"tls"`
+	TLSAutocert     TLSAutocert `key:"tls_autocert"`
 	TLSExternal     bool        `key:"tls_external" doc:"TLS on the external listener only."`
-	InternalTLS     TLS         `key:"internal_tls"`
+	InternalTLS     ListenerTLS `key:"internal_tls"`
 	HTTP3           HTTP3       `key:"http3" opt:"later"`
 	H2CExternal     bool        `key:"h2c_external" doc:"HTTP/2 without TLS on the external listener, which must then differ from the internal one."`
 }
 
 // TLSAutocert obtains certificates by ACME.
 type TLSAutocert struct {
-	Enabled       bool     `key:"enabled" opt:"refused" doc:"Obtain certificates from an ACME authority; wins over tls."`
-	HostWhitelist []string `key:"host_whitelist" doc:"Hosts to obtain certificates for."`
-	CacheDir      string   `key:"cache_dir" doc:"Directory that keeps certificates."`
-	Email         string   `key:"email" doc:"Contact address."`
-	ServerName    string   `key:"server_name" doc:"Host assumed for clients without SNI."`
-	HTTP          bool     `key:"http" doc:"Answer http-01 challenges on http_addr."`
-	HTTPAddr      string   `key:"http_addr" def:":80" doc:"Address for http-01 challenges."`
+	Enabled        bool     `key:"enabled" doc:"Obtain the certificates of http_server.tls from an ACME authority, whose terms of service this accepts, in place of its cert_pem, key_pem and certificates. docs/tls.md has the rest."`
+	HostWhitelist  []string `key:"host_whitelist" doc:"Hosts to obtain certificates for; required. Handshakes for other names are refused."`
+	CacheDir       string   `key:"cache_dir" doc:"Directory that keeps certificates and the account; it is made if it is missing. Without it, each start obtains new ones, which authorities limit. Nodes that share it answer each other's challenges."`
+	Email          string   `key:"email" doc:"Contact address."`
+	ServerName     string   `key:"server_name" doc:"Host assumed for clients without SNI, one of host_whitelist. Without it they are refused."`
+	HTTP           bool     `key:"http" doc:"Answer http-01 challenges on http_addr, and redirect other requests to HTTPS. Without it, only tls-alpn-01 challenges are answered, on port 443 of the external listener."`
+	HTTPAddr       string   `key:"http_addr" def:":80" doc:"Address for http-01 challenges."`
+	DirectoryURL   string   `key:"directory_url" doc:"Directory of the ACME authority, https://…; empty for that of Let's Encrypt. Gyro's own key."`
+	DirectoryCAPEM PEM      `key:"directory_ca_pem" doc:"CAs to verify the server of directory_url with, if those of the system do not know it. Gyro's own key."`
 }
 
 // HTTP3 switches HTTP/3 on.
@@ -90,6 +92,23 @@ type TLS struct {
 	ClientCAPEM        PEM    `key:"client_ca_pem" doc:"CAs of client certificates (server role); makes a valid client certificate mandatory."`
 	InsecureSkipVerify bool   `key:"insecure_skip_verify" doc:"Do not verify the server (client role)."`
 	ServerName         string `key:"server_name" doc:"Expected server name (client role)."`
+}
+
+// ListenerTLS is the TLS object of a listener. The keys beyond those of TLS are Gyro's own.
+type ListenerTLS struct {
+	TLS
+	Certificates     []CertificatePair `key:"certificates" doc:"Further certificates, for other host names or other kinds of keys. A client gets the first one that has the name which it asks for and that it can verify, beginning with that of cert_pem, which is also that of all other names. Gyro's own key."`
+	Autocert         bool              `key:"autocert" doc:"Take the certificates from http_server.tls_autocert instead. Gyro's own key."`
+	MinVersion       string            `key:"min_version" def:"1.2" enum:"1.2|1.3" doc:"Lowest version of TLS. Gyro's own key."`
+	TicketSecret     string            `key:"session_ticket_secret" opt:"secret" doc:"Secret of at least 32 bytes, from which the keys of session tickets are derived, so that nodes with the same secret resume each other's sessions. Without it, each node makes keys of its own. Gyro's own key."`
+	TicketSecretFile string            `key:"session_ticket_secret_file" doc:"File with such a secret in each line. The first one encrypts new tickets, all of them are accepted. Gyro's own key."`
+	TicketRotation   time.Duration     `key:"session_ticket_rotation" def:"12h" min:"60000000000" doc:"Derive a new ticket key this often. Tickets of the two keys before it are still accepted. Gyro's own key."`
+}
+
+// CertificatePair is a certificate with its key.
+type CertificatePair struct {
+	CertPEM PEM `key:"cert_pem" doc:"Certificate chain."`
+	KeyPEM  PEM `key:"key_pem" opt:"secret" doc:"Private key."`
 }
 
 // Log says what is logged, and where.
@@ -127,14 +146,14 @@ type HTTPAPI struct {
 
 // GRPCAPI is the server API over gRPC.
 type GRPCAPI struct {
-	Enabled               bool   `key:"enabled" opt:"refused"`
-	ErrorMode             string `key:"error_mode" enum:"transport" doc:"With transport, API errors become gRPC statuses."`
-	Address               string `key:"address" doc:"Address to listen on; empty for all."`
-	Port                  int    `key:"port" def:"10000" min:"0" max:"65535" doc:"Port to listen on."`
-	Key                   string `key:"key" opt:"secret" doc:"Secret that backends send; empty for none."`
-	TLS                   TLS    `key:"tls"`
-	Reflection            bool   `key:"reflection" doc:"Serve the reflection service."`
-	MaxReceiveMessageSize int    `key:"max_receive_message_size" min:"0" doc:"Bytes; 0 for 4 MiB."`
+	Enabled               bool        `key:"enabled" opt:"refused"`
+	ErrorMode             string      `key:"error_mode" enum:"transport" doc:"With transport, API errors become gRPC statuses."`
+	Address               string      `key:"address" doc:"Address to listen on; empty for all."`
+	Port                  int         `key:"port" def:"10000" min:"0" max:"65535" doc:"Port to listen on."`
+	Key                   string      `key:"key" opt:"secret" doc:"Secret that backends send; empty for none."`
+	TLS                   ListenerTLS `key:"tls"`
+	Reflection            bool        `key:"reflection" doc:"Serve the reflection service."`
+	MaxReceiveMessageSize int         `key:"max_receive_message_size" min:"0" doc:"Bytes; 0 for 4 MiB."`
 }
 
 // WebSocket is the WebSocket transport.
@@ -207,11 +226,11 @@ type HTTPTransform struct {
 
 // UniGRPC is the unidirectional gRPC transport.
 type UniGRPC struct {
-	Enabled               bool   `key:"enabled" opt:"refused"`
-	Address               string `key:"address" doc:"Address to listen on; empty for all."`
-	Port                  int    `key:"port" def:"11000" min:"0" max:"65535" doc:"Port to listen on."`
-	MaxReceiveMessageSize int    `key:"max_receive_message_size" min:"0" doc:"Bytes; 0 for 4 MiB."`
-	TLS                   TLS    `key:"tls"`
+	Enabled               bool        `key:"enabled" opt:"refused"`
+	Address               string      `key:"address" doc:"Address to listen on; empty for all."`
+	Port                  int         `key:"port" def:"11000" min:"0" max:"65535" doc:"Port to listen on."`
+	MaxReceiveMessageSize int         `key:"max_receive_message_size" min:"0" doc:"Bytes; 0 for 4 MiB."`
+	TLS                   ListenerTLS `key:"tls"`
 }
 
 // Init is the init endpoint.

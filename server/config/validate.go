@@ -87,6 +87,9 @@ func (c *Config) checkServer(p *problems) {
 		if s.TLS.Enabled {
 			p.add("http_server.h2c_external", "excludes http_server.tls.enabled")
 		}
+		if s.TLSAutocert.Enabled {
+			p.add("http_server.h2c_external", "excludes http_server.tls_autocert.enabled")
+		}
 	}
 	if s.InternalPort != "" {
 		if n, err := strconv.ParseUint(s.InternalPort, 10, 16); err != nil || n == 0 {

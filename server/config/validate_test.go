@@ -4,7 +4,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -172,7 +171,7 @@ var (
 		"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint", "rpc.without_namespace.proxy_enabled",
 		"grpc_api.enabled", "sse.enabled", "http_stream.enabled", "webtransport.enabled", "uni_websocket.enabled", "uni_sse.enabled",
 		"uni_http_stream.enabled", "uni_grpc.enabled", "admin.enabled",
-		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled", "http_server.http3.enabled", "http_server.tls_autocert.enabled",
+		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled", "http_server.http3.enabled",
 	}
 	unsupportedOptions = []string{
 		"subscribe_proxy_enabled", "publish_proxy_enabled", "sub_refresh_proxy_enabled", "subscribe_stream_proxy_enabled",
@@ -238,39 +237,20 @@ func TestUnsupported(t *testing.T) {
 }
 
 func TestPEM(t *testing.T) {
-	certPEM, keyPEM := selfSigned(t)
+	certPEM, _ := selfSigned(t)
 	file := filepath.Join(t.TempDir(), "cert.pem")
 	if err := os.WriteFile(file, certPEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, cert := range []string{string(certPEM), base64.StdEncoding.EncodeToString(certPEM), file} {
-		c := TLS{Enabled: true, CertPEM: PEM(cert), KeyPEM: PEM(keyPEM), ClientCAPEM: PEM(cert)}
-		got, err := c.ServerConfig()
-		if err != nil || got.MinVersion != tls.VersionTLS12 || got.ClientAuth != tls.RequireAndVerifyClientCert {
-			t.Errorf("%v %+v", err, got)
+	for cert, path := range map[string]string{string(certPEM): "", base64.StdEncoding.EncodeToString(certPEM): "", file: file} {
+		text, err := PEM(cert).Load()
+		if err != nil || string(text) != string(certPEM) || PEM(cert).File() != path {
+			t.Errorf("%s: %s %v, file %q", cert, text, err, PEM(cert).File())
 		}
 	}
-	if got, err := (TLS{CertPEM: "x"}).ServerConfig(); got != nil || err != nil {
-		t.Errorf("disabled: %v %v", got, err)
-	}
-	good, key := PEM(certPEM), PEM(keyPEM)
-	for _, tt := range []struct {
-		tls  TLS
-		want string
-	}{
-		{TLS{}, "cert_pem"},
-		{TLS{CertPEM: good}, "key_pem"},
-		{TLS{CertPEM: "hush-hush", KeyPEM: key}, "cert_pem"},
-		{TLS{CertPEM: good, KeyPEM: "hush-hush"}, "key_pem"},
-		{TLS{CertPEM: good, KeyPEM: good}, "key_pem"},
-		{TLS{CertPEM: good, KeyPEM: key, ClientCAPEM: key}, "client_ca_pem"},
-		{TLS{CertPEM: good, KeyPEM: key, ClientCAPEM: "nope"}, "client_ca_pem"},
-	} {
-		tt.tls.Enabled = true
-		_, err := tt.tls.ServerConfig()
-		wantError(t, err, tt.want)
-		if strings.Contains(err.Error(), "hush") {
-			t.Errorf("value in %q", err)
+	for _, mangled := range []PEM{"hush-hush", PEM(filepath.Join(t.TempDir(), "hush.pem"))} {
+		if _, err := mangled.Load(); err == nil || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%q: error %v", mangled, err)
 		}
 	}
 }

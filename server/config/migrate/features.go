@@ -90,8 +90,8 @@ var groups = []group{
 		{"Separate controller", []string{"controller.enabled"}, "", "Remove the section: control messages go through the broker."},
 	}},
 	{"Operation", []feature{
-		{"TLS, client certificates", []string{"http_server.tls.enabled", "http_server.internal_tls.enabled"}, "", ""},
-		{"Certificates by ACME", []string{"http_server.tls_autocert.enabled"}, "", "Let a proxy in front obtain them (Caddy, nginx with certbot, cert-manager), or give files by http_server.tls."},
+		{"TLS, client certificates", []string{"http_server.tls.enabled", "http_server.internal_tls.enabled"}, "Changed files are used without a restart; further keys, see [TLS](tls.md).", ""},
+		{"Certificates by ACME", []string{"http_server.tls_autocert.enabled"}, "Obtained when the server starts, for the hosts of host_whitelist, which is required; see [TLS](tls.md#acme).", ""},
 		{"Metrics for Prometheus", []string{"prometheus.enabled", "prometheus.native_histograms", "prometheus.recovered_publications_histogram"}, "The families of what is supported, see [below](#metrics).", ""},
 		{"Metrics for Graphite", []string{"graphite.enabled"}, "", "Scrape the Prometheus endpoint, for example with Telegraf or collectd, which write to Graphite."},
 		{"OpenTelemetry traces", []string{"opentelemetry.enabled"}, "", "Remove the section; trace in your backend."},

@@ -1,0 +1,42 @@
+package certs
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/gyrohq/gyro/refusal"
+)
+
+// causes are the failures of a handshake that a key of the configuration would change, by a part
+// of their text: crypto/tls and net/http give nothing else. A key with a dot before it is one of
+// the listener's TLS object.
+var causes = []struct{ part, key, reason string }{
+	{"client didn't provide a certificate", ".client_ca_pem", "the client shows no certificate"},
+	{"certificate signed by unknown authority", ".client_ca_pem", "the client's certificate is of another authority"},
+	{"certificate has expired or is not yet valid", ".client_ca_pem", "the client's certificate has expired or is not valid yet"},
+	{"incompatible key usage", ".client_ca_pem", "the client's certificate is not one for clients"},
+	{"failed to verify certificate", ".client_ca_pem", "the client's certificate cannot be verified"},
+	{"client offered only unsupported versions", ".min_version", "the client offers no version of TLS that is allowed"},
+	{errForeignHost.Error(), autocertKey + ".host_whitelist", errForeignHost.Error()},
+	{errNoHost.Error(), autocertKey + ".server_name", errNoHost.Error()},
+	{errNotObtained.Error(), autocertKey, errNotObtained.Error()},
+}
+
+var errHandshake = errors.New("TLS handshake refused")
+
+// Refusal returns the reason, for refusal.Reporter, if a handshake failed because the
+// configuration forbids it, and nil if it failed for another reason. section is the key of the
+// listener's TLS object, and failure the error of the handshake.
+func Refusal(section, failure string) error {
+	for _, c := range causes {
+		if !strings.Contains(failure, c.part) {
+			continue
+		}
+		key := c.key
+		if strings.HasPrefix(key, ".") {
+			key = section + key
+		}
+		return refusal.Because(errHandshake, key, c.reason)
+	}
+	return nil
+}
