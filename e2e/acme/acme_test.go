@@ -1,0 +1,286 @@
+// Package acme tests http_server.tls_autocert against a real ACME authority: pebble, which runs
+// in this process.
+package acme
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/letsencrypt/challtestsrv"
+	"github.com/letsencrypt/pebble/v2/ca"
+	"github.com/letsencrypt/pebble/v2/db"
+	"github.com/letsencrypt/pebble/v2/va"
+	"github.com/letsencrypt/pebble/v2/wfe"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+)
+
+// patience bounds what has to happen sooner or later.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	// Otherwise pebble waits up to 15 s before it looks at the answer to a challenge.
+	if err := os.Setenv("PEBBLE_VA_NOSLEEP", "1"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	rig.Clean()
+	os.Exit(code)
+}
+
+// freePort returns a port that was free a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	port, err := rig.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// startDNS runs a name server that knows every host: it is 127.0.0.1.
+func startDNS(t *testing.T) (addr string) {
+	t.Helper()
+	addr = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	s, err := challtestsrv.New(challtestsrv.Config{Log: log.New(io.Discard, "", 0), DNSAddrs: []string{addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.SetDefaultDNSIPv4("127.0.0.1")
+	s.SetDefaultDNSIPv6("")
+	go s.Run()
+	t.Cleanup(s.Shutdown)
+	await(t, "the name server", func() bool {
+		c, err := net.Dial("tcp", addr)
+		return err == nil && c.Close() == nil
+	})
+	return addr
+}
+
+// authority is a running pebble.
+type authority struct {
+	server *httptest.Server
+	roots  *x509.CertPool // of the certificates that it issues
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (a *authority) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.out.Write(p)
+}
+
+// orders returns the number of certificates that the authority has issued.
+func (a *authority) orders() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return strings.Count(a.out.String(), "Issued certificate serial")
+}
+
+// startAuthority runs a pebble that issues certificates for this many seconds, looks for
+// challenges at these ports, and refuses blocked.example.
+func startAuthority(t *testing.T, seconds uint64, tlsPort, httpPort int) *authority {
+	t.Helper()
+	a := &authority{roots: x509.NewCertPool()}
+	logger := log.New(a, "", 0)
+	store := db.NewMemoryStore()
+	if err := store.AddBlockedDomain("blocked.example"); err != nil {
+		t.Fatal(err)
+	}
+	issuer := ca.New(logger, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {ValidityPeriod: seconds}})
+	validation := va.New(logger, httpPort, tlsPort, false, startDNS(t), store)
+	front := wfe.New(logger, store, validation, issuer, []string{"pebble.example"}, false, false, 1, 1)
+	a.server = httptest.NewTLSServer(front.Handler())
+	t.Cleanup(a.server.Close)
+	a.roots.AddCert(issuer.GetRootCert(0).Cert)
+	return a
+}
+
+// server is a Gyro with certificates by ACME.
+type server struct {
+	*rig.Server
+	t    *testing.T
+	addr string
+	ca   *authority
+}
+
+// startServer runs Gyro, and stops it with the test. Its log has the port.
+func startServer(t *testing.T, a *authority, port int, dir string, autocert map[string]any) *server {
+	t.Helper()
+	autocert["enabled"], autocert["cache_dir"], autocert["email"] = true, filepath.Join(dir, "cache"), "admin@rt.example"
+	autocert["directory_url"] = a.server.URL + wfe.DirectoryPath
+	autocert["directory_ca_pem"] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw}))
+	text, err := json.Marshal(map[string]any{
+		"http_server": map[string]any{"address": "127.0.0.1", "port": port, "tls_autocert": autocert},
+		"client":      map[string]any{"insecure": true, "ping_interval": "1h"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "config.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := rig.Launch(port, []string{"-c", file}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{Server: p, t: t, addr: "127.0.0.1:" + strconv.Itoa(port), ca: a}
+	t.Cleanup(func() {
+		s.Stop()
+		if t.Failed() {
+			t.Logf("server: %s", s.Log())
+		}
+	})
+	await(t, "the listener", func() bool {
+		c, err := net.Dial("tcp", s.addr)
+		return err == nil && c.Close() == nil
+	})
+	return s
+}
+
+// dial makes a handshake in which the client verifies the certificate.
+func (s *server) dial(host string) (*tls.Conn, error) {
+	dialer := &net.Dialer{Timeout: patience}
+	return tls.DialWithDialer(dialer, "tcp", s.addr, &tls.Config{ServerName: host, RootCAs: s.ca.roots})
+}
+
+// serial returns the serial number of the certificate for a host, empty if there is none.
+func (s *server) serial(host string) string {
+	s.t.Helper()
+	c, err := s.dial(host)
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
+}
+
+// client is a WebSocket client that stays connected.
+type client struct {
+	*websocket.Conn
+	t *testing.T
+}
+
+// connect opens a WebSocket connection of a client.
+func (s *server) connect(host string) *client {
+	s.t.Helper()
+	transport := &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return s.dial(host) }}
+	conn, _, err := websocket.Dial(s.t.Context(), "wss://"+host+"/connection/websocket", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}}) //nolint:bodyclose // belongs to the connection
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { conn.CloseNow() })
+	c := &client{conn, s.t}
+	c.do(`{"id":1,"connect":{}}`, `"client":`)
+	return c
+}
+
+// do sends a command and looks for a text in what comes back.
+func (c *client) do(command, want string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	err := c.Write(ctx, websocket.MessageText, []byte(command))
+	var answer []byte
+	if err == nil {
+		_, answer, err = c.Read(ctx)
+	}
+	if err != nil || !strings.Contains(string(answer), want) {
+		c.t.Errorf("%s is answered by %s %v", command, answer, err)
+	}
+}
+
+// await polls until something is so.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Fatalf("%s: not within %s", what, patience)
+}
+
+// TestIssuance: by both challenges, the first handshake already gets a certificate, which
+// clients verify; it is renewed in time, while connections stay; and it survives a restart
+// without the authority.
+func TestIssuance(t *testing.T) {
+	const host = "rt.example"
+	for name, byHTTP := range map[string]bool{"tls-alpn-01": false, "http-01": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			port, httpPort, nobody := freePort(t), freePort(t), freePort(t)
+			autocert := map[string]any{"host_whitelist": []string{host}, "server_name": host}
+			tlsPort := port
+			if byHTTP {
+				autocert["http"], autocert["http_addr"] = true, "127.0.0.1:"+strconv.Itoa(httpPort)
+				tlsPort = nobody // so that this challenge fails
+			}
+			dir := t.TempDir()
+			a := startAuthority(t, 24, tlsPort, httpPort)
+			s := startServer(t, a, port, dir, autocert)
+			first := s.serial(host)
+			if first == "" {
+				t.Fatal("the first handshake fails")
+			}
+			c := s.connect(host)
+			if got := s.serial(host); got != first || a.orders() != 1 {
+				t.Errorf("the second handshake: certificate %s of %d, not %s", got, a.orders(), first)
+			}
+			if got := s.serial("other.example"); got != "" {
+				t.Error("there is a certificate for a host that is not in the list")
+			}
+			await(t, "the renewal", func() bool {
+				got := s.serial(host)
+				return got != "" && got != first
+			})
+			c.do(`{"id":2,"rpc":{"method":"none"}}`, `"code":108`)
+			s.Stop()
+			await(t, "the renewal in the cache", func() bool { return a.orders() >= 2 })
+			renewed := a.orders()
+			a.server.Close()
+			again := startServer(t, a, port, dir, autocert)
+			if again.serial(host) == "" || a.orders() != renewed {
+				t.Errorf("after a restart: no certificate, or one more than %d", renewed)
+			}
+		})
+	}
+}
+
+// TestRefused: what the authority refuses is in the log, and other hosts are not affected.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	s := startServer(t, startAuthority(t, 3600, port, freePort(t)), port, t.TempDir(), map[string]any{"host_whitelist": []string{"rt.example", "blocked.example"}})
+	await(t, "the certificate of the other host", func() bool { return s.serial("rt.example") != "" })
+	await(t, "the line in the log", func() bool {
+		return strings.Contains(s.Log(), "no certificate could be obtained by ACME") && strings.Contains(s.Log(), `"host":"blocked.example"`)
+	})
+	if s.serial("blocked.example") != "" {
+		t.Error("there is a certificate for what the authority refuses")
+	}
+	await(t, "the refusal in the log", func() bool {
+		return strings.Contains(s.Log(), "connection refused: its TLS is not allowed") && strings.Contains(s.Log(), `"key":"http_server.tls_autocert"`)
+	})
+}
