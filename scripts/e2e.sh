@@ -25,6 +25,8 @@ go build -race -o "$rig" ./e2e/cmd/rig
 # The test programs themselves without it: it finds races within centrifuge-go.
 need redis-server redis-server
 need nginx nginx-light
+need haproxy haproxy
+need caddy caddy
 need openssl openssl
 go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults|install)$')
 
