@@ -1,7 +1,7 @@
 # Everything installs by itself what it needs. `make run` and `make test` are the
 # two commands to know; see CONTRIBUTING.md for the rest.
 
-MODULES     := . broker/nats broker/redis metrics server examples/accounts e2e tools
+MODULES     := . broker/nats broker/redis metrics transport/webtransport server examples/accounts e2e tools
 GOLANGCI    := v2.12.2
 BIN         := $(CURDIR)/.bin
 FUZZTIME    ?= 20s
@@ -24,15 +24,15 @@ test: check-generated unit cross deploy e2e
 # Unit, property and fixture tests of all modules, with the race detector.
 unit:
 	scripts/needs.sh
-	$(GO) vet ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./server/... ./examples/accounts/... ./tools/...
-	$(GO) test -race ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./server/... ./examples/accounts/... ./tools/...
-	$(GO) test -run 'Alloc|Budget' ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./server/... # what the race detector distorts
+	$(GO) vet ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/... ./examples/accounts/... ./tools/...
+	$(GO) test -race ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/... ./examples/accounts/... ./tools/...
+	$(GO) test -run 'Alloc|Budget' ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/... # what the race detector distorts
 
 # The other systems that the code has files for, and one of 32 bits.
 cross:
 	@for target in linux/386 darwin/arm64 windows/amd64; do \
 		echo "build for $$target"; \
-		GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./server/... || exit 1; \
+		GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/... || exit 1; \
 	done
 
 # Compose file, chart and manifests against their schemas.
@@ -73,7 +73,7 @@ test-redis-versions:
 	scripts/redis-versions.sh
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./server/...
+	$(GO) test -run '^$$' -bench . -benchmem ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/...
 
 # Every fuzz target for FUZZTIME.
 fuzz:

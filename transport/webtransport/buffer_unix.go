@@ -1,0 +1,39 @@
+//go:build unix
+
+package webtransport
+
+import (
+	"os"
+	"syscall"
+)
+
+// wantedBuffer is the size that quic-go asks for, in bytes of net.core.rmem_max.
+const wantedBuffer = 7 << 20
+
+// hushBufferWarning keeps quic-go from writing its warning of small socket buffers to the
+// standard logger, unless somebody has set that switch already. It reports whether there is
+// another warning instead.
+func hushBufferWarning() bool {
+	const key = "QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING"
+	if _, set := os.LookupEnv(key); set {
+		return false
+	}
+	return os.Setenv(key, "true") == nil
+}
+
+// warnOfBuffer warns if the system allows only small buffers, which overflow when many packets
+// come together.
+func (s *Server) warnOfBuffer() {
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	size := 0
+	_ = raw.Control(func(fd uintptr) {
+		size, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF)
+	})
+	if err == nil && size < wantedBuffer {
+		s.logf("http3: UDP receive buffer: the system allows %d KB of %d KB, so packets may be lost when many come together; "+
+			"raise net.core.rmem_max and net.core.wmem_max to %d", size>>10, wantedBuffer>>10, wantedBuffer)
+	}
+}

@@ -1,0 +1,129 @@
+package webtransport
+
+import (
+	"errors"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/transport/internal/driver"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// endpoint implements driver.Endpoint for the stream of a session. It holds memory only while a
+// message is incomplete.
+type endpoint struct {
+	cfg     *settings
+	framer  *framer
+	link    *link
+	partial *netio.Buffer // the beginning of a message; nil if there is none
+	message *netio.Buffer // the message that Next returned, if it came in parts
+	wrong   error         // what Next found instead of a message
+	ended   bool          // the end of the connection has begun
+}
+
+// settings are those that the connections of a handler share.
+type settings struct {
+	limit    int // of a message, bytes
+	timeouts driver.Timeouts
+	// refused is told that a client at addr sent something that is no message.
+	refused func(addr string, d protocol.Disconnect, why error)
+}
+
+// Next returns all complete messages at the beginning of data as one message for the peer.
+func (e *endpoint) Next(data []byte) (found driver.Found, message, rest []byte) {
+	e.message.Free()
+	e.message = nil
+	if e.partial == nil {
+		var size int
+		if size, e.wrong = e.framer.whole(data, e.cfg.limit); e.wrong != nil {
+			return driver.Control, nil, nil
+		}
+		if size > 0 {
+			return driver.Message, data[:size:size], data[size:]
+		}
+	}
+	for len(data) > 0 {
+		var begun []byte
+		if e.partial != nil {
+			begun = e.partial.B
+		}
+		n := e.framer.missing(begun, data)
+		e.partial = e.partial.Grow(n)
+		e.partial.B = append(e.partial.B, data[:n]...)
+		data = data[n:]
+		var complete bool
+		if complete, e.wrong = e.framer.completes(e.partial.B, e.cfg.limit); e.wrong != nil {
+			return driver.Control, nil, nil
+		}
+		if complete {
+			e.message, e.partial = e.partial, nil
+			return driver.Message, e.message.B, data
+		}
+	}
+	return driver.Nothing, nil, nil
+}
+
+// Control ends the connection because of what Next has found.
+func (e *endpoint) Control() driver.Step {
+	d := protocol.DisconnectBadRequest
+	if errors.Is(e.wrong, errTooLarge) {
+		d.Reason = "message size limit exceeded"
+	}
+	e.cfg.refused(e.link.addr, d, e.wrong)
+	return e.Fail(d, d)
+}
+
+func (e *endpoint) Rest() driver.Step {
+	e.message.Free()
+	e.message = nil
+	return driver.Step{}
+}
+
+func (e *endpoint) Release() {
+	e.Rest()
+	e.partial.Free()
+	e.partial = nil
+}
+
+func (*endpoint) Begin() driver.Step          { return driver.Step{} }
+func (*endpoint) Tick(_, _ bool) driver.Step  { return driver.Step{} }
+func (e *endpoint) Timeouts() driver.Timeouts { return e.cfg.timeouts }
+
+// Close ends the connection. The core's last frame has told the client. Code 0 leaves it to the
+// client to close first.
+func (e *endpoint) Close(d protocol.Disconnect) driver.Step {
+	e.ended, e.link.told = true, d
+	if d.Code == 0 {
+		return driver.Step{End: driver.Await, Cause: d}
+	}
+	return driver.Step{End: driver.Linger, Cause: d}
+}
+
+// Overdue ends the session of a client that did not.
+func (*endpoint) Overdue() driver.Step { return driver.Step{End: driver.Cut} }
+
+// Fail ends the connection with a disconnect push, unless the end has begun already.
+func (e *endpoint) Fail(d protocol.Disconnect, cause error) driver.Step {
+	s := driver.Step{End: driver.Linger, Cause: cause}
+	if !e.ended {
+		e.ended, e.link.told = true, d
+		s.Write = e.framer.disconnect(d)
+	}
+	return s
+}
+
+func (e *endpoint) FrameSize(b []byte) int {
+	if n, _ := e.framer.first(b, len(b)); n > 0 {
+		return n
+	}
+	return len(b)
+}
+
+// disconnect returns the frame of a disconnect push.
+func (f *framer) disconnect(d protocol.Disconnect) []byte {
+	buf, err := codec.For(f.encoding).AppendReply(nil, &protocol.Reply{Push: &protocol.Push{Disconnect: &d}})
+	if err != nil {
+		return nil // it has no payload that could be wrong
+	}
+	return f.Frame(buf)
+}

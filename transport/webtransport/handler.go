@@ -1,0 +1,186 @@
+// Package webtransport serves HTTP/3, and clients over WebTransport, in a module of its own,
+// because it needs a QUIC stack. A Server serves the requests of an http.Handler over HTTP/3; a
+// Handler in it takes WebTransport sessions.
+//
+//	mux.Handle("/connection/webtransport", webtransport.NewHandler(node, webtransport.Config{}))
+//	https := &http.Server{Handler: mux, TLSConfig: certificates}
+//	http3, err := webtransport.Listen(udp, https)
+//	…
+//	go http3.Serve()
+//	https.Handler = http3.Advertise(mux)
+//	err = https.ServeTLS(tcp, "", "")
+package webtransport
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/internal/driver"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// Config of a Handler. The zero value is ready to use.
+type Config struct {
+	// MessageSizeLimit is the most bytes of a client's message. Above it the connection ends
+	// with protocol.DisconnectBadRequest. Default: 65536.
+	MessageSizeLimit int
+	// WriteTimeout is how long the client may block one write before the connection ends with
+	// protocol.DisconnectWriteError. Default: 1 s.
+	WriteTimeout time.Duration
+	// CloseTimeout is how long the server waits for the client to close a session that the
+	// server ends, before it closes the session itself. Default: 5 s.
+	CloseTimeout time.Duration
+	// CheckOrigin reports whether a request may open a session. If not, the answer is 403. It
+	// is called on any goroutines, concurrently. Default: the host of the Origin field is the
+	// request's host, in any letter case, or there is no Origin.
+	CheckOrigin func(q *front.Request) bool
+}
+
+// Handler takes the WebTransport sessions of a Server's clients and hands them to an acceptor.
+// It is safe for concurrent use and fits any router. Requests that did not come to a Server are
+// refused.
+//
+// A connection is the first bidirectional stream that the client opens. In JSON every message
+// is a line, in Protobuf it is behind its length; the query cf_protocol=protobuf chooses
+// Protobuf. A client that is disconnected gets a disconnect push, then the end of the stream. If it
+// does not close the session, the server does, with the code and the reason of the disconnect.
+// Datagrams are ignored, and further streams refused.
+//
+// ServeHTTP returns when the session is open; Server.Shutdown waits for the session's end.
+type Handler struct {
+	acceptor transport.Acceptor
+	check    func(q *front.Request) bool
+	cfg      settings
+}
+
+// name of the transport.
+const name = "webtransport"
+
+// NewHandler returns a handler whose connections go to acceptor. The context that the acceptor
+// gets has the values of the request's context and is never done.
+func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
+	h := &Handler{acceptor: acceptor, check: cfg.CheckOrigin, cfg: settings{
+		limit:    cmp.Or(max(cfg.MessageSizeLimit, 0), 64<<10),
+		timeouts: driver.Timeouts{Write: cmp.Or(max(cfg.WriteTimeout, 0), time.Second)},
+	}}
+	h.cfg.timeouts.Close = cmp.Or(max(cfg.CloseTimeout, 0), 5*time.Second)
+	h.cfg.timeouts.Await = h.cfg.timeouts.Close
+	if h.check == nil {
+		h.check = sameOrigin
+	}
+	h.cfg.refused = h.reportMessage
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := front.FromHTTP(r)
+	c, no := h.examine(r, q)
+	if no == nil {
+		no = h.open(c, w, r, q)
+	}
+	if no == nil {
+		return
+	}
+	onloop.Refused(h.acceptor, refusal.Refusal{Kind: "WebTransport session refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path},
+		no.status, refusal.Because(errors.New(http.StatusText(no.status)), no.key, no.text))
+	if no.status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", http.MethodConnect)
+	}
+	http.Error(w, "webtransport: "+no.text, no.status)
+}
+
+// rejection is the answer to a request that opens no session. key names what would change it.
+type rejection struct {
+	status    int
+	text, key string
+}
+
+// examine checks a request, and returns the connection that it came by.
+func (h *Handler) examine(r *http.Request, q *front.Request) (*connection, *rejection) {
+	c := connectionOf(r.Context())
+	switch {
+	case c == nil:
+		return nil, &rejection{http.StatusBadRequest, "this path is for WebTransport clients, which come over HTTP/3", ""}
+	case r.Method != http.MethodConnect:
+		return nil, &rejection{http.StatusMethodNotAllowed, "the method is not CONNECT: this path is for WebTransport clients", ""}
+	case !strings.HasPrefix(r.Proto, "webtransport"):
+		return nil, &rejection{http.StatusBadRequest, "the protocol of the CONNECT request is not webtransport", ""}
+	case !h.check(q):
+		return nil, &rejection{http.StatusForbidden,
+			"origin not allowed: webtransport.Config.CheckOrigin refuses it, by default all but the request's own host", "webtransport.Config.CheckOrigin"}
+	}
+	return c, nil
+}
+
+// open opens the session and hands it to the acceptor.
+func (h *Handler) open(c *connection, w http.ResponseWriter, r *http.Request, q *front.Request) *rejection {
+	control := http.NewResponseController(w)
+	if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
+		return &rejection{http.StatusInternalServerError, "the session cannot be opened: " + err.Error(), ""}
+	}
+	session, err := c.server.sessions.Upgrade(innermost(w), r)
+	if err != nil {
+		return &rejection{http.StatusBadRequest, strings.TrimPrefix(err.Error(), "webtransport: "), ""}
+	}
+	c.begin()
+	context.AfterFunc(session.Context(), c.end)
+	f := framers[protocol.JSON]
+	if query, _ := url.ParseQuery(q.Query); query.Get("cf_protocol") == "protobuf" || query.Get("format") == "protobuf" {
+		f = framers[protocol.Protobuf]
+	}
+	l := newLink(session, q.RemoteAddr)
+	driver.NewStreamConn(netio.NewStream(l), endpoint{cfg: &h.cfg, framer: f, link: l}).Serve(h.acceptor, driver.Candidate{
+		Ctx: context.WithoutCancel(r.Context()),
+		Info: transport.Info{
+			Name: name, Framer: f, Header: q.Header(), RemoteAddr: q.RemoteAddr, DisconnectPush: true,
+		},
+	}, true)
+	return nil
+}
+
+// innermost returns the http.ResponseWriter of the server, without those of middleware.
+func innermost(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = outer.Unwrap()
+	}
+}
+
+// reportMessage has the node log that a client sent something that is no message.
+func (h *Handler) reportMessage(addr string, d protocol.Disconnect, why error) {
+	key := ""
+	if errors.Is(why, errTooLarge) {
+		key = "webtransport.Config.MessageSizeLimit"
+	}
+	onloop.Refused(h.acceptor, refusal.Refusal{Kind: "message refused: the connection ends", Addr: addr}, int(d.Code), refusal.Because(d, key, why.Error()))
+}
+
+// sameOrigin is the default of Config.CheckOrigin.
+func sameOrigin(q *front.Request) bool {
+	origin := q.Get("Origin")
+	if origin == "" {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, q.Host)
+}
+
+// The driver needs the methods of these.
+var (
+	_ driver.Endpoint = (*endpoint)(nil)
+	_ netio.Duplex    = (*link)(nil)
+)

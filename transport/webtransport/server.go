@@ -1,0 +1,321 @@
+package webtransport
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	wt "github.com/quic-go/webtransport-go"
+	"golang.org/x/time/rate"
+)
+
+// Bounds of each QUIC connection.
+const (
+	// maxStreams is how many requests, or streams of a session, a client may have open.
+	maxStreams = 100
+	// maxUniStreams is how many streams a client may have open that only it writes to. HTTP/3
+	// needs three, and browsers open one or two more.
+	maxUniStreams = 16
+	// Received bytes that nobody has read yet.
+	streamWindow, maxStreamWindow = 128 << 10, 1 << 20
+	connWindow, maxConnWindow     = 192 << 10, 2 << 20
+	// silence is how long a client may send nothing at all. keepAlive is less than the time
+	// after which many firewalls and load balancers forget the path of UDP packets.
+	silence   = 30 * time.Second
+	keepAlive = 15 * time.Second
+)
+
+// freeHandshakes is how many handshakes a second begin without a proof that the client has the
+// address that its packet says. All others cost the client one more round trip.
+const freeHandshakes = 200
+
+// Server serves the requests of an http.Server over HTTP/3, and the sessions of Handlers. Its
+// methods may be called from any goroutine.
+type Server struct {
+	of       *http.Server
+	handler  http.Handler
+	idle     time.Duration
+	conn     *net.UDPConn
+	quic     *quic.Transport
+	listener *quic.EarlyListener
+	sessions *wt.Server
+
+	mu      sync.Mutex
+	conns   map[*connection]struct{}
+	closing bool
+	closed  func() error  // closes everything, once
+	drained chan struct{} // closed once closing is true and conns is empty
+}
+
+// Listen returns a server for s.Handler on conn, which it owns from now on.
+//
+// Handler, TLSConfig, ReadTimeout, WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog of s
+// are taken over as they are now; a tls.Config that chooses certificates in its functions can
+// go on doing so. Timeouts hold for each request, from the moment when its head was read;
+// handlers of long requests lift them by http.ResponseController. A connection without a
+// request is closed after IdleTimeout (if that is 0, ReadTimeout; if that is 0, 30 s). What a
+// client sends before its handshake is complete (0-RTT) is not accepted, because others could
+// send it again.
+func Listen(conn *net.UDPConn, s *http.Server) (*Server, error) {
+	if s.TLSConfig == nil {
+		return nil, errors.New("http3: http.Server.TLSConfig is not set")
+	}
+	server := &Server{
+		of: s, handler: s.Handler, conn: conn, idle: cmp.Or(s.IdleTimeout, s.ReadTimeout, 30*time.Second),
+		conns: make(map[*connection]struct{}), drained: make(chan struct{}),
+	}
+	if server.handler == nil {
+		server.handler = http.DefaultServeMux
+	}
+	limiter := rate.NewLimiter(freeHandshakes, freeHandshakes)
+	server.quic = &quic.Transport{Conn: conn, VerifySourceAddress: func(net.Addr) bool { return !limiter.Allow() }}
+	server.sessions = &wt.Server{
+		H3: &http3.Server{
+			Handler: http.HandlerFunc(server.serve), MaxHeaderBytes: s.MaxHeaderBytes, EnableDatagrams: true,
+			ConnContext: server.welcome,
+			Logger:      slog.New(slog.DiscardHandler), // what matters goes to s.ErrorLog
+		},
+		CheckOrigin: func(*http.Request) bool { return true }, // the Handler has checked it
+	}
+	quiet := hushBufferWarning()
+	listener, err := server.quic.ListenEarly(http3.ConfigureTLSConfig(s.TLSConfig), &quic.Config{
+		MaxIncomingStreams: maxStreams, MaxIncomingUniStreams: maxUniStreams,
+		InitialStreamReceiveWindow: streamWindow, MaxStreamReceiveWindow: maxStreamWindow,
+		InitialConnectionReceiveWindow: connWindow, MaxConnectionReceiveWindow: maxConnWindow,
+		MaxIdleTimeout: silence, KeepAlivePeriod: keepAlive,
+		EnableDatagrams: true, EnableStreamResetPartialDelivery: true, // WebTransport needs them
+	})
+	if err != nil {
+		return nil, fmt.Errorf("http3: %w", errors.Join(err, conn.Close()))
+	}
+	server.listener = listener
+	server.closed = sync.OnceValue(func() error {
+		return errors.Join(listener.Close(), server.sessions.Close(), server.quic.Close(), conn.Close())
+	})
+	if quiet {
+		server.warnOfBuffer()
+	}
+	return server, nil
+}
+
+// Addr returns the address of the UDP socket.
+func (s *Server) Addr() net.Addr { return s.conn.LocalAddr() }
+
+// Serve accepts connections until Shutdown or Close is called, and returns
+// http.ErrServerClosed then.
+func (s *Server) Serve() error {
+	for {
+		c, err := s.listener.Accept(context.Background())
+		if errors.Is(err, quic.ErrServerClosed) {
+			return http.ErrServerClosed
+		}
+		if err != nil {
+			return fmt.Errorf("http3: %w", err)
+		}
+		go func() {
+			if err := s.sessions.ServeQUICConn(c); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				s.logf("http3: connection of %s: %v", c.RemoteAddr(), err)
+			}
+		}()
+	}
+}
+
+// serve serves a request.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if s.isClosing() {
+		reject(w)
+		return
+	}
+	c := connectionOf(r.Context())
+	c.begin()
+	defer c.end()
+	defer func() {
+		if p := recover(); p != nil {
+			if err, _ := p.(error); !errors.Is(err, http.ErrAbortHandler) {
+				s.logf("http: panic serving %s: %v\n%s", r.RemoteAddr, p, debug.Stack())
+			}
+			panic(http.ErrAbortHandler) // resets the stream
+		}
+	}()
+	control, now := http.NewResponseController(w), time.Now()
+	if t := s.of.ReadTimeout; t > 0 {
+		_ = control.SetReadDeadline(now.Add(t))
+	}
+	if t := s.of.WriteTimeout; t > 0 {
+		_ = control.SetWriteDeadline(now.Add(t))
+	}
+	s.handler.ServeHTTP(w, r)
+}
+
+// reject resets the stream of a request with the code that lets the client send it again to
+// another server.
+func reject(w http.ResponseWriter) {
+	const code = quic.StreamErrorCode(http3.ErrCodeRequestRejected)
+	stream := w.(http3.HTTPStreamer).HTTPStream()
+	stream.CancelRead(code)
+	stream.CancelWrite(code)
+}
+
+// Shutdown accepts no more connections and requests, waits until all requests are served and all sessions
+// have ended, and closes everything. If ctx ends before, it cuts off the rest and returns the
+// error of ctx. It does not end sessions: shutting down the node does.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closing = true
+	s.checkDrained()
+	conns := make([]*connection, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	err := s.listener.Close()
+	for _, c := range conns {
+		c.part()
+	}
+	select {
+	case <-s.drained:
+	case <-ctx.Done():
+		err = errors.Join(err, ctx.Err())
+	}
+	return errors.Join(err, s.Close())
+}
+
+// Close closes all connections at once, and the UDP socket.
+func (s *Server) Close() error { return s.closed() }
+
+// Advertise returns a handler that tells the clients of next, which come over TCP, that there is
+// HTTP/3 on the same port (RFC 7838), for a day. It names the port of the request's Host field,
+// because that is the one that leads to the server from where the client is; so a firewall or a
+// load balancer has to pass UDP packets on as it does TCP connections.
+func (s *Server) Advertise(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		port := "443"
+		if _, p, err := net.SplitHostPort(r.Host); err == nil {
+			if _, err := strconv.ParseUint(p, 10, 16); err == nil {
+				port = p
+			}
+		}
+		w.Header().Set("Alt-Svc", `h3=":`+port+`"; ma=86400`)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) logf(format string, args ...any) {
+	if s.of.ErrorLog != nil {
+		s.of.ErrorLog.Printf(format, args...)
+	} else {
+		log.Printf(format, args...)
+	}
+}
+
+// checkDrained is called under mu when conns or closing changes.
+func (s *Server) checkDrained() {
+	if !s.closing || len(s.conns) > 0 {
+		return
+	}
+	select {
+	case <-s.drained:
+	default:
+		close(s.drained)
+	}
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// connection is a QUIC connection. It is closed when it had no request and no session for a
+// while. What is not a whole request does not keep it.
+type connection struct {
+	server *Server
+	quic   *quic.Conn
+
+	mu    sync.Mutex
+	busy  int         // requests and sessions
+	last  time.Time   // when the last of them ended
+	timer *time.Timer // closes the connection; stopped while it is busy
+}
+
+// parting is how long a connection stays after its last request during a shutdown. Closing it
+// drops what the client has not received yet.
+const parting = 500 * time.Millisecond
+
+type connectionKey struct{}
+
+// connectionOf returns the connection that a request came by; nil if it was not to a Server.
+func connectionOf(ctx context.Context) *connection {
+	c, _ := ctx.Value(connectionKey{}).(*connection)
+	return c
+}
+
+// welcome is a hook for http3.Server.ConnContext.
+func (s *Server) welcome(ctx context.Context, q *quic.Conn) context.Context {
+	c := &connection{server: s, quic: q}
+	s.mu.Lock()
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	c.timer = time.AfterFunc(s.idle, c.closeIdle)
+	context.AfterFunc(q.Context(), func() {
+		c.timer.Stop()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.conns, c)
+		s.checkDrained()
+	})
+	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+// begin notes a request or a session.
+func (c *connection) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busy++
+	c.timer.Stop()
+}
+
+// end is called once for each begin.
+func (c *connection) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy--; c.busy > 0 {
+		return
+	}
+	c.last = time.Now()
+	if c.server.isClosing() {
+		c.timer.Reset(parting)
+	} else {
+		c.timer.Reset(c.server.idle)
+	}
+}
+
+// part is called when the server shuts down.
+func (c *connection) part() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy == 0 {
+		c.timer.Reset(time.Until(c.last.Add(parting)))
+	}
+}
+
+// closeIdle closes the connection unless it is busy.
+func (c *connection) closeIdle() {
+	c.mu.Lock()
+	busy := c.busy > 0
+	c.mu.Unlock()
+	if !busy {
+		_ = c.quic.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
+	}
+}
