@@ -144,6 +144,8 @@ var keys = map[string]string{
 	"Config.StaleCloseDelay":     "client.stale_close_delay",
 	"Config.UserConnectionLimit": "client.user_connection_limit",
 
+	"webtransport.Config.MessageSizeLimit": "webtransport.message_size_limit",
+
 	"SubscribeOptions.AllowTagsFilter": "allow_tags_filter",
 	"ChannelOptions.Binary":            "publication_data_format",
 }
@@ -151,8 +153,9 @@ var keys = map[string]string{
 // nameKey replaces what the node names in a refusal by a key of the configuration, or by
 // nothing if there is none.
 func (a *App) nameKey(f *refusal.Refusal) {
-	of, _, _ := strings.Cut(f.Key, ".")
-	if of != "Config" && of != "Handlers" && of != "SubscribeOptions" && of != "ChannelOptions" {
+	switch of, _, _ := strings.Cut(f.Key, "."); of {
+	case "Config", "Handlers", "SubscribeOptions", "ChannelOptions", "webtransport":
+	default:
 		return
 	}
 	if f.Key = keys[f.Key]; f.Key != "" && !strings.Contains(f.Key, ".") {
@@ -190,7 +193,7 @@ func (a *App) Start(ctx context.Context) error {
 	for i, l := range a.listeners {
 		if err := l.open(); err != nil {
 			for _, opened := range a.listeners[:i] {
-				err = errors.Join(err, opened.ln.Close())
+				err = errors.Join(err, opened.close())
 			}
 			return errors.Join(err, a.node.Shutdown(context.Background()), a.engines.Close(context.Background()))
 		}
@@ -200,12 +203,14 @@ func (a *App) Start(ctx context.Context) error {
 	a.stopCerts = stop
 	a.serving.Go(func() { a.certs.Run(running) })
 	for _, l := range a.listeners {
-		a.log.Info("listening", "listener", l.name, "address", l.ln.Addr().String(), "tls", l.server.TLSConfig != nil)
-		a.serving.Go(func() {
-			if err := l.serve(); err != nil {
-				a.failed <- err
-			}
-		})
+		a.log.Info("listening", "listener", l.name, "address", l.ln.Addr().String(), "tls", l.server.TLSConfig != nil, "http3", l.http3 != nil)
+		for _, serve := range []func() error{l.serve, l.serveHTTP3} {
+			a.serving.Go(func() {
+				if err := serve(); err != nil {
+					a.failed <- err
+				}
+			})
+		}
 	}
 	return nil
 }
@@ -268,6 +273,10 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 		add(external, "websocket.handler_prefix", path, endpoint{
 			Handler: h, routes: []front.Route{h.Route(cleanPrefix(path))}, limited: true, checkOrigin: true,
 		})
+	}
+	if cfg.WebTransport.Enabled {
+		add(external, "webtransport.handler_prefix", cfg.WebTransport.HandlerPrefix,
+			endpoint{Handler: a.webTransport(), limited: true, checkOrigin: true})
 	}
 	if cfg.Init.Enabled {
 		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, endpoint{Handler: cors(a.origins, httpapi.Init()), limited: true})

@@ -20,6 +20,7 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/webtransport"
 )
 
 // Timeouts of every listener. Long-lived transports lift them for their own
@@ -45,6 +46,9 @@ type listener struct {
 	routes []front.Route
 	loops  transport.Acceptor
 	front  *front.Listener // nil: there are no routes, or the listener has TLS
+	// http3 serves the same over UDP on the same port; nil unless wantsHTTP3 is set.
+	http3      *webtransport.Server
+	wantsHTTP3 bool
 }
 
 // samePlace tells whether internal endpoints share the external listener.
@@ -80,7 +84,9 @@ func makeListeners(cfg *config.Config, store *certs.Store, external, internal *s
 	}
 	var list []*listener
 	if !external.empty() {
-		list = append(list, newListener("external", externalAddr(h), external, extTLS, h.H2CExternal, log))
+		l := newListener("external", externalAddr(h), external, extTLS, h.H2CExternal, log)
+		l.wantsHTTP3 = h.HTTP3.Enabled
+		list = append(list, l)
 	}
 	if internal != external && !internal.empty() {
 		list = append(list, newListener("internal", internalAddr(h), internal, intTLS, false, log))
@@ -183,11 +189,13 @@ func (s *silent) close() {
 // shutdown waits for the requests that are under way. When ctx ends, it cuts them off.
 func (l *listener) shutdown(ctx context.Context) error {
 	l.silent.close()
+	stopped := make(chan error, 1)
+	go func() { stopped <- l.shutdownHTTP3(ctx) }()
 	err := l.server.Shutdown(ctx)
 	if l.front != nil {
 		err = errors.Join(err, l.front.Wait(ctx))
 	}
-	if err != nil {
+	if err = errors.Join(err, <-stopped); err != nil {
 		err = errors.Join(fmt.Errorf("%s listener: %w", l.name, err), l.server.Close())
 	}
 	return err
@@ -196,7 +204,7 @@ func (l *listener) shutdown(ctx context.Context) error {
 // serverLog is the log of net/http and of the front. Most of their lines tell of broken
 // handshakes, which clients cause: they are logged at debug level. TLS handshakes that the
 // configuration forbids are refusals. Panics of handlers, and connections that cannot be
-// accepted, are errors.
+// accepted, are errors; small buffers of UDP are worth a warning.
 type serverLog struct {
 	log     *slog.Logger
 	section string // the key of the listener's TLS object
@@ -216,12 +224,15 @@ func (s serverLog) Write(line []byte) (int, error) {
 	if strings.HasPrefix(text, "http: Accept error") || strings.Contains(text, ": panic serving ") {
 		level = slog.LevelError
 	}
+	if strings.HasPrefix(text, "http3: UDP receive buffer") {
+		level = slog.LevelWarn
+	}
 	s.log.Log(context.Background(), level, "HTTP server", "line", text)
 	return len(line), nil
 }
 
 func (l *listener) open() error {
-	ln, err := net.Listen("tcp", l.addr)
+	ln, err := l.listen()
 	if err != nil {
 		return fmt.Errorf("http_server: %s listener: %w", l.name, err)
 	}

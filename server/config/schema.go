@@ -34,7 +34,7 @@ type Config struct {
 	SSE           BodyTransport `key:"sse" opt:"later" arg:"/connection/sse" doc:"SSE transport."`
 	HTTPStream    BodyTransport `key:"http_stream" opt:"later" arg:"/connection/http_stream" doc:"HTTP streaming transport."`
 	Emulation     Emulation     `key:"emulation" opt:"later" doc:"Commands of clients that use SSE or HTTP streaming."`
-	WebTransport  WebTransport  `key:"webtransport" opt:"later" doc:"WebTransport, needs HTTP/3."`
+	WebTransport  WebTransport  `key:"webtransport" doc:"WebTransport, needs HTTP/3."`
 	UniWebSocket  UniWebSocket  `key:"uni_websocket" opt:"later" arg:"/connection/uni_websocket" doc:"Unidirectional WebSocket."`
 	UniSSE        UniHTTP       `key:"uni_sse" opt:"later" arg:"/connection/uni_sse" doc:"Unidirectional SSE."`
 	UniHTTPStream UniHTTP       `key:"uni_http_stream" opt:"later" arg:"/connection/uni_http_stream" doc:"Unidirectional HTTP streaming."`
@@ -61,7 +61,7 @@ type HTTPServer struct {
 	TLSAutocert     TLSAutocert `key:"tls_autocert"`
 	TLSExternal     bool        `key:"tls_external" doc:"TLS on the external listener only."`
 	InternalTLS     ListenerTLS `key:"internal_tls"`
-	HTTP3           HTTP3       `key:"http3" opt:"later"`
+	HTTP3           HTTP3       `key:"http3"`
 	H2CExternal     bool        `key:"h2c_external" doc:"HTTP/2 without TLS on the external listener, which must then differ from the internal one."`
 }
 
@@ -80,7 +80,7 @@ type TLSAutocert struct {
 
 // HTTP3 switches HTTP/3 on.
 type HTTP3 struct {
-	Enabled bool `key:"enabled" opt:"refused" doc:"HTTP/3 on the external address. Needs TLS."`
+	Enabled bool `key:"enabled" doc:"HTTP/3 on the external address, over UDP on the same port. Needs TLS."`
 }
 
 // TLS is the TLS object of every section.
@@ -201,7 +201,7 @@ type Emulation struct {
 
 // WebTransport is the WebTransport transport.
 type WebTransport struct {
-	Enabled          bool   `key:"enabled" opt:"refused"`
+	Enabled          bool   `key:"enabled"`
 	HandlerPrefix    string `key:"handler_prefix" def:"/connection/webtransport" doc:"Path."`
 	MessageSizeLimit int    `key:"message_size_limit" def:"65536" min:"0" doc:"Largest incoming message, bytes."`
 }

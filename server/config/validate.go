@@ -91,6 +91,15 @@ func (c *Config) checkServer(p *problems) {
 			p.add("http_server.h2c_external", "excludes http_server.tls_autocert.enabled")
 		}
 	}
+	if s.HTTP3.Enabled && !s.TLS.Enabled {
+		p.add("http_server.http3.enabled", "needs http_server.tls.enabled")
+	}
+	if s.HTTP3.Enabled && s.TLSAutocert.Enabled {
+		p.add("http_server.http3.enabled", "excludes http_server.tls_autocert.enabled")
+	}
+	if c.WebTransport.Enabled && !s.HTTP3.Enabled {
+		p.add("webtransport.enabled", "needs http_server.http3.enabled")
+	}
 	if s.InternalPort != "" {
 		if n, err := strconv.ParseUint(s.InternalPort, 10, 16); err != nil || n == 0 {
 			p.add("http_server.internal_port", "%s is not a port from 1 to 65535", quote(s.InternalPort))

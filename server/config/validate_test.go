@@ -26,6 +26,10 @@ var validateTests = []struct{ text, want string }{
 	{`{"http_server":{"h2c_external":true,"internal_port":"8000"}}`, "http_server.h2c_external"},
 	{`{"http_server":{"h2c_external":true,"internal_port":9000,"tls":{"enabled":true}}}`, "http_server.h2c_external"},
 	{`{"http_server":{"h2c_external":true,"internal_port":9000}}`, ""},
+	{`{"http_server":{"http3":{"enabled":true}}}`, "http_server.http3.enabled: needs http_server.tls.enabled"},
+	{`{"http_server":{"http3":{"enabled":true},"tls_autocert":{"enabled":true}}}`, "http_server.http3.enabled: excludes http_server.tls_autocert.enabled"},
+	{`{"http_server":{"http3":{"enabled":true},"tls":{"enabled":true}},"webtransport":{"enabled":true}}`, ""},
+	{`{"webtransport":{"enabled":true},"http_server":{"tls":{"enabled":true}}}`, "webtransport.enabled: needs http_server.http3.enabled"},
 	{`{"http_server":{"port":65536}}`, "http_server.port: 65536 is more than 65535"},
 	{`{"http_server":{"port":-1}}`, "http_server.port: -1 is less than 0"},
 	{`{"http_server":{"internal_port":"x"}}`, `http_server.internal_port: "x"`},
@@ -169,9 +173,9 @@ var (
 	unsupported = []string{
 		"broker.type", "map_broker.type", "controller.enabled", "client.proxy.connect.enabled", "client.proxy.refresh.enabled",
 		"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint", "rpc.without_namespace.proxy_enabled",
-		"grpc_api.enabled", "sse.enabled", "http_stream.enabled", "webtransport.enabled", "uni_websocket.enabled", "uni_sse.enabled",
+		"grpc_api.enabled", "sse.enabled", "http_stream.enabled", "uni_websocket.enabled", "uni_sse.enabled",
 		"uni_http_stream.enabled", "uni_grpc.enabled", "admin.enabled",
-		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled", "http_server.http3.enabled",
+		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled",
 	}
 	unsupportedOptions = []string{
 		"subscribe_proxy_enabled", "publish_proxy_enabled", "sub_refresh_proxy_enabled", "subscribe_stream_proxy_enabled",

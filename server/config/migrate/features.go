@@ -39,10 +39,10 @@ var groups = []group{
 		{"WebSocket over HTTP/2", []string{"http_server.h2c_external"}, "", ""},
 		{"SSE and HTTP streaming", []string{"sse.enabled", "http_stream.enabled"}, "",
 			"Use WebSocket, and take the transport out of the SDK's list of endpoints. Clients that no WebSocket reaches have to stay on Centrifugo."},
-		{"WebTransport", []string{"webtransport.enabled"}, "", "Use WebSocket."},
+		{"WebTransport", []string{"webtransport.enabled"}, "", ""},
 		{"Unidirectional transports", []string{"uni_websocket.enabled", "uni_sse.enabled", "uni_http_stream.enabled", "uni_grpc.enabled"}, "",
 			"Use an SDK over WebSocket, and let the server subscribe it: claims subs and channels of the token, or the API command subscribe."},
-		{"HTTP/3", []string{"http_server.http3.enabled"}, "", "Leave HTTP/3 to a proxy in front of Gyro."},
+		{"HTTP/3", []string{"http_server.http3.enabled"}, "", ""},
 	}},
 	{"Authentication", []feature{
 		{"Connection tokens: HMAC, RSA, ECDSA", []string{"client.token.hmac_secret_key", "client.token.rsa_public_key", "client.token.ecdsa_public_key"}, "Gyro verifies EdDSA as well.", ""},

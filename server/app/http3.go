@@ -1,0 +1,86 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"syscall"
+
+	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/webtransport"
+)
+
+// webTransport is the endpoint of WebTransport clients.
+func (a *App) webTransport() *webtransport.Handler {
+	return webtransport.NewHandler(a.node, webtransport.Config{
+		MessageSizeLimit: a.cfg.WebTransport.MessageSizeLimit,
+		CheckOrigin:      func(*front.Request) bool { return true }, // the gate has checked it
+	})
+}
+
+// portTries is how many ports of the system's choice are tried, until one is free for TCP and
+// for UDP.
+const portTries = 16
+
+// listen opens the listener's TCP socket, and its UDP socket if it has HTTP/3.
+func (l *listener) listen() (net.Listener, error) {
+	for try := 1; ; try++ {
+		ln, err := net.Listen("tcp", l.addr)
+		if err != nil || !l.wantsHTTP3 {
+			return ln, err
+		}
+		if err = l.listenHTTP3(ln.Addr().String()); err == nil {
+			return ln, nil
+		}
+		err = errors.Join(err, ln.Close())
+		_, port, _ := net.SplitHostPort(l.addr)
+		if port != "0" || try == portTries || !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, err
+		}
+	}
+}
+
+// listenHTTP3 opens the UDP socket of HTTP/3. From now on the answers over TCP tell of it.
+func (l *listener) listenHTTP3(addr string) error {
+	udp, err := net.ResolveUDPAddr("udp", addr)
+	if err != nil {
+		return err
+	}
+	conn, err := net.ListenUDP("udp", udp)
+	if err != nil {
+		return err
+	}
+	if l.http3, err = webtransport.Listen(conn, l.server); err != nil {
+		return err
+	}
+	l.server.Handler = l.http3.Advertise(l.server.Handler)
+	return nil
+}
+
+// serveHTTP3 blocks until the server is shut down. Without HTTP/3 it does nothing.
+func (l *listener) serveHTTP3() error {
+	if l.http3 == nil {
+		return nil
+	}
+	if err := l.http3.Serve(); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("%s listener: %w", l.name, err)
+	}
+	return nil
+}
+
+func (l *listener) shutdownHTTP3(ctx context.Context) error {
+	if l.http3 == nil {
+		return nil
+	}
+	return l.http3.Shutdown(ctx)
+}
+
+// close closes the sockets of a listener that does not serve.
+func (l *listener) close() error {
+	if l.http3 == nil {
+		return l.ln.Close()
+	}
+	return errors.Join(l.ln.Close(), l.http3.Close())
+}
