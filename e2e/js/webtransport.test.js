@@ -1,0 +1,211 @@
+// npm centrifuge over WebTransport, and HTTP/3, in a real browser.
+import { after, before, test } from 'node:test';
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { createHash, createHmac, X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import http from 'node:http';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { chromium } from 'playwright-core';
+import { chrome, freePort } from './local.js';
+
+// patience bounds every wait.
+const patience = 15_000;
+const secret = 'a-secret-of-this-test-with-32-bytes';
+const apiKey = 'e2e-api-key';
+const library = encoding => path.join(import.meta.dirname, `node_modules/centrifuge/dist/centrifuge${encoding === 'json' ? '' : '.protobuf'}.js`);
+
+let folder, port, server, pages, browser;
+
+// token of a user (HS256).
+function token(sub) {
+  const part = value => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const signed = `${part({ alg: 'HS256', typ: 'JWT' })}.${part({ sub })}`;
+  return `${signed}.${createHmac('sha256', secret).update(signed).digest('base64url')}`;
+}
+
+// Server is a process of gyro, with HTTP/3 on the external port and the API on another one.
+class Server {
+  static async start() {
+    assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+    const server = new Server();
+    server.internal = await freePort();
+    const open = { allow_subscribe_for_client: true, allow_publish_for_subscriber: true };
+    await writeFile(path.join(folder, 'config.json'), JSON.stringify({
+      http_server: {
+        address: '127.0.0.1', port, internal_port: String(server.internal), tls_external: true, http3: { enabled: true },
+        tls: { enabled: true, cert_pem: path.join(folder, 'cert.pem'), key_pem: path.join(folder, 'key.pem') },
+      },
+      webtransport: { enabled: true },
+      init: { enabled: true },
+      client: { token: { hmac_secret_key: secret }, allowed_origins: [pages.origin] },
+      http_api: { key: apiKey },
+      channel: { without_namespace: open, namespaces: [{ name: 'stream', history_size: 1000, history_ttl: '300s', force_recovery: true, ...open }] },
+    }));
+    server.process = spawn(process.env.E2E_GYRO, ['-c', path.join(folder, 'config.json')], { stdio: ['ignore', 'pipe', 'pipe'] });
+    server.exited = once(server.process, 'exit');
+    await new Promise((resolve, reject) => {
+      let printed = '';
+      for (const stream of [server.process.stdout, server.process.stderr]) {
+        stream.setEncoding('utf8').on('data', chunk => {
+          printed += chunk;
+          if (printed.split('"message":"listening"').length > 2) resolve(); // both listeners
+        });
+      }
+      server.exited.then(([code, signal]) => reject(new Error(`gyro ended with ${code ?? signal}:\n${printed}`)));
+    });
+    return server;
+  }
+
+  async stop() {
+    this.process.kill('SIGTERM');
+    assert.deepEqual(await this.exited, [0, null], 'exit code and signal');
+  }
+
+  async api(method, params) {
+    const response = await fetch(`http://127.0.0.1:${this.internal}/api/${method}`, {
+      method: 'POST', headers: { 'X-API-Key': apiKey }, body: JSON.stringify(params),
+    });
+    const answer = await response.json();
+    assert.equal(answer.error, undefined, JSON.stringify(answer));
+    return answer.result;
+  }
+}
+
+// Client is an SDK's client in a tab of its own.
+class Client {
+  static async open(encoding, user) {
+    const client = new Client();
+    client.user = user;
+    client.page = await browser.newPage();
+    await client.page.goto(`${pages.origin}/${encoding}`);
+    await client.page.evaluate(({ endpoint, token, json }) => {
+      const events = [];
+      const encode = value => json ? value : new TextEncoder().encode(JSON.stringify(value));
+      const decode = data => json ? data : JSON.parse(new TextDecoder().decode(data));
+      const sdk = new Centrifuge([{ transport: 'webtransport', endpoint }], { token, minReconnectDelay: 5, maxReconnectDelay: 50 });
+      for (const name of ['connecting', 'connected', 'disconnected', 'error']) {
+        sdk.on(name, ({ code, reason, transport, error }) => events.push([name, code ?? error?.message, transport ?? reason]));
+      }
+      globalThis.subscribe = channel => new Promise(resolve => {
+        const sub = sdk.newSubscription(channel);
+        sub.on('publication', ({ data }) => events.push(['publication', decode(data)]));
+        sub.on('subscribed', ({ recovered, wasRecovering }) => { events.push(['subscribed', wasRecovering, recovered]); resolve(); });
+        sub.subscribe();
+      });
+      globalThis.publish = (channel, value) => sdk.publish(channel, encode(value)).then(() => true, error => error.message);
+      Object.assign(globalThis, { sdk, events });
+      sdk.connect();
+      return sdk.ready();
+    }, { endpoint: `https://127.0.0.1:${port}/connection/webtransport`, token: token(user), json: encoding === 'json' });
+    return client;
+  }
+
+  call(name, ...args) { return this.page.evaluate(({ name, args }) => globalThis[name](...args), { name, args }); }
+
+  // sees waits until the events from the given one on are these.
+  async sees(from, ...want) {
+    try {
+      await this.page.waitForFunction(({ from, want }) => JSON.stringify(events.slice(from, from + want.length)) === JSON.stringify(want), { from, want });
+    } catch {
+      assert.deepEqual(await this.page.evaluate(from => events.slice(from), from), want);
+    }
+  }
+
+  count() { return this.page.evaluate(() => events.length); }
+}
+
+before(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'gyro-webtransport-'));
+  // Browsers take certificates that no authority has signed for WebTransport only if they are ECDSA and short-lived.
+  await promisify(execFile)('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-subj', '/CN=127.0.0.1',
+    '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', path.join(folder, 'key.pem'), '-out', path.join(folder, 'cert.pem')]);
+  const { publicKey } = new X509Certificate(await readFile(path.join(folder, 'cert.pem')));
+  const spki = createHash('sha256').update(publicKey.export({ type: 'spki', format: 'der' })).digest('base64');
+  const scripts = { '/json': await readFile(library('json')), '/protobuf': await readFile(library('protobuf')) };
+  pages = http.createServer((request, answer) => {
+    answer.setHeader('Content-Type', 'text/html').end(`<!doctype html><meta charset=utf-8><link rel=icon href=data:,><script>${scripts[request.url] ?? ''}</script>`);
+  }).listen(0, '127.0.0.1');
+  await once(pages, 'listening');
+  pages.origin = `http://127.0.0.1:${pages.address().port}`;
+  port = await freePort();
+  server = await Server.start();
+  browser = await chromium.launchPersistentContext(path.join(folder, 'profile'), {
+    ...chrome,
+    args: [...chrome.args.filter(arg => arg !== '--disable-quic'), `--ignore-certificate-errors-spki-list=${spki}`,
+      '--webtransport-developer-mode', `--origin-to-force-quic-on=127.0.0.1:${port}`],
+  });
+  browser.setDefaultTimeout(patience);
+}, { timeout: 60_000 });
+
+after(async () => {
+  await browser?.close();
+  pages?.close();
+  pages?.closeAllConnections();
+  if (server?.process.exitCode === null) await server.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+test('an endpoint answers over HTTP/3', { timeout: 60_000 }, async () => {
+  const page = await browser.newPage();
+  const response = await page.goto(`https://127.0.0.1:${port}/connection/init`);
+  assert.equal(response.status(), 200);
+  assert.equal(await page.evaluate(() => performance.getEntriesByType('navigation')[0].nextHopProtocol), 'h3');
+});
+
+for (const encoding of ['json', 'protobuf']) {
+  test(`clients talk over WebTransport, ${encoding}`, { timeout: 60_000 }, async () => {
+    const [alice, bob] = [await Client.open(encoding, `alice-${encoding}`), await Client.open(encoding, `bob-${encoding}`)];
+    await alice.sees(0, ['connecting', 0, 'connect called'], ['connected', null, 'webtransport']);
+    const channel = `news-${encoding}`;
+    await Promise.all([alice, bob].map(client => client.call('subscribe', channel)));
+    const long = 'ü'.repeat(30_000);
+    assert.equal(await alice.call('publish', channel, long), true);
+    await server.api('publish', { channel, data: { n: 1 } });
+    for (const client of [alice, bob]) await client.sees(3, ['publication', long], ['publication', { n: 1 }]);
+
+    // A message beyond the limit ends the connection for good, and nobody else's.
+    assert.equal(typeof await alice.call('publish', channel, long + long), 'string');
+    await alice.sees(5, ['disconnected', 3501, 'message size limit exceeded']);
+    assert.equal(await bob.call('publish', channel, 'still here'), true);
+    await server.api('disconnect', { user: bob.user });
+    await bob.sees(5, ['publication', 'still here'], ['disconnected', 3503, 'force disconnect']);
+  });
+
+  test(`a client comes back over WebTransport and has missed nothing, ${encoding}`, { timeout: 60_000 }, async () => {
+    const client = await Client.open(encoding, `carol-${encoding}`);
+    const channel = `stream:${encoding}`;
+    await client.call('subscribe', channel);
+    await client.sees(2, ['subscribed', false, false]);
+    const want = [];
+    for (let round = 0; round < 10; round++) {
+      // The reconnect begins at once, so some of these come live and some are recovered.
+      await server.api('disconnect', { user: client.user, disconnect: { code: 4000, reason: 'come back' } });
+      for (let i = 0; i < 10; i++) {
+        want.push(round * 10 + i);
+        await server.api('publish', { channel, data: want.at(-1) });
+      }
+    }
+    await client.page.waitForFunction(n => events.filter(([name]) => name === 'publication').length >= n, want.length);
+    const events = await client.page.evaluate(() => globalThis.events);
+    assert.deepEqual(events.filter(([name]) => name === 'publication').map(([, n]) => n), want, 'each once, in order');
+    const back = events.filter(([name]) => name === 'subscribed');
+    assert.ok(back.length > 1 && back.slice(1).every(([, was, recovered]) => was && recovered), JSON.stringify(back));
+    assert.ok(events.every(([name, code]) => name !== 'connecting' || [0, 4000].includes(code)), JSON.stringify(events));
+  });
+
+  test(`clients follow a server that is restarted, ${encoding}`, { timeout: 60_000 }, async () => {
+    const client = await Client.open(encoding, `dave-${encoding}`);
+    await client.call('subscribe', `after-${encoding}`);
+    const seen = await client.count();
+    await server.stop();
+    server = await Server.start();
+    await client.sees(seen, ['connecting', 3001, 'shutdown']);
+    await client.page.waitForFunction(from => events.slice(from).some(([name]) => name === 'subscribed'), seen);
+    await server.api('publish', { channel: `after-${encoding}`, data: 'welcome back' });
+    await client.page.waitForFunction(() => events.at(-1)[1] === 'welcome back');
+  });
+}
