@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gyrohq/gyro/quiet"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
@@ -34,12 +35,14 @@ const (
 // conn is a connection whose requests are for routes with Answer.
 type conn struct {
 	net.Conn
+	quiet  net.Conn // Conn for Read and Write, which are most of what small requests cost
 	front  *Listener
 	remote net.Addr
 	addr   string // the text of remote
 	state  atomic.Int32
 	in     *netio.Buffer // bytes that were read and not answered yet
 	out    []byte
+	fields []byte // of the route, for the answer
 
 	request Request // the last one; the next may have the same head
 	route   *route  // of request
@@ -64,7 +67,7 @@ const (
 var errForeign = errors.New("not a request for a route")
 
 func newConn(l *Listener, in *incoming) *conn {
-	c := &conn{Conn: in.conn, front: l, remote: in.remote, addr: in.remote.String(), in: netio.Get(len(in.early))}
+	c := &conn{Conn: in.conn, quiet: quiet.Conn(in.conn), front: l, remote: in.remote, addr: in.remote.String(), in: netio.Get(len(in.early))}
 	if c.in.B = append(c.in.B, in.early...); len(in.early) > 0 {
 		c.state.Store(stateBusy)
 	}
@@ -187,7 +190,7 @@ func (c *conn) read() error {
 		c.in = c.in.Grow(had)
 	}
 	b := c.in.B
-	n, err := c.Read(b[had:cap(b)])
+	n, err := c.quiet.Read(b[had:cap(b)])
 	c.in.B = b[:had+n]
 	if n > 0 && c.state.Load() != stateBusy && !c.state.CompareAndSwap(stateIdle, stateBusy) {
 		return net.ErrClosed
@@ -229,18 +232,24 @@ func (c *conn) serveRoute(q *Request, r *route, body []byte) (last bool, err err
 			r.Gate.Leave(q, status)
 		}
 	}()
+	refused := r.Gate.Enter(q)
+	if c.fields = c.fields[:0]; refused == nil && r.Fields != nil {
+		c.fields = r.Fields(q, c.fields)
+	}
 	// There is room for the head before the body, because it needs the size of the body.
-	room := maxAnswerHead + max(len(r.ContentType), len(plainText))
+	room := maxAnswerHead + max(len(r.ContentType), len(plainText)) + len(c.fields)
 	out, contentType := slices.Grow(c.out[:0], room)[:room], plainText
-	if f := r.Gate.Enter(q); f != nil {
-		status, out = f.Status, append(append(out, f.Text...), '\n')
+	if refused != nil {
+		status, out = refused.Status, append(append(out, refused.Text...), '\n')
 	} else {
 		status, out = r.Answer(c.front.ctx, q, body, out)
-		switch status {
-		case 0:
+		switch {
+		case status == 0:
 			return false, errForeign
-		case http.StatusOK:
+		case status == http.StatusOK:
 			contentType = r.ContentType
+		case bodiless(status):
+			out = out[:room]
 		default:
 			out = append(append(out[:room], http.StatusText(status)...), '\n')
 		}
@@ -256,15 +265,16 @@ func (c *conn) respond(status int, contentType string, room int, last bool) erro
 	if second := now.Unix(); second != c.second {
 		c.second, c.date = second, now.UTC().AppendFormat(c.date[:0], http.TimeFormat)
 	}
-	var head [2 * maxAnswerHead]byte
-	h := appendHead(head[:0], status, contentType, c.date, len(c.out)-room, last)
-	begin := room - len(h)
-	copy(c.out[begin:], h)
+	h := head{status: status, contentType: contentType, date: c.date, fields: c.fields, length: len(c.out) - room, last: last}
+	var text [2 * maxAnswerHead]byte
+	t := h.append(text[:0])
+	begin := room - len(t)
+	copy(c.out[begin:], t)
 	if now.Sub(c.wrote) >= rearm {
 		c.wrote = now
 		c.deadline(c.SetWriteDeadline, c.front.writeTimeout)
 	}
-	if _, err := c.Write(c.out[begin:]); err != nil {
+	if _, err := c.quiet.Write(c.out[begin:]); err != nil {
 		return err
 	}
 	if c.phase != phaseIdle || now.Sub(c.armed) >= rearm {
@@ -278,6 +288,9 @@ func (c *conn) respond(status int, contentType string, room int, last bool) erro
 func (c *conn) rest() error {
 	if cap(c.out) > maxKept {
 		c.out = nil
+	}
+	if cap(c.fields) > maxKept {
+		c.fields = nil
 	}
 	if len(c.request.head) > maxKept {
 		c.request.reset()

@@ -46,7 +46,8 @@ type Route struct {
 	// Answer is called on a goroutine for a request with a body of known length, of at most
 	// 64 KB. It returns the status, and out with the body of the answer appended. If Answer
 	// has done nothing, it returns status 0, and net/http gets the request. For a status
-	// other than 0 and 200, the body is the status' own text. The request and its body are
+	// other than 0 and 200, the body is the status' own text, if it may have one (204 may
+	// not). The request and its body are
 	// valid until Answer returns. ctx has the values of the server's BaseContext, and does
 	// not end with the connection.
 	Answer func(ctx context.Context, q *Request, body, out []byte) (status int, answer []byte)
@@ -55,6 +56,9 @@ type Route struct {
 	Check func(q *Request) bool
 	// ContentType of the answers of Answer.
 	ContentType string
+	// Fields appends further fields, each with its CR LF, to the head of what Answer
+	// answers: those that let pages of other origins read it, for example. Nil: none.
+	Fields func(q *Request, head []byte) []byte
 }
 
 // Listen returns a listener for s.Serve on ln, whose connections are plaintext. a is the

@@ -44,9 +44,12 @@ type span struct{ from, to uint32 }
 func FromHTTP(r *http.Request) *Request {
 	return &Request{
 		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Host: r.Host,
-		RemoteAddr: r.RemoteAddr, header: r.Header,
+		RemoteAddr: r.RemoteAddr, header: r.Header, length: int(r.ContentLength),
 	}
 }
+
+// ContentLength returns the number of bytes of the body, -1 if the head does not tell.
+func (q *Request) ContentLength() int { return q.length }
 
 // parse reads a head, to its empty line. It reports false for requests that net/http has to
 // read: those of other versions than HTTP/1.1, with a body of unknown length, or that end the
