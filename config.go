@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // Config of a node. With the zero value, everything is in memory and there are no handlers,
@@ -121,6 +122,10 @@ type Config struct {
 	// most, and then fail with ErrorTooManyRequests. With any limit, identical reads at
 	// the same time share a round trip. Default 512; negative: no limit.
 	EngineConcurrency int
+	// ConnectDisconnects are the disconnects of clients with one-way transports, which get no
+	// error, if they cannot connect because of the error with that code. Default, also for
+	// errors with other codes: 3005 for 109 and 110, 3013 for 111, 3507 for 103, else 3004.
+	ConnectDisconnects map[uint32]protocol.Disconnect
 	// SendTime adds the server's time to the connect result. Default: false.
 	SendTime bool
 	// InlineHandlers makes the node call the handlers Connecting and Subscribe without a
@@ -199,6 +204,7 @@ func (c *Config) session() *session.Config {
 		HistoryLimit:       c.HistoryLimit,
 		CommandLimit:       c.CommandLimit,
 		PendingMaxSize:     pendingSize,
+		ConnectDisconnects: c.ConnectDisconnects,
 		Rounds:             new(hub.Rounds),
 		Handles: session.Handles{
 			Subscribe: h.Subscribe != nil, Publish: h.Publish != nil,

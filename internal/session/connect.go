@@ -109,7 +109,7 @@ func (e *Connecting) complete(s *Session) {
 // empty disconnect, with which the transport lets the client close first.
 func (s *Session) connectFailed(id uint32, err error) {
 	if s.via.Mode == transport.OneWay {
-		s.Disconnect(via.Refusal(s.conn, err))
+		s.Disconnect(via.Refusal(s.conn, err, s.cfg.ConnectDisconnects))
 		return
 	}
 	s.fail(id, err)

@@ -90,6 +90,8 @@ type Config struct {
 	CommandLimit       int // commands in progress before reading stops
 	PendingMaxSize     int // bytes of commands that wait for others
 	Handles            Handles
+	// ConnectDisconnects are what OneWay clients get for the errors with these codes.
+	ConnectDisconnects map[uint32]protocol.Disconnect
 
 	// Rounds of the node's checks of positions.
 	Rounds *hub.Rounds

@@ -46,8 +46,8 @@ func (k *Kind) Commands(data []byte) ([]byte, error) {
 }
 
 // Refusal returns the disconnect that a OneWay client gets for an error of its connect
-// request. It tells conn the error.
-func Refusal(conn transport.Conn, err error) protocol.Disconnect {
+// request. codes replaces the default for the errors with these codes. It tells conn the error.
+func Refusal(conn transport.Conn, err error, codes map[uint32]protocol.Disconnect) protocol.Disconnect {
 	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
 		return d
 	}
@@ -55,6 +55,9 @@ func Refusal(conn transport.Conn, err error) protocol.Disconnect {
 		told.Refused(err)
 	}
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		if d, ok := codes[e.Code]; ok {
+			return d
+		}
 		switch e.Code {
 		case protocol.ErrorTokenExpired.Code, protocol.ErrorExpired.Code:
 			return protocol.DisconnectExpired

@@ -114,6 +114,7 @@ func TestCommands(t *testing.T) {
 }
 
 func TestRefusal(t *testing.T) {
+	other := protocol.Disconnect{Code: 4999, Reason: "other"}
 	for _, c := range []struct {
 		err  error
 		want protocol.Disconnect
@@ -127,8 +128,11 @@ func TestRefusal(t *testing.T) {
 		{&protocol.Error{Code: 400, Message: "mine"}, protocol.DisconnectServerError},
 		{errors.New("boom"), protocol.DisconnectServerError},
 		{protocol.Disconnect{Code: 4500, Reason: "mine"}, protocol.Disconnect{Code: 4500, Reason: "mine"}},
+		{protocol.Disconnect{Code: 108, Reason: "mine"}, protocol.Disconnect{Code: 108, Reason: "mine"}},
+		{protocol.ErrorNotAvailable, other},
+		{fmt.Errorf("wrapped: %w", protocol.ErrorLimitExceeded), protocol.DisconnectServerError},
 	} {
-		if got := Refusal(nil, c.err); got != c.want {
+		if got := Refusal(nil, c.err, map[uint32]protocol.Disconnect{108: other}); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
 	}
