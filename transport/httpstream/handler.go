@@ -158,7 +158,7 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) error {
 		header.Set(f.name, f.value)
 	}
 	if r.ProtoMajor == 1 {
-		header.Set("Connection", "keep-alive")
+		header.Set("Connection", "close")
 	}
 	if h.traits.events() {
 		header.Set("Content-Type", eventStream)

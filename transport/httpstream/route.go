@@ -70,12 +70,13 @@ func (h *Handler) appendHead(b []byte, q *front.Request) []byte {
 	return b
 }
 
-// usualFields are those of every answer over HTTP/1.1.
+// usualFields are those of every answer over HTTP/1.1. The connection ends with the stream: a client
+// that expected it to stay open would lose its next request.
 var usualFields = func() (b []byte) {
 	for _, f := range fields {
 		b = appendField(b, f.name, f.value)
 	}
-	return appendField(b, "Connection", "keep-alive")
+	return appendField(b, "Connection", "close")
 }()
 
 func appendField(b []byte, name, value string) []byte {

@@ -44,16 +44,14 @@ func checkHead(t *testing.T, k Kind, w way, resp *answer) {
 	t.Helper()
 	want := map[string]string{
 		"X-Accel-Buffering": "no", "Cache-Control": "private, no-cache, no-store, must-revalidate, max-age=0",
-		"Pragma": "no-cache", "Expire": "0", "Connection": "keep-alive", "Content-Type": "", "Content-Length": "",
+		"Pragma": "no-cache", "Expire": "0", "Content-Type": "", "Content-Length": "",
 		"Access-Control-Allow-Origin": "", "Vary": "",
 	}
 	if kinds[k].events() {
 		want["Content-Type"] = "text/event-stream; charset=utf-8"
 	}
-	if w == byHTTP2 {
-		want["Connection"] = ""
-	} else if len(resp.TransferEncoding) != 1 || resp.TransferEncoding[0] != "chunked" {
-		t.Errorf("Transfer-Encoding: %q", resp.TransferEncoding)
+	if w != byHTTP2 && (len(resp.TransferEncoding) != 1 || resp.TransferEncoding[0] != "chunked" || !resp.Close) {
+		t.Errorf("Transfer-Encoding: %q; the connection ends: %v", resp.TransferEncoding, resp.Close)
 	}
 	for name, value := range want {
 		if got := resp.Header.Get(name); got != value {
