@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 )
 
 const (
@@ -29,4 +30,24 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int) (body []byte, s
 		return nil, statusClosed
 	}
 	return body, 0
+}
+
+// grace is the time to write an answer if that of the server may have passed, and to receive the rest
+// of a body that nobody reads, because a client that gets a reset meanwhile loses the answer.
+const grace = time.Second
+
+// prolong gives time to write the answer to a request that has taken long.
+func prolong(w http.ResponseWriter, began time.Time) {
+	if time.Since(began) > grace {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(grace)) // if this fails, writing may
+	}
+}
+
+// hangUp ends the connection after the answer, if there is a body that was not read to its end:
+// net/http would wait for it.
+func hangUp(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(grace))
+	}
 }

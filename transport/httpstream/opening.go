@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/protocol"
@@ -87,9 +86,8 @@ func (h *Handler) report(q *front.Request, f *rejection) {
 // refuse answers a request that opens no stream, with an empty body.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, q *front.Request, f *rejection) {
 	h.report(q, f)
-	if r.ProtoMajor == 1 && r.ContentLength != 0 && f.status != http.StatusBadRequest { // keep net/http from waiting for the body
-		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	if f.status != http.StatusBadRequest {
+		hangUp(w, r)
 	}
 	if f.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", h.traits.allowed())

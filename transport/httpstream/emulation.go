@@ -1,0 +1,153 @@
+package httpstream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
+)
+
+// EmulationConfig of an Emulation. The zero value is ready to use.
+type EmulationConfig struct {
+	// MaxRequestBodySize is the most bytes in the body of a request. A larger one is refused
+	// with 413. The node takes at most 1 MiB of commands, so more is of no use. Default: 65536.
+	MaxRequestBodySize int
+	// AllowOrigin reports whether the page that sends a request (its origin is in the field
+	// Origin) may read the answer. Requests of other pages are served as well, without the
+	// fields of CORS, so browsers hide the answer. Any goroutine calls it, and it must not
+	// block. Default: none may.
+	AllowOrigin func(q *front.Request) bool
+}
+
+// Emulation serves the requests by which clients with streams send their commands: it hands them
+// to the node that has the stream, whichever node of the cluster the request came to. It is an
+// http.Handler, safe for concurrent use.
+//
+// The answer is 204 when the commands were dispatched, and also if there is no such session, so
+// that nobody can find out sessions by guessing. It is 404 if the node is not in the cluster, and
+// 500 if it has not answered within 10 s. Replies to the commands come by the stream.
+type Emulation struct {
+	emulator transport.Emulator
+	maxBody  int
+	cors     cors
+}
+
+// NewEmulation returns a handler that passes commands to e, a *gyro.Node.
+func NewEmulation(e transport.Emulator, c EmulationConfig) *Emulation {
+	if c.MaxRequestBodySize <= 0 {
+		c.MaxRequestBodySize = 64 << 10
+	}
+	return &Emulation{emulator: e, maxBody: c.MaxRequestBodySize, cors: c.AllowOrigin}
+}
+
+// Route returns the way of small requests that are written as usual, without net/http, which
+// would take most of the CPU that a request costs. All other requests for path go to net/http, so
+// h has to serve the path there as well. Middleware does not see the requests of the route; its
+// Gate does.
+func (h *Emulation) Route(path string) front.Route {
+	return front.Route{
+		Method: http.MethodPost, Path: path, Fields: h.cors.append,
+		Check: func(q *front.Request) bool { return q.ContentLength() <= h.maxBody },
+		Answer: func(ctx context.Context, q *front.Request, body, out []byte) (int, []byte) {
+			var req protocol.EmulationRequest
+			if decodeEmulation(q.Get("Content-Type"), body, &req) != nil {
+				return 0, out // net/http gets the request, and h refuses it
+			}
+			return h.emulate(ctx, q, &req), out
+		},
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Emulation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, began := front.FromHTTP(r), time.Now()
+	h.cors.set(q, w.Header())
+	switch r.Method {
+	case http.MethodPost:
+	case http.MethodOptions:
+		preflight(w, postMethods)
+		return
+	default:
+		w.Header().Set("Allow", postMethods)
+		h.refuse(w, r, http.StatusMethodNotAllowed, "", "commands come by POST")
+		return
+	}
+	body, status := readBody(w, r, h.maxBody)
+	prolong(w, began)
+	var req protocol.EmulationRequest
+	switch {
+	case status == http.StatusRequestEntityTooLarge:
+		h.refuse(w, r, status, "httpstream.EmulationConfig.MaxRequestBodySize", "the body has more than "+strconv.Itoa(h.maxBody)+" bytes")
+		return
+	case status != 0:
+		h.refuse(w, r, status, "", "the body did not arrive")
+		return
+	case decodeEmulation(r.Header.Get("Content-Type"), body, &req) != nil:
+		h.refuse(w, r, http.StatusBadRequest, "", "the body is no emulation request")
+		return
+	}
+	status = h.emulate(context.WithoutCancel(r.Context()), q, &req)
+	prolong(w, began)
+	if status == http.StatusNoContent {
+		w.WriteHeader(status)
+		return
+	}
+	http.Error(w, http.StatusText(status), status)
+}
+
+// refuse answers a request whose body was not read to its end, or makes no sense.
+func (h *Emulation) refuse(w http.ResponseWriter, r *http.Request, status int, key, text string) {
+	h.report(slog.LevelInfo, front.FromHTTP(r), status, refusal.Because(errors.New(statusText(status)), key, text))
+	if status != http.StatusBadRequest {
+		hangUp(w, r)
+	}
+	http.Error(w, statusText(status)+": "+text, status)
+}
+
+func statusText(status int) string {
+	if status == statusClosed {
+		return "Client Closed Request"
+	}
+	return http.StatusText(status)
+}
+
+func decodeEmulation(contentType string, body []byte, req *protocol.EmulationRequest) error {
+	if contentType == protobufType {
+		return req.UnmarshalProto(body)
+	}
+	return req.UnmarshalJSON(body)
+}
+
+// emulate passes commands on, and returns the status of the answer.
+func (h *Emulation) emulate(ctx context.Context, q *front.Request, req *protocol.EmulationRequest) int {
+	err := h.emulator.Emulate(ctx, req.Node, req.Session, req.Data)
+	switch {
+	case err == nil:
+		return http.StatusNoContent
+	case errors.Is(err, transport.ErrUnknownNode):
+		// The text of err has the name that the client sent.
+		err = refusal.Because(transport.ErrUnknownNode, "", "the node that the client was connected to is not in the cluster any more, or the node's name is wrong")
+		return h.report(slog.LevelInfo, q, http.StatusNotFound, err)
+	case errors.Is(err, protocol.ErrorLimitExceeded):
+		return h.report(slog.LevelInfo, q, http.StatusRequestEntityTooLarge, err)
+	}
+	return h.report(slog.LevelWarn, q, http.StatusInternalServerError, err)
+}
+
+// report has the node log why a request is not served, and returns the status.
+func (h *Emulation) report(level slog.Level, q *front.Request, status int, why error) int {
+	if node, ok := h.emulator.(transport.Acceptor); ok {
+		onloop.Refused(node, refusal.Refusal{
+			Kind: "emulation request refused", Level: level, Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path,
+		}, status, why)
+	}
+	return status
+}

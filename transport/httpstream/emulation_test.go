@@ -1,0 +1,384 @@
+package httpstream_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/httpstream"
+)
+
+// emulator notes what comes, and answers by the name of the node.
+type emulator struct {
+	mu    sync.Mutex
+	calls []string
+}
+
+func (e *emulator) Emulate(ctx context.Context, node, session string, data []byte) error {
+	e.mu.Lock()
+	e.calls = append(e.calls, fmt.Sprintf("%s %s %s", node, session, data))
+	e.mu.Unlock()
+	switch node {
+	case "unknown":
+		return fmt.Errorf("wrapped: %w", transport.ErrUnknownNode)
+	case "full":
+		return fmt.Errorf("wrapped: %w", protocol.ErrorLimitExceeded)
+	case "broken":
+		return errors.New("no answer")
+	case "silent":
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+var endpointURL = &url.URL{Path: "/emulation"}
+
+// emulationSite serves an Emulation at /emulation.
+type emulationSite struct {
+	*emulator
+	served atomic.Int64 // requests that passed net/http
+}
+
+// serveEmulation serves on ln during a test, with or without the route.
+func serveEmulation(t testing.TB, ln net.Listener, routed bool) *emulationSite {
+	s := &emulationSite{emulator: new(emulator)}
+	h := httpstream.NewEmulation(s, httpstream.EmulationConfig{
+		MaxRequestBodySize: 1000,
+		AllowOrigin:        func(q *front.Request) bool { return q.Get("Origin") == "https://good.example" },
+	})
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.served.Add(1)
+			h.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 10 * time.Second,
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+	if routed {
+		ln = front.Listen(ln, server, nil, h.Route("/emulation"))
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = server.Serve(ln)
+	}()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-stopped
+	})
+	return s
+}
+
+// exchange sends the parts on one connection, closes its side, and returns the answers.
+func exchange(t *testing.T, c net.Conn, parts ...string) []string {
+	t.Helper()
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	for _, p := range parts {
+		if _, err := io.WriteString(c, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		if err := tcp.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for r := bufio.NewReader(bytes.NewReader(raw)); ; {
+		if _, err := r.Peek(1); err != nil {
+			return list
+		}
+		text, err := readAnswer(r)
+		if err != nil {
+			t.Fatalf("%v in %q", err, raw)
+		}
+		list = append(list, text)
+	}
+}
+
+// readAnswer reads an answer, and returns what a client understands of it, except for the time.
+func readAnswer(r *bufio.Reader) (string, error) {
+	res, err := http.ReadResponse(r, &http.Request{Method: http.MethodPost})
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if res.Header.Get("Date") == "" && res.StatusCode != http.StatusContinue {
+		err = errors.Join(err, errors.New("no date"))
+	}
+	res.Header.Del("Date")
+	return fmt.Sprint(res.StatusCode, res.Header, res.ContentLength, res.Close, string(body)), err
+}
+
+func dialTCP(t *testing.T, ln net.Listener) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func listenTCP(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+func emulationRequest(body string, fields ...string) string {
+	return "POST /emulation HTTP/1.1\r\nHost: a.example\r\n" + strings.Join(append(fields, ""), "\r\n") +
+		"Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+}
+
+func asProto(r protocol.EmulationRequest) string { return string(r.AppendProto(nil)) }
+
+const (
+	toA        = `{"node":"a","session":"s","data":"{\"id\":2,\"rpc\":{}}\n{}"}`
+	octets     = "Content-Type: application/octet-stream"
+	jsonField  = "Content-Type: application/json"
+	goodOrigin = "Origin: https://good.example"
+	badOrigin  = "Origin: https://bad.example"
+)
+
+// emulations are what clients send; the statuses of the answers; what comes to the node; and how
+// many of the requests need net/http.
+var emulations = map[string]struct {
+	parts    []string
+	statuses string
+	calls    []string
+	served   int64
+}{
+	"JSON":                 {[]string{emulationRequest(toA, jsonField)}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 0},
+	"no type":              {[]string{emulationRequest(toA)}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 0},
+	"type with parameters": {[]string{emulationRequest(toA, octets+"; a=b")}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 0},
+	"other letter case":    {[]string{emulationRequest(toA, "Content-Type: Application/Octet-Stream")}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 0},
+	"Protobuf":             {[]string{emulationRequest(asProto(protocol.EmulationRequest{Node: "a", Session: "s", Data: []byte{0}}), octets)}, "204", []string{"a s \x00"}, 0},
+	"kept connection":      {[]string{emulationRequest(toA), emulationRequest(`{"node":"a","session":"s","data":"{}"}`)}, "204 204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`, `a s "{}"`}, 0},
+	"pipelined":            {[]string{strings.Repeat(emulationRequest(`{"node":"a","session":"s","data":"{}"}`), 3)}, "204 204 204", []string{`a s "{}"`, `a s "{}"`, `a s "{}"`}, 0},
+	"chunked": {[]string{"POST /emulation HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		"2\r\n{}\r\n0\r\n\r\n"}, "204", []string{"  "}, 1},
+	"data is no string":      {[]string{emulationRequest(`{"node":"a","session":"s","data":{"id":2}}`)}, "204", []string{`a s {"id":2}`}, 0},
+	"unknown node":           {[]string{emulationRequest(`{"node":"unknown","session":"s","data":"{}"}`), emulationRequest(toA)}, "404 204", []string{`unknown s "{}"`, `a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 0},
+	"too much for the node":  {[]string{emulationRequest(`{"node":"full"}`)}, "413", []string{"full  "}, 0},
+	"broken node":            {[]string{emulationRequest(`{"node":"broken"}`)}, "500", []string{"broken  "}, 0},
+	"garbage":                {[]string{emulationRequest("garbage"), emulationRequest(toA)}, "400 204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 2},
+	"two objects":            {[]string{emulationRequest(toA + "\n" + toA)}, "400", nil, 1},
+	"half an object":         {[]string{emulationRequest(toA[:20])}, "400", nil, 1},
+	"wrong types":            {[]string{emulationRequest(`{"node":1,"session":{},"data":"{}"}`)}, "400", nil, 1},
+	"a list":                 {[]string{emulationRequest(`[` + toA + `]`)}, "400", nil, 1},
+	"no body":                {[]string{emulationRequest("")}, "400", nil, 1},
+	"JSON for Protobuf":      {[]string{emulationRequest(toA, octets)}, "400", nil, 1},
+	"Protobuf for JSON":      {[]string{emulationRequest(asProto(protocol.EmulationRequest{Node: "a"}))}, "400", nil, 1},
+	"Protobuf with a length": {[]string{emulationRequest("\x05"+asProto(protocol.EmulationRequest{Node: "abc"}), octets)}, "400", nil, 1},
+	"long length":            {[]string{emulationRequest("\x1a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", octets)}, "400", nil, 1},
+	"deep":                   {[]string{emulationRequest(`{"node":"a","data":` + strings.Repeat("[", 900) + `}`)}, "400", nil, 1},
+	"largest":                {[]string{emulationRequest(`{"node":"a"` + strings.Repeat(" ", 988) + `}`)}, "204", []string{"a  "}, 0},
+	"too large":              {[]string{emulationRequest(`{"node":"a"` + strings.Repeat(" ", 989) + `}`)}, "413", nil, 1},
+	"said to be too large":   {[]string{"POST /emulation HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n{"}, "413", nil, 1},
+	"chunks too large": {[]string{"POST /emulation HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		"400\r\n" + strings.Repeat(" ", 1024) + "\r\n0\r\n\r\n"}, "413", nil, 1},
+	"cut short": {[]string{"POST /emulation HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{}"}, "499", nil, 1},
+	"GET":       {[]string{"GET /emulation HTTP/1.1\r\nHost: a\r\n\r\n"}, "405", nil, 1},
+	"PUT":       {[]string{strings.Replace(emulationRequest(toA), "POST", "PUT", 1)}, "405", nil, 1},
+	"OPTIONS":   {[]string{"OPTIONS /emulation HTTP/1.1\r\nHost: a\r\n\r\n"}, "204", nil, 1},
+	"preflight": {[]string{"OPTIONS /emulation HTTP/1.1\r\nHost: a\r\n" + goodOrigin + "\r\nAccess-Control-Request-Method: POST\r\n" +
+		"Access-Control-Request-Headers: content-type\r\n\r\n"}, "204", nil, 1},
+	"good origin":    {[]string{emulationRequest(toA, goodOrigin)}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 0},
+	"good, unknown":  {[]string{emulationRequest(`{"node":"unknown"}`, goodOrigin)}, "404", []string{"unknown  "}, 0},
+	"good, asks":     {[]string{emulationRequest(toA, goodOrigin, "Access-Control-Request-Headers: a,b")}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 0},
+	"good, null":     {[]string{emulationRequest(toA, goodOrigin, "Access-Control-Request-Headers: null")}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 0},
+	"good, asks lot": {[]string{emulationRequest(toA, goodOrigin, "Access-Control-Request-Headers: "+strings.Repeat("x", 10_000)), emulationRequest(toA)}, "204 204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`, `a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 0},
+	"bad origin":     {[]string{emulationRequest(toA, badOrigin)}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 0},
+	"HTTP/1.0":       {[]string{strings.Replace(emulationRequest(toA), "1.1", "1.0", 1)}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 1},
+	"close":          {[]string{emulationRequest(toA, "Connection: close")}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 1},
+	"upgrade":        {[]string{emulationRequest(toA, "Connection: Upgrade", "Upgrade: websocket")}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 1},
+	"expectation":    {[]string{emulationRequest(`x`, "Expect: 100-continue")}, "100 400", nil, 1},
+	"query":          {[]string{strings.Replace(emulationRequest(toA), "emulation", "emulation?a=b", 1)}, "204", []string{`a s "{\"id\":2,\"rpc\":{}}\n{}"`}, 0},
+}
+
+// Requests are answered as the specification says, and the route answers like net/http.
+func TestEmulation(t *testing.T) {
+	for name, e := range emulations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got [2][]string
+			for i, routed := range []bool{false, true} {
+				ln := listenTCP(t)
+				s := serveEmulation(t, ln, routed)
+				got[i] = exchange(t, dialTCP(t, ln), e.parts...)
+				var statuses []string
+				for _, text := range got[i] {
+					statuses = append(statuses, text[:3])
+				}
+				if text := strings.Join(statuses, " "); text != e.statuses {
+					t.Errorf("route %v: statuses %s, want %s: %q", routed, text, e.statuses, got[i])
+				}
+				s.mu.Lock()
+				if diff := cmp.Diff(e.calls, s.calls); diff != "" {
+					t.Errorf("route %v: calls\n%s", routed, diff)
+				}
+				s.mu.Unlock()
+				if n := s.served.Load(); routed && n != e.served {
+					t.Errorf("%d requests passed net/http, want %d", n, e.served)
+				}
+			}
+			if diff := cmp.Diff(got[0], got[1]); diff != "" {
+				t.Errorf("answers without route (-) and with (+):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Pages of allowed origins alone may read answers.
+func TestEmulationCORS(t *testing.T) {
+	ln := listenTCP(t)
+	serveEmulation(t, ln, true)
+	answer := func(text string) string {
+		t.Helper()
+		list := exchange(t, dialTCP(t, ln), text)
+		if len(list) != 1 {
+			t.Fatalf("%q", list)
+		}
+		return list[0]
+	}
+	const allowed = "Access-Control-Allow-Credentials:[true] Access-Control-Allow-Origin:[https://good.example]"
+	if a := answer(emulationRequest(toA, goodOrigin)); a != "204 map["+allowed+" Vary:[Origin]] 0 false" {
+		t.Errorf("%q", a)
+	}
+	if a := answer(emulationRequest(toA, badOrigin)); a != "204 map[] 0 false" {
+		t.Errorf("%q", a)
+	}
+	preflight := "OPTIONS /emulation HTTP/1.1\r\nHost: a\r\nOrigin: https://good.example\r\nAccess-Control-Request-Headers: content-type\r\n\r\n"
+	want := "204 map[Access-Control-Allow-Credentials:[true] Access-Control-Allow-Headers:[content-type] Access-Control-Allow-Methods:[POST, OPTIONS] " +
+		"Access-Control-Allow-Origin:[https://good.example] Access-Control-Max-Age:[300] Vary:[Origin]] 0 false"
+	if a := answer(preflight); a != want {
+		t.Errorf("%q", a)
+	}
+	if a := answer(strings.Replace(preflight, "good", "bad", 1)); a != "204 map[Access-Control-Allow-Methods:[POST, OPTIONS] Access-Control-Max-Age:[300]] 0 false" {
+		t.Errorf("%q", a)
+	}
+	if a := answer(strings.Replace(emulationRequest(toA), "POST", "DELETE", 1)); !strings.Contains(a, "Allow:[POST, OPTIONS]") {
+		t.Errorf("%q", a)
+	}
+}
+
+// pipeListener has connections of memory, for virtual time.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (p *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipeListener) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
+func (p *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A node that does not answer is told of, although the server's time to write has passed. A body
+// that comes slowly ends in bounded time.
+func TestEmulationTakesLong(t *testing.T) {
+	for _, test := range []struct {
+		name, request string
+		routed        bool
+		status        string // "": the connection ends
+		after         time.Duration
+	}{
+		{"silent node", emulationRequest(`{"node":"silent"}`), false, "500", 10 * time.Second},
+		{"silent node, route", emulationRequest(`{"node":"silent"}`), true, "500", 10 * time.Second},
+		{"slow body", emulationRequest(toA)[:100], false, "499", 30 * time.Second},
+		{"slow body, route", emulationRequest(toA)[:100], true, "", 31 * time.Second},
+		{"slow chunks", "POST /emulation HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{", true, "499", 30 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+				s := serveEmulation(t, p, test.routed)
+				client, server := net.Pipe()
+				defer client.Close()
+				p.conns <- server
+				began := time.Now()
+				go func() { _, _ = io.WriteString(client, test.request) }()
+				text, err := readAnswer(bufio.NewReader(client))
+				if test.status == "" && !errors.Is(err, io.ErrUnexpectedEOF) || test.status != "" && (err != nil || !strings.HasPrefix(text, test.status)) {
+					t.Errorf("%q, %v", text, err)
+				}
+				if took := time.Since(began); took < test.after || took > test.after+time.Second {
+					t.Errorf("took %v, want %v", took, test.after)
+				}
+				if s.mu.Lock(); test.status != "500" && len(s.calls) > 0 {
+					t.Errorf("calls %q", s.calls)
+				}
+				s.mu.Unlock()
+			})
+		})
+	}
+}
+
+// Anything that comes is answered with a status of the specification, and reaches the node only as
+// what the decoders of protocol understand.
+func FuzzEmulation(f *testing.F) {
+	f.Add(true, []byte(toA))
+	f.Add(false, []byte(asProto(protocol.EmulationRequest{Node: "a", Session: "s", Data: []byte{0}})))
+	f.Add(true, []byte(toA+toA))
+	f.Fuzz(func(t *testing.T, asJSON bool, body []byte) {
+		s := new(emulator)
+		r := httpstream.NewEmulation(s, httpstream.EmulationConfig{}).Route("/emulation")
+		q := &front.Request{Method: http.MethodPost}
+		var req protocol.EmulationRequest
+		err := req.UnmarshalJSON(body)
+		if !asJSON {
+			q = front.FromHTTP(&http.Request{Method: http.MethodPost, URL: endpointURL, Header: http.Header{"Content-Type": {"application/octet-stream"}}})
+			err = req.UnmarshalProto(body)
+		}
+		if req.Node == "silent" {
+			return
+		}
+		status, out := r.Answer(t.Context(), q, body, nil)
+		switch {
+		case len(out) > 0:
+			t.Errorf("body %q", out)
+		case err != nil && (status != 0 || len(s.calls) > 0):
+			t.Errorf("%q: status %d, calls %q; but %v", body, status, s.calls, err)
+		case err == nil && (len(s.calls) != 1 || s.calls[0] != fmt.Sprintf("%s %s %s", req.Node, req.Session, req.Data)):
+			t.Errorf("%q: status %d, calls %q", body, status, s.calls)
+		}
+	})
+}
