@@ -57,6 +57,9 @@ type App struct {
 	serving   sync.WaitGroup
 	inForce   atomic.Pointer[snapshot] // never nil after New
 	reloading sync.Mutex
+	// bodyLimits are the keys that bound the bodies of requests, by path. It is complete when
+	// New returns.
+	bodyLimits map[string]string
 }
 
 // New validates the configuration and builds a server from it; nothing listens yet. Errors
@@ -66,7 +69,10 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	o.Logger = logging.Wrap(o.Logger)
-	a := &App{cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, failed: make(chan error, 4), stopCerts: func() {}}
+	a := &App{
+		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, failed: make(chan error, 4), stopCerts: func() {},
+		bodyLimits: make(map[string]string),
+	}
 	a.meters = a.newMeters(o.Version)
 	var err error
 	if a.origins, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
@@ -132,6 +138,7 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 		Concurrency:            max(c.Concurrency, 1),
 		SendTime:               c.IncludeServerTime,
 		GoroutineDriver:        cfg.WebSocket.GoroutineDriver,
+		ConnectDisconnects:     connectDisconnects(c),
 	}
 }
 
@@ -153,8 +160,13 @@ var keys = map[string]string{
 // nameKey replaces what the node names in a refusal by a key of the configuration, or by
 // nothing if there is none.
 func (a *App) nameKey(f *refusal.Refusal) {
-	switch of, _, _ := strings.Cut(f.Key, "."); of {
+	switch of, field, _ := strings.Cut(f.Key, "."); of {
 	case "Config", "Handlers", "SubscribeOptions", "ChannelOptions", "webtransport":
+	case "httpstream":
+		if strings.HasSuffix(field, ".MaxRequestBodySize") {
+			f.Key = a.bodyLimits[f.Path]
+		}
+		return
 	default:
 		return
 	}
@@ -274,6 +286,7 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 			Handler: h, routes: []front.Route{h.Route(cleanPrefix(path))}, limited: true, checkOrigin: true,
 		})
 	}
+	errs = append(errs, a.mountStreams(external))
 	if cfg.WebTransport.Enabled {
 		add(external, "webtransport.handler_prefix", cfg.WebTransport.HandlerPrefix,
 			endpoint{Handler: a.webTransport(), limited: true, checkOrigin: true})

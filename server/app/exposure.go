@@ -9,7 +9,8 @@ import (
 // connect to, so that everybody who can reach that port can reach these endpoints.
 func (a *App) warnExposed() {
 	cfg := a.cfg
-	if cfg.WebSocket.Disabled || loopback(cfg.HTTPServer.Address) {
+	clients := !cfg.WebSocket.Disabled || cfg.SSE.Enabled || cfg.HTTPStream.Enabled || cfg.UniSSE.Enabled || cfg.UniHTTPStream.Enabled
+	if !clients || loopback(cfg.HTTPServer.Address) {
 		return
 	}
 	shared := samePlace(&cfg.HTTPServer)

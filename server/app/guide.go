@@ -16,13 +16,17 @@ type guide struct {
 	refusals refusal.Reporter
 	// webSocket and api are the paths of these endpoints on this listener; empty for none.
 	webSocket, api string
+	// off are the keys that enable endpoints which are off, by path.
+	off map[string]string
 }
 
 // ServeHTTP implements http.Handler.
 func (g *guide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text := "404 page not found"
 	_, isMethod := api.MethodByName(path.Base(r.URL.Path))
-	switch {
+	switch key := g.off[r.URL.Path]; {
+	case key != "":
+		text += ": " + g.refuse(r, key, key+" is off")
 	case strings.EqualFold(r.Header.Get("Upgrade"), "websocket") && g.webSocket != "":
 		text += ": " + g.refuse(r, "websocket.handler_prefix", "WebSocket clients connect to "+g.webSocket)
 	case isMethod && g.api != "":

@@ -38,6 +38,7 @@ type endpoint struct {
 
 func newSite(gate func(path string, e endpoint) *gate) *site {
 	s := &site{exact: make(map[string]http.Handler), trees: make(map[string]http.Handler), gate: gate}
+	s.guide.off = make(map[string]string)
 	s.rest = s.guard(metrics.Other, endpoint{Handler: &s.guide})
 	return s
 }

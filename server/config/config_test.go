@@ -397,9 +397,7 @@ func TestIdleKeys(t *testing.T) {
 		`{"node":{"info_metrics_aggregate_interval":"61s"}}`: {
 			"node.info_metrics_aggregate_interval has no effect: node info has no metrics, prometheus has",
 		},
-		`{"uni_websocket":{"read_buffer_size":512},"admin":{"password":"x"},"emulation":{"handler_prefix":"/e"}}`: {
-			"emulation.handler_prefix has no effect: this version of Gyro does not support it yet",
-		},
+		`{"uni_websocket":{"read_buffer_size":512},"admin":{"password":"x"},"emulation":{"handler_prefix":"/e"}}`: nil,
 		`{"channel":{"namespaces":[{"name":"a"},{"name":"chat","subscribe_proxy_name":"x"}]},"shared_poll":{"hmac_secret_key":"secret"},
 			"proxies":[{"name":"x","endpoint":"http://h"}]}`: {
 			"channel.namespaces[1](chat).subscribe_proxy_name has no effect: this version of Gyro does not support it yet",

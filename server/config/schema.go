@@ -31,13 +31,13 @@ type Config struct {
 	SharedPoll       SharedPoll             `key:"shared_poll" opt:"later" doc:"Shared poll channels."`
 
 	WebSocket     WebSocket     `key:"websocket" arg:"/connection/websocket" doc:"WebSocket transport."`
-	SSE           BodyTransport `key:"sse" opt:"later" arg:"/connection/sse" doc:"SSE transport."`
-	HTTPStream    BodyTransport `key:"http_stream" opt:"later" arg:"/connection/http_stream" doc:"HTTP streaming transport."`
-	Emulation     Emulation     `key:"emulation" opt:"later" doc:"Commands of clients that use SSE or HTTP streaming."`
+	SSE           BodyTransport `key:"sse" arg:"/connection/sse" doc:"SSE transport."`
+	HTTPStream    BodyTransport `key:"http_stream" arg:"/connection/http_stream" doc:"HTTP streaming transport."`
+	Emulation     Emulation     `key:"emulation" doc:"Commands of clients that use SSE or HTTP streaming. The endpoint is there if one of these is enabled."`
 	WebTransport  WebTransport  `key:"webtransport" doc:"WebTransport, needs HTTP/3."`
 	UniWebSocket  UniWebSocket  `key:"uni_websocket" opt:"later" arg:"/connection/uni_websocket" doc:"Unidirectional WebSocket."`
-	UniSSE        UniHTTP       `key:"uni_sse" opt:"later" arg:"/connection/uni_sse" doc:"Unidirectional SSE."`
-	UniHTTPStream UniHTTP       `key:"uni_http_stream" opt:"later" arg:"/connection/uni_http_stream" doc:"Unidirectional HTTP streaming."`
+	UniSSE        UniHTTP       `key:"uni_sse" arg:"/connection/uni_sse" doc:"Unidirectional SSE."`
+	UniHTTPStream UniHTTP       `key:"uni_http_stream" arg:"/connection/uni_http_stream" doc:"Unidirectional HTTP streaming."`
 	UniGRPC       UniGRPC       `key:"uni_grpc" opt:"later" doc:"Unidirectional gRPC."`
 	Init          Init          `key:"init" doc:"Endpoint for clients that warm up an HTTP connection."`
 
@@ -188,15 +188,15 @@ type UniWebSocket struct {
 
 // BodyTransport is SSE or HTTP streaming.
 type BodyTransport struct {
-	Enabled            bool   `key:"enabled" opt:"refused"`
+	Enabled            bool   `key:"enabled" doc:"Serve this transport."`
 	HandlerPrefix      string `key:"handler_prefix" def:"{}" doc:"Path."`
-	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Bytes."`
+	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Largest body of a request, bytes; 0 for 65536. Larger ones are refused with 413."`
 }
 
 // Emulation receives what clients of one-way streams send.
 type Emulation struct {
 	HandlerPrefix      string `key:"handler_prefix" def:"/emulation" doc:"Path."`
-	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Bytes."`
+	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Largest body of a request, bytes; 0 for 65536. Larger ones are refused with 413."`
 }
 
 // WebTransport is the WebTransport transport.

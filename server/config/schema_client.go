@@ -38,8 +38,8 @@ type Client struct {
 	UserPersonalChannel    PersonalChannel `key:"subscribe_to_user_personal_channel" opt:"reload"`
 	UniDisconnectOnConnect struct {
 		Enabled    bool                  `key:"enabled" doc:"Map connect errors to disconnects on unidirectional transports."`
-		Transforms []DisconnectTransform `key:"transforms"`
-	} `key:"connect_code_to_unidirectional_disconnect" opt:"later"`
+		Transforms []DisconnectTransform `key:"transforms" doc:"Disconnects by error code; of several with the same code the first counts. Without one, 109 and 110 become 3005, 111 becomes 3013, 103 becomes 3507, and others 3004."`
+	} `key:"connect_code_to_unidirectional_disconnect"`
 }
 
 // DisconnectTransform maps a code to a disconnect.

@@ -117,6 +117,9 @@ func (u *UniHTTP) check(p *problems, section string) {
 		if t.Code == 0 || t.To.StatusCode == 0 {
 			p.add(fmt.Sprintf("%s.connect_code_to_http_response.transforms[%d]", section, i),
 				"code and to.status_code must not be zero")
+		} else if s := t.To.StatusCode; s < 200 || s > 599 {
+			p.add(fmt.Sprintf("%s.connect_code_to_http_response.transforms[%d].to.status_code", section, i),
+				"%d is not a status from 200 to 599", s)
 		}
 	}
 }

@@ -61,6 +61,8 @@ var validateTests = []struct{ text, want string }{
 	{`{"client":{"connect_code_to_unidirectional_disconnect":{"transforms":[{"code":1,"to":{"code":1,"reason":"é"}}]}}}`, `ASCII`},
 	{`{"uni_sse":{"connect_code_to_http_response":{"transforms":[{"code":1}]}}}`, `uni_sse.connect_code_to_http_response.transforms[0]`},
 	{`{"uni_http_stream":{"connect_code_to_http_response":{"transforms":[{"to":{"status_code":200}}]}}}`, `uni_http_stream.connect`},
+	{`{"uni_sse":{"connect_code_to_http_response":{"transforms":[{"code":1,"to":{"status_code":99}}]}}}`, `transforms[0].to.status_code: 99 is not a status`},
+	{`{"uni_sse":{"connect_code_to_http_response":{"transforms":[{"code":1,"to":{"status_code":403}}]}}}`, ``},
 	{`{"client":{"subscribe_to_user_personal_channel":{"enabled":true,"personal_channel_namespace":"no"}}}`, `personal_channel_namespace: there is no namespace "no"`},
 	{`{"client":{"subscribe_to_user_personal_channel":{"enabled":true,"single_connection":true}}}`, `single_connection`},
 	{`{"client":{"subscribe_to_user_personal_channel":{"enabled":true}}}`, ""},
@@ -173,8 +175,7 @@ var (
 	unsupported = []string{
 		"broker.type", "map_broker.type", "controller.enabled", "client.proxy.connect.enabled", "client.proxy.refresh.enabled",
 		"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint", "rpc.without_namespace.proxy_enabled",
-		"grpc_api.enabled", "sse.enabled", "http_stream.enabled", "uni_websocket.enabled", "uni_sse.enabled",
-		"uni_http_stream.enabled", "uni_grpc.enabled", "admin.enabled",
+		"grpc_api.enabled", "uni_websocket.enabled", "uni_grpc.enabled", "admin.enabled",
 		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled",
 	}
 	unsupportedOptions = []string{

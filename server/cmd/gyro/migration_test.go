@@ -102,8 +102,8 @@ func TestFromCentrifugoExitCode(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "config.json")); err != nil {
 		t.Fatal(err)
 	}
-	out, code = run(t, dir, []string{"CENTRIFUGO_SSE_ENABLED=true"}, "checkconfig", "--from-centrifugo")
-	if code != 1 || !strings.Contains(out, "sse.enabled  (CENTRIFUGO_SSE_ENABLED)") {
+	out, code = run(t, dir, []string{"CENTRIFUGO_ADMIN_ENABLED=true"}, "checkconfig", "--from-centrifugo")
+	if code != 1 || !strings.Contains(out, "admin.enabled  (CENTRIFUGO_ADMIN_ENABLED)") {
 		t.Errorf("%d %s", code, out)
 	}
 }

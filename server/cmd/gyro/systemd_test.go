@@ -42,8 +42,8 @@ func TestSystemdUnit(t *testing.T) {
 		return strings.Fields(strings.ReplaceAll(rest, settings["WorkingDirectory"], dir))
 	}
 	fail(t, dir, "config.json", args("ExecStartPre")...)
-	write(t, dir, "config.json", `{"sse":{"enabled":true}}`)
-	fail(t, dir, "sse.enabled", args("ExecStartPre")...)
+	write(t, dir, "config.json", `{"admin":{"enabled":true}}`)
+	fail(t, dir, "admin.enabled", args("ExecStartPre")...)
 	port := freePort(t)
 	write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`},"channel":{"namespaces":[{"name":"chat"}]}}`)
 	if out := succeed(t, dir, args("ExecStartPre")...); out != "" {

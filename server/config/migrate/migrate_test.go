@@ -137,7 +137,7 @@ func TestDifferences(t *testing.T) {
 // TestVariables: what variables set is reported as theirs.
 func TestVariables(t *testing.T) {
 	x := examine(t, "client: {channel_limit: -1}\nchannel: {namespaces: [{name: from-file, history_size: -1}]}\n",
-		"CENTRIFUGO_CLIENT_CHANNEL_LIMIT=-5", "GYRO_CLIENT_CHANNEL_LIMIT=-7", "CENTRIFUGO_SSE_ENABLED=1", "CENTRIFUGO_SSE_ENABLE=1",
+		"CENTRIFUGO_CLIENT_CHANNEL_LIMIT=-5", "GYRO_CLIENT_CHANNEL_LIMIT=-7", "CENTRIFUGO_ADMIN_ENABLED=1", "CENTRIFUGO_ADMIN_ENABLE=1",
 		`CENTRIFUGO_CHANNEL_NAMESPACES=[{"name":"from-env","history_size":-1,"x":1}]`, "CENTRIFUGO_CHANNEL_NAMESPACES_FROM_ENV_PRESENCE=maybe")
 	var got []string
 	for _, f := range New(x).Findings {
@@ -150,9 +150,9 @@ func TestVariables(t *testing.T) {
 		"refused channel.namespaces[0](from-env).history_ttl CENTRIFUGO_CHANNEL_NAMESPACES ",
 		"refused channel.namespaces[0](from-env).presence CENTRIFUGO_CHANNEL_NAMESPACES_FROM_ENV_PRESENCE ",
 		"refused client.channel_limit GYRO_CLIENT_CHANNEL_LIMIT ",
-		"unknown CENTRIFUGO_SSE_ENABLE CENTRIFUGO_SSE_ENABLE CENTRIFUGO_SSE_ENABLED",
+		"unknown CENTRIFUGO_ADMIN_ENABLE CENTRIFUGO_ADMIN_ENABLE CENTRIFUGO_ADMIN_ENABLED",
 		"unknown channel.namespaces[0].x CENTRIFUGO_CHANNEL_NAMESPACES ",
-		"unsupported sse.enabled CENTRIFUGO_SSE_ENABLED ",
+		"unsupported admin.enabled CENTRIFUGO_ADMIN_ENABLED ",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

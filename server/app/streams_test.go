@@ -1,0 +1,295 @@
+package app
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// streaming switches all HTTP streams on.
+func streaming(cfg *config.Config) {
+	cfg.SSE.Enabled, cfg.HTTPStream.Enabled, cfg.UniSSE.Enabled, cfg.UniHTTPStream.Enabled = true, true, true, true
+	cfg.Channel.WithoutNamespace.AllowSubscribeForClient = true
+	cfg.Channel.WithoutNamespace.AllowPublishForSubscriber = true
+}
+
+// httpClient is a client of an HTTP stream: the answer to a request that opened one.
+type httpClient struct {
+	s       *testServer
+	res     *http.Response
+	lines   *bufio.Reader
+	prefix  string // of each line
+	connect *protocol.ConnectResult
+}
+
+// openStream opens a stream.
+func (s *testServer) openStream(req *http.Request) *httpClient {
+	s.t.Helper()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = res.Body.Close() })
+	return &httpClient{s: s, res: res, lines: bufio.NewReader(res.Body)}
+}
+
+func (s *testServer) newRequest(method, path, body string, fields ...string) *http.Request {
+	s.t.Helper()
+	req, err := http.NewRequest(method, s.url(path), strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i < len(fields); i += 2 {
+		req.Header.Set(fields[i], fields[i+1])
+	}
+	return req
+}
+
+// httpStream connects a user by http_stream.
+func (s *testServer) httpStream(user string) *httpClient {
+	s.t.Helper()
+	c := s.openStream(s.newRequest(http.MethodPost, "/connection/http_stream", `{"id":1,"connect":{`+s.tokenField(jwt.MapClaims{"sub": user})+`}}`))
+	return c.connected()
+}
+
+// sse connects a user by sse.
+func (s *testServer) sse(user string) *httpClient {
+	s.t.Helper()
+	query := url.Values{"cf_connect": {`{"id":1,"connect":{` + s.tokenField(jwt.MapClaims{"sub": user}) + `}}`}}
+	c := s.openStream(s.newRequest(http.MethodGet, "/connection/sse?"+query.Encode(), ""))
+	c.prefix = "data: "
+	return c.connected()
+}
+
+func (c *httpClient) connected() *httpClient {
+	c.s.t.Helper()
+	if c.res.StatusCode != http.StatusOK {
+		c.s.t.Fatal(c.res.Status)
+	}
+	var reply protocol.Reply
+	if line := c.next(); json.Unmarshal([]byte(line), &reply) != nil || reply.Connect == nil || reply.Connect.Session == "" {
+		c.s.t.Fatalf("%q", line)
+	}
+	c.connect = reply.Connect
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.secrets = append(c.s.secrets, c.connect.Session)
+	return c
+}
+
+// next returns the next message.
+func (c *httpClient) next() string {
+	c.s.t.Helper()
+	for {
+		line, err := c.lines.ReadString('\n')
+		if err != nil {
+			c.s.t.Fatalf("%q, %v", line, err)
+		}
+		if line = strings.TrimRight(line, "\r\n"); line != "" {
+			text, ok := strings.CutPrefix(line, c.prefix)
+			if !ok {
+				c.s.t.Fatalf("%q has no %q", line, c.prefix)
+			}
+			return text
+		}
+	}
+}
+
+func (c *httpClient) want(messages ...string) {
+	c.s.t.Helper()
+	for _, want := range messages {
+		if got := c.next(); got != want {
+			c.s.t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// emulation is the body of an emulation request.
+func emulation(node, session string, lines ...string) string {
+	data, _ := json.Marshal(strings.Join(lines, "\n"))
+	return fmt.Sprintf(`{"node":%q,"session":%q,"data":%s}`, node, session, data)
+}
+
+// emulate sends commands and returns the whole answer.
+func (s *testServer) emulate(body string, fields ...string) string {
+	s.t.Helper()
+	res, err := http.DefaultClient.Do(s.newRequest(http.MethodPost, "/emulation", body, fields...))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	res.Header.Del("Date")
+	text, err := httputil.DumpResponse(res, true)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (c *httpClient) send(lines ...string) {
+	c.s.t.Helper()
+	if a := c.s.emulate(emulation(c.connect.Node, c.connect.Session, lines...)); !strings.HasPrefix(a, "HTTP/1.1 204 ") {
+		c.s.t.Errorf("%q", a)
+	}
+}
+
+// Clients of both kinds send commands in order, and get what everybody gets.
+func TestStreams(t *testing.T) {
+	s := startServer(t, streaming)
+	clients := []*httpClient{s.httpStream("a"), s.sse("b")}
+	for _, c := range clients {
+		c.send(`{"id":2,"subscribe":{"channel":"news"}}`, `{"id":3,"unsubscribe":{"channel":"news"}}`, `{"id":4,"subscribe":{"channel":"news"}}`)
+		c.want(`{"id":2,"subscribe":{}}`, `{"id":3,"unsubscribe":{}}`, `{"id":4,"subscribe":{}}`)
+	}
+	s.api("publish", `{"channel":"news","data":{"n":1}}`)
+	for _, c := range clients {
+		c.want(`{"push":{"channel":"news","pub":{"data":{"n":1}}}}`)
+	}
+	clients[0].send(`{"id":5,"subscribe":{"channel":`)
+	clients[0].want(`{"push":{"disconnect":{"code":3501,"reason":"bad request"}}}`)
+	if rest, err := io.ReadAll(clients[0].lines); err != nil || len(rest) > 0 {
+		t.Errorf("after the disconnect: %q, %v", rest, err)
+	}
+}
+
+// Nobody learns of a session by the answer: it is the same for the session of a client, for one that
+// there is not, for one that is not spelled as it should be, and for commands that are no text.
+func TestEmulationRevealsNothing(t *testing.T) {
+	s := startServer(t, streaming)
+	c := s.httpStream("a")
+	node, session := c.connect.Node, c.connect.Session
+	want := s.emulate(emulation(node, session, `{"id":2,"unsubscribe":{"channel":"a"}}`))
+	for _, body := range []string{
+		emulation(node, uuid.NewString(), `{"id":3,"unsubscribe":{"channel":"a"}}`),
+		emulation(node, uuid.NewString(), `garbage`),
+		emulation(node, strings.ToUpper(session), `{"id":3,"unsubscribe":{"channel":"a"}}`),
+		emulation(node, session+" ", `{"id":3,"unsubscribe":{"channel":"a"}}`),
+		emulation(node, c.connect.Client, `{"id":3,"unsubscribe":{"channel":"a"}}`),
+		emulation(node, "", `{"id":3,"unsubscribe":{"channel":"a"}}`),
+		fmt.Sprintf(`{"node":%q,"session":%q,"data":{"id":3}}`, node, session),
+		fmt.Sprintf(`{"node":%q,"session":%q}`, node, session),
+	} {
+		if got := s.emulate(body); got != want {
+			t.Errorf("%s: %q, want %q", body, got, want)
+		}
+	}
+	// The node, which is no secret, is known or not, whatever the session is.
+	other := s.emulate(emulation(uuid.NewString(), session, `{}`))
+	if again := s.emulate(emulation(uuid.NewString(), uuid.NewString(), `{}`)); again != other || !strings.HasPrefix(other, "HTTP/1.1 404 ") {
+		t.Errorf("%q, %q", other, again)
+	}
+	c.want(`{"id":2,"unsubscribe":{}}`)
+	c.send(`{"id":4,"unsubscribe":{"channel":"a"}}`)
+	c.want(`{"id":4,"unsubscribe":{}}`) // the session got nothing of all that
+}
+
+// The limits of connections are for streams alone, and what is refused is in the log with its key.
+func TestStreamLimits(t *testing.T) {
+	s := startServer(t, func(cfg *config.Config) {
+		measured(cfg)
+		streaming(cfg)
+		cfg.UniSSE.Enabled = false
+		cfg.Client.ConnectionLimit = 1
+		cfg.Client.AllowedOrigins = []string{"https://good.example"}
+		cfg.HTTPStream.MaxRequestBodySize, cfg.Emulation.MaxRequestBodySize = 2000, 1000
+	})
+	c := s.httpStream("a")
+	status := func(req *http.Request) int {
+		t.Helper()
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if allowed := res.Header.Get("Access-Control-Allow-Origin"); allowed != "" && allowed != "https://good.example" {
+			t.Errorf("%s is allowed", allowed)
+		}
+		return res.StatusCode
+	}
+	if n := status(s.newRequest(http.MethodPost, "/connection/http_stream", `{"id":1,"connect":{}}`)); n != http.StatusServiceUnavailable {
+		t.Error(n)
+	}
+	for i := range 20 {
+		c.send(fmt.Sprintf(`{"id":%d,"unsubscribe":{"channel":"a"}}`, i+2))
+		c.want(fmt.Sprintf(`{"id":%d,"unsubscribe":{}}`, i+2))
+	}
+	const cors = "Access-Control-Allow-Origin: https://good.example\r\n"
+	body := emulation(c.connect.Node, c.connect.Session, `{"id":30,"unsubscribe":{"channel":"a"}}`)
+	if a := s.emulate(body, "Origin", "https://good.example"); !strings.Contains(a, cors) {
+		t.Errorf("%q", a)
+	}
+	if a := s.emulate(body, "Origin", "https://bad.example"); strings.Contains(a, "Access-Control") || !strings.HasPrefix(a, "HTTP/1.1 204 ") {
+		t.Errorf("%q", a)
+	}
+	c.want(`{"id":30,"unsubscribe":{}}`, `{"id":30,"unsubscribe":{}}`)
+	if n := status(s.newRequest(http.MethodPost, "/emulation", strings.Repeat(" ", 1001))); n != http.StatusRequestEntityTooLarge {
+		t.Error(n)
+	}
+	if n := status(s.newRequest(http.MethodPost, "/emulation", emulation("nobody", c.connect.Session, `{}`))); n != http.StatusNotFound {
+		t.Error(n)
+	}
+	if n := status(s.newRequest(http.MethodGet, "/connection/uni_sse", "")); n != http.StatusNotFound {
+		t.Error(n)
+	}
+	_ = c.res.Body.Close()
+	s.awaitClients(0)
+	if n := status(s.newRequest(http.MethodPost, "/connection/http_stream", strings.Repeat(" ", 2001))); n != http.StatusRequestEntityTooLarge {
+		t.Error(n)
+	}
+	s.wantMetric(22, "gyro_node_incoming_http_requests_total", "method=POST", "path=/emulation", "status=204")
+	s.wantMetric(1, "gyro_node_incoming_http_requests_total", "method=POST", "path=/emulation", "status=404")
+	s.wantMetric(1, "gyro_node_incoming_http_requests_total", "method=POST", "path=/connection/http_stream", "status=200")
+	log := s.logged()
+	for _, want := range []string{
+		`"key":"client.connection_limit"`, `"key":"emulation.max_request_body_size"`, `"key":"http_stream.max_request_body_size"`,
+		`"key":"uni_sse.enabled"`, `"key":"client.allowed_origins"`, `"origin":"https://bad.example"`, `is not in the cluster`,
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("not in the log: %s", want)
+		}
+	}
+}
+
+// One-way clients are told why they cannot connect as the configuration says.
+func TestConnectCodes(t *testing.T) {
+	expired := map[string]any{"sub": "a", "exp": 1}
+	open := func(s *testServer, path string) *httpClient {
+		t.Helper()
+		return s.openStream(s.newRequest(http.MethodPost, path, `{`+s.tokenField(expired)+`}`))
+	}
+	s := startServer(t, streaming)
+	open(s, "/connection/uni_http_stream").want(`{"disconnect":{"code":3005,"reason":"connection expired"}}`)
+
+	var disconnect config.DisconnectTransform
+	disconnect.Code, disconnect.To.Code, disconnect.To.Reason = 109, 4109, "get another token"
+	var status config.HTTPTransform
+	status.Code, status.To.StatusCode = 109, http.StatusUnauthorized
+	s = startServer(t, func(cfg *config.Config) {
+		streaming(cfg)
+		cfg.Client.UniDisconnectOnConnect.Enabled = true
+		cfg.Client.UniDisconnectOnConnect.Transforms = []config.DisconnectTransform{disconnect}
+		cfg.UniSSE.ConnectCodeToHTTPResponse.Enabled = true
+		cfg.UniSSE.ConnectCodeToHTTPResponse.Transforms = []config.HTTPTransform{status}
+	})
+	open(s, "/connection/uni_http_stream").want(`{"disconnect":{"code":4109,"reason":"get another token"}}`)
+	c := open(s, "/connection/uni_sse")
+	if text, err := io.ReadAll(c.lines); c.res.StatusCode != http.StatusUnauthorized || string(text) != "token expired" || err != nil {
+		t.Errorf("%d %q %v", c.res.StatusCode, text, err)
+	}
+	c = s.openStream(s.newRequest(http.MethodPost, "/connection/uni_sse", `{}`))
+	if text, err := io.ReadAll(c.lines); c.res.StatusCode != http.StatusInternalServerError || string(text) != "Internal Server Error" || err != nil {
+		t.Errorf("%d %q %v", c.res.StatusCode, text, err)
+	}
+}
