@@ -14,7 +14,7 @@ import (
 // Report is the result of a run. Times are in seconds, latencies in microseconds,
 // sizes in bytes. A section is nil if the scenario has no such section or ended before it.
 type Report struct {
-	Scenario string `json:"scenario"` // fanout, idle, storm or publish
+	Scenario string `json:"scenario"` // fanout, idle, storm, publish or emulation
 	OK       bool   `json:"ok"`
 	Error    string `json:"error,omitempty"` // why OK is not set
 	Encoding string `json:"proto"`
@@ -25,6 +25,8 @@ type Report struct {
 	Deliver *DeliverResult `json:"deliver,omitempty"`
 	Idle    *IdleResult    `json:"idle,omitempty"`
 	Storm   *StormResult   `json:"storm,omitempty"`
+
+	Emulation *EmulationResult `json:"emulation,omitempty"`
 
 	// Disconnects counts the connections that ended before the run closed them, by reason.
 	Disconnects map[string]int `json:"disconnects,omitempty"`
@@ -71,6 +73,17 @@ type IdleResult struct {
 	Seconds     float64 `json:"seconds"`
 	Connections int     `json:"connections"`      // at the end
 	Server      *Usage  `json:"server,omitempty"` // during that time; memory grown since before they connected
+}
+
+// EmulationResult tells about the requests by which clients with streams send commands.
+type EmulationResult struct {
+	Requests  uint64   `json:"requests"`
+	Replies   uint64   `json:"replies"` // that came by the streams
+	Lost      uint64   `json:"lost"`    // replies that did not come
+	Seconds   float64  `json:"seconds"`
+	PerSecond float64  `json:"per_second"`
+	Latency   *Latency `json:"latency_us,omitempty"` // from the request to its answer
+	Server    *Usage   `json:"server,omitempty"`     // per request
 }
 
 // StormResult tells about the loss of all connections and their return.
@@ -143,6 +156,9 @@ func (rep *Report) faults() error {
 		count(d.Reordered, "messages out of order")
 		count(d.Corrupt, "messages corrupt")
 	}
+	if e := rep.Emulation; e != nil {
+		count(e.Lost, "replies lost")
+	}
 	if s := rep.Storm; s != nil {
 		count(uint64(s.Clients-s.Returned), "clients did not return")
 		count(uint64(s.Returned-s.Recovered), "clients not recovered")
@@ -188,6 +204,11 @@ func (rep *Report) WriteText(w io.Writer) error {
 	if i := rep.Idle; i != nil {
 		fmt.Fprintf(&b, "idle       %d connections for %s s\n", i.Connections, short(i.Seconds))
 		b.WriteString(i.Server.line("connection"))
+	}
+	if e := rep.Emulation; e != nil {
+		fmt.Fprintf(&b, "emulation  %s requests in %s s, %s/s; %s replies, %d lost\n",
+			group(float64(e.Requests)), short(e.Seconds), group(e.PerSecond), group(float64(e.Replies)), e.Lost)
+		b.WriteString(e.Latency.line("answer") + e.Server.line("request"))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(rep.Disconnects)) {
 		fmt.Fprintf(&b, "lost       %d connections: %s\n", rep.Disconnects[reason], reason)

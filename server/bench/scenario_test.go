@@ -31,6 +31,7 @@ func startServer(t *testing.T, e protocol.Encoding) Target {
 	cfg := config.DefaultConfig()
 	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
 	cfg.Client.Token.HMACSecretKey, cfg.HTTPAPI.Key = "token-secret", "api-key"
+	cfg.HTTPStream.Enabled = true
 	open := cfg.Channel.WithoutNamespace
 	open.AllowSubscribeForClient, open.AllowPublishForClient = true, true
 	cfg.Channel.WithoutNamespace = open

@@ -34,7 +34,7 @@ stdout, progress to stderr if that is a terminal.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(benchFanoutCommand(), benchIdleCommand(), benchStormCommand(), benchPublishCommand())
+	cmd.AddCommand(benchFanoutCommand(), benchIdleCommand(), benchStormCommand(), benchPublishCommand(), benchEmulationCommand())
 	return cmd
 }
 
@@ -293,4 +293,30 @@ func benchPublishCommand() *cobra.Command {
 	b.durationFlag(&s.Load)
 	b.sizeFlag()
 	return b.command(s, &s.Target, 5*time.Minute)
+}
+
+func benchEmulationCommand() *cobra.Command {
+	const stream = "http://127.0.0.1:8000/connection/http_stream"
+	cmd := &cobra.Command{
+		Use:   "emulation",
+		Short: "Send commands of HTTP streams by requests",
+		Long: `Send commands of HTTP streams by requests.
+
+Each client opens a stream (--url) and sends emulation requests over a kept
+connection, one after the other. Each has an unsubscribe command, which does nothing,
+but whose reply comes by the stream. To measure requests that come to another node than
+the stream, let --endpoint be that node's.`,
+		Example: `  gyro bench emulation --conns 16 --msgs 10000 --pid $(pidof gyro)
+  gyro bench emulation --endpoint http://127.0.0.1:8001/emulation --proto protobuf`,
+	}
+	s := &bench.Emulation{}
+	b := newBenchFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&s.Endpoint, "endpoint", "http://127.0.0.1:8000/emulation", "emulation endpoint: http:// or https://")
+	f.IntVar(&s.Streams, "conns", 16, "clients")
+	f.IntVar(&s.Messages, "msgs", 10000, "requests per client")
+	b.command(s, &s.Target, 5*time.Minute)
+	url := f.Lookup("url")
+	url.Usage, url.DefValue, b.url = "endpoint http_stream: http:// or https://", stream, stream
+	return cmd
 }

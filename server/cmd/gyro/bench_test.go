@@ -13,7 +13,7 @@ import (
 func TestBench(t *testing.T) {
 	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)
-	write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`},"http_api":{"key":"api-key"},
+	write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`},"http_api":{"key":"api-key"},"http_stream":{"enabled":true},
 		"client":{"token":{"hmac_secret_key":"token-secret"}},
 		"channel":{"without_namespace":{"allow_subscribe_for_client":true,"allow_publish_for_client":true},
 		"namespaces":[{"name":"kept","allow_subscribe_for_client":true,"allow_publish_for_client":true,
@@ -48,6 +48,14 @@ func TestBench(t *testing.T) {
 			t.Errorf("%+v", rep)
 		}
 	}
+	server[1] = "http://127.0.0.1:" + port + "/connection/http_stream"
+	for _, proto := range []string{"json", "protobuf"} {
+		rep := report(0, "emulation", "--endpoint", "http://127.0.0.1:"+port+"/emulation", "--conns", "3", "--msgs", "20", "--proto", proto)
+		if e := rep.Emulation; e == nil || e.Requests != 60 || e.Replies != 60 || e.Lost != 0 || e.Latency.Count != 60 {
+			t.Errorf("%+v", rep)
+		}
+	}
+	server[1] = "ws://127.0.0.1:" + port + "/connection/websocket"
 	if rep := report(1, "storm", "--conns", "5", "--channel", "lossy"); rep.OK || rep.Error == "" {
 		t.Errorf("%+v", rep)
 	}
@@ -75,6 +83,8 @@ func TestBenchFlags(t *testing.T) {
 		{"timeout: 0s is not positive", []string{"publish", "--timeout", "0"}},
 		{"sub: 0 is not from 1", []string{"fanout", "--sub", "0"}},
 		{`url: "http://x" is no ws://`, []string{"fanout", "--url", "http://x"}},
+		{`url: "ws://x" is no http://`, []string{"emulation", "--url", "ws://x"}},
+		{`endpoint: "x" is no http://`, []string{"emulation", "--endpoint", "x"}},
 		{"size: 10 is not from 96", []string{"publish", "--size", "10"}},
 	} {
 		fail(t, dir, test.want, append([]string{"bench"}, test.args...)...)
