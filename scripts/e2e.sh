@@ -35,13 +35,15 @@ go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '
 step "Go: the scenarios on two nodes with Redis; who comes back is on the other node"
 E2E_NODES=2 go test -count=1 -timeout=5m -run TestScenarios ./e2e/gosdk
 
-step "JavaScript: npm centrifuge, JSON and Protobuf builds"
+step "JavaScript: npm centrifuge over WebSocket and HTTP streams, JSON and Protobuf builds"
 cd e2e/js
 # npm writes the inner one when it is done.
 [ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
 "$rig" npm run --silent test
 step "JavaScript: the same on two nodes with Redis"
 E2E_NODES=2 "$rig" npm run --silent test
+step "JavaScript: what needs no history, on two nodes with NATS"
+E2E_NODES=2 E2E_BROKER=nats "$rig" npm run --silent test
 cd - >/dev/null
 
 step "Python: centrifuge-python, and every API method by cent"

@@ -1,12 +1,8 @@
 package faults
 
 import (
-	"net"
-	"strconv"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/e2e/internal/stand"
@@ -37,44 +33,28 @@ func TestNATS(t *testing.T) {
 	})
 }
 
-// natsServer is a NATS server in this process, which keeps its port when it restarts.
+// natsServer is a NATS server of a test.
 type natsServer struct {
-	t    *testing.T
-	port int
-	s    *server.Server
+	t *testing.T
+	n *rig.NATS
 }
 
 func startNATS(t *testing.T) *natsServer {
 	t.Helper()
-	port, err := rig.FreePort()
+	n, err := rig.StartNATS()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &natsServer{t: t, port: port}
-	t.Cleanup(n.stop)
-	n.start()
-	return n
+	t.Cleanup(n.Stop)
+	return &natsServer{t, n}
 }
 
-func (n *natsServer) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.port)) }
+func (n *natsServer) addr() string { return n.n.Addr() }
+func (n *natsServer) stop()        { n.n.Stop() }
 
 func (n *natsServer) start() {
 	n.t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: n.port, NoLog: true, NoSigs: true})
-	if err != nil {
+	if err := n.n.Start(); err != nil {
 		n.t.Fatal(err)
-	}
-	n.s = s
-	s.Start()
-	if !s.ReadyForConnections(20 * time.Second) {
-		n.t.Fatal("NATS does not start")
-	}
-}
-
-func (n *natsServer) stop() {
-	if n.s != nil {
-		n.s.Shutdown()
-		n.s.WaitForShutdown()
-		n.s = nil
 	}
 }

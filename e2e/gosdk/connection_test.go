@@ -127,7 +127,7 @@ func pings(s sdk) {
 		MaxServerPingDelay: patience,
 		GetToken: func(centrifuge.ConnectionTokenEvent) (string, error) {
 			asked <- struct{}{}
-			return rig.Token(object{"sub": "x", "exp": in(4 * time.Second)}), nil
+			return rig.Token(object{"sub": "x", "exp": in(6 * time.Second)}), nil
 		},
 	})
 	c.open()

@@ -2,6 +2,7 @@
 // tokens, and the proxies of the rig (see ../internal/rig).
 import { createHmac } from 'node:crypto';
 import assert from 'node:assert/strict';
+import { EventSource } from 'eventsource';
 import WebSocket from 'ws';
 import { Centrifuge as JSONClient } from 'centrifuge';
 import { Centrifuge as ProtobufClient } from 'centrifuge/build/protobuf';
@@ -27,9 +28,9 @@ export function token(claims) {
 // tokens.
 export const inSeconds = s => Math.ceil(Date.now() / 1000) + s;
 
-// api calls a method of the server API, which has to succeed.
-export async function api(method, params) {
-  const response = await fetch(`${rig.http}/api/${method}`, {
+// api calls a method of the server API, which has to succeed, by the node at base.
+export async function api(method, params, base = rig.http) {
+  const response = await fetch(`${base}/api/${method}`, {
     method: 'POST', headers: { 'X-API-Key': rig.apiKey }, body: JSON.stringify(params),
   });
   const answer = await response.json();
@@ -38,18 +39,13 @@ export async function api(method, params) {
 }
 
 // publish publishes {n} by the server API.
-export const publish = (channel, n) => api('publish', { channel, data: { n } });
+export const publish = (channel, n, base) => api('publish', { channel, data: { n } }, base);
 
-// createProxy makes a proxy to a server of the rig: main or brisk.
-export async function createProxy(to = 'main') {
-  const post = async path => {
-    const response = await fetch(rig.control + path, { method: 'POST' });
-    assert.ok(response.ok, path);
-    return response;
-  };
-  const { id, url } = await (await post(`/proxies?to=${to}`)).json();
-  const act = action => () => post(`/proxies/${id}/${action}`);
-  return { url, cut: act('cut'), down: act('down'), up: act('up'), mute: act('mute') };
+// control has the rig do something.
+export async function control(path) {
+  const response = await fetch(rig.control + path, { method: 'POST' });
+  assert.ok(response.ok, path);
+  return response;
 }
 
 // Inbox keeps the events of an emitter until somebody wants them.
@@ -96,19 +92,39 @@ const clientEvents = ['connecting', 'connected', 'disconnected', 'error', 'messa
   'subscribed', 'subscribing', 'unsubscribed', 'publication', 'join', 'leave'];
 const subscriptionEvents = ['subscribing', 'subscribed', 'unsubscribed', 'publication', 'join', 'leave', 'error'];
 
-// SDK is the SDK in one encoding. Scenarios speak of values; it turns them into
-// what the encoding wants: bytes for Protobuf.
+// SDK is the SDK over one transport and in one encoding. Scenarios speak of values; it
+// turns them into what the encoding wants: bytes for Protobuf.
 export class SDK {
   #clients = [];
 
-  constructor(encoding) { this.encoding = encoding; }
+  constructor(transport, encoding) { Object.assign(this, { transport, encoding }); }
+
+  // url is where clients connect to a server of the rig: main, brisk or library. For an HTTP
+  // transport it has no path.
+  url(server) {
+    const library = new URL(rig.library);
+    return this.transport === 'websocket'
+      ? { main: rig.ws, brisk: rig.brisk, library: rig.library }[server]
+      : { main: rig.streams, brisk: rig.briskStreams, library: `http://${library.host}` }[server];
+  }
+
+  // proxy makes a proxy to a server of the rig: main or brisk.
+  async proxy(to = 'main') {
+    const streams = this.transport === 'websocket' ? '' : '&for=streams';
+    const { id, url } = await (await control(`/proxies?to=${to}${streams}`)).json();
+    const act = action => () => control(`/proxies/${id}/${action}`);
+    return {
+      url: streams ? `http://${new URL(url).host}` : url,
+      cut: act('cut'), down: act('down'), up: act('up'), mute: act('mute'),
+    };
+  }
 
   encode(value) { return this.encoding === 'json' ? value : new TextEncoder().encode(JSON.stringify(value)); }
   decode(data) { return this.encoding === 'json' || data == null ? data : JSON.parse(new TextDecoder().decode(data)); }
 
   // client makes a client that has not connected yet. Without a token in options its
   // user gets one.
-  client(options = {}, url = rig.ws) {
+  client(options = {}, url = this.url('main')) {
     const user = unique('user');
     if (!options.token && !options.getToken) options = { ...options, token: token({ sub: user }) };
     const frames = [];
@@ -116,8 +132,10 @@ export class SDK {
       send(data, ...rest) { frames.push(data); return super.send(data, ...rest); }
     }
     const Client = this.encoding === 'json' ? JSONClient : ProtobufClient;
-    const inner = new Client(url, {
-      websocket: Recorder, minReconnectDelay: 5, maxReconnectDelay: 50, timeout: patience, ...options,
+    const endpoint = this.transport === 'websocket' ? url
+      : [{ transport: this.transport, endpoint: `${url}/connection/${this.transport}` }];
+    const inner = new Client(endpoint, {
+      websocket: Recorder, eventsource: EventSource, emulationEndpoint: `${url}/emulation`, minReconnectDelay: 5, maxReconnectDelay: 50, timeout: patience, ...options,
     });
     const inbox = new Inbox(inner, clientEvents);
     const client = { inner, user, frames, next: e => inbox.next(e), none: e => inbox.none(e) };
@@ -159,14 +177,14 @@ export class Publisher {
   #waiting = [];
   count = 0;
 
-  constructor(channel) {
-    this.channel = channel;
+  constructor(channel, base) {
+    Object.assign(this, { channel, base });
     this.running = this.#run();
   }
 
   async #run() {
     while (!this.#stopped) {
-      await publish(this.channel, this.count + 1);
+      await publish(this.channel, this.count + 1, this.base);
       this.count++;
       this.#waiting = this.#waiting.filter(({ target, resolve }) => this.count < target || resolve());
     }
@@ -183,8 +201,7 @@ export class Publisher {
   async finish() {
     this.#stopped = true;
     await this.running;
-    await publish(this.channel, ++this.count);
+    await publish(this.channel, ++this.count, this.base);
     return this.count;
   }
 }
-

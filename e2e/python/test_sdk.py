@@ -411,7 +411,7 @@ class Scenarios:
 
         async def get_token():
             asked.hit()
-            return token(sub="x", exp=in_seconds(4))
+            return token(sub="x", exp=in_seconds(6))
 
         c = await self.connect(RIG["brisk"], get_token=get_token, max_server_ping_delay=PATIENCE)
         await asked.reach(2)

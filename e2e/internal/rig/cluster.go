@@ -1,9 +1,12 @@
 package rig
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
+	"strings"
 )
 
 // nodesOf returns how many nodes each of a rig's servers has: the variable E2E_NODES, 1 by
@@ -36,7 +39,10 @@ func StartCluster(dir, name, redis string, n int, env ...string) (*Server, error
 		s.nodes = append(s.nodes, node)
 	}
 	var err error
-	if s.front, err = NewProxy(s.targets()...); err != nil {
+	if s.balancer, err = newBalancer(s.nodes); err == nil {
+		s.front, err = NewProxy(s.targets()...)
+	}
+	if err != nil {
 		s.Stop()
 		return nil, err
 	}
@@ -61,6 +67,9 @@ func (s *Server) stopCluster() {
 	if s.front != nil {
 		s.front.Close()
 	}
+	if s.balancer != nil {
+		s.balancer.close()
+	}
 	for _, n := range s.nodes {
 		n.terminate()
 	}
@@ -74,14 +83,42 @@ func (r *Rig) serve(name string, env ...string) (*Server, error) {
 	if r.redis == nil {
 		return StartConfigured(r.dir, env...)
 	}
+	if r.nats != nil {
+		env = append(env, "GYRO_BROKER_ENABLED=true", "GYRO_BROKER_TYPE=nats", "GYRO_BROKER_NATS_URL=nats://"+r.nats.Addr(), "GYRO_BROKER_NATS_PREFIX="+name)
+	}
 	return StartCluster(r.dir, name, r.redis.Addr(), r.nodes, env...)
 }
 
-// startEngine starts Redis if there are several nodes.
+// onNATS reports whether nodes publish over NATS, which keeps no history: the variable E2E_BROKER
+// is "nats" then. Presence is at Redis.
+func onNATS() bool { return os.Getenv("E2E_BROKER") == "nats" }
+
+// startEngine starts Redis if there are several nodes, and NATS if they publish over it.
 func (r *Rig) startEngine() (err error) {
 	if r.nodes, err = nodesOf(); err != nil || r.nodes == 1 {
 		return err
 	}
-	r.redis, err = StartRedis(r.dir)
+	if r.redis, err = StartRedis(r.dir); err == nil && onNATS() {
+		r.nats, err = StartNATS()
+	}
 	return err
+}
+
+// configText returns the configuration of the suites, on NATS without what needs history.
+func configText() ([]byte, error) {
+	if !onNATS() {
+		return configFile, nil
+	}
+	var c map[string]any
+	if err := json.Unmarshal(configFile, &c); err != nil {
+		return nil, err
+	}
+	channel, _ := c["channel"].(map[string]any)
+	list, _ := channel["namespaces"].([]any)
+	for _, n := range list {
+		maps.DeleteFunc(n.(map[string]any), func(key string, _ any) bool {
+			return strings.Contains(key, "history") || strings.Contains(key, "recover") || strings.Contains(key, "delta")
+		})
+	}
+	return json.Marshal(c)
 }

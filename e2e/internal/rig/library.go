@@ -10,6 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/httpstream"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -50,6 +51,9 @@ func StartLibrary() (*Library, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/connection/websocket", websocket.NewHandler(node, websocket.Config{}))
+	mux.Handle("/connection/http_stream", httpstream.NewHandler(httpstream.HTTPStream, node, httpstream.Config{}))
+	mux.Handle("/connection/sse", httpstream.NewHandler(httpstream.SSE, node, httpstream.Config{}))
+	mux.Handle("/emulation", httpstream.NewEmulation(node, httpstream.EmulationConfig{}))
 	l := &Library{Addr: listener.Addr().String(), node: node, http: &http.Server{Handler: mux}}
 	go l.http.Serve(listener) //nolint:errcheck // ends with Close
 	return l, nil

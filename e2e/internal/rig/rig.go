@@ -13,15 +13,18 @@ import (
 )
 
 // Rig is everything that a suite needs. Suites in other languages use its proxies over HTTP:
-// POST /proxies?to=main|brisk makes one and answers {"id", "url"}; POST
-// /proxies/ID/cut|down|up|mute calls its method; GET /proxies/ID/sent answers Proxy.Sent.
+// POST /proxies?to=main|brisk makes one and answers {"id", "url"}, with &for=streams one to
+// Server.Streams; POST /proxies/ID/cut|down|up|mute calls its method; GET /proxies/ID/sent answers
+// Proxy.Sent. Of Main as a cluster, POST /nodes/UID/others answers the addresses of the other nodes,
+// and POST /nodes/UID/kill kills the node.
 type Rig struct {
-	// Main is the server with config.json. Brisk has the same, and a ping each second.
+	// Main is the server with config.json. Brisk has the same, and a ping every two seconds.
 	Main, Brisk *Server
 	Library     *Library
 
 	nodes   int
 	redis   *Redis
+	nats    *NATS
 	dir     string
 	control *http.Server
 	addr    string
@@ -50,7 +53,7 @@ func (r *Rig) start() (err error) {
 	if r.Main, err = r.serve("main"); err != nil {
 		return err
 	}
-	r.Brisk, err = r.serve("brisk", "GYRO_CLIENT_PING_INTERVAL=1s", "GYRO_CLIENT_PONG_TIMEOUT=900ms")
+	r.Brisk, err = r.serve("brisk", "GYRO_CLIENT_PING_INTERVAL=2s", "GYRO_CLIENT_PONG_TIMEOUT=1900ms")
 	if err != nil {
 		return err
 	}
@@ -64,6 +67,7 @@ func (r *Rig) start() (err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /proxies", r.createProxy)
 	mux.HandleFunc("/proxies/{id}/{action}", r.actOnProxy)
+	mux.HandleFunc("POST /nodes/{uid}/{action}", r.actOnNode)
 	r.addr, r.control = listener.Addr().String(), &http.Server{Handler: mux}
 	go r.control.Serve(listener) //nolint:errcheck // ends with Stop
 	return nil
@@ -90,6 +94,9 @@ func (r *Rig) Stop() {
 	if r.redis != nil {
 		r.redis.Kill()
 	}
+	if r.nats != nil {
+		r.nats.Stop()
+	}
 	if r.dir != "" {
 		_ = os.RemoveAll(r.dir) // if it fails, the folder stays in the folder of temporary files
 	}
@@ -100,7 +107,9 @@ func (r *Rig) Stop() {
 func (r *Rig) Env() []string {
 	description, err := json.Marshal(map[string]string{
 		"ws": r.Main.WS(), "http": "http://" + r.Main.Addr, "brisk": r.Brisk.WS(), "library": r.Library.WS(),
-		"nodes": strconv.Itoa(r.nodes), "control": "http://" + r.addr, "tokenSecret": TokenSecret, "apiKey": APIKey,
+		"streams": "http://" + r.Main.Streams(), "briskStreams": "http://" + r.Brisk.Streams(),
+		"history": strconv.FormatBool(r.nats == nil),
+		"nodes":   strconv.Itoa(r.nodes), "control": "http://" + r.addr, "tokenSecret": TokenSecret, "apiKey": APIKey,
 	})
 	if err != nil {
 		panic(err) // strings only
@@ -118,8 +127,10 @@ func (r *Rig) Logs() string {
 }
 
 // Proxy relays to one of the servers until Stop.
-func (r *Rig) Proxy(to *Server) (*Proxy, error) {
-	p, err := NewProxy(to.targets()...)
+func (r *Rig) Proxy(to *Server) (*Proxy, error) { return r.proxy(to.targets()) }
+
+func (r *Rig) proxy(targets []string) (*Proxy, error) {
+	p, err := NewProxy(targets...)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +147,11 @@ func (r *Rig) createProxy(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "to: main or brisk", http.StatusBadRequest)
 		return
 	}
-	p, err := r.Proxy(to)
+	targets := to.targets()
+	if req.FormValue("for") == "streams" {
+		targets = []string{to.Streams()}
+	}
+	p, err := r.proxy(targets)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -172,4 +187,27 @@ func (r *Rig) actOnProxy(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	http.NotFound(w, req)
+}
+
+// actOnNode serves what concerns a node of the cluster Main.
+func (r *Rig) actOnNode(w http.ResponseWriter, req *http.Request) {
+	var node *Server
+	var others []string
+	if b := r.Main.balancer; b != nil {
+		for i, n := range b.nodes {
+			if n.uid == req.PathValue("uid") {
+				node = r.Main.nodes[i]
+			} else {
+				others = append(others, "http://"+n.addr)
+			}
+		}
+	}
+	switch action := req.PathValue("action"); {
+	case node != nil && action == "others":
+		_ = json.NewEncoder(w).Encode(others) // the suite notices if it gets no answer
+	case node != nil && action == "kill":
+		node.Kill()
+	default:
+		http.NotFound(w, req)
+	}
 }

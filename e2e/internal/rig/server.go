@@ -68,8 +68,9 @@ type Server struct {
 
 	*process // nil for a cluster
 
-	nodes []*Server // of a cluster
-	front *Proxy
+	nodes    []*Server // of a cluster
+	front    *Proxy
+	balancer *balancer
 }
 
 // StartServer runs the binary with these arguments and further environment
@@ -110,7 +111,11 @@ func Launch(port int, args, env []string) (*Server, error) {
 // StartConfigured runs the binary with the suites' configuration on a free port.
 func StartConfigured(dir string, env ...string) (*Server, error) {
 	file := filepath.Join(dir, "config.json")
-	if err := os.WriteFile(file, configFile, 0o600); err != nil {
+	text, err := configText()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
 	port, err := FreePort()
@@ -156,6 +161,15 @@ func (s *Server) Log() string {
 		fmt.Fprintf(&b, "node %s\n%s", n.Addr, n.Log())
 	}
 	return b.String()
+}
+
+// Streams is host:port for HTTP streams and emulation requests; of a cluster, that of a load
+// balancer, which sends each emulation request to another node than the one with the stream.
+func (s *Server) Streams() string {
+	if s.balancer != nil {
+		return s.balancer.addr()
+	}
+	return s.Addr
 }
 
 // WS is the address of the WebSocket endpoint.

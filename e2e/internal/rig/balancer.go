@@ -1,0 +1,126 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// balancer spreads HTTP requests over the nodes of a cluster, as a load balancer without sticky
+// sessions does in the worst case: each request goes to the next node, but an emulation request
+// never to the node that has its stream, as long as there is another one.
+type balancer struct {
+	listener net.Listener
+	server   *http.Server
+	nodes    []backend
+	turn     atomic.Uint32
+	client   *http.Transport
+}
+
+// backend is a node that a balancer knows.
+type backend struct{ addr, uid string }
+
+func newBalancer(nodes []*Server) (*balancer, error) {
+	b := &balancer{client: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}}
+	for _, n := range nodes {
+		uid, err := n.uid()
+		if err != nil {
+			return nil, err
+		}
+		b.nodes = append(b.nodes, backend{n.Addr, uid})
+	}
+	var err error
+	if b.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	b.server = &http.Server{Handler: &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.Host = "http", r.In.Host },
+		Transport:     b,
+		FlushInterval: -1,
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}}
+	go b.server.Serve(b.listener) //nolint:errcheck // ends with close
+	return b, nil
+}
+
+// uid asks a node for its UID.
+func (s *Server) uid() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var info struct{ Nodes []struct{ UID, Name string } }
+	if err := s.API(ctx, "info", struct{}{}, &info); err != nil {
+		return "", err
+	}
+	for _, n := range info.Nodes {
+		if strings.HasSuffix(n.Name, fmt.Sprint("_", s.Port)) {
+			return n.UID, nil
+		}
+	}
+	return "", fmt.Errorf("node on port %d does not list itself: %+v", s.Port, info.Nodes)
+}
+
+func (b *balancer) addr() string { return b.listener.Addr().String() }
+
+func (b *balancer) close() {
+	_ = b.server.Close() // nothing can be done about it
+	b.client.CloseIdleConnections()
+}
+
+// RoundTrip implements http.RoundTripper. Nodes that refuse the connection are left out.
+func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	var err error
+	if r.Body != nil {
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range b.order(r, body) {
+		out := r.Clone(r.Context())
+		if out.URL.Host = n.addr; r.Body != nil {
+			out.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		var res *http.Response
+		var refused *net.OpError
+		if res, err = b.client.RoundTrip(out); !errors.As(err, &refused) || refused.Op != "dial" {
+			return res, err
+		}
+	}
+	return nil, err
+}
+
+// order returns the nodes in the order in which a request tries them.
+func (b *balancer) order(r *http.Request, body []byte) []backend {
+	first := int(b.turn.Add(1)-1) % len(b.nodes)
+	list := slices.Concat(b.nodes[first:], b.nodes[:first])
+	var req protocol.EmulationRequest
+	switch {
+	case r.URL.Path != "/emulation" || r.Method != http.MethodPost:
+		return list
+	case r.Header.Get("Content-Type") == "application/octet-stream":
+		_ = req.UnmarshalProto(body) // the node refuses what is malformed
+	default:
+		_ = req.UnmarshalJSON(body)
+	}
+	slices.SortStableFunc(list, func(x, y backend) int {
+		switch req.Node {
+		case x.uid:
+			return 1
+		case y.uid:
+			return -1
+		}
+		return 0
+	})
+	return list
+}

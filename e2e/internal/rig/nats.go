@@ -1,0 +1,52 @@
+package rig
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// NATS is a NATS server in this process, which keeps its port when it restarts.
+type NATS struct {
+	port int
+	s    *server.Server
+}
+
+// StartNATS starts a server on a free port of 127.0.0.1.
+func StartNATS() (*NATS, error) {
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	n := &NATS{port: port}
+	return n, n.Start()
+}
+
+// Addr is host:port.
+func (n *NATS) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.port)) }
+
+// Start starts a server that was stopped, and returns when it accepts.
+func (n *NATS) Start() error {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: n.port, NoLog: true, NoSigs: true})
+	if err != nil {
+		return err
+	}
+	n.s = s
+	s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		return errors.New("NATS does not start")
+	}
+	return nil
+}
+
+// Stop ends the server, unless it was stopped.
+func (n *NATS) Stop() {
+	if n.s != nil {
+		n.s.Shutdown()
+		n.s.WaitForShutdown()
+		n.s = nil
+	}
+}
