@@ -41,11 +41,11 @@ type listener struct {
 	server *http.Server
 	ln     net.Listener
 	silent silent
-	// routes are served by front instead of net/http, on plaintext listeners only. loops take
-	// the connections; nil: goroutines do.
+	// routes are served by front instead of net/http. loops take the connections; nil:
+	// goroutines do.
 	routes []front.Route
 	loops  transport.Acceptor
-	front  *front.Listener // nil: there are no routes, or the listener has TLS
+	front  *front.Listener // nil: there are no routes
 	// http3 serves the same over UDP on the same port; nil unless wantsHTTP3 is set.
 	http3      *webtransport.Server
 	wantsHTTP3 bool
@@ -240,17 +240,22 @@ func (l *listener) open() error {
 	if l.name == "internal" {
 		l.ln = newReserve(ln)
 	}
-	if len(l.routes) > 0 && l.server.TLSConfig == nil {
-		l.front = front.Listen(l.ln, l.server, l.loops, l.routes...)
-		l.ln = l.front
+	if len(l.routes) == 0 {
+		return nil
 	}
+	listen := front.Listen
+	if l.server.TLSConfig != nil {
+		listen = front.ListenTLS
+	}
+	l.front = listen(l.ln, l.server, l.loops, l.routes...)
+	l.ln = l.front
 	return nil
 }
 
 // serve blocks until the server is shut down.
 func (l *listener) serve() error {
 	var err error
-	if l.server.TLSConfig != nil {
+	if l.server.TLSConfig != nil && l.front == nil {
 		err = l.server.ServeTLS(l.ln, "", "")
 	} else {
 		err = l.server.Serve(l.ln)

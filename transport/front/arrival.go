@@ -21,6 +21,9 @@ type Arrival struct {
 	Body []byte
 	// Early has the bytes that followed the request.
 	Early []byte
+	// TLS lies between the socket and the protocol; nil: plaintext. It is for the transports of
+	// this module. A Take that does not know it must leave the connection to net/http.
+	TLS *netio.TLS
 
 	gate Gate
 	fate fate
@@ -45,11 +48,23 @@ func (a *Arrival) Take(status int, answer []byte) bool {
 	} else {
 		a.fate = taken
 	}
-	if n, err := netio.TryWrite(a.FD, [][]byte{answer}); err != nil || n != len(answer) {
+	if !a.write(answer) {
 		a.fate = lost // nothing was sent before, so a good socket takes the answer at once
 	}
 	a.gate.Leave(a.Request, status)
 	return a.fate == taken
+}
+
+// write reports whether the socket took all of b.
+func (a *Arrival) write(b []byte) bool {
+	var n int
+	var err error
+	if a.TLS != nil {
+		n, err = a.TLS.TryWrite([][]byte{b})
+		return err == nil && n == len(b) && !a.TLS.Congested()
+	}
+	n, err = netio.TryWrite(a.FD, [][]byte{b})
+	return err == nil && n == len(b)
 }
 
 // answer lets a route take the connection of the request that was parsed; its head ends at end.
@@ -60,7 +75,7 @@ func (in *intake) answer(n *newcomer, r *route, data []byte, end int) {
 	a := &in.arrival
 	*a = Arrival{
 		Request: q, Ctx: in.front.ctx, Loop: in.loop, FD: uintptr(n.fd),
-		Body: body, Early: append([]byte(nil), early...), gate: r.Gate,
+		Body: body, Early: append([]byte(nil), early...), TLS: n.layer(), gate: r.Gate,
 	}
 	in.front.offer(r, a)
 	switch a.fate {

@@ -15,9 +15,11 @@ package front
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/transport"
@@ -75,6 +77,45 @@ type Route struct {
 //
 // Closing the listener closes ln and the connections that have no request under way.
 func Listen(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route) *Listener {
+	return listen(ln, s, nil, a, list)
+}
+
+// ListenTLS returns a listener for s.Serve, not s.ServeTLS, on ln, whose connections have TLS.
+// s.TLSConfig has the certificates; ListenTLS sets its NextProtos as ServeTLS does.
+//
+// Everything else is as with Listen. Where connections live on loops, the listener does the
+// handshakes; ReadHeaderTimeout bounds the time of each. Connections that agree on HTTP/2, or do
+// not speak TLS, go to net/http. Requests that it gets have Request.TLS set.
+func ListenTLS(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route) *Listener {
+	config := s.TLSConfig.Clone()
+	config.NextProtos = nextProtos(config.NextProtos, s)
+	// Records that begin small gain nothing for messages, and cost CPU if several share a record.
+	config.DynamicRecordSizingDisabled = true
+	s.TLSConfig = config.Clone() // net/http writes into it
+	return listen(ln, s, config, a, list)
+}
+
+// nextProtos returns the protocols that clients can choose from.
+func nextProtos(protos []string, s *http.Server) []string {
+	_, h2 := s.TLSNextProto["h2"]
+	offers := map[string]bool{"h2": s.TLSNextProto == nil || h2, "http/1.1": true}
+	if p := s.Protocols; p != nil {
+		offers["h2"], offers["http/1.1"] = p.HTTP2(), p.HTTP1()
+	}
+	list := slices.DeleteFunc(slices.Clone(protos), func(p string) bool {
+		offered, known := offers[p]
+		return known && !offered
+	})
+	for _, p := range []string{"h2", "http/1.1"} {
+		if offers[p] && !slices.Contains(list, p) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// listen is Listen and, with a configuration, ListenTLS.
+func listen(ln net.Listener, s *http.Server, config *tls.Config, a transport.Acceptor, list []Route) *Listener {
 	var next func() transport.Loop
 	if loops := onloop.Of(a); loops != nil {
 		next = loops.NextLoop
@@ -85,6 +126,9 @@ func Listen(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route
 		intakes: make(map[transport.Loop]*intake), conns: make(map[*conn]struct{}),
 	}
 	l.arrived.L = &l.mu
+	if config != nil {
+		l.handshakes = newHandshakes(l, config)
+	}
 	for _, r := range list {
 		switch {
 		case !plainPath(r.Path): // net/http gets all requests

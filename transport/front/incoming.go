@@ -1,6 +1,7 @@
 package front
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -15,6 +16,8 @@ type incoming struct {
 	socket *netio.Handover // nil: there is conn
 	remote net.Addr        // known also if the peer has gone meanwhile
 	early  []byte          // bytes that were read already
+	tls    *netio.TLS      // has yet to be put on conn; nil: there is none, or conn is a *tls.Conn
+	sealed []byte          // bytes that were read beneath tls
 	// mayAnswer: the first request may be one for a route with Answer.
 	mayAnswer bool
 }
@@ -24,6 +27,27 @@ func newIncoming(s netio.Socket, early []byte, mayAnswer bool) *incoming {
 	return &incoming{
 		socket: netio.NewHandover(s.FD), remote: net.TCPAddrFromAddrPort(s.Remote), early: early, mayAnswer: mayAnswer,
 	}
+}
+
+// secure puts TLS on the connection, if there is any.
+func (in *incoming) secure() {
+	if in.tls != nil {
+		in.conn = in.tls.Block(&replay{Conn: in.conn, remote: in.remote, early: in.sealed})
+		in.tls, in.sealed = nil, nil
+	}
+}
+
+// replayed returns the connection for net/http.
+func (in *incoming) replayed() net.Conn {
+	r := replay{Conn: in.conn, remote: in.remote, early: in.early}
+	t, ok := in.conn.(*tls.Conn)
+	switch {
+	case !ok:
+		return &r
+	case len(in.early) == 0:
+		return t
+	}
+	return &secureReplay{r, t}
 }
 
 func (in *incoming) close() {
@@ -102,6 +126,14 @@ func (r *replay) Read(p []byte) (int, error) {
 	}
 	return n, nil
 }
+
+// secureReplay is a replay of a TLS connection. net/http finds the state by its method.
+type secureReplay struct {
+	replay
+	tls *tls.Conn
+}
+
+func (r *secureReplay) ConnectionState() tls.ConnectionState { return r.tls.ConnectionState() }
 
 // Bare returns the connection beneath, for a handler that takes the connection from the server,
 // as that of WebSocket does. It returns nil while early is not read.

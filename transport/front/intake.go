@@ -2,6 +2,8 @@ package front
 
 import (
 	"bytes"
+	"errors"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -53,6 +55,7 @@ type newcomer struct {
 	due     time.Time     // when it is closed
 	b       *netio.Buffer // what was read; nil: nothing
 	gone    bool
+	tls     *handshake // nil: plaintext, or nothing was received yet
 	at      [queueCount]neighbours
 }
 
@@ -71,7 +74,7 @@ func (in *intake) send() {
 		return
 	}
 	for _, s := range batch { // the loop is closed; transports refuse the connections
-		in.front.pass(newIncoming(s, nil, true))
+		in.front.passUnread(newIncoming(s, nil, false))
 	}
 }
 
@@ -149,6 +152,13 @@ func (in *intake) late(n *newcomer) {
 // drop closes a connection.
 func (in *intake) drop(n *newcomer) {
 	in.remove(n)
+	if n.tls != nil {
+		if !n.tls.over {
+			in.abandon(n.tls)
+			return
+		}
+		n.tls.out.Free()
+	}
 	in.loop.Unwatch(int(n.fd))
 	netio.CloseFD(uintptr(n.fd), false)
 	n.b.Free()
@@ -166,6 +176,10 @@ func (in *intake) close() {
 	in.closed = true
 	for n := in.waiting.oldest; n != nil; n = in.waiting.after(n) {
 		n.gone = true
+		if n.tls != nil && !n.tls.over {
+			n.tls.all.resume(n.tls, net.ErrClosed)
+			continue
+		}
 		netio.CloseFD(uintptr(n.fd), false)
 	}
 	in.waiting.clear()
@@ -194,10 +208,10 @@ func (n *newcomer) Ended() {
 }
 
 func (n *newcomer) Ready(readable, _ bool) {
-	if !readable {
+	in := n.intake
+	if in.front.handshakes != nil && !in.secured(n) || !readable {
 		return
 	}
-	in := n.intake
 	data, r, end, o := in.read(n)
 	switch o {
 	case foreign:
@@ -216,7 +230,17 @@ func (n *newcomer) Ready(readable, _ bool) {
 // were read.
 func (in *intake) handOver(n *newcomer, early []byte, mayAnswer bool) {
 	in.loop.Unwatch(int(n.fd))
-	in.front.pass(newIncoming(netio.Socket{FD: uintptr(n.fd), Remote: n.remote}, bytes.Clone(early), mayAnswer))
+	passed := newIncoming(netio.Socket{FD: uintptr(n.fd), Remote: n.remote}, bytes.Clone(early), mayAnswer)
+	passed.tls = n.layer()
+	in.front.pass(passed)
+}
+
+// layer returns the TLS of a connection; nil: plaintext.
+func (n *newcomer) layer() *netio.TLS {
+	if n.tls == nil {
+		return nil
+	}
+	return n.tls.tls
 }
 
 // read reads what the client sent, and returns that with what was read before. If the first
@@ -228,18 +252,18 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 		return nil, nil, 0, partial
 	}
 	buf := in.loop.Buffer()
-	size, err := netio.TryRead(uintptr(n.fd), buf)
+	size, err := n.receive(buf)
+	if data = buf[:size]; n.b != nil {
+		in.append(n, data)
+		data = n.b.B
+	}
 	switch {
-	case err != nil && n.b == nil:
+	case err != nil && (len(data) == 0 || n.stuck()):
 		in.drop(n)
 		return nil, nil, 0, partial
 	case err != nil: // net/http decides what to answer
 		in.remove(n)
-		return n.b.B, nil, 0, foreign
-	}
-	if data = buf[:size]; n.b != nil {
-		in.append(n, data)
-		data = n.b.B
+		return data, nil, 0, foreign
 	}
 	if r, end, o = in.examine(n, data); o != partial {
 		in.remove(n)
@@ -273,6 +297,23 @@ func (in *intake) examine(n *newcomer, data []byte) (r *route, end int, o outcom
 	}
 	return r, end, o
 }
+
+// receive reads once. Bytes may come along with an error.
+func (n *newcomer) receive(buf []byte) (size int, err error) {
+	t := n.layer()
+	if t == nil {
+		return netio.TryRead(uintptr(n.fd), buf)
+	}
+	if size, err = t.ReadAll(buf); err == nil && n.stuck() {
+		err = errStuck
+	}
+	return size, err
+}
+
+// stuck reports whether the client does not even take what TLS has to say.
+func (n *newcomer) stuck() bool { return n.tls != nil && n.tls.out != nil }
+
+var errStuck = errors.New("the client does not read")
 
 // append adds data to what was read of n.
 func (in *intake) append(n *newcomer, data []byte) {

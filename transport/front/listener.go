@@ -31,6 +31,8 @@ type Listener struct {
 	answers  routes
 	ctx      context.Context // of the requests for routes
 	maxHead  int             // bytes
+	// handshakes of connections with TLS; nil: they are plaintext.
+	handshakes *handshakes
 	// headTimeout bounds the time to complete a head, from the arrival of the connection or
 	// the first byte of a later request. idleTimeout bounds the time before a later request,
 	// and that of a body; writeTimeout that of an answer. 0: no limit.
@@ -79,7 +81,7 @@ func (l *Listener) run(accept func() error) {
 func (l *Listener) acceptConn() error {
 	nc, err := l.Listener.Accept()
 	if err == nil {
-		l.pass(&incoming{conn: nc, remote: nc.RemoteAddr(), mayAnswer: true})
+		l.passUnread(&incoming{conn: nc, remote: nc.RemoteAddr()})
 	}
 	return err
 }
@@ -100,7 +102,7 @@ func (l *Listener) acceptSockets() func() error {
 		for _, s := range batch[:n] {
 			loop := l.next()
 			if loop == nil {
-				l.pass(newIncoming(s, nil, true))
+				l.passUnread(newIncoming(s, nil, false))
 				continue
 			}
 			in := l.intakes[loop]
@@ -115,6 +117,17 @@ func (l *Listener) acceptSockets() func() error {
 		}
 		return nil
 	}
+}
+
+// passUnread queues a connection of which nothing was parsed. If it has TLS, net/http does the
+// handshake.
+func (l *Listener) passUnread(in *incoming) {
+	if l.handshakes != nil {
+		in.tls = netio.NewTLS(nil, l.handshakes.config)
+	} else {
+		in.mayAnswer = true
+	}
+	l.pass(in)
 }
 
 // pass queues a connection for Accept.
@@ -145,11 +158,15 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch err := l.spare.convert(in); {
+		err = l.spare.convert(in)
+		if err == nil {
+			in.secure()
+		}
+		switch {
 		case err == nil && in.mayAnswer && len(l.answers) > 0:
 			l.serve(in)
 		case err == nil:
-			return &replay{Conn: in.conn, remote: in.remote, early: in.early}, nil
+			return in.replayed(), nil
 		case isShort(err):
 			l.putBack(in)
 			return nil, err

@@ -32,6 +32,6 @@ func (h *Handler) take(a *front.Arrival) {
 		return
 	}
 	candidate := h.candidate(a.Ctx, &hs, a.Request)
-	candidate.Early, candidate.Watched = a.Early, true
+	candidate.Early, candidate.Watched, candidate.TLS = a.Early, true, a.TLS
 	driver.NewLoopConn(a.Loop, a.FD, h.newEndpoint(&hs)).Start(loops, candidate)
 }

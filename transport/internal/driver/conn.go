@@ -13,7 +13,7 @@ import (
 // part of, which does the I/O.
 type conn[E any, P pointer[E]] struct {
 	endpoint E
-	out      *netio.Buffer // bytes to be written; the first frame may be incomplete. Nil unless the client is slow.
+	out      *netio.Buffer // bytes to be written, of TLS records if there is TLS; the first frame may be incomplete. Nil unless the client is slow.
 	extra    *extra        // nil while all of it is zero
 	phase    phase
 	starved  bool // Write took less than all bytes
@@ -34,6 +34,7 @@ type extra struct {
 	tick   transport.Timer
 
 	// used by LoopConn
+	tls      *netio.TLS      // from the beginning to the end; nil: plaintext
 	deadline transport.Timer // ends congestion, or the wait for the client
 	unread   *netio.Buffer   // received during a pause
 	parsed   int             // the first bytes of unread, which are parsed
@@ -42,6 +43,8 @@ type extra struct {
 // driver is a LoopConn or a StreamConn.
 type driver interface {
 	tryWrite(frames [][]byte) (int, error)
+	// hold appends p to out, which is not nil.
+	hold(p []byte)
 	// congested is called when out is no longer nil, to have it written in the background.
 	congested()
 	// drained is called when the connection ends and everything is written.
@@ -137,7 +140,7 @@ func (c *conn[E, P]) queue(d driver, frames [][]byte, size int) {
 	c.out = c.out.Grow(size)
 	for _, f := range frames {
 		f = f[:min(len(f), size)]
-		c.out.B = append(c.out.B, f...)
+		d.hold(f)
 		size -= len(f)
 	}
 	if begins {

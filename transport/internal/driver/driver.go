@@ -11,6 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
 // Endpoint is the server's end of one connection in some protocol. Received bytes and
@@ -130,6 +131,8 @@ type Candidate struct {
 	Early []byte
 	// Watched tells that the loop watches the socket already, for another watcher.
 	Watched bool
+	// TLS is what a LoopConn reads and writes the socket through; nil: plaintext.
+	TLS *netio.TLS
 }
 
 // pointer has the methods of an endpoint of type E. Connections hold the E itself and not a

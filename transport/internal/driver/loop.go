@@ -47,6 +47,7 @@ func (c *LoopConn[E, P]) Start(a onloop.Acceptor, n Candidate) {
 	if n.Watched {
 		c.watch = watched
 	}
+	c.secure(n.TLS)
 	var err error
 	if c.peer, err = a.AcceptOn(c.loop, n.Ctx, c, n.Info); err != nil {
 		c.refuse(refusalOf(err), n.Early)
@@ -78,6 +79,9 @@ func (c *LoopConn[E, P]) refuse(d protocol.Disconnect, early []byte) {
 		socket.Close()
 		return
 	}
+	if t := c.tls(); t != nil {
+		nc = t.Block(nc)
+	}
 	s := NewStreamConn[E, P](netio.NewStream(nc), c.endpoint)
 	s.refuse(d)
 	go s.run(nil, early)
@@ -108,13 +112,21 @@ func (c *LoopConn[E, P]) Ready(readable, writable bool) {
 	if !readable || c.phase >= gone {
 		return
 	}
-	buf := c.loop.Buffer()
-	n, err := netio.TryRead(uintptr(c.fd), buf)
-	if err != nil {
+	if _, err := c.read(); err != nil {
 		c.lose(c, lostError(err), true)
-		return
 	}
-	c.take(buf[:n])
+}
+
+// read reads once, and takes what that brings.
+func (c *LoopConn[E, P]) read() (n int, err error) {
+	buf := c.loop.Buffer()
+	if t := c.tls(); t != nil {
+		return c.decrypt(t, buf)
+	}
+	if n, err = netio.TryRead(uintptr(c.fd), buf); n > 0 {
+		c.take(buf[:n])
+	}
+	return n, err
 }
 
 func (c *LoopConn[E, P]) Ended() { c.finish() }
@@ -201,7 +213,18 @@ func (c *LoopConn[E, P]) Write(frames [][]byte) (int, error) { return c.write(c,
 func (c *LoopConn[E, P]) Close(d protocol.Disconnect, frames [][]byte) { c.close(c, d, frames) }
 
 func (c *LoopConn[E, P]) tryWrite(frames [][]byte) (int, error) {
+	if t := c.tls(); t != nil {
+		return c.encrypt(t, frames)
+	}
 	return netio.TryWrite(uintptr(c.fd), frames)
+}
+
+func (c *LoopConn[E, P]) hold(p []byte) {
+	if t := c.tls(); t != nil {
+		c.encryptInto(t, p)
+		return
+	}
+	c.out.B = append(c.out.B, p...)
 }
 
 func (c *LoopConn[E, P]) congested() {
@@ -238,6 +261,9 @@ func (c *LoopConn[E, P]) drained() {
 		c.setDeadline(t.Await)
 		return
 	}
+	if c.farewell(); c.out != nil {
+		return // comes back when that is written
+	}
 	netio.ShutdownWrite(uintptr(c.fd))
 	c.setDeadline(t.Close)
 }
@@ -260,12 +286,9 @@ func (c *LoopConn[E, P]) ended() {
 func (c *LoopConn[E, P]) salvage() {
 	c.takeHeld()
 	for range lastReads {
-		buf := c.loop.Buffer()
-		n, err := netio.TryRead(uintptr(c.fd), buf)
-		if n == 0 || err != nil {
+		if n, err := c.read(); n == 0 || err != nil {
 			return
 		}
-		c.consume(buf[:n])
 	}
 }
 
@@ -284,6 +307,9 @@ func (c *LoopConn[E, P]) finish() {
 	if c.watch != 0 {
 		c.watch = 0
 		c.loop.Unwatch(int(c.fd))
+	}
+	if !x.stuck {
+		c.farewell()
 	}
 	netio.CloseFD(uintptr(c.fd), x.stuck)
 	c.out.Free()

@@ -242,6 +242,8 @@ func (c *StreamConn[E, P]) Close(d protocol.Disconnect, frames [][]byte) {
 
 func (c *StreamConn[E, P]) tryWrite(frames [][]byte) (int, error) { return c.stream.TryWrite(frames) }
 
+func (c *StreamConn[E, P]) hold(p []byte) { c.out.B = append(c.out.B, p...) }
+
 func (c *StreamConn[E, P]) congested() {
 	c.flushes.Add(1)
 	go c.flush()

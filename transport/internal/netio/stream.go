@@ -77,7 +77,7 @@ func NewStream(d Duplex) Stream {
 	if s := newSocket(d); s != nil {
 		return s
 	}
-	return &blocking{d: d}
+	return &blocking{d: bare(d)}
 }
 
 // blocking is a stream of a connection that cannot tell when it is ready.

@@ -1,0 +1,239 @@
+package netio
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+)
+
+const (
+	// maxRecord is the most plaintext in a record of TLS; bytes.
+	maxRecord = 16 << 10
+	// maxUnasked bounds what waits for a client that makes the server answer (with new keys,
+	// for example) and does not read the answers; bytes.
+	maxUnasked = 16 << 10
+)
+
+// errFlood ends a connection whose client goes beyond maxUnasked.
+var errFlood = errors.New("the client asks for more than it reads")
+
+// TLS is the server's end of TLS, between a socket and the protocol above. It drives a
+// crypto/tls.Conn in two ways. At first, and again after Block, the tls.Conn has a net.Conn
+// beneath it, may block, and any goroutine may use it. On a loop, after Attach, it never waits:
+// Read returns what is complete, and ciphertext that the socket does not take goes to a queue
+// of the caller. While nothing happens it holds no buffer.
+//
+// The handshake must be over before Attach. From then on, until Block, one goroutine uses the
+// TLS.
+type TLS struct {
+	conn *tls.Conn
+	wire wire
+	lent *Buffer // the memory of conn's input, between Begin and End
+	dry  bool    // nothing more is complete; until then there may be plaintext in lent
+}
+
+// NewTLS returns the server's end over nc.
+func NewTLS(nc net.Conn, config *tls.Config) *TLS {
+	t := &TLS{}
+	t.wire.Conn = nc
+	t.conn = tls.Server(&t.wire, config)
+	return t
+}
+
+// Conn is for the handshake, and after Block.
+func (t *TLS) Conn() *tls.Conn { return t.conn }
+
+// Block puts nc, the same socket, beneath the tls.Conn, which it returns.
+func (t *TLS) Block(nc net.Conn) *tls.Conn {
+	t.wire = wire{Conn: nc}
+	return t.conn
+}
+
+// Attach lets t read and write the non-blocking socket fd. If the socket does not take
+// ciphertext, it is appended to *out; the caller has to write that, and to set *out to nil then.
+// Until then all ciphertext goes there.
+func (t *TLS) Attach(fd uintptr, out **Buffer) {
+	t.wire = wire{fd: int32(fd), out: out, used: true}
+	t.trim()
+}
+
+// Begin is called before a series of calls of Read, for which the socket is read once.
+func (t *TLS) Begin() {
+	t.wire.used, t.dry = false, false
+	t.lend()
+}
+
+// Read decrypts into p. It returns 0 and no error if nothing more is complete; the caller then
+// calls End. After an error there is nothing more to read; bytes may come along with it.
+func (t *TLS) Read(p []byte) (int, error) {
+	if t.dry {
+		return 0, nil
+	}
+	t.wire.reading = true
+	n, err := t.conn.Read(p)
+	t.wire.reading = false
+	// To ask the tls.Conn whether there is more takes an allocation.
+	raw := rawInput(t.conn)
+	t.dry = err != nil || n < len(p) && raw != nil && raw.Len() == 0
+	if err == errAgain { //nolint:errorlint // tls.Conn returns the error of the wire as it is
+		err = nil
+	}
+	return n, err
+}
+
+// End is called when Read has returned 0 or an error.
+func (t *TLS) End() {
+	if t.dry {
+		t.takeBack()
+	}
+}
+
+// ReadAll is Begin, Read and End: it returns what one read of the socket completes. p should
+// have at least 64 KB. Bytes may come along with an error.
+func (t *TLS) ReadAll(p []byte) (total int, err error) {
+	t.Begin()
+	for n := 1; n > 0 && err == nil; {
+		n, err = t.Read(p[total:])
+		total += n
+	}
+	t.End()
+	return total, err
+}
+
+// TryWrite encrypts bytes of frames and returns their number, as Stream.TryWrite. It stops when
+// *out is no longer nil. Small frames share a record.
+func (t *TLS) TryWrite(frames [][]byte) (total int, err error) {
+	for i := 0; i < len(frames) && err == nil && *t.wire.out == nil; {
+		if len(frames[i]) == 0 {
+			i++
+			continue
+		}
+		p, next, gathered := gather(frames, i)
+		var n int
+		for n < len(p) && err == nil && *t.wire.out == nil {
+			var k int
+			k, err = t.conn.Write(p[n:min(len(p), n+maxRecord)])
+			n += k
+		}
+		gathered.Free()
+		total += n
+		i = next
+	}
+	return total, err
+}
+
+// Queue encrypts p and appends it to *out, which is not nil.
+func (t *TLS) Queue(p []byte) error {
+	_, err := t.conn.Write(p)
+	return err
+}
+
+// Congested reports whether *out holds something.
+func (t *TLS) Congested() bool { return *t.wire.out != nil }
+
+// CloseWrite tells the client that no more bytes follow. Calls after the first do nothing.
+func (t *TLS) CloseWrite() { _ = t.conn.CloseWrite() }
+
+// again is the error of a read that would have to wait. tls.Conn takes it for temporary and can
+// read on later, also in the middle of a record.
+type again struct{}
+
+func (again) Error() string   { return "nothing to read now" }
+func (again) Timeout() bool   { return true }
+func (again) Temporary() bool { return true }
+
+var errAgain net.Error = again{}
+
+// wire is what lies beneath a tls.Conn: a net.Conn or, if that is nil, a socket on a loop.
+type wire struct {
+	net.Conn
+	out     **Buffer
+	fd      int32
+	unasked int32 // bytes that were appended to *out because of what the client sent
+	used    bool  // the socket was read
+	reading bool  // the tls.Conn is reading
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	if w.Conn != nil {
+		return w.Conn.Read(p)
+	}
+	if w.used {
+		return 0, errAgain
+	}
+	w.used = true
+	n, err := TryRead(uintptr(w.fd), p)
+	if n == 0 && err == nil {
+		err = errAgain
+	}
+	return n, err
+}
+
+func (w *wire) Write(p []byte) (n int, err error) {
+	if w.Conn != nil {
+		return w.Conn.Write(p)
+	}
+	if *w.out == nil {
+		w.unasked = 0
+		n, err = TryWrite(uintptr(w.fd), [][]byte{p})
+		if n == len(p) || err != nil {
+			return n, err
+		}
+	}
+	rest := p[n:]
+	if w.reading {
+		if w.unasked += int32(len(rest)); w.unasked > maxUnasked {
+			return n, errFlood
+		}
+	}
+	*w.out = (*w.out).Grow(len(rest))
+	(*w.out).B = append((*w.out).B, rest...)
+	return len(p), nil
+}
+
+// SetWriteDeadline does nothing on a loop, where no write waits.
+func (w *wire) SetWriteDeadline(t time.Time) error {
+	if w.Conn == nil {
+		return nil
+	}
+	return w.Conn.SetWriteDeadline(t)
+}
+
+// Abort closes the connection at once; see abort.
+func (w *wire) Abort() { abort(bare(w.Conn)) }
+
+// lend gives the tls.Conn memory for its input, with what it holds of an incomplete record.
+func (t *TLS) lend() {
+	raw := rawInput(t.conn)
+	if raw == nil || t.lent != nil {
+		return
+	}
+	t.lent = Get(1 << maxClass)
+	t.lent.B = append(t.lent.B, raw.Bytes()...)
+	*raw = *bytes.NewBuffer(t.lent.B)
+}
+
+// takeBack undoes lend.
+func (t *TLS) takeBack() {
+	if t.lent == nil {
+		return
+	}
+	t.trim()
+	t.lent.Free()
+	t.lent = nil
+}
+
+// trim frees the memory of the tls.Conn's input, but for an incomplete record.
+func (t *TLS) trim() {
+	for _, b := range []*bytes.Buffer{rawInput(t.conn), handshakeInput(t.conn)} {
+		switch {
+		case b == nil:
+		case b.Len() == 0:
+			*b = bytes.Buffer{}
+		default:
+			*b = *bytes.NewBuffer(bytes.Clone(b.Bytes()))
+		}
+	}
+}

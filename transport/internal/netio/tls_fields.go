@@ -1,0 +1,41 @@
+package netio
+
+import (
+	"bytes"
+	"crypto/tls"
+	"reflect"
+	"unsafe"
+)
+
+// A tls.Conn keeps two buffers for as long as it lives, as large as the largest record and the
+// largest handshake message that it has seen: at least 5 KB of an idle connection's 8. The
+// standard library has no way to free them, so the package finds them by their names. With a
+// standard library in which they have other names or types, connections take more memory, and
+// nothing else changes.
+var (
+	rawInputOffset  = offsetOf("rawInput")
+	handshakeOffset = offsetOf("hand")
+)
+
+// offsetOf returns the place of a bytes.Buffer in tls.Conn, 0 if there is none of that name. No
+// buffer is the first field.
+func offsetOf(name string) uintptr {
+	f, ok := reflect.TypeFor[tls.Conn]().FieldByName(name)
+	if !ok || f.Type != reflect.TypeFor[bytes.Buffer]() {
+		return 0
+	}
+	return f.Offset
+}
+
+// rawInput is the buffer of received ciphertext; nil if it is not known.
+func rawInput(c *tls.Conn) *bytes.Buffer { return bufferAt(c, rawInputOffset) }
+
+// handshakeInput is the buffer of handshake messages; nil if it is not known.
+func handshakeInput(c *tls.Conn) *bytes.Buffer { return bufferAt(c, handshakeOffset) }
+
+func bufferAt(c *tls.Conn, offset uintptr) *bytes.Buffer {
+	if offset == 0 {
+		return nil
+	}
+	return (*bytes.Buffer)(unsafe.Add(unsafe.Pointer(c), offset))
+}
