@@ -46,7 +46,7 @@ func (h *Handler) take(a *front.Arrival) {
 	}
 	f := framing.Of(h.traits.formatOf(o.encoding), true)
 	candidate := h.candidate(a.Ctx, a.Request, &o, f)
-	candidate.Early, candidate.Watched = a.Early, true
+	candidate.Early, candidate.Watched, candidate.TLS = a.Early, true, a.TLS
 	driver.NewLoopConn(a.Loop, a.FD, endpoint.New(&h.endpoint, f)).Start(loops, candidate)
 }
 

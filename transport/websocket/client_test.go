@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -30,8 +32,11 @@ import (
 )
 
 // onLoops: servers' connections live on a loop, not on goroutines; direct: they get
-// there by Handler.Route, without net/http.
-var onLoops, direct bool
+// there by Handler.Route, without net/http; secure: so they do over TLS, in some of the tests.
+var onLoops, direct, secure bool
+
+// overTLS are the tests that run over TLS, too.
+const overTLS = "^(TestConversation|TestEarly.*|TestViolationsOnTheWire|TestCompression|TestAcceptError|TestUseWhileAccepting|TestPause|TestPingsInARow|TestConcurrentUse|TestHandshake.*)$"
 
 // TestMain runs the tests for both drivers and all ways to them.
 func TestMain(m *testing.M) {
@@ -40,6 +45,11 @@ func TestMain(m *testing.M) {
 	code = max(code, m.Run())
 	direct = true
 	code = max(code, m.Run())
+	if run := flag.Lookup("test.run"); run.Value.String() == "" {
+		secure = true
+		_ = flag.Set(run.Name, overTLS)
+		code = max(code, m.Run())
+	}
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -325,9 +335,20 @@ func newServer(t testing.TB, cfg Config) *testServer {
 	return s
 }
 
+// testTLS has the certificate of package httptest.
+func testTLS() *tls.Config {
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates}
+}
+
 // begin starts the server in the way of this run.
 func (s *testServer) begin(h *Handler) {
-	if direct {
+	switch {
+	case secure:
+		s.Config.TLSConfig = testTLS()
+		s.Listener = front.ListenTLS(s.Listener, s.Config, s, h.Route("/"))
+	case direct:
 		s.Listener = front.Listen(s.Listener, s.Config, s, h.Route("/"))
 	}
 	s.Start()
@@ -367,6 +388,9 @@ func (s *testServer) dial() net.Conn {
 	}
 	if s.tight {
 		_ = nc.(*net.TCPConn).SetReadBuffer(16 << 10)
+	}
+	if secure && !s.tight {
+		return tls.Client(nc, &tls.Config{InsecureSkipVerify: true})
 	}
 	return nc
 }

@@ -26,7 +26,7 @@ import (
 var update = flag.Bool("update", false, "write what the pure endpoint does into testdata")
 
 // TestFixtures runs the conversations of testdata with the endpoint alone and through
-// both drivers. Everything that happens is the same, and at the same time.
+// both drivers, on a loop also over TLS. Everything that happens is the same, and at the same time.
 //
 // A conversation begins with "== name", or "== name: SETTING...". What happens to a
 // connection stands at the beginning of a line, what comes of it is indented below:

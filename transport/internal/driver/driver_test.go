@@ -5,10 +5,12 @@ package driver
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +118,25 @@ var drivers = map[string]func(t *testing.T, nc net.Conn, p *listener, e lines) f
 			<-done
 		}
 	},
+	overTLS: func(t *testing.T, nc net.Conn, p *listener, e lines) func(func()) {
+		if !poll.Supported() {
+			t.Skip("loops watch no sockets here")
+		}
+		l := loop.New()
+		go l.Run()
+		t.Cleanup(l.Close)
+		secured := netio.NewTLS(nc, &tls.Config{Certificates: certificates(t)})
+		if err := secured.Conn().Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		fd, _ := netio.Detach(netio.NewStream(nc))
+		NewLoopConn(l.Sockets(), fd, e).Post(p, Candidate{Ctx: context.Background(), TLS: secured})
+		return func(f func()) {
+			done := make(chan struct{})
+			l.Post(loop.Func(func() { f(); close(done) }))
+			<-done
+		}
+	},
 	"stream": func(t *testing.T, nc net.Conn, p *listener, e lines) func(func()) {
 		NewStreamConn(netio.NewStream(nc), e).Serve(p, Candidate{Ctx: context.Background()}, true)
 		return func(f func()) { f() }
@@ -125,6 +146,16 @@ var drivers = map[string]func(t *testing.T, nc net.Conn, p *listener, e lines) f
 		NewStreamConn(netio.NewStream(struct{ *net.TCPConn }{nc.(*net.TCPConn)}), e).Serve(p, Candidate{Ctx: context.Background()}, true)
 		return func(f func()) { f() }
 	},
+}
+
+// overTLS is the driver on a loop whose client has TLS.
+const overTLS = "loop, TLS"
+
+// certificates returns that of package httptest.
+func certificates(t *testing.T) []tls.Certificate {
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return s.TLS.Certificates
 }
 
 // onBoth runs a test with each driver, with a client.
@@ -148,6 +179,11 @@ func onBoth(t *testing.T, end End, receive func(*listener, string), test func(t 
 			}
 			p := &listener{receive: receive, accepted: make(chan struct{}), closed: make(chan error, 2)}
 			released := make(chan struct{}, 2)
+			if name == overTLS {
+				secured := tls.Client(client, &tls.Config{InsecureSkipVerify: true})
+				go func() { _ = secured.Handshake() }()
+				client = secured
+			}
 			core := start(t, server, p, lines{end: end, released: released})
 			<-p.accepted
 			test(t, client, p, core)

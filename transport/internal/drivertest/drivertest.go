@@ -1,13 +1,16 @@
 //go:build unix
 
-// Package drivertest runs an endpoint in three ways that must make no difference: alone, with the
-// driver on loops, and with the driver with goroutines. Time is virtual.
+// Package drivertest runs an endpoint in four ways that must make no difference: alone, with the
+// driver on loops, over TLS there, and with the driver with goroutines. Time is virtual.
 package drivertest
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -78,7 +81,7 @@ type Way[E any] func(t *testing.T, start Start[E], play func(c Conn, p Peer))
 
 // Ways returns all ways, by name. The first to ask is "alone".
 func Ways[E any, P pointer[E]]() map[string]Way[E] {
-	return map[string]Way[E]{"alone": alone[E, P], "loop": onFakeLoop[E, P], "stream": onPipe[E, P]}
+	return map[string]Way[E]{"alone": alone[E, P], "loop": onFakeLoop[E, P], "TLS": onSecureLoop[E, P], "stream": onPipe[E, P]}
 }
 
 // alone runs an endpoint and nothing else.
@@ -314,6 +317,15 @@ func (m *model) WaitIdle() ([]byte, bool, bool) {
 // onFakeLoop runs a connection through the driver on loops, with a socket, and a loop
 // in virtual time.
 func onFakeLoop[E any, P pointer[E]](t *testing.T, start Start[E], play func(c Conn, p Peer)) {
+	onLoop[E, P](t, start, play, false)
+}
+
+// onSecureLoop does that over TLS.
+func onSecureLoop[E any, P pointer[E]](t *testing.T, start Start[E], play func(c Conn, p Peer)) {
+	onLoop[E, P](t, start, play, true)
+}
+
+func onLoop[E any, P pointer[E]](t *testing.T, start Start[E], play func(c Conn, p Peer), secure bool) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -331,8 +343,76 @@ func onFakeLoop[E any, P pointer[E]](t *testing.T, start Start[E], play func(c C
 	e, p, message := start()
 	conn := driver.NewLoopConn[E, P](l, uintptr(fds[0]), e)
 	l.Conn = conn
-	conn.Start(acceptor{p}, driver.Candidate{Ctx: context.Background(), Message: message})
+	candidate := driver.Candidate{Ctx: context.Background(), Message: message}
+	if secure {
+		candidate.TLS = l.secure()
+	}
+	conn.Start(acceptor{p}, candidate)
 	play(l, p)
+}
+
+// secure puts TLS on the connection, and returns the server's end.
+func (l *fakeLoop) secure() *netio.TLS {
+	server, client := net.Pipe()
+	l.sealed.Conn = client
+	l.tls = tls.Client(&l.sealed, &tls.Config{InsecureSkipVerify: true})
+	end := netio.NewTLS(server, serverTLS)
+	failed := make(chan error, 1)
+	go func() { failed <- l.tls.Handshake() }()
+	if err := errors.Join(end.Conn().Handshake(), <-failed); err != nil {
+		l.t.Fatal(err)
+	}
+	l.sealed.Conn = nil
+	return end
+}
+
+// serverTLS has the certificate of package httptest, and no tickets, which nobody would read.
+var serverTLS = func() *tls.Config {
+	s := httptest.NewUnstartedServer(nil)
+	defer s.Listener.Close()
+	s.StartTLS()
+	defer s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true}
+}()
+
+// sealed is the net.Conn beneath a client's TLS: a pipe during the handshake, then what was
+// received and what is to be sent.
+type sealed struct {
+	net.Conn
+	in, out bytes.Buffer
+}
+
+func (s *sealed) Read(p []byte) (int, error) {
+	switch {
+	case s.Conn != nil:
+		return s.Conn.Read(p)
+	case s.in.Len() == 0:
+		return 0, syscall.EAGAIN // is temporary
+	}
+	return s.in.Read(p)
+}
+
+func (s *sealed) Write(p []byte) (int, error) {
+	if s.Conn != nil {
+		return s.Conn.Write(p)
+	}
+	return s.out.Write(p)
+}
+
+// decrypted returns what the bytes that the client got mean.
+func (l *fakeLoop) decrypted(p []byte) (plain []byte) {
+	if l.tls == nil {
+		return p
+	}
+	l.sealed.in.Write(p)
+	for {
+		buf := make([]byte, 4096)
+		n, err := l.tls.Read(buf)
+		plain = append(plain, buf[:n]...)
+		if err != nil {
+			return plain
+		}
+	}
 }
 
 // fakeLoop is a loop with one socket, and the client at its other end.
@@ -352,6 +432,9 @@ type fakeLoop struct {
 	stalled bool
 	got     []byte
 	ended   bool // the client saw the end
+
+	tls    *tls.Conn // of the client; nil: plaintext
+	sealed sealed
 }
 
 type fakeTimer struct {
@@ -389,6 +472,10 @@ func (t *fakeTimer) Stop() {
 }
 
 func (l *fakeLoop) Receive(data []byte) {
+	if l.tls != nil {
+		_, _ = l.tls.Write(data)
+		data = l.sealed.out.Next(l.sealed.out.Len())
+	}
 	if n, err := netio.TryWrite(uintptr(l.client), [][]byte{data}); n < len(data) && l.watcher != nil {
 		l.t.Fatalf("the client sent %d of %d bytes: %v", n, len(data), err)
 	}
@@ -435,7 +522,7 @@ func (l *fakeLoop) WaitIdle() (got []byte, halfClosed, closed bool) {
 		}
 		for l.client > 0 && !l.stalled && !l.ended {
 			n, err := netio.TryRead(uintptr(l.client), buf)
-			l.got = append(l.got, buf[:n]...)
+			l.got = append(l.got, l.decrypted(buf[:n])...)
 			l.ended = err != nil
 			if n == 0 {
 				break
