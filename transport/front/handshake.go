@@ -29,6 +29,7 @@ const (
 var (
 	errTooMany = errors.New("too many handshakes wait for their clients, this one the longest")
 	errNotTLS  = errors.New("not TLS")
+	errPanic   = errors.New("a callback of tls.Config panicked")
 )
 
 // handshakes are the TLS handshakes of a listener that are under way. A handshake takes 0.1 to 2 ms
@@ -38,6 +39,7 @@ type handshakes struct {
 	front  *Listener
 	config *tls.Config
 	slots  int // how many compute at a time
+	limit  int // how many wait for their clients
 
 	mu        sync.Mutex
 	fresh     []*handshake // have not begun; the oldest first
@@ -70,7 +72,7 @@ type handshake struct {
 }
 
 func newHandshakes(l *Listener, config *tls.Config) *handshakes {
-	return &handshakes{front: l, config: config, slots: runtime.GOMAXPROCS(0)}
+	return &handshakes{front: l, config: config, slots: runtime.GOMAXPROCS(0), limit: maxHandshakes}
 }
 
 // start begins the handshake of a newcomer when it is its turn.
@@ -154,14 +156,15 @@ func (h *handshakes) wake(s *handshake, err error) {
 // run does the handshake.
 func (s *handshake) run() {
 	runtime.Gosched() // loops first
-	err := errors.New("panic")
+	err := s.failure()
 	defer func() {
 		if p := recover(); p != nil {
 			s.all.front.recovered(p, s.n.remote.String())
+			err = errPanic
 		}
 		s.finish(err)
 	}()
-	if err = s.failure(); err == nil {
+	if err == nil {
 		err = s.tls.Conn().Handshake()
 	}
 }
@@ -198,7 +201,7 @@ func (s *handshake) wait(write bool) error {
 	}
 	h.release(s)
 	s.place = h.waiting.PushBack(s)
-	if h.waiting.Len() > maxHandshakes {
+	if h.waiting.Len() > h.limit {
 		h.wake(h.waiting.Front().Value.(*handshake), errTooMany)
 	}
 	h.fill()

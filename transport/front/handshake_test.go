@@ -1,0 +1,415 @@
+//go:build linux
+
+package front
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+const patience = 20 * time.Second
+
+// secureSite is a server over TLS on a loop. /ws changes the protocol, /answer is a route with
+// Answer, everything else is for net/http.
+type secureSite struct {
+	t      *testing.T
+	loop   *loop.Loop
+	ln     *Listener
+	server *http.Server
+	taken  chan change
+	log    *lockedLog
+}
+
+type lockedLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// testCertificates are those of package httptest.
+var testCertificates = sync.OnceValue(func() []tls.Certificate {
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return s.TLS.Certificates
+})
+
+func newSecureSite(t *testing.T, edit func(*http.Server)) *secureSite {
+	t.Helper()
+	s := &secureSite{t: t, loop: loop.New(), taken: make(chan change, 10000), log: &lockedLog{}}
+	go s.loop.Run()
+	s.server = &http.Server{
+		TLSConfig: &tls.Config{Certificates: testCertificates()},
+		ErrorLog:  log.New(s.log, "", 0),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, "%s %s %d %v", r.Proto, r.URL.Path, len(body), r.TLS != nil && r.TLS.HandshakeComplete)
+		}),
+	}
+	if edit != nil {
+		edit(s.server)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ln = ListenTLS(ln, s.server, watching{next: func() transport.Loop { return s.loop.Sockets() }},
+		Route{Method: http.MethodGet, Path: "/ws", Upgrade: "test", Take: s.take},
+		Route{Method: http.MethodPost, Path: "/answer", Check: func(*Request) bool { return true }, ContentType: "text/plain",
+			Answer: func(_ context.Context, _ *Request, body, out []byte) (int, []byte) {
+				return http.StatusOK, append(out, body...)
+			}})
+	served := make(chan error)
+	go func() { served <- s.server.Serve(s.ln) }()
+	t.Cleanup(func() {
+		s.server.Close()
+		<-served
+		_ = s.ln.Wait(context.Background())
+		s.loop.Close()
+	})
+	return s
+}
+
+// take takes every connection, says goodbye and closes it.
+func (s *secureSite) take(a *Arrival) {
+	if a.TLS == nil {
+		s.t.Error("there is no TLS")
+	}
+	if a.Take(http.StatusSwitchingProtocols, []byte(switching)) {
+		a.TLS.CloseWrite()
+		a.Loop.Unwatch(int(a.FD))
+		netio.CloseFD(a.FD, false)
+		s.taken <- change{string(a.Early), a.Path, a.RemoteAddr}
+	}
+}
+
+func (s *secureSite) dial() net.Conn {
+	s.t.Helper()
+	nc, err := net.Dial("tcp", s.ln.Addr().String())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	return nc
+}
+
+func (s *secureSite) client(config *tls.Config) *tls.Conn {
+	config.InsecureSkipVerify = true
+	return tls.Client(s.dial(), config)
+}
+
+// switched sends a request to change the protocol and expects success.
+func (s *secureSite) switched(c net.Conn, early string) {
+	s.t.Helper()
+	if _, err := io.WriteString(c, request("")+early); err != nil {
+		s.t.Fatal(err)
+	}
+	if b, err := io.ReadAll(c); err != nil || string(b) != switching {
+		s.t.Fatalf("the client got %q, %v", b, err)
+	}
+	if got := <-s.taken; got.early != early || got.remote != c.LocalAddr().String() {
+		s.t.Errorf("the route got %q", got)
+	}
+}
+
+// TestSecureRoutes: requests reach their routes, whatever the version and the portions in which
+// records come; net/http gets the others, with all bytes, and knows that there is TLS.
+func TestSecureRoutes(t *testing.T) {
+	s := newSecureSite(t, nil)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		config := &tls.Config{MaxVersion: version, NextProtos: []string{"http/1.1"}}
+		s.switched(s.client(config), "early")
+		s.switched(s.client(&tls.Config{MaxVersion: version}), "") // no ALPN
+		c := s.client(config)
+		for _, b := range []byte(request("")) {
+			_, _ = c.Write([]byte{b}) // a record each
+		}
+		s.switched2(c)
+
+		c = s.client(config)
+		r := bufio.NewReader(c)
+		post := func(path, body string) string {
+			return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+		}
+		large := strings.Repeat("x", 300_000)
+		go func() {
+			_, _ = io.WriteString(c, post("/answer", "one")+post("/answer", "two")+post("/other", large)+post("/answer", "three"))
+		}()
+		for _, want := range []string{"one", "two", "HTTP/1.1 /other 300000 true", "HTTP/1.1 /answer 5 true"} {
+			resp, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if string(got) != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		c.Close()
+	}
+}
+
+func (s *secureSite) switched2(c net.Conn) {
+	s.t.Helper()
+	if b, err := io.ReadAll(c); err != nil || string(b) != switching {
+		s.t.Fatalf("the client got %q, %v", b, err)
+	}
+	<-s.taken
+}
+
+// TestSecureHTTP2: connections that agree on HTTP/2 are those of net/http.
+func TestSecureHTTP2(t *testing.T) {
+	s := newSecureSite(t, nil)
+	client := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+	}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Post("https://"+s.ln.Addr().String()+"/h2", "", strings.NewReader("body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, _ := io.ReadAll(resp.Body); string(got) != "HTTP/2.0 /h2 4 true" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestNotTLS: net/http answers those who do not speak TLS.
+func TestNotTLS(t *testing.T) {
+	s := newSecureSite(t, nil)
+	for sent, want := range map[string]string{
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n": "Client sent an HTTP request to an HTTPS server.",
+		"G":                                 "",
+		"\x16\x03\x01\x00\x05hello":         "\x15\x03\x01\x00\x02\x02", // an alert
+		"\x16\x03\x01\xff\xff":              "\x15\x03\x01\x00\x02\x02",
+		"\x80\x2e\x01\x00\x02":              "\x15\x03\x01\x00\x02\x02",
+		"\x00\x00\x00\x00\x00":              "",
+		"":                                  "",
+	} {
+		nc := s.dial()
+		_, _ = io.WriteString(nc, sent)
+		_ = nc.(*net.TCPConn).CloseWrite()
+		got, _ := io.ReadAll(nc)
+		if !strings.Contains(string(got), want) || want == "" && len(got) > 0 {
+			t.Errorf("%q: got %q", sent, got)
+		}
+	}
+	s.switched(s.client(&tls.Config{}), "") // all is well
+	if !strings.Contains(s.log.String(), "http: TLS handshake error from 127.0.0.1:") {
+		t.Errorf("log %q", s.log)
+	}
+}
+
+// half makes a connection whose client says hello, and then nothing.
+func (s *secureSite) half() net.Conn {
+	nc := s.dial()
+	c := tls.Client(&muted{Conn: nc}, &tls.Config{InsecureSkipVerify: true})
+	if err := c.Handshake(); !errors.Is(err, errMuted) {
+		s.t.Fatal(err)
+	}
+	return nc
+}
+
+// muted is a connection that can write once.
+type muted struct {
+	net.Conn
+	written bool
+}
+
+var errMuted = errors.New("muted")
+
+func (m *muted) Write(p []byte) (int, error) {
+	if m.written {
+		return 0, errMuted
+	}
+	m.written = true
+	return m.Conn.Write(p)
+}
+
+// TestHandshakeTimeout: neither silence, nor half a hello, nor half a handshake lasts.
+func TestHandshakeTimeout(t *testing.T) {
+	s := newSecureSite(t, func(hs *http.Server) { hs.ReadHeaderTimeout = 60 * time.Millisecond })
+	silent, partial, half := s.dial(), s.dial(), s.half()
+	_, _ = io.WriteString(partial, "\x16\x03\x01\x02\x00\x01")
+	done := s.client(&tls.Config{})
+	if err := done.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	for i, nc := range []net.Conn{silent, partial, half, done.NetConn()} {
+		if _, err := io.Copy(io.Discard, nc); errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	for strings.Count(s.log.String(), "i/o timeout") < 2 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestIdleHandshakes: handshakes that do not go on hold up nobody. If there are too many, the
+// oldest end.
+func TestIdleHandshakes(t *testing.T) {
+	s := newSecureSite(t, nil)
+	const limit, more = 100, 20
+	h := s.ln.handshakes
+	h.mu.Lock()
+	h.limit = limit
+	h.mu.Unlock()
+	idle := make([]net.Conn, 0, limit+more)
+	for len(idle) < cap(idle) {
+		idle = append(idle, s.half())
+		if len(idle)%30 == 0 {
+			s.switched(s.client(&tls.Config{}), "")
+		}
+	}
+	for i, nc := range idle[:more] {
+		if _, err := io.Copy(io.Discard, nc); errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n := h.waiting.Len(); n > limit || n < limit-more {
+		t.Errorf("%d handshakes wait", n)
+	}
+	if !strings.Contains(s.log.String(), errTooMany.Error()) {
+		t.Error("nothing in the log")
+	}
+}
+
+// TestSlowCallback: a callback that waits keeps nobody else from shaking hands.
+func TestSlowCallback(t *testing.T) {
+	release := make(chan struct{})
+	s := newSecureSite(t, func(hs *http.Server) {
+		hs.TLSConfig.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			if hello.Conn.RemoteAddr() == nil || hello.Conn.LocalAddr() == nil {
+				t.Error("addresses are missing")
+			}
+			switch hello.ServerName {
+			case "slow.test":
+				<-release
+			case "panic.test":
+				panic("oops")
+			}
+			return nil, nil
+		}
+	})
+	var group sync.WaitGroup
+	for range 20 {
+		c := s.client(&tls.Config{ServerName: "slow.test"})
+		group.Go(func() {
+			if err := c.Handshake(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := s.client(&tls.Config{ServerName: "panic.test"}).Handshake(); err == nil {
+		t.Error("a panic went well")
+	}
+	s.switched(s.client(&tls.Config{ServerName: "quick.test"}), "")
+	close(release)
+	group.Wait()
+	if !strings.Contains(s.log.String(), "panic serving 127.0.0.1") {
+		t.Errorf("log %q", s.log)
+	}
+}
+
+// TestClientsVanish: clients that go in the middle of a handshake leave nothing behind.
+func TestClientsVanish(t *testing.T) {
+	s := newSecureSite(t, nil)
+	for i := range 50 {
+		nc := s.half()
+		if i%2 == 0 {
+			_ = nc.(*net.TCPConn).SetLinger(0)
+		}
+		nc.Close()
+	}
+	h := s.ln.handshakes
+	for left := 1; left > 0; time.Sleep(time.Millisecond) {
+		h.mu.Lock()
+		left = h.waiting.Len() + len(h.computing) + len(h.answered) + len(h.fresh)
+		h.mu.Unlock()
+	}
+	s.switched(s.client(&tls.Config{}), "")
+}
+
+// TestCloseDuringHandshakes: nothing is left, whether the loop ends first or the listener.
+func TestCloseDuringHandshakes(t *testing.T) {
+	for _, loopFirst := range []bool{false, true} {
+		s := newSecureSite(t, nil)
+		var clients []net.Conn
+		for range 5 {
+			clients = append(clients, s.half(), s.dial())
+		}
+		if loopFirst {
+			s.loop.Close()
+		}
+		s.server.Close()
+		for i, nc := range clients {
+			if _, err := io.Copy(io.Discard, nc); errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("loop first %v, %d: %v", loopFirst, i, err)
+			}
+		}
+	}
+}
+
+// TestTickets: sessions are resumed.
+func TestTickets(t *testing.T) {
+	s := newSecureSite(t, nil)
+	config := &tls.Config{ClientSessionCache: tls.NewLRUClientSessionCache(10)}
+	for i := range 3 {
+		c := s.client(config)
+		s.switched(c, "")
+		if c.ConnectionState().DidResume != (i > 0) {
+			t.Errorf("connection %d: resumed %v", i, c.ConnectionState().DidResume)
+		}
+	}
+}
+
+// BenchmarkHandshake shows what a connection costs both ends, of which the server has about half.
+func BenchmarkHandshake(b *testing.B) {
+	for name, cache := range map[string]tls.ClientSessionCache{"full": nil, "resumed": tls.NewLRUClientSessionCache(10)} {
+		b.Run(name, func(b *testing.B) {
+			server := &tls.Config{Certificates: testCertificates()}
+			client := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: cache, ServerName: "a"}
+			for b.Loop() {
+				x, y := net.Pipe()
+				c := tls.Client(x, client)
+				go func() { _, _ = c.Read(make([]byte, 1)) }() // reads the tickets, too
+				if err := tls.Server(y, server).Handshake(); err != nil {
+					b.Fatal(err)
+				}
+				y.Close()
+				x.Close()
+			}
+		})
+	}
+}
