@@ -106,7 +106,7 @@ func (s *secureSite) take(a *Arrival) {
 		a.TLS.CloseWrite()
 		a.Loop.Unwatch(int(a.FD))
 		netio.CloseFD(a.FD, false)
-		s.taken <- change{string(a.Early), a.Path, a.RemoteAddr}
+		s.taken <- change{early: string(a.Early), remote: a.RemoteAddr}
 	}
 }
 
