@@ -310,6 +310,18 @@ func TestTLSMemory(t *testing.T) {
 	})
 }
 
+// TestTLSUnknownFields: with another crypto/tls, connections are larger and nothing else.
+func TestTLSUnknownFields(t *testing.T) {
+	raw, hand := rawInputOffset, handshakeOffset
+	rawInputOffset, handshakeOffset = 0, 0
+	defer func() { rawInputOffset, handshakeOffset = raw, hand }()
+	t.Run("byte by byte", TestTLSByteByByte)
+	t.Run("full", TestTLSFull)
+	t.Run("ends", TestTLSEnds)
+	t.Run("block", TestTLSBlock)
+	t.Run("key update", TestTLSKeyUpdate)
+}
+
 func TestTLSAllocations(t *testing.T) {
 	s := newSecured(t, &tls.Config{})
 	frames := [][]byte{[]byte(strings.Repeat("a", 100)), []byte(strings.Repeat("b", 100))}
