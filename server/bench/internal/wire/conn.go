@@ -64,7 +64,9 @@ type Dialer struct {
 // buffer. One goroutine calls Serve; any may call Send, Expect and Cut.
 type Conn struct {
 	conn  net.Conn
-	raw   syscall.RawConn // reads without conn, for plain TCP on Unix; else nil
+	tcp   *net.TCPConn    // conn, or what is beneath its TLS; nil: unknown
+	raw   syscall.RawConn // of tcp, for reads without a buffer while there is nothing; nil: not on this system
+	below *socket         // beneath TLS; nil: plaintext
 	codec codec.ClientCodec
 
 	// The following belong to Serve.
@@ -83,7 +85,7 @@ type Conn struct {
 func (t *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	d := ws.Dialer{
 		Timeout:   connectTimeout,
-		NetDial:   local(t.URL, t.dialed.Add(1)),
+		NetDial:   sockets(local(t.URL, t.dialed.Add(1))),
 		TLSConfig: t.TLS,
 		Header:    ws.HandshakeHeaderHTTP(t.Header),
 	}
@@ -109,11 +111,40 @@ func (t *Dialer) Dial(ctx context.Context) (*Conn, error) {
 		c.held = append(c.held, early...)
 		ws.PutReader(br)
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		c.raw = rawReads(tcp)
+	switch conn := conn.(type) {
+	case *socket:
+		c.conn, c.tcp = conn.TCPConn, conn.TCPConn
+	case *tls.Conn:
+		if c.below, _ = conn.NetConn().(*socket); c.below != nil {
+			c.tcp = c.below.TCPConn
+		}
+	}
+	if c.tcp != nil {
+		c.raw = rawReads(c.tcp)
 	}
 	return c, nil
 }
+
+// socket is the TCP connection beneath TLS.
+type socket struct {
+	*net.TCPConn
+	polled bool // Read does not wait
+	fd     int
+	dry    bool // there was nothing more to read
+}
+
+// sockets makes a dialer return sockets.
+func sockets(dial dialer) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			return &socket{TCPConn: tcp}, err
+		}
+		return conn, err
+	}
+}
+
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // dialHint explains the errors that are due to many connections from one machine.
 func dialHint(err error) string {
@@ -140,10 +171,12 @@ func (c *Conn) Expect(d time.Duration) {
 // Cut ends the connection by a TCP reset, without a close frame, so that its port can be used
 // again at once. It may be called again.
 func (c *Conn) Cut() {
-	if tcp, ok := c.conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // if it fails, the system keeps the port for a minute
+	if c.tcp == nil {
+		c.conn.Close()
+		return
 	}
-	c.conn.Close()
+	_ = c.tcp.SetLinger(0) // if it fails, the system keeps the port for a minute
+	c.tcp.Close()
 }
 
 // Send sends commands in one frame, or none of them.

@@ -35,15 +35,20 @@ func (c *Conn) serveRaw(handle func([]byte) error) error {
 
 // turn reads and handles the bytes that have arrived.
 func (c *Conn) turn(fd int, handle func([]byte) error) error {
+	read := syscall.Read
+	if s := c.below; s != nil {
+		s.fd, s.polled, s.dry = fd, true, false
+		read = func(_ int, p []byte) (int, error) { return c.conn.Read(p) }
+	}
 	for {
 		dst := c.space()
-		n, err := syscall.Read(fd, dst)
+		n, err := read(fd, dst)
 		switch {
 		case n > 0:
 			if err := c.took(n, handle); err != nil {
 				return err
 			}
-			if n < len(dst) {
+			if n < len(dst) && c.below == nil {
 				return nil
 			}
 			continue
@@ -60,4 +65,27 @@ func (c *Conn) turn(fd int, handle func([]byte) error) error {
 			return err
 		}
 	}
+}
+
+// Read waits until Serve has begun. From then on it returns EAGAIN when there is nothing more, which
+// TLS takes for temporary.
+func (s *socket) Read(p []byte) (int, error) {
+	if !s.polled {
+		return s.TCPConn.Read(p)
+	}
+	for !s.dry {
+		n, err := syscall.Read(s.fd, p)
+		switch {
+		case n > 0:
+			s.dry = n < len(p)
+			return n, nil
+		case err == nil:
+			return 0, io.EOF
+		case errors.Is(err, syscall.EAGAIN):
+			s.dry = true
+		case !errors.Is(err, syscall.EINTR):
+			return 0, err
+		}
+	}
+	return 0, syscall.EAGAIN
 }

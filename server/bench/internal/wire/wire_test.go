@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -52,10 +53,10 @@ func FuzzConsume(f *testing.F) {
 
 // serving starts a server that hands over what it reads first, and answers with
 // frames.
-func serving(t *testing.T, answer ...ws.Frame) (url string, first <-chan ws.Frame) {
+func serving(t *testing.T, secure bool, answer ...ws.Frame) (url string, first <-chan ws.Frame) {
 	t.Helper()
 	got := make(chan ws.Frame, 1)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u := ws.HTTPUpgrader{Protocol: func(string) bool { return true }}
 		conn, _, _, err := u.Upgrade(r, w)
 		if err != nil {
@@ -72,6 +73,11 @@ func serving(t *testing.T, answer ...ws.Frame) (url string, first <-chan ws.Fram
 		}
 		_, _ = io.Copy(io.Discard, conn) // a reset would overtake the answer
 	}))
+	if secure {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
 	t.Cleanup(s.Close)
 	return "ws" + strings.TrimPrefix(s.URL, "http"), got
 }
@@ -79,22 +85,25 @@ func serving(t *testing.T, answer ...ws.Frame) (url string, first <-chan ws.Fram
 // TestConn sends commands, and gets whole messages and the reason of the end.
 func TestConn(t *testing.T) {
 	t.Parallel()
-	for e, want := range map[protocol.Encoding]struct {
-		op   ws.OpCode
-		sent string
+	for name, want := range map[string]struct {
+		encoding protocol.Encoding
+		secure   bool
+		op       ws.OpCode
+		sent     string
 	}{
-		protocol.JSON:     {ws.OpText, "{\"id\":1,\"connect\":{}}\n{}"},
-		protocol.Protobuf: {ws.OpBinary, "\x04\x08\x01\x22\x00\x00"},
+		"JSON":          {protocol.JSON, false, ws.OpText, "{\"id\":1,\"connect\":{}}\n{}"},
+		"JSON over TLS": {protocol.JSON, true, ws.OpText, "{\"id\":1,\"connect\":{}}\n{}"},
+		"Protobuf":      {protocol.Protobuf, false, ws.OpBinary, "\x04\x08\x01\x22\x00\x00"},
 	} {
-		t.Run(e.String(), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			long := bytes.Repeat([]byte("x"), 2*readSize)
-			url, first := serving(t,
+			url, first := serving(t, want.secure,
 				ws.NewTextFrame([]byte("whole")), ws.NewFrame(ws.OpText, false, []byte("in ")), ws.NewPingFrame(nil),
 				ws.NewFrame(ws.OpContinuation, true, []byte("two")), ws.NewBinaryFrame(long),
 				ws.NewCloseFrame(ws.NewCloseFrameBody(3008, "slow")),
 			)
-			c, err := (&Dialer{URL: url, Encoding: e}).Dial(t.Context())
+			c, err := (&Dialer{URL: url, Encoding: want.encoding, TLS: &tls.Config{InsecureSkipVerify: true}}).Dial(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,16 +134,18 @@ func TestConn(t *testing.T) {
 // TestExpect: a server that says nothing ends the connection in time.
 func TestExpect(t *testing.T) {
 	t.Parallel()
-	url, _ := serving(t)
-	c, err := (&Dialer{URL: url}).Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Cut()
-	c.Expect(1)
-	var timeout net.Error
-	if err := c.Serve(func([]byte) error { return nil }); !errors.As(err, &timeout) || !timeout.Timeout() {
-		t.Errorf("ended with %v", err)
+	for _, secure := range []bool{false, true} {
+		url, _ := serving(t, secure)
+		c, err := (&Dialer{URL: url, TLS: &tls.Config{InsecureSkipVerify: true}}).Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Cut()
+		c.Expect(1)
+		var timeout net.Error
+		if err := c.Serve(func([]byte) error { return nil }); !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("ended with %v", err)
+		}
 	}
 }
 
