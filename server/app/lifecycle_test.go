@@ -257,15 +257,16 @@ func TestShutdownSilent(t *testing.T) {
 	for name, edit := range map[string]func(*config.Config){
 		"loops":      func(*config.Config) {},
 		"goroutines": func(cfg *config.Config) { cfg.WebSocket.GoroutineDriver = true },
-		"net/http":   func(cfg *config.Config) { cfg.HTTPServer.TLS = certificate(1) },
+		"TLS":        func(cfg *config.Config) { cfg.HTTPServer.TLS = certificate(1) },
+		"net/http":   func(cfg *config.Config) { cfg.HTTPServer.TLS, cfg.WebSocket.GoroutineDriver = certificate(1), true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t, edit)
 			nc := must(net.Dial("tcp", s.app.Addr("external")))
 			defer nc.Close()
-			tls, scheme := s.cfg.HTTPServer.TLS.Enabled, "http"
-			if tls {
+			scheme := "http"
+			if s.cfg.HTTPServer.TLS.Enabled {
 				scheme = "https"
 			}
 			wstest.Dial(t, scheme+"://"+s.app.Addr("external")+"/connection/websocket", nil) // accepted later, so the first one is known
@@ -273,7 +274,7 @@ func TestShutdownSilent(t *testing.T) {
 			l.silent.mu.Lock()
 			known := len(l.silent.conns)
 			l.silent.mu.Unlock()
-			if (known == 1) != tls {
+			if (known == 1) != (name == "net/http") {
 				t.Fatalf("net/http has %d silent connections", known)
 			}
 			if err := s.app.Shutdown(t.Context()); err != nil {
