@@ -36,7 +36,7 @@ import (
 var onLoops, direct, secure bool
 
 // overTLS are the tests that run over TLS, too.
-const overTLS = "^(TestConversation|TestEarly.*|TestViolationsOnTheWire|TestCompression|TestAcceptError|TestUseWhileAccepting|TestPause|TestPingsInARow|TestConcurrentUse|TestHandshake.*)$"
+const overTLS = "^(TestConversation|TestEarly.*|TestViolationsOnTheWire|TestCompression|TestAcceptError|TestUseWhileAccepting|TestPause|TestPingsInARow|TestConcurrentUse|TestHandshake.*|TestUpgradeAfterHandOver|TestRouteContext)$"
 
 // TestMain runs the tests for both drivers and all ways to them.
 func TestMain(m *testing.M) {

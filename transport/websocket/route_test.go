@@ -87,7 +87,12 @@ func siteServerWith(t *testing.T, cfg Config, gate front.Gate, routed bool, edit
 	if routed {
 		r := h.Route("/ws")
 		r.Gate = gate
-		s.Listener = front.Listen(s.Listener, s.Config, s, r)
+		if secure {
+			s.Config.TLSConfig = testTLS()
+			s.Listener = front.ListenTLS(s.Listener, s.Config, s, r)
+		} else {
+			s.Listener = front.Listen(s.Listener, s.Config, s, r)
+		}
 	}
 	s.Start()
 	t.Cleanup(s.Server.Close)

@@ -110,7 +110,7 @@ var drivers = map[string]func(t *testing.T, nc net.Conn, p *listener, e lines) f
 		l := loop.New()
 		go l.Run()
 		t.Cleanup(l.Close)
-		fd, _ := netio.Detach(netio.NewStream(nc))
+		fd, _, _ := netio.Detach(netio.NewStream(nc))
 		NewLoopConn(l.Sockets(), fd, e).Post(p, Candidate{Ctx: context.Background()})
 		return func(f func()) {
 			done := make(chan struct{})
@@ -129,7 +129,7 @@ var drivers = map[string]func(t *testing.T, nc net.Conn, p *listener, e lines) f
 		if err := secured.Conn().Handshake(); err != nil {
 			t.Fatal(err)
 		}
-		fd, _ := netio.Detach(netio.NewStream(nc))
+		fd, _, _ := netio.Detach(netio.NewStream(nc))
 		NewLoopConn(l.Sockets(), fd, e).Post(p, Candidate{Ctx: context.Background(), TLS: secured})
 		return func(f func()) {
 			done := make(chan struct{})

@@ -66,6 +66,9 @@ func (c *LoopConn[E, P]) Start(a onloop.Acceptor, n Candidate) {
 	if len(n.Early) > 0 {
 		c.take(n.Early)
 	}
+	if n.TLS != nil && !n.Watched {
+		c.Ready(true, false) // TLS may hold what it has received
+	}
 }
 
 // refuse has a goroutine refuse the client, because the loop may end before that is done.

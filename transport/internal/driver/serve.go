@@ -7,12 +7,13 @@ import (
 )
 
 // Serve serves a connection that was taken from net/http, and returns. The connection lives on a
-// loop if loops of a watch sockets and the stream is that of a plain one, and else it has
+// loop if loops of a watch sockets and the stream is that of one, or of TLS above one, and else it has
 // goroutines.
 func Serve[E any, P pointer[E]](a transport.Acceptor, stream netio.Stream, e E, n Candidate) {
 	if loops := onloop.Of(a); loops != nil {
 		if l := loops.NextLoop(); l != nil {
-			if fd, ok := netio.Detach(stream); ok {
+			if fd, t, ok := netio.Detach(stream); ok {
+				n.TLS = t
 				NewLoopConn[E, P](l, fd, e).Post(loops, n)
 				return
 			}

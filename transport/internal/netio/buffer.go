@@ -56,3 +56,22 @@ func (b *Buffer) Grow(n int) *Buffer {
 	b.Free()
 	return g
 }
+
+// gather returns the bytes for one system call, from frames[i] on: that frame itself, or a
+// copy of it and of the small frames that follow, in the buffer b.
+func gather(frames [][]byte, i int) (p []byte, next int, b *Buffer) {
+	size := len(frames[i])
+	next = i + 1
+	for next < len(frames) && size+len(frames[next]) <= gatherSize {
+		size += len(frames[next])
+		next++
+	}
+	if next == i+1 {
+		return frames[i], next, nil
+	}
+	b = Get(size)
+	for _, f := range frames[i:next] {
+		b.B = append(b.B, f...)
+	}
+	return b.B, next, b
+}

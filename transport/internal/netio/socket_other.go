@@ -7,7 +7,7 @@ import "errors"
 func newSocket(Duplex) Stream { return nil }
 
 // Detach is not possible on this system.
-func Detach(Stream) (fd uintptr, ok bool) { return 0, false }
+func Detach(Stream) (fd uintptr, t *TLS, ok bool) { return 0, nil, false }
 
 // As there are no descriptors, nobody calls the following.
 

@@ -3,6 +3,7 @@
 package netio
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"os"
@@ -97,25 +98,6 @@ func TryWrite(fd uintptr, frames [][]byte) (int, error) {
 	return total, nil
 }
 
-// gather returns the bytes for one system call, from frames[i] on: that frame itself, or a
-// copy of it and of the small frames that follow, in the buffer b.
-func gather(frames [][]byte, i int) (p []byte, next int, b *Buffer) {
-	size := len(frames[i])
-	next = i + 1
-	for next < len(frames) && size+len(frames[next]) <= gatherSize {
-		size += len(frames[next])
-		next++
-	}
-	if next == i+1 {
-		return frames[i], next, nil
-	}
-	b = Get(size)
-	for _, f := range frames[i:next] {
-		b.B = append(b.B, f...)
-	}
-	return b.B, next, b
-}
-
 func tryWrite(fd uintptr, p []byte) (int, error) {
 	for {
 		n, errno := quiet.Write(fd, p)
@@ -151,20 +133,36 @@ func TryRead(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// Detach takes the descriptor of a plain TCP or Unix socket out of Go's runtime. The
-// descriptor is non-blocking and belongs to the caller; s must not be used any more. If ok is
-// false, s is as it was.
-func Detach(s Stream) (fd uintptr, ok bool) {
+// Detach takes the descriptor of a TCP or Unix socket out of Go's runtime, and the TLS above it, if
+// that is a TLS of this package; nil: there is none. The descriptor is non-blocking and belongs to
+// the caller; s must not be used any more. If ok is false, s is as it was.
+func Detach(s Stream) (fd uintptr, t *TLS, ok bool) {
+	if b, blocks := s.(*blocking); blocks {
+		if t = tlsOf(b.d); t == nil {
+			return 0, nil, false
+		}
+		s = newSocket(t.wire.Conn)
+	}
 	sock, ok := s.(*socket)
 	if !ok {
-		return 0, false
+		return 0, nil, false
 	}
 	dup, err := dupCloseOnExec(sock.fd)
 	if err != nil {
-		return 0, false
+		return 0, nil, false
 	}
 	sock.Close()
-	return dup, true
+	return dup, t, true
+}
+
+// tlsOf returns the TLS that d is the tls.Conn of; nil: none.
+func tlsOf(d Duplex) *TLS {
+	if c, ok := d.(*tls.Conn); ok {
+		if w, ok := c.NetConn().(*wire); ok {
+			return w.of
+		}
+	}
+	return nil
 }
 
 // dupCloseOnExec makes another descriptor of the same socket.

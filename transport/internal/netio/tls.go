@@ -25,19 +25,18 @@ var errFlood = errors.New("the client asks for more than it reads")
 // Read returns what is complete, and ciphertext that the socket does not take goes to a queue
 // of the caller. While nothing happens it holds no buffer.
 //
-// The handshake must be over before Attach. From then on, until Block, one goroutine uses the
-// TLS.
+// The handshake must be over before Attach, and nobody may use the tls.Conn any more. What it holds
+// in plaintext comes with the next Read. From then on, until Block, one goroutine uses the TLS.
 type TLS struct {
 	conn *tls.Conn
 	wire wire
 	lent *Buffer // the memory of conn's input, between Begin and End
-	dry  bool    // nothing more is complete; until then there may be plaintext in lent
 }
 
 // NewTLS returns the server's end over nc.
 func NewTLS(nc net.Conn, config *tls.Config) *TLS {
 	t := &TLS{}
-	t.wire.Conn = nc
+	t.wire = wire{Conn: nc, of: t}
 	t.conn = tls.Server(&t.wire, config)
 	return t
 }
@@ -47,7 +46,7 @@ func (t *TLS) Conn() *tls.Conn { return t.conn }
 
 // Block puts nc, the same socket, beneath the tls.Conn, which it returns.
 func (t *TLS) Block(nc net.Conn) *tls.Conn {
-	t.wire = wire{Conn: nc}
+	t.wire = wire{Conn: nc, of: t}
 	return t.conn
 }
 
@@ -55,20 +54,20 @@ func (t *TLS) Block(nc net.Conn) *tls.Conn {
 // ciphertext, it is appended to *out; the caller has to write that, and to set *out to nil then.
 // Until then all ciphertext goes there.
 func (t *TLS) Attach(fd uintptr, out **Buffer) {
-	t.wire = wire{fd: int32(fd), out: out, used: true}
+	t.wire = wire{of: t, fd: int32(fd), out: out, used: true}
 	t.trim()
 }
 
 // Begin is called before a series of calls of Read, for which the socket is read once.
 func (t *TLS) Begin() {
-	t.wire.used, t.dry = false, false
+	t.wire.used, t.wire.dry = false, false
 	t.lend()
 }
 
 // Read decrypts into p. It returns 0 and no error if nothing more is complete; the caller then
 // calls End. After an error there is nothing more to read; bytes may come along with it.
 func (t *TLS) Read(p []byte) (int, error) {
-	if t.dry {
+	if t.wire.dry {
 		return 0, nil
 	}
 	t.wire.reading = true
@@ -76,7 +75,7 @@ func (t *TLS) Read(p []byte) (int, error) {
 	t.wire.reading = false
 	// To ask the tls.Conn whether there is more takes an allocation.
 	raw := rawInput(t.conn)
-	t.dry = err != nil || n < len(p) && raw != nil && raw.Len() == 0
+	t.wire.dry = err != nil || n < len(p) && raw != nil && raw.Len() == 0
 	if err == errAgain { //nolint:errorlint // tls.Conn returns the error of the wire as it is
 		err = nil
 	}
@@ -85,7 +84,7 @@ func (t *TLS) Read(p []byte) (int, error) {
 
 // End is called when Read has returned 0 or an error.
 func (t *TLS) End() {
-	if t.dry {
+	if t.wire.dry {
 		t.takeBack()
 	}
 }
@@ -149,11 +148,13 @@ var errAgain net.Error = again{}
 // wire is what lies beneath a tls.Conn: a net.Conn or, if that is nil, a socket on a loop.
 type wire struct {
 	net.Conn
+	of      *TLS
 	out     **Buffer
 	fd      int32
 	unasked int32 // bytes that were appended to *out because of what the client sent
 	used    bool  // the socket was read
 	reading bool  // the tls.Conn is reading
+	dry     bool  // nothing more is complete; until then there may be plaintext in of.lent
 }
 
 func (w *wire) Read(p []byte) (int, error) {
