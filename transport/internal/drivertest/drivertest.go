@@ -368,9 +368,7 @@ func (l *fakeLoop) secure() *netio.TLS {
 
 // serverTLS has the certificate of package httptest, and no tickets, which nobody would read.
 var serverTLS = func() *tls.Config {
-	s := httptest.NewUnstartedServer(nil)
-	defer s.Listener.Close()
-	s.StartTLS()
+	s := httptest.NewTLSServer(nil)
 	defer s.Close()
 	return &tls.Config{Certificates: s.TLS.Certificates, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true}
 }()
