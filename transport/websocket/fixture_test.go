@@ -42,8 +42,9 @@ var update = flag.Bool("update", false, "write what the pure endpoint does into 
 //	stall, read         the client does not read any more, or again
 //	leave               the client closes its socket
 //
-// Of the settings, deflate and native-ping are agreed on in the handshake, a pausing-peer
-// pauses reading with each message, and a closing-peer closes the connection.
+// Of the settings, deflate and native-ping are agreed on in the handshake, one-way and
+// no-closing-handshake are of the server, a pausing-peer pauses reading with each message, and
+// a closing-peer closes the connection.
 //
 // A frame is text, binary, cont, ping, pong or deflated and a quoted payload, or close
 // with a code and a reason or without. "+" behind its name: not the last one of a message;
@@ -100,11 +101,14 @@ type conversation struct {
 // setting is how a conversation begins.
 func (c *conversation) setting(t *testing.T) (h *Handler, hs *handshake, p *fixturePeer) {
 	hs, p = new(handshake), new(fixturePeer)
+	cfg := Config{MessageSizeLimit: 1000, Compression: true}
 	_, words, _ := strings.Cut(c.lines[0], ": ")
 	for _, word := range strings.Fields(words) {
 		switch word {
 		case "native-ping":
 			hs.nativePing = true
+		case "one-way", "no-closing-handshake":
+			cfg.OneWay, hs.nativePing = &OneWay{NoClosingHandshake: word != "one-way"}, true
 		case "deflate":
 			hs.compress = true
 		case "pausing-peer":
@@ -115,7 +119,7 @@ func (c *conversation) setting(t *testing.T) (h *Handler, hs *handshake, p *fixt
 			t.Fatalf("unknown setting %q", word)
 		}
 	}
-	return NewHandler(nil, Config{MessageSizeLimit: 1000, Compression: true}), hs, p
+	return NewHandler(nil, cfg), hs, p
 }
 
 // run does what the lines say.

@@ -44,9 +44,9 @@ type Config struct {
 	// Default: the host of the Origin field is the request's host, in any letter case, or
 	// there is no Origin.
 	CheckOrigin func(q *front.Request) bool
-	// PingInterval is the time between the pings of connections that asked for native
-	// pings (query cf_ws_frame_ping_pong=true). PongTimeout is the time to answer a ping,
-	// after which the connection ends with protocol.DisconnectNoPong.
+	// PingInterval is the time between the native pings of OneWay connections, and of others
+	// that asked for them (query cf_ws_frame_ping_pong=true). PongTimeout is the time to
+	// answer a ping, after which the connection ends with protocol.DisconnectNoPong.
 	// Defaults: 25 s, 10 s.
 	PingInterval, PongTimeout time.Duration
 	// HandshakeTimeout bounds the writing of the answer to the handshake. (Reading
@@ -55,6 +55,22 @@ type Config struct {
 	// CloseTimeout is how long the server waits for the client's Close frame, or for a
 	// refused client to end the connection, before it closes the connection. Default: 5 s.
 	CloseTimeout time.Duration
+	// OneWay, if set, makes the connections one-way (transport.OneWay), in JSON. The client's
+	// connect request is the query parameter cf_connect or else its first message.
+	// Default: clients send commands.
+	OneWay *OneWay
+}
+
+// OneWay has the options of one-way connections.
+type OneWay struct {
+	// NoDisconnectPush: clients learn from the Close frame alone why they have to go, and not
+	// also from a push before it.
+	NoDisconnectPush bool
+	// NoClosingHandshake: a connection that the server ends has no Close frame; the client
+	// sees the end of the connection. Clients that break the rules still get one.
+	NoClosingHandshake bool
+	// JoinPushes allows several pushes in one message, separated by line breaks.
+	JoinPushes bool
 }
 
 func (c Config) withDefaults() Config {
@@ -98,25 +114,30 @@ type Handler struct {
 	acceptor transport.Acceptor
 	cfg      Config
 	endpoint endpoint.Config
-	framers  [2][2]*framer // by encoding and compression
+	framers  [2][2]*framer  // by encoding and compression
+	info     transport.Info // what all connections have in common
 }
-
-// name of the transport.
-const name = "websocket"
 
 // NewHandler returns a handler whose connections go to acceptor. The context that
 // the acceptor gets has the values of the request's context and is never done.
 func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 	cfg = cfg.withDefaults()
-	h := &Handler{acceptor: acceptor, cfg: cfg, endpoint: endpoint.Config{
+	h := &Handler{acceptor: acceptor, cfg: cfg, info: transport.Info{Name: "websocket"}, endpoint: endpoint.Config{
 		MessageSizeLimit: cfg.MessageSizeLimit, InflatedSizeLimit: cfg.DecompressedMessageSizeLimit,
 		PingInterval: cfg.PingInterval, PongTimeout: cfg.PongTimeout,
 		Timeouts: driver.Timeouts{Write: cfg.WriteTimeout, Await: cfg.CloseTimeout, Close: cfg.CloseTimeout},
-		Totals:   onloop.Totals(acceptor), Transport: name,
+		Totals:   onloop.Totals(acceptor),
 	}}
+	join := true
+	if one := cfg.OneWay; one != nil {
+		join = one.JoinPushes
+		h.info = transport.Info{Name: "uni_websocket", Mode: transport.OneWay, DisconnectPush: !one.NoDisconnectPush}
+		h.endpoint.NoClosingHandshake, h.endpoint.CutSilent = one.NoClosingHandshake, true
+	}
+	h.endpoint.Transport = h.info.Name
 	d := rfc6455.NewDeflater(h.cfg.CompressionLevel, h.cfg.CompressionMinSize)
 	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
-		h.framers[e] = [2]*framer{newFramer(e, nil), newFramer(e, d)}
+		h.framers[e] = [2]*framer{newFramer(e, nil, join), newFramer(e, d, join)}
 	}
 	return h
 }
@@ -160,7 +181,10 @@ func (h *Handler) candidate(ctx context.Context, hs *handshake, q *front.Request
 	if hs.compress {
 		compressed = 1
 	}
-	return driver.Candidate{Ctx: ctx, Info: transport.Info{
-		Name: name, Framer: h.framers[hs.encoding][compressed], Header: q.Header(), RemoteAddr: q.RemoteAddr, NativePing: hs.nativePing,
-	}}
+	info := h.info
+	info.Framer, info.Header, info.RemoteAddr = h.framers[hs.encoding][compressed], q.Header(), q.RemoteAddr
+	info.Connect = hs.connect
+	// One-way clients are pinged in both ways: pushes are no proof that they live.
+	info.NativePing = hs.nativePing && info.Mode != transport.OneWay
+	return driver.Candidate{Ctx: ctx, Info: info}
 }

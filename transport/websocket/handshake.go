@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha1"
 	"encoding/base64"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
@@ -31,12 +33,14 @@ type handshake struct {
 	encoding    protocol.Encoding
 	compress    bool
 	nativePing  bool
+	connect     *protocol.ConnectRequest // of one-way clients that sent it with the handshake
 }
 
 // rejection is the answer to a handshake that does not succeed. key names what would change it.
+// answer is what the client gets in place of the text.
 type rejection struct {
-	status    int
-	text, key string
+	status            int
+	text, key, answer string
 }
 
 // report has the node log the rejection.
@@ -54,10 +58,12 @@ func (f *rejection) write(w http.ResponseWriter, r *http.Request) {
 	if f.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodGet)
 	}
-	http.Error(w, "websocket: "+f.text, f.status)
+	http.Error(w, cmp.Or(f.answer, "websocket: "+f.text), f.status)
 }
 
-func badRequest(text string) *rejection { return &rejection{http.StatusBadRequest, text, ""} }
+func badRequest(text string) *rejection {
+	return &rejection{status: http.StatusBadRequest, text: text}
+}
 
 // negotiate checks a request that net/http has read (RFC 6455 section 4.2.1, RFC 8441 section
 // 5), and chooses the properties of the connection.
@@ -75,7 +81,7 @@ func (h *Handler) negotiate(r *http.Request, q *front.Request) (hs handshake, re
 
 func checkUpgrade(r *http.Request) *rejection {
 	if r.Method != http.MethodGet {
-		return &rejection{http.StatusMethodNotAllowed, "method is not GET", ""}
+		return &rejection{status: http.StatusMethodNotAllowed, text: "method is not GET"}
 	}
 	if !r.ProtoAtLeast(1, 1) {
 		return badRequest("HTTP version is below 1.1")
@@ -98,7 +104,10 @@ func (h *Handler) agree(q *front.Request) (hs handshake, refused *rejection) {
 	case q.Get("Sec-WebSocket-Version") != "13":
 		return hs, badRequest("Sec-WebSocket-Version is not 13")
 	case !h.cfg.CheckOrigin(q):
-		return hs, &rejection{http.StatusForbidden, "origin not allowed: websocket.Config.CheckOrigin refuses it, by default all but the request's own host", "websocket.Config.CheckOrigin"}
+		return hs, &rejection{
+			status: http.StatusForbidden, key: "websocket.Config.CheckOrigin",
+			text: "origin not allowed: websocket.Config.CheckOrigin refuses it, by default all but the request's own host",
+		}
 	}
 	return hs, hs.choose(&h.cfg, q)
 }
@@ -126,7 +135,7 @@ func checkConnect(r *http.Request) *rejection {
 	case r.Method == http.MethodConnect, r.Method == http.MethodGet:
 		return badRequest("HTTP/2 needs extended CONNECT for websocket")
 	default:
-		return &rejection{http.StatusMethodNotAllowed, "method is not CONNECT", ""}
+		return &rejection{status: http.StatusMethodNotAllowed, text: "method is not CONNECT"}
 	}
 }
 
@@ -162,6 +171,9 @@ func (hs *handshake) choose(cfg *Config, request *front.Request) *rejection {
 		hs.extensions = extension.AcceptDeflate(offers)
 		hs.compress = hs.extensions != ""
 	}
+	if cfg.OneWay != nil {
+		return hs.chooseOneWay(request)
+	}
 	hs.subprotocol = chooseSubprotocol(request)
 	if hs.subprotocol == subprotocolProtobuf {
 		hs.encoding = protocol.Protobuf
@@ -174,6 +186,28 @@ func (hs *handshake) choose(cfg *Config, request *front.Request) *rejection {
 		hs.encoding = protocol.Protobuf
 	}
 	hs.nativePing = q.Get("cf_ws_frame_ping_pong") == "true"
+	return nil
+}
+
+// chooseOneWay is the rest of choose for one-way connections, which have neither a choice of
+// encodings nor subprotocols.
+func (hs *handshake) chooseOneWay(request *front.Request) *rejection {
+	hs.nativePing = true
+	if request.Query == "" {
+		return nil
+	}
+	q, _ := url.ParseQuery(request.Query) // without the malformed parts
+	text := q.Get("cf_connect")
+	if text == "" {
+		return nil
+	}
+	hs.connect = new(protocol.ConnectRequest)
+	if codec.DecodeConnect(protocol.JSON, []byte(text), hs.connect) != nil {
+		return &rejection{
+			status: http.StatusBadRequest, answer: "invalid connect request",
+			text: "the query parameter cf_connect is no connect request in JSON",
+		}
+	}
 	return nil
 }
 
@@ -247,7 +281,7 @@ func notTaken(w http.ResponseWriter, method string, err error) *rejection {
 		why = fmt.Sprintf("the http.ResponseWriter of a middleware, a %T, has neither %s nor Unwrap: "+
 			"give it the method Unwrap() http.ResponseWriter, which returns the one that it wraps", w, method)
 	}
-	return &rejection{http.StatusInternalServerError, "the connection cannot be taken over: " + why, ""}
+	return &rejection{status: http.StatusInternalServerError, text: "the connection cannot be taken over: " + why}
 }
 
 type unwrapper interface{ Unwrap() http.ResponseWriter }

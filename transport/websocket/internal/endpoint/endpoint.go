@@ -28,6 +28,10 @@ type Config struct {
 	// be nil.
 	Totals    *observe.Totals
 	Transport string
+	// CutSilent: a client that does not answer a native ping gets no Close frame.
+	CutSilent bool
+	// NoClosingHandshake: Close sends no Close frame.
+	NoClosingHandshake bool
 }
 
 // Endpoint implements driver.Endpoint. Between two reads it holds no memory, unless a message
@@ -146,6 +150,8 @@ var pingFrame = rfc6455.ControlFrame(rfc6455.OpPing, nil)
 func (e *Endpoint) Tick(congested, held bool) driver.Step {
 	s := driver.Step{Tick: e.cfg.PongTimeout}
 	switch {
+	case e.pinged && !held && e.cfg.CutSilent:
+		return driver.Step{End: driver.Cut, Cause: protocol.DisconnectNoPong}
 	case e.pinged && !held:
 		d := protocol.DisconnectNoPong
 		return e.Fail(d, d)
@@ -161,6 +167,10 @@ func (e *Endpoint) Tick(congested, held bool) driver.Step {
 func (e *Endpoint) Close(d protocol.Disconnect) driver.Step {
 	s := driver.Step{End: driver.Await, Cause: d}
 	e.closing = true
+	if e.cfg.NoClosingHandshake {
+		s.End = driver.Linger
+		return s
+	}
 	if d.Code != 0 {
 		s.Write = e.closeFrame(wireCode(d.Code), d.Reason)
 	}
