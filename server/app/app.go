@@ -23,7 +23,6 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/origin"
-	"github.com/gyrohq/gyro/transport/front"
 )
 
 // Options of an App beside its configuration.
@@ -52,6 +51,7 @@ type App struct {
 	stopCerts context.CancelFunc     // ends certs.Run
 	knowsHost func(host string) bool // nil: any
 	listeners []*listener
+	uniGRPC   *grpcListener // nil: not enabled
 	failed    chan error
 	stopping  atomic.Bool
 	serving   sync.WaitGroup
@@ -92,6 +92,9 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	if a.certs, err = certs.New(cfg.HTTPServer.TLSAutocert, o.Logger); err != nil {
+		return nil, err
+	}
+	if a.uniGRPC, err = a.makeUniGRPC(); err != nil {
 		return nil, err
 	}
 	if a.listeners, err = makeListeners(cfg, a.certs, external, internal, o.Logger); err != nil {
@@ -202,38 +205,70 @@ func (a *App) Start(ctx context.Context) error {
 		return errors.Join(err, a.engines.Close(context.Background()))
 	}
 	a.log.Info("node is running", a.engines.Describe()...)
-	for i, l := range a.listeners {
-		if err := l.open(); err != nil {
-			for _, opened := range a.listeners[:i] {
-				err = errors.Join(err, opened.close())
-			}
-			return errors.Join(err, a.node.Shutdown(context.Background()), a.engines.Close(context.Background()))
-		}
+	if err := a.open(); err != nil {
+		return errors.Join(err, a.node.Shutdown(context.Background()), a.engines.Close(context.Background()))
 	}
 	a.warnExposed()
 	running, stop := context.WithCancel(context.Background())
 	a.stopCerts = stop
 	a.serving.Go(func() { a.certs.Run(running) })
+	if g := a.uniGRPC; g != nil {
+		a.log.Info("listening", "listener", uniGRPCName, "address", g.ln.Addr().String(), "tls", a.cfg.UniGRPC.TLS.Enabled)
+		a.serve(g.serve)
+	}
 	for _, l := range a.listeners {
 		a.log.Info("listening", "listener", l.name, "address", l.ln.Addr().String(), "tls", l.server.TLSConfig != nil, "http3", l.http3 != nil)
-		for _, serve := range []func() error{l.serve, l.serveHTTP3} {
-			a.serving.Go(func() {
-				if err := serve(); err != nil {
-					a.failed <- err
-				}
-			})
-		}
+		a.serve(l.serve)
+		a.serve(l.serveHTTP3)
 	}
 	return nil
+}
+
+// open opens all listeners, or none of them.
+func (a *App) open() (err error) {
+	var opened []func() error // which close what was opened
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, closes := range opened {
+			err = errors.Join(err, closes())
+		}
+	}()
+	if g := a.uniGRPC; g != nil {
+		if err := g.open(); err != nil {
+			return err
+		}
+		opened = append(opened, g.ln.Close)
+	}
+	for _, l := range a.listeners {
+		if err := l.open(); err != nil {
+			return err
+		}
+		opened = append(opened, l.close)
+	}
+	return nil
+}
+
+// serve calls f in the background, and reports its error.
+func (a *App) serve(f func() error) {
+	a.serving.Go(func() {
+		if err := f(); err != nil {
+			a.failed <- err
+		}
+	})
 }
 
 // Failed reports each listener that stopped before Shutdown was called.
 func (a *App) Failed() <-chan error { return a.failed }
 
-// Addr returns the address of a listener, "external" or "internal", after Start. For port 0
-// it has the port that the system chose. It is empty if there is no such listener: internal
+// Addr returns the address of a listener, "external", "internal" or "uni_grpc", after Start. For
+// port 0 it has the port that the system chose. It is empty if there is no such listener: internal
 // endpoints may be on the external one (docs/configuration.md, http_server).
 func (a *App) Addr(name string) string {
+	if g := a.uniGRPC; g != nil && name == uniGRPCName && g.ln != nil {
+		return g.ln.Addr().String()
+	}
 	for _, l := range a.listeners {
 		if l.name == name && l.ln != nil {
 			return l.ln.Addr().String()
@@ -251,12 +286,19 @@ func (a *App) Node() *gyro.Node { return a.node }
 func (a *App) Shutdown(ctx context.Context) error {
 	a.stopping.Store(true)
 	errs := make([]error, len(a.listeners))
+	if a.uniGRPC != nil {
+		a.uniGRPC.server.Stop()
+	}
 	var wg sync.WaitGroup
 	for i, l := range a.listeners {
 		wg.Go(func() { errs[i] = l.shutdown(ctx) })
 	}
 	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
-	err = errors.Join(err, a.node.Shutdown(ctx), a.engines.Close(ctx))
+	err = errors.Join(err, a.node.Shutdown(ctx))
+	if a.uniGRPC != nil {
+		err = errors.Join(err, a.uniGRPC.shutdown(ctx))
+	}
+	err = errors.Join(err, a.engines.Close(ctx))
 	wg.Wait()
 	a.stopCerts()
 	a.serving.Wait()
@@ -280,11 +322,12 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 	a.meters.watch(a)
 	external.guide.refusals, internal.guide.refusals = refusal.Reporter{Log: a.log}, refusal.Reporter{Log: a.log}
 	if !cfg.WebSocket.Disabled {
-		h, path := a.webSocket(), cfg.WebSocket.HandlerPrefix
+		path := cfg.WebSocket.HandlerPrefix
 		external.guide.webSocket = cleanPrefix(path)
-		add(external, "websocket.handler_prefix", path, endpoint{
-			Handler: h, routes: []front.Route{h.Route(cleanPrefix(path))}, limited: true, checkOrigin: true,
-		})
+		errs = append(errs, mountWebSocket(external, "websocket.handler_prefix", path, a.webSocket()))
+	}
+	if cfg.UniWebSocket.Enabled {
+		errs = append(errs, mountWebSocket(external, "uni_websocket.handler_prefix", cfg.UniWebSocket.HandlerPrefix, a.uniWebSocket()))
 	}
 	errs = append(errs, a.mountStreams(external))
 	if cfg.WebTransport.Enabled {

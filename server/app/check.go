@@ -20,5 +20,8 @@ func Check(cfg *config.Config) error {
 	if secure == nil {
 		_, _, secure = listenerTLS(&cfg.HTTPServer, store)
 	}
+	if secure == nil && cfg.UniGRPC.Enabled {
+		_, secure = store.Config(uniGRPCTLS, cfg.UniGRPC.TLS)
+	}
 	return errors.Join(tokens, engines, secure)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/origin"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/websocket"
@@ -13,8 +14,28 @@ import (
 
 // webSocket is the endpoint of WebSocket clients.
 func (a *App) webSocket() *websocket.Handler {
-	c := &a.cfg.WebSocket
-	return websocket.NewHandler(a.node, websocket.Config{
+	return websocket.NewHandler(a.node, a.webSocketConfig(&a.cfg.WebSocket.WebSocketHandler))
+}
+
+// uniWebSocket is the endpoint of one-way WebSocket clients.
+func (a *App) uniWebSocket() *websocket.Handler {
+	c := &a.cfg.UniWebSocket
+	cfg := a.webSocketConfig(&c.WebSocketHandler)
+	cfg.OneWay = &websocket.OneWay{
+		NoDisconnectPush: c.DisableDisconnectPush, NoClosingHandshake: c.DisableClosingHandshake, JoinPushes: c.JoinPushMessages,
+	}
+	return websocket.NewHandler(a.node, cfg)
+}
+
+// mountWebSocket serves WebSocket clients at path, which is the value of key.
+func mountWebSocket(s *site, key, path string, h *websocket.Handler) error {
+	return s.handle(key, path, endpoint{
+		Handler: h, routes: []front.Route{h.Route(cleanPrefix(path))}, limited: true, checkOrigin: true,
+	})
+}
+
+func (a *App) webSocketConfig(c *config.WebSocketHandler) websocket.Config {
+	return websocket.Config{
 		MessageSizeLimit:             c.MessageSizeLimit,
 		DecompressedMessageSizeLimit: c.DecompressedLimit,
 		WriteTimeout:                 c.WriteTimeout,
@@ -24,7 +45,7 @@ func (a *App) webSocket() *websocket.Handler {
 		CheckOrigin:                  func(*front.Request) bool { return true }, // the gate has checked it
 		PingInterval:                 a.cfg.Client.PingInterval,
 		PongTimeout:                  a.cfg.Client.PongTimeout,
-	})
+	}
 }
 
 // cors adds the headers that let pages of an allowed origin read the answer.

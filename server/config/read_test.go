@@ -23,7 +23,7 @@ var readThough = []string{
 	"ChannelOptions.PublishProxyEnabled", "ChannelOptions.SubscribeProxyEnabled",
 	"ChannelOptions.SubscribeStreamProxyBidi", "ChannelOptions.SubscribeStreamProxyEnabled",
 	"GRPCAPI.Port", "RPCOptions.ProxyEnabled", "RPCOptions.ProxyName", "SharedPollOptions.PublishEnabled",
-	"Token.JWKSPublicEndpoint", "UniGRPC.Port",
+	"Token.JWKSPublicEndpoint",
 }
 
 // TestKeysAreRead holds the marks of the schema against the code: a key that nobody reads

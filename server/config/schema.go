@@ -35,10 +35,10 @@ type Config struct {
 	HTTPStream    BodyTransport `key:"http_stream" arg:"/connection/http_stream" doc:"HTTP streaming transport."`
 	Emulation     Emulation     `key:"emulation" doc:"Commands of clients that use SSE or HTTP streaming. The endpoint is there if one of these is enabled."`
 	WebTransport  WebTransport  `key:"webtransport" doc:"WebTransport, needs HTTP/3."`
-	UniWebSocket  UniWebSocket  `key:"uni_websocket" opt:"later" arg:"/connection/uni_websocket" doc:"Unidirectional WebSocket."`
+	UniWebSocket  UniWebSocket  `key:"uni_websocket" arg:"/connection/uni_websocket" doc:"Unidirectional WebSocket."`
 	UniSSE        UniHTTP       `key:"uni_sse" arg:"/connection/uni_sse" doc:"Unidirectional SSE."`
 	UniHTTPStream UniHTTP       `key:"uni_http_stream" arg:"/connection/uni_http_stream" doc:"Unidirectional HTTP streaming."`
-	UniGRPC       UniGRPC       `key:"uni_grpc" opt:"later" doc:"Unidirectional gRPC."`
+	UniGRPC       UniGRPC       `key:"uni_grpc" doc:"Unidirectional gRPC, on a listener of its own."`
 	Init          Init          `key:"init" doc:"Endpoint for clients that warm up an HTTP connection."`
 
 	Admin         Admin         `key:"admin" opt:"later" doc:"Admin web interface."`
@@ -179,7 +179,7 @@ type WebSocketHandler struct {
 
 // UniWebSocket is the unidirectional WebSocket transport.
 type UniWebSocket struct {
-	Enabled bool `key:"enabled" opt:"refused"`
+	Enabled bool `key:"enabled" doc:"Serve clients that send nothing but their connect request (docs/unidirectional.md)."`
 	WebSocketHandler
 	DisableClosingHandshake bool `key:"disable_closing_handshake" doc:"No close frame when the server closes."`
 	DisableDisconnectPush   bool `key:"disable_disconnect_push" doc:"No disconnect push before closing."`
@@ -226,10 +226,10 @@ type HTTPTransform struct {
 
 // UniGRPC is the unidirectional gRPC transport.
 type UniGRPC struct {
-	Enabled               bool        `key:"enabled" opt:"refused"`
+	Enabled               bool        `key:"enabled" doc:"Serve clients that get a stream of pushes by gRPC (docs/unidirectional.md)."`
 	Address               string      `key:"address" doc:"Address to listen on; empty for all."`
 	Port                  int         `key:"port" def:"11000" min:"0" max:"65535" doc:"Port to listen on."`
-	MaxReceiveMessageSize int         `key:"max_receive_message_size" min:"0" doc:"Bytes; 0 for 4 MiB."`
+	MaxReceiveMessageSize int         `key:"max_receive_message_size" min:"0" max:"2147483647" doc:"Largest connect request, bytes; 0 for 4 MiB."`
 	TLS                   ListenerTLS `key:"tls"`
 }
 

@@ -175,7 +175,7 @@ var (
 	unsupported = []string{
 		"broker.type", "map_broker.type", "controller.enabled", "client.proxy.connect.enabled", "client.proxy.refresh.enabled",
 		"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint", "rpc.without_namespace.proxy_enabled",
-		"grpc_api.enabled", "uni_websocket.enabled", "uni_grpc.enabled", "admin.enabled",
+		"grpc_api.enabled", "admin.enabled",
 		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled",
 	}
 	unsupportedOptions = []string{

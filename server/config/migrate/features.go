@@ -41,8 +41,8 @@ var groups = []group{
 		{"WebTransport", []string{"webtransport.enabled"}, "", ""},
 		{"Unidirectional SSE and HTTP streaming", []string{"uni_sse.enabled", "uni_http_stream.enabled", "uni_sse.connect_code_to_http_response.enabled",
 			"client.connect_code_to_unidirectional_disconnect.enabled"}, "", ""},
-		{"Unidirectional WebSocket and gRPC", []string{"uni_websocket.enabled", "uni_grpc.enabled"}, "",
-			"Use an SDK over WebSocket, and let the server subscribe it: claims subs and channels of the token, or the API command subscribe."},
+		{"Unidirectional WebSocket", []string{"uni_websocket.enabled"}, "", ""},
+		{"Unidirectional gRPC", []string{"uni_grpc.enabled"}, "", ""},
 		{"HTTP/3", []string{"http_server.http3.enabled"}, "", ""},
 	}},
 	{"Authentication", []feature{

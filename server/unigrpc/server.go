@@ -1,0 +1,218 @@
+// Package unigrpc is the one-way transport over gRPC: a client sends a connect request and gets a
+// stream of pushes. unistream.proto is its published schema.
+package unigrpc
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"github.com/gyrohq/gyro/transport"
+)
+
+// Config of a Server. The zero value is ready to use.
+type Config struct {
+	// TLS of the listener. Default: plaintext.
+	TLS *tls.Config
+	// HandshakeFailed is called when a handshake of TLS has failed, on any goroutine. Default:
+	// nothing is.
+	HandshakeFailed func(addr string, err error)
+	// MaxReceiveMessageSize is the most bytes of a connect request. A longer one is refused
+	// with status RESOURCE_EXHAUSTED. Default: 4 MiB.
+	MaxReceiveMessageSize int
+	// KeepaliveInterval is after how much silence of a connection the server asks, by an HTTP/2
+	// ping, whether the client lives; KeepaliveTimeout is how long it waits for an answer
+	// before it closes the connection. Defaults: 25 s, 10 s.
+	KeepaliveInterval, KeepaliveTimeout time.Duration
+	// WriteTimeout is how long a stream may be blocked by its client, before the client is
+	// gone with protocol.DisconnectWriteError. Default: 1 s.
+	WriteTimeout time.Duration
+	// Admit is called for each new stream, with the address of the client, on any goroutine. It
+	// must not block. If it returns an error, the stream ends with status UNAVAILABLE and the
+	// text of the error. Default: all are admitted.
+	Admit func(addr string) error
+}
+
+// Limits of a connection, which may have several streams.
+const (
+	maxStreams     = 1000             // at a time
+	maxHeaderBytes = 64 << 10         // of a request
+	greeting       = 10 * time.Second // for the handshakes of TLS and HTTP/2
+	idle           = time.Minute      // without a stream
+	leastPingGap   = 5 * time.Second  // between the HTTP/2 pings of a client
+	writeBuffer    = 16 << 10         // while something is written
+	readBuffer     = 1 << 10          // clients send little
+)
+
+const method = "/centrifugal.centrifugo.unistream.CentrifugoUniStream/Consume"
+
+var service = grpc.ServiceDesc{
+	ServiceName: "centrifugal.centrifugo.unistream.CentrifugoUniStream",
+	HandlerType: (*any)(nil),
+	Streams: []grpc.StreamDesc{{
+		StreamName: "Consume", ServerStreams: true,
+		Handler: func(s any, stream grpc.ServerStream) error { return s.(*Server).consume(stream) },
+	}},
+	Metadata: "unistream.proto",
+}
+
+// Server serves the streams of one listener.
+type Server struct {
+	acceptor transport.Acceptor
+	cfg      Config
+	grpc     *grpc.Server
+	stop     sync.Once
+	stopped  chan struct{} // closed when all connections are closed, after Stop
+}
+
+// New returns a server whose clients go to acceptor.
+func New(acceptor transport.Acceptor, cfg Config) *Server {
+	cfg.KeepaliveInterval = orDefault(cfg.KeepaliveInterval, 25*time.Second)
+	cfg.KeepaliveTimeout = orDefault(cfg.KeepaliveTimeout, 10*time.Second)
+	cfg.WriteTimeout = orDefault(cfg.WriteTimeout, time.Second)
+	s := &Server{acceptor: acceptor, cfg: cfg, stopped: make(chan struct{})}
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(codec{}),
+		grpc.InTapHandle(s.enter),
+		grpc.MaxRecvMsgSize(cmp.Or(cfg.MaxReceiveMessageSize, 4<<20)),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(greeting),
+		grpc.SharedWriteBuffer(true),
+		grpc.WriteBufferSize(writeBuffer),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: cfg.KeepaliveInterval, Timeout: cfg.KeepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPingGap, PermitWithoutStream: true}),
+	}
+	if cfg.TLS != nil {
+		options = append(options, grpc.Creds(&reporting{credentials.NewTLS(cfg.TLS), cfg.HandshakeFailed}))
+	}
+	s.grpc = grpc.NewServer(options...)
+	s.grpc.RegisterService(&service, s)
+	return s
+}
+
+// reporting tells of handshakes that fail.
+type reporting struct {
+	credentials.TransportCredentials
+	failed func(addr string, err error) // nil: nobody wants to know
+}
+
+func (r *reporting) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := r.TransportCredentials.ServerHandshake(c)
+	if err != nil && r.failed != nil {
+		r.failed(c.RemoteAddr().String(), err)
+	}
+	return conn, info, err
+}
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d <= 0 {
+		return def
+	}
+	return d
+}
+
+// Serve takes connections from l until Stop, and closes l.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
+}
+
+// Stop stops taking connections and streams. It does not end the streams: the acceptor has to.
+// Calls after the first do nothing.
+func (s *Server) Stop() {
+	s.stop.Do(func() {
+		go func() {
+			defer close(s.stopped)
+			s.grpc.GracefulStop()
+		}()
+	})
+}
+
+// Wait waits, after Stop, until all streams have ended and all connections are closed, up to
+// linger after the call, because clients may not read. If ctx ends before, it cuts the streams off
+// and returns the error of ctx.
+func (s *Server) Wait(ctx context.Context, linger time.Duration) error {
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-s.stopped:
+	case <-timer.C:
+		s.grpc.Stop()
+	case <-ctx.Done():
+		err = ctx.Err()
+		s.grpc.Stop()
+	}
+	<-s.stopped
+	return err
+}
+
+// cancelKey is the key of a stream's context for the function that ends the context.
+type cancelKey struct{}
+
+// enter is called for each new stream before it has a goroutine.
+func (s *Server) enter(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if info.FullMethodName != method {
+		return ctx, nil // which is answered with UNIMPLEMENTED
+	}
+	if s.cfg.Admit != nil {
+		if err := s.cfg.Admit(addressOf(ctx)); err != nil {
+			return ctx, status.Error(codes.Unavailable, err.Error())
+		}
+	}
+	// Only the end of its context ends a write that waits for the client.
+	ctx, cancel := context.WithCancel(ctx)
+	return context.WithValue(ctx, cancelKey{}, cancel), nil
+}
+
+func addressOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
+}
+
+// consume serves one stream until it ends. gRPC calls it on a goroutine of the stream, which
+// writes all that the client gets.
+func (s *Server) consume(stream grpc.ServerStream) error {
+	ctx := stream.Context()
+	cancel, _ := ctx.Value(cancelKey{}).(context.CancelFunc)
+	defer cancel()
+	c := &conn{stream: stream, cancel: cancel, wake: make(chan struct{}, 1), timeout: s.cfg.WriteTimeout}
+	return c.serve(ctx, s.acceptor, transport.Info{
+		Name: "uni_grpc", Framer: framer{}, RemoteAddr: addressOf(ctx), Mode: transport.OneWay, DisconnectPush: true,
+		Header: func() http.Header {
+			md, _ := metadata.FromIncomingContext(ctx)
+			return header(md)
+		},
+	})
+}
+
+// header makes the header of a request from the metadata of a stream.
+func header(md metadata.MD) http.Header {
+	h := make(http.Header, len(md))
+	for key, values := range md {
+		if key[0] != ':' {
+			h[http.CanonicalHeaderKey(key)] = values
+		}
+	}
+	return h
+}
