@@ -334,6 +334,9 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 		add(external, "webtransport.handler_prefix", cfg.WebTransport.HandlerPrefix,
 			endpoint{Handler: a.webTransport(), limited: true, checkOrigin: true})
 	}
+	if cfg.SockJS.Enabled {
+		errs = append(errs, a.mountSockJS(external))
+	}
 	if cfg.Init.Enabled {
 		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, endpoint{Handler: cors(a.origins, httpapi.Init()), limited: true})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/origin"
+	"github.com/gyrohq/gyro/server/sockjs"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
@@ -25,6 +26,22 @@ func (a *App) uniWebSocket() *websocket.Handler {
 		NoDisconnectPush: c.DisableDisconnectPush, NoClosingHandshake: c.DisableClosingHandshake, JoinPushes: c.JoinPushMessages,
 	}
 	return websocket.NewHandler(a.node, cfg)
+}
+
+// mountSockJS serves SockJS clients. The limits hold for new sessions; the gate would apply them to
+// each request. Requests of foreign origins are all refused, because pages choose the IDs of
+// sessions and need not read the answers to send commands.
+func (a *App) mountSockJS(s *site) error {
+	c := &a.cfg.SockJS
+	cfg := a.webSocketConfig(&a.cfg.WebSocket.WebSocketHandler)
+	cfg.MessageSizeLimit = c.MaxRequestBodySize
+	h := sockjs.NewHandler(a.node, sockjs.Config{
+		Prefix: strings.TrimSuffix(cleanPrefix(c.HandlerPrefix), "/"), ScriptURL: c.URL, AllowFrame: a.origins.Match,
+		Admit:       func(r *http.Request) error { return a.admit(r.RemoteAddr) },
+		MaxBodySize: c.MaxRequestBodySize, WriteTimeout: a.cfg.WebSocket.WriteTimeout, DisconnectDelay: c.DisconnectDelay,
+		WebSocket: cfg,
+	})
+	return s.handleBelow("sockjs.handler_prefix", c.HandlerPrefix, endpoint{Handler: cors(a.origins, h), checkOrigin: true})
 }
 
 // mountWebSocket serves WebSocket clients at path, which is the value of key.

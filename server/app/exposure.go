@@ -9,7 +9,8 @@ import (
 // connect to, so that everybody who can reach that port can reach these endpoints.
 func (a *App) warnExposed() {
 	cfg := a.cfg
-	clients := !cfg.WebSocket.Disabled || cfg.SSE.Enabled || cfg.HTTPStream.Enabled || cfg.UniSSE.Enabled || cfg.UniHTTPStream.Enabled || cfg.UniWebSocket.Enabled
+	clients := !cfg.WebSocket.Disabled || cfg.SSE.Enabled || cfg.HTTPStream.Enabled || cfg.UniSSE.Enabled || cfg.UniHTTPStream.Enabled ||
+		cfg.UniWebSocket.Enabled || cfg.SockJS.Enabled
 	if !clients || loopback(cfg.HTTPServer.Address) {
 		return
 	}

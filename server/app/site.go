@@ -104,6 +104,16 @@ func (s *site) handleTree(key, path string, e endpoint) error {
 	return nil
 }
 
+// handleBelow serves a path and everything below it.
+func (s *site) handleBelow(key, path string, e endpoint) error {
+	if err := s.handle(key, path, e); err != nil {
+		return err
+	}
+	below := strings.TrimSuffix(cleanPrefix(path), "/") + "/"
+	s.trees[below] = s.guard(below, e)
+	return nil
+}
+
 // cleanPrefix cuts trailing slashes; an empty result means "/".
 func cleanPrefix(path string) string {
 	path = strings.TrimRight(path, "/")

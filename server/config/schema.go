@@ -39,6 +39,7 @@ type Config struct {
 	UniSSE        UniHTTP       `key:"uni_sse" arg:"/connection/uni_sse" doc:"Unidirectional SSE."`
 	UniHTTPStream UniHTTP       `key:"uni_http_stream" arg:"/connection/uni_http_stream" doc:"Unidirectional HTTP streaming."`
 	UniGRPC       UniGRPC       `key:"uni_grpc" doc:"Unidirectional gRPC, on a listener of its own."`
+	SockJS        SockJS        `key:"sockjs" doc:"SockJS, for old clients (docs/sockjs.md). Keys of Gyro alone."`
 	Init          Init          `key:"init" doc:"Endpoint for clients that warm up an HTTP connection."`
 
 	Admin         Admin         `key:"admin" opt:"later" doc:"Admin web interface."`
@@ -231,6 +232,15 @@ type UniGRPC struct {
 	Port                  int         `key:"port" def:"11000" min:"0" max:"65535" doc:"Port to listen on."`
 	MaxReceiveMessageSize int         `key:"max_receive_message_size" min:"0" max:"2147483647" doc:"Largest connect request, bytes; 0 for 4 MiB."`
 	TLS                   ListenerTLS `key:"tls"`
+}
+
+// SockJS is the SockJS transport.
+type SockJS struct {
+	Enabled            bool          `key:"enabled" doc:"Serve SockJS clients. Behind several nodes all requests of a session have to reach the same one."`
+	HandlerPrefix      string        `key:"handler_prefix" def:"/connection/sockjs" doc:"Path; everything below it belongs to the endpoint."`
+	URL                string        `key:"url" doc:"Address of the SockJS client script, for browsers that need an iframe; without it there are no iframes."`
+	MaxRequestBodySize int           `key:"max_request_body_size" def:"65536" min:"0" doc:"Largest request, or WebSocket message, with commands; bytes."`
+	DisconnectDelay    time.Duration `key:"disconnect_delay" def:"5s" min:"1000000000" max:"60000000000" doc:"How long a session lives between two requests that receive."`
 }
 
 // Init is the init endpoint.

@@ -1,0 +1,183 @@
+package sockjs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// envelope is what one transport puts around frames.
+type envelope struct {
+	contentType string
+	prelude     string // before the first frame
+	poll        bool   // the response ends with its first frame
+	wrap        func(frame string) string
+}
+
+// Browsers show nothing of a stream before its first 2 KB, or 1 KB of HTML.
+var (
+	polling   = envelope{contentType: "application/javascript; charset=UTF-8", poll: true, wrap: line}
+	streaming = envelope{
+		contentType: "application/javascript; charset=UTF-8", prelude: strings.Repeat("h", 2048) + "\n", wrap: line,
+	}
+	eventSource = envelope{contentType: "text/event-stream; charset=UTF-8", prelude: "\r\n", wrap: event}
+)
+
+func line(frame string) string { return frame + "\n" }
+
+// event escapes what clients unescape.
+func event(frame string) string { return "data: " + strings.ReplaceAll(frame, "%", "%25") + "\r\n\r\n" }
+
+// script makes frame a call of the page. The encoder of package json escapes what could end a
+// script.
+func script(frame string) string {
+	b, _ := json.Marshal(frame) // cannot fail
+	return "<script>\np(" + string(b) + ");\n</script>\r\n"
+}
+
+const htmlPrelude = `<!DOCTYPE html>
+<html><head>
+  <meta charset="utf-8">
+</head><body>
+  <script>
+    document.domain = document.domain;
+    var c = parent.%s;
+    c.start();
+    function p(d) { c.message(d); }
+    window.onload = function() { c.stop(); };
+  </script>
+`
+
+var callback = regexp.MustCompile(`^[a-zA-Z0-9_.]{1,128}$`)
+
+// receiveHTML serves htmlfile: a page that calls a function of the page around it with each frame.
+func (h *Handler) receiveHTML(w http.ResponseWriter, r *http.Request, id string) {
+	function := r.URL.Query().Get("c")
+	if !callback.MatchString(function) {
+		http.Error(w, `the query parameter c is not the name of a function`, http.StatusBadRequest)
+		return
+	}
+	prelude := fmt.Sprintf(htmlPrelude, function)
+	h.receive(w, r, id, &envelope{
+		contentType: "text/html; charset=UTF-8", wrap: script,
+		prelude: prelude + strings.Repeat(" ", max(0, 1024-len(prelude))) + "\r\n\r\n",
+	})
+}
+
+// receive serves a request that receives what the server sends.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, id string, e *envelope) {
+	s := h.join(w, r, id)
+	if s == nil {
+		return
+	}
+	w.Header().Set("Content-Type", e.contentType)
+	out := response{w: w, control: http.NewResponseController(w), timeout: h.cfg.WriteTimeout}
+	_ = out.control.SetReadDeadline(time.Time{}) // that of the server is meant for requests
+	err := s.attach()
+	if err != nil {
+		d := protocol.Disconnect{Code: 2010, Reason: "Another connection still open"}
+		if errors.Is(err, errUnknown) {
+			d = protocol.Disconnect{Code: 3000, Reason: "Go away!"}
+		}
+		_ = out.write(e.prelude + e.wrap(closeFrame(d))) // the client may have gone
+		return
+	}
+	if e.prelude != "" {
+		if err := out.write(e.prelude); err != nil {
+			s.end(lost(err))
+			return
+		}
+	}
+	s.deliver(r, &out, e)
+}
+
+// deliver writes frames until the response is complete, the client leaves or the session ends.
+func (s *session) deliver(r *http.Request, out *response, e *envelope) {
+	for {
+		frame, final, drained := s.next()
+		switch {
+		case frame != "":
+			if err := out.write(e.wrap(frame)); err != nil {
+				s.end(fmt.Errorf("transport: %w: %w", protocol.DisconnectWriteError, err))
+				return
+			}
+			if final {
+				s.end(nil)
+				return
+			}
+			if e.poll || out.size >= s.handler.cfg.ResponseLimit {
+				s.detach()
+				return
+			}
+		case drained:
+			s.writable()
+		default:
+			select {
+			case <-s.wake:
+			case <-s.done:
+				return
+			case <-r.Context().Done():
+				s.end(lost(r.Context().Err()))
+				return
+			}
+		}
+	}
+}
+
+// response is what a request that receives writes to.
+type response struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+	size    int
+}
+
+func (o *response) write(text string) error {
+	_ = o.control.SetWriteDeadline(time.Now().Add(o.timeout)) // without it, that of the server counts
+	n, err := io.WriteString(o.w, text)
+	o.size += n
+	if err == nil {
+		err = o.control.Flush()
+	}
+	return err
+}
+
+// send takes messages of the client.
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, id string) {
+	h.mu.Lock()
+	s := h.sessions[id]
+	h.mu.Unlock()
+	if s == nil {
+		http.NotFound(w, r)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.cfg.MaxBodySize)))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		http.Error(w, fmt.Sprintf("the body has more than %d bytes", h.cfg.MaxBodySize), http.StatusRequestEntityTooLarge)
+		return
+	}
+	if err != nil {
+		http.Error(w, "the body is not complete", http.StatusBadRequest)
+		return
+	}
+	messages, err := decode(body)
+	if err != nil {
+		http.Error(w, "the body is not a JSON array of strings", http.StatusBadRequest)
+		return
+	}
+	for _, m := range messages {
+		if s.awaitTurn(r.Context()) != nil || !s.receive(m) {
+			http.NotFound(w, r) // or the client has gone
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,678 @@
+package sockjs
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait; none takes anywhere near as long.
+const patience = 20 * time.Second
+
+// testPeer records what its transport tells.
+type testPeer struct {
+	conn     transport.Conn
+	info     transport.Info
+	received chan string
+	writable chan struct{}
+	closed   chan error
+}
+
+func (p *testPeer) Receive(msg []byte) { p.received <- string(msg) }
+
+func (p *testPeer) Writable() {
+	select {
+	case p.writable <- struct{}{}:
+	default:
+	}
+}
+
+func (p *testPeer) Closed(err error) { p.closed <- err }
+
+// write frames messages and writes them as the core does.
+func (p *testPeer) write(t *testing.T, messages ...string) {
+	t.Helper()
+	var out []byte
+	for _, m := range messages {
+		f := p.info.Framer
+		out = append(out, f.Frame(append(make([]byte, f.Headroom()), m...))...)
+	}
+	for len(out) > 0 {
+		n, err := p.conn.Write([][]byte{out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out = out[n:]; len(out) > 0 {
+			await(t, p.writable)
+		}
+	}
+}
+
+func (p *testPeer) frames(messages ...string) (list [][]byte) {
+	for _, m := range messages {
+		f := p.info.Framer
+		list = append(list, f.Frame(append(make([]byte, f.Headroom()), m...)))
+	}
+	return list
+}
+
+func await[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+// testServer serves a handler at /s, whose connections become testPeers.
+type testServer struct {
+	*httptest.Server
+	t      *testing.T
+	peers  chan *testPeer
+	refuse error
+}
+
+func (s *testServer) Accept(_ context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	if s.refuse != nil {
+		return nil, s.refuse
+	}
+	p := &testPeer{conn: c, info: info, received: make(chan string, 100), writable: make(chan struct{}, 1), closed: make(chan error, 2)}
+	s.peers <- p
+	return p, nil
+}
+
+func newServer(t *testing.T, cfg Config) *testServer {
+	s := &testServer{t: t, peers: make(chan *testPeer, 100)}
+	cfg.Prefix = "/s"
+	s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg))
+	s.Config.ReadTimeout, s.Config.WriteTimeout = 2*time.Second, 2*time.Second
+	s.Start()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return s
+}
+
+// open sends a request and returns the answer, whose body is to be read.
+func (s *testServer) open(method, path, body string, header http.Header) *http.Response {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	s.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, method, s.URL+"/s"+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for k, v := range header {
+		r.Header[k] = v
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+// ask sends a request and returns the whole answer.
+func (s *testServer) ask(method, path, body string) (int, string) {
+	s.t.Helper()
+	res := s.open(method, path, body, nil)
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res.StatusCode, string(data)
+}
+
+// stream reads frames of a streaming response.
+type stream struct {
+	t    *testing.T
+	r    *bufio.Reader
+	body io.Closer
+	end  string // of a frame
+	open func(frame string) string
+}
+
+func (s *testServer) stream(kind string) *stream {
+	s.t.Helper()
+	var res *http.Response
+	st := &stream{t: s.t, end: "\n"}
+	switch kind {
+	case "xhr_streaming":
+		res = s.open("POST", "/0/a/xhr_streaming", "", nil)
+		st.open = func(f string) string { return f }
+	case "eventsource":
+		res = s.open("GET", "/0/a/eventsource", "", nil)
+		st.end = "\r\n\r\n"
+		st.open = func(f string) string {
+			return strings.ReplaceAll(strings.TrimPrefix(f, "data: "), "%25", "%")
+		}
+	case "htmlfile":
+		res = s.open("GET", "/0/a/htmlfile?c=_jp.a", "", nil)
+		st.end = "</script>\r\n"
+		st.open = func(f string) string {
+			var frame string
+			call := strings.TrimSuffix(strings.TrimPrefix(f, "<script>\np("), ");\n")
+			if err := json.Unmarshal([]byte(call), &frame); err != nil {
+				s.t.Fatalf("%q: %v", f, err)
+			}
+			return frame
+		}
+	}
+	if res.StatusCode != http.StatusOK {
+		s.t.Fatalf("status %d", res.StatusCode)
+	}
+	st.r, st.body = bufio.NewReader(res.Body), res.Body
+	switch kind {
+	case "xhr_streaming":
+		st.want(strings.Repeat("h", 2048))
+	case "eventsource":
+		if b, _ := st.r.ReadString('\n'); b != "\r\n" {
+			s.t.Fatalf("%q", b)
+		}
+	case "htmlfile":
+		var prelude string
+		for !strings.HasSuffix(prelude, "  \r\n\r\n") {
+			line, err := st.r.ReadString('\n')
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			prelude += line
+		}
+		if len(prelude) < 1024 || !strings.Contains(prelude, "var c = parent._jp.a;") {
+			s.t.Fatalf("%q", prelude)
+		}
+	}
+	return st
+}
+
+func (st *stream) next() string {
+	st.t.Helper()
+	var frame string
+	for !strings.HasSuffix(frame, st.end) {
+		part, err := st.r.ReadString('\n')
+		frame += part
+		if err != nil {
+			st.t.Fatalf("%q, %v", frame, err)
+		}
+	}
+	return st.open(strings.TrimSuffix(frame, st.end))
+}
+
+func (st *stream) want(frames ...string) {
+	st.t.Helper()
+	for _, want := range frames {
+		if got := st.next(); got != want {
+			st.t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func (st *stream) wantEnd() {
+	st.t.Helper()
+	if b, err := io.ReadAll(st.r); err != nil || len(b) > 0 {
+		st.t.Fatalf("%q, %v", b, err)
+	}
+}
+
+var streams = []string{"xhr_streaming", "eventsource", "htmlfile"}
+
+// odd has what an envelope could break.
+const odd = "{\"a\":\"</script>%41\\n\u2028\"}"
+
+func TestStreams(t *testing.T) {
+	for _, kind := range streams {
+		t.Run(kind, func(t *testing.T) {
+			s := newServer(t, Config{})
+			st := s.stream(kind)
+			st.want("o")
+			p := await(t, s.peers)
+			if p.info.Name != "sockjs" || p.info.Mode != transport.Bidirectional || p.info.RemoteAddr == "" || p.info.Header() == nil {
+				t.Errorf("info %+v", p.info)
+			}
+			if status, body := s.ask("POST", "/1/a/xhr_send", `["one","two"]`); status != 204 {
+				t.Errorf("%d %s", status, body)
+			}
+			for _, want := range []string{"one", "two"} {
+				if got := await(t, p.received); got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			}
+			p.write(t, "x", odd)
+			quoted, _ := json.Marshal(odd)
+			var frame []string
+			var got []string
+			for len(got) < 2 {
+				if err := json.Unmarshal([]byte(strings.TrimPrefix(st.next(), "a")), &frame); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, frame...)
+			}
+			if got[0] != "x" || got[1] != odd {
+				t.Errorf("got %q, want %s", got, quoted)
+			}
+			p.conn.Close(protocol.DisconnectForceReconnect, p.frames("last"))
+			st.want(`a["last"]`, `c[3011,"force reconnect"]`)
+			st.wantEnd()
+			if err := await(t, p.closed); !errors.Is(err, protocol.DisconnectForceReconnect) {
+				t.Error(err)
+			}
+			if n, err := p.conn.Write(p.frames("late")); n > 0 || err == nil {
+				t.Error("Write after the end")
+			}
+			if status, _ := s.ask("POST", "/1/a/xhr_send", `["late"]`); status != 404 {
+				t.Errorf("send after the end: %d", status)
+			}
+		})
+	}
+}
+
+func TestPolling(t *testing.T) {
+	s := newServer(t, Config{})
+	poll := func(want string) {
+		t.Helper()
+		if status, body := s.ask("POST", "/0/a/xhr", ""); status != 200 || body != want+"\n" {
+			t.Fatalf("%d %q, want %q", status, body, want)
+		}
+	}
+	poll("o")
+	p := await(t, s.peers)
+	p.write(t, "one", "two") // while nobody polls
+	poll(`a["one","two"]`)
+	answer := make(chan string)
+	go func() {
+		_, body := s.ask("POST", "/0/a/xhr", "")
+		answer <- body
+	}()
+	p.write(t, "three")
+	if got := await(t, answer); got != "a[\"three\"]\n" {
+		t.Errorf("%q", got)
+	}
+	p.conn.Close(protocol.DisconnectShutdown, p.frames("last"))
+	poll(`a["last"]`)
+	poll(`c[3001,"shutdown"]`)
+	if err := await(t, p.closed); !errors.Is(err, protocol.DisconnectShutdown) {
+		t.Error(err)
+	}
+}
+
+// A core that writes as fast as the transport lets it loses nothing, across polls and responses
+// that reach their limit.
+func TestNothingLost(t *testing.T) {
+	for _, kind := range []string{"xhr", "xhr_streaming"} {
+		t.Run(kind, func(t *testing.T) {
+			s := newServer(t, Config{ResponseLimit: 10_000})
+			const total = 300
+			got := make(chan int)
+			go func() {
+				defer close(got)
+				for n := 0; n < total; {
+					_, body := s.ask("POST", "/0/a/"+kind, "")
+					for frame := range strings.Lines(body) {
+						if !strings.HasPrefix(frame, "a") {
+							continue
+						}
+						var list []string
+						if err := json.Unmarshal([]byte(frame[1:]), &list); err != nil {
+							t.Error(err)
+							return
+						}
+						for _, m := range list {
+							got <- len(m)
+							n++
+						}
+						if n == total {
+							return
+						}
+					}
+				}
+			}()
+			p := await(t, s.peers)
+			size := func(n int) int { return 1 + n*n%50_000 }
+			go func() {
+				for n := range total {
+					p.write(t, strings.Repeat("x", size(n)))
+				}
+				d := protocol.DisconnectShutdown
+				p.conn.Close(d, nil)
+			}()
+			for n := range total {
+				if v, ok := <-got; !ok || v != size(n) {
+					t.Fatalf("message %d has %d bytes, want %d", n, v, size(n))
+				}
+			}
+		})
+	}
+}
+
+func TestWebSocket(t *testing.T) {
+	s := newServer(t, Config{})
+	dial := func() (io.ReadWriter, func()) {
+		conn, early, _, err := ws.Dial(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http")+"/s/0/a/websocket?format=protobuf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		if early != nil {
+			return struct {
+				io.Reader
+				io.Writer
+			}{early, conn}, func() { conn.Close() }
+		}
+		return conn, func() { conn.Close() }
+	}
+	want := func(c io.ReadWriter, frames ...string) {
+		t.Helper()
+		for _, f := range frames {
+			if got, err := wsutil.ReadServerText(c); err != nil || string(got) != f {
+				t.Fatalf("got %q, %v, want %q", got, err, f)
+			}
+		}
+	}
+	wantClose := func(c io.ReadWriter, code ws.StatusCode) {
+		t.Helper()
+		_, err := wsutil.ReadServerText(c)
+		if e, ok := errors.AsType[wsutil.ClosedError](err); !ok || e.Code != code {
+			t.Fatalf("%v, want a Close frame with %d", err, code)
+		}
+	}
+	c, end := dial()
+	defer end()
+	want(c, "o")
+	p := await(t, s.peers)
+	if p.info.Name != "sockjs" || p.info.Framer.Encoding() != protocol.JSON {
+		t.Errorf("info %+v", p.info)
+	}
+	for _, text := range []string{`["one","two"]`, ``, `"three"`} {
+		if err := wsutil.WriteClientText(c, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, message := range []string{"one", "two", "three"} {
+		if got := await(t, p.received); got != message {
+			t.Errorf("got %q, want %q", got, message)
+		}
+	}
+	p.write(t, "x", `{"a":"b"}`)
+	want(c, `a["x"]`, `a["{\"a\":\"b\"}"]`)
+	p.conn.Close(protocol.DisconnectForceReconnect, p.frames("last"))
+	want(c, `a["last"]`, `c[3011,"force reconnect"]`)
+	wantClose(c, 3011)
+	if err := await(t, p.closed); !errors.Is(err, protocol.DisconnectForceReconnect) {
+		t.Error(err)
+	}
+
+	c, end = dial()
+	defer end()
+	want(c, "o")
+	p = await(t, s.peers)
+	if err := wsutil.WriteClientText(c, []byte(`{"no":"array"}`)); err != nil {
+		t.Fatal(err)
+	}
+	want(c, `c[3501,"bad request"]`)
+	wantClose(c, 3501)
+	await(t, p.closed)
+}
+
+func TestBadInput(t *testing.T) {
+	s := newServer(t, Config{MaxBodySize: 100})
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"GET", "", "", 200},
+		{"GET", "/", "", 200},
+		{"GET", "/info", "", 200},
+		{"OPTIONS", "/info", "", 204},
+		{"POST", "/info", "", 405},
+		{"GET", "/iframe.html", "", 404}, // there is no script
+		{"GET", "/a", "", 404},
+		{"GET", "/a/b", "", 404},
+		{"GET", "/a/b/other", "", 404},
+		{"GET", "/a.b/c/eventsource", "", 404},
+		{"GET", "/a/b.c/eventsource", "", 404},
+		{"GET", "//c/eventsource", "", 404},
+		{"GET", "/a/" + strings.Repeat("b", 200) + "/eventsource", "", 404},
+		{"GET", "/a/b/jsonp", "", 404},
+		{"GET", "/a/b/xhr", "", 405},
+		{"GET", "/a/b/xhr_streaming", "", 405},
+		{"GET", "/a/b/xhr_send", "", 405},
+		{"OPTIONS", "/a/b/xhr", "", 204},
+		{"POST", "/a/b/eventsource", "", 405},
+		{"GET", "/a/b/websocket", "", 400},
+		{"GET", "/a/b/htmlfile", "", 400},
+		{"GET", "/a/b/htmlfile?c=a(b)", "", 400},
+		{"GET", "/a/b/htmlfile?c=%3Cscript%3E", "", 400},
+		{"POST", "/a/unknown/xhr_send", `["a"]`, 404},
+		{"POST", "/a/known/xhr", "", 200},
+		{"POST", "/a/known/xhr_send", "", 400},
+		{"POST", "/a/known/xhr_send", "{", 400},
+		{"POST", "/a/known/xhr_send", "[1]", 400},
+		{"POST", "/a/known/xhr_send", `["a"`, 400},
+		{"POST", "/a/known/xhr_send", `["` + strings.Repeat("a", 100) + `"]`, 413},
+		{"POST", "/a/known/xhr_send", `[]`, 204},
+	} {
+		if status, body := s.ask(tt.method, tt.path, tt.body); status != tt.status {
+			t.Errorf("%s %s %s: %d %.100s, want %d", tt.method, tt.path, tt.body, status, body, tt.status)
+		}
+	}
+	if n := len(s.peers); n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+// A second request that receives is refused, and the first one goes on.
+func TestSecondReceiver(t *testing.T) {
+	s := newServer(t, Config{})
+	st := s.stream("xhr_streaming")
+	st.want("o")
+	p := await(t, s.peers)
+	if _, body := s.ask("POST", "/0/a/xhr", ""); body != "c[2010,\"Another connection still open\"]\n" {
+		t.Errorf("%q", body)
+	}
+	p.write(t, "x")
+	st.want(`a["x"]`)
+}
+
+// A session ends when its client leaves, when nobody polls, and when the client does not read.
+func TestClientsGo(t *testing.T) {
+	s := newServer(t, Config{DisconnectDelay: 10 * time.Millisecond, WriteTimeout: 10 * time.Millisecond})
+	st := s.stream("xhr_streaming")
+	st.want("o")
+	p := await(t, s.peers)
+	st.body.Close()
+	if err := await(t, p.closed); err == nil || !strings.Contains(err.Error(), "connection lost") {
+		t.Errorf("left: %v", err)
+	}
+	s.ask("POST", "/0/poll/xhr", "")
+	if err := await(t, await(t, s.peers).closed); err == nil || !strings.Contains(err.Error(), "no request receives") {
+		t.Errorf("does not poll: %v", err)
+	}
+	s.stream("xhr_streaming").want("o")
+	p = await(t, s.peers)
+	large := strings.Repeat("x", 1<<20)
+	for {
+		n, err := p.conn.Write(p.frames(large))
+		if err != nil {
+			break
+		}
+		if n == 0 {
+			select {
+			case <-p.writable:
+				continue
+			case err = <-p.closed:
+			}
+			if !errors.Is(err, protocol.DisconnectWriteError) {
+				t.Errorf("does not read: %v", err)
+			}
+			break
+		}
+	}
+}
+
+// How connections end: without a word, quietly, before anybody receives, and while a node shuts
+// down.
+func TestEnds(t *testing.T) {
+	s := newServer(t, Config{DisconnectDelay: 20 * time.Millisecond})
+	st := s.stream("eventsource")
+	st.want("o")
+	p := await(t, s.peers)
+	p.conn.Close(protocol.DisconnectConnectionClosed, p.frames("never sent"))
+	st.wantEnd()
+	await(t, p.closed)
+
+	st = s.stream("eventsource")
+	st.want("o")
+	p = await(t, s.peers)
+	p.conn.Close(protocol.Disconnect{}, p.frames("error reply"))
+	st.want(`a["error reply"]`)
+	st.wantEnd() // after the delay
+	await(t, p.closed)
+
+	s.ask("POST", "/0/b/xhr", "")
+	p = await(t, s.peers)
+	p.conn.Close(protocol.DisconnectShutdown, nil)
+	if err := await(t, p.closed); !errors.Is(err, protocol.DisconnectShutdown) { // after the delay
+		t.Error(err)
+	}
+
+	s.refuse = protocol.DisconnectShutdown
+	st = s.stream("xhr_streaming")
+	st.want("o", `c[3001,"shutdown"]`)
+	st.wantEnd()
+}
+
+// During a pause messages wait.
+func TestPause(t *testing.T) {
+	s := newServer(t, Config{})
+	st := s.stream("xhr_streaming")
+	st.want("o")
+	p := await(t, s.peers)
+	p.conn.Pause(true)
+	sent := make(chan int)
+	go func() {
+		status, _ := s.ask("POST", "/0/a/xhr_send", `["a"]`)
+		sent <- status
+	}()
+	p.write(t, "x")
+	st.want(`a["x"]`)
+	if len(p.received) > 0 {
+		t.Error("received during the pause")
+	}
+	p.conn.Pause(false)
+	if got, status := await(t, p.received), await(t, sent); got != "a" || status != 204 {
+		t.Error(got, status)
+	}
+	p.conn.Pause(true)
+	go func() {
+		status, _ := s.ask("POST", "/0/a/xhr_send", `["a"]`)
+		sent <- status
+	}()
+	p.conn.Close(protocol.DisconnectShutdown, nil)
+	st.want(`c[3001,"shutdown"]`)
+	if status := await(t, sent); status != 204 && status != 404 {
+		t.Error(status)
+	}
+}
+
+// Limits hold for new sessions, not for the requests of those that there are.
+func TestAdmission(t *testing.T) {
+	left := 2
+	s := newServer(t, Config{Admit: func(*http.Request) error {
+		if left--; left < 0 {
+			return errors.New("too many")
+		}
+		return nil
+	}})
+	for _, id := range []string{"a", "b"} {
+		for _, want := range []string{"o\n", "a[\"x\"]\n"} {
+			if status, body := s.ask("POST", "/0/"+id+"/xhr", ""); status != 200 || body != want {
+				t.Fatalf("%d %s", status, body)
+			}
+			if want == "o\n" {
+				await(t, s.peers).write(t, "x")
+			}
+		}
+	}
+	for _, path := range []string{"/0/c/xhr", "/0/c/xhr_streaming"} {
+		if status, body := s.ask("POST", path, ""); status != 503 || body != "too many\n" {
+			t.Errorf("%s: %d %q", path, status, body)
+		}
+	}
+	if status, _ := s.ask("GET", "/0/c/websocket", ""); status != 503 {
+		t.Errorf("websocket: %d", status)
+	}
+}
+
+// Pages of other origins cannot embed the page for iframes.
+func TestFrame(t *testing.T) {
+	s := newServer(t, Config{ScriptURL: "https://cdn.example/sockjs.js?a=1&b", AllowFrame: func(o string) bool { return o == "https://app.example:8443" }})
+	for referer, status := range map[string]int{
+		"": 403, "https://evil.example/": 403, "https://app.example:8443/page": 200, "https://app.example:8443": 200,
+		"https://app.example:8443;evil/": 403, "app.example": 403, "https://app.example:8443@evil.example/": 403,
+	} {
+		res := s.open("GET", "/iframe-1.6.html", "", http.Header{"Referer": {referer}})
+		body, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != status {
+			t.Errorf("%q: %d, %v", referer, res.StatusCode, err)
+		}
+		if status == 200 {
+			if csp := res.Header.Get("Content-Security-Policy"); csp != "frame-ancestors https://app.example:8443" {
+				t.Errorf("%q: %s", referer, csp)
+			}
+			if !bytes.Contains(body, []byte(`src="https://cdn.example/sockjs.js?a=1&amp;b"`)) {
+				t.Errorf("%s", body)
+			}
+		}
+	}
+}
+
+// Write takes whole frames, as many as the stash has room for.
+func TestWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var run []byte
+		bounds := map[int]bool{0: true}
+		for _, m := range rapid.SliceOf(rapid.OneOf(rapid.String(), rapid.Just(strings.Repeat("\"\\", 9_000)))).Draw(t, "messages") {
+			f := stringFramer{}.Frame([]byte(m))
+			var back string
+			if err := json.Unmarshal(f[:len(f)-1], &back); err != nil || back != strings.ToValidUTF8(m, "\uFFFD") {
+				t.Fatalf("%q is %q, %v", m, f, err)
+			}
+			run = append(run, f...)
+			bounds[len(run)] = true
+		}
+		held := rapid.IntRange(0, stashSize).Draw(t, "held")
+		size := whole(run, held)
+		switch {
+		case !bounds[size]:
+			t.Fatalf("%d is no bound", size)
+		case held == 0 && size == 0 && len(run) > 0:
+			t.Fatal("an empty stash takes nothing")
+		case held > 0 && held+size > stashSize:
+			t.Fatalf("%d bytes in the stash", held+size)
+		}
+	})
+}
