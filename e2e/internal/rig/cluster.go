@@ -46,7 +46,7 @@ func StartCluster(dir, name, redis string, n int, env ...string) (*Server, error
 		s.Stop()
 		return nil, err
 	}
-	s.Addr = s.front.Addr()
+	s.Addr, s.UniGRPC = s.front.Addr(), s.nodes[0].UniGRPC
 	return s, nil
 }
 

@@ -107,7 +107,7 @@ func (r *Rig) Stop() {
 func (r *Rig) Env() []string {
 	description, err := json.Marshal(map[string]string{
 		"ws": r.Main.WS(), "http": "http://" + r.Main.Addr, "brisk": r.Brisk.WS(), "library": r.Library.WS(),
-		"streams": "http://" + r.Main.Streams(), "briskStreams": "http://" + r.Brisk.Streams(),
+		"streams": "http://" + r.Main.Streams(), "briskStreams": "http://" + r.Brisk.Streams(), "uniGRPC": r.Main.UniGRPC,
 		"history": strconv.FormatBool(r.nats == nil),
 		"nodes":   strconv.Itoa(r.nodes), "control": "http://" + r.addr, "tokenSecret": TokenSecret, "apiKey": APIKey,
 	})

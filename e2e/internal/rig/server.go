@@ -65,6 +65,9 @@ type Server struct {
 	// Addr is host:port of its HTTP listener; of a cluster, that of the proxy in front of it.
 	Addr string
 	Port int // of Addr; 0 for a cluster
+	// UniGRPC is host:port of its listener for one-way gRPC clients, if StartConfigured or
+	// StartCluster has started it; of a cluster, that of its first node.
+	UniGRPC string
 
 	*process // nil for a cluster
 
@@ -122,7 +125,16 @@ func StartConfigured(dir string, env ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return StartServer(port, []string{"-c", file, "-p", strconv.Itoa(port)}, env)
+	grpc, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	env = append(env[:len(env):len(env)], "GYRO_UNI_GRPC_PORT="+strconv.Itoa(grpc))
+	s, err := StartServer(port, []string{"-c", file, "-p", strconv.Itoa(port)}, env)
+	if err == nil {
+		s.UniGRPC = net.JoinHostPort("127.0.0.1", strconv.Itoa(grpc))
+	}
+	return s, err
 }
 
 // FreePort returns a port that was free a moment ago.
