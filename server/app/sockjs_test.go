@@ -26,7 +26,10 @@ func (c *sockJS) post(kind, body string) (status int, answer string, header http
 	c.s.t.Helper()
 	req := must(http.NewRequestWithContext(c.s.t.Context(), http.MethodPost, c.s.url("/connection/sockjs/0/"+c.id+"/"+kind), strings.NewReader(body)))
 	req.Header = c.header.Clone()
-	res := must(http.DefaultClient.Do(req))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
 	defer res.Body.Close()
 	return res.StatusCode, string(must(io.ReadAll(res.Body))), res.Header
 }

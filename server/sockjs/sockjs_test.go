@@ -116,8 +116,15 @@ func newServer(t *testing.T, cfg Config) *testServer {
 	return s
 }
 
-// open sends a request and returns the answer, whose body is to be read.
-func (s *testServer) open(method, path, body string, header http.Header) *http.Response {
+// answer to a request. The body is closed with the test.
+type answer struct {
+	status int
+	header http.Header
+	body   io.ReadCloser
+}
+
+// open sends a request and returns the answer as soon as it begins.
+func (s *testServer) open(method, path, body string, header http.Header) answer {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	s.t.Cleanup(cancel)
@@ -133,18 +140,18 @@ func (s *testServer) open(method, path, body string, header http.Header) *http.R
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { res.Body.Close() })
-	return res
+	return answer{res.StatusCode, res.Header, res.Body}
 }
 
 // ask sends a request and returns the whole answer.
 func (s *testServer) ask(method, path, body string) (int, string) {
 	s.t.Helper()
 	res := s.open(method, path, body, nil)
-	data, err := io.ReadAll(res.Body)
+	data, err := io.ReadAll(res.body)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return res.StatusCode, string(data)
+	return res.status, string(data)
 }
 
 // stream reads frames of a streaming response.
@@ -158,7 +165,7 @@ type stream struct {
 
 func (s *testServer) stream(kind string) *stream {
 	s.t.Helper()
-	var res *http.Response
+	var res answer
 	st := &stream{t: s.t, end: "\n"}
 	switch kind {
 	case "xhr_streaming":
@@ -182,10 +189,10 @@ func (s *testServer) stream(kind string) *stream {
 			return frame
 		}
 	}
-	if res.StatusCode != http.StatusOK {
-		s.t.Fatalf("status %d", res.StatusCode)
+	if res.status != http.StatusOK {
+		s.t.Fatalf("status %d", res.status)
 	}
-	st.r, st.body = bufio.NewReader(res.Body), res.Body
+	st.r, st.body = bufio.NewReader(res.body), res.body
 	switch kind {
 	case "xhr_streaming":
 		st.want(strings.Repeat("h", 2048))
@@ -635,12 +642,12 @@ func TestFrame(t *testing.T) {
 		"https://app.example:8443;evil/": 403, "app.example": 403, "https://app.example:8443@evil.example/": 403,
 	} {
 		res := s.open("GET", "/iframe-1.6.html", "", http.Header{"Referer": {referer}})
-		body, err := io.ReadAll(res.Body)
-		if err != nil || res.StatusCode != status {
-			t.Errorf("%q: %d, %v", referer, res.StatusCode, err)
+		body, err := io.ReadAll(res.body)
+		if err != nil || res.status != status {
+			t.Errorf("%q: %d, %v", referer, res.status, err)
 		}
 		if status == 200 {
-			if csp := res.Header.Get("Content-Security-Policy"); csp != "frame-ancestors https://app.example:8443" {
+			if csp := res.header.Get("Content-Security-Policy"); csp != "frame-ancestors https://app.example:8443" {
 				t.Errorf("%q: %s", referer, csp)
 			}
 			if !bytes.Contains(body, []byte(`src="https://cdn.example/sockjs.js?a=1&amp;b"`)) {

@@ -92,7 +92,6 @@ func New(acceptor transport.Acceptor, cfg Config) *Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(greeting),
-		grpc.SharedWriteBuffer(true),
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: cfg.KeepaliveInterval, Timeout: cfg.KeepaliveTimeout}),

@@ -59,6 +59,7 @@ func TestOneWayRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
 		if strings.TrimSpace(string(body)) != "invalid connect request" || resp.StatusCode != http.StatusBadRequest || err != nil {
 			t.Errorf("%q: %d %s, %v", request, resp.StatusCode, body, err)
 		}

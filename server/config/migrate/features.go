@@ -140,6 +140,11 @@ type difference struct {
 }
 
 var differences = []difference{
+	{"uni_grpc.enabled", func(c *config.Config) bool {
+		return c.UniGRPC.Enabled && (c.Client.ConnectionLimit > 0 || c.Client.ConnectionRateLimit > 0)
+	},
+		"client.connection_limit and client.connection_rate_limit hold for gRPC streams, too: above them the status is UNAVAILABLE.",
+		"Count gRPC clients in when you choose the limits."},
 	{"health.enabled", func(c *config.Config) bool { return c.Health.Enabled && c.Health.Mode != "live" },
 		"the health endpoint is 503 while the engine (Redis, NATS) is away and while the node shuts down; Centrifugo answers 200 always. A liveness probe there restarts all nodes when Redis is away, and disconnects all clients.",
 		"Let liveness probes ask PATH/live and readiness probes PATH/ready, or set health.mode to live."},
