@@ -222,6 +222,9 @@ func TestUniGRPCTLS(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if !strings.Contains(s.logged(), `"key":"uni_grpc.tls.client_ca_pem"`) {
+		t.Errorf("the refusal is not in the log:\n%s", s.logs)
+	}
 	pair := must(tls.X509KeyPair(must(client.CertPEM.Load()), must(client.KeyPEM.Load())))
 	c := consume(s, dialUniGRPC(s, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}), new(unistream.ConnectRequest))
 	connected(t, c)
