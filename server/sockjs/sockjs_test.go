@@ -506,7 +506,8 @@ func TestSecondReceiver(t *testing.T) {
 
 // A session ends when its client leaves, when nobody polls, and when the client does not read.
 func TestClientsGo(t *testing.T) {
-	s := newServer(t, Config{DisconnectDelay: 10 * time.Millisecond, WriteTimeout: 10 * time.Millisecond})
+	// The kernel takes more than the default ResponseLimit before a write blocks.
+	s := newServer(t, Config{DisconnectDelay: 10 * time.Millisecond, WriteTimeout: 10 * time.Millisecond, ResponseLimit: 1 << 40})
 	st := s.stream("xhr_streaming")
 	st.want("o")
 	p := await(t, s.peers)
