@@ -148,6 +148,15 @@ type Info struct {
 	// code 0, nor with protocol.DisconnectConnectionClosed and protocol.DisconnectSlow,
 	// for which the queue is discarded.
 	DisconnectPush bool
+	// Bookmarks is the most bytes of a bookmark (package bookmark); 0: there are none. It is for
+	// OneWay connections with JSON. Behind each message that moves a position, among those that the
+	// Framer gets, there is then a line with a bookmark of all recoverable channels of the client.
+	// The last line that the Framer gets may be empty: then the next frame begins with the bookmark
+	// of the message before. If a bookmark would be larger, the message has none.
+	Bookmarks int
+	// Brief connections come one after the other, all of one client. So they are in no channel's
+	// presence, and nobody is told that they join or leave.
+	Brief bool
 }
 
 // Framer puts a transport's envelope around encoded messages. Connections that have

@@ -3,7 +3,6 @@ package hub
 import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/outbox"
-	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -154,13 +153,9 @@ func (b *Batch) encode(f transport.Framer, form Form) (frame []byte, size int) {
 	}
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	buf, err := s.appendBatch(headroom(arena.Tail(estimate), f), b.list, f.Encoding(), form)
+	buf, size, err := s.appendBatch(headroom(arena.Tail(estimate), f), b.list, f.Encoding(), form)
 	if err != nil {
 		return nil, 0
-	}
-	size = len(buf) - f.Headroom()
-	if f.Encoding() == protocol.JSON {
-		size -= len(b.list) - 1
 	}
 	return arena.Commit(f.Frame(buf)), size
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/bookmark"
 )
 
 // Kind of a message.
@@ -40,6 +41,11 @@ const (
 	Patched
 	// Bare sends the push without the reply around it: for one-way connections.
 	Bare
+	// Marked sends a bookmark behind each publication of a stream, with its position alone: for
+	// subscribers that recover no other channel.
+	Marked
+	// Open sends an empty line behind the message: the subscriber sends a bookmark next.
+	Open
 )
 
 // Message is for the subscribers of a channel. The fields are set before the message is
@@ -262,12 +268,13 @@ func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) (frame 
 			return nil, 0, err
 		}
 		size = len(buf) - f.Headroom()
-		return a.Commit(f.Frame(buf)), size, nil
+		return a.Commit(f.Frame(m.mark(buf, form))), size, nil
 	}
 	p := buffers.Get().(*[]byte)
 	buf, err := m.append(headroom((*p)[:0], f), f.Encoding(), form)
 	if err == nil {
 		size = len(buf) - f.Headroom()
+		buf = m.mark(buf, form)
 		frame = f.Frame(bytes.Clone(buf)) // one exact allocation
 	}
 	if cap(buf) <= keepScratch {
@@ -275,6 +282,17 @@ func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) (frame 
 		buffers.Put(p)
 	}
 	return frame, size, err
+}
+
+// mark appends the line that follows the message in the forms Marked and Open.
+func (m *Message) mark(buf []byte, form Form) []byte {
+	switch {
+	case form&Open != 0:
+		return append(buf, '\n')
+	case form&Marked != 0 && m.Kind == KindPublication && m.Pub.Offset > 0:
+		return bookmark.Add(append(buf, "\n"+bookmark.Prefix...), m.Channel, m.Pub.Offset, m.Epoch)
+	}
+	return buf
 }
 
 // headroom appends the empty bytes that f needs in front of a message.
@@ -315,8 +333,8 @@ func (s *scratch) encode(buf []byte, e protocol.Encoding, form Form) ([]byte, er
 	return codec.For(e).AppendReply(buf, &s.reply)
 }
 
-// appendBatch appends publications of one channel, separated.
-func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, form Form) (_ []byte, err error) {
+// appendBatch appends publications of one channel, separated. size is that of the messages alone.
+func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, form Form) (_ []byte, size int, err error) {
 	s.begin(list[0].Message, form)
 	s.push.Pub = &s.pub
 	var head []byte
@@ -328,7 +346,7 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 		// All publications have the same JSON in front, so it is made once.
 		s.pub = protocol.Publication{}
 		if s.head, err = s.encode(s.head[:0], e, form); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		head = s.head[:len(s.head)-len("{}")-len(tail)]
 	}
@@ -337,8 +355,9 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 			buf = outbox.Separate(buf, e)
 		}
 		if err = s.publication(list[i].Message, e, form); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+		size -= len(buf)
 		if head == nil {
 			buf, err = s.encode(buf, e, form)
 		} else {
@@ -346,10 +365,12 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 			buf = append(buf, tail...)
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+		size += len(buf)
+		buf = list[i].mark(buf, form)
 	}
-	return buf, nil
+	return buf, size, nil
 }
 
 // begin makes the push an empty one in the channel of m.

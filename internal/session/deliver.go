@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/gyrohq/gyro/internal/bookmarks"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/protocol"
@@ -42,7 +43,7 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 // DeliverAll implements hub.Subscriber. It takes the batch if its messages follow the
 // subscriber's position and the subscriber gets all of them unchanged.
 func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
-	if b.state != subLive || !batch.Plain() || b.filtered() || b.at.Form&hub.Escaped != 0 {
+	if b.state != subLive || !batch.Plain() || b.filtered() || b.at.Form&hub.Escaped != 0 || b.at.Form&hub.Marked != 0 && !bookmarks.Alone(&b.s.subs, b) {
 		return false
 	}
 	offset := b.at.Offset
@@ -98,13 +99,22 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 
 // send queues the shared frame of a message.
 func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
+	var bookmark []byte
+	if form&hub.Marked != 0 && !bookmarks.Alone(&b.s.subs, b) {
+		form &^= hub.Marked
+		var open hub.Form
+		bookmark, open = bookmarks.Frame(&b.s.env.Pool().Arena, &b.s.subs, b.s.via)
+		form |= open
+	}
 	frame, err := m.Frame(b.s.via.Framer, form)
 	if err != nil {
 		b.s.env.Explain(commandRefused, b.channel, protocol.DisconnectInappropriateProtocol)
 		b.s.Disconnect(protocol.DisconnectInappropriateProtocol)
 		return
 	}
-	b.s.push(frame)
+	if b.s.push(frame); bookmark != nil {
+		b.s.push(bookmark)
+	}
 }
 
 // insufficientState ends a subscription that lost its position.

@@ -305,6 +305,9 @@ func (s *Session) reply(r *protocol.Reply) {
 		s.replyError(r.ID, protocol.ErrorLimitExceeded) // the client can ask for less
 	default:
 		s.env.Counts().Replied(s, r, size)
+		if s.via.Bookmarks > 0 {
+			buf = s.marked(buf, r)
+		}
 		s.queued(s.out.Add(p, buf), size)
 	}
 }

@@ -193,6 +193,9 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 	b.serverSide = true
 	opts := *o
 	opts.AllowCompaction, opts.AllowTagsFilter = false, false
+	if s.via.Brief {
+		opts.Presence, opts.EmitJoinLeave, opts.PushJoinLeave = false, false, false
+	}
 	r := *req
 	r.Tf = nil // clients cannot filter what they did not subscribe to
 	return b.prepare(&opts, &r)
@@ -213,6 +216,9 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	}
 	b.agree(t)
 	b.at.Positioned = o.Positioned || o.Recoverable
+	if o.Recoverable && s.via.Bookmarks > 0 {
+		b.markable(req)
+	}
 	// With a filter there is no delta: a publication that the filter drops cannot be the
 	// base of a patch.
 	if req.Delta != "" && o.AllowDelta && !b.filtered() {
@@ -357,11 +363,19 @@ func (s *Session) serverAttached(it *AttachItem) {
 		s.fail(0, err)
 		return
 	}
+	// The push has no field for publications, so those that were recovered follow it. Meanwhile the
+	// position is what the client has got, for bookmarks.
+	top, pubs := b.at.Offset, res.Publications
+	if len(pubs) > 0 {
+		b.at.Offset = max(pubs[0].Offset, 1) - 1
+	}
 	s.reply(&protocol.Reply{Push: &protocol.Push{Channel: b.channel, Subscribe: &protocol.Subscribe{
-		Recoverable: res.Recoverable, Positioned: res.Positioned, Epoch: b.at.Epoch, Offset: b.at.Offset, Data: res.Data,
+		Recoverable: res.Recoverable, Positioned: res.Positioned, Epoch: b.at.Epoch, Offset: top, Data: res.Data,
 	}}})
-	// The push has no field for publications, so those that were recovered follow it.
-	for _, p := range res.Publications {
+	for i, p := range pubs {
+		if b.at.Offset = p.Offset; i == len(pubs)-1 {
+			b.at.Offset = top
+		}
 		s.reply(&protocol.Reply{Push: &protocol.Push{Channel: b.channel, Pub: p}})
 	}
 	b.goLive()

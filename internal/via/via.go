@@ -24,6 +24,9 @@ type Kind struct {
 	NativePing     bool
 	Mode           transport.Mode
 	DisconnectPush bool
+	// Bookmarks and Brief are those of transport.Info.
+	Bookmarks int
+	Brief     bool
 }
 
 // Framer is a framer of one transport. As each transport has its own, the hub makes frames for
@@ -39,6 +42,7 @@ func New(info *transport.Info) *Kind {
 	k := &Kind{
 		Name: info.Name, Framer: &Framer{info.Framer, info.Name}, Codec: codec.For(info.Framer.Encoding()),
 		NativePing: info.NativePing, Mode: info.Mode, DisconnectPush: info.DisconnectPush,
+		Bookmarks: info.Bookmarks, Brief: info.Brief,
 	}
 	if k.Mode == transport.OneWay {
 		k.Codec, k.Form = bare{k.Codec}, hub.Bare
@@ -60,7 +64,8 @@ func (l *Kinds) Of(info *transport.Info) *Kind {
 		if v.Framer.Framer != info.Framer || v.Name != info.Name {
 			continue
 		}
-		if v.NativePing == info.NativePing && v.Mode == info.Mode && v.DisconnectPush == info.DisconnectPush {
+		if v.NativePing == info.NativePing && v.Mode == info.Mode && v.DisconnectPush == info.DisconnectPush &&
+			v.Bookmarks == info.Bookmarks && v.Brief == info.Brief {
 			return v
 		}
 		framer = v.Framer

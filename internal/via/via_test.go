@@ -40,6 +40,9 @@ func TestKinds(t *testing.T) {
 		{Name: "a", Framer: jsonFramer, Mode: transport.Poll},
 		{Name: "a", Framer: jsonFramer, Mode: transport.OneWay},
 		{Name: "a", Framer: jsonFramer, Mode: transport.OneWay, DisconnectPush: true},
+		{Name: "a", Framer: jsonFramer, Mode: transport.OneWay, Bookmarks: 100},
+		{Name: "a", Framer: jsonFramer, Mode: transport.OneWay, Bookmarks: 200},
+		{Name: "a", Framer: jsonFramer, Mode: transport.OneWay, Brief: true},
 	} {
 		k := all.Of(&info)
 		if other, ok := seen[k]; ok {

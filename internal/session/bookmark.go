@@ -1,0 +1,37 @@
+package session
+
+import (
+	"github.com/gyrohq/gyro/internal/bookmarks"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/track"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/transport/bookmark"
+)
+
+var errBookmark = refusal.Because(protocol.ErrorLimitExceeded, "", "the positions of all recoverable channels do not fit into a "+
+	"bookmark: let the client subscribe to fewer channels, or to channels with shorter names")
+
+// At implements bookmarks.Subscription.
+func (b *Subscription) At() *track.Position { return &b.at }
+
+// markable has the bookmarks of the connection name a recoverable channel.
+func (b *Subscription) markable(req *protocol.SubscribeRequest) {
+	if bookmark.Size(b.channel) > b.s.via.Bookmarks {
+		b.s.env.Explain(commandRefused, b.channel, errBookmark)
+		return
+	}
+	b.at.Form |= hub.Marked
+	if req.Recover { // the position until that of the stream is read
+		b.at.Offset, b.at.Epoch = req.Offset, req.Epoch
+	}
+}
+
+// marked appends the bookmark to the message of a reply.
+func (s *Session) marked(message []byte, r *protocol.Reply) []byte {
+	message, fits := bookmarks.Append(message, r, &s.subs, s.via)
+	if !fits {
+		s.env.Explain(commandRefused, "", errBookmark)
+	}
+	return message
+}

@@ -1,0 +1,59 @@
+package bookmark
+
+import (
+	"strconv"
+	"strings"
+)
+
+const hexDigits = "0123456789ABCDEF"
+
+// plain reports whether a byte stands for itself.
+func plain(c byte) bool { return c > ' ' && c < 0x7f && c != '%' && c != '&' && c != '=' }
+
+func escape(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; plain(c) {
+			dst = append(dst, c)
+		} else {
+			dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	return dst
+}
+
+func escapedSize(s string) int {
+	n := len(s)
+	for i := range len(s) {
+		if !plain(s[i]) {
+			n += 2
+		}
+	}
+	return n
+}
+
+// unescape undoes escape. It reports false for what escape does not write.
+func unescape(s string) (string, bool) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if plain(c) {
+			b.WriteByte(c)
+			continue
+		}
+		if c != '%' || i+2 >= len(s) {
+			return "", false
+		}
+		code, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+		if err != nil || plain(byte(code)) {
+			return "", false
+		}
+		b.WriteByte(byte(code))
+		i += 2
+	}
+	return b.String(), true
+}
+
+// cut is strings.Cut for a byte.
+func cut(s string, sep byte) (before, after string, found bool) {
+	return strings.Cut(s, string(sep))
+}
