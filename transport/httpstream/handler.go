@@ -10,8 +10,10 @@ package httpstream
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gyrohq/gyro/transport"
@@ -36,6 +38,10 @@ type Config struct {
 	// StaleTimeout is how long a client may stay whose connect command was answered with an
 	// error. Then it gets protocol.DisconnectStale. Default: 15 s.
 	StaleTimeout time.Duration
+	// RetryMin and RetryMax are the range of the time after which a UniSSE client comes back when its
+	// connection has ended. Each connection is told another time in this range, so that not all
+	// clients of a node come back at once. Default: 0, they are told nothing.
+	RetryMin, RetryMax time.Duration
 	// AllowOrigin reports whether pages of the request's origin may read the answer, which
 	// then has the fields of CORS. Requests of other origins are served without these, so
 	// browsers hide the answer. It is called for requests with an Origin field, on loops and
@@ -136,7 +142,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) candidate(ctx context.Context, q *front.Request, o *opening, f *framing.Framer) driver.Candidate {
 	return driver.Candidate{Ctx: ctx, Message: o.commands, Info: transport.Info{
 		Name: h.traits.name, Framer: f, Header: q.Header(), RemoteAddr: q.RemoteAddr,
-		Mode: h.traits.mode, Connect: o.connect, DisconnectPush: true,
+		Mode: h.traits.mode, Connect: o.connect, DisconnectPush: true, Bookmarks: h.traits.bookmarks,
 	}}
 }
 
@@ -167,7 +173,7 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.WriteHeader(http.StatusOK)
 	if h.traits.events() {
-		if _, err := w.Write([]byte(prelude)); err != nil {
+		if _, err := w.Write(h.appendPrelude(nil)); err != nil {
 			return err
 		}
 	}
@@ -195,8 +201,14 @@ var fields = []struct{ name, value string }{
 	{"Expire", "0"},
 }
 
-const (
-	eventStream = "text/event-stream; charset=utf-8"
-	// prelude is the beginning of a body with events.
-	prelude = "\r\n"
-)
+const eventStream = "text/event-stream; charset=utf-8"
+
+// appendPrelude appends the beginning of a body with events.
+func (h *Handler) appendPrelude(b []byte) []byte {
+	b = append(b, "\r\n"...)
+	if h.traits.bookmarks == 0 || h.cfg.RetryMax <= 0 {
+		return b // an SDK decides itself
+	}
+	retry := h.cfg.RetryMin + rand.N(max(h.cfg.RetryMax-h.cfg.RetryMin, 0)+1)
+	return append(strconv.AppendInt(append(b, "retry: "...), retry.Milliseconds(), 10), "\n\n"...)
+}

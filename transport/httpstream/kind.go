@@ -24,7 +24,9 @@ const (
 	// which are bare pushes.
 	UniHTTPStream
 	// UniSSE clients send a connect request in the query cf_connect of a GET, which may be
-	// missing, or in a POST. The answer has bare pushes in events of SSE.
+	// missing, or in a POST. The answer has bare pushes in events of SSE. An event that moves
+	// the position of a recoverable channel has an id with the positions of all of them, from
+	// which the client goes on when it comes back with it in the field Last-Event-ID.
 	UniSSE
 )
 
@@ -35,13 +37,18 @@ type traits struct {
 	format framing.Format
 	// binary: the request may choose Protobuf.
 	binary bool
+	// bookmarks is the most bytes of a bookmark; 0: there are none.
+	bookmarks int
 }
 
+// maxEventID is the most bytes of an event's id. Proxies take fields of this size.
+const maxEventID = 4096
+
 var kinds = [...]traits{
-	HTTPStream:    {"http_stream", transport.Emulated, framing.Lines, true},
-	SSE:           {"sse", transport.Emulated, framing.Events, false},
-	UniHTTPStream: {"uni_http_stream", transport.OneWay, framing.Lines, false},
-	UniSSE:        {"uni_sse", transport.OneWay, framing.Events, false},
+	HTTPStream:    {"http_stream", transport.Emulated, framing.Lines, true, 0},
+	SSE:           {"sse", transport.Emulated, framing.Events, false, 0},
+	UniHTTPStream: {"uni_http_stream", transport.OneWay, framing.Lines, false, 0},
+	UniSSE:        {"uni_sse", transport.OneWay, framing.Events, false, maxEventID},
 }
 
 // events reports whether the answer is a text/event-stream, which pages get by EventSource.

@@ -12,6 +12,7 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/bookmark"
 	"github.com/gyrohq/gyro/transport/front"
 )
 
@@ -72,7 +73,29 @@ func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *rejection)
 	if err := codec.DecodeConnect(o.encoding, body, o.connect); err != nil {
 		return o, &rejection{http.StatusBadRequest, "the connect request is malformed: " + err.Error(), ""}
 	}
+	if h.traits.bookmarks > 0 {
+		goOn(o.connect, q.Get("Last-Event-ID"))
+	}
 	return o, nil
+}
+
+// goOn has a connect request recover from the positions of the last event that the client got. The
+// positions in the request itself are older, because an EventSource repeats its first request.
+func goOn(req *protocol.ConnectRequest, id string) {
+	if len(id) > maxEventID {
+		return
+	}
+	for ch, at := range bookmark.Parse(id) {
+		if req.Subs == nil {
+			req.Subs = make(map[string]*protocol.SubscribeRequest)
+		}
+		sub := req.Subs[ch]
+		if sub == nil {
+			sub = new(protocol.SubscribeRequest)
+			req.Subs[ch] = sub
+		}
+		sub.Recover, sub.Offset, sub.Epoch = true, at.Offset, at.Epoch
+	}
 }
 
 // report has the node log the rejection.

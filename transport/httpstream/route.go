@@ -2,6 +2,7 @@ package httpstream
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gyrohq/gyro/internal/onloop"
@@ -65,7 +66,8 @@ func (h *Handler) appendHead(b []byte, q *front.Request) []byte {
 	b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
 	b = append(b, "\r\nTransfer-Encoding: chunked\r\n\r\n"...)
 	if h.traits.events() {
-		b = append(b, "2\r\n"+prelude+"\r\n"...)
+		p := h.appendPrelude(make([]byte, 0, 64))
+		b = append(append(append(strconv.AppendInt(b, int64(len(p)), 16), "\r\n"...), p...), "\r\n"...)
 	}
 	return b
 }

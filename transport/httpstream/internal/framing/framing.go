@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/bookmark"
 )
 
 // Format of messages in a body.
@@ -78,8 +79,8 @@ func (f *Framer) Headroom() int {
 // Costly implements transport.Framer.
 func (*Framer) Costly() bool { return false }
 
-// Frame implements transport.Framer. Line breaks stand between messages only: the codec leaves
-// those of payloads out.
+// Frame implements transport.Framer. Line breaks stand between messages only, and before the bookmark
+// of a message: the codec leaves those of payloads out.
 func (f *Framer) Frame(buf []byte) []byte {
 	from := f.Headroom() // where the frame begins
 	if from == len(buf) {
@@ -89,8 +90,12 @@ func (f *Framer) Frame(buf []byte) []byte {
 	case Lines:
 		buf = append(buf, '\n')
 	case Events:
-		buf = append(split(buf, from), eventEnd...)
-		from -= copy(buf[from-len(event):from], event)
+		if buf = split(buf, from); buf[len(buf)-1] != '\n' { // else the event goes on in the next frame
+			buf = append(buf, eventEnd...)
+		}
+		if !isBookmark(buf[from:]) {
+			from -= copy(buf[from-len(event):from], event)
+		}
 	}
 	if !f.chunked {
 		return buf[from:]
@@ -105,21 +110,41 @@ func (f *Framer) Frame(buf []byte) []byte {
 	return append(buf, crlf...)[from:]
 }
 
-// split makes an event of each line of buf[from:], except for the beginning of the first event
-// and the end of the last one.
+// isBookmark reports whether a line is the bookmark of the message before. No message begins so.
+func isBookmark(line []byte) bool { return bytes.HasPrefix(line, []byte(bookmark.Prefix)) }
+
+// split makes an event of each message in buf[from:] and the bookmark behind it, except for the
+// beginning of the first event and the end of the last one. If the last line is empty, split leaves it
+// as it is.
 func split(buf []byte, from int) []byte {
-	breaks := bytes.Count(buf[from:], []byte{'\n'})
-	if breaks == 0 {
+	const more = len(eventEnd) + len(event) - 1 // bytes that replace the line break before a message, less one
+	end, grow := len(buf), 0
+	if buf[end-1] == '\n' {
+		end--
+	}
+	for at := from; ; {
+		i := bytes.IndexByte(buf[at:end], '\n')
+		if i < 0 {
+			break
+		}
+		if at += i + 1; !isBookmark(buf[at:end]) {
+			grow += more
+		}
+	}
+	if grow == 0 {
 		return buf
 	}
-	const more = len(eventEnd) + len(event) - 1 // bytes that replace a line break, less one
-	end := len(buf)
-	buf = slices.Grow(buf, breaks*more)[:end+breaks*more]
-	for to := len(buf); to > end; {
+	buf = slices.Grow(buf, grow)[:len(buf)+grow]
+	copy(buf[end+grow:], buf[end:len(buf)-grow])
+	for to := end + grow; to > end; {
 		line := end - bytes.LastIndexByte(buf[:end], '\n') - 1
 		to -= line
 		copy(buf[to:to+line], buf[end-line:end])
 		end -= line + 1 // and the line break
+		if isBookmark(buf[to : to+line]) {
+			to -= copy(buf[to-1:to], "\n")
+			continue
+		}
 		to -= copy(buf[to-len(event):to], event)
 		to -= copy(buf[to-len(eventEnd):to], eventEnd)
 	}

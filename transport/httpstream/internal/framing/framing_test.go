@@ -103,7 +103,7 @@ func FuzzFrame(f *testing.F) {
 		}
 		framer := framers[which%uint8(formats)][which/uint8(formats)%2]
 		if framer.format != Delimited {
-			text = strings.NewReplacer("\n", "", "\r", "").Replace(text)
+			text = strings.NewReplacer("\n", "", "\r", "", "id: ", "").Replace(text)
 		}
 		messages := strings.Split(text, "\x00")
 		if framer.format != Delimited { // JSON has no empty messages
@@ -157,6 +157,15 @@ func TestFrames(t *testing.T) {
 		{Events, false, []string{"{}", "[1]", "2"}, "data: {}\n\ndata: [1]\n\ndata: 2\n\n"},
 		{Events, true, []string{"{}"}, "a\r\ndata: {}\n\n\r\n"},
 		{Events, true, []string{big}, "1002\r\ndata: " + big + "\n\n\r\n"},
+		// A bookmark, and an event that goes on in the next frame.
+		{Lines, false, []string{"{}", "id: a=1.e", "[]"}, "{}\nid: a=1.e\n[]\n"},
+		{Events, false, []string{"{}", "id: a=1.e"}, "data: {}\nid: a=1.e\n\n"},
+		{Events, false, []string{"{}", "id: a=1.e", "[1]", "2", "id: ", "3"}, "data: {}\nid: a=1.e\n\ndata: [1]\n\ndata: 2\nid: \n\ndata: 3\n\n"},
+		{Events, false, []string{"{}", ""}, "data: {}\n"},
+		{Events, false, []string{"{}", "[1]", "id: b", "{}", ""}, "data: {}\n\ndata: [1]\nid: b\n\ndata: {}\n"},
+		{Events, false, []string{"id: a=1.e"}, "id: a=1.e\n\n"},
+		{Events, true, []string{"{}", ""}, "9\r\ndata: {}\n\r\n"},
+		{Events, true, []string{"id: a=1.e"}, "b\r\nid: a=1.e\n\n\r\n"},
 		{Delimited, false, []string{""}, "\x00"},
 		{Delimited, true, []string{"", "ab"}, "4\r\n\x00\x02ab\r\n"},
 		{Delimited, true, nil, ""},
