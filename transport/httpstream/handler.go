@@ -38,6 +38,8 @@ type Config struct {
 	// StaleTimeout is how long a client may stay whose connect command was answered with an
 	// error. Then it gets protocol.DisconnectStale. Default: 15 s.
 	StaleTimeout time.Duration
+	// PollTimeout is how long a UniPoll request waits. Default: 25 s.
+	PollTimeout time.Duration
 	// RetryMin and RetryMax are the range of the time after which a UniSSE client comes back when its
 	// connection has ended. Each connection is told another time in this range, so that not all
 	// clients of a node come back at once. Default: 0, they are told nothing.
@@ -69,6 +71,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.WriteTimeout, time.Second)
 	setDefault(&c.CloseTimeout, 5*time.Second)
 	setDefault(&c.StaleTimeout, 15*time.Second)
+	setDefault(&c.PollTimeout, 25*time.Second)
 	return c
 }
 
@@ -114,6 +117,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o, refused := h.receive(w, r, q)
+	if refused == nil && h.traits.polls {
+		h.answerPoll(w, r, q, &o)
+		return
+	}
 	if refused == nil {
 		refused = h.bound(w)
 	}

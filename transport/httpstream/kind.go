@@ -28,6 +28,12 @@ const (
 	// the position of a recoverable channel has an id with the positions of all of them, from
 	// which the client goes on when it comes back with it in the field Last-Event-ID.
 	UniSSE
+	// UniPoll clients send a connect request in the query cf_connect of a GET, which may be missing,
+	// or in a POST, with the positions of channels in its field subs. The answer is one JSON object.
+	// It has all pushes that were missed, or waits for the first ones, and it has the positions for
+	// the next request, which any node can answer. UniPoll requests have a goroutine each while they
+	// wait. Their clients are in no channel's presence, and nobody is told that they join or leave.
+	UniPoll
 )
 
 // traits of a kind.
@@ -39,16 +45,19 @@ type traits struct {
 	binary bool
 	// bookmarks is the most bytes of a bookmark; 0: there are none.
 	bookmarks int
+	// polls: each request has one answer, which is no stream.
+	polls bool
 }
 
 // maxEventID is the most bytes of an event's id. Proxies take fields of this size.
 const maxEventID = 4096
 
 var kinds = [...]traits{
-	HTTPStream:    {"http_stream", transport.Emulated, framing.Lines, true, 0},
-	SSE:           {"sse", transport.Emulated, framing.Events, false, 0},
-	UniHTTPStream: {"uni_http_stream", transport.OneWay, framing.Lines, false, 0},
-	UniSSE:        {"uni_sse", transport.OneWay, framing.Events, false, maxEventID},
+	HTTPStream:    {"http_stream", transport.Emulated, framing.Lines, true, 0, false},
+	SSE:           {"sse", transport.Emulated, framing.Events, false, 0, false},
+	UniHTTPStream: {"uni_http_stream", transport.OneWay, framing.Lines, false, 0, false},
+	UniSSE:        {"uni_sse", transport.OneWay, framing.Events, false, maxEventID, false},
+	UniPoll:       {"uni_poll", transport.OneWay, framing.Lines, false, maxPolledPositions, true},
 }
 
 // events reports whether the answer is a text/event-stream, which pages get by EventSource.
@@ -56,7 +65,7 @@ func (t *traits) events() bool { return t.format == framing.Events }
 
 // methods are those of requests that open a stream.
 func (t *traits) methods() []string {
-	if t.events() {
+	if t.events() || t.polls {
 		return []string{http.MethodGet, http.MethodPost}
 	}
 	return []string{http.MethodPost}
@@ -64,8 +73,11 @@ func (t *traits) methods() []string {
 
 // allowed lists all methods.
 func (t *traits) allowed() string {
-	if t.events() {
+	switch {
+	case t.events():
 		return "GET, POST"
+	case t.polls:
+		return "GET, " + postMethods
 	}
 	return postMethods
 }

@@ -73,7 +73,7 @@ func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *rejection)
 	if err := codec.DecodeConnect(o.encoding, body, o.connect); err != nil {
 		return o, &rejection{http.StatusBadRequest, "the connect request is malformed: " + err.Error(), ""}
 	}
-	if h.traits.bookmarks > 0 {
+	if h.traits.events() && h.traits.bookmarks > 0 {
 		goOn(o.connect, q.Get("Last-Event-ID"))
 	}
 	return o, nil

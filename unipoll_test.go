@@ -1,0 +1,309 @@
+package gyro_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/httpstream"
+)
+
+// polledAnswer is what a UniPoll client gets.
+type polledAnswer struct {
+	Pushes     []*protocol.Push
+	Subs       json.RawMessage
+	Lost       []string
+	Data       json.RawMessage
+	Disconnect *protocol.Disconnect
+	status     int
+}
+
+// ask sends a request without a network.
+func ask(ctx context.Context, h http.Handler, method, request string) polledAnswer {
+	r := httptest.NewRequestWithContext(ctx, method, "/", strings.NewReader(request))
+	if method == http.MethodGet {
+		r = httptest.NewRequestWithContext(ctx, method, "/?"+request, nil)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	a := polledAnswer{status: w.Code}
+	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil && w.Body.Len() > 0 {
+		panic(err)
+	}
+	return a
+}
+
+// data of the publications in the answer, with their channels.
+func (a *polledAnswer) data() string {
+	var list []string
+	for _, p := range a.Pushes {
+		switch {
+		case p.Pub != nil:
+			list = append(list, p.Channel+string(p.Pub.Data))
+		case p.Unsubscribe != nil:
+			list = append(list, p.Channel+" ends")
+		case p.Disconnect != nil:
+			list = append(list, fmt.Sprint(p.Disconnect.Code))
+		default:
+			list = append(list, fmt.Sprintf("%+v", p))
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// TestUniPoll: an answer comes at once, with the first push, or after the timeout; the positions in it
+// are those for the next request.
+func TestUniPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := granted("a")
+		h.Connecting = func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			subs := map[string]gyro.SubscribeOptions{"a": {Recoverable: true}}
+			for ch := range e.Subs {
+				subs[ch] = gyro.SubscribeOptions{Recoverable: ch != "plain"}
+			}
+			return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "u"}, Subscriptions: subs, Data: []byte(`{"x":1}`)}, nil
+		}
+		node := run(t, gyro.Config{Handlers: h})
+		poll := httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{})
+		began := time.Now()
+		next := func(subs string) chan polledAnswer {
+			began = time.Now()
+			answer := make(chan polledAnswer, 1)
+			go func() { answer <- ask(t.Context(), poll, http.MethodPost, `{"subs":`+subs+`}`) }()
+			synctest.Wait()
+			return answer
+		}
+		check := func(what string, answer chan polledAnswer, after time.Duration, data string) (a polledAnswer) {
+			t.Helper()
+			a = <-answer
+			if d := time.Since(began); d != after || a.data() != data || a.status != 200 || a.Pushes == nil {
+				t.Errorf("%s: after %v %q, want after %v %q: %+v", what, d, a.data(), after, data, a)
+			}
+			synctest.Wait()
+			if n := node.NumClients(); n != 0 {
+				t.Errorf("%s: %d clients are left", what, n)
+			}
+			return a
+		}
+		some := func(n int, ch string) {
+			for i := range n {
+				publish(t, node, ch, fmt.Sprint(i), keep(5, time.Hour))
+			}
+		}
+		a := check("the first request", next(`{"plain":{}}`), 0, "")
+		if string(a.Data) != `{"x":1}` || !strings.Contains(string(a.Subs), `"plain":{}`) || len(a.Lost) > 0 {
+			t.Errorf("%+v", a)
+		}
+		waiting := next(string(a.Subs))
+		time.Sleep(7 * time.Second)
+		some(3, "a")
+		a = check("publications at once", waiting, 7*time.Second, "a0 a1 a2")
+		some(2, "a")
+		a = check("missed publications", next(string(a.Subs)), 0, "a0 a1")
+		a = check("nothing", next(string(a.Subs)), 25*time.Second, "")
+		waiting = next(string(a.Subs))
+		some(1, "plain")
+		a = check("a plain channel", waiting, 0, "plain0")
+
+		waiting = next(string(a.Subs))
+		must(t, node.Unsubscribe(t.Context(), gyro.Target{User: "u"}, "a", nil))
+		if a = check("an unsubscribe", waiting, 0, "a ends"); string(a.Subs) != `{"plain":{}}` {
+			t.Errorf("after an unsubscribe: %s", a.Subs)
+		}
+		a = check("again", next(string(a.Subs)), 0, "")
+		waiting = next(string(a.Subs))
+		must(t, node.Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
+		check("a disconnect", waiting, 0, "3503")
+
+		some(9, "a") // history keeps 5
+		if b := check("too late", next(string(a.Subs)), 0, ""); !slices.Equal(b.Lost, []string{"a"}) || string(b.Subs) == string(a.Subs) {
+			t.Errorf("too late: %+v", b)
+		}
+
+		ctx, leave := context.WithCancel(t.Context())
+		gone := make(chan struct{})
+		go func() { ask(ctx, poll, http.MethodPost, `{"subs":{"plain":{}}}`); close(gone) }()
+		leave()
+		<-gone
+		waiting = next(string(a.Subs))
+		<-waiting
+		waiting = make(chan polledAnswer, 1)
+		go func() { waiting <- ask(t.Context(), poll, http.MethodGet, "") }()
+		check("GET", waiting, 0, "")
+	})
+}
+
+// TestUniPollShutdown: whoever waits when a node shuts down gets an answer with the positions.
+func TestUniPollShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := run(t, gyro.Config{Handlers: granted("a")})
+		poll := httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{})
+		first := ask(t.Context(), poll, http.MethodPost, `{}`)
+		answer := make(chan polledAnswer, 1)
+		go func() { answer <- ask(t.Context(), poll, http.MethodPost, `{"subs":`+string(first.Subs)+`}`) }()
+		synctest.Wait()
+		must(t, node.Shutdown(t.Context()))
+		if a := <-answer; a.status != 200 || a.data() != "3001" || string(a.Subs) != string(first.Subs) {
+			t.Errorf("%+v", a)
+		}
+		if a := ask(t.Context(), poll, http.MethodPost, `{}`); a.status != 503 || a.Disconnect == nil || a.Disconnect.Code != 3001 {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// TestUniPollRefused: what is answered to a client that cannot connect, or asks in a wrong way.
+func TestUniPollRefused(t *testing.T) {
+	h := gyro.Handlers{Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+		switch e.Token {
+		case "":
+			return gyro.ConnectReply{Credentials: &gyro.Credentials{}}, nil
+		case "expired":
+			return gyro.ConnectReply{}, protocol.ErrorTokenExpired
+		case "invalid":
+			return gyro.ConnectReply{}, protocol.DisconnectInvalidToken
+		case "busy":
+			return gyro.ConnectReply{}, protocol.ErrorTooManyRequests
+		}
+		return gyro.ConnectReply{}, errors.New("the database is down")
+	}}
+	node := run(t, gyro.Config{Handlers: h})
+	poll := httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{})
+	for _, c := range []struct {
+		method, request string
+		status          int
+		code            uint32
+	}{
+		{"POST", `{"token":"expired"}`, 401, 3005},
+		{"POST", `{"token":"invalid"}`, 401, 3500},
+		{"POST", `{"token":"busy"}`, 429, 3013},
+		{"POST", `{"token":"x"}`, 503, 3004},
+		{"POST", `{"subs":{"news":{}}}`, 403, 3507}, // the application does not subscribe it
+		{"POST", ``, 400, 0},
+		{"POST", `{`, 400, 0},
+		{"GET", `cf_connect={`, 400, 0},
+		{"POST", `{"data":"` + strings.Repeat("x", 65536) + `"}`, 413, 0},
+		{"PUT", `{}`, 405, 0},
+		{"OPTIONS", ``, 204, 0},
+	} {
+		a := ask(t.Context(), poll, c.method, c.request)
+		if a.status != c.status || (a.Disconnect != nil) != (c.code > 0) || c.code > 0 && a.Disconnect.Code != c.code {
+			t.Errorf("%s %.40s: %+v", c.method, c.request, a)
+		}
+	}
+}
+
+// TestUniPollLosesNothing: a client gets everything once and in order, whichever node answers and however
+// often a request is cut.
+func TestUniPollLosesNothing(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 2))
+			here, there := pair(t, granted("a", "b", "c"))
+			var polls []http.Handler
+			for _, n := range []*gyro.Node{here, there} {
+				polls = append(polls, httpstream.NewHandler(httpstream.UniPoll, n, httpstream.Config{}))
+			}
+			sent, seen := make(map[string]int), make(map[string][]string)
+			subs := string(ask(t.Context(), polls[0], "POST", "{}").Subs)
+			round := func(n int) {
+				ctx, cut := context.WithCancel(t.Context())
+				defer cut()
+				answer := make(chan polledAnswer, 1)
+				poll := polls[r.IntN(2)]
+				go func() { answer <- ask(ctx, poll, "POST", `{"subs":`+subs+`}`) }()
+				for range n {
+					ch := []string{"a", "b", "c"}[r.IntN(3)]
+					sent[ch]++
+					publish(t, here, ch, fmt.Sprint(sent[ch]), keep(1000, time.Hour))
+					if r.IntN(3) == 0 {
+						synctest.Wait()
+					}
+				}
+				if r.IntN(3) == 0 {
+					cut()
+				}
+				a := <-answer
+				if len(a.Subs) == 0 {
+					return // cut
+				}
+				subs = string(a.Subs)
+				for _, p := range a.Pushes {
+					seen[p.Channel] = append(seen[p.Channel], string(p.Pub.Data))
+				}
+			}
+			for range 40 {
+				round(r.IntN(20))
+			}
+			for range 10 {
+				round(0)
+			}
+			for ch, n := range sent {
+				for i, data := range seen[ch] {
+					if data != fmt.Sprint(i+1) {
+						t.Fatalf("%s: %s at %d of %v", ch, data, i, seen[ch])
+					}
+				}
+				if len(seen[ch]) != n {
+					t.Fatalf("%s: %d of %d", ch, len(seen[ch]), n)
+				}
+			}
+		})
+	}
+}
+
+// TestUniPollOverHTTP: a client that goes away while it waits is forgotten, whatever the timeouts of the
+// server for other requests.
+func TestUniPollOverHTTP(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		node := run(t, gyro.Config{Handlers: granted("a")})
+		s := httptest.NewUnstartedServer(httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{PollTimeout: 400 * time.Millisecond}))
+		s.Config.ReadTimeout, s.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+		s.EnableHTTP2 = h2
+		s.StartTLS()
+		defer s.Close()
+		body := "{}"
+		for range 2 {
+			resp, err := s.Client().Post(s.URL, "", strings.NewReader(body))
+			must(t, err)
+			text, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			var a polledAnswer
+			if err != nil || json.Unmarshal(text, &a) != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/json" {
+				t.Fatalf("HTTP/2 %v: %d %q, %v", h2, resp.StatusCode, text, err)
+			}
+			body = `{"subs":` + string(a.Subs) + `}`
+		}
+	}
+	node := run(t, gyro.Config{Handlers: granted("a")})
+	s := httptest.NewServer(httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{PollTimeout: time.Hour}))
+	defer s.Close()
+	first := ask(t.Context(), s.Config.Handler, "POST", "{}")
+	nc, err := net.Dial("tcp", s.Listener.Addr().String())
+	must(t, err)
+	body := `{"subs":` + string(first.Subs) + `}`
+	fmt.Fprintf(nc, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	for deadline := time.Now().Add(10 * time.Second); node.NumClients() == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	nc.Close()
+	for deadline := time.Now().Add(10 * time.Second); node.NumClients() > 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the client is not forgotten")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
