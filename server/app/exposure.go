@@ -10,7 +10,7 @@ import (
 func (a *App) warnExposed() {
 	cfg := a.cfg
 	clients := !cfg.WebSocket.Disabled || cfg.SSE.Enabled || cfg.HTTPStream.Enabled || cfg.UniSSE.Enabled || cfg.UniHTTPStream.Enabled ||
-		cfg.UniWebSocket.Enabled || cfg.SockJS.Enabled
+		cfg.UniPoll.Enabled || cfg.UniWebSocket.Enabled || cfg.SockJS.Enabled
 	if !clients || loopback(cfg.HTTPServer.Address) {
 		return
 	}

@@ -18,10 +18,15 @@ import (
 func (a *App) mountStreams(s *site) error {
 	cfg := a.cfg
 	errs := []error{
-		a.mountStream(s, "sse", httpstream.SSE, &cfg.SSE, nil),
-		a.mountStream(s, "http_stream", httpstream.HTTPStream, &cfg.HTTPStream, nil),
-		a.mountStream(s, "uni_sse", httpstream.UniSSE, &cfg.UniSSE.BodyTransport, connectAnswers(&cfg.UniSSE)),
-		a.mountStream(s, "uni_http_stream", httpstream.UniHTTPStream, &cfg.UniHTTPStream.BodyTransport, connectAnswers(&cfg.UniHTTPStream)),
+		a.mountStream(s, "sse", httpstream.SSE, &cfg.SSE, httpstream.Config{}),
+		a.mountStream(s, "http_stream", httpstream.HTTPStream, &cfg.HTTPStream, httpstream.Config{}),
+		a.mountStream(s, "uni_sse", httpstream.UniSSE, &cfg.UniSSE.BodyTransport, httpstream.Config{
+			ConnectAnswers: connectAnswers(&cfg.UniSSE.UniHTTP), RetryMin: cfg.UniSSE.RetryMin, RetryMax: cfg.UniSSE.RetryMax,
+		}),
+		a.mountStream(s, "uni_http_stream", httpstream.UniHTTPStream, &cfg.UniHTTPStream.BodyTransport, httpstream.Config{
+			ConnectAnswers: connectAnswers(&cfg.UniHTTPStream),
+		}),
+		a.mountStream(s, "uni_poll", httpstream.UniPoll, &cfg.UniPoll.BodyTransport, httpstream.Config{PollTimeout: cfg.UniPoll.Timeout}),
 	}
 	if cfg.SSE.Enabled || cfg.HTTPStream.Enabled {
 		c := &cfg.Emulation
@@ -36,17 +41,15 @@ func (a *App) mountStreams(s *site) error {
 	return errors.Join(errs...)
 }
 
-// mountStream mounts the endpoint of a section, if it is enabled.
-func (a *App) mountStream(s *site, section string, kind httpstream.Kind, c *config.BodyTransport, answers map[uint32]httpstream.ConnectAnswer) error {
+// mountStream mounts the endpoint of a section, if it is enabled. own is what the section says beyond c.
+func (a *App) mountStream(s *site, section string, kind httpstream.Kind, c *config.BodyTransport, own httpstream.Config) error {
 	path := cleanPrefix(c.HandlerPrefix)
 	if !c.Enabled {
 		s.guide.off[path] = section + ".enabled"
 		return nil
 	}
-	h := httpstream.NewHandler(kind, a.node, httpstream.Config{
-		MaxRequestBodySize: c.MaxRequestBodySize, StaleTimeout: a.cfg.Client.StaleCloseDelay,
-		AllowOrigin: a.mayRead, ConnectAnswers: answers,
-	})
+	own.MaxRequestBodySize, own.StaleTimeout, own.AllowOrigin = c.MaxRequestBodySize, a.cfg.Client.StaleCloseDelay, a.mayRead
+	h := httpstream.NewHandler(kind, a.node, own)
 	a.bodyLimits[path] = section + ".max_request_body_size"
 	return s.handle(section+".handler_prefix", c.HandlerPrefix, endpoint{Handler: h, routes: h.Routes(path), limited: true})
 }

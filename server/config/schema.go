@@ -36,8 +36,9 @@ type Config struct {
 	Emulation     Emulation     `key:"emulation" doc:"Commands of clients that use SSE or HTTP streaming. The endpoint is there if one of these is enabled."`
 	WebTransport  WebTransport  `key:"webtransport" doc:"WebTransport, needs HTTP/3."`
 	UniWebSocket  UniWebSocket  `key:"uni_websocket" arg:"/connection/uni_websocket" doc:"Unidirectional WebSocket."`
-	UniSSE        UniHTTP       `key:"uni_sse" arg:"/connection/uni_sse" doc:"Unidirectional SSE."`
+	UniSSE        UniSSE        `key:"uni_sse" arg:"/connection/uni_sse" doc:"Unidirectional SSE. Events have ids, by which an EventSource gets what it missed."`
 	UniHTTPStream UniHTTP       `key:"uni_http_stream" arg:"/connection/uni_http_stream" doc:"Unidirectional HTTP streaming."`
+	UniPoll       UniPoll       `key:"uni_poll" arg:"/connection/uni_poll" doc:"Unidirectional long polling. Each request has the positions of channels, and any node answers it. Keys of Gyro alone."`
 	UniGRPC       UniGRPC       `key:"uni_grpc" doc:"Unidirectional gRPC, on a listener of its own."`
 	SockJS        SockJS        `key:"sockjs" doc:"SockJS, for old clients (docs/sockjs.md). Keys of Gyro alone."`
 	Init          Init          `key:"init" doc:"Endpoint for clients that warm up an HTTP connection."`
@@ -214,6 +215,19 @@ type UniHTTP struct {
 		Enabled    bool            `key:"enabled" doc:"Answer a failed connect by an HTTP status instead of a stream."`
 		Transforms []HTTPTransform `key:"transforms" doc:"Statuses by connect code; 500 for codes that are not listed."`
 	} `key:"connect_code_to_http_response"`
+}
+
+// UniSSE is unidirectional SSE.
+type UniSSE struct {
+	UniHTTP
+	RetryMin time.Duration `key:"retry_min" def:"1s" min:"0" doc:"Least time after which a browser comes back when its connection has ended. Each connection is told another time between this and retry_max, so that not all browsers come back at once. Key of Gyro alone."`
+	RetryMax time.Duration `key:"retry_max" def:"5s" min:"0" doc:"Most of this time; 0 tells browsers nothing. Key of Gyro alone."`
+}
+
+// UniPoll is unidirectional long polling.
+type UniPoll struct {
+	BodyTransport
+	Timeout time.Duration `key:"timeout" def:"25s" doc:"How long a request waits for the first push; from 1s to 5m. Proxies have to wait for longer."`
 }
 
 // HTTPTransform maps a code to an HTTP response.

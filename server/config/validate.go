@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"time"
 
 	"github.com/gyrohq/gyro/server/config/internal/schema"
 	"github.com/gyrohq/gyro/server/origin"
@@ -110,6 +111,12 @@ func (c *Config) checkServer(p *problems) {
 	}
 	c.UniSSE.check(p, "uni_sse")
 	c.UniHTTPStream.check(p, "uni_http_stream")
+	if s := &c.UniSSE; s.RetryMax > 0 && s.RetryMin > s.RetryMax {
+		p.add("uni_sse.retry_min", "%s is more than uni_sse.retry_max, %s", s.RetryMin, s.RetryMax)
+	}
+	if t := c.UniPoll.Timeout; t < time.Second || t > 5*time.Minute {
+		p.add("uni_poll.timeout", "%s is not from 1s to 5m", t)
+	}
 }
 
 func (u *UniHTTP) check(p *problems, section string) {
