@@ -52,8 +52,10 @@ venv "$python" e2e/python/requirements.txt
 step "Python: the same on two nodes with Redis"
 E2E_NODES=2 "$rig" "$python/bin/python" -W ignore::ResourceWarning -m unittest discover -s e2e/python
 
-step "Browser: gyro dev, tabs on its demo page, and the examples that it shows"
+step "Browser: gyro dev, tabs on its demo page, the examples that it shows, and clients without an SDK"
 [ -x "$CHROMIUM" ] || packages chromium
+need jq jq
+need curl curl
 cd e2e/js
 "$rig" env E2E_GYRO="$gyro" E2E_PYTHON="$python/bin/python" npm run --silent browser
 cd - >/dev/null
