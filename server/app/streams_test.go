@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
@@ -291,5 +293,66 @@ func TestConnectCodes(t *testing.T) {
 	c = s.openStream(s.newRequest(http.MethodPost, "/connection/uni_sse", `{}`))
 	if text, err := io.ReadAll(c.lines); c.res.StatusCode != http.StatusInternalServerError || string(text) != "Internal Server Error" || err != nil {
 		t.Errorf("%d %q %v", c.res.StatusCode, text, err)
+	}
+}
+
+// TestUniPoll: requests without an SDK or a connection that lasts. They are clients while they wait.
+func TestUniPoll(t *testing.T) {
+	s := startServer(t, func(cfg *config.Config) {
+		measured(cfg)
+		streaming(cfg)
+		cfg.UniPoll.Enabled, cfg.UniPoll.MaxRequestBodySize = true, 2000
+		cfg.Client.ConnectionLimit = 1
+		cfg.Client.AllowedOrigins = []string{"https://good.example"}
+		o := &cfg.Channel.WithoutNamespace
+		o.HistorySize, o.HistoryTTL, o.ForceRecovery, o.Presence, o.JoinLeave = 10, time.Minute, true, true, true
+	})
+	poll := func(body string) (res *http.Response, answer struct {
+		Pushes []*protocol.Push
+		Subs   json.RawMessage
+	}) {
+		res, err := http.DefaultClient.Do(s.newRequest(http.MethodPost, "/connection/uni_poll", body, "Origin", "https://good.example"))
+		if err != nil {
+			t.Error(err)
+			return nil, answer
+		}
+		defer res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+				t.Error(err)
+			}
+		}
+		return res, answer
+	}
+	token := s.tokenField(jwt.MapClaims{"sub": "u"})
+	res, first := poll(`{` + token + `,"subs":{"news":{}}}`)
+	if res.StatusCode != http.StatusOK || res.Header.Get("Access-Control-Allow-Origin") != "https://good.example" {
+		t.Fatalf("%+v", res)
+	}
+	s.awaitClients(0)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, a := poll(`{` + token + `,"subs":` + string(first.Subs) + `}`); len(a.Pushes) != 1 || a.Pushes[0].Pub == nil || string(a.Pushes[0].Pub.Data) != "1" {
+			t.Errorf("%+v", a)
+		}
+	}()
+	for s.app.node.NumClients() == 0 { // it gets no answer before that
+		runtime.Gosched()
+	}
+	if res, _ := poll(`{` + token + `}`); res.StatusCode != http.StatusServiceUnavailable {
+		t.Error(res.Status) // one waits, so there are as many as the limit allows
+	}
+	if got := s.api("presence_stats", `{"channel":"news"}`); !strings.Contains(got, `"num_clients":0`) && got != `{"result":{}}` {
+		t.Error(got)
+	}
+	s.api("publish", `{"channel":"news","data":1}`)
+	<-done
+	s.awaitClients(0)
+	if res, _ := poll(`{"token":"` + strings.Repeat("x", 2000) + `"}`); res.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Error(res.Status)
+	}
+	if log := s.logged(); !strings.Contains(log, `"key":"uni_poll.max_request_body_size"`) || !strings.Contains(log, `"key":"client.connection_limit"`) {
+		t.Error(log)
 	}
 }

@@ -47,6 +47,26 @@ func TestLastEventID(t *testing.T) {
 	}
 }
 
+// TestLastEventIDInQuery: a page that makes a new EventSource has no other way. When that one comes back,
+// the field is newer.
+func TestLastEventIDInQuery(t *testing.T) {
+	for w := range ways {
+		for field, want := range map[string]uint64{"": 7, "news=12.e": 12} {
+			s := newServer(t, UniSSE, w, Config{}, nil)
+			r, _ := http.NewRequest(http.MethodGet, s.URL+s.path()+"?last_event_id=news%3D7.e", nil)
+			if field != "" {
+				r.Header.Set("Last-Event-ID", field)
+			}
+			resp := s.open(r)
+			defer resp.Body.Close()
+			p := await(t, "a peer", s.peers)
+			if sub := p.info.Connect.Subs["news"]; sub == nil || sub.Offset != want {
+				t.Errorf("%v, field %q: %+v", w, field, sub)
+			}
+		}
+	}
+}
+
 // TestRetry: each client is told a time within the bounds, and not all the same.
 func TestRetry(t *testing.T) {
 	cfg := Config{RetryMin: 700 * time.Millisecond, RetryMax: 900 * time.Millisecond}

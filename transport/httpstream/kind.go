@@ -26,7 +26,8 @@ const (
 	// UniSSE clients send a connect request in the query cf_connect of a GET, which may be
 	// missing, or in a POST. The answer has bare pushes in events of SSE. An event that moves
 	// the position of a recoverable channel has an id with the positions of all of them, from
-	// which the client goes on when it comes back with it in the field Last-Event-ID.
+	// which the client goes on when it comes back with it in the field Last-Event-ID, or else in
+	// the query last_event_id.
 	UniSSE
 	// UniPoll clients send a connect request in the query cf_connect of a GET, which may be missing,
 	// or in a POST, with the positions of channels in its field subs. The answer is one JSON object.

@@ -1,6 +1,7 @@
 package httpstream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -53,9 +54,11 @@ func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *rejection)
 	if h.traits.binary && q.Get("Content-Type") == protobufType {
 		o.encoding = protocol.Protobuf
 	}
+	last := q.Get("Last-Event-ID")
 	if q.Method == http.MethodGet {
 		values, _ := url.ParseQuery(q.Query) // without the malformed parts
 		body = []byte(values.Get("cf_connect"))
+		last = cmp.Or(last, values.Get("last_event_id"))
 	}
 	switch empty := len(body) == 0 && q.Method == http.MethodGet; {
 	case h.traits.mode != transport.OneWay:
@@ -74,7 +77,7 @@ func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *rejection)
 		return o, &rejection{http.StatusBadRequest, "the connect request is malformed: " + err.Error(), ""}
 	}
 	if h.traits.events() && h.traits.bookmarks > 0 {
-		goOn(o.connect, q.Get("Last-Event-ID"))
+		goOn(o.connect, last)
 	}
 	return o, nil
 }
