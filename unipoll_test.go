@@ -282,7 +282,7 @@ func TestUniPollOverHTTP(t *testing.T) {
 			text, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			var a polledAnswer
-			if err != nil || json.Unmarshal(text, &a) != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/json" {
+			if err != nil || json.Unmarshal(text, &a) != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" {
 				t.Fatalf("HTTP/2 %v: %d %q, %v", h2, resp.StatusCode, text, err)
 			}
 			body = `{"subs":` + string(a.Subs) + `}`
