@@ -19,6 +19,9 @@ import (
 const (
 	// maxPolled is the most bytes of messages that wait for an answer.
 	maxPolled = 1 << 20
+	// gather is how long a request that has waited goes on waiting after the first push, so that one
+	// answer has all pushes that come together.
+	gather = 5 * time.Millisecond
 	// maxPolledPositions is the most bytes of the positions in an answer.
 	maxPolledPositions = 1 << 20
 )
@@ -99,7 +102,7 @@ func (h *Handler) answerPoll(w http.ResponseWriter, r *http.Request, q *front.Re
 func (p *polling) wait(client context.Context, timeout time.Duration, req *protocol.ConnectRequest) (status int, a *polled) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	late := false
+	var late, waited, gathers bool
 	for {
 		select {
 		case <-p.wake:
@@ -109,8 +112,15 @@ func (p *polling) wait(client context.Context, timeout time.Duration, req *proto
 			return 0, nil
 		}
 		text, closed := p.read()
-		if status, a = read(text, closed, req); a != nil && (late || closed != nil || a.news) {
+		switch status, a = read(text, closed, req); {
+		case a == nil || gathers && !late && closed == nil:
+		case late || closed != nil || a.news && !waited:
 			return status, a
+		case a.news:
+			gathers = true
+			timer.Reset(gather)
+		default:
+			waited = true
 		}
 	}
 }
