@@ -148,7 +148,7 @@ func exchange(t *testing.T, s *testServer, sent string) string {
 // TestRequests: each request has its answer, and the ways to the handler make no difference.
 func TestRequests(t *testing.T) {
 	cfg := Config{AllowOrigin: func(q *front.Request) bool { return q.Get("Origin") == "https://good.test" }}
-	for k := range kinds {
+	for k := range streams {
 		plain, hijack, route := newServer(t, Kind(k), byGoroutines, cfg, nil), newServer(t, Kind(k), byHijack, cfg, nil), newServer(t, Kind(k), byRoute, cfg, nil)
 		for name, c := range requests(Kind(k)) {
 			t.Run(kinds[k].name+"/"+name, func(t *testing.T) {
