@@ -16,6 +16,8 @@ type Claims struct {
 	User string
 	// Channel makes it a subscription token.
 	Channel string
+	// Channels are those that the server subscribes the client to; of a connection token.
+	Channels []string
 	// TTL until the token expires, rounded down to seconds; 0 or less for a token
 	// that does not expire.
 	TTL time.Duration
@@ -43,6 +45,9 @@ func Sign(cfg config.Token, c Claims, now time.Time) (string, error) {
 	set("aud", cfg.Audience)
 	if c.TTL > 0 {
 		m["exp"] = now.Add(c.TTL).Unix()
+	}
+	if len(c.Channels) > 0 {
+		m["channels"] = c.Channels
 	}
 	if c.Info != nil {
 		m["info"] = c.Info

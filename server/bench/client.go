@@ -51,11 +51,11 @@ type joined func(*protocol.SubscribeResult)
 // session is one connection from the dial to its end. It calls ready once, when the connection
 // is ready for use. With again the client asks for the publications that it missed.
 func (c *client) session(ctx context.Context, again bool, ready joined) error {
-	token, err := c.run.target.token(c.index)
+	token, err := c.token()
 	if err != nil {
 		return err
 	}
-	conn, err := c.run.dialer.Dial(ctx)
+	conn, err := c.run.dialer.Dial(ctx, c.greeting(token, again)...)
 	if err != nil {
 		return err
 	}
@@ -66,23 +66,37 @@ func (c *client) session(ctx context.Context, again bool, ready joined) error {
 	if ctx.Err() != nil { // the run may have ended before c.conn was stored
 		return context.Cause(ctx)
 	}
-	if err := c.greet(conn, token, again); err != nil {
-		return err
-	}
 	return conn.Serve(func(message []byte) error { return c.receive(conn, message, ready) })
 }
 
-// greet sends connect and subscribe in one frame.
-func (c *client) greet(conn *wire.Conn, token string, again bool) error {
+// token returns the client's token. That of a one-way client subscribes it.
+func (c *client) token() (string, error) {
+	if c.channel != noChannel && c.run.dialer.Kind.OneWay {
+		return c.run.target.token(c.index, c.run.channels[c.channel])
+	}
+	return c.run.target.token(c.index)
+}
+
+// greeting returns the first commands: connect and subscribe. One-way clients only connect; they ask
+// in that request for what they missed.
+func (c *client) greeting(token string, again bool) []*protocol.Command {
 	connect := &protocol.Command{ID: connectID, Connect: &protocol.ConnectRequest{Token: token, Name: "gyro-bench"}}
 	if c.channel == noChannel {
-		return conn.Send(connect)
+		return []*protocol.Command{connect}
 	}
-	req := &protocol.SubscribeRequest{Channel: c.run.channels[c.channel], Recoverable: c.run.recoverable}
+	name := c.run.channels[c.channel]
+	req := &protocol.SubscribeRequest{Recoverable: c.run.recoverable}
 	if again {
 		req.Recover, req.Offset, req.Epoch = true, c.offset, c.epoch
 	}
-	return conn.Send(connect, &protocol.Command{ID: subscribeID, Subscribe: req})
+	if c.run.dialer.Kind.OneWay {
+		if again {
+			connect.Connect.Subs = map[string]*protocol.SubscribeRequest{name: req}
+		}
+		return []*protocol.Command{connect}
+	}
+	req.Channel = name
+	return []*protocol.Command{connect, {ID: subscribeID, Subscribe: req}}
 }
 
 // receive handles the replies of one frame.
@@ -112,8 +126,8 @@ func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply,
 		message := wire.FirstMessage(c.run.codec.Encoding(), frame)
 		d := c.run.memo.Find(message)
 		if d == nil {
-			reply := new(protocol.Reply)
-			if _, err := c.run.codec.DecodeReply(frame, reply); err != nil {
+			reply, err := c.decode(frame)
+			if err != nil {
 				return nil, nil, err
 			}
 			if reply.Push == nil || reply.Push.Pub == nil {
@@ -125,6 +139,28 @@ func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply,
 		frame = frame[len(message):]
 	}
 	return nil, nil, nil
+}
+
+// decode decodes the first message of a frame. What one-way clients get becomes the reply that says
+// the same.
+func (c *client) decode(frame []byte) (*protocol.Reply, error) {
+	reply := new(protocol.Reply)
+	if !c.run.dialer.Kind.OneWay {
+		_, err := c.run.codec.DecodeReply(frame, reply)
+		return reply, err
+	}
+	push := new(protocol.Push)
+	if _, err := c.run.codec.DecodePush(frame, push); err != nil {
+		return nil, err
+	}
+	switch {
+	case push.Connect != nil:
+		reply.ID = connectID
+		reply.Connect = &protocol.ConnectResult{Subs: push.Connect.Subs, Ping: push.Connect.Ping}
+	case *push != (protocol.Push{}): // else it is a ping
+		reply.Push = push
+	}
+	return reply, nil
 }
 
 // reply handles a message that is no publication.
@@ -146,7 +182,10 @@ func (c *client) reply(conn *wire.Conn, r *protocol.Reply, ready joined) error {
 	case r.ID == connectID:
 		return c.connected(conn, r, ready)
 	case r.ID == subscribeID:
-		return c.inChannel(conn, r, ready)
+		if r.Error != nil {
+			return fmt.Errorf("subscribe to %q: error %w", c.run.channels[c.channel], r.Error)
+		}
+		return c.inChannel(conn, r.Subscribe, ready)
 	}
 	return nil
 }
@@ -169,12 +208,26 @@ func (c *client) connected(conn *wire.Conn, r *protocol.Reply, ready joined) err
 		return errors.New("connect: the reply has no result")
 	}
 	c.pong, c.ping = r.Connect.Pong, time.Duration(r.Connect.Ping)*time.Second
-	if c.channel == noChannel {
+	conn.Address(r.Connect.Node, r.Connect.Session)
+	kind := c.run.dialer.Kind
+	switch {
+	case kind.Emulated() && r.Connect.Session == "":
+		return errors.New("connect: the reply has no session, which commands by requests need")
+	case c.channel == noChannel:
 		c.live(conn)
 		ready(nil)
+	case kind.OneWay:
+		name := c.run.channels[c.channel]
+		res := r.Connect.Subs[name]
+		if res == nil {
+			return fmt.Errorf("connect: the server does not subscribe the client to %q, and clients of %s cannot: %w", name, kind.Name, errNotSubscribed)
+		}
+		return c.inChannel(conn, res, ready)
 	}
 	return nil
 }
+
+var errNotSubscribed = errors.New("they need a token that names the channel (--token-hmac-secret makes such tokens), or a server that subscribes them for another reason")
 
 // live replaces the deadline of connecting by that of the next ping.
 func (c *client) live(conn *wire.Conn) {
@@ -186,12 +239,8 @@ func (c *client) live(conn *wire.Conn) {
 	conn.Expect(within)
 }
 
-func (c *client) inChannel(conn *wire.Conn, r *protocol.Reply, ready joined) error {
+func (c *client) inChannel(conn *wire.Conn, res *protocol.SubscribeResult, ready joined) error {
 	name := c.run.channels[c.channel]
-	if r.Error != nil {
-		return fmt.Errorf("subscribe to %q: error %w", name, r.Error)
-	}
-	res := r.Subscribe
 	if res == nil {
 		return fmt.Errorf("subscribe to %q: the reply has no result", name)
 	}

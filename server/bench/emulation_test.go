@@ -41,10 +41,10 @@ func TestEmulationFaults(t *testing.T) {
 		status  int      // of emulation requests
 		want    string
 	}{
-		"lost reply":  {[]string{`{"id":1,"connect":{"session":"s","node":"n"}}`, `{"id":2}`}, 204, "1 replies lost"},
-		"twice":       {[]string{`{"id":1,"connect":{"session":"s"}}`, `{"id":2}`, `{"id":2}`}, 204, "reply to command 2 instead of 3"},
-		"error":       {[]string{`{"id":1,"connect":{"session":"s"}}`, `{}`, `{"id":2,"error":{"code":100,"message":"m"}}`}, 204, "100: m"},
-		"disconnect":  {[]string{`{"id":1,"connect":{"session":"s"}}`, `{"push":{"disconnect":{"code":3501,"reason":"bad"}}}`}, 204, "disconnected: 3501 bad"},
+		"lost reply":  {[]string{`{"id":1,"connect":{"session":"s","node":"n"}}`, `{"id":3}`}, 204, "1 replies lost"},
+		"twice":       {[]string{`{"id":1,"connect":{"session":"s"}}`, `{"id":3}`, `{"id":3}`}, 204, "reply to command 3 instead of 4"},
+		"error":       {[]string{`{"id":1,"connect":{"session":"s"}}`, `{}`, `{"id":3,"error":{"code":100,"message":"m"}}`}, 204, "100: m"},
+		"disconnect":  {[]string{`{"id":1,"connect":{"session":"s"}}`, `{"push":{"disconnect":{"code":3501,"reason":"bad"}}}`}, 204, "bad"},
 		"refused":     {[]string{`{"id":1,"connect":{"session":"s"}}`}, 404, "HTTP status 404"},
 		"no session":  {[]string{`{"id":1,"connect":{}}`}, 204, "has no session"},
 		"not allowed": {[]string{`{"id":1,"error":{"code":109,"message":"token expired"}}`}, 204, "109: token expired"},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/gyrohq/gyro/server/bench/internal/wire"
 )
 
 // Load says how many publishers there are, and what they publish.
@@ -37,7 +39,10 @@ func (l *Load) validate(t *Target) error {
 		err = errors.Join(err, fmt.Errorf("duration: %s is negative", l.Duration))
 	}
 	if l.OverAPI {
-		err = errors.Join(err, validURL("api", t.API, "http", "https"))
+		return errors.Join(err, validURL("api", t.API, "http", "https"))
+	}
+	if kind, _ := wire.KindOf(t.Transport); kind.OneWay {
+		err = errors.Join(err, fmt.Errorf("via: clients of %s cannot publish, only the HTTP API can (--via api)", kind.Name))
 	}
 	return err
 }

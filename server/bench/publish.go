@@ -23,6 +23,9 @@ func (p Publish) Run(ctx context.Context) (*Report, error) {
 	if p.Broadcast && (!p.OverAPI || p.Window != 1) {
 		err = errors.Join(err, errors.New("broadcast: goes over the HTTP API only, with a window of 1"))
 	}
+	if p.OverAPI && p.Transport != "" {
+		err = errors.Join(err, errors.New("transport: no client connects while all publications go over the HTTP API (--via api)"))
+	}
 	if err != nil {
 		return nil, err
 	}

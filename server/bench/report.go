@@ -18,7 +18,9 @@ type Report struct {
 	OK       bool   `json:"ok"`
 	Error    string `json:"error,omitempty"` // why OK is not set
 	Encoding string `json:"proto"`
-	Channels int    `json:"channels"`
+	// Transport of the clients; empty if there were none.
+	Transport string `json:"transport,omitempty"`
+	Channels  int    `json:"channels"`
 
 	Connect *ConnectResult `json:"connect,omitempty"`
 	Publish *PublishResult `json:"publish,omitempty"`
@@ -129,6 +131,9 @@ func perSecond(n uint64, d time.Duration) float64 {
 func (r *run) execute(scenario string, steps func(*run, *Report) error) (*Report, error) {
 	r.reportProgress()
 	rep := &Report{Scenario: scenario, Encoding: r.target.Encoding.String(), Channels: len(r.channels)}
+	if len(r.subscribers)+len(r.publishers) > 0 {
+		rep.Transport = r.dialer.Kind.Name
+	}
 	err := steps(r, rep)
 	rep.Disconnects = r.lostConnections()
 	r.close()
@@ -184,6 +189,9 @@ func (rep *Report) WriteJSON(w io.Writer) error {
 // WriteText writes the report for people.
 func (rep *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
+	if rep.Transport != "" {
+		fmt.Fprintf(&b, "transport  %s, %s\n", rep.Transport, rep.Encoding)
+	}
 	if c := rep.Connect; c != nil {
 		fmt.Fprintf(&b, "connect    %d of %d connections in %s s, %s/s\n", c.Connected, c.Connections, short(c.Seconds), group(c.PerSecond))
 		b.WriteString(c.Latency.line("time") + c.Server.line("connection"))

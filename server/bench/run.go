@@ -22,7 +22,7 @@ var ErrFailed = errors.New("failed")
 // run is one execution of a scenario.
 type run struct {
 	target *Target
-	dialer wire.Dialer
+	dialer *wire.Dialer
 	codec  codec.ClientCodec
 	memo   *wire.Memo[delivery] // nil if no message goes to several clients
 	id     uint32
@@ -57,7 +57,7 @@ func newRun(ctx context.Context, t *Target, channels, subscribers, publishers in
 		return nil, err
 	}
 	r := &run{
-		target: t, dialer: wire.Dialer{URL: t.URL, Encoding: t.Encoding, Header: t.Header, TLS: t.TLS},
+		target: t, dialer: t.dialer(),
 		codec: codec.ForClient(t.Encoding), id: rand.Uint32(), began: time.Now(),
 		disconnects: make(map[string]int),
 	}
@@ -108,6 +108,7 @@ func (r *run) close() {
 	r.fail(context.Canceled) // has no effect if the run has failed already
 	r.gone.Wait()
 	r.others.Wait()
+	r.dialer.Close()
 }
 
 // cut ends the connections of clients, all at once.
@@ -245,32 +246,31 @@ func (r *run) expected() uint64 {
 	return n
 }
 
-// drain waits until everything that was published has been delivered, or nothing has been
-// delivered for target.Drain.
+// drain waits until everything that was published has been delivered, as await does.
 func (r *run) drain() error {
 	r.enter("waiting for deliveries")
-	want := r.expected()
+	return r.await(r.expected(), func() uint64 {
+		t, _ := r.tally()
+		return t.received
+	})
+}
+
+// await waits until count returns what is wanted, or has not changed for target.Drain.
+func (r *run) await(want uint64, count func() uint64) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	before, _ := r.tally()
-	quiet := time.Now()
-	for {
-		now, _ := r.tally()
-		if now.received >= want {
-			return nil
-		}
-		if now != before {
-			before, quiet = now, time.Now()
-		}
-		if time.Since(quiet) > r.target.Drain {
-			return nil
-		}
+	had, since := count(), time.Now()
+	for had < want && time.Since(since) <= r.target.Drain {
 		select {
 		case <-tick.C:
 		case <-r.ctx.Done():
 			return r.err()
 		}
+		if n := count(); n != had {
+			had, since = n, time.Now()
+		}
 	}
+	return nil
 }
 
 // deliver describes the deliveries of the run. start is when publishing began, in nanoseconds

@@ -31,7 +31,8 @@ func startServer(t *testing.T, e protocol.Encoding) Target {
 	cfg := config.DefaultConfig()
 	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
 	cfg.Client.Token.HMACSecretKey, cfg.HTTPAPI.Key = "token-secret", "api-key"
-	cfg.HTTPStream.Enabled = true
+	cfg.HTTPStream.Enabled, cfg.SSE.Enabled = true, true
+	cfg.UniHTTPStream.Enabled, cfg.UniSSE.Enabled, cfg.UniWebSocket.Enabled = true, true, true
 	open := cfg.Channel.WithoutNamespace
 	open.AllowSubscribeForClient, open.AllowPublishForClient = true, true
 	cfg.Channel.WithoutNamespace = open
@@ -55,8 +56,8 @@ func startServer(t *testing.T, e protocol.Encoding) Target {
 	host := server.Addr("external")
 	target := testTarget("ws://"+host+"/connection/websocket", e)
 	target.API, target.APIKey, target.Drain = "http://"+host+"/api", "api-key", 5*time.Second
-	target.Token = func(int) (string, error) {
-		return auth.Sign(cfg.Client.Token, auth.Claims{User: "u", TTL: time.Hour}, time.Now())
+	target.Token = func(_ int, channels ...string) (string, error) {
+		return auth.Sign(cfg.Client.Token, auth.Claims{User: "u", Channels: channels, TTL: time.Hour}, time.Now())
 	}
 	target.PID = os.Getpid()
 	return target

@@ -6,22 +6,32 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/bench/internal/wire"
 )
 
 // Target is the server under load, and what all scenarios have in common.
 type Target struct {
-	URL      string // of the WebSocket endpoint: ws or wss
+	// Transport of the clients: websocket (also if it is empty), http_stream, sse, uni_websocket,
+	// uni_http_stream or uni_sse.
+	Transport string
+	URL       string // of the transport's endpoint: ws or wss, or http or https for HTTP streams
+	// Emulation is the endpoint for the commands of http_stream and sse, http or https; empty for
+	// /emulation on the host of URL.
+	Emulation string
+
 	API      string // of the HTTP API, without trailing slash; for publishing over it
 	APIKey   string
 	Encoding protocol.Encoding
-	Header   http.Header // of the handshake, beyond what it needs
+	Header   http.Header // of the handshake or the request of a stream, beyond what it needs
 	TLS      *tls.Config // of wss and https; nil for the defaults
 
-	// Token returns the connection token of a client; nil connects without one.
-	Token func(client int) (string, error)
+	// Token returns the connection token of a client; nil connects without one. The token has to
+	// subscribe the client to the channels: clients of one-way transports cannot subscribe themselves.
+	Token func(client int, channels ...string) (string, error)
 
 	// Channel is the channel; where there are several, their names begin with it,
 	// and "-0", "-1" … follow.
@@ -40,11 +50,31 @@ type Target struct {
 	Progress func(line string)
 }
 
-func (t *Target) token(client int) (string, error) {
+// Transports returns the names of the transports.
+func Transports() []string { return wire.KindNames() }
+
+// DefaultURL returns the endpoint of a transport on a server with default ports and paths on this
+// machine. It means nothing for an unknown transport, which a run refuses.
+func DefaultURL(transport string) string {
+	kind, _ := wire.KindOf(transport)
+	return kind.DefaultURL()
+}
+
+// dialer returns what connects clients.
+func (t *Target) dialer() *wire.Dialer {
+	kind, _ := wire.KindOf(t.Transport)
+	d := &wire.Dialer{Kind: kind, URL: t.URL, Emulation: t.Emulation, Encoding: t.Encoding, Header: t.Header, TLS: t.TLS}
+	if d.Emulation == "" {
+		d.Emulation = wire.EmulationURL(t.URL)
+	}
+	return d
+}
+
+func (t *Target) token(client int, channels ...string) (string, error) {
 	if t.Token == nil {
 		return "", nil
 	}
-	token, err := t.Token(client)
+	token, err := t.Token(client, channels...)
 	if err != nil {
 		return "", fmt.Errorf("token of client %d: %w", client, err)
 	}
@@ -53,7 +83,7 @@ func (t *Target) token(client int) (string, error) {
 
 func (t *Target) validate(clients bool) error {
 	if clients {
-		if err := validURL("url", t.URL, "ws", "wss"); err != nil {
+		if err := t.validTransport(); err != nil {
 			return err
 		}
 	}
@@ -70,6 +100,25 @@ func (t *Target) validate(clients bool) error {
 		return fmt.Errorf("drain: %s is not positive", t.Drain)
 	}
 	return nil
+}
+
+func (t *Target) validTransport() error {
+	kind, ok := wire.KindOf(t.Transport)
+	if !ok {
+		return fmt.Errorf("transport: %q is none of %s", t.Transport, strings.Join(Transports(), ", "))
+	}
+	if t.Encoding == protocol.Protobuf && kind.JSONOnly() {
+		return fmt.Errorf("proto: %s has no Protobuf", kind.Name)
+	}
+	if t.Emulation != "" {
+		if !kind.Emulated() {
+			return fmt.Errorf("emulation: clients of %s send no requests", kind.Name)
+		}
+		if err := validURL("emulation", t.Emulation, "http", "https"); err != nil {
+			return err
+		}
+	}
+	return validURL("url", t.URL, kind.Schemes()...)
 }
 
 func validURL(name, text string, schemes ...string) error {

@@ -47,6 +47,7 @@ type scenario interface {
 type benchFlags struct {
 	cmd                         *cobra.Command
 	before                      []func() error // called once the flags are parsed
+	transport, emulation        string
 	url, api, apiKey            string
 	encoding                    string
 	token, tokenSecret, channel string
@@ -65,14 +66,14 @@ func newBenchFlags(cmd *cobra.Command) *benchFlags {
 // common adds the flags of all scenarios after those of the scenario itself.
 func (b *benchFlags) common(timeout time.Duration) {
 	f := b.cmd.Flags()
-	f.StringVar(&b.url, "url", "ws://127.0.0.1:8000/connection/websocket", "WebSocket endpoint: ws:// or wss://")
+	f.StringVar(&b.url, "url", "ws://127.0.0.1:8000/connection/websocket", "endpoint of the transport: ws:// or wss:// of WebSocket, http:// or https:// of the others; unless given, that of --transport")
 	f.StringVar(&b.api, "api", "http://127.0.0.1:8000/api", "HTTP API, for --via api")
 	f.StringVar(&b.apiKey, "api-key", "", "API key")
 	f.StringVar(&b.encoding, "proto", "json", "encoding of the client protocol: json or protobuf")
 	f.StringVar(&b.token, "token", "", "connection token of all clients (default none: anonymous)")
 	f.StringVar(&b.tokenSecret, "token-hmac-secret", "", "sign a token for each client, user bench-0, bench-1 …, by this secret")
 	f.StringVar(&b.channel, "channel", "bench", "channel; where there are several, -0, -1 … follow")
-	f.StringArrayVar(&b.headers, "header", nil, "header of the WebSocket handshake, \"Name: value\"; repeatable")
+	f.StringArrayVar(&b.headers, "header", nil, "header of the handshake, or of the request of a stream, \"Name: value\"; repeatable")
 	f.BoolVar(&b.insecure, "tls-skip-verify", false, "do not verify certificates")
 	f.IntVar(&b.dialers, "dialers", 256, "connections set up at a time")
 	f.IntVar(&b.pid, "pid", 0, "the server's process, on this machine: report its CPU and memory")
@@ -80,6 +81,20 @@ func (b *benchFlags) common(timeout time.Duration) {
 	f.DurationVar(&b.drain, "drain", 5*time.Second, "silence after which what has not come counts as lost")
 	f.BoolVar(&b.json, "json", false, "print the result as JSON")
 	f.BoolVar(&b.quiet, "quiet", false, "no progress line")
+}
+
+// transportFlags adds the flags of scenarios whose clients may use any transport.
+func (b *benchFlags) transportFlags() {
+	f := b.cmd.Flags()
+	f.StringVar(&b.transport, "transport", "", "transport of the clients: "+strings.Join(bench.Transports(), ", ")+
+		" (default websocket); clients of uni_... need --token-hmac-secret, or a --token that names their channels")
+	f.StringVar(&b.emulation, "emulation", "", "endpoint for commands of http_stream and sse (default /emulation on the host of --url)")
+	b.before = append(b.before, func() error {
+		if !f.Changed("url") {
+			b.url = bench.DefaultURL(b.transport)
+		}
+		return nil
+	})
 }
 
 // sizeFlag adds the flag of scenarios that publish.
@@ -119,7 +134,7 @@ func (b *benchFlags) durationFlag(l *bench.Load) {
 // target returns what the flags say about the server.
 func (b *benchFlags) target() (bench.Target, error) {
 	t := bench.Target{
-		URL: b.url, API: strings.TrimRight(b.api, "/"), APIKey: b.apiKey, Header: make(http.Header),
+		Transport: b.transport, URL: b.url, Emulation: b.emulation, API: strings.TrimRight(b.api, "/"), APIKey: b.apiKey, Header: make(http.Header),
 		Channel: b.channel, Size: b.size, Dialers: b.dialers, Drain: b.drain, PID: b.pid,
 	}
 	switch b.encoding {
@@ -143,11 +158,12 @@ func (b *benchFlags) target() (bench.Target, error) {
 	case b.token != "" && b.tokenSecret != "":
 		return t, errors.New("token and token-hmac-secret exclude each other")
 	case b.token != "":
-		t.Token = func(int) (string, error) { return b.token, nil }
+		t.Token = func(int, ...string) (string, error) { return b.token, nil }
 	case b.tokenSecret != "":
 		section := config.Token{HMACSecretKey: b.tokenSecret}
-		t.Token = func(client int) (string, error) {
-			return auth.Sign(section, auth.Claims{User: fmt.Sprintf("bench-%d", client), TTL: 24 * time.Hour}, time.Now())
+		t.Token = func(client int, channels ...string) (string, error) {
+			claims := auth.Claims{User: fmt.Sprintf("bench-%d", client), Channels: channels, TTL: 24 * time.Hour}
+			return auth.Sign(section, claims, time.Now())
 		}
 	}
 	if b.timeout <= 0 {
@@ -226,6 +242,7 @@ func benchFanoutCommand() *cobra.Command {
 	b.loadFlags(&s.Load, 1000, "publications per publisher", 1, "client")
 	b.durationFlag(&s.Load)
 	b.sizeFlag()
+	b.transportFlags()
 	return b.command(s, &s.Target, 5*time.Minute)
 }
 
@@ -241,6 +258,7 @@ func benchIdleCommand() *cobra.Command {
 	f.IntVar(&s.Connections, "conns", 1000, "connections")
 	f.IntVar(&s.Channels, "channels", 0, "channels over which they are spread (default one each)")
 	f.DurationVar(&s.Duration, "duration", 10*time.Second, "time for which they stay")
+	b.transportFlags()
 	return b.command(s, &s.Target, 10*time.Minute)
 }
 
@@ -273,6 +291,7 @@ much again: compare servers at about the same share.`,
 	f.DurationVar(&s.Away, "away", 0, "time for which clients stay away at least")
 	b.loadFlags(&s.Load, 3, "publications to each channel while its clients are away", 64, "client")
 	b.sizeFlag()
+	b.transportFlags()
 	return b.command(s, &s.Target, 5*time.Minute)
 }
 
@@ -292,6 +311,7 @@ func benchPublishCommand() *cobra.Command {
 	b.loadFlags(&s.Load, 10000, "publications per publisher", 1, "api")
 	b.durationFlag(&s.Load)
 	b.sizeFlag()
+	b.transportFlags()
 	return b.command(s, &s.Target, 5*time.Minute)
 }
 

@@ -13,7 +13,7 @@ import (
 func TestBench(t *testing.T) {
 	t.Parallel()
 	dir, port := t.TempDir(), freePort(t)
-	write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`},"http_api":{"key":"api-key"},"http_stream":{"enabled":true},
+	write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`},"http_api":{"key":"api-key"},"http_stream":{"enabled":true},"uni_sse":{"enabled":true},
 		"client":{"token":{"hmac_secret_key":"token-secret"}},
 		"channel":{"without_namespace":{"allow_subscribe_for_client":true,"allow_publish_for_client":true},
 		"namespaces":[{"name":"kept","allow_subscribe_for_client":true,"allow_publish_for_client":true,
@@ -55,6 +55,10 @@ func TestBench(t *testing.T) {
 			t.Errorf("%+v", rep)
 		}
 	}
+	server[1] = "http://127.0.0.1:" + port + "/connection/uni_sse"
+	if rep := report(0, "fanout", "--transport", "uni_sse", "--sub", "5", "--msgs", "10", "--via", "api"); rep.Transport != "uni_sse" || rep.Deliver.Received != 50 {
+		t.Errorf("%+v", rep)
+	}
 	server[1] = "ws://127.0.0.1:" + port + "/connection/websocket"
 	if rep := report(1, "storm", "--conns", "5", "--channel", "lossy"); rep.OK || rep.Error == "" {
 		t.Errorf("%+v", rep)
@@ -85,6 +89,11 @@ func TestBenchFlags(t *testing.T) {
 		{`url: "http://x" is no ws://`, []string{"fanout", "--url", "http://x"}},
 		{`url: "ws://x" is no http://`, []string{"emulation", "--url", "ws://x"}},
 		{`endpoint: "x" is no http://`, []string{"emulation", "--endpoint", "x"}},
+		{`transport: "carrier" is none of websocket`, []string{"idle", "--transport", "carrier"}},
+		{"proto: uni_sse has no Protobuf", []string{"idle", "--transport", "uni_sse", "--proto", "protobuf"}},
+		{"emulation: clients of websocket send no requests", []string{"idle", "--emulation", "http://x"}},
+		{"via: clients of uni_sse cannot publish", []string{"fanout", "--transport", "uni_sse"}},
+		{"transport: no client connects", []string{"publish", "--transport", "sse"}},
 		{"size: 10 is not from 96", []string{"publish", "--size", "10"}},
 	} {
 		fail(t, dir, test.want, append([]string{"bench"}, test.args...)...)

@@ -1,4 +1,4 @@
-// Package wire is the client's side of WebSocket for very many connections in one process: a
+// Package wire is the client's side of the transports for very many connections in one process: a
 // connection that waits costs a goroutine and no buffer, and a message that the server sends
 // to thousands is decoded once ([Memo]).
 package wire
@@ -52,15 +52,21 @@ func (e *CloseError) Error() string {
 // Dialer connects to a server. Several goroutines may use it at a time; its fields must not
 // change meanwhile.
 type Dialer struct {
-	URL      string            // ws or wss
-	Encoding protocol.Encoding // of commands and replies
-	Header   http.Header       // of the handshake, beyond what it needs
-	TLS      *tls.Config       // of wss; nil for the defaults
+	Kind      Kind
+	URL       string            // its scheme is one of Kind.Schemes
+	Emulation string            // endpoint for the commands of emulated kinds: http or https
+	Encoding  protocol.Encoding // of commands and replies
+	Header    http.Header       // of the handshake or the request, beyond what it needs
+	TLS       *tls.Config       // of wss and https; nil for the defaults
 
 	dialed atomic.Uint64
+	posts  struct { // the requests of emulated kinds
+		once   sync.Once
+		client *http.Client
+	}
 }
 
-// Conn is the client's end of a WebSocket. While it waits for bytes, it has a goroutine and no
+// Conn is the client's end of a connection. While it waits for bytes, it has a goroutine and no
 // buffer. One goroutine calls Serve; any may call Send, Expect and Cut.
 type Conn struct {
 	conn  net.Conn
@@ -68,8 +74,12 @@ type Conn struct {
 	raw   syscall.RawConn // of tcp, for reads without a buffer while there is nothing; nil: not on this system
 	below *socket         // beneath TLS; nil: plaintext
 	codec codec.ClientCodec
+	back  *requests          // sends the commands of emulated kinds; else nil
+	life  context.Context    // of the requests of back
+	end   context.CancelFunc // of life
 
 	// The following belong to Serve.
+	body    *body  // of the response; nil for WebSocket
 	held    []byte // the start of a frame whose rest has not come
 	need    int    // size of that frame, 0 if its header is not complete
 	message []byte // fragments of a message
@@ -80,9 +90,35 @@ type Conn struct {
 	mu sync.Mutex // orders writes
 }
 
-// Dial connects and does the handshake, within 20 seconds and until ctx ends. The connection
-// fails after another 20 seconds unless Expect is called before.
-func (t *Dialer) Dial(ctx context.Context) (*Conn, error) {
+// Dial connects and sends the first commands, within 20 seconds and until ctx ends. One-way kinds
+// send the request of the first, which has to be a connect command. The connection fails after another
+// 20 seconds unless Expect is called before.
+func (t *Dialer) Dial(ctx context.Context, first ...*protocol.Command) (*Conn, error) {
+	hello, err := t.hello(first)
+	if err != nil {
+		return nil, err
+	}
+	if t.Kind.stream {
+		return t.dialStream(ctx, hello)
+	}
+	c, err := t.dialWebSocket(ctx)
+	if err == nil && len(hello) > 0 {
+		if err = c.write(c.op(), hello); err != nil {
+			c.Cut()
+		}
+	}
+	return c, err
+}
+
+// hello returns the first message of a connection.
+func (t *Dialer) hello(first []*protocol.Command) ([]byte, error) {
+	if t.Kind.OneWay {
+		return first[0].Connect.AppendJSON(nil)
+	}
+	return appendCommands(nil, codec.ForClient(t.Encoding), first)
+}
+
+func (t *Dialer) dialWebSocket(ctx context.Context) (*Conn, error) {
 	d := ws.Dialer{
 		Timeout:   connectTimeout,
 		NetDial:   sockets(local(t.URL, t.dialed.Add(1))),
@@ -111,7 +147,13 @@ func (t *Dialer) Dial(ctx context.Context) (*Conn, error) {
 		c.held = append(c.held, early...)
 		ws.PutReader(br)
 	}
-	switch conn := conn.(type) {
+	c.attach()
+	return c, nil
+}
+
+// attach finds the socket of the connection.
+func (c *Conn) attach() {
+	switch conn := c.conn.(type) {
 	case *socket:
 		c.conn, c.tcp = conn.TCPConn, conn.TCPConn
 	case *tls.Conn:
@@ -122,7 +164,6 @@ func (t *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	if c.tcp != nil {
 		c.raw = rawReads(c.tcp)
 	}
-	return c, nil
 }
 
 // socket is the TCP connection beneath TLS.
@@ -171,33 +212,61 @@ func (c *Conn) Expect(d time.Duration) {
 // Cut ends the connection by a TCP reset, without a close frame, so that its port can be used
 // again at once. It may be called again.
 func (c *Conn) Cut() {
+	if c.end != nil {
+		c.end()
+	}
 	if c.tcp == nil {
 		c.conn.Close()
 		return
 	}
 	_ = c.tcp.SetLinger(0) // if it fails, the system keeps the port for a minute
-	c.tcp.Close()
+	_ = c.tcp.Close()
 }
 
-// Send sends commands in one frame, or none of them.
+// Address tells where the further commands of emulated kinds go: what the reply to connect says.
+// It is called before Send.
+func (c *Conn) Address(node, session string) {
+	if c.back != nil {
+		c.back.node, c.back.session = node, session
+	}
+}
+
+// Send sends commands in one frame or request, or none of them.
 func (c *Conn) Send(cmds ...*protocol.Command) error {
+	if c.back != nil {
+		ctx, cancel := context.WithTimeout(c.life, connectTimeout)
+		defer cancel()
+		return c.back.send(ctx, cmds)
+	}
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
-	b, op := (*buf)[:0], ws.OpText
-	if c.codec.Encoding() == protocol.Protobuf {
-		op = ws.OpBinary
-	}
-	var err error
-	for i, cmd := range cmds {
-		if i > 0 && op == ws.OpText {
-			b = append(b, '\n')
-		}
-		if b, err = c.codec.AppendCommand(b, cmd); err != nil {
-			return err
-		}
+	b, err := appendCommands((*buf)[:0], c.codec, cmds)
+	if err != nil {
+		return err
 	}
 	*buf = b
-	return c.write(op, b)
+	return c.write(c.op(), b)
+}
+
+// op returns the opcode of data.
+func (c *Conn) op() ws.OpCode {
+	if c.codec.Encoding() == protocol.Protobuf {
+		return ws.OpBinary
+	}
+	return ws.OpText
+}
+
+// appendCommands appends the commands of one frame.
+func appendCommands(b []byte, c codec.ClientCodec, cmds []*protocol.Command) (_ []byte, err error) {
+	for i, cmd := range cmds {
+		if i > 0 && c.Encoding() == protocol.JSON {
+			b = append(b, '\n')
+		}
+		if b, err = c.AppendCommand(b, cmd); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
 }
 
 // write writes one frame.
@@ -290,6 +359,11 @@ func (c *Conn) took(n int, handle func([]byte) error) error {
 
 // consume handles the complete frames of data and holds a copy of the rest.
 func (c *Conn) consume(data []byte, handle func([]byte) error) error {
+	if c.body != nil {
+		rest, err := c.body.consume(data, handle)
+		c.held = append(c.held[:0:0], rest...)
+		return err
+	}
 	for {
 		f, err := parseFrame(data)
 		if err != nil {

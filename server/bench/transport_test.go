@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// over returns the target with another transport.
+func over(target Target, transport string) Target {
+	target.Transport = transport
+	scheme, host := "http", strings.TrimPrefix(target.URL, "ws://")
+	if strings.HasSuffix(transport, "websocket") {
+		scheme = "ws"
+	}
+	host, _, _ = strings.Cut(host, "/")
+	target.URL = scheme + "://" + host + "/connection/" + transport
+	return target
+}
+
+// TestTransports: each scenario over each transport, in each encoding that it has.
+func TestTransports(t *testing.T) {
+	t.Parallel()
+	encodings(t, func(t *testing.T, e protocol.Encoding) {
+		for _, transport := range Transports() {
+			if e == protocol.Protobuf && transport != "websocket" && transport != "http_stream" {
+				continue
+			}
+			t.Run(transport, func(t *testing.T) {
+				t.Parallel()
+				target := over(startServer(t, e), transport)
+				oneWay := strings.HasPrefix(transport, "uni_")
+				load := Load{Publishers: 2, Messages: 20, Window: 4, OverAPI: oneWay}
+				rep, err := execute(t, Fanout{Target: target, Subscribers: 10, Channels: 2, Load: load})
+				if err != nil || rep.Transport != transport || rep.Deliver.Expected != 200 || rep.Deliver.Received != 200 {
+					t.Errorf("%v %+v", err, rep.Deliver)
+				}
+				large := target
+				large.Size = 40_000 // messages end where a read does not
+				overAPI := Load{Publishers: 2, Messages: 20, Window: 1, OverAPI: true}
+				if rep, err = execute(t, Fanout{Target: large, Subscribers: 3, Channels: 1, Load: overAPI}); err != nil || rep.Deliver.Received != 120 {
+					t.Errorf("%v %+v", err, rep.Deliver)
+				}
+				if rep, err = execute(t, Idle{Target: target, Connections: 10, Duration: time.Millisecond}); err != nil || rep.Idle.Connections != 10 {
+					t.Errorf("%v %+v", err, rep.Idle)
+				}
+				kept := target
+				kept.Channel = "kept:bench"
+				load.Messages = 3
+				rep, err = execute(t, Storm{Target: kept, Connections: 20, Channels: 3, Live: 200, Load: load})
+				if err != nil || rep.Storm.Returned != 20 || rep.Storm.Recovered != 20 || rep.Storm.Missed < 60 {
+					t.Errorf("%v %+v", err, rep.Storm)
+				}
+				if !oneWay {
+					rep, err = execute(t, Publish{Target: target, Channels: 3, Load: Load{Publishers: 2, Messages: 25, Window: 10}})
+					if err != nil || rep.Transport != transport || rep.Publish.Publications != 50 {
+						t.Errorf("%v %+v", err, rep.Publish)
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestTransportRefused: combinations without sense name the flag.
+func TestTransportRefused(t *testing.T) {
+	t.Parallel()
+	load := Load{Publishers: 1, Messages: 1, Window: 1}
+	base := testTarget("http://127.0.0.1:1/connection/x", protocol.JSON)
+	base.API = "http://127.0.0.1:1/api"
+	with := func(transport string, edit func(*Target)) Target {
+		base := base
+		base.Transport = transport
+		edit(&base)
+		return base
+	}
+	nothing := func(*Target) {}
+	apiLoad := load
+	apiLoad.OverAPI = true
+	for want, s := range map[string]scenarioOf{
+		`transport: "pigeon" is none of websocket, http_stream`: Idle{Target: with("pigeon", nothing), Connections: 1, Duration: 1},
+		"proto: sse has no Protobuf":                            Idle{Target: with("sse", func(t *Target) { t.Encoding = protocol.Protobuf }), Connections: 1, Duration: 1},
+		"emulation: clients of uni_sse send no requests":        Idle{Target: with("uni_sse", func(t *Target) { t.Emulation = "http://x/emulation" }), Connections: 1, Duration: 1},
+		`emulation: "x" is no http://`:                          Idle{Target: with("sse", func(t *Target) { t.Emulation = "x" }), Connections: 1, Duration: 1},
+		`is no ws:// or wss:// address`:                         Idle{Target: with("uni_websocket", nothing), Connections: 1, Duration: 1},
+		"via: clients of uni_http_stream cannot publish":        Fanout{Target: with("uni_http_stream", nothing), Subscribers: 1, Channels: 1, Load: load},
+		"transport: no client connects":                         Publish{Target: with("sse", nothing), Channels: 1, Load: apiLoad},
+	} {
+		if rep, err := s.Run(t.Context()); rep != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestOneWayWithoutToken: the error says what is needed.
+func TestOneWayWithoutToken(t *testing.T) {
+	t.Parallel()
+	target := over(startServer(t, protocol.JSON), "uni_sse")
+	signed := target.Token
+	target.Token = func(client int, _ ...string) (string, error) { return signed(client) }
+	_, err := execute(t, Idle{Target: target, Connections: 1, Duration: 1})
+	if err == nil || !strings.Contains(err.Error(), "token-hmac-secret") || !strings.Contains(err.Error(), `"bench"`) {
+		t.Error(err)
+	}
+}
+
+// TestStreamFaults: a server that breaks the rules of HTTP, or the account of messages, does not pass.
+func TestStreamFaults(t *testing.T) {
+	t.Parallel()
+	const subscribed = `{"connect":{"client":"c","subs":{"bench":{}}}}` + "\n"
+	for name, test := range map[string]struct{ answer, want string }{
+		"status":     {"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "HTTP status 404 (the server needs uni_http_stream.enabled"},
+		"no head":    {"HTTP/1.1 200", "no response"},
+		"bad chunk":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", "chunk of the size"},
+		"huge chunk": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7fffffff\r\n", "chunk of the size"},
+		"garbage":    {"HTTP/1.1 200 OK\r\n\r\n]\n", "not a reply"},
+		"disconnect": {"HTTP/1.1 200 OK\r\n\r\n" + `{"disconnect":{"code":3500,"reason":"invalid token"}}` + "\n", "invalid token"},
+		"end":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2f\r\n" + subscribed + "\r\n0\r\n\r\n", "1 connections lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				_, _ = conn.Write([]byte(test.answer)) // a client that is gone does not matter
+			}))
+			defer server.Close()
+			target := testTarget(server.URL, protocol.JSON)
+			target.Transport = "uni_http_stream"
+			if _, err := execute(t, Idle{Target: target, Connections: 1, Duration: 50 * time.Millisecond}); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
