@@ -47,7 +47,8 @@ var loopbackOrigins = []string{
 }
 
 // Config returns a configuration for loopback: nothing of it can be reached from another
-// machine, or from the pages of other sites unless Origins has them. Errors name the flag.
+// machine, or from the pages of other sites unless Origins has them, because all clients need a
+// token. Errors name the flag.
 func Config(o Options) (*config.Config, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -61,9 +62,21 @@ func Config(o Options) (*config.Config, error) {
 		cfg.Client.Token.HMACSecretKey = rand.Text() + rand.Text()
 	}
 	cfg.Client.AllowedOrigins = append(o.Origins[:len(o.Origins):len(o.Origins)], loopbackOrigins...)
+	enableTransports(cfg)
 	cfg.Health.Enabled = true
 	cfg.Channel.Namespaces = []config.Namespace{{Name: Namespace, ChannelOptions: demoOptions()}}
 	return cfg, nil
+}
+
+// enableTransports enables what browsers and scripts use without a certificate or another port.
+// SockJS stays off: it is for old clients.
+func enableTransports(cfg *config.Config) {
+	cfg.UniWebSocket.Enabled = true
+	for _, t := range []*config.BodyTransport{
+		&cfg.HTTPStream, &cfg.SSE, &cfg.UniHTTPStream.BodyTransport, &cfg.UniSSE.BodyTransport, &cfg.UniPoll.BodyTransport,
+	} {
+		t.Enabled = true
+	}
 }
 
 func demoOptions() config.ChannelOptions {

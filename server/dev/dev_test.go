@@ -30,6 +30,14 @@ func TestConfig(t *testing.T) {
 	if first.HTTPServer.Address != "127.0.0.1" || first.HTTPServer.Port != 1 {
 		t.Errorf("listens on %+v", first.HTTPServer)
 	}
+	for name, on := range map[string]bool{
+		"http_stream": first.HTTPStream.Enabled, "sse": first.SSE.Enabled, "uni_sse": first.UniSSE.Enabled, "uni_poll": first.UniPoll.Enabled,
+		"uni_http_stream": first.UniHTTPStream.Enabled, "uni_websocket": first.UniWebSocket.Enabled, "sockjs": !first.SockJS.Enabled,
+	} {
+		if !on {
+			t.Errorf("%s is not as announced", name)
+		}
+	}
 	fixed := configOf(t, Options{Secret: "ü, 'secret'", APIKey: "key"})
 	if fixed.HTTPAPI.Key != "key" || fixed.Client.Token.HMACSecretKey != "ü, 'secret'" {
 		t.Error("secrets are not those that were given")

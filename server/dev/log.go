@@ -17,6 +17,7 @@ import (
 var advices = []struct{ text, advice string }{
 	{"client.allowed_origins", "pages on this machine may connect; gyro dev --origin ORIGIN allows those of ORIGIN too"},
 	{"http_api.key", "the key is printed at the start; gyro dev --api-key KEY keeps it the same at every start"},
+	{"allow_anonymous_connect_without_token", "clients send the token that is printed at the start, or one that you sign with the HMAC secret"},
 	{"allow_", ownConfiguration},
 	{"channel.namespaces", ownConfiguration},
 	{"hmac_secret_key", secretAdvice},

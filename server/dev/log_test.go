@@ -12,6 +12,7 @@ func TestLog(t *testing.T) {
 	log := slog.New(NewHandler(&out, slog.LevelInfo, false)).With("node", "n")
 	log.Debug("not this")
 	log.Info("connection refused: its origin is not allowed", "origin", "http://evil\x1b[2J", "key", "client.allowed_origins")
+	log.Info("no token", "key", "client.allow_anonymous_connect_without_token")
 	log.WithGroup("g").Warn("other", "key", "the API key of http_api.key\u202e")
 	_, first, _ := strings.Cut(out.String(), " ")
 	first, second, _ := strings.Cut(first, "\n"+out.String()[:2]) // the hour
@@ -23,7 +24,7 @@ func TestLog(t *testing.T) {
 	if first != want {
 		t.Errorf("got\n%s", first)
 	}
-	for _, want := range []string{"WARN   other\n", ` g.key  "the API key of http_api.key\u202e"`, "--api-key KEY"} {
+	for _, want := range []string{"INFO   no token\n", "→ clients send the token", "WARN   other\n", ` g.key  "the API key of http_api.key\u202e"`, "--api-key KEY"} {
 		if !strings.Contains(second, want) {
 			t.Errorf("%q is not in\n%s", want, second)
 		}

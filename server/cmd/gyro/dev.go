@@ -34,8 +34,9 @@ func devCommand() *cobra.Command {
 		Short: "Run a development server on loopback with a demo page",
 		Long: `Run a development server on loopback: a demo page at http://localhost:8000/ that also shows how to
 go on, everything in memory, no configuration file. Pages on this machine may connect, on whatever
-port they are. Secrets are random unless flags give them. The terminal explains every request that
-the server refuses.`,
+port they are, and all transports are served that need neither a certificate nor another port, except
+SockJS. Secrets are random unless flags give them. The terminal explains every request that the
+server refuses.`,
 		Args: cobra.NoArgs,
 
 		Annotations: map[string]string{runsServer: "yes"},
@@ -98,6 +99,9 @@ Gyro %s, development mode: on this machine only, everything in memory.
 
   Demo page    http://%s/    (open it in two tabs; it also shows the code)
   WebSocket    ws://%s/connection/websocket
+  HTTP stream  http://%s/connection/http_stream
+  SSE          http://%s/connection/sse
+  One-way      http://%s/connection/uni_sse (or uni_http_stream, uni_poll, uni_websocket)
   API key      %s
   HMAC secret  %s
   Token        %s
@@ -107,7 +111,11 @@ Publish from a backend; the demo page shows it:
 
   %s
 
+Watch in a terminal what happens in the channel of the demo page:
+
+  %s
+
 Pages of any http://localhost port may connect. Requests that are refused are explained below.
 Press Ctrl-C to stop.
-`, version, host, host, cfg.HTTPAPI.Key, cfg.Client.Token.HMACSecretKey, token, user, dev.Curl(cfg, host))
+`, version, host, host, host, host, host, cfg.HTTPAPI.Key, cfg.Client.Token.HMACSecretKey, token, user, dev.Curl(cfg, host), dev.Watch(host, token))
 }

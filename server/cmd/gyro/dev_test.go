@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,10 +23,10 @@ func startDev(t *testing.T, flags ...string) (p *process, printed map[string]str
 	t.Helper()
 	p = launch(t, t.TempDir(), nil, "Ctrl-C to stop.", append([]string{"dev", "-p", "0"}, flags...)...)
 	printed = make(map[string]string)
-	for _, m := range regexp.MustCompile(`(?m)^  ([A-Z][A-Za-z ]*\w)  +(\S+)`).FindAllStringSubmatch(p.text(), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^  ([A-Z][A-Za-z -]*\w)  +(\S+)`).FindAllStringSubmatch(p.text(), -1) {
 		printed[m[1]] = m[2]
 	}
-	for _, label := range []string{"Demo page", "WebSocket", "API key", "HMAC secret", "Token"} {
+	for _, label := range []string{"Demo page", "WebSocket", "HTTP stream", "SSE", "One-way", "API key", "HMAC secret", "Token"} {
 		if printed[label] == "" {
 			t.Fatalf("no %s in %s", label, p.text())
 		}
@@ -33,11 +34,10 @@ func startDev(t *testing.T, flags ...string) (p *process, printed map[string]str
 	return p, printed, strings.TrimSuffix(printed["Demo page"], "/")
 }
 
-// TestDev: what is printed works: the page, the token, the secret and the curl line.
+// TestDev: what is printed works: the page, the token, the secret and the curl lines.
 func TestDev(t *testing.T) {
 	t.Parallel()
-	curl, err := exec.LookPath("curl")
-	if err != nil {
+	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip(err)
 	}
 	p, printed, base := startDev(t)
@@ -50,11 +50,22 @@ func TestDev(t *testing.T) {
 	if push := c.Push(); push.Join == nil {
 		t.Errorf("got %+v", push)
 	}
-	_, line, _ := strings.Cut(p.text(), "  curl ")
-	line, _, _ = strings.Cut(line, "\n")
-	cmd := exec.Command("sh", "-c", "'"+curl+"' "+line)
-	if answer, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(answer), `"offset":1`) {
+	lines := regexp.MustCompile(`(?m)^  curl .*`).FindAllString(p.text(), -1)
+	if len(lines) != 2 {
+		t.Fatalf("printed %q", lines)
+	}
+	watched := watch(t, lines[1])
+	if first := watched(); !strings.HasPrefix(first, `{"connect":`) || !strings.Contains(first, `"chat:index":`) {
+		t.Errorf("the watcher is told %s", first)
+	}
+	if push := c.Push(); push.Join == nil {
+		t.Errorf("got %+v, want the join of the watcher", push)
+	}
+	if answer, err := exec.Command("sh", "-c", lines[0]).CombinedOutput(); err != nil || !strings.Contains(string(answer), `"offset":1`) {
 		t.Errorf("curl: %s %v", answer, err)
+	}
+	for text := ""; !strings.Contains(text, "Hello from the backend"); {
+		text = watched()
 	}
 	if pub := c.Pub(); string(pub.Data) != `{"text":"Hello from the backend"}` {
 		t.Errorf("got %s", pub.Data)
@@ -67,6 +78,28 @@ func TestDev(t *testing.T) {
 	p.signal(syscall.SIGHUP) // the terminal is closed
 	if code := p.exit(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// watch runs a command that goes on, and returns a function that reads the next line of its output.
+func watch(t *testing.T, command string) func() string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "exec "+command)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // the end of the test kills it
+	lines := bufio.NewReader(out)
+	return func() string {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("after %q: %v", line, err)
+		}
+		return line
 	}
 }
 
