@@ -41,10 +41,10 @@ class Dev {
     await dev.prints('Ctrl-C to stop.');
     const after = label => dev.printed.match(new RegExp(`${label}\\s+(\\S+)`))?.[1];
     Object.assign(dev, {
-      curl: dev.printed.match(/^\s*(curl .*)$/m)?.[1], page: after('Demo page'), key: after('API key'),
+      curl: dev.printed.match(/^\s*(curl .*)$/m)?.[1], watch: dev.printed.match(/^\s*(curl .*uni_http_stream.*)$/m)?.[1], page: after('Demo page'), key: after('API key'),
       secret: after('HMAC secret'), token: after('Token'), websocket: after('WebSocket'),
     });
-    for (const name of ['curl', 'page', 'key', 'secret', 'token', 'websocket']) assert.ok(dev[name], `${name} is printed:\n${dev.printed}`);
+    for (const name of ['curl', 'watch', 'page', 'key', 'secret', 'token', 'websocket']) assert.ok(dev[name], `${name} is printed:\n${dev.printed}`);
     return dev;
   }
 
@@ -93,28 +93,50 @@ class Dev {
   }
 }
 
+// The transports, with their names on the page.
+const transports = { websocket: 'WebSocket', http_stream: 'HTTP stream', sse: 'SSE' };
+
 // Tab is a demo page; spoil may change what is between it and the server.
 class Tab {
-  static async open(spoil) {
+  static async open({ spoil, url = dev.page } = {}) {
     const tab = new Tab();
     tab.page = await browser.newPage();
+    tab.used = []; // transports, in the order of their connections
+    const use = url => tab.used.push(...new URL(url).pathname.match(/(?<=^\/connection\/)\w+$/) ?? []);
+    tab.page.on('request', request => use(request.url()));
+    tab.page.on('websocket', socket => use(socket.url()));
     if (spoil) await tab.page.routeWebSocket(/\/connection\/websocket$/, spoil);
-    await tab.page.goto(dev.page);
+    await tab.page.goto(url);
     await tab.connected();
     tab.user = await tab.name();
     return tab;
   }
+
+  // over waits until the page is connected over a transport, and says so.
+  async over(transport) {
+    await this.page.locator(`body[data-state=connected] [name=transport][value=${transport}]:checked`).waitFor();
+    assert.equal(await this.page.locator('#over').textContent(), transports[transport]);
+    assert.equal(this.used.at(-1), transport);
+  }
+
+  radio(transport) { return this.page.getByRole('group', { name: 'Transport' }).getByRole('radio', { name: transports[transport] }); }
 
   connected() { return this.page.locator('body[data-state=connected]').waitFor(); }
   async name() { return (await this.page.locator('#state').textContent()).match(/^Connected as (\w+-\w+)$/)[1]; }
   sees(text) { return this.page.locator('.message .text', { hasText: text }).first().waitFor(); }
   messages() { return this.page.locator('.message').evaluateAll(items => items.map(item => `${item.querySelector('.author').textContent}: ${item.querySelector('.text').textContent}`)); }
   notes() { return this.page.locator('.divider').allTextContents(); }
-  cut() { return this.page.locator('#cut').click(); }
+  cut() { return this.click('#cut'); }
 
   async reconnect() {
-    await this.page.locator('#reconnect').click();
+    await this.click('#reconnect');
     await this.connected();
+  }
+
+  // click brings the tab to the front: others get one frame a second, and a click waits for some.
+  async click(selector) {
+    await this.page.bringToFront();
+    await this.page.locator(selector).click();
   }
 
   async say(text) {
@@ -127,6 +149,7 @@ class Tab {
     return this.page.waitForFunction(
       users => JSON.stringify([...document.querySelectorAll('#people span')].map(name => name.textContent).sort()) === users,
       JSON.stringify([...new Set(tabs.map(tab => tab.user))].sort()),
+      { polling: 50 }, // rather than by frames, of which tabs in the background get few
     );
   }
 }
@@ -246,6 +269,137 @@ test('what the page publishes by the server while it is cut is there afterwards'
   assert.deepEqual(complaints, []);
 });
 
+for (const [transport, label] of Object.entries(transports)) {
+  test(`over ${label}, tabs chat, reload, are cut, and outlive a restart of the server`, { timeout: 60_000 }, async () => {
+    const url = `${dev.page}?transport=${transport}`;
+    const alice = await Tab.open({ url }), bob = await Tab.open({ url });
+    for (const tab of [alice, bob]) await tab.company(alice, bob);
+    const said = Array.from({ length: 5 }, (_, i) => `${i} ü😀`);
+    for (const text of said) await alice.say(text);
+    await bob.sees(said.at(-1));
+    assert.deepEqual(await bob.messages(), said.map(text => `${alice.user}: ${text}`));
+
+    await alice.page.reload();
+    await alice.over(transport);
+    assert.equal(await alice.name(), alice.user);
+    assert.deepEqual(await alice.messages(), said.map(text => `You: ${text}`));
+
+    await alice.cut();
+    await bob.company(bob);
+    await bob.say('while you are away');
+    await bob.sees('while you are away');
+    await alice.reconnect();
+    await alice.over(transport);
+    assert.equal((await alice.messages()).at(-1), `${bob.user}: while you are away`);
+    assert.deepEqual(await alice.notes(), ['Back again, 1 message caught up']);
+    assert.deepEqual(complaints, []);
+
+    // The old token is refused and the old stream is gone: the page gets another token.
+    await dev.stop();
+    dev = await Dev.start(dev.port);
+    for (const tab of [alice, bob]) {
+      await tab.page.locator('.divider', { hasText: 'Some messages were missed' }).waitFor();
+      await tab.connected();
+      assert.equal(await tab.name(), tab.user);
+    }
+    await alice.say('Hello again');
+    await bob.sees('Hello again');
+    assert.deepEqual((await alice.messages()).slice(-2), [`${bob.user}: while you are away`, 'You: Hello again']);
+    for (const tab of [alice, bob]) assert.deepEqual([...new Set(tab.used)], [transport]);
+  });
+}
+
+test('switching transports loses no message, whoever sends it meanwhile', { timeout: 60_000 }, async () => {
+  const alice = await Tab.open(), bob = await Tab.open();
+  const said = [];
+  const publish = async texts => { for (const text of texts) await dev.publish(text); };
+  const order = ['http_stream', 'sse', 'websocket', 'sse', 'http_stream', 'websocket'];
+  for (const [i, transport] of order.entries()) {
+    const texts = [`${i} before`, `${i} amid`], others = Array.from({ length: 5 }, (_, k) => `${i} backend ${k}`);
+    said.push(...texts, ...others);
+    const publishing = publish(others);
+    // In one go: when the switch comes, the first message has no answer yet.
+    await alice.page.evaluate(([transport, before, amid]) => {
+      const say = text => {
+        document.getElementById('text').value = text;
+        document.getElementById('send').requestSubmit();
+      };
+      say(before);
+      document.querySelector(`[name=transport][value=${transport}]`).click();
+      say(amid);
+    }, [transport, ...texts]);
+    await alice.page.locator('.divider', { hasText: `Now over ${transports[transport]}, ` }).nth(order.slice(0, i).filter(t => t === transport).length).waitFor();
+    await alice.over(transport);
+    await publishing;
+  }
+  for (const tab of [alice, bob]) {
+    await tab.page.waitForFunction(count => document.querySelectorAll('.message').length >= count, said.length, { polling: 50 });
+  }
+  const [hers, his] = await Promise.all([alice, bob].map(tab => tab.page.locator('.message .text').allTextContents()));
+  assert.deepEqual(hers, his, 'both tabs see the same order');
+  assert.deepEqual(hers.toSorted(), said.toSorted(), 'each once');
+  assert.deepEqual(alice.used, ['websocket', ...order]);
+  assert.equal(new URL(alice.page.url()).search, '?transport=websocket');
+  assert.deepEqual(complaints, []);
+});
+
+test('messages that are still on their way keep their order, and are answered before the transport changes', { timeout: 60_000 }, async () => {
+  const alice = await Tab.open({ url: `${dev.page}?transport=http_stream` });
+  let release;
+  const released = new Promise(resolve => { release = resolve; });
+  await alice.page.route('**/emulation', async route => {
+    if (route.request().postData().includes('slowly')) await released;
+    await route.continue();
+  });
+  const request = alice.page.waitForRequest('**/emulation');
+  await alice.say('slowly');
+  await alice.say('but surely');
+  await request;
+  await alice.radio('sse').click();
+  release();
+  await alice.over('sse');
+  assert.deepEqual(await alice.messages(), ['You: slowly', 'You: but surely']);
+  assert.deepEqual(await alice.page.locator('.note').allTextContents(), []);
+  assert.deepEqual(complaints, []);
+});
+
+test('where a transport is blocked, the page takes the next one', { timeout: 60_000 }, async () => {
+  // A proxy that knows nothing of WebSocket, and may refuse other paths.
+  const refused = new Set();
+  const proxy = http.createServer((request, answer) => {
+    if (refused.has(request.url)) return answer.writeHead(403).end();
+    const onward = http.request({ host: '127.0.0.1', port: dev.port, path: request.url, method: request.method, headers: request.headers }, response => {
+      response.pipe(answer.writeHead(response.statusCode, response.headers));
+    });
+    request.pipe(onward).on('error', () => answer.destroy());
+    answer.on('close', () => onward.destroy());
+  }).on('upgrade', (_, socket) => socket.destroy()).listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  try {
+    const alice = await Tab.open({ url: `http://localhost:${proxy.address().port}/` });
+    await alice.over('http_stream');
+    assert.deepEqual(await alice.notes(), ['WebSocket does not get through, so this is HTTP stream']);
+    await alice.say('anyway');
+    await alice.sees('anyway');
+
+    // One that has worked is not given up.
+    await alice.cut();
+    await alice.reconnect();
+    await alice.over('http_stream');
+    refused.add('/connection/http_stream');
+    await alice.radio('websocket').click();
+    await alice.over('sse');
+    assert.deepEqual(alice.used, ['websocket', 'http_stream', 'http_stream', 'websocket', 'http_stream', 'sse']);
+    assert.deepEqual(await alice.notes(), [
+      'WebSocket does not get through, so this is HTTP stream', 'Back again, nothing was missed',
+      'WebSocket does not get through, so this is SSE', 'Now over SSE, nothing was missed',
+    ]);
+  } finally {
+    proxy.close();
+    proxy.closeAllConnections();
+  }
+});
+
 // A server may put a reply and what is pushed after it into one frame; here it always does.
 test('pushes in the frame of a reply are not lost', { timeout: 60_000 }, async () => {
   let bob;
@@ -256,7 +410,7 @@ test('pushes in the frame of a reply are not lost', { timeout: 60_000 }, async (
     { reply: '"presence":{', push: '"join":{', cause: async () => { bob = await Tab.open(); } },
   ];
   const causes = [];
-  const alice = await Tab.open(route => {
+  const alice = await Tab.open({ spoil: route => {
     const server = route.connectToServer();
     let held = [], hold;
     server.onMessage(frame => {
@@ -270,7 +424,7 @@ test('pushes in the frame of a reply are not lost', { timeout: 60_000 }, async (
       route.send(held.join('\n'));
       held = [];
     });
-  });
+  } });
   await Promise.all(causes);
   assert.equal(holds.length, 0, 'the replies were held');
   await alice.company(alice, bob);
@@ -280,21 +434,6 @@ test('pushes in the frame of a reply are not lost', { timeout: 60_000 }, async (
   await alice.reconnect();
   assert.deepEqual(await alice.messages(), ['backend: amid subscribing', 'backend: amid reading', 'backend: after that']);
   assert.deepEqual(complaints, []);
-});
-
-test('the page outlives a restart of the server, and keeps its name', { timeout: 60_000 }, async () => {
-  const alice = await Tab.open();
-  await dev.publish('before');
-  await alice.sees('before');
-  await dev.stop();
-  dev = await Dev.start(dev.port);
-  // The old token is refused and the old stream is gone: the page gets another token.
-  await alice.page.locator('.divider', { hasText: 'Some messages were missed' }).waitFor();
-  await alice.connected();
-  assert.equal(await alice.name(), alice.user);
-  await dev.publish('Hello again');
-  await alice.sees('Hello again');
-  assert.deepEqual(await alice.messages(), ['backend: before', 'backend: Hello again']);
 });
 
 test('what the page shows as examples works', { timeout: 60_000 }, async () => {
@@ -307,6 +446,21 @@ test('what the page shows as examples works', { timeout: 60_000 }, async () => {
   const python = await run(process.env.E2E_PYTHON, ['-W', 'error', '-c', await code('python')]);
   const node = await run(process.execPath, ['-e', await code('node')]);
   for (const { stdout } of [python, node]) assert.equal(await dev.user(stdout.trim()), 'anna');
+
+  // What curl prints, too.
+  assert.equal((await code('watch')).replace(/"token":"[^"]*"/, ''), dev.watch.replace(/"token":"[^"]*"/, ''));
+  const watch = spawn('sh', ['-c', `exec ${await code('watch')}`], { stdio: ['ignore', 'pipe', 'inherit'] });
+  try {
+    let printed = '';
+    for await (const chunk of watch.stdout.setEncoding('utf8')) {
+      if (!printed) await dev.publish('Hello curl');
+      printed += chunk;
+      if (printed.includes('Hello curl')) break;
+    }
+    assert.match(printed, /^\{"connect":.*\n(.*\n)*\{"channel":"chat:index","pub":\{"data":\{"text":"Hello curl"\}/);
+  } finally {
+    watch.kill();
+  }
 
   // What the SDK's example prints comes from what the curl line publishes.
   assert.equal(await code('curl'), dev.curl);
@@ -326,9 +480,10 @@ test('what the page shows as examples works', { timeout: 60_000 }, async () => {
   }
 
   // The code that is shown is the code that runs.
-  const source = await (await fetch(new URL('/dev/client.js', dev.page))).text();
+  const files = await Promise.all(['client', 'transports'].map(name => fetch(new URL(`/dev/${name}.js`, dev.page))));
+  const source = (await Promise.all(files.map(file => file.text()))).join('\n');
   assert.equal(await code('client'), source);
-  await alice.page.getByRole('tab', { name: 'What this page runs' }).click();
+  await alice.page.getByRole('tab', { name: 'This page' }).click();
   await alice.page.locator('.code', { has: alice.page.locator('#client') }).getByRole('button', { name: 'Copy' }).click();
   await alice.page.getByRole('button', { name: 'Copied' }).waitFor();
   assert.equal(await alice.page.evaluate(() => navigator.clipboard.readText()), source);
@@ -344,9 +499,11 @@ test('the page works by keyboard, with names for everything, and fits a phone', 
     for (const width of [1100, 390]) {
       await alice.page.setViewportSize({ width, height: 800 });
       await alice.page.emulateMedia({ colorScheme: scheme });
-      for (const tab of ['Python', 'Node', 'With an SDK', 'What this page runs']) {
+      for (const tab of ['Python', 'Node', 'SDK', 'This page', 'curl']) {
         await alice.page.getByRole('tab', { name: tab }).click();
         assert.equal(await alice.page.evaluate(() => document.documentElement.scrollWidth), width, `${tab} at ${width}`);
+        assert.deepEqual(await alice.page.locator('.bar, [role=tablist], .chat > header, #transports').evaluateAll(rows =>
+          rows.filter(row => row.scrollWidth > row.clientWidth).map(row => row.textContent.trim())), [], `cut off, at ${width}`);
       }
       await alice.page.evaluate(() => scrollTo(0, 0));
       await alice.page.screenshot({ path: path.join(screenshots, `demo-${scheme}-${width}.png`), fullPage: true });
@@ -363,14 +520,22 @@ test('the page works by keyboard, with names for everything, and fits a phone', 
     const [key, name, outline] = await alice.page.evaluate(() => {
       const e = document.activeElement;
       const label = e.ariaLabel ?? document.getElementById(e.getAttribute('aria-labelledby'))?.textContent ?? e.labels?.[0]?.textContent ?? (e.tagName === 'PRE' ? e.textContent : e.textContent);
-      return [e.id || e.className || e.tagName, label.trim(), getComputedStyle(e).outlineStyle];
+      return [e.id || e.name || e.className || e.tagName, label.trim(), getComputedStyle(e).outlineStyle];
     });
     if (key === 'BODY') break;
     seen.add(key);
     assert.notEqual(name, '', key);
     assert.notEqual(outline, 'none', key);
   }
-  for (const id of ['cut', 'log', 'text', 'tab-python', 'tab-sdk', 'curl']) assert.ok(seen.has(id), `${id} is reached: ${[...seen]}`);
+  for (const id of ['cut', 'transport', 'log', 'text', 'tab-python', 'tab-sdk', 'curl']) assert.ok(seen.has(id), `${id} is reached: ${[...seen]}`);
+
+  // So does the transport, which keeps the focus while the page reconnects.
+  await alice.radio('websocket').focus();
+  for (const [key, transport] of [['ArrowRight', 'http_stream'], ['ArrowRight', 'sse'], ['ArrowLeft', 'http_stream']]) {
+    await alice.page.keyboard.press(key);
+    await alice.over(transport);
+    assert.deepEqual(await alice.page.evaluate(() => [document.activeElement.value, getComputedStyle(document.activeElement).outlineStyle]), [transport, 'solid']);
+  }
 
   // Tabs follow the arrow keys; cutting and coming back keep the focus.
   await alice.page.locator('#tab-node').focus();

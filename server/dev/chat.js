@@ -30,8 +30,16 @@ let last; // author of the last message, for groups
 const log = $('log'), list = $('messages');
 let atEnd = true; // of the log
 let state, away; // away: the timer of a cut connection
+const unsent = []; // messages that wait for the connection
 
-const client = new Client(location.origin.replace(/^http/, 'ws') + '/connection/websocket', document.body.dataset.channel, getToken, {
+// The switch of transports. The query keeps the choice over reloads.
+const radios = [...document.querySelectorAll('[name=transport]')];
+const radioOf = transport => radios.find(radio => radio.value === transport);
+const labelOf = transport => radioOf(transport).labels[0].textContent;
+const chosen = radioOf(new URLSearchParams(location.search).get('transport')) ?? radios[0];
+let over; // the transport of the last connection
+
+const client = new Client(location.origin, chosen.value, document.body.dataset.channel, getToken, {
   state(name, reason) {
     state = document.body.dataset.state = name;
     $('state').replaceChildren(...{
@@ -40,11 +48,17 @@ const client = new Client(location.origin.replace(/^http/, 'ws') + '/connection/
     }[name]);
     $('cut').disabled = name !== 'connected';
     $('banner').hidden = name !== 'cut';
+    radioOf(client.transport).checked = true;
+    $('over').textContent = labelOf(client.transport);
+    if (name === 'connected') unsent.splice(0).forEach(publish);
   },
   loaded({ missed, back, complete, people: present }) {
+    if (client.transport !== client.chosen) divider(`${labelOf(client.chosen)} does not get through, so this is ${labelOf(client.transport)}`);
+    const how = client.transport === over ? 'Back again' : `Now over ${labelOf(client.transport)}`;
+    over = client.transport;
     if (back && !complete) divider('Some messages were missed: the server does not have them any more');
-    if (back && complete && missed.length) divider(`Back again, ${missed.length} ${missed.length === 1 ? 'message' : 'messages'} caught up`);
-    if (back && complete && !missed.length) divider('Back again, nothing was missed');
+    if (back && complete && missed.length) divider(`${how}, ${missed.length} ${missed.length === 1 ? 'message' : 'messages'} caught up`);
+    if (back && complete && !missed.length) divider(`${how}, nothing was missed`);
     missed.forEach(pub => publication(pub, back));
     people.clear();
     present.forEach(info => people.set(info.client, info));
@@ -114,18 +128,31 @@ function showPeople() {
   }));
 }
 
-$('send').onsubmit = async event => {
+$('send').onsubmit = event => {
   event.preventDefault();
   const text = $('text').value.trim();
   if (!text) return;
-  if (state !== 'connected') return note('Not sent: there is no connection');
+  if (state !== 'connected' && state !== 'connecting') return note('Not sent: there is no connection');
   $('text').value = '';
+  const message = { text, at: Date.now() };
+  if (state === 'connected') publish(message);
+  else unsent.push(message);
+};
+async function publish(message) {
   try {
-    await client.publish({ text, at: Date.now() });
+    await client.publish(message);
   } catch (error) {
     note(`Not sent: ${error.message}`);
   }
-};
+}
+
+for (const radio of radios) {
+  radio.onchange = () => {
+    history.replaceState(null, '', `?transport=${radio.value}`);
+    clearTimeout(away);
+    client.use(radio.value);
+  };
+}
 
 // The connection stays cut for ten seconds, or until the button is pressed.
 $('cut').onclick = () => {

@@ -1,34 +1,47 @@
-// The client protocol as this page speaks it: JSON over a WebSocket, without a library. A command
-// and its reply have the same id. Messages without an id are pushes and pings.
+// client.js: the client protocol as this page speaks it, in JSON and without a library. A command and
+// its reply have the same id. Messages without an id are pushes and pings.
+import { transports } from './transports.js';
+
+const names = Object.keys(transports);
+
 export class Client {
-  #socket; #token; #timer; #attempt = 0; #lastID = 0;
+  #connection; #token; #timer; #attempt = 0; #lastID = 0;
+  #turn = 0;            // counts connections: what earlier ones still say is ignored
+  #works;               // the transport has brought a message since it was chosen
   #waiting = new Map(); // commands without a reply so far
   #position;            // of the last message shown: recovery begins behind it
   #early;               // pushes that came while the page was being loaded
 
   // getToken asks a backend for a token; on has a function for each kind of event.
-  constructor(url, channel, getToken, on) { Object.assign(this, { url, channel, getToken, on }); }
+  constructor(server, transport, channel, getToken, on) {
+    Object.assign(this, { server, transport, chosen: transport, channel, getToken, on });
+  }
 
   async connect() {
-    clearTimeout(this.#timer);
+    this.#stop();
+    const turn = this.#turn, current = handle => what => { if (turn === this.#turn) handle(what); };
     this.on.state('connecting');
+    this.#timer = setTimeout(() => this.#closed({}), 10_000); // a proxy may hold everything back
     try {
       this.#token ??= await this.getToken();
     } catch {
-      return this.#again();
+      return current(() => this.#again())();
     }
-    const socket = this.#socket = new WebSocket(this.url);
-    socket.onopen = () => this.#begin().catch(error => {
+    if (turn !== this.#turn) return;
+    try {
+      this.#connection = transports[this.transport](this.server,
+        current(line => this.#receive(JSON.parse(line))), current(why => this.#closed(why)));
+      await this.#begin();
+    } catch (error) {
       if (error.code === 109) this.#token = null; // expired: get another
-      socket.close();
-    });
-    socket.onmessage = event => event.data.trim().split('\n').forEach(line => this.#receive(JSON.parse(line)));
-    socket.onclose = event => this.#closed(event);
+      current(() => this.#closed({}))();
+    }
   }
 
   async #begin() {
     this.#early = [];
-    await this.#call('connect', { token: this.#token, name: 'demo' });
+    const { node, session } = await this.#call('connect', { token: this.#token, name: 'demo' });
+    this.#connection.session = { node, session };
 
     // A page that was connected before asks for the messages after the last one that it has.
     const back = this.#position;
@@ -48,24 +61,30 @@ export class Client {
 
     this.#early.forEach(push => this.#show(push));
     this.#early = null;
+    clearTimeout(this.#timer);
     this.#attempt = 0;
+    this.chosen = this.transport;
     this.on.state('connected');
   }
 
   #call(method, params) {
     const id = ++this.#lastID;
-    this.#socket.send(JSON.stringify({ id, [method]: params }));
-    return new Promise((resolve, reject) => this.#waiting.set(id, { method, resolve, reject }));
+    this.#connection.send(JSON.stringify({ id, [method]: params }));
+    const command = { method };
+    this.#waiting.set(id, command);
+    return command.answer = new Promise((resolve, reject) => Object.assign(command, { resolve, reject }));
   }
 
   publish(data) { return this.#call('publish', { channel: this.channel, data }); }
 
   #receive(message) {
+    this.#works = true;
     if (message.id) {
       const { method, resolve, reject } = this.#waiting.get(message.id);
       this.#waiting.delete(message.id);
       message.error ? reject(message.error) : resolve(message[method] ?? {});
-    } else if (!message.push) this.#socket.send('{}'); // a ping is answered by a pong
+    } else if (!message.push) this.#connection.send('{}'); // a ping is answered by a pong
+    else if (message.push.disconnect) this.#closed(message.push.disconnect);
     else if (this.#early) this.#early.push(message.push);
     else this.#show(message.push);
   }
@@ -78,29 +97,49 @@ export class Client {
     this.on.publication(pub);
   }
 
+  // use goes on over another transport. It waits until the server has answered what was published,
+  // because a request that is still on its way would not find the session any more.
+  async use(transport) {
+    this.transport = this.chosen = transport;
+    this.on.state('connecting');
+    const published = [...this.#waiting.values()].filter(({ method }) => method === 'publish').map(({ answer }) => answer);
+    if (published.length) await Promise.race([Promise.allSettled(published), new Promise(resolve => setTimeout(resolve, 3000))]);
+    this.#works = false;
+    this.connect();
+  }
+
   // cut ends the connection, as a tunnel or a closed laptop does. It stays so until connect.
   cut() {
-    const socket = this.#socket;
-    socket.onopen = socket.onmessage = socket.onclose = null;
-    socket.close();
-    this.#fail();
+    this.#stop();
     this.on.state('cut');
   }
 
-  #fail() {
+  #stop() {
+    this.#turn++;
+    clearTimeout(this.#timer);
+    this.#connection?.close();
+    this.#connection = null;
     for (const { reject } of this.#waiting.values()) reject({ message: 'the connection is lost' });
     this.#waiting.clear();
   }
 
-  #closed({ code, reason }) {
-    this.#fail();
+  #closed({ code = 0, reason }) {
     if (code === 3500) this.#token = null; // the server has another secret now
-    else if (code >= 3500 && code < 4000 || code >= 4500) return this.on.state('refused', reason); // for good
+    else if (code >= 3500 && code < 4000 || code >= 4500) { // for good
+      this.#stop();
+      return this.on.state('refused', reason);
+    }
+    // A transport that has brought nothing may be blocked on the way: try the next one.
+    if (!this.#works && code < 3000) {
+      this.transport = names[(names.indexOf(this.transport) + 1) % names.length];
+      if (this.transport !== this.chosen) return this.connect();
+    }
     this.#again();
   }
 
   // Each attempt waits longer, and for a random time: many clients must not come back at once.
   #again() {
+    this.#stop();
     this.on.state('lost');
     const delay = Math.min(10_000, 300 * 2 ** this.#attempt++) * (0.5 + Math.random() / 2);
     this.#timer = setTimeout(() => this.connect(), delay);

@@ -20,7 +20,7 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 )
 
-//go:embed page.html style.css client.js chat.js
+//go:embed page.html style.css client.js transports.js chat.js
 var files embed.FS
 
 var pageTemplate = template.Must(template.ParseFS(files, "page.html"))
@@ -37,7 +37,7 @@ func Pages(cfg *config.Config) map[string]http.Handler {
 		"/dev/token":   only(http.MethodPost, p.token),
 		"/dev/publish": only(http.MethodPost, p.publish),
 	}
-	for _, name := range []string{"style.css", "client.js", "chat.js"} {
+	for _, name := range []string{"style.css", "client.js", "transports.js", "chat.js"} {
 		handlers["/dev/"+name] = only(http.MethodGet, file(name))
 	}
 	// Pages of other sites could send requests, although they could not read the answers.
@@ -161,8 +161,9 @@ const publishBody = `{"channel":"` + Channel + `","data":{"text":"Hello from the
 // Examples are code for newcomers to copy. Each works unchanged with the server that shows it.
 type Examples struct {
 	Channel string
-	Client  string // the code that the page runs
+	Client  string // the code with which the page connects
 	Curl    string
+	Watch   string
 	Python  string
 	Node    string
 	SDK     string
@@ -176,12 +177,17 @@ func Snippets(cfg *config.Config, host string) (*Examples, error) {
 	if err != nil {
 		return nil, err
 	}
+	transports, err := files.ReadFile("transports.js")
+	if err != nil {
+		return nil, err
+	}
 	token, err := sign(cfg, SnippetUser)
 	if err != nil {
 		return nil, err
 	}
 	e := &Examples{
-		Channel: Channel, Client: string(client), Curl: Curl(cfg, host), APIKey: cfg.HTTPAPI.Key, Secret: cfg.Client.Token.HMACSecretKey,
+		Channel: Channel, Client: string(client) + "\n" + string(transports), Curl: Curl(cfg, host), Watch: Watch(host, token),
+		APIKey: cfg.HTTPAPI.Key, Secret: cfg.Client.Token.HMACSecretKey,
 	}
 	secret := literal(e.Secret)
 	e.Python = fmt.Sprintf(pythonToken, secret, SnippetUser)

@@ -27,7 +27,8 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	pages := Pages(configOf(t, Options{Secret: "<script>&'\"", APIKey: "k"}))
 	for path, kind := range map[string]string{
-		"/": "text/html", "/dev/style.css": "text/css", "/dev/client.js": "text/javascript", "/dev/chat.js": "text/javascript",
+		"/": "text/html", "/dev/style.css": "text/css", "/dev/client.js": "text/javascript",
+		"/dev/transports.js": "text/javascript", "/dev/chat.js": "text/javascript",
 	} {
 		w := ask(t, pages, "GET", path, "", nil)
 		h := w.Header()
