@@ -14,10 +14,18 @@ const (
 	// maxUnasked bounds what waits for a client that makes the server answer (with new keys,
 	// for example) and does not read the answers; bytes.
 	maxUnasked = 16 << 10
+	// maxMessage is the most of an incomplete handshake message that is kept after the handshake;
+	// bytes. The only one that a server expects then, KeyUpdate, has 5. crypto/tls would wait for up
+	// to 256 KB before it refuses another one.
+	maxMessage = 4
 )
 
-// errFlood ends a connection whose client goes beyond maxUnasked.
-var errFlood = errors.New("the client asks for more than it reads")
+var (
+	// errFlood ends a connection whose client goes beyond maxUnasked.
+	errFlood = errors.New("the client asks for more than it reads")
+	// errMessage ends one whose client goes beyond maxMessage.
+	errMessage = errors.New("the client begins a handshake message that is no KeyUpdate")
+)
 
 // TLS is the server's end of TLS, between a socket and the protocol above. It drives a
 // crypto/tls.Conn in two ways. At first, and again after Block, the tls.Conn has a net.Conn
@@ -73,6 +81,9 @@ func (t *TLS) Read(p []byte) (int, error) {
 	t.wire.reading = true
 	n, err := t.conn.Read(p)
 	t.wire.reading = false
+	if hand := handshakeInput(t.conn); hand != nil && hand.Len() > maxMessage {
+		err = errMessage
+	}
 	// To ask the tls.Conn whether there is more takes an allocation.
 	raw := rawInput(t.conn)
 	t.wire.dry = err != nil || n < len(p) && raw != nil && raw.Len() == 0
@@ -127,6 +138,16 @@ func (t *TLS) TryWrite(frames [][]byte) (total int, err error) {
 func (t *TLS) Queue(p []byte) error {
 	_, err := t.conn.Write(p)
 	return err
+}
+
+// Held returns how many bytes t holds that the client sent and that are not complete yet.
+func (t *TLS) Held() (n int) {
+	for _, b := range []*bytes.Buffer{rawInput(t.conn), handshakeInput(t.conn)} {
+		if b != nil {
+			n += b.Len()
+		}
+	}
+	return n
 }
 
 // Congested reports whether *out holds something.

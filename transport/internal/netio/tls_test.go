@@ -603,6 +603,7 @@ func TestTLSViolations(t *testing.T) {
 		"unknown type":      {func(r *records) { r.record(99, "x") }, "unexpected message", 10},
 		"no type":           {func(r *records) { r.record(0, "\x00\x00") }, "unexpected message", 10},
 		"too many updates":  {func(r *records) { manyUpdates(r) }, "too many", 10},
+		"endless message":   {func(r *records) { r.record(handshakeType, "\x0b\x03\xff\xff"+strings.Repeat("x", 1000)) }, "no KeyUpdate", 0},
 		"data inside hand.": {func(r *records) { r.record(handshakeType, updateKeys[:3]).record(dataType, "x") }, "unexpected message", 10},
 		"too large":         {func(r *records) { r.wire.out.WriteString("\x17\x03\x03\xff\xff") }, "oversized record", 22},
 	} {
