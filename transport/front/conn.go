@@ -176,12 +176,14 @@ func (c *conn) await(p phase, d time.Duration) {
 	}
 }
 
-// deadline calls set with a deadline that passes after d, unless that is 0, or up to rearm
-// later.
+// deadline calls set with a deadline that passes after d or up to rearm later. If d is 0, there is
+// no deadline any more.
 func (c *conn) deadline(set func(time.Time) error, d time.Duration) {
+	var at time.Time
 	if d > 0 {
-		_ = set(time.Now().Add(d + rearm)) // if this fails, so do reads and writes
+		at = time.Now().Add(d + rearm)
 	}
+	_ = set(at) // if this fails, so do reads and writes
 }
 
 func (c *conn) read() error {

@@ -48,10 +48,9 @@ type Route struct {
 	// Answer is called on a goroutine for a request with a body of known length, of at most
 	// 64 KB. It returns the status, and out with the body of the answer appended. If Answer
 	// has done nothing, it returns status 0, and net/http gets the request. For a status
-	// other than 0 and 200, the body is the status' own text, if it may have one (204 may
-	// not). The request and its body are
-	// valid until Answer returns. ctx has the values of the server's BaseContext, and does
-	// not end with the connection.
+	// other than 0 and 200, the body is the text of the status; 204 and 304 have none. The
+	// request and its body are valid until Answer returns. ctx has the values of the server's
+	// BaseContext, and does not end with the connection.
 	Answer func(ctx context.Context, q *Request, body, out []byte) (status int, answer []byte)
 	// Check reports whether Answer may be called. It is called before the body has arrived.
 	// If it reports false, net/http gets the request.

@@ -55,8 +55,11 @@ type recorder struct {
 	status int // 0: there is none yet
 }
 
+// WriteHeader passes on what comes before the answer (100 and 103, for example), too.
 func (r *recorder) WriteHeader(status int) {
-	r.status = status
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		r.status = status
+	}
 	r.ResponseWriter.WriteHeader(status)
 }
 

@@ -2,16 +2,13 @@ package httpapi_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,109 +18,21 @@ import (
 
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/api/internal/apitest"
-	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/front/fronttest"
 )
 
-// site is a server of the API, with or without its routes.
-type site struct {
-	server  *http.Server
-	direct  *front.Listener // nil: without
-	served  atomic.Int64    // requests that passed net/http
-	addr    string
-	stopped chan struct{}
-}
-
-// start serves h on ln during a test.
-func start(t testing.TB, h *httpapi.Handler, ln net.Listener, direct bool) *site {
+// start serves h on ln during a test, with or without its routes.
+func start(t testing.TB, h *httpapi.Handler, ln net.Listener, direct bool) *fronttest.Site {
 	s := open(h, ln, direct)
-	t.Cleanup(s.close)
+	t.Cleanup(s.Close)
 	return s
 }
 
-func open(h *httpapi.Handler, ln net.Listener, direct bool) *site {
-	s := &site{addr: ln.Addr().String(), stopped: make(chan struct{})}
-	s.server = &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.served.Add(1)
-			h.ServeHTTP(w, r)
-		}),
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 10 * time.Second,
-		ErrorLog: log.New(io.Discard, "", 0),
-	}
+func open(h *httpapi.Handler, ln net.Listener, direct bool) *fronttest.Site {
 	if direct {
-		s.direct = front.Listen(ln, s.server, nil, h.Routes()...)
-		ln = s.direct
+		return fronttest.Serve(ln, h, h.Routes()...)
 	}
-	go func() {
-		defer close(s.stopped)
-		_ = s.server.Serve(ln)
-	}()
-	return s
-}
-
-func (s *site) close() {
-	_ = s.server.Close()
-	<-s.stopped
-}
-
-func listen(t testing.TB) net.Listener {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ln
-}
-
-// exchange sends the parts, closes its side, and returns all answers, normalized.
-func (s *site) exchange(t testing.TB, parts ...string) ([]string, error) {
-	c, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	for _, p := range parts {
-		if _, err := io.WriteString(c, p); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		return nil, err
-	}
-	raw, err := io.ReadAll(c)
-	if err != nil {
-		return nil, err
-	}
-	return answers(raw), nil
-}
-
-// answers tells what a client understands, except for the time.
-func answers(raw []byte) (list []string) {
-	r := bufio.NewReader(bytes.NewReader(raw))
-	for {
-		if _, err := r.Peek(1); err != nil {
-			return list
-		}
-		text, _, err := answer(r)
-		if err != nil {
-			return append(list, "broken: "+err.Error())
-		}
-		list = append(list, text)
-	}
-}
-
-// answer reads one, and whether it is said to be the last.
-func answer(r *bufio.Reader) (text string, last bool, err error) {
-	res, err := http.ReadResponse(r, nil)
-	if err != nil {
-		return "", false, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if date, dateErr := http.ParseTime(res.Header.Get("Date")); dateErr == nil && time.Since(date).Abs() < time.Minute {
-		res.Header.Del("Date")
-	}
-	return fmt.Sprint(res.Status, res.Header, res.ContentLength, res.Close, string(body)), res.Close, err
+	return fronttest.Serve(ln, h)
 }
 
 func request(path, body string, fields ...string) string {
@@ -214,13 +123,13 @@ func TestRoutesAnswerLikeServer(t *testing.T) {
 			var calls [2][]string
 			for i, direct := range []bool{false, true} {
 				node := &apitest.Node{Result: position}
-				s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Key: "secret"}), listen(t), direct)
+				s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Key: "secret"}), fronttest.Listen(t), direct)
 				var err error
-				if got[i], err = s.exchange(t, e.parts...); err != nil {
+				if got[i], err = s.Exchange(e.parts...); err != nil {
 					t.Fatal(direct, err)
 				}
 				calls[i] = node.Calls()
-				if n := s.served.Load(); direct && n != e.served {
+				if n := s.Served.Load(); direct && n != e.served {
 					t.Errorf("%d requests passed net/http, want %d", n, e.served)
 				}
 			}
@@ -237,10 +146,10 @@ func TestRoutesAnswerLikeServer(t *testing.T) {
 // In transport mode the status depends on the error: net/http answers all.
 func TestRoutesTransportMode(t *testing.T) {
 	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "secret", ErrorMode: "transport"})
-	s := start(t, h, listen(t), true)
-	got, err := s.exchange(t, request(publishPath, notPublished, keyField))
-	if err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "404") || s.served.Load() != 1 {
-		t.Errorf("%v, %v, %d served", got, err, s.served.Load())
+	s := start(t, h, fronttest.Listen(t), true)
+	got, err := s.Exchange(request(publishPath, notPublished, keyField))
+	if err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "404") || s.Served.Load() != 1 {
+		t.Errorf("%v, %v, %d served", got, err, s.Served.Load())
 	}
 }
 
@@ -249,24 +158,24 @@ func FuzzRoutes(f *testing.F) {
 	for _, e := range exchanges {
 		f.Add([]byte(strings.Join(e.parts, "")))
 	}
-	var sites [2]*site
+	var sites [2]*fronttest.Site
 	var nodes [2]*apitest.Node
 	renew := func(t testing.TB) {
 		for i, direct := range []bool{false, true} {
 			if sites[i] != nil {
-				sites[i].close()
+				sites[i].Close()
 			}
 			nodes[i] = &apitest.Node{Result: position}
-			sites[i] = open(newHandler(t, nodes[i], httpapi.Config{Prefix: "/api", Key: "secret"}), listen(t), direct)
+			sites[i] = open(newHandler(t, nodes[i], httpapi.Config{Prefix: "/api", Key: "secret"}), fronttest.Listen(t), direct)
 		}
 	}
 	renew(f)
-	f.Cleanup(func() { sites[0].close(); sites[1].close() })
+	f.Cleanup(func() { sites[0].Close(); sites[1].Close() })
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		var got [2][]string
 		for i, s := range sites {
 			var err error
-			if got[i], err = s.exchange(t, string(sent)); err != nil {
+			if got[i], err = s.Exchange(string(sent)); err != nil {
 				// A reset overtook the answer: what the server has done is not known.
 				renew(t)
 				t.Skip()
@@ -281,40 +190,13 @@ func FuzzRoutes(f *testing.F) {
 	})
 }
 
-// pipes is a listener of connections within a bubble.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
-
-func (p *pipes) dial() net.Conn {
-	client, server := net.Pipe()
-	p.conns <- server
-	return client
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
 // lifetime is how long the server keeps a connection after the client sent this.
-func lifetime(t *testing.T, p *pipes, sent string, answers int) time.Duration {
-	c := p.dial()
+func lifetime(t *testing.T, p *fronttest.Pipes, sent string, answers int) time.Duration {
+	c := p.Dial()
 	go func() { _, _ = io.WriteString(c, sent) }()
 	r := bufio.NewReader(c)
 	for range answers {
-		if _, _, err := answer(r); err != nil {
+		if _, _, err := fronttest.Answer(r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -327,7 +209,7 @@ func lifetime(t *testing.T, p *pipes, sent string, answers int) time.Duration {
 
 func TestRoutesTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipes()
+		p := fronttest.NewPipes()
 		s := start(t, newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "secret"}), p, true)
 		for _, test := range []struct {
 			sent    string
@@ -359,9 +241,9 @@ func TestKeyBeforeBody(t *testing.T) {
 	} {
 		for _, direct := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPipes()
+				p := fronttest.NewPipes()
 				s := start(t, newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "secret"}), p, direct)
-				c := p.dial()
+				c := p.Dial()
 				begin := time.Now()
 				go func() { _, _ = io.WriteString(c, sent) }()
 				answer, err := io.ReadAll(c)
@@ -371,7 +253,7 @@ func TestKeyBeforeBody(t *testing.T) {
 				if took := time.Since(begin); took > time.Second {
 					t.Errorf("%s, direct %v: the connection lived for %v", name, direct, took)
 				}
-				if err := s.server.Shutdown(t.Context()); err != nil {
+				if err := s.Shutdown(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -379,12 +261,12 @@ func TestKeyBeforeBody(t *testing.T) {
 	}
 }
 
-func shutdown(t *testing.T, s *site) {
+func shutdown(t *testing.T, s *fronttest.Site) {
 	t.Helper()
-	if err := s.server.Shutdown(t.Context()); err != nil {
+	if err := s.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := s.direct.Wait(t.Context()); err != nil {
+	if err := s.Front.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -400,13 +282,13 @@ func TestRoutesShutdown(t *testing.T) {
 				<-release
 			}
 		}}
-		p := newPipes()
+		p := fronttest.NewPipes()
 		s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Key: "secret"}), p, true)
-		fresh, idle, busy := p.dial(), p.dial(), p.dial()
+		fresh, idle, busy := p.Dial(), p.Dial(), p.Dial()
 		idleReader, busyReader := bufio.NewReader(idle), bufio.NewReader(busy)
 		ask := func(c net.Conn) { go func() { _, _ = io.WriteString(c, goodPublish) }() }
 		ask(idle)
-		if _, _, err := answer(idleReader); err != nil {
+		if _, _, err := fronttest.Answer(idleReader); err != nil {
 			t.Fatal(err)
 		}
 		blocked.Store(true)
@@ -415,7 +297,7 @@ func TestRoutesShutdown(t *testing.T) {
 
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := s.server.Shutdown(t.Context()); err != nil {
+		if err := s.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 		for name, r := range map[string]io.Reader{"fresh": fresh, "idle": idleReader} {
@@ -424,7 +306,7 @@ func TestRoutesShutdown(t *testing.T) {
 			}
 		}
 		done := make(chan error, 1)
-		go func() { done <- s.direct.Wait(t.Context()) }()
+		go func() { done <- s.Front.Wait(t.Context()) }()
 		synctest.Wait()
 		select {
 		case err := <-done:
@@ -432,14 +314,14 @@ func TestRoutesShutdown(t *testing.T) {
 		default:
 		}
 		close(release)
-		text, last, err := answer(busyReader)
+		text, last, err := fronttest.Answer(busyReader)
 		if err != nil || !last {
 			t.Fatalf("last answer: %s, %v", text, err)
 		}
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if err := s.direct.Wait(short); err != nil {
+		if err := s.Front.Wait(short); err != nil {
 			t.Errorf("a second wait: %v", err)
 		}
 	})
@@ -449,22 +331,22 @@ func TestRoutesShutdown(t *testing.T) {
 func TestRoutesShutdownInHaste(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		p := newPipes()
+		p := fronttest.NewPipes()
 		s := start(t, newHandler(t, &apitest.Node{Hook: func() { <-release }}, httpapi.Config{Prefix: "/api", Key: "secret"}), p, true)
-		c := p.dial()
+		c := p.Dial()
 		go func() { _, _ = io.WriteString(c, goodPublish) }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_ = s.direct.Close()
-		if err := s.direct.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		_ = s.Front.Close()
+		if err := s.Front.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
 		close(release)
-		if err := s.direct.Wait(t.Context()); err != nil {
+		if err := s.Front.Wait(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -478,11 +360,11 @@ func TestRoutesPanic(t *testing.T) {
 			panic("boom")
 		}
 	}}
-	s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Key: "secret"}), listen(t), true)
-	if got, err := s.exchange(t, goodPublish, goodPublish); len(got) > 0 {
+	s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Key: "secret"}), fronttest.Listen(t), true)
+	if got, err := s.Exchange(goodPublish, goodPublish); len(got) > 0 {
 		t.Errorf("%v, %v", got, err)
 	}
-	if got, err := s.exchange(t, goodPublish, goodPublish); err != nil || len(got) != 2 {
+	if got, err := s.Exchange(goodPublish, goodPublish); err != nil || len(got) != 2 {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -1,0 +1,77 @@
+package front_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/front/fronttest"
+)
+
+// TestNoIdleTimeout: the deadline of a head ends with the head. Without IdleTimeout and ReadTimeout, a
+// connection waits for as long as the client wants, for a body and for the next request.
+func TestNoIdleTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fronttest.NewPipes()
+		server := &http.Server{ReadHeaderTimeout: time.Second}
+		l := front.Listen(p, server, nil, front.Route{
+			Method: http.MethodPost, Path: "/x", ContentType: "a/b", Check: func(*front.Request) bool { return true },
+			Answer: func(_ context.Context, _ *front.Request, body, out []byte) (int, []byte) {
+				return http.StatusOK, append(out, body...)
+			},
+		})
+		served := make(chan error)
+		go func() { served <- server.Serve(l) }()
+		c := p.Dial()
+		r := bufio.NewReader(c)
+		for range 2 {
+			go func() {
+				_, _ = io.WriteString(c, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbo")
+				time.Sleep(time.Hour)
+				_, _ = io.WriteString(c, "dy")
+			}()
+			if text, _, err := fronttest.Answer(r); err != nil || text != `200 OK map[Content-Length:[4] Content-Type:[a/b] Date:[now]] 4 false "body"` {
+				t.Errorf("%s, %v", text, err)
+			}
+			time.Sleep(time.Hour)
+		}
+		c.Close()
+		_ = server.Close()
+		<-served
+	})
+}
+
+// note is a gate that lets everything pass.
+type note struct{ status int }
+
+func (*note) Enter(*front.Request) *front.Refusal  { return nil }
+func (n *note) Leave(_ *front.Request, status int) { n.status = status }
+
+// TestStatusOfWrapped: the gate gets the status of the answer, not of what came before it.
+func TestStatusOfWrapped(t *testing.T) {
+	for want, statuses := range map[int][]int{
+		200: nil, 204: {100, 103, 204}, 404: {404}, 101: {101},
+	} {
+		var n note
+		s := httptest.NewServer(front.Wrap(&n, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for _, status := range statuses {
+				w.WriteHeader(status)
+			}
+		})))
+		resp, err := http.Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		http.DefaultClient.CloseIdleConnections()
+		if s.Close(); n.status != want {
+			t.Errorf("%d: Leave got %d", want, n.status)
+		}
+	}
+}
