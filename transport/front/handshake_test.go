@@ -4,7 +4,6 @@ package front
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -19,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
@@ -34,24 +34,7 @@ type secureSite struct {
 	ln     *Listener
 	server *http.Server
 	taken  chan change
-	log    *lockedLog
-}
-
-type lockedLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log    *logtest.Buffer
 }
 
 // testCertificates are those of package httptest.
@@ -63,7 +46,7 @@ var testCertificates = sync.OnceValue(func() []tls.Certificate {
 
 func newSecureSite(t *testing.T, edit func(*http.Server)) *secureSite {
 	t.Helper()
-	s := &secureSite{t: t, loop: loop.New(), taken: make(chan change, 10000), log: &lockedLog{}}
+	s := &secureSite{t: t, loop: loop.New(), taken: make(chan change, 10000), log: new(logtest.Buffer)}
 	go s.loop.Run()
 	s.server = &http.Server{
 		TLSConfig: &tls.Config{Certificates: testCertificates()},
@@ -392,6 +375,69 @@ func TestTickets(t *testing.T) {
 			t.Errorf("connection %d: resumed %v", i, c.ConnectionState().DidResume)
 		}
 	}
+}
+
+// clipped is a connection that drops what is written beyond some bytes.
+type clipped struct {
+	net.Conn
+	left int
+}
+
+func (c *clipped) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p[:min(len(p), c.left)])
+	if c.left -= n; err == nil {
+		n = len(p)
+	}
+	return n, err
+}
+
+// TestPartialRecords: what TLS holds of incomplete records counts as what clients have sent of their
+// requests, so it is bounded.
+func TestPartialRecords(t *testing.T) {
+	s := newSecureSite(t, nil)
+	held := func() (bytes, clients int) {
+		done := make(chan struct{})
+		s.loop.Sockets().Post(func() {
+			defer close(done)
+			for _, in := range s.ln.intakes {
+				bytes += in.held
+				for n := in.partial.oldest; n != nil; n = in.partial.after(n) {
+					clients++
+				}
+			}
+		})
+		<-done
+		return bytes, clients
+	}
+	reached := func(least, most, clients int) {
+		t.Helper()
+		for began := time.Now(); ; {
+			if b, c := held(); b >= least && b <= most && c == clients {
+				return
+			} else if time.Since(began) > patience {
+				t.Fatalf("%d bytes of %d clients are counted", b, c)
+			}
+		}
+	}
+	var conns []*tls.Conn
+	for range 3 {
+		nc := &clipped{s.dial(), 1 << 20}
+		c := tls.Client(nc, &tls.Config{InsecureSkipVerify: true, DynamicRecordSizingDisabled: true})
+		if err := c.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		nc.left = 9000
+		_, _ = c.Write([]byte(request("A: " + strings.Repeat("x", 15000) + "\r\n")))
+		conns = append(conns, c)
+	}
+	reached(3*9000, 3*9000, 3)
+	conns[1].NetConn().(*clipped).Conn.Close()
+	reached(2*9000, 2*9000, 2)
+	s.switched(s.client(&tls.Config{}), "")
+	for _, c := range conns {
+		_ = c.NetConn().(*clipped).Conn.Close()
+	}
+	reached(0, 0, 0)
 }
 
 // BenchmarkHandshake shows what a connection costs both ends, of which the server has about half.

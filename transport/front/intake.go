@@ -40,7 +40,7 @@ type intake struct {
 	mu      sync.Mutex
 	waiting queue // all connections, in the order of their arrival
 	partial queue // those with a part of their head, in the order of their first bytes
-	held    int   // bytes of the buffers of those in partial
+	held    int   // bytes that those in partial hold
 	closed  bool
 }
 
@@ -51,6 +51,7 @@ type newcomer struct {
 	fd      int32
 	scanned int32 // the first bytes, in which the head does not end
 	whole   int32 // the size of the request; 0: its head is not complete
+	held    int32 // what it adds to intake.held; it is in intake.partial unless that is 0
 	remote  netip.AddrPort
 	due     time.Time     // when it is closed
 	b       *netio.Buffer // what was read; nil: nothing
@@ -97,19 +98,32 @@ func (in *intake) admit(batch []netio.Socket) {
 // remove takes n off the queues. Its socket stays open, and watched.
 func (in *intake) remove(n *newcomer) {
 	in.waiting.remove(n)
-	if n.b != nil {
-		in.partial.remove(n)
-	}
+	in.count(n, 0)
 	n.gone = true
-	in.held -= n.size()
 }
 
-// size is how much n adds to held.
-func (n *newcomer) size() int {
-	if n.b == nil {
-		return 0
+// count notes how many bytes n holds now.
+func (in *intake) count(n *newcomer, held int) {
+	before := int(n.held)
+	switch {
+	case before == 0 && held > 0:
+		in.partial.add(n)
+	case before > 0 && held == 0:
+		in.partial.remove(n)
 	}
-	return cap(n.b.B)
+	n.held = int32(held)
+	in.held += held - before
+}
+
+// size returns how many bytes n holds: what was read, and what TLS has of an incomplete record.
+func (n *newcomer) size() (size int) {
+	if n.b != nil {
+		size = cap(n.b.B)
+	}
+	if t := n.layer(); t != nil {
+		size += t.Held()
+	}
+	return size
 }
 
 // arm sets the timer for the oldest connection.
@@ -254,7 +268,7 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 	buf := in.loop.Buffer()
 	size, err := n.receive(buf)
 	if data = buf[:size]; n.b != nil {
-		in.append(n, data)
+		n.append(data)
 		data = n.b.B
 	}
 	switch {
@@ -270,8 +284,9 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 		return data, r, end, o
 	}
 	if n.b == nil && size > 0 {
-		in.append(n, data)
+		n.append(data)
 	}
+	in.count(n, n.size())
 	for in.held > maxHeld {
 		in.drop(in.partial.oldest)
 	}
@@ -316,12 +331,7 @@ func (n *newcomer) stuck() bool { return n.tls != nil && n.tls.out != nil }
 var errStuck = errors.New("the client does not read")
 
 // append adds data to what was read of n.
-func (in *intake) append(n *newcomer, data []byte) {
-	if n.b == nil {
-		in.partial.add(n)
-	}
-	before := n.size()
+func (n *newcomer) append(data []byte) {
 	n.b = n.b.Grow(len(data))
 	n.b.B = append(n.b.B, data...)
-	in.held += n.size() - before
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gyrohq/gyro/internal/logtest"
 )
 
 // TestDescriptorsExhausted: the listener waits, clients that are connected notice nothing, and
@@ -37,7 +39,7 @@ func TestDescriptorsExhausted(t *testing.T) {
 }
 
 func testDescriptorsExhausted(t *testing.T) {
-	var logs logBuffer
+	var logs logtest.Buffer
 	s := siteServer(t, true, func(hs *http.Server) { hs.ErrorLog = log.New(&logs, "", 0) })
 	c, _ := newClient(t, s.dial(), "/ws", nil)
 	p := await(t, "a peer", s.peers)

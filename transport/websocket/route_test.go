@@ -2,7 +2,6 @@ package websocket
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/protocol"
@@ -38,24 +38,6 @@ func needLoops(t *testing.T) {
 	if !direct {
 		t.Skip("of the run with routes")
 	}
-}
-
-// logBuffer is a log that can be read meanwhile.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // siteServer serves a WebSocket endpoint at /ws and others beside it.
@@ -280,7 +262,7 @@ func (g *testGate) await(t *testing.T) (passed string) {
 func TestRoute(t *testing.T) {
 	needLoops(t)
 	var handled atomic.Int32
-	var logs logBuffer
+	var logs logtest.Buffer
 	var gate testGate
 	cfg := Config{CheckOrigin: func(q *front.Request) bool { return q.Get("Origin") != "foreign" }}
 	s := siteServerWith(t, cfg, &gate, true, func(hs *http.Server) {

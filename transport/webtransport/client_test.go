@@ -2,7 +2,6 @@ package webtransport
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -18,7 +17,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +25,7 @@ import (
 	wt "github.com/quic-go/webtransport-go"
 	"go.uber.org/goleak"
 
+	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -64,24 +63,7 @@ type testServer struct {
 	t     *testing.T
 	mux   *http.ServeMux
 	peers chan *testPeer
-	log   *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log   *logtest.Buffer
 }
 
 // selfSigned returns a configuration with a certificate of that serial number.
@@ -102,7 +84,7 @@ func selfSigned(serial int64) *tls.Config {
 // server itself.
 func newServer(t *testing.T, cfg Config, a transport.Acceptor, change func(*http.Server)) *testServer {
 	t.Helper()
-	s := &testServer{t: t, mux: http.NewServeMux(), peers: make(chan *testPeer, 8), log: new(lockedBuffer)}
+	s := &testServer{t: t, mux: http.NewServeMux(), peers: make(chan *testPeer, 8), log: new(logtest.Buffer)}
 	if a == nil {
 		a = s
 	}
