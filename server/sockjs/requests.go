@@ -71,8 +71,12 @@ func (h *Handler) receiveHTML(w http.ResponseWriter, r *http.Request, id string)
 	})
 }
 
-// receive serves a request that receives what the server sends.
+// receive serves a request that receives what the server sends. Its body means nothing, but has to
+// be there: net/http would wait for it before it sends the answer, and this request has no deadline.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request, id string, e *envelope) {
+	if _, ok := h.body(w, r); !ok {
+		return
+	}
 	s := h.join(w, r, id)
 	if s == nil {
 		return
@@ -158,13 +162,8 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, id string) {
 		http.NotFound(w, r)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.cfg.MaxBodySize)))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		http.Error(w, fmt.Sprintf("the body has more than %d bytes", h.cfg.MaxBodySize), http.StatusRequestEntityTooLarge)
-		return
-	}
-	if err != nil {
-		http.Error(w, "the body is not complete", http.StatusBadRequest)
+	body, ok := h.body(w, r)
+	if !ok {
 		return
 	}
 	messages, err := decode(body)
@@ -180,4 +179,18 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// body returns the body of a request, and reports false if the request was answered.
+func (h *Handler) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.cfg.MaxBodySize)))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		http.Error(w, fmt.Sprintf("the body has more than %d bytes", h.cfg.MaxBodySize), http.StatusRequestEntityTooLarge)
+		return nil, false
+	}
+	if err != nil {
+		http.Error(w, "the body is not complete", http.StatusBadRequest)
+		return nil, false
+	}
+	return body, true
 }

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,94 +21,32 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/internal/peertest"
 	"github.com/gyrohq/gyro/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait; none takes anywhere near as long.
-const patience = 20 * time.Second
-
-// testPeer records what its transport tells.
-type testPeer struct {
-	conn     transport.Conn
-	info     transport.Info
-	received chan string
-	writable chan struct{}
-	closed   chan error
-}
-
-func (p *testPeer) Receive(msg []byte) { p.received <- string(msg) }
-
-func (p *testPeer) Writable() {
-	select {
-	case p.writable <- struct{}{}:
-	default:
-	}
-}
-
-func (p *testPeer) Closed(err error) { p.closed <- err }
-
-// write frames messages and writes them as the core does.
-func (p *testPeer) write(t *testing.T, messages ...string) {
+// write writes messages as the core does.
+func write(t *testing.T, p *peertest.Peer, messages ...string) {
 	t.Helper()
-	var out []byte
-	for _, m := range messages {
-		f := p.info.Framer
-		out = append(out, f.Frame(append(make([]byte, f.Headroom()), m...))...)
-	}
-	for len(out) > 0 {
-		n, err := p.conn.Write([][]byte{out})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if out = out[n:]; len(out) > 0 {
-			await(t, p.writable)
-		}
+	if err := p.Write(p.Frames(messages...)...); err != nil {
+		t.Error(err)
 	}
 }
 
-func (p *testPeer) frames(messages ...string) (list [][]byte) {
-	for _, m := range messages {
-		f := p.info.Framer
-		list = append(list, f.Frame(append(make([]byte, f.Headroom()), m...)))
-	}
-	return list
-}
-
-func await[T any](t *testing.T, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		t.Fatal("nothing came")
-		panic("unreachable")
-	}
-}
-
-// testServer serves a handler at /s, whose connections become testPeers.
+// testServer serves a handler at /s, whose connections become Peers.
 type testServer struct {
 	*httptest.Server
-	t      *testing.T
-	peers  chan *testPeer
-	refuse error
-}
-
-func (s *testServer) Accept(_ context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
-	if s.refuse != nil {
-		return nil, s.refuse
-	}
-	p := &testPeer{conn: c, info: info, received: make(chan string, 100), writable: make(chan struct{}, 1), closed: make(chan error, 2)}
-	s.peers <- p
-	return p, nil
+	*peertest.Acceptor
+	t *testing.T
 }
 
 func newServer(t *testing.T, cfg Config) *testServer {
-	s := &testServer{t: t, peers: make(chan *testPeer, 100)}
+	s := &testServer{t: t, Acceptor: peertest.NewAcceptor()}
 	cfg.Prefix = "/s"
 	s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg))
-	s.Config.ReadTimeout, s.Config.WriteTimeout = 2*time.Second, 2*time.Second
+	s.Config.ReadTimeout, s.Config.WriteTimeout = time.Second, 2*time.Second
 	s.Start()
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -126,7 +66,7 @@ type answer struct {
 // open sends a request and returns the answer as soon as it begins.
 func (s *testServer) open(method, path, body string, header http.Header) answer {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), peertest.Patience)
 	s.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, method, s.URL+"/s"+path, strings.NewReader(body))
 	if err != nil {
@@ -245,6 +185,35 @@ func (st *stream) wantEnd() {
 	}
 }
 
+// TestMissingBody: a request whose body does not come ends when the server's time to read it is over, and
+// opens no session.
+func TestMissingBody(t *testing.T) {
+	s := newServer(t, Config{MaxBodySize: 1000})
+	var group sync.WaitGroup
+	for _, path := range []string{"POST /s/0/a/xhr", "POST /s/0/a/xhr_streaming", "GET /s/0/a/eventsource", "GET /s/0/a/htmlfile?c=a"} {
+		group.Go(func() {
+			nc, err := net.Dial("tcp", s.Listener.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer nc.Close()
+			_ = nc.SetDeadline(time.Now().Add(peertest.Patience))
+			_, _ = io.WriteString(nc, path+" HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx")
+			if got, err := io.ReadAll(nc); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 400 ") {
+				t.Errorf("%s: %q, %v", path, got, err)
+			}
+		})
+	}
+	group.Wait()
+	if status, text := s.ask("POST", "/0/a/xhr", strings.Repeat("x", 1001)); status != http.StatusRequestEntityTooLarge {
+		t.Error(status, text)
+	}
+	if len(s.Peers) > 0 {
+		t.Error("a session was opened")
+	}
+}
+
 var streams = []string{"xhr_streaming", "eventsource", "htmlfile"}
 
 // odd has what an envelope could break.
@@ -256,19 +225,19 @@ func TestStreams(t *testing.T) {
 			s := newServer(t, Config{})
 			st := s.stream(kind)
 			st.want("o")
-			p := await(t, s.peers)
-			if p.info.Name != "sockjs" || p.info.Mode != transport.Bidirectional || p.info.RemoteAddr == "" || p.info.Header() == nil {
-				t.Errorf("info %+v", p.info)
+			p := peertest.Await(t, s.Peers)
+			if p.Info.Name != "sockjs" || p.Info.Mode != transport.Bidirectional || p.Info.RemoteAddr == "" || p.Info.Header() == nil {
+				t.Errorf("info %+v", p.Info)
 			}
 			if status, body := s.ask("POST", "/1/a/xhr_send", `["one","two"]`); status != 204 {
 				t.Errorf("%d %s", status, body)
 			}
 			for _, want := range []string{"one", "two"} {
-				if got := await(t, p.received); got != want {
+				if got := peertest.Await(t, p.Received); got != want {
 					t.Errorf("got %q, want %q", got, want)
 				}
 			}
-			p.write(t, "x", odd)
+			write(t, p, "x", odd)
 			quoted, _ := json.Marshal(odd)
 			var frame []string
 			var got []string
@@ -281,13 +250,13 @@ func TestStreams(t *testing.T) {
 			if got[0] != "x" || got[1] != odd {
 				t.Errorf("got %q, want %s", got, quoted)
 			}
-			p.conn.Close(protocol.DisconnectForceReconnect, p.frames("last"))
+			p.Conn.Close(protocol.DisconnectForceReconnect, p.Frames("last"))
 			st.want(`a["last"]`, `c[3011,"force reconnect"]`)
 			st.wantEnd()
-			if err := await(t, p.closed); !errors.Is(err, protocol.DisconnectForceReconnect) {
+			if err := peertest.Await(t, p.Ended); !errors.Is(err, protocol.DisconnectForceReconnect) {
 				t.Error(err)
 			}
-			if n, err := p.conn.Write(p.frames("late")); n > 0 || err == nil {
+			if n, err := p.Conn.Write(p.Frames("late")); n > 0 || err == nil {
 				t.Error("Write after the end")
 			}
 			if status, _ := s.ask("POST", "/1/a/xhr_send", `["late"]`); status != 404 {
@@ -306,22 +275,22 @@ func TestPolling(t *testing.T) {
 		}
 	}
 	poll("o")
-	p := await(t, s.peers)
-	p.write(t, "one", "two") // while nobody polls
+	p := peertest.Await(t, s.Peers)
+	write(t, p, "one", "two") // while nobody polls
 	poll(`a["one","two"]`)
 	answer := make(chan string)
 	go func() {
 		_, body := s.ask("POST", "/0/a/xhr", "")
 		answer <- body
 	}()
-	p.write(t, "three")
-	if got := await(t, answer); got != "a[\"three\"]\n" {
+	write(t, p, "three")
+	if got := peertest.Await(t, answer); got != "a[\"three\"]\n" {
 		t.Errorf("%q", got)
 	}
-	p.conn.Close(protocol.DisconnectShutdown, p.frames("last"))
+	p.Conn.Close(protocol.DisconnectShutdown, p.Frames("last"))
 	poll(`a["last"]`)
 	poll(`c[3001,"shutdown"]`)
-	if err := await(t, p.closed); !errors.Is(err, protocol.DisconnectShutdown) {
+	if err := peertest.Await(t, p.Ended); !errors.Is(err, protocol.DisconnectShutdown) {
 		t.Error(err)
 	}
 }
@@ -357,14 +326,14 @@ func TestNothingLost(t *testing.T) {
 					}
 				}
 			}()
-			p := await(t, s.peers)
+			p := peertest.Await(t, s.Peers)
 			size := func(n int) int { return 1 + n*n%50_000 }
 			go func() {
 				for n := range total {
-					p.write(t, strings.Repeat("x", size(n)))
+					write(t, p, strings.Repeat("x", size(n)))
 				}
 				d := protocol.DisconnectShutdown
-				p.conn.Close(d, nil)
+				p.Conn.Close(d, nil)
 			}()
 			for n := range total {
 				if v, ok := <-got; !ok || v != size(n) {
@@ -382,7 +351,7 @@ func TestWebSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(patience))
+		_ = conn.SetDeadline(time.Now().Add(peertest.Patience))
 		if early != nil {
 			return struct {
 				io.Reader
@@ -409,9 +378,9 @@ func TestWebSocket(t *testing.T) {
 	c, end := dial()
 	defer end()
 	want(c, "o")
-	p := await(t, s.peers)
-	if p.info.Name != "sockjs" || p.info.Framer.Encoding() != protocol.JSON {
-		t.Errorf("info %+v", p.info)
+	p := peertest.Await(t, s.Peers)
+	if p.Info.Name != "sockjs" || p.Info.Framer.Encoding() != protocol.JSON {
+		t.Errorf("info %+v", p.Info)
 	}
 	for _, text := range []string{`["one","two"]`, ``, `"three"`} {
 		if err := wsutil.WriteClientText(c, []byte(text)); err != nil {
@@ -419,29 +388,29 @@ func TestWebSocket(t *testing.T) {
 		}
 	}
 	for _, message := range []string{"one", "two", "three"} {
-		if got := await(t, p.received); got != message {
+		if got := peertest.Await(t, p.Received); got != message {
 			t.Errorf("got %q, want %q", got, message)
 		}
 	}
-	p.write(t, "x", `{"a":"b"}`)
+	write(t, p, "x", `{"a":"b"}`)
 	want(c, `a["x"]`, `a["{\"a\":\"b\"}"]`)
-	p.conn.Close(protocol.DisconnectForceReconnect, p.frames("last"))
+	p.Conn.Close(protocol.DisconnectForceReconnect, p.Frames("last"))
 	want(c, `a["last"]`, `c[3011,"force reconnect"]`)
 	wantClose(c, 3011)
-	if err := await(t, p.closed); !errors.Is(err, protocol.DisconnectForceReconnect) {
+	if err := peertest.Await(t, p.Ended); !errors.Is(err, protocol.DisconnectForceReconnect) {
 		t.Error(err)
 	}
 
 	c, end = dial()
 	defer end()
 	want(c, "o")
-	p = await(t, s.peers)
+	p = peertest.Await(t, s.Peers)
 	if err := wsutil.WriteClientText(c, []byte(`{"no":"array"}`)); err != nil {
 		t.Fatal(err)
 	}
 	want(c, `c[3501,"bad request"]`)
 	wantClose(c, 3501)
-	await(t, p.closed)
+	peertest.Await(t, p.Ended)
 }
 
 func TestBadInput(t *testing.T) {
@@ -486,7 +455,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s %s %s: %d %.100s, want %d", tt.method, tt.path, tt.body, status, body, tt.status)
 		}
 	}
-	if n := len(s.peers); n != 1 {
+	if n := len(s.Peers); n != 1 {
 		t.Errorf("%d sessions", n)
 	}
 }
@@ -496,11 +465,11 @@ func TestSecondReceiver(t *testing.T) {
 	s := newServer(t, Config{})
 	st := s.stream("xhr_streaming")
 	st.want("o")
-	p := await(t, s.peers)
+	p := peertest.Await(t, s.Peers)
 	if _, body := s.ask("POST", "/0/a/xhr", ""); body != "c[2010,\"Another connection still open\"]\n" {
 		t.Errorf("%q", body)
 	}
-	p.write(t, "x")
+	write(t, p, "x")
 	st.want(`a["x"]`)
 }
 
@@ -510,28 +479,28 @@ func TestClientsGo(t *testing.T) {
 	s := newServer(t, Config{DisconnectDelay: 10 * time.Millisecond, WriteTimeout: 10 * time.Millisecond, ResponseLimit: 1 << 40})
 	st := s.stream("xhr_streaming")
 	st.want("o")
-	p := await(t, s.peers)
+	p := peertest.Await(t, s.Peers)
 	st.body.Close()
-	if err := await(t, p.closed); err == nil || !strings.Contains(err.Error(), "connection lost") {
+	if err := peertest.Await(t, p.Ended); err == nil || !strings.Contains(err.Error(), "connection lost") {
 		t.Errorf("left: %v", err)
 	}
 	s.ask("POST", "/0/poll/xhr", "")
-	if err := await(t, await(t, s.peers).closed); err == nil || !strings.Contains(err.Error(), "no request receives") {
+	if err := peertest.Await(t, peertest.Await(t, s.Peers).Ended); err == nil || !strings.Contains(err.Error(), "no request receives") {
 		t.Errorf("does not poll: %v", err)
 	}
 	s.stream("xhr_streaming").want("o")
-	p = await(t, s.peers)
+	p = peertest.Await(t, s.Peers)
 	large := strings.Repeat("x", 1<<20)
 	for {
-		n, err := p.conn.Write(p.frames(large))
+		n, err := p.Conn.Write(p.Frames(large))
 		if err != nil {
 			break
 		}
 		if n == 0 {
 			select {
-			case <-p.writable:
+			case <-p.Ready:
 				continue
-			case err = <-p.closed:
+			case err = <-p.Ended:
 			}
 			if !errors.Is(err, protocol.DisconnectWriteError) {
 				t.Errorf("does not read: %v", err)
@@ -547,27 +516,27 @@ func TestEnds(t *testing.T) {
 	s := newServer(t, Config{DisconnectDelay: 20 * time.Millisecond})
 	st := s.stream("eventsource")
 	st.want("o")
-	p := await(t, s.peers)
-	p.conn.Close(protocol.DisconnectConnectionClosed, p.frames("never sent"))
+	p := peertest.Await(t, s.Peers)
+	p.Conn.Close(protocol.DisconnectConnectionClosed, p.Frames("never sent"))
 	st.wantEnd()
-	await(t, p.closed)
+	peertest.Await(t, p.Ended)
 
 	st = s.stream("eventsource")
 	st.want("o")
-	p = await(t, s.peers)
-	p.conn.Close(protocol.Disconnect{}, p.frames("error reply"))
+	p = peertest.Await(t, s.Peers)
+	p.Conn.Close(protocol.Disconnect{}, p.Frames("error reply"))
 	st.want(`a["error reply"]`)
 	st.wantEnd() // after the delay
-	await(t, p.closed)
+	peertest.Await(t, p.Ended)
 
 	s.ask("POST", "/0/b/xhr", "")
-	p = await(t, s.peers)
-	p.conn.Close(protocol.DisconnectShutdown, nil)
-	if err := await(t, p.closed); !errors.Is(err, protocol.DisconnectShutdown) { // after the delay
+	p = peertest.Await(t, s.Peers)
+	p.Conn.Close(protocol.DisconnectShutdown, nil)
+	if err := peertest.Await(t, p.Ended); !errors.Is(err, protocol.DisconnectShutdown) { // after the delay
 		t.Error(err)
 	}
 
-	s.refuse = protocol.DisconnectShutdown
+	s.Refuse = protocol.DisconnectShutdown
 	st = s.stream("xhr_streaming")
 	st.want("o", `c[3001,"shutdown"]`)
 	st.wantEnd()
@@ -578,30 +547,30 @@ func TestPause(t *testing.T) {
 	s := newServer(t, Config{})
 	st := s.stream("xhr_streaming")
 	st.want("o")
-	p := await(t, s.peers)
-	p.conn.Pause(true)
+	p := peertest.Await(t, s.Peers)
+	p.Conn.Pause(true)
 	sent := make(chan int)
 	go func() {
 		status, _ := s.ask("POST", "/0/a/xhr_send", `["a"]`)
 		sent <- status
 	}()
-	p.write(t, "x")
+	write(t, p, "x")
 	st.want(`a["x"]`)
-	if len(p.received) > 0 {
+	if len(p.Received) > 0 {
 		t.Error("received during the pause")
 	}
-	p.conn.Pause(false)
-	if got, status := await(t, p.received), await(t, sent); got != "a" || status != 204 {
+	p.Conn.Pause(false)
+	if got, status := peertest.Await(t, p.Received), peertest.Await(t, sent); got != "a" || status != 204 {
 		t.Error(got, status)
 	}
-	p.conn.Pause(true)
+	p.Conn.Pause(true)
 	go func() {
 		status, _ := s.ask("POST", "/0/a/xhr_send", `["a"]`)
 		sent <- status
 	}()
-	p.conn.Close(protocol.DisconnectShutdown, nil)
+	p.Conn.Close(protocol.DisconnectShutdown, nil)
 	st.want(`c[3001,"shutdown"]`)
-	if status := await(t, sent); status != 204 && status != 404 {
+	if status := peertest.Await(t, sent); status != 204 && status != 404 {
 		t.Error(status)
 	}
 }
@@ -621,7 +590,7 @@ func TestAdmission(t *testing.T) {
 				t.Fatalf("%d %s", status, body)
 			}
 			if want == "o\n" {
-				await(t, s.peers).write(t, "x")
+				write(t, peertest.Await(t, s.Peers), "x")
 			}
 		}
 	}

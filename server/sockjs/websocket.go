@@ -86,7 +86,7 @@ type webSocketPeer struct {
 	conn *webSocketConn
 }
 
-// Receive hands over the messages of an array. A message without a byte means nothing.
+// Receive hands over the messages of an array. An empty message means nothing.
 func (p *webSocketPeer) Receive(msg []byte) {
 	if len(msg) == 0 {
 		return

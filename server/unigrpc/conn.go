@@ -39,6 +39,7 @@ type conn struct {
 	mu      sync.Mutex
 	out     []byte // whole messages, each with its length
 	begun   bool   // something was written
+	deaf    bool   // the client does not read
 	starved bool   // Write took less than all bytes
 	ending  bool
 	cause   error // for Peer.Closed
@@ -47,8 +48,7 @@ type conn struct {
 // serve hands the connection to a and writes until its end. It returns the status of the stream.
 func (c *conn) serve(ctx context.Context, a transport.Acceptor, info transport.Info) (err error) {
 	defer func() {
-		if r := recover(); r != nil {
-			c.fail(&transport.Panic{Reason: r, Stack: debug.Stack()})
+		if c.contain(recover()) {
 			err = status.Error(codes.Internal, protocol.DisconnectServerError.Reason)
 		}
 		c.tell()
@@ -69,8 +69,21 @@ func (c *conn) serve(ctx context.Context, a transport.Acceptor, info transport.I
 	return nil
 }
 
+// contain has a panic end the connection. It reports whether one did, now or before.
+func (c *conn) contain(reason any) bool {
+	if reason != nil {
+		c.fail(&transport.Panic{Reason: reason, Stack: debug.Stack()})
+		c.cancel()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, panicked := errors.AsType[*transport.Panic](c.cause)
+	return panicked
+}
+
 // receive hands the connect request to the core, which refuses a malformed one.
 func (c *conn) receive() {
+	defer func() { c.contain(recover()) }()
 	var m message
 	if c.stream.RecvMsg(&m) != nil {
 		c.Close(protocol.DisconnectBadRequest, nil) // if the client has not gone
@@ -114,9 +127,7 @@ func (c *conn) run(ctx context.Context) {
 		case ended:
 			return
 		case drained:
-			c.peerMu.Lock()
-			c.peer.Writable() // it is set, since it has written
-			c.peerMu.Unlock()
+			c.writable()
 		default:
 			select {
 			case <-c.wake:
@@ -126,6 +137,12 @@ func (c *conn) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+func (c *conn) writable() {
+	c.peerMu.Lock()
+	defer c.peerMu.Unlock() // also if the peer panics
+	c.peer.Writable()       // it is set, since it has written
 }
 
 // next returns what is to be written. If that is nothing, drained tells that the peer waits for
@@ -163,7 +180,16 @@ func (c *conn) send(batch []byte) error {
 // expire ends a write that takes too long.
 func (c *conn) expire() {
 	c.fail(fmt.Errorf("transport: %w: %w", protocol.DisconnectWriteError, os.ErrDeadlineExceeded))
+	c.mu.Lock()
+	c.deaf = true
+	c.mu.Unlock()
 	c.cancel()
+}
+
+func (c *conn) isDeaf() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deaf
 }
 
 // fail notes that the connection can no longer be used.
@@ -235,7 +261,7 @@ func (c *conn) Close(d protocol.Disconnect, frames [][]byte) {
 	c.ending, c.cause = true, d
 	switch {
 	case d.Code == protocol.DisconnectConnectionClosed.Code, d.Code == protocol.DisconnectSlow.Code:
-		c.out = nil
+		c.out, c.deaf = nil, d.Code == protocol.DisconnectSlow.Code
 		c.cancel()
 	case len(frames) == 0 && !c.begun:
 		c.out = (&protocol.Push{Disconnect: &d}).AppendDelimited(nil)

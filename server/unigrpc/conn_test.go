@@ -17,64 +17,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/internal/peertest"
 	"github.com/gyrohq/gyro/server/internal/unistream"
 	"github.com/gyrohq/gyro/transport"
 )
 
-// patience bounds every wait; none takes anywhere near as long.
-const patience = 20 * time.Second
-
-// testPeer records what its transport tells.
-type testPeer struct {
-	conn     transport.Conn
-	info     transport.Info
-	received chan string
-	writable chan struct{}
-	closed   chan error
-}
-
-func (p *testPeer) Receive(msg []byte) { p.received <- string(msg) }
-
-func (p *testPeer) Writable() {
-	select {
-	case p.writable <- struct{}{}:
-	default:
-	}
-}
-
-func (p *testPeer) Closed(err error) { p.closed <- err }
-
-// acceptor makes peers. If refuse is set, it returns that error; if it is a string, it panics.
-type acceptor struct {
-	peers  chan *testPeer
-	refuse any
-}
-
-func (a *acceptor) Accept(_ context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
-	switch r := a.refuse.(type) {
-	case error:
-		return nil, r
-	case string:
-		panic(r)
-	}
-	p := &testPeer{conn: c, info: info, received: make(chan string, 10), writable: make(chan struct{}, 1), closed: make(chan error, 2)}
-	a.peers <- p
-	return p, nil
-}
-
-func await[T any](t *testing.T, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		t.Fatal("nothing came")
-		panic("unreachable")
-	}
-}
-
 // start serves a in memory and returns a client.
-func start(t *testing.T, a *acceptor, cfg Config) unistream.CentrifugoUniStreamClient {
+func start(t *testing.T, a *peertest.Acceptor, cfg Config) unistream.CentrifugoUniStreamClient {
 	t.Helper()
 	l := bufconn.Listen(64 << 10)
 	s := New(a, cfg)
@@ -92,7 +41,7 @@ func start(t *testing.T, a *acceptor, cfg Config) unistream.CentrifugoUniStreamC
 		if err := s.Wait(context.Background(), time.Minute); err != nil {
 			t.Error(err)
 		}
-		if err := await(t, served); err != nil {
+		if err := peertest.Await(t, served); err != nil {
 			t.Error(err)
 		}
 	})
@@ -101,7 +50,7 @@ func start(t *testing.T, a *acceptor, cfg Config) unistream.CentrifugoUniStreamC
 
 func consume(t *testing.T, c unistream.CentrifugoUniStreamClient) grpc.ServerStreamingClient[unistream.Push] {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), peertest.Patience)
 	t.Cleanup(cancel)
 	stream, err := c.Consume(ctx, &unistream.ConnectRequest{Token: "t"})
 	if err != nil {
@@ -117,10 +66,10 @@ func push(n int) []byte {
 // A core that writes as fast as the transport lets it loses nothing: what is not taken is written
 // again when the transport asks for it. The end comes behind it.
 func TestBackpressure(t *testing.T) {
-	a := &acceptor{peers: make(chan *testPeer, 1)}
-	stream := consume(t, start(t, a, Config{WriteTimeout: patience}))
-	p := await(t, a.peers)
-	if got, want := await(t, p.received), string((&protocol.ConnectRequest{Token: "t"}).AppendProto(nil)); got != want {
+	a := peertest.NewAcceptor()
+	stream := consume(t, start(t, a, Config{WriteTimeout: peertest.Patience}))
+	p := peertest.Await(t, a.Peers)
+	if got, want := peertest.Await(t, p.Received), string((&protocol.ConnectRequest{Token: "t"}).AppendProto(nil)); got != want {
 		t.Errorf("request %q, want %q", got, want)
 	}
 	sizes := []int{0, 1, 100, 40_000, 1, 300_000, 5}
@@ -131,19 +80,13 @@ func TestBackpressure(t *testing.T) {
 			for _, n := range sizes {
 				out = append(out, push(n)...)
 			}
-			for len(out) > 0 {
-				n, err := p.conn.Write([][]byte{out})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if out = out[n:]; len(out) > 0 {
-					<-p.writable
-				}
+			if err := p.Write(out); err != nil {
+				t.Error(err)
+				return
 			}
 		}
 		d := protocol.DisconnectForceReconnect
-		p.conn.Close(d, [][]byte{push(7), (&protocol.Push{Disconnect: &d}).AppendDelimited(nil)})
+		p.Conn.Close(d, [][]byte{push(7), (&protocol.Push{Disconnect: &d}).AppendDelimited(nil)})
 	}()
 	for range rounds {
 		for _, n := range sizes {
@@ -162,7 +105,7 @@ func TestBackpressure(t *testing.T) {
 	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
-	if err := await(t, p.closed); !errors.Is(err, protocol.DisconnectForceReconnect) {
+	if err := peertest.Await(t, p.Ended); !errors.Is(err, protocol.DisconnectForceReconnect) {
 		t.Error(err)
 	}
 }
@@ -174,23 +117,23 @@ func TestWriteTimeout(t *testing.T) {
 		"slow": func(c transport.Conn) { c.Close(protocol.DisconnectSlow, nil) }, "gone": func(c transport.Conn) { c.Close(protocol.DisconnectConnectionClosed, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &acceptor{peers: make(chan *testPeer, 1)}
+			a := peertest.NewAcceptor()
 			timeout := 10 * time.Millisecond
 			if name == "slow" || name == "gone" {
 				timeout = time.Hour
 			}
 			consume(t, start(t, a, Config{WriteTimeout: timeout}))
-			p := await(t, a.peers)
+			p := peertest.Await(t, a.Peers)
 			for range 2 { // gRPC takes the first one in any case
-				for n, err := p.conn.Write([][]byte{push(200_000)}); n == 0; n, err = p.conn.Write([][]byte{push(200_000)}) {
+				for n, err := p.Conn.Write([][]byte{push(200_000)}); n == 0; n, err = p.Conn.Write([][]byte{push(200_000)}) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					await(t, p.writable)
+					peertest.Await(t, p.Ready)
 				}
 			}
-			end(p.conn)
-			err := await(t, p.closed)
+			end(p.Conn)
+			err := peertest.Await(t, p.Ended)
 			want := map[string]protocol.Disconnect{
 				"open": protocol.DisconnectWriteError, "closing": protocol.DisconnectShutdown,
 				"slow": protocol.DisconnectSlow, "gone": protocol.DisconnectConnectionClosed,
@@ -202,39 +145,87 @@ func TestWriteTimeout(t *testing.T) {
 	}
 }
 
+// What gRPC keeps for streams that their client does not read is bounded: after maxDeaf of them the
+// connection is closed.
+func TestDeafStreams(t *testing.T) {
+	a := peertest.NewAcceptor()
+	client := start(t, a, Config{WriteTimeout: 10 * time.Millisecond})
+	other := consume(t, client)
+	peertest.Await(t, a.Peers)
+	for n := 1; n <= maxDeaf; n++ {
+		consume(t, client)
+		p := peertest.Await(t, a.Peers)
+		for range 2 { // gRPC takes the first one in any case
+			if p.Write(push(200_000)) != nil {
+				break
+			}
+		}
+		if err := peertest.Await(t, p.Ended); !errors.Is(err, protocol.DisconnectWriteError) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := other.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("the connection goes on: %v", err)
+	}
+}
+
 // The peer is told when the client leaves.
 func TestClientLeaves(t *testing.T) {
-	a := &acceptor{peers: make(chan *testPeer, 1)}
+	a := peertest.NewAcceptor()
 	client := start(t, a, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := client.Consume(ctx, new(unistream.ConnectRequest)); err != nil {
 		t.Fatal(err)
 	}
-	p := await(t, a.peers)
-	if p.info.Name != "uni_grpc" || p.info.Mode != transport.OneWay || p.info.RemoteAddr == "" || p.info.Header().Get("Content-Type") != "application/grpc" {
-		t.Errorf("info %+v", p.info)
+	p := peertest.Await(t, a.Peers)
+	if p.Info.Name != "uni_grpc" || p.Info.Mode != transport.OneWay || p.Info.RemoteAddr == "" || p.Info.Header().Get("Content-Type") != "application/grpc" {
+		t.Errorf("info %+v", p.Info)
 	}
 	cancel()
-	if err := await(t, p.closed); err == nil {
+	if err := peertest.Await(t, p.Ended); err == nil {
 		t.Error("no cause")
 	}
-	if _, err := p.conn.Write([][]byte{push(1)}); err == nil {
+	if _, err := p.Conn.Write([][]byte{push(1)}); err == nil {
 		t.Error("Write after the end")
 	}
 }
 
 // An acceptor that takes no connections, and one that panics.
 func TestRefusal(t *testing.T) {
-	stream := consume(t, start(t, &acceptor{refuse: protocol.DisconnectShutdown}, Config{}))
+	stream := consume(t, start(t, &peertest.Acceptor{Refuse: protocol.DisconnectShutdown}, Config{}))
 	if got, err := stream.Recv(); err != nil || got.GetDisconnect().GetCode() != 3001 {
 		t.Errorf("%v, %v", got, err)
 	}
 	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
-	stream = consume(t, start(t, &acceptor{refuse: "panic"}, Config{}))
+	stream = consume(t, start(t, &peertest.Acceptor{Panics: "Accept"}, Config{}))
 	if _, err := stream.Recv(); status.Code(err) != codes.Internal {
 		t.Error(err)
+	}
+}
+
+// A peer that panics ends its stream, and nothing else.
+func TestPanics(t *testing.T) {
+	for _, method := range []string{"Receive", "Writable"} {
+		a := peertest.NewAcceptor()
+		a.Panics = method
+		stream := consume(t, start(t, a, Config{WriteTimeout: peertest.Patience}))
+		p := peertest.Await(t, a.Peers)
+		if method == "Writable" {
+			for n, err := 1, error(nil); n > 0 && err == nil; n, err = p.Conn.Write([][]byte{push(stashSize)}) {
+			}
+		}
+		var err error
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		if status.Code(err) != codes.Internal {
+			t.Errorf("%s: the client got %v", method, err)
+		}
+		if _, ok := errors.AsType[*transport.Panic](peertest.Await(t, p.Ended)); !ok {
+			t.Errorf("%s: Closed got another error", method)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -56,6 +57,9 @@ const (
 	leastPingGap   = 5 * time.Second  // between the HTTP/2 pings of a client
 	writeBuffer    = 16 << 10         // while something is written
 	readBuffer     = 1 << 10          // clients send little
+	// maxDeaf is how many streams may end because the client does not read them. gRPC keeps up to 64 KB
+	// and a message of each, for as long as the connection lasts.
+	maxDeaf = 16
 )
 
 const method = "/centrifugal.centrifugo.unistream.CentrifugoUniStream/Consume"
@@ -128,10 +132,48 @@ func orDefault(d, def time.Duration) time.Duration {
 
 // Serve takes connections from l until Stop, and closes l.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(listener{l}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil
+}
+
+// listener makes connections clients.
+type listener struct{ net.Listener }
+
+func (l listener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &client{Conn: nc}, nil
+}
+
+// client is a connection, on which there may be several streams.
+type client struct {
+	net.Conn
+	deaf atomic.Int32 // streams that ended because the client did not read them
+}
+
+// address is the address of a client. Streams find their client by it.
+type address struct {
+	net.Addr
+	client *client
+}
+
+func (c *client) RemoteAddr() net.Addr { return address{c.Conn.RemoteAddr(), c} }
+
+// clientOf returns the client of a stream.
+func clientOf(ctx context.Context) *client {
+	p, _ := peer.FromContext(ctx)
+	return p.Addr.(address).client
+}
+
+// goesDeaf closes the connection if that has happened too often.
+func (c *client) goesDeaf() {
+	if c.deaf.Add(1) == maxDeaf {
+		_ = c.Close()
+	}
 }
 
 // Stop stops taking connections and streams. It does not end the streams: the acceptor has to.
@@ -196,6 +238,11 @@ func (s *Server) consume(stream grpc.ServerStream) error {
 	cancel, _ := ctx.Value(cancelKey{}).(context.CancelFunc)
 	defer cancel()
 	c := &conn{stream: stream, cancel: cancel, wake: make(chan struct{}, 1), timeout: s.cfg.WriteTimeout}
+	defer func() {
+		if c.isDeaf() {
+			clientOf(ctx).goesDeaf()
+		}
+	}()
 	return c.serve(ctx, s.acceptor, transport.Info{
 		Name: "uni_grpc", Framer: framer{}, RemoteAddr: addressOf(ctx), Mode: transport.OneWay, DisconnectPush: true,
 		Header: func() http.Header {

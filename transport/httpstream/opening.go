@@ -35,10 +35,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, q *front.Reque
 	if !slices.Contains(h.traits.methods(), r.Method) {
 		return o, &rejection{http.StatusMethodNotAllowed, "the method is none of " + h.traits.allowed(), ""}
 	}
-	if r.Method != http.MethodPost {
-		return h.parse(q, nil)
-	}
-	limit := h.cfg.MaxRequestBodySize
+	limit := h.cfg.MaxRequestBodySize // of a GET, too: net/http would wait for its body before it answers
 	switch body, status := readBody(w, r, limit); status {
 	case 0:
 		return h.parse(q, body)

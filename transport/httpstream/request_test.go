@@ -167,29 +167,33 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestSlowBody: a client that sends its request slowly gets an answer when its time is over.
+// TestSlowBody: a client that sends its request slowly gets an answer when its time is over, also if
+// nobody needs the body.
 func TestSlowBody(t *testing.T) {
+	methods := map[Kind]string{HTTPStream: "POST", SSE: "GET", UniPoll: "GET"}
 	for _, w := range []way{byGoroutines, byHijack, byRoute} {
-		t.Run(w.String(), func(t *testing.T) {
-			s := newServer(t, HTTPStream, w, Config{}, func(s *testServer) {
-				s.edit = func(hs *http.Server) {
-					hs.ReadHeaderTimeout, hs.ReadTimeout = 100*time.Millisecond, 100*time.Millisecond
+		for k, method := range methods {
+			t.Run(kinds[k].name+"/"+w.String(), func(t *testing.T) {
+				s := newServer(t, k, w, Config{}, func(s *testServer) {
+					s.edit = func(hs *http.Server) {
+						hs.ReadHeaderTimeout, hs.ReadTimeout = 100*time.Millisecond, 100*time.Millisecond
+					}
+				})
+				nc := s.dial()
+				fmt.Fprintf(nc, "%s %s HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{", method, s.path())
+				if status := readStatus(bufio.NewReader(nc)); status != statusClosed {
+					t.Errorf("status %d", status)
+				}
+				if _, err := io.Copy(io.Discard, nc); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("the connection goes on: %v", err)
+				}
+				nc = s.dial() // half a head
+				fmt.Fprintf(nc, "%s %s HTTP/1.1\r\nHost: a\r\nContent-", method, s.path())
+				if b, err := io.ReadAll(nc); len(b) > 0 && w == byRoute && k != UniPoll || err != nil {
+					t.Errorf("got %q, %v", b, err)
 				}
 			})
-			nc := s.dial()
-			_, _ = io.WriteString(nc, "POST /connection/http_stream HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{")
-			if status := readStatus(bufio.NewReader(nc)); status != statusClosed {
-				t.Errorf("status %d", status)
-			}
-			if _, err := io.Copy(io.Discard, nc); err != nil && !errors.Is(err, syscall.ECONNRESET) {
-				t.Errorf("the connection goes on: %v", err)
-			}
-			nc = s.dial() // half a head
-			_, _ = io.WriteString(nc, "POST /connection/http_stream HTTP/1.1\r\nHost: a\r\nContent-")
-			if b, err := io.ReadAll(nc); len(b) > 0 && w == byRoute || err != nil {
-				t.Errorf("got %q, %v", b, err)
-			}
-		})
+		}
 	}
 }
 
