@@ -265,9 +265,13 @@ func connectionOf(ctx context.Context) *connection {
 func (s *Server) welcome(ctx context.Context, q *quic.Conn) context.Context {
 	c := &connection{server: s, quic: q}
 	s.mu.Lock()
+	wait := s.idle
+	if s.closing {
+		wait = parting
+	}
+	c.timer = time.AfterFunc(wait, c.closeIdle)
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
-	c.timer = time.AfterFunc(s.idle, c.closeIdle)
 	context.AfterFunc(q.Context(), func() {
 		c.timer.Stop()
 		s.mu.Lock()

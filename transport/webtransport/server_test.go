@@ -147,6 +147,16 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// TestLateConnection: a connection that is accepted while the server shuts down does not keep it waiting.
+func TestLateConnection(t *testing.T) {
+	s := newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout = time.Hour })
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	c := must[*quic.Conn](t)(quic.DialAddr(t.Context(), s.Addr().String(), clientTLS(), clientQUIC()))
+	await(t, "end of the connection", c.Context().Done())
+}
+
 // TestBusy: a session keeps its connection, and has no deadlines.
 func TestBusy(t *testing.T) {
 	const idle = 100 * time.Millisecond
