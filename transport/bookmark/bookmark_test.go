@@ -55,7 +55,7 @@ func TestForeign(t *testing.T) {
 	for _, text := range []string{
 		"", "42", "urn:uuid:6ba7b810", "news", "news=", "news=12", "news=12.", "news=.e", "news=-1.e", "news=x.e", "=1.e",
 		"news=18446744073709551616.e", "news=1.e&", "&news=1.e", "news=1.e&&a=1.e", "news=1.e&news=2.e", "ne ws=1.e", "n=1.e\n",
-		"n%=1.e", "n%4=1.e", "n%zz=1.e", "n%61=1.e", "n=1.%", "ü=1.e", "n=1.e&m", `{"news":{"offset":1}}`,
+		"n%=1.e", "n%4=1.e", "n%zz=1.e", "n%61=1.e", "n%0a=1.e", "n%+1=1.e", "n=1.%", "ü=1.e", "n=1.e&m", `{"news":{"offset":1}}`,
 	} {
 		if got := Parse(text); got != nil {
 			t.Errorf("%q: %v", text, got)

@@ -1,9 +1,6 @@
 package bookmark
 
-import (
-	"strconv"
-	"strings"
-)
+import "strings"
 
 const hexDigits = "0123456789ABCDEF"
 
@@ -43,11 +40,11 @@ func unescape(s string) (string, bool) {
 		if c != '%' || i+2 >= len(s) {
 			return "", false
 		}
-		code, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
-		if err != nil || plain(byte(code)) {
+		high, low := strings.IndexByte(hexDigits, s[i+1]), strings.IndexByte(hexDigits, s[i+2])
+		if high < 0 || low < 0 || plain(byte(high<<4|low)) {
 			return "", false
 		}
-		b.WriteByte(byte(code))
+		b.WriteByte(byte(high<<4 | low))
 		i += 2
 	}
 	return b.String(), true
