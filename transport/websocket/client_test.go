@@ -24,10 +24,10 @@ import (
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/wstest/frametest"
-	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/internal/driver"
+	"github.com/gyrohq/gyro/transport/internal/drivertest"
 	"github.com/gyrohq/gyro/transport/websocket/internal/endpoint"
 )
 
@@ -299,32 +299,8 @@ func (s *testServer) NextLoop() transport.Loop {
 
 // AcceptOn is Accept, but that tests use the connection from their own goroutines.
 func (s *testServer) AcceptOn(l transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
-	return s.accept(ctx, c, info, posted{l, c})
+	return s.accept(ctx, c, info, drivertest.OnLoop(l, c))
 }
-
-// posted is a connection of a loop for use from elsewhere.
-type posted struct {
-	loop transport.Loop
-	conn transport.Conn
-}
-
-func (p posted) do(f func()) {
-	done := make(chan struct{})
-	if p.loop.Post(func() { f(); close(done) }) {
-		<-done
-	}
-}
-
-func (p posted) Write(frames [][]byte) (n int, err error) {
-	p.do(func() { n, err = p.conn.Write(frames) })
-	return n, err
-}
-
-func (p posted) Close(d protocol.Disconnect, frames [][]byte) {
-	p.do(func() { p.conn.Close(d, frames) })
-}
-
-func (p posted) Pause(pause bool) { p.do(func() { p.conn.Pause(pause) }) }
 
 func newServer(t testing.TB, cfg Config) *testServer {
 	s := &testServer{t: t, peers: make(chan *testPeer, 2000)}
