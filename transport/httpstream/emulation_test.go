@@ -2,19 +2,16 @@ package httpstream_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +21,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/front/fronttest"
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
@@ -58,7 +56,7 @@ var endpointURL = &url.URL{Path: "/emulation"}
 // emulationSite serves an Emulation at /emulation.
 type emulationSite struct {
 	*emulator
-	served atomic.Int64 // requests that passed net/http
+	*fronttest.Site
 }
 
 // serveEmulation serves on ln during a test, with or without the route.
@@ -68,92 +66,23 @@ func serveEmulation(t testing.TB, ln net.Listener, routed bool) *emulationSite {
 		MaxRequestBodySize: 1000,
 		AllowOrigin:        func(q *front.Request) bool { return q.Get("Origin") == "https://good.example" },
 	})
-	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.served.Add(1)
-			h.ServeHTTP(w, r)
-		}),
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 10 * time.Second,
-		ErrorLog: log.New(io.Discard, "", 0),
-	}
+	var routes []front.Route
 	if routed {
-		ln = front.Listen(ln, server, nil, h.Route("/emulation"))
+		routes = []front.Route{h.Route("/emulation")}
 	}
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		_ = server.Serve(ln)
-	}()
-	t.Cleanup(func() {
-		_ = server.Close()
-		<-stopped
-	})
+	s.Site = fronttest.Serve(ln, h, routes...)
+	t.Cleanup(s.Close)
 	return s
 }
 
-// exchange sends the parts on one connection, closes its side, and returns the answers.
-func exchange(t *testing.T, c net.Conn, parts ...string) []string {
+// exchange returns the answers to what a client sends on one connection.
+func (s *emulationSite) exchange(t *testing.T, parts ...string) []string {
 	t.Helper()
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	for _, p := range parts {
-		if _, err := io.WriteString(c, p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if tcp, ok := c.(*net.TCPConn); ok {
-		if err := tcp.CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	raw, err := io.ReadAll(c)
+	list, err := s.Exchange(parts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []string
-	for r := bufio.NewReader(bytes.NewReader(raw)); ; {
-		if _, err := r.Peek(1); err != nil {
-			return list
-		}
-		text, err := readAnswer(r)
-		if err != nil {
-			t.Fatalf("%v in %q", err, raw)
-		}
-		list = append(list, text)
-	}
-}
-
-// readAnswer reads an answer, and returns what a client understands of it, except for the time.
-func readAnswer(r *bufio.Reader) (string, error) {
-	res, err := http.ReadResponse(r, &http.Request{Method: http.MethodPost})
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if res.Header.Get("Date") == "" && res.StatusCode != http.StatusContinue {
-		err = errors.Join(err, errors.New("no date"))
-	}
-	res.Header.Del("Date")
-	return fmt.Sprint(res.StatusCode, res.Header, res.ContentLength, res.Close, string(body)), err
-}
-
-func dialTCP(t *testing.T, ln net.Listener) net.Conn {
-	t.Helper()
-	c, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func listenTCP(t *testing.T) net.Listener {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ln
+	return list
 }
 
 func emulationRequest(body string, fields ...string) string {
@@ -234,9 +163,8 @@ func TestEmulation(t *testing.T) {
 			t.Parallel()
 			var got [2][]string
 			for i, routed := range []bool{false, true} {
-				ln := listenTCP(t)
-				s := serveEmulation(t, ln, routed)
-				got[i] = exchange(t, dialTCP(t, ln), e.parts...)
+				s := serveEmulation(t, fronttest.Listen(t), routed)
+				got[i] = s.exchange(t, e.parts...)
 				var statuses []string
 				for _, text := range got[i] {
 					statuses = append(statuses, text[:3])
@@ -249,7 +177,7 @@ func TestEmulation(t *testing.T) {
 					t.Errorf("route %v: calls\n%s", routed, diff)
 				}
 				s.mu.Unlock()
-				if n := s.served.Load(); routed && n != e.served {
+				if n := s.Served.Load(); routed && n != e.served {
 					t.Errorf("%d requests passed net/http, want %d", n, e.served)
 				}
 			}
@@ -262,55 +190,35 @@ func TestEmulation(t *testing.T) {
 
 // Pages of allowed origins alone may read answers.
 func TestEmulationCORS(t *testing.T) {
-	ln := listenTCP(t)
-	serveEmulation(t, ln, true)
+	s := serveEmulation(t, fronttest.Listen(t), true)
 	answer := func(text string) string {
 		t.Helper()
-		list := exchange(t, dialTCP(t, ln), text)
+		list := s.exchange(t, text)
 		if len(list) != 1 {
 			t.Fatalf("%q", list)
 		}
 		return list[0]
 	}
 	const allowed = "Access-Control-Allow-Credentials:[true] Access-Control-Allow-Origin:[https://good.example]"
-	if a := answer(emulationRequest(toA, goodOrigin)); a != "204 map["+allowed+" Vary:[Origin]] 0 false" {
+	if a := answer(emulationRequest(toA, goodOrigin)); a != "204 No Content map["+allowed+" Date:[now] Vary:[Origin]] 0 false \"\"" {
 		t.Errorf("%q", a)
 	}
-	if a := answer(emulationRequest(toA, badOrigin)); a != "204 map[] 0 false" {
+	if a := answer(emulationRequest(toA, badOrigin)); a != "204 No Content map[Date:[now]] 0 false \"\"" {
 		t.Errorf("%q", a)
 	}
 	preflight := "OPTIONS /emulation HTTP/1.1\r\nHost: a\r\nOrigin: https://good.example\r\nAccess-Control-Request-Headers: content-type\r\n\r\n"
-	want := "204 map[Access-Control-Allow-Credentials:[true] Access-Control-Allow-Headers:[content-type] Access-Control-Allow-Methods:[POST, OPTIONS] " +
-		"Access-Control-Allow-Origin:[https://good.example] Access-Control-Max-Age:[300] Vary:[Origin]] 0 false"
+	want := "204 No Content map[Access-Control-Allow-Credentials:[true] Access-Control-Allow-Headers:[content-type] Access-Control-Allow-Methods:[POST, OPTIONS] " +
+		"Access-Control-Allow-Origin:[https://good.example] Access-Control-Max-Age:[300] Date:[now] Vary:[Origin]] 0 false \"\""
 	if a := answer(preflight); a != want {
 		t.Errorf("%q", a)
 	}
-	if a := answer(strings.Replace(preflight, "good", "bad", 1)); a != "204 map[Access-Control-Allow-Methods:[POST, OPTIONS] Access-Control-Max-Age:[300]] 0 false" {
+	if a := answer(strings.Replace(preflight, "good", "bad", 1)); a != "204 No Content map[Access-Control-Allow-Methods:[POST, OPTIONS] Access-Control-Max-Age:[300] Date:[now]] 0 false \"\"" {
 		t.Errorf("%q", a)
 	}
 	if a := answer(strings.Replace(emulationRequest(toA), "POST", "DELETE", 1)); !strings.Contains(a, "Allow:[POST, OPTIONS]") {
 		t.Errorf("%q", a)
 	}
 }
-
-// pipeListener has connections of memory, for virtual time.
-type pipeListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func (p *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipeListener) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
-func (p *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // A node that does not answer is told of, although the server's time to write has passed. A body
 // that comes slowly ends in bounded time.
@@ -329,14 +237,13 @@ func TestEmulationTakesLong(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+				p := fronttest.NewPipes()
 				s := serveEmulation(t, p, test.routed)
-				client, server := net.Pipe()
+				client := p.Dial()
 				defer client.Close()
-				p.conns <- server
 				began := time.Now()
 				go func() { _, _ = io.WriteString(client, test.request) }()
-				text, err := readAnswer(bufio.NewReader(client))
+				text, _, err := fronttest.Answer(bufio.NewReader(client))
 				if test.status == "" && !errors.Is(err, io.ErrUnexpectedEOF) || test.status != "" && (err != nil || !strings.HasPrefix(text, test.status)) {
 					t.Errorf("%q, %v", text, err)
 				}
