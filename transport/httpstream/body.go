@@ -12,7 +12,7 @@ const (
 	protobufType = "application/octet-stream"
 	// postMethods are the methods of endpoints for requests with a body.
 	postMethods = "POST, OPTIONS"
-	// statusClosed is the answer to a request whose body did not arrive. Hardly anybody gets it.
+	// statusClosed is the answer to a request whose body did not arrive. Most of these clients have gone.
 	statusClosed = 499
 )
 

@@ -6,9 +6,9 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// Serve serves a connection that was taken from net/http, and returns. The connection lives on a
-// loop if loops of a watch sockets and the stream is that of one, or of TLS above one, and else it has
-// goroutines.
+// Serve serves a connection that was taken from net/http, and returns. If the loops of a watch sockets,
+// and the stream is a socket, or a TLS of package netio above one, the connection lives on a loop.
+// Otherwise it has goroutines.
 func Serve[E any, P pointer[E]](a transport.Acceptor, stream netio.Stream, e E, n Candidate) {
 	if loops := onloop.Of(a); loops != nil {
 		if l := loops.NextLoop(); l != nil {
