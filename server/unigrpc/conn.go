@@ -179,10 +179,10 @@ func (c *conn) send(batch []byte) error {
 
 // expire ends a write that takes too long.
 func (c *conn) expire() {
-	c.fail(fmt.Errorf("transport: %w: %w", protocol.DisconnectWriteError, os.ErrDeadlineExceeded))
 	c.mu.Lock()
 	c.deaf = true
 	c.mu.Unlock()
+	c.fail(fmt.Errorf("transport: %w: %w", protocol.DisconnectWriteError, os.ErrDeadlineExceeded))
 	c.cancel()
 }
 

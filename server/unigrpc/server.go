@@ -40,7 +40,8 @@ type Config struct {
 	// before it closes the connection. Defaults: 25 s, 10 s.
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	// WriteTimeout is how long a stream may be blocked by its client, before the client is
-	// gone with protocol.DisconnectWriteError. Default: 1 s.
+	// gone with protocol.DisconnectWriteError. A connection is closed, with all its streams,
+	// when 16 of them have ended because the client did not read. Default: 1 s.
 	WriteTimeout time.Duration
 	// Admit is called for each new stream, with the address of the client, on any goroutine. It
 	// must not block. If it returns an error, the stream ends with status UNAVAILABLE and the

@@ -21,6 +21,7 @@ type Peer struct {
 	Received chan string
 	Ready    chan struct{} // has an element after Writable
 	Ended    chan error    // gets the error of Closed
+	gone     chan struct{} // closed by Closed
 	panics   string
 }
 
@@ -43,8 +44,11 @@ func (p *Peer) Writable() {
 	}
 }
 
-// Closed implements transport.Peer.
-func (p *Peer) Closed(err error) { p.Ended <- err }
+// Closed implements transport.Peer. It panics if it is called again.
+func (p *Peer) Closed(err error) {
+	p.Ended <- err
+	close(p.gone)
+}
 
 // Frames returns a frame of each message.
 func (p *Peer) Frames(messages ...string) (list [][]byte) {
@@ -65,6 +69,8 @@ func (p *Peer) Write(frames ...[]byte) error {
 		}
 		select {
 		case <-p.Ready:
+		case <-p.gone:
+			return errors.New("the connection has ended")
 		case <-time.After(Patience):
 			return errors.New("the transport does not ask for more")
 		}
@@ -93,7 +99,7 @@ func (a *Acceptor) Accept(_ context.Context, c transport.Conn, info transport.In
 	}
 	p := &Peer{
 		Conn: c, Info: info, panics: a.Panics,
-		Received: make(chan string, 100), Ready: make(chan struct{}, 1), Ended: make(chan error, 2),
+		Received: make(chan string, 100), Ready: make(chan struct{}, 1), Ended: make(chan error, 1), gone: make(chan struct{}),
 	}
 	a.Peers <- p
 	return p, nil
