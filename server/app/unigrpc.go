@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/unigrpc"
@@ -43,6 +44,7 @@ func (a *App) makeUniGRPC() (*grpcListener, error) {
 	server := unigrpc.New(a.node, unigrpc.Config{
 		TLS: tls, HandshakeFailed: a.streamHandshakeFailed, MaxReceiveMessageSize: c.MaxReceiveMessageSize, Admit: a.admit,
 		KeepaliveInterval: a.cfg.Client.PingInterval, KeepaliveTimeout: a.cfg.Client.PongTimeout,
+		NotRead: a.streamsNotRead,
 	})
 	return &grpcListener{addr: joinAddr(c.Address, strconv.Itoa(c.Port)), server: server}, nil
 }
@@ -54,6 +56,13 @@ func (a *App) streamHandshakeFailed(addr string, err error) {
 		return
 	}
 	a.log.Debug("gRPC server: TLS handshake failed", "addr", addr, "error", err)
+}
+
+// streamsNotRead reports that a connection was closed because its client does not read.
+func (a *App) streamsNotRead(addr string) {
+	d := protocol.DisconnectWriteError
+	refusal.Reporter{Log: a.log}.Report(refusal.Refusal{Kind: "connection closed: its client does not read", Addr: addr},
+		d.Code, refusal.Because(d, "", "16 of its streams have ended because the client did not read them"))
 }
 
 // admit applies the limits of client connections to a new one that no gate sees.

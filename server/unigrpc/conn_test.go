@@ -149,7 +149,8 @@ func TestWriteTimeout(t *testing.T) {
 // connection is closed.
 func TestDeafStreams(t *testing.T) {
 	a := peertest.NewAcceptor()
-	client := start(t, a, Config{WriteTimeout: 10 * time.Millisecond})
+	closed := make(chan string, 2)
+	client := start(t, a, Config{WriteTimeout: 10 * time.Millisecond, NotRead: func(addr string) { closed <- addr }})
 	other := consume(t, client)
 	peertest.Await(t, a.Peers)
 	for n := 1; n <= maxDeaf; n++ {
@@ -166,6 +167,9 @@ func TestDeafStreams(t *testing.T) {
 	}
 	if _, err := other.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("the connection goes on: %v", err)
+	}
+	if addr := peertest.Await(t, closed); addr == "" {
+		t.Error("the address is missing")
 	}
 }
 

@@ -43,6 +43,9 @@ type Config struct {
 	// gone with protocol.DisconnectWriteError. A connection is closed, with all its streams,
 	// when 16 of them have ended because the client did not read. Default: 1 s.
 	WriteTimeout time.Duration
+	// NotRead is called when a connection is closed for that, on any goroutine. Default:
+	// nothing is.
+	NotRead func(addr string)
 	// Admit is called for each new stream, with the address of the client, on any goroutine. It
 	// must not block. If it returns an error, the stream ends with status UNAVAILABLE and the
 	// text of the error. Default: all are admitted.
@@ -170,10 +173,14 @@ func clientOf(ctx context.Context) *client {
 	return p.Addr.(address).client
 }
 
-// goesDeaf closes the connection if that has happened too often.
-func (c *client) goesDeaf() {
-	if c.deaf.Add(1) == maxDeaf {
-		_ = c.Close()
+// notRead closes the connection of a client that did not read a stream, if that has happened too often.
+func (s *Server) notRead(c *client) {
+	if c.deaf.Add(1) != maxDeaf {
+		return
+	}
+	_ = c.Close()
+	if s.cfg.NotRead != nil {
+		s.cfg.NotRead(c.RemoteAddr().String())
 	}
 }
 
@@ -241,7 +248,7 @@ func (s *Server) consume(stream grpc.ServerStream) error {
 	c := &conn{stream: stream, cancel: cancel, wake: make(chan struct{}, 1), timeout: s.cfg.WriteTimeout}
 	defer func() {
 		if c.isDeaf() {
-			clientOf(ctx).goesDeaf()
+			s.notRead(clientOf(ctx))
 		}
 	}()
 	return c.serve(ctx, s.acceptor, transport.Info{
