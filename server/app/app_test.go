@@ -37,9 +37,10 @@ type testServer struct {
 }
 
 type logBuffer struct {
-	mu   sync.Mutex
-	buf  bytes.Buffer
-	full bool // keep no more
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	full  bool          // keep no more
+	grown chan struct{} // closed by the next Write; nil: nobody waits for it
 }
 
 func (l *logBuffer) Write(p []byte) (int, error) {
@@ -48,6 +49,10 @@ func (l *logBuffer) Write(p []byte) (int, error) {
 	if l.full {
 		return len(p), nil
 	}
+	if l.grown != nil {
+		close(l.grown)
+		l.grown = nil
+	}
 	return l.buf.Write(p)
 }
 
@@ -55,6 +60,28 @@ func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
+}
+
+// await waits until the log is as a test wants it, for up to 20 s, and reports whether it is.
+func (l *logBuffer) await(done func(logs string) bool) bool {
+	timeout := time.After(20 * time.Second)
+	for {
+		l.mu.Lock()
+		if done(l.buf.String()) {
+			l.mu.Unlock()
+			return true
+		}
+		if l.grown == nil {
+			l.grown = make(chan struct{})
+		}
+		grown := l.grown
+		l.mu.Unlock()
+		select {
+		case <-grown:
+		case <-timeout:
+			return false
+		}
+	}
 }
 
 // testConfig is a configuration for tests: any port, one secret for tokens, pings
@@ -131,7 +158,18 @@ func (s *testServer) stop() {
 	}
 }
 
-// logged is what has been logged so far.
+// awaitLog waits until the log has all texts. The server writes many lines on goroutines of its
+// own, also after the client has its answer.
+func (s *testServer) awaitLog(texts ...string) {
+	s.t.Helper()
+	for _, text := range texts {
+		if !s.logs.await(func(logs string) bool { return strings.Contains(logs, text) }) {
+			s.t.Errorf("%s is not in the log:\n%s", text, s.logs)
+		}
+	}
+}
+
+// logged is what has been logged so far. Use awaitLog for lines that have to come.
 func (s *testServer) logged() string {
 	s.t.Helper()
 	if err := logging.Flush(s.app.log); err != nil {

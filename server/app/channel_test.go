@@ -295,11 +295,20 @@ func TestMaxLength(t *testing.T) {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 		logged++
-		if n := strings.Count(s.logged(), `"key":"channel.max_length"`); n != logged {
-			t.Errorf("%s: %d refusals are logged, want %d", what, n, logged)
+		var last string
+		if !s.logs.await(func(logs string) bool {
+			n := 0
+			for line := range strings.Lines(logs) {
+				if strings.Contains(line, `"key":"channel.max_length"`) {
+					n, last = n+1, line
+				}
+			}
+			return n == logged
+		}) {
+			t.Errorf("%s: there is not one line for each refusal:\n%s", what, s.logs)
 		}
-		if s := s.logged(); !strings.HasSuffix(s, ` 8","key":"channel.max_length"}`+"\n") && !strings.Contains(s, "more than 8 bytes") {
-			t.Errorf("%s: the limit is not logged", what)
+		if !strings.HasSuffix(last, ` 8","key":"channel.max_length"}`+"\n") && !strings.Contains(last, "more than 8 bytes") {
+			t.Errorf("%s: the line does not have the limit: %s", what, last)
 		}
 	}
 	connect := func(fields string) string {

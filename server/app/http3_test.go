@@ -120,9 +120,7 @@ func TestHTTP3(t *testing.T) {
 	if status, body := do(t, udp, req); status != http.StatusOK || body != `{"result":{}}` {
 		t.Errorf("publish over HTTP/3: %d %s", status, body)
 	}
-	if !strings.Contains(s.logged(), `"http3":true`) {
-		t.Error("the log does not tell of HTTP/3")
-	}
+	s.awaitLog(`"http3":true`)
 }
 
 // TestNoHTTP3: without the key, no answer tells of it, and nobody listens.
@@ -182,9 +180,7 @@ func TestWebTransport(t *testing.T) {
 		t.Error(got)
 	}
 	second.CloseWithError(0, "")
-	if log := s.logged(); !strings.Contains(log, `"key":"webtransport.message_size_limit"`) || !strings.Contains(log, `"key":"client.allowed_origins"`) {
-		t.Errorf("log: %s", log)
-	}
+	s.awaitLog(`"key":"webtransport.message_size_limit"`, `"key":"client.allowed_origins"`)
 	third, _ := s.session("", nil)
 	if got := s.line(third).ask(`garbage`); got != `{"push":{"disconnect":{"code":3501,"reason":"bad request"}}}` {
 		t.Error(got)

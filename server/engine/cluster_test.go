@@ -251,9 +251,7 @@ func TestCluster(t *testing.T) {
 				engine(cfg)
 			})
 			a, b := nodes[0], nodes[1]
-			if logs := a.log(); !strings.Contains(logs, c.log) {
-				t.Errorf("the log does not say %s:\n%s", c.log, logs)
-			}
+			eventually(t, "the log says "+c.log, func() bool { return strings.Contains(a.log(), c.log) })
 			for _, s := range nodes {
 				eventually(t, "info of two nodes", func() bool { return s.nodeNames() == "map[node-0:true node-1:true]" })
 				eventually(t, "health", func() bool {
