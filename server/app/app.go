@@ -55,6 +55,7 @@ type App struct {
 	failed    chan error
 	stopping  atomic.Bool
 	serving   sync.WaitGroup
+	reserve   reserve
 	inForce   atomic.Pointer[snapshot] // never nil after New
 	reloading sync.Mutex
 	// bodyLimits are the keys that bound the bodies of requests, by path. It is complete when
@@ -236,13 +237,13 @@ func (a *App) open() (err error) {
 		}
 	}()
 	if g := a.uniGRPC; g != nil {
-		if err := g.open(); err != nil {
+		if err := g.open(&a.reserve); err != nil {
 			return err
 		}
 		opened = append(opened, g.ln.Close)
 	}
 	for _, l := range a.listeners {
-		if err := l.open(); err != nil {
+		if err := l.open(&a.reserve); err != nil {
 			return err
 		}
 		opened = append(opened, l.close)

@@ -231,14 +231,15 @@ func (s serverLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (l *listener) open() error {
+func (l *listener) open(r *reserve) error {
 	ln, err := l.listen()
 	if err != nil {
 		return fmt.Errorf("http_server: %s listener: %w", l.name, err)
 	}
-	l.ln = ln
 	if l.name == "internal" {
-		l.ln = newReserve(ln)
+		l.ln = r.forOperators(ln)
+	} else {
+		l.ln = r.forClients(ln)
 	}
 	if len(l.routes) == 0 {
 		return nil

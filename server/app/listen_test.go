@@ -385,7 +385,7 @@ func TestPanic(t *testing.T) {
 	must(0, external.handle("", "/", endpoint{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })}))
 	must(0, external.handle("", "/ok", endpoint{Handler: http.NotFoundHandler()}))
 	l := newListener("external", "127.0.0.1:0", external, secure{}, false, a.log)
-	must(0, l.open())
+	must(0, l.open(new(reserve)))
 	served := make(chan error)
 	go func() { served <- l.serve() }()
 	url := "http://" + l.ln.Addr().String()

@@ -6,34 +6,53 @@ import (
 	"os"
 	"sync"
 	"syscall"
+
+	"github.com/gyrohq/gyro/transport/front"
 )
 
-// reserveSize is how many connections a reserve can accept when the process has no
+// reserveSize is how many connections of operators can be accepted when the process has no
 // descriptors left.
 const reserveSize = 16
 
-// reserve is a listener that keeps file descriptors back. Operators can connect to it when
-// clients use all other descriptors that the process may have. It is for TCP listeners that
-// serve short requests.
+// reserve keeps file descriptors back, so that operators can connect when clients use all others
+// that the process may have. A listener for operators closes a kept descriptor to accept a
+// connection, and the reserve gets one back when the connection closes. Listeners for clients
+// can get hold of such a descriptor in between; so they keep a connection only if the reserve
+// is full after they have accepted it.
 type reserve struct {
-	net.Listener
-	mu     sync.Mutex
-	closed bool
-	held   []*os.File // at most reserveSize
+	mu   sync.Mutex
+	size int        // 0 before forOperators, and when that listener is closed
+	held []*os.File // at most size
 }
 
-func newReserve(ln net.Listener) *reserve {
-	r := &reserve{Listener: ln}
+// forOperators fills the reserve, and returns a listener that uses it. It is for TCP listeners
+// that serve short requests. Closing it empties the reserve.
+func (r *reserve) forOperators(ln net.Listener) net.Listener {
+	r.resize(reserveSize)
+	return &operators{ln, r}
+}
+
+// forClients returns a listener that leaves the reserve alone.
+func (r *reserve) forClients(ln net.Listener) net.Listener {
+	return front.Sparing{TCPListener: ln.(*net.TCPListener), Room: r.fill}
+}
+
+func (r *reserve) resize(n int) {
+	r.mu.Lock()
+	r.size = n
+	for len(r.held) > n {
+		r.release()
+	}
+	r.mu.Unlock()
 	r.fill()
-	return r
 }
 
-// fill opens descriptors until it holds reserveSize, and reports false if the system gives
-// out fewer.
+// fill opens descriptors until the reserve is full, and reports false if the system gives out
+// fewer.
 func (r *reserve) fill() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for !r.closed && len(r.held) < reserveSize {
+	for len(r.held) < r.size {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
 			return false
@@ -48,40 +67,45 @@ func (r *reserve) fill() bool {
 func (r *reserve) spend() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last := len(r.held) - 1
-	if last < 0 {
+	if len(r.held) == 0 {
 		return false
 	}
-	_ = r.held[last].Close()
-	r.held = r.held[:last]
+	r.release()
 	return true
 }
 
+// release is called with the lock held.
+func (r *reserve) release() {
+	last := len(r.held) - 1
+	_ = r.held[last].Close()
+	r.held = r.held[:last]
+}
+
+// operators is a listener that uses a reserve.
+type operators struct {
+	net.Listener
+	reserve *reserve
+}
+
 // Accept implements net.Listener.
-func (r *reserve) Accept() (net.Conn, error) {
+func (o *operators) Accept() (net.Conn, error) {
 	for {
-		nc, err := r.Listener.Accept()
+		nc, err := o.Listener.Accept()
 		switch tcp, isTCP := nc.(*net.TCPConn); {
-		case err == nil && (r.fill() || !isTCP):
+		case err == nil && (o.reserve.fill() || !isTCP):
 			return nc, nil
 		case err == nil:
-			return &borrower{TCPConn: tcp, reserve: r}, nil
-		case !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE), !r.spend():
+			return &borrower{TCPConn: tcp, reserve: o.reserve}, nil
+		case !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE), !o.reserve.spend():
 			return nil, err
 		}
 	}
 }
 
 // Close implements net.Listener.
-func (r *reserve) Close() error {
-	r.mu.Lock()
-	r.closed = true
-	for _, f := range r.held {
-		_ = f.Close()
-	}
-	r.held = nil
-	r.mu.Unlock()
-	return r.Listener.Close()
+func (o *operators) Close() error {
+	o.reserve.resize(0)
+	return o.Listener.Close()
 }
 
 // borrower is a connection that uses a descriptor of the reserve, and refills the reserve

@@ -36,14 +36,15 @@ func TestReserve(t *testing.T) {
 	ln := must(net.Listen("tcp", "127.0.0.1:0"))
 	for _, err := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED} {
 		l := &tight{Listener: ln, err: err}
-		r := newReserve(l)
-		defer r.Close()
+		r := new(reserve)
+		o := r.forOperators(l)
+		defer o.Close()
 		l.reserve = r
 		if len(r.held) != reserveSize {
 			t.Skip("descriptors are short here")
 		}
 		client := must(net.Dial("tcp", ln.Addr().String()))
-		nc, got := r.Accept()
+		nc, got := o.Accept()
 		if errors.Is(err, syscall.ECONNABORTED) {
 			if !errors.Is(got, err) || len(r.held) != reserveSize {
 				t.Errorf("%v: got %v, and %d are left", err, got, len(r.held))
@@ -59,7 +60,7 @@ func TestReserve(t *testing.T) {
 			t.Errorf("%v: %d are kept back in the end", err, len(r.held))
 		}
 		if errors.Is(err, syscall.ECONNABORTED) {
-			if r.Close(); r.fill() && len(r.held) != 0 {
+			if o.Close(); r.fill() && len(r.held) != 0 {
 				t.Errorf("%d are kept back by a closed reserve", len(r.held))
 			}
 		}

@@ -76,12 +76,12 @@ func (a *App) admit(addr string) error {
 	return errUnavailable
 }
 
-func (g *grpcListener) open() error {
+func (g *grpcListener) open(r *reserve) error {
 	ln, err := net.Listen("tcp", g.addr)
 	if err != nil {
 		return fmt.Errorf("uni_grpc: listener: %w", err)
 	}
-	g.ln = ln
+	g.ln = r.forClients(ln)
 	return nil
 }
 

@@ -65,7 +65,7 @@ type Route struct {
 // Listen returns a listener for s.Serve on ln, whose connections are plaintext. a is the
 // acceptor of the transports, or nil.
 //
-// If there is a route with Take, ln is a *net.TCPListener, the loops of a watch sockets, and
+// If there is a route with Take, ln is a *net.TCPListener or Sparing, the loops of a watch sockets, and
 // the system is Linux, connections live on these loops until their first request is complete.
 // Otherwise net/http gets the requests for such routes.
 //
@@ -138,12 +138,16 @@ func listen(ln net.Listener, s *http.Server, config *tls.Config, a transport.Acc
 		}
 	}
 	l.configure()
-	if tcp, ok := ln.(*net.TCPListener); ok && next != nil && len(l.takes) > 0 {
-		l.acceptor, _ = netio.NewAcceptor(tcp) // else ln accepts
+	sparing, ok := ln.(Sparing)
+	if tcp, plain := ln.(*net.TCPListener); plain {
+		sparing.TCPListener, ok = tcp, true
+	}
+	if ok && next != nil && len(l.takes) > 0 {
+		l.acceptor, _ = netio.NewAcceptor(sparing.TCPListener) // else ln accepts
 	}
 	if l.acceptor != nil {
 		l.spare.keep()
-		go l.run(l.acceptSockets())
+		go l.run(l.acceptSockets(sparing))
 	} else {
 		go l.run(l.acceptConn)
 	}

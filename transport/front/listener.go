@@ -92,14 +92,18 @@ type shortage struct{ *net.OpError }
 func (shortage) Temporary() bool { return true }
 
 // acceptSockets returns a function that accepts connections for loops.
-func (l *Listener) acceptSockets() func() error {
+func (l *Listener) acceptSockets(sparing Sparing) func() error {
 	batch := make([]netio.Socket, acceptBatch)
 	return func() error {
 		n, err := l.acceptor.Accept(batch)
+		accepted := sparing.spare(batch[:n])
+		if err == nil && len(accepted) == 0 {
+			err = errNoRoom
+		}
 		if err != nil {
 			return shortage{&net.OpError{Op: "accept", Net: "tcp", Addr: l.Addr(), Err: err}}
 		}
-		for _, s := range batch[:n] {
+		for _, s := range accepted {
 			loop := l.next()
 			if loop == nil {
 				l.passUnread(newIncoming(s, nil, false))
