@@ -19,6 +19,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/gyrohq/gyro/internal/porttest"
 )
 
 // Secrets of the servers; see config.json.
@@ -137,15 +139,8 @@ func StartConfigured(dir string, env ...string) (*Server, error) {
 	return s, err
 }
 
-// FreePort returns a port that was free a moment ago.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
-}
+// FreePort returns a port that is free.
+func FreePort() (int, error) { return porttest.Free() }
 
 // Stop shuts the server down, and kills it if that takes longer than 10 seconds.
 func (s *Server) Stop() {

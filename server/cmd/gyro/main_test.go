@@ -7,15 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gyrohq/gyro/internal/porttest"
 )
 
 // binary is the command, built once.
@@ -194,16 +196,14 @@ func (p *process) exit() int {
 	}
 }
 
-// freePort returns a port that was free a moment ago.
+// freePort returns a port that is free.
 func freePort(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := porttest.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	return port
+	return strconv.Itoa(port)
 }
 
 // status of a GET request; 0 if there is no answer.
