@@ -271,8 +271,8 @@ func TestUniPollLosesNothing(t *testing.T) {
 func TestUniPollOverHTTP(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		node := run(t, gyro.Config{Handlers: granted("a")})
-		s := httptest.NewUnstartedServer(httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{PollTimeout: 400 * time.Millisecond}))
-		s.Config.ReadTimeout, s.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+		s := httptest.NewUnstartedServer(httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{PollTimeout: 1200 * time.Millisecond}))
+		s.Config.ReadTimeout, s.Config.WriteTimeout = time.Second, time.Second
 		s.EnableHTTP2 = h2
 		s.StartTLS()
 		defer s.Close()
@@ -289,22 +289,34 @@ func TestUniPollOverHTTP(t *testing.T) {
 			body = `{"subs":` + string(a.Subs) + `}`
 		}
 	}
-	node := run(t, gyro.Config{Handlers: granted("a")})
+	h, events := granted("a"), make(chan string, 10)
+	h.Connected = func(context.Context, *gyro.Client) { events <- "connected" }
+	h.Disconnected = func(context.Context, *gyro.Client, gyro.DisconnectEvent) { events <- "disconnected" }
+	await := func(want string) {
+		t.Helper()
+		select {
+		case got := <-events:
+			if got != want {
+				t.Fatalf("the client is %s, want %s", got, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the client is not %s", want)
+		}
+	}
+	node := run(t, gyro.Config{Handlers: h})
 	s := httptest.NewServer(httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{PollTimeout: time.Hour}))
 	defer s.Close()
 	first := ask(t.Context(), s.Config.Handler, "POST", "{}")
+	await("connected")
+	await("disconnected")
 	nc, err := net.Dial("tcp", s.Listener.Addr().String())
 	must(t, err)
 	body := `{"subs":` + string(first.Subs) + `}`
 	fmt.Fprintf(nc, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	for deadline := time.Now().Add(10 * time.Second); node.NumClients() == 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
+	await("connected")
 	nc.Close()
-	for deadline := time.Now().Add(10 * time.Second); node.NumClients() > 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the client is not forgotten")
-		}
-		time.Sleep(time.Millisecond)
+	await("disconnected")
+	if n := node.NumClients(); n != 0 {
+		t.Errorf("%d clients are left", n)
 	}
 }

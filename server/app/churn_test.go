@@ -48,14 +48,11 @@ func TestChurn(t *testing.T) {
 			before := takeStock(t)
 			s.churn(*churn)
 			s.awaitClients(0)
-			after := takeStock(t)
+			after := awaitStock(t, before)
 			t.Logf("before %+v, after %+v", before, after)
-			if after.descriptors > before.descriptors {
-				t.Errorf("%d descriptors, %d before", after.descriptors, before.descriptors)
-			}
-			if after.goroutines > before.goroutines+5 { // those of net/http come and go
+			if after.more(before) {
 				buf := make([]byte, 1<<20)
-				t.Errorf("%d goroutines, %d before\n%s", after.goroutines, before.goroutines, buf[:runtime.Stack(buf, true)])
+				t.Errorf("before %+v, after %+v\n%s", before, after, buf[:runtime.Stack(buf, true)])
 			}
 			if *churn > 0 && after.heap > before.heap+before.heap/4+4<<20 {
 				t.Errorf("%d bytes of heap, %d before", after.heap, before.heap)
@@ -221,6 +218,22 @@ func established(addr string) (n int) {
 type stock struct {
 	descriptors, goroutines int
 	heap                    uint64
+}
+
+// more tells whether s holds more than before. Goroutines of net/http come and go.
+func (s stock) more(before stock) bool {
+	return s.descriptors > before.descriptors || s.goroutines > before.goroutines+5
+}
+
+// awaitStock waits until no more is held than before, and returns what is held then or after 20 s.
+// Nothing tells that a goroutine has ended.
+func awaitStock(t *testing.T, before stock) stock {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; {
+		if s := takeStock(t); !s.more(before) || time.Now().After(end) {
+			return s
+		}
+	}
 }
 
 func takeStock(t *testing.T) stock {

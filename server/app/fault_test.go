@@ -19,6 +19,7 @@ import (
 type faultyKind struct {
 	name    string
 	clients int
+	edit    func(*config.Config) // what ends such clients, and nothing that could end them before
 	// come is how one comes; then is what they do when all are there, in steps with calm held.
 	come func(s *testServer) net.Conn
 	then func(s *testServer, clients []net.Conn, calm sync.Locker)
@@ -33,19 +34,19 @@ var faultyKinds = []faultyKind{
 		// The queue, of 64 KB; with the Close frame it goes behind the frame that was
 		// begun, into a buffer that may have several times the size while it grows.
 		name: "never read", clients: 20, goroutines: 192 << 10, loops: 192 << 10, code: 3008,
+		edit: func(cfg *config.Config) { cfg.WebSocket.WriteTimeout = time.Minute },
 		come: func(s *testServer) net.Conn {
 			return s.faulty(`{"id":1,"connect":{}}` + "\n" + `{"id":2,"subscribe":{"channel":"flood:a"}}`)
 		},
 		then: func(s *testServer, clients []net.Conn, calm sync.Locker) {
-			// At once, or the timeout of writes is sooner; but no faster than somebody can
-			// read it, and not while the heap is measured, or what is counted is what waits to
-			// be delivered and what the collector has not looked at.
+			// No faster than somebody can read it, and not while the heap is measured, or what is
+			// counted is what waits to be delivered and what the collector has not looked at.
 			reader := s.dial(nil)
 			defer reader.Vanish()
 			reader.Connect("")
 			reader.Subscribe("flood:a", "")
 			payload := []byte(`"` + strings.Repeat("x", 30_000) + `"`)
-			for end := time.Now().Add(20 * time.Second); s.ended(3008) < len(clients) && time.Now().Before(end); {
+			for end := time.Now().Add(20 * time.Second); disconnected(s.logs.String(), 3008) < len(clients) && time.Now().Before(end); {
 				calm.Lock()
 				_, err := s.app.Node().Publish(s.t.Context(), "flood:a", payload, nil)
 				reader.Push()
@@ -60,10 +61,11 @@ var faultyKinds = []faultyKind{
 	{
 		// Who reads on a goroutine has a buffer of 16 KB for the moment.
 		name: "trickle", clients: 100, goroutines: 24 << 10, loops: 8 << 10, code: 3502,
+		edit: func(cfg *config.Config) { cfg.Client.StaleCloseDelay = 2 * time.Second },
 		come: func(s *testServer) net.Conn { return s.faulty("") },
 		then: func(s *testServer, clients []net.Conn, _ sync.Locker) {
 			connect := masked(0x1, `{"id":1,"connect":{"name":"`+strings.Repeat("x", 100)+`"}}`)
-			for i := 0; i < len(connect)-1 && s.ended(3502) < len(clients); i++ {
+			for i := 0; i < len(connect)-1 && disconnected(s.logs.String(), 3502) < len(clients); i++ {
 				for _, nc := range clients {
 					_, _ = nc.Write(connect[i : i+1])
 				}
@@ -73,6 +75,7 @@ var faultyKinds = []faultyKind{
 	},
 	{
 		name: "half-open", clients: 100, goroutines: 24 << 10, loops: 8 << 10, code: 3012,
+		edit: func(cfg *config.Config) { cfg.Client.PingInterval, cfg.Client.PongTimeout = 2*time.Second, time.Second },
 		come: func(s *testServer) net.Conn { return s.faulty(`{"id":1,"connect":{}}`) },
 	},
 }
@@ -87,9 +90,8 @@ func TestFaultyClients(t *testing.T) {
 					cfg.WebSocket.GoroutineDriver = goroutines
 					cfg.Client.Insecure = true
 					cfg.Client.QueueMaxSize = 64 << 10
-					cfg.Client.StaleCloseDelay = 2 * time.Second
-					cfg.Client.PingInterval, cfg.Client.PongTimeout = 2*time.Second, time.Second
 					addNamespace(cfg, "flood", nil)
+					k.edit(cfg)
 				})
 				bound := k.loops
 				if goroutines {
@@ -131,11 +133,8 @@ func (k *faultyKind) test(t *testing.T, s *testServer, bound int64) {
 	if k.then != nil {
 		k.then(s, clients, &calm)
 	}
-	for end := time.Now().Add(20 * time.Second); s.ended(k.code) < k.clients; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Errorf("%d of %d clients ended with code %d", s.ended(k.code), k.clients, k.code)
-			break
-		}
+	if !s.logs.await(func(logs string) bool { return disconnected(logs, k.code) >= k.clients }) {
+		t.Errorf("%d of %d clients ended with code %d:\n%s", disconnected(s.logs.String(), k.code), k.clients, k.code, s.logs)
 	}
 	close(stop)
 	each := <-most
@@ -147,8 +146,7 @@ func (k *faultyKind) test(t *testing.T, s *testServer, bound int64) {
 		nc.Close()
 	}
 	s.awaitClients(0)
-	after := takeStock(t)
-	if after.descriptors > before.descriptors || after.goroutines > before.goroutines+5 {
+	if after := awaitStock(t, before); after.more(before) {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 }
@@ -162,10 +160,8 @@ func liveHeap() int64 {
 	return int64(live[0].Value.Uint64())
 }
 
-// ended is how many clients the server disconnected with a code.
-func (s *testServer) ended(code int) int {
-	return strings.Count(s.logs.String(), fmt.Sprintf(`"code":%d,`, code))
-}
+// disconnected is how many clients the server disconnected with a code.
+func disconnected(logs string, code int) int { return strings.Count(logs, fmt.Sprintf(`"code":%d,`, code)) }
 
 // faulty opens a connection with few buffers, and sends commands in one frame.
 func (s *testServer) faulty(commands string) net.Conn {

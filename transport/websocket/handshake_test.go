@@ -207,7 +207,7 @@ func TestNoHijacker(t *testing.T) {
 func TestSlowHandshake(t *testing.T) {
 	s := &testServer{t: t, peers: make(chan *testPeer, 1)}
 	s.Server = httptest.NewUnstartedServer(NewHandler(s, Config{}))
-	s.Server.Config.ReadHeaderTimeout = 50 * time.Millisecond
+	s.Server.Config.ReadHeaderTimeout = 500 * time.Millisecond // longer than the client takes to write
 	s.Server.Start()
 	defer s.Server.Close()
 	nc := s.dial()
@@ -223,12 +223,12 @@ func TestSlowHandshake(t *testing.T) {
 func TestServerTimeouts(t *testing.T) {
 	s := &testServer{t: t, peers: make(chan *testPeer, 1)}
 	s.Server = httptest.NewUnstartedServer(NewHandler(s, Config{}))
-	s.Server.Config.ReadTimeout = 30 * time.Millisecond
-	s.Server.Config.WriteTimeout = 30 * time.Millisecond
+	const timeout = 500 * time.Millisecond // longer than a handshake takes
+	s.Server.Config.ReadTimeout, s.Server.Config.WriteTimeout = timeout, timeout
 	s.Server.Start()
 	defer s.Server.Close()
 	c, p := s.connect("/", nil)
-	<-time.After(60 * time.Millisecond) // the point is that time passes
+	<-time.After(timeout + 100*time.Millisecond) // the point is that time passes
 	c.send(text("still here"))
 	p.message()
 	p.write("so am I")

@@ -511,10 +511,10 @@ func TestRouteContext(t *testing.T) {
 func TestHeadTimeout(t *testing.T) {
 	s := siteServer(t, direct, func(hs *http.Server) { hs.ReadHeaderTimeout = 60 * time.Millisecond })
 	for _, sent := range []string{"", "GET /w", request("gyro.test", "/ws", nil)[:100]} {
+		start := time.Now()
 		nc := s.dial()
 		_ = nc.SetDeadline(time.Now().Add(patience))
 		_, _ = io.WriteString(nc, sent)
-		start := time.Now()
 		got, err := io.ReadAll(nc)
 		answered := !direct && strings.HasPrefix(string(got), "HTTP/1.1 400 ") // as net/http sees fit
 		if len(got) > 0 && !answered || err != nil && !errors.Is(err, syscall.ECONNRESET) {

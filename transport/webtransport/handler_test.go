@@ -66,7 +66,7 @@ func (c *testClient) connect(ch string) *testClient {
 
 // TestConversation: two clients of each encoding talk, and each learns why it is disconnected.
 func TestConversation(t *testing.T) {
-	node := newNode(t, func(cfg *gyro.Config) { cfg.PingInterval, cfg.PongTimeout = time.Second, 500*time.Millisecond })
+	node := newNode(t, nil)
 	s := newServer(t, Config{}, node, nil)
 	long := strings.Repeat("x", 60000)
 	var clients []*testClient
@@ -119,12 +119,17 @@ func TestServerCloses(t *testing.T) {
 	c.wantSession(protocol.Disconnect{})
 }
 
-// TestPings: a client that does not answer is disconnected.
+// TestPings: a client that does not answer is disconnected, and one that answers is not.
 func TestPings(t *testing.T) {
-	s := newServer(t, Config{}, newNode(t, func(cfg *gyro.Config) { cfg.PingInterval, cfg.PongTimeout = 1*time.Second, 100*time.Millisecond }), nil)
+	s := newServer(t, Config{}, newNode(t, func(cfg *gyro.Config) { cfg.PingInterval, cfg.PongTimeout = time.Second, 900*time.Millisecond }), nil)
 	c := s.dial("", nil).connect("news")
-	if text := must[string](t)(c.frame()); text != "{}\n" {
-		t.Fatalf("got %q", text)
+	for _, answers := range []bool{true, false} {
+		if text := must[string](t)(c.frame()); text != "{}\n" {
+			t.Fatalf("got %q", text)
+		}
+		if answers {
+			c.command(new(protocol.Command))
+		}
 	}
 	c.wantEnd(protocol.DisconnectNoPong)
 }
