@@ -345,6 +345,38 @@ func TestRepeatedRestart(t *testing.T) {
 	s.verify()
 }
 
+// TestEarlierEpoch: the server comes back twice with data in which the stream has its first epoch,
+// and nobody publishes before the node looks. Offsets behind those data were given out in that epoch.
+func TestEarlierEpoch(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, redistest.Options{})
+	s := newSite(t, redis.Config{Shards: []redis.Shard{standalone(server)}}, 1, keep)
+	epochs := map[string]bool{}
+	look := func() {
+		t.Helper()
+		var h broker.History
+		eventually(t, func() (ok bool) {
+			var err error
+			h, err = s.nodes[0].History(t.Context(), "ch", broker.HistoryFilter{})
+			return err == nil
+		})
+		if epochs[h.Top.Epoch] {
+			t.Errorf("epoch %s again", h.Top.Epoch)
+		}
+		epochs[h.Top.Epoch] = true
+	}
+	s.publish(s.nodes[0], 5)
+	server.Do("SAVE")
+	s.publish(s.nodes[0], 5)
+	look()
+	for range 4 {
+		server.Restart(false)
+		look()
+		s.publish(s.nodes[0], 2)
+	}
+	s.verify()
+}
+
 // TestNobodyTold: marks that go on, nodes that come and go, and slots that migrate with
 // their keys, are no reason to tell anybody.
 func TestNobodyTold(t *testing.T) {

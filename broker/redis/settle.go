@@ -134,9 +134,10 @@ func (b *Broker) compare(s *shard) <-chan struct{} {
 // candidate is a publication that a stream should hold.
 type candidate struct {
 	seen.Publication
-	hash  uint64        // of the channel
-	sub   *subscription // nil: it was acknowledged to the node
-	doubt string        // of sub, when the comparison began
+	hash   uint64        // of the channel
+	before string        // an epoch that the stream had earlier; "": unknown
+	sub    *subscription // nil: it was acknowledged to the node
+	doubt  string        // of sub, when the comparison began
 }
 
 // compareAll compares what all links of the shard have delivered, and what the shard has
@@ -149,7 +150,7 @@ func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 	wentBack := s.wentBack.Swap(false)
 	var all []candidate
 	for _, p := range s.acked.All() {
-		all = append(all, candidate{Publication: p, hash: keys.Hash(p.Channel)})
+		all = append(all, candidate{Publication: p.Publication, hash: keys.Hash(p.Channel), before: p.Before})
 	}
 	for _, l := range b.links[s.index] {
 		all = append(all, l.delivered()...)
@@ -173,7 +174,7 @@ func (l *link) delivered() []candidate {
 	for _, sub := range l.channels.All {
 		sub.mu.Lock()
 		if sub.last.Offset > 0 {
-			list = append(list, candidate{sub.last, keys.Hash(sub.last.Channel), sub, sub.doubt})
+			list = append(list, candidate{Publication: sub.last, hash: keys.Hash(sub.last.Channel), sub: sub, doubt: sub.doubt})
 		}
 		sub.mu.Unlock()
 	}
@@ -199,12 +200,15 @@ func (b *Broker) compareSome(ctx context.Context, s *shard, some []candidate, we
 		case foreign(err):
 		case err != nil:
 			return s.client.Explain(err)
+		case top.Epoch == p.before && p.before != "":
+			lost = append(lost, *p)
 		case top.Epoch != p.Epoch:
-			s.moved(p, top)
+			s.moved(p, top, p.Epoch)
 			moved = append(moved, *p)
 		case p.holds(top.Offset, entry, wentBack):
 			p.confirm()
 		default:
+			p.before = p.Epoch
 			lost = append(lost, *p)
 		}
 	}
@@ -236,7 +240,7 @@ func (p *candidate) holds(top uint64, entry string, wentBack bool) bool {
 	return top == p.Offset || p.sub == nil || !wentBack
 }
 
-// renew gives streams other epochs.
+// renew gives streams that have the epoch before of their candidates other epochs.
 func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
 	if len(lost) == 0 {
 		return nil
@@ -247,7 +251,7 @@ func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
 		c, p := &calls[i], &lost[i]
 		c.Script = script.Renew
 		c.Key(m.Name(&s.names, b.kinds.meta, p.Channel, p.hash))
-		c.Arg(p.Epoch, m.Epoch())
+		c.Arg(p.before, m.Epoch())
 	}
 	answers, _ := script.RunAll(ctx, s.client, calls, nil)
 	for i := range answers {
@@ -255,7 +259,7 @@ func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
 		if err != nil && !foreign(err) {
 			return s.client.Explain(err)
 		}
-		s.moved(&lost[i], top)
+		s.moved(&lost[i], top, lost[i].before)
 	}
 	return nil
 }
@@ -272,11 +276,11 @@ func (b *Broker) report(candidates []candidate) {
 	b.handler.HandleLoss(func(ch string) bool { return channels[ch] })
 }
 
-// moved notes the top of a stream that has another epoch.
-func (s *shard) moved(p *candidate, top channel.StreamPosition) {
+// moved notes the top of a stream that has another epoch, and the epoch that it had before.
+func (s *shard) moved(p *candidate, top channel.StreamPosition, before string) {
 	top.Epoch = strings.Clone(top.Epoch)
 	if p.sub == nil {
-		s.acked.Moved(p.hash, &p.Publication, top.Epoch, top.Offset)
+		s.acked.Moved(p.hash, &p.Publication, seen.Known{Epoch: top.Epoch, Before: before, Offset: top.Offset})
 		return
 	}
 	p.sub.mu.Lock()

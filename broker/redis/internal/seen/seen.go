@@ -119,23 +119,29 @@ func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, gener
 
 // Moved notes that the stream of p has another epoch and offset, unless Note was called
 // meanwhile.
-func (a *Acked) Moved(hash uint64, p *Publication, epoch string, offset uint64) {
+func (a *Acked) Moved(hash uint64, p *Publication, now Known) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if e, _ := a.find(p.Channel, hash); e != nil && e.known.Epoch == p.Epoch && epoch != p.Epoch {
-		e.known, e.sum = Known{Epoch: epoch, Before: p.Epoch, Offset: offset}, 0
+	if e, _ := a.find(p.Channel, hash); e != nil && e.known.Epoch == p.Epoch && now.Epoch != p.Epoch {
+		e.known, e.sum = now, 0
 	}
 }
 
+// Acknowledged is a publication that was acknowledged, and an epoch that its stream had earlier.
+type Acknowledged struct {
+	Publication
+	Before string // "": unknown
+}
+
 // All returns what is remembered.
-func (a *Acked) All() []Publication {
+func (a *Acked) All() []Acknowledged {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var list []Publication
+	var list []Acknowledged
 	for i := range a.sets {
 		for k := range a.sets[i] {
 			if e := &a.sets[i][k]; e.turn != 0 {
-				list = append(list, Publication{string(e.channel), e.known.Epoch, e.known.Offset, e.sum})
+				list = append(list, Acknowledged{Publication{string(e.channel), e.known.Epoch, e.known.Offset, e.sum}, e.known.Before})
 			}
 		}
 	}

@@ -16,9 +16,9 @@ func note(a *Acked, ch, epoch string, offset, generation uint64, settled bool) {
 		TextSum(fmt.Sprint(ch, epoch, offset)), generation, settled)
 }
 
-func all(a *Acked) []Publication {
+func all(a *Acked) []Acknowledged {
 	list := a.All()
-	slices.SortFunc(list, func(x, y Publication) int { return cmp.Compare(x.Channel, y.Channel) })
+	slices.SortFunc(list, func(x, y Acknowledged) int { return cmp.Compare(x.Channel, y.Channel) })
 	return list
 }
 
@@ -48,14 +48,14 @@ func TestAcked(t *testing.T) {
 			t.Fatalf("%+v is known after %+v", got, step)
 		}
 	}
-	p := Publication{"a", "f", 4, TextSum("af4")}
-	if got := all(&a); !slices.Equal(got, []Publication{p}) {
+	p := Acknowledged{Publication{"a", "f", 4, TextSum("af4")}, "e"}
+	if got := all(&a); !slices.Equal(got, []Acknowledged{p}) {
 		t.Errorf("%v", got)
 	}
 	note(&a, "b", "e", 1, 1, true)
-	a.Moved(keys.Hash("a"), &Publication{Channel: "a", Epoch: "e"}, "g", 7) // of another life
-	a.Moved(keys.Hash("b"), &Publication{Channel: "b", Epoch: "e"}, "g", 7)
-	if got := all(&a); !slices.Equal(got, []Publication{p, {"b", "g", 7, 0}}) {
+	a.Moved(keys.Hash("a"), &Publication{Channel: "a", Epoch: "e"}, Known{"g", "e", 7}) // of another life
+	a.Moved(keys.Hash("b"), &Publication{Channel: "b", Epoch: "e"}, Known{"g", "e", 7})
+	if got := all(&a); !slices.Equal(got, []Acknowledged{p, {Publication{"b", "g", 7, 0}, "e"}}) {
 		t.Errorf("%v", got)
 	}
 	if got := a.Known("b", keys.Hash("b")); got != (Known{"g", "e", 7}) {
