@@ -46,11 +46,15 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	b.lastUsed = (b.lastUsed + 1) % len(shards)
 	first := b.lastUsed
 	b.turn.Unlock()
+	ill := make([]bool, len(shards)) // a shard that turns ill meanwhile is not tried twice
+	for at := range shards {
+		ill[at] = b.ill(at)
+	}
 	var failures []error
-	for _, ill := range []bool{false, true} {
+	for _, try := range []bool{false, true} {
 		for i := range shards {
 			at := (first + i) % len(shards)
-			if b.ill(at) != ill {
+			if ill[at] != try {
 				continue
 			}
 			if _, err := script.Run(ctx, shards[at].client, &c); err != nil {
