@@ -305,7 +305,7 @@ func (f *fixture) kept(size int) broker.PublishOptions {
 // wait waits for n events of the channel and returns all that came by then.
 func (f *fixture) wait(ch string, n int) []event {
 	f.Helper()
-	events, err := f.events.Wait(ch, 10*time.Second, atLeast(n))
+	events, err := f.events.Wait(ch, patience, atLeast(n))
 	f.must(err)
 	return events
 }

@@ -161,7 +161,7 @@ func testSubscribedWhenReturned(f *fixture) {
 				f.mustGo(f.broker.Subscribe(f.ctx, ch))
 				_, err := f.broker.Publish(f.ctx, ch, &channel.Publication{Data: []byte(ch)}, broker.PublishOptions{})
 				f.mustGo(err)
-				events, err := f.events.Wait(ch, 10*time.Second, atLeast(1))
+				events, err := f.events.Wait(ch, patience, atLeast(1))
 				if f.mustGo(err); len(events) > 1 {
 					f.Errorf("%d events of one publication", len(events))
 				}

@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// patience is how long anything may take to work again after a fault.
+// patience is how long anything may take on a busy machine, or to work again after a fault.
 const patience = 30 * time.Second
 
 // RunFaults tests what an engine has acknowledged while Capabilities.Fault makes faults:

@@ -67,7 +67,7 @@ func TestServerRestart(t *testing.T) {
 	if err := b.PublishControl(t.Context(), "", nil); !errors.Is(err, errDisconnected) {
 		t.Errorf("control without a server: %v", err)
 	}
-	if d := time.Since(start); d > 500*time.Millisecond {
+	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("that took %v", d)
 	}
 	if err := b.Health()[0].Err; !strings.Contains(err.Error(), "no connection") {
@@ -244,7 +244,7 @@ func TestFrozen(t *testing.T) {
 	if err := publish(b, "a", "lost"); err == nil {
 		t.Error("published into the void")
 	}
-	if d := time.Since(start); d > 2*time.Second {
+	if d := time.Since(start); d > 10*time.Second {
 		t.Errorf("that took %v", d)
 	}
 	eventually(t, "unhealthy", func() bool { return !healthy(b) })
@@ -464,7 +464,7 @@ func TestCloseWithoutServer(t *testing.T) {
 	if err := <-waiting; err == nil {
 		t.Error("subscribed at nobody")
 	}
-	if d := time.Since(start); d > 3*time.Second {
+	if d := time.Since(start); d > 10*time.Second {
 		t.Errorf("closing took %v", d)
 	}
 	if err := publish(b, "a", "1"); !errors.Is(err, errClosed) {
