@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -42,7 +43,7 @@ func TestSparing(t *testing.T) {
 			}
 			const closed = 2
 			var asked atomic.Int64
-			logs := &lockedLog{}
+			logs := new(logtest.Buffer)
 			s := &http.Server{ErrorLog: log.New(logs, "", 0), Handler: http.NotFoundHandler()}
 			l := Listen(Sparing{ln.(*net.TCPListener), func() bool {
 				n := asked.Add(1)
