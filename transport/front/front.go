@@ -146,7 +146,7 @@ func listen(ln net.Listener, s *http.Server, config *tls.Config, a transport.Acc
 		l.acceptor, _ = netio.NewAcceptor(sparing.TCPListener) // else ln accepts
 	}
 	if l.acceptor != nil {
-		l.spare.keep()
+		l.spare.Keep()
 		go l.run(l.acceptSockets(sparing))
 	} else {
 		go l.run(l.acceptConn)

@@ -38,7 +38,7 @@ type Listener struct {
 	// and that of a body; writeTimeout that of an answer. 0: no limit.
 	headTimeout, idleTimeout, writeTimeout time.Duration
 
-	spare   spare
+	spare   netio.Spare
 	closing chan struct{}
 	done    chan struct{}              // run has ended
 	intakes map[transport.Loop]*intake // used by run, and then by Close
@@ -64,7 +64,7 @@ func (l *Listener) run(accept func() error) {
 			continue
 		case l.isClosing():
 			return
-		case !isShort(err):
+		case !netio.IsShort(err):
 			l.fail(err)
 			return
 		}
@@ -162,7 +162,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = l.spare.convert(in)
+		err = in.convert(&l.spare)
 		if err == nil {
 			in.secure()
 		}
@@ -170,8 +170,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 		case err == nil && in.mayAnswer && len(l.answers) > 0:
 			l.serve(in)
 		case err == nil:
-			return in.replayed(), nil
-		case isShort(err):
+			return netio.NewReplay(in.conn, in.remote, in.early), nil
+		case netio.IsShort(err):
 			l.putBack(in)
 			return nil, err
 		default:
@@ -256,7 +256,7 @@ func (l *Listener) Close() error {
 	for _, in := range l.intakes {
 		in.close()
 	}
-	l.spare.end()
+	l.spare.End()
 	return err
 }
 

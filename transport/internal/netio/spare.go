@@ -1,0 +1,60 @@
+package netio
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+)
+
+// Spare keeps a descriptor in reserve. To make a net.Conn of a socket takes another descriptor
+// for a moment. If sockets hold all descriptors, none could be converted without the reserve,
+// and not even those of clients that have left would be closed. The zero Spare has nothing yet.
+type Spare struct {
+	mu    sync.Mutex
+	file  *os.File // nil: no descriptor was free
+	ended bool
+}
+
+// Conn returns what h.Conn does. If that fails for a shortage, it may be called again.
+func (s *Spare) Conn(h *Handover) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	nc, err := h.Conn()
+	if err != nil && s.file != nil && IsShort(err) {
+		_ = s.file.Close()
+		s.file = nil
+		nc, err = h.Conn()
+	}
+	s.keep()
+	return nc, err
+}
+
+// IsShort reports whether err tells of a shortage, such as of descriptors.
+func IsShort(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Temporary() //nolint:staticcheck // net/http asks the same
+}
+
+// Keep takes a descriptor in reserve.
+func (s *Spare) Keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keep()
+}
+
+func (s *Spare) keep() {
+	if s.file == nil && !s.ended {
+		s.file, _ = os.Open(os.DevNull)
+	}
+}
+
+// End gives the descriptor back.
+func (s *Spare) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.file != nil {
+		_ = s.file.Close()
+	}
+}
