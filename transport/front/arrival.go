@@ -25,8 +25,10 @@ type Arrival struct {
 	// this module. A Take that does not know it must leave the connection to net/http.
 	TLS *netio.TLS
 
-	gate Gate
-	fate fate
+	newcomer *newcomer
+	route    *route
+	gate     Gate
+	fate     fate
 }
 
 // fate of an Arrival's connection.
@@ -35,6 +37,7 @@ type fate int
 const (
 	undecided fate = iota // net/http gets the request
 	taken                 // it belongs to the route
+	deferred              // the route answers the request later
 	answered              // the request was refused; net/http gets those that follow
 	lost                  // it has to be closed
 )
@@ -43,28 +46,21 @@ const (
 // the head of an answer with that status. Loop goes on watching the socket. If Take reports
 // false, the request was refused or the connection lost, and the caller has to do nothing.
 func (a *Arrival) Take(status int, answer []byte) bool {
+	a.fate = taken
 	if f := a.gate.Enter(a.Request); f != nil {
 		status, answer, a.fate = f.Status, f.answer(), answered
-	} else {
-		a.fate = taken
 	}
-	if !a.write(answer) {
-		a.fate = lost // nothing was sent before, so a good socket takes the answer at once
-	}
-	a.gate.Leave(a.Request, status)
+	a.send(status, answer)
 	return a.fate == taken
 }
 
-// write reports whether the socket took all of b.
-func (a *Arrival) write(b []byte) bool {
-	var n int
-	var err error
-	if a.TLS != nil {
-		n, err = a.TLS.TryWrite([][]byte{b})
-		return err == nil && n == len(b) && !a.TLS.Congested()
+// send sends an answer, or the head of one, with which the request leaves the gate.
+func (a *Arrival) send(status int, answer []byte) {
+	n, err := a.newcomer.write([][]byte{answer})
+	if err != nil || n < len(answer) || a.newcomer.stuck() {
+		a.fate = lost // nothing was sent before, so a good socket takes the answer at once
 	}
-	n, err = netio.TryWrite(a.FD, [][]byte{b})
-	return err == nil && n == len(b)
+	a.gate.Leave(a.Request, status)
 }
 
 // answer lets a route take the connection of the request that was parsed; its head ends at end.
@@ -75,36 +71,45 @@ func (in *intake) answer(n *newcomer, r *route, data []byte, end int) {
 	a := &in.arrival
 	*a = Arrival{
 		Request: q, Ctx: in.front.ctx, Loop: in.loop, FD: uintptr(n.fd),
-		Body: body, Early: append([]byte(nil), early...), TLS: n.layer(), gate: r.Gate,
+		Body: body, Early: append([]byte(nil), early...), TLS: n.layer(), newcomer: n, route: r, gate: r.Gate,
 	}
-	in.front.offer(r, a)
+	in.front.offer(a)
 	switch a.fate {
 	case undecided:
 		in.handOver(n, data, false)
 	case answered:
 		in.handOver(n, a.Early, false)
 	case lost:
-		in.loop.Unwatch(int(n.fd))
-		netio.CloseFD(uintptr(n.fd), false)
+		in.lose(n)
 	}
 	*a = Arrival{}
 	q.reset()
 }
 
-// offer calls Take of the route. If the route panics before it has taken the connection, offer
-// closes the connection and logs the panic as net/http does. The loop handles a later panic.
-func (l *Listener) offer(r *route, a *Arrival) {
+// offer calls Take of the route. If the route panics before it has taken the connection, or while its
+// answer is deferred, offer closes the connection and logs the panic as net/http does. The loop handles
+// a later panic.
+func (l *Listener) offer(a *Arrival) {
 	returned := false
 	defer func() {
-		if !returned && a.fate != taken {
-			l.recovered(recover(), a.RemoteAddr)
-			if a.fate == undecided {
-				r.Gate.Leave(a.Request, http.StatusInternalServerError)
-			}
-			a.fate = lost
+		if returned || a.fate == taken {
+			return
 		}
+		l.recovered(recover(), a.RemoteAddr)
+		if a.fate == deferred {
+			if a.newcomer.deferred == nil {
+				return // it was answered, or the client has gone
+			}
+			a.newcomer.deferred = nil
+			l.serving.Done()
+			a.fate = undecided
+		}
+		if a.fate == undecided {
+			a.gate.Leave(a.Request, http.StatusInternalServerError)
+		}
+		a.fate = lost
 	}()
-	r.Take(a)
+	a.route.Take(a)
 	returned = true
 }
 

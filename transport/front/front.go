@@ -38,8 +38,8 @@ type Route struct {
 	Gate Gate
 
 	// Take is called on a loop for a request without a body, or for one with a body if MaxBody
-	// is set. It must not block. It may take the connection, see Arrival.Take; if it does
-	// not, net/http gets the request.
+	// is set. It must not block. It may take the connection, see Arrival.Take, or answer the
+	// request later, see Arrival.Defer; if it does neither, net/http gets the request.
 	Take func(a *Arrival)
 	// MaxBody is the most bytes of a body for Take, up to 64 KB. If it is set, requests have
 	// a body of known length; net/http gets larger ones. Default: 0, there is no body.
@@ -55,10 +55,10 @@ type Route struct {
 	// Check reports whether Answer may be called. It is called before the body has arrived.
 	// If it reports false, net/http gets the request.
 	Check func(q *Request) bool
-	// ContentType of the answers of Answer.
+	// ContentType of the answers of Answer and of Deferred.Answer.
 	ContentType string
-	// Fields appends further fields, each with its CR LF, to the head of what Answer
-	// answers: those that let pages of other origins read it, for example. Nil: none.
+	// Fields appends further fields, each with its CR LF, to the head of what these
+	// answer: those that let pages of other origins read it, for example. Nil: none.
 	Fields func(q *Request, head []byte) []byte
 }
 

@@ -349,8 +349,6 @@ func (in *intake) welcome(s *handshake) error {
 		netio.CloseFD(uintptr(n.fd), false)
 		return err
 	}
-	n.gone, n.due = false, time.Now().Add(in.front.headTimeout)
-	in.waiting.add(n)
-	in.arm()
+	in.await(&in.waiting, n)
 	return nil
 }

@@ -28,24 +28,22 @@ type intake struct {
 	loop     transport.Loop
 	arriving []netio.Socket // used by the goroutine that accepts
 
-	// request and arrival belong to the connection that is being answered.
+	// request and arrival belong to the connection that is being answered, leaving to a Deferred.
 	request Request
 	arrival Arrival
-
-	timer transport.Timer
-	// expiring: expire was posted, because it has more to do.
-	expiring bool
+	leaving Request
 
 	// mu is for close, which does the work itself if the loop has ended.
 	mu      sync.Mutex
-	waiting queue // all connections, in the order of their arrival
-	partial queue // those with a part of their head, in the order of their first bytes
+	waiting queue // connections whose request has to come, in the order of their arrival
+	kept    queue // those that may send another request, in the order of their last answers
+	partial queue // those with a part of a request, in the order of its first bytes
 	held    int   // bytes that those in partial hold
 	closed  bool
 }
 
-// newcomer is a connection that has not sent its first request yet. It implements
-// transport.Watcher.
+// newcomer is a connection that has not sent its first request yet, or the one after a Deferred. It
+// implements transport.Watcher.
 type newcomer struct {
 	intake  *intake
 	fd      int32
@@ -53,15 +51,20 @@ type newcomer struct {
 	whole   int32 // the size of the request; 0: its head is not complete
 	held    int32 // what it adds to intake.held; it is in intake.partial unless that is 0
 	remote  netip.AddrPort
-	due     time.Time     // when it is closed
+	queue   *queue        // waiting or kept; nil: neither
+	due     time.Time     // when it has to leave the queue
 	b       *netio.Buffer // what was read; nil: nothing
 	gone    bool
 	tls     *handshake // nil: plaintext, or nothing was received yet
-	at      [queueCount]neighbours
+	// deferred is the request that has to be answered before others are read; nil: there is none.
+	deferred *Deferred
+	at       [queueCount]neighbours
 }
 
 func newIntake(l *Listener, loop transport.Loop) *intake {
-	return &intake{front: l, loop: loop, waiting: queue{which: 0}, partial: queue{which: 1}}
+	return &intake{
+		front: l, loop: loop, waiting: queue{timeout: l.headTimeout}, kept: queue{timeout: l.idleTimeout}, partial: queue{which: 1},
+	}
 }
 
 // send brings the connections that arrive to the loop.
@@ -83,23 +86,36 @@ func (in *intake) send() {
 func (in *intake) admit(batch []netio.Socket) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	due := time.Now().Add(in.front.headTimeout)
 	for _, s := range batch {
-		n := &newcomer{intake: in, fd: int32(s.FD), remote: s.Remote, due: due}
+		n := &newcomer{intake: in, fd: int32(s.FD), remote: s.Remote}
 		if in.closed || in.loop.Watch(int(s.FD), n, true, false) != nil {
 			netio.CloseFD(s.FD, false)
 			continue
 		}
-		in.waiting.add(n)
+		in.await(&in.waiting, n)
 	}
-	in.arm()
+}
+
+// await puts n, which is in neither, into waiting or kept.
+func (in *intake) await(q *queue, n *newcomer) {
+	n.gone, n.queue, n.due = false, q, time.Now().Add(q.timeout)
+	q.add(n)
+	in.arm(q)
 }
 
 // remove takes n off the queues. Its socket stays open, and watched.
 func (in *intake) remove(n *newcomer) {
-	in.waiting.remove(n)
+	in.leave(n)
 	in.count(n, 0)
 	n.gone = true
+}
+
+// leave takes n off waiting or kept.
+func (in *intake) leave(n *newcomer) {
+	if n.queue != nil {
+		n.queue.remove(n)
+		n.queue = nil
+	}
 }
 
 // count notes how many bytes n holds now.
@@ -127,27 +143,27 @@ func (n *newcomer) size() (size int) {
 }
 
 // arm sets the timer for the oldest connection.
-func (in *intake) arm() {
-	if in.timer == nil && !in.expiring && in.waiting.oldest != nil && in.front.headTimeout > 0 {
-		in.timer = in.loop.After(time.Until(in.waiting.oldest.due), in.expire)
+func (in *intake) arm(q *queue) {
+	if q.timer == nil && !q.expiring && q.oldest != nil && q.timeout > 0 {
+		q.timer = in.loop.After(time.Until(q.oldest.due), func() { in.expire(q) })
 	}
 }
 
 // expire closes late connections. After each expireBatch of them it lets the loop do other
 // work; there is no timer meanwhile.
-func (in *intake) expire() {
+func (in *intake) expire(q *queue) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.timer, in.expiring = nil, false
+	q.timer, q.expiring = nil, false
 	now := time.Now()
-	for n := 0; in.waiting.oldest != nil && !in.waiting.oldest.due.After(now); n++ {
+	for n := 0; q.oldest != nil && !q.oldest.due.After(now); n++ {
 		if n == expireBatch {
-			in.expiring = in.loop.Post(in.expire) // a loop that ends closes the rest
+			q.expiring = in.loop.Post(func() { in.expire(q) }) // a loop that ends closes the rest
 			return
 		}
-		in.late(in.waiting.oldest)
+		in.late(q.oldest)
 	}
-	in.arm()
+	in.arm(q)
 }
 
 // late ends the wait for a request. If its body alone is late, net/http gets it, which has a
@@ -177,6 +193,17 @@ func (in *intake) drop(n *newcomer) {
 	netio.CloseFD(uintptr(n.fd), false)
 	n.b.Free()
 	n.b = nil
+	if d := n.deferred; d != nil {
+		n.deferred = nil
+		d.end()
+	}
+}
+
+// lose is drop for callers that do not hold the lock.
+func (in *intake) lose(n *newcomer) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.drop(n)
 }
 
 // close closes all connections. Any goroutine may call it, once send is no longer called.
@@ -188,15 +215,17 @@ func (in *intake) close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
-	for n := in.waiting.oldest; n != nil; n = in.waiting.after(n) {
-		n.gone = true
-		if n.tls != nil && !n.tls.over {
-			n.tls.all.resume(n.tls, net.ErrClosed)
-			continue
+	for _, q := range []*queue{&in.waiting, &in.kept} {
+		for n := q.oldest; n != nil; n = q.after(n) {
+			n.gone = true
+			if n.tls != nil && !n.tls.over {
+				n.tls.all.resume(n.tls, net.ErrClosed)
+				continue
+			}
+			netio.CloseFD(uintptr(n.fd), false)
 		}
-		netio.CloseFD(uintptr(n.fd), false)
+		q.clear()
 	}
-	in.waiting.clear()
 	in.partial.clear()
 }
 
@@ -204,12 +233,14 @@ func (in *intake) end() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
-	for in.waiting.oldest != nil {
-		in.drop(in.waiting.oldest)
-	}
-	if in.timer != nil {
-		in.timer.Stop()
-		in.timer = nil
+	for _, q := range []*queue{&in.waiting, &in.kept} {
+		for q.oldest != nil {
+			in.drop(q.oldest)
+		}
+		if q.timer != nil {
+			q.timer.Stop()
+			q.timer = nil
+		}
 	}
 }
 
@@ -226,18 +257,23 @@ func (n *newcomer) Ready(readable, _ bool) {
 	if in.front.handshakes != nil && !in.secured(n) || !readable {
 		return
 	}
+	if n.deferred != nil {
+		in.listen(n)
+		return
+	}
 	data, r, end, o := in.read(n)
-	switch o {
-	case foreign:
+	if o == partial {
+		return
+	}
+	b := n.b // may hold data
+	n.b = nil
+	if o == complete {
+		in.answer(n, r, data, end)
+	} else {
 		_, o := in.front.answers.match(data)
 		in.handOver(n, data, o != foreign)
-	case complete:
-		in.answer(n, r, data, end)
 	}
-	if o != partial {
-		n.b.Free()
-		n.b = nil
-	}
+	b.Free()
 }
 
 // handOver takes the connection off the loop and passes it on. It copies early, the bytes that
@@ -286,11 +322,20 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 	if n.b == nil && size > 0 {
 		n.append(data)
 	}
+	in.hold(n)
+	if n.held > 0 && n.queue == &in.kept {
+		in.leave(n)
+		in.await(&in.waiting, n)
+	}
+	return nil, nil, 0, partial
+}
+
+// hold counts what n holds, and keeps all of that below maxHeld.
+func (in *intake) hold(n *newcomer) {
 	in.count(n, n.size())
 	for in.held > maxHeld {
 		in.drop(in.partial.oldest)
 	}
-	return nil, nil, 0, partial
 }
 
 // examine finds out whether data is a request for a route, and parses it if it is complete.
@@ -323,6 +368,14 @@ func (n *newcomer) receive(buf []byte) (size int, err error) {
 		err = errStuck
 	}
 	return size, err
+}
+
+// write writes as netio.TryWrite does. What TLS could not send waits in tls.out.
+func (n *newcomer) write(frames [][]byte) (int, error) {
+	if t := n.layer(); t != nil {
+		return t.TryWrite(frames)
+	}
+	return netio.TryWrite(uintptr(n.fd), frames)
 }
 
 // stuck reports whether the client does not even take what TLS has to say.

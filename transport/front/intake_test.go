@@ -236,7 +236,7 @@ func TestLateBody(t *testing.T) {
 	for o := in.waiting.oldest; o != nil; o = in.waiting.after(o) {
 		o.due = time.Now()
 	}
-	if in.expire(); len(s.loop.watchers) != 0 || in.held != 0 {
+	if in.expire(&in.waiting); len(s.loop.watchers) != 0 || in.held != 0 {
 		t.Errorf("%d connections, held %d", len(s.loop.watchers), in.held)
 	}
 	got, err := s.ln.Accept()
@@ -433,7 +433,7 @@ func TestOneTimer(t *testing.T) {
 		t.Errorf("%d connections, %d timers", len(s.loop.watchers), len(s.loop.timers))
 	}
 	in.waiting.oldest.due = time.Now()
-	if expire(); len(s.loop.watchers) != 0 || len(s.loop.timers) != 0 || in.timer != nil {
+	if expire(); len(s.loop.watchers) != 0 || len(s.loop.timers) != 0 || in.waiting.timer != nil {
 		t.Errorf("%d connections, %d timers", len(s.loop.watchers), len(s.loop.timers))
 	}
 	if s.open(); len(s.loop.timers) != 1 {
@@ -460,7 +460,7 @@ func TestExpireInBatches(t *testing.T) {
 	if len(s.loop.watchers) != left || len(s.loop.posts) != 1 {
 		t.Fatalf("%d connections, %d posts", len(s.loop.watchers), len(s.loop.posts))
 	}
-	in.arm() // as when others come
+	in.arm(&in.waiting) // as when others come
 	for ; left > 0; left -= expireBatch {
 		if len(s.loop.watchers) != left || len(s.loop.timers) != 0 {
 			t.Errorf("%d connections, %d timers", len(s.loop.watchers), len(s.loop.timers))
@@ -545,7 +545,7 @@ func FuzzHead(f *testing.F) {
 	} {
 		f.Add([]byte(s), 30)
 	}
-	in := newIntake(nil, nil)
+	in := newIntake(&Listener{}, nil)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
 		if len(data) > 16<<10 {
 			return
@@ -765,7 +765,7 @@ func TestOddPaths(t *testing.T) {
 // BenchmarkRequest is the work for a request but for the socket's and the route's.
 func BenchmarkRequest(b *testing.B) {
 	head := []byte(usual)
-	in := newIntake(nil, nil)
+	in := newIntake(&Listener{}, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		_, end, _ := known.judge(head, 0, 1<<16)

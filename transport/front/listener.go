@@ -42,7 +42,7 @@ type Listener struct {
 	closing chan struct{}
 	done    chan struct{}              // run has ended
 	intakes map[transport.Loop]*intake // used by run, and then by Close
-	serving sync.WaitGroup             // counts conns
+	serving sync.WaitGroup             // counts conns and Deferreds
 
 	mu      sync.Mutex
 	arrived sync.Cond // waiting grew, err was set, or the listener is closed
@@ -226,6 +226,16 @@ func (l *Listener) serve(in *incoming) {
 	go c.serve()
 }
 
+// beginServing counts a Deferred, unless the listener is closed.
+func (l *Listener) beginServing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.serving.Add(1)
+	}
+	return !l.closed
+}
+
 func (l *Listener) remove(c *conn) {
 	l.mu.Lock()
 	delete(l.conns, c)
@@ -281,8 +291,8 @@ func (l *Listener) end() bool {
 	return true
 }
 
-// Wait waits, after Close, until all requests to routes with Answer are answered. If ctx ends
-// earlier, it closes their connections and returns the error of ctx.
+// Wait waits, after Close, until all requests to routes with Answer, and those that were deferred, are
+// answered. If ctx ends earlier, it closes the connections of the former and returns the error of ctx.
 func (l *Listener) Wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {

@@ -1,9 +1,19 @@
 package front
 
-// queue is a list of newcomers, the oldest first. A newcomer may be in queueCount queues.
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/transport"
+)
+
+// queue is a list of newcomers, the oldest first. A newcomer may be in a queue of each index.
 type queue struct {
 	oldest, newest *newcomer
-	which          int // the index of this queue in newcomer.at
+	which          int           // the index of this queue in newcomer.at
+	timeout        time.Duration // how long a newcomer may be in it; 0: as long as it likes
+	timer          transport.Timer
+	// expiring: expire was posted, because it has more to do.
+	expiring bool
 }
 
 const queueCount = 2

@@ -1,0 +1,196 @@
+package front
+
+import (
+	"bytes"
+	"net/http"
+	"time"
+
+	"github.com/gyrohq/gyro/transport/internal/netio"
+)
+
+// statusGone is what the gate gets for a client that went before it got its answer. Nobody gets it as
+// an answer.
+const statusGone = 499
+
+// Deferred is a request that is answered later, see Arrival.Defer. It is used on the loop.
+type Deferred struct {
+	newcomer *newcomer
+	route    *route
+	client   Waiting
+	head     string // of the request
+	addr     string // RemoteAddr of the request
+	began    time.Time
+}
+
+// Waiting is whoever is going to answer a Deferred.
+type Waiting interface {
+	// Gone tells that the client has gone before it got an answer. It is the last call, and must not
+	// use the Deferred.
+	Gone()
+}
+
+// Defer keeps the connection for an answer that comes later, if the request may pass the gate. If Defer
+// returns nil, the request was refused or the connection lost, and the caller has to do nothing.
+func (a *Arrival) Defer(w Waiting) *Deferred {
+	n := a.newcomer
+	in := n.intake
+	if !in.front.beginServing() {
+		a.fate = lost
+		return nil
+	}
+	if f := a.gate.Enter(a.Request); f != nil {
+		in.front.serving.Done()
+		a.fate = answered
+		a.send(f.Status, f.answer())
+		return nil
+	}
+	a.fate = deferred
+	n.deferred = &Deferred{newcomer: n, route: a.route, client: w, head: a.head, addr: a.RemoteAddr, began: a.Began}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n.gone = false
+	if len(a.Early) > 0 {
+		in.stash(n, a.Early)
+	}
+	return n.deferred
+}
+
+// request returns the request. It is valid until the next call for a request of the loop.
+func (d *Deferred) request() *Request {
+	q := &d.newcomer.intake.leaving
+	q.parse(d.head)
+	q.RemoteAddr, q.Began = d.addr, d.began
+	return q
+}
+
+// Answer sends an answer of the route's ContentType, with the route's Fields, and more, which are
+// further fields, each with its CR LF. Then the client may send its next request on the connection. The
+// connection is closed if the client does not take the answer within this time. Answer is called once,
+// and does nothing once the client has gone.
+func (d *Deferred) Answer(status int, more string, body []byte, within time.Duration) {
+	n, in := d.newcomer, d.newcomer.intake
+	if n.deferred != d {
+		return
+	}
+	n.deferred = nil
+	q, last := d.request(), in.front.isClosing()
+	fields := netio.Get(len(more) + 512)
+	defer fields.Free()
+	if d.route.Fields != nil {
+		fields.B = d.route.Fields(q, fields.B)
+	}
+	fields.B = append(fields.B, more...)
+	text := netio.Get(maxAnswerHead + len(d.route.ContentType) + len(fields.B))
+	defer text.Free()
+	date := time.Now().UTC().AppendFormat(nil, http.TimeFormat)
+	h := head{status: status, contentType: d.route.ContentType, date: date, fields: fields.B, length: len(body), last: last}
+	text.B = h.append(text.B)
+	sent, err := n.write([][]byte{text.B, body})
+	d.route.Gate.Leave(q, status)
+	q.reset()
+	switch rest := len(text.B) + len(body) - sent; {
+	case err == nil && (rest > 0 || n.stuck()):
+		in.finish(n, bytes.Join([][]byte{text.B, body}, nil)[sent:], within)
+		return
+	case err != nil || last:
+		in.lose(n)
+	default:
+		in.keep(n)
+	}
+	in.front.serving.Done()
+}
+
+// end tells that the client has gone.
+func (d *Deferred) end() {
+	q := d.request()
+	d.route.Gate.Leave(q, statusGone)
+	q.reset()
+	d.newcomer.intake.front.serving.Done()
+	d.client.Gone()
+}
+
+// listen reads what the client of a deferred request sends: the end of the connection, or its next
+// request, of which the rest waits in the socket.
+func (in *intake) listen(n *newcomer) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	buf := in.loop.Buffer()
+	size, err := n.receive(buf)
+	switch {
+	case err != nil:
+		in.drop(n)
+	case size > 0:
+		in.stash(n, buf[:size])
+	default:
+		in.hold(n) // TLS may have a part of a record
+	}
+}
+
+// stash keeps the beginning of the next request, and stops to read.
+func (in *intake) stash(n *newcomer, data []byte) {
+	n.append(data)
+	if in.loop.Change(int(n.fd), false, false) != nil {
+		in.drop(n)
+		return
+	}
+	in.hold(n)
+}
+
+// keep begins to wait for the next request on a connection.
+func (in *intake) keep(n *newcomer) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n.scanned, n.whole = 0, 0
+	if n.b == nil {
+		in.await(&in.kept, n)
+		return
+	}
+	in.await(&in.waiting, n)
+	if in.loop.Change(int(n.fd), true, false) != nil {
+		in.drop(n)
+		return
+	}
+	in.loop.Post(func() { n.Ready(true, false) }) // there may be nothing more to read
+}
+
+// finish has a goroutine send the rest of an answer. Then net/http gets the connection.
+func (in *intake) finish(n *newcomer, rest []byte, within time.Duration) {
+	in.mu.Lock()
+	in.remove(n)
+	in.mu.Unlock()
+	in.loop.Unwatch(int(n.fd))
+	passed := newIncoming(netio.Socket{FD: uintptr(n.fd), Remote: n.remote}, nil, false)
+	if n.b != nil {
+		passed.early = bytes.Clone(n.b.B)
+		n.b.Free()
+	}
+	var sealed []byte // the ciphertext that was not sent comes first
+	if passed.tls = n.layer(); n.stuck() {
+		sealed = bytes.Clone(n.tls.out.B)
+		n.tls.out.Free()
+	}
+	go in.front.finish(passed, sealed, rest, within)
+}
+
+func (l *Listener) finish(in *incoming, sealed, rest []byte, within time.Duration) {
+	defer l.serving.Done()
+	err := in.convert(&l.spare)
+	if err == nil {
+		err = in.conn.SetWriteDeadline(time.Now().Add(within))
+	}
+	if err == nil && sealed != nil {
+		_, err = in.conn.Write(sealed)
+	}
+	if err == nil {
+		in.secure()
+		_, err = in.conn.Write(rest)
+	}
+	if err == nil {
+		err = in.conn.SetWriteDeadline(time.Time{})
+	}
+	if err != nil {
+		in.close()
+		return
+	}
+	l.pass(in)
+}
