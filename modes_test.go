@@ -215,15 +215,20 @@ func (e *emulatedClient) send(t *testing.T, n *gyro.Node, commands ...string) {
 	must(t, n.Emulate(t.Context(), e.Node, e.Session, data))
 }
 
-// pair runs two nodes on a bus.
+// pair runs two nodes on a bus, in virtual time, which know each other.
 func pair(t *testing.T, h gyro.Handlers) (here, there *gyro.Node) {
+	here, there = onBus(t, h)
+	synctest.Wait()
+	return here, there
+}
+
+// onBus runs two nodes on a bus.
+func onBus(t *testing.T, h gyro.Handlers) (here, there *gyro.Node) {
 	bus, presence := bustest.New(t), memory.NewPresence(memory.Config{})
 	node := func() *gyro.Node {
 		return run(t, gyro.Config{Broker: bus.Engine(), Presence: presence, Handlers: h, Logger: quiet})
 	}
-	here, there = node(), node()
-	synctest.Wait()
-	return here, there
+	return node(), node()
 }
 
 func TestEmulatedAcrossNodes(t *testing.T) {

@@ -1,7 +1,9 @@
 package gyro_test
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +20,9 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
@@ -26,6 +31,7 @@ type polledAnswer struct {
 	Pushes     []*protocol.Push
 	Subs       json.RawMessage
 	Lost       []string
+	Refused    []string
 	Data       json.RawMessage
 	Disconnect *protocol.Disconnect
 	status     int
@@ -204,65 +210,218 @@ func TestUniPollRefused(t *testing.T) {
 		if a.status != c.status || (a.Disconnect != nil) != (c.code > 0) || c.code > 0 && a.Disconnect.Code != c.code {
 			t.Errorf("%s %.40s: %+v", c.method, c.request, a)
 		}
+		if strings.Contains(c.request, "news") != slices.Equal(a.Refused, []string{"news"}) {
+			t.Errorf("%s: refused %v", c.request, a.Refused)
+		}
 	}
 }
 
-// TestUniPollLosesNothing: a client gets everything once and in order, whichever node answers and however
-// often a request is cut.
+// asker sends a poll to one of two nodes; an answer without subs means that it was cut.
+type asker func(ctx context.Context, node int, request string) polledAnswer
+
+// pollThrough checks that a client gets everything once and in order, whichever node answers and however
+// often a request is cut. settle waits for what is under way.
+func pollThrough(t *testing.T, seed uint64, node *gyro.Node, ask asker, settle func()) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	sent, seen := make(map[string]int), make(map[string][]string)
+	subs := string(ask(t.Context(), 0, "{}").Subs)
+	round := func(n int) {
+		ctx, cut := context.WithCancel(t.Context())
+		defer cut()
+		answer := make(chan polledAnswer, 1)
+		to := r.IntN(2)
+		go func() { answer <- ask(ctx, to, `{"subs":`+subs+`}`) }()
+		for range n {
+			ch := []string{"a", "b", "c"}[r.IntN(3)]
+			sent[ch]++
+			publish(t, node, ch, fmt.Sprint(sent[ch]), keep(1000, time.Hour))
+			if r.IntN(3) == 0 {
+				settle()
+			}
+		}
+		if r.IntN(3) == 0 {
+			cut()
+		}
+		a := <-answer
+		if len(a.Subs) == 0 {
+			return // cut
+		}
+		subs = string(a.Subs)
+		for _, p := range a.Pushes {
+			seen[p.Channel] = append(seen[p.Channel], string(p.Pub.Data))
+		}
+	}
+	for range 40 {
+		round(r.IntN(20))
+	}
+	for range 10 {
+		round(0)
+	}
+	for ch, n := range sent {
+		for i, data := range seen[ch] {
+			if data != fmt.Sprint(i+1) {
+				t.Fatalf("%s: %s at %d of %v", ch, data, i, seen[ch])
+			}
+		}
+		if len(seen[ch]) != n {
+			t.Fatalf("%s: %d of %d", ch, len(seen[ch]), n)
+		}
+	}
+}
+
+// TestUniPollLosesNothing: in virtual time.
 func TestUniPollLosesNothing(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 2))
 			here, there := pair(t, granted("a", "b", "c"))
 			var polls []http.Handler
 			for _, n := range []*gyro.Node{here, there} {
 				polls = append(polls, httpstream.NewHandler(httpstream.UniPoll, n, httpstream.Config{}))
 			}
-			sent, seen := make(map[string]int), make(map[string][]string)
-			subs := string(ask(t.Context(), polls[0], "POST", "{}").Subs)
-			round := func(n int) {
-				ctx, cut := context.WithCancel(t.Context())
-				defer cut()
-				answer := make(chan polledAnswer, 1)
-				poll := polls[r.IntN(2)]
-				go func() { answer <- ask(ctx, poll, "POST", `{"subs":`+subs+`}`) }()
-				for range n {
-					ch := []string{"a", "b", "c"}[r.IntN(3)]
-					sent[ch]++
-					publish(t, here, ch, fmt.Sprint(sent[ch]), keep(1000, time.Hour))
-					if r.IntN(3) == 0 {
-						synctest.Wait()
-					}
-				}
-				if r.IntN(3) == 0 {
-					cut()
-				}
-				a := <-answer
-				if len(a.Subs) == 0 {
-					return // cut
-				}
-				subs = string(a.Subs)
-				for _, p := range a.Pushes {
-					seen[p.Channel] = append(seen[p.Channel], string(p.Pub.Data))
-				}
-			}
-			for range 40 {
-				round(r.IntN(20))
-			}
-			for range 10 {
-				round(0)
-			}
-			for ch, n := range sent {
-				for i, data := range seen[ch] {
-					if data != fmt.Sprint(i+1) {
-						t.Fatalf("%s: %s at %d of %v", ch, data, i, seen[ch])
-					}
-				}
-				if len(seen[ch]) != n {
-					t.Fatalf("%s: %d of %d", ch, len(seen[ch]), n)
-				}
-			}
+			pollThrough(t, seed, here, func(ctx context.Context, node int, request string) polledAnswer {
+				return ask(ctx, polls[node], "POST", request)
+			}, synctest.Wait)
 		})
+	}
+}
+
+// TestUniPollLosesNothingOnLoops: over connections that are kept.
+func TestUniPollLosesNothingOnLoops(t *testing.T) {
+	for seed := range uint64(3) {
+		here, there := onBus(t, granted("a", "b", "c"))
+		var servers []*httptest.Server
+		for _, n := range []*gyro.Node{here, there} {
+			servers = append(servers, streamServer(t, n, httpstream.UniPoll, httpstream.Config{PollTimeout: 50 * time.Millisecond}, false))
+		}
+		pollThrough(t, seed, here, func(ctx context.Context, node int, request string) polledAnswer {
+			return fetch(ctx, servers[node], request)
+		}, runtime.Gosched)
+	}
+}
+
+// fetch sends a poll over a network.
+func fetch(ctx context.Context, s *httptest.Server, request string) (a polledAnswer) {
+	r, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(request))
+	resp, err := s.Client().Do(r)
+	if err != nil {
+		return a
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err != nil || json.Unmarshal(text, &a) != nil {
+		return polledAnswer{}
+	}
+	a.status = resp.StatusCode
+	return a
+}
+
+// noted is a gate that tells of the requests that leave it.
+type noted chan int
+
+func (noted) Enter(*front.Request) *front.Refusal  { return nil }
+func (n noted) Leave(_ *front.Request, status int) { n <- status }
+
+// TestUniPollOnLoops: requests wait on loops, without a goroutine, with TLS and without, one after the
+// other on one connection. Clients that go while they wait are forgotten.
+func TestUniPollOnLoops(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		node := run(t, gyro.Config{InlineHandlers: true, Handlers: granted("a")})
+		h := httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{PollTimeout: time.Hour})
+		s := httptest.NewUnstartedServer(http.NotFoundHandler()) // nothing gets to net/http
+		left := make(noted, 1000)
+		routes := h.Routes("/")
+		for i := range routes {
+			routes[i].Gate = left
+		}
+		dial := func() net.Conn {
+			nc, err := net.Dial("tcp", s.Listener.Addr().String())
+			must(t, err)
+			if secure {
+				nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true})
+			}
+			t.Cleanup(func() { nc.Close() })
+			return nc
+		}
+		if secure {
+			plain := httptest.NewTLSServer(nil) // for its certificate
+			s.Config.TLSConfig = &tls.Config{Certificates: plain.TLS.Certificates}
+			plain.Close()
+			s.Listener = front.ListenTLS(s.Listener, s.Config, node, routes...)
+		} else {
+			s.Listener = front.Listen(s.Listener, s.Config, node, routes...)
+		}
+		s.Start()
+		defer s.Close()
+		if onloop.Of(node).NextLoop() == nil {
+			t.Skip("loops watch no sockets here")
+		}
+		post := func(nc net.Conn, body string) {
+			_, err := fmt.Fprintf(nc, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			must(t, err)
+		}
+		next := func(r *bufio.Reader, data string) (subs string) {
+			t.Helper()
+			resp, err := http.ReadResponse(r, nil)
+			must(t, err)
+			defer resp.Body.Close()
+			var a polledAnswer
+			text, err := io.ReadAll(resp.Body)
+			if err != nil || json.Unmarshal(text, &a) != nil || resp.StatusCode != 200 || resp.ContentLength != int64(len(text)) ||
+				resp.Header.Get("Content-Type") != "application/json" || resp.Header.Get("X-Accel-Buffering") != "no" || a.data() != data || resp.Close {
+				t.Fatalf("TLS %v: %q %+v, want %q", secure, text, resp, data)
+			}
+			return string(a.Subs)
+		}
+		const n = 100
+		var conns []net.Conn
+		var readers []*bufio.Reader
+		subs := ""
+		for range n {
+			nc := dial()
+			r := bufio.NewReader(nc)
+			post(nc, `{}`)
+			subs = next(r, "")
+			conns, readers = append(conns, nc), append(readers, r)
+		}
+		goroutines := runtime.NumGoroutine()
+		for _, nc := range conns {
+			post(nc, `{"subs":`+subs+`}`)
+		}
+		eventually(t, func() bool { return node.NumClients() == n })
+		if more := runtime.NumGoroutine() - goroutines; more > 20 {
+			t.Errorf("TLS %v: %d goroutines more for %d polls", secure, more, n)
+		}
+		publish(t, node, "a", "1", keep(10, time.Hour))
+		for i := range conns {
+			subs = next(readers[i], "a1")
+		}
+		eventually(t, func() bool { return node.NumClients() == 0 })
+		for _, nc := range conns {
+			post(nc, `{"subs":`+subs+`}`)
+		}
+		eventually(t, func() bool { return node.NumClients() == n })
+		for _, nc := range conns[1:] {
+			nc.Close()
+		}
+		eventually(t, func() bool { return node.NumClients() == 1 })
+		must(t, node.Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
+		next(readers[0], "3503")
+		count := make(map[int]int)
+		for range 3 * n {
+			count[<-left]++
+		}
+		if count[200] != 2*n+1 || count[499] != n-1 {
+			t.Errorf("TLS %v: left the gate: %v", secure, count)
+		}
+	}
+}
+
+// eventually waits for something that comes by a network.
+func eventually(t *testing.T, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !so(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not come")
+		}
 	}
 }
 

@@ -32,8 +32,8 @@ const (
 	// UniPoll clients send a connect request in the query cf_connect of a GET, which may be missing,
 	// or in a POST, with the positions of channels in its field subs. The answer is one JSON object.
 	// It has all pushes that were missed, or waits for the first ones, and it has the positions for
-	// the next request, which any node can answer. UniPoll requests have a goroutine each while they
-	// wait. Their clients are in no channel's presence, and nobody is told that they join or leave.
+	// the next request, which any node can answer. Their clients are in no channel's presence, and
+	// nobody is told that they join or leave.
 	UniPoll
 )
 

@@ -2,18 +2,13 @@ package httpstream
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/bookmark"
-	"github.com/gyrohq/gyro/transport/front"
-	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
 )
 
 const (
@@ -26,177 +21,125 @@ const (
 	maxPolledPositions = 1 << 20
 )
 
-// polling is the connection of a UniPoll request. The core writes to it until there is something to
-// answer; what comes later, the next request recovers.
-type polling struct {
-	wake chan struct{} // text has more, or closed is set
-
-	mu     sync.Mutex
+// longPoll is a UniPoll request: what the core has written for it, until there is something to answer.
+// What comes later, the next request recovers.
+type longPoll struct {
+	req    *protocol.ConnectRequest
 	text   []byte // lines: messages and bookmarks
 	closed *protocol.Disconnect
+
+	late    bool // the request has waited long enough
+	waited  bool // the client knew everything when it had connected
+	gathers bool // late is set soon
 }
 
-// Write implements transport.Conn.
-func (p *polling) Write(frames [][]byte) (n int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// take takes frames as transport.Conn.Write does.
+func (p *longPoll) take(frames [][]byte) (n int) {
 	if len(p.text) > maxPolled {
-		return 0, nil
+		return 0
 	}
-	n = p.add(frames)
-	return n, nil
+	return p.add(frames)
 }
 
-// Close implements transport.Conn.
-func (p *polling) Close(d protocol.Disconnect, frames [][]byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// close takes what transport.Conn.Close gets.
+func (p *longPoll) close(d protocol.Disconnect, frames [][]byte) {
 	if p.closed == nil {
 		p.closed = &d
 		p.add(frames)
 	}
 }
 
-func (p *polling) add(frames [][]byte) int {
-	before := len(p.text)
-	p.text = append(p.text, bytes.Join(frames, nil)...)
-	select {
-	case p.wake <- struct{}{}:
-	default:
+func (p *longPoll) add(frames [][]byte) (n int) {
+	for _, f := range frames {
+		p.text = append(p.text, f...)
+		n += len(f)
 	}
-	return len(p.text) - before
+	return n
 }
 
-// Pause does nothing, because the client sends nothing.
-func (*polling) Pause(bool) {}
-
-func (p *polling) read() (text []byte, closed *protocol.Disconnect) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text, p.closed
-}
-
-// answerPoll waits for something that a UniPoll client does not know yet, and answers with it.
-func (h *Handler) answerPoll(w http.ResponseWriter, r *http.Request, q *front.Request, o *opening) {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // those of http.Server are for usual requests
-	_ = control.SetWriteDeadline(time.Time{})
-	p := &polling{wake: make(chan struct{}, 1)}
-	c := h.candidate(context.WithoutCancel(r.Context()), q, o, framing.Of(framing.Lines, false))
-	c.Info.NativePing, c.Info.Brief = true, true
-	peer, err := h.acceptor.Accept(c.Ctx, p, c.Info)
-	if err != nil {
-		d := protocol.DisconnectServerError
-		errors.As(err, &d)
-		h.answer(w, statusOf(d), &polled{Disconnect: &d})
-		return
+// look is called when something has changed. It returns the answer once there is one. soon tells to
+// set late after the time gather.
+func (p *longPoll) look() (a *polled, soon bool) {
+	if p.gathers && !p.late && p.closed == nil {
+		return nil, false
 	}
-	status, answer := p.wait(r.Context(), h.cfg.PollTimeout, o.connect)
-	peer.Closed(protocol.DisconnectConnectionClosed)
-	if answer != nil {
-		h.answer(w, status, answer)
+	switch a = p.read(); {
+	case a == nil:
+		return nil, false
+	case p.late || p.closed != nil || a.news && !p.waited:
+		return a, false
+	case a.news:
+		p.gathers = true
+		return nil, true
 	}
-}
-
-// wait returns the answer; nil if the client has gone.
-func (p *polling) wait(client context.Context, timeout time.Duration, req *protocol.ConnectRequest) (status int, a *polled) {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	var late, waited, gathers bool
-	for {
-		select {
-		case <-p.wake:
-		case <-timer.C:
-			late = true
-		case <-client.Done():
-			return 0, nil
-		}
-		text, closed := p.read()
-		switch status, a = read(text, closed, req); {
-		case a == nil || gathers && !late && closed == nil:
-		case late || closed != nil || a.news && !waited:
-			return status, a
-		case a.news:
-			gathers = true
-			timer.Reset(gather)
-		default:
-			waited = true
-		}
-	}
-}
-
-// answer sends an answer.
-func (h *Handler) answer(w http.ResponseWriter, status int, a *polled) {
-	header := w.Header()
-	for _, f := range fields {
-		header.Set(f.name, f.value)
-	}
-	header.Set("Content-Type", "application/json")
-	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-		header.Set("Retry-After", "1")
-	}
-	var body bytes.Buffer
-	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(a); err != nil { // a payload is not JSON, though the core has checked it
-		status, body = http.StatusInternalServerError, bytes.Buffer{}
-	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout))
-	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // if this fails, the client has gone
+	p.waited = true
+	return nil, false
 }
 
 // polled is an answer.
 type polled struct {
-	Pushes []json.RawMessage    `json:"pushes,omitzero"`
-	Subs   map[string]*position `json:"subs,omitzero"`
-	Lost   []string             `json:"lost,omitempty"`
-	Data   json.RawMessage      `json:"data,omitempty"`
-	// Disconnect says why the client could not connect.
-	Disconnect *protocol.Disconnect `json:"disconnect,omitempty"`
+	status int
+	pushes [][]byte // JSON
+	// subs is what the next request says of channels; nil if the client could not connect.
+	subs       map[string]*position
+	lost       []string
+	refused    []string // channels of the request that the client does not get
+	data       []byte
+	disconnect *protocol.Disconnect // why the client could not connect
 
 	news bool // the client does not know all of it
 }
 
 // position is what the next request says of a channel.
 type position struct {
-	Recover bool   `json:"recover,omitempty"`
-	Offset  uint64 `json:"offset,omitempty"`
-	Epoch   string `json:"epoch,omitempty"`
-	Delta   string `json:"delta,omitempty"`
+	recover      bool
+	offset       uint64
+	epoch, delta string
+}
+
+// failed is the answer to a client that could not connect.
+func failed(err error) *polled {
+	d := protocol.DisconnectServerError
+	errors.As(err, &d)
+	return &polled{status: statusOf(d), disconnect: &d, news: true}
 }
 
 // read makes the answer of what the core has written; nil: it waits for the client to connect.
-func read(text []byte, closed *protocol.Disconnect, req *protocol.ConnectRequest) (status int, a *polled) {
-	first, rest, _ := bytes.Cut(text, []byte("\n"))
+func (p *longPoll) read() (a *polled) {
+	first, rest, _ := bytes.Cut(p.text, []byte("\n"))
 	var push protocol.Push
 	switch {
-	case len(first) == 0 && closed == nil:
-		return 0, nil
+	case len(first) == 0 && p.closed == nil:
+		return nil
 	case len(first) > 0 && push.UnmarshalJSON(first) != nil, push.Connect == nil:
-		d := protocol.DisconnectServerError
-		if closed != nil {
-			d = *closed
+		if p.closed != nil {
+			return failed(*p.closed)
 		}
-		return statusOf(d), &polled{Disconnect: &d}
-	case len(req.Subs) > 0 && len(push.Connect.Subs) == 0:
-		return http.StatusForbidden, &polled{Disconnect: &protocol.DisconnectPermissionDenied, news: true}
+		return failed(protocol.DisconnectServerError)
+	case len(p.req.Subs) > 0 && len(push.Connect.Subs) == 0:
+		a = failed(protocol.DisconnectPermissionDenied)
+	default:
+		a = &polled{status: http.StatusOK, subs: make(map[string]*position), data: push.Connect.Data}
+		for ch, sub := range push.Connect.Subs {
+			for _, pub := range sub.Publications {
+				a.add(&protocol.Push{Channel: ch, Pub: pub})
+			}
+		}
+		last := a.take(rest)
+		a.setSubs(p.req, push.Connect, last)
+		a.news = a.news || len(a.pushes) > 0
 	}
-	a = &polled{Pushes: []json.RawMessage{}, Subs: make(map[string]*position), Data: json.RawMessage(push.Connect.Data)}
-	for ch, sub := range push.Connect.Subs {
-		for _, p := range sub.Publications {
-			a.add(&protocol.Push{Channel: ch, Pub: p})
+	for ch := range p.req.Subs {
+		if push.Connect.Subs[ch] == nil {
+			a.refused = append(a.refused, ch)
 		}
 	}
-	last := a.take(rest)
-	a.setSubs(req, push.Connect, last)
-	a.news = a.news || len(a.Pushes) > 0
-	return http.StatusOK, a
+	return a
 }
 
 func (a *polled) add(p *protocol.Push) {
 	if text, err := p.AppendJSON(nil); err == nil { // it was decoded from JSON
-		a.Pushes = append(a.Pushes, text)
+		a.pushes = append(a.pushes, text)
 	}
 }
 
@@ -212,11 +155,11 @@ func (a *polled) take(lines []byte) (last string) {
 		case len(line) == 0:
 			open = true
 		default:
-			a.Pushes = append(a.Pushes, line)
+			a.pushes = append(a.pushes, line)
 		}
 	}
-	if open && len(a.Pushes) > 0 {
-		a.Pushes = a.Pushes[:len(a.Pushes)-1]
+	if open && len(a.pushes) > 0 {
+		a.pushes = a.pushes[:len(a.pushes)-1]
 	}
 	return last
 }
@@ -225,23 +168,23 @@ func (a *polled) take(lines []byte) (last string) {
 // the others that the request named. A position that is not that of the request is news.
 func (a *polled) setSubs(req *protocol.ConnectRequest, c *protocol.Connect, last string) {
 	for ch, at := range bookmark.Parse(last) {
-		p := &position{Recover: true, Offset: at.Offset, Epoch: at.Epoch}
-		a.Subs[ch] = p
+		p := &position{recover: true, offset: at.Offset, epoch: at.Epoch}
+		a.subs[ch] = p
 		asked := req.Subs[ch]
 		if asked != nil {
-			p.Delta = asked.Delta
+			p.delta = asked.Delta
 		}
 		if asked != nil && asked.Recover && asked.Offset == at.Offset && asked.Epoch == at.Epoch {
 			continue
 		}
 		a.news = true
 		if sub := c.Subs[ch]; asked != nil && asked.Recover && sub != nil && !sub.Recovered {
-			a.Lost = append(a.Lost, ch)
+			a.lost = append(a.lost, ch)
 		}
 	}
 	for ch, asked := range req.Subs {
-		if a.Subs[ch] == nil && c.Subs[ch] != nil && !c.Subs[ch].Recoverable {
-			a.Subs[ch] = &position{Delta: asked.Delta}
+		if a.subs[ch] == nil && c.Subs[ch] != nil && !c.Subs[ch].Recoverable {
+			a.subs[ch] = &position{delta: asked.Delta}
 		}
 	}
 }

@@ -17,12 +17,12 @@ import (
 // read and answer usual requests for path. All other requests for path go to net/http, so h has to
 // serve the path there as well. Middleware does not see the requests of the routes; their Gate does.
 func (h *Handler) Routes(path string) []front.Route {
-	if h.traits.polls {
-		return nil
-	}
 	var list []front.Route
 	for _, method := range h.traits.methods() {
 		r := front.Route{Method: method, Path: path, Take: h.take}
+		if h.traits.polls {
+			r.Take, r.Fields, r.ContentType = h.takePoll, h.appendPollFields, jsonType
+		}
 		if method == http.MethodPost {
 			r.MaxBody = h.cfg.MaxRequestBodySize
 		}
