@@ -26,7 +26,7 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *sessi
 		var err error
 		reply, err = h(ctx, ConnectEvent{
 			ClientID: c.ID(), Inline: inline, Token: r.Token, Data: r.Data, Name: r.Name,
-			Version: r.Version, Headers: r.Headers, Subs: r.Subs, Transport: info,
+			Version: r.Version, Headers: r.Headers, Subs: r.Subs, Transport: info, repeated: c.Repeated(),
 		})
 		if err != nil {
 			return nil, nil, err

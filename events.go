@@ -91,7 +91,14 @@ type ConnectEvent struct {
 	Subs map[string]*protocol.SubscribeRequest
 	// Transport describes the client's connection.
 	Transport TransportInfo
+
+	repeated func(channel string) bool
 }
+
+// Repeats reports whether the client names a channel of Subs because the server has given it a position
+// there: in an event of SSE, which a browser sends back without a choice, or in the answer to a long poll.
+// If there is no such channel any more, this is not the client's mistake.
+func (e ConnectEvent) Repeats(channel string) bool { return e.repeated != nil && e.repeated(channel) }
 
 // TransportInfo describes a client's connection.
 type TransportInfo struct {

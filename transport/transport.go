@@ -143,6 +143,10 @@ type Info struct {
 	// codec.DecodeConnect reads it. All that is received later is ignored. Connections
 	// of other modes send a connect command.
 	Connect *protocol.ConnectRequest
+	// Repeated reports whether the client names a channel in Connect.Subs because the server has given it
+	// a position there, and not because it chose the channel for this connection. Nil: it chose all of
+	// them. It is called until the client has connected.
+	Repeated func(channel string) bool
 	// DisconnectPush has the frames of Conn.Close end with a disconnect push, for
 	// transports that cannot tell a code when they close. There is no such push with
 	// code 0, nor with protocol.DisconnectConnectionClosed and protocol.DisconnectSlow,

@@ -50,8 +50,9 @@ type Client struct {
 
 // request is the HTTP request that opened a connection.
 type request struct {
-	ctx    context.Context
-	header func() http.Header
+	ctx      context.Context
+	header   func() http.Header
+	repeated func(channel string) bool
 }
 
 // ID of the client: a random UUID.
@@ -81,6 +82,9 @@ func (c *Client) Header() func() http.Header {
 	}
 	return c.request.header
 }
+
+// Repeated is that of transport.Info. It is for Application.Connecting only.
+func (c *Client) Repeated() func(channel string) bool { return c.request.repeated }
 
 // Context ends with the connection; it has the values that the application gave the client.
 func (c *Client) Context() context.Context {

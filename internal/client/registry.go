@@ -164,7 +164,7 @@ func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*C
 		return nil, nil, protocol.DisconnectShutdown
 	}
 	r.connections.Add(1)
-	c := &Client{loop: l, request: &request{ctx, info.Header}, id: clientid.New(), remoteAddr: info.RemoteAddr}
+	c := &Client{loop: l, request: &request{ctx, info.Header, info.Repeated}, id: clientid.New(), remoteAddr: info.RemoteAddr}
 	return c, r.kinds.Of(info), nil
 }
 

@@ -138,6 +138,9 @@ func (s *snapshot) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) erro
 			continue
 		}
 		ch, ignored, err := s.channels.Requested(name, s.facts(reply.Credentials.UserID, false))
+		if err != nil && e.Repeats(name) {
+			ignored, err = err, nil // the namespace may have been there when the client got the position
+		}
 		if err != nil {
 			return err
 		}

@@ -355,3 +355,74 @@ func TestUniPoll(t *testing.T) {
 	}
 	s.awaitLog(`"key":"uni_poll.max_request_body_size"`, `"key":"client.connection_limit"`)
 }
+
+// TestGoneNamespace: what a client repeats may name channels of a namespace that the configuration does
+// not have any more. They are left out, and the log says so; what a client asks for itself is refused.
+func TestGoneNamespace(t *testing.T) {
+	edit := func(cfg *config.Config) {
+		streaming(cfg)
+		cfg.UniPoll.Enabled, cfg.Client.AllowAnonymousConnect = true, true
+		o := &cfg.Channel.WithoutNamespace
+		o.AllowSubscribeForAnonymous, o.HistorySize, o.HistoryTTL, o.ForceRecovery = true, 10, time.Minute, true
+	}
+	s := startServer(t, func(cfg *config.Config) {
+		edit(cfg)
+		old := cfg.Channel.WithoutNamespace
+		addNamespace(cfg, "old", func(o *config.ChannelOptions) { *o = old })
+	})
+	poll := func(subs string) (status int, a struct {
+		Subs    json.RawMessage
+		Refused []string
+	}) {
+		t.Helper()
+		res, err := http.DefaultClient.Do(s.newRequest(http.MethodPost, "/connection/uni_poll", `{"subs":`+subs+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if err := json.NewDecoder(res.Body).Decode(&a); err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, a
+	}
+	_, a := poll(`{"old:x":{},"news":{}}`)
+	both := string(a.Subs)
+	if err := s.app.Reload(testConfig(edit)); err != nil {
+		t.Fatal(err)
+	}
+	s.api("publish", `{"channel":"news","data":1}`)
+	status, a := poll(both)
+	if status != http.StatusOK || strings.Join(a.Refused, " ") != "old:x" || strings.Contains(string(a.Subs), "old:x") || !strings.Contains(string(a.Subs), "news") {
+		t.Errorf("%d %s %s", status, a.Subs, a.Refused)
+	}
+	if status, a = poll(`{"old:x":{}}`); status != http.StatusForbidden || strings.Join(a.Refused, " ") != "old:x" {
+		t.Errorf("%d %s", status, a.Refused)
+	}
+
+	first := func(query string, fields ...string) string {
+		t.Helper()
+		c := s.openStream(s.newRequest(http.MethodGet, "/connection/uni_sse?"+query, "", fields...))
+		_, _ = c.lines.ReadString('\n') // the beginning
+		_, _ = c.lines.ReadString('\n') // retry
+		_, _ = c.lines.ReadString('\n')
+		text, _ := c.lines.ReadString('\n')
+		return text
+	}
+	before := strings.Count(s.logged(), `"channel":"old:x"`)
+	const id = "old:x=1.abc&news=0.abc"
+	for _, got := range []string{first("", "Last-Event-ID", id), first("last_event_id=" + url.QueryEscape(id))} {
+		if !strings.Contains(got, `"news":{`) || strings.Contains(got, "old:x") {
+			t.Errorf("%s", got)
+		}
+	}
+	asked := url.Values{"cf_connect": {`{"subs":{"old:x":{}}}`}}.Encode()
+	for _, got := range []string{first(asked), first(asked, "Last-Event-ID", id)} {
+		if !strings.Contains(got, `"code":3501`) {
+			t.Errorf("%s", got)
+		}
+	}
+	log := s.logged()
+	if strings.Count(log, `"channel":"old:x"`) == before || !strings.Contains(log, `"key":"channel.namespaces"`) || !strings.Contains(log, `"client":"`) {
+		t.Error(log)
+	}
+}

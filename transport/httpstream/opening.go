@@ -22,6 +22,7 @@ type opening struct {
 	encoding protocol.Encoding
 	commands []byte                   // nil for one-way kinds
 	connect  *protocol.ConnectRequest // nil for others
+	repeated func(channel string) bool
 }
 
 // rejection is the answer to a request that opens no stream. key names what would change it.
@@ -73,18 +74,23 @@ func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *rejection)
 	if err := codec.DecodeConnect(o.encoding, body, o.connect); err != nil {
 		return o, &rejection{http.StatusBadRequest, "the connect request is malformed: " + err.Error(), ""}
 	}
-	if h.traits.events() && h.traits.bookmarks > 0 {
-		goOn(o.connect, last)
+	switch {
+	case h.traits.polls:
+		o.repeated = func(string) bool { return true }
+	case h.traits.events():
+		o.repeated = goOn(o.connect, last)
 	}
 	return o, nil
 }
 
 // goOn has a connect request recover from the positions of the last event that the client got. The
-// positions in the request itself are older, because an EventSource repeats its first request.
-func goOn(req *protocol.ConnectRequest, id string) {
+// positions in the request itself are older, because an EventSource repeats its first request. repeated
+// tells which channels the event alone names.
+func goOn(req *protocol.ConnectRequest, id string) (repeated func(channel string) bool) {
 	if len(id) > maxEventID {
-		return
+		return nil
 	}
+	var added []string
 	for ch, at := range bookmark.Parse(id) {
 		if req.Subs == nil {
 			req.Subs = make(map[string]*protocol.SubscribeRequest)
@@ -93,9 +99,11 @@ func goOn(req *protocol.ConnectRequest, id string) {
 		if sub == nil {
 			sub = new(protocol.SubscribeRequest)
 			req.Subs[ch] = sub
+			added = append(added, ch)
 		}
 		sub.Recover, sub.Offset, sub.Epoch = true, at.Offset, at.Epoch
 	}
+	return func(ch string) bool { return slices.Contains(added, ch) }
 }
 
 // report has the node log the rejection.
