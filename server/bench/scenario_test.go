@@ -32,7 +32,8 @@ func startServer(t *testing.T, e protocol.Encoding) Target {
 	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
 	cfg.Client.Token.HMACSecretKey, cfg.HTTPAPI.Key = "token-secret", "api-key"
 	cfg.HTTPStream.Enabled, cfg.SSE.Enabled = true, true
-	cfg.UniHTTPStream.Enabled, cfg.UniSSE.Enabled, cfg.UniWebSocket.Enabled = true, true, true
+	cfg.UniHTTPStream.Enabled, cfg.UniSSE.Enabled, cfg.UniWebSocket.Enabled, cfg.UniPoll.Enabled = true, true, true, true
+	cfg.UniPoll.Timeout = 2 * time.Second
 	open := cfg.Channel.WithoutNamespace
 	open.AllowSubscribeForClient, open.AllowPublishForClient = true, true
 	cfg.Channel.WithoutNamespace = open

@@ -16,7 +16,7 @@ import (
 // Target is the server under load, and what all scenarios have in common.
 type Target struct {
 	// Transport of the clients: websocket (also if it is empty), http_stream, sse, uni_websocket,
-	// uni_http_stream or uni_sse.
+	// uni_http_stream, uni_sse or uni_poll, which needs channels that are recovered.
 	Transport string
 	URL       string // of the transport's endpoint: ws or wss, or http or https for HTTP streams
 	// Emulation is the endpoint for the commands of http_stream and sse, http or https; empty for

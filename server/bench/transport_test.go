@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -34,6 +35,9 @@ func TestTransports(t *testing.T) {
 				t.Parallel()
 				target := over(startServer(t, e), transport)
 				oneWay := strings.HasPrefix(transport, "uni_")
+				if transport == "uni_poll" {
+					target.Channel = "kept:bench"
+				}
 				load := Load{Publishers: 2, Messages: 20, Window: 4, OverAPI: oneWay}
 				rep, err := execute(t, Fanout{Target: target, Subscribers: 10, Channels: 2, Load: load})
 				if err != nil || rep.Transport != transport || rep.Deliver.Expected != 200 || rep.Deliver.Received != 200 {
@@ -87,6 +91,7 @@ func TestTransportRefused(t *testing.T) {
 		"emulation: clients of uni_sse send no requests":        Idle{Target: with("uni_sse", func(t *Target) { t.Emulation = "http://x/emulation" }), Connections: 1, Duration: 1},
 		`emulation: "x" is no http://`:                          Idle{Target: with("sse", func(t *Target) { t.Emulation = "x" }), Connections: 1, Duration: 1},
 		`is no ws:// or wss:// address`:                         Idle{Target: with("uni_websocket", nothing), Connections: 1, Duration: 1},
+		"emulation: clients of uni_poll send no requests":       Idle{Target: with("uni_poll", func(t *Target) { t.Emulation = "http://x/emulation" }), Connections: 1, Duration: 1},
 		"via: clients of uni_http_stream cannot publish":        Fanout{Target: with("uni_http_stream", nothing), Subscribers: 1, Channels: 1, Load: load},
 		"transport: no client connects":                         Publish{Target: with("sse", nothing), Channels: 1, Load: apiLoad},
 	} {
@@ -108,6 +113,62 @@ func TestOneWayWithoutToken(t *testing.T) {
 	}
 }
 
+// TestPollsNeedRecovery: the error of a long poll on a channel whose messages it would miss says what is needed.
+func TestPollsNeedRecovery(t *testing.T) {
+	t.Parallel()
+	target := over(startServer(t, protocol.JSON), "uni_poll")
+	_, err := execute(t, Idle{Target: target, Connections: 1, Duration: 1})
+	if err == nil || !strings.Contains(err.Error(), "force_recovery") {
+		t.Error(err)
+	}
+}
+
+// TestPollFaults: answers that are none end the connection, and so do answers in which a message is lost.
+func TestPollFaults(t *testing.T) {
+	t.Parallel()
+	const first = `{"pushes":[],"subs":{"bench":{"recover":true,"offset":0,"epoch":"e"}}}`
+	answer := func(body string) string {
+		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+	for name, test := range map[string]struct{ answers, want string }{
+		"status":     {"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "HTTP status 404 (the server needs uni_poll.enabled"},
+		"no length":  {"HTTP/1.1 200 OK\r\n\r\n{}", "of unknown size"},
+		"huge":       {"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", "the limit is"},
+		"garbage":    {answer("["), "malformed"},
+		"positions":  {answer(`{"subs":[]}`), "malformed"},
+		"plain":      {answer(`{"pushes":[],"subs":{"bench":{}}}`), "force_recovery"},
+		"later":      {answer(first) + "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", "1 connections lost"},
+		"disconnect": {answer(first) + answer(`{"pushes":[{"disconnect":{"code":3001,"reason":"shutdown"}}],"subs":{}}`), "1 connections lost"},
+		"end":        {answer(first) + "HTTP/1.1 200", "1 connections lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target := testTarget(hijacking(t, test.answers), protocol.JSON)
+			target.Transport = "uni_poll"
+			if _, err := execute(t, Idle{Target: target, Connections: 1, Duration: 50 * time.Millisecond}); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// hijacking starts a server that answers the first request of a connection with these bytes, and closes
+// the connection. It returns its URL.
+func hijacking(t *testing.T, answer string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = conn.Write([]byte(answer)) // a client that is gone does not matter
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
 // TestStreamFaults: a server that breaks the rules of HTTP, or the account of messages, does not pass.
 func TestStreamFaults(t *testing.T) {
 	t.Parallel()
@@ -123,17 +184,7 @@ func TestStreamFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				conn, _, err := http.NewResponseController(w).Hijack()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer conn.Close()
-				_, _ = conn.Write([]byte(test.answer)) // a client that is gone does not matter
-			}))
-			defer server.Close()
-			target := testTarget(server.URL, protocol.JSON)
+			target := testTarget(hijacking(t, test.answer), protocol.JSON)
 			target.Transport = "uni_http_stream"
 			if _, err := execute(t, Idle{Target: target, Connections: 1, Duration: 50 * time.Millisecond}); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)

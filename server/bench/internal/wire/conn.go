@@ -79,7 +79,8 @@ type Conn struct {
 	end   context.CancelFunc // of life
 
 	// The following belong to Serve.
-	body    *body  // of the response; nil for WebSocket
+	body    *body  // of the response; nil for WebSocket and long polls
+	polls   *polls // nil for others
 	held    []byte // the start of a frame whose rest has not come
 	need    int    // size of that frame, 0 if its header is not complete
 	message []byte // fragments of a message
@@ -99,7 +100,7 @@ func (t *Dialer) Dial(ctx context.Context, first ...*protocol.Command) (*Conn, e
 		return nil, err
 	}
 	if t.Kind.stream {
-		return t.dialStream(ctx, hello)
+		return t.dialStream(ctx, first, hello)
 	}
 	c, err := t.dialWebSocket(ctx)
 	if err == nil && len(hello) > 0 {
@@ -359,6 +360,12 @@ func (c *Conn) took(n int, handle func([]byte) error) error {
 
 // consume handles the complete frames of data and holds a copy of the rest.
 func (c *Conn) consume(data []byte, handle func([]byte) error) error {
+	if c.polls != nil {
+		rest, err := c.polls.consume(data, handle)
+		c.need = c.polls.size
+		c.held = append(c.held[:0:0], rest...)
+		return err
+	}
 	if c.body != nil {
 		rest, err := c.body.consume(data, handle)
 		c.held = append(c.held[:0:0], rest...)

@@ -12,6 +12,7 @@ type Kind struct {
 	OneWay bool   // clients send a connect request and nothing else
 	stream bool   // the server sends the body of an HTTP response, not WebSocket frames
 	events bool   // the body has server-sent events
+	polls  bool   // the server answers long polls, one after the other
 }
 
 var kinds = []Kind{
@@ -21,6 +22,7 @@ var kinds = []Kind{
 	{Name: "uni_websocket", OneWay: true},
 	{Name: "uni_http_stream", OneWay: true, stream: true},
 	{Name: "uni_sse", OneWay: true, stream: true, events: true},
+	{Name: "uni_poll", OneWay: true, stream: true, polls: true},
 }
 
 // KindNames returns the names of all kinds.

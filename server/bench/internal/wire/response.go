@@ -13,11 +13,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
 // dialStream sends the request of an HTTP stream and reads the head of the response.
-func (t *Dialer) dialStream(ctx context.Context, hello []byte) (*Conn, error) {
+func (t *Dialer) dialStream(ctx context.Context, first []*protocol.Command, hello []byte) (*Conn, error) {
 	req, err := t.streamRequest(hello)
 	if err != nil {
 		return nil, err
@@ -37,13 +38,17 @@ func (t *Dialer) dialStream(ctx context.Context, hello []byte) (*Conn, error) {
 	if err == nil && h.status != http.StatusOK {
 		err = fmt.Errorf("the server answers with HTTP status %d%s", h.status, statusHint(h.status, t.Kind))
 	}
+	var p *polls
+	if err == nil && t.Kind.polls {
+		p, err = newPolls(conn, req, first[0].Connect, h.length)
+	}
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("%s: %w", t.URL, err)
+		return nil, fmt.Errorf("%s: %w%s", t.URL, err, pollHint(err, t.Kind))
 	}
-	c := &Conn{
-		conn: conn, codec: codec.ForClient(t.Encoding), held: early,
-		body: &body{chunked: h.chunked, events: t.Kind.events, encoding: t.Encoding},
+	c := &Conn{conn: conn, codec: codec.ForClient(t.Encoding), held: early, polls: p}
+	if p == nil {
+		c.body = &body{chunked: h.chunked, events: t.Kind.events, encoding: t.Encoding}
 	}
 	if t.Kind.Emulated() {
 		c.life, c.end = context.WithCancel(context.Background())
@@ -115,6 +120,7 @@ const maxHead = 64 << 10
 type head struct {
 	status  int
 	chunked bool
+	length  int64 // of the body; -1 if the head does not tell
 }
 
 // exchange sends a request, and returns the head of the response and what came behind it.
@@ -130,7 +136,7 @@ func exchange(conn net.Conn, req *http.Request) (head, []byte, error) {
 				return head{}, nil, err
 			}
 			defer res.Body.Close() // it has nothing: Serve reads the body
-			return head{res.StatusCode, slices.Contains(res.TransferEncoding, "chunked")}, data[end:], nil
+			return head{res.StatusCode, slices.Contains(res.TransferEncoding, "chunked"), res.ContentLength}, data[end:], nil
 		}
 		if len(data) >= maxHead {
 			return head{}, nil, fmt.Errorf("the head of the response has more than %d bytes", maxHead)
