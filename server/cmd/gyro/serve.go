@@ -68,7 +68,7 @@ func serverFlags(f *pflag.FlagSet) {
 	for _, name := range []string{
 		"broker.enabled", "presence_manager.enabled", "debug.enabled", "admin.enabled", "admin.external",
 		"admin.insecure", "prometheus.enabled", "swagger.enabled", "health.enabled", "init.enabled",
-		"uni_websocket.enabled", "uni_sse.enabled", "uni_http_stream.enabled", "sse.enabled", "http_stream.enabled",
+		"uni_websocket.enabled", "uni_sse.enabled", "uni_http_stream.enabled", "uni_poll.enabled", "sse.enabled", "http_stream.enabled",
 		"client.insecure", "http_api.insecure", "http_api.external", "grpc_api.enabled", "uni_grpc.enabled",
 	} {
 		f.Bool(name, false, config.Describe(name))

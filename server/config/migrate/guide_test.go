@@ -161,12 +161,30 @@ var own = []struct{ keys, then string }{
 	{"channel.namespaces[].batch_max_delay channel.namespaces[].batch_max_size", "Every publication is written at once."},
 	{"prometheus.namespace", "Names of metrics begin with `centrifugo_`."},
 	{"health.mode", "`/health` is 200 always; there is no `/health/live` and no `/health/ready`, so probes need their old paths."},
-	{"shutdown.drain_time engine.redis.start_timeout broker.nats.start_timeout engine.redis.presence_read_from_replica engine.concurrency websocket.goroutine_driver", "No effect."},
+	{"uni_poll.enabled", "There is no such transport: clients have to use `uni_sse` or `uni_http_stream` before the way back."},
+	{"sockjs.enabled", "There is no such transport: clients have to use another one before the way back."},
+	{"uni_sse.retry_min uni_sse.retry_max", "Events have neither `retry` nor `id`: an `EventSource` misses what is published while it is away."},
+	{"http_server.tls.certificates", "Clients get the certificate of `cert_pem` under every name."},
+	{"http_server.tls.min_version http_server.tls.session_ticket_secret http_server.tls.session_ticket_secret_file http_server.tls.session_ticket_rotation",
+		"The defaults of its TLS."},
+	{"shutdown.drain_time engine.redis.start_timeout broker.nats.start_timeout engine.redis.presence_read_from_replica engine.concurrency websocket.goroutine_driver " +
+		"http_server.tls.autocert http_server.tls_autocert.directory_url http_server.tls_autocert.directory_ca_pem", "No effect."},
 }
 
 func ownKeys(t *testing.T) string {
 	t.Helper()
 	known := keyDocs(t)
+	listed := make(map[string]bool) // by the last name
+	for _, o := range own {
+		for k := range strings.FieldsSeq(o.keys) {
+			listed[k[strings.LastIndexByte(k, '.')+1:]] = true
+		}
+	}
+	for k, doc := range known {
+		if alone := strings.Contains(doc, "ey of Gyro alone") || strings.Contains(doc, "Gyro's own key"); alone && !listed[k[strings.LastIndexByte(k, '.')+1:]] {
+			t.Errorf("%s is a key of Gyro alone, and own does not list it", k)
+		}
+	}
 	var b strings.Builder
 	b.WriteString("| key of Gyro | on Centrifugo |\n| --- | --- |\n")
 	for _, o := range own {
