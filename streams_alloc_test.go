@@ -3,10 +3,12 @@
 package gyro_test
 
 import (
+	"fmt"
 	"net"
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/transport/httpstream"
@@ -67,6 +69,36 @@ func TestBytesOfStream(t *testing.T) {
 	}
 	if more := runtime.NumGoroutine() - goroutines; more > 10 {
 		t.Errorf("%d goroutines more for %d streams", more, n)
+	}
+	runtime.KeepAlive(conns)
+}
+
+// TestBytesOfPoll: a long poll that waits on a loop, with its client in this test.
+func TestBytesOfPoll(t *testing.T) {
+	const n, budget = 500, 4 << 10
+	node := run(t, gyro.Config{InlineHandlers: true, Handlers: granted("news")})
+	s := streamServer(t, node, httpstream.UniPoll, httpstream.Config{PollTimeout: time.Hour}, false)
+	subs := fetch(t.Context(), s, "{}").Subs
+	body := `{"subs":` + string(subs) + `}`
+	conns := make([]net.Conn, n)
+	wait := func() net.Conn {
+		nc, err := net.Dial("tcp", s.Listener.Addr().String())
+		must(t, err)
+		t.Cleanup(func() { nc.Close() })
+		_, err = fmt.Fprintf(nc, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		must(t, err)
+		return nc
+	}
+	wait() // fills pools
+	eventually(t, func() bool { return node.NumClients() == 1 })
+	before := gyro.LiveHeap()
+	for i := range conns {
+		conns[i] = wait()
+	}
+	eventually(t, func() bool { return node.NumClients() == n+1 })
+	got := (gyro.LiveHeap() - before) / n
+	if t.Logf("%d bytes", got); got > budget {
+		t.Errorf("%d bytes per poll, budget %d", got, budget)
 	}
 	runtime.KeepAlive(conns)
 }

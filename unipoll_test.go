@@ -365,7 +365,7 @@ func TestUniPollOnLoops(t *testing.T) {
 			defer resp.Body.Close()
 			var a polledAnswer
 			text, err := io.ReadAll(resp.Body)
-			if err != nil || json.Unmarshal(text, &a) != nil || resp.StatusCode != 200 || resp.ContentLength != int64(len(text)) ||
+			if err != nil || json.Unmarshal(text, &a) != nil || resp.StatusCode != http.StatusOK || resp.ContentLength != int64(len(text)) ||
 				resp.Header.Get("Content-Type") != "application/json" || resp.Header.Get("X-Accel-Buffering") != "no" || a.data() != data || resp.Close {
 				t.Fatalf("TLS %v: %q %+v, want %q", secure, text, resp, data)
 			}

@@ -101,8 +101,11 @@ func ask(body string) string {
 	return fmt.Sprintf("POST /later HTTP/1.1\r\nHost: a\r\nY: z\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// answered reads an answer, whose status is not 200 if more is not empty.
-func (l *later) answered(r *bufio.Reader, want string) *http.Response {
+// response is one whose body was closed.
+type response http.Response
+
+// answered reads an answer with this body.
+func (l *later) answered(r *bufio.Reader, want string) *response {
 	l.t.Helper()
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil {
@@ -115,7 +118,7 @@ func (l *later) answered(r *bufio.Reader, want string) *http.Response {
 	if y := resp.Header.Get("X-Y"); y != "z" || resp.Header.Get("Content-Type") != "a/b" {
 		l.t.Errorf("%v", resp.Header)
 	}
-	return resp
+	return (*response)(resp)
 }
 
 func (l *later) left(want ...string) {
@@ -232,8 +235,12 @@ func TestDeferredRefused(t *testing.T) {
 	nc := l.open()
 	l.send(nc, strings.Replace(ask("a"), "/later", "/later?refused", 1)+"next")
 	resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
-	if err != nil || resp.StatusCode != http.StatusTooManyRequests || len(l.asked) != 0 {
-		t.Fatalf("%v, %v", resp, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusTooManyRequests || len(l.asked) != 0 {
+		t.Fatalf("%v, %d requests", resp, len(l.asked))
 	}
 	got, err := l.ln.Accept()
 	if err != nil {
@@ -316,7 +323,7 @@ func TestDeferredClose(t *testing.T) {
 	if resp := l.answered(r, "b"); !resp.Close {
 		t.Error("the answer does not tell that the connection ends")
 	}
-	if _, err := r.ReadByte(); err != io.EOF { //nolint:errorlint // of a bufio.Reader
+	if _, err := r.ReadByte(); err != io.EOF {
 		t.Error(err)
 	}
 	if err := <-done; err != nil {
