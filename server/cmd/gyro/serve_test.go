@@ -11,8 +11,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/config"
 )
 
 // TestRefusesToStart: a wrong or unsupported configuration, by the name of its key.
@@ -221,5 +224,31 @@ func TestAddressInUse(t *testing.T) {
 	failServer(t, dir, want, []string{"GYRO_LOG_FILE=log"}, "-a", "127.0.0.1", "-p", port)
 	if log, err := os.ReadFile(filepath.Join(dir, "log")); err != nil || !strings.Contains(string(log), want) {
 		t.Errorf("log: %s, %v", log, err)
+	}
+}
+
+// TestServerFlags: each flag of the server is a key, and sets it; transports without a listener of their
+// own have one.
+func TestServerFlags(t *testing.T) {
+	t.Parallel()
+	f := pflag.NewFlagSet("gyro", pflag.ContinueOnError)
+	serverFlags(f)
+	values := map[string]string{"bool": "true", "int": "1234", "string": ""}
+	f.VisitAll(func(flag *pflag.Flag) {
+		if flag.Usage == "" && flag.Name != "init.enabled" {
+			t.Errorf("%s is no key", flag.Name)
+		}
+		if err := f.Set(flag.Name, values[flag.Value.Type()]); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, transport := range []string{"uni_websocket", "uni_sse", "uni_http_stream", "uni_poll", "sse", "http_stream"} {
+		if changed(f)[transport+".enabled"] != "true" {
+			t.Errorf("%s has no flag", transport)
+		}
+	}
+	cfg, _, err := config.Load(config.Options{Flags: map[string]string{"uni_poll.enabled": "true"}})
+	if err != nil || !cfg.UniPoll.Enabled {
+		t.Errorf("%+v, %v", cfg, err)
 	}
 }
