@@ -1,7 +1,7 @@
 // Package front accepts the connections of an HTTP server. It reads the first request of each
 // connection and gives it to its route: a transport that takes the connection on a loop,
-// without a goroutine, or an endpoint that answers small requests without net/http. All other
-// connections go to net/http, with every byte that was read.
+// without a goroutine, or answers the request later, or an endpoint that answers small requests
+// without net/http. All other connections go to net/http, with every byte that was read.
 //
 // Routes get only requests that are valid beyond doubt. net/http gets all others and decides
 // on them, so there are no two sets of rules. Each route has one gate for limits, origins, logs
