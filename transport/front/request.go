@@ -5,6 +5,8 @@ import (
 	"net/textproto"
 	"strings"
 	"time"
+
+	"github.com/gyrohq/gyro/transport/front/internal/syntax"
 )
 
 // maxFields is the most fields in the head of a request for a route. Browsers send some
@@ -58,13 +60,13 @@ func (q *Request) ContentLength() int { return q.length }
 // request that parse accepts, and understands the same.
 func (q *Request) parse(head string) bool {
 	*q = Request{head: head, length: -1, fields: q.fields[:0], values: q.values[:0]}
-	line, rest, ok := cutLine(head)
+	line, rest, ok := syntax.CutLine(head)
 	if !ok || !q.parseLine(line) {
 		return false
 	}
 	for {
 		at := len(head) - len(rest)
-		if line, rest, ok = cutLine(rest); !ok {
+		if line, rest, ok = syntax.CutLine(rest); !ok {
 			return false
 		}
 		if line == "" {
@@ -82,15 +84,6 @@ func (q *Request) reset() {
 	*q = Request{fields: q.fields[:0], values: q.values[:0]}
 }
 
-// cutLine cuts off the first line, which has to end with CR LF.
-func cutLine(s string) (line, rest string, ok bool) {
-	i := strings.IndexByte(s, '\n')
-	if i < 1 || s[i-1] != '\r' {
-		return "", "", false
-	}
-	return s[:i-1], s[i+1:], true
-}
-
 func (q *Request) parseLine(line string) (ok bool) {
 	if line, ok = strings.CutSuffix(line, " HTTP/1.1"); !ok {
 		return false
@@ -98,7 +91,7 @@ func (q *Request) parseLine(line string) (ok bool) {
 	method, target, ok := strings.Cut(line, " ")
 	q.Method = method
 	q.Path, q.Query, _ = strings.Cut(target, "?")
-	return ok && all(method, inToken) && all(target, inTarget)
+	return ok && syntax.All(method, syntax.InToken) && syntax.All(target, syntax.InTarget)
 }
 
 // parseField reads a line that begins at this place of the head.
@@ -108,7 +101,7 @@ func (q *Request) parseField(line string, at int) bool {
 		return false
 	}
 	name, value := line[:colon], line[colon+1:]
-	if !all(name, inToken) || !all(value, inValue) {
+	if !syntax.All(name, syntax.InToken) || !syntax.All(value, syntax.InValue) {
 		return false
 	}
 	from, to := colon+1, len(line)
@@ -124,16 +117,16 @@ func (q *Request) parseField(line string, at int) bool {
 		if is(name, "Host") {
 			first := q.Host == ""
 			q.Host = value
-			return first && value != "" && all(value, inHost)
+			return first && value != "" && syntax.All(value, syntax.InHost)
 		}
 	case len("Content-Length"):
 		if is(name, "Content-Length") {
 			first := q.length < 0
-			q.length, q.digits = length(value), span{uint32(at + from), uint32(at + to)}
+			q.length, q.digits = syntax.Length(value), span{uint32(at + from), uint32(at + to)}
 			return first && q.length >= 0
 		}
 	case len("Expect"), len("Trailer"), len("Connection"), len("Transfer-Encoding"):
-		if is(name, "Expect") || is(name, "Trailer") || is(name, "Transfer-Encoding") || is(name, "Connection") && closes(value) {
+		if is(name, "Expect") || is(name, "Trailer") || is(name, "Transfer-Encoding") || is(name, "Connection") && syntax.Closes(value) {
 			return false
 		}
 	}
@@ -165,35 +158,9 @@ func (q *Request) again(data []byte) bool {
 		return false
 	}
 	if from < to {
-		q.length = length(string(data[from:to]))
+		q.length = syntax.Length(string(data[from:to]))
 	}
 	return q.length >= 0
-}
-
-// length returns the number of bytes of a body, or -1 if net/http has to read the value.
-func length(value string) int {
-	n := 0
-	if value == "" || len(value) > 6 {
-		return -1
-	}
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return -1
-		}
-		n = 10*n + int(c-'0')
-	}
-	return n
-}
-
-// closes reports whether a field Connection may ask for the end of the connection.
-func closes(value string) bool {
-	const token = "close"
-	for i := 0; i+len(token) <= len(value); i++ {
-		if strings.EqualFold(value[i:i+len(token)], token) {
-			return true
-		}
-	}
-	return false
 }
 
 // is reports whether a field has the name want, which is ASCII. Letter case does not matter.
@@ -270,43 +237,4 @@ func (q *Request) makeHeader() http.Header {
 		h["Cache-Control"] = []string{"no-cache"}
 	}
 	return h
-}
-
-// The places of a head where a byte may stand, RFC 9110 section 5.
-const (
-	inToken = 1 << iota
-	inValue
-	inHost
-	inTarget
-)
-
-// places tells where each byte may stand.
-var places = func() (table [256]uint8) {
-	for c := range 256 {
-		b := byte(c)
-		alnum := 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9'
-		if alnum || strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0 {
-			table[c] |= inToken
-		}
-		if b >= ' ' && b != 0x7F || b == '\t' {
-			table[c] |= inValue
-		}
-		if alnum || strings.IndexByte("-._:[]", b) >= 0 {
-			table[c] |= inHost
-		}
-		if b > ' ' && b != 0x7F {
-			table[c] |= inTarget
-		}
-	}
-	return table
-}()
-
-// all reports whether all bytes of s may stand in a place.
-func all(s string, place uint8) bool {
-	for i := range len(s) {
-		if places[s[i]]&place == 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -1,6 +1,6 @@
 package front
 
-import "bytes"
+import "github.com/gyrohq/gyro/transport/front/internal/syntax"
 
 // outcome of a look at the first bytes of a request.
 type outcome int
@@ -64,7 +64,7 @@ func (rs routes) judge(data []byte, scanned, limit int) (r *route, end int, o ou
 	if r, o = rs.match(data); o == foreign {
 		return nil, 0, foreign
 	}
-	end = headEnd(data, scanned)
+	end = syntax.HeadEnd(data, scanned)
 	switch {
 	case end > limit, end < 0 && len(data) > limit:
 		return nil, 0, foreign
@@ -72,25 +72,6 @@ func (rs routes) judge(data []byte, scanned, limit int) (r *route, end int, o ou
 		return nil, 0, partial
 	}
 	return r, end, complete
-}
-
-// headEnd returns where the empty line ends, -1 if there is none. It also finds lines that end
-// with LF alone: parse rejects them, and net/http has to get them as soon as they are complete.
-func headEnd(data []byte, scanned int) int {
-	for i := max(scanned-2, 0); i < len(data); {
-		n := bytes.IndexByte(data[i:], '\n')
-		if n < 0 {
-			return -1
-		}
-		i += n + 1
-		switch rest := data[i:]; {
-		case len(rest) > 0 && rest[0] == '\n':
-			return i + 1
-		case len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n':
-			return i + 2
-		}
-	}
-	return -1
 }
 
 // wants reports whether the route serves a request for its path. Other requests are foreign.

@@ -1,0 +1,101 @@
+// Package syntax has the rules of RFC 9110 and 9112 for heads of requests that are valid beyond doubt.
+package syntax
+
+import (
+	"bytes"
+	"strings"
+)
+
+// CutLine cuts off the first line, which has to end with CR LF.
+func CutLine(s string) (line, rest string, ok bool) {
+	i := strings.IndexByte(s, '\n')
+	if i < 1 || s[i-1] != '\r' {
+		return "", "", false
+	}
+	return s[:i-1], s[i+1:], true
+}
+
+// HeadEnd returns where the empty line ends, -1 if there is none. It is not in the first scanned
+// bytes. HeadEnd also finds lines that end with LF alone, which CutLine rejects: net/http has to get
+// them as soon as they are complete.
+func HeadEnd(data []byte, scanned int) int {
+	for i := max(scanned-2, 0); i < len(data); {
+		n := bytes.IndexByte(data[i:], '\n')
+		if n < 0 {
+			return -1
+		}
+		i += n + 1
+		switch rest := data[i:]; {
+		case len(rest) > 0 && rest[0] == '\n':
+			return i + 1
+		case len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n':
+			return i + 2
+		}
+	}
+	return -1
+}
+
+// Length returns the number of bytes of a body, or -1 if net/http has to read the value.
+func Length(value string) int {
+	n := 0
+	if value == "" || len(value) > 6 {
+		return -1
+	}
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n
+}
+
+// Closes reports whether a field Connection may ask for the end of the connection.
+func Closes(value string) bool {
+	const token = "close"
+	for i := 0; i+len(token) <= len(value); i++ {
+		if strings.EqualFold(value[i:i+len(token)], token) {
+			return true
+		}
+	}
+	return false
+}
+
+// The places of a head where a byte may stand, RFC 9110 section 5.
+const (
+	InToken = 1 << iota
+	InValue
+	InHost
+	InTarget
+)
+
+// places tells where each byte may stand.
+var places = func() (table [256]uint8) {
+	for c := range 256 {
+		b := byte(c)
+		alnum := 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9'
+		if alnum || strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0 {
+			table[c] |= InToken
+		}
+		if b >= ' ' && b != 0x7F || b == '\t' {
+			table[c] |= InValue
+		}
+		if alnum || strings.IndexByte("-._:[]", b) >= 0 {
+			table[c] |= InHost
+		}
+		if b > ' ' && b != 0x7F {
+			table[c] |= InTarget
+		}
+	}
+	return table
+}()
+
+// All reports whether all bytes of s may stand in a place.
+func All(s string, place uint8) bool {
+	for i := range len(s) {
+		if places[s[i]]&place == 0 {
+			return false
+		}
+	}
+	return true
+}
