@@ -35,7 +35,7 @@ go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '
 step "Go: the scenarios on two nodes with Redis; who comes back is on the other node"
 E2E_NODES=2 go test -count=1 -timeout=5m -run TestScenarios ./e2e/gosdk
 
-step "JavaScript: npm centrifuge over WebSocket and HTTP streams, JSON and Protobuf builds"
+step "JavaScript: npm centrifuge over WebSocket, HTTP streams and SockJS, JSON and Protobuf builds"
 cd e2e/js
 # npm writes the inner one when it is done.
 [ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
@@ -44,6 +44,18 @@ step "JavaScript: the same on two nodes with Redis"
 E2E_NODES=2 "$rig" npm run --silent test
 step "JavaScript: what needs no history, on two nodes with NATS"
 E2E_NODES=2 E2E_BROKER=nats "$rig" npm run --silent test
+[ -x "$CHROMIUM" ] || packages chromium
+for tls in false true; do
+  way=$([ $tls = true ] && echo WebTransport || echo "HTTP streams and SockJS")
+  export E2E_TLS=$tls
+  step "Chromium: npm centrifuge over $way"
+  "$rig" npm run --silent chromium
+  step "Chromium: the same on two nodes with Redis"
+  E2E_NODES=2 "$rig" npm run --silent chromium
+  step "Chromium: what needs no history, on two nodes with NATS"
+  E2E_NODES=2 E2E_BROKER=nats "$rig" npm run --silent chromium
+done
+unset E2E_TLS
 cd - >/dev/null
 
 step "Python: centrifuge-python, and every API method by cent"
@@ -53,7 +65,6 @@ step "Python: the same on two nodes with Redis"
 E2E_NODES=2 "$rig" "$python/bin/python" -W ignore::ResourceWarning -m unittest discover -s e2e/python
 
 step "Browser: gyro dev, tabs on its demo page, the examples that it shows, and clients without an SDK"
-[ -x "$CHROMIUM" ] || packages chromium
 need jq jq
 need curl curl
 cd e2e/js

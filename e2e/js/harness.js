@@ -2,7 +2,9 @@
 // tokens, and the proxies of the rig (see ../internal/rig).
 import { createHmac } from 'node:crypto';
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { EventSource } from 'eventsource';
+import SockJS from 'sockjs-client';
 import WebSocket from 'ws';
 import { Centrifuge as JSONClient } from 'centrifuge';
 import { Centrifuge as ProtobufClient } from 'centrifuge/build/protobuf';
@@ -11,7 +13,7 @@ if (!process.env.E2E_RIG) throw new Error('run me by scripts/e2e.sh: E2E_RIG is 
 export const rig = JSON.parse(process.env.E2E_RIG);
 
 // patience bounds every wait for an event; nothing sleeps for that long.
-export const patience = 15_000;
+export const patience = 30_000;
 
 let names = 0;
 // unique keeps scenarios that run side by side apart, also from other suites.
@@ -81,6 +83,9 @@ export class Inbox {
     }
   }
 
+  // count returns how many events of a kind nobody has taken.
+  count(event) { return this.#queues.get(event).length; }
+
   // none asserts that no such event has come so far. It proves something only after
   // an event that the server sends later on the same connection.
   none(event) {
@@ -92,31 +97,63 @@ const clientEvents = ['connecting', 'connected', 'disconnected', 'error', 'messa
   'subscribed', 'subscribing', 'unsubscribed', 'publication', 'join', 'leave'];
 const subscriptionEvents = ['subscribing', 'subscribed', 'unsubscribed', 'publication', 'join', 'leave', 'error'];
 
+// inNode makes clients in this process. browser.js makes them in pages.
+export const inNode = {
+  create(encoding, endpoint, options, frames) {
+    class Recorder extends WebSocket {
+      send(data, ...rest) { frames.push(data); return super.send(data, ...rest); }
+    }
+    const Client = encoding === 'json' ? JSONClient : ProtobufClient;
+    return new Client(endpoint, { websocket: Recorder, eventsource: EventSource, sockjs: SockJS, ...options });
+  },
+  read: (inner, property) => inner[property],
+  lost: new Promise(() => {}),
+};
+
 // SDK is the SDK over one transport and in one encoding. Scenarios speak of values; it
-// turns them into what the encoding wants: bytes for Protobuf.
+// turns them into what the encoding wants: bytes for Protobuf. Behind sockjs- is the transport that
+// SockJS uses.
 export class SDK {
   #clients = [];
+  #publishers = [];
 
-  constructor(transport, encoding) { Object.assign(this, { transport, encoding }); }
-
-  // url is where clients connect to a server of the rig: main, brisk or library. For an HTTP
-  // transport it has no path.
-  url(server) {
-    const library = new URL(rig.library);
-    return this.transport === 'websocket'
-      ? { main: rig.ws, brisk: rig.brisk, library: rig.library }[server]
-      : { main: rig.streams, brisk: rig.briskStreams, library: `http://${library.host}` }[server];
+  constructor(transport, encoding, place) {
+    const [kind, inner] = transport.split(/-(.*)/);
+    Object.assign(this, { transport, kind, encoding, place, sockjsOptions: { transports: [inner], timeout: patience } });
   }
 
-  // proxy makes a proxy to a server of the rig: main or brisk.
+  // open makes an SDK whose clients connect to main by default.
+  static async open(transport, encoding, place) {
+    const sdk = new SDK(transport, encoding, place);
+    sdk.main = await sdk.url('main');
+    return sdk;
+  }
+
+  // url returns where clients connect to a server of the rig: main, brisk or library. Only for WebSocket
+  // it has a path. Browsers open six connections to one server at most, and all streams need one: in a
+  // page each SDK uses ports of its own.
+  async url(server) {
+    if (this.place !== inNode && this.kind !== 'webtransport') return (await this.proxy(server)).url;
+    switch (this.kind) {
+      case 'websocket': return { main: rig.ws, brisk: rig.brisk, library: rig.library }[server];
+      case 'webtransport': return { main: rig.webtransport, brisk: rig.briskWebTransport, library: rig.libraryQUIC }[server];
+      default: return { main: rig.streams, brisk: rig.briskStreams, library: `http://${new URL(rig.library).host}` }[server];
+    }
+  }
+
+  // proxy makes a proxy to a server of the rig: main or brisk, or library for HTTP.
   async proxy(to = 'main') {
-    const streams = this.transport === 'websocket' ? '' : '&for=streams';
-    const { id, url } = await (await control(`/proxies?to=${to}${streams}`)).json();
+    const what = { websocket: '', webtransport: '&for=webtransport' }[this.kind] ?? '&for=streams';
+    const { id, url } = await (await control(`/proxies?to=${to}${what}`)).json();
     const act = action => () => control(`/proxies/${id}/${action}`);
-    return {
-      url: streams ? `http://${new URL(url).host}` : url,
-      cut: act('cut'), down: act('down'), up: act('up'), mute: act('mute'),
-    };
+    const down = async () => { await act('down')(); this.poke(); };
+    return { url, cut: act('cut'), down, up: act('up'), mute: act('mute') };
+  }
+
+  // poke has clients notice that their connection has ended: sockjs-client does not always notice the end
+  // of a response, but that of a request.
+  poke() {
+    if (this.kind === 'sockjs') this.#clients.forEach(c => c.rpc('poke', {}).catch(() => {}));
   }
 
   encode(value) { return this.encoding === 'json' ? value : new TextEncoder().encode(JSON.stringify(value)); }
@@ -124,21 +161,18 @@ export class SDK {
 
   // client makes a client that has not connected yet. Without a token in options its
   // user gets one.
-  client(options = {}, url = this.url('main')) {
+  client(options = {}, url = this.main) {
     const user = unique('user');
     if (!options.token && !options.getToken) options = { ...options, token: token({ sub: user }) };
-    const frames = [];
-    class Recorder extends WebSocket {
-      send(data, ...rest) { frames.push(data); return super.send(data, ...rest); }
-    }
-    const Client = this.encoding === 'json' ? JSONClient : ProtobufClient;
-    const endpoint = this.transport === 'websocket' ? url
-      : [{ transport: this.transport, endpoint: `${url}/connection/${this.transport}` }];
-    const inner = new Client(endpoint, {
-      websocket: Recorder, eventsource: EventSource, emulationEndpoint: `${url}/emulation`, minReconnectDelay: 5, maxReconnectDelay: 50, timeout: patience, ...options,
-    });
+    const frames = []; // that were sent over a WebSocket in this process
+    const endpoint = this.kind === 'websocket' ? url : [{ transport: this.kind, endpoint: `${url}/connection/${this.kind}` }];
+    const inner = this.place.create(this.encoding, endpoint, {
+      emulationEndpoint: `${url}/emulation`, sockjsOptions: this.sockjsOptions,
+      minReconnectDelay: 5, maxReconnectDelay: 50, timeout: patience, ...options,
+    }, frames);
     const inbox = new Inbox(inner, clientEvents);
-    const client = { inner, user, frames, next: e => inbox.next(e), none: e => inbox.none(e) };
+    const client = { inner, user, frames, next: e => inbox.next(e), none: e => inbox.none(e), count: e => inbox.count(e) };
+    client.read = property => this.place.read(inner, property);
     client.dial = async () => { inner.connect(); await inbox.next('connecting'); };
     client.open = async () => { await client.dial(); return inbox.next('connected'); };
     client.subscription = (channel, opts) => this.#subscription(inner, channel, opts);
@@ -162,17 +196,31 @@ export class SDK {
     const inner = client.newSubscription(channel, { minResubscribeDelay: 5, maxResubscribeDelay: 50, ...options });
     const inbox = new Inbox(inner, subscriptionEvents);
     inner.subscribe();
-    // The first one only says that subscribe was called; it is emitted at once.
-    inbox.next('subscribing');
+    // The first one only says that subscribe was called. It comes at once, or never if the page is lost.
+    inbox.next('subscribing').catch(() => {});
     const number = async () => this.decode((await inbox.next('publication')).data).n;
     return { inner, channel, number, next: e => inbox.next(e), none: e => inbox.none(e) };
   }
 
-  close() { this.#clients.forEach(c => c.disconnect()); }
+  // publisher publishes to a channel until it is stopped.
+  publisher(channel, base) {
+    const publisher = new Publisher(channel, base);
+    this.#publishers.push(publisher);
+    return publisher;
+  }
+
+  close() {
+    this.#publishers.forEach(p => p.stop());
+    this.#clients.forEach(c => c.disconnect());
+  }
 }
 
-// Publisher publishes {n: 1}, {n: 2} … without a pause until it is stopped.
-export class Publisher {
+// pace is the pause between two publications of a Publisher, in milliseconds. Without it, all publishers
+// together would load a small machine with much more than the scenarios need.
+const pace = 20;
+
+// Publisher publishes {n: 1}, {n: 2} … until it is stopped.
+class Publisher {
   #stopped = false;
   #waiting = [];
   count = 0;
@@ -186,6 +234,7 @@ export class Publisher {
     while (!this.#stopped) {
       await publish(this.channel, this.count + 1, this.base);
       this.count++;
+      await sleep(pace);
       this.#waiting = this.#waiting.filter(({ target, resolve }) => this.count < target || resolve());
     }
   }
@@ -196,10 +245,12 @@ export class Publisher {
     return Promise.race([enough, this.running]); // running ends early only by failing
   }
 
+  stop() { this.#stopped = true; }
+
   // finish ends publishing and returns how many there were. The last one begins after
   // the call, so that nothing of before can come after it.
   async finish() {
-    this.#stopped = true;
+    this.stop();
     await this.running;
     await publish(this.channel, ++this.count, this.base);
     return this.count;

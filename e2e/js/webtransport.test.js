@@ -1,4 +1,4 @@
-// npm centrifuge over WebTransport, and HTTP/3, in a real browser.
+// npm centrifuge over WebTransport, and HTTP/3, in a real browser: what the scenarios (chromium.test.js) have not.
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
@@ -33,7 +33,6 @@ class Server {
     assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
     const server = new Server();
     server.internal = await freePort();
-    const open = { allow_subscribe_for_client: true, allow_publish_for_subscriber: true };
     await writeFile(path.join(folder, 'config.json'), JSON.stringify({
       http_server: {
         address: '127.0.0.1', port, internal_port: String(server.internal), tls_external: true, http3: { enabled: true },
@@ -43,7 +42,7 @@ class Server {
       init: { enabled: true },
       client: { token: { hmac_secret_key: secret }, allowed_origins: [pages.origin] },
       http_api: { key: apiKey },
-      channel: { without_namespace: open, namespaces: [{ name: 'stream', history_size: 1000, history_ttl: '300s', force_recovery: true, ...open }] },
+      channel: { without_namespace: { allow_subscribe_for_client: true, allow_publish_for_subscriber: true } },
     }));
     server.process = spawn(process.env.E2E_GYRO, ['-c', path.join(folder, 'config.json')], { stdio: ['ignore', 'pipe', 'pipe'] });
     server.exited = once(server.process, 'exit');
@@ -173,28 +172,6 @@ for (const encoding of ['json', 'protobuf']) {
     assert.equal(await bob.call('publish', channel, 'still here'), true);
     await server.api('disconnect', { user: bob.user });
     await bob.sees(5, ['publication', 'still here'], ['disconnected', 3503, 'force disconnect']);
-  });
-
-  test(`a client comes back over WebTransport and has missed nothing, ${encoding}`, { timeout: 60_000 }, async () => {
-    const client = await Client.open(encoding, `carol-${encoding}`);
-    const channel = `stream:${encoding}`;
-    await client.call('subscribe', channel);
-    await client.sees(2, ['subscribed', false, false]);
-    const want = [];
-    for (let round = 0; round < 10; round++) {
-      // The reconnect begins at once, so some of these come live and some are recovered.
-      await server.api('disconnect', { user: client.user, disconnect: { code: 4000, reason: 'come back' } });
-      for (let i = 0; i < 10; i++) {
-        want.push(round * 10 + i);
-        await server.api('publish', { channel, data: want.at(-1) });
-      }
-    }
-    await client.page.waitForFunction(n => events.filter(([name]) => name === 'publication').length >= n, want.length);
-    const events = await client.page.evaluate(() => globalThis.events);
-    assert.deepEqual(events.filter(([name]) => name === 'publication').map(([, n]) => n), want, 'each once, in order');
-    const back = events.filter(([name]) => name === 'subscribed');
-    assert.ok(back.length > 1 && back.slice(1).every(([, was, recovered]) => was && recovered), JSON.stringify(back));
-    assert.ok(events.every(([name, code]) => name !== 'connecting' || [0, 4000].includes(code)), JSON.stringify(events));
   });
 
   test(`clients follow a server that is restarted, ${encoding}`, { timeout: 60_000 }, async () => {

@@ -11,7 +11,7 @@ import (
 	"net/http/httputil"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
@@ -19,20 +19,27 @@ import (
 
 // balancer spreads HTTP requests over the nodes of a cluster, as a load balancer without sticky
 // sessions does in the worst case: each request goes to the next node, but an emulation request
-// never to the node that has its stream, as long as there is another one.
+// never to the node that has its stream, as long as there is another one. Only the requests of a
+// SockJS session all go to one node, because such sessions cannot do without.
 type balancer struct {
 	listener net.Listener
 	server   *http.Server
 	nodes    []backend
-	turn     atomic.Uint32
 	client   *http.Transport
+
+	mu       sync.Mutex
+	turns    map[string]int // how many requests there were, by method and path
+	sessions map[string]int // the turns of SockJS sessions
 }
 
 // backend is a node that a balancer knows.
 type backend struct{ addr, uid string }
 
 func newBalancer(nodes []*Server) (*balancer, error) {
-	b := &balancer{client: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}}
+	b := &balancer{
+		client: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64},
+		turns:  make(map[string]int), sessions: make(map[string]int),
+	}
 	for _, n := range nodes {
 		uid, err := n.uid()
 		if err != nil {
@@ -54,7 +61,7 @@ func newBalancer(nodes []*Server) (*balancer, error) {
 	return b, nil
 }
 
-// uid asks a node for its UID.
+// uid asks a node for its UID. The name of a node ends with its port for clients.
 func (s *Server) uid() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -62,12 +69,16 @@ func (s *Server) uid() (string, error) {
 	if err := s.API(ctx, "info", struct{}{}, &info); err != nil {
 		return "", err
 	}
+	_, port, err := net.SplitHostPort(s.Public)
+	if err != nil {
+		return "", err
+	}
 	for _, n := range info.Nodes {
-		if strings.HasSuffix(n.Name, fmt.Sprint("_", s.Port)) {
+		if strings.HasSuffix(n.Name, "_"+port) {
 			return n.UID, nil
 		}
 	}
-	return "", fmt.Errorf("node on port %d does not list itself: %+v", s.Port, info.Nodes)
+	return "", fmt.Errorf("node on port %s does not list itself: %+v", port, info.Nodes)
 }
 
 func (b *balancer) addr() string { return b.listener.Addr().String() }
@@ -102,7 +113,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // order returns the nodes in the order in which a request tries them.
 func (b *balancer) order(r *http.Request, body []byte) []backend {
-	first := int(b.turn.Add(1)-1) % len(b.nodes)
+	first := b.turn(r) % len(b.nodes)
 	list := slices.Concat(b.nodes[first:], b.nodes[:first])
 	var req protocol.EmulationRequest
 	switch {
@@ -123,4 +134,22 @@ func (b *balancer) order(r *http.Request, body []byte) []backend {
 		return 0
 	})
 	return list
+}
+
+// turn counts the requests of each kind, so that two clients of one kind that connect one after the
+// other are on different nodes, whatever else is requested in between.
+func (b *balancer) turn(r *http.Request) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kind := r.Method + " " + r.URL.Path
+	if _, path, ok := strings.Cut(r.URL.Path, "/connection/sockjs/"); ok && strings.Count(path, "/") == 2 {
+		session := strings.Split(path, "/")[1] // after the number of a server that the client has made up
+		if turn, known := b.sessions[session]; known {
+			return turn
+		}
+		kind = "session"
+		b.sessions[session] = b.turns[kind]
+	}
+	b.turns[kind]++
+	return b.turns[kind] - 1
 }

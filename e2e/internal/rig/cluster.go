@@ -25,13 +25,13 @@ func nodesOf() (int, error) {
 	return n, nil
 }
 
-// StartCluster runs n nodes with the suites' configuration on a Redis (host:port), behind
+// startCluster runs the rig's number of nodes with the suites' configuration on its Redis, behind
 // one address. Clusters with different names do not know each other.
-func StartCluster(dir, name, redis string, n int, env ...string) (*Server, error) {
-	env = append(env, "GYRO_ENGINE_TYPE=redis", "GYRO_ENGINE_REDIS_PREFIX="+name, "GYRO_ENGINE_REDIS_ADDRESS="+redis)
+func (r *Rig) startCluster(name string, env ...string) (*Server, error) {
+	env = append(env, "GYRO_ENGINE_TYPE=redis", "GYRO_ENGINE_REDIS_PREFIX="+name, "GYRO_ENGINE_REDIS_ADDRESS="+r.redis.Addr())
 	s := &Server{}
-	for range n {
-		node, err := StartConfigured(dir, env...)
+	for range r.nodes {
+		node, err := startConfigured(r.dir, r.tls, env...)
 		if err != nil {
 			s.Stop()
 			return nil, err
@@ -50,13 +50,18 @@ func StartCluster(dir, name, redis string, n int, env ...string) (*Server, error
 	return s, nil
 }
 
+// members returns the nodes of a server: itself, if it is no cluster.
+func (s *Server) members() []*Server {
+	if s.process != nil {
+		return []*Server{s}
+	}
+	return s.nodes
+}
+
 // targets returns the addresses of the nodes of a server.
 func (s *Server) targets() []string {
-	if s.process != nil {
-		return []string{s.Addr}
-	}
 	var list []string
-	for _, n := range s.nodes {
+	for _, n := range s.members() {
 		list = append(list, n.Addr)
 	}
 	return list
@@ -81,12 +86,12 @@ func (s *Server) stopCluster() {
 // serve starts one of the rig's servers, a node or a cluster.
 func (r *Rig) serve(name string, env ...string) (*Server, error) {
 	if r.redis == nil {
-		return StartConfigured(r.dir, env...)
+		return startConfigured(r.dir, r.tls, env...)
 	}
 	if r.nats != nil {
 		env = append(env, "GYRO_BROKER_ENABLED=true", "GYRO_BROKER_TYPE=nats", "GYRO_BROKER_NATS_URL=nats://"+r.nats.Addr(), "GYRO_BROKER_NATS_PREFIX="+name)
 	}
-	return StartCluster(r.dir, name, r.redis.Addr(), r.nodes, env...)
+	return r.startCluster(name, env...)
 }
 
 // onNATS reports whether nodes publish over NATS, which keeps no history: the variable E2E_BROKER

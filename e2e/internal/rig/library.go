@@ -2,6 +2,7 @@ package rig
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/httpstream"
 	"github.com/gyrohq/gyro/transport/websocket"
+	"github.com/gyrohq/gyro/transport/webtransport"
 )
 
 // Library is a server made of the library, which answers RPCs and messages:
@@ -24,12 +27,13 @@ import (
 type Library struct {
 	Addr string
 
-	node *gyro.Node
-	http *http.Server
+	node  *gyro.Node
+	http  *http.Server
+	http3 *webtransport.Server
 }
 
-// StartLibrary serves on a free port of 127.0.0.1.
-func StartLibrary() (*Library, error) {
+// startLibrary serves on a free port of 127.0.0.1, and on another one over HTTP/3.
+func startLibrary(c *certificate) (*Library, error) {
 	node, err := gyro.New(gyro.Config{Handlers: gyro.Handlers{
 		Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 			return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "guest"}, Data: e.Data}, nil
@@ -49,14 +53,30 @@ func StartLibrary() (*Library, error) {
 	if err != nil {
 		return nil, err
 	}
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return nil, err
+	}
+	l := &Library{Addr: listener.Addr().String(), node: node, http: &http.Server{
+		Handler: endpoints(node), TLSConfig: &tls.Config{Certificates: []tls.Certificate{c.Certificate}},
+	}}
+	if l.http3, err = webtransport.Listen(udp, l.http); err != nil {
+		return nil, err
+	}
+	go l.http.Serve(listener) //nolint:errcheck // ends with Close
+	go l.http3.Serve()        //nolint:errcheck // ends with Close
+	return l, nil
+}
+
+func endpoints(node *gyro.Node) http.Handler {
+	anywhere := func(*front.Request) bool { return true }
 	mux := http.NewServeMux()
 	mux.Handle("/connection/websocket", websocket.NewHandler(node, websocket.Config{}))
-	mux.Handle("/connection/http_stream", httpstream.NewHandler(httpstream.HTTPStream, node, httpstream.Config{}))
-	mux.Handle("/connection/sse", httpstream.NewHandler(httpstream.SSE, node, httpstream.Config{}))
-	mux.Handle("/emulation", httpstream.NewEmulation(node, httpstream.EmulationConfig{}))
-	l := &Library{Addr: listener.Addr().String(), node: node, http: &http.Server{Handler: mux}}
-	go l.http.Serve(listener) //nolint:errcheck // ends with Close
-	return l, nil
+	mux.Handle("/connection/http_stream", httpstream.NewHandler(httpstream.HTTPStream, node, httpstream.Config{AllowOrigin: anywhere}))
+	mux.Handle("/connection/sse", httpstream.NewHandler(httpstream.SSE, node, httpstream.Config{AllowOrigin: anywhere}))
+	mux.Handle("/emulation", httpstream.NewEmulation(node, httpstream.EmulationConfig{AllowOrigin: anywhere}))
+	mux.Handle("/connection/webtransport", webtransport.NewHandler(node, webtransport.Config{CheckOrigin: anywhere}))
+	return mux
 }
 
 func rpc(_ context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
@@ -89,4 +109,5 @@ func (l *Library) Stop() {
 		fmt.Println("library node:", err)
 	}
 	_ = l.http.Close()
+	_ = l.http3.Close()
 }

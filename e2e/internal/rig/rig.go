@@ -14,23 +14,37 @@ import (
 
 // Rig is everything that a suite needs. Suites in other languages use its proxies over HTTP:
 // POST /proxies?to=main|brisk makes one and answers {"id", "url"}, with &for=streams one to
-// Server.Streams; POST /proxies/ID/cut|down|up|mute calls its method; GET /proxies/ID/sent answers
-// Proxy.Sent. Of Main as a cluster, POST /nodes/UID/others answers the addresses of the other nodes,
-// and POST /nodes/UID/kill kills the node.
+// Server.Streams, which may be to=library too, with &for=webtransport a quicProxy; POST /proxies/ID/cut|down|up|mute calls its
+// method; GET /proxies/ID/sent answers Proxy.Sent. POST /nodes/INDEX/kill kills a node of Main.
 type Rig struct {
-	// Main is the server with config.json. Brisk has the same, and a ping every two seconds.
+	// Main is the server with config.json. Brisk has the same, and a ping every three seconds.
 	Main, Brisk *Server
 	Library     *Library
 
-	nodes   int
-	redis   *Redis
-	nats    *NATS
-	dir     string
-	control *http.Server
-	addr    string
+	nodes       int
+	redis       *Redis
+	nats        *NATS
+	dir         string
+	certificate *certificate
+	tls         *certificate // of the nodes, nil if they have no TLS
+	control     *http.Server
+	addr        string
+
+	// The addresses for WebTransport clients of Main and Brisk; empty without TLS.
+	mainQUIC, briskQUIC string
 
 	mu      sync.Mutex
-	proxies []*Proxy
+	proxies []proxy
+}
+
+// proxy is a Proxy or a quicProxy.
+type proxy interface {
+	Addr() string
+	Cut()
+	Down()
+	Up()
+	Mute()
+	Close()
 }
 
 // Start sets everything up.
@@ -47,19 +61,41 @@ func (r *Rig) start() (err error) {
 	if r.dir, err = os.MkdirTemp("", "gyro-rig-"); err != nil {
 		return err
 	}
+	if r.certificate, err = newCertificate(r.dir); err != nil {
+		return err
+	}
+	if withTLS() {
+		r.tls = r.certificate
+	}
 	if err = r.startEngine(); err != nil {
 		return err
 	}
 	if r.Main, err = r.serve("main"); err != nil {
 		return err
 	}
-	r.Brisk, err = r.serve("brisk", "GYRO_CLIENT_PING_INTERVAL=2s", "GYRO_CLIENT_PONG_TIMEOUT=1900ms")
+	r.Brisk, err = r.serve("brisk", "GYRO_CLIENT_PING_INTERVAL=3s", "GYRO_CLIENT_PONG_TIMEOUT=2900ms")
 	if err != nil {
 		return err
 	}
-	if r.Library, err = StartLibrary(); err != nil {
+	if r.Library, err = startLibrary(r.certificate); err != nil {
 		return err
 	}
+	if r.tls != nil {
+		if r.mainQUIC, err = r.addrQUIC(r.Main); err != nil {
+			return err
+		}
+		if r.briskQUIC, err = r.addrQUIC(r.Brisk); err != nil {
+			return err
+		}
+	}
+	return r.serveControl()
+}
+
+// withTLS reports whether the ports for clients have TLS and HTTP/3: the variable E2E_TLS is "true"
+// then. The API has a port of its own, without TLS.
+func withTLS() bool { return os.Getenv("E2E_TLS") == "true" }
+
+func (r *Rig) serveControl() error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -67,7 +103,7 @@ func (r *Rig) start() (err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /proxies", r.createProxy)
 	mux.HandleFunc("/proxies/{id}/{action}", r.actOnProxy)
-	mux.HandleFunc("POST /nodes/{uid}/{action}", r.actOnNode)
+	mux.HandleFunc("POST /nodes/{index}/kill", r.killNode)
 	r.addr, r.control = listener.Addr().String(), &http.Server{Handler: mux}
 	go r.control.Serve(listener) //nolint:errcheck // ends with Stop
 	return nil
@@ -105,16 +141,26 @@ func (r *Rig) Stop() {
 
 // Env describes the rig to a suite in another language: E2E_RIG is a JSON object.
 func (r *Rig) Env() []string {
-	description, err := json.Marshal(map[string]string{
+	var apis []string
+	for _, addr := range r.Main.targets() {
+		apis = append(apis, "http://"+addr)
+	}
+	description := map[string]any{
 		"ws": r.Main.WS(), "http": "http://" + r.Main.Addr, "brisk": r.Brisk.WS(), "library": r.Library.WS(),
-		"streams": "http://" + r.Main.Streams(), "briskStreams": "http://" + r.Brisk.Streams(), "uniGRPC": r.Main.UniGRPC,
+		"libraryQUIC": "https://" + r.Library.http3.Addr().String(),
+		"streams":     "http://" + r.Main.Streams(), "briskStreams": "http://" + r.Brisk.Streams(), "uniGRPC": r.Main.UniGRPC,
 		"history": strconv.FormatBool(r.nats == nil),
 		"nodes":   strconv.Itoa(r.nodes), "control": "http://" + r.addr, "tokenSecret": TokenSecret, "apiKey": APIKey,
-	})
+		"apis": apis, "spki": r.certificate.spki,
+	}
+	if r.tls != nil {
+		description["webtransport"], description["briskWebTransport"] = "https://"+r.mainQUIC, "https://"+r.briskQUIC
+	}
+	text, err := json.Marshal(description)
 	if err != nil {
 		panic(err) // strings only
 	}
-	return []string{"E2E_RIG=" + string(description), "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost"}
+	return []string{"E2E_RIG=" + string(text), "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost"}
 }
 
 // Logs returns what the servers have written, for a suite that failed.
@@ -127,31 +173,64 @@ func (r *Rig) Logs() string {
 }
 
 // Proxy relays to one of the servers until Stop.
-func (r *Rig) Proxy(to *Server) (*Proxy, error) { return r.proxy(to.targets()) }
+func (r *Rig) Proxy(to *Server) (*Proxy, error) { return r.proxyTCP(to.targets()) }
 
-func (r *Rig) proxy(targets []string) (*Proxy, error) {
+func (r *Rig) proxyTCP(targets []string) (*Proxy, error) {
 	p, err := NewProxy(targets...)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		r.keep(p)
 	}
+	return p, err
+}
+
+func (r *Rig) proxyQUIC(to *Server) (*quicProxy, error) {
+	p, err := newQUICProxy(r.certificate.Certificate, to.members())
+	if err == nil {
+		r.keep(p)
+	}
+	return p, err
+}
+
+// addrQUIC returns where WebTransport clients of a server connect: to a cluster through a proxy, to
+// the next node each time.
+func (r *Rig) addrQUIC(s *Server) (string, error) {
+	if s.process != nil {
+		return s.Public, nil
+	}
+	p, err := r.proxyQUIC(s)
+	if err != nil {
+		return "", err
+	}
+	return p.Addr(), nil
+}
+
+// keep keeps a proxy until Stop.
+func (r *Rig) keep(p proxy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.proxies = append(r.proxies, p)
-	return p, nil
 }
 
 func (r *Rig) createProxy(w http.ResponseWriter, req *http.Request) {
-	servers := map[string]*Server{"main": r.Main, "brisk": r.Brisk}
+	servers := map[string]*Server{"main": r.Main, "brisk": r.Brisk, "library": {Addr: r.Library.Addr}}
 	to := servers[req.FormValue("to")]
 	if to == nil {
-		http.Error(w, "to: main or brisk", http.StatusBadRequest)
+		http.Error(w, "to: main, brisk or library", http.StatusBadRequest)
 		return
 	}
-	targets := to.targets()
-	if req.FormValue("for") == "streams" {
-		targets = []string{to.Streams()}
+	var p proxy
+	var err error
+	format := "http://%s"
+	switch req.FormValue("for") {
+	case "streams":
+		p, err = r.proxyTCP([]string{to.Streams()})
+	case "webtransport":
+		format = "https://%s"
+		p, err = r.proxyQUIC(to)
+	default:
+		format = "ws://%s/connection/websocket"
+		p, err = r.proxyTCP(to.targets())
 	}
-	p, err := r.proxy(targets)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -159,11 +238,11 @@ func (r *Rig) createProxy(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	id := slices.Index(r.proxies, p)
 	r.mu.Unlock()
-	fmt.Fprintf(w, `{"id":"%d","url":%q}`, id, p.WS())
+	fmt.Fprintf(w, `{"id":"%d","url":%q}`, id, fmt.Sprintf(format, p.Addr()))
 }
 
 // named returns the proxy whose ID is in the path of a request, or nil.
-func (r *Rig) named(req *http.Request) *Proxy {
+func (r *Rig) named(req *http.Request) proxy {
 	id, err := strconv.Atoi(req.PathValue("id"))
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +259,10 @@ func (r *Rig) actOnProxy(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	actions := map[string]func(){
-		"cut": p.Cut, "down": p.Down, "up": p.Up, "mute": p.Mute, "sent": func() { fmt.Fprint(w, p.Sent()) },
+		"cut": p.Cut, "down": p.Down, "up": p.Up, "mute": p.Mute,
+	}
+	if tcp, ok := p.(*Proxy); ok {
+		actions["sent"] = func() { fmt.Fprint(w, tcp.Sent()) }
 	}
 	if act := actions[req.PathValue("action")]; act != nil {
 		act()
@@ -189,25 +271,12 @@ func (r *Rig) actOnProxy(w http.ResponseWriter, req *http.Request) {
 	http.NotFound(w, req)
 }
 
-// actOnNode serves what concerns a node of the cluster Main.
-func (r *Rig) actOnNode(w http.ResponseWriter, req *http.Request) {
-	var node *Server
-	var others []string
-	if b := r.Main.balancer; b != nil {
-		for i, n := range b.nodes {
-			if n.uid == req.PathValue("uid") {
-				node = r.Main.nodes[i]
-			} else {
-				others = append(others, "http://"+n.addr)
-			}
-		}
-	}
-	switch action := req.PathValue("action"); {
-	case node != nil && action == "others":
-		_ = json.NewEncoder(w).Encode(others) // the suite notices if it gets no answer
-	case node != nil && action == "kill":
-		node.Kill()
-	default:
+// killNode kills a node of the cluster Main.
+func (r *Rig) killNode(w http.ResponseWriter, req *http.Request) {
+	i, err := strconv.Atoi(req.PathValue("index"))
+	if err != nil || i < 0 || i >= len(r.Main.nodes) {
 		http.NotFound(w, req)
+		return
 	}
+	r.Main.nodes[i].Kill()
 }

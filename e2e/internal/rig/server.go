@@ -67,8 +67,9 @@ type Server struct {
 	// Addr is host:port of its HTTP listener; of a cluster, that of the proxy in front of it.
 	Addr string
 	Port int // of Addr; 0 for a cluster
-	// UniGRPC is host:port of its listener for one-way gRPC clients, if StartConfigured or
-	// StartCluster has started it; of a cluster, that of its first node.
+	// Public is host:port of its listener for clients: Addr, unless that has TLS. A cluster has none.
+	Public string
+	// UniGRPC is host:port of its listener for one-way gRPC clients, if the rig has started it; of a cluster, that of its first node.
 	UniGRPC string
 
 	*process // nil for a cluster
@@ -110,11 +111,15 @@ func Launch(port int, args, env []string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Port: port, process: p}, nil
+	addr := loopback(port)
+	return &Server{Addr: addr, Public: addr, Port: port, process: p}, nil
 }
 
-// StartConfigured runs the binary with the suites' configuration on a free port.
-func StartConfigured(dir string, env ...string) (*Server, error) {
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// startConfigured runs the binary with the suites' configuration on free ports. With a certificate,
+// the port for clients has TLS and HTTP/3.
+func startConfigured(dir string, c *certificate, env ...string) (*Server, error) {
 	file := filepath.Join(dir, "config.json")
 	text, err := configText()
 	if err != nil {
@@ -123,18 +128,23 @@ func StartConfigured(dir string, env ...string) (*Server, error) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	port, err := FreePort()
-	if err != nil {
-		return nil, err
+	var ports [3]int
+	for i := range ports {
+		if ports[i], err = FreePort(); err != nil {
+			return nil, err
+		}
 	}
-	grpc, err := FreePort()
-	if err != nil {
-		return nil, err
-	}
+	port, public, grpc := ports[0], ports[0], ports[1]
 	env = append(env[:len(env):len(env)], "GYRO_UNI_GRPC_PORT="+strconv.Itoa(grpc))
-	s, err := StartServer(port, []string{"-c", file, "-p", strconv.Itoa(port)}, env)
+	if c != nil {
+		public = ports[2]
+		env = append(env, "GYRO_HTTP_SERVER_INTERNAL_PORT="+strconv.Itoa(port), "GYRO_HTTP_SERVER_TLS_EXTERNAL=true",
+			"GYRO_HTTP_SERVER_TLS_ENABLED=true", "GYRO_HTTP_SERVER_TLS_CERT_PEM="+c.certPEM, "GYRO_HTTP_SERVER_TLS_KEY_PEM="+c.keyPEM,
+			"GYRO_HTTP_SERVER_HTTP3_ENABLED=true", "GYRO_WEBTRANSPORT_ENABLED=true")
+	}
+	s, err := StartServer(port, []string{"-c", file, "-p", strconv.Itoa(public)}, env)
 	if err == nil {
-		s.UniGRPC = net.JoinHostPort("127.0.0.1", strconv.Itoa(grpc))
+		s.Public, s.UniGRPC = loopback(public), loopback(grpc)
 	}
 	return s, err
 }
