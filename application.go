@@ -7,8 +7,8 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/client"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/rules"
-	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 )
@@ -17,7 +17,7 @@ import (
 // engines for what a handler leaves to them.
 type application Node
 
-func (a *application) Connecting(ctx context.Context, c *client.Client, e *session.Connecting, inline bool) (context.Context, []byte, error) {
+func (a *application) Connecting(ctx context.Context, c *client.Client, e *effect.Connecting, inline bool) (context.Context, []byte, error) {
 	var reply ConnectReply
 	if h := a.cfg.Handlers.Connecting; h != nil {
 		info := (*Client)(c).Transport()
@@ -37,7 +37,7 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *sessi
 		who = cmp.Or(who, given)
 		reply.Context = cmp.Or(reply.Context, c.Request())
 	}
-	e.Identity = session.Identity{
+	e.Identity = effect.Identity{
 		Data: reply.Data, ClientRefresh: reply.ClientSideRefresh, Subs: reply.Subscriptions,
 	}
 	if who == nil {
@@ -72,7 +72,7 @@ func (a *application) Connected(ctx context.Context, c *client.Client) {
 	a.cfg.Handlers.Connected(ctx, (*Client)(c))
 }
 
-func (a *application) Subscribe(ctx context.Context, c *client.Client, e *session.Subscribing, inline bool) error {
+func (a *application) Subscribe(ctx context.Context, c *client.Client, e *effect.Subscribing, inline bool) error {
 	r := e.Request
 	reply, err := a.cfg.Handlers.Subscribe(ctx, (*Client)(c), SubscribeEvent{
 		Channel: r.Channel, Inline: inline, Token: r.Token, Data: r.Data,
@@ -85,11 +85,11 @@ func (a *application) Subscribe(ctx context.Context, c *client.Client, e *sessio
 	return a.rules.Subscribe(r.Channel, &e.Options)
 }
 
-func (a *application) Unsubscribed(ctx context.Context, c *client.Client, it *session.DetachItem) {
+func (a *application) Unsubscribed(ctx context.Context, c *client.Client, it *effect.DetachItem) {
 	a.cfg.Handlers.Unsubscribed(ctx, (*Client)(c), UnsubscribeEvent{Channel: it.Channel, Reason: it.Reason, ServerSide: it.ServerSide})
 }
 
-func (a *application) Publish(ctx context.Context, c *client.Client, e *session.Publish) error {
+func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.Publish) error {
 	ch, data := e.Request.Channel, e.Request.Data
 	reply, err := a.cfg.Handlers.Publish(ctx, (*Client)(c), PublishEvent{
 		Channel: ch, Data: data, Info: e.Info, Subscribed: e.Subscribed,
@@ -110,7 +110,7 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *session.
 	return err
 }
 
-func (a *application) Presence(ctx context.Context, c *client.Client, e *session.Presence) error {
+func (a *application) Presence(ctx context.Context, c *client.Client, e *effect.Presence) error {
 	reply, err := a.cfg.Handlers.Presence(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
 	if e.Clients = reply.Clients; err == nil && !reply.Answered {
 		e.Clients, err = a.engines.Presence.Presence(c.Context(), e.Channel)
@@ -120,7 +120,7 @@ func (a *application) Presence(ctx context.Context, c *client.Client, e *session
 	return err
 }
 
-func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *session.PresenceStats) error {
+func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *effect.PresenceStats) error {
 	reply, err := a.cfg.Handlers.PresenceStats(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
 	if e.PresenceStats = reply.Stats; err == nil && !reply.Answered {
 		e.PresenceStats, err = a.engines.Presence.Stats(c.Context(), e.Channel)
@@ -128,7 +128,7 @@ func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *se
 	return err
 }
 
-func (a *application) History(ctx context.Context, c *client.Client, e *session.History) error {
+func (a *application) History(ctx context.Context, c *client.Client, e *effect.History) error {
 	reply, err := a.cfg.Handlers.History(ctx, (*Client)(c), HistoryEvent{
 		Channel: e.Channel, Subscribed: e.Subscribed, HistoryFilter: e.HistoryFilter,
 	})
@@ -140,7 +140,7 @@ func (a *application) History(ctx context.Context, c *client.Client, e *session.
 	return err
 }
 
-func (a *application) RPC(ctx context.Context, c *client.Client, e *session.RPC) (err error) {
+func (a *application) RPC(ctx context.Context, c *client.Client, e *effect.RPC) (err error) {
 	e.Data, err = a.cfg.Handlers.RPC(ctx, (*Client)(c), RPCEvent{Method: e.Request.Method, Data: e.Request.Data})
 	if err != nil {
 		return err
@@ -148,17 +148,17 @@ func (a *application) RPC(ctx context.Context, c *client.Client, e *session.RPC)
 	return (*Node)(a).value((*Client)(c), "the reply", e.Data)
 }
 
-func (a *application) Message(ctx context.Context, c *client.Client, e *session.Message) error {
+func (a *application) Message(ctx context.Context, c *client.Client, e *effect.Message) error {
 	return a.cfg.Handlers.Message(ctx, (*Client)(c), e.Data)
 }
 
-func (a *application) Refresh(ctx context.Context, c *client.Client, e *session.Refresh) ([]byte, error) {
+func (a *application) Refresh(ctx context.Context, c *client.Client, e *effect.Refresh) ([]byte, error) {
 	reply, err := a.cfg.Handlers.Refresh(ctx, (*Client)(c), RefreshEvent{ClientSide: e.ClientSide, Token: e.Token})
 	e.Expired, e.ExpireAt, e.Info = reply.Expired, channel.ToUnix(reply.ExpireAt), reply.Info
 	return reply.Meta, cmp.Or(err, a.rules.Value("RefreshReply.Info", reply.Info))
 }
 
-func (a *application) SubRefresh(ctx context.Context, c *client.Client, e *session.SubRefresh) error {
+func (a *application) SubRefresh(ctx context.Context, c *client.Client, e *effect.SubRefresh) error {
 	reply, err := a.cfg.Handlers.SubRefresh(ctx, (*Client)(c), SubRefreshEvent{
 		Channel: e.Channel, ClientSide: e.ClientSide, Token: e.Token,
 	})

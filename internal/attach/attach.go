@@ -11,11 +11,11 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/contain"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/gate"
 	"github.com/gyrohq/gyro/internal/metered"
 	"github.com/gyrohq/gyro/internal/presence"
 	"github.com/gyrohq/gyro/internal/route"
-	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -87,7 +87,7 @@ type Owner interface {
 const atOnce = 16
 
 // Attach establishes subscriptions, and sets the results and the error of each.
-func (g *Engines) Attach(ctx context.Context, o Owner, items []*session.AttachItem) {
+func (g *Engines) Attach(ctx context.Context, o Owner, items []*effect.AttachItem) {
 	if len(items) == 1 || g.Local {
 		for _, it := range items {
 			g.attach(ctx, o, it)
@@ -119,7 +119,7 @@ func guard(o Owner, f func() error) (err error) {
 
 // attach subscribes at the broker, then adds the presence, and reads the stream last: what is
 // published meanwhile is delivered.
-func (g *Engines) attach(ctx context.Context, o Owner, it *session.AttachItem) {
+func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem) {
 	it.Err = guard(o, func() (err error) {
 		it.ChannelID, err = g.Routes.Add(ctx, it.Channel, o.Loop())
 		return err
@@ -144,7 +144,7 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *session.AttachItem) {
 		return
 	}
 	o.Failed("subscribe", it.Channel, it.Err)
-	undo := session.DetachItem{Channel: it.Channel, Presence: it.Info != nil, Info: it.Info}
+	undo := effect.DetachItem{Channel: it.Channel, Presence: it.Info != nil, Info: it.Info}
 	if err := g.Detach(o, &undo); err != nil {
 		o.Failed("undoing subscribe", it.Channel, err)
 	}
@@ -187,7 +187,7 @@ func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter
 
 // Detach ends a subscription: it removes the presence, publishes the leave and unsubscribes at the
 // broker, each also if one before has failed. It does not need the connection, which may have ended.
-func (g *Engines) Detach(o Owner, it *session.DetachItem) error {
+func (g *Engines) Detach(o Owner, it *effect.DetachItem) error {
 	ctx := context.Background()
 	var absent, left error
 	if it.Presence {

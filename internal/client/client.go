@@ -14,6 +14,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/ingress"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/life"
@@ -154,7 +155,7 @@ func (e *env) Schedule(at int64)         { e.loop.Schedule(e, at) }
 func (e *env) Dirty()                    { e.loop.Dirty(&e.session) }
 func (e *env) Pool() *outbox.Pool        { return e.loop.Pool() }
 func (e *env) Timer() *loop.Timer        { return &e.timer }
-func (e *env) Do(f session.Effect) bool  { return e.lane.Do(&e.loop.lanes, (*executor)(e), f) }
+func (e *env) Do(f effect.Effect) bool   { return e.lane.Do(&e.loop.lanes, (*executor)(e), f) }
 func (e *env) Unregister()               { e.loop.unregister(e.client()) }
 func (e *env) SessionID() string         { return e.loop.sessions.ids[e.client()].String() }
 func (e *env) Allowance() *int           { return e.loop.Allowance() }

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
@@ -21,19 +22,19 @@ import (
 type Application interface {
 	// Connecting returns the values of the client's context and the client's meta; each may
 	// be nil. ctx is the context of the HTTP request.
-	Connecting(ctx context.Context, c *Client, e *session.Connecting, inline bool) (values context.Context, meta []byte, err error)
+	Connecting(ctx context.Context, c *Client, e *effect.Connecting, inline bool) (values context.Context, meta []byte, err error)
 	Connected(ctx context.Context, c *Client)
-	Subscribe(ctx context.Context, c *Client, e *session.Subscribing, inline bool) error
-	Unsubscribed(ctx context.Context, c *Client, it *session.DetachItem)
-	Publish(ctx context.Context, c *Client, e *session.Publish) error
-	Presence(ctx context.Context, c *Client, e *session.Presence) error
-	PresenceStats(ctx context.Context, c *Client, e *session.PresenceStats) error
-	History(ctx context.Context, c *Client, e *session.History) error
-	RPC(ctx context.Context, c *Client, e *session.RPC) error
-	Message(ctx context.Context, c *Client, e *session.Message) error
+	Subscribe(ctx context.Context, c *Client, e *effect.Subscribing, inline bool) error
+	Unsubscribed(ctx context.Context, c *Client, it *effect.DetachItem)
+	Publish(ctx context.Context, c *Client, e *effect.Publish) error
+	Presence(ctx context.Context, c *Client, e *effect.Presence) error
+	PresenceStats(ctx context.Context, c *Client, e *effect.PresenceStats) error
+	History(ctx context.Context, c *Client, e *effect.History) error
+	RPC(ctx context.Context, c *Client, e *effect.RPC) error
+	Message(ctx context.Context, c *Client, e *effect.Message) error
 	// Refresh returns the client's new meta, or nil if it stays.
-	Refresh(ctx context.Context, c *Client, e *session.Refresh) (meta []byte, err error)
-	SubRefresh(ctx context.Context, c *Client, e *session.SubRefresh) error
+	Refresh(ctx context.Context, c *Client, e *effect.Refresh) (meta []byte, err error)
+	SubRefresh(ctx context.Context, c *Client, e *effect.SubRefresh) error
 	Disconnected(ctx context.Context, c *Client, d protocol.Disconnect)
 }
 
@@ -55,7 +56,7 @@ func (x *executor) Panicked(reason any, stack []byte) {
 	x.client().Post(x.client().crash)
 }
 
-func (x *executor) Connecting(e *session.Connecting, inline bool) bool {
+func (x *executor) Connecting(e *effect.Connecting, inline bool) bool {
 	if n := x.node(); inline && x.has().Connecting && !n.InlineHandlers {
 		return false
 	}
@@ -66,7 +67,7 @@ func (x *executor) Connecting(e *session.Connecting, inline bool) bool {
 	return !errors.Is(e.Err, ErrWouldBlock)
 }
 
-func (c *Client) connecting(ctx context.Context, app Application, e *session.Connecting, inline bool) error {
+func (c *Client) connecting(ctx context.Context, app Application, e *effect.Connecting, inline bool) error {
 	if !inline {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
@@ -94,7 +95,7 @@ func (x *executor) Connected(inline bool) bool {
 	return true
 }
 
-func (x *executor) Subscribing(e *session.Subscribing, inline bool) bool {
+func (x *executor) Subscribing(e *effect.Subscribing, inline bool) bool {
 	if inline && !x.node().InlineHandlers {
 		return false
 	}
@@ -105,7 +106,7 @@ func (x *executor) Subscribing(e *session.Subscribing, inline bool) bool {
 	return !errors.Is(e.Err, ErrWouldBlock)
 }
 
-func (x *executor) Attach(e *session.Attach, inline bool) bool {
+func (x *executor) Attach(e *effect.Attach, inline bool) bool {
 	if inline && !x.node().Engines.Local {
 		return false
 	}
@@ -127,7 +128,7 @@ func (x *executor) Attach(e *session.Attach, inline bool) bool {
 	return true
 }
 
-func (x *executor) Detach(items []session.DetachItem, inline bool) (bool, error) {
+func (x *executor) Detach(items []effect.DetachItem, inline bool) (bool, error) {
 	if inline && !x.silent(items) {
 		return false, nil
 	}
@@ -149,12 +150,12 @@ func (x *executor) Detach(items []session.DetachItem, inline bool) (bool, error)
 
 // silent reports whether subscriptions can end without a call that may block: the engines
 // are in this process, there is no Unsubscribed handler, and no leave is to be published.
-func (x *executor) silent(items []session.DetachItem) bool {
+func (x *executor) silent(items []effect.DetachItem) bool {
 	return x.node().Engines.Local && !x.has().Unsubscribed &&
-		!slices.ContainsFunc(items, func(it session.DetachItem) bool { return it.Leave })
+		!slices.ContainsFunc(items, func(it effect.DetachItem) bool { return it.Leave })
 }
 
-func (x *executor) Renew(items []session.RenewItem, inline bool) bool {
+func (x *executor) Renew(items []effect.RenewItem, inline bool) bool {
 	if inline && !x.node().Engines.Local {
 		return false
 	}
@@ -168,7 +169,7 @@ func (x *executor) Renew(items []session.RenewItem, inline bool) bool {
 	return true
 }
 
-func (x *executor) Close(e *session.Close, inline bool) bool {
+func (x *executor) Close(e *effect.Close, inline bool) bool {
 	x.life.End() // before the handlers, also if the lane is faster than the loop
 	tell := e.Connected && x.has().Disconnected
 	if inline && tell {
@@ -183,7 +184,7 @@ func (x *executor) Close(e *session.Close, inline bool) bool {
 	return true
 }
 
-func (x *executor) Join(e *session.Join) {
+func (x *executor) Join(e *effect.Join) {
 	ctx, done := x.begin(x.client().work(), &observe.Effect{Name: "join", Channel: e.Channel})
 	err := x.node().Engines.Broker.PublishJoin(ctx, e.Channel, e.Info)
 	if done(err); err != nil {
@@ -191,33 +192,33 @@ func (x *executor) Join(e *session.Join) {
 	}
 }
 
-func (x *executor) Publish(e *session.Publish) {
+func (x *executor) Publish(e *effect.Publish) {
 	e.Err = command(x, "Publish", e.Request.Channel, e, Application.Publish)
 }
 
-func (x *executor) Presence(e *session.Presence) {
+func (x *executor) Presence(e *effect.Presence) {
 	e.Err = command(x, "Presence", e.Channel, e, Application.Presence)
 }
 
-func (x *executor) PresenceStats(e *session.PresenceStats) {
+func (x *executor) PresenceStats(e *effect.PresenceStats) {
 	e.Err = command(x, "PresenceStats", e.Channel, e, Application.PresenceStats)
 }
 
-func (x *executor) History(e *session.History) {
+func (x *executor) History(e *effect.History) {
 	e.Err = command(x, "History", e.Channel, e, Application.History)
 }
 
-func (x *executor) RPC(e *session.RPC) {
+func (x *executor) RPC(e *effect.RPC) {
 	what := &observe.Effect{Name: "RPC", Method: e.Request.Method}
 	e.Err = x.handle(x.client().work(), what, func(ctx context.Context, c *Client, app Application) error { return app.RPC(ctx, c, e) })
 }
 
-func (x *executor) Message(e *session.Message) {
+func (x *executor) Message(e *effect.Message) {
 	e.Err = command(x, "Message", "", e, Application.Message)
 }
 
-func (x *executor) Refresh(e *session.Refresh) {
-	e.Err = command(x, "Refresh", "", e, func(app Application, ctx context.Context, c *Client, e *session.Refresh) error {
+func (x *executor) Refresh(e *effect.Refresh) {
+	e.Err = command(x, "Refresh", "", e, func(app Application, ctx context.Context, c *Client, e *effect.Refresh) error {
 		meta, err := app.Refresh(ctx, c, e)
 		if err == nil && !e.Expired && meta != nil {
 			c.ctx.Store(c.ctx.Load().WithMeta(&c.life, c.loop.clients.handling, meta))
@@ -226,13 +227,13 @@ func (x *executor) Refresh(e *session.Refresh) {
 	})
 }
 
-func (x *executor) SubRefresh(e *session.SubRefresh) {
+func (x *executor) SubRefresh(e *effect.SubRefresh) {
 	e.Err = command(x, "SubRefresh", e.Channel, e, Application.SubRefresh)
 }
 
 // command calls the handler of an effect that is never done inline. call is the method of
 // Application that does so.
-func command[E session.Effect](x *executor, name, ch string, e E, call func(app Application, ctx context.Context, c *Client, e E) error) error {
+func command[E effect.Effect](x *executor, name, ch string, e E, call func(app Application, ctx context.Context, c *Client, e E) error) error {
 	return x.handle(x.client().work(), &observe.Effect{Name: name, Channel: ch}, func(ctx context.Context, c *Client, app Application) error {
 		return call(app, ctx, c, e)
 	})

@@ -3,6 +3,7 @@
 package lane
 
 import (
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/session"
 )
@@ -24,7 +25,7 @@ type Group struct {
 
 // Client is the client that has a lane.
 type Client interface {
-	session.Executor
+	effect.Executor
 	Session() *session.Session
 	// Panicked is told that an effect panicked on a goroutine of the lane.
 	Panicked(reason any, stack []byte)
@@ -32,16 +33,16 @@ type Client interface {
 
 // Do does an effect at once if that cannot block and no other effect comes first, and
 // reports true. Otherwise it queues the effect. Do is called on the loop.
-func (l *Lane) Do(g *Group, c Client, e session.Effect) (done bool) {
+func (l *Lane) Do(g *Group, c Client, e effect.Effect) (done bool) {
 	traits := e.Traits()
-	ahead := traits.Has(session.Continues) && g.completes(c)
-	if traits.Has(session.Instant) && (ahead || l.idle()) && e.Execute(c, true) {
+	ahead := traits.Has(effect.Continues) && g.completes(c)
+	if traits.Has(effect.Instant) && (ahead || l.idle()) && e.Execute(c, true) {
 		return true
 	}
 	if l.queue == nil {
 		l.queue = new(queue)
 	}
-	if traits.Has(session.Completes) {
+	if traits.Has(effect.Completes) {
 		l.queue.awaited++
 	}
 	switch {
@@ -81,7 +82,7 @@ type completion struct {
 	group   *Group
 	queue   *queue
 	session *session.Session
-	effect  session.Effect
+	effect  effect.Effect
 	done    chan struct{} // closed at the end; nil if the worker does not wait for that
 }
 

@@ -4,11 +4,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/effect"
 )
 
 // take has a worker take the next effect.
-func take(t *testing.T, q *queue, most int, want session.Effect, more bool) {
+func take(t *testing.T, q *queue, most int, want effect.Effect, more bool) {
 	t.Helper()
 	if e, m := q.next(most); e != want || m != more {
 		t.Errorf("got %T and %v, want %T and %v", e, m, want, more)
@@ -17,13 +17,13 @@ func take(t *testing.T, q *queue, most int, want session.Effect, more bool) {
 
 func TestOneAfterTheOther(t *testing.T) {
 	var q queue
-	a, b, c := &session.Subscribing{}, &session.RPC{}, &session.RPC{}
+	a, b, c := &effect.Subscribing{}, &effect.RPC{}, &effect.RPC{}
 	if !q.push(a, 1) || q.push(b, 1) || q.push(c, 1) || q.idle() {
 		t.Error("one worker is needed")
 	}
 	take(t, &q, 1, a, false)
 	take(t, &q, 1, b, false)
-	d := &session.Attach{}
+	d := &effect.Attach{}
 	q.pushAhead(d)
 	take(t, &q, 1, d, false)
 	take(t, &q, 1, c, false)
@@ -36,20 +36,20 @@ func TestOneAfterTheOther(t *testing.T) {
 // Only what is concurrent runs side by side.
 func TestSideBySide(t *testing.T) {
 	var q queue
-	rpcs := []session.Effect{&session.RPC{}, &session.History{}, &session.Publish{}}
+	rpcs := []effect.Effect{&effect.RPC{}, &effect.History{}, &effect.Publish{}}
 	for i, e := range rpcs {
 		if start := q.push(e, 2); start != (i < 2) {
 			t.Errorf("worker for effect %d: %v", i, start)
 		}
 	}
-	exclusive := &session.Detach{}
+	exclusive := &effect.Detach{}
 	q.push(exclusive, 2)
 	take(t, &q, 2, rpcs[0], false) // two workers run, as many as may
 	take(t, &q, 2, rpcs[1], false)
 	take(t, &q, 2, rpcs[2], false)
 	take(t, &q, 2, nil, false) // the other one ends
 	take(t, &q, 2, exclusive, false)
-	if q.push(&session.RPC{}, 2) {
+	if q.push(&effect.RPC{}, 2) {
 		t.Error("beside an exclusive effect")
 	}
 }

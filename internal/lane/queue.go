@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/gyrohq/gyro/internal/contain"
-	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/effect"
 )
 
 // queue holds the effects of one client that wait, and counts those that run. Any goroutine
@@ -15,7 +15,7 @@ type queue struct {
 	awaited int
 
 	mu        sync.Mutex
-	effects   []session.Effect
+	effects   []effect.Effect
 	running   int
 	exclusive bool
 }
@@ -28,7 +28,7 @@ func (q *queue) idle() bool {
 }
 
 // push queues e. It reports whether the caller has to start a worker.
-func (q *queue) push(e session.Effect, most int) bool {
+func (q *queue) push(e effect.Effect, most int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.effects = append(q.effects, e)
@@ -41,7 +41,7 @@ func (q *queue) push(e session.Effect, most int) bool {
 
 // pushAhead queues e before all others. It is for the time in which an exclusive effect is
 // completed: the worker of that effect takes e next.
-func (q *queue) pushAhead(e session.Effect) {
+func (q *queue) pushAhead(e effect.Effect) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.effects = slices.Insert(q.effects, 0, e)
@@ -55,12 +55,12 @@ func (q *queue) ready(most int) bool {
 	case q.running == 0:
 		return true
 	}
-	return !q.exclusive && q.running < most && q.effects[0].Traits().Has(session.Concurrent)
+	return !q.exclusive && q.running < most && q.effects[0].Traits().Has(effect.Concurrent)
 }
 
 // next gives a worker its next effect, and reports whether the worker has to start another
 // one. If e is nil, the worker ends.
-func (q *queue) next(most int) (e session.Effect, more bool) {
+func (q *queue) next(most int) (e effect.Effect, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.running--
@@ -77,7 +77,7 @@ func (q *queue) next(most int) (e session.Effect, more bool) {
 	q.effects[0] = nil
 	q.effects = q.effects[1:]
 	q.running++
-	q.exclusive = !e.Traits().Has(session.Concurrent)
+	q.exclusive = !e.Traits().Has(effect.Concurrent)
 	if q.ready(most) {
 		q.running++
 		more = true
@@ -107,13 +107,13 @@ func (q *queue) work(g *Group, c Client) {
 
 // complete posts the completion of an effect, and waits for it if other effects may continue
 // this one: they come before the next effect of the queue.
-func (q *queue) complete(g *Group, c Client, e session.Effect) {
+func (q *queue) complete(g *Group, c Client, e effect.Effect) {
 	t := e.Traits()
-	if !t.Has(session.Completes) {
+	if !t.Has(effect.Completes) {
 		return
 	}
 	d := &completion{group: g, queue: q, session: c.Session(), effect: e}
-	if t.Has(session.Begins) {
+	if t.Has(effect.Begins) {
 		d.done = make(chan struct{})
 	}
 	if g.Loop.Post(d) && d.done != nil {

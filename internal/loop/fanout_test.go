@@ -7,6 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
@@ -28,7 +29,7 @@ type listener struct {
 	timer   Timer
 	loop    *Loop
 	pool    *outbox.Pool
-	todo    []session.Effect
+	todo    []effect.Effect
 	bytes   int
 	closed  protocol.Disconnect
 }
@@ -42,7 +43,7 @@ func (c *listener) Counts() *counting.Counter           { return nil }
 func (c *listener) Schedule(at int64)                   { c.loop.Schedule(c, at) }
 func (c *listener) Dirty()                              { c.loop.Dirty(&c.session) }
 func (c *listener) Pool() *outbox.Pool                  { return c.pool }
-func (c *listener) Do(e session.Effect) bool            { c.todo = append(c.todo, e); return false }
+func (c *listener) Do(e effect.Effect) bool             { c.todo = append(c.todo, e); return false }
 func (c *listener) Join(b *session.Subscription)        { c.loop.Hub().Add(b.Channel(), b) }
 func (c *listener) Part(b *session.Subscription)        { c.loop.Hub().Remove(b) }
 func (c *listener) Finish(b *session.Subscription)      { c.loop.Hub().Finish(b) }
@@ -127,11 +128,11 @@ func (c *listener) work(opts *channel.SubscribeOptions) {
 		e := c.todo[0]
 		c.todo = c.todo[1:]
 		switch e := e.(type) {
-		case *session.Connecting:
-			e.Identity = session.Identity{Known: true, User: c.id}
-		case *session.Subscribing:
+		case *effect.Connecting:
+			e.Identity = effect.Identity{Known: true, User: c.id}
+		case *effect.Subscribing:
 			e.Options = *opts
-		case *session.Attach:
+		case *effect.Attach:
 			e.Items[0].Top.Epoch = "epoch"
 		default:
 			continue

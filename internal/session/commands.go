@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/tagsfilter"
@@ -35,22 +36,18 @@ func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
 	if b.established() {
 		info.ChanInfo = b.terms.chanInfo
 	}
-	s.do(&Publish{Request: req, Info: info, Subscribed: b.established(), command: command{id: id}})
+	s.do(&effect.Publish{Request: req, Info: info, Subscribed: b.established(), Command: effect.Command{ID: id}})
 }
 
 func (s *Session) presence(id uint32, req *protocol.PresenceRequest) {
 	if s.usable(id, s.cfg.Handles.Presence, "Presence", req.Channel) {
-		s.do(&Presence{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), command: command{id: id}})
+		s.do(&effect.Presence{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id}})
 	}
-}
-
-func (e *Presence) complete(s *Session) {
-	s.finish(e.id, e.Err, &protocol.Reply{Presence: &protocol.PresenceResult{Presence: e.Clients}})
 }
 
 func (s *Session) presenceStats(id uint32, req *protocol.PresenceStatsRequest) {
 	if s.usable(id, s.cfg.Handles.PresenceStats, "PresenceStats", req.Channel) {
-		s.do(&PresenceStats{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), command: command{id: id}})
+		s.do(&effect.PresenceStats{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id}})
 	}
 }
 
@@ -58,8 +55,8 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 	if !s.usable(id, s.cfg.Handles.History, "History", req.Channel) {
 		return
 	}
-	e := &History{
-		Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), command: command{id: id},
+	e := &effect.History{
+		Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id},
 		HistoryFilter: channel.HistoryFilter{
 			Since: (*channel.StreamPosition)(req.Since), Limit: int(req.Limit), Reverse: req.Reverse,
 		},
@@ -74,13 +71,13 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 	s.do(e)
 }
 
-func (e *History) complete(s *Session) {
+func (s *Session) historyRead(e *effect.History) {
 	r := protocol.HistoryResult{Epoch: e.Top.Epoch, Offset: e.Top.Offset}
 	if e.Err == nil {
 		r.Publications, e.Err = hub.Results(e.Publications, hub.Form(0), s.via.Framer.Encoding())
 		s.env.Explain(commandRefused, e.Channel, e.Err)
 	}
-	s.finish(e.id, e.Err, &protocol.Reply{History: &r})
+	s.finish(e.ID, e.Err, &protocol.Reply{History: &r})
 }
 
 func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
@@ -88,7 +85,7 @@ func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
 		s.refuse(id, "", noHandler(protocol.ErrorNotAvailable, "RPC"))
 		return
 	}
-	s.do(&RPC{Request: req, command: command{id: id}})
+	s.do(&effect.RPC{Request: req, Command: effect.Command{ID: id}})
 }
 
 func (s *Session) message(req *protocol.SendRequest) {
@@ -96,11 +93,11 @@ func (s *Session) message(req *protocol.SendRequest) {
 		s.refuse(0, "", noHandler(protocol.DisconnectNotAvailable, "Message"))
 		return
 	}
-	s.do(&Message{Data: req.Data})
+	s.do(&effect.Message{Data: req.Data})
 }
 
-// complete ignores all errors but a disconnect, because a message has no reply.
-func (e *Message) complete(s *Session) {
+// messageTaken ignores all errors but a disconnect, because a message has no reply.
+func (s *Session) messageTaken(e *effect.Message) {
 	s.inflight--
 	if d, ok := errors.AsType[protocol.Disconnect](e.Err); ok {
 		s.Disconnect(d)
@@ -122,11 +119,11 @@ func (s *Session) refresh(id uint32, req *protocol.RefreshRequest) {
 	case req.Token == "" || !s.clientRefresh:
 		s.refuse(id, "", errNoRefresh)
 	default:
-		s.do(&Refresh{renewal{ClientSide: true, Token: req.Token, id: id}})
+		s.do(&effect.Refresh{Renewal: effect.Renewal{ClientSide: true, Token: req.Token, ID: id}})
 	}
 }
 
-func (e *Refresh) complete(s *Session) {
+func (s *Session) refreshed(e *effect.Refresh) {
 	if !e.ClientSide {
 		s.serverRefreshed(e)
 		return
@@ -134,21 +131,21 @@ func (e *Refresh) complete(s *Session) {
 	expireAt := s.capExpiry(e.ExpireAt)
 	switch {
 	case e.Err != nil:
-		s.finish(e.id, e.Err, nil)
+		s.finish(e.ID, e.Err, nil)
 	case e.Expired:
-		s.finish(e.id, protocol.DisconnectExpired, nil)
+		s.finish(e.ID, protocol.DisconnectExpired, nil)
 	case s.past(expireAt):
-		s.finish(e.id, protocol.ErrorExpired, nil)
+		s.finish(e.ID, protocol.ErrorExpired, nil)
 	default:
 		s.prolong(expireAt, e.Info)
 		r := &protocol.RefreshResult{}
 		r.Expires, r.TTL = s.remaining(expireAt)
-		s.finish(e.id, nil, &protocol.Reply{Refresh: r})
+		s.finish(e.ID, nil, &protocol.Reply{Refresh: r})
 	}
 }
 
 // serverRefreshed completes the refresh that began when the connection expired.
-func (s *Session) serverRefreshed(e *Refresh) {
+func (s *Session) serverRefreshed(e *effect.Refresh) {
 	s.inflight--
 	expireAt := s.capExpiry(e.ExpireAt)
 	d, disconnect := errors.AsType[protocol.Disconnect](e.Err)
@@ -208,11 +205,11 @@ func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	case req.Token == "":
 		s.refuse(id, req.Channel, errNoToken)
 	default:
-		s.do(&SubRefresh{Channel: req.Channel, renewal: renewal{ClientSide: true, Token: req.Token, id: id}, sub: b})
+		s.do(&effect.SubRefresh{Channel: req.Channel, Renewal: effect.Renewal{ClientSide: true, Token: req.Token, ID: id}, Ref: b})
 	}
 }
 
-func (e *SubRefresh) complete(s *Session) {
+func (s *Session) subRefreshed(e *effect.SubRefresh) {
 	if !e.ClientSide {
 		s.serverSubRefreshed(e)
 		return
@@ -226,18 +223,18 @@ func (e *SubRefresh) complete(s *Session) {
 	case expireAt != 0 && s.ttl(expireAt) < 0:
 		err = protocol.ErrorExpired
 	}
-	if err == nil && s.subs.Get(e.Channel) == e.sub {
-		err = e.sub.prolong(expireAt, e.Info, e.ServerTagsFilter)
+	if b := e.Ref.(*Subscription); err == nil && s.subs.Get(e.Channel) == b {
+		err = b.prolong(expireAt, e.Info, e.ServerTagsFilter)
 	}
 	r := &protocol.SubRefreshResult{}
 	r.Expires, r.TTL = s.remaining(expireAt)
-	s.finish(e.id, err, &protocol.Reply{SubRefresh: r})
+	s.finish(e.ID, err, &protocol.Reply{SubRefresh: r})
 }
 
 // serverSubRefreshed completes the refresh that began when the subscription expired.
-func (s *Session) serverSubRefreshed(e *SubRefresh) {
+func (s *Session) serverSubRefreshed(e *effect.SubRefresh) {
 	s.inflight--
-	b := e.sub
+	b := e.Ref.(*Subscription)
 	b.refreshing = false
 	if s.subs.Get(e.Channel) != b || b.state != subLive {
 		return

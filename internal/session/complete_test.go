@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -22,43 +22,43 @@ import (
 //	presence: here={"client":"user"…} as client=user words; presence_stats: clients= users=
 //	history: top=, pubs=; rpc: data=
 //	refresh, sub_refresh: expired, expire=, info=, tf={…}
-func (p *player) complete(e session.Effect, a args, input []string) error {
+func (p *player) complete(e effect.Effect, a args, input []string) error {
 	err := outcome(a)
 	switch e := e.(type) {
-	case *session.Connecting:
+	case *effect.Connecting:
 		e.Err = err
 		return p.identity(&e.Identity, a, input)
-	case *session.Subscribing:
+	case *effect.Subscribing:
 		e.Err = err
 		e.ClientRefresh = a.has("client-refresh")
 		var bad error
 		e.Options, bad = p.options(a)
 		return bad
-	case *session.Attach:
+	case *effect.Attach:
 		return completeAttach(e, err, a, input)
-	case *session.Detach:
+	case *effect.Detach:
 		e.Err = err
-	case *session.Publish:
+	case *effect.Publish:
 		e.Err = err
-	case *session.Presence:
+	case *effect.Presence:
 		e.Err = err
 		e.Clients = make(map[string]*channel.ClientInfo)
 		for client, user := range a {
 			delete(a, client)
 			e.Clients[client] = &channel.ClientInfo{User: user, Client: client}
 		}
-	case *session.PresenceStats:
+	case *effect.PresenceStats:
 		e.Err, e.Clients, e.Users = err, int(a.num("clients", 0)), int(a.num("users", 0))
-	case *session.History:
+	case *effect.History:
 		e.Err = err
 		e.Top, e.Publications = position(a.str("top")), publications(a)
-	case *session.RPC:
+	case *effect.RPC:
 		e.Err, e.Data = err, a.bytes("data")
-	case *session.Message:
+	case *effect.Message:
 		e.Err = err
-	case *session.Refresh:
+	case *effect.Refresh:
 		e.Err, e.Expired, e.ExpireAt, e.Info = err, a.has("expired"), p.expiry(a), a.bytes("info")
-	case *session.SubRefresh:
+	case *effect.SubRefresh:
 		e.Err, e.Expired, e.ExpireAt, e.Info = err, a.has("expired"), p.expiry(a), a.bytes("info")
 		e.ServerTagsFilter = filter(a.str("tf"))
 	default:
@@ -67,8 +67,8 @@ func (p *player) complete(e session.Effect, a args, input []string) error {
 	return nil
 }
 
-func completeAttach(e *session.Attach, err error, a args, input []string) error {
-	one := func(it *session.AttachItem, a args) {
+func completeAttach(e *effect.Attach, err error, a args, input []string) error {
+	one := func(it *effect.AttachItem, a args) {
 		it.ChannelID, it.Top, it.Publications = a.num("id", 0), position(a.str("top")), publications(a)
 	}
 	if len(input) == 0 {
@@ -94,7 +94,7 @@ func completeAttach(e *session.Attach, err error, a args, input []string) error 
 	return nil
 }
 
-func (p *player) identity(who *session.Identity, a args, input []string) error {
+func (p *player) identity(who *effect.Identity, a args, input []string) error {
 	who.Known = !a.has("nobody")
 	who.User, who.Info, who.Data = a.str("user"), a.bytes("info"), a.bytes("data")
 	who.ExpireAt, who.ClientRefresh = p.expiry(a), a.has("client-refresh")

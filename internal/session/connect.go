@@ -7,6 +7,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/due"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/internal/via"
@@ -20,7 +21,7 @@ import (
 func (s *Session) connect(id uint32, req *protocol.ConnectRequest) {
 	s.state = stateAuthenticating
 	s.agent = counting.Agent(req)
-	s.do(&Connecting{Request: req, id: id})
+	s.do(&effect.Connecting{Request: req, ID: id})
 }
 
 // Connect begins a one-way connection. text is what req was decoded from, if that is known.
@@ -48,10 +49,11 @@ func (s *Session) receiveConnect(msg []byte) {
 	s.Connect(req, msg)
 }
 
-func (e *Connecting) complete(s *Session) {
+// connecting goes on when the application has said who the client is.
+func (s *Session) connecting(e *effect.Connecting) {
 	s.inflight--
 	if e.Err != nil {
-		s.connectFailed(e.id, e.Err)
+		s.connectFailed(e.ID, e.Err)
 		return
 	}
 	who := &e.Identity
@@ -76,18 +78,18 @@ func (e *Connecting) complete(s *Session) {
 	s.registered = true
 	if s.past(expireAt) {
 		s.env.Explain(connectionRefused, "", errCredentialsExpired)
-		s.connectFailed(e.id, protocol.ErrorExpired)
+		s.connectFailed(e.ID, protocol.ErrorExpired)
 		return
 	}
 	result := &protocol.ConnectResult{Data: who.Data}
 	if len(who.Subs) == 0 {
-		s.connectDone(e.id, result)
+		s.connectDone(e.ID, result)
 		return
 	}
-	attach := &Attach{id: e.id, kind: attachConnect, connect: result}
+	attach := &effect.Attach{ID: e.ID, Connect: result}
 	for ch, opts := range who.Subs {
 		if !s.fits(ch) {
-			s.connectFailed(e.id, protocol.ErrorBadRequest)
+			s.connectFailed(e.ID, protocol.ErrorBadRequest)
 			return
 		}
 		req := e.Request.Subs[ch]
@@ -97,7 +99,7 @@ func (e *Connecting) complete(s *Session) {
 		item, err := s.serverSubscription(ch, &opts, req)
 		if err != nil {
 			s.env.Explain(connectionRefused, ch, err)
-			s.connectFailed(e.id, err)
+			s.connectFailed(e.ID, err)
 			return
 		}
 		attach.Items = append(attach.Items, item)
@@ -117,8 +119,8 @@ func (s *Session) connectFailed(id uint32, err error) {
 }
 
 // connectAttached is called when the server-side subscriptions of a connect are established.
-func (s *Session) connectAttached(e *Attach) {
-	result := e.connect
+func (s *Session) connectAttached(e *effect.Attach) {
+	result := e.Connect
 	result.Subs = make(map[string]*protocol.SubscribeResult, len(e.Items))
 	budget := recovery.Budget(s.cfg.QueueMaxSize-len(result.Data), len(e.Items))
 	for _, it := range e.Items {
@@ -126,16 +128,16 @@ func (s *Session) connectAttached(e *Attach) {
 		if err != nil {
 			err = attachError(err)
 		} else {
-			result.Subs[it.Channel], err = it.sub.recovered(it, &budget)
+			result.Subs[it.Channel], err = attaching(it).recovered(it, &budget)
 		}
 		if err != nil {
-			s.connectFailed(e.id, err)
+			s.connectFailed(e.ID, err)
 			return
 		}
 	}
-	s.connectDone(e.id, result)
+	s.connectDone(e.ID, result)
 	for _, it := range e.Items {
-		it.sub.goLive()
+		attaching(it).goLive()
 	}
 }
 
@@ -178,7 +180,7 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	s.startTimers()
 	s.connected = true
 	s.env.Counts().Connected(s)
-	s.env.Do(&Connected{})
+	s.env.Do(&effect.Connected{})
 }
 
 func (s *Session) ttl(expireAt int64) int64       { return due.TTL(s.env.Now(), expireAt) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
@@ -31,7 +32,7 @@ type player struct {
 	enc     protocol.Encoding
 	now     int64
 	shown   int64 // the time that the output mentioned last
-	effects []session.Effect
+	effects []effect.Effect
 	out     []string
 }
 
@@ -195,7 +196,7 @@ func (p *player) open(list, _ []string) error {
 	p.env = &fakeEnv{
 		now: &p.now, hub: hub.New(new(outbox.Arena)), pool: new(outbox.Pool), refuse: a.has("refuse"),
 		events: func(e string) { p.say("%s", e) },
-		do: func(e session.Effect) bool {
+		do: func(e effect.Effect) bool {
 			p.show()
 			p.effects = append(p.effects, e)
 			p.say("do %d %s", len(p.effects), formatEffect(e))

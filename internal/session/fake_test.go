@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
@@ -142,7 +143,7 @@ type fakeEnv struct {
 	again    bool // Resume is due
 	share    int  // what may be dispatched at a time; 0 for all
 	left     int
-	do       func(session.Effect) (done bool)
+	do       func(effect.Effect) (done bool)
 	refused  func(l observe.Limit, ch string) // nil: nobody cares
 	events   func(string)                     // nil: nobody cares
 	// explained gets the arguments of Explain; nil: nobody cares.
@@ -155,14 +156,14 @@ func (e *fakeEnv) say(event string) {
 	}
 }
 
-func (e *fakeEnv) ID() string               { return e.id }
-func (e *fakeEnv) Now() int64               { return *e.now }
-func (e *fakeEnv) Schedule(at int64)        { e.at = at }
-func (e *fakeEnv) Dirty()                   { e.dirty = true }
-func (e *fakeEnv) Pool() *outbox.Pool       { return e.pool }
-func (e *fakeEnv) Do(f session.Effect) bool { return e.do(f) }
-func (e *fakeEnv) Unregister()              { e.register-- }
-func (e *fakeEnv) SessionID() string        { return "secret of " + e.id }
+func (e *fakeEnv) ID() string              { return e.id }
+func (e *fakeEnv) Now() int64              { return *e.now }
+func (e *fakeEnv) Schedule(at int64)       { e.at = at }
+func (e *fakeEnv) Dirty()                  { e.dirty = true }
+func (e *fakeEnv) Pool() *outbox.Pool      { return e.pool }
+func (e *fakeEnv) Do(f effect.Effect) bool { return e.do(f) }
+func (e *fakeEnv) Unregister()             { e.register-- }
+func (e *fakeEnv) SessionID() string       { return "secret of " + e.id }
 func (e *fakeEnv) Refused(l observe.Limit, ch string) {
 	if e.refused != nil {
 		e.refused(l, ch)

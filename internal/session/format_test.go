@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
@@ -86,54 +86,54 @@ func text(m appender) string {
 }
 
 // formatEffect shows an effect: its name and what it asks for.
-func formatEffect(e session.Effect) string {
+func formatEffect(e effect.Effect) string {
 	switch e := e.(type) {
-	case *session.Connecting:
+	case *effect.Connecting:
 		return "connecting " + formatConnect(e.Request)
-	case *session.Connected:
+	case *effect.Connected:
 		return "connected"
-	case *session.Subscribing:
+	case *effect.Subscribing:
 		return "subscribing " + text(e.Request)
-	case *session.Attach:
-		slices.SortFunc(e.Items, func(a, b *session.AttachItem) int { return cmp.Compare(a.Channel, b.Channel) })
+	case *effect.Attach:
+		slices.SortFunc(e.Items, func(a, b *effect.AttachItem) int { return cmp.Compare(a.Channel, b.Channel) })
 		return "attach " + list(e.Items, formatAttach)
-	case *session.Detach:
+	case *effect.Detach:
 		return "detach " + list(e.Items, formatDetach)
-	case *session.Undo:
+	case *effect.Undo:
 		return "undo " + list(e.Items, formatDetach)
-	case *session.Join:
+	case *effect.Join:
 		return "join " + e.Channel + " " + formatInfo(e.Info)
-	case *session.Publish:
+	case *effect.Publish:
 		return "publish " + text(e.Request) + " " + formatInfo(e.Info) + subscribed(e.Subscribed)
-	case *session.Presence:
+	case *effect.Presence:
 		return "presence " + e.Channel + subscribed(e.Subscribed)
-	case *session.PresenceStats:
+	case *effect.PresenceStats:
 		return "presence_stats " + e.Channel + subscribed(e.Subscribed)
-	case *session.History:
+	case *effect.History:
 		s := fmt.Sprintf("history %s limit=%d", e.Channel, e.Limit)
 		if e.Since != nil {
 			s += fmt.Sprintf(" since=%d:%s", e.Since.Offset, e.Since.Epoch)
 		}
 		return s + when(e.Reverse, "reverse") + subscribed(e.Subscribed)
-	case *session.RPC:
+	case *effect.RPC:
 		return "rpc " + text(e.Request)
-	case *session.Message:
+	case *effect.Message:
 		return "message " + string(e.Data)
-	case *session.Refresh:
+	case *effect.Refresh:
 		return "refresh" + when(e.ClientSide, "token="+e.Token)
-	case *session.SubRefresh:
+	case *effect.SubRefresh:
 		return "sub_refresh " + e.Channel + when(e.ClientSide, "token="+e.Token)
-	case *session.Renew:
-		slices.SortFunc(e.Items, func(a, b session.RenewItem) int { return cmp.Compare(a.Channel, b.Channel) })
-		return "renew " + list(e.Items, func(it session.RenewItem) string { return it.Channel + " " + formatInfo(it.Info) })
-	case *session.Close:
+	case *effect.Renew:
+		slices.SortFunc(e.Items, func(a, b effect.RenewItem) int { return cmp.Compare(a.Channel, b.Channel) })
+		return "renew " + list(e.Items, func(it effect.RenewItem) string { return it.Channel + " " + formatInfo(it.Info) })
+	case *effect.Close:
 		return fmt.Sprintf("close %d", e.Disconnect.Code) + when(e.Connected, "connected") +
 			when(len(e.Items) > 0, "detach "+list(e.Items, formatDetach))
 	}
 	return fmt.Sprintf("%T", e)
 }
 
-func formatAttach(it *session.AttachItem) string {
+func formatAttach(it *effect.AttachItem) string {
 	s := it.Channel + when(it.Info != nil, "presence")
 	switch {
 	case it.Since != nil:
@@ -146,7 +146,7 @@ func formatAttach(it *session.AttachItem) string {
 	return s + when(it.MetaTTL > 0, fmt.Sprintf("meta=%v", it.MetaTTL))
 }
 
-func formatDetach(it session.DetachItem) string {
+func formatDetach(it effect.DetachItem) string {
 	return fmt.Sprintf("%s code=%d", it.Channel, it.Reason.Code) + when(it.ServerSide, "server-side") +
 		when(it.Presence, "presence") + when(it.Leave, "leave")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
@@ -21,18 +22,18 @@ func pipeline(t *testing.T, n, share int) uint64 {
 	t.Helper()
 	var (
 		now    int64
-		todo   []session.Effect
+		todo   []effect.Effect
 		client = codec.ForClient(protocol.Protobuf)
 		conn   = &fakeConn{room: -1}
 		env    = &fakeEnv{id: "c", now: &now, hub: hub.New(new(outbox.Arena)), pool: new(outbox.Pool), share: share}
 	)
 	env.left = share
-	env.do = func(e session.Effect) bool {
-		if who, ok := e.(*session.Connecting); ok {
+	env.do = func(e effect.Effect) bool {
+		if who, ok := e.(*effect.Connecting); ok {
 			who.Identity.Known = true
 			return true
 		}
-		if _, ok := e.(*session.RPC); ok && share == 0 {
+		if _, ok := e.(*effect.RPC); ok && share == 0 {
 			todo = append(todo, e)
 			return false
 		}

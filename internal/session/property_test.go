@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
@@ -90,8 +91,8 @@ type connection struct {
 	env    *fakeEnv
 	conn   *fakeConn
 	id     string
-	lane   []session.Effect
-	done   []session.Effect
+	lane   []effect.Effect
+	done   []effect.Effect
 	reads  [][]read // by channel: what replies are to be judged by
 	epochs []string // by channel: of the latest read
 }
@@ -143,7 +144,7 @@ func (w *world) newConnection(c *simClient) *connection {
 	w.counter++
 	l := &connection{c: c, conn: &fakeConn{room: -1}, id: c.name + "/" + strconv.Itoa(w.counter), reads: make([][]read, len(w.streams)),
 		epochs: make([]string, len(w.streams))}
-	l.env = &fakeEnv{id: l.id, now: &w.now, hub: w.hub, pool: &w.pool, random: w.random, do: func(e session.Effect) bool {
+	l.env = &fakeEnv{id: l.id, now: &w.now, hub: w.hub, pool: &w.pool, random: w.random, do: func(e effect.Effect) bool {
 		sortItems(e)
 		if len(l.lane) == 0 && w.random.IntN(100) < w.quick {
 			if w.log != nil {
@@ -165,12 +166,12 @@ func (w *world) newConnection(c *simClient) *connection {
 }
 
 // sortItems takes the order of Go's maps out of a run.
-func sortItems(e session.Effect) {
+func sortItems(e effect.Effect) {
 	switch e := e.(type) {
-	case *session.Attach:
-		slices.SortFunc(e.Items, func(a, b *session.AttachItem) int { return cmp.Compare(a.Channel, b.Channel) })
-	case *session.Close:
-		slices.SortFunc(e.Items, func(a, b session.DetachItem) int { return cmp.Compare(a.Channel, b.Channel) })
+	case *effect.Attach:
+		slices.SortFunc(e.Items, func(a, b *effect.AttachItem) int { return cmp.Compare(a.Channel, b.Channel) })
+	case *effect.Close:
+		slices.SortFunc(e.Items, func(a, b effect.DetachItem) int { return cmp.Compare(a.Channel, b.Channel) })
 	}
 }
 

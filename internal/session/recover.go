@@ -2,6 +2,7 @@ package session
 
 import (
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/protocol"
@@ -12,7 +13,7 @@ import (
 // after the reply, so nothing is merged. budget is how many bytes the publications may take;
 // recovered subtracts what they take. The error is the reply or the disconnect that the client
 // gets instead.
-func (b *Subscription) recovered(it *AttachItem, budget *int) (r *protocol.SubscribeResult, err error) {
+func (b *Subscription) recovered(it *effect.AttachItem, budget *int) (r *protocol.SubscribeResult, err error) {
 	defer func() { b.s.env.Explain(commandRefused, b.channel, err) }()
 	was, r := b.setup, b.result(it)
 	r.WasRecovering = was.request.Recover || was.recover
@@ -44,7 +45,7 @@ func (b *Subscription) recovered(it *AttachItem, budget *int) (r *protocol.Subsc
 }
 
 // recoveredAlone is recovered for a reply with a single subscription.
-func (b *Subscription) recoveredAlone(it *AttachItem) (*protocol.SubscribeResult, error) {
+func (b *Subscription) recoveredAlone(it *effect.AttachItem) (*protocol.SubscribeResult, error) {
 	budget := recovery.Budget(b.s.cfg.QueueMaxSize, 1)
 	return b.recovered(it, &budget)
 }

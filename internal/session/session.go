@@ -9,6 +9,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/bychannel"
 	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/outbox"
@@ -36,7 +37,7 @@ type Env interface {
 	Pool() *outbox.Pool
 	// Do does an effect at once and returns true, or starts it and returns false. Only in
 	// the second case the owner calls Complete for it.
-	Do(e Effect) (done bool)
+	Do(e effect.Effect) (done bool)
 	// Join seats a subscription in the hub, Part takes it out if it has a seat.
 	Join(b *Subscription)
 	Part(b *Subscription)
@@ -219,42 +220,73 @@ func (s *Session) strayPing(cmd *protocol.Command) {
 }
 
 // do starts an effect that belongs to a command and is completed.
-func (s *Session) do(e Effect) {
+func (s *Session) do(e effect.Effect) {
 	s.inflight++
 	s.start(e)
 }
 
 // start starts an effect that completes. When start returns, the effect may be complete
 // already and the session may have changed or ended, so callers do nothing after it.
-func (s *Session) start(e Effect) {
+func (s *Session) start(e effect.Effect) {
 	if s.env.Do(e) {
-		e.complete(s)
+		s.take(e)
 	}
 }
 
 // Complete takes an effect back that has been done.
-func (s *Session) Complete(e Effect) {
+func (s *Session) Complete(e effect.Effect) {
 	if s.state == stateClosed {
-		if attach, ok := e.(*Attach); ok {
+		if attach, ok := e.(*effect.Attach); ok {
 			s.undo(attach)
 		}
 		return
 	}
-	if e.complete(s); s.state != stateClosed {
+	if s.take(e); s.state != stateClosed {
 		s.resume()
 	}
 }
 
+// take takes the result of an effect into the session.
+func (s *Session) take(e effect.Effect) {
+	switch e := e.(type) {
+	case *effect.Connecting:
+		s.connecting(e)
+	case *effect.Subscribing:
+		s.subscribing(e)
+	case *effect.Attach:
+		s.attached(e)
+	case *effect.Detach:
+		s.detached(e)
+	case *effect.Publish:
+		s.finish(e.ID, e.Err, &protocol.Reply{Publish: &protocol.PublishResult{}})
+	case *effect.Presence:
+		s.finish(e.ID, e.Err, &protocol.Reply{Presence: &protocol.PresenceResult{Presence: e.Clients}})
+	case *effect.PresenceStats:
+		s.finish(e.ID, e.Err, &protocol.Reply{PresenceStats: &protocol.PresenceStatsResult{
+			NumClients: uint32(e.Clients), NumUsers: uint32(e.Users)}})
+	case *effect.History:
+		s.historyRead(e)
+	case *effect.RPC:
+		s.finish(e.ID, e.Err, &protocol.Reply{RPC: &protocol.RPCResult{Data: e.Data}})
+	case *effect.Message:
+		s.messageTaken(e)
+	case *effect.Refresh:
+		s.refreshed(e)
+	case *effect.SubRefresh:
+		s.subRefreshed(e)
+	}
+}
+
 // undo ends the subscriptions that were established after the session had ended.
-func (s *Session) undo(e *Attach) {
-	var items []DetachItem
+func (s *Session) undo(e *effect.Attach) {
+	var items []effect.DetachItem
 	for _, it := range e.Items {
 		if it.Err == nil {
-			items = append(items, it.sub.detachItem(protocol.UnsubscribeDisconnect))
+			items = append(items, attaching(it).detachItem(protocol.UnsubscribeDisconnect))
 		}
 	}
 	if len(items) > 0 {
-		s.env.Do(&Undo{Items: items})
+		s.env.Do(&effect.Undo{Items: items})
 	}
 }
 
@@ -409,7 +441,7 @@ func (s *Session) close(d protocol.Disconnect) {
 	s.state = stateClosed
 	s.env.Schedule(0)
 	s.unregister()
-	var items []DetachItem
+	var items []effect.DetachItem
 	for b := range s.subs.All() {
 		if b.state == subAttached || b.state == subLive {
 			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
@@ -419,7 +451,7 @@ func (s *Session) close(d protocol.Disconnect) {
 	}
 	s.subs, s.pending = bychannel.Set[*Subscription]{}, nil
 	if len(items) > 0 || s.connected {
-		s.env.Do(&Close{Disconnect: d, Items: items, Connected: s.connected})
+		s.env.Do(&effect.Close{Disconnect: d, Items: items, Connected: s.connected})
 	}
 	s.env.Closed(d)
 }
@@ -438,7 +470,7 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	try(func() { s.conn.Close(d, nil) })
 	try(s.unregister)
 	try(func() { s.env.Schedule(0) })
-	var items []DetachItem
+	var items []effect.DetachItem
 	for b := range s.subs.All() {
 		try(func() {
 			if b.state == subAttached || b.state == subLive {
@@ -449,6 +481,6 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 		b.state = subEnded
 	}
 	s.subs, s.pending = bychannel.Set[*Subscription]{}, nil
-	try(func() { s.env.Do(&Close{Disconnect: d, Items: items, Connected: s.connected}) })
+	try(func() { s.env.Do(&effect.Close{Disconnect: d, Items: items, Connected: s.connected}) })
 	try(func() { s.env.Closed(d) })
 }

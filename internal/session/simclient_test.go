@@ -7,7 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/delta/deltatest"
-	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
@@ -191,7 +191,7 @@ func (b *simSub) passes(tags map[string]string) bool { return !b.filtered || tag
 // judge says what a subscribe with this position must yield, from the definition
 // of recovery: everything that was missed, or the news that it is lost. replaces
 // is the epoch of the connection's subscription before, if there was one.
-func (b *simSub) judge(it *session.AttachItem, replaces string, limit int) read {
+func (b *simSub) judge(it *effect.AttachItem, replaces string, limit int) read {
 	s := b.ch
 	asked := channel.StreamPosition{Offset: b.offset, Epoch: b.epoch}
 	if it.Since != nil {

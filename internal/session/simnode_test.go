@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -41,43 +41,43 @@ func (w *world) work() {
 
 // execute does what the node would, and reports whether the effect is to be
 // completed.
-func (w *world) execute(l *connection, e session.Effect) bool {
+func (w *world) execute(l *connection, e effect.Effect) bool {
 	switch e := e.(type) {
-	case *session.Connecting:
+	case *effect.Connecting:
 		w.authenticate(l, e)
-	case *session.Subscribing:
+	case *effect.Subscribing:
 		b := l.sub(e.Request.Channel)
 		if e.Err = w.fault(40); e.Err == nil {
 			e.Options = b.options()
 		}
-	case *session.Attach:
+	case *effect.Attach:
 		budget := w.cfg.QueueMaxSize - 256 - 128*len(e.Items)
 		for _, it := range e.Items {
 			w.attach(l, it, &budget)
 		}
-	case *session.Detach:
+	case *effect.Detach:
 		w.detach(l, e.Items)
-	case *session.Undo:
+	case *effect.Undo:
 		w.detach(l, e.Items)
-	case *session.Close:
+	case *effect.Close:
 		w.detach(l, e.Items)
-	case *session.Join:
+	case *effect.Join:
 		s := l.sub(e.Channel).ch
 		if s.joined[l.id] {
 			l.c.fail("joined %s twice", s.name)
 		}
 		s.joined[l.id] = true
-	case *session.Publish:
+	case *effect.Publish:
 		if e.Err = w.fault(10); e.Err == nil {
 			l.sub(e.Request.Channel).ch.publish(e.Request.Data, nil, w.now, true, true)
 		}
-	case *session.History:
+	case *effect.History:
 		s := l.sub(e.Channel).ch
 		e.Top, e.Publications = s.position(), s.since(0, e.Limit)
-	case *session.RPC:
+	case *effect.RPC:
 		e.Err = w.fault(10)
 	}
-	return e.Traits().Has(session.Completes)
+	return e.Traits().Has(effect.Completes)
 }
 
 // check begins a round and reads the top of a stream, in two steps between which other
@@ -119,7 +119,7 @@ func (l *connection) sub(ch string) *simSub {
 	panic("no channel " + ch)
 }
 
-func (w *world) authenticate(l *connection, e *session.Connecting) {
+func (w *world) authenticate(l *connection, e *effect.Connecting) {
 	if e.Err = w.fault(40); e.Err != nil {
 		return
 	}
@@ -134,7 +134,7 @@ func (w *world) authenticate(l *connection, e *session.Connecting) {
 }
 
 // attach subscribes in the broker, adds presence and reads the stream.
-func (w *world) attach(l *connection, it *session.AttachItem, budget *int) {
+func (w *world) attach(l *connection, it *effect.AttachItem, budget *int) {
 	b := l.sub(it.Channel)
 	s := b.ch
 	if it.Err = w.fault(60); it.Err != nil {
@@ -155,7 +155,7 @@ func (w *world) attach(l *connection, it *session.AttachItem, budget *int) {
 	l.epochs[s.index] = it.Top.Epoch
 }
 
-func (w *world) detach(l *connection, items []session.DetachItem) {
+func (w *world) detach(l *connection, items []effect.DetachItem) {
 	for _, it := range items {
 		s := l.sub(it.Channel).ch
 		if s.routed--; s.routed < 0 || s.present[l.id] != 1 {

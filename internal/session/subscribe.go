@@ -2,6 +2,7 @@ package session
 
 import (
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/tagsfilter"
 	"github.com/gyrohq/gyro/internal/track"
@@ -121,7 +122,7 @@ func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 		s.replyError(id, protocol.ErrorLimitExceeded)
 	default:
 		b := s.reserve(req.Channel, req)
-		s.do(&Subscribing{Request: req, id: id, sub: b})
+		s.do(&effect.Subscribing{Request: req, ID: id, Ref: b})
 	}
 }
 
@@ -156,10 +157,11 @@ func (s *Session) forget(b *Subscription) {
 	}
 }
 
-func (e *Subscribing) complete(s *Session) {
-	b := e.sub
+// subscribing goes on when the application has decided.
+func (s *Session) subscribing(e *effect.Subscribing) {
+	b := e.Ref.(*Subscription)
 	err := e.Err
-	var item *AttachItem
+	var item *effect.AttachItem
 	if err == nil {
 		b.clientRefresh = e.ClientRefresh
 		if item, err = b.prepare(&e.Options, b.setup.request); err != nil {
@@ -167,25 +169,17 @@ func (e *Subscribing) complete(s *Session) {
 		}
 	}
 	if err != nil {
-		s.finish(e.id, err, nil)
+		s.finish(e.ID, err, nil)
 		s.forget(b)
 		return
 	}
-	attach := attachOne(item, e.id, attachCommand)
-	attach.Outlives = s.leaving()
+	attach := effect.AttachOne(item)
+	attach.ID, attach.Outlives = e.ID, s.leaving()
 	s.start(attach)
 }
 
-// attachOne returns the effect that establishes a single subscription.
-func attachOne(item *AttachItem, id uint32, kind attachKind) *Attach {
-	a := &Attach{id: id, kind: kind}
-	a.one[0] = item
-	a.Items = a.one[:]
-	return a
-}
-
 // serverSubscription prepares a subscription that the server makes.
-func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*AttachItem, error) {
+func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*effect.AttachItem, error) {
 	if req.Delta != "" && req.Delta != deltaFossil {
 		return nil, protocol.DisconnectBadRequest
 	}
@@ -203,7 +197,7 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 
 // prepare makes the checks after the application's decision, starts buffering
 // and seats the subscription in the hub.
-func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*AttachItem, error) {
+func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*effect.AttachItem, error) {
 	s := b.s
 	b.setup.opts = o
 	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
@@ -226,7 +220,7 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	}
 	strategy := b.setup.strategy()
 	b.setup.recover = o.Recoverable && (req.Recover || o.AutoRecover && strategy.Automatic())
-	item := &AttachItem{Channel: b.channel, Positioned: b.at.Positioned, sub: b}
+	item := &effect.AttachItem{Channel: b.channel, Positioned: b.at.Positioned, Ref: b}
 	if b.setup.recover {
 		item.HistoryFilter = strategy.Query(b.asks(req))
 	}
@@ -268,40 +262,45 @@ func (b *Subscription) passes(tags map[string]string) bool {
 	return b.terms.serverFilter.Match(tags) && b.terms.clientFilter.Match(tags)
 }
 
-func (e *Attach) complete(s *Session) {
+// attaching returns the subscription that an item establishes.
+func attaching(it *effect.AttachItem) *Subscription { return it.Ref.(*Subscription) }
+
+// attached goes on when the subscriptions of a connect command, of a subscribe command, or of
+// Subscribe are established.
+func (s *Session) attached(e *effect.Attach) {
 	s.inflight--
 	for _, it := range e.Items {
 		if it.Err == nil {
-			it.sub.state = subAttached // has to be detached from now on
+			attaching(it).state = subAttached // has to be detached from now on
 		}
 	}
-	switch e.kind {
-	case attachConnect:
+	switch {
+	case e.Connect != nil:
 		s.connectAttached(e)
-	case attachServer:
+	case e.ID == 0:
 		s.serverAttached(e.Items[0])
 	default:
 		s.commandAttached(e)
 	}
 }
 
-func (s *Session) commandAttached(e *Attach) {
+func (s *Session) commandAttached(e *effect.Attach) {
 	it := e.Items[0]
-	b := it.sub
+	b := attaching(it)
 	if it.Err != nil {
 		s.part(b)
-		s.fail(e.id, attachError(it.Err))
+		s.fail(e.ID, attachError(it.Err))
 		s.forget(b)
 		return
 	}
 	res, err := b.recoveredAlone(it)
 	if err != nil {
-		if s.fail(e.id, err); s.state != stateClosed {
+		if s.fail(e.ID, err); s.state != stateClosed {
 			s.drop(b, protocol.UnsubscribeServer, 0)
 		}
 		return
 	}
-	s.reply(&protocol.Reply{ID: e.id, Subscribe: res})
+	s.reply(&protocol.Reply{ID: e.ID, Subscribe: res})
 	b.goLive()
 }
 
@@ -345,13 +344,13 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 		s.forget(s.subs.Get(ch))
 		return err
 	}
-	s.do(attachOne(item, 0, attachServer))
+	s.do(effect.AttachOne(item))
 	return nil
 }
 
 // serverAttached tells the client of its new server-side subscription.
-func (s *Session) serverAttached(it *AttachItem) {
-	b := it.sub
+func (s *Session) serverAttached(it *effect.AttachItem) {
+	b := attaching(it)
 	if it.Err != nil {
 		s.part(b)
 		s.forget(b)
@@ -404,7 +403,7 @@ func (b *Subscription) goLive() {
 	}
 	if was.opts.EmitJoinLeave {
 		b.joined = true
-		s.env.Do(&Join{Channel: b.channel, Info: b.info()})
+		s.env.Do(&effect.Join{Channel: b.channel, Info: b.info()})
 	}
 	if was.ended != nil {
 		s.endPending(b)
@@ -413,7 +412,7 @@ func (b *Subscription) goLive() {
 }
 
 // result returns a SubscribeResult without the fields that depend on recovery.
-func (b *Subscription) result(it *AttachItem) *protocol.SubscribeResult {
+func (b *Subscription) result(it *effect.AttachItem) *protocol.SubscribeResult {
 	o := b.setup.opts
 	r := &protocol.SubscribeResult{
 		Recoverable: o.Recoverable,

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/due"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -132,7 +133,7 @@ func (s *Session) expired() {
 		s.Disconnect(protocol.DisconnectExpired)
 		return
 	}
-	s.do(&Refresh{})
+	s.do(&effect.Refresh{})
 }
 
 // unsubscribeOverdue closes a connection whose unsubscribe command waited too
@@ -152,7 +153,7 @@ func (s *Session) unsubscribeOverdue(now int64) {
 
 // periodic renews presence and looks for expired subscriptions.
 func (s *Session) periodic(now int64) {
-	var renew []RenewItem
+	var renew []effect.RenewItem
 	for b := range s.subs.All() {
 		if b.state != subLive {
 			continue
@@ -166,11 +167,11 @@ func (s *Session) periodic(now int64) {
 			}
 		}
 		if b.presence {
-			renew = append(renew, RenewItem{Channel: b.channel, Info: b.info()})
+			renew = append(renew, effect.RenewItem{Channel: b.channel, Info: b.info()})
 		}
 	}
 	if len(renew) > 0 {
-		s.env.Do(&Renew{Items: renew})
+		s.env.Do(&effect.Renew{Items: renew})
 	}
 }
 
@@ -183,7 +184,7 @@ func (s *Session) subOverdue(b *Subscription) {
 	}
 	if !b.refreshing {
 		b.refreshing = true
-		s.do(&SubRefresh{Channel: b.channel, sub: b})
+		s.do(&effect.SubRefresh{Channel: b.channel, Ref: b})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/due"
+	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -97,7 +98,7 @@ func (s *Session) drop(b *Subscription, u protocol.Unsubscribe, id uint32) {
 	s.part(b)
 	item := b.detachItem(u)
 	s.forget(b)
-	s.start(&Detach{Items: []DetachItem{item}, id: id})
+	s.start(&effect.Detach{Items: []effect.DetachItem{item}, ID: id})
 }
 
 // part takes a subscription out of the hub, before its state changes.
@@ -108,8 +109,8 @@ func (s *Session) part(b *Subscription) {
 	}
 }
 
-func (b *Subscription) detachItem(u protocol.Unsubscribe) DetachItem {
-	it := DetachItem{
+func (b *Subscription) detachItem(u protocol.Unsubscribe) effect.DetachItem {
+	it := effect.DetachItem{
 		Channel: b.channel, Reason: u, ServerSide: b.serverSide,
 		Presence: b.presence, Leave: b.joined,
 	}
@@ -119,9 +120,9 @@ func (b *Subscription) detachItem(u protocol.Unsubscribe) DetachItem {
 	return it
 }
 
-func (e *Detach) complete(s *Session) {
-	if e.id != 0 {
-		s.finish(e.id, e.Err, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
+func (s *Session) detached(e *effect.Detach) {
+	if e.ID != 0 {
+		s.finish(e.ID, e.Err, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
 }
 

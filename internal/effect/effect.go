@@ -1,14 +1,17 @@
-package session
+// Package effect has the work that a session starts and that may block: the handlers of the
+// application, and calls of the engines.
+package effect
 
 import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Effect is work that may block: a handler of the application or a call of an engine. A
-// session passes it to Env.Do and goes on. The owner executes the effects of one session in
-// the order in which it got them. Executing an effect fills in its fields after "out"; then
-// the owner passes it to Session.Complete, if the effect has the trait Completes.
+// Effect is work that may block. A session passes it to session.Env.Do and goes on. The owner
+// of the session executes its effects in the order in which it got them. Executing an effect
+// fills in its fields after "out"; then the owner passes it to Session.Complete, if the effect
+// has the trait Completes. The fields ID and Ref are for the session alone: the id of the
+// client's command, and what the session keeps for the completion.
 type Effect interface {
 	// Traits are the same for all effects of a type.
 	Traits() Traits
@@ -16,8 +19,6 @@ type Effect interface {
 	// not block: if it would have to, it returns false and is called again later, without
 	// inline.
 	Execute(x Executor, inline bool) (done bool)
-	// complete takes the result into the session.
-	complete(s *Session)
 }
 
 // Traits say how a lane schedules an effect.
@@ -70,11 +71,11 @@ type (
 		Identity Identity
 		Err      error
 
-		id uint32
+		ID uint32
 	}
 
 	// Connected tells the application that the client is there.
-	Connected struct{ unawaited }
+	Connected struct{}
 
 	// Subscribing asks the application for a subscription.
 	Subscribing struct {
@@ -84,8 +85,8 @@ type (
 		ClientRefresh bool
 		Err           error
 
-		id  uint32
-		sub *Subscription
+		ID  uint32
+		Ref any
 	}
 
 	// Attach establishes subscriptions at the engines.
@@ -95,9 +96,8 @@ type (
 		// subscription. Otherwise the attach is given up when the client goes.
 		Outlives bool
 
-		id      uint32
-		kind    attachKind
-		connect *protocol.ConnectResult // attachConnect: the reply to be completed
+		ID      uint32
+		Connect *protocol.ConnectResult // the reply that waits for the subscriptions, if it is one to connect
 		one     [1]*AttachItem          // the memory of Items if there is one
 	}
 
@@ -107,18 +107,16 @@ type (
 		// out
 		Err error
 
-		id uint32 // 0 if the client does not wait for it
+		ID uint32 // 0 if the client does not wait for it
 	}
 
 	// Undo ends subscriptions that were established after the session had ended.
 	Undo struct {
-		unawaited
 		Items []DetachItem
 	}
 
 	// Join publishes that the client has come to a channel.
 	Join struct {
-		unawaited
 		Channel string
 		Info    *channel.ClientInfo
 	}
@@ -128,7 +126,7 @@ type (
 		Request    *protocol.PublishRequest
 		Info       *channel.ClientInfo
 		Subscribed bool
-		command
+		Command
 	}
 
 	// Presence asks the application for the clients in a channel.
@@ -137,7 +135,7 @@ type (
 		Subscribed bool
 		// out
 		Clients map[string]*channel.ClientInfo
-		command
+		Command
 	}
 
 	// PresenceStats asks the application for their number.
@@ -146,7 +144,7 @@ type (
 		Subscribed bool
 		// out
 		channel.PresenceStats
-		command
+		Command
 	}
 
 	// History asks the application for a part of the stream.
@@ -156,7 +154,7 @@ type (
 		channel.HistoryFilter
 		// out
 		channel.History
-		command
+		Command
 	}
 
 	// RPC calls the application.
@@ -164,37 +162,35 @@ type (
 		Request *protocol.RPCRequest
 		// out
 		Data []byte
-		command
+		Command
 	}
 
 	// Message passes a message to the application.
 	Message struct {
 		Data    []byte
-		command // without a reply
+		Command // without a reply
 	}
 
 	// Refresh asks the application to prolong the connection.
-	Refresh struct{ renewal }
+	Refresh struct{ Renewal }
 
 	// SubRefresh asks the application to prolong a subscription.
 	SubRefresh struct {
 		Channel string
-		renewal
+		Renewal
 		// out
 		ServerTagsFilter *protocol.FilterNode
 
-		sub *Subscription
+		Ref any
 	}
 
 	// Renew renews the client's presence in channels.
 	Renew struct {
-		unawaited
 		Items []RenewItem
 	}
 
 	// Close ends all subscriptions and tells the application that the client has gone.
 	Close struct {
-		unawaited
 		Disconnect protocol.Disconnect
 		Items      []DetachItem
 		// Connected reports whether there was a Connected effect before.
@@ -214,14 +210,13 @@ type Identity struct {
 	Subs          map[string]channel.SubscribeOptions
 }
 
-// attachKind says what waits for an attach.
-type attachKind uint8
-
-const (
-	attachCommand attachKind = iota // a subscribe command
-	attachConnect                   // the connect reply
-	attachServer                    // Session.Subscribe
-)
+// AttachOne returns an Attach for a single subscription.
+func AttachOne(item *AttachItem) *Attach {
+	a := &Attach{}
+	a.one[0] = item
+	a.Items = a.one[:]
+	return a
+}
 
 // AttachItem is one subscription to establish: the attach subscribes at the broker, adds
 // presence and reads the stream, in this order. If a step fails, it undoes those before.
@@ -237,7 +232,7 @@ type AttachItem struct {
 	channel.History
 	Err error
 
-	sub *Subscription
+	Ref any
 }
 
 // DetachItem is one subscription to end: the detach removes presence, publishes the leave,
@@ -291,17 +286,17 @@ func (e *SubRefresh) Execute(x Executor, _ bool) bool    { x.SubRefresh(e); retu
 func (e *Renew) Execute(x Executor, inline bool) bool    { return x.Renew(e.Items, inline) }
 func (e *Close) Execute(x Executor, inline bool) bool    { return x.Close(e, inline) }
 
-// command is embedded in effects of commands that do not change the session, so that they may
+// Command is embedded in effects of commands that do not change the session, so that they may
 // overtake each other.
-type command struct {
+type Command struct {
 	Err error // out
-	id  uint32
+	ID  uint32
 }
 
-func (*command) Traits() Traits { return Completes | Concurrent }
+func (*Command) Traits() Traits { return Completes | Concurrent }
 
-// renewal is embedded in the effects that prolong.
-type renewal struct {
+// Renewal is embedded in the effects that prolong.
+type Renewal struct {
 	ClientSide bool
 	Token      string
 	// out
@@ -310,23 +305,7 @@ type renewal struct {
 	Info     []byte
 	Err      error
 
-	id uint32
+	ID uint32
 }
 
-func (*renewal) Traits() Traits { return Completes }
-
-// unawaited is embedded in effects without Completes.
-type unawaited struct{}
-
-func (unawaited) complete(*Session) {}
-
-func (e *Publish) complete(s *Session) {
-	s.finish(e.id, e.Err, &protocol.Reply{Publish: &protocol.PublishResult{}})
-}
-func (e *PresenceStats) complete(s *Session) {
-	s.finish(e.id, e.Err, &protocol.Reply{PresenceStats: &protocol.PresenceStatsResult{
-		NumClients: uint32(e.Clients), NumUsers: uint32(e.Users)}})
-}
-func (e *RPC) complete(s *Session) {
-	s.finish(e.id, e.Err, &protocol.Reply{RPC: &protocol.RPCResult{Data: e.Data}})
-}
+func (*Renewal) Traits() Traits { return Completes }
