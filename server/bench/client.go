@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/bench/internal/account"
 	"github.com/gyrohq/gyro/server/bench/internal/wire"
 )
 
@@ -40,7 +41,7 @@ type client struct {
 	offset     uint64
 	epoch      string
 
-	ledger ledger // guarded by stripe.mu
+	ledger account.Ledger // guarded by stripe.mu
 }
 
 const noChannel = -1
@@ -265,13 +266,13 @@ var errNotRecoverable = errors.New("the server does not recover this channel: ch
 type delivery struct {
 	channel string
 	offset  uint64
-	stamp   stamp
+	stamp   account.Stamp
 	stamped bool
 }
 
 func newDelivery(channel string, pub *protocol.Publication) *delivery {
 	d := &delivery{channel: channel, offset: pub.Offset}
-	d.stamp, d.stamped = parsePayload(pub.Data)
+	d.stamp, d.stamped = account.ParsePayload(pub.Data)
 	return d
 }
 
@@ -282,25 +283,25 @@ func (c *client) deliver(now int64, d *delivery) {
 	}
 	c.offset = max(c.offset, d.offset)
 	t := &c.stripe.tally
-	if !d.stamped || d.stamp.run != c.run.id {
+	if !d.stamped || d.stamp.Run != c.run.id {
 		t.foreign++
 		return
 	}
-	right := d.channel == c.run.channels[c.channel] && d.stamp.channel == c.channel
-	if !right || d.stamp.sent > now || !c.run.issuedSeq(d.stamp) {
+	right := d.channel == c.run.channels[c.channel] && d.stamp.Channel == c.channel
+	if !right || d.stamp.Sent > now || !c.run.issuedSeq(d.stamp) {
 		t.corrupt++
 		return
 	}
-	switch c.ledger.observe(d.stamp.publisher, d.stamp.seq) {
-	case duplicate:
+	switch c.ledger.Observe(d.stamp.Publisher, d.stamp.Seq) {
+	case account.Duplicate:
 		t.duplicated++
 		return
-	case late:
+	case account.Late:
 		t.reordered++
 	}
 	t.received++
 	c.stripe.last = now
-	c.stripe.latencies.record(time.Duration(now - d.stamp.sent))
+	c.stripe.latencies.record(time.Duration(now - d.stamp.Sent))
 }
 
 // send sends publications in one frame.

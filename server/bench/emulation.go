@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/bench/internal/proc"
 )
 
 // Emulation is a load of commands that clients of HTTP streams send by emulation requests: an
@@ -52,7 +53,7 @@ func (e *emulation) steps(r *run, rep *Report) error {
 	if err := r.connectPublishers(); err != nil {
 		return err
 	}
-	before, err := readUsage(e.PID)
+	before, err := proc.Read(e.PID)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro/server/bench/internal/proc"
 	"github.com/gyrohq/gyro/server/bench/internal/wire"
 )
 
@@ -89,7 +90,7 @@ func (r *run) connectPublishers() error {
 // publish has all producers publish what the load asks for.
 func (r *run) publish(l *Load) (*PublishResult, error) {
 	r.enter("publishing")
-	before, err := readUsage(r.target.PID)
+	before, err := proc.Read(r.target.PID)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +172,7 @@ func (f *Fanout) steps(r *run, rep *Report) error {
 	if err := r.connectPublishers(); err != nil {
 		return err
 	}
-	before, err := readUsage(r.target.PID)
+	before, err := proc.Read(r.target.PID)
 	if err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func (f *Fanout) steps(r *run, rep *Report) error {
 // subscribe connects all subscribers.
 func (r *run) subscribe(rep *Report) error {
 	r.enter("connecting")
-	before, err := readUsage(r.target.PID)
+	before, err := proc.Read(r.target.PID)
 	if err != nil {
 		return err
 	}

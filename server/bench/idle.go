@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/gyrohq/gyro/server/bench/internal/proc"
 )
 
 // Idle is a number of connections, subscribed, to which nothing is published.
@@ -39,7 +41,7 @@ func (s Idle) Run(ctx context.Context) (*Report, error) {
 }
 
 func (s *Idle) steps(r *run, rep *Report) error {
-	empty, err := readUsage(r.target.PID)
+	empty, err := proc.Read(r.target.PID)
 	if err != nil {
 		return err
 	}
@@ -47,7 +49,7 @@ func (s *Idle) steps(r *run, rep *Report) error {
 		return err
 	}
 	r.enter("idle")
-	full, err := readUsage(r.target.PID)
+	full, err := proc.Read(r.target.PID)
 	if err != nil {
 		return err
 	}
@@ -64,7 +66,7 @@ func (s *Idle) steps(r *run, rep *Report) error {
 	}
 	u, err := r.since(full, uint64(s.Connections), took)
 	if u != nil {
-		u.GrownBytes = u.MemoryBytes - empty.memory
+		u.GrownBytes = u.MemoryBytes - empty.Memory
 		u.BytesEach = u.GrownBytes / int64(s.Connections)
 	}
 	rep.Idle.Server = u

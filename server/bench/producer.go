@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/bench/internal/account"
 )
 
 // sender publishes for a producer.
@@ -122,14 +123,14 @@ func (p *producer) next(n int) []item {
 	p.items = p.items[:0]
 	now := p.run.elapsed()
 	for i := range n {
-		s := stamp{run: p.run.id, publisher: p.index, channel: everyChannel, seq: p.sent, sent: now}
+		s := account.Stamp{Run: p.run.id, Publisher: p.index, Channel: account.EveryChannel, Seq: p.sent, Sent: now}
 		name := p.run.channels[0]
 		if !p.broadcast {
-			s.channel = int((p.turn.Add(1) - 1) % uint64(len(p.run.channels)))
-			s.seq = p.run.issued[p.index][s.channel].Add(1) - 1
-			name = p.run.channels[s.channel]
+			s.Channel = int((p.turn.Add(1) - 1) % uint64(len(p.run.channels)))
+			s.Seq = p.run.issued[p.index][s.Channel].Add(1) - 1
+			name = p.run.channels[s.Channel]
 		}
-		p.payloads[i] = appendPayload(p.payloads[i][:0], s, p.run.target.Size)
+		p.payloads[i] = account.AppendPayload(p.payloads[i][:0], s, p.run.target.Size)
 		p.items = append(p.items, item{name, p.payloads[i]})
 		p.sent++
 	}

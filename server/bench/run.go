@@ -12,6 +12,8 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/server/bench/internal/account"
+	"github.com/gyrohq/gyro/server/bench/internal/proc"
 	"github.com/gyrohq/gyro/server/bench/internal/wire"
 )
 
@@ -211,11 +213,11 @@ func (r *run) lostConnections() map[string]int {
 }
 
 // issuedSeq tells whether a message with this stamp was published.
-func (r *run) issuedSeq(s stamp) bool {
-	if s.publisher < 0 || s.publisher >= len(r.issued) {
+func (r *run) issuedSeq(s account.Stamp) bool {
+	if s.Publisher < 0 || s.Publisher >= len(r.issued) {
 		return false
 	}
-	return s.seq < r.issued[s.publisher][s.channel].Load()
+	return s.Seq < r.issued[s.Publisher][s.Channel].Load()
 }
 
 // tally adds up the stripes. last is the time of the latest delivery, in nanoseconds since the
@@ -292,7 +294,7 @@ func (r *run) deliver(start int64) *DeliverResult {
 	for _, c := range r.subscribers {
 		c.stripe.mu.Lock()
 		for p, channels := range r.issued {
-			d.Lost += c.ledger.missing(p, channels[c.channel].Load())
+			d.Lost += c.ledger.Missing(p, channels[c.channel].Load())
 		}
 		c.stripe.mu.Unlock()
 	}
@@ -301,4 +303,22 @@ func (r *run) deliver(start int64) *DeliverResult {
 		d.Seconds, d.PerSecond = seconds(took), perSecond(t.received, took)
 	}
 	return d
+}
+
+// since describes what the server has used since before was read, in all and for each of n
+// connections or messages. It is nil if the server's process is not known.
+func (r *run) since(before *proc.Usage, n uint64, took time.Duration) (*Usage, error) {
+	now, err := proc.Read(r.target.PID)
+	if before == nil || err != nil {
+		return nil, err
+	}
+	u := &Usage{CPUSeconds: seconds(now.CPU - before.CPU), MemoryBytes: now.Memory, GrownBytes: now.Memory - before.Memory}
+	if took > 0 {
+		u.CPUPercent = round(100 * (now.CPU - before.CPU).Seconds() / took.Seconds())
+	}
+	if n > 0 {
+		u.CPUMicrosEach = round(float64((now.CPU - before.CPU).Microseconds()) / float64(n))
+		u.BytesEach = u.GrownBytes / int64(n)
+	}
+	return u, nil
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,6 +30,12 @@ func testTarget(url string, e protocol.Encoding) Target {
 // kept has history. It returns how it is reached.
 func startServer(t *testing.T, e protocol.Encoding) Target {
 	t.Helper()
+	return startServerWith(t, e, func(*config.Config) {})
+}
+
+// startServerWith is startServer with another configuration.
+func startServerWith(t *testing.T, e protocol.Encoding, edit func(*config.Config)) Target {
+	t.Helper()
 	cfg := config.DefaultConfig()
 	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
 	cfg.Client.Token.HMACSecretKey, cfg.HTTPAPI.Key = "token-secret", "api-key"
@@ -40,6 +48,7 @@ func startServer(t *testing.T, e protocol.Encoding) Target {
 	kept := config.Namespace{Name: "kept", ChannelOptions: open}
 	kept.HistorySize, kept.HistoryTTL, kept.ForceRecovery = 100, time.Minute, true
 	cfg.Channel.Namespaces = append(cfg.Channel.Namespaces, kept)
+	edit(cfg)
 	server, err := app.New(cfg, app.Options{Version: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		err = server.Start(context.Background())
@@ -228,4 +237,16 @@ func TestReportShape(t *testing.T) {
 	if err := rep.WriteText(io.Discard); err != nil {
 		t.Error(err)
 	}
+}
+
+// paths lists the leaves of a JSON document.
+func paths(list []string, prefix string, v any) []string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return append(list, prefix)
+	}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		list = paths(list, prefix+"/"+key, m[key])
+	}
+	return list
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/bench/internal/proc"
 )
 
 // Storm cuts all connections at once. All clients come back and recover what they missed, while
@@ -162,7 +163,7 @@ func (s *Storm) storm(r *run, rep *Report, burst []*producer) error {
 	}
 	r.gone.Wait()
 	r.closing.Store(false)
-	before, err := readUsage(r.target.PID)
+	before, err := proc.Read(r.target.PID)
 	if err != nil {
 		return err
 	}

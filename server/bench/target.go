@@ -10,7 +10,15 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/bench/internal/account"
 	"github.com/gyrohq/gyro/server/bench/internal/wire"
+)
+
+// MinSize and MaxSize bound the size of a published payload, in bytes. A smaller payload has no
+// room for the numbers that identify a message.
+const (
+	MinSize = account.MinSize
+	MaxSize = 1 << 20
 )
 
 // Target is the server under load, and what all scenarios have in common.

@@ -1,19 +1,20 @@
-package bench
+// Package account identifies messages, and keeps who has received which.
+package account
 
 import "slices"
 
-// outcome says what a subscriber has received: a message for the first time, or again.
-type outcome int
+// Outcome says what a subscriber has received: a message for the first time, or again.
+type Outcome int
 
 const (
-	fresh     outcome = iota // expected
-	late                     // out of order: after a later one of the same publisher
-	duplicate                // received before
+	Fresh     Outcome = iota // expected
+	Late                     // out of order: after a later one of the same publisher
+	Duplicate                // received before
 )
 
-// ledger keeps which messages of its channel a subscriber has received. Each publisher numbers
-// its messages from 0.
-type ledger struct {
+// Ledger keeps which messages of its channel a subscriber has received. Each publisher numbers
+// its messages from 0. The zero value is ready for use.
+type Ledger struct {
 	tracks []track // by publisher, grown on demand
 }
 
@@ -25,8 +26,8 @@ type track struct {
 // span is a run of numbers that did not come: [from, to).
 type span struct{ from, to uint64 }
 
-// observe enters a message that was received.
-func (l *ledger) observe(publisher int, seq uint64) outcome {
+// Observe enters a message that was received.
+func (l *Ledger) Observe(publisher int, seq uint64) Outcome {
 	for publisher >= len(l.tracks) {
 		l.tracks = append(l.tracks, track{})
 	}
@@ -36,7 +37,7 @@ func (l *ledger) observe(publisher int, seq uint64) outcome {
 			t.holes = append(t.holes, span{t.next, seq})
 		}
 		t.next = seq + 1
-		return fresh
+		return Fresh
 	}
 	i, found := slices.BinarySearchFunc(t.holes, seq, func(s span, seq uint64) int {
 		switch {
@@ -48,7 +49,7 @@ func (l *ledger) observe(publisher int, seq uint64) outcome {
 		return 0
 	})
 	if !found {
-		return duplicate
+		return Duplicate
 	}
 	hole := t.holes[i]
 	var left []span
@@ -59,11 +60,11 @@ func (l *ledger) observe(publisher int, seq uint64) outcome {
 		left = append(left, span{seq + 1, hole.to})
 	}
 	t.holes = slices.Replace(t.holes, i, i+1, left...)
-	return late
+	return Late
 }
 
-// missing returns how many of the publisher's first total messages did not come.
-func (l *ledger) missing(publisher int, total uint64) uint64 {
+// Missing returns how many of the publisher's first total messages did not come.
+func (l *Ledger) Missing(publisher int, total uint64) uint64 {
 	if publisher >= len(l.tracks) {
 		return total
 	}
