@@ -1,6 +1,10 @@
 package bench
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,23 +13,59 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/config"
 )
 
-// over returns the target with another transport.
+// over returns the target with another transport, by TLS if it has TLS.
 func over(target Target, transport string) Target {
 	target.Transport = transport
 	scheme, host := "http", strings.TrimPrefix(target.URL, "ws://")
 	if strings.HasSuffix(transport, "websocket") {
 		scheme = "ws"
 	}
+	if target.TLS != nil {
+		scheme += "s"
+	}
 	host, _, _ = strings.Cut(host, "/")
 	target.URL = scheme + "://" + host + "/connection/" + transport
+	return target
+}
+
+// startSecureServer is startServer with TLS, whose certificate the target's clients verify.
+func startSecureServer(t *testing.T, e protocol.Encoding) Target {
+	t.Helper()
+	s := httptest.NewTLSServer(nil) // has a certificate for this machine
+	defer s.Close()
+	text := func(kind string, der []byte) config.PEM {
+		return config.PEM(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := startServerWith(t, e, func(cfg *config.Config) {
+		c := &cfg.HTTPServer.TLS
+		c.Enabled, c.CertPEM, c.KeyPEM = true, text("CERTIFICATE", s.Certificate().Raw), text("PRIVATE KEY", key)
+	})
+	target.API = "https" + strings.TrimPrefix(target.API, "http")
+	target.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+	target.TLS.RootCAs.AddCert(s.Certificate())
 	return target
 }
 
 // TestTransports: each scenario over each transport, in each encoding that it has.
 func TestTransports(t *testing.T) {
 	t.Parallel()
+	testTransports(t, startServer)
+}
+
+// TestSecureTransports: the same over TLS.
+func TestSecureTransports(t *testing.T) {
+	t.Parallel()
+	testTransports(t, startSecureServer)
+}
+
+func testTransports(t *testing.T, start func(*testing.T, protocol.Encoding) Target) {
 	encodings(t, func(t *testing.T, e protocol.Encoding) {
 		for _, transport := range Transports() {
 			if e == protocol.Protobuf && transport != "websocket" && transport != "http_stream" {
@@ -33,7 +73,7 @@ func TestTransports(t *testing.T) {
 			}
 			t.Run(transport, func(t *testing.T) {
 				t.Parallel()
-				target := over(startServer(t, e), transport)
+				target := over(start(t, e), transport)
 				oneWay := strings.HasPrefix(transport, "uni_")
 				if transport == "uni_poll" {
 					target.Channel = "kept:bench"
@@ -167,6 +207,19 @@ func hijacking(t *testing.T, answer string) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// TestUnknownCertificate: clients of each transport refuse a server that they cannot verify.
+func TestUnknownCertificate(t *testing.T) {
+	t.Parallel()
+	target := startSecureServer(t, protocol.JSON)
+	target.TLS = &tls.Config{}
+	for _, transport := range Transports() {
+		_, err := execute(t, Idle{Target: over(target, transport), Connections: 1, Duration: 1})
+		if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); !unknown {
+			t.Errorf("%s: %v", transport, err)
+		}
+	}
 }
 
 // TestStreamFaults: a server that breaks the rules of HTTP, or the account of messages, does not pass.

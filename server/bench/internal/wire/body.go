@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,7 +24,12 @@ type body struct {
 }
 
 // maxChunkHead bounds the line before a chunk, in bytes.
-const maxChunkHead = 256
+const maxChunkHead = 4 << 10
+
+var (
+	errChunk = errors.New("the server sends a malformed chunk")
+	errLarge = fmt.Errorf("the server sends a chunk or a message of more than %d bytes, which is the limit", maxFrame)
+)
 
 // consume handles the complete messages of data and returns what it needs again, with the bytes
 // that follow: the start of a chunk's head. At the end of the body it returns io.EOF.
@@ -32,45 +38,67 @@ func (b *body) consume(data []byte, handle func([]byte) error) (rest []byte, err
 		return nil, b.take(data, handle)
 	}
 	for len(data) > 0 {
-		if b.left > 0 {
-			n := min(b.left, len(data))
-			if err := b.take(data[:n], handle); err != nil {
-				return nil, err
-			}
-			b.left -= n
-			data = data[n:]
-			continue
-		}
-		end := bytes.Index(data, []byte("\r\n"))
+		var n int
 		switch {
-		case end < 0 && len(data) > maxChunkHead || end > maxChunkHead || b.inChunk && end > 0:
-			return nil, errors.New("the server sends a malformed chunk")
-		case end < 0:
-			return data, nil
+		case b.left > 0:
+			n = min(b.left, len(data))
+			b.left -= n
+			err = b.take(data[:n], handle)
 		case b.inChunk:
-			b.inChunk = false
+			n, err = chunkEnd(data)
+			b.inChunk = n == 0
 		default:
-			if b.left, err = chunkSize(data[:end]); err != nil {
-				return nil, err
-			}
-			if b.left == 0 {
-				return nil, io.EOF
-			}
-			b.inChunk = true
+			b.left, n, err = chunkHead(data)
+			b.inChunk = n > 0
 		}
-		data = data[end+2:]
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return data, nil
+		}
+		data = data[n:]
 	}
 	return nil, nil
 }
 
-// chunkSize reads the head of a chunk.
-func chunkSize(head []byte) (int, error) {
-	digits, _, _ := bytes.Cut(head, []byte(";"))
-	size, err := strconv.ParseUint(string(bytes.TrimSpace(digits)), 16, 31)
-	if err != nil || size > maxFrame {
-		return 0, fmt.Errorf("the server sends a chunk of the size %q, the limit is %x", digits, maxFrame)
+// chunkHead reads the line before a chunk, which has n bytes; 0: it is not complete. For the chunk
+// that ends the body it returns io.EOF.
+func chunkHead(data []byte) (size, n int, err error) {
+	n = bytes.IndexByte(data[:min(len(data), maxChunkHead)], '\n') + 1
+	if n == 0 {
+		if len(data) >= maxChunkHead {
+			err = errChunk
+		}
+		return 0, 0, err
 	}
-	return int(size), nil
+	line, ok := bytes.CutSuffix(data[:n], []byte("\r\n"))
+	digits, _, _ := bytes.Cut(bytes.TrimRight(line, " \t"), []byte(";"))
+	v, err := strconv.ParseUint(string(digits), 16, 64)
+	switch {
+	case !ok || bytes.IndexByte(line, '\r') >= 0 || len(digits) > maxDigits || err != nil:
+		return 0, 0, fmt.Errorf("%w: a chunk of the size %q", errChunk, digits[:min(len(digits), 2*maxDigits)])
+	case v > maxFrame:
+		return 0, 0, fmt.Errorf("%w: a chunk of the size %q", errLarge, digits)
+	case v == 0:
+		return 0, 0, io.EOF
+	}
+	return int(v), n, nil
+}
+
+// maxDigits is how many digits the size of a chunk may have.
+const maxDigits = 16
+
+// chunkEnd reads the end of the line behind a chunk, which has n bytes; 0: it is not complete.
+func chunkEnd(data []byte) (n int, err error) {
+	const end = "\r\n"
+	switch {
+	case len(data) < len(end):
+		return 0, nil
+	case string(data[:len(end)]) != end:
+		return 0, errChunk
+	}
+	return len(end), nil
 }
 
 // take handles the complete messages of data and keeps a copy of the rest.
@@ -85,7 +113,7 @@ func (b *body) take(data []byte, handle func([]byte) error) error {
 	}
 	switch rest := data[n:]; {
 	case len(rest) > maxFrame:
-		return fmt.Errorf("the server sends a message of more than %d bytes", maxFrame)
+		return errLarge
 	case len(rest) == 0:
 		b.message = nil
 	case n > 0 || len(b.message) == 0:
@@ -103,21 +131,26 @@ func (b *body) messages(data []byte, handle func([]byte) error) (n int, err erro
 	case b.encoding == protocol.JSON:
 		n = bytes.LastIndexByte(data, '\n') + 1
 	default:
-		for {
-			size, k := binary.Uvarint(data[n:])
-			if k < 0 || size > maxFrame {
-				return 0, fmt.Errorf("the server sends a message of more than %d bytes", maxFrame)
-			}
-			if k == 0 || uint64(len(data)-n-k) < size {
-				break
-			}
-			n += k + int(size)
-		}
+		n, err = delimited(data)
 	}
 	if n == 0 {
-		return 0, nil
+		return 0, err
 	}
-	return n, handle(data[:n])
+	return n, cmp.Or(handle(data[:n]), err)
+}
+
+// delimited returns the size of the complete messages that follow their lengths.
+func delimited(data []byte) (n int, err error) {
+	for {
+		size, k := binary.Uvarint(data[n:])
+		if k < 0 || size > maxFrame {
+			return n, errLarge
+		}
+		if k == 0 || uint64(len(data)-n-k) < size {
+			return n, nil
+		}
+		n += k + int(size)
+	}
 }
 
 // eachEvent handles the data of complete lines. The server puts each message into one line, so an
