@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -424,5 +425,29 @@ func TestGoneNamespace(t *testing.T) {
 	log := s.logged()
 	if strings.Count(log, `"channel":"old:x"`) == before || !strings.Contains(log, `"key":"channel.namespaces"`) || !strings.Contains(log, `"client":"`) {
 		t.Error(log)
+	}
+}
+
+// TestBrokenBodies: a request whose body does not arrive is answered, logged and counted, whether the
+// front or net/http has read its head.
+func TestBrokenBodies(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) { measured(cfg); streaming(cfg) })
+	for _, path := range []string{"/emulation", "/connection/http_stream"} {
+		for _, byNetHTTP := range []string{"", "Trailer: A\r\n"} {
+			c := must(net.Dial("tcp", s.app.Addr("external")))
+			must(io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n"+byNetHTTP+"\r\n{"))
+			_ = c.(*net.TCPConn).CloseWrite()
+			res := must(http.ReadResponse(bufio.NewReader(c), nil)) //nolint:bodyclose // the linter does not see through must
+			res.Body.Close()
+			if res.StatusCode != 499 {
+				t.Errorf("%s %q: %s", path, byNetHTTP, res.Status)
+			}
+			c.Close()
+		}
+		s.wantMetric(2, "gyro_node_incoming_http_requests_total", "method=POST", "path="+path, "status=499")
+	}
+	if n := strings.Count(s.logged(), "the body did not arrive"); n != 4 {
+		t.Errorf("%d lines in the log: %s", n, s.logged())
 	}
 }

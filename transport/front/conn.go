@@ -51,6 +51,7 @@ type conn struct {
 
 	phase        phase
 	armed, wrote time.Time // when the read and the write deadline were set
+	broken       error     // why the rest of a body does not come
 	second       int64     // the Unix time that date is for; 0: nothing was answered
 	date         []byte
 }
@@ -116,7 +117,7 @@ func (c *conn) handOver() bool {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return false
 	}
-	c.front.pass(&incoming{conn: c.Conn, remote: c.remote, early: bytes.Clone(c.in.B)})
+	c.front.pass(&incoming{conn: c.Conn, remote: c.remote, early: bytes.Clone(c.in.B), broken: c.broken})
 	return true
 }
 
@@ -134,7 +135,7 @@ func (c *conn) next() error {
 				if c.phase != phaseBody && !c.route.Check(&c.request) {
 					return errForeign
 				}
-				c.await(phaseBody, c.front.idleTimeout)
+				c.await(phaseBody, c.front.bodyTimeout)
 			case partial:
 				c.await(phaseHead, c.front.headTimeout)
 			}
@@ -200,6 +201,9 @@ func (c *conn) read() error {
 	switch {
 	case n > 0 || err == nil:
 		return nil
+	case c.phase == phaseBody:
+		c.broken = err
+		return errForeign // the handler of net/http answers half a body as it always does
 	case errors.Is(err, io.EOF) && (had >= minRequest || had > 0 && c.second == 0):
 		return errForeign // net/http knows how to answer half a request
 	}

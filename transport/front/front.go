@@ -165,6 +165,7 @@ func (l *Listener) configure() {
 	s := l.server
 	l.headTimeout = cmp.Or(s.ReadHeaderTimeout, s.ReadTimeout)
 	l.idleTimeout = cmp.Or(s.IdleTimeout, s.ReadTimeout)
+	l.bodyTimeout = cmp.Or(s.ReadTimeout, s.IdleTimeout)
 	l.writeTimeout = s.WriteTimeout
 	l.maxHead = cmp.Or(max(s.MaxHeaderBytes, 0), http.DefaultMaxHeaderBytes) + headSlack
 	ctx := context.Background()

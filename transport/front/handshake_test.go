@@ -215,7 +215,7 @@ func TestNotTLS(t *testing.T) {
 // half makes a connection whose client says hello, and then nothing.
 func (s *secureSite) half() net.Conn {
 	nc := s.dial()
-	c := tls.Client(&muted{Conn: nc}, &tls.Config{InsecureSkipVerify: true})
+	c := tls.Client(&muted{Conn: nc}, &tls.Config{InsecureSkipVerify: true, CurvePreferences: []tls.CurveID{tls.X25519}})
 	if err := c.Handshake(); !errors.Is(err, errMuted) {
 		s.t.Fatal(err)
 	}
@@ -257,34 +257,90 @@ func TestHandshakeTimeout(t *testing.T) {
 	}
 }
 
-// TestIdleHandshakes: handshakes that do not go on hold up nobody. If there are too many, the
-// oldest end.
+// TestIdleHandshakes: 1,300 clients that go silent in the middle of their handshakes hold up nobody.
+// No more than the limit wait, those that have waited longest end, and the others when their time is
+// over.
 func TestIdleHandshakes(t *testing.T) {
-	s := newSecureSite(t, nil)
-	const limit, more = 100, 20
+	s := newSecureSite(t, func(hs *http.Server) { hs.ReadHeaderTimeout = time.Hour })
+	const limit, more = 1000, 300
 	h := s.ln.handshakes
 	h.mu.Lock()
 	h.limit = limit
 	h.mu.Unlock()
-	idle := make([]net.Conn, 0, limit+more)
-	for len(idle) < cap(idle) {
-		idle = append(idle, s.half())
-		if len(idle)%30 == 0 {
+	ended := make(chan int, limit+more)
+	for i := range limit + more {
+		nc := s.half()
+		_ = nc.SetDeadline(time.Time{})
+		go func() {
+			_, _ = io.Copy(io.Discard, nc)
+			ended <- i
+		}()
+		if i%100 == 99 {
 			s.switched(s.client(&tls.Config{}), "")
+			s.bounded()
 		}
 	}
-	for i, nc := range idle[:more] {
-		if _, err := io.Copy(io.Discard, nc); errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("%d: %v", i, err)
+	for range more {
+		if i := <-ended; i >= limit {
+			t.Errorf("client %d ends, which is one of the last", i)
 		}
 	}
+	s.switched(s.client(&tls.Config{}), "")
+	s.bounded()
+	s.late()
+	for range limit {
+		<-ended
+	}
+	s.switched(s.client(&tls.Config{}), "")
+	text := s.log.String()
+	// Clients that do not go silent may have waited beside as many others as may wait.
+	tooMany, late := strings.Count(text, errTooMany.Error()), strings.Count(text, "i/o timeout")
+	if tooMany < more || tooMany > more+more/10 || tooMany+late != limit+more {
+		t.Errorf("the log tells of %d handshakes too many and %d that are late", tooMany, late)
+	}
+}
+
+// bounded checks how many handshakes compute and wait.
+func (s *secureSite) bounded() {
+	s.t.Helper()
+	h := s.ln.handshakes
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n := h.waiting.Len(); n > limit || n < limit-more {
-		t.Errorf("%d handshakes wait", n)
+	if len(h.computing) > h.slots || h.waiting.Len() > h.limit {
+		s.t.Errorf("%d handshakes compute of %d, %d wait of %d", len(h.computing), h.slots, h.waiting.Len(), h.limit)
 	}
-	if !strings.Contains(s.log.String(), errTooMany.Error()) {
-		t.Error("nothing in the log")
+}
+
+// late lets the time of all clients that wait be over.
+func (s *secureSite) late() {
+	h := s.ln.handshakes
+	h.mu.Lock()
+	in := h.waiting.Front().Value.(*handshake).n.intake
+	h.mu.Unlock()
+	in.loop.Post(func() {
+		in.mu.Lock()
+		for n := in.waiting.oldest; n != nil; n = in.waiting.after(n) {
+			n.due = time.Time{}
+		}
+		in.mu.Unlock()
+		in.expire(&in.waiting)
+	})
+}
+
+// TestSecureSlowBody: net/http gets the request of a client that goes silent in the middle of a body.
+func TestSecureSlowBody(t *testing.T) {
+	s := newSecureSite(t, func(hs *http.Server) { hs.ReadHeaderTimeout, hs.ReadTimeout = patience, 100*time.Millisecond })
+	c := s.client(&tls.Config{NextProtos: []string{"http/1.1"}})
+	if _, err := io.WriteString(c, "POST /answer HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf"); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); string(body) != "HTTP/1.1 /answer 4 true" {
+		t.Errorf("net/http says %q", body)
 	}
 }
 

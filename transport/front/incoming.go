@@ -12,6 +12,7 @@ type incoming struct {
 	socket *netio.Handover // nil: there is conn
 	remote net.Addr        // known also if the peer has gone meanwhile
 	early  []byte          // bytes that were read already
+	broken error           // what reading on after early ends with; nil: what conn reads
 	tls    *netio.TLS      // has yet to be put on conn; nil: there is none, or conn is a *tls.Conn
 	sealed []byte          // bytes that were read beneath tls
 	// mayAnswer: the first request may be one for a route with Answer.
@@ -28,7 +29,7 @@ func newIncoming(s netio.Socket, early []byte, mayAnswer bool) *incoming {
 // secure puts TLS on the connection, if there is any.
 func (in *incoming) secure() {
 	if in.tls != nil {
-		in.conn = in.tls.Block(netio.NewReplay(in.conn, in.remote, in.sealed))
+		in.conn = in.tls.Block(netio.NewReplay(in.conn, in.remote, in.sealed, nil))
 		in.tls, in.sealed = nil, nil
 	}
 }

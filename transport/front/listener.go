@@ -34,9 +34,9 @@ type Listener struct {
 	// handshakes of connections with TLS; nil: they are plaintext.
 	handshakes *handshakes
 	// headTimeout bounds the time to complete a head, from the arrival of the connection or
-	// the first byte of a later request. idleTimeout bounds the time before a later request,
-	// and that of a body; writeTimeout that of an answer. 0: no limit.
-	headTimeout, idleTimeout, writeTimeout time.Duration
+	// the first byte of a later request. bodyTimeout bounds that of a body, idleTimeout the
+	// time before a later request, writeTimeout that of an answer. 0: no limit.
+	headTimeout, bodyTimeout, idleTimeout, writeTimeout time.Duration
 
 	spare   netio.Spare
 	closing chan struct{}
@@ -170,7 +170,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		case err == nil && in.mayAnswer && len(l.answers) > 0:
 			l.serve(in)
 		case err == nil:
-			return netio.NewReplay(in.conn, in.remote, in.early), nil
+			return netio.NewReplay(in.conn, in.remote, in.early, in.broken), nil
 		case netio.IsShort(err):
 			l.putBack(in)
 			return nil, err

@@ -11,12 +11,14 @@ type replay struct {
 	net.Conn
 	remote net.Addr
 	early  []byte
+	broken error // of the reads after early; nil: they are those of Conn
 }
 
-// NewReplay returns a connection that reads early and then nc. remote is its RemoteAddr, also if nc
-// does not know that any more. If nc is a *tls.Conn, net/http finds the state of TLS.
-func NewReplay(nc net.Conn, remote net.Addr, early []byte) net.Conn {
-	r := replay{Conn: nc, remote: remote, early: early}
+// NewReplay returns a connection that reads early and then nc, or gets the error broken then if that is
+// not nil. remote is its RemoteAddr, also if nc does not know that any more. If nc is a *tls.Conn,
+// net/http finds the state of TLS.
+func NewReplay(nc net.Conn, remote net.Addr, early []byte, broken error) net.Conn {
+	r := replay{Conn: nc, remote: remote, early: early, broken: broken}
 	t, ok := nc.(*tls.Conn)
 	switch {
 	case !ok:
@@ -30,7 +32,11 @@ func NewReplay(nc net.Conn, remote net.Addr, early []byte) net.Conn {
 func (r *replay) RemoteAddr() net.Addr { return r.remote }
 
 func (r *replay) Read(p []byte) (int, error) {
-	if len(r.early) == 0 {
+	switch {
+	case len(r.early) > 0:
+	case r.broken != nil:
+		return 0, r.broken
+	default:
 		return r.Conn.Read(p)
 	}
 	n := copy(p, r.early)
@@ -49,9 +55,9 @@ type secureReplay struct {
 func (r *secureReplay) ConnectionState() tls.ConnectionState { return r.tls.ConnectionState() }
 
 // Bare returns the connection beneath, for a handler that takes the connection from the server,
-// as that of WebSocket does. It returns nil while early is not read.
+// as that of WebSocket does. It returns nil while early is not read, and if nothing can follow.
 func (r *replay) Bare() net.Conn {
-	if len(r.early) > 0 {
+	if len(r.early) > 0 || r.broken != nil {
 		return nil
 	}
 	return r.Conn
