@@ -56,6 +56,7 @@ func (l *listener) listenHTTP3(addr string) error {
 		return err
 	}
 	l.server.Handler = l.http3.Advertise(l.server.Handler)
+	l.http3.AdvertiseRoutes(l.routes)
 	return nil
 }
 

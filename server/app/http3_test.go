@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,68 @@ func TestHTTP3(t *testing.T) {
 		t.Errorf("publish over HTTP/3: %d %s", status, body)
 	}
 	s.awaitLog(`"http3":true`)
+}
+
+// TestAlternativeServices: every answer over TLS tells of HTTP/3, whether a loop, another route of the
+// front or net/http gives it, and also refusals.
+func TestAlternativeServices(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		overHTTP3(cfg)
+		cfg.HTTPAPI.External, cfg.SockJS.Enabled = true, true
+		cfg.HTTPStream.Enabled, cfg.SSE.Enabled = true, true
+		cfg.UniWebSocket.Enabled, cfg.UniSSE.Enabled, cfg.UniHTTPStream.Enabled, cfg.UniPoll.Enabled = true, true, true, true
+		cfg.Client.AllowedOrigins, cfg.Client.AllowAnonymousConnect = []string{"https://app.example"}, true
+		o := &cfg.Channel.WithoutNamespace
+		o.AllowSubscribeForAnonymous, o.HistorySize, o.HistoryTTL, o.ForceRecovery = true, 10, time.Minute, true
+	})
+	const (
+		upgrade   = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+		foreign   = "Origin: https://elsewhere.example\r\n"
+		byNetHTTP = "Trailer: A\r\n" // the front leaves such requests to net/http
+		key       = "X-API-Key: " + apiKey + "\r\n"
+		connect   = `{"id":1,"connect":{}}`
+	)
+	for _, r := range []struct {
+		target, fields, body string
+		status               int
+	}{
+		{"GET /connection/websocket", upgrade, "", 101},
+		{"GET /connection/websocket", upgrade + byNetHTTP, "", 101},
+		{"GET /connection/websocket", upgrade + foreign, "", 403},
+		{"GET /connection/websocket", upgrade + foreign + byNetHTTP, "", 403},
+		{"GET /connection/uni_websocket", upgrade, "", 101},
+		{"POST /connection/http_stream", "", connect, 200},
+		{"POST /connection/http_stream", byNetHTTP, connect, 200},
+		{"POST /connection/http_stream", "", strings.Repeat("x", 70_000), 413},
+		{"GET /connection/sse?cf_connect=" + url.QueryEscape(connect), "", "", 200},
+		{"GET /connection/sse", "", "", 400},
+		{"GET /connection/uni_sse", "", "", 200},
+		{"POST /connection/uni_http_stream", "", "{}", 200},
+		{"POST /connection/uni_poll", "", `{"subs":{"a":{}}}`, 403},
+		{"POST /emulation", "", `{"node":"none","session":"s","data":"{}"}`, 404},
+		{"POST /emulation", byNetHTTP, `{"node":"none","session":"s","data":"{}"}`, 404},
+		{"POST /emulation", "", "garbage", 400},
+		{"OPTIONS /emulation", "", "", 204},
+		{"POST /api/publish", key, `{"channel":"a","data":1}`, 200},
+		{"POST /api/publish", key + byNetHTTP, `{"channel":"a","data":1}`, 200},
+		{"POST /api/publish", "", `{}`, 401},
+		{"GET /connection/sockjs/info", "", "", 200},
+		{"GET /nothing", "", "", 404},
+	} {
+		method, _, _ := strings.Cut(r.target, " ")
+		if method == http.MethodPost {
+			r.fields += fmt.Sprintf("Content-Length: %d\r\n", len(r.body))
+		}
+		c := must(tls.Dial("tcp", s.app.Addr("external"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}))
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		must(io.WriteString(c, r.target+" HTTP/1.1\r\nHost: a:8443\r\n"+r.fields+"\r\n"+r.body))
+		res := must(http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})) //nolint:bodyclose // the connection is closed
+		if got := res.Header["Alt-Svc"]; res.StatusCode != r.status || len(got) != 1 || got[0] != `h3=":8443"; ma=86400` {
+			t.Errorf("%s %q: %s, Alt-Svc %q", r.target, r.fields, res.Status, got)
+		}
+		c.Close()
+	}
 }
 
 // TestNoHTTP3: without the key, no answer tells of it, and nobody listens.

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"runtime/debug"
@@ -43,8 +44,9 @@ const (
 )
 
 // Take gives the connection to the caller if the request may pass the gate. It sends answer,
-// the head of an answer with that status. Loop goes on watching the socket. If Take reports
-// false, the request was refused or the connection lost, and the caller has to do nothing.
+// which begins with the head of an answer with that status, and adds the fields of the route's
+// Advertise. Loop goes on watching the socket. If Take reports false, the request was refused or
+// the connection lost, and the caller has to do nothing.
 func (a *Arrival) Take(status int, answer []byte) bool {
 	a.fate = taken
 	if f := a.gate.Enter(a.Request); f != nil {
@@ -54,10 +56,16 @@ func (a *Arrival) Take(status int, answer []byte) bool {
 	return a.fate == taken
 }
 
-// send sends an answer, or the head of one, with which the request leaves the gate.
+// send sends an answer, or the head of one, with which the request leaves the gate. The route's
+// Advertise adds its fields behind the status line.
 func (a *Arrival) send(status int, answer []byte) {
-	n, err := a.newcomer.write([][]byte{answer})
-	if err != nil || n < len(answer) || a.newcomer.stuck() {
+	frames, size := [][]byte{answer}, len(answer)
+	if fields := a.route.advertise(a.Request, nil); len(fields) > 0 {
+		line := bytes.IndexByte(answer, '\n') + 1
+		frames, size = [][]byte{answer[:line], fields, answer[line:]}, size+len(fields)
+	}
+	n, err := a.newcomer.write(frames)
+	if err != nil || n < size || a.newcomer.stuck() {
 		a.fate = lost // nothing was sent before, so a good socket takes the answer at once
 	}
 	a.gate.Leave(a.Request, status)

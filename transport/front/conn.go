@@ -239,7 +239,7 @@ func (c *conn) serveRoute(q *Request, r *route, body []byte) (last bool, err err
 		}
 	}()
 	refused := r.Gate.Enter(q)
-	if c.fields = c.fields[:0]; refused == nil && r.Fields != nil {
+	if c.fields = r.advertise(q, c.fields[:0]); refused == nil && r.Fields != nil {
 		c.fields = r.Fields(q, c.fields)
 	}
 	// There is room for the head before the body, because it needs the size of the body.

@@ -76,6 +76,7 @@ func (d *Deferred) Answer(status int, more string, body []byte, within time.Dura
 	q, last := d.request(), in.front.isClosing()
 	fields := netio.Get(len(more) + 512)
 	defer fields.Free()
+	fields.B = d.route.advertise(q, fields.B)
 	if d.route.Fields != nil {
 		fields.B = d.route.Fields(q, fields.B)
 	}

@@ -36,6 +36,10 @@ type Route struct {
 	// Gate that the requests pass; nil: none. If net/http serves the path, too, wrap that
 	// handler with the same gate, see Wrap.
 	Gate Gate
+	// Advertise appends further fields, each with its CR LF, to the head of every answer to a
+	// request that net/http does not get, refusals by the Gate included. It is called on loops
+	// and any goroutines, concurrently, and must not block. Nil: none.
+	Advertise func(q *Request, head []byte) []byte
 
 	// Take is called on a loop for a request without a body, or for one with a body if MaxBody
 	// is set. It must not block. It may take the connection, see Arrival.Take, or answer the

@@ -41,6 +41,14 @@ func (rs *routes) add(r Route) {
 	*rs = append(*rs, &route{Route: r, prefix: r.Method + " " + r.Path, body: body})
 }
 
+// advertise appends the fields of Advertise.
+func (r *route) advertise(q *Request, head []byte) []byte {
+	if r.Advertise == nil {
+		return head
+	}
+	return r.Advertise(q, head)
+}
+
 // match returns the route for the request that data begins with.
 func (rs routes) match(data []byte) (*route, outcome) {
 	can := foreign

@@ -18,6 +18,8 @@ import (
 	"github.com/quic-go/quic-go/http3"
 	wt "github.com/quic-go/webtransport-go"
 	"golang.org/x/time/rate"
+
+	"github.com/gyrohq/gyro/transport/front"
 )
 
 // Bounds of each QUIC connection.
@@ -200,15 +202,30 @@ func (s *Server) Close() error { return s.closed() }
 // load balancer has to pass UDP packets on as it does TCP connections.
 func (s *Server) Advertise(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		port := "443"
-		if _, p, err := net.SplitHostPort(r.Host); err == nil {
-			if _, err := strconv.ParseUint(p, 10, 16); err == nil {
-				port = p
-			}
-		}
-		w.Header().Set("Alt-Svc", `h3=":`+port+`"; ma=86400`)
+		w.Header().Set("Alt-Svc", altSvc(r.Host))
 		next.ServeHTTP(w, r)
 	})
+}
+
+// AdvertiseRoutes has routes of package front tell their clients what Advertise tells those of
+// handlers.
+func (s *Server) AdvertiseRoutes(routes []front.Route) {
+	for i := range routes {
+		routes[i].Advertise = func(q *front.Request, head []byte) []byte {
+			return append(append(append(head, "Alt-Svc: "...), altSvc(q.Host)...), "\r\n"...)
+		}
+	}
+}
+
+// altSvc returns the field Alt-Svc of an answer to a request for host.
+func altSvc(host string) string {
+	port := "443"
+	if _, p, err := net.SplitHostPort(host); err == nil {
+		if _, err := strconv.ParseUint(p, 10, 16); err == nil {
+			port = p
+		}
+	}
+	return `h3=":` + port + `"; ma=86400`
 }
 
 func (s *Server) logf(format string, args ...any) {

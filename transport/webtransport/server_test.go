@@ -22,6 +22,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
@@ -63,6 +64,8 @@ func TestRequests(t *testing.T) {
 func TestAdvertise(t *testing.T) {
 	s := newServer(t, Config{}, nil, nil)
 	h := s.Advertise(http.NotFoundHandler())
+	routes := []front.Route{{Path: "/a"}, {Path: "/b"}}
+	s.AdvertiseRoutes(routes)
 	for host, want := range map[string]string{
 		"example.com": "443", "example.com:8443": "8443", "[::1]:8000": "8000", "[::1]": "443", "a:http": "443", "a:99999": "443", "": "443",
 	} {
@@ -70,6 +73,11 @@ func TestAdvertise(t *testing.T) {
 		h.ServeHTTP(w, &http.Request{Host: host})
 		if got := w.Header().Get("Alt-Svc"); got != `h3=":`+want+`"; ma=86400` || w.Code != 404 {
 			t.Errorf("%q: %s, %d", host, got, w.Code)
+		}
+		for _, r := range routes {
+			if got := string(r.Advertise(&front.Request{Host: host}, []byte("head "))); got != `head Alt-Svc: h3=":`+want+`"; ma=86400`+"\r\n" {
+				t.Errorf("%q: a route says %q", host, got)
+			}
 		}
 	}
 }
