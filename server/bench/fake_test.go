@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
@@ -53,7 +54,9 @@ func startFake(t *testing.T, e protocol.Encoding) *fake {
 }
 
 func (f *fake) target() Target {
-	return testTarget("ws"+strings.TrimPrefix(f.http.URL, "http"), f.codec.Encoding())
+	target := testTarget("ws"+strings.TrimPrefix(f.http.URL, "http"), f.codec.Encoding())
+	target.Drain = time.Second // what comes later counts as lost
+	return target
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -74,9 +74,9 @@ type Conn struct {
 	raw   syscall.RawConn // of tcp, for reads without a buffer while there is nothing; nil: not on this system
 	below *socket         // beneath TLS; nil: plaintext
 	codec codec.ClientCodec
-	back  *requests          // sends the commands of emulated kinds; else nil
-	life  context.Context    // of the requests of back
-	end   context.CancelFunc // of life
+	back  *requests               // sends the commands of emulated kinds; else nil
+	life  context.Context         // of the requests of back
+	end   context.CancelCauseFunc // of life
 
 	// The following belong to Serve.
 	body    *body  // of the response; nil for WebSocket and long polls
@@ -214,7 +214,7 @@ func (c *Conn) Expect(d time.Duration) {
 // again at once. It may be called again.
 func (c *Conn) Cut() {
 	if c.end != nil {
-		c.end()
+		c.end(net.ErrClosed)
 	}
 	if c.tcp == nil {
 		c.conn.Close()
@@ -232,12 +232,17 @@ func (c *Conn) Address(node, session string) {
 	}
 }
 
-// Send sends commands in one frame or request, or none of them.
+// Send sends commands in one frame or request, or none of them. Once Serve has returned, a request fails
+// with the same error.
 func (c *Conn) Send(cmds ...*protocol.Command) error {
 	if c.back != nil {
 		ctx, cancel := context.WithTimeout(c.life, connectTimeout)
 		defer cancel()
-		return c.back.send(ctx, cmds)
+		err := c.back.send(ctx, cmds)
+		if err != nil && c.life.Err() != nil {
+			return context.Cause(c.life)
+		}
+		return err
 	}
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
@@ -300,6 +305,14 @@ func (c *Conn) write(op ws.OpCode, payload []byte) error {
 // reason: a *CloseError if the server sent a close frame. It answers WebSocket pings, and fails
 // for messages above 64 MiB. A message is valid until handle returns. handle must not call Cut.
 func (c *Conn) Serve(handle func(message []byte) error) error {
+	err := c.serve(handle)
+	if c.end != nil {
+		c.end(err)
+	}
+	return err
+}
+
+func (c *Conn) serve(handle func(message []byte) error) error {
 	early := c.held
 	c.held = nil
 	if err := c.consume(early, handle); err != nil {

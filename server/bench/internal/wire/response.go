@@ -51,7 +51,7 @@ func (t *Dialer) dialStream(ctx context.Context, first []*protocol.Command, hell
 		c.body = &body{chunked: h.chunked, events: t.Kind.events, encoding: t.Encoding}
 	}
 	if t.Kind.Emulated() {
-		c.life, c.end = context.WithCancel(context.Background())
+		c.life, c.end = context.WithCancelCause(context.Background())
 		c.back = &requests{http: t.poster(), url: t.Emulation, codec: c.codec}
 	}
 	c.attach()
