@@ -61,11 +61,10 @@ type Loop struct {
 	hub     *hub.Hub
 	pool    outbox.Pool
 	wheel   wheel
-	poller  *poll.Poller  // nil until there is a socket
-	polled  chan struct{} // answers the goroutine that waits for sockets
-	buffer  []byte        // for reading from sockets
-	busy    bool          // the next turn has work, whatever is in the inbox
-	more    bool          // there is more to deliver
+	poller  *poll.Poller // nil until there is a socket
+	buffer  []byte       // for reading from sockets
+	busy    bool         // the next turn has work, whatever is in the inbox
+	more    bool         // there is more to deliver
 	start   time.Time
 	now     int64
 	dirty   []Flusher
@@ -89,10 +88,9 @@ type Loop struct {
 // New returns a loop, which runs once Run is called.
 func New() *Loop {
 	l := &Loop{
-		polled: make(chan struct{}, 1),
-		start:  time.Now(),
-		wake:   make(chan struct{}, 1),
-		done:   make(chan struct{}),
+		start: time.Now(),
+		wake:  make(chan struct{}, 1),
+		done:  make(chan struct{}),
 	}
 	l.hub, l.next = hub.New(&l.pool.Arena), l.serve
 	l.now = l.Clock()
@@ -132,12 +130,17 @@ func (l *Loop) add(it item) bool {
 	}
 	l.inbox = append(l.inbox, it)
 	if len(l.inbox) == 1 {
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
+		l.signal()
 	}
 	return true
+}
+
+// signal has the loop take a turn, if it sleeps.
+func (l *Loop) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Hub is the loop's slice of the hub.
@@ -162,10 +165,7 @@ func (l *Loop) Close() {
 	l.closed = true
 	l.room.Broadcast()
 	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	l.signal()
 	<-l.done
 }
 

@@ -29,7 +29,7 @@ func (s *Sockets) Watch(fd int, w transport.Watcher, read, write bool) error {
 			return err
 		}
 		s.poller = p
-		go s.Loop().wait()
+		go p.Wait(s.Loop().signal)
 	}
 	return s.poller.Watch(fd, w, read, write)
 }
@@ -61,12 +61,3 @@ type delayed struct {
 func (a *delayed) Timer() *Timer { return &a.timer }
 func (a *delayed) Tick()         { a.f() }
 func (a *delayed) Stop()         { a.loop.Schedule(a, 0) }
-
-// wait wakes the loop each time that sockets are ready, and lets it serve them before it
-// waits again.
-func (l *Loop) wait() {
-	served := Func(func() { l.polled <- struct{}{} })
-	for l.poller.Wait() == nil && l.Post(served) {
-		<-l.polled
-	}
-}

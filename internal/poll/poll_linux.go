@@ -20,7 +20,6 @@ type Poller struct {
 	file   *os.File
 	raw    syscall.RawConn
 	fd     int
-	probe  [1]syscall.EpollEvent
 	events [batch]syscall.EpollEvent
 	// The first n events are set, of which the first served ones are handled.
 	n, served int
@@ -131,9 +130,17 @@ func (p *Poller) Poll(next func() bool, current *any) (more bool) {
 	return more
 }
 
-// Wait blocks until Poll may have something to do. It fails if the poller is closed.
-func (p *Poller) Wait() error {
-	return p.raw.Read(func(fd uintptr) bool { return ready(int(fd), p.probe[:]) > 0 })
+// Wait calls wake whenever a descriptor has become ready, until the poller is closed. It does not
+// tell of one that was ready when a Poll reported that there may be more: the caller of that has to
+// call Poll again.
+//
+// Go's poller is edge-triggered: it tells of each event after the last one that it has told of. So
+// if Poll found nothing, wake is called for everything that happens from then on.
+func (p *Poller) Wait(wake func()) {
+	_ = p.raw.Read(func(uintptr) bool { // fails when the poller is closed
+		wake()
+		return false
+	})
 }
 
 // ready asks the kernel for events. It does not wait, so the scheduler need not know of it.

@@ -3,6 +3,7 @@ package poll
 import (
 	"syscall"
 	"testing"
+	"time"
 )
 
 // probe notes what it is told.
@@ -166,42 +167,75 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// Wait returns when something becomes ready, also when that happened before, and
+// Whoever polls until nothing is ready, and again after each wake of Wait, misses nothing. Wait ends
 // when the poller is closed.
 func TestWait(t *testing.T) {
 	p := newPoller(t)
-	a, b := pair(t)
-	defer syscall.Close(a)
-	defer syscall.Close(b)
-	w := &probe{p: p}
-	must(t, p.Watch(a, w, true, false))
-	waited := make(chan error)
-	next := make(chan struct{})
-	go func() {
-		for {
-			err := p.Wait()
-			waited <- err
-			if err != nil {
-				return
+	wake, ended := make(chan struct{}, 1), make(chan struct{})
+	begin := func() {
+		p.Wait(func() {
+			select {
+			case wake <- struct{}{}:
+			default:
 			}
-			<-next
+		})
+		close(ended)
+	}
+	const rounds = 20_000
+	read, more := 0, make(chan struct{}, 1)
+	var written [2]int
+	for i := range written {
+		a, b := pair(t)
+		defer syscall.Close(a)
+		defer syscall.Close(b)
+		must(t, p.Watch(a, reader(func() {
+			var one [1]byte // there may be more
+			if n, _ := syscall.Read(a, one[:]); n == 1 {
+				if read++; read%2 == 0 {
+					more <- struct{}{}
+				}
+			}
+		}), true, false))
+		written[i] = b
+	}
+	_, err := syscall.Write(written[0], []byte("xy")) // before anybody waits
+	must(t, err)
+	go begin()
+	go func() {
+		for n := range rounds / 2 {
+			<-more // comes while the reader polls
+			if _, err := syscall.Write(written[n%2], []byte("xy")); err != nil {
+				t.Error(err)
+			}
 		}
 	}()
-	var one [1]byte
-	for range 1000 {
-		_, err := syscall.Write(b, one[:])
-		must(t, err)
-		must(t, <-waited)
-		w.take(t, "r")
-		_, err = syscall.Read(a, one[:])
-		must(t, err)
-		next <- struct{}{}
+	for read < rounds+2 {
+		for p.Poll(always, new(any)) {
+			// There may be more.
+		}
+		if read == rounds+2 {
+			break
+		}
+		select {
+		case <-wake:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("read %d of %d", read, rounds+2)
+		}
 	}
 	p.Close()
-	if err := <-waited; err == nil {
-		t.Error("Wait does not tell of Close")
+	<-ended
+}
+
+// reader is a Watcher that is called when its socket is readable.
+type reader func()
+
+func (r reader) Ready(readable, _ bool) {
+	if readable {
+		r()
 	}
 }
+
+func (reader) Ended() {}
 
 func BenchmarkPollNothing(b *testing.B) {
 	p, err := New()

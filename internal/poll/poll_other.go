@@ -25,5 +25,5 @@ func (*Poller) Watch(int, transport.Watcher, bool, bool) error { return errors.E
 func (*Poller) Change(int, bool, bool) error                   { return errors.ErrUnsupported }
 func (*Poller) Unwatch(int)                                    {}
 func (*Poller) Poll(func() bool, *any) bool                    { return false }
-func (*Poller) Wait() error                                    { return errors.ErrUnsupported }
+func (*Poller) Wait(func())                                    {}
 func (*Poller) Close()                                         {}
