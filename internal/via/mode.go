@@ -1,12 +1,11 @@
 package via
 
 import (
-	"encoding/json"
 	"errors"
-	"unicode/utf8"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -27,22 +26,18 @@ func (k *Kind) DecodeConnect(data []byte) (*protocol.ConnectRequest, error) {
 }
 
 // Commands returns the commands in the data of a protocol.EmulationRequest, as one transport
-// message.
+// message, which may alias data.
 func (k *Kind) Commands(data []byte) ([]byte, error) {
 	if k.Framer.Encoding() == protocol.Protobuf {
 		return data, nil
 	}
-	var lines *string
-	err := json.Unmarshal(data, &lines)
-	switch {
-	case err != nil:
-		return nil, err
-	case lines == nil:
+	r := jsonwire.NewReader(data)
+	if r.Null() {
 		return nil, errors.New("null is no string")
-	case !utf8.Valid(data): // package json has put U+FFFD in place of what is invalid
-		return nil, errors.New("invalid UTF-8")
 	}
-	return []byte(*lines), nil
+	var lines []byte
+	r.StringBytes(&lines)
+	return lines, r.End()
 }
 
 // Refusal returns the disconnect that a OneWay client gets for an error of its connect

@@ -17,7 +17,7 @@ var ErrTrailing = errors.New("JSON: more follows the value")
 // are zero, and loops over members and elements end, so callers look for an error only once,
 // by End.
 //
-// Of what it returns only Key aliases the input.
+// Of what it returns only Key and StringBytes alias the input.
 type Reader struct {
 	wire.Maker
 
@@ -203,6 +203,13 @@ func (r *Reader) Null() bool { return r.peek() == 'n' && r.literal("null") }
 func (r *Reader) String(v *string) {
 	if s, ok := r.text(); ok {
 		*v = string(s)
+	}
+}
+
+// StringBytes reads a string as bytes, which may alias the input.
+func (r *Reader) StringBytes(v *[]byte) {
+	if s, ok := r.text(); ok {
+		*v = s
 	}
 }
 
