@@ -60,9 +60,10 @@ type Dialer struct {
 	TLS       *tls.Config       // of wss and https; nil for the defaults
 
 	dialed atomic.Uint64
-	posts  struct { // the requests of emulated kinds
-		once   sync.Once
-		client *http.Client
+	post   struct { // the requests of emulated kinds
+		once  sync.Once
+		posts *posts
+		err   error
 	}
 }
 

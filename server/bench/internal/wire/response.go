@@ -51,8 +51,13 @@ func (t *Dialer) dialStream(ctx context.Context, first []*protocol.Command, hell
 		c.body = &body{chunked: h.chunked, events: t.Kind.events, encoding: t.Encoding}
 	}
 	if t.Kind.Emulated() {
+		posts, err := t.poster()
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
 		c.life, c.end = context.WithCancelCause(context.Background())
-		c.back = &requests{http: t.poster(), url: t.Emulation, codec: c.codec}
+		c.back = &requests{posts: posts, codec: c.codec}
 	}
 	c.attach()
 	return c, nil
@@ -157,22 +162,20 @@ func statusHint(status int, k Kind) string {
 	return ""
 }
 
-// maxPosts bounds the connections for the requests of emulated kinds.
-const maxPosts = 1024
-
-// poster returns the client for the requests of emulated kinds.
-func (t *Dialer) poster() *http.Client {
-	t.posts.once.Do(func() {
-		t.posts.client = &http.Client{Transport: &http.Transport{
-			TLSClientConfig: t.TLS, MaxIdleConnsPerHost: maxPosts, MaxConnsPerHost: maxPosts, DisableCompression: true,
-		}}
+// poster returns what sends the requests of emulated kinds.
+func (t *Dialer) poster() (*posts, error) {
+	t.post.once.Do(func() {
+		var u *url.URL
+		if u, t.post.err = url.Parse(t.Emulation); t.post.err == nil {
+			t.post.posts = newPosts(u, t.dialTCP)
+		}
 	})
-	return t.posts.client
+	return t.post.posts, t.post.err
 }
 
 // Close closes the idle connections of requests.
 func (t *Dialer) Close() {
-	if t.Kind.Emulated() {
-		t.poster().CloseIdleConnections()
+	if posts, err := t.poster(); err == nil {
+		posts.close()
 	}
 }
