@@ -231,6 +231,50 @@ func onBus(t *testing.T, h gyro.Handlers) (here, there *gyro.Node) {
 	return node(), node()
 }
 
+// Loops dispatch the commands of their own sessions at once, and know where the others are.
+func TestEmulatedOnLoops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := pair(t, everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
+		e := openEmulated(t, here)
+		loops, emulate := onloop.Of(here), onloop.EmulateOf(here)
+		ask := func(l transport.Loop, node, session, data string) transport.Loop {
+			answer := make(chan transport.Loop)
+			l.Post(func() { answer <- emulate(l, node, session, []byte(data)) })
+			return <-answer
+		}
+		for i := range 20 { // comes to all loops
+			l := loops.NextLoop()
+			data, err := json.Marshal(fmt.Sprintf(`{"id":%d,"rpc":{}}`, i+2))
+			must(t, err)
+			if next := ask(l, e.Node, e.Session, string(data)); next != l {
+				wantLines(t, e.lines)
+				if again := ask(next, e.Node, e.Session, string(data)); again != next {
+					t.Fatal("a loop does not know its session")
+				}
+			}
+			wantLines(t, e.lines, fmt.Sprintf(`{"id":%d,"rpc":{}}`, i+2))
+			for _, session := range []string{"no ID", strings.ToUpper(e.Session), "{" + e.Session + "}"} {
+				if next := ask(l, e.Node, session, `"{}"`); next != l {
+					t.Errorf("session %q: to be asked again", session)
+				}
+			}
+			for _, node := range []string{"", "nobody", there.UID()} {
+				if next := ask(l, node, e.Session, `"{}"`); next != nil {
+					t.Errorf("node %q: answered", node)
+				}
+			}
+			unknown := uuid.NewString()
+			if next := ask(l, e.Node, unknown, `"{}"`); next != l && ask(next, e.Node, unknown, `"{}"`) != next {
+				t.Error("an unknown session is nowhere")
+			}
+			if next := ask(l, e.Node, e.Session, "null"); next != l {
+				ask(next, e.Node, e.Session, "null")
+			}
+		}
+		wantLines(t, e.lines)
+	})
+}
+
 func TestEmulatedAcrossNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := pair(t, everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))

@@ -3,8 +3,11 @@ package client
 import (
 	"context"
 	"encoding/binary"
+	"strings"
 
 	"github.com/google/uuid"
+
+	"github.com/gyrohq/gyro/transport"
 )
 
 // sessions are the clients of a loop that have session IDs: secrets by which emulated
@@ -48,8 +51,9 @@ func loopOf(id uuid.UUID, loops int) int { return int(binary.BigEndian.Uint16(id
 
 // parseSessionID accepts only the text of a session ID as the connect result has it.
 func parseSessionID(text string) (id uuid.UUID, ok bool) {
+	const size = 36 // of the usual form; uuid.Parse knows others
 	id, err := uuid.Parse(text)
-	return id, err == nil && id.String() == text
+	return id, err == nil && len(text) == size && strings.ToLower(text) == text
 }
 
 // Emulate passes commands to the client with a session ID, if the node has it, and waits
@@ -60,12 +64,33 @@ func (r *Registry) Emulate(ctx context.Context, session string, data []byte) err
 	if open, _ := r.State(); !ok || !open {
 		return nil
 	}
-	l := r.loops[loopOf(id, len(r.loops))]
+	l := r.loopOf(id)
 	if !l.call(ctx, func() { l.emulate(id, data) }) {
 		return ctx.Err() // nil if the loop has ended, and with it the session
 	}
 	return nil
 }
+
+// EmulateOn is Emulate for a caller on the loop l, which does not wait. It returns l if the commands
+// were dispatched or there is no such session, the session's loop if that is another one, and nil if
+// the node has another UID or is not open.
+func (r *Registry) EmulateOn(l transport.Loop, node, session string, data []byte) transport.Loop {
+	if open, _ := r.State(); !open || node != r.Session.NodeID {
+		return nil
+	}
+	id, ok := parseSessionID(session)
+	if !ok {
+		return l
+	}
+	own := r.loopOf(id)
+	if next := own.Sockets(); next != l {
+		return next
+	}
+	own.emulate(id, data)
+	return l
+}
+
+func (r *Registry) loopOf(id uuid.UUID) *Loop { return r.loops[loopOf(id, len(r.loops))] }
 
 func (l *Loop) emulate(id uuid.UUID, data []byte) {
 	c := l.sessions.find(id)

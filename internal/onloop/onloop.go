@@ -41,6 +41,23 @@ func Of(a transport.Acceptor) Acceptor {
 	return nil
 }
 
+// Emulate passes commands to the client with a session ID, as a transport.Emulator does. It is called
+// on l. It returns l if that is done, or if there is no such session. If another loop has to be asked,
+// it returns that one; if the Emulator has to be called, nil.
+type Emulate func(l transport.Loop, node, session string, data []byte) transport.Loop
+
+// EmulateOf returns the Emulate of a node; nil if e has none.
+func EmulateOf(e transport.Emulator) Emulate {
+	if a, ok := e.(transport.Acceptor); ok {
+		if on, ok := Of(a).(interface {
+			EmulateOn(l transport.Loop, node, session string, data []byte) transport.Loop
+		}); ok {
+			return on.EmulateOn
+		}
+	}
+	return nil
+}
+
 // Totals returns what counts for the observer of the node that a leads to; nil if there is
 // nothing.
 func Totals(a transport.Acceptor) *observe.Totals {

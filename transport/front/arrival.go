@@ -73,7 +73,7 @@ func (a *Arrival) send(status int, answer []byte) {
 
 // answer lets a route take the connection of the request that was parsed; its head ends at end.
 func (in *intake) answer(n *newcomer, r *route, data []byte, end int) {
-	q := &in.request
+	q := in.requestOf(n)
 	q.RemoteAddr = n.remote.String()
 	body, early := data[end:q.end(end)], data[q.end(end):]
 	a := &in.arrival

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,14 +33,12 @@ const (
 // conn is a connection whose requests are for routes with Answer.
 type conn struct {
 	net.Conn
+	answerer
 	quiet  net.Conn // Conn for Read and Write, which are most of what small requests cost
-	front  *Listener
 	remote net.Addr
 	addr   string // the text of remote
 	state  atomic.Int32
 	in     *netio.Buffer // bytes that were read and not answered yet
-	out    []byte
-	fields []byte // of the route, for the answer
 
 	request Request // the last one; the next may have the same head
 	route   *route  // of request
@@ -52,8 +48,6 @@ type conn struct {
 	phase        phase
 	armed, wrote time.Time // when the read and the write deadline were set
 	broken       error     // why the rest of a body does not come
-	second       int64     // the Unix time that date is for; 0: nothing was answered
-	date         []byte
 }
 
 // phase is what the read deadline of a conn is for.
@@ -68,7 +62,7 @@ const (
 var errForeign = errors.New("not a request for a route")
 
 func newConn(l *Listener, in *incoming) *conn {
-	c := &conn{Conn: in.conn, quiet: quiet.Conn(in.conn), front: l, remote: in.remote, addr: in.remote.String(), in: netio.Get(len(in.early))}
+	c := &conn{Conn: in.conn, answerer: answerer{front: l}, quiet: quiet.Conn(in.conn), remote: in.remote, addr: in.remote.String(), in: netio.Get(len(in.early))}
 	if c.in.B = append(c.in.B, in.early...); len(in.early) > 0 {
 		c.state.Store(stateBusy)
 	}
@@ -204,7 +198,7 @@ func (c *conn) read() error {
 	case c.phase == phaseBody:
 		c.broken = err
 		return errForeign // the handler of net/http answers half a body as it always does
-	case errors.Is(err, io.EOF) && (had >= minRequest || had > 0 && c.second == 0):
+	case errors.Is(err, io.EOF) && (had >= minRequest || had > 0 && c.at.IsZero()):
 		return errForeign // net/http knows how to answer half a request
 	}
 	return err
@@ -217,8 +211,11 @@ func (c *conn) answer() error {
 		return errForeign
 	}
 	end := c.size + q.length
-	last, err := c.serveRoute(q, r, c.in.B[c.size:end])
-	if err != nil {
+	answer, last := c.reply(q, r, func(out []byte) (int, []byte) { return r.Answer(c.front.ctx, q, c.in.B[c.size:end], out) })
+	if answer == nil {
+		return errForeign
+	}
+	if err := c.respond(answer); err != nil {
 		return err
 	}
 	if last {
@@ -229,62 +226,17 @@ func (c *conn) answer() error {
 	return c.rest()
 }
 
-// serveRoute lets a request pass the gate of its route, and answers it. last tells that the
-// connection ends.
-func (c *conn) serveRoute(q *Request, r *route, body []byte) (last bool, err error) {
-	status := http.StatusInternalServerError // for a panic
-	defer func() {
-		if status != 0 { // else the request leaves the gate when net/http has served it
-			r.Gate.Leave(q, status)
-		}
-	}()
-	refused := r.Gate.Enter(q)
-	if c.fields = r.advertise(q, c.fields[:0]); refused == nil && r.Fields != nil {
-		c.fields = r.Fields(q, c.fields)
-	}
-	// There is room for the head before the body, because it needs the size of the body.
-	room := maxAnswerHead + max(len(r.ContentType), len(plainText)) + len(c.fields)
-	out, contentType := slices.Grow(c.out[:0], room)[:room], plainText
-	if refused != nil {
-		status, out = refused.Status, append(append(out, refused.Text...), '\n')
-	} else {
-		status, out = r.Answer(c.front.ctx, q, body, out)
-		switch {
-		case status == 0:
-			return false, errForeign
-		case status == http.StatusOK:
-			contentType = r.ContentType
-		case bodiless(status):
-			out = out[:room]
-		default:
-			out = append(append(out[:room], http.StatusText(status)...), '\n')
-		}
-	}
-	c.out = out
-	last = c.front.isClosing()
-	return last, c.respond(status, contentType, room, last)
-}
-
-// respond sends an answer. Its body is in c.out from room on.
-func (c *conn) respond(status int, contentType string, room int, last bool) error {
-	now := time.Now()
-	if second := now.Unix(); second != c.second {
-		c.second, c.date = second, now.UTC().AppendFormat(c.date[:0], http.TimeFormat)
-	}
-	h := head{status: status, contentType: contentType, date: c.date, fields: c.fields, length: len(c.out) - room, last: last}
-	var text [2 * maxAnswerHead]byte
-	t := h.append(text[:0])
-	begin := room - len(t)
-	copy(c.out[begin:], t)
-	if now.Sub(c.wrote) >= rearm {
-		c.wrote = now
+// respond sends an answer, and sets the deadlines for that and for the next request.
+func (c *conn) respond(answer []byte) error {
+	if c.at.Sub(c.wrote) >= rearm {
+		c.wrote = c.at
 		c.deadline(c.SetWriteDeadline, c.front.writeTimeout)
 	}
-	if _, err := c.quiet.Write(c.out[begin:]); err != nil {
+	if _, err := c.quiet.Write(answer); err != nil {
 		return err
 	}
-	if c.phase != phaseIdle || now.Sub(c.armed) >= rearm {
-		c.phase, c.armed = phaseIdle, now
+	if c.phase != phaseIdle || c.at.Sub(c.armed) >= rearm {
+		c.phase, c.armed = phaseIdle, c.at
 		c.deadline(c.SetReadDeadline, c.front.idleTimeout)
 	}
 	return nil
@@ -292,12 +244,7 @@ func (c *conn) respond(status int, contentType string, room int, last bool) erro
 
 // rest frees memory and marks the connection as idle, unless the next request has begun.
 func (c *conn) rest() error {
-	if cap(c.out) > maxKept {
-		c.out = nil
-	}
-	if cap(c.fields) > maxKept {
-		c.fields = nil
-	}
+	c.trim()
 	if len(c.request.head) > maxKept {
 		c.request.reset()
 	}

@@ -49,6 +49,11 @@ type Route struct {
 	// a body of known length; net/http gets larger ones. Default: 0, there is no body.
 	MaxBody int
 
+	// Try, if set, is called instead of Answer on a loop, where connections live on loops. It must
+	// not block. It returns a status, as Answer does, but no body; 204, for example. If it has done
+	// nothing, it returns status 0, and where the request is to be tried again: the connection moves
+	// to the loop next, or, if next is nil, to a goroutine, which calls Answer.
+	Try func(l transport.Loop, q *Request, body []byte) (status int, next transport.Loop)
 	// Answer is called on a goroutine for a request with a body of known length, of at most
 	// 64 KB. It returns the status, and out with the body of the answer appended. If Answer
 	// has done nothing, it returns status 0, and net/http gets the request. For a status
@@ -56,10 +61,10 @@ type Route struct {
 	// request and its body are valid until Answer returns. ctx has the values of the server's
 	// BaseContext, and does not end with the connection.
 	Answer func(ctx context.Context, q *Request, body, out []byte) (status int, answer []byte)
-	// Check reports whether Answer may be called. It is called before the body has arrived.
+	// Check reports whether Try and Answer may be called. It is called before the body has arrived.
 	// If it reports false, net/http gets the request.
 	Check func(q *Request) bool
-	// ContentType of the answers of Answer and of Deferred.Answer.
+	// ContentType of the answers of Try and Answer with status 200, and of Deferred.Answer.
 	ContentType string
 	// Fields appends further fields, each with its CR LF, to the head of what these
 	// answer: those that let pages of other origins read it, for example. Nil: none.
@@ -69,9 +74,9 @@ type Route struct {
 // Listen returns a listener for s.Serve on ln, whose connections are plaintext. a is the
 // acceptor of the transports, or nil.
 //
-// If there is a route with Take, ln is a *net.TCPListener or Sparing, the loops of a watch sockets, and
-// the system is Linux, connections live on these loops until their first request is complete.
-// Otherwise net/http gets the requests for such routes.
+// If there is a route with Take or Try, ln is a *net.TCPListener or Sparing, the loops of a watch
+// sockets, and the system is Linux, connections live on these loops until there is a request for
+// another route, or for none. Otherwise net/http gets the requests for routes with Take alone.
 //
 // ReadHeaderTimeout, ReadTimeout, IdleTimeout, WriteTimeout, MaxHeaderBytes, BaseContext
 // and ErrorLog of s hold for the requests of routes, too; ConnContext and ConnState are not
@@ -135,10 +140,13 @@ func listen(ln net.Listener, s *http.Server, config *tls.Config, a transport.Acc
 	for _, r := range list {
 		switch {
 		case !plainPath(r.Path): // net/http gets all requests
-		case r.Take != nil:
-			l.takes.add(r)
 		default:
-			l.answers.add(r)
+			if r.Take != nil || r.Try != nil {
+				l.onLoops.add(r)
+			}
+			if r.Answer != nil {
+				l.answers.add(r)
+			}
 		}
 	}
 	l.configure()
@@ -146,7 +154,7 @@ func listen(ln net.Listener, s *http.Server, config *tls.Config, a transport.Acc
 	if tcp, plain := ln.(*net.TCPListener); plain {
 		sparing.TCPListener, ok = tcp, true
 	}
-	if ok && next != nil && len(l.takes) > 0 {
+	if ok && next != nil && len(l.onLoops) > 0 {
 		l.acceptor, _ = netio.NewAcceptor(sparing.TCPListener) // else ln accepts
 	}
 	if l.acceptor != nil {

@@ -12,8 +12,8 @@ import (
 // methods are called on loops and any goroutines, concurrently, and must not block.
 type Gate interface {
 	// Enter returns nil if a request may be served, and else what the client is told. A
-	// request enters twice if its route leaves it to net/http after the first time; it
-	// leaves once.
+	// request enters again if its route leaves it to another loop, a goroutine or net/http after
+	// the first time; it leaves once.
 	Enter(q *Request) *Refusal
 	// Leave gets the status of the answer: http.StatusSwitchingProtocols if the connection
 	// left HTTP, http.StatusInternalServerError if serving the request panicked.

@@ -68,6 +68,16 @@ func newSecureSite(t *testing.T, edit func(*http.Server)) *secureSite {
 		Route{Method: http.MethodPost, Path: "/answer", Check: func(*Request) bool { return true }, ContentType: "text/plain",
 			Answer: func(_ context.Context, _ *Request, body, out []byte) (int, []byte) {
 				return http.StatusOK, append(out, body...)
+			}},
+		Route{Method: http.MethodPost, Path: "/try", Check: func(*Request) bool { return true },
+			Try: func(_ transport.Loop, _ *Request, body []byte) (int, transport.Loop) {
+				if string(body) == "wait" {
+					return 0, nil
+				}
+				return http.StatusNoContent, nil
+			},
+			Answer: func(_ context.Context, _ *Request, body, out []byte) (int, []byte) {
+				return http.StatusNotFound, out
 			}})
 	served := make(chan error)
 	go func() { served <- s.server.Serve(s.ln) }()
@@ -183,6 +193,32 @@ func TestSecureHTTP2(t *testing.T) {
 	defer resp.Body.Close()
 	if got, _ := io.ReadAll(resp.Body); string(got) != "HTTP/2.0 /h2 4 true" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestSecureKept: over TLS, too, a loop answers one request after the other, until one is not for it.
+func TestSecureKept(t *testing.T) {
+	s := newSecureSite(t, nil)
+	c := s.client(&tls.Config{})
+	r := bufio.NewReader(c)
+	for i, body := range []string{"a", "", strings.Repeat("b", 60_000), "c", "wait", "d"} {
+		for _, part := range []string{fmt.Sprintf("POST /try HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", len(body)), body} {
+			if _, err := io.WriteString(c, part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		want := http.StatusNoContent
+		if i > 3 { // by a goroutine
+			want = http.StatusNotFound
+		}
+		if res.StatusCode != want {
+			t.Fatalf("request %d: %v", i, res)
+		}
 	}
 }
 

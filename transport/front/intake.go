@@ -21,10 +21,10 @@ const maxHeld = 16 << 20
 // expireBatch is how many late connections a turn of the loop closes, in some 2 ms.
 const expireBatch = 256
 
-// intake holds the connections of one loop whose first request is not complete.
+// intake holds the connections of one loop that wait for a request, or for the rest of one.
 // Its methods other than send and close are called on the loop.
 type intake struct {
-	front    *Listener
+	answerer
 	loop     transport.Loop
 	arriving []netio.Socket // used by the goroutine that accepts
 
@@ -42,8 +42,8 @@ type intake struct {
 	closed  bool
 }
 
-// newcomer is a connection that has not sent its first request yet, or the one after a Deferred. It
-// implements transport.Watcher.
+// newcomer is a connection that has not sent its first request yet, or the one after its loop has
+// answered. It implements transport.Watcher.
 type newcomer struct {
 	intake  *intake
 	fd      int32
@@ -55,6 +55,8 @@ type newcomer struct {
 	due     time.Time     // when it has to leave the queue
 	b       *netio.Buffer // what was read; nil: nothing
 	gone    bool
+	more    bool       // a task will look at b; nothing is read until then
+	last    *last      // nil: Try has answered nothing yet
 	tls     *handshake // nil: plaintext, or nothing was received yet
 	// deferred is the request that has to be answered before others are read; nil: there is none.
 	deferred *Deferred
@@ -63,7 +65,7 @@ type newcomer struct {
 
 func newIntake(l *Listener, loop transport.Loop) *intake {
 	return &intake{
-		front: l, loop: loop, waiting: queue{timeout: l.headTimeout}, kept: queue{timeout: l.idleTimeout}, partial: queue{which: 1},
+		answerer: answerer{front: l}, loop: loop, waiting: queue{timeout: l.headTimeout}, kept: queue{timeout: l.idleTimeout}, partial: queue{which: 1},
 	}
 }
 
@@ -254,24 +256,32 @@ func (n *newcomer) Ended() {
 
 func (n *newcomer) Ready(readable, _ bool) {
 	in := n.intake
-	if in.front.handshakes != nil && !in.secured(n) || !readable {
+	if in.front.handshakes != nil && !in.secured(n) || !readable || n.more {
 		return
 	}
 	if n.deferred != nil {
 		in.listen(n)
 		return
 	}
-	data, r, end, o := in.read(n)
+	in.serve(n, in.read)
+}
+
+// serve looks for a request, and serves it if it is complete.
+func (in *intake) serve(n *newcomer, look func(*newcomer) (data []byte, r *route, end int, o outcome)) {
+	data, r, end, o := look(n)
 	if o == partial {
 		return
 	}
 	b := n.b // may hold data
 	n.b = nil
-	if o == complete {
-		in.answer(n, r, data, end)
-	} else {
+	switch {
+	case o == foreign:
 		_, o := in.front.answers.match(data)
 		in.handOver(n, data, o != foreign)
+	case r.Take != nil:
+		in.answer(n, r, data, end)
+	default:
+		in.try(n, r, data, end)
 	}
 	b.Free()
 }
@@ -308,7 +318,7 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 		data = n.b.B
 	}
 	switch {
-	case err != nil && (len(data) == 0 || n.stuck()):
+	case err != nil && (len(data) == 0 || n.stuck() || n.last != nil && len(data) < minRequest):
 		in.drop(n)
 		return nil, nil, 0, partial
 	case err != nil: // net/http decides what to answer
@@ -343,15 +353,25 @@ func (in *intake) examine(n *newcomer, data []byte) (r *route, end int, o outcom
 	if len(data) < int(n.whole) {
 		return nil, 0, partial
 	}
-	r, end, o = in.front.takes.judge(data, int(n.scanned), in.front.maxHead)
+	q := in.requestOf(n)
+	if k := n.last; k != nil && q.again(data) && q.length <= k.route.body {
+		r, end, o = k.route, len(q.head), complete
+	} else if r, end, o = in.front.onLoops.judge(data, int(n.scanned), in.front.maxHead); o == complete {
+		if k != nil {
+			k.route = r
+		}
+		if !q.parse(string(data[:end])) || !r.wants(q) {
+			o = foreign
+		}
+	}
 	switch {
 	case o == partial:
 		n.scanned = int32(len(data))
 	case o != complete:
-	case !in.request.parse(string(data[:end])) || !r.wants(&in.request):
+	case r.Check != nil && !r.Check(q):
 		o = foreign
-	case len(data) < in.request.end(end):
-		n.whole = int32(in.request.end(end))
+	case len(data) < q.end(end):
+		n.whole = int32(q.end(end))
 		in.request.reset()
 		return nil, 0, partial
 	}

@@ -597,7 +597,7 @@ func FuzzBody(f *testing.F) {
 	f.Add("content-length:\t1000 \r\n", bytes.Repeat([]byte("\r\n"), 600), 80)
 	f.Add("Content-Length: 1001\r\n", bytes.Repeat([]byte("x"), 1001), 80)
 	f.Add("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", []byte("0\r\n\r\n"), 80)
-	in := newIntake(&Listener{takes: known, maxHead: 16 << 10}, nil)
+	in := newIntake(&Listener{onLoops: known, maxHead: 16 << 10}, nil)
 	f.Fuzz(func(t *testing.T, fields string, body []byte, cut int) {
 		data := append([]byte("POST /stream HTTP/1.1\r\nHost: a\r\n"+fields+"\r\n"), body...)
 		n := new(newcomer)

@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -27,8 +28,8 @@ type Listener struct {
 	server   *http.Server
 	acceptor *netio.Acceptor // nil: Listener accepts, and loops read nothing
 	next     func() transport.Loop
-	takes    routes
-	answers  routes
+	onLoops  routes          // those with Take or Try
+	answers  routes          // those with Answer
 	ctx      context.Context // of the requests for routes
 	maxHead  int             // bytes
 	// handshakes of connections with TLS; nil: they are plaintext.
@@ -40,11 +41,11 @@ type Listener struct {
 
 	spare   netio.Spare
 	closing chan struct{}
-	done    chan struct{}              // run has ended
-	intakes map[transport.Loop]*intake // used by run, and then by Close
-	serving sync.WaitGroup             // counts conns and Deferreds
+	done    chan struct{}  // run has ended
+	serving sync.WaitGroup // counts conns and Deferreds
 
 	mu      sync.Mutex
+	intakes map[transport.Loop]*intake
 	arrived sync.Cond // waiting grew, err was set, or the listener is closed
 	waiting []*incoming
 	err     error // what Accept returns if waiting is empty
@@ -94,6 +95,7 @@ func (shortage) Temporary() bool { return true }
 // acceptSockets returns a function that accepts connections for loops.
 func (l *Listener) acceptSockets(sparing Sparing) func() error {
 	batch := make([]netio.Socket, acceptBatch)
+	var receiving []*intake
 	return func() error {
 		n, err := l.acceptor.Accept(batch)
 		accepted := sparing.spare(batch[:n])
@@ -109,18 +111,30 @@ func (l *Listener) acceptSockets(sparing Sparing) func() error {
 				l.passUnread(newIncoming(s, nil, false))
 				continue
 			}
-			in := l.intakes[loop]
-			if in == nil {
-				in = newIntake(l, loop)
-				l.intakes[loop] = in
+			in := l.intake(loop)
+			if len(in.arriving) == 0 {
+				receiving = append(receiving, in)
 			}
 			in.arriving = append(in.arriving, s)
 		}
-		for _, in := range l.intakes {
+		for _, in := range receiving {
 			in.send()
 		}
+		receiving = receiving[:0]
 		return nil
 	}
+}
+
+// intake returns the intake of a loop.
+func (l *Listener) intake(loop transport.Loop) *intake {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	in := l.intakes[loop]
+	if in == nil {
+		in = newIntake(l, loop)
+		l.intakes[loop] = in
+	}
+	return in
 }
 
 // passUnread queues a connection of which nothing was parsed. If it has TLS, net/http does the
@@ -263,7 +277,10 @@ func (l *Listener) Close() error {
 	}
 	err := l.Listener.Close()
 	<-l.done
-	for _, in := range l.intakes {
+	l.mu.Lock()
+	intakes := slices.Collect(maps.Values(l.intakes))
+	l.mu.Unlock()
+	for _, in := range intakes {
 		in.close()
 	}
 	l.spare.End()

@@ -21,7 +21,7 @@ const (
 	maxBody = 64 << 10
 )
 
-// routes of a Listener with Take, or those with Answer.
+// routes of a Listener, those for loops or those for goroutines.
 type routes []*route
 
 type route struct {

@@ -53,7 +53,7 @@ func NewEmulation(e transport.Emulator, c EmulationConfig) *Emulation {
 // h has to serve the path there as well. Middleware does not see the requests of the route; its
 // Gate does.
 func (h *Emulation) Route(path string) front.Route {
-	return front.Route{
+	r := front.Route{
 		Method: http.MethodPost, Path: path, Fields: h.cors.append,
 		Check: func(q *front.Request) bool { return q.ContentLength() <= h.maxBody },
 		Answer: func(ctx context.Context, q *front.Request, body, out []byte) (int, []byte) {
@@ -64,6 +64,19 @@ func (h *Emulation) Route(path string) front.Route {
 			return h.emulate(ctx, q, &req), out
 		},
 	}
+	if emulate := onloop.EmulateOf(h.emulator); emulate != nil {
+		r.Try = func(l transport.Loop, q *front.Request, body []byte) (status int, next transport.Loop) {
+			var req protocol.EmulationRequest
+			if decodeEmulation(q.Get("Content-Type"), body, &req) != nil {
+				return 0, nil // as in Answer
+			}
+			if next = emulate(l, req.Node, req.Session, req.Data); next == l {
+				status = http.StatusNoContent
+			}
+			return status, next
+		}
+	}
+	return r
 }
 
 // ServeHTTP implements http.Handler.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
@@ -59,18 +60,61 @@ type emulationSite struct {
 	*fronttest.Site
 }
 
-// serveEmulation serves on ln during a test, with or without the route.
-func serveEmulation(t testing.TB, ln net.Listener, routed bool) *emulationSite {
+// loopEmulator is a node with one loop, which has the sessions of node a.
+type loopEmulator struct {
+	*emulator
+	transport.Acceptor
+	loop *loop.Loop
+}
+
+func (e *loopEmulator) NextLoop() transport.Loop { return e.loop.Sockets() }
+
+func (e *loopEmulator) AcceptOn(transport.Loop, context.Context, transport.Conn, transport.Info) (transport.Peer, error) {
+	return nil, errors.New("there are no streams")
+}
+
+func (e *loopEmulator) EmulateOn(l transport.Loop, node, session string, data []byte) transport.Loop {
+	if node != "a" {
+		return nil
+	}
+	_ = e.Emulate(context.Background(), node, session, data)
+	return l
+}
+
+// How an Emulation is served.
+const (
+	byHandler    = iota // by net/http alone
+	byGoroutines        // by the route, without loops
+	byLoops
+)
+
+// serveEmulation serves on ln during a test.
+func serveEmulation(t testing.TB, ln net.Listener, how int) *emulationSite {
 	s := &emulationSite{emulator: new(emulator)}
-	h := httpstream.NewEmulation(s, httpstream.EmulationConfig{
+	var node interface {
+		transport.Emulator
+		transport.Acceptor
+	}
+	if how == byLoops {
+		l := loop.New()
+		go l.Run()
+		t.Cleanup(l.Close)
+		node = &loopEmulator{emulator: s.emulator, loop: l}
+	} else {
+		node = struct {
+			transport.Emulator
+			transport.Acceptor
+		}{Emulator: s}
+	}
+	h := httpstream.NewEmulation(node, httpstream.EmulationConfig{
 		MaxRequestBodySize: 1000,
 		AllowOrigin:        func(q *front.Request) bool { return q.Get("Origin") == "https://good.example" },
 	})
 	var routes []front.Route
-	if routed {
+	if how != byHandler {
 		routes = []front.Route{h.Route("/emulation")}
 	}
-	s.Site = fronttest.Serve(ln, h, routes...)
+	s.Site = fronttest.ServeOn(node, ln, h, routes...)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -161,28 +205,30 @@ func TestEmulation(t *testing.T) {
 	for name, e := range emulations {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var got [2][]string
-			for i, routed := range []bool{false, true} {
-				s := serveEmulation(t, fronttest.Listen(t), routed)
-				got[i] = s.exchange(t, e.parts...)
+			var got [byLoops + 1][]string
+			for how := range got {
+				s := serveEmulation(t, fronttest.Listen(t), how)
+				got[how] = s.exchange(t, e.parts...)
 				var statuses []string
-				for _, text := range got[i] {
+				for _, text := range got[how] {
 					statuses = append(statuses, text[:3])
 				}
 				if text := strings.Join(statuses, " "); text != e.statuses {
-					t.Errorf("route %v: statuses %s, want %s: %q", routed, text, e.statuses, got[i])
+					t.Errorf("way %d: statuses %s, want %s: %q", how, text, e.statuses, got[how])
 				}
 				s.mu.Lock()
 				if diff := cmp.Diff(e.calls, s.calls); diff != "" {
-					t.Errorf("route %v: calls\n%s", routed, diff)
+					t.Errorf("way %d: calls\n%s", how, diff)
 				}
 				s.mu.Unlock()
-				if n := s.Served.Load(); routed && n != e.served {
+				if n := s.Served.Load(); how != byHandler && n != e.served {
 					t.Errorf("%d requests passed net/http, want %d", n, e.served)
 				}
 			}
-			if diff := cmp.Diff(got[0], got[1]); diff != "" {
-				t.Errorf("answers without route (-) and with (+):\n%s", diff)
+			for _, how := range []int{byGoroutines, byLoops} {
+				if diff := cmp.Diff(got[byHandler], got[how]); diff != "" {
+					t.Errorf("answers without route (-) and with it, way %d (+):\n%s", how, diff)
+				}
 			}
 		})
 	}
@@ -190,7 +236,12 @@ func TestEmulation(t *testing.T) {
 
 // Pages of allowed origins alone may read answers.
 func TestEmulationCORS(t *testing.T) {
-	s := serveEmulation(t, fronttest.Listen(t), true)
+	for _, how := range []int{byHandler, byGoroutines, byLoops} {
+		testEmulationCORS(t, serveEmulation(t, fronttest.Listen(t), how))
+	}
+}
+
+func testEmulationCORS(t *testing.T, s *emulationSite) {
 	answer := func(text string) string {
 		t.Helper()
 		list := s.exchange(t, text)
@@ -225,20 +276,20 @@ func TestEmulationCORS(t *testing.T) {
 func TestEmulationTakesLong(t *testing.T) {
 	for _, test := range []struct {
 		name, request string
-		routed        bool
+		how           int
 		status        string
 		after         time.Duration
 	}{
-		{"silent node", emulationRequest(`{"node":"silent"}`), false, "500", 10 * time.Second},
-		{"silent node, route", emulationRequest(`{"node":"silent"}`), true, "500", 10 * time.Second},
-		{"slow body", emulationRequest(toA)[:100], false, "499", 30 * time.Second},
-		{"slow body, route", emulationRequest(toA)[:100], true, "499", 31 * time.Second},
-		{"slow chunks", "POST /emulation HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{", true, "499", 30 * time.Second},
+		{"silent node", emulationRequest(`{"node":"silent"}`), byHandler, "500", 10 * time.Second},
+		{"silent node, route", emulationRequest(`{"node":"silent"}`), byGoroutines, "500", 10 * time.Second},
+		{"slow body", emulationRequest(toA)[:100], byHandler, "499", 30 * time.Second},
+		{"slow body, route", emulationRequest(toA)[:100], byGoroutines, "499", 31 * time.Second},
+		{"slow chunks", "POST /emulation HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{", byGoroutines, "499", 30 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := fronttest.NewPipes()
-				s := serveEmulation(t, p, test.routed)
+				s := serveEmulation(t, p, test.how)
 				client := p.Dial()
 				defer client.Close()
 				began := time.Now()

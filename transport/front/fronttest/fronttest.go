@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 )
 
@@ -30,6 +31,11 @@ type Site struct {
 // Serve serves h on ln until Close. Requests for routes do not reach h. The time to read a head is 10 s,
 // to read a request or to wait for the next one 30 s, and to write an answer 10 s.
 func Serve(ln net.Listener, h http.Handler, routes ...front.Route) *Site {
+	return ServeOn(nil, ln, h, routes...)
+}
+
+// ServeOn is Serve with the loops of a.
+func ServeOn(a transport.Acceptor, ln net.Listener, h http.Handler, routes ...front.Route) *Site {
 	s := &Site{addr: ln.Addr().String(), finished: make(chan struct{})}
 	s.Server = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +46,7 @@ func Serve(ln net.Listener, h http.Handler, routes ...front.Route) *Site {
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	if len(routes) > 0 {
-		s.Front = front.Listen(ln, s.Server, nil, routes...)
+		s.Front = front.Listen(ln, s.Server, a, routes...)
 		ln = s.Front
 	}
 	go func() {
