@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/gyrohq/gyro/transport/front/internal/answer"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
@@ -81,11 +82,11 @@ func (d *Deferred) Answer(status int, more string, body []byte, within time.Dura
 		fields.B = d.route.Fields(q, fields.B)
 	}
 	fields.B = append(fields.B, more...)
-	text := netio.Get(maxAnswerHead + len(d.route.ContentType) + len(fields.B))
+	text := netio.Get(answer.MaxHead + len(d.route.ContentType) + len(fields.B))
 	defer text.Free()
 	date := time.Now().UTC().AppendFormat(nil, http.TimeFormat)
-	h := head{status: status, contentType: d.route.ContentType, date: date, fields: fields.B, length: len(body), last: last}
-	text.B = h.append(text.B)
+	h := answer.Head{Status: status, ContentType: d.route.ContentType, Date: date, Fields: fields.B, Length: len(body), Last: last}
+	text.B = h.Append(text.B)
 	sent, err := n.write([][]byte{text.B, body})
 	d.route.Gate.Leave(q, status)
 	q.reset()

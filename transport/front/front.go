@@ -19,7 +19,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/transport"
@@ -96,30 +95,11 @@ func Listen(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route
 // not speak TLS, go to net/http. Requests that it gets have Request.TLS set.
 func ListenTLS(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route) *Listener {
 	config := s.TLSConfig.Clone()
-	config.NextProtos = nextProtos(config.NextProtos, s)
+	config.NextProtos = netio.NextProtos(config.NextProtos, s)
 	// Records that begin small gain nothing for messages, and cost CPU if several share a record.
 	config.DynamicRecordSizingDisabled = true
 	s.TLSConfig = config.Clone() // net/http writes into it
 	return listen(ln, s, config, a, list)
-}
-
-// nextProtos returns the protocols that clients can choose from.
-func nextProtos(protos []string, s *http.Server) []string {
-	_, h2 := s.TLSNextProto["h2"]
-	offers := map[string]bool{"h2": s.TLSNextProto == nil || h2, "http/1.1": true}
-	if p := s.Protocols; p != nil {
-		offers["h2"], offers["http/1.1"] = p.HTTP2(), p.HTTP1()
-	}
-	list := slices.DeleteFunc(slices.Clone(protos), func(p string) bool {
-		offered, known := offers[p]
-		return known && !offered
-	})
-	for _, p := range []string{"h2", "http/1.1"} {
-		if offers[p] && !slices.Contains(list, p) {
-			list = append(list, p)
-		}
-	}
-	return list
 }
 
 // listen is Listen and, with a configuration, ListenTLS.

@@ -2,16 +2,14 @@ package front
 
 import (
 	"bytes"
-	"container/list"
 	"crypto/tls"
 	"errors"
 	"net"
 	"os"
 	"runtime"
-	"slices"
-	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro/transport/front/internal/slots"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
@@ -38,15 +36,7 @@ var (
 type handshakes struct {
 	front  *Listener
 	config *tls.Config
-	slots  int // how many compute at a time
-	limit  int // how many wait for their clients
-
-	mu        sync.Mutex
-	fresh     []*handshake // have not begun; the oldest first
-	answered  []*handshake // wait for a slot, which they get before fresh ones
-	computing []*handshake // have a slot
-	waiting   list.List    // of *handshake, for their clients; the longest first
-	timer     *time.Timer  // takes slots back; nil: nobody waits for one
+	slots  *slots.Slots
 }
 
 // handshake is a TLS handshake, which has a goroutine from its turn on. It is the net.Conn beneath
@@ -56,107 +46,31 @@ type handshake struct {
 	all  *handshakes
 	n    *newcomer
 	tls  *netio.TLS
-	turn chan struct{} // has an element once the handshake may go on
-	read bool          // something was read
-	not  []byte        // what was read instead of TLS
+	task slots.Task
+	read bool   // something was read
+	not  []byte // what was read instead of TLS
 
 	// used on the loop
 	lent bool          // the loop watches the socket
 	over bool          // the handshake succeeded
 	out  *netio.Buffer // what the socket did not take after that
-
-	// under all.mu
-	began time.Time     // of computing
-	place *list.Element // in all.waiting; nil: it does not wait
-	err   error         // why it has to end
 }
 
 func newHandshakes(l *Listener, config *tls.Config) *handshakes {
-	return &handshakes{front: l, config: config, slots: runtime.GOMAXPROCS(0), limit: maxHandshakes}
+	return &handshakes{front: l, config: config, slots: slots.New(runtime.GOMAXPROCS(0), maxHandshakes, maxCompute, errTooMany)}
 }
 
 // start begins the handshake of a newcomer when it is its turn.
 func (h *handshakes) start(n *newcomer) *handshake {
-	s := &handshake{all: h, n: n, turn: make(chan struct{}, 1)}
+	s := &handshake{all: h, n: n}
 	s.tls = netio.NewTLS(s, h.config)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.fresh = append(h.fresh, s)
-	h.fill()
+	h.slots.Start(&s.task, s.run)
 	return s
-}
-
-// fill gives slots that are free to those who wait for one. The caller holds the lock.
-func (h *handshakes) fill() {
-	for len(h.computing) < h.slots {
-		var s *handshake
-		switch {
-		case len(h.answered) > 0:
-			s, h.answered = first(h.answered)
-			s.turn <- struct{}{}
-		case len(h.fresh) > 0:
-			s, h.fresh = first(h.fresh)
-			go s.run()
-		default:
-			return
-		}
-		s.began = time.Now()
-		h.computing = append(h.computing, s)
-	}
-	if h.timer == nil && len(h.answered)+len(h.fresh) > 0 {
-		h.timer = time.AfterFunc(maxCompute, h.relieve)
-	}
-}
-
-// first takes the first element off a list.
-func first(list []*handshake) (*handshake, []*handshake) {
-	s := list[0]
-	list[0] = nil
-	if list = list[1:]; len(list) == 0 {
-		list = nil
-	}
-	return s, list
-}
-
-// relieve takes slots back that are held for too long.
-func (h *handshakes) relieve() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.timer = nil
-	since := time.Now().Add(-maxCompute)
-	h.computing = slices.DeleteFunc(h.computing, func(s *handshake) bool { return s.began.Before(since) })
-	h.fill()
-}
-
-// release takes back the slot of s. The caller holds the lock.
-func (h *handshakes) release(s *handshake) {
-	h.computing = slices.DeleteFunc(h.computing, func(other *handshake) bool { return other == s })
-}
-
-// resume lets s go on if it waits for its client. With an error, s ends now or at its next step.
-func (h *handshakes) resume(s *handshake, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.wake(s, err)
-	h.fill()
-}
-
-// wake is resume for callers that hold the lock and call fill.
-func (h *handshakes) wake(s *handshake, err error) {
-	if s.err == nil {
-		s.err = err
-	}
-	if s.place != nil {
-		h.waiting.Remove(s.place)
-		s.place = nil
-		h.answered = append(h.answered, s)
-	}
 }
 
 // run does the handshake.
 func (s *handshake) run() {
-	runtime.Gosched() // loops first
-	err := s.failure()
+	err := s.task.Err()
 	defer func() {
 		if p := recover(); p != nil {
 			s.all.front.recovered(p, s.n.remote.String())
@@ -171,47 +85,24 @@ func (s *handshake) run() {
 
 // finish brings the outcome to the loop.
 func (s *handshake) finish(err error) {
-	h, in := s.all, s.n.intake
-	h.mu.Lock()
-	h.release(s)
-	h.fill()
-	h.mu.Unlock()
+	in := s.n.intake
+	s.task.Done()
 	if err != nil && s.not == nil {
-		h.front.logf("http: TLS handshake error from %s: %v", s.n.remote, err)
+		in.front.logf("http: TLS handshake error from %s: %v", s.n.remote, err)
 	}
 	if !in.loop.Post(func() { in.settle(s, err) }) {
 		netio.CloseFD(uintptr(s.n.fd), false)
 	}
 }
 
-// failure tells why the handshake has to end, if it has to.
-func (s *handshake) failure() error {
-	s.all.mu.Lock()
-	defer s.all.mu.Unlock()
-	return s.err
-}
-
 // wait waits until the socket is ready. Meanwhile others compute.
 func (s *handshake) wait(write bool) error {
-	h, in := s.all, s.n.intake
-	h.mu.Lock()
-	if s.err != nil {
-		h.mu.Unlock()
-		return s.err
-	}
-	h.release(s)
-	s.place = h.waiting.PushBack(s)
-	if h.waiting.Len() > h.limit {
-		h.wake(h.waiting.Front().Value.(*handshake), errTooMany)
-	}
-	h.fill()
-	h.mu.Unlock()
-	if !in.loop.Post(func() { in.lend(s, write) }) {
-		h.resume(s, net.ErrClosed)
-	}
-	<-s.turn
-	runtime.Gosched() // loops first
-	return s.failure()
+	in := s.n.intake
+	return s.task.Wait(func() {
+		if !in.loop.Post(func() { in.lend(s, write) }) {
+			s.task.Resume(net.ErrClosed)
+		}
+	})
 }
 
 func (s *handshake) Read(p []byte) (int, error) {
@@ -264,7 +155,7 @@ func (in *intake) lend(s *handshake, write bool) {
 		err = in.loop.Watch(int(s.n.fd), s.n, !write, write)
 	}
 	if err != nil {
-		s.all.resume(s, err)
+		s.task.Resume(err)
 		return
 	}
 	s.lent = true
@@ -290,7 +181,7 @@ func (in *intake) secured(n *newcomer) bool {
 		n.tls = in.front.handshakes.start(n)
 	case !s.over:
 		in.unlend(s)
-		s.all.resume(s, nil)
+		s.task.Resume(nil)
 	default:
 		return true
 	}
@@ -304,7 +195,7 @@ func (in *intake) abandon(s *handshake) {
 	if in.closed {
 		err = net.ErrClosed
 	}
-	s.all.resume(s, err)
+	s.task.Resume(err)
 }
 
 // settle goes on after a handshake.

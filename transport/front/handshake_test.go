@@ -21,6 +21,7 @@ import (
 	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front/internal/slots"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
@@ -299,10 +300,12 @@ func TestHandshakeTimeout(t *testing.T) {
 func TestIdleHandshakes(t *testing.T) {
 	s := newSecureSite(t, func(hs *http.Server) { hs.ReadHeaderTimeout = time.Hour })
 	const limit, more = 1000, 300
-	h := s.ln.handshakes
-	h.mu.Lock()
-	h.limit = limit
-	h.mu.Unlock()
+	replaced := make(chan struct{})
+	s.loop.Post(loop.Func(func() {
+		s.ln.handshakes.slots = slots.New(1, limit, maxCompute, errTooMany)
+		close(replaced)
+	}))
+	<-replaced
 	ended := make(chan int, limit+more)
 	for i := range limit + more {
 		nc := s.half()
@@ -336,31 +339,29 @@ func TestIdleHandshakes(t *testing.T) {
 	}
 }
 
-// bounded checks how many handshakes compute and wait.
+// bounded checks how many handshakes have not ended: the limit of those that wait, the one with the
+// slot, and those that have not begun.
 func (s *secureSite) bounded() {
 	s.t.Helper()
-	h := s.ln.handshakes
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.computing) > h.slots || h.waiting.Len() > h.limit {
-		s.t.Errorf("%d handshakes compute of %d, %d wait of %d", len(h.computing), h.slots, h.waiting.Len(), h.limit)
+	if n := s.ln.handshakes.slots.Len(); n > 1003 {
+		s.t.Errorf("%d handshakes have not ended", n)
 	}
 }
 
 // late lets the time of all clients that wait be over.
 func (s *secureSite) late() {
-	h := s.ln.handshakes
-	h.mu.Lock()
-	in := h.waiting.Front().Value.(*handshake).n.intake
-	h.mu.Unlock()
-	in.loop.Post(func() {
-		in.mu.Lock()
-		for n := in.waiting.oldest; n != nil; n = in.waiting.after(n) {
-			n.due = time.Time{}
-		}
-		in.mu.Unlock()
-		in.expire(&in.waiting)
-	})
+	s.ln.mu.Lock()
+	defer s.ln.mu.Unlock()
+	for _, in := range s.ln.intakes {
+		in.loop.Post(func() {
+			in.mu.Lock()
+			for n := in.waiting.oldest; n != nil; n = in.waiting.after(n) {
+				n.due = time.Time{}
+			}
+			in.mu.Unlock()
+			in.expire(&in.waiting)
+		})
+	}
 }
 
 // TestSecureSlowBody: net/http gets the request of a client that goes silent in the middle of a body.
@@ -427,11 +428,8 @@ func TestClientsVanish(t *testing.T) {
 		}
 		nc.Close()
 	}
-	h := s.ln.handshakes
-	for left := 1; left > 0; time.Sleep(time.Millisecond) {
-		h.mu.Lock()
-		left = h.waiting.Len() + len(h.computing) + len(h.answered) + len(h.fresh)
-		h.mu.Unlock()
+	for s.ln.handshakes.slots.Len() > 0 {
+		time.Sleep(time.Millisecond)
 	}
 	s.switched(s.client(&tls.Config{}), "")
 }

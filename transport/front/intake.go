@@ -221,7 +221,7 @@ func (in *intake) close() {
 		for n := q.oldest; n != nil; n = q.after(n) {
 			n.gone = true
 			if n.tls != nil && !n.tls.over {
-				n.tls.all.resume(n.tls, net.ErrClosed)
+				n.tls.task.Resume(net.ErrClosed)
 				continue
 			}
 			netio.CloseFD(uintptr(n.fd), false)

@@ -1,0 +1,168 @@
+// Package slots bounds how many tasks compute at a time, among many of which most wait for somebody.
+package slots
+
+import (
+	"container/list"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Slots are what tasks need to compute. Any goroutine may use them.
+type Slots struct {
+	count    int
+	limit    int
+	patience time.Duration
+	tooMany  error
+
+	mu        sync.Mutex
+	fresh     []*Task     // have not begun; the oldest first
+	answered  []*Task     // wait for a slot, which they get before fresh ones
+	computing []*Task     // have a slot
+	waiting   list.List   // of *Task, for somebody; the longest first
+	timer     *time.Timer // takes slots back; nil: nobody waits for one
+}
+
+// Task has a goroutine from its turn on. Before each step it lets other goroutines go first.
+type Task struct {
+	all  *Slots
+	run  func()
+	turn chan struct{} // has an element once the task may go on
+
+	// under all.mu
+	began time.Time     // of computing
+	place *list.Element // in all.waiting; nil: it does not wait
+	err   error         // why it has to end
+}
+
+// New returns count slots. A task that computes for longer than patience loses its slot to another one,
+// because it waits for something that the slots do not know. Of the tasks that wait for somebody, those
+// beyond limit end with the error tooMany, the one that has waited longest first.
+func New(count, limit int, patience time.Duration, tooMany error) *Slots {
+	return &Slots{count: count, limit: limit, patience: patience, tooMany: tooMany}
+}
+
+// Start has a goroutine call run when it is the task's turn. run calls Done at its end.
+func (s *Slots) Start(t *Task, run func()) {
+	t.all, t.run, t.turn = s, run, make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fresh = append(s.fresh, t)
+	s.fill()
+}
+
+// Len returns the number of tasks that have not ended.
+func (s *Slots) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting.Len() + len(s.computing) + len(s.answered) + len(s.fresh)
+}
+
+// fill gives slots that are free to those who wait for one. The caller holds the lock.
+func (s *Slots) fill() {
+	for len(s.computing) < s.count {
+		var t *Task
+		switch {
+		case len(s.answered) > 0:
+			t, s.answered = first(s.answered)
+			t.turn <- struct{}{}
+		case len(s.fresh) > 0:
+			t, s.fresh = first(s.fresh)
+			go func() {
+				runtime.Gosched()
+				t.run()
+			}()
+		default:
+			return
+		}
+		t.began = time.Now()
+		s.computing = append(s.computing, t)
+	}
+	if s.timer == nil && len(s.answered)+len(s.fresh) > 0 {
+		s.timer = time.AfterFunc(s.patience, s.relieve)
+	}
+}
+
+// first takes the first element off a list.
+func first(list []*Task) (*Task, []*Task) {
+	t := list[0]
+	list[0] = nil
+	if list = list[1:]; len(list) == 0 {
+		list = nil
+	}
+	return t, list
+}
+
+// relieve takes slots back that are held for too long.
+func (s *Slots) relieve() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer = nil
+	since := time.Now().Add(-s.patience)
+	s.computing = slices.DeleteFunc(s.computing, func(t *Task) bool { return t.began.Before(since) })
+	s.fill()
+}
+
+// release takes back the slot of t. The caller holds the lock.
+func (s *Slots) release(t *Task) {
+	s.computing = slices.DeleteFunc(s.computing, func(other *Task) bool { return other == t })
+}
+
+// Done ends the task.
+func (t *Task) Done() {
+	s := t.all
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release(t)
+	s.fill()
+}
+
+// Resume lets t go on if it waits. With an error, t ends now or at its next step.
+func (t *Task) Resume(err error) {
+	s := t.all
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake(t, err)
+	s.fill()
+}
+
+// wake is Resume for callers that hold the lock and call fill.
+func (s *Slots) wake(t *Task, err error) {
+	if t.err == nil {
+		t.err = err
+	}
+	if t.place != nil {
+		s.waiting.Remove(t.place)
+		t.place = nil
+		s.answered = append(s.answered, t)
+	}
+}
+
+// Err tells why the task has to end, if it has to.
+func (t *Task) Err() error {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	return t.err
+}
+
+// Wait gives up the slot, calls begin, and waits until Resume was called and there is a slot again.
+func (t *Task) Wait(begin func()) error {
+	s := t.all
+	s.mu.Lock()
+	if t.err != nil {
+		s.mu.Unlock()
+		return t.err
+	}
+	s.release(t)
+	t.place = s.waiting.PushBack(t)
+	if s.waiting.Len() > s.limit {
+		s.wake(s.waiting.Front().Value.(*Task), s.tooMany)
+	}
+	s.fill()
+	s.mu.Unlock()
+	begin()
+	<-t.turn
+	runtime.Gosched()
+	return t.Err()
+}
