@@ -48,8 +48,8 @@ const (
 // Advertise. Loop goes on watching the socket. If Take reports false, the request was refused or
 // the connection lost, and the caller has to do nothing.
 func (a *Arrival) Take(status int, answer []byte) bool {
-	a.fate = taken
-	if f := a.gate.Enter(a.Request); f != nil {
+	f := a.gate.Enter(a.Request)
+	if a.fate = taken; f != nil {
 		status, answer, a.fate = f.Status, f.answer(), answered
 	}
 	a.send(status, answer)
