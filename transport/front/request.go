@@ -2,7 +2,6 @@ package front
 
 import (
 	"net/http"
-	"net/textproto"
 	"strings"
 	"time"
 
@@ -96,37 +95,26 @@ func (q *Request) parseLine(line string) (ok bool) {
 
 // parseField reads a line that begins at this place of the head.
 func (q *Request) parseField(line string, at int) bool {
-	colon := strings.IndexByte(line, ':')
-	if colon < 1 || len(q.fields) == maxFields {
+	colon, from, to, ok := syntax.Field(line)
+	if !ok || len(q.fields) == maxFields {
 		return false
 	}
-	name, value := line[:colon], line[colon+1:]
-	if !syntax.All(name, syntax.InToken) || !syntax.All(value, syntax.InValue) {
-		return false
-	}
-	from, to := colon+1, len(line)
-	for from < to && (line[from] == ' ' || line[from] == '\t') {
-		from++
-	}
-	for from < to && (line[to-1] == ' ' || line[to-1] == '\t') {
-		to--
-	}
-	value = line[from:to]
+	name, value := line[:colon], line[from:to]
 	switch len(name) {
 	case len("Host"):
-		if is(name, "Host") {
+		if syntax.Is(name, "Host") {
 			first := q.Host == ""
 			q.Host = value
 			return first && value != "" && syntax.All(value, syntax.InHost)
 		}
 	case len("Content-Length"):
-		if is(name, "Content-Length") {
+		if syntax.Is(name, "Content-Length") {
 			first := q.length < 0
 			q.length, q.digits = syntax.Length(value), span{uint32(at + from), uint32(at + to)}
 			return first && q.length >= 0
 		}
 	case len("Expect"), len("Trailer"), len("Connection"), len("Transfer-Encoding"):
-		if is(name, "Expect") || is(name, "Trailer") || is(name, "Transfer-Encoding") || is(name, "Connection") && syntax.Closes(value) {
+		if syntax.Is(name, "Expect") || syntax.Is(name, "Trailer") || syntax.Is(name, "Transfer-Encoding") || syntax.Is(name, "Connection") && syntax.Closes(value) {
 			return false
 		}
 	}
@@ -143,7 +131,7 @@ func (q *Request) text(s span) string { return q.head[s.from:s.to] }
 // none.
 func (q *Request) find(name string, i int) int {
 	for ; i < len(q.fields); i++ {
-		if is(q.text(q.fields[i].name), name) {
+		if syntax.Is(q.text(q.fields[i].name), name) {
 			return i
 		}
 	}
@@ -161,11 +149,6 @@ func (q *Request) again(data []byte) bool {
 		q.length = syntax.Length(string(data[from:to]))
 	}
 	return q.length >= 0
-}
-
-// is reports whether a field has the name want, which is ASCII. Letter case does not matter.
-func is(name, want string) bool {
-	return len(name) == len(want) && strings.EqualFold(name, want)
 }
 
 // Get returns the value of the first field of that name, as http.Header does. Letter case does
@@ -196,10 +179,8 @@ func (q *Request) Values(name string) []string {
 // case.
 func (q *Request) HasToken(name, token string) bool {
 	for _, v := range q.Values(name) {
-		for t := range strings.SplitSeq(v, ",") {
-			if strings.EqualFold(strings.Trim(t, " \t"), token) {
-				return true
-			}
+		if syntax.HasToken(v, token) {
+			return true
 		}
 	}
 	return false
@@ -221,20 +202,7 @@ func (q *Request) Header() func() http.Header {
 
 // makeHeader returns the header that net/http makes of the fields.
 func (q *Request) makeHeader() http.Header {
-	h := make(http.Header, len(q.fields))
-	values := make([]string, len(q.fields)) // of all fields: one allocation
-	for i, f := range q.fields {
-		name, value := textproto.CanonicalMIMEHeaderKey(q.text(f.name)), q.text(f.value)
-		if list, ok := h[name]; ok {
-			h[name] = append(list, value)
-			continue
-		}
-		values[i] = value
-		h[name] = values[i : i+1 : i+1]
-	}
-	// RFC 9111 section 5.4: Pragma means the same to HTTP/1.0.
-	if p := h["Pragma"]; len(p) > 0 && p[0] == "no-cache" && h["Cache-Control"] == nil {
-		h["Cache-Control"] = []string{"no-cache"}
-	}
-	return h
+	return syntax.Header(len(q.fields), func(i int) (name, value string) {
+		return q.text(q.fields[i].name), q.text(q.fields[i].value)
+	})
 }

@@ -3,6 +3,8 @@ package syntax
 
 import (
 	"bytes"
+	"net/http"
+	"net/textproto"
 	"strings"
 )
 
@@ -98,4 +100,56 @@ func All(s string, place uint8) bool {
 		}
 	}
 	return true
+}
+
+// Field takes the line of a field apart: its name is line[:colon], its value line[from:to].
+func Field(line string) (colon, from, to int, ok bool) {
+	colon = strings.IndexByte(line, ':')
+	if colon < 1 || !All(line[:colon], InToken) || !All(line[colon+1:], InValue) {
+		return 0, 0, 0, false
+	}
+	from, to = colon+1, len(line)
+	for from < to && (line[from] == ' ' || line[from] == '\t') {
+		from++
+	}
+	for from < to && (line[to-1] == ' ' || line[to-1] == '\t') {
+		to--
+	}
+	return colon, from, to, true
+}
+
+// Is reports whether a field has the name want, which is ASCII. Letter case does not matter.
+func Is(name, want string) bool {
+	return len(name) == len(want) && strings.EqualFold(name, want)
+}
+
+// HasToken reports whether a list, the value of a field, holds a token, in any letter case.
+func HasToken(list, token string) bool {
+	for t := range strings.SplitSeq(list, ",") {
+		if strings.EqualFold(strings.Trim(t, " \t"), token) {
+			return true
+		}
+	}
+	return false
+}
+
+// Header returns the header that net/http makes of n fields.
+func Header(n int, field func(i int) (name, value string)) http.Header {
+	h := make(http.Header, n)
+	values := make([]string, n) // of all fields: one allocation
+	for i := range n {
+		name, value := field(i)
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		if list, ok := h[name]; ok {
+			h[name] = append(list, value)
+			continue
+		}
+		values[i] = value
+		h[name] = values[i : i+1 : i+1]
+	}
+	// RFC 9111 section 5.4: Pragma means the same to HTTP/1.0.
+	if p := h["Pragma"]; len(p) > 0 && p[0] == "no-cache" && h["Cache-Control"] == nil {
+		h["Cache-Control"] = []string{"no-cache"}
+	}
+	return h
 }
