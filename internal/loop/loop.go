@@ -37,9 +37,14 @@ const (
 	// maxMessages is how many messages may wait for a loop. Publishers wait while there are
 	// as many: a node whose clients cannot take more slows its publishers down.
 	maxMessages = 1024
-	// slice is roughly how many subscribers a turn delivers to before the loop does
-	// everything else. A write takes about 4 us, so that is after 2 ms.
-	slice = 512
+	// A turn has a budget of deliveries before the loop does everything else: so much for each
+	// message that is under way, within these bounds. A subscriber costs 1, and 1 more for
+	// each 16 messages that it gets; a write takes 4 to 8 us. Short turns let publishers have
+	// their answers and publish more, which leaves in the same writes. But every turn makes
+	// the frames of its messages again, and has to be worth that.
+	slicePerMessage = 8
+	minSlice        = 128
+	maxSlice        = 512
 	// ticks is how many timers a turn fires. Most of them ping. After so many pings the
 	// first pongs are there, and their connections are still in the processor's cache.
 	ticks = 128

@@ -116,6 +116,27 @@ func TestTimersInSlices(t *testing.T) {
 	}
 }
 
+// A turn delivers to few subscribers, so that publishers have their answers soon. It does not
+// deliver to fewer still if there are many messages, whose frames every turn makes again.
+func TestDeliveriesInSlices(t *testing.T) {
+	for messages, want := range map[int]int{1: 128, 16: 64, 32: 86, 64: 103, 640: 103} {
+		l := New()
+		delivered := 0
+		for range 2000 {
+			l.Hub().Add("ch", &recorder{f: func(*hub.Delivery) { delivered++ }})
+		}
+		batch := make([]item, messages)
+		for i := range batch {
+			batch[i].msg = &hub.Message{Channel: "ch"}
+		}
+		l.turn(batch)
+		// A sweep carries at most 64 messages.
+		if got := delivered / min(messages, 64); got != want {
+			t.Errorf("%d messages: a turn delivers to %d subscribers, want %d", messages, got, want)
+		}
+	}
+}
+
 type timed struct {
 	timer Timer
 	f     func()

@@ -94,7 +94,7 @@ func (l *Loop) timers() {
 
 func (l *Loop) deliver() {
 	l.hub.Advance(l.now)
-	l.more = l.hub.Deliver(slice)
+	l.more = l.hub.Deliver(min(max(slicePerMessage*l.hub.Pending(), minSlice), maxSlice))
 }
 
 func (l *Loop) flush() {

@@ -190,8 +190,9 @@ func FuzzRoutes(f *testing.F) {
 	})
 }
 
-// lifetime is how long the server keeps a connection after the client sent this.
-func lifetime(t *testing.T, p *fronttest.Pipes, sent string, answers int) time.Duration {
+// lifetime is how long the server keeps a connection after the client sent this, and what it
+// says at the end.
+func lifetime(t *testing.T, p *fronttest.Pipes, sent string, answers int) (time.Duration, string) {
 	c := p.Dial()
 	go func() { _, _ = io.WriteString(c, sent) }()
 	r := bufio.NewReader(c)
@@ -201,10 +202,11 @@ func lifetime(t *testing.T, p *fronttest.Pipes, sent string, answers int) time.D
 		}
 	}
 	begin := time.Now()
-	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
+	last, err := io.ReadAll(r)
+	if err != nil {
 		t.Errorf("after %q: %v", sent, err)
 	}
-	return time.Since(begin)
+	return time.Since(begin), string(last)
 }
 
 func TestRoutesTimeouts(t *testing.T) {
@@ -215,16 +217,18 @@ func TestRoutesTimeouts(t *testing.T) {
 			sent    string
 			answers int
 			want    time.Duration
+			last    string // what the last answer begins with
 		}{
-			{"", 0, 10 * time.Second},
-			{goodPublish[:20], 0, 10 * time.Second},
-			{goodPublish[:len(goodPublish)-1], 0, 30 * time.Second},
-			{goodPublish, 1, 30 * time.Second},
-			{goodPublish + goodPublish[:20], 1, 10 * time.Second},
-			{goodPublish + goodPublish[:len(goodPublish)-1], 1, 30 * time.Second},
+			{"", 0, 10 * time.Second, ""},
+			{goodPublish[:20], 0, 10 * time.Second, ""},
+			{goodPublish[:len(goodPublish)-1], 0, 30 * time.Second, "HTTP/1.1 500 "},
+			{goodPublish, 1, 30 * time.Second, ""},
+			{goodPublish + goodPublish[:20], 1, 10 * time.Second, ""},
+			{goodPublish + goodPublish[:len(goodPublish)-1], 1, 30 * time.Second, "HTTP/1.1 500 "},
 		} {
-			if got := lifetime(t, p, test.sent, test.answers); got < test.want || got > test.want+time.Second {
-				t.Errorf("%d answers, then silence: closed after %v, want %v", test.answers, got, test.want)
+			got, last := lifetime(t, p, test.sent, test.answers)
+			if got < test.want || got > test.want+time.Second || !strings.HasPrefix(last, test.last) || (last == "") != (test.last == "") {
+				t.Errorf("%d answers, then silence: closed after %v with %q, want %v and %q", test.answers, got, last, test.want, test.last)
 			}
 		}
 		shutdown(t, s)
