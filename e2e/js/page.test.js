@@ -303,7 +303,7 @@ for (const [transport, label] of Object.entries(transports)) {
       assert.equal(await tab.name(), tab.user);
     }
     await alice.say('Hello again');
-    await bob.sees('Hello again');
+    for (const tab of [alice, bob]) await tab.sees('Hello again');
     assert.deepEqual((await alice.messages()).slice(-2), [`${bob.user}: while you are away`, 'You: Hello again']);
     for (const tab of [alice, bob]) assert.deepEqual([...new Set(tab.used)], [transport]);
   });
