@@ -94,7 +94,8 @@ const withKey = "X-API-Key: " + apiKey
 
 func past() int64 { return time.Now().Add(-time.Hour).Unix() }
 
-var mistakes = []mistake{
+// admissionMistakes keep clients from connecting at all: origins and limits.
+var admissionMistakes = []mistake{
 	{"foreign origin", func(cfg *config.Config) {
 		cfg.Client.AllowedOrigins = []string{"https://mine.example", "http://localhost:*"}
 	},
@@ -119,7 +120,10 @@ var mistakes = []mistake{
 		s.connect("u")
 		return withToken(jwt.MapClaims{"sub": "u"})(s)
 	}, "disconnect 3504", fields{"message": "client refused: its user has too many connections", "user": "u", "key": "client.user_connection_limit", "reason": "the limit is 1"}},
+}
 
+// credentialMistakes are those of connect and refresh commands.
+var credentialMistakes = []mistake{
 	{"no token", nil, connecting(func(*testServer) string { return "" }), "disconnect 3501",
 		fields{"message": "connection refused", "code": 3501.0, "key": "client.allow_anonymous_connect_without_token"}},
 	{"malformed token", nil, connecting(func(*testServer) string { return `"token":"abc"` }), "disconnect 3500",
@@ -145,7 +149,10 @@ var mistakes = []mistake{
 	}, "disconnect 3500", fields{"message": "refresh refused", "user": "u", "reason": "the token is of another user than the connection"}},
 	{"requested channel", chat(nil), connecting(func(s *testServer) string { return s.tokenField(jwt.MapClaims{"sub": "u"}) + `,"subs":{"chat:a":{}}` }), "ok",
 		fields{"message": "channel of a connect command ignored", "user": "u", "channel": "chat:a", "key": "channel.namespaces[chat].allow_subscribe_for_client"}},
+}
 
+// channelMistakes are commands that a channel, a namespace or a limit does not allow.
+var channelMistakes = []mistake{
 	{"unknown namespace", nil, command(`"subscribe":{"channel":"chta:a"}`), "error 102",
 		fields{"message": "subscribe refused", "user": "u", "channel": "chta:a", "code": 102.0, "key": "channel.namespaces"}},
 	{"subscribe not allowed", chat(nil), command(`"subscribe":{"channel":"chat:a"}`), "error 103",
@@ -185,7 +192,10 @@ var mistakes = []mistake{
 		cfg.Client.ChannelLimit, cfg.Channel.WithoutNamespace.AllowSubscribeForClient = 1, true
 	}, command(`"subscribe":{"channel":"b"}`, `"subscribe":{"channel":"a"}`), "error 106",
 		fields{"message": "subscription refused: the client has too many", "user": "u", "channel": "b", "key": "client.channel_limit"}},
+}
 
+// protocolMistakes are commands and requests that break the rules of the protocol.
+var protocolMistakes = []mistake{
 	{"tags filter not allowed", chat(func(o *config.ChannelOptions) { o.AllowSubscribeForClient = true }),
 		command(`"subscribe":{"channel":"chat:a","tf":{"key":"k","cmp":"eq","val":"v"}}`), "error 107",
 		fields{"message": "command refused", "user": "u", "channel": "chat:a", "key": "channel.namespaces[chat].allow_tags_filter"}},
@@ -210,7 +220,10 @@ var mistakes = []mistake{
 	{"WebSocket endpoint in a browser", nil, request("GET /connection/websocket", ""),
 		"400 Bad Request websocket: Connection holds no \"upgrade\": this path is for WebSocket clients, and proxies have to pass Connection and Upgrade on\n",
 		fields{"message": "WebSocket handshake refused", "path": "/connection/websocket", "code": 400.0}},
+}
 
+// backendMistakes are those of backends, and requests to paths at which nothing is served.
+var backendMistakes = []mistake{
 	{"API without key", nil, request("POST /api/publish", `{"channel":"a","data":1}`),
 		"401 Unauthorized Unauthorized: the request has no API key: send it as X-API-Key: KEY or Authorization: apikey KEY\n",
 		fields{"message": "API request refused", "path": "/api/publish", "code": 401.0, "key": "http_api.key"}},
@@ -248,7 +261,8 @@ var mistakes = []mistake{
 // exists and a time with milliseconds. No line has a member twice.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	for _, m := range mistakes {
+	all := slices.Concat(admissionMistakes, credentialMistakes, channelMistakes, protocolMistakes, backendMistakes)
+	for _, m := range all {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			s := startServerAt(t, "info", m.edit)
