@@ -161,7 +161,9 @@ func liveHeap() int64 {
 }
 
 // disconnected is how many clients the server disconnected with a code.
-func disconnected(logs string, code int) int { return strings.Count(logs, fmt.Sprintf(`"code":%d,`, code)) }
+func disconnected(logs string, code int) int {
+	return strings.Count(logs, fmt.Sprintf(`"code":%d,`, code))
+}
 
 // faulty opens a connection with few buffers, and sends commands in one frame.
 func (s *testServer) faulty(commands string) net.Conn {
