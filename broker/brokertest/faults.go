@@ -14,6 +14,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/brokertest/internal/record"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // patience is how long anything may take on a busy machine, or to work again after a fault.
@@ -45,7 +46,7 @@ func (f *fixture) during(workers int, work func(worker, turn int)) {
 		group.Go(func() {
 			for turn := 0; !over.Load() && (f.caps.Fault != nil || turn < 200); turn++ {
 				work(w, turn)
-				time.Sleep(time.Millisecond) // as publishers do
+				time.Sleep(time.Millisecond) // the rate of the load
 			}
 		})
 	}
@@ -57,22 +58,8 @@ func (f *fixture) during(workers int, work func(worker, turn int)) {
 	r := rand.New(rand.NewPCG(f.caps.Seed, 0))
 	f.Logf("seed %d", f.caps.Seed)
 	for range 2 + r.IntN(4) {
-		time.Sleep(time.Duration(r.Int64N(int64(f.caps.Settle))))
+		time.Sleep(time.Duration(r.Int64N(int64(f.caps.Settle)))) // faults begin at random times
 		f.caps.Fault(f, r)
-	}
-}
-
-// eventually repeats do until it succeeds.
-func (f *fixture) eventually(what string, do func() error) {
-	f.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		err := do()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			f.Fatalf("%s does not come about within %v: %v", what, patience, err)
-		}
 	}
 }
 
@@ -101,7 +88,7 @@ func testAcknowledged(f *fixture) {
 	}
 	f.during(channels, func(c, _ int) { _ = publish(c) }) // promises tell of errors
 	for c, ch := range names {
-		f.eventually("the delivery of a publication", func() error {
+		wait.Success(f, "the delivery of a publication", func() error {
 			if err := publish(c); err != nil {
 				return err
 			}
@@ -155,7 +142,7 @@ func (f *fixture) judge(ch string, promises []promise) {
 func (f *fixture) judgeHistory(ch string, promises []promise) {
 	f.Helper()
 	var h broker.History
-	f.eventually("the history", func() (err error) {
+	wait.Success(f, "the history", func() (err error) {
 		h, err = f.broker.History(f.ctx, ch, broker.HistoryFilter{Limit: -1})
 		return err
 	})
@@ -196,7 +183,7 @@ func testPresenceRemovedStays(f *presenceFixture) {
 		}
 	})
 	for _, client := range kept {
-		f.eventually("a presence", func() error { return f.p.Add(f.ctx, ch, clientInfo(client, "u")) })
+		wait.Success(f, "a presence", func() error { return f.p.Add(f.ctx, ch, clientInfo(client, "u")) })
 	}
 	present, err := f.p.Presence(f.ctx, ch)
 	f.must(err)
@@ -273,18 +260,18 @@ func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps C
 	}
 	for by := range nodes {
 		turn := 1_000_000 // not used before
-		f.eventually("a message that all hear", func() error {
+		wait.Success(f, "a message that all hear", func() error {
 			turn += nodes + 1 - (turn+1)%(nodes+1)
 			m, err := send(by, turn)
 			if err != nil {
 				return err
 			}
-			time.Sleep(f.caps.Settle)
-			return missing(m)
+			wait.Within(f.caps.Settle, func() bool { err = missing(m); return err == nil })
+			return err
 		})
 		for _, m := range sent[by] {
 			if f.caps.Fault == nil {
-				f.eventually("a message", func() error { return missing(m) })
+				wait.Success(f, "a message", func() error { return missing(m) })
 			}
 		}
 	}

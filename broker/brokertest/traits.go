@@ -10,6 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -39,7 +40,7 @@ func (f *fixture) checkTraits(e broker.Engine) {
 		}
 	}
 	if t.Health != nil {
-		f.eventually("health", func() (err error) {
+		wait.Success(f, "health", func() (err error) {
 			for _, h := range t.Health() {
 				err = errors.Join(err, h.Err)
 			}

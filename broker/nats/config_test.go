@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -68,7 +69,7 @@ func TestStart(t *testing.T) {
 	b := newBroker(t, cfg)
 	started := make(chan error)
 	go func() { started <- b.Run(ignore{}) }()
-	eventually(t, "an attempt", func() bool { return b.dialer.number.Load() > 0 })
+	wait.Until(t, "an attempt", func() bool { return b.dialer.number.Load() > 0 })
 	startServer(t, &server.Options{Port: port})
 	must(t, <-started)
 	must(t, b.Close(t.Context()))
@@ -77,7 +78,7 @@ func TestStart(t *testing.T) {
 	cfg.URL = "nats://127.0.0.1:1"
 	b = newBroker(t, cfg)
 	go func() { started <- b.Run(ignore{}) }()
-	eventually(t, "an attempt", func() bool { return b.dialer.number.Load() > 0 })
+	wait.Until(t, "an attempt", func() bool { return b.dialer.number.Load() > 0 })
 	must(t, b.Close(t.Context()))
 	if err := <-started; !errors.Is(err, errClosed) {
 		t.Errorf("closed: %v", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 func publish(b *Broker, ch, data string) error {
@@ -26,16 +27,6 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually waits for a condition that nothing tells of.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 15 s: %s", what)
-		}
 	}
 }
 
@@ -57,7 +48,7 @@ func TestServerRestart(t *testing.T) {
 
 	first.Shutdown()
 	first.WaitForShutdown()
-	eventually(t, "unhealthy", func() bool { return !healthy(b) })
+	wait.Until(t, "unhealthy", func() bool { return !healthy(b) })
 	start := time.Now()
 	for range 10 {
 		if err := publish(b, "a", "lost"); !errors.Is(err, errDisconnected) {
@@ -99,7 +90,7 @@ func TestServerRestart(t *testing.T) {
 	if c := <-controls; c != "hello" {
 		t.Error(c)
 	}
-	eventually(t, "healthy", func() bool { return healthy(b) })
+	wait.Until(t, "healthy", func() bool { return healthy(b) })
 	waiting, dropped := b.counts()
 	if n := b.Health()[0].Reconnects; n != 1 || waiting != 0 || dropped != 0 {
 		t.Errorf("%d reconnects, %d events wait, %d were dropped", n, waiting, dropped)
@@ -232,12 +223,12 @@ func (p *proxy) url() string { return "nats://" + p.Addr().String() }
 func TestFrozen(t *testing.T) {
 	p := newProxy(t, startServer(t, nil).ClientURL())
 	got := newEvents()
-	b := newBroker(t, Config{URL: p.url(), RequestTimeout: 300 * time.Millisecond, DialTimeout: 300 * time.Millisecond})
+	b := newBroker(t, Config{URL: p.url(), RequestTimeout: time.Second, DialTimeout: time.Second})
 	b.keeper.period = 30 * time.Millisecond
 	must(t, b.Run(got))
 	defer b.Close(context.Background())
 	must(t, b.Subscribe(t.Context(), "a"))
-	eventually(t, "a canary", func() bool { return b.Health()[0].Delay > 0 })
+	wait.Until(t, "a canary", func() bool { return b.Health()[0].Delay > 0 })
 
 	p.freeze()
 	start := time.Now()
@@ -247,10 +238,10 @@ func TestFrozen(t *testing.T) {
 	if d := time.Since(start); d > 10*time.Second {
 		t.Errorf("that took %v", d)
 	}
-	eventually(t, "unhealthy", func() bool { return !healthy(b) })
+	wait.Until(t, "unhealthy", func() bool { return !healthy(b) })
 	p.thaw()
 	got.next(t, "loss")
-	eventually(t, "healthy", func() bool { return healthy(b) })
+	wait.Until(t, "healthy", func() bool { return healthy(b) })
 	must(t, publish(b, "a", "1"))
 	if e := got.next(t, "publication"); e.ch != "a" {
 		t.Error(e)
@@ -270,28 +261,30 @@ func TestTrueAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var publishers sync.WaitGroup
 	var accepted sync.Map
+	var count atomic.Int64
 	for worker := range 8 {
 		publishers.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				id := fmt.Sprint(worker, ".", i)
 				if publish(b, "a", id) == nil {
 					accepted.Store(id, true)
+					count.Add(1)
 				} else {
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // do not keep a processor busy while there is no connection
 				}
 			}
 		})
 	}
 	for range 10 {
-		eventually(t, "connected", func() bool { return b.dialer.flowing.Load() != 0 })
-		time.Sleep(20 * time.Millisecond)
+		enough := count.Load() + 20
+		wait.Until(t, "publications are accepted", func() bool { return count.Load() >= enough })
 		p.cut()
 	}
 	cancel()
 	publishers.Wait()
-	eventually(t, "connected", func() bool { return b.dialer.flowing.Load() != 0 })
+	wait.Until(t, "connected", func() bool { return b.dialer.flowing.Load() != 0 })
 	must(t, publish(b, "a", "end"))
-	eventually(t, "the last one", func() bool { _, ok := received.Load("end"); return ok })
+	wait.Until(t, "the last one", func() bool { _, ok := received.Load("end"); return ok })
 	n := 0
 	accepted.Range(func(id, _ any) bool {
 		n++
@@ -336,7 +329,7 @@ func TestNodeBehind(t *testing.T) {
 		t.Fatalf("%+v in front of the first", e)
 	default:
 	}
-	eventually(t, "events wait, and some are dropped", func() bool { waiting, dropped := b.counts(); return waiting > 0 && dropped > 0 })
+	wait.Until(t, "events wait, and some are dropped", func() bool { waiting, dropped := b.counts(); return waiting > 0 && dropped > 0 })
 	close(h.release)
 	loss := h.events.next(t, "loss")
 	if !loss.lost("a") || loss.lost("b") {
@@ -392,7 +385,7 @@ func TestIntakeOverflow(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "overflow", func() bool { return lost(false) == 2 })
+	wait.Until(t, "overflow", func() bool { return lost(false) == 2 })
 	lost(true) // what was told once
 	must(t, publish(sender, "rare", "dropped again, which the client does not tell"))
 	must(t, b.confirm.confirm(t.Context()))
@@ -402,7 +395,7 @@ func TestIntakeOverflow(t *testing.T) {
 	}
 	must(t, publish(sender, "rare", "1"))
 	must(t, publish(sender, "a", "1"))
-	eventually(t, "forgotten", func() bool { return overflows() == 0 })
+	wait.Until(t, "forgotten", func() bool { return overflows() == 0 })
 }
 
 // drain takes losses only.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -60,7 +61,7 @@ func TestWildcards(t *testing.T) {
 		}
 	}
 	want := []string{"1 of a.b in a.*", "1 of a.b in a.b", "1 of a.b in a.>", "2 of a.c.d in a.>", "3 of a.e in a.*", "join in a.b", "leave in a.b"}
-	eventually(t, "all events", func() bool {
+	wait.Until(t, "all events", func() bool {
 		for len(got) > 0 {
 			e := <-got
 			seen[e.kind+" in "+e.ch]++
@@ -235,7 +236,7 @@ func TestControl(t *testing.T) {
 	must(t, nodes[0].PublishControl(t.Context(), "two", []byte("you")))
 	must(t, nodes[0].PublishControl(t.Context(), "three", []byte("nobody")))
 	must(t, nodes[1].PublishControl(t.Context(), "two", []byte("me")))
-	eventually(t, "all messages", func() bool {
+	wait.Until(t, "all messages", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(got) == 4 && got["one all"] == 1 && got["two all"] == 1 && got["two you"] == 1 && got["two me"] == 1

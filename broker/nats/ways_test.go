@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // pair starts two servers of a cluster and returns what the route between them runs
@@ -18,7 +20,7 @@ func pair(t *testing.T) (one, two *server.Server, route *proxy) {
 		ServerName: "two", Cluster: cluster, Username: "u", Password: "secret",
 		Routes: server.RoutesFromStr("nats-route://" + route.Addr().String()),
 	})
-	eventually(t, "a route", func() bool { return one.NumRoutes() > 0 && two.NumRoutes() > 0 })
+	wait.Until(t, "a route", func() bool { return one.NumRoutes() > 0 && two.NumRoutes() > 0 })
 	return one, two, route
 }
 
@@ -33,7 +35,7 @@ func TestBrokenRoute(t *testing.T) {
 	got := newEvents()
 	a, b := run(t, with(one), ignore{}), run(t, with(two), got)
 	must(t, b.Subscribe(t.Context(), "ch"))
-	eventually(t, "a publication by the route", func() bool { return publish(a, "ch", "1") == nil && len(got) > 0 })
+	wait.Until(t, "a publication by the route", func() bool { return publish(a, "ch", "1") == nil && len(got) > 0 })
 	watched := func(b *Broker) bool {
 		s := b.keeper.ways
 		s.mu.Lock()
@@ -45,20 +47,20 @@ func TestBrokenRoute(t *testing.T) {
 		}
 		return false
 	}
-	eventually(t, "canaries by the route", func() bool { return watched(a) && watched(b) })
+	wait.Until(t, "canaries by the route", func() bool { return watched(a) && watched(b) })
 	for name, breakIt := range map[string]func(){"silent": route.freeze, "cut": func() { route.freeze(); route.cut() }} {
 		if !healthy(a) || !healthy(b) {
 			t.Fatalf("%s: %v, %v", name, a.Health(), b.Health())
 		}
 		breakIt()
-		eventually(t, "unhealthy", func() bool { return !healthy(a) && !healthy(b) })
+		wait.Until(t, "unhealthy", func() bool { return !healthy(a) && !healthy(b) })
 		err := a.Health()[0].Err.Error()
 		if !strings.Contains(err, two.Addr().String()) || strings.Contains(err, "secret") {
 			t.Errorf("%s: %s", name, err)
 		}
 		must(t, publish(a, "ch", "2")) // to whom it reaches
 		route.thaw()
-		eventually(t, "healthy", func() bool { return healthy(a) && healthy(b) })
+		wait.Until(t, "healthy", func() bool { return healthy(a) && healthy(b) })
 	}
 }
 
@@ -75,14 +77,14 @@ func TestServerOfOthersEnds(t *testing.T) {
 		}
 		return len(s.list), seen
 	}
-	eventually(t, "canaries by the route", func() bool { _, seen := ways(); return seen > 0 })
+	wait.Until(t, "canaries by the route", func() bool { _, seen := ways(); return seen > 0 })
 	if n, _ := ways(); n != 1 {
 		t.Errorf("%d servers are watched", n)
 	}
 	sent := a.keeper.sent.Load()
 	two.Shutdown()
 	two.WaitForShutdown()
-	eventually(t, "some canaries", func() bool {
+	wait.Until(t, "some canaries", func() bool {
 		if !healthy(a) {
 			t.Fatal(a.Health()[0].Err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // The data of a server go back while its connections stay: publications that were
@@ -51,7 +52,7 @@ func newSite(t *testing.T, cfg redis.Config, nodes int, opts broker.PublishOptio
 func (s *site) publish(b *redis.Broker, n int) {
 	s.t.Helper()
 	for range n {
-		eventually(s.t, func() bool { return s.try(b) })
+		wait.Until(s.t, "a publication is accepted", func() bool { return s.try(b) })
 	}
 }
 
@@ -69,7 +70,7 @@ func (s *site) try(b *redis.Broker) bool {
 // server may have lost something.
 func (s *site) top(b *redis.Broker) (top channel.StreamPosition) {
 	s.t.Helper()
-	eventually(s.t, func() bool {
+	wait.Until(s.t, "the history is read", func() bool {
 		h, err := b.History(s.t.Context(), "ch", broker.HistoryFilter{})
 		top = h.Top
 		return err == nil
@@ -144,7 +145,7 @@ func TestDataReloaded(t *testing.T) {
 			server.Do("DEBUG", "RELOAD", "NOSAVE")
 			s.publish(s.nodes[test.publisher], test.again)
 			// Nobody asks: what there is, the nodes find out.
-			eventually(t, func() bool { return s.followers[0].Told() > 0 && s.followers[1].Told() > 0 })
+			wait.Until(t, "both followers are told", func() bool { return s.followers[0].Told() > 0 && s.followers[1].Told() > 0 })
 			s.publish(s.nodes[0], 3)
 			s.verify()
 		})
@@ -155,13 +156,13 @@ func TestDataReloaded(t *testing.T) {
 func awaitMarks(t *testing.T, server *redistest.Server, nodes int) {
 	t.Helper()
 	var keys []string
-	eventually(t, func() bool {
+	wait.Until(t, "each node has a mark", func() bool {
 		keys = strings.Fields(server.Do("KEYS", "*.mark.*"))
 		return len(keys) == nodes
 	})
 	for _, key := range keys {
 		before := server.Do("GET", key)
-		eventually(t, func() bool { return server.Do("GET", key) != before })
+		wait.Until(t, "a mark changes", func() bool { return server.Do("GET", key) != before })
 	}
 }
 
@@ -186,7 +187,7 @@ func TestOfflineClient(t *testing.T) {
 			}
 			server.Do("DEBUG", "RELOAD", "NOSAVE")
 			s.publish(s.nodes[publisher], 7)
-			eventually(t, func() bool { return s.followers[0].Told() > 0 })
+			wait.Until(t, "the follower is told", func() bool { return s.followers[0].Told() > 0 })
 			for i, b := range s.nodes {
 				after, err := b.History(t.Context(), "ch", broker.HistoryFilter{})
 				if err != nil || after.Top.Epoch == before.Top.Epoch || after.Top.Offset != 12 {
@@ -204,7 +205,7 @@ func (s *site) load() (stop func()) {
 	running.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			s.try(s.nodes[i%len(s.nodes)])
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // the rate of the load
 		}
 	})
 	return func() { cancel(); running.Wait() }
@@ -214,7 +215,7 @@ func (s *site) load() (stop func()) {
 func accepts(t *testing.T, count *atomic.Int64, n int64) {
 	t.Helper()
 	before := count.Load()
-	eventually(t, func() bool { return count.Load() >= before+n })
+	wait.Until(t, fmt.Sprintf("%d more publications are accepted", n), func() bool { return count.Load() >= before+n })
 }
 
 // counted counts what a subscriber of its own gets, so that a test can wait for it.
@@ -273,12 +274,7 @@ func TestStaleReplica(t *testing.T) {
 	accepts(t, count, 500)
 	replicate(t, server, stale)
 	server.Do("REPLICAOF", "NO", "ONE")
-	eventually(t, func() bool { // as a connection for PUB/SUB may be gone
-		before := count.Load()
-		time.Sleep(10 * time.Millisecond)
-		return count.Load() > before
-	})
-	accepts(t, count, 700)
+	accepts(t, count, 700) // connections for PUB/SUB may have to come back first
 	stop()
 	s.verify()
 }
@@ -291,7 +287,7 @@ func replicate(t *testing.T, replica, of *redistest.Server) {
 		t.Fatal(err)
 	}
 	replica.Do("REPLICAOF", host, port)
-	eventually(t, func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
+	wait.Until(t, "the replica has the data", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
 }
 
 // TestSlotTakenBack: the replica of a Cluster's node takes over, and the node takes its
@@ -316,7 +312,7 @@ func TestSlotTakenBack(t *testing.T) {
 	second.Stop()
 	first.Continue()
 	// It has heard of the other before it lets itself be promoted again.
-	eventually(t, func() bool { return strings.Contains(first.Do("ROLE"), "slave") })
+	wait.Until(t, "the first server is a replica", func() bool { return strings.Contains(first.Do("ROLE"), "slave") })
 	first.Do("CLUSTER", "FAILOVER", "TAKEOVER")
 	for i, b := range s.nodes {
 		s.publish(b, 60+i)
@@ -339,7 +335,7 @@ func TestRepeatedRestart(t *testing.T) {
 		s.publish(s.nodes[0], 10)
 		server.Restart(false)
 		var result broker.PublishResult
-		eventually(t, func() (ok bool) {
+		wait.Until(t, "a publication is accepted", func() (ok bool) {
 			s.number++
 			var err error
 			result, err = s.nodes[0].Publish(t.Context(), "ch", follower.Number(s.number), s.opts)

@@ -20,6 +20,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -265,28 +266,14 @@ func TestStopped(t *testing.T) {
 	for len(n.events) > 0 { // of the publishers that gave up, perhaps
 		<-n.events
 	}
-	eventually(t, func() bool { return publish(b, "ch") == nil })
+	wait.Until(t, "a publish succeeds", func() bool { return publish(b, "ch") == nil })
 	receive(t, n.events)
 }
 
 // awaitHealth waits until the first shard is well, or is not.
 func awaitHealth(t testing.TB, b *redis.Broker, well bool) {
 	t.Helper()
-	eventually(t, func() bool { return (b.Health()[0].Err == nil) == well })
-}
-
-func eventually(t testing.TB, done func() bool) {
-	t.Helper()
-	within(t, 30*time.Second, done)
-}
-
-func within(t testing.TB, limit time.Duration, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it did not come about")
-		}
-	}
+	wait.Until(t, fmt.Sprintf("the shard is well: %v", well), func() bool { return (b.Health()[0].Err == nil) == well })
 }
 
 // TestRestart: Redis dies and comes back empty. Subscriptions are restored, loss is
@@ -318,7 +305,7 @@ func TestRestart(t *testing.T) {
 	}
 	// The first word of a loss comes before anything is subscribed again.
 	awaitHealth(t, b, true)
-	eventually(t, func() bool { return publish(b, "ch") == nil })
+	wait.Until(t, "a publish succeeds", func() bool { return publish(b, "ch") == nil })
 	if e := receive(t, n.events); e.Pub.Offset != 1 || e.Epoch == first.Position.Epoch {
 		t.Errorf("%+v in epoch %s after one in epoch %s", e.Pub, e.Epoch, first.Position.Epoch)
 	}
@@ -342,7 +329,7 @@ func TestReplicaTakesOver(t *testing.T) {
 		id := second.Do("CLUSTER", "MYID")
 		for _, node := range c.Nodes {
 			if node != first {
-				eventually(t, func() bool {
+				wait.Until(t, "the nodes know their new owner", func() bool {
 					return strings.Contains(node.Do("CLUSTER", "NODES"), id+" "+second.Addr()) &&
 						!strings.Contains(lineWith(node.Do("CLUSTER", "NODES"), id), "slave")
 				})
@@ -361,7 +348,7 @@ func TestReplicaTakesOver(t *testing.T) {
 		}
 		// The other way round.
 		first.Restart(false)
-		eventually(t, func() bool { return strings.Contains(first.Do("INFO", "replication"), "master_link_status:up") })
+		wait.Until(t, "the old primary replicates the new one", func() bool { return strings.Contains(first.Do("INFO", "replication"), "master_link_status:up") })
 		for i, node := range c.Nodes {
 			if node == first {
 				c.Nodes[i] = second
@@ -432,7 +419,7 @@ func TestFailover(t *testing.T) {
 	if match := receive(t, n.losses); !match("ch") {
 		t.Error("the loss does not match the channel")
 	}
-	eventually(t, func() bool { return publish(b, "ch") == nil })
+	wait.Until(t, "a publish succeeds", func() bool { return publish(b, "ch") == nil })
 	receive(t, n.events)
 	awaitHealth(t, b, true)
 	t.Logf("well again %v after the death of the primary", time.Since(start))
@@ -441,12 +428,14 @@ func TestFailover(t *testing.T) {
 	old.Restart(true)
 	// A Sentinel that finds the machine too busy does nothing for 30 s, and may then have made the
 	// old one the primary again.
-	within(t, 3*time.Minute, func() bool {
+	if !wait.Within(3*time.Minute, func() bool {
 		primary := s.Primary()
 		return primary != nil && strings.Contains(primary.Do("INFO", "replication"), "state=online")
-	})
+	}) {
+		t.Fatal("there is no primary with a replica")
+	}
 	s.Failover()
-	eventually(t, func() bool { return publish(b, "ch") == nil })
+	wait.Until(t, "a publish succeeds", func() bool { return publish(b, "ch") == nil })
 	awaitHealth(t, b, true)
 }
 
@@ -490,7 +479,7 @@ func TestMovedSlot(t *testing.T) {
 					default:
 						_, err := b.Publish(context.Background(), "ch", &channel.Publication{}, broker.PublishOptions{HistorySize: 1000, HistoryTTL: time.Minute})
 						failed = errors.Join(failed, err)
-						time.Sleep(time.Millisecond)
+						time.Sleep(time.Millisecond) // the rate of the load
 					}
 				}
 			}()
@@ -500,7 +489,7 @@ func TestMovedSlot(t *testing.T) {
 				// A script that meets a key in the midst of its move is told to try again.
 				t.Logf("errors during the migration: %v", err)
 			}
-			eventually(t, func() bool {
+			wait.Until(t, "a publication is delivered", func() bool {
 				for len(n.events) > 0 {
 					<-n.events
 				}
@@ -592,7 +581,7 @@ func TestControl(t *testing.T) {
 	for i := range 6 {
 		send(fmt.Sprint("survivor", i))
 	}
-	eventually(t, func() bool { return metric(nodes[0], "pub_sub_errors", "connection") > 0 })
+	wait.Until(t, "an error of a PUB/SUB connection", func() bool { return metric(nodes[0], "pub_sub_errors", "connection") > 0 })
 	health := nodes[0].Health()
 	if well, ill := health[0], health[1]; well.Err != nil || well.Reconnects != 0 || well.Delay == 0 || ill.Err == nil {
 		t.Errorf("%+v", health)
@@ -651,7 +640,7 @@ func TestControlOnce(t *testing.T) {
 	again := time.AfterFunc(1500*time.Millisecond, server.Continue) // during the second try, if there is one
 	defer again.Stop()
 	_ = sender.PublishControl(t.Context(), "receiver", []byte("once")) // which cannot know whether it was sent
-	eventually(t, func() bool { return sender.PublishControl(t.Context(), "receiver", []byte("end")) == nil })
+	wait.Until(t, "a control message is sent", func() bool { return sender.PublishControl(t.Context(), "receiver", []byte("end")) == nil })
 	times := 0
 	for text := receive(t, heard); text != "end"; text = receive(t, heard) {
 		times++

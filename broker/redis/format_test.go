@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // note is an event handler that writes down.
@@ -32,13 +33,7 @@ func (n *note) HandleLoss(match func(string) bool)                    { n.losses
 // receive waits for an element.
 func receive[T any](t testing.TB, from <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(20 * time.Second):
-		t.Fatal("nothing came")
-		panic("unreachable")
-	}
+	return wait.Receive(t, "an event", from)
 }
 
 const dataOne = "\x22\x03one\x48\x05" // Data "one", Time 5

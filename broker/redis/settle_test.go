@@ -10,6 +10,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // witness is an event handler that hands over publications, and channels with losses.
@@ -69,7 +70,7 @@ func olderData(t *testing.T, lists bool, saved, again int, renew bool) {
 	}
 	ask := broker.HistoryFilter{Limit: -1, Since: &before}
 	var h broker.History
-	retry(t, func() (err error) {
+	wait.Success(t, "the history is read", func() (err error) {
 		h, err = reader.History(t.Context(), "ch", ask)
 		return err
 	})
@@ -128,7 +129,7 @@ func TestOlderDataAcknowledged(t *testing.T) {
 			publishTo(t, writer, fmt.Sprintf("after %d", i))
 		}
 		var h broker.History
-		retry(t, func() (err error) {
+		wait.Success(t, "the history is read", func() (err error) {
 			h, err = writer.History(t.Context(), "ch", broker.HistoryFilter{})
 			return err
 		})
@@ -192,23 +193,10 @@ func begin(t *testing.T, server *redistest.Server, lists bool, timeout time.Dura
 func publishTo(t *testing.T, b *Broker, data string) channel.StreamPosition {
 	t.Helper()
 	var result broker.PublishResult
-	retry(t, func() (err error) {
+	wait.Success(t, "a publish succeeds", func() (err error) {
 		result, err = b.Publish(t.Context(), "ch", &channel.Publication{Data: []byte(data)},
 			broker.PublishOptions{HistorySize: 100, HistoryTTL: time.Minute})
 		return err
 	})
 	return result.Position
-}
-
-func retry(t *testing.T, do func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		err := do()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // Follower is an EventHandler that follows a channel as a client with recovery does. It
@@ -213,21 +214,19 @@ func (f *Follower) Verify(tb testing.TB, accepted []int) (missing int) {
 // await waits until the follower's position is the top of the stream.
 func (f *Follower) await(tb testing.TB) {
 	tb.Helper()
-	var position channel.StreamPosition
-	var top broker.History
-	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if top, err = f.broker.History(tb.Context(), f.ch, broker.HistoryFilter{}); err != nil {
-			continue
+	wait.Success(tb, "the follower reaches the top", func() error {
+		top, err := f.broker.History(tb.Context(), f.ch, broker.HistoryFilter{})
+		if err != nil {
+			return err
 		}
 		f.mu.Lock()
-		position = f.position
+		position := f.position
 		f.mu.Unlock()
-		if position == top.Top && len(f.events) == 0 {
-			return
+		if position != top.Top || len(f.events) > 0 {
+			return fmt.Errorf("it is at %+v and has not been told that the stream is at %+v", position, top.Top)
 		}
-	}
-	tb.Fatalf("the follower is at %+v and has not been told that the stream is at %+v, %v", position, top.Top, err)
+		return nil
+	})
 }
 
 // between returns the accepted numbers between two.

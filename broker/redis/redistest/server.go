@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // patience is how long a server may take to do what it was told.
@@ -196,10 +198,8 @@ func (s *Server) isMine() bool {
 // await polls until done says so.
 func (s *Server) await(what string, done func() bool) {
 	s.tb.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.tb.Fatalf("redistest: %s did not come within %v from %s:\n%s", what, patience, s.Addr(), s.log)
-		}
+	if !wait.Within(wait.Limit, done) {
+		s.tb.Fatalf("redistest: %s did not come within %v from %s:\n%s", what, wait.Limit, s.Addr(), s.log)
 	}
 }
 

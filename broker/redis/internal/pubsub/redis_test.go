@@ -15,6 +15,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // publisher sends commands on a connection of its own, one at a time.
@@ -140,16 +141,10 @@ func noLeaks(tb testing.TB) {
 	}
 	goroutines, files := count()
 	tb.Cleanup(func() {
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			g, f := count()
-			if g <= goroutines && f <= files {
-				return
-			}
-			if time.Now().After(end) {
-				stacks := make([]byte, 1<<16)
-				tb.Errorf("%d goroutines, %d files; before: %d, %d\n%s", g, f, goroutines, files, stacks[:runtime.Stack(stacks, true)])
-				return
-			}
+		var g, f int
+		if !wait.Within(wait.Limit, func() bool { g, f = count(); return g <= goroutines && f <= files }) {
+			stacks := make([]byte, 1<<16)
+			tb.Errorf("%d goroutines, %d files; before: %d, %d\n%s", g, f, goroutines, files, stacks[:runtime.Stack(stacks, true)])
 		}
 	})
 }
@@ -168,28 +163,20 @@ func (l *live) resubscribed(want bool) {
 }
 
 // eventually waits until health is as wanted, and returns how long that took.
-func (l *live) eventually(healthy bool) (time.Duration, error) {
+func (l *live) eventually(healthy bool) (took time.Duration, err error) {
 	l.Helper()
 	begin := time.Now()
-	for {
-		_, err := l.conn.Health()
-		if healthy == (err == nil) {
-			return time.Since(begin), err
-		}
-		if time.Since(begin) > 20*time.Second {
-			l.Fatalf("healthy: %v is not reached; health: %v", healthy, err)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(l, fmt.Sprintf("healthy: %v", healthy), func() bool {
+		_, err = l.conn.Health()
+		return healthy == (err == nil)
+	})
+	return time.Since(begin), err
 }
 
 // givenUp waits until the connection is given up.
 func (l *live) givenUp() {
-	for end := time.Now().Add(20 * time.Second); l.conn.Stats().Connected; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			l.Fatal("the connection is not given up")
-		}
-	}
+	l.Helper()
+	wait.Until(l, "the connection is given up", func() bool { return !l.conn.Stats().Connected })
 }
 
 // passes demands that a message gets through.
@@ -297,11 +284,7 @@ func TestRedisSlowHandler(t *testing.T) {
 			t.Fatal(err)
 		}
 		// In the time that it takes to become full, Redis must not have 32 MiB to send.
-		for end := time.Now().Add(20 * time.Second); l.conn.Stats().Messages+100 < i; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("of %d messages: %+v", i, l.conn.Stats())
-			}
-		}
+		wait.Until(t, fmt.Sprintf("all but 100 of %d messages are read", i), func() bool { return l.conn.Stats().Messages+100 >= i })
 	}
 	l.eventually(false)
 	close(slow)
