@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/transport"
@@ -289,9 +290,7 @@ func TestHandshakeTimeout(t *testing.T) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
-	for strings.Count(s.log.String(), "i/o timeout") < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, "two lines of the log", func() bool { return strings.Count(s.log.String(), "i/o timeout") >= 2 })
 }
 
 // TestIdleHandshakes: 1,300 clients that go silent in the middle of their handshakes hold up nobody.
@@ -348,7 +347,7 @@ func (s *secureSite) bounded() {
 	}
 }
 
-// late lets the time of all clients that wait be over.
+// late ends the time of all clients that wait.
 func (s *secureSite) late() {
 	s.ln.mu.Lock()
 	defer s.ln.mu.Unlock()
@@ -428,9 +427,7 @@ func TestClientsVanish(t *testing.T) {
 		}
 		nc.Close()
 	}
-	for s.ln.handshakes.slots.Len() > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, "all handshakes have ended", func() bool { return s.ln.handshakes.slots.Len() == 0 })
 	s.switched(s.client(&tls.Config{}), "")
 }
 

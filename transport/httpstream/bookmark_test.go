@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // TestLastEventID: a client goes on from the id of its last event, and not from older positions in its
@@ -31,15 +33,15 @@ func TestLastEventID(t *testing.T) {
 				}
 				resp := s.open(r)
 				defer resp.Body.Close()
-				p := await(t, "a peer", s.peers)
+				p := wait.Receive(t, "a peer", s.peers)
 				var got []string
 				for _, ch := range []string{"more", "news", "x y"} {
-					if sub := p.info.Connect.Subs[ch]; sub != nil {
+					if sub := p.Info.Connect.Subs[ch]; sub != nil {
 						got = append(got, fmt.Sprint(ch, ": ", sub.Recover, " ", sub.Offset, " ", sub.Epoch, " ", sub.Delta))
 					}
 				}
 				text := strings.ReplaceAll(strings.Join(got, "; "), "0  ", "0 ")
-				if text != want || p.info.Bookmarks != maxEventID {
+				if text != want || p.Info.Bookmarks != maxEventID {
 					t.Errorf("got %q, want %q", text, want)
 				}
 			})
@@ -59,8 +61,8 @@ func TestLastEventIDInQuery(t *testing.T) {
 			}
 			resp := s.open(r)
 			defer resp.Body.Close()
-			p := await(t, "a peer", s.peers)
-			if sub := p.info.Connect.Subs["news"]; sub == nil || sub.Offset != want {
+			p := wait.Receive(t, "a peer", s.peers)
+			if sub := p.Info.Connect.Subs["news"]; sub == nil || sub.Offset != want {
 				t.Errorf("%v, field %q: %+v", w, field, sub)
 			}
 		}

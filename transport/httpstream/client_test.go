@@ -11,17 +11,18 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/internal/drivertest"
+	"github.com/gyrohq/gyro/transport/internal/peertest"
 )
 
 // streams are the kinds whose answers go on.
@@ -57,67 +58,27 @@ func TestMain(m *testing.M) {
 // patience bounds every wait of a test; none takes anywhere near as long.
 const patience = 10 * time.Second
 
-// testPeer records what its transport tells.
+// testPeer is the core's end of a connection.
 type testPeer struct {
-	t      testing.TB
-	conn   transport.Conn // for tests
-	inside transport.Conn // for what the transport calls
-	info   transport.Info
-	ctx    context.Context
-	ended  atomic.Bool
-
-	messages chan string
-	writable chan struct{}
-	closed   chan error
-}
-
-func (p *testPeer) Receive(msg []byte) {
-	if p.ended.Load() {
-		p.t.Error("a message after Closed")
-	}
-	p.messages <- string(msg)
-}
-
-func (p *testPeer) Writable() {
-	select {
-	case p.writable <- struct{}{}:
-	default:
-	}
-}
-
-func (p *testPeer) Closed(err error) {
-	if p.ended.Swap(true) {
-		p.t.Error("closed twice")
-	}
-	p.closed <- err
-}
-
-func await[T any](t testing.TB, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("no sign of %s", what)
-		panic("unreachable")
-	}
+	*peertest.Peer
+	t testing.TB
 }
 
 // frame makes a frame as the core does.
 func (p *testPeer) frame(messages string) []byte {
-	f := p.info.Framer
+	f := p.Info.Framer
 	return bytes.Clone(f.Frame(append(make([]byte, f.Headroom()), messages...)))
 }
 
 func (p *testPeer) write(messages string) {
 	p.t.Helper()
 	for b := p.frame(messages); len(b) > 0; {
-		n, err := p.conn.Write([][]byte{b})
+		n, err := p.Conn.Write([][]byte{b})
 		if err != nil {
 			p.t.Fatalf("Write took %d of %d bytes: %v", n, len(b), err)
 		}
 		if b = b[n:]; len(b) > 0 {
-			await(p.t, "Writable", p.writable)
+			wait.Receive(p.t, "Writable", p.Ready)
 		}
 	}
 }
@@ -186,10 +147,7 @@ func (s *testServer) Accept(ctx context.Context, c transport.Conn, info transpor
 }
 
 func (s *testServer) accept(ctx context.Context, c transport.Conn, info transport.Info, outside transport.Conn) (transport.Peer, error) {
-	p := &testPeer{
-		t: s.t, conn: outside, inside: c, info: info, ctx: ctx,
-		messages: make(chan string, 100), writable: make(chan struct{}, 1), closed: make(chan error, 2),
-	}
+	p := &testPeer{peertest.New(s.t, ctx, c, outside, info), s.t}
 	if s.fail != nil {
 		if err := s.fail(p); err != nil {
 			return nil, err
@@ -207,7 +165,7 @@ func (s *testServer) NextLoop() transport.Loop {
 	return s.loop.Sockets()
 }
 
-// AcceptOn is Accept, except that tests use the connection from their own goroutines.
+// AcceptOn is Accept for a connection on a loop, which tests use from their own goroutines.
 func (s *testServer) AcceptOn(l transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
 	return s.accept(ctx, c, info, drivertest.OnLoop(l, c))
 }
@@ -257,7 +215,7 @@ func (s *testServer) connect() (*bufio.Reader, *answer, *testPeer) {
 	if resp.StatusCode != http.StatusOK {
 		s.t.Fatalf("status %d", resp.StatusCode)
 	}
-	return bufio.NewReader(resp.Body), resp, await(s.t, "a peer", s.peers)
+	return bufio.NewReader(resp.Body), resp, wait.Receive(s.t, "a peer", s.peers)
 }
 
 func expect(t testing.TB, r io.Reader, want string) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/front"
 )
@@ -133,8 +134,8 @@ func exchange(t *testing.T, s *testServer, sent string) string {
 	switch readStatus(r) {
 	case 0:
 	case http.StatusOK:
-		p := await(t, "a peer", s.peers)
-		p.conn.Close(protocol.DisconnectShutdown, [][]byte{p.frame(`{}`)})
+		p := wait.Receive(t, "a peer", s.peers)
+		p.Conn.Close(protocol.DisconnectShutdown, [][]byte{p.frame(`{}`)})
 	default:
 		_ = nc.CloseWrite()
 	}
@@ -230,13 +231,13 @@ func TestMiddleware(t *testing.T) {
 			if c.status != http.StatusOK {
 				return
 			}
-			p := await(t, "a peer", s.peers)
-			if _, ok := p.inside.(*loopConn); ok != c.onLoop {
-				t.Errorf("the connection is a %T", p.inside)
+			p := wait.Receive(t, "a peer", s.peers)
+			if _, ok := p.Inside.(*loopConn); ok != c.onLoop {
+				t.Errorf("the connection is a %T", p.Inside)
 			}
 			p.write("{}")
 			expect(t, resp.Body, "{}\n")
-			p.conn.Close(protocol.DisconnectShutdown, nil)
+			p.Conn.Close(protocol.DisconnectShutdown, nil)
 			expectEnd(t, resp.Body)
 		})
 	}
@@ -271,9 +272,9 @@ func TestGate(t *testing.T) {
 			s := newServer(t, UniSSE, w, Config{}, func(s *testServer) { s.gate = gate(left) })
 			r, _, p := s.connect()
 			expect(t, r, "\r\n")
-			p.conn.Close(protocol.DisconnectShutdown, nil)
+			p.Conn.Close(protocol.DisconnectShutdown, nil)
 			expectEnd(t, r)
-			if status := await(t, "Leave", left); status != http.StatusOK {
+			if status := wait.Receive(t, "Leave", left); status != http.StatusOK {
 				t.Errorf("status %d", status)
 			}
 		})
@@ -281,7 +282,7 @@ func TestGate(t *testing.T) {
 	left := make(chan int, 1)
 	s := newServer(t, UniSSE, byRoute, Config{}, func(s *testServer) { s.gate = gate(left) })
 	s.connect()
-	if status := await(t, "Leave", left); status != http.StatusOK {
+	if status := wait.Receive(t, "Leave", left); status != http.StatusOK {
 		t.Errorf("status %d", status)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -30,11 +31,11 @@ func TestStream(t *testing.T) {
 		p.write("{\"a\":1}\n{\"é\":2}")
 		expect(t, r, pre+"{\"a\":1}"+post+pre+"{\"é\":2}"+post)
 		last := p.frame(`{"push":{}}`)
-		p.conn.Close(protocol.DisconnectShutdown, [][]byte{last})
+		p.Conn.Close(protocol.DisconnectShutdown, [][]byte{last})
 		expect(t, r, pre+`{"push":{}}`+post)
 		expectEnd(t, r)
 		resp.Body.Close()
-		if err := await(t, "Closed", p.closed); !errors.Is(err, protocol.DisconnectShutdown) {
+		if err := wait.Receive(t, "Closed", p.Ended); !errors.Is(err, protocol.DisconnectShutdown) {
 			t.Errorf("closed: %v", err)
 		}
 	})
@@ -68,20 +69,20 @@ func checkHead(t *testing.T, k Kind, w way, resp *answer) {
 
 func checkInfo(t *testing.T, k Kind, w way, p *testPeer) {
 	t.Helper()
-	if p.info.Name != kinds[k].name || p.info.Mode != kinds[k].mode || !p.info.DisconnectPush || p.info.RemoteAddr == "" ||
-		p.info.Header().Get("User-Agent") == "" || p.ctx.Value(http.ServerContextKey) == nil || p.ctx.Done() != nil {
-		t.Errorf("%+v", p.info)
+	if p.Info.Name != kinds[k].name || p.Info.Mode != kinds[k].mode || !p.Info.DisconnectPush || p.Info.RemoteAddr == "" ||
+		p.Info.Header().Get("User-Agent") == "" || p.Context.Value(http.ServerContextKey) == nil || p.Context.Done() != nil {
+		t.Errorf("%+v", p.Info)
 	}
-	if _, onLoop := p.inside.(*loopConn); onLoop != (w == byHijack || w == byRoute) {
-		t.Errorf("the connection is a %T", p.inside)
+	if _, onLoop := p.Inside.(*loopConn); onLoop != (w == byHijack || w == byRoute) {
+		t.Errorf("the connection is a %T", p.Inside)
 	}
 	if kinds[k].mode == transport.OneWay {
-		if p.info.Connect == nil || string(p.info.Connect.Data) != `{"a":"é"}` {
-			t.Errorf("connect request: %+v", p.info.Connect)
+		if p.Info.Connect == nil || string(p.Info.Connect.Data) != `{"a":"é"}` {
+			t.Errorf("connect request: %+v", p.Info.Connect)
 		}
 		return
 	}
-	if got := await(t, "the commands", p.messages); got != `{"id":1,"connect":{}}` || p.info.Connect != nil {
+	if got := wait.Receive(t, "the commands", p.Messages); got != `{"id":1,"connect":{}}` || p.Info.Connect != nil {
 		t.Errorf("commands: %q", got)
 	}
 }
@@ -94,13 +95,13 @@ func TestProtobuf(t *testing.T) {
 			r, _ := http.NewRequest(http.MethodPost, s.URL+s.path(), strings.NewReader("\x02\x08\x01"))
 			r.Header.Set("Content-Type", "application/octet-stream")
 			resp := s.open(r)
-			p := await(t, "a peer", s.peers)
-			if got := await(t, "the commands", p.messages); got != "\x02\x08\x01" || p.info.Framer.Encoding() != protocol.Protobuf {
-				t.Errorf("%q, %v", got, p.info.Framer.Encoding())
+			p := wait.Receive(t, "a peer", s.peers)
+			if got := wait.Receive(t, "the commands", p.Messages); got != "\x02\x08\x01" || p.Info.Framer.Encoding() != protocol.Protobuf {
+				t.Errorf("%q, %v", got, p.Info.Framer.Encoding())
 			}
 			p.write("\x00\x02ab")
 			expect(t, resp.Body, "\x00\x02ab")
-			p.conn.Close(protocol.DisconnectShutdown, nil)
+			p.Conn.Close(protocol.DisconnectShutdown, nil)
 			expectEnd(t, resp.Body)
 		})
 	}
@@ -108,7 +109,7 @@ func TestProtobuf(t *testing.T) {
 	r := s.usual()
 	r.Header.Set("Content-Type", "application/octet-stream")
 	s.open(r)
-	if p := await(t, "a peer", s.peers); p.info.Framer.Encoding() != protocol.JSON {
+	if p := wait.Receive(t, "a peer", s.peers); p.Info.Framer.Encoding() != protocol.JSON {
 		t.Error("a one-way stream is binary")
 	}
 }
@@ -119,7 +120,7 @@ func TestClientLeaves(t *testing.T) {
 		s := newServer(t, k, w, Config{}, nil)
 		_, resp, p := s.connect()
 		resp.Body.Close()
-		if err := await(t, "Closed", p.closed); err == nil || errors.Is(err, protocol.DisconnectWriteError) {
+		if err := wait.Receive(t, "Closed", p.Ended); err == nil || errors.Is(err, protocol.DisconnectWriteError) {
 			t.Errorf("closed: %v", err)
 		}
 	})
@@ -134,13 +135,13 @@ func TestDropped(t *testing.T) {
 		if kinds[k].events() {
 			expect(t, r, "\r\n")
 		}
-		p.conn.Close(protocol.DisconnectConnectionClosed, nil)
+		p.Conn.Close(protocol.DisconnectConnectionClosed, nil)
 		rest, err := io.ReadAll(r)
 		if len(rest) > 0 || err == nil && w != byHTTP2 {
 			t.Errorf("got %q, %v", rest, err)
 		}
 		resp.Body.Close()
-		if err := await(t, "Closed", p.closed); !errors.Is(err, protocol.DisconnectConnectionClosed) {
+		if err := wait.Receive(t, "Closed", p.Ended); !errors.Is(err, protocol.DisconnectConnectionClosed) {
 			t.Errorf("closed: %v", err)
 		}
 	})
@@ -176,7 +177,7 @@ func TestStale(t *testing.T) {
 		}
 		s := newServer(t, k, w, Config{StaleTimeout: 50 * time.Millisecond}, nil)
 		r, _, p := s.connect()
-		p.conn.Close(protocol.Disconnect{}, [][]byte{p.frame(`{"id":1,"error":{}}`)})
+		p.Conn.Close(protocol.Disconnect{}, [][]byte{p.frame(`{"id":1,"error":{}}`)})
 		got, err := io.ReadAll(r)
 		want := "{\"id\":1,\"error\":{}}\n{\"push\":{\"disconnect\":{\"code\":3502,\"reason\":\"stale\"}}}\n"
 		if kinds[k].events() {
@@ -188,9 +189,9 @@ func TestStale(t *testing.T) {
 	})
 	s := newServer(t, SSE, byGoroutines, Config{StaleTimeout: time.Hour}, nil)
 	_, resp, p := s.connect()
-	p.conn.Close(protocol.Disconnect{}, nil)
+	p.Conn.Close(protocol.Disconnect{}, nil)
 	resp.Body.Close()
-	if err := await(t, "Closed", p.closed); !errors.Is(err, protocol.Disconnect{}) {
+	if err := wait.Receive(t, "Closed", p.Ended); !errors.Is(err, protocol.Disconnect{}) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -204,7 +205,7 @@ func TestNeverReading(t *testing.T) {
 			s := newServer(t, UniSSE, w, Config{WriteTimeout: 500 * time.Millisecond}, nil)
 			_, _, p := s.connect()
 			taken := writeUntilClosed(p, p.frame(strings.Repeat("x", 4<<10)))
-			if err := await(t, "Closed", p.closed); !errors.Is(err, protocol.DisconnectWriteError) {
+			if err := wait.Receive(t, "Closed", p.Ended); !errors.Is(err, protocol.DisconnectWriteError) {
 				t.Errorf("closed: %v", err)
 			}
 			if limit := 32 << 20; taken > limit { // the kernel's buffers, and those of HTTP/2
@@ -217,7 +218,7 @@ func TestNeverReading(t *testing.T) {
 // writeUntilClosed writes a frame again and again. It returns the number of bytes that were taken.
 func writeUntilClosed(p *testPeer, frame []byte) (taken int) {
 	for {
-		n, err := p.conn.Write([][]byte{frame})
+		n, err := p.Conn.Write([][]byte{frame})
 		taken += n
 		if err != nil {
 			return taken
@@ -226,9 +227,9 @@ func writeUntilClosed(p *testPeer, frame []byte) (taken int) {
 			continue
 		}
 		select {
-		case <-p.writable:
-		case err := <-p.closed:
-			p.closed <- err
+		case <-p.Ready:
+		case err := <-p.Ended:
+			p.Ended <- err
 			return taken
 		}
 	}
@@ -241,13 +242,13 @@ func TestSurplus(t *testing.T) {
 			s := newServer(t, UniSSE, w, Config{}, nil)
 			nc := s.dial()
 			_, _ = io.WriteString(nc, "GET /connection/uni_sse HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n\r\n")
-			p := await(t, "a peer", s.peers)
+			p := wait.Receive(t, "a peer", s.peers)
 			_, _ = io.WriteString(nc, strings.Repeat("x", 1000))
 			p.write("{}")
 			resp := head(t, nc)
 			expect(t, resp.Body, "\r\ndata: {}\n\n")
 			_, _ = io.WriteString(nc, strings.Repeat("x", 64<<10))
-			if err := await(t, "Closed", p.closed); !errors.Is(err, protocol.DisconnectBadRequest) {
+			if err := wait.Receive(t, "Closed", p.Ended); !errors.Is(err, protocol.DisconnectBadRequest) {
 				t.Errorf("closed: %v", err)
 			}
 			expect(t, resp.Body, "data: {\"disconnect\":{\"code\":3501,\"reason\":\"bad request\"}}\n\n")
@@ -263,9 +264,9 @@ func TestHalfClosed(t *testing.T) {
 			s := newServer(t, UniSSE, w, Config{}, nil)
 			nc := s.dial()
 			_, _ = io.WriteString(nc, "GET /connection/uni_sse HTTP/1.1\r\nHost: a\r\n\r\n")
-			p := await(t, "a peer", s.peers)
+			p := wait.Receive(t, "a peer", s.peers)
 			_ = nc.(*net.TCPConn).CloseWrite()
-			await(t, "Closed", p.closed)
+			wait.Receive(t, "Closed", p.Ended)
 		})
 	}
 }

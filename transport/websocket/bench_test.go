@@ -21,9 +21,9 @@ func pairs(b *testing.B, n int) []transport.Conn {
 	for range n {
 		c, p := s.connect("/", nil)
 		_ = c.nc.SetDeadline(time.Time{})
-		conns = append(conns, p.conn)
+		conns = append(conns, p.Conn)
 		go discard(c.nc)
-		b.Cleanup(func() { p.conn.Close(protocol.DisconnectConnectionClosed, nil); <-p.closed })
+		b.Cleanup(func() { p.Conn.Close(protocol.DisconnectConnectionClosed, nil); <-p.Ended })
 	}
 	return conns
 }
@@ -89,7 +89,7 @@ func BenchmarkReceive(b *testing.B) {
 	done := make(chan struct{}, 1)
 	left := batch
 	s.prepare = func(p *testPeer) error {
-		p.receive = func([]byte) {
+		p.OnReceive = func([]byte) {
 			if left--; left == 0 {
 				left = batch
 				done <- struct{}{}
@@ -110,5 +110,5 @@ func BenchmarkReceive(b *testing.B) {
 		<-done
 	}
 	c.nc.Close()
-	<-p.closed
+	<-p.Ended
 }

@@ -16,30 +16,30 @@ import (
 func TestMessagesBeforeTheBreak(t *testing.T) {
 	s := newServer(t, Config{})
 	s.prepare = func(p *testPeer) error {
-		p.receive = func(msg []byte) {
-			p.inside.Pause(true)
-			p.messages <- string(msg)
+		p.OnReceive = func(msg []byte) {
+			p.Inside.Pause(true)
+			p.Messages <- string(msg)
 		}
 		return nil
 	}
 	for range 20 {
 		c, p := s.connect("/", nil)
 		c.send(text("first"), text("second"), text("third"))
-		p.message()
+		p.Message()
 		c.send(text("fourth"), text("fifth"))
 		_ = c.nc.(*net.TCPConn).SetLinger(0)
 		c.nc.Close() // resets it
 		for {        // the goroutine that reads does not hear of it during a pause
-			if _, err := p.conn.Write(frames("x")); err != nil {
+			if _, err := p.Conn.Write(frames("x")); err != nil {
 				break
 			}
 		}
 		for _, want := range []string{"second", "third", "fourth", "fifth"} {
-			if got := p.message(); got != want {
+			if got := p.Message(); got != want {
 				t.Fatalf("got %q, want %q", got, want)
 			}
 		}
-		if err := p.closedWith(); err == nil {
+		if err := p.ClosedWith(); err == nil {
 			t.Error("it was not lost")
 		}
 	}
@@ -55,7 +55,7 @@ func TestPingsInARow(t *testing.T) {
 		flood = append(flood, frame{Fin: true, Op: rfc6455.OpPing, Payload: fmt.Sprint(i)})
 	}
 	c.send(append(flood, text("behind"))...)
-	p.message()
+	p.Message()
 	pongs, last := 0, fmt.Sprint(pings-1)
 	for {
 		f, err := c.read()
@@ -80,8 +80,7 @@ func TestPanicOnAGoroutine(t *testing.T) {
 	}
 	s := newServer(t, Config{})
 	s.prepare = func(p *testPeer) error {
-		p.receive = func([]byte) {
-			p.called.Store(false)
+		p.OnReceive = func([]byte) {
 			panic("no message")
 		}
 		return nil
@@ -91,7 +90,7 @@ func TestPanicOnAGoroutine(t *testing.T) {
 	d := protocol.DisconnectServerError
 	c.expect(closeFr(uint16(d.Code), d.Reason))
 	var panicked *transport.Panic
-	if err := p.closedWith(); !errors.As(err, &panicked) || panicked.Reason != "no message" || len(panicked.Stack) == 0 {
+	if err := p.ClosedWith(); !errors.As(err, &panicked) || panicked.Reason != "no message" || len(panicked.Stack) == 0 {
 		t.Errorf("Closed(%v)", err)
 	}
 }

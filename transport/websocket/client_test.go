@@ -21,6 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/wstest/frametest"
@@ -28,6 +29,7 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/drivertest"
+	"github.com/gyrohq/gyro/transport/internal/peertest"
 	"github.com/gyrohq/gyro/transport/websocket/internal/endpoint"
 )
 
@@ -153,74 +155,10 @@ func (c *testClient) expectEOF() {
 	}
 }
 
-// testPeer records what its transport tells, and checks how it does so.
+// testPeer is the core's end of a connection.
 type testPeer struct {
-	t       testing.TB
-	conn    transport.Conn // for tests
-	inside  transport.Conn // for what the transport calls
-	info    transport.Info
-	ctx     context.Context
-	called  atomic.Bool
-	ended   atomic.Bool
-	receive func(msg []byte) // nil: put into messages
-
-	messages chan string
-	writable chan struct{}
-	closed   chan error
-}
-
-func (p *testPeer) enter() func() {
-	if p.called.Swap(true) {
-		p.t.Error("calls of the peer overlap")
-	}
-	if p.ended.Load() {
-		p.t.Error("the peer is called after Closed")
-	}
-	return func() { p.called.Store(false) }
-}
-
-func (p *testPeer) Receive(msg []byte) {
-	defer p.enter()()
-	if p.receive != nil {
-		p.receive(msg)
-		return
-	}
-	p.messages <- string(msg)
-}
-
-func (p *testPeer) Writable() {
-	defer p.enter()()
-	select {
-	case p.writable <- struct{}{}:
-	default:
-	}
-}
-
-func (p *testPeer) Closed(err error) {
-	defer p.enter()()
-	p.ended.Store(true)
-	p.closed <- err
-}
-
-func (p *testPeer) message() string {
-	p.t.Helper()
-	return await(p.t, "a message", p.messages)
-}
-
-func (p *testPeer) closedWith() error {
-	p.t.Helper()
-	return await(p.t, "Closed", p.closed)
-}
-
-func await[T any](t testing.TB, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("no sign of %s", what)
-		panic("unreachable")
-	}
+	*peertest.Peer
+	t testing.TB
 }
 
 // frames splits bytes as Conn.Write wants them: it makes one unmasked frame each.
@@ -247,7 +185,7 @@ func (p *testPeer) write(msgs ...string) {
 	p.t.Helper()
 	list := frames(msgs...)
 	total := len(bytes.Join(list, nil))
-	if n, err := p.conn.Write(list); n != total || err != nil {
+	if n, err := p.Conn.Write(list); n != total || err != nil {
 		p.t.Fatalf("Write took %d of %d bytes: %v", n, total, err)
 	}
 }
@@ -273,10 +211,7 @@ func (s *testServer) Accept(ctx context.Context, c transport.Conn, info transpor
 }
 
 func (s *testServer) accept(ctx context.Context, c transport.Conn, info transport.Info, outside transport.Conn) (transport.Peer, error) {
-	p := &testPeer{
-		t: s.t, conn: c, inside: c, info: info, ctx: ctx,
-		messages: make(chan string, 100), writable: make(chan struct{}, 1), closed: make(chan error, 2),
-	}
+	p := &testPeer{peertest.New(s.t, ctx, c, c, info), s.t}
 	s.order.Lock()
 	s.order.Unlock() //nolint:staticcheck // nothing to guard
 	if s.prepare != nil {
@@ -284,7 +219,7 @@ func (s *testServer) accept(ctx context.Context, c transport.Conn, info transpor
 			return nil, err
 		}
 	}
-	p.conn = outside
+	p.Conn = outside
 	s.peers <- p
 	return p, nil
 }
@@ -297,7 +232,7 @@ func (s *testServer) NextLoop() transport.Loop {
 	return s.loop.Sockets()
 }
 
-// AcceptOn is Accept, but that tests use the connection from their own goroutines.
+// AcceptOn is Accept for a connection on a loop, which tests use from their own goroutines.
 func (s *testServer) AcceptOn(l transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
 	return s.accept(ctx, c, info, drivertest.OnLoop(l, c))
 }
@@ -375,5 +310,5 @@ func (s *testServer) dial() net.Conn {
 func (s *testServer) connect(target string, header http.Header, early ...frame) (*testClient, *testPeer) {
 	s.t.Helper()
 	c, _ := newClient(s.t, s.dial(), target, header, early...)
-	return c, await(s.t, "a peer", s.peers)
+	return c, wait.Receive(s.t, "a peer", s.peers)
 }

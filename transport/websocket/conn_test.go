@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
@@ -25,7 +26,7 @@ func converse(t *testing.T, c *testClient, p *testPeer) {
 	c.send(text("hello"), frame{Op: rfc6455.OpText, Payload: "frag"}, frame{Fin: true, Op: rfc6455.OpPing, Payload: "in between"},
 		frame{Fin: true, Payload: "mented"}, binFr("\x00\xff"), text(long), text(""))
 	for _, want := range []string{"hello", "fragmented", "\x00\xff", long, ""} {
-		if got := p.message(); got != want {
+		if got := p.Message(); got != want {
 			t.Fatalf("server got %.100q (%d), want %.100q (%d)", got, len(got), want, len(want))
 		}
 	}
@@ -33,33 +34,33 @@ func converse(t *testing.T, c *testClient, p *testPeer) {
 	p.writeAll(frames("one", "two", long, "three"))
 	c.expect(text("one"), text("two"), text(long), text("three"))
 	c.send(frame{Fin: true, Op: rfc6455.OpPong, Payload: "unasked"}, text("more"))
-	p.message()
-	p.conn.Close(protocol.DisconnectForceReconnect, frames("last"))
+	p.Message()
+	p.Conn.Close(protocol.DisconnectForceReconnect, frames("last"))
 	c.expect(text("last"), closeFr(3011, "force reconnect"))
 	c.send(text("discarded"), closeFr(3011, ""))
 	c.expectEOF()
-	if err := p.closedWith(); !errors.Is(err, protocol.DisconnectForceReconnect) {
+	if err := p.ClosedWith(); !errors.Is(err, protocol.DisconnectForceReconnect) {
 		t.Errorf("Closed(%v)", err)
 	}
-	if n, err := p.conn.Write(frames("x")); n != 0 || err == nil {
+	if n, err := p.Conn.Write(frames("x")); n != 0 || err == nil {
 		t.Errorf("Write after the end: %d, %v", n, err)
 	}
-	p.conn.Close(protocol.DisconnectShutdown, nil)
-	p.conn.Pause(false)
+	p.Conn.Close(protocol.DisconnectShutdown, nil)
+	p.Conn.Pause(false)
 }
 
 // writeAll writes like the core: what is not taken is written when Writable says.
 func (p *testPeer) writeAll(list [][]byte) {
 	p.t.Helper()
 	for {
-		n, err := p.conn.Write(list)
+		n, err := p.Conn.Write(list)
 		if err != nil {
 			p.t.Fatal(err)
 		}
 		if list = skip(list, n); len(list) == 0 {
 			return
 		}
-		await(p.t, "Writable", p.writable)
+		wait.Receive(p.t, "Writable", p.Ready)
 	}
 }
 
@@ -75,7 +76,7 @@ func TestTLS(t *testing.T) {
 	defer s.Server.Close()
 	tc := tls.Client(s.dial(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 	c, _ := newClient(t, tc, "/", nil)
-	converse(t, c, await(t, "a peer", s.peers))
+	converse(t, c, wait.Receive(t, "a peer", s.peers))
 }
 
 // TestEarlyData: a client may send right behind its request.
@@ -84,7 +85,7 @@ func TestEarlyData(t *testing.T) {
 	long := testText(30000) // goes beyond the server's buffer
 	c, p := s.connect("/", nil, text("early"), text(long))
 	for _, want := range []string{"early", long} {
-		if got := p.message(); got != want {
+		if got := p.Message(); got != want {
 			t.Fatalf("got %.50q", got)
 		}
 	}
@@ -96,7 +97,7 @@ func TestEarlyClose(t *testing.T) {
 	c, p := s.connect("/", nil, closeFr(1000, "never mind"))
 	c.expect(closeFr(1000, ""))
 	c.expectEOF()
-	p.closedWith()
+	p.ClosedWith()
 }
 
 // TestViolationsOnTheWire: each gets its Close frame, the peer hears at once, and
@@ -110,7 +111,7 @@ func TestViolationsOnTheWire(t *testing.T) {
 			c.raw(make([]byte, 50000))
 			c.expect(closeFr(tt.Code, tt.Reason))
 			var got *rfc6455.CloseError
-			if err := p.closedWith(); !errors.As(err, &got) || *got != (rfc6455.CloseError{Code: tt.Code, Reason: tt.Reason}) {
+			if err := p.ClosedWith(); !errors.As(err, &got) || *got != (rfc6455.CloseError{Code: tt.Code, Reason: tt.Reason}) {
 				t.Errorf("Closed(%v)", err)
 			}
 			c.send(closeFr(tt.Code, ""))
@@ -130,11 +131,11 @@ func TestCompression(t *testing.T) {
 	z := frametest.Deflate(testText(9999))
 	c.send(deflated("Hello"), text("plain"), frame{RSV1: true, Op: rfc6455.OpText, Payload: z[:7]}, frame{Fin: true, Payload: z[7:]})
 	for _, want := range []string{"Hello", "plain", testText(9999)} {
-		if got := p.message(); got != want {
+		if got := p.Message(); got != want {
 			t.Fatalf("got %.50q", got)
 		}
 	}
-	f := p.info.Framer
+	f := p.Info.Framer
 	p.writeAll([][]byte{
 		f.Frame(append(make([]byte, f.Headroom()), testText(300)...)),
 		f.Frame(append(make([]byte, f.Headroom()), "short"...)),
@@ -148,7 +149,7 @@ func TestCompression(t *testing.T) {
 	}
 	c.expect(text("short"))
 	c.nc.Close()
-	p.closedWith()
+	p.ClosedWith()
 }
 
 func TestAcceptError(t *testing.T) {
@@ -174,13 +175,13 @@ func TestUseWhileAccepting(t *testing.T) {
 	s := newServer(t, Config{})
 	s.prepare = func(p *testPeer) error {
 		p.write("welcome")
-		p.conn.Close(protocol.DisconnectExpired, nil)
+		p.Conn.Close(protocol.DisconnectExpired, nil)
 		return nil
 	}
 	c, p := s.connect("/", nil)
 	c.expect(text("welcome"), closeFr(3005, "connection expired"))
 	c.nc.Close()
-	if err := p.closedWith(); !errors.Is(err, protocol.DisconnectExpired) {
+	if err := p.ClosedWith(); !errors.Is(err, protocol.DisconnectExpired) {
 		t.Errorf("Closed(%v)", err)
 	}
 }
@@ -206,7 +207,7 @@ func TestClientVanishes(t *testing.T) {
 			s := newServer(t, Config{})
 			c, p := s.connect("/", nil)
 			vanish(c.nc.(*net.TCPConn))
-			if err := p.closedWith(); err == nil || !strings.Contains(err.Error(), "connection lost") {
+			if err := p.ClosedWith(); err == nil || !strings.Contains(err.Error(), "connection lost") {
 				t.Errorf("Closed(%v)", err)
 			}
 		})
@@ -217,33 +218,33 @@ func TestPause(t *testing.T) {
 	s := newServer(t, Config{})
 	c, p := s.connect("/", nil)
 	c.send(text("1"))
-	p.message()
-	p.conn.Pause(true)
-	p.conn.Pause(true)
+	p.Message()
+	p.Conn.Pause(true)
+	p.Conn.Pause(true)
 	for range 50 { // more than one read takes
 		c.send(text(testText(1000)))
 	}
 	c.send(text("end"))
 	// The kernel may take all of it; what counts is that it is not received.
 	select {
-	case m := <-p.messages:
+	case m := <-p.Messages:
 		t.Fatalf("got %.20q during the pause", m)
 	case <-time.After(30 * time.Millisecond):
 	}
-	p.conn.Pause(false)
+	p.Conn.Pause(false)
 	for range 50 {
-		p.message()
+		p.Message()
 	}
-	if m := p.message(); m != "end" {
+	if m := p.Message(); m != "end" {
 		t.Errorf("got %.20q", m)
 	}
-	p.conn.Pause(true)
+	p.Conn.Pause(true)
 	c.send(text("discarded"))
-	p.conn.Close(protocol.DisconnectShutdown, nil)
+	p.Conn.Close(protocol.DisconnectShutdown, nil)
 	c.expect(closeFr(3001, "shutdown"))
 	c.send(closeFr(3001, ""))
 	c.expectEOF()
-	p.closedWith()
+	p.ClosedWith()
 }
 
 // fill writes list over and over until every buffer on the way to the client,
@@ -251,7 +252,7 @@ func TestPause(t *testing.T) {
 func fill(t *testing.T, p *testPeer, list [][]byte) (taken int) {
 	t.Helper()
 	for rest := list; taken < 64<<20; {
-		n, err := p.conn.Write(rest)
+		n, err := p.Conn.Write(rest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +262,7 @@ func fill(t *testing.T, p *testPeer, list [][]byte) (taken int) {
 			continue
 		}
 		select {
-		case <-p.writable: // the kernel was only busy
+		case <-p.Ready: // the kernel was only busy
 		case <-time.After(30 * time.Millisecond):
 			return taken
 		}
@@ -275,17 +276,17 @@ func fill(t *testing.T, p *testPeer, list [][]byte) (taken int) {
 func writeUntilClosed(t *testing.T, p *testPeer, list [][]byte) error {
 	t.Helper()
 	for rest := list; ; {
-		n, err := p.conn.Write(rest)
+		n, err := p.Conn.Write(rest)
 		if err != nil {
-			return p.closedWith()
+			return p.ClosedWith()
 		}
 		if rest = skip(rest, n); len(rest) == 0 {
 			rest = list
 			continue
 		}
 		select {
-		case <-p.writable:
-		case err := <-p.closed:
+		case <-p.Ready:
+		case err := <-p.Ended:
 			return err
 		case <-time.After(patience):
 			t.Fatal("neither Writable nor Closed")
@@ -310,15 +311,15 @@ func slowReader(t *testing.T, joined bool) {
 		taken := fill(t, p, list)
 		for n := 1; n > 0; taken += n { // the kernel may find room yet
 			var err error
-			if n, err = p.conn.Write(skip(list, taken%len(whole))); err != nil {
+			if n, err = p.Conn.Write(skip(list, taken%len(whole))); err != nil {
 				t.Fatalf("Write while congested: %v", err)
 			}
 		}
 		// A ping meanwhile is answered between frames; at least the last one.
 		c.send(frame{Fin: true, Op: rfc6455.OpPing, Payload: "1"}, frame{Fin: true, Op: rfc6455.OpPing, Payload: "2"}, text("seen"))
-		p.message()
+		p.Message()
 		c.send(text("read later")) // by another read, before which the pings are answered
-		p.message()
+		p.Message()
 
 		read := make(chan []byte)
 		go func() {
@@ -336,10 +337,10 @@ func slowReader(t *testing.T, joined bool) {
 			}
 			read <- got
 		}()
-		await(t, "Writable", p.writable)
+		wait.Receive(t, "Writable", p.Ready)
 		p.writeAll(skip(list, taken%len(whole)))
-		p.conn.Close(protocol.DisconnectShutdown, nil)
-		got := await(t, "the client's end", read)
+		p.Conn.Close(protocol.DisconnectShutdown, nil)
+		got := wait.Receive(t, "the client's end", read)
 		if bytes.Count(got, []byte("<pong 2>")) != 1 {
 			t.Errorf("size %d: the latest ping was not answered", size)
 		}
@@ -350,7 +351,7 @@ func slowReader(t *testing.T, joined bool) {
 			t.Errorf("size %d: client got %d bytes, want %d", size, len(got), times*len(whole))
 		}
 		c.nc.Close()
-		p.closedWith()
+		p.ClosedWith()
 	}
 }
 
@@ -360,7 +361,7 @@ func TestCloseWhileCongested(t *testing.T) {
 	s := newTightServer(t, Config{WriteTimeout: patience})
 	c, p := s.connect("/", nil)
 	fill(t, p, frames(testText(50000)))
-	p.conn.Close(protocol.DisconnectSlow, nil)
+	p.Conn.Close(protocol.DisconnectSlow, nil)
 	for {
 		f, err := c.read()
 		if err != nil {
@@ -377,14 +378,14 @@ func TestCloseWhileCongested(t *testing.T) {
 		}
 	}
 	c.nc.Close()
-	p.closedWith()
+	p.ClosedWith()
 }
 
 func TestWriteTimeout(t *testing.T) {
 	for name, end := range map[string]func(p *testPeer){
 		"open":    func(*testPeer) {},
-		"closing": func(p *testPeer) { p.conn.Close(protocol.DisconnectSlow, frames("rest")) },
-		"dropped": func(p *testPeer) { p.conn.Close(protocol.DisconnectConnectionClosed, nil) },
+		"closing": func(p *testPeer) { p.Conn.Close(protocol.DisconnectSlow, frames("rest")) },
+		"dropped": func(p *testPeer) { p.Conn.Close(protocol.DisconnectConnectionClosed, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			// It must not pass before the connection is closed.
@@ -394,12 +395,12 @@ func TestWriteTimeout(t *testing.T) {
 			fill(t, p, frames(testText(50000)))
 			end(p)
 			var d protocol.Disconnect
-			if err := p.closedWith(); !errors.As(err, &d) {
+			if err := p.ClosedWith(); !errors.As(err, &d) {
 				t.Errorf("Closed(%v)", err)
 			} else if want := map[string]uint32{"open": 3009, "closing": 3008, "dropped": 3000}[name]; d.Code != want {
 				t.Errorf("Closed(%v), want %d", err, want)
 			}
-			if n, err := p.conn.Write(frames("x")); n != 0 || err == nil {
+			if n, err := p.Conn.Write(frames("x")); n != 0 || err == nil {
 				t.Errorf("Write after the end: %d, %v", n, err)
 			}
 			if _, err := io.Copy(io.Discard, c.nc); err == nil {
@@ -412,17 +413,17 @@ func TestWriteTimeout(t *testing.T) {
 func TestWriteToVanished(t *testing.T) {
 	s := newServer(t, Config{})
 	s.prepare = func(p *testPeer) error {
-		p.receive = func([]byte) { p.inside.Pause(true); p.messages <- "" }
+		p.OnReceive = func([]byte) { p.Inside.Pause(true); p.Messages <- "" }
 		return nil
 	}
 	c, p := s.connect("/", nil)
 	c.send(text("pause")) // so that only a write can find out
-	p.message()
+	p.Message()
 	_ = c.nc.(*net.TCPConn).SetLinger(0)
 	c.nc.Close()
 	deadline := time.Now().Add(patience)
 	for {
-		_, err := p.conn.Write(frames("x"))
+		_, err := p.Conn.Write(frames("x"))
 		if err != nil {
 			if !onLoops && !errors.Is(err, protocol.DisconnectWriteError) {
 				t.Errorf("Write: %v", err)
@@ -434,7 +435,7 @@ func TestWriteToVanished(t *testing.T) {
 		}
 	}
 	// A loop hears of it also while it does not read.
-	if err := p.closedWith(); err == nil || !onLoops && !errors.Is(err, protocol.DisconnectWriteError) {
+	if err := p.ClosedWith(); err == nil || !onLoops && !errors.Is(err, protocol.DisconnectWriteError) {
 		t.Errorf("Closed(%v)", err)
 	}
 }
@@ -448,15 +449,15 @@ func TestConcurrentUse(t *testing.T) {
 		done := make(chan struct{}, 3)
 		go func() {
 			for range 100 {
-				_, _ = p.conn.Write(frames("a", testText(3000)))
+				_, _ = p.Conn.Write(frames("a", testText(3000)))
 			}
 			done <- struct{}{}
 		}()
 		go func() {
 			for i := range 100 {
-				p.conn.Pause(i%2 == 0)
+				p.Conn.Pause(i%2 == 0)
 			}
-			p.conn.Close(protocol.DisconnectShutdown, frames("z"))
+			p.Conn.Close(protocol.DisconnectShutdown, frames("z"))
 			done <- struct{}{}
 		}()
 		go func() {
@@ -469,7 +470,7 @@ func TestConcurrentUse(t *testing.T) {
 			}
 		}()
 		go func() {
-			for range p.messages {
+			for range p.Messages {
 				continue // drain
 			}
 		}()
@@ -477,10 +478,10 @@ func TestConcurrentUse(t *testing.T) {
 			_, _ = c.nc.Write(masked(text("m"), frame{Fin: true, Op: rfc6455.OpPing, Payload: "p"}))
 		}
 		for range 3 {
-			await(t, "the goroutines", done)
+			wait.Receive(t, "the goroutines", done)
 		}
 		c.nc.Close()
-		p.closedWith()
-		close(p.messages)
+		p.ClosedWith()
+		close(p.Messages)
 	}
 }

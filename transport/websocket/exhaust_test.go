@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/logtest"
 )
 
@@ -42,7 +43,7 @@ func testDescriptorsExhausted(t *testing.T) {
 	var logs logtest.Buffer
 	s := siteServer(t, true, func(hs *http.Server) { hs.ErrorLog = log.New(&logs, "", 0) })
 	c, _ := newClient(t, s.dial(), "/ws", nil)
-	p := await(t, "a peer", s.peers)
+	p := wait.Receive(t, "a peer", s.peers)
 
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -77,11 +78,11 @@ func testDescriptorsExhausted(t *testing.T) {
 
 	release(1)
 	waiting := s.dial()
-	eventually(t, "no word in the log", func() bool {
+	wait.Until(t, "a line in the log", func() bool {
 		return strings.Contains(logs.String(), "http: Accept error: accept tcp "+s.Listener.Addr().String()+": accept4: too many open files; retrying in")
 	})
 	c.send(text("still here"))
-	p.message()
+	p.Message()
 	p.write("so am I")
 	c.expect(text("so am I"))
 

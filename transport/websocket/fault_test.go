@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/protocol"
@@ -68,7 +69,7 @@ func newCrowd(t *testing.T, cfg Config) *crowd {
 	c.server.Start()
 	t.Cleanup(c.server.Close)
 	c.open("/").reset() // what there is with the first connection is there from now on
-	eventually(t, "the connection did not end", func() bool { return c.over.Load() == 1 })
+	wait.Until(t, "the connection ends", func() bool { return c.over.Load() == 1 })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.causes)
@@ -383,7 +384,7 @@ func (f *fault) test(t *testing.T, bound int64) {
 	}
 	f.leaveAll(c, clients)
 	var after stock
-	eventually(t, "more is held than before", func() bool {
+	wait.Until(t, "no more is held than before", func() bool {
 		after = takeStock(t)
 		return after.descriptors <= before.descriptors && after.goroutines <= before.goroutines+2 &&
 			(raceEnabled || after.heap <= before.heap+256<<10) // stacks of goroutines that are gone are reused
@@ -403,9 +404,9 @@ func (f *fault) comeAll(c *crowd, n int) (clients []outsider) {
 	for range n {
 		clients = append(clients, f.come(c))
 	}
-	eventually(c.t, "the server has not noticed all", func() bool { return f.there(c, seen+int64(n)) })
+	wait.Until(c.t, "the server notices all", func() bool { return f.there(c, seen+int64(n)) })
 	if f.cause == "" { // no handshake, no peer: both ends are there
-		eventually(c.t, "not all were accepted", func() bool { return descriptors(c.t) >= c.idle+2*n })
+		wait.Until(c.t, "all are accepted", func() bool { return descriptors(c.t) >= c.idle+2*n })
 	}
 	if f.then != nil {
 		f.then(c)
@@ -419,7 +420,7 @@ func (f *fault) leaveAll(c *crowd, clients []outsider) {
 	for _, o := range clients {
 		f.leave(o)
 	}
-	eventually(c.t, "not all connections ended", func() bool {
+	wait.Until(c.t, "all connections end", func() bool {
 		return c.over.Load() == c.accepted.Load() && descriptors(c.t) <= c.idle
 	})
 }

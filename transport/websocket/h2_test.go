@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -120,9 +121,9 @@ func TestExtendedConnect(t *testing.T) {
 		resp.Header.Get("Sec-WebSocket-Extensions") == "" || resp.Header.Get("Sec-WebSocket-Accept") != "" {
 		t.Fatalf("answer %+v", resp)
 	}
-	p := await(t, "a peer", s.peers)
-	if p.info.Framer.Encoding() != protocol.Protobuf {
-		t.Errorf("encoding %v", p.info.Framer.Encoding())
+	p := wait.Receive(t, "a peer", s.peers)
+	if p.Info.Framer.Encoding() != protocol.Protobuf {
+		t.Errorf("encoding %v", p.Info.Framer.Encoding())
 	}
 	<-time.After(h2Timeout + 100*time.Millisecond) // beyond the timeouts of http.Server
 	converse(t, c, p)
@@ -153,43 +154,43 @@ func TestExtendedConnectEnds(t *testing.T) {
 	s := newH2Server(t, Config{WriteTimeout: 500 * time.Millisecond, CloseTimeout: 100 * time.Millisecond}, patience)
 	connect := func() (*testClient, *testPeer) {
 		c, _ := s.connectH2(nil)
-		return c, await(t, "a peer", s.peers)
+		return c, wait.Receive(t, "a peer", s.peers)
 	}
 	t.Run("violation", func(t *testing.T) {
 		c, p := connect()
 		c.raw([]byte{0xF1, 0xFF})
 		c.expect(closeFr(1002, "reserved bits set"))
 		c.expectEOF()
-		p.closedWith()
+		p.ClosedWith()
 	})
 	t.Run("client resets", func(t *testing.T) {
 		c, p := connect()
 		c.nc.Close()
-		p.closedWith()
+		p.ClosedWith()
 	})
 	t.Run("client ends its direction", func(t *testing.T) {
 		c, p := connect()
 		c.nc.(*h2Conn).out.Close()
-		p.closedWith()
+		p.ClosedWith()
 	})
 	t.Run("close by client", func(t *testing.T) {
 		c, p := connect()
 		c.send(closeFr(1000, ""))
 		c.expect(closeFr(1000, ""))
 		c.expectEOF()
-		p.closedWith()
+		p.ClosedWith()
 	})
 	t.Run("close timeout", func(t *testing.T) {
 		c, p := connect()
-		p.conn.Close(protocol.DisconnectShutdown, nil)
+		p.Conn.Close(protocol.DisconnectShutdown, nil)
 		c.expect(closeFr(3001, "shutdown"))
 		c.expectEOF()
-		p.closedWith()
+		p.ClosedWith()
 	})
 	t.Run("drop", func(t *testing.T) {
 		_, p := connect()
-		p.conn.Close(protocol.DisconnectConnectionClosed, nil)
-		p.closedWith()
+		p.Conn.Close(protocol.DisconnectConnectionClosed, nil)
+		p.ClosedWith()
 	})
 	t.Run("write timeout", func(t *testing.T) {
 		_, p := connect()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/transport/front"
 )
 
@@ -98,21 +99,21 @@ func TestHandshakeChoices(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newServer(t, Config{})
 			c, answer := newClient(t, s.dial(), tt.target, tt.header)
-			p := await(t, "a peer", s.peers)
+			p := wait.Receive(t, "a peer", s.peers)
 			if got := answer.Get("Sec-WebSocket-Accept"); got != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" { // RFC 6455 1.3
 				t.Errorf("Sec-WebSocket-Accept %q", got)
 			}
 			if got := answer.Get("Sec-WebSocket-Protocol"); got != tt.subprotocol {
 				t.Errorf("subprotocol %q, want %q", got, tt.subprotocol)
 			}
-			if got := p.info.Framer.Encoding(); got != tt.encoding {
+			if got := p.Info.Framer.Encoding(); got != tt.encoding {
 				t.Errorf("encoding %v, want %v", got, tt.encoding)
 			}
-			if p.info.NativePing != tt.nativePing || p.info.Name != "websocket" || p.info.RemoteAddr != c.nc.LocalAddr().String() || p.info.Header().Get("Upgrade") == "" {
-				t.Errorf("info %+v", p.info)
+			if p.Info.NativePing != tt.nativePing || p.Info.Name != "websocket" || p.Info.RemoteAddr != c.nc.LocalAddr().String() || p.Info.Header().Get("Upgrade") == "" {
+				t.Errorf("info %+v", p.Info)
 			}
 			c.nc.Close()
-			p.closedWith()
+			p.ClosedWith()
 		})
 	}
 }
@@ -122,7 +123,7 @@ func TestHandshakeCompression(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		s := newServer(t, Config{Compression: on})
 		c, answer := newClient(t, s.dial(), "/", offer)
-		p := await(t, "a peer", s.peers)
+		p := wait.Receive(t, "a peer", s.peers)
 		want := ""
 		if on {
 			want = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
@@ -131,7 +132,7 @@ func TestHandshakeCompression(t *testing.T) {
 			t.Errorf("compression %v: extensions %q", on, got)
 		}
 		c.nc.Close()
-		p.closedWith()
+		p.ClosedWith()
 	}
 }
 
@@ -143,9 +144,9 @@ func TestFramersAreShared(t *testing.T) {
 		for _, target := range []string{"/", "/?format=protobuf"} {
 			for _, h := range []http.Header{nil, offer} {
 				c, p := s.connect(target, h)
-				seen[p.info.Framer]++
+				seen[p.Info.Framer]++
 				c.nc.Close()
-				p.closedWith()
+				p.ClosedWith()
 			}
 		}
 	}
@@ -158,7 +159,7 @@ func TestCheckOrigin(t *testing.T) {
 	s := newServer(t, Config{CheckOrigin: func(q *front.Request) bool { return q.Get("Origin") == "https://a.test" }})
 	c, p := s.connect("/", http.Header{"Origin": {"https://a.test"}})
 	c.nc.Close()
-	p.closedWith()
+	p.ClosedWith()
 }
 
 type ctxKey struct{}
@@ -176,17 +177,17 @@ func TestMiddleware(t *testing.T) {
 	s.Start() // without a route, which passes middleware by
 	t.Cleanup(s.Server.Close)
 	c, answer := newClient(t, s.dial(), "/", nil)
-	p := await(t, "a peer", s.peers)
+	p := wait.Receive(t, "a peer", s.peers)
 	c.send(text("1"))
-	p.message()
-	if p.ctx.Value(ctxKey{}) != "alice" || p.ctx.Err() != nil {
-		t.Errorf("context %v, %v", p.ctx.Value(ctxKey{}), p.ctx.Err())
+	p.Message()
+	if p.Context.Value(ctxKey{}) != "alice" || p.Context.Err() != nil {
+		t.Errorf("context %v, %v", p.Context.Value(ctxKey{}), p.Context.Err())
 	}
 	if answer.Get("X-Trace") != "7" {
 		t.Errorf("header %v", answer)
 	}
 	c.nc.Close()
-	p.closedWith()
+	p.ClosedWith()
 }
 
 func TestNoHijacker(t *testing.T) {
@@ -230,11 +231,11 @@ func TestServerTimeouts(t *testing.T) {
 	c, p := s.connect("/", nil)
 	<-time.After(timeout + 100*time.Millisecond) // the point is that time passes
 	c.send(text("still here"))
-	p.message()
+	p.Message()
 	p.write("so am I")
 	c.expect(text("so am I"))
 	c.nc.Close()
-	p.closedWith()
+	p.ClosedWith()
 }
 
 func TestUnixSocket(t *testing.T) {
@@ -253,7 +254,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, _ := newClient(t, nc, "/", nil)
-	p := await(t, "a peer", s.peers)
+	p := wait.Receive(t, "a peer", s.peers)
 	converse(t, c, p)
 }
 
@@ -273,7 +274,7 @@ func withRequest(tb testing.TB, f func(q *front.Request)) {
 	tb.Cleanup(s.Server.Close)
 	c, _ := newClient(tb, s.dial(), "/", http.Header{"Sec-Websocket-Protocol": {"centrifuge-protobuf"}})
 	c.nc.Close() // it is net/http's by now: f has returned
-	await(tb, "a peer", s.peers).closedWith()
+	wait.Receive(tb, "a peer", s.peers).ClosedWith()
 }
 
 // TestAnswers: a handshake is answered in the same way with and without http.Header.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -32,7 +33,7 @@ func TestOneWayHandshake(t *testing.T) {
 			s := newServer(t, Config{OneWay: &OneWay{}})
 			header := http.Header{"Sec-Websocket-Protocol": {"centrifuge-protobuf"}}
 			c, answer := newClient(t, s.dial(), "/"+tt.query, header)
-			i := await(t, "a peer", s.peers).info
+			i := wait.Receive(t, "a peer", s.peers).Info
 			if i.Name != "uni_websocket" || i.Mode != transport.OneWay || !i.DisconnectPush || i.NativePing || i.Framer.Encoding() != protocol.JSON {
 				t.Errorf("info %+v", i)
 			}
@@ -93,13 +94,13 @@ func TestOneWayShutdown(t *testing.T) {
 func TestOneWayOptions(t *testing.T) {
 	s := newServer(t, Config{OneWay: &OneWay{NoDisconnectPush: true, NoClosingHandshake: true}})
 	c, p := s.connect("/", nil)
-	if p.info.DisconnectPush {
+	if p.Info.DisconnectPush {
 		t.Error("a disconnect push is asked for")
 	}
-	p.conn.Close(protocol.DisconnectForceReconnect, frames("last"))
+	p.Conn.Close(protocol.DisconnectForceReconnect, frames("last"))
 	c.expect(text("last"))
 	c.expectEOF()
-	if err := p.closedWith(); !errors.Is(err, protocol.DisconnectForceReconnect) {
+	if err := p.ClosedWith(); !errors.Is(err, protocol.DisconnectForceReconnect) {
 		t.Errorf("Closed(%v)", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
@@ -202,7 +203,7 @@ func sameInfo(t *testing.T, servers ...*testServer) {
 		var p *testPeer
 		if len(s.peers) > 0 {
 			p = <-s.peers
-			p.closedWith()
+			p.ClosedWith()
 		}
 		if i == 0 {
 			want = p
@@ -212,9 +213,9 @@ func sameInfo(t *testing.T, servers ...*testServer) {
 		case (p == nil) != (want == nil):
 			t.Fatalf("server %d: a connection is %v", i, p != nil)
 		case p == nil:
-		case p.info.NativePing != want.info.NativePing || p.info.Framer.Encoding() != want.info.Framer.Encoding() ||
-			p.info.Framer.Costly() != want.info.Framer.Costly() || !reflect.DeepEqual(p.info.Header(), want.info.Header()):
-			t.Errorf("server %d: got %+v of %v, want %+v of %v", i, p.info, p.info.Header(), want.info, want.info.Header())
+		case p.Info.NativePing != want.Info.NativePing || p.Info.Framer.Encoding() != want.Info.Framer.Encoding() ||
+			p.Info.Framer.Costly() != want.Info.Framer.Costly() || !reflect.DeepEqual(p.Info.Header(), want.Info.Header()):
+			t.Errorf("server %d: got %+v of %v, want %+v of %v", i, p.Info, p.Info.Header(), want.Info, want.Info.Header())
 		}
 	}
 }
@@ -245,7 +246,7 @@ func (g *testGate) note(what string) {
 // await waits until somebody has left, and forgets who passed.
 func (g *testGate) await(t *testing.T) (passed string) {
 	t.Helper()
-	eventually(t, "nobody left", func() bool {
+	wait.Until(t, "somebody leaves", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if n := len(g.passed); n == 0 || strings.HasPrefix(g.passed[n-1], "enter") {
@@ -278,11 +279,11 @@ func TestRoute(t *testing.T) {
 		if got := gate.await(t); got != "enter /ws, 101" || handled.Load() != 0 {
 			t.Errorf("%v: %s, %d handled", header, got, handled.Load())
 		}
-		if _, ok := p.inside.(*loopConn); !ok || p.ctx.Value(http.ServerContextKey) != s.Config || !p.info.NativePing ||
-			p.info.RemoteAddr != c.nc.LocalAddr().String() || len(p.info.Header()["A"]) != len(header["A"]) {
-			t.Errorf("%T, %v, %+v", p.inside, p.ctx, p.info)
+		if _, ok := p.Inside.(*loopConn); !ok || p.Context.Value(http.ServerContextKey) != s.Config || !p.Info.NativePing ||
+			p.Info.RemoteAddr != c.nc.LocalAddr().String() || len(p.Info.Header()["A"]) != len(header["A"]) {
+			t.Errorf("%T, %v, %+v", p.Inside, p.Context, p.Info)
 		}
-		p.message()
+		p.Message()
 		converse(t, c, p)
 	}
 	for status, header := range map[string]http.Header{"400": {"Sec-Websocket-Version": {"1"}}, "403": {"Origin": {"foreign"}}} {
@@ -333,7 +334,7 @@ func TestRouteRefused(t *testing.T) {
 	resp.Body.Close()
 	gate.refusal.Store(nil)
 	c, _ := newClient(t, nc, "/ws", nil)
-	converse(t, c, await(t, "a peer", ours.peers))
+	converse(t, c, wait.Receive(t, "a peer", ours.peers))
 }
 
 // TestRouteNotAccepted: an acceptor that takes nobody has its say.
@@ -389,12 +390,12 @@ func TestHandedOver(t *testing.T) {
 	nc := s.dial()
 	fmt.Fprint(nc, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
 	nc.Close()
-	await(t, "the end of the request's context", conns)
+	wait.Receive(t, "the end of the request's context", conns)
 
 	nc = s.dial()
 	defer nc.Close()
 	fmt.Fprint(nc, "GET /take HTTP/1.1\r\nHost: a\r\n\r\n")
-	taken := await(t, "the connection", conns)
+	taken := wait.Receive(t, "the connection", conns)
 	defer taken.Close()
 	if taken.RemoteAddr().String() != nc.LocalAddr().String() || taken.LocalAddr().String() != nc.RemoteAddr().String() {
 		t.Errorf("addresses %v, %v", taken.RemoteAddr(), taken.LocalAddr())
@@ -437,11 +438,11 @@ func TestUpgradeAfterHandOver(t *testing.T) {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		c, _ := newClient(t, nc, "/ws", nil, text("early"))
-		p := await(t, "a peer", s.peers)
-		if _, ok := p.inside.(*loopConn); !ok {
-			t.Errorf("the connection is a %T", p.inside)
+		p := wait.Receive(t, "a peer", s.peers)
+		if _, ok := p.Inside.(*loopConn); !ok {
+			t.Errorf("the connection is a %T", p.Inside)
 		}
-		p.message()
+		p.Message()
 		converse(t, c, p)
 	}
 }
@@ -482,10 +483,10 @@ func TestWrapped(t *testing.T) {
 	t.Cleanup(s.Server.Close)
 	for _, needed := range []bool{false, true} {
 		c, p := s.connect("/", nil, text("early"))
-		if _, onLoop := p.inside.(*loopConn); onLoop != (s.loop != nil && !needed) {
-			t.Errorf("needed %v: the connection is a %T", needed, p.inside)
+		if _, onLoop := p.Inside.(*loopConn); onLoop != (s.loop != nil && !needed) {
+			t.Errorf("needed %v: the connection is a %T", needed, p.Inside)
 		}
-		p.message()
+		p.Message()
 		converse(t, c, p)
 	}
 }
@@ -501,8 +502,8 @@ func TestRouteContext(t *testing.T) {
 		}
 	})
 	c, p := s.connect("/ws", nil)
-	if p.ctx.Value(ctxKey{}) != "base" || p.ctx.Value(http.ServerContextKey) != s.Config || p.ctx.Err() != nil {
-		t.Errorf("context %v", p.ctx)
+	if p.Context.Value(ctxKey{}) != "base" || p.Context.Value(http.ServerContextKey) != s.Config || p.Context.Err() != nil {
+		t.Errorf("context %v", p.Context)
 	}
 	converse(t, c, p)
 }
@@ -537,16 +538,6 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// eventually waits until cond holds.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal(what)
-		}
-	}
-}
-
 // TestListenerClose: nothing is left of connections in any state.
 func TestListenerClose(t *testing.T) {
 	needLoops(t)
@@ -574,7 +565,7 @@ func TestListenerClose(t *testing.T) {
 		}
 		nc.Close()
 		// 2 descriptors each, less one that is closed; 2 of the listener, 2 of epoll.
-		eventually(t, "not all was accepted", func() bool { return descriptors(t) >= before+2*len(clients)-1+2 })
+		wait.Until(t, "all are accepted", func() bool { return descriptors(t) >= before+2*len(clients)-1+2 })
 		if loopFirst {
 			s.loop.Close()
 		}
@@ -598,7 +589,7 @@ func TestListenerClose(t *testing.T) {
 			s.loop.Close()
 		}
 	}
-	eventually(t, "descriptors are left", func() bool { return descriptors(t) <= before })
+	wait.Until(t, "no descriptors are left", func() bool { return descriptors(t) <= before })
 }
 
 // TestNoLoop: while there is no loop, net/http gets everything.
@@ -607,9 +598,9 @@ func TestNoLoop(t *testing.T) {
 	s := siteServer(t, true, nil)
 	s.noLoop.Store(true)
 	c, _ := newClient(t, s.dial(), "/ws", nil)
-	p := await(t, "a peer", s.peers)
-	if _, ok := p.inside.(*streamConn); !ok {
-		t.Errorf("the connection is a %T", p.inside)
+	p := wait.Receive(t, "a peer", s.peers)
+	if _, ok := p.Inside.(*streamConn); !ok {
+		t.Errorf("the connection is a %T", p.Inside)
 	}
 	converse(t, c, p)
 	s.noLoop.Store(false)
@@ -643,7 +634,7 @@ func TestNoSockets(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, _ := newClient(t, nc, "/", nil)
-		converse(t, c, await(t, "a peer", s.peers))
+		converse(t, c, wait.Receive(t, "a peer", s.peers))
 		s.Server.Close()
 	}
 }

@@ -25,27 +25,18 @@ import (
 	wt "github.com/quic-go/webtransport-go"
 	"go.uber.org/goleak"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/peertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait.
 const patience = 20 * time.Second
-
-func await[T any](t *testing.T, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("no %s", what)
-		panic("unreachable")
-	}
-}
 
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
@@ -62,7 +53,7 @@ type testServer struct {
 	*Server
 	t     *testing.T
 	mux   *http.ServeMux
-	peers chan *testPeer
+	peers chan *peertest.Peer
 	log   *logtest.Buffer
 }
 
@@ -84,7 +75,7 @@ func selfSigned(serial int64) *tls.Config {
 // server itself.
 func newServer(t *testing.T, cfg Config, a transport.Acceptor, change func(*http.Server)) *testServer {
 	t.Helper()
-	s := &testServer{t: t, mux: http.NewServeMux(), peers: make(chan *testPeer, 8), log: new(logtest.Buffer)}
+	s := &testServer{t: t, mux: http.NewServeMux(), peers: make(chan *peertest.Peer, 8), log: new(logtest.Buffer)}
 	if a == nil {
 		a = s
 	}
@@ -98,7 +89,7 @@ func newServer(t *testing.T, cfg Config, a transport.Acceptor, change func(*http
 	go func() { served <- s.Serve() }()
 	t.Cleanup(func() {
 		s.Close()
-		if err := await(t, "end of Serve", served); !errors.Is(err, http.ErrServerClosed) {
+		if err := wait.Receive(t, "end of Serve", served); !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
 	})
@@ -108,30 +99,16 @@ func newServer(t *testing.T, cfg Config, a transport.Acceptor, change func(*http
 func (s *testServer) url(path string) string { return "https://" + s.Addr().String() + path }
 
 // Accept implements transport.Acceptor.
-func (s *testServer) Accept(_ context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
-	p := &testPeer{t: s.t, conn: c, info: info, messages: make(chan string, 64), writable: make(chan struct{}, 64), closed: make(chan error, 1)}
+func (s *testServer) Accept(ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	p := peertest.New(s.t, ctx, c, c, info)
 	s.peers <- p
 	return p, nil
 }
 
-// testPeer implements transport.Peer.
-type testPeer struct {
-	t        *testing.T
-	conn     transport.Conn
-	info     transport.Info
-	messages chan string
-	writable chan struct{}
-	closed   chan error
-}
-
-func (p *testPeer) Receive(msg []byte) { p.messages <- string(msg) }
-func (p *testPeer) Writable()          { p.writable <- struct{}{} }
-func (p *testPeer) Closed(err error)   { p.closed <- err }
-
-func (p *testPeer) wantClosed(want error) {
-	p.t.Helper()
-	if err := await(p.t, "Closed", p.closed); want != nil && !errors.Is(err, want) {
-		p.t.Errorf("Closed(%v), want %v", err, want)
+func wantClosed(t *testing.T, p *peertest.Peer, want error) {
+	t.Helper()
+	if err := p.ClosedWith(); want != nil && !errors.Is(err, want) {
+		t.Errorf("Closed(%v), want %v", err, want)
 	}
 }
 
@@ -264,7 +241,7 @@ func (c *testClient) wantEnd(d protocol.Disconnect) {
 // wantSession waits until the server closes the session with a code.
 func (c *testClient) wantSession(d protocol.Disconnect) {
 	c.t.Helper()
-	await(c.t, "end of the session", c.session.Context().Done())
+	wait.Receive(c.t, "end of the session", c.session.Context().Done())
 	_, err := c.session.OpenStream()
 	var got *wt.SessionError
 	if !errors.As(err, &got) || !got.Remote || uint32(got.ErrorCode) != d.Code || got.Message != d.Reason {

@@ -17,6 +17,7 @@ import (
 	wt "github.com/quic-go/webtransport-go"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -104,18 +105,18 @@ func TestServerCloses(t *testing.T) {
 	s := newServer(t, Config{CloseTimeout: 10 * time.Millisecond}, nil, nil)
 	c := s.dial("", nil).open()
 	c.write("hello\n")
-	p := await(t, "a peer", s.peers)
-	await(t, "a message", p.messages)
-	p.conn.Close(protocol.DisconnectForceReconnect, nil)
-	p.wantClosed(protocol.DisconnectForceReconnect)
+	p := wait.Receive(t, "a peer", s.peers)
+	p.Message()
+	p.Conn.Close(protocol.DisconnectForceReconnect, nil)
+	wantClosed(t, p, protocol.DisconnectForceReconnect)
 	c.wantSession(protocol.DisconnectForceReconnect)
 	// Code 0 leaves it to the client, for a while.
 	c = s.dial("", nil).open()
 	c.write("hello\n")
-	p = await(t, "a peer", s.peers)
-	await(t, "a message", p.messages)
-	p.conn.Close(protocol.Disconnect{}, [][]byte{[]byte("an error\n")})
-	p.wantClosed(nil)
+	p = wait.Receive(t, "a peer", s.peers)
+	p.Message()
+	p.Conn.Close(protocol.Disconnect{}, [][]byte{[]byte("an error\n")})
+	wantClosed(t, p, nil)
 	c.wantSession(protocol.Disconnect{})
 }
 
@@ -163,23 +164,23 @@ func TestPieces(t *testing.T) {
 	s := newServer(t, Config{}, nil, nil)
 	c := s.dial("", nil).open()
 	c.write("a")
-	p := await(t, "a peer", s.peers)
+	p := wait.Receive(t, "a peer", s.peers)
 	c.write("b\nc\nd")
-	got := await(t, "a message", p.messages)
+	got := p.Message()
 	for !strings.HasSuffix(got, "c\n") {
-		got += await(t, "a message", p.messages)
+		got += p.Message()
 	}
 	c.write("\n")
-	if got += await(t, "a message", p.messages); got != "ab\nc\nd\n" {
+	if got += p.Message(); got != "ab\nc\nd\n" {
 		t.Errorf("got %q", got)
 	}
-	info := p.info
+	info := p.Info
 	if info.Name != "webtransport" || !info.DisconnectPush || info.Framer.Encoding() != protocol.JSON || info.RemoteAddr == "" {
 		t.Errorf("%+v", info)
 	}
 	// The client's end of the stream ends the connection.
 	c.stream.Close()
-	p.wantClosed(nil)
+	wantClosed(t, p, nil)
 	c.wantSession(protocol.Disconnect{})
 }
 
@@ -257,8 +258,8 @@ func TestFurtherStreams(t *testing.T) {
 	s := newServer(t, Config{}, nil, nil)
 	c := s.dial("", nil).open()
 	c.write("one\n")
-	p := await(t, "a peer", s.peers)
-	await(t, "a message", p.messages)
+	p := wait.Receive(t, "a peer", s.peers)
+	p.Message()
 	for range 100 { // more than the queue of datagrams
 		_ = c.session.SendDatagram([]byte("two\n"))
 	}
@@ -271,9 +272,9 @@ func TestFurtherStreams(t *testing.T) {
 	}
 	uni := must[*wt.SendStream](t)(c.session.OpenUniStream())
 	must[int](t)(uni.Write([]byte("four\n")))
-	await(t, "refusal of the stream", uni.Context().Done())
+	wait.Receive(t, "refusal of the stream", uni.Context().Done())
 	c.write("five\n")
-	if got := await(t, "a message", p.messages); got != "five\n" {
+	if got := p.Message(); got != "five\n" {
 		t.Errorf("got %q", got)
 	}
 	// Whoever goes on is not a client.
@@ -286,7 +287,7 @@ func TestFurtherStreams(t *testing.T) {
 		_, _ = str.Read(make([]byte, 1))
 	}
 	c.wantSession(protocol.Disconnect{Code: protocol.DisconnectBadRequest.Code, Reason: "too many streams"})
-	p.wantClosed(nil)
+	wantClosed(t, p, nil)
 }
 
 // slow gives the client small windows, which it never enlarges because it does not read.
@@ -310,11 +311,11 @@ func TestSlowClient(t *testing.T) {
 		s := newServer(t, Config{WriteTimeout: 50 * time.Millisecond}, nil, nil)
 		c := s.dial("", slow).open()
 		c.write("hello\n")
-		p := await(t, "a peer", s.peers)
-		await(t, "a message", p.messages)
-		must[int](t)(p.conn.Write([][]byte{[]byte(strings.Repeat("x", 50<<10) + "\n")}))
-		p.wantClosed(protocol.DisconnectWriteError)
-		await(t, "end of the session", c.session.Context().Done())
+		p := wait.Receive(t, "a peer", s.peers)
+		p.Message()
+		must[int](t)(p.Conn.Write([][]byte{[]byte(strings.Repeat("x", 50<<10) + "\n")}))
+		wantClosed(t, p, protocol.DisconnectWriteError)
+		wait.Receive(t, "end of the session", c.session.Context().Done())
 	})
 }
 
@@ -323,9 +324,9 @@ func TestPause(t *testing.T) {
 	s := newServer(t, Config{}, nil, nil)
 	c := s.dial("", nil).open()
 	c.write("hello\n")
-	p := await(t, "a peer", s.peers)
-	await(t, "a message", p.messages)
-	p.conn.Pause(true)
+	p := wait.Receive(t, "a peer", s.peers)
+	p.Message()
+	p.Conn.Pause(true)
 	line := strings.Repeat("x", 999) + "\n"
 	_ = c.stream.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
 	sent := 0
@@ -338,9 +339,9 @@ func TestPause(t *testing.T) {
 	if sent < 1000 || sent > maxConnWindow {
 		t.Errorf("the server took %d bytes", sent)
 	}
-	p.conn.Pause(false)
+	p.Conn.Pause(false)
 	for got := 0; got < sent-len(line); {
-		got += len(await(t, "a message", p.messages))
+		got += len(p.Message())
 	}
 }
 
@@ -361,10 +362,10 @@ func TestVanishedClient(t *testing.T) {
 	}
 	c := (&testClient{t: t, session: session}).open()
 	c.write("hello\n")
-	p := await(t, "a peer", s.peers)
-	await(t, "a message", p.messages)
+	p := wait.Receive(t, "a peer", s.peers)
+	p.Message()
 	udp.Close()
-	p.wantClosed(nil)
+	wantClosed(t, p, nil)
 	qt.Close()
 }
 
@@ -378,11 +379,11 @@ func TestClientCloses(t *testing.T) {
 	} {
 		c := s.dial("", nil).open()
 		c.write("hello\nrest")
-		p := await(t, "a peer", s.peers)
-		if got := await(t, "a message", p.messages); got != "hello\n" {
+		p := wait.Receive(t, "a peer", s.peers)
+		if got := p.Message(); got != "hello\n" {
 			t.Errorf("got %q", got)
 		}
 		how(c)
-		p.wantClosed(nil)
+		wantClosed(t, p, nil)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
@@ -147,7 +148,7 @@ func TestSilence(t *testing.T) {
 		cfg.KeepAlivePeriod = 20 * time.Millisecond
 		c := must[*quic.Conn](t)(quic.DialAddr(t.Context(), s.Addr().String(), clientTLS(), cfg))
 		send(c)
-		await(t, "end of the connection with "+name, c.Context().Done())
+		wait.Receive(t, "end of the connection with "+name, c.Context().Done())
 		var end *quic.ApplicationError
 		if err := context.Cause(c.Context()); !errors.As(err, &end) || !end.Remote || end.ErrorCode != quic.ApplicationErrorCode(http3.ErrCodeNoError) {
 			t.Errorf("%s: %v", name, err)
@@ -162,7 +163,7 @@ func TestLateConnection(t *testing.T) {
 	s.closing = true
 	s.mu.Unlock()
 	c := must[*quic.Conn](t)(quic.DialAddr(t.Context(), s.Addr().String(), clientTLS(), clientQUIC()))
-	await(t, "end of the connection", c.Context().Done())
+	wait.Receive(t, "end of the connection", c.Context().Done())
 }
 
 // TestBusy: a session keeps its connection, and has no deadlines.
@@ -171,8 +172,8 @@ func TestBusy(t *testing.T) {
 	s := newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout, h.ReadTimeout, h.WriteTimeout = idle, idle/2, idle })
 	c := s.dial("", nil).open()
 	c.write("hello\n")
-	p := await(t, "a peer", s.peers)
-	await(t, "a message", p.messages)
+	p := wait.Receive(t, "a peer", s.peers)
+	p.Message()
 	// Another connection goes through all timeouts meanwhile.
 	s.mux.HandleFunc("/long", func(_ http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -185,12 +186,12 @@ func TestBusy(t *testing.T) {
 	if got := do(t, client, must[*http.Request](t)(http.NewRequest(http.MethodPost, s.url("/long"), body))); !strings.HasPrefix(got, "HTTP/3.0 200") {
 		t.Error(got)
 	}
-	await(t, "end of the other connection", conn().Context().Done())
+	wait.Receive(t, "end of the other connection", conn().Context().Done())
 	c.write("still there\n")
-	if got := await(t, "a message", p.messages); got != "still there\n" {
+	if got := p.Message(); got != "still there\n" {
 		t.Error(got)
 	}
-	must[int](t)(p.conn.Write([][]byte{[]byte("{}\n")}))
+	must[int](t)(p.Conn.Write([][]byte{[]byte("{}\n")}))
 	if got := must[string](t)(c.frame()); got != "{}\n" {
 		t.Error(got)
 	}
@@ -263,12 +264,12 @@ func TestShutdown(t *testing.T) {
 		text, _ := io.ReadAll(res.Body)
 		answer <- string(text)
 	}()
-	await(t, "a request", entered)
+	wait.Receive(t, "a request", entered)
 	idle, idleConn := s.http(nil)
 	get(t, idle, s.url("/nothing"))
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(t.Context()) }()
-	await(t, "end of the idle connection", idleConn().Context().Done())
+	wait.Receive(t, "end of the idle connection", idleConn().Context().Done())
 	res, err := client.Get(s.url("/nothing"))
 	if err == nil {
 		res.Body.Close()
@@ -280,14 +281,14 @@ func TestShutdown(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- node.Shutdown(t.Context()) }()
 	c.wantEnd(protocol.DisconnectShutdown)
-	if err := await(t, "end of the node", ended); err != nil {
+	if err := wait.Receive(t, "end of the node", ended); err != nil {
 		t.Error(err)
 	}
 	close(leave)
-	if got := await(t, "an answer", answer); got != "done" {
+	if got := wait.Receive(t, "an answer", answer); got != "done" {
 		t.Error(got)
 	}
-	if err := await(t, "end of Shutdown", down); err != nil {
+	if err := wait.Receive(t, "end of Shutdown", down); err != nil {
 		t.Error(err)
 	}
 	if _, err := quic.DialAddr(t.Context(), s.Addr().String(), clientTLS(), &quic.Config{HandshakeIdleTimeout: 50 * time.Millisecond}); err == nil {
@@ -300,14 +301,14 @@ func TestShutdownCutsOff(t *testing.T) {
 	s := newServer(t, Config{}, nil, nil)
 	c := s.dial("", nil).open()
 	c.write("hello\n")
-	p := await(t, "a peer", s.peers)
+	p := wait.Receive(t, "a peer", s.peers)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	p.wantClosed(nil)
-	await(t, "end of the session", c.session.Context().Done())
+	wantClosed(t, p, nil)
+	wait.Receive(t, "end of the session", c.session.Context().Done())
 }
 
 // panics is an acceptor.
