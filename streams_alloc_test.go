@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
@@ -81,7 +82,7 @@ func TestBytesOfPoll(t *testing.T) {
 	subs := fetch(t.Context(), s, "{}").Subs
 	body := `{"subs":` + string(subs) + `}`
 	conns := make([]net.Conn, n)
-	wait := func() net.Conn {
+	poll := func() net.Conn {
 		nc, err := net.Dial("tcp", s.Listener.Addr().String())
 		must(t, err)
 		t.Cleanup(func() { nc.Close() })
@@ -89,13 +90,13 @@ func TestBytesOfPoll(t *testing.T) {
 		must(t, err)
 		return nc
 	}
-	wait() // fills pools
-	eventually(t, func() bool { return node.NumClients() == 1 })
+	poll() // fills pools
+	wait.Until(t, "all clients", func() bool { return node.NumClients() == 1 })
 	before := gyro.LiveHeap()
 	for i := range conns {
-		conns[i] = wait()
+		conns[i] = poll()
 	}
-	eventually(t, func() bool { return node.NumClients() == n+1 })
+	wait.Until(t, "all clients", func() bool { return node.NumClients() == n+1 })
 	got := (gyro.LiveHeap() - before) / n
 	if t.Logf("%d bytes", got); got > budget {
 		t.Errorf("%d bytes per poll, budget %d", got, budget)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/front"
@@ -320,108 +321,129 @@ type noted chan int
 func (noted) Enter(*front.Request) *front.Refusal  { return nil }
 func (n noted) Leave(_ *front.Request, status int) { n <- status }
 
+// loopPolls serves long polls that wait on loops, with TLS or without.
+type loopPolls struct {
+	*testing.T
+	node   *gyro.Node
+	addr   string
+	secure bool
+	left   noted
+}
+
+func newLoopPolls(t *testing.T, secure bool) *loopPolls {
+	s := &loopPolls{T: t, node: run(t, gyro.Config{InlineHandlers: true, Handlers: granted("a")}), secure: secure, left: make(noted, 1000)}
+	if onloop.Of(s.node).NextLoop() == nil {
+		t.Skip("loops watch no sockets here")
+	}
+	routes := httpstream.NewHandler(httpstream.UniPoll, s.node, httpstream.Config{PollTimeout: time.Hour}).Routes("/")
+	for i := range routes {
+		routes[i].Gate = s.left
+	}
+	server := httptest.NewUnstartedServer(http.NotFoundHandler()) // nothing gets to net/http
+	s.addr = server.Listener.Addr().String()
+	if secure {
+		plain := httptest.NewTLSServer(nil) // for its certificate
+		server.Config.TLSConfig = &tls.Config{Certificates: plain.TLS.Certificates}
+		plain.Close()
+		server.Listener = front.ListenTLS(server.Listener, server.Config, s.node, routes...)
+	} else {
+		server.Listener = front.Listen(server.Listener, server.Config, s.node, routes...)
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	return s
+}
+
+// poller is a client that polls on one connection.
+type poller struct {
+	*loopPolls
+	net.Conn
+	in *bufio.Reader
+}
+
+func (s *loopPolls) dial() *poller {
+	s.Helper()
+	nc, err := net.Dial("tcp", s.addr)
+	must(s, err)
+	if s.secure {
+		nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true})
+	}
+	s.Cleanup(func() { nc.Close() })
+	return &poller{s, nc, bufio.NewReader(nc)}
+}
+
+func (p *poller) post(body string) {
+	p.Helper()
+	_, err := fmt.Fprintf(p.Conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	must(p, err)
+}
+
+// next reads an answer with the data, and returns the positions for the next request.
+func (p *poller) next(data string) (subs string) {
+	p.Helper()
+	resp, err := http.ReadResponse(p.in, nil)
+	must(p, err)
+	defer resp.Body.Close()
+	var a polledAnswer
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || json.Unmarshal(text, &a) != nil || resp.StatusCode != http.StatusOK || resp.ContentLength != int64(len(text)) ||
+		resp.Header.Get("Content-Type") != "application/json" || resp.Header.Get("X-Accel-Buffering") != "no" || a.data() != data || resp.Close {
+		p.Fatalf("%q %+v, want %q", text, resp, data)
+	}
+	return string(a.Subs)
+}
+
 // TestUniPollOnLoops: requests wait on loops, without a goroutine, with TLS and without, one after the
 // other on one connection. Clients that go while they wait are forgotten.
 func TestUniPollOnLoops(t *testing.T) {
 	for _, secure := range []bool{false, true} {
-		node := run(t, gyro.Config{InlineHandlers: true, Handlers: granted("a")})
-		h := httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{PollTimeout: time.Hour})
-		s := httptest.NewUnstartedServer(http.NotFoundHandler()) // nothing gets to net/http
-		left := make(noted, 1000)
-		routes := h.Routes("/")
-		for i := range routes {
-			routes[i].Gate = left
-		}
-		dial := func() net.Conn {
-			nc, err := net.Dial("tcp", s.Listener.Addr().String())
-			must(t, err)
-			if secure {
-				nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true})
-			}
-			t.Cleanup(func() { nc.Close() })
-			return nc
-		}
-		if secure {
-			plain := httptest.NewTLSServer(nil) // for its certificate
-			s.Config.TLSConfig = &tls.Config{Certificates: plain.TLS.Certificates}
-			plain.Close()
-			s.Listener = front.ListenTLS(s.Listener, s.Config, node, routes...)
-		} else {
-			s.Listener = front.Listen(s.Listener, s.Config, node, routes...)
-		}
-		s.Start()
-		defer s.Close()
-		if onloop.Of(node).NextLoop() == nil {
-			t.Skip("loops watch no sockets here")
-		}
-		post := func(nc net.Conn, body string) {
-			_, err := fmt.Fprintf(nc, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-			must(t, err)
-		}
-		next := func(r *bufio.Reader, data string) (subs string) {
-			t.Helper()
-			resp, err := http.ReadResponse(r, nil)
-			must(t, err)
-			defer resp.Body.Close()
-			var a polledAnswer
-			text, err := io.ReadAll(resp.Body)
-			if err != nil || json.Unmarshal(text, &a) != nil || resp.StatusCode != http.StatusOK || resp.ContentLength != int64(len(text)) ||
-				resp.Header.Get("Content-Type") != "application/json" || resp.Header.Get("X-Accel-Buffering") != "no" || a.data() != data || resp.Close {
-				t.Fatalf("TLS %v: %q %+v, want %q", secure, text, resp, data)
-			}
-			return string(a.Subs)
-		}
-		const n = 100
-		var conns []net.Conn
-		var readers []*bufio.Reader
-		subs := ""
-		for range n {
-			nc := dial()
-			r := bufio.NewReader(nc)
-			post(nc, `{}`)
-			subs = next(r, "")
-			conns, readers = append(conns, nc), append(readers, r)
-		}
-		goroutines := runtime.NumGoroutine()
-		for _, nc := range conns {
-			post(nc, `{"subs":`+subs+`}`)
-		}
-		eventually(t, func() bool { return node.NumClients() == n })
-		if more := runtime.NumGoroutine() - goroutines; more > 20 {
-			t.Errorf("TLS %v: %d goroutines more for %d polls", secure, more, n)
-		}
-		publish(t, node, "a", "1", keep(10, time.Hour))
-		for i := range conns {
-			subs = next(readers[i], "a1")
-		}
-		eventually(t, func() bool { return node.NumClients() == 0 })
-		for _, nc := range conns {
-			post(nc, `{"subs":`+subs+`}`)
-		}
-		eventually(t, func() bool { return node.NumClients() == n })
-		for _, nc := range conns[1:] {
-			nc.Close()
-		}
-		eventually(t, func() bool { return node.NumClients() == 1 })
-		must(t, node.Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
-		next(readers[0], "3503")
-		count := make(map[int]int)
-		for range 3 * n {
-			count[<-left]++
-		}
-		if count[200] != 2*n+1 || count[499] != n-1 {
-			t.Errorf("TLS %v: left the gate: %v", secure, count)
-		}
+		t.Run(fmt.Sprintf("TLS=%v", secure), func(t *testing.T) { testUniPollOnLoops(newLoopPolls(t, secure)) })
 	}
 }
 
-// eventually waits for something that comes by a network.
-func eventually(t *testing.T, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !so(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not come")
-		}
+func testUniPollOnLoops(s *loopPolls) {
+	const n = 100
+	var clients []*poller
+	subs := ""
+	for range n {
+		c := s.dial()
+		c.post(`{}`)
+		subs = c.next("")
+		clients = append(clients, c)
+	}
+	waiting := func(n int) {
+		s.Helper()
+		wait.Until(s, fmt.Sprintf("%d clients", n), func() bool { return s.node.NumClients() == n })
+	}
+	goroutines := runtime.NumGoroutine()
+	for _, c := range clients {
+		c.post(`{"subs":` + subs + `}`)
+	}
+	waiting(n)
+	if more := runtime.NumGoroutine() - goroutines; more > 20 {
+		s.Errorf("%d goroutines more for %d polls", more, n)
+	}
+	publish(s.T, s.node, "a", "1", keep(10, time.Hour))
+	for _, c := range clients {
+		subs = c.next("a1")
+	}
+	waiting(0)
+	for _, c := range clients {
+		c.post(`{"subs":` + subs + `}`)
+	}
+	waiting(n)
+	for _, c := range clients[1:] {
+		c.Close()
+	}
+	waiting(1)
+	must(s, s.node.Disconnect(s.Context(), gyro.Target{User: "u"}, nil))
+	clients[0].next("3503")
+	count := make(map[int]int)
+	for range 3 * n {
+		count[<-s.left]++
+	}
+	if count[200] != 2*n+1 || count[499] != n-1 {
+		s.Errorf("left the gate: %v", count)
 	}
 }
 
