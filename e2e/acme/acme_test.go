@@ -31,6 +31,7 @@ import (
 	"github.com/letsencrypt/pebble/v2/wfe"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // patience bounds what has to happen sooner or later.
@@ -68,7 +69,7 @@ func startDNS(t *testing.T) (addr string) {
 	s.SetDefaultDNSIPv6("")
 	go s.Run()
 	t.Cleanup(s.Shutdown)
-	await(t, "the name server", func() bool {
+	wait.Until(t, "the name server", func() bool {
 		c, err := net.Dial("tcp", addr)
 		return err == nil && c.Close() == nil
 	})
@@ -152,7 +153,7 @@ func startServer(t *testing.T, a *authority, port int, dir string, autocert map[
 			t.Logf("server: %s", s.Log())
 		}
 	})
-	await(t, "the listener", func() bool {
+	wait.Until(t, "the listener", func() bool {
 		c, err := net.Dial("tcp", s.addr)
 		return err == nil && c.Close() == nil
 	})
@@ -211,17 +212,6 @@ func (c *client) do(command, want string) {
 	}
 }
 
-// await polls until something is so.
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if is() {
-			return
-		}
-	}
-	t.Fatalf("%s: not within %s", what, patience)
-}
-
 // TestIssuance: by both challenges, the first handshake already gets a certificate, which
 // clients verify; it is renewed in time, while connections stay; and it survives a restart
 // without the authority.
@@ -251,13 +241,13 @@ func TestIssuance(t *testing.T) {
 			if got := s.serial("other.example"); got != "" {
 				t.Error("there is a certificate for a host that is not in the list")
 			}
-			await(t, "the renewal", func() bool {
+			wait.Until(t, "the renewal", func() bool {
 				got := s.serial(host)
 				return got != "" && got != first
 			})
 			c.do(`{"id":2,"rpc":{"method":"none"}}`, `"code":108`)
 			s.Stop()
-			await(t, "the renewal in the cache", func() bool { return a.orders() >= 2 })
+			wait.Until(t, "the renewal in the cache", func() bool { return a.orders() >= 2 })
 			renewed := a.orders()
 			a.server.Close()
 			again := startServer(t, a, port, dir, autocert)
@@ -273,14 +263,14 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	s := startServer(t, startAuthority(t, 3600, port, freePort(t)), port, t.TempDir(), map[string]any{"host_whitelist": []string{"rt.example", "blocked.example"}})
-	await(t, "the certificate of the other host", func() bool { return s.serial("rt.example") != "" })
-	await(t, "the line in the log", func() bool {
+	wait.Until(t, "the certificate of the other host", func() bool { return s.serial("rt.example") != "" })
+	wait.Until(t, "the line in the log", func() bool {
 		return strings.Contains(s.Log(), "no certificate could be obtained by ACME") && strings.Contains(s.Log(), `"host":"blocked.example"`)
 	})
 	if s.serial("blocked.example") != "" {
 		t.Error("there is a certificate for what the authority refuses")
 	}
-	await(t, "the refusal in the log", func() bool {
+	wait.Until(t, "the refusal in the log", func() bool {
 		return strings.Contains(s.Log(), "connection refused: its TLS is not allowed") && strings.Contains(s.Log(), `"key":"http_server.tls_autocert"`)
 	})
 }

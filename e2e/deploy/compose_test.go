@@ -19,6 +19,7 @@ import (
 	"github.com/centrifugal/centrifuge-go"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 const folder = "../../deploy/compose"
@@ -128,23 +129,13 @@ func (s *stand) nginx(dir, conf string) {
 		_ = exec.Command(bin, "-p", dir, "-c", file, "-s", "stop").Run() // its workers, too
 		_ = cmd.Wait()
 	})
-	s.eventually("nginx answers", func() bool {
+	wait.Until(s.t, "nginx answers", func() bool {
 		resp, err := http.Get("http://" + s.private + "/health/ready")
 		if err != nil {
 			return false
 		}
 		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 	})
-}
-
-// eventually polls, as it waits for events in other processes.
-func (s *stand) eventually(what string, done func() bool) {
-	s.t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
 }
 
 // api calls a method at an address.
@@ -224,7 +215,7 @@ func (s *stand) clients(node int) (n int) {
 func TestCompose(t *testing.T) {
 	s := start(t)
 	left, right := s.connect("left", "chat:a"), s.connect("right", "chat:a")
-	s.eventually("one client on each node", func() bool { return s.clients(0) == 1 && s.clients(1) == 1 })
+	wait.Until(s.t, "one client on each node", func() bool { return s.clients(0) == 1 && s.clients(1) == 1 })
 	publish := func(n int) {
 		s.api(s.private, "publish", map[string]any{"channel": "chat:a", "data": map[string]int{"n": n}}, nil)
 	}
@@ -249,7 +240,7 @@ func TestCompose(t *testing.T) {
 			}
 		}
 	}
-	s.eventually("both clients on the node that is left", func() bool { return s.clients(1) == 2 })
+	wait.Until(s.t, "both clients on the node that is left", func() bool { return s.clients(1) == 2 })
 
 	for path, want := range map[string]int{"/api/info": http.StatusNotFound, "/health": http.StatusNotFound, "/metrics": http.StatusNotFound, "/": http.StatusNotFound} {
 		resp, err := http.Get("http://" + s.public + path)
@@ -283,7 +274,7 @@ func TestPrometheus(t *testing.T) {
 			"gyro_node_ready 1", "gyro_node_num_nodes 2", `gyro_broker_delivers{broker_name="",shard="0"} 1`,
 			`gyro_broker_canary_delay_seconds{broker_name="",shard="0"} 0.`, "gyro_node_canary_delay_seconds ", "go_goroutines ", "process_open_fds ",
 		} {
-			s.eventually(want, func() bool { return strings.Contains(s.metrics(i), "\n"+want) })
+			wait.Until(s.t, want, func() bool { return strings.Contains(s.metrics(i), "\n"+want) })
 		}
 	}
 	sum := func(name string) (n int) {
@@ -300,7 +291,7 @@ func TestPrometheus(t *testing.T) {
 	}
 	for _, name := range []string{"gyro_node_num_clients", "gyro_node_num_users", "gyro_node_num_subscriptions", "gyro_node_num_channels",
 		`gyro_api_command_duration_seconds_count{method="publish",protocol="http"}`} {
-		s.eventually(name, func() bool { return sum(name) == 1 })
+		wait.Until(s.t, name, func() bool { return sum(name) == 1 })
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // TestCluster: slots move while their channels are published to, and a primary dies.
@@ -69,7 +70,7 @@ func TestClusterFailover(t *testing.T) {
 			redis.Nodes[at].Kill()
 			s.Failing("error 100")
 			allUnfit(s)
-			await(t, "the replica's promotion", func() bool {
+			wait.Until(t, "the replica's promotion", func() bool {
 				return strings.HasPrefix(replicas[at].Do("ROLE"), "master")
 			})
 			s.Flow()
@@ -90,14 +91,14 @@ func addReplicas(t *testing.T, c *redistest.Cluster) []*redistest.Server {
 		}
 		replica.Do("CLUSTER", "MEET", host, port)
 		id := node.Do("CLUSTER", "MYID")
-		await(t, "acquaintance with the primary", func() bool {
+		wait.Until(t, "acquaintance with the primary", func() bool {
 			return strings.Contains(replica.Do("CLUSTER", "NODES"), id) && strings.Contains(replica.Do("CLUSTER", "INFO"), "cluster_state:ok")
 		})
 		replica.Do("CLUSTER", "REPLICATE", id)
 		replicas = append(replicas, replica)
 	}
 	for i, replica := range replicas {
-		await(t, "the replication of the primary", func() bool {
+		wait.Until(t, "the replication of the primary", func() bool {
 			if !strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") {
 				return false
 			}

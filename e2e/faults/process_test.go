@@ -33,16 +33,6 @@ func launch(t *testing.T, config string) *rig.Server {
 	return node
 }
 
-// await polls until done returns true.
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not come", what)
-		}
-	}
-}
-
 // healthy tells whether /health answers 200.
 func healthy(addr string) bool {
 	client := http.Client{Timeout: time.Second}

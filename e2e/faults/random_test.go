@@ -12,6 +12,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/e2e/internal/stand"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 var (
@@ -358,10 +359,10 @@ func failoverWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 			dead.Kill()
 		},
 		end: func(t *testing.T, _ int) {
-			await(t, "the replica's promotion", func() bool { return strings.HasPrefix(next.Do("ROLE"), "master") })
+			wait.Until(t, "the replica's promotion", func() bool { return strings.HasPrefix(next.Do("ROLE"), "master") })
 			s.WentBack() // Redis acknowledges before it replicates
 			dead.Restart(false)
-			await(t, "the old primary's replication of the new one", func() bool {
+			wait.Until(t, "the old primary's replication of the new one", func() bool {
 				return strings.Contains(dead.Do("INFO", "replication"), "master_link_status:up")
 			})
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 var resubscribeChannels = flag.Int("resubscribe-channels", 10000, "channels of the node in TestResubscribe")
@@ -28,7 +29,7 @@ const (
 func TestResubscribe(t *testing.T) {
 	redis := redistest.Standalone(t, redistest.Options{})
 	node := launch(t, config(address(redis.Addr())))
-	await(t, "the node", func() bool { return healthy(node.Addr) })
+	wait.Until(t, "the node", func() bool { return healthy(node.Addr) })
 	watched := subscribeTo(t, node.WS(), *resubscribeChannels)
 
 	for _, test := range []struct {
@@ -42,7 +43,7 @@ func TestResubscribe(t *testing.T) {
 			test.do()
 			start := time.Now()
 			var first time.Time
-			await(t, "all channels", func() bool {
+			wait.Until(t, "all channels", func() bool {
 				n := figure(t, redis, "pubsub_channels")
 				if n > 0 && n < *resubscribeChannels && first.IsZero() {
 					first = time.Now()
@@ -58,8 +59,8 @@ func TestResubscribe(t *testing.T) {
 			if took := end.Sub(first); took > time.Second {
 				t.Errorf("it took %v, want at most 1s", took)
 			}
-			await(t, "the node's health", func() bool { return healthy(node.Addr) })
-			await(t, "a publication", func() bool {
+			wait.Until(t, "the node's health", func() bool { return healthy(node.Addr) })
+			wait.Until(t, "a publication", func() bool {
 				publish(t, node.Addr, "plain:0")
 				return watched.has("plain:0")
 			})

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // TestSentinel: the primary is killed several times. The Sentinels name the old one for a while, so
@@ -53,13 +55,11 @@ func follow(t *testing.T, server, primary *redistest.Server) {
 		t.Fatal(err)
 	}
 	server.Do("REPLICAOF", host, port)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	wait.Success(t, server.Addr()+" replicates", func() error {
 		info := server.Do("INFO", "replication")
 		if strings.Contains(info, "role:slave") && strings.Contains(info, "master_link_status:up") {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not replicate:\n%s", server.Addr(), info)
-		}
-	}
+		return errors.New(info)
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -227,13 +228,13 @@ func (s stock) more(before stock) bool {
 
 // awaitStock waits until no more is held than before, and returns what is held then or after 20 s.
 // Nothing tells that a goroutine has ended.
-func awaitStock(t *testing.T, before stock) stock {
+func awaitStock(t *testing.T, before stock) (s stock) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
-		if s := takeStock(t); !s.more(before) || time.Now().After(end) {
-			return s
-		}
-	}
+	wait.Within(20*time.Second, func() bool {
+		s = takeStock(t)
+		return !s.more(before)
+	})
+	return s
 }
 
 func takeStock(t *testing.T) stock {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
 )
@@ -130,11 +131,12 @@ func TestUpgradeOfKeptConnection(t *testing.T) {
 	for i := range clients {
 		upgrade([]string{publish, info}[i%2])
 	}
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+5; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) { // those of net/http end a little later
-			t.Fatalf("%d goroutines, %d before %d clients", runtime.NumGoroutine(), before, clients)
+	wait.Success(t, "the end of the goroutines of net/http", func() error {
+		if n := runtime.NumGoroutine(); n > before+5 {
+			return fmt.Errorf("%d goroutines, %d before %d clients", n, before, clients)
 		}
-	}
+		return nil
+	})
 	if err := a.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/api"
@@ -68,13 +69,12 @@ func value(families map[string]*dto.MetricFamily, name string, labels ...string)
 
 func (s *testServer) wantMetric(want float64, name string, labels ...string) {
 	s.t.Helper()
-	var got float64
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if got = value(s.metrics(), name, labels...); got == want {
-			return
+	wait.Success(s.t, fmt.Sprint(name, labels), func() error {
+		if got := value(s.metrics(), name, labels...); got != want {
+			return fmt.Errorf("it is %g, want %g", got, want)
 		}
-	}
-	s.t.Errorf("%s%v is %g, want %g", name, labels, got, want)
+		return nil
+	})
 }
 
 // TestMetricsOfNode: sizes follow what clients do.

@@ -16,6 +16,7 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/app"
@@ -225,16 +226,6 @@ func (s *server) nodeNames() string {
 	return fmt.Sprint(names)
 }
 
-// eventually polls for what a cluster takes a moment to agree on.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
-}
-
 // TestCluster: what can be done on one node can be done on another.
 func TestCluster(t *testing.T) {
 	t.Parallel()
@@ -251,10 +242,10 @@ func TestCluster(t *testing.T) {
 				engine(cfg)
 			})
 			a, b := nodes[0], nodes[1]
-			eventually(t, "the log says "+c.log, func() bool { return strings.Contains(a.log(), c.log) })
+			wait.Until(t, "the log says "+c.log, func() bool { return strings.Contains(a.log(), c.log) })
 			for _, s := range nodes {
-				eventually(t, "info of two nodes", func() bool { return s.nodeNames() == "map[node-0:true node-1:true]" })
-				eventually(t, "health", func() bool {
+				wait.Until(t, "info of two nodes", func() bool { return s.nodeNames() == "map[node-0:true node-1:true]" })
+				wait.Until(t, "health", func() bool {
 					status, _ := s.health() // until the first canary is back, nothing is proven
 					return status == http.StatusOK
 				})
@@ -267,7 +258,7 @@ func TestCluster(t *testing.T) {
 			testAcross(t, a, b, c.presence)
 			testCommands(t, a, b)
 			b.stop()
-			eventually(t, "info of one node", func() bool { return a.nodeNames() == "map[node-0:true]" })
+			wait.Until(t, "info of one node", func() bool { return a.nodeNames() == "map[node-0:true]" })
 		})
 	}
 }
@@ -347,7 +338,7 @@ func TestHealthOfRedis(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	redis.Stop()
-	eventually(t, "503", func() bool {
+	wait.Until(t, "503", func() bool {
 		status, body := s.health()
 		return status == http.StatusServiceUnavailable && strings.Contains(body, `"error":"`) && strings.Contains(body, redis.Addr())
 	})
@@ -364,7 +355,7 @@ func TestHealthOfRedis(t *testing.T) {
 		t.Errorf("the answer took %s", took)
 	}
 	redis.Continue()
-	eventually(t, "200", func() bool { status, _ := s.health(); return status == http.StatusOK })
+	wait.Until(t, "200", func() bool { status, _ := s.health(); return status == http.StatusOK })
 	s.api("publish", `{"channel":"ns:a","data":"again"}`)
 	for {
 		p := c.Pub()

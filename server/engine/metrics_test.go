@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -41,7 +42,7 @@ func (s *server) metric(name string, labels ...string) float64 {
 
 func (s *server) eventually(name string, labels []string, is func(v float64) bool) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprint(name, labels), func() bool { return is(s.metric(name, labels...)) })
+	wait.Until(s.t, fmt.Sprint(name, labels), func() bool { return is(s.metric(name, labels...)) })
 }
 
 func positive(v float64) bool  { return v > 0 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/broker/nats"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
 )
@@ -132,7 +133,7 @@ func TestEngines(t *testing.T) {
 			c.Subscribe("ch", "")
 		}
 		for _, node := range nodes {
-			eventually(t, name+": a cluster", func() bool {
+			wait.Until(t, name+": a cluster", func() bool {
 				infos, err := node.Info(t.Context())
 				return err == nil && len(infos) == len(nodes)
 			})
@@ -187,7 +188,7 @@ func TestGhosts(t *testing.T) {
 	node := startNode(t, gyro.Config{Presence: e.Presence(), Logger: slog.New(slog.NewTextHandler(logs, nil))})
 	present := func(ch string, want int) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%d clients in %s", want, ch), func() bool {
+		wait.Until(t, fmt.Sprintf("%d clients in %s", want, ch), func() bool {
 			stats, err := node.PresenceStats(t.Context(), ch)
 			return err == nil && stats.Clients == want
 		})
@@ -206,7 +207,7 @@ func TestGhosts(t *testing.T) {
 	for _, c := range clients {
 		c.Vanish()
 	}
-	eventually(t, "a removal fails", func() bool { return strings.Contains(logs.log(), "presence cannot be removed") })
+	wait.Until(t, "a removal fails", func() bool { return strings.Contains(logs.log(), "presence cannot be removed") })
 	r.Continue()
 	present("stayed", 0)
 	present("came", 0)

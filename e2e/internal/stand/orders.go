@@ -83,7 +83,7 @@ func (s *Stand) command(work *sync.WaitGroup) {
 		work.Go(func() {
 			for s.ctx.Err() == nil {
 				s.order(addrs)
-				wait(s.ctx, rand.N(200*time.Millisecond))
+				sleep(s.ctx, rand.N(200*time.Millisecond))
 			}
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // endLimit bounds how long it may take, once all nodes are fit again, until acknowledged commands
@@ -37,10 +39,8 @@ func (s *Stand) End() Outcome {
 	s.still.Lock()
 	s.tb.Cleanup(s.still.Unlock)
 	v := Outcome{Back: back}
-	owed := s.orders.owed(s.reception.life)
-	for deadline := time.Now().Add(endLimit); len(owed) > 0 && time.Now().Before(deadline); owed = s.orders.owed(s.reception.life) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	var owed []string
+	wait.Within(endLimit, func() bool { owed = s.orders.owed(s.reception.life); return len(owed) == 0 })
 	s.orders.end()
 	v.Presence = s.present(endLimit)
 	slices.Sort(v.Presence)

@@ -147,12 +147,12 @@ func (p *publisher) work(ctx context.Context, first int) {
 				p.ledger.doubt(n)
 				break
 			}
-			wait(ctx, 50*time.Millisecond)
+			sleep(ctx, 50*time.Millisecond)
 		}
 		if p.doubled > 0 && n%p.doubled == 0 {
 			_ = p.publish(ctx, p.nodes[next%len(p.nodes)], n) // the answer does not matter: n has been acknowledged
 		}
-		wait(ctx, p.every)
+		sleep(ctx, p.every)
 	}
 }
 

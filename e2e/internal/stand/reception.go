@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // rooms is how many channels guests come to.
@@ -118,7 +120,7 @@ func (s *Stand) guest(addrs []string) {
 	node, ch := rand.IntN(len(addrs)), room(rand.IntN(rooms))
 	v := s.enter(addrs[node], ch, node)
 	if v == nil {
-		wait(s.ctx, 100*time.Millisecond)
+		sleep(s.ctx, 100*time.Millisecond)
 		return
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -127,14 +129,14 @@ func (s *Stand) guest(addrs []string) {
 		s.reception.left(v.id, fmt.Sprintf("connection ended (%v)", brief(v.end)))
 		cancel()
 	}()
-	wait(ctx, 200*time.Millisecond+rand.N(3*time.Second))
+	sleep(ctx, 200*time.Millisecond+rand.N(3*time.Second))
 	s.still.RLock()
 	defer s.still.RUnlock()
 	if rand.IntN(2) == 0 && ctx.Err() == nil {
 		if _, err := v.do(fmt.Sprintf(`"unsubscribe":{"channel":%q}`, ch)); err == nil {
 			s.reception.left(v.id, "unsubscribed")
 		}
-		wait(ctx, rand.N(300*time.Millisecond))
+		sleep(ctx, rand.N(300*time.Millisecond))
 	}
 	v.leave()
 	<-v.over
@@ -161,13 +163,9 @@ func (s *Stand) enter(addr, ch string, node int) *visitor {
 
 // present waits, at most for the limit, until all nodes list exactly the guests that are in each
 // room, and returns what is still wrong. The caller has locked s.still.
-func (s *Stand) present(limit time.Duration) []string {
-	for deadline := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
-		wrong := s.absentees()
-		if len(wrong) == 0 || time.Now().After(deadline) {
-			return wrong
-		}
-	}
+func (s *Stand) present(limit time.Duration) (wrong []string) {
+	wait.Within(limit, func() bool { wrong = s.absentees(); return len(wrong) == 0 })
+	return wrong
 }
 
 func (s *Stand) absentees() (wrong []string) {

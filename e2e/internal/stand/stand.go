@@ -20,6 +20,7 @@ import (
 	"github.com/centrifugal/centrifuge-go"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // Options of a stand.
@@ -309,10 +310,10 @@ func (s *Stand) ended(how string) {
 // await polls until done returns true.
 func (s *Stand) await(what string, done func() bool) {
 	s.tb.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) || s.hopeless() {
-			s.tb.Fatalf("%s did not come within %v; %s", what, patience, s.state())
-		}
+	so := false
+	wait.Within(patience, func() bool { so = done(); return so || s.hopeless() })
+	if !so {
+		s.tb.Fatalf("%s did not come within %v; %s", what, patience, s.state())
 	}
 }
 

@@ -113,11 +113,12 @@ func (s *Subscriber) run(ctx context.Context) {
 			pause = min(2*pause, 500*time.Millisecond)
 		}
 		s.subscribed.Store(false)
-		wait(ctx, pause/2+rand.N(pause))
+		sleep(ctx, pause/2+rand.N(pause))
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) {
+// sleep lasts until d has passed or ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
@@ -189,7 +190,7 @@ func (c *connection) begin() error {
 
 // subscribe sends the command again after a pause.
 func (c *connection) subscribe(pause time.Duration) error {
-	wait(c.ctx, pause/2+rand.N(pause))
+	sleep(c.ctx, pause/2+rand.N(pause))
 	c.id++
 	c.due = time.Now().Add(answerTimeout)
 	return c.send(c.s.request(c.id))

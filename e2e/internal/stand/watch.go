@@ -38,7 +38,7 @@ func newWatch(addr string) *watch {
 }
 
 func (w *watch) work(ctx context.Context) {
-	for ; ctx.Err() == nil; wait(ctx, 100*time.Millisecond) {
+	for ; ctx.Err() == nil; sleep(ctx, 100*time.Millisecond) {
 		w.ask(ctx)
 	}
 	w.client.CloseIdleConnections()

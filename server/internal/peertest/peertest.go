@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -108,11 +109,5 @@ func (a *Acceptor) Accept(_ context.Context, c transport.Conn, info transport.In
 // Await returns the next element of ch.
 func Await[T any](t *testing.T, ch <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(Patience):
-		t.Fatal("nothing came")
-		panic("unreachable")
-	}
+	return wait.Receive(t, "an event", ch)
 }
