@@ -3,7 +3,6 @@
 package docs
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -14,12 +13,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/internal/logtest"
 )
 
 const (
@@ -51,30 +51,13 @@ type page struct {
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
-	out    lockedBuffer // stdout
-	all    lockedBuffer // stdout and stderr
-	done   bool         // it has ended, and its output is complete
+	out    logtest.Buffer // stdout
+	all    logtest.Buffer // stdout and stderr
+	done   bool           // it has ended, and its output is complete
 }
 
-// tell signals the program and whatever it started. Nobody may be left.
+// tell signals the program and the programs that it started. It ignores that none of them may be left.
 func (c *process) tell(s syscall.Signal) { _ = syscall.Kill(-c.cmd.Process.Pid, s) }
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
 
 // newPage makes a folder in which the programs of a page find what a reader has installed.
 func newPage(t *testing.T) *page {
@@ -310,11 +293,11 @@ func (p *page) output(shown string) {
 	if p.last == nil {
 		p.Fatal("no program is before it")
 	}
-	err := matches(shown, p.last.out.String())
-	for deadline := time.Now().Add(patience); err != nil && !p.last.done && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
+	var err error
+	wait.Within(patience, func() bool {
 		err = matches(shown, p.last.out.String())
-	}
+		return err == nil || p.last.done
+	})
 	if err != nil {
 		p.Errorf("%v\nall output:\n%s", err, p.last.all.String())
 	}

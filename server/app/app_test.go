@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/config"
@@ -36,53 +36,7 @@ type testServer struct {
 	secrets []string
 }
 
-type logBuffer struct {
-	mu    sync.Mutex
-	buf   bytes.Buffer
-	full  bool          // keep no more
-	grown chan struct{} // closed by the next Write; nil: nobody waits for it
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.full {
-		return len(p), nil
-	}
-	if l.grown != nil {
-		close(l.grown)
-		l.grown = nil
-	}
-	return l.buf.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-// await waits until the log is as a test wants it, for up to 20 s, and reports whether it is.
-func (l *logBuffer) await(done func(logs string) bool) bool {
-	timeout := time.After(20 * time.Second)
-	for {
-		l.mu.Lock()
-		if done(l.buf.String()) {
-			l.mu.Unlock()
-			return true
-		}
-		if l.grown == nil {
-			l.grown = make(chan struct{})
-		}
-		grown := l.grown
-		l.mu.Unlock()
-		select {
-		case <-grown:
-		case <-timeout:
-			return false
-		}
-	}
-}
+type logBuffer = logtest.Buffer
 
 // testConfig is a configuration for tests: any port, one secret for tokens, pings
 // out of the way.
@@ -163,7 +117,7 @@ func (s *testServer) stop() {
 func (s *testServer) awaitLog(texts ...string) {
 	s.t.Helper()
 	for _, text := range texts {
-		if !s.logs.await(func(logs string) bool { return strings.Contains(logs, text) }) {
+		if !s.logs.Await(func(logs string) bool { return strings.Contains(logs, text) }) {
 			s.t.Errorf("%s is not in the log:\n%s", text, s.logs)
 		}
 	}

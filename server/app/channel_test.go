@@ -296,7 +296,7 @@ func TestMaxLength(t *testing.T) {
 		}
 		logged++
 		var last string
-		if !s.logs.await(func(logs string) bool {
+		if !s.logs.Await(func(logs string) bool {
 			n := 0
 			for line := range strings.Lines(logs) {
 				if strings.Contains(line, `"key":"channel.max_length"`) {

@@ -133,7 +133,7 @@ func (k *faultyKind) test(t *testing.T, s *testServer, bound int64) {
 	if k.then != nil {
 		k.then(s, clients, &calm)
 	}
-	if !s.logs.await(func(logs string) bool { return disconnected(logs, k.code) >= k.clients }) {
+	if !s.logs.Await(func(logs string) bool { return disconnected(logs, k.code) >= k.clients }) {
 		t.Errorf("%d of %d clients ended with code %d:\n%s", disconnected(s.logs.String(), k.code), k.clients, k.code, s.logs)
 	}
 	close(stop)

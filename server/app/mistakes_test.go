@@ -270,7 +270,7 @@ func TestMistakes(t *testing.T) {
 			if got := m.do(s); got != want && (!begin || !strings.HasPrefix(got, want)) {
 				t.Errorf("got %q, want %q", got, m.want)
 			}
-			found := s.logs.await(func(logs string) bool {
+			found := s.logs.Await(func(logs string) bool {
 				for text := range strings.Lines(logs) {
 					if has(decodeLine(t, text), m.line) {
 						return true

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/acme"
 
+	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/config"
 )
@@ -50,7 +51,7 @@ func (f *fakeACME) set(cert tls.Certificate, err error) {
 }
 
 // withACME returns a store with a fake authority for one host, a.example.
-func withACME(t *testing.T, f *fakeACME, edit func(*config.TLSAutocert)) (*Store, *logBuffer, *tls.Config) {
+func withACME(t *testing.T, f *fakeACME, edit func(*config.TLSAutocert)) (*Store, *logtest.Buffer, *tls.Config) {
 	t.Helper()
 	a := autocertOf("a.example")
 	if edit != nil {
@@ -81,7 +82,7 @@ func TestFirstCertificate(t *testing.T) {
 		if got := <-waited; got != 7 || time.Since(f.begin) != f.took {
 			t.Errorf("the first handshake: certificate %d after %s", got, time.Since(f.begin))
 		}
-		if lines := logs.take(); !strings.Contains(lines, `"host":"a.example"`) {
+		if lines := logs.Take(); !strings.Contains(lines, `"host":"a.example"`) {
 			t.Errorf("log: %s", lines)
 		}
 		// A renewed one is taken over, without waiting and without an order of its own.
@@ -116,7 +117,7 @@ func TestFailedOrders(t *testing.T) {
 		if want := []int{0, 2, 6, 14, 30, 62, 122, 182, 242, 302, 362}; !slices.Equal(minutes, want) {
 			t.Errorf("attempts after minutes %v, want %v", minutes, want)
 		}
-		if lines := logs.take(); strings.Count(lines, "\n") != len(f.orders) || !strings.Contains(lines, `"key":"http_server.tls_autocert","host":"a.example","error":"no such domain","retry_in":"2m0s"`) {
+		if lines := logs.Take(); strings.Count(lines, "\n") != len(f.orders) || !strings.Contains(lines, `"key":"http_server.tls_autocert","host":"a.example","error":"no such domain","retry_in":"2m0s"`) {
 			t.Errorf("log: %s", lines)
 		}
 		f.set(func() tls.Certificate { c := newCA(t); return c.pair(c.issue(7, nil, "a.example")) }(), nil)

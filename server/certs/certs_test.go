@@ -19,11 +19,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/config"
 )
@@ -110,30 +110,10 @@ func object(p config.CertificatePair) config.ListenerTLS {
 	return t
 }
 
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-// take returns what was logged since the last call.
-func (l *logBuffer) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.buf.Reset()
-	return l.buf.String()
-}
-
 // newStore returns a store with its log.
-func newStore(t *testing.T, autocert config.TLSAutocert) (*Store, *logBuffer) {
+func newStore(t *testing.T, autocert config.TLSAutocert) (*Store, *logtest.Buffer) {
 	t.Helper()
-	logs := &logBuffer{}
+	logs := new(logtest.Buffer)
 	s, err := New(autocert, slog.New(slog.NewJSONHandler(logs, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +240,7 @@ func TestReload(t *testing.T) {
 			if got := serialOf(server, "a.example"); got != step.want {
 				t.Errorf("%s: certificate %d, want %d", step.name, got, step.want)
 			}
-			line := logs.take()
+			line := logs.Take()
 			if (step.log == "") != (line == "") || !strings.Contains(line, step.log) || strings.Count(line, "\n") > 1 {
 				t.Errorf("%s: log %s", step.name, line)
 			}
@@ -283,7 +263,7 @@ func TestExpiry(t *testing.T) {
 	for now := begin; now.Before(begin.Add(93 * day)); now = now.Add(time.Hour) {
 		s.refresh(now)
 	}
-	lines := logs.take()
+	lines := logs.Take()
 	if soon, expired := strings.Count(lines, "expires soon"), strings.Count(lines, "has expired"); soon != 15 || expired != 2 {
 		t.Errorf("%d and %d warnings: %s", soon, expired, lines)
 	}
@@ -376,7 +356,7 @@ func TestClientCertificates(t *testing.T) {
 		}
 		write(t, file, theirs.pem)
 		s.Reload()
-		if line := logs.take(); !strings.Contains(line, `"keys":"http_server.internal_tls.client_ca_pem"`) {
+		if line := logs.Take(); !strings.Contains(line, `"keys":"http_server.internal_tls.client_ca_pem"`) {
 			t.Errorf("log: %s", line)
 		}
 		if state, err := shake(server, c); err == nil {
