@@ -15,9 +15,9 @@ type Proxy struct {
 	turn     atomic.Uint32
 	sent     atomic.Int64
 
-	mu    sync.Mutex
-	down  bool
-	pairs map[*pair]struct{}
+	pairs[*pair]
+
+	mu sync.Mutex
 	// open is closed while bytes may pass; they take delay longer.
 	open  chan struct{}
 	delay time.Duration
@@ -37,7 +37,7 @@ func NewProxy(targets ...string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, targets: targets, pairs: make(map[*pair]struct{}), open: make(chan struct{})}
+	p := &Proxy{listener: l, targets: targets, open: make(chan struct{})}
 	close(p.open)
 	go p.accept()
 	return p, nil
@@ -48,29 +48,6 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // WS is the address of the server's WebSocket endpoint as seen through the proxy.
 func (p *Proxy) WS() string { return "ws://" + p.Addr() + "/connection/websocket" }
-
-// Cut breaks all connections with a TCP reset. Bytes under way are lost.
-func (p *Proxy) Cut() { p.set(p.isDown()) }
-
-// Down breaks all connections and refuses new ones until Up.
-func (p *Proxy) Down() { p.set(true) }
-
-// Up takes connections again.
-func (p *Proxy) Up() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = false
-}
-
-// Mute discards what the present connections send in either direction from now on, without
-// closing them. New connections work.
-func (p *Proxy) Mute() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.pairs {
-		c.muted.Store(true)
-	}
-}
 
 // Hold keeps back all bytes and the ends of all connections, present and new ones, like a network
 // that has gone silent. Release passes everything on, as TCP does when the network is back.
@@ -121,21 +98,6 @@ func (p *Proxy) Close() {
 	p.Release()
 }
 
-func (p *Proxy) isDown() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.down
-}
-
-func (p *Proxy) set(down bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = down
-	for c := range p.pairs {
-		c.reset()
-	}
-}
-
 func (p *Proxy) accept() {
 	for {
 		c, err := p.listener.Accept()
@@ -163,23 +125,15 @@ func (p *Proxy) relay(client net.Conn) {
 		return
 	}
 	c := &pair{proxy: p, client: client, server: server}
-	p.mu.Lock()
-	down := p.down
-	if !down {
-		p.pairs[c] = struct{}{}
-	}
-	p.mu.Unlock()
-	if down {
-		c.reset()
+	if !p.add(c) {
+		c.cut()
 		return
 	}
+	defer p.remove(c)
 	var pumps sync.WaitGroup
 	pumps.Go(func() { c.pump(server, client, new(atomic.Int64)) })
 	pumps.Go(func() { c.pump(client, server, &p.sent) })
 	pumps.Wait()
-	p.mu.Lock()
-	delete(p.pairs, c)
-	p.mu.Unlock()
 }
 
 // pump copies until either side ends, and then ends both; count is advanced before
@@ -212,8 +166,10 @@ func (c *pair) close() {
 	_ = c.server.Close()
 }
 
-// reset closes both ends so that unsent data is discarded.
-func (c *pair) reset() {
+func (c *pair) mute() { c.muted.Store(true) }
+
+// cut closes both ends with a TCP reset, which discards unsent data.
+func (c *pair) cut() {
 	for _, end := range []net.Conn{c.client, c.server} {
 		if tcp, ok := end.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // best effort: a plain close cuts as well

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"sync/atomic"
 
 	"github.com/quic-go/quic-go"
@@ -21,10 +20,7 @@ type quicProxy struct {
 	listener *quic.Listener
 	nodes    []*Server
 	turn     atomic.Uint32
-
-	mu    sync.Mutex
-	down  bool
-	pairs map[*quicPair]struct{}
+	pairs[*quicPair]
 }
 
 // quicPair is a connection of a client and the one to the node that it is relayed to.
@@ -47,47 +43,13 @@ func newQUICProxy(certificate tls.Certificate, nodes []*Server) (*quicProxy, err
 	if err != nil {
 		return nil, err
 	}
-	p := &quicProxy{listener: l, nodes: nodes, pairs: make(map[*quicPair]struct{})}
+	p := &quicProxy{listener: l, nodes: nodes}
 	go p.accept()
 	return p, nil
 }
 
 // Addr is the host and port that the proxy takes connections on.
 func (p *quicProxy) Addr() string { return p.listener.Addr().String() }
-
-// Cut closes all connections. Bytes under way are lost.
-func (p *quicProxy) Cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.pairs {
-		c.close()
-	}
-}
-
-// Down closes all connections, and new ones at once, until Up.
-func (p *quicProxy) Down() {
-	p.set(true)
-	p.Cut()
-}
-
-// Up takes connections again.
-func (p *quicProxy) Up() { p.set(false) }
-
-func (p *quicProxy) set(down bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = down
-}
-
-// Mute discards what the present connections send in either direction from now on, without
-// closing them. New connections work.
-func (p *quicProxy) Mute() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.pairs {
-		c.muted.Store(true)
-	}
-}
 
 // Close closes all connections and ends the proxy.
 func (p *quicProxy) Close() {
@@ -159,21 +121,9 @@ func (p *quicProxy) relay(client *quic.Conn) {
 	}
 }
 
-// add reports whether the connection may live.
-func (p *quicProxy) add(c *quicPair) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.down {
-		p.pairs[c] = struct{}{}
-	}
-	return !p.down
-}
-
-func (p *quicProxy) remove(c *quicPair) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.pairs, c)
-}
+// cut is close, because QUIC has no other way to break a connection at once.
+func (c *quicPair) cut()  { c.close() }
+func (c *quicPair) mute() { c.muted.Store(true) }
 
 func (c *quicPair) close() {
 	for _, end := range []*quic.Conn{c.client, c.node} {

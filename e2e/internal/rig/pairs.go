@@ -1,0 +1,70 @@
+package rig
+
+import "sync"
+
+// pairs has the connections that a proxy relays at present, and does to them what networks do. Its methods
+// may be called from any goroutine. The zero value has none.
+type pairs[P relayed] struct {
+	mu   sync.Mutex
+	down bool
+	all  map[P]struct{}
+}
+
+// relayed is a pointer to a connection of a client with the one that it is relayed to.
+type relayed interface {
+	comparable
+	// cut breaks both connections. Bytes under way are lost.
+	cut()
+	// mute discards what either side sends from now on, without closing the connections.
+	mute()
+}
+
+// Cut breaks all connections. Bytes under way are lost.
+func (p *pairs[P]) Cut() { p.each(P.cut) }
+
+// Down breaks all connections, and new ones at once, until Up.
+func (p *pairs[P]) Down() {
+	p.set(true)
+	p.Cut()
+}
+
+// Up takes connections again.
+func (p *pairs[P]) Up() { p.set(false) }
+
+// Mute discards what the present connections send in either direction from now on, without
+// closing them. New connections work.
+func (p *pairs[P]) Mute() { p.each(P.mute) }
+
+func (p *pairs[P]) set(down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = down
+}
+
+func (p *pairs[P]) each(do func(P)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.all {
+		do(c)
+	}
+}
+
+// add reports whether the connection may live.
+func (p *pairs[P]) add(c P) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		return false
+	}
+	if p.all == nil {
+		p.all = make(map[P]struct{})
+	}
+	p.all[c] = struct{}{}
+	return true
+}
+
+func (p *pairs[P]) remove(c P) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, c)
+}
