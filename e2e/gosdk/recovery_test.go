@@ -110,7 +110,11 @@ func recoverDisconnect(s sdk) {
 		s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
 	}
 	s.exactly(p.finish(), sub.publications)
-	none(s, "reconnect", c.connecting)
+	// Of two nodes, the one that answers the API disconnects last. A client that has come back to it by then
+	// is disconnected a second time.
+	if servers.Main.Nodes() == 1 {
+		none(s, "reconnect", c.connecting)
+	}
 }
 
 func unrecoverable(s sdk) {

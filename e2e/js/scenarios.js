@@ -185,7 +185,9 @@ const scenarios = {
       assert.deepEqual(recovery(await sub.next('subscribed')), recovered);
     }
     await exactly(sub, await publisher.finish());
-    c.none('connecting');
+    // Of two nodes, the one that answers the API disconnects last. A client that has come back to it by then is
+    // disconnected a second time.
+    if (rig.apis.length === 1) c.none('connecting');
   },
 
   async 'unrecoverable position'(sdk) {

@@ -6,7 +6,7 @@ import unittest
 
 from centrifuge import ClientState, DeltaType, Filter, StreamPosition
 
-from harness import PATIENCE, RIG, Publisher, Scenario, in_seconds, token, unique
+from harness import NODES, PATIENCE, RIG, Publisher, Scenario, in_seconds, token, unique
 
 # ROUNDS is how often a connection is lost in the recovery scenarios.
 ROUNDS = 15
@@ -179,7 +179,10 @@ class Scenarios:
             self.assertEqual((await c.next("connecting")).code, 4100)
             self.assert_recovered(await sub.next("subscribed"))
         await self.assert_exactly(sub, await publisher.finish())
-        c.none("connecting")
+        # Of two nodes, the one that answers the API disconnects last. A client that has come back to it by
+        # then is disconnected a second time.
+        if NODES == 1:
+            c.none("connecting")
 
     async def _away(self, proxy, c, sub, numbers):
         await proxy.down()

@@ -58,6 +58,9 @@ func (s *Server) members() []*Server {
 	return s.nodes
 }
 
+// Nodes returns how many nodes a server has.
+func (s *Server) Nodes() int { return len(s.members()) }
+
 // targets returns the addresses of the nodes of a server.
 func (s *Server) targets() []string {
 	var list []string
