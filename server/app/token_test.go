@@ -80,7 +80,7 @@ func TestExpiration(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) { cfg.Client.ExpiredCloseDelay = time.Millisecond })
 	soon := s.dial(nil)
-	if res := soon.Connect(s.tokenField(jwt.MapClaims{"exp": unix(2 * time.Second)})); !res.Expires || res.TTL == 0 || res.TTL > 2 {
+	if res := soon.Connect(s.tokenField(jwt.MapClaims{"exp": unix(5 * time.Second)})); !res.Expires || res.TTL == 0 || res.TTL > 5 {
 		t.Errorf("got %+v", res)
 	}
 	if res := s.dial(nil).Connect(s.tokenField(jwt.MapClaims{"exp": unix(time.Minute), "expire_at": 0})); res.Expires {
@@ -105,7 +105,7 @@ func TestServerSubscriptionExpires(t *testing.T) {
 		cfg.Client.ExpiredSubCloseDelay, cfg.Client.PresenceInterval = time.Millisecond, 100*time.Millisecond
 	})
 	c := s.connect("u")
-	s.api("subscribe", fmt.Sprintf(`{"user":"u","channel":"a","expire_at":%d}`, unix(2*time.Second)))
+	s.api("subscribe", fmt.Sprintf(`{"user":"u","channel":"a","expire_at":%d}`, unix(5*time.Second)))
 	if push := c.Push(); push.Channel != "a" || push.Subscribe == nil {
 		t.Fatalf("got %+v", push)
 	}
@@ -166,9 +166,9 @@ func TestRefreshInfo(t *testing.T) {
 		cfg.Client.ExpiredCloseDelay = time.Millisecond
 	})
 	c := s.dial(nil)
-	c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "exp": unix(2 * time.Second), "info": 1}))
+	c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "exp": unix(5 * time.Second), "info": 1}))
 	expiring := s.dial(nil)
-	expiring.Connect(s.tokenField(jwt.MapClaims{"sub": "v", "exp": unix(2 * time.Second)}))
+	expiring.Connect(s.tokenField(jwt.MapClaims{"sub": "v", "exp": unix(5 * time.Second)}))
 	c.Do(`"refresh":{` + s.tokenField(jwt.MapClaims{"sub": "u", "info": 2}) + `}`)
 	c.Subscribe("a", "")
 	c.Do(`"publish":{"channel":"a","data":{}}`)
@@ -307,7 +307,7 @@ func TestSubscriptionExpiration(t *testing.T) {
 		cfg.Client.ExpiredSubCloseDelay, cfg.Client.PresenceInterval = time.Millisecond, 100*time.Millisecond
 	})
 	c := s.connect("u")
-	c.Subscribe("$a", s.tokenField(jwt.MapClaims{"sub": "u", "channel": "$a", "exp": unix(2 * time.Second)}))
+	c.Subscribe("$a", s.tokenField(jwt.MapClaims{"sub": "u", "channel": "$a", "exp": unix(5 * time.Second)}))
 	if got, _ := c.Outcome(`"sub_refresh":{"channel":"$a",` + s.tokenField(jwt.MapClaims{"sub": "u", "channel": "$a", "exp": unix(-time.Hour)}) + `}`); got != "error 109" {
 		t.Errorf("expired token: %s", got)
 	}

@@ -116,7 +116,7 @@ func TestUniGRPCBadInput(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) {
 		everyOneWay(cfg)
-		cfg.UniGRPC.MaxReceiveMessageSize, cfg.Client.ConnectionLimit, cfg.Client.StaleCloseDelay = 1000, 2, 50*time.Millisecond
+		cfg.UniGRPC.MaxReceiveMessageSize, cfg.Client.ConnectionLimit, cfg.Client.StaleCloseDelay = 1000, 2, 2*time.Second
 	})
 	conn := dialUniGRPC(s, nil)
 	const method = "/centrifugal.centrifugo.unistream.CentrifugoUniStream/Consume"

@@ -177,7 +177,7 @@ func TestGhosts(t *testing.T) {
 	t.Parallel()
 	r := redistest.Standalone(t, redistest.Options{})
 	logs := &server{t: t} // which has no node
-	e, err := redis.New(redis.Config{Shards: []redis.Shard{{Addresses: []string{r.Addr()}, IOTimeout: 400 * time.Millisecond}}, Logger: slog.New(slog.DiscardHandler)})
+	e, err := redis.New(redis.Config{Shards: []redis.Shard{{Addresses: []string{r.Addr()}, IOTimeout: time.Second}}, Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		err = e.Connect(t.Context())
 	}

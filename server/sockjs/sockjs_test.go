@@ -476,7 +476,7 @@ func TestSecondReceiver(t *testing.T) {
 // A session ends when its client leaves, when nobody polls, and when the client does not read.
 func TestClientsGo(t *testing.T) {
 	// The kernel takes more than the default ResponseLimit before a write blocks.
-	s := newServer(t, Config{DisconnectDelay: 10 * time.Millisecond, WriteTimeout: 10 * time.Millisecond, ResponseLimit: 1 << 40})
+	s := newServer(t, Config{DisconnectDelay: 10 * time.Millisecond, WriteTimeout: time.Second, ResponseLimit: 1 << 40})
 	st := s.stream("xhr_streaming")
 	st.want("o")
 	p := peertest.Await(t, s.Peers)
@@ -529,6 +529,7 @@ func TestEnds(t *testing.T) {
 	st.wantEnd() // after the delay
 	peertest.Await(t, p.Ended)
 
+	s = newServer(t, Config{DisconnectDelay: 2 * time.Second}) // the session must not end before Close
 	s.ask("POST", "/0/b/xhr", "")
 	p = peertest.Await(t, s.Peers)
 	p.Conn.Close(protocol.DisconnectShutdown, nil)

@@ -278,7 +278,7 @@ func (m *muted) Write(p []byte) (int, error) {
 
 // TestHandshakeTimeout: neither silence, nor half a hello, nor half a handshake lasts.
 func TestHandshakeTimeout(t *testing.T) {
-	s := newSecureSite(t, func(hs *http.Server) { hs.ReadHeaderTimeout = 60 * time.Millisecond })
+	s := newSecureSite(t, func(hs *http.Server) { hs.ReadHeaderTimeout = time.Second }) // longer than a handshake takes
 	silent, partial, half := s.dial(), s.dial(), s.half()
 	_, _ = io.WriteString(partial, "\x16\x03\x01\x02\x00\x01")
 	done := s.client(&tls.Config{})

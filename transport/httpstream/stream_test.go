@@ -200,9 +200,10 @@ func TestStale(t *testing.T) {
 func TestNeverReading(t *testing.T) {
 	for w := range ways {
 		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
 			// HTTP/2 resets streams also for a deadline that was cleared a moment ago, so the
 			// timeout is longer than any write takes.
-			s := newServer(t, UniSSE, w, Config{WriteTimeout: 500 * time.Millisecond}, nil)
+			s := newServer(t, UniSSE, w, Config{WriteTimeout: 2 * time.Second}, nil)
 			_, _, p := s.connect()
 			taken := writeUntilClosed(p, p.frame(strings.Repeat("x", 4<<10)))
 			if err := wait.Receive(t, "Closed", p.Ended); !errors.Is(err, protocol.DisconnectWriteError) {

@@ -50,7 +50,7 @@ func (c *h2Conn) Close() error {
 }
 
 // h2Timeout is what the server of TestExtendedConnect has for a whole request.
-const h2Timeout = time.Second
+const h2Timeout = 2 * time.Second
 
 func newH2Server(t *testing.T, cfg Config, timeout time.Duration) *testServer {
 	if os.Getenv("GYRO_TEST_XCONNECT") == "" {
