@@ -242,7 +242,7 @@ func TestEmulatedOnLoops(t *testing.T) {
 			l.Post(func() { answer <- emulate(l, node, session, []byte(data)) })
 			return <-answer
 		}
-		for i := range 20 { // comes to all loops
+		for i := range 20 { // the loops take turns
 			l := loops.NextLoop()
 			data, err := json.Marshal(fmt.Sprintf(`{"id":%d,"rpc":{}}`, i+2))
 			must(t, err)

@@ -55,7 +55,7 @@ func (e *eventSource) read(ctx context.Context, t *testing.T, limit int64, done 
 	}
 }
 
-// TestEventSource: whoever does what a browser does gets everything once and in order, wherever the
+// TestEventSource: a client that does what a browser does gets everything once and in order, wherever the
 // connection is cut.
 func TestEventSource(t *testing.T) {
 	for _, channels := range [][]string{{"a"}, {"a", "b c", "d"}} {

@@ -59,7 +59,7 @@ export class Page {
       page.isLost = true;
       throw new LostError('the page has lost its connections');
     });
-    page.lost.catch(() => {}); // that nobody waits for it is no error
+    page.lost.catch(() => {}); // a rejection that nobody waits for would end Node.js
     return page;
   }
 

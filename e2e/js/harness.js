@@ -150,8 +150,8 @@ export class SDK {
     return { url, cut: act('cut'), down, up: act('up'), mute: act('mute') };
   }
 
-  // poke has clients notice that their connection has ended: sockjs-client does not always notice the end
-  // of a response, but that of a request.
+  // poke sends a request from each SockJS client, so that it notices if its connection has ended: sockjs-client
+  // does not always notice the end of a response.
   poke() {
     if (this.kind === 'sockjs') this.#clients.forEach(c => c.rpc('poke', {}).catch(() => {}));
   }

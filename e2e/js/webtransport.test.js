@@ -1,4 +1,4 @@
-// npm centrifuge over WebTransport, and HTTP/3, in a real browser: what the scenarios (chromium.test.js) have not.
+// npm centrifuge over WebTransport, and HTTP/3, in a real browser: what the scenarios of chromium.test.js do not test.
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';

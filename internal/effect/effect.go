@@ -97,8 +97,8 @@ type (
 		Outlives bool
 
 		ID      uint32
-		Connect *protocol.ConnectResult // the reply that waits for the subscriptions, if it is one to connect
-		one     [1]*AttachItem          // the memory of Items if there is one
+		Connect *protocol.ConnectResult // the result of the connect command that waits for the subscriptions; nil: no connect command does
+		one     [1]*AttachItem          // the memory of Items if there is one item
 	}
 
 	// Detach ends subscriptions at the engines.
@@ -138,7 +138,7 @@ type (
 		Command
 	}
 
-	// PresenceStats asks the application for their number.
+	// PresenceStats asks the application how many clients are in a channel.
 	PresenceStats struct {
 		Channel    string
 		Subscribed bool

@@ -19,8 +19,8 @@ import (
 type faultyKind struct {
 	name    string
 	clients int
-	edit    func(*config.Config) // what ends such clients, and nothing that could end them before
-	// come is how one comes; then is what they do when all are there, in steps with calm held.
+	edit    func(*config.Config) // sets what ends such clients, and keeps everything else from ending them before
+	// come connects one; then is what they do when all are connected, in steps with calm held.
 	come func(s *testServer) net.Conn
 	then func(s *testServer, clients []net.Conn, calm sync.Locker)
 	// goroutines and loops are the most bytes of heap for each, by driver; the
@@ -39,8 +39,8 @@ var faultyKinds = []faultyKind{
 			return s.faulty(`{"id":1,"connect":{}}` + "\n" + `{"id":2,"subscribe":{"channel":"flood:a"}}`)
 		},
 		then: func(s *testServer, clients []net.Conn, calm sync.Locker) {
-			// No faster than somebody can read it, and not while the heap is measured, or what is
-			// counted is what waits to be delivered and what the collector has not looked at.
+			// Publish no faster than a client can read, and not while the heap is measured. Otherwise the
+			// heap has publications that wait for their delivery, and garbage.
 			reader := s.dial(nil)
 			defer reader.Vanish()
 			reader.Connect("")
@@ -59,7 +59,7 @@ var faultyKinds = []faultyKind{
 		},
 	},
 	{
-		// Who reads on a goroutine has a buffer of 16 KB for the moment.
+		// A goroutine that reads has a buffer of 16 KB.
 		name: "trickle", clients: 100, goroutines: 24 << 10, loops: 8 << 10, code: 3502,
 		edit: func(cfg *config.Config) { cfg.Client.StaleCloseDelay = 2 * time.Second },
 		come: func(s *testServer) net.Conn { return s.faulty("") },
@@ -69,7 +69,7 @@ var faultyKinds = []faultyKind{
 				for _, nc := range clients {
 					_, _ = nc.Write(connect[i : i+1])
 				}
-				time.Sleep(50 * time.Millisecond) // what trickling is
+				time.Sleep(50 * time.Millisecond) // the rate of the bytes
 			}
 		},
 	},

@@ -41,7 +41,7 @@ func (a *App) mountStreams(s *site) error {
 	return errors.Join(errs...)
 }
 
-// mountStream mounts the endpoint of a section, if it is enabled. own is what the section says beyond c.
+// mountStream mounts the endpoint of a section, if it is enabled. own has the settings of the section that are not in c.
 func (a *App) mountStream(s *site, section string, kind httpstream.Kind, c *config.BodyTransport, own httpstream.Config) error {
 	path := cleanPrefix(c.HandlerPrefix)
 	if !c.Enabled {

@@ -70,7 +70,7 @@ func (c *client) session(ctx context.Context, again bool, ready joined) error {
 	return conn.Serve(func(message []byte) error { return c.receive(conn, message, ready) })
 }
 
-// token returns the client's token. That of a one-way client subscribes it.
+// token returns the client's token. The token of a one-way client subscribes it to its channel.
 func (c *client) token() (string, error) {
 	if c.channel != noChannel && c.run.dialer.Kind.OneWay {
 		return c.run.target.token(c.index, c.run.channels[c.channel])
@@ -142,7 +142,7 @@ func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply,
 	return nil, nil, nil
 }
 
-// decode decodes the first message of a frame. What one-way clients get becomes the reply that says
+// decode decodes the first message of a frame. It turns a push to a one-way client into the reply that says
 // the same.
 func (c *client) decode(frame []byte) (*protocol.Reply, error) {
 	reply := new(protocol.Reply)

@@ -81,7 +81,7 @@ func (e *emulation) steps(r *run, rep *Report) error {
 	return err
 }
 
-// receiver returns what takes the replies of a client, which have to come in the order of its commands.
+// receiver returns the handler of a client's replies, which have to come in the order of its commands.
 func (e *emulation) receiver(r *run, c *client) func(*protocol.Reply) {
 	next := firstPublishID
 	return func(reply *protocol.Reply) {

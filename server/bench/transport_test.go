@@ -163,7 +163,8 @@ func TestPollsNeedRecovery(t *testing.T) {
 	}
 }
 
-// TestPollFaults: answers that are none end the connection, and so do answers in which a message is lost.
+// TestPollFaults: a response that is no answer to a poll ends the connection. So do an answer without
+// positions, and a disconnect.
 func TestPollFaults(t *testing.T) {
 	t.Parallel()
 	const first = `{"pushes":[],"subs":{"bench":{"recover":true,"offset":0,"epoch":"e"}}}`

@@ -60,7 +60,7 @@ func TestStatusOfWrapped(t *testing.T) {
 		var n note
 		s := httptest.NewServer(front.Wrap(&n, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for _, status := range statuses {
-				if status != http.StatusOK { // which is that of an answer without another one
+				if status != http.StatusOK { // 200 is the default
 					w.WriteHeader(status)
 				}
 			}

@@ -23,7 +23,7 @@ type Deferred struct {
 	began    time.Time
 }
 
-// Waiting is whoever is going to answer a Deferred.
+// Waiting is the code that answers a Deferred.
 type Waiting interface {
 	// Gone tells that the client has gone before it got an answer. It is the last call, and must not
 	// use the Deferred.

@@ -268,8 +268,8 @@ func TestDeferredPanic(t *testing.T) {
 	l.asked = nil
 }
 
-// TestKept: a connection that may send another request is closed after the idle timeout, and one that
-// has begun to send it after that of heads.
+// TestKept: a connection that may send another request is closed after the idle timeout. One that has begun
+// to send it is closed after the timeout of heads.
 func TestKept(t *testing.T) {
 	l := newLater(t, func(s *http.Server) { s.IdleTimeout, s.ReadHeaderTimeout = time.Hour, time.Minute })
 	in := (*intake)(nil)

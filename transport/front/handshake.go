@@ -32,7 +32,7 @@ var (
 
 // handshakes are the TLS handshakes of a listener that are under way. A handshake takes 0.1 to 2 ms
 // of CPU, so only as many compute at a time as there are processors, and before each step they let
-// the loops go first. Those that wait for their clients do not count for that.
+// the loops go first. A handshake that waits for its client is not one of them.
 type handshakes struct {
 	front  *Listener
 	config *tls.Config
@@ -47,8 +47,9 @@ type handshake struct {
 	n    *newcomer
 	tls  *netio.TLS
 	task slots.Task
-	read bool   // something was read
-	not  []byte // what was read instead of TLS
+	read bool // something was read
+	// plain has the first bytes of a client that does not speak TLS; nil: it speaks TLS, or has sent nothing.
+	plain []byte
 
 	// used on the loop
 	lent bool          // the loop watches the socket
@@ -87,7 +88,7 @@ func (s *handshake) run() {
 func (s *handshake) finish(err error) {
 	in := s.n.intake
 	s.task.Done()
-	if err != nil && s.not == nil {
+	if err != nil && s.plain == nil {
 		in.front.logf("http: TLS handshake error from %s: %v", s.n.remote, err)
 	}
 	if !in.loop.Post(func() { in.settle(s, err) }) {
@@ -110,7 +111,7 @@ func (s *handshake) Read(p []byte) (int, error) {
 		n, err := netio.TryRead(uintptr(s.n.fd), p)
 		switch {
 		case n > 0 && !s.read && p[0] != recordOfHandshake:
-			s.not = bytes.Clone(p[:n])
+			s.plain = bytes.Clone(p[:n])
 			return 0, errNotTLS
 		case n > 0 || err != nil:
 			s.read = true
@@ -211,12 +212,12 @@ func (in *intake) settle(s *handshake, err error) {
 		err = in.welcome(s)
 	default:
 		in.remove(n)
-		if s.not == nil {
+		if s.plain == nil {
 			netio.CloseFD(uintptr(n.fd), false)
 			break
 		}
 		unknown := newIncoming(netio.Socket{FD: uintptr(n.fd), Remote: n.remote}, nil, false)
-		unknown.sealed = s.not
+		unknown.sealed = s.plain
 		in.front.passUnread(unknown)
 	}
 	in.mu.Unlock()

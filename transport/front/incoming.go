@@ -12,7 +12,7 @@ type incoming struct {
 	socket *netio.Handover // nil: there is conn
 	remote net.Addr        // known also if the peer has gone meanwhile
 	early  []byte          // bytes that were read already
-	broken error           // what reading on after early ends with; nil: what conn reads
+	broken error           // the error of reads behind early; nil: they read from conn
 	tls    *netio.TLS      // has yet to be put on conn; nil: there is none, or conn is a *tls.Conn
 	sealed []byte          // bytes that were read beneath tls
 	// mayAnswer: the first request may be one for a route with Answer.

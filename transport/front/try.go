@@ -50,7 +50,8 @@ func (n *newcomer) send(answer []byte) bool {
 	return err == nil && sent == len(answer) && !n.stuck()
 }
 
-// tried returns the answer, or where to try again. It reports false after a panic.
+// tried calls Try of the route. It returns the answer, or the loop that is to try next. ok is false after
+// a panic.
 func (in *intake) tried(q *Request, r *route, body []byte) (answer []byte, ends bool, next transport.Loop, ok bool) {
 	defer func() {
 		if !ok {

@@ -285,8 +285,8 @@ func TestTryTakesTurns(t *testing.T) {
 	}
 }
 
-// TestTryIdle: a connection is closed when no request comes for the idle time, and one whose request
-// does not end when that of a head is over.
+// TestTryIdle: a connection on which no request comes is closed after the idle timeout. One whose request
+// does not end is closed after the timeout of heads.
 func TestTryIdle(t *testing.T) {
 	s := newTrySite(t, func(h *http.Server) { h.ReadHeaderTimeout, h.IdleTimeout = time.Minute, time.Hour })
 	in := s.intake(0)

@@ -21,8 +21,8 @@ const (
 	maxPolledPositions = 1 << 20
 )
 
-// longPoll is a UniPoll request: what the core has written for it, until there is something to answer.
-// What comes later, the next request recovers.
+// longPoll is a UniPoll request, with what the core has written for it until there is something to answer.
+// The next request recovers what the core writes later.
 type longPoll struct {
 	req    *protocol.ConnectRequest
 	text   []byte // lines: messages and bookmarks
@@ -57,8 +57,8 @@ func (p *longPoll) add(frames [][]byte) (n int) {
 	return n
 }
 
-// look is called when something has changed. It returns the answer once there is one. soon tells to
-// set late after the time gather.
+// look is called when something has changed. It returns the answer once there is one. If soon is true, the
+// caller sets late after the time gather.
 func (p *longPoll) look() (a *polled, soon bool) {
 	if p.gathers && !p.late && p.closed == nil {
 		return nil, false

@@ -20,7 +20,7 @@ import (
 // balancer spreads HTTP requests over the nodes of a cluster, as a load balancer without sticky
 // sessions does in the worst case: each request goes to the next node, but an emulation request
 // never to the node that has its stream, as long as there is another one. Only the requests of a
-// SockJS session all go to one node, because such sessions cannot do without.
+// SockJS session all go to one node, because only that node knows the session.
 type balancer struct {
 	listener net.Listener
 	server   *http.Server

@@ -219,7 +219,7 @@ func Quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// transcript writes down what comes of what happens.
+// transcript writes down what the events of a conversation result in.
 type transcript struct {
 	peer               *Witness
 	shown              func(got []byte) []string

@@ -1,4 +1,5 @@
-// Package slots bounds how many tasks compute at a time, among many of which most wait for somebody.
+// Package slots bounds how many tasks compute at a time. There may be many more tasks, because a task that
+// waits for another party needs no slot.
 package slots
 
 import (
@@ -9,7 +10,7 @@ import (
 	"time"
 )
 
-// Slots are what tasks need to compute. Any goroutine may use them.
+// Slots is a number of slots: a task computes only while it has one. Any goroutine may use it.
 type Slots struct {
 	count    int
 	limit    int
@@ -20,7 +21,7 @@ type Slots struct {
 	fresh     []*Task     // have not begun; the oldest first
 	answered  []*Task     // wait for a slot, which they get before fresh ones
 	computing []*Task     // have a slot
-	waiting   list.List   // of *Task, for somebody; the longest first
+	waiting   list.List   // of *Task that wait for another party; the one that waits longest is first
 	timer     *time.Timer // takes slots back; nil: nobody waits for one
 }
 
@@ -37,8 +38,8 @@ type Task struct {
 }
 
 // New returns count slots. A task that computes for longer than patience loses its slot to another one,
-// because it waits for something that the slots do not know. Of the tasks that wait for somebody, those
-// beyond limit end with the error tooMany, the one that has waited longest first.
+// because it waits for something that the slots do not know. If more than limit tasks wait for another
+// party, the one that has waited longest ends with the error tooMany.
 func New(count, limit int, patience time.Duration, tooMany error) *Slots {
 	return &Slots{count: count, limit: limit, patience: patience, tooMany: tooMany}
 }
