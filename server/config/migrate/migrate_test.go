@@ -3,6 +3,7 @@ package migrate
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -45,6 +46,18 @@ func keyDocs(t *testing.T) map[string]string {
 	docs := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*\\| ([^|]*) \\|$").FindAllStringSubmatch(b.String(), -1) {
 		docs[m[1]] = m[2]
+	}
+	for key, doc := range maps.Clone(docs) {
+		first, ok := strings.CutPrefix(doc, "The keys of `")
+		if !ok {
+			continue
+		}
+		first = strings.TrimSuffix(first, "`.")
+		for k, doc := range maps.Clone(docs) {
+			if rest, ok := strings.CutPrefix(k, first+"."); ok {
+				docs[key+"."+rest] = doc
+			}
+		}
 	}
 	if len(docs) < 1000 {
 		t.Fatalf("only %d keys are known", len(docs))
@@ -162,7 +175,7 @@ func TestVariables(t *testing.T) {
 // TestIgnored: keys without effect are named one by one, unless their feature is reported.
 func TestIgnored(t *testing.T) {
 	for text, want := range map[string]string{
-		"channel: {namespaces: [{name: chat, presence: true, publish_proxy_name: p1}]}\nproxies: [{name: p1, endpoint: x}]": "proxies channel.namespaces[0](chat).publish_proxy_name",
+		"channel: {namespaces: [{name: chat, presence: true, subscribe_stream_proxy_name: p1}]}\nproxies: [{name: p1, endpoint: x}]": "channel.namespaces[0](chat).subscribe_stream_proxy_name",
 		"admin: {enabled: true, password: x}":                            "",
 		"admin: {password: x}":                                           "",
 		"consumers: [{name: c1, type: aws_sqs, enabled: true}]":          "",

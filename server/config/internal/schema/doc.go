@@ -64,13 +64,14 @@ func WriteMarkdown(w io.Writer, cfg any, prefix, section string, level int) erro
 	var b strings.Builder
 	heading := strings.Repeat("#", min(max(level, 1), 6))
 	var scalars []leaf
+	seen := make(map[reflect.Type]string)
 	for _, f := range fieldsOf(root(cfg).Type()) {
 		v := root(cfg).FieldByIndex(f.index)
 		p := path{}.field(f)
 		if section != "" && section != f.key {
 			continue
 		}
-		leaves := docLeaves(p, f, v)
+		leaves := docLeaves(p, f, v, seen)
 		if f.kind != kindSection && f.kind != kindList {
 			scalars = append(scalars, leaves...)
 			continue
@@ -89,14 +90,25 @@ func WriteMarkdown(w io.Writer, cfg any, prefix, section string, level int) erro
 	return err
 }
 
+// manyKeys is how many keys a type of section needs to be documented once: further sections of the
+// type have one row, which refers to the first.
+const manyKeys = 30
+
 // docLeaves returns the leaves of a section. A list has those of one element, whose variables
-// have <NAME> in place of its name.
-func docLeaves(p path, f field, v reflect.Value) []leaf {
+// have <NAME> in place of its name. seen has the key of the first section that works, by its type.
+func docLeaves(p path, f field, v reflect.Value, seen map[reflect.Type]string) []leaf {
 	switch f.kind {
 	case kindSection:
+		if first := seen[f.typ]; first != "" && p.idle == "" {
+			f.doc = "The keys of `" + first + "`."
+			return []leaf{{path: p, field: f, value: v}}
+		}
 		var out []leaf
 		for _, g := range fieldsOf(f.typ) {
-			out = append(out, docLeaves(p.field(g), g, v.FieldByIndex(g.index))...)
+			out = append(out, docLeaves(p.field(g), g, v.FieldByIndex(g.index), seen)...)
+		}
+		if len(out) >= manyKeys && p.idle == "" {
+			seen[f.typ] = p.key
 		}
 		return out
 	case kindList:
@@ -107,7 +119,7 @@ func docLeaves(p path, f field, v reflect.Value) []leaf {
 		}
 		zero := reflect.New(f.typ.Elem()).Elem()
 		for _, g := range fieldsOf(f.typ.Elem()) {
-			out = append(out, docLeaves(elem.field(g), g, zero.FieldByIndex(g.index))...)
+			out = append(out, docLeaves(elem.field(g), g, zero.FieldByIndex(g.index), seen)...)
 		}
 		return out
 	}
@@ -134,7 +146,10 @@ func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
 		if def != "" {
 			def = "`" + def + "`"
 		}
-		if l.path.env != "" {
+		switch {
+		case l.kind == kindSection:
+			env = "`" + prefix + l.path.env + "_…`"
+		case l.path.env != "":
 			env = "`" + prefix + l.path.env + "`"
 		}
 		if l.path.reload && l.path.idle == "" {
@@ -178,7 +193,7 @@ func (p path) doc(doc string) string {
 
 var typeNames = map[kind]string{
 	kindBool: "bool", kindInt: "int", kindString: "string", kindDuration: "duration", kindStrings: "list of strings",
-	kindMap: "string map", kindList: "list of objects",
+	kindMap: "string map", kindList: "list of objects", kindSection: "object",
 }
 
 func (l leaf) typeName() string {
