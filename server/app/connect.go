@@ -10,6 +10,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/grant"
 	"github.com/gyrohq/gyro/server/namespace"
 )
 
@@ -83,19 +84,12 @@ func (s *snapshot) byToken(e gyro.ConnectEvent, reply *gyro.ConnectReply) error 
 		if err != nil {
 			return err
 		}
-		o := subscribeOptions(ch, namespace.SourceConnectToken)
+		o := grant.Subscription(ch, namespace.SourceConnectToken)
 		o.ChanInfo, o.Data = sub.Info, sub.Data
-		override(&o, sub.Override)
-		subscribeTo(reply, name, o)
+		grant.Override(&o, sub.Override)
+		grant.Subscribe(reply, name, o)
 	}
 	return nil
-}
-
-func subscribeTo(reply *gyro.ConnectReply, ch string, o gyro.SubscribeOptions) {
-	if reply.Subscriptions == nil {
-		reply.Subscriptions = make(map[string]gyro.SubscribeOptions)
-	}
-	reply.Subscriptions[ch] = o
 }
 
 // personal subscribes a user to the user's personal channel, and ends the user's other
@@ -111,7 +105,7 @@ func (s *snapshot) personal(ctx context.Context, reply *gyro.ConnectReply, inlin
 	if err != nil {
 		return err
 	}
-	subscribeTo(reply, name, subscribeOptions(ch, namespace.SourcePersonalChannel))
+	grant.Subscribe(reply, name, grant.Subscription(ch, namespace.SourcePersonalChannel))
 	if !own.SingleConnection {
 		return nil
 	}
@@ -150,7 +144,7 @@ func (s *snapshot) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) erro
 			}, 0, ignored)
 			continue
 		}
-		subscribeTo(reply, name, subscribeOptions(ch, namespace.SourceConnectRequest))
+		grant.Subscribe(reply, name, grant.Subscription(ch, namespace.SourceConnectRequest))
 	}
 	return nil
 }

@@ -5,54 +5,17 @@ import (
 	"errors"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/grant"
 	"github.com/gyrohq/gyro/server/namespace"
 )
 
 // facts returns what the rules of a channel ask about a connection.
 func (s *snapshot) facts(user string, subscribed bool) namespace.Facts {
 	return namespace.Facts{User: user, Subscribed: subscribed, Insecure: s.cfg.Client.Insecure}
-}
-
-// subscribeOptions returns the options that the namespace gives a subscription.
-func subscribeOptions(ch namespace.Channel, source namespace.Source) gyro.SubscribeOptions {
-	o := gyro.SubscribeOptions{
-		Presence:        ch.Presence,
-		EmitJoinLeave:   ch.JoinLeave,
-		PushJoinLeave:   ch.ForcePushJoinLeave,
-		Recoverable:     ch.ForceRecovery,
-		Positioned:      ch.ForcePositioning,
-		AutoRecover:     ch.AutoCacheRecover,
-		HistoryMetaTTL:  ch.HistoryMetaTTL,
-		AllowDelta:      len(ch.AllowedDeltaTypes) > 0,
-		AllowTagsFilter: ch.AllowTagsFilter,
-		BatchMaxDelay:   ch.BatchMaxDelay,
-		BatchMaxSize:    ch.BatchMaxSize,
-		Source:          uint8(source),
-	}
-	if ch.ForceRecoveryMode == "cache" {
-		o.RecoveryMode = channel.RecoverCache
-	}
-	return o
-}
-
-// override replaces options of the namespace by those that a token sets.
-func override(o *gyro.SubscribeOptions, by auth.Override) {
-	set := func(option, value *bool) {
-		if value != nil {
-			*option = *value
-		}
-	}
-	set(&o.Presence, by.Presence)
-	set(&o.EmitJoinLeave, by.JoinLeave)
-	set(&o.PushJoinLeave, by.ForcePushJoinLeave)
-	set(&o.Recoverable, by.ForceRecovery)
-	set(&o.Positioned, by.ForcePositioning)
-	o.AutoRecover = o.AutoRecover && o.Recoverable
 }
 
 // subscribing decides on a subscribe command.
@@ -66,7 +29,7 @@ func (s *snapshot) subscribing(_ context.Context, c *gyro.Client, e gyro.Subscri
 	if decision.Err != nil {
 		return gyro.SubscribeReply{}, decision.Err
 	}
-	reply := gyro.SubscribeReply{Options: subscribeOptions(ch, decision.Source), ClientSideRefresh: true}
+	reply := gyro.SubscribeReply{Options: grant.Subscription(ch, decision.Source), ClientSideRefresh: true}
 	switch decision.By {
 	case namespace.Rules:
 	case namespace.Token:
@@ -106,7 +69,7 @@ func (s *snapshot) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gy
 	}
 	o.ExpireAt, o.ChanInfo, o.Data = token.ExpireAt, token.Info, token.Data
 	o.Source = uint8(namespace.SourceSubscribeToken)
-	override(o, token.Override)
+	grant.Override(o, token.Override)
 	return nil
 }
 
@@ -142,10 +105,9 @@ func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishE
 	if decision.By != namespace.Rules {
 		return gyro.PublishReply{}, errProxy
 	}
-	return gyro.PublishReply{Options: gyro.PublishOptions{
-		HistorySize: ch.HistorySize, HistoryTTL: ch.HistoryTTL, HistoryMetaTTL: ch.HistoryMetaTTL,
-		SkipHistory: ch.HistorySize == 0, Delta: ch.DeltaPublish,
-	}}, nil
+	o := grant.Publication(ch)
+	o.Delta = ch.DeltaPublish
+	return gyro.PublishReply{Options: o}, nil
 }
 
 func (s *snapshot) presence(_ context.Context, c *gyro.Client, e gyro.PresenceEvent) (reply gyro.PresenceReply, err error) {

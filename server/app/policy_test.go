@@ -16,37 +16,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/namespace"
 )
-
-// A subscription gets the batching window of its channel's namespace.
-func TestBatchOptions(t *testing.T) {
-	var cfg config.Channel
-	cfg.NamespaceBoundary = ":"
-	cfg.WithoutNamespace.BatchMaxSize = 3
-	ns := config.Namespace{Name: "ns"}
-	ns.BatchMaxDelay, ns.BatchMaxSize = 5*time.Millisecond, 7
-	cfg.Namespaces = []config.Namespace{ns, {Name: "plain"}}
-	channels, err := namespace.NewResolver(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]struct {
-		delay time.Duration
-		size  int
-	}{
-		"a": {0, 3}, "ns:a": {5 * time.Millisecond, 7}, "plain:a": {0, 0},
-	} {
-		ch, ok := channels.Resolve(name)
-		if !ok {
-			t.Fatalf("%s is unknown", name)
-		}
-		o := subscribeOptions(ch, namespace.SourceConnectToken)
-		if o.BatchMaxDelay != want.delay || o.BatchMaxSize != want.size {
-			t.Errorf("%s: window of %v and %d, want %+v", name, o.BatchMaxDelay, o.BatchMaxSize, want)
-		}
-	}
-}
 
 // The meta of a connection token belongs to the client, and a refresh by a token with
 // meta replaces it.

@@ -1,0 +1,63 @@
+// Package grant turns what a namespace says into options of the node.
+package grant
+
+import (
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/namespace"
+)
+
+// Subscription returns the options that the namespace of a channel gives a subscription.
+func Subscription(ch namespace.Channel, source namespace.Source) gyro.SubscribeOptions {
+	o := gyro.SubscribeOptions{
+		Presence:        ch.Presence,
+		EmitJoinLeave:   ch.JoinLeave,
+		PushJoinLeave:   ch.ForcePushJoinLeave,
+		Recoverable:     ch.ForceRecovery,
+		Positioned:      ch.ForcePositioning,
+		AutoRecover:     ch.AutoCacheRecover,
+		HistoryMetaTTL:  ch.HistoryMetaTTL,
+		AllowDelta:      len(ch.AllowedDeltaTypes) > 0,
+		AllowTagsFilter: ch.AllowTagsFilter,
+		BatchMaxDelay:   ch.BatchMaxDelay,
+		BatchMaxSize:    ch.BatchMaxSize,
+		Source:          uint8(source),
+	}
+	if ch.ForceRecoveryMode == "cache" {
+		o.RecoveryMode = channel.RecoverCache
+	}
+	return o
+}
+
+// Override replaces options of the namespace by those that a token or the backend sets.
+func Override(o *gyro.SubscribeOptions, by auth.Override) {
+	set := func(option, value *bool) {
+		if value != nil {
+			*option = *value
+		}
+	}
+	set(&o.Presence, by.Presence)
+	set(&o.EmitJoinLeave, by.JoinLeave)
+	set(&o.PushJoinLeave, by.ForcePushJoinLeave)
+	set(&o.Recoverable, by.ForceRecovery)
+	set(&o.Positioned, by.ForcePositioning)
+	o.AutoRecover = o.AutoRecover && o.Recoverable
+}
+
+// Publication returns the history options that the namespace of a channel gives a publication of
+// a client.
+func Publication(ch namespace.Channel) gyro.PublishOptions {
+	return gyro.PublishOptions{
+		HistorySize: ch.HistorySize, HistoryTTL: ch.HistoryTTL, HistoryMetaTTL: ch.HistoryMetaTTL,
+		SkipHistory: ch.HistorySize == 0,
+	}
+}
+
+// Subscribe adds a server-side subscription to the answer to a connect command.
+func Subscribe(reply *gyro.ConnectReply, ch string, o gyro.SubscribeOptions) {
+	if reply.Subscriptions == nil {
+		reply.Subscriptions = make(map[string]gyro.SubscribeOptions)
+	}
+	reply.Subscriptions[ch] = o
+}
