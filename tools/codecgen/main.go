@@ -36,21 +36,31 @@ import (
 	"path/filepath"
 )
 
+// Options say what is generated.
+type Options struct {
+	Package  string // name of the generated package
+	JSON     bool   // whether there is a JSON form
+	Service  bool   // whether there is code for the service of the schema, which must not have streams
+	Elements int    // how many elements of lists and maps readers accept; 0 is no bound
+}
+
 func main() {
+	var o Options
 	schema := flag.String("schema", "client.proto", "schema to read")
 	out := flag.String("out", ".", "folder to write to")
-	pkg := flag.String("package", "protocol", "name of the generated package")
-	json := flag.Bool("json", true, "whether there is a JSON form")
-	elements := flag.Int("elements", 0, "how many elements of lists and maps readers accept; 0 is no bound")
+	flag.StringVar(&o.Package, "package", "protocol", "name of the generated package")
+	flag.BoolVar(&o.JSON, "json", true, "whether there is a JSON form")
+	flag.BoolVar(&o.Service, "service", true, "whether there is code for the service of the schema, which must not have streams")
+	flag.IntVar(&o.Elements, "elements", 0, "how many elements of lists and maps readers accept; 0 is no bound")
 	flag.Parse()
-	if err := run(*schema, *out, *pkg, *json, *elements); err != nil {
+	if err := run(*schema, *out, o); err != nil {
 		fmt.Fprintln(os.Stderr, "codecgen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(schemaPath, out, pkg string, json bool, elements int) error {
-	files, err := Generate(context.Background(), schemaPath, pkg, json, elements)
+func run(schemaPath, out string, o Options) error {
+	files, err := Generate(context.Background(), schemaPath, o)
 	if err != nil {
 		return err
 	}
@@ -64,25 +74,25 @@ func run(schemaPath, out, pkg string, json bool, elements int) error {
 
 // Generate returns the generated files by their names. Without a JSON form the
 // annotations that concern it are not needed.
-func Generate(ctx context.Context, schemaPath, pkg string, json bool, elements int) (map[string][]byte, error) {
-	s, err := loadSchema(ctx, schemaPath, json)
+func Generate(ctx context.Context, schemaPath string, o Options) (map[string][]byte, error) {
+	s, err := loadSchema(ctx, schemaPath, o)
 	if err != nil {
 		return nil, err
 	}
-	s.elements = elements
+	s.elements = o.Elements
 	files := make(map[string][]byte)
 	generators := map[string]func(*printer, *schema){
 		"messages_gen.go": generateStructs,
 		"protobuf_gen.go": generateProtobuf,
 	}
-	if json {
+	if o.JSON {
 		generators["json_gen.go"] = generateJSON
 	}
 	if s.service != "" {
 		generators["service_gen.go"] = generateService
 	}
 	for name, generate := range generators {
-		p := newPrinter(filepath.Base(schemaPath), pkg)
+		p := newPrinter(filepath.Base(schemaPath), o.Package)
 		generate(p, s)
 		if files[name], err = p.source(); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

@@ -10,16 +10,15 @@ import (
 // TestFresh checks that the committed files are what the schemas generate.
 func TestFresh(t *testing.T) {
 	for _, g := range []struct {
-		dir, schema, pkg string
-		json             bool
-		elements         int
-		files            int
+		dir, schema string
+		options     Options
+		files       int
 	}{
-		{"../../protocol", "client.proto", "protocol", true, 0, 3},
-		{"../../internal/cluster/control", "control.proto", "control", false, 0, 2},
-		{"../../server/api", "api.proto", "api", true, 1 << 20, 4},
+		{"../../protocol", "client.proto", Options{"protocol", true, true, 0}, 3},
+		{"../../internal/cluster/control", "control.proto", Options{"control", false, true, 0}, 2},
+		{"../../server/api", "api.proto", Options{"api", true, true, 1 << 20}, 4},
 	} {
-		files, err := Generate(t.Context(), filepath.Join(g.dir, g.schema), g.pkg, g.json, g.elements)
+		files, err := Generate(t.Context(), filepath.Join(g.dir, g.schema), g.options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +65,7 @@ func TestRefusesWhatItCannotGenerate(t *testing.T) {
 		if err := os.WriteFile(path, []byte("syntax = \"proto3\";\npackage gen;\n"+body+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Generate(t.Context(), path, "gen", true, 0); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Generate(t.Context(), path, Options{Package: "gen", JSON: true, Service: true}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", body, err, want)
 		}
 	}

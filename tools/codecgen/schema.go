@@ -71,7 +71,7 @@ type field struct {
 	noJSON  bool // @nojson: not part of the JSON form
 }
 
-func loadSchema(ctx context.Context, path string, json bool) (*schema, error) {
+func loadSchema(ctx context.Context, path string, o Options) (*schema, error) {
 	compiler := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{filepath.Dir(path)}},
 		SourceInfoMode: protocompile.SourceInfoStandard,
@@ -83,7 +83,7 @@ func loadSchema(ctx context.Context, path string, json bool) (*schema, error) {
 	s := &schema{}
 	descriptors := files[0].Messages()
 	for i := range descriptors.Len() {
-		m, err := loadMessage(files[0], descriptors.Get(i), json)
+		m, err := loadMessage(files[0], descriptors.Get(i), o.JSON)
 		if err != nil {
 			return nil, err
 		}
@@ -91,8 +91,10 @@ func loadSchema(ctx context.Context, path string, json bool) (*schema, error) {
 			s.messages = append(s.messages, m)
 		}
 	}
-	if err := s.loadServices(files[0].Services()); err != nil {
-		return nil, err
+	if o.Service {
+		if err := s.loadServices(files[0].Services()); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.checkUnions(); err != nil {
 		return nil, err
