@@ -13,6 +13,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/logging"
@@ -57,6 +60,7 @@ type App struct {
 	serving   sync.WaitGroup
 	reserve   reserve
 	inForce   atomic.Pointer[snapshot] // never nil after New
+	forged    rate.Sometimes           // the log lines on headers that clients invent
 	reloading sync.Mutex
 	// bodyLimits are the keys that bound the bodies of requests, by path. It is complete when
 	// New returns.
@@ -72,7 +76,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	o.Logger = logging.Wrap(o.Logger)
 	a := &App{
 		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, failed: make(chan error, 4), stopCerts: func() {},
-		bodyLimits: make(map[string]string),
+		bodyLimits: make(map[string]string), forged: rate.Sometimes{Interval: time.Minute},
 	}
 	a.meters = a.newMeters(o.Version)
 	var err error
@@ -300,6 +304,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 		err = errors.Join(err, a.uniGRPC.shutdown(ctx))
 	}
 	err = errors.Join(err, a.engines.Close(ctx))
+	a.inForce.Load().backend.Proxies.Close()
 	wg.Wait()
 	a.stopCerts()
 	a.serving.Wait()

@@ -12,17 +12,30 @@ import (
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/grant"
 	"github.com/gyrohq/gyro/server/namespace"
+	"github.com/gyrohq/gyro/server/proxy"
 )
 
 // connecting finds out who a client is: by its token, as anybody where that is allowed, or by
 // the header that an authenticating proxy sets.
 func (s *snapshot) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 	flags := &s.cfg.Client
-	reply := gyro.ConnectReply{ClientSideRefresh: true}
-	var err error
-	switch {
-	case e.Inline && s.connect.Costly(e.Token):
+	reply := gyro.ConnectReply{ClientSideRefresh: !s.backend.Decides(proxy.Refresh)}
+	byProxy := e.Token == "" && s.backend.Decides(proxy.Connect)
+	if e.Inline && (s.connect.Costly(e.Token) || byProxy) {
 		return reply, gyro.ErrWouldBlock
+	}
+	from := s.backend.Keep(e, e.Transport.Name == uniGRPCName, &reply)
+	var err error
+	if byProxy {
+		known, err := s.backend.Connect(ctx, e, from, &reply)
+		if err == nil && known {
+			err = s.personal(ctx, &reply, false)
+		}
+		if err != nil || known {
+			return reply, err
+		}
+	}
+	switch {
 	case e.Token != "":
 		if err = s.byToken(e, &reply); err == nil {
 			err = s.personal(ctx, &reply, e.Inline)
@@ -32,6 +45,9 @@ func (s *snapshot) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.Co
 	default:
 		// The header grants nothing but the identity.
 		user := s.headerUser(e)
+		if user == "" && byProxy {
+			return reply, errUnknownClient
+		}
 		if user == "" {
 			return reply, errNoToken
 		}
@@ -48,6 +64,8 @@ func (s *snapshot) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.Co
 var (
 	errNoToken = refusal.Because(protocol.DisconnectBadRequest, "client.allow_anonymous_connect_without_token",
 		"the client sent no token, and client.allow_anonymous_connect_without_token is off")
+	errUnknownClient = refusal.Because(protocol.DisconnectBadRequest, "client.proxy.connect",
+		"the answer of the connect proxy has no result, so the client is not known")
 	errAnonymousToken = refusal.Because(protocol.DisconnectPermissionDenied, "client.disallow_anonymous_connection_tokens",
 		"the token names no user, and client.disallow_anonymous_connection_tokens is on")
 )
@@ -151,6 +169,13 @@ func (s *snapshot) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) erro
 
 // refresh prolongs a connection by a new token.
 func (s *snapshot) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
+	if s.backend.Decides(proxy.Refresh) {
+		if e.ClientSide {
+			return gyro.RefreshReply{}, refusal.Because(protocol.DisconnectBadRequest, "client.proxy.refresh.enabled",
+				"the refresh proxy prolongs connections, not their clients")
+		}
+		return s.backend.Refresh(c)
+	}
 	token, err := s.connect.VerifyConnect(e.Token)
 	if s.cfg.Client.Insecure {
 		token.ExpireAt = time.Time{}
@@ -198,9 +223,16 @@ func (s *snapshot) subsChanged(ctx context.Context, c *gyro.Client, token auth.C
 	return false, nil
 }
 
-// subRefresh prolongs a subscription by a new token. A subscription that the
-// server API made cannot be prolonged: it ends when it expires.
+// subRefresh prolongs a subscription by the proxy of its namespace, or by a new token. Without
+// the proxy, a subscription that the server API made cannot be prolonged: it ends when it expires.
 func (s *snapshot) subRefresh(_ context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
+	if ch, err := s.channels.Named(e.Channel); err == nil && ch.SubRefreshProxyEnabled {
+		if e.ClientSide {
+			return gyro.SubRefreshReply{}, refusal.Because(protocol.DisconnectBadRequest, "sub_refresh_proxy_enabled",
+				"the sub refresh proxy prolongs subscriptions, not their clients")
+		}
+		return s.backend.SubRefresh(c, ch, e.Channel)
+	}
 	if !e.ClientSide {
 		s.log.Info("subscription expired", "client", c.ID(), "channel", e.Channel)
 		return gyro.SubRefreshReply{Expired: true}, nil

@@ -328,20 +328,20 @@ func TestShutdownUnstarted(t *testing.T) {
 func TestNewFails(t *testing.T) {
 	t.Parallel()
 	for key, edit := range map[string]func(*config.Config){
-		"client.token.rsa_public_key":                     func(cfg *config.Config) { cfg.Client.Token.RSAPublicKey = "x" },
-		"client.subscription_token.ecdsa_public_key":      func(cfg *config.Config) { cfg.Client.SubscriptionToken = badKey },
-		"client.token.audience_regex":                     func(cfg *config.Config) { cfg.Client.Token.AudienceRegex = "(" },
-		"client.allowed_origins":                          func(cfg *config.Config) { cfg.Client.AllowedOrigins = []string{"["} },
-		"client.pong_timeout":                             func(cfg *config.Config) { cfg.Client.PongTimeout = time.Hour },
-		"client.channel_limit":                            func(cfg *config.Config) { cfg.Client.ChannelLimit = -1 },
-		"client.queue_max_size":                           func(cfg *config.Config) { cfg.Client.QueueMaxSize = -1 },
-		"channel.max_length":                              func(cfg *config.Config) { cfg.Channel.MaxLength = -1 },
-		"http_api.error_mode":                             func(cfg *config.Config) { cfg.HTTPAPI.ErrorMode = "x" },
-		"http_server.tls.cert_pem":                        func(cfg *config.Config) { cfg.HTTPServer.TLS.Enabled = true },
-		"http_server.internal_tls.cert_pem":               func(cfg *config.Config) { cfg.HTTPServer.InternalTLS.Enabled = true },
-		"http_server.h2c_external":                        func(cfg *config.Config) { cfg.HTTPServer.H2CExternal = true },
-		"client.proxy.connect.enabled":                    func(cfg *config.Config) { cfg.Client.Proxy.Connect.Enabled = true },
-		"channel.without_namespace.publish_proxy_enabled": func(cfg *config.Config) { cfg.Channel.WithoutNamespace.PublishProxyEnabled = true },
+		"client.token.rsa_public_key":                func(cfg *config.Config) { cfg.Client.Token.RSAPublicKey = "x" },
+		"client.subscription_token.ecdsa_public_key": func(cfg *config.Config) { cfg.Client.SubscriptionToken = badKey },
+		"client.token.audience_regex":                func(cfg *config.Config) { cfg.Client.Token.AudienceRegex = "(" },
+		"client.allowed_origins":                     func(cfg *config.Config) { cfg.Client.AllowedOrigins = []string{"["} },
+		"client.pong_timeout":                        func(cfg *config.Config) { cfg.Client.PongTimeout = time.Hour },
+		"client.channel_limit":                       func(cfg *config.Config) { cfg.Client.ChannelLimit = -1 },
+		"client.queue_max_size":                      func(cfg *config.Config) { cfg.Client.QueueMaxSize = -1 },
+		"channel.max_length":                         func(cfg *config.Config) { cfg.Channel.MaxLength = -1 },
+		"http_api.error_mode":                        func(cfg *config.Config) { cfg.HTTPAPI.ErrorMode = "x" },
+		"http_server.tls.cert_pem":                   func(cfg *config.Config) { cfg.HTTPServer.TLS.Enabled = true },
+		"http_server.internal_tls.cert_pem":          func(cfg *config.Config) { cfg.HTTPServer.InternalTLS.Enabled = true },
+		"http_server.h2c_external":                   func(cfg *config.Config) { cfg.HTTPServer.H2CExternal = true },
+		"client.proxy.connect.endpoint":              func(cfg *config.Config) { cfg.Client.Proxy.Connect.Enabled = true },
+		"channel.proxy.publish.endpoint":             func(cfg *config.Config) { cfg.Channel.WithoutNamespace.PublishProxyEnabled = true },
 	} {
 		_, err := New(testConfig(edit), Options{Logger: discard})
 		if err == nil || !strings.Contains(err.Error(), key) {

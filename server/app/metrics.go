@@ -4,6 +4,7 @@ import (
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/metrics"
+	"github.com/gyrohq/gyro/server/proxy"
 )
 
 // meters hold the metrics of the server. Without a registry nothing is measured.
@@ -11,6 +12,7 @@ type meters struct {
 	registry *metrics.Registry
 	api      api.Observer
 	requests *metrics.Requests // nil: HTTP requests are not counted
+	proxies  func(protocol string, e proxy.Event, name string) proxy.Meter
 }
 
 func (a *App) newMeters(version string) meters {
@@ -22,7 +24,7 @@ func (a *App) newMeters(version string) meters {
 		Namespace: cfg.Namespace, NativeHistograms: cfg.NativeHistograms,
 		RecoveredPublications: cfg.RecoveredPublicationsHistogram, Version: version, Logger: a.log,
 	})}
-	m.api = m.registry.API("http")
+	m.api, m.proxies = m.registry.API("http"), m.registry.Proxies()
 	if cfg.InstrumentHTTPHandlers {
 		m.requests = m.registry.Requests()
 	}

@@ -29,15 +29,20 @@ func (s *snapshot) subscribing(_ context.Context, c *gyro.Client, e gyro.Subscri
 	if decision.Err != nil {
 		return gyro.SubscribeReply{}, decision.Err
 	}
-	reply := gyro.SubscribeReply{Options: grant.Subscription(ch, decision.Source), ClientSideRefresh: true}
+	reply := gyro.SubscribeReply{Options: grant.Subscription(ch, decision.Source), ClientSideRefresh: !ch.SubRefreshProxyEnabled}
 	switch decision.By {
 	case namespace.Rules:
 	case namespace.Token:
 		if err := s.subscribeByToken(c, e, &reply.Options); err != nil {
 			return gyro.SubscribeReply{}, err
 		}
+	case namespace.SubscribeProxy:
+		if e.Inline {
+			return gyro.SubscribeReply{}, gyro.ErrWouldBlock
+		}
+		return s.backend.Subscribe(c, ch, e)
 	default:
-		return gyro.SubscribeReply{}, errProxy
+		return gyro.SubscribeReply{}, errStream
 	}
 	granted := ch.Grant(facts, namespace.Wishes{
 		Positioned: e.Positioned, Recoverable: e.Recoverable, JoinLeave: e.JoinLeave,
@@ -73,9 +78,10 @@ func (s *snapshot) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gy
 	return nil
 }
 
-// errProxy is the refusal of what a proxy would decide. The configuration cannot switch
-// proxies on yet.
-var errProxy = refusal.Because(protocol.ErrorNotAvailable, "channel.proxy", "this version of Gyro does not support proxies yet")
+// errStream is the refusal of what a stream proxy would decide. The configuration cannot switch
+// stream proxies on yet.
+var errStream = refusal.Because(protocol.ErrorNotAvailable, "channel.proxy.subscribe_stream",
+	"this version of Gyro does not support subscription streams yet")
 
 // fits returns an error unless a token was made for this client and channel.
 func fits(c *gyro.Client, ch string, t auth.SubscribeToken) error {
@@ -102,8 +108,12 @@ func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishE
 	if decision.Err != nil {
 		return gyro.PublishReply{}, decision.Err
 	}
-	if decision.By != namespace.Rules {
-		return gyro.PublishReply{}, errProxy
+	switch decision.By {
+	case namespace.Rules:
+	case namespace.PublishProxy:
+		return s.backend.Publish(c, ch, e)
+	default:
+		return gyro.PublishReply{}, errStream
 	}
 	o := grant.Publication(ch)
 	o.Delta = ch.DeltaPublish
@@ -126,13 +136,13 @@ func (s *snapshot) history(_ context.Context, c *gyro.Client, e gyro.HistoryEven
 	return reply, err
 }
 
-// call answers RPCs. The built-in ping is the only method so far.
-func (s *snapshot) call(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
-	ping, _, err := s.rpc.Decide(e.Method)
-	if err == nil && !ping {
-		err = errProxy
+// call answers RPCs: the built-in ping, and what the backend answers.
+func (s *snapshot) call(_ context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
+	ping, name, err := s.rpc.Decide(e.Method)
+	if err != nil || ping {
+		return nil, err
 	}
-	return nil, err
+	return s.backend.Call(c, name, e)
 }
 
 // OptionKey implements api.Channels.

@@ -10,9 +10,11 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/backend"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/namespace"
+	"github.com/gyrohq/gyro/server/proxy"
 )
 
 // snapshot is the part of the configuration that decides single operations: commands of
@@ -27,19 +29,21 @@ type snapshot struct {
 	connect  *auth.Verifier
 	// subscribe is connect unless subscription tokens have a section of their own.
 	subscribe *auth.Verifier
+	backend   *backend.Backend
 	node      *gyro.Node
 	log       *slog.Logger
 	refusals  refusal.Reporter
 }
 
-// newSnapshot returns the snapshot of a validated configuration; its routes are not set yet.
-// Errors name the key.
+// newSnapshot returns the snapshot of a validated configuration, without routes and proxies. Errors
+// name the key.
 func newSnapshot(cfg *config.Config, node *gyro.Node, log *slog.Logger) (*snapshot, error) {
 	s := &snapshot{cfg: cfg, rpc: namespace.NewRPC(cfg.RPC), node: node, log: log, refusals: refusal.Reporter{Log: log}}
 	var err error
 	if s.channels, err = namespace.NewResolver(cfg.Channel); err != nil {
 		return nil, err
 	}
+	s.backend = &backend.Backend{Channels: s.channels, Log: log}
 	if s.connect, err = auth.NewVerifier(cfg.Client.Token, authOptions(cfg, "client.token")); err != nil {
 		return nil, fmt.Errorf("client.token.%w", err)
 	}
@@ -63,10 +67,21 @@ func (a *App) publish(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	var before *proxy.Set
+	if old := a.inForce.Load(); old != nil {
+		before = old.backend.Proxies
+	}
+	proxies, err := proxy.NewSet(cfg, before, a.meters.proxies, a.log)
+	if err != nil {
+		return err
+	}
+	s.backend.Proxies, s.backend.Forged = proxies, &a.forged
 	if s.routes, err = a.engines.Routes(cfg, s.channels, a.routesInForce()); err != nil {
+		proxies.Retire(before)
 		return err
 	}
 	a.inForce.Store(s)
+	before.Retire(proxies)
 	return nil
 }
 

@@ -20,9 +20,8 @@ import (
 // readThough are the fields whose keys are all marked, and that code looks at all the
 // same: to refuse what they ask for, or because it is ahead of what needs it.
 var readThough = []string{
-	"ChannelOptions.PublishProxyEnabled", "ChannelOptions.SubscribeProxyEnabled",
 	"ChannelOptions.SubscribeStreamProxyBidi", "ChannelOptions.SubscribeStreamProxyEnabled",
-	"GRPCAPI.Port", "RPCOptions.ProxyEnabled", "RPCOptions.ProxyName", "SharedPollOptions.PublishEnabled",
+	"ChannelOptions.SubscribeStreamProxyName", "GRPCAPI.Port", "SharedPollOptions.PublishEnabled",
 	"Token.JWKSPublicEndpoint",
 }
 

@@ -16,7 +16,7 @@ type Config struct {
 	Client     Client       `key:"client" doc:"Client connections."`
 	Channel    Channel      `key:"channel" opt:"reload" doc:"Channels and their namespaces."`
 	RPC        RPC          `key:"rpc" opt:"reload" doc:"RPC calls of clients."`
-	Proxies    []NamedProxy `key:"proxies" opt:"later" doc:"Named proxies, for use by namespaces."`
+	Proxies    []NamedProxy `key:"proxies" opt:"reload" doc:"Named proxies, for use by namespaces."`
 	HTTPAPI    HTTPAPI      `key:"http_api" doc:"Server API over HTTP."`
 	GRPCAPI    GRPCAPI      `key:"grpc_api" opt:"later" doc:"Server API over gRPC."`
 	Consumers  []Consumer   `key:"consumers" opt:"later" doc:"Asynchronous consumers of API commands."`

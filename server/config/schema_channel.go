@@ -8,11 +8,11 @@ type Channel struct {
 		Subscribe         Proxy `key:"subscribe"`
 		Publish           Proxy `key:"publish"`
 		SubRefresh        Proxy `key:"sub_refresh"`
-		SubscribeStream   Proxy `key:"subscribe_stream"`
-		MapPublish        Proxy `key:"map_publish"`
-		MapRemove         Proxy `key:"map_remove"`
-		SharedPollRefresh Proxy `key:"shared_poll_refresh"`
-	} `key:"proxy" opt:"later"`
+		SubscribeStream   Proxy `key:"subscribe_stream" opt:"later"`
+		MapPublish        Proxy `key:"map_publish" opt:"later"`
+		MapRemove         Proxy `key:"map_remove" opt:"later"`
+		SharedPollRefresh Proxy `key:"shared_poll_refresh" opt:"later"`
+	} `key:"proxy"`
 	WithoutNamespace      ChannelOptions `key:"without_namespace" doc:"Options of channels without namespace."`
 	Namespaces            []Namespace    `key:"namespaces" doc:"Named sets of channel options."`
 	HistoryMetaTTL        time.Duration  `key:"history_meta_ttl" def:"720h" opt:"seconds" doc:"How long the position of a stream outlives its publications; whole seconds."`
@@ -73,12 +73,12 @@ type ChannelOptions struct {
 	AllowHistoryForAnonymous   bool `key:"allow_history_for_anonymous" doc:"Extends the two options above to anonymous connections."`
 	AllowUserLimitedChannels   bool `key:"allow_user_limited_channels" doc:"Names may list the allowed users after the user boundary."`
 
-	SubscribeProxyEnabled       bool   `key:"subscribe_proxy_enabled" opt:"later,refused" doc:"The backend decides on subscribing."`
-	SubscribeProxyName          string `key:"subscribe_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.subscribe, else a name of proxies."`
-	PublishProxyEnabled         bool   `key:"publish_proxy_enabled" opt:"later,refused" doc:"The backend decides on publishing."`
-	PublishProxyName            string `key:"publish_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.publish, else a name of proxies."`
-	SubRefreshProxyEnabled      bool   `key:"sub_refresh_proxy_enabled" opt:"later,refused" doc:"The backend prolongs expiring subscriptions."`
-	SubRefreshProxyName         string `key:"sub_refresh_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.sub_refresh, else a name of proxies."`
+	SubscribeProxyEnabled       bool   `key:"subscribe_proxy_enabled" doc:"The backend decides on subscribing."`
+	SubscribeProxyName          string `key:"subscribe_proxy_name" def:"default" doc:"default for channel.proxy.subscribe, else a name of proxies."`
+	PublishProxyEnabled         bool   `key:"publish_proxy_enabled" doc:"The backend decides on publishing."`
+	PublishProxyName            string `key:"publish_proxy_name" def:"default" doc:"default for channel.proxy.publish, else a name of proxies."`
+	SubRefreshProxyEnabled      bool   `key:"sub_refresh_proxy_enabled" doc:"The backend prolongs expiring subscriptions."`
+	SubRefreshProxyName         string `key:"sub_refresh_proxy_name" def:"default" doc:"default for channel.proxy.sub_refresh, else a name of proxies."`
 	SubscribeStreamProxyEnabled bool   `key:"subscribe_stream_proxy_enabled" opt:"later,refused" doc:"A subscription is a gRPC stream from the backend."`
 	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
 	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" opt:"later" doc:"Publications of clients go into the stream."`

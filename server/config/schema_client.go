@@ -7,7 +7,7 @@ type Client struct {
 	Proxy struct {
 		Connect SwitchedProxy `key:"connect"`
 		Refresh SwitchedProxy `key:"refresh"`
-	} `key:"proxy" opt:"later"`
+	} `key:"proxy" opt:"reload"`
 	AllowedOrigins    []string          `key:"allowed_origins" doc:"Patterns of origins that browsers may connect from, scheme included; * for all."`
 	Token             Token             `key:"token" opt:"reload"`
 	SubscriptionToken SubscriptionToken `key:"subscription_token" opt:"reload"`
@@ -93,8 +93,17 @@ type Proxy struct {
 	EmulatedHeaders []string      `key:"emulated_headers" doc:"Headers to forward from the connect command; untrusted."`
 	BinaryEncoding  bool          `key:"binary_encoding" doc:"Payloads as base64."`
 	IncludeConnMeta bool          `key:"include_connection_meta" doc:"Send the connection's meta."`
+	MaxConcurrency  int           `key:"max_concurrency" def:"256" min:"1" max:"65536" doc:"Calls that are under way at most, in each node. Gyro's own key."`
+	MaxQueue        int           `key:"max_queue" def:"16384" min:"0" max:"1048576" doc:"Calls that wait for others to end, within timeout; more fail at once. Gyro's own key."`
+	Breaker         Breaker       `key:"breaker"`
 	HTTP            HTTPProxy     `key:"http"`
 	GRPC            GRPCProxy     `key:"grpc"`
+}
+
+// Breaker says when a backend that fails is no longer asked. Its keys are Gyro's own.
+type Breaker struct {
+	Failures int           `key:"failures" def:"20" min:"0" max:"1000000" doc:"After so many calls in a row that failed, calls fail without the backend being asked; 0 to ask it always. Gyro's own key."`
+	OpenFor  time.Duration `key:"open_for" def:"1s" min:"1000000" doc:"After this time one call is tried, which decides about the next ones. Gyro's own key."`
 }
 
 // HTTPProxy has the options of HTTP endpoints.
@@ -126,7 +135,7 @@ type StatusTransform struct {
 
 // SwitchedProxy is a proxy with a switch of its own.
 type SwitchedProxy struct {
-	Enabled bool `key:"enabled" opt:"refused"`
+	Enabled bool `key:"enabled" doc:"Ask the backend."`
 	Proxy
 }
 
@@ -138,7 +147,7 @@ type NamedProxy struct {
 
 // RPC has the options of client RPC calls.
 type RPC struct {
-	Proxy            Proxy          `key:"proxy" opt:"later"`
+	Proxy            Proxy          `key:"proxy"`
 	WithoutNamespace RPCOptions     `key:"without_namespace"`
 	Namespaces       []RPCNamespace `key:"namespaces" doc:"RPC namespaces."`
 	Ping             struct {
@@ -150,8 +159,8 @@ type RPC struct {
 
 // RPCOptions of a namespace.
 type RPCOptions struct {
-	ProxyEnabled bool   `key:"proxy_enabled" opt:"later,refused" doc:"The proxy answers."`
-	ProxyName    string `key:"proxy_name" opt:"later" def:"default" doc:"default for rpc.proxy, else a name of proxies."`
+	ProxyEnabled bool   `key:"proxy_enabled" doc:"The proxy answers."`
+	ProxyName    string `key:"proxy_name" def:"default" doc:"default for rpc.proxy, else a name of proxies."`
 }
 
 // RPCNamespace is a named set of options.

@@ -179,13 +179,13 @@ func TestValidate(t *testing.T) {
 // unsupportedOptions those of channels.
 var (
 	unsupported = []string{
-		"broker.type", "map_broker.type", "controller.enabled", "client.proxy.connect.enabled", "client.proxy.refresh.enabled",
-		"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint", "rpc.without_namespace.proxy_enabled",
+		"broker.type", "map_broker.type", "controller.enabled",
+		"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint",
 		"grpc_api.enabled", "admin.enabled",
 		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled",
 	}
 	unsupportedOptions = []string{
-		"subscribe_proxy_enabled", "publish_proxy_enabled", "sub_refresh_proxy_enabled", "subscribe_stream_proxy_enabled",
+		"subscribe_stream_proxy_enabled",
 		"map.publish_proxy_enabled", "map.remove_proxy_enabled", "subscription_type", "map_clients_presence_channel_prefix",
 		"map_users_presence_channel_prefix",
 	}
@@ -237,8 +237,8 @@ func TestUnsupported(t *testing.T) {
 	}
 	c := mustLoad(t, "c.json", `{"brokers":[{"name":"pg","enabled":true,"type":"postgres"}]}`)
 	wantError(t, c.Validate(), "brokers[0](pg).type: this version")
-	c = mustLoad(t, "c.json", `{"rpc":{"namespaces":[{"name":"r1","proxy_enabled":true}]},"consumers":[{"name":"c1","type":"aws_sqs","enabled":true}]}`)
-	wantError(t, c.Validate(), "rpc.namespaces[0](r1).proxy_enabled: this", "consumers[0](c1).enabled: this")
+	c = mustLoad(t, "c.json", `{"consumers":[{"name":"c1","type":"aws_sqs","enabled":true}]}`)
+	wantError(t, c.Validate(), "consumers[0](c1).enabled: this")
 	// Known but unused sections do not stand in the way.
 	c = mustLoad(t, "c.json", `{"engine":{"redis":{"address":"redis://x"}},"admin":{"password":"p","secret":"s"},"broker":{"type":"nats"},
 		"proxies":[{"name":"p1","endpoint":"http://x"}],"client":{"subscription_token":{"jwks_public_endpoint":"x"}},"consumers":[{"name":"c1","type":"kafka"}]}`)

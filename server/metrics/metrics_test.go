@@ -32,6 +32,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/metrics"
+	"github.com/gyrohq/gyro/server/proxy"
 )
 
 // ours are the families that Centrifugo does not have.
@@ -48,7 +49,7 @@ var ours = []string{
 }
 
 // later are families of features that this build does not have.
-var later = []string{"api_rpc_", "broker_postgres_", "broker_publish_suppressed_count", "consumers_", "proxy_"}
+var later = []string{"api_rpc_", "broker_postgres_", "broker_publish_suppressed_count", "consumers_"}
 
 // families returns what dashboards rely on: name, type, labels, and buckets of histograms. The file has those of
 // Centrifugo.
@@ -165,6 +166,9 @@ func full(t *testing.T, c metrics.Config) *metrics.Registry {
 	o := r.API("http")
 	o.Executed(api.MethodPublish, 30*time.Millisecond, nil, nil)
 	o.Failed(api.MethodPublish, api.StageDecode)
+	call := r.Proxies()("http", proxy.Connect, "default")
+	call.Began()
+	call.Ended(30*time.Millisecond, true)
 	return r
 }
 

@@ -159,6 +159,8 @@ var own = []struct{ keys, then string }{
 		"All channels are on the default engine; streams of other brokers are not found."},
 	{"client.token.eddsa_public_key", "Tokens that are signed with EdDSA are refused."},
 	{"channel.namespaces[].batch_max_delay channel.namespaces[].batch_max_size", "Every publication is written at once."},
+	{"client.proxy.connect.max_concurrency client.proxy.connect.max_queue client.proxy.connect.breaker.failures client.proxy.connect.breaker.open_for",
+		"A backend that is down is asked by every client; the same holds for all other proxies."},
 	{"prometheus.namespace", "Names of metrics begin with `centrifugo_`."},
 	{"health.mode", "`/health` is 200 always; there is no `/health/live` and no `/health/ready`, so probes need their old paths."},
 	{"uni_poll.enabled", "There is no such transport: clients have to use `uni_sse` or `uni_http_stream` before the way back."},

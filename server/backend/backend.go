@@ -1,0 +1,142 @@
+// Package backend lets the application's backend decide about clients: it asks a proxy
+// (server/proxy) about an event of the node, and makes the node's reply of the answer. The rules
+// that decide whether the backend is asked are the caller's (server/app).
+package backend
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/namespace"
+	"github.com/gyrohq/gyro/server/proxy"
+	"github.com/gyrohq/gyro/server/proxy/message"
+)
+
+// grace is how long a connection or subscription lives on whose refresh proxy gives no answer.
+const grace = 60 * time.Second
+
+// Backend asks the proxies of one configuration. Its methods may be called from any goroutine.
+// Those that ask wait for the answer, at most for the timeout of the proxy.
+type Backend struct {
+	Proxies  *proxy.Set
+	Channels *namespace.Resolver
+	Log      *slog.Logger
+	// Forged bounds the log lines about headers in connect commands that are not forwarded.
+	Forged *rate.Sometimes
+}
+
+// Decides tells whether the configuration has a proxy for an event that namespaces do not choose.
+func (b *Backend) Decides(e proxy.Event) bool { return b.Proxies.Of(e, "") != nil }
+
+// fromKey is the key of the *proxy.From in the context of a client.
+type fromKey struct{}
+
+func fromOf(c *gyro.Client) *proxy.From {
+	f, _ := c.Context().Value(fromKey{}).(*proxy.From)
+	return f
+}
+
+// Keep adds to the reply what proxies forward of the client's headers with this event and later
+// ones. The context of a client of which nothing is forwarded stays as it is.
+func (b *Backend) Keep(e gyro.ConnectEvent, overGRPC bool, reply *gyro.ConnectReply) *proxy.From {
+	from, dropped := b.Proxies.Keep(overGRPC, e.Transport.Header, e.Headers)
+	if len(dropped) > 0 {
+		b.Forged.Do(func() {
+			b.Log.Info("headers in the connect command of a client are not forwarded: http_headers names them, but not emulated_headers",
+				"client", e.ClientID, "headers", dropped)
+		})
+	}
+	if from != nil {
+		reply.Context = context.WithValue(context.Background(), fromKey{}, from)
+	}
+	return from
+}
+
+// about returns the fields that the requests about a connected client begin with.
+func about(p *proxy.Proxy, c *gyro.Client) (client, transport, format, encoding, user string, meta []byte) {
+	t := c.Transport()
+	if p.WantsMeta() {
+		meta = c.Meta()
+	}
+	return c.ID(), t.Name, t.Encoding.String(), encodingOf(p), c.UserID(), meta
+}
+
+// encodingOf tells how a proxy writes the payloads of clients.
+func encodingOf(p *proxy.Proxy) string {
+	if p.Binary() {
+		return "binary"
+	}
+	return "json"
+}
+
+// payload returns the data of a client in the field in which the proxy sends it.
+func payload(p *proxy.Proxy, data []byte) (raw []byte, b64 string) {
+	if p.Binary() {
+		return nil, base64.StdEncoding.EncodeToString(data)
+	}
+	return data, ""
+}
+
+// answer is a response of the backend that may refuse.
+type answer interface {
+	proxy.Response
+	message.Answer
+}
+
+// ask calls a proxy for a client. The error is the answer to the client: what the backend says,
+// or protocol.ErrorInternal if it says nothing.
+func (b *Backend) ask(ctx context.Context, p *proxy.Proxy, client, channel string, from *proxy.From, req proxy.Request, res answer) error {
+	if err := p.Call(ctx, from, req, res); err != nil {
+		if ctx.Err() == nil {
+			b.Log.Debug("a proxy gave no answer", "client", client, "channel", channel, "error", err)
+		}
+		return protocol.ErrorInternal
+	}
+	e, d := res.Refusal()
+	switch {
+	case d != nil:
+		return protocol.Disconnect{Code: d.Code, Reason: d.Reason}
+	case e != nil:
+		return &protocol.Error{Code: e.Code, Message: e.Message, Temporary: e.Temporary}
+	}
+	return nil
+}
+
+// decoded returns the bytes of b64 unless it is empty, else raw. The error is the answer to a
+// client if the backend sends what is not base64.
+func decoded(p *proxy.Proxy, raw []byte, b64, field string) ([]byte, error) {
+	if b64 == "" {
+		return raw, nil
+	}
+	data, err := base64.StdEncoding.DecodeString(b64)
+	if err != nil {
+		return nil, refusal.Because(protocol.ErrorInternal, p.Key(), fmt.Sprintf("%s in the answer of the backend is not base64", field))
+	}
+	return data, nil
+}
+
+// overrides returns the options that the backend sets.
+func overrides(o *message.SubscribeOptionOverride) (out auth.Override) {
+	if o == nil {
+		return out
+	}
+	value := func(b *message.BoolValue) *bool {
+		if b == nil {
+			return nil
+		}
+		return &b.Value
+	}
+	return auth.Override{
+		Presence: value(o.Presence), JoinLeave: value(o.JoinLeave), ForcePushJoinLeave: value(o.ForcePushJoinLeave),
+		ForceRecovery: value(o.ForceRecovery), ForcePositioning: value(o.ForcePositioning),
+	}
+}

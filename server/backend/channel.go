@@ -1,0 +1,102 @@
+package backend
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/grant"
+	"github.com/gyrohq/gyro/server/namespace"
+	"github.com/gyrohq/gyro/server/proxy"
+	"github.com/gyrohq/gyro/server/proxy/message"
+)
+
+// Subscribe asks whether the client may subscribe. What the client wishes (positioned, recoverable,
+// join_leave) does not count: the namespace and the answer decide.
+func (b *Backend) Subscribe(c *gyro.Client, ch namespace.Channel, e gyro.SubscribeEvent) (reply gyro.SubscribeReply, err error) {
+	p := b.Proxies.Of(proxy.Subscribe, ch.SubscribeProxyName)
+	req := &message.SubscribeRequest{Channel: e.Channel}
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Data, req.B64Data = payload(p, e.Data)
+	var res message.SubscribeResponse
+	if err := b.ask(c.Context(), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
+		return reply, err
+	}
+	o := grant.Subscription(ch, namespace.SourceSubscribeProxy)
+	if r := res.Result; r != nil {
+		if o.ChanInfo, err = decoded(p, r.Info, r.B64Info, "b64info"); err != nil {
+			return reply, err
+		}
+		if o.Data, err = decoded(p, r.Data, r.B64Data, "b64data"); err != nil {
+			return reply, err
+		}
+		if r.ExpireAt > 0 {
+			if o.ExpireAt = time.Unix(r.ExpireAt, 0); !o.ExpireAt.After(time.Now()) {
+				return reply, refusal.Because(protocol.ErrorExpired, p.Key(), "expire_at in the answer of the backend is past")
+			}
+		}
+		grant.Override(&o, overrides(r.Override))
+	}
+	return gyro.SubscribeReply{Options: o, ClientSideRefresh: !ch.SubRefreshProxyEnabled}, nil
+}
+
+// SubRefresh asks whether a subscription lives on. An answer that refuses has no result, so the
+// subscription ends.
+func (b *Backend) SubRefresh(c *gyro.Client, ch namespace.Channel, name string) (gyro.SubRefreshReply, error) {
+	p := b.Proxies.Of(proxy.SubRefresh, ch.SubRefreshProxyName)
+	req := &message.SubRefreshRequest{Channel: name}
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	var res message.SubRefreshResponse
+	if err := p.Call(c.Context(), fromOf(c), req, &res); err != nil {
+		b.Log.Debug("a proxy gave no answer, the subscription lives on for a while", "client", c.ID(), "channel", name,
+			"for", grace, "error", err)
+		return gyro.SubRefreshReply{ExpireAt: time.Now().Add(grace)}, nil
+	}
+	r := res.Result
+	if r == nil || r.Expired || r.ExpireAt > 0 && r.ExpireAt <= time.Now().Unix() {
+		b.Log.Info("the backend does not prolong a subscription: it ends", "client", c.ID(), "channel", name, "key", p.Key())
+		return gyro.SubRefreshReply{Expired: true}, nil
+	}
+	info, err := decoded(p, r.Info, r.B64Info, "b64info")
+	if err != nil {
+		b.Log.Error("the backend's answer to a refresh of a subscription is not usable: the subscription ends", "client", c.ID(),
+			"channel", name, "key", p.Key(), "error", err)
+		return gyro.SubRefreshReply{Expired: true}, nil
+	}
+	reply := gyro.SubRefreshReply{Info: info}
+	if r.ExpireAt > 0 {
+		reply.ExpireAt = time.Unix(r.ExpireAt, 0)
+	}
+	return reply, nil
+}
+
+// Publish asks what of a client's publication is published, and how.
+func (b *Backend) Publish(c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
+	p := b.Proxies.Of(proxy.Publish, ch.PublishProxyName)
+	req := &message.PublishRequest{Channel: e.Channel}
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Data, req.B64Data = payload(p, e.Data)
+	var res message.PublishResponse
+	if err := b.ask(c.Context(), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
+		return reply, err
+	}
+	reply.Options = grant.Publication(ch)
+	r := res.Result
+	if r == nil {
+		return reply, nil
+	}
+	// Plain data wins here; in all other answers, base64 does.
+	if reply.Data = r.Data; reply.Data == nil {
+		if reply.Data, err = decoded(p, nil, r.B64Data, "b64data"); err != nil {
+			return reply, err
+		}
+	}
+	o := &reply.Options
+	o.Delta, o.Tags = r.Delta, r.Tags
+	o.IdempotencyKey, o.Version, o.VersionEpoch = r.IdempotencyKey, r.Version, r.VersionEpoch
+	if r.SkipHistory {
+		o.HistorySize, o.HistoryTTL, o.SkipHistory = 0, 0, true
+	}
+	return reply, nil
+}

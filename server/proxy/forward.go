@@ -1,0 +1,128 @@
+package proxy
+
+import (
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// From is what is forwarded of a client: headers of the request that opened its connection, and
+// headers that it wrote into its connect command. A client keeps only those that a proxy
+// forwards: see Keep. Names are canonical.
+type From struct {
+	transport []field
+	emulated  []field
+}
+
+type field struct {
+	name   string // canonical: X-Request-Id
+	values []string
+}
+
+// forward says what a proxy forwards. Names are canonical.
+type forward struct {
+	transport []string // from the headers of the connection
+	metadata  []string // of clients over gRPC: from the metadata of the stream
+	emulated  []string // from the connect command
+}
+
+func newForward(c *config.Proxy) forward {
+	return forward{canonical(c.HTTPHeaders), canonical(c.GRPCMetadata), canonical(c.EmulatedHeaders)}
+}
+
+func canonical(names []string) []string {
+	var out []string
+	for _, n := range names {
+		if n = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(n)); n != "" && !slices.Contains(hopByHop, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// hopByHop are headers of one connection. They would break the one to the backend.
+var hopByHop = []string{
+	"Connection", "Content-Length", "Content-Type", "Expect", "Host", "Http2-Settings", "Keep-Alive", "Proxy-Connection", "Te",
+	"Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// Keeper tells which headers of clients the proxies of a configuration need.
+type Keeper struct{ forward }
+
+// NewKeeper returns the keeper for all proxies that are in use.
+func NewKeeper(proxies ...*Proxy) *Keeper {
+	k := new(Keeper)
+	for _, p := range proxies {
+		k.transport = union(k.transport, p.forward.transport)
+		k.metadata = union(k.metadata, p.forward.metadata)
+		k.emulated = union(k.emulated, p.forward.emulated)
+	}
+	return k
+}
+
+func union(a, b []string) []string {
+	for _, n := range b {
+		if !slices.Contains(a, n) {
+			a = append(a, n)
+		}
+	}
+	return a
+}
+
+// Keep returns what has to be kept of a client for later calls: nil if nothing. header is of
+// the request that opened its connection, or the metadata of its gRPC stream; it is called only
+// if it is needed. emulated are the headers of the connect command. dropped are the names among
+// emulated that only a real header may have.
+func (k *Keeper) Keep(overGRPC bool, header func() http.Header, emulated map[string]string) (from *From, dropped []string) {
+	var f From
+	names := k.transport
+	if overGRPC {
+		names = k.metadata
+	}
+	if len(names) > 0 {
+		h := header()
+		for _, n := range names {
+			if values := h[n]; len(values) > 0 {
+				f.transport = append(f.transport, field{n, values})
+			}
+		}
+	}
+	for given, value := range emulated {
+		n := textproto.CanonicalMIMEHeaderKey(given)
+		switch {
+		case slices.Contains(k.emulated, n):
+			if httpguts.ValidHeaderFieldName(n) && httpguts.ValidHeaderFieldValue(value) {
+				f.emulated = append(f.emulated, field{n, []string{value}})
+			}
+		case slices.Contains(k.transport, n):
+			dropped = append(dropped, n)
+		}
+	}
+	if f.transport == nil && f.emulated == nil {
+		return nil, dropped
+	}
+	return &f, dropped
+}
+
+// fields calls set for each header that the proxy forwards of a client. Of several headers with
+// one name, the last one counts.
+func (w *forward) fields(from *From, set func(name string, values []string)) {
+	if from == nil {
+		return
+	}
+	for i := range from.emulated {
+		if f := &from.emulated[i]; slices.Contains(w.emulated, f.name) {
+			set(f.name, f.values)
+		}
+	}
+	for i := range from.transport {
+		if f := &from.transport[i]; slices.Contains(w.transport, f.name) || slices.Contains(w.metadata, f.name) {
+			set(f.name, f.values)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// service is the name of the service that a gRPC backend implements.
+const service = "/centrifugal.centrifugo.proxy.CentrifugoProxy/"
+
+// grpcCarrier asks a backend over gRPC.
+type grpcCarrier struct {
+	conn    *grpc.ClientConn
+	method  string
+	static  metadata.MD
+	forward *forward
+}
+
+func newGRPC(e Event, c *config.Proxy, f *forward) (*grpcCarrier, error) {
+	secure, err := c.GRPC.TLS.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("grpc.tls.%w", err)
+	}
+	calls := []grpc.CallOption{grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxAnswer)}
+	if c.GRPC.Compression {
+		calls = append(calls, grpc.UseCompressor(gzip.Name))
+	}
+	conn, err := grpc.NewClient(target(c.Endpoint), grpc.WithTransportCredentials(transport(secure)), grpc.WithDefaultCallOptions(calls...))
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: %w", err)
+	}
+	g := &grpcCarrier{conn: conn, method: service + table[e].method, static: metadata.New(c.GRPC.StaticMetadata), forward: f}
+	if c.GRPC.CredentialsKey != "" {
+		g.static.Set(c.GRPC.CredentialsKey, c.GRPC.CredentialsValue)
+	}
+	return g, nil
+}
+
+func transport(secure *tls.Config) credentials.TransportCredentials {
+	if secure == nil {
+		return insecure.NewCredentials()
+	}
+	return credentials.NewTLS(secure)
+}
+
+// target returns the target for gRPC: of grpc://host:port/path the host and the port, all else
+// as it is.
+func target(endpoint string) string {
+	if !strings.HasPrefix(endpoint, "grpc://") {
+		return endpoint
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return endpoint
+	}
+	return u.Host
+}
+
+func (g *grpcCarrier) close() { _ = g.conn.Close() }
+
+func (g *grpcCarrier) call(ctx context.Context, deadline time.Time, from *From, req Request, res Response) error {
+	ctx, cancel := context.WithDeadline(g.outgoing(ctx, from), deadline)
+	defer cancel()
+	err := g.conn.Invoke(ctx, g.method, req, res)
+	if status.Code(err) == codes.DeadlineExceeded {
+		return errTimeout
+	}
+	return err
+}
+
+// outgoing returns ctx with the metadata of a call.
+func (g *grpcCarrier) outgoing(ctx context.Context, from *From) context.Context {
+	md := g.static
+	if from != nil {
+		md = maps.Clone(md)
+		g.forward.fields(from, func(name string, values []string) {
+			values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !printable(v) })
+			md[strings.ToLower(name)] = values
+		})
+	}
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+// printable tells whether metadata can have the value. gRPC fails calls with other values.
+func printable(value string) bool {
+	for i := range len(value) {
+		if value[i] < ' ' || value[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// codec writes the messages of package message, which need no reflection.
+type codec struct{}
+
+// Marshal implements encoding.CodecV2.
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	m := v.(Request)
+	return mem.BufferSlice{mem.SliceBuffer(m.AppendProto(make([]byte, 0, m.SizeProto())))}, nil
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	return v.(Response).UnmarshalProto(data.Materialize())
+}
+
+// Name implements encoding.CodecV2.
+func (codec) Name() string { return "proto" }

@@ -1,0 +1,123 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+// guard keeps a backend that is slow or down from taking clients with it. It bounds the calls
+// that are under way and those that wait for them, and stops asking a backend that fails.
+type guard struct {
+	key, endpoint string
+	event         Event
+	log           *slog.Logger
+	slots         chan struct{} // one element per call that is under way
+	waiting       atomic.Int64
+	queue         int64
+	breaker       *gobreaker.TwoStepCircuitBreaker[struct{}] // nil if it is switched off
+
+	failing atomic.Bool  // the log says that calls fail
+	failed  atomic.Int64 // calls since then
+	last    atomic.Int64 // the time of the latest failure, in nanoseconds
+}
+
+// calm is how long no call may fail before the log says that the backend answers again. So a
+// backend that fails now and then leaves a line or two, not two for each failure.
+const calm = 5 * time.Second
+
+func newGuard(o Options) *guard {
+	c := o.Config
+	g := &guard{
+		key: o.Key, endpoint: redacted(c.Endpoint), event: o.Event, log: o.Log,
+		slots: make(chan struct{}, c.MaxConcurrency), queue: int64(c.MaxQueue),
+	}
+	if c.Breaker.Failures == 0 {
+		return g
+	}
+	g.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests: 1,
+		Timeout:     c.Breaker.OpenFor,
+		ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= uint32(c.Breaker.Failures) },
+		IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) },
+		OnStateChange: func(_ string, _, to gobreaker.State) {
+			switch to {
+			case gobreaker.StateOpen:
+				g.log.Warn("calls to the backend are refused for now, because it failed too often", "key", g.key+".breaker",
+					"event", g.event.String(), "endpoint", g.endpoint, "for", c.Breaker.OpenFor)
+			case gobreaker.StateClosed:
+				g.log.Info("the backend is asked again", "key", g.key, "event", g.event.String(), "endpoint", g.endpoint)
+			}
+		},
+	})
+	return g
+}
+
+// redacted returns an endpoint without the password that its URL may have.
+func redacted(endpoint string) string {
+	if u, err := url.Parse(endpoint); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return endpoint
+}
+
+// enter waits until the call may be made. done has to be told how the call ended.
+func (g *guard) enter(ctx context.Context, deadline time.Time) (done func(error), err error) {
+	if err := g.slot(ctx, deadline); err != nil {
+		return nil, err
+	}
+	passed := func(error) {}
+	if g.breaker != nil {
+		if passed, err = g.breaker.Allow(); err != nil {
+			<-g.slots
+			return nil, errOpen
+		}
+	}
+	return func(err error) {
+		<-g.slots
+		passed(err)
+		g.report(err)
+	}, nil
+}
+
+func (g *guard) slot(ctx context.Context, deadline time.Time) error {
+	select {
+	case g.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	defer g.waiting.Add(-1)
+	if g.waiting.Add(1) > g.queue {
+		return errQueue
+	}
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case g.slots <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return errTimeout
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// report writes a line when calls begin to fail, and when they no longer do.
+func (g *guard) report(err error) {
+	switch {
+	case errors.Is(err, context.Canceled):
+	case err != nil:
+		g.last.Store(time.Now().UnixNano())
+		g.failed.Add(1)
+		if g.failing.CompareAndSwap(false, true) {
+			g.log.Error("the backend gives no answer", "key", g.key, "event", g.event.String(), "endpoint", g.endpoint, "error", err)
+		}
+	case g.failing.Load() && time.Now().UnixNano()-g.last.Load() > int64(calm) && g.failing.CompareAndSwap(true, false):
+		g.log.Info("the backend answers again", "key", g.key, "event", g.event.String(), "endpoint", g.endpoint, "failures", g.failed.Swap(0))
+	}
+}

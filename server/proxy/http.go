@@ -1,0 +1,169 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/proxy/message"
+)
+
+// maxAnswer bounds the body of an answer, in bytes.
+const maxAnswer = 16 << 20
+
+// httpCarrier asks a backend over HTTP/1.1. The package fasthttp frames: with net/http, a
+// connection has two goroutines, and a call costs twice as much.
+type httpCarrier struct {
+	conns      *pool
+	endpoint   *fasthttp.URI
+	static     map[string]string
+	transforms []config.StatusTransform
+	forward    *forward
+}
+
+// exchange is the memory of a call.
+type exchange struct {
+	req  fasthttp.Request
+	res  fasthttp.Response
+	body []byte
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+// keepBody is the largest body whose memory is kept for the next call.
+const keepBody = 64 << 10
+
+func newHTTP(c *config.Proxy, f *forward) (*httpCarrier, error) {
+	u, err := url.Parse(c.Endpoint)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("endpoint: it is not a URL with a host")
+	}
+	h := &httpCarrier{static: c.HTTP.StaticHeaders, transforms: c.HTTP.StatusToCodeTransforms, forward: f, endpoint: new(fasthttp.URI)}
+	if err := h.endpoint.Parse(nil, []byte(c.Endpoint)); err != nil {
+		return nil, fmt.Errorf("endpoint: %w", err)
+	}
+	h.endpoint.DisablePathNormalizing = true // the backend is asked by the very URL
+	port, secure := "80", (*tls.Config)(nil)
+	if u.Scheme == "https" {
+		port = "443"
+		if secure, err = c.HTTP.TLS.ClientConfig(); err != nil {
+			return nil, fmt.Errorf("http.tls.%w", err)
+		}
+		if secure == nil {
+			secure = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		if secure.ServerName == "" {
+			secure.ServerName = u.Hostname()
+		}
+	}
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	h.conns = newPool(u.Hostname(), port, secure)
+	return h, nil
+}
+
+func (h *httpCarrier) close() { h.conns.close() }
+
+// call makes one attempt. A connection that turns out to be closed before anything was written
+// to it is replaced once; a request that may have reached the backend is not sent again.
+func (h *httpCarrier) call(ctx context.Context, deadline time.Time, from *From, req Request, res Response) error {
+	x := exchanges.Get().(*exchange)
+	defer x.release()
+	var err error
+	if x.body, err = req.AppendJSON(x.body[:0]); err != nil {
+		return fmt.Errorf("the request cannot be written as JSON, see binary_encoding: %w", err)
+	}
+	h.fill(&x.req, from, x.body)
+	err = h.exchange(ctx, deadline, x)
+	if errors.Is(err, errUnsent) {
+		err = h.exchange(ctx, deadline, x)
+	}
+	var network interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &network) && network.Timeout():
+		return errTimeout
+	case err != nil:
+		return err
+	case x.res.StatusCode() != fasthttp.StatusOK:
+		return h.transform(x.res.StatusCode(), res)
+	}
+	if err := res.UnmarshalJSON(x.res.Body()); err != nil {
+		return fmt.Errorf("the body of the answer is not the JSON that is expected: %w", err)
+	}
+	return nil
+}
+
+func (x *exchange) release() {
+	if cap(x.body) > keepBody || len(x.res.Body()) > keepBody {
+		return
+	}
+	x.req.SetBodyRaw(nil)
+	exchanges.Put(x)
+}
+
+func (h *httpCarrier) fill(r *fasthttp.Request, from *From, body []byte) {
+	r.Reset()
+	r.SetURI(h.endpoint)
+	head := &r.Header
+	head.SetMethod(fasthttp.MethodPost)
+	for name, value := range h.static {
+		head.Set(name, value)
+	}
+	h.forward.fields(from, func(name string, values []string) {
+		head.Del(name)
+		for _, v := range values {
+			head.Add(name, v)
+		}
+	})
+	head.SetContentType("application/json")
+	r.SetBodyRaw(body)
+}
+
+func (h *httpCarrier) exchange(ctx context.Context, deadline time.Time, x *exchange) error {
+	c, err := h.conns.get(ctx, deadline)
+	if err != nil {
+		return err
+	}
+	// The deadline of a call is long, so it is not worth a look at ctx before each step: when
+	// the client goes, the socket's deadline is over.
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })
+	err = c.exchange(deadline, x)
+	if !stop() || err != nil || x.res.ConnectionClose() {
+		h.conns.drop(c)
+	} else {
+		h.conns.put(c)
+	}
+	return err
+}
+
+// past is a time that is over.
+var past = time.Unix(1, 0)
+
+// transform makes res what the configuration says that a status other than 200 means.
+func (h *httpCarrier) transform(status int, res Response) error {
+	for i := range h.transforms {
+		t := &h.transforms[i]
+		if t.StatusCode != status {
+			continue
+		}
+		var e *message.Error
+		var d *message.Disconnect
+		if t.ToError.Code != 0 {
+			e = &message.Error{Code: uint32(t.ToError.Code), Message: t.ToError.Message, Temporary: t.ToError.Temporary}
+		} else {
+			d = &message.Disconnect{Code: uint32(t.ToDisconnect.Code), Reason: t.ToDisconnect.Reason}
+		}
+		if refuse(res, e, d) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the backend answered with status %d, not 200", status)
+}

@@ -1,0 +1,176 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// maxIdle is how many connections without a call are kept.
+	maxIdle = 255
+	// idleFor is how long a connection is kept without a call. Backends commonly close theirs
+	// after 60 s or more; some after 5 s, which is seen before the connection is used again.
+	idleFor = 55 * time.Second
+)
+
+// pool keeps the connections to one backend. The one that was used last is used first, so those
+// that are not needed get old.
+type pool struct {
+	address string
+	tls     *tls.Config // nil for plaintext
+
+	mu     sync.Mutex
+	idle   []*backendConn // the one that was used last is the last
+	closed bool
+	timer  *time.Timer // closes idle connections; nil while there are none
+}
+
+// backendConn is a connection that one call uses at a time.
+type backendConn struct {
+	net.Conn
+	raw    net.Conn // the socket below TLS
+	r      *bufio.Reader
+	w      *bufio.Writer
+	sent   bool // something was written since the call began
+	reused bool
+	since  time.Time // when it became idle
+}
+
+// errUnsent is the error of a call of which nothing was written.
+var errUnsent = errors.New("the connection was closed before the request was written")
+
+func newPool(host, port string, secure *tls.Config) *pool {
+	return &pool{address: net.JoinHostPort(host, port), tls: secure}
+}
+
+// get returns a connection that is idle, and that the backend has not closed, or else a new one.
+func (p *pool) get(ctx context.Context, deadline time.Time) (*backendConn, error) {
+	for {
+		c := p.pop()
+		if c == nil {
+			return p.dial(ctx, deadline)
+		}
+		if !readable(c.raw) { // else it is closed, or has what nobody asked for
+			c.sent, c.reused = false, true
+			return c, nil
+		}
+		p.drop(c)
+	}
+}
+
+func (p *pool) pop() *backendConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	c := p.idle[last]
+	p.idle[last] = nil
+	p.idle = p.idle[:last]
+	return c
+}
+
+func (p *pool) dial(ctx context.Context, deadline time.Time) (*backendConn, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", p.address)
+	if err != nil {
+		return nil, err
+	}
+	c := &backendConn{Conn: raw, raw: raw}
+	if p.tls != nil {
+		secure := tls.Client(raw, p.tls)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			raw.Close()
+			return nil, err
+		}
+		c.Conn = secure
+	}
+	c.r, c.w = bufio.NewReader(c.Conn), bufio.NewWriter(writer{c})
+	return c, nil
+}
+
+// put takes back a connection whose call has ended well.
+func (p *pool) put(c *backendConn) {
+	if c.r.Buffered() > 0 {
+		p.drop(c)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.idle) == maxIdle {
+		c.Close()
+		return
+	}
+	c.since = time.Now()
+	p.idle = append(p.idle, c)
+	if p.timer == nil {
+		p.timer = time.AfterFunc(idleFor, p.age)
+	}
+}
+
+func (p *pool) drop(c *backendConn) { c.Close() }
+
+// age closes the connections that were idle for too long.
+func (p *pool) age() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := 0
+	for old < len(p.idle) && time.Since(p.idle[old].since) >= idleFor {
+		p.idle[old].Close()
+		old++
+	}
+	p.idle = append(p.idle[:0], p.idle[old:]...)
+	clear(p.idle[len(p.idle) : len(p.idle)+old])
+	p.timer = nil
+	if len(p.idle) > 0 {
+		p.timer = time.AfterFunc(idleFor-time.Since(p.idle[0].since), p.age)
+	}
+}
+
+// close closes the idle connections now, and the others when their calls have ended.
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, c := range p.idle {
+		c.Close()
+	}
+	p.idle = nil
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+// exchange writes the request and reads the response.
+func (c *backendConn) exchange(deadline time.Time, x *exchange) error {
+	if err := c.SetDeadline(deadline); err != nil {
+		return err
+	}
+	err := x.req.Write(c.w)
+	if err == nil {
+		err = c.w.Flush()
+	}
+	if err != nil {
+		if c.reused && !c.sent {
+			return errUnsent
+		}
+		return err
+	}
+	return x.res.ReadLimitBody(c.r, maxAnswer)
+}
+
+// writer writes to a connection, and notes that something was written.
+type writer struct{ c *backendConn }
+
+func (w writer) Write(p []byte) (int, error) {
+	n, err := w.c.Conn.Write(p)
+	w.c.sent = w.c.sent || n > 0
+	return n, err
+}

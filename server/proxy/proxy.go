@@ -1,0 +1,207 @@
+// Package proxy asks the application's backend about events of clients, over HTTP or gRPC
+// (docs/proxies.md). It knows neither the node nor the rules of channels: it makes one call, and
+// says whether there is an answer.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/proxy/message"
+)
+
+// Event is what a backend is asked about.
+type Event uint8
+
+// Events. Nothing asks about SubscribeStream and those after it yet.
+const (
+	Connect Event = iota
+	Refresh
+	Subscribe
+	SubRefresh
+	Publish
+	RPC
+	SubscribeStream
+	MapPublish
+	MapRemove
+	SharedPollRefresh
+	CacheEmpty
+)
+
+// table has, for each event, its name in metrics and logs, and its method of the gRPC service.
+var table = [...]struct{ name, method string }{
+	Connect:           {"connect", "Connect"},
+	Refresh:           {"refresh", "Refresh"},
+	Subscribe:         {"subscribe", "Subscribe"},
+	SubRefresh:        {"sub_refresh", "SubRefresh"},
+	Publish:           {"publish", "Publish"},
+	RPC:               {"rpc", "RPC"},
+	SubscribeStream:   {"subscribe_stream", ""},
+	MapPublish:        {"map_publish", "MapPublish"},
+	MapRemove:         {"map_remove", "MapRemove"},
+	SharedPollRefresh: {"shared_poll_refresh", "SharedPollRefresh"},
+	CacheEmpty:        {"cache_empty", "NotifyCacheEmpty"},
+}
+
+// String returns the name of the event, as in metrics.
+func (e Event) String() string { return table[e].name }
+
+// Request is what the backend is asked. The requests of package message implement it.
+type Request interface {
+	AppendJSON(dst []byte) ([]byte, error)
+	AppendProto(dst []byte) []byte
+	SizeProto() int
+}
+
+// Response is where the backend's answer goes. The responses of package message implement it.
+type Response interface {
+	UnmarshalJSON(data []byte) error
+	UnmarshalProto(data []byte) error
+}
+
+// Meter measures the calls of one proxy about one event. Its methods may be called from any
+// goroutine.
+type Meter interface {
+	// Began counts a call that is under way.
+	Began()
+	// Ended says how long a call took that Began has counted, and whether it failed.
+	Ended(took time.Duration, failed bool)
+}
+
+// Options of a Proxy.
+type Options struct {
+	Event  Event
+	Name   string        // of the proxy; default, or one of the section proxies
+	Key    string        // the proxy's key in the configuration, for log lines
+	Config *config.Proxy // validated; it must not change
+	// Meter returns the meter of the proxy. Without it, nothing is measured.
+	Meter func(protocol string, e Event, name string) Meter
+	Log   *slog.Logger
+}
+
+// Proxy asks one backend about one kind of event. Its methods may be called from any goroutine.
+type Proxy struct {
+	event   Event
+	config  *config.Proxy
+	forward forward
+	meter   Meter
+	guard   *guard
+	carrier carrier
+}
+
+// carrier brings requests to the backend.
+type carrier interface {
+	// call makes one attempt, which ends at the deadline at the latest, or when ctx ends.
+	call(ctx context.Context, deadline time.Time, from *From, req Request, res Response) error
+	close()
+}
+
+// New returns a proxy. It does not look for the backend: the first call does. An error names the
+// key below that of the proxy.
+func New(o Options) (*Proxy, error) {
+	p := &Proxy{event: o.Event, config: o.Config, forward: newForward(o.Config), meter: unmeasured{}}
+	protocol := "grpc"
+	var err error
+	if isHTTP(o.Config.Endpoint) {
+		protocol = "http"
+		p.carrier, err = newHTTP(o.Config, &p.forward)
+	} else {
+		p.carrier, err = newGRPC(o.Event, o.Config, &p.forward)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.Meter != nil {
+		p.meter = o.Meter(protocol, o.Event, o.Name)
+	}
+	p.guard = newGuard(o)
+	return p, nil
+}
+
+// isHTTP tells how the backend is reached: by HTTP, or else by gRPC.
+func isHTTP(endpoint string) bool {
+	return strings.HasPrefix(endpoint, "http://") || strings.HasPrefix(endpoint, "https://")
+}
+
+// Key returns the proxy's key in the configuration, for log lines.
+func (p *Proxy) Key() string { return p.guard.key }
+
+// Binary tells whether payloads go out as base64.
+func (p *Proxy) Binary() bool { return p.config.BinaryEncoding }
+
+// WantsMeta tells whether requests have the connection's meta.
+func (p *Proxy) WantsMeta() bool { return p.config.IncludeConnMeta }
+
+// Close closes the connections to the backend. Calls that are under way may fail.
+func (p *Proxy) Close() { p.carrier.close() }
+
+// Call asks the backend, and waits for its answer or until the timeout of the proxy. from is the
+// client that the call is about; nil if there is none. ctx is the client's: if it ends, so does
+// the call, and Call returns the error of ctx. Any other error says why there is no answer. It has
+// been counted and, as far as docs/proxies.md says so, logged.
+func (p *Proxy) Call(ctx context.Context, from *From, req Request, res Response) error {
+	start := time.Now()
+	p.meter.Began()
+	err := p.attempt(ctx, start.Add(p.config.Timeout), from, req, res)
+	if err != nil && ctx.Err() != nil {
+		p.meter.Ended(time.Since(start), false)
+		return ctx.Err()
+	}
+	p.meter.Ended(time.Since(start), err != nil)
+	if err != nil {
+		return &Failure{Event: p.event, Key: p.guard.key, Err: err}
+	}
+	return nil
+}
+
+func (p *Proxy) attempt(ctx context.Context, deadline time.Time, from *From, req Request, res Response) error {
+	done, err := p.guard.enter(ctx, deadline)
+	if err != nil {
+		return err
+	}
+	err = p.carrier.call(ctx, deadline, from, req, res)
+	if ctx.Err() != nil && err != nil {
+		err = ctx.Err()
+	}
+	done(err)
+	return err
+}
+
+// Failure is a call without an answer.
+type Failure struct {
+	Event Event
+	Key   string // of the proxy in the configuration
+	Err   error
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return fmt.Sprintf("%s: the %s proxy: %v", f.Key, f.Event, f.Err) }
+
+// Unwrap returns why there is no answer.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Why there is no answer, beside the errors of the network.
+var (
+	errTimeout = errors.New("the backend did not answer within the timeout")
+	errOpen    = errors.New("the backend is not asked for now, because the latest calls to it failed")
+	errQueue   = errors.New("too many calls wait for the backend already")
+)
+
+// refuse makes res an answer that refuses. It reports false if res cannot be one.
+func refuse(res Response, e *message.Error, d *message.Disconnect) bool {
+	a, ok := res.(message.Answer)
+	if ok {
+		a.Refuse(e, d)
+	}
+	return ok
+}
+
+type unmeasured struct{}
+
+func (unmeasured) Began()                    {}
+func (unmeasured) Ended(time.Duration, bool) {}

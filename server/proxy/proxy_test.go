@@ -1,0 +1,438 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/proxystub"
+	"github.com/gyrohq/gyro/server/proxy/message"
+)
+
+// settings are those of a proxy in tests. Only tests about it run into the timeout.
+func settings(endpoint string) *config.Proxy {
+	return &config.Proxy{
+		Endpoint: endpoint, Timeout: time.Minute, MaxConcurrency: 4, MaxQueue: 4,
+		Breaker: config.Breaker{Failures: 3, OpenFor: time.Hour},
+	}
+}
+
+// logs is a log that several goroutines write.
+type logs struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func open(t *testing.T, e Event, c *config.Proxy) (*Proxy, *logs) {
+	t.Helper()
+	var out logs
+	p, err := New(Options{Event: e, Name: "default", Key: "rpc.proxy", Config: c, Log: slog.New(slog.NewTextHandler(&out, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p, &out
+}
+
+// backend is an HTTP backend.
+func backend(t *testing.T, answer http.HandlerFunc) *httptest.Server {
+	s := httptest.NewServer(answer)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func rpc(p *Proxy) (*message.RPCResponse, error) {
+	res := new(message.RPCResponse)
+	err := p.Call(context.Background(), nil, &message.RPCRequest{Client: "c", Method: "m"}, res)
+	return res, err
+}
+
+func TestHTTPRequest(t *testing.T) {
+	type request struct {
+		method, uri, body string
+		header            http.Header
+	}
+	got := make(chan request, 1)
+	s := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- request{r.Method, r.RequestURI, string(body), r.Header}
+		fmt.Fprint(w, `{"Result":{"DATA":{"a":1},"unknown":[]}}`)
+	})
+	c := settings(s.URL + "/a//b/../c?x=1")
+	c.HTTPHeaders = []string{"cookie", "X-Both"}
+	c.EmulatedHeaders = []string{"AUTHORIZATION", "x-both", "x-fallback"}
+	c.HTTP.StaticHeaders = map[string]string{"X-Env": "prod", "Content-Type": "text/plain", "X-Fallback": "static"}
+	p, _ := open(t, RPC, c)
+	from, dropped := NewKeeper(p).Keep(false, func() http.Header {
+		return http.Header{"Cookie": {"a=1", "b=2"}, "X-Both": {"transport"}, "X-Other": {"no"}}
+	}, map[string]string{"authorization": "t", "X-both": "emulated", "cookie": "forged", "x-fallback": "mine", "x-other": "no"})
+	if len(dropped) != 1 || dropped[0] != "Cookie" {
+		t.Errorf("dropped %q", dropped)
+	}
+	res := new(message.RPCResponse)
+	if err := p.Call(t.Context(), from, &message.RPCRequest{Client: "c", Data: []byte(`{"q":[1, 2]}`)}, res); err != nil {
+		t.Fatal(err)
+	}
+	if string(res.Result.Data) != `{"a":1}` {
+		t.Errorf("result %s", res.Result.Data)
+	}
+	r := <-got
+	if r.method != "POST" || r.uri != "/a//b/../c?x=1" {
+		t.Errorf("%s %s", r.method, r.uri)
+	}
+	var body map[string]any
+	if err := json.Unmarshal([]byte(r.body), &body); err != nil || fmt.Sprint(body) != "map[client:c data:map[q:[1 2]] user:]" {
+		t.Errorf("body %s: %v", r.body, err)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "Authorization": "t", "X-Both": "transport", "X-Fallback": "mine", "X-Env": "prod", "X-Other": "",
+	} {
+		if v := strings.Join(r.header.Values(name), "|"); v != want {
+			t.Errorf("%s: %q, want %q", name, v, want)
+		}
+	}
+	if v := strings.Join(r.header.Values("Cookie"), "; "); !strings.Contains(v, "a=1") || !strings.Contains(v, "b=2") || strings.Contains(v, "forged") {
+		t.Errorf("cookies %q", v)
+	}
+}
+
+func TestHTTPAnswers(t *testing.T) {
+	transforms := []config.StatusTransform{{StatusCode: 404}, {StatusCode: 403}}
+	transforms[0].ToError.Code, transforms[0].ToError.Message = 1404, "not found"
+	transforms[1].ToDisconnect.Code, transforms[1].ToDisconnect.Reason = 4503, "forbidden"
+	for name, c := range map[string]struct {
+		status     int
+		body, want string // want is the answer, or a part of the error
+	}{
+		"empty object":   {200, `{}`, `{}`},
+		"empty result":   {200, `{"result":{}}`, `{"result":{}}`},
+		"null data":      {200, `{"result":{"data":null}}`, `{"result":{"data":null}}`},
+		"error":          {200, `{"error":{"code":1000,"message":"no","temporary":true}}`, `{"error":{"code":1000,"message":"no","temporary":true}}`},
+		"disconnect":     {200, `{"disconnect":{"code":4500,"reason":"banned"}}`, `{"disconnect":{"code":4500,"reason":"banned"}}`},
+		"transformed":    {404, `<html>`, `{"error":{"code":1404,"message":"not found"}}`},
+		"disconnected":   {403, ``, `{"disconnect":{"code":4503,"reason":"forbidden"}}`},
+		"no body":        {200, ``, "error: the body of the answer"},
+		"HTML":           {200, `<html>oh</html>`, "error: the body of the answer"},
+		"wrong type":     {200, `{"result":{"b64data":1}}`, "error: the body of the answer"},
+		"code too large": {200, `{"error":{"code":4294967296}}`, "error: the body of the answer"},
+		"two values":     {200, `{}{}`, "error: the body of the answer"},
+		"201":            {201, `{}`, "error: the backend answered with status 201"},
+		"204":            {204, ``, "error: the backend answered with status 204"},
+		"302":            {302, ``, "error: the backend answered with status 302"},
+		"500":            {500, `{}`, "error: the backend answered with status 500"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := backend(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.status)
+				fmt.Fprint(w, c.body)
+			})
+			o := settings(s.URL)
+			o.HTTP.StatusToCodeTransforms = transforms
+			p, _ := open(t, RPC, o)
+			res, err := rpc(p)
+			got, _ := res.AppendJSON(nil)
+			if f := new(Failure); errors.As(err, &f) {
+				got = []byte("error: " + f.Err.Error())
+			}
+			if string(got) != c.want && (!strings.HasPrefix(c.want, "error: ") || !strings.HasPrefix(string(got), c.want)) {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// Bodies that do not end as they should, and those that are too large.
+func TestHTTPBadBodies(t *testing.T) {
+	for name, answer := range map[string]string{
+		"closes at once":  "",
+		"closes mid-head": "HTTP/1.1 200 OK\r\nContent-Le",
+		"closes mid-body": "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}",
+		"bad chunk":       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+		"not HTTP":        "SSH-2.0-OpenSSH_9.9\r\n\r\n",
+		"huge":            fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n{}", maxAnswer+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			s := backend(t, func(w http.ResponseWriter, _ *http.Request) {
+				calls.Add(1)
+				conn, _, err := w.(http.Hijacker).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				_, _ = io.WriteString(conn, answer)
+			})
+			p, out := open(t, RPC, settings(s.URL))
+			for range 2 {
+				var f *Failure
+				if _, err := rpc(p); !errors.As(err, &f) || f.Key != "rpc.proxy" {
+					t.Fatalf("%v", err)
+				}
+			}
+			if calls.Load() != 2 {
+				t.Errorf("the backend was asked %d times for 2 calls", calls.Load())
+			}
+			if n := strings.Count(out.String(), "gives no answer"); n != 1 {
+				t.Errorf("%d lines:\n%s", n, out)
+			}
+		})
+	}
+}
+
+// A connection that the backend has closed while it was idle is not used again.
+func TestIdleConnectionClosed(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) }))
+	closed := make(chan struct{}, 8)
+	var opened atomic.Int32
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			opened.Add(1)
+		case http.StateClosed:
+			closed <- struct{}{}
+		}
+	}
+	s.Start()
+	defer s.Close()
+	p, _ := open(t, RPC, settings(s.URL))
+	for range 2 { // the second call uses the connection of the first
+		if _, err := rpc(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if opened.Load() != 1 {
+		t.Fatalf("%d connections for 2 calls, one after the other", opened.Load())
+	}
+	s.CloseClientConnections()
+	<-closed
+	if _, err := rpc(p); err != nil {
+		t.Fatal(err)
+	}
+	if opened.Load() != 2 {
+		t.Errorf("%d connections", opened.Load())
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	release := make(chan struct{})
+	s := backend(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	c := settings(s.URL)
+	c.Timeout = 20 * time.Millisecond
+	p, _ := open(t, RPC, c)
+	if _, err := rpc(p); !errors.Is(err, errTimeout) {
+		t.Error(err)
+	}
+}
+
+// The call ends when the client goes, and is not counted as a failure.
+func TestClientGone(t *testing.T) {
+	begun, ended := make(chan struct{}), make(chan struct{})
+	s := backend(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		close(begun)
+		<-r.Context().Done()
+		close(ended)
+	})
+	p, out := open(t, RPC, settings(s.URL))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-begun; cancel() }()
+	if err := p.Call(ctx, nil, new(message.RPCRequest), new(message.RPCResponse)); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	<-ended
+	if out.String() != "" {
+		t.Error(out)
+	}
+}
+
+// 4 calls are under way, 4 wait, and more fail at once.
+func TestQueue(t *testing.T) {
+	asked, release := make(chan struct{}, 16), make(chan struct{})
+	s := backend(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		<-release
+		fmt.Fprint(w, `{}`)
+	})
+	p, _ := open(t, RPC, settings(s.URL))
+	errs := make(chan error, 16)
+	call := func() { _, err := rpc(p); errs <- err }
+	for range 4 {
+		go call()
+	}
+	for range 4 {
+		<-asked
+	}
+	for range 5 {
+		go call()
+	}
+	if err := <-errs; !errors.Is(err, errQueue) {
+		t.Error(err)
+	}
+	close(release)
+	for range 8 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	var fail atomic.Bool
+	var calls atomic.Int32
+	s := backend(t, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		if fail.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		fmt.Fprint(w, `{}`)
+	})
+	c := settings(s.URL)
+	c.Breaker.OpenFor = time.Nanosecond // one call is tried at once
+	p, out := open(t, RPC, c)
+	fail.Store(true)
+	for range 3 {
+		if _, err := rpc(p); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	if !strings.Contains(out.String(), "refused for now") || !strings.Contains(out.String(), "key=rpc.proxy.breaker") {
+		t.Errorf("log:\n%s", out)
+	}
+	fail.Store(false)
+	for range 3 {
+		if _, err := rpc(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(out.String(), "asked again") {
+		t.Errorf("log:\n%s", out)
+	}
+
+	c = settings(s.URL) // refuses for an hour
+	p, _ = open(t, RPC, c)
+	fail.Store(true)
+	calls.Store(0)
+	for range 10 {
+		_, err := rpc(p)
+		if err == nil || calls.Load() > 3 {
+			t.Fatal(err, calls.Load())
+		}
+	}
+	if _, err := rpc(p); !errors.Is(err, errOpen) {
+		t.Error(err)
+	}
+}
+
+// grpcBackend is a gRPC backend of the generated code.
+type grpcBackend struct {
+	proxystub.UnimplementedCentrifugoProxyServer
+	answer func(ctx context.Context, r *proxystub.RPCRequest) (*proxystub.RPCResponse, error)
+}
+
+func (b *grpcBackend) RPC(ctx context.Context, r *proxystub.RPCRequest) (*proxystub.RPCResponse, error) {
+	return b.answer(ctx, r)
+}
+
+func serveGRPC(t *testing.T, b *grpcBackend) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	proxystub.RegisterCentrifugoProxyServer(s, b)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return l.Addr().String()
+}
+
+func TestGRPC(t *testing.T) {
+	var got *proxystub.RPCRequest
+	var md metadata.MD
+	address := serveGRPC(t, &grpcBackend{answer: func(ctx context.Context, r *proxystub.RPCRequest) (*proxystub.RPCResponse, error) {
+		got = r
+		md, _ = metadata.FromIncomingContext(ctx)
+		return &proxystub.RPCResponse{Result: &proxystub.RPCResult{Data: r.Data}}, nil
+	}})
+	for _, endpoint := range []string{"grpc://" + address + "/ignored?x=1", address, "passthrough:///" + address} {
+		c := settings(endpoint)
+		c.HTTPHeaders = []string{"Cookie", "X-Bad"}
+		c.GRPC.StaticMetadata = map[string]string{"X-Env": "prod"}
+		c.GRPC.CredentialsKey, c.GRPC.CredentialsValue = "x-secret", "s3"
+		c.GRPC.Compression = true
+		p, _ := open(t, RPC, c)
+		from, _ := NewKeeper(p).Keep(false, func() http.Header { return http.Header{"Cookie": {"a=1", "b=2"}, "X-Bad": {"\xff"}} }, nil)
+		res := new(message.RPCResponse)
+		if err := p.Call(t.Context(), from, &message.RPCRequest{Client: "c", Data: []byte(`{ "a":1}`)}, res); err != nil {
+			t.Fatal(err)
+		}
+		if string(res.Result.Data) != `{ "a":1}` || got.Client != "c" {
+			t.Errorf("%s, %v", res.Result.Data, got)
+		}
+		for key, want := range map[string]string{"cookie": "a=1|b=2", "x-env": "prod", "x-secret": "s3", "x-bad": ""} {
+			if v := strings.Join(md.Get(key), "|"); v != want {
+				t.Errorf("%s: %q, want %q", key, v, want)
+			}
+		}
+	}
+}
+
+func TestGRPCFailures(t *testing.T) {
+	for name, answer := range map[string]func(ctx context.Context) (*proxystub.RPCResponse, error){
+		"status":   func(context.Context) (*proxystub.RPCResponse, error) { return nil, status.Error(codes.NotFound, "no") },
+		"deadline": func(ctx context.Context) (*proxystub.RPCResponse, error) { <-ctx.Done(); return nil, ctx.Err() },
+		"too large": func(context.Context) (*proxystub.RPCResponse, error) {
+			return &proxystub.RPCResponse{Result: &proxystub.RPCResult{Data: make([]byte, maxAnswer)}}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := settings(serveGRPC(t, &grpcBackend{answer: func(ctx context.Context, _ *proxystub.RPCRequest) (*proxystub.RPCResponse, error) {
+				return answer(ctx)
+			}}))
+			if name == "deadline" {
+				c.Timeout = 20 * time.Millisecond
+			}
+			p, _ := open(t, RPC, c)
+			_, err := rpc(p)
+			if err == nil || name == "deadline" != errors.Is(err, errTimeout) {
+				t.Error(err)
+			}
+		})
+	}
+	c := settings("127.0.0.1:1") // nobody listens
+	p, out := open(t, RPC, c)
+	if _, err := rpc(p); err == nil || !strings.Contains(out.String(), "127.0.0.1:1") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
