@@ -1,14 +1,14 @@
 // examples/flask, as its README.md runs it: the application and Gyro, and users with a browser each.
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFile } from 'node:child_process';
 import { cp, mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 import { chrome, freePort } from './local.js';
+import { Program } from './program.js';
 
 // patience bounds every wait.
 const patience = 15_000;
@@ -16,31 +16,6 @@ const example = path.resolve(import.meta.dirname, '../../examples/flask');
 const run = promisify(execFile);
 
 let browser, folder, gyro, flask, users, complaints;
-
-// Program runs until it is stopped, and is ready when it has printed a text.
-class Program {
-  static async start(ready, command, args, env) {
-    const program = new Program();
-    program.printed = '';
-    program.process = spawn(command, args, { cwd: folder, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
-    program.exited = once(program.process, 'exit');
-    await new Promise((resolve, reject) => {
-      for (const stream of [program.process.stdout, program.process.stderr]) {
-        stream.setEncoding('utf8').on('data', chunk => {
-          program.printed += chunk;
-          if (program.printed.includes(ready)) resolve();
-        });
-      }
-      program.exited.then(([code, signal]) => reject(new Error(`${command} ended with ${code ?? signal}:\n${program.printed}`)), reject);
-    });
-    return program;
-  }
-
-  async stop() {
-    this.process.kill('SIGTERM');
-    await this.exited;
-  }
-}
 
 // User has a browser of their own, with their own cookies.
 class User {
@@ -126,9 +101,10 @@ beforeEach(async () => {
   const [realtime, web] = [await freePort(), await freePort()];
   const url = `http://localhost:${web}`;
   gyro = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', 'config.json', '-a', '127.0.0.1', '-p', String(realtime)],
-    { GYRO_CLIENT_ALLOWED_ORIGINS: url });
+    { cwd: folder, env: { GYRO_CLIENT_ALLOWED_ORIGINS: url } });
   flask = await Program.start('Running on', process.env.E2E_PYTHON, ['-m', 'flask', 'run', '--port', String(web)], {
-    REALTIME_WEBSOCKET: `ws://localhost:${realtime}/connection/websocket`, REALTIME_API: `http://localhost:${realtime}/api`,
+    cwd: folder,
+    env: { REALTIME_WEBSOCKET: `ws://localhost:${realtime}/connection/websocket`, REALTIME_API: `http://localhost:${realtime}/api` },
   });
   flask.url = url;
 }, { timeout: patience });

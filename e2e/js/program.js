@@ -1,0 +1,35 @@
+import { spawn } from 'node:child_process';
+import { EventEmitter, once } from 'node:events';
+
+// Program runs until it is stopped, and is ready when it has printed a text.
+export class Program {
+  static async start(ready, command, args, { cwd, env }) {
+    const program = new Program();
+    program.printed = '';
+    program.output = new EventEmitter();
+    program.process = spawn(command, args, { cwd, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+    program.exited = once(program.process, 'exit');
+    for (const stream of [program.process.stdout, program.process.stderr]) {
+      stream.setEncoding('utf8').on('data', chunk => {
+        program.printed += chunk;
+        program.output.emit('more');
+      });
+    }
+    const early = program.exited.then(([code, signal]) => {
+      throw new Error(`${command} ended with ${code ?? signal}:\n${program.printed}`);
+    });
+    await Promise.race([program.prints(ready), early]);
+    early.catch(() => {}); // it ends when it is stopped
+    return program;
+  }
+
+  // prints waits until the program has printed a text.
+  async prints(text) {
+    while (!this.printed.includes(text)) await once(this.output, 'more');
+  }
+
+  async stop() {
+    this.process.kill('SIGTERM');
+    await this.exited;
+  }
+}
