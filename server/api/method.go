@@ -22,6 +22,8 @@ type Request interface {
 type Result interface {
 	AppendJSON(dst []byte) ([]byte, error)
 	AppendProto(dst []byte) []byte
+	// SizeProto returns how many bytes AppendProto appends.
+	SizeProto() int
 }
 
 var methodByName = func() map[string]Method {

@@ -9,6 +9,9 @@ import (
 	"context"
 )
 
+// ServiceName is the name of the service in gRPC.
+const ServiceName = "centrifugal.centrifugo.api.CentrifugoApi"
+
 // Method is a method of the service centrifugal.centrifugo.api.CentrifugoApi.
 type Method uint8
 
@@ -59,6 +62,33 @@ var methodNames = [...]string{
 	MethodMapClear:          "map_clear",
 	MethodSharedPollPublish: "shared_poll_publish",
 	MethodBatch:             "batch",
+}
+
+// RPC returns the name in gRPC of the method, one of the constants.
+func (m Method) RPC() string { return rpcNames[m] }
+
+var rpcNames = [...]string{
+	MethodPublish:           "Publish",
+	MethodBroadcast:         "Broadcast",
+	MethodSubscribe:         "Subscribe",
+	MethodUnsubscribe:       "Unsubscribe",
+	MethodDisconnect:        "Disconnect",
+	MethodHistory:           "History",
+	MethodHistoryRemove:     "HistoryRemove",
+	MethodPresence:          "Presence",
+	MethodPresenceStats:     "PresenceStats",
+	MethodInfo:              "Info",
+	MethodRPC:               "RPC",
+	MethodRefresh:           "Refresh",
+	MethodChannels:          "Channels",
+	MethodMapPublish:        "MapPublish",
+	MethodMapRemove:         "MapRemove",
+	MethodMapReadState:      "MapReadState",
+	MethodMapReadStream:     "MapReadStream",
+	MethodMapStats:          "MapStats",
+	MethodMapClear:          "MapClear",
+	MethodSharedPollPublish: "SharedPollPublish",
+	MethodBatch:             "Batch",
 }
 
 // NewRequest returns an empty request of the method, one of the constants.

@@ -54,7 +54,7 @@ type App struct {
 	stopCerts context.CancelFunc     // ends certs.Run
 	knowsHost func(host string) bool // nil: any
 	listeners []*listener
-	uniGRPC   *grpcListener // nil: not enabled
+	grpc      []*grpcListener // those that are enabled
 	failed    chan error
 	stopping  atomic.Bool
 	serving   sync.WaitGroup
@@ -92,14 +92,15 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if err := a.publish(cfg); err != nil {
 		return nil, err
 	}
-	external, internal, err := a.routes(o)
+	exec := a.newExecutor()
+	external, internal, err := a.routes(o, exec)
 	if err != nil {
 		return nil, err
 	}
 	if a.certs, err = certs.New(cfg.HTTPServer.TLSAutocert, o.Logger); err != nil {
 		return nil, err
 	}
-	if a.uniGRPC, err = a.makeUniGRPC(); err != nil {
+	if err = a.makeGRPC(exec); err != nil {
 		return nil, err
 	}
 	if a.listeners, err = makeListeners(cfg, a.certs, external, internal, o.Logger); err != nil {
@@ -217,8 +218,8 @@ func (a *App) Start(ctx context.Context) error {
 	running, stop := context.WithCancel(context.Background())
 	a.stopCerts = stop
 	a.serving.Go(func() { a.certs.Run(running) })
-	if g := a.uniGRPC; g != nil {
-		a.log.Info("listening", "listener", uniGRPCName, "address", g.ln.Addr().String(), "tls", a.cfg.UniGRPC.TLS.Enabled)
+	for _, g := range a.grpc {
+		a.log.Info("listening", "listener", g.name, "address", g.ln.Addr().String(), "tls", g.secure)
 		a.serve(g.serve)
 	}
 	for _, l := range a.listeners {
@@ -240,7 +241,7 @@ func (a *App) open() (err error) {
 			err = errors.Join(err, closes())
 		}
 	}()
-	if g := a.uniGRPC; g != nil {
+	for _, g := range a.grpc {
 		if err := g.open(&a.reserve); err != nil {
 			return err
 		}
@@ -267,12 +268,14 @@ func (a *App) serve(f func() error) {
 // Failed reports each listener that stopped before Shutdown was called.
 func (a *App) Failed() <-chan error { return a.failed }
 
-// Addr returns the address of a listener, "external", "internal" or "uni_grpc", after Start. For
-// port 0 it has the port that the system chose. It is empty if there is no such listener: internal
-// endpoints may be on the external one (docs/configuration.md, http_server).
+// Addr returns the address of a listener, "external", "internal", "uni_grpc" or "grpc_api", after
+// Start. For port 0 it has the port that the system chose. It is empty if there is no such listener:
+// internal endpoints may be on the external one (docs/configuration.md, http_server).
 func (a *App) Addr(name string) string {
-	if g := a.uniGRPC; g != nil && name == uniGRPCName && g.ln != nil {
-		return g.ln.Addr().String()
+	for _, g := range a.grpc {
+		if g.name == name && g.ln != nil {
+			return g.ln.Addr().String()
+		}
 	}
 	for _, l := range a.listeners {
 		if l.name == name && l.ln != nil {
@@ -291,8 +294,8 @@ func (a *App) Node() *gyro.Node { return a.node }
 func (a *App) Shutdown(ctx context.Context) error {
 	a.stopping.Store(true)
 	errs := make([]error, len(a.listeners))
-	if a.uniGRPC != nil {
-		a.uniGRPC.server.Stop()
+	for _, g := range a.grpc {
+		g.server.Stop()
 	}
 	var wg sync.WaitGroup
 	for i, l := range a.listeners {
@@ -300,8 +303,8 @@ func (a *App) Shutdown(ctx context.Context) error {
 	}
 	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
 	err = errors.Join(err, a.node.Shutdown(ctx))
-	if a.uniGRPC != nil {
-		err = errors.Join(err, a.uniGRPC.shutdown(ctx))
+	for _, g := range a.grpc {
+		err = errors.Join(err, g.shutdown(ctx))
 	}
 	err = errors.Join(err, a.engines.Close(ctx))
 	a.inForce.Load().backend.Proxies.Close()
@@ -313,7 +316,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 }
 
 // routes mounts the endpoints.
-func (a *App) routes(o Options) (external, internal *site, err error) {
+func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, err error) {
 	cfg := a.cfg
 	external, internal = newSite(a.newGate), newSite(a.newGate)
 	if samePlace(&cfg.HTTPServer) {
@@ -361,7 +364,7 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 			where = external
 		}
 		where.guide.api = cleanPrefix(cfg.HTTPAPI.HandlerPrefix)
-		errs = append(errs, a.mountAPI(where))
+		errs = append(errs, a.mountAPI(where, exec))
 	}
 	for path, page := range o.Pages {
 		add(external, "the page "+path, path, endpoint{Handler: external.guide.before(page), checkHost: true})
@@ -369,15 +372,18 @@ func (a *App) routes(o Options) (external, internal *site, err error) {
 	return external, internal, errors.Join(errs...)
 }
 
-func (a *App) mountAPI(s *site) error {
-	node, observer := a.meters.apiNode(a.node)
-	exec := api.NewExecutor(api.Config{
-		Node: node, Channels: func() api.Channels { return a.inForce.Load() },
+// newExecutor returns what executes the commands of the server API, by whichever way they come.
+func (a *App) newExecutor() *api.Executor {
+	return api.NewExecutor(api.Config{
+		Node: a.meters.apiNode(a.node), Channels: func() api.Channels { return a.inForce.Load() },
 		BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log,
 	})
+}
+
+func (a *App) mountAPI(s *site, exec *api.Executor) error {
 	h, err := httpapi.New(exec, httpapi.Config{
 		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Key: a.cfg.HTTPAPI.Key, Insecure: a.cfg.HTTPAPI.Insecure,
-		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Observer: observer, Logger: a.log,
+		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Observer: a.meters.http, Logger: a.log,
 	})
 	if err != nil {
 		return err

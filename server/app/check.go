@@ -21,7 +21,10 @@ func Check(cfg *config.Config) error {
 		_, _, secure = listenerTLS(&cfg.HTTPServer, store)
 	}
 	if secure == nil && cfg.UniGRPC.Enabled {
-		_, secure = store.Config(uniGRPCTLS, cfg.UniGRPC.TLS)
+		_, secure = store.Config(uniGRPCName+".tls", cfg.UniGRPC.TLS)
+	}
+	if secure == nil && cfg.GRPCAPI.Enabled {
+		_, secure = store.Config(grpcAPIName+".tls", cfg.GRPCAPI.TLS)
 	}
 	return errors.Join(tokens, engines, secure)
 }

@@ -2,13 +2,19 @@ package app
 
 import (
 	"net"
+	"strconv"
 	"strings"
 )
 
 // warnExposed warns of endpoints for backends and operators that are on the port that clients
-// connect to, so that everybody who can reach that port can reach these endpoints.
+// connect to, so that everybody who can reach that port can reach these endpoints; and of a gRPC API
+// that asks for neither a key nor a certificate.
 func (a *App) warnExposed() {
 	cfg := a.cfg
+	if g := &cfg.GRPCAPI; g.Enabled && g.Key == "" && (!g.TLS.Enabled || g.TLS.ClientCAPEM == "") && !loopback(g.Address) {
+		a.log.Warn("everybody who reaches this port may use the server API",
+			"endpoint", grpcAPIName, "address", joinAddr(g.Address, strconv.Itoa(g.Port)), "keys that change it", "grpc_api.key, grpc_api.address, grpc_api.tls.client_ca_pem")
+	}
 	clients := !cfg.WebSocket.Disabled || cfg.SSE.Enabled || cfg.HTTPStream.Enabled || cfg.UniSSE.Enabled || cfg.UniHTTPStream.Enabled ||
 		cfg.UniPoll.Enabled || cfg.UniWebSocket.Enabled || cfg.SockJS.Enabled
 	if !clients || loopback(cfg.HTTPServer.Address) {

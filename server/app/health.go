@@ -25,3 +25,18 @@ func (a *App) mountHealth(s *site) error {
 	}
 	return err
 }
+
+// readiness returns what the health service of gRPC asks, which answers like the endpoint that
+// health.mode names: nil if it answers for the process alone.
+func (a *App) readiness() func() error {
+	if a.cfg.Health.Mode == "live" {
+		return nil
+	}
+	return func() error {
+		var errs []error
+		for _, h := range a.node.Health() {
+			errs = append(errs, h.Err)
+		}
+		return errors.Join(errs...)
+	}
+}

@@ -105,7 +105,7 @@ func TestReloadNot(t *testing.T) {
 		cfg.Client.AllowedOrigins = []string{"https://a.example"}
 		cfg.Client.SubscriptionToken.Enabled = true
 		cfg.HTTPAPI.Key, cfg.WebSocket.Disabled, cfg.Health.Enabled = "x", true, true
-		cfg.Client.ConnectionLimit, cfg.GRPCAPI.Port, cfg.Channel.WithoutNamespace.AllowPublishForClient = 1, 1, true
+		cfg.Client.ConnectionLimit, cfg.UsageStats.Disabled, cfg.Channel.WithoutNamespace.AllowPublishForClient = 1, true, true
 		cfg.Brokers = []config.NamedBroker{{Name: "late", Broker: cfg.Broker}}
 	}))
 	if err != nil {
@@ -130,7 +130,7 @@ func TestReloadNot(t *testing.T) {
 	}
 	s.awaitLog("channel.max_length", "client.channel_limit", "client.allowed_origins", "client.subscription_token.enabled",
 		"client.connection_limit", "http_api.key", "websocket.disabled", "health.enabled", "brokers", "user_id_http_header")
-	if logs := s.logged(); strings.Contains(logs, "allow_publish") || strings.Contains(logs, "grpc_api") {
+	if logs := s.logged(); strings.Contains(logs, "allow_publish") || strings.Contains(logs, "usage_stats") {
 		t.Errorf("the log names what takes effect, or never has an effect: %s", logs)
 	}
 }

@@ -10,7 +10,8 @@ import (
 // meters hold the metrics of the server. Without a registry nothing is measured.
 type meters struct {
 	registry *metrics.Registry
-	api      api.Observer
+	http     api.Observer      // of commands of the server API by HTTP
+	grpc     api.Observer      // and by gRPC
 	requests *metrics.Requests // nil: HTTP requests are not counted
 	proxies  func(protocol string, e proxy.Event, name string) proxy.Meter
 }
@@ -24,7 +25,7 @@ func (a *App) newMeters(version string) meters {
 		Namespace: cfg.Namespace, NativeHistograms: cfg.NativeHistograms,
 		RecoveredPublications: cfg.RecoveredPublicationsHistogram, Version: version, Logger: a.log,
 	})}
-	m.api, m.proxies = m.registry.API("http"), m.registry.Proxies()
+	m.http, m.grpc, m.proxies = m.registry.API("http"), m.registry.API("grpc"), m.registry.Proxies()
 	if cfg.InstrumentHTTPHandlers {
 		m.requests = m.registry.Requests()
 	}
@@ -48,10 +49,10 @@ func (m *meters) watch(a *App) {
 	}
 }
 
-// apiNode returns the node and the observer for the executor of the server API.
-func (m *meters) apiNode(n api.Node) (node api.Node, observer api.Observer) {
+// apiNode returns the node for the executor of the server API.
+func (m *meters) apiNode(n api.Node) api.Node {
 	if m.registry == nil {
-		return n, nil
+		return n
 	}
-	return m.registry.Surveys(n), m.api
+	return m.registry.Surveys(n)
 }

@@ -21,7 +21,7 @@ import (
 // same: to refuse what they ask for, or because it is ahead of what needs it.
 var readThough = []string{
 	"ChannelOptions.SubscribeStreamProxyBidi", "ChannelOptions.SubscribeStreamProxyEnabled",
-	"ChannelOptions.SubscribeStreamProxyName", "GRPCAPI.Port", "SharedPollOptions.PublishEnabled",
+	"ChannelOptions.SubscribeStreamProxyName", "SharedPollOptions.PublishEnabled",
 	"Token.JWKSPublicEndpoint",
 }
 

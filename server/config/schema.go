@@ -18,7 +18,7 @@ type Config struct {
 	RPC        RPC          `key:"rpc" opt:"reload" doc:"RPC calls of clients."`
 	Proxies    []NamedProxy `key:"proxies" opt:"reload" doc:"Named proxies, for use by namespaces."`
 	HTTPAPI    HTTPAPI      `key:"http_api" doc:"Server API over HTTP."`
-	GRPCAPI    GRPCAPI      `key:"grpc_api" opt:"later" doc:"Server API over gRPC."`
+	GRPCAPI    GRPCAPI      `key:"grpc_api" doc:"Server API over gRPC (docs/grpc-api.md), on a listener of its own."`
 	Consumers  []Consumer   `key:"consumers" opt:"later" doc:"Asynchronous consumers of API commands."`
 
 	Engine           Engine                 `key:"engine" doc:"Provides broker and presence unless replaced by the sections below."`
@@ -148,14 +148,14 @@ type HTTPAPI struct {
 
 // GRPCAPI is the server API over gRPC.
 type GRPCAPI struct {
-	Enabled               bool        `key:"enabled" opt:"refused"`
+	Enabled               bool        `key:"enabled" doc:"Serve the API over gRPC."`
 	ErrorMode             string      `key:"error_mode" enum:"transport" doc:"With transport, API errors become gRPC statuses."`
 	Address               string      `key:"address" doc:"Address to listen on; empty for all."`
 	Port                  int         `key:"port" def:"10000" min:"0" max:"65535" doc:"Port to listen on."`
-	Key                   string      `key:"key" opt:"secret" doc:"Secret that backends send; empty for none."`
+	Key                   string      `key:"key" opt:"secret" doc:"Secret that backends send; empty: every call is allowed."`
 	TLS                   ListenerTLS `key:"tls"`
-	Reflection            bool        `key:"reflection" doc:"Serve the reflection service."`
-	MaxReceiveMessageSize int         `key:"max_receive_message_size" min:"0" doc:"Bytes; 0 for 4 MiB."`
+	Reflection            bool        `key:"reflection" doc:"Serve the reflection service, which needs no key."`
+	MaxReceiveMessageSize int         `key:"max_receive_message_size" min:"0" max:"2147483647" doc:"Largest request, bytes; 0 for 4 MiB."`
 }
 
 // WebSocket is the WebSocket transport.

@@ -181,7 +181,7 @@ var (
 	unsupported = []string{
 		"broker.type", "map_broker.type", "controller.enabled",
 		"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint",
-		"grpc_api.enabled", "admin.enabled",
+		"admin.enabled",
 		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled",
 	}
 	unsupportedOptions = []string{

@@ -12,21 +12,27 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 )
 
-// API exports the commands of the server API that come by one protocol, such as "http". For a
-// command that succeeds, the observer allocates nothing and looks nothing up.
+// API exports the commands of the server API that come by one protocol, such as "http". It is called once
+// for each protocol. For a command that succeeds, the observer allocates nothing and looks nothing up.
 func (r *Registry) API(protocol string) api.Observer {
-	return &apiObserver{
-		protocol:  protocol,
-		durations: r.Durations("api", "command_duration_seconds", "Time that a command of the server API took", nil, "protocol", "method"),
-		errors:    r.counters("api", "command_errors_total", "Errors of commands of the server API, by code or stage.", "protocol", "method", "error"),
-		took:      make([]atomic.Pointer[metrics.Duration], len(api.Methods())),
+	if r.commands == nil {
+		r.commands = &commands{
+			durations: r.Durations("api", "command_duration_seconds", "Time that a command of the server API took", nil, "protocol", "method"),
+			errors:    r.counters("api", "command_errors_total", "Errors of commands of the server API, by code or stage.", "protocol", "method", "error"),
+		}
 	}
+	return &apiObserver{commands: r.commands, protocol: protocol, took: make([]atomic.Pointer[metrics.Duration], len(api.Methods()))}
+}
+
+// commands are the metrics that the observers of all protocols share.
+type commands struct {
+	durations *metrics.Durations
+	errors    *prometheus.CounterVec
 }
 
 type apiObserver struct {
-	protocol  string
-	durations *metrics.Durations
-	errors    *prometheus.CounterVec
+	*commands
+	protocol string
 	// took has the durations of methods that have been called.
 	took []atomic.Pointer[metrics.Duration]
 	mu   sync.Mutex // held to add to took

@@ -26,10 +26,11 @@ type Registry struct {
 	*metrics.Metrics
 	namespace string
 	others    []prometheus.Collector
+	commands  *commands // nil before API
 }
 
 // New returns a registry with the metrics of a node. The methods of the registry that add others are
-// called at most once, and before Handler.
+// called at most once, API once for each protocol, and before Handler.
 func New(c Config) *Registry { return &Registry{Metrics: metrics.New(c), namespace: c.Namespace} }
 
 // Handler serves all metrics, and those of the Go runtime and of the process.

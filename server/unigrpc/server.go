@@ -6,22 +6,20 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
+	"github.com/gyrohq/gyro/server/internal/grpcserver"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -54,13 +52,10 @@ type Config struct {
 
 // Limits of a connection, which may have several streams.
 const (
-	maxStreams     = 1000             // at a time
-	maxHeaderBytes = 64 << 10         // of a request
-	greeting       = 10 * time.Second // for the handshakes of TLS and HTTP/2
-	idle           = time.Minute      // without a stream
-	leastPingGap   = 5 * time.Second  // between the HTTP/2 pings of a client
-	writeBuffer    = 16 << 10         // while something is written
-	readBuffer     = 1 << 10          // clients send little
+	idle         = time.Minute     // without a stream
+	leastPingGap = 5 * time.Second // between the HTTP/2 pings of a client
+	writeBuffer  = 16 << 10        // while something is written
+	readBuffer   = 1 << 10         // clients send little
 	// maxDeaf is how many streams may end because the client does not read them. gRPC keeps up to 64 KB
 	// and a message of each, for as long as the connection lasts.
 	maxDeaf = 16
@@ -78,13 +73,11 @@ var service = grpc.ServiceDesc{
 	Metadata: "unistream.proto",
 }
 
-// Server serves the streams of one listener.
+// Server serves the streams of one listener. Stop does not end them: the acceptor has to.
 type Server struct {
+	*grpcserver.Server
 	acceptor transport.Acceptor
 	cfg      Config
-	grpc     *grpc.Server
-	stop     sync.Once
-	stopped  chan struct{} // closed when all connections are closed, after Stop
 }
 
 // New returns a server whose clients go to acceptor.
@@ -92,39 +85,18 @@ func New(acceptor transport.Acceptor, cfg Config) *Server {
 	cfg.KeepaliveInterval = orDefault(cfg.KeepaliveInterval, 25*time.Second)
 	cfg.KeepaliveTimeout = orDefault(cfg.KeepaliveTimeout, 10*time.Second)
 	cfg.WriteTimeout = orDefault(cfg.WriteTimeout, time.Second)
-	s := &Server{acceptor: acceptor, cfg: cfg, stopped: make(chan struct{})}
-	options := []grpc.ServerOption{
+	s := &Server{acceptor: acceptor, cfg: cfg}
+	s.Server = grpcserver.New(cfg.TLS, cfg.HandshakeFailed,
 		grpc.ForceServerCodecV2(codec{}),
 		grpc.InTapHandle(s.enter),
 		grpc.MaxRecvMsgSize(cmp.Or(cfg.MaxReceiveMessageSize, 4<<20)),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.ConnectionTimeout(greeting),
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: cfg.KeepaliveInterval, Timeout: cfg.KeepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPingGap, PermitWithoutStream: true}),
-	}
-	if cfg.TLS != nil {
-		options = append(options, grpc.Creds(&reporting{credentials.NewTLS(cfg.TLS), cfg.HandshakeFailed}))
-	}
-	s.grpc = grpc.NewServer(options...)
-	s.grpc.RegisterService(&service, s)
+	)
+	s.RegisterService(&service, s)
 	return s
-}
-
-// reporting tells of handshakes that fail.
-type reporting struct {
-	credentials.TransportCredentials
-	failed func(addr string, err error) // nil: nobody wants to know
-}
-
-func (r *reporting) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := r.TransportCredentials.ServerHandshake(c)
-	if err != nil && r.failed != nil {
-		r.failed(c.RemoteAddr().String(), err)
-	}
-	return conn, info, err
 }
 
 func orDefault(d, def time.Duration) time.Duration {
@@ -136,10 +108,7 @@ func orDefault(d, def time.Duration) time.Duration {
 
 // Serve takes connections from l until Stop, and closes l.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(listener{l}); !errors.Is(err, grpc.ErrServerStopped) {
-		return err
-	}
-	return nil
+	return s.Server.Serve(listener{l})
 }
 
 // listener makes connections clients.
@@ -184,36 +153,6 @@ func (s *Server) notRead(c *client) {
 	}
 }
 
-// Stop stops taking connections and streams. It does not end the streams: the acceptor has to.
-// Calls after the first do nothing.
-func (s *Server) Stop() {
-	s.stop.Do(func() {
-		go func() {
-			defer close(s.stopped)
-			s.grpc.GracefulStop()
-		}()
-	})
-}
-
-// Wait waits, after Stop, until all streams have ended and all connections are closed, up to
-// linger after the call, because clients may not read. If ctx ends before, it cuts the streams off
-// and returns the error of ctx.
-func (s *Server) Wait(ctx context.Context, linger time.Duration) error {
-	timer := time.NewTimer(linger)
-	defer timer.Stop()
-	var err error
-	select {
-	case <-s.stopped:
-	case <-timer.C:
-		s.grpc.Stop()
-	case <-ctx.Done():
-		err = ctx.Err()
-		s.grpc.Stop()
-	}
-	<-s.stopped
-	return err
-}
-
 // cancelKey is the key of a stream's context for the function that ends the context.
 type cancelKey struct{}
 
@@ -223,20 +162,13 @@ func (s *Server) enter(ctx context.Context, info *tap.Info) (context.Context, er
 		return ctx, nil // which is answered with UNIMPLEMENTED
 	}
 	if s.cfg.Admit != nil {
-		if err := s.cfg.Admit(addressOf(ctx)); err != nil {
+		if err := s.cfg.Admit(grpcserver.Addr(ctx)); err != nil {
 			return ctx, status.Error(codes.Unavailable, err.Error())
 		}
 	}
 	// Only the end of its context ends a write that waits for the client.
 	ctx, cancel := context.WithCancel(ctx)
 	return context.WithValue(ctx, cancelKey{}, cancel), nil
-}
-
-func addressOf(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok {
-		return p.Addr.String()
-	}
-	return ""
 }
 
 // consume serves one stream until it ends. gRPC calls it on a goroutine of the stream, which
@@ -252,7 +184,7 @@ func (s *Server) consume(stream grpc.ServerStream) error {
 		}
 	}()
 	return c.serve(ctx, s.acceptor, transport.Info{
-		Name: "uni_grpc", Framer: framer{}, RemoteAddr: addressOf(ctx), Mode: transport.OneWay, DisconnectPush: true,
+		Name: "uni_grpc", Framer: framer{}, RemoteAddr: grpcserver.Addr(ctx), Mode: transport.OneWay, DisconnectPush: true,
 		Header: func() http.Header {
 			md, _ := metadata.FromIncomingContext(ctx)
 			return header(md)

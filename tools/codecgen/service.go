@@ -9,6 +9,9 @@ import (
 // called with a request of which nothing is known but that it is one.
 func generateService(p *printer, s *schema) {
 	p.f("")
+	p.f("// ServiceName is the name of the service in gRPC.")
+	p.f("const ServiceName = %q", s.service)
+	p.f("")
 	p.f("// Method is a method of the service %s.", s.service)
 	p.f("type Method uint8")
 	p.f("")
@@ -26,6 +29,15 @@ func generateService(p *printer, s *schema) {
 	p.f("var methodNames = [...]string{")
 	for _, r := range s.rpcs {
 		p.f("Method%s: %q,", r.name, snakeCase(r.name))
+	}
+	p.f("}")
+	p.f("")
+	p.f("// RPC returns the name in gRPC of the method, one of the constants.")
+	p.f("func (m Method) RPC() string { return rpcNames[m] }")
+	p.f("")
+	p.f("var rpcNames = [...]string{")
+	for _, r := range s.rpcs {
+		p.f("Method%s: %q,", r.name, r.name)
 	}
 	p.f("}")
 	p.f("")

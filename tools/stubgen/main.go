@@ -2,6 +2,8 @@
 // that users run under protoc: protoc-gen-go and protoc-gen-go-grpc, which are tools of this module.
 //
 //	stubgen -schema unistream.proto -out internal
+//
+// With -descriptor it also writes the descriptor of the schema, which the reflection service of gRPC serves.
 package main
 
 import (
@@ -23,14 +25,15 @@ import (
 func main() {
 	schema := flag.String("schema", "", "schema to read")
 	out := flag.String("out", ".", "folder to which go_package of the schema is relative")
+	descriptor := flag.String("descriptor", "", "file for the descriptor of the schema; empty for none")
 	flag.Parse()
-	if err := run(*schema, *out); err != nil {
+	if err := run(*schema, *out, *descriptor); err != nil {
 		fmt.Fprintln(os.Stderr, "stubgen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(schema, out string) error {
+func run(schema, out, descriptor string) error {
 	compiler := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{filepath.Dir(schema)}},
 		SourceInfoMode: protocompile.SourceInfoStandard,
@@ -39,9 +42,10 @@ func run(schema, out string) error {
 	if err != nil {
 		return err
 	}
+	file := protoutil.ProtoFromFileDescriptor(files[0])
 	request, err := proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{filepath.Base(schema)},
-		ProtoFile:      []*descriptorpb.FileDescriptorProto{protoutil.ProtoFromFileDescriptor(files[0])},
+		ProtoFile:      []*descriptorpb.FileDescriptorProto{file},
 	})
 	if err != nil {
 		return err
@@ -51,7 +55,15 @@ func run(schema, out string) error {
 			return fmt.Errorf("%s: %w", plugin, err)
 		}
 	}
-	return nil
+	if descriptor == "" {
+		return nil
+	}
+	file.SourceCodeInfo = nil // comments, which are of no use to callers
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(file)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(descriptor, text, 0o644)
 }
 
 // generate runs a plugin and writes the files that it returns.

@@ -46,7 +46,7 @@ func TestRefusesToStart(t *testing.T) {
 		failServer(t, dir, want, nil)
 	}
 	write(t, dir, "config.json", `{}`)
-	failServer(t, dir, "grpc_api.enabled", nil, "--grpc_api.enabled")
+	failServer(t, dir, "admin.enabled", nil, "--admin.enabled")
 	failServer(t, dir, "http_server.port: \"x\"", nil, "--http_server.port=x")
 	failServer(t, dir, "client.channel_limit", []string{"GYRO_CLIENT_CHANNEL_LIMIT=many"})
 	for _, args := range [][]string{{"--no.such.flag"}, {"nothing"}, {"--http_server.port"}, {"dev", "--no.such.flag"}} {

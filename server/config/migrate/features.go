@@ -72,7 +72,7 @@ var groups = []group{
 	}},
 	{"Backends", []feature{
 		{"Server API over HTTP, batch and legacy endpoint included", []string{"http_api.key", "http_api.error_mode"}, "", ""},
-		{"Server API over gRPC", []string{"grpc_api.enabled"}, "", "Use the HTTP API; its method batch takes many commands in one request."},
+		{"Server API over gRPC", []string{"grpc_api.enabled"}, "Also serves the standard health service, which needs no key.", ""},
 		{"RPC proxy", []string{"rpc.without_namespace.proxy_enabled", "rpc.namespaces[].proxy_enabled"}, "", ""},
 		{"Consumers (Kafka, PostgreSQL, NATS JetStream, Redis streams …)", []string{"consumers[].enabled"}, "",
 			"Run a small worker that reads the queue and calls the HTTP API: a batch per poll, with idempotency_key, so that repeated messages are published once. Acknowledge after the answer."},

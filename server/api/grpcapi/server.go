@@ -1,0 +1,228 @@
+// Package grpcapi serves the server API over gRPC (docs/grpc-api.md).
+package grpcapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	_ "google.golang.org/grpc/encoding/gzip" // requests may be compressed
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/internal/grpcserver"
+)
+
+// Config of the gRPC API. The zero value serves everybody in plaintext.
+type Config struct {
+	// TLS of the listener. Default: plaintext.
+	TLS *tls.Config
+	// HandshakeFailed is called when a handshake of TLS has failed, on any goroutine. Default:
+	// nothing is.
+	HandshakeFailed func(addr string, err error)
+	// Key that calls must present, as metadata authorization with the value "apikey KEY". Without
+	// a key every call is allowed. The services health and reflection need none.
+	Key string
+	// ErrorMode is "" (errors in answers of status OK) or "transport" (errors as status). A call
+	// can ask for the latter with its metadata.
+	ErrorMode string
+	// MaxReceiveMessageSize is the most bytes of a request, also of one that was compressed. Longer
+	// ones get status RESOURCE_EXHAUSTED. Default: 4 MiB.
+	MaxReceiveMessageSize int
+	// Reflection turns the reflection service on.
+	Reflection bool
+	// Ready, if set, decides what the health service answers: SERVING if it returns nil. It is
+	// called from any goroutine and must not block. Default: always SERVING.
+	Ready func() error
+	// Observer, if set, hears of all commands.
+	Observer api.Observer
+	// Logger hears why calls are refused. It is wrapped by logging.Wrap; nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// modeTransport is the value of the option and of the metadata.
+const modeTransport = "transport"
+
+// Server serves the API on one listener.
+type Server struct {
+	*grpcserver.Server
+	exec      *api.Executor
+	keyed     bool
+	digest    [sha256.Size]byte // of the value of authorization
+	transport bool
+	observer  api.Observer
+	refusals  refusal.Reporter
+	closing   context.Context // ends with Stop
+	close     context.CancelFunc
+}
+
+// New returns a server. It fails on a Config that cannot work.
+func New(exec *api.Executor, c Config) (*Server, error) {
+	if exec == nil {
+		return nil, errors.New("grpcapi: an executor is required")
+	}
+	if c.ErrorMode != "" && c.ErrorMode != modeTransport {
+		return nil, fmt.Errorf(`grpc_api.error_mode: %q is neither "" nor "transport"`, c.ErrorMode)
+	}
+	s := &Server{
+		exec: exec, keyed: c.Key != "", digest: sha256.Sum256([]byte("apikey " + c.Key)), transport: c.ErrorMode == modeTransport,
+		observer: c.Observer, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
+	}
+	s.closing, s.close = context.WithCancel(context.Background())
+	s.Server = grpcserver.New(c.TLS, c.HandshakeFailed,
+		grpc.ForceServerCodecV2(codec{}),
+		grpc.InTapHandle(s.enter),
+		grpc.MaxRecvMsgSize(cmp.Or(c.MaxReceiveMessageSize, 4<<20)),
+		grpc.NumStreamWorkers(uint32(4*runtime.GOMAXPROCS(0))), // whose stacks have grown already
+	)
+	s.RegisterService(s.service(), s)
+	healthpb.RegisterHealthServer(s, &health{ready: c.Ready, closing: s.closing})
+	if c.Reflection {
+		if err := reflect(s); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// service describes the methods. Their requests and results are not those of a Protobuf runtime, so there
+// is no type that implements the service.
+func (s *Server) service() *grpc.ServiceDesc {
+	d := &grpc.ServiceDesc{ServiceName: api.ServiceName, HandlerType: (*any)(nil), Metadata: schemaName}
+	for _, m := range api.Methods() {
+		d.Methods = append(d.Methods, grpc.MethodDesc{
+			MethodName: m.RPC(),
+			Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				return s.serve(ctx, m, decode)
+			},
+		})
+	}
+	return d
+}
+
+// Stop stops taking connections and calls, and ends the streams of the health and the reflection
+// service. Calls that are under way go on. Calls of Stop after the first do nothing.
+func (s *Server) Stop() {
+	s.close()
+	s.Server.Stop()
+}
+
+// prefix of the methods that need the key.
+const prefix = "/" + api.ServiceName + "/"
+
+var errUnauthenticated = status.Error(codes.Unauthenticated, "unauthenticated")
+
+// enter is called for each call before anything of its request is read, on the goroutine that reads the
+// connection.
+func (s *Server) enter(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if !strings.HasPrefix(info.FullMethodName, prefix) {
+		return s.untilStop(ctx), nil
+	}
+	if !s.keyed {
+		return ctx, nil
+	}
+	text := "the call has no metadata authorization"
+	if values := info.Header["authorization"]; len(values) > 0 {
+		digest := sha256.Sum256([]byte(values[0]))
+		if subtle.ConstantTimeCompare(digest[:], s.digest[:]) == 1 {
+			return ctx, nil
+		}
+		text = "the call's metadata authorization is not the word apikey, a space, and grpc_api.key"
+	}
+	s.refuse(ctx, info.FullMethodName, codes.Unauthenticated, refusal.Because(errUnauthenticated, "grpc_api.key", text))
+	return ctx, errUnauthenticated
+}
+
+// untilStop returns a context that also ends with Stop.
+func (s *Server) untilStop(ctx context.Context) context.Context {
+	call, cancel := context.WithCancel(ctx)
+	forget := context.AfterFunc(s.closing, cancel)
+	context.AfterFunc(ctx, func() { forget() })
+	return call
+}
+
+// refuse tells the log why a call is answered with a status.
+func (s *Server) refuse(ctx context.Context, method string, code codes.Code, err error) {
+	s.refusals.Report(refusal.Refusal{Kind: "API request refused", Addr: grpcserver.Addr(ctx), Path: method}, uint32(code), err)
+}
+
+// serve serves a call of a method.
+func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error) (answer any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.refusals.Log.ErrorContext(ctx, "API command panicked", "method", m.String(), "panic", r, "stack", string(debug.Stack()))
+			answer, err = nil, status.Error(codes.Internal, api.ErrInternal.Message)
+		}
+	}()
+	in := incoming{request: m.NewRequest()}
+	if err := decode(&in); err != nil {
+		s.failed(m, api.StageRead)
+		if status.Code(err) == codes.ResourceExhausted {
+			s.refuse(ctx, prefix+m.RPC(), codes.ResourceExhausted,
+				refusal.Because(err, "grpc_api.max_receive_message_size", "the request is longer than grpc_api.max_receive_message_size"))
+		}
+		return nil, err
+	}
+	if in.err != nil {
+		s.failed(m, api.StageDecode)
+		err := status.Errorf(codes.InvalidArgument, "the request is not a Protobuf message of type %s: %v", m.RPC()+"Request", in.err)
+		s.refuse(ctx, prefix+m.RPC(), codes.InvalidArgument, refusal.Because(err, "", "the request is not a Protobuf message of its type"))
+		return nil, err
+	}
+	res, err := s.execute(ctx, m, in.request)
+	switch {
+	case err != nil && s.wantsTransport(ctx):
+		return nil, statusOf(api.AsError(err))
+	case err != nil:
+		return outgoing{fieldError, api.AsError(err)}, nil
+	case m == api.MethodBatch:
+		return outgoing{0, res}, nil
+	}
+	return outgoing{fieldResult, res}, nil
+}
+
+// execute runs a request, and tells the observer.
+func (s *Server) execute(ctx context.Context, m api.Method, r api.Request) (api.Result, error) {
+	if s.observer == nil {
+		return s.exec.Execute(ctx, r)
+	}
+	begin := time.Now()
+	res, err := s.exec.Execute(ctx, r)
+	s.observer.Executed(m, time.Since(begin), res, err)
+	return res, err
+}
+
+func (s *Server) failed(m api.Method, stage api.Stage) {
+	if s.observer != nil {
+		s.observer.Failed(m, stage)
+	}
+}
+
+// wantsTransport reports whether a call asks for errors as status.
+func (s *Server) wantsTransport(ctx context.Context) bool {
+	if s.transport {
+		return true
+	}
+	for _, key := range []string{"x-centrifugo-error-mode", "x-gyro-error-mode"} {
+		if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 && values[0] == modeTransport {
+			return true
+		}
+	}
+	return false
+}

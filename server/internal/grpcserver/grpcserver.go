@@ -1,0 +1,103 @@
+// Package grpcserver is what the gRPC servers of Gyro have in common: limits of their connections, TLS whose
+// failed handshakes are told, and an orderly end.
+package grpcserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+)
+
+// Limits of a connection, which may have several streams.
+const (
+	maxStreams     = 1000             // at a time
+	maxHeaderBytes = 64 << 10         // of a request
+	greeting       = 10 * time.Second // for the handshakes of TLS and HTTP/2
+)
+
+// Server serves the connections of one listener.
+type Server struct {
+	*grpc.Server
+	stop    sync.Once
+	stopped chan struct{} // closed when all connections are closed, after Stop
+}
+
+// New returns a server. t is the TLS of its listener; nil: plaintext. failed, unless it is nil, is called when
+// a handshake of TLS has failed, on any goroutine.
+func New(t *tls.Config, failed func(addr string, err error), options ...grpc.ServerOption) *Server {
+	options = append([]grpc.ServerOption{
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(greeting),
+	}, options...)
+	if t != nil {
+		options = append(options, grpc.Creds(&reporting{credentials.NewTLS(t), failed}))
+	}
+	return &Server{Server: grpc.NewServer(options...), stopped: make(chan struct{})}
+}
+
+// reporting tells of handshakes that fail.
+type reporting struct {
+	credentials.TransportCredentials
+	failed func(addr string, err error) // nil: nobody wants to know
+}
+
+func (r *reporting) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := r.TransportCredentials.ServerHandshake(c)
+	if err != nil && r.failed != nil {
+		r.failed(c.RemoteAddr().String(), err)
+	}
+	return conn, info, err
+}
+
+// Serve takes connections from l until Stop, and closes l.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.Server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
+}
+
+// Stop stops taking connections and streams. It does not end streams. Calls after the first do nothing.
+func (s *Server) Stop() {
+	s.stop.Do(func() {
+		go func() {
+			defer close(s.stopped)
+			s.GracefulStop()
+		}()
+	})
+}
+
+// Wait waits, after Stop, until all streams have ended and all connections are closed, up to
+// linger after the call, because clients may not read. If ctx ends before, it cuts the streams off
+// and returns the error of ctx.
+func (s *Server) Wait(ctx context.Context, linger time.Duration) error {
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-s.stopped:
+	case <-timer.C:
+		s.Server.Stop()
+	case <-ctx.Done():
+		err = ctx.Err()
+		s.Server.Stop()
+	}
+	<-s.stopped
+	return err
+}
+
+// Addr returns the address of the client, from the context of a stream.
+func Addr(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
+}
