@@ -35,11 +35,17 @@ type uniGRPC struct {
 // dialUniGRPC connects to the server; t is nil for plaintext.
 func dialUniGRPC(s *testServer, t *tls.Config, options ...grpc.DialOption) *grpc.ClientConn {
 	s.t.Helper()
+	return dialGRPC(s, uniGRPCName, t, options...)
+}
+
+// dialGRPC connects to a gRPC listener of the server; t is nil for plaintext.
+func dialGRPC(s *testServer, listener string, t *tls.Config, options ...grpc.DialOption) *grpc.ClientConn {
+	s.t.Helper()
 	c := insecure.NewCredentials()
 	if t != nil {
 		c = credentials.NewTLS(t)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+s.app.Addr("uni_grpc"), append(options, grpc.WithTransportCredentials(c))...)
+	conn, err := grpc.NewClient("passthrough:///"+s.app.Addr(listener), append(options, grpc.WithTransportCredentials(c))...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
