@@ -63,7 +63,7 @@ func (c *process) tell(s syscall.Signal) { _ = syscall.Kill(-c.cmd.Process.Pid, 
 func newPage(t *testing.T) *page {
 	t.Helper()
 	p := &page{T: t, dir: t.TempDir(), ports: map[string]string{}, running: map[string]*process{}}
-	for _, port := range []string{gyroPort, "8443", "9000", "3000", "3001", "6379"} {
+	for _, port := range []string{gyroPort, "8443", "9000", "3000", "3001", "6379", "10000"} {
 		free, err := rig.FreePort()
 		if err != nil {
 			t.Fatal(err)
@@ -79,8 +79,10 @@ func newPage(t *testing.T) *page {
 	// gyro dev takes its port from a flag alone.
 	p.write(".bin/gyro", fmt.Sprintf("#!/bin/sh\n[ \"$1\" = dev ] && set -- \"$@\" -p %s\nexec %q \"$@\"\n", p.ports[gyroPort], gyro))
 	p.write("package.json", `{"type": "module"}`)
-	if err := os.Symlink(filepath.Join(root, "e2e/js/node_modules"), filepath.Join(p.dir, "node_modules")); err != nil {
-		t.Fatal(err)
+	for name, of := range map[string]string{"node_modules": "e2e/js/node_modules", "api.proto": "server/api/api.proto"} {
+		if err := os.Symlink(filepath.Join(root, of), filepath.Join(p.dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p.workspace(root)
 	p.env = append(os.Environ(), "PATH="+bin+":"+python(t)+":"+os.Getenv("PATH")+":/usr/sbin", "NO_PROXY=*", "no_proxy=*",
@@ -144,7 +146,7 @@ func (p *page) write(name, text string) {
 	}
 }
 
-var port = regexp.MustCompile(`\b(8000|8443|9000|300[01]|6379)\b`)
+var port = regexp.MustCompile(`\b(8000|8443|9000|300[01]|6379|10000)\b`)
 
 // here puts the ports of this page for those of the documentation.
 func (p *page) here(text string) string {

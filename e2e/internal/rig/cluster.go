@@ -46,7 +46,7 @@ func (r *Rig) startCluster(name string, env ...string) (*Server, error) {
 		s.Stop()
 		return nil, err
 	}
-	s.Addr, s.UniGRPC = s.front.Addr(), s.nodes[0].UniGRPC
+	s.Addr, s.UniGRPC, s.GRPCAPI = s.front.Addr(), s.nodes[0].UniGRPC, s.nodes[0].GRPCAPI
 	return s, nil
 }
 

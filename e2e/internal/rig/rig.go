@@ -148,7 +148,7 @@ func (r *Rig) Env() []string {
 	description := map[string]any{
 		"ws": r.Main.WS(), "http": "http://" + r.Main.Addr, "brisk": r.Brisk.WS(), "library": r.Library.WS(),
 		"libraryQUIC": "https://" + r.Library.http3.Addr().String(),
-		"streams":     "http://" + r.Main.Streams(), "briskStreams": "http://" + r.Brisk.Streams(), "uniGRPC": r.Main.UniGRPC,
+		"streams":     "http://" + r.Main.Streams(), "briskStreams": "http://" + r.Brisk.Streams(), "uniGRPC": r.Main.UniGRPC, "grpcAPI": r.Main.GRPCAPI,
 		"history": strconv.FormatBool(r.nats == nil),
 		"nodes":   strconv.Itoa(r.nodes), "control": "http://" + r.addr, "tokenSecret": TokenSecret, "apiKey": APIKey,
 		"apis": apis, "spki": r.certificate.spki,

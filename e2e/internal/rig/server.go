@@ -71,6 +71,8 @@ type Server struct {
 	Public string
 	// UniGRPC is host:port of its listener for one-way gRPC clients, if the rig has started it; of a cluster, that of its first node.
 	UniGRPC string
+	// GRPCAPI is the same of the listener of the gRPC API.
+	GRPCAPI string
 
 	*process // nil for a cluster
 
@@ -128,14 +130,14 @@ func startConfigured(dir string, c *certificate, env ...string) (*Server, error)
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	var ports [3]int
+	var ports [4]int
 	for i := range ports {
 		if ports[i], err = FreePort(); err != nil {
 			return nil, err
 		}
 	}
-	port, public, grpc := ports[0], ports[0], ports[1]
-	env = append(env[:len(env):len(env)], "GYRO_UNI_GRPC_PORT="+strconv.Itoa(grpc))
+	port, public, grpc, grpcAPI := ports[0], ports[0], ports[1], ports[3]
+	env = append(env[:len(env):len(env)], "GYRO_UNI_GRPC_PORT="+strconv.Itoa(grpc), "GYRO_GRPC_API_PORT="+strconv.Itoa(grpcAPI))
 	if c != nil {
 		public = ports[2]
 		env = append(env, "GYRO_HTTP_SERVER_INTERNAL_PORT="+strconv.Itoa(port), "GYRO_HTTP_SERVER_TLS_EXTERNAL=true",
@@ -144,7 +146,7 @@ func startConfigured(dir string, c *certificate, env ...string) (*Server, error)
 	}
 	s, err := StartServer(port, []string{"-c", file, "-p", strconv.Itoa(public)}, env)
 	if err == nil {
-		s.Public, s.UniGRPC = loopback(public), loopback(grpc)
+		s.Public, s.UniGRPC, s.GRPCAPI = loopback(public), loopback(grpc), loopback(grpcAPI)
 	}
 	return s, err
 }

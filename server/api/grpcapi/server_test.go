@@ -171,7 +171,7 @@ var requests = []struct {
 	{api.MethodMapStats, `{"channel":"map:a"}`},
 	{api.MethodMapClear, `{"channel":"map:a"}`},
 	{api.MethodSharedPollPublish, `{"channel":"poll:a","key":"k","data":1,"version":1}`},
-	{api.MethodBatch, `{"commands":[{"publish":{"channel":"full:a","data":1}},{"info":{}},{"presence":{"channel":"a"}},{}],"parallel":true}`},
+	{api.MethodBatch, `{"commands":[{"publish":{"channel":"full:a","data":1}},{"info":{}},{"presence":{"channel":"a"}},{}]}`},
 	{api.MethodBatch, `{"commands":[]}`},
 }
 
