@@ -17,29 +17,25 @@ type codec struct{}
 
 func (codec) Name() string { return proto.Name }
 
-// incoming is a request that the codec decodes. err is what is wrong with its bytes.
-type incoming struct {
+// call is what the codec decodes a request into, and encodes the answer from.
+type call struct {
 	request api.Request
-	err     error
+	err     error // what is wrong with the bytes of the request
+	// answer is in this field of the response; if the field is 0, it is the response itself.
+	field  byte
+	answer api.Result
 }
 
 // Unmarshal does not keep data.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	in, ok := v.(*incoming)
+	c, ok := v.(*call)
 	if !ok {
 		return encoding.GetCodecV2(proto.Name).Unmarshal(data, v)
 	}
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
-	in.err = in.request.UnmarshalProto(buf.ReadOnlyData())
+	c.err = c.request.UnmarshalProto(buf.ReadOnlyData())
 	return nil
-}
-
-// outgoing is an answer that the codec encodes: a message in a field of the response, or, if the field is 0,
-// the response itself.
-type outgoing struct {
-	field   byte
-	message api.Result
 }
 
 // Fields of a response, with the wire type of messages.
@@ -53,16 +49,16 @@ var nothing = mem.BufferSlice{mem.SliceBuffer{fieldResult, 0}}
 
 // Marshal borrows memory for long answers.
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
-	out, ok := v.(outgoing)
+	c, ok := v.(*call)
 	if !ok {
 		return encoding.GetCodecV2(proto.Name).Marshal(v)
 	}
-	size := out.message.SizeProto()
-	if size == 0 && out.field == fieldResult {
+	size := c.answer.SizeProto()
+	if size == 0 && c.field == fieldResult {
 		return nothing, nil
 	}
 	head := 0
-	if out.field != 0 {
+	if c.field != 0 {
 		head = 1 + pbwire.SizeVarint(uint64(size))
 	}
 	var pool mem.BufferPool = mem.NopBufferPool{}
@@ -71,9 +67,9 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	}
 	buf := pool.Get(head + size)
 	b := (*buf)[:0]
-	if out.field != 0 {
-		b = binary.AppendUvarint(append(b, out.field), uint64(size))
+	if c.field != 0 {
+		b = binary.AppendUvarint(append(b, c.field), uint64(size))
 	}
-	*buf = out.message.AppendProto(b)
+	*buf = c.answer.AppendProto(b)
 	return mem.BufferSlice{mem.NewBuffer(buf, pool)}, nil
 }
