@@ -55,6 +55,7 @@ type App struct {
 	knowsHost func(host string) bool // nil: any
 	listeners []*listener
 	grpc      []*grpcListener // those that are enabled
+	consumers *consumers
 	failed    chan error
 	stopping  atomic.Bool
 	serving   sync.WaitGroup
@@ -75,7 +76,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	}
 	o.Logger = logging.Wrap(o.Logger)
 	a := &App{
-		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, failed: make(chan error, 4), stopCerts: func() {},
+		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, failed: make(chan error, 4+len(cfg.Consumers)), stopCerts: func() {},
 		bodyLimits: make(map[string]string), forged: rate.Sometimes{Interval: time.Minute},
 	}
 	a.meters = a.newMeters(o.Version)
@@ -90,6 +91,9 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	if err := a.publish(cfg); err != nil {
+		return nil, err
+	}
+	if a.consumers, err = a.newConsumers(); err != nil {
 		return nil, err
 	}
 	exec := a.newExecutor()
@@ -211,9 +215,15 @@ func (a *App) Start(ctx context.Context) error {
 		return errors.Join(err, a.engines.Close(context.Background()))
 	}
 	a.log.Info("node is running", a.engines.Describe()...)
-	if err := a.open(); err != nil {
+	if err = a.consumers.connect(ctx); err == nil {
+		if err = a.open(); err != nil {
+			a.consumers.close()
+		}
+	}
+	if err != nil {
 		return errors.Join(err, a.node.Shutdown(context.Background()), a.engines.Close(context.Background()))
 	}
+	a.consumers.run(a.failed)
 	a.warnExposed()
 	running, stop := context.WithCancel(context.Background())
 	a.stopCerts = stop
@@ -265,7 +275,7 @@ func (a *App) serve(f func() error) {
 	})
 }
 
-// Failed reports each listener that stopped before Shutdown was called.
+// Failed reports each listener and each consumer that stopped before Shutdown was called.
 func (a *App) Failed() <-chan error { return a.failed }
 
 // Addr returns the address of a listener, "external", "internal", "uni_grpc" or "grpc_api", after
@@ -302,6 +312,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 		wg.Go(func() { errs[i] = l.shutdown(ctx) })
 	}
 	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
+	err = errors.Join(err, a.consumers.shutdown(ctx))
 	err = errors.Join(err, a.node.Shutdown(ctx))
 	for _, g := range a.grpc {
 		err = errors.Join(err, g.shutdown(ctx))

@@ -26,5 +26,5 @@ func Check(cfg *config.Config) error {
 	if secure == nil && cfg.GRPCAPI.Enabled {
 		_, secure = store.Config(grpcAPIName+".tls", cfg.GRPCAPI.TLS)
 	}
-	return errors.Join(tokens, engines, secure)
+	return errors.Join(tokens, engines, secure, checkConsumers(cfg))
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/metrics"
 	"github.com/gyrohq/gyro/server/proxy"
 )
@@ -55,4 +56,12 @@ func (m *meters) apiNode(n api.Node) api.Node {
 		return n
 	}
 	return m.registry.Surveys(n)
+}
+
+// consumers returns the node, the observer and the meters of consumers.
+func (m *meters) consumers(n api.Node) (api.Node, api.Observer, func(name string) consume.Meter) {
+	if m.registry == nil {
+		return n, nil, func(string) consume.Meter { return consume.NoMeter{} }
+	}
+	return n, m.registry.API("consuming"), m.registry.Consumers()
 }

@@ -60,7 +60,7 @@ func streamContext(s *testServer) context.Context {
 	return ctx
 }
 
-func consume(s *testServer, conn *grpc.ClientConn, request *unistream.ConnectRequest) *uniGRPC {
+func consumeStream(s *testServer, conn *grpc.ClientConn, request *unistream.ConnectRequest) *uniGRPC {
 	s.t.Helper()
 	stream, err := unistream.NewCentrifugoUniStreamClient(conn).Consume(streamContext(s), request)
 	if err != nil {
@@ -77,7 +77,7 @@ func openUniGRPC(s *testServer, request string) oneWay {
 			s.t.Fatal(err)
 		}
 	}
-	return consume(s, dialUniGRPC(s, nil), r)
+	return consumeStream(s, dialUniGRPC(s, nil), r)
 }
 
 func (c *uniGRPC) next() string {
@@ -141,11 +141,11 @@ func TestUniGRPCBadInput(t *testing.T) {
 	wantNext(t, raw(method, "silent"), ended(3502, "stale")...)
 	wantNext(t, raw("/centrifugal.centrifugo.unistream.CentrifugoUniStream/Other", ""), "end Unimplemented")
 	wantNext(t, raw("/other/Consume", ""), "end Unimplemented")
-	wantNext(t, consume(s, conn, &unistream.ConnectRequest{Token: strings.Repeat("x", 1001)}), "end ResourceExhausted")
+	wantNext(t, consumeStream(s, conn, &unistream.ConnectRequest{Token: strings.Repeat("x", 1001)}), "end ResourceExhausted")
 	for range 2 {
-		connected(t, consume(s, conn, new(unistream.ConnectRequest)))
+		connected(t, consumeStream(s, conn, new(unistream.ConnectRequest)))
 	}
-	wantNext(t, consume(s, conn, new(unistream.ConnectRequest)), "end Unavailable")
+	wantNext(t, consumeStream(s, conn, new(unistream.ConnectRequest)), "end Unavailable")
 }
 
 // TestUniGRPCFields: no field counts that the published schema lacks.
@@ -166,7 +166,7 @@ func TestUniGRPCFields(t *testing.T) {
 	if err := proto.Unmarshal(request, r); err != nil {
 		t.Fatal(err)
 	}
-	c := consume(s, dialUniGRPC(s, nil), r) // which sends unknown fields on
+	c := consumeStream(s, dialUniGRPC(s, nil), r) // which sends unknown fields on
 	connected(t, c)
 	for range 2 { // bytes that are no JSON
 		s.api("publish", `{"channel":"delta:a","b64data":"AP8="}`)
@@ -191,7 +191,7 @@ func TestUniGRPCSlow(t *testing.T) {
 	subs := func(ch string) *unistream.ConnectRequest {
 		return &unistream.ConnectRequest{Subs: map[string]*unistream.SubscribeRequest{ch: {}}}
 	}
-	slow, other := consume(s, conn, subs("slow")), consume(s, conn, subs("other"))
+	slow, other := consumeStream(s, conn, subs("slow")), consumeStream(s, conn, subs("other"))
 	connected(t, slow)
 	connected(t, other)
 	publication := fmt.Sprintf(`{"publish":{"channel":"slow","data":"%s"}}`, strings.Repeat("x", 16<<10))
@@ -226,6 +226,6 @@ func TestUniGRPCTLS(t *testing.T) {
 	}
 	s.awaitLog(`"key":"uni_grpc.tls.client_ca_pem"`)
 	pair := must(tls.X509KeyPair(must(client.CertPEM.Load()), must(client.KeyPEM.Load())))
-	c := consume(s, dialUniGRPC(s, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}), new(unistream.ConnectRequest))
+	c := consumeStream(s, dialUniGRPC(s, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}), new(unistream.ConnectRequest))
 	connected(t, c)
 }

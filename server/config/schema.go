@@ -19,7 +19,7 @@ type Config struct {
 	Proxies    []NamedProxy `key:"proxies" opt:"reload" doc:"Named proxies, for use by namespaces."`
 	HTTPAPI    HTTPAPI      `key:"http_api" doc:"Server API over HTTP."`
 	GRPCAPI    GRPCAPI      `key:"grpc_api" doc:"Server API over gRPC (docs/grpc-api.md), on a listener of its own."`
-	Consumers  []Consumer   `key:"consumers" opt:"later" doc:"Asynchronous consumers of API commands."`
+	Consumers  []Consumer   `key:"consumers" doc:"Take API commands from queues (docs/consumers.md)."`
 
 	Engine           Engine                 `key:"engine" doc:"Provides broker and presence unless replaced by the sections below."`
 	Broker           Broker                 `key:"broker" doc:"Replaces the engine's broker."`

@@ -2,18 +2,34 @@ package config
 
 import "time"
 
+// Types of consumers.
+const (
+	TypePostgreSQL      = "postgresql"
+	TypeKafka           = "kafka"
+	TypeNATSJetStream   = "nats_jetstream"
+	TypeRedisStream     = "redis_stream"
+	TypeGooglePubSub    = "google_pub_sub"
+	TypeAWSSQS          = "aws_sqs"
+	TypeAzureServiceBus = "azure_service_bus"
+)
+
+// laterConsumers are the types that this version does not support yet. Their sections are marked.
+var laterConsumers = []string{TypeGooglePubSub, TypeAWSSQS, TypeAzureServiceBus}
+
 // Consumer takes API commands from a queue.
 type Consumer struct {
 	Name            string             `key:"name" doc:"Unique name."`
-	Enabled         bool               `key:"enabled" opt:"refused"`
-	Type            string             `key:"type" enum:"postgresql|kafka|nats_jetstream|redis_stream|google_pub_sub|aws_sqs|azure_service_bus" doc:"Names the object below that is used."`
+	Enabled         bool               `key:"enabled"`
+	Type            string             `key:"type" enum:"postgresql|kafka|nats_jetstream|redis_stream|google_pub_sub|aws_sqs|azure_service_bus" doc:"Names the object below that is used; google_pub_sub, aws_sqs and azure_service_bus are not in this build."`
+	RetryTime       time.Duration      `key:"retry_time" def:"1h" min:"0" doc:"A message that fails for this long is given up; 0: never."`
+	DeadLetter      string             `key:"dead_letter" doc:"Table, topic, subject or stream of the same system that takes messages which are given up; empty: they are only logged."`
 	PostgreSQL      PostgreSQLConsumer `key:"postgresql"`
 	Kafka           KafkaConsumer      `key:"kafka"`
 	NATSJetStream   JetStreamConsumer  `key:"nats_jetstream"`
 	RedisStream     RedisConsumer      `key:"redis_stream"`
-	GooglePubSub    PubSubConsumer     `key:"google_pub_sub"`
-	AWSSQS          SQSConsumer        `key:"aws_sqs"`
-	AzureServiceBus AzureConsumer      `key:"azure_service_bus"`
+	GooglePubSub    PubSubConsumer     `key:"google_pub_sub" opt:"later"`
+	AWSSQS          SQSConsumer        `key:"aws_sqs" opt:"later"`
+	AzureServiceBus AzureConsumer      `key:"azure_service_bus" opt:"later"`
 }
 
 // PostgreSQLConsumer reads an outbox table.
@@ -44,7 +60,7 @@ type KafkaConsumer struct {
 	SASLMechanism         string              `key:"sasl_mechanism" enum:"plain|scram-sha-256|scram-sha-512|aws-msk-iam"`
 	SASLUser              string              `key:"sasl_user"`
 	SASLPassword          string              `key:"sasl_password" opt:"secret"`
-	AssumeRoleARN         string              `key:"assume_role_arn" doc:"With aws-msk-iam only."`
+	AssumeRoleARN         string              `key:"assume_role_arn" opt:"later,refused" doc:"With aws-msk-iam only."`
 	InstanceID            string              `key:"instance_id" doc:"Static group membership."`
 	MethodHeader          string              `key:"method_header" def:"centrifugo-method" doc:"Header with the method."`
 	PublicationDataMode   PublicationDataMode `key:"publication_data_mode" arg:"header"`

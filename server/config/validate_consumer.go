@@ -1,5 +1,10 @@
 package config
 
+import (
+	"slices"
+	"time"
+)
+
 // require is a key that a consumer needs, and whether its value is right.
 type require struct {
 	key string
@@ -18,6 +23,9 @@ func (c *Config) checkConsumers(p *problems) {
 		if !n.Enabled {
 			continue
 		}
+		if slices.Contains(laterConsumers, n.Type) {
+			p.add(key+".type", "%w", ErrUnsupported)
+		}
 		rules, mode := n.rules()
 		for _, r := range rules {
 			if !r.ok {
@@ -33,31 +41,43 @@ func (c *Config) checkConsumers(p *problems) {
 // rules returns the requirements of the consumer's type.
 func (n *Consumer) rules() ([]require, *PublicationDataMode) {
 	switch n.Type {
-	case "postgresql":
+	case TypePostgreSQL:
 		o := &n.PostgreSQL
-		return []require{{"dsn", o.DSN != ""}, {"outbox_table_name", o.OutboxTableName != ""}}, nil
-	case "kafka":
+		return []require{
+			{"dsn", o.DSN != ""}, {"outbox_table_name", o.OutboxTableName != ""},
+			{"num_partitions", o.NumPartitions > 0 && o.NumPartitions <= 4096},
+			{"partition_select_limit", o.PartitionSelectLimit > 0 && o.PartitionSelectLimit <= 100_000},
+			{"partition_poll_interval", o.PartitionPollInterval > 0},
+		}, nil
+	case TypeKafka:
 		o := &n.Kafka
 		return []require{
 			{"brokers", len(o.Brokers) > 0}, {"topics", len(o.Topics) > 0}, {"consumer_group", o.ConsumerGroup != ""},
+			{"max_poll_records", o.MaxPollRecords > 0}, {"partition_queue_max_size", o.PartitionQueueMaxSize >= -1},
+			{"fetch_max_bytes", o.FetchMaxBytes >= 0 && o.FetchMaxBytes <= 1<<30},
 			{"assume_role_arn", o.AssumeRoleARN == "" || o.SASLMechanism == "aws-msk-iam"},
 		}, &o.PublicationDataMode
-	case "nats_jetstream":
+	case TypeNATSJetStream:
 		o := &n.NATSJetStream
 		return []require{
 			{"url", o.URL != ""}, {"stream_name", o.StreamName != ""}, {"durable_consumer_name", o.DurableConsumerName != ""},
 			{"deliver_policy", o.UseExistingConsumer || o.DeliverPolicy == "new" || o.DeliverPolicy == "all"},
+			{"max_ack_pending", o.UseExistingConsumer || o.MaxAckPending > 0},
 		}, &o.PublicationDataMode
-	case "redis_stream":
+	case TypeRedisStream:
 		o := &n.RedisStream
-		return []require{{"streams", len(o.Streams) > 0}, {"consumer_group", o.ConsumerGroup != ""}}, &o.PublicationDataMode
-	case "google_pub_sub":
+		return []require{
+			{"streams", len(o.Streams) > 0}, {"consumer_group", o.ConsumerGroup != ""}, {"payload_value", o.PayloadValue != ""},
+			{"visibility_timeout", o.VisibilityTimeout >= time.Second}, {"num_workers", o.NumWorkers > 0 && o.NumWorkers <= 1024},
+			{"address", len(o.Address) == 1 || len(o.ClusterAddress)+len(o.SentinelAddress) == 1},
+		}, &o.PublicationDataMode
+	case TypeGooglePubSub:
 		o := &n.GooglePubSub
 		return []require{{"project_id", o.ProjectID != ""}, {"subscriptions", len(o.Subscriptions) > 0}}, &o.PublicationDataMode
-	case "aws_sqs":
+	case TypeAWSSQS:
 		o := &n.AWSSQS
 		return []require{{"queues", len(o.Queues) > 0}}, &o.PublicationDataMode
-	case "azure_service_bus":
+	case TypeAzureServiceBus:
 		o := &n.AzureServiceBus
 		identity := o.FullyQualifiedNamespace != "" && o.TenantID != "" && o.ClientID != "" && o.ClientSecret != ""
 		return []require{

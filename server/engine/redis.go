@@ -12,7 +12,7 @@ import (
 // redis makes the engine of a section. Its broker or its presence manager may remain unused.
 func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker, p config.RedisPresence) (*redis.Engine, error) {
 	_, name, _ := addresses(&c.Redis)
-	shards, err := redisShards(key, &c.Redis)
+	shards, err := RedisShards(key, &c.Redis)
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +42,8 @@ func addresses(c *config.Redis) (list []string, name string, mode redis.Mode) {
 	return c.Address, "address", redis.Detect
 }
 
-// redisShards returns the shards that the addresses of a section describe.
-func redisShards(key string, c *config.Redis) ([]redis.Shard, error) {
+// RedisShards returns the shards that the addresses of a section describe. Errors name the key.
+func RedisShards(key string, c *config.Redis) ([]redis.Shard, error) {
 	base, err := redisShard(key, c)
 	if err != nil {
 		return nil, err

@@ -43,13 +43,15 @@ var ours = []string{
 	"broker_nats_dropped_messages_total counter broker_name",
 	"broker_reconnects_total counter broker_name shard",
 	"client_refusals_total counter limit",
+	"consumers_given_up_total counter consumer_name",
+	"consumers_lag gauge consumer_name part",
 	"node_canary_delay_seconds gauge",
 	"node_panics_total counter",
 	"node_ready gauge",
 }
 
 // later are families of features that this build does not have.
-var later = []string{"api_rpc_", "broker_postgres_", "broker_publish_suppressed_count", "consumers_"}
+var later = []string{"api_rpc_", "broker_postgres_", "broker_publish_suppressed_count"}
 
 // families returns what dashboards rely on: name, type, labels, and buckets of histograms. The file has those of
 // Centrifugo.
@@ -163,6 +165,11 @@ func full(t *testing.T, c metrics.Config) *metrics.Registry {
 	observer.Totals.AddReceived(observe.EventPublication)
 	observer.Totals.AddAction(observe.ActionSurvey, 1)
 	observer.Totals.AddClose(observe.Close{Transport: "websocket", Code: 3000})
+	c1 := r.Consumers()("c1")
+	c1.Processed(2)
+	c1.Failed()
+	c1.GaveUp(1)
+	c1.Lag("stream", 5)
 	o := r.API("http")
 	o.Executed(api.MethodPublish, 30*time.Millisecond, nil, nil)
 	o.Failed(api.MethodPublish, api.StageDecode)
@@ -308,6 +315,11 @@ func TestBrokers(t *testing.T) {
 
 func TestAPIErrors(t *testing.T) {
 	r := newRegistry(metrics.Config{Namespace: "gyro"})
+	c1 := r.Consumers()("c1")
+	c1.Processed(2)
+	c1.Failed()
+	c1.GaveUp(1)
+	c1.Lag("stream", 5)
 	o := r.API("http")
 	broadcast := &api.BroadcastResult{Responses: []api.PublishResponse{{}, {Error: api.ErrUnknownChannel}, {Error: api.ErrUnknownChannel}, {Error: api.ErrInternal}}}
 	for _, m := range api.Methods() {
@@ -375,5 +387,26 @@ func TestNegotiation(t *testing.T) {
 	}
 	if !strings.Contains(w.Body.String(), "\ngyro_broker_redis_pub_sub_errors{") {
 		t.Error("another name")
+	}
+}
+
+// TestProtocols: the ways into the API share their metrics.
+func TestProtocols(t *testing.T) {
+	r := newRegistry(metrics.Config{Namespace: "gyro"})
+	for _, protocol := range []string{"http", "consuming"} {
+		r.API(protocol).Executed(api.MethodPublish, time.Millisecond, nil, nil)
+		r.API(protocol).Failed(api.MethodPublish, api.StageDecode)
+	}
+	all := values(t, r)
+	for _, prefix := range []string{"api_command_duration_seconds_count", "api_command_errors_total"} {
+		n := 0
+		for _, v := range all {
+			if strings.HasPrefix(v, prefix) {
+				n++
+			}
+		}
+		if n != 2 {
+			t.Errorf("%s: %d values, want 2", prefix, n)
+		}
 	}
 }

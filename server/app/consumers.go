@@ -1,0 +1,231 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/consume"
+	"github.com/gyrohq/gyro/server/consume/jetstream"
+	"github.com/gyrohq/gyro/server/consume/kafka"
+	"github.com/gyrohq/gyro/server/consume/postgres"
+	"github.com/gyrohq/gyro/server/consume/redisstream"
+	"github.com/gyrohq/gyro/server/engine"
+)
+
+// consumers run the sources of the configuration's section consumers.
+type consumers struct {
+	list    []*consumer
+	stop    context.CancelFunc // sources begin nothing new
+	abort   context.CancelFunc // sources have no time left
+	running sync.WaitGroup
+}
+
+type consumer struct {
+	key       string
+	source    consume.Source
+	processor *consume.Processor
+}
+
+// built is a source with what the processor has to know of it.
+type built struct {
+	source     consume.Source
+	deadLetter func(context.Context, *consume.Message, error) error
+	mode       *config.PublicationDataMode
+	ordered    bool
+}
+
+// consumerKey names a consumer in messages.
+func consumerKey(i int, c *config.Consumer) string {
+	return fmt.Sprintf("consumers[%d](%s)", i, c.Name)
+}
+
+// buildSource makes the source of a consumer; it connects to nothing. Errors name the key.
+func buildSource(key string, c *config.Consumer) (b built, err error) {
+	key += "." + c.Type
+	switch c.Type {
+	case config.TypePostgreSQL:
+		b, err = buildPostgres(key, c)
+	case config.TypeKafka:
+		b, err = buildKafka(key, c)
+	case config.TypeRedisStream:
+		b, err = buildRedis(key, c)
+	case config.TypeNATSJetStream:
+		b, err = buildJetStream(key, c)
+	default:
+		return b, fmt.Errorf("%s: %w", key, config.ErrUnsupported)
+	}
+	return b, err
+}
+
+func buildPostgres(key string, c *config.Consumer) (built, error) {
+	o := &c.PostgreSQL
+	tls, err := o.TLS.ClientConfig()
+	if err != nil {
+		return built{}, fmt.Errorf("%s.tls.%w", key, err)
+	}
+	s, err := postgres.New(postgres.Config{
+		Name: c.Name, DSN: o.DSN, TLS: tls, Table: o.OutboxTableName, Partitions: o.NumPartitions, Limit: o.PartitionSelectLimit,
+		PollInterval: o.PartitionPollInterval, Channel: o.NotificationChannel, ChannelDSN: o.NotificationDSN,
+		TryLock: o.UseTryLock, DeadLetter: c.DeadLetter,
+	})
+	if err != nil {
+		return built{}, fmt.Errorf("%s.%w", key, err)
+	}
+	return built{source: s, deadLetter: s.KeepDeadLetter, ordered: true}, nil
+}
+
+func buildKafka(key string, c *config.Consumer) (built, error) {
+	o := &c.Kafka
+	tls, err := o.TLS.ClientConfig()
+	if err != nil {
+		return built{}, fmt.Errorf("%s.tls.%w", key, err)
+	}
+	s, err := kafka.New(kafka.Config{
+		Brokers: o.Brokers, Topics: o.Topics, Group: o.ConsumerGroup, MaxPollRecords: o.MaxPollRecords,
+		FetchMaxBytes: o.FetchMaxBytes, FetchMaxWait: o.FetchMaxWait, ReadUncommitted: o.FetchReadUncommitted,
+		QueueSize: o.PartitionQueueMaxSize, DialTimeout: o.DialTimeout, TLS: tls,
+		Mechanism: o.SASLMechanism, User: o.SASLUser, Password: o.SASLPassword, Instance: o.InstanceID,
+		Method: o.MethodHeader, DeadLetter: c.DeadLetter,
+	})
+	if err != nil {
+		return built{}, fmt.Errorf("%s.%w", key, err)
+	}
+	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode, ordered: true}, nil
+}
+
+func buildRedis(key string, c *config.Consumer) (built, error) {
+	o := &c.RedisStream
+	shards, err := engine.RedisShards(key, &o.Redis)
+	if err != nil {
+		return built{}, err
+	}
+	if len(shards) != 1 {
+		return built{}, fmt.Errorf("%s.address: a consumer has one shard, not %d", key, len(shards))
+	}
+	s, err := redisstream.New(redisstream.Config{
+		Redis: shards[0], Streams: o.Streams, Group: o.ConsumerGroup, VisibilityTimeout: o.VisibilityTimeout,
+		Workers: o.NumWorkers, Payload: o.PayloadValue, Method: o.MethodValue, DeadLetter: c.DeadLetter,
+	})
+	if err != nil {
+		return built{}, fmt.Errorf("%s.%w", key, err)
+	}
+	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
+}
+
+func buildJetStream(key string, c *config.Consumer) (built, error) {
+	o := &c.NATSJetStream
+	tls, err := o.TLS.ClientConfig()
+	if err != nil {
+		return built{}, fmt.Errorf("%s.tls.%w", key, err)
+	}
+	s, err := jetstream.New(jetstream.Config{
+		URL: o.URL, CredentialsFile: o.CredentialsFile, User: o.Username, Password: o.Password, Token: o.Token, TLS: tls,
+		Stream: o.StreamName, Durable: o.DurableConsumerName, Existing: o.UseExistingConsumer, Subjects: o.Subjects,
+		DeliverAll: o.DeliverPolicy == "all", MaxAckPending: o.MaxAckPending, Method: o.MethodHeader, DeadLetter: c.DeadLetter,
+	})
+	if err != nil {
+		return built{}, fmt.Errorf("%s.%w", key, err)
+	}
+	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
+}
+
+// checkConsumers finds the mistakes of enabled consumers.
+func checkConsumers(cfg *config.Config) (err error) {
+	for i := range cfg.Consumers {
+		if c := &cfg.Consumers[i]; c.Enabled {
+			_, problem := buildSource(consumerKey(i, c), c)
+			err = errors.Join(err, problem)
+		}
+	}
+	return err
+}
+
+// newConsumers makes the enabled consumers.
+func (a *App) newConsumers() (*consumers, error) {
+	s := &consumers{stop: func() {}, abort: func() {}}
+	node, commands, meter := a.meters.consumers(a.node)
+	executor := api.NewExecutor(api.Config{
+		Node: node, Channels: func() api.Channels { return a.inForce.Load() },
+		BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log,
+	})
+	for i := range a.cfg.Consumers {
+		c := &a.cfg.Consumers[i]
+		if !c.Enabled {
+			a.log.Info("consumer is not enabled", "consumer", c.Name)
+			continue
+		}
+		key := consumerKey(i, c)
+		b, err := buildSource(key, c)
+		if err != nil {
+			return nil, err
+		}
+		if c.DeadLetter == "" {
+			b.deadLetter = nil
+		}
+		s.list = append(s.list, &consumer{key: key, source: b.source, processor: consume.NewProcessor(consume.Config{
+			Name: c.Name, Executor: executor, Commands: commands, Meter: meter(c.Name), Mode: dataMode(b.mode),
+			Ordered: b.ordered, RetryTime: c.RetryTime, DeadLetter: b.deadLetter, Logger: a.log,
+		})})
+	}
+	return s, nil
+}
+
+func dataMode(m *config.PublicationDataMode) *consume.DataMode {
+	if m == nil || !m.Enabled {
+		return nil
+	}
+	return &consume.DataMode{
+		Channels: m.Channels, IdempotencyKey: m.IdempotencyKey, Delta: m.Delta, Version: m.Version,
+		VersionEpoch: m.VersionEpoch, TagsPrefix: m.TagsPrefix,
+	}
+}
+
+// connect connects all sources, or none.
+func (s *consumers) connect(ctx context.Context) error {
+	for i, c := range s.list {
+		if err := c.source.Connect(ctx); err != nil {
+			(&consumers{list: s.list[:i+1]}).close()
+			return fmt.Errorf("%s: %w", c.key, err)
+		}
+	}
+	return nil
+}
+
+// close closes sources that do not run.
+func (s *consumers) close() {
+	for _, c := range s.list {
+		c.source.Close()
+	}
+}
+
+// run runs the sources; failed hears of those that cannot go on.
+func (s *consumers) run(failed chan<- error) {
+	var ctx, work context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
+	work, s.abort = context.WithCancel(context.Background())
+	for _, c := range s.list {
+		s.running.Go(func() {
+			defer c.source.Close()
+			if err := c.source.Run(ctx, work, c.processor); err != nil && ctx.Err() == nil {
+				failed <- fmt.Errorf("%s: %w", c.key, err)
+			}
+		})
+	}
+}
+
+// shutdown lets the sources finish what they have begun. When ctx ends before, it cuts them off.
+func (s *consumers) shutdown(ctx context.Context) error {
+	s.stop()
+	release := context.AfterFunc(ctx, s.abort)
+	defer release()
+	s.running.Wait()
+	s.abort()
+	if !release() && len(s.list) > 0 {
+		return ctx.Err()
+	}
+	return nil
+}

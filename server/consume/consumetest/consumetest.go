@@ -1,0 +1,203 @@
+// Package consumetest has what the tests of sources share: a node that remembers publications, a
+// meter, and a processor between them.
+package consumetest
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/consume"
+)
+
+// Patience is how long Await waits.
+const Patience = 20 * time.Second
+
+// Node remembers publications.
+type Node struct {
+	api.Node // nil: only publications are executed
+	mu       sync.Mutex
+	changed  chan struct{}
+	got      []string // channel and data
+	Fails    func(channel string, data []byte) bool
+	options  []gyro.PublishOptions
+}
+
+// NewNode returns a node; Fails may be set before it is used.
+func NewNode() *Node { return &Node{changed: make(chan struct{})} }
+
+// PublishBatch implements api.Node.
+func (n *Node) PublishBatch(_ context.Context, batch []gyro.BatchPublication) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range batch {
+		b := &batch[i]
+		if n.Fails != nil && n.Fails(b.Channel, b.Data) {
+			b.Err = protocol.ErrorInternal
+			continue
+		}
+		n.got = append(n.got, b.Channel+" "+string(b.Data))
+		n.options = append(n.options, *b.Options)
+	}
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// Got returns the publications so far.
+func (n *Node) Got() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string(nil), n.got...)
+}
+
+// Options returns the options of the publications so far.
+func (n *Node) Options() []gyro.PublishOptions {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]gyro.PublishOptions(nil), n.options...)
+}
+
+// Await waits until there are so many publications, and returns them.
+func (n *Node) Await(tb testing.TB, count int) []string {
+	tb.Helper()
+	return n.AwaitFor(tb, func(got []string) bool { return len(got) >= count })
+}
+
+// AwaitFor waits until the publications are as they should be, and returns them.
+func (n *Node) AwaitFor(tb testing.TB, ok func(got []string) bool) []string {
+	tb.Helper()
+	timeout := time.After(Patience)
+	for {
+		n.mu.Lock()
+		got, changed := n.got, n.changed
+		n.mu.Unlock()
+		if ok(got) {
+			return got
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			tb.Fatalf("got %d publications: %.2000q", len(got), got)
+		}
+	}
+}
+
+// SetFails changes Fails while the node is used.
+func (n *Node) SetFails(fails func(channel string, data []byte) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.Fails = fails
+}
+
+type channels struct{}
+
+func (channels) ChannelOptions(ch string) (api.ChannelOptions, error) {
+	if ch == "unknown:1" {
+		return api.ChannelOptions{}, protocol.ErrorUnknownChannel
+	}
+	return api.ChannelOptions{}, nil
+}
+
+func (channels) OptionKey(_, option string) string { return option }
+
+// Meter counts.
+type Meter struct {
+	mu                       sync.Mutex
+	processed, failed, given int
+	lag                      map[string]int64
+}
+
+// Processed implements consume.Meter.
+func (m *Meter) Processed(n int) { m.mu.Lock(); m.processed += n; m.mu.Unlock() }
+
+// Failed implements consume.Meter.
+func (m *Meter) Failed() { m.mu.Lock(); m.failed++; m.mu.Unlock() }
+
+// GaveUp implements consume.Meter.
+func (m *Meter) GaveUp(n int) { m.mu.Lock(); m.given += n; m.mu.Unlock() }
+
+// Lag implements consume.Meter.
+func (m *Meter) Lag(part string, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lag == nil {
+		m.lag = make(map[string]int64)
+	}
+	m.lag[part] = n
+}
+
+// Counts returns what was counted.
+func (m *Meter) Counts() (processed, failed, gaveUp int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.processed, m.failed, m.given
+}
+
+// LagOf returns the lag of a part, -1 if there is none.
+func (m *Meter) LagOf(part string) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n, ok := m.lag[part]; ok {
+		return n
+	}
+	return -1
+}
+
+// Config of a processor that executes on node; edit may change it.
+func Config(node *Node, edit func(*consume.Config)) consume.Config {
+	log := slog.New(slog.DiscardHandler)
+	c := consume.Config{
+		Name: "test", Meter: consume.NoMeter{}, Logger: log,
+		Executor: api.NewExecutor(api.Config{Node: node, Channels: func() api.Channels { return channels{} }, Logger: log}),
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	return c
+}
+
+// Start connects a source and runs it until the test ends, or the function that it returns is
+// called, which waits until the source has stopped.
+func Start(tb testing.TB, s consume.Source, c consume.Config) (stop func()) {
+	tb.Helper()
+	if err := s.Connect(tb.Context()); err != nil {
+		s.Close()
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		defer s.Close()
+		done <- s.Run(ctx, context.Background(), consume.NewProcessor(c))
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				tb.Error(err)
+			}
+		case <-time.After(Patience):
+			tb.Error("the source does not stop")
+		}
+	})
+	tb.Cleanup(stop)
+	return stop
+}
+
+// Until waits until ok returns true.
+func Until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	deadline := time.Now().Add(Patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			tb.Fatalf("no %s in %v", what, Patience)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,324 @@
+package jetstream
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/gyrohq/gyro/server/consume"
+	"github.com/gyrohq/gyro/server/consume/consumetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a server with a stream and a connection to it.
+type rig struct {
+	*server.Server
+	tb   testing.TB
+	opts *server.Options
+	conn *nats.Conn
+	js   jetstream.JetStream
+}
+
+func start(tb testing.TB, edit func(*server.Options)) *rig {
+	tb.Helper()
+	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: tb.TempDir()}
+	if edit != nil {
+		edit(opts)
+	}
+	r := &rig{tb: tb, opts: opts}
+	r.run()
+	tb.Cleanup(func() {
+		r.conn.Close()
+		r.Shutdown()
+		r.WaitForShutdown()
+	})
+	r.stream()
+	return r
+}
+
+// run starts the server, on the same port as before.
+func (r *rig) run() {
+	s, err := server.NewServer(r.opts)
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(consumetest.Patience) {
+		r.tb.Fatal("server does not start")
+	}
+	if r.Server = s; r.conn != nil {
+		return
+	}
+	url := s.ClientURL()
+	r.opts.Port = s.Addr().(*net.TCPAddr).Port
+	if r.conn, err = nats.Connect(url, nats.UserInfo(r.opts.Username, r.opts.Password), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond)); err != nil {
+		r.tb.Fatal(err)
+	}
+	if r.js, err = jetstream.New(r.conn); err != nil {
+		r.tb.Fatal(err)
+	}
+}
+
+func (r *rig) stream() {
+	_, err := r.js.CreateOrUpdateStream(r.tb.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"events.>", "dead"}})
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+}
+
+func (r *rig) publish(ch, data string) {
+	r.tb.Helper()
+	m := nats.NewMsg("events.x")
+	m.Data = fmt.Appendf(nil, `{"channel":%q,"data":%q}`, ch, data)
+	m.Header.Set("centrifugo-method", "publish")
+	if _, err := r.js.PublishMsg(r.tb.Context(), m); err != nil {
+		r.tb.Fatal(err)
+	}
+}
+
+// unacknowledged returns how many messages the consumer waits for, or has not delivered yet.
+func (r *rig) unacknowledged() int {
+	c, err := r.js.Consumer(r.tb.Context(), "EVENTS", "gyro")
+	if err != nil {
+		return -1
+	}
+	info, err := c.Info(r.tb.Context())
+	if err != nil {
+		return -1
+	}
+	return info.NumAckPending + int(info.NumPending)
+}
+
+func (r *rig) source(edit func(*Config)) *Source {
+	r.tb.Helper()
+	c := Config{
+		URL: r.ClientURL(), User: r.opts.Username, Password: r.opts.Password, Stream: "EVENTS", Durable: "gyro",
+		Subjects: []string{"events.>"}, MaxAckPending: 100, Method: "centrifugo-method",
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	s, err := New(c)
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	return s
+}
+
+// TestConsume: messages are executed in their order and acknowledged; those from before the consumer
+// are not delivered.
+func TestConsume(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *server.Options) { o.Username, o.Password = "u", "secret" })
+	r.publish("a", "before")
+	node, meter := consumetest.NewNode(), new(consumetest.Meter)
+	stop := consumetest.Start(t, r.source(nil), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
+	var want []string
+	for i := range 300 {
+		r.publish(fmt.Sprint("ch", i%3), fmt.Sprint(i))
+		want = append(want, fmt.Sprintf(`ch%d "%d"`, i%3, i))
+	}
+	if got := node.Await(t, len(want)); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	consumetest.Until(t, "lag of 0", func() bool { return meter.LagOf("EVENTS") == 0 })
+	stop()
+	if n := r.unacknowledged(); n != 0 {
+		t.Errorf("%d messages are not acknowledged", n)
+	}
+}
+
+// TestRestart: another source goes on where the first stopped, with all that there is.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	r.publish("a", "before")
+	node := consumetest.NewNode()
+	for i := range 3 {
+		stop := consumetest.Start(t, r.source(func(c *Config) { c.DeliverAll = true }), consumetest.Config(node, nil))
+		r.publish("a", fmt.Sprint(i))
+		node.Await(t, 2+2*i)
+		stop()
+		r.publish("a", fmt.Sprint(i, " while away"))
+	}
+	want := []string{`a "before"`, `a "0"`, `a "0 while away"`, `a "1"`, `a "1 while away"`, `a "2"`}
+	if got := node.Got(); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestStopWhileBusy: messages that a source stopped with go to the next one, each exactly once.
+func TestStopWhileBusy(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	node := consumetest.NewNode()
+	first := consumetest.Start(t, r.source(nil), consumetest.Config(node, nil))
+	var want []string
+	for i := range 500 {
+		if r.publish("a", fmt.Sprint(i)); i == 200 {
+			go first()
+		}
+		want = append(want, fmt.Sprintf(`a "%d"`, i))
+	}
+	first()
+	consumetest.Start(t, r.source(nil), consumetest.Config(node, nil))
+	got := slices.Clone(node.Await(t, len(want)))
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %d messages %q", len(got), got)
+	}
+}
+
+// TestDataMode: the payload is the data, and headers are options.
+func TestDataMode(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	node := consumetest.NewNode()
+	consumetest.Start(t, r.source(nil), consumetest.Config(node, func(c *consume.Config) {
+		c.Mode = &consume.DataMode{Channels: "channels", Version: "version"}
+	}))
+	m := nats.NewMsg("events.x")
+	m.Data = []byte("x")
+	m.Header["channels"], m.Header["version"] = []string{"a,b"}, []string{"7"}
+	if _, err := r.js.PublishMsg(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if got := node.Await(t, 2); !slices.Equal(got, []string{"a x", "b x"}) || node.Options()[0].Version != 7 {
+		t.Errorf("got %q %+v", got, node.Options()[0])
+	}
+}
+
+// TestRetry: a message that failed is delivered again, while others are executed.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	node := consumetest.NewNode()
+	node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
+	consumetest.Start(t, r.source(nil), consumetest.Config(node, nil))
+	r.publish("bad", "1")
+	r.publish("good", "2")
+	node.Await(t, 1)
+	node.SetFails(nil)
+	if got := node.Await(t, 2); !slices.Equal(got, []string{`good "2"`, `bad "1"`}) {
+		t.Errorf("got %q", got)
+	}
+	consumetest.Until(t, "acknowledgement", func() bool { return r.unacknowledged() == 0 })
+}
+
+// TestPoison: a message that fails for too long goes to the subject of dead letters.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	node := consumetest.NewNode()
+	node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
+	s := r.source(func(c *Config) { c.DeadLetter = "dead" })
+	consumetest.Start(t, s, consumetest.Config(node, func(c *consume.Config) {
+		c.RetryTime, c.DeadLetter = time.Millisecond, s.KeepDeadLetter
+	}))
+	r.publish("bad", "1")
+	consumetest.Until(t, "success after the failure", func() bool {
+		r.publish("good", "2")
+		return r.unacknowledged() == 0
+	})
+	stream, err := r.js.Stream(t.Context(), "EVENTS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	letter, err := stream.GetLastMsgForSubject(t.Context(), "dead")
+	if err != nil || letter.Header.Get("gyro-message") != "EVENTS 1" || string(letter.Data) != `{"channel":"bad","data":"1"}` ||
+		!strings.Contains(letter.Header.Get("gyro-reason"), "100") || letter.Header.Get("centrifugo-method") != "" && len(letter.Header["centrifugo-method"]) != 1 {
+		t.Errorf("%+v %v", letter, err)
+	}
+}
+
+// TestConsumerGone: a consumer that was deleted is made again.
+func TestConsumerGone(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	node, meter := consumetest.NewNode(), new(consumetest.Meter)
+	consumetest.Start(t, r.source(nil), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
+	r.publish("a", "1")
+	node.Await(t, 1)
+	if err := r.js.DeleteConsumer(t.Context(), "EVENTS", "gyro"); err != nil {
+		t.Fatal(err)
+	}
+	consumetest.Until(t, "the consumer", func() bool { return r.unacknowledged() == 0 })
+	r.publish("a", "2")
+	node.Await(t, 2)
+	if _, failed, _ := meter.Counts(); failed == 0 {
+		t.Error("no error was counted")
+	}
+}
+
+// TestOutage: the source goes on when the server is back.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	node := consumetest.NewNode()
+	consumetest.Start(t, r.source(nil), consumetest.Config(node, nil))
+	r.publish("a", "1")
+	node.Await(t, 1)
+	r.Shutdown()
+	r.WaitForShutdown()
+	r.run()
+	consumetest.Until(t, "connection", r.conn.IsConnected)
+	consumetest.Until(t, "stream", func() bool { _, err := r.js.Stream(t.Context(), "EVENTS"); return err == nil })
+	r.publish("a", "2")
+	node.AwaitFor(t, func(got []string) bool { return slices.Contains(got, `a "2"`) })
+}
+
+// TestStart: what is wrong is told at the start.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *server.Options) { o.Username, o.Password = "u", "secret" })
+	for name, tt := range map[string]struct {
+		edit func(*Config)
+		want string
+	}{
+		"away":         {func(c *Config) { c.URL = "nats://127.0.0.1:1" }, "connecting"},
+		"no stream":    {func(c *Config) { c.Stream = "NONE" }, "stream NONE"},
+		"no consumer":  {func(c *Config) { c.Existing, c.Durable = true, "none" }, "consumer none"},
+		"wrong secret": {func(c *Config) { c.Password = "hush" }, "Authorization"},
+		"no file":      {func(c *Config) { c.CredentialsFile = "/nowhere" }, "/nowhere"},
+	} {
+		s := r.source(tt.edit)
+		err := s.Connect(t.Context())
+		s.Close()
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "max_ack_pending") {
+		t.Error(err)
+	}
+}
+
+// BenchmarkConsume consumes a stream with 1,000 channels; one operation is one publication.
+func BenchmarkConsume(b *testing.B) {
+	r := start(b, nil)
+	for i := range b.N {
+		m := nats.NewMsg("events.x")
+		m.Data = fmt.Appendf(nil, `{"channel":"ch%d","data":{"text":"hello, world"}}`, i%1000)
+		m.Header.Set("centrifugo-method", "publish")
+		if _, err := r.js.PublishMsgAsync(m); err != nil {
+			b.Fatal(err)
+		}
+	}
+	<-r.js.PublishAsyncComplete()
+	node := consumetest.NewNode()
+	b.ResetTimer()
+	stop := consumetest.Start(b, r.source(func(c *Config) { c.DeliverAll, c.MaxAckPending = true, 10_000 }), consumetest.Config(node, nil))
+	node.Await(b, b.N)
+	b.StopTimer()
+	stop()
+}

@@ -1,0 +1,119 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gyrohq/gyro/server/api"
+)
+
+// maxBatch is the most publications that go to the node together.
+const maxBatch = 256
+
+// run is one call of Process. Publications in a row go to the node together, but those of one
+// channel in batches of their own: if one fails, the next one of its channel must not overtake it.
+type run struct {
+	p        *Processor
+	ctx      context.Context
+	messages []*Message // of batch
+	batch    []api.Command
+	channels map[string]struct{} // in batch
+	failed   bool                // a message has to be tried again
+}
+
+// add executes a message, or puts it into the batch.
+func (r *run) add(m *Message) {
+	method, request, err := r.p.decode(m)
+	if err != nil {
+		m.Outcome = Done
+		if errors.Is(err, errSkipped) {
+			r.p.log.Info("message skipped", "message", m.ID, "reason", err)
+			return
+		}
+		m.err = err
+		r.p.log.Error("message cannot be executed, it is not tried again", "message", m.ID, "error", err)
+		return
+	}
+	publish, ok := request.(*api.PublishRequest)
+	if !ok {
+		r.flush()
+		if !r.failed || !r.p.cfg.Ordered {
+			r.execute(m, method, request)
+		}
+		return
+	}
+	if _, again := r.channels[publish.Channel]; again || len(r.batch) >= maxBatch {
+		if r.flush(); r.failed && r.p.cfg.Ordered {
+			return
+		}
+	}
+	if r.channels == nil {
+		r.channels = make(map[string]struct{})
+	}
+	r.channels[publish.Channel] = struct{}{}
+	r.messages, r.batch = append(r.messages, m), append(r.batch, api.Command{Request: publish})
+}
+
+// flush executes the batch.
+func (r *run) flush() {
+	switch len(r.batch) {
+	case 0:
+		return
+	case 1:
+		r.execute(r.messages[0], api.MethodPublish, r.batch[0].Request)
+	default:
+		begin := time.Now()
+		res, err := r.p.cfg.Executor.Batch(r.ctx, &api.BatchRequest{Commands: r.batch})
+		took := time.Since(begin)
+		for i, m := range r.messages {
+			var reply api.Result
+			if err == nil {
+				reply = res.Replies[i].Result
+			}
+			failure := err
+			if refused, ok := reply.(*api.Error); ok {
+				failure = refused
+			}
+			r.report(m, api.MethodPublish, took, reply, failure)
+		}
+	}
+	clear(r.channels)
+	r.messages, r.batch = r.messages[:0], r.batch[:0]
+}
+
+func (r *run) execute(m *Message, method api.Method, request api.Request) {
+	begin := time.Now()
+	res, err := r.p.cfg.Executor.Execute(r.ctx, request)
+	r.report(m, method, time.Since(begin), res, err)
+}
+
+// report sets the outcome of a message whose command was executed.
+func (r *run) report(m *Message, method api.Method, took time.Duration, res api.Result, err error) {
+	if o := r.p.cfg.Commands; o != nil {
+		o.Executed(method, took, res, err)
+	}
+	if broadcast, ok := res.(*api.BroadcastResult); ok && err == nil {
+		err = internal(broadcast)
+	}
+	m.Outcome = Done
+	switch {
+	case err == nil:
+	case api.AsError(err).Code == api.ErrInternal.Code:
+		m.Outcome, m.err, r.failed = Retry, fmt.Errorf("%s: %w", method, err), true
+	default:
+		m.err = fmt.Errorf("%s: %w", method, err)
+		r.p.log.Error("message is refused, it is not tried again", "message", m.ID, "method", method.String(), "error", err)
+	}
+}
+
+// internal returns the error of a channel that can be tried again.
+func internal(b *api.BroadcastResult) error {
+	for i := range b.Responses {
+		if err := b.Responses[i].Error; err != nil && err.Code == api.ErrInternal.Code {
+			return err
+		}
+	}
+	return nil
+}
