@@ -116,6 +116,8 @@ type Executor struct {
 	keyed    Keyed
 	rpc      map[string]RPCHandler
 	refusals refusal.Reporter
+	// rights are those of the sender; nil: everything.
+	rights Rights
 	// most is Config.BatchSize.
 	most int
 }
@@ -137,8 +139,11 @@ func (e *Executor) frozen() *Executor {
 	return &out
 }
 
-// Execute runs any request.
+// Execute runs any request that the executor's rights allow.
 func (e *Executor) Execute(ctx context.Context, r Request) (Result, error) {
+	if err := e.permit(ctx, r); err != nil {
+		return nil, err
+	}
 	return r.execute(ctx, e)
 }
 

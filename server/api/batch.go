@@ -66,6 +66,10 @@ type publishes struct {
 }
 
 func (p *publishes) add(ctx context.Context, i int, r *PublishRequest) {
+	if err := p.e.permit(ctx, r); err != nil {
+		p.replies[i].Result = err
+		return
+	}
 	var err error
 	if r.Options == nil {
 		err = p.batch.addPlain(i, r)

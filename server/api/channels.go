@@ -107,7 +107,7 @@ func (e *Executor) Channels(ctx context.Context, r *ChannelsRequest) (*ChannelsR
 		if err := ctx.Err(); err != nil {
 			return nil, e.failed(ctx, MethodChannels, "", err)
 		}
-		if n > 0 {
+		if n > 0 && e.mayName(ch) == nil {
 			res.Channels[ch] = &ChannelInfo{NumClients: uint32(n)}
 		}
 	}

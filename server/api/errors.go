@@ -20,6 +20,8 @@ var (
 	// ErrUnknownChannel: the configuration has no namespace of the name that the channel begins
 	// with.
 	ErrUnknownChannel = &Error{102, "unknown channel"}
+	// ErrPermissionDenied: the API key or the token has no right to the method or to the channel.
+	ErrPermissionDenied = &Error{103, "permission denied"}
 	// ErrNotFound: there is no such command or RPC method.
 	ErrNotFound = &Error{104, "not found"}
 	// ErrBadRequest: a value is missing, too large or malformed.

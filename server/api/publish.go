@@ -46,7 +46,11 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 		}
 	}
 	for i, ch := range r.Channels {
-		k, err := kinds.of(b.channels, ch)
+		err := e.mayName(ch)
+		var k *kind
+		if err == nil {
+			k, err = kinds.of(b.channels, ch)
+		}
 		if err == nil {
 			err = k.judge(data)
 		}

@@ -22,10 +22,14 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/httpapi"
+	"github.com/gyrohq/gyro/server/api/rights"
+	"github.com/gyrohq/gyro/server/auth/jwks"
 	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/consumers"
 	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/origin"
+	"github.com/gyrohq/gyro/server/reserve"
 )
 
 // Options of an App beside its configuration.
@@ -51,15 +55,16 @@ type App struct {
 	meters    meters
 	limits    *admission
 	certs     *certs.Store
+	jwks      *jwks.Cache            // the keys of tokens that were fetched
 	stopCerts context.CancelFunc     // ends certs.Run
 	knowsHost func(host string) bool // nil: any
 	listeners []*listener
 	grpc      []*grpcListener // those that are enabled
-	consumers *consumers
+	consumers *consumers.Consumers
 	failed    chan error
 	stopping  atomic.Bool
 	serving   sync.WaitGroup
-	reserve   reserve
+	reserve   reserve.Reserve
 	inForce   atomic.Pointer[snapshot] // never nil after New
 	forged    rate.Sometimes           // the log lines on headers that clients invent
 	reloading sync.Mutex
@@ -77,7 +82,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	o.Logger = logging.Wrap(o.Logger)
 	a := &App{
 		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, failed: make(chan error, 4+len(cfg.Consumers)), stopCerts: func() {},
-		bodyLimits: make(map[string]string), forged: rate.Sometimes{Interval: time.Minute},
+		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), forged: rate.Sometimes{Interval: time.Minute},
 	}
 	a.meters = a.newMeters(o.Version)
 	var err error
@@ -215,16 +220,17 @@ func (a *App) Start(ctx context.Context) error {
 		return errors.Join(err, a.engines.Close(context.Background()))
 	}
 	a.log.Info("node is running", a.engines.Describe()...)
-	if err = a.consumers.connect(ctx); err == nil {
+	if err = a.consumers.Connect(ctx); err == nil {
 		if err = a.open(); err != nil {
-			a.consumers.close()
+			a.consumers.Close()
 		}
 	}
 	if err != nil {
 		return errors.Join(err, a.node.Shutdown(context.Background()), a.engines.Close(context.Background()))
 	}
-	a.consumers.run(a.failed)
+	a.consumers.Run(a.failed)
 	a.warnExposed()
+	a.inForce.Load().prefetch()
 	running, stop := context.WithCancel(context.Background())
 	a.stopCerts = stop
 	a.serving.Go(func() { a.certs.Run(running) })
@@ -312,7 +318,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 		wg.Go(func() { errs[i] = l.shutdown(ctx) })
 	}
 	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
-	err = errors.Join(err, a.consumers.shutdown(ctx))
+	err = errors.Join(err, a.consumers.Shutdown(ctx))
 	err = errors.Join(err, a.node.Shutdown(ctx))
 	for _, g := range a.grpc {
 		err = errors.Join(err, g.shutdown(ctx))
@@ -320,6 +326,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 	err = errors.Join(err, a.engines.Close(ctx))
 	a.inForce.Load().backend.Proxies.Close()
 	wg.Wait()
+	a.jwks.Close()
 	a.stopCerts()
 	a.serving.Wait()
 	_ = logging.Flush(a.log) // a log that cannot be written does not fail the shutdown
@@ -391,9 +398,21 @@ func (a *App) newExecutor() *api.Executor {
 	})
 }
 
+// newConsumers makes the enabled consumers.
+func (a *App) newConsumers() (*consumers.Consumers, error) {
+	node, commands, meter := a.meters.consumers(a.node)
+	return consumers.New(consumers.Config{
+		List: a.cfg.Consumers, Commands: commands, Meter: meter, Logger: a.log,
+		Executor: api.NewExecutor(api.Config{
+			Node: node, Channels: func() api.Channels { return a.inForce.Load() },
+			BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log,
+		}),
+	})
+}
+
 func (a *App) mountAPI(s *site, exec *api.Executor) error {
 	h, err := httpapi.New(exec, httpapi.Config{
-		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Key: a.cfg.HTTPAPI.Key, Insecure: a.cfg.HTTPAPI.Insecure,
+		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Guard: func() *rights.Guard { return a.inForce.Load().senders },
 		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Observer: a.meters.http, Logger: a.log,
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/consumers"
 	"github.com/gyrohq/gyro/server/engine"
 )
 
@@ -14,7 +15,7 @@ import (
 // the key.
 func Check(cfg *config.Config) error {
 	log := slog.New(slog.DiscardHandler)
-	_, tokens := newSnapshot(cfg, nil, log)
+	_, tokens := newSnapshot(cfg, nil, nil, log)
 	_, engines := engine.New(cfg, nil, log)
 	store, secure := certs.New(cfg.HTTPServer.TLSAutocert, log)
 	if secure == nil {
@@ -26,5 +27,5 @@ func Check(cfg *config.Config) error {
 	if secure == nil && cfg.GRPCAPI.Enabled {
 		_, secure = store.Config(grpcAPIName+".tls", cfg.GRPCAPI.TLS)
 	}
-	return errors.Join(tokens, engines, secure, checkConsumers(cfg))
+	return errors.Join(tokens, engines, secure, consumers.Check(cfg))
 }

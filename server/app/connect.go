@@ -37,7 +37,7 @@ func (s *snapshot) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.Co
 	}
 	switch {
 	case e.Token != "":
-		if err = s.byToken(e, &reply); err == nil {
+		if err = s.byToken(ctx, e, &reply); err == nil {
 			err = s.personal(ctx, &reply, e.Inline)
 		}
 	case flags.AllowAnonymousConnect || flags.Insecure:
@@ -79,9 +79,9 @@ func (s *snapshot) headerUser(e gyro.ConnectEvent) string {
 }
 
 // byToken verifies a connection token and takes over its claims.
-func (s *snapshot) byToken(e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
+func (s *snapshot) byToken(ctx context.Context, e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
 	flags := &s.cfg.Client
-	token, err := s.connect.VerifyConnect(e.Token)
+	token, err := s.connect.VerifyConnect(ctx, e.Token)
 	switch {
 	case errors.Is(err, auth.ErrExpired):
 		return refusal.Answer(protocol.ErrorTokenExpired, err)
@@ -176,7 +176,7 @@ func (s *snapshot) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEv
 		}
 		return s.backend.Refresh(c)
 	}
-	token, err := s.connect.VerifyConnect(e.Token)
+	token, err := s.connect.VerifyConnect(ctx, e.Token)
 	if s.cfg.Client.Insecure {
 		token.ExpireAt = time.Time{}
 	}
@@ -225,7 +225,7 @@ func (s *snapshot) subsChanged(ctx context.Context, c *gyro.Client, token auth.C
 
 // subRefresh prolongs a subscription by the proxy of its namespace, or by a new token. Without
 // the proxy, a subscription that the server API made cannot be prolonged: it ends when it expires.
-func (s *snapshot) subRefresh(_ context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
+func (s *snapshot) subRefresh(ctx context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
 	if ch, err := s.channels.Named(e.Channel); err == nil && ch.SubRefreshProxyEnabled {
 		if e.ClientSide {
 			return gyro.SubRefreshReply{}, refusal.Because(protocol.DisconnectBadRequest, "sub_refresh_proxy_enabled",
@@ -237,7 +237,7 @@ func (s *snapshot) subRefresh(_ context.Context, c *gyro.Client, e gyro.SubRefre
 		s.log.Info("subscription expired", "client", c.ID(), "channel", e.Channel)
 		return gyro.SubRefreshReply{Expired: true}, nil
 	}
-	token, err := s.subscribe.VerifySubscribe(e.Token)
+	token, err := s.subscribe.VerifySubscribe(ctx, e.Token)
 	switch {
 	case errors.Is(err, auth.ErrExpired):
 		return gyro.SubRefreshReply{}, refusal.Answer(protocol.ErrorTokenExpired, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/consumers"
 )
 
 // withConsumer configures a consumer of the Redis stream "events".
@@ -66,15 +67,15 @@ func TestCheckConsumers(t *testing.T) {
 	} {
 		cfg := testConfig(withConsumer("redis://127.0.0.1:1"))
 		edit(&cfg.Consumers[0])
-		if err := checkConsumers(cfg); err == nil || !strings.Contains(err.Error(), want) {
+		if err := consumers.Check(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 		cfg.Consumers[0].Enabled = false
-		if err := checkConsumers(cfg); err != nil {
+		if err := consumers.Check(cfg); err != nil {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if err := checkConsumers(testConfig(nil)); errors.Unwrap(err) != nil {
+	if err := consumers.Check(testConfig(nil)); errors.Unwrap(err) != nil {
 		t.Error(err)
 	}
 }

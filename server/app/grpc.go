@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/grpcapi"
 	"github.com/gyrohq/gyro/server/certs"
+	"github.com/gyrohq/gyro/server/reserve"
 	"github.com/gyrohq/gyro/server/unigrpc"
 )
 
@@ -106,12 +107,12 @@ func (a *App) admit(addr string) error {
 	return errUnavailable
 }
 
-func (g *grpcListener) open(r *reserve) error {
+func (g *grpcListener) open(r *reserve.Reserve) error {
 	ln, err := net.Listen("tcp", g.addr)
 	if err != nil {
 		return fmt.Errorf("%s: listener: %w", g.name, err)
 	}
-	g.ln = r.forClients(ln)
+	g.ln = r.ForClients(ln)
 	return nil
 }
 

@@ -104,7 +104,7 @@ func TestReloadNot(t *testing.T) {
 		cfg.Channel.MaxLength, cfg.Client.ChannelLimit = 1, 1
 		cfg.Client.AllowedOrigins = []string{"https://a.example"}
 		cfg.Client.SubscriptionToken.Enabled = true
-		cfg.HTTPAPI.Key, cfg.WebSocket.Disabled, cfg.Health.Enabled = "x", true, true
+		cfg.HTTPAPI.External, cfg.WebSocket.Disabled, cfg.Health.Enabled = true, true, true
 		cfg.Client.ConnectionLimit, cfg.UsageStats.Disabled, cfg.Channel.WithoutNamespace.AllowPublishForClient = 1, true, true
 		cfg.Brokers = []config.NamedBroker{{Name: "late", Broker: cfg.Broker}}
 	}))
@@ -129,7 +129,7 @@ func TestReloadNot(t *testing.T) {
 		t.Errorf("origin: %s", res.Status)
 	}
 	s.awaitLog("channel.max_length", "client.channel_limit", "client.allowed_origins", "client.subscription_token.enabled",
-		"client.connection_limit", "http_api.key", "websocket.disabled", "health.enabled", "brokers", "user_id_http_header")
+		"client.connection_limit", "http_api.external", "websocket.disabled", "health.enabled", "brokers", "user_id_http_header")
 	if logs := s.logged(); strings.Contains(logs, "allow_publish") || strings.Contains(logs, "usage_stats") {
 		t.Errorf("the log names what takes effect, or never has an effect: %s", logs)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/reserve"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/webtransport"
@@ -231,15 +232,15 @@ func (s serverLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (l *listener) open(r *reserve) error {
+func (l *listener) open(r *reserve.Reserve) error {
 	ln, err := l.listen()
 	if err != nil {
 		return fmt.Errorf("http_server: %s listener: %w", l.name, err)
 	}
 	if l.name == "internal" {
-		l.ln = r.forOperators(ln)
+		l.ln = r.ForOperators(ln)
 	} else {
-		l.ln = r.forClients(ln)
+		l.ln = r.ForClients(ln)
 	}
 	if len(l.routes) == 0 {
 		return nil

@@ -25,6 +25,7 @@ import (
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
 	_ "github.com/gyrohq/gyro/server/internal/xconnect"
+	"github.com/gyrohq/gyro/server/reserve"
 )
 
 // everything enables all endpoints of this version.
@@ -385,7 +386,7 @@ func TestPanic(t *testing.T) {
 	must(0, external.handle("", "/", endpoint{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })}))
 	must(0, external.handle("", "/ok", endpoint{Handler: http.NotFoundHandler()}))
 	l := newListener("external", "127.0.0.1:0", external, secure{}, false, a.log)
-	must(0, l.open(new(reserve)))
+	must(0, l.open(new(reserve.Reserve)))
 	served := make(chan error)
 	go func() { served <- l.serve() }()
 	url := "http://" + l.ln.Addr().String()

@@ -19,7 +19,7 @@ func (s *snapshot) facts(user string, subscribed bool) namespace.Facts {
 }
 
 // subscribing decides on a subscribe command.
-func (s *snapshot) subscribing(_ context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+func (s *snapshot) subscribing(ctx context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	ch, err := s.channels.ForClient(e.Channel)
 	if err != nil {
 		return gyro.SubscribeReply{}, err
@@ -33,7 +33,7 @@ func (s *snapshot) subscribing(_ context.Context, c *gyro.Client, e gyro.Subscri
 	switch decision.By {
 	case namespace.Rules:
 	case namespace.Token:
-		if err := s.subscribeByToken(c, e, &reply.Options); err != nil {
+		if err := s.subscribeByToken(ctx, c, e, &reply.Options); err != nil {
 			return gyro.SubscribeReply{}, err
 		}
 	case namespace.SubscribeProxy:
@@ -55,11 +55,11 @@ func (s *snapshot) subscribing(_ context.Context, c *gyro.Client, e gyro.Subscri
 
 // subscribeByToken verifies the token of a subscribe command and sets the options that the
 // token grants.
-func (s *snapshot) subscribeByToken(c *gyro.Client, e gyro.SubscribeEvent, o *gyro.SubscribeOptions) error {
+func (s *snapshot) subscribeByToken(ctx context.Context, c *gyro.Client, e gyro.SubscribeEvent, o *gyro.SubscribeOptions) error {
 	if e.Inline && s.subscribe.Costly(e.Token) {
 		return gyro.ErrWouldBlock
 	}
-	token, err := s.subscribe.VerifySubscribe(e.Token)
+	token, err := s.subscribe.VerifySubscribe(ctx, e.Token)
 	switch {
 	case errors.Is(err, auth.ErrExpired):
 		return refusal.Answer(protocol.ErrorTokenExpired, err)

@@ -9,7 +9,9 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/api/rights"
 	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/auth/jwks"
 	"github.com/gyrohq/gyro/server/backend"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/engine"
@@ -30,6 +32,7 @@ type snapshot struct {
 	// subscribe is connect unless subscription tokens have a section of their own.
 	subscribe *auth.Verifier
 	backend   *backend.Backend
+	senders   *rights.Guard // those of the server API
 	node      *gyro.Node
 	log       *slog.Logger
 	refusals  refusal.Reporter
@@ -37,33 +40,44 @@ type snapshot struct {
 
 // newSnapshot returns the snapshot of a validated configuration, without routes and proxies. Errors
 // name the key.
-func newSnapshot(cfg *config.Config, node *gyro.Node, log *slog.Logger) (*snapshot, error) {
+func newSnapshot(cfg *config.Config, node *gyro.Node, sets *jwks.Cache, log *slog.Logger) (*snapshot, error) {
 	s := &snapshot{cfg: cfg, rpc: namespace.NewRPC(cfg.RPC), node: node, log: log, refusals: refusal.Reporter{Log: log}}
 	var err error
 	if s.channels, err = namespace.NewResolver(cfg.Channel); err != nil {
 		return nil, err
 	}
 	s.backend = &backend.Backend{Channels: s.channels, Log: log}
-	if s.connect, err = auth.NewVerifier(cfg.Client.Token, authOptions(cfg, "client.token")); err != nil {
+	if s.connect, err = auth.NewVerifier(cfg.Client.Token, authOptions(cfg, sets, "client.token")); err != nil {
 		return nil, fmt.Errorf("client.token.%w", err)
 	}
 	s.subscribe = s.connect
 	if own := &cfg.Client.SubscriptionToken; own.Enabled {
-		if s.subscribe, err = auth.NewVerifier(own.Token, authOptions(cfg, "client.subscription_token")); err != nil {
+		if s.subscribe, err = auth.NewVerifier(own.Token, authOptions(cfg, sets, "client.subscription_token")); err != nil {
 			return nil, fmt.Errorf("client.subscription_token.%w", err)
 		}
 	}
-	return s, nil
+	own := &cfg.HTTPAPI
+	s.senders, err = rights.New(rights.Config{
+		Section: "http_api", Key: own.Key, Insecure: own.Insecure, Keys: own.Keys, JWKS: own.JWKS, Sets: sets,
+	})
+	return s, err
 }
 
 // authOptions are those of the verifier for a section of the configuration.
-func authOptions(cfg *config.Config, section string) auth.Options {
-	return auth.Options{Section: section, SkipSignature: cfg.Client.SkipTokenSignature}
+func authOptions(cfg *config.Config, sets *jwks.Cache, section string) auth.Options {
+	return auth.Options{Section: section, JWKS: sets, SkipSignature: cfg.Client.SkipTokenSignature}
+}
+
+// prefetch begins to fetch the keys of tokens.
+func (s *snapshot) prefetch() {
+	s.connect.Prefetch()
+	s.subscribe.Prefetch()
+	s.senders.Prefetch()
 }
 
 // publish puts the snapshot of a configuration in force. After an error nothing has changed.
 func (a *App) publish(cfg *config.Config) error {
-	s, err := newSnapshot(cfg, a.node, a.log)
+	s, err := newSnapshot(cfg, a.node, a.jwks, a.log)
 	if err != nil {
 		return err
 	}
@@ -110,6 +124,7 @@ func (a *App) Reload(cfg *config.Config) error {
 	if err := a.publish(next); err != nil {
 		return err
 	}
+	a.inForce.Load().prefetch()
 	if len(restart) > 0 {
 		a.log.Warn("configuration reloaded, but some keys that changed need a restart", "keys", strings.Join(restart, ", "))
 	} else {

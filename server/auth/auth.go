@@ -4,6 +4,7 @@ package auth
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/auth/jwks"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -90,6 +92,9 @@ type Options struct {
 	// SkipSignature accepts any signature and algorithm
 	// (client.insecure_skip_token_signature_verify).
 	SkipSignature bool
+	// JWKS keeps the keys that were fetched. By default the verifier has a cache of its own,
+	// which ends with the process.
+	JWKS *jwks.Cache
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
 }
@@ -98,6 +103,7 @@ type Options struct {
 // client.subscription_token. It is immutable and safe for concurrent use.
 type Verifier struct {
 	keys                        keys
+	providers                   []provider // if there are any, keys is empty
 	section                     string
 	audience, issuer, userClaim string
 	audienceRegex, issuerRegex  *regexp.Regexp
@@ -108,9 +114,6 @@ type Verifier struct {
 // NewVerifier returns a verifier. An error names the key below the section, not
 // its value. Without any key material every token is invalid.
 func NewVerifier(cfg config.Token, opts Options) (*Verifier, error) {
-	if cfg.JWKSPublicEndpoint != "" {
-		return nil, errors.New("jwks_public_endpoint: this version of Gyro does not support it yet")
-	}
 	v := &Verifier{
 		audience: cfg.Audience, issuer: cfg.Issuer, userClaim: cfg.UserIDClaim,
 		section: cmp.Or(opts.Section, "client.token"), skipSignature: opts.SkipSignature, now: opts.Now,
@@ -125,10 +128,14 @@ func NewVerifier(cfg config.Token, opts Options) (*Verifier, error) {
 	if v.issuerRegex, err = compile("issuer", cfg.Issuer, cfg.IssuerRegex); err != nil {
 		return nil, err
 	}
-	if v.keys, err = newKeys(cfg, v.now); err != nil {
+	if err = v.addProviders(&cfg, opts.JWKS); err != nil {
 		return nil, err
 	}
-	return v, nil
+	if len(v.providers) > 0 {
+		return v, nil
+	}
+	v.keys, err = newKeys(cfg, v.now)
+	return v, err
 }
 
 func compile(key, exact, pattern string) (*regexp.Regexp, error) {
@@ -146,9 +153,10 @@ func compile(key, exact, pattern string) (*regexp.Regexp, error) {
 }
 
 // VerifyConnect verifies a connection token. The error wraps ErrExpired or
-// ErrInvalid.
-func (v *Verifier) VerifyConnect(token string) (ConnectToken, error) {
-	c, err := v.verify(token)
+// ErrInvalid. It waits for a JWKS to be fetched if the token's key is not known, a few seconds at
+// most, or until ctx ends.
+func (v *Verifier) VerifyConnect(ctx context.Context, token string) (ConnectToken, error) {
+	c, err := v.verify(ctx, token)
 	if err != nil {
 		return ConnectToken{}, err
 	}
@@ -171,9 +179,9 @@ func (v *Verifier) VerifyConnect(token string) (ConnectToken, error) {
 }
 
 // VerifySubscribe verifies a subscription token. The error wraps ErrExpired or
-// ErrInvalid.
-func (v *Verifier) VerifySubscribe(token string) (SubscribeToken, error) {
-	c, err := v.verify(token)
+// ErrInvalid. It waits as VerifyConnect does.
+func (v *Verifier) VerifySubscribe(ctx context.Context, token string) (SubscribeToken, error) {
+	c, err := v.verify(ctx, token)
 	if err != nil {
 		return SubscribeToken{}, err
 	}
@@ -194,23 +202,18 @@ func (v *Verifier) VerifySubscribe(token string) (SubscribeToken, error) {
 }
 
 // verify makes all checks but those of times. All of them fail with ErrInvalid, so their
-// order does not matter.
-func (v *Verifier) verify(token string) (*claims, error) {
+// order does not matter; the signature, which costs most, comes last.
+func (v *Verifier) verify(ctx context.Context, token string) (*claims, error) {
 	if err := checkForm(token); err != nil {
 		return nil, err
 	}
 	c := new(claims)
-	var err error
-	if v.skipSignature {
-		_, _, err = parser.ParseUnverified(token, c)
-		if errors.Is(err, jwt.ErrTokenUnverifiable) {
-			err = nil // the algorithm is not known, but is not needed
-		}
-	} else {
-		err = v.parse(token, c)
+	parsed, parts, err := parser.ParseUnverified(token, c)
+	if v.skipSignature && errors.Is(err, jwt.ErrTokenUnverifiable) {
+		err = nil // the algorithm is not known, but is not needed
 	}
 	if err != nil {
-		return nil, v.reason(err)
+		return nil, reason(err)
 	}
 	if c.members == nil {
 		return nil, invalid("the payload is not a JSON object")
@@ -222,17 +225,28 @@ func (v *Verifier) verify(token string) (*claims, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
+	if err := v.checkSource(issuer, audience); err != nil {
+		return nil, err
+	}
+	if !v.skipSignature {
+		err = v.verifySignature(ctx, parsed, parts, issuer, audience)
+	}
+	return c, err
+}
+
+// checkSource compares the claims iss and aud with what the configuration requires.
+func (v *Verifier) checkSource(issuer string, audience []string) error {
 	switch {
 	case v.issuer != "" && issuer != v.issuer:
-		return nil, v.invalid("issuer", "claim iss is not the configured issuer")
+		return v.invalid("issuer", "claim iss is not the configured issuer")
 	case v.issuerRegex != nil && !v.issuerRegex.MatchString(issuer):
-		return nil, v.invalid("issuer_regex", "claim iss does not match")
+		return v.invalid("issuer_regex", "claim iss does not match")
 	case v.audience != "" && !slices.Contains(audience, v.audience):
-		return nil, v.invalid("audience", "claim aud does not hold the configured audience")
+		return v.invalid("audience", "claim aud does not hold the configured audience")
 	case v.audienceRegex != nil && !slices.ContainsFunc(audience, v.audienceRegex.MatchString):
-		return nil, v.invalid("audience_regex", "nothing in claim aud matches")
+		return v.invalid("audience_regex", "nothing in claim aud matches")
 	}
-	return c, nil
+	return nil
 }
 
 // checkTime checks exp and nbf, without leeway. A token that is not yet valid counts as
@@ -282,18 +296,17 @@ func (v *Verifier) invalid(key, why string) error {
 }
 
 // reason sums up an error of the JWT library, whose text may quote the token.
-func (v *Verifier) reason(err error) error {
-	var missing keyError
-	switch {
-	case errors.Is(err, ErrInvalid):
-		return err
-	case errors.As(err, &missing):
-		return v.invalid(string(missing), "there is no key for its algorithm")
-	case errors.Is(err, jwt.ErrTokenMalformed):
-		return invalid("it is not three parts of base64url with JSON objects")
+func reason(err error) error {
+	if errors.Is(err, jwt.ErrTokenMalformed) {
+		return errMalformed
 	}
-	return invalid("its algorithm is not supported")
+	return errAlgorithm
 }
+
+var (
+	errMalformed = invalid("it is not three parts of base64url with JSON objects")
+	errAlgorithm = invalid("its algorithm is not supported")
+)
 
 // claims has the members of a payload by exact name. (encoding/json would decode Sub into a field
 // sub, too.) Its methods keep the first wrong type that they meet in err.

@@ -132,7 +132,7 @@ var connectTests = []struct {
 func TestConnect(t *testing.T) {
 	v := verifier(t, config.Token{HMACSecretKey: secret})
 	for _, tt := range connectTests {
-		got, err := v.VerifyConnect(token(tt.payload))
+		got, err := v.VerifyConnect(t.Context(), token(tt.payload))
 		if !errors.Is(err, tt.err) || (err != nil) != (tt.err != nil) {
 			t.Errorf("%s: error %v, want %v", tt.payload, err, tt.err)
 		}
@@ -165,7 +165,7 @@ func TestSubscribe(t *testing.T) {
 		{`{"channel":"a","override":[]}`, SubscribeToken{}, ErrInvalid},
 		{`{"channel":"a","subs":1,"allow":1}`, SubscribeToken{Channel: "a"}, nil},
 	} {
-		got, err := v.VerifySubscribe(token(tt.payload))
+		got, err := v.VerifySubscribe(t.Context(), token(tt.payload))
 		if !errors.Is(err, tt.err) || (err != nil) != (tt.err != nil) {
 			t.Errorf("%s: error %v, want %v", tt.payload, err, tt.err)
 		}
@@ -197,13 +197,13 @@ func TestIssuerAndAudience(t *testing.T) {
 		{config.Token{AudienceRegex: ".*"}, `{}`, false},
 	} {
 		tt.cfg.HMACSecretKey = secret
-		_, err := verifier(t, tt.cfg).VerifyConnect(token(tt.payload))
+		_, err := verifier(t, tt.cfg).VerifyConnect(t.Context(), token(tt.payload))
 		if (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v %s: %v", tt.cfg, tt.payload, err)
 		}
 		expired := strings.Replace(tt.payload, "{", `{"exp":1,`, 1)
 		expired = strings.Replace(expired, ",}", "}", 1)
-		if _, err := verifier(t, tt.cfg).VerifyConnect(token(expired)); errors.Is(err, ErrExpired) != tt.ok {
+		if _, err := verifier(t, tt.cfg).VerifyConnect(t.Context(), token(expired)); errors.Is(err, ErrExpired) != tt.ok {
 			t.Errorf("%+v %s: %v", tt.cfg, expired, err)
 		}
 	}
@@ -215,11 +215,11 @@ func TestUserIDClaim(t *testing.T) {
 		`{"uid":"x","sub":"y"}`: "x", `{"uid":42}`: "42", `{"uid":true}`: "true", `{"uid":null,"sub":"y"}`: "", `{"sub":"y"}`: "",
 		`{"uid":12345678901234567890}`: "12345678901234567890",
 	} {
-		if got, err := v.VerifyConnect(token(payload)); err != nil || got.User != want {
+		if got, err := v.VerifyConnect(t.Context(), token(payload)); err != nil || got.User != want {
 			t.Errorf("%s: %q %v", payload, got.User, err)
 		}
 	}
-	if _, err := v.VerifyConnect(token(`{"uid":[1]}`)); !errors.Is(err, ErrInvalid) {
+	if _, err := v.VerifyConnect(t.Context(), token(`{"uid":[1]}`)); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
 	}
 }
@@ -235,7 +235,7 @@ func TestForm(t *testing.T) {
 		hs256(secret, `{}`, `{}`), hs256(secret, `{"alg":1}`, `{}`), hs256(secret, `{"alg":"hs256"}`, `{}`), hs256(secret, `{"alg":"HS384"}`, `{}`),
 		hs256(secret, `{"alg":"XX"}`, `{}`), hs256(secret, ` {"alg":"HS256"}`, `{}`), hs256("other", `{"alg":"HS256"}`, `{}`), hs256("", `{"alg":"HS256"}`, `{}`),
 	} {
-		_, err := v.VerifyConnect(bad)
+		_, err := v.VerifyConnect(t.Context(), bad)
 		if !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -243,7 +243,7 @@ func TestForm(t *testing.T) {
 			t.Errorf("token in %q", err)
 		}
 	}
-	if _, err := v.VerifyConnect(hs256(secret, `{"typ":"x","alg":"HS256","kid":"k"}`, `{}`)); err != nil {
+	if _, err := v.VerifyConnect(t.Context(), hs256(secret, `{"typ":"x","alg":"HS256","kid":"k"}`, `{}`)); err != nil {
 		t.Error(err)
 	}
 }
@@ -294,7 +294,7 @@ func TestReasons(t *testing.T) {
 				want = section + "." + want
 				keytest.Check(t, want)
 			}
-			_, err = v.VerifyConnect(tt.token)
+			_, err = v.VerifyConnect(t.Context(), tt.token)
 			if key, text := refusal.Explain(err); key != want || text != tt.text {
 				t.Errorf("%s: %q %q, want %q %q", tt.token, key, text, want, tt.text)
 			}
@@ -304,7 +304,7 @@ func TestReasons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = v.VerifyConnect(token(`{}`))
+	_, err = v.VerifyConnect(t.Context(), token(`{}`))
 	if key, text := refusal.Explain(err); key != "client.token.hmac_secret_key" || text != "there is no key for its algorithm" {
 		t.Errorf("without a secret: %q %q", key, text)
 	}
@@ -316,7 +316,7 @@ func TestOtherUser(t *testing.T) {
 		{"", `{"sub":"1","user_id":"2"}`, ""}, {"", `{"user_id":"2"}`, "user_id"}, {"", `{"user":2}`, "user"}, {"", `{}`, ""},
 		{"", `{"user_id":null}`, ""}, {"user_id", `{"sub":"1"}`, "sub"}, {"user_id", `{"user_id":"1","sub":"2"}`, ""}, {"", `{"sub":""}`, ""},
 	} {
-		got, err := verifier(t, config.Token{HMACSecretKey: secret, UserIDClaim: tt.claim}).VerifyConnect(token(tt.payload))
+		got, err := verifier(t, config.Token{HMACSecretKey: secret, UserIDClaim: tt.claim}).VerifyConnect(t.Context(), token(tt.payload))
 		if err != nil || got.OtherUser != tt.want {
 			t.Errorf("%s with %q: %q %v, want %q", tt.payload, tt.claim, got.OtherUser, err, tt.want)
 		}
@@ -337,8 +337,8 @@ func TestRotation(t *testing.T) {
 		{config.Token{}, false, false},
 	} {
 		v := verifier(t, tt.cfg)
-		_, err1 := v.VerifyConnect(old)
-		_, err2 := v.VerifyConnect(cur)
+		_, err1 := v.VerifyConnect(t.Context(), old)
+		_, err2 := v.VerifyConnect(t.Context(), cur)
 		if (err1 == nil) != tt.oldOK || (err2 == nil) != tt.new {
 			t.Errorf("%+v: %v %v", tt.cfg, err1, err2)
 		}
@@ -403,29 +403,29 @@ func TestAlgorithms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := verifier(t, c).VerifyConnect(signed); err != nil || got.User != "42" {
+		if got, err := verifier(t, c).VerifyConnect(t.Context(), signed); err != nil || got.User != "42" {
 			t.Errorf("%s: %v", alg, err)
 		}
 		mixed := all
 		mixed.ECDSAPublicKey = c.ECDSAPublicKey
-		if _, err := verifier(t, mixed).VerifyConnect(signed); err != nil {
+		if _, err := verifier(t, mixed).VerifyConnect(t.Context(), signed); err != nil {
 			t.Errorf("%s among other keys: %v", alg, err)
 		}
 		for other, p := range pairs {
 			if strings.HasPrefix(other, "ES") && other != alg {
-				if _, err := verifier(t, config.Token{ECDSAPublicKey: p.pem}).VerifyConnect(signed); !errors.Is(err, ErrInvalid) {
+				if _, err := verifier(t, config.Token{ECDSAPublicKey: p.pem}).VerifyConnect(t.Context(), signed); !errors.Is(err, ErrInvalid) {
 					t.Errorf("%s with the key of %s: %v", alg, other, err)
 				}
 			}
 		}
-		if _, err := verifier(t, config.Token{}).VerifyConnect(signed); !errors.Is(err, ErrInvalid) {
+		if _, err := verifier(t, config.Token{}).VerifyConnect(t.Context(), signed); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s without a key: %v", alg, err)
 		}
 		skip, err := NewVerifier(config.Token{}, Options{SkipSignature: true, Now: clock})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := skip.VerifyConnect(signed); err != nil || got.User != "42" {
+		if got, err := skip.VerifyConnect(t.Context(), signed); err != nil || got.User != "42" {
 			t.Errorf("%s unverified: %v", alg, err)
 		}
 	}
@@ -448,7 +448,7 @@ func TestAlgorithms(t *testing.T) {
 		attacks[alg+" without a signature"] = hs256(secret, `{"alg":"`+alg+`"}`, `{}`)[:len(hs256(secret, `{"alg":"`+alg+`"}`, `{}`))-43]
 	}
 	for name, bad := range attacks {
-		if _, err := verifier(t, all).VerifyConnect(bad); !errors.Is(err, ErrInvalid) {
+		if _, err := verifier(t, all).VerifyConnect(t.Context(), bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -463,7 +463,7 @@ func TestSkipSignature(t *testing.T) {
 		`{"iss":"i"}`: nil, `{"iss":"j"}`: ErrInvalid, `{"iss":"i","exp":1}`: ErrExpired, `{"iss":"i","channel":"x"}`: ErrInvalid, `[]`: ErrInvalid,
 	} {
 		for _, header := range []string{`{"alg":"HS256"}`, `{"alg":"none"}`, `{"alg":"??"}`, `{"x":0}`} {
-			if _, err := v.VerifyConnect(hs256("any", header, payload)); !errors.Is(err, want) || (err == nil) != (want == nil) {
+			if _, err := v.VerifyConnect(t.Context(), hs256("any", header, payload)); !errors.Is(err, want) || (err == nil) != (want == nil) {
 				t.Errorf("%s %s: %v", header, payload, err)
 			}
 		}
@@ -500,7 +500,7 @@ func TestKeyErrors(t *testing.T) {
 		{config.Token{Audience: "a", AudienceRegex: "a"}, "audience_regex"},
 		{config.Token{Issuer: "a", IssuerRegex: "a"}, "issuer_regex"},
 		{config.Token{IssuerRegex: "("}, "issuer_regex"},
-		{config.Token{JWKSPublicEndpoint: "https://x"}, "jwks_public_endpoint"},
+		{config.Token{JWKSPublicEndpoint: "ftp://x"}, "jwks_public_endpoint: not an http"},
 	} {
 		if _, err := NewVerifier(tt.cfg, Options{}); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("error %v, want %q", err, tt.want)
@@ -522,7 +522,7 @@ func TestSign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := verifier(t, cfg).VerifyConnect(signed)
+	got, err := verifier(t, cfg).VerifyConnect(t.Context(), signed)
 	want := ConnectToken{User: "42", ExpireAt: time.Unix(now.Unix()+3600, 0), Info: []byte(`{"name":"Ann"}`)}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
@@ -535,7 +535,7 @@ func TestSign(t *testing.T) {
 	if err != nil || string(payload) != `{"channel":"$a","iat":2000000000}` {
 		t.Errorf("%s %v", payload, err)
 	}
-	if sub, err := verifier(t, config.Token{HMACSecretKey: secret}).VerifySubscribe(signed); err != nil || sub.Channel != "$a" {
+	if sub, err := verifier(t, config.Token{HMACSecretKey: secret}).VerifySubscribe(t.Context(), signed); err != nil || sub.Channel != "$a" {
 		t.Error(err)
 	}
 	if _, err := Sign(config.Token{}, Claims{}, now); err == nil {
@@ -553,8 +553,8 @@ func FuzzVerify(f *testing.F) {
 	v := verifier(f, config.Token{HMACSecretKey: secret})
 	f.Fuzz(func(t *testing.T, payload, raw string) {
 		for _, tok := range []string{raw, token(payload)} {
-			c, err1 := v.VerifyConnect(tok)
-			s, err2 := v.VerifySubscribe(tok)
+			c, err1 := v.VerifyConnect(t.Context(), tok)
+			s, err2 := v.VerifySubscribe(t.Context(), tok)
 			for _, err := range []error{err1, err2} {
 				if err != nil && errors.Is(err, ErrInvalid) == errors.Is(err, ErrExpired) {
 					t.Errorf("unclassified error %v", err)
@@ -615,7 +615,7 @@ func BenchmarkVerifyConnect(b *testing.B) {
 	tok := token(`{"sub":"42","exp":2000000001,"info":{"name":"Ann"}}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := v.VerifyConnect(tok); err != nil {
+		if _, err := v.VerifyConnect(b.Context(), tok); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -642,12 +642,12 @@ func TestSeats(t *testing.T) {
 	for range cap(costly) {
 		costly <- struct{}{}
 	}
-	if _, err := v.VerifyConnect(quick); err != nil {
+	if _, err := v.VerifyConnect(t.Context(), quick); err != nil {
 		t.Error(err)
 	}
 	verified := make(chan error)
 	go func() {
-		_, err := v.VerifyConnect(signed)
+		_, err := v.VerifyConnect(t.Context(), signed)
 		verified <- err
 	}()
 	select {

@@ -1,9 +1,9 @@
 package auth
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"runtime"
 	"strings"
 
@@ -16,10 +16,11 @@ import (
 var costly = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
 // Costly tells whether the signature of a token takes so long to verify that a loop should not
-// do it: every algorithm but HMAC, if there is a key of this kind.
+// do it: every algorithm but HMAC, if there is a key of this kind. The key may even have to be
+// fetched first.
 func (v *Verifier) Costly(token string) bool {
 	k := &v.keys
-	if v.skipSignature || k.rsa == nil && k.ecdsa == nil && k.ed25519 == nil {
+	if v.skipSignature || len(v.providers) == 0 && k.rsa == nil && k.ecdsa == nil && k.ed25519 == nil {
 		return false
 	}
 	first, _, _ := strings.Cut(token, ".")
@@ -33,18 +34,46 @@ func (v *Verifier) Costly(token string) bool {
 	return json.Unmarshal(data, &header) == nil && !strings.HasPrefix(header.Alg, "HS")
 }
 
-// parse parses a token and verifies its signature. For a costly one it waits for a place.
-func (v *Verifier) parse(token string, c *claims) error {
-	if v.Costly(token) {
+// verifySignature verifies the signature of a token of three parts. For a costly one it waits for
+// a place.
+func (v *Verifier) verifySignature(ctx context.Context, t *jwt.Token, parts []string, issuer string, audience []string) error {
+	alg := t.Method.Alg()
+	keys, from, err := v.lookup(ctx, t, issuer, audience)
+	if err != nil {
+		return err
+	}
+	signature, err := parser.DecodeSegment(parts[2])
+	if err != nil {
+		return errMalformed
+	}
+	if !strings.HasPrefix(alg, "HS") {
 		costly <- struct{}{}
 		defer func() {
 			runtime.Gosched() // other goroutines run before the next token
 			<-costly
 		}()
 	}
-	parsed, err := parser.ParseWithClaims(token, c, v.keys.lookup)
-	if errors.Is(err, jwt.ErrTokenSignatureInvalid) {
-		return v.invalid(keyOf(parsed.Method.Alg()), "its signature does not verify: it is signed with another key")
+	signed := parts[0] + "." + parts[1]
+	for _, key := range keys {
+		if t.Method.Verify(signed, signature, key) == nil {
+			return nil
+		}
 	}
-	return err
+	return v.invalid(from, "its signature does not verify: it is signed with another key")
+}
+
+// lookup returns the keys that the signature may be made with, and the configuration key that they
+// come from.
+func (v *Verifier) lookup(ctx context.Context, t *jwt.Token, issuer string, audience []string) (keys []any, from string, err error) {
+	alg := t.Method.Alg()
+	if from = keyOf(alg); from == "" {
+		return nil, "", errAlgorithm
+	}
+	if len(v.providers) > 0 {
+		return v.provided(ctx, t, issuer, audience)
+	}
+	if keys = v.keys.lookup(alg); len(keys) == 0 {
+		err = v.invalid(from, "there is no key for its algorithm")
+	}
+	return keys, from, err
 }

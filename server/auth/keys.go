@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -91,12 +89,6 @@ func publicKey[K crypto.PublicKey](text, want string) (key K, err error) {
 	return key, nil
 }
 
-// keyError is the error for a token whose algorithm there is no key for: the configuration
-// key that would hold it.
-type keyError string
-
-func (e keyError) Error() string { return string(e) + " is not set" }
-
 // keyOf is the name of the configuration key with the key for an algorithm; empty if
 // the algorithm is not supported.
 func keyOf(alg string) string {
@@ -113,31 +105,36 @@ func keyOf(alg string) string {
 	return ""
 }
 
-// lookup is the jwt.Keyfunc: it returns the keys for the algorithm of the header.
-func (k *keys) lookup(t *jwt.Token) (any, error) {
-	alg := t.Method.Alg()
-	switch name := keyOf(alg); {
-	case name == "":
-		return nil, jwt.ErrTokenUnverifiable
-	case name == "hmac_secret_key" && len(k.hmac) > 0:
-		return k.secrets(), nil
-	case name == "rsa_public_key" && k.rsa != nil:
-		return k.rsa, nil
-	case name == "ecdsa_public_key" && k.ecdsa != nil && alg == k.ecdsaAlg:
-		return k.ecdsa, nil
-	case name == "eddsa_public_key" && k.ed25519 != nil:
-		return k.ed25519, nil
-	default:
-		return nil, keyError(name)
+// lookup returns the keys for an algorithm, in the order in which they are tried.
+func (k *keys) lookup(alg string) []any {
+	switch keyOf(alg) {
+	case "hmac_secret_key":
+		return k.secrets()
+	case "rsa_public_key":
+		if k.rsa != nil {
+			return []any{k.rsa}
+		}
+	case "ecdsa_public_key":
+		if k.ecdsa != nil && alg == k.ecdsaAlg {
+			return []any{k.ecdsa}
+		}
+	case "eddsa_public_key":
+		if k.ed25519 != nil {
+			return []any{k.ed25519}
+		}
 	}
+	return nil
 }
 
-// secrets returns the HMAC secrets in the order in which they are tried. The previous one is
-// tried until validUntil by the server's clock, whenever the token was issued.
-func (k *keys) secrets() jwt.VerificationKeySet {
-	set := jwt.VerificationKeySet{Keys: []jwt.VerificationKey{k.hmac}}
+// secrets returns the HMAC secrets. The previous one is tried until validUntil by the server's
+// clock, whenever the token was issued.
+func (k *keys) secrets() []any {
+	if len(k.hmac) == 0 {
+		return nil
+	}
+	set := []any{k.hmac}
 	if len(k.previous) > 0 && (k.validUntil == 0 || k.now().Unix() <= k.validUntil) {
-		set.Keys = append(set.Keys, k.previous)
+		set = append(set, k.previous)
 	}
 	return set
 }

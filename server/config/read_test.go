@@ -22,7 +22,6 @@ import (
 var readThough = []string{
 	"ChannelOptions.SubscribeStreamProxyBidi", "ChannelOptions.SubscribeStreamProxyEnabled",
 	"ChannelOptions.SubscribeStreamProxyName", "SharedPollOptions.PublishEnabled",
-	"Token.JWKSPublicEndpoint",
 }
 
 // TestKeysAreRead holds the marks of the schema against the code: a key that nobody reads

@@ -138,12 +138,34 @@ type UsageStats struct {
 
 // HTTPAPI is the server API over HTTP.
 type HTTPAPI struct {
-	Disabled      bool   `key:"disabled" doc:"Do not serve the API over HTTP."`
-	HandlerPrefix string `key:"handler_prefix" def:"/api" doc:"Path."`
-	Key           string `key:"key" opt:"secret" doc:"Secret that backends send; without it (and without insecure) every request is refused."`
-	ErrorMode     string `key:"error_mode" enum:"transport" doc:"With transport, API errors become HTTP statuses."`
-	External      bool   `key:"external" doc:"Serve on the external listener."`
-	Insecure      bool   `key:"insecure" doc:"Serve without a key."`
+	Disabled      bool     `key:"disabled" doc:"Do not serve the API over HTTP."`
+	HandlerPrefix string   `key:"handler_prefix" def:"/api" doc:"Path."`
+	Key           string   `key:"key" opt:"secret,reload" doc:"Secret that backends send, which may do everything. Without it, the keys and tokens below and insecure, every request is refused."`
+	Keys          []APIKey `key:"keys" opt:"reload" doc:"Further keys, with rights of their own (docs/http-api.md#keys-with-rights). Gyro's own key."`
+	JWKS          APIJWKS  `key:"jwks" opt:"reload"`
+	ErrorMode     string   `key:"error_mode" enum:"transport" doc:"With transport, API errors become HTTP statuses."`
+	External      bool     `key:"external" doc:"Serve on the external listener."`
+	Insecure      bool     `key:"insecure" doc:"Serve without a key."`
+}
+
+// APIKey is a key of the server API with rights.
+type APIKey struct {
+	Name     string   `key:"name" doc:"Unique name, which stands for the key in the log."`
+	Key      string   `key:"key" opt:"secret" doc:"Secret that backends send, at least 16 bytes."`
+	Methods  []string `key:"methods" doc:"Methods that it may call; * for all; required."`
+	Channels []string `key:"channels" doc:"Glob patterns of the channels that its commands may name; * for all."`
+}
+
+// APIJWKS says how tokens are verified by which backends call the server API.
+type APIJWKS struct {
+	Enabled  bool     `key:"enabled" doc:"Accept requests with Authorization: Bearer TOKEN (docs/http-api.md#tokens-of-an-identity-provider)."`
+	Endpoint string   `key:"endpoint" doc:"URL of the JWKS with the keys of the tokens."`
+	Audience string   `key:"audience" doc:"Required audience; empty for any."`
+	Issuer   string   `key:"issuer" doc:"Required issuer; empty for any."`
+	Scope    string   `key:"scope" doc:"Scope that the claim scope, words or a list, has to hold; empty for none."`
+	TLS      TLS      `key:"tls"`
+	Methods  []string `key:"methods" def:"*" doc:"Methods that tokens may call; * for all. Gyro's own key."`
+	Channels []string `key:"channels" def:"*" doc:"Glob patterns of the channels that their commands may name; * for all. Gyro's own key."`
 }
 
 // GRPCAPI is the server API over gRPC.

@@ -63,19 +63,36 @@ type PersonalChannel struct {
 
 // Token says how tokens are verified (docs/tokens.md). Package auth verifies by it.
 type Token struct {
-	HMACSecretKey          string `key:"hmac_secret_key" opt:"secret" doc:"Secret of HS256, HS384 and HS512."`
-	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret" doc:"Second accepted secret, for rotation."`
-	HMACPreviousValidUntil int64  `key:"hmac_previous_secret_key_valid_until" doc:"Unix seconds after which the previous secret is not accepted; 0 for no limit."`
-	RSAPublicKey           string `key:"rsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE, for RS256, RS384 and RS512."`
-	ECDSAPublicKey         string `key:"ecdsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE, for the ES algorithm that fits its curve."`
-	EdDSAPublicKey         string `key:"eddsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE with an Ed25519 key, for EdDSA. A key of Gyro alone."`
-	JWKSPublicEndpoint     string `key:"jwks_public_endpoint" opt:"later,refused" doc:"URL of a JWKS; the keys above are then ignored."`
-	Audience               string `key:"audience" doc:"Required audience."`
-	AudienceRegex          string `key:"audience_regex" doc:"Pattern of the audience; excludes audience."`
-	Issuer                 string `key:"issuer" doc:"Required issuer."`
-	IssuerRegex            string `key:"issuer_regex" doc:"Pattern of the issuer; excludes issuer."`
-	UserIDClaim            string `key:"user_id_claim" doc:"Claim with the user ID, instead of sub."`
-	SkipJWKSSafetyCheck    bool   `key:"insecure_skip_jwks_endpoint_safety_check" opt:"later" doc:"Accept JWKS templates that claims can bend at will."`
+	HMACSecretKey          string    `key:"hmac_secret_key" opt:"secret" doc:"Secret of HS256, HS384 and HS512."`
+	HMACPreviousSecretKey  string    `key:"hmac_previous_secret_key" opt:"secret" doc:"Second accepted secret, for rotation."`
+	HMACPreviousValidUntil int64     `key:"hmac_previous_secret_key_valid_until" doc:"Unix seconds after which the previous secret is not accepted; 0 for no limit."`
+	RSAPublicKey           string    `key:"rsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE, for RS256, RS384 and RS512."`
+	ECDSAPublicKey         string    `key:"ecdsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE, for the ES algorithm that fits its curve."`
+	EdDSAPublicKey         string    `key:"eddsa_public_key" doc:"PEM text of a PUBLIC KEY or CERTIFICATE with an Ed25519 key, for EdDSA. A key of Gyro alone."`
+	JWKSPublicEndpoint     string    `key:"jwks_public_endpoint" doc:"URL of a JWKS (docs/tokens.md#jwks); the keys above are then ignored. {{name}} in its path or query stands for a named group of issuer_regex or audience_regex."`
+	JWKS                   TokenJWKS `key:"jwks"`
+	Audience               string    `key:"audience" doc:"Required audience."`
+	AudienceRegex          string    `key:"audience_regex" doc:"Pattern of the audience; excludes audience."`
+	Issuer                 string    `key:"issuer" doc:"Required issuer."`
+	IssuerRegex            string    `key:"issuer_regex" doc:"Pattern of the issuer; excludes issuer."`
+	UserIDClaim            string    `key:"user_id_claim" doc:"Claim with the user ID, instead of sub."`
+	SkipJWKSSafetyCheck    bool      `key:"insecure_skip_jwks_endpoint_safety_check" doc:"Accept JWKS templates that claims can bend at will."`
+}
+
+// TokenJWKS has the JWKS of several providers.
+type TokenJWKS struct {
+	Enabled   bool           `key:"enabled" doc:"Verify tokens by the providers below; the keys above are then ignored. Excludes jwks_public_endpoint."`
+	Providers []JWKSProvider `key:"providers" doc:"Providers; the token's issuer says which one counts."`
+}
+
+// JWKSProvider is an issuer of tokens that publishes its keys.
+type JWKSProvider struct {
+	Name     string `key:"name" doc:"Unique name."`
+	Enabled  bool   `key:"enabled" doc:"Accept its tokens."`
+	Endpoint string `key:"endpoint" doc:"URL of its JWKS, without placeholders."`
+	Issuer   string `key:"issuer" doc:"Issuer of its tokens; required. Several providers may have the same one if each has another audience."`
+	Audience string `key:"audience" doc:"Audience of its tokens; empty for any."`
+	TLS      TLS    `key:"tls"`
 }
 
 // SubscriptionToken is a separate configuration for subscription tokens.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,6 +39,7 @@ func (c *Config) Validate() error {
 	c.checkServer(p)
 	c.checkEngines(p)
 	c.checkClient(p)
+	c.checkAPI(p)
 	c.checkProxies(p)
 	c.checkChannel(p)
 	c.checkRPC(p)
@@ -131,6 +133,21 @@ func (u *UniHTTP) check(p *problems, section string) {
 	}
 }
 
+// checkAPI refuses tokens of clients for the server API.
+func (c *Config) checkAPI(p *problems) {
+	own := &c.HTTPAPI.JWKS
+	if !own.Enabled || own.Audience != "" || own.Scope != "" {
+		return
+	}
+	for _, t := range []*Token{&c.Client.Token, &c.Client.SubscriptionToken.Token} {
+		same := func(x JWKSProvider) bool { return x.Enabled && x.Endpoint == own.Endpoint }
+		if t.JWKSPublicEndpoint == own.Endpoint || t.JWKS.Enabled && slices.ContainsFunc(t.JWKS.Providers, same) {
+			p.add("http_api.jwks.endpoint", "is that of clients' tokens as well, so http_api.jwks needs an audience or a scope, which clients do not have")
+			return
+		}
+	}
+}
+
 func (c *Config) checkClient(p *problems) {
 	cl := &c.Client
 	if _, err := origin.New(cl.AllowedOrigins); err != nil {
@@ -189,6 +206,31 @@ func (t *Token) check(p *problems, section string) {
 			p.add(key, "excludes %s.%s", section, pair.key)
 		}
 		checkRegex(p, key, pair.regex)
+	}
+	t.JWKS.check(p, section+".jwks", t.JWKSPublicEndpoint != "")
+}
+
+func (j *TokenJWKS) check(p *problems, section string, single bool) {
+	if j.Enabled && single {
+		p.add(section+".enabled", "excludes jwks_public_endpoint")
+	}
+	names, sources := map[string]bool{}, map[[2]string]bool{}
+	issuers := map[string]int{}
+	for i := range j.Providers {
+		x := &j.Providers[i]
+		key := element(section+".providers", i, x.Name)
+		checkName(p, key, x.Name, consumerPattern, names)
+		if !x.Enabled {
+			continue
+		}
+		if x.Issuer == "" {
+			p.add(key+".issuer", "is required")
+		}
+		source := [2]string{x.Issuer, x.Audience}
+		if issuers[x.Issuer]++; sources[source] || issuers[x.Issuer] > 1 && (x.Audience == "" || sources[[2]string{x.Issuer}]) {
+			p.add(key+".issuer", "several providers have this issuer, so each of them needs an audience of its own")
+		}
+		sources[source] = true
 	}
 }
 

@@ -50,6 +50,14 @@ var validateTests = []struct{ text, want string }{
 	{`{"client":{"token":{"audience":"a","audience_regex":"b"}}}`, `client.token.audience_regex: excludes client.token.audience`},
 	{`{"client":{"token":{"issuer":"a","issuer_regex":"b"}}}`, `client.token.issuer_regex`},
 	{`{"client":{"token":{"issuer_regex":"("}}}`, `client.token.issuer_regex: "("`},
+	{`{"client":{"token":{"jwks_public_endpoint":"https://x","jwks":{"enabled":true}}}}`, `client.token.jwks.enabled: excludes jwks_public_endpoint`},
+	{`{"client":{"token":{"jwks":{"providers":[{"name":"a-b"}]}}}}`, `client.token.jwks.providers[0](a-b): name "a-b" does not match`},
+	{`{"client":{"token":{"jwks":{"providers":[{"name":"one","enabled":true}]}}}}`, `client.token.jwks.providers[0](one).issuer: is required`},
+	{`{"client":{"token":{"jwks":{"providers":[{"name":"p1","enabled":true,"issuer":"i"},{"name":"p2","enabled":true,"issuer":"i","audience":"a"}]}}}}`, `client.token.jwks.providers[1](p2).issuer: several`},
+	{`{"client":{"token":{"jwks":{"providers":[{"name":"p1","enabled":true,"issuer":"i","audience":"a"},{"name":"p2","enabled":true,"issuer":"i","audience":"b"},{"name":"p3","issuer":"i"}]}}}}`, ""},
+	{`{"client":{"token":{"jwks_public_endpoint":"https://x"}},"http_api":{"jwks":{"enabled":true,"endpoint":"https://x"}}}`, `http_api.jwks.endpoint: is that of clients' tokens as well`},
+	{`{"client":{"token":{"jwks":{"enabled":true,"providers":[{"name":"p1","enabled":true,"issuer":"i","endpoint":"https://x"}]}}},"http_api":{"jwks":{"enabled":true,"endpoint":"https://x"}}}`, `http_api.jwks.endpoint: is that of clients' tokens as well`},
+	{`{"client":{"token":{"jwks_public_endpoint":"https://x"}},"http_api":{"jwks":{"enabled":true,"endpoint":"https://x","scope":"api"}}}`, ""},
 	{`{"client":{"proxy":{"connect":{"enabled":true}}}}`, `client.proxy.connect.endpoint: is required`},
 	{`{"client":{"proxy":{"refresh":{"enabled":true}}}}`, `client.proxy.refresh.endpoint: is required`},
 	{`{"client":{"allowed_origins":["[a"]}}`, `client.allowed_origins: pattern 0, "[a"`},
@@ -179,9 +187,7 @@ func TestValidate(t *testing.T) {
 // unsupportedOptions those of channels.
 var (
 	unsupported = []string{
-		"broker.type", "map_broker.type", "controller.enabled",
-		"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint",
-		"admin.enabled",
+		"broker.type", "map_broker.type", "controller.enabled", "admin.enabled",
 		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled",
 	}
 	unsupportedOptions = []string{
@@ -195,7 +201,6 @@ var (
 func TestUnsupported(t *testing.T) {
 	values := map[string]string{
 		"broker.type": "postgres", "map_broker.type": "redis",
-		"client.token.jwks_public_endpoint": "https://x",
 	}
 	for _, key := range unsupported {
 		var env []string
@@ -211,9 +216,6 @@ func TestUnsupported(t *testing.T) {
 		case strings.HasPrefix(key, "prometheus."):
 			set(key, "true")
 			set("prometheus.enabled", "true")
-		case strings.HasPrefix(key, "client.subscription_token"):
-			set(key, "https://x")
-			set("client.subscription_token.enabled", "true")
 		default:
 			set(key, "true")
 		}

@@ -33,7 +33,7 @@ func outcomes(list []*consume.Message) (s string) {
 	return s
 }
 
-// TestFormats: what a message means (consumers.md 3).
+// TestFormats: what a message means (docs/consumers.md).
 func TestFormats(t *testing.T) {
 	for name, tt := range map[string]struct {
 		method, payload, want string
@@ -67,7 +67,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestDataMode: publications from payloads and attributes (consumers.md 3.2).
+// TestDataMode: publications from payloads and attributes (docs/consumers.md).
 func TestDataMode(t *testing.T) {
 	mode := &consume.DataMode{Channels: "c", IdempotencyKey: "i", Delta: "d", Version: "v", VersionEpoch: "e", TagsPrefix: "t-"}
 	for name, tt := range map[string]struct {

@@ -124,7 +124,7 @@ func TestUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := v.VerifyConnect(token); err != nil || got.User != user || user == "" {
+	if got, err := v.VerifyConnect(t.Context(), token); err != nil || got.User != user || user == "" {
 		t.Errorf("token of %q: %+v %v", user, got, err)
 	}
 }

@@ -74,7 +74,7 @@ func TestToken(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
 			t.Fatalf("%s: %d %v %s", body, w.Code, err, w.Body)
 		}
-		token, err := v.VerifyConnect(got.Token)
+		token, err := v.VerifyConnect(t.Context(), got.Token)
 		if err != nil || token.User != got.User || got.User == "" || want != "" && got.User != want {
 			t.Errorf("%s: %+v, token %+v %v", body, got, token, err)
 		}

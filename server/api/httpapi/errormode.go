@@ -19,6 +19,8 @@ func httpStatus(e *api.Error) int {
 	switch e.Code {
 	case api.ErrUnknownChannel.Code, api.ErrNotFound.Code:
 		return http.StatusNotFound
+	case api.ErrPermissionDenied.Code:
+		return http.StatusForbidden
 	case api.ErrBadRequest.Code, api.ErrNotAvailable.Code:
 		return http.StatusBadRequest
 	case api.ErrUnrecoverablePosition.Code:

@@ -14,6 +14,7 @@ import (
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/api/rights"
 )
 
 // DefaultMaxBodySize is far above any sensible request. The field knows no limit
@@ -25,6 +26,9 @@ const DefaultMaxBodySize = 64 << 20
 type Config struct {
 	// Prefix of all paths, "/api" by convention; "" is "/".
 	Prefix string
+	// Guard returns what is in force about keys and tokens, and what they may do; each request
+	// calls it. Default: that of Key and Insecure.
+	Guard func() *rights.Guard
 	// Key that requests must present. Without a key every request is refused,
 	// unless Insecure is set.
 	Key string
@@ -48,7 +52,7 @@ type Config struct {
 // mux, or be used alone.
 type Handler struct {
 	exec      *api.Executor
-	auth      authenticator
+	guard     func() *rights.Guard
 	transport bool
 	maxBody   int64
 	closing   func() bool
@@ -56,8 +60,11 @@ type Handler struct {
 	refusals  refusal.Reporter
 
 	prefix string
-	routes map[string]http.HandlerFunc
+	routes map[string]route
 }
+
+// route serves the requests to a path, by the executor of their sender.
+type route func(w http.ResponseWriter, r *http.Request, exec *api.Executor)
 
 // New returns a handler. It fails on a Config that cannot work.
 func New(exec *api.Executor, c Config) (*Handler, error) {
@@ -71,10 +78,17 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 		return nil, fmt.Errorf("http_api.handler_prefix: %q is not a path", c.Prefix)
 	}
 	h := &Handler{
-		exec: exec, auth: newAuthenticator(c.Key, c.Insecure), transport: c.ErrorMode == modeTransport,
+		exec: exec, guard: c.Guard, transport: c.ErrorMode == modeTransport,
 		maxBody: c.MaxBodySize, closing: c.ShuttingDown,
 		observer: c.Observer, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
-		prefix: "/" + strings.Trim(c.Prefix, "/"), routes: make(map[string]http.HandlerFunc),
+		prefix: "/" + strings.Trim(c.Prefix, "/"), routes: make(map[string]route),
+	}
+	if h.guard == nil {
+		only, err := rights.New(rights.Config{Section: "http_api", Key: c.Key, Insecure: c.Insecure})
+		if err != nil {
+			return nil, err
+		}
+		h.guard = func() *rights.Guard { return only }
 	}
 	if h.maxBody <= 0 {
 		h.maxBody = DefaultMaxBodySize
@@ -83,8 +97,8 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 		h.closing = func() bool { return false }
 	}
 	for _, m := range api.Methods() {
-		h.routes[h.path(m)] = func(w http.ResponseWriter, r *http.Request) {
-			h.serveMethod(w, r, m)
+		h.routes[h.path(m)] = func(w http.ResponseWriter, r *http.Request, exec *api.Executor) {
+			h.serveMethod(w, r, exec, m)
 		}
 	}
 	h.routes[h.prefix] = h.serveLegacyEndpoint
@@ -109,11 +123,11 @@ func (h *Handler) Patterns() []string {
 
 // ServeHTTP serves a request by its exact path.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	route, ok := h.routes[r.URL.Path]
+	serve, ok := h.routes[r.URL.Path]
 	switch {
 	case ok:
 	case h.prefix == "/":
-		route = h.serveLegacyEndpoint
+		serve = h.serveLegacyEndpoint
 	default:
 		http.Error(w, "404 page not found: the server API has a path for each method, such as "+h.path(api.MethodPublish), http.StatusNotFound)
 		return
@@ -122,14 +136,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !onlyMethod(w, r, http.MethodPost) {
 		return
 	}
-	if !h.auth.allow(r) {
-		text := h.auth.explain(r)
-		h.refuse(r, http.StatusUnauthorized, "http_api.key", text)
-		hangUp(w, r)
-		http.Error(w, "Unauthorized: "+text+": send it as X-API-Key: KEY or Authorization: apikey KEY", http.StatusUnauthorized)
+	exec, err := h.admit(r)
+	if err != nil {
+		h.unauthorized(w, r, err)
 		return
 	}
-	route(w, r)
+	serve(w, r, exec)
 }
 
 // refuse tells the log why a request is answered with an HTTP status.
@@ -159,7 +171,7 @@ func onlyMethod(w http.ResponseWriter, r *http.Request, method string) bool {
 }
 
 // serveMethod serves the endpoint of one method.
-func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Method) {
+func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, exec *api.Executor, m api.Method) {
 	body := getBuffer(r.ContentLength)
 	defer putBuffer(body)
 	if !h.readBody(w, r, body) {
@@ -173,7 +185,7 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Meth
 		return
 	}
 	// The request holds copies, so the buffer serves for the answer as well.
-	status, out := h.execute(r.Context(), m, req, body.b[:0], h.transport || wantsTransport(r.Header))
+	status, out := h.execute(r.Context(), exec, m, req, body.b[:0], h.transport || wantsTransport(r.Header))
 	body.b = out
 	if status == http.StatusInternalServerError && len(out) == 0 {
 		writeText(w, status)
@@ -184,8 +196,8 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, m api.Meth
 
 // execute appends the answer to a request to out. An answer that cannot be encoded
 // has status 500 and is empty.
-func (h *Handler) execute(ctx context.Context, m api.Method, req api.Request, out []byte, transport bool) (int, []byte) {
-	res, err := h.run(ctx, m, req)
+func (h *Handler) execute(ctx context.Context, exec *api.Executor, m api.Method, req api.Request, out []byte, transport bool) (int, []byte) {
+	res, err := h.run(ctx, exec, m, req)
 	if err != nil {
 		apiErr := api.AsError(err)
 		if transport {
@@ -208,12 +220,12 @@ func (h *Handler) execute(ctx context.Context, m api.Method, req api.Request, ou
 }
 
 // run executes a request, and tells the observer.
-func (h *Handler) run(ctx context.Context, m api.Method, req api.Request) (api.Result, error) {
+func (h *Handler) run(ctx context.Context, exec *api.Executor, m api.Method, req api.Request) (api.Result, error) {
 	if h.observer == nil {
-		return h.exec.Execute(ctx, req)
+		return exec.Execute(ctx, req)
 	}
 	begin := time.Now()
-	res, err := h.exec.Execute(ctx, req)
+	res, err := exec.Execute(ctx, req)
 	h.observer.Executed(m, time.Since(begin), res, err)
 	return res, err
 }

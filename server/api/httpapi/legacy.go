@@ -54,12 +54,12 @@ type legacyCommand struct {
 }
 
 // serveLegacyEndpoint serves the prefix itself.
-func (h *Handler) serveLegacyEndpoint(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serveLegacyEndpoint(w http.ResponseWriter, r *http.Request, exec *api.Executor) {
 	if h.closing() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	h.serveLegacy(w, r)
+	h.serveLegacy(w, r, exec)
 }
 
 // Legacy returns a handler of the legacy format that
@@ -67,12 +67,12 @@ func (h *Handler) serveLegacyEndpoint(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) Legacy() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if onlyMethod(w, r, http.MethodPost) {
-			h.serveLegacyEndpoint(w, r)
+			h.serveLegacyEndpoint(w, r, h.exec)
 		}
 	})
 }
 
-func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, exec *api.Executor) {
 	body := getBuffer(r.ContentLength)
 	defer putBuffer(body)
 	if !h.readBody(w, r, body) {
@@ -109,7 +109,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request) {
 			writeText(w, http.StatusRequestEntityTooLarge)
 			return
 		}
-		if out, err = h.legacyReply(r.Context(), out, c); err != nil && encodeErr == nil {
+		if out, err = h.legacyReply(r.Context(), exec, out, c); err != nil && encodeErr == nil {
 			encodeErr = err
 		}
 	}
@@ -171,14 +171,14 @@ func (c *legacyCommand) decode(text []byte) error {
 }
 
 // legacyReply executes a command and appends its reply.
-func (h *Handler) legacyReply(ctx context.Context, out []byte, c legacyCommand) ([]byte, error) {
+func (h *Handler) legacyReply(ctx context.Context, exec *api.Executor, out []byte, c legacyCommand) ([]byte, error) {
 	out = append(out, '{')
 	if c.id != 0 {
 		out = append(out, `"id":`...)
 		out = strconv.AppendUint(out, uint64(c.id), 10)
 		out = append(out, ',')
 	}
-	res, err := h.legacyExecute(ctx, c)
+	res, err := h.legacyExecute(ctx, exec, c)
 	if err != nil {
 		out = append(out, `"error":`...)
 		return append(api.AppendError(out, api.AsError(err)), '}'), nil
@@ -190,7 +190,7 @@ func (h *Handler) legacyReply(ctx context.Context, out []byte, c legacyCommand) 
 	return append(out, '}'), err
 }
 
-func (h *Handler) legacyExecute(ctx context.Context, c legacyCommand) (api.Result, error) {
+func (h *Handler) legacyExecute(ctx context.Context, exec *api.Executor, c legacyCommand) (api.Result, error) {
 	m, ok := api.MethodByName(c.name)
 	if !ok {
 		return nil, api.ErrNotFound
@@ -203,5 +203,5 @@ func (h *Handler) legacyExecute(ctx context.Context, c legacyCommand) (api.Resul
 			return nil, api.ErrBadRequest
 		}
 	}
-	return h.run(ctx, m, req)
+	return h.run(ctx, exec, m, req)
 }

@@ -21,20 +21,27 @@ func (h *Handler) Routes() []front.Route {
 	for _, m := range []api.Method{api.MethodPublish, api.MethodBroadcast} {
 		routes = append(routes, front.Route{
 			Method: http.MethodPost, Path: h.path(m), ContentType: jsonType[0], Check: h.mayAnswer,
-			Answer: func(ctx context.Context, _ *front.Request, body, out []byte) (int, []byte) {
+			Answer: func(ctx context.Context, q *front.Request, body, out []byte) (int, []byte) {
+				exec := h.exec
+				if guard := h.guard(); !guard.Unlimited() {
+					var err error
+					if exec, err = guard.Admit(ctx, exec, presented(q)); err != nil {
+						return 0, out
+					}
+				}
 				req := m.NewRequest()
 				if req.UnmarshalJSON(body) != nil {
 					return 0, out
 				}
-				return h.execute(ctx, m, req, out, false)
+				return h.execute(ctx, exec, m, req, out, false)
 			},
 		})
 	}
 	return routes
 }
 
-// mayAnswer reports whether a request has the right key, in a field, and wants errors as
-// they are by default.
+// mayAnswer reports whether a request has a key that is known, in a field, and wants errors as they
+// are by default.
 func (h *Handler) mayAnswer(q *front.Request) bool {
-	return q.Query == "" && !wantsTransport(q) && h.auth.allowFields(q)
+	return q.Query == "" && !wantsTransport(q) && h.guard().Knows(presented(q).Key)
 }

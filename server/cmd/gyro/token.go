@@ -2,16 +2,19 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/auth/jwks"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -87,7 +90,7 @@ func checkTokenCommand(name string, sub bool) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		text, err := checkToken(cfg, args[0], sub)
+		text, err := checkToken(cmd.Context(), cfg, args[0], sub)
 		if err != nil {
 			return err
 		}
@@ -99,12 +102,14 @@ func checkTokenCommand(name string, sub bool) *cobra.Command {
 
 // checkToken verifies a token as a server with this configuration would, and describes it.
 // The error has the reason, and the header and the payload of the token.
-func checkToken(cfg *config.Config, token string, sub bool) (string, error) {
-	v, err := auth.NewVerifier(tokenSection(cfg, sub), auth.Options{SkipSignature: cfg.Client.SkipTokenSignature})
+func checkToken(ctx context.Context, cfg *config.Config, token string, sub bool) (string, error) {
+	sets := jwks.NewCache(slog.New(slog.DiscardHandler))
+	defer sets.Close()
+	v, err := auth.NewVerifier(tokenSection(cfg, sub), auth.Options{SkipSignature: cfg.Client.SkipTokenSignature, JWKS: sets})
 	if err != nil {
 		return "", err
 	}
-	what, err := verify(v, token, sub)
+	what, err := verify(ctx, v, token, sub)
 	header, payload := peek(token)
 	if err != nil {
 		return "", fmt.Errorf("%w\nheader:  %s\npayload: %s", err, header, payload)
@@ -112,12 +117,12 @@ func checkToken(cfg *config.Config, token string, sub bool) (string, error) {
 	return what + "\npayload: " + payload, nil
 }
 
-func verify(v *auth.Verifier, token string, sub bool) (string, error) {
+func verify(ctx context.Context, v *auth.Verifier, token string, sub bool) (string, error) {
 	if sub {
-		t, err := v.VerifySubscribe(token)
+		t, err := v.VerifySubscribe(ctx, token)
 		return fmt.Sprintf("valid subscription token for %s, %s", subject(t.User, t.Channel), until(t.ExpireAt)), err
 	}
-	t, err := v.VerifyConnect(token)
+	t, err := v.VerifyConnect(ctx, token)
 	return fmt.Sprintf("valid connection token for %s, %s", subject(t.User, ""), until(t.ExpireAt)), err
 }
 

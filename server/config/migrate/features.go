@@ -48,8 +48,8 @@ var groups = []group{
 	{"Authentication", []feature{
 		{"Connection tokens: HMAC, RSA, ECDSA", []string{"client.token.hmac_secret_key", "client.token.rsa_public_key", "client.token.ecdsa_public_key"}, "Gyro verifies EdDSA as well.", ""},
 		{"Subscription tokens, also with keys of their own", []string{"client.subscription_token.enabled"}, "", ""},
-		{"Keys from a JWKS endpoint", []string{"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint"}, "",
-			"Give the public key itself: rsa_public_key, ecdsa_public_key or eddsa_public_key. When the provider rotates it, replace it and send SIGHUP. Of several keys at a time Gyro takes one of each kind."},
+		{"Keys from a JWKS endpoint", []string{"client.token.jwks_public_endpoint", "client.subscription_token.jwks_public_endpoint"},
+			"Gyro takes several providers as well, see [JWKS](tokens.md#jwks).", ""},
 		{"Anonymous clients", []string{"client.allow_anonymous_connect_without_token"}, "", ""},
 		{"User by a header of a reverse proxy", []string{"client.user_id_http_header"}, "", ""},
 		{"Personal channels", []string{"client.subscribe_to_user_personal_channel.enabled"}, "", ""},
@@ -108,7 +108,6 @@ var extended = []struct{ names, do string }{
 	{"group_sharded_pub_sub_by_node use_precomputed_partition_tags optimize_for_reliability", "Remove it, or see sharded_pub_sub_partitions."},
 	{"subscribe_cel publish_cel history_cel presence_cel patterns pattern", "Use subscription tokens, allow_… options or channel_regex."},
 	{"rate_limit", "Limit connections by client.connection_rate_limit and client.user_connection_limit. There are no limits per operation: put them into your backend or proxy."},
-	{"jwks", "Give one public key: rsa_public_key, ecdsa_public_key or eddsa_public_key of client.token; the server API takes http_api.key."},
 	{"meta_from_claim labels_from_claim keep_latest_publication allow_channel_compaction client_publish_debounce_interval client_publication " +
 		"state_proxy_enabled channel_state full_state_tick_interval full_state_channel_prefix keep_latest_data push_notifications user_status database " +
 		"clickhouse_analytics channel_namespace_resolution additional_client_names expose_transport_accept_protocol client_labels resource_detectors oidc use_fast_client",

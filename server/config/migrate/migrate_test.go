@@ -176,12 +176,10 @@ func TestVariables(t *testing.T) {
 func TestIgnored(t *testing.T) {
 	for text, want := range map[string]string{
 		"channel: {namespaces: [{name: chat, presence: true, subscribe_stream_proxy_name: p1}]}\nproxies: [{name: p1, endpoint: x}]": "channel.namespaces[0](chat).subscribe_stream_proxy_name",
-		"admin: {enabled: true, password: x}":                            "",
-		"admin: {password: x}":                                           "",
-		"consumers: [{name: c1, type: aws_sqs, enabled: true}]":          "",
-		"client: {token: {jwks_public_endpoint: x}}":                     "",
-		"client: {token: {insecure_skip_jwks_endpoint_safety_check: 1}}": "client.token.insecure_skip_jwks_endpoint_safety_check",
-		"usage_stats: {disabled: true}":                                  "usage_stats.disabled",
+		"admin: {enabled: true, password: x}":                   "",
+		"admin: {password: x}":                                  "",
+		"consumers: [{name: c1, type: aws_sqs, enabled: true}]": "",
+		"usage_stats: {disabled: true}":                         "usage_stats.disabled",
 	} {
 		keys := keysOf(New(examine(t, text)), Ignored)
 		slices.Sort(keys)

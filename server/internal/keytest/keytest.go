@@ -17,10 +17,10 @@ var reference = sync.OnceValues(func() ([]byte, error) {
 	return b.Bytes(), err
 })
 
-var element = regexp.MustCompile(`\[[^\]]*\]`)
+var element = regexp.MustCompile(`\[[^\]]*\](\([^)]*\))?`)
 
 // Check fails the test if the configuration has no such key. Elements of lists have their
-// name in brackets: channel.namespaces[chat].presence. A section is a key, too.
+// name in brackets: channel.namespaces[chat].presence, or behind them: channel.namespaces[0](chat).presence. A section is a key, too.
 func Check(t testing.TB, key string) {
 	t.Helper()
 	table, err := reference()

@@ -1,9 +1,12 @@
-package app
+// Package consumers makes the consumers of a configuration from the sources of package consume, and
+// runs them.
+package consumers
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/gyrohq/gyro/server/api"
@@ -16,8 +19,9 @@ import (
 	"github.com/gyrohq/gyro/server/engine"
 )
 
-// consumers run the sources of the configuration's section consumers.
-type consumers struct {
+// Consumers run the sources of the configuration's section consumers. Connect comes first, then Run
+// or Close, and Shutdown last.
+type Consumers struct {
 	list    []*consumer
 	stop    context.CancelFunc // sources begin nothing new
 	abort   context.CancelFunc // sources have no time left
@@ -133,8 +137,8 @@ func buildJetStream(key string, c *config.Consumer) (built, error) {
 	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
 }
 
-// checkConsumers finds the mistakes of enabled consumers.
-func checkConsumers(cfg *config.Config) (err error) {
+// Check finds the mistakes of enabled consumers. It connects to nothing. Errors name the key.
+func Check(cfg *config.Config) (err error) {
 	for i := range cfg.Consumers {
 		if c := &cfg.Consumers[i]; c.Enabled {
 			_, problem := buildSource(consumerKey(i, c), c)
@@ -144,18 +148,22 @@ func checkConsumers(cfg *config.Config) (err error) {
 	return err
 }
 
-// newConsumers makes the enabled consumers.
-func (a *App) newConsumers() (*consumers, error) {
-	s := &consumers{stop: func() {}, abort: func() {}}
-	node, commands, meter := a.meters.consumers(a.node)
-	executor := api.NewExecutor(api.Config{
-		Node: node, Channels: func() api.Channels { return a.inForce.Load() },
-		BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log,
-	})
-	for i := range a.cfg.Consumers {
-		c := &a.cfg.Consumers[i]
+// Config of Consumers.
+type Config struct {
+	List     []config.Consumer
+	Executor *api.Executor
+	Commands api.Observer // nil: commands are not counted
+	Meter    func(name string) consume.Meter
+	Logger   *slog.Logger
+}
+
+// New makes the enabled consumers; they connect to nothing yet. Errors name the key.
+func New(cfg Config) (*Consumers, error) {
+	s := &Consumers{stop: func() {}, abort: func() {}}
+	for i := range cfg.List {
+		c := &cfg.List[i]
 		if !c.Enabled {
-			a.log.Info("consumer is not enabled", "consumer", c.Name)
+			cfg.Logger.Info("consumer is not enabled", "consumer", c.Name)
 			continue
 		}
 		key := consumerKey(i, c)
@@ -167,8 +175,8 @@ func (a *App) newConsumers() (*consumers, error) {
 			b.deadLetter = nil
 		}
 		s.list = append(s.list, &consumer{key: key, source: b.source, processor: consume.NewProcessor(consume.Config{
-			Name: c.Name, Executor: executor, Commands: commands, Meter: meter(c.Name), Mode: dataMode(b.mode),
-			Ordered: b.ordered, RetryTime: c.RetryTime, DeadLetter: b.deadLetter, Logger: a.log,
+			Name: c.Name, Executor: cfg.Executor, Commands: cfg.Commands, Meter: cfg.Meter(c.Name), Mode: dataMode(b.mode),
+			Ordered: b.ordered, RetryTime: c.RetryTime, DeadLetter: b.deadLetter, Logger: cfg.Logger,
 		})})
 	}
 	return s, nil
@@ -184,26 +192,26 @@ func dataMode(m *config.PublicationDataMode) *consume.DataMode {
 	}
 }
 
-// connect connects all sources, or none.
-func (s *consumers) connect(ctx context.Context) error {
+// Connect connects all sources, or none.
+func (s *Consumers) Connect(ctx context.Context) error {
 	for i, c := range s.list {
 		if err := c.source.Connect(ctx); err != nil {
-			(&consumers{list: s.list[:i+1]}).close()
+			(&Consumers{list: s.list[:i+1]}).Close()
 			return fmt.Errorf("%s: %w", c.key, err)
 		}
 	}
 	return nil
 }
 
-// close closes sources that do not run.
-func (s *consumers) close() {
+// Close closes sources that do not run.
+func (s *Consumers) Close() {
 	for _, c := range s.list {
 		c.source.Close()
 	}
 }
 
-// run runs the sources; failed hears of those that cannot go on.
-func (s *consumers) run(failed chan<- error) {
+// Run runs the sources; failed hears of those that cannot go on.
+func (s *Consumers) Run(failed chan<- error) {
 	var ctx, work context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
 	work, s.abort = context.WithCancel(context.Background())
@@ -217,8 +225,8 @@ func (s *consumers) run(failed chan<- error) {
 	}
 }
 
-// shutdown lets the sources finish what they have begun. When ctx ends before, it cuts them off.
-func (s *consumers) shutdown(ctx context.Context) error {
+// Shutdown lets the sources finish what they have begun. When ctx ends before, it cuts them off.
+func (s *Consumers) Shutdown(ctx context.Context) error {
 	s.stop()
 	release := context.AfterFunc(ctx, s.abort)
 	defer release()

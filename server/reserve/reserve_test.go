@@ -1,4 +1,4 @@
-package app
+package reserve
 
 import (
 	"errors"
@@ -11,14 +11,14 @@ import (
 // tight is a listener for which descriptors are short while r keeps some back.
 type tight struct {
 	net.Listener
-	reserve *reserve
+	reserve *Reserve
 	err     error
 	tries   int
 }
 
 func (l *tight) Accept() (net.Conn, error) {
 	l.tries++
-	if l.tries > reserveSize+2 {
+	if l.tries > Size+2 {
 		return nil, net.ErrClosed
 	}
 	l.reserve.mu.Lock()
@@ -36,27 +36,27 @@ func TestReserve(t *testing.T) {
 	ln := must(net.Listen("tcp", "127.0.0.1:0"))
 	for _, err := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED} {
 		l := &tight{Listener: ln, err: err}
-		r := new(reserve)
-		o := r.forOperators(l)
+		r := new(Reserve)
+		o := r.ForOperators(l)
 		defer o.Close()
 		l.reserve = r
-		if len(r.held) != reserveSize {
+		if len(r.held) != Size {
 			t.Skip("descriptors are short here")
 		}
 		client := must(net.Dial("tcp", ln.Addr().String()))
 		nc, got := o.Accept()
 		if errors.Is(err, syscall.ECONNABORTED) {
-			if !errors.Is(got, err) || len(r.held) != reserveSize {
+			if !errors.Is(got, err) || len(r.held) != Size {
 				t.Errorf("%v: got %v, and %d are left", err, got, len(r.held))
 			}
 			nc = must(ln.Accept())
-		} else if got != nil || l.tries != reserveSize+1 {
+		} else if got != nil || l.tries != Size+1 {
 			t.Fatalf("%v: got %v after %d tries", err, got, l.tries)
 		}
 		_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
 		nc.Close()
 		client.Close()
-		if len(r.held) != reserveSize {
+		if len(r.held) != Size {
 			t.Errorf("%v: %d are kept back in the end", err, len(r.held))
 		}
 		if errors.Is(err, syscall.ECONNABORTED) {
@@ -65,4 +65,12 @@ func TestReserve(t *testing.T) {
 			}
 		}
 	}
+}
+
+// must returns the value of a call that cannot fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

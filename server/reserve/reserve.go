@@ -1,4 +1,6 @@
-package app
+// Package reserve keeps file descriptors back for operators, who have to reach a server whose
+// clients use all others.
+package reserve
 
 import (
 	"errors"
@@ -10,34 +12,34 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// reserveSize is how many connections of operators can be accepted when the process has no
+// Size is how many connections of operators can be accepted when the process has no
 // descriptors left.
-const reserveSize = 16
+const Size = 16
 
-// reserve keeps file descriptors back, so that operators can connect when clients use all others
+// Reserve keeps file descriptors back, so that operators can connect when clients use all others
 // that the process may have. A listener for operators closes a kept descriptor to accept a
 // connection, and the reserve gets one back when the connection closes. Listeners for clients
 // can get hold of such a descriptor in between; so they keep a connection only if the reserve
-// is full after they have accepted it.
-type reserve struct {
+// is full after they have accepted it. The zero value is empty; any goroutine may use it.
+type Reserve struct {
 	mu   sync.Mutex
-	size int        // 0 before forOperators, and when that listener is closed
+	size int        // 0 before ForOperators, and when that listener is closed
 	held []*os.File // at most size
 }
 
-// forOperators fills the reserve, and returns a listener that uses it. It is for TCP listeners
+// ForOperators fills the reserve, and returns a listener that uses it. It is for TCP listeners
 // that serve short requests. Closing it empties the reserve.
-func (r *reserve) forOperators(ln net.Listener) net.Listener {
-	r.resize(reserveSize)
+func (r *Reserve) ForOperators(ln net.Listener) net.Listener {
+	r.resize(Size)
 	return &operators{ln, r}
 }
 
-// forClients returns a listener that leaves the reserve alone.
-func (r *reserve) forClients(ln net.Listener) net.Listener {
+// ForClients returns a listener that leaves the reserve alone.
+func (r *Reserve) ForClients(ln net.Listener) net.Listener {
 	return front.Sparing{TCPListener: ln.(*net.TCPListener), Room: r.fill}
 }
 
-func (r *reserve) resize(n int) {
+func (r *Reserve) resize(n int) {
 	r.mu.Lock()
 	r.size = n
 	for len(r.held) > n {
@@ -49,7 +51,7 @@ func (r *reserve) resize(n int) {
 
 // fill opens descriptors until the reserve is full, and reports false if the system gives out
 // fewer.
-func (r *reserve) fill() bool {
+func (r *Reserve) fill() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.held) < r.size {
@@ -64,7 +66,7 @@ func (r *reserve) fill() bool {
 
 // spend closes one descriptor, so that a connection can have it. It reports false if none is
 // held.
-func (r *reserve) spend() bool {
+func (r *Reserve) spend() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.held) == 0 {
@@ -75,7 +77,7 @@ func (r *reserve) spend() bool {
 }
 
 // release is called with the lock held.
-func (r *reserve) release() {
+func (r *Reserve) release() {
 	last := len(r.held) - 1
 	_ = r.held[last].Close()
 	r.held = r.held[:last]
@@ -84,7 +86,7 @@ func (r *reserve) release() {
 // operators is a listener that uses a reserve.
 type operators struct {
 	net.Listener
-	reserve *reserve
+	reserve *Reserve
 }
 
 // Accept implements net.Listener.
@@ -112,7 +114,7 @@ func (o *operators) Close() error {
 // when it closes.
 type borrower struct {
 	*net.TCPConn
-	reserve *reserve
+	reserve *Reserve
 }
 
 // Close implements net.Conn.

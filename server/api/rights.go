@@ -1,0 +1,104 @@
+package api
+
+import "context"
+
+// Rights are what one sender of requests may do. Errors wrap ErrPermissionDenied and say which
+// configuration key would allow it. The methods may be called from any goroutine.
+type Rights interface {
+	// Method returns an error if the sender may not call a method.
+	Method(m Method) error
+	// Channel returns an error if the sender's commands may not name a channel.
+	Channel(ch string) error
+}
+
+// With returns an executor whose Execute holds every request to rights: each command of a batch
+// and each channel of a broadcast by itself. The method batch needs no right of its own, and the
+// result of channels has those alone that the rights allow.
+func (e *Executor) With(r Rights) *Executor {
+	out := *e
+	out.rights = r
+	return &out
+}
+
+// permit returns an *Error unless the executor's rights, if it has any, allow a request.
+func (e *Executor) permit(ctx context.Context, r Request) *Error {
+	if e.rights == nil {
+		return nil
+	}
+	m, ch := target(r)
+	if m == MethodBatch {
+		return nil
+	}
+	err := e.rights.Method(m)
+	if err == nil && ch != "" {
+		err = e.rights.Channel(ch)
+	}
+	if err != nil {
+		return e.failed(ctx, m, ch, err)
+	}
+	return nil
+}
+
+// mayName returns an error unless the rights, if there are any, allow a channel.
+func (e *Executor) mayName(ch string) error {
+	if e.rights == nil || ch == "" {
+		return nil
+	}
+	return e.rights.Channel(ch)
+}
+
+// target returns the method of a request and the one channel that it names, if it names one.
+func target(r Request) (m Method, ch string) {
+	switch r := r.(type) {
+	case *PublishRequest:
+		return MethodPublish, r.Channel
+	case *BroadcastRequest:
+		return MethodBroadcast, ""
+	case *SubscribeRequest:
+		return MethodSubscribe, r.Channel
+	case *UnsubscribeRequest:
+		return MethodUnsubscribe, r.Channel
+	case *DisconnectRequest:
+		return MethodDisconnect, ""
+	case *HistoryRequest:
+		return MethodHistory, r.Channel
+	case *HistoryRemoveRequest:
+		return MethodHistoryRemove, r.Channel
+	case *PresenceRequest:
+		return MethodPresence, r.Channel
+	case *PresenceStatsRequest:
+		return MethodPresenceStats, r.Channel
+	case *InfoRequest:
+		return MethodInfo, ""
+	case *RPCRequest:
+		return MethodRPC, ""
+	case *RefreshRequest:
+		return MethodRefresh, ""
+	case *ChannelsRequest:
+		return MethodChannels, ""
+	case *BatchRequest:
+		return MethodBatch, ""
+	}
+	return keyedTarget(r)
+}
+
+// keyedTarget is target for the methods of map and shared poll channels.
+func keyedTarget(r Request) (m Method, ch string) {
+	switch r := r.(type) {
+	case *MapPublishRequest:
+		return MethodMapPublish, r.Channel
+	case *MapRemoveRequest:
+		return MethodMapRemove, r.Channel
+	case *MapReadStateRequest:
+		return MethodMapReadState, r.Channel
+	case *MapReadStreamRequest:
+		return MethodMapReadStream, r.Channel
+	case *MapStatsRequest:
+		return MethodMapStats, r.Channel
+	case *MapClearRequest:
+		return MethodMapClear, r.Channel
+	case *SharedPollPublishRequest:
+		return MethodSharedPollPublish, r.Channel
+	}
+	panic("api: a request without a method") // which a test of all methods finds
+}
