@@ -98,7 +98,6 @@ func TestDataMode(t *testing.T) {
 		p.Process(t.Context(), []*consume.Message{m})
 		options := ""
 		if o := node.Options(); tt.options != "" && len(o) > 0 {
-			options = fmt.Sprint(o[0].IdempotencyKey, o[0].Delta, o[0].Version, o[0].VersionEpoch, o[0].Tags)
 			options = fmt.Sprintf("%s %v %d %s %v", o[0].IdempotencyKey, o[0].Delta, o[0].Version, o[0].VersionEpoch, o[0].Tags)
 		}
 		_, _, gaveUp := meter.Counts()

@@ -26,9 +26,9 @@ func open(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
 	if err != nil || mode != redis.Detect {
 		return client, err
 	}
-	info, err := client.Do(ctx, client.B().Info().Section("cluster").Build()).ToString()
-	if err != nil || !strings.Contains(info, "cluster_enabled:1") {
-		return client, nil // a server that does not tell is none of a Cluster
+	// A server that does not tell is none of a Cluster.
+	if info, _ := client.Do(ctx, client.B().Info().Section("cluster").Build()).ToString(); !strings.Contains(info, "cluster_enabled:1") {
+		return client, nil
 	}
 	client.Close()
 	return dial(ctx, s, redis.Cluster)
