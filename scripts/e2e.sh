@@ -28,7 +28,7 @@ need nginx nginx-light
 need haproxy haproxy
 need caddy caddy
 need openssl openssl
-go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults|install)$')
+go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults|install|proxies)$')
 
 step "Faults: three nodes, 300 subscribers, Redis and NATS that fail"
 go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '
@@ -70,6 +70,9 @@ need curl curl
 cd e2e/js
 "$rig" env E2E_GYRO="$gyro" E2E_PYTHON="$python/bin/python" npm run --silent browser
 cd - >/dev/null
+
+step "Go: the example backends, with centrifuge-go"
+go test -count=1 -timeout=5m ./e2e/proxies
 
 step "Installation: modules from a proxy, and examples/accounts in browsers"
 go test -count=1 -timeout=5m ./e2e/install

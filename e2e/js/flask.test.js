@@ -187,8 +187,9 @@ test('without a session there is nothing to see', { timeout: 60_000 }, async () 
   }
 });
 
-test('the requirements are those that this test runs with', async () => {
-  const wanted = (await readFile(path.join(example, 'requirements.txt'), 'utf8')).trim().split('\n').filter(line => !line.startsWith('#'));
+test('the requirements of the examples are those that these tests run with', async () => {
+  const lists = await Promise.all([example, path.join(example, '../proxies')].map(folder => readFile(path.join(folder, 'requirements.txt'), 'utf8')));
+  const wanted = lists.flatMap(text => text.trim().split('\n')).filter(line => !line.startsWith('#'));
   const { stdout } = await run(process.env.E2E_PYTHON, ['-m', 'pip', 'freeze', '--disable-pip-version-check']);
   const installed = stdout.toLowerCase().trim().split('\n');
   for (const line of wanted) assert.ok(installed.includes(line.toLowerCase()), `${line} is installed`);

@@ -23,9 +23,11 @@ export class Program {
     return program;
   }
 
-  // prints waits until the program has printed a text.
-  async prints(text) {
-    while (!this.printed.includes(text)) await once(this.output, 'more');
+  // prints waits until the program has printed a text again, so many times.
+  async prints(text, times = 1) {
+    const count = () => this.printed.split(text).length - 1;
+    const wanted = count() + times;
+    while (count() < wanted) await once(this.output, 'more');
   }
 
   async stop() {

@@ -2,9 +2,11 @@ package rig
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 )
@@ -61,17 +63,71 @@ func (p *process) Exited() <-chan struct{} { return p.exited }
 // PID of the process.
 func (p *process) PID() int { return p.cmd.Process.Pid }
 
+// Program is a process that tells by its output what it does.
+type Program struct{ *process }
+
+// StartProgram runs a program, and returns when it has printed ready.
+func StartProgram(cmd *exec.Cmd, ready string) (*Program, error) {
+	p, err := run(cmd)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	program := &Program{p}
+	if err := program.Await(ctx, ready, 1); err != nil {
+		p.Kill()
+		return nil, err
+	}
+	return program, nil
+}
+
+// Printed returns how often the program has printed text so far.
+func (p *Program) Printed(text string) int { return strings.Count(p.output.String(), text) }
+
+// Await waits until the program has printed text so many times since its start.
+func (p *Program) Await(ctx context.Context, text string, times int) error {
+	for {
+		more := p.output.next()
+		if p.Printed(text) >= times {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-p.exited:
+			return fmt.Errorf("%q has ended: %s", p.cmd.Args, &p.output)
+		case <-ctx.Done():
+			return fmt.Errorf("%q has not printed %q %d times: %s", p.cmd.Args, text, times, &p.output)
+		}
+	}
+}
+
 // output is what a process has written so far.
 type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	more chan struct{} // closed by the next Write; nil if nobody waits for it
 }
 
 // Write implements io.Writer.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.more != nil {
+		close(o.more)
+		o.more = nil
+	}
 	return o.buf.Write(p)
+}
+
+// next returns a channel that is closed when the process writes more.
+func (o *output) next() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.more == nil {
+		o.more = make(chan struct{})
+	}
+	return o.more
 }
 
 func (o *output) String() string {
