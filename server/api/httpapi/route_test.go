@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,9 @@ import (
 
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/api/internal/apitest"
+	"github.com/gyrohq/gyro/server/api/rights"
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/front/fronttest"
 )
 
@@ -150,6 +154,38 @@ func TestRoutesTransportMode(t *testing.T) {
 	got, err := s.Exchange(request(publishPath, notPublished, keyField))
 	if err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "404") || s.Served.Load() != 1 {
 		t.Errorf("%v, %v, %d served", got, err, s.Served.Load())
+	}
+}
+
+// A key that is taken away while the body of a request comes gives no rights, least of all those of other keys.
+func TestRoutesKeyTakenAway(t *testing.T) {
+	const key = "a-secret-of-billing"
+	guard := func(c rights.Config) *rights.Guard {
+		c.Section = "http_api"
+		g, err := rights.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	before := guard(rights.Config{Keys: []config.APIKey{{Name: "billing", Key: key, Methods: []string{"*"}, Channels: []string{"bill"}}}})
+	after := guard(rights.Config{Key: "secret"})
+	inForce, node := before, new(apitest.Node)
+	h := newHandler(t, node, httpapi.Config{Prefix: "/api", Guard: func() *rights.Guard { return inForce }})
+	for _, r := range h.Routes() {
+		request := httptest.NewRequest(http.MethodPost, r.Path, http.NoBody)
+		request.Header.Set("X-Api-Key", key)
+		inForce = before
+		if !r.Check(front.FromHTTP(request)) {
+			t.Errorf("%s: the key is not known", r.Path)
+		}
+		inForce = after
+		if status, _ := r.Answer(t.Context(), front.FromHTTP(request), []byte(`{"channel":"a","channels":["a"],"data":1}`), nil); status != 0 {
+			t.Errorf("%s: status %d", r.Path, status)
+		}
+	}
+	if calls := node.Calls(); len(calls) > 0 {
+		t.Errorf("%q", calls)
 	}
 }
 
