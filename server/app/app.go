@@ -412,7 +412,7 @@ func (a *App) newConsumers() (*consumers.Consumers, error) {
 
 func (a *App) mountAPI(s *site, exec *api.Executor) error {
 	h, err := httpapi.New(exec, httpapi.Config{
-		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Guard: func() *rights.Guard { return a.inForce.Load().senders },
+		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Guard: func() *rights.Guard { return a.inForce.Load().httpSenders },
 		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Observer: a.meters.http, Logger: a.log,
 	})
 	if err != nil {

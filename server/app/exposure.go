@@ -4,17 +4,16 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/gyrohq/gyro/server/config"
 )
 
 // warnExposed warns of endpoints for backends and operators that are on the port that clients
-// connect to, so that everybody who can reach that port can reach these endpoints; and of a gRPC API
-// that asks for neither a key nor a certificate.
+// connect to, so that everybody who can reach that port can reach these endpoints; and of an open
+// gRPC API.
 func (a *App) warnExposed() {
 	cfg := a.cfg
-	if g := &cfg.GRPCAPI; g.Enabled && g.Key == "" && (!g.TLS.Enabled || g.TLS.ClientCAPEM == "") && !loopback(g.Address) {
-		a.log.Warn("everybody who reaches this port may use the server API",
-			"endpoint", grpcAPIName, "address", joinAddr(g.Address, strconv.Itoa(g.Port)), "keys that change it", "grpc_api.key, grpc_api.address, grpc_api.tls.client_ca_pem")
-	}
+	a.warnOpen(&cfg.GRPCAPI)
 	clients := !cfg.WebSocket.Disabled || cfg.SSE.Enabled || cfg.HTTPStream.Enabled || cfg.UniSSE.Enabled || cfg.UniHTTPStream.Enabled ||
 		cfg.UniPoll.Enabled || cfg.UniWebSocket.Enabled || cfg.SockJS.Enabled
 	if !clients || loopback(cfg.HTTPServer.Address) {
@@ -40,6 +39,14 @@ func (a *App) warnExposed() {
 		}
 		a.log.Warn("clients reach what is meant for backends and operators",
 			"endpoint", e.section, "path", e.path, "address", externalAddr(&cfg.HTTPServer), "keys that change it", keys)
+	}
+}
+
+// warnOpen warns of a gRPC API that asks for neither a key nor a token nor a certificate.
+func (a *App) warnOpen(g *config.GRPCAPI) {
+	if g.Enabled && g.Open() && (!g.TLS.Enabled || g.TLS.ClientCAPEM == "") && !loopback(g.Address) {
+		a.log.Warn("everybody who reaches this port may use the server API", "endpoint", grpcAPIName,
+			"address", joinAddr(g.Address, strconv.Itoa(g.Port)), "keys that change it", "grpc_api.key, grpc_api.address, grpc_api.tls.client_ca_pem")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/grpcapi"
+	"github.com/gyrohq/gyro/server/api/rights"
 	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/reserve"
 	"github.com/gyrohq/gyro/server/unigrpc"
@@ -62,7 +63,8 @@ func (a *App) makeGRPC(exec *api.Executor) error {
 			return err
 		}
 		server, err := grpcapi.New(exec, grpcapi.Config{
-			TLS: tls, HandshakeFailed: a.handshakeFailed(grpcAPIName), Key: c.Key, ErrorMode: c.ErrorMode,
+			TLS: tls, HandshakeFailed: a.handshakeFailed(grpcAPIName), ErrorMode: c.ErrorMode,
+			Guard:                 func() *rights.Guard { return a.inForce.Load().grpcSenders },
 			MaxReceiveMessageSize: c.MaxReceiveMessageSize, Reflection: c.Reflection, Ready: a.readiness(),
 			Observer: a.meters.grpc, Logger: a.log,
 		})

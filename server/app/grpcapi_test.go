@@ -94,8 +94,11 @@ func TestGRPCAPIExposed(t *testing.T) {
 		want bool
 	}{
 		"open": {func(c *config.GRPCAPI) { c.Key = "" }, true}, "key": {func(*config.GRPCAPI) {}, false},
-		"loopback":            {func(c *config.GRPCAPI) { c.Key, c.Address = "", "127.0.0.1" }, false},
-		"TLS of the server":   {func(c *config.GRPCAPI) { c.Key, c.TLS = "", certificate(1) }, true},
+		"loopback":          {func(c *config.GRPCAPI) { c.Key, c.Address = "", "127.0.0.1" }, false},
+		"TLS of the server": {func(c *config.GRPCAPI) { c.Key, c.TLS = "", certificate(1) }, true},
+		"key with rights": {func(c *config.GRPCAPI) {
+			c.Key, c.Keys = "", []config.APIKey{{Name: "billing", Key: "a-secret-of-billing", Methods: []string{"*"}}}
+		}, false},
 		"client certificates": {func(c *config.GRPCAPI) { c.Key, c.TLS = "", certificate(1); c.TLS.ClientCAPEM = c.TLS.CertPEM }, false},
 	} {
 		s := startServer(t, func(cfg *config.Config) {
@@ -109,6 +112,29 @@ func TestGRPCAPIExposed(t *testing.T) {
 	}
 }
 
+// TestGRPCAPIOpenedByReload: whoever takes the last key away by a reload is warned.
+func TestGRPCAPIOpenedByReload(t *testing.T) {
+	t.Parallel()
+	key := apiKey
+	edit := func(cfg *config.Config) {
+		withGRPC(cfg)
+		cfg.GRPCAPI.Address, cfg.GRPCAPI.Key = "", key
+	}
+	s := startServer(t, edit)
+	conn := dialGRPC(s, grpcAPIName, nil)
+	if _, err := grpctest.Call(t.Context(), conn, api.MethodInfo, `{}`); status.Code(err) != codes.Unauthenticated {
+		t.Error(err)
+	}
+	key = ""
+	if err := s.app.Reload(testConfig(edit)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := grpctest.Call(t.Context(), conn, api.MethodInfo, `{}`); err != nil {
+		t.Error(err)
+	}
+	s.awaitLog("everybody who reaches this port may use the server API")
+}
+
 // TestGRPCAPIRefusesToStart: mistakes name the key.
 func TestGRPCAPIRefusesToStart(t *testing.T) {
 	t.Parallel()
@@ -120,6 +146,8 @@ func TestGRPCAPIRefusesToStart(t *testing.T) {
 	for want, edit := range map[string]func(*config.GRPCAPI){
 		"grpc_api.error_mode":               func(c *config.GRPCAPI) { c.ErrorMode = "x" },
 		"grpc_api.max_receive_message_size": func(c *config.GRPCAPI) { c.MaxReceiveMessageSize = -1 },
+		"grpc_api.keys[0](a)":               func(c *config.GRPCAPI) { c.Keys = []config.APIKey{{Name: "a"}} },
+		"grpc_api.jwks.endpoint":            func(c *config.GRPCAPI) { c.JWKS.Enabled = true },
 		"grpc_api.tls.cert_pem":             func(c *config.GRPCAPI) { c.TLS.Enabled = true },
 		"grpc_api: listener":                func(c *config.GRPCAPI) { c.Port = taken.Addr().(*net.TCPAddr).Port },
 	} {

@@ -32,10 +32,11 @@ type snapshot struct {
 	// subscribe is connect unless subscription tokens have a section of their own.
 	subscribe *auth.Verifier
 	backend   *backend.Backend
-	senders   *rights.Guard // those of the server API
-	node      *gyro.Node
-	log       *slog.Logger
-	refusals  refusal.Reporter
+	// httpSenders and grpcSenders know who may use the server API.
+	httpSenders, grpcSenders *rights.Guard
+	node                     *gyro.Node
+	log                      *slog.Logger
+	refusals                 refusal.Reporter
 }
 
 // newSnapshot returns the snapshot of a validated configuration, without routes and proxies. Errors
@@ -56,9 +57,14 @@ func newSnapshot(cfg *config.Config, node *gyro.Node, sets *jwks.Cache, log *slo
 			return nil, fmt.Errorf("client.subscription_token.%w", err)
 		}
 	}
-	own := &cfg.HTTPAPI
-	s.senders, err = rights.New(rights.Config{
-		Section: "http_api", Key: own.Key, Insecure: own.Insecure, Keys: own.Keys, JWKS: own.JWKS, Sets: sets,
+	h, g := &cfg.HTTPAPI, &cfg.GRPCAPI
+	if s.httpSenders, err = rights.New(rights.Config{
+		Section: "http_api", Key: h.Key, Insecure: h.Insecure, Keys: h.Keys, JWKS: h.JWKS, Sets: sets,
+	}); err != nil {
+		return nil, err
+	}
+	s.grpcSenders, err = rights.New(rights.Config{
+		Section: grpcAPIName, Key: g.Key, Insecure: g.Open(), Keys: g.Keys, JWKS: g.JWKS, Sets: sets,
 	})
 	return s, err
 }
@@ -72,7 +78,8 @@ func authOptions(cfg *config.Config, sets *jwks.Cache, section string) auth.Opti
 func (s *snapshot) prefetch() {
 	s.connect.Prefetch()
 	s.subscribe.Prefetch()
-	s.senders.Prefetch()
+	s.httpSenders.Prefetch()
+	s.grpcSenders.Prefetch()
 }
 
 // publish puts the snapshot of a configuration in force. After an error nothing has changed.
@@ -125,6 +132,7 @@ func (a *App) Reload(cfg *config.Config) error {
 		return err
 	}
 	a.inForce.Load().prefetch()
+	a.warnOpen(&next.GRPCAPI)
 	if len(restart) > 0 {
 		a.log.Warn("configuration reloaded, but some keys that changed need a restart", "keys", strings.Join(restart, ", "))
 	} else {

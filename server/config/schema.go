@@ -174,11 +174,16 @@ type GRPCAPI struct {
 	ErrorMode             string      `key:"error_mode" enum:"transport" doc:"With transport, API errors become gRPC statuses."`
 	Address               string      `key:"address" doc:"Address to listen on; empty for all."`
 	Port                  int         `key:"port" def:"10000" min:"0" max:"65535" doc:"Port to listen on."`
-	Key                   string      `key:"key" opt:"secret" doc:"Secret that backends send; empty: every call is allowed."`
+	Key                   string      `key:"key" opt:"secret,reload" doc:"Secret that backends send, which may do everything. Without it, and without the keys and tokens below, every call is allowed."`
+	Keys                  []APIKey    `key:"keys" opt:"reload" doc:"Further keys, with rights of their own (docs/http-api.md#keys-with-rights). Gyro's own key."`
+	JWKS                  APIJWKS     `key:"jwks" opt:"reload"`
 	TLS                   ListenerTLS `key:"tls"`
 	Reflection            bool        `key:"reflection" doc:"Serve the reflection service, which needs no key."`
 	MaxReceiveMessageSize int         `key:"max_receive_message_size" min:"0" max:"2147483647" doc:"Largest request, bytes; 0 for 4 MiB."`
 }
+
+// Open tells that calls need neither a key nor a token.
+func (g *GRPCAPI) Open() bool { return g.Key == "" && len(g.Keys) == 0 && !g.JWKS.Enabled }
 
 // WebSocket is the WebSocket transport.
 type WebSocket struct {

@@ -135,17 +135,24 @@ func (u *UniHTTP) check(p *problems, section string) {
 
 // checkAPI refuses tokens of clients for the server API.
 func (c *Config) checkAPI(p *problems) {
-	own := &c.HTTPAPI.JWKS
-	if !own.Enabled || own.Audience != "" || own.Scope != "" {
-		return
-	}
-	for _, t := range []*Token{&c.Client.Token, &c.Client.SubscriptionToken.Token} {
-		same := func(x JWKSProvider) bool { return x.Enabled && x.Endpoint == own.Endpoint }
-		if t.JWKSPublicEndpoint == own.Endpoint || t.JWKS.Enabled && slices.ContainsFunc(t.JWKS.Providers, same) {
-			p.add("http_api.jwks.endpoint", "is that of clients' tokens as well, so http_api.jwks needs an audience or a scope, which clients do not have")
-			return
+	check := func(section string, own *APIJWKS) {
+		if own.Enabled && own.Audience == "" && own.Scope == "" && c.clientsUse(own.Endpoint) {
+			p.add(section+".endpoint", "is that of clients' tokens as well, so %s needs an audience or a scope, which clients do not have", section)
 		}
 	}
+	check("http_api.jwks", &c.HTTPAPI.JWKS)
+	check("grpc_api.jwks", &c.GRPCAPI.JWKS)
+}
+
+// clientsUse tells whether a JWKS has keys of clients' tokens.
+func (c *Config) clientsUse(endpoint string) bool {
+	for _, t := range []*Token{&c.Client.Token, &c.Client.SubscriptionToken.Token} {
+		same := func(x JWKSProvider) bool { return x.Enabled && x.Endpoint == endpoint }
+		if t.JWKSPublicEndpoint == endpoint || t.JWKS.Enabled && slices.ContainsFunc(t.JWKS.Providers, same) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Config) checkClient(p *problems) {

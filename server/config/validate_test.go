@@ -58,6 +58,8 @@ var validateTests = []struct{ text, want string }{
 	{`{"client":{"token":{"jwks_public_endpoint":"https://x"}},"http_api":{"jwks":{"enabled":true,"endpoint":"https://x"}}}`, `http_api.jwks.endpoint: is that of clients' tokens as well`},
 	{`{"client":{"token":{"jwks":{"enabled":true,"providers":[{"name":"p1","enabled":true,"issuer":"i","endpoint":"https://x"}]}}},"http_api":{"jwks":{"enabled":true,"endpoint":"https://x"}}}`, `http_api.jwks.endpoint: is that of clients' tokens as well`},
 	{`{"client":{"token":{"jwks_public_endpoint":"https://x"}},"http_api":{"jwks":{"enabled":true,"endpoint":"https://x","scope":"api"}}}`, ""},
+	{`{"client":{"token":{"jwks_public_endpoint":"https://x"}},"grpc_api":{"jwks":{"enabled":true,"endpoint":"https://x"}}}`, `grpc_api.jwks.endpoint: is that of clients' tokens as well`},
+	{`{"client":{"token":{"jwks_public_endpoint":"https://x"}},"grpc_api":{"jwks":{"enabled":true,"endpoint":"https://x","audience":"api"}}}`, ""},
 	{`{"client":{"proxy":{"connect":{"enabled":true}}}}`, `client.proxy.connect.endpoint: is required`},
 	{`{"client":{"proxy":{"refresh":{"enabled":true}}}}`, `client.proxy.refresh.endpoint: is required`},
 	{`{"client":{"allowed_origins":["[a"]}}`, `client.allowed_origins: pattern 0, "[a"`},

@@ -24,6 +24,8 @@ func codeOf(e *api.Error) codes.Code {
 	switch e.Code {
 	case api.ErrUnknownChannel.Code, api.ErrNotFound.Code:
 		return codes.NotFound
+	case api.ErrPermissionDenied.Code:
+		return codes.PermissionDenied
 	case api.ErrBadRequest.Code, api.ErrNotAvailable.Code:
 		return codes.InvalidArgument
 	case api.ErrUnrecoverablePosition.Code:

@@ -4,15 +4,12 @@ package grpcapi
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,11 +18,11 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
 
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/api/rights"
 	"github.com/gyrohq/gyro/server/internal/grpcserver"
 )
 
@@ -36,8 +33,11 @@ type Config struct {
 	// HandshakeFailed is called when a handshake of TLS has failed, on any goroutine. Default:
 	// nothing is.
 	HandshakeFailed func(addr string, err error)
+	// Guard returns what is in force about keys and tokens, and what they may do; each call of a
+	// method asks it. Default: that of Key. The services health and reflection need neither.
+	Guard func() *rights.Guard
 	// Key that calls must present, as metadata authorization with the value "apikey KEY". Without
-	// a key every call is allowed. The services health and reflection need none.
+	// a key every call is allowed.
 	Key string
 	// ErrorMode is "" (errors in answers of status OK) or "transport" (errors as status). A call
 	// can ask for the latter with its metadata.
@@ -70,8 +70,7 @@ const modeTransport = "transport"
 type Server struct {
 	*grpcserver.Server
 	exec      *api.Executor
-	keyed     bool
-	digest    [sha256.Size]byte // of the value of authorization
+	guard     func() *rights.Guard
 	transport bool
 	observer  api.Observer
 	refusals  refusal.Reporter
@@ -88,8 +87,15 @@ func New(exec *api.Executor, c Config) (*Server, error) {
 		return nil, fmt.Errorf(`grpc_api.error_mode: %q is neither "" nor "transport"`, c.ErrorMode)
 	}
 	s := &Server{
-		exec: exec, keyed: c.Key != "", digest: sha256.Sum256([]byte("apikey " + c.Key)), transport: c.ErrorMode == modeTransport,
+		exec: exec, guard: c.Guard, transport: c.ErrorMode == modeTransport,
 		observer: c.Observer, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
+	}
+	if s.guard == nil {
+		only, err := rights.New(rights.Config{Section: "grpc_api", Key: c.Key, Insecure: c.Key == ""})
+		if err != nil {
+			return nil, err
+		}
+		s.guard = func() *rights.Guard { return only }
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.Server = grpcserver.New(c.TLS, c.HandshakeFailed,
@@ -130,45 +136,6 @@ func (s *Server) Stop() {
 	s.Server.Stop()
 }
 
-// prefix of the methods that need the key.
-const prefix = "/" + api.ServiceName + "/"
-
-var errUnauthenticated = status.Error(codes.Unauthenticated, "unauthenticated")
-
-// enter is called for each call before anything of its request is read, on the goroutine that reads the
-// connection.
-func (s *Server) enter(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if !strings.HasPrefix(info.FullMethodName, prefix) {
-		return s.untilStop(ctx), nil
-	}
-	if !s.keyed {
-		return ctx, nil
-	}
-	text := "the call has no metadata authorization"
-	if values := info.Header["authorization"]; len(values) > 0 {
-		digest := sha256.Sum256([]byte(values[0]))
-		if subtle.ConstantTimeCompare(digest[:], s.digest[:]) == 1 {
-			return ctx, nil
-		}
-		text = "the call's metadata authorization is not the word apikey, a space, and grpc_api.key"
-	}
-	s.refuse(ctx, info.FullMethodName, codes.Unauthenticated, refusal.Because(errUnauthenticated, "grpc_api.key", text))
-	return ctx, errUnauthenticated
-}
-
-// untilStop returns a context that also ends with Stop.
-func (s *Server) untilStop(ctx context.Context) context.Context {
-	call, cancel := context.WithCancel(ctx)
-	forget := context.AfterFunc(s.closing, cancel)
-	context.AfterFunc(ctx, func() { forget() })
-	return call
-}
-
-// refuse tells the log why a call is answered with a status.
-func (s *Server) refuse(ctx context.Context, method string, code codes.Code, err error) {
-	s.refusals.Report(refusal.Refusal{Kind: "API request refused", Addr: grpcserver.Addr(ctx), Path: method}, uint32(code), err)
-}
-
 // serve serves a call of a method.
 func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error) (answer any, err error) {
 	defer func() {
@@ -177,6 +144,10 @@ func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error
 			answer, err = nil, status.Error(codes.Internal, api.ErrInternal.Message)
 		}
 	}()
+	exec, err := s.admitted(ctx, m)
+	if err != nil {
+		return nil, err
+	}
 	c := &call{request: m.NewRequest(), field: fieldResult}
 	if err := decode(c); err != nil {
 		s.failed(m, api.StageRead)
@@ -192,7 +163,7 @@ func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error
 		s.refuse(ctx, prefix+m.RPC(), codes.InvalidArgument, refusal.Because(err, "", "the request is not a Protobuf message of its type"))
 		return nil, err
 	}
-	res, err := s.execute(ctx, m, c.request)
+	res, err := s.execute(ctx, exec, m, c.request)
 	switch {
 	case err != nil && s.wantsTransport(ctx):
 		return nil, statusOf(api.AsError(err))
@@ -206,12 +177,12 @@ func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error
 }
 
 // execute runs a request, and tells the observer.
-func (s *Server) execute(ctx context.Context, m api.Method, r api.Request) (api.Result, error) {
+func (s *Server) execute(ctx context.Context, exec *api.Executor, m api.Method, r api.Request) (api.Result, error) {
 	if s.observer == nil {
-		return s.exec.Execute(ctx, r)
+		return exec.Execute(ctx, r)
 	}
 	begin := time.Now()
-	res, err := s.exec.Execute(ctx, r)
+	res, err := exec.Execute(ctx, r)
 	s.observer.Executed(m, time.Since(begin), res, err)
 	return res, err
 }

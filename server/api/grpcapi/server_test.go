@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,13 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/descriptorpb"
 
@@ -102,24 +99,7 @@ func start(t *testing.T, c grpcapi.Config) *fixture {
 	if f.Server, err = grpcapi.New(exec, c); err != nil {
 		t.Fatal(err)
 	}
-	l := bufconn.Listen(64 << 10)
-	served := make(chan error, 1)
-	go func() { served <- f.Serve(l) }()
-	f.conn, err = grpc.NewClient("passthrough:///test", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		f.conn.Close()
-		f.Stop()
-		if err := f.Wait(context.Background(), patience); err != nil {
-			t.Error(err)
-		}
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
+	f.conn = grpctest.Serve(t, f.Server)
 	return f
 }
 
@@ -308,7 +288,8 @@ func TestKey(t *testing.T) {
 		t.Error(err)
 	}
 	log := f.logged(t)
-	for _, want := range []string{`"key":"grpc_api.key"`, `"path":"` + publish + `"`, `"addr":`, "has no metadata authorization", "is not the word apikey"} {
+	for _, want := range []string{`"key":"grpc_api.key"`, `"path":"` + publish + `"`, `"addr":`, `the request has no API key: it is the metadata authorization with the value \"apikey KEY\"`,
+		`"the request's API key is not grpc_api.key"`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %s:\n%s", want, log)
 		}

@@ -161,6 +161,8 @@ var own = []struct{ keys, then string }{
 	{"client.token.jwks.enabled", "A key of Centrifugo PRO. Without it, tokens of these providers are refused; `jwks_public_endpoint` takes one provider."},
 	{"http_api.keys http_api.jwks.enabled http_api.jwks.methods http_api.jwks.channels",
 		"Requests with these keys are refused, and without Centrifugo PRO those with tokens: give the services `http_api.key`."},
+	{"grpc_api.keys grpc_api.jwks.enabled grpc_api.jwks.methods grpc_api.jwks.channels",
+		"**Without `grpc_api.key` everybody may call everything.** With it, calls with these keys are refused, and without Centrifugo PRO those with tokens."},
 	{"channel.namespaces[].batch_max_delay channel.namespaces[].batch_max_size", "Every publication is written at once."},
 	{"client.proxy.connect.max_concurrency client.proxy.connect.max_queue client.proxy.connect.breaker.failures client.proxy.connect.breaker.open_for",
 		"A backend that is down is asked by every client; the same holds for all other proxies."},

@@ -5,15 +5,52 @@ package grpctest
 import (
 	"context"
 	"fmt"
+	"net"
 	"reflect"
+	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/gyrohq/gyro/server/api"
 )
+
+// patience bounds how long a server may take to end.
+const patience = 20 * time.Second
+
+// Serve runs a server in memory until the test ends, and returns a connection to it.
+func Serve(tb testing.TB, server interface {
+	Serve(l net.Listener) error
+	Stop()
+	Wait(ctx context.Context, linger time.Duration) error
+},
+) *grpc.ClientConn {
+	tb.Helper()
+	l := bufconn.Listen(64 << 10)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	conn, err := grpc.NewClient("passthrough:///test", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		conn.Close()
+		server.Stop()
+		if err := server.Wait(context.Background(), patience); err != nil {
+			tb.Error(err)
+		}
+		if err := <-served; err != nil {
+			tb.Error(err)
+		}
+	})
+	return conn
+}
 
 // Codec sends a []byte, and receives into a *[]byte, as they are.
 type Codec struct{}
