@@ -56,8 +56,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Workers are goroutines that serve calls one after the other. Without one a call gets a goroutine of its own,
-// whose stack has to grow first, which is a fifth of what a publish costs.
+// Workers are goroutines that serve calls one after the other, with a stack that has grown already. A call for
+// which no worker is free gets a goroutine of its own.
 const (
 	workersPerCPU = 64
 	maxWorkers    = 512
