@@ -50,7 +50,7 @@ func TestStartWithoutQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = a.Start(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "consumers[0](events): ") || strings.Contains(err.Error(), "hush") {
+	if err == nil || !strings.Contains(err.Error(), "consumers[0](events).redis_stream.address: ") || strings.Contains(err.Error(), "hush") {
 		t.Errorf("got %v", err)
 	}
 }

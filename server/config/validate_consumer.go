@@ -32,6 +32,9 @@ func (c *Config) checkConsumers(p *problems) {
 				p.add(key+"."+n.Type+"."+r.key, "is required, or has a value that does not fit")
 			}
 		}
+		if n.Type == TypeRedisStream {
+			n.RedisStream.check(p, key+"."+n.Type)
+		}
 		if mode != nil && mode.Enabled && mode.Channels == "" {
 			p.add(key+"."+n.Type+".publication_data_mode", "the name of what holds the channels is required")
 		}

@@ -77,17 +77,21 @@ func (m *PresenceManager) check(p *problems, key string) {
 }
 
 func (r *PrefixedRedis) check(p *problems, key string) {
+	r.Redis.check(p, key)
+	checkStartTimeout(p, key, r.StartTimeout)
+	checkClientTLS(p, key+".tls", r.TLS)
+	checkClientTLS(p, key+".sentinel_tls", r.SentinelTLS)
+}
+
+func (r *Redis) check(p *problems, key string) {
 	checkPositive(p, key+".connect_timeout", r.ConnectTimeout)
 	checkPositive(p, key+".io_timeout", r.IOTimeout)
-	checkStartTimeout(p, key, r.StartTimeout)
 	if r.DB < 0 {
 		p.add(key+".db", "%d is negative", r.DB)
 	}
 	if len(r.ClusterAddress) == 0 && len(r.SentinelAddress) > 0 && r.SentinelMasterName == "" {
 		p.add(key+".sentinel_master_name", "is required by sentinel_address")
 	}
-	checkClientTLS(p, key+".tls", r.TLS)
-	checkClientTLS(p, key+".sentinel_tls", r.SentinelTLS)
 }
 
 // checkPresenceTTL requires a second at least, the unit in which Redis expires entries.

@@ -20,7 +20,8 @@ import (
 
 // Source receives messages from a queue and gives them to a Processor.
 type Source interface {
-	// Connect checks that the queue can be used. It is called once, before Run.
+	// Connect checks that the queue can be used. It is called once, before Run. If an option is to
+	// blame, it returns an *OptionError.
 	Connect(ctx context.Context) error
 	// Run consumes until ctx ends, then finishes what it has begun and returns nil. An error means
 	// that the source cannot go on; faults that may pass are no errors.

@@ -108,10 +108,10 @@ func buildRedis(key string, c *config.Consumer) (built, error) {
 		return built{}, err
 	}
 	if len(shards) != 1 {
-		return built{}, fmt.Errorf("%s.address: a consumer has one shard, not %d", key, len(shards))
+		return built{}, fmt.Errorf("%s.%s: a consumer has one shard, not %d", key, engine.AddressKey(&o.Redis), len(shards))
 	}
 	s, err := redisstream.New(redisstream.Config{
-		Redis: shards[0], Streams: o.Streams, Group: o.ConsumerGroup, VisibilityTimeout: o.VisibilityTimeout,
+		Redis: shards[0], AddressOption: engine.AddressKey(&o.Redis), Streams: o.Streams, Group: o.ConsumerGroup, VisibilityTimeout: o.VisibilityTimeout,
 		Workers: o.NumWorkers, Payload: o.PayloadValue, Method: o.MethodValue, DeadLetter: c.DeadLetter,
 	})
 	if err != nil {
@@ -174,7 +174,7 @@ func New(cfg Config) (*Consumers, error) {
 		if c.DeadLetter == "" {
 			b.deadLetter = nil
 		}
-		s.list = append(s.list, &consumer{key: key, source: b.source, processor: consume.NewProcessor(consume.Config{
+		s.list = append(s.list, &consumer{key: key + "." + c.Type, source: b.source, processor: consume.NewProcessor(consume.Config{
 			Name: c.Name, Executor: cfg.Executor, Commands: cfg.Commands, Meter: cfg.Meter(c.Name), Mode: dataMode(b.mode),
 			Ordered: b.ordered, RetryTime: c.RetryTime, DeadLetter: b.deadLetter, Logger: cfg.Logger,
 		})})
@@ -197,6 +197,9 @@ func (s *Consumers) Connect(ctx context.Context) error {
 	for i, c := range s.list {
 		if err := c.source.Connect(ctx); err != nil {
 			(&Consumers{list: s.list[:i+1]}).Close()
+			if _, named := errors.AsType[*consume.OptionError](err); named {
+				return fmt.Errorf("%s.%w", c.key, err)
+			}
 			return fmt.Errorf("%s: %w", c.key, err)
 		}
 	}

@@ -42,6 +42,12 @@ func addresses(c *config.Redis) (list []string, name string, mode redis.Mode) {
 	return c.Address, "address", redis.Detect
 }
 
+// AddressKey is the key below a section that has the addresses in use.
+func AddressKey(c *config.Redis) string {
+	_, name, _ := addresses(c)
+	return name
+}
+
 // RedisShards returns the shards that the addresses of a section describe. Errors name the key.
 func RedisShards(key string, c *config.Redis) ([]redis.Shard, error) {
 	base, err := redisShard(key, c)

@@ -30,7 +30,7 @@ func NewSentinel(tb testing.TB, opts Options) *Sentinel {
 	s.Servers = []*Server{primary, Standalone(tb, replicaOf)}
 	s.awaitReplica()
 	for range 3 {
-		s.Sentinels = append(s.Sentinels, start(tb, "", []string{"--sentinel"}, s.config(opts)))
+		s.Sentinels = append(s.Sentinels, start(tb, "", append([]string{"--sentinel"}, opts.tlsArgs()...), s.config(opts)))
 	}
 	for _, sentinel := range s.Sentinels {
 		sentinel.await("a Sentinel that knows the others", func() bool {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,15 +37,36 @@ type Options struct {
 	// Persistent keeps data over Restart(false). Every write is in a file before it is
 	// answered.
 	Persistent bool
+	// TLS is what clients have to use, and what the servers use between themselves. Default: plaintext.
+	TLS *TLS
 	// Args are further arguments of redis-server, such as "--maxmemory", "5mb".
 	Args []string
 }
+
+// TLS has the files of a server that asks clients for certificates.
+type TLS struct {
+	// Cert and Key are for both sides of connections. CA signed those of clients.
+	Cert, Key, CA string
+}
+
+func (o *Options) tlsArgs() []string {
+	if o.TLS == nil {
+		return nil
+	}
+	return []string{
+		tlsCert, o.TLS.Cert, "--tls-key-file", o.TLS.Key, "--tls-ca-cert-file", o.TLS.CA,
+		"--tls-replication", "yes", "--tls-cluster", "yes",
+	}
+}
+
+const tlsCert = "--tls-cert-file"
 
 // Server is one redis-server process. Its methods fail the test on errors. Only Do and Addr may
 // be called concurrently.
 type Server struct {
 	tb       testing.TB
-	port     int
+	port     int // that of clients
+	plain    int // that of Do, which is another one with TLS
 	dir      string
 	password string
 	args     []string
@@ -57,7 +79,7 @@ type Server struct {
 // Standalone starts a server that stands alone.
 func Standalone(tb testing.TB, opts Options) *Server {
 	tb.Helper()
-	args := append([]string{"--save", "", "--appendonly", yesNo(opts.Persistent), "--appendfsync", "always"}, opts.Args...)
+	args := append([]string{"--save", "", "--appendonly", yesNo(opts.Persistent), "--appendfsync", "always"}, append(opts.tlsArgs(), opts.Args...)...)
 	if opts.Password != "" {
 		args = append(args, "--requirepass", opts.Password, "--masterauth", opts.Password)
 	}
@@ -80,7 +102,13 @@ func start(tb testing.TB, password string, args []string, config []byte) *Server
 	args = append(args, "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no")
 	for range 10 {
 		s.port = freePort(tb)
-		s.args = append(args[:len(args):len(args)], "--port", strconv.Itoa(s.port))
+		s.plain = s.port
+		s.args = args[:len(args):len(args)]
+		if slices.Contains(args, tlsCert) {
+			s.plain = freePort(tb)
+			s.args = append(s.args, "--tls-port", strconv.Itoa(s.port))
+		}
+		s.args = append(s.args, "--port", strconv.Itoa(s.plain))
 		if s.launch() {
 			return s
 		}

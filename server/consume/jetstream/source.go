@@ -2,10 +2,12 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -84,12 +86,37 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 		options = append(options, nats.Secure(s.cfg.TLS))
 	}
 	if s.conn, err = nats.Connect(s.cfg.URL, options...); err != nil {
-		return fmt.Errorf("connecting: %w", err)
+		return consume.Blame(s.optionFor(err), fmt.Errorf("connecting: %w", err))
 	}
 	if s.js, err = jetstream.New(s.conn); err != nil {
 		return err
 	}
-	return s.attach(ctx)
+	err = s.attach(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return consume.Blame("stream_name", err)
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		return consume.Blame("durable_consumer_name", err)
+	}
+	return err
+}
+
+// optionFor returns the option that is to blame for the error of a connection.
+func (s *Source) optionFor(err error) string {
+	if option := consume.TLSOption("tls", err); option != "" {
+		return option
+	}
+	switch {
+	case errors.Is(err, nats.ErrSecureConnWanted), errors.Is(err, nats.ErrSecureConnRequired):
+		return "tls.enabled"
+	case s.cfg.CredentialsFile != "" && (errors.Is(err, os.ErrNotExist) || errors.Is(err, nats.ErrAuthorization)):
+		return "credentials_file"
+	case !errors.Is(err, nats.ErrAuthorization):
+		return cmp.Or(consume.CutOff("url", s.cfg.TLS != nil, err), "url")
+	case s.cfg.User == "" && s.cfg.Password == "" && s.cfg.Token != "":
+		return "token"
+	}
+	return "username, password"
 }
 
 // attach finds the consumer, or makes it.

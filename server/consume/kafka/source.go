@@ -2,6 +2,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/aws"
@@ -133,9 +135,29 @@ func (s *Source) Connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.DialTimeout*time.Duration(len(s.cfg.Brokers)))
 	defer cancel()
 	if err := client.Ping(ctx); err != nil {
-		return fmt.Errorf("brokers %s: %w", strings.Join(s.cfg.Brokers, ", "), err)
+		return consume.Blame(s.optionFor(err), fmt.Errorf("brokers %s: %w", strings.Join(s.cfg.Brokers, ", "), err))
 	}
 	return nil
+}
+
+// optionFor returns the option that is to blame for the error of a connection.
+func (s *Source) optionFor(err error) string {
+	if option := consume.TLSOption("tls", err); option != "" {
+		return option
+	}
+	switch text := err.Error(); {
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		return "sasl_user, sasl_password"
+	case errors.Is(err, kerr.UnsupportedSaslMechanism), strings.Contains(text, "is SASL missing?"):
+		return "sasl_mechanism"
+	case strings.Contains(text, "is TLS missing?"), strings.Contains(text, "tls alert record"):
+		return "tls.enabled"
+	}
+	place := "brokers"
+	if s.cfg.Mechanism != "" {
+		place += ", sasl_user, sasl_password"
+	}
+	return cmp.Or(consume.CutOff(place, s.cfg.TLS != nil, err), "brokers")
 }
 
 // Close implements consume.Source.

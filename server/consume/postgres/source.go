@@ -3,11 +3,13 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -124,7 +126,24 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 	if s.db, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), s.pool); err != nil {
 		return err
 	}
-	return s.db.Ping(ctx)
+	if err := s.db.Ping(ctx); err != nil {
+		return consume.Blame(s.optionFor(err), err)
+	}
+	return nil
+}
+
+// optionFor returns the option that is to blame for the error of a connection.
+func (s *Source) optionFor(err error) string {
+	if option := consume.TLSOption("tls", err); option != "" {
+		return option
+	}
+	switch text := err.Error(); {
+	case strings.Contains(text, "requires a valid client certificate"):
+		return "tls.cert_pem"
+	case strings.Contains(text, "no encryption"), strings.Contains(text, "server refused TLS connection"):
+		return "tls.enabled"
+	}
+	return cmp.Or(consume.CutOff("dsn", s.cfg.TLS != nil, err), "dsn")
 }
 
 // Close implements consume.Source.

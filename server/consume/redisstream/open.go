@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/server/consume"
 )
 
 // open connects to a shard. A plain address may be that of a Cluster's node.
@@ -34,6 +35,21 @@ func open(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
 	return dial(ctx, s, redis.Cluster)
 }
 
+// optionFor returns the option that is to blame for the error of a connection.
+func (c *Config) optionFor(err error) string {
+	if option := consume.TLSOption("tls", err); option != "" {
+		return option
+	}
+	switch text := err.Error(); {
+	case strings.Contains(text, "WRONGPASS"), strings.Contains(text, "NOAUTH"):
+		return "password"
+	case strings.Contains(text, "No such master"):
+		return "sentinel_master_name"
+	}
+	place := cmp.Or(c.AddressOption, "address")
+	return cmp.Or(consume.CutOff(place, c.Redis.TLS != nil, err), place)
+}
+
 func dial(ctx context.Context, s *redis.Shard, mode redis.Mode) (rueidis.Client, error) {
 	o := rueidis.ClientOption{
 		InitAddress: s.Addresses, Username: s.User, Password: s.Password, ClientName: s.ClientName, SelectDB: s.DB,
@@ -47,7 +63,13 @@ func dial(ctx context.Context, s *redis.Shard, mode redis.Mode) (rueidis.Client,
 			network, address = "unix", path
 		}
 		if secure != nil {
-			return (&tls.Dialer{NetDialer: d, Config: secure}).DialContext(ctx, network, address)
+			conn, err := (&tls.Dialer{NetDialer: d, Config: secure}).DialContext(ctx, network, address)
+			if err != nil && secure == s.SentinelTLS {
+				if option := consume.TLSOption("sentinel_tls", err); option != "" {
+					err = consume.Blame(option, err)
+				}
+			}
+			return conn, err
 		}
 		return d.DialContext(ctx, network, address)
 	}

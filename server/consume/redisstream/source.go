@@ -20,6 +20,8 @@ import (
 type Config struct {
 	// Redis is the server, the Sentinels or the Cluster with the streams.
 	Redis redis.Shard
+	// AddressOption is the option with the addresses, for errors. Default: "address".
+	AddressOption string
 	// Streams are the keys of the streams, Group is the name of the consumer group. Both are required.
 	Streams []string
 	Group   string
@@ -71,11 +73,11 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if s.redis, err = open(ctx, &s.cfg.Redis); err != nil {
-		return err
+		return consume.Blame(s.cfg.optionFor(err), err)
 	}
 	for _, stream := range s.cfg.Streams {
 		if err := s.createGroup(ctx, stream); err != nil {
-			return err
+			return consume.Blame("streams", err)
 		}
 	}
 	return nil

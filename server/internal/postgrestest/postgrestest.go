@@ -1,0 +1,152 @@
+//go:build unix
+
+// Package postgrestest starts real PostgreSQL servers for tests, each on a free loopback port with its
+// data in a temporary folder. Without the programs of PostgreSQL (package postgresql of Debian), tests fail.
+package postgrestest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// patience is how long a server may take to start.
+const patience = 20 * time.Second
+
+// Options of a server. The zero value lets everybody in as user gyro, who may do everything.
+type Options struct {
+	// Files are written into the folder of the data, where settings find them by their names.
+	Files map[string][]byte
+	// Settings are those of postgresql.conf, such as "ssl=on".
+	Settings []string
+}
+
+// Server is a PostgreSQL.
+type Server struct {
+	dir  string
+	port int
+	cmd  *exec.Cmd
+	attr *syscall.SysProcAttr // of its processes, which may not be those of root
+}
+
+// Start starts a server and waits until it answers. The caller calls Stop.
+func Start(o Options) (*Server, error) {
+	s := &Server{attr: new(syscall.SysProcAttr)}
+	err := s.start(o)
+	if err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) start(o Options) (err error) {
+	if s.dir, err = os.MkdirTemp("", "gyro-postgres"); err != nil {
+		return err
+	}
+	if err := s.own(s.dir); err != nil {
+		return err
+	}
+	data := filepath.Join(s.dir, "data")
+	initdb := exec.Command(program("initdb"), "-D", data, "-U", "gyro", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
+	initdb.SysProcAttr, initdb.Dir = s.attr, s.dir
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	for name, content := range o.Files {
+		file := filepath.Join(data, name)
+		if err := errors.Join(os.WriteFile(file, content, 0o600), s.own(file)); err != nil {
+			return err
+		}
+	}
+	return s.run(data, o.Settings)
+}
+
+// own gives a file to the user who runs PostgreSQL, which refuses to run as root.
+func (s *Server) own(path string) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return err
+	}
+	uid, _ := strconv.Atoi(u.Uid) // numbers, on Unix
+	gid, _ := strconv.Atoi(u.Gid)
+	s.attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return os.Chown(path, uid, gid)
+}
+
+// run starts the process and waits until it answers.
+func (s *Server) run(data string, settings []string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.port = l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	args := []string{"-D", data, "-p", strconv.Itoa(s.port), "-k", s.dir, "-c", "listen_addresses=127.0.0.1"}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	cmd := exec.Command(program("postgres"), args...)
+	var log bytes.Buffer
+	cmd.SysProcAttr, cmd.Dir, cmd.Stdout, cmd.Stderr = s.attr, s.dir, &log, &log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.cmd = cmd
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := pgx.Connect(context.Background(), s.Socket("postgres"))
+		if err == nil {
+			return conn.Close(context.Background())
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(err, errors.New(log.String()))
+		}
+	}
+}
+
+// Stop ends the server, and removes its data.
+func (s *Server) Stop() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Signal(os.Interrupt) // fast shutdown
+		_ = s.cmd.Wait()
+	}
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+	}
+}
+
+// Port is that on 127.0.0.1.
+func (s *Server) Port() int { return s.port }
+
+// DSN is that of a database, over TCP.
+func (s *Server) DSN(database string) string {
+	return fmt.Sprintf("postgres://gyro@127.0.0.1:%d/%s", s.port, database)
+}
+
+// Socket is the DSN of a database by a Unix socket, where everybody gets in.
+func (s *Server) Socket(database string) string {
+	return fmt.Sprintf("host=%s port=%d user=gyro database=%s", s.dir, s.port, database)
+}
+
+// program finds a program of PostgreSQL, which Debian keeps outside of the PATH.
+func program(name string) string {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // the pattern is well-formed
+	if len(found) > 0 {
+		return found[len(found)-1]
+	}
+	return name
+}
