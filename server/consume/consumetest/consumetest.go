@@ -4,7 +4,10 @@ package consumetest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -188,6 +191,42 @@ func Start(tb testing.TB, s consume.Source, c consume.Config) (stop func()) {
 	})
 	tb.Cleanup(stop)
 	return stop
+}
+
+// Relay has sources of one queue, nodes of them at a time, come and go while add adds messages to the queue,
+// and tests that the messages, which are publications, are executed exactly once.
+func Relay(tb testing.TB, nodes int, source func() consume.Source, edit func(*consume.Config), add func(ch, data string)) {
+	tb.Helper()
+	const messages = 400
+	node := NewNode()
+	var stops []func()
+	start := func() { stops = append(stops, Start(tb, source(), Config(node, edit))) }
+	for range nodes {
+		start()
+	}
+	var want []string
+	var stopping sync.WaitGroup
+	for i := range messages {
+		ch, data := fmt.Sprint("ch", i%7), strconv.Itoa(i)
+		add(ch, data)
+		want = append(want, fmt.Sprintf("%s %q", ch, data))
+		if i%(messages/4) == messages/8 {
+			stopping.Go(stops[0]) // messages come meanwhile
+			stops = stops[1:]
+			start()
+		}
+	}
+	stopping.Wait()
+	node.Await(tb, messages)
+	for _, stop := range stops {
+		stop()
+	}
+	got := node.Got()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		tb.Errorf("%d messages were executed %d times: %q", messages, len(got), got)
+	}
 }
 
 // Until waits until ok returns true.

@@ -156,26 +156,15 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestStopWhileBusy: messages that a source stopped with go to the next one, each exactly once.
-func TestStopWhileBusy(t *testing.T) {
+// TestNodes: sources that share the consumer, and come and go, execute each message once.
+func TestNodes(t *testing.T) {
 	t.Parallel()
-	r := start(t, nil)
-	node := consumetest.NewNode()
-	first := consumetest.Start(t, r.source(nil), consumetest.Config(node, nil))
-	var want []string
-	for i := range 500 {
-		if r.publish("a", fmt.Sprint(i)); i == 200 {
-			go first()
+	for _, nodes := range []int{1, 3} {
+		r := start(t, nil)
+		consumetest.Relay(t, nodes, func() consume.Source { return r.source(nil) }, nil, r.publish)
+		if n := r.unacknowledged(); n != 0 {
+			t.Errorf("%d messages are not acknowledged", n)
 		}
-		want = append(want, fmt.Sprintf(`a "%d"`, i))
-	}
-	first()
-	consumetest.Start(t, r.source(nil), consumetest.Config(node, nil))
-	got := slices.Clone(node.Await(t, len(want)))
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("got %d messages %q", len(got), got)
 	}
 }
 
@@ -239,6 +228,79 @@ func TestPoison(t *testing.T) {
 		!strings.Contains(letter.Header.Get("gyro-reason"), "100") || letter.Header.Get("centrifugo-method") != "" && len(letter.Header["centrifugo-method"]) != 1 {
 		t.Errorf("%+v %v", letter, err)
 	}
+}
+
+// TestDuplicate: a message whose acknowledgement comes too late is executed again.
+func TestDuplicate(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	consumer, err := r.js.CreateConsumer(t.Context(), "EVENTS", jetstream.ConsumerConfig{
+		Durable: "gyro", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := consumetest.NewNode()
+	first := true
+	node.Fails = func(string, []byte) bool {
+		for first {
+			info, err := consumer.Info(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			first = err == nil && info.NumRedelivered == 0
+		}
+		return false
+	}
+	consumetest.Start(t, r.source(func(c *Config) { c.Existing = true }), consumetest.Config(node, nil))
+	r.publish("a", "1")
+	if got := node.Await(t, 2); got[0] != got[1] {
+		t.Errorf("got %q", got)
+	}
+	consumetest.Until(t, "acknowledgement", func() bool { return r.unacknowledged() == 0 })
+}
+
+// TestPurged: messages that the stream does not keep any more are passed over.
+func TestPurged(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	node := consumetest.NewNode()
+	stop := consumetest.Start(t, r.source(nil), consumetest.Config(node, nil))
+	r.publish("a", "1")
+	node.Await(t, 1)
+	stop()
+	r.publish("a", "2")
+	r.publish("a", "3")
+	stream, err := r.js.Stream(t.Context(), "EVENTS")
+	if err == nil {
+		err = stream.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.publish("a", "4")
+	consumetest.Start(t, r.source(nil), consumetest.Config(node, nil))
+	if got := node.Await(t, 2); !slices.Equal(got, []string{`a "1"`, `a "4"`}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestStreamGone: the source goes on when somebody makes the stream again.
+func TestStreamGone(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	node, meter := consumetest.NewNode(), new(consumetest.Meter)
+	consumetest.Start(t, r.source(nil), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
+	r.publish("a", "1")
+	node.Await(t, 1)
+	if err := r.js.DeleteStream(t.Context(), "EVENTS"); err != nil {
+		t.Fatal(err)
+	}
+	consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
+	r.stream()
+	consumetest.Until(t, "the consumer", func() bool { return r.unacknowledged() == 0 })
+	r.publish("a", "2")
+	node.AwaitFor(t, func(got []string) bool { return slices.Contains(got, `a "2"`) })
 }
 
 // TestConsumerGone: a consumer that was deleted is made again.

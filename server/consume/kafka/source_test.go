@@ -3,7 +3,9 @@ package kafka
 import (
 	"crypto/tls"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +29,9 @@ type rig struct {
 	producer *kgo.Client
 }
 
-func start(tb testing.TB) *rig {
+func start(tb testing.TB, options ...kfake.Opt) *rig {
 	tb.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "events"), kfake.SeedTopics(1, "dead"))
+	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(2, "events"), kfake.SeedTopics(1, "dead"))...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -156,6 +158,85 @@ func TestRebalance(t *testing.T) {
 		t.Errorf("executed %d of %d", len(got), total)
 	}
 	checkOrder(t, got)
+}
+
+// TestStopWhileBusy: records are executed once while sources come and go.
+func TestStopWhileBusy(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	consumetest.Relay(t, 1, func() consume.Source { return r.source(nil) }, ordered, func(ch, data string) { r.add(0, ch, data) })
+}
+
+// TestPartitionLost: a member that the group has given up joins it again, and executes again what it has not
+// committed.
+func TestPartitionLost(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	node := consumetest.NewNode()
+	r.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "gyro", Err: kerr.UnknownMemberID, TopLevel: true},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: "gyro", Err: kerr.UnknownMemberID, Count: 1})
+	consumetest.Start(t, r.source(nil), consumetest.Config(node, ordered))
+	r.add(0, "a", "1")
+	if got := node.Await(t, 2); !slices.Equal(got, []string{`a "1"`, `a "1"`}) {
+		t.Errorf("got %q", got)
+	}
+	r.add(0, "a", "2")
+	node.Await(t, 3)
+}
+
+// TestDuplicate: records whose offsets cannot be committed are executed again.
+func TestDuplicate(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	node := consumetest.NewNode()
+	refuse := r.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: "gyro", Err: kerr.GroupAuthorizationFailed, Count: -1})
+	stop := consumetest.Start(t, r.source(nil), consumetest.Config(node, ordered))
+	r.add(0, "a", "1")
+	node.Await(t, 1)
+	stop()
+	refuse.Remove()
+	consumetest.Start(t, r.source(nil), consumetest.Config(node, ordered))
+	if got := node.Await(t, 2); !slices.Equal(got, []string{`a "1"`, `a "1"`}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestTopicMissing: the source begins when the topic is there.
+func TestTopicMissing(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	node := consumetest.NewNode()
+	if err := r.DeleteTopic("events"); err != nil {
+		t.Fatal(err)
+	}
+	s := r.source(nil)
+	s.options = append(s.options, kgo.MetadataMinAge(50*time.Millisecond)) // how soon it asks for topics again
+	consumetest.Start(t, s, consumetest.Config(node, ordered))
+	if err := r.CreateTopic("events", 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.add(0, "a", "1")
+	node.Await(t, 1)
+}
+
+// TestOutage: the source goes on when the broker is back.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := start(t, kfake.DataDir(dir))
+	node := consumetest.NewNode()
+	consumetest.Start(t, r.source(nil), consumetest.Config(node, ordered))
+	r.add(0, "a", "1")
+	node.Await(t, 1)
+	_, port, err := net.SplitHostPort(r.ListenAddrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Cluster.Close()
+	number, _ := strconv.Atoi(port)
+	again := start(t, kfake.DataDir(dir), kfake.Ports(number))
+	again.add(0, "a", "2")
+	node.AwaitFor(t, func(got []string) bool { return slices.Contains(got, `a "2"`) })
 }
 
 // TestRetry: a record that fails keeps those behind it waiting, in its partition alone.

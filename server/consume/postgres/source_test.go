@@ -177,6 +177,18 @@ func TestNodes(t *testing.T) {
 	}
 }
 
+// TestStopWhileBusy: rows are executed once while sources come and go.
+func TestStopWhileBusy(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	d.exec("DELETE FROM gyro_outbox")
+	consumetest.Relay(t, 1, func() consume.Source { return d.source(func(c *Config) { c.PollInterval = time.Millisecond }) }, ordered,
+		func(ch, data string) { d.add(0, ch, data) })
+	if n := d.rows(); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
 // TestLockLost: if the connection that holds the lock ends while rows are executed, they are executed
 // again.
 func TestLockLost(t *testing.T) {

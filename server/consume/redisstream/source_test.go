@@ -92,6 +92,19 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestNodes: sources that share the group, and come and go, execute each entry once.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{1, 3} {
+		server := redistest.Standalone(t, redistest.Options{})
+		consumetest.Relay(t, nodes, func() consume.Source { return source(t, config(server, nil)) }, nil,
+			func(ch, data string) { add(server, ch, data) })
+		if n := pending(server); n != "0" {
+			t.Errorf("%s entries are pending", n)
+		}
+	}
+}
+
 // TestDataMode: the payload is the data, and fields are options.
 func TestDataMode(t *testing.T) {
 	t.Parallel()
@@ -160,6 +173,58 @@ func TestDeadConsumer(t *testing.T) {
 	node := consumetest.NewNode()
 	consumetest.Start(t, source(t, config(server, nil)), consumetest.Config(node, nil))
 	node.Await(t, 1)
+}
+
+// TestDuplicate: an entry that cannot be acknowledged is executed again.
+func TestDuplicate(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, redistest.Options{})
+	node, meter := consumetest.NewNode(), new(consumetest.Meter)
+	server.Do("ACL", "SETUSER", "default", "-xack")
+	consumetest.Start(t, source(t, config(server, nil)), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
+	add(server, "a", "1")
+	consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
+	server.Do("ACL", "SETUSER", "default", "+xack")
+	if got := node.Await(t, 2); !slices.Equal(got, []string{`a "1"`, `a "1"`}) {
+		t.Errorf("got %q", got)
+	}
+	consumetest.Until(t, "acknowledgement", func() bool { return pending(server) == "0" })
+}
+
+// TestTrimmed: entries that the stream does not keep any more are passed over, those that wait to be tried
+// again included.
+func TestTrimmed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, redistest.Options{})
+	node, meter := consumetest.NewNode(), new(consumetest.Meter)
+	node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
+	stop := consumetest.Start(t, source(t, config(server, nil)), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
+	add(server, "bad", "1")
+	consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
+	stop()
+	add(server, "a", "2")
+	server.Do("XTRIM", "events", "MAXLEN", "0")
+	add(server, "a", "3")
+	node.SetFails(nil)
+	consumetest.Start(t, source(t, config(server, nil)), consumetest.Config(node, nil))
+	if got := node.Await(t, 1); !slices.Equal(got, []string{`a "3"`}) {
+		t.Errorf("got %q", got)
+	}
+	consumetest.Until(t, "end of the entry that was trimmed", func() bool { return pending(server) == "0" })
+}
+
+// TestStreamGone: the source goes on with a stream that was deleted.
+func TestStreamGone(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, redistest.Options{})
+	node := consumetest.NewNode()
+	consumetest.Start(t, source(t, config(server, nil)), consumetest.Config(node, nil))
+	add(server, "a", "1")
+	node.Await(t, 1)
+	server.Do("DEL", "events")
+	consumetest.Until(t, "the group", func() bool { return server.Do("EXISTS", "events") == "1" })
+	add(server, "a", "2")
+	node.Await(t, 2)
 }
 
 // TestGroupGone: a group that vanishes is made again, and entries that came meanwhile are read.
@@ -233,6 +298,25 @@ func TestCluster(t *testing.T) {
 	consumetest.Start(t, source(t, config(cluster.Nodes[0], nil)), consumetest.Config(node, nil))
 	add(owner, "a", "1")
 	node.Await(t, 1)
+	slot := cluster.Slot("events")
+	to := (cluster.Owner(slot) + 1) % len(cluster.Nodes)
+	cluster.MoveSlot(slot, to)
+	add(cluster.Nodes[to], "a", "2")
+	node.AwaitFor(t, func(got []string) bool { return slices.Contains(got, `a "2"`) })
+}
+
+// TestFailover: the source follows the Sentinels to another server.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewSentinel(t, redistest.Options{Password: "secret"})
+	node := consumetest.NewNode()
+	consumetest.Start(t, source(t, config(s.Servers[0], func(c *Config) {
+		c.Redis = redis.Shard{Addresses: s.Addresses(), SentinelMaster: s.Master, Password: "secret", IOTimeout: 2 * time.Second}
+	})), consumetest.Config(node, nil))
+	add(s.Primary(), "a", "1")
+	node.Await(t, 1)
+	add(s.Failover(), "a", "2")
+	node.AwaitFor(t, func(got []string) bool { return slices.Contains(got, `a "2"`) })
 }
 
 // BenchmarkConsume consumes a stream with 1,000 channels; one operation is one publication.
