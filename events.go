@@ -200,6 +200,8 @@ type SubscribeReply struct {
 	// ClientSideRefresh asks the client to send a new token before the
 	// subscription expires; otherwise the SubRefresh handler is called.
 	ClientSideRefresh bool
+	// Feed, if not nil, sends publications to this subscription alone, beside those of the channel.
+	Feed Feed
 }
 
 // UnsubscribeEvent is a subscription that ended.
@@ -219,6 +221,8 @@ type PublishEvent struct {
 	Info *ClientInfo
 	// Subscribed tells whether the client is subscribed to the channel.
 	Subscribed bool
+	// Feed of the client's subscription; nil if it has none.
+	Feed Feed
 }
 
 // PublishReply accepts a publication.

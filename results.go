@@ -55,6 +55,10 @@ type (
 	// "go doc github.com/gyrohq/gyro/protocol.Encoding".
 	Encoding = protocol.Encoding
 
+	// Feed sends publications to one subscription alone: see SubscribeReply.Feed, and
+	// "go doc github.com/gyrohq/gyro/channel.Feed" for its methods.
+	Feed = channel.Feed
+
 	// Error answers a command of a client with a Code, a Message, and Temporary if the client
 	// should try again. Handlers return one, or wrap it. Codes from 400 to 1999 are the
 	// application's. "go doc github.com/gyrohq/gyro/protocol.ErrorBadRequest" lists those of

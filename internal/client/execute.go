@@ -135,6 +135,9 @@ func (x *executor) Detach(items []effect.DetachItem, inline bool) (bool, error) 
 	var errs []error
 	for i := range items {
 		it := &items[i]
+		if it.Feed != nil {
+			it.Feed.Close()
+		}
 		_, done := x.begin(x.client().work(), &observe.Effect{Name: "detach", Channel: it.Channel, Inline: inline})
 		err := x.node().Engines.Detach((*owner)(x), it)
 		if done(err); err != nil {

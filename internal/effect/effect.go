@@ -83,6 +83,7 @@ type (
 		// out
 		Options       channel.SubscribeOptions
 		ClientRefresh bool
+		Feed          channel.Feed // also with an Err, to be closed
 		Err           error
 
 		ID  uint32
@@ -126,6 +127,7 @@ type (
 		Request    *protocol.PublishRequest
 		Info       *channel.ClientInfo
 		Subscribed bool
+		Feed       channel.Feed // of the client's subscription; nil if there is none
 		Command
 	}
 
@@ -242,6 +244,7 @@ type DetachItem struct {
 	Presence   bool
 	Leave      bool
 	Info       *channel.ClientInfo
+	Feed       channel.Feed // to be closed; nil if there is none
 	ServerSide bool
 	Reason     protocol.Unsubscribe
 }

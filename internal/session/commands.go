@@ -31,12 +31,11 @@ func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
 	if !s.usable(id, s.cfg.Handles.Publish && req.Type == 0, "Publish", req.Channel) {
 		return
 	}
-	b := s.subs.Get(req.Channel)
-	info := s.clientInfo(nil)
-	if b.established() {
-		info.ChanInfo = b.terms.chanInfo
+	e := &effect.Publish{Request: req, Info: s.clientInfo(nil), Command: effect.Command{ID: id}}
+	if b := s.subs.Get(req.Channel); b.established() {
+		e.Subscribed, e.Info.ChanInfo, e.Feed = true, b.terms.chanInfo, b.terms.feed
 	}
-	s.do(&effect.Publish{Request: req, Info: info, Subscribed: b.established(), Command: effect.Command{ID: id}})
+	s.do(e)
 }
 
 func (s *Session) presence(id uint32, req *protocol.PresenceRequest) {

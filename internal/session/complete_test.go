@@ -16,7 +16,7 @@ import (
 //
 //	connecting: user= | nobody, info=, expire=seconds from now, client-refresh,
 //	  data=; input lines "CHANNEL options…" are server-side subscriptions
-//	subscribing: client-refresh and options
+//	subscribing: client-refresh, feed and options
 //	attach: top=OFFSET:EPOCH, id=, pubs=[…], for the only channel; else input
 //	  lines "CHANNEL top=…"
 //	presence: here={"client":"user"…} as client=user words; presence_stats: clients= users=
@@ -31,6 +31,9 @@ func (p *player) complete(e effect.Effect, a args, input []string) error {
 	case *effect.Subscribing:
 		e.Err = err
 		e.ClientRefresh = a.has("client-refresh")
+		if a.has("feed") {
+			e.Feed = &fakeFeed{p, e.Request.Channel}
+		}
 		var bad error
 		e.Options, bad = p.options(a)
 		return bad

@@ -63,6 +63,8 @@ var directives = map[string]func(p *player, a []string, input []string) error{
 	"share":       (*player).share,
 	"resume":      (*player).resume,
 	"hub":         (*player).showHub,
+	"fed":         (*player).fed,
+	"feed-ended":  (*player).feedEnded,
 }
 
 func newPlayer() *player {
@@ -533,4 +535,45 @@ func (p *player) resume(_, _ []string) error {
 func (p *player) showHub(_, _ []string) error {
 	p.say("%d in the hub, registered %d", p.env.hub.Subscribers(), p.env.register)
 	return nil
+}
+
+// fakeFeed says when it is closed.
+type fakeFeed struct {
+	p  *player
+	of string
+}
+
+func (f *fakeFeed) Run(func(*channel.Publication) error) protocol.Unsubscribe {
+	panic("the session runs a feed")
+}
+func (f *fakeFeed) Close() { f.p.say("close feed %s", f.of) }
+
+// fed N data=… [tags={…}]: the feed that was run as the Nth has a publication.
+func (p *player) fed(list, _ []string) error {
+	n, err := strconv.Atoi(list[0])
+	if err != nil {
+		return err
+	}
+	a := parseArgs(list[1:])
+	pub := &channel.Publication{Data: a.bytes("data")}
+	if tags := a.str("tags"); tags != "" {
+		if err := json.Unmarshal([]byte(tags), &pub.Tags); err != nil {
+			return err
+		}
+	}
+	if !p.env.fed[n-1].Fed(pub) {
+		p.say("over")
+	}
+	return a.leftover()
+}
+
+// feed-ended N code=…: the feed that was run as the Nth has ended.
+func (p *player) feedEnded(list, _ []string) error {
+	n, err := strconv.Atoi(list[0])
+	if err != nil {
+		return err
+	}
+	a := parseArgs(list[1:])
+	p.env.fed[n-1].FeedEnded(protocol.Unsubscribe{Code: uint32(a.num("code", 0)), Reason: "feed"})
+	return a.leftover()
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
@@ -146,6 +147,7 @@ type fakeEnv struct {
 	do       func(effect.Effect) (done bool)
 	refused  func(l observe.Limit, ch string) // nil: nobody cares
 	events   func(string)                     // nil: nobody cares
+	fed      []*session.Subscription          // those whose feeds run, in order
 	// explained gets the arguments of Explain; nil: nobody cares.
 	explained func(kind, ch string, why error)
 }
@@ -206,8 +208,12 @@ func (e *fakeEnv) Closed(d protocol.Disconnect) {
 	e.ended = &d
 }
 
-func (e *fakeEnv) Join(b *session.Subscription)   { e.hub.Add(b.Channel(), b) }
-func (e *fakeEnv) Part(b *session.Subscription)   { e.hub.Remove(b) }
+func (e *fakeEnv) Join(b *session.Subscription) { e.hub.Add(b.Channel(), b) }
+func (e *fakeEnv) Part(b *session.Subscription) { e.hub.Remove(b) }
+func (e *fakeEnv) Feed(b *session.Subscription, _ channel.Feed) {
+	e.say("run feed " + b.Channel())
+	e.fed = append(e.fed, b)
+}
 func (e *fakeEnv) Finish(b *session.Subscription) { e.hub.Finish(b) }
 
 // flush ends a turn.

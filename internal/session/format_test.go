@@ -104,7 +104,7 @@ func formatEffect(e effect.Effect) string {
 	case *effect.Join:
 		return "join " + e.Channel + " " + formatInfo(e.Info)
 	case *effect.Publish:
-		return "publish " + text(e.Request) + " " + formatInfo(e.Info) + subscribed(e.Subscribed)
+		return "publish " + text(e.Request) + " " + formatInfo(e.Info) + subscribed(e.Subscribed) + when(e.Feed != nil, "feed")
 	case *effect.Presence:
 		return "presence " + e.Channel + subscribed(e.Subscribed)
 	case *effect.PresenceStats:
@@ -148,7 +148,7 @@ func formatAttach(it *effect.AttachItem) string {
 
 func formatDetach(it effect.DetachItem) string {
 	return fmt.Sprintf("%s code=%d", it.Channel, it.Reason.Code) + when(it.ServerSide, "server-side") +
-		when(it.Presence, "presence") + when(it.Leave, "leave")
+		when(it.Presence, "presence") + when(it.Leave, "leave") + when(it.Feed != nil, "feed")
 }
 
 func formatInfo(i *channel.ClientInfo) string {

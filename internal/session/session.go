@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/bychannel"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/effect"
@@ -41,6 +42,9 @@ type Env interface {
 	// Join seats a subscription in the hub, Part takes it out if it has a seat.
 	Join(b *Subscription)
 	Part(b *Subscription)
+	// Feed runs the feed of a live subscription: beside the loop, which its publications reach by
+	// Subscription.Fed, and its end by Subscription.FeedEnded.
+	Feed(b *Subscription, f channel.Feed)
 	// Finish delivers to a subscription, before it ends, all that was published so far.
 	Finish(b *Subscription)
 	// Register makes an authenticated session addressable. It returns false if the user
@@ -236,8 +240,11 @@ func (s *Session) start(e effect.Effect) {
 // Complete takes an effect back that has been done.
 func (s *Session) Complete(e effect.Effect) {
 	if s.state == stateClosed {
-		if attach, ok := e.(*effect.Attach); ok {
-			s.undo(attach)
+		switch e := e.(type) {
+		case *effect.Attach:
+			s.undo(e)
+		case *effect.Subscribing:
+			closeFeed(e.Feed)
 		}
 		return
 	}
@@ -281,8 +288,10 @@ func (s *Session) take(e effect.Effect) {
 func (s *Session) undo(e *effect.Attach) {
 	var items []effect.DetachItem
 	for _, it := range e.Items {
-		if it.Err == nil {
-			items = append(items, attaching(it).detachItem(protocol.UnsubscribeDisconnect))
+		if b := attaching(it); it.Err == nil {
+			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
+		} else {
+			closeFeed(b.terms.feed)
 		}
 	}
 	if len(items) > 0 {

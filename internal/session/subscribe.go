@@ -60,13 +60,14 @@ type terms struct {
 	clientFilter, serverFilter *tagsfilter.Filter
 	chanInfo                   []byte
 	expireAt                   int64 // Unix seconds, 0 for never
+	feed                       channel.Feed
 }
 
 var plainTerms terms
 
 // agree replaces the terms.
 func (b *Subscription) agree(t terms) {
-	if t.clientFilter == nil && t.serverFilter == nil && t.chanInfo == nil && t.expireAt == 0 {
+	if t.clientFilter == nil && t.serverFilter == nil && t.chanInfo == nil && t.expireAt == 0 && t.feed == nil {
 		b.terms = &plainTerms
 		return
 	}
@@ -78,6 +79,7 @@ type setup struct {
 	// What the client asked for, and what the application granted.
 	request *protocol.SubscribeRequest
 	opts    *channel.SubscribeOptions
+	feed    channel.Feed
 	recover bool
 	// buffer holds the messages of the channel until the reply is out.
 	buffer track.Buffer
@@ -163,12 +165,13 @@ func (s *Session) subscribing(e *effect.Subscribing) {
 	err := e.Err
 	var item *effect.AttachItem
 	if err == nil {
-		b.clientRefresh = e.ClientRefresh
+		b.clientRefresh, b.setup.feed = e.ClientRefresh, e.Feed
 		if item, err = b.prepare(&e.Options, b.setup.request); err != nil {
 			s.env.Explain(commandRefused, b.channel, err)
 		}
 	}
 	if err != nil {
+		closeFeed(e.Feed)
 		s.finish(e.ID, err, nil)
 		s.forget(b)
 		return
@@ -201,7 +204,7 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	s := b.s
 	b.setup.opts = o
 	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
-	t := terms{chanInfo: o.ChanInfo, expireAt: s.capExpiry(channel.ToUnix(o.ExpireAt))}
+	t := terms{chanInfo: o.ChanInfo, expireAt: s.capExpiry(channel.ToUnix(o.ExpireAt)), feed: b.setup.feed}
 	if s.past(t.expireAt) {
 		return nil, errSubExpired
 	}
@@ -288,6 +291,7 @@ func (s *Session) commandAttached(e *effect.Attach) {
 	it := e.Items[0]
 	b := attaching(it)
 	if it.Err != nil {
+		closeFeed(b.terms.feed)
 		s.part(b)
 		s.fail(e.ID, attachError(it.Err))
 		s.forget(b)
@@ -405,8 +409,11 @@ func (b *Subscription) goLive() {
 		b.joined = true
 		s.env.Do(&effect.Join{Channel: b.channel, Info: b.info()})
 	}
-	if was.ended != nil {
+	switch feed := b.terms.feed; {
+	case was.ended != nil:
 		s.endPending(b)
+	case feed != nil:
+		s.env.Feed(b, feed)
 	}
 	b.setup = nil
 }

@@ -112,7 +112,7 @@ func (s *Session) part(b *Subscription) {
 func (b *Subscription) detachItem(u protocol.Unsubscribe) effect.DetachItem {
 	it := effect.DetachItem{
 		Channel: b.channel, Reason: u, ServerSide: b.serverSide,
-		Presence: b.presence, Leave: b.joined,
+		Presence: b.presence, Leave: b.joined, Feed: b.terms.feed,
 	}
 	if it.Presence || it.Leave {
 		it.Info = b.info()

@@ -1,0 +1,44 @@
+package client
+
+import (
+	"errors"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/contain"
+	"github.com/gyrohq/gyro/internal/ingress"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// errFeedOver is what a feed gets whose subscription has ended.
+var errFeedOver = errors.New("gyro: the subscription has ended")
+
+func (e *env) Feed(b *session.Subscription, f channel.Feed) {
+	c := e.client()
+	go func() {
+		var why protocol.Unsubscribe
+		run := func() { why = f.Run(func(p *channel.Publication) error { return c.fed(b, p) }) }
+		if !contain.Do(run, c.panicked) {
+			c.Post(c.crash)
+			return
+		}
+		c.Post(func() { b.FeedEnded(why) })
+	}()
+}
+
+// fed hands a publication of a feed to its subscription, and waits until it is queued for the client.
+func (c *Client) fed(b *session.Subscription, p *channel.Publication) error {
+	taken := make(chan bool, 1)
+	posted := c.loop.Post(&ingress.Call{Session: &c.session, F: func() { taken <- b.Fed(p) }})
+	if !posted {
+		return errFeedOver
+	}
+	select {
+	case ok := <-taken:
+		if ok {
+			return nil
+		}
+	case <-c.life.Done():
+	}
+	return errFeedOver
+}

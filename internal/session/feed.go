@@ -1,0 +1,37 @@
+package session
+
+import (
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Fed delivers a publication of the subscription's feed. It reports false if the subscription has
+// ended.
+func (b *Subscription) Fed(p *channel.Publication) bool {
+	if b.state != subLive {
+		return false
+	}
+	d := &hub.Delivery{Message: &hub.Message{Channel: b.channel, Pub: p}}
+	b.Deliver(d)
+	b.s.env.Counts().Delivered(d)
+	return true
+}
+
+// FeedEnded ends the subscription because its feed has no more publications. If the client has gone,
+// the subscription stays for what the client sent before.
+func (b *Subscription) FeedEnded(u protocol.Unsubscribe) {
+	if b.state != subLive || b.s.leaving() {
+		return
+	}
+	if b.s.env.Finish(b); b.state == subLive {
+		b.s.end(b, u)
+	}
+}
+
+// closeFeed closes the feed of a subscription that was not established; f may be nil.
+func closeFeed(f channel.Feed) {
+	if f != nil {
+		f.Close()
+	}
+}
