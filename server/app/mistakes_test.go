@@ -371,7 +371,7 @@ func TestKeysOfRefusals(t *testing.T) {
 		}
 		keytest.Check(t, key)
 	}
-	for _, err := range []error{errTooMany, errTooFast, errNoToken, errAnonymousToken, errUnknownClient, errStream, foreign(nil)} {
+	for _, err := range []error{errTooMany, errTooFast, errNoToken, errAnonymousToken, errUnknownClient, foreign(nil)} {
 		key, _ := refusal.Explain(err)
 		keytest.Check(t, key)
 	}

@@ -41,8 +41,11 @@ func (s *snapshot) subscribing(ctx context.Context, c *gyro.Client, e gyro.Subsc
 			return gyro.SubscribeReply{}, gyro.ErrWouldBlock
 		}
 		return s.backend.Subscribe(c, ch, e)
-	default:
-		return gyro.SubscribeReply{}, errStream
+	case namespace.StreamProxy:
+		if e.Inline {
+			return gyro.SubscribeReply{}, gyro.ErrWouldBlock
+		}
+		return s.backend.SubscribeStream(c, ch, e)
 	}
 	granted := ch.Grant(facts, namespace.Wishes{
 		Positioned: e.Positioned, Recoverable: e.Recoverable, JoinLeave: e.JoinLeave,
@@ -78,11 +81,6 @@ func (s *snapshot) subscribeByToken(ctx context.Context, c *gyro.Client, e gyro.
 	return nil
 }
 
-// errStream is the refusal of what a stream proxy would decide. The configuration cannot switch
-// stream proxies on yet.
-var errStream = refusal.Because(protocol.ErrorNotAvailable, "channel.proxy.subscribe_stream",
-	"this version of Gyro does not support subscription streams yet")
-
 // fits returns an error unless a token was made for this client and channel.
 func fits(c *gyro.Client, ch string, t auth.SubscribeToken) error {
 	var text string
@@ -112,8 +110,8 @@ func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishE
 	case namespace.Rules:
 	case namespace.PublishProxy:
 		return s.backend.Publish(c, ch, e)
-	default:
-		return gyro.PublishReply{}, errStream
+	case namespace.StreamProxy:
+		return s.backend.PublishToStream(e)
 	}
 	o := grant.Publication(ch)
 	o.Delta = ch.DeltaPublish

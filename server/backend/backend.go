@@ -101,6 +101,11 @@ func (b *Backend) ask(ctx context.Context, p *proxy.Proxy, client, channel strin
 		}
 		return protocol.ErrorInternal
 	}
+	return refused(res)
+}
+
+// refused returns what the backend refuses with; nil if it does not.
+func refused(res message.Answer) error {
 	e, d := res.Refusal()
 	switch {
 	case d != nil:

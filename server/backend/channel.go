@@ -14,31 +14,43 @@ import (
 
 // Subscribe asks whether the client may subscribe. What the client wishes (positioned, recoverable,
 // join_leave) does not count: the namespace and the answer decide.
-func (b *Backend) Subscribe(c *gyro.Client, ch namespace.Channel, e gyro.SubscribeEvent) (reply gyro.SubscribeReply, err error) {
+func (b *Backend) Subscribe(c *gyro.Client, ch namespace.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	p := b.Proxies.Of(proxy.Subscribe, ch.SubscribeProxyName)
+	var res message.SubscribeResponse
+	if err := b.ask(c.Context(), p, c.ID(), e.Channel, fromOf(c), subscription(p, c, e), &res); err != nil {
+		return gyro.SubscribeReply{}, err
+	}
+	o, err := granted(p, ch, namespace.SourceSubscribeProxy, res.Result)
+	return gyro.SubscribeReply{Options: o, ClientSideRefresh: !ch.SubRefreshProxyEnabled}, err
+}
+
+// subscription returns what a proxy is asked about a subscription.
+func subscription(p *proxy.Proxy, c *gyro.Client, e gyro.SubscribeEvent) *message.SubscribeRequest {
 	req := &message.SubscribeRequest{Channel: e.Channel}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
 	req.Data, req.B64Data = payload(p, e.Data)
-	var res message.SubscribeResponse
-	if err := b.ask(c.Context(), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
-		return reply, err
+	return req
+}
+
+// granted returns the options of a subscription that the backend allows by r, which may be nil.
+func granted(p *proxy.Proxy, ch namespace.Channel, source namespace.Source, r *message.SubscribeResult) (o gyro.SubscribeOptions, err error) {
+	o = grant.Subscription(ch, source)
+	if r == nil {
+		return o, nil
 	}
-	o := grant.Subscription(ch, namespace.SourceSubscribeProxy)
-	if r := res.Result; r != nil {
-		if o.ChanInfo, err = decoded(p, r.Info, r.B64Info, "b64info"); err != nil {
-			return reply, err
-		}
-		if o.Data, err = decoded(p, r.Data, r.B64Data, "b64data"); err != nil {
-			return reply, err
-		}
-		if r.ExpireAt > 0 {
-			if o.ExpireAt = time.Unix(r.ExpireAt, 0); !o.ExpireAt.After(time.Now()) {
-				return reply, refusal.Because(protocol.ErrorExpired, p.Key(), "expire_at in the answer of the backend is past")
-			}
-		}
-		grant.Override(&o, overrides(r.Override))
+	if o.ChanInfo, err = decoded(p, r.Info, r.B64Info, "b64info"); err != nil {
+		return o, err
 	}
-	return gyro.SubscribeReply{Options: o, ClientSideRefresh: !ch.SubRefreshProxyEnabled}, nil
+	if o.Data, err = decoded(p, r.Data, r.B64Data, "b64data"); err != nil {
+		return o, err
+	}
+	if r.ExpireAt > 0 {
+		if o.ExpireAt = time.Unix(r.ExpireAt, 0); !o.ExpireAt.After(time.Now()) {
+			return o, refusal.Because(protocol.ErrorExpired, p.Key(), "expire_at in the answer of the backend is past")
+		}
+	}
+	grant.Override(&o, overrides(r.Override))
+	return o, nil
 }
 
 // SubRefresh asks whether a subscription lives on. An answer that refuses has no result, so the

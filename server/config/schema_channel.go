@@ -8,7 +8,7 @@ type Channel struct {
 		Subscribe         Proxy `key:"subscribe"`
 		Publish           Proxy `key:"publish"`
 		SubRefresh        Proxy `key:"sub_refresh"`
-		SubscribeStream   Proxy `key:"subscribe_stream" opt:"later"`
+		SubscribeStream   Proxy `key:"subscribe_stream"`
 		MapPublish        Proxy `key:"map_publish" opt:"later"`
 		MapRemove         Proxy `key:"map_remove" opt:"later"`
 		SharedPollRefresh Proxy `key:"shared_poll_refresh" opt:"later"`
@@ -79,9 +79,9 @@ type ChannelOptions struct {
 	PublishProxyName            string `key:"publish_proxy_name" def:"default" doc:"default for channel.proxy.publish, else a name of proxies."`
 	SubRefreshProxyEnabled      bool   `key:"sub_refresh_proxy_enabled" doc:"The backend prolongs expiring subscriptions."`
 	SubRefreshProxyName         string `key:"sub_refresh_proxy_name" def:"default" doc:"default for channel.proxy.sub_refresh, else a name of proxies."`
-	SubscribeStreamProxyEnabled bool   `key:"subscribe_stream_proxy_enabled" opt:"later,refused" doc:"A subscription is a gRPC stream from the backend."`
-	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" opt:"later" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
-	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" opt:"later" doc:"Publications of clients go into the stream."`
+	SubscribeStreamProxyEnabled bool   `key:"subscribe_stream_proxy_enabled" doc:"A subscription is a gRPC stream from the backend."`
+	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
+	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" doc:"Publications of clients go into the stream."`
 
 	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" doc:"What clients must ask for; by default stream, and the others are not in this build."`
 	Map              MapOptions        `key:"map" opt:"later"`

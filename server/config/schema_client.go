@@ -112,6 +112,7 @@ type Proxy struct {
 	IncludeConnMeta bool          `key:"include_connection_meta" doc:"Send the connection's meta."`
 	MaxConcurrency  int           `key:"max_concurrency" def:"256" min:"1" max:"65536" doc:"Calls that are under way at most, in each node. Gyro's own key."`
 	MaxQueue        int           `key:"max_queue" def:"16384" min:"0" max:"1048576" doc:"Calls that wait for others to end, within timeout; more fail at once. Gyro's own key."`
+	MaxStreams      int           `key:"max_streams" def:"65536" min:"1" max:"16777216" doc:"Streams of subscriptions that are open at most, in each node. Gyro's own key."`
 	Breaker         Breaker       `key:"breaker"`
 	HTTP            HTTPProxy     `key:"http"`
 	GRPC            GRPCProxy     `key:"grpc"`

@@ -147,6 +147,8 @@ var validateTests = []struct{ text, want string }{
 	{`{"channel":{"without_namespace":{"batch_max_delay":"2m"}}}`, "channel.without_namespace.batch_max_delay: 2m0s"},
 	{`"subscribe_stream_proxy_enabled":true,"subscribe_stream_proxy_name":"p1","publish_proxy_enabled":true,"publish_proxy_name":"p1"`, "excludes"},
 	{`"subscribe_stream_proxy_enabled":true,"subscribe_stream_proxy_name":"p2"`, "HTTP endpoint"},
+	{`"subscribe_stream_proxy_enabled":true`, "channel.proxy.subscribe_stream.endpoint: is required"},
+	{`"subscribe_stream_proxy_enabled":true,"subscribe_stream_proxy_bidirectional":true,"subscribe_stream_proxy_name":"p1"`, ""},
 	{`"sub_refresh_proxy_name":"no"`, `channel.namespaces[0](chat).sub_refresh_proxy_name: there is no proxy "no"`},
 	{`"map":{"remove_proxy_name":"no"}`, `map.remove_proxy_name: there is no proxy "no"`},
 	{`"subscribe_proxy_enabled":true`, "channel.proxy.subscribe.endpoint: is required"},
@@ -197,7 +199,6 @@ var (
 		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled",
 	}
 	unsupportedOptions = []string{
-		"subscribe_stream_proxy_enabled",
 		"map.publish_proxy_enabled", "map.remove_proxy_enabled", "subscription_type", "map_clients_presence_channel_prefix",
 		"map_users_presence_channel_prefix",
 	}

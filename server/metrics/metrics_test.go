@@ -48,6 +48,8 @@ var ours = []string{
 	"node_canary_delay_seconds gauge",
 	"node_panics_total counter",
 	"node_ready gauge",
+	"proxy_streams gauge name",
+	"proxy_streams_broken_total counter name",
 }
 
 // later are families of features that this build does not have.
@@ -173,9 +175,13 @@ func full(t *testing.T, c metrics.Config) *metrics.Registry {
 	o := r.API("http")
 	o.Executed(api.MethodPublish, 30*time.Millisecond, nil, nil)
 	o.Failed(api.MethodPublish, api.StageDecode)
-	call := r.Proxies()("http", proxy.Connect, "default")
+	proxies := r.Proxies()
+	call, stream := proxies("http", proxy.Connect, "default"), proxies("grpc", proxy.SubscribeStream, "chat")
 	call.Began()
 	call.Ended(30*time.Millisecond, true)
+	stream.Opened()
+	stream.Opened()
+	stream.Closed(true)
 	return r
 }
 

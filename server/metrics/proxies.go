@@ -18,7 +18,11 @@ func (r *Registry) Proxies() func(protocol string, e proxy.Event, name string) p
 	inFlight := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: r.namespace, Subsystem: "proxy", Name: "inflight_requests", Help: "Calls to a backend that are under way or wait.",
 	}, []string{"protocol", "type", "name"})
-	r.others = append(r.others, inFlight)
+	streams := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: r.namespace, Subsystem: "proxy", Name: "streams", Help: "Streams of subscriptions that are open to a backend.",
+	}, []string{"name"})
+	broken := r.counters("proxy", "streams_broken_total", "Streams of subscriptions that ended because of a fault.", "name")
+	r.others = append(r.others, inFlight, streams)
 	var mu sync.Mutex
 	meters := make(map[[3]string]*proxyMeter)
 	return func(protocol string, e proxy.Event, name string) proxy.Meter {
@@ -27,7 +31,10 @@ func (r *Registry) Proxies() func(protocol string, e proxy.Event, name string) p
 		defer mu.Unlock()
 		m := meters[labels]
 		if m == nil {
-			m = &proxyMeter{durations.With(labels[:]...), errors.WithLabelValues(labels[:]...), inFlight.WithLabelValues(labels[:]...)}
+			m = &proxyMeter{took: durations.With(labels[:]...), errors: errors.WithLabelValues(labels[:]...), inFlight: inFlight.WithLabelValues(labels[:]...)}
+			if e == proxy.SubscribeStream {
+				m.streams, m.broken = streams.WithLabelValues(name), broken.WithLabelValues(name)
+			}
 			meters[labels] = m
 		}
 		return m
@@ -38,6 +45,8 @@ type proxyMeter struct {
 	took     *metrics.Duration
 	errors   prometheus.Counter
 	inFlight prometheus.Gauge
+	streams  prometheus.Gauge // these are of subscription streams alone
+	broken   prometheus.Counter
 }
 
 // Began implements proxy.Meter.
@@ -49,5 +58,16 @@ func (m *proxyMeter) Ended(took time.Duration, failed bool) {
 	m.took.Observe(took)
 	if failed {
 		m.errors.Inc()
+	}
+}
+
+// Opened implements proxy.Meter.
+func (m *proxyMeter) Opened() { m.streams.Inc() }
+
+// Closed implements proxy.Meter.
+func (m *proxyMeter) Closed(broken bool) {
+	m.streams.Dec()
+	if broken {
+		m.broken.Inc()
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -42,7 +43,8 @@ func newGRPC(e Event, c *config.Proxy, f *forward) (*grpcCarrier, error) {
 	if c.GRPC.Compression {
 		calls = append(calls, grpc.UseCompressor(gzip.Name))
 	}
-	conn, err := grpc.NewClient(target(c.Endpoint), grpc.WithTransportCredentials(transport(secure)), grpc.WithDefaultCallOptions(calls...))
+	conn, err := grpc.NewClient(target(c.Endpoint), grpc.WithTransportCredentials(transport(secure)), grpc.WithDefaultCallOptions(calls...),
+		grpc.WithKeepaliveParams(alive))
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
@@ -52,6 +54,10 @@ func newGRPC(e Event, c *config.Proxy, f *forward) (*grpcCarrier, error) {
 	}
 	return g, nil
 }
+
+// alive finds out that a backend is gone that streams wait for in silence. Servers allow a ping every
+// 5 minutes by default. Connections without calls are not pinged.
+var alive = keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}
 
 func transport(secure *tls.Config) credentials.TransportCredentials {
 	if secure == nil {

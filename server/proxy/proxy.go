@@ -18,7 +18,7 @@ import (
 // Event is what a backend is asked about.
 type Event uint8
 
-// Events. Nothing asks about SubscribeStream and those after it yet.
+// Events. Nothing asks about MapPublish and those after it yet.
 const (
 	Connect Event = iota
 	Refresh
@@ -41,7 +41,7 @@ var table = [...]struct{ name, method string }{
 	SubRefresh:        {"sub_refresh", "SubRefresh"},
 	Publish:           {"publish", "Publish"},
 	RPC:               {"rpc", "RPC"},
-	SubscribeStream:   {"subscribe_stream", ""},
+	SubscribeStream:   {"subscribe_stream", "SubscribeUnidirectional"},
 	MapPublish:        {"map_publish", "MapPublish"},
 	MapRemove:         {"map_remove", "MapRemove"},
 	SharedPollRefresh: {"shared_poll_refresh", "SharedPollRefresh"},
@@ -71,6 +71,10 @@ type Meter interface {
 	Began()
 	// Ended says how long a call took that Began has counted, and whether it failed.
 	Ended(took time.Duration, failed bool)
+	// Opened counts a stream of a subscription.
+	Opened()
+	// Closed says that a stream has ended that Opened has counted, and whether it broke.
+	Closed(broken bool)
 }
 
 // Options of a Proxy.
@@ -92,6 +96,7 @@ type Proxy struct {
 	meter   Meter
 	guard   *guard
 	carrier carrier
+	streams streams
 }
 
 // carrier brings requests to the backend.
@@ -137,17 +142,29 @@ func (p *Proxy) Binary() bool { return p.config.BinaryEncoding }
 // WantsMeta tells whether requests have the connection's meta.
 func (p *Proxy) WantsMeta() bool { return p.config.IncludeConnMeta }
 
-// Close closes the connections to the backend. Calls that are under way may fail.
+// Close closes the connections to the backend. Calls that are under way may fail, and streams break.
 func (p *Proxy) Close() { p.carrier.close() }
+
+// retire closes the connections to the backend once all streams have ended. Nothing is asked any more.
+func (p *Proxy) retire() {
+	if p.streams.retire() {
+		p.Close()
+	}
+}
 
 // Call asks the backend, and waits for its answer or until the timeout of the proxy. from is the
 // client that the call is about; nil if there is none. ctx is the client's: if it ends, so does
 // the call, and Call returns the error of ctx. Any other error says why there is no answer. It has
 // been counted and, as far as docs/proxies.md says so, logged.
 func (p *Proxy) Call(ctx context.Context, from *From, req Request, res Response) error {
+	return p.ask(ctx, func(deadline time.Time) error { return p.carrier.call(ctx, deadline, from, req, res) })
+}
+
+// ask makes an attempt to get an answer, measures and guards it.
+func (p *Proxy) ask(ctx context.Context, attempt func(deadline time.Time) error) error {
 	start := time.Now()
 	p.meter.Began()
-	err := p.attempt(ctx, start.Add(p.config.Timeout), from, req, res)
+	err := p.guarded(ctx, start.Add(p.config.Timeout), attempt)
 	if err != nil && ctx.Err() != nil {
 		p.meter.Ended(time.Since(start), false)
 		return ctx.Err()
@@ -159,12 +176,12 @@ func (p *Proxy) Call(ctx context.Context, from *From, req Request, res Response)
 	return nil
 }
 
-func (p *Proxy) attempt(ctx context.Context, deadline time.Time, from *From, req Request, res Response) error {
+func (p *Proxy) guarded(ctx context.Context, deadline time.Time, attempt func(deadline time.Time) error) error {
 	done, err := p.guard.enter(ctx, deadline)
 	if err != nil {
 		return err
 	}
-	err = p.carrier.call(ctx, deadline, from, req, res)
+	err = attempt(deadline)
 	if ctx.Err() != nil && err != nil {
 		err = ctx.Err()
 	}
@@ -205,3 +222,5 @@ type unmeasured struct{}
 
 func (unmeasured) Began()                    {}
 func (unmeasured) Ended(time.Duration, bool) {}
+func (unmeasured) Opened()                   {}
+func (unmeasured) Closed(bool)               {}

@@ -30,7 +30,7 @@ import (
 // settings are those of a proxy in tests. Only tests about it run into the timeout.
 func settings(endpoint string) *config.Proxy {
 	return &config.Proxy{
-		Endpoint: endpoint, Timeout: time.Minute, MaxConcurrency: 4, MaxQueue: 4,
+		Endpoint: endpoint, Timeout: time.Minute, MaxConcurrency: 4, MaxQueue: 4, MaxStreams: 4,
 		Breaker: config.Breaker{Failures: 3, OpenFor: time.Hour},
 	}
 }
@@ -365,16 +365,21 @@ func (b *grpcBackend) RPC(ctx context.Context, r *proxystub.RPCRequest) (*proxys
 	return b.answer(ctx, r)
 }
 
-func serveGRPC(t *testing.T, b *grpcBackend) string {
+func serveGRPC(t *testing.T, b proxystub.CentrifugoProxyServer, o ...grpc.ServerOption) string {
+	address, _ := startGRPC(t, b, o...)
+	return address
+}
+
+func startGRPC(t *testing.T, b proxystub.CentrifugoProxyServer, o ...grpc.ServerOption) (address string, s *grpc.Server) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer()
+	s = grpc.NewServer(o...)
 	proxystub.RegisterCentrifugoProxyServer(s, b)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	return l.Addr().String()
+	return l.Addr().String(), s
 }
 
 func TestGRPC(t *testing.T) {

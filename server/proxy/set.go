@@ -75,14 +75,14 @@ func (s *Set) Keep(overGRPC bool, header func() http.Header, emulated map[string
 }
 
 // Retire closes the proxies of s that next does not have, once the calls that may be under way
-// have ended.
+// and all streams have ended.
 func (s *Set) Retire(next *Set) {
 	if s == nil {
 		return
 	}
 	for u, p := range s.proxies {
 		if next.Of(u.event, u.name) != p {
-			time.AfterFunc(2*p.config.Timeout, p.Close)
+			time.AfterFunc(2*p.config.Timeout, p.retire)
 		}
 	}
 }

@@ -164,7 +164,7 @@ var own = []struct{ keys, then string }{
 	{"grpc_api.keys grpc_api.jwks.enabled grpc_api.jwks.methods grpc_api.jwks.channels",
 		"**Without `grpc_api.key` everybody may call everything.** With it, calls with these keys are refused, and without Centrifugo PRO those with tokens."},
 	{"channel.namespaces[].batch_max_delay channel.namespaces[].batch_max_size", "Every publication is written at once."},
-	{"client.proxy.connect.max_concurrency client.proxy.connect.max_queue client.proxy.connect.breaker.failures client.proxy.connect.breaker.open_for",
+	{"client.proxy.connect.max_concurrency client.proxy.connect.max_queue client.proxy.connect.max_streams client.proxy.connect.breaker.failures client.proxy.connect.breaker.open_for",
 		"A backend that is down is asked by every client; the same holds for all other proxies."},
 	{"prometheus.namespace", "Names of metrics begin with `centrifugo_`."},
 	{"health.mode", "`/health` is 200 always; there is no `/health/live` and no `/health/ready`, so probes need their old paths."},

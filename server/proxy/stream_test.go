@@ -1,0 +1,452 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/proxystub"
+	"github.com/gyrohq/gyro/server/proxy/message"
+)
+
+// A backend of streams, with the generated code. send sends the next message of any stream.
+type streamBackend struct {
+	proxystub.UnimplementedCentrifugoProxyServer
+	uni  func(*proxystub.SubscribeRequest, backendStream) error
+	bidi func(*proxystub.SubscribeRequest, backendStream, func() (*proxystub.StreamSubscribeRequest, error)) error
+}
+
+// backendStream is what both kinds of streams have at a backend.
+type backendStream interface {
+	Send(*proxystub.StreamSubscribeResponse) error
+	Context() context.Context
+}
+
+func (b *streamBackend) SubscribeUnidirectional(r *proxystub.SubscribeRequest, s grpc.ServerStreamingServer[proxystub.StreamSubscribeResponse]) error {
+	return b.uni(r, s)
+}
+
+func (b *streamBackend) SubscribeBidirectional(s grpc.BidiStreamingServer[proxystub.StreamSubscribeRequest, proxystub.StreamSubscribeResponse]) error {
+	first, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	if b.bidi == nil {
+		return b.uni(first.SubscribeRequest, s)
+	}
+	return b.bidi(first.SubscribeRequest, s, s.Recv)
+}
+
+var (
+	accepted = &proxystub.StreamSubscribeResponse{SubscribeResponse: &proxystub.SubscribeResponse{
+		Result: &proxystub.SubscribeResult{Data: []byte("hello")},
+	}}
+	hello = func(data string) *proxystub.StreamSubscribeResponse {
+		return &proxystub.StreamSubscribeResponse{Publication: &proxystub.Publication{Data: []byte(data), Tags: map[string]string{"k": "v"}}}
+	}
+)
+
+// accepting accepts streams and keeps them open.
+func accepting(_ *proxystub.SubscribeRequest, s backendStream) error {
+	if err := s.Send(accepted); err != nil {
+		return err
+	}
+	<-s.Context().Done()
+	return s.Context().Err()
+}
+
+// streamMeter counts streams.
+type streamMeter struct {
+	unmeasured
+	mu           sync.Mutex
+	open, broken int
+	failed       int
+}
+
+func (m *streamMeter) Ended(_ time.Duration, failed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if failed {
+		m.failed++
+	}
+}
+
+func (m *streamMeter) Opened() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open++
+}
+
+func (m *streamMeter) Closed(broken bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.open--; broken {
+		m.broken++
+	}
+}
+
+// want compares the counts.
+func (m *streamMeter) want(t *testing.T, open, broken, failed int) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.open != open || m.broken != broken || m.failed != failed {
+		t.Errorf("%d streams are open, %d broke, %d calls failed; want %d, %d, %d", m.open, m.broken, m.failed, open, broken, failed)
+	}
+}
+
+func openStreams(t *testing.T, c *config.Proxy) (*Proxy, *streamMeter) {
+	t.Helper()
+	p, _ := open(t, SubscribeStream, c)
+	m := new(streamMeter)
+	p.meter = m
+	return p, m
+}
+
+func subscribe(p *Proxy, bidirectional bool) (*Stream, *message.SubscribeResponse, error) {
+	return p.Open(context.Background(), nil, &message.SubscribeRequest{Client: "c", Channel: "news"}, bidirectional)
+}
+
+// mustSubscribe returns a stream that is closed with the test.
+func mustSubscribe(t *testing.T, p *Proxy, bidirectional bool) *Stream {
+	t.Helper()
+	s, _, err := subscribe(p, bidirectional)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestStream(t *testing.T) {
+	for _, bidirectional := range []bool{false, true} {
+		t.Run(fmt.Sprint(bidirectional), func(t *testing.T) {
+			var got *proxystub.SubscribeRequest
+			var md metadata.MD
+			c := settings(serveGRPC(t, &streamBackend{uni: func(r *proxystub.SubscribeRequest, s backendStream) error {
+				got = r
+				md, _ = metadata.FromIncomingContext(s.Context())
+				for _, m := range []*proxystub.StreamSubscribeResponse{accepted, hello("1"), {}, hello("2")} {
+					if err := s.Send(m); err != nil {
+						return err
+					}
+				}
+				return nil
+			}}))
+			c.HTTPHeaders, c.GRPC.StaticMetadata, c.GRPC.Compression = []string{"Cookie"}, map[string]string{"X-Env": "prod"}, true
+			p, meter := openStreams(t, c)
+			from, _ := NewKeeper(p).Keep(false, func() http.Header { return http.Header{"Cookie": {"a=1"}} }, nil)
+			s, res, err := p.Open(t.Context(), from, &message.SubscribeRequest{Client: "c", Channel: "news", Data: []byte(`{}`)}, bidirectional)
+			if err != nil {
+				t.Fatal(err)
+			}
+			meter.want(t, 1, 0, 0)
+			if string(res.Result.Data) != "hello" || got.Channel != "news" || got.Client != "c" || string(got.Data) != `{}` {
+				t.Errorf("%+v for %v", res.Result, got)
+			}
+			if md.Get("cookie")[0] != "a=1" || md.Get("x-env")[0] != "prod" {
+				t.Errorf("metadata %v", md)
+			}
+			for _, want := range []string{"1", "", "2"} {
+				var m message.StreamSubscribeResponse
+				if err := s.Receive(&m); err != nil {
+					t.Fatal(err)
+				}
+				if p := m.Publication; want == "" && p != nil || want != "" && (string(p.Data) != want || p.Tags["k"] != "v") {
+					t.Errorf("%+v, want %q", p, want)
+				}
+			}
+			if err := s.Receive(new(message.StreamSubscribeResponse)); !errors.Is(err, ErrFinished) {
+				t.Error(err)
+			}
+			s.Close()
+			s.Close()
+			meter.want(t, 0, 0, 0)
+		})
+	}
+}
+
+// garbage is a codec of backends that send what is no message.
+type garbage struct{}
+
+func (garbage) Marshal(any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer("\xff\xff\xff")}, nil
+}
+func (garbage) Unmarshal(mem.BufferSlice, any) error { return nil }
+func (garbage) Name() string                         { return "proto" }
+
+// What is no answer is a failure, and leaves no stream behind.
+func TestStreamFailures(t *testing.T) {
+	answers := map[string]func(s backendStream) error{
+		"status":      func(backendStream) error { return status.Error(codes.NotFound, "no") },
+		"end at once": func(backendStream) error { return nil },
+		"publication": func(s backendStream) error { _ = s.Send(hello("1")); <-s.Context().Done(); return nil },
+		"timeout":     func(s backendStream) error { <-s.Context().Done(); return nil },
+		"too large": func(s backendStream) error {
+			_ = s.Send(hello(strings.Repeat("x", maxAnswer)))
+			<-s.Context().Done()
+			return nil
+		},
+		"garbage": func(s backendStream) error { _ = s.Send(accepted); <-s.Context().Done(); return nil },
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) {
+			over := make(chan struct{}, 2)
+			b := &streamBackend{uni: func(_ *proxystub.SubscribeRequest, s backendStream) error {
+				defer func() { over <- struct{}{} }()
+				return answer(s)
+			}}
+			var o []grpc.ServerOption
+			if name == "garbage" {
+				o = append(o, grpc.ForceServerCodecV2(garbage{}))
+			}
+			c := settings(serveGRPC(t, b, o...))
+			if name == "timeout" {
+				c.Timeout = 20 * time.Millisecond
+			}
+			p, meter := openStreams(t, c)
+			for _, bidirectional := range []bool{false, true} {
+				_, _, err := subscribe(p, bidirectional)
+				var f *Failure
+				if !errors.As(err, &f) || f.Key != "rpc.proxy" || (name == "timeout") != errors.Is(err, errTimeout) {
+					t.Errorf("%v", err)
+				}
+				if name != "timeout" { // by which the stream may not have come to the backend
+					<-over
+				}
+			}
+			meter.want(t, 0, 0, 2)
+		})
+	}
+	p, meter := openStreams(t, settings("127.0.0.1:1")) // nobody listens
+	if _, _, err := subscribe(p, false); err == nil {
+		t.Error("no error")
+	}
+	meter.want(t, 0, 0, 1)
+}
+
+// The client goes while the backend is asked.
+func TestStreamClientGone(t *testing.T) {
+	begun, ended := make(chan struct{}), make(chan struct{})
+	p, meter := openStreams(t, settings(serveGRPC(t, &streamBackend{uni: func(_ *proxystub.SubscribeRequest, s backendStream) error {
+		close(begun)
+		<-s.Context().Done()
+		close(ended)
+		return nil
+	}})))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-begun; cancel() }()
+	if _, _, err := p.Open(ctx, nil, new(message.SubscribeRequest), false); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	<-ended
+	meter.want(t, 0, 0, 0)
+}
+
+// A backend that dies breaks its streams.
+func TestStreamBreaks(t *testing.T) {
+	b := &streamBackend{uni: accepting}
+	address, server := startGRPC(t, b)
+	p, meter := openStreams(t, settings(address))
+	s := mustSubscribe(t, p, false)
+	server.Stop()
+	if err := s.Receive(new(message.StreamSubscribeResponse)); err == nil || errors.Is(err, ErrFinished) || errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	s.Close()
+	meter.want(t, 0, 1, 0)
+}
+
+// Close is noticed by the backend, and by Receive.
+func TestStreamClose(t *testing.T) {
+	ended := make(chan struct{})
+	p, meter := openStreams(t, settings(serveGRPC(t, &streamBackend{uni: func(r *proxystub.SubscribeRequest, s backendStream) error {
+		defer close(ended)
+		return accepting(r, s)
+	}})))
+	s := mustSubscribe(t, p, true)
+	received := make(chan error)
+	go func() { received <- s.Receive(new(message.StreamSubscribeResponse)) }()
+	s.Close()
+	if err := <-received; !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := s.Send([]byte("1")); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	<-ended
+	meter.want(t, 0, 0, 0)
+}
+
+// What a client has sent reaches the backend, also if the client goes at once, and others send, too.
+func TestStreamCloseAfterSend(t *testing.T) {
+	const streams, messages = 20, 50
+	got := make(chan int, streams)
+	c := settings(serveGRPC(t, &streamBackend{bidi: func(_ *proxystub.SubscribeRequest, s backendStream, receive func() (*proxystub.StreamSubscribeRequest, error)) error {
+		if err := s.Send(accepted); err != nil {
+			return err
+		}
+		for n := 0; ; n++ {
+			m, err := receive()
+			if err != nil {
+				got <- n
+				if !errors.Is(err, io.EOF) {
+					return err
+				}
+				return nil
+			}
+			if string(m.Publication.Data) != fmt.Sprint(n) {
+				return fmt.Errorf("message %d is %s", n, m.Publication.Data)
+			}
+		}
+	}}))
+	c.MaxStreams = streams
+	p, meter := openStreams(t, c)
+	var all sync.WaitGroup
+	for range streams {
+		s := mustSubscribe(t, p, true)
+		all.Go(func() {
+			for i := range messages {
+				if err := s.Send(fmt.Append(nil, i)); err != nil {
+					t.Error(err)
+				}
+			}
+			s.Close()
+			// The end of the stream, by the backend here, makes that of everything.
+			if err := s.Receive(new(message.StreamSubscribeResponse)); !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+	for range streams {
+		if n := <-got; n != messages {
+			t.Errorf("the backend got %d messages, want %d", n, messages)
+		}
+	}
+	all.Wait()
+	meter.want(t, 0, 0, 0)
+}
+
+// A backend that does not read does not hold a client up for longer than the timeout.
+func TestStreamSendUnread(t *testing.T) {
+	c := settings(serveGRPC(t, &streamBackend{uni: accepting}))
+	c.Timeout = 100 * time.Millisecond
+	p, meter := openStreams(t, c)
+	s := mustSubscribe(t, p, true)
+	var err error
+	for n := 0; err == nil && n < 1000; n++ {
+		err = s.Send(make([]byte, 64<<10))
+	}
+	if !errors.Is(err, errUnread) {
+		t.Error(err)
+	}
+	if err := s.Receive(new(message.StreamSubscribeResponse)); err == nil || errors.Is(err, ErrFinished) {
+		t.Error(err)
+	}
+	s.Close()
+	meter.want(t, 0, 1, 0)
+}
+
+// No more streams are open than max_streams; that is no failure of the backend.
+func TestMaxStreams(t *testing.T) {
+	c := settings(serveGRPC(t, &streamBackend{uni: accepting}))
+	c.Breaker.Failures = 1
+	p, meter := openStreams(t, c)
+	var list []*Stream
+	for range 4 {
+		list = append(list, mustSubscribe(t, p, false))
+	}
+	for range 2 {
+		if _, _, err := subscribe(p, false); !errors.Is(err, ErrStreams) {
+			t.Error(err)
+		}
+	}
+	list[0].Close()
+	mustSubscribe(t, p, false)
+	meter.want(t, 4, 0, 2)
+}
+
+// A reload that changes the proxy leaves its streams alone.
+func TestRetireKeepsStreams(t *testing.T) {
+	cfg := config.DefaultConfig()
+	send := make(chan string)
+	cfg.Channel.Proxy.SubscribeStream = *settings(serveGRPC(t, &streamBackend{uni: func(_ *proxystub.SubscribeRequest, s backendStream) error {
+		if err := s.Send(accepted); err != nil {
+			return err
+		}
+		for data := range send {
+			if err := s.Send(hello(data)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}))
+	defer close(send)
+	cfg.Channel.Proxy.SubscribeStream.Timeout = time.Second
+	cfg.Channel.WithoutNamespace.SubscribeStreamProxyEnabled = true
+	before, err := NewSet(cfg, nil, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := before.Of(SubscribeStream, "")
+	s := mustSubscribe(t, p, false)
+	changed := *cfg
+	changed.Channel.Proxy.SubscribeStream.Timeout = time.Minute
+	next, err := NewSet(&changed, before, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if next.Of(SubscribeStream, "") == p {
+		t.Fatal("it is the same proxy")
+	}
+	p.retire() // as Retire does after a while
+	send <- "1"
+	var m message.StreamSubscribeResponse
+	if err := s.Receive(&m); err != nil || string(m.Publication.Data) != "1" {
+		t.Errorf("%v, %v", m.Publication, err)
+	}
+	s.Close()
+	if _, _, err := subscribe(p, false); status.Code(err) != codes.Canceled {
+		t.Errorf("the connection is open: %v", err)
+	}
+}
+
+// Streams leave nothing behind.
+func TestStreamsLeaveNothing(t *testing.T) {
+	c := settings(serveGRPC(t, &streamBackend{uni: accepting}))
+	p, meter := openStreams(t, c)
+	mustSubscribe(t, p, false).Close()
+	before := runtime.NumGoroutine()
+	for i := range 1000 {
+		s, _, err := subscribe(p, i%2 == 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%3 == 0 {
+			go func() { _ = s.Receive(new(message.StreamSubscribeResponse)) }()
+		}
+		s.Close()
+	}
+	meter.want(t, 0, 0, 0)
+	for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before+5; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+	}
+}
