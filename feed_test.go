@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -202,7 +203,7 @@ func TestFeedsLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, func() bool { return open.Load() == 1 && runtime.NumGoroutine() <= before+5 })
+	wait.Until(t, "the feeds are closed and their goroutines gone", func() bool { return open.Load() == 1 && runtime.NumGoroutine() <= before+5 })
 	if n := twice.Load(); n > 0 {
 		t.Errorf("%d feeds were closed twice", n)
 	}

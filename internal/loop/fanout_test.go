@@ -56,9 +56,10 @@ func (c *listener) Tick()                               { c.session.Tick() }
 func (c *listener) Close(protocol.Disconnect, [][]byte) {}
 func (c *listener) Pause(bool)                          {}
 
-func (c *listener) Allowance() *int { return new(1) }
-func (c *listener) Again()          { c.loop.Again(&c.session) }
-func (c *listener) Gone()           {}
+func (c *listener) Allowance() *int                          { return new(1) }
+func (c *listener) Again()                                   { c.loop.Again(&c.session) }
+func (c *listener) Gone()                                    {}
+func (c *listener) Feed(*session.Subscription, channel.Feed) {}
 
 func (c *listener) Write(frames [][]byte) (n int, err error) {
 	for _, f := range frames {
