@@ -145,11 +145,10 @@ func (p *Proxy) WantsMeta() bool { return p.config.IncludeConnMeta }
 // Close closes the connections to the backend. Calls that are under way may fail, and streams break.
 func (p *Proxy) Close() { p.carrier.close() }
 
-// retire closes the connections to the backend once all streams have ended. Nothing is asked any more.
+// retire waits until all streams have ended, and calls Close. The proxy is not asked any more.
 func (p *Proxy) retire() {
-	if p.streams.retire() {
-		p.Close()
-	}
+	<-p.streams.none()
+	p.Close()
 }
 
 // Call asks the backend, and waits for its answer or until the timeout of the proxy. from is the

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -87,12 +88,18 @@ func (s *Set) Retire(next *Set) {
 	}
 }
 
-// Close closes all proxies.
+// Close closes all proxies. For streams it waits as long as backends may read what clients have sent.
 func (s *Set) Close() {
 	if s == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
 	for _, p := range s.proxies {
+		select {
+		case <-p.streams.none():
+		case <-ctx.Done():
+		}
 		p.Close()
 	}
 }

@@ -156,17 +156,15 @@ func (s *Stream) end() {
 	s.ending.Do(func() {
 		s.cancel()
 		s.proxy.meter.Closed(s.broken.Load())
-		if s.proxy.streams.remove() {
-			s.proxy.Close()
-		}
+		s.proxy.streams.remove()
 	})
 }
 
 // streams counts the streams of a proxy.
 type streams struct {
-	mu      sync.Mutex
-	open    int
-	retired bool
+	mu    sync.Mutex
+	open  int
+	ended chan struct{} // closed once none is open; nil: nobody waits for that
 }
 
 // add reports false if there are most streams already.
@@ -180,18 +178,26 @@ func (s *streams) add(most int) bool {
 	return true
 }
 
-// remove reports whether the proxy is no longer needed.
-func (s *streams) remove() bool {
+func (s *streams) remove() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open--
-	return s.retired && s.open == 0
+	if s.open--; s.open == 0 && s.ended != nil {
+		close(s.ended)
+		s.ended = nil
+	}
 }
 
-// retire reports whether the proxy is no longer needed.
-func (s *streams) retire() bool {
+// none returns a channel that is closed once no stream is open.
+func (s *streams) none() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.retired = true
-	return s.open == 0
+	if s.ended == nil {
+		s.ended = make(chan struct{})
+	}
+	ended := s.ended
+	if s.open == 0 {
+		close(ended)
+		s.ended = nil
+	}
+	return ended
 }

@@ -415,15 +415,71 @@ func TestRetireKeepsStreams(t *testing.T) {
 	if next.Of(SubscribeStream, "") == p {
 		t.Fatal("it is the same proxy")
 	}
-	p.retire() // as Retire does after a while
+	retired := make(chan struct{})
+	go func() {
+		p.retire() // as Retire does after a while
+		close(retired)
+	}()
 	send <- "1"
 	var m message.StreamSubscribeResponse
 	if err := s.Receive(&m); err != nil || string(m.Publication.Data) != "1" {
 		t.Errorf("%v, %v", m.Publication, err)
 	}
 	s.Close()
+	<-retired
 	if _, _, err := subscribe(p, false); status.Code(err) != codes.Canceled {
 		t.Errorf("the connection is open: %v", err)
+	}
+}
+
+// A server that shuts down lets backends read what clients have sent, and does not wait for one that does
+// not, nor for a stream that nobody closes.
+func TestSetCloseWaitsForStreams(t *testing.T) {
+	got := make(chan int, 1)
+	address := serveGRPC(t, &streamBackend{bidi: func(r *proxystub.SubscribeRequest, s backendStream, receive func() (*proxystub.StreamSubscribeRequest, error)) error {
+		if err := s.Send(accepted); err != nil || r.Channel == "deaf" {
+			<-s.Context().Done()
+			return err
+		}
+		n := 0
+		for ; ; n++ {
+			if _, err := receive(); err != nil {
+				break
+			}
+		}
+		got <- n
+		return nil
+	}})
+	for _, ch := range []string{"news", "deaf", "open"} {
+		cfg := config.DefaultConfig()
+		cfg.Channel.Proxy.SubscribeStream = *settings(address)
+		cfg.Channel.WithoutNamespace.SubscribeStreamProxyEnabled = true
+		set, err := NewSet(cfg, nil, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _, err := set.Of(SubscribeStream, "").Open(t.Context(), nil, &message.SubscribeRequest{Channel: ch}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			if err := s.Send([]byte("1")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ch == "open" {
+			set.Close()
+			s.Close()
+			continue
+		}
+		s.Close()
+		go func() { _ = s.Receive(new(message.StreamSubscribeResponse)) }() // as a feed does
+		set.Close()
+		if ch == "news" {
+			if n := <-got; n != 100 {
+				t.Errorf("the backend got %d messages", n)
+			}
+		}
 	}
 }
 
