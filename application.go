@@ -7,6 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/client"
+	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/rules"
 	"github.com/gyrohq/gyro/protocol"
@@ -161,11 +162,20 @@ func (a *application) History(ctx context.Context, c *client.Client, e *effect.H
 		Channel: e.Channel, Subscribed: e.Subscribed, HistoryFilter: e.HistoryFilter,
 	})
 	if e.History = reply.History; err == nil && !reply.Answered {
-		e.History, err = a.engines.History(c.Context(), e.Channel, e.HistoryFilter)
+		e.History, err = a.engines.HistoryFor(c.Context(), e.Channel, e.HistoryFilter)
 	} else if err == nil {
 		err = a.rules.History(e.Channel, "HistoryReply.History", e.Publications)
 	}
 	return err
+}
+
+// fill calls the CacheEmpty handler.
+func (n *Node) fill(ctx context.Context, ch string, inline bool) (bool, error) {
+	reply, err := CacheEmptyReply{}, error(protocol.ErrorInternal)
+	contain.Do(func() {
+		reply, err = n.cfg.Handlers.CacheEmpty(ctx, CacheEmptyEvent{Channel: ch, Inline: inline})
+	}, n.clients.Panicked)
+	return reply.Populated, client.Sound(err)
 }
 
 func (a *application) RPC(ctx context.Context, c *client.Client, e *effect.RPC) (err error) {

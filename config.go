@@ -128,8 +128,8 @@ type Config struct {
 	ConnectDisconnects map[uint32]protocol.Disconnect
 	// SendTime adds the server's time to the connect result. Default: false.
 	SendTime bool
-	// InlineHandlers makes the node call the handlers Connecting and Subscribe without a
-	// goroutine of their own, which makes new connections cheaper. Many other connections
+	// InlineHandlers makes the node call the handlers Connecting, Subscribe and CacheEmpty without
+	// a goroutine of their own, which makes new connections cheaper. Many other connections
 	// wait meanwhile. So a handler whose event says Inline must not wait for I/O, for
 	// another goroutine, or for a method of the node that takes a context. If it would
 	// have to, it returns ErrWouldBlock, and the node calls it once more, with Inline

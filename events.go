@@ -52,6 +52,13 @@ type Handlers struct {
 	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) (PresenceReply, error)
 	// History decides on a request and may answer it itself; otherwise the broker answers.
 	History func(ctx context.Context, c *Client, e HistoryEvent) (HistoryReply, error)
+	// CacheEmpty may publish into a channel whose stream has no publication, for clients that need
+	// one: those that recover by RecoverCache, unless their position is the top, and those that read
+	// history. If it has, the node reads the stream once more. There is one call per channel at a
+	// time, and its outcome counts for a second: all clients that need it share it. An error is the
+	// answer to them. ctx has no values; it ends when none of them waits any more. Without this
+	// handler, they get nothing.
+	CacheEmpty func(ctx context.Context, e CacheEmptyEvent) (CacheEmptyReply, error)
 	// RPC answers a call. For JSON clients the reply has to be JSON; nil is an empty reply.
 	RPC func(ctx context.Context, c *Client, e RPCEvent) ([]byte, error)
 	// Message takes a message that needs no answer. Errors other than a Disconnect are
@@ -264,6 +271,20 @@ type HistoryReply struct {
 	// sent as it is.
 	Answered bool
 	History  History
+}
+
+// CacheEmptyEvent is a stream without publications.
+type CacheEmptyEvent struct {
+	Channel string
+	// Inline is set if the handler must not block: see Config.InlineHandlers. The node asks so
+	// before it looks whether the stream is empty.
+	Inline bool
+}
+
+// CacheEmptyReply answers it.
+type CacheEmptyReply struct {
+	// Populated is set if the stream has a publication now.
+	Populated bool
 }
 
 // RPCEvent is a client's call.

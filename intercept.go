@@ -11,7 +11,7 @@ import (
 type Call struct {
 	// Handler is the name of the field of Handlers: "Connecting", "Subscribe", ….
 	Handler string
-	// Client is the one that the handler is called for; nil for Connecting and Survey.
+	// Client is the one that the handler is called for; nil for Connecting, CacheEmpty and Survey.
 	Client *Client
 	// Event is the handler's argument, by value: a ConnectEvent, a SubscribeEvent, …; for
 	// Message the data as []byte, for Connected nil.
@@ -55,6 +55,7 @@ func (h Handlers) intercepted(by []Interceptor, log *slog.Logger) Handlers {
 	h.Presence = wrap(w, "Presence", h.Presence)
 	h.PresenceStats = wrap(w, "PresenceStats", h.PresenceStats)
 	h.History = wrap(w, "History", h.History)
+	h.CacheEmpty = withoutClient(w, "CacheEmpty", h.CacheEmpty)
 	h.RPC = wrap(w, "RPC", h.RPC)
 	if f := h.Message; f != nil {
 		message := wrap(w, "Message", func(ctx context.Context, c *Client, data []byte) (any, error) { return nil, f(ctx, c, data) })

@@ -16,6 +16,7 @@ import (
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/fanout"
+	"github.com/gyrohq/gyro/internal/fill"
 	"github.com/gyrohq/gyro/internal/members"
 	"github.com/gyrohq/gyro/internal/metered"
 	"github.com/gyrohq/gyro/internal/onloop"
@@ -72,6 +73,9 @@ func New(cfg Config) (*Node, error) {
 		Concurrency: cfg.Concurrency, InlineHandlers: cfg.InlineHandlers, GoroutineDriver: cfg.GoroutineDriver,
 		UserConnectionLimit: cfg.UserConnectionLimit,
 	})
+	if cfg.Handlers.CacheEmpty != nil {
+		n.engines.Fill = fill.New(n.fill, cfg.InlineHandlers)
+	}
 	n.loops = onloop.Lead(n.clients)
 	loops := n.clients.Loops()
 	n.fanout = &fanout.Fanout{Routes: n.engines.Routes, Loops: loops}

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/fill"
 	"github.com/gyrohq/gyro/internal/gate"
 	"github.com/gyrohq/gyro/internal/metered"
 	"github.com/gyrohq/gyro/internal/presence"
@@ -33,6 +35,8 @@ type Engines struct {
 	Watch func(ch string, metaTTL time.Duration)
 	// MetaTTL is for reads of a channel's stream that name none.
 	MetaTTL func(ch string) time.Duration
+	// Fill has the application fill empty streams; nil if it does not.
+	Fill *fill.Filler
 	// Local is set if none of the engines makes callers wait: see broker.Traits.
 	Local    bool
 	presence *presence.Manager // nil if the presence manager is local
@@ -64,6 +68,9 @@ func New(b broker.Broker, p broker.PresenceManager, concurrency int, totals *obs
 // Close ends the background work. It tries failed removals of presence again, for 2 s at
 // most. No method may be called after it.
 func (g *Engines) Close() {
+	if g.Fill != nil {
+		g.Fill.Close()
+	}
 	if g.presence != nil {
 		g.presence.Close()
 	}
@@ -86,11 +93,32 @@ type Owner interface {
 // are not local.
 const atOnce = 16
 
-// Attach establishes subscriptions, and sets the results and the error of each.
-func (g *Engines) Attach(ctx context.Context, o Owner, items []*effect.AttachItem) {
-	if len(items) == 1 || g.Local {
+// Instant reports whether Attach can establish subscriptions inline: neither an engine nor the
+// application makes it wait.
+func (g *Engines) Instant(ctx context.Context, items []*effect.AttachItem) bool {
+	return g.Local && !(g.Fill != nil && slices.ContainsFunc(items, func(it *effect.AttachItem) bool { return g.asks(ctx, it) }))
+}
+
+// asks reports whether the attach of an item has to wait for the application.
+func (g *Engines) asks(ctx context.Context, it *effect.AttachItem) bool {
+	if it.Latest == nil {
+		return false
+	}
+	if _, err := g.Fill.Inline(it.Channel); err == nil {
+		return false
+	}
+	f := it.HistoryFilter
+	f.MetaTTL = g.metaTTL(it.Channel, f.MetaTTL)
+	h, err := g.Streams.History(ctx, it.Channel, f)
+	return err == nil && it.Lacks(h)
+}
+
+// Attach establishes subscriptions, and sets the results and the error of each. With inline, it does
+// not wait for the application.
+func (g *Engines) Attach(ctx context.Context, o Owner, items []*effect.AttachItem, inline bool) {
+	if len(items) == 1 || inline || g.Local && g.Fill == nil {
 		for _, it := range items {
-			g.attach(ctx, o, it)
+			g.attach(ctx, o, it, inline)
 		}
 		return
 	}
@@ -99,7 +127,7 @@ func (g *Engines) Attach(ctx context.Context, o Owner, items []*effect.AttachIte
 	for _, it := range items {
 		slots <- struct{}{}
 		wg.Go(func() {
-			g.attach(ctx, o, it)
+			g.attach(ctx, o, it, false)
 			<-slots
 		})
 	}
@@ -119,7 +147,7 @@ func guard(o Owner, f func() error) (err error) {
 
 // attach subscribes at the broker, then adds the presence, and reads the stream last: what is
 // published meanwhile is delivered.
-func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem) {
+func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, inline bool) {
 	it.Err = guard(o, func() (err error) {
 		it.ChannelID, err = g.Routes.Add(ctx, it.Channel, o.Loop())
 		return err
@@ -138,6 +166,9 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem) {
 			g.totals.AddAction(reads(&it.HistoryFilter), 1)
 			it.History, err = g.Streams.History(ctx, it.Channel, it.HistoryFilter)
 		}
+		if err == nil && !inline && g.Fill != nil && it.Lacks(it.History) {
+			err = g.refill(ctx, it)
+		}
 		return err
 	})
 	if it.Err == nil {
@@ -148,6 +179,18 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem) {
 	if err := g.Detach(o, &undo); err != nil {
 		o.Failed("undoing subscribe", it.Channel, err)
 	}
+}
+
+// refill has the application fill the stream of an item, and reads it again if it has.
+func (g *Engines) refill(ctx context.Context, it *effect.AttachItem) error {
+	filled, err := g.Fill.Do(ctx, it.Channel)
+	switch {
+	case err != nil:
+		return &effect.Unfilled{Err: err}
+	case filled:
+		it.History, err = g.Streams.History(ctx, it.Channel, it.HistoryFilter)
+	}
+	return err
 }
 
 func (g *Engines) metaTTL(ch string, own time.Duration) time.Duration {
@@ -181,6 +224,25 @@ func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter
 	}
 	if f.Since != nil && f.Since.Epoch != "" && f.Since.Epoch != h.Top.Epoch {
 		return broker.History{Top: h.Top}, protocol.ErrorUnrecoverablePosition
+	}
+	return h, nil
+}
+
+// HistoryFor is History for a client. If the stream is empty, the application may fill it first.
+func (g *Engines) HistoryFor(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
+	h, err := g.History(ctx, ch, f)
+	if err != nil || g.Fill == nil || f.Limit == 0 || len(h.Publications) > 0 {
+		return h, err
+	}
+	if f.Since != nil && (f.Reverse || f.Since.Offset >= h.Top.Offset) {
+		return h, nil // there may be publications on the other side of the position
+	}
+	filled, err := g.Fill.Do(ctx, ch)
+	switch {
+	case err != nil:
+		return h, &effect.Unfilled{Err: err}
+	case filled:
+		return g.History(ctx, ch, f)
 	}
 	return h, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 )
 
 // Application is the program that the node serves. Each method calls the handler of its
@@ -107,19 +108,19 @@ func (x *executor) Subscribing(e *effect.Subscribing, inline bool) bool {
 }
 
 func (x *executor) Attach(e *effect.Attach, inline bool) bool {
-	if inline && !x.node().Engines.Local {
-		return false
-	}
 	ctx := context.Context(&x.life)
 	if e.Outlives {
 		ctx = x.client().work()
+	}
+	if inline && !x.node().Engines.Instant(ctx, e.Items) {
+		return false
 	}
 	what := &observe.Effect{Name: "attach", Inline: inline}
 	if len(e.Items) == 1 {
 		what.Channel = e.Items[0].Channel
 	}
 	ctx, done := x.begin(ctx, what)
-	x.node().Engines.Attach(ctx, (*owner)(x), e.Items)
+	x.node().Engines.Attach(ctx, (*owner)(x), e.Items, inline)
 	var err error
 	for _, it := range e.Items {
 		err = cmp.Or(err, it.Err)
@@ -340,9 +341,10 @@ func (c *Client) hasGone(err error) bool {
 
 // failed logs an error of an engine, unless it only says that the client has gone.
 func (c *Client) failed(what, ch string, err error) {
+	_, reason := errors.AsType[*refusal.Reason](err)
 	switch code := answerCode(err); {
 	case c.hasGone(err):
-	case code != 0 && code != protocol.ErrorInternal.Code:
+	case code != 0 && (code != protocol.ErrorInternal.Code || reason):
 		c.report(what+" refused", ch, err)
 	default:
 		c.loop.clients.Log.Error(what+" failed", "channel", ch, "client", c.ID(), "user", c.UserID(), "error", err)

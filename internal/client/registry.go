@@ -80,7 +80,7 @@ func New(cfg Config) *Registry {
 		l.lanes = lane.Group{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
 		l.OnPanic = l.panicked
 		if turn := cfg.Observer.Turn; turn != nil {
-			l.counts = counting.New(turn, l, func(reason any, stack []byte) { r.panicked("", reason, stack) })
+			l.counts = counting.New(turn, l, r.Panicked)
 			l.Hub().Counter = l.counts
 			l.OnTurn = func() { l.counts.End(l.Hub().Delivered(), l.Pool().Written()) }
 		}
@@ -278,6 +278,9 @@ func (r *Registry) Channels(ctx context.Context, match func(string) bool) (map[s
 
 // Panics is the number of panics that were contained.
 func (r *Registry) Panics() uint64 { return r.panics.Load() }
+
+// Panicked logs and counts a panic that concerns no client.
+func (r *Registry) Panicked(reason any, stack []byte) { r.panicked("", reason, stack) }
 
 // panicked logs and counts a panic.
 func (r *Registry) panicked(client string, reason any, stack []byte) {

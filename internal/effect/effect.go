@@ -212,6 +212,22 @@ type Identity struct {
 	Subs          map[string]channel.SubscribeOptions
 }
 
+// Unfilled is the error of an attach, or of a read of history, for which the application did not
+// fill the stream.
+type Unfilled struct{ Err error }
+
+// Error implements error.
+func (u *Unfilled) Error() string { return "the empty stream was not filled: " + u.Err.Error() }
+
+// Unwrap returns the application's error, which is the answer to the client.
+func (u *Unfilled) Unwrap() error { return u.Err }
+
+// Lacks reports whether the subscriber needs a publication, and the part of the stream that was read
+// has none.
+func (it *AttachItem) Lacks(h channel.History) bool {
+	return it.Latest != nil && len(h.Publications) == 0 && (it.Latest.Offset == 0 || *it.Latest != h.Top)
+}
+
 // AttachOne returns an Attach for a single subscription.
 func AttachOne(item *AttachItem) *Attach {
 	a := &Attach{}
@@ -229,6 +245,9 @@ type AttachItem struct {
 	// Positioned is set if the attach has to read the stream.
 	Positioned bool
 	channel.HistoryFilter
+	// Latest is the position of a subscriber that recovers the latest publication; else nil. If
+	// there is no publication and the position is not the top, the application may fill the stream.
+	Latest *channel.StreamPosition
 	// out
 	ChannelID int64
 	channel.History

@@ -16,6 +16,9 @@ type Strategy interface {
 	// Automatic tells whether the application may start recovery for subscribers that did
 	// not ask for it.
 	Automatic() bool
+	// Latest tells whether a subscriber needs the latest publication alone, so that the
+	// application may fill a stream that is empty.
+	Latest() bool
 	// Query selects the part of the stream to read.
 	Query(r Request) channel.HistoryFilter
 	// Resume selects what the subscriber gets of the part that was read. It returns false
@@ -65,6 +68,7 @@ var Stream Strategy = stream{}
 type stream struct{}
 
 func (stream) Automatic() bool { return false }
+func (stream) Latest() bool    { return false }
 func (stream) Gapless() bool   { return true }
 
 func (stream) Query(r Request) channel.HistoryFilter {
@@ -106,6 +110,7 @@ var Cache Strategy = cache{}
 type cache struct{}
 
 func (cache) Automatic() bool    { return true }
+func (cache) Latest() bool       { return true }
 func (cache) Gapless() bool      { return false } // only the latest one counts
 func (cache) Lost(Request) error { return nil }
 

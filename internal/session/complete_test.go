@@ -17,8 +17,8 @@ import (
 //	connecting: user= | nobody, info=, expire=seconds from now, client-refresh,
 //	  data=; input lines "CHANNEL options…" are server-side subscriptions
 //	subscribing: client-refresh, feed and options
-//	attach: top=OFFSET:EPOCH, id=, pubs=[…], for the only channel; else input
-//	  lines "CHANNEL top=…"
+//	attach: top=OFFSET:EPOCH, id=, pubs=[…], for the only channel; unfilled, if the error is that
+//	  of an application that was to fill the stream; else input lines "CHANNEL top=…"
 //	presence: here={"client":"user"…} as client=user words; presence_stats: clients= users=
 //	history: top=, pubs=; rpc: data=
 //	refresh, sub_refresh: expired, expire=, info=, tf={…}
@@ -75,6 +75,9 @@ func completeAttach(e *effect.Attach, err error, a args, input []string) error {
 		it.ChannelID, it.Top, it.Publications = a.num("id", 0), position(a.str("top")), publications(a)
 	}
 	if len(input) == 0 {
+		if a.has("unfilled") {
+			err = &effect.Unfilled{Err: err}
+		}
 		for _, it := range e.Items {
 			it.Err = err
 		}

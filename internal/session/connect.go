@@ -143,6 +143,9 @@ func (s *Session) connectAttached(e *effect.Attach) {
 
 // attachError is the answer to a client after an attach has failed.
 func attachError(err error) error {
+	if u, ok := errors.AsType[*effect.Unfilled](err); ok {
+		return u.Err
+	}
 	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Code != protocol.ErrorInternal.Code {
 		return e
 	}

@@ -225,7 +225,10 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	b.setup.recover = o.Recoverable && (req.Recover || o.AutoRecover && strategy.Automatic())
 	item := &effect.AttachItem{Channel: b.channel, Positioned: b.at.Positioned, Ref: b}
 	if b.setup.recover {
-		item.HistoryFilter = strategy.Query(b.asks(req))
+		r := b.asks(req)
+		if item.HistoryFilter = strategy.Query(r); strategy.Latest() {
+			item.Latest = &r.Since
+		}
 	}
 	item.MetaTTL = o.HistoryMetaTTL
 	if o.Presence {

@@ -134,6 +134,19 @@ func (s *snapshot) history(_ context.Context, c *gyro.Client, e gyro.HistoryEven
 	return reply, err
 }
 
+// cacheEmpty lets the backend fill a stream that has no publication.
+func (s *snapshot) cacheEmpty(ctx context.Context, e gyro.CacheEmptyEvent) (gyro.CacheEmptyReply, error) {
+	ch, err := s.channels.Named(e.Channel)
+	if err != nil || !ch.CacheEmptyProxyEnabled {
+		return gyro.CacheEmptyReply{}, err
+	}
+	if e.Inline {
+		return gyro.CacheEmptyReply{}, gyro.ErrWouldBlock
+	}
+	populated, err := s.backend.Populate(ctx, ch, e.Channel)
+	return gyro.CacheEmptyReply{Populated: populated}, err
+}
+
 // call answers RPCs: the built-in ping, and what the backend answers.
 func (s *snapshot) call(_ context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 	ping, name, err := s.rpc.Decide(e.Method)

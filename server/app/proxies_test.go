@@ -40,6 +40,9 @@ var proxyMethods = map[string]func() (req, res proxyMessage){
 	"SubRefresh": func() (_, _ proxyMessage) { return new(message.SubRefreshRequest), new(message.SubRefreshResponse) },
 	"Publish":    func() (_, _ proxyMessage) { return new(message.PublishRequest), new(message.PublishResponse) },
 	"RPC":        func() (_, _ proxyMessage) { return new(message.RPCRequest), new(message.RPCResponse) },
+	"NotifyCacheEmpty": func() (_, _ proxyMessage) {
+		return new(message.NotifyCacheEmptyRequest), new(message.NotifyCacheEmptyResponse)
+	},
 }
 
 // testBackend is a backend whose answers are text, in JSON, over either carrier. An answer that is not
@@ -163,6 +166,7 @@ func proxied(b *testBackend, edit func(*config.Config)) func(*config.Config) {
 		at(&cfg.Channel.Proxy.Subscribe, "Subscribe")
 		at(&cfg.Channel.Proxy.Publish, "Publish")
 		at(&cfg.Channel.Proxy.SubRefresh, "SubRefresh")
+		at(&cfg.Channel.Proxy.CacheEmpty, "NotifyCacheEmpty")
 		at(&cfg.RPC.Proxy, "RPC")
 		cfg.RPC.WithoutNamespace.ProxyEnabled = true
 		o := &cfg.Channel.WithoutNamespace
@@ -474,14 +478,20 @@ func TestProxyReload(t *testing.T) {
 	carriers(t, func(t *testing.T, b *testBackend) {
 		s := startProxied(t, b, nil)
 		before := s.app.inForce.Load().backend.Proxies
-		next := testConfig(proxied(b, func(cfg *config.Config) { cfg.RPC.Proxy.Timeout = time.Hour }))
-		next.HTTPServer = s.cfg.HTTPServer
-		if err := s.app.Reload(next); err != nil {
-			t.Fatal(err)
-		}
+		s.reload(proxied(b, func(cfg *config.Config) { cfg.RPC.Proxy.Timeout = time.Hour }))
 		after := s.app.inForce.Load().backend.Proxies
 		if before.Of(proxy.RPC, "") == after.Of(proxy.RPC, "") || before.Of(proxy.Publish, "") != after.Of(proxy.Publish, "") {
 			t.Errorf("%p %p, %p %p", before.Of(proxy.RPC, ""), after.Of(proxy.RPC, ""), before.Of(proxy.Publish, ""), after.Of(proxy.Publish, ""))
 		}
 	})
+}
+
+// reload takes over another configuration, but for the listeners.
+func (s *testServer) reload(edit func(*config.Config)) {
+	s.t.Helper()
+	next := testConfig(edit)
+	next.HTTPServer = s.cfg.HTTPServer
+	if err := s.app.Reload(next); err != nil {
+		s.t.Fatal(err)
+	}
 }

@@ -152,9 +152,12 @@ func handlers(inForce *atomic.Pointer[snapshot]) gyro.Handlers {
 		Presence:      answer(inForce, (*snapshot).presence),
 		PresenceStats: answer(inForce, (*snapshot).presence),
 		History:       answer(inForce, (*snapshot).history),
-		RPC:           answer(inForce, (*snapshot).call),
-		Refresh:       answer(inForce, (*snapshot).refresh),
-		SubRefresh:    answer(inForce, (*snapshot).subRefresh),
+		CacheEmpty: func(ctx context.Context, e gyro.CacheEmptyEvent) (gyro.CacheEmptyReply, error) {
+			return inForce.Load().cacheEmpty(ctx, e)
+		},
+		RPC:        answer(inForce, (*snapshot).call),
+		Refresh:    answer(inForce, (*snapshot).refresh),
+		SubRefresh: answer(inForce, (*snapshot).subRefresh),
 	}
 }
 

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"time"
 
 	"github.com/gyrohq/gyro"
@@ -111,4 +112,17 @@ func (b *Backend) Publish(c *gyro.Client, ch namespace.Channel, e gyro.PublishEv
 		o.HistorySize, o.HistoryTTL, o.SkipHistory = 0, 0, true
 	}
 	return reply, nil
+}
+
+// Populate asks the backend to publish the latest state of a channel that has no publication, and
+// reports whether it has. The question is nobody's: it is asked once for all clients that need the
+// answer.
+func (b *Backend) Populate(ctx context.Context, ch namespace.Channel, name string) (bool, error) {
+	p := b.Proxies.Of(proxy.CacheEmpty, ch.CacheEmptyProxyName)
+	var res message.NotifyCacheEmptyResponse
+	if err := p.Call(ctx, nil, &message.NotifyCacheEmptyRequest{Channel: name}, &res); err != nil {
+		b.Log.Debug("a proxy gave no answer", "channel", name, "error", err)
+		return false, refusal.Because(protocol.ErrorInternal, p.Key(), "the cache empty proxy gave no answer, and the channel has no publication")
+	}
+	return res.Result != nil && res.Result.Populated, nil
 }

@@ -8,6 +8,7 @@ type Channel struct {
 		Subscribe         Proxy `key:"subscribe"`
 		Publish           Proxy `key:"publish"`
 		SubRefresh        Proxy `key:"sub_refresh"`
+		CacheEmpty        Proxy `key:"cache_empty"`
 		SubscribeStream   Proxy `key:"subscribe_stream"`
 		MapPublish        Proxy `key:"map_publish" opt:"later"`
 		MapRemove         Proxy `key:"map_remove" opt:"later"`
@@ -79,6 +80,8 @@ type ChannelOptions struct {
 	PublishProxyName            string `key:"publish_proxy_name" def:"default" doc:"default for channel.proxy.publish, else a name of proxies."`
 	SubRefreshProxyEnabled      bool   `key:"sub_refresh_proxy_enabled" doc:"The backend prolongs expiring subscriptions."`
 	SubRefreshProxyName         string `key:"sub_refresh_proxy_name" def:"default" doc:"default for channel.proxy.sub_refresh, else a name of proxies."`
+	CacheEmptyProxyEnabled      bool   `key:"cache_empty_proxy_enabled" doc:"The backend publishes the latest state into channels that have no publication, when a client needs one; needs history_size and history_ttl."`
+	CacheEmptyProxyName         string `key:"cache_empty_proxy_name" def:"default" doc:"default for channel.proxy.cache_empty, else a name of proxies."`
 	SubscribeStreamProxyEnabled bool   `key:"subscribe_stream_proxy_enabled" doc:"A subscription is a gRPC stream from the backend."`
 	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
 	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" doc:"Publications of clients go into the stream."`

@@ -41,6 +41,9 @@ func (c *Config) checkHistory(p *problems, key string, o *ChannelOptions) {
 	if o.ForceRecovery && (o.HistorySize == 0 || o.HistoryTTL == 0) {
 		p.add(key+".force_recovery", "needs history_size and history_ttl")
 	}
+	if o.CacheEmptyProxyEnabled && (o.HistorySize == 0 || o.HistoryTTL == 0) {
+		p.add(key+".cache_empty_proxy_enabled", "needs history_size and history_ttl")
+	}
 	if o.AutoCacheRecover && (!o.ForceRecovery || o.ForceRecoveryMode != "cache") {
 		p.add(key+".auto_cache_recover", "needs force_recovery and force_recovery_mode cache")
 	}
@@ -75,6 +78,7 @@ func (c *Config) checkOptionProxies(p *problems, key string, o *ChannelOptions) 
 		{"subscribe_proxy", o.SubscribeProxyName, o.SubscribeProxyEnabled, "subscribe", &d.Subscribe},
 		{"publish_proxy", o.PublishProxyName, o.PublishProxyEnabled, "publish", &d.Publish},
 		{"sub_refresh_proxy", o.SubRefreshProxyName, o.SubRefreshProxyEnabled, "sub_refresh", &d.SubRefresh},
+		{"cache_empty_proxy", o.CacheEmptyProxyName, o.CacheEmptyProxyEnabled, "cache_empty", &d.CacheEmpty},
 		{"subscribe_stream_proxy", o.SubscribeStreamProxyName, o.SubscribeStreamProxyEnabled, "subscribe_stream", &d.SubscribeStream},
 		{"map.publish_proxy", o.Map.PublishProxyName, o.Map.PublishProxyEnabled, "map_publish", &d.MapPublish},
 		{"map.remove_proxy", o.Map.RemoveProxyName, o.Map.RemoveProxyEnabled, "map_remove", &d.MapRemove},
