@@ -63,7 +63,7 @@ func TestSubRefreshProxy(t *testing.T) {
 		b.answer("Connect", `{"result":{"user":"42","meta":{"t":1}}}`)
 		c := s.dial(nil)
 		id := c.Connect("").Client
-		b.answer("Subscribe", fmt.Sprintf(`{"result":{"expire_at":%d}}`, time.Now().Unix()+1))
+		b.answer("Subscribe", fmt.Sprintf(`{"result":{"expire_at":%d}}`, time.Now().Unix()+2))
 		for ch := range answers {
 			if r := c.Subscribe(ch, ""); r.Expires {
 				t.Errorf("%s: the client is to refresh", ch)

@@ -126,6 +126,24 @@ func TestHTTPRequest(t *testing.T) {
 	}
 }
 
+// The user is in requests about connected clients, even if it is empty, but not in those about maps.
+// Nothing else that is empty is in a request.
+func TestEmptyRequests(t *testing.T) {
+	for _, tt := range []struct {
+		req  Request
+		want string
+	}{
+		{new(message.ConnectRequest), `{}`}, {new(message.RefreshRequest), `{"user":""}`}, {new(message.SubscribeRequest), `{"user":""}`},
+		{new(message.SubRefreshRequest), `{"user":""}`}, {new(message.PublishRequest), `{"user":""}`}, {new(message.RPCRequest), `{"user":""}`},
+		{new(message.MapPublishRequest), `{}`}, {new(message.MapRemoveRequest), `{}`},
+		{new(message.SharedPollRefreshRequest), `{}`}, {new(message.NotifyCacheEmptyRequest), `{}`},
+	} {
+		if got, err := tt.req.AppendJSON(nil); string(got) != tt.want || err != nil {
+			t.Errorf("%T: %s, %v", tt.req, got, err)
+		}
+	}
+}
+
 func TestHTTPAnswers(t *testing.T) {
 	transforms := []config.StatusTransform{{StatusCode: 404}, {StatusCode: 403}}
 	transforms[0].ToError.Code, transforms[0].ToError.Message = 1404, "not found"
