@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -146,6 +147,44 @@ func TestSignals(t *testing.T) {
 	}
 	if strings.Contains(p.text(), "secret-of-the-file") {
 		t.Errorf("secret in the log: %s", p.text())
+	}
+}
+
+// TestReloadProxies: a changed entry of proxies is used by the next call of a client that is connected
+// already.
+func TestReloadProxies(t *testing.T) {
+	t.Parallel()
+	dir, port := t.TempDir(), freePort(t)
+	backend := func(name string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"result":{"data":%q}}`, name)
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	first, second := backend("first"), backend("second")
+	config := func(endpoint string) {
+		write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`},"client":{"insecure":true},
+			"proxies":[{"name":"named","endpoint":"`+endpoint+`"}],"rpc":{"without_namespace":{"proxy_enabled":true,"proxy_name":"named"}}}`)
+	}
+	config(first)
+	p := launch(t, dir, nil, "gyro is running")
+	c := wstest.Dial(t, "http://127.0.0.1:"+port+"/connection/websocket", nil)
+	c.Connect("")
+	call := func(want string) {
+		t.Helper()
+		if got := string(c.Do(`"rpc":{"method":"m"}`).RPC.Data); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	call(`"first"`)
+	config(second)
+	p.signal(syscall.SIGHUP)
+	p.await("configuration reloaded")
+	call(`"second"`)
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
 
