@@ -66,6 +66,8 @@ type ConnectToken struct {
 	Info []byte
 	// Meta is the connection meta, one line of JSON; nil if none.
 	Meta []byte
+	// Labels stay the same for the life of the connection; nil if none.
+	Labels map[string]string
 	// Subs are the channels to subscribe to on the server side; nil if none.
 	Subs map[string]SubscribeOptions
 }
@@ -107,8 +109,10 @@ type Verifier struct {
 	section                     string
 	audience, issuer, userClaim string
 	audienceRegex, issuerRegex  *regexp.Regexp
-	skipSignature               bool
-	now                         func() time.Time
+	// ofMeta and ofLabels have the claims that become meta and labels of a connection.
+	ofMeta, ofLabels mapping
+	skipSignature    bool
+	now              func() time.Time
 }
 
 // NewVerifier returns a verifier. An error names the key below the section, not
@@ -126,6 +130,12 @@ func NewVerifier(cfg config.Token, opts Options) (*Verifier, error) {
 		return nil, err
 	}
 	if v.issuerRegex, err = compile("issuer", cfg.Issuer, cfg.IssuerRegex); err != nil {
+		return nil, err
+	}
+	if v.ofMeta, err = newMapping("meta_from_claim", cfg.MetaFromClaim); err != nil {
+		return nil, err
+	}
+	if v.ofLabels, err = newMapping("labels_from_claim", cfg.LabelsFromClaim); err != nil {
 		return nil, err
 	}
 	if err = v.addProviders(&cfg, opts.JWKS); err != nil {
@@ -160,7 +170,14 @@ func (v *Verifier) VerifyConnect(ctx context.Context, token string) (ConnectToke
 	if err != nil {
 		return ConnectToken{}, err
 	}
-	out := ConnectToken{User: c.userID(v.userClaim), Subs: c.subs(), Info: c.bytes("b64info", "info"), Meta: c.json("meta")}
+	out := ConnectToken{User: c.userID(v.userClaim), Subs: c.subs(), Info: c.bytes("b64info", "info")}
+	ofMeta, ofLabels := []mapping{v.ofMeta}, []mapping{v.ofLabels}
+	if len(v.providers) > 0 {
+		if p := v.provider(c.string("iss"), c.audience()); p != nil {
+			ofMeta, ofLabels = append(ofMeta, p.ofMeta), append(ofLabels, p.ofLabels)
+		}
+	}
+	out.Meta, out.Labels = c.meta(c.values(ofMeta...)), c.labels(c.values(ofLabels...))
 	if out.User == "" {
 		out.OtherUser = c.otherUser(v.userClaim)
 	}

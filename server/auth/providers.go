@@ -20,6 +20,7 @@ type provider struct {
 	key string
 	// issuer and audience are those of its tokens; empty for any.
 	issuer, audience string
+	ofMeta, ofLabels mapping
 	template         *jwks.Template
 	endpoint         *jwks.Endpoint
 }
@@ -50,6 +51,13 @@ func (v *Verifier) addProviders(cfg *config.Token, cache *jwks.Cache) error {
 		}
 		key := fmt.Sprintf("jwks.providers[%d](%s)", i, p.Name)
 		one := provider{key: key + ".endpoint", issuer: p.Issuer, audience: p.Audience}
+		var err error
+		if one.ofMeta, err = newMapping(key+".meta_from_claim", p.MetaFromClaim); err != nil {
+			return err
+		}
+		if one.ofLabels, err = newMapping(key+".labels_from_claim", p.LabelsFromClaim); err != nil {
+			return err
+		}
 		if err := v.addProvider(one, p.Endpoint, key+".tls", p.TLS, cache); err != nil {
 			return err
 		}

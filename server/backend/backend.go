@@ -4,6 +4,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -59,6 +60,21 @@ func (b *Backend) Keep(e gyro.ConnectEvent, overGRPC bool, reply *gyro.ConnectRe
 		reply.Context = context.WithValue(context.Background(), fromKey{}, from)
 	}
 	return from
+}
+
+// labelsKey is the key of the labels in the context of a client.
+type labelsKey struct{}
+
+// Label keeps labels of a client, if there are any, for the requests about it.
+func Label(reply *gyro.ConnectReply, labels map[string]string) {
+	if len(labels) > 0 {
+		reply.Context = context.WithValue(cmp.Or(reply.Context, context.Background()), labelsKey{}, labels)
+	}
+}
+
+func labelsOf(c *gyro.Client) map[string]string {
+	labels, _ := c.Context().Value(labelsKey{}).(map[string]string)
+	return labels
 }
 
 // about returns the fields that the requests about a connected client begin with.

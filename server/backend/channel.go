@@ -29,6 +29,7 @@ func (b *Backend) Subscribe(c *gyro.Client, ch namespace.Channel, e gyro.Subscri
 func subscription(p *proxy.Proxy, c *gyro.Client, e gyro.SubscribeEvent) *message.SubscribeRequest {
 	req := &message.SubscribeRequest{Channel: e.Channel}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Labels = labelsOf(c)
 	req.Data, req.B64Data = payload(p, e.Data)
 	return req
 }
@@ -60,6 +61,7 @@ func (b *Backend) SubRefresh(c *gyro.Client, ch namespace.Channel, name string) 
 	p := b.Proxies.Of(proxy.SubRefresh, ch.SubRefreshProxyName)
 	req := &message.SubRefreshRequest{Channel: name}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Labels = labelsOf(c)
 	var res message.SubRefreshResponse
 	if err := p.Call(c.Context(), fromOf(c), req, &res); err != nil {
 		b.Log.Debug("a proxy gave no answer, the subscription lives on for a while", "client", c.ID(), "channel", name,
@@ -89,6 +91,7 @@ func (b *Backend) Publish(c *gyro.Client, ch namespace.Channel, e gyro.PublishEv
 	p := b.Proxies.Of(proxy.Publish, ch.PublishProxyName)
 	req := &message.PublishRequest{Channel: e.Channel}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Labels = labelsOf(c)
 	req.Data, req.B64Data = payload(p, e.Data)
 	var res message.PublishResponse
 	if err := b.ask(c.Context(), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {

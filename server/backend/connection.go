@@ -40,6 +40,7 @@ func (b *Backend) Connect(ctx context.Context, e gyro.ConnectEvent, from *proxy.
 	if reply.Data, err = decoded(p, r.Data, r.B64Data, "b64data"); err != nil {
 		return false, err
 	}
+	Label(reply, r.Labels)
 	return true, b.subscribe(p, r, reply)
 }
 
@@ -87,6 +88,7 @@ func (b *Backend) Refresh(c *gyro.Client) (gyro.RefreshReply, error) {
 	p := b.Proxies.Of(proxy.Refresh, "")
 	req := new(message.RefreshRequest)
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Labels = labelsOf(c)
 	var res message.RefreshResponse
 	if err := p.Call(c.Context(), fromOf(c), req, &res); err != nil {
 		b.Log.Debug("a proxy gave no answer, the connection lives on for a while", "client", c.ID(), "for", grace, "error", err)
@@ -112,6 +114,7 @@ func (b *Backend) Call(c *gyro.Client, name string, e gyro.RPCEvent) ([]byte, er
 	p := b.Proxies.Of(proxy.RPC, name)
 	req := &message.RPCRequest{Method: e.Method}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Labels = labelsOf(c)
 	req.Data, req.B64Data = payload(p, e.Data)
 	var res message.RPCResponse
 	if err := b.ask(c.Context(), p, c.ID(), "", fromOf(c), req, &res); err != nil || res.Result == nil {

@@ -76,7 +76,11 @@ type Token struct {
 	Issuer                 string    `key:"issuer" doc:"Required issuer."`
 	IssuerRegex            string    `key:"issuer_regex" doc:"Pattern of the issuer; excludes issuer."`
 	UserIDClaim            string    `key:"user_id_claim" doc:"Claim with the user ID, instead of sub."`
-	SkipJWKSSafetyCheck    bool      `key:"insecure_skip_jwks_endpoint_safety_check" doc:"Accept JWKS templates that claims can bend at will."`
+
+	MetaFromClaim   map[string]string `key:"meta_from_claim" doc:"Members of the connection's meta that are taken from claims: paths of claims, and the names in meta (docs/tokens.md#meta-and-labels)."`
+	LabelsFromClaim map[string]string `key:"labels_from_claim" doc:"Labels of the connection that are taken from claims: paths of claims, and names of labels (docs/tokens.md#meta-and-labels)."`
+
+	SkipJWKSSafetyCheck bool `key:"insecure_skip_jwks_endpoint_safety_check" doc:"Accept JWKS templates that claims can bend at will."`
 }
 
 // TokenJWKS has the JWKS of several providers.
@@ -92,7 +96,11 @@ type JWKSProvider struct {
 	Endpoint string `key:"endpoint" doc:"URL of its JWKS, without placeholders."`
 	Issuer   string `key:"issuer" doc:"Issuer of its tokens; required. Several providers may have the same one if each has another audience."`
 	Audience string `key:"audience" doc:"Audience of its tokens; empty for any."`
-	TLS      TLS    `key:"tls"`
+
+	MetaFromClaim   map[string]string `key:"meta_from_claim" doc:"As above, for its tokens; what both name is taken from here."`
+	LabelsFromClaim map[string]string `key:"labels_from_claim" doc:"As above, for its tokens; what both name is taken from here."`
+
+	TLS TLS `key:"tls"`
 }
 
 // SubscriptionToken is a separate configuration for subscription tokens.

@@ -165,6 +165,7 @@ func (c *Config) checkClient(p *problems) {
 	}
 	cl.Token.check(p, "client.token")
 	cl.SubscriptionToken.check(p, "client.subscription_token")
+	cl.SubscriptionToken.checkMappings(p)
 	for i, t := range cl.UniDisconnectOnConnect.Transforms {
 		key := fmt.Sprintf("client.connect_code_to_unidirectional_disconnect.transforms[%d]", i)
 		if t.Code == 0 || t.To.Code == 0 {
@@ -215,6 +216,23 @@ func (t *Token) check(p *problems, section string) {
 		checkRegex(p, key, pair.regex)
 	}
 	t.JWKS.check(p, section+".jwks", t.JWKSPublicEndpoint != "")
+}
+
+// checkMappings refuses the mappings of claims in the section of subscription tokens.
+func (t *SubscriptionToken) checkMappings(p *problems) {
+	check := func(key string, meta, labels map[string]string) {
+		if len(meta) > 0 {
+			p.add(key+".meta_from_claim", "is for connection tokens alone: a subscription has no meta")
+		}
+		if len(labels) > 0 {
+			p.add(key+".labels_from_claim", "is for connection tokens alone: a subscription has no labels")
+		}
+	}
+	check("client.subscription_token", t.MetaFromClaim, t.LabelsFromClaim)
+	for i := range t.JWKS.Providers {
+		x := &t.JWKS.Providers[i]
+		check(element("client.subscription_token.jwks.providers", i, x.Name), x.MetaFromClaim, x.LabelsFromClaim)
+	}
 }
 
 func (j *TokenJWKS) check(p *problems, section string, single bool) {

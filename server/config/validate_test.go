@@ -47,6 +47,8 @@ var validateTests = []struct{ text, want string }{
 	{`{"map_broker":{"type":"x"}}`, `map_broker.type: "x"`},
 	{`{"client":{"token":{"user_id_claim":"a-b"}}}`, `client.token.user_id_claim: "a-b"`},
 	{`{"client":{"subscription_token":{"user_id_claim":"a1"}}}`, `client.subscription_token.user_id_claim`},
+	{`{"client":{"subscription_token":{"meta_from_claim":{"a":"b"}}}}`, `client.subscription_token.meta_from_claim: is for connection tokens alone`},
+	{`{"client":{"subscription_token":{"jwks":{"providers":[{"name":"p1","labels_from_claim":{"a":"b"}}]}}}}`, `client.subscription_token.jwks.providers[0](p1).labels_from_claim: is for connection tokens alone`},
 	{`{"client":{"token":{"audience":"a","audience_regex":"b"}}}`, `client.token.audience_regex: excludes client.token.audience`},
 	{`{"client":{"token":{"issuer":"a","issuer_regex":"b"}}}`, `client.token.issuer_regex`},
 	{`{"client":{"token":{"issuer_regex":"("}}}`, `client.token.issuer_regex: "("`},

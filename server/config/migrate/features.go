@@ -107,7 +107,7 @@ var extended = []struct{ names, do string }{
 	{"group_sharded_pub_sub_by_node use_precomputed_partition_tags optimize_for_reliability", "Remove it, or see sharded_pub_sub_partitions."},
 	{"subscribe_cel publish_cel history_cel presence_cel patterns pattern", "Use subscription tokens, allow_… options or channel_regex."},
 	{"rate_limit", "Limit connections by client.connection_rate_limit and client.user_connection_limit. There are no limits per operation: put them into your backend or proxy."},
-	{"meta_from_claim labels_from_claim keep_latest_publication allow_channel_compaction client_publish_debounce_interval client_publication " +
+	{"keep_latest_publication allow_channel_compaction client_publish_debounce_interval client_publication " +
 		"state_proxy_enabled channel_state full_state_tick_interval full_state_channel_prefix keep_latest_data push_notifications user_status database " +
 		"clickhouse_analytics channel_namespace_resolution additional_client_names expose_transport_accept_protocol client_labels resource_detectors oidc use_fast_client",
 		"Remove it: Gyro has no such feature. What depends on it has to stay on Centrifugo."},

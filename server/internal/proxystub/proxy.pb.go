@@ -666,15 +666,16 @@ func (x *ConnectResponse) GetDisconnect() *Disconnect {
 // ConnectResult accepts a client.
 type ConnectResult struct {
 	state         protoimpl.MessageState       `protogen:"open.v1"`
-	User          string                       `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`                                                                           // ID of the user; empty for an anonymous one.
-	ExpireAt      int64                        `protobuf:"varint,2,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"`                                                  // Unix seconds; 0 means never.
-	Info          []byte                       `protobuf:"bytes,3,opt,name=info,proto3" json:"info,omitempty"`                                                                           // @raw Shown in presence, joins and leaves.
-	B64Info       string                       `protobuf:"bytes,4,opt,name=b64info,proto3" json:"b64info,omitempty"`                                                                     // Base64; wins over info unless empty.
-	Data          []byte                       `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`                                                                           // @raw Delivered with the connect reply.
-	B64Data       string                       `protobuf:"bytes,6,opt,name=b64data,proto3" json:"b64data,omitempty"`                                                                     // Base64; wins over data unless empty.
-	Channels      []string                     `protobuf:"bytes,7,rep,name=channels,proto3" json:"channels,omitempty"`                                                                   // Server-side subscriptions with the options of their namespaces.
-	Subs          map[string]*SubscribeOptions `protobuf:"bytes,8,rep,name=subs,proto3" json:"subs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Those with options of their own.
-	Meta          []byte                       `protobuf:"bytes,9,opt,name=meta,proto3" json:"meta,omitempty"`                                                                           // @raw Kept with the connection, and never shown to clients.
+	User          string                       `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`                                                                                // ID of the user; empty for an anonymous one.
+	ExpireAt      int64                        `protobuf:"varint,2,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"`                                                       // Unix seconds; 0 means never.
+	Info          []byte                       `protobuf:"bytes,3,opt,name=info,proto3" json:"info,omitempty"`                                                                                // @raw Shown in presence, joins and leaves.
+	B64Info       string                       `protobuf:"bytes,4,opt,name=b64info,proto3" json:"b64info,omitempty"`                                                                          // Base64; wins over info unless empty.
+	Data          []byte                       `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`                                                                                // @raw Delivered with the connect reply.
+	B64Data       string                       `protobuf:"bytes,6,opt,name=b64data,proto3" json:"b64data,omitempty"`                                                                          // Base64; wins over data unless empty.
+	Channels      []string                     `protobuf:"bytes,7,rep,name=channels,proto3" json:"channels,omitempty"`                                                                        // Server-side subscriptions with the options of their namespaces.
+	Subs          map[string]*SubscribeOptions `protobuf:"bytes,8,rep,name=subs,proto3" json:"subs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`      // Those with options of their own.
+	Meta          []byte                       `protobuf:"bytes,9,opt,name=meta,proto3" json:"meta,omitempty"`                                                                                // @raw Kept with the connection, and never shown to clients.
+	Labels        map[string]string            `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Likewise, for its life.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -772,6 +773,13 @@ func (x *ConnectResult) GetMeta() []byte {
 	return nil
 }
 
+func (x *ConnectResult) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // RefreshRequest is a connection that expires.
 type RefreshRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -779,8 +787,9 @@ type RefreshRequest struct {
 	Transport     string                 `protobuf:"bytes,2,opt,name=transport,proto3" json:"transport,omitempty"`
 	Protocol      string                 `protobuf:"bytes,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	Encoding      string                 `protobuf:"bytes,4,opt,name=encoding,proto3" json:"encoding,omitempty"`
-	User          string                 `protobuf:"bytes,10,opt,name=user,proto3" json:"user,omitempty"` // @always
-	Meta          []byte                 `protobuf:"bytes,11,opt,name=meta,proto3" json:"meta,omitempty"` // @raw If the proxy has include_connection_meta.
+	User          string                 `protobuf:"bytes,10,opt,name=user,proto3" json:"user,omitempty"`                                                                               // @always
+	Meta          []byte                 `protobuf:"bytes,11,opt,name=meta,proto3" json:"meta,omitempty"`                                                                               // @raw If the proxy has include_connection_meta.
+	Labels        map[string]string      `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Of the connection.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -853,6 +862,13 @@ func (x *RefreshRequest) GetUser() string {
 func (x *RefreshRequest) GetMeta() []byte {
 	if x != nil {
 		return x.Meta
+	}
+	return nil
+}
+
+func (x *RefreshRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -1008,6 +1024,7 @@ type SubscribeRequest struct {
 	Meta          []byte                 `protobuf:"bytes,13,opt,name=meta,proto3" json:"meta,omitempty"`   // @raw If the proxy has include_connection_meta.
 	Data          []byte                 `protobuf:"bytes,14,opt,name=data,proto3" json:"data,omitempty"`   // @raw What the client sent.
 	B64Data       string                 `protobuf:"bytes,15,opt,name=b64data,proto3" json:"b64data,omitempty"`
+	Labels        map[string]string      `protobuf:"bytes,16,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Of the connection.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1110,6 +1127,13 @@ func (x *SubscribeRequest) GetB64Data() string {
 		return x.B64Data
 	}
 	return ""
+}
+
+func (x *SubscribeRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 // SubscribeResponse without a result allows the subscription.
@@ -1269,7 +1293,8 @@ type PublishRequest struct {
 	Channel       string                 `protobuf:"bytes,11,opt,name=channel,proto3" json:"channel,omitempty"`
 	Data          []byte                 `protobuf:"bytes,12,opt,name=data,proto3" json:"data,omitempty"` // @raw
 	B64Data       string                 `protobuf:"bytes,13,opt,name=b64data,proto3" json:"b64data,omitempty"`
-	Meta          []byte                 `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"` // @raw If the proxy has include_connection_meta.
+	Meta          []byte                 `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`                                                                               // @raw If the proxy has include_connection_meta.
+	Labels        map[string]string      `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Of the connection.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1363,6 +1388,13 @@ func (x *PublishRequest) GetB64Data() string {
 func (x *PublishRequest) GetMeta() []byte {
 	if x != nil {
 		return x.Meta
+	}
+	return nil
+}
+
+func (x *PublishRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -1540,7 +1572,8 @@ type RPCRequest struct {
 	Method        string                 `protobuf:"bytes,11,opt,name=method,proto3" json:"method,omitempty"`
 	Data          []byte                 `protobuf:"bytes,12,opt,name=data,proto3" json:"data,omitempty"` // @raw
 	B64Data       string                 `protobuf:"bytes,13,opt,name=b64data,proto3" json:"b64data,omitempty"`
-	Meta          []byte                 `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"` // @raw If the proxy has include_connection_meta.
+	Meta          []byte                 `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`                                                                               // @raw If the proxy has include_connection_meta.
+	Labels        map[string]string      `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Of the connection.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1634,6 +1667,13 @@ func (x *RPCRequest) GetB64Data() string {
 func (x *RPCRequest) GetMeta() []byte {
 	if x != nil {
 		return x.Meta
+	}
+	return nil
+}
+
+func (x *RPCRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -1761,7 +1801,8 @@ type SubRefreshRequest struct {
 	Encoding      string                 `protobuf:"bytes,4,opt,name=encoding,proto3" json:"encoding,omitempty"`
 	User          string                 `protobuf:"bytes,10,opt,name=user,proto3" json:"user,omitempty"` // @always
 	Channel       string                 `protobuf:"bytes,11,opt,name=channel,proto3" json:"channel,omitempty"`
-	Meta          []byte                 `protobuf:"bytes,12,opt,name=meta,proto3" json:"meta,omitempty"` // @raw If the proxy has include_connection_meta.
+	Meta          []byte                 `protobuf:"bytes,12,opt,name=meta,proto3" json:"meta,omitempty"`                                                                               // @raw If the proxy has include_connection_meta.
+	Labels        map[string]string      `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Of the connection.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1841,6 +1882,13 @@ func (x *SubRefreshRequest) GetChannel() string {
 func (x *SubRefreshRequest) GetMeta() []byte {
 	if x != nil {
 		return x.Meta
+	}
+	return nil
+}
+
+func (x *SubRefreshRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -2146,7 +2194,8 @@ type MapPublishRequest struct {
 	Key           string                 `protobuf:"bytes,12,opt,name=key,proto3" json:"key,omitempty"`
 	Data          []byte                 `protobuf:"bytes,13,opt,name=data,proto3" json:"data,omitempty"` // @raw
 	B64Data       string                 `protobuf:"bytes,14,opt,name=b64data,proto3" json:"b64data,omitempty"`
-	Meta          []byte                 `protobuf:"bytes,15,opt,name=meta,proto3" json:"meta,omitempty"` // @raw If the proxy has include_connection_meta.
+	Meta          []byte                 `protobuf:"bytes,15,opt,name=meta,proto3" json:"meta,omitempty"`                                                                               // @raw If the proxy has include_connection_meta.
+	Labels        map[string]string      `protobuf:"bytes,16,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Of the connection.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2247,6 +2296,13 @@ func (x *MapPublishRequest) GetB64Data() string {
 func (x *MapPublishRequest) GetMeta() []byte {
 	if x != nil {
 		return x.Meta
+	}
+	return nil
+}
+
+func (x *MapPublishRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -2431,7 +2487,8 @@ type MapRemoveRequest struct {
 	User          string                 `protobuf:"bytes,10,opt,name=user,proto3" json:"user,omitempty"`
 	Channel       string                 `protobuf:"bytes,11,opt,name=channel,proto3" json:"channel,omitempty"`
 	Key           string                 `protobuf:"bytes,12,opt,name=key,proto3" json:"key,omitempty"`
-	Meta          []byte                 `protobuf:"bytes,13,opt,name=meta,proto3" json:"meta,omitempty"` // @raw If the proxy has include_connection_meta.
+	Meta          []byte                 `protobuf:"bytes,13,opt,name=meta,proto3" json:"meta,omitempty"`                                                                               // @raw If the proxy has include_connection_meta.
+	Labels        map[string]string      `protobuf:"bytes,14,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Of the connection.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2518,6 +2575,13 @@ func (x *MapRemoveRequest) GetKey() string {
 func (x *MapRemoveRequest) GetMeta() []byte {
 	if x != nil {
 		return x.Meta
+	}
+	return nil
+}
+
+func (x *MapRemoveRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -3325,7 +3389,7 @@ const file_proxy_proto_rawDesc = "" +
 	"\x05error\x18\x02 \x01(\v2#.centrifugal.centrifugo.proxy.ErrorR\x05error\x12H\n" +
 	"\n" +
 	"disconnect\x18\x03 \x01(\v2(.centrifugal.centrifugo.proxy.DisconnectR\n" +
-	"disconnect\"\x8c\x03\n" +
+	"disconnect\"\x92\x04\n" +
 	"\rConnectResult\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1b\n" +
 	"\texpire_at\x18\x02 \x01(\x03R\bexpireAt\x12\x12\n" +
@@ -3335,11 +3399,15 @@ const file_proxy_proto_rawDesc = "" +
 	"\ab64data\x18\x06 \x01(\tR\ab64data\x12\x1a\n" +
 	"\bchannels\x18\a \x03(\tR\bchannels\x12I\n" +
 	"\x04subs\x18\b \x03(\v25.centrifugal.centrifugo.proxy.ConnectResult.SubsEntryR\x04subs\x12\x12\n" +
-	"\x04meta\x18\t \x01(\fR\x04meta\x1ag\n" +
+	"\x04meta\x18\t \x01(\fR\x04meta\x12O\n" +
+	"\x06labels\x18\v \x03(\v27.centrifugal.centrifugo.proxy.ConnectResult.LabelsEntryR\x06labels\x1ag\n" +
 	"\tSubsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12D\n" +
-	"\x05value\x18\x02 \x01(\v2..centrifugal.centrifugo.proxy.SubscribeOptionsR\x05value:\x028\x01J\x04\b\n" +
-	"\x10\vJ\x04\b\v\x10\f\"\xac\x01\n" +
+	"\x05value\x18\x02 \x01(\v2..centrifugal.centrifugo.proxy.SubscribeOptionsR\x05value:\x028\x01\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\n" +
+	"\x10\v\"\xb3\x02\n" +
 	"\x0eRefreshRequest\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x1c\n" +
 	"\ttransport\x18\x02 \x01(\tR\ttransport\x12\x1a\n" +
@@ -3347,7 +3415,11 @@ const file_proxy_proto_rawDesc = "" +
 	"\bencoding\x18\x04 \x01(\tR\bencoding\x12\x12\n" +
 	"\x04user\x18\n" +
 	" \x01(\tR\x04user\x12\x12\n" +
-	"\x04meta\x18\v \x01(\fR\x04metaJ\x04\b\f\x10\r\"\xdb\x01\n" +
+	"\x04meta\x18\v \x01(\fR\x04meta\x12P\n" +
+	"\x06labels\x18\f \x03(\v28.centrifugal.centrifugo.proxy.RefreshRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdb\x01\n" +
 	"\x0fRefreshResponse\x12C\n" +
 	"\x06result\x18\x01 \x01(\v2+.centrifugal.centrifugo.proxy.RefreshResultR\x06result\x129\n" +
 	"\x05error\x18\x02 \x01(\v2#.centrifugal.centrifugo.proxy.ErrorR\x05error\x12H\n" +
@@ -3359,7 +3431,7 @@ const file_proxy_proto_rawDesc = "" +
 	"\texpire_at\x18\x02 \x01(\x03R\bexpireAt\x12\x12\n" +
 	"\x04info\x18\x03 \x01(\fR\x04info\x12\x18\n" +
 	"\ab64info\x18\x04 \x01(\tR\ab64info\x12\x12\n" +
-	"\x04meta\x18\x05 \x01(\fR\x04metaJ\x04\b\x06\x10\a\"\x8c\x02\n" +
+	"\x04meta\x18\x05 \x01(\fR\x04metaJ\x04\b\x06\x10\a\"\x95\x03\n" +
 	"\x10SubscribeRequest\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x1c\n" +
 	"\ttransport\x18\x02 \x01(\tR\ttransport\x12\x1a\n" +
@@ -3371,7 +3443,11 @@ const file_proxy_proto_rawDesc = "" +
 	"\x05token\x18\f \x01(\tR\x05token\x12\x12\n" +
 	"\x04meta\x18\r \x01(\fR\x04meta\x12\x12\n" +
 	"\x04data\x18\x0e \x01(\fR\x04data\x12\x18\n" +
-	"\ab64data\x18\x0f \x01(\tR\ab64dataJ\x04\b\x10\x10\x11\"\xdf\x01\n" +
+	"\ab64data\x18\x0f \x01(\tR\ab64data\x12R\n" +
+	"\x06labels\x18\x10 \x03(\v2:.centrifugal.centrifugo.proxy.SubscribeRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdf\x01\n" +
 	"\x11SubscribeResponse\x12E\n" +
 	"\x06result\x18\x01 \x01(\v2-.centrifugal.centrifugo.proxy.SubscribeResultR\x06result\x129\n" +
 	"\x05error\x18\x02 \x01(\v2#.centrifugal.centrifugo.proxy.ErrorR\x05error\x12H\n" +
@@ -3384,7 +3460,7 @@ const file_proxy_proto_rawDesc = "" +
 	"\ab64info\x18\x03 \x01(\tR\ab64info\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12\x18\n" +
 	"\ab64data\x18\x05 \x01(\tR\ab64data\x12Q\n" +
-	"\boverride\x18\x06 \x01(\v25.centrifugal.centrifugo.proxy.SubscribeOptionOverrideR\boverrideJ\x04\b\a\x10\bJ\x04\b\b\x10\t\"\xf4\x01\n" +
+	"\boverride\x18\x06 \x01(\v25.centrifugal.centrifugo.proxy.SubscribeOptionOverrideR\boverrideJ\x04\b\a\x10\bJ\x04\b\b\x10\t\"\xfb\x02\n" +
 	"\x0ePublishRequest\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x1c\n" +
 	"\ttransport\x18\x02 \x01(\tR\ttransport\x12\x1a\n" +
@@ -3395,7 +3471,11 @@ const file_proxy_proto_rawDesc = "" +
 	"\achannel\x18\v \x01(\tR\achannel\x12\x12\n" +
 	"\x04data\x18\f \x01(\fR\x04data\x12\x18\n" +
 	"\ab64data\x18\r \x01(\tR\ab64data\x12\x12\n" +
-	"\x04meta\x18\x0e \x01(\fR\x04metaJ\x04\b\x0f\x10\x10\"\xdb\x01\n" +
+	"\x04meta\x18\x0e \x01(\fR\x04meta\x12P\n" +
+	"\x06labels\x18\x0f \x03(\v28.centrifugal.centrifugo.proxy.PublishRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdb\x01\n" +
 	"\x0fPublishResponse\x12C\n" +
 	"\x06result\x18\x01 \x01(\v2+.centrifugal.centrifugo.proxy.PublishResultR\x06result\x129\n" +
 	"\x05error\x18\x02 \x01(\v2#.centrifugal.centrifugo.proxy.ErrorR\x05error\x12H\n" +
@@ -3413,7 +3493,7 @@ const file_proxy_proto_rawDesc = "" +
 	"\rversion_epoch\x18\b \x01(\tR\fversionEpoch\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xee\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf1\x02\n" +
 	"\n" +
 	"RPCRequest\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x1c\n" +
@@ -3425,7 +3505,11 @@ const file_proxy_proto_rawDesc = "" +
 	"\x06method\x18\v \x01(\tR\x06method\x12\x12\n" +
 	"\x04data\x18\f \x01(\fR\x04data\x12\x18\n" +
 	"\ab64data\x18\r \x01(\tR\ab64data\x12\x12\n" +
-	"\x04meta\x18\x0e \x01(\fR\x04metaJ\x04\b\x0f\x10\x10\"\xd3\x01\n" +
+	"\x04meta\x18\x0e \x01(\fR\x04meta\x12L\n" +
+	"\x06labels\x18\x0f \x03(\v24.centrifugal.centrifugo.proxy.RPCRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x01\n" +
 	"\vRPCResponse\x12?\n" +
 	"\x06result\x18\x01 \x01(\v2'.centrifugal.centrifugo.proxy.RPCResultR\x06result\x129\n" +
 	"\x05error\x18\x02 \x01(\v2#.centrifugal.centrifugo.proxy.ErrorR\x05error\x12H\n" +
@@ -3434,7 +3518,7 @@ const file_proxy_proto_rawDesc = "" +
 	"disconnect\"9\n" +
 	"\tRPCResult\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x18\n" +
-	"\ab64data\x18\x02 \x01(\tR\ab64data\"\xc9\x01\n" +
+	"\ab64data\x18\x02 \x01(\tR\ab64data\"\xd3\x02\n" +
 	"\x11SubRefreshRequest\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x1c\n" +
 	"\ttransport\x18\x02 \x01(\tR\ttransport\x12\x1a\n" +
@@ -3443,7 +3527,11 @@ const file_proxy_proto_rawDesc = "" +
 	"\x04user\x18\n" +
 	" \x01(\tR\x04user\x12\x18\n" +
 	"\achannel\x18\v \x01(\tR\achannel\x12\x12\n" +
-	"\x04meta\x18\f \x01(\fR\x04metaJ\x04\b\r\x10\x0e\"\xe1\x01\n" +
+	"\x04meta\x18\f \x01(\fR\x04meta\x12S\n" +
+	"\x06labels\x18\r \x03(\v2;.centrifugal.centrifugo.proxy.SubRefreshRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe1\x01\n" +
 	"\x12SubRefreshResponse\x12F\n" +
 	"\x06result\x18\x01 \x01(\v2..centrifugal.centrifugo.proxy.SubRefreshResultR\x06result\x129\n" +
 	"\x05error\x18\x02 \x01(\v2#.centrifugal.centrifugo.proxy.ErrorR\x05error\x12H\n" +
@@ -3466,7 +3554,7 @@ const file_proxy_proto_rawDesc = "" +
 	"\vpublication\x18\x02 \x01(\v2).centrifugal.centrifugo.proxy.PublicationR\vpublication\"\xc6\x01\n" +
 	"\x17StreamSubscribeResponse\x12^\n" +
 	"\x12subscribe_response\x18\x01 \x01(\v2/.centrifugal.centrifugo.proxy.SubscribeResponseR\x11subscribeResponse\x12K\n" +
-	"\vpublication\x18\x02 \x01(\v2).centrifugal.centrifugo.proxy.PublicationR\vpublication\"\x89\x02\n" +
+	"\vpublication\x18\x02 \x01(\v2).centrifugal.centrifugo.proxy.PublicationR\vpublication\"\x93\x03\n" +
 	"\x11MapPublishRequest\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x1c\n" +
 	"\ttransport\x18\x02 \x01(\tR\ttransport\x12\x1a\n" +
@@ -3478,7 +3566,11 @@ const file_proxy_proto_rawDesc = "" +
 	"\x03key\x18\f \x01(\tR\x03key\x12\x12\n" +
 	"\x04data\x18\r \x01(\fR\x04data\x12\x18\n" +
 	"\ab64data\x18\x0e \x01(\tR\ab64data\x12\x12\n" +
-	"\x04meta\x18\x0f \x01(\fR\x04metaJ\x04\b\x10\x10\x11\"\xe1\x01\n" +
+	"\x04meta\x18\x0f \x01(\fR\x04meta\x12S\n" +
+	"\x06labels\x18\x10 \x03(\v2;.centrifugal.centrifugo.proxy.MapPublishRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe1\x01\n" +
 	"\x12MapPublishResponse\x12F\n" +
 	"\x06result\x18\x01 \x01(\v2..centrifugal.centrifugo.proxy.MapPublishResultR\x06result\x129\n" +
 	"\x05error\x18\x02 \x01(\v2#.centrifugal.centrifugo.proxy.ErrorR\x05error\x12H\n" +
@@ -3498,7 +3590,7 @@ const file_proxy_proto_rawDesc = "" +
 	"\rversion_epoch\x18\f \x01(\tR\fversionEpoch\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x05\x10\x06J\x04\b\a\x10\bJ\x04\b\b\x10\t\"\xda\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x05\x10\x06J\x04\b\a\x10\bJ\x04\b\b\x10\t\"\xe3\x02\n" +
 	"\x10MapRemoveRequest\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x1c\n" +
 	"\ttransport\x18\x02 \x01(\tR\ttransport\x12\x1a\n" +
@@ -3508,7 +3600,11 @@ const file_proxy_proto_rawDesc = "" +
 	" \x01(\tR\x04user\x12\x18\n" +
 	"\achannel\x18\v \x01(\tR\achannel\x12\x10\n" +
 	"\x03key\x18\f \x01(\tR\x03key\x12\x12\n" +
-	"\x04meta\x18\r \x01(\fR\x04metaJ\x04\b\x0e\x10\x0f\"\xdf\x01\n" +
+	"\x04meta\x18\r \x01(\fR\x04meta\x12R\n" +
+	"\x06labels\x18\x0e \x03(\v2:.centrifugal.centrifugo.proxy.MapRemoveRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdf\x01\n" +
 	"\x11MapRemoveResponse\x12E\n" +
 	"\x06result\x18\x01 \x01(\v2-.centrifugal.centrifugo.proxy.MapRemoveResultR\x06result\x129\n" +
 	"\x05error\x18\x02 \x01(\v2#.centrifugal.centrifugo.proxy.ErrorR\x05error\x12H\n" +
@@ -3585,7 +3681,7 @@ func file_proxy_proto_rawDescGZIP() []byte {
 	return file_proxy_proto_rawDescData
 }
 
-var file_proxy_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_proxy_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_proxy_proto_goTypes = []any{
 	(*Disconnect)(nil),                   // 0: centrifugal.centrifugo.proxy.Disconnect
 	(*Error)(nil),                        // 1: centrifugal.centrifugo.proxy.Error
@@ -3634,10 +3730,18 @@ var file_proxy_proto_goTypes = []any{
 	(*NotifyChannelStateResponse)(nil),   // 44: centrifugal.centrifugo.proxy.NotifyChannelStateResponse
 	(*NotifyChannelStateResult)(nil),     // 45: centrifugal.centrifugo.proxy.NotifyChannelStateResult
 	nil,                                  // 46: centrifugal.centrifugo.proxy.ConnectResult.SubsEntry
-	nil,                                  // 47: centrifugal.centrifugo.proxy.PublishResult.TagsEntry
-	nil,                                  // 48: centrifugal.centrifugo.proxy.Publication.TagsEntry
-	nil,                                  // 49: centrifugal.centrifugo.proxy.MapPublishResult.TagsEntry
-	nil,                                  // 50: centrifugal.centrifugo.proxy.MapRemoveResult.TagsEntry
+	nil,                                  // 47: centrifugal.centrifugo.proxy.ConnectResult.LabelsEntry
+	nil,                                  // 48: centrifugal.centrifugo.proxy.RefreshRequest.LabelsEntry
+	nil,                                  // 49: centrifugal.centrifugo.proxy.SubscribeRequest.LabelsEntry
+	nil,                                  // 50: centrifugal.centrifugo.proxy.PublishRequest.LabelsEntry
+	nil,                                  // 51: centrifugal.centrifugo.proxy.PublishResult.TagsEntry
+	nil,                                  // 52: centrifugal.centrifugo.proxy.RPCRequest.LabelsEntry
+	nil,                                  // 53: centrifugal.centrifugo.proxy.SubRefreshRequest.LabelsEntry
+	nil,                                  // 54: centrifugal.centrifugo.proxy.Publication.TagsEntry
+	nil,                                  // 55: centrifugal.centrifugo.proxy.MapPublishRequest.LabelsEntry
+	nil,                                  // 56: centrifugal.centrifugo.proxy.MapPublishResult.TagsEntry
+	nil,                                  // 57: centrifugal.centrifugo.proxy.MapRemoveRequest.LabelsEntry
+	nil,                                  // 58: centrifugal.centrifugo.proxy.MapRemoveResult.TagsEntry
 }
 var file_proxy_proto_depIdxs = []int32{
 	2,  // 0: centrifugal.centrifugo.proxy.SubscribeOptionOverride.presence:type_name -> centrifugal.centrifugo.proxy.BoolValue
@@ -3651,76 +3755,84 @@ var file_proxy_proto_depIdxs = []int32{
 	1,  // 8: centrifugal.centrifugo.proxy.ConnectResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
 	0,  // 9: centrifugal.centrifugo.proxy.ConnectResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
 	46, // 10: centrifugal.centrifugo.proxy.ConnectResult.subs:type_name -> centrifugal.centrifugo.proxy.ConnectResult.SubsEntry
-	12, // 11: centrifugal.centrifugo.proxy.RefreshResponse.result:type_name -> centrifugal.centrifugo.proxy.RefreshResult
-	1,  // 12: centrifugal.centrifugo.proxy.RefreshResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
-	0,  // 13: centrifugal.centrifugo.proxy.RefreshResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
-	15, // 14: centrifugal.centrifugo.proxy.SubscribeResponse.result:type_name -> centrifugal.centrifugo.proxy.SubscribeResult
-	1,  // 15: centrifugal.centrifugo.proxy.SubscribeResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
-	0,  // 16: centrifugal.centrifugo.proxy.SubscribeResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
-	4,  // 17: centrifugal.centrifugo.proxy.SubscribeResult.override:type_name -> centrifugal.centrifugo.proxy.SubscribeOptionOverride
-	18, // 18: centrifugal.centrifugo.proxy.PublishResponse.result:type_name -> centrifugal.centrifugo.proxy.PublishResult
-	1,  // 19: centrifugal.centrifugo.proxy.PublishResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
-	0,  // 20: centrifugal.centrifugo.proxy.PublishResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
-	47, // 21: centrifugal.centrifugo.proxy.PublishResult.tags:type_name -> centrifugal.centrifugo.proxy.PublishResult.TagsEntry
-	21, // 22: centrifugal.centrifugo.proxy.RPCResponse.result:type_name -> centrifugal.centrifugo.proxy.RPCResult
-	1,  // 23: centrifugal.centrifugo.proxy.RPCResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
-	0,  // 24: centrifugal.centrifugo.proxy.RPCResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
-	24, // 25: centrifugal.centrifugo.proxy.SubRefreshResponse.result:type_name -> centrifugal.centrifugo.proxy.SubRefreshResult
-	1,  // 26: centrifugal.centrifugo.proxy.SubRefreshResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
-	0,  // 27: centrifugal.centrifugo.proxy.SubRefreshResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
-	48, // 28: centrifugal.centrifugo.proxy.Publication.tags:type_name -> centrifugal.centrifugo.proxy.Publication.TagsEntry
-	13, // 29: centrifugal.centrifugo.proxy.StreamSubscribeRequest.subscribe_request:type_name -> centrifugal.centrifugo.proxy.SubscribeRequest
-	25, // 30: centrifugal.centrifugo.proxy.StreamSubscribeRequest.publication:type_name -> centrifugal.centrifugo.proxy.Publication
-	14, // 31: centrifugal.centrifugo.proxy.StreamSubscribeResponse.subscribe_response:type_name -> centrifugal.centrifugo.proxy.SubscribeResponse
-	25, // 32: centrifugal.centrifugo.proxy.StreamSubscribeResponse.publication:type_name -> centrifugal.centrifugo.proxy.Publication
-	30, // 33: centrifugal.centrifugo.proxy.MapPublishResponse.result:type_name -> centrifugal.centrifugo.proxy.MapPublishResult
-	1,  // 34: centrifugal.centrifugo.proxy.MapPublishResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
-	0,  // 35: centrifugal.centrifugo.proxy.MapPublishResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
-	49, // 36: centrifugal.centrifugo.proxy.MapPublishResult.tags:type_name -> centrifugal.centrifugo.proxy.MapPublishResult.TagsEntry
-	33, // 37: centrifugal.centrifugo.proxy.MapRemoveResponse.result:type_name -> centrifugal.centrifugo.proxy.MapRemoveResult
-	1,  // 38: centrifugal.centrifugo.proxy.MapRemoveResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
-	0,  // 39: centrifugal.centrifugo.proxy.MapRemoveResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
-	50, // 40: centrifugal.centrifugo.proxy.MapRemoveResult.tags:type_name -> centrifugal.centrifugo.proxy.MapRemoveResult.TagsEntry
-	35, // 41: centrifugal.centrifugo.proxy.SharedPollRefreshRequest.items:type_name -> centrifugal.centrifugo.proxy.SharedPollRefreshRequestItem
-	37, // 42: centrifugal.centrifugo.proxy.SharedPollRefreshResponse.result:type_name -> centrifugal.centrifugo.proxy.SharedPollRefreshResult
-	1,  // 43: centrifugal.centrifugo.proxy.SharedPollRefreshResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
-	38, // 44: centrifugal.centrifugo.proxy.SharedPollRefreshResult.items:type_name -> centrifugal.centrifugo.proxy.SharedPollRefreshResultItem
-	41, // 45: centrifugal.centrifugo.proxy.NotifyCacheEmptyResponse.result:type_name -> centrifugal.centrifugo.proxy.NotifyCacheEmptyResult
-	43, // 46: centrifugal.centrifugo.proxy.NotifyChannelStateRequest.events:type_name -> centrifugal.centrifugo.proxy.ChannelStateEvent
-	45, // 47: centrifugal.centrifugo.proxy.NotifyChannelStateResponse.result:type_name -> centrifugal.centrifugo.proxy.NotifyChannelStateResult
-	1,  // 48: centrifugal.centrifugo.proxy.NotifyChannelStateResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
-	6,  // 49: centrifugal.centrifugo.proxy.ConnectResult.SubsEntry.value:type_name -> centrifugal.centrifugo.proxy.SubscribeOptions
-	7,  // 50: centrifugal.centrifugo.proxy.CentrifugoProxy.Connect:input_type -> centrifugal.centrifugo.proxy.ConnectRequest
-	10, // 51: centrifugal.centrifugo.proxy.CentrifugoProxy.Refresh:input_type -> centrifugal.centrifugo.proxy.RefreshRequest
-	13, // 52: centrifugal.centrifugo.proxy.CentrifugoProxy.Subscribe:input_type -> centrifugal.centrifugo.proxy.SubscribeRequest
-	16, // 53: centrifugal.centrifugo.proxy.CentrifugoProxy.Publish:input_type -> centrifugal.centrifugo.proxy.PublishRequest
-	19, // 54: centrifugal.centrifugo.proxy.CentrifugoProxy.RPC:input_type -> centrifugal.centrifugo.proxy.RPCRequest
-	22, // 55: centrifugal.centrifugo.proxy.CentrifugoProxy.SubRefresh:input_type -> centrifugal.centrifugo.proxy.SubRefreshRequest
-	13, // 56: centrifugal.centrifugo.proxy.CentrifugoProxy.SubscribeUnidirectional:input_type -> centrifugal.centrifugo.proxy.SubscribeRequest
-	26, // 57: centrifugal.centrifugo.proxy.CentrifugoProxy.SubscribeBidirectional:input_type -> centrifugal.centrifugo.proxy.StreamSubscribeRequest
-	39, // 58: centrifugal.centrifugo.proxy.CentrifugoProxy.NotifyCacheEmpty:input_type -> centrifugal.centrifugo.proxy.NotifyCacheEmptyRequest
-	42, // 59: centrifugal.centrifugo.proxy.CentrifugoProxy.NotifyChannelState:input_type -> centrifugal.centrifugo.proxy.NotifyChannelStateRequest
-	28, // 60: centrifugal.centrifugo.proxy.CentrifugoProxy.MapPublish:input_type -> centrifugal.centrifugo.proxy.MapPublishRequest
-	31, // 61: centrifugal.centrifugo.proxy.CentrifugoProxy.MapRemove:input_type -> centrifugal.centrifugo.proxy.MapRemoveRequest
-	34, // 62: centrifugal.centrifugo.proxy.CentrifugoProxy.SharedPollRefresh:input_type -> centrifugal.centrifugo.proxy.SharedPollRefreshRequest
-	8,  // 63: centrifugal.centrifugo.proxy.CentrifugoProxy.Connect:output_type -> centrifugal.centrifugo.proxy.ConnectResponse
-	11, // 64: centrifugal.centrifugo.proxy.CentrifugoProxy.Refresh:output_type -> centrifugal.centrifugo.proxy.RefreshResponse
-	14, // 65: centrifugal.centrifugo.proxy.CentrifugoProxy.Subscribe:output_type -> centrifugal.centrifugo.proxy.SubscribeResponse
-	17, // 66: centrifugal.centrifugo.proxy.CentrifugoProxy.Publish:output_type -> centrifugal.centrifugo.proxy.PublishResponse
-	20, // 67: centrifugal.centrifugo.proxy.CentrifugoProxy.RPC:output_type -> centrifugal.centrifugo.proxy.RPCResponse
-	23, // 68: centrifugal.centrifugo.proxy.CentrifugoProxy.SubRefresh:output_type -> centrifugal.centrifugo.proxy.SubRefreshResponse
-	27, // 69: centrifugal.centrifugo.proxy.CentrifugoProxy.SubscribeUnidirectional:output_type -> centrifugal.centrifugo.proxy.StreamSubscribeResponse
-	27, // 70: centrifugal.centrifugo.proxy.CentrifugoProxy.SubscribeBidirectional:output_type -> centrifugal.centrifugo.proxy.StreamSubscribeResponse
-	40, // 71: centrifugal.centrifugo.proxy.CentrifugoProxy.NotifyCacheEmpty:output_type -> centrifugal.centrifugo.proxy.NotifyCacheEmptyResponse
-	44, // 72: centrifugal.centrifugo.proxy.CentrifugoProxy.NotifyChannelState:output_type -> centrifugal.centrifugo.proxy.NotifyChannelStateResponse
-	29, // 73: centrifugal.centrifugo.proxy.CentrifugoProxy.MapPublish:output_type -> centrifugal.centrifugo.proxy.MapPublishResponse
-	32, // 74: centrifugal.centrifugo.proxy.CentrifugoProxy.MapRemove:output_type -> centrifugal.centrifugo.proxy.MapRemoveResponse
-	36, // 75: centrifugal.centrifugo.proxy.CentrifugoProxy.SharedPollRefresh:output_type -> centrifugal.centrifugo.proxy.SharedPollRefreshResponse
-	63, // [63:76] is the sub-list for method output_type
-	50, // [50:63] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	47, // 11: centrifugal.centrifugo.proxy.ConnectResult.labels:type_name -> centrifugal.centrifugo.proxy.ConnectResult.LabelsEntry
+	48, // 12: centrifugal.centrifugo.proxy.RefreshRequest.labels:type_name -> centrifugal.centrifugo.proxy.RefreshRequest.LabelsEntry
+	12, // 13: centrifugal.centrifugo.proxy.RefreshResponse.result:type_name -> centrifugal.centrifugo.proxy.RefreshResult
+	1,  // 14: centrifugal.centrifugo.proxy.RefreshResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
+	0,  // 15: centrifugal.centrifugo.proxy.RefreshResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
+	49, // 16: centrifugal.centrifugo.proxy.SubscribeRequest.labels:type_name -> centrifugal.centrifugo.proxy.SubscribeRequest.LabelsEntry
+	15, // 17: centrifugal.centrifugo.proxy.SubscribeResponse.result:type_name -> centrifugal.centrifugo.proxy.SubscribeResult
+	1,  // 18: centrifugal.centrifugo.proxy.SubscribeResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
+	0,  // 19: centrifugal.centrifugo.proxy.SubscribeResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
+	4,  // 20: centrifugal.centrifugo.proxy.SubscribeResult.override:type_name -> centrifugal.centrifugo.proxy.SubscribeOptionOverride
+	50, // 21: centrifugal.centrifugo.proxy.PublishRequest.labels:type_name -> centrifugal.centrifugo.proxy.PublishRequest.LabelsEntry
+	18, // 22: centrifugal.centrifugo.proxy.PublishResponse.result:type_name -> centrifugal.centrifugo.proxy.PublishResult
+	1,  // 23: centrifugal.centrifugo.proxy.PublishResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
+	0,  // 24: centrifugal.centrifugo.proxy.PublishResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
+	51, // 25: centrifugal.centrifugo.proxy.PublishResult.tags:type_name -> centrifugal.centrifugo.proxy.PublishResult.TagsEntry
+	52, // 26: centrifugal.centrifugo.proxy.RPCRequest.labels:type_name -> centrifugal.centrifugo.proxy.RPCRequest.LabelsEntry
+	21, // 27: centrifugal.centrifugo.proxy.RPCResponse.result:type_name -> centrifugal.centrifugo.proxy.RPCResult
+	1,  // 28: centrifugal.centrifugo.proxy.RPCResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
+	0,  // 29: centrifugal.centrifugo.proxy.RPCResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
+	53, // 30: centrifugal.centrifugo.proxy.SubRefreshRequest.labels:type_name -> centrifugal.centrifugo.proxy.SubRefreshRequest.LabelsEntry
+	24, // 31: centrifugal.centrifugo.proxy.SubRefreshResponse.result:type_name -> centrifugal.centrifugo.proxy.SubRefreshResult
+	1,  // 32: centrifugal.centrifugo.proxy.SubRefreshResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
+	0,  // 33: centrifugal.centrifugo.proxy.SubRefreshResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
+	54, // 34: centrifugal.centrifugo.proxy.Publication.tags:type_name -> centrifugal.centrifugo.proxy.Publication.TagsEntry
+	13, // 35: centrifugal.centrifugo.proxy.StreamSubscribeRequest.subscribe_request:type_name -> centrifugal.centrifugo.proxy.SubscribeRequest
+	25, // 36: centrifugal.centrifugo.proxy.StreamSubscribeRequest.publication:type_name -> centrifugal.centrifugo.proxy.Publication
+	14, // 37: centrifugal.centrifugo.proxy.StreamSubscribeResponse.subscribe_response:type_name -> centrifugal.centrifugo.proxy.SubscribeResponse
+	25, // 38: centrifugal.centrifugo.proxy.StreamSubscribeResponse.publication:type_name -> centrifugal.centrifugo.proxy.Publication
+	55, // 39: centrifugal.centrifugo.proxy.MapPublishRequest.labels:type_name -> centrifugal.centrifugo.proxy.MapPublishRequest.LabelsEntry
+	30, // 40: centrifugal.centrifugo.proxy.MapPublishResponse.result:type_name -> centrifugal.centrifugo.proxy.MapPublishResult
+	1,  // 41: centrifugal.centrifugo.proxy.MapPublishResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
+	0,  // 42: centrifugal.centrifugo.proxy.MapPublishResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
+	56, // 43: centrifugal.centrifugo.proxy.MapPublishResult.tags:type_name -> centrifugal.centrifugo.proxy.MapPublishResult.TagsEntry
+	57, // 44: centrifugal.centrifugo.proxy.MapRemoveRequest.labels:type_name -> centrifugal.centrifugo.proxy.MapRemoveRequest.LabelsEntry
+	33, // 45: centrifugal.centrifugo.proxy.MapRemoveResponse.result:type_name -> centrifugal.centrifugo.proxy.MapRemoveResult
+	1,  // 46: centrifugal.centrifugo.proxy.MapRemoveResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
+	0,  // 47: centrifugal.centrifugo.proxy.MapRemoveResponse.disconnect:type_name -> centrifugal.centrifugo.proxy.Disconnect
+	58, // 48: centrifugal.centrifugo.proxy.MapRemoveResult.tags:type_name -> centrifugal.centrifugo.proxy.MapRemoveResult.TagsEntry
+	35, // 49: centrifugal.centrifugo.proxy.SharedPollRefreshRequest.items:type_name -> centrifugal.centrifugo.proxy.SharedPollRefreshRequestItem
+	37, // 50: centrifugal.centrifugo.proxy.SharedPollRefreshResponse.result:type_name -> centrifugal.centrifugo.proxy.SharedPollRefreshResult
+	1,  // 51: centrifugal.centrifugo.proxy.SharedPollRefreshResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
+	38, // 52: centrifugal.centrifugo.proxy.SharedPollRefreshResult.items:type_name -> centrifugal.centrifugo.proxy.SharedPollRefreshResultItem
+	41, // 53: centrifugal.centrifugo.proxy.NotifyCacheEmptyResponse.result:type_name -> centrifugal.centrifugo.proxy.NotifyCacheEmptyResult
+	43, // 54: centrifugal.centrifugo.proxy.NotifyChannelStateRequest.events:type_name -> centrifugal.centrifugo.proxy.ChannelStateEvent
+	45, // 55: centrifugal.centrifugo.proxy.NotifyChannelStateResponse.result:type_name -> centrifugal.centrifugo.proxy.NotifyChannelStateResult
+	1,  // 56: centrifugal.centrifugo.proxy.NotifyChannelStateResponse.error:type_name -> centrifugal.centrifugo.proxy.Error
+	6,  // 57: centrifugal.centrifugo.proxy.ConnectResult.SubsEntry.value:type_name -> centrifugal.centrifugo.proxy.SubscribeOptions
+	7,  // 58: centrifugal.centrifugo.proxy.CentrifugoProxy.Connect:input_type -> centrifugal.centrifugo.proxy.ConnectRequest
+	10, // 59: centrifugal.centrifugo.proxy.CentrifugoProxy.Refresh:input_type -> centrifugal.centrifugo.proxy.RefreshRequest
+	13, // 60: centrifugal.centrifugo.proxy.CentrifugoProxy.Subscribe:input_type -> centrifugal.centrifugo.proxy.SubscribeRequest
+	16, // 61: centrifugal.centrifugo.proxy.CentrifugoProxy.Publish:input_type -> centrifugal.centrifugo.proxy.PublishRequest
+	19, // 62: centrifugal.centrifugo.proxy.CentrifugoProxy.RPC:input_type -> centrifugal.centrifugo.proxy.RPCRequest
+	22, // 63: centrifugal.centrifugo.proxy.CentrifugoProxy.SubRefresh:input_type -> centrifugal.centrifugo.proxy.SubRefreshRequest
+	13, // 64: centrifugal.centrifugo.proxy.CentrifugoProxy.SubscribeUnidirectional:input_type -> centrifugal.centrifugo.proxy.SubscribeRequest
+	26, // 65: centrifugal.centrifugo.proxy.CentrifugoProxy.SubscribeBidirectional:input_type -> centrifugal.centrifugo.proxy.StreamSubscribeRequest
+	39, // 66: centrifugal.centrifugo.proxy.CentrifugoProxy.NotifyCacheEmpty:input_type -> centrifugal.centrifugo.proxy.NotifyCacheEmptyRequest
+	42, // 67: centrifugal.centrifugo.proxy.CentrifugoProxy.NotifyChannelState:input_type -> centrifugal.centrifugo.proxy.NotifyChannelStateRequest
+	28, // 68: centrifugal.centrifugo.proxy.CentrifugoProxy.MapPublish:input_type -> centrifugal.centrifugo.proxy.MapPublishRequest
+	31, // 69: centrifugal.centrifugo.proxy.CentrifugoProxy.MapRemove:input_type -> centrifugal.centrifugo.proxy.MapRemoveRequest
+	34, // 70: centrifugal.centrifugo.proxy.CentrifugoProxy.SharedPollRefresh:input_type -> centrifugal.centrifugo.proxy.SharedPollRefreshRequest
+	8,  // 71: centrifugal.centrifugo.proxy.CentrifugoProxy.Connect:output_type -> centrifugal.centrifugo.proxy.ConnectResponse
+	11, // 72: centrifugal.centrifugo.proxy.CentrifugoProxy.Refresh:output_type -> centrifugal.centrifugo.proxy.RefreshResponse
+	14, // 73: centrifugal.centrifugo.proxy.CentrifugoProxy.Subscribe:output_type -> centrifugal.centrifugo.proxy.SubscribeResponse
+	17, // 74: centrifugal.centrifugo.proxy.CentrifugoProxy.Publish:output_type -> centrifugal.centrifugo.proxy.PublishResponse
+	20, // 75: centrifugal.centrifugo.proxy.CentrifugoProxy.RPC:output_type -> centrifugal.centrifugo.proxy.RPCResponse
+	23, // 76: centrifugal.centrifugo.proxy.CentrifugoProxy.SubRefresh:output_type -> centrifugal.centrifugo.proxy.SubRefreshResponse
+	27, // 77: centrifugal.centrifugo.proxy.CentrifugoProxy.SubscribeUnidirectional:output_type -> centrifugal.centrifugo.proxy.StreamSubscribeResponse
+	27, // 78: centrifugal.centrifugo.proxy.CentrifugoProxy.SubscribeBidirectional:output_type -> centrifugal.centrifugo.proxy.StreamSubscribeResponse
+	40, // 79: centrifugal.centrifugo.proxy.CentrifugoProxy.NotifyCacheEmpty:output_type -> centrifugal.centrifugo.proxy.NotifyCacheEmptyResponse
+	44, // 80: centrifugal.centrifugo.proxy.CentrifugoProxy.NotifyChannelState:output_type -> centrifugal.centrifugo.proxy.NotifyChannelStateResponse
+	29, // 81: centrifugal.centrifugo.proxy.CentrifugoProxy.MapPublish:output_type -> centrifugal.centrifugo.proxy.MapPublishResponse
+	32, // 82: centrifugal.centrifugo.proxy.CentrifugoProxy.MapRemove:output_type -> centrifugal.centrifugo.proxy.MapRemoveResponse
+	36, // 83: centrifugal.centrifugo.proxy.CentrifugoProxy.SharedPollRefresh:output_type -> centrifugal.centrifugo.proxy.SharedPollRefreshResponse
+	71, // [71:84] is the sub-list for method output_type
+	58, // [58:71] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_proxy_proto_init() }
@@ -3734,7 +3846,7 @@ func file_proxy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxy_proto_rawDesc), len(file_proxy_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   51,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -740,6 +740,17 @@ func (m *ConnectResult) appendJSON(dst []byte) (_ []byte, err error) {
 		}
 		dst = append(dst, ',')
 	}
+	if len(m.Labels) != 0 {
+		dst = append(dst, `"labels":`...)
+		dst = append(dst, '{')
+		for k, v := range m.Labels {
+			dst = append(jsonwire.AppendString(dst, k), ':')
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndObject(dst)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst), nil
 }
 
@@ -763,6 +774,8 @@ func connectResultField(key []byte) int {
 		return 8
 	case "meta":
 		return 9
+	case "labels":
+		return 11
 	}
 	return 0
 }
@@ -805,6 +818,16 @@ func (m *ConnectResult) readJSON(r *jsonwire.Reader) {
 			}
 		case 9: // meta
 			r.Raw(&m.Meta)
+		case 11: // labels
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				var v string
+				r.String(&v)
+				if m.Labels == nil {
+					m.Labels = make(map[string]string)
+				}
+				m.Labels[key] = v
+			}
 		default:
 			r.Skip()
 		}
@@ -868,6 +891,17 @@ func (m *RefreshRequest) appendJSON(dst []byte) (_ []byte, err error) {
 		}
 		dst = append(dst, ',')
 	}
+	if len(m.Labels) != 0 {
+		dst = append(dst, `"labels":`...)
+		dst = append(dst, '{')
+		for k, v := range m.Labels {
+			dst = append(jsonwire.AppendString(dst, k), ':')
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndObject(dst)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst), nil
 }
 
@@ -885,6 +919,8 @@ func refreshRequestField(key []byte) int {
 		return 10
 	case "meta":
 		return 11
+	case "labels":
+		return 12
 	}
 	return 0
 }
@@ -908,6 +944,16 @@ func (m *RefreshRequest) readJSON(r *jsonwire.Reader) {
 			r.String(&m.User)
 		case 11: // meta
 			r.Raw(&m.Meta)
+		case 12: // labels
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				var v string
+				r.String(&v)
+				if m.Labels == nil {
+					m.Labels = make(map[string]string)
+				}
+				m.Labels[key] = v
+			}
 		default:
 			r.Skip()
 		}
@@ -1178,6 +1224,17 @@ func (m *SubscribeRequest) appendJSON(dst []byte) (_ []byte, err error) {
 		dst = jsonwire.AppendString(dst, m.B64Data)
 		dst = append(dst, ',')
 	}
+	if len(m.Labels) != 0 {
+		dst = append(dst, `"labels":`...)
+		dst = append(dst, '{')
+		for k, v := range m.Labels {
+			dst = append(jsonwire.AppendString(dst, k), ':')
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndObject(dst)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst), nil
 }
 
@@ -1203,6 +1260,8 @@ func subscribeRequestField(key []byte) int {
 		return 14
 	case "b64data":
 		return 15
+	case "labels":
+		return 16
 	}
 	return 0
 }
@@ -1234,6 +1293,16 @@ func (m *SubscribeRequest) readJSON(r *jsonwire.Reader) {
 			r.Raw(&m.Data)
 		case 15: // b64data
 			r.String(&m.B64Data)
+		case 16: // labels
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				var v string
+				r.String(&v)
+				if m.Labels == nil {
+					m.Labels = make(map[string]string)
+				}
+				m.Labels[key] = v
+			}
 		default:
 			r.Skip()
 		}
@@ -1511,6 +1580,17 @@ func (m *PublishRequest) appendJSON(dst []byte) (_ []byte, err error) {
 		}
 		dst = append(dst, ',')
 	}
+	if len(m.Labels) != 0 {
+		dst = append(dst, `"labels":`...)
+		dst = append(dst, '{')
+		for k, v := range m.Labels {
+			dst = append(jsonwire.AppendString(dst, k), ':')
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndObject(dst)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst), nil
 }
 
@@ -1534,6 +1614,8 @@ func publishRequestField(key []byte) int {
 		return 13
 	case "meta":
 		return 14
+	case "labels":
+		return 15
 	}
 	return 0
 }
@@ -1563,6 +1645,16 @@ func (m *PublishRequest) readJSON(r *jsonwire.Reader) {
 			r.String(&m.B64Data)
 		case 14: // meta
 			r.Raw(&m.Meta)
+		case 15: // labels
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				var v string
+				r.String(&v)
+				if m.Labels == nil {
+					m.Labels = make(map[string]string)
+				}
+				m.Labels[key] = v
+			}
 		default:
 			r.Skip()
 		}
@@ -1867,6 +1959,17 @@ func (m *RPCRequest) appendJSON(dst []byte) (_ []byte, err error) {
 		}
 		dst = append(dst, ',')
 	}
+	if len(m.Labels) != 0 {
+		dst = append(dst, `"labels":`...)
+		dst = append(dst, '{')
+		for k, v := range m.Labels {
+			dst = append(jsonwire.AppendString(dst, k), ':')
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndObject(dst)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst), nil
 }
 
@@ -1890,6 +1993,8 @@ func rPCRequestField(key []byte) int {
 		return 13
 	case "meta":
 		return 14
+	case "labels":
+		return 15
 	}
 	return 0
 }
@@ -1919,6 +2024,16 @@ func (m *RPCRequest) readJSON(r *jsonwire.Reader) {
 			r.String(&m.B64Data)
 		case 14: // meta
 			r.Raw(&m.Meta)
+		case 15: // labels
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				var v string
+				r.String(&v)
+				if m.Labels == nil {
+					m.Labels = make(map[string]string)
+				}
+				m.Labels[key] = v
+			}
 		default:
 			r.Skip()
 		}
@@ -2143,6 +2258,17 @@ func (m *SubRefreshRequest) appendJSON(dst []byte) (_ []byte, err error) {
 		}
 		dst = append(dst, ',')
 	}
+	if len(m.Labels) != 0 {
+		dst = append(dst, `"labels":`...)
+		dst = append(dst, '{')
+		for k, v := range m.Labels {
+			dst = append(jsonwire.AppendString(dst, k), ':')
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndObject(dst)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst), nil
 }
 
@@ -2162,6 +2288,8 @@ func subRefreshRequestField(key []byte) int {
 		return 11
 	case "meta":
 		return 12
+	case "labels":
+		return 13
 	}
 	return 0
 }
@@ -2187,6 +2315,16 @@ func (m *SubRefreshRequest) readJSON(r *jsonwire.Reader) {
 			r.String(&m.Channel)
 		case 12: // meta
 			r.Raw(&m.Meta)
+		case 13: // labels
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				var v string
+				r.String(&v)
+				if m.Labels == nil {
+					m.Labels = make(map[string]string)
+				}
+				m.Labels[key] = v
+			}
 		default:
 			r.Skip()
 		}
@@ -2685,6 +2823,17 @@ func (m *MapPublishRequest) appendJSON(dst []byte) (_ []byte, err error) {
 		}
 		dst = append(dst, ',')
 	}
+	if len(m.Labels) != 0 {
+		dst = append(dst, `"labels":`...)
+		dst = append(dst, '{')
+		for k, v := range m.Labels {
+			dst = append(jsonwire.AppendString(dst, k), ':')
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndObject(dst)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst), nil
 }
 
@@ -2710,6 +2859,8 @@ func mapPublishRequestField(key []byte) int {
 		return 14
 	case "meta":
 		return 15
+	case "labels":
+		return 16
 	}
 	return 0
 }
@@ -2741,6 +2892,16 @@ func (m *MapPublishRequest) readJSON(r *jsonwire.Reader) {
 			r.String(&m.B64Data)
 		case 15: // meta
 			r.Raw(&m.Meta)
+		case 16: // labels
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				var v string
+				r.String(&v)
+				if m.Labels == nil {
+					m.Labels = make(map[string]string)
+				}
+				m.Labels[key] = v
+			}
 		default:
 			r.Skip()
 		}
@@ -3049,6 +3210,17 @@ func (m *MapRemoveRequest) appendJSON(dst []byte) (_ []byte, err error) {
 		}
 		dst = append(dst, ',')
 	}
+	if len(m.Labels) != 0 {
+		dst = append(dst, `"labels":`...)
+		dst = append(dst, '{')
+		for k, v := range m.Labels {
+			dst = append(jsonwire.AppendString(dst, k), ':')
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndObject(dst)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst), nil
 }
 
@@ -3070,6 +3242,8 @@ func mapRemoveRequestField(key []byte) int {
 		return 12
 	case "meta":
 		return 13
+	case "labels":
+		return 14
 	}
 	return 0
 }
@@ -3097,6 +3271,16 @@ func (m *MapRemoveRequest) readJSON(r *jsonwire.Reader) {
 			r.String(&m.Key)
 		case 13: // meta
 			r.Raw(&m.Meta)
+		case 14: // labels
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				var v string
+				r.String(&v)
+				if m.Labels == nil {
+					m.Labels = make(map[string]string)
+				}
+				m.Labels[key] = v
+			}
 		default:
 			r.Skip()
 		}

@@ -78,6 +78,7 @@ type ConnectResult struct {
 	Channels []string                     // Server-side subscriptions with the options of their namespaces.
 	Subs     map[string]*SubscribeOptions // Those with options of their own.
 	Meta     []byte                       // Kept with the connection, and never shown to clients.
+	Labels   map[string]string            // Likewise, for its life.
 }
 
 // RefreshRequest is a connection that expires.
@@ -87,7 +88,8 @@ type RefreshRequest struct {
 	Protocol  string
 	Encoding  string
 	User      string
-	Meta      []byte // If the proxy has include_connection_meta.
+	Meta      []byte            // If the proxy has include_connection_meta.
+	Labels    map[string]string // Of the connection.
 }
 
 // RefreshResponse without a result ends the connection.
@@ -118,6 +120,7 @@ type SubscribeRequest struct {
 	Meta      []byte // If the proxy has include_connection_meta.
 	Data      []byte // What the client sent.
 	B64Data   string
+	Labels    map[string]string // Of the connection.
 }
 
 // SubscribeResponse without a result allows the subscription.
@@ -147,7 +150,8 @@ type PublishRequest struct {
 	Channel   string
 	Data      []byte
 	B64Data   string
-	Meta      []byte // If the proxy has include_connection_meta.
+	Meta      []byte            // If the proxy has include_connection_meta.
+	Labels    map[string]string // Of the connection.
 }
 
 // PublishResponse without a result publishes the client's data.
@@ -179,7 +183,8 @@ type RPCRequest struct {
 	Method    string
 	Data      []byte
 	B64Data   string
-	Meta      []byte // If the proxy has include_connection_meta.
+	Meta      []byte            // If the proxy has include_connection_meta.
+	Labels    map[string]string // Of the connection.
 }
 
 // RPCResponse without a result is an empty reply.
@@ -203,7 +208,8 @@ type SubRefreshRequest struct {
 	Encoding  string
 	User      string
 	Channel   string
-	Meta      []byte // If the proxy has include_connection_meta.
+	Meta      []byte            // If the proxy has include_connection_meta.
+	Labels    map[string]string // Of the connection.
 }
 
 // SubRefreshResponse without a result ends the subscription.
@@ -250,7 +256,8 @@ type MapPublishRequest struct {
 	Key       string
 	Data      []byte
 	B64Data   string
-	Meta      []byte // If the proxy has include_connection_meta.
+	Meta      []byte            // If the proxy has include_connection_meta.
+	Labels    map[string]string // Of the connection.
 }
 
 // MapPublishResponse without a result writes the client's data.
@@ -282,7 +289,8 @@ type MapRemoveRequest struct {
 	User      string
 	Channel   string
 	Key       string
-	Meta      []byte // If the proxy has include_connection_meta.
+	Meta      []byte            // If the proxy has include_connection_meta.
+	Labels    map[string]string // Of the connection.
 }
 
 // MapRemoveResponse without a result removes the client's key.

@@ -731,12 +731,27 @@ func (m *ConnectResult) SizeProto() (n int) {
 	if len(m.Meta) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Meta))
 	}
+	for k, v := range m.Labels {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
+	}
 	return n
 }
 
 func (m *ConnectResult) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for k, v := range m.Labels {
+		end := i
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x5a
 	}
 	if len(m.Meta) != 0 {
 		i = pbwire.PutBytes(buf, i, m.Meta)
@@ -818,6 +833,9 @@ func (m *ConnectResult) readProto(r *pbwire.Reader) {
 			m.readSubsProto(r)
 		case 0x4a: // meta = 9
 			m.Meta = r.Bytes()
+		case 0x5a: // labels = 11
+			r.Element()
+			m.readLabelsProto(r)
 		default:
 			r.Skip()
 		}
@@ -845,6 +863,27 @@ func (m *ConnectResult) readSubsProto(r *pbwire.Reader) {
 		m.Subs = make(map[string]*SubscribeOptions)
 	}
 	m.Subs[key] = value
+}
+
+func (m *ConnectResult) readLabelsProto(r *pbwire.Reader) {
+	var key string
+	var value string
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			value = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Labels == nil {
+		m.Labels = make(map[string]string)
+	}
+	m.Labels[key] = value
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
@@ -889,12 +928,27 @@ func (m *RefreshRequest) SizeProto() (n int) {
 	if len(m.Meta) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Meta))
 	}
+	for k, v := range m.Labels {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
+	}
 	return n
 }
 
 func (m *RefreshRequest) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for k, v := range m.Labels {
+		end := i
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x62
 	}
 	if len(m.Meta) != 0 {
 		i = pbwire.PutBytes(buf, i, m.Meta)
@@ -944,10 +998,34 @@ func (m *RefreshRequest) readProto(r *pbwire.Reader) {
 			m.User = r.String()
 		case 0x5a: // meta = 11
 			m.Meta = r.Bytes()
+		case 0x62: // labels = 12
+			r.Element()
+			m.readLabelsProto(r)
 		default:
 			r.Skip()
 		}
 	}
+}
+
+func (m *RefreshRequest) readLabelsProto(r *pbwire.Reader) {
+	var key string
+	var value string
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			value = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Labels == nil {
+		m.Labels = make(map[string]string)
+	}
+	m.Labels[key] = value
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
@@ -1192,12 +1270,26 @@ func (m *SubscribeRequest) SizeProto() (n int) {
 	if m.B64Data != "" {
 		n += 1 + pbwire.SizeBytes(len(m.B64Data))
 	}
+	for k, v := range m.Labels {
+		n += 2 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
+	}
 	return n
 }
 
 func (m *SubscribeRequest) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for k, v := range m.Labels {
+		end := i
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x82)
 	}
 	if m.B64Data != "" {
 		i = pbwire.PutString(buf, i, m.B64Data)
@@ -1275,10 +1367,34 @@ func (m *SubscribeRequest) readProto(r *pbwire.Reader) {
 			m.Data = r.Bytes()
 		case 0x7a: // b64data = 15
 			m.B64Data = r.String()
+		case 0x82: // labels = 16
+			r.Element()
+			m.readLabelsProto(r)
 		default:
 			r.Skip()
 		}
 	}
+}
+
+func (m *SubscribeRequest) readLabelsProto(r *pbwire.Reader) {
+	var key string
+	var value string
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			value = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Labels == nil {
+		m.Labels = make(map[string]string)
+	}
+	m.Labels[key] = value
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
@@ -1536,12 +1652,27 @@ func (m *PublishRequest) SizeProto() (n int) {
 	if len(m.Meta) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Meta))
 	}
+	for k, v := range m.Labels {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
+	}
 	return n
 }
 
 func (m *PublishRequest) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for k, v := range m.Labels {
+		end := i
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x7a
 	}
 	if len(m.Meta) != 0 {
 		i = pbwire.PutBytes(buf, i, m.Meta)
@@ -1612,10 +1743,34 @@ func (m *PublishRequest) readProto(r *pbwire.Reader) {
 			m.B64Data = r.String()
 		case 0x72: // meta = 14
 			m.Meta = r.Bytes()
+		case 0x7a: // labels = 15
+			r.Element()
+			m.readLabelsProto(r)
 		default:
 			r.Skip()
 		}
 	}
+}
+
+func (m *PublishRequest) readLabelsProto(r *pbwire.Reader) {
+	var key string
+	var value string
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			value = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Labels == nil {
+		m.Labels = make(map[string]string)
+	}
+	m.Labels[key] = value
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
@@ -1917,12 +2072,27 @@ func (m *RPCRequest) SizeProto() (n int) {
 	if len(m.Meta) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Meta))
 	}
+	for k, v := range m.Labels {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
+	}
 	return n
 }
 
 func (m *RPCRequest) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for k, v := range m.Labels {
+		end := i
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x7a
 	}
 	if len(m.Meta) != 0 {
 		i = pbwire.PutBytes(buf, i, m.Meta)
@@ -1993,10 +2163,34 @@ func (m *RPCRequest) readProto(r *pbwire.Reader) {
 			m.B64Data = r.String()
 		case 0x72: // meta = 14
 			m.Meta = r.Bytes()
+		case 0x7a: // labels = 15
+			r.Element()
+			m.readLabelsProto(r)
 		default:
 			r.Skip()
 		}
 	}
+}
+
+func (m *RPCRequest) readLabelsProto(r *pbwire.Reader) {
+	var key string
+	var value string
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			value = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Labels == nil {
+		m.Labels = make(map[string]string)
+	}
+	m.Labels[key] = value
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
@@ -2201,12 +2395,27 @@ func (m *SubRefreshRequest) SizeProto() (n int) {
 	if len(m.Meta) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Meta))
 	}
+	for k, v := range m.Labels {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
+	}
 	return n
 }
 
 func (m *SubRefreshRequest) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for k, v := range m.Labels {
+		end := i
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x6a
 	}
 	if len(m.Meta) != 0 {
 		i = pbwire.PutBytes(buf, i, m.Meta)
@@ -2263,10 +2472,34 @@ func (m *SubRefreshRequest) readProto(r *pbwire.Reader) {
 			m.Channel = r.String()
 		case 0x62: // meta = 12
 			m.Meta = r.Bytes()
+		case 0x6a: // labels = 13
+			r.Element()
+			m.readLabelsProto(r)
 		default:
 			r.Skip()
 		}
 	}
+}
+
+func (m *SubRefreshRequest) readLabelsProto(r *pbwire.Reader) {
+	var key string
+	var value string
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			value = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Labels == nil {
+		m.Labels = make(map[string]string)
+	}
+	m.Labels[key] = value
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
@@ -2747,12 +2980,26 @@ func (m *MapPublishRequest) SizeProto() (n int) {
 	if len(m.Meta) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Meta))
 	}
+	for k, v := range m.Labels {
+		n += 2 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
+	}
 	return n
 }
 
 func (m *MapPublishRequest) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for k, v := range m.Labels {
+		end := i
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x82)
 	}
 	if len(m.Meta) != 0 {
 		i = pbwire.PutBytes(buf, i, m.Meta)
@@ -2830,10 +3077,34 @@ func (m *MapPublishRequest) readProto(r *pbwire.Reader) {
 			m.B64Data = r.String()
 		case 0x7a: // meta = 15
 			m.Meta = r.Bytes()
+		case 0x82: // labels = 16
+			r.Element()
+			m.readLabelsProto(r)
 		default:
 			r.Skip()
 		}
 	}
+}
+
+func (m *MapPublishRequest) readLabelsProto(r *pbwire.Reader) {
+	var key string
+	var value string
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			value = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Labels == nil {
+		m.Labels = make(map[string]string)
+	}
+	m.Labels[key] = value
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
@@ -3141,12 +3412,27 @@ func (m *MapRemoveRequest) SizeProto() (n int) {
 	if len(m.Meta) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Meta))
 	}
+	for k, v := range m.Labels {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
+	}
 	return n
 }
 
 func (m *MapRemoveRequest) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for k, v := range m.Labels {
+		end := i
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x72
 	}
 	if len(m.Meta) != 0 {
 		i = pbwire.PutBytes(buf, i, m.Meta)
@@ -3210,10 +3496,34 @@ func (m *MapRemoveRequest) readProto(r *pbwire.Reader) {
 			m.Key = r.String()
 		case 0x6a: // meta = 13
 			m.Meta = r.Bytes()
+		case 0x72: // labels = 14
+			r.Element()
+			m.readLabelsProto(r)
 		default:
 			r.Skip()
 		}
 	}
+}
+
+func (m *MapRemoveRequest) readLabelsProto(r *pbwire.Reader) {
+	var key string
+	var value string
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			value = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Labels == nil {
+		m.Labels = make(map[string]string)
+	}
+	m.Labels[key] = value
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
