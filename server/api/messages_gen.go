@@ -11,19 +11,19 @@ const MaxElements = 1048576
 
 // Error is the failure of a command, as the caller sees it.
 type Error struct {
-	Code    uint32
-	Message string
+	Code    uint32 // 100 internal server error, 102 unknown channel, 103 permission denied, 104 not found, 107 bad request, 108 not available, 112 unrecoverable position.
+	Message string // What the code means.
 }
 
 // BatchRequest runs many commands.
 type BatchRequest struct {
-	Commands []Command
-	Parallel bool // Run them concurrently, at most 1024 at a time, in no order.
+	Commands []Command // Run in their order.
+	Parallel bool      // Run them concurrently, at most 1024 at a time, in no order.
 }
 
 // BatchResponse has one reply per command, in the order of the commands.
 type BatchResponse struct {
-	Replies []Reply
+	Replies []Reply // Absent if there were no commands.
 }
 
 // Command is a command of a batch, which cannot be a batch itself. Of several members the
@@ -45,13 +45,13 @@ type Reply struct {
 
 // StreamPosition is a place in a channel's stream.
 type StreamPosition struct {
-	Offset uint64
-	Epoch  string
+	Offset uint64 // Number of a publication in the stream; the first has 1.
+	Epoch  string // Tells the stream from one before it that was lost.
 }
 
 // BoolValue is a boolean that can be absent.
 type BoolValue struct {
-	Value bool
+	Value bool // Absent: false.
 }
 
 // ClientInfo tells who published or is present.
@@ -64,8 +64,8 @@ type ClientInfo struct {
 
 // PublishRequest publishes into one channel.
 type PublishRequest struct {
-	Channel string
-	Data    []byte          // The payload.
+	Channel string          // Its name begins with its namespace: chat:index is in chat.
+	Data    []byte          // The payload, any JSON; not empty, unless publication_data_format is binary.
 	Options *PublishOptions // nil: none
 }
 
@@ -77,47 +77,47 @@ type PublishResponse struct {
 
 // PublishResult is where the publication stands; empty without history.
 type PublishResult struct {
-	Offset uint64
-	Epoch  string
+	Offset uint64 // Position in the stream; absent without history.
+	Epoch  string // Epoch of the stream; absent without history.
 }
 
 // BroadcastRequest publishes the same into many channels: what
 // follows the channels is as in PublishRequest.
 type BroadcastRequest struct {
-	Channels []string
-	Data     []byte
+	Channels []string        // The channels. One that is listed twice is published into twice.
+	Data     []byte          // The payload, as in PublishRequest.
 	Options  *PublishOptions // nil: none
 }
 
 // BroadcastResult has one response per channel of the request, in its order.
 type BroadcastResult struct {
-	Responses []PublishResponse
+	Responses []PublishResponse // In the order of the channels.
 }
 
 // SubscribeRequest subscribes connections on the server's side.
-// User, client and session select them (5.4), and are not validated: an empty user means
+// User, client and session select them, and are not validated: an empty user means
 // all anonymous connections; client and session, if not empty, narrow the set.
 type SubscribeRequest struct {
-	Channel      string
-	User         string
-	ExpireAt     int64  // Unix seconds; 0 means never.
-	Info         []byte // Shown in presence, joins and leaves.
-	B64Info      string // Base64; wins over info unless empty.
-	Client       string
-	Data         []byte          // Delivered with the subscribe push.
-	B64Data      string          // Base64; wins over data unless empty.
-	RecoverSince *StreamPosition // Asks for recovery from there.
-	Override     *SubscribeOptionOverride
-	Session      string
+	Channel      string                   // The channel.
+	User         string                   // The user; empty: all anonymous connections.
+	ExpireAt     int64                    // Unix seconds; 0 means never.
+	Info         []byte                   // Shown in presence, joins and leaves.
+	B64Info      string                   // Info in Base64; wins over info unless empty.
+	Client       string                   // If not empty: only the connection with this ID.
+	Data         []byte                   // Delivered with the subscribe push.
+	B64Data      string                   // Data in Base64; wins over data unless empty.
+	RecoverSince *StreamPosition          // Asks for recovery from there.
+	Override     *SubscribeOptionOverride // Options instead of those of the namespace.
+	Session      string                   // If not empty: only the connection with this session.
 }
 
 // SubscribeOptionOverride replaces options of the namespace; what is absent does not.
 type SubscribeOptionOverride struct {
-	Presence           *BoolValue
-	JoinLeave          *BoolValue
-	ForceRecovery      *BoolValue
-	ForcePositioning   *BoolValue
-	ForcePushJoinLeave *BoolValue
+	Presence           *BoolValue // Whether the subscription is seen in presence.
+	JoinLeave          *BoolValue // Whether joining and leaving are told to others.
+	ForceRecovery      *BoolValue // Whether the client may recover what it missed.
+	ForcePositioning   *BoolValue // Whether the server checks that the client misses nothing.
+	ForcePushJoinLeave *BoolValue // Whether the client is told of others who join and leave.
 }
 
 // SubscribeResult is empty.
@@ -127,10 +127,10 @@ type SubscribeResult struct {
 // UnsubscribeRequest ends subscriptions of connections that are
 // selected as in SubscribeRequest.
 type UnsubscribeRequest struct {
-	Channel string
-	User    string
-	Client  string
-	Session string
+	Channel string // The channel.
+	User    string // The user; empty: all anonymous connections.
+	Client  string // If not empty: only the connection with this ID.
+	Session string // If not empty: only the connection with this session.
 }
 
 // UnsubscribeResult is empty.
@@ -139,18 +139,18 @@ type UnsubscribeResult struct {
 
 // Disconnect is what connections are told that are closed.
 type Disconnect struct {
-	Code   uint32
-	Reason string
+	Code   uint32 // From 4000 to 4499 clients connect again, from 4500 to 4999 they do not.
+	Reason string // Told to the clients.
 }
 
 // DisconnectRequest closes connections that are selected as in
 // SubscribeRequest.
 type DisconnectRequest struct {
-	User       string
-	Disconnect *Disconnect // Used as it is; absent: 3503 "force disconnect".
-	Client     string
-	Whitelist  []string // IDs of clients to spare.
-	Session    string
+	User       string      // The user; empty: all anonymous connections.
+	Disconnect *Disconnect // Used as it is; absent: 3503 "force disconnect", after which clients do not connect again.
+	Client     string      // If not empty: only the connection with this ID.
+	Whitelist  []string    // IDs of connections to spare.
+	Session    string      // If not empty: only the connection with this session.
 }
 
 // DisconnectResult is empty.
@@ -160,12 +160,12 @@ type DisconnectResult struct {
 // RefreshRequest changes the expiration of connections that are
 // selected as in SubscribeRequest.
 type RefreshRequest struct {
-	User     string
-	Client   string
+	User     string // The user; empty: all anonymous connections.
+	Client   string // If not empty: only the connection with this ID.
 	Expired  bool   // Close them now; the rest is ignored.
 	ExpireAt int64  // Unix seconds; 0 means never from now on.
 	Info     []byte // Replaces the connection info unless empty.
-	Session  string
+	Session  string // If not empty: only the connection with this session.
 }
 
 // RefreshResult is empty.
@@ -174,7 +174,7 @@ type RefreshResult struct {
 
 // PresenceRequest asks who is in a channel.
 type PresenceRequest struct {
-	Channel string
+	Channel string // The channel.
 }
 
 // PresenceResult has the connections in a channel.
@@ -184,41 +184,41 @@ type PresenceResult struct {
 
 // PresenceStatsRequest asks how many are in a channel.
 type PresenceStatsRequest struct {
-	Channel string
+	Channel string // The channel.
 }
 
 // PresenceStatsResult has the counts.
 type PresenceStatsResult struct {
-	NumClients uint32
+	NumClients uint32 // Connections.
 	NumUsers   uint32 // Distinct IDs; all anonymous connections are one user.
 }
 
 // HistoryRequest reads a stream.
 type HistoryRequest struct {
-	Channel string
-	Limit   int32           // 0 only the position, negative without limit.
-	Since   *StreamPosition // Exclusive.
+	Channel string          // The channel.
+	Limit   int32           // At most so many publications; 0 only the position, negative without limit.
+	Since   *StreamPosition // Only publications after this position; before it with reverse.
 	Reverse bool            // Newest first.
 }
 
 // HistoryResult is what the stream holds, and the position of its top.
 type HistoryResult struct {
-	Publications []Publication
-	Epoch        string
-	Offset       uint64
+	Publications []Publication // In the order of the stream, or newest first.
+	Epoch        string        // Epoch of the stream.
+	Offset       uint64        // Offset of the top of the stream, whatever was read.
 }
 
 // Publication is an element of a stream.
 type Publication struct {
-	Data   []byte
-	Info   *ClientInfo // Of the client who published.
-	Offset uint64
-	Tags   map[string]string
+	Data   []byte            // The payload.
+	Info   *ClientInfo       // Who published it; absent for publications of backends.
+	Offset uint64            // Position in the stream.
+	Tags   map[string]string // As they were published.
 }
 
 // HistoryRemoveRequest drops a stream's publications.
 type HistoryRemoveRequest struct {
-	Channel string
+	Channel string // The channel.
 }
 
 // HistoryRemoveResult is empty.
@@ -231,14 +231,14 @@ type InfoRequest struct {
 
 // InfoResult has one element per node, in no particular order.
 type InfoResult struct {
-	Nodes []NodeResult
+	Nodes []NodeResult // In no particular order.
 }
 
 // NodeResult is what a node tells of itself.
 type NodeResult struct {
-	UID         string
-	Name        string
-	Version     string
+	UID         string // Made anew each time the node starts.
+	Name        string // That of the configuration, or host and port.
+	Version     string // Of the server.
 	NumClients  uint32 // Connections.
 	NumUsers    uint32 // Distinct users of these.
 	NumChannels uint32 // Channels with subscribers.
@@ -248,13 +248,13 @@ type NodeResult struct {
 
 // RPCRequest calls an extension method.
 type RPCRequest struct {
-	Method string // Name of the extension method.
-	Params []byte
+	Method string // Name of the extension.
+	Params []byte // Any JSON.
 }
 
 // RPCResult is the answer of the extension.
 type RPCResult struct {
-	Data []byte
+	Data []byte // Any JSON.
 }
 
 // ChannelsRequest lists channels with subscribers.
@@ -264,7 +264,7 @@ type ChannelsRequest struct {
 
 // ChannelsResult has the channels by name.
 type ChannelsResult struct {
-	Channels map[string]*ChannelInfo
+	Channels map[string]*ChannelInfo // By name.
 }
 
 // ChannelInfo tells of a channel on all nodes.
@@ -274,100 +274,100 @@ type ChannelInfo struct {
 
 // MapPublishRequest writes one key of a map channel.
 type MapPublishRequest struct {
-	Channel        string
-	Key            string
-	Data           []byte // The value.
-	B64Data        string // Base64; wins over data unless empty.
-	Tags           map[string]string
-	IdempotencyKey string
-	Delta          bool
-	Version        uint64
-	VersionEpoch   string
-	KeyMode        string // Empty always, "if_new", "if_exists".
+	Channel        string            // The channel.
+	Key            string            // The key.
+	Data           []byte            // The value.
+	B64Data        string            // The value in Base64; wins over data unless empty.
+	Tags           map[string]string // Given to subscribers.
+	IdempotencyKey string            // As in PublishRequest.
+	Delta          bool              // As in PublishRequest, for the value of the key.
+	Version        uint64            // As in PublishRequest, for the value of the key.
+	VersionEpoch   string            // As in PublishRequest.
+	KeyMode        string            // Empty: write always; if_new: only if the key is absent; if_exists: only if it is there.
 }
 
 // MapPublishResult is the outcome of a write.
 type MapPublishResult struct {
-	Offset         uint64
-	Epoch          string
-	Suppressed     bool // Nothing changed.
-	SuppressReason string
+	Offset         uint64 // Position in the stream of changes.
+	Epoch          string // Epoch of the stream.
+	Suppressed     bool   // Nothing changed.
+	SuppressReason string // idempotency, version, key_exists or key_not_found.
 }
 
 // MapRemoveRequest deletes one key.
 type MapRemoveRequest struct {
-	Channel        string
-	Key            string
-	IdempotencyKey string
+	Channel        string // The channel.
+	Key            string // The key.
+	IdempotencyKey string // As in PublishRequest.
 }
 
 // MapRemoveResult is the outcome of a removal.
 type MapRemoveResult struct {
-	Offset         uint64
-	Epoch          string
-	Suppressed     bool // Nothing changed.
-	SuppressReason string
+	Offset         uint64 // Position in the stream of changes.
+	Epoch          string // Epoch of the stream.
+	Suppressed     bool   // Nothing changed.
+	SuppressReason string // idempotency, version, key_exists or key_not_found.
 }
 
 // MapReadStateRequest reads keys.
 type MapReadStateRequest struct {
-	Channel        string
+	Channel        string // The channel.
 	Cursor         string // Of the previous page.
-	Limit          int32  // 0 only the position, negative without limit.
+	Limit          int32  // At most so many keys; 0 only the position, negative without limit.
 	Key            string // The only one to read, unless empty.
-	Asc            bool
+	Asc            bool   // Ascending order, in channels that have an order.
 	RevisionOffset uint64 // If this or the next is set, the epoch must be the current one.
-	RevisionEpoch  string
+	RevisionEpoch  string // As revision_offset.
 }
 
 // MapReadStateResult is one page of the state.
 type MapReadStateResult struct {
-	Entries []MapEntry
-	Offset  uint64
-	Epoch   string
-	Cursor  string // Of the next page; empty on the last one.
+	Entries []MapEntry // By key.
+	Offset  uint64     // Offset of the top of the stream of changes.
+	Epoch   string     // Epoch of the stream.
+	Cursor  string     // Of the next page; empty on the last one.
 }
 
 // MapEntry is a key, or a change of one.
 type MapEntry struct {
-	Key     string
-	Data    []byte
-	Tags    map[string]string
-	Offset  uint64
-	Score   int64
-	Removed bool
-	Time    int64 // Unix milliseconds.
+	Key     string            // The key.
+	Data    []byte            // The value.
+	Tags    map[string]string // As they were published.
+	Offset  uint64            // Position of the change in the stream.
+	Score   int64             // Place in channels that have an order.
+	Removed bool              // The key was removed.
+	Time    int64             // Unix milliseconds.
 }
 
 // MapReadStreamRequest reads the stream of changes.
 type MapReadStreamRequest struct {
-	Channel     string
-	SinceOffset uint64 // If neither this nor the next is set, from the beginning.
-	SinceEpoch  string
-	Limit       int32 // 0 only the position, negative without limit.
-	Reverse     bool  // Newest first.
+	Channel     string // The channel.
+	SinceOffset uint64 // Only changes after this position; from the beginning if neither this nor the next is set.
+	SinceEpoch  string // As since_offset.
+	Limit       int32  // At most so many changes; 0 only the position, negative without limit.
+	Reverse     bool   // Newest first.
 }
 
 // MapReadStreamResult is a part of the stream, and the position of its top.
 type MapReadStreamResult struct {
-	Entries []MapEntry
-	Offset  uint64
-	Epoch   string
+	Entries []MapEntry // In the order of the stream, or newest first.
+	Offset  uint64     // Offset of the top of the stream of changes.
+	Epoch   string     // Epoch of the stream.
 }
 
 // MapStatsRequest asks for the number of keys.
 type MapStatsRequest struct {
-	Channel string
+	Channel string // The channel.
 }
 
 // MapStatsResult has the number of keys.
 type MapStatsResult struct {
-	NumKeys int32
+	NumKeys int32 // Absent if there are none.
 }
 
 // MapClearRequest deletes state and stream.
 type MapClearRequest struct {
-	Channel string
+	Channel string // The channel.
 }
 
 // MapClearResult is empty.
@@ -376,12 +376,12 @@ type MapClearResult struct {
 
 // SharedPollPublishRequest pushes a fresh value of one shared poll key.
 type SharedPollPublishRequest struct {
-	Channel string
-	Key     string
+	Channel string // The channel.
+	Key     string // The key.
 	Data    []byte // The value.
-	B64Data string // Base64; wins over data unless empty.
+	B64Data string // The value in Base64; wins over data unless empty.
 	Version uint64 // At least 1.
-	Epoch   string
+	Epoch   string // Of the publisher; another one resets the versions of all keys.
 }
 
 // SharedPollPublishResult is empty.
@@ -390,13 +390,13 @@ type SharedPollPublishResult struct {
 
 // PublishOptions are the members of PublishRequest that most of them lack.
 type PublishOptions struct {
-	B64Data        string // Base64 of the payload; wins over data unless empty.
-	SkipHistory    bool   // Deliver without adding to the channel's history.
-	Tags           map[string]string
-	IdempotencyKey string // Suppresses repeats for 300 s per channel.
-	Delta          bool   // Ask for the difference to the previous publication.
-	Version        uint64 // If not 0: suppress unless newer than the last one.
-	VersionEpoch   string
+	B64Data        string            // The payload in Base64, for bytes that are no JSON; wins over data unless empty.
+	SkipHistory    bool              // Deliver without adding to the channel's history.
+	Tags           map[string]string // Given to subscribers, and used by their filters.
+	IdempotencyKey string            // Within 300 s, a second publication with this key into the channel is suppressed; the result is that of the first.
+	Delta          bool              // Subscribers who asked for it get the difference to the publication before.
+	Version        uint64            // If not 0: suppress the publication unless its version is newer than that of the last one in history.
+	VersionEpoch   string            // A version of another epoch is always newer.
 }
 
 var noPublishOptions PublishOptions

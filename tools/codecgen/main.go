@@ -11,6 +11,7 @@
 //	           be JSON without line breaks (DataChecked for Data)
 //	@always    the JSON key is written even if the value is zero
 //	@nojson    the field does not exist in JSON
+//	@required  the server refuses a request without it, which the code does not check
 //	@most=N    readers keep N elements of the list, counted over all messages that come
 //	           together; if there are more, the message is marked (Excess)
 //	@many      a message can have very many of these: readers lay them side by side in
@@ -26,6 +27,11 @@
 //	@union=I   of its members, which are messages, one counts: the first in the order of
 //	           the schema. The interface I stands for it in Go.
 //	@nocode    it is for other readers of the schema
+//
+// With -openapi it writes the OpenAPI document of the service instead, openapi.json: what the
+// schema says of messages and methods, put into the frame that the YAML file has (type frame).
+//
+//	codecgen -schema api.proto -openapi openapi.yaml -out .
 package main
 
 import (
@@ -42,6 +48,7 @@ type Options struct {
 	JSON     bool   // whether there is a JSON form
 	Service  bool   // whether there is code for the service of the schema, which must not have streams
 	Elements int    // how many elements of lists and maps readers accept; 0 is no bound
+	OpenAPI  string // frame of the OpenAPI document, which is generated instead of code; "" for code
 }
 
 func main() {
@@ -52,6 +59,7 @@ func main() {
 	flag.BoolVar(&o.JSON, "json", true, "whether there is a JSON form")
 	flag.BoolVar(&o.Service, "service", true, "whether there is code for the service of the schema, which must not have streams")
 	flag.IntVar(&o.Elements, "elements", 0, "how many elements of lists and maps readers accept; 0 is no bound")
+	flag.StringVar(&o.OpenAPI, "openapi", "", "frame of the OpenAPI document to generate; empty for code")
 	flag.Parse()
 	if err := run(*schema, *out, o); err != nil {
 		fmt.Fprintln(os.Stderr, "codecgen:", err)
@@ -78,6 +86,9 @@ func Generate(ctx context.Context, schemaPath string, o Options) (map[string][]b
 	s, err := loadSchema(ctx, schemaPath, o)
 	if err != nil {
 		return nil, err
+	}
+	if o.OpenAPI != "" {
+		return generateOpenAPI(s, o.OpenAPI)
 	}
 	s.elements = o.Elements
 	files := make(map[string][]byte)

@@ -26,6 +26,9 @@ type rpc struct {
 	// result is the message in the field "result" of the response, or the response if it
 	// has no such field.
 	result string
+	// wrapped tells that there is such a field.
+	wrapped bool
+	comment string // leading comment, on one line
 }
 
 type message struct {
@@ -68,7 +71,9 @@ type field struct {
 	raw     bool // @raw: embedded JSON value
 	checked bool // @checked: a bool says that the bytes are JSON without line breaks
 	always  bool // @always: JSON key written for zero values too
-	noJSON  bool // @nojson: not part of the JSON form
+	// required tells that requests have to have it (@required).
+	required bool
+	noJSON   bool // @nojson: not part of the JSON form
 }
 
 func loadSchema(ctx context.Context, path string, o Options) (*schema, error) {
@@ -92,7 +97,7 @@ func loadSchema(ctx context.Context, path string, o Options) (*schema, error) {
 		}
 	}
 	if o.Service {
-		if err := s.loadServices(files[0].Services()); err != nil {
+		if err := s.loadServices(files[0]); err != nil {
 			return nil, err
 		}
 	}
@@ -115,9 +120,9 @@ func loadSchema(ctx context.Context, path string, o Options) (*schema, error) {
 	return s, nil
 }
 
-func (s *schema) loadServices(services protoreflect.ServiceDescriptors) error {
-	for i := range services.Len() {
-		service := services.Get(i)
+func (s *schema) loadServices(file protoreflect.FileDescriptor) error {
+	for i := range file.Services().Len() {
+		service := file.Services().Get(i)
 		if s.service != "" {
 			return fmt.Errorf("%s: there is a service already", service.FullName())
 		}
@@ -127,11 +132,12 @@ func (s *schema) loadServices(services protoreflect.ServiceDescriptors) error {
 			if m.IsStreamingClient() || m.IsStreamingServer() {
 				return fmt.Errorf("%s: streams are not supported", m.FullName())
 			}
-			result := m.Output()
-			if f := result.Fields().ByName("result"); f != nil {
-				result = f.Message()
+			r := rpc{name: string(m.Name()), request: string(m.Input().Name()), result: string(m.Output().Name())}
+			if f := m.Output().Fields().ByName("result"); f != nil {
+				r.result, r.wrapped = string(f.Message().Name()), true
 			}
-			s.rpcs = append(s.rpcs, rpc{string(m.Name()), string(m.Input().Name()), string(result.Name())})
+			r.comment = strings.Join(strings.Fields(file.SourceLocations().ByDescriptor(m).LeadingComments), " ")
+			s.rpcs = append(s.rpcs, r)
 		}
 	}
 	return nil
@@ -281,6 +287,8 @@ func (f *field) annotate(comment string) error {
 			f.always = true
 		case "@nojson":
 			f.noJSON = true
+		case "@required":
+			f.required = true
 		default:
 			return fmt.Errorf("unknown annotation %s", words[0])
 		}

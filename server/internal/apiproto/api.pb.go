@@ -34,8 +34,8 @@ const (
 // Error is the failure of a command, as the caller sees it.
 type Error struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          uint32                 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Code          uint32                 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`      // 100 internal server error, 102 unknown channel, 103 permission denied, 104 not found, 107 bad request, 108 not available, 112 unrecoverable position.
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"` // What the code means.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -87,7 +87,7 @@ func (x *Error) GetMessage() string {
 // BatchRequest runs many commands.
 type BatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Commands      []*Command             `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`  // @many
+	Commands      []*Command             `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`  // @many Run in their order.
 	Parallel      bool                   `protobuf:"varint,2,opt,name=parallel,proto3" json:"parallel,omitempty"` // Run them concurrently, at most 1024 at a time, in no order.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -140,7 +140,7 @@ func (x *BatchRequest) GetParallel() bool {
 // BatchResponse has one reply per command, in the order of the commands.
 type BatchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Replies       []*Reply               `protobuf:"bytes,1,rep,name=replies,proto3" json:"replies,omitempty"` // @many
+	Replies       []*Reply               `protobuf:"bytes,1,rep,name=replies,proto3" json:"replies,omitempty"` // @many Absent if there were no commands.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -590,8 +590,8 @@ func (x *Reply) GetSharedPollPublish() *SharedPollPublishResult {
 // StreamPosition is a place in a channel's stream.
 type StreamPosition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Offset        uint64                 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
-	Epoch         string                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Offset        uint64                 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"` // Number of a publication in the stream; the first has 1.
+	Epoch         string                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`    // Tells the stream from one before it that was lost.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,7 +643,7 @@ func (x *StreamPosition) GetEpoch() string {
 // BoolValue is a boolean that can be absent.
 type BoolValue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Value         bool                   `protobuf:"varint,1,opt,name=value,proto3" json:"value,omitempty"`
+	Value         bool                   `protobuf:"varint,1,opt,name=value,proto3" json:"value,omitempty"` // Absent: false.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -757,15 +757,15 @@ func (x *ClientInfo) GetChanInfo() []byte {
 // PublishRequest publishes into one channel.
 type PublishRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Channel        string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`                                                                     // @many
-	Data           []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`                                                                           // @raw @many The payload.
-	B64Data        string                 `protobuf:"bytes,3,opt,name=b64data,proto3" json:"b64data,omitempty"`                                                                     // @rare=PublishOptions Base64 of the payload; wins over data unless empty.
+	Channel        string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`                                                                     // @required @many Its name begins with its namespace: chat:index is in chat.
+	Data           []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`                                                                           // @raw @many The payload, any JSON; not empty, unless publication_data_format is binary.
+	B64Data        string                 `protobuf:"bytes,3,opt,name=b64data,proto3" json:"b64data,omitempty"`                                                                     // @rare=PublishOptions The payload in Base64, for bytes that are no JSON; wins over data unless empty.
 	SkipHistory    bool                   `protobuf:"varint,4,opt,name=skip_history,json=skipHistory,proto3" json:"skip_history,omitempty"`                                         // @rare=PublishOptions Deliver without adding to the channel's history.
-	Tags           map[string]string      `protobuf:"bytes,5,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // @rare=PublishOptions
-	IdempotencyKey string                 `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`                                 // @rare=PublishOptions Suppresses repeats for 300 s per channel.
-	Delta          bool                   `protobuf:"varint,7,opt,name=delta,proto3" json:"delta,omitempty"`                                                                        // @rare=PublishOptions Ask for the difference to the previous publication.
-	Version        uint64                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`                                                                    // @rare=PublishOptions If not 0: suppress unless newer than the last one.
-	VersionEpoch   string                 `protobuf:"bytes,9,opt,name=version_epoch,json=versionEpoch,proto3" json:"version_epoch,omitempty"`                                       // @rare=PublishOptions
+	Tags           map[string]string      `protobuf:"bytes,5,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // @rare=PublishOptions Given to subscribers, and used by their filters.
+	IdempotencyKey string                 `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`                                 // @rare=PublishOptions Within 300 s, a second publication with this key into the channel is suppressed; the result is that of the first.
+	Delta          bool                   `protobuf:"varint,7,opt,name=delta,proto3" json:"delta,omitempty"`                                                                        // @rare=PublishOptions Subscribers who asked for it get the difference to the publication before.
+	Version        uint64                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`                                                                    // @rare=PublishOptions If not 0: suppress the publication unless its version is newer than that of the last one in history.
+	VersionEpoch   string                 `protobuf:"bytes,9,opt,name=version_epoch,json=versionEpoch,proto3" json:"version_epoch,omitempty"`                                       // @rare=PublishOptions A version of another epoch is always newer.
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -919,8 +919,8 @@ func (x *PublishResponse) GetResult() *PublishResult {
 // PublishResult is where the publication stands; empty without history.
 type PublishResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Offset        uint64                 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
-	Epoch         string                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Offset        uint64                 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"` // Position in the stream; absent without history.
+	Epoch         string                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`    // Epoch of the stream; absent without history.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -973,15 +973,15 @@ func (x *PublishResult) GetEpoch() string {
 // follows the channels is as in PublishRequest.
 type BroadcastRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Channels       []string               `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty"`                                                                   // @many
-	Data           []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`                                                                           // @raw
-	B64Data        string                 `protobuf:"bytes,3,opt,name=b64data,proto3" json:"b64data,omitempty"`                                                                     // @rare=PublishOptions
-	SkipHistory    bool                   `protobuf:"varint,4,opt,name=skip_history,json=skipHistory,proto3" json:"skip_history,omitempty"`                                         // @rare=PublishOptions
-	Tags           map[string]string      `protobuf:"bytes,5,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // @rare=PublishOptions
-	IdempotencyKey string                 `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`                                 // @rare=PublishOptions
-	Delta          bool                   `protobuf:"varint,7,opt,name=delta,proto3" json:"delta,omitempty"`                                                                        // @rare=PublishOptions
-	Version        uint64                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`                                                                    // @rare=PublishOptions
-	VersionEpoch   string                 `protobuf:"bytes,9,opt,name=version_epoch,json=versionEpoch,proto3" json:"version_epoch,omitempty"`                                       // @rare=PublishOptions
+	Channels       []string               `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty"`                                                                   // @required @many The channels. One that is listed twice is published into twice.
+	Data           []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`                                                                           // @raw The payload, as in PublishRequest.
+	B64Data        string                 `protobuf:"bytes,3,opt,name=b64data,proto3" json:"b64data,omitempty"`                                                                     // @rare=PublishOptions As in PublishRequest.
+	SkipHistory    bool                   `protobuf:"varint,4,opt,name=skip_history,json=skipHistory,proto3" json:"skip_history,omitempty"`                                         // @rare=PublishOptions As in PublishRequest.
+	Tags           map[string]string      `protobuf:"bytes,5,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // @rare=PublishOptions As in PublishRequest.
+	IdempotencyKey string                 `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`                                 // @rare=PublishOptions As in PublishRequest, for each channel by itself.
+	Delta          bool                   `protobuf:"varint,7,opt,name=delta,proto3" json:"delta,omitempty"`                                                                        // @rare=PublishOptions As in PublishRequest.
+	Version        uint64                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`                                                                    // @rare=PublishOptions As in PublishRequest.
+	VersionEpoch   string                 `protobuf:"bytes,9,opt,name=version_epoch,json=versionEpoch,proto3" json:"version_epoch,omitempty"`                                       // @rare=PublishOptions As in PublishRequest.
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1135,7 +1135,7 @@ func (x *BroadcastResponse) GetResult() *BroadcastResult {
 // BroadcastResult has one response per channel of the request, in its order.
 type BroadcastResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Responses     []*PublishResponse     `protobuf:"bytes,1,rep,name=responses,proto3" json:"responses,omitempty"` // @many
+	Responses     []*PublishResponse     `protobuf:"bytes,1,rep,name=responses,proto3" json:"responses,omitempty"` // @many In the order of the channels.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1178,21 +1178,21 @@ func (x *BroadcastResult) GetResponses() []*PublishResponse {
 }
 
 // SubscribeRequest subscribes connections on the server's side.
-// User, client and session select them (5.4), and are not validated: an empty user means
+// User, client and session select them, and are not validated: an empty user means
 // all anonymous connections; client and session, if not empty, narrow the set.
 type SubscribeRequest struct {
 	state         protoimpl.MessageState   `protogen:"open.v1"`
-	Channel       string                   `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
-	User          string                   `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	ExpireAt      int64                    `protobuf:"varint,3,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"` // Unix seconds; 0 means never.
-	Info          []byte                   `protobuf:"bytes,4,opt,name=info,proto3" json:"info,omitempty"`                          // @raw Shown in presence, joins and leaves.
-	B64Info       string                   `protobuf:"bytes,5,opt,name=b64info,proto3" json:"b64info,omitempty"`                    // Base64; wins over info unless empty.
-	Client        string                   `protobuf:"bytes,6,opt,name=client,proto3" json:"client,omitempty"`
+	Channel       string                   `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`                               // @required The channel.
+	User          string                   `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`                                     // The user; empty: all anonymous connections.
+	ExpireAt      int64                    `protobuf:"varint,3,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"`            // Unix seconds; 0 means never.
+	Info          []byte                   `protobuf:"bytes,4,opt,name=info,proto3" json:"info,omitempty"`                                     // @raw Shown in presence, joins and leaves.
+	B64Info       string                   `protobuf:"bytes,5,opt,name=b64info,proto3" json:"b64info,omitempty"`                               // Info in Base64; wins over info unless empty.
+	Client        string                   `protobuf:"bytes,6,opt,name=client,proto3" json:"client,omitempty"`                                 // If not empty: only the connection with this ID.
 	Data          []byte                   `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`                                     // @raw Delivered with the subscribe push.
-	B64Data       string                   `protobuf:"bytes,8,opt,name=b64data,proto3" json:"b64data,omitempty"`                               // Base64; wins over data unless empty.
+	B64Data       string                   `protobuf:"bytes,8,opt,name=b64data,proto3" json:"b64data,omitempty"`                               // Data in Base64; wins over data unless empty.
 	RecoverSince  *StreamPosition          `protobuf:"bytes,9,opt,name=recover_since,json=recoverSince,proto3" json:"recover_since,omitempty"` // Asks for recovery from there.
-	Override      *SubscribeOptionOverride `protobuf:"bytes,10,opt,name=override,proto3" json:"override,omitempty"`
-	Session       string                   `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`
+	Override      *SubscribeOptionOverride `protobuf:"bytes,10,opt,name=override,proto3" json:"override,omitempty"`                            // Options instead of those of the namespace.
+	Session       string                   `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`                              // If not empty: only the connection with this session.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1307,11 +1307,11 @@ func (x *SubscribeRequest) GetSession() string {
 // SubscribeOptionOverride replaces options of the namespace; what is absent does not.
 type SubscribeOptionOverride struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
-	Presence           *BoolValue             `protobuf:"bytes,1,opt,name=presence,proto3" json:"presence,omitempty"`
-	JoinLeave          *BoolValue             `protobuf:"bytes,2,opt,name=join_leave,json=joinLeave,proto3" json:"join_leave,omitempty"`
-	ForceRecovery      *BoolValue             `protobuf:"bytes,3,opt,name=force_recovery,json=forceRecovery,proto3" json:"force_recovery,omitempty"`
-	ForcePositioning   *BoolValue             `protobuf:"bytes,4,opt,name=force_positioning,json=forcePositioning,proto3" json:"force_positioning,omitempty"`
-	ForcePushJoinLeave *BoolValue             `protobuf:"bytes,5,opt,name=force_push_join_leave,json=forcePushJoinLeave,proto3" json:"force_push_join_leave,omitempty"`
+	Presence           *BoolValue             `protobuf:"bytes,1,opt,name=presence,proto3" json:"presence,omitempty"`                                                   // Whether the subscription is seen in presence.
+	JoinLeave          *BoolValue             `protobuf:"bytes,2,opt,name=join_leave,json=joinLeave,proto3" json:"join_leave,omitempty"`                                // Whether joining and leaving are told to others.
+	ForceRecovery      *BoolValue             `protobuf:"bytes,3,opt,name=force_recovery,json=forceRecovery,proto3" json:"force_recovery,omitempty"`                    // Whether the client may recover what it missed.
+	ForcePositioning   *BoolValue             `protobuf:"bytes,4,opt,name=force_positioning,json=forcePositioning,proto3" json:"force_positioning,omitempty"`           // Whether the server checks that the client misses nothing.
+	ForcePushJoinLeave *BoolValue             `protobuf:"bytes,5,opt,name=force_push_join_leave,json=forcePushJoinLeave,proto3" json:"force_push_join_leave,omitempty"` // Whether the client is told of others who join and leave.
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1475,10 +1475,10 @@ func (*SubscribeResult) Descriptor() ([]byte, []int) {
 // selected as in SubscribeRequest.
 type UnsubscribeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
-	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	Client        string                 `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`
-	Session       string                 `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
+	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"` // @required The channel.
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`       // The user; empty: all anonymous connections.
+	Client        string                 `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`   // If not empty: only the connection with this ID.
+	Session       string                 `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"` // If not empty: only the connection with this session.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1634,8 +1634,8 @@ func (*UnsubscribeResult) Descriptor() ([]byte, []int) {
 // Disconnect is what connections are told that are closed.
 type Disconnect struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          uint32                 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Code          uint32                 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`    // From 4000 to 4499 clients connect again, from 4500 to 4999 they do not.
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // Told to the clients.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1688,11 +1688,11 @@ func (x *Disconnect) GetReason() string {
 // SubscribeRequest.
 type DisconnectRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Disconnect    *Disconnect            `protobuf:"bytes,2,opt,name=disconnect,proto3" json:"disconnect,omitempty"` // Used as it is; absent: 3503 "force disconnect".
-	Client        string                 `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`
-	Whitelist     []string               `protobuf:"bytes,4,rep,name=whitelist,proto3" json:"whitelist,omitempty"` // IDs of clients to spare.
-	Session       string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`             // The user; empty: all anonymous connections.
+	Disconnect    *Disconnect            `protobuf:"bytes,2,opt,name=disconnect,proto3" json:"disconnect,omitempty"` // Used as it is; absent: 3503 "force disconnect", after which clients do not connect again.
+	Client        string                 `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`         // If not empty: only the connection with this ID.
+	Whitelist     []string               `protobuf:"bytes,4,rep,name=whitelist,proto3" json:"whitelist,omitempty"`   // IDs of connections to spare.
+	Session       string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`       // If not empty: only the connection with this session.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1856,12 +1856,12 @@ func (*DisconnectResult) Descriptor() ([]byte, []int) {
 // selected as in SubscribeRequest.
 type RefreshRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Client        string                 `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`                          // The user; empty: all anonymous connections.
+	Client        string                 `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`                      // If not empty: only the connection with this ID.
 	Expired       bool                   `protobuf:"varint,3,opt,name=expired,proto3" json:"expired,omitempty"`                   // Close them now; the rest is ignored.
 	ExpireAt      int64                  `protobuf:"varint,4,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"` // Unix seconds; 0 means never from now on.
 	Info          []byte                 `protobuf:"bytes,5,opt,name=info,proto3" json:"info,omitempty"`                          // @raw Replaces the connection info unless empty.
-	Session       string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
+	Session       string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`                    // If not empty: only the connection with this session.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2031,7 +2031,7 @@ func (*RefreshResult) Descriptor() ([]byte, []int) {
 // PresenceRequest asks who is in a channel.
 type PresenceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
+	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"` // @required The channel.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2174,7 +2174,7 @@ func (x *PresenceResult) GetPresence() map[string]*ClientInfo {
 // PresenceStatsRequest asks how many are in a channel.
 type PresenceStatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
+	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"` // @required The channel.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2272,7 +2272,7 @@ func (x *PresenceStatsResponse) GetResult() *PresenceStatsResult {
 // PresenceStatsResult has the counts.
 type PresenceStatsResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	NumClients    uint32                 `protobuf:"varint,1,opt,name=num_clients,json=numClients,proto3" json:"num_clients,omitempty"` // @always
+	NumClients    uint32                 `protobuf:"varint,1,opt,name=num_clients,json=numClients,proto3" json:"num_clients,omitempty"` // @always Connections.
 	NumUsers      uint32                 `protobuf:"varint,2,opt,name=num_users,json=numUsers,proto3" json:"num_users,omitempty"`       // @always Distinct IDs; all anonymous connections are one user.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2325,9 +2325,9 @@ func (x *PresenceStatsResult) GetNumUsers() uint32 {
 // HistoryRequest reads a stream.
 type HistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
-	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`     // 0 only the position, negative without limit.
-	Since         *StreamPosition        `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`      // Exclusive.
+	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`  // @required The channel.
+	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`     // At most so many publications; 0 only the position, negative without limit.
+	Since         *StreamPosition        `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`      // Only publications after this position; before it with reverse.
 	Reverse       bool                   `protobuf:"varint,4,opt,name=reverse,proto3" json:"reverse,omitempty"` // Newest first.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2447,9 +2447,9 @@ func (x *HistoryResponse) GetResult() *HistoryResult {
 // HistoryResult is what the stream holds, and the position of its top.
 type HistoryResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Publications  []*Publication         `protobuf:"bytes,1,rep,name=publications,proto3" json:"publications,omitempty"` // @always @many
-	Epoch         string                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`               // @always
-	Offset        uint64                 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`            // @always
+	Publications  []*Publication         `protobuf:"bytes,1,rep,name=publications,proto3" json:"publications,omitempty"` // @always @many In the order of the stream, or newest first.
+	Epoch         string                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`               // @always Epoch of the stream.
+	Offset        uint64                 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`            // @always Offset of the top of the stream, whatever was read.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2508,10 +2508,10 @@ func (x *HistoryResult) GetOffset() uint64 {
 // Publication is an element of a stream.
 type Publication struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"` // @raw
-	Info          *ClientInfo            `protobuf:"bytes,3,opt,name=info,proto3" json:"info,omitempty"` // Of the client who published.
-	Offset        uint64                 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
-	Tags          map[string]string      `protobuf:"bytes,5,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`                                                                           // @raw The payload.
+	Info          *ClientInfo            `protobuf:"bytes,3,opt,name=info,proto3" json:"info,omitempty"`                                                                           // Who published it; absent for publications of backends.
+	Offset        uint64                 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`                                                                      // Position in the stream.
+	Tags          map[string]string      `protobuf:"bytes,5,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // As they were published.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2577,7 +2577,7 @@ func (x *Publication) GetTags() map[string]string {
 // HistoryRemoveRequest drops a stream's publications.
 type HistoryRemoveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
+	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"` // @required The channel.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2802,7 +2802,7 @@ func (x *InfoResponse) GetResult() *InfoResult {
 // InfoResult has one element per node, in no particular order.
 type InfoResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nodes         []*NodeResult          `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"` // @always @many
+	Nodes         []*NodeResult          `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"` // @always @many In no particular order.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2847,9 +2847,9 @@ func (x *InfoResult) GetNodes() []*NodeResult {
 // NodeResult is what a node tells of itself.
 type NodeResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`                                     // @always
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                                   // @always
-	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`                             // @always
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`                                     // @always Made anew each time the node starts.
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                                   // @always That of the configuration, or host and port.
+	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`                             // @always Of the server.
 	NumClients    uint32                 `protobuf:"varint,4,opt,name=num_clients,json=numClients,proto3" json:"num_clients,omitempty"`    // @always Connections.
 	NumUsers      uint32                 `protobuf:"varint,5,opt,name=num_users,json=numUsers,proto3" json:"num_users,omitempty"`          // @always Distinct users of these.
 	NumChannels   uint32                 `protobuf:"varint,6,opt,name=num_channels,json=numChannels,proto3" json:"num_channels,omitempty"` // @always Channels with subscribers.
@@ -2948,8 +2948,8 @@ func (x *NodeResult) GetNumSubs() uint32 {
 // RPCRequest calls an extension method.
 type RPCRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"` // Name of the extension method.
-	Params        []byte                 `protobuf:"bytes,2,opt,name=params,proto3" json:"params,omitempty"` // @raw
+	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"` // @required Name of the extension.
+	Params        []byte                 `protobuf:"bytes,2,opt,name=params,proto3" json:"params,omitempty"` // @raw Any JSON.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3054,7 +3054,7 @@ func (x *RPCResponse) GetResult() *RPCResult {
 // RPCResult is the answer of the extension.
 type RPCResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"` // @raw
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"` // @raw Any JSON.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3197,7 +3197,7 @@ func (x *ChannelsResponse) GetResult() *ChannelsResult {
 // ChannelsResult has the channels by name.
 type ChannelsResult struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
-	Channels      map[string]*ChannelInfo `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // @always
+	Channels      map[string]*ChannelInfo `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // @always By name.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3287,16 +3287,16 @@ func (x *ChannelInfo) GetNumClients() uint32 {
 // MapPublishRequest writes one key of a map channel.
 type MapPublishRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Channel        string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
-	Key            string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	Data           []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`       // @raw The value.
-	B64Data        string                 `protobuf:"bytes,4,opt,name=b64data,proto3" json:"b64data,omitempty"` // Base64; wins over data unless empty.
-	Tags           map[string]string      `protobuf:"bytes,7,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	IdempotencyKey string                 `protobuf:"bytes,8,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	Delta          bool                   `protobuf:"varint,9,opt,name=delta,proto3" json:"delta,omitempty"`
-	Version        uint64                 `protobuf:"varint,10,opt,name=version,proto3" json:"version,omitempty"`
-	VersionEpoch   string                 `protobuf:"bytes,11,opt,name=version_epoch,json=versionEpoch,proto3" json:"version_epoch,omitempty"`
-	KeyMode        string                 `protobuf:"bytes,13,opt,name=key_mode,json=keyMode,proto3" json:"key_mode,omitempty"` // Empty always, "if_new", "if_exists".
+	Channel        string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`                                                                     // @required The channel.
+	Key            string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                                                                             // @required The key.
+	Data           []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`                                                                           // @raw The value.
+	B64Data        string                 `protobuf:"bytes,4,opt,name=b64data,proto3" json:"b64data,omitempty"`                                                                     // The value in Base64; wins over data unless empty.
+	Tags           map[string]string      `protobuf:"bytes,7,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Given to subscribers.
+	IdempotencyKey string                 `protobuf:"bytes,8,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`                                 // As in PublishRequest.
+	Delta          bool                   `protobuf:"varint,9,opt,name=delta,proto3" json:"delta,omitempty"`                                                                        // As in PublishRequest, for the value of the key.
+	Version        uint64                 `protobuf:"varint,10,opt,name=version,proto3" json:"version,omitempty"`                                                                   // As in PublishRequest, for the value of the key.
+	VersionEpoch   string                 `protobuf:"bytes,11,opt,name=version_epoch,json=versionEpoch,proto3" json:"version_epoch,omitempty"`                                      // As in PublishRequest.
+	KeyMode        string                 `protobuf:"bytes,13,opt,name=key_mode,json=keyMode,proto3" json:"key_mode,omitempty"`                                                     // Empty: write always; if_new: only if the key is absent; if_exists: only if it is there.
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3457,10 +3457,10 @@ func (x *MapPublishResponse) GetResult() *MapPublishResult {
 // MapPublishResult is the outcome of a write.
 type MapPublishResult struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Offset         uint64                 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
-	Epoch          string                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Suppressed     bool                   `protobuf:"varint,3,opt,name=suppressed,proto3" json:"suppressed,omitempty"` // Nothing changed.
-	SuppressReason string                 `protobuf:"bytes,4,opt,name=suppress_reason,json=suppressReason,proto3" json:"suppress_reason,omitempty"`
+	Offset         uint64                 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`                                      // Position in the stream of changes.
+	Epoch          string                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`                                         // Epoch of the stream.
+	Suppressed     bool                   `protobuf:"varint,3,opt,name=suppressed,proto3" json:"suppressed,omitempty"`                              // Nothing changed.
+	SuppressReason string                 `protobuf:"bytes,4,opt,name=suppress_reason,json=suppressReason,proto3" json:"suppress_reason,omitempty"` // idempotency, version, key_exists or key_not_found.
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3526,9 +3526,9 @@ func (x *MapPublishResult) GetSuppressReason() string {
 // MapRemoveRequest deletes one key.
 type MapRemoveRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Channel        string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
-	Key            string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	IdempotencyKey string                 `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	Channel        string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`                                     // @required The channel.
+	Key            string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                                             // @required The key.
+	IdempotencyKey string                 `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"` // As in PublishRequest.
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3640,10 +3640,10 @@ func (x *MapRemoveResponse) GetResult() *MapRemoveResult {
 // MapRemoveResult is the outcome of a removal.
 type MapRemoveResult struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Offset         uint64                 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
-	Epoch          string                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Suppressed     bool                   `protobuf:"varint,3,opt,name=suppressed,proto3" json:"suppressed,omitempty"` // Nothing changed.
-	SuppressReason string                 `protobuf:"bytes,4,opt,name=suppress_reason,json=suppressReason,proto3" json:"suppress_reason,omitempty"`
+	Offset         uint64                 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`                                      // Position in the stream of changes.
+	Epoch          string                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`                                         // Epoch of the stream.
+	Suppressed     bool                   `protobuf:"varint,3,opt,name=suppressed,proto3" json:"suppressed,omitempty"`                              // Nothing changed.
+	SuppressReason string                 `protobuf:"bytes,4,opt,name=suppress_reason,json=suppressReason,proto3" json:"suppress_reason,omitempty"` // idempotency, version, key_exists or key_not_found.
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3709,13 +3709,13 @@ func (x *MapRemoveResult) GetSuppressReason() string {
 // MapReadStateRequest reads keys.
 type MapReadStateRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Channel        string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
-	Cursor         string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // Of the previous page.
-	Limit          int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`  // 0 only the position, negative without limit.
-	Key            string                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`       // The only one to read, unless empty.
-	Asc            bool                   `protobuf:"varint,5,opt,name=asc,proto3" json:"asc,omitempty"`
+	Channel        string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`                                      // @required The channel.
+	Cursor         string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`                                        // Of the previous page.
+	Limit          int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                                         // At most so many keys; 0 only the position, negative without limit.
+	Key            string                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`                                              // The only one to read, unless empty.
+	Asc            bool                   `protobuf:"varint,5,opt,name=asc,proto3" json:"asc,omitempty"`                                             // Ascending order, in channels that have an order.
 	RevisionOffset uint64                 `protobuf:"varint,6,opt,name=revision_offset,json=revisionOffset,proto3" json:"revision_offset,omitempty"` // If this or the next is set, the epoch must be the current one.
-	RevisionEpoch  string                 `protobuf:"bytes,7,opt,name=revision_epoch,json=revisionEpoch,proto3" json:"revision_epoch,omitempty"`
+	RevisionEpoch  string                 `protobuf:"bytes,7,opt,name=revision_epoch,json=revisionEpoch,proto3" json:"revision_epoch,omitempty"`     // As revision_offset.
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3855,10 +3855,10 @@ func (x *MapReadStateResponse) GetResult() *MapReadStateResult {
 // MapReadStateResult is one page of the state.
 type MapReadStateResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Entries       []*MapEntry            `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"` // @many
-	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	Epoch         string                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Cursor        string                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"` // Of the next page; empty on the last one.
+	Entries       []*MapEntry            `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"` // @many By key.
+	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`  // Offset of the top of the stream of changes.
+	Epoch         string                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`     // Epoch of the stream.
+	Cursor        string                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`   // Of the next page; empty on the last one.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3924,13 +3924,13 @@ func (x *MapReadStateResult) GetCursor() string {
 // MapEntry is a key, or a change of one.
 type MapEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"` // @raw
-	Tags          map[string]string      `protobuf:"bytes,3,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Offset        uint64                 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
-	Score         int64                  `protobuf:"varint,5,opt,name=score,proto3" json:"score,omitempty"`
-	Removed       bool                   `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
-	Time          int64                  `protobuf:"varint,7,opt,name=time,proto3" json:"time,omitempty"` // Unix milliseconds.
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`                                                                             // The key.
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`                                                                           // @raw The value.
+	Tags          map[string]string      `protobuf:"bytes,3,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // As they were published.
+	Offset        uint64                 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`                                                                      // Position of the change in the stream.
+	Score         int64                  `protobuf:"varint,5,opt,name=score,proto3" json:"score,omitempty"`                                                                        // Place in channels that have an order.
+	Removed       bool                   `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`                                                                    // The key was removed.
+	Time          int64                  `protobuf:"varint,7,opt,name=time,proto3" json:"time,omitempty"`                                                                          // Unix milliseconds.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4017,11 +4017,11 @@ func (x *MapEntry) GetTime() int64 {
 // MapReadStreamRequest reads the stream of changes.
 type MapReadStreamRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
-	SinceOffset   uint64                 `protobuf:"varint,2,opt,name=since_offset,json=sinceOffset,proto3" json:"since_offset,omitempty"` // If neither this nor the next is set, from the beginning.
-	SinceEpoch    string                 `protobuf:"bytes,3,opt,name=since_epoch,json=sinceEpoch,proto3" json:"since_epoch,omitempty"`
-	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`     // 0 only the position, negative without limit.
-	Reverse       bool                   `protobuf:"varint,5,opt,name=reverse,proto3" json:"reverse,omitempty"` // Newest first.
+	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`                             // @required The channel.
+	SinceOffset   uint64                 `protobuf:"varint,2,opt,name=since_offset,json=sinceOffset,proto3" json:"since_offset,omitempty"` // Only changes after this position; from the beginning if neither this nor the next is set.
+	SinceEpoch    string                 `protobuf:"bytes,3,opt,name=since_epoch,json=sinceEpoch,proto3" json:"since_epoch,omitempty"`     // As since_offset.
+	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`                                // At most so many changes; 0 only the position, negative without limit.
+	Reverse       bool                   `protobuf:"varint,5,opt,name=reverse,proto3" json:"reverse,omitempty"`                            // Newest first.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4147,9 +4147,9 @@ func (x *MapReadStreamResponse) GetResult() *MapReadStreamResult {
 // MapReadStreamResult is a part of the stream, and the position of its top.
 type MapReadStreamResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Entries       []*MapEntry            `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"` // @many
-	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	Epoch         string                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Entries       []*MapEntry            `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"` // @many In the order of the stream, or newest first.
+	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`  // Offset of the top of the stream of changes.
+	Epoch         string                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`     // Epoch of the stream.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4208,7 +4208,7 @@ func (x *MapReadStreamResult) GetEpoch() string {
 // MapStatsRequest asks for the number of keys.
 type MapStatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
+	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"` // @required The channel.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4306,7 +4306,7 @@ func (x *MapStatsResponse) GetResult() *MapStatsResult {
 // MapStatsResult has the number of keys.
 type MapStatsResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	NumKeys       int32                  `protobuf:"varint,1,opt,name=num_keys,json=numKeys,proto3" json:"num_keys,omitempty"`
+	NumKeys       int32                  `protobuf:"varint,1,opt,name=num_keys,json=numKeys,proto3" json:"num_keys,omitempty"` // Absent if there are none.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4351,7 +4351,7 @@ func (x *MapStatsResult) GetNumKeys() int32 {
 // MapClearRequest deletes state and stream.
 type MapClearRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
+	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"` // @required The channel.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4486,12 +4486,12 @@ func (*MapClearResult) Descriptor() ([]byte, []int) {
 // SharedPollPublishRequest pushes a fresh value of one shared poll key.
 type SharedPollPublishRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
-	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`  // @required The channel.
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`          // @required The key.
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`        // @raw The value.
-	B64Data       string                 `protobuf:"bytes,4,opt,name=b64data,proto3" json:"b64data,omitempty"`  // Base64; wins over data unless empty.
-	Version       uint64                 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"` // At least 1.
-	Epoch         string                 `protobuf:"bytes,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	B64Data       string                 `protobuf:"bytes,4,opt,name=b64data,proto3" json:"b64data,omitempty"`  // The value in Base64; wins over data unless empty.
+	Version       uint64                 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"` // @required At least 1.
+	Epoch         string                 `protobuf:"bytes,6,opt,name=epoch,proto3" json:"epoch,omitempty"`      // Of the publisher; another one resets the versions of all keys.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

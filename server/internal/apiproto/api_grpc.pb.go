@@ -56,28 +56,57 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// The methods are in the order of the members of Command.
+// The methods are in the order of the members of Command. The first sentence of a comment is the
+// summary of the method in the OpenAPI document.
 type CentrifugoApiClient interface {
+	// Publish into a channel. The result has the position of the publication, and is empty if the
+	// channel keeps no history.
 	Publish(ctx context.Context, in *PublishRequest, opts ...grpc.CallOption) (*PublishResponse, error)
+	// Publish the same into many channels. There is a response for each channel, in their order. A
+	// channel that fails does not affect the others.
 	Broadcast(ctx context.Context, in *BroadcastRequest, opts ...grpc.CallOption) (*BroadcastResponse, error)
+	// Subscribe connections of a user to a channel. They get the publications of the channel without having
+	// asked for it. Matching no connection is no error.
 	Subscribe(ctx context.Context, in *SubscribeRequest, opts ...grpc.CallOption) (*SubscribeResponse, error)
+	// Unsubscribe connections of a user from a channel. Subscriptions that clients made themselves end,
+	// too, with code 2000, after which they do not subscribe again. Matching no connection is no error.
 	Unsubscribe(ctx context.Context, in *UnsubscribeRequest, opts ...grpc.CallOption) (*UnsubscribeResponse, error)
+	// Disconnect connections of a user. Matching no connection is no error.
 	Disconnect(ctx context.Context, in *DisconnectRequest, opts ...grpc.CallOption) (*DisconnectResponse, error)
+	// Read the history of a channel. Error 108 says that the namespace keeps none, error 112 that the
+	// position is of another epoch.
 	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error)
+	// Remove the history of a channel. The position goes on, so subscribers lose nothing.
 	HistoryRemove(ctx context.Context, in *HistoryRemoveRequest, opts ...grpc.CallOption) (*HistoryRemoveResponse, error)
+	// List the connections in a channel. Error 108 says that the namespace keeps no presence.
 	Presence(ctx context.Context, in *PresenceRequest, opts ...grpc.CallOption) (*PresenceResponse, error)
+	// Count the connections in a channel. Error 108 says that the namespace keeps no presence.
 	PresenceStats(ctx context.Context, in *PresenceStatsRequest, opts ...grpc.CallOption) (*PresenceStatsResponse, error)
+	// Describe the nodes of the cluster.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
+	// Call an extension of the server. A server without extensions answers with error 104.
 	RPC(ctx context.Context, in *RPCRequest, opts ...grpc.CallOption) (*RPCResponse, error)
+	// Change when connections of a user expire. Matching no connection is no error.
 	Refresh(ctx context.Context, in *RefreshRequest, opts ...grpc.CallOption) (*RefreshResponse, error)
+	// List channels with subscribers. It asks all nodes, so it is not for every request of a page.
 	Channels(ctx context.Context, in *ChannelsRequest, opts ...grpc.CallOption) (*ChannelsResponse, error)
+	// Write a key of a map channel.
 	MapPublish(ctx context.Context, in *MapPublishRequest, opts ...grpc.CallOption) (*MapPublishResponse, error)
+	// Remove a key of a map channel.
 	MapRemove(ctx context.Context, in *MapRemoveRequest, opts ...grpc.CallOption) (*MapRemoveResponse, error)
+	// Read keys of a map channel.
 	MapReadState(ctx context.Context, in *MapReadStateRequest, opts ...grpc.CallOption) (*MapReadStateResponse, error)
+	// Read the changes of a map channel.
 	MapReadStream(ctx context.Context, in *MapReadStreamRequest, opts ...grpc.CallOption) (*MapReadStreamResponse, error)
+	// Count the keys of a map channel.
 	MapStats(ctx context.Context, in *MapStatsRequest, opts ...grpc.CallOption) (*MapStatsResponse, error)
+	// Remove all keys of a map channel. The next write begins a new epoch.
 	MapClear(ctx context.Context, in *MapClearRequest, opts ...grpc.CallOption) (*MapClearResponse, error)
+	// Push the value of a key of a shared poll channel. A value that is not newer than the current one is
+	// dropped.
 	SharedPollPublish(ctx context.Context, in *SharedPollPublishRequest, opts ...grpc.CallOption) (*SharedPollPublishResponse, error)
+	// Run many commands. There is a reply for each command, in their order. A command that fails does not
+	// affect the others. A batch of a few hundred publications is much faster than as many requests.
 	Batch(ctx context.Context, in *BatchRequest, opts ...grpc.CallOption) (*BatchResponse, error)
 }
 
@@ -303,28 +332,57 @@ func (c *centrifugoApiClient) Batch(ctx context.Context, in *BatchRequest, opts 
 // All implementations must embed UnimplementedCentrifugoApiServer
 // for forward compatibility.
 //
-// The methods are in the order of the members of Command.
+// The methods are in the order of the members of Command. The first sentence of a comment is the
+// summary of the method in the OpenAPI document.
 type CentrifugoApiServer interface {
+	// Publish into a channel. The result has the position of the publication, and is empty if the
+	// channel keeps no history.
 	Publish(context.Context, *PublishRequest) (*PublishResponse, error)
+	// Publish the same into many channels. There is a response for each channel, in their order. A
+	// channel that fails does not affect the others.
 	Broadcast(context.Context, *BroadcastRequest) (*BroadcastResponse, error)
+	// Subscribe connections of a user to a channel. They get the publications of the channel without having
+	// asked for it. Matching no connection is no error.
 	Subscribe(context.Context, *SubscribeRequest) (*SubscribeResponse, error)
+	// Unsubscribe connections of a user from a channel. Subscriptions that clients made themselves end,
+	// too, with code 2000, after which they do not subscribe again. Matching no connection is no error.
 	Unsubscribe(context.Context, *UnsubscribeRequest) (*UnsubscribeResponse, error)
+	// Disconnect connections of a user. Matching no connection is no error.
 	Disconnect(context.Context, *DisconnectRequest) (*DisconnectResponse, error)
+	// Read the history of a channel. Error 108 says that the namespace keeps none, error 112 that the
+	// position is of another epoch.
 	History(context.Context, *HistoryRequest) (*HistoryResponse, error)
+	// Remove the history of a channel. The position goes on, so subscribers lose nothing.
 	HistoryRemove(context.Context, *HistoryRemoveRequest) (*HistoryRemoveResponse, error)
+	// List the connections in a channel. Error 108 says that the namespace keeps no presence.
 	Presence(context.Context, *PresenceRequest) (*PresenceResponse, error)
+	// Count the connections in a channel. Error 108 says that the namespace keeps no presence.
 	PresenceStats(context.Context, *PresenceStatsRequest) (*PresenceStatsResponse, error)
+	// Describe the nodes of the cluster.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
+	// Call an extension of the server. A server without extensions answers with error 104.
 	RPC(context.Context, *RPCRequest) (*RPCResponse, error)
+	// Change when connections of a user expire. Matching no connection is no error.
 	Refresh(context.Context, *RefreshRequest) (*RefreshResponse, error)
+	// List channels with subscribers. It asks all nodes, so it is not for every request of a page.
 	Channels(context.Context, *ChannelsRequest) (*ChannelsResponse, error)
+	// Write a key of a map channel.
 	MapPublish(context.Context, *MapPublishRequest) (*MapPublishResponse, error)
+	// Remove a key of a map channel.
 	MapRemove(context.Context, *MapRemoveRequest) (*MapRemoveResponse, error)
+	// Read keys of a map channel.
 	MapReadState(context.Context, *MapReadStateRequest) (*MapReadStateResponse, error)
+	// Read the changes of a map channel.
 	MapReadStream(context.Context, *MapReadStreamRequest) (*MapReadStreamResponse, error)
+	// Count the keys of a map channel.
 	MapStats(context.Context, *MapStatsRequest) (*MapStatsResponse, error)
+	// Remove all keys of a map channel. The next write begins a new epoch.
 	MapClear(context.Context, *MapClearRequest) (*MapClearResponse, error)
+	// Push the value of a key of a shared poll channel. A value that is not newer than the current one is
+	// dropped.
 	SharedPollPublish(context.Context, *SharedPollPublishRequest) (*SharedPollPublishResponse, error)
+	// Run many commands. There is a reply for each command, in their order. A command that fails does not
+	// affect the others. A batch of a few hundred publications is much faster than as many requests.
 	Batch(context.Context, *BatchRequest) (*BatchResponse, error)
 	mustEmbedUnimplementedCentrifugoApiServer()
 }
