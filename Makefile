@@ -10,7 +10,7 @@ STEPS       ?= 6
 SEED        ?= $(shell date +%s)
 GO          ?= go
 
-.PHONY: run build test unit cross deploy e2e faults lint generate check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit cross deploy e2e faults lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -63,6 +63,10 @@ $(BIN)/golangci-lint-$(GOLANGCI):
 generate:
 	$(GO) generate ./protocol/... ./internal/... ./server/...
 	$(GO) run ./tools/chart -f deploy/helm/values-million.yaml -out deploy/kubernetes gyro deploy/helm/gyro
+
+# The page of the server API: the files of Swagger UI that the server embeds. They are committed.
+swagger-ui:
+	scripts/swagger-ui.sh
 
 # Generated files are committed; they have to be what generate makes.
 check-generated: generate

@@ -230,6 +230,7 @@ func (a *App) Start(ctx context.Context) error {
 	}
 	a.consumers.Run(a.failed)
 	a.warnExposed()
+	a.warnUseless()
 	a.inForce.Load().prefetch()
 	running, stop := context.WithCancel(context.Background())
 	a.stopCerts = stop
@@ -376,6 +377,7 @@ func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, e
 	if cfg.Debug.Enabled {
 		errs = append(errs, internal.handleTree("debug.handler_prefix", cfg.Debug.HandlerPrefix, endpoint{Handler: profiles(cfg.Debug.HandlerPrefix)}))
 	}
+	errs = append(errs, mountSwagger(internal, cfg))
 	if !cfg.HTTPAPI.Disabled {
 		where := internal
 		if cfg.HTTPAPI.External {

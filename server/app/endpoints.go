@@ -9,6 +9,7 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/origin"
 	"github.com/gyrohq/gyro/server/sockjs"
+	"github.com/gyrohq/gyro/server/swagger"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
@@ -79,6 +80,17 @@ func cors(allowed *origin.Matcher, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// mountSwagger serves the OpenAPI document of the server API and its page, if they are enabled.
+func mountSwagger(s *site, cfg *config.Config) error {
+	prefix := cfg.Swagger.HandlerPrefix
+	below := strings.TrimSuffix(cleanPrefix(prefix), "/") + "/"
+	if !cfg.Swagger.Enabled {
+		s.guide.off[cleanPrefix(prefix)], s.guide.off[below] = "swagger.enabled", "swagger.enabled"
+		return nil
+	}
+	return s.handleTree("swagger.handler_prefix", prefix, endpoint{Handler: swagger.New(below, cleanPrefix(cfg.HTTPAPI.HandlerPrefix))})
 }
 
 // profiles serves profiles below prefix.

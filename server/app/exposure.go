@@ -27,6 +27,7 @@ func (a *App) warnExposed() {
 		{"http_api", cfg.HTTPAPI.HandlerPrefix, !cfg.HTTPAPI.Disabled, cfg.HTTPAPI.External},
 		{"prometheus", cfg.Prometheus.HandlerPrefix, cfg.Prometheus.Enabled, false},
 		{"debug", cfg.Debug.HandlerPrefix, cfg.Debug.Enabled, false},
+		{"swagger", cfg.Swagger.HandlerPrefix, cfg.Swagger.Enabled, false},
 	} {
 		keys := "http_server.internal_port, http_server.internal_address"
 		switch {
@@ -47,6 +48,15 @@ func (a *App) warnOpen(g *config.GRPCAPI) {
 	if g.Enabled && g.Open() && (!g.TLS.Enabled || g.TLS.ClientCAPEM == "") && !loopback(g.Address) {
 		a.log.Warn("everybody who reaches this port may use the server API", "endpoint", grpcAPIName,
 			"address", joinAddr(g.Address, strconv.Itoa(g.Port)), "keys that change it", "grpc_api.key, grpc_api.address, grpc_api.tls.client_ca_pem")
+	}
+}
+
+// warnUseless warns of a page of the server API from which the API cannot be reached.
+func (a *App) warnUseless() {
+	cfg := a.cfg
+	if cfg.Swagger.Enabled && (cfg.HTTPAPI.Disabled || cfg.HTTPAPI.External && !samePlace(&cfg.HTTPServer)) {
+		a.log.Warn("the page of the server API cannot send requests, as the API is not on its listener",
+			"endpoint", "swagger", "path", cfg.Swagger.HandlerPrefix, "keys that change it", "http_api.disabled, http_api.external")
 	}
 }
 

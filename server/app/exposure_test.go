@@ -17,8 +17,10 @@ func TestWarnExposed(t *testing.T) {
 		edit func(*config.Config)
 		want []string
 	}{
-		"all": {func(cfg *config.Config) { cfg.Prometheus.Enabled, cfg.Debug.Enabled = true, true },
-			[]string{"http_api /api: " + port, "prometheus /metrics: " + port, "debug /debug/pprof: " + port}},
+		"all": {func(cfg *config.Config) {
+			cfg.Prometheus.Enabled, cfg.Debug.Enabled, cfg.Swagger.Enabled = true, true, true
+		},
+			[]string{"http_api /api: " + port, "prometheus /metrics: " + port, "debug /debug/pprof: " + port, "swagger /swagger: " + port}},
 		"nothing but clients": {func(cfg *config.Config) { cfg.HTTPAPI.Disabled = true }, nil},
 		"no clients":          {func(cfg *config.Config) { cfg.WebSocket.Disabled = true }, nil},
 		"port of its own":     {func(cfg *config.Config) { cfg.HTTPServer.InternalPort = "9000"; cfg.Prometheus.Enabled = true }, nil},
@@ -45,6 +47,30 @@ func TestWarnExposed(t *testing.T) {
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// TestWarnUseless: a page that cannot send requests is named, with the keys that change it.
+func TestWarnUseless(t *testing.T) {
+	for name, tt := range map[string]struct {
+		edit func(*config.Config)
+		want bool
+	}{
+		"one port":         {func(*config.Config) {}, false},
+		"external":         {func(cfg *config.Config) { cfg.HTTPAPI.External = true }, false},
+		"ports of its own": {func(cfg *config.Config) { cfg.HTTPServer.InternalPort = "9000" }, false},
+		"apart":            {func(cfg *config.Config) { cfg.HTTPServer.InternalPort = "9000"; cfg.HTTPAPI.External = true }, true},
+		"no API":           {func(cfg *config.Config) { cfg.HTTPAPI.Disabled = true }, true},
+		"no page":          {func(cfg *config.Config) { cfg.HTTPAPI.Disabled, cfg.Swagger.Enabled = true, false }, false},
+	} {
+		cfg := config.DefaultConfig()
+		cfg.Swagger.Enabled = true
+		tt.edit(cfg)
+		logs := new(logBuffer)
+		(&App{cfg: cfg, log: newLogger(logs, "warn", false)}).warnUseless()
+		if got := strings.Contains(logs.String(), `"http_api.disabled, http_api.external"`); got != tt.want {
+			t.Errorf("%s: %s", name, logs.String())
 		}
 	}
 }

@@ -30,7 +30,7 @@ import (
 
 // everything enables all endpoints of this version.
 func everything(cfg *config.Config) {
-	cfg.Health.Enabled, cfg.Init.Enabled, cfg.Debug.Enabled, cfg.Prometheus.Enabled = true, true, true, true
+	cfg.Health.Enabled, cfg.Init.Enabled, cfg.Debug.Enabled, cfg.Prometheus.Enabled, cfg.Swagger.Enabled = true, true, true, true, true
 }
 
 // apart gives internal endpoints a listener of their own: another address, so that
@@ -46,7 +46,7 @@ func statuses(t *testing.T, base string) string {
 	var out []string
 	for _, path := range []string{
 		"/connection/websocket", "/connection/init", "/api", "/api/info", "/health", "/debug/pprof/", "/debug/pprof/goroutine",
-		"/metrics",
+		"/metrics", "/swagger", "/swagger/openapi.json",
 	} {
 		status, _ := get(t, base+path)
 		out = append(out, strconv.Itoa(status))
@@ -61,14 +61,14 @@ func TestListeners(t *testing.T) {
 		edit               func(*config.Config)
 		external, internal string
 	}{
-		{"one", everything, "400 200 405 405 200 200 200 200", ""},
-		{"apart", apart, "400 200 404 404 404 404 404 404", "404 404 405 405 200 200 200 200"},
+		{"one", everything, "400 200 405 405 200 200 200 200 200 200", ""},
+		{"apart", apart, "400 200 404 404 404 404 404 404 404 404", "404 404 405 405 200 200 200 200 200 200"},
 		{"external API", func(cfg *config.Config) { apart(cfg); cfg.HTTPAPI.External = true },
-			"400 200 405 405 404 404 404 404", "404 404 404 404 200 200 200 200"},
+			"400 200 405 405 404 404 404 404 404 404", "404 404 404 404 200 200 200 200 200 200"},
 		{"nothing internal", func(cfg *config.Config) {
 			cfg.HTTPServer.InternalAddress, cfg.HTTPAPI.Disabled = "127.0.0.2", true
-		}, "400 404 404 404 404 404 404 404", ""},
-		{"defaults", nil, "400 404 405 405 404 404 404 404", ""},
+		}, "400 404 404 404 404 404 404 404 404 404", ""},
+		{"defaults", nil, "400 404 405 405 404 404 404 404 404 404", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -99,10 +99,11 @@ func TestPaths(t *testing.T) {
 		cfg.Health.HandlerPrefix = "/a/{id}//"
 		cfg.HTTPAPI.HandlerPrefix = "/v1/api/"
 		cfg.Debug.HandlerPrefix = "debug"
+		cfg.Swagger.HandlerPrefix = "/v1//"
 	})
 	for path, want := range map[string]int{
 		"/": 400, "/x": 404, "/a/%7Bid%7D": 200, "/a/1": 404, "/a/%7Bid%7D/": 404, "/v1/api": 405, "/v1/api/info": 405,
-		"/v1/api/nothing": 404, "/debug": 200, "/debug/": 200, "/debug/cmdline": 200, "/debug/nothing": 404, "//": 404, "/../": 404,
+		"/v1/api/nothing": 404, "/debug": 200, "/debug/": 200, "/debug/cmdline": 200, "/debug/nothing": 404, "/v1": 200, "/v1/openapi.json": 200, "/v1/nothing": 404, "//": 404, "/../": 404,
 	} {
 		if got, _ := get(t, s.url(path)); got != want {
 			t.Errorf("%s: got %d, want %d", path, got, want)

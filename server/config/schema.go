@@ -46,7 +46,7 @@ type Config struct {
 	Admin         Admin         `key:"admin" opt:"later" doc:"Admin web interface."`
 	Prometheus    Prometheus    `key:"prometheus" doc:"Metrics for Prometheus."`
 	Health        Health        `key:"health" doc:"Health endpoints."`
-	Swagger       Swagger       `key:"swagger" opt:"later" doc:"Swagger UI of the HTTP API."`
+	Swagger       Swagger       `key:"swagger" doc:"OpenAPI document of the HTTP API, and a page (Swagger UI) to read it and to send requests."`
 	Debug         Debug         `key:"debug" doc:"Profiling endpoints."`
 	OpenTelemetry OpenTelemetry `key:"opentelemetry" opt:"later" doc:"Traces."`
 	Graphite      Graphite      `key:"graphite" opt:"later" doc:"Metrics pushed to Graphite."`
@@ -321,8 +321,8 @@ type Health struct {
 
 // Swagger is the documentation of the HTTP API.
 type Swagger struct {
-	Enabled       bool   `key:"enabled" opt:"refused"`
-	HandlerPrefix string `key:"handler_prefix" def:"/swagger" doc:"Path."`
+	Enabled       bool   `key:"enabled"`
+	HandlerPrefix string `key:"handler_prefix" def:"/swagger" doc:"Path of the page. The document is below it, at /openapi.json."`
 }
 
 // Debug has the profiling endpoints.

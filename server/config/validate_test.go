@@ -202,7 +202,7 @@ func TestValidate(t *testing.T) {
 var (
 	unsupported = []string{
 		"broker.type", "map_broker.type", "controller.enabled", "admin.enabled",
-		"swagger.enabled", "opentelemetry.enabled", "graphite.enabled",
+		"opentelemetry.enabled", "graphite.enabled",
 	}
 	unsupportedOptions = []string{
 		"map.publish_proxy_enabled", "map.remove_proxy_enabled", "subscription_type", "map_clients_presence_channel_prefix",

@@ -94,7 +94,7 @@ var groups = []group{
 		{"OpenTelemetry traces", []string{"opentelemetry.enabled"}, "", "Remove the section; trace in your backend."},
 		{"Health endpoint", []string{"health.enabled"}, "Behaves differently, see [probes](#probes).", ""},
 		{"Admin web interface", []string{"admin.enabled"}, "", "Use the API commands info and channels, and a dashboard of the metrics."},
-		{"Swagger UI", []string{"swagger.enabled"}, "", "Remove the section."},
+		{"Swagger UI", []string{"swagger.enabled"}, "The document is OpenAPI 3.1 instead of 2.0.", ""},
 		{"Profiling endpoints", []string{"debug.enabled"}, "", ""},
 		{"Reload by SIGHUP, .env file, variables, flags", []string{"pid_file"}, "`CENTRIFUGO_` variables are read; `GYRO_` ones win.", ""},
 	}},
