@@ -84,34 +84,9 @@ func (a *application) Subscribe(ctx context.Context, c *client.Client, e *effect
 		return err
 	}
 	if reply.Feed != nil {
-		e.Feed = &feed{reply.Feed, r.Channel, a.rules}
+		e.Feed = a.rules.Feed(r.Channel, reply.Feed)
 	}
 	return a.rules.Subscribe(r.Channel, &e.Options)
-}
-
-// feed is a Feed of the application. It checks the payloads.
-type feed struct {
-	Feed
-	channel string
-	rules   *rules.Rules
-}
-
-// Run implements Feed.
-func (f *feed) Run(publish func(*Publication) error) Unsubscribe {
-	return f.Feed.Run(func(p *Publication) error {
-		if err := f.rules.ValueIn(f.channel, "the publication of a Feed", p.Data); err != nil {
-			return err
-		}
-		return publish(&Publication{Data: p.Data, Info: p.Info, Tags: p.Tags})
-	})
-}
-
-// feedOf returns the application's Feed.
-func feedOf(f Feed) Feed {
-	if own, ok := f.(*feed); ok {
-		return own.Feed
-	}
-	return nil
 }
 
 func (a *application) Unsubscribed(ctx context.Context, c *client.Client, it *effect.DetachItem) {
@@ -121,7 +96,7 @@ func (a *application) Unsubscribed(ctx context.Context, c *client.Client, it *ef
 func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.Publish) error {
 	ch, data := e.Request.Channel, e.Request.Data
 	reply, err := a.cfg.Handlers.Publish(ctx, (*Client)(c), PublishEvent{
-		Channel: ch, Data: data, Info: e.Info, Subscribed: e.Subscribed, Feed: feedOf(e.Feed),
+		Channel: ch, Data: data, Info: e.Info, Subscribed: e.Subscribed, Feed: rules.FeedOf(e.Feed),
 	})
 	if err != nil || reply.Published {
 		return err

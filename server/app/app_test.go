@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/logs"
 )
 
 // Secrets of the tests; none of them may show up in a log.
@@ -79,7 +80,7 @@ func startServerAt(t *testing.T, level string, edit func(*config.Config)) *testS
 	t.Helper()
 	s := &testServer{t: t, cfg: testConfig(edit), logs: new(logBuffer), expected: "expected by the test", secrets: []string{tokenSecret, apiKey}}
 	var err error
-	s.app, err = New(s.cfg, Options{Version: "test", Logger: newLogger(s.logs, level, false)})
+	s.app, err = New(s.cfg, Options{Version: "test", Logger: logs.To(s.logs, level, false)})
 	if err != nil {
 		t.Fatal(err)
 	}

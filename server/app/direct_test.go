@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/logs"
 )
 
 // TestFastRoutes: publishes and handshakes do without net/http wherever they can,
@@ -47,8 +48,8 @@ func TestFastRoutes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig(test.edit)
-			logs := new(logBuffer)
-			a := must(New(cfg, Options{Logger: newLogger(logs, test.level, false)}))
+			out := new(logBuffer)
+			a := must(New(cfg, Options{Logger: logs.To(out, test.level, false)}))
 			var served atomic.Int64 // by net/http
 			next := a.listeners[0].server.Handler
 			a.listeners[0].server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,8 +86,8 @@ func TestFastRoutes(t *testing.T) {
 			if test.level != "info" {
 				want = 2
 			}
-			if got := strings.Count(logs.String(), `"message":"request","method":"POST","status":200,"path":"/api/publish","addr":"127.0.0.1:`); got != want {
-				t.Errorf("%d publishes in the access log, want %d:\n%s", got, want, logs)
+			if got := strings.Count(out.String(), `"message":"request","method":"POST","status":200,"path":"/api/publish","addr":"127.0.0.1:`); got != want {
+				t.Errorf("%d publishes in the access log, want %d:\n%s", got, want, out)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/logs"
 )
 
 // TestWarnExposed: what clients should not reach is named, with the keys that change it.
@@ -35,10 +36,10 @@ func TestWarnExposed(t *testing.T) {
 	} {
 		cfg := config.DefaultConfig()
 		tt.edit(cfg)
-		logs := new(logBuffer)
-		(&App{cfg: cfg, log: newLogger(logs, "warn", false)}).warnExposed()
+		out := new(logBuffer)
+		(&App{cfg: cfg, log: logs.To(out, "warn", false)}).warnExposed()
 		var got []string
-		for line := range strings.Lines(logs.String()) {
+		for line := range strings.Lines(out.String()) {
 			var w map[string]string
 			if err := json.Unmarshal([]byte(line), &w); err != nil || w["level"] != "warn" || w["address"] == "" {
 				t.Errorf("%s: %s %v", name, line, err)
@@ -67,10 +68,10 @@ func TestWarnUseless(t *testing.T) {
 		cfg := config.DefaultConfig()
 		cfg.Swagger.Enabled = true
 		tt.edit(cfg)
-		logs := new(logBuffer)
-		(&App{cfg: cfg, log: newLogger(logs, "warn", false)}).warnUseless()
-		if got := strings.Contains(logs.String(), `"http_api.disabled, http_api.external"`); got != tt.want {
-			t.Errorf("%s: %s", name, logs.String())
+		out := new(logBuffer)
+		(&App{cfg: cfg, log: logs.To(out, "warn", false)}).warnUseless()
+		if got := strings.Contains(out.String(), `"http_api.disabled, http_api.external"`); got != tt.want {
+			t.Errorf("%s: %s", name, out.String())
 		}
 	}
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -357,63 +355,6 @@ func TestNewFails(t *testing.T) {
 }
 
 var badKey = config.SubscriptionToken{Enabled: true, Token: config.Token{ECDSAPublicKey: "x"}}
-
-// TestLogger: levels and members of JSON lines.
-func TestLogger(t *testing.T) {
-	t.Parallel()
-	for level, want := range map[string]string{
-		"trace": "debug info warn error fatal", "DEBUG": "debug info warn error fatal", "info": "info warn error fatal", "Warn": "warn error fatal",
-		"error": "error fatal", "fatal": "fatal", "none": "", "loud": "warn info warn error fatal",
-	} {
-		file := filepath.Join(t.TempDir(), "log")
-		var got []string
-		for range 2 { // the file is appended to
-			log, closeLog, err := NewLogger(&config.Log{Level: level, File: file})
-			if err != nil {
-				t.Fatal(err)
-			}
-			log.Debug("m", "k", "v")
-			log.Info("m", "k", "v")
-			log.Warn("m", "k", "v")
-			log.Error("m", "k", "v")
-			log.Log(t.Context(), levelFatal, "m", "k", "v")
-			if err := closeLog(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for line := range strings.Lines(string(must(os.ReadFile(file)))) {
-			var m map[string]string
-			if err := json.Unmarshal([]byte(line), &m); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := time.Parse(time.RFC3339, m["time"]); err != nil || m["message"] == "" || m["k"] != "v" && m["level"] != "warn" {
-				t.Errorf("line %s", line)
-			}
-			got = append(got, m["level"])
-		}
-		if text := strings.Join(got, " "); text != strings.TrimSpace(want+" "+want) {
-			t.Errorf("%s: got %q, want %q twice", level, text, want)
-		}
-	}
-	if _, _, err := NewLogger(&config.Log{File: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "log.file") {
-		t.Errorf("a folder as file: %v", err)
-	}
-}
-
-func TestConsole(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	log := newLogger(&out, "info", true)
-	log.Debug("not shown")
-	log.With("a", 1).WithGroup("g").Warn("look out", "time", "x y")
-	line := out.String()
-	if !strings.HasSuffix(line, "\x1b[33mWARN \x1b[0m look out a=1 g.time=\"x y\"\n") {
-		t.Errorf("got %q", line)
-	}
-	if IsTerminal(must(os.Open(os.DevNull))) {
-		t.Error("the null device is no terminal")
-	}
-}
 
 // TestAccessLog: one line per request at debug level, without its query.
 func TestAccessLog(t *testing.T) {

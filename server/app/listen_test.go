@@ -25,6 +25,7 @@ import (
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
 	_ "github.com/gyrohq/gyro/server/internal/xconnect"
+	"github.com/gyrohq/gyro/server/logs"
 	"github.com/gyrohq/gyro/server/reserve"
 )
 
@@ -381,8 +382,8 @@ func TestIPv6(t *testing.T) {
 // TestPanic: the panic of a handler ends its own connection, and is logged.
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	var logs bytes.Buffer
-	a := &App{log: newLogger(&logs, "debug", false)}
+	var out bytes.Buffer
+	a := &App{log: logs.To(&out, "debug", false)}
 	external := newSite(a.newGate)
 	must(0, external.handle("", "/", endpoint{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })}))
 	must(0, external.handle("", "/ok", endpoint{Handler: http.NotFoundHandler()}))
@@ -402,8 +403,8 @@ func TestPanic(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(logs.String(), `"level":"error"`) || !strings.Contains(logs.String(), "oops") || !strings.Contains(logs.String(), "listen_test.go") ||
-		!strings.Contains(logs.String(), `"status":500,"path":"/"`) {
-		t.Errorf("log: %s", logs.String())
+	if !strings.Contains(out.String(), `"level":"error"`) || !strings.Contains(out.String(), "oops") || !strings.Contains(out.String(), "listen_test.go") ||
+		!strings.Contains(out.String(), `"status":500,"path":"/"`) {
+		t.Errorf("log: %s", out.String())
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/logs"
 )
 
 // TestStuckLog: where nobody reads the log, clients whose tokens are refused hold up
@@ -17,7 +18,7 @@ func TestStuckLog(t *testing.T) {
 	s := &testServer{t: t, logs: new(logBuffer), cfg: testConfig(func(cfg *config.Config) {
 		cfg.Channel.WithoutNamespace.AllowSubscribeForClient = true
 	})}
-	s.app = must(New(s.cfg, Options{Logger: newLogger(writer, "info", false)}))
+	s.app = must(New(s.cfg, Options{Logger: logs.To(writer, "info", false)}))
 	if err := s.app.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -52,17 +53,5 @@ func TestRepeatedRefusals(t *testing.T) {
 	}
 	if !strings.Contains(s.logs.String(), `"suppressed":`) {
 		t.Errorf("the log does not count what it leaves out:\n%s", s.logs)
-	}
-}
-
-func TestLogLevel(t *testing.T) {
-	t.Parallel()
-	for name, want := range levels {
-		if got, err := LogLevel(strings.ToUpper(name)); got != want || err != nil {
-			t.Errorf("%s: %v %v", name, got, err)
-		}
-	}
-	if _, err := LogLevel("loud"); err == nil || !strings.Contains(err.Error(), `log.level: "loud"`) {
-		t.Errorf("got %v", err)
 	}
 }

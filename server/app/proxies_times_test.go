@@ -10,6 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/logs"
 )
 
 // With the default delays, the backend is asked about a connection when it expires, and about a
@@ -21,7 +22,7 @@ func TestProxyTimes(t *testing.T) {
 			cfg.Client.Proxy.Refresh.Enabled = true
 			cfg.Channel.WithoutNamespace.SubRefreshProxyEnabled = true
 		})), logs: new(logBuffer)}
-		s.app = must(New(s.cfg, Options{Version: "test", Logger: newLogger(s.logs, "trace", false)}))
+		s.app = must(New(s.cfg, Options{Version: "test", Logger: logs.To(s.logs, "trace", false)}))
 		if err := s.app.node.Run(); err != nil {
 			t.Fatal(err)
 		}

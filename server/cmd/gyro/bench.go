@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/bench"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/logs"
 )
 
 // benchCommand is a load tool for any server of the protocol.
@@ -192,7 +192,7 @@ func (b *benchFlags) command(s scenario, t *bench.Target, timeout time.Duration)
 // run executes a scenario and prints its report.
 func (b *benchFlags) run(s scenario, t *bench.Target) error {
 	clear := func() {}
-	if !b.quiet && app.IsTerminal(os.Stderr) {
+	if !b.quiet && logs.IsTerminal(os.Stderr) {
 		t.Progress = func(line string) { fmt.Fprintf(os.Stderr, "\r\033[K%s", line) }
 		clear = func() { fmt.Fprint(os.Stderr, "\r\033[K") }
 	}

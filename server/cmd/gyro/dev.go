@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gyrohq/gyro/logging"
-	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/dev"
+	"github.com/gyrohq/gyro/server/logs"
 )
 
 // devSite is what `gyro dev` adds to a server.
@@ -49,7 +49,7 @@ server refuses.`,
 	f.StringArrayVar(&o.Origins, "origin", nil, "web origin that may connect beside those of this machine, * for any; may be given several times")
 	level := f.String("log.level", "info", "log level")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		lowest, err := app.LogLevel(*level)
+		lowest, err := logs.Level(*level)
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func develop(cfg *config.Config, level slog.Level) error {
 	if level == slog.LevelInfo {
 		lowest.Set(slog.LevelWarn)
 	}
-	colour := runtime.GOOS != "windows" && app.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""
+	colour := runtime.GOOS != "windows" && logs.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""
 	log := logging.Unlimited(slog.New(dev.NewHandler(os.Stdout, lowest, colour)))
 	defer logging.Flush(log) //nolint:errcheck // the process ends
 	site := &devSite{pages: dev.Pages(cfg), announce: func(addr string) {

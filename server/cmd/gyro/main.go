@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/app"
 	_ "github.com/gyrohq/gyro/server/internal/xconnect" // WebSocket over HTTP/2
+	"github.com/gyrohq/gyro/server/logs"
 )
 
 // version of the server. Builds of images set it (-ldflags "-X main.version=…"). Other builds
@@ -38,7 +38,7 @@ func main() {
 	}
 	switch {
 	case cmd.Annotations[runsServer] != "":
-		app.ReportFatal(err)
+		logs.ReportFatal(err)
 	case !cmd.SilenceErrors: // the command has not printed it itself
 		fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
 	}

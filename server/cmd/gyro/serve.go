@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/dev"
+	"github.com/gyrohq/gyro/server/logs"
 )
 
 // serverCommand runs the server.
@@ -94,7 +95,7 @@ type loader func() (*config.Config, config.Warnings, error)
 // serve runs a server, with the log that its configuration describes, until a signal or a
 // failure ends it.
 func serve(cfg *config.Config, warnings config.Warnings, reload loader) error {
-	log, closeLog, err := app.NewLogger(&cfg.Log)
+	log, closeLog, err := logs.New(&cfg.Log)
 	if err != nil {
 		return err
 	}

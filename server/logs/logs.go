@@ -1,4 +1,5 @@
-package app
+// Package logs makes the log of the server: JSON lines, or coloured ones on a terminal.
+package logs
 
 import (
 	"bytes"
@@ -19,17 +20,18 @@ import (
 // Levels beyond slog's.
 const (
 	levelTrace = slog.LevelDebug - 4
-	levelFatal = slog.LevelError + 4
 	levelNone  = slog.LevelError + 100
+	// LevelFatal is the level of the line that says why the server cannot run.
+	LevelFatal = slog.LevelError + 4
 )
 
 var levels = map[string]slog.Level{
 	"trace": levelTrace, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
-	"error": slog.LevelError, "fatal": levelFatal, "none": levelNone,
+	"error": slog.LevelError, "fatal": LevelFatal, "none": levelNone,
 }
 
-// LogLevel returns the level of a name that log.level may have, in any letter case.
-func LogLevel(name string) (slog.Level, error) {
+// Level returns the level of a name that log.level may have, in any letter case.
+func Level(name string) (slog.Level, error) {
 	level, known := levels[strings.ToLower(name)]
 	if !known {
 		return 0, fmt.Errorf("log.level: %q is no level: trace, debug, info, warn, error, fatal and none are", name)
@@ -37,11 +39,11 @@ func LogLevel(name string) (slog.Level, error) {
 	return level, nil
 }
 
-// NewLogger makes the logger that the configuration describes (docs/configuration.md, log).
+// New makes the logger that the configuration describes (docs/configuration.md, log).
 // It is wrapped by logging.Wrap: it never blocks, and limits lines that repeat. closeLog
 // writes the lines that wait and closes the file. An unknown level counts as info, with a
 // warning.
-func NewLogger(cfg *config.Log) (log *slog.Logger, closeLog func() error, err error) {
+func New(cfg *config.Log) (log *slog.Logger, closeLog func() error, err error) {
 	out, console := os.Stderr, false
 	switch {
 	case cfg.File != "":
@@ -51,7 +53,7 @@ func NewLogger(cfg *config.Log) (log *slog.Logger, closeLog func() error, err er
 	case runtime.GOOS != "windows" && IsTerminal(os.Stdout):
 		out, console = os.Stdout, true
 	}
-	log = logging.Wrap(newLogger(out, cfg.Level, console))
+	log = logging.Wrap(To(out, cfg.Level, console))
 	return log, func() error {
 		err := logging.Flush(log)
 		if cfg.File != "" {
@@ -61,7 +63,9 @@ func NewLogger(cfg *config.Log) (log *slog.Logger, closeLog func() error, err er
 	}, nil
 }
 
-func newLogger(w io.Writer, name string, console bool) *slog.Logger {
+// To makes a logger of lines for w, from the level with a name on: coloured ones for a console, else JSON.
+// An unknown level counts as info, with a warning.
+func To(w io.Writer, name string, console bool) *slog.Logger {
 	level, known := levels[strings.ToLower(name)]
 	if !known {
 		level = slog.LevelInfo
@@ -119,7 +123,7 @@ func ReportFatal(err error) {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		return
 	}
-	newLogger(os.Stderr, "fatal", false).Log(context.Background(), levelFatal, "gyro cannot run", "error", err)
+	To(os.Stderr, "fatal", false).Log(context.Background(), LevelFatal, "gyro cannot run", "error", err)
 }
 
 // IsTerminal tells whether f is a terminal: a character device other than the null device.
