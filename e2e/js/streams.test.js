@@ -70,7 +70,7 @@ for (const [name, Client, pack, unpack] of [
     countdown.subscribe();
     assert.equal((await happens(countdown, 'unsubscribed')).code, 2000);
     assert.deepEqual(seen, [3, 2, 1].map(n => [{ 'launch in': n }, undefined]));
-    await assert.rejects(countdown.publish(pack('a')), { code: 108 });
+    await assert.rejects(client.publish('countdown:3', pack('a')), { code: 108 });
 
     // Each client has a stream of its own.
     const echo = client.newSubscription('echo:a'), others = other.newSubscription('echo:a');
