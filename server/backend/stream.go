@@ -1,11 +1,11 @@
 package backend
 
 import (
+	"encoding/json"
 	"errors"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/namespace"
 	"github.com/gyrohq/gyro/server/proxy"
@@ -60,9 +60,9 @@ func (s *stream) Run(publish func(*gyro.Publication) error) gyro.Unsubscribe {
 		if p == nil {
 			continue
 		}
-		if len(p.Data) > 0 && s.client.Transport().Encoding == gyro.EncodingJSON && !codec.ValidJSON(p.Data) {
+		if len(p.Data) > 0 && s.client.Transport().Encoding == gyro.EncodingJSON && !json.Valid(p.Data) {
 			s.backend.Log.Error("a publication from the backend's stream is not JSON, which its client needs: the client is disconnected",
-				s.about("error", codec.ErrNotJSON)...)
+				s.about()...)
 			s.client.Disconnect(protocol.DisconnectInappropriateProtocol)
 			return protocol.UnsubscribeServer
 		}

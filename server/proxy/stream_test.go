@@ -442,10 +442,8 @@ func TestSetCloseWaitsForStreams(t *testing.T) {
 			return err
 		}
 		n := 0
-		for ; ; n++ {
-			if _, err := receive(); err != nil {
-				break
-			}
+		for _, err := receive(); err == nil; _, err = receive() {
+			n++
 		}
 		got <- n
 		return nil
