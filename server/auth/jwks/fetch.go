@@ -15,6 +15,7 @@ import (
 	"io"
 	"math"
 	"math/big"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -65,13 +66,10 @@ func (e *Endpoint) get(ctx context.Context, at string) ([]byte, error) {
 	q.Header.Set("Accept", "application/json")
 	answer, err := e.client.Do(q)
 	if err != nil {
-		if around, ok := errors.AsType[*url.Error](err); ok {
-			err = around.Err // without the URL
-		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("no answer within %s", timeout)
 		}
-		return nil, err
+		return nil, plain(err)
 	}
 	defer answer.Body.Close()
 	if s := answer.StatusCode; s != http.StatusOK {
@@ -85,11 +83,32 @@ func (e *Endpoint) get(ctx context.Context, at string) ([]byte, error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("the answer is not complete within %s", timeout)
 	case err != nil:
-		return nil, err
+		return nil, plain(err)
 	case len(body) > maxBody:
 		return nil, fmt.Errorf("the answer is longer than %d bytes", maxBody)
 	}
 	return body, nil
+}
+
+// plain returns an error without the URL and without port numbers of this host, which differ each
+// time: an error that is the same as before is logged once.
+func plain(err error) error {
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		switch {
+		case e.IsNotFound:
+			return fmt.Errorf("host %s is not known", e.Name)
+		case e.IsTimeout:
+			return fmt.Errorf("the lookup of host %s timed out", e.Name)
+		}
+		return fmt.Errorf("the lookup of host %s failed", e.Name)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return fmt.Errorf("%s: %w", e.Op, e.Err)
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // redacted is a URL as logs may show it.

@@ -16,11 +16,13 @@ import (
 	"io"
 	"log/slog"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,14 +78,18 @@ type provider struct {
 	set      string
 	status   int
 	takes    time.Duration
+	fails    func(n int) error
 	requests []time.Time
 }
 
 func (p *provider) RoundTrip(q *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	p.requests = append(p.requests, time.Now())
-	status, set, takes := p.status, p.set, p.takes
+	status, set, takes, fails, n := p.status, p.set, p.takes, p.fails, len(p.requests)
 	p.mu.Unlock()
+	if fails != nil {
+		return nil, fails(n)
+	}
 	select {
 	case <-time.After(takes):
 	case <-q.Context().Done():
@@ -436,4 +442,33 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// An endpoint that fails in the same way each time leaves one line: errors do not tell of the ports
+// that differ.
+func TestSameFailure(t *testing.T) {
+	for name, cause := range map[string]func(port int) error{
+		"reset": func(port int) error {
+			local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
+			return &net.OpError{Op: "read", Net: "tcp", Source: local, Addr: local, Err: syscall.ECONNRESET}
+		},
+		"lookup": func(port int) error {
+			return &net.OpError{Op: "dial", Err: &net.DNSError{Name: "idp.example", Err: fmt.Sprintf("read udp :%d: i/o timeout", port), IsTimeout: true}}
+		},
+		"unknown host": func(int) error { return &net.DNSError{Name: "idp.example", IsNotFound: true} },
+		"no server":    func(int) error { return &net.DNSError{Name: "idp.example", Err: "server misbehaving"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, p *provider, e *Endpoint, log func() string) {
+				p.fails = cause
+				for range 5 {
+					want(t, e, "a", ErrUnavailable)
+					time.Sleep(time.Minute)
+				}
+				if text := log(); strings.Count(text, "cannot be fetched") != 1 || !strings.Contains(text, "known") {
+					t.Error(text)
+				}
+			})
+		})
+	}
 }
