@@ -15,7 +15,8 @@ import (
 // headers that it wrote into its connect command. A client keeps only those that a proxy
 // forwards: see Keep. Names are canonical.
 type From struct {
-	transport []field
+	overGRPC  bool    // transport is metadata
+	transport []field // headers, or metadata
 	emulated  []field
 }
 
@@ -79,7 +80,7 @@ func union(a, b []string) []string {
 // if it is needed. emulated are the headers of the connect command. dropped are the names among
 // emulated that only a real header may have.
 func (k *Keeper) Keep(overGRPC bool, header func() http.Header, emulated map[string]string) (from *From, dropped []string) {
-	var f From
+	f := From{overGRPC: overGRPC}
 	names := k.transport
 	if overGRPC {
 		names = k.metadata
@@ -120,8 +121,12 @@ func (w *forward) fields(from *From, set func(name string, values []string)) {
 			set(f.name, f.values)
 		}
 	}
+	names := w.transport
+	if from.overGRPC {
+		names = w.metadata
+	}
 	for i := range from.transport {
-		if f := &from.transport[i]; slices.Contains(w.transport, f.name) || slices.Contains(w.metadata, f.name) {
+		if f := &from.transport[i]; slices.Contains(names, f.name) {
 			set(f.name, f.values)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -34,6 +35,13 @@ type grpcCarrier struct {
 	forward *forward
 }
 
+// reconnect says how often an unreachable backend is tried while there are calls. By default gRPC
+// waits for up to two minutes, in which all calls fail, also if the backend is back.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: 5 * time.Second,
+}
+
 func newGRPC(e Event, c *config.Proxy, f *forward) (*grpcCarrier, error) {
 	secure, err := c.GRPC.TLS.ClientConfig()
 	if err != nil {
@@ -44,7 +52,7 @@ func newGRPC(e Event, c *config.Proxy, f *forward) (*grpcCarrier, error) {
 		calls = append(calls, grpc.UseCompressor(gzip.Name))
 	}
 	conn, err := grpc.NewClient(target(c.Endpoint), grpc.WithTransportCredentials(transport(secure)), grpc.WithDefaultCallOptions(calls...),
-		grpc.WithKeepaliveParams(alive))
+		grpc.WithConnectParams(reconnect), grpc.WithKeepaliveParams(alive(e)), grpc.WithDisableRetry())
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
@@ -55,9 +63,16 @@ func newGRPC(e Event, c *config.Proxy, f *forward) (*grpcCarrier, error) {
 	return g, nil
 }
 
-// alive finds out that a backend is gone that streams wait for in silence. Servers allow a ping every
-// 5 minutes by default. Connections without calls are not pinged.
-var alive = keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}
+// alive finds connections to a host that is gone without a word, on which calls would time out for a
+// quarter of an hour. Connections without calls are not pinged. Servers allow a ping every 5 minutes by
+// default, and end the connection after the third one that comes earlier. Calls usually take less than the
+// 20 s here; streams may be silent for longer.
+func alive(e Event) keepalive.ClientParameters {
+	if e == SubscribeStream {
+		return keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}
+	}
+	return keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 5 * time.Second}
+}
 
 func transport(secure *tls.Config) credentials.TransportCredentials {
 	if secure == nil {

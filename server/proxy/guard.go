@@ -45,12 +45,12 @@ func newGuard(o Options) *guard {
 		Timeout:     c.Breaker.OpenFor,
 		ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= uint32(c.Breaker.Failures) },
 		IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) },
-		OnStateChange: func(_ string, _, to gobreaker.State) {
-			switch to {
-			case gobreaker.StateOpen:
+		OnStateChange: func(_ string, from, to gobreaker.State) {
+			switch {
+			case from == gobreaker.StateClosed: // and not after a call that was tried and failed, too
 				g.log.Warn("calls to the backend are refused for now, because it failed too often", "key", g.key+".breaker",
 					"event", g.event.String(), "endpoint", g.endpoint, "for", c.Breaker.OpenFor)
-			case gobreaker.StateClosed:
+			case to == gobreaker.StateClosed:
 				g.log.Info("the backend is asked again", "key", g.key, "event", g.event.String(), "endpoint", g.endpoint)
 			}
 		},
@@ -69,6 +69,7 @@ func redacted(endpoint string) string {
 // enter waits until the call may be made. done has to be told how the call ended.
 func (g *guard) enter(ctx context.Context, deadline time.Time) (done func(error), err error) {
 	if err := g.slot(ctx, deadline); err != nil {
+		g.report(err)
 		return nil, err
 	}
 	passed := func(error) {}
@@ -101,10 +102,23 @@ func (g *guard) slot(ctx context.Context, deadline time.Time) error {
 	case g.slots <- struct{}{}:
 		return nil
 	case <-timer.C:
-		return errTimeout
+		return errTurn
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// bound returns the key that bounds what the error is about.
+func (g *guard) bound(err error) string {
+	switch {
+	case errors.Is(err, errQueue):
+		return g.key + ".max_queue"
+	case errors.Is(err, errTurn):
+		return g.key + ".max_concurrency"
+	case errors.Is(err, errTimeout):
+		return g.key + ".timeout"
+	}
+	return g.key
 }
 
 // report writes a line when calls begin to fail, and when they no longer do.
@@ -115,7 +129,7 @@ func (g *guard) report(err error) {
 		g.last.Store(time.Now().UnixNano())
 		g.failed.Add(1)
 		if g.failing.CompareAndSwap(false, true) {
-			g.log.Error("the backend gives no answer", "key", g.key, "event", g.event.String(), "endpoint", g.endpoint, "error", err)
+			g.log.Error("the backend gives no answer", "key", g.bound(err), "event", g.event.String(), "endpoint", g.endpoint, "error", err)
 		}
 	case g.failing.Load() && time.Now().UnixNano()-g.last.Load() > int64(calm) && g.failing.CompareAndSwap(true, false):
 		g.log.Info("the backend answers again", "key", g.key, "event", g.event.String(), "endpoint", g.endpoint, "failures", g.failed.Swap(0))

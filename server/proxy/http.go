@@ -15,8 +15,14 @@ import (
 	"github.com/gyrohq/gyro/server/proxy/message"
 )
 
-// maxAnswer bounds the body of an answer, in bytes.
-const maxAnswer = 16 << 20
+const (
+	// maxAnswer bounds the body of an answer, in bytes.
+	maxAnswer = 16 << 20
+	// maxHead bounds the head of an answer, in bytes.
+	maxHead = 32 << 10
+	// maxInterim bounds the interim answers (status 1xx) before an answer.
+	maxInterim = 8
+)
 
 // httpCarrier asks a backend over HTTP/1.1. The package fasthttp frames: with net/http, a
 // connection has two goroutines, and a call costs twice as much.
@@ -132,16 +138,25 @@ func (h *httpCarrier) exchange(ctx context.Context, deadline time.Time, x *excha
 	if err != nil {
 		return err
 	}
-	// The deadline of a call is long, so it is not worth a look at ctx before each step: when
-	// the client goes, the socket's deadline is over.
+	if err := c.SetDeadline(deadline); err != nil {
+		h.conns.drop(c)
+		return err
+	}
+	// When the client goes, the deadline of the connection is over, which ends the call.
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })
-	err = c.exchange(deadline, x)
-	if !stop() || err != nil || x.res.ConnectionClose() {
+	err = c.exchange(x)
+	if !stop() || err != nil || x.res.ConnectionClose() || bodyless(x.res.StatusCode()) {
 		h.conns.drop(c)
 	} else {
 		h.conns.put(c)
 	}
 	return err
+}
+
+// bodyless tells whether an answer with a status has no body. A backend may send one all the
+// same, which must not be read as the answer to the next request: such a connection is closed.
+func bodyless(status int) bool {
+	return status == fasthttp.StatusNoContent || status == fasthttp.StatusNotModified
 }
 
 // past is a time that is over.

@@ -2,12 +2,17 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 const (
@@ -43,6 +48,14 @@ type backendConn struct {
 
 // errUnsent is the error of a call of which nothing was written.
 var errUnsent = errors.New("the connection was closed before the request was written")
+
+// Errors of answers that cannot be read.
+var (
+	errClosed  = errors.New("the backend closed the connection before the end of its answer")
+	errHead    = fmt.Errorf("the headers of the answer have more than %d bytes", maxHead)
+	errInterim = fmt.Errorf("more than %d interim answers came before the answer", maxInterim)
+	errNotHTTP = errors.New("the backend's answer is not HTTP/1.1")
+)
 
 func newPool(host, port string, secure *tls.Config) *pool {
 	return &pool{address: net.JoinHostPort(host, port), tls: secure}
@@ -149,10 +162,7 @@ func (p *pool) close() {
 }
 
 // exchange writes the request and reads the response.
-func (c *backendConn) exchange(deadline time.Time, x *exchange) error {
-	if err := c.SetDeadline(deadline); err != nil {
-		return err
-	}
+func (c *backendConn) exchange(x *exchange) error {
 	err := x.req.Write(c.w)
 	if err == nil {
 		err = c.w.Flush()
@@ -163,7 +173,69 @@ func (c *backendConn) exchange(deadline time.Time, x *exchange) error {
 		}
 		return err
 	}
-	return x.res.ReadLimitBody(c.r, maxAnswer)
+	x.res.ResetBody()
+	if err := c.readHead(&x.res.Header); err != nil {
+		return err
+	}
+	if bodyless(x.res.StatusCode()) {
+		return nil
+	}
+	chunked := x.res.Header.ContentLength() == -1
+	if err = x.res.ReadBody(c.r, maxAnswer); err == nil && chunked {
+		err = x.res.Header.ReadTrailer(c.r)
+	}
+	return withoutContents(err)
+}
+
+// readHead reads the head of the answer. It skips interim answers.
+func (c *backendConn) readHead(h *fasthttp.ResponseHeader) error {
+	for range maxInterim {
+		err := h.Read(c.r)
+		if err != nil && isLarge(err) && c.r.Size() < maxHead {
+			c.grow()
+			err = h.Read(c.r)
+		}
+		if err != nil || h.StatusCode() >= fasthttp.StatusOK {
+			return withoutContents(err)
+		}
+	}
+	return errInterim
+}
+
+// grow gives the connection a buffer of maxHead bytes. Most heads fit into the one that it has at
+// first.
+func (c *backendConn) grow() {
+	read, _ := c.r.Peek(c.r.Buffered()) // cannot fail
+	c.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(read)), c.Conn), maxHead)
+}
+
+// isLarge tells whether a head or a trailer did not fit into the buffer of its connection.
+func isLarge(err error) bool {
+	large := new(fasthttp.ErrSmallBuffer)
+	return errors.As(err, &large)
+}
+
+// withoutContents returns an error without the parts of the answer that fasthttp quotes: they may
+// be secrets, and errors are logged.
+func withoutContents(err error) error {
+	if err == nil {
+		return nil
+	}
+	var network interface { // of the system, of crypto/tls or a timeout
+		error
+		Timeout() bool
+	}
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		return err
+	case errors.As(err, &network):
+		return network
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return errClosed
+	case isLarge(err):
+		return errHead
+	}
+	return errNotHTTP
 }
 
 // writer writes to a connection, and notes that something was written.

@@ -176,6 +176,9 @@ func (p *Proxy) ask(ctx context.Context, attempt func(deadline time.Time) error)
 }
 
 func (p *Proxy) guarded(ctx context.Context, deadline time.Time, attempt func(deadline time.Time) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	done, err := p.guard.enter(ctx, deadline)
 	if err != nil {
 		return err
@@ -206,6 +209,7 @@ var (
 	errTimeout = errors.New("the backend did not answer within the timeout")
 	errOpen    = errors.New("the backend is not asked for now, because the latest calls to it failed")
 	errQueue   = errors.New("too many calls wait for the backend already")
+	errTurn    = errors.New("the call waited for others to end until the timeout was over")
 )
 
 // refuse makes res an answer that refuses. It reports false if res cannot be one.

@@ -18,9 +18,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/proxystub"
@@ -189,45 +187,6 @@ func TestHTTPAnswers(t *testing.T) {
 	}
 }
 
-// Bodies that do not end as they should, and those that are too large.
-func TestHTTPBadBodies(t *testing.T) {
-	for name, answer := range map[string]string{
-		"closes at once":  "",
-		"closes mid-head": "HTTP/1.1 200 OK\r\nContent-Le",
-		"closes mid-body": "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}",
-		"bad chunk":       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-		"not HTTP":        "SSH-2.0-OpenSSH_9.9\r\n\r\n",
-		"huge":            fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n{}", maxAnswer+1),
-	} {
-		t.Run(name, func(t *testing.T) {
-			var calls atomic.Int32
-			s := backend(t, func(w http.ResponseWriter, _ *http.Request) {
-				calls.Add(1)
-				conn, _, err := w.(http.Hijacker).Hijack()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer conn.Close()
-				_, _ = io.WriteString(conn, answer)
-			})
-			p, out := open(t, RPC, settings(s.URL))
-			for range 2 {
-				var f *Failure
-				if _, err := rpc(p); !errors.As(err, &f) || f.Key != "rpc.proxy" {
-					t.Fatalf("%v", err)
-				}
-			}
-			if calls.Load() != 2 {
-				t.Errorf("the backend was asked %d times for 2 calls", calls.Load())
-			}
-			if n := strings.Count(out.String(), "gives no answer"); n != 1 {
-				t.Errorf("%d lines:\n%s", n, out)
-			}
-		})
-	}
-}
-
 // A connection that the backend has closed while it was idle is not used again.
 func TestIdleConnectionClosed(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) }))
@@ -262,18 +221,6 @@ func TestIdleConnectionClosed(t *testing.T) {
 	}
 }
 
-func TestTimeout(t *testing.T) {
-	release := make(chan struct{})
-	s := backend(t, func(http.ResponseWriter, *http.Request) { <-release })
-	defer close(release)
-	c := settings(s.URL)
-	c.Timeout = 20 * time.Millisecond
-	p, _ := open(t, RPC, c)
-	if _, err := rpc(p); !errors.Is(err, errTimeout) {
-		t.Error(err)
-	}
-}
-
 // The call ends when the client goes, and is not counted as a failure.
 func TestClientGone(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
@@ -286,90 +233,19 @@ func TestClientGone(t *testing.T) {
 	p, out := open(t, RPC, settings(s.URL))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-begun; cancel() }()
-	if err := p.Call(ctx, nil, new(message.RPCRequest), new(message.RPCResponse)); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+	given := make(chan error, 1)
+	go func() { given <- p.Call(ctx, nil, new(message.RPCRequest), new(message.RPCResponse)) }()
+	select {
+	case err := <-given:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second): // the timeout of the proxy is longer
+		t.Fatal("the call goes on")
 	}
 	<-ended
 	if out.String() != "" {
 		t.Error(out)
-	}
-}
-
-// 4 calls are under way, 4 wait, and more fail at once.
-func TestQueue(t *testing.T) {
-	asked, release := make(chan struct{}, 16), make(chan struct{})
-	s := backend(t, func(w http.ResponseWriter, _ *http.Request) {
-		asked <- struct{}{}
-		<-release
-		fmt.Fprint(w, `{}`)
-	})
-	p, _ := open(t, RPC, settings(s.URL))
-	errs := make(chan error, 16)
-	call := func() { _, err := rpc(p); errs <- err }
-	for range 4 {
-		go call()
-	}
-	for range 4 {
-		<-asked
-	}
-	for range 5 {
-		go call()
-	}
-	if err := <-errs; !errors.Is(err, errQueue) {
-		t.Error(err)
-	}
-	close(release)
-	for range 8 {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestBreaker(t *testing.T) {
-	var fail atomic.Bool
-	var calls atomic.Int32
-	s := backend(t, func(w http.ResponseWriter, _ *http.Request) {
-		calls.Add(1)
-		if fail.Load() {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-		fmt.Fprint(w, `{}`)
-	})
-	c := settings(s.URL)
-	c.Breaker.OpenFor = time.Nanosecond // one call is tried at once
-	p, out := open(t, RPC, c)
-	fail.Store(true)
-	for range 3 {
-		if _, err := rpc(p); err == nil {
-			t.Fatal("no error")
-		}
-	}
-	if !strings.Contains(out.String(), "refused for now") || !strings.Contains(out.String(), "key=rpc.proxy.breaker") {
-		t.Errorf("log:\n%s", out)
-	}
-	fail.Store(false)
-	for range 3 {
-		if _, err := rpc(p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !strings.Contains(out.String(), "asked again") {
-		t.Errorf("log:\n%s", out)
-	}
-
-	c = settings(s.URL) // refuses for an hour
-	p, _ = open(t, RPC, c)
-	fail.Store(true)
-	calls.Store(0)
-	for range 10 {
-		_, err := rpc(p)
-		if err == nil || calls.Load() > 3 {
-			t.Fatal(err, calls.Load())
-		}
-	}
-	if _, err := rpc(p); !errors.Is(err, errOpen) {
-		t.Error(err)
 	}
 }
 
@@ -428,34 +304,5 @@ func TestGRPC(t *testing.T) {
 				t.Errorf("%s: %q, want %q", key, v, want)
 			}
 		}
-	}
-}
-
-func TestGRPCFailures(t *testing.T) {
-	for name, answer := range map[string]func(ctx context.Context) (*proxystub.RPCResponse, error){
-		"status":   func(context.Context) (*proxystub.RPCResponse, error) { return nil, status.Error(codes.NotFound, "no") },
-		"deadline": func(ctx context.Context) (*proxystub.RPCResponse, error) { <-ctx.Done(); return nil, ctx.Err() },
-		"too large": func(context.Context) (*proxystub.RPCResponse, error) {
-			return &proxystub.RPCResponse{Result: &proxystub.RPCResult{Data: make([]byte, maxAnswer)}}, nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := settings(serveGRPC(t, &grpcBackend{answer: func(ctx context.Context, _ *proxystub.RPCRequest) (*proxystub.RPCResponse, error) {
-				return answer(ctx)
-			}}))
-			if name == "deadline" {
-				c.Timeout = 20 * time.Millisecond
-			}
-			p, _ := open(t, RPC, c)
-			_, err := rpc(p)
-			if err == nil || name == "deadline" != errors.Is(err, errTimeout) {
-				t.Error(err)
-			}
-		})
-	}
-	c := settings("127.0.0.1:1") // nobody listens
-	p, out := open(t, RPC, c)
-	if _, err := rpc(p); err == nil || !strings.Contains(out.String(), "127.0.0.1:1") {
-		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -1,0 +1,86 @@
+package proxytest
+
+import (
+	"io"
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+)
+
+// Fault is what a backend may do instead of answering a call that it has read.
+type Fault struct {
+	Name string
+	Do   func(c Carrier, w http.ResponseWriter, r *http.Request)
+	// HTTP and GRPC are parts of the errors that such calls have.
+	HTTP, GRPC string
+	// Slow tells that the call ends with its timeout.
+	Slow bool
+}
+
+const (
+	late   = "did not answer within the timeout"
+	closed = "closed the connection before the end of its answer"
+	reset  = "RST_STREAM"
+	syntax = "is not the JSON that is expected"
+)
+
+// large is the size of an answer that is too large, bytes.
+const large = 16<<20 + 1
+
+// Faults are all kinds.
+var Faults = []Fault{
+	{Name: "says nothing", HTTP: late, GRPC: late, Slow: true, Do: func(_ Carrier, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+	{Name: "stops in the middle", HTTP: late, GRPC: late, Slow: true, Do: func(c Carrier, w http.ResponseWriter, r *http.Request) {
+		c.Send(w, []byte("{"), 10)
+		<-r.Context().Done()
+	}},
+	{Name: "is cut off", HTTP: closed, GRPC: reset, Do: func(Carrier, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+	{Name: "is cut off in the middle", HTTP: closed, GRPC: reset, Do: func(c Carrier, w http.ResponseWriter, _ *http.Request) {
+		c.Send(w, []byte("{"), 10)
+		panic(http.ErrAbortHandler)
+	}},
+	status("500", 500, codes.Internal, "code = Internal"),
+	status("503", 503, codes.Unavailable, "code = Unavailable"),
+	status("404", 404, codes.Unimplemented, "code = Unimplemented"),
+	status("504", 504, codes.DeadlineExceeded, late),
+	status("409", 409, codes.Aborted, "code = Aborted"),
+	{Name: "204", HTTP: "status 204", GRPC: "code = Unknown", Do: func(_ Carrier, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }},
+	page("HTML", http.StatusOK, syntax, "code = Unknown"),
+	page("HTML of a gateway", http.StatusBadGateway, "status 502", "code = Unavailable"),
+	{Name: "no message", HTTP: syntax, GRPC: "code = Internal", Do: func(c Carrier, w http.ResponseWriter, _ *http.Request) {
+		c.Fail(w, http.StatusOK, codes.OK)
+	}},
+	{Name: "garbage", HTTP: syntax, GRPC: "code = Internal", Do: func(c Carrier, w http.ResponseWriter, _ *http.Request) {
+		c.Send(w, []byte("\xff\xff\xff\xff"), 4)
+	}},
+	{Name: "wrong types", HTTP: syntax, GRPC: "code = Internal", Do: func(c Carrier, w http.ResponseWriter, _ *http.Request) {
+		body := []byte(`{"result":"yes"}`)
+		if c.grpc {
+			body = []byte{1<<3 | 2, 2, 2<<3 | 2, 100} // the result has 2 bytes, a text in it has 100
+		}
+		c.Send(w, body, len(body))
+	}},
+	{Name: "too large", HTTP: "body size exceeds", GRPC: "code = ResourceExhausted", Do: func(c Carrier, w http.ResponseWriter, _ *http.Request) {
+		c.Send(w, []byte("{"), large)
+	}},
+}
+
+func status(name string, status int, code codes.Code, want string) Fault {
+	return Fault{Name: name, HTTP: "status " + name, GRPC: want, Do: func(c Carrier, w http.ResponseWriter, _ *http.Request) { c.Fail(w, status, code) }}
+}
+
+func page(name string, status int, http1, want string) Fault {
+	return Fault{Name: name, HTTP: http1, GRPC: want, Do: func(_ Carrier, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "<html>Welcome</html>")
+	}}
+}
+
+// Error is part of the error that a call over a carrier has.
+func (f *Fault) Error(c Carrier) string {
+	if c.grpc {
+		return f.GRPC
+	}
+	return f.HTTP
+}
