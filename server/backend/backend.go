@@ -125,11 +125,26 @@ func refused(res message.Answer) error {
 	e, d := res.Refusal()
 	switch {
 	case d != nil:
-		return protocol.Disconnect{Code: d.Code, Reason: d.Reason}
+		return disconnect(p, d)
+	case e != nil && e.Code == 0:
+		return refusal.Because(&protocol.Error{Message: e.Message, Temporary: e.Temporary}, p.Key(), "the error in the answer of the backend has no code")
 	case e != nil:
 		return &protocol.Error{Code: e.Code, Message: e.Message, Temporary: e.Temporary}
 	}
 	return nil
+}
+
+// disconnect returns what the backend disconnects a client with. Any code is sent, but SDKs take
+// codes that no disconnect has for a broken connection, so the log tells of them.
+func disconnect(p *proxy.Proxy, d *message.Disconnect) error {
+	out := protocol.Disconnect{Code: d.Code, Reason: d.Reason}
+	switch {
+	case d.Code == 0: // the node would not tell the client that the connection ends
+		return refusal.Because(protocol.DisconnectServerError, p.Key(), "the disconnect in the answer of the backend has no code")
+	case d.Code < 3000 || d.Code > 4999:
+		return refusal.Because(out, p.Key(), "the code of the disconnect in the answer of the backend is not from 4000 to 4999")
+	}
+	return out
 }
 
 // decoded returns the bytes of b64 unless it is empty, else raw. The error is the answer to a
