@@ -7,10 +7,11 @@ BIN         := $(CURDIR)/.bin
 FUZZTIME    ?= 20s
 ROUNDS      ?= 20
 STEPS       ?= 6
+TIME        ?= 10m
 SEED        ?= $(shell date +%s)
 GO          ?= go
 
-.PHONY: run build test unit cross deploy e2e faults lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit cross deploy e2e faults soak lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -44,6 +45,10 @@ faults:
 	mkdir -p .cache
 	$(GO) build -race -o .cache/gyro-race ./server/cmd/gyro
 	E2E_GYRO=$(CURDIR)/.cache/gyro-race $(GO) test -count=1 -timeout=0 ./e2e/faults -run TestRandom -seed $(SEED) -rounds $(ROUNDS) -steps $(STEPS)
+
+# TIME with a backend that fails a fifth of the calls: no descriptor, goroutine or memory may be left.
+soak:
+	$(GO) test -count=1 -timeout=0 -v ./server/app -run TestFailingBackend -failing $(TIME)
 
 # The public SDKs against a running server.
 e2e: build

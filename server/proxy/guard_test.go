@@ -249,7 +249,9 @@ func TestLines(t *testing.T) {
 // counts is a meter.
 type counts struct{ began, ended, failed int }
 
-func (m *counts) Began() { m.began++ }
+func (m *counts) Opened()     {}
+func (m *counts) Closed(bool) {}
+func (m *counts) Began()      { m.began++ }
 
 func (m *counts) Ended(_ time.Duration, failed bool) {
 	m.ended++
