@@ -94,6 +94,11 @@ type Message struct {
 	Payload []byte
 	// Attributes are what the queue calls headers, fields, attributes or properties.
 	Attributes []Attribute
+	// Group, if set, names messages that wait for each other, as Config.Ordered lets all of them.
+	Group string
+	// Broken, if set, says why the source could not get the payload out of what it received. The
+	// message is refused.
+	Broken error
 	// Outcome is set by Process.
 	Outcome Outcome
 
@@ -159,14 +164,28 @@ func (p *Processor) Process(ctx context.Context, messages []*Message) {
 		m.Outcome, m.err = Pending, nil
 	}
 	for _, m := range messages {
-		if r.add(m); p.cfg.Ordered && r.failed {
-			break
-		}
+		r.add(m)
 	}
-	if !p.cfg.Ordered || !r.failed {
-		r.flush()
-	}
+	r.flush()
 	p.settle(ctx, messages)
+}
+
+// Try is Process, repeated for messages that are not done: up to retries times, after pauses, until
+// ctx ends. Messages are executed with the context work.
+func (p *Processor) Try(ctx, work context.Context, messages []*Message, retries int) {
+	p.Process(work, messages)
+	for retry := 1; retry <= retries && !AllDone(messages); retry++ {
+		if !Sleep(ctx, Backoff(retry)) {
+			return
+		}
+		var left []*Message
+		for _, m := range messages {
+			if m.Outcome != Done {
+				left = append(left, m)
+			}
+		}
+		p.Process(work, left)
+	}
 }
 
 // settle counts outcomes and decides which messages are given up.
@@ -217,7 +236,8 @@ func (p *Processor) expired(m *Message) bool {
 		p.log.Error("message failed, it will be tried again", "message", m.ID, "error", m.err)
 		return false
 	}
-	return p.cfg.RetryTime > 0 && time.Since(since) >= p.cfg.RetryTime && (p.cfg.Ordered || p.lastSuccess.After(since))
+	waitedFor := p.cfg.Ordered || m.Group != ""
+	return p.cfg.RetryTime > 0 && time.Since(since) >= p.cfg.RetryTime && (waitedFor || p.lastSuccess.After(since))
 }
 
 // giveUp reports a message that will not be executed, and keeps it in the dead letters. It returns

@@ -134,6 +134,59 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestGroups: a message of a group waits when one before it has to be tried again, whatever their channels
+// and methods; others do not.
+func TestGroups(t *testing.T) {
+	node := consumetest.NewNode()
+	node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
+	p := consume.NewProcessor(consumetest.Config(node, nil))
+	m := messages(publish("a", "0"), publish("bad", "1"), publish("b", "2"), publish("c", "3"),
+		`{"method":"broadcast","payload":{"channels":["d"],"data":4}}`, publish("e", "5"))
+	for i, group := range []string{"x", "y", "y", "x", "y", ""} {
+		m[i].Group = group
+	}
+	p.Process(t.Context(), m)
+	if got := strings.Join(node.Got(), ","); got != `a "0",c "3",e "5"` || outcomes(m) != "drpdpd" {
+		t.Errorf("got %s, outcomes %s", got, outcomes(m))
+	}
+	node.SetFails(nil)
+	p.Process(t.Context(), m[1:5])
+	if got := strings.Join(node.Got()[3:], ","); got != `bad "1",b "2",c "3",d 4` || !consume.AllDone(m) {
+		t.Errorf("got %s, outcomes %s", got, outcomes(m))
+	}
+}
+
+// TestTry: what fails is tried again, up to a number of times or until the source stops.
+func TestTry(t *testing.T) {
+	for _, tt := range []struct {
+		failures, retries int
+		stop              bool
+		want              string
+		attempts          int
+	}{{0, 3, false, "dd", 1}, {3, 3, false, "dd", 4}, {4, 3, false, "rd", 4}, {4, 3, true, "rd", 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			node := consumetest.NewNode()
+			attempts := 0
+			node.Fails = func(ch string, _ []byte) bool {
+				if ch == "bad" {
+					attempts++
+				}
+				return ch == "bad" && attempts <= tt.failures
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tt.stop {
+				cancel()
+			}
+			m := messages(publish("bad", "1"), publish("good", "2"))
+			consume.NewProcessor(consumetest.Config(node, nil)).Try(ctx, t.Context(), m, tt.retries)
+			if outcomes(m) != tt.want || attempts != tt.attempts || strings.Count(strings.Join(node.Got(), ","), "good") != 1 {
+				t.Errorf("%+v: outcomes %s after %d attempts, got %q", tt, outcomes(m), attempts, node.Got())
+			}
+		})
+	}
+}
+
 // TestBroadcastRetry: the whole message is tried again if one channel failed with error 100.
 func TestBroadcastRetry(t *testing.T) {
 	node := consumetest.NewNode()
@@ -160,6 +213,7 @@ func TestPoison(t *testing.T) {
 		want             consume.Outcome
 	}{
 		{"ordered", true, false, time.Hour, consume.Done},
+		{"in a group", false, false, time.Hour, consume.Done},
 		{"others succeed", false, true, time.Hour, consume.Done},
 		{"nothing succeeds", false, false, time.Hour, consume.Retry},
 		{"for ever", true, true, 0, consume.Retry},
@@ -182,6 +236,9 @@ func TestPoison(t *testing.T) {
 					}
 				}))
 				m := messages(publish("poison", "x"))
+				if tt.name == "in a group" {
+					m[0].Group = "g"
+				}
 				process := func(want consume.Outcome) {
 					p.Process(t.Context(), m)
 					if m[0].Outcome != want {
@@ -221,8 +278,10 @@ func TestDeadLetterOfRefused(t *testing.T) {
 			return nil
 		}
 	}))
-	p.Process(t.Context(), messages(publish("a", "1"), publish("unknown:1", "2"), `{`, `{"method":"info"}`))
-	if !slices.Equal(dead, []string{"1", "2"}) {
+	m := messages(publish("a", "1"), publish("unknown:1", "2"), `{`, `{"method":"info"}`, publish("a", "3"))
+	m[4].Broken = errors.New("torn")
+	p.Process(t.Context(), m)
+	if !slices.Equal(dead, []string{"1", "2", "4"}) {
 		t.Errorf("dead letters %q", dead)
 	}
 }

@@ -26,6 +26,9 @@ var allowed = []api.Method{
 // decode returns the command of a message. The error is or wraps errSkipped if there is nothing to
 // complain of.
 func (p *Processor) decode(m *Message) (api.Method, api.Request, error) {
+	if m.Broken != nil {
+		return 0, nil, m.Broken
+	}
 	if mode := p.cfg.Mode; mode != nil {
 		return mode.decode(m)
 	}

@@ -13,18 +13,41 @@ import (
 const maxBatch = 256
 
 // run is one call of Process. Publications in a row go to the node together, but those of one
-// channel in batches of their own: if one fails, the next one of its channel must not overtake it.
+// channel, or of one group, in batches of their own: if one fails, the next one must not overtake it.
 type run struct {
 	p        *Processor
 	ctx      context.Context
 	messages []*Message // of batch
 	batch    []api.Command
-	channels map[string]struct{} // in batch
-	failed   bool                // a message has to be tried again
+	channels set  // in batch
+	groups   set  // in batch
+	failed   bool // a message has to be tried again
+	stopped  set  // groups with a message that has to be tried again
 }
 
-// add executes a message, or puts it into the batch.
+// set is made when it is first needed.
+type set map[string]struct{}
+
+func (s *set) add(key string) {
+	if *s == nil {
+		*s = make(set)
+	}
+	(*s)[key] = struct{}{}
+}
+
+func (s set) has(key string) bool {
+	_, ok := s[key]
+	return ok
+}
+
+// waits tells whether a message has to wait because one before it has to be tried again.
+func (r *run) waits(m *Message) bool { return r.failed && (r.p.cfg.Ordered || r.stopped.has(m.Group)) }
+
+// add executes a message, or puts it into the batch, unless it has to wait.
 func (r *run) add(m *Message) {
+	if r.waits(m) {
+		return
+	}
 	method, request, err := r.p.decode(m)
 	if err != nil {
 		m.Outcome = Done
@@ -39,20 +62,20 @@ func (r *run) add(m *Message) {
 	publish, ok := request.(*api.PublishRequest)
 	if !ok {
 		r.flush()
-		if !r.failed || !r.p.cfg.Ordered {
+		if !r.waits(m) {
 			r.execute(m, method, request)
 		}
 		return
 	}
-	if _, again := r.channels[publish.Channel]; again || len(r.batch) >= maxBatch {
-		if r.flush(); r.failed && r.p.cfg.Ordered {
+	if r.channels.has(publish.Channel) || r.groups.has(m.Group) || len(r.batch) >= maxBatch {
+		if r.flush(); r.waits(m) {
 			return
 		}
 	}
-	if r.channels == nil {
-		r.channels = make(map[string]struct{})
+	r.channels.add(publish.Channel)
+	if m.Group != "" {
+		r.groups.add(m.Group)
 	}
-	r.channels[publish.Channel] = struct{}{}
 	r.messages, r.batch = append(r.messages, m), append(r.batch, api.Command{Request: publish})
 }
 
@@ -80,6 +103,7 @@ func (r *run) flush() {
 		}
 	}
 	clear(r.channels)
+	clear(r.groups)
 	r.messages, r.batch = r.messages[:0], r.batch[:0]
 }
 
@@ -102,6 +126,9 @@ func (r *run) report(m *Message, method api.Method, took time.Duration, res api.
 	case err == nil:
 	case api.AsError(err).Code == api.ErrInternal.Code:
 		m.Outcome, m.err, r.failed = Retry, fmt.Errorf("%s: %w", method, err), true
+		if m.Group != "" {
+			r.stopped.add(m.Group)
+		}
 	default:
 		m.err = fmt.Errorf("%s: %w", method, err)
 		r.p.log.Error("message is refused, it is not tried again", "message", m.ID, "method", method.String(), "error", err)
