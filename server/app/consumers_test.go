@@ -2,7 +2,6 @@ package app
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -63,7 +62,13 @@ func TestCheckConsumers(t *testing.T) {
 		"redis_stream.tls.cert_pem": func(c *config.Consumer) {
 			c.RedisStream.TLS.Enabled, c.RedisStream.TLS.CertPEM = true, "x"
 		},
-		fmt.Sprint(config.ErrUnsupported): func(c *config.Consumer) { c.Type = config.TypeAWSSQS },
+		"google_pub_sub.auth_mechanism": func(c *config.Consumer) {
+			c.Type, c.GooglePubSub = config.TypeGooglePubSub, config.PubSubConsumer{MaxOutstandingMessages: 1, MaxOutstandingBytes: 1, AuthMechanism: "magic"}
+		},
+		"aws_sqs.max_number_of_messages": func(c *config.Consumer) { c.Type, c.AWSSQS.MaxNumberOfMessages = config.TypeAWSSQS, 11 },
+		"azure_service_bus.connection_string": func(c *config.Consumer) {
+			c.Type, c.AzureServiceBus = config.TypeAzureServiceBus, config.AzureConsumer{MaxConcurrentCalls: 1, MaxReceiveMessages: 1, ConnectionString: "hush"}
+		},
 	} {
 		cfg := testConfig(withConsumer("redis://127.0.0.1:1"))
 		edit(&cfg.Consumers[0])

@@ -13,23 +13,20 @@ const (
 	TypeAzureServiceBus = "azure_service_bus"
 )
 
-// laterConsumers are the types that this version does not support yet. Their sections are marked.
-var laterConsumers = []string{TypeGooglePubSub, TypeAWSSQS, TypeAzureServiceBus}
-
 // Consumer takes API commands from a queue.
 type Consumer struct {
 	Name            string             `key:"name" doc:"Unique name."`
 	Enabled         bool               `key:"enabled"`
-	Type            string             `key:"type" enum:"postgresql|kafka|nats_jetstream|redis_stream|google_pub_sub|aws_sqs|azure_service_bus" doc:"Names the object below that is used; google_pub_sub, aws_sqs and azure_service_bus are not in this build."`
+	Type            string             `key:"type" enum:"postgresql|kafka|nats_jetstream|redis_stream|google_pub_sub|aws_sqs|azure_service_bus" doc:"Names the object below that is used."`
 	RetryTime       time.Duration      `key:"retry_time" def:"1h" min:"0" doc:"A message that fails for this long is given up; 0: never."`
-	DeadLetter      string             `key:"dead_letter" doc:"Table, topic, subject or stream of the same system that takes messages which are given up; empty: they are only logged."`
+	DeadLetter      string             `key:"dead_letter" doc:"Table, topic, subject, stream or queue (of SQS: its URL) of the same system that takes messages which are given up; empty: they are only logged."`
 	PostgreSQL      PostgreSQLConsumer `key:"postgresql"`
 	Kafka           KafkaConsumer      `key:"kafka"`
 	NATSJetStream   JetStreamConsumer  `key:"nats_jetstream"`
 	RedisStream     RedisConsumer      `key:"redis_stream"`
-	GooglePubSub    PubSubConsumer     `key:"google_pub_sub" opt:"later"`
-	AWSSQS          SQSConsumer        `key:"aws_sqs" opt:"later"`
-	AzureServiceBus AzureConsumer      `key:"azure_service_bus" opt:"later"`
+	GooglePubSub    PubSubConsumer     `key:"google_pub_sub"`
+	AWSSQS          SQSConsumer        `key:"aws_sqs"`
+	AzureServiceBus AzureConsumer      `key:"azure_service_bus"`
 }
 
 // PostgreSQLConsumer reads an outbox table.
@@ -100,10 +97,10 @@ type RedisConsumer struct {
 type PubSubConsumer struct {
 	ProjectID              string              `key:"project_id"`
 	Subscriptions          []string            `key:"subscriptions"`
-	MaxOutstandingMessages int                 `key:"max_outstanding_messages" def:"100"`
-	MaxOutstandingBytes    int                 `key:"max_outstanding_bytes" def:"1000000"`
-	AuthMechanism          string              `key:"auth_mechanism" enum:"default|service_account"`
-	CredentialsFile        string              `key:"credentials_file"`
+	MaxOutstandingMessages int                 `key:"max_outstanding_messages" def:"100" doc:"Messages of a subscription that are under way at a time."`
+	MaxOutstandingBytes    int                 `key:"max_outstanding_bytes" def:"1000000" doc:"Their bytes."`
+	AuthMechanism          string              `key:"auth_mechanism" doc:"service_account takes the credentials from credentials_file, default (or empty) from the environment."`
+	CredentialsFile        string              `key:"credentials_file" doc:"JSON key of a service account."`
 	MethodAttribute        string              `key:"method_attribute" def:"centrifugo-method" doc:"Attribute with the method."`
 	PublicationDataMode    PublicationDataMode `key:"publication_data_mode" arg:"attribute"`
 }
@@ -111,31 +108,31 @@ type PubSubConsumer struct {
 // SQSConsumer reads AWS SQS.
 type SQSConsumer struct {
 	Queues              []string            `key:"queues" doc:"URLs."`
-	SNSEnvelope         bool                `key:"sns_envelope" doc:"Messages come through SNS."`
-	Region              string              `key:"region"`
-	MaxNumberOfMessages int                 `key:"max_number_of_messages" def:"10"`
-	WaitTime            time.Duration       `key:"wait_time_time" def:"20s" doc:"Long poll time."`
-	VisibilityTimeout   time.Duration       `key:"visibility_timeout" def:"30s"`
-	MaxConcurrency      int                 `key:"max_concurrency" def:"1"`
-	CredentialsProfile  string              `key:"credentials_profile"`
-	AssumeRoleARN       string              `key:"assume_role_arn"`
+	SNSEnvelope         bool                `key:"sns_envelope" doc:"Bodies are notifications of SNS, whose Message is the payload."`
+	Region              string              `key:"region" doc:"Empty: that of the environment."`
+	MaxNumberOfMessages int                 `key:"max_number_of_messages" def:"10" doc:"Messages per request, 10 at most."`
+	WaitTime            time.Duration       `key:"wait_time_time" def:"20s" doc:"How long a request waits for messages, 20 s at most."`
+	VisibilityTimeout   time.Duration       `key:"visibility_timeout" def:"30s" doc:"A message that is not done comes again after this time."`
+	MaxConcurrency      int                 `key:"max_concurrency" def:"1" doc:"Messages, or groups of a FIFO queue, executed at a time."`
+	CredentialsProfile  string              `key:"credentials_profile" doc:"Profile of the shared configuration files of AWS."`
+	AssumeRoleARN       string              `key:"assume_role_arn" doc:"Role to assume with the credentials of the environment."`
 	MethodAttribute     string              `key:"method_attribute" def:"centrifugo-method" doc:"Attribute with the method."`
-	LocalstackEndpoint  string              `key:"localstack_endpoint"`
+	LocalstackEndpoint  string              `key:"localstack_endpoint" doc:"URL to use in place of those of AWS."`
 	PublicationDataMode PublicationDataMode `key:"publication_data_mode" arg:"attribute"`
 }
 
 // AzureConsumer reads Azure Service Bus.
 type AzureConsumer struct {
 	ConnectionString        string              `key:"connection_string" opt:"secret"`
-	UseAzureIdentity        bool                `key:"use_azure_identity"`
-	FullyQualifiedNamespace string              `key:"fully_qualified_namespace"`
+	UseAzureIdentity        bool                `key:"use_azure_identity" doc:"Use the next four keys, a client secret of Entra ID, in place of connection_string."`
+	FullyQualifiedNamespace string              `key:"fully_qualified_namespace" doc:"NAME.servicebus.windows.net."`
 	TenantID                string              `key:"tenant_id"`
 	ClientID                string              `key:"client_id"`
 	ClientSecret            string              `key:"client_secret" opt:"secret"`
 	Queues                  []string            `key:"queues"`
-	UseSessions             bool                `key:"use_sessions" doc:"In order per session."`
-	MaxConcurrentCalls      int                 `key:"max_concurrent_calls" def:"1"`
-	MaxReceiveMessages      int                 `key:"max_receive_messages" def:"1"`
+	UseSessions             bool                `key:"use_sessions" doc:"The queues have sessions, whose messages are executed in their order."`
+	MaxConcurrentCalls      int                 `key:"max_concurrent_calls" def:"1" doc:"Receivers, or sessions, per queue and node."`
+	MaxReceiveMessages      int                 `key:"max_receive_messages" def:"1" doc:"Messages that a receiver takes at a time."`
 	MethodProperty          string              `key:"method_property" def:"centrifugo-method" doc:"Property with the method."`
 	PublicationDataMode     PublicationDataMode `key:"publication_data_mode" arg:"property"`
 }

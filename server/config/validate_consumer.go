@@ -1,9 +1,6 @@
 package config
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // require is a key that a consumer needs, and whether its value is right.
 type require struct {
@@ -22,9 +19,6 @@ func (c *Config) checkConsumers(p *problems) {
 		}
 		if !n.Enabled {
 			continue
-		}
-		if slices.Contains(laterConsumers, n.Type) {
-			p.add(key+".type", "%w", ErrUnsupported)
 		}
 		rules, mode := n.rules()
 		for _, r := range rules {

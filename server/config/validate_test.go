@@ -252,8 +252,6 @@ func TestUnsupported(t *testing.T) {
 	}
 	c := mustLoad(t, "c.json", `{"brokers":[{"name":"pg","enabled":true,"type":"postgres"}]}`)
 	wantError(t, c.Validate(), "brokers[0](pg).type: this version")
-	c = mustLoad(t, "c.json", `{"consumers":[{"name":"c1","type":"aws_sqs","enabled":true}]}`)
-	wantError(t, c.Validate(), "consumers[0](c1).type: this")
 	// Known but unused sections do not stand in the way.
 	c = mustLoad(t, "c.json", `{"engine":{"redis":{"address":"redis://x"}},"admin":{"password":"p","secret":"s"},"broker":{"type":"nats"},
 		"proxies":[{"name":"p1","endpoint":"http://x"}],"client":{"subscription_token":{"jwks_public_endpoint":"x"}},"consumers":[{"name":"c1","type":"kafka"}]}`)

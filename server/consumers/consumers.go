@@ -15,7 +15,10 @@ import (
 	"github.com/gyrohq/gyro/server/consume/jetstream"
 	"github.com/gyrohq/gyro/server/consume/kafka"
 	"github.com/gyrohq/gyro/server/consume/postgres"
+	"github.com/gyrohq/gyro/server/consume/pubsub"
 	"github.com/gyrohq/gyro/server/consume/redisstream"
+	"github.com/gyrohq/gyro/server/consume/servicebus"
+	"github.com/gyrohq/gyro/server/consume/sqs"
 	"github.com/gyrohq/gyro/server/engine"
 )
 
@@ -59,8 +62,14 @@ func buildSource(key string, c *config.Consumer) (b built, err error) {
 		b, err = buildRedis(key, c)
 	case config.TypeNATSJetStream:
 		b, err = buildJetStream(key, c)
+	case config.TypeGooglePubSub:
+		b, err = buildPubSub(key, c)
+	case config.TypeAWSSQS:
+		b, err = buildSQS(key, c)
+	case config.TypeAzureServiceBus:
+		b, err = buildServiceBus(key, c)
 	default:
-		return b, fmt.Errorf("%s: %w", key, config.ErrUnsupported)
+		err = fmt.Errorf("%s: unknown type", key)
 	}
 	return b, err
 }
@@ -131,6 +140,47 @@ func buildJetStream(key string, c *config.Consumer) (built, error) {
 		Stream: o.StreamName, Durable: o.DurableConsumerName, Existing: o.UseExistingConsumer, Subjects: o.Subjects,
 		DeliverAll: o.DeliverPolicy == "all", MaxAckPending: o.MaxAckPending, Method: o.MethodHeader, DeadLetter: c.DeadLetter,
 	})
+	if err != nil {
+		return built{}, fmt.Errorf("%s.%w", key, err)
+	}
+	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
+}
+
+func buildPubSub(key string, c *config.Consumer) (built, error) {
+	o := &c.GooglePubSub
+	s, err := pubsub.New(pubsub.Config{
+		Project: o.ProjectID, Subscriptions: o.Subscriptions, MaxMessages: o.MaxOutstandingMessages, MaxBytes: o.MaxOutstandingBytes,
+		Auth: o.AuthMechanism, CredentialsFile: o.CredentialsFile, Method: o.MethodAttribute, DeadLetter: c.DeadLetter,
+	})
+	if err != nil {
+		return built{}, fmt.Errorf("%s.%w", key, err)
+	}
+	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
+}
+
+func buildSQS(key string, c *config.Consumer) (built, error) {
+	o := &c.AWSSQS
+	s, err := sqs.New(sqs.Config{
+		Queues: o.Queues, SNSEnvelope: o.SNSEnvelope, Region: o.Region, Profile: o.CredentialsProfile, Role: o.AssumeRoleARN,
+		Endpoint: o.LocalstackEndpoint, MaxMessages: o.MaxNumberOfMessages, WaitTime: o.WaitTime, VisibilityTimeout: o.VisibilityTimeout,
+		Concurrency: o.MaxConcurrency, Method: o.MethodAttribute, DeadLetter: c.DeadLetter,
+	})
+	if err != nil {
+		return built{}, fmt.Errorf("%s.%w", key, err)
+	}
+	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
+}
+
+func buildServiceBus(key string, c *config.Consumer) (built, error) {
+	o := &c.AzureServiceBus
+	sc := servicebus.Config{
+		ConnectionString: o.ConnectionString, Queues: o.Queues, Sessions: o.UseSessions, Receivers: o.MaxConcurrentCalls,
+		MaxMessages: o.MaxReceiveMessages, Method: o.MethodProperty, DeadLetter: c.DeadLetter,
+	}
+	if o.UseAzureIdentity {
+		sc.Namespace, sc.Tenant, sc.ClientID, sc.ClientSecret = o.FullyQualifiedNamespace, o.TenantID, o.ClientID, o.ClientSecret
+	}
+	s, err := servicebus.New(sc)
 	if err != nil {
 		return built{}, fmt.Errorf("%s.%w", key, err)
 	}

@@ -73,11 +73,9 @@ var groups = []group{
 		{"Server API over HTTP, batch and legacy endpoint included", []string{"http_api.key", "http_api.error_mode"}, "", ""},
 		{"Server API over gRPC", []string{"grpc_api.enabled"}, "Also serves the standard health service, which needs no key.", ""},
 		{"RPC proxy", []string{"rpc.without_namespace.proxy_enabled", "rpc.namespaces[].proxy_enabled"}, "", ""},
-		{"Consumers: PostgreSQL, Kafka, Redis streams, NATS JetStream", []string{"consumers[].enabled"},
+		{"Consumers: PostgreSQL, Kafka, Redis streams, NATS JetStream, Google Pub/Sub, AWS SQS, Azure Service Bus", []string{"consumers[].enabled"},
 			"Messages that fail for an hour are given up, see [consumers](consumers.md#messages-that-fail).", ""},
 		{"Kafka with an assumed role of AWS", []string{"consumers[].kafka.assume_role_arn"}, "", "Give the access key and the secret key of a user in sasl_user and sasl_password."},
-		{"Consumers: Google Pub/Sub, AWS SQS, Azure Service Bus", []string{"consumers[].type"}, "",
-			"Run a small worker that reads the queue and calls the HTTP API: a batch per poll, with idempotency_key, so that repeated messages are published once. Acknowledge after the answer."},
 	}},
 	{"Engines", []feature{
 		{"Memory", []string{"engine.type"}, "", ""},

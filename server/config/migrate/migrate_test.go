@@ -176,10 +176,9 @@ func TestVariables(t *testing.T) {
 func TestIgnored(t *testing.T) {
 	for text, want := range map[string]string{
 		"channel: {namespaces: [{name: chat, presence: true, map: {publish_proxy_name: p1}}]}\nproxies: [{name: p1, endpoint: x}]": "channel.namespaces[0](chat).map.publish_proxy_name",
-		"admin: {enabled: true, password: x}":                   "",
-		"admin: {password: x}":                                  "",
-		"consumers: [{name: c1, type: aws_sqs, enabled: true}]": "",
-		"usage_stats: {disabled: true}":                         "usage_stats.disabled",
+		"admin: {enabled: true, password: x}": "",
+		"admin: {password: x}":                "",
+		"usage_stats: {disabled: true}":       "usage_stats.disabled",
 	} {
 		keys := keysOf(New(examine(t, text)), Ignored)
 		slices.Sort(keys)
