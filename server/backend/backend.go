@@ -117,11 +117,11 @@ func (b *Backend) ask(ctx context.Context, p *proxy.Proxy, client, channel strin
 		}
 		return protocol.ErrorInternal
 	}
-	return refused(res)
+	return refused(p, res)
 }
 
-// refused returns what the backend refuses with; nil if it does not.
-func refused(res message.Answer) error {
+// refused returns what the backend of a proxy refuses with; nil if it does not.
+func refused(p *proxy.Proxy, res message.Answer) error {
 	e, d := res.Refusal()
 	switch {
 	case d != nil:

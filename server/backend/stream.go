@@ -37,7 +37,7 @@ func (b *Backend) SubscribeStream(c *gyro.Client, ch namespace.Channel, e gyro.S
 	if res.Error != nil {
 		res.Error.Temporary = false // the contract has no temporary errors here
 	}
-	if err = refused(res); err == nil {
+	if err = refused(p, res); err == nil {
 		var o gyro.SubscribeOptions
 		if o, err = granted(p, ch, namespace.SourceSubscribeStream, res.Result); err == nil {
 			o.Recoverable, o.Positioned, o.AutoRecover, o.AllowDelta, o.AllowTagsFilter = false, false, false, false, false
