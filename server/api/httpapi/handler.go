@@ -27,7 +27,7 @@ type Config struct {
 	// Prefix of all paths, "/api" by convention; "" is "/".
 	Prefix string
 	// Guard returns what is in force about keys and tokens, and what they may do; each request
-	// calls it. Default: that of Key and Insecure.
+	// calls it. A guard that was replaced must not come back. Default: that of Key and Insecure.
 	Guard func() *rights.Guard
 	// Key that requests must present. Without a key every request is refused,
 	// unless Insecure is set.
@@ -53,6 +53,7 @@ type Config struct {
 type Handler struct {
 	exec      *api.Executor
 	guard     func() *rights.Guard
+	first     *rights.Guard // the guard in force when the handler was made
 	transport bool
 	maxBody   int64
 	closing   func() bool
@@ -90,6 +91,7 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 		}
 		h.guard = func() *rights.Guard { return only }
 	}
+	h.first = h.guard()
 	if h.maxBody <= 0 {
 		h.maxBody = DefaultMaxBodySize
 	}

@@ -22,10 +22,14 @@ func (h *Handler) Routes() []front.Route {
 		routes = append(routes, front.Route{
 			Method: http.MethodPost, Path: h.path(m), ContentType: jsonType[0], Check: h.mayAnswer,
 			Answer: func(ctx context.Context, q *front.Request, body, out []byte) (int, []byte) {
-				// The keys may have changed since mayAnswer looked, while the body came.
-				exec, err := h.guard().Admit(ctx, h.exec, presented(q))
-				if err != nil {
-					return 0, out
+				exec, guard := h.exec, h.guard()
+				// A reload may have replaced the guard since mayAnswer asked it, while the body came. No guard comes
+				// back, so the first one is the one that was asked.
+				if guard != h.first || !guard.Unlimited() {
+					var err error
+					if exec, err = guard.Admit(ctx, exec, presented(q)); err != nil {
+						return 0, out
+					}
 				}
 				req := m.NewRequest()
 				if req.UnmarshalJSON(body) != nil {

@@ -277,6 +277,9 @@ func TestAdmit(t *testing.T) {
 			t.Errorf("%s is not known", tt.authorization)
 		}
 	}
+	if g.Unlimited() || !insecure.Unlimited() || !none.Unlimited() {
+		t.Error("who is held to rights?")
+	}
 }
 
 func TestMistakes(t *testing.T) {
