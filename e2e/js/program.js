@@ -23,11 +23,12 @@ export class Program {
     return program;
   }
 
-  // prints waits until the program has printed a text again, so many times.
+  // count is how often the program has printed a text so far.
+  count(text) { return this.printed.split(text).length - 1; }
+
+  // prints waits until the program has printed a text, so many times since its start.
   async prints(text, times = 1) {
-    const count = () => this.printed.split(text).length - 1;
-    const wanted = count() + times;
-    while (count() < wanted) await once(this.output, 'more');
+    while (this.count(text) < times) await once(this.output, 'more');
   }
 
   async stop() {

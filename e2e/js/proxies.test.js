@@ -73,8 +73,8 @@ async function start(t, { config, at, asked, command }, { Client, encode, decode
     client.connect();
     return client;
   };
-  // asks waits until the backend was asked about an event again, some times.
-  const asks = (event, times) => backend.prints(asked(event), times);
+  // asks waits until the backend was asked about an event so many times more.
+  const asks = (event, times) => backend.prints(asked(event), backend.count(asked(event)) + times);
   return { client, asks, encode, decode };
 }
 
