@@ -57,7 +57,7 @@ type KafkaConsumer struct {
 	SASLMechanism         string              `key:"sasl_mechanism" enum:"plain|scram-sha-256|scram-sha-512|aws-msk-iam"`
 	SASLUser              string              `key:"sasl_user"`
 	SASLPassword          string              `key:"sasl_password" opt:"secret"`
-	AssumeRoleARN         string              `key:"assume_role_arn" opt:"later,refused" doc:"With aws-msk-iam only."`
+	AssumeRoleARN         string              `key:"assume_role_arn" doc:"Role to assume for aws-msk-iam, in place of the keys, with the credentials of the environment."`
 	InstanceID            string              `key:"instance_id" doc:"Static group membership."`
 	MethodHeader          string              `key:"method_header" def:"centrifugo-method" doc:"Header with the method."`
 	PublicationDataMode   PublicationDataMode `key:"publication_data_mode" arg:"header"`

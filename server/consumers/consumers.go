@@ -101,8 +101,8 @@ func buildKafka(key string, c *config.Consumer) (built, error) {
 		Brokers: o.Brokers, Topics: o.Topics, Group: o.ConsumerGroup, MaxPollRecords: o.MaxPollRecords,
 		FetchMaxBytes: o.FetchMaxBytes, FetchMaxWait: o.FetchMaxWait, ReadUncommitted: o.FetchReadUncommitted,
 		QueueSize: o.PartitionQueueMaxSize, DialTimeout: o.DialTimeout, TLS: tls,
-		Mechanism: o.SASLMechanism, User: o.SASLUser, Password: o.SASLPassword, Instance: o.InstanceID,
-		Method: o.MethodHeader, DeadLetter: c.DeadLetter,
+		Mechanism: o.SASLMechanism, User: o.SASLUser, Password: o.SASLPassword, Role: o.AssumeRoleARN,
+		Instance: o.InstanceID, Method: o.MethodHeader, DeadLetter: c.DeadLetter,
 	})
 	if err != nil {
 		return built{}, fmt.Errorf("%s.%w", key, err)

@@ -75,7 +75,6 @@ var groups = []group{
 		{"RPC proxy", []string{"rpc.without_namespace.proxy_enabled", "rpc.namespaces[].proxy_enabled"}, "", ""},
 		{"Consumers: PostgreSQL, Kafka, Redis streams, NATS JetStream, Google Pub/Sub, AWS SQS, Azure Service Bus", []string{"consumers[].enabled"},
 			"Messages that fail for an hour are given up, see [consumers](consumers.md#messages-that-fail).", ""},
-		{"Kafka with an assumed role of AWS", []string{"consumers[].kafka.assume_role_arn"}, "", "Give the access key and the secret key of a user in sasl_user and sasl_password."},
 	}},
 	{"Engines", []feature{
 		{"Memory", []string{"engine.type"}, "", ""},

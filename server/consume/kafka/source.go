@@ -11,6 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -41,6 +44,8 @@ type Config struct {
 	// Mechanism is "", "plain", "scram-sha-256", "scram-sha-512" or "aws-msk-iam", for which User and
 	// Password are the access key and the secret key.
 	Mechanism, User, Password string
+	// Role replaces the keys of "aws-msk-iam": an ARN, assumed with the credentials of the environment.
+	Role string
 	// Instance, unless it is empty, makes the source a static member of the group.
 	Instance string
 	// Method is the header with the API method.
@@ -55,6 +60,8 @@ const (
 	tlsDialTimeout     = 10 * time.Second
 	// commitTime bounds the last commit.
 	commitTime = 5 * time.Second
+	// roleSession names the session of an assumed role in the logs of AWS.
+	roleSession = "centrifugo-msk"
 )
 
 // Source is a consume.Source. Messages wait for those before them in their partition.
@@ -120,9 +127,28 @@ func (c *Config) mechanism() (sasl.Mechanism, error) {
 	case "scram-sha-512":
 		return scram.Auth{User: c.User, Pass: c.Password}.AsSha512Mechanism(), nil
 	case "aws-msk-iam":
+		if c.Role != "" {
+			return aws.ManagedStreamingIAM(c.assumeRole), nil
+		}
 		return aws.Auth{AccessKey: c.User, SecretKey: c.Password}.AsManagedStreamingIAMMechanism(), nil
 	}
 	return nil, fmt.Errorf("sasl_mechanism: %.100q is unknown", c.Mechanism)
+}
+
+// assumeRole returns new credentials for a connection.
+func (c *Config) assumeRole(ctx context.Context) (aws.Auth, error) {
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithAppID("gyro"))
+	if err != nil {
+		return aws.Auth{}, fmt.Errorf("assume_role_arn: %w", err)
+	}
+	role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), c.Role, func(o *stscreds.AssumeRoleOptions) {
+		o.RoleSessionName = roleSession
+	})
+	got, err := role.Retrieve(ctx)
+	if err != nil {
+		return aws.Auth{}, fmt.Errorf("assume_role_arn: %w", err)
+	}
+	return aws.Auth{AccessKey: got.AccessKeyID, SecretKey: got.SecretAccessKey, SessionToken: got.SessionToken}, nil
 }
 
 // Connect implements consume.Source.
