@@ -52,7 +52,9 @@ const encodings = {
 async function start(t, { config, at, asked, command }, { Client, encode, decode }) {
   const port = await freePort(), realtime = await freePort();
   const [program, args] = command(port);
-  const backend = await Program.start('Running on', program, args, { cwd: folder, env: { PORT: String(port), SESSION_SECONDS: '2' } });
+  const backend = await Program.start('Running on', program, args, {
+    cwd: folder, env: { PORT: String(port), SESSION_SECONDS: '2', GYRO_API: `http://localhost:${realtime}/api` },
+  });
   t.after(() => backend.stop());
   const gyro = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', config, '-a', '127.0.0.1', '-p', String(realtime)], {
     cwd: folder,
@@ -60,6 +62,7 @@ async function start(t, { config, at, asked, command }, { Client, encode, decode
       GYRO_CLIENT_PROXY_CONNECT_ENDPOINT: at(port, 'connect'), GYRO_CLIENT_PROXY_REFRESH_ENDPOINT: at(port, 'refresh'),
       GYRO_CHANNEL_PROXY_SUBSCRIBE_ENDPOINT: at(port, 'subscribe'), GYRO_CHANNEL_PROXY_SUB_REFRESH_ENDPOINT: at(port, 'sub_refresh'),
       GYRO_CHANNEL_PROXY_PUBLISH_ENDPOINT: at(port, 'publish'), GYRO_RPC_PROXY_ENDPOINT: at(port, 'rpc'),
+      GYRO_CHANNEL_PROXY_CACHE_EMPTY_ENDPOINT: at(port, 'cache_empty'),
       GYRO_CLIENT_PRESENCE_UPDATE_INTERVAL: '1s', GYRO_CLIENT_EXPIRED_SUB_CLOSE_DELAY: '1s',
     },
   });
@@ -121,6 +124,16 @@ const events = {
     const ann = client(t, 'ann');
     assert.deepEqual(decode((await ann.rpc('whoami', encode(null))).data), { user: 'ann' });
     await assert.rejects(ann.rpc('ban', encode({ user: 'bob' })), { code: 404, message: 'no such method' });
+  },
+
+  async cache_empty(t, { client, decode }) {
+    const menu = client(t, 'ann').newSubscription('menu:today'), unknown = client(t, 'ann').newSubscription('menu:never');
+    const publication = happens(menu, 'publication'), subscribed = happens(menu, 'subscribed');
+    menu.subscribe();
+    assert.equal((await subscribed).recovered, true);
+    assert.deepEqual(decode((await publication).data), { soup: 'Tomato' });
+    unknown.subscribe();
+    assert.equal((await happens(unknown, 'subscribed')).recovered, false);
   },
 
   // Whoever is asked about a second time was prolonged the first time.

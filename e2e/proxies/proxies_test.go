@@ -26,6 +26,7 @@ const patience = 30 * time.Second
 
 var (
 	example = absolute("../../examples/proxies")
+	streams = absolute("../../examples/streams")
 	schema  = absolute("../../server/proxy/message")
 	modules = absolute("../js/node_modules")
 	python  = absolute("../../.cache/venv/bin/python3") // scripts/e2e.sh installs it
@@ -54,6 +55,13 @@ type backend struct {
 	command      func(port string) []string
 	at           func(port, event string) string // the endpoint of a proxy
 	asked        func(event string) string       // what the program prints when it is asked
+	proxies      map[string]string               // the event of each proxy, by the variable of its section
+}
+
+var eventProxies = map[string]string{
+	"CLIENT_PROXY_CONNECT": "connect", "CLIENT_PROXY_REFRESH": "refresh", "CHANNEL_PROXY_SUBSCRIBE": "subscribe",
+	"CHANNEL_PROXY_SUB_REFRESH": "sub_refresh", "CHANNEL_PROXY_PUBLISH": "publish", "RPC_PROXY": "rpc",
+	"CHANNEL_PROXY_CACHE_EMPTY": "cache_empty",
 }
 
 var backends = []backend{
@@ -66,6 +74,7 @@ var backends = []backend{
 		asked: func(event string) string {
 			return map[string]string{"refresh": "/Refresh", "sub_refresh": "/SubRefresh"}[event]
 		},
+		proxies: eventProxies,
 	},
 }
 
@@ -73,7 +82,7 @@ func overHTTP(name string, command func(port string) []string) backend {
 	return backend{
 		name: name, config: "config.json", command: command,
 		at:    func(port, event string) string { return "http://localhost:" + port + "/" + event },
-		asked: func(event string) string { return "POST /" + event },
+		asked: func(event string) string { return "POST /" + event }, proxies: eventProxies,
 	}
 }
 
@@ -91,11 +100,12 @@ var events = []struct {
 	name string
 	test func(setup)
 }{
-	{"connect", connect}, {"subscribe", subscribe}, {"publish", publish}, {"rpc", rpc}, {"sub_refresh", subRefresh}, {"refresh", refresh},
+	{"connect", connect}, {"subscribe", subscribe}, {"publish", publish}, {"rpc", rpc}, {"cache_empty", cacheEmpty},
+	{"sub_refresh", subRefresh}, {"refresh", refresh},
 }
 
 func TestEvents(t *testing.T) {
-	folder := install(t)
+	folder := install(t, example)
 	for _, b := range backends {
 		for _, encoding := range []string{"JSON", "Protobuf"} {
 			t.Run(b.name+","+encoding, func(t *testing.T) {
@@ -114,8 +124,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// install copies the example, and makes what its README.md installs and generates.
-func install(t *testing.T) (folder string) {
+// install copies an example, and makes what its README.md installs and generates.
+func install(t *testing.T, example string) (folder string) {
 	folder = t.TempDir()
 	if err := os.CopyFS(folder, os.DirFS(example)); err != nil {
 		t.Fatal(err)
@@ -145,17 +155,15 @@ func (s *setup) start(folder string) {
 	port := strconv.Itoa(ports[0])
 	command := s.command(port)
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir, cmd.Env = folder, append(os.Environ(), "PORT="+port, "SESSION_SECONDS=2")
+	cmd.Dir, cmd.Env = folder, append(os.Environ(), "PORT="+port, "SESSION_SECONDS=2",
+		"GYRO_API=http://localhost:"+strconv.Itoa(ports[1])+"/api")
 	var err error
 	if s.program, err = rig.StartProgram(cmd, "Running on"); err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(s.program.Kill)
 	env := []string{"GYRO_CLIENT_PRESENCE_UPDATE_INTERVAL=1s", "GYRO_CLIENT_EXPIRED_SUB_CLOSE_DELAY=1s"}
-	for key, event := range map[string]string{
-		"CLIENT_PROXY_CONNECT": "connect", "CLIENT_PROXY_REFRESH": "refresh", "CHANNEL_PROXY_SUBSCRIBE": "subscribe",
-		"CHANNEL_PROXY_SUB_REFRESH": "sub_refresh", "CHANNEL_PROXY_PUBLISH": "publish", "RPC_PROXY": "rpc",
-	} {
+	for key, event := range s.proxies {
 		env = append(env, "GYRO_"+key+"_ENDPOINT="+s.at(port, event))
 	}
 	args := []string{"-c", filepath.Join(folder, s.config), "-a", "127.0.0.1", "-p", strconv.Itoa(ports[1])}
@@ -286,6 +294,15 @@ func rpc(s setup) {
 	s.json("answer", answer.Data, `{"user":"ann"}`)
 	_, err = ann.RPC(s.Context(), "ban", []byte(`{"user": "bob"}`))
 	s.refused(err, 404, "no such method")
+}
+
+func cacheEmpty(s setup) {
+	ann := s.connect("ann")
+	menu := s.subscribe(ann, "menu:today")
+	s.equal("recovered", take(s, "subscribed", menu.subscribed).Recovered, true)
+	s.json("menu:today", take(s, "publication", menu.publications).Data, `{"soup":"Tomato"}`)
+	never := s.subscribe(ann, "menu:never")
+	s.equal("recovered", take(s, "subscribed", never.subscribed).Recovered, false)
 }
 
 // subRefresh waits until the backend is asked a second time: its first answer has prolonged the

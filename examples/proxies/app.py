@@ -1,7 +1,9 @@
 """A backend for Gyro's proxies, with Flask. See README.md."""
 
+import json
 import os
 import time
+from urllib.request import Request, urlopen
 
 from flask import Flask, request
 
@@ -11,9 +13,12 @@ app = Flask(__name__)
 SESSIONS = {"Bearer ann-secret": "ann", "Bearer bob-secret": "bob"}
 STAFF = {"bob"}
 banned = set()
+MENU = {"menu:today": {"soup": "Tomato"}}
 
 # How long connections and subscriptions live until Gyro asks again.
 SECONDS = int(os.environ.get("SESSION_SECONDS", "60"))
+
+GYRO = os.environ.get("GYRO_API", "http://localhost:8000/api")
 
 
 def later():
@@ -70,3 +75,14 @@ def rpc():
         banned.add(request.json["data"]["user"])
         return {"result": {}}
     return {"error": {"code": 404, "message": "no such method"}}
+
+
+# A channel has no publication that its clients could begin with: it gets the latest state.
+@app.post("/cache_empty")
+def cache_empty():
+    channel = request.json["channel"]
+    if channel not in MENU:
+        return {}
+    body = json.dumps({"channel": channel, "data": MENU[channel]}).encode()
+    urlopen(Request(GYRO + "/publish", body, {"X-API-Key": "backend-secret"})).close()
+    return {"result": {"populated": True}}

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from concurrent import futures
+from urllib.request import Request, urlopen
 
 import grpc
 
@@ -15,9 +16,12 @@ import proxy_pb2_grpc
 SESSIONS = {"Bearer ann-secret": "ann", "Bearer bob-secret": "bob"}
 STAFF = {"bob"}
 banned = set()
+MENU = {"menu:today": {"soup": "Tomato"}}
 
 # How long connections and subscriptions live until Gyro asks again.
 SECONDS = int(os.environ.get("SESSION_SECONDS", "60"))
+
+GYRO = os.environ.get("GYRO_API", "http://localhost:8000/api")
 
 
 def later():
@@ -70,6 +74,14 @@ class Backend(proxy_pb2_grpc.CentrifugoProxyServicer):
             banned.add(json.loads(request.data)["user"])
             return pb.RPCResponse(result=pb.RPCResult())
         return pb.RPCResponse(error=pb.Error(code=404, message="no such method"))
+
+    def NotifyCacheEmpty(self, request, context):
+        # A channel has no publication that its clients could begin with: it gets the latest state.
+        if request.channel not in MENU:
+            return pb.NotifyCacheEmptyResponse()
+        body = encode({"channel": request.channel, "data": MENU[request.channel]})
+        urlopen(Request(GYRO + "/publish", body, {"X-API-Key": "backend-secret"})).close()
+        return pb.NotifyCacheEmptyResponse(result=pb.NotifyCacheEmptyResult(populated=True))
 
 
 class Log(grpc.ServerInterceptor):

@@ -8,6 +8,7 @@ app.use(express.json());
 const sessions = new Map([['Bearer ann-secret', 'ann'], ['Bearer bob-secret', 'bob']]);
 const staff = new Set(['bob']);
 const banned = new Set();
+const menu = { 'menu:today': { soup: 'Tomato' } };
 
 // How long connections and subscriptions live until Gyro asks again.
 const seconds = Number(process.env.SESSION_SECONDS ?? 60);
@@ -56,6 +57,17 @@ app.post('/rpc', (request, response) => {
     return response.json({ result: {} });
   }
   response.json({ error: { code: 404, message: 'no such method' } });
+});
+
+// A channel has no publication that its clients could begin with: it gets the latest state.
+const gyro = process.env.GYRO_API ?? 'http://localhost:8000/api';
+app.post('/cache_empty', async (request, response) => {
+  const { channel } = request.body;
+  if (!menu[channel]) return response.json({});
+  await fetch(`${gyro}/publish`, {
+    method: 'POST', headers: { 'X-API-Key': 'backend-secret' }, body: JSON.stringify({ channel, data: menu[channel] }),
+  });
+  response.json({ result: { populated: true } });
 });
 
 const port = Number(process.env.PORT ?? 3000);
