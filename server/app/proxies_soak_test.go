@@ -42,7 +42,8 @@ func (b *flaky) decide(event, _ string) (*proxytest.Fault, string) {
 	return nil, `{"result":{}}`
 }
 
-// flakyServer is a server that asks a flaky backend about everything but the namespace plain.
+// flakyServer is a server that asks a flaky backend about everything but the namespace plain, and in the namespace empty
+// only for a publication.
 type flakyServer struct {
 	*testServer
 	flaky
@@ -68,7 +69,7 @@ func (s *flakyServer) config(timeout time.Duration) func(*config.Config) {
 	return asks(s.carrier, s.address, func(cfg *config.Config) {
 		for _, p := range []*config.Proxy{
 			&cfg.Client.Proxy.Connect.Proxy, &cfg.Client.Proxy.Refresh.Proxy, &cfg.Channel.Proxy.Subscribe, &cfg.Channel.Proxy.Publish,
-			&cfg.Channel.Proxy.SubRefresh, &cfg.RPC.Proxy,
+			&cfg.Channel.Proxy.SubRefresh, &cfg.Channel.Proxy.CacheEmpty, &cfg.RPC.Proxy,
 		} {
 			p.Timeout = timeout
 		}
@@ -76,6 +77,10 @@ func (s *flakyServer) config(timeout time.Duration) func(*config.Config) {
 		cfg.Channel.WithoutNamespace.SubRefreshProxyEnabled = true
 		cfg.Client.PresenceInterval, cfg.Client.ExpiredSubCloseDelay = 200*time.Millisecond, time.Millisecond
 		addNamespace(cfg, "plain", open)
+		addNamespace(cfg, "empty", func(o *config.ChannelOptions) {
+			open(o)
+			o.ForceRecovery, o.ForceRecoveryMode, o.AutoCacheRecover, o.CacheEmptyProxyEnabled = true, "cache", true, true
+		})
 	})
 }
 
@@ -172,6 +177,9 @@ func (o *soul) live() {
 		}
 	}
 	if !o.try(`"subscribe":{"channel":"a"}`) || !o.try(`"subscribe":{"channel":"b"}`) {
+		return
+	}
+	if !o.try(fmt.Sprintf(`"subscribe":{"channel":"empty:%d"}`, o.r.IntN(100))) {
 		return
 	}
 	for n := 10 + o.r.IntN(60); n > 0 && time.Now().Before(o.end); n-- {
