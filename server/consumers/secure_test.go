@@ -25,7 +25,12 @@ import (
 	"github.com/gyrohq/gyro/server/consume/consumetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain looks for goroutines that are left. That of Pub/Sub's SDK begins with the program. The client of
+// Redis waits a second before it asks for the nodes of a Cluster again, also when it is closed.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+}
 
 // authority signs certificates.
 type authority struct {

@@ -40,7 +40,9 @@ func Serve(tb testing.TB, server interface {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		conn.Close()
+		if err := conn.Close(); err != nil {
+			tb.Error(err)
+		}
 		server.Stop()
 		if err := server.Wait(context.Background(), patience); err != nil {
 			tb.Error(err)

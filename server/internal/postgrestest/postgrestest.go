@@ -95,7 +95,9 @@ func (s *Server) run(data string, settings []string) error {
 		return err
 	}
 	s.port = l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	if err := l.Close(); err != nil {
+		return err
+	}
 	args := []string{"-D", data, "-p", strconv.Itoa(s.port), "-k", s.dir, "-c", "listen_addresses=127.0.0.1"}
 	for _, setting := range settings {
 		args = append(args, "-c", setting)
