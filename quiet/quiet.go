@@ -38,6 +38,23 @@ func Conn(nc net.Conn) net.Conn {
 	return c
 }
 
+// Pending returns a function that reports whether a read from nc would return at once: with data, with the end
+// of the stream or with an error. It reads nothing and does not wait. One goroutine may call it at a time. Where
+// that cannot be found out, because nc is not a socket or the system is not Unix, it reports false.
+func Pending(nc net.Conn) func() bool {
+	socket, ok := nc.(syscall.Conn)
+	if !ok {
+		return func() bool { return false }
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return func() bool { return true }
+	}
+	pending := false
+	look := func(fd uintptr) { pending = peek(fd) != syscall.EAGAIN }
+	return func() bool { return raw.Control(look) != nil || pending }
+}
+
 type conn struct {
 	net.Conn
 	in, out way

@@ -160,3 +160,74 @@ func TestOthers(t *testing.T) {
 		t.Error("a pipe was wrapped")
 	}
 }
+
+// Pending sees data, the end of the stream and a closed socket, and takes nothing.
+func TestPending(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			if !supported {
+				t.Skip("it cannot tell on every such system")
+			}
+			quiet, other := pair(t, network)
+			nc := quiet.(*conn).Conn
+			pending := Pending(nc)
+			if pending() {
+				t.Error("pending before anything was sent")
+			}
+			if _, err := other.Write([]byte("ab")); err != nil {
+				t.Fatal(err)
+			}
+			arrived(t, nc)
+			if !pending() || !pending() {
+				t.Error("not pending with data")
+			}
+			if b := make([]byte, 4); read(t, quiet, b) != "ab" {
+				t.Errorf("read %q", b)
+			}
+			if pending() {
+				t.Error("pending after everything was read")
+			}
+			other.Close()
+			arrived(t, nc)
+			if !pending() {
+				t.Error("not pending at the end of the stream")
+			}
+			nc.Close()
+			if !pending() {
+				t.Error("not pending after Close")
+			}
+		})
+	}
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	if Pending(a)() {
+		t.Error("pending on what is not a socket")
+	}
+}
+
+// arrived waits until a read would return at once.
+func arrived(t *testing.T, nc net.Conn) {
+	t.Helper()
+	raw, err := nc.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := false
+	err = raw.Read(func(fd uintptr) bool { // the poller calls it again when something has come
+		looked = true
+		return peek(fd) == 0
+	})
+	if err != nil || !looked {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, c net.Conn, b []byte) string {
+	t.Helper()
+	n, err := c.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:n])
+}

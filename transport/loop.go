@@ -17,6 +17,9 @@ type Loop interface {
 	Change(fd int, read, write bool) error
 	// Unwatch forgets fd, which must still be open.
 	Unwatch(fd int)
+	// Forget forgets fd, which the caller closes before it does anything else. It costs less than
+	// Unwatch, because the system forgets a descriptor when it is closed.
+	Forget(fd int)
 	// After runs f once d has passed. Precision: 50 ms, never early.
 	After(d time.Duration, f func()) Timer
 	// Buffer returns memory to read into. The loop uses it again once the caller has

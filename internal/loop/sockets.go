@@ -38,6 +38,8 @@ func (s *Sockets) Change(fd int, read, write bool) error { return s.poller.Chang
 
 func (s *Sockets) Unwatch(fd int) { s.poller.Unwatch(fd) }
 
+func (s *Sockets) Forget(fd int) { s.poller.Forget(fd) }
+
 func (s *Sockets) Buffer() []byte {
 	if s.buffer == nil {
 		s.buffer = make([]byte, socketBuffer)

@@ -90,6 +90,13 @@ func (p *Poller) Unwatch(fd int) {
 	_ = p.control(syscall.EPOLL_CTL_DEL, fd, 0)
 }
 
+// Forget forgets a descriptor that is closed next, which removes it from the epoll set as well.
+func (p *Poller) Forget(fd int) {
+	if fd < len(p.watched) {
+		p.watched[fd] = watch{}
+	}
+}
+
 func interest(read, write bool) (events uint32) {
 	if read {
 		events |= syscall.EPOLLIN | syscall.EPOLLRDHUP

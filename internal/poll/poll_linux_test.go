@@ -282,3 +282,36 @@ func count(list []int, want int) (n int) {
 	}
 	return n
 }
+
+// A descriptor that was forgotten and closed is not watched any more, and its number can be watched again.
+func TestForget(t *testing.T) {
+	p := newPoller(t)
+	a, b := pair(t)
+	defer syscall.Close(b)
+	before, after := &probe{p: p}, &probe{p: p}
+	must(t, p.Watch(a, before, true, false))
+	_, err := syscall.Write(b, []byte("x"))
+	must(t, err)
+	p.Forget(a)
+	p.Forget(1 << 20) // one that was never watched
+	must(t, syscall.Close(a))
+	before.take(t, "")
+	if watched(p) != 0 {
+		t.Errorf("%d left", watched(p))
+	}
+	c, d := pair(t)
+	defer syscall.Close(d)
+	if c != a {
+		must(t, syscall.Dup3(c, a, 0))
+		must(t, syscall.Close(c))
+	}
+	defer syscall.Close(a)
+	must(t, p.Watch(a, after, true, false))
+	after.take(t, "")
+	_, err = syscall.Write(d, []byte("y"))
+	must(t, err)
+	after.take(t, "r")
+	if before.calls != nil {
+		t.Errorf("the watcher of the closed descriptor was told %q", before.calls)
+	}
+}

@@ -24,6 +24,7 @@ func Supported() bool { return false }
 func (*Poller) Watch(int, transport.Watcher, bool, bool) error { return errors.ErrUnsupported }
 func (*Poller) Change(int, bool, bool) error                   { return errors.ErrUnsupported }
 func (*Poller) Unwatch(int)                                    {}
+func (*Poller) Forget(int)                                     {}
 func (*Poller) Poll(func() bool, *any) bool                    { return false }
 func (*Poller) Wait(func())                                    {}
 func (*Poller) Close()                                         {}

@@ -80,7 +80,7 @@ func union(a, b []string) []string {
 // if it is needed. emulated are the headers of the connect command. dropped are the names among
 // emulated that only a real header may have.
 func (k *Keeper) Keep(overGRPC bool, header func() http.Header, emulated map[string]string) (from *From, dropped []string) {
-	f := From{overGRPC: overGRPC}
+	var fromHeader, fromCommand []field
 	names := k.transport
 	if overGRPC {
 		names = k.metadata
@@ -89,7 +89,7 @@ func (k *Keeper) Keep(overGRPC bool, header func() http.Header, emulated map[str
 		h := header()
 		for _, n := range names {
 			if values := h[n]; len(values) > 0 {
-				f.transport = append(f.transport, field{n, values})
+				fromHeader = append(fromHeader, field{n, values})
 			}
 		}
 	}
@@ -98,16 +98,16 @@ func (k *Keeper) Keep(overGRPC bool, header func() http.Header, emulated map[str
 		switch {
 		case slices.Contains(k.emulated, n):
 			if httpguts.ValidHeaderFieldName(n) && httpguts.ValidHeaderFieldValue(value) {
-				f.emulated = append(f.emulated, field{n, []string{value}})
+				fromCommand = append(fromCommand, field{n, []string{value}})
 			}
 		case slices.Contains(k.transport, n):
 			dropped = append(dropped, n)
 		}
 	}
-	if f.transport == nil && f.emulated == nil {
+	if fromHeader == nil && fromCommand == nil {
 		return nil, dropped
 	}
-	return &f, dropped
+	return &From{overGRPC: overGRPC, transport: fromHeader, emulated: fromCommand}, dropped
 }
 
 // fields calls set for each header that the proxy forwards of a client. Of several headers with

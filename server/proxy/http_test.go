@@ -157,7 +157,7 @@ func TestRetry(t *testing.T) {
 			conns := p.carrier.(*httpCarrier).conns
 			for _, takes := range tt.idle { // the last one is used first
 				raw := &brokenConn{takes: takes}
-				c := &backendConn{Conn: raw, raw: raw}
+				c := &backendConn{Conn: raw, pending: func() bool { return false }}
 				c.r, c.w = bufio.NewReader(raw), bufio.NewWriter(writer{c})
 				conns.put(c)
 			}

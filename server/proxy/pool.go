@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/gyrohq/gyro/quiet"
 )
 
 const (
@@ -38,12 +40,12 @@ type pool struct {
 // backendConn is a connection that one call uses at a time.
 type backendConn struct {
 	net.Conn
-	raw    net.Conn // the socket below TLS
-	r      *bufio.Reader
-	w      *bufio.Writer
-	sent   bool // something was written since the call began
-	reused bool
-	since  time.Time // when it became idle
+	pending func() bool // a read from the socket would return at once
+	r       *bufio.Reader
+	w       *bufio.Writer
+	sent    bool // something was written since the call began
+	reused  bool
+	since   time.Time // when it became idle
 }
 
 // errUnsent is the error of a call of which nothing was written.
@@ -68,7 +70,7 @@ func (p *pool) get(ctx context.Context, deadline time.Time) (*backendConn, error
 		if c == nil {
 			return p.dial(ctx, deadline)
 		}
-		if !readable(c.raw) { // else it is closed, or has what nobody asked for
+		if !c.pending() { // else it is closed, or has what nobody asked for
 			c.sent, c.reused = false, true
 			return c, nil
 		}
@@ -96,9 +98,9 @@ func (p *pool) dial(ctx context.Context, deadline time.Time) (*backendConn, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &backendConn{Conn: raw, raw: raw}
+	c := &backendConn{Conn: quiet.Conn(raw), pending: quiet.Pending(raw)}
 	if p.tls != nil {
-		secure := tls.Client(raw, p.tls)
+		secure := tls.Client(c.Conn, p.tls)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			raw.Close()
 			return nil, err

@@ -55,12 +55,13 @@ const htmlPrelude = `<!DOCTYPE html>
   </script>
 `
 
-var callback = regexp.MustCompile(`^[a-zA-Z0-9_.]{1,128}$`)
+// callback is the name of a function, of at most maxName bytes.
+var callback = regexp.MustCompile(`^[a-zA-Z0-9_.]+$`)
 
 // receiveHTML serves htmlfile: a page that calls a function of the page around it with each frame.
 func (h *Handler) receiveHTML(w http.ResponseWriter, r *http.Request, id string) {
 	function := r.URL.Query().Get("c")
-	if !callback.MatchString(function) {
+	if len(function) > maxName || !callback.MatchString(function) {
 		http.Error(w, `the query parameter c is not the name of a function`, http.StatusBadRequest)
 		return
 	}

@@ -81,7 +81,11 @@ func setDefault[T int | time.Duration](v *T, d T) {
 }
 
 // sessionPath is SERVER/SESSION/TRANSPORT. What the client puts for SERVER is for proxies.
-var sessionPath = regexp.MustCompile(`^/[^/.]{1,128}/([^/.]{1,128})/([a-z_]+)$`)
+var sessionPath = regexp.MustCompile(`^/([^/.]+)/([^/.]+)/([a-z_]+)$`)
+
+// maxName bounds SERVER, SESSION and the name of a function, in bytes. The patterns do not, because each
+// repetition of a bounded one takes memory.
+const maxName = 128
 
 var framePath = regexp.MustCompile(`^/iframe[0-9-.a-z_]*\.html$`)
 
@@ -102,15 +106,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serveSession serves a request below SERVER/SESSION.
 func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, match []string) {
-	if match == nil {
+	if match == nil || len(match[1]) > maxName || len(match[2]) > maxName {
 		http.NotFound(w, r)
 		return
 	}
-	id := match[1]
+	id := match[2]
 	receive := func(e *envelope) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) { h.receive(w, r, id, e) }
 	}
-	switch match[2] {
+	switch match[3] {
 	case "websocket":
 		only(h.upgrade, http.MethodGet)(w, r)
 	case "xhr":

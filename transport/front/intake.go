@@ -191,7 +191,7 @@ func (in *intake) drop(n *newcomer) {
 		}
 		n.tls.out.Free()
 	}
-	in.loop.Unwatch(int(n.fd))
+	in.loop.Forget(int(n.fd))
 	netio.CloseFD(uintptr(n.fd), false)
 	n.b.Free()
 	n.b = nil

@@ -36,6 +36,7 @@ func (l *stepLoop) Watch(fd int, w transport.Watcher, _, _ bool) error {
 }
 func (l *stepLoop) Change(int, bool, bool) error { return nil }
 func (l *stepLoop) Unwatch(fd int)               { delete(l.watchers, fd) }
+func (l *stepLoop) Forget(fd int)                { delete(l.watchers, fd) }
 func (l *stepLoop) After(_ time.Duration, f func()) transport.Timer {
 	l.timers = append(l.timers, f)
 	return noTimer{}

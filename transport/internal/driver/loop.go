@@ -307,12 +307,12 @@ func (c *LoopConn[E, P]) finish() {
 	x := c.more()
 	stop(&x.deadline)
 	stop(&x.tick) // is set if the loop ends while the connection is open
-	if c.watch != 0 {
-		c.watch = 0
-		c.loop.Unwatch(int(c.fd))
-	}
 	if !x.stuck {
 		c.farewell()
+	}
+	if c.watch != 0 {
+		c.watch = 0
+		c.loop.Forget(int(c.fd))
 	}
 	netio.CloseFD(uintptr(c.fd), x.stuck)
 	c.out.Free()

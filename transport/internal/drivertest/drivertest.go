@@ -457,6 +457,7 @@ func (l *fakeLoop) Change(_ int, read, write bool) error {
 }
 
 func (l *fakeLoop) Unwatch(int)    { l.watcher = nil }
+func (l *fakeLoop) Forget(int)     { l.watcher = nil }
 func (l *fakeLoop) Buffer() []byte { return l.buffer }
 
 func (l *fakeLoop) After(d time.Duration, f func()) transport.Timer {
