@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/dev"
+	"github.com/gyrohq/gyro/server/internal/gcfloor"
 	"github.com/gyrohq/gyro/server/logs"
 )
 
@@ -89,6 +90,9 @@ func changed(f *pflag.FlagSet) map[string]string {
 	return set
 }
 
+// heapFloor is the size of the heap in bytes up to which no garbage is collected: see docs/performance.md.
+const heapFloor = 16 << 20
+
 // loader reads the configuration again.
 type loader func() (*config.Config, config.Warnings, error)
 
@@ -110,6 +114,7 @@ func serve(cfg *config.Config, warnings config.Warnings, reload loader) error {
 // serveWith is serve with a log, and with what a development server adds; site is nil for
 // others. Without reload, SIGHUP ends the server too.
 func serveWith(log *slog.Logger, cfg *config.Config, warnings config.Warnings, reload loader, site *devSite) error {
+	gcfloor.Set(heapFloor)
 	o := app.Options{Version: version, Logger: log}
 	if site != nil {
 		o.Pages, o.KnowsHost = site.pages, dev.Local
