@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/proxystub"
 	"github.com/gyrohq/gyro/server/proxy/message"
@@ -498,9 +499,5 @@ func TestStreamsLeaveNothing(t *testing.T) {
 		s.Close()
 	}
 	meter.want(t, 0, 0, 0)
-	for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before+5; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
-		}
-	}
+	wait.Until(t, "the goroutines of the streams end", func() bool { return runtime.NumGoroutine() <= before+5 })
 }
