@@ -118,8 +118,7 @@ func (b *Backend) Publish(c *gyro.Client, ch namespace.Channel, e gyro.PublishEv
 }
 
 // Populate asks the backend to publish the latest state of a channel that has no publication, and
-// reports whether it has. The question is nobody's: it is asked once for all clients that need the
-// answer.
+// reports whether it has. The request names no client: there is one for all clients that wait for it.
 func (b *Backend) Populate(ctx context.Context, ch namespace.Channel, name string) (bool, error) {
 	p := b.Proxies.Of(proxy.CacheEmpty, ch.CacheEmptyProxyName)
 	var res message.NotifyCacheEmptyResponse

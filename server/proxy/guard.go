@@ -47,7 +47,7 @@ func newGuard(o Options) *guard {
 		IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			switch {
-			case from == gobreaker.StateClosed: // and not after a call that was tried and failed, too
+			case from == gobreaker.StateClosed: // once per outage: a probe that fails changes the state as well
 				g.log.Warn("calls to the backend are refused for now, because it failed too often", "key", g.key+".breaker",
 					"event", g.event.String(), "endpoint", g.endpoint, "for", c.Breaker.OpenFor)
 			case to == gobreaker.StateClosed:

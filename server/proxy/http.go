@@ -55,7 +55,7 @@ func newHTTP(c *config.Proxy, f *forward) (*httpCarrier, error) {
 	if err := h.endpoint.Parse(nil, []byte(c.Endpoint)); err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
-	h.endpoint.DisablePathNormalizing = true // the backend is asked by the very URL
+	h.endpoint.DisablePathNormalizing = true // the path stays as it is in the configuration
 	port, secure := "80", (*tls.Config)(nil)
 	if u.Scheme == "https" {
 		port = "443"

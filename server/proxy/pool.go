@@ -25,8 +25,8 @@ const (
 	idleFor = 55 * time.Second
 )
 
-// pool keeps the connections to one backend. The one that was used last is used first, so those
-// that are not needed get old.
+// pool keeps the connections to one backend. A call takes the one that was used last, so that the
+// others are idle for long if there are too many, and are closed.
 type pool struct {
 	address string
 	tls     *tls.Config // nil for plaintext

@@ -159,7 +159,7 @@ func (p *Proxy) Call(ctx context.Context, from *From, req Request, res Response)
 	return p.ask(ctx, func(deadline time.Time) error { return p.carrier.call(ctx, deadline, from, req, res) })
 }
 
-// ask makes an attempt to get an answer, measures and guards it.
+// ask makes an attempt to get an answer within the bounds of the guard, and measures it.
 func (p *Proxy) ask(ctx context.Context, attempt func(deadline time.Time) error) error {
 	start := time.Now()
 	p.meter.Began()

@@ -1,7 +1,7 @@
 package message
 
 // Answer is a response that may refuse: with an error for the client, or with a disconnect. If
-// a response has both, and a result, the disconnect counts, then the error.
+// a response has several of them, a disconnect counts before an error, and an error before a result.
 type Answer interface {
 	Refusal() (*Error, *Disconnect)
 	// Refuse makes the answer one without a result.
