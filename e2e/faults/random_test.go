@@ -3,6 +3,7 @@ package faults
 import (
 	"flag"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -304,6 +305,7 @@ func sentinelWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 			dead.Restart(false)
 			s.WentBack() // Redis acknowledges before it replicates
 			follow(t, dead, alive)
+			awaitListeners(alive, nodes)
 		},
 	}, mishap{
 		name: "the replica is killed", on: "redis", longest: 2 * time.Second,
@@ -317,6 +319,25 @@ func sentinelWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 		begin: func(*testing.T, int) { redis.Primary().Do("CLIENT", "KILL", "TYPE", "pubsub") },
 	})
 }
+
+// awaitListeners waits until the nodes listen to a server that has become the primary. If it is killed
+// before, and had not replicated what it acknowledged last, no node knows of that, and nobody can be told.
+// A suspended node is not waited for: it goes on only after this.
+func awaitListeners(primary *redistest.Server, nodes int) {
+	const suspended = 5 * time.Second
+	wait.Within(suspended, func() bool {
+		listening := 0
+		for _, m := range subscriptions.FindAllStringSubmatch(primary.Do("CLIENT", "LIST", "TYPE", "pubsub"), -1) {
+			if n, err := strconv.Atoi(m[1]); err == nil && n > 2 { // control messages and Sentinels need one or two
+				listening++
+			}
+		}
+		return listening >= nodes
+	})
+}
+
+// subscriptions finds the number of channels of each connection in a list of them.
+var subscriptions = regexp.MustCompile(` sub=(\d+)`)
 
 // clusterWorld has a Redis Cluster without replicas.
 func clusterWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
