@@ -70,7 +70,6 @@ func TestSet(t *testing.T) {
 	around(floor)
 	held := make([]byte, 128<<20)
 	around(256 << 20)
-	runtime.KeepAlive(held)
-	held = nil
+	runtime.KeepAlive(held) // and no longer
 	around(floor)
 }
