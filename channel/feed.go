@@ -13,8 +13,8 @@ type Feed interface {
 	// SDKs subscribe again. If Run panics, the client is disconnected with 3004.
 	//
 	// publish takes Data, Info and Tags of a publication; the publication must not be modified
-	// afterwards. It returns once the publication is in the client's queue. An error means that the subscription has ended, or that Data is not
-	// JSON where it has to be. The queue is bounded by gyro.Config.QueueMaxSize: a client that does
+	// afterwards. It returns once the publication is in the client's queue. An error means that the
+	// subscription has ended, or that Data is not JSON where it has to be. The queue is bounded by gyro.Config.QueueMaxSize: a client that does
 	// not take what it is sent is disconnected with 3008.
 	Run(publish func(*Publication) error) protocol.Unsubscribe
 	// Close is called when the subscription has ended, after the handlers for all that the client

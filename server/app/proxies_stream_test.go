@@ -221,11 +221,7 @@ func TestStreamProxy(t *testing.T) {
 // awaitStreams waits until n streams are open at the backend, and at the server.
 func (s *testServer) awaitStreams(b *streamingBackend, n int) {
 	s.t.Helper()
-	for end := time.Now().Add(20 * time.Second); b.open() != n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatalf("%d streams are open, want %d", b.open(), n)
-		}
-	}
+	wait.Until(s.t, fmt.Sprintf("%d streams are open at the backend", n), func() bool { return b.open() == n })
 	s.wantMetric(float64(n), "gyro_proxy_streams", "name=default")
 }
 
