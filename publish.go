@@ -15,13 +15,18 @@ import (
 // is not JSON, and options that contradict each other, are errors that name the channel and
 // the field; an empty channel is ErrorBadRequest.
 func (n *Node) Publish(ctx context.Context, ch string, data []byte, o *PublishOptions) (PublishResult, error) {
+	return n.publish(ctx, ch, data, false, o)
+}
+
+// publish is Publish. checked is for channel.Publication.
+func (n *Node) publish(ctx context.Context, ch string, data []byte, checked bool, o *PublishOptions) (PublishResult, error) {
 	if ch == "" {
 		return PublishResult{}, ErrorBadRequest
 	}
 	opts := orZero(o)
 	json, err := n.rules.Publish(ch, &opts)
 	p := new(opts.Publication(data))
-	if err == nil && json {
+	if p.Checked = checked; err == nil && json && !checked {
 		p.Checked, err = rules.Payload(ch, data)
 	}
 	if err != nil {

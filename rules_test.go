@@ -461,6 +461,28 @@ func TestPublicationsAreMarked(t *testing.T) {
 	}
 }
 
+// What a JSON connection has read is JSON, also in a binary channel, and has no LF. It may have CR.
+func TestPublicationsOfJSONClientsAreMarked(t *testing.T) {
+	node := run(t, gyro.Config{Channel: byName, Handlers: everything(gyro.SubscribeOptions{}, gyro.PublishOptions{})})
+	a, b := connect(t, node, "a"), protobuf(t, node)
+	for data, want := range map[string]bool{`{"a":1}`: true, "{\r\"a\":1}": false} {
+		a.Do(`"publish":{"channel":"binary","data":` + data + `}`)
+		wantMark(t, node, data, want)
+	}
+	b.Do(`"publish":{"channel":"binary","data":{"b":1}}`)
+	wantMark(t, node, `{"b":1}`, false)
+}
+
+// wantMark checks the last publication of the channel binary.
+func wantMark(t *testing.T, node *gyro.Node, data string, checked bool) {
+	t.Helper()
+	h, err := node.History(t.Context(), "binary", &gyro.HistoryFilter{Limit: 1, Reverse: true})
+	must(t, err)
+	if p := h.Publications[0]; string(p.Data) != data || p.Checked != checked {
+		t.Errorf("%+v, want %q, checked %v", p, data, checked)
+	}
+}
+
 // Elements of a batch that share options are still judged by their own data.
 func TestSharedOptions(t *testing.T) {
 	node := run(t, gyro.Config{})

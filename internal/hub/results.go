@@ -14,9 +14,10 @@ func Results(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*pr
 		return nil, nil
 	}
 	out := make([]*protocol.Publication, len(pubs))
+	all := make([]protocol.Publication, len(pubs))
 	var prev *channel.Publication
 	for i, p := range pubs {
-		q := new(protocol.Publication)
+		q := &all[i]
 		fillPublication(q, p)
 		out[i] = q
 		if form&Escaped == 0 {
