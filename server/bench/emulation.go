@@ -13,25 +13,23 @@ import (
 
 // Emulation is a load of commands that clients of HTTP streams send by emulation requests: an
 // unsubscribe command each, which does nothing, and whose reply comes by the stream. The URL of its
-// Target is that of the endpoint http_stream.
+// Target is that of the endpoint http_stream, which is its Transport whatever that says.
 type Emulation struct {
 	Target
-	Endpoint string // for the requests, also that of another node: http or https
-	Streams  int    // clients, each with one request at a time
-	Messages int    // requests of each client
+	Streams  int // clients, each with one request at a time
+	Messages int // requests of each client
 }
 
 // Run executes the scenario, as Fanout.Run.
 func (e Emulation) Run(ctx context.Context) (*Report, error) {
+	e.Transport = "http_stream"
 	err := errors.Join(
-		e.Target.validate(false),
-		validURL("url", e.URL, "http", "https"), validURL("endpoint", e.Endpoint, "http", "https"),
+		e.Target.validate(true),
 		bounds("conns", e.Streams, 1, maxClients), bounds("msgs", e.Messages, 1, maxMessages),
 	)
 	if err != nil {
 		return nil, err
 	}
-	e.Transport, e.Target.Emulation = "http_stream", e.Endpoint
 	r, err := newRun(ctx, &e.Target, 1, 0, e.Streams)
 	if err != nil {
 		return nil, err

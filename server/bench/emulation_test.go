@@ -15,7 +15,7 @@ func emulationOf(target Target, streams, messages int) Emulation {
 	host := strings.TrimPrefix(target.URL, "ws://")
 	host, _, _ = strings.Cut(host, "/")
 	target.URL = "http://" + host + "/connection/http_stream"
-	return Emulation{Target: target, Endpoint: "http://" + host + "/emulation", Streams: streams, Messages: messages}
+	return Emulation{Target: target, Streams: streams, Messages: messages}
 }
 
 func TestEmulation(t *testing.T) {

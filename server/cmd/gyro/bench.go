@@ -88,13 +88,17 @@ func (b *benchFlags) transportFlags() {
 	f := b.cmd.Flags()
 	f.StringVar(&b.transport, "transport", "", "transport of the clients: "+strings.Join(bench.Transports(), ", ")+
 		" (default websocket); clients of uni_... need --token-hmac-secret, or a --token that names their channels")
-	f.StringVar(&b.emulation, "emulation", "", "endpoint for commands of http_stream and sse (default /emulation on the host of --url)")
+	b.emulationFlag("endpoint for commands of http_stream and sse")
 	b.before = append(b.before, func() error {
 		if !f.Changed("url") {
 			b.url = bench.DefaultURL(b.transport)
 		}
 		return nil
 	})
+}
+
+func (b *benchFlags) emulationFlag(meaning string) {
+	b.cmd.Flags().StringVar(&b.emulation, "emulation", "", meaning+": http:// or https:// (default /emulation on the host of --url)")
 }
 
 // sizeFlag adds the flag of scenarios that publish.
@@ -325,16 +329,16 @@ func benchEmulationCommand() *cobra.Command {
 Each client opens a stream (--url) and sends emulation requests over a kept
 connection, one after the other. Each has an unsubscribe command, which does nothing,
 but whose reply comes by the stream. To measure requests that come to another node than
-the stream, let --endpoint be that node's.`,
+the stream, let --emulation be that node's.`,
 		Example: `  gyro bench emulation --conns 16 --msgs 10000 --pid $(pidof gyro)
-  gyro bench emulation --endpoint http://127.0.0.1:8001/emulation --proto protobuf`,
+  gyro bench emulation --emulation http://127.0.0.1:8001/emulation --proto protobuf`,
 	}
 	s := &bench.Emulation{}
 	b := newBenchFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&s.Endpoint, "endpoint", "http://127.0.0.1:8000/emulation", "emulation endpoint: http:// or https://")
 	f.IntVar(&s.Streams, "conns", 16, "clients")
 	f.IntVar(&s.Messages, "msgs", 10000, "requests per client")
+	b.emulationFlag("endpoint for the requests")
 	b.command(s, &s.Target, 5*time.Minute)
 	url := f.Lookup("url")
 	url.Usage, url.DefValue, b.url = "endpoint http_stream: http:// or https://", stream, stream

@@ -50,7 +50,7 @@ func TestBench(t *testing.T) {
 	}
 	server[1] = "http://127.0.0.1:" + port + "/connection/http_stream"
 	for _, proto := range []string{"json", "protobuf"} {
-		rep := report(0, "emulation", "--endpoint", "http://127.0.0.1:"+port+"/emulation", "--conns", "3", "--msgs", "20", "--proto", proto)
+		rep := report(0, "emulation", "--conns", "3", "--msgs", "20", "--proto", proto)
 		if e := rep.Emulation; e == nil || e.Requests != 60 || e.Replies != 60 || e.Lost != 0 || e.Latency.Count != 60 {
 			t.Errorf("%+v", rep)
 		}
@@ -88,7 +88,7 @@ func TestBenchFlags(t *testing.T) {
 		{"sub: 0 is not from 1", []string{"fanout", "--sub", "0"}},
 		{`url: "http://x" is no ws://`, []string{"fanout", "--url", "http://x"}},
 		{`url: "ws://x" is no http://`, []string{"emulation", "--url", "ws://x"}},
-		{`endpoint: "x" is no http://`, []string{"emulation", "--endpoint", "x"}},
+		{`emulation: "x" is no http://`, []string{"emulation", "--emulation", "x"}},
 		{`transport: "carrier" is none of websocket`, []string{"idle", "--transport", "carrier"}},
 		{"proto: uni_sse has no Protobuf", []string{"idle", "--transport", "uni_sse", "--proto", "protobuf"}},
 		{"emulation: clients of websocket send no requests", []string{"idle", "--emulation", "http://x"}},
