@@ -81,6 +81,11 @@ func TestBrokenBody(t *testing.T) {
 				if _, err := io.WriteString(nc, halfUpload); err != nil {
 					t.Fatal(err)
 				}
+				// Whoever cannot write the answer to the whole request does not look at the other one.
+				answers := bufio.NewReader(nc)
+				if res, err := http.ReadResponse(answers, nil); err != nil || res.StatusCode != http.StatusOK {
+					t.Fatalf("%+v, %v", res, err)
+				}
 				if status := <-u.left; status != http.StatusOK {
 					t.Errorf("the whole request leaves with %d", status)
 				}
@@ -91,8 +96,8 @@ func TestBrokenBody(t *testing.T) {
 				if name == "reset" {
 					return
 				}
-				if answers, err := io.ReadAll(nc); err != nil || !strings.Contains(string(answers), "HTTP/1.1 499 ") {
-					t.Errorf("%q, %v", answers, err)
+				if answer, err := io.ReadAll(answers); err != nil || !strings.Contains(string(answer), "HTTP/1.1 499 ") {
+					t.Errorf("%q, %v", answer, err)
 				}
 			})
 		}
