@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Observer hears of the requests that come one way into the API. Its methods are called
 // from any goroutine and must not block.
@@ -11,6 +14,27 @@ type Observer interface {
 	// Failed tells of a request that was not executed, or of a result that did not make
 	// it to an answer.
 	Failed(m Method, s Stage)
+}
+
+// Observed tells an observer, which may be nil, of what one way into the API does.
+type Observed struct{ By Observer }
+
+// Execute runs a request for m.
+func (o Observed) Execute(ctx context.Context, exec *Executor, m Method, r Request) (Result, error) {
+	if o.By == nil {
+		return exec.Execute(ctx, r)
+	}
+	begin := time.Now()
+	res, err := exec.Execute(ctx, r)
+	o.By.Executed(m, time.Since(begin), res, err)
+	return res, err
+}
+
+// Failed is Observer.Failed.
+func (o Observed) Failed(m Method, s Stage) {
+	if o.By != nil {
+		o.By.Failed(m, s)
+	}
 }
 
 // Stage of a request, other than executing it, that can fail.

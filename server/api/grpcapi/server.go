@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -72,7 +71,7 @@ type Server struct {
 	exec      *api.Executor
 	guard     func() *rights.Guard
 	transport bool
-	observer  api.Observer
+	observed  api.Observed
 	refusals  refusal.Reporter
 	closing   context.Context // ends with Stop
 	close     context.CancelFunc
@@ -88,7 +87,7 @@ func New(exec *api.Executor, c Config) (*Server, error) {
 	}
 	s := &Server{
 		exec: exec, guard: c.Guard, transport: c.ErrorMode == modeTransport,
-		observer: c.Observer, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
+		observed: api.Observed{By: c.Observer}, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
 	}
 	if s.guard == nil {
 		only, err := rights.New(rights.Config{Section: "grpc_api", Key: c.Key, Insecure: c.Key == ""})
@@ -150,7 +149,7 @@ func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error
 	}
 	c := &call{request: m.NewRequest(), field: fieldResult}
 	if err := decode(c); err != nil {
-		s.failed(m, api.StageRead)
+		s.observed.Failed(m, api.StageRead)
 		if status.Code(err) == codes.ResourceExhausted {
 			s.refuse(ctx, prefix+m.RPC(), codes.ResourceExhausted,
 				refusal.Because(err, "grpc_api.max_receive_message_size", "the request is longer than grpc_api.max_receive_message_size"))
@@ -158,12 +157,12 @@ func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error
 		return nil, err
 	}
 	if c.err != nil {
-		s.failed(m, api.StageDecode)
+		s.observed.Failed(m, api.StageDecode)
 		err := status.Errorf(codes.InvalidArgument, "the request is not a Protobuf message of type %s: %v", m.RPC()+"Request", c.err)
 		s.refuse(ctx, prefix+m.RPC(), codes.InvalidArgument, refusal.Because(err, "", "the request is not a Protobuf message of its type"))
 		return nil, err
 	}
-	res, err := s.execute(ctx, exec, m, c.request)
+	res, err := s.observed.Execute(ctx, exec, m, c.request)
 	switch {
 	case err != nil && s.wantsTransport(ctx):
 		return nil, statusOf(api.AsError(err))
@@ -174,23 +173,6 @@ func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error
 	}
 	c.answer = res
 	return c, nil
-}
-
-// execute runs a request, and tells the observer.
-func (s *Server) execute(ctx context.Context, exec *api.Executor, m api.Method, r api.Request) (api.Result, error) {
-	if s.observer == nil {
-		return exec.Execute(ctx, r)
-	}
-	begin := time.Now()
-	res, err := exec.Execute(ctx, r)
-	s.observer.Executed(m, time.Since(begin), res, err)
-	return res, err
-}
-
-func (s *Server) failed(m api.Method, stage api.Stage) {
-	if s.observer != nil {
-		s.observer.Failed(m, stage)
-	}
 }
 
 // wantsTransport reports whether a call asks for errors as status.

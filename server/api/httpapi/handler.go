@@ -57,7 +57,7 @@ type Handler struct {
 	transport bool
 	maxBody   int64
 	closing   func() bool
-	observer  api.Observer
+	observed  api.Observed
 	refusals  refusal.Reporter
 
 	prefix string
@@ -81,7 +81,7 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 	h := &Handler{
 		exec: exec, guard: c.Guard, transport: c.ErrorMode == modeTransport,
 		maxBody: c.MaxBodySize, closing: c.ShuttingDown,
-		observer: c.Observer, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
+		observed: api.Observed{By: c.Observer}, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
 		prefix: "/" + strings.Trim(c.Prefix, "/"), routes: make(map[string]route),
 	}
 	if h.guard == nil {
@@ -177,12 +177,12 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, exec *api.
 	body := getBuffer(r.ContentLength)
 	defer putBuffer(body)
 	if !h.readBody(w, r, body) {
-		h.failed(m, api.StageRead)
+		h.observed.Failed(m, api.StageRead)
 		return
 	}
 	req := m.NewRequest()
 	if err := req.UnmarshalJSON(body.b); err != nil {
-		h.failed(m, api.StageDecode)
+		h.observed.Failed(m, api.StageDecode)
 		h.badRequest(w, r, "the body is not the JSON object of a "+m.String()+" request: "+err.Error())
 		return
 	}
@@ -199,7 +199,7 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, exec *api.
 // execute appends the answer to a request to out. An answer that cannot be encoded
 // has status 500 and is empty.
 func (h *Handler) execute(ctx context.Context, exec *api.Executor, m api.Method, req api.Request, out []byte, transport bool) (int, []byte) {
-	res, err := h.run(ctx, exec, m, req)
+	res, err := h.observed.Execute(ctx, exec, m, req)
 	if err != nil {
 		apiErr := api.AsError(err)
 		if transport {
@@ -214,26 +214,9 @@ func (h *Handler) execute(ctx context.Context, exec *api.Executor, m api.Method,
 		out = append(out, '}')
 	}
 	if err != nil {
-		h.failed(m, api.StageEncode)
+		h.observed.Failed(m, api.StageEncode)
 		h.refusals.Log.ErrorContext(ctx, "API answer cannot be encoded", "method", m.String(), "error", err)
 		return http.StatusInternalServerError, out[:0]
 	}
 	return http.StatusOK, out
-}
-
-// run executes a request, and tells the observer.
-func (h *Handler) run(ctx context.Context, exec *api.Executor, m api.Method, req api.Request) (api.Result, error) {
-	if h.observer == nil {
-		return exec.Execute(ctx, req)
-	}
-	begin := time.Now()
-	res, err := exec.Execute(ctx, req)
-	h.observer.Executed(m, time.Since(begin), res, err)
-	return res, err
-}
-
-func (h *Handler) failed(m api.Method, s api.Stage) {
-	if h.observer != nil {
-		h.observer.Failed(m, s)
-	}
 }

@@ -185,7 +185,7 @@ func (h *Handler) legacyReply(ctx context.Context, exec *api.Executor, out []byt
 	}
 	if out, err = res.AppendJSON(append(out, `"result":`...)); err != nil {
 		m, _ := api.MethodByName(c.name) // it was executed
-		h.failed(m, api.StageEncode)
+		h.observed.Failed(m, api.StageEncode)
 	}
 	return append(out, '}'), err
 }
@@ -199,9 +199,9 @@ func (h *Handler) legacyExecute(ctx context.Context, exec *api.Executor, c legac
 	// info alone takes no notice of its params.
 	if m != api.MethodInfo {
 		if err := req.UnmarshalJSON(c.params); err != nil {
-			h.failed(m, api.StageDecode)
+			h.observed.Failed(m, api.StageDecode)
 			return nil, api.ErrBadRequest
 		}
 	}
-	return h.run(ctx, exec, m, req)
+	return h.observed.Execute(ctx, exec, m, req)
 }
