@@ -66,6 +66,8 @@ type Traits struct {
 	// position at a moment when every publication up to it has been handed to the
 	// EventHandler. Nil: the node calls History.
 	Positions func(ctx context.Context, channels []string) []PositionResult
+	// Maps keeps the entries of map channels. It needs History. Nil: the broker has no maps.
+	Maps Maps
 	// Presence is the presence manager of the same engine, which nodes on the broker use unless
 	// they are given another one. It works while the broker runs. Nil: the engine has none.
 	Presence PresenceManager

@@ -31,8 +31,11 @@ func (f *fixture) checkTraits(e broker.Engine) {
 	if (t.Versions || t.Delta) && !t.History {
 		f.Errorf("Versions %v and Delta %v need History", t.Versions, t.Delta)
 	}
+	if t.Maps != nil && !t.History {
+		f.Errorf("Maps need History")
+	}
 	for method, offered := range map[string]bool{
-		"PublishBatch": t.Batch != nil, "Positions": t.Positions != nil, "RunControl": t.Control != nil,
+		"PublishBatch": t.Batch != nil, "Change": t.Maps != nil, "Positions": t.Positions != nil, "RunControl": t.Control != nil,
 		"Health": t.Health != nil, "Metrics": t.Metrics != nil,
 	} {
 		if _, has := reflect.TypeOf(e).MethodByName(method); has && !offered {

@@ -24,7 +24,8 @@ type Route func(ch string) int
 // closes them. A single engine is returned as it is.
 //
 // The composition has the traits that all engines have. It reports the health of all, has
-// the Control of engine 0, and takes batches and reads positions whatever the engines offer.
+// the Control of engine 0, and takes batches and reads positions whatever the engines offer. It has
+// maps if one engine has; those of channels of other engines are protocol.ErrorNotAvailable.
 // It has no metrics: each engine has its own.
 func NewBroker(route Route, engines ...broker.Broker) broker.Broker {
 	if len(engines) == 1 {
@@ -34,6 +35,9 @@ func NewBroker(route Route, engines ...broker.Broker) broker.Broker {
 	b.own = common(b.traits)
 	b.own.Control = b.traits[0].Control
 	b.own.Batch = b.publishBatch
+	if haveMaps(b.traits) {
+		b.own.Maps = maps{b}
+	}
 	// A local broker must read positions as Traits.Positions says; History does not do.
 	inexact := func(t broker.Traits) bool { return t.Positions == nil }
 	if !b.own.Local || !slices.ContainsFunc(b.traits, inexact) {

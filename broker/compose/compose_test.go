@@ -15,9 +15,11 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/brokertest"
+	"github.com/gyrohq/gyro/broker/brokertest/maptest"
 	"github.com/gyrohq/gyro/broker/compose"
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // byHash spreads the channels of the conformance suite over two engines.
@@ -34,6 +36,31 @@ func TestBrokerConformance(t *testing.T) {
 	brokertest.RunBroker(t, func(testing.TB) broker.Broker {
 		return compose.NewBroker(byHash, memory.New(memory.Config{}), memory.New(memory.Config{}))
 	}, brokertest.Capabilities{Virtual: true, SuppressedRenews: true})
+}
+
+func TestMapConformance(t *testing.T) {
+	maptest.Run(t, func(testing.TB) broker.Broker {
+		return compose.NewBroker(byHash, memory.New(memory.Config{}), memory.New(memory.Config{}))
+	}, brokertest.Capabilities{Virtual: true})
+}
+
+// TestMapsOfOneEngine composes an engine that has maps with one that has none.
+func TestMapsOfOneEngine(t *testing.T) {
+	b := compose.NewBroker(byName, plain{memory.New(memory.Config{})}, memory.New(memory.Config{}))
+	if err := b.Run(&recorder{}); err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close(t.Context())
+	maps := b.Describe().Maps
+	for ch, want := range map[string]error{"0": protocol.ErrorNotAvailable, "1": nil} {
+		_, change := maps.Change(t.Context(), ch, &channel.Publication{Key: "a"}, channel.MapOptions{KeyTTL: time.Minute})
+		_, state := maps.State(t.Context(), ch, channel.StateFilter{})
+		for _, err := range []error{change, state, maps.Clear(t.Context(), ch)} {
+			if !errors.Is(err, want) {
+				t.Errorf("channel %s: %v, want %v", ch, err, want)
+			}
+		}
+	}
 }
 
 // TestPlainConformance composes engines that have the least that engines can have.

@@ -164,3 +164,38 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkChange sets entries of one map.
+func BenchmarkChange(b *testing.B) {
+	for _, n := range []int{1, 1_000, 100_000} {
+		b.Run(fmt.Sprintf("entries=%d", n), func(b *testing.B) {
+			br := newBroker(b, ignore)
+			if err := br.Subscribe(ctx, "map"); err != nil {
+				b.Fatal(err)
+			}
+			keys := benchNames()[:min(n, benchChannels)]
+			data := []byte(`{"a":1}`)
+			opts := channel.MapOptions{KeyTTL: time.Hour, StreamSize: 100, StreamTTL: time.Hour, Delta: true}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				i = (i + 31_337) % len(keys)
+				_, _ = br.Change(ctx, "map", &channel.Publication{Key: keys[i], Data: data}, opts)
+			}
+		})
+	}
+}
+
+// BenchmarkState reads the first page of a map.
+func BenchmarkState(b *testing.B) {
+	br := newBroker(b, ignore)
+	for _, key := range benchNames()[:10_000] {
+		change(b, br, "map", &channel.Publication{Key: key}, channel.MapOptions{KeyTTL: time.Hour})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if s, err := br.State(ctx, "map", channel.StateFilter{Limit: 1000}); err != nil || len(s.Entries) != 1000 {
+			b.Fatal(len(s.Entries), err)
+		}
+	}
+}

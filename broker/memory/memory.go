@@ -119,7 +119,7 @@ func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{
 		Name: "memory", Local: true,
 		History: true, Idempotency: true, Versions: true, Delta: true,
-		Batch: b.PublishBatch, Positions: b.Positions, Presence: b.presence,
+		Batch: b.PublishBatch, Positions: b.Positions, Maps: b, Presence: b.presence,
 	}
 }
 

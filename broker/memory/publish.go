@@ -101,7 +101,7 @@ func (b *Broker) accept(s *stripe, ch string, pub *channel.Publication, opts *br
 		}
 	}
 	if opts.IdempotencyKey != "" {
-		b.cache(s, ch, opts, result.Position, now)
+		b.cache(s, ch, opts.IdempotencyKey, opts.IdempotencyTTL, result.Position, now)
 	}
 	return event, result, c.subscribed
 }
@@ -137,17 +137,17 @@ func (s *stripe) cached(ch, key string, now int64) (channel.StreamPosition, bool
 	return r.position, true
 }
 
-// cache remembers the position under the key of opts.
-func (b *Broker) cache(s *stripe, ch string, opts *broker.PublishOptions, position channel.StreamPosition, now int64) {
-	key := resultKey{ch, opts.IdempotencyKey}
+// cache remembers the position under an idempotency key; a ttl of 0 is the default.
+func (b *Broker) cache(s *stripe, ch, idempotency string, ttl time.Duration, position channel.StreamPosition, now int64) {
+	key := resultKey{ch, idempotency}
 	r := s.results.get(key)
 	if r == nil { // else it has expired and was not swept yet
-		key = resultKey{strings.Clone(ch), strings.Clone(opts.IdempotencyKey)}
+		key = resultKey{strings.Clone(ch), strings.Clone(idempotency)}
 		r = &result{resultKey: key}
 		s.results.set(key, r)
 	}
 	r.position = position
-	r.expireAt = after(now, positiveOr(opts.IdempotencyTTL, defaultIdempotencyTTL))
+	r.expireAt = after(now, positiveOr(ttl, defaultIdempotencyTTL))
 	b.agenda.schedule(r, r.expireAt)
 }
 

@@ -20,6 +20,7 @@ type stream struct {
 	epoch   string
 	top     uint64
 	pubs    ring
+	entries *entries // nil unless the channel is a map
 
 	version      uint64 // the last accepted one; 0 if there was none
 	versionEpoch string
@@ -30,12 +31,12 @@ type stream struct {
 }
 
 // stream returns the channel's stream, or nil if there was no publication or the stream has
-// ended. It drops what has expired, which the agenda would do somewhat later.
+// ended, which it does not while it has entries. It drops what has expired, which the agenda would do somewhat later.
 func (b *Broker) stream(s *stripe, c *state, now int64) *stream {
 	st := c.stream
 	switch {
 	case st == nil:
-	case st.metaUntil <= now:
+	case st.metaUntil <= now && st.entries.count() == 0:
 		b.end(s, c)
 		return nil
 	case st.pubsUntil <= now:
@@ -57,9 +58,11 @@ func (b *Broker) end(s *stripe, c *state) {
 	st := c.stream
 	b.agenda.cancel(st)
 	c.stream = nil
-	life := s.lives.end(maphash.String(b.seed, st.channel))
-	if c.subscribed {
-		c.life = life
+	if st.top > 0 { // else nobody knows a position of it
+		life := s.lives.end(maphash.String(b.seed, st.channel))
+		if c.subscribed {
+			c.life = life
+		}
 	}
 	s.put(st.channel, *c)
 }
@@ -77,7 +80,15 @@ func (b *Broker) schedule(st *stream) {
 
 // expire drops what has expired.
 func (st *stream) expire(b *Broker, now int64) {
-	_, s := b.place(st.channel)
+	turn, s := b.place(st.channel)
+	s.mu.Lock()
+	isMap := st.entries != nil
+	s.mu.Unlock()
+	if isMap {
+		turn.Lock()
+		defer turn.Unlock()
+		b.removeExpired(s, st, now)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.channels.get(st.channel)
@@ -124,8 +135,12 @@ func (st *stream) renewMeta(now int64, ttl time.Duration) {
 
 // ends is the next time at which something of the stream ends.
 func (st *stream) ends() int64 {
-	if st.pubs.count > 0 {
-		return st.pubsUntil
+	first, some := st.entries.first()
+	switch {
+	case st.pubs.count > 0:
+		return min(st.pubsUntil, first)
+	case some:
+		return first
 	}
 	return st.metaUntil
 }
@@ -192,8 +207,10 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	if st == nil {
 		return broker.History{Top: channel.StreamPosition{Epoch: b.epoch(s, ch, c)}}, nil
 	}
-	st.renewMeta(now, positiveOr(filter.MetaTTL, b.metaTTL))
-	b.schedule(st)
+	if st.entries == nil { // the changes of a map say how long it lives
+		st.renewMeta(now, positiveOr(filter.MetaTTL, b.metaTTL))
+		b.schedule(st)
+	}
 	return broker.History{Publications: st.read(filter), Top: st.position()}, nil
 }
 

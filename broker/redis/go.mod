@@ -12,6 +12,7 @@ require (
 )
 
 require (
+	github.com/tidwall/btree v1.8.1 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	pgregory.net/rapid v1.3.0 // indirect
 )

@@ -11,5 +11,6 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/redis/rueidis v1.0.79 // indirect
+	github.com/tidwall/btree v1.8.1 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )

@@ -1,0 +1,36 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Maps keeps the entries of map channels. It is a part of a Broker: Subscribe starts the
+// delivery of changes, which come by EventHandler.HandlePublication in the order of their
+// offsets; History reads the stream of changes, Positions its top. A channel is either a map or a
+// stream: what happens to one that is used as both is up to the broker. All methods may be
+// called from any goroutine while the broker runs.
+//
+// An entry whose TTL is over is removed by the broker within some seconds, by a change like any
+// other that one node of the cluster makes. Until then it exists.
+type Maps interface {
+	// Change sets the entry pub.Key, or removes it if pub.Removed. These checks come in this order, and
+	// the first that fails suppresses the change: IdempotencyKey; then, if the entry is set, Version,
+	// KeyMode and Expected, if it is removed, Expected and whether it exists (SuppressKeyNotFound).
+	// Checks, offset, entry, stream and delivery are one atomic step per channel.
+	//
+	// The broker owns pub from here on, and sets its Offset and Time (if 0). A removal without Tags gets
+	// those of the entry. With MapOptions.Delta, the event's Prev is what the entry was before.
+	// A change without Key, and options that an ephemeral map cannot have, are
+	// protocol.ErrorBadRequest.
+	Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error)
+	// State reads entries. Somebody who reads all pages gets each entry once that was not changed
+	// meanwhile; the changes since the first page's Top are in the stream. As with History,
+	// a channel that does not exist has an epoch; unlike there, reading prolongs nothing. The Top of an
+	// ephemeral map means nothing.
+	State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error)
+	// Clear forgets the entries, the stream and the epoch. Nobody gets removals; nodes with
+	// subscribers of the channel are told by EventHandler.HandleLoss.
+	Clear(ctx context.Context, ch string) error
+}

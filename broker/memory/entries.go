@@ -1,0 +1,145 @@
+package memory
+
+import (
+	"container/heap"
+	"math"
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/tidwall/btree"
+)
+
+// entries of a map, in the order of their keys. Those that expire are on a heap besides. A nil
+// *entries has none. The stripe's lock guards them.
+type entries struct {
+	byKey btree.Map[string, *entry]
+	dues  dues
+	// How the last change had the stream kept. Entries that expire do the same.
+	size         int
+	ttl, metaTTL time.Duration
+}
+
+// entry is the value of a key.
+type entry struct {
+	pub          *channel.Publication // what set it
+	version      uint64               // 0 if there was none
+	versionEpoch string
+	until        int64 // when it expires; math.MaxInt64 if never
+	noted        int64 // when dues looks at it: at until, or earlier
+	index        int   // in dues; -1 if it is not there
+}
+
+// outdated reports whether a version is not greater than that of the entry.
+func (e *entry) outdated(version uint64, epoch string) bool {
+	return version > 0 && version <= e.version && (epoch == "" || epoch == e.versionEpoch)
+}
+
+func (n *entries) count() int {
+	if n == nil {
+		return 0
+	}
+	return n.byKey.Len()
+}
+
+// get returns nil if there is no such entry.
+func (n *entries) get(key string) *entry {
+	if n == nil {
+		return nil
+	}
+	e, _ := n.byKey.Get(key)
+	return e
+}
+
+func (n *entries) add(key string) *entry {
+	e := &entry{until: math.MaxInt64, index: -1}
+	n.byKey.Set(key, e)
+	return e
+}
+
+func (n *entries) remove(e *entry) {
+	n.byKey.Delete(e.pub.Key)
+	if e.index >= 0 {
+		heap.Remove(&n.dues, e.index)
+	}
+}
+
+// prolong restarts the life of an entry; a ttl of 0 is for ever. An entry that lives longer than
+// before keeps its place in dues, so that setting it again costs nothing there.
+func (n *entries) prolong(e *entry, ttl time.Duration, now int64) {
+	e.until = forEverOr(now, ttl)
+	switch {
+	case e.index < 0 && e.until < math.MaxInt64:
+		e.noted = e.until
+		heap.Push(&n.dues, e)
+	case e.index >= 0 && e.until < e.noted:
+		e.noted = e.until
+		heap.Fix(&n.dues, e.index)
+	}
+}
+
+// first returns when the next entry expires. some is false if there are no entries.
+func (n *entries) first() (at int64, some bool) {
+	if n.count() == 0 {
+		return math.MaxInt64, false
+	}
+	for len(n.dues) > 0 {
+		e := n.dues[0]
+		if e.noted == e.until {
+			return e.until, true
+		}
+		e.noted = e.until
+		heap.Fix(&n.dues, 0)
+	}
+	return math.MaxInt64, true
+}
+
+// page returns up to limit entries after the key cursor (all if limit is negative), and the
+// cursor of the next page.
+func (n *entries) page(cursor string, limit int) (out []*channel.Publication, next string) {
+	if limit == 0 || n.count() == 0 {
+		return nil, ""
+	}
+	if limit < 0 || limit > n.count() {
+		limit = n.count()
+	}
+	out = make([]*channel.Publication, 0, limit)
+	n.byKey.Ascend(cursor, func(key string, e *entry) bool {
+		switch {
+		case key == cursor:
+		case len(out) == limit:
+			next = out[limit-1].Key
+			return false
+		default:
+			out = append(out, e.pub)
+		}
+		return true
+	})
+	return out, next
+}
+
+// dues is a heap of entries by the time noted.
+type dues []*entry
+
+func (d dues) Len() int           { return len(d) }
+func (d dues) Less(i, j int) bool { return d[i].noted < d[j].noted }
+func (d dues) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].index, d[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (d *dues) Push(x any) {
+	e := x.(*entry)
+	e.index = len(*d)
+	*d = append(*d, e)
+}
+
+// Pop implements heap.Interface.
+func (d *dues) Pop() any {
+	last := len(*d) - 1
+	e := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	e.index = -1
+	return e
+}

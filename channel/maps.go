@@ -1,0 +1,92 @@
+package channel
+
+import "time"
+
+// MapOptions of one change of a map channel: an entry that is set (Publication.Key names it),
+// or removed (Publication.Removed).
+//
+// StreamSize and StreamTTL are both 0 in a map without a stream of changes, which is
+// called ephemeral. Its changes have the offset 0, so Expected and Publication.Version
+// have no meaning there and are errors, as is KeyTTL 0.
+type MapOptions struct {
+	// KeyTTL is how long an entry lives after it was set last. 0: until it is removed.
+	KeyTTL time.Duration
+	// StreamSize is the most changes that are remembered, StreamTTL how long after the last one.
+	StreamSize int
+	StreamTTL  time.Duration
+	// MetaTTL is how long top offset and epoch outlive the last change and the last entry; 0:
+	// for ever. It means nothing in an ephemeral map, which has neither.
+	MetaTTL time.Duration
+
+	// KeyMode is a condition for setting an entry.
+	KeyMode KeyMode
+	// Expected, if set, is the position of the entry's last change: another Offset, or another
+	// Epoch unless that is empty, suppresses this one. An entry that does not exist is at offset 0.
+	Expected *StreamPosition
+	// RefreshTTL has a change that KeyIfNew suppresses restart the entry's KeyTTL.
+	RefreshTTL bool
+	// IdempotencyKey suppresses a repeated change within IdempotencyTTL (0: 300 s), scoped per
+	// channel. Only changes that were made take the key.
+	IdempotencyKey string
+	IdempotencyTTL time.Duration
+	// VersionEpoch belongs to Publication.Version: setting an entry is suppressed unless the
+	// version is greater than the entry's last one of the same epoch. Version 0 is none, and
+	// keeps that of the entry. Removing the entry forgets it.
+	VersionEpoch string
+	// Delta sends subscribers that negotiated it only the difference to the entry's value
+	// before. It means nothing in an ephemeral map.
+	Delta bool
+}
+
+// Ephemeral reports whether the map has no stream of changes.
+func (o *MapOptions) Ephemeral() bool { return o.StreamSize == 0 && o.StreamTTL == 0 }
+
+// KeyMode is a condition for setting an entry of a map.
+type KeyMode string
+
+// Modes of keys.
+const (
+	KeyAny      KeyMode = ""
+	KeyIfNew    KeyMode = "if_new"    // else suppressed: SuppressKeyExists
+	KeyIfExists KeyMode = "if_exists" // else suppressed: SuppressKeyNotFound
+)
+
+// Why a change of a map was not made, besides SuppressIdempotency and SuppressVersion.
+const (
+	SuppressKeyExists        SuppressReason = "key_exists"
+	SuppressKeyNotFound      SuppressReason = "key_not_found"
+	SuppressPositionMismatch SuppressReason = "position_mismatch"
+)
+
+// MapResult of a change.
+type MapResult struct {
+	// Position of the change, or of the channel's top if it was suppressed (of the first
+	// change with the key, if the IdempotencyKey suppressed it). Zero in an ephemeral map.
+	Position StreamPosition
+	// Suppressed is empty if the change was made.
+	Suppressed SuppressReason
+	// Current is the entry that Expected did not fit; nil if there is none. It must not be changed.
+	Current *Publication
+}
+
+// StateFilter selects entries of a map. The zero value selects the position and the count alone.
+type StateFilter struct {
+	// Key selects one entry, whatever Limit and Cursor say.
+	Key string
+	// Cursor is State.Cursor of the page before; empty for the first page.
+	Cursor string
+	// Limit is the most entries of a page: 0 for none, < 0 for all.
+	Limit int
+}
+
+// State is a page of a map's entries, in the order of their keys.
+type State struct {
+	// Entries must not be changed. Each has the offset of its last change.
+	Entries []*Publication
+	// Cursor of the next page; empty after the last.
+	Cursor string
+	// Top of the channel at the moment of the page.
+	Top StreamPosition
+	// Count of all entries.
+	Count int
+}
