@@ -83,9 +83,11 @@ func TestBrokenBody(t *testing.T) {
 				}
 				// Whoever cannot write the answer to the whole request does not look at the other one.
 				answers := bufio.NewReader(nc)
-				if res, err := http.ReadResponse(answers, nil); err != nil || res.StatusCode != http.StatusOK {
+				res, err := http.ReadResponse(answers, nil)
+				if err != nil || res.StatusCode != http.StatusOK {
 					t.Fatalf("%+v, %v", res, err)
 				}
+				res.Body.Close()
 				if status := <-u.left; status != http.StatusOK {
 					t.Errorf("the whole request leaves with %d", status)
 				}
