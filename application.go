@@ -1,7 +1,6 @@
 package gyro
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -102,11 +101,9 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.P
 	if err != nil || reply.Published {
 		return err
 	}
-	checked := false
+	checked := reply.Data == nil && c.ReadJSON(data)
 	if reply.Data != nil {
 		data = reply.Data
-	} else {
-		checked = knownJSON(c, data)
 	}
 	if reply.Options.Info == nil {
 		reply.Options.Info = e.Info
@@ -116,12 +113,6 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.P
 		return refusal.Because(ErrorBadRequest, "ChannelOptions.Binary", "the client's payload is not JSON")
 	}
 	return err
-}
-
-// knownJSON reports whether data, which a client sent, is known to be JSON without line breaks: a JSON
-// connection has read it as a part of a line.
-func knownJSON(c *client.Client, data []byte) bool {
-	return c.Session().Via().Framer.Encoding() == EncodingJSON && len(data) > 0 && bytes.IndexByte(data, '\r') < 0
 }
 
 func (a *application) Presence(ctx context.Context, c *client.Client, e *effect.Presence) error {

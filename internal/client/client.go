@@ -3,6 +3,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -122,6 +123,12 @@ func (c *Client) parting() (parting context.Context, done context.CancelFunc) {
 		parting = ctx.Until(parting)
 	}
 	return parting, done
+}
+
+// ReadJSON reports whether data, which the client sent, is known to be JSON without line breaks: a JSON
+// connection has read it as a part of a line.
+func (c *Client) ReadJSON(data []byte) bool {
+	return c.session.Via().Framer.Encoding() == protocol.JSON && len(data) > 0 && bytes.IndexByte(data, '\r') < 0
 }
 
 // Post calls f later on the client's loop.
