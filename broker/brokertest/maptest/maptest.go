@@ -18,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro/broker/brokertest"
 	"github.com/gyrohq/gyro/broker/brokertest/internal/record"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -463,11 +464,7 @@ func testClear(f *fixture) {
 	if top := f.wantState().Top; top.Offset != 0 || top.Epoch == epoch {
 		f.Errorf("%+v after epoch %s", top, epoch)
 	}
-	for begin := time.Now(); !f.events.Lost(f.ch, 1); time.Sleep(f.unit / 100) {
-		if time.Since(begin) > patience {
-			f.Fatal("no subscriber was told")
-		}
-	}
+	wait.Until(f, "the subscribers to be told", func() bool { return f.events.Lost(f.ch, 1) })
 	f.equal("a new beginning", f.set("a", "2", f.options()).Position.Offset, uint64(1))
 	f.wantEvents("a=2@1")
 }
