@@ -164,6 +164,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // another server.
 func reject(w http.ResponseWriter) {
 	const code = quic.StreamErrorCode(http3.ErrCodeRequestRejected)
+	// HTTPStream writes a head of status 200, which could reach the client before the reset.
+	// The deadline keeps it back.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 	stream := w.(http3.HTTPStreamer).HTTPStream()
 	stream.CancelRead(code)
 	stream.CancelWrite(code)
