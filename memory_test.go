@@ -154,7 +154,7 @@ func lives(tb testing.TB) func() {
 }
 
 func TestConnectionAllocBudget(t *testing.T) {
-	const budget = 32
+	const budget = 24
 	if got := testing.AllocsPerRun(10, lives(t)) / 100; got > budget {
 		t.Errorf("a connection makes %v allocations in its life, budget %d", got, budget)
 	}

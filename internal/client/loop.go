@@ -25,6 +25,7 @@ type Loop struct {
 	// users are the authenticated clients by user.
 	users    map[string][]*Client
 	sessions sessions
+	scratch  session.Scratch
 	counts   *counting.Counter // nil without an observer of turns
 	// first of the list of all connections, and their number.
 	first       *Client

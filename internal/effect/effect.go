@@ -197,6 +197,8 @@ type (
 		Items      []DetachItem
 		// Connected reports whether there was a Connected effect before.
 		Connected bool
+
+		one [1]DetachItem // the memory of Items if there is one item
 	}
 )
 
@@ -228,9 +230,8 @@ func (it *AttachItem) Lacks(h channel.History) bool {
 	return it.Latest != nil && len(h.Publications) == 0 && (it.Latest.Offset == 0 || *it.Latest != h.Top)
 }
 
-// AttachOne returns an Attach for a single subscription.
-func AttachOne(item *AttachItem) *Attach {
-	a := &Attach{}
+// Only makes item the only one of a, and returns a.
+func (a *Attach) Only(item *AttachItem) *Attach {
 	a.one[0] = item
 	a.Items = a.one[:]
 	return a
@@ -266,6 +267,14 @@ type DetachItem struct {
 	Feed       channel.Feed // to be closed; nil if there is none
 	ServerSide bool
 	Reason     protocol.Unsubscribe
+}
+
+// Add adds an item.
+func (e *Close) Add(it DetachItem) {
+	if e.Items == nil {
+		e.Items = e.one[:0]
+	}
+	e.Items = append(e.Items, it)
 }
 
 // RenewItem is one presence to renew.

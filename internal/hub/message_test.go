@@ -122,13 +122,13 @@ func TestPayloadsAreCheckedOnce(t *testing.T) {
 			if frame, err := (&hub.Message{Channel: "ch", Pub: pub}).Frame(f, form); (err == nil) != checked || checked && !bytes.Contains(frame, pub.Data) {
 				t.Errorf("checked %v, form %d: %q, %v", checked, form, frame, err)
 			}
-			if out, err := hub.Results([]*channel.Publication{pub}, form, protocol.JSON); (err == nil) != checked || checked && !out[0].DataChecked {
+			if out, err := new(hub.Results).Make([]*channel.Publication{pub}, form, protocol.JSON); (err == nil) != checked || checked && !out[0].DataChecked {
 				t.Errorf("checked %v, form %d: %+v, %v", checked, form, out, err)
 			}
 		}
 	}
 	lines := &channel.Publication{Data: []byte("{\n}")}
-	if out, err := hub.Results([]*channel.Publication{lines, {}}, 0, protocol.JSON); err != nil || out[0].DataChecked {
+	if out, err := new(hub.Results).Make([]*channel.Publication{lines, {}}, 0, protocol.JSON); err != nil || out[0].DataChecked {
 		t.Errorf("line breaks: %+v, %v", out, err)
 	}
 }

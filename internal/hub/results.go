@@ -1,25 +1,45 @@
 package hub
 
 import (
+	"slices"
+
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 )
 
-// Results returns publications for the result of a command, in a form. In the form Escaped,
-// each is a patch of the one before. The error is a protocol.Disconnect if a payload does not
-// fit the encoding.
-func Results(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*protocol.Publication, error) {
+// Results holds the publications for the result of a command.
+type Results struct {
+	list []*protocol.Publication
+	all  []protocol.Publication
+}
+
+// keepResults is how many publications a reset leaves room for.
+const keepResults = 64
+
+// Reset drops the publications, and keeps the room for the next ones.
+func (r *Results) Reset() {
+	if len(r.all) > keepResults {
+		*r = Results{}
+	}
+	clear(r.all)
+}
+
+// Make returns publications for the result of a command, in a form. They are valid until the
+// next call of Make or Reset. In the form Escaped, each is a patch of the one before. The error
+// is a protocol.Disconnect if a payload does not fit the encoding.
+func (r *Results) Make(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*protocol.Publication, error) {
 	if len(pubs) == 0 {
 		return nil, nil
 	}
-	out := make([]*protocol.Publication, len(pubs))
-	all := make([]protocol.Publication, len(pubs))
+	r.Reset()
+	r.list = slices.Grow(r.list[:0], len(pubs))
+	r.all = slices.Grow(r.all[:0], len(pubs))[:len(pubs)]
 	var prev *channel.Publication
 	for i, p := range pubs {
-		q := &all[i]
+		q := &r.all[i]
 		fillPublication(q, p)
-		out[i] = q
+		r.list = append(r.list, q)
 		if form&Escaped == 0 {
 			if e == protocol.JSON && !q.DataChecked && len(q.Data) > 0 {
 				ok, lines := jsonwire.Check(q.Data)
@@ -36,5 +56,5 @@ func Results(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*pr
 		}
 		q.DataChecked, prev = true, p
 	}
-	return out, nil
+	return r.list, nil
 }

@@ -73,10 +73,10 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 func (s *Session) historyRead(e *effect.History) {
 	r := protocol.HistoryResult{Epoch: e.Top.Epoch, Offset: e.Top.Offset}
 	if e.Err == nil {
-		r.Publications, e.Err = hub.Results(e.Publications, hub.Form(0), s.via.Framer.Encoding())
+		r.Publications, e.Err = new(hub.Results).Make(e.Publications, hub.Form(0), s.via.Framer.Encoding())
 		s.env.Explain(commandRefused, e.Channel, e.Err)
 	}
-	s.finish(e.ID, e.Err, &protocol.Reply{History: &r})
+	s.finish(e.ID, e.Err, protocol.Reply{History: &r})
 }
 
 func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
@@ -106,7 +106,7 @@ func (s *Session) messageTaken(e *effect.Message) {
 // Send pushes a message to the client.
 func (s *Session) Send(data []byte) {
 	if s.state == stateConnected {
-		s.reply(&protocol.Reply{Push: &protocol.Push{Message: &protocol.Message{Data: data}}})
+		s.reply(protocol.Reply{Push: &protocol.Push{Message: &protocol.Message{Data: data}}})
 	}
 }
 
@@ -130,16 +130,16 @@ func (s *Session) refreshed(e *effect.Refresh) {
 	expireAt := s.capExpiry(e.ExpireAt)
 	switch {
 	case e.Err != nil:
-		s.finish(e.ID, e.Err, nil)
+		s.finish(e.ID, e.Err, protocol.Reply{})
 	case e.Expired:
-		s.finish(e.ID, protocol.DisconnectExpired, nil)
+		s.finish(e.ID, protocol.DisconnectExpired, protocol.Reply{})
 	case s.past(expireAt):
-		s.finish(e.ID, protocol.ErrorExpired, nil)
+		s.finish(e.ID, protocol.ErrorExpired, protocol.Reply{})
 	default:
 		s.prolong(expireAt, e.Info)
 		r := &protocol.RefreshResult{}
 		r.Expires, r.TTL = s.remaining(expireAt)
-		s.finish(e.ID, nil, &protocol.Reply{Refresh: r})
+		s.finish(e.ID, nil, protocol.Reply{Refresh: r})
 	}
 }
 
@@ -184,7 +184,7 @@ func (s *Session) Refresh(expired bool, expireAt int64, info []byte) {
 		info = nil
 	}
 	s.prolong(expireAt, info)
-	s.reply(&protocol.Reply{Push: &protocol.Push{Refresh: push}})
+	s.reply(protocol.Reply{Push: &protocol.Push{Refresh: push}})
 }
 
 // subRefresh prolongs a subscription by a new token.
@@ -227,7 +227,7 @@ func (s *Session) subRefreshed(e *effect.SubRefresh) {
 	}
 	r := &protocol.SubRefreshResult{}
 	r.Expires, r.TTL = s.remaining(expireAt)
-	s.finish(e.ID, err, &protocol.Reply{SubRefresh: r})
+	s.finish(e.ID, err, protocol.Reply{SubRefresh: r})
 }
 
 // serverSubRefreshed completes the refresh that began when the subscription expired.

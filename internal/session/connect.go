@@ -81,12 +81,13 @@ func (s *Session) connecting(e *effect.Connecting) {
 		s.connectFailed(e.ID, protocol.ErrorExpired)
 		return
 	}
-	result := &protocol.ConnectResult{Data: who.Data}
 	if len(who.Subs) == 0 {
+		result := &s.env.Scratch().connect
+		*result = protocol.ConnectResult{Data: who.Data}
 		s.connectDone(e.ID, result)
 		return
 	}
-	attach := &effect.Attach{ID: e.ID, Connect: result}
+	attach := &effect.Attach{ID: e.ID, Connect: &protocol.ConnectResult{Data: who.Data}}
 	for ch, opts := range who.Subs {
 		if !s.fits(ch) {
 			s.connectFailed(e.ID, protocol.ErrorBadRequest)
@@ -128,7 +129,7 @@ func (s *Session) connectAttached(e *effect.Attach) {
 		if err != nil {
 			err = attachError(err)
 		} else {
-			result.Subs[it.Channel], err = attaching(it).recovered(it, &budget)
+			result.Subs[it.Channel], err = attaching(it).recovered(it, &budget, new(subscribed))
 		}
 		if err != nil {
 			s.connectFailed(e.ID, err)
@@ -173,7 +174,7 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	if s.cfg.SendTime {
 		r.Time = s.env.Now() / int64(time.Millisecond)
 	}
-	s.reply(&protocol.Reply{ID: id, Connect: r})
+	s.reply(protocol.Reply{ID: id, Connect: r})
 	if s.state == stateClosed {
 		return
 	}

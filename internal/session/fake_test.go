@@ -134,6 +134,7 @@ type fakeEnv struct {
 	now      *int64
 	hub      *hub.Hub
 	pool     *outbox.Pool
+	scratch  session.Scratch
 	random   *rand.Rand // nil: the first moment
 	at       int64
 	dirty    bool
@@ -158,14 +159,15 @@ func (e *fakeEnv) say(event string) {
 	}
 }
 
-func (e *fakeEnv) ID() string              { return e.id }
-func (e *fakeEnv) Now() int64              { return *e.now }
-func (e *fakeEnv) Schedule(at int64)       { e.at = at }
-func (e *fakeEnv) Dirty()                  { e.dirty = true }
-func (e *fakeEnv) Pool() *outbox.Pool      { return e.pool }
-func (e *fakeEnv) Do(f effect.Effect) bool { return e.do(f) }
-func (e *fakeEnv) Unregister()             { e.register-- }
-func (e *fakeEnv) SessionID() string       { return "secret of " + e.id }
+func (e *fakeEnv) ID() string                { return e.id }
+func (e *fakeEnv) Now() int64                { return *e.now }
+func (e *fakeEnv) Schedule(at int64)         { e.at = at }
+func (e *fakeEnv) Dirty()                    { e.dirty = true }
+func (e *fakeEnv) Pool() *outbox.Pool        { return e.pool }
+func (e *fakeEnv) Scratch() *session.Scratch { return &e.scratch }
+func (e *fakeEnv) Do(f effect.Effect) bool   { return e.do(f) }
+func (e *fakeEnv) Unregister()               { e.register-- }
+func (e *fakeEnv) SessionID() string         { return "secret of " + e.id }
 func (e *fakeEnv) Refused(l observe.Limit, ch string) {
 	if e.refused != nil {
 		e.refused(l, ch)

@@ -3,19 +3,19 @@ package session
 import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
-	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// recovered builds the subscribe result from the part of the stream that was read. It sets the
+// recovered makes the subscribe result, in of, from the part of the stream that was read. It sets the
 // tracked position to the top that was read; buffered publications after the top are delivered
 // after the reply, so nothing is merged. budget is how many bytes the publications may take;
 // recovered subtracts what they take. The error is the reply or the disconnect that the client
 // gets instead.
-func (b *Subscription) recovered(it *effect.AttachItem, budget *int) (r *protocol.SubscribeResult, err error) {
+func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *subscribed) (r *protocol.SubscribeResult, err error) {
 	defer func() { b.s.env.Explain(commandRefused, b.channel, err) }()
-	was, r := b.setup, b.result(it)
+	was, r := b.setup, &of.result
+	b.result(r, it)
 	r.WasRecovering = was.request.Recover || was.recover
 	var missed []*channel.Publication
 	if b.at.Positioned {
@@ -40,14 +40,14 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int) (r *protoco
 	} else {
 		b.at.Received(missed[len(missed)-1].Offset)
 	}
-	r.Publications, err = hub.Results(missed, b.at.Form, b.s.via.Framer.Encoding())
+	r.Publications, err = of.missed.Make(missed, b.at.Form, b.s.via.Framer.Encoding())
 	return r, err
 }
 
 // recoveredAlone is recovered for a reply with a single subscription.
-func (b *Subscription) recoveredAlone(it *effect.AttachItem) (*protocol.SubscribeResult, error) {
+func (b *Subscription) recoveredAlone(it *effect.AttachItem, of *subscribed) (*protocol.SubscribeResult, error) {
 	budget := recovery.Budget(b.s.cfg.QueueMaxSize, 1)
-	return b.recovered(it, &budget)
+	return b.recovered(it, &budget, of)
 }
 
 // strategy by which the subscription recovers, if it does.

@@ -36,6 +36,8 @@ type Env interface {
 	ID() string
 	// Pool of the owner's queues.
 	Pool() *outbox.Pool
+	// Scratch of the loop, which nobody else uses while a method of the session runs.
+	Scratch() *Scratch
 	// Do does an effect at once and returns true, or starts it and returns false. Only in
 	// the second case the owner calls Complete for it.
 	Do(e effect.Effect) (done bool)
@@ -265,16 +267,16 @@ func (s *Session) take(e effect.Effect) {
 	case *effect.Detach:
 		s.detached(e)
 	case *effect.Publish:
-		s.finish(e.ID, e.Err, &protocol.Reply{Publish: &protocol.PublishResult{}})
+		s.finish(e.ID, e.Err, protocol.Reply{Publish: &protocol.PublishResult{}})
 	case *effect.Presence:
-		s.finish(e.ID, e.Err, &protocol.Reply{Presence: &protocol.PresenceResult{Presence: e.Clients}})
+		s.finish(e.ID, e.Err, protocol.Reply{Presence: &protocol.PresenceResult{Presence: e.Clients}})
 	case *effect.PresenceStats:
-		s.finish(e.ID, e.Err, &protocol.Reply{PresenceStats: &protocol.PresenceStatsResult{
+		s.finish(e.ID, e.Err, protocol.Reply{PresenceStats: &protocol.PresenceStatsResult{
 			NumClients: uint32(e.Clients), NumUsers: uint32(e.Users)}})
 	case *effect.History:
 		s.historyRead(e)
 	case *effect.RPC:
-		s.finish(e.ID, e.Err, &protocol.Reply{RPC: &protocol.RPCResult{Data: e.Data}})
+		s.finish(e.ID, e.Err, protocol.Reply{RPC: &protocol.RPCResult{Data: e.Data}})
 	case *effect.Message:
 		s.messageTaken(e)
 	case *effect.Refresh:
@@ -300,7 +302,7 @@ func (s *Session) undo(e *effect.Attach) {
 }
 
 // finish answers a command after its effect.
-func (s *Session) finish(id uint32, err error, ok *protocol.Reply) {
+func (s *Session) finish(id uint32, err error, ok protocol.Reply) {
 	s.inflight--
 	if err != nil {
 		s.fail(id, err)
@@ -325,14 +327,16 @@ func (s *Session) fail(id uint32, err error) {
 }
 
 func (s *Session) replyError(id uint32, e *protocol.Error) {
-	s.reply(&protocol.Reply{ID: id, Error: e})
+	s.reply(protocol.Reply{ID: id, Error: e})
 }
 
 // reply encodes and queues a reply.
-func (s *Session) reply(r *protocol.Reply) {
+func (s *Session) reply(reply protocol.Reply) {
 	if s.state == stateClosed {
 		return
 	}
+	r := &s.env.Scratch().reply
+	*r = reply
 	p := s.env.Pool()
 	open := s.out.Open(p, s.via.Framer)
 	buf, err := s.via.Codec.AppendReply(open, r)
@@ -351,6 +355,7 @@ func (s *Session) reply(r *protocol.Reply) {
 		}
 		s.queued(s.out.Add(p, buf), size)
 	}
+	*r = protocol.Reply{}
 }
 
 // push queues a frame, which may be shared with other sessions.
@@ -450,17 +455,17 @@ func (s *Session) close(d protocol.Disconnect) {
 	s.state = stateClosed
 	s.env.Schedule(0)
 	s.unregister()
-	var items []effect.DetachItem
+	end := &effect.Close{Disconnect: d, Connected: s.connected}
 	for b := range s.subs.All() {
 		if b.state == subAttached || b.state == subLive {
-			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
+			end.Add(b.detachItem(protocol.UnsubscribeDisconnect))
 		}
 		s.part(b)
 		b.state = subEnded
 	}
 	s.subs, s.pending = bychannel.Set[*Subscription]{}, nil
-	if len(items) > 0 || s.connected {
-		s.env.Do(&effect.Close{Disconnect: d, Items: items, Connected: s.connected})
+	if len(end.Items) > 0 || s.connected {
+		s.env.Do(end)
 	}
 	s.env.Closed(d)
 }

@@ -90,6 +90,11 @@ type setup struct {
 	// unsubscribeBy at most.
 	unsubscribers []uint32
 	unsubscribeBy int64
+
+	// The effects that make the subscription are here to be allocated at once.
+	subscribing effect.Subscribing
+	attach      effect.Attach
+	item        effect.AttachItem
 }
 
 // Channel of the subscription.
@@ -124,7 +129,9 @@ func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 		s.replyError(id, protocol.ErrorLimitExceeded)
 	default:
 		b := s.reserve(req.Channel, req)
-		s.do(&effect.Subscribing{Request: req, ID: id, Ref: b})
+		e := &b.setup.subscribing
+		e.Request, e.ID, e.Ref = req, id, b
+		s.do(e)
 	}
 }
 
@@ -155,7 +162,7 @@ func (s *Session) forget(b *Subscription) {
 	waiting := b.setup.unsubscribers
 	b.setup = nil
 	for _, id := range waiting {
-		s.finish(id, nil, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
+		s.finish(id, nil, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
 }
 
@@ -172,11 +179,11 @@ func (s *Session) subscribing(e *effect.Subscribing) {
 	}
 	if err != nil {
 		closeFeed(e.Feed)
-		s.finish(e.ID, err, nil)
+		s.finish(e.ID, err, protocol.Reply{})
 		s.forget(b)
 		return
 	}
-	attach := effect.AttachOne(item)
+	attach := b.setup.attach.Only(item)
 	attach.ID, attach.Outlives = e.ID, s.leaving()
 	s.start(attach)
 }
@@ -223,7 +230,8 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 	}
 	strategy := b.setup.strategy()
 	b.setup.recover = o.Recoverable && (req.Recover || o.AutoRecover && strategy.Automatic())
-	item := &effect.AttachItem{Channel: b.channel, Positioned: b.at.Positioned, Ref: b}
+	item := &b.setup.item
+	item.Channel, item.Positioned, item.Ref = b.channel, b.at.Positioned, b
 	if b.setup.recover {
 		r := b.asks(req)
 		if item.HistoryFilter = strategy.Query(r); strategy.Latest() {
@@ -300,14 +308,16 @@ func (s *Session) commandAttached(e *effect.Attach) {
 		s.forget(b)
 		return
 	}
-	res, err := b.recoveredAlone(it)
+	room := &s.env.Scratch().subscribed
+	defer room.reset()
+	res, err := b.recoveredAlone(it, room)
 	if err != nil {
 		if s.fail(e.ID, err); s.state != stateClosed {
 			s.drop(b, protocol.UnsubscribeServer, 0)
 		}
 		return
 	}
-	s.reply(&protocol.Reply{ID: e.ID, Subscribe: res})
+	s.reply(protocol.Reply{ID: e.ID, Subscribe: res})
 	b.goLive()
 }
 
@@ -351,7 +361,7 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 		s.forget(s.subs.Get(ch))
 		return err
 	}
-	s.do(effect.AttachOne(item))
+	s.do(attaching(item).setup.attach.Only(item))
 	return nil
 }
 
@@ -364,7 +374,7 @@ func (s *Session) serverAttached(it *effect.AttachItem) {
 		s.Disconnect(protocol.DisconnectServerError)
 		return
 	}
-	res, err := b.recoveredAlone(it)
+	res, err := b.recoveredAlone(it, new(subscribed))
 	if err != nil {
 		s.fail(0, err)
 		return
@@ -375,14 +385,14 @@ func (s *Session) serverAttached(it *effect.AttachItem) {
 	if len(pubs) > 0 {
 		b.at.Offset = max(pubs[0].Offset, 1) - 1
 	}
-	s.reply(&protocol.Reply{Push: &protocol.Push{Channel: b.channel, Subscribe: &protocol.Subscribe{
+	s.reply(protocol.Reply{Push: &protocol.Push{Channel: b.channel, Subscribe: &protocol.Subscribe{
 		Recoverable: res.Recoverable, Positioned: res.Positioned, Epoch: b.at.Epoch, Offset: top, Data: res.Data,
 	}}})
 	for i, p := range pubs {
 		if b.at.Offset = p.Offset; i == len(pubs)-1 {
 			b.at.Offset = top
 		}
-		s.reply(&protocol.Reply{Push: &protocol.Push{Channel: b.channel, Pub: p}})
+		s.reply(protocol.Reply{Push: &protocol.Push{Channel: b.channel, Pub: p}})
 	}
 	b.goLive()
 }
@@ -421,10 +431,10 @@ func (b *Subscription) goLive() {
 	b.setup = nil
 }
 
-// result returns a SubscribeResult without the fields that depend on recovery.
-func (b *Subscription) result(it *effect.AttachItem) *protocol.SubscribeResult {
+// result fills r in but for the fields that depend on recovery.
+func (b *Subscription) result(r *protocol.SubscribeResult, it *effect.AttachItem) {
 	o := b.setup.opts
-	r := &protocol.SubscribeResult{
+	*r = protocol.SubscribeResult{
 		Recoverable: o.Recoverable,
 		Positioned:  b.at.Positioned,
 		Data:        o.Data,
@@ -437,7 +447,6 @@ func (b *Subscription) result(it *effect.AttachItem) *protocol.SubscribeResult {
 		b.at.Form |= hub.Compact
 		r.ID = it.ChannelID
 	}
-	return r
 }
 
 // Window returns how long the hub is to hold back messages of the channel, by the options of

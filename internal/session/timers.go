@@ -108,7 +108,7 @@ func (s *Session) ping(now int64) {
 		s.pongsDue++
 		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
 	}
-	s.reply(&protocol.Reply{})
+	s.reply(protocol.Reply{})
 }
 
 // pong takes an empty command, of which each ping allows one.

@@ -21,7 +21,7 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 	b := s.subs.Get(req.Channel)
 	switch {
 	case b == nil:
-		s.reply(&protocol.Reply{ID: id, Unsubscribe: &protocol.UnsubscribeResult{}})
+		s.reply(protocol.Reply{ID: id, Unsubscribe: &protocol.UnsubscribeResult{}})
 	case b.state == subLive:
 		s.inflight++
 		s.drop(b, protocol.UnsubscribeClient, id)
@@ -49,7 +49,7 @@ func (s *Session) endPending(b *Subscription) {
 		return
 	}
 	for _, id := range ids[1:] {
-		s.finish(id, nil, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
+		s.finish(id, nil, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
 	s.drop(b, ended, ids[0])
 }
@@ -89,7 +89,7 @@ func (s *Session) revoke(b *Subscription, d protocol.Disconnect, u protocol.Unsu
 }
 
 func (s *Session) pushUnsubscribe(ch string, u protocol.Unsubscribe) {
-	s.reply(&protocol.Reply{Push: &protocol.Push{Channel: ch, Unsubscribe: &u}})
+	s.reply(protocol.Reply{Push: &protocol.Push{Channel: ch, Unsubscribe: &u}})
 }
 
 // drop takes an established subscription out of the hub and the session, and detaches it. An
@@ -122,7 +122,7 @@ func (b *Subscription) detachItem(u protocol.Unsubscribe) effect.DetachItem {
 
 func (s *Session) detached(e *effect.Detach) {
 	if e.ID != 0 {
-		s.finish(e.ID, e.Err, &protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
+		s.finish(e.ID, e.Err, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
 }
 
