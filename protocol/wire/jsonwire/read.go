@@ -374,6 +374,12 @@ func (r *Reader) literal(word string) bool {
 }
 
 func (r *Reader) scanValue() bool {
+	if r.pos < len(r.buf) && r.depth < MaxDepth {
+		if end := skipSimple(r.buf, r.pos); end > 0 {
+			r.pos = end
+			return true
+		}
+	}
 	end := skipValue(r.buf, r.pos, MaxDepth-r.depth, &r.traits)
 	if end < 0 {
 		r.malformed(^end)
