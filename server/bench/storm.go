@@ -73,9 +73,12 @@ func (s *Storm) steps(r *run, rep *Report, live *producer) error {
 	defer stopLive()
 	start := r.elapsed()
 	burst := r.producers[:s.Publishers]
-	// One message to each channel before the cut: recovery must not deliver it again.
+	// One message to each channel before the cut. Recovery must not deliver it again, so it has to arrive.
 	r.enter("publishing")
 	if err := r.toEveryChannel(burst, 1); err != nil {
+		return err
+	}
+	if err := r.drain(); err != nil {
 		return err
 	}
 	err := s.storm(r, rep, burst)
