@@ -9,6 +9,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // startServer starts a server on a free port, or on that of opts.
@@ -75,18 +76,18 @@ type events chan event
 func newEvents() events { return make(events, 10_000) }
 
 func (e events) HandlePublication(ch string, p broker.PublicationEvent) {
-	e <- event{kind: "publication", ch: ch, pub: p.Pub, delta: p.Delta}
+	wait.Offer(e, event{kind: "publication", ch: ch, pub: p.Pub, delta: p.Delta})
 }
 
 func (e events) HandleJoin(ch string, info *channel.ClientInfo) {
-	e <- event{kind: "join", ch: ch, info: info}
+	wait.Offer(e, event{kind: "join", ch: ch, info: info})
 }
 
 func (e events) HandleLeave(ch string, info *channel.ClientInfo) {
-	e <- event{kind: "leave", ch: ch, info: info}
+	wait.Offer(e, event{kind: "leave", ch: ch, info: info})
 }
 
-func (e events) HandleLoss(match func(string) bool) { e <- event{kind: "loss", lost: match} }
+func (e events) HandleLoss(match func(string) bool) { wait.Offer(e, event{kind: "loss", lost: match}) }
 
 // next waits for an event of a kind; others are passed over.
 func (e events) next(t testing.TB, kind string) event {

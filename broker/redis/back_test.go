@@ -386,6 +386,28 @@ func TestEarlierEpoch(t *testing.T) {
 	s.verify()
 }
 
+// TestReloadedAgain: the same older data come back again and again, and the node publishes before it
+// looks. The stream must not have its first epoch a second time.
+func TestReloadedAgain(t *testing.T) {
+	t.Parallel()
+	server := reloadable(t)
+	s := newSite(t, redis.Config{Shards: []redis.Shard{standalone(server)}}, 1, keep)
+	s.publish(s.nodes[0], 5)
+	server.Do("SAVE")
+	epochs := map[string]bool{s.top(s.nodes[0]).Epoch: true}
+	for range 4 {
+		s.publish(s.nodes[0], 5)
+		server.Do("DEBUG", "RELOAD", "NOSAVE")
+		s.publish(s.nodes[0], 1)
+		epoch := s.top(s.nodes[0]).Epoch
+		if epochs[epoch] {
+			t.Errorf("epoch %s again", epoch)
+		}
+		epochs[epoch] = true
+	}
+	s.verify()
+}
+
 // TestNobodyTold: marks that go on, nodes that come and go, and slots that migrate with
 // their keys, are no reason to tell anybody.
 func TestNobodyTold(t *testing.T) {

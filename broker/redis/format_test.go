@@ -14,7 +14,7 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// note is an event handler that writes down.
+// note is an event handler that writes down, as much as has room.
 type note struct {
 	events chan broker.PublicationEvent
 	joins  chan *channel.ClientInfo
@@ -25,10 +25,10 @@ func newNote() *note {
 	return &note{make(chan broker.PublicationEvent, 1000), make(chan *channel.ClientInfo, 10), make(chan func(string) bool, 10)}
 }
 
-func (n *note) HandlePublication(_ string, e broker.PublicationEvent) { n.events <- e }
-func (n *note) HandleJoin(_ string, info *channel.ClientInfo)         { n.joins <- info }
-func (n *note) HandleLeave(_ string, info *channel.ClientInfo)        { n.joins <- info }
-func (n *note) HandleLoss(match func(string) bool)                    { n.losses <- match }
+func (n *note) HandlePublication(_ string, e broker.PublicationEvent) { wait.Offer(n.events, e) }
+func (n *note) HandleJoin(_ string, info *channel.ClientInfo)         { wait.Offer(n.joins, info) }
+func (n *note) HandleLeave(_ string, info *channel.ClientInfo)        { wait.Offer(n.joins, info) }
+func (n *note) HandleLoss(match func(string) bool)                    { wait.Offer(n.losses, match) }
 
 // receive waits for an element.
 func receive[T any](t testing.TB, from <-chan T) T {

@@ -124,7 +124,7 @@ func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, 
 	c.Key(m.Name(&s.names, b.kinds.history, p.ch, p.hash), m.Name(&s.names, b.kinds.meta, p.ch, p.hash))
 	c.Arg(p.payload, m.Number(uint64(opts.HistorySize)), m.Milliseconds(opts.HistoryTTL), name)
 	c.Arg(m.Milliseconds(positiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL)), m.Life(known.Epoch, known.Offset))
-	if opts.IdempotencyKey == "" && !opts.Delta && p.version == 0 && known.Before == "" {
+	if opts.IdempotencyKey == "" && !opts.Delta && p.version == 0 && known.Earlier == "" {
 		return
 	}
 	resultTTL, delta := "", "0"
@@ -135,7 +135,7 @@ func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, 
 	if opts.Delta {
 		delta = "1"
 	}
-	c.Arg(resultTTL, delta, m.Number(p.version), opts.VersionEpoch, known.Before)
+	c.Arg(resultTTL, delta, m.Number(p.version), opts.VersionEpoch, string(known.Earlier))
 }
 
 // PublishJoin implements broker.Broker.

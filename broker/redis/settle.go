@@ -134,10 +134,11 @@ func (b *Broker) compare(s *shard) <-chan struct{} {
 // candidate is a publication that a stream should hold.
 type candidate struct {
 	seen.Publication
-	hash   uint64        // of the channel
-	before string        // an epoch that the stream had earlier; "": unknown
-	sub    *subscription // nil: it was acknowledged to the node
-	doubt  string        // of sub, when the comparison began
+	hash    uint64        // of the channel
+	earlier seen.Epochs   // of the stream, as far as they are known
+	stale   string        // the epoch to renew, if the stream lost the publication
+	sub     *subscription // nil: it was acknowledged to the node
+	doubt   string        // of sub, when the comparison began
 }
 
 // compareAll compares what all links of the shard have delivered, and what the shard has
@@ -150,7 +151,7 @@ func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 	wentBack := s.wentBack.Swap(false)
 	var all []candidate
 	for _, p := range s.acked.All() {
-		all = append(all, candidate{Publication: p.Publication, hash: keys.Hash(p.Channel), before: p.Before})
+		all = append(all, candidate{Publication: p.Publication, hash: keys.Hash(p.Channel), earlier: p.Earlier})
 	}
 	for _, l := range b.links[s.index] {
 		all = append(all, l.delivered()...)
@@ -200,15 +201,16 @@ func (b *Broker) compareSome(ctx context.Context, s *shard, some []candidate, we
 		case foreign(err):
 		case err != nil:
 			return s.client.Explain(err)
-		case top.Epoch == p.before && p.before != "":
+		case p.earlier.Has(top.Epoch):
+			p.stale = strings.Clone(top.Epoch)
 			lost = append(lost, *p)
 		case top.Epoch != p.Epoch:
-			s.moved(p, top, p.Epoch)
+			s.moved(p, top)
 			moved = append(moved, *p)
 		case p.holds(top.Offset, entry, wentBack):
 			p.confirm()
 		default:
-			p.before = p.Epoch
+			p.stale = p.Epoch
 			lost = append(lost, *p)
 		}
 	}
@@ -240,7 +242,7 @@ func (p *candidate) holds(top uint64, entry string, wentBack bool) bool {
 	return top == p.Offset || p.sub == nil || !wentBack
 }
 
-// renew gives streams that have the epoch before of their candidates other epochs.
+// renew gives streams that still have the stale epoch of their candidates other epochs.
 func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
 	if len(lost) == 0 {
 		return nil
@@ -251,7 +253,7 @@ func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
 		c, p := &calls[i], &lost[i]
 		c.Script = script.Renew
 		c.Key(m.Name(&s.names, b.kinds.meta, p.Channel, p.hash))
-		c.Arg(p.before, m.Epoch())
+		c.Arg(p.stale, m.Epoch())
 	}
 	answers, _ := script.RunAll(ctx, s.client, calls, nil)
 	for i := range answers {
@@ -259,7 +261,7 @@ func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
 		if err != nil && !foreign(err) {
 			return s.client.Explain(err)
 		}
-		s.moved(&lost[i], top, lost[i].before)
+		s.moved(&lost[i], top)
 	}
 	return nil
 }
@@ -276,11 +278,11 @@ func (b *Broker) report(candidates []candidate) {
 	b.handler.HandleLoss(func(ch string) bool { return channels[ch] })
 }
 
-// moved notes the top of a stream that has another epoch, and the epoch that it had before.
-func (s *shard) moved(p *candidate, top channel.StreamPosition, before string) {
+// moved notes the top of a stream that has another epoch.
+func (s *shard) moved(p *candidate, top channel.StreamPosition) {
 	top.Epoch = strings.Clone(top.Epoch)
 	if p.sub == nil {
-		s.acked.Moved(p.hash, &p.Publication, seen.Known{Epoch: top.Epoch, Before: before, Offset: top.Offset})
+		s.acked.Moved(p.hash, &p.Publication, top, p.stale)
 		return
 	}
 	p.sub.mu.Lock()

@@ -19,10 +19,12 @@ type witness struct {
 	losses       chan func(string) bool
 }
 
-func (s *witness) HandlePublication(_ string, e broker.PublicationEvent) { s.publications <- e }
-func (s *witness) HandleJoin(string, *channel.ClientInfo)                {}
-func (s *witness) HandleLeave(string, *channel.ClientInfo)               {}
-func (s *witness) HandleLoss(match func(string) bool)                    { s.losses <- match }
+func (s *witness) HandlePublication(_ string, e broker.PublicationEvent) {
+	wait.Offer(s.publications, e)
+}
+func (s *witness) HandleJoin(string, *channel.ClientInfo)  {}
+func (s *witness) HandleLeave(string, *channel.ClientInfo) {}
+func (s *witness) HandleLoss(match func(string) bool)      { wait.Offer(s.losses, match) }
 
 // TestOlderData: Redis comes back with older data than was delivered. What it lost
 // must not be taken for what is published in its place.

@@ -47,6 +47,15 @@ func Within(limit time.Duration, done func() bool) bool {
 	return true
 }
 
+// Offer sends v to ch, or drops it if ch is full. Handlers of events use it for tests that read only the first
+// ones: a handler that waited for the test would hold up the end of what calls it.
+func Offer[T any](ch chan<- T, v T) {
+	select {
+	case ch <- v:
+	default:
+	}
+}
+
 // Receive returns the next element of ch, or its zero value if ch is closed. If neither happens within Limit,
 // the test ends with a message that has what.
 func Receive[T any](tb testing.TB, what string, ch <-chan T) T {

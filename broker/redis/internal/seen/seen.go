@@ -4,9 +4,11 @@ package seen
 
 import (
 	"hash/maphash"
+	"strings"
 	"sync"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
 )
 
 // Publication is the latest publication of a channel that was seen.
@@ -25,11 +27,34 @@ func Sum(data []byte) uint64 { return maphash.Bytes(seed, data) }
 // TextSum is Sum.
 func TextSum(data string) uint64 { return maphash.String(seed, data) }
 
-// Known is what is known of a stream: it had Offset in Epoch, and the epoch Before earlier.
-// Strings are empty if they are not known.
+// Known is what is known of a stream: it had Offset in Epoch, and other epochs earlier. Epoch is
+// empty if nothing is known.
 type Known struct {
-	Epoch, Before string
-	Offset        uint64
+	Epoch   string
+	Earlier Epochs
+	Offset  uint64
+}
+
+// Epochs is a list of up to 8 epochs, the newest first, each between two spaces. A stream whose
+// server comes back with the same older data again and again has an epoch of long ago each time.
+type Epochs string
+
+const maxEpochs = 8
+
+// Has tells whether an epoch is in the list.
+func (e Epochs) Has(epoch string) bool {
+	return e != "" && strings.Contains(string(e), " "+epoch+" ")
+}
+
+// With returns the list with an epoch in front. The oldest of more than 8 goes.
+func (e Epochs) With(epoch string) Epochs {
+	list := []string{epoch}
+	for other := range strings.FieldsSeq(string(e)) {
+		if other != epoch && len(list) < maxEpochs {
+			list = append(list, other)
+		}
+	}
+	return Epochs(" " + strings.Join(list, " ") + " ")
 }
 
 // Acked remembers the last publication that a shard acknowledged, for up to 8,192 channels. A
@@ -106,10 +131,10 @@ func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, gener
 	case e.generation != generation && !settled:
 		return
 	case r.Position.Epoch == e.known.Epoch:
-	case r.Position.Epoch == e.known.Before:
+	case e.known.Earlier.Has(r.Position.Epoch):
 		return // a later answer came first
 	default:
-		e.known = Known{Epoch: r.Position.Epoch, Before: e.known.Epoch}
+		e.known = Known{Epoch: r.Position.Epoch, Earlier: e.known.Earlier.With(e.known.Epoch)}
 	}
 	e.turn = a.turn
 	if r.Position.Offset > e.known.Offset {
@@ -117,20 +142,26 @@ func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, gener
 	}
 }
 
-// Moved notes that the stream of p has another epoch and offset, unless Note was called
-// meanwhile.
-func (a *Acked) Moved(hash uint64, p *Publication, now Known) {
+// Moved notes that the stream of p has another top, unless Note was called meanwhile. stale is
+// the epoch that the server had last, if that is known.
+func (a *Acked) Moved(hash uint64, p *Publication, top channel.StreamPosition, stale string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if e, _ := a.find(p.Channel, hash); e != nil && e.known.Epoch == p.Epoch && now.Epoch != p.Epoch {
-		e.known, e.sum = now, 0
+	e, _ := a.find(p.Channel, hash)
+	if e == nil || e.known.Epoch != p.Epoch || top.Epoch == p.Epoch {
+		return
 	}
+	earlier := e.known.Earlier.With(p.Epoch)
+	if stale != "" {
+		earlier = earlier.With(stale)
+	}
+	e.known, e.sum = Known{Epoch: top.Epoch, Earlier: earlier, Offset: top.Offset}, 0
 }
 
-// Acknowledged is a publication that was acknowledged, and an epoch that its stream had earlier.
+// Acknowledged is a publication that was acknowledged, and the epochs that its stream had earlier.
 type Acknowledged struct {
 	Publication
-	Before string // "": unknown
+	Earlier Epochs
 }
 
 // All returns what is remembered.
@@ -141,7 +172,7 @@ func (a *Acked) All() []Acknowledged {
 	for i := range a.sets {
 		for k := range a.sets[i] {
 			if e := &a.sets[i][k]; e.turn != 0 {
-				list = append(list, Acknowledged{Publication{string(e.channel), e.known.Epoch, e.known.Offset, e.sum}, e.known.Before})
+				list = append(list, Acknowledged{Publication{string(e.channel), e.known.Epoch, e.known.Offset, e.sum}, e.known.Earlier})
 			}
 		}
 	}

@@ -39,26 +39,34 @@ func TestAcked(t *testing.T) {
 		{"e", 1, 1, true, Known{"e", "", 2}},  // answers overtake each other
 		{"e", 9, 2, false, Known{"e", "", 2}}, // it is not known yet whether the other data have 2
 		{"e", 10, 2, true, Known{"e", "", 10}},
-		{"f", 3, 2, true, Known{"f", "e", 3}},
-		{"e", 11, 2, true, Known{"f", "e", 3}}, // overtaken
-		{"f", 4, 2, true, Known{"f", "e", 4}},
+		{"f", 3, 2, true, Known{"f", " e ", 3}},
+		{"e", 11, 2, true, Known{"f", " e ", 3}}, // overtaken
+		{"f", 4, 2, true, Known{"f", " e ", 4}},
 	} {
 		note(&a, "a", step.epoch, step.offset, step.generation, step.settled)
 		if got := a.Known("a", keys.Hash("a")); got != step.want {
 			t.Fatalf("%+v is known after %+v", got, step)
 		}
 	}
-	p := Acknowledged{Publication{"a", "f", 4, TextSum("af4")}, "e"}
+	p := Acknowledged{Publication{"a", "f", 4, TextSum("af4")}, " e "}
 	if got := all(&a); !slices.Equal(got, []Acknowledged{p}) {
 		t.Errorf("%v", got)
 	}
 	note(&a, "b", "e", 1, 1, true)
-	a.Moved(keys.Hash("a"), &Publication{Channel: "a", Epoch: "e"}, Known{"g", "e", 7}) // of another life
-	a.Moved(keys.Hash("b"), &Publication{Channel: "b", Epoch: "e"}, Known{"g", "e", 7})
-	if got := all(&a); !slices.Equal(got, []Acknowledged{p, {Publication{"b", "g", 7, 0}, "e"}}) {
+	moved := func(ch, epoch, stale string, top channel.StreamPosition) {
+		a.Moved(keys.Hash(ch), &Publication{Channel: ch, Epoch: epoch}, top, stale)
+	}
+	moved("a", "e", "", channel.StreamPosition{Epoch: "g", Offset: 7}) // of another life
+	moved("b", "e", "", channel.StreamPosition{Epoch: "g", Offset: 7})
+	if got := all(&a); !slices.Equal(got, []Acknowledged{p, {Publication{"b", "g", 7, 0}, " e "}}) {
 		t.Errorf("%v", got)
 	}
-	if got := a.Known("b", keys.Hash("b")); got != (Known{"g", "e", 7}) {
+	if got := a.Known("b", keys.Hash("b")); got != (Known{"g", " e ", 7}) {
+		t.Errorf("%+v", got)
+	}
+	moved("b", "g", "", channel.StreamPosition{Epoch: "h", Offset: 7})
+	moved("b", "h", "e", channel.StreamPosition{Epoch: "i", Offset: 8}) // the first epoch was there again
+	if got := a.Known("b", keys.Hash("b")); got != (Known{"i", " e h g ", 8}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -75,5 +83,22 @@ func TestAckedBound(t *testing.T) {
 	}
 	if n := len(a.All()); n > setCount*setSize || n < setCount*setSize*9/10 {
 		t.Errorf("%d channels", n)
+	}
+}
+
+// TestEpochs: the last eight are remembered, each once and whole.
+func TestEpochs(t *testing.T) {
+	var list Epochs
+	if list.Has("") || list.Has("e0") {
+		t.Error("an empty list has an epoch")
+	}
+	for i := range 10 {
+		list = list.With(fmt.Sprint("e", i))
+	}
+	if list != " e9 e8 e7 e6 e5 e4 e3 e2 " || !list.Has("e2") || list.Has("e1") || list.Has("e") || list.Has("") {
+		t.Errorf("%q", list)
+	}
+	if list = list.With("e4"); list != " e4 e9 e8 e7 e6 e5 e3 e2 " {
+		t.Errorf("%q", list)
 	}
 }

@@ -5,8 +5,8 @@
 --   5 TTL of meta in ms, 6 an epoch of 8 letters for a new life of the stream and, behind it,
 --   a position that the stream is known to have had, offset:epoch,
 --   and, which may be left out from the right: 7 TTL of the result in ms ('': no
---   idempotency key), 8 '1' for delta, 9 version, 10 version epoch, 11 an epoch that the
---   stream had before the known one ('': unknown)
+--   idempotency key), 8 '1' for delta, 9 version, 10 version epoch, 11 epochs that the
+--   stream had before the known one, each between two spaces ('': unknown)
 -- Returns flag:offset:epoch; the flag is 0, 1 (suppressed by its key), 2 (by its version)
 -- or 3 (done, and the stream had lost publications).
 -- The script is publish_begin, publish_stream or publish_list, publish_end, and undo_stream
@@ -46,7 +46,7 @@ local flag = '0:'
 local life = ARGV[6]
 local colon = #life - #epoch -- if the epoch behind it is this one
 if string.sub(life, colon + 1) == epoch and string.byte(life, colon) == 58 and offset <= tonumber(string.sub(life, 9, colon - 1))
-   or epoch == ARGV[11] then
+   or ARGV[11] and string.find(ARGV[11], ' ' .. epoch .. ' ', 1, true) then
   -- The offset was given out before: the data of the server went back.
   flag, epoch = '3:', string.sub(life, 1, 8)
   call('HSET', meta, 'e', epoch)
