@@ -36,11 +36,11 @@ type link struct {
 // subscription of a channel, and what is known of its stream if it has history.
 type subscription struct {
 	mu sync.Mutex
-	// last is the newest publication that was delivered or, without a sum, the top of a
-	// read. Its Channel is constant.
+	// last is the newest publication that was delivered. Its offset is 0 if none was in its
+	// epoch, which a read may have told. Its Channel is constant.
 	last seen.Publication
-	// delivered is the last delivered offset in the epoch of last. A read may be ahead.
-	delivered uint64
+	// top is the greatest offset in the epoch of last that was delivered or read.
+	top uint64
 	// doubt is the epoch to deliver in after an offset came a second time, until the stream
 	// has been compared; else empty.
 	doubt string
@@ -270,11 +270,10 @@ func (sub *subscription) deliver(m *payload.Message) (epoch string, again bool) 
 	last := &sub.last
 	switch {
 	case last.Epoch != string(m.Epoch):
-		last.Epoch, last.Offset, last.Sum = string(m.Epoch), 0, 0
-		sub.delivered, sub.doubt = 0, ""
+		sub.begin(channel.StreamPosition{Epoch: string(m.Epoch)})
 	case sub.doubt != "":
 		return sub.doubt, false
-	case m.Offset > sub.delivered:
+	case m.Offset > last.Offset:
 	case m.Offset == last.Offset && sum == last.Sum:
 		return last.Epoch, false // the same publication
 	default:
@@ -282,32 +281,32 @@ func (sub *subscription) deliver(m *payload.Message) (epoch string, again bool) 
 		sub.doubt = text.Epoch()
 		return sub.doubt, true
 	}
-	sub.delivered = m.Offset
-	if m.Offset >= last.Offset {
-		last.Offset, last.Sum = m.Offset, sum
-	}
+	last.Offset, last.Sum = m.Offset, sum
+	sub.top = max(sub.top, m.Offset)
 	return last.Epoch, false
+}
+
+// begin notes that nothing was delivered since the stream had this top. It is called with mu held.
+func (sub *subscription) begin(top channel.StreamPosition) {
+	sub.last.Epoch, sub.last.Offset, sub.last.Sum = top.Epoch, 0, 0
+	sub.top, sub.doubt = top.Offset, ""
 }
 
 // read notes the top of a read.
 func (sub *subscription) read(top channel.StreamPosition) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	last := &sub.last
-	if last.Epoch != top.Epoch {
-		last.Epoch, last.Offset, last.Sum = strings.Clone(top.Epoch), 0, 0
-		sub.delivered, sub.doubt = 0, ""
+	if sub.last.Epoch != top.Epoch {
+		sub.begin(channel.StreamPosition{Epoch: strings.Clone(top.Epoch)})
 	}
-	if top.Offset > last.Offset {
-		last.Offset, last.Sum = top.Offset, 0
-	}
+	sub.top = max(sub.top, top.Offset)
 }
 
 // known returns what is known of the stream.
 func (sub *subscription) known() seen.Known {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	return seen.Known{Epoch: sub.last.Epoch, Offset: sub.last.Offset}
+	return seen.Known{Epoch: sub.last.Epoch, Offset: sub.top}
 }
 
 // block is how many publications are allocated at a time.

@@ -135,6 +135,7 @@ func (b *Broker) compare(s *shard) <-chan struct{} {
 type candidate struct {
 	seen.Publication
 	hash    uint64        // of the channel
+	top     uint64        // the greatest offset that the stream is known to have had in this epoch
 	earlier seen.Epochs   // of the stream, as far as they are known
 	stale   string        // the epoch to renew, if the stream lost the publication
 	sub     *subscription // nil: it was acknowledged to the node
@@ -151,7 +152,7 @@ func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 	wentBack := s.wentBack.Swap(false)
 	var all []candidate
 	for _, p := range s.acked.All() {
-		all = append(all, candidate{Publication: p.Publication, hash: keys.Hash(p.Channel), earlier: p.Earlier})
+		all = append(all, candidate{Publication: p.Publication, top: p.Offset, hash: keys.Hash(p.Channel), earlier: p.Earlier})
 	}
 	for _, l := range b.links[s.index] {
 		all = append(all, l.delivered()...)
@@ -173,13 +174,22 @@ func (l *link) delivered() []candidate {
 	defer l.mu.Unlock()
 	var list []candidate
 	for _, sub := range l.channels.All {
-		sub.mu.Lock()
-		if sub.last.Offset > 0 {
-			list = append(list, candidate{Publication: sub.last, hash: keys.Hash(sub.last.Channel), sub: sub, doubt: sub.doubt})
+		if c := sub.candidate(); c.top > 0 {
+			list = append(list, c)
 		}
-		sub.mu.Unlock()
 	}
 	return list
+}
+
+// candidate is what was delivered last, or the top of a read if nothing was since.
+func (sub *subscription) candidate() candidate {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	c := candidate{Publication: sub.last, top: sub.top, hash: keys.Hash(sub.last.Channel), sub: sub, doubt: sub.doubt}
+	if c.Offset == 0 {
+		c.Offset = c.top
+	}
+	return c
 }
 
 // compareSome compares at most conn.MaxPipeline channels.
@@ -233,13 +243,13 @@ func foreign(err error) bool { return err != nil && strings.Contains(err.Error()
 // at the offset. Without an entry, which may have been trimmed, the stream counts as holding
 // it, unless the data went back and later publications were not delivered here.
 func (p *candidate) holds(top uint64, entry string, wentBack bool) bool {
-	if top < p.Offset {
+	if top < p.top {
 		return false
 	}
 	if entry != "" && p.Sum != 0 {
 		return seen.TextSum(entry) == p.Sum
 	}
-	return top == p.Offset || p.sub == nil || !wentBack
+	return top == p.top || p.sub == nil || !wentBack
 }
 
 // renew gives streams that still have the stale epoch of their candidates other epochs.
@@ -287,9 +297,8 @@ func (s *shard) moved(p *candidate, top channel.StreamPosition) {
 	}
 	p.sub.mu.Lock()
 	defer p.sub.mu.Unlock()
-	if last := &p.sub.last; last.Epoch == p.Epoch {
-		last.Epoch, last.Offset, last.Sum = top.Epoch, top.Offset, 0
-		p.sub.delivered, p.sub.doubt = 0, ""
+	if p.sub.last.Epoch == p.Epoch {
+		p.sub.begin(top)
 	}
 }
 
@@ -301,6 +310,6 @@ func (p *candidate) confirm() {
 	p.sub.mu.Lock()
 	defer p.sub.mu.Unlock()
 	if p.sub.doubt == p.doubt {
-		p.sub.delivered, p.sub.doubt = 0, ""
+		p.sub.begin(channel.StreamPosition{Epoch: p.sub.last.Epoch, Offset: p.sub.top})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/gyrotest/wait"
@@ -201,4 +203,50 @@ func publishTo(t *testing.T, b *Broker, data string) channel.StreamPosition {
 		return err
 	})
 	return result.Position
+}
+
+// TestOvertaken: in a Cluster, publications of the new owner of a slot may overtake those of the old one.
+// An offset that comes late puts a stream in doubt, and what was delivered last tells that it holds all, even
+// if a read was ahead.
+func TestOvertaken(t *testing.T) {
+	sub := &subscription{last: seen.Publication{Channel: "ch"}}
+	deliver := func(offset uint64, want bool) {
+		t.Helper()
+		data := fmt.Append(nil, "publication ", offset)
+		if _, again := sub.deliver(&payload.Message{Offset: offset, Epoch: []byte("e"), Data: data}); again != want {
+			t.Fatalf("offset %d came again: %v", offset, again)
+		}
+	}
+	deliver(41, false)
+	deliver(41, false)
+	deliver(40, true)
+	deliver(42, false)
+	sub.read(channel.StreamPosition{Epoch: "e", Offset: 43})
+	c := sub.candidate()
+	if c.Offset != 41 || c.top != 43 || c.doubt == "" {
+		t.Fatalf("%+v", c)
+	}
+	for _, test := range []struct {
+		top   uint64
+		entry string
+		want  bool
+	}{
+		{45, "publication 41", true},
+		{45, "another one", false},
+		{42, "publication 41", false}, // 43 was read
+		{43, "", true},
+		{44, "", false},
+	} {
+		if got := c.holds(test.top, test.entry, true); got != test.want {
+			t.Errorf("%+v: holds %v", test, got)
+		}
+	}
+	c.confirm()
+	if c = sub.candidate(); c.doubt != "" || c.Offset != 43 || c.Sum != 0 {
+		t.Errorf("%+v behind the comparison", c)
+	}
+	deliver(44, false)
+	if c = sub.candidate(); c.Offset != 44 || c.top != 44 || c.Sum == 0 {
+		t.Errorf("%+v behind the next publication", c)
+	}
 }
