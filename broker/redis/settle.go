@@ -292,7 +292,7 @@ func (b *Broker) report(candidates []candidate) {
 func (s *shard) moved(p *candidate, top channel.StreamPosition) {
 	top.Epoch = strings.Clone(top.Epoch)
 	if p.sub == nil {
-		s.acked.Moved(p.hash, &p.Publication, top, p.stale)
+		s.acked.Moved(p.hash, &p.Publication, top.Epoch, top.Offset, p.stale)
 		return
 	}
 	p.sub.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/channel"
 )
 
 // Publication is the latest publication of a channel that was seen.
@@ -142,20 +141,20 @@ func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, gener
 	}
 }
 
-// Moved notes that the stream of p has another top, unless Note was called meanwhile. stale is
-// the epoch that the server had last, if that is known.
-func (a *Acked) Moved(hash uint64, p *Publication, top channel.StreamPosition, stale string) {
+// Moved notes that the stream of p has another epoch and offset, unless Note was called meanwhile.
+// stale is the epoch that the server had last, if that is known.
+func (a *Acked) Moved(hash uint64, p *Publication, epoch string, offset uint64, stale string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e, _ := a.find(p.Channel, hash)
-	if e == nil || e.known.Epoch != p.Epoch || top.Epoch == p.Epoch {
+	if e == nil || e.known.Epoch != p.Epoch || epoch == p.Epoch {
 		return
 	}
 	earlier := e.known.Earlier.With(p.Epoch)
 	if stale != "" {
 		earlier = earlier.With(stale)
 	}
-	e.known, e.sum = Known{Epoch: top.Epoch, Earlier: earlier, Offset: top.Offset}, 0
+	e.known, e.sum = Known{epoch, earlier, offset}, 0
 }
 
 // Acknowledged is a publication that was acknowledged, and the epochs that its stream had earlier.

@@ -53,19 +53,19 @@ func TestAcked(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	note(&a, "b", "e", 1, 1, true)
-	moved := func(ch, epoch, stale string, top channel.StreamPosition) {
-		a.Moved(keys.Hash(ch), &Publication{Channel: ch, Epoch: epoch}, top, stale)
+	moved := func(ch, from, to string, offset uint64, stale string) {
+		a.Moved(keys.Hash(ch), &Publication{Channel: ch, Epoch: from}, to, offset, stale)
 	}
-	moved("a", "e", "", channel.StreamPosition{Epoch: "g", Offset: 7}) // of another life
-	moved("b", "e", "", channel.StreamPosition{Epoch: "g", Offset: 7})
+	moved("a", "e", "g", 7, "") // of another life
+	moved("b", "e", "g", 7, "")
 	if got := all(&a); !slices.Equal(got, []Acknowledged{p, {Publication{"b", "g", 7, 0}, " e "}}) {
 		t.Errorf("%v", got)
 	}
 	if got := a.Known("b", keys.Hash("b")); got != (Known{"g", " e ", 7}) {
 		t.Errorf("%+v", got)
 	}
-	moved("b", "g", "", channel.StreamPosition{Epoch: "h", Offset: 7})
-	moved("b", "h", "e", channel.StreamPosition{Epoch: "i", Offset: 8}) // the first epoch was there again
+	moved("b", "g", "h", 7, "")
+	moved("b", "h", "i", 8, "e") // the first epoch was there again
 	if got := a.Known("b", keys.Hash("b")); got != (Known{"i", " e h g ", 8}) {
 		t.Errorf("%+v", got)
 	}
