@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // Maps keeps the entries of map channels. It is a part of a Broker: Subscribe starts the
@@ -33,4 +34,12 @@ type Maps interface {
 	// Clear forgets the entries, the stream and the epoch. Nobody gets removals; nodes with
 	// subscribers of the channel are told by EventHandler.HandleLoss.
 	Clear(ctx context.Context, ch string) error
+}
+
+// CheckChange is for engines: it returns protocol.ErrorBadRequest for what Maps.Change must refuse.
+func CheckChange(pub *channel.Publication, opts *channel.MapOptions) error {
+	if pub.Key == "" || opts.Ephemeral() && (opts.KeyTTL <= 0 || opts.Expected != nil || pub.Version > 0) {
+		return protocol.ErrorBadRequest
+	}
+	return nil
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/protocol"
 )
 
 // expireBatch is how many entries of a channel expire before others get the turn.
@@ -18,8 +17,8 @@ func (b *Broker) Change(ctx context.Context, ch string, pub *channel.Publication
 	if err := ctx.Err(); err != nil {
 		return channel.MapResult{}, err
 	}
-	if pub.Key == "" || opts.Ephemeral() && (opts.KeyTTL <= 0 || opts.Expected != nil || pub.Version > 0) {
-		return channel.MapResult{}, protocol.ErrorBadRequest
+	if err := broker.CheckChange(pub, &opts); err != nil {
+		return channel.MapResult{}, err
 	}
 	turn, s := b.place(ch)
 	turn.Lock()

@@ -115,15 +115,15 @@ func (s *share) run(ctx context.Context) {
 		n := s.prepare(rest)
 		results, cmds := script.RunAll(ctx, s.shard.client, s.calls[:n], s.cmds)
 		s.cmds = cmds
-		failures := explainer{shard: s.shard}
+		failures := s.shard.client.Explainer()
 		for i := range results {
 			item := &s.batch[rest[i].index]
 			if s.calls[i].Script == nil {
-				item.Err = failures.explain(results[i].Error())
+				item.Err = failures.Explain(results[i].Error())
 				continue
 			}
 			result, err := reply.Position(results[i])
-			item.Result, item.Err = result.PublishResult, failures.explain(err)
+			item.Result, item.Err = result.PublishResult, failures.Explain(err)
 			if err == nil && item.Options.Kept() {
 				s.broker.acknowledged(s.shard, item.Channel, rest[i].hash, &result, rest[i].sum)
 			}

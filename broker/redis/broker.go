@@ -11,6 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/counts"
+	"github.com/gyrohq/gyro/broker/redis/internal/entries"
 	"github.com/gyrohq/gyro/broker/redis/internal/inbox"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
@@ -31,6 +32,7 @@ import (
 type Broker struct {
 	engine *Engine
 	kinds  historyKinds
+	maps   *entries.Maps
 
 	mu      sync.Mutex
 	state   int
@@ -71,16 +73,21 @@ func newBroker(e *Engine) *Broker {
 	if e.cfg.HistoryUseLists {
 		b.kinds = historyKinds{keys.List, keys.ListMeta, &script.Lists}
 	}
+	b.maps = newMaps(b)
 	return b
 }
 
 // Describe implements broker.Engine.
 func (b *Broker) Describe() broker.Traits {
-	return broker.Traits{
+	t := broker.Traits{
 		Name: "redis", Health: b.Health, Metrics: b.metrics,
 		History: true, Idempotency: true, Versions: true, Delta: true,
 		Batch: b.PublishBatch, Positions: b.Positions, Presence: b.engine.presence, Control: b,
 	}
+	if !b.engine.cfg.HistoryUseLists {
+		t.Maps = b.maps
+	}
+	return t
 }
 
 // Run implements broker.Broker. It connects, which it tries for Config.StartTimeout, and

@@ -27,14 +27,15 @@ const (
 
 // Defaults and limits of the configuration.
 const (
-	DefaultAddress        = "127.0.0.1:6379"
-	DefaultPrefix         = "gyro"
-	DefaultConnectTimeout = time.Second
-	DefaultIOTimeout      = 4 * time.Second
-	DefaultHistoryMetaTTL = 30 * 24 * time.Hour
-	DefaultPresenceTTL    = time.Minute
-	DefaultCanaryInterval = time.Second
-	DefaultCanaryTimeout  = 3 * time.Second
+	DefaultAddress           = "127.0.0.1:6379"
+	DefaultPrefix            = "gyro"
+	DefaultConnectTimeout    = time.Second
+	DefaultIOTimeout         = 4 * time.Second
+	DefaultHistoryMetaTTL    = 30 * 24 * time.Hour
+	DefaultPresenceTTL       = time.Minute
+	DefaultMapExpiryInterval = time.Second
+	DefaultCanaryInterval    = time.Second
+	DefaultCanaryTimeout     = 3 * time.Second
 
 	maxShards      = 1024
 	maxAddresses   = 256
@@ -90,11 +91,15 @@ type Config struct {
 	// bytes. Default "gyro". The gyro server and Centrifugo have "centrifugo" by default.
 	Prefix string
 
-	// HistoryUseLists keeps history in LISTs instead of STREAMs.
+	// HistoryUseLists keeps history in LISTs instead of STREAMs. There are no maps then.
 	HistoryUseLists bool
 	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last use
 	// when a call names no time. Default 30 days.
 	HistoryMetaTTL time.Duration
+
+	// MapExpiryInterval is how often the engine looks for entries of maps that have expired, once it has
+	// changed or read a map. Default 1 s.
+	MapExpiryInterval time.Duration
 
 	// PresenceTTL is how long a presence entry lives without being renewed. Default 60 s,
 	// at least 100 ms.
@@ -164,6 +169,7 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"HistoryMetaTTL", &c.HistoryMetaTTL, DefaultHistoryMetaTTL},
 		{"PresenceTTL", &c.PresenceTTL, DefaultPresenceTTL},
+		{"MapExpiryInterval", &c.MapExpiryInterval, DefaultMapExpiryInterval},
 		{"CanaryInterval", &c.CanaryInterval, DefaultCanaryInterval},
 		{"CanaryTimeout", &c.CanaryTimeout, DefaultCanaryTimeout},
 		{"StartTimeout", &c.StartTimeout, 0},

@@ -158,7 +158,7 @@ func (e *Engine) persist(ctx context.Context, try func() error) error {
 
 // hopeless tells that trying again will not help.
 func hopeless(err error) bool {
-	var missing *missingCommand
+	var missing *conn.MissingCommand
 	if errors.As(err, &missing) {
 		return true
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -71,12 +72,7 @@ func (b *Broker) history(ctx context.Context, s *shard, c *script.Call, filter *
 // historyCall prepares a read. It returns false if the position alone is read.
 func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, hash uint64, sub *subscription, f *broker.HistoryFilter) bool {
 	s.keepsHistory()
-	known := s.acked.Known(ch, hash)
-	if sub != nil {
-		if k := sub.known(); k.Epoch != known.Epoch && k.Epoch != "" || k.Offset > known.Offset {
-			known = k
-		}
-	}
+	known := s.known(ch, hash, sub)
 	c.Script = b.kinds.scripts.Read
 	c.Key(m.Name(&s.names, b.kinds.history, ch, hash), m.Name(&s.names, b.kinds.meta, ch, hash))
 	c.Arg(m.Life(known.Epoch, known.Offset), m.Milliseconds(positiveOr(f.MetaTTL, b.engine.cfg.HistoryMetaTTL)))
@@ -100,6 +96,17 @@ func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, 
 	}
 	c.Arg(direction, start, limit)
 	return true
+}
+
+// known returns what is known of a stream: by publishing, or by the subscription, which may be nil.
+func (s *shard) known(ch string, hash uint64, sub *subscription) seen.Known {
+	known := s.acked.Known(ch, hash)
+	if sub != nil {
+		if k := sub.known(); k.Epoch != known.Epoch && k.Epoch != "" || k.Offset > known.Offset {
+			known = k
+		}
+	}
+	return known
 }
 
 // RemoveHistory implements broker.Broker.
@@ -155,7 +162,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string) []broker.Posi
 func (b *Broker) shardPositions(ctx context.Context, s *shard, items []shareItem, channels []string, results []broker.PositionResult) {
 	var cmds []rueidis.Completed
 	m := slab.New(slab.Max)
-	failures := explainer{shard: s}
+	failures := s.client.Explainer()
 	filter := broker.HistoryFilter{}
 	for chunk := range slices.Chunk(items, conn.MaxPipeline) {
 		calls := make([]script.Call, len(chunk))
@@ -169,7 +176,7 @@ func (b *Broker) shardPositions(ctx context.Context, s *shard, items []shareItem
 		answers, cmds = script.RunAll(ctx, s.client, calls, cmds)
 		for i, it := range chunk {
 			result, err := reply.Position(answers[i])
-			results[it.index] = broker.PositionResult{Top: result.Position, Err: failures.explain(err)}
+			results[it.index] = broker.PositionResult{Top: result.Position, Err: failures.Explain(err)}
 			if err == nil {
 				b.read(s, channels[it.index], subs[i], result.Position, result.Renewed)
 			}

@@ -222,6 +222,11 @@ func (l *link) deliver(sub *subscription, data []byte, memory *pubsub.Chunk) err
 		return err
 	}
 	handler := l.broker.handler
+	if m.Kind == payload.KindClear {
+		ch := sub.last.Channel
+		handler.HandleLoss(func(lost string) bool { return lost == ch })
+		return nil
+	}
 	if m.Kind != payload.KindPublication {
 		info := &channel.ClientInfo{}
 		if err := payload.ClientInfo(m.Data, info); err != nil {
@@ -249,7 +254,7 @@ func (l *link) deliver(sub *subscription, data []byte, memory *pubsub.Chunk) err
 	if m.Delta {
 		event.Delta = true
 		if len(m.Prev) > 0 {
-			// The offsets of a stream have no gaps.
+			// The offsets of a stream have no gaps. A map says the offset.
 			event.Prev = publication(memory)
 			event.Prev.Offset = m.Offset - 1
 			if _, err := payload.Publication(m.Prev, event.Prev); err != nil {

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -51,13 +50,6 @@ func (s *shard) open(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-// missingCommand is the error of a server that is too old for the configuration.
-type missingCommand struct{ shard, command, option, since string }
-
-func (m *missingCommand) Error() string {
-	return fmt.Sprintf("%s does not know %s, which %s needs: that takes %s", m.shard, m.command, m.option, m.since)
-}
-
 // check checks that the shard has the mode and the commands that the configuration needs.
 func (s *shard) check(ctx context.Context, cfg *Config) error {
 	if cfg.ShardedPubSubPartitions > 0 && !s.client.Cluster() {
@@ -77,30 +69,9 @@ func (s *shard) check(ctx context.Context, cfg *Config) error {
 		if !need.wanted {
 			continue
 		}
-		info, err := s.client.Do(ctx, s.client.B().Arbitrary("COMMAND", "INFO", need.command).Build()).ToArray()
-		if err != nil {
-			return s.client.Explain(err)
-		}
-		if len(info) == 0 || info[0].IsNil() {
-			return &missingCommand{s.client.Name(), need.command, need.option, need.since}
+		if err := s.client.Require(ctx, need.command, need.option, need.since); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// explainer explains the errors of many results. Most have the same cause, which it explains
-// once.
-type explainer struct {
-	shard     *shard
-	err, said error
-}
-
-func (e *explainer) explain(err error) error {
-	if err == nil {
-		return nil
-	}
-	if !errors.Is(err, e.err) || e.err == nil {
-		e.err, e.said = err, e.shard.client.Explain(err)
-	}
-	return e.said
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/brokertest"
+	"github.com/gyrohq/gyro/broker/brokertest/maptest"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
@@ -58,6 +59,7 @@ func TestConformance(t *testing.T) {
 			shards := setup(t)
 			cfg := redis.Config{Shards: shards}
 			t.Run("stream", func(t *testing.T) { t.Parallel(); conform(t, cfg) })
+			t.Run("maps", func(t *testing.T) { t.Parallel(); conformMaps(t, cfg) })
 			lists := cfg
 			lists.HistoryUseLists, lists.Prefix = true, "lists"
 			t.Run("list", func(t *testing.T) { t.Parallel(); conform(t, lists) })
@@ -68,6 +70,8 @@ func TestConformance(t *testing.T) {
 					t.Parallel()
 					need(t, sharded, "SPUBLISH")
 					conform(t, sharded)
+					sharded.Prefix = "sharded maps"
+					conformMaps(t, sharded)
 				})
 			}
 			if name == "standalone" {
@@ -111,6 +115,14 @@ func conform(t *testing.T, cfg redis.Config) {
 	t.Run("Control", func(t *testing.T) {
 		brokertest.RunControl(t, func(t testing.TB) broker.Broker { return newEngine(t, cfg).Broker() }, brokertest.Capabilities{})
 	})
+}
+
+func conformMaps(t *testing.T, cfg redis.Config) {
+	cfg.MapExpiryInterval = unit / 6
+	cfg.Prefix += "maps"
+	newBroker := func(t testing.TB) broker.Broker { return newEngine(t, cfg).Broker() }
+	maptest.Run(t, newBroker, brokertest.Capabilities{Unit: unit})
+	maptest.RunNodes(t, newBroker, brokertest.Capabilities{Unit: unit})
 }
 
 func conformPresence(t *testing.T, cfg redis.Config) {

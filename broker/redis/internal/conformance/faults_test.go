@@ -10,6 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/brokertest"
+	"github.com/gyrohq/gyro/broker/brokertest/maptest"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
@@ -39,6 +40,15 @@ func faults(t *testing.T, seed uint64) {
 		func(length time.Duration) { server.Kill(); time.Sleep(length); server.Restart(false) },
 		func(length time.Duration) { server.Kill(); time.Sleep(length); server.Restart(true) },
 	}
+	caps := brokertest.Capabilities{Seed: seed, Fault: func(_ testing.TB, r *rand.Rand) {
+		mishap := mishaps[r.IntN(len(mishaps))]
+		mishap(time.Duration(r.Int64N(int64(1500 * time.Millisecond))))
+	}}
+	t.Run("Maps", func(t *testing.T) {
+		cfg := cfg
+		cfg.MapExpiryInterval = 100 * time.Millisecond
+		maptest.RunFaults(t, func(t testing.TB) broker.Broker { return newEngine(t, cfg).Broker() }, caps)
+	})
 	brokertest.RunFaults(t,
 		func(t testing.TB) broker.Broker { return newEngine(t, cfg).Broker() },
 		func(t testing.TB) broker.PresenceManager {
@@ -49,8 +59,5 @@ func faults(t *testing.T, seed uint64) {
 			t.Cleanup(func() { engine.Close(t.Context()) })
 			return engine.Presence()
 		},
-		brokertest.Capabilities{Seed: seed, Fault: func(_ testing.TB, r *rand.Rand) {
-			mishap := mishaps[r.IntN(len(mishaps))]
-			mishap(time.Duration(r.Int64N(int64(1500 * time.Millisecond))))
-		}})
+		caps)
 }

@@ -354,3 +354,41 @@ func (c *Client) Explain(err error) error {
 		return fmt.Errorf("%s: %w", c.opts.Name, err)
 	}
 }
+
+// MissingCommand is the error of a server that is too old for the configuration.
+type MissingCommand struct{ server, command, option, since string }
+
+func (m *MissingCommand) Error() string {
+	return fmt.Sprintf("%s does not know %s, which %s needs: that takes %s", m.server, m.command, m.option, m.since)
+}
+
+// Require returns a MissingCommand unless the server has a command, which an option needs. since names
+// the servers that have it.
+func (c *Client) Require(ctx context.Context, command, option, since string) error {
+	info, err := c.Do(ctx, c.B().Arbitrary("COMMAND", "INFO", command).Build()).ToArray()
+	if err == nil && (len(info) == 0 || info[0].IsNil()) {
+		return &MissingCommand{c.opts.Name, command, option, since}
+	}
+	return c.Explain(err)
+}
+
+// Explainer explains the errors of many results. Most have the same cause, which it explains once. It
+// is for one goroutine.
+type Explainer struct {
+	client    *Client
+	err, said error
+}
+
+// Explainer returns an Explainer of the errors of the client.
+func (c *Client) Explainer() *Explainer { return &Explainer{client: c} }
+
+// Explain is Client.Explain.
+func (e *Explainer) Explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, e.err) || e.err == nil {
+		e.err, e.said = err, e.client.Explain(err)
+	}
+	return e.said
+}

@@ -21,6 +21,11 @@ const (
 	ListMeta   Kind = ".list.meta."
 	result     Kind = ".result."
 
+	// Kinds of maps.
+	MapEntries Kind = ".map.entries."
+	MapOrder   Kind = ".map.order."
+	MapDues    Kind = ".map.dues."
+
 	// Kinds for Names.Presence.
 	Presence     Kind = ".presence.data."
 	PresenceLife Kind = ".presence.expire."
@@ -106,6 +111,14 @@ func (n *Names) Mark(node, tag string) string {
 		return n.Prefix + ".mark." + node
 	}
 	return n.Prefix + ".mark.{" + tag + "}." + node
+}
+
+// Looks returns the key of a list of maps that are to be looked at. In a Cluster there are several.
+func (n *Names) Looks(i int) string {
+	if !n.Cluster {
+		return n.Prefix + ".map.looks"
+	}
+	return n.Prefix + ".map.looks.{" + strconv.Itoa(i) + "}"
 }
 
 // PartitionTag is the hash tag of a partition: in braces, it puts a name into the

@@ -10,6 +10,7 @@ const (
 	KindPublication Kind = iota
 	KindJoin
 	KindLeave
+	KindClear // of a map
 )
 
 // Marks that a message begins with. A bare Protobuf publication never begins with
@@ -17,6 +18,7 @@ const (
 const (
 	MarkJoin  = "__j__"
 	MarkLeave = "__l__"
+	MarkClear = "__c__"
 
 	markPosition = "__p1:"
 	markDelta    = "__d1:"
@@ -51,6 +53,8 @@ func Parse(message []byte) (m Message, err error) {
 		return Message{Kind: KindJoin, Data: message[len(MarkJoin):]}, nil
 	case bytes.HasPrefix(message, []byte(MarkLeave)):
 		return Message{Kind: KindLeave, Data: message[len(MarkLeave):]}, nil
+	case bytes.Equal(message, []byte(MarkClear)):
+		return Message{Kind: KindClear}, nil
 	default:
 		return m, ErrMalformed
 	}

@@ -46,6 +46,7 @@ func isPlain(pub *channel.Publication) bool {
 const (
 	tagData    = 4<<3 | wireBytes
 	tagInfo    = 5<<3 | wireBytes
+	tagOffset  = 6<<3 | wireVarint // of the base of a map's delta alone
 	tagTags    = 7<<3 | wireBytes
 	tagDelta   = 8<<3 | wireVarint
 	tagTime    = 9<<3 | wireVarint
@@ -59,7 +60,7 @@ const (
 	wireBytes  = 2
 )
 
-// Publication fills pub with what data says; Offset stays. Data and the bytes of Info are
+// Publication fills pub with what data says; without an offset, Offset stays. Data and the bytes of Info are
 // parts of data, the rest is copied. delta is what AppendPublication was given. Unknown
 // fields are skipped.
 func Publication(data []byte, pub *channel.Publication) (delta bool, err error) {
@@ -78,6 +79,8 @@ func Publication(data []byte, pub *channel.Publication) (delta bool, err error) 
 			outer := r.Enter()
 			readInfo(&r, pub.Info)
 			r.Leave(outer)
+		case tagOffset:
+			pub.Offset = r.Uint64()
 		case tagTags:
 			readTag(&r, pub)
 		case tagDelta:
@@ -121,6 +124,28 @@ func plain(message []byte, pub *channel.Publication) bool {
 	}
 	pub.Data, pub.Time = message[start:end:end], int64(time)
 	return true
+}
+
+// Entry fills pub with an entry of a map, as the scripts keep it:
+// offset:version:V:T: and V bytes of the version's epoch, T bytes of tags, and the publication.
+func Entry(value []byte, pub *channel.Publication) error {
+	var numbers [4]uint64
+	for i := range numbers {
+		var err error
+		if numbers[i], value, err = number(value); err != nil {
+			return err
+		}
+	}
+	size := uint64(len(value))
+	if epoch, tags := numbers[2], numbers[3]; epoch > size || tags > size-epoch {
+		return ErrMalformed
+	}
+	value = value[numbers[2]+numbers[3]:]
+	if _, err := Publication(value, pub); err != nil {
+		return err
+	}
+	pub.Offset = numbers[0]
+	return nil
 }
 
 // ClientInfo fills info with what data says. The bytes of info are parts of data.

@@ -20,6 +20,9 @@ const (
 	flagKey     = "1"
 	flagVersion = "2"
 	flagRenewed = "3"
+	flagExists  = "4"
+	flagMissing = "5"
+	flagMoved   = "6"
 )
 
 // Result of a script that publishes, or asks for the position alone.
@@ -55,6 +58,12 @@ func parsePosition(text string) (result Result, err error) {
 		result.Suppressed = broker.SuppressVersion
 	case flagRenewed:
 		result.Renewed = true
+	case flagExists:
+		result.Suppressed = channel.SuppressKeyExists
+	case flagMissing:
+		result.Suppressed = channel.SuppressKeyNotFound
+	case flagMoved:
+		result.Suppressed = channel.SuppressPositionMismatch
 	default:
 		return result, errReply
 	}

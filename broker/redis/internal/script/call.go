@@ -15,9 +15,10 @@ const (
 )
 
 // countNames are the numbers of keys as text.
-var countNames = [...]string{"0", "1", "2", "3", "4"}
+var countNames = [...]string{"0", "1", "2", "3", "4", "5", "6"}
 
-// Call is one execution of a script with at most 4 keys and 11 arguments. Without a script it
+// Call is one execution of a script with at most 6 keys. Those that few calls have, beyond 4 keys and
+// 11 arguments, take memory of their own. Without a script it
 // is a PUBLISH or SPUBLISH.
 type Call struct {
 	Script *Script
@@ -26,12 +27,17 @@ type Call struct {
 	via    string
 	keys   [4]string
 	args   [11]string
+	more   [2][]string // keys and arguments beyond
 }
 
 // Key adds keys.
 func (c *Call) Key(names ...string) {
 	for _, name := range names {
-		c.keys[c.nkeys] = name
+		if c.nkeys < len(c.keys) {
+			c.keys[c.nkeys] = name
+		} else {
+			c.more[0] = append(c.more[0], name)
+		}
 		c.nkeys++
 	}
 }
@@ -39,15 +45,19 @@ func (c *Call) Key(names ...string) {
 // Arg adds arguments.
 func (c *Call) Arg(values ...string) {
 	for _, value := range values {
-		c.args[c.nargs] = value
-		c.nargs++
+		if c.nargs < len(c.args) {
+			c.args[c.nargs] = value
+			c.nargs++
+		} else {
+			c.more[1] = append(c.more[1], value)
+		}
 	}
 }
 
 // Reset makes c empty. It leaves keys and arguments in place, where later ones replace them: a
 // large broadcast would spend 3% of its time on clearing them.
 func (c *Call) Reset() {
-	c.Script, c.nkeys, c.nargs, c.via = nil, 0, 0, ""
+	c.Script, c.nkeys, c.nargs, c.via, c.more = nil, 0, 0, "", [2][]string{}
 }
 
 // Message makes c, which must be empty, publish data on a channel by one of the verbs.
@@ -76,7 +86,8 @@ func (c *Call) command(b rueidis.Builder, whole bool) rueidis.Completed {
 	if whole {
 		verb, text = "EVAL", c.Script.text
 	}
-	return b.Arbitrary(verb, text, countNames[c.nkeys]).Keys(c.keys[:c.nkeys]...).Args(c.args[:c.nargs]...).Build()
+	return b.Arbitrary(verb, text, countNames[c.nkeys]).Keys(c.keys[:min(c.nkeys, len(c.keys))]...).Keys(c.more[0]...).
+		Args(c.args[:c.nargs]...).Args(c.more[1]...).Build()
 }
 
 // isUnknown tells that Redis does not know the script.

@@ -64,17 +64,17 @@ func TestFullCall(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{})
 	client := connect(t, server)
 	c := Call{Script: newScript(`return #KEYS .. ' ' .. #ARGV`)}
-	for range len(c.keys) {
+	for range 6 {
 		c.Key("key")
 	}
-	for range len(c.args) {
+	for range 20 {
 		c.Arg("value")
 	}
 	answer, err := Run(t.Context(), client, &c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := answer.ToString(); got != "4 11" || err != nil {
+	if got, err := answer.ToString(); got != "6 20" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }

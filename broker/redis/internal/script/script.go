@@ -42,13 +42,44 @@ type History struct {
 // newHistory makes the scripts of one way to keep history of its parts.
 func newHistory(functions, publish, undo, read string) History {
 	by := func(verb string) *Script {
-		return newScript("local verb = '"+verb+"'\n", functions, lua("publish_begin"), publish, lua("publish_end"), undo)
+		return newScript(verbed(verb), functions, lua("publish_begin"), publish, lua("publish_send"), lua("publish_end"), undo)
 	}
 	return History{
-		Publish: by(Publish), ShardPublish: by(ShardPublish), Read: newScript(functions, read, lua("history")),
+		Publish: by(Publish), ShardPublish: by(ShardPublish), Read: newScript(functions, read, lua("position"), lua("history")),
 		Entry: newScript(functions, read, lua("entry")), Remove: newScript(functions, read, lua("remove")),
 	}
 }
+
+// verbed sets the verb by which a script publishes.
+func verbed(verb string) string { return "local verb = '" + verb + "'\n" }
+
+// Maps has the scripts of maps that publish.
+type Maps struct {
+	Change          *Script // of an entry, and in the stream
+	ChangeEphemeral *Script // of an entry of a map without stream
+	Clear           *Script
+}
+
+func newMaps(verb string) Maps {
+	begin := verbed(verb) + lua("map") + lua("change_begin")
+	return Maps{
+		Change: newScript(begin, lua("publish_begin"), lua("publish_stream"), lua("change_base"), lua("publish_send"),
+			lua("change_end"), lua("publish_end"), lua("undo_stream")),
+		ChangeEphemeral: newScript(begin, lua("change_plain")),
+		Clear:           newScript(verbed(verb), lua("clear")),
+	}
+}
+
+// Scripts of maps.
+var (
+	PlainMaps   = newMaps(Publish)
+	ShardedMaps = newMaps(ShardPublish)
+	State       = newScript(lua("map"), lua("read_stream"), lua("state_begin"), lua("position"), lua("state"))
+	Due         = newScript(lua("map"), lua("due"))           // the keys that have expired
+	Register    = newScript(lua("map"), lua("look_register")) // has a map looked at
+	Claim       = newScript(lua("map"), lua("look_claim"))    // takes maps to be looked at
+	EndLook     = newScript(lua("map"), lua("look_end"))      // says when the next look is
+)
 
 // Scripts of the broker.
 var (

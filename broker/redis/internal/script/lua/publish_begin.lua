@@ -9,9 +9,10 @@
 --   stream had before the known one, each between two spaces ('': unknown)
 -- Returns flag:offset:epoch; the flag is 0, 1 (suppressed by its key), 2 (by its version)
 -- or 3 (done, and the stream had lost publications).
--- The script is publish_begin, publish_stream or publish_list, publish_end, and undo_stream
--- or undo_list, one behind the other: a function would cost more than what it does. For
--- the same reason the verb is in front of it and no argument.
+-- The script is publish_begin, publish_stream or publish_list, publish_send, publish_end, and
+-- undo_stream or undo_list, one behind the other: a function would cost more than what it does.
+-- For the same reason the verb is in front of it and no argument. Changes of maps have parts of
+-- their own between these.
 local call, pcall, ARGV = redis.call, redis.pcall, ARGV
 local history, meta, result = KEYS[1], KEYS[2], KEYS[3]
 

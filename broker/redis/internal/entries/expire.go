@@ -1,0 +1,251 @@
+package entries
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/reply"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/slab"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Entries of maps expire by a change like any other. Each shard has a list of the maps that have to be
+// looked at, with the times. In every Config.Interval, each node with maps takes those whose time has
+// come, one node each, removes what has expired, and says when the next look is. A node that dies
+// meanwhile leaves them to the others after claimTime.
+//
+// The list may be on another node of a Cluster than the map, so both cannot change in one step.
+// Therefore a node registers the maps that it changed once more an interval later, and a look ends with
+// the removal from the list only if nobody registered the map since it began.
+
+const (
+	// claimTime is how long a node has for a look.
+	claimTime = 5 * time.Second
+	// claimBatch is how many maps a node takes at a time, dueBatch how many keys of a map.
+	claimBatch, dueBatch = 64, 256
+	// lookLists is how many lists a shard has that is a Cluster.
+	lookLists = 16
+)
+
+// looks is what a node has to register.
+type looks struct {
+	mu      sync.Mutex
+	running bool
+	maps    map[string]look // changed since the last round
+	failing bool            // the last round failed; only the goroutine uses it
+}
+
+// look is when the first of the keys expires that were set.
+type look struct {
+	shard Shard
+	due   time.Time
+}
+
+// add notes a key that expires, and reports whether the map has to be registered now.
+func (l *looks) add(m *Maps, s Shard, ch string, ttl time.Duration) bool {
+	l.begin(m)
+	due := time.Now().Add(ttl)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known, ok := l.maps[ch]; ok && !due.Before(known.due) {
+		return false
+	}
+	if l.maps == nil {
+		l.maps = make(map[string]look)
+	}
+	l.maps[strings.Clone(ch)] = look{s, due}
+	return true
+}
+
+// begin starts the rounds, unless they run. They end with the broker.
+func (l *looks) begin(m *Maps) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.running {
+		l.running = true
+		m.Host.Go(m.rounds)
+	}
+}
+
+func (m *Maps) rounds(ctx context.Context) {
+	ticker := time.NewTicker(m.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			m.round(ctx)
+		}
+	}
+}
+
+// round registers what was changed, and looks at the maps whose time has come.
+func (m *Maps) round(ctx context.Context) {
+	shards := m.Host.Shards()
+	failures := make([]error, len(shards)+1)
+	failures[len(shards)] = m.registerChanged(ctx)
+	var group sync.WaitGroup
+	for i, s := range shards {
+		group.Go(func() {
+			for list := range lookListsOf(s) {
+				if failures[i] = m.lookAt(ctx, s, s.Names.Looks(list)); failures[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	err := errors.Join(failures...)
+	if err != nil && !m.looks.failing && ctx.Err() == nil {
+		m.Logger.Warn("redis: entries of maps do not expire; trying again", "interval", m.Interval, "error", err)
+	}
+	m.looks.failing = err != nil
+}
+
+// registerChanged registers the maps that were changed since the last round. If that fails, the next
+// round does it.
+func (m *Maps) registerChanged(ctx context.Context) error {
+	m.looks.mu.Lock()
+	changed := m.looks.maps
+	m.looks.maps = nil
+	m.looks.mu.Unlock()
+	text := slab.New(slab.Max)
+	calls := make(map[Shard][]script.Call)
+	for ch, l := range changed {
+		var c script.Call
+		registerCall(&c, l.shard, &text, ch, keys.Hash(ch), time.Until(l.due))
+		calls[l.shard] = append(calls[l.shard], c)
+	}
+	var failures []error
+	for s, list := range calls {
+		failures = append(failures, runAll(ctx, s, list))
+	}
+	err := errors.Join(failures...)
+	if err != nil {
+		m.looks.mu.Lock()
+		defer m.looks.mu.Unlock()
+		for ch, l := range m.looks.maps {
+			changed[ch] = l
+		}
+		m.looks.maps = changed
+	}
+	return err
+}
+
+// runAll does any number of calls whose answers do not matter.
+func runAll(ctx context.Context, s Shard, calls []script.Call) error {
+	for len(calls) > 0 {
+		n := min(len(calls), conn.MaxPipeline)
+		answers, _ := script.RunAll(ctx, s.Client, calls[:n], nil)
+		for i := range answers {
+			if err := answers[i].Error(); err != nil {
+				return s.Client.Explain(err)
+			}
+		}
+		calls = calls[n:]
+	}
+	return nil
+}
+
+// registerCall prepares c, which must be zero, to have a map looked at after a time.
+func registerCall(c *script.Call, s Shard, text *slab.Slab, ch string, hash uint64, after time.Duration) {
+	c.Script = script.Register
+	c.Key(s.Names.Looks(int(hash % uint64(lookListsOf(s)))))
+	c.Arg(ch, text.Milliseconds(after))
+}
+
+// lookListsOf returns how many lists of maps the shard has.
+func lookListsOf(s Shard) int {
+	if s.Names.Cluster {
+		return lookLists
+	}
+	return 1
+}
+
+// lookAt looks at the maps of a list whose time has come.
+func (m *Maps) lookAt(ctx context.Context, s Shard, list string) error {
+	for {
+		c := script.Call{Script: script.Claim}
+		c.Key(list)
+		c.Arg(strconv.Itoa(claimBatch), strconv.FormatInt(claimTime.Milliseconds(), 10))
+		answer, err := script.Run(ctx, s.Client, &c)
+		if err != nil {
+			return err
+		}
+		texts, err := answer.AsStrSlice()
+		if err != nil || len(texts) == 0 {
+			return s.Client.Explain(err)
+		}
+		for _, ch := range texts[1:] {
+			if err := m.look(ctx, s, list, ch, texts[0]); err != nil {
+				return err
+			}
+		}
+		if len(texts) <= claimBatch {
+			return nil
+		}
+	}
+}
+
+// look removes the expired keys of a map that was claimed.
+func (m *Maps) look(ctx context.Context, s Shard, list, ch, claim string) error {
+	hash := keys.Hash(ch)
+	for {
+		text := slab.New(1024)
+		c := script.Call{Script: script.Due}
+		c.Key(text.Name(s.Names, keys.StreamMeta, ch, hash), text.Name(s.Names, keys.MapDues, ch, hash))
+		c.Arg(strconv.Itoa(dueBatch))
+		answer, err := script.Run(ctx, s.Client, &c)
+		if err != nil {
+			return err
+		}
+		settings, next, due, err := reply.Due(answer)
+		if err != nil {
+			return s.Client.Explain(err)
+		}
+		if err := m.Expire(ctx, s, ch, hash, &settings, due); err != nil {
+			return err
+		}
+		if len(due) == dueBatch {
+			continue
+		}
+		end := script.Call{Script: script.EndLook}
+		end.Key(list)
+		end.Arg(ch, claim, next)
+		_, err = script.Run(ctx, s.Client, &end)
+		return err
+	}
+}
+
+// Expire removes keys that are due, unless somebody else has changed them.
+func (m *Maps) Expire(ctx context.Context, s Shard, ch string, hash uint64, o *channel.MapOptions, due []string) error {
+	if len(due) == 0 {
+		return nil
+	}
+	text := slab.New(slab.Max)
+	calls := make([]script.Call, len(due))
+	changes := make([]changing, len(due))
+	for i, key := range due {
+		changes[i] = changing{ch, hash, changeExpire, &channel.Publication{Key: key, Removed: true}}
+		m.changeCall(&calls[i], s, &text, changes[i], o)
+	}
+	answers, _ := script.RunAll(ctx, s.Client, calls, nil)
+	for i := range answers {
+		result, current, err := reply.Change(answers[i])
+		if err == nil {
+			_, err = m.changed(s, changes[i], result, current, "", o.Ephemeral())
+		}
+		if err != nil {
+			return s.Client.Explain(err)
+		}
+	}
+	return nil
+}

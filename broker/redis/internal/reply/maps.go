@@ -1,0 +1,107 @@
+package reply
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Change reads the answer of the scripts that change a map. current is the value of the entry that
+// was not at the expected position; empty if there is none.
+func Change(answer rueidis.RedisResult) (result Result, current []byte, err error) {
+	m, err := answer.ToMessage()
+	if err != nil {
+		return result, nil, err
+	}
+	if !m.IsArray() {
+		result, err = Position(answer)
+		return result, nil, err
+	}
+	parts, err := m.ToArray()
+	if err != nil || len(parts) != 2 {
+		return result, nil, errReply
+	}
+	text, err := parts[0].ToString()
+	if err != nil {
+		return result, nil, errReply
+	}
+	if current, err = parts[1].AsBytes(); err != nil {
+		return result, nil, errReply
+	}
+	result, err = parsePosition(text)
+	return result, current, err
+}
+
+// State reads the answer of the script that reads entries of a map. renewed is Result.Renewed.
+func State(answer rueidis.RedisResult) (s channel.State, renewed bool, err error) {
+	parts, err := answer.ToArray()
+	if err != nil {
+		return s, false, err
+	}
+	if len(parts) < 3 {
+		return s, false, errReply
+	}
+	var texts [3]string
+	for i := range texts {
+		if texts[i], err = parts[i].ToString(); err != nil {
+			return s, false, errReply
+		}
+	}
+	result, err := parsePosition(texts[0])
+	if err != nil {
+		return s, false, err
+	}
+	s.Top = result.Position
+	if s.Count, err = strconv.Atoi(texts[1]); err != nil {
+		return s, false, errReply
+	}
+	s.Entries, err = entries(parts[3:])
+	if texts[2] != "" && len(s.Entries) > 0 {
+		s.Cursor = s.Entries[len(s.Entries)-1].Key
+	}
+	return s, result.Renewed, err
+}
+
+func entries(values []rueidis.RedisMessage) ([]*channel.Publication, error) {
+	store := make([]channel.Publication, len(values))
+	pubs := make([]*channel.Publication, len(values))
+	for i := range values {
+		value, err := values[i].AsBytes()
+		if err != nil {
+			return nil, errReply
+		}
+		if err := payload.Entry(value, &store[i]); err != nil {
+			return nil, err
+		}
+		pubs[i] = &store[i]
+	}
+	return pubs, nil
+}
+
+// Due reads the answer of the script that reads the keys of a map that have expired: how the
+// removals are kept, in how many ms the next key expires (empty: none does), and the keys.
+func Due(answer rueidis.RedisResult) (o channel.MapOptions, next string, due []string, err error) {
+	texts, err := answer.AsStrSlice()
+	if err != nil {
+		return o, "", nil, err
+	}
+	if len(texts) < 2 {
+		return o, "", nil, errReply
+	}
+	if settings := texts[0]; settings != "" {
+		var numbers [3]int64
+		for i, text := range strings.SplitN(settings, ":", len(numbers)) {
+			if numbers[i], err = strconv.ParseInt(text, 10, 64); err != nil {
+				return o, "", nil, errReply
+			}
+		}
+		o.StreamSize = int(numbers[0])
+		o.StreamTTL, o.MetaTTL = time.Duration(numbers[1])*time.Millisecond, time.Duration(numbers[2])*time.Millisecond
+	}
+	return o, texts[1], texts[2:], nil
+}

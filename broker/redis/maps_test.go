@@ -1,0 +1,48 @@
+package redis
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// silent is a handler that ignores all events.
+type silent struct{}
+
+func (silent) HandlePublication(string, broker.PublicationEvent) {}
+func (silent) HandleJoin(string, *channel.ClientInfo)            {}
+func (silent) HandleLeave(string, *channel.ClientInfo)           {}
+func (silent) HandleLoss(func(string) bool)                      {}
+
+// TestExpiresWhatIsDue: a key that was set again, or removed, since the look found it is not removed.
+func TestExpiresWhatIsDue(t *testing.T) {
+	server := redistest.Standalone(t, redistest.Options{})
+	engine, err := New(Config{Shards: []Shard{{Addresses: []string{server.Addr()}}}, MapExpiryInterval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := engine.broker
+	if err := b.Run(silent{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close(context.Background()) })
+	o := channel.MapOptions{StreamSize: 10, StreamTTL: time.Hour, KeyTTL: time.Hour}
+	for _, key := range []string{"again", "due"} {
+		if _, err := b.maps.Change(t.Context(), "ch", &channel.Publication{Key: key}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.Do("ZADD", b.engine.cfg.Prefix+".map.dues.ch", "1", "due")
+	if err := b.maps.Expire(t.Context(), b.shards[0].ofMaps(), "ch", keys.Hash("ch"), &o, []string{"again", "due", "gone"}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.maps.State(t.Context(), "ch", channel.StateFilter{Limit: -1})
+	if err != nil || len(s.Entries) != 1 || s.Entries[0].Key != "again" || s.Top.Offset != 3 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
