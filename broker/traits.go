@@ -119,7 +119,8 @@ type BatchItem struct {
 	Result PublishResult
 	Err    error
 	// Unkept may be set by a broker that neither keeps Pub nor handed it to anybody. Pub
-	// belongs to the caller again if Unkept is set in all items that share it.
+	// belongs to the caller again if Unkept is set in all items that share it. What Pub refers
+	// to, its Data say, does not.
 	Unkept bool
 }
 

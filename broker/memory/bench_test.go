@@ -136,7 +136,9 @@ func TestAllocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	info := &channel.ClientInfo{Client: "c", User: "u"}
-	stored := broker.PublishOptions{HistorySize: 100, HistoryTTL: time.Hour, Delta: true}
+	stored := broker.PublishOptions{HistorySize: 100, HistoryTTL: time.Hour}
+	delta := stored
+	delta.Delta = true
 	for range 200 {
 		publish(t, b, "b", stored)
 	}
@@ -152,9 +154,10 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"publish without history", 1, func() { _, _ = b.Publish(ctx, "a", &channel.Publication{}, broker.PublishOptions{}) }},
 		{"publish with history", 1, func() { _, _ = b.Publish(ctx, "b", &channel.Publication{}, stored) }},
+		{"publish with delta, which is made against the one before", 2, func() { _, _ = b.Publish(ctx, "b", &channel.Publication{}, delta) }},
 		{"publish a batch", 0, func() { b.PublishBatch(ctx, batch) }},
 		{"read the position", 0, func() { _, _ = b.History(ctx, "b", broker.HistoryFilter{}) }},
-		{"read the history", 1, func() { _, _ = b.History(ctx, "b", broker.HistoryFilter{Limit: -1}) }},
+		{"read the history", 2, func() { _, _ = b.History(ctx, "b", broker.HistoryFilter{Limit: -1}) }},
 		{"renew presence", 0, func() { _ = p.Add(ctx, "a", info) }},
 		{"presence stats", 0, func() { _, _ = p.Stats(ctx, "a") }},
 	} {

@@ -154,7 +154,7 @@ func (st *stream) apply(e *entry, pub *channel.Publication, opts *channel.MapOpt
 func (st *stream) remember(pub *channel.Publication, size int, ttl time.Duration, now int64) {
 	st.top++
 	pub.Offset = st.top
-	st.pubs.push(pub, size)
+	st.pubs.push(keep(pub), size)
 	st.pubsUntil = after(now, ttl)
 }
 

@@ -61,7 +61,7 @@ func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.Publi
 	if deliver {
 		b.handler.HandlePublication(ch, event)
 	}
-	return result, deliver || event.Epoch != "", nil
+	return result, deliver || event.Epoch != "" && !plain(pub), nil
 }
 
 // accept does everything but the delivery: it suppresses or stores pub. The event has an
@@ -87,7 +87,7 @@ func (b *Broker) accept(s *stripe, ch string, pub *channel.Publication, opts *br
 		fresh := st.accepts(pub.Version, opts.VersionEpoch)
 		if fresh {
 			if opts.Delta {
-				event.Prev = st.pubs.last()
+				event.Prev = st.newest()
 			}
 			st.append(pub, opts)
 			event.Epoch = st.epoch

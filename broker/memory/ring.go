@@ -1,25 +1,23 @@
 package memory
 
-import "github.com/gyrohq/gyro/channel"
-
-// ring is a queue of publications, oldest first. It doubles up to the size of the stream, and
+// ring is a queue of publications, oldest first. It grows, by half if it is long, up to the size of the stream, and
 // shrinks when that size is lowered. So pushing takes constant amortized time.
 type ring struct {
-	buf   []*channel.Publication
+	buf   []kept
 	head  int // index in buf of the oldest
 	count int
 }
 
-// push appends pub and drops the oldest ones until at most size are left.
-func (r *ring) push(pub *channel.Publication, size int) {
+// push appends a publication and drops the oldest ones until at most size are left.
+func (r *ring) push(pub kept, size int) {
 	for r.count >= size {
-		r.buf[r.head] = nil
+		r.buf[r.head] = kept{}
 		r.head = r.index(1)
 		r.count--
 	}
 	switch {
 	case r.count == len(r.buf):
-		r.resize(min(max(2*r.count, 1), size))
+		r.resize(min(r.count+max(min(r.count, 16), r.count/2, 1), size))
 	case len(r.buf) > 8 && r.count < len(r.buf)/4:
 		r.resize(len(r.buf) / 2)
 	}
@@ -28,15 +26,7 @@ func (r *ring) push(pub *channel.Publication, size int) {
 }
 
 // at returns the i-th oldest.
-func (r *ring) at(i int) *channel.Publication { return r.buf[r.index(i)] }
-
-// last returns the newest, nil if there is none.
-func (r *ring) last() *channel.Publication {
-	if r.count == 0 {
-		return nil
-	}
-	return r.at(r.count - 1)
-}
+func (r *ring) at(i int) *kept { return &r.buf[r.index(i)] }
 
 func (r *ring) index(i int) int {
 	if i += r.head; i >= len(r.buf) {
@@ -46,7 +36,7 @@ func (r *ring) index(i int) int {
 }
 
 func (r *ring) resize(to int) {
-	buf := make([]*channel.Publication, to)
+	buf := make([]kept, to)
 	n := copy(buf, r.buf[r.head:min(r.head+r.count, len(r.buf))])
 	copy(buf[n:], r.buf[:r.count-n])
 	r.buf, r.head = buf, 0

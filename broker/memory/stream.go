@@ -114,10 +114,18 @@ func (st *stream) accepts(version uint64, epoch string) bool {
 	return true
 }
 
+// newest returns the newest publication, nil if there is none.
+func (st *stream) newest() *channel.Publication {
+	if st.pubs.count == 0 {
+		return nil
+	}
+	return st.pubs.at(st.pubs.count-1).publication(st.top, new(channel.Publication))
+}
+
 func (st *stream) append(pub *channel.Publication, opts *broker.PublishOptions) {
 	st.top++
 	pub.Offset = st.top
-	st.pubs.push(pub, opts.HistorySize)
+	st.pubs.push(keep(pub), opts.HistorySize)
 }
 
 // renew restarts the times to live.
@@ -173,13 +181,13 @@ func (st *stream) read(f broker.HistoryFilter) []*channel.Publication {
 	if n == 0 {
 		return nil
 	}
-	pubs := make([]*channel.Publication, n)
+	pubs, rooms := make([]*channel.Publication, n), make([]channel.Publication, n)
 	for i := range pubs {
+		at := from + i
 		if f.Reverse {
-			pubs[i] = st.pubs.at(to - 1 - i)
-		} else {
-			pubs[i] = st.pubs.at(from + i)
+			at = to - 1 - i
 		}
+		pubs[i] = st.pubs.at(at).publication(oldest+uint64(at), &rooms[i])
 	}
 	return pubs
 }
