@@ -34,34 +34,56 @@ go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '
 step "Go: the scenarios on two nodes with Redis; who comes back is on the other node"
 E2E_NODES=2 go test -count=1 -timeout=5m -run TestScenarios ./e2e/gosdk
 
-step "JavaScript: npm centrifuge over WebSocket, HTTP streams and SockJS, JSON and Protobuf builds"
+# Most of the time of an SDK's suite is waiting, so it runs on one node, on two with Redis and on two with NATS
+# at once.
 cd e2e/js
 # npm writes the inner one when it is done.
 [ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
-"$rig" npm run --silent test
-step "JavaScript: the same on two nodes with Redis"
-E2E_NODES=2 "$rig" npm run --silent test
-step "JavaScript: what needs no history, on two nodes with NATS"
-E2E_NODES=2 E2E_BROKER=nats "$rig" npm run --silent test
+js_memory() {
+  step "JavaScript: npm centrifuge over WebSocket, HTTP streams and SockJS, JSON and Protobuf builds"
+  "$rig" npm run --silent test
+}
+js_redis() {
+  step "JavaScript: the same on two nodes with Redis"
+  E2E_NODES=2 "$rig" npm run --silent test
+}
+js_nats() {
+  step "JavaScript: what needs no history, on two nodes with NATS"
+  E2E_NODES=2 E2E_BROKER=nats "$rig" npm run --silent test
+}
+together js_memory js_redis js_nats
 [ -x "$CHROMIUM" ] || packages chromium
 for tls in false true; do
   way=$([ $tls = true ] && echo WebTransport || echo "HTTP streams and SockJS")
   export E2E_TLS=$tls
-  step "Chromium: npm centrifuge over $way"
-  "$rig" npm run --silent chromium
-  step "Chromium: the same on two nodes with Redis"
-  E2E_NODES=2 "$rig" npm run --silent chromium
-  step "Chromium: what needs no history, on two nodes with NATS"
-  E2E_NODES=2 E2E_BROKER=nats "$rig" npm run --silent chromium
+  chromium_memory() {
+    step "Chromium: npm centrifuge over $way"
+    "$rig" npm run --silent chromium
+  }
+  chromium_redis() {
+    step "Chromium: the same on two nodes with Redis"
+    E2E_NODES=2 "$rig" npm run --silent chromium
+  }
+  chromium_nats() {
+    step "Chromium: what needs no history, on two nodes with NATS"
+    E2E_NODES=2 E2E_BROKER=nats "$rig" npm run --silent chromium
+  }
+  together chromium_memory chromium_redis chromium_nats
 done
 unset E2E_TLS
 cd - >/dev/null
 
-step "Python: centrifuge-python, and every API method by cent"
 venv "$python" e2e/python/requirements.txt
-"$rig" "$python/bin/python" -W ignore::ResourceWarning -m unittest discover -s e2e/python
-step "Python: the same on two nodes with Redis"
-E2E_NODES=2 "$rig" "$python/bin/python" -W ignore::ResourceWarning -m unittest discover -s e2e/python
+python_suite() { "$rig" "$python/bin/python" -W ignore::ResourceWarning -m unittest discover -s e2e/python; }
+python_memory() {
+  step "Python: centrifuge-python, and every API method by cent"
+  python_suite
+}
+python_redis() {
+  step "Python: the same on two nodes with Redis"
+  E2E_NODES=2 python_suite
+}
+together python_memory python_redis
 
 step "Browser: gyro dev, tabs on its demo page, the examples that it shows, and clients without an SDK"
 need jq jq

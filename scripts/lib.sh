@@ -33,3 +33,21 @@ venv() {
     cp "$2" "$1/installed"
   fi
 }
+
+# together runs functions at once, prints what each has printed when it has ended, in their order, and fails
+# if one of them does.
+together() {
+  local one failed=0 printed jobs=()
+  printed=$(mktemp -d)
+  for one in "$@"; do
+    "$one" >"$printed/$one" 2>&1 &
+    jobs+=($!)
+  done
+  for one in "$@"; do
+    wait "${jobs[0]}" || failed=1
+    jobs=("${jobs[@]:1}")
+    cat "$printed/$one"
+  done
+  rm -rf "$printed"
+  return "$failed"
+}
