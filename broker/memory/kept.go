@@ -29,7 +29,7 @@ func keep(pub *channel.Publication) kept {
 // plain tells whether a history keeps a part of the publication only.
 func plain(pub *channel.Publication) bool {
 	return pub.Tags == nil && pub.Version == 0 && pub.Channel == "" && pub.Key == "" && !pub.Removed && pub.Score == 0 &&
-		len(pub.Data) <= math.MaxUint32
+		uint64(len(pub.Data)) <= math.MaxUint32
 }
 
 // publication returns the publication, which has this offset. It uses the room unless it kept the whole.
