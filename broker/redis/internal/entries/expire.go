@@ -130,14 +130,21 @@ func (m *Maps) registerChanged(ctx context.Context) error {
 	}
 	err := errors.Join(failures...)
 	if err != nil {
-		m.looks.mu.Lock()
-		defer m.looks.mu.Unlock()
-		for ch, l := range m.looks.maps {
-			changed[ch] = l
-		}
-		m.looks.maps = changed
+		m.looks.giveBack(changed)
 	}
 	return err
+}
+
+// giveBack notes maps again that could not be registered. Of two looks at a map, the earlier one counts.
+func (l *looks) giveBack(failed map[string]look) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ch, since := range l.maps {
+		if known, ok := failed[ch]; !ok || since.due.Before(known.due) {
+			failed[ch] = since
+		}
+	}
+	l.maps = failed
 }
 
 // runAll does any number of calls whose answers do not matter.
