@@ -40,8 +40,8 @@ func newNode(t *testing.T, m *metrics.Metrics) *gyro.Node {
 	node, err := gyro.New(gyro.Config{
 		Observer: m.Observer(),
 		Logger:   slog.New(slog.DiscardHandler),
-		// The checks of a channel fall on a random moment.
-		PositionCheckDelay: time.Hour,
+		// The first check of a channel would fall on a random moment, however long the delay is.
+		PositionCheckDelay: -1,
 		Handlers: gyro.Handlers{
 			Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 				return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token}}, nil
