@@ -40,7 +40,6 @@ func TestContextOfEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				got := make(map[string]string)
-				entered := make(chan struct{})
 				called := func(ctx context.Context, handler string) {
 					if ctx.Err() != nil || ctx.Value(key{}) != "of the request" {
 						t.Errorf("%s: %v, value %v", handler, ctx.Err(), ctx.Value(key{}))
@@ -54,7 +53,6 @@ func TestContextOfEnds(t *testing.T) {
 					return gyro.ConnectReply{Credentials: &gyro.Credentials{}, Context: ctx}, nil
 				}
 				h.RPC = func(ctx context.Context, _ *gyro.Client, _ gyro.RPCEvent) ([]byte, error) {
-					close(entered)
 					called(ctx, "RPC")
 					return nil, nil
 				}
@@ -71,7 +69,7 @@ func TestContextOfEnds(t *testing.T) {
 				c.Connect("")
 				c.Subscribe("ch", "")
 				c.Start(`"rpc":{}`)
-				<-entered
+				synctest.Wait() // until the handler waits, too
 				ctx, cancel := context.WithTimeout(t.Context(), tt.patience)
 				defer cancel()
 				_ = node.Shutdown(ctx)
