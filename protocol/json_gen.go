@@ -1682,9 +1682,12 @@ func (m *SubscribeResult) appendJSON(dst []byte) (_ []byte, err error) {
 		dst = jsonwire.AppendString(dst, m.Cursor)
 		dst = append(dst, ',')
 	}
-	if len(m.State) != 0 {
+	if len(m.StateEncoded) != 0 || len(m.State) != 0 {
 		dst = append(dst, `"state":`...)
 		dst = append(dst, '[')
+		if len(m.StateEncoded) != 0 {
+			dst = append(append(dst, m.StateEncoded...), ',')
+		}
 		for _, v := range m.State {
 			if dst, err = v.appendJSON(dst); err != nil {
 				return nil, err

@@ -173,6 +173,10 @@ type SubscribeResult struct {
 	Cursor          string         // Next page of the map state; empty after the last one.
 	State           []*Publication // Entries of the map state.
 	PublishDebounce uint32         // Milliseconds by which the client debounces its publishes.
+
+	// StateEncoded are further elements of State, before those, as the encoding in use has them: those of
+	// Protobuf with their tags, those of JSON with commas between them. Readers do not set it.
+	StateEncoded []byte
 }
 
 // UnsubscribeRequest ends a subscription.

@@ -1908,6 +1908,7 @@ func (m *SubscribeResult) SizeProto() (n int) {
 	for _, v := range m.State {
 		n += 2 + pbwire.SizeBytes(v.SizeProto())
 	}
+	n += len(m.StateEncoded)
 	if m.PublishDebounce != 0 {
 		n += 2 + pbwire.SizeVarint(uint64(m.PublishDebounce))
 	}
@@ -1928,6 +1929,8 @@ func (m *SubscribeResult) putProto(buf []byte, i int) int {
 		i = pbwire.PutVarint(buf, i, uint64(last-i))
 		i = pbwire.PutVarint(buf, i, 0x92)
 	}
+	i -= len(m.StateEncoded)
+	copy(buf[i:], m.StateEncoded)
 	if m.Cursor != "" {
 		i = pbwire.PutString(buf, i, m.Cursor)
 		i = pbwire.PutVarint(buf, i, 0x8a)

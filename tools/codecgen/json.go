@@ -84,7 +84,10 @@ func jsonAppend(p *printer, s *schema, m *message) {
 	p.f("dst = append(dst, '{')")
 	for _, f := range fields {
 		v := f.value()
-		if !f.always {
+		switch {
+		case f.encoded:
+			p.f("if len(%sEncoded) != 0 || %s {", v, f.nonZero(v))
+		case !f.always:
 			p.f("if %s {", f.nonZero(v))
 		}
 		p.f("dst = append(dst, `\"%s\":`...)", f.name)
@@ -93,6 +96,11 @@ func jsonAppend(p *printer, s *schema, m *message) {
 			jsonAppendValue(p, s, f, v)
 		case repeated:
 			p.f("dst = append(dst, '[')")
+			if f.encoded {
+				p.f("if len(%sEncoded) != 0 {", v)
+				p.f("dst = append(append(dst, %sEncoded...), ',')", v)
+				p.f("}")
+			}
 			rangeOver(p, f, v)
 			jsonAppendValue(p, s, f, "v")
 			p.f("dst = append(dst, ',')")

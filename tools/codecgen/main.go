@@ -16,6 +16,9 @@
 //	           together; if there are more, the message is marked (Excess)
 //	@many      a message can have very many of these: readers lay them side by side in
 //	           shared memory, and a list holds values instead of pointers
+//	@encoded   the struct also has elements of the list that are encoded already: those of Protobuf
+//	           with their tags, those of JSON with commas between them (StateEncoded for State).
+//	           Only writers know it; they write these elements before those of the list
 //	@rare=T    most messages lack the field: it is in the struct T, which the message
 //	           points to (Options), and several messages can share. It makes no difference on
 //	           the wire.

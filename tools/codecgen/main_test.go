@@ -44,6 +44,7 @@ func TestRefusesWhatItCannotGenerate(t *testing.T) {
 		"message M { bytes b = 1; }":                                                     "gen.M.b: bytes are either @raw or @nojson",
 		"message M { string s = 1; // @raw\n }":                                          "gen.M.s: @raw is for bytes",
 		"message M { bytes b = 1; // @nojson @checked\n }":                               "gen.M.b: @checked is for @raw without @always",
+		"message M { string s = 1; // @encoded\n }":                                      "gen.M.s: @encoded is for lists of messages",
 		"message M { string s = 1; // @rwa\n }":                                          "gen.M.s: unknown annotation @rwa",
 		"message M { string s = 1; // @most=2\n }":                                       "gen.M.s: @most is for lists",
 		"message M { repeated M m = 1; // @most\n }":                                     "gen.M.m: @most: a number is expected",

@@ -120,6 +120,9 @@ func protoSize(p *printer, m *message) {
 			p.f("n += %d + pbwire.SizeBytes(2 + pbwire.SizeBytes(len(k)) + %s)", tag, f.valueSize("v"))
 		}
 		p.f("}")
+		if f.encoded {
+			p.f("n += len(%sEncoded)", v)
+		}
 	}
 	p.f("return n")
 	p.f("}")
@@ -174,6 +177,10 @@ func protoPut(p *printer, m *message) {
 			putTag(p, f.tag())
 		}
 		p.f("}")
+		if f.encoded {
+			p.f("i -= len(%sEncoded)", v)
+			p.f("copy(buf[i:], %sEncoded)", v)
+		}
 	}
 	p.f("return i")
 	p.f("}")

@@ -70,6 +70,7 @@ type field struct {
 
 	raw     bool // @raw: embedded JSON value
 	checked bool // @checked: a bool says that the bytes are JSON without line breaks
+	encoded bool // @encoded: writers also take elements that are encoded already
 	always  bool // @always: JSON key written for zero values too
 	// required tells that requests have to have it (@required).
 	required bool
@@ -279,6 +280,8 @@ func (f *field) annotate(comment string) error {
 			f.many = true
 		case "@rare":
 			f.rare = value
+		case "@encoded":
+			f.encoded = true
 		case "@raw":
 			f.raw = true
 		case "@checked":
@@ -315,6 +318,8 @@ func (f *field) check(json bool) error {
 		return fmt.Errorf("@checked is for @raw without @always")
 	case f.many && (f.shape == mapped || f.most > 0 || f.shape == singular && f.message == "" && f.kind != protoreflect.StringKind && !isBytes):
 		return fmt.Errorf("@many is for strings, bytes, messages, and lists without @most")
+	case f.encoded && (f.shape != repeated || f.message == "" || f.many || f.always || f.rare != ""):
+		return fmt.Errorf("@encoded is for lists of messages without @many, @always and @rare")
 	case f.rare != "" && (f.many || f.most > 0):
 		return fmt.Errorf("@rare does not go with @many or @most")
 	case f.most > 0 && f.shape != repeated:

@@ -43,6 +43,14 @@ func structFields(p *printer, m *message) {
 			p.f("%sChecked bool", f.goName)
 		}
 	}
+	for _, f := range m.fields {
+		if f.encoded {
+			p.f("")
+			p.f("// %sEncoded are further elements of %s, before those, as the encoding in use has them: those of", f.goName, f.goName)
+			p.f("// Protobuf with their tags, those of JSON with commas between them. Readers do not set it.")
+			p.f("%sEncoded []byte", f.goName)
+		}
+	}
 	if m.bounded {
 		p.f("")
 		p.f("// %s is set by readers that left out elements, because there were more than they keep.", excess)
