@@ -34,6 +34,7 @@ const (
 	DefaultHistoryMetaTTL    = 30 * 24 * time.Hour
 	DefaultPresenceTTL       = time.Minute
 	DefaultMapExpiryInterval = time.Second
+	DefaultIdempotencyTTL    = 300 * time.Second
 	DefaultCanaryInterval    = time.Second
 	DefaultCanaryTimeout     = 3 * time.Second
 
@@ -97,8 +98,12 @@ type Config struct {
 	// when a call names no time. Default 30 days.
 	HistoryMetaTTL time.Duration
 
+	// IdempotencyTTL is how long the results of publications with an idempotency key are kept that name
+	// no time. Default 300 s.
+	IdempotencyTTL time.Duration
+
 	// MapExpiryInterval is how often the engine looks for entries of maps that have expired, once it has
-	// changed or read a map. Default 1 s.
+	// changed or read a map. Default 1 s; negative: it leaves that to other nodes.
 	MapExpiryInterval time.Duration
 
 	// PresenceTTL is how long a presence entry lives without being renewed. Default 60 s,
@@ -169,7 +174,7 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"HistoryMetaTTL", &c.HistoryMetaTTL, DefaultHistoryMetaTTL},
 		{"PresenceTTL", &c.PresenceTTL, DefaultPresenceTTL},
-		{"MapExpiryInterval", &c.MapExpiryInterval, DefaultMapExpiryInterval},
+		{"IdempotencyTTL", &c.IdempotencyTTL, DefaultIdempotencyTTL},
 		{"CanaryInterval", &c.CanaryInterval, DefaultCanaryInterval},
 		{"CanaryTimeout", &c.CanaryTimeout, DefaultCanaryTimeout},
 		{"StartTimeout", &c.StartTimeout, 0},
@@ -179,6 +184,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		*d.value = cmp.Or(*d.value, d.standard)
 	}
+	c.MapExpiryInterval = cmp.Or(c.MapExpiryInterval, DefaultMapExpiryInterval)
 	if c.PresenceTTL < minPresenceTTL {
 		return c, fmt.Errorf("redis: PresenceTTL is %v, at least %v", c.PresenceTTL, minPresenceTTL)
 	}

@@ -16,7 +16,8 @@ type mapHost struct{ *Broker }
 func newMaps(b *Broker) *entries.Maps {
 	cfg := &b.engine.cfg
 	return &entries.Maps{Config: entries.Config{
-		Host: mapHost{b}, MetaTTL: cfg.HistoryMetaTTL, Interval: cfg.MapExpiryInterval, SkipPubSub: cfg.SkipPubSub, Logger: cfg.Logger,
+		Host: mapHost{b}, MetaTTL: cfg.HistoryMetaTTL, Interval: cfg.MapExpiryInterval,
+		IdempotencyTTL: cfg.IdempotencyTTL, SkipPubSub: cfg.SkipPubSub, Logger: cfg.Logger,
 	}}
 }
 

@@ -14,8 +14,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-const defaultIdempotencyTTL = 300 * time.Second
-
 // Publish implements broker.Broker, in one round trip. With history or an idempotency key it
 // is a script, and atomic; otherwise a PUBLISH.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
@@ -107,7 +105,7 @@ func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishin
 		}
 		c.Script = script.Once
 		c.Key(m.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
-		c.Arg(p.payload, name, m.Milliseconds(positiveOr(opts.IdempotencyTTL, defaultIdempotencyTTL)), verb)
+		c.Arg(p.payload, name, m.Milliseconds(positiveOr(opts.IdempotencyTTL, b.engine.cfg.IdempotencyTTL)), verb)
 	default:
 		c.Message(verb, name, p.payload)
 	}
@@ -130,7 +128,7 @@ func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, 
 	resultTTL, delta := "", "0"
 	if opts.IdempotencyKey != "" {
 		c.Key(m.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
-		resultTTL = m.Milliseconds(positiveOr(opts.IdempotencyTTL, defaultIdempotencyTTL))
+		resultTTL = m.Milliseconds(positiveOr(opts.IdempotencyTTL, b.engine.cfg.IdempotencyTTL))
 	}
 	if opts.Delta {
 		delta = "1"

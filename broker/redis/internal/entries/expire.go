@@ -50,6 +50,9 @@ type look struct {
 
 // add notes a key that expires, and reports whether the map has to be registered now.
 func (l *looks) add(m *Maps, s Shard, ch string, ttl time.Duration) bool {
+	if m.Interval < 0 {
+		return true // this node registers nothing later
+	}
 	l.begin(m)
 	due := time.Now().Add(ttl)
 	l.mu.Lock()
@@ -68,7 +71,7 @@ func (l *looks) add(m *Maps, s Shard, ch string, ttl time.Duration) bool {
 func (l *looks) begin(m *Maps) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.running {
+	if !l.running && m.Interval > 0 {
 		l.running = true
 		m.Host.Go(m.rounds)
 	}

@@ -44,15 +44,17 @@ type Host interface {
 	Go(run func(ctx context.Context))
 }
 
-// Config of Maps. Host, MetaTTL, Interval and Logger are needed.
+// Config of Maps. All fields but SkipPubSub are needed.
 type Config struct {
 	Host Host
 	// MetaTTL is how long the epoch of a channel lives that was read and is empty.
 	MetaTTL time.Duration
-	// Interval of the looks for entries that have expired.
-	Interval   time.Duration
-	SkipPubSub bool
-	Logger     *slog.Logger
+	// Interval of the looks for entries that have expired. If it is negative, other nodes look.
+	Interval time.Duration
+	// IdempotencyTTL is how long a result is kept if the change does not say.
+	IdempotencyTTL time.Duration
+	SkipPubSub     bool
+	Logger         *slog.Logger
 }
 
 // Maps implements broker.Maps.
@@ -69,9 +71,6 @@ const (
 	changeRemove = "remove"
 	changeExpire = "expire"
 )
-
-// defaultIdempotencyTTL of a change that names none.
-const defaultIdempotencyTTL = 300 * time.Second
 
 // forEver is a time to live.
 const forEver = time.Duration(math.MaxInt64)
@@ -166,7 +165,7 @@ func (m *Maps) changeCall(c *script.Call, s Shard, text *slab.Slab, change chang
 	resultTTL := ""
 	if o.IdempotencyKey != "" {
 		c.Key(text.Result(s.Names, change.ch, change.hash, o.IdempotencyKey))
-		resultTTL = text.Milliseconds(positiveOr(o.IdempotencyTTL, defaultIdempotencyTTL))
+		resultTTL = text.Milliseconds(positiveOr(o.IdempotencyTTL, m.IdempotencyTTL))
 	}
 	c.Arg(resultTTL, flag(o.Delta), "0", o.VersionEpoch, string(known.Earlier))
 	offset, epoch := "", ""
