@@ -24,14 +24,14 @@ import (
 
 // Subscribe makes a server-side subscription for the connections of a user, on every
 // node. It returns ErrorBadRequest for a channel that is empty or longer than
-// Config.ChannelMaxLength, ErrorExpired for an expiration in the past, and another error for
+// Config.ChannelMaxLength, or options with Map, ErrorExpired for an expiration in the past, and another error for
 // options that contradict each other or the channel, and for payloads that are not JSON.
 func (n *Node) Subscribe(ctx context.Context, t Target, ch string, o *SubscribeOptions) error {
 	if ch == "" || len(ch) > n.cfg.ChannelMaxLength {
 		return ErrorBadRequest
 	}
 	if o != nil {
-		if err := n.rules.Subscribe(ch, o); err != nil {
+		if err := n.rules.ServerSubscribe(ch, o); err != nil {
 			return err
 		}
 	}

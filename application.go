@@ -97,6 +97,7 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.P
 	ch, data := e.Request.Channel, e.Request.Data
 	reply, err := a.cfg.Handlers.Publish(ctx, (*Client)(c), PublishEvent{
 		Channel: ch, Data: data, Info: e.Info, Subscribed: e.Subscribed, Feed: rules.FeedOf(e.Feed),
+		Map: e.Request.Type != 0, Key: e.Request.Key, Removed: e.Request.Removed,
 	})
 	if err != nil || reply.Published {
 		return err
@@ -108,7 +109,13 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.P
 	if reply.Options.Info == nil {
 		reply.Options.Info = e.Info
 	}
-	_, err = (*Node)(a).publish(ctx, ch, data, checked, &reply.Options)
+	if e.Request.Type != 0 {
+		p := reply.Options.Publication(data)
+		p.Key, p.Removed, p.Checked = cmp.Or(reply.Key, e.Request.Key), e.Request.Removed, checked
+		_, err = a.maps.Change(ctx, ch, &p, reply.Map)
+	} else {
+		_, err = (*Node)(a).publish(ctx, ch, data, checked, &reply.Options)
+	}
 	if bad, ok := errors.AsType[*rules.NotJSON](err); ok && bad.What == rules.Data && reply.Data == nil {
 		return refusal.Because(ErrorBadRequest, "ChannelOptions.Binary", "the client's payload is not JSON")
 	}

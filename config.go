@@ -10,7 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -185,9 +185,9 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) session() *session.Config {
+func (c *Config) session() *settings.Session {
 	h := &c.Handlers
-	return &session.Config{
+	return &settings.Session{
 		Version:            c.Version,
 		SendTime:           c.SendTime,
 		PingInterval:       c.PingInterval,
@@ -206,7 +206,7 @@ func (c *Config) session() *session.Config {
 		PendingMaxSize:     pendingSize,
 		ConnectDisconnects: c.ConnectDisconnects,
 		Rounds:             new(hub.Rounds),
-		Handles: session.Handles{
+		Handles: settings.Handles{
 			Subscribe: h.Subscribe != nil, Publish: h.Publish != nil,
 			Presence: h.Presence != nil, PresenceStats: h.PresenceStats != nil,
 			History: h.History != nil, RPC: h.RPC != nil, Message: h.Message != nil,

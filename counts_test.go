@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/bustest"
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/internal/wstest"
@@ -354,6 +356,15 @@ func TestTotals(t *testing.T) {
 		a.Do(`"presence_stats":{"channel":"other"}`)
 		a.Do(`"history":{"channel":"positioned"}`)
 		must(t, node.RemoveHistory(ctx, "positioned"))
+		for _, p := range []*gyro.Publication{{Key: "k"}, {Key: "k", Removed: true}, {Key: "k", Removed: true}} {
+			_, err := node.Maps().Change(ctx, "map", p, channel.MapOptions{StreamSize: 1, StreamTTL: time.Hour})
+			must(t, err)
+		}
+		_, err := node.Maps().State(ctx, "map", channel.StateFilter{Limit: 1})
+		must(t, err)
+		_, err = node.Maps().State(ctx, "map", channel.StateFilter{})
+		must(t, err)
+		must(t, node.Maps().Clear(ctx, "map"))
 		if _, err := node.Channels(ctx, ""); err != nil {
 			t.Error(err)
 		}
@@ -364,6 +375,8 @@ func TestTotals(t *testing.T) {
 			"sent publication": 3, "received publication": 3, "sent join": 5, "received join": 5, "sent leave": 2, "received leave": 2,
 			"broker_subscribe": 4, "broker_unsubscribe": 1, "add_presence": 5, "remove_presence": 2, "presence": 1, "presence_stats": 1,
 			"history": 1, "history_recover": 1, "history_recover_cache": 1, "history_stream_top": 1, "history_remove": 1, "survey": 1,
+			"map_publish": 1, "map_remove": 2, "map_clear": 1, "map_state_read": 1, "map_stats": 1,
+			"sent map_publication": 1, "sent map_removal": 1,
 		}
 		for e := range observe.NumEvents {
 			got["sent "+e.String()], got["received "+e.String()] = totals.Sent(e), totals.Received(e)
@@ -371,8 +384,7 @@ func TestTotals(t *testing.T) {
 		for a := range observe.NumActions {
 			got[a.String()] = totals.Actions(a)
 		}
-		delete(got, "sent control")
-		delete(got, "received control")
+		maps.DeleteFunc(got, func(name string, n uint64) bool { return n == 0 || strings.HasSuffix(name, " control") })
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

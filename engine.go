@@ -1,12 +1,11 @@
 package gyro
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/memory"
-	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/internal/presence"
 )
 
 // Engine is a backend as a whole: memory.Broker, redis.Engine, nats.Broker, or one of your own.
@@ -33,7 +32,7 @@ func (c *Config) setEngines() error {
 	case traits.Local:
 		c.Presence = memory.NewPresence(memory.Config{})
 	default:
-		c.Presence = absent{}
+		c.Presence = presence.Absent{}
 	}
 	return nil
 }
@@ -55,24 +54,4 @@ func (c *Config) useEngine() error {
 		return fmt.Errorf("gyro: Engine (%T) is not used, as Broker is set and the engine has no presence manager: leave one of the two out", c.Engine)
 	}
 	return nil
-}
-
-// absent is the presence manager of a node that has none: it refuses everything.
-type absent struct{}
-
-var errAbsent = refusal.Because(ErrorNotAvailable, "Config.Presence", "the node has no presence manager: its broker's engine offers none")
-
-func (absent) Describe() broker.Traits { return broker.Traits{Name: "absent", Local: true} }
-
-func (absent) Add(context.Context, string, *ClientInfo) error { return errAbsent }
-
-// Remove has nobody to remove.
-func (absent) Remove(context.Context, string, string, string) error { return nil }
-
-func (absent) Presence(context.Context, string) (map[string]*ClientInfo, error) {
-	return nil, errAbsent
-}
-
-func (absent) Stats(context.Context, string) (PresenceStats, error) {
-	return PresenceStats{}, errAbsent
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -230,12 +231,18 @@ type PublishEvent struct {
 	Subscribed bool
 	// Feed of the client's subscription; nil if it has none.
 	Feed Feed
+	// Map is set if the client changes a map: it sets the entry Key to Data, or removes it.
+	Map, Removed bool
+	Key          string
 }
 
 // PublishReply accepts a publication.
 type PublishReply struct {
-	// Options of the publication; Info is filled in.
+	// Options of the publication; Info is filled in. In a map, Info and Tags count alone.
 	Options PublishOptions
+	// Map has the options of a change of a map; its Key, if it is not empty, replaces the client's.
+	Map channel.MapOptions
+	Key string
 	// Data replaces the payload if not nil.
 	Data []byte
 	// Published is set if the handler published by itself.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/attach"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/cluster"
@@ -36,6 +37,7 @@ type Node struct {
 	clients   *client.Registry
 	engines   *attach.Engines
 	rules     *rules.Rules
+	maps      broker.Maps
 	health    []func() []Health // of the engines
 	positions *position.Checker
 	fanout    *fanout.Fanout
@@ -65,7 +67,7 @@ func New(cfg Config) (*Node, error) {
 	n.health = healths(cfg.Broker, cfg.Presence, cfg.Controller)
 	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, cfg.Observer.Totals, cfg.Logger)
 	n.rules = &rules.Rules{Channel: cfg.Channel, Binary: cfg.Binary, Tracked: n.engines.Routes.IsMarked, Log: cfg.Logger}
-	n.engines.MetaTTL = n.rules.MetaTTL
+	n.engines.MetaTTL, n.maps = n.rules.MetaTTL, n.rules.Maps(n.engines.Maps)
 	settings := cfg.session()
 	settings.NodeID = n.uid
 	n.clients = client.New(client.Config{
@@ -83,7 +85,7 @@ func New(cfg Config) (*Node, error) {
 		Broker: n.engines.Broker, Routes: n.engines.Routes, Rounds: settings.Rounds, Post: n.fanout.Post,
 		Delay: cfg.PositionCheckDelay, Log: cfg.Logger,
 	})
-	n.engines.Watch, n.fanout.Lost = n.positions.Watch, n.positions.Lost
+	n.engines.Watch, n.engines.Fragile, n.fanout.Lost = n.positions.Watch, n.positions.Fragile, n.positions.Lost
 	n.pulse = pulse.New(loops)
 	n.member = &members.Member{
 		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),

@@ -38,6 +38,8 @@ type (
 	//	AllowTagsFilter                likewise
 	//	ServerTagsFilter               which publications the client gets
 	//	BatchMaxDelay, BatchMaxSize    several messages leave in one write
+	//	Map                            the channel is a map, see docs/maps.md
+	//	PresenceMaps                   maps that show who is in the channel
 	//	Source                         a mark of the application
 	SubscribeOptions = channel.SubscribeOptions
 

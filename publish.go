@@ -3,6 +3,7 @@ package gyro
 import (
 	"context"
 
+	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/batch"
 	"github.com/gyrohq/gyro/internal/rules"
 )
@@ -34,6 +35,10 @@ func (n *Node) publish(ctx context.Context, ch string, data []byte, checked bool
 	}
 	return n.engines.Broker.Publish(ctx, ch, p, opts)
 }
+
+// Maps changes and reads the maps of the broker, with the checks of Publish. If the broker has none, its
+// methods return ErrorNotAvailable.
+func (n *Node) Maps() broker.Maps { return n.maps }
 
 // Broadcast publishes the same data into many channels; the results are in the order of
 // channels. A failure in one channel does not affect the others.

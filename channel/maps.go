@@ -73,7 +73,8 @@ type MapResult struct {
 type StateFilter struct {
 	// Key selects one entry, whatever Limit and Cursor say.
 	Key string
-	// Cursor is State.Cursor of the page before; empty for the first page.
+	// Cursor is State.Cursor of the page before, or the key behind which the page begins; empty for
+	// the first page.
 	Cursor string
 	// Limit is the most entries of a page: 0 for none, < 0 for all.
 	Limit int
@@ -89,4 +90,63 @@ type State struct {
 	Top StreamPosition
 	// Count of all entries.
 	Count int
+}
+
+// MapKind is what the entries of a map are.
+type MapKind uint8
+
+// Kinds of maps.
+const (
+	MapData    MapKind = iota + 1
+	MapClients         // the clients in a channel, by client ID
+	MapUsers           // the users in a channel, by user ID
+)
+
+// Defaults of a MapSubscription.
+const (
+	DefaultPageSize       = 100
+	DefaultMaxPageSize    = 1000
+	DefaultCatchUpTimeout = 5 * time.Second
+)
+
+// MapSubscription makes a subscription one to a map: the client gets the entries in pages, and then the
+// changes, without a gap between both.
+type MapSubscription struct {
+	// Kind has to be what the client asks for; else the subscription fails with code 107.
+	Kind MapKind
+	// Ephemeral says that the map has no stream of changes. A returning client gets the entries again,
+	// instead of the changes since its position.
+	Ephemeral bool
+	// PageSize is how many entries, or changes before the subscription is live, a page has if the client
+	// does not say. What it says is at least MinPageSize and at most MaxPageSize. 0: 100, 100 and 1,000.
+	// Pages of large entries have fewer.
+	PageSize, MinPageSize, MaxPageSize int
+	// LiveLimit is the most changes that are left when the subscription goes live. 0: MaxPageSize.
+	LiveLimit int
+	// CatchUpTimeout is how long a client may take from its first request until it is live. Behind it,
+	// its next request ends the connection with code 3008. 0: 5 s; negative: for ever.
+	CatchUpTimeout time.Duration
+	// PublishDebounce is the time within which a client publishes only the newest value of a key; 0: it
+	// publishes all.
+	PublishDebounce time.Duration
+}
+
+// PresenceMap is a map that shows who is in a channel. A client that subscribes to the channel gets an entry
+// there, which is renewed in every presence interval of the node: the key is the client's ID (MapClients) or
+// the user's (MapUsers), the Info that of the client (MapClients alone). When the subscription ends, the
+// entry of the client goes; that of the user expires, because others may be of the same user. With MapData
+// nothing is set, and the entry with the client's ID, which it may have set itself, goes.
+type PresenceMap struct {
+	Channel string
+	Kind    MapKind
+	// Options of the changes; KeyMode and RefreshTTL are filled in.
+	Options MapOptions
+}
+
+// Kind is what the entries of the channel are; 0 if it is not a map.
+func (o *SubscribeOptions) Kind() MapKind {
+	if o.Map == nil {
+		return 0
+	}
+	return o.Map.Kind
 }

@@ -62,6 +62,14 @@ type SubscribeOptions struct {
 	// none.
 	Publications []*Publication
 
+	// Map is set if the channel is a map; see MapSubscription. Only clients subscribe to maps: in the options
+	// of a server-side subscription it is an error. A map that is not Ephemeral is Recoverable,
+	// whatever that says. RecoveryMode, AutoRecover, RecoverSince, Data and Publications mean nothing then.
+	Map *MapSubscription
+
+	// PresenceMaps show who is in the channel; see PresenceMap.
+	PresenceMaps []PresenceMap
+
 	// BatchMaxDelay and BatchMaxSize make the channel prefer throughput: messages,
 	// joins and leaves included, are held back until BatchMaxDelay has passed since
 	// the first of them or BatchMaxSize of them are held, whichever comes first, and

@@ -84,11 +84,14 @@ const (
 	EventLeave
 	// EventControl is a control message of the cluster.
 	EventControl
+	// EventMapPublication is a change of a map that sets an entry, EventMapRemoval one that removes it.
+	EventMapPublication
+	EventMapRemoval
 	// NumEvents is the number of events.
 	NumEvents
 )
 
-var events = [NumEvents]string{"publication", "join", "leave", "control"}
+var events = [NumEvents]string{"publication", "join", "leave", "control", "map_publication", "map_removal"}
 
 func (e Event) String() string { return events[e] }
 
@@ -114,6 +117,14 @@ const (
 	ActionHistoryStreamTop
 	ActionHistoryRemove
 	ActionSurvey
+	// ActionMapPublish and ActionMapRemove also count changes that were suppressed.
+	ActionMapPublish
+	ActionMapRemove
+	ActionMapClear
+	// ActionMapStateRead is a read of a page of a map, ActionMapStats one of the number of its entries. The
+	// changes of maps are read as history.
+	ActionMapStateRead
+	ActionMapStats
 	// NumActions is the number of actions.
 	NumActions
 )
@@ -121,6 +132,7 @@ const (
 var actions = [NumActions]string{
 	"broker_subscribe", "broker_unsubscribe", "add_presence", "remove_presence", "presence", "presence_stats", "history",
 	"history_recover", "history_recover_cache", "history_stream_top", "history_remove", "survey",
+	"map_publish", "map_remove", "map_clear", "map_state_read", "map_stats",
 }
 
 func (a Action) String() string { return actions[a] }

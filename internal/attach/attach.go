@@ -30,9 +30,13 @@ type Engines struct {
 	// behind a gate unless it is local. Presence repeats removals that fail.
 	Streams  broker.Broker
 	Presence broker.PresenceManager
-	Routes   *route.Table
+	// Maps of Broker, likewise; nil if it has none.
+	Maps   broker.Maps
+	Routes *route.Table
 	// Watch starts the checks of positions in a channel.
 	Watch func(ch string, metaTTL time.Duration)
+	// Fragile has subscribers of a channel without a stream hear of losses.
+	Fragile func(ch string)
 	// MetaTTL is for reads of a channel's stream that name none.
 	MetaTTL func(ch string) time.Duration
 	// Fill has the application fill empty streams; nil if it does not.
@@ -50,8 +54,10 @@ func New(b broker.Broker, p broker.PresenceManager, concurrency int, totals *obs
 	g := &Engines{Broker: b, Traits: b.Describe(), Streams: b, Presence: p, totals: totals}
 	localPresence := p.Describe().Local
 	g.Local = g.Traits.Local && localPresence
+	g.Maps = g.Traits.Maps
 	if !g.Traits.Local {
-		g.Streams = gate.NewBroker(b, concurrency)
+		gated := gate.NewBroker(b, concurrency)
+		g.Streams, g.Maps = gated, gated.Maps(g.Maps)
 	}
 	if !localPresence {
 		g.presence = presence.New(gate.NewPresence(p, concurrency), log)
@@ -60,6 +66,7 @@ func New(b broker.Broker, p broker.PresenceManager, concurrency int, totals *obs
 	if totals != nil {
 		g.Broker, g.Streams = metered.Broker(b, totals), metered.Streams(g.Streams, totals)
 		g.Presence, g.Traits = metered.Presence(g.Presence, totals), g.Broker.Describe()
+		g.Maps = metered.Maps(g.Maps, totals)
 	}
 	g.Routes = route.New(g.Streams)
 	return g
@@ -160,6 +167,12 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, in
 		if it.Info != nil {
 			err = g.Presence.Add(ctx, it.Channel, it.Info)
 		}
+		if err == nil {
+			err = g.Appear(ctx, it.Member, it.Maps)
+		}
+		if err == nil && it.Fragile {
+			g.Fragile(it.Channel)
+		}
 		if err == nil && it.Positioned {
 			it.MetaTTL = g.metaTTL(it.Channel, it.MetaTTL)
 			g.Watch(it.Channel, it.MetaTTL)
@@ -175,7 +188,7 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, in
 		return
 	}
 	o.Failed("subscribe", it.Channel, it.Err)
-	undo := effect.DetachItem{Channel: it.Channel, Presence: it.Info != nil, Info: it.Info}
+	undo := effect.DetachItem{Channel: it.Channel, Presence: it.Info != nil, Info: it.Info, Maps: it.Maps}
 	if err := g.Detach(o, &undo); err != nil {
 		o.Failed("undoing subscribe", it.Channel, err)
 	}
@@ -251,12 +264,15 @@ func (g *Engines) HistoryFor(ctx context.Context, ch string, f broker.HistoryFil
 // broker, each also if one before has failed. It does not need the connection, which may have ended.
 func (g *Engines) Detach(o Owner, it *effect.DetachItem) error {
 	ctx := context.Background()
-	var absent, left error
+	var absent, left, gone error
 	if it.Presence {
 		absent = guard(o, func() error { return g.Presence.Remove(ctx, it.Channel, o.ID(), it.Info.User) })
 	}
 	if it.Leave {
 		left = guard(o, func() error { return g.Broker.PublishLeave(ctx, it.Channel, it.Info) })
 	}
-	return errors.Join(absent, left, guard(o, func() error { return g.Routes.Remove(ctx, it.Channel, o.Loop()) }))
+	if len(it.Maps) > 0 {
+		gone = guard(o, func() error { return g.disappear(ctx, o.ID(), it.Maps) })
+	}
+	return errors.Join(absent, left, gone, guard(o, func() error { return g.Routes.Remove(ctx, it.Channel, o.Loop()) }))
 }

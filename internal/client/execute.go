@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -19,7 +20,7 @@ import (
 // Application is the program that the node serves. Each method calls the handler of its
 // name and fills in the fields of the effect after "out", except Err, which the caller sets
 // to the returned error. Connecting is called for every client, any other method only if
-// session.Config.Handles has the handler. A panic becomes protocol.ErrorInternal.
+// settings.Session.Handles has the handler. A panic becomes protocol.ErrorInternal.
 type Application interface {
 	// Connecting returns the values of the client's context and the client's meta; each may
 	// be nil. ctx is the context of the HTTP request.
@@ -48,7 +49,7 @@ type executor Client
 
 func (x *executor) client() *Client           { return (*Client)(x) }
 func (x *executor) node() *Config             { return &x.loop.clients.Config }
-func (x *executor) has() *session.Handles     { return &x.loop.clients.Config.Session.Handles }
+func (x *executor) has() *settings.Handles    { return &x.loop.clients.Config.Session.Handles }
 func (x *executor) Session() *session.Session { return &x.session }
 
 // Panicked implements lane.Client.
@@ -129,6 +130,16 @@ func (x *executor) Attach(e *effect.Attach, inline bool) bool {
 	return true
 }
 
+func (x *executor) Page(e *effect.Page, inline bool) bool {
+	if inline && !x.node().Engines.Local {
+		return false
+	}
+	ctx, done := x.begin(&x.life, &observe.Effect{Name: "map page", Channel: e.Channel, Inline: inline})
+	x.node().Engines.Page(ctx, (*owner)(x), e)
+	done(e.Err)
+	return true
+}
+
 func (x *executor) Detach(items []effect.DetachItem, inline bool) (bool, error) {
 	if inline && !x.silent(items) {
 		return false, nil
@@ -165,7 +176,10 @@ func (x *executor) Renew(items []effect.RenewItem, inline bool) bool {
 	}
 	for _, it := range items {
 		ctx, done := x.begin(&x.life, &observe.Effect{Name: "renew", Channel: it.Channel, Inline: inline})
-		err := x.node().Engines.Presence.Add(ctx, it.Channel, it.Info)
+		err := x.node().Engines.Appear(ctx, it.Info, it.Maps)
+		if it.Presence {
+			err = cmp.Or(x.node().Engines.Presence.Add(ctx, it.Channel, it.Info), err)
+		}
 		if done(err); err != nil {
 			x.client().failed("renewing presence", it.Channel, err)
 		}

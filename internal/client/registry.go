@@ -19,7 +19,7 @@ import (
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/once"
 	"github.com/gyrohq/gyro/internal/poll"
-	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
@@ -30,7 +30,7 @@ import (
 
 // Config of a Registry.
 type Config struct {
-	Session     *session.Config
+	Session     *settings.Session
 	Engines     *attach.Engines
 	Application Application
 	Observer    observe.Observer

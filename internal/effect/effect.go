@@ -49,6 +49,7 @@ type Executor interface {
 	Connected(inline bool) (done bool)
 	Subscribing(e *Subscribing, inline bool) (done bool)
 	Attach(e *Attach, inline bool) (done bool)
+	Page(e *Page, inline bool) (done bool)
 	Detach(items []DetachItem, inline bool) (done bool, err error)
 	Renew(items []RenewItem, inline bool) (done bool)
 	Close(e *Close, inline bool) (done bool)
@@ -100,6 +101,20 @@ type (
 		ID      uint32
 		Connect *protocol.ConnectResult // the result of the connect command that waits for the subscriptions; nil: no connect command does
 		one     [1]*AttachItem          // the memory of Items if there is one item
+	}
+
+	// Page reads a page of a map: of its entries, or of its changes.
+	Page struct {
+		Channel string
+		channel.StateFilter
+		Changes *channel.HistoryFilter // nil: the entries are read
+		// out
+		State   channel.State
+		History channel.History
+		Err     error
+
+		ID  uint32
+		Ref any
 	}
 
 	// Detach ends subscriptions at the engines.
@@ -241,10 +256,13 @@ func (a *Attach) Only(item *AttachItem) *Attach {
 // presence and reads the stream, in this order. If a step fails, it undoes those before.
 type AttachItem struct {
 	Channel string
-	// Info is that for the presence, or nil.
-	Info *channel.ClientInfo
+	// Info is that for the presence, or nil. Member is that for Maps, which the client appears in.
+	Info, Member *channel.ClientInfo
+	Maps         []channel.PresenceMap
 	// Positioned is set if the attach has to read the stream.
 	Positioned bool
+	// Fragile is set if the channel has no stream and the subscriber has to hear of losses.
+	Fragile bool
 	channel.HistoryFilter
 	// Latest is the position of a subscriber that recovers the latest publication; else nil. If
 	// there is no publication and the position is not the top, the application may fill the stream.
@@ -264,7 +282,8 @@ type DetachItem struct {
 	Presence   bool
 	Leave      bool
 	Info       *channel.ClientInfo
-	Feed       channel.Feed // to be closed; nil if there is none
+	Feed       channel.Feed          // to be closed; nil if there is none
+	Maps       []channel.PresenceMap // that the client disappears from
 	ServerSide bool
 	Reason     protocol.Unsubscribe
 }
@@ -277,16 +296,19 @@ func (e *Close) Add(it DetachItem) {
 	e.Items = append(e.Items, it)
 }
 
-// RenewItem is one presence to renew.
+// RenewItem is one presence to renew: at the presence manager, and in maps.
 type RenewItem struct {
-	Channel string
-	Info    *channel.ClientInfo
+	Channel  string
+	Info     *channel.ClientInfo
+	Presence bool
+	Maps     []channel.PresenceMap
 }
 
 func (*Connecting) Traits() Traits  { return Completes | Begins | Instant }
 func (*Connected) Traits() Traits   { return Instant }
 func (*Subscribing) Traits() Traits { return Completes | Begins | Instant }
 func (*Attach) Traits() Traits      { return Completes | Begins | Continues | Instant }
+func (*Page) Traits() Traits        { return Completes | Begins | Continues | Instant }
 func (*Detach) Traits() Traits      { return Completes | Instant }
 func (*Undo) Traits() Traits        { return Continues | Instant }
 func (*Join) Traits() Traits        { return 0 }
@@ -297,6 +319,7 @@ func (e *Connecting) Execute(x Executor, inline bool) bool  { return x.Connectin
 func (e *Connected) Execute(x Executor, inline bool) bool   { return x.Connected(inline) }
 func (e *Subscribing) Execute(x Executor, inline bool) bool { return x.Subscribing(e, inline) }
 func (e *Attach) Execute(x Executor, inline bool) bool      { return x.Attach(e, inline) }
+func (e *Page) Execute(x Executor, inline bool) bool        { return x.Page(e, inline) }
 func (e *Detach) Execute(x Executor, inline bool) (done bool) {
 	done, e.Err = x.Detach(e.Items, inline)
 	return done

@@ -22,6 +22,7 @@ var traits = map[effect.Effect]effect.Traits{
 	&effect.Connected{}:     effect.Instant,
 	&effect.Subscribing{}:   effect.Completes | effect.Begins | effect.Instant,
 	&effect.Attach{}:        effect.Completes | effect.Begins | effect.Continues | effect.Instant,
+	&effect.Page{}:          effect.Completes | effect.Begins | effect.Continues | effect.Instant,
 	&effect.Detach{}:        effect.Completes | effect.Instant,
 	&effect.Undo{}:          effect.Continues | effect.Instant,
 	&effect.Join{}:          0,
@@ -106,6 +107,7 @@ func (r *reluctant) Attach(_ *effect.Attach, inline bool) bool { return r.say("A
 func (r *reluctant) Detach(_ []effect.DetachItem, inline bool) (bool, error) {
 	return r.say("Detach", inline), nil
 }
+func (r *reluctant) Page(_ *effect.Page, inline bool) bool        { return r.say("Page", inline) }
 func (r *reluctant) Renew(_ []effect.RenewItem, inline bool) bool { return r.say("Renew", inline) }
 func (r *reluctant) Close(_ *effect.Close, inline bool) bool      { return r.say("Close", inline) }
 func (r *reluctant) Join(*effect.Join)                            { r.say("Join", false) }

@@ -35,6 +35,41 @@ func NewBroker(b broker.Broker, limit int) *Broker {
 	return g
 }
 
+// Maps returns m behind the same gate: reads of entries are limited, and identical ones share a round trip.
+// Nil stays nil.
+func (g *Broker) Maps(m broker.Maps) broker.Maps {
+	if m == nil {
+		return nil
+	}
+	return &gatedMaps{m, newFlights(&g.slots, cloneState, func(ctx context.Context, q stateQuery) (channel.State, error) {
+		return m.State(ctx, q.ch, q.filter)
+	})}
+}
+
+type gatedMaps struct {
+	broker.Maps
+	state *flights[stateQuery, stateQuery, channel.State]
+}
+
+type stateQuery struct {
+	ch     string
+	filter channel.StateFilter
+}
+
+func (q stateQuery) key() stateQuery { return q }
+func (q stateQuery) own() stateQuery { return q }
+
+// cloneState copies what the caller owns of a page.
+func cloneState(s channel.State) channel.State {
+	s.Entries = slices.Clone(s.Entries)
+	return s
+}
+
+// State implements broker.Maps.
+func (m *gatedMaps) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
+	return m.state.do(ctx, stateQuery{ch, filter})
+}
+
 type historyQuery struct {
 	ch     string
 	filter broker.HistoryFilter

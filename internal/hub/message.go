@@ -403,6 +403,10 @@ func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err e
 	return err
 }
 
+// removedJSON is the data of a removal for JSON clients with delta compression: centrifuge-js parses the
+// text of each publication.
+var removedJSON = []byte(`"null"`)
+
 // deltaData returns p's data in the form for a subscription with delta compression: as a
 // patch against prev (nil if there is none) if the patch is smaller, else in full. patch and
 // text are scratch space, which the result may use. For a JSON client the result is a JSON
@@ -416,7 +420,10 @@ func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Public
 			out, isPatch = *patch, true
 		}
 	}
-	if e == protocol.Protobuf || len(out) == 0 {
+	switch {
+	case e == protocol.JSON && p.Removed && len(out) == 0:
+		return removedJSON, false, nil
+	case e == protocol.Protobuf || len(out) == 0:
 		return out, isPatch, nil
 	}
 	// The JSON string below is well-formed for any data, so the data is checked here.

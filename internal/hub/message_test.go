@@ -204,6 +204,9 @@ func compare(t *rapid.T, m *hub.Message, form hub.Form, e protocol.Encoding, got
 		if p.Offset == 1 {
 			want.Pub.Epoch = m.Epoch
 		}
+		if p.Removed && len(p.Data) == 0 && form&(hub.Escaped|hub.Patched) != 0 && e == protocol.JSON {
+			want.Pub.Data = []byte("null") // which centrifuge-js parses
+		}
 		if got.Pub != nil {
 			unpack(t, m, form, e, got.Pub)
 		}

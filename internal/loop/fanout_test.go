@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -78,11 +79,11 @@ func (f *bare) Headroom() int               { return 0 }
 func (f *bare) Costly() bool                { return false }
 func (f *bare) Frame(buf []byte) []byte     { return buf }
 
-var listenerConfig = &session.Config{
+var listenerConfig = &settings.Session{
 	PingInterval: 25 * time.Second, PongTimeout: 10 * time.Second, StaleDelay: 15 * time.Second,
 	PresenceInterval: 25 * time.Second, Rounds: new(hub.Rounds),
 	ChannelLimit: 128, ChannelMaxLength: 255, QueueMaxSize: 1 << 20, CommandLimit: 64, PendingMaxSize: 1 << 20,
-	Handles: session.Handles{Subscribe: true},
+	Handles: settings.Handles{Subscribe: true},
 }
 
 // fanout is a loop with n listeners of one channel.

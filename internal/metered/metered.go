@@ -84,7 +84,7 @@ type handler struct {
 }
 
 func (h *handler) HandlePublication(ch string, e broker.PublicationEvent) {
-	h.totals.AddReceived(observe.EventPublication)
+	h.totals.AddReceived(event(e.Pub))
 	h.EventHandler.HandlePublication(ch, e)
 }
 

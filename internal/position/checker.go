@@ -63,7 +63,9 @@ const (
 	// maxLosses is how many losses wait. With one more, all channels are checked.
 	maxLosses = 32
 	// maxMark is how many different times to live there can be.
-	maxMark = 255
+	maxMark = 254
+	// fragile marks channels without a stream.
+	fragile = 255
 )
 
 // New returns a checker that watches nothing.
@@ -82,6 +84,10 @@ func (c *Checker) Watch(ch string, metaTTL time.Duration) {
 		c.start()
 	}
 }
+
+// Fragile has a routed channel whose subscribers need every message, and that has no stream to check. They
+// begin anew after each loss.
+func (c *Checker) Fragile(ch string) { c.cfg.Routes.Mark(ch, fragile) }
 
 // Lost has the watched channels for which match is true checked at once. It does not block.
 // Calls that come while checks are under way are answered together, by the next checks.
@@ -157,15 +163,19 @@ type target struct {
 	channel string
 	ttl     time.Duration
 	again   bool // its read has failed once
+	fragile bool
 }
 
-// targets appends the watched channels of a bucket.
-func (c *Checker) targets(to []target, bucket int) []target {
+// targets appends the watched channels of a bucket; after a loss, also the fragile ones.
+func (c *Checker) targets(to []target, bucket int, loss bool) []target {
 	c.mu.Lock()
 	ttls := c.ttls // elements are added but never changed
 	c.mu.Unlock()
 	c.cfg.Routes.Marked(bucket, func(ch string, mark uint8) {
-		t := target{channel: ch}
+		t := target{channel: ch, fragile: mark == fragile}
+		if t.fragile && !loss {
+			return
+		}
 		if int(mark) <= len(ttls) {
 			t.ttl = ttls[mark-1]
 		}

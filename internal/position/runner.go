@@ -84,7 +84,7 @@ func (r *runner) take() {
 	}
 	for i := range route.Buckets {
 		from := len(r.todo)
-		r.todo = r.targets(r.todo, i)
+		r.todo = r.targets(r.todo, i, true)
 		kept := slices.DeleteFunc(r.todo[from:], func(t target) bool {
 			return !slices.ContainsFunc(losses, func(match func(string) bool) bool { return match(t.channel) })
 		})
@@ -122,7 +122,7 @@ func (r *runner) visit() {
 		r.nextAt = late
 	}
 	for ; !r.nextAt.After(now) && r.ctx.Err() == nil; r.nextAt = r.nextAt.Add(r.step) {
-		for part := range slices.Chunk(r.targets(nil, r.bucket), batchSize) {
+		for part := range slices.Chunk(r.targets(nil, r.bucket, false), batchSize) {
 			r.check(part)
 		}
 		r.bucket = (r.bucket + 1) % route.Buckets
@@ -133,6 +133,12 @@ func (r *runner) visit() {
 // channels whose read failed.
 func (r *runner) check(targets []target) (failed []target) {
 	round := r.cfg.Rounds.Begin()
+	targets = slices.DeleteFunc(targets, func(t target) bool {
+		if t.fragile {
+			r.cfg.Post(&hub.Message{Channel: t.channel, Kind: hub.KindCheck, Round: round, Pub: &channel.Publication{}})
+		}
+		return t.fragile
+	})
 	tops, wait := r.tops(targets)
 	b := batch{at: time.Now().Add(wait), checks: make([]hub.Message, 0, len(targets))}
 	positions := make([]channel.Publication, len(targets))

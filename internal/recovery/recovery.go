@@ -139,6 +139,26 @@ func (cache) Resume(r Request, h channel.History) (Missed, bool) {
 	return m, same
 }
 
+// Map goes live with all changes since the subscriber's position, at most Request.Limit of them. What cannot
+// be shown to follow the position is lost, and the subscriber begins anew with the entries.
+var Map Strategy = changes{}
+
+type changes struct{ stream }
+
+func (changes) Lost(Request) error { return protocol.ErrorUnrecoverablePosition }
+
+// Query reads one more than the limit, which shows that there are too many.
+func (changes) Query(r Request) channel.HistoryFilter {
+	r.Limit++
+	return stream{}.Query(r)
+}
+
+func (changes) Resume(r Request, h channel.History) (Missed, bool) {
+	m, ok := stream{}.Resume(r, h)
+	m.Offset = h.Top.Offset
+	return m, ok && len(h.Publications) <= r.Limit
+}
+
 // Resume returns what the subscriber gets by the strategy, and subtracts its size from the
 // budget, in bytes. If it exceeds the budget, the subscriber does not recover. err is the
 // answer to the subscriber in place of a reply.
@@ -153,16 +173,21 @@ func Resume(s Strategy, r Request, h channel.History, budget *int) (m Missed, re
 	return Missed{Offset: h.Top.Offset}, false, s.Lost(r)
 }
 
-// size estimates how many bytes publications take in a reply; most take less.
 func size(pubs []*channel.Publication) (sum int) {
 	for _, p := range pubs {
-		sum += 64 + len(p.Data)
-		for k, v := range p.Tags {
-			sum += 8 + len(k) + len(v)
-		}
-		if i := p.Info; i != nil {
-			sum += 64 + len(i.User) + len(i.Client) + len(i.ConnInfo) + len(i.ChanInfo)
-		}
+		sum += Size(p)
+	}
+	return sum
+}
+
+// Size estimates how many bytes a publication takes in a reply; most take less.
+func Size(p *channel.Publication) int {
+	sum := 64 + len(p.Data) + len(p.Key)
+	for k, v := range p.Tags {
+		sum += 8 + len(k) + len(v)
+	}
+	if i := p.Info; i != nil {
+		sum += 64 + len(i.User) + len(i.Client) + len(i.ConnInfo) + len(i.ChanInfo)
 	}
 	return sum
 }

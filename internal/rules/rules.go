@@ -133,10 +133,29 @@ func (r *Rules) Subscribe(ch string, o *channel.SubscribeOptions) error {
 	return publications(ch, "SubscribeOptions.Publications", o.Publications)
 }
 
+// mapMisfit says what is wrong with a subscription to a map; "" for nothing.
+func mapMisfit(m *channel.MapSubscription) string {
+	switch {
+	case m.Kind < channel.MapData || m.Kind > channel.MapUsers:
+		return fmt.Sprintf("Map.Kind (%d) is none of MapData, MapClients and MapUsers", m.Kind)
+	case m.PageSize < 0 || m.MinPageSize < 0 || m.MaxPageSize < 0 || m.LiveLimit < 0:
+		return fmt.Sprintf("Map: PageSize (%d), MinPageSize (%d), MaxPageSize (%d) and LiveLimit (%d) must not be negative",
+			m.PageSize, m.MinPageSize, m.MaxPageSize, m.LiveLimit)
+	case m.MaxPageSize > 0 && m.MinPageSize > m.MaxPageSize:
+		return fmt.Sprintf("Map.MinPageSize (%d) must be at most MaxPageSize (%d)", m.MinPageSize, m.MaxPageSize)
+	case m.PublishDebounce < 0:
+		return fmt.Sprintf("Map.PublishDebounce (%v) must not be negative", m.PublishDebounce)
+	}
+	return ""
+}
+
 // misfit says what is wrong with the options of a subscription to a channel; "" for nothing.
 func (r *Rules) misfit(o *channel.SubscribeOptions, of channel.Options) string {
 	const none = " needs history, and Config.Channel gives the channel none: its HistorySize and HistoryTTL are 0"
 	known := r.Channel != nil && of.HistorySize == 0
+	if o.Map != nil {
+		return mapMisfit(o.Map)
+	}
 	switch {
 	case known && o.Recoverable:
 		return "Recoverable" + none

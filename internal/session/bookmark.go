@@ -3,6 +3,7 @@ package session
 import (
 	"github.com/gyrohq/gyro/internal/bookmarks"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -18,7 +19,7 @@ func (b *Subscription) At() *track.Position { return &b.at }
 // markable has the bookmarks of the connection name a recoverable channel.
 func (b *Subscription) markable(req *protocol.SubscribeRequest) {
 	if bookmark.Size(b.channel) > b.s.via.Bookmarks {
-		b.s.env.Explain(commandRefused, b.channel, errBookmark)
+		b.s.env.Explain(reason.CommandRefused, b.channel, errBookmark)
 		return
 	}
 	b.at.Form |= hub.Marked
@@ -31,7 +32,7 @@ func (b *Subscription) markable(req *protocol.SubscribeRequest) {
 func (s *Session) marked(message []byte, r *protocol.Reply) []byte {
 	message, fits := bookmarks.Append(message, r, &s.subs, s.via)
 	if !fits {
-		s.env.Explain(commandRefused, "", errBookmark)
+		s.env.Explain(reason.CommandRefused, "", errBookmark)
 	}
 	return message
 }

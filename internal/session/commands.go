@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lease"
-	"github.com/gyrohq/gyro/internal/tagsfilter"
+	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -16,9 +16,9 @@ import (
 func (s *Session) usable(id uint32, handled bool, handler, ch string) bool {
 	switch {
 	case !handled:
-		s.refuse(id, ch, noHandler(protocol.ErrorNotAvailable, handler))
+		s.refuse(id, ch, reason.NoHandler(protocol.ErrorNotAvailable, handler))
 	case ch == "":
-		s.refuse(id, "", errNoChannel)
+		s.refuse(id, "", reason.NoChannel)
 	case !s.fits(ch):
 		s.replyError(id, protocol.ErrorBadRequest)
 	default:
@@ -28,12 +28,12 @@ func (s *Session) usable(id uint32, handled bool, handler, ch string) bool {
 }
 
 func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
-	if !s.usable(id, s.cfg.Handles.Publish && req.Type == 0, "Publish", req.Channel) {
+	if !s.usable(id, s.cfg.Handles.Publish && (req.Type == 0 || req.Type == int32(channel.MapData)), "Publish", req.Channel) {
 		return
 	}
 	e := &effect.Publish{Request: req, Info: s.clientInfo(nil), Command: effect.Command{ID: id}}
 	if b := s.subs.Get(req.Channel); b.established() {
-		e.Subscribed, e.Info.ChanInfo, e.Feed = true, b.terms.chanInfo, b.terms.feed
+		e.Subscribed, e.Info.ChanInfo, e.Feed = true, b.terms.ChanInfo, b.terms.Feed
 	}
 	s.do(e)
 }
@@ -61,7 +61,7 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 		},
 	}
 	if e.Since != nil && e.Since.Offset == 0 && e.Reverse {
-		s.refuse(id, req.Channel, errSince)
+		s.refuse(id, req.Channel, reason.Since)
 		return
 	}
 	if most := s.cfg.HistoryLimit; most > 0 && (e.Limit < 0 || e.Limit > most) {
@@ -74,14 +74,14 @@ func (s *Session) historyRead(e *effect.History) {
 	r := protocol.HistoryResult{Epoch: e.Top.Epoch, Offset: e.Top.Offset}
 	if e.Err == nil {
 		r.Publications, e.Err = new(hub.Results).Make(e.Publications, hub.Form(0), s.via.Framer.Encoding())
-		s.env.Explain(commandRefused, e.Channel, e.Err)
+		s.env.Explain(reason.CommandRefused, e.Channel, e.Err)
 	}
 	s.finish(e.ID, e.Err, protocol.Reply{History: &r})
 }
 
 func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
 	if !s.cfg.Handles.RPC {
-		s.refuse(id, "", noHandler(protocol.ErrorNotAvailable, "RPC"))
+		s.refuse(id, "", reason.NoHandler(protocol.ErrorNotAvailable, "RPC"))
 		return
 	}
 	s.do(&effect.RPC{Request: req, Command: effect.Command{ID: id}})
@@ -89,7 +89,7 @@ func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
 
 func (s *Session) message(req *protocol.SendRequest) {
 	if !s.cfg.Handles.Message {
-		s.refuse(0, "", noHandler(protocol.DisconnectNotAvailable, "Message"))
+		s.refuse(0, "", reason.NoHandler(protocol.DisconnectNotAvailable, "Message"))
 		return
 	}
 	s.do(&effect.Message{Data: req.Data})
@@ -114,9 +114,9 @@ func (s *Session) Send(data []byte) {
 func (s *Session) refresh(id uint32, req *protocol.RefreshRequest) {
 	switch {
 	case !s.cfg.Handles.Refresh:
-		s.refuse(id, "", noHandler(protocol.ErrorNotAvailable, "Refresh"))
+		s.refuse(id, "", reason.NoHandler(protocol.ErrorNotAvailable, "Refresh"))
 	case req.Token == "" || !s.clientRefresh:
-		s.refuse(id, "", errNoRefresh)
+		s.refuse(id, "", reason.NoRefresh)
 	default:
 		s.do(&effect.Refresh{Renewal: effect.Renewal{ClientSide: true, Token: req.Token, ID: id}})
 	}
@@ -190,19 +190,19 @@ func (s *Session) Refresh(expired bool, expireAt int64, info []byte) {
 // subRefresh prolongs a subscription by a new token.
 func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	if req.Channel == "" {
-		s.refuse(id, "", errNoChannel)
+		s.refuse(id, "", reason.NoChannel)
 		return
 	}
 	b := s.subs.Get(req.Channel)
 	switch {
 	case !b.established():
-		s.refuse(id, req.Channel, errNotSubscribed)
+		s.refuse(id, req.Channel, reason.NotSubscribed)
 	case req.Type != 0 || !s.cfg.Handles.SubRefresh:
-		s.refuse(id, req.Channel, noHandler(protocol.ErrorNotAvailable, "SubRefresh"))
+		s.refuse(id, req.Channel, reason.NoHandler(protocol.ErrorNotAvailable, "SubRefresh"))
 	case !b.clientRefresh:
-		s.refuse(id, req.Channel, errNoRefresh)
+		s.refuse(id, req.Channel, reason.NoRefresh)
 	case req.Token == "":
-		s.refuse(id, req.Channel, errNoToken)
+		s.refuse(id, req.Channel, reason.NoToken)
 	default:
 		s.do(&effect.SubRefresh{Channel: req.Channel, Renewal: effect.Renewal{ClientSide: true, Token: req.Token, ID: id}, Ref: b})
 	}
@@ -223,7 +223,10 @@ func (s *Session) subRefreshed(e *effect.SubRefresh) {
 		err = protocol.ErrorExpired
 	}
 	if b := e.Ref.(*Subscription); err == nil && s.subs.Get(e.Channel) == b {
-		err = b.prolong(expireAt, e.Info, e.ServerTagsFilter)
+		if err = b.prolong(expireAt, e.Info, e.ServerTagsFilter); errors.Is(err, errInvalidated) {
+			s.inflight--
+			return
+		}
 	}
 	r := &protocol.SubRefreshResult{}
 	r.Expires, r.TTL = s.remaining(expireAt)
@@ -243,23 +246,31 @@ func (s *Session) serverSubRefreshed(e *effect.SubRefresh) {
 	switch {
 	case disconnect:
 		s.Disconnect(d)
-	case e.Err != nil, e.Expired, s.past(expireAt), b.prolong(expireAt, e.Info, e.ServerTagsFilter) != nil:
+	case e.Err != nil, e.Expired, s.past(expireAt):
 		s.subExpired(b)
+	default:
+		if err := b.prolong(expireAt, e.Info, e.ServerTagsFilter); err != nil && !errors.Is(err, errInvalidated) {
+			s.subExpired(b)
+		}
 	}
 }
 
+// errInvalidated is the error of prolong if it has ended the subscription.
+var errInvalidated = errors.New("the entries that the client has are not those of its filter")
+
 // prolong sets a new expiration and info, and a new server's filter unless that is nil. The
-// error says what is wrong with the filter; then nothing changes.
+// error says what is wrong with the filter; then nothing changes. With another filter, the subscriber of a map
+// has to begin anew: then it is errInvalidated.
 func (b *Subscription) prolong(expireAt int64, info []byte, filter *protocol.FilterNode) error {
 	t := *b.terms
-	if filter != nil {
-		f, err := tagsfilter.Compile(filter)
-		if err != nil {
-			return err
-		}
-		t.serverFilter = f
+	if err := t.SetServerFilter(filter); err != nil {
+		return err
 	}
-	t.expireAt, t.chanInfo = expireAt, info
-	b.agree(t)
+	t.ExpireAt, t.ChanInfo = expireAt, info
+	if b.at.Keyed && !t.SameServerFilter(b.terms) {
+		b.s.end(b, protocol.UnsubscribeStateInvalidated)
+		return errInvalidated
+	}
+	b.terms = t.Shared()
 	return nil
 }

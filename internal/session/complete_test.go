@@ -19,6 +19,7 @@ import (
 //	subscribing: client-refresh, feed and options
 //	attach: top=OFFSET:EPOCH, id=, pubs=[…], for the only channel; unfilled, if the error is that
 //	  of an application that was to fill the stream; else input lines "CHANNEL top=…"
+//	page: top=, pubs= (entries or changes), cursor=
 //	presence: here={"client":"user"…} as client=user words; presence_stats: clients= users=
 //	history: top=, pubs=; rpc: data=
 //	refresh, sub_refresh: expired, expire=, info=, tf={…}
@@ -39,6 +40,15 @@ func (p *player) complete(e effect.Effect, a args, input []string) error {
 		return bad
 	case *effect.Attach:
 		return completeAttach(e, err, a, input)
+	case *effect.Page:
+		e.Err = err
+		e.State = channel.State{Cursor: a.str("cursor"), Top: position(a.str("top"))}
+		e.History = channel.History{Top: e.State.Top}
+		if pubs := publications(a); e.Changes == nil {
+			e.State.Entries = pubs
+		} else {
+			e.History.Publications = pubs
+		}
 	case *effect.Detach:
 		e.Err = err
 	case *effect.Publish:
@@ -124,7 +134,8 @@ func (p *player) identity(who *effect.Identity, a args, input []string) error {
 
 // options of a subscription: positioned, recoverable, cache, auto, presence,
 // emit, push, expire=, info=, data=, delta, allow-tf, tf={…}, compact,
-// since=OFFSET:EPOCH, initial=[…].
+// since=OFFSET:EPOCH, initial=[…]; map=data|clients|users, with ephemeral, page=, min-page=,
+// max-page=, live=, catch-up=, debounce=.
 func (p *player) options(a args) (channel.SubscribeOptions, error) {
 	o := channel.SubscribeOptions{
 		ExpireAt: channel.FromUnix(p.expiry(a)), ChanInfo: a.bytes("info"), Data: a.bytes("data"),
@@ -139,6 +150,14 @@ func (p *player) options(a args) (channel.SubscribeOptions, error) {
 	if since := a.str("since"); since != "" {
 		pos := position(since)
 		o.RecoverSince = &pos
+	}
+	if kind := a.str("map"); kind != "" {
+		o.Map = &channel.MapSubscription{
+			Kind:      map[string]channel.MapKind{"data": channel.MapData, "clients": channel.MapClients, "users": channel.MapUsers}[kind],
+			Ephemeral: a.has("ephemeral"), PageSize: int(a.num("page", 0)), MinPageSize: int(a.num("min-page", 0)),
+			MaxPageSize: int(a.num("max-page", 0)), LiveLimit: int(a.num("live", 0)),
+			CatchUpTimeout: a.dur("catch-up", 0), PublishDebounce: a.dur("debounce", 0),
+		}
 	}
 	if initial := a.str("initial"); initial != "" {
 		o.Publications = publicationList(initial)

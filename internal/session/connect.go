@@ -9,6 +9,7 @@ import (
 	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/lease"
+	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
@@ -41,7 +42,7 @@ func (s *Session) receiveConnect(msg []byte) {
 	req, err := s.via.DecodeConnect(msg)
 	if err != nil {
 		s.env.Counts().Malformed(s, msg)
-		s.env.Explain(connectionRefused, "", refusal.Because(protocol.DisconnectBadRequest, "", "the connect request is malformed: "+err.Error()))
+		s.env.Explain(reason.ConnectionRefused, "", refusal.Because(protocol.DisconnectBadRequest, "", "the connect request is malformed: "+err.Error()))
 		s.conn.Close(protocol.DisconnectBadRequest, nil)
 		s.close(protocol.DisconnectBadRequest)
 		return
@@ -63,7 +64,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 		return
 	}
 	if !who.Known {
-		s.env.Explain(connectionRefused, "", errNoCredentials)
+		s.env.Explain(reason.ConnectionRefused, "", reason.NoCredentials)
 		s.Disconnect(protocol.DisconnectBadRequest)
 		return
 	}
@@ -77,7 +78,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 	}
 	s.registered = true
 	if s.past(expireAt) {
-		s.env.Explain(connectionRefused, "", errCredentialsExpired)
+		s.env.Explain(reason.ConnectionRefused, "", reason.CredentialsExpired)
 		s.connectFailed(e.ID, protocol.ErrorExpired)
 		return
 	}
@@ -99,7 +100,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 		}
 		item, err := s.serverSubscription(ch, &opts, req)
 		if err != nil {
-			s.env.Explain(connectionRefused, ch, err)
+			s.env.Explain(reason.ConnectionRefused, ch, err)
 			s.connectFailed(e.ID, err)
 			return
 		}

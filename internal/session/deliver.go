@@ -5,6 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/bookmarks"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -32,7 +33,7 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 		b.deliverPositioned(m)
 		return
 	}
-	if b.filtered() && !b.passes(m.Pub.Tags) {
+	if b.terms.Filtered() && !b.terms.Passes(m.Pub.Tags) {
 		m.Filtered++
 		return
 	}
@@ -43,7 +44,7 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 // DeliverAll implements hub.Subscriber. It takes the batch if its messages follow the
 // subscriber's position and the subscriber gets all of them unchanged.
 func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
-	if b.state != subLive || !batch.Plain() || b.filtered() || b.at.Form&hub.Escaped != 0 || b.at.Form&hub.Marked != 0 && !bookmarks.Alone(&b.s.subs, b) {
+	if b.state != subLive || !batch.Plain() || b.terms.Filtered() || b.at.Form&hub.Escaped != 0 || b.at.Form&hub.Marked != 0 && !bookmarks.Alone(&b.s.subs, b) {
 		return false
 	}
 	offset := b.at.Offset
@@ -69,8 +70,13 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 // disconnected and connects again.
 func (b *Subscription) hold(m *hub.Message) {
 	switch {
-	case b.state != subAttaching, m.Kind == hub.KindCheck:
-		return // the attach reads the position after the check
+	case b.state != subAttaching && b.state != subCatching:
+		return
+	case m.Kind == hub.KindCheck: // the attach reads the position after the check, unless there is none
+		if c := b.setup.catchup; c != nil && c.Ephemeral() && !b.at.Check(m) {
+			c.lost = true
+		}
+		return
 	case m.Kind != hub.KindPublication && !b.pushJoinLeave:
 		return
 	}
@@ -90,7 +96,7 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	switch step := b.at.Take(m, b.s.cfg.Rounds); {
 	case step == track.Gap:
 		b.insufficientState()
-	case step == track.Next && b.filtered() && !b.passes(p.Tags):
+	case step == track.Next && b.terms.Filtered() && !b.terms.Passes(p.Tags):
 		m.Filtered++
 	case step == track.Next:
 		b.send(m, b.at.Encode(m))
@@ -108,7 +114,7 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 	}
 	frame, err := m.Frame(b.s.via.Framer, form)
 	if err != nil {
-		b.s.env.Explain(commandRefused, b.channel, protocol.DisconnectInappropriateProtocol)
+		b.s.env.Explain(reason.CommandRefused, b.channel, protocol.DisconnectInappropriateProtocol)
 		b.s.Disconnect(protocol.DisconnectInappropriateProtocol)
 		return
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
-	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -26,7 +26,7 @@ const startSeconds = 1_000_000
 
 // player plays one file: a session, its hub, its clock and its peer.
 type player struct {
-	cfg     session.Config
+	cfg     settings.Session
 	env     *fakeEnv
 	conn    *fakeConn
 	enc     protocol.Encoding
@@ -68,11 +68,11 @@ var directives = map[string]func(p *player, a []string, input []string) error{
 }
 
 func newPlayer() *player {
-	all := session.Handles{
+	all := settings.Handles{
 		Subscribe: true, Publish: true, Presence: true, PresenceStats: true,
 		History: true, RPC: true, Message: true, Refresh: true, SubRefresh: true,
 	}
-	return &player{cfg: session.Config{
+	return &player{cfg: settings.Session{
 		Version: "1.0.0", NodeID: "n1", PingInterval: 25 * time.Second, PongTimeout: 10 * time.Second,
 		StaleDelay: 15 * time.Second, ExpiredDelay: 25 * time.Second, ExpiredSubDelay: 25 * time.Second,
 		PresenceInterval: 25 * time.Second, Rounds: new(hub.Rounds),
@@ -136,7 +136,7 @@ func (p *player) show() {
 	}
 }
 
-// config key=value…: durations and numbers of session.Config, and
+// config key=value…: durations and numbers of settings.Session, and
 // handles=a,b|all|none. It counts from the next open on.
 func (p *player) config(list, _ []string) error {
 	a, c := parseArgs(list), &p.cfg
@@ -161,7 +161,7 @@ func (p *player) config(list, _ []string) error {
 	return a.leftover()
 }
 
-func handles(h *session.Handles, names string) error {
+func handles(h *settings.Handles, names string) error {
 	all := map[string]*bool{
 		"subscribe": &h.Subscribe, "publish": &h.Publish, "presence": &h.Presence,
 		"presence_stats": &h.PresenceStats, "history": &h.History, "rpc": &h.RPC,
@@ -370,14 +370,14 @@ func (p *player) advance(list, _ []string) error {
 }
 
 // publish CHANNEL data=… [offset=N epoch=E] [prev=N:DATA] [tags={…}] [info=USER:CLIENT]
-// [age=5s] [removed] [id=N]: a publication arrives from the broker.
+// [age=5s] [key=K] [removed] [id=N]: a publication arrives from the broker.
 func (p *player) publish(list, _ []string) error {
 	a := parseArgs(list[1:])
 	m := &hub.Message{Channel: list[0], Epoch: a.str("epoch"), ID: a.num("id", 0)}
 	m.Pub = &channel.Publication{
 		Offset: uint64(a.num("offset", 0)), Data: a.bytes("data"), Removed: a.has("removed"),
-		Version: uint64(a.num("version", 0)),
-		Time:    (p.now - int64(a.dur("age", 0))) / int64(time.Millisecond),
+		Version: uint64(a.num("version", 0)), Key: a.str("key"),
+		Time: (p.now - int64(a.dur("age", 0))) / int64(time.Millisecond),
 	}
 	if tags := a.str("tags"); tags != "" {
 		if err := json.Unmarshal([]byte(tags), &m.Pub.Tags); err != nil {

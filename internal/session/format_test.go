@@ -21,6 +21,7 @@ func formatReply(r *protocol.Reply) string {
 	}
 	if r.Subscribe != nil {
 		showData(r.Subscribe.Publications...)
+		showData(r.Subscribe.State...)
 		if d := &r.Subscribe.Data; len(*d) > 0 && !codec.ValidJSON(*d) {
 			*d = codec.AppendJSONString(nil, []byte(fmt.Sprintf("%+q", *d)))
 		}
@@ -97,6 +98,11 @@ func formatEffect(e effect.Effect) string {
 	case *effect.Attach:
 		slices.SortFunc(e.Items, func(a, b *effect.AttachItem) int { return cmp.Compare(a.Channel, b.Channel) })
 		return "attach " + list(e.Items, formatAttach)
+	case *effect.Page:
+		if f := e.Changes; f != nil {
+			return fmt.Sprintf("page %s changes=since:%d limit=%d", e.Channel, f.Since.Offset, f.Limit)
+		}
+		return fmt.Sprintf("page %s entries limit=%d", e.Channel, e.Limit) + when(e.Cursor != "", "cursor="+e.Cursor)
 	case *effect.Detach:
 		return "detach " + list(e.Items, formatDetach)
 	case *effect.Undo:

@@ -3,6 +3,7 @@ package session
 import (
 	"math"
 
+	"github.com/gyrohq/gyro/internal/backlog"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -11,23 +12,13 @@ import (
 )
 
 // pending holds received commands that have to wait: for a connect, for commands in
-// progress, or for other clients. Each byte is copied once.
+// progress, or for other clients.
 type pending struct {
-	frames [][]byte // of the first one, the rest that has not been dispatched
-	size   int      // of all frames
+	backlog.Frames
 	// asked is set if Resume was asked for, by Env.Again.
 	asked bool
 	// lost is how the connection ended meanwhile; nil if it did not.
 	lost *protocol.Disconnect
-}
-
-// take removes n bytes of the first frame.
-func (p *pending) take(n int) {
-	p.size -= n
-	if p.frames[0] = p.frames[0][n:]; len(p.frames[0]) == 0 {
-		p.frames[0] = nil
-		p.frames = p.frames[1:]
-	}
 }
 
 // Receive takes one transport message: one or more commands. It does not keep msg. It
@@ -64,7 +55,7 @@ func (s *Session) hold(rest []byte) {
 		s.pending = new(pending)
 	}
 	p := s.pending
-	if p.size+len(rest) > s.cfg.PendingMaxSize {
+	if p.Size()+len(rest) > s.cfg.PendingMaxSize {
 		if s.holding() {
 			s.env.Refused(observe.LimitPending, "")
 			s.Disconnect(protocol.DisconnectTooManyRequests)
@@ -77,8 +68,7 @@ func (s *Session) hold(rest []byte) {
 		s.Receive(rest)
 		return
 	}
-	p.size += len(rest)
-	p.frames = append(p.frames, append([]byte(nil), rest...))
+	p.Add(rest)
 	if !s.paused {
 		s.paused = true
 		s.conn.Pause(true)
@@ -110,11 +100,10 @@ func (s *Session) resume() {
 	if p == nil {
 		return
 	}
-	for len(p.frames) > 0 {
+	for frame := p.First(); frame != nil; frame = p.First() {
 		if s.holding() {
 			return
 		}
-		frame := p.frames[0]
 		if s.yields(frame) {
 			s.ask()
 			return
@@ -123,7 +112,7 @@ func (s *Session) resume() {
 		if s.state == stateClosed {
 			return
 		}
-		p.take(len(frame) - len(rest))
+		p.Take(len(frame) - len(rest))
 	}
 	s.pending = nil
 	switch {

@@ -1,12 +1,9 @@
 package session_test
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
-	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -61,50 +58,32 @@ func TestNothingLostNothingTwice(t *testing.T) {
 	}
 }
 
-// violation is what the judges panic with.
-type violation string
-
 // world is a node with its clients and a broker.
 type world struct {
-	random      *rand.Rand
-	now         int64
-	hub         *hub.Hub
-	pool        outbox.Pool
-	cfg         session.Config
-	streams     []*stream
-	clients     []*simClient
-	connections []*connection // also those whose effects are not done yet
-	log         *[]string
-	counter     int
-	// calm is the end: no more faults. An honest world has none at any time, so its
-	// clients must never be told that they lost something.
-	calm, honest bool
-	// quick is the percentage of effects that are done at once, if they may be.
-	quick int
+	scene
+	hub     *hub.Hub
+	pool    outbox.Pool
+	cfg     settings.Session
+	streams []*stream
+	clients []*simClient
 
 	delivered, patches, recoveries, unrecovered int
 }
 
-// connection is that of a client: the session, and the effects that it started.
+// connection is that of a client.
 type connection struct {
+	line
 	c      *simClient
-	env    *fakeEnv
-	conn   *fakeConn
-	id     string
-	lane   []effect.Effect
-	done   []effect.Effect
 	reads  [][]read // by channel: what replies are to be judged by
 	epochs []string // by channel: of the latest read
 }
 
 func newWorld(seed uint64, log *[]string) *world {
-	r := rand.New(rand.NewPCG(seed, 0))
-	w := &world{random: r, log: log, now: 1_000_000 * int64(time.Second)}
+	w := &world{scene: newScene(seed, log)}
+	r := w.random
 	w.hub = hub.New(&w.pool.Arena)
 	p := newPlayer()
 	w.cfg = p.cfg
-	w.honest = r.IntN(3) == 0
-	w.quick = []int{0, 50, 100}[r.IntN(3)]
 	w.cfg.QueueMaxSize = 1000 + r.IntN(20000)
 	w.cfg.CommandLimit = 1 + r.IntN(6)
 	w.cfg.RecoveryLimit = r.IntN(2) * (1 + r.IntN(10))
@@ -142,61 +121,32 @@ func (w *world) newClient(i int) *simClient {
 
 func (w *world) newConnection(c *simClient) *connection {
 	w.counter++
-	l := &connection{c: c, conn: &fakeConn{room: -1}, id: c.name + "/" + strconv.Itoa(w.counter), reads: make([][]read, len(w.streams)),
-		epochs: make([]string, len(w.streams))}
-	l.env = &fakeEnv{id: l.id, now: &w.now, hub: w.hub, pool: &w.pool, random: w.random, do: func(e effect.Effect) bool {
-		sortItems(e)
-		if len(l.lane) == 0 && w.random.IntN(100) < w.quick {
-			if w.log != nil {
-				w.trace("%s does %s at once", l.id, formatEffect(e))
-			}
-			w.execute(l, e)
-			return true
-		}
-		l.lane = append(l.lane, e)
-		return false
-	}}
+	l := &connection{
+		line:  line{conn: &fakeConn{room: -1}, id: c.name + "/" + strconv.Itoa(w.counter)},
+		c:     c,
+		reads: make([][]read, len(w.streams)), epochs: make([]string, len(w.streams)),
+	}
+	l.env = &fakeEnv{id: l.id, now: &w.now, hub: w.hub, pool: &w.pool, random: w.random}
+	l.execute = func(e effect.Effect) bool { return w.execute(l, e) }
+	l.read = func() { w.read(l) }
+	w.open(&l.line)
 	info := transport.Info{Name: "sim", Framer: framers[c.enc]}
 	if c.oneWay {
 		info.Mode, info.DisconnectPush, l.conn.bare = transport.OneWay, true, true
 	}
 	l.env.s.Init(l.env, &w.cfg, l.conn, via.New(&info))
-	w.connections = append(w.connections, l)
 	return l
 }
 
-// sortItems takes the order of Go's maps out of a run.
-func sortItems(e effect.Effect) {
-	switch e := e.(type) {
-	case *effect.Attach:
-		slices.SortFunc(e.Items, func(a, b *effect.AttachItem) int { return cmp.Compare(a.Channel, b.Channel) })
-	case *effect.Close:
-		slices.SortFunc(e.Items, func(a, b effect.DetachItem) int { return cmp.Compare(a.Channel, b.Channel) })
-	}
-}
-
-func (w *world) trace(format string, a ...any) {
-	if w.log != nil {
-		*w.log = append(*w.log, fmt.Sprintf(format, a...))
-	}
-}
-
 // run lives the world through and to its end.
-func (w *world) run() (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			v, ok := r.(violation)
-			if !ok && w.log == nil {
-				panic(r)
-			}
-			err = fmt.Errorf("%v%v", v, r)
+func (w *world) run() error {
+	return w.simulate(func() error {
+		for range stepsPerWorld {
+			w.step()
+			w.turn()
 		}
-	}()
-	for range stepsPerWorld {
-		w.step()
-		w.turn()
-	}
-	return w.comeToRest()
+		return w.comeToRest()
+	})
 }
 
 // comeToRest completes everything without further faults, and looks at what
@@ -281,28 +231,7 @@ func (w *world) busy() bool {
 			return true
 		}
 	}
-	for _, l := range w.connections {
-		if len(l.lane)+len(l.done) > 0 || l.env.dirty {
-			return true
-		}
-	}
-	return false
-}
-
-// turn ends a turn of the loop, now and then: sessions flush, clients read.
-func (w *world) turn() {
-	if !w.calm && w.random.IntN(4) == 0 {
-		return
-	}
-	for _, l := range w.connections {
-		l.env.flush()
-	}
-	for i := 0; i < len(w.connections); i++ {
-		w.read(w.connections[i])
-	}
-	w.connections = slices.DeleteFunc(w.connections, func(l *connection) bool {
-		return l.c.connection != l && len(l.lane)+len(l.done) == 0
-	})
+	return w.working()
 }
 
 // read lets a client take what has arrived.
@@ -440,26 +369,6 @@ func (w *world) crash(s *stream) {
 	}
 	s.transit = nil
 	w.trace("%s crashes at %d of %s", s.name, top, s.epoch)
-}
-
-// advance lets time pass.
-func (w *world) advance(d time.Duration) {
-	end := w.now + int64(d)
-	for {
-		var next *connection
-		for _, l := range w.connections {
-			if l.env.at != 0 && l.env.at <= end && (next == nil || l.env.at < next.env.at) {
-				next = l
-			}
-		}
-		if next == nil {
-			break
-		}
-		w.now = max(w.now, next.env.at)
-		next.env.at = 0
-		next.env.s.Tick()
-	}
-	w.now = end
 }
 
 // client has one client do something.

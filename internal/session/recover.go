@@ -3,6 +3,7 @@ package session
 import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -13,7 +14,7 @@ import (
 // recovered subtracts what they take. The error is the reply or the disconnect that the client
 // gets instead.
 func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *subscribed) (r *protocol.SubscribeResult, err error) {
-	defer func() { b.s.env.Explain(commandRefused, b.channel, err) }()
+	defer func() { b.s.env.Explain(reason.CommandRefused, b.channel, err) }()
 	was, r := b.setup, &of.result
 	b.result(r, it)
 	r.WasRecovering = was.request.Recover || was.recover
@@ -34,13 +35,15 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *subscri
 		}
 		r.Recovered, r.Offset, missed = ok, m.Offset, m.Publications
 	}
-	if len(missed) == 0 {
+	if len(missed) == 0 && was.catchup == nil {
 		// Publications of the application need not be of the stream, so they are no base.
 		missed = was.opts.Publications
-	} else {
+	} else if len(missed) > 0 {
 		b.at.Received(missed[len(missed)-1].Offset)
 	}
-	r.Publications, err = of.missed.Make(missed, b.at.Form, b.s.via.Framer.Encoding())
+	if r.Publications, err = of.missed.Make(missed, b.at.Form, b.s.via.Framer.Encoding()); err == nil && was.catchup != nil {
+		err = b.caughtUp(of)
+	}
 	return r, err
 }
 
@@ -51,7 +54,12 @@ func (b *Subscription) recoveredAlone(it *effect.AttachItem, of *subscribed) (*p
 }
 
 // strategy by which the subscription recovers, if it does.
-func (w *setup) strategy() recovery.Strategy { return recovery.Of(w.opts.RecoveryMode) }
+func (w *setup) strategy() recovery.Strategy {
+	if w.opts.Map != nil {
+		return recovery.Map
+	}
+	return recovery.Of(w.opts.RecoveryMode)
+}
 
 // asks returns what the strategy has to know of the subscriber.
 func (b *Subscription) asks(req *protocol.SubscribeRequest) recovery.Request {
@@ -62,8 +70,11 @@ func (b *Subscription) asks(req *protocol.SubscribeRequest) recovery.Request {
 	if r.Limit <= 0 {
 		r.Limit = -1
 	}
-	if b.filtered() {
-		r.Filter = b.passes
+	if c := b.setup.catchup; c != nil {
+		r.Since, r.Limit = c.Since(), c.LiveLimit()
+	}
+	if b.terms.Filtered() {
+		r.Filter = b.terms.Passes
 	}
 	return r
 }

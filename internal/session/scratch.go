@@ -2,6 +2,7 @@ package session
 
 import (
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/pages"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -12,16 +13,19 @@ type Scratch struct {
 	reply      protocol.Reply
 	connect    protocol.ConnectResult
 	subscribed subscribed
+	pages      pages.Cache
 }
 
 // subscribed is the result of a subscription.
 type subscribed struct {
-	result protocol.SubscribeResult
-	missed hub.Results
+	result  protocol.SubscribeResult
+	missed  hub.Results
+	entries hub.Results
 }
 
 // reset drops the result.
 func (r *subscribed) reset() {
 	r.result = protocol.SubscribeResult{}
 	r.missed.Reset()
+	r.entries.Reset()
 }

@@ -5,15 +5,15 @@ package session
 
 import (
 	"errors"
-	"time"
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/bychannel"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/effect"
-	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -73,43 +73,6 @@ type Env interface {
 	Closed(d protocol.Disconnect)
 }
 
-// Config is shared by all sessions of a node and constant. Negative durations
-// switch a feature off.
-type Config struct {
-	// Version of the server, told to clients.
-	Version string
-	// NodeID and SendTime: contents of the connect result.
-	NodeID   string
-	SendTime bool
-
-	PingInterval       time.Duration
-	PongTimeout        time.Duration
-	StaleDelay         time.Duration
-	ExpiredDelay       time.Duration
-	ExpiredSubDelay    time.Duration
-	PresenceInterval   time.Duration
-	PositionMaxTimeLag time.Duration
-	ChannelLimit       int
-	ChannelMaxLength   int
-	QueueMaxSize       int
-	RecoveryLimit      int // publications; 0 for no limit
-	HistoryLimit       int // publications; 0 for no limit
-	CommandLimit       int // commands in progress before reading stops
-	PendingMaxSize     int // bytes of commands that wait for others
-	Handles            Handles
-	// ConnectDisconnects are what OneWay clients get for the errors with these codes.
-	ConnectDisconnects map[uint32]protocol.Disconnect
-
-	// Rounds of the node's checks of positions.
-	Rounds *hub.Rounds
-}
-
-// Handles says which handlers the application has.
-type Handles struct {
-	Subscribe, Publish, Presence, PresenceStats, History, RPC, Message, Refresh, SubRefresh bool
-	Connecting, Connected, Unsubscribed, Disconnected                                       bool
-}
-
 type state uint8
 
 const (
@@ -123,7 +86,7 @@ const (
 // Session is one client. Its methods are called by its owner, one at a time.
 type Session struct {
 	env  Env
-	cfg  *Config
+	cfg  *settings.Session
 	via  *via.Kind
 	conn transport.Conn
 
@@ -149,7 +112,7 @@ type Session struct {
 }
 
 // Init makes s ready for use; it starts the stale timer.
-func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, kind *via.Kind) {
+func (s *Session) Init(env Env, cfg *settings.Session, conn transport.Conn, kind *via.Kind) {
 	*s = Session{env: env, cfg: cfg, via: kind, conn: conn}
 	if cfg.StaleDelay > 0 {
 		s.deadlines.stale = env.Now() + int64(cfg.StaleDelay)
@@ -173,7 +136,7 @@ func (s *Session) Info() []byte { return s.lease.Get().Info }
 func (s *Session) dispatch(cmd *protocol.Command) {
 	if s.state == stateConnecting {
 		if cmd.Connect == nil || cmd.ID == 0 {
-			s.refuse(0, "", errNotConnect)
+			s.refuse(0, "", reason.NotConnect)
 			return
 		}
 		s.connect(cmd.ID, cmd.Connect)
@@ -186,7 +149,7 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 	switch {
 	case cmd.Connect != nil, cmd.ID == 0 && *cmd != (protocol.Command{Send: cmd.Send}):
 		// A second connect, or a command that needs a reply but has no id.
-		s.refuse(0, "", errNoID)
+		s.refuse(0, "", reason.NoID)
 	case cmd.Ping != nil:
 		s.strayPing(cmd)
 	case cmd.Subscribe != nil:
@@ -210,7 +173,7 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 	case cmd.SubRefresh != nil:
 		s.subRefresh(cmd.ID, cmd.SubRefresh)
 	default:
-		s.refuse(0, "", errUnknownCommand)
+		s.refuse(0, "", reason.UnknownCommand)
 	}
 }
 
@@ -219,10 +182,10 @@ func (s *Session) strayPing(cmd *protocol.Command) {
 	only := *cmd
 	only.ID, only.Ping = 0, nil
 	if only == (protocol.Command{}) {
-		s.refuse(0, "", errUnknownCommand)
+		s.refuse(0, "", reason.UnknownCommand)
 		return
 	}
-	s.refuse(cmd.ID, "", errPing)
+	s.refuse(cmd.ID, "", reason.Ping)
 }
 
 // do starts an effect that belongs to a command and is completed.
@@ -264,6 +227,8 @@ func (s *Session) take(e effect.Effect) {
 		s.subscribing(e)
 	case *effect.Attach:
 		s.attached(e)
+	case *effect.Page:
+		s.paged(e)
 	case *effect.Detach:
 		s.detached(e)
 	case *effect.Publish:
@@ -293,7 +258,7 @@ func (s *Session) undo(e *effect.Attach) {
 		if b := attaching(it); it.Err == nil {
 			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
 		} else {
-			closeFeed(b.terms.feed)
+			closeFeed(b.terms.Feed)
 		}
 	}
 	if len(items) > 0 {
@@ -326,6 +291,12 @@ func (s *Session) fail(id uint32, err error) {
 	s.replyError(id, e)
 }
 
+// refuse answers a command, on ch if that is not empty, by the answer of why.
+func (s *Session) refuse(id uint32, ch string, why error) {
+	s.env.Explain(reason.CommandRefused, ch, why)
+	s.fail(id, why)
+}
+
 func (s *Session) replyError(id uint32, e *protocol.Error) {
 	s.reply(protocol.Reply{ID: id, Error: e})
 }
@@ -343,7 +314,7 @@ func (s *Session) reply(reply protocol.Reply) {
 	size := len(buf) - len(open)
 	switch {
 	case err != nil:
-		s.env.Explain(commandRefused, "", protocol.DisconnectInappropriateProtocol)
+		s.env.Explain(reason.CommandRefused, "", protocol.DisconnectInappropriateProtocol)
 		s.Disconnect(protocol.DisconnectInappropriateProtocol)
 	case size > s.cfg.QueueMaxSize && r.ID > 0 && r.Error == nil && r.Connect == nil && r.Subscribe == nil:
 		s.env.Refused(observe.LimitReply, "")
@@ -457,7 +428,7 @@ func (s *Session) close(d protocol.Disconnect) {
 	s.unregister()
 	end := &effect.Close{Disconnect: d, Connected: s.connected}
 	for b := range s.subs.All() {
-		if b.state == subAttached || b.state == subLive {
+		if b.held() {
 			end.Add(b.detachItem(protocol.UnsubscribeDisconnect))
 		}
 		s.part(b)
@@ -487,7 +458,7 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	var items []effect.DetachItem
 	for b := range s.subs.All() {
 		try(func() {
-			if b.state == subAttached || b.state == subLive {
+			if b.held() {
 				items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
 			}
 		})

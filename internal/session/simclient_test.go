@@ -167,6 +167,7 @@ func (c *simClient) told(d protocol.Disconnect) {
 
 // lost: the connection has ended.
 func (c *simClient) lost() {
+	c.connection.over = true
 	c.connection, c.connected, c.farewell = nil, false, nil
 	clear(c.waiting)
 	for _, b := range c.subs {

@@ -1,43 +1,10 @@
 package session_test
 
 import (
-	"errors"
-
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/protocol"
 )
-
-// work does a part of one connection's effects: it executes the next one, in their
-// order, or completes one that was executed, in any order.
-func (w *world) work() {
-	r := w.random
-	for _, i := range r.Perm(len(w.connections)) {
-		l := w.connections[i]
-		if len(l.done) > 0 && (len(l.lane) == 0 || r.IntN(2) == 0) {
-			n := r.IntN(len(l.done))
-			e := l.done[n]
-			l.done = append(l.done[:n], l.done[n+1:]...)
-			if w.log != nil {
-				w.trace("%s completes %s", l.id, formatEffect(e))
-			}
-			l.env.s.Complete(e)
-			return
-		}
-		if len(l.lane) > 0 {
-			e := l.lane[0]
-			l.lane = l.lane[1:]
-			if w.log != nil {
-				w.trace("%s executes %s", l.id, formatEffect(e))
-			}
-			if w.execute(l, e) {
-				l.done = append(l.done, e)
-			}
-			return
-		}
-	}
-}
 
 // execute does what the node would, and reports whether the effect is to be
 // completed.
@@ -98,16 +65,6 @@ func (w *world) check(s *stream) {
 	case s.routed > 0:
 		s.checks = append(s.checks, &hub.Message{Channel: s.name, Kind: hub.KindCheck, Round: w.cfg.Rounds.Begin()})
 	}
-}
-
-// fault is an error once in n times.
-func (w *world) fault(n int) error {
-	if w.calm || w.random.IntN(n) > 0 {
-		return nil
-	}
-	return []error{
-		protocol.ErrorTooManyRequests, protocol.ErrorPermissionDenied, errors.New("boom"), protocol.DisconnectForceReconnect,
-	}[w.random.IntN(4)]
 }
 
 func (l *connection) sub(ch string) *simSub {

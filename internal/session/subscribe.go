@@ -4,7 +4,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/tagsfilter"
+	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/terms"
 	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -16,9 +17,6 @@ const (
 	flagReject     = 1 << 1
 )
 
-// deltaFossil is the only delta type.
-const deltaFossil = "fossil"
-
 type subState uint8
 
 const (
@@ -28,6 +26,9 @@ const (
 	// is first being established at the engines (attaching), then established (attached).
 	subAttaching
 	subAttached
+	// The client reads a map page by page (maps.go). The subscription is in the hub if the map is
+	// ephemeral, and buffers then.
+	subCatching
 	subLive
 	subEnded
 )
@@ -42,8 +43,8 @@ type Subscription struct {
 	channel string
 	at      track.Position
 
-	terms *terms // never nil
-	setup *setup // nil once the subscription is live
+	terms *terms.Terms // never nil
+	setup *setup       // nil once the subscription is live
 
 	state         subState
 	source        uint8
@@ -55,25 +56,6 @@ type Subscription struct {
 	joined        bool // the join was published
 }
 
-// terms are what few subscriptions have. They are never modified.
-type terms struct {
-	clientFilter, serverFilter *tagsfilter.Filter
-	chanInfo                   []byte
-	expireAt                   int64 // Unix seconds, 0 for never
-	feed                       channel.Feed
-}
-
-var plainTerms terms
-
-// agree replaces the terms.
-func (b *Subscription) agree(t terms) {
-	if t.clientFilter == nil && t.serverFilter == nil && t.chanInfo == nil && t.expireAt == 0 && t.feed == nil {
-		b.terms = &plainTerms
-		return
-	}
-	b.terms = new(t)
-}
-
 // setup is what is needed until the reply is out.
 type setup struct {
 	// What the client asked for, and what the application granted.
@@ -81,6 +63,7 @@ type setup struct {
 	opts    *channel.SubscribeOptions
 	feed    channel.Feed
 	recover bool
+	catchup *catchup // nil unless the channel is a map
 	// buffer holds the messages of the channel until the reply is out.
 	buffer track.Buffer
 	// ended is set if an unsubscribe came meanwhile. The subscription then ends as soon as
@@ -109,24 +92,27 @@ func (b *Subscription) Seat() *hub.Seat { return &b.seat }
 // established reports whether the client is subscribed. b may be nil.
 func (b *Subscription) established() bool { return b != nil && b.state == subLive }
 
-func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.terms.chanInfo) }
+func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.terms.ChanInfo) }
 
 // subscribe makes the checks that come before the application's decision.
 func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 	switch {
 	case req.Channel == "":
-		s.refuse(id, "", errNoChannel)
-	case req.Type != 0 || !s.cfg.Handles.Subscribe:
-		s.refuse(id, req.Channel, noHandler(protocol.ErrorNotAvailable, "Subscribe"))
-	case req.Delta != "" && req.Delta != deltaFossil:
-		s.refuse(id, req.Channel, errDelta)
+		s.refuse(id, "", reason.NoChannel)
+	case req.Type < 0 || req.Type > typeUsers || !s.cfg.Handles.Subscribe:
+		s.refuse(id, req.Channel, reason.NoHandler(protocol.ErrorNotAvailable, "Subscribe"))
+	case req.Type == 0 && req.Delta != "" && req.Delta != reason.DeltaFossil:
+		s.refuse(id, req.Channel, reason.Delta)
 	case !s.fits(req.Channel):
 		s.replyError(id, protocol.ErrorBadRequest)
+	case req.Type != 0 && s.mapRequest(id, req):
 	case s.subs.Get(req.Channel) != nil:
-		s.refuse(id, req.Channel, errSubscribed)
+		s.refuse(id, req.Channel, reason.Subscribed)
 	case s.subs.Len() >= s.cfg.ChannelLimit:
 		s.env.Refused(observe.LimitChannels, req.Channel)
 		s.replyError(id, protocol.ErrorLimitExceeded)
+	case req.Type != 0 && req.Cursor != "":
+		s.refuse(id, req.Channel, reason.NoCursor)
 	default:
 		b := s.reserve(req.Channel, req)
 		e := &b.setup.subscribing
@@ -146,7 +132,7 @@ func (s *Session) fits(ch string) bool {
 
 // reserve adds a new subscription, which is not yet in the hub.
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
-	b := &Subscription{s: s, channel: ch, terms: &plainTerms, setup: &setup{request: req}}
+	b := &Subscription{s: s, channel: ch, terms: terms.Plain(), setup: &setup{request: req}}
 	b.at.Form = s.via.Form
 	s.subs.Add(b)
 	return b
@@ -170,11 +156,10 @@ func (s *Session) forget(b *Subscription) {
 func (s *Session) subscribing(e *effect.Subscribing) {
 	b := e.Ref.(*Subscription)
 	err := e.Err
-	var item *effect.AttachItem
 	if err == nil {
 		b.clientRefresh, b.setup.feed = e.ClientRefresh, e.Feed
-		if item, err = b.prepare(&e.Options, b.setup.request); err != nil {
-			s.env.Explain(commandRefused, b.channel, err)
+		if err = b.accept(&e.Options, b.setup.request); err != nil {
+			s.env.Explain(reason.CommandRefused, b.channel, err)
 		}
 	}
 	if err != nil {
@@ -183,14 +168,18 @@ func (s *Session) subscribing(e *effect.Subscribing) {
 		s.forget(b)
 		return
 	}
-	attach := b.setup.attach.Only(item)
+	if e.Options.Map != nil {
+		s.catchUp(b, e.ID)
+		return
+	}
+	attach := b.setup.attach.Only(b.establish(b.setup.request))
 	attach.ID, attach.Outlives = e.ID, s.leaving()
 	s.start(attach)
 }
 
 // serverSubscription prepares a subscription that the server makes.
 func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*effect.AttachItem, error) {
-	if req.Delta != "" && req.Delta != deltaFossil {
+	if req.Delta != "" && req.Delta != reason.DeltaFossil {
 		return nil, protocol.DisconnectBadRequest
 	}
 	b := s.reserve(ch, req)
@@ -202,34 +191,55 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 	}
 	r := *req
 	r.Tf = nil // clients cannot filter what they did not subscribe to
-	return b.prepare(&opts, &r)
-}
-
-// prepare makes the checks after the application's decision, starts buffering
-// and seats the subscription in the hub.
-func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*effect.AttachItem, error) {
-	s := b.s
-	b.setup.opts = o
-	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
-	t := terms{chanInfo: o.ChanInfo, expireAt: s.capExpiry(channel.ToUnix(o.ExpireAt)), feed: b.setup.feed}
-	if s.past(t.expireAt) {
-		return nil, errSubExpired
-	}
-	if err := t.filters(o, req); err != nil {
+	if err := b.accept(&opts, &r); err != nil {
 		return nil, err
 	}
-	b.agree(t)
+	return b.establish(&r), nil
+}
+
+// accept makes the checks after the application's decision.
+func (b *Subscription) accept(o *channel.SubscribeOptions, req *protocol.SubscribeRequest) error {
+	s := b.s
+	switch kind := int32(o.Kind()); {
+	case kind != 0 && b.serverSide:
+		return reason.ServerMap
+	case kind == 0 && req.Type != 0:
+		return reason.NoMap
+	case kind != req.Type:
+		return reason.MapType
+	}
+	b.setup.opts = o
+	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
+	t := terms.Terms{ChanInfo: o.ChanInfo, ExpireAt: s.capExpiry(channel.ToUnix(o.ExpireAt)), Feed: b.setup.feed, PresenceMaps: o.PresenceMaps}
+	if s.past(t.ExpireAt) {
+		return reason.SubExpired
+	}
+	if err := t.SetFilters(o, req.Tf); err != nil {
+		return err
+	}
+	b.terms = t.Shared()
 	b.at.Positioned = o.Positioned || o.Recoverable
+	if m := o.Map; m != nil {
+		b.at.Positioned, b.at.Keyed = !m.Ephemeral, true
+	}
 	if o.Recoverable && s.via.Bookmarks > 0 {
 		b.markable(req)
 	}
 	// With a filter there is no delta: a publication that the filter drops cannot be the
 	// base of a patch.
-	if req.Delta != "" && o.AllowDelta && !b.filtered() {
+	if req.Delta == reason.DeltaFossil && o.AllowDelta && !b.terms.Filtered() && (o.Map == nil || !o.Map.Ephemeral) {
 		b.at.Form |= hub.Escaped
 	}
-	strategy := b.setup.strategy()
+	return nil
+}
+
+// establish starts buffering and seats the subscription in the hub.
+func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachItem {
+	s, o, strategy := b.s, b.setup.opts, b.setup.strategy()
 	b.setup.recover = o.Recoverable && (req.Recover || o.AutoRecover && strategy.Automatic())
+	if o.Map != nil {
+		b.setup.recover = !o.Map.Ephemeral
+	}
 	item := &b.setup.item
 	item.Channel, item.Positioned, item.Ref = b.channel, b.at.Positioned, b
 	if b.setup.recover {
@@ -238,42 +248,19 @@ func (b *Subscription) prepare(o *channel.SubscribeOptions, req *protocol.Subscr
 			item.Latest = &r.Since
 		}
 	}
-	item.MetaTTL = o.HistoryMetaTTL
+	item.MetaTTL, item.Fragile = o.HistoryMetaTTL, o.Map != nil && o.Map.Ephemeral
 	if o.Presence {
 		item.Info = b.info()
+	}
+	if item.Maps = o.PresenceMaps; len(item.Maps) > 0 {
+		item.Member = b.info()
 	}
 	b.state = subAttaching
 	s.env.Join(b)
 	if ch := b.seat.Channel(); ch != "" {
 		b.channel, item.Channel = ch, ch // all subscriptions share the hub's text
 	}
-	return item, nil
-}
-
-// filters compiles the tags filters.
-func (t *terms) filters(o *channel.SubscribeOptions, req *protocol.SubscribeRequest) error {
-	var err error
-	if req.Tf != nil {
-		if !o.AllowTagsFilter {
-			return errFilterOff
-		}
-		if t.clientFilter, err = tagsfilter.Compile(req.Tf); err != nil {
-			return errFilter
-		}
-	}
-	if o.ServerTagsFilter != nil {
-		t.serverFilter, err = tagsfilter.Compile(o.ServerTagsFilter)
-	}
-	return err
-}
-
-func (b *Subscription) filtered() bool {
-	return b.terms.clientFilter != nil || b.terms.serverFilter != nil
-}
-
-// passes reports whether the filters let a publication with these tags through.
-func (b *Subscription) passes(tags map[string]string) bool {
-	return b.terms.serverFilter.Match(tags) && b.terms.clientFilter.Match(tags)
+	return item
 }
 
 // attaching returns the subscription that an item establishes.
@@ -302,22 +289,38 @@ func (s *Session) commandAttached(e *effect.Attach) {
 	it := e.Items[0]
 	b := attaching(it)
 	if it.Err != nil {
-		closeFeed(b.terms.feed)
+		closeFeed(b.terms.Feed)
 		s.part(b)
-		s.fail(e.ID, attachError(it.Err))
+		err := attachError(it.Err)
+		if b.setup.catchup != nil {
+			err = protocol.ErrorInternal
+		}
+		s.fail(e.ID, err)
 		s.forget(b)
 		return
 	}
+	if c := b.setup.catchup; c != nil && c.Ephemeral() {
+		// What came before, and what was lost before, is in the entries, which are read from now on.
+		c.attached, c.lost, b.setup.buffer, b.state = true, false, nil, subCatching
+		s.inflight++
+		s.advance(b, e.ID, b.setup.request)
+		return
+	}
+	s.replyLive(b, e.ID, it)
+}
+
+// replyLive answers a subscribe command, and makes the subscription live.
+func (s *Session) replyLive(b *Subscription, id uint32, it *effect.AttachItem) {
 	room := &s.env.Scratch().subscribed
 	defer room.reset()
 	res, err := b.recoveredAlone(it, room)
 	if err != nil {
-		if s.fail(e.ID, err); s.state != stateClosed {
+		if s.fail(id, err); s.state != stateClosed {
 			s.drop(b, protocol.UnsubscribeServer, 0)
 		}
 		return
 	}
-	s.reply(protocol.Reply{ID: e.ID, Subscribe: res})
+	s.reply(protocol.Reply{ID: id, Subscribe: res})
 	b.goLive()
 }
 
@@ -422,9 +425,11 @@ func (b *Subscription) goLive() {
 		b.joined = true
 		s.env.Do(&effect.Join{Channel: b.channel, Info: b.info()})
 	}
-	switch feed := b.terms.feed; {
+	switch feed := b.terms.Feed; {
 	case was.ended != nil:
 		s.endPending(b)
+	case was.catchup != nil && was.catchup.lost:
+		b.insufficientState()
 	case feed != nil:
 		s.env.Feed(b, feed)
 	}
@@ -435,13 +440,13 @@ func (b *Subscription) goLive() {
 func (b *Subscription) result(r *protocol.SubscribeResult, it *effect.AttachItem) {
 	o := b.setup.opts
 	*r = protocol.SubscribeResult{
-		Recoverable: o.Recoverable,
+		Recoverable: o.Recoverable || o.Map != nil && !o.Map.Ephemeral,
 		Positioned:  b.at.Positioned,
 		Data:        o.Data,
 		Delta:       b.at.Form&hub.Escaped != 0,
 	}
 	if b.clientRefresh {
-		r.Expires, r.TTL = b.s.remaining(b.terms.expireAt)
+		r.Expires, r.TTL = b.s.remaining(b.terms.ExpireAt)
 	}
 	if b.setup.request.Flag&flagCompaction != 0 && o.AllowCompaction && it.ChannelID > 0 {
 		b.at.Form |= hub.Compact

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -66,7 +67,7 @@ func (s *Session) Tick() {
 	}
 	now, d := s.env.Now(), &s.deadlines
 	if due.Take(&d.stale, now) {
-		s.env.Explain(connectionRefused, "", errStale)
+		s.env.Explain(reason.ConnectionRefused, "", reason.Stale)
 		s.Disconnect(protocol.DisconnectStale)
 		return
 	}
@@ -114,7 +115,7 @@ func (s *Session) ping(now int64) {
 // pong takes an empty command, of which each ping allows one.
 func (s *Session) pong() {
 	if s.pongsDue == 0 {
-		s.refuse(0, "", errPong)
+		s.refuse(0, "", reason.Pong)
 		return
 	}
 	if s.pongsDue--; s.pongsDue == 0 {
@@ -156,9 +157,10 @@ func (s *Session) periodic(now int64) {
 	var renew []effect.RenewItem
 	for b := range s.subs.All() {
 		if b.state != subLive {
+			s.sweep(b)
 			continue
 		}
-		if at := b.terms.expireAt; at != 0 && now > at*int64(time.Second)+int64(s.cfg.ExpiredSubDelay) {
+		if at := b.terms.ExpireAt; at != 0 && now > at*int64(time.Second)+int64(s.cfg.ExpiredSubDelay) {
 			if s.subOverdue(b); s.state == stateClosed {
 				return
 			}
@@ -166,8 +168,8 @@ func (s *Session) periodic(now int64) {
 				continue
 			}
 		}
-		if b.presence {
-			renew = append(renew, effect.RenewItem{Channel: b.channel, Info: b.info()})
+		if b.presence || len(b.terms.PresenceMaps) > 0 {
+			renew = append(renew, effect.RenewItem{Channel: b.channel, Info: b.info(), Presence: b.presence, Maps: b.terms.PresenceMaps})
 		}
 	}
 	if len(renew) > 0 {

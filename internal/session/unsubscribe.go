@@ -5,6 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -15,7 +16,7 @@ const unsubscribeWait = 5 * time.Second
 // unsubscribe does the client's command.
 func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 	if req.Channel == "" {
-		s.refuse(id, "", errNoChannel)
+		s.refuse(id, "", reason.NoChannel)
 		return
 	}
 	b := s.subs.Get(req.Channel)
@@ -25,6 +26,9 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 	case b.state == subLive:
 		s.inflight++
 		s.drop(b, protocol.UnsubscribeClient, id)
+	case b.catching() && !b.setup.catchup.reading:
+		s.inflight++
+		s.quit(b, protocol.UnsubscribeClient, id)
 	default:
 		s.inflight++
 		w := b.setup
@@ -68,6 +72,9 @@ func (s *Session) Unsubscribe(ch string, u protocol.Unsubscribe) {
 		if s.env.Finish(b); b.state == subLive {
 			s.end(b, u)
 		}
+	case b.catching() && !b.setup.catchup.reading:
+		s.quit(b, u, 0)
+		s.pushUnsubscribe(ch, u)
 	default:
 		b.setup.ended = &u
 	}
@@ -112,7 +119,7 @@ func (s *Session) part(b *Subscription) {
 func (b *Subscription) detachItem(u protocol.Unsubscribe) effect.DetachItem {
 	it := effect.DetachItem{
 		Channel: b.channel, Reason: u, ServerSide: b.serverSide,
-		Presence: b.presence, Leave: b.joined, Feed: b.terms.feed,
+		Presence: b.presence, Leave: b.joined, Feed: b.terms.Feed, Maps: b.terms.PresenceMaps,
 	}
 	if it.Presence || it.Leave {
 		it.Info = b.info()

@@ -20,7 +20,9 @@ type Position struct {
 	round uint32
 
 	Positioned bool
-	Form       hub.Form
+	// Keyed is set for maps: the client has the value of each key, and a patch builds on that.
+	Keyed bool
+	Form  hub.Form
 }
 
 // Step is what a publication means to a subscription.
@@ -58,7 +60,7 @@ func (p *Position) Encode(m *hub.Delivery) hub.Form {
 		return p.Form
 	}
 	form := p.Form
-	if m.Prev != nil && p.base != 0 && m.Prev.Offset == p.base {
+	if m.Prev != nil && (p.Keyed || p.base != 0 && m.Prev.Offset == p.base) {
 		form |= hub.Patched
 	}
 	p.base = m.Pub.Offset
@@ -75,9 +77,13 @@ func (p *Position) Confirm(round uint32) { p.round = round }
 // Check compares the position with the top of the stream that the node has read. The check
 // arrives after all publications that the stream held at the time of the reading. So if the
 // position has not moved since before and is not the top, publications were lost, on the way
-// here or by the engine: then Check returns false.
+// here or by the engine: then Check returns false. So it does for a map without a stream: whoever gets the
+// check may have missed a change.
 func (p *Position) Check(m *hub.Message) bool {
-	if !p.Positioned || !m.Concerns(p.round) {
+	if !p.Positioned {
+		return !p.Keyed // a map without a stream may have changed, in whatever round
+	}
+	if !m.Concerns(p.round) {
 		return true
 	}
 	if m.Pub.Offset != p.Offset || m.Epoch != p.Epoch {

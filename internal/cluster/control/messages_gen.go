@@ -82,6 +82,17 @@ type Subscribe struct {
 	BatchMaxDelay    int64 // Nanoseconds.
 	BatchMaxSize     int64
 	Initial          []byte // A SubscribeResult of the client protocol: its publications.
+	PresenceMaps     []*PresenceMap
+}
+
+// PresenceMap is a map that shows who is in a channel. Durations are in nanoseconds.
+type PresenceMap struct {
+	Channel    string
+	Kind       uint32 // 1 only clears, 2 clients, 3 users.
+	KeyTTL     int64
+	StreamSize int64
+	StreamTTL  int64
+	MetaTTL    int64
 }
 
 // Position in a stream.

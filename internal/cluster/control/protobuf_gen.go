@@ -679,12 +679,21 @@ func (m *Subscribe) SizeProto() (n int) {
 	if len(m.Initial) != 0 {
 		n += 2 + pbwire.SizeBytes(len(m.Initial))
 	}
+	for _, v := range m.PresenceMaps {
+		n += 2 + pbwire.SizeBytes(v.SizeProto())
+	}
 	return n
 }
 
 func (m *Subscribe) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for _, v := range slices.Backward(m.PresenceMaps) {
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i = pbwire.PutVarint(buf, i, 0x372)
 	}
 	if len(m.Initial) != 0 {
 		i = pbwire.PutBytes(buf, i, m.Initial)
@@ -866,6 +875,114 @@ func (m *Subscribe) readProto(r *pbwire.Reader) {
 			m.BatchMaxSize = r.Int64()
 		case 0x36a: // initial = 109
 			m.Initial = r.Bytes()
+		case 0x372: // presence_maps = 110
+			v := new(PresenceMap)
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			m.PresenceMaps = append(m.PresenceMaps, v)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *PresenceMap) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *PresenceMap) UnmarshalProto(data []byte) error {
+	*m = PresenceMap{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *PresenceMap) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.Channel != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Channel))
+	}
+	if m.Kind != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Kind))
+	}
+	if m.KeyTTL != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.KeyTTL))
+	}
+	if m.StreamSize != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.StreamSize))
+	}
+	if m.StreamTTL != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.StreamTTL))
+	}
+	if m.MetaTTL != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.MetaTTL))
+	}
+	return n
+}
+
+func (m *PresenceMap) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.MetaTTL != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.MetaTTL))
+		i--
+		buf[i] = 0x30
+	}
+	if m.StreamTTL != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.StreamTTL))
+		i--
+		buf[i] = 0x28
+	}
+	if m.StreamSize != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.StreamSize))
+		i--
+		buf[i] = 0x20
+	}
+	if m.KeyTTL != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.KeyTTL))
+		i--
+		buf[i] = 0x18
+	}
+	if m.Kind != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Kind))
+		i--
+		buf[i] = 0x10
+	}
+	if m.Channel != "" {
+		i = pbwire.PutString(buf, i, m.Channel)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *PresenceMap) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // channel = 1
+			m.Channel = r.String()
+		case 0x10: // kind = 2
+			m.Kind = r.Uint32()
+		case 0x18: // key_ttl = 3
+			m.KeyTTL = r.Int64()
+		case 0x20: // stream_size = 4
+			m.StreamSize = r.Int64()
+		case 0x28: // stream_ttl = 5
+			m.StreamTTL = r.Int64()
+		case 0x30: // meta_ttl = 6
+			m.MetaTTL = r.Int64()
 		default:
 			r.Skip()
 		}

@@ -7,7 +7,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// SetOptions sets how the subscription behaves.
+// SetOptions sets how the subscription behaves. A server makes no subscriptions to maps, so Map does not
+// travel.
 func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
 	*m = Subscribe{
 		User: m.User, Channel: m.Channel, Client: m.Client, Session: m.Session,
@@ -19,6 +20,12 @@ func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
 		AllowTagsFilter: o.AllowTagsFilter, AllowCompaction: o.AllowCompaction,
 		BatchMaxDelay: int64(o.BatchMaxDelay), BatchMaxSize: int64(o.BatchMaxSize),
 		RecoverSince: (*Position)(o.RecoverSince),
+	}
+	for _, p := range o.PresenceMaps {
+		m.PresenceMaps = append(m.PresenceMaps, &PresenceMap{
+			Channel: p.Channel, Kind: uint32(p.Kind), KeyTTL: int64(p.Options.KeyTTL),
+			StreamSize: int64(p.Options.StreamSize), StreamTTL: int64(p.Options.StreamTTL), MetaTTL: int64(p.Options.MetaTTL),
+		})
 	}
 	if f := o.ServerTagsFilter; f != nil {
 		m.ServerTagsFilter = f.AppendProto(nil)
@@ -45,6 +52,14 @@ func (m *Subscribe) Options() (*channel.SubscribeOptions, error) {
 	}
 	if m.RecoveryMode == uint32(channel.RecoverCache) {
 		o.RecoveryMode = channel.RecoverCache
+	}
+	for _, p := range m.PresenceMaps {
+		o.PresenceMaps = append(o.PresenceMaps, channel.PresenceMap{
+			Channel: p.Channel, Kind: channel.MapKind(p.Kind), Options: channel.MapOptions{
+				KeyTTL: time.Duration(p.KeyTTL), StreamSize: int(p.StreamSize),
+				StreamTTL: time.Duration(p.StreamTTL), MetaTTL: time.Duration(p.MetaTTL),
+			},
+		})
 	}
 	if len(m.ServerTagsFilter) > 0 {
 		o.ServerTagsFilter = new(protocol.FilterNode)

@@ -1,0 +1,60 @@
+package metered
+
+import (
+	"context"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/observe"
+)
+
+// Maps returns m with its calls counted, and its changes as events that were sent. Nil stays nil.
+func Maps(m broker.Maps, t *observe.Totals) broker.Maps {
+	if m == nil {
+		return nil
+	}
+	return &maps{m, t}
+}
+
+type maps struct {
+	broker.Maps
+	totals *observe.Totals
+}
+
+// event is what a publication is among nodes.
+func event(p *channel.Publication) observe.Event {
+	switch {
+	case p.Key == "":
+		return observe.EventPublication
+	case p.Removed:
+		return observe.EventMapRemoval
+	}
+	return observe.EventMapPublication
+}
+
+func (m *maps) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
+	sent, action := event(pub), observe.ActionMapPublish // pub is the broker's afterwards
+	if pub.Removed {
+		action = observe.ActionMapRemove
+	}
+	m.totals.AddAction(action, 1)
+	r, err := m.Maps.Change(ctx, ch, pub, opts)
+	if err == nil && r.Suppressed == "" {
+		m.totals.AddSent(sent, 1)
+	}
+	return r, err
+}
+
+func (m *maps) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
+	action := observe.ActionMapStateRead
+	if filter == (channel.StateFilter{}) {
+		action = observe.ActionMapStats
+	}
+	m.totals.AddAction(action, 1)
+	return m.Maps.State(ctx, ch, filter)
+}
+
+func (m *maps) Clear(ctx context.Context, ch string) error {
+	m.totals.AddAction(observe.ActionMapClear, 1)
+	return m.Maps.Clear(ctx, ch)
+}

@@ -1,0 +1,81 @@
+// Package pages shares the encoded pages of maps among the subscribers that read the same ones, as when
+// thousands come back at once: a page of 100 entries costs some 15 us to encode, and 1 us to copy.
+package pages
+
+import (
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// maxSize is how many bytes of pages a cache keeps.
+const maxSize = 1 << 20
+
+// Key says what a page has. A map with a stream has the same entries whenever its top is the same.
+type Key struct {
+	Channel, Cursor string
+	Limit           int
+	// Top of the map when the page was read.
+	Top channel.StreamPosition
+	// Since is the offset of the subscriber's first page: entries that changed later are left out.
+	Since uint64
+	// Form is hub.Escaped or 0.
+	Form     hub.Form
+	Encoding protocol.Encoding
+}
+
+// Cache of the pages that were read last. The zero value is empty. It is for one goroutine.
+type Cache struct {
+	pages map[Key][]byte
+	order []Key // the oldest first
+	size  int
+}
+
+// Fill puts entries into a result. If share is set, they are what k says, and their encoding is shared. r is
+// valid until the next use of room.
+func (c *Cache) Fill(r *protocol.SubscribeResult, k Key, entries []*channel.Publication, share bool, room *hub.Results) error {
+	if share {
+		if r.StateEncoded = c.pages[k]; r.StateEncoded != nil {
+			return nil
+		}
+	}
+	list, err := room.Whole(entries, k.Form, k.Encoding)
+	if err != nil || !share || len(list) == 0 {
+		r.State = list
+		return err
+	}
+	if r.StateEncoded, err = encode(list, k.Encoding); err == nil {
+		c.put(k, r.StateEncoded)
+	}
+	return err
+}
+
+// put keeps a page that is not there.
+func (c *Cache) put(k Key, page []byte) {
+	if len(page) > maxSize/2 {
+		return
+	}
+	if c.pages == nil {
+		c.pages = make(map[Key][]byte)
+	}
+	for c.size += len(page); c.size > maxSize; c.order = c.order[1:] {
+		c.size -= len(c.pages[c.order[0]])
+		delete(c.pages, c.order[0])
+	}
+	c.pages[k], c.order = page, append(c.order, k)
+}
+
+// What encloses the entries in JSON.
+const before, behind = `{"state":[`, `]}`
+
+func encode(entries []*protocol.Publication, e protocol.Encoding) ([]byte, error) {
+	r := protocol.SubscribeResult{State: entries}
+	if e == protocol.Protobuf {
+		return r.AppendProto(nil), nil
+	}
+	text, err := r.AppendJSON(nil)
+	if err != nil {
+		return nil, err
+	}
+	return text[len(before) : len(text)-len(behind)], nil
+}

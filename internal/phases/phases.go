@@ -1,0 +1,196 @@
+// Package phases brings the subscriber of a map up to date (docs/maps.md): by pages of the map's entries,
+// then by pages of the changes since the first page, until so few changes are left that the subscription
+// can go live. It decides what to read next and what the client gets of it, and reads nothing itself.
+package phases
+
+import (
+	"cmp"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/recovery"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Phases of SubscribeRequest and SubscribeResult.
+const (
+	Live int32 = iota
+	Stream
+	State
+)
+
+// Step is what a request of the client leads to.
+type Step uint8
+
+// Steps.
+const (
+	ReadState   Step = iota + 1 // a page of entries: Catchup.Entries
+	ReadChanges                 // a page of changes: Catchup.Changes
+	GoLive                      // the subscription is established, with the changes since Catchup.Since
+)
+
+// Catchup is how far one subscriber has come. It is for one goroutine.
+type Catchup struct {
+	opts *channel.MapSubscription
+	// until is when the subscriber has to be live, in ns of the Unix epoch; 0: whenever it likes.
+	until int64
+	// budget is how many bytes a page may take.
+	budget int
+
+	limit  int
+	cursor string
+	// top is the position of the first page: entries that changed later come with the changes.
+	top   channel.StreamPosition
+	begun bool
+	// target is the top at the first page of changes; 0 before it.
+	target uint64
+	since  channel.StreamPosition
+}
+
+// New begins at the time now. budget is how many bytes of publications fit into a reply.
+func New(opts *channel.MapSubscription, now int64, budget int) *Catchup {
+	c := &Catchup{opts: opts, budget: budget}
+	if wait := cmp.Or(opts.CatchUpTimeout, channel.DefaultCatchUpTimeout); wait > 0 {
+		c.until = now + int64(wait)
+	}
+	return c
+}
+
+// Late tells whether the subscriber has taken too long.
+func (c *Catchup) Late(now int64) bool { return c.until > 0 && now > c.until }
+
+// Ephemeral tells whether the map has no stream of changes, so that its changes are buffered from the
+// first page on.
+func (c *Catchup) Ephemeral() bool { return c.opts.Ephemeral }
+
+// Since is the position behind which changes are read to go live.
+func (c *Catchup) Since() channel.StreamPosition { return c.since }
+
+// LiveLimit is how many changes may be left when a subscription goes live.
+func (c *Catchup) LiveLimit() int {
+	return cmp.Or(c.opts.LiveLimit, c.opts.MaxPageSize, channel.DefaultMaxPageSize)
+}
+
+// pageSize is the number of entries or changes that the client gets for its wish.
+func (c *Catchup) pageSize(wish int32) int {
+	size := int(wish)
+	if size <= 0 {
+		size = cmp.Or(c.opts.PageSize, channel.DefaultPageSize)
+	}
+	size = max(size, cmp.Or(c.opts.MinPageSize, channel.DefaultPageSize))
+	return min(size, cmp.Or(c.opts.MaxPageSize, channel.DefaultMaxPageSize))
+}
+
+// Ask decides what a request leads to. The error is the client's answer; the subscriber has to begin
+// anew then.
+func (c *Catchup) Ask(req *protocol.SubscribeRequest) (Step, error) {
+	c.limit = c.pageSize(req.Limit)
+	known := c.begun && !c.opts.Ephemeral
+	if known && req.Epoch != "" && req.Epoch != c.top.Epoch {
+		return 0, protocol.ErrorUnrecoverablePosition
+	}
+	c.since = channel.StreamPosition{Offset: req.Offset, Epoch: cmp.Or(req.Epoch, c.top.Epoch)}
+	switch {
+	case req.Phase != State && c.since.Epoch == "" && c.since.Offset > 0 && !c.opts.Ephemeral:
+		return 0, protocol.ErrorUnrecoverablePosition // nothing shows of which stream the offset is
+	case req.Phase == State:
+		c.cursor = req.Cursor
+		return ReadState, nil
+	case req.Phase == Live:
+		return GoLive, nil
+	case req.Phase != Stream, c.opts.Ephemeral:
+		return 0, protocol.ErrorBadRequest
+	case !c.begun && !req.Recover:
+		return 0, protocol.ErrorPermissionDenied
+	case c.target > 0 && c.near(c.target):
+		return GoLive, nil
+	}
+	return ReadChanges, nil
+}
+
+// near tells whether one page of changes leads from the position to the top.
+func (c *Catchup) near(top uint64) bool { return c.since.Offset+uint64(c.limit) >= top }
+
+// StateFilter is what ReadState reads, HistoryFilter what ReadChanges does.
+func (c *Catchup) StateFilter() channel.StateFilter {
+	return channel.StateFilter{Cursor: c.cursor, Limit: c.limit}
+}
+
+// HistoryFilter: see StateFilter.
+func (c *Catchup) HistoryFilter() channel.HistoryFilter {
+	return channel.HistoryFilter{Since: &channel.StreamPosition{Offset: c.since.Offset}, Limit: c.limit}
+}
+
+// Page is what a client gets before it is live.
+type Page struct {
+	Publications []*channel.Publication
+	Cursor       string // of the next page of entries
+	Position     channel.StreamPosition
+	// Top is where the map was when entries were read. Two pages of a map from the same cursor, with the
+	// same Limit, Top and Position, have the same entries, unless the map is ephemeral or a filter drops some.
+	Top   channel.StreamPosition
+	From  string // the cursor that the page began with
+	Limit int
+}
+
+// Entries takes a page of entries that was read. passes is the filter of the subscriber. If live is set, the
+// subscription goes live in the reply that has the entries. The error is the client's answer; the subscriber
+// has to begin anew then.
+func (c *Catchup) Entries(s channel.State, passes func(*channel.Publication) bool) (p Page, live bool, err error) {
+	later := c.begun && !c.opts.Ephemeral
+	switch {
+	case !c.begun:
+		c.begun = true
+		if !c.opts.Ephemeral {
+			c.top = s.Top
+		}
+	case later && s.Top.Epoch != c.top.Epoch:
+		return p, false, protocol.ErrorUnrecoverablePosition
+	}
+	p = Page{Cursor: s.Cursor, Position: c.top, Top: s.Top, From: c.cursor, Limit: c.limit}
+	size := 0
+	for i, e := range s.Entries {
+		if later && e.Offset > c.top.Offset || !passes(e) {
+			continue
+		}
+		if size += recovery.Size(e); size > c.budget && len(p.Publications) > 0 {
+			p.Cursor = s.Entries[i-1].Key
+			break
+		}
+		p.Publications = append(p.Publications, e)
+	}
+	c.since = c.top
+	return p, p.Cursor == "" && (c.opts.Ephemeral || c.near(s.Top.Offset)), nil
+}
+
+// Changes takes a page of changes that was read, as Entries does. If live is set, the client gets none of
+// them: they are read again when it goes live.
+func (c *Catchup) Changes(h channel.History, passes func(*channel.Publication) bool) (p Page, live bool, err error) {
+	if c.since.Epoch != "" && c.since.Epoch != h.Top.Epoch || c.since.Offset > h.Top.Offset {
+		return p, false, protocol.ErrorUnrecoverablePosition
+	}
+	if !c.begun {
+		c.begun, c.top = true, h.Top
+	}
+	c.since.Epoch = h.Top.Epoch
+	if c.target == 0 {
+		c.target = h.Top.Offset
+	}
+	if c.near(c.target) {
+		return p, true, nil
+	}
+	if len(h.Publications) == 0 || h.Publications[0].Offset != c.since.Offset+1 {
+		return p, false, protocol.ErrorUnrecoverablePosition // the stream has lost the next change
+	}
+	size := 0
+	for i, e := range h.Publications {
+		if size += recovery.Size(e); size > c.budget && i > 0 {
+			break
+		}
+		c.since.Offset = e.Offset
+		if passes(e) {
+			p.Publications = append(p.Publications, e)
+		}
+	}
+	p.Position = channel.StreamPosition{Offset: c.since.Offset, Epoch: c.top.Epoch}
+	return p, false, nil
+}

@@ -1,0 +1,242 @@
+package session
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/pages"
+	"github.com/gyrohq/gyro/internal/phases"
+	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/recovery"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// A client subscribes to a map by several commands, each with a reply, until one of them makes the
+// subscription live (docs/maps.md, package phases). Until then there is a Subscription that is catching
+// up: it counts for the limit of channels and keeps what the application decided. That of an ephemeral map,
+// whose changes cannot be read later, is established at once and buffers them; others are established by the
+// request that goes live.
+
+// catchup of a subscription.
+type catchup struct {
+	phases.Catchup
+	reading  bool // a command is in progress
+	attached bool // the subscription of an ephemeral map is established
+	lost     bool // changes of an ephemeral map may be missing in the buffer
+	// page is the last one, for the reply that goes live.
+	page phases.Page
+}
+
+// typeUsers is the last of the types of maps in SubscribeRequest.
+const typeUsers = int32(channel.MapUsers)
+
+// catching reports whether the client catches up with a map. b may be nil.
+func (b *Subscription) catching() bool { return b != nil && b.state == subCatching }
+
+// mapRequest takes the client's next request for a map that it catches up with, and reports whether it
+// was one.
+func (s *Session) mapRequest(id uint32, req *protocol.SubscribeRequest) bool {
+	for b := range s.subs.All() {
+		if b.channel != req.Channel {
+			s.sweep(b)
+		}
+	}
+	b := s.subs.Get(req.Channel)
+	if !b.catching() || req.Cursor == "" && req.Phase == phases.State {
+		return false
+	}
+	s.inflight++
+	switch c := b.setup.catchup; {
+	case c.Late(s.env.Now()):
+		s.env.Explain(reason.CommandRefused, b.channel, reason.Late)
+		s.giveUp(b, id, reason.Late)
+	case c.reading:
+		s.env.Explain(reason.CommandRefused, b.channel, reason.Paging)
+		s.finish(id, reason.Paging, protocol.Reply{})
+	default:
+		if err := b.refilter(req); err != nil {
+			s.env.Explain(reason.CommandRefused, b.channel, err)
+			s.finish(id, err, protocol.Reply{})
+			return true
+		}
+		s.advance(b, id, req)
+	}
+	return true
+}
+
+// held reports whether the subscription is established at the engines.
+func (b *Subscription) held() bool {
+	return b.state == subAttached || b.state == subLive || b.state == subCatching && b.setup.catchup.attached
+}
+
+// sweep ends a subscription that took too long to catch up.
+func (s *Session) sweep(b *Subscription) {
+	if b.catching() && !b.setup.catchup.reading && b.setup.catchup.Late(s.env.Now()) {
+		s.quit(b, protocol.UnsubscribeServer, 0)
+	}
+}
+
+// refilter replaces the client's tags filter by that of a later request.
+func (b *Subscription) refilter(req *protocol.SubscribeRequest) error {
+	if req.Tf == nil {
+		return nil
+	}
+	t := *b.terms
+	err := t.SetFilters(b.setup.opts, req.Tf)
+	if err == nil {
+		b.terms = t.Shared()
+	}
+	return err
+}
+
+// catchUp begins when the application has decided.
+func (s *Session) catchUp(b *Subscription, id uint32) {
+	m := b.setup.opts.Map
+	c := &catchup{Catchup: *phases.New(m, s.env.Now(), recovery.Budget(s.cfg.QueueMaxSize, 1))}
+	b.setup.catchup, b.state = c, subCatching
+	if m.Ephemeral {
+		s.attachMap(b, id)
+		return
+	}
+	s.advance(b, id, b.setup.request)
+}
+
+func (s *Session) attachMap(b *Subscription, id uint32) {
+	b.setup.catchup.reading = true
+	attach := b.setup.attach.Only(b.establish(b.setup.request))
+	attach.ID, attach.Outlives = id, s.leaving()
+	s.start(attach)
+}
+
+// advance does what a request leads to.
+func (s *Session) advance(b *Subscription, id uint32, req *protocol.SubscribeRequest) {
+	c := b.setup.catchup
+	b.setup.request, c.reading, c.page = req, true, phases.Page{}
+	page := &effect.Page{Channel: b.channel, ID: id, Ref: b}
+	switch step, err := c.Ask(req); {
+	case err != nil:
+		s.giveUp(b, id, err)
+		return
+	case step == phases.GoLive:
+		s.mapLive(b, id)
+		return
+	case step == phases.ReadState:
+		page.StateFilter = c.StateFilter()
+	default:
+		page.Changes = new(c.HistoryFilter())
+	}
+	s.start(page)
+}
+
+// mapLive makes the subscription live, which establishes it unless it is.
+func (s *Session) mapLive(b *Subscription, id uint32) {
+	if !b.setup.catchup.attached {
+		s.attachMap(b, id)
+		return
+	}
+	s.inflight--
+	s.replyLive(b, id, &b.setup.item)
+}
+
+// paged goes on when a page was read.
+func (s *Session) paged(e *effect.Page) {
+	b := e.Ref.(*Subscription)
+	c := b.setup.catchup
+	var page phases.Page
+	var live bool
+	err := e.Err
+	switch {
+	case err != nil:
+		err = protocol.ErrorInternal // logged where it happened
+	case e.Changes == nil:
+		page, live, err = c.Entries(e.State, b.lets)
+	default:
+		page, live, err = c.Changes(e.History, b.lets)
+	}
+	switch {
+	case err != nil:
+		s.giveUp(b, e.ID, err)
+	case live:
+		c.page = page
+		s.mapLive(b, e.ID)
+	default:
+		s.replyPage(b, e.ID, &page)
+	}
+}
+
+// lets reports whether the filters let a publication through.
+func (b *Subscription) lets(p *channel.Publication) bool {
+	return !b.terms.Filtered() || b.terms.Passes(p.Tags)
+}
+
+func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
+	room := &s.env.Scratch().subscribed
+	defer room.reset()
+	r, c := &room.result, b.setup.catchup
+	*r = protocol.SubscribeResult{
+		Type: int32(channel.MapData), Phase: b.setup.request.Phase,
+		Cursor: page.Cursor, Epoch: page.Position.Epoch, Offset: page.Position.Offset,
+	}
+	var err error
+	if r.Phase == phases.State {
+		err = b.putEntries(room, page)
+	} else {
+		r.Publications, err = room.missed.Whole(page.Publications, b.at.Form, s.via.Framer.Encoding())
+	}
+	if err != nil {
+		s.giveUp(b, id, err)
+		return
+	}
+	c.reading = false
+	s.finish(id, nil, protocol.Reply{Subscribe: r})
+	if s.state == stateClosed || b.setup.ended == nil {
+		return
+	}
+	u, asked := *b.setup.ended, len(b.setup.unsubscribers) > 0
+	if s.quit(b, u, 0); !asked {
+		s.pushUnsubscribe(b.channel, u)
+	}
+}
+
+// caughtUp completes the result that makes the subscription live.
+func (b *Subscription) caughtUp(of *subscribed) error {
+	was, r := b.setup, &of.result
+	r.Type, r.Positioned, r.Data, r.Expires, r.TTL = int32(channel.MapData), false, nil, false, 0
+	r.WasRecovering = was.request.Recover && was.request.Phase != phases.State
+	r.Recovered = r.WasRecovering
+	r.PublishDebounce = uint32(was.opts.Map.PublishDebounce / time.Millisecond)
+	return b.putEntries(of, &was.catchup.page)
+}
+
+// putEntries puts the entries of a page into a result. All subscribers of the loop share its encoding, unless
+// they filter.
+func (b *Subscription) putEntries(of *subscribed, page *phases.Page) error {
+	share := !b.terms.Filtered() && !b.setup.opts.Map.Ephemeral
+	key := pages.Key{
+		Channel: b.channel, Cursor: page.From, Limit: page.Limit, Top: page.Top, Since: page.Position.Offset,
+		Form: b.at.Form & hub.Escaped, Encoding: b.s.via.Framer.Encoding(),
+	}
+	return b.s.env.Scratch().pages.Fill(&of.result, key, page.Publications, share, &of.entries)
+}
+
+// giveUp answers a command with an error, and has the client begin anew.
+func (s *Session) giveUp(b *Subscription, id uint32, err error) {
+	if s.finish(id, err, protocol.Reply{}); s.state != stateClosed {
+		s.quit(b, protocol.UnsubscribeServer, 0)
+	}
+}
+
+// quit ends a subscription that catches up. An id that is not 0 is that of an unsubscribe command, which is
+// answered then.
+func (s *Session) quit(b *Subscription, u protocol.Unsubscribe, id uint32) {
+	if b.setup.catchup.attached {
+		s.drop(b, u, id)
+		return
+	}
+	closeFeed(b.terms.Feed)
+	if s.forget(b); id != 0 {
+		s.finish(id, nil, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
+	}
+}

@@ -1,0 +1,718 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/phases"
+	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/recovery"
+	"github.com/gyrohq/gyro/internal/settings"
+	"github.com/gyrohq/gyro/internal/via"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// TestMapsAreTheirModel simulates two nodes with clients that follow maps, while the maps change, forget,
+// are cleared and get lost on their way, in virtual time. Whenever a client is live it has the map of its
+// position, and in the end that of the broker; see mapSub for what is judged on the way.
+func TestMapsAreTheirModel(t *testing.T) {
+	total := *steps
+	if total == 0 {
+		total = usualSteps / 2
+		if testing.Short() {
+			total /= 10
+		}
+	}
+	var sum mapStats
+	for done, n := 0, *seed; done < total; n++ {
+		w := newMapWorld(n, nil)
+		if err := w.run(); err != nil {
+			var log []string
+			_ = newMapWorld(n, &log).run()
+			t.Fatalf("%v\nreplay with -seed=%d -steps=1\n%s", err, n, strings.Join(log[max(0, len(log)-120):], "\n"))
+		}
+		done += stepsPerWorld
+		sum.add(&w.mapStats)
+	}
+	t.Logf("%d steps: %+v", total, sum)
+	if *steps == 0 && !sum.complete() {
+		t.Error("the simulation does not reach what it is to test")
+	}
+}
+
+// mapStats counts what the simulation reaches.
+type mapStats struct {
+	pages, lives, recoveries, ephemeral, restarts, told, late, delivered, patches int
+}
+
+func (s *mapStats) all() []*int {
+	return []*int{&s.pages, &s.lives, &s.recoveries, &s.ephemeral, &s.restarts, &s.told, &s.late, &s.delivered, &s.patches}
+}
+
+func (s *mapStats) add(o *mapStats) {
+	for i, n := range o.all() {
+		*s.all()[i] += *n
+	}
+}
+
+func (s *mapStats) complete() bool {
+	for _, n := range s.all() {
+		if *n == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// mapWorld is two nodes with clients, and a broker with maps.
+type mapWorld struct {
+	scene
+	mapStats
+	nodes   [2]*mapNode
+	maps    []*simMap
+	clients []*mapClient
+	// sweeps is how rare deliveries are in the nodes.
+	sweeps int
+}
+
+type mapNode struct {
+	index int
+	hub   *hub.Hub
+	pool  outbox.Pool
+	cfg   settings.Session
+}
+
+// mapConnection is that of a client.
+type mapConnection struct {
+	line
+	c       *mapClient
+	node    *mapNode
+	reading []reading // by map
+}
+
+// reading is what the node has read for a subscription: by that its replies are judged.
+type reading struct {
+	began int64 // when the application was asked
+	// frozen is the position at the first page of entries, floor the number of changes then.
+	frozen channel.StreamPosition
+	floor  uint64
+	// target is the top at the first page of changes. near tells whether one page more leads there, or behind
+	// a page of entries to the top.
+	target uint64
+	near   bool
+	// top is the position when the subscription was established, live the number of changes once it was live.
+	top  channel.StreamPosition
+	live uint64
+	// excused is set if the latest read justifies 112.
+	excused bool
+}
+
+func (l *mapConnection) of(s *simMap) *reading { return &l.reading[s.index] }
+
+func newMapWorld(seed uint64, log *[]string) *mapWorld {
+	w := &mapWorld{scene: newScene(seed, log)}
+	r := w.random
+	w.sweeps = 1 + 5*r.IntN(3)
+	for i := range w.nodes {
+		n := &mapNode{index: i, cfg: newPlayer().cfg}
+		n.hub = hub.New(&n.pool.Arena)
+		w.nodes[i] = n
+	}
+	queue, commands := 1000+r.IntN(8000), 1+r.IntN(6)
+	for _, n := range w.nodes {
+		n.cfg.QueueMaxSize, n.cfg.CommandLimit = queue, commands
+	}
+	for i := range 1 + r.IntN(2) {
+		w.maps = append(w.maps, newSimMap(i, r))
+	}
+	for i := range 1 + r.IntN(5) {
+		w.clients = append(w.clients, newMapClient(w, i))
+	}
+	return w
+}
+
+func (w *mapWorld) newConnection(c *mapClient) *mapConnection {
+	w.counter++
+	l := &mapConnection{
+		line: line{conn: &fakeConn{room: -1}, id: c.name + "/" + strconv.Itoa(w.counter)},
+		c:    c, node: w.nodes[w.random.IntN(len(w.nodes))], reading: make([]reading, len(w.maps)),
+	}
+	l.env = &fakeEnv{id: l.id, now: &w.now, hub: l.node.hub, pool: &l.node.pool, random: w.random}
+	l.env.explained = func(_, ch string, why error) {
+		if errors.Is(why, reason.Late) {
+			w.late++
+			l.late(l.sub(ch).s)
+		}
+	}
+	l.execute = func(e effect.Effect) bool { return w.execute(l, e) }
+	l.waits = func(e effect.Effect) bool {
+		a, ok := e.(*effect.Attach)
+		return ok && w.unrouted(l, a.Items[0])
+	}
+	l.read = func() { w.read(l) }
+	w.open(&l.line)
+	l.env.s.Init(l.env, &l.node.cfg, l.conn, via.New(&transport.Info{Name: "sim", Framer: framers[c.enc]}))
+	return l
+}
+
+func (l *mapConnection) sub(ch string) *mapSub {
+	for _, b := range l.c.subs {
+		if b.s.name == ch {
+			return b
+		}
+	}
+	panic("no map " + ch)
+}
+
+// late judges a client's disconnect for having taken too long.
+func (l *mapConnection) late(s *simMap) {
+	timeout, took := s.opts.CatchUpTimeout, l.c.w.now-l.of(s).began
+	if timeout == 0 {
+		timeout = channel.DefaultCatchUpTimeout
+	}
+	if timeout < 0 || took <= int64(timeout) {
+		l.c.fail("%s: late after %v of %v", s.name, time.Duration(took), timeout)
+	}
+}
+
+// run lives the world through and to its end.
+func (w *mapWorld) run() error {
+	return w.simulate(func() error {
+		for range stepsPerWorld {
+			w.step()
+			w.turn()
+		}
+		return w.comeToRest()
+	})
+}
+
+// step does one random thing.
+func (w *mapWorld) step() {
+	r := w.random
+	s, n := w.maps[r.IntN(len(w.maps))], w.nodes[r.IntN(len(w.nodes))]
+	switch k := r.IntN(100); {
+	case k < 20:
+		w.change(s)
+	case k < 45:
+		w.deliver(s, n)
+	case k < 72:
+		w.work()
+	case k < 88:
+		w.client(w.clients[r.IntN(len(w.clients))])
+	case k < 90:
+		w.backend()
+	case k < 95:
+		w.check(s, n)
+	case k < 97:
+		w.damage(s)
+	default:
+		w.advance(time.Duration(1+r.IntN(3000)) * time.Millisecond)
+	}
+}
+
+// change sets a key, removes it, or has it expire. Conditions may suppress it. Now and then there are many
+// changes at once.
+func (w *mapWorld) change(s *simMap) {
+	r, times := w.random, 1
+	if r.IntN(8) == 0 {
+		times = 1 + r.IntN(12)
+	}
+	for range times {
+		i := r.IntN(s.keys)
+		p := &channel.Publication{Key: s.key(i)}
+		exists, n := s.entries[p.Key] != nil, r.IntN(10)
+		switch {
+		case n < 3 && exists: // removed, or expired: then no tags are given
+			if p.Removed = true; r.IntN(4) == 0 {
+				p.Tags = s.tags(r, i)
+			}
+		case n < 3, n == 3 && exists: // there is nothing to remove, or it is set if it is new
+			continue
+		default:
+			w.counter++
+			p.Data, p.Tags = payload(r, w.counter), s.tags(r, i)
+		}
+		s.change(p, w.now, r.IntN(4) > 0)
+		w.trace("%s %d: %s is changed, removed %v", s.name, s.top, p.Key, p.Removed)
+	}
+}
+
+// deliver hands what the broker sent to a node. It may lose one, or repeat one that has an offset.
+func (w *mapWorld) deliver(s *simMap, n *mapNode) {
+	way := &s.ways[n.index]
+	for k := 1 + w.random.IntN(4); k > 0 && len(way.transit) > 0; k-- {
+		m, fate := way.transit[0], w.random.IntN(40)
+		safe := w.calm || w.honest
+		if safe || fate != 1 || s.opts.Ephemeral || m.Kind != hub.KindPublication {
+			way.transit = way.transit[1:]
+		}
+		if !safe && fate == 0 && m.Kind == hub.KindPublication {
+			w.trace("%s %s lost on its way to node %d", s.name, describe(m), n.index)
+			if way.lose(m); w.random.IntN(2) == 0 { // and the broker notices at once
+				w.check(s, n)
+			}
+			continue
+		}
+		n.take(w, s, m)
+	}
+	if w.calm || w.random.IntN(w.sweeps) == 0 {
+		n.hub.Deliver(1 + w.random.IntN(8))
+	}
+}
+
+// take is how a node takes what the broker sent. The news that something may be lost begins a round.
+func (n *mapNode) take(w *mapWorld, s *simMap, m *hub.Message) {
+	if way := &s.ways[n.index]; s.opts.Ephemeral && m.Kind == hub.KindCheck {
+		m.Round = n.cfg.Rounds.Begin()
+		for i, round := range way.lost {
+			if round == 0 {
+				way.lost[i] = m.Round
+			}
+		}
+	} else if s.opts.Ephemeral && m.Kind == hub.KindPublication {
+		way.taken[number(m.Pub.Tags)] = n.cfg.Rounds.Now()
+	} else if m.Kind == hub.KindPublication {
+		way.latest = channel.StreamPosition{Offset: m.Pub.Offset, Epoch: m.Epoch}
+	}
+	w.trace("%s %s on node %d", s.name, describe(m), n.index)
+	n.hub.Publish(m)
+}
+
+// describe names a message in a trace.
+func describe(m *hub.Message) string {
+	if m.Kind == hub.KindCheck {
+		return fmt.Sprintf("check %d %s of round %d", m.Pub.Offset, m.Epoch, m.Round)
+	}
+	return fmt.Sprintf("change %d%s", m.Pub.Offset, m.Pub.Tags["n"])
+}
+
+// check begins a round on a node and reads the top of a stream, in two steps between which other things may
+// happen; or has a top that was read follow what is on its way. The broker tells a node of an ephemeral map
+// when something may be lost.
+func (w *mapWorld) check(s *simMap, n *mapNode) {
+	way := &s.ways[n.index]
+	suspect := way.suspect
+	if s.opts.Ephemeral {
+		if way.suspect = false; suspect && way.routed > 0 {
+			way.transit = append(way.transit, &hub.Message{
+				Channel: s.name, Kind: hub.KindCheck, Pub: &channel.Publication{},
+			})
+		}
+		return
+	}
+	switch {
+	case len(way.checks) > 0:
+		m := way.checks[0]
+		way.checks = way.checks[1:]
+		if m.Pub == nil {
+			top := s.position()
+			m.Epoch, m.Pub = top.Epoch, &channel.Publication{Offset: top.Offset}
+			way.checks = append(way.checks, m)
+			w.trace("%s: node %d reads top %v in round %d", s.name, n.index, top, m.Round)
+		} else if way.routed > 0 {
+			way.transit = append(way.transit, m)
+		}
+	case way.routed > 0:
+		way.checks = append(way.checks, &hub.Message{Channel: s.name, Kind: hub.KindCheck, Round: n.cfg.Rounds.Begin()})
+	}
+}
+
+// damage is what happens to a map beside changes: it is cleared, or its stream is trimmed.
+func (w *mapWorld) damage(s *simMap) {
+	n := w.random.IntN(8)
+	switch {
+	case n < 2 && w.honest:
+	case n < 2:
+		s.recreate()
+		for i := range s.ways {
+			s.ways[i].suspect = true
+		}
+		w.trace("%s is cleared: %s", s.name, s.epoch)
+	case n == 2:
+		s.stream = nil
+	case len(s.stream) > 1:
+		s.stream = s.stream[w.random.IntN(len(s.stream)):]
+	}
+}
+
+// crash is the last fault of a world, which is left to the checks.
+func (w *mapWorld) crash(s *simMap) {
+	n := w.random.IntN(6)
+	if w.honest || n > 1 {
+		return
+	}
+	top := s.top
+	if n == 0 {
+		s.recreate()
+		for s.top < top {
+			w.counter++
+			s.change(&channel.Publication{Key: s.key(w.random.IntN(s.keys)), Data: payload(w.random, w.counter), Tags: s.tags(w.random, 0)}, w.now, true)
+		}
+	}
+	s.crash()
+	w.trace("%s crashes at %d of %s", s.name, s.top, s.epoch)
+}
+
+// blame fails a client that was told of a loss where there was none.
+func (w *mapWorld) blame(c *mapClient) {
+	if w.honest {
+		c.fail("was told that it lost something")
+	}
+}
+
+// client has one client do something.
+func (w *mapWorld) client(c *mapClient) {
+	r := w.random
+	if c.connection == nil {
+		c.connect(r.IntN(2) == 0)
+		return
+	}
+	n := r.IntN(100)
+	switch {
+	case n < 4:
+		w.trace("%s vanishes", c.connection.id)
+		c.connection.env.s.Disconnect(protocol.DisconnectConnectionClosed)
+		c.lost()
+		return
+	case n < 7 && c.connection.conn.room < 0:
+		c.connection.conn.room = r.IntN(300)
+		return
+	case n < 45 && c.connection.conn.room >= 0:
+		c.connection.conn.room = -1
+		c.connection.env.s.Flush()
+		return
+	case !c.connected:
+		return
+	}
+	b := c.subs[r.IntN(len(c.subs))]
+	switch {
+	case b.next != nil && r.IntN(4) > 0:
+		c.command(b.ask(b.next))
+	case b.state == simOff:
+		c.command(b.begin())
+	case n < 55 || b.state == simLive && n < 62:
+		cmds := []*protocol.Command{b.unsubscribe()}
+		if r.IntN(3) == 0 {
+			cmds = append(cmds, b.begin())
+		}
+		c.command(cmds...)
+	}
+}
+
+// backend calls the server's API for some client.
+func (w *mapWorld) backend() {
+	r := w.random
+	c := w.clients[r.IntN(len(w.clients))]
+	if c.connection == nil || !c.connected {
+		return
+	}
+	s := c.connection.env
+	u := []protocol.Unsubscribe{protocol.UnsubscribeServer, {Code: 2502, Reason: "another"}}[r.IntN(2)]
+	switch b := c.subs[r.IntN(len(c.subs))]; r.IntN(4) {
+	case 0:
+		w.trace("server disconnects %s", c.connection.id)
+		s.s.Disconnect(protocol.DisconnectForceReconnect)
+	case 1:
+		s.s.Send([]byte(`"hi"`))
+	default:
+		w.trace("server unsubscribes %s from %s", c.connection.id, b.s.name)
+		s.s.Unsubscribe(b.s.name, u)
+	}
+}
+
+// read lets a client take what has arrived.
+func (w *mapWorld) read(l *mapConnection) {
+	for l.c.connection == l {
+		replies := l.conn.replies(l.c.enc)
+		if len(replies) == 0 {
+			break
+		}
+		for _, r := range replies {
+			if l.c.connection == l {
+				l.c.receive(r)
+			}
+		}
+	}
+	if l.c.connection == l && l.conn.closed != nil {
+		w.trace("%s closed %v", l.id, *l.conn.closed)
+		if l.conn.closed.Code == protocol.DisconnectInsufficientState.Code {
+			w.blame(l.c)
+		}
+		l.c.lost()
+	}
+}
+
+// execute does what a node would, and reports whether the effect is to be completed.
+func (w *mapWorld) execute(l *mapConnection, e effect.Effect) bool {
+	switch e := e.(type) {
+	case *effect.Connecting:
+		if e.Err = w.fault(40); e.Err == nil {
+			e.Identity.Known, e.Identity.User = true, l.c.name
+		}
+	case *effect.Subscribing:
+		known := l.of(l.sub(e.Request.Channel).s)
+		known.began, known.target = w.now, 0
+		if e.Err = w.fault(60); e.Err == nil {
+			e.Options = l.sub(e.Request.Channel).s.options()
+		}
+	case *effect.Page:
+		w.page(l, e)
+	case *effect.Attach:
+		for _, it := range e.Items {
+			w.attach(l, it)
+		}
+	case *effect.Detach:
+		w.detach(l, e.Items)
+	case *effect.Undo:
+		w.detach(l, e.Items)
+	case *effect.Close:
+		w.detach(l, e.Items)
+	case *effect.Join:
+		s := l.sub(e.Channel).s
+		l.of(s).live = s.top
+		if s.joined[l.id] {
+			l.c.fail("joined %s twice", s.name)
+		}
+		s.joined[l.id] = true
+	}
+	return e.Traits().Has(effect.Completes)
+}
+
+// page reads a page of a map.
+func (w *mapWorld) page(l *mapConnection, e *effect.Page) {
+	b := l.sub(e.Channel)
+	s := b.s
+	if e.Err = w.fault(80); e.Err != nil {
+		return
+	}
+	if f := e.Changes; f != nil {
+		e.History = s.history(*f)
+		if l.of(s).target == 0 {
+			l.of(s).target = s.top
+		}
+		l.of(s).near = f.Since.Offset+uint64(f.Limit) >= l.of(s).target
+		l.of(s).excused = !s.continues(channel.StreamPosition{Offset: f.Since.Offset, Epoch: b.sent.Epoch})
+		return
+	}
+	e.State = s.state(e.StateFilter)
+	if e.Cursor == "" {
+		l.of(s).frozen, l.of(s).floor = s.position(), s.top
+	}
+	l.of(s).excused = s.position().Epoch != l.of(s).frozen.Epoch
+	l.of(s).near = s.opts.Ephemeral || l.of(s).frozen.Offset+uint64(e.Limit) >= s.top
+	if s.opts.Ephemeral { // which means nothing
+		e.State.Top = channel.StreamPosition{Offset: s.top, Epoch: strconv.Itoa(s.incarnation)}
+	}
+}
+
+// unrouted tells whether a subscription is the node's first to an ephemeral map.
+func (w *mapWorld) unrouted(l *mapConnection, it *effect.AttachItem) bool {
+	s := l.sub(it.Channel).s
+	return s.opts.Ephemeral && s.ways[l.node.index].routed == 0
+}
+
+// attach subscribes in the broker, adds presence and reads the stream.
+func (w *mapWorld) attach(l *mapConnection, it *effect.AttachItem) {
+	b := l.sub(it.Channel)
+	s, way := b.s, &b.s.ways[l.node.index]
+	if it.Err = w.fault(60); it.Err != nil {
+		return
+	}
+	if w.unrouted(l, it) {
+		w.handOver(s, l.node)
+	}
+	way.routed++
+	if s.present[l.id]++; s.present[l.id] > 1 {
+		l.c.fail("present in %s twice", s.name)
+	}
+	it.ChannelID = s.id
+	l.of(s).top, l.of(s).live = s.position(), math.MaxUint64
+	if it.Positioned {
+		it.History = s.history(it.HistoryFilter)
+		l.of(s).excused = !w.attachable(l, b, it.Since.Offset)
+	}
+}
+
+// handOver has everything reach a node that is on its way there since an earlier subscription: it comes
+// before the broker's answer to the next one.
+func (w *mapWorld) handOver(s *simMap, n *mapNode) {
+	way := &s.ways[n.index]
+	for _, m := range way.transit {
+		n.take(w, s, m)
+	}
+	way.transit = nil
+	for n.hub.Deliver(100) {
+	}
+}
+
+// attachable tells whether a subscription can go live from an offset.
+func (w *mapWorld) attachable(l *mapConnection, b *mapSub, since uint64) bool {
+	s, epoch := b.s, b.sent.Epoch
+	if b.sent.Phase == phases.State {
+		epoch = l.of(s).frozen.Epoch
+	}
+	limit := s.opts.LiveLimit
+	if limit == 0 {
+		limit = s.opts.MaxPageSize
+	}
+	if !s.continues(channel.StreamPosition{Offset: since, Epoch: epoch}) || s.top-since > uint64(limit) {
+		return false
+	}
+	size := 0
+	for _, p := range s.truth[s.epoch][since:] {
+		if b.passes(p.Tags) {
+			size += recovery.Size(p)
+		}
+	}
+	return size <= recovery.Budget(l.node.cfg.QueueMaxSize, 1)
+}
+
+func (w *mapWorld) detach(l *mapConnection, items []effect.DetachItem) {
+	for _, it := range items {
+		s := l.sub(it.Channel).s
+		way := &s.ways[l.node.index]
+		if way.routed--; way.routed < 0 || s.present[l.id] != 1 {
+			l.c.fail("detached from %s without being attached", s.name)
+		}
+		if way.routed == 0 && !w.calm && w.random.IntN(2) == 0 {
+			w.trace("%s: node %d is unsubscribed, %d changes are dropped", s.name, l.node.index, len(way.transit))
+			way.transit = nil // the broker is unsubscribed
+		}
+		delete(s.present, l.id)
+		if it.Leave != s.joined[l.id] {
+			l.c.fail("leave %v of %s, joined %v", it.Leave, s.name, s.joined[l.id])
+		}
+		delete(s.joined, l.id)
+	}
+}
+
+// pause lets everything arrive, without checks: then no live subscription is behind what came to its node.
+func (w *mapWorld) pause() {
+	w.calm = true
+	for _, c := range w.clients {
+		w.wake(c)
+	}
+	w.settle()
+	for _, c := range w.clients {
+		for _, b := range c.subs {
+			if b.behind() {
+				b.fail("at %v, but %v came", b.at, b.way().latest)
+			}
+		}
+	}
+	w.calm = false
+}
+
+// comeToRest completes everything without further faults, and looks at what is left.
+func (w *mapWorld) comeToRest() error {
+	if w.random.IntN(3) == 0 {
+		w.pause()
+	}
+	for _, s := range w.maps {
+		w.crash(s)
+	}
+	w.calm = true
+	for round := range 12 {
+		for _, c := range w.clients {
+			w.wake(c)
+		}
+		for _, s := range w.maps {
+			for _, n := range w.nodes {
+				for range 3 {
+					w.check(s, n)
+				}
+			}
+		}
+		w.settle()
+		for t := 0; t < 25 && round < 11; t += 5 {
+			w.advance(5 * time.Second)
+			w.turn()
+		}
+	}
+	return w.verdict()
+}
+
+// wake makes a client do what it wants to.
+func (w *mapWorld) wake(c *mapClient) {
+	if c.connection == nil {
+		c.connect(false)
+		return
+	}
+	if c.connection.conn.room >= 0 {
+		c.connection.conn.room = -1
+		c.connection.env.s.Flush()
+	}
+	for _, b := range c.subs {
+		switch {
+		case !c.connected || c.connection == nil:
+		case b.next != nil:
+			c.command(b.ask(b.next))
+		case b.state == simOff && b.leaving == 0:
+			c.command(b.begin())
+		}
+	}
+}
+
+// settle works until nothing is left to do.
+func (w *mapWorld) settle() {
+	for n := 0; w.busy(); n++ {
+		if n > 100_000 {
+			panic(violation("no end"))
+		}
+		w.work()
+		for _, s := range w.maps {
+			for _, n := range w.nodes {
+				w.deliver(s, n)
+			}
+		}
+		w.turn()
+	}
+}
+
+func (w *mapWorld) busy() bool {
+	for _, s := range w.maps {
+		if len(s.ways[0].transit)+len(s.ways[1].transit) > 0 {
+			return true
+		}
+	}
+	for _, n := range w.nodes {
+		for n.hub.Deliver(100) {
+		}
+	}
+	return w.working()
+}
+
+// verdict says what is wrong in the end.
+func (w *mapWorld) verdict() error {
+	var problems []error
+	for _, c := range w.clients {
+		if len(c.waiting) > 0 {
+			problems = append(problems, fmt.Errorf("%s waits for answers: %v", c.name, c.waiting))
+		}
+		for _, b := range c.subs {
+			if problem := b.missing(); problem != "" {
+				problems = append(problems, fmt.Errorf("%s: %s: %s", c.name, b.s.name, problem))
+			}
+		}
+	}
+	for _, s := range w.maps {
+		n := len(w.clients)
+		if routed := s.ways[0].routed + s.ways[1].routed; routed != n || len(s.present) != n || len(s.joined) != n {
+			problems = append(problems, fmt.Errorf("%s: %d clients, but %d routed, %d present, %d joined", s.name, n, routed, len(s.present), len(s.joined)))
+		}
+	}
+	if n := w.nodes[0].hub.Subscribers() + w.nodes[1].hub.Subscribers(); n != len(w.clients)*len(w.maps) {
+		problems = append(problems, fmt.Errorf("%d in the hubs of %d", n, len(w.clients)*len(w.maps)))
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,46 @@
+// Package settings has what an application sets for the sessions of a node.
+package settings
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Session has the settings that all sessions of a node share. They are constant. Negative durations
+// switch a feature off.
+type Session struct {
+	// Version of the server, told to clients.
+	Version string
+	// NodeID and SendTime: contents of the connect result.
+	NodeID   string
+	SendTime bool
+
+	PingInterval       time.Duration
+	PongTimeout        time.Duration
+	StaleDelay         time.Duration
+	ExpiredDelay       time.Duration
+	ExpiredSubDelay    time.Duration
+	PresenceInterval   time.Duration
+	PositionMaxTimeLag time.Duration
+	ChannelLimit       int
+	ChannelMaxLength   int
+	QueueMaxSize       int
+	RecoveryLimit      int // publications; 0 for no limit
+	HistoryLimit       int // publications; 0 for no limit
+	CommandLimit       int // commands in progress before reading stops
+	PendingMaxSize     int // bytes of commands that wait for others
+	Handles            Handles
+	// ConnectDisconnects are what OneWay clients get for the errors with these codes.
+	ConnectDisconnects map[uint32]protocol.Disconnect
+
+	// Rounds of the node's checks of positions.
+	Rounds *hub.Rounds
+}
+
+// Handles says which handlers the application has.
+type Handles struct {
+	Subscribe, Publish, Presence, PresenceStats, History, RPC, Message, Refresh, SubRefresh bool
+	Connecting, Connected, Unsubscribed, Disconnected                                       bool
+}

@@ -1,0 +1,78 @@
+// Package terms has what is agreed for a subscription and few subscriptions have: filters, an expiration,
+// info in the channel, a feed.
+package terms
+
+import (
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/tagsfilter"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+)
+
+var (
+	errFilterOff = refusal.Because(protocol.ErrorBadRequest, "SubscribeOptions.AllowTagsFilter", "the subscription may not have a tags filter")
+	errFilter    = refusal.Because(protocol.ErrorBadRequest, "", "the tags filter is malformed")
+)
+
+// Terms of a subscription. They are shared, and never modified once Shared returned them.
+type Terms struct {
+	clientFilter, serverFilter *tagsfilter.Filter
+
+	ChanInfo []byte
+	ExpireAt int64 // Unix seconds, 0 for never
+	Feed     channel.Feed
+	// PresenceMaps are those of the options.
+	PresenceMaps []channel.PresenceMap
+}
+
+var plain Terms
+
+// Plain are the terms of most subscriptions.
+func Plain() *Terms { return &plain }
+
+// Shared returns terms to keep. Plain ones take no memory.
+func (t Terms) Shared() *Terms {
+	if t.clientFilter == nil && t.serverFilter == nil && t.ChanInfo == nil && t.ExpireAt == 0 && t.Feed == nil &&
+		len(t.PresenceMaps) == 0 {
+		return &plain
+	}
+	return &t
+}
+
+// SetFilters sets the server's filter of o, and the client's tf, each unless it is nil.
+func (t *Terms) SetFilters(o *channel.SubscribeOptions, tf *protocol.FilterNode) (err error) {
+	if tf != nil {
+		if !o.AllowTagsFilter {
+			return errFilterOff
+		}
+		if t.clientFilter, err = tagsfilter.Compile(tf); err != nil {
+			return errFilter
+		}
+	}
+	return t.SetServerFilter(o.ServerTagsFilter)
+}
+
+// SetServerFilter sets the server's filter unless it is nil.
+func (t *Terms) SetServerFilter(tf *protocol.FilterNode) error {
+	if tf == nil {
+		return nil
+	}
+	f, err := tagsfilter.Compile(tf)
+	if err == nil {
+		t.serverFilter = f
+	}
+	return err
+}
+
+// SameServerFilter tells whether both have the same server's filter.
+func (t *Terms) SameServerFilter(other *Terms) bool {
+	return t.serverFilter.ID() == other.serverFilter.ID()
+}
+
+// Filtered tells whether there is a filter.
+func (t *Terms) Filtered() bool { return t.clientFilter != nil || t.serverFilter != nil }
+
+// Passes tells whether the filters let a publication with these tags through.
+func (t *Terms) Passes(tags map[string]string) bool {
+	return t.serverFilter.Match(tags) && t.clientFilter.Match(tags)
+}
