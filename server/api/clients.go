@@ -13,6 +13,9 @@ const sourceServerAPI = 10
 // Subscribe executes a subscribe command.
 func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*SubscribeResult, error) {
 	o, err := e.options(r.Channel)
+	if err == nil && !o.stream() {
+		err = errServerSide
+	}
 	if err != nil {
 		return nil, e.failed(ctx, MethodSubscribe, r.Channel, err)
 	}

@@ -28,6 +28,8 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/consumers"
 	"github.com/gyrohq/gyro/server/engine"
+	"github.com/gyrohq/gyro/server/mapapi"
+	"github.com/gyrohq/gyro/server/namespace"
 	"github.com/gyrohq/gyro/server/origin"
 	"github.com/gyrohq/gyro/server/reserve"
 )
@@ -394,8 +396,13 @@ func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, e
 
 // newExecutor returns what executes the commands of the server API, by whichever way they come.
 func (a *App) newExecutor() *api.Executor {
+	return a.executor(a.meters.apiNode(a.node))
+}
+
+func (a *App) executor(node api.Node) *api.Executor {
 	return api.NewExecutor(api.Config{
-		Node: a.meters.apiNode(a.node), Channels: func() api.Channels { return a.inForce.Load() },
+		Node: node, Channels: func() api.Channels { return a.inForce.Load() },
+		Keyed:     &mapapi.Commands{Node: a.node, Channels: func() *namespace.Resolver { return a.inForce.Load().channels }},
 		BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log,
 	})
 }
@@ -405,10 +412,7 @@ func (a *App) newConsumers() (*consumers.Consumers, error) {
 	node, commands, meter := a.meters.consumers(a.node)
 	return consumers.New(consumers.Config{
 		List: a.cfg.Consumers, Commands: commands, Meter: meter, Logger: a.log,
-		Executor: api.NewExecutor(api.Config{
-			Node: node, Channels: func() api.Channels { return a.inForce.Load() },
-			BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log,
-		}),
+		Executor: a.executor(node),
 	})
 }
 

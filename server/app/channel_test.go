@@ -16,6 +16,9 @@ type options = config.ChannelOptions
 // historyOn and the like are building blocks of the tables below.
 func historyOn(o *options)  { o.HistorySize, o.HistoryTTL = 10, time.Minute }
 func presenceOn(o *options) { o.Presence = true }
+func mapOn(o *options) {
+	o.SubscriptionType, o.Map.Mode, o.AllowSubscribeForClient = "map", "persistent", true
+}
 
 // commandTests are outcomes of one command of a client.
 // The channel is ns:a unless the command names another; before the command runs,
@@ -48,7 +51,29 @@ var commandTests = []struct {
 	{name: "regex", edit: func(o *options) { o.ChannelRegex = "^é$" }, user: "u", insecure: true, command: `"subscribe":{"channel":"ns:é"}`, want: "ok"},
 	{name: "regex violated", edit: func(o *options) { o.ChannelRegex = "^é$" }, user: "u", insecure: true, command: `"subscribe":{"channel":"ns:a"}`, want: "error 107"},
 
-	{name: "map", user: "u", insecure: true, command: `"subscribe":{"channel":"ns:a","type":1}`, want: "error 108"},
+	{name: "map of a stream", user: "u", insecure: true, command: `"subscribe":{"channel":"ns:a","type":1}`, want: "error 103"},
+	{name: "stream of a map", edit: mapOn, user: "u", command: `"subscribe":{"channel":"ns:a"}`, want: "error 103"},
+	{name: "map", edit: mapOn, user: "u", command: `"subscribe":{"channel":"ns:a","type":1,"phase":2}`, want: "ok"},
+	{name: "another kind of map", edit: mapOn, user: "u", command: `"subscribe":{"channel":"ns:a","type":2,"phase":2}`, want: "error 103"},
+	{name: "publish to a map", edit: mapOn, user: "u", insecure: true, command: `"publish":{"channel":"ns:a","data":1}`, want: "error 103"},
+	{name: "set", edit: mapOn, user: "u", command: `"publish":{"channel":"ns:a","type":1,"key":"k","data":1}`, want: "error 103"},
+	{name: "set in a stream", user: "u", insecure: true, command: `"publish":{"channel":"ns:a","type":1,"key":"k","data":1}`, want: "error 103"},
+	{name: "set, insecure", edit: mapOn, insecure: true, command: `"publish":{"channel":"ns:a","type":1,"key":"k","data":1}`, want: "ok"},
+	{name: "set without key", edit: mapOn, insecure: true, command: `"publish":{"channel":"ns:a","type":1,"data":1}`, want: "error 107"},
+	{name: "set for client", edit: func(o *options) { mapOn(o); o.Map.AllowPublishForClient = true }, user: "u",
+		command: `"publish":{"channel":"ns:a","type":1,"key":"k","data":1}`, want: "ok"},
+	{name: "set for client, removal", edit: func(o *options) { mapOn(o); o.Map.AllowPublishForClient = true }, user: "u",
+		command: `"publish":{"channel":"ns:a","type":1,"key":"k","removed":true}`, want: "error 103"},
+	{name: "remove for client", edit: func(o *options) { mapOn(o); o.Map.AllowRemoveForClient = true }, user: "u",
+		command: `"publish":{"channel":"ns:a","type":1,"key":"k","removed":true}`, want: "ok"},
+	{name: "set for client, anonymous", edit: func(o *options) { mapOn(o); o.Map.AllowPublishForClient = true },
+		command: `"publish":{"channel":"ns:a","type":1,"key":"k","data":1}`, want: "error 103"},
+	{name: "set for subscriber only", edit: func(o *options) { mapOn(o); o.Map.AllowPublishForSubscriber = true }, user: "u",
+		command: `"publish":{"channel":"ns:a","type":1,"key":"k","data":1}`, want: "error 103"},
+	{name: "set with the user's key", edit: func(o *options) { mapOn(o); o.Map.AllowPublishForClient, o.Map.ClientKey = true, "user_id" }, user: "u",
+		command: `"publish":{"channel":"ns:a","type":1,"data":1}`, want: "ok"},
+	{name: "set with the key of no user", edit: func(o *options) { mapOn(o); o.Map.ClientKey = "user_id" }, insecure: true,
+		command: `"publish":{"channel":"ns:a","type":1,"data":1}`, want: "error 103"},
 	{name: "shared poll", user: "u", insecure: true, command: `"subscribe":{"channel":"ns:a","type":4}`, want: "error 108"},
 	{name: "private", edit: open, user: "u", insecure: true, command: `"subscribe":{"channel":"$ns:a"}`, want: "error 103"},
 	{name: "listed", edit: func(o *options) { o.AllowUserLimitedChannels = true }, user: "u", command: `"subscribe":{"channel":"ns:a#v,u"}`, want: "ok"},
@@ -336,4 +361,16 @@ func TestMaxLength(t *testing.T) {
 	refused("broadcast", got[strings.LastIndex(got, `{"error"`):], answer+"]}}")
 	_, got = s.post("/api/batch", `{"commands":[{"publish":{"channel":"123456789","data":1}}]}`)
 	refused("batch", got, `{"replies":[`+answer+`]}`)
+}
+
+// Clients subscribe to maps themselves.
+func TestServerSubscribesToNoMap(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) { addNamespace(cfg, "map", mapOn) })
+	if _, answer := s.post("/api/subscribe", `{"user":"u","channel":"map:a"}`); !strings.Contains(answer, `"code":107`) {
+		t.Error(answer)
+	}
+	if !strings.Contains(s.logged(), `"key":"channel.namespaces[map].subscription_type"`) {
+		t.Error(s.logged())
+	}
 }

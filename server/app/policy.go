@@ -102,6 +102,9 @@ func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishE
 	if err != nil {
 		return gyro.PublishReply{}, err
 	}
+	if e.Map {
+		return s.changing(c, ch, e)
+	}
 	decision := ch.DecidePublish(s.facts(c.UserID(), e.Subscribed), e.Data)
 	if decision.Err != nil {
 		return gyro.PublishReply{}, decision.Err
@@ -116,6 +119,22 @@ func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishE
 	o := grant.Publication(ch)
 	o.Delta = ch.DeltaPublish
 	return gyro.PublishReply{Options: o}, nil
+}
+
+// changing decides on a command that changes a map.
+func (s *snapshot) changing(c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
+	decision := ch.DecideMapChange(s.facts(c.UserID(), e.Subscribed), e.Removed)
+	if decision.Err != nil {
+		return reply, decision.Err
+	}
+	if reply.Map, err = grant.MapChange(ch.Options); err != nil {
+		return reply, err
+	}
+	if decision.By != namespace.Rules {
+		return s.backend.ChangeMap(c, ch, e, reply)
+	}
+	reply.Key, err = ch.MapKey(e.Key, c.ID(), c.UserID())
+	return reply, err
 }
 
 func (s *snapshot) presence(_ context.Context, c *gyro.Client, e gyro.PresenceEvent) (reply gyro.PresenceReply, err error) {

@@ -53,7 +53,8 @@ func TestFaultsOfBackends(t *testing.T) {
 	wish := regexp.MustCompile(`"wish":"([^"]*)"`)
 	commands := map[string]string{
 		"connect": `"connect":{"data":%s}`, "subscribe": `"subscribe":{"channel":"a","data":%s}`,
-		"publish": `"publish":{"channel":"a","data":%s}`, "rpc": `"rpc":{"method":"m","data":%s}`,
+		"map_publish": `"publish":{"channel":"map:a","type":1,"key":"k","data":%s}`,
+		"publish":     `"publish":{"channel":"a","data":%s}`, "rpc": `"rpc":{"method":"m","data":%s}`,
 	}
 	for _, c := range proxytest.Carriers {
 		t.Run(c.Name, func(t *testing.T) {
@@ -69,9 +70,13 @@ func TestFaultsOfBackends(t *testing.T) {
 				return nil, `{"result":{}}`
 			}))
 			s := startServer(t, asks(c, backend.Listener.Addr().String(), func(cfg *config.Config) {
-				for _, p := range []*config.Proxy{&cfg.Client.Proxy.Connect.Proxy, &cfg.Channel.Proxy.Subscribe, &cfg.Channel.Proxy.Publish, &cfg.RPC.Proxy} {
+				for _, p := range []*config.Proxy{&cfg.Client.Proxy.Connect.Proxy, &cfg.Channel.Proxy.Subscribe, &cfg.Channel.Proxy.Publish, &cfg.Channel.Proxy.MapPublish, &cfg.RPC.Proxy} {
 					p.Timeout, p.Breaker.Failures = 2*time.Second, 0
 				}
+				addNamespace(cfg, "map", func(o *config.ChannelOptions) {
+					mapOn(o)
+					o.Map.PublishProxyEnabled = true
+				})
 			}))
 			s.expected = "backend"
 			var wg sync.WaitGroup

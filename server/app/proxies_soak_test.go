@@ -70,6 +70,7 @@ func (s *flakyServer) config(timeout time.Duration) func(*config.Config) {
 		for _, p := range []*config.Proxy{
 			&cfg.Client.Proxy.Connect.Proxy, &cfg.Client.Proxy.Refresh.Proxy, &cfg.Channel.Proxy.Subscribe, &cfg.Channel.Proxy.Publish,
 			&cfg.Channel.Proxy.SubRefresh, &cfg.Channel.Proxy.CacheEmpty, &cfg.RPC.Proxy,
+			&cfg.Channel.Proxy.MapPublish, &cfg.Channel.Proxy.MapRemove,
 		} {
 			p.Timeout = timeout
 		}
@@ -77,6 +78,10 @@ func (s *flakyServer) config(timeout time.Duration) func(*config.Config) {
 		cfg.Channel.WithoutNamespace.SubRefreshProxyEnabled = true
 		cfg.Client.PresenceInterval, cfg.Client.ExpiredSubCloseDelay = 200*time.Millisecond, time.Millisecond
 		addNamespace(cfg, "plain", open)
+		addNamespace(cfg, "map", func(o *config.ChannelOptions) {
+			mapOn(o)
+			o.Map.PublishProxyEnabled, o.Map.RemoveProxyEnabled = true, true
+		})
 		addNamespace(cfg, "empty", func(o *config.ChannelOptions) {
 			open(o)
 			o.ForceRecovery, o.ForceRecoveryMode, o.AutoCacheRecover, o.CacheEmptyProxyEnabled = true, "cache", true, true
@@ -183,6 +188,10 @@ func (o *soul) live() {
 		return
 	}
 	for n := 10 + o.r.IntN(60); n > 0 && time.Now().Before(o.end); n-- {
+		entry := fmt.Sprintf(`"publish":{"channel":"map:a","type":1,"key":"%d",`, o.r.IntN(20))
+		if !o.try(entry+`"data":{}}`) || !o.try(entry+`"removed":true}`) {
+			return
+		}
 		if !o.try(`"publish":{"channel":"a","data":{"n":1}}`) || !o.try(`"rpc":{"method":"m","data":{}}`) {
 			return
 		}

@@ -40,6 +40,8 @@ var proxyMethods = map[string]func() (req, res proxyMessage){
 	"SubRefresh": func() (_, _ proxyMessage) { return new(message.SubRefreshRequest), new(message.SubRefreshResponse) },
 	"Publish":    func() (_, _ proxyMessage) { return new(message.PublishRequest), new(message.PublishResponse) },
 	"RPC":        func() (_, _ proxyMessage) { return new(message.RPCRequest), new(message.RPCResponse) },
+	"MapPublish": func() (_, _ proxyMessage) { return new(message.MapPublishRequest), new(message.MapPublishResponse) },
+	"MapRemove":  func() (_, _ proxyMessage) { return new(message.MapRemoveRequest), new(message.MapRemoveResponse) },
 	"NotifyCacheEmpty": func() (_, _ proxyMessage) {
 		return new(message.NotifyCacheEmptyRequest), new(message.NotifyCacheEmptyResponse)
 	},
@@ -166,6 +168,8 @@ func proxied(b *testBackend, edit func(*config.Config)) func(*config.Config) {
 		at(&cfg.Channel.Proxy.Subscribe, "Subscribe")
 		at(&cfg.Channel.Proxy.Publish, "Publish")
 		at(&cfg.Channel.Proxy.SubRefresh, "SubRefresh")
+		at(&cfg.Channel.Proxy.MapPublish, "MapPublish")
+		at(&cfg.Channel.Proxy.MapRemove, "MapRemove")
 		at(&cfg.Channel.Proxy.CacheEmpty, "NotifyCacheEmpty")
 		at(&cfg.RPC.Proxy, "RPC")
 		cfg.RPC.WithoutNamespace.ProxyEnabled = true
@@ -367,6 +371,61 @@ func TestPublishProxyResult(t *testing.T) {
 		}
 		if top := s.api("history", `{"channel":"a"}`); !strings.Contains(top, `"offset":3`) {
 			t.Error(top)
+		}
+	})
+}
+
+// What the backend makes of changes of a map.
+func TestMapProxies(t *testing.T) {
+	t.Parallel()
+	carriers(t, func(t *testing.T, b *testBackend) {
+		s := startProxied(t, b, func(cfg *config.Config) {
+			addNamespace(cfg, "map", func(o *config.ChannelOptions) {
+				mapOn(o)
+				o.DeltaPublish, o.AllowedDeltaTypes = true, []string{"fossil"}
+				o.Map.PublishProxyEnabled, o.Map.RemoveProxyEnabled = true, true
+			})
+		})
+		b.answer("Connect", `{"result":{"user":"42","info":{"n":1},"meta":{"t":1}}}`)
+		c := s.dial(nil)
+		c.Connect("")
+		c.Do(`"subscribe":{"channel":"map:a","type":1}`)
+		set, remove := `"publish":{"channel":"map:a","type":1,"key":"k","data":{"x":1}}`, `"publish":{"channel":"map:a","type":1,"key":"k","removed":true}`
+		for _, tt := range []struct{ event, answer, command, want string }{
+			{"MapPublish", `{}`, set, `k {"x":1} map[] false`},
+			{"MapPublish", `{"result":{"key":"other","data":null,"b64data":"MQ==","tags":{"a":"b"}}}`, set, `other null map[a:b] false`},
+			{"MapPublish", `{"result":{"b64data":"MQ=="}}`, set, `k 1 map[] false`},
+			{"MapPublish", `{"result":{"key_mode":"if_new"}}`, set, ``},
+			{"MapPublish", `{"error":{"code":403,"message":"no"}}`, set, `error 403`},
+			{"MapPublish", `{"result":{"b64data":"!"}}`, set, `error 100`},
+			{"MapPublish", `<html>`, set, `error 100`},
+			{"MapRemove", `{"error":{"code":403,"message":"no"}}`, remove, `error 403`},
+			{"MapRemove", `{"result":{"key":"other"}}`, remove, `other  map[a:b] true`},
+			{"MapRemove", `{"result":{"tags":{"c":"d"}}}`, remove, `k  map[c:d] true`},
+			{"MapRemove", `{}`, remove, ``},
+		} {
+			b.answer(tt.event, tt.answer)
+			got, _ := c.Outcome(tt.command)
+			if got == "ok" {
+				got = ""
+				if tt.want != "" {
+					pub := c.Pub()
+					got = fmt.Sprintf("%s %s %v %v", pub.Key, pub.Data, pub.Tags, pub.Removed)
+					if !pub.Removed && (pub.Info == nil || pub.Info.User != "42" || string(pub.Info.ConnInfo) != `{"n":1}`) {
+						t.Errorf("%s: info %+v", tt.answer, pub.Info)
+					}
+				}
+			}
+			if got != tt.want {
+				t.Errorf("%s: %s, want %s", tt.answer, got, tt.want)
+			}
+		}
+		about := `{"transport":"websocket","protocol":"json","encoding":"json","user":"42","channel":"map:a","key":"k"`
+		if got := without(b.last("MapPublish")); got != about+`,"data":{"x":1},"meta":{"t":1}}` {
+			t.Errorf("request %s", got)
+		}
+		if got := without(b.last("MapRemove")); got != about+`,"meta":{"t":1}}` {
+			t.Errorf("request %s", got)
 		}
 	})
 }

@@ -26,7 +26,7 @@ type Config struct {
 	PresenceManager  PresenceManager        `key:"presence_manager" doc:"Replaces the engine's presence manager."`
 	Brokers          []NamedBroker          `key:"brokers" doc:"Further brokers, for use by namespaces."`
 	PresenceManagers []NamedPresenceManager `key:"presence_managers" doc:"Further presence managers, for use by namespaces."`
-	MapBroker        MapBroker              `key:"map_broker" opt:"later" doc:"State of map channels."`
+	MapBroker        MapBroker              `key:"map_broker" doc:"State of map channels."`
 	Controller       Controller             `key:"controller" opt:"later" doc:"Separate cluster control channel."`
 	SharedPoll       SharedPoll             `key:"shared_poll" opt:"later" doc:"Shared poll channels."`
 

@@ -10,8 +10,8 @@ type Channel struct {
 		SubRefresh        Proxy `key:"sub_refresh"`
 		CacheEmpty        Proxy `key:"cache_empty"`
 		SubscribeStream   Proxy `key:"subscribe_stream"`
-		MapPublish        Proxy `key:"map_publish" opt:"later"`
-		MapRemove         Proxy `key:"map_remove" opt:"later"`
+		MapPublish        Proxy `key:"map_publish"`
+		MapRemove         Proxy `key:"map_remove"`
 		SharedPollRefresh Proxy `key:"shared_poll_refresh" opt:"later"`
 	} `key:"proxy"`
 	WithoutNamespace      ChannelOptions `key:"without_namespace" doc:"Options of channels without namespace."`
@@ -36,8 +36,8 @@ type ChannelOptions struct {
 	Presence           bool   `key:"presence" doc:"Know who is subscribed."`
 	JoinLeave          bool   `key:"join_leave" doc:"Send join and leave messages."`
 	ForcePushJoinLeave bool   `key:"force_push_join_leave" doc:"Send them to all subscribers, not only to those that ask."`
-	MapClientsPresence string `key:"map_clients_presence_channel_prefix" opt:"later,refused" doc:"Keep presence also in the map channel with this prefix, by connection."`
-	MapUsersPresence   string `key:"map_users_presence_channel_prefix" opt:"later,refused" doc:"Keep presence also in the map channel with this prefix, by user."`
+	MapClientsPresence string `key:"map_clients_presence_channel_prefix" doc:"Keep presence also in the map channel with this prefix, by connection."`
+	MapUsersPresence   string `key:"map_users_presence_channel_prefix" doc:"Keep presence also in the map channel with this prefix, by user."`
 
 	HistorySize       int           `key:"history_size" min:"0" doc:"Publications kept per channel."`
 	HistoryTTL        time.Duration `key:"history_ttl" opt:"seconds" min:"0" doc:"How long they are kept after the latest one; whole seconds."`
@@ -86,8 +86,8 @@ type ChannelOptions struct {
 	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
 	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" doc:"Publications of clients go into the stream."`
 
-	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" doc:"What clients must ask for; by default stream, and the others are not in this build."`
-	Map              MapOptions        `key:"map" opt:"later"`
+	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" doc:"What clients must ask for; by default stream. shared_poll is not in this build."`
+	Map              MapOptions        `key:"map"`
 	SharedPoll       SharedPollOptions `key:"shared_poll" opt:"later"`
 }
 
@@ -106,9 +106,9 @@ type MapOptions struct {
 	AllowRemoveForClient      bool          `key:"allow_remove_for_client" doc:"Users may remove."`
 	AllowRemoveForSubscriber  bool          `key:"allow_remove_for_subscriber" doc:"Subscribers may remove."`
 	AllowRemoveForAnonymous   bool          `key:"allow_remove_for_anonymous" doc:"Extends the two options above to anonymous connections."`
-	PublishProxyEnabled       bool          `key:"publish_proxy_enabled" opt:"refused" doc:"The backend decides on writes."`
+	PublishProxyEnabled       bool          `key:"publish_proxy_enabled" doc:"The backend decides on writes."`
 	PublishProxyName          string        `key:"publish_proxy_name" def:"default" doc:"default for channel.proxy.map_publish, else a name of proxies."`
-	RemoveProxyEnabled        bool          `key:"remove_proxy_enabled" opt:"refused" doc:"The backend decides on removals."`
+	RemoveProxyEnabled        bool          `key:"remove_proxy_enabled" doc:"The backend decides on removals."`
 	RemoveProxyName           string        `key:"remove_proxy_name" def:"default" doc:"default for channel.proxy.map_remove, else a name of proxies."`
 	DefaultPageSize           int           `key:"default_page_size" min:"0" doc:"Page size if the client names none; 0 for 100."`
 	MinPageSize               int           `key:"min_page_size" min:"0" doc:"Least page size; 0 for 100."`

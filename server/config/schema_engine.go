@@ -135,18 +135,18 @@ type Postgres struct {
 
 // MapBroker keeps the state of map channels.
 type MapBroker struct {
-	Type  string `key:"type" def:"memory" enum:"memory|redis|postgres"`
+	Type  string `key:"type" def:"memory" enum:"memory|redis|postgres" doc:"memory or redis; postgres is not in this build."`
 	Redis struct {
 		PrefixedRedis
 		CleanupInterval     time.Duration `key:"cleanup_interval" def:"1s" doc:"Period of removals of expired keys; negative for none."`
-		CleanupBatchSize    int           `key:"cleanup_batch_size" def:"100" doc:"Entries per channel and cycle."`
-		IdempotentResultTTL time.Duration `key:"idempotent_result_ttl" def:"5m"`
+		CleanupBatchSize    int           `key:"cleanup_batch_size" def:"100" idle:"all expired keys are removed in each cycle, in batches of 256" doc:"Entries per channel and cycle."`
+		IdempotentResultTTL time.Duration `key:"idempotent_result_ttl" def:"5m" min:"0" doc:"How long the result of a change with an idempotency key is kept."`
 		SkipPubSub          bool          `key:"skip_pub_sub" doc:"Update data without publishing."`
 	} `key:"redis"`
 	Postgres struct {
 		Postgres
 		TTLCheckInterval time.Duration `key:"ttl_check_interval" def:"1s" doc:"Period of the check for expired keys."`
-	} `key:"postgres"`
+	} `key:"postgres" opt:"later"`
 }
 
 // Controller carries control messages between nodes.

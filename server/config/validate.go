@@ -58,12 +58,12 @@ func (c *Config) checkSupported(p *problems) {
 		}
 	}
 	refuse("broker.type", c.Broker.Enabled && c.Broker.Type == TypePostgres)
-	refuse("map_broker.type", c.MapBroker.Type != TypeMemory)
+	refuse("map_broker.type", c.MapBroker.Type == TypePostgres)
 	for i, b := range c.Brokers {
 		refuse(element("brokers", i, b.Name)+".type", b.Enabled && b.Type == TypePostgres)
 	}
 	c.eachOptions(func(key string, o *ChannelOptions) {
-		refuse(key+".subscription_type", o.SubscriptionType != "" && o.SubscriptionType != TypeStream)
+		refuse(key+".subscription_type", o.SubscriptionType == TypeSharedPoll)
 	})
 }
 

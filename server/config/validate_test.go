@@ -205,15 +205,14 @@ var (
 		"opentelemetry.enabled", "graphite.enabled",
 	}
 	unsupportedOptions = []string{
-		"map.publish_proxy_enabled", "map.remove_proxy_enabled", "subscription_type", "map_clients_presence_channel_prefix",
-		"map_users_presence_channel_prefix",
+		"subscription_type",
 	}
 )
 
 // TestUnsupported switches every unsupported feature on by its key.
 func TestUnsupported(t *testing.T) {
 	values := map[string]string{
-		"broker.type": "postgres", "map_broker.type": "redis",
+		"broker.type": "postgres", "map_broker.type": "postgres",
 	}
 	for _, key := range unsupported {
 		var env []string
@@ -242,9 +241,7 @@ func TestUnsupported(t *testing.T) {
 		value := `true`
 		switch {
 		case key == "subscription_type":
-			value = `"map"`
-		case strings.HasSuffix(key, "prefix"):
-			value = `"x"`
+			value = `"shared_poll"`
 		}
 		option := `"` + strings.ReplaceAll(key, ".", `":{"`) + `":` + value + strings.Repeat("}", strings.Count(key, "."))
 		c := mustLoad(t, "c.json", `{"channel":{"without_namespace":{`+option+`}}}`)

@@ -57,6 +57,7 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 			brokers.add(b.Name, func() (broker.Broker, error) { return m.broker(element("brokers", i, b.Name), &b.Broker) })
 		}
 	}
+	m.maps(&brokers)
 	managers := newNamed(defaultPresence)
 	for i := range cfg.PresenceManagers {
 		p := &cfg.PresenceManagers[i]
@@ -71,6 +72,9 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 	}
 	s.Brokers = make(map[string]broker.Traits)
 	for name, i := range brokers.index {
+		if name == mapBroker {
+			continue
+		}
 		s.Brokers[name] = brokers.list[i].Describe()
 	}
 	s.brokerIndex, s.managerIndex = brokers.index, managers.index

@@ -10,19 +10,23 @@ import (
 )
 
 // redis makes the engine of a section. Its broker or its presence manager may remain unused.
-func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker, p config.RedisPresence) (*redis.Engine, error) {
+func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker, p config.RedisPresence, edit ...func(*redis.Config)) (*redis.Engine, error) {
 	_, name, _ := addresses(&c.Redis)
 	shards, err := RedisShards(key, &c.Redis)
 	if err != nil {
 		return nil, err
 	}
-	e, err := redis.New(redis.Config{
+	of := redis.Config{
 		Shards: shards, Prefix: cmp.Or(c.Prefix, defaultPrefix), StartTimeout: c.StartTimeout, Logger: m.log.With("key", key+"."+name),
 		HistoryUseLists: b.HistoryUseLists, HistoryMetaTTL: m.cfg.Channel.HistoryMetaTTL,
 		ShardedPubSubPartitions: b.Partitions,
 		PresenceTTL:             p.PresenceTTL, PresenceHashFieldTTL: p.PresenceHashFieldTTL,
 		PresenceUserMapping: p.PresenceUserMapping, PresenceFromReplicas: p.PresenceFromReplica,
-	})
+	}
+	for _, f := range edit {
+		f(&of)
+	}
+	e, err := redis.New(of)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}

@@ -43,9 +43,13 @@ func (s *Set) Routes(cfg *config.Config, channels *namespace.Resolver, before *R
 	}
 	var errs []error
 	add := func(key, name string, o *config.ChannelOptions) {
-		p := place{s.brokerIndex[o.BrokerName], s.managerIndex[o.PresenceManagerName]}
+		at, err := s.brokerOf(key, o)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		p := place{at, s.managerIndex[o.PresenceManagerName]}
 		if was, ok := r.places[name]; ok && was != p {
-			errs = append(errs, fmt.Errorf("%s: broker_name and presence_manager_name cannot change while the server runs", key))
+			errs = append(errs, fmt.Errorf("%s: broker_name, presence_manager_name and whether channels are maps cannot change while the server runs", key))
 		}
 		r.places[name] = p
 	}

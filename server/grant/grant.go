@@ -22,6 +22,8 @@ func Subscription(ch namespace.Channel, source namespace.Source) gyro.SubscribeO
 		AllowTagsFilter: ch.AllowTagsFilter,
 		BatchMaxDelay:   ch.BatchMaxDelay,
 		BatchMaxSize:    ch.BatchMaxSize,
+		Map:             mapSubscription(ch),
+		PresenceMaps:    presenceMaps(ch),
 		Source:          uint8(source),
 	}
 	if ch.ForceRecoveryMode == "cache" {

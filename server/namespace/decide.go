@@ -21,6 +21,9 @@ const (
 	SubscribeProxy
 	PublishProxy
 	StreamProxy
+	// MapPublishProxy and MapRemoveProxy: likewise, on changes of maps.
+	MapPublishProxy
+	MapRemoveProxy
 )
 
 // Source tells how a subscription came to be.
@@ -118,6 +121,8 @@ func (r *Resolver) Requested(name string, f Facts) (ch Channel, ignored, err err
 // protocol.ErrorNotAvailable.
 func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 	switch {
+	case c.Type != Stream:
+		return denied(c.wrongType(Stream))
 	case !c.ValidData(data):
 		return denied(c.wrongData())
 	case c.PublishProxyEnabled:
@@ -130,6 +135,43 @@ func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 		return Decision{}
 	}
 	return denied(c.deny(c.publishPermission(), f))
+}
+
+// DecideMapChange decides on a command that sets an entry of a map, or removes it.
+func (c Channel) DecideMapChange(f Facts, removes bool) Decision {
+	p := permission{"map.allow_publish_for_", "publish", c.Map.AllowPublishForClient, c.Map.AllowPublishForSubscriber, c.Map.AllowPublishForAnonymous}
+	proxy, by := c.Map.PublishProxyEnabled, MapPublishProxy
+	if removes {
+		p = permission{"map.allow_remove_for_", "remove", c.Map.AllowRemoveForClient, c.Map.AllowRemoveForSubscriber, c.Map.AllowRemoveForAnonymous}
+		proxy, by = c.Map.RemoveProxyEnabled, MapRemoveProxy
+	}
+	switch {
+	case c.Type < Map || c.Type > MapUsers:
+		return denied(c.wrongType(Map))
+	case proxy:
+		return Decision{By: by}
+	case p.to(f), f.Insecure:
+		return Decision{}
+	}
+	return denied(c.deny(p, f))
+}
+
+// MapKey returns the key of a change that the rules allow: the client's, or the one that map.client_key
+// makes it have. The error is a *refusal.Reason.
+func (c Channel) MapKey(key, client, user string) (string, error) {
+	switch c.Map.ClientKey {
+	case "client_id":
+		return client, nil
+	case "user_id":
+		if user == "" {
+			return "", c.refuse(protocol.ErrorPermissionDenied, "map.client_key", "user_id", ", and the client has no user")
+		}
+		return user, nil
+	}
+	if key == "" {
+		return "", errNoKey
+	}
+	return key, nil
 }
 
 // CheckPresence decides on a presence or presence stats command: nil or a

@@ -37,8 +37,10 @@ type Options struct {
 	// Name of the namespace; empty for channels without one.
 	Name string
 	// Type is SubscriptionType as a number.
-	Type  SubscriptionType
-	regex *regexp.Regexp
+	Type SubscriptionType
+	// ClientsMap and UsersMap are the options of the maps that show who is in a channel; nil without.
+	ClientsMap, UsersMap *Options
+	regex                *regexp.Regexp
 }
 
 // Resolver finds the options of channels. It is immutable and safe for concurrent use. Its
@@ -87,7 +89,23 @@ func NewResolver(cfg config.Channel) (*Resolver, error) {
 			return nil, err
 		}
 	}
+	r.linkPresence(r.plain)
+	for _, o := range r.options {
+		r.linkPresence(o)
+	}
 	return r, nil
+}
+
+// linkPresence finds the namespaces that the prefixes of presence maps begin with.
+func (r *Resolver) linkPresence(o *Options) {
+	if o.MapClientsPresence != "" {
+		ch, _ := r.Resolve(o.MapClientsPresence)
+		o.ClientsMap = ch.Options
+	}
+	if o.MapUsersPresence != "" {
+		ch, _ := r.Resolve(o.MapUsersPresence)
+		o.UsersMap = ch.Options
+	}
 }
 
 // Channel is a resolved channel name.

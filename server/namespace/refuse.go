@@ -20,6 +20,7 @@ var (
 	errNoRPC    = refusal.Because(protocol.ErrorNotAvailable, "rpc.without_namespace.proxy_enabled", "nobody answers RPC: no RPC proxy is enabled")
 	errRPCOff   = refusal.Because(protocol.ErrorNotAvailable, "rpc.namespaces[].proxy_enabled", "proxy_enabled is off in the method's RPC namespace")
 	errNoMethod = refusal.Because(protocol.ErrorMethodNotFound, "rpc.namespaces", "nobody answers this RPC method")
+	errNoKey    = refusal.Because(protocol.ErrorBadRequest, "", "the command names no key of the map")
 	errNoName   = refusal.Because(protocol.DisconnectBadRequest, "", "the command names no channel")
 )
 
@@ -51,27 +52,27 @@ func (o *Options) refuse(answer error, option, setting, more string) error {
 	return refusal.Because(answer, o.key(option), option+" is "+setting+where+more)
 }
 
-// permission has the options that permit an operation: allow_OPERATION_for_client,
-// allow_OPERATION_for_subscriber and allow_OPERATION_for_anonymous.
+// permission has the options that permit an operation: PREFIXclient, PREFIXsubscriber and
+// PREFIXanonymous.
 type permission struct {
-	operation                     string
+	prefix, operation             string
 	client, subscriber, anonymous bool
 }
 
 func (c Channel) subscribePermission() permission {
-	return permission{"subscribe", c.AllowSubscribeForClient, false, c.AllowSubscribeForAnonymous}
+	return permission{"allow_subscribe_for_", "subscribe", c.AllowSubscribeForClient, false, c.AllowSubscribeForAnonymous}
 }
 
 func (c Channel) publishPermission() permission {
-	return permission{"publish", c.AllowPublishForClient, c.AllowPublishForSubscriber, c.AllowPublishForAnonymous}
+	return permission{"allow_publish_for_", "publish", c.AllowPublishForClient, c.AllowPublishForSubscriber, c.AllowPublishForAnonymous}
 }
 
 func (c Channel) presencePermission() permission {
-	return permission{"presence", c.AllowPresenceForClient, c.AllowPresenceForSubscriber, c.AllowPresenceForAnonymous}
+	return permission{"allow_presence_for_", "presence", c.AllowPresenceForClient, c.AllowPresenceForSubscriber, c.AllowPresenceForAnonymous}
 }
 
 func (c Channel) historyPermission() permission {
-	return permission{"history", c.AllowHistoryForClient, c.AllowHistoryForSubscriber, c.AllowHistoryForAnonymous}
+	return permission{"allow_history_for_", "history", c.AllowHistoryForClient, c.AllowHistoryForSubscriber, c.AllowHistoryForAnonymous}
 }
 
 // to reports whether the options permit it in the situation f.
@@ -81,7 +82,7 @@ func (p permission) to(f Facts) bool {
 
 // deny is the refusal of an operation that p does not permit: it names the least that would.
 func (c Channel) deny(p permission, f Facts) error {
-	option, more := "allow_"+p.operation+"_for_", ""
+	option, more := p.prefix, ""
 	switch {
 	case p.client, p.subscriber && f.Subscribed:
 		option, more = option+"anonymous", ", and the client has no user"

@@ -18,7 +18,7 @@ import (
 // Event is what a backend is asked about.
 type Event uint8
 
-// Events. Nothing asks about MapPublish, MapRemove and SharedPollRefresh yet.
+// Events. Nothing asks about SharedPollRefresh yet.
 const (
 	Connect Event = iota
 	Refresh

@@ -135,6 +135,8 @@ func inUse(cfg *config.Config) map[use]place {
 		add(o.SubscribeProxyEnabled, Subscribe, o.SubscribeProxyName, "channel.proxy.subscribe", &d.Subscribe)
 		add(o.PublishProxyEnabled, Publish, o.PublishProxyName, "channel.proxy.publish", &d.Publish)
 		add(o.SubRefreshProxyEnabled, SubRefresh, o.SubRefreshProxyName, "channel.proxy.sub_refresh", &d.SubRefresh)
+		add(o.Map.PublishProxyEnabled, MapPublish, o.Map.PublishProxyName, "channel.proxy.map_publish", &d.MapPublish)
+		add(o.Map.RemoveProxyEnabled, MapRemove, o.Map.RemoveProxyName, "channel.proxy.map_remove", &d.MapRemove)
 		add(o.CacheEmptyProxyEnabled, CacheEmpty, o.CacheEmptyProxyName, "channel.proxy.cache_empty", &d.CacheEmpty)
 		add(o.SubscribeStreamProxyEnabled, SubscribeStream, o.SubscribeStreamProxyName, "channel.proxy.subscribe_stream", &d.SubscribeStream)
 	}

@@ -65,9 +65,11 @@ var groups = []group{
 		{"Publish proxy", options("publish_proxy_enabled"), "", ""},
 		{"Refresh of subscriptions by a proxy", options("sub_refresh_proxy_enabled"), "", ""},
 		{"Subscription streams by a proxy", options("subscribe_stream_proxy_enabled"), "", ""},
-		{"Map channels, shared poll channels", append(options("subscription_type", "map.publish_proxy_enabled", "map.remove_proxy_enabled",
-			"map_clients_presence_channel_prefix", "map_users_presence_channel_prefix"), "map_broker.type"), "",
-			"Keep the state in your backend; publish changes to a channel with history and force_recovery, or the whole state to one with force_recovery_mode cache. For who is there, use presence."},
+		{"Map channels, presence maps", append(options("map.mode", "map.publish_proxy_enabled", "map.remove_proxy_enabled",
+			"map_clients_presence_channel_prefix", "map_users_presence_channel_prefix"), "map_broker.redis.address"),
+			"Also with Redis Cluster. Entries in Redis are not shared with Centrifugo: move one kind of node after the other to a prefix of its own, or clear the maps.", ""},
+		{"Shared poll channels", options("subscription_type"), "",
+			"Keep the state in map channels, which the backend changes by the API, or poll by RPC from the client."},
 	}},
 	{"Backends", []feature{
 		{"Server API over HTTP, batch and legacy endpoint included", []string{"http_api.key", "http_api.error_mode"}, "", ""},
@@ -80,7 +82,7 @@ var groups = []group{
 		{"Memory", []string{"engine.type"}, "", ""},
 		{"Redis: shards, Sentinel, Cluster", []string{"engine.redis.address", "engine.redis.sentinel_address", "engine.redis.cluster_address"}, "Same keys and payloads: streams and presence are shared with Centrifugo.", ""},
 		{"NATS", []string{"broker.nats.url", "broker.nats.raw_mode.enabled"}, "Same subjects and payloads.", ""},
-		{"PostgreSQL", []string{"broker.type", "brokers[].type"}, "", "Use Redis, or NATS where no history is needed."},
+		{"PostgreSQL", []string{"broker.type", "brokers[].type", "map_broker.type"}, "", "Use Redis, or NATS where no history is needed."},
 		{"Separate controller", []string{"controller.enabled"}, "", "Remove the section: control messages go through the broker."},
 	}},
 	{"Operation", []feature{

@@ -1,0 +1,58 @@
+package backend
+
+import (
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/server/namespace"
+	"github.com/gyrohq/gyro/server/proxy"
+	"github.com/gyrohq/gyro/server/proxy/message"
+)
+
+// ChangeMap asks what becomes of a client's change of a map. reply has the options of the namespace, without
+// delta_publish, which does not count here.
+func (b *Backend) ChangeMap(c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent, reply gyro.PublishReply) (gyro.PublishReply, error) {
+	reply.Map.Delta = false
+	if e.Removed {
+		return b.removeKey(c, ch, e, reply)
+	}
+	p := b.Proxies.Of(proxy.MapPublish, ch.Map.PublishProxyName)
+	req := &message.MapPublishRequest{Channel: e.Channel, Key: e.Key}
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Labels = labelsOf(c)
+	req.Data, req.B64Data = payload(p, e.Data)
+	var res message.MapPublishResponse
+	if err := b.ask(c.Context(), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
+		return reply, err
+	}
+	r := res.Result
+	if r == nil {
+		return reply, nil
+	}
+	// Plain data wins here, as in the answers about publications.
+	var err error
+	if reply.Data = r.Data; reply.Data == nil {
+		if reply.Data, err = decoded(p, nil, r.B64Data, "b64data"); err != nil {
+			return reply, err
+		}
+	}
+	reply.Key, reply.Options.Tags, reply.Options.Version = r.Key, r.Tags, r.Version
+	o := &reply.Map
+	o.KeyMode, o.IdempotencyKey, o.VersionEpoch = channel.KeyMode(r.KeyMode), r.IdempotencyKey, r.VersionEpoch
+	o.Delta = r.Delta && !o.Ephemeral()
+	return reply, nil
+}
+
+func (b *Backend) removeKey(c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent, reply gyro.PublishReply) (gyro.PublishReply, error) {
+	p := b.Proxies.Of(proxy.MapRemove, ch.Map.RemoveProxyName)
+	req := &message.MapRemoveRequest{Channel: e.Channel, Key: e.Key}
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Labels = labelsOf(c)
+	var res message.MapRemoveResponse
+	if err := b.ask(c.Context(), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
+		return reply, err
+	}
+	if r := res.Result; r != nil {
+		reply.Key, reply.Options.Tags, reply.Map.IdempotencyKey = r.Key, r.Tags, r.IdempotencyKey
+	}
+	return reply, nil
+}
