@@ -89,7 +89,8 @@ step "Browser: gyro dev, tabs on its demo page, the examples that it shows, and 
 need jq jq
 need curl curl
 cd e2e/js
-"$rig" env E2E_GYRO="$gyro" E2E_PYTHON="$python/bin/python" npm run --silent browser
+go build -o "$cache/board" ../../examples/board
+"$rig" env E2E_GYRO="$gyro" E2E_PYTHON="$python/bin/python" E2E_BOARD="$cache/board" npm run --silent browser
 cd - >/dev/null
 
 step "Go: the example backends, with centrifuge-go"

@@ -202,6 +202,27 @@ export class SDK {
     return { inner, channel, number, next: e => inbox.next(e), none: e => inbox.none(e) };
   }
 
+  // map makes a subscription to a map and waits until it is live. entries() is what the client has. kind is
+  // that of the map: '', 'Clients' or 'Users'.
+  async map(client, channel, options = {}, kind = '') {
+    const inner = client.inner[`newMap${kind}Subscription`](channel, { minResubscribeDelay: 5, maxResubscribeDelay: 50, ...options });
+    const inbox = new Inbox(inner, ['subscribed', 'unsubscribed', 'sync', 'update', 'error']);
+    const has = new Map();
+    const value = e => kind ? e.info?.user ?? '' : this.decode(e.data);
+    inner.on('sync', ({ entries }) => { has.clear(); entries.forEach(e => has.set(e.key, value(e))); });
+    inner.on('update', u => u.removed ? has.delete(u.key) : has.set(u.key, value(u)));
+    inner.subscribe();
+    await inbox.next('subscribed');
+    return {
+      inner, channel, next: e => inbox.next(e), none: e => inbox.none(e),
+      entries: () => Object.fromEntries([...has].sort(([a], [b]) => a < b ? -1 : 1)),
+      // until waits for updates until the entries are as wanted.
+      async until(wanted) {
+        while (JSON.stringify(this.entries()) !== JSON.stringify(wanted)) await inbox.next('update');
+      },
+    };
+  }
+
   // publisher publishes to a channel until it is stopped.
   publisher(channel, base) {
     const publisher = new Publisher(channel, base);

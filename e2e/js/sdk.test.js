@@ -5,4 +5,4 @@ import { suite } from './scenarios.js';
 suite([
   ['websocket', 'json'], ['websocket', 'protobuf'], ['http_stream', 'json'], ['http_stream', 'protobuf'], ['sse', 'json'],
   ['sockjs-websocket', 'json'], ['sockjs-xhr-streaming', 'json'], ['sockjs-xhr-polling', 'json'], ['sockjs-eventsource', 'json'],
-], () => inNode);
+], () => inNode, { maps: true });

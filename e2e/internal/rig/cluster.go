@@ -28,7 +28,8 @@ func nodesOf() (int, error) {
 // startCluster runs the rig's number of nodes with the suites' configuration on its Redis, behind
 // one address. Clusters with different names do not know each other.
 func (r *Rig) startCluster(name string, env ...string) (*Server, error) {
-	env = append(env, "GYRO_ENGINE_TYPE=redis", "GYRO_ENGINE_REDIS_PREFIX="+name, "GYRO_ENGINE_REDIS_ADDRESS="+r.redis.Addr())
+	env = append(env, "GYRO_ENGINE_TYPE=redis", "GYRO_ENGINE_REDIS_PREFIX="+name, "GYRO_ENGINE_REDIS_ADDRESS="+r.redis.Addr(),
+		"GYRO_MAP_BROKER_TYPE=redis", "GYRO_MAP_BROKER_REDIS_PREFIX="+name+"-maps", "GYRO_MAP_BROKER_REDIS_ADDRESS="+r.redis.Addr())
 	s := &Server{}
 	for range r.nodes {
 		node, err := startConfigured(r.dir, r.tls, env...)
