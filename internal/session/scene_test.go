@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -167,15 +168,16 @@ func (w *scene) fault(n int) error {
 	}[w.random.IntN(4)]
 }
 
-// simulate lives a world through. Whatever its judges panic with becomes an error.
+// simulate lives a world through. A panic becomes an error, so that the test can name the seed: with a stack,
+// unless it is a judge's.
 func (w *scene) simulate(run func() error) (err error) {
 	defer func() {
-		if r := recover(); r != nil {
-			v, ok := r.(violation)
-			if !ok && w.log == nil {
-				panic(r)
-			}
-			err = fmt.Errorf("%v%v", v, r)
+		switch r := recover().(type) {
+		case nil:
+		case violation:
+			err = errors.New(string(r))
+		default:
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 	}()
 	return run()
