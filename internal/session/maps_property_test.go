@@ -438,6 +438,7 @@ func (w *mapWorld) wake(c *mapClient) {
 
 // settle works until nothing is left to do.
 func (w *mapWorld) settle() {
+	w.turn() // clients may have something to read
 	for n := 0; w.busy(); n++ {
 		if n > 100_000 {
 			panic(violation("no end"))
