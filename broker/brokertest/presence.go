@@ -212,7 +212,7 @@ func testPresenceAbandoned(f *presenceFixture) {
 // entries live.
 func testPresenceMany(f *presenceFixture) {
 	ch := f.name()
-	const workers, each = 20, 25
+	const workers, each = 20, 10
 	const n = workers * each
 	var pairs []string
 	for i := range n {
