@@ -167,8 +167,8 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, in
 		if it.Info != nil {
 			err = g.Presence.Add(ctx, it.Channel, it.Info)
 		}
-		if err == nil {
-			err = g.Appear(ctx, it.Member, it.Maps)
+		if err == nil && it.Appears != nil {
+			err = g.Appear(ctx, it.Appears.Info, it.Appears.Maps)
 		}
 		if err == nil && it.Fragile {
 			g.Fragile(it.Channel)
@@ -188,7 +188,10 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, in
 		return
 	}
 	o.Failed("subscribe", it.Channel, it.Err)
-	undo := effect.DetachItem{Channel: it.Channel, Presence: it.Info != nil, Info: it.Info, Maps: it.Maps}
+	undo := effect.DetachItem{Channel: it.Channel, Presence: it.Info != nil, Info: it.Info}
+	if it.Appears != nil {
+		undo.Maps = it.Appears.Maps
+	}
 	if err := g.Detach(o, &undo); err != nil {
 		o.Failed("undoing subscribe", it.Channel, err)
 	}

@@ -256,9 +256,10 @@ func (a *Attach) Only(item *AttachItem) *Attach {
 // presence and reads the stream, in this order. If a step fails, it undoes those before.
 type AttachItem struct {
 	Channel string
-	// Info is that for the presence, or nil. Member is that for Maps, which the client appears in.
-	Info, Member *channel.ClientInfo
-	Maps         []channel.PresenceMap
+	// Info is that for the presence, or nil.
+	Info *channel.ClientInfo
+	// Appears says which maps the client appears in; nil: in none. Few subscriptions have it.
+	Appears *Appearance
 	// Positioned is set if the attach has to read the stream.
 	Positioned bool
 	// Fragile is set if the channel has no stream and the subscriber has to hear of losses.
@@ -275,16 +276,22 @@ type AttachItem struct {
 	Ref any
 }
 
+// Appearance is what maps show of a client that is in a channel.
+type Appearance struct {
+	Info *channel.ClientInfo
+	Maps []channel.PresenceMap
+}
+
 // DetachItem is one subscription to end: the detach removes presence, publishes the leave,
 // unsubscribes at the broker and tells the application, in this order.
 type DetachItem struct {
 	Channel    string
 	Presence   bool
 	Leave      bool
+	ServerSide bool
 	Info       *channel.ClientInfo
 	Feed       channel.Feed          // to be closed; nil if there is none
 	Maps       []channel.PresenceMap // that the client disappears from
-	ServerSide bool
 	Reason     protocol.Unsubscribe
 }
 

@@ -100,12 +100,12 @@ func (s *Session) catchUp(b *Subscription, id uint32) {
 		s.attachMap(b, id)
 		return
 	}
-	s.advance(b, id, b.setup.request)
+	s.advance(b, id, b.setup.subscribing.Request)
 }
 
 func (s *Session) attachMap(b *Subscription, id uint32) {
 	b.setup.catchup.reading = true
-	attach := b.setup.attach.Only(b.establish(b.setup.request))
+	attach := b.setup.attach.Only(b.establish(b.setup.subscribing.Request))
 	attach.ID, attach.Outlives = id, s.leaving()
 	s.start(attach)
 }
@@ -113,7 +113,7 @@ func (s *Session) attachMap(b *Subscription, id uint32) {
 // advance does what a request leads to.
 func (s *Session) advance(b *Subscription, id uint32, req *protocol.SubscribeRequest) {
 	c := b.setup.catchup
-	b.setup.request, c.reading, c.page = req, true, phases.Page{}
+	b.setup.subscribing.Request, c.reading, c.page = req, true, phases.Page{}
 	page := &effect.Page{Channel: b.channel, ID: id, Ref: b}
 	switch step, err := c.Ask(req); {
 	case err != nil:
@@ -176,7 +176,7 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
 	defer room.reset()
 	r, c := &room.result, b.setup.catchup
 	*r = protocol.SubscribeResult{
-		Type: int32(channel.MapData), Phase: b.setup.request.Phase,
+		Type: int32(channel.MapData), Phase: b.setup.subscribing.Request.Phase,
 		Cursor: page.Cursor, Epoch: page.Position.Epoch, Offset: page.Position.Offset,
 	}
 	var err error
@@ -204,7 +204,7 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
 func (b *Subscription) caughtUp(of *subscribed) error {
 	was, r := b.setup, &of.result
 	r.Type, r.Positioned, r.Data, r.Expires, r.TTL = int32(channel.MapData), false, nil, false, 0
-	r.WasRecovering = was.request.Recover && was.request.Phase != phases.State
+	r.WasRecovering = was.subscribing.Request.Recover && was.subscribing.Request.Phase != phases.State
 	r.Recovered = r.WasRecovering
 	r.PublishDebounce = uint32(was.opts.Map.PublishDebounce / time.Millisecond)
 	return b.putEntries(of, &was.catchup.page)

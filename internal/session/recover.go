@@ -17,7 +17,7 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *subscri
 	defer func() { b.s.env.Explain(reason.CommandRefused, b.channel, err) }()
 	was, r := b.setup, &of.result
 	b.result(r, it)
-	r.WasRecovering = was.request.Recover || was.recover
+	r.WasRecovering = was.subscribing.Request.Recover || was.recovers()
 	var missed []*channel.Publication
 	if b.at.Positioned {
 		b.at.Offset, b.at.Epoch = it.Top.Offset, it.Top.Epoch
@@ -27,8 +27,8 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *subscri
 		}
 		r.Epoch, r.Offset = it.Top.Epoch, it.Top.Offset
 	}
-	if was.recover {
-		m, ok, err := recovery.Resume(was.strategy(), b.asks(was.request), it.History, budget)
+	if was.recovers() {
+		m, ok, err := recovery.Resume(was.strategy(), b.asks(was.subscribing.Request), it.History, budget)
 		b.s.env.Counts().Recovered(ok, len(m.Publications))
 		if err != nil {
 			return nil, err
@@ -59,6 +59,14 @@ func (w *setup) strategy() recovery.Strategy {
 		return recovery.Map
 	}
 	return recovery.Of(w.opts.RecoveryMode)
+}
+
+// recovers reports whether the subscription gets what it missed.
+func (w *setup) recovers() bool {
+	if m := w.opts.Map; m != nil {
+		return !m.Ephemeral
+	}
+	return w.opts.Recoverable && (w.subscribing.Request.Recover || w.opts.AutoRecover && w.strategy().Automatic())
 }
 
 // asks returns what the strategy has to know of the subscriber.

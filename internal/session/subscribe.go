@@ -58,12 +58,8 @@ type Subscription struct {
 
 // setup is what is needed until the reply is out.
 type setup struct {
-	// What the client asked for, and what the application granted.
-	request *protocol.SubscribeRequest
-	opts    *channel.SubscribeOptions
-	feed    channel.Feed
-	recover bool
-	catchup *catchup // nil unless the channel is a map
+	opts    *channel.SubscribeOptions // that the application granted
+	catchup *catchup                  // nil unless the channel is a map
 	// buffer holds the messages of the channel until the reply is out.
 	buffer track.Buffer
 	// ended is set if an unsubscribe came meanwhile. The subscription then ends as soon as
@@ -74,7 +70,7 @@ type setup struct {
 	unsubscribers []uint32
 	unsubscribeBy int64
 
-	// The effects that make the subscription are here to be allocated at once.
+	// The effects that make the subscription are here to be allocated at once. subscribing has the request.
 	subscribing effect.Subscribing
 	attach      effect.Attach
 	item        effect.AttachItem
@@ -132,7 +128,7 @@ func (s *Session) fits(ch string) bool {
 
 // reserve adds a new subscription, which is not yet in the hub.
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
-	b := &Subscription{s: s, channel: ch, terms: terms.Plain(), setup: &setup{request: req}}
+	b := &Subscription{s: s, channel: ch, terms: terms.Plain(), setup: &setup{subscribing: effect.Subscribing{Request: req}}}
 	b.at.Form = s.via.Form
 	s.subs.Add(b)
 	return b
@@ -157,8 +153,8 @@ func (s *Session) subscribing(e *effect.Subscribing) {
 	b := e.Ref.(*Subscription)
 	err := e.Err
 	if err == nil {
-		b.clientRefresh, b.setup.feed = e.ClientRefresh, e.Feed
-		if err = b.accept(&e.Options, b.setup.request); err != nil {
+		b.clientRefresh = e.ClientRefresh
+		if err = b.accept(&e.Options, e.Feed, b.setup.subscribing.Request); err != nil {
 			s.env.Explain(reason.CommandRefused, b.channel, err)
 		}
 	}
@@ -172,7 +168,7 @@ func (s *Session) subscribing(e *effect.Subscribing) {
 		s.catchUp(b, e.ID)
 		return
 	}
-	attach := b.setup.attach.Only(b.establish(b.setup.request))
+	attach := b.setup.attach.Only(b.establish(b.setup.subscribing.Request))
 	attach.ID, attach.Outlives = e.ID, s.leaving()
 	s.start(attach)
 }
@@ -191,14 +187,14 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 	}
 	r := *req
 	r.Tf = nil // clients cannot filter what they did not subscribe to
-	if err := b.accept(&opts, &r); err != nil {
+	if err := b.accept(&opts, nil, &r); err != nil {
 		return nil, err
 	}
 	return b.establish(&r), nil
 }
 
 // accept makes the checks after the application's decision.
-func (b *Subscription) accept(o *channel.SubscribeOptions, req *protocol.SubscribeRequest) error {
+func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, req *protocol.SubscribeRequest) error {
 	s := b.s
 	switch kind := int32(o.Kind()); {
 	case kind != 0 && b.serverSide:
@@ -210,7 +206,7 @@ func (b *Subscription) accept(o *channel.SubscribeOptions, req *protocol.Subscri
 	}
 	b.setup.opts = o
 	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
-	t := terms.Terms{ChanInfo: o.ChanInfo, ExpireAt: s.capExpiry(channel.ToUnix(o.ExpireAt)), Feed: b.setup.feed, PresenceMaps: o.PresenceMaps}
+	t := terms.Terms{ChanInfo: o.ChanInfo, ExpireAt: s.capExpiry(channel.ToUnix(o.ExpireAt)), Feed: feed, PresenceMaps: o.PresenceMaps}
 	if s.past(t.ExpireAt) {
 		return reason.SubExpired
 	}
@@ -236,13 +232,9 @@ func (b *Subscription) accept(o *channel.SubscribeOptions, req *protocol.Subscri
 // establish starts buffering and seats the subscription in the hub.
 func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachItem {
 	s, o, strategy := b.s, b.setup.opts, b.setup.strategy()
-	b.setup.recover = o.Recoverable && (req.Recover || o.AutoRecover && strategy.Automatic())
-	if o.Map != nil {
-		b.setup.recover = !o.Map.Ephemeral
-	}
 	item := &b.setup.item
 	item.Channel, item.Positioned, item.Ref = b.channel, b.at.Positioned, b
-	if b.setup.recover {
+	if b.setup.recovers() {
 		r := b.asks(req)
 		if item.HistoryFilter = strategy.Query(r); strategy.Latest() {
 			item.Latest = &r.Since
@@ -252,8 +244,8 @@ func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachI
 	if o.Presence {
 		item.Info = b.info()
 	}
-	if item.Maps = o.PresenceMaps; len(item.Maps) > 0 {
-		item.Member = b.info()
+	if maps := o.PresenceMaps; len(maps) > 0 {
+		item.Appears = &effect.Appearance{Info: b.info(), Maps: maps}
 	}
 	b.state = subAttaching
 	s.env.Join(b)
@@ -303,7 +295,7 @@ func (s *Session) commandAttached(e *effect.Attach) {
 		// What came before, and what was lost before, is in the entries, which are read from now on.
 		c.attached, c.lost, b.setup.buffer, b.state = true, false, nil, subCatching
 		s.inflight++
-		s.advance(b, e.ID, b.setup.request)
+		s.advance(b, e.ID, b.setup.subscribing.Request)
 		return
 	}
 	s.replyLive(b, e.ID, it)
@@ -448,7 +440,7 @@ func (b *Subscription) result(r *protocol.SubscribeResult, it *effect.AttachItem
 	if b.clientRefresh {
 		r.Expires, r.TTL = b.s.remaining(b.terms.ExpireAt)
 	}
-	if b.setup.request.Flag&flagCompaction != 0 && o.AllowCompaction && it.ChannelID > 0 {
+	if b.setup.subscribing.Request.Flag&flagCompaction != 0 && o.AllowCompaction && it.ChannelID > 0 {
 		b.at.Form |= hub.Compact
 		r.ID = it.ChannelID
 	}

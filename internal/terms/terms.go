@@ -36,7 +36,8 @@ func (t Terms) Shared() *Terms {
 		len(t.PresenceMaps) == 0 {
 		return &plain
 	}
-	return &t
+	kept := t // only this takes memory
+	return &kept
 }
 
 // SetFilters sets the server's filter of o, and the client's tf, each unless it is nil.
