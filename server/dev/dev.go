@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -132,7 +133,16 @@ var (
 	animals    = []string{"badger", "crane", "dolphin", "falcon", "gecko", "heron", "ibex", "lynx", "marten", "newt", "otter", "panda", "quail", "raven", "seal", "wren"}
 )
 
-// User makes up the name of a demo user.
+// firstUser and users choose the next name.
+var (
+	firstUser = mathrand.Uint32()
+	users     atomic.Uint32
+)
+
+// User makes up the name of a demo user. 256 in a row differ, so two tabs of a newcomer do. Any goroutine may
+// call it.
 func User() string {
-	return adjectives[mathrand.IntN(len(adjectives))] + "-" + animals[mathrand.IntN(len(animals))]
+	const step = 149 // odd, so that all names come
+	n := int((firstUser + step*users.Add(1)) % uint32(len(adjectives)*len(animals)))
+	return adjectives[n/len(animals)] + "-" + animals[n%len(animals)]
 }

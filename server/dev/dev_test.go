@@ -128,3 +128,14 @@ func TestUser(t *testing.T) {
 		t.Errorf("token of %q: %+v %v", user, got, err)
 	}
 }
+
+// Two tabs of a newcomer are two users: as many in a row as there are names.
+func TestUsersDiffer(t *testing.T) {
+	names := make(map[string]bool)
+	for range len(adjectives) * len(animals) / 2 { // other tests take names, too
+		names[User()] = true
+	}
+	if len(names) != len(adjectives)*len(animals)/2 {
+		t.Errorf("%d names", len(names))
+	}
+}
