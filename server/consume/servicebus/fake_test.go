@@ -60,6 +60,7 @@ type fakeLink struct {
 	address, reply string
 	attach         frame
 	attached       bool
+	ended          bool // by the fake
 	since          time.Time
 	session        *string
 	credit, count  uint32
@@ -213,9 +214,15 @@ func (c *fakeConn) handle(f *frame) {
 	case codeDisposition:
 		c.disposition(f)
 	case codeDetach:
-		handle := field[uint32](f, 0)
-		c.drop(func(l *fakeLink) bool { return l.channel == f.channel && l.handle == handle })
-		c.send(f.channel, codeDetach, nil, handle, true)
+		handle, ended := field[uint32](f, 0), false
+		c.drop(func(l *fakeLink) bool {
+			found := l.channel == f.channel && l.handle == handle
+			ended = ended || found && l.ended
+			return found
+		})
+		if !ended { // otherwise the client only confirms, and may already use the handle for another link
+			c.send(f.channel, codeDetach, nil, handle, true)
+		}
 	case codeEnd:
 		c.drop(func(l *fakeLink) bool { return l.channel == f.channel })
 		c.send(f.channel, codeEnd, nil)
@@ -287,7 +294,7 @@ func (l *fakeLink) confirm(filter, properties any) {
 
 // expire ends a request for a session, of which there is none.
 func (l *fakeLink) expire() {
-	l.attached = true
+	l.attached, l.ended = true, true
 	l.accepts++
 	l.send(l.channel, codeAttach, nil, field[string](&l.attach, 0), l.handle, false, field[any](&l.attach, 3), field[any](&l.attach, 4),
 		nil, field[any](&l.attach, 6), nil, nil, uint32(0))
