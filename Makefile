@@ -1,7 +1,7 @@
 # Everything installs by itself what it needs. `make run` and `make test` are the
 # two commands to know; see CONTRIBUTING.md for the rest.
 
-MODULES     := . broker/nats broker/redis metrics transport/webtransport server examples/accounts e2e tools
+MODULES     := . broker/nats broker/postgres broker/redis metrics transport/webtransport server examples/accounts e2e tools
 GOLANGCI    := v2.12.2
 BIN         := $(CURDIR)/.bin
 FUZZTIME    ?= 20s
@@ -27,13 +27,13 @@ test: check-generated unit cross deploy e2e
 DISTORTED := Alloc|Budget
 unit:
 	scripts/needs.sh
-	$(GO) test -race ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/... ./examples/accounts/...
+	$(GO) test -race ./... ./broker/nats/... ./broker/postgres/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/... ./examples/accounts/...
 	$(GO) test -count=1 ./tools/... # they read docs and deploy, whose changes the test cache does not see
 	$(GO) test -run '$(DISTORTED)' $$(grep -rlE --include='*_test.go' --exclude-dir='.?*' 'func Test\w*($(DISTORTED))' * | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 # Systems that the code has files for, and 32 bits. The server has no such files, and its dependencies take
 # minutes to compile: cross-server builds it, before a release.
-LIBRARY := ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./transport/webtransport/...
+LIBRARY := ./... ./broker/nats/... ./broker/postgres/... ./broker/redis/... ./metrics/... ./transport/webtransport/...
 cross:
 	GOOS=linux GOARCH=386 $(GO) build $(LIBRARY)
 	GOOS=darwin GOARCH=arm64 $(GO) build $(LIBRARY)
@@ -88,7 +88,7 @@ test-redis-versions:
 	scripts/redis-versions.sh
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./... ./broker/nats/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/...
+	$(GO) test -run '^$$' -bench . -benchmem ./... ./broker/nats/... ./broker/postgres/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/...
 
 # Every fuzz target for FUZZTIME.
 fuzz:

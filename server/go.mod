@@ -12,6 +12,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/gyrohq/gyro v0.1.0
 	github.com/gyrohq/gyro/broker/nats v0.1.0
+	github.com/gyrohq/gyro/broker/postgres v0.1.0
 	github.com/gyrohq/gyro/broker/redis v0.1.0
 	github.com/gyrohq/gyro/metrics v0.1.0
 	github.com/gyrohq/gyro/transport/webtransport v0.1.0

@@ -21,7 +21,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/server/consume/consumetest"
-	"github.com/gyrohq/gyro/server/internal/postgrestest"
+	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 )
 
 func must[T any](v T, err error) T {

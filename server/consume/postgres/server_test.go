@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
-	"github.com/gyrohq/gyro/server/internal/postgrestest"
+	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 )
 
 // shared is the PostgreSQL of all tests; each has a database of its own.

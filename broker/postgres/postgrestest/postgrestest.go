@@ -15,6 +15,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,12 +33,14 @@ type Options struct {
 	Settings []string
 }
 
-// Server is a PostgreSQL.
+// Server is a PostgreSQL. Only Database, Do and Port may be called at a time.
 type Server struct {
-	dir  string
-	port int
-	cmd  *exec.Cmd
-	attr *syscall.SysProcAttr // of its processes, which may not be those of root
+	dir      string
+	port     int
+	settings []string
+	cmd      *exec.Cmd
+	attr     *syscall.SysProcAttr // of its processes, which may not be those of root
+	number   atomic.Int64         // of databases
 }
 
 // Start starts a server and waits until it answers. The caller calls Stop.
@@ -70,7 +73,8 @@ func (s *Server) start(o Options) (err error) {
 			return err
 		}
 	}
-	return s.run(data, o.Settings)
+	s.settings = o.Settings
+	return s.run()
 }
 
 // own gives a file to the user who runs PostgreSQL, which refuses to run as root.
@@ -89,17 +93,19 @@ func (s *Server) own(path string) error {
 }
 
 // run starts the process and waits until it answers.
-func (s *Server) run(data string, settings []string) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
+func (s *Server) run() error {
+	if s.port == 0 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		s.port = l.Addr().(*net.TCPAddr).Port
+		if err := l.Close(); err != nil {
+			return err
+		}
 	}
-	s.port = l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		return err
-	}
-	args := []string{"-D", data, "-p", strconv.Itoa(s.port), "-k", s.dir, "-c", "listen_addresses=127.0.0.1"}
-	for _, setting := range settings {
+	args := []string{"-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.port), "-k", s.dir, "-c", "listen_addresses=127.0.0.1"}
+	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
 	cmd := exec.Command(program("postgres"), args...)
@@ -129,6 +135,37 @@ func (s *Server) Stop() {
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
 	}
+}
+
+// Kill ends the server as a crash does. What was committed stays.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Signal(syscall.SIGQUIT) // all of its processes end at once
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// Restart starts a server again that was killed, on the same port.
+func (s *Server) Restart() error { return s.run() }
+
+// Database makes a database and returns its name.
+func (s *Server) Database(ctx context.Context) (string, error) {
+	name := fmt.Sprint("test", s.number.Add(1))
+	return name, s.Do(ctx, "postgres", "CREATE DATABASE "+name)
+}
+
+// Do executes a statement in a database.
+func (s *Server) Do(ctx context.Context, database, sql string) error {
+	conn, err := pgx.Connect(ctx, s.Socket(database))
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, sql)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+// Cut ends all connections to a database.
+func (s *Server) Cut(ctx context.Context, database string) error {
+	return s.Do(ctx, "postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '"+database+"'")
 }
 
 // Port is that on 127.0.0.1.

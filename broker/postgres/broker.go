@@ -1,0 +1,387 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres/internal/commit"
+	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
+	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
+	"github.com/gyrohq/gyro/broker/postgres/internal/row"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Broker is a broker on PostgreSQL, and the controller of its nodes. Each node delivers what is committed, in the order of
+// the commits per channel, and nothing gets lost while the node lives: after an outage it goes on where it was. Publications that are
+// made at a time share transactions. Any goroutine may call the methods.
+type Broker struct {
+	cfg     Config
+	sets    schema.Sets
+	part    string // for operators
+	conns   *pgxpool.Config
+	listens *pgx.ConnConfig
+	control *control
+
+	mu    sync.Mutex
+	state int
+
+	lifetime   context.Context // of background
+	end        context.CancelFunc
+	background sync.WaitGroup
+
+	// Constant while the broker runs.
+	handler broker.EventHandler
+	db      *pgxpool.Pool
+	feed    *outbox.Feed
+	streams []*commit.Lane[*publishing] // by shard
+	changes []*commit.Lane[*changing]
+	slots   chan struct{} // of transactions that write
+	hashes  bool          // the server's hashes of channels are those of pghash
+
+	subs    *subscriptions
+	sql     statements
+	trouble atomic.Pointer[string] // that upkeep has found
+}
+
+const (
+	stateNew = iota
+	stateStarting
+	stateRunning
+	stateClosed
+)
+
+var (
+	errRunTwice   = errors.New("postgres: the broker has been run before, or closed")
+	errNotRunning = errors.New("postgres: the broker does not run yet")
+)
+
+// Tables of the feed.
+const (
+	streamTable = iota
+	mapTable
+)
+
+// New returns a broker that is not connected yet. If the configuration is wrong, the error names the field.
+func New(cfg Config) (*Broker, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{cfg: cfg, sets: schema.New(cfg.TablePrefix, cfg.BinaryData), subs: newSubscriptions(cfg.NumShards)}
+	if b.conns, err = cfg.pool(); err != nil {
+		return nil, err
+	}
+	if b.listens, err = cfg.listen(); err != nil {
+		return nil, err
+	}
+	c := b.conns.ConnConfig
+	b.part = fmt.Sprintf("postgres (%s:%d/%s)", c.Host, c.Port, c.Database)
+	b.sql = newStatements(&b.sets)
+	b.lifetime, b.end = context.WithCancel(context.Background())
+	b.control = &control{b: b}
+	return b, nil
+}
+
+// Describe implements broker.Engine.
+func (b *Broker) Describe() broker.Traits {
+	return broker.Traits{
+		Name: "postgres", Health: b.Health, Metrics: b.metrics,
+		History: true, Idempotency: true, Versions: true, Delta: true,
+		Batch: b.PublishBatch, Positions: b.Positions, Maps: maps{b}, Control: b,
+	}
+}
+
+// Run implements broker.Broker. It connects, which it tries for Config.StartTimeout, and makes or checks the tables. It fails
+// if PostgreSQL cannot be reached or refuses, or if the tables are those of a newer program.
+func (b *Broker) Run(h broker.EventHandler) error {
+	b.mu.Lock()
+	if b.state != stateNew {
+		b.mu.Unlock()
+		return errRunTwice
+	}
+	b.state = stateStarting
+	b.mu.Unlock()
+
+	b.handler = h
+	err := b.persist(func() error { return b.connect(b.lifetime) })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil && b.state == stateClosed {
+		err = commit.ErrClosed
+	}
+	if err != nil {
+		b.state = stateClosed
+		b.end()
+		if b.db != nil {
+			b.db.Close()
+		}
+		return fmt.Errorf("%s: %w", b.part, err)
+	}
+	b.start()
+	b.state = stateRunning
+	return nil
+}
+
+// persist calls try until it succeeds, fails for good, or Config.StartTimeout is over.
+func (b *Broker) persist(try func() error) error {
+	end := time.Now().Add(b.cfg.StartTimeout)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := try()
+		if err == nil || !mayPass(err) || b.lifetime.Err() != nil || !time.Now().Before(end) {
+			return err
+		}
+		b.cfg.Logger.Warn("postgres cannot be reached, trying again", "engine", b.part, "error", err)
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)): // nodes that start together do not try together
+		case <-b.lifetime.Done():
+			return err
+		}
+	}
+}
+
+// mayPass tells that trying again may help: there is no connection, or the server starts or stops.
+func mayPass(err error) bool {
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) {
+		return answer.Code[:2] == "57" || answer.Code[:2] == "53" || answer.Code[:2] == "08"
+	}
+	var failed *pgconn.ConnectError
+	return errors.As(err, &failed) || errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)
+}
+
+// connect makes everything ready to start. After a failure it may be called again.
+func (b *Broker) connect(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, max(b.cfg.Timeout, time.Minute)) // others may be making the tables
+	defer cancel()
+	if err := b.initSchema(ctx); err != nil {
+		return err
+	}
+	if b.db == nil {
+		if b.db, err = pgxpool.NewWithConfig(b.lifetime, b.conns); err != nil {
+			return err
+		}
+	}
+	if err := b.probeHashes(ctx); err != nil {
+		return err
+	}
+	b.feed = outbox.New(outbox.Config{
+		Interval: b.cfg.PollInterval, Batch: b.cfg.BatchSize, Timeout: b.cfg.Timeout, Listen: b.listens, Logger: b.cfg.Logger,
+	}, b.table(b.sets.Stream), b.table(b.sets.Map))
+	if err := b.feed.Begin(ctx, b.db); err != nil {
+		return err
+	}
+	return b.control.connect(ctx)
+}
+
+func (b *Broker) initSchema(ctx context.Context) error {
+	conn, err := pgx.ConnectConfig(ctx, b.conns.ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	var work []schema.Work
+	for _, set := range b.sets.All {
+		w := schema.Work{Set: set, Listens: b.cfg.UseNotify}
+		switch set {
+		case b.sets.Stream, b.sets.Map:
+			w.Shards = b.cfg.NumShards
+		case b.sets.Control:
+			w.Shards = b.cfg.ControlNumShards
+		default: // the other variant is there for applications
+			w.Listens = false
+		}
+		work = append(work, w)
+	}
+	return schema.Init(ctx, conn, work, b.cfg.PartitionLookaheadDays, b.cfg.SkipSchemaInit)
+}
+
+// probeHashes finds out whether the server's hashes are those of pghash: a big-endian server has others. Then subscriptions
+// do not tell which rows are needed.
+func (b *Broker) probeHashes(ctx context.Context) error {
+	b.hashes = true
+	rows, err := b.db.Query(ctx, "SELECT t, hashtext(t) FROM unnest($1::text[]) t", []string{"", "a", "abcd", "chat:index", "news:1234567", "a longer name of a channel, äöü"})
+	if err != nil {
+		return err
+	}
+	var text string
+	var hash int32
+	_, err = pgx.ForEachRow(rows, []any{&text, &hash}, func() error {
+		b.hashes = b.hashes && uint32(hash) == pghash.Text(text)
+		return nil
+	})
+	return err
+}
+
+// table describes an outbox to the feed.
+func (b *Broker) table(set *schema.Set) *outbox.Table {
+	current := make([]row.Row, b.cfg.NumShards)
+	return &outbox.Table{
+		Name: set.Outbox, Notify: set.Notify, Shards: b.cfg.NumShards, Columns: row.Columns,
+		Wanted: "x.channel = ANY ($3::text[])",
+		Want: func(shard int) (arg any, all bool, unchanged func() bool) {
+			return b.subs.wanted(shard, !b.hashes || b.trouble.Load() != nil)
+		},
+		Scan:    func(shard int, rows pgx.Rows, ahead ...any) error { return current[shard].Scan(rows, ahead...) },
+		Deliver: func(shard int) { b.deliver(shard, &current[shard]) },
+		Lost: func(shard int) {
+			b.handler.HandleLoss(func(ch string) bool { return !b.hashes || pghash.Shard(ch, b.cfg.NumShards) == shard })
+		},
+	}
+}
+
+// deliver hands over a row that was read. The shard's lock keeps the calls for a channel apart: both tables have some.
+func (b *Broker) deliver(shard int, r *row.Row) {
+	if !b.subs.has(r.Channel) {
+		return
+	}
+	defer b.subs.turn(shard)()
+	switch r.Kind {
+	case row.Publication:
+		b.handler.HandlePublication(r.Channel, r.Event())
+	case row.Join:
+		b.handler.HandleJoin(r.Channel, r.Client())
+	case row.Leave:
+		b.handler.HandleLeave(r.Channel, r.Client())
+	case row.Cleared:
+		ch := r.Channel
+		b.handler.HandleLoss(func(lost string) bool { return lost == ch })
+	}
+}
+
+// start begins the work in the background.
+func (b *Broker) start() {
+	b.slots = make(chan struct{}, max(1, b.cfg.PoolSize/2))
+	for shard := range b.cfg.NumShards {
+		b.streams = append(b.streams, b.streamLane(shard))
+		b.changes = append(b.changes, b.mapLane(shard))
+	}
+	b.background.Go(func() { b.feed.Run(b.lifetime) })
+	b.background.Go(func() { b.upkeep(b.lifetime) })
+	b.background.Go(func() { b.expireMaps(b.lifetime) })
+	b.control.start()
+}
+
+// Close implements broker.Broker. It waits for the handler calls under way. If ctx ends before they do, Close returns the
+// context's error, and the broker is freed when they return.
+func (b *Broker) Close(ctx context.Context) error {
+	b.mu.Lock()
+	before := b.state
+	b.state = stateClosed
+	b.mu.Unlock()
+	b.end()
+	if before != stateRunning {
+		return nil
+	}
+	freed := make(chan struct{})
+	go func() {
+		defer close(freed)
+		for shard := range b.streams {
+			b.streams[shard].Close()
+			b.changes[shard].Close()
+		}
+		b.control.stop()
+		b.background.Wait()
+		b.db.Close()
+	}()
+	select {
+	case <-freed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// running returns an error unless the broker runs and ctx has not ended.
+func (b *Broker) running(ctx context.Context) error {
+	b.mu.Lock()
+	state := b.state
+	b.mu.Unlock()
+	switch state {
+	case stateRunning:
+		return ctx.Err()
+	case stateClosed:
+		return commit.ErrClosed
+	default:
+		return errNotRunning
+	}
+}
+
+// place returns the shard of a channel, and an error unless the broker can work on the channel.
+func (b *Broker) place(ctx context.Context, ch string) (int, error) {
+	if err := b.running(ctx); err != nil {
+		return 0, err
+	}
+	return pghash.Shard(ch, b.cfg.NumShards), row.CheckName(ch)
+}
+
+// goes runs a function in the background, unless the broker is closed.
+func (b *Broker) goes(run func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state == stateClosed {
+		return false
+	}
+	b.background.Go(run)
+	return true
+}
+
+// wake has a shard read that this node has written to.
+func (b *Broker) wake(table, shard int) {
+	if !b.hashes {
+		b.feed.Look()
+		return
+	}
+	b.feed.Wake(table, shard)
+}
+
+// explain names the server in an error.
+func (b *Broker) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", b.part, err)
+}
+
+// Subscribe implements broker.Broker. It needs no server: rows come in any case, and those of other channels are dropped.
+func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
+	if err := b.running(ctx); err != nil {
+		return err
+	}
+	for _, ch := range channels {
+		if err := row.CheckName(ch); err != nil {
+			return err
+		}
+	}
+	b.subs.add(channels)
+	return nil
+}
+
+// Unsubscribe implements broker.Broker.
+func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
+	if err := b.running(ctx); err != nil {
+		return err
+	}
+	b.subs.remove(channels)
+	return nil
+}
+
+// PublishJoin implements broker.Broker.
+func (b *Broker) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	return b.tell(ctx, ch, row.Join, info)
+}
+
+// PublishLeave implements broker.Broker.
+func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	return b.tell(ctx, ch, row.Leave, info)
+}

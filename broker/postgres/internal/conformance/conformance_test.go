@@ -1,0 +1,49 @@
+// Package conformance runs brokertest and maptest on PostgreSQL. It has no code besides: its tests mostly wait for times to
+// live, so many of them run at a time.
+package conformance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/brokertest"
+	"github.com/gyrohq/gyro/broker/brokertest/maptest"
+	"github.com/gyrohq/gyro/broker/postgres"
+)
+
+// unit of the tests' times to live: short, as they really pass, and long enough for a busy machine.
+const unit = 600 * time.Millisecond
+
+// ways to have rows delivered.
+func ways(dsn string) map[string]postgres.Config {
+	return map[string]postgres.Config{
+		"polling":       {DSN: dsn, BinaryData: true, PollInterval: 10 * time.Millisecond, TablePrefix: "poll"},
+		"notifications": {DSN: dsn, BinaryData: true, UseNotify: true, TablePrefix: "notify", NumShards: 3},
+	}
+}
+
+func TestStreams(t *testing.T) {
+	dsn := newDatabase(t)
+	for name, cfg := range ways(dsn) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			make := func(t testing.TB) broker.Broker { return newBroker(t, cfg) }
+			brokertest.RunBroker(t, make, brokertest.Capabilities{Unit: unit})
+			t.Run("Control", func(t *testing.T) { brokertest.RunControl(t, make, brokertest.Capabilities{}) })
+		})
+	}
+}
+
+func TestMaps(t *testing.T) {
+	dsn := newDatabase(t)
+	for name, cfg := range ways(dsn) {
+		cfg.MapExpiryInterval = unit / 6
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			make := func(t testing.TB) broker.Broker { return newBroker(t, cfg) }
+			maptest.Run(t, make, brokertest.Capabilities{Unit: unit})
+			maptest.RunNodes(t, make, brokertest.Capabilities{Unit: unit})
+		})
+	}
+}

@@ -1,0 +1,228 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Config of a Feed.
+type Config struct {
+	// Interval at which the tables are looked at, and Batch the most rows of a page.
+	Interval time.Duration
+	Batch    int
+	// Timeout bounds each statement, and with it the delivery of a page.
+	Timeout time.Duration
+	// Listen is the connection for notifications; nil: none.
+	Listen *pgx.ConnConfig
+	Logger *slog.Logger
+}
+
+// Feed follows tables of one database.
+type Feed struct {
+	cfg     Config
+	db      *pgxpool.Pool
+	tables  []*Table
+	workers [][]*worker // by table and shard
+	peek    string
+	kick    chan struct{} // has the feed look at the tables now
+
+	rows    atomic.Uint64
+	delay   atomic.Int64 // of the last look
+	outages atomic.Uint64
+	failure atomic.Pointer[string]
+}
+
+// New returns a feed of tables.
+func New(cfg Config, tables ...*Table) *Feed {
+	f := &Feed{cfg: cfg, tables: tables, kick: make(chan struct{}, 1)}
+	var looks []string
+	for i, t := range tables {
+		workers := make([]*worker, t.Shards)
+		for shard := range workers {
+			workers[shard] = newWorker(f, t, shard)
+		}
+		f.workers = append(f.workers, workers)
+		// A scalar subquery, so that it is one step in an index, whatever the planner thinks of the table.
+		looks = append(looks, fmt.Sprintf(`SELECT %d, c.shard FROM unnest($%d::int[], $%d::bigint[]) AS c (shard, id)
+			WHERE (SELECT x.id FROM %s x WHERE x.shard_id = c.shard AND x.id > c.id ORDER BY x.id LIMIT 1) IS NOT NULL`, i, 2*i+1, 2*i+2, t.Name))
+	}
+	f.peek = strings.Join(looks, " UNION ALL ") + " UNION ALL SELECT -1, 0 WHERE pg_is_in_recovery()"
+	return f
+}
+
+// replaceTable has a condition on x be one on y.
+func replaceTable(condition string) string { return strings.ReplaceAll(condition, "x.", "y.") }
+
+// Begin has the feed deliver all rows that are committed from now on, once it runs.
+func (f *Feed) Begin(ctx context.Context, db *pgxpool.Pool) error {
+	f.db = db
+	for _, workers := range f.workers {
+		for _, w := range workers {
+			if err := w.begin(ctx, db); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Run delivers until ctx ends.
+func (f *Feed) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	for _, workers := range f.workers {
+		for _, w := range workers {
+			group.Go(func() { w.run(ctx) })
+		}
+	}
+	if f.cfg.Listen != nil {
+		group.Go(func() { f.listen(ctx) })
+	}
+	f.scout(ctx)
+	group.Wait()
+}
+
+// Wake has a shard of a table read at once, because a row of it was committed.
+func (f *Feed) Wake(table, shard int) { f.workers[table][shard].signal() }
+
+// Look has the feed look at all shards at once.
+func (f *Feed) Look() {
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+}
+
+// scout looks which shards have new rows, in one query for all of them, and wakes their workers.
+func (f *Feed) scout(ctx context.Context) {
+	ticker := time.NewTicker(f.cfg.Interval)
+	defer ticker.Stop()
+	for {
+		err := f.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			text := err.Error()
+			if f.failure.Swap(&text) == nil {
+				f.cfg.Logger.Warn("postgres: looking for new rows fails, trying again", "error", text)
+			}
+		case f.failure.Swap(nil) != nil:
+			f.outages.Add(1)
+			f.cfg.Logger.Info("postgres: looking for new rows again")
+		}
+		select {
+		case <-ticker.C:
+		case <-f.kick:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *Feed) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
+	defer cancel()
+	begin := time.Now()
+	var args []any
+	for _, workers := range f.workers {
+		shards, ids := make([]int32, len(workers)), make([]int64, len(workers))
+		for i, w := range workers {
+			shards[i], ids[i] = int32(i), w.cursor.Load()
+		}
+		args = append(args, shards, ids)
+	}
+	rows, err := f.db.Query(ctx, f.peek, args...)
+	if err != nil {
+		return err
+	}
+	var table, shard int
+	standby := false
+	_, err = pgx.ForEachRow(rows, []any{&table, &shard}, func() error {
+		if table < 0 {
+			standby = true
+			return nil
+		}
+		f.Wake(table, shard)
+		return nil
+	})
+	if err == nil && standby {
+		err = errors.New("the server is a standby, which cannot be written to")
+	}
+	if err == nil {
+		f.delay.Store(int64(time.Since(begin)))
+	}
+	return err
+}
+
+// Pauses between attempts to listen.
+const (
+	minListenPause = time.Second
+	maxListenPause = 30 * time.Second
+)
+
+// listen looks at the tables when notifications come. Without them the interval is enough.
+func (f *Feed) listen(ctx context.Context) {
+	pause := minListenPause
+	for ctx.Err() == nil {
+		err := f.listenOnce(ctx, func() { pause = minListenPause })
+		if ctx.Err() != nil {
+			return
+		}
+		f.cfg.Logger.Warn("postgres: no notifications, polling", "again in", pause, "error", err)
+		sleep(ctx, pause)
+		pause = min(2*pause, maxListenPause)
+	}
+}
+
+func (f *Feed) listenOnce(ctx context.Context, listening func()) error {
+	conn, err := pgx.ConnectConfig(ctx, f.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(ctx)
+	}()
+	for _, t := range f.tables {
+		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{t.Notify}.Sanitize()); err != nil {
+			return err
+		}
+	}
+	listening()
+	f.Look()
+	for {
+		if _, err := conn.WaitForNotification(ctx); err != nil {
+			return err
+		}
+		f.Look()
+	}
+}
+
+// Health tells how long the last look took, how often looks failed for a while, and what is wrong now.
+func (f *Feed) Health() (delay time.Duration, outages uint64, err error) {
+	failure := f.failure.Load()
+	for _, workers := range f.workers {
+		for _, w := range workers {
+			if failure == nil {
+				failure = w.failure.Load()
+			}
+		}
+	}
+	if failure != nil {
+		err = errors.New(*failure)
+	}
+	return time.Duration(f.delay.Load()), f.outages.Load(), err
+}
+
+// Rows is how many rows came.
+func (f *Feed) Rows() uint64 { return f.rows.Load() }

@@ -1,0 +1,227 @@
+// Package outbox follows tables into which others insert rows: it reads the rows of each shard in the order of their ids,
+// none twice and none left out, and hands them over.
+//
+// Within a shard, ids are committed in their order, because who inserts a row holds a lock on the shard until the commit.
+// So whoever has read a row has read all before it, and a cursor per shard is enough.
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Table is an outbox. The fields are constant.
+type Table struct {
+	Name string
+	// Notify is the channel of notifications of new rows.
+	Notify string
+	Shards int
+	// Columns of table x that Scan needs.
+	Columns string
+	// Wanted is a condition on x for rows that are needed, with $3 for an argument of a type such as text[]. Other rows are passed over.
+	Wanted string
+	// Want returns the argument, for a shard. Unless all is set, rows for which Wanted is false are not sent. If current
+	// returns false when the rows come, they are read once more.
+	Want func(shard int) (arg any, all bool, current func() bool)
+	// Scan reads a row whose first columns have the targets ahead, and keeps it until Deliver hands it over.
+	Scan func(shard int, rows pgx.Rows, ahead ...any) error
+	// Deliver hands over the row that Scan has read. Shards deliver at the same time.
+	Deliver func(shard int)
+	// Lost is called when rows of a shard may have been passed over: the database lost rows that were delivered before.
+	Lost func(shard int)
+}
+
+// worker reads a shard. Only its goroutine uses it, apart from the atomics.
+type worker struct {
+	feed  *Feed
+	table *Table
+	shard int
+	wake  chan struct{}
+
+	cursor  atomic.Int64 // id of the last row that was read
+	created time.Time    // of that row; zero if there was none
+	doubt   bool         // the connection failed since: the row may be gone
+	failure atomic.Pointer[string]
+
+	plain, filtered string // statements
+}
+
+func newWorker(f *Feed, t *Table, shard int) *worker {
+	w := &worker{feed: f, table: t, shard: shard, wake: make(chan struct{}, 1)}
+	// The limit is a constant for the planner.
+	page := fmt.Sprintf(`%s FROM %s x WHERE x.shard_id = $1 AND x.id > $2 ORDER BY x.id LIMIT %d`, "%s", t.Name, f.cfg.Batch)
+	w.plain = fmt.Sprintf("SELECT x.id, true, 0, x.created_at, "+page, t.Columns)
+	// The last row of the page tells how far it goes. Its columns are not sent if it is not wanted.
+	w.filtered = fmt.Sprintf(`SELECT p.id, p.wanted, p.n, p.created_at, %s FROM (
+		SELECT y.*, (%s) AS wanted, max(y.id) OVER () AS last, count(*) OVER () AS n FROM (%s) y
+	) p LEFT JOIN LATERAL (SELECT p.*) x ON p.wanted WHERE p.wanted OR p.id = p.last ORDER BY p.id`,
+		t.Columns, replaceTable(t.Wanted), fmt.Sprintf("SELECT "+page, "x.*"))
+	return w
+}
+
+// begin puts the cursor behind all rows that are there.
+func (w *worker) begin(ctx context.Context, db *pgxpool.Pool) error {
+	id, created, err := w.newest(ctx, db)
+	if err != nil {
+		return err
+	}
+	w.cursor.Store(id)
+	w.created = created
+	return nil
+}
+
+// newest returns the newest row of the shard, 0 if there is none.
+func (w *worker) newest(ctx context.Context, db *pgxpool.Pool) (id int64, created time.Time, err error) {
+	err = db.QueryRow(ctx, "SELECT id, created_at FROM "+w.table.Name+" WHERE shard_id = $1 ORDER BY id DESC LIMIT 1", w.shard).Scan(&id, &created)
+	if err == pgx.ErrNoRows { //nolint:errorlint // QueryRow returns it as it is
+		return 0, created, nil
+	}
+	return id, created, err
+}
+
+// Pauses after failures.
+const (
+	minPause = 20 * time.Millisecond
+	maxPause = time.Second
+)
+
+// run reads until ctx ends.
+func (w *worker) run(ctx context.Context) {
+	pause := minPause
+	for ctx.Err() == nil {
+		more, err := w.read(ctx)
+		if err != nil && ctx.Err() == nil {
+			w.fail(err)
+			sleep(ctx, pause)
+			pause = min(2*pause, maxPause)
+			continue
+		}
+		pause = minPause
+		w.recovered()
+		if more {
+			continue
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (w *worker) fail(err error) {
+	w.doubt = true
+	text := err.Error()
+	if w.failure.Swap(&text) == nil {
+		w.feed.cfg.Logger.Warn("postgres: reading new rows fails, trying again", "table", w.table.Name, "shard", w.shard, "error", text)
+	}
+}
+
+func (w *worker) recovered() {
+	if w.failure.Swap(nil) != nil {
+		w.feed.cfg.Logger.Info("postgres: reading new rows again", "table", w.table.Name, "shard", w.shard)
+	}
+}
+
+// check makes sure, after a failure, that the server still has the last row that was read. If it does not, its data went
+// back (a standby that was behind has become the primary), and ids come again.
+func (w *worker) check(ctx context.Context) error {
+	if !w.doubt || w.created.IsZero() {
+		w.doubt = false
+		return nil
+	}
+	var there bool
+	sql := "SELECT EXISTS (SELECT FROM " + w.table.Name + " WHERE shard_id = $1 AND id = $2 AND created_at = $3)"
+	if err := w.feed.db.QueryRow(ctx, sql, w.shard, w.cursor.Load(), w.created).Scan(&there); err != nil {
+		return err
+	}
+	if !there {
+		id, created, err := w.newest(ctx, w.feed.db)
+		if err != nil {
+			return err
+		}
+		if id < w.cursor.Load() {
+			w.cursor.Store(id)
+			w.created = created
+		}
+		w.feed.cfg.Logger.Warn("postgres: the last row that was read is gone, others may be as well", "table", w.table.Name, "shard", w.shard)
+		w.table.Lost(w.shard)
+	}
+	w.doubt = false
+	return nil
+}
+
+// read reads and delivers a page. more tells that there may be another one.
+func (w *worker) read(ctx context.Context) (more bool, err error) {
+	if err := w.check(ctx); err != nil {
+		return false, err
+	}
+	again := true
+	for try := 0; again; try++ {
+		arg, all, current := w.table.Want(w.shard)
+		if try > 0 || all { // rather all rows than again and again
+			more, err = w.page(ctx, w.plain, nil, func() bool { return true }, &again)
+		} else {
+			more, err = w.page(ctx, w.filtered, []any{arg}, current, &again)
+		}
+	}
+	return more, err
+}
+
+// page reads a page by a statement, and delivers the rows while they come. again is set if others are wanted by now.
+func (w *worker) page(ctx context.Context, sql string, args []any, current func() bool, again *bool) (more bool, err error) {
+	*again = false
+	ctx, cancel := context.WithTimeout(ctx, w.feed.cfg.Timeout)
+	defer cancel()
+	rows, err := w.feed.db.Query(ctx, sql, append([]any{w.shard, w.cursor.Load()}, args...)...)
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	var id int64
+	var created time.Time
+	var wanted bool
+	var n, got int
+	for rows.Next() {
+		// The statement has seen what was committed before its first row came. Whatever is wanted later
+		// is about later rows.
+		if got == 0 && !current() {
+			*again = true
+			return false, nil
+		}
+		if err := w.table.Scan(w.shard, rows, &id, &wanted, &n, &created); err != nil {
+			return false, fmt.Errorf("row %s of %s: %w", strconv.FormatInt(id, 10), w.table.Name, err)
+		}
+		got++
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		if wanted {
+			w.table.Deliver(w.shard)
+		}
+		w.cursor.Store(id)
+		w.created = created
+	}
+	w.feed.rows.Add(uint64(got))
+	return max(n, got) == w.feed.cfg.Batch, rows.Err()
+}
+
+// signal has the shard read.
+func (w *worker) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it will read anyway
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

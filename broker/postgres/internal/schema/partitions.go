@@ -1,0 +1,116 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// lockTimeout is how long changes of partitions wait for transactions that use their table. Publishers queue behind
+// them meanwhile.
+const lockTimeout = "SET LOCAL lock_timeout = '1s'"
+
+const dayFormat = "2006_01_02"
+
+// Partition makes the partitions of today and of lookahead further days, as the server's clock says, unless they are
+// there. Each day is a transaction of its own, if db is none. Rows that the default partition took meanwhile move to them.
+func (s *Set) Partition(ctx context.Context, db Querier, lookahead int) error {
+	days, today, err := s.partitions(ctx, db)
+	if err != nil {
+		return err
+	}
+	for d := range lookahead + 1 {
+		day := today.AddDate(0, 0, d)
+		if days[day] {
+			continue
+		}
+		if err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return s.addDay(ctx, tx, day) }); err != nil {
+			return fmt.Errorf("partition %s: %w", s.partition(day), err)
+		}
+	}
+	return nil
+}
+
+func (s *Set) partition(day time.Time) string { return s.Outbox + "_" + day.Format(dayFormat) }
+
+// partitions returns the days that have a partition, and today.
+func (s *Set) partitions(ctx context.Context, db Querier) (days map[time.Time]bool, today time.Time, err error) {
+	const list = `SELECT (now() AT TIME ZONE 'UTC')::date, coalesce(array_agg(c.relname::text), '{}') FROM pg_inherits i
+		JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass($1)`
+	var names []string
+	if err := db.QueryRow(ctx, list, s.Outbox).Scan(&today, &names); err != nil {
+		return nil, today, err
+	}
+	days = make(map[time.Time]bool)
+	for _, name := range names {
+		if len(name) <= len(s.Outbox) {
+			continue
+		}
+		if day, err := time.Parse(dayFormat, name[len(s.Outbox)+1:]); err == nil {
+			days[day] = true
+		}
+	}
+	return days, today, nil
+}
+
+// addDay makes a partition. It is attached rather than created in place, which would lock out all who use the table.
+func (s *Set) addDay(ctx context.Context, tx pgx.Tx, day time.Time) error {
+	name := s.partition(day)
+	from, to := day.Format(time.DateOnly)+" 00:00:00+00", day.AddDate(0, 0, 1).Format(time.DateOnly)+" 00:00:00+00"
+	for _, statement := range []string{
+		lockTimeout,
+		fmt.Sprintf("SELECT pg_advisory_xact_lock(hashtextextended('%s', 1))", s.Outbox),
+	} {
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	var exists bool // another node was faster
+	if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", name).Scan(&exists); err != nil || exists {
+		return err
+	}
+	for _, statement := range []string{
+		fmt.Sprintf("CREATE TABLE %s (LIKE %s INCLUDING ALL)", name, s.Outbox),
+		fmt.Sprintf("WITH moved AS (DELETE FROM %s_default WHERE created_at >= '%s' AND created_at < '%s' RETURNING *) INSERT INTO %s SELECT * FROM moved",
+			s.Outbox, from, to, name),
+		fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')", s.Outbox, name, from, to),
+	} {
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drop drops the partitions whose newest row is older than a number of days, and such rows of the default partition.
+func (s *Set) Drop(ctx context.Context, db Querier, retention int) error {
+	days, today, err := s.partitions(ctx, db)
+	if err != nil {
+		return err
+	}
+	oldest := today.AddDate(0, 0, -retention)
+	for day := range days {
+		if !day.Before(oldest) {
+			continue
+		}
+		if err := dropTable(ctx, db, s.partition(day)); err != nil {
+			return fmt.Errorf("partition %s: %w", s.partition(day), err)
+		}
+	}
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "DELETE FROM "+s.Outbox+"_default WHERE created_at < $1", oldest)
+		return err
+	})
+}
+
+func dropTable(ctx context.Context, db Querier, name string) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockTimeout); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "DROP TABLE IF EXISTS "+name)
+		return err
+	})
+}

@@ -1,0 +1,46 @@
+package schema
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Expired rows are deleted in batches, with pauses for others.
+const (
+	sweepBatch = 1000
+	sweepPause = 100 * time.Millisecond
+)
+
+// Execer is a connection or a pool.
+type Execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// Sweep deletes expired rows. Those that somebody is about to renew are left out.
+func (s *Set) Sweep(ctx context.Context, db Execer) error {
+	for _, table := range s.Expiring {
+		unless := ""
+		if table == s.Meta {
+			unless = " AND NOT EXISTS (SELECT FROM " + s.State + " e WHERE e.channel = x.channel)"
+		}
+		sql := "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT x.ctid FROM " + table +
+			" x WHERE x.expires_at <= now()" + unless + " LIMIT $1 FOR UPDATE SKIP LOCKED))"
+		for {
+			tag, err := db.Exec(ctx, sql, sweepBatch)
+			if err != nil {
+				return err
+			}
+			if tag.RowsAffected() < sweepBatch {
+				break
+			}
+			select {
+			case <-time.After(sweepPause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}

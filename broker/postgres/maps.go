@@ -1,0 +1,355 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres/internal/commit"
+	"github.com/gyrohq/gyro/broker/postgres/internal/row"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// maxPage is the most entries of a page, also for who wants all.
+const maxPage = 100_000
+
+// expireBatch is how many entries expire in one transaction.
+const expireBatch = 1000
+
+var errUnsteady = errors.New("the channel began and ended again and again")
+
+// maps implements broker.Maps.
+type maps struct{ b *Broker }
+
+var _ broker.Maps = maps{}
+
+// changing is a change on its way.
+type changing struct {
+	commit.Job
+	ch   string
+	pub  *channel.Publication
+	opts *channel.MapOptions
+
+	result channel.MapResult
+	err    error
+}
+
+// CommitJob implements commit.Item.
+func (c *changing) CommitJob() *commit.Job { return &c.Job }
+
+// mapLane makes the lane that writes to a shard of maps.
+func (b *Broker) mapLane(shard int) *commit.Lane[*changing] {
+	size := 0
+	return &commit.Lane[*changing]{
+		Write: func(batch []*changing) { b.writeMaps(shard, batch) },
+		Fail:  func(c *changing, err error) { c.err = err },
+		Go:    b.goes,
+		Fits: func(batch []*changing, c *changing) bool {
+			if len(batch) == 1 {
+				size = len(batch[0].pub.Data)
+			}
+			size += len(c.pub.Data)
+			return len(batch) < maxItems && size <= maxBytes
+		},
+	}
+}
+
+// Change implements broker.Maps. Changes that are made at a time share transactions, as publications do.
+func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
+	if err := broker.CheckChange(pub, &opts); err != nil {
+		return channel.MapResult{}, err
+	}
+	shard, err := m.b.place(ctx, ch)
+	if err != nil {
+		return channel.MapResult{}, err
+	}
+	for _, name := range []string{pub.Key, opts.IdempotencyKey, opts.VersionEpoch} {
+		if err := row.CheckName(name); err != nil {
+			return channel.MapResult{}, err
+		}
+	}
+	if err := row.Check(pub, m.b.cfg.BinaryData); err != nil {
+		return channel.MapResult{}, err
+	}
+	if x := opts.Expected; x != nil && (x.Offset > math.MaxInt64 || row.CheckName(x.Epoch) != nil) {
+		return channel.MapResult{}, protocol.ErrorBadRequest
+	}
+	stamp(pub, time.Now())
+	c := &changing{ch: ch, pub: pub, opts: &opts}
+	group := commit.NewGroup(1)
+	group.Join(&c.Job)
+	m.b.changes[shard].Add(c)
+	if err := group.Wait(ctx); err != nil && !c.Done() {
+		return channel.MapResult{}, err
+	}
+	return c.result, c.err
+}
+
+// writeMaps writes a batch to a shard and sets the results.
+func (b *Broker) writeMaps(shard int, batch []*changing) {
+	err := b.write(func(ctx context.Context) error { return b.changeEach(ctx, batch) })
+	if err != nil && len(batch) > 1 && isAboutData(err) {
+		for i := range batch {
+			b.writeMaps(shard, batch[i:i+1])
+		}
+		return
+	}
+	if err != nil {
+		err = b.outcome(err)
+		for _, c := range batch {
+			c.err = err
+		}
+		return
+	}
+	b.wake(mapTable, shard)
+}
+
+// mapColumns are the columns of changes.
+type mapColumns struct {
+	channels, keys, modes, versions               []string
+	ephemeral, deltas, refresh                    []bool
+	keyTTLs, streamTTLs, metaTTLs, idempotentTTLs []int64
+	sizes                                         []int32
+	expected                                      []*int64
+	expectedEpochs, idempotentKeys                []*string
+	arrays                                        row.Arrays
+}
+
+func (b *Broker) collectChanges(batch []*changing) (*mapColumns, error) {
+	c := &mapColumns{arrays: row.Arrays{Binary: b.cfg.BinaryData}}
+	for _, x := range batch {
+		o := x.opts
+		c.channels = append(c.channels, x.ch)
+		c.keys = append(c.keys, x.pub.Key)
+		c.modes = append(c.modes, string(o.KeyMode))
+		c.versions = append(c.versions, o.VersionEpoch)
+		c.ephemeral = append(c.ephemeral, o.Ephemeral())
+		c.deltas = append(c.deltas, o.Delta)
+		c.refresh = append(c.refresh, o.RefreshTTL)
+		c.keyTTLs = append(c.keyTTLs, micros(o.KeyTTL))
+		c.streamTTLs = append(c.streamTTLs, micros(o.StreamTTL))
+		c.metaTTLs = append(c.metaTTLs, micros(o.MetaTTL))
+		c.sizes = append(c.sizes, int32(min(o.StreamSize, math.MaxInt32)))
+		var expected *int64
+		var epoch *string
+		if o.Expected != nil {
+			expected, epoch = new(int64(o.Expected.Offset)), &o.Expected.Epoch
+		}
+		c.expected, c.expectedEpochs = append(c.expected, expected), append(c.expectedEpochs, epoch)
+		c.idempotentKeys = append(c.idempotentKeys, keyOrNil(o.IdempotencyKey))
+		c.idempotentTTLs = append(c.idempotentTTLs, micros(positiveOr(o.IdempotencyTTL, b.cfg.IdempotentResultTTL)))
+		if err := c.arrays.Add(x.pub); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// changeEach makes changes one by one, in one transaction.
+func (b *Broker) changeEach(ctx context.Context, batch []*changing) error {
+	c, err := b.collectChanges(batch)
+	if err != nil {
+		return err
+	}
+	args := []any{
+		b.cfg.NumShards, c.channels, c.keys, c.ephemeral, c.keyTTLs, c.streamTTLs, c.sizes, c.metaTTLs, c.modes, c.expected, c.expectedEpochs,
+		c.versions, c.idempotentKeys, c.idempotentTTLs, c.deltas, c.refresh,
+	}
+	rows, err := b.db.Query(ctx, b.sql.changeEach, c.arrays.Keyed(c.arrays.Args(args), false)...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var item int
+		var offset int64
+		var epoch string
+		var reason *string
+		var e entry
+		if err := rows.Scan(append([]any{&item, &offset, &epoch, &reason}, e.targets()...)...); err != nil {
+			return err
+		}
+		x := batch[item-1]
+		x.result = channel.MapResult{Position: channel.StreamPosition{Offset: uint64(offset), Epoch: epoch}}
+		if reason != nil {
+			x.result.Suppressed = broker.SuppressReason(*reason)
+		}
+		if e.offset != nil {
+			e.key = &x.pub.Key
+			x.result.Current = e.publication()
+		}
+	}
+	return rows.Err()
+}
+
+// entry is a row of the state of a map.
+type entry struct {
+	key, client, user       *string
+	offset                  *int64
+	data, tags, conn, chann []byte
+	time, version, score    *int64
+}
+
+// targets of a row without its key.
+func (e *entry) targets() []any {
+	return []any{&e.offset, &e.data, &e.tags, &e.client, &e.user, &e.conn, &e.chann, &e.time, &e.version, &e.score}
+}
+
+func (e *entry) publication() *channel.Publication {
+	number := func(p *int64) int64 {
+		if p == nil {
+			return 0
+		}
+		return *p
+	}
+	return &channel.Publication{
+		Key: *e.key, Offset: uint64(number(e.offset)), Data: e.data, Tags: row.Tags(e.tags),
+		Info: row.Info(e.client, e.user, e.conn, e.chann), Time: number(e.time), Version: uint64(number(e.version)), Score: number(e.score),
+	}
+}
+
+// State implements broker.Maps. A page and its position are of one moment. Limit < 0 reads at most 100,000 entries at a
+// time.
+func (m maps) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
+	if _, err := m.b.place(ctx, ch); err != nil {
+		return channel.State{}, err
+	}
+	if row.CheckName(filter.Cursor) != nil || row.CheckName(filter.Key) != nil {
+		return channel.State{}, protocol.ErrorBadRequest
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.b.cfg.Timeout)
+	defer cancel()
+	for range readTries {
+		state, known, err := m.read(ctx, ch, &filter)
+		if err != nil || known {
+			return state, m.b.explain(err)
+		}
+		if _, err := m.b.db.Exec(ctx, m.b.sql.touch, ch, micros(m.b.cfg.HistoryMetaTTL)); err != nil && !undone(err) {
+			return channel.State{}, m.b.explain(err)
+		}
+	}
+	return channel.State{}, m.b.explain(errUnsteady)
+}
+
+// read reads a page. known is false if there is no such map.
+func (m maps) read(ctx context.Context, ch string, f *channel.StateFilter) (s channel.State, known bool, err error) {
+	limit := f.Limit
+	if limit < 0 || limit > maxPage {
+		limit = maxPage
+	}
+	ask := limit + 1 // to see whether there is another page
+	if limit == 0 {
+		ask = 0
+	}
+	if f.Key != "" {
+		ask = 1
+	}
+	rows, err := m.b.db.Query(ctx, m.b.sql.read[mapTable]["state"], ch, f.Cursor, ask, keyOrNil(f.Key))
+	if err != nil {
+		return s, false, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		known = true
+		var e entry
+		var offset int64
+		if err := rows.Scan(append([]any{&offset, &s.Top.Epoch, &s.Count, &e.key}, e.targets()...)...); err != nil {
+			return channel.State{}, false, err
+		}
+		s.Top.Offset = uint64(offset)
+		if e.key == nil {
+			continue
+		}
+		s.Entries = append(s.Entries, e.publication())
+	}
+	if f.Key == "" && limit > 0 && len(s.Entries) > limit {
+		s.Entries = s.Entries[:limit]
+		s.Cursor = s.Entries[limit-1].Key
+	}
+	return s, known, rows.Err()
+}
+
+// Clear implements broker.Maps.
+func (m maps) Clear(ctx context.Context, ch string) error {
+	shard, err := m.b.place(ctx, ch)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.b.cfg.Timeout)
+	defer cancel()
+	if _, err := m.b.db.Exec(ctx, m.b.sql.clear, ch, m.b.cfg.NumShards); err != nil {
+		return m.b.explain(err)
+	}
+	m.b.wake(mapTable, shard)
+	return nil
+}
+
+// expireMaps removes the entries of maps that have expired, until ctx ends. All nodes do; the lock of the shard and a look
+// behind it make each removal happen once.
+func (b *Broker) expireMaps(ctx context.Context) {
+	ticker := time.NewTicker(b.cfg.MapExpiryInterval)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		err := b.expireDue(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			b.cfg.Logger.Warn("postgres: entries of maps do not expire, trying again", "engine", b.part, "error", err)
+		}
+		failing = err != nil
+	}
+}
+
+func (b *Broker) expireDue(ctx context.Context) error {
+	for {
+		due, found, err := b.due(ctx)
+		if err != nil {
+			return err
+		}
+		for shard, channels := range due {
+			var removed int
+			err := b.write(func(ctx context.Context) error {
+				return b.db.QueryRow(ctx, b.sql.expireShard, shard, channels, expireBatch, b.cfg.NumShards).Scan(&removed)
+			})
+			if err != nil {
+				return err
+			}
+			if removed > 0 {
+				b.wake(mapTable, shard)
+			}
+		}
+		if found < expireBatch {
+			return nil
+		}
+	}
+}
+
+// due returns maps with expired entries by shard, and how many entries were found.
+func (b *Broker) due(ctx context.Context) (due map[int][]string, found int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	defer cancel()
+	rows, err := b.db.Query(ctx, b.sql.expired, b.cfg.NumShards, expireBatch)
+	if err != nil {
+		return nil, 0, err
+	}
+	due = make(map[int][]string)
+	var shard int
+	var channels []string
+	var n int64
+	_, err = pgx.ForEachRow(rows, []any{&shard, &channels, &n}, func() error {
+		due[shard] = channels
+		channels = nil
+		found += n
+		return nil
+	})
+	return due, found, err
+}

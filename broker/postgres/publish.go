@@ -1,0 +1,384 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres/internal/commit"
+	"github.com/gyrohq/gyro/broker/postgres/internal/row"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// A transaction takes at most so many publications and bytes.
+const (
+	maxItems = 2048
+	maxBytes = 4 << 20
+)
+
+// publishing is a publication, a join or a leave on its way.
+type publishing struct {
+	commit.Job
+	ch   string
+	kind int16
+	pub  *channel.Publication
+	info *channel.ClientInfo // of a join or a leave
+	opts *broker.PublishOptions
+
+	result broker.PublishResult
+	err    error
+}
+
+// CommitJob implements commit.Item.
+func (p *publishing) CommitJob() *commit.Job { return &p.Job }
+
+// conditional tells that the publication depends on others, so that it is put into its stream by itself.
+func (p *publishing) conditional() bool {
+	if p.kind != row.Publication {
+		return false
+	}
+	return p.opts.IdempotencyKey != "" || p.opts.Kept() && (p.pub.Version > 0 || p.opts.Delta)
+}
+
+func (p *publishing) size() int {
+	if p.pub == nil {
+		return len(p.ch) + len(p.info.ConnInfo) + len(p.info.ChanInfo)
+	}
+	return len(p.ch) + len(p.pub.Data)
+}
+
+// check returns an error for what cannot be stored.
+func (p *publishing) check(binary bool) error {
+	if p.kind != row.Publication {
+		return row.CheckInfo(p.info, binary)
+	}
+	if err := row.CheckName(p.opts.IdempotencyKey); err != nil {
+		return err
+	}
+	if err := row.CheckName(p.opts.VersionEpoch); err != nil {
+		return err
+	}
+	return row.Check(p.pub, binary)
+}
+
+// streamLane makes the lane that writes to a shard of streams.
+func (b *Broker) streamLane(shard int) *commit.Lane[*publishing] {
+	size := 0
+	return &commit.Lane[*publishing]{
+		Write: func(batch []*publishing) { b.writeStreams(shard, batch) },
+		Fail:  func(p *publishing, err error) { p.err = err },
+		Go:    b.goes,
+		Fits: func(batch []*publishing, p *publishing) bool {
+			if len(batch) == 1 {
+				size = batch[0].size()
+			}
+			last := batch[len(batch)-1]
+			if p.pub == nil || p.pub != last.pub || p.conditional() {
+				size += p.size()
+			}
+			return len(batch) < maxItems && size <= maxBytes && p.conditional() == last.conditional()
+		},
+	}
+}
+
+// Publish implements broker.Broker. It returns when the publication is committed; those that are made at a time share
+// transactions. An error other than protocol.ErrorBadRequest leaves open whether it was.
+func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
+	shard, err := b.place(ctx, ch)
+	if err != nil {
+		return broker.PublishResult{}, err
+	}
+	stamp(pub, time.Now())
+	p := &publishing{ch: ch, pub: pub, opts: &opts}
+	if err := p.check(b.cfg.BinaryData); err != nil {
+		return broker.PublishResult{}, err
+	}
+	if err := b.send(ctx, shard, p); err != nil {
+		return broker.PublishResult{}, err
+	}
+	return p.result, nil
+}
+
+func (b *Broker) tell(ctx context.Context, ch string, kind int16, info *channel.ClientInfo) error {
+	shard, err := b.place(ctx, ch)
+	if err != nil {
+		return err
+	}
+	p := &publishing{ch: ch, kind: kind, info: info, opts: &broker.PublishOptions{}}
+	if err := p.check(b.cfg.BinaryData); err != nil {
+		return err
+	}
+	return b.send(ctx, shard, p)
+}
+
+// send writes one item.
+func (b *Broker) send(ctx context.Context, shard int, p *publishing) error {
+	group := commit.NewGroup(1)
+	group.Join(&p.Job)
+	b.streams[shard].Add(p)
+	if err := group.Wait(ctx); err != nil && !p.Done() {
+		return err
+	}
+	return p.err
+}
+
+// PublishBatch is Traits.Batch. Each shard gets its items in transactions of up to 2,048, all shards at a time. Items of one
+// channel keep their order.
+func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
+	list := make([]publishing, len(batch))
+	shards := make([][]*publishing, b.cfg.NumShards)
+	valid := 0
+	now := time.Now()
+	for i := range batch {
+		item := &batch[i]
+		item.Unkept = true // PostgreSQL gets an encoded copy
+		item.Result = broker.PublishResult{}
+		var shard int
+		if shard, item.Err = b.place(ctx, item.Channel); item.Err != nil {
+			continue
+		}
+		stamp(item.Pub, now)
+		p := &list[i]
+		p.ch, p.pub, p.opts = item.Channel, item.Pub, &item.Options
+		if i > 0 && item.Pub == batch[i-1].Pub && batch[i-1].Err == nil && item.Options.IdempotencyKey == "" {
+			item.Err = row.CheckName(item.Options.VersionEpoch)
+		} else {
+			item.Err = p.check(b.cfg.BinaryData)
+		}
+		if item.Err != nil {
+			continue
+		}
+		shards[shard] = append(shards[shard], p)
+		valid++
+	}
+	if valid == 0 {
+		return
+	}
+	group := commit.NewGroup(valid)
+	for shard, items := range shards {
+		for _, p := range items {
+			p.opts = new(*p.opts) // the batch belongs to the caller when ctx ends
+			group.Join(&p.Job)
+		}
+		if len(items) > 0 {
+			b.streams[shard].Add(items...)
+		}
+	}
+	failed := group.Wait(ctx)
+	for i := range batch {
+		item := &batch[i]
+		switch {
+		case item.Err != nil:
+		case failed == nil || list[i].Done():
+			item.Result, item.Err = list[i].result, list[i].err
+		default:
+			item.Err = failed
+		}
+	}
+}
+
+// stamp sets Time, unless it is set: items of a batch may share a publication.
+func stamp(pub *channel.Publication, now time.Time) {
+	if pub.Time == 0 {
+		pub.Time = now.UnixMilli()
+	}
+}
+
+// writeStreams writes a batch to a shard and sets the results.
+func (b *Broker) writeStreams(shard int, batch []*publishing) {
+	err := b.write(func(ctx context.Context) error {
+		if batch[0].conditional() {
+			return b.putEach(ctx, batch)
+		}
+		return b.putMany(ctx, batch)
+	})
+	if err != nil && len(batch) > 1 && isAboutData(err) {
+		for i := range batch { // the others are not to blame
+			b.writeStreams(shard, batch[i:i+1])
+		}
+		return
+	}
+	if err != nil {
+		err = b.outcome(err)
+		for _, p := range batch {
+			p.err = err
+		}
+		return
+	}
+	b.wake(streamTable, shard)
+}
+
+// outcome makes the error that publishers get.
+func (b *Broker) outcome(err error) error {
+	if isAboutData(err) {
+		b.cfg.Logger.Warn("postgres refuses data", "engine", b.part, "error", err)
+		return protocol.ErrorBadRequest
+	}
+	return b.explain(err)
+}
+
+// isAboutData tells that the server refuses a value, such as JSON with a number that is too large.
+func isAboutData(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && answer.Code[:2] == "22"
+}
+
+// writeTries is how often a transaction is tried that did nothing.
+const writeTries = 4
+
+// write does a transaction, with one of the connections for writing. It tries again what cannot have been done.
+func (b *Broker) write(do func(ctx context.Context) error) (err error) {
+	select {
+	case b.slots <- struct{}{}:
+	case <-b.lifetime.Done():
+		return commit.ErrClosed
+	}
+	defer func() { <-b.slots }()
+	ctx, cancel := context.WithTimeout(b.lifetime, b.cfg.Timeout)
+	defer cancel()
+	for range writeTries {
+		if err = do(ctx); err == nil || ctx.Err() != nil || !undone(err) {
+			break
+		}
+	}
+	if err != nil && b.lifetime.Err() != nil {
+		return commit.ErrClosed
+	}
+	return err
+}
+
+// undone tells that a transaction certainly did nothing, for a reason that may be gone: nothing was sent over a connection
+// that had ended, or it waited for somebody who waited for it.
+func undone(err error) bool {
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) {
+		return answer.Code == "40P01" || answer.Code == "40001"
+	}
+	return pgconn.SafeToRetry(err)
+}
+
+// common are the columns that both functions have.
+type common struct {
+	channels  []string
+	sizes     []int32
+	ttls      []int64
+	metaTTLs  []int64
+	deltas    []bool
+	arrays    row.Arrays
+	kinds     []int16
+	versions  []string
+	keys      []*string
+	keyTTLs   []int64
+	onlyFirst bool // the items have one publication
+}
+
+func (b *Broker) collect(batch []*publishing, share bool) (*common, error) {
+	c := &common{arrays: row.Arrays{Binary: b.cfg.BinaryData}, onlyFirst: share}
+	for i, p := range batch {
+		size, ttl := int32(0), int64(0)
+		if p.opts.Kept() {
+			size, ttl = int32(min(p.opts.HistorySize, math.MaxInt32)), micros(p.opts.HistoryTTL)
+		}
+		c.channels = append(c.channels, p.ch)
+		c.kinds = append(c.kinds, p.kind)
+		c.sizes = append(c.sizes, size)
+		c.ttls = append(c.ttls, ttl)
+		c.metaTTLs = append(c.metaTTLs, micros(positiveOr(p.opts.HistoryMetaTTL, b.cfg.HistoryMetaTTL)))
+		c.deltas = append(c.deltas, p.opts.Delta)
+		if share && i > 0 {
+			continue
+		}
+		if p.kind != row.Publication {
+			c.arrays.AddInfo(p.info, time.Now().UnixMilli())
+		} else if err := c.arrays.Add(p.pub); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// putMany publishes what needs no conditions, in one step.
+func (b *Broker) putMany(ctx context.Context, batch []*publishing) error {
+	share := len(batch) > 1 && batch[0].pub != nil
+	for _, p := range batch {
+		share = share && p.pub == batch[0].pub
+	}
+	c, err := b.collect(batch, share)
+	if err != nil {
+		return err
+	}
+	args := []any{b.cfg.NumShards, share, c.channels, c.kinds, c.sizes, c.ttls, c.metaTTLs, c.deltas}
+	args = c.arrays.Keyed(c.arrays.Args(args), true)
+	rows, err := b.db.Query(ctx, b.sql.publishMany, args...)
+	if err != nil {
+		return err
+	}
+	var item int
+	var offset int64
+	var epoch string
+	_, err = pgx.ForEachRow(rows, []any{&item, &offset, &epoch}, func() error {
+		batch[item-1].result = broker.PublishResult{Position: channel.StreamPosition{Offset: uint64(offset), Epoch: epoch}}
+		return nil
+	})
+	return err
+}
+
+// putEach publishes one by one, in one transaction.
+func (b *Broker) putEach(ctx context.Context, batch []*publishing) error {
+	c, err := b.collect(batch, false)
+	if err != nil {
+		return err
+	}
+	for _, p := range batch {
+		c.versions = append(c.versions, p.opts.VersionEpoch)
+		c.keys = append(c.keys, keyOrNil(p.opts.IdempotencyKey))
+		c.keyTTLs = append(c.keyTTLs, micros(positiveOr(p.opts.IdempotencyTTL, b.cfg.IdempotentResultTTL)))
+	}
+	args := []any{b.cfg.NumShards, c.channels, c.sizes, c.ttls, c.metaTTLs, c.deltas, c.versions, c.keys, c.keyTTLs}
+	args = c.arrays.Keyed(c.arrays.Args(args), true)
+	rows, err := b.db.Query(ctx, b.sql.publishEach, args...)
+	if err != nil {
+		return err
+	}
+	var item int
+	var offset int64
+	var epoch string
+	var reason *string
+	_, err = pgx.ForEachRow(rows, []any{&item, &offset, &epoch, &reason}, func() error {
+		result := broker.PublishResult{Position: channel.StreamPosition{Offset: uint64(offset), Epoch: epoch}}
+		if reason != nil {
+			result.Suppressed = broker.SuppressReason(*reason)
+		}
+		batch[item-1].result = result
+		return nil
+	})
+	return err
+}
+
+func keyOrNil(key string) *string {
+	if key == "" {
+		return nil
+	}
+	return &key
+}
+
+// micros is a duration as the functions want it: at least 1 if it is positive. It is at most some 30,000 years, as times end.
+func micros(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return max(1, d.Microseconds())
+}
+
+func positiveOr(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}

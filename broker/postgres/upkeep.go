@@ -1,0 +1,89 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
+)
+
+// upkeep makes and drops partitions and deletes what has expired, until ctx ends. All nodes do; what one has done, others
+// find done.
+func (b *Broker) upkeep(ctx context.Context) {
+	ticker := time.NewTicker(b.cfg.CleanupInterval)
+	defer ticker.Stop()
+	for {
+		err := b.tidy(ctx)
+		if err != nil && ctx.Err() == nil {
+			b.cfg.Logger.Warn("postgres: upkeep fails, trying again", "engine", b.part, "interval", b.cfg.CleanupInterval, "error", err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tidy does all upkeep once.
+func (b *Broker) tidy(ctx context.Context) error {
+	var failures []error
+	var trouble *string
+	for _, part := range []struct {
+		set               *schema.Set
+		shards, retention int
+	}{
+		{b.sets.Stream, b.cfg.NumShards, b.cfg.PartitionRetentionDays},
+		{b.sets.Map, b.cfg.NumShards, b.cfg.PartitionRetentionDays},
+		{b.sets.Control, b.cfg.ControlNumShards, b.cfg.ControlRetentionDays},
+	} {
+		err := part.set.Partition(ctx, b.db, b.cfg.PartitionLookaheadDays)
+		if part.retention > 0 {
+			err = errors.Join(err, part.set.Drop(ctx, b.db, part.retention))
+		}
+		err = errors.Join(err, part.set.Sweep(ctx, b.db))
+		n, shardsErr := part.set.Shards(ctx, b.db)
+		if err = errors.Join(err, shardsErr); err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", part.set.Name, err))
+		}
+		if shardsErr == nil && n != part.shards {
+			trouble = new(fmt.Sprintf("%s has %d shards, and this node was started with %d: start all nodes with the same number", part.set.Locks(), n, part.shards))
+			failures = append(failures, errors.New(*trouble))
+		}
+	}
+	b.trouble.Store(trouble)
+	return errors.Join(failures...)
+}
+
+// Health is Traits.Health: one element. Its delay is how long the last look for new rows took.
+func (b *Broker) Health() []broker.Health {
+	h := broker.Health{Part: b.part, Err: b.running(context.Background())}
+	if h.Err != nil {
+		return []broker.Health{h}
+	}
+	h.Delay, h.Reconnects, h.Err = b.feed.Health()
+	if b.control.feed != nil && h.Err == nil {
+		_, _, h.Err = b.control.feed.Health()
+	}
+	if trouble := b.trouble.Load(); trouble != nil && h.Err == nil {
+		h.Err = errors.New(*trouble)
+	}
+	return []broker.Health{h}
+}
+
+// metrics is Traits.Metrics. All are 0 unless the broker runs.
+func (b *Broker) metrics() []broker.Metric {
+	var rows, connections, waited float64
+	if b.running(context.Background()) == nil {
+		s := b.db.Stat()
+		rows, connections, waited = float64(b.feed.Rows()), float64(s.AcquiredConns()), s.AcquireDuration().Seconds()
+	}
+	return []broker.Metric{
+		{Name: "rows_read_total", Help: "Rows that were read of streams and maps.", Counter: true, Value: rows},
+		{Name: "connections_used", Help: "Connections that are in use.", Value: connections},
+		{Name: "connection_wait_seconds_total", Help: "Time that statements have waited for a connection.", Counter: true, Value: waited},
+	}
+}
