@@ -171,6 +171,10 @@ func (c *Config) pool() (*pgxpool.Config, error) {
 	p.MaxConns = int32(c.PoolSize)
 	p.MinConns, p.MinIdleConns = 0, 0
 	c.prepare(p.ConnConfig)
+	// A statement whose time is over is cancelled on the server, so that it is not done later.
+	p.ConnConfig.BuildContextWatcherHandler = func(pg *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: pg, DeadlineDelay: time.Second}
+	}
 	return p, nil
 }
 
@@ -190,10 +194,6 @@ func (c *Config) listen() (*pgx.ConnConfig, error) {
 func (c *Config) prepare(conn *pgx.ConnConfig) {
 	if conn.ConnectTimeout == 0 || conn.ConnectTimeout > c.Timeout {
 		conn.ConnectTimeout = c.Timeout
-	}
-	// A statement whose time is over is cancelled on the server, so that it is not done later.
-	conn.BuildContextWatcherHandler = func(pg *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: pg, DeadlineDelay: time.Second}
 	}
 	if c.TLS == nil {
 		return

@@ -15,6 +15,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -142,6 +143,22 @@ func (s *Server) Kill() {
 	_ = s.cmd.Process.Signal(syscall.SIGQUIT) // all of its processes end at once
 	_ = s.cmd.Wait()
 	s.cmd = nil
+}
+
+// Signal sends a signal to all processes of the server: SIGSTOP has it hang until SIGCONT. It needs Linux.
+func (s *Server) Signal(signal syscall.Signal) error {
+	pid := s.cmd.Process.Pid
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return err
+	}
+	failure := s.cmd.Process.Signal(signal)
+	for _, child := range strings.Fields(string(children)) {
+		if id, err := strconv.Atoi(child); err == nil {
+			_ = syscall.Kill(id, signal) // it may have ended
+		}
+	}
+	return failure
 }
 
 // Restart starts a server again that was killed, on the same port.

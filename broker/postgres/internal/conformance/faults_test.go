@@ -1,0 +1,58 @@
+package conformance
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/brokertest"
+	"github.com/gyrohq/gyro/broker/brokertest/maptest"
+	"github.com/gyrohq/gyro/broker/postgres"
+	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
+)
+
+// TestFaults: what was acknowledged holds while PostgreSQL restarts after crashes, hangs, and ends connections.
+func TestFaults(t *testing.T) {
+	for _, notify := range []bool{false, true} {
+		t.Run(fmt.Sprint("notify=", notify), func(t *testing.T) {
+			t.Parallel()
+			faults(t, notify)
+		})
+	}
+}
+
+func faults(t *testing.T, notify bool) {
+	server, err := postgrestest.Start(fast)
+	must(t, err)
+	t.Cleanup(server.Stop)
+	dsn := databaseOf(t, server)
+	name := dsn[strings.LastIndex(dsn, "/")+1:]
+	cfg := postgres.Config{
+		DSN: dsn, BinaryData: true, UseNotify: notify, NumShards: 3, Timeout: 3 * time.Second,
+		PollInterval: 20 * time.Millisecond, MapExpiryInterval: 100 * time.Millisecond, CleanupInterval: 300 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	mishaps := []func(t testing.TB, length time.Duration){
+		func(t testing.TB, _ time.Duration) { must(t, server.Cut(t.Context(), name)) },
+		func(t testing.TB, length time.Duration) { server.Kill(); time.Sleep(length); must(t, server.Restart()) },
+		func(t testing.TB, length time.Duration) {
+			must(t, server.Signal(syscall.SIGSTOP))
+			time.Sleep(length)
+			must(t, server.Signal(syscall.SIGCONT))
+		},
+	}
+	for seed := range uint64(2) {
+		caps := brokertest.Capabilities{Seed: seed + 1, Fault: func(t testing.TB, r *rand.Rand) {
+			mishaps[r.IntN(len(mishaps))](t, time.Duration(r.Int64N(int64(1500*time.Millisecond))))
+		}}
+		make := func(t testing.TB) broker.Broker { return newBroker(t, cfg) }
+		t.Run(fmt.Sprint("streams, seed=", caps.Seed), func(t *testing.T) { brokertest.RunFaults(t, make, nil, caps) })
+		t.Run(fmt.Sprint("maps, seed=", caps.Seed), func(t *testing.T) { maptest.RunFaults(t, make, caps) })
+	}
+}
