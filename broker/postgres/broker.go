@@ -49,6 +49,7 @@ type Broker struct {
 	slots   chan struct{} // of transactions that write
 	hashes  bool          // the server's hashes of channels are those of pghash
 
+	made    atomic.Uint64 // connections
 	subs    *subscriptions
 	sql     statements
 	trouble atomic.Pointer[string] // that upkeep has found
@@ -81,6 +82,10 @@ func New(cfg Config) (*Broker, error) {
 	b := &Broker{cfg: cfg, sets: schema.New(cfg.TablePrefix, cfg.BinaryData), subs: newSubscriptions(cfg.NumShards)}
 	if b.conns, err = cfg.pool(); err != nil {
 		return nil, err
+	}
+	b.conns.AfterConnect = func(context.Context, *pgx.Conn) error {
+		b.made.Add(1)
+		return nil
 	}
 	if b.listens, err = cfg.listen(); err != nil {
 		return nil, err
@@ -176,7 +181,8 @@ func (b *Broker) connect(ctx context.Context) (err error) {
 		return err
 	}
 	b.feed = outbox.New(outbox.Config{
-		Interval: b.cfg.PollInterval, Batch: b.cfg.BatchSize, Timeout: b.cfg.Timeout, Listen: b.listens, Logger: b.cfg.Logger,
+		Interval: b.cfg.PollInterval, Batch: b.cfg.BatchSize, Timeout: b.cfg.Timeout, Connections: b.made.Load,
+		Listen: b.listens, Logger: b.cfg.Logger,
 	}, b.table(b.sets.Stream), b.table(b.sets.Map))
 	if err := b.feed.Begin(ctx, b.db); err != nil {
 		return err

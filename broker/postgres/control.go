@@ -66,7 +66,8 @@ func (c *control) connect(ctx context.Context) error {
 	cfg := &c.b.cfg
 	data := make([][]byte, cfg.ControlNumShards)
 	c.feed = outbox.New(outbox.Config{
-		Interval: cfg.ControlPollInterval, Batch: cfg.BatchSize, Timeout: cfg.Timeout, Listen: c.b.listens, Logger: cfg.Logger,
+		Interval: cfg.ControlPollInterval, Batch: cfg.BatchSize, Timeout: cfg.Timeout, Connections: c.b.made.Load,
+		Listen: c.b.listens, Logger: cfg.Logger,
 	}, &outbox.Table{
 		Name: c.b.sets.Control.Outbox, Notify: c.b.sets.Control.Notify, Shards: cfg.ControlNumShards, Columns: "x.data",
 		Wanted: "x.node_id = ANY ($3::text[])",

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/gyrohq/gyro v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
+	go.uber.org/goleak v1.3.0
 )
 
 require (

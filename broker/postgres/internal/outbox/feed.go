@@ -21,6 +21,8 @@ type Config struct {
 	Batch    int
 	// Timeout bounds each statement, and with it the delivery of a page.
 	Timeout time.Duration
+	// Connections returns how many connections were made so far. It is called often.
+	Connections func() uint64
 	// Listen is the connection for notifications; nil: none.
 	Listen *pgx.ConnConfig
 	Logger *slog.Logger

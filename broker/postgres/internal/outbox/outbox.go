@@ -46,7 +46,7 @@ type worker struct {
 
 	cursor  atomic.Int64 // id of the last row that was read
 	created time.Time    // of that row; zero if there was none
-	doubt   bool         // the connection failed since: the row may be gone
+	checked uint64       // connections when the server was known to have the row
 	failure atomic.Pointer[string]
 
 	plain, filtered string // statements
@@ -67,6 +67,7 @@ func newWorker(f *Feed, t *Table, shard int) *worker {
 
 // begin puts the cursor behind all rows that are there.
 func (w *worker) begin(ctx context.Context, db *pgxpool.Pool) error {
+	w.checked = w.feed.cfg.Connections()
 	id, created, err := w.newest(ctx, db)
 	if err != nil {
 		return err
@@ -115,7 +116,6 @@ func (w *worker) run(ctx context.Context) {
 }
 
 func (w *worker) fail(err error) {
-	w.doubt = true
 	text := err.Error()
 	if w.failure.Swap(&text) == nil {
 		w.feed.cfg.Logger.Warn("postgres: reading new rows fails, trying again", "table", w.table.Name, "shard", w.shard, "error", text)
@@ -128,11 +128,12 @@ func (w *worker) recovered() {
 	}
 }
 
-// check makes sure, after a failure, that the server still has the last row that was read. If it does not, its data went
-// back (a standby that was behind has become the primary), and ids come again.
+// check makes sure, if there are new connections, that the server still has the last row that was read. If it does not, its
+// data went back (a standby that was behind has become the primary), and ids come again.
 func (w *worker) check(ctx context.Context) error {
-	if !w.doubt || w.created.IsZero() {
-		w.doubt = false
+	connections := w.feed.cfg.Connections()
+	if connections == w.checked || w.created.IsZero() {
+		w.checked = connections
 		return nil
 	}
 	var there bool
@@ -145,24 +146,26 @@ func (w *worker) check(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if id < w.cursor.Load() {
+		if id > w.cursor.Load() {
+			created = time.Time{} // the next row that is read counts
+		} else {
 			w.cursor.Store(id)
-			w.created = created
 		}
+		w.created = created
 		w.feed.cfg.Logger.Warn("postgres: the last row that was read is gone, others may be as well", "table", w.table.Name, "shard", w.shard)
 		w.table.Lost(w.shard)
 	}
-	w.doubt = false
+	w.checked = connections
 	return nil
 }
 
 // read reads and delivers a page. more tells that there may be another one.
 func (w *worker) read(ctx context.Context) (more bool, err error) {
-	if err := w.check(ctx); err != nil {
-		return false, err
-	}
 	again := true
 	for try := 0; again; try++ {
+		if err := w.check(ctx); err != nil {
+			return false, err
+		}
 		arg, all, current := w.table.Want(w.shard)
 		if try > 0 || all { // rather all rows than again and again
 			more, err = w.page(ctx, w.plain, nil, func() bool { return true }, &again)
@@ -173,7 +176,8 @@ func (w *worker) read(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// page reads a page by a statement, and delivers the rows while they come. again is set if others are wanted by now.
+// page reads a page by a statement, and delivers the rows while they come. again is set if others are wanted by now, or
+// if the connection is new.
 func (w *worker) page(ctx context.Context, sql string, args []any, current func() bool, again *bool) (more bool, err error) {
 	*again = false
 	ctx, cancel := context.WithTimeout(ctx, w.feed.cfg.Timeout)
@@ -190,7 +194,7 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 	for rows.Next() {
 		// The statement has seen what was committed before its first row came. Whatever is wanted later
 		// is about later rows.
-		if got == 0 && !current() {
+		if got == 0 && (!current() || w.feed.cfg.Connections() != w.checked) {
 			*again = true
 			return false, nil
 		}

@@ -255,7 +255,7 @@ BEGIN
   ELSIF coalesce(p_key_mode, '') NOT IN ('', 'if_new', 'if_exists') THEN
     RAISE EXCEPTION 'p_key_mode is %, not if_new or if_exists', p_key_mode;
   END IF;
-  RETURN QUERY SELECT c.r_id, c.r_offset, c.r_epoch, c.r_reason IS NOT NULL, c.r_reason, (c.r_current).data, (c.r_current).key_offset
+  RETURN QUERY SELECT coalesce(c.r_id, 0), c.r_offset, c.r_epoch, c.r_reason IS NOT NULL, c.r_reason, (c.r_current).data, (c.r_current).key_offset
     FROM {{m}}_change({{m}}_lock(p_channel, p_num_shards), p_channel, p_key, false, false, false, p_data, p_tags, p_key_ttl, NULL, NULL,
       p_meta_ttl, p_key_mode, p_expected_offset, p_expected_epoch, p_key_version, p_key_version_epoch,
       nullif(p_idempotency_key, ''), p_idempotency_ttl, p_use_delta, p_refresh_ttl_on_suppress,
@@ -300,7 +300,7 @@ CREATE OR REPLACE FUNCTION {{m}}_remove(
   out_current_data {{data}}, out_current_offset bigint)
 LANGUAGE plpgsql SET search_path = {{schema}} AS $$
 BEGIN
-  RETURN QUERY SELECT c.r_id, c.r_offset, c.r_epoch, c.r_reason IS NOT NULL, c.r_reason, (c.r_current).data, (c.r_current).key_offset
+  RETURN QUERY SELECT coalesce(c.r_id, 0), c.r_offset, c.r_epoch, c.r_reason IS NOT NULL, c.r_reason, (c.r_current).data, (c.r_current).key_offset
     FROM {{m}}_change({{m}}_lock(p_channel, p_num_shards), p_channel, p_key, true, false, true, NULL, NULL, NULL, NULL, NULL,
       p_meta_ttl, NULL, p_expected_offset, p_expected_epoch, NULL, NULL,
       nullif(p_idempotency_key, ''), p_idempotency_ttl, false, false, p_client_id, p_user_id, NULL, NULL, NULL, NULL) c;

@@ -198,7 +198,7 @@ CREATE OR REPLACE FUNCTION {{s}}_publish(
 ) RETURNS TABLE (out_result_id bigint, out_channel_offset bigint, out_epoch text, out_suppressed boolean, out_suppress_reason text)
 LANGUAGE plpgsql SET search_path = {{schema}} AS $$
 BEGIN
-  RETURN QUERY SELECT p.r_id, p.r_offset, p.r_epoch, p.r_reason IS NOT NULL, p.r_reason FROM {{s}}_put(
+  RETURN QUERY SELECT coalesce(p.r_id, 0), p.r_offset, p.r_epoch, p.r_reason IS NOT NULL, p.r_reason FROM {{s}}_put(
     {{s}}_lock(p_channel, p_num_shards), p_channel, true, p_data, p_tags, p_history_ttl, p_history_size, p_meta_ttl,
     p_version, p_version_epoch, nullif(p_idempotency_key, ''), p_idempotency_ttl, p_use_delta,
     p_client_id, p_user_id, p_conn_info, p_chan_info, NULL, NULL, NULL, NULL) p;

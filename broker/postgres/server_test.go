@@ -1,0 +1,161 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres"
+	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
+)
+
+// shared is the PostgreSQL of all tests, as it is installed: commits are on the disk when they are answered.
+var shared struct {
+	once   sync.Once
+	server *postgrestest.Server
+	err    error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.server != nil {
+		shared.server.Stop()
+	}
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// database is a new database.
+type database struct {
+	tb  testing.TB
+	dsn string
+}
+
+func newDatabase(tb testing.TB) *database {
+	tb.Helper()
+	shared.once.Do(func() {
+		shared.server, shared.err = postgrestest.Start(postgrestest.Options{Settings: []string{"max_connections=300"}})
+	})
+	must(tb, shared.err)
+	name, err := shared.server.Database(tb.Context())
+	must(tb, err)
+	return &database{tb, shared.server.DSN(name)}
+}
+
+func (d *database) connect() *pgx.Conn {
+	d.tb.Helper()
+	conn, err := pgx.Connect(d.tb.Context(), d.dsn)
+	must(d.tb, err)
+	d.tb.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// exec executes statements, each in a transaction of its own.
+func (d *database) exec(statements ...string) {
+	d.tb.Helper()
+	conn := d.connect()
+	for _, sql := range statements {
+		if _, err := conn.Exec(d.tb.Context(), sql); err != nil {
+			d.tb.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+// run starts a broker that delivers to h.
+func (d *database) run(cfg postgres.Config, h broker.EventHandler) *postgres.Broker {
+	d.tb.Helper()
+	cfg.DSN, cfg.Logger = d.dsn, quiet
+	b, err := postgres.New(cfg)
+	must(d.tb, err)
+	must(d.tb, b.Run(h))
+	d.tb.Cleanup(func() { must(d.tb, b.Close(context.Background())) })
+	return b
+}
+
+// refuse runs a broker that must not start.
+func (d *database) refuse(cfg postgres.Config) error {
+	d.tb.Helper()
+	cfg.DSN, cfg.Logger = d.dsn, quiet
+	b, err := postgres.New(cfg)
+	must(d.tb, err)
+	err = b.Run(newEvents())
+	must(d.tb, b.Close(context.Background()))
+	return err
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// event is what a broker delivered.
+type event struct {
+	kind, ch string
+	broker.PublicationEvent
+	info *channel.ClientInfo
+}
+
+func (e event) String() string {
+	if e.Pub == nil {
+		return e.kind
+	}
+	return fmt.Sprintf("%s=%s@%d", e.ch, e.Pub.Data, e.Pub.Offset)
+}
+
+// events is a handler that remembers.
+type events chan event
+
+func newEvents() events { return make(events, 100_000) }
+
+func (e events) HandlePublication(ch string, p broker.PublicationEvent) {
+	wait.Offer(e, event{kind: "publication", ch: ch, PublicationEvent: p})
+}
+
+func (e events) HandleJoin(ch string, info *channel.ClientInfo) {
+	wait.Offer(e, event{kind: "join", ch: ch, info: info})
+}
+
+func (e events) HandleLeave(ch string, info *channel.ClientInfo) {
+	wait.Offer(e, event{kind: "leave", ch: ch, info: info})
+}
+
+func (e events) HandleLoss(func(string) bool) { wait.Offer(e, event{kind: "loss"}) }
+
+// next returns the next event.
+func (e events) next(tb testing.TB) event {
+	tb.Helper()
+	return wait.Receive(tb, "an event", e)
+}
+
+// want checks the texts of the next events.
+func (e events) want(tb testing.TB, texts ...string) (list []event) {
+	tb.Helper()
+	for _, text := range texts {
+		got := e.next(tb)
+		if got.String() != text {
+			tb.Fatalf("got %s, want %s", got, text)
+		}
+		list = append(list, got)
+	}
+	return list
+}
+
+var keep = broker.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute}
