@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -138,7 +139,7 @@ func TestJSON(t *testing.T) {
 	}
 	b.PublishBatch(t.Context(), batch)
 	for i, item := range batch {
-		if bad := i == 1 || i == 3 || i == 4 || i == 5; bad != (item.Err == error(protocol.ErrorBadRequest)) || !bad && item.Err != nil {
+		if bad := i == 1 || i == 3 || i == 4 || i == 5; bad != errors.Is(item.Err, protocol.ErrorBadRequest) || !bad && item.Err != nil {
 			t.Errorf("%s: %v", data[i], item.Err)
 		}
 	}
@@ -149,7 +150,7 @@ func TestJSON(t *testing.T) {
 	if p := got.want(t, "ch={}@0")[0].Pub; string(p.Info.ConnInfo) != `{"x": 1}` || p.Tags["t"] != "v" {
 		t.Errorf("%+v", p)
 	}
-	if err := b.PublishJoin(t.Context(), "ch", &channel.ClientInfo{ConnInfo: []byte("x")}); err != error(protocol.ErrorBadRequest) {
+	if err := b.PublishJoin(t.Context(), "ch", &channel.ClientInfo{ConnInfo: []byte("x")}); !errors.Is(err, protocol.ErrorBadRequest) {
 		t.Errorf("a join that is no JSON: %v", err)
 	}
 	entries := b.Describe().Maps
@@ -171,7 +172,7 @@ func TestJSON(t *testing.T) {
 			"Publish": err, "Subscribe": b.Subscribe(t.Context(), bad), "State": errState, "History": errHistory, "Change": errChange, "tags": errTags,
 			"Positions": b.Positions(t.Context(), []string{bad})[0].Err,
 		} {
-			if err != error(protocol.ErrorBadRequest) {
+			if !errors.Is(err, protocol.ErrorBadRequest) {
 				t.Errorf("%s %.10q: %v", what, bad, err)
 			}
 		}

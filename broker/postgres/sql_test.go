@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -272,5 +273,31 @@ func TestMapFunctions(t *testing.T) {
 	events := got.want(t, "map=@3", "map=4@4", "map=@5")
 	if !events[0].Pub.Removed || events[0].Pub.Tags["t"] != "" || !events[2].Pub.Removed || events[2].Pub.Key != "gone" {
 		t.Errorf("%+v", events)
+	}
+}
+
+// TestDocumentedSQL executes the SQL of docs/postgres.md.
+func TestDocumentedSQL(t *testing.T) {
+	d := newDatabase(t)
+	got := newEvents()
+	b := d.run(postgres.Config{PollInterval: 10 * time.Millisecond, NumShards: 8}, got)
+	must(t, b.Subscribe(t.Context(), "chat:index", "a", "b", "c", "board:1"))
+	page, err := os.ReadFile("../../docs/postgres.md")
+	must(t, err)
+	conn := d.connect()
+	blocks := strings.Split(string(page), "```sql")[1:]
+	for _, part := range blocks {
+		_, text, _ := strings.Cut(part, "\n")
+		block, _, _ := strings.Cut(text, "```")
+		if _, err := conn.Exec(t.Context(), block); err != nil {
+			t.Errorf("%s: %v", block, err)
+		}
+	}
+	count := map[string]int{}
+	for range 6 {
+		count[got.next(t).ch]++
+	}
+	if len(blocks) != 3 || count["chat:index"] != 1 || count["a"] != 1 || count["c"] != 1 || count["board:1"] != 2 {
+		t.Errorf("%d blocks, %v", len(blocks), count)
 	}
 }

@@ -33,7 +33,7 @@ const (
 
 // published are the folders of the modules that users install. The server requires all
 // others.
-var published = []string{"server", "broker/nats", "broker/redis", "metrics", "transport/webtransport", "."}
+var published = []string{"server", "broker/nats", "broker/postgres", "broker/redis", "metrics", "transport/webtransport", "."}
 
 // user is a folder outside of the repository, and an environment for the go command.
 type user struct {

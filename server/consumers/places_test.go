@@ -19,9 +19,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
+	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/server/consume/consumetest"
-	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 )
 
 func must[T any](v T, err error) T {

@@ -64,13 +64,13 @@ func CheckInfo(info *channel.ClientInfo, binary bool) error {
 type Arrays struct {
 	Binary bool
 
-	n                      int
-	text, conn, chann      []*string // payloads as JSON
-	bytes, bconn, bchan    [][]byte  // or as they are
-	tags, client, user, id []*string
-	time, version, score   []*int64
-	key                    []*string
-	removed                []*bool
+	n                    int
+	text, conn, chann    []*string // payloads as JSON
+	bytes, bconn, bchan  [][]byte  // or as they are
+	tags, client, user   []*string
+	time, version, score []*int64
+	key                  []*string
+	removed              []*bool
 }
 
 // Add adds a publication.
