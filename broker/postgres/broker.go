@@ -32,6 +32,7 @@ type Broker struct {
 	conns   *pgxpool.Config
 	listens *pgx.ConnConfig
 	control *control
+	alone   bool // there is nothing but control
 
 	mu    sync.Mutex
 	state int
@@ -177,6 +178,9 @@ func (b *Broker) connect(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if b.alone {
+		return b.control.connect(ctx)
+	}
 	if err := b.probeHashes(ctx); err != nil {
 		return err
 	}
@@ -198,6 +202,9 @@ func (b *Broker) initSchema(ctx context.Context) error {
 	defer func() { _ = conn.Close(ctx) }()
 	var work []schema.Work
 	for _, set := range b.sets.All {
+		if b.alone && set != b.sets.Control {
+			continue
+		}
 		w := schema.Work{Set: set, Listens: b.cfg.UseNotify}
 		switch set {
 		case b.sets.Stream, b.sets.Map:
@@ -268,14 +275,17 @@ func (b *Broker) deliver(shard int, r *row.Row) {
 // start begins the work in the background.
 func (b *Broker) start() {
 	b.slots = make(chan struct{}, max(1, b.cfg.PoolSize/2))
+	b.control.start()
+	b.background.Go(func() { b.upkeep(b.lifetime) })
+	if b.alone {
+		return
+	}
 	for shard := range b.cfg.NumShards {
 		b.streams = append(b.streams, b.streamLane(shard))
 		b.changes = append(b.changes, b.mapLane(shard))
 	}
 	b.background.Go(func() { b.feed.Run(b.lifetime) })
-	b.background.Go(func() { b.upkeep(b.lifetime) })
 	b.background.Go(func() { b.expireMaps(b.lifetime) })
-	b.control.start()
 }
 
 // Close implements broker.Broker. It waits for the handler calls under way. If ctx ends before they do, Close returns the

@@ -45,7 +45,8 @@ WHERE ctid = ANY (ARRAY(
 -- name: create
 -- $1 channels, $2 meta TTL in microseconds. Begins empty streams, unless others have.
 INSERT INTO {{b}}_meta AS m (channel, epoch, expires_at)
-SELECT c, {{b}}_new_epoch(), {{b}}_life(NULL, clock_timestamp(), $2::bigint * interval '1 microsecond') FROM unnest($1::text[]) c ORDER BY c
+SELECT c, {{b}}_new_epoch(), {{b}}_life(NULL, clock_timestamp(), $2::bigint * interval '1 microsecond')
+FROM (SELECT DISTINCT c FROM unnest($1::text[]) c ORDER BY c) d
 ON CONFLICT (channel) DO UPDATE SET epoch = excluded.epoch, expires_at = excluded.expires_at,
   top_offset = 0, first_offset = 1, history_until = clock_timestamp(), top_version = 0, top_version_epoch = ''
 WHERE m.expires_at <= clock_timestamp();

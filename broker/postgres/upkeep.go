@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
@@ -40,6 +41,9 @@ func (b *Broker) tidy(ctx context.Context) error {
 		{b.sets.Map, b.cfg.NumShards, b.cfg.PartitionRetentionDays},
 		{b.sets.Control, b.cfg.ControlNumShards, b.cfg.ControlRetentionDays},
 	} {
+		if b.alone && part.set != b.sets.Control {
+			continue
+		}
 		err := part.set.Partition(ctx, b.db, b.cfg.PartitionLookaheadDays)
 		if part.retention > 0 {
 			err = errors.Join(err, part.set.Drop(ctx, b.db, part.retention))
@@ -64,9 +68,15 @@ func (b *Broker) Health() []broker.Health {
 	if h.Err != nil {
 		return []broker.Health{h}
 	}
-	h.Delay, h.Reconnects, h.Err = b.feed.Health()
-	if b.control.feed != nil && h.Err == nil {
-		_, _, h.Err = b.control.feed.Health()
+	for _, feed := range []*outbox.Feed{b.feed, b.control.feed} {
+		if feed == nil {
+			continue
+		}
+		delay, outages, err := feed.Health()
+		h.Delay, h.Reconnects = max(h.Delay, delay), max(h.Reconnects, outages)
+		if h.Err == nil {
+			h.Err = err
+		}
 	}
 	if trouble := b.trouble.Load(); trouble != nil && h.Err == nil {
 		h.Err = errors.New(*trouble)

@@ -3,12 +3,15 @@
 package conformance
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/brokertest"
 	"github.com/gyrohq/gyro/broker/brokertest/maptest"
+	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/postgres"
 )
 
@@ -44,6 +47,38 @@ func TestMaps(t *testing.T) {
 			make := func(t testing.TB) broker.Broker { return newBroker(t, cfg) }
 			maptest.Run(t, make, brokertest.Capabilities{Unit: unit})
 			maptest.RunNodes(t, make, brokertest.Capabilities{Unit: unit})
+		})
+	}
+}
+
+// controlled is a broker in memory beside a controller.
+type controlled struct {
+	broker.Broker
+	controller *postgres.Controller
+}
+
+func (c *controlled) Describe() broker.Traits {
+	t := c.Broker.Describe()
+	t.Control = c.controller
+	return t
+}
+
+func (c *controlled) Close(ctx context.Context) error {
+	return errors.Join(c.controller.Close(ctx), c.Broker.Close(ctx))
+}
+
+// TestController: control messages of nodes with other brokers.
+func TestController(t *testing.T) {
+	dsn := newDatabase(t)
+	for name, cfg := range ways(dsn) {
+		cfg.ControlNumShards = cfg.NumShards
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokertest.RunControl(t, func(t testing.TB) broker.Broker {
+				c, err := postgres.NewController(cfg)
+				must(t, err)
+				return &controlled{memory.New(memory.Config{}), c}
+			}, brokertest.Capabilities{})
 		})
 	}
 }

@@ -103,6 +103,9 @@ func (f *Feed) Look() {
 	}
 }
 
+// minLookPause is how long notifications that follow one another gather.
+const minLookPause = 5 * time.Millisecond
+
 // scout looks which shards have new rows, in one query for all of them, and wakes their workers.
 func (f *Feed) scout(ctx context.Context) {
 	ticker := time.NewTicker(f.cfg.Interval)
@@ -121,9 +124,11 @@ func (f *Feed) scout(ctx context.Context) {
 			f.outages.Add(1)
 			f.cfg.Logger.Info("postgres: looking for new rows again")
 		}
+		looked := time.Now()
 		select {
 		case <-ticker.C:
 		case <-f.kick:
+			sleep(ctx, minLookPause-time.Since(looked))
 		case <-ctx.Done():
 			return
 		}

@@ -39,7 +39,7 @@ func Check(pub *channel.Publication, binary bool) error {
 	if pub.Info != nil {
 		ok = ok && CheckInfo(pub.Info, binary) == nil
 	}
-	if !binary && !pub.Removed {
+	if !binary && !pub.Removed && !pub.Checked {
 		ok = ok && json.Valid(pub.Data)
 	}
 	if !ok {

@@ -10,7 +10,7 @@ import (
 
 // lockTimeout is how long changes of partitions wait for transactions that use their table. Publishers queue behind
 // them meanwhile.
-const lockTimeout = "SET LOCAL lock_timeout = '1s'"
+const lockTimeout = "SET LOCAL lock_timeout = '300ms'"
 
 const dayFormat = "2006_01_02"
 

@@ -207,10 +207,18 @@ func (w *Work) reconcile(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "INSERT INTO "+locks+" (shard_id) SELECT generate_series(0, $1::int - 1) ON CONFLICT DO NOTHING", w.Shards); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, "DELETE FROM "+locks+" WHERE shard_id >= $1", w.Shards); err != nil || !w.Listens {
+	if _, err := tx.Exec(ctx, "DELETE FROM "+locks+" WHERE shard_id >= $1", w.Shards); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, "UPDATE "+locks+" SET notify = true WHERE NOT notify")
+	return w.listen(ctx, tx)
+}
+
+// listen has the functions notify, if the node listens.
+func (w *Work) listen(ctx context.Context, tx pgx.Tx) error {
+	if !w.Listens {
+		return nil
+	}
+	_, err := tx.Exec(ctx, "UPDATE "+w.Set.Locks()+" SET notify = true WHERE NOT notify")
 	return err
 }
 
@@ -222,7 +230,10 @@ func (w *Work) checkShards(ctx context.Context, tx pgx.Tx) error {
 	if err == nil && n != w.Shards {
 		err = fmt.Errorf("%s has %d shards, the configuration %d", w.Set.Locks(), n, w.Shards)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return w.listen(ctx, tx)
 }
 
 // Shards returns how many the database has.

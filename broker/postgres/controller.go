@@ -1,0 +1,54 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Controller carries control messages for nodes whose broker cannot, or should not. It uses the table of control messages
+// alone. Nodes on a Broker of this package need none. Any goroutine may call the methods.
+type Controller struct{ b *Broker }
+
+// NewController returns a controller that is not connected yet. Of the configuration, what is about streams and maps is
+// checked and not used. If it is wrong, the error names the field.
+func NewController(cfg Config) (*Controller, error) {
+	b, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	b.alone = true
+	return &Controller{b}, nil
+}
+
+// Describe implements broker.Engine.
+func (c *Controller) Describe() broker.Traits {
+	return broker.Traits{Name: "postgres", Health: c.b.Health}
+}
+
+// RunControl implements broker.Controller. It connects, which it tries for Config.StartTimeout, and makes or checks the
+// tables.
+func (c *Controller) RunControl(node string, handle func(data []byte)) error {
+	if err := c.b.RunControl(node, handle); err != nil {
+		return err
+	}
+	return c.b.Run(nobody{})
+}
+
+// PublishControl implements broker.Controller. It returns when the message is committed.
+func (c *Controller) PublishControl(ctx context.Context, node string, data []byte) error {
+	return c.b.PublishControl(ctx, node, data)
+}
+
+// Close frees everything. No message arrives after it returned. Later calls fail; closing again is fine. If ctx ends before
+// calls under way do, it returns the context's error.
+func (c *Controller) Close(ctx context.Context) error { return c.b.Close(ctx) }
+
+// nobody is the handler of a controller, which has no events.
+type nobody struct{}
+
+func (nobody) HandlePublication(string, broker.PublicationEvent) {}
+func (nobody) HandleJoin(string, *channel.ClientInfo)            {}
+func (nobody) HandleLeave(string, *channel.ClientInfo)           {}
+func (nobody) HandleLoss(func(string) bool)                      {}
