@@ -246,10 +246,11 @@ func (m maps) read(ctx context.Context, ch string, f *channel.StateFilter) (s ch
 	if limit == 0 {
 		ask = 0
 	}
+	name, args := "page", []any{ch, f.Cursor, ask}
 	if f.Key != "" {
-		ask = 1
+		name, args = "entry", []any{ch, f.Key}
 	}
-	rows, err := m.b.db.Query(ctx, m.b.sql.read[mapTable]["state"], ch, f.Cursor, ask, keyOrNil(f.Key))
+	rows, err := m.b.db.Query(ctx, m.b.sql.read[mapTable][name], args...)
 	if err != nil {
 		return s, false, err
 	}

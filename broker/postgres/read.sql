@@ -51,15 +51,23 @@ ON CONFLICT (channel) DO UPDATE SET epoch = excluded.epoch, expires_at = exclude
   top_offset = 0, first_offset = 1, history_until = clock_timestamp(), top_version = 0, top_version_epoch = ''
 WHERE m.expires_at <= clock_timestamp();
 
--- name: state
--- $1 channel, $2 last key of the page before, $3 limit, $4 the one key that is wanted, or NULL.
+-- name: page
+-- $1 channel, $2 last key of the page before, $3 limit.
 SELECT m.top_offset, m.epoch, (SELECT count(*) FROM {{b}}_state e WHERE e.channel = m.channel),
   x.key, x.key_offset, x.data, x.tags, x.client_id, x.user_id, x.conn_info, x.chan_info,
   coalesce(x.time_ms, (extract(epoch FROM x.updated_at) * 1000)::bigint), x.version, x.score
 FROM {{b}}_meta m LEFT JOIN LATERAL (
-  SELECT * FROM {{b}}_state e WHERE e.channel = m.channel
-    AND CASE WHEN $4::text IS NULL THEN e.key > $2::text ELSE e.key = $4::text END
-  ORDER BY e.key LIMIT $3::bigint
+  SELECT * FROM {{b}}_state e WHERE e.channel = m.channel AND e.key > $2 ORDER BY e.key LIMIT $3::bigint
+) x ON true
+WHERE m.channel = $1 AND {{alive}} ORDER BY x.key;
+
+-- name: entry
+-- $1 channel, $2 key.
+SELECT m.top_offset, m.epoch, (SELECT count(*) FROM {{b}}_state e WHERE e.channel = m.channel),
+  x.key, x.key_offset, x.data, x.tags, x.client_id, x.user_id, x.conn_info, x.chan_info,
+  coalesce(x.time_ms, (extract(epoch FROM x.updated_at) * 1000)::bigint), x.version, x.score
+FROM {{b}}_meta m LEFT JOIN LATERAL (
+  SELECT * FROM {{b}}_state e WHERE e.channel = m.channel AND e.key = $2
 ) x ON true
 WHERE m.channel = $1 AND {{alive}} ORDER BY x.key;
 

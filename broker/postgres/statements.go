@@ -31,8 +31,9 @@ func newStatements(sets *schema.Sets) statements {
 		touch:       call(m+"_touch", 2),
 		expireShard: call(m+"_expire_shard", 4),
 	}
+	// Not EXISTS, for which the planner may read the whole table.
 	alive := [2]string{"m.expires_at > clock_timestamp()",
-		fmt.Sprintf("(m.expires_at IS NULL OR m.expires_at > clock_timestamp() OR EXISTS (SELECT FROM %s_state e WHERE e.channel = m.channel))", m)}
+		fmt.Sprintf("(m.expires_at IS NULL OR m.expires_at > clock_timestamp() OR (SELECT true FROM %s_state e WHERE e.channel = m.channel LIMIT 1))", m)}
 	for table, set := range []*schema.Set{sets.Stream, sets.Map} {
 		vars := strings.NewReplacer("{{b}}", set.Name, "{{rows}}", set.Outbox, "{{alive}}", alive[table], "{{columns}}", row.Columns)
 		q.read[table] = make(map[string]string)

@@ -6,6 +6,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -79,11 +80,26 @@ func (w *worker) begin(ctx context.Context, db *pgxpool.Pool) error {
 
 // newest returns the newest row of the shard, 0 if there is none.
 func (w *worker) newest(ctx context.Context, db *pgxpool.Pool) (id int64, created time.Time, err error) {
-	err = db.QueryRow(ctx, "SELECT id, created_at FROM "+w.table.Name+" WHERE shard_id = $1 ORDER BY id DESC LIMIT 1", w.shard).Scan(&id, &created)
+	batch := ordered("SELECT id, created_at FROM "+w.table.Name+" WHERE shard_id = $1 ORDER BY id DESC LIMIT 1", w.shard)
+	results := db.SendBatch(ctx, batch)
+	defer func() { err = cmp.Or(err, results.Close()) }()
+	if _, err := results.Exec(); err != nil {
+		return 0, created, err
+	}
+	err = results.QueryRow().Scan(&id, &created)
 	if err == pgx.ErrNoRows { //nolint:errorlint // QueryRow returns it as it is
 		return 0, created, nil
 	}
 	return id, created, err
+}
+
+// ordered has a statement read rows in the order of an index. Without statistics, which the partition of a day does not
+// have at first, the planner would rather sort all rows that wait.
+func ordered(sql string, args ...any) *pgx.Batch {
+	var batch pgx.Batch
+	batch.Queue("SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)")
+	batch.Queue(sql, args...)
+	return &batch
 }
 
 // Pauses after failures.
@@ -152,7 +168,7 @@ func (w *worker) check(ctx context.Context) error {
 			w.cursor.Store(id)
 		}
 		w.created = created
-		w.feed.cfg.Logger.Warn("postgres: the last row that was read is gone, others may be as well", "table", w.table.Name, "shard", w.shard)
+		w.feed.cfg.Logger.Warn("postgres: the last row that was read is gone; if another server took over, others may be as well", "table", w.table.Name, "shard", w.shard)
 		w.table.Lost(w.shard)
 	}
 	w.checked = connections
@@ -182,7 +198,12 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 	*again = false
 	ctx, cancel := context.WithTimeout(ctx, w.feed.cfg.Timeout)
 	defer cancel()
-	rows, err := w.feed.db.Query(ctx, sql, append([]any{w.shard, w.cursor.Load()}, args...)...)
+	results := w.feed.db.SendBatch(ctx, ordered(sql, append([]any{w.shard, w.cursor.Load()}, args...)...))
+	defer func() { err = cmp.Or(err, results.Close()) }()
+	if _, err := results.Exec(); err != nil {
+		return false, err
+	}
+	rows, err := results.Query()
 	if err != nil {
 		return false, err
 	}

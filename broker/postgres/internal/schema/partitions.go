@@ -15,8 +15,13 @@ const lockTimeout = "SET LOCAL lock_timeout = '300ms'"
 const dayFormat = "2006_01_02"
 
 // Partition makes the partitions of today and of lookahead further days, as the server's clock says, unless they are
-// there. Each day is a transaction of its own, if db is none. Rows that the default partition took meanwhile move to them.
+// there. Each day is a transaction of its own. Rows that the default partition took meanwhile move to them.
 func (s *Set) Partition(ctx context.Context, db Querier, lookahead int) error {
+	return s.partition(ctx, db, lookahead, lockTimeout)
+}
+
+// partition is Partition. first is executed in front of each day, unless it is empty.
+func (s *Set) partition(ctx context.Context, db Querier, lookahead int, first string) error {
 	days, today, err := s.partitions(ctx, db)
 	if err != nil {
 		return err
@@ -26,14 +31,14 @@ func (s *Set) Partition(ctx context.Context, db Querier, lookahead int) error {
 		if days[day] {
 			continue
 		}
-		if err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return s.addDay(ctx, tx, day) }); err != nil {
-			return fmt.Errorf("partition %s: %w", s.partition(day), err)
+		if err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return s.addDay(ctx, tx, day, first) }); err != nil {
+			return fmt.Errorf("partition %s: %w", s.dayName(day), err)
 		}
 	}
 	return nil
 }
 
-func (s *Set) partition(day time.Time) string { return s.Outbox + "_" + day.Format(dayFormat) }
+func (s *Set) dayName(day time.Time) string { return s.Outbox + "_" + day.Format(dayFormat) }
 
 // partitions returns the days that have a partition, and today.
 func (s *Set) partitions(ctx context.Context, db Querier) (days map[time.Time]bool, today time.Time, err error) {
@@ -56,16 +61,16 @@ func (s *Set) partitions(ctx context.Context, db Querier) (days map[time.Time]bo
 }
 
 // addDay makes a partition. It is attached rather than created in place, which would lock out all who use the table.
-func (s *Set) addDay(ctx context.Context, tx pgx.Tx, day time.Time) error {
-	name := s.partition(day)
+func (s *Set) addDay(ctx context.Context, tx pgx.Tx, day time.Time, first string) error {
+	name := s.dayName(day)
 	from, to := day.Format(time.DateOnly)+" 00:00:00+00", day.AddDate(0, 0, 1).Format(time.DateOnly)+" 00:00:00+00"
-	for _, statement := range []string{
-		lockTimeout,
-		fmt.Sprintf("SELECT pg_advisory_xact_lock(hashtextextended('%s', 1))", s.Outbox),
-	} {
-		if _, err := tx.Exec(ctx, statement); err != nil {
+	if first != "" {
+		if _, err := tx.Exec(ctx, first); err != nil {
 			return err
 		}
+	}
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))", s.Outbox); err != nil {
+		return err
 	}
 	var exists bool // another node was faster
 	if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", name).Scan(&exists); err != nil || exists {
@@ -95,8 +100,8 @@ func (s *Set) Drop(ctx context.Context, db Querier, retention int) error {
 		if !day.Before(oldest) {
 			continue
 		}
-		if err := dropTable(ctx, db, s.partition(day)); err != nil {
-			return fmt.Errorf("partition %s: %w", s.partition(day), err)
+		if err := dropTable(ctx, db, s.dayName(day)); err != nil {
+			return fmt.Errorf("partition %s: %w", s.dayName(day), err)
 		}
 	}
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {

@@ -117,10 +117,10 @@ func Init(ctx context.Context, conn *pgx.Conn, list []Work, lookahead int, skip 
 		case schema == "":
 			return errors.New("the search_path of the user has no schema")
 		}
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", list[0].Set.Name); err != nil {
-			return err
-		}
 		for _, w := range list {
+			if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", w.Set.Name); err != nil {
+				return err
+			}
 			if err := w.init(ctx, tx, schema, lookahead, skip); err != nil {
 				return fmt.Errorf("%s: %w", w.Set.Name, err)
 			}
@@ -146,7 +146,7 @@ func (w *Work) init(ctx context.Context, tx pgx.Tx, schema string, lookahead int
 		return err
 	}
 	if version < newest {
-		if err := w.Set.Partition(ctx, tx, lookahead); err != nil {
+		if err := w.Set.partition(ctx, tx, lookahead, ""); err != nil {
 			return err
 		}
 	}

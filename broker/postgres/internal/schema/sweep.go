@@ -23,7 +23,8 @@ func (s *Set) Sweep(ctx context.Context, db Execer) error {
 	for _, table := range s.Expiring {
 		unless := ""
 		if table == s.Meta {
-			unless = " AND NOT EXISTS (SELECT FROM " + s.State + " e WHERE e.channel = x.channel)"
+			// Not NOT EXISTS, for which the planner may read the whole table.
+			unless = " AND (SELECT true FROM " + s.State + " e WHERE e.channel = x.channel LIMIT 1) IS NULL"
 		}
 		sql := "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT x.ctid FROM " + table +
 			" x WHERE x.expires_at <= now()" + unless + " LIMIT $1 FOR UPDATE SKIP LOCKED))"

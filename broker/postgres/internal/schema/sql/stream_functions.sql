@@ -26,8 +26,11 @@ BEGIN
   r_offset := 0;
   r_epoch := '';
   IF p_kept THEN
-    INSERT INTO {{s}}_meta (channel, epoch) VALUES (p_channel, {{s}}_new_epoch()) ON CONFLICT DO NOTHING;
-    SELECT * INTO m FROM {{s}}_meta x WHERE x.channel = p_channel FOR UPDATE;
+    LOOP -- a row that has expired may be deleted at any time
+      SELECT * INTO m FROM {{s}}_meta x WHERE x.channel = p_channel FOR UPDATE;
+      EXIT WHEN FOUND;
+      INSERT INTO {{s}}_meta (channel, epoch) VALUES (p_channel, {{s}}_new_epoch()) ON CONFLICT DO NOTHING;
+    END LOOP;
     IF m.expires_at <= t THEN -- the stream has ended, and this begins the next one
       m.top_offset := 0;
       m.first_offset := 1;
