@@ -99,6 +99,9 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
+// Broker returns b, so that a program can set gyro.Config.Engine to it.
+func (b *Broker) Broker() broker.Broker { return b }
+
 // Describe implements broker.Engine.
 func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{

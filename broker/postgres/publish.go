@@ -265,21 +265,20 @@ func undone(err error) bool {
 
 // common are the columns that both functions have.
 type common struct {
-	channels  []string
-	sizes     []int32
-	ttls      []int64
-	metaTTLs  []int64
-	deltas    []bool
-	arrays    row.Arrays
-	kinds     []int16
-	versions  []string
-	keys      []*string
-	keyTTLs   []int64
-	onlyFirst bool // the items have one publication
+	channels []string
+	sizes    []int32
+	ttls     []int64
+	metaTTLs []int64
+	deltas   []bool
+	arrays   row.Arrays
+	kinds    []int16
+	versions []string
+	keys     []*string
+	keyTTLs  []int64
 }
 
 func (b *Broker) collect(batch []*publishing, share bool) (*common, error) {
-	c := &common{arrays: row.Arrays{Binary: b.cfg.BinaryData}, onlyFirst: share}
+	c := &common{arrays: row.Arrays{Binary: b.cfg.BinaryData}}
 	for i, p := range batch {
 		size, ttl := int32(0), int64(0)
 		if p.opts.Kept() {

@@ -17,7 +17,7 @@ var ErrFull = errors.New("postgres: too much waits to be written")
 // maxWaiting bounds the jobs of a lane that wait.
 const maxWaiting = 100_000
 
-// Job is one piece of work, made by Group.Job. Whoever waits for its group looks at the outcome with Done.
+// Job is one piece of work, of a Group. Whoever has waited for the group may look at the outcome if Done allows it.
 type Job struct {
 	state atomic.Int32
 	group *Group
