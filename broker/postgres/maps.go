@@ -319,7 +319,7 @@ func (b *Broker) expireDue(ctx context.Context) error {
 		for shard, channels := range due {
 			var removed int
 			err := b.write(func(ctx context.Context) error {
-				return b.db.QueryRow(ctx, b.sql.expireShard, shard, channels, expireBatch, b.cfg.NumShards).Scan(&removed)
+				return b.db.QueryRow(ctx, b.sql.expireShard, channels, expireBatch, b.cfg.NumShards).Scan(&removed)
 			})
 			if err != nil {
 				return err

@@ -29,7 +29,7 @@ func newStatements(sets *schema.Sets) statements {
 		changeEach:  call(m+"_change_each", 26),
 		clear:       call(m+"_clear", 2),
 		touch:       call(m+"_touch", 2),
-		expireShard: call(m+"_expire_shard", 4),
+		expireShard: call(m+"_expire_shard", 3),
 	}
 	// Not EXISTS, for which the planner may read the whole table.
 	alive := [2]string{"m.expires_at > clock_timestamp()",

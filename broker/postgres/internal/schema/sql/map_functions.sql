@@ -222,7 +222,7 @@ BEGIN
 END $$;
 
 -- The same for the channels of one shard, which nodes call.
-CREATE OR REPLACE FUNCTION {{m}}_expire_shard(p_shard int, p_channels text[], p_limit int, p_num_shards int) RETURNS int
+CREATE OR REPLACE FUNCTION {{m}}_expire_shard(p_channels text[], p_limit int, p_num_shards int) RETURNS int
 LANGUAGE plpgsql AS $$
 DECLARE
   removed int;
