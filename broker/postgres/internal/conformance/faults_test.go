@@ -34,7 +34,7 @@ func faults(t *testing.T, notify bool) {
 	dsn := databaseOf(t, server)
 	name := dsn[strings.LastIndex(dsn, "/")+1:]
 	cfg := postgres.Config{
-		DSN: dsn, BinaryData: true, UseNotify: notify, NumShards: 3, Timeout: 3 * time.Second,
+		DSN: dsn, BinaryData: notify, UseNotify: notify, NumShards: 3, Timeout: 3 * time.Second,
 		PollInterval: 20 * time.Millisecond, MapExpiryInterval: 100 * time.Millisecond, CleanupInterval: 300 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
