@@ -22,7 +22,7 @@ const unit = 600 * time.Millisecond
 func ways(dsn string) map[string]postgres.Config {
 	return map[string]postgres.Config{
 		"polling":       {DSN: dsn, BinaryData: true, PollInterval: 10 * time.Millisecond, TablePrefix: "poll"},
-		"notifications": {DSN: dsn, BinaryData: true, UseNotify: true, TablePrefix: "notify", NumShards: 3},
+		"notifications": {DSN: dsn, BinaryData: true, UseNotify: true, TablePrefix: "notify", NumShards: 3, BatchSize: 7},
 	}
 }
 
