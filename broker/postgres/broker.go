@@ -34,6 +34,9 @@ type Broker struct {
 	control *control
 	alone   bool // there is nothing but control
 
+	connecting sync.Mutex // guards connected and, until the broker runs, db
+	connected  bool
+
 	mu    sync.Mutex
 	state int
 
@@ -111,8 +114,24 @@ func (b *Broker) Describe() broker.Traits {
 	}
 }
 
-// Run implements broker.Broker. It connects, which it tries for Config.StartTimeout, and makes or checks the tables. It fails
-// if PostgreSQL cannot be reached or refuses, or if the tables are those of a newer program.
+// Connect connects to PostgreSQL, and makes or checks the tables. It tries for Config.StartTimeout, and no longer than until
+// ctx ends. It fails if PostgreSQL cannot be reached or refuses, or if the tables are those of a newer program. If the broker
+// is connected, it does nothing.
+func (b *Broker) Connect(ctx context.Context) error {
+	b.connecting.Lock()
+	defer b.connecting.Unlock()
+	if b.connected {
+		return nil
+	}
+	err := b.persist(ctx, b.connect)
+	if b.lifetime.Err() != nil {
+		err = commit.ErrClosed
+	}
+	b.connected = err == nil
+	return b.explain(err)
+}
+
+// Run implements broker.Broker. It connects like Connect, if that was not called.
 func (b *Broker) Run(h broker.EventHandler) error {
 	b.mu.Lock()
 	if b.state != stateNew {
@@ -123,37 +142,41 @@ func (b *Broker) Run(h broker.EventHandler) error {
 	b.mu.Unlock()
 
 	b.handler = h
-	err := b.persist(func() error { return b.connect(b.lifetime) })
+	err := b.Connect(context.Background())
+	if err == nil {
+		err = b.explain(b.persist(context.Background(), b.begin))
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil && b.state == stateClosed {
-		err = commit.ErrClosed
+		err = b.explain(commit.ErrClosed)
 	}
 	if err != nil {
 		b.state = stateClosed
 		b.end()
-		if b.db != nil {
-			b.db.Close()
-		}
-		return fmt.Errorf("%s: %w", b.part, err)
+		b.disconnect()
+		return err
 	}
 	b.start()
 	b.state = stateRunning
 	return nil
 }
 
-// persist calls try until it succeeds, fails for good, or Config.StartTimeout is over.
-func (b *Broker) persist(try func() error) error {
+// persist calls try until it succeeds, fails for good, Config.StartTimeout is over, or ctx ends.
+func (b *Broker) persist(ctx context.Context, try func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.lifetime, cancel)()
 	end := time.Now().Add(b.cfg.StartTimeout)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		err := try()
-		if err == nil || !mayPass(err) || b.lifetime.Err() != nil || !time.Now().Before(end) {
+		err := try(ctx)
+		if err == nil || !mayPass(err) || ctx.Err() != nil || !time.Now().Before(end) {
 			return err
 		}
 		b.cfg.Logger.Warn("postgres cannot be reached, trying again", "engine", b.part, "error", err)
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)): // nodes that start together do not try together
-		case <-b.lifetime.Done():
+		case <-ctx.Done():
 			return err
 		}
 	}
@@ -169,9 +192,9 @@ func mayPass(err error) bool {
 	return errors.As(err, &failed) || errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)
 }
 
-// connect makes everything ready to start. After a failure it may be called again.
+// connect makes the tables and the connections. After a failure it may be called again.
 func (b *Broker) connect(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, max(b.cfg.Timeout, time.Minute)) // others may be making the tables
+	ctx, cancel := b.within(ctx)
 	defer cancel()
 	if err := b.initSchema(ctx); err != nil {
 		return err
@@ -182,10 +205,17 @@ func (b *Broker) connect(ctx context.Context) (err error) {
 		}
 	}
 	if b.alone {
-		return b.control.connect(ctx)
+		return nil
 	}
-	if err := b.probeHashes(ctx); err != nil {
-		return err
+	return b.probeHashes(ctx)
+}
+
+// begin finds the rows from which the node reads on. After a failure it may be called again.
+func (b *Broker) begin(ctx context.Context) error {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	if b.alone {
+		return b.control.connect(ctx)
 	}
 	b.feed = outbox.New(outbox.Config{
 		Interval: b.cfg.PollInterval, Batch: b.cfg.BatchSize, Timeout: b.cfg.Timeout, Connections: b.made.Load,
@@ -195,6 +225,20 @@ func (b *Broker) connect(ctx context.Context) (err error) {
 		return err
 	}
 	return b.control.connect(ctx)
+}
+
+// within bounds a step of the start: others may be making the tables.
+func (b *Broker) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(b.cfg.Timeout, time.Minute))
+}
+
+// disconnect closes the connections of a broker that does not run.
+func (b *Broker) disconnect() {
+	b.connecting.Lock()
+	defer b.connecting.Unlock()
+	if b.db != nil {
+		b.db.Close()
+	}
 }
 
 func (b *Broker) initSchema(ctx context.Context) error {
@@ -300,6 +344,9 @@ func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Unlock()
 	b.end()
 	if before != stateRunning {
+		if before != stateClosed {
+			b.disconnect()
+		}
 		return nil
 	}
 	freed := make(chan struct{})

@@ -27,8 +27,10 @@ func (c *Controller) Describe() broker.Traits {
 	return broker.Traits{Name: "postgres", Health: c.b.Health}
 }
 
-// RunControl implements broker.Controller. It connects, which it tries for Config.StartTimeout, and makes or checks the
-// tables.
+// Connect connects to PostgreSQL as that of a Broker does.
+func (c *Controller) Connect(ctx context.Context) error { return c.b.Connect(ctx) }
+
+// RunControl implements broker.Controller. It connects like Connect, if that was not called.
 func (c *Controller) RunControl(node string, handle func(data []byte)) error {
 	if err := c.b.RunControl(node, handle); err != nil {
 		return err

@@ -135,6 +135,7 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 		Observer:               observer,
 		Broker:                 a.engines.Broker,
 		Presence:               a.engines.Presence,
+		Controller:             a.engines.Controller,
 		Binary:                 true, // the namespaces say what is checked, and backends publish b64data
 		EngineConcurrency:      cfg.Engine.Concurrency,
 		InlineHandlers:         true,

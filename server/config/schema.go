@@ -27,7 +27,7 @@ type Config struct {
 	Brokers          []NamedBroker          `key:"brokers" doc:"Further brokers, for use by namespaces."`
 	PresenceManagers []NamedPresenceManager `key:"presence_managers" doc:"Further presence managers, for use by namespaces."`
 	MapBroker        MapBroker              `key:"map_broker" doc:"State of map channels."`
-	Controller       Controller             `key:"controller" opt:"later" doc:"Separate cluster control channel."`
+	Controller       Controller             `key:"controller" doc:"Separate cluster control channel."`
 	SharedPoll       SharedPoll             `key:"shared_poll" opt:"later" doc:"Shared poll channels."`
 
 	WebSocket     WebSocket     `key:"websocket" arg:"/connection/websocket" doc:"WebSocket transport."`

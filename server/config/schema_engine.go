@@ -64,13 +64,13 @@ type RedisPresence struct {
 // Broker replaces the engine's broker.
 type Broker struct {
 	Enabled bool   `key:"enabled"`
-	Type    string `key:"type" def:"memory" enum:"memory|redis|nats|postgres" doc:"memory, redis or nats; postgres is not in this build."`
+	Type    string `key:"type" def:"memory" enum:"memory|redis|nats|postgres"`
 	Redis   struct {
 		PrefixedRedis
 		RedisBroker
 	} `key:"redis"`
 	NATS     NATS     `key:"nats"`
-	Postgres Postgres `key:"postgres" opt:"later"`
+	Postgres Postgres `key:"postgres"`
 }
 
 // NamedBroker is a further broker, for namespaces that name it.
@@ -111,31 +111,38 @@ type NATS struct {
 	} `key:"raw_mode"`
 }
 
+// PostgresServer is a connection to PostgreSQL.
+type PostgresServer struct {
+	DSN            string        `key:"dsn" opt:"secret" doc:"URL, or list of key=value, of the primary; required."`
+	TLS            TLS           `key:"tls" doc:"Replaces what dsn says of TLS, also for notify_dsn."`
+	TablePrefix    string        `key:"table_prefix" def:"cf" doc:"What the names of tables and functions begin with: lower-case letters, digits and underscores, at most 20."`
+	UseNotify      bool          `key:"use_notify" doc:"Wake up by LISTEN/NOTIFY."`
+	NotifyDSN      string        `key:"notify_dsn" opt:"secret" doc:"Direct DSN for LISTEN, which poolers such as PgBouncer in transaction mode cannot carry; by default dsn. Needs use_notify."`
+	SkipSchemaInit bool          `key:"skip_schema_init" doc:"Do not create tables at start; the server does not start unless they are there."`
+	IOTimeout      time.Duration `key:"io_timeout" def:"10s" doc:"Bounds each operation; from 100ms to 1h. Gyro's own key."`
+	StartTimeout   time.Duration `key:"start_timeout" min:"0" doc:"How long a starting server tries to reach PostgreSQL before it gives up; by default one attempt. Gyro's own key."`
+}
+
 // Postgres is a PostgreSQL broker.
 type Postgres struct {
-	DSN                 string        `key:"dsn" opt:"secret"`
-	TLS                 TLS           `key:"tls"`
-	PoolSize            int           `key:"pool_size" def:"16"`
-	NumShards           int           `key:"num_shards" def:"8" doc:"Parallel delivery workers."`
-	CleanupInterval     time.Duration `key:"cleanup_interval" def:"1m"`
-	IdempotentResultTTL time.Duration `key:"idempotent_result_ttl" def:"5m"`
-	BinaryData          bool          `key:"binary_data" doc:"BYTEA instead of JSONB."`
-	StreamRetention     time.Duration `key:"stream_retention" def:"24h"`
-	UseNotify           bool          `key:"use_notify" doc:"Wake up by LISTEN/NOTIFY."`
-	NotifyDSN           string        `key:"notify_dsn" opt:"secret" doc:"Direct DSN for LISTEN."`
-	TablePrefix         string        `key:"table_prefix" def:"cf"`
-	SkipSchemaInit      bool          `key:"skip_schema_init" doc:"Do not create tables at start."`
+	PostgresServer
+	PoolSize            int           `key:"pool_size" def:"16" min:"0" max:"10000" doc:"Connections at most; use_notify needs one more; 0 for the default."`
+	NumShards           int           `key:"num_shards" def:"8" min:"0" max:"256" doc:"Parallel publishers and delivery workers. All nodes have the same number; it may only be changed while none runs; 0 for the default."`
+	CleanupInterval     time.Duration `key:"cleanup_interval" def:"1m" doc:"Period in which partitions are made and dropped, and expired rows deleted; at most 24h."`
+	IdempotentResultTTL time.Duration `key:"idempotent_result_ttl" def:"5m" doc:"How long the result of a publication with an idempotency key is kept."`
+	BinaryData          bool          `key:"binary_data" doc:"BYTEA instead of JSONB. JSONB changes white space and the order of keys, and refuses what is not JSON."`
+	StreamRetention     time.Duration `key:"stream_retention" def:"24h" doc:"How long the position of a stream outlives its last use if channel.history_meta_ttl does not say."`
 	Outbox              struct {
-		PollInterval time.Duration `key:"poll_interval" def:"100ms"`
-		BatchSize    int           `key:"batch_size" def:"1000"`
+		PollInterval time.Duration `key:"poll_interval" def:"100ms" doc:"How often a node looks for what others have published; at most 1h."`
+		BatchSize    int           `key:"batch_size" def:"1000" min:"0" max:"100000" doc:"Rows that are read at a time; 0 for the default."`
 	} `key:"outbox"`
-	PartitionLookaheadDays int `key:"partition_lookahead_days" def:"2"`
-	PartitionRetentionDays int `key:"partition_retention_days" def:"7"`
+	PartitionLookaheadDays int `key:"partition_lookahead_days" def:"2" min:"0" max:"60" doc:"For how many further days there are partitions; 0 for the default."`
+	PartitionRetentionDays int `key:"partition_retention_days" def:"7" min:"-1" max:"10000" doc:"Days for which publications are kept; history_ttl must not be longer. 0 for 7, -1 for ever."`
 }
 
 // MapBroker keeps the state of map channels.
 type MapBroker struct {
-	Type  string `key:"type" def:"memory" enum:"memory|redis|postgres" doc:"memory or redis; postgres is not in this build."`
+	Type  string `key:"type" def:"memory" enum:"memory|redis|postgres"`
 	Redis struct {
 		PrefixedRedis
 		CleanupInterval     time.Duration `key:"cleanup_interval" def:"1s" doc:"Period of removals of expired keys; negative for none."`
@@ -145,28 +152,23 @@ type MapBroker struct {
 	} `key:"redis"`
 	Postgres struct {
 		Postgres
-		TTLCheckInterval time.Duration `key:"ttl_check_interval" def:"1s" doc:"Period of the check for expired keys."`
-	} `key:"postgres" opt:"later"`
+		TTLCheckInterval time.Duration `key:"ttl_check_interval" def:"1s" doc:"Period of the check for expired keys; at most 1h."`
+	} `key:"postgres"`
 }
 
 // Controller carries control messages between nodes.
 type Controller struct {
-	Enabled  bool   `key:"enabled" opt:"refused"`
+	Enabled  bool   `key:"enabled" doc:"Use this controller instead of the broker's."`
 	Type     string `key:"type" doc:"postgres; must be set."`
 	Postgres struct {
-		DSN                      string        `key:"dsn" opt:"secret"`
-		TLS                      TLS           `key:"tls"`
-		PoolSize                 int           `key:"pool_size" def:"8"`
-		NumShards                int           `key:"num_shards" def:"1"`
-		TablePrefix              string        `key:"table_prefix" def:"cf"`
-		PollInterval             time.Duration `key:"poll_interval" def:"50ms"`
-		UseNotify                bool          `key:"use_notify" doc:"Wake up by LISTEN/NOTIFY."`
-		NotifyDSN                string        `key:"notify_dsn" opt:"secret" doc:"Direct DSN for LISTEN."`
-		PartitionRetentionDays   int           `key:"partition_retention_days" def:"1"`
-		PartitionLookaheadDays   int           `key:"partition_lookahead_days" def:"2"`
-		PartitionCleanupInterval time.Duration `key:"partition_cleanup_interval" def:"1m"`
-		BatchSize                int           `key:"batch_size" def:"1000"`
-		SkipSchemaInit           bool          `key:"skip_schema_init" doc:"Do not create tables at start."`
+		PostgresServer
+		PoolSize                 int           `key:"pool_size" def:"8" min:"0" max:"10000" doc:"Connections at most; use_notify needs one more; 0 for the default."`
+		NumShards                int           `key:"num_shards" def:"1" min:"0" max:"256" doc:"Parallel senders. All nodes have the same number; 0 for the default."`
+		PollInterval             time.Duration `key:"poll_interval" def:"50ms" doc:"How often a node looks for messages; at most 1h."`
+		PartitionRetentionDays   int           `key:"partition_retention_days" def:"1" min:"-1" max:"10000" doc:"Days for which messages are kept. 0 for 1, -1 for ever."`
+		PartitionLookaheadDays   int           `key:"partition_lookahead_days" def:"2" min:"0" max:"60" doc:"For how many further days there are partitions; 0 for the default."`
+		PartitionCleanupInterval time.Duration `key:"partition_cleanup_interval" def:"1m" doc:"Period in which partitions are made and dropped; at most 24h."`
+		BatchSize                int           `key:"batch_size" def:"1000" min:"0" max:"100000" doc:"Messages that are read at a time; 0 for the default."`
 	} `key:"postgres"`
 }
 

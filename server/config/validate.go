@@ -57,11 +57,6 @@ func (c *Config) checkSupported(p *problems) {
 			p.add(key, "%w", ErrUnsupported)
 		}
 	}
-	refuse("broker.type", c.Broker.Enabled && c.Broker.Type == TypePostgres)
-	refuse("map_broker.type", c.MapBroker.Type == TypePostgres)
-	for i, b := range c.Brokers {
-		refuse(element("brokers", i, b.Name)+".type", b.Enabled && b.Type == TypePostgres)
-	}
 	c.eachOptions(func(key string, o *ChannelOptions) {
 		refuse(key+".subscription_type", o.SubscriptionType == TypeSharedPoll)
 	})

@@ -97,10 +97,18 @@ func (c *Config) checkOptionProxies(p *problems, key string, o *ChannelOptions) 
 	}
 }
 
+// IsMap tells whether the channels are maps.
+func (o *ChannelOptions) IsMap() bool {
+	switch o.SubscriptionType {
+	case TypeMap, TypeMapClients, TypeMapUsers:
+		return true
+	}
+	return false
+}
+
 func checkMap(p *problems, key string, o *ChannelOptions) {
 	m := &o.Map
-	isMap := o.SubscriptionType == TypeMap || o.SubscriptionType == TypeMapClients || o.SubscriptionType == TypeMapUsers
-	if m.RemoveOnUnsubscribe && !isMap {
+	if m.RemoveOnUnsubscribe && !o.IsMap() {
 		p.add(key+".map.remove_client_on_unsubscribe", "needs a map subscription_type")
 	}
 	if m.ClientKey != "" && (m.PublishProxyEnabled || m.RemoveProxyEnabled) {
@@ -109,7 +117,7 @@ func checkMap(p *problems, key string, o *ChannelOptions) {
 	checkOrder(p, key+".map.min_page_size", m.MinPageSize, "default_page_size", m.DefaultPageSize)
 	checkOrder(p, key+".map.default_page_size", m.DefaultPageSize, "max_page_size", m.MaxPageSize)
 	checkOrder(p, key+".map.min_page_size", m.MinPageSize, "max_page_size", m.MaxPageSize)
-	if isMap {
+	if o.IsMap() {
 		checkMapMode(p, key+".map", o)
 	}
 }

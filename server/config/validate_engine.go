@@ -28,9 +28,8 @@ func (c *Config) checkEngines(p *problems) {
 	if t := c.Engine.Type; c.UsesEngine() && t != TypeMemory && t != TypeRedis {
 		p.add("engine.type", "%s is not one of memory, redis", quote(t))
 	}
-	if t := c.Controller.Type; c.Controller.Enabled && t != TypePostgres {
-		p.add("controller.type", "%s is not postgres", quote(t))
-	}
+	c.Controller.check(p)
+	c.MapBroker.check(p)
 	if c.UsesEngine() && c.Engine.Type == TypeRedis {
 		c.Engine.Redis.check(p, "engine.redis")
 		checkPresenceTTL(p, "engine.redis", c.Engine.Redis.PresenceTTL)
@@ -66,6 +65,8 @@ func (b *Broker) check(p *problems, key string) {
 		b.Redis.check(p, key+".redis")
 	case b.Type == TypeNATS:
 		b.NATS.check(p, key+".nats")
+	case b.Type == TypePostgres:
+		b.Postgres.check(p, key+".postgres")
 	}
 }
 
@@ -138,9 +139,20 @@ func (c *Config) checkOptionEngines(p *problems, key string, o *ChannelOptions) 
 	}) {
 		p.add(key+".presence_manager_name", "there is no enabled element %s of presence_managers", quote(o.PresenceManagerName))
 	}
-	if b == nil || b.Type != TypeNATS {
-		return
+	switch {
+	case b == nil:
+	case b.Type == TypePostgres && !o.IsMap():
+		c.checkOnPostgres(p, key, &b.Postgres, o)
+	case b.Type == TypeNATS:
+		checkOnNATS(p, key, o)
 	}
+	if o.IsMap() && c.MapBroker.Type == TypePostgres {
+		c.checkOnPostgres(p, key, &c.MapBroker.Postgres.Postgres, o)
+	}
+}
+
+// checkOnNATS tests that channels need nothing that NATS does not have.
+func checkOnNATS(p *problems, key string, o *ChannelOptions) {
 	for _, option := range []struct {
 		key string
 		on  bool

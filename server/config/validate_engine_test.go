@@ -17,6 +17,16 @@ func TestValidateEngines(t *testing.T) {
 	chat := func(rest, options string) string {
 		return `{` + rest + `,"channel":{"namespaces":[{"name":"chat",` + options + `}]}}`
 	}
+	const (
+		onPostgres     = `"broker":{"enabled":true,"type":"postgres","postgres":{"dsn":"x"}}`
+		mapsOnPostgres = `"map_broker":{"type":"postgres","postgres":{"dsn":"x"}}`
+	)
+	pg := func(keys string) string {
+		if keys != "" {
+			keys = "," + keys
+		}
+		return `{"broker":{"enabled":true,"type":"postgres","postgres":{"dsn":"x"` + keys + `}}}`
+	}
 	many := strings.Repeat(`{"name":"%d0"},`, 65)
 	for i := range 65 {
 		many = strings.Replace(many, "%d", fmt.Sprint(i), 1)
@@ -65,6 +75,36 @@ func TestValidateEngines(t *testing.T) {
 		{chat(nats, `"broker_name":"","presence":true,"join_leave":true`), ""},
 		{`{` + nats + `,"channel":{"without_namespace":{` + hist + `}}}`, "channel.without_namespace.history_size: needs history"},
 		{chat(nats+`,"brokers":[{"name":"mem","enabled":true}]`, `"broker_name":"mem",`+hist), ""},
+
+		{pg(``), ""},
+		{`{"broker":{"type":"postgres"}}`, ""}, // not in use
+		{`{"broker":{"enabled":true,"type":"postgres"}}`, "broker.postgres.dsn: is required"},
+		{`{"map_broker":{"type":"postgres"}}`, "map_broker.postgres.dsn: is required"},
+		{`{"map_broker":{"type":"postgres","postgres":{"dsn":"x","ttl_check_interval":"2h"}}}`, "map_broker.postgres.ttl_check_interval: 2h0m0s is not between"},
+		{`{"brokers":[{"name":"aa","enabled":true,"type":"postgres"}]}`, "brokers[0](aa).postgres.dsn: is required"},
+		{`{"controller":{"enabled":true}}`, `controller.type: "" is not postgres`},
+		{`{"controller":{"enabled":true,"type":"postgres"}}`, "controller.postgres.dsn: is required"},
+		{`{"controller":{"enabled":true,"type":"postgres","postgres":{"dsn":"x"}}}`, ""},
+		{`{"controller":{"enabled":true,"type":"postgres","postgres":{"dsn":"x","poll_interval":"-1s"}}}`, "controller.postgres.poll_interval: -1s is not between 1ms and 1h0m0s"},
+		{`{"controller":{"enabled":true,"type":"postgres","postgres":{"dsn":"x","partition_cleanup_interval":"25h"}}}`, "controller.postgres.partition_cleanup_interval: 25h"},
+		{pg(`"pool_size":1`), "broker.postgres.pool_size: 1 is less than 2"},
+		{pg(`"num_shards":257`), "broker.postgres.num_shards: 257 is more than 256"},
+		{pg(`"table_prefix":"Chat"`), `broker.postgres.table_prefix: "Chat" is not lower-case`},
+		{pg(`"table_prefix":"a23456789b23456789c23"`), `broker.postgres.table_prefix: "a23456789b`},
+		{pg(`"notify_dsn":"x"`), "broker.postgres.notify_dsn: needs use_notify"},
+		{pg(`"cleanup_interval":"-1s"`), "broker.postgres.cleanup_interval: -1s is not between"},
+		{pg(`"outbox":{"poll_interval":"2h"}`), "broker.postgres.outbox.poll_interval: 2h"},
+		{pg(`"stream_retention":"-1s"`), "broker.postgres.stream_retention: -1s is not positive"},
+		{pg(`"io_timeout":"10ms"`), "broker.postgres.io_timeout: 10ms is not between 100ms and 1h0m0s"},
+		{pg(`"start_timeout":"2h"`), "broker.postgres.start_timeout: 2h0m0s is more than 1h"},
+		{pg(`"tls":{"enabled":true,"cert_pem":"x"}`), "broker.postgres.tls: cert_pem, key_pem"},
+		{chat(onPostgres, `"history_size":1,"history_ttl":"169h"`), "(chat).history_ttl: 169h0m0s is longer than the broker of these channels keeps publications: partition_retention_days is 7"},
+		{chat(onPostgres, `"history_size":1,"history_ttl":"168h"`), ""},
+		{chat(`"broker":{"enabled":true,"type":"postgres","postgres":{"dsn":"x","partition_retention_days":-1}}`, `"history_size":1,"history_ttl":"169h"`), ""},
+		{chat(onPostgres, `"publication_data_format":"binary"`), "(chat).publication_data_format: binary needs binary_data"},
+		{chat(`"broker":{"enabled":true,"type":"postgres","postgres":{"dsn":"x","binary_data":true}}`, `"publication_data_format":"binary"`), ""},
+		{chat(mapsOnPostgres, `"subscription_type":"map","map":{"mode":"persistent","stream_ttl":"200h","meta_ttl":"300h"}`), "(chat).map.stream_ttl: 200h0m0s is longer"},
+		{chat(mapsOnPostgres, `"subscription_type":"map","map":{"mode":"persistent"}`), ""},
 	} {
 		err := mustLoad(t, "c.json", tt.text).Validate()
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {

@@ -201,8 +201,7 @@ func TestValidate(t *testing.T) {
 // unsupportedOptions those of channels.
 var (
 	unsupported = []string{
-		"broker.type", "map_broker.type", "controller.enabled", "admin.enabled",
-		"opentelemetry.enabled", "graphite.enabled",
+		"admin.enabled", "opentelemetry.enabled", "graphite.enabled",
 	}
 	unsupportedOptions = []string{
 		"subscription_type",
@@ -211,26 +210,12 @@ var (
 
 // TestUnsupported switches every unsupported feature on by its key.
 func TestUnsupported(t *testing.T) {
-	values := map[string]string{
-		"broker.type": "postgres", "map_broker.type": "postgres",
-	}
 	for _, key := range unsupported {
 		var env []string
 		set := func(key, value string) {
 			env = append(env, EnvPrefix+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))+"="+value)
 		}
-		switch value, ok := values[key]; {
-		case ok:
-			set(key, value)
-			if key == "broker.type" {
-				set("broker.enabled", "true")
-			}
-		case strings.HasPrefix(key, "prometheus."):
-			set(key, "true")
-			set("prometheus.enabled", "true")
-		default:
-			set(key, "true")
-		}
+		set(key, "true")
 		c, w, err := load(t, "", "", env, nil)
 		if err != nil || len(w.UnknownEnv) > 0 {
 			t.Fatal(err, w)
@@ -247,10 +232,8 @@ func TestUnsupported(t *testing.T) {
 		c := mustLoad(t, "c.json", `{"channel":{"without_namespace":{`+option+`}}}`)
 		wantError(t, c.Validate(), "channel.without_namespace."+key+": this version")
 	}
-	c := mustLoad(t, "c.json", `{"brokers":[{"name":"pg","enabled":true,"type":"postgres"}]}`)
-	wantError(t, c.Validate(), "brokers[0](pg).type: this version")
 	// Known but unused sections do not stand in the way.
-	c = mustLoad(t, "c.json", `{"engine":{"redis":{"address":"redis://x"}},"admin":{"password":"p","secret":"s"},"broker":{"type":"nats"},
+	c := mustLoad(t, "c.json", `{"engine":{"redis":{"address":"redis://x"}},"admin":{"password":"p","secret":"s"},"broker":{"type":"nats"},
 		"proxies":[{"name":"p1","endpoint":"http://x"}],"client":{"subscription_token":{"jwks_public_endpoint":"x"}},"consumers":[{"name":"c1","type":"kafka"}]}`)
 	if err := c.Validate(); err != nil {
 		t.Error(err)

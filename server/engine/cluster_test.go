@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
+	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
@@ -89,6 +91,51 @@ var clusters = map[string]struct {
 			cfg.Channel.Namespaces[0].BrokerName = "fast"
 		}
 	}, `"engine":"redis standalone","brokers[0](fast)":"nats"`},
+	"postgres": {true, false, func(t *testing.T) func(*config.Config) {
+		return onPostgres(t)
+	}, `"engine":"memory","broker":"postgres"`},
+	"memory with a controller on postgres, and nats": {false, false, func(t *testing.T) func(*config.Config) {
+		url, dsn := startNATS(t), database(t)
+		return func(cfg *config.Config) {
+			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, config.TypeNATS, url
+			cfg.Controller.Enabled, cfg.Controller.Type = true, config.TypePostgres
+			cfg.Controller.Postgres.DSN, cfg.Controller.Postgres.UseNotify = dsn, true
+		}
+	}, `"broker":"nats","controller":"postgres"`},
+}
+
+// onPostgres configures the broker to be on a database of its own.
+func onPostgres(t *testing.T) func(*config.Config) {
+	dsn := database(t)
+	return func(cfg *config.Config) {
+		cfg.Broker.Enabled, cfg.Broker.Type = true, config.TypePostgres
+		cfg.Broker.Postgres.DSN, cfg.Broker.Postgres.PoolSize = dsn, 4
+		cfg.Broker.Postgres.UseNotify, cfg.Broker.Postgres.BinaryData = true, true
+	}
+}
+
+// theServer is the PostgreSQL of all tests.
+var theServer *postgrestest.Server
+
+// database makes a database on it and returns its DSN.
+func database(t *testing.T) (dsn string) {
+	t.Helper()
+	name, err := theServer.Database(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return theServer.DSN(name)
+}
+
+func TestMain(m *testing.M) {
+	var err error
+	if theServer, err = postgrestest.Start(postgrestest.Options{Settings: []string{"fsync=off"}}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	theServer.Stop()
+	os.Exit(code)
 }
 
 // Secrets of the tests.
@@ -275,7 +322,11 @@ func testAcross(t *testing.T, a, b *server, presence bool) {
 	if join := left.Push(); join.Join == nil || join.Join.Info.User != "right" {
 		t.Fatalf("%+v", join)
 	}
-	right.Push()
+	for join := right.Push(); join.Join == nil || join.Join.Info.User != "right"; join = right.Push() {
+		if join.Join == nil { // that of left may come late
+			t.Fatalf("%+v", join)
+		}
+	}
 	b.api("publish", `{"channel":"ns:x","data":{"n":1}}`)
 	right.Do(`"publish":{"channel":"ns:x","data":{"n":2}}`)
 	left.Do(`"publish":{"channel":"ns:x","data":{"n":3}}`)

@@ -21,6 +21,8 @@ type Set struct {
 	// Broker and Presence hand each channel to its engine.
 	Broker   broker.Broker
 	Presence broker.PresenceManager
+	// Controller replaces that of Broker unless it is nil.
+	Controller broker.Controller
 	// Brokers has the traits of each broker by its name in the configuration; that of the
 	// default broker is empty.
 	Brokers map[string]broker.Traits
@@ -67,7 +69,7 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 			})
 		}
 	}
-	if err := errors.Join(brokers.err, managers.err); err != nil {
+	if err := errors.Join(brokers.err, managers.err, m.controller()); err != nil {
 		return nil, err
 	}
 	s.Brokers = make(map[string]broker.Traits)
@@ -104,7 +106,7 @@ func (n *named[T]) add(name string, create func() (T, error)) {
 	n.list = append(n.list, made)
 }
 
-// Connect connects the engines to Redis and NATS. The error names the section. When ctx ends, it
+// Connect connects the engines to Redis, NATS and PostgreSQL. The error names the section. When ctx ends, it
 // stops trying before start_timeout is over.
 func (s *Set) Connect(ctx context.Context) error {
 	for _, c := range s.remote {
@@ -115,7 +117,7 @@ func (s *Set) Connect(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the broker and all connections to Redis and NATS. It may be called again.
+// Close closes the broker and all connections to Redis, NATS and PostgreSQL. It may be called again.
 func (s *Set) Close(ctx context.Context) error {
 	errs := []error{s.Broker.Close(ctx)}
 	for _, c := range s.remote {
@@ -203,6 +205,8 @@ func (m *maker) broker(key string, c *config.Broker) (broker.Broker, error) {
 		return e.Broker(), nil
 	case config.TypeNATS:
 		return m.nats(key+".nats", &c.NATS)
+	case config.TypePostgres:
+		return m.postgres(key+".postgres", &c.Postgres)
 	default:
 		return memory.New(m.memory()), nil
 	}

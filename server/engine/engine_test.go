@@ -64,13 +64,14 @@ func TestDescribe(t *testing.T) {
 		`{}`:                          "[engine memory]",
 		`{"engine":{"type":"redis"}}`: "[engine redis standalone]",
 		`{"broker":{"enabled":true}}`: "[engine memory broker memory]",
-		`{"engine":{"type":"x"},"broker":{"enabled":true},"presence_manager":{"enabled":true}}`:                                                                    "[broker memory presence_manager memory]",
-		`{"engine":{"type":"redis","redis":{"address":["a:1","redis+sentinel://b:1?sentinel_master_name=m","redis+sentinel://c:1?sentinel_master_name=m"]}}}`:      "[engine redis sharded(3):standalone,sentinel-x2]",
-		`{"engine":{"type":"redis","redis":{"address":["a:1","unix:///r.sock"]}}}`:                                                                                 "[engine redis sharded(2):standalone-x2]",
-		`{"engine":{"type":"redis","redis":{"address":["a:1"],"sentinel_address":["b:1,c:1"],"sentinel_master_name":"m"}}}`:                                        "[engine redis sentinel]",
-		`{"engine":{"type":"redis","redis":{"sentinel_address":["b:1"],"cluster_address":["c:1,d:1"]}}}`:                                                           "[engine redis cluster]",
-		`{"broker":{"enabled":true,"type":"nats"},"presence_manager":{"enabled":true,"type":"redis"}}`:                                                             "[broker nats presence_manager redis standalone]",
-		`{"brokers":[{"name":"b1","enabled":true,"type":"redis"},{"name":"b2","type":"redis"}],"presence_managers":[{"name":"p1","enabled":true,"type":"redis"}]}`: "[engine memory brokers[0](b1) redis standalone presence_managers[0](p1) redis standalone]",
+		`{"engine":{"type":"x"},"broker":{"enabled":true},"presence_manager":{"enabled":true}}`:                                                                             "[broker memory presence_manager memory]",
+		`{"engine":{"type":"redis","redis":{"address":["a:1","redis+sentinel://b:1?sentinel_master_name=m","redis+sentinel://c:1?sentinel_master_name=m"]}}}`:               "[engine redis sharded(3):standalone,sentinel-x2]",
+		`{"engine":{"type":"redis","redis":{"address":["a:1","unix:///r.sock"]}}}`:                                                                                          "[engine redis sharded(2):standalone-x2]",
+		`{"engine":{"type":"redis","redis":{"address":["a:1"],"sentinel_address":["b:1,c:1"],"sentinel_master_name":"m"}}}`:                                                 "[engine redis sentinel]",
+		`{"engine":{"type":"redis","redis":{"sentinel_address":["b:1"],"cluster_address":["c:1,d:1"]}}}`:                                                                    "[engine redis cluster]",
+		`{"broker":{"enabled":true,"type":"nats"},"presence_manager":{"enabled":true,"type":"redis"}}`:                                                                      "[broker nats presence_manager redis standalone]",
+		`{"brokers":[{"name":"b1","enabled":true,"type":"redis"},{"name":"b2","type":"redis"}],"presence_managers":[{"name":"p1","enabled":true,"type":"redis"}]}`:          "[engine memory brokers[0](b1) redis standalone presence_managers[0](p1) redis standalone]",
+		`{"broker":{"enabled":true,"type":"postgres","postgres":{"dsn":"postgres://a"}},"controller":{"enabled":true,"type":"postgres","postgres":{"dsn":"postgres://a"}}}`: "[engine memory broker postgres controller postgres]",
 	} {
 		s, _, err := newSet(t, text)
 		if err != nil {
@@ -100,8 +101,12 @@ func TestErrors(t *testing.T) {
 		`{"broker":{"enabled":true,"type":"nats","nats":{"url":"ftp://u:hush-hush@a"}}}`:                "broker.nats: ",
 		`{"broker":{"enabled":true,"type":"nats","nats":{"prefix":"a b"}}}`:                             "broker.nats: ",
 		`{"presence_manager":{"enabled":true,"type":"redis","redis":{"address":["a"]}}}`:                "presence_manager.redis.address[0]: ",
-		`{"brokers":[{"name":"b1","enabled":true,"type":"redis","redis":{"address":["a"]}}]}`:           "brokers[0](b1).redis.address[0]: ",
-		`{"presence_managers":[{"name":"p1","enabled":true,"type":"redis","redis":{"address":["a"]}}]}`: "presence_managers[0](p1).redis.address[0]: ",
+		`{"broker":{"enabled":true,"type":"postgres","postgres":{"dsn":"postgres://u:hush-hush@a:b"}}}`: "broker.postgres: ",
+		`{"broker":{"enabled":true,"type":"postgres","postgres":{"dsn":"postgres://a","use_notify":true,"notify_dsn":"postgres://u:hush-hush@a:b"}}}`:                                "broker.postgres: ",
+		`{"controller":{"enabled":true,"type":"postgres","postgres":{"dsn":"postgres://u:hush-hush@a:b"}}}`:                                                                          "controller.postgres: ",
+		`{"map_broker":{"type":"postgres","postgres":{"dsn":"postgres://u:hush-hush@a:b"}},"channel":{"without_namespace":{"subscription_type":"map","map":{"mode":"persistent"}}}}`: "map_broker.postgres: ",
+		`{"brokers":[{"name":"b1","enabled":true,"type":"redis","redis":{"address":["a"]}}]}`:                                                                                        "brokers[0](b1).redis.address[0]: ",
+		`{"presence_managers":[{"name":"p1","enabled":true,"type":"redis","redis":{"address":["a"]}}]}`:                                                                              "presence_managers[0](p1).redis.address[0]: ",
 	} {
 		_, _, err := newSet(t, text)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {

@@ -12,38 +12,28 @@ import (
 // mapBroker is the name of the broker of maps. No section brokers has it.
 const mapBroker = "map_broker "
 
-// isMap tells whether the channels of a namespace are maps.
-func isMap(o *config.ChannelOptions) bool {
-	switch o.SubscriptionType {
-	case config.TypeMap, config.TypeMapClients, config.TypeMapUsers:
-		return true
-	}
-	return false
-}
-
 // hasMaps tells whether a namespace has maps.
 func hasMaps(cfg *config.Config) bool {
-	if isMap(&cfg.Channel.WithoutNamespace) {
+	if cfg.Channel.WithoutNamespace.IsMap() {
 		return true
 	}
 	for i := range cfg.Channel.Namespaces {
-		if isMap(&cfg.Channel.Namespaces[i].ChannelOptions) {
+		if cfg.Channel.Namespaces[i].ChannelOptions.IsMap() {
 			return true
 		}
 	}
 	return false
 }
 
-// maps adds the broker of maps to the brokers, unless nothing needs one. In the process, the default broker
-// has the maps if it is in the process, too.
+// maps adds the broker of maps to the brokers, unless nothing needs one. The default broker has the maps, too, if
+// both are in the process, or if both are the same tables of PostgreSQL: what nodes read there has both.
 func (m *maker) maps(brokers *named[broker.Broker]) {
 	if !hasMaps(m.cfg) {
 		return
 	}
 	c := &m.cfg.MapBroker
 	m.note("map_broker", c.Type)
-	local := brokers.list[0].Describe().Local
-	if c.Type == config.TypeMemory && local {
+	if c.Type == config.TypeMemory && brokers.list[0].Describe().Local || m.sharesPostgres() {
 		brokers.index[mapBroker] = 0
 		return
 	}
@@ -51,8 +41,11 @@ func (m *maker) maps(brokers *named[broker.Broker]) {
 		m.log.Warn("each node has maps of its own: they are kept in memory", "key", "map_broker.type")
 	}
 	brokers.add(mapBroker, func() (broker.Broker, error) {
-		if c.Type == config.TypeMemory {
+		switch c.Type {
+		case config.TypeMemory:
 			return memory.New(m.memory()), nil
+		case config.TypePostgres:
+			return m.postgres("map_broker.postgres", &c.Postgres.Postgres)
 		}
 		e, err := m.redis("map_broker.redis", &c.Redis.PrefixedRedis, config.RedisBroker{}, config.RedisPresence{}, func(of *redis.Config) {
 			of.MapExpiryInterval, of.IdempotencyTTL, of.SkipPubSub = c.Redis.CleanupInterval, c.Redis.IdempotentResultTTL, c.Redis.SkipPubSub
@@ -66,7 +59,7 @@ func (m *maker) maps(brokers *named[broker.Broker]) {
 
 // brokerOf returns the index of the broker of a namespace, whose key is given.
 func (s *Set) brokerOf(key string, o *config.ChannelOptions) (int, error) {
-	if !isMap(o) {
+	if !o.IsMap() {
 		return s.brokerIndex[o.BrokerName], nil
 	}
 	at, ok := s.brokerIndex[mapBroker]

@@ -35,7 +35,7 @@ func TestRefusesToStart(t *testing.T) {
 		`{"channel":{"namespaces":"chat"}}`:                                                         "channel.namespaces",
 		`{"channel":{"namespaces":[{"name":"chat"},{"name":"chat"}]}}`:                              "channel.namespaces[1](chat)",
 		`{"channel":{"without_namespace":{"channel_regex":"("}}}`:                                   "channel.without_namespace.channel_regex",
-		`{"controller":{"enabled":true,"type":"postgres"}}`:                                         "controller.enabled",
+		`{"controller":{"enabled":true,"type":"postgres"}}`:                                         "controller.postgres.dsn",
 		`{"engine":{"type":"redis","redis":{"address":["redis://u:secret-nonsense@127.0.0.1:1"]}}}`: "engine.redis: redis shard 0 (127.0.0.1:1)",
 		`{"engine":{"type":"redis","redis":{"address":["ftp://u:secret-nonsense@127.0.0.1:1"]}}}`:   "engine.redis.address[0]",
 		`{"http_server":{"tls":{"enabled":true,"cert_pem":"x","key_pem":"secret-nonsense"}}}`:       "http_server.tls.cert_pem",

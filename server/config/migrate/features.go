@@ -82,8 +82,8 @@ var groups = []group{
 		{"Memory", []string{"engine.type"}, "", ""},
 		{"Redis: shards, Sentinel, Cluster", []string{"engine.redis.address", "engine.redis.sentinel_address", "engine.redis.cluster_address"}, "Same keys and payloads: streams and presence are shared with Centrifugo.", ""},
 		{"NATS", []string{"broker.nats.url", "broker.nats.raw_mode.enabled"}, "Same subjects and payloads.", ""},
-		{"PostgreSQL", []string{"broker.type", "brokers[].type", "map_broker.type"}, "", "Use Redis, or NATS where no history is needed."},
-		{"Separate controller", []string{"controller.enabled"}, "", "Remove the section: control messages go through the broker."},
+		{"PostgreSQL", []string{"broker.postgres.dsn", "brokers[].postgres.dsn", "map_broker.postgres.dsn"}, "Tables and functions are those of Centrifugo with further columns; nodes of both do not share a database, see [PostgreSQL](postgres.md).", ""},
+		{"Separate controller", []string{"controller.enabled"}, "Not needed with a PostgreSQL broker, which carries control messages itself.", ""},
 	}},
 	{"Operation", []feature{
 		{"TLS, client certificates", []string{"http_server.tls.enabled", "http_server.internal_tls.enabled"}, "Changed files are used without a restart; further keys, see [TLS](tls.md).", ""},

@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres"
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// sharesPostgres tells whether the default broker and that of maps are the same tables of PostgreSQL.
+func (m *maker) sharesPostgres() bool {
+	b, maps := &m.cfg.Broker, &m.cfg.MapBroker
+	return b.Enabled && b.Type == config.TypePostgres && maps.Type == config.TypePostgres && b.Postgres == maps.Postgres.Postgres
+}
+
+// postgres makes the broker of a section.
+func (m *maker) postgres(key string, c *config.Postgres) (broker.Broker, error) {
+	of, err := m.postgresServer(key, &c.PostgresServer)
+	if err != nil {
+		return nil, err
+	}
+	of.PoolSize, of.NumShards, of.BinaryData = c.PoolSize, c.NumShards, c.BinaryData
+	of.PollInterval, of.BatchSize = c.Outbox.PollInterval, c.Outbox.BatchSize
+	of.HistoryMetaTTL, of.IdempotentResultTTL = cmp.Or(m.cfg.Channel.HistoryMetaTTL, c.StreamRetention), c.IdempotentResultTTL
+	of.CleanupInterval, of.MapExpiryInterval = c.CleanupInterval, m.cfg.MapBroker.Postgres.TTLCheckInterval
+	of.PartitionLookaheadDays, of.PartitionRetentionDays = c.PartitionLookaheadDays, c.PartitionRetentionDays
+	b, err := postgres.New(of)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	m.set.remote = append(m.set.remote, connection{key, b})
+	return b, nil
+}
+
+// controller makes the controller that replaces that of the broker.
+func (m *maker) controller() error {
+	if !m.cfg.Controller.Enabled {
+		return nil
+	}
+	const key = "controller.postgres"
+	c := &m.cfg.Controller.Postgres
+	of, err := m.postgresServer(key, &c.PostgresServer)
+	if err != nil {
+		return err
+	}
+	of.PoolSize, of.ControlNumShards = c.PoolSize, c.NumShards
+	of.ControlPollInterval, of.BatchSize = c.PollInterval, c.BatchSize
+	of.CleanupInterval = c.PartitionCleanupInterval
+	of.PartitionLookaheadDays, of.ControlRetentionDays = c.PartitionLookaheadDays, c.PartitionRetentionDays
+	made, err := postgres.NewController(of)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	m.note("controller", m.cfg.Controller.Type)
+	m.set.Controller = made
+	m.set.remote = append(m.set.remote, connection{key, made})
+	return nil
+}
+
+func (m *maker) postgresServer(key string, c *config.PostgresServer) (postgres.Config, error) {
+	tls, err := c.TLS.ClientConfig()
+	if err != nil {
+		return postgres.Config{}, fmt.Errorf("%s.tls.%w", key, err)
+	}
+	return postgres.Config{
+		DSN: c.DSN, TLS: tls, TablePrefix: c.TablePrefix, UseNotify: c.UseNotify, NotifyDSN: c.NotifyDSN,
+		SkipSchemaInit: c.SkipSchemaInit, Timeout: c.IOTimeout, StartTimeout: c.StartTimeout, Logger: m.log.With("key", key+".dsn"),
+	}, nil
+}
