@@ -6,6 +6,7 @@ require (
 	github.com/centrifugal/centrifuge-go v0.12.0
 	github.com/coder/websocket v1.8.15
 	github.com/gyrohq/gyro v0.1.0
+	github.com/gyrohq/gyro/broker/postgres v0.1.0
 	github.com/gyrohq/gyro/broker/redis v0.1.0
 	github.com/gyrohq/gyro/transport/webtransport v0.1.0
 	github.com/letsencrypt/challtestsrv v1.4.2

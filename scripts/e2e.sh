@@ -34,7 +34,7 @@ go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '
 step "Go: the scenarios on two nodes with Redis; who comes back is on the other node"
 E2E_NODES=2 go test -count=1 -timeout=5m -run TestScenarios ./e2e/gosdk
 
-# Most of the time of an SDK's suite is waiting, so it runs on one node, on two with Redis and on two with NATS
+# Most of the time of an SDK's suite is waiting, so it runs on one node, and on two with Redis, NATS and PostgreSQL,
 # at once.
 cd e2e/js
 # npm writes the inner one when it is done.
@@ -51,7 +51,11 @@ js_nats() {
   step "JavaScript: what needs no history, on two nodes with NATS"
   E2E_NODES=2 E2E_BROKER=nats "$rig" npm run --silent test
 }
-together js_memory js_redis js_nats
+js_postgres() {
+  step "JavaScript: the same on two nodes with PostgreSQL"
+  E2E_NODES=2 E2E_BROKER=postgres "$rig" npm run --silent test
+}
+together js_memory js_redis js_nats js_postgres
 [ -x "$CHROMIUM" ] || packages chromium
 for tls in false true; do
   way=$([ $tls = true ] && echo WebTransport || echo "HTTP streams and SockJS")

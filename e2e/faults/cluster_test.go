@@ -14,7 +14,7 @@ import (
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewCluster(t, redistest.Options{Persistent: true})
-	s := cluster(t, redisEngine(fmt.Sprintf(`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))))
+	s := cluster(t, redisWithMaps(fmt.Sprintf(`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))))
 	hold(t, s, clients, fault{
 		name: "slots move", always: true,
 		inject: func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestClusterFailover(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewCluster(t, redistest.Options{Persistent: true})
 	replicas := addReplicas(t, redis)
-	s := cluster(t, redisEngine(fmt.Sprintf(`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))))
+	s := cluster(t, redisWithMaps(fmt.Sprintf(`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))))
 	hold(t, s, clients, fault{
 		name: "primary killed, replica takes over", always: true, failing: true, mayMiss: true, unfit: "canary",
 		inject: func(t *testing.T) {

@@ -61,9 +61,9 @@ type report struct {
 func (r *report) add(name string, span stand.Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows = append(r.rows, fmt.Sprintf("%-44s %8d %6d %6d %6d %6d %6d %6d %9s %8s  %v",
+	r.rows = append(r.rows, fmt.Sprintf("%-44s %8d %6d %6d %6d %6d %6d %6d %8d %6d %6d %9s %8s  %v",
 		name, span.Received, span.Lost, span.Duplicated, span.Told, span.Missed, span.Insufficient, span.Reconnects,
-		span.Silence.Round(time.Millisecond), span.Back.Round(time.Millisecond), span.Answers))
+		span.Maps.Changes, span.Maps.Told, len(span.Maps.Wrong), span.Silence.Round(time.Millisecond), span.Back.Round(time.Millisecond), span.Answers))
 }
 
 func (r *report) String() string {
@@ -72,8 +72,8 @@ func (r *report) String() string {
 	if len(r.rows) == 0 {
 		return ""
 	}
-	header := fmt.Sprintf("%-44s %8s %6s %6s %6s %6s %6s %6s %9s %8s  %s", "fault", "received", "lost", "dup", "told", "missed",
-		"insuff", "reconn", "silence", "back in", "publishers")
+	header := fmt.Sprintf("%-44s %8s %6s %6s %6s %6s %6s %6s %8s %6s %6s %9s %8s  %s", "fault", "received", "lost", "dup", "told", "missed",
+		"insuff", "reconn", "changes", "anew", "wrong", "silence", "back in", "publishers")
 	return header + "\n" + strings.Join(r.rows, "\n") + "\n"
 }
 
@@ -134,6 +134,7 @@ func (f *fault) judge(t *testing.T, span stand.Span, subscribers int) {
 	if !f.mayMiss && f.told != (span.Told >= subscribers) || !f.told && !f.mayMiss && span.Told > 0 {
 		t.Errorf("%d of %d subscribers were told that they missed something", span.Told, subscribers)
 	}
+	f.judgeMaps(t, span.Maps)
 	if span.Answers.Hung > 0 {
 		t.Errorf("%d publishes got no answer in time: %v", span.Answers.Hung, span.Answers)
 	}
@@ -153,8 +154,26 @@ func (f *fault) judge(t *testing.T, span stand.Span, subscribers int) {
 	}
 }
 
+// judgeMaps compares what happened to maps with what the fault may cause.
+func (f *fault) judgeMaps(t *testing.T, m stand.MapCounts) {
+	if len(m.Wrong) > 0 {
+		t.Errorf("%d subscribers have wrong maps: %q", len(m.Wrong), m.Wrong)
+	}
+	if loses := f.told || f.mayMiss; !loses && (m.Told > 0 || m.Forgotten > 0) {
+		t.Errorf("%d subscribers of maps had to begin anew, %d maps are not what was acknowledged", m.Told, m.Forgotten)
+	}
+	if f.told && m.Told == 0 { // a map that nobody has changed for a while may not have lost anything
+		t.Error("no subscriber of maps was told to begin anew")
+	}
+}
+
 // config is the configuration of a node with an engine that has history.
 func config(engine string) string { return configured(engine, streams("300s")+", "+plain) }
+
+// withMaps is config with the namespaces of maps.
+func withMaps(engine string) string {
+	return configured(engine, streams("300s")+", "+plain+", "+mapNamespaces)
+}
 
 func configured(engine, namespaces string) string {
 	return `{
@@ -179,6 +198,15 @@ func streams(ttl string) string {
 		"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true}`
 }
 
+// mapNamespaces are those of stand.Options.Maps.
+var mapNamespaces = namespaceOfMaps("map", "1h") + ", " + namespaceOfMaps("brief", "2s")
+
+// namespaceOfMaps has maps whose entries expire after a time.
+func namespaceOfMaps(name, ttl string) string {
+	return `{"name": "` + name + `", "subscription_type": "map", "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true,
+		"map": {"mode": "recoverable", "key_ttl": "` + ttl + `", "stream_size": 5000, "stream_ttl": "300s", "min_page_size": 1}}`
+}
+
 const plain = `{"name": "plain", "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true}`
 
 // ioTimeout of the engines; answerLimit is what publishers may have to wait then.
@@ -192,20 +220,29 @@ func redisEngine(keys string) string {
 	return `"engine": {"type": "redis", "redis": {"io_timeout": "` + ioTimeout.String() + `", ` + keys + `}}`
 }
 
+// redisWithMaps also has these keys in map_broker.redis.
+func redisWithMaps(keys string) string {
+	return redisEngine(keys) + `, "map_broker": {"type": "redis", "redis": {"io_timeout": "` + ioTimeout.String() + `", "prefix": "maps", ` + keys + `}}`
+}
+
 // size of the clusters.
 const (
 	nodes       = 3
 	subscribers = 300
 	sdks        = 3
 	clients     = subscribers + sdks
+
+	mapChannels    = 5
+	mapSubscribers = 6 // of each
 )
 
 // cluster starts nodes, subscribers and publishers on an engine.
 func cluster(t *testing.T, engine string) *stand.Stand {
 	t.Helper()
 	return stand.New(t, stand.Options{
-		Nodes: nodes, Config: config(engine), Subscribers: subscribers, SDKs: sdks,
+		Nodes: nodes, Config: withMaps(engine), Subscribers: subscribers, SDKs: sdks,
 		Channels: 10, Every: 50 * time.Millisecond, AnswerLimit: answerLimit, Namespace: "stream",
+		Maps: mapChannels, MapSubscribers: mapSubscribers,
 	})
 }
 

@@ -25,7 +25,7 @@ func TestNodes(t *testing.T) {
 			for i := range s.Nodes {
 				s.Nodes[i].Stop()
 				s.Reconfigure(i,
-					`GYRO_CHANNEL_NAMESPACES=[`+streams("200s")+`]`,
+					`GYRO_CHANNEL_NAMESPACES=[`+streams("200s")+", "+mapNamespaces+`]`,
 					"GYRO_CLIENT_PING_INTERVAL=2s", "GYRO_CLIENT_PONG_TIMEOUT=1s", "GYRO_ENGINE_REDIS_FORCE_RESP2=true")
 				s.Restart(i)
 				s.Flow()

@@ -18,7 +18,7 @@ import (
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewSentinel(t, redistest.Options{Persistent: true})
-	s := cluster(t, redisEngine(fmt.Sprintf(`"sentinel_address": [%q], "sentinel_master_name": %q`,
+	s := cluster(t, redisWithMaps(fmt.Sprintf(`"sentinel_address": [%q], "sentinel_master_name": %q`,
 		strings.Join(redis.Addresses(), ","), redis.Master)))
 	var faults []fault
 	for i := range *sentinelRounds {

@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
-func address(addr string) string { return redisEngine(`"address": ["` + addr + `"]`) }
+func address(addr string) string { return redisWithMaps(`"address": ["` + addr + `"]`) }
 
 // TestRedisProcess: one Redis is killed, stopped, and loses its data.
 func TestRedisProcess(t *testing.T) {

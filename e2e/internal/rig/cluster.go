@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 )
 
 // nodesOf returns how many nodes each of a rig's servers has: the variable E2E_NODES, 1 by
@@ -28,8 +30,8 @@ func nodesOf() (int, error) {
 // startCluster runs the rig's number of nodes with the suites' configuration on its Redis, behind
 // one address. Clusters with different names do not know each other.
 func (r *Rig) startCluster(name string, env ...string) (*Server, error) {
-	env = append(env, "GYRO_ENGINE_TYPE=redis", "GYRO_ENGINE_REDIS_PREFIX="+name, "GYRO_ENGINE_REDIS_ADDRESS="+r.redis.Addr(),
-		"GYRO_MAP_BROKER_TYPE=redis", "GYRO_MAP_BROKER_REDIS_PREFIX="+name+"-maps", "GYRO_MAP_BROKER_REDIS_ADDRESS="+r.redis.Addr())
+	env = append([]string{"GYRO_ENGINE_TYPE=redis", "GYRO_ENGINE_REDIS_PREFIX=" + name, "GYRO_ENGINE_REDIS_ADDRESS=" + r.redis.Addr(),
+		"GYRO_MAP_BROKER_TYPE=redis", "GYRO_MAP_BROKER_REDIS_PREFIX=" + name + "-maps", "GYRO_MAP_BROKER_REDIS_ADDRESS=" + r.redis.Addr()}, env...)
 	s := &Server{}
 	for range r.nodes {
 		node, err := startConfigured(r.dir, r.tls, env...)
@@ -92,30 +94,48 @@ func (r *Rig) serve(name string, env ...string) (*Server, error) {
 	if r.redis == nil {
 		return startConfigured(r.dir, r.tls, env...)
 	}
-	if r.nats != nil {
+	switch {
+	case r.nats != nil:
 		env = append(env, "GYRO_BROKER_ENABLED=true", "GYRO_BROKER_TYPE=nats", "GYRO_BROKER_NATS_URL=nats://"+r.nats.Addr(), "GYRO_BROKER_NATS_PREFIX="+name)
+	case r.postgres != nil:
+		env = append(env, "GYRO_BROKER_ENABLED=true", "GYRO_BROKER_TYPE=postgres", "GYRO_MAP_BROKER_TYPE=postgres")
+		for _, section := range []string{"GYRO_BROKER_POSTGRES_", "GYRO_MAP_BROKER_POSTGRES_"} {
+			env = append(env, section+"DSN="+r.postgres.DSN("postgres"), section+"TABLE_PREFIX="+name,
+				section+"BINARY_DATA=true", section+"USE_NOTIFY=true", section+"POOL_SIZE=8")
+		}
 	}
 	return r.startCluster(name, env...)
 }
 
-// onNATS reports whether nodes publish over NATS, which keeps no history: the variable E2E_BROKER
-// is "nats" then. Presence is at Redis.
-func onNATS() bool { return os.Getenv("E2E_BROKER") == "nats" }
+// The brokers over which several nodes publish, beside Redis: the value of the variable E2E_BROKER. NATS keeps no
+// history. Presence is at Redis.
+const (
+	brokerNATS     = "nats"
+	brokerPostgres = "postgres"
+)
 
-// startEngine starts Redis if there are several nodes, and NATS if they publish over it.
+func on(broker string) bool { return os.Getenv("E2E_BROKER") == broker }
+
+// startEngine starts Redis if there are several nodes, and what they publish over.
 func (r *Rig) startEngine() (err error) {
 	if r.nodes, err = nodesOf(); err != nil || r.nodes == 1 {
 		return err
 	}
-	if r.redis, err = StartRedis(r.dir); err == nil && onNATS() {
+	if r.redis, err = StartRedis(r.dir); err != nil {
+		return err
+	}
+	if on(brokerNATS) {
 		r.nats, err = StartNATS()
+	}
+	if on(brokerPostgres) {
+		r.postgres, err = postgrestest.Start(postgrestest.Options{Settings: []string{"fsync=off"}})
 	}
 	return err
 }
 
 // configText returns the configuration of the suites, on NATS without what needs history.
 func configText() ([]byte, error) {
-	if !onNATS() {
+	if !on(brokerNATS) {
 		return configFile, nil
 	}
 	var c map[string]any

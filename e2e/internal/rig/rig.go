@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 )
 
 // Rig is everything that a suite needs. Suites in other languages use its proxies over HTTP:
@@ -24,6 +26,7 @@ type Rig struct {
 	nodes       int
 	redis       *Redis
 	nats        *NATS
+	postgres    *postgrestest.Server
 	dir         string
 	certificate *certificate
 	tls         *certificate // of the nodes, nil if they have no TLS
@@ -132,6 +135,9 @@ func (r *Rig) Stop() {
 	}
 	if r.nats != nil {
 		r.nats.Stop()
+	}
+	if r.postgres != nil {
+		r.postgres.Stop()
 	}
 	if r.dir != "" {
 		_ = os.RemoveAll(r.dir) // if it fails, the folder stays in the folder of temporary files

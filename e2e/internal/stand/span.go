@@ -15,6 +15,7 @@ import (
 type Span struct {
 	Counts
 	Answers Answers
+	Maps    MapCounts
 	// Health of each node.
 	Health []Health
 	// Back is how long it took after the fault until all subscribers received publications again.
@@ -70,8 +71,10 @@ func (s *Stand) Recovered() Span {
 	s.await("the health of all nodes", s.fit)
 	s.caughtUp("publications for all")
 	back := time.Since(start)
+	inMaps := s.compare()
 	s.await("the resources that the fault took", s.released)
 	span := s.collect()
+	span.Maps = inMaps
 	span.Back = back
 	return span
 }
@@ -147,9 +150,9 @@ func (s *Stand) released() bool {
 	return true
 }
 
-// moved returns how many subscribers are at node i that did not begin there.
+// moved returns how many subscribers may be at node i that did not begin there.
 func (s *Stand) moved(i int) int {
-	n := 0
+	n := len(s.atlas.clients)
 	for k, c := range s.subscribers {
 		if k%len(s.Nodes) != i && int(c.at.Load()) == i {
 			n++

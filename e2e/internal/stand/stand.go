@@ -49,6 +49,9 @@ type Options struct {
 	// Guests is how many clients at a time come to channels "room:N", which have presence, and
 	// leave. Commanders is how many at a time give commands to clients in channels "plain:N".
 	Guests, Commanders int
+	// Maps is how many channels "map:N" there are, each with a writer and, beside it, a channel "brief:N" whose
+	// entries expire. MapSubscribers is how many clients subscribe to one of the two.
+	Maps, MapSubscribers int
 }
 
 // Stand is a cluster with subscribers and publishers.
@@ -68,6 +71,7 @@ type Stand struct {
 	relays      []*rig.Proxy // of the SDKs
 	reception   reception
 	orders      orders
+	atlas       atlas
 	// still is locked while no visitor may come or go. visitors is their number.
 	still    sync.RWMutex
 	visitors atomic.Int32
@@ -128,6 +132,7 @@ func New(tb testing.TB, opts Options) *Stand {
 	s.caughtUp("the first publications")
 	s.receive(&work)
 	s.command(&work)
+	s.draw(&work)
 	s.Begin()
 	for i := range s.Nodes {
 		s.idle = append(s.idle, s.use(i))

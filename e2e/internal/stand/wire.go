@@ -81,9 +81,20 @@ func (w *wire) handshake(host, path string) error {
 	return w.conn.SetDeadline(time.Time{})
 }
 
-// messages reads one WebSocket message, answers the protocol's pings in it, and calls take with
-// the other messages of the protocol.
+// messages reads one WebSocket message as frames does, and decodes the messages of the protocol.
 func (w *wire) messages(timeout time.Duration, take func(*reply) error) error {
+	return w.frames(timeout, func(line []byte) error {
+		var r reply
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("%w: %w in %s", errProtocol, err, line)
+		}
+		return take(&r)
+	})
+}
+
+// frames reads one WebSocket message, answers the protocol's pings in it, and calls take with
+// the other messages of the protocol.
+func (w *wire) frames(timeout time.Duration, take func(line []byte) error) error {
 	frame, err := w.read(timeout)
 	if err != nil {
 		return err
@@ -95,11 +106,7 @@ func (w *wire) messages(timeout time.Duration, take func(*reply) error) error {
 			}
 			continue
 		}
-		var r reply
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return fmt.Errorf("%w: %w in %s", errProtocol, err, line)
-		}
-		if err := take(&r); err != nil {
+		if err := take([]byte(line)); err != nil {
 			return err
 		}
 	}

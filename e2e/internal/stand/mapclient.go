@@ -1,0 +1,280 @@
+package stand
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Phases of the subscriber of a map.
+const (
+	phaseLive = iota
+	phaseStream
+	phaseState
+)
+
+// mapPage is the most entries, or changes, that a subscriber of a map asks for at a time.
+const mapPage = 5
+
+const codeUnrecoverable = 112
+
+// mapClient is a client with one subscription to a map. Like an SDK, it reconnects by itself, recovers from its
+// position, and begins anew if the server tells it to.
+type mapClient struct {
+	channel string
+	nodes   []string
+	node    int // index of the one in use
+	fail    func(string)
+
+	// Of the goroutine that runs the client.
+	wire  *wire
+	id    int
+	phase int    // that was asked for
+	from  cursor // that was sent
+	draft map[string]string
+	// known is set if the client can recover from at.
+	known bool
+
+	mu      sync.Mutex
+	live    bool
+	entries map[string]string
+	at      cursor
+	told    int // how often the client had to begin anew
+	changes int
+}
+
+// cursor is a position, and the last key of a page.
+type cursor struct {
+	offset     uint64
+	epoch, key string
+}
+
+// mapReply is what a mapClient reads of a reply or push.
+type mapReply struct {
+	ID    int `json:"id"`
+	Error *struct {
+		Code    int
+		Message string
+	}
+	Subscribe *struct {
+		Phase        int
+		Offset       uint64
+		Epoch        string
+		Cursor       string
+		State        []mapEntry
+		Publications []mapEntry
+	}
+	Push *struct {
+		Pub         *mapEntry
+		Unsubscribe *struct{ Code int }
+	}
+}
+
+// mapEntry is an entry, or a change.
+type mapEntry struct {
+	Key     string
+	Data    json.RawMessage
+	Offset  uint64
+	Removed bool
+}
+
+// run keeps the client connected until ctx ends.
+func (c *mapClient) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := c.session(ctx)
+		c.mu.Lock()
+		c.live = false
+		c.mu.Unlock()
+		var end *closed
+		if errors.Is(err, errProtocol) || errors.As(err, &end) && (3500 <= end.code && end.code < 4000 || end.code >= 4500) {
+			c.fail(c.channel + ": " + err.Error())
+		}
+		c.node = (c.node + 1) % len(c.nodes)
+		sleep(ctx, 20*time.Millisecond+rand.N(200*time.Millisecond))
+	}
+}
+
+// session is one connection.
+func (c *mapClient) session(ctx context.Context) (err error) {
+	if c.wire, err = dialWire(ctx, c.nodes[c.node], "/connection/websocket"); err != nil {
+		return err
+	}
+	conn := c.wire.conn
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := c.wire.write(opText, []byte(`{"id":1,"connect":{}}`)); err != nil {
+		return err
+	}
+	c.id = 1
+	for err = c.begin(); err == nil; {
+		err = c.wire.frames(silenceTimeout, func(line []byte) error {
+			var r mapReply
+			if err := json.Unmarshal(line, &r); err != nil {
+				return fmt.Errorf("%w: %w in %s", errProtocol, err, line)
+			}
+			return c.take(ctx, &r)
+		})
+	}
+	return err
+}
+
+// begin recovers, or reads the first page.
+func (c *mapClient) begin() error {
+	c.draft = make(map[string]string)
+	if !c.known {
+		return c.ask(phaseState, cursor{})
+	}
+	maps.Copy(c.draft, c.entries)
+	return c.ask(phaseStream, c.at)
+}
+
+func (c *mapClient) ask(phase int, from cursor) error {
+	c.id++
+	c.phase, c.from = phase, from
+	fields := fmt.Sprintf(`"channel":%q,"type":1,"phase":%d,"limit":%d`, c.channel, phase, mapPage)
+	if from.epoch != "" {
+		fields += fmt.Sprintf(`,"offset":%d,"epoch":%q`, from.offset, from.epoch)
+	}
+	if from.key != "" {
+		fields += fmt.Sprintf(`,"cursor":%q`, from.key)
+	}
+	if phase == phaseStream && c.known {
+		fields += `,"recover":true`
+	}
+	return c.wire.write(opText, fmt.Appendf(nil, `{"id":%d,"subscribe":{%s}}`, c.id, fields))
+}
+
+// take acts on one message.
+func (c *mapClient) take(ctx context.Context, r *mapReply) error {
+	switch {
+	case r.Error != nil:
+		return c.refused(ctx, r.Error.Code, r.Error.Message)
+	case r.Subscribe != nil:
+		return c.page(r)
+	case r.Push == nil:
+		return nil
+	case r.Push.Pub != nil:
+		return c.change(r.Push.Pub)
+	case r.Push.Unsubscribe != nil:
+		if code := r.Push.Unsubscribe.Code; code < codeInsufficientUnsubscribe {
+			return fmt.Errorf("%w: unsubscribed with code %d", errProtocol, code)
+		}
+		c.mu.Lock()
+		c.live = false
+		c.mu.Unlock()
+		return c.begin()
+	}
+	return nil
+}
+
+func (c *mapClient) refused(ctx context.Context, code int, message string) error {
+	switch {
+	case c.id == 1:
+		return fmt.Errorf("%w: connect: error %d %s", errProtocol, code, message)
+	case code == codeUnrecoverable && c.known:
+		c.known = false
+		c.mu.Lock()
+		c.told++
+		c.mu.Unlock()
+	case code == codeUnrecoverable: // the map went on, or began anew, between two pages
+	case code == 100 || code == 103 || code == 113:
+		sleep(ctx, 100*time.Millisecond+rand.N(100*time.Millisecond))
+	default:
+		return fmt.Errorf("%w: error %d %s", errProtocol, code, message)
+	}
+	return c.begin()
+}
+
+// page handles the answer to ask.
+func (c *mapClient) page(r *mapReply) error {
+	p := r.Subscribe
+	if r.ID != c.id {
+		return fmt.Errorf("%w: reply %d to command %d", errProtocol, r.ID, c.id)
+	}
+	for _, e := range p.State {
+		if _, twice := c.draft[e.Key]; twice {
+			return fmt.Errorf("%w: entry %q is in two pages", errProtocol, e.Key)
+		}
+		c.draft[e.Key] = compact(e.Data)
+	}
+	for i := range p.Publications {
+		c.apply(c.draft, &p.Publications[i])
+	}
+	switch p.Phase {
+	case phaseState:
+		next := cursor{offset: p.Offset, epoch: p.Epoch, key: p.Cursor}
+		if p.Cursor == "" {
+			return c.ask(phaseStream, next)
+		}
+		return c.ask(phaseState, next)
+	case phaseStream:
+		if p.Offset <= c.from.offset {
+			return fmt.Errorf("%w: a page of changes ends at %d, behind %d", errProtocol, p.Offset, c.from.offset)
+		}
+		return c.ask(phaseStream, cursor{offset: p.Offset, epoch: p.Epoch})
+	}
+	c.known = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.live, c.entries, c.at = true, c.draft, cursor{offset: p.Offset, epoch: p.Epoch}
+	return nil
+}
+
+func (c *mapClient) apply(to map[string]string, e *mapEntry) {
+	if e.Removed {
+		delete(to, e.Key)
+		return
+	}
+	to[e.Key] = compact(e.Data)
+}
+
+// change handles a change to a live subscription.
+func (c *mapClient) change(e *mapEntry) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.Offset != c.at.offset+1 {
+		return fmt.Errorf("%w: offset %d behind %d", errProtocol, e.Offset, c.at.offset)
+	}
+	if _, has := c.entries[e.Key]; e.Removed && !has {
+		return fmt.Errorf("%w: %q was removed twice", errProtocol, e.Key)
+	}
+	c.at.offset = e.Offset
+	c.changes++
+	c.apply(c.entries, e)
+	return nil
+}
+
+// shows tells whether the client is live and has these entries.
+func (c *mapClient) shows(want map[string]string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.live && maps.Equal(c.entries, want)
+}
+
+// isLive tells whether the client has caught up.
+func (c *mapClient) isLive() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.live
+}
+
+// describe tells what is wrong with what the client has.
+func (c *mapClient) describe(want map[string]string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprintf("a subscriber of %s, live: %v, at %v, has %v, want %v", c.channel, c.live, c.at, c.entries, want)
+}
+
+// count returns the counts of a span, and begins the next one.
+func (c *mapClient) count() (told, changes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	told, changes = c.told, c.changes
+	c.told, c.changes = 0, 0
+	return told, changes
+}

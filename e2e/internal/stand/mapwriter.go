@@ -1,0 +1,106 @@
+package stand
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+)
+
+// mapWriter changes the entries of one map, and knows what they have to be. Each change is repeated, with the same
+// idempotency key, until it is acknowledged.
+type mapWriter struct {
+	channel string
+	// brief is a map whose entries expire; the writer sets each key once.
+	brief   string
+	run     string
+	nodes   []string
+	every   time.Duration
+	client  *http.Client
+	answers *answers
+	fail    func(string)
+	// still is locked for writing while nothing may change.
+	still *sync.RWMutex
+
+	entries map[string]string // guarded by still
+	next    int               // node
+}
+
+// mapKeys is how many keys a writer uses.
+const mapKeys = 17
+
+// raceKey is what the keys begin with that two nodes set at a time.
+const raceKey = "race"
+
+// mapResult is the result of a change.
+type mapResult struct {
+	Suppressed bool
+}
+
+// work changes the map until ctx ends.
+func (w *mapWriter) work(ctx context.Context) {
+	w.entries = make(map[string]string)
+	for n := 1; ctx.Err() == nil; n++ {
+		w.still.RLock()
+		key := fmt.Sprintf("k%d", n*7%mapKeys)
+		if n%5 == 0 {
+			if w.insist(ctx, "map_remove", map[string]any{"channel": w.channel, "key": key}, n) {
+				delete(w.entries, key)
+			}
+		} else {
+			value := fmt.Sprintf(`{"n":%d}`, n)
+			if w.insist(ctx, "map_publish", map[string]any{"channel": w.channel, "key": key, "data": map[string]int{"n": n}}, n) {
+				w.entries[key] = value
+			}
+		}
+		if n%4 == 0 {
+			w.insist(ctx, "map_publish", map[string]any{"channel": w.brief, "key": fmt.Sprint("b", n), "data": n}, -n)
+		}
+		if n%10 == 0 {
+			w.race(ctx, n)
+		}
+		w.still.RUnlock()
+		sleep(ctx, w.every)
+	}
+}
+
+// insist has nodes, one after the other, make a change until one acknowledges it.
+func (w *mapWriter) insist(ctx context.Context, method string, params map[string]any, n int) bool {
+	params["idempotency_key"] = fmt.Sprintf("%s-%d", w.run, n)
+	for ctx.Err() == nil {
+		w.next++
+		start := time.Now()
+		err := rig.Call(ctx, w.client, w.nodes[w.next%len(w.nodes)], method, params, nil)
+		if ctx.Err() != nil {
+			return false
+		}
+		w.answers.note(err, time.Since(start))
+		if err == nil {
+			return true
+		}
+		sleep(ctx, 50*time.Millisecond)
+	}
+	return false
+}
+
+// race has two nodes set a new key at a time: one of them wins. An error leaves open who.
+func (w *mapWriter) race(ctx context.Context, n int) {
+	key := fmt.Sprint(raceKey, n)
+	var results [2]mapResult
+	var errs [2]error
+	var both sync.WaitGroup
+	for i := range results {
+		both.Go(func() {
+			errs[i] = rig.Call(ctx, w.client, w.nodes[(w.next+i)%len(w.nodes)], "map_publish",
+				map[string]any{"channel": w.channel, "key": key, "data": i, "key_mode": "if_new"}, &results[i])
+		})
+	}
+	both.Wait()
+	if ctx.Err() == nil && errs[0] == nil && errs[1] == nil && results[0].Suppressed == results[1].Suppressed {
+		w.fail(fmt.Sprintf("%s: both nodes that set %s were told %+v", w.channel, key, results[0]))
+	}
+	w.insist(ctx, "map_remove", map[string]any{"channel": w.channel, "key": key}, n+1_000_000)
+}
