@@ -29,6 +29,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/e2e/internal/atlas"
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/e2e/internal/stand"
 )
@@ -155,7 +156,7 @@ func (f *fault) judge(t *testing.T, span stand.Span, subscribers int) {
 }
 
 // judgeMaps compares what happened to maps with what the fault may cause.
-func (f *fault) judgeMaps(t *testing.T, m stand.MapCounts) {
+func (f *fault) judgeMaps(t *testing.T, m atlas.Counts) {
 	if len(m.Wrong) > 0 {
 		t.Errorf("%d subscribers have wrong maps: %q", len(m.Wrong), m.Wrong)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/material"
 )
 
 const (
@@ -40,7 +41,7 @@ func newTickets(section string, t config.ListenerTLS) (*tickets, error) {
 	}
 	k.source = source{keys: key, read: func() ([]byte, error) { return []byte(t.TicketSecret), nil }}
 	if t.TicketSecretFile != "" {
-		k.source = source{keys: fileKey, files: t.TicketSecretFile, read: func() ([]byte, error) { return config.ReadFile(t.TicketSecretFile) }}
+		k.source = source{keys: fileKey, files: t.TicketSecretFile, read: func() ([]byte, error) { return material.ReadFile(t.TicketSecretFile) }}
 	}
 	k.use = func(text []byte) error {
 		secrets, err := parseSecrets(string(text))

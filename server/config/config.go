@@ -5,7 +5,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/joho/godotenv"
 
 	"github.com/gyrohq/gyro/server/config/internal/schema"
+	"github.com/gyrohq/gyro/server/config/material"
 )
 
 // EnvPrefix is the prefix of Gyro's environment variables. The prefix of Centrifugo is accepted,
@@ -21,9 +21,6 @@ import (
 const EnvPrefix = "GYRO_"
 
 var envPrefixes = []string{EnvPrefix, "CENTRIFUGO_"}
-
-// maxFileSize bounds configuration and .env files, bytes.
-const maxFileSize = 16 << 20
 
 // maxSuggestions bounds the unknown keys, and the unknown variables, of which what was meant
 // is searched.
@@ -124,7 +121,7 @@ func readFile(opts Options, w *Warnings) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration file %s: %w", opts.File, err)
 	}
-	data, err := ReadFile(opts.File)
+	data, err := material.ReadFile(opts.File)
 	if err != nil {
 		if opts.RequireFile {
 			return nil, fmt.Errorf("configuration file: %w", err)
@@ -137,23 +134,6 @@ func readFile(opts Options, w *Warnings) (any, error) {
 		return nil, fmt.Errorf("configuration file %s: %w", opts.File, err)
 	}
 	return tree, nil
-}
-
-// ReadFile reads a file that the configuration names. It refuses larger files than 16 MiB.
-func ReadFile(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxFileSize {
-		return nil, fmt.Errorf("%s is larger than %d bytes", file, maxFileSize)
-	}
-	return data, nil
 }
 
 func envMap(env []string) map[string]string {
@@ -170,7 +150,7 @@ func envMap(env []string) map[string]string {
 // except those that are set already. A missing file is fine; the error of a
 // malformed one names the line, not its content.
 func LoadDotEnv(file string) error {
-	data, err := ReadFile(file)
+	data, err := material.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gyrohq/gyro/server/config/internal/schema"
+	"github.com/gyrohq/gyro/server/config/material"
 )
 
 // ErrUnsupported is the error of keys that switch on what this version does not support yet.
@@ -122,7 +123,7 @@ func (x *Examination) locate(file string) error {
 	if err != nil {
 		return err
 	}
-	data, err := ReadFile(file)
+	data, err := material.ReadFile(file)
 	if err != nil || len(data) > maxPositions {
 		return err
 	}

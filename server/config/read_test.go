@@ -185,7 +185,7 @@ func (r *reader) note(s *types.Selection) {
 			name = named.Obj().Name()
 		}
 		f := fields.Field(i)
-		if f.Pkg() != nil && f.Pkg().Path() == modulePath+"/config" {
+		if f.Pkg() != nil && (f.Pkg().Path() == modulePath+"/config" || f.Pkg().Path() == modulePath+"/config/material") {
 			r.read[fieldID(name, f.Name(), fields.Tag(i))] = true
 		}
 		owner = f.Type()

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/server/config/material"
+)
 
 // Config is the whole configuration. The tags of its fields are the only description of keys,
 // defaults and documentation; package schema explains them. docs/configuration.md lists all of
@@ -85,16 +89,14 @@ type HTTP3 struct {
 	Enabled bool `key:"enabled" doc:"HTTP/3 on the external address, over UDP on the same port. Needs TLS."`
 }
 
-// TLS is the TLS object of every section.
-type TLS struct {
-	Enabled            bool   `key:"enabled" doc:"Nothing else of the object matters when false."`
-	CertPEM            PEM    `key:"cert_pem" doc:"Certificate chain; used together with key_pem."`
-	KeyPEM             PEM    `key:"key_pem" opt:"secret" doc:"Private key."`
-	ServerCAPEM        PEM    `key:"server_ca_pem" doc:"CAs to verify the server with (client role)."`
-	ClientCAPEM        PEM    `key:"client_ca_pem" doc:"CAs of client certificates (server role); makes a valid client certificate mandatory."`
-	InsecureSkipVerify bool   `key:"insecure_skip_verify" doc:"Do not verify the server (client role)."`
-	ServerName         string `key:"server_name" doc:"Expected server name (client role)."`
-}
+type (
+	// PEM names certificates or a key. See "go doc github.com/gyrohq/gyro/server/config/material.PEM".
+	PEM = material.PEM
+	// TLS is the TLS object of every section: Enabled; CertPEM and KeyPEM of this side; ServerCAPEM, InsecureSkipVerify and
+	// ServerName of connections to a server; ClientCAPEM of listeners. See
+	// "go doc github.com/gyrohq/gyro/server/config/material.TLS".
+	TLS = material.TLS
+)
 
 // ListenerTLS is the TLS object of a listener. The keys beyond those of TLS are Gyro's own.
 type ListenerTLS struct {

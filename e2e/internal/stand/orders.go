@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
 // orders keeps the commands that nodes were given for clients of other nodes. Each command is for
@@ -83,7 +84,7 @@ func (s *Stand) command(work *sync.WaitGroup) {
 		work.Go(func() {
 			for s.ctx.Err() == nil {
 				s.order(addrs)
-				sleep(s.ctx, rand.N(200*time.Millisecond))
+				wire.Sleep(s.ctx, rand.N(200*time.Millisecond))
 			}
 		})
 	}
@@ -113,8 +114,8 @@ func (s *Stand) order(addrs []string) {
 	o.visitor, o.by, o.life = v, by, s.reception.life(by)
 	go func() {
 		<-v.over
-		end := (*closed)(nil)
-		s.orders.happened(o, !errors.As(v.end, &end) || end.code != codeDismissed)
+		end := (*wire.Closed)(nil)
+		s.orders.happened(o, !errors.As(v.end, &end) || end.Code != codeDismissed)
 	}()
 	o.text = fmt.Sprintf("%s of %s at node %d, commanded at %s to node %d", verb.name, user, at, s.Clock(), by)
 	ctx, cancel := context.WithTimeout(s.ctx, orderLimit)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
 // publisher numbers the publications of one channel. It repeats a number, with the same idempotency
@@ -147,12 +148,12 @@ func (p *publisher) work(ctx context.Context, first int) {
 				p.ledger.doubt(n)
 				break
 			}
-			sleep(ctx, 50*time.Millisecond)
+			wire.Sleep(ctx, 50*time.Millisecond)
 		}
 		if p.doubled > 0 && n%p.doubled == 0 {
 			_ = p.publish(ctx, p.nodes[next%len(p.nodes)], n) // the answer does not matter: n has been acknowledged
 		}
-		sleep(ctx, p.every)
+		wire.Sleep(ctx, p.every)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
+
+	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
 // rooms is how many channels guests come to.
@@ -120,7 +122,7 @@ func (s *Stand) guest(addrs []string) {
 	node, ch := rand.IntN(len(addrs)), room(rand.IntN(rooms))
 	v := s.enter(addrs[node], ch, node)
 	if v == nil {
-		sleep(s.ctx, 100*time.Millisecond)
+		wire.Sleep(s.ctx, 100*time.Millisecond)
 		return
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -129,14 +131,14 @@ func (s *Stand) guest(addrs []string) {
 		s.reception.left(v.id, fmt.Sprintf("connection ended (%v)", brief(v.end)))
 		cancel()
 	}()
-	sleep(ctx, 200*time.Millisecond+rand.N(3*time.Second))
+	wire.Sleep(ctx, 200*time.Millisecond+rand.N(3*time.Second))
 	s.still.RLock()
 	defer s.still.RUnlock()
 	if rand.IntN(2) == 0 && ctx.Err() == nil {
 		if _, err := v.do(fmt.Sprintf(`"unsubscribe":{"channel":%q}`, ch)); err == nil {
 			s.reception.left(v.id, "unsubscribed")
 		}
-		sleep(ctx, rand.N(300*time.Millisecond))
+		wire.Sleep(ctx, rand.N(300*time.Millisecond))
 	}
 	v.leave()
 	<-v.over

@@ -8,13 +8,15 @@ import (
 	"github.com/centrifugal/centrifuge-go"
 
 	"github.com/gyrohq/gyro/protocol"
+
+	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
 // newSDK subscribes to a channel by centrifuge-go, and keeps a book as a Subscriber does.
 func newSDK(url, channel string, b *book, check func(payload) error, fail func(string)) (*centrifuge.Client, error) {
 	client := centrifuge.NewJsonClient(url, centrifuge.Config{
 		MinReconnectDelay: 20 * time.Millisecond, MaxReconnectDelay: 500 * time.Millisecond,
-		HandshakeTimeout: dialTimeout, ReadTimeout: answerTimeout, WriteTimeout: dialTimeout,
+		HandshakeTimeout: wire.Timeout, ReadTimeout: answerTimeout, WriteTimeout: wire.Timeout,
 	})
 	sub, err := client.NewSubscription(channel, centrifuge.SubscriptionConfig{
 		Recoverable: true, MinResubscribeDelay: 20 * time.Millisecond, MaxResubscribeDelay: 500 * time.Millisecond,

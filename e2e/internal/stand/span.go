@@ -9,13 +9,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gyrohq/gyro/e2e/internal/atlas"
 )
 
 // Span is what happened between Begin and End.
 type Span struct {
 	Counts
 	Answers Answers
-	Maps    MapCounts
+	Maps    atlas.Counts
 	// Health of each node.
 	Health []Health
 	// Back is how long it took after the fault until all subscribers received publications again.
@@ -71,7 +73,10 @@ func (s *Stand) Recovered() Span {
 	s.await("the health of all nodes", s.fit)
 	s.caughtUp("publications for all")
 	back := time.Since(start)
-	inMaps := s.compare()
+	inMaps, err := s.atlas.Compare(patience)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
 	s.await("the resources that the fault took", s.released)
 	span := s.collect()
 	span.Maps = inMaps
@@ -152,7 +157,7 @@ func (s *Stand) released() bool {
 
 // moved returns how many subscribers may be at node i that did not begin there.
 func (s *Stand) moved(i int) int {
-	n := len(s.atlas.clients)
+	n := s.atlas.Clients()
 	for k, c := range s.subscribers {
 		if k%len(s.Nodes) != i && int(c.at.Load()) == i {
 			n++

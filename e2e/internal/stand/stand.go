@@ -19,6 +19,7 @@ import (
 
 	"github.com/centrifugal/centrifuge-go"
 
+	"github.com/gyrohq/gyro/e2e/internal/atlas"
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
@@ -71,7 +72,7 @@ type Stand struct {
 	relays      []*rig.Proxy // of the SDKs
 	reception   reception
 	orders      orders
-	atlas       atlas
+	atlas       *atlas.Atlas
 	// still is locked while no visitor may come or go. visitors is their number.
 	still    sync.RWMutex
 	visitors atomic.Int32
@@ -132,7 +133,7 @@ func New(tb testing.TB, opts Options) *Stand {
 	s.caughtUp("the first publications")
 	s.receive(&work)
 	s.command(&work)
-	s.draw(&work)
+	s.changeMaps(&work)
 	s.Begin()
 	for i := range s.Nodes {
 		s.idle = append(s.idle, s.use(i))
@@ -216,6 +217,18 @@ func (s *Stand) subscribe(work *sync.WaitGroup) {
 			return false
 		})
 	})
+}
+
+// changeMaps starts the clients of maps, and then the writers.
+func (s *Stand) changeMaps(work *sync.WaitGroup) {
+	s.tb.Helper()
+	s.atlas = atlas.New(atlas.Options{
+		Nodes: rotated(s.Nodes, 0), Maps: s.opts.Maps, Clients: s.opts.MapSubscribers, Every: s.opts.Every, AnswerLimit: s.opts.AnswerLimit,
+		Note: s.answers.note, Fail: s.failed,
+	})
+	s.atlas.Follow(s.ctx, work)
+	s.await("the subscriptions to maps", s.atlas.Live)
+	s.atlas.Write(s.ctx, work)
 }
 
 // rotated returns the addresses of nodes, beginning with number i.

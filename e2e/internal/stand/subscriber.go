@@ -10,6 +10,8 @@ import (
 	"time"
 
 	fdelta "github.com/shadowspore/fossil-delta"
+
+	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
 // Codes of the client protocol that a subscriber acts upon.
@@ -18,10 +20,9 @@ const (
 	codeInsufficientDisconnect  = 3010
 )
 
-// dialTimeout bounds connecting, silenceTimeout the time without any message, pings included, and
+// silenceTimeout bounds the time without any message, pings included, and
 // answerTimeout the time until the reply to a command.
 const (
-	dialTimeout    = 5 * time.Second
 	silenceTimeout = 20 * time.Second
 	answerTimeout  = 15 * time.Second
 )
@@ -113,26 +114,18 @@ func (s *Subscriber) run(ctx context.Context) {
 			pause = min(2*pause, 500*time.Millisecond)
 		}
 		s.subscribed.Store(false)
-		sleep(ctx, pause/2+rand.N(pause))
-	}
-}
-
-// sleep lasts until d has passed or ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+		wire.Sleep(ctx, pause/2+rand.N(pause))
 	}
 }
 
 // session is one connection. It reports false if it could not connect.
 func (s *Subscriber) session(ctx context.Context) bool {
-	w, err := dialWire(ctx, s.nodes[s.node], "/connection/websocket")
+	w, err := wire.Dial(ctx, s.nodes[s.node], "/connection/websocket")
 	if err != nil {
 		return false
 	}
-	defer w.conn.Close()
-	stop := context.AfterFunc(ctx, func() { w.conn.Close() })
+	defer w.Close()
+	stop := context.AfterFunc(ctx, func() { w.Close() })
 	defer stop()
 	if s.connected {
 		s.book.note(func(c *Counts) { c.Reconnects++ })
@@ -150,16 +143,16 @@ func (s *Subscriber) session(ctx context.Context) bool {
 // ended notes why a connection ended.
 func (s *Subscriber) ended(err error) {
 	code := 0
-	if end := (*closed)(nil); errors.As(err, &end) {
-		code = end.code
+	if end := (*wire.Closed)(nil); errors.As(err, &end) {
+		code = end.Code
 	}
 	s.end(brief(err))
 	switch {
 	case code == codeInsufficientDisconnect:
 		s.book.note(func(c *Counts) { c.Insufficient++ })
-	case 3500 <= code && code < 4000, code >= 4500:
+	case (&wire.Closed{Code: code}).Terminal():
 		s.refused(fmt.Sprintf("terminal disconnect: %v", err))
-	case errors.Is(err, errProtocol):
+	case errors.Is(err, wire.ErrProtocol):
 		s.refused(err.Error())
 	}
 }
@@ -169,13 +162,11 @@ func (s *Subscriber) refused(why string) {
 	s.fail(s.Channel + ": " + why)
 }
 
-var errProtocol = errors.New("broken protocol")
-
 // connection of a subscriber.
 type connection struct {
 	s    *Subscriber
 	ctx  context.Context
-	wire *wire
+	wire *wire.Conn
 	id   int
 	// due is when the reply to the last command must be there at the latest; zero if there is
 	// none to wait for.
@@ -190,7 +181,7 @@ func (c *connection) begin() error {
 
 // subscribe sends the command again after a pause.
 func (c *connection) subscribe(pause time.Duration) error {
-	sleep(c.ctx, pause/2+rand.N(pause))
+	wire.Sleep(c.ctx, pause/2+rand.N(pause))
 	c.id++
 	c.due = time.Now().Add(answerTimeout)
 	return c.send(c.s.request(c.id))
@@ -208,16 +199,16 @@ func (s *Subscriber) request(id int) string {
 }
 
 func (c *connection) send(text string) error {
-	return c.wire.write(opText, []byte(text))
+	return c.wire.Send([]byte(text))
 }
 
 // read handles one frame.
 func (c *connection) read() error {
-	if err := c.wire.messages(silenceTimeout, c.take); err != nil {
+	if err := wire.Messages(c.wire, silenceTimeout, c.take); err != nil {
 		return err
 	}
 	if !c.due.IsZero() && time.Now().After(c.due) {
-		return fmt.Errorf("%w: no reply to a command within %v", errProtocol, answerTimeout)
+		return fmt.Errorf("%w: no reply to a command within %v", wire.ErrProtocol, answerTimeout)
 	}
 	return nil
 }
@@ -238,7 +229,7 @@ func (c *connection) take(r *reply) error {
 		c.s.subscribed.Store(false)
 		code := r.Push.Unsubscribe.Code
 		if code < 2500 {
-			return fmt.Errorf("%w: unsubscribed with code %d", errProtocol, code)
+			return fmt.Errorf("%w: unsubscribed with code %d", wire.ErrProtocol, code)
 		}
 		if code == codeInsufficientUnsubscribe {
 			c.s.book.note(func(sum *Counts) { sum.Insufficient++ })
@@ -251,7 +242,7 @@ func (c *connection) take(r *reply) error {
 // failed acts on an error reply.
 func (c *connection) failed(id, code int, message string, temporary bool) error {
 	if id == 1 || !temporary && code != 100 {
-		return fmt.Errorf("%w: command %d: error %d %s", errProtocol, id, code, message)
+		return fmt.Errorf("%w: command %d: error %d %s", wire.ErrProtocol, id, code, message)
 	}
 	return c.subscribe(200 * time.Millisecond)
 }
@@ -260,7 +251,7 @@ func (c *connection) failed(id, code int, message string, temporary bool) error 
 func (c *connection) answered(r *reply) error {
 	s, result := c.s, r.Subscribe
 	if s.patches != result.Delta {
-		return fmt.Errorf("%w: delta is %v, want %v", errProtocol, result.Delta, s.patches)
+		return fmt.Errorf("%w: delta is %v, want %v", wire.ErrProtocol, result.Delta, s.patches)
 	}
 	s.patched, s.base = result.Delta, nil
 	if !result.Recoverable {
@@ -268,17 +259,17 @@ func (c *connection) answered(r *reply) error {
 			s.subscribed.Store(true)
 			return nil
 		}
-		return fmt.Errorf("%w: the subscription is not recoverable", errProtocol)
+		return fmt.Errorf("%w: the subscription is not recoverable", wire.ErrProtocol)
 	}
 	switch {
 	case !s.positioned:
 	case !result.WasRecovering:
-		return fmt.Errorf("%w: no answer to the wish to recover", errProtocol)
+		return fmt.Errorf("%w: no answer to the wish to recover", wire.ErrProtocol)
 	case !result.Recovered:
 		s.book.told()
 		s.offset = result.Offset
 	case s.epoch != result.Epoch && s.epoch != "":
-		return fmt.Errorf("%w: recovered over a change of the epoch", errProtocol)
+		return fmt.Errorf("%w: recovered over a change of the epoch", wire.ErrProtocol)
 	}
 	if !s.positioned {
 		s.offset = result.Offset
@@ -301,11 +292,11 @@ func (s *Subscriber) receive(p *publication) error {
 	s.offset = p.Offset
 	data, err := s.data(p)
 	if err != nil {
-		return fmt.Errorf("%w: offset %d: %w", errProtocol, p.Offset, err)
+		return fmt.Errorf("%w: offset %d: %w", wire.ErrProtocol, p.Offset, err)
 	}
 	var content payload
 	if err := json.Unmarshal(data, &content); err != nil {
-		return fmt.Errorf("%w: offset %d: %w in %q", errProtocol, p.Offset, err, data)
+		return fmt.Errorf("%w: offset %d: %w in %q", wire.ErrProtocol, p.Offset, err, data)
 	}
 	if err := s.check(content); err != nil {
 		s.refused(err.Error())

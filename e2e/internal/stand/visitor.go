@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
 // visitor is a client that gives one command after the other.
 type visitor struct {
 	// id is the client ID.
 	id   string
-	wire *wire
+	wire *wire.Conn
 	// replies to commands.
 	replies chan reply
 	pushed  func(*reply)
@@ -31,7 +32,7 @@ var errOver = errors.New("the connection has ended")
 
 // visit connects to a node as a user. pushed is called with all pushes, in order.
 func (s *Stand) visit(ctx context.Context, addr, user string, pushed func(*reply)) (*visitor, error) {
-	w, err := dialWire(ctx, addr, "/connection/websocket")
+	w, err := wire.Dial(ctx, addr, "/connection/websocket")
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +43,9 @@ func (s *Stand) visit(ctx context.Context, addr, user string, pushed func(*reply
 		defer s.visitors.Add(-1)
 		defer stop()
 		for v.end == nil {
-			v.end = w.messages(visitorSilence, v.take)
+			v.end = wire.Messages(w, visitorSilence, v.take)
 		}
-		w.conn.Close()
+		w.Close()
 		close(v.over)
 	}()
 	r, err := v.do(fmt.Sprintf(`"connect":{"token":%q}`, rig.Token(map[string]any{"sub": user})))
@@ -59,7 +60,7 @@ func (s *Stand) visit(ctx context.Context, addr, user string, pushed func(*reply
 // do gives a command and returns its result.
 func (v *visitor) do(command string) (*reply, error) {
 	v.last++
-	if err := v.wire.write(opText, fmt.Appendf(nil, `{"id":%d,%s}`, v.last, command)); err != nil {
+	if err := v.wire.Send(fmt.Appendf(nil, `{"id":%d,%s}`, v.last, command)); err != nil {
 		return nil, err
 	}
 	select {
@@ -68,7 +69,7 @@ func (v *visitor) do(command string) (*reply, error) {
 		case r.Error != nil:
 			return nil, fmt.Errorf("error %d %s", r.Error.Code, r.Error.Message)
 		case r.ID != v.last:
-			return nil, fmt.Errorf("%w: reply %d to command %d", errProtocol, r.ID, v.last)
+			return nil, fmt.Errorf("%w: reply %d to command %d", wire.ErrProtocol, r.ID, v.last)
 		}
 		return &r, nil
 	case <-v.over:
@@ -88,9 +89,9 @@ func (v *visitor) take(r *reply) error {
 	case v.replies <- *r:
 		return nil
 	default:
-		return fmt.Errorf("%w: a reply to command %d, which has one already", errProtocol, r.ID)
+		return fmt.Errorf("%w: a reply to command %d, which has one already", wire.ErrProtocol, r.ID)
 	}
 }
 
 // leave closes the connection without a close frame.
-func (v *visitor) leave() { v.wire.conn.Close() }
+func (v *visitor) leave() { v.wire.Close() }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
 // TestOrders holds the book of commands against what may become of one.
@@ -32,7 +34,7 @@ func TestOrders(t *testing.T) {
 		defer other.Close()
 		b := &orders{}
 		o, _ := b.add()
-		o.visitor = &visitor{wire: &wire{conn: conn}}
+		o.visitor = &visitor{wire: wire.Over(conn)}
 		for _, event := range test.events {
 			switch event {
 			case answered:

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
 // watch asks a node for its health ten times a second.
@@ -38,7 +40,7 @@ func newWatch(addr string) *watch {
 }
 
 func (w *watch) work(ctx context.Context) {
-	for ; ctx.Err() == nil; sleep(ctx, 100*time.Millisecond) {
+	for ; ctx.Err() == nil; wire.Sleep(ctx, 100*time.Millisecond) {
 		w.ask(ctx)
 	}
 	w.client.CloseIdleConnections()

@@ -1,4 +1,4 @@
-package stand
+package atlas
 
 import (
 	"context"
@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
-// mapWriter changes the entries of one map, and knows what they have to be. Each change is repeated, with the same
+// writer changes the entries of one map, and knows what they have to be. Each change is repeated, with the same
 // idempotency key, until it is acknowledged.
-type mapWriter struct {
+type writer struct {
 	channel string
 	// brief is a map whose entries expire; the writer sets each key once.
-	brief   string
-	run     string
-	nodes   []string
-	every   time.Duration
-	client  *http.Client
-	answers *answers
-	fail    func(string)
+	brief  string
+	run    string
+	nodes  []string
+	every  time.Duration
+	client *http.Client
+	note   func(err error, took time.Duration) // of each answer
+	fail   func(string)
 	// still is locked for writing while nothing may change.
 	still *sync.RWMutex
 
@@ -29,23 +30,23 @@ type mapWriter struct {
 	next    int               // node
 }
 
-// mapKeys is how many keys a writer uses.
-const mapKeys = 17
+// keys is how many keys a writer uses.
+const keys = 17
 
 // raceKey is what the keys begin with that two nodes set at a time.
 const raceKey = "race"
 
-// mapResult is the result of a change.
-type mapResult struct {
+// result is the result of a change.
+type result struct {
 	Suppressed bool
 }
 
 // work changes the map until ctx ends.
-func (w *mapWriter) work(ctx context.Context) {
+func (w *writer) work(ctx context.Context) {
 	w.entries = make(map[string]string)
 	for n := 1; ctx.Err() == nil; n++ {
 		w.still.RLock()
-		key := fmt.Sprintf("k%d", n*7%mapKeys)
+		key := fmt.Sprintf("k%d", n*7%keys)
 		if n%5 == 0 {
 			if w.insist(ctx, "map_remove", map[string]any{"channel": w.channel, "key": key}, n) {
 				delete(w.entries, key)
@@ -63,12 +64,12 @@ func (w *mapWriter) work(ctx context.Context) {
 			w.race(ctx, n)
 		}
 		w.still.RUnlock()
-		sleep(ctx, w.every)
+		wire.Sleep(ctx, w.every)
 	}
 }
 
 // insist has nodes, one after the other, make a change until one acknowledges it.
-func (w *mapWriter) insist(ctx context.Context, method string, params map[string]any, n int) bool {
+func (w *writer) insist(ctx context.Context, method string, params map[string]any, n int) bool {
 	params["idempotency_key"] = fmt.Sprintf("%s-%d", w.run, n)
 	for ctx.Err() == nil {
 		w.next++
@@ -77,19 +78,19 @@ func (w *mapWriter) insist(ctx context.Context, method string, params map[string
 		if ctx.Err() != nil {
 			return false
 		}
-		w.answers.note(err, time.Since(start))
+		w.note(err, time.Since(start))
 		if err == nil {
 			return true
 		}
-		sleep(ctx, 50*time.Millisecond)
+		wire.Sleep(ctx, 50*time.Millisecond)
 	}
 	return false
 }
 
 // race has two nodes set a new key at a time: one of them wins. An error leaves open who.
-func (w *mapWriter) race(ctx context.Context, n int) {
+func (w *writer) race(ctx context.Context, n int) {
 	key := fmt.Sprint(raceKey, n)
-	var results [2]mapResult
+	var results [2]result
 	var errs [2]error
 	var both sync.WaitGroup
 	for i := range results {

@@ -1,4 +1,4 @@
-package stand
+package atlas
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
 // Phases of the subscriber of a map.
@@ -18,21 +20,28 @@ const (
 	phaseState
 )
 
-// mapPage is the most entries, or changes, that a subscriber of a map asks for at a time.
-const mapPage = 5
+// pageSize is the most entries, or changes, that a subscriber of a map asks for at a time.
+const pageSize = 5
 
-const codeUnrecoverable = 112
+// Codes of the client protocol that a client acts upon.
+const (
+	codeUnrecoverable = 112
+	codeInsufficient  = 2500
+)
 
-// mapClient is a client with one subscription to a map. Like an SDK, it reconnects by itself, recovers from its
+// silence bounds the time without any message, pings included.
+const silence = 20 * time.Second
+
+// client is a client with one subscription to a map. Like an SDK, it reconnects by itself, recovers from its
 // position, and begins anew if the server tells it to.
-type mapClient struct {
+type client struct {
 	channel string
 	nodes   []string
 	node    int // index of the one in use
 	fail    func(string)
 
 	// Of the goroutine that runs the client.
-	wire  *wire
+	wire  *wire.Conn
 	id    int
 	phase int    // that was asked for
 	from  cursor // that was sent
@@ -54,8 +63,8 @@ type cursor struct {
 	epoch, key string
 }
 
-// mapReply is what a mapClient reads of a reply or push.
-type mapReply struct {
+// reply is what a client reads of a reply or push.
+type reply struct {
 	ID    int `json:"id"`
 	Error *struct {
 		Code    int
@@ -66,17 +75,17 @@ type mapReply struct {
 		Offset       uint64
 		Epoch        string
 		Cursor       string
-		State        []mapEntry
-		Publications []mapEntry
+		State        []entry
+		Publications []entry
 	}
 	Push *struct {
-		Pub         *mapEntry
+		Pub         *entry
 		Unsubscribe *struct{ Code int }
 	}
 }
 
-// mapEntry is an entry, or a change.
-type mapEntry struct {
+// entry is an entry, or a change.
+type entry struct {
 	Key     string
 	Data    json.RawMessage
 	Offset  uint64
@@ -84,47 +93,40 @@ type mapEntry struct {
 }
 
 // run keeps the client connected until ctx ends.
-func (c *mapClient) run(ctx context.Context) {
+func (c *client) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.session(ctx)
 		c.mu.Lock()
 		c.live = false
 		c.mu.Unlock()
-		var end *closed
-		if errors.Is(err, errProtocol) || errors.As(err, &end) && (3500 <= end.code && end.code < 4000 || end.code >= 4500) {
+		var end *wire.Closed
+		if errors.Is(err, wire.ErrProtocol) || errors.As(err, &end) && end.Terminal() {
 			c.fail(c.channel + ": " + err.Error())
 		}
 		c.node = (c.node + 1) % len(c.nodes)
-		sleep(ctx, 20*time.Millisecond+rand.N(200*time.Millisecond))
+		wire.Sleep(ctx, 20*time.Millisecond+rand.N(200*time.Millisecond))
 	}
 }
 
 // session is one connection.
-func (c *mapClient) session(ctx context.Context) (err error) {
-	if c.wire, err = dialWire(ctx, c.nodes[c.node], "/connection/websocket"); err != nil {
+func (c *client) session(ctx context.Context) (err error) {
+	if c.wire, err = wire.Dial(ctx, c.nodes[c.node], "/connection/websocket"); err != nil {
 		return err
 	}
-	conn := c.wire.conn
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := c.wire.write(opText, []byte(`{"id":1,"connect":{}}`)); err != nil {
+	defer c.wire.Close()
+	defer context.AfterFunc(ctx, c.wire.Close)()
+	if err := c.wire.Send([]byte(`{"id":1,"connect":{}}`)); err != nil {
 		return err
 	}
 	c.id = 1
 	for err = c.begin(); err == nil; {
-		err = c.wire.frames(silenceTimeout, func(line []byte) error {
-			var r mapReply
-			if err := json.Unmarshal(line, &r); err != nil {
-				return fmt.Errorf("%w: %w in %s", errProtocol, err, line)
-			}
-			return c.take(ctx, &r)
-		})
+		err = wire.Messages(c.wire, silence, func(r *reply) error { return c.take(ctx, r) })
 	}
 	return err
 }
 
 // begin recovers, or reads the first page.
-func (c *mapClient) begin() error {
+func (c *client) begin() error {
 	c.draft = make(map[string]string)
 	if !c.known {
 		return c.ask(phaseState, cursor{})
@@ -133,10 +135,10 @@ func (c *mapClient) begin() error {
 	return c.ask(phaseStream, c.at)
 }
 
-func (c *mapClient) ask(phase int, from cursor) error {
+func (c *client) ask(phase int, from cursor) error {
 	c.id++
 	c.phase, c.from = phase, from
-	fields := fmt.Sprintf(`"channel":%q,"type":1,"phase":%d,"limit":%d`, c.channel, phase, mapPage)
+	fields := fmt.Sprintf(`"channel":%q,"type":1,"phase":%d,"limit":%d`, c.channel, phase, pageSize)
 	if from.epoch != "" {
 		fields += fmt.Sprintf(`,"offset":%d,"epoch":%q`, from.offset, from.epoch)
 	}
@@ -146,11 +148,11 @@ func (c *mapClient) ask(phase int, from cursor) error {
 	if phase == phaseStream && c.known {
 		fields += `,"recover":true`
 	}
-	return c.wire.write(opText, fmt.Appendf(nil, `{"id":%d,"subscribe":{%s}}`, c.id, fields))
+	return c.wire.Send(fmt.Appendf(nil, `{"id":%d,"subscribe":{%s}}`, c.id, fields))
 }
 
 // take acts on one message.
-func (c *mapClient) take(ctx context.Context, r *mapReply) error {
+func (c *client) take(ctx context.Context, r *reply) error {
 	switch {
 	case r.Error != nil:
 		return c.refused(ctx, r.Error.Code, r.Error.Message)
@@ -161,8 +163,8 @@ func (c *mapClient) take(ctx context.Context, r *mapReply) error {
 	case r.Push.Pub != nil:
 		return c.change(r.Push.Pub)
 	case r.Push.Unsubscribe != nil:
-		if code := r.Push.Unsubscribe.Code; code < codeInsufficientUnsubscribe {
-			return fmt.Errorf("%w: unsubscribed with code %d", errProtocol, code)
+		if code := r.Push.Unsubscribe.Code; code < codeInsufficient {
+			return fmt.Errorf("%w: unsubscribed with code %d", wire.ErrProtocol, code)
 		}
 		c.mu.Lock()
 		c.live = false
@@ -172,10 +174,10 @@ func (c *mapClient) take(ctx context.Context, r *mapReply) error {
 	return nil
 }
 
-func (c *mapClient) refused(ctx context.Context, code int, message string) error {
+func (c *client) refused(ctx context.Context, code int, message string) error {
 	switch {
 	case c.id == 1:
-		return fmt.Errorf("%w: connect: error %d %s", errProtocol, code, message)
+		return fmt.Errorf("%w: connect: error %d %s", wire.ErrProtocol, code, message)
 	case code == codeUnrecoverable && c.known:
 		c.known = false
 		c.mu.Lock()
@@ -183,22 +185,22 @@ func (c *mapClient) refused(ctx context.Context, code int, message string) error
 		c.mu.Unlock()
 	case code == codeUnrecoverable: // the map went on, or began anew, between two pages
 	case code == 100 || code == 103 || code == 113:
-		sleep(ctx, 100*time.Millisecond+rand.N(100*time.Millisecond))
+		wire.Sleep(ctx, 100*time.Millisecond+rand.N(100*time.Millisecond))
 	default:
-		return fmt.Errorf("%w: error %d %s", errProtocol, code, message)
+		return fmt.Errorf("%w: error %d %s", wire.ErrProtocol, code, message)
 	}
 	return c.begin()
 }
 
 // page handles the answer to ask.
-func (c *mapClient) page(r *mapReply) error {
+func (c *client) page(r *reply) error {
 	p := r.Subscribe
 	if r.ID != c.id {
-		return fmt.Errorf("%w: reply %d to command %d", errProtocol, r.ID, c.id)
+		return fmt.Errorf("%w: reply %d to command %d", wire.ErrProtocol, r.ID, c.id)
 	}
 	for _, e := range p.State {
 		if _, twice := c.draft[e.Key]; twice {
-			return fmt.Errorf("%w: entry %q is in two pages", errProtocol, e.Key)
+			return fmt.Errorf("%w: entry %q is in two pages", wire.ErrProtocol, e.Key)
 		}
 		c.draft[e.Key] = compact(e.Data)
 	}
@@ -214,7 +216,7 @@ func (c *mapClient) page(r *mapReply) error {
 		return c.ask(phaseState, next)
 	case phaseStream:
 		if p.Offset <= c.from.offset {
-			return fmt.Errorf("%w: a page of changes ends at %d, behind %d", errProtocol, p.Offset, c.from.offset)
+			return fmt.Errorf("%w: a page of changes ends at %d, behind %d", wire.ErrProtocol, p.Offset, c.from.offset)
 		}
 		return c.ask(phaseStream, cursor{offset: p.Offset, epoch: p.Epoch})
 	}
@@ -225,7 +227,7 @@ func (c *mapClient) page(r *mapReply) error {
 	return nil
 }
 
-func (c *mapClient) apply(to map[string]string, e *mapEntry) {
+func (c *client) apply(to map[string]string, e *entry) {
 	if e.Removed {
 		delete(to, e.Key)
 		return
@@ -234,14 +236,14 @@ func (c *mapClient) apply(to map[string]string, e *mapEntry) {
 }
 
 // change handles a change to a live subscription.
-func (c *mapClient) change(e *mapEntry) error {
+func (c *client) change(e *entry) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.Offset != c.at.offset+1 {
-		return fmt.Errorf("%w: offset %d behind %d", errProtocol, e.Offset, c.at.offset)
+		return fmt.Errorf("%w: offset %d behind %d", wire.ErrProtocol, e.Offset, c.at.offset)
 	}
 	if _, has := c.entries[e.Key]; e.Removed && !has {
-		return fmt.Errorf("%w: %q was removed twice", errProtocol, e.Key)
+		return fmt.Errorf("%w: %q was removed twice", wire.ErrProtocol, e.Key)
 	}
 	c.at.offset = e.Offset
 	c.changes++
@@ -250,28 +252,28 @@ func (c *mapClient) change(e *mapEntry) error {
 }
 
 // shows tells whether the client is live and has these entries.
-func (c *mapClient) shows(want map[string]string) bool {
+func (c *client) shows(want map[string]string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.live && maps.Equal(c.entries, want)
 }
 
 // isLive tells whether the client has caught up.
-func (c *mapClient) isLive() bool {
+func (c *client) isLive() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.live
 }
 
 // describe tells what is wrong with what the client has.
-func (c *mapClient) describe(want map[string]string) string {
+func (c *client) describe(want map[string]string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Sprintf("a subscriber of %s, live: %v, at %v, has %v, want %v", c.channel, c.live, c.at, c.entries, want)
 }
 
 // count returns the counts of a span, and begins the next one.
-func (c *mapClient) count() (told, changes int) {
+func (c *client) count() (told, changes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	told, changes = c.told, c.changes

@@ -1,4 +1,5 @@
-package stand
+// Package wire speaks the JSON messages of the client protocol over WebSocket, for tests with thousands of clients.
+package wire
 
 import (
 	"bufio"
@@ -16,21 +17,37 @@ import (
 	"time"
 )
 
-// wire is a WebSocket connection for JSON messages of the client protocol. A stand may have
-// thousands of them, so that each has one goroutine and small buffers only.
-type wire struct {
+// Conn is a WebSocket connection. It has small buffers, and no goroutine. One goroutine reads, another may send.
+type Conn struct {
 	conn net.Conn
 	r    *bufio.Reader
 	buf  []byte
 }
 
-// closed is the error of a connection that the server ended by a close frame.
-type closed struct {
-	code   int
-	reason string
+// Closed is the error of a connection that the server ended by a close frame.
+type Closed struct {
+	Code   int
+	Reason string
 }
 
-func (c *closed) Error() string { return fmt.Sprintf("closed with code %d %q", c.code, c.reason) }
+func (c *Closed) Error() string { return fmt.Sprintf("closed with code %d %q", c.Code, c.Reason) }
+
+// Terminal tells whether an SDK would not connect again.
+func (c *Closed) Terminal() bool { return 3500 <= c.Code && c.Code < 4000 || c.Code >= 4500 }
+
+// ErrProtocol is wrapped by errors of what a server must not send.
+var ErrProtocol = errors.New("broken protocol")
+
+// Timeout bounds connecting, and sending a message.
+const Timeout = 5 * time.Second
+
+// Sleep lasts until d has passed or ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
 
 // Opcodes of RFC 6455.
 const (
@@ -42,9 +59,12 @@ const (
 
 const maxMessage = 64 << 20
 
-// dialWire connects to path at addr, host:port.
-func dialWire(ctx context.Context, addr, path string) (*wire, error) {
-	dialer := net.Dialer{Timeout: dialTimeout}
+// Over returns a connection whose handshake has been made.
+func Over(conn net.Conn) *Conn { return &Conn{conn: conn, r: bufio.NewReaderSize(conn, 512)} }
+
+// Dial connects to path at addr, host:port.
+func Dial(ctx context.Context, addr, path string) (*Conn, error) {
+	dialer := net.Dialer{Timeout: Timeout}
 	if runtime.GOOS == "linux" {
 		// The kernel's search for a free port takes long when thousands of an address are in use.
 		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+rand.N(200)))}
@@ -53,7 +73,7 @@ func dialWire(ctx context.Context, addr, path string) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{conn: conn, r: bufio.NewReaderSize(conn, 512)}
+	w := Over(conn)
 	if err := w.handshake(addr, path); err != nil {
 		conn.Close()
 		return nil, err
@@ -61,8 +81,8 @@ func dialWire(ctx context.Context, addr, path string) (*wire, error) {
 	return w, nil
 }
 
-func (w *wire) handshake(host, path string) error {
-	if err := w.conn.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
+func (w *Conn) handshake(host, path string) error {
+	if err := w.conn.SetDeadline(time.Now().Add(Timeout)); err != nil {
 		return err
 	}
 	request := "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
@@ -81,20 +101,27 @@ func (w *wire) handshake(host, path string) error {
 	return w.conn.SetDeadline(time.Time{})
 }
 
-// messages reads one WebSocket message as frames does, and decodes the messages of the protocol.
-func (w *wire) messages(timeout time.Duration, take func(*reply) error) error {
+// Messages reads one WebSocket message, answers the protocol's pings in it, decodes the other messages of the protocol, and
+// calls take with each. It waits for timeout at most.
+func Messages[T any](w *Conn, timeout time.Duration, take func(*T) error) error {
 	return w.frames(timeout, func(line []byte) error {
-		var r reply
-		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("%w: %w in %s", errProtocol, err, line)
+		var m T
+		if err := json.Unmarshal(line, &m); err != nil {
+			return fmt.Errorf("%w: %w in %s", ErrProtocol, err, line)
 		}
-		return take(&r)
+		return take(&m)
 	})
 }
 
+// Send sends a message of the protocol.
+func (w *Conn) Send(text []byte) error { return w.write(opText, text) }
+
+// Close ends the connection without a close frame.
+func (w *Conn) Close() { _ = w.conn.Close() }
+
 // frames reads one WebSocket message, answers the protocol's pings in it, and calls take with
 // the other messages of the protocol.
-func (w *wire) frames(timeout time.Duration, take func(line []byte) error) error {
+func (w *Conn) frames(timeout time.Duration, take func(line []byte) error) error {
 	frame, err := w.read(timeout)
 	if err != nil {
 		return err
@@ -114,7 +141,7 @@ func (w *wire) frames(timeout time.Duration, take func(line []byte) error) error
 }
 
 // read returns the next text message, which is valid until the next call.
-func (w *wire) read(timeout time.Duration) ([]byte, error) {
+func (w *Conn) read(timeout time.Duration) ([]byte, error) {
 	if err := w.conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, err
 	}
@@ -128,11 +155,11 @@ func (w *wire) read(timeout time.Duration) ([]byte, error) {
 		case op == opPing:
 			err = w.write(opPong, payload)
 		case op == opClose && len(payload) >= 2:
-			return nil, &closed{int(binary.BigEndian.Uint16(payload)), string(payload[2:])}
+			return nil, &Closed{int(binary.BigEndian.Uint16(payload)), string(payload[2:])}
 		case op == opClose:
-			return nil, &closed{code: 1005}
+			return nil, &Closed{Code: 1005}
 		default:
-			return nil, fmt.Errorf("%w: frame of opcode %d", errProtocol, op)
+			return nil, fmt.Errorf("%w: frame of opcode %d", ErrProtocol, op)
 		}
 		if err != nil {
 			return nil, err
@@ -141,13 +168,13 @@ func (w *wire) read(timeout time.Duration) ([]byte, error) {
 }
 
 // frame reads one frame. The server fragments nothing.
-func (w *wire) frame() (op byte, payload []byte, err error) {
+func (w *Conn) frame() (op byte, payload []byte, err error) {
 	var head [8]byte
 	if _, err := io.ReadFull(w.r, head[:2]); err != nil {
 		return 0, nil, err
 	}
 	if head[0]&0xf0 != 0x80 || head[1]&0x80 != 0 {
-		return 0, nil, fmt.Errorf("%w: frame begins with %x", errProtocol, head[:2])
+		return 0, nil, fmt.Errorf("%w: frame begins with %x", ErrProtocol, head[:2])
 	}
 	op = head[0] & 0xf
 	size := uint64(head[1])
@@ -174,7 +201,7 @@ func (w *wire) frame() (op byte, payload []byte, err error) {
 }
 
 // write sends one frame, masked with zeros.
-func (w *wire) write(op byte, payload []byte) error {
+func (w *Conn) write(op byte, payload []byte) error {
 	frame := append(make([]byte, 0, len(payload)+14), 0x80|op)
 	switch size := len(payload); {
 	case size < 126:
@@ -185,7 +212,7 @@ func (w *wire) write(op byte, payload []byte) error {
 		frame = binary.BigEndian.AppendUint64(append(frame, 0x80|127), uint64(size))
 	}
 	frame = append(append(frame, 0, 0, 0, 0), payload...)
-	if err := w.conn.SetWriteDeadline(time.Now().Add(dialTimeout)); err != nil {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(Timeout)); err != nil {
 		return err
 	}
 	_, err := w.conn.Write(frame)

@@ -1,4 +1,5 @@
-package config
+// Package material loads what a configuration names: files, certificates and keys.
+package material
 
 import (
 	"crypto/tls"
@@ -7,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -55,6 +57,17 @@ func (p PEM) text() []byte {
 func isPEM(data []byte) bool {
 	block, _ := pem.Decode(data)
 	return block != nil
+}
+
+// TLS is the TLS object of every section.
+type TLS struct {
+	Enabled            bool   `key:"enabled" doc:"Nothing else of the object matters when false."`
+	CertPEM            PEM    `key:"cert_pem" doc:"Certificate chain; used together with key_pem."`
+	KeyPEM             PEM    `key:"key_pem" opt:"secret" doc:"Private key."`
+	ServerCAPEM        PEM    `key:"server_ca_pem" doc:"CAs to verify the server with (client role)."`
+	ClientCAPEM        PEM    `key:"client_ca_pem" doc:"CAs of client certificates (server role); makes a valid client certificate mandatory."`
+	InsecureSkipVerify bool   `key:"insecure_skip_verify" doc:"Do not verify the server (client role)."`
+	ServerName         string `key:"server_name" doc:"Expected server name (client role)."`
 }
 
 // ClientConfig loads the material of connections to another service, TLS 1.2 at
@@ -112,4 +125,24 @@ func (p PEM) pool() (*x509.CertPool, error) {
 		return nil, errors.New("there is no certificate in it")
 	}
 	return pool, nil
+}
+
+// maxFileSize bounds configuration and .env files, bytes.
+const maxFileSize = 16 << 20
+
+// ReadFile reads a file that the configuration names. It refuses larger files than 16 MiB.
+func ReadFile(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFileSize {
+		return nil, fmt.Errorf("%s is larger than %d bytes", file, maxFileSize)
+	}
+	return data, nil
 }
