@@ -19,19 +19,23 @@ type entries struct {
 	ttl, metaTTL time.Duration
 }
 
-// entry is the value of a key.
+// entry is the value of a key. There may be many, and few have versions.
 type entry struct {
-	pub          *channel.Publication // what set it
-	version      uint64               // 0 if there was none
-	versionEpoch string
-	until        int64 // when it expires; math.MaxInt64 if never
-	noted        int64 // when dues looks at it: at until, or earlier
-	index        int   // in dues; -1 if it is not there
+	pub   *channel.Publication // what set it
+	last  *version             // that was set; nil if none was
+	until int64                // when it expires; math.MaxInt64 if never
+	noted int64                // when dues looks at it: at until, or earlier
+	index int                  // in dues; -1 if it is not there
+}
+
+type version struct {
+	number uint64
+	epoch  string
 }
 
 // outdated reports whether a version is not greater than that of the entry.
-func (e *entry) outdated(version uint64, epoch string) bool {
-	return version > 0 && version <= e.version && (epoch == "" || epoch == e.versionEpoch)
+func (e *entry) outdated(number uint64, epoch string) bool {
+	return number > 0 && e.last != nil && number <= e.last.number && (epoch == "" || epoch == e.last.epoch)
 }
 
 func (n *entries) count() int {

@@ -144,7 +144,7 @@ func (st *stream) apply(e *entry, pub *channel.Publication, opts *channel.MapOpt
 	}
 	e.pub = pub
 	if pub.Version > 0 {
-		e.version, e.versionEpoch = pub.Version, strings.Clone(opts.VersionEpoch)
+		e.last = &version{pub.Version, strings.Clone(opts.VersionEpoch)}
 	}
 	st.entries.prolong(e, opts.KeyTTL, now)
 	st.entries.size, st.entries.ttl, st.entries.metaTTL = opts.StreamSize, opts.StreamTTL, opts.MetaTTL
