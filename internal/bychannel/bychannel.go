@@ -1,7 +1,11 @@
 // Package bychannel finds the items of a client by their channels.
 package bychannel
 
-import "iter"
+import (
+	"hash/maphash"
+	"iter"
+	"math/bits"
+)
 
 // Item is a pointer to something that belongs to a channel.
 type Item[T any] interface {
@@ -11,29 +15,40 @@ type Item[T any] interface {
 	Next() *T
 }
 
-// Set has an item per channel. A few items, as most clients have, are a linked list without
-// memory of its own; more are a map. The zero value is empty.
+// Set has an item per channel. The items are in linked lists: one list of a few items, as most clients have, which needs no
+// memory of its own; of more, lists by a hash of the channel, which need 4 to 8 bytes per item, where a map of Go needs 40. The
+// zero value is empty.
 type Set[T Item[T]] struct {
-	first T            // of the list
-	index map[string]T // nil while there is a list
+	first T    // of the only list
+	lists *[]T // their first items; nil while there is one list
 	n     int
 }
 
-// With more than listMost items the list becomes a map, with listAgain again a list.
 const (
-	listMost  = 8
-	listAgain = 4
+	// oneList is how many items are in one list at most, perList how many there are per list on average.
+	oneList = 8
+	perList = 2
+	// spare is how many times as many lists as needed there may be, before Add reduces them.
+	spare = 8
 )
+
+var seed = maphash.MakeSeed()
+
+// head returns the place of the first item of a channel's list.
+func (t *Set[T]) head(ch string) *T {
+	if t.lists == nil {
+		return &t.first
+	}
+	lists := *t.lists
+	return &lists[maphash.String(seed, ch)&uint64(len(lists)-1)]
+}
 
 // Len is the number of items.
 func (t *Set[T]) Len() int { return t.n }
 
 // Get returns the item of a channel, or nil.
 func (t *Set[T]) Get(ch string) (none T) {
-	if t.index != nil {
-		return t.index[ch]
-	}
-	for b := t.first; b != none; b = *b.Next() {
+	for b := *t.head(ch); b != none; b = *b.Next() {
 		if b.Channel() == ch {
 			return b
 		}
@@ -43,63 +58,70 @@ func (t *Set[T]) Get(ch string) (none T) {
 
 // Add adds b. The set must not have an item of its channel.
 func (t *Set[T]) Add(b T) {
-	var none T
-	if t.n++; t.index == nil && t.n > listMost {
-		t.index = make(map[string]T, t.n)
-		for known := t.first; known != none; {
-			next := *known.Next()
-			t.index[known.Channel()], *known.Next() = known, none
-			known = next
-		}
-		t.first = none
+	t.n++
+	if most := t.most(); t.n > most || spare*t.n < most && t.lists != nil {
+		t.spread()
 	}
-	if t.index != nil {
-		t.index[b.Channel()] = b
-		return
+	t.push(b)
+}
+
+// most is how many items the lists are for.
+func (t *Set[T]) most() int {
+	if t.lists == nil {
+		return oneList
 	}
-	*b.Next(), t.first = t.first, b
+	return perList * len(*t.lists)
+}
+
+func (t *Set[T]) push(b T) {
+	at := t.head(b.Channel())
+	*b.Next(), *at = *at, b
+}
+
+// spread puts the items into as many lists as their number needs.
+func (t *Set[T]) spread() {
+	before := *t
+	*t = Set[T]{n: before.n}
+	if t.n > oneList {
+		t.lists = new(make([]T, 1<<bits.Len(uint(t.n/perList))))
+	}
+	for b := range before.All() {
+		t.push(b)
+	}
 }
 
 // Remove removes b, if it is in the set.
 func (t *Set[T]) Remove(b T) {
-	if t.Get(b.Channel()) != b {
-		return
-	}
 	var none T
-	t.n--
-	if t.index != nil {
-		delete(t.index, b.Channel())
-		if t.n <= listAgain {
-			for _, left := range t.index {
-				*left.Next(), t.first = t.first, left
-			}
-			t.index = nil
+	at := t.head(b.Channel())
+	for ; *at != b; at = (*at).Next() {
+		if *at == none {
+			return
 		}
-		return
-	}
-	at := &t.first
-	for *at != b {
-		at = (*at).Next()
 	}
 	*at, *b.Next() = *b.Next(), none
+	if t.n--; t.n == 0 {
+		t.lists = nil
+	}
 }
 
 // All iterates over the items in no order. The loop may remove the current item, but no
 // other.
 func (t *Set[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		for _, b := range t.index {
-			if !yield(b) {
-				return
-			}
-		}
 		var none T
-		for b := t.first; b != none; {
-			next := *b.Next()
-			if !yield(b) {
-				return
+		lists := []T{t.first}
+		if t.lists != nil {
+			lists = *t.lists
+		}
+		for _, b := range lists {
+			for b != none {
+				next := *b.Next()
+				if !yield(b) {
+					return
+				}
+				b = next
 			}
-			b = next
 		}
 	}
 }
