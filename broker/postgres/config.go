@@ -107,6 +107,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// farewell is how long a connection may take to end.
+const farewell = 500 * time.Millisecond
+
 var validPrefix = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 // withDefaults sets the defaults and checks the configuration. Errors name the field.
@@ -175,7 +178,18 @@ func (c *Config) pool() (*pgxpool.Config, error) {
 	p.ConnConfig.BuildContextWatcherHandler = func(pg *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: pg, DeadlineDelay: time.Second}
 	}
+	p.BeforeClose = hangUp
 	return p, nil
+}
+
+// hangUp is called before a connection is closed. The pool waits for the server to confirm that, for 15 s, and makes no other
+// connection in its place until then. A server that cannot be reached any more will not.
+func hangUp(conn *pgx.Conn) {
+	c := conn.PgConn().Conn()
+	_ = c.SetDeadline(time.Now().Add(farewell))
+	if conn.IsClosed() { // after a statement whose time was over
+		_ = c.Close()
+	}
 }
 
 // listen makes the configuration of the connection for notifications, nil if there is none.

@@ -118,7 +118,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	group := commit.NewGroup(1)
 	group.Join(&m.Job)
 	b.control.lane.Add(m)
-	if err := group.Wait(ctx); err != nil && !m.Done() {
+	if err := b.await(ctx, group); err != nil && !m.Done() {
 		return err
 	}
 	return m.err

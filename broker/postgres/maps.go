@@ -84,7 +84,7 @@ func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, o
 	group := commit.NewGroup(1)
 	group.Join(&c.Job)
 	m.b.changes[shard].Add(c)
-	if err := group.Wait(ctx); err != nil && !c.Done() {
+	if err := m.b.await(ctx, group); err != nil && !c.Done() {
 		return channel.MapResult{}, err
 	}
 	return c.result, c.err

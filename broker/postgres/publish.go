@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -122,7 +123,7 @@ func (b *Broker) send(ctx context.Context, shard int, p *publishing) error {
 	group := commit.NewGroup(1)
 	group.Join(&p.Job)
 	b.streams[shard].Add(p)
-	if err := group.Wait(ctx); err != nil && !p.Done() {
+	if err := b.await(ctx, group); err != nil && !p.Done() {
 		return err
 	}
 	return p.err
@@ -170,7 +171,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 			b.streams[shard].Add(items...)
 		}
 	}
-	failed := group.Wait(ctx)
+	failed := b.await(ctx, group)
 	for i := range batch {
 		item := &batch[i]
 		switch {
@@ -232,7 +233,18 @@ func isAboutData(err error) bool {
 // writeTries is how often a transaction is tried that did nothing.
 const writeTries = 4
 
-// write does a transaction, with one of the connections for writing. It tries again what cannot have been done.
+// await waits until what was written is committed, but no longer than Config.Timeout. What was not begun by then is not done.
+func (b *Broker) await(ctx context.Context, group *commit.Group) error {
+	within, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	defer cancel()
+	if err := group.Wait(within); err != nil {
+		return cmp.Or(ctx.Err(), b.explain(err))
+	}
+	return nil
+}
+
+// write does a transaction, with one of the connections for writing. It tries again what cannot have been done. When one gets no
+// answer in time, the others may be as dead, and each would take as long: all connections are made anew.
 func (b *Broker) write(do func(ctx context.Context) error) (err error) {
 	select {
 	case b.slots <- struct{}{}:
@@ -247,8 +259,12 @@ func (b *Broker) write(do func(ctx context.Context) error) (err error) {
 			break
 		}
 	}
-	if err != nil && b.lifetime.Err() != nil {
+	switch {
+	case err == nil:
+	case b.lifetime.Err() != nil:
 		return commit.ErrClosed
+	case ctx.Err() != nil:
+		b.db.Reset()
 	}
 	return err
 }

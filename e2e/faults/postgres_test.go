@@ -1,10 +1,13 @@
 package faults
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
+	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
 // startPostgres starts a server that keeps what it has committed.
@@ -18,9 +21,10 @@ func startPostgres(t *testing.T) *postgrestest.Server {
 	return s
 }
 
-// postgresSection is the section of a broker on a database of the server.
-func postgresSection(s *postgrestest.Server, database string) string {
-	return `{"dsn": "` + s.DSN(database) + `", "use_notify": true, "pool_size": 8, "io_timeout": "` + ioTimeout.String() + `"}`
+// postgresEngine is the part of the configuration that has everything in a database.
+func postgresEngine(dsn string) string {
+	section := `{"dsn": "` + dsn + `", "use_notify": true, "pool_size": 8, "io_timeout": "` + ioTimeout.String() + `"}`
+	return `"broker": {"enabled": true, "type": "postgres", "postgres": ` + section + `}, "map_broker": {"type": "postgres", "postgres": ` + section + `}`
 }
 
 // TestPostgres: a PostgreSQL is killed, stopped, and ends its connections.
@@ -31,8 +35,7 @@ func TestPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	section := postgresSection(server, database)
-	s := cluster(t, `"broker": {"enabled": true, "type": "postgres", "postgres": `+section+`}, "map_broker": {"type": "postgres", "postgres": `+section+`}`)
+	s := cluster(t, postgresEngine(server.DSN(database)))
 	signal := func(t *testing.T, what syscall.Signal) {
 		t.Helper()
 		if err := server.Signal(what); err != nil {
@@ -80,4 +83,77 @@ func TestPostgres(t *testing.T) {
 			s.Restart(0)
 		},
 	})
+}
+
+// TestPostgresNetwork: the network between the nodes and PostgreSQL goes silent, breaks connections, or discards what they
+// send.
+func TestPostgresNetwork(t *testing.T) {
+	t.Parallel()
+	server := startPostgres(t)
+	proxy, err := rig.NewProxy(fmt.Sprint("127.0.0.1:", server.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	s := cluster(t, postgresEngine("postgres://gyro@"+proxy.Addr()+"/postgres?sslmode=disable"))
+	hold(t, s, clients, fault{
+		name: "silent 1s", always: true, quiet: true,
+		inject: func(t *testing.T) {
+			proxy.Hold()
+			time.Sleep(time.Second)
+			proxy.Release()
+		},
+	}, fault{
+		name: "reset 1s", always: true, failing: true,
+		inject: func(t *testing.T) {
+			proxy.Down()
+			time.Sleep(time.Second)
+			proxy.Up()
+		},
+	}, fault{
+		name: "half-open", always: true, failing: true,
+		inject: func(t *testing.T) {
+			proxy.Mute()
+			s.Flow() // over other connections, when the first statement has got no answer in time
+		},
+	})
+}
+
+// TestPostgresFailover: the primary is killed, and its standby takes over. A synchronous standby has all that was acknowledged. If
+// another one has not, subscribers have to be told.
+func TestPostgresFailover(t *testing.T) {
+	t.Parallel()
+	for name, synchronous := range map[string]bool{"synchronous": true, "asynchronous": false} {
+		if !synchronous && *which != "all" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary := startPostgres(t)
+			standby, err := primary.Standby()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(standby.Stop)
+			if synchronous {
+				for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"} {
+					if err := primary.Do(t.Context(), "postgres", sql); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			dsn := fmt.Sprintf("postgres://gyro@127.0.0.1:%d,127.0.0.1:%d/postgres?target_session_attrs=read-write&sslmode=disable", primary.Port(), standby.Port())
+			s := cluster(t, postgresEngine(dsn))
+			hold(t, s, clients, fault{
+				name: "standby takes over", always: true, failing: true, mayMiss: !synchronous, unfit: "postgres",
+				inject: func(t *testing.T) {
+					primary.Kill()
+					allUnfit(s)
+					if err := standby.Promote(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				},
+			})
+		})
+	}
 }

@@ -164,6 +164,37 @@ func (s *Server) Signal(signal syscall.Signal) error {
 // Restart starts a server again that was killed, on the same port.
 func (s *Server) Restart() error { return s.run() }
 
+// Standby starts a server that replicates this one, from all that it has now. The caller calls Stop.
+func (s *Server) Standby() (*Server, error) {
+	r := &Server{attr: new(syscall.SysProcAttr), settings: s.settings}
+	if err := r.replicate(s); err != nil {
+		r.Stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (s *Server) replicate(primary *Server) (err error) {
+	if s.dir, err = os.MkdirTemp("", "gyro-postgres"); err != nil {
+		return err
+	}
+	if err := s.own(s.dir); err != nil {
+		return err
+	}
+	backup := exec.Command(program("pg_basebackup"), "-D", filepath.Join(s.dir, "data"), "-h", primary.dir, "-p", strconv.Itoa(primary.port),
+		"-U", "gyro", "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast")
+	backup.SysProcAttr, backup.Dir = s.attr, s.dir
+	if out, err := backup.CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
+	}
+	return s.run()
+}
+
+// Promote makes a standby a primary.
+func (s *Server) Promote(ctx context.Context) error {
+	return s.Do(ctx, "postgres", "SELECT pg_promote()")
+}
+
 // Database makes a database and returns its name.
 func (s *Server) Database(ctx context.Context) (string, error) {
 	name := fmt.Sprint("test", s.number.Add(1))
