@@ -141,6 +141,40 @@ func TestBatchesOfOneLimit(t *testing.T) {
 	})
 }
 
+// With BatchFlushLatest a batch is its newest publication, but who has a position gets all.
+func TestBatchesOfTheLatest(t *testing.T) {
+	for _, positioned := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBatchNode(t, gyro.SubscribeOptions{Positioned: positioned, BatchMaxDelay: 7 * time.Millisecond, BatchFlushLatest: true}, 3)
+			of := func(n int) int {
+				if positioned {
+					return n
+				}
+				return min(n, 1)
+			}
+			b.publish(1)
+			time.Sleep(7 * time.Millisecond)
+			b.expect("one", 1, 1)
+			b.publish(5)
+			b.expect("held", 0, 0)
+			time.Sleep(7 * time.Millisecond)
+			b.expect("in time", of(5), 1)
+			b.publish(64)
+			b.expect("a full window", of(64), 1)
+			// Who has to go gets the newest one before.
+			b.publish(9)
+			if err := b.node.Unsubscribe(t.Context(), gyro.Target{User: "u0"}, "ch", nil); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			pushes := b.subs[0].Pushes()
+			if n := len(pushes); n != of(9)+1 || string(pushes[n-2].Pub.Data) != fmt.Sprint(b.sent) || pushes[n-1].Unsubscribe == nil {
+				t.Errorf("before the end: %+v", pushes)
+			}
+		})
+	}
+}
+
 // By default nothing is held back.
 func TestNoBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

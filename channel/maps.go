@@ -126,9 +126,6 @@ type MapSubscription struct {
 	// CatchUpTimeout is how long a client may take from its first request until it is live. Behind it,
 	// its next request ends the connection with code 3008. 0: 5 s; negative: for ever.
 	CatchUpTimeout time.Duration
-	// PublishDebounce is the time within which a client publishes only the newest value of a key; 0: it
-	// publishes all.
-	PublishDebounce time.Duration
 }
 
 // PresenceMap is a map that shows who is in a channel. A client that subscribes to the channel gets an entry

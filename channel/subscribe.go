@@ -56,8 +56,14 @@ type SubscribeOptions struct {
 	// ServerTagsFilter is enforced beside the client's own: both must pass.
 	ServerTagsFilter *protocol.FilterNode
 	// AllowCompaction lets the client get a numeric channel ID, which replaces the
-	// channel's name in pushes.
+	// channel's name in pushes. It is for subscriptions that the client makes.
 	AllowCompaction bool
+	// PublishDebounce asks the client to publish only the newest value within this time: to the
+	// channel, in a map to each key. The first value is published at once. It is told to
+	// the client in milliseconds, rounded up; at most 1 hour. 0: the client publishes all. The
+	// node does not enforce it, and clients that do not know it publish all. It is for
+	// subscriptions that the client makes.
+	PublishDebounce time.Duration
 	// Publications are delivered with the subscribe result when recovery yields
 	// none.
 	Publications []*Publication
@@ -83,6 +89,13 @@ type SubscribeOptions struct {
 	// gets the messages that are held.
 	BatchMaxDelay time.Duration
 	BatchMaxSize  int
+	// BatchFlushLatest drops the publications of a batch that a newer one of the batch replaces:
+	// of a channel, the newest publication is delivered, in a map the newest of each key. With a
+	// tags filter it is the newest that the filter lets through. Joins and leaves are not
+	// dropped. Subscriptions that are Positioned or Recoverable, or to a map that is not Ephemeral, get all
+	// publications: for them a missing one would be a loss. Like the two fields above it applies to the
+	// channel on the whole node, and it needs one of them.
+	BatchFlushLatest bool
 
 	// Source records where the subscription comes from.
 	Source uint8

@@ -84,7 +84,7 @@ func subscribe(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.S
 		o.PresenceMaps = []channel.PresenceMap{{Channel: people, Kind: channel.MapClients, Options: peopleOptions}}
 	case pointers:
 		// The SDK sends the newest place alone if the pointer moves faster.
-		o.Map = &channel.MapSubscription{Kind: channel.MapData, Ephemeral: true, PublishDebounce: 50 * time.Millisecond}
+		o.Map, o.PublishDebounce = &channel.MapSubscription{Kind: channel.MapData, Ephemeral: true}, 50*time.Millisecond
 	case people:
 		o.Map = &channel.MapSubscription{Kind: channel.MapClients}
 	default:

@@ -2,7 +2,10 @@
 // is no deadline.
 package due
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Earliest returns the earliest of some deadlines.
 func Earliest(deadlines ...int64) (first int64) {
@@ -55,4 +58,9 @@ func First(now int64, interval time.Duration, phase func(n int64) int64) int64 {
 	n := max(int64(interval)/2/beat, 1)
 	behind := (phase(n) - first%n + n) % n
 	return (first + behind) * beat
+}
+
+// Milliseconds of a time that is not negative, rounded up. More than 49 days count as 49 days.
+func Milliseconds(d time.Duration) uint32 {
+	return uint32(min((d+time.Millisecond-1)/time.Millisecond, math.MaxUint32))
 }

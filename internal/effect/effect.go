@@ -3,6 +3,8 @@
 package effect
 
 import (
+	"errors"
+
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -238,6 +240,17 @@ func (u *Unfilled) Error() string { return "the empty stream was not filled: " +
 
 // Unwrap returns the application's error, which is the answer to the client.
 func (u *Unfilled) Unwrap() error { return u.Err }
+
+// AttachAnswer is the answer to a client after an attach has failed with err.
+func AttachAnswer(err error) error {
+	if u, ok := errors.AsType[*Unfilled](err); ok {
+		return u.Err
+	}
+	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Code != protocol.ErrorInternal.Code {
+		return e
+	}
+	return protocol.DisconnectServerError
+}
 
 // Lacks reports whether the subscriber needs a publication, and the part of the stream that was read
 // has none.

@@ -14,6 +14,9 @@ type Batch struct {
 	// follow each other in one stream, else 0.
 	plain bool
 	first uint64
+	// later is for each message the index of the next publication that replaces it, 0 if none
+	// does. It is empty unless the window is one of Latest.
+	later []uint16
 
 	frames [2]encoded
 }
@@ -52,7 +55,7 @@ func (b *Batch) drop(n int, h *Hub) {
 	rest := copy(b.list, b.list[n:])
 	clear(b.list[rest:])
 	b.list = b.list[:rest]
-	b.prepare()
+	b.prepare(b.Latest())
 }
 
 func free(memory channel.Memory, n int) {
@@ -72,11 +75,14 @@ func (b *Batch) forget(c Counter) {
 	}
 }
 
-// prepare sets plain and first after the list has changed.
-func (b *Batch) prepare() {
-	b.plain, b.first = true, 0
+// prepare sets plain, first and later after the list has changed.
+func (b *Batch) prepare(latest bool) {
+	b.plain, b.first, b.later = true, 0, b.later[:0]
 	if len(b.list) < 2 {
 		return // DeliverAll is not called for one message
+	}
+	if latest {
+		b.link()
 	}
 	for i := range b.list {
 		if m := b.list[i].Message; m.Kind != KindPublication || m.Pub == nil {
@@ -94,6 +100,41 @@ func (b *Batch) prepare() {
 			return
 		}
 	}
+}
+
+// link sets later.
+func (b *Batch) link() {
+	for i := range b.list {
+		next, p := 0, b.list[i].Pub
+		for j := i + 1; j < len(b.list) && next == 0 && b.list[i].Kind == KindPublication; j++ {
+			if q := b.list[j].Pub; b.list[j].Kind == KindPublication && q.Key == p.Key && q.Channel == p.Channel {
+				next = j
+			}
+		}
+		b.later = append(b.later, uint16(next))
+	}
+}
+
+// Latest reports whether subscribers that do not need all publications call Newest.
+func (b *Batch) Latest() bool { return len(b.later) > 0 }
+
+// Newest calls deliver with the messages, but not with publications that are replaced by a newer
+// one for which lets is true.
+func (b *Batch) Newest(lets func(*channel.Publication) bool, deliver func(*Delivery)) {
+	for i := range b.list {
+		if !b.replaced(i, lets) {
+			deliver(&b.list[i])
+		}
+	}
+}
+
+func (b *Batch) replaced(i int, lets func(*channel.Publication) bool) bool {
+	for i = int(b.later[i]); i > 0; i = int(b.later[i]) {
+		if lets(b.list[i].Pub) {
+			return true
+		}
+	}
+	return false
 }
 
 // count returns the number of messages without checks.
@@ -143,10 +184,10 @@ func (b *Batch) Frame(f transport.Framer, form Form, most int) []byte {
 
 // encode also returns the size of the messages without envelope and line breaks.
 func (b *Batch) encode(f transport.Framer, form Form) (frame []byte, size int) {
-	arena := b.list[0].arena
-	if arena == nil || !b.plain || f.Costly() {
+	if b.list[0].hub == nil || !b.plain || f.Costly() {
 		return nil, 0
 	}
+	arena := b.list[0].hub.arena
 	estimate := b.size()
 	if estimate > outbox.MaxGather {
 		return nil, 0

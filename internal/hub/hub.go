@@ -40,7 +40,8 @@ type Counter interface {
 // Seat is where a subscriber sits. The zero value sits nowhere.
 type Seat struct {
 	room  *room
-	index int
+	index int32
+	base  uint32 // what the subscriber got last, in baseTable; 0: nothing is kept
 }
 
 // Channel of the subscriber, in a text that all its subscribers can share; empty if the
@@ -61,6 +62,7 @@ type Hub struct {
 	Counter Counter
 
 	arena *outbox.Arena
+	bases baseTable
 	rooms map[string]*room
 	seats int
 
@@ -110,7 +112,7 @@ func (h *Hub) Add(ch string, s Subscriber) {
 		r = &room{channel: ch}
 		h.rooms[ch] = r
 	}
-	*s.Seat() = Seat{room: r, index: len(r.subs)}
+	*s.Seat() = Seat{room: r, index: int32(len(r.subs))}
 	r.subs = append(r.subs, s)
 	h.seats++
 }
@@ -122,7 +124,11 @@ func (h *Hub) Remove(s Subscriber) {
 	if r == nil {
 		return
 	}
-	last, hole := len(r.subs)-1, seat.index
+	if seat.base != 0 {
+		h.bases.release(seat)
+		h.bases.sweep(r)
+	}
+	last, hole := len(r.subs)-1, int(seat.index)
 	if r.sweep != nil {
 		hole = r.sweep.vacate(hole)
 	}
@@ -137,6 +143,7 @@ func (h *Hub) Remove(s Subscriber) {
 	case last == 0:
 		delete(h.rooms, r.channel)
 		delete(h.windows, r)
+		h.bases.sweep(r)
 		if w := r.sweep; w != nil && w.place != 0 {
 			h.drop(w)
 		}
@@ -148,7 +155,7 @@ func (h *Hub) Remove(s Subscriber) {
 func (r *room) move(from, to int) {
 	s := r.subs[from]
 	r.subs[to] = s
-	s.Seat().index = to
+	s.Seat().index = int32(to)
 }
 
 // Publish queues m for the subscribers that its channel has by the time of the delivery. If
@@ -201,22 +208,22 @@ func (h *Hub) Finish(s Subscriber) {
 		return
 	}
 	w := r.sweep
+	var rest Batch
+	add := func(m *Message) {
+		rest.list = append(rest.list, Delivery{Message: m, Held: w.window.Delay, hub: h})
+	}
 	for i := range w.batch.list {
-		if w.awaited(i, seat.index) {
-			h.finish(s, &w.batch.list[i])
+		if w.awaited(i, int(seat.index)) {
+			add(w.batch.list[i].Message)
 		}
 	}
 	for _, m := range w.next {
-		h.finish(s, &Delivery{Message: m, Held: w.window.Delay, arena: h.arena})
+		add(m)
 	}
-}
-
-func (h *Hub) finish(s Subscriber, d *Delivery) {
-	s.Deliver(d)
-	d.Tell(h.Counter)
-	if d.Kind != KindCheck {
-		h.delivered++
-	}
+	rest.prepare(w.window.Latest)
+	deliver(s, &rest)
+	rest.forget(h.Counter)
+	h.delivered += uint64(rest.count())
 }
 
 // Pending is the number of messages that are not delivered to all subscribers yet, without
@@ -226,6 +233,7 @@ func (h *Hub) Pending() int { return h.pending }
 // Forget drops the frames in the arena, so that the loop may reset it. The loop calls it
 // between turns, when everything is flushed.
 func (h *Hub) Forget() {
+	h.bases.forget(h.Counter)
 	for _, w := range h.active {
 		w.batch.forget(h.Counter)
 	}

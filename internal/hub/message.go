@@ -46,6 +46,8 @@ const (
 	Marked
 	// Open sends an empty line behind the message: the subscriber sends a bookmark next.
 	Open
+	// Based is Patched with the difference to the publication that Delivery.Resume was called for.
+	Based
 )
 
 // Message is for the subscribers of a channel. The fields are set before the message is
@@ -154,9 +156,9 @@ type Delivery struct {
 	// Filtered is how many subscribers skipped the publication because of a filter.
 	Filtered int
 
-	since  int64         // when the delivery began
-	arena  *outbox.Arena // nil: the frames are those of the Message
-	frames []encoded     // a list of Hub.spareFrames
+	since  int64     // when the delivery began
+	hub    *Hub      // nil: the frames are those of the Message
+	frames []encoded // a list of Hub.spareFrames
 }
 
 // Tell counts what subscribers did with the message since the last call. c may be nil.
@@ -195,6 +197,9 @@ func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
 			return l.frame, l.err
 		}
 	}
+	if form&Based != 0 {
+		return d.based(f, form)
+	}
 	d.frames = append(d.frames, d.make(f, form))
 	l := &d.frames[len(d.frames)-1]
 	return l.frame, l.err
@@ -204,15 +209,15 @@ func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
 // subscribers get both as one piece. A costly frame is made once for all loops.
 func (d *Delivery) make(f transport.Framer, form Form) (l encoded) {
 	switch {
-	case d.arena == nil:
+	case d.hub == nil:
 		l = d.shared(f, form)
 	case f.Costly():
 		if l = d.shared(f, form); l.err == nil {
-			l.frame = d.arena.Commit(l.frame)
+			l.frame = d.hub.arena.Commit(l.frame)
 		}
 	default:
 		l.framer, l.form = f, form
-		l.frame, l.size, l.err = d.encode(d.arena, f, form)
+		l.frame, l.size, l.err = d.encode(d.hub.arena, f, form, d.Prev)
 	}
 	l.taken = 1
 	return l
@@ -231,7 +236,7 @@ func (m *Message) shared(f transport.Framer, form Form) encoded {
 		return v.encoded
 	}
 	v := &variant{encoded{framer: f, form: form}, head}
-	v.frame, v.size, v.err = m.encode(nil, f, form)
+	v.frame, v.size, v.err = m.encode(nil, f, form, m.Prev)
 	m.variants.Store(v)
 	return v.encoded
 }
@@ -259,11 +264,11 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// encode makes a frame: in a, or in memory of its own if a is nil. size is that of the message
-// without envelope.
-func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) (frame []byte, size int, err error) {
+// encode makes a frame: in a, or in memory of its own if a is nil. base is what a patch builds on.
+// size is that of the message without envelope.
+func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form, base *channel.Publication) (frame []byte, size int, err error) {
 	if a != nil {
-		buf, err := m.append(headroom(a.Tail(m.size()), f), f.Encoding(), form)
+		buf, err := m.append(headroom(a.Tail(m.size()), f), f.Encoding(), form, base)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -271,7 +276,7 @@ func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form) (frame 
 		return a.Commit(f.Frame(m.mark(buf, form))), size, nil
 	}
 	p := buffers.Get().(*[]byte)
-	buf, err := m.append(headroom((*p)[:0], f), f.Encoding(), form)
+	buf, err := m.append(headroom((*p)[:0], f), f.Encoding(), form, base)
 	if err == nil {
 		size = len(buf) - f.Headroom()
 		buf = m.mark(buf, form)
@@ -301,13 +306,9 @@ func headroom(buf []byte, f transport.Framer) []byte {
 }
 
 // append appends the message in an encoding.
-func (m *Message) append(buf []byte, e protocol.Encoding, form Form) ([]byte, error) {
+func (m *Message) append(buf []byte, e protocol.Encoding, form Form, base *channel.Publication) ([]byte, error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	return s.append(buf, m, e, form)
-}
-
-func (s *scratch) append(buf []byte, m *Message, e protocol.Encoding, form Form) ([]byte, error) {
 	s.begin(m, form)
 	switch m.Kind {
 	case KindJoin:
@@ -318,7 +319,7 @@ func (s *scratch) append(buf []byte, m *Message, e protocol.Encoding, form Form)
 		s.push.Leave = &s.leave
 	default:
 		s.push.Pub = &s.pub
-		if err := s.publication(m, e, form); err != nil {
+		if err := s.publication(m, e, form, base); err != nil {
 			return nil, err
 		}
 	}
@@ -354,7 +355,7 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 		if i > 0 {
 			buf = outbox.Separate(buf, e)
 		}
-		if err = s.publication(list[i].Message, e, form); err != nil {
+		if err = s.publication(list[i].Message, e, form, nil); err != nil {
 			return nil, 0, err
 		}
 		size -= len(buf)
@@ -384,21 +385,20 @@ func (s *scratch) begin(m *Message, form Form) {
 	}
 }
 
-// publication sets pub to what clients get of m.
-func (s *scratch) publication(m *Message, e protocol.Encoding, form Form) (err error) {
+// publication sets pub to what clients get of m, as a patch of base if form says so.
+func (s *scratch) publication(m *Message, e protocol.Encoding, form Form, base *channel.Publication) (err error) {
 	fillPublication(&s.pub, m.Pub)
 	s.pub.Epoch, s.pub.Delta = "", false
 	if m.Pub.Offset == 1 {
 		s.pub.Epoch = m.Epoch
 	}
-	if form&(Escaped|Patched) == 0 {
+	if form&(Escaped|Patched|Based) == 0 {
 		return nil
 	}
-	var prev *channel.Publication
-	if form&Patched != 0 {
-		prev = m.Prev
+	if form&(Patched|Based) == 0 {
+		base = nil
 	}
-	s.pub.Data, s.pub.Delta, err = deltaData(&s.patch, &s.text, e, prev, m.Pub)
+	s.pub.Data, s.pub.Delta, err = deltaData(&s.patch, &s.text, e, base, m.Pub)
 	s.pub.DataChecked = true
 	return err
 }

@@ -38,7 +38,7 @@ func (f *envelope) Frame(buf []byte) []byte {
 }
 
 // open decodes the one message in a frame.
-func (f *envelope) open(t *rapid.T, frame []byte, form hub.Form) *protocol.Push {
+func (f *envelope) open(t interface{ Fatalf(string, ...any) }, frame []byte, form hub.Form) *protocol.Push {
 	head := strings.Repeat("-", f.dashes)
 	if !bytes.HasPrefix(frame, []byte(head)) || !bytes.HasSuffix(frame, []byte("-")) {
 		t.Fatalf("envelope of %q", frame)

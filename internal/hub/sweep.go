@@ -102,10 +102,10 @@ func (h *Hub) board(w *sweep) bool {
 		if m.Kind == KindCheck {
 			w.checks--
 		}
-		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, since: h.now, arena: h.arena, frames: h.spareFrames()})
+		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, since: h.now, hub: h, frames: h.spareFrames()})
 		w.from = append(w.from, w.at)
 	}
-	w.batch.prepare()
+	w.batch.prepare(w.window.Latest)
 	rest := copy(w.next, w.next[n:])
 	clear(w.next[rest:])
 	w.next = w.next[:rest]
@@ -125,6 +125,7 @@ func (h *Hub) alight(w *sweep) {
 	if n > 0 {
 		w.from, w.old = w.from[:copy(w.from, w.from[n:])], w.old-n
 		w.batch.drop(n, h)
+		h.bases.sweep(w.room)
 		h.pending -= n
 	}
 	if w.at == len(w.room.subs) {

@@ -11,6 +11,8 @@ import (
 type Window struct {
 	Delay time.Duration
 	Size  int
+	// Latest has Batch.Newest leave out what was replaced meanwhile.
+	Latest bool
 }
 
 const (
@@ -37,7 +39,7 @@ func (w Window) within() Window {
 	case w.Size <= 0:
 		w.Size = maxBatch
 	}
-	return Window{Delay: min(w.Delay, maxDelay), Size: min(w.Size, maxBatch)}
+	return Window{Delay: min(w.Delay, maxDelay), Size: min(w.Size, maxBatch), Latest: w.Latest}
 }
 
 // SetWindow sets the window of the channel in which s sits. It lasts until it is set again

@@ -23,11 +23,11 @@ func (l *Loop) turn(batch []item) {
 	}
 	l.turning = turning{}
 	if l.more {
-		// The next turn makes the frames of its messages again. That costs less than an
-		// arena that grows for as long as there is more to deliver.
 		l.busy = true
-		l.hub.Forget()
 	}
+	// The next turn makes the frames of messages that are on their way again. That costs less
+	// than an arena that grows for as long as there is more to deliver.
+	l.hub.Forget()
 	l.pool.Arena.Reset()
 	l.relieve()
 	if l.OnTurn != nil {

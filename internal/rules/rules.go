@@ -143,16 +143,23 @@ func mapMisfit(m *channel.MapSubscription) string {
 			m.PageSize, m.MinPageSize, m.MaxPageSize, m.LiveLimit)
 	case m.MaxPageSize > 0 && m.MinPageSize > m.MaxPageSize:
 		return fmt.Sprintf("Map.MinPageSize (%d) must be at most MaxPageSize (%d)", m.MinPageSize, m.MaxPageSize)
-	case m.PublishDebounce < 0:
-		return fmt.Sprintf("Map.PublishDebounce (%v) must not be negative", m.PublishDebounce)
 	}
 	return ""
 }
+
+// maxDebounce bounds SubscribeOptions.PublishDebounce.
+const maxDebounce = time.Hour
 
 // misfit says what is wrong with the options of a subscription to a channel; "" for nothing.
 func (r *Rules) misfit(o *channel.SubscribeOptions, of channel.Options) string {
 	const none = " needs history, and Config.Channel gives the channel none: its HistorySize and HistoryTTL are 0"
 	known := r.Channel != nil && of.HistorySize == 0
+	switch {
+	case o.PublishDebounce < 0 || o.PublishDebounce > maxDebounce:
+		return fmt.Sprintf("PublishDebounce (%v) must not be negative, nor more than %v", o.PublishDebounce, maxDebounce)
+	case o.BatchFlushLatest && o.BatchMaxDelay <= 0 && o.BatchMaxSize <= 0:
+		return "BatchFlushLatest needs BatchMaxDelay or BatchMaxSize"
+	}
 	if o.Map != nil {
 		return mapMisfit(o.Map)
 	}

@@ -121,6 +121,11 @@ func TestSubscribeOptions(t *testing.T) {
 		{without, "a", o{Positioned: true, Data: []byte("1"), ChanInfo: []byte(`"x"`)}, ""},
 		{without, "a", o{AutoRecover: true, RecoveryMode: channel.RecoverCache}, ns + "AutoRecover needs Recoverable"},
 		{without, "a", o{AutoRecover: true, Recoverable: true}, ns + "AutoRecover needs the RecoveryMode RecoverCache"},
+		{without, "a", o{BatchFlushLatest: true, BatchMaxSize: 3, PublishDebounce: time.Hour}, ""},
+		{without, "a", o{BatchFlushLatest: true, BatchMaxDelay: 1, Recoverable: true}, ""}, // gets all
+		{without, "a", o{BatchFlushLatest: true}, ns + "BatchFlushLatest needs BatchMaxDelay or BatchMaxSize"},
+		{without, "a", o{PublishDebounce: -1}, ns + "PublishDebounce (-1ns) must not be negative, nor more than 1h0m0s"},
+		{without, "a", o{PublishDebounce: 61 * time.Minute}, ns + "PublishDebounce (1h1m0s) must not be negative, nor more than 1h0m0s"},
 		{without, "a", o{RecoverSince: new(channel.StreamPosition), Positioned: true}, ns + "RecoverSince needs Recoverable"},
 		{without, "a", o{HistoryMetaTTL: -1}, ns + "HistoryMetaTTL (-1ns) must not be negative"},
 		{without, "a", o{Data: x}, `gyro: channel "a": SubscribeOptions.Data` + bad},

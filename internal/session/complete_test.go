@@ -134,15 +134,15 @@ func (p *player) identity(who *effect.Identity, a args, input []string) error {
 
 // options of a subscription: positioned, recoverable, cache, auto, presence,
 // emit, push, expire=, info=, data=, delta, allow-tf, tf={…}, compact,
-// since=OFFSET:EPOCH, initial=[…]; map=data|clients|users, with ephemeral, page=, min-page=,
-// max-page=, live=, catch-up=, debounce=.
+// since=OFFSET:EPOCH, initial=[…], debounce=; map=data|clients|users, with ephemeral, page=,
+// min-page=, max-page=, live=, catch-up=.
 func (p *player) options(a args) (channel.SubscribeOptions, error) {
 	o := channel.SubscribeOptions{
 		ExpireAt: channel.FromUnix(p.expiry(a)), ChanInfo: a.bytes("info"), Data: a.bytes("data"),
 		Presence: a.has("presence"), EmitJoinLeave: a.has("emit"), PushJoinLeave: a.has("push"),
 		Positioned: a.has("positioned"), Recoverable: a.has("recoverable"), AutoRecover: a.has("auto"),
 		AllowDelta: a.has("delta"), AllowTagsFilter: a.has("allow-tf"), AllowCompaction: a.has("compact"),
-		ServerTagsFilter: filter(a.str("tf")), HistoryMetaTTL: a.dur("meta", 0),
+		ServerTagsFilter: filter(a.str("tf")), HistoryMetaTTL: a.dur("meta", 0), PublishDebounce: a.dur("debounce", 0),
 	}
 	if a.has("cache") {
 		o.RecoveryMode = channel.RecoverCache
@@ -156,7 +156,7 @@ func (p *player) options(a args) (channel.SubscribeOptions, error) {
 			Kind:      map[string]channel.MapKind{"data": channel.MapData, "clients": channel.MapClients, "users": channel.MapUsers}[kind],
 			Ephemeral: a.has("ephemeral"), PageSize: int(a.num("page", 0)), MinPageSize: int(a.num("min-page", 0)),
 			MaxPageSize: int(a.num("max-page", 0)), LiveLimit: int(a.num("live", 0)),
-			CatchUpTimeout: a.dur("catch-up", 0), PublishDebounce: a.dur("debounce", 0),
+			CatchUpTimeout: a.dur("catch-up", 0),
 		}
 	}
 	if initial := a.str("initial"); initial != "" {

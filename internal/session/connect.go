@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
@@ -128,7 +127,7 @@ func (s *Session) connectAttached(e *effect.Attach) {
 	for _, it := range e.Items {
 		err := it.Err
 		if err != nil {
-			err = attachError(err)
+			err = effect.AttachAnswer(err)
 		} else {
 			result.Subs[it.Channel], err = attaching(it).recovered(it, &budget, new(subscribed))
 		}
@@ -141,17 +140,6 @@ func (s *Session) connectAttached(e *effect.Attach) {
 	for _, it := range e.Items {
 		attaching(it).goLive()
 	}
-}
-
-// attachError is the answer to a client after an attach has failed.
-func attachError(err error) error {
-	if u, ok := errors.AsType[*effect.Unfilled](err); ok {
-		return u.Err
-	}
-	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Code != protocol.ErrorInternal.Code {
-		return e
-	}
-	return protocol.DisconnectServerError
 }
 
 // connectDone replies to the connect command, starts the timers, and has the application

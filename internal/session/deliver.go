@@ -42,8 +42,13 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 }
 
 // DeliverAll implements hub.Subscriber. It takes the batch if its messages follow the
-// subscriber's position and the subscriber gets all of them unchanged.
+// subscriber's position and the subscriber gets all of them unchanged. If the newest publications do
+// and no position can miss the others, it delivers those.
 func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
+	if batch.Latest() && b.state == subLive && !b.at.Positioned {
+		batch.Newest(b.lets, b.Deliver)
+		return true
+	}
 	if b.state != subLive || !batch.Plain() || b.terms.Filtered() || b.at.Form&hub.Escaped != 0 || b.at.Form&hub.Marked != 0 && !bookmarks.Alone(&b.s.subs, b) {
 		return false
 	}
@@ -96,10 +101,13 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	switch step := b.at.Take(m, b.s.cfg.Rounds); {
 	case step == track.Gap:
 		b.insufficientState()
-	case step == track.Next && b.terms.Filtered() && !b.terms.Passes(p.Tags):
-		m.Filtered++
-	case step == track.Next:
+	case step == track.Past:
+	case !b.terms.Filtered():
 		b.send(m, b.at.Encode(m))
+	case !b.terms.Passes(p.Tags):
+		m.Filtered++
+	default:
+		b.send(m, b.at.EncodeFiltered(m, &b.seat, b.terms.Passed))
 	}
 }
 

@@ -369,7 +369,7 @@ func (p *player) advance(list, _ []string) error {
 	return nil
 }
 
-// publish CHANNEL data=… [offset=N epoch=E] [prev=N:DATA] [tags={…}] [info=USER:CLIENT]
+// publish CHANNEL data=… [offset=N epoch=E] [prev=N:DATA [prev-tags={…}]] [tags={…}] [info=USER:CLIENT]
 // [age=5s] [key=K] [removed] [id=N]: a publication arrives from the broker.
 func (p *player) publish(list, _ []string) error {
 	a := parseArgs(list[1:])
@@ -394,6 +394,11 @@ func (p *player) publish(list, _ []string) error {
 			return err
 		}
 		m.Prev = &channel.Publication{Offset: n, Data: []byte(data)}
+		if tags := a.str("prev-tags"); tags != "" {
+			if err := json.Unmarshal([]byte(tags), &m.Prev.Tags); err != nil {
+				return err
+			}
+		}
 	}
 	p.env.hub.Publish(m)
 	p.env.hub.Deliver(math.MaxInt)

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"time"
-
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
@@ -206,7 +204,6 @@ func (b *Subscription) caughtUp(of *subscribed) error {
 	r.Type, r.Positioned, r.Data, r.Expires, r.TTL = int32(channel.MapData), false, nil, false, 0
 	r.WasRecovering = was.subscribing.Request.Recover && was.subscribing.Request.Phase != phases.State
 	r.Recovered = r.WasRecovering
-	r.PublishDebounce = uint32(was.opts.Map.PublishDebounce / time.Millisecond)
 	return b.putEntries(of, &was.catchup.page)
 }
 

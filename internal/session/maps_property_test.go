@@ -49,11 +49,13 @@ func TestMapsAreTheirModel(t *testing.T) {
 
 // mapStats counts what the simulation reaches.
 type mapStats struct {
-	pages, lives, recoveries, ephemeral, restarts, told, late, delivered, patches int
+	pages, lives, recoveries, ephemeral, restarts, told, late, delivered, patches, filteredPatches int
 }
 
 func (s *mapStats) all() []*int {
-	return []*int{&s.pages, &s.lives, &s.recoveries, &s.ephemeral, &s.restarts, &s.told, &s.late, &s.delivered, &s.patches}
+	return []*int{
+		&s.pages, &s.lives, &s.recoveries, &s.ephemeral, &s.restarts, &s.told, &s.late, &s.delivered, &s.patches, &s.filteredPatches,
+	}
 }
 
 func (s *mapStats) add(o *mapStats) {

@@ -411,7 +411,7 @@ func (b *mapSub) changed(p *protocol.Publication) {
 
 // compact judges a change that is sent in full: a patch of what the client has would not be smaller.
 func (b *mapSub) compact(p *protocol.Publication, want *channel.Publication) {
-	if b.patched() && !p.Delta && b.s.bases[want] && len(delta.Append(nil, b.has[p.Key], want.Data)) < len(want.Data) {
+	if b.patched() && !p.Delta && b.s.bases[want] && b.passesAll() && len(delta.Append(nil, b.has[p.Key], want.Data)) < len(want.Data) {
 		b.fail("change %d is no patch", p.Offset)
 	}
 }
@@ -444,7 +444,7 @@ func (b *mapSub) missing() string {
 
 // patched tells whether the subscription has delta compression.
 func (b *mapSub) patched() bool {
-	return b.delta && b.s.withDelta && b.passesAll() && !b.s.opts.Ephemeral
+	return b.delta && b.s.withDelta && !b.s.opts.Ephemeral
 }
 
 func (b *mapSub) passes(tags map[string]string) bool {
@@ -479,6 +479,9 @@ func (b *mapSub) payload(p *protocol.Publication, base []byte) []byte {
 		b.fail("patch %q does not apply to %q: %v", data, base, err)
 	}
 	b.c.w.patches++
+	if !b.passesAll() {
+		b.c.w.filteredPatches++
+	}
 	return patched
 }
 

@@ -2,6 +2,7 @@ package session
 
 import (
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/reason"
@@ -221,9 +222,7 @@ func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, re
 	if o.Recoverable && s.via.Bookmarks > 0 {
 		b.markable(req)
 	}
-	// With a filter there is no delta: a publication that the filter drops cannot be the
-	// base of a patch.
-	if req.Delta == reason.DeltaFossil && o.AllowDelta && !b.terms.Filtered() && (o.Map == nil || !o.Map.Ephemeral) {
+	if req.Delta == reason.DeltaFossil && o.AllowDelta && (o.Map == nil || !o.Map.Ephemeral) {
 		b.at.Form |= hub.Escaped
 	}
 	return nil
@@ -283,7 +282,7 @@ func (s *Session) commandAttached(e *effect.Attach) {
 	if it.Err != nil {
 		closeFeed(b.terms.Feed)
 		s.part(b)
-		err := attachError(it.Err)
+		err := effect.AttachAnswer(it.Err)
 		if b.setup.catchup != nil {
 			err = protocol.ErrorInternal
 		}
@@ -436,6 +435,8 @@ func (b *Subscription) result(r *protocol.SubscribeResult, it *effect.AttachItem
 		Positioned:  b.at.Positioned,
 		Data:        o.Data,
 		Delta:       b.at.Form&hub.Escaped != 0,
+
+		PublishDebounce: due.Milliseconds(o.PublishDebounce),
 	}
 	if b.clientRefresh {
 		r.Expires, r.TTL = b.s.remaining(b.terms.ExpireAt)
@@ -449,8 +450,6 @@ func (b *Subscription) result(r *protocol.SubscribeResult, it *effect.AttachItem
 // Window returns how long the hub is to hold back messages of the channel, by the options of
 // the subscription. It is called within Env.Join.
 func (b *Subscription) Window() hub.Window {
-	if b.setup == nil || b.setup.opts == nil {
-		return hub.Window{}
-	}
-	return hub.Window{Delay: b.setup.opts.BatchMaxDelay, Size: b.setup.opts.BatchMaxSize}
+	o := b.setup.opts
+	return hub.Window{Delay: o.BatchMaxDelay, Size: o.BatchMaxSize, Latest: o.BatchFlushLatest}
 }

@@ -17,6 +17,7 @@ var (
 // Terms of a subscription. They are shared, and never modified once Shared returned them.
 type Terms struct {
 	clientFilter, serverFilter *tagsfilter.Filter
+	mixed                      bool // the client's filter was replaced by another one
 
 	ChanInfo []byte
 	ExpireAt int64 // Unix seconds, 0 for never
@@ -41,14 +42,17 @@ func (t Terms) Shared() *Terms {
 }
 
 // SetFilters sets the server's filter of o, and the client's tf, each unless it is nil.
-func (t *Terms) SetFilters(o *channel.SubscribeOptions, tf *protocol.FilterNode) (err error) {
+func (t *Terms) SetFilters(o *channel.SubscribeOptions, tf *protocol.FilterNode) error {
 	if tf != nil {
 		if !o.AllowTagsFilter {
 			return errFilterOff
 		}
-		if t.clientFilter, err = tagsfilter.Compile(tf); err != nil {
+		f, err := tagsfilter.Compile(tf)
+		if err != nil {
 			return errFilter
 		}
+		t.mixed = t.mixed || t.clientFilter != nil && t.clientFilter.ID() != f.ID()
+		t.clientFilter = f
 	}
 	return t.SetServerFilter(o.ServerTagsFilter)
 }
@@ -77,3 +81,7 @@ func (t *Terms) Filtered() bool { return t.clientFilter != nil || t.serverFilter
 func (t *Terms) Passes(tags map[string]string) bool {
 	return t.serverFilter.Match(tags) && t.clientFilter.Match(tags)
 }
+
+// Passed tells whether the filters have let a publication with these tags through, whenever it came. Of a
+// client that has changed its filter nothing is known.
+func (t *Terms) Passed(tags map[string]string) bool { return !t.mixed && t.Passes(tags) }

@@ -67,6 +67,23 @@ func (p *Position) Encode(m *hub.Delivery) hub.Form {
 	return form
 }
 
+// EncodeFiltered is Encode for a subscriber with a filter, who need not have the publication before.
+// had reports whether the subscriber of a map got what had these tags.
+func (p *Position) EncodeFiltered(m *hub.Delivery, seat *hub.Seat, had func(tags map[string]string) bool) hub.Form {
+	if p.Form&hub.Escaped == 0 {
+		return p.Form
+	}
+	form := p.Form
+	switch {
+	case !p.Keyed:
+		form |= m.Resume(seat, p.base)
+	case m.Prev != nil && had(m.Prev.Tags):
+		form |= hub.Patched
+	}
+	p.base = m.Pub.Offset
+	return form
+}
+
 // Received notes the offset of what the client received last: a patch may build on it. 0 stands
 // for a publication that is not in the stream.
 func (p *Position) Received(offset uint64) { p.base = offset }

@@ -62,9 +62,10 @@ type ChannelOptions struct {
 	ForcePushJoinLeave bool
 	ForceRecovery      bool
 	ForcePositioning   bool
-	// BatchMaxDelay and BatchMaxSize are those of subscriptions.
-	BatchMaxDelay time.Duration
-	BatchMaxSize  int
+	// BatchMaxDelay, BatchMaxSize and BatchFlushLatest are those of subscriptions.
+	BatchMaxDelay    time.Duration
+	BatchMaxSize     int
+	BatchFlushLatest bool
 	// DeltaPublish turns the delta flag of every publication on.
 	DeltaPublish bool
 	// PublicationDataFormat: "", "json", "json_object", "binary".

@@ -41,11 +41,12 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 		Positioned:    choose(over.ForcePositioning, o.ForcePositioning),
 		Recoverable:   choose(over.ForceRecovery, o.ForceRecovery),
 		// RecoveryMode stays "stream", whatever the namespace says.
-		RecoverSince:   (*gyro.StreamPosition)(r.RecoverSince),
-		HistoryMetaTTL: o.HistoryMetaTTL,
-		BatchMaxDelay:  o.BatchMaxDelay,
-		BatchMaxSize:   o.BatchMaxSize,
-		Source:         sourceServerAPI,
+		RecoverSince:     (*gyro.StreamPosition)(r.RecoverSince),
+		HistoryMetaTTL:   o.HistoryMetaTTL,
+		BatchMaxDelay:    o.BatchMaxDelay,
+		BatchMaxSize:     o.BatchMaxSize,
+		BatchFlushLatest: o.BatchFlushLatest,
+		Source:           sourceServerAPI,
 	}
 	if !opts.Recoverable {
 		opts.RecoverSince = nil

@@ -196,6 +196,7 @@ func (s *snapshot) ChannelOptions(name string) (api.ChannelOptions, error) {
 		ForcePositioning:      ch.ForcePositioning,
 		BatchMaxDelay:         ch.BatchMaxDelay,
 		BatchMaxSize:          ch.BatchMaxSize,
+		BatchFlushLatest:      ch.BatchFlushLatest,
 		DeltaPublish:          ch.DeltaPublish,
 		PublicationDataFormat: ch.PublicationDataFormat,
 		SharedPollPublish:     ch.SharedPoll.PublishEnabled,

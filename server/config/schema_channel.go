@@ -52,14 +52,17 @@ type ChannelOptions struct {
 	BrokerName          string `key:"broker_name" doc:"Name of an enabled element of brokers that carries these channels; by default broker or engine."`
 	PresenceManagerName string `key:"presence_manager_name" doc:"Name of an enabled element of presence_managers that keeps their presence; by default presence_manager or engine."`
 
-	AllowedDeltaTypes     []string `key:"allowed_delta_types" enum:"fossil" doc:"Delta algorithms that subscribers may use."`
-	DeltaPublish          bool     `key:"delta_publish" doc:"Publish everything for delta subscribers."`
-	AllowTagsFilter       bool     `key:"allow_tags_filter" doc:"Let subscribers filter by tags."`
-	PublicationDataFormat string   `key:"publication_data_format" enum:"json|json_object|binary" doc:"Format of payloads; by default anything but empty."`
-	ChannelRegex          string   `key:"channel_regex" doc:"Pattern of the name after the namespace; by default any ASCII."`
+	AllowedDeltaTypes      []string      `key:"allowed_delta_types" enum:"fossil" doc:"Delta algorithms that subscribers may use."`
+	DeltaPublish           bool          `key:"delta_publish" doc:"Publish everything for delta subscribers."`
+	AllowTagsFilter        bool          `key:"allow_tags_filter" doc:"Let subscribers filter by tags."`
+	AllowChannelCompaction bool          `key:"allow_channel_compaction" doc:"Give clients that ask for it a number, which replaces the channel's name in what they get."`
+	ClientPublishDebounce  time.Duration `key:"client_publish_debounce_interval" min:"0" max:"1h" doc:"Ask clients to publish only the newest value within this time, in a map of each key; in milliseconds, rounded up, at most 1h. 0: they publish all."`
+	PublicationDataFormat  string        `key:"publication_data_format" enum:"json|json_object|binary" doc:"Format of payloads; by default anything but empty."`
+	ChannelRegex           string        `key:"channel_regex" doc:"Pattern of the name after the namespace; by default any ASCII."`
 
-	BatchMaxDelay time.Duration `key:"batch_max_delay" min:"0" doc:"Hold back messages until this long after the first one, so that they leave in one write; at most 1m, 0 for 1s if batch_max_size is set."`
-	BatchMaxSize  int           `key:"batch_max_size" min:"0" max:"64" doc:"Hold back messages until they are this many; 0 for 64 if batch_max_delay is set. By default nothing is held back."`
+	BatchMaxDelay    time.Duration `key:"batch_max_delay" min:"0" max:"1m" doc:"Hold back messages until this long after the first one, so that they leave in one write; at most 1m, 0 for 1s if batch_max_size is set."`
+	BatchMaxSize     int           `key:"batch_max_size" min:"0" max:"64" doc:"Hold back messages until they are this many; 0 for 64 if batch_max_delay is set. By default nothing is held back."`
+	BatchFlushLatest bool          `key:"batch_flush_latest" doc:"Of messages that were held back, deliver only the newest publication, in a map the newest of each key; needs batch_max_delay or batch_max_size. Subscriptions with positioning or recovery get all."`
 
 	AllowSubscribeForClient    bool `key:"allow_subscribe_for_client" doc:"Users may subscribe."`
 	AllowSubscribeForAnonymous bool `key:"allow_subscribe_for_anonymous" doc:"Extends the option above to anonymous connections."`

@@ -49,12 +49,13 @@ func (c *Config) checkHistory(p *problems, key string, o *ChannelOptions) {
 	}
 }
 
-// maxBatchDelay is the longest time for which the node holds back messages.
-const maxBatchDelay = time.Minute
-
 func checkBatch(p *problems, key string, o *ChannelOptions) {
-	if o.BatchMaxDelay > maxBatchDelay {
-		p.add(key+".batch_max_delay", "%s is more than %s", o.BatchMaxDelay, maxBatchDelay)
+	switch key += ".batch_flush_latest"; {
+	case !o.BatchFlushLatest:
+	case o.BatchMaxDelay == 0 && o.BatchMaxSize == 0:
+		p.add(key, "needs batch_max_delay or batch_max_size")
+	case o.ForcePositioning || o.ForceRecovery || o.Map.Mode != "" && o.Map.Mode != "ephemeral":
+		p.add(key, "has no effect with force_positioning, force_recovery and any map.mode but ephemeral: their subscriptions get every publication")
 	}
 }
 

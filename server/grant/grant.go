@@ -11,20 +11,23 @@ import (
 // Subscription returns the options that the namespace of a channel gives a subscription.
 func Subscription(ch namespace.Channel, source namespace.Source) gyro.SubscribeOptions {
 	o := gyro.SubscribeOptions{
-		Presence:        ch.Presence,
-		EmitJoinLeave:   ch.JoinLeave,
-		PushJoinLeave:   ch.ForcePushJoinLeave,
-		Recoverable:     ch.ForceRecovery,
-		Positioned:      ch.ForcePositioning,
-		AutoRecover:     ch.AutoCacheRecover,
-		HistoryMetaTTL:  ch.HistoryMetaTTL,
-		AllowDelta:      len(ch.AllowedDeltaTypes) > 0,
-		AllowTagsFilter: ch.AllowTagsFilter,
-		BatchMaxDelay:   ch.BatchMaxDelay,
-		BatchMaxSize:    ch.BatchMaxSize,
-		Map:             mapSubscription(ch),
-		PresenceMaps:    presenceMaps(ch),
-		Source:          uint8(source),
+		Presence:         ch.Presence,
+		EmitJoinLeave:    ch.JoinLeave,
+		PushJoinLeave:    ch.ForcePushJoinLeave,
+		Recoverable:      ch.ForceRecovery,
+		Positioned:       ch.ForcePositioning,
+		AutoRecover:      ch.AutoCacheRecover,
+		HistoryMetaTTL:   ch.HistoryMetaTTL,
+		AllowDelta:       len(ch.AllowedDeltaTypes) > 0,
+		AllowTagsFilter:  ch.AllowTagsFilter,
+		BatchMaxDelay:    ch.BatchMaxDelay,
+		BatchMaxSize:     ch.BatchMaxSize,
+		BatchFlushLatest: ch.BatchFlushLatest,
+		AllowCompaction:  ch.AllowChannelCompaction,
+		PublishDebounce:  ch.ClientPublishDebounce,
+		Map:              mapSubscription(ch),
+		PresenceMaps:     presenceMaps(ch),
+		Source:           uint8(source),
 	}
 	if ch.ForceRecoveryMode == "cache" {
 		o.RecoveryMode = channel.RecoverCache

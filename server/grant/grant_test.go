@@ -4,9 +4,36 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/namespace"
 )
+
+// A subscription gets what saves messages and bytes from its channel's namespace.
+func TestSavings(t *testing.T) {
+	var cfg config.Channel
+	cfg.NamespaceBoundary = ":"
+	ns := config.Namespace{Name: "ns"}
+	ns.AllowChannelCompaction, ns.ClientPublishDebounce, ns.BatchMaxSize, ns.BatchFlushLatest = true, time.Second, 7, true
+	cfg.Namespaces = []config.Namespace{ns, {Name: "plain"}}
+	channels, err := namespace.NewResolver(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]gyro.SubscribeOptions{
+		"ns:a":    {AllowCompaction: true, PublishDebounce: time.Second, BatchFlushLatest: true},
+		"plain:a": {},
+	} {
+		ch, ok := channels.Resolve(name)
+		if !ok {
+			t.Fatalf("%s is unknown", name)
+		}
+		o := Subscription(ch, namespace.SourceConnectToken)
+		if o.AllowCompaction != want.AllowCompaction || o.PublishDebounce != want.PublishDebounce || o.BatchFlushLatest != want.BatchFlushLatest {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
 
 // A subscription gets the batching window of its channel's namespace.
 func TestBatchOptions(t *testing.T) {

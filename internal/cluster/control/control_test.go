@@ -69,7 +69,7 @@ var all = []*Command{
 		User: "u", Channel: "c", EmitPresence: true, EmitJoinLeave: true, ExpireAt: -1, Position: true, Recover: true,
 		ChannelInfo: []byte{0}, Client: "l", Data: []byte{1}, RecoverSince: &Position{Offset: math.MaxUint64, Epoch: "e"}, Session: "s",
 		PushJoinLeave: true, Source: 300, RecoveryMode: 1, AutoRecover: true, HistoryMetaTTL: 1e18, AllowDelta: true,
-		AllowTagsFilter: true, ServerTagsFilter: []byte{2}, AllowCompaction: true, BatchMaxDelay: 4, BatchMaxSize: 5, Initial: []byte{3},
+		AllowTagsFilter: true, ServerTagsFilter: []byte{2}, AllowCompaction: true, BatchMaxDelay: 4, BatchMaxSize: 5, BatchFlushLatest: true, Initial: []byte{3},
 		PresenceMaps: []*PresenceMap{{Channel: "p", Kind: 2, KeyTTL: 1, StreamSize: 2, StreamTTL: 3, MetaTTL: -4}, {}}}},
 	{UID: "u", Unsubscribe: &Unsubscribe{Channel: "c", User: "u", Client: "i", Session: "s", Code: 2000, Reason: "r"}},
 	{UID: "u", Disconnect: &Disconnect{User: "u", Whitelist: []string{"", "b"}, Code: 1, Reason: "r", Client: "i", Session: "s"}},
@@ -146,7 +146,7 @@ func TestOptionsTravel(t *testing.T) {
 			Offset: 4, Data: []byte("p"), Info: &channel.ClientInfo{User: "u", Client: "c", ConnInfo: []byte("1"), ChanInfo: []byte("2")},
 			Tags: map[string]string{"a": "b"}, Time: 5, Version: 6, Channel: "real", Key: "key", Removed: true, Score: -7,
 		}},
-		BatchMaxDelay: 8, BatchMaxSize: 9, Source: 10,
+		BatchMaxDelay: 8, BatchMaxSize: 9, BatchFlushLatest: true, Source: 10,
 		PresenceMaps: []channel.PresenceMap{{Channel: "who", Kind: channel.MapUsers, Options: channel.MapOptions{
 			KeyTTL: 11, StreamSize: 12, StreamTTL: 13, MetaTTL: 14,
 		}}},
@@ -154,8 +154,8 @@ func TestOptionsTravel(t *testing.T) {
 	for _, v := range []reflect.Value{reflect.ValueOf(*o), reflect.ValueOf(*o.Publications[0])} {
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			// Every node sets Checked for itself, and a server makes no subscriptions to maps.
-			if v.Field(i).IsZero() && name != "Checked" && name != "Map" {
+			// Every node sets Checked for itself. A server makes no subscriptions to maps, nor for clients to publish.
+			if v.Field(i).IsZero() && name != "Checked" && name != "Map" && name != "PublishDebounce" {
 				t.Errorf("%s.%s is not tested", v.Type(), name)
 			}
 		}

@@ -83,6 +83,7 @@ type Subscribe struct {
 	BatchMaxSize     int64
 	Initial          []byte // A SubscribeResult of the client protocol: its publications.
 	PresenceMaps     []*PresenceMap
+	BatchFlushLatest bool
 }
 
 // PresenceMap is a map that shows who is in a channel. Durations are in nanoseconds.

@@ -682,12 +682,20 @@ func (m *Subscribe) SizeProto() (n int) {
 	for _, v := range m.PresenceMaps {
 		n += 2 + pbwire.SizeBytes(v.SizeProto())
 	}
+	if m.BatchFlushLatest {
+		n += 2 + 1
+	}
 	return n
 }
 
 func (m *Subscribe) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.BatchFlushLatest {
+		i--
+		buf[i] = 1
+		i = pbwire.PutVarint(buf, i, 0x378)
 	}
 	for _, v := range slices.Backward(m.PresenceMaps) {
 		last := i
@@ -881,6 +889,8 @@ func (m *Subscribe) readProto(r *pbwire.Reader) {
 			v.readProto(r)
 			r.Leave(outer)
 			m.PresenceMaps = append(m.PresenceMaps, v)
+		case 0x378: // batch_flush_latest = 111
+			m.BatchFlushLatest = r.Bool()
 		default:
 			r.Skip()
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // SetOptions sets how the subscription behaves. A server makes no subscriptions to maps, so Map does not
-// travel.
+// travel, nor does what only a client that subscribes itself gets: PublishDebounce.
 func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
 	*m = Subscribe{
 		User: m.User, Channel: m.Channel, Client: m.Client, Session: m.Session,
@@ -18,7 +18,7 @@ func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
 		RecoveryMode: uint32(o.RecoveryMode), AutoRecover: o.AutoRecover,
 		HistoryMetaTTL: int64(o.HistoryMetaTTL), AllowDelta: o.AllowDelta,
 		AllowTagsFilter: o.AllowTagsFilter, AllowCompaction: o.AllowCompaction,
-		BatchMaxDelay: int64(o.BatchMaxDelay), BatchMaxSize: int64(o.BatchMaxSize),
+		BatchMaxDelay: int64(o.BatchMaxDelay), BatchMaxSize: int64(o.BatchMaxSize), BatchFlushLatest: o.BatchFlushLatest,
 		RecoverSince: (*Position)(o.RecoverSince),
 	}
 	for _, p := range o.PresenceMaps {
@@ -47,7 +47,7 @@ func (m *Subscribe) Options() (*channel.SubscribeOptions, error) {
 		ChanInfo: m.ChannelInfo, Data: m.Data, Source: uint8(m.Source), AutoRecover: m.AutoRecover,
 		HistoryMetaTTL: time.Duration(m.HistoryMetaTTL), AllowDelta: m.AllowDelta,
 		AllowTagsFilter: m.AllowTagsFilter, AllowCompaction: m.AllowCompaction,
-		BatchMaxDelay: time.Duration(m.BatchMaxDelay), BatchMaxSize: int(m.BatchMaxSize),
+		BatchMaxDelay: time.Duration(m.BatchMaxDelay), BatchMaxSize: int(m.BatchMaxSize), BatchFlushLatest: m.BatchFlushLatest,
 		RecoverSince: (*channel.StreamPosition)(m.RecoverSince),
 	}
 	if m.RecoveryMode == uint32(channel.RecoverCache) {

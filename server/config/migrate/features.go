@@ -106,7 +106,7 @@ var extended = []struct{ names, do string }{
 	{"group_sharded_pub_sub_by_node use_precomputed_partition_tags optimize_for_reliability", "Remove it, or see sharded_pub_sub_partitions."},
 	{"subscribe_cel publish_cel history_cel presence_cel patterns pattern", "Use subscription tokens, allow_… options or channel_regex."},
 	{"rate_limit", "Limit connections by client.connection_rate_limit and client.user_connection_limit. There are no limits per operation: put them into your backend or proxy."},
-	{"keep_latest_publication allow_channel_compaction client_publish_debounce_interval client_publication " +
+	{"keep_latest_publication client_publication " +
 		"state_proxy_enabled channel_state full_state_tick_interval full_state_channel_prefix keep_latest_data push_notifications user_status database " +
 		"clickhouse_analytics channel_namespace_resolution additional_client_names expose_transport_accept_protocol client_labels resource_detectors oidc use_fast_client",
 		"Remove it: Gyro has no such feature. What depends on it has to stay on Centrifugo."},
@@ -182,5 +182,5 @@ var optionDifferences = []struct {
 	{"allow_user_limited_channels", func(o *config.ChannelOptions) bool { return o.AllowUserLimitedChannels },
 		"a channel with an empty list of users (room#) lets nobody in; Centrifugo lets anonymous clients in.", ""},
 	{"allow_tags_filter", func(o *config.ChannelOptions) bool { return o.AllowTagsFilter && len(o.AllowedDeltaTypes) > 0 },
-		"a subscription that asks for a filter and for deltas is filtered and gets no deltas; Centrifugo sends it publications that the filter leaves out.", ""},
+		"a subscription that asks for a filter and for deltas is filtered, and gets deltas to what it got last; Centrifugo sends it publications that the filter leaves out.", ""},
 }

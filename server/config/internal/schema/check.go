@@ -58,6 +58,9 @@ func (l leaf) check() error {
 		if l.min != nil && int64(d) < *l.min {
 			return fmt.Errorf("%s is less than %s", d, time.Duration(*l.min))
 		}
+		if l.max != nil && int64(d) > *l.max {
+			return fmt.Errorf("%s is more than %s", d, time.Duration(*l.max))
+		}
 		if l.seconds && d > 0 && d%time.Second != 0 {
 			return fmt.Errorf("%s is not a number of whole seconds", d)
 		}

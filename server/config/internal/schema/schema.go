@@ -5,7 +5,7 @@
 //	def   default, in the text form of the environment
 //	doc   one sentence for the reference
 //	enum  allowed non-empty values, separated by "|"
-//	min, max  bounds of a number
+//	min, max  bounds of a number or a duration
 //	arg   what replaces "{}" in the keys and defaults of the section
 //	opt   comma-separated: "secret" (never shown in messages), "seconds" (a
 //	      duration of whole seconds), "later" (not supported yet), "refused" (not
@@ -123,6 +123,9 @@ func newField(t reflect.Type, sf reflect.StructField, index []int) field {
 func bound(s string) *int64 {
 	if s == "" {
 		return nil
+	}
+	if d, err := time.ParseDuration(s); err == nil && s != "0" {
+		return new(int64(d))
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {

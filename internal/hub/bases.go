@@ -1,0 +1,251 @@
+package hub
+
+import (
+	"slices"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// A subscriber with a tags filter skips publications, so the one before a publication need not be what
+// it has: a patch for it has to build on the last one that it got. The hub keeps these bases. A base is kept
+// as long as it is the last one of some subscriber, and subscribers with the same base share the
+// patches. Other subscribers take no part in this.
+
+const (
+	// maxBases is how many bases a channel has, and so how many patches are made of one publication. Who has
+	// none of them gets the publication in full. There may be twice as many, because a subscriber that goes on
+	// from one base to the next keeps its place, and the one before may still be that of others.
+	maxBases = 64
+	// maxBaseBytes is how many bytes the bases of a hub take; twice as many for the same reason.
+	maxBaseBytes = 16 << 20
+	// spareBases is how many bases are kept to be used again, spareBase the size of their payloads.
+	spareBases, spareBase = 256, 4 << 10
+)
+
+// base is a publication that subscribers of a room got last.
+type base struct {
+	id      uint32 // of all bases of the hub; never 0
+	holders int32  // seats with this id
+	epoch   string
+	pub     channel.Publication // its offset and a copy of its data
+	patches []patch             // that were made of it in this turn
+}
+
+// patch is a publication as frames that build on a base.
+type patch struct {
+	offset uint64
+	encoded
+}
+
+// bases of a room, in the order of their ids.
+type bases []*base
+
+// baseTable has the bases of the few rooms that have some.
+type baseTable struct {
+	of     map[*room]bases
+	last   uint32  // the id of the newest one
+	size   int     // of their payloads, bytes
+	on     *base   // what the frame in the form Based builds on
+	used   []*base // those with patches
+	spare  []*base
+	random uint32
+}
+
+// Resume returns how a subscriber with a filter gets the publication now: Patched, Based, or in full
+// if it is 0. has is the offset of the last publication that the subscriber got in the epoch of the message; 0
+// for none that patches may build on. The subscriber sends the frame before it does anything else.
+func (d *Delivery) Resume(s *Seat, has uint64) (form Form) {
+	if d.hub == nil {
+		return 0 // nothing is known of the bases
+	}
+	t := &d.hub.bases
+	if d.Prev == nil { // nobody asked for patches
+		t.release(s)
+		return 0
+	}
+	b := t.held(s)
+	switch {
+	case has == 0:
+	case d.Prev.Offset == has:
+		form = Patched
+	case b != nil && b.pub.Offset == has && b.epoch == d.Epoch:
+		form, t.on = Based, b
+	}
+	t.hold(s, d.Message)
+	return form
+}
+
+// held returns the base of a seat; nil if it has none any more.
+func (t *baseTable) held(s *Seat) *base {
+	if s.base == 0 {
+		return nil
+	}
+	list := t.of[s.room]
+	if i, ok := list.find(s.base); ok {
+		return list[i]
+	}
+	return nil
+}
+
+func (l bases) find(id uint32) (int, bool) {
+	return slices.BinarySearchFunc(l, id, func(b *base, id uint32) int { return int(int64(b.id) - int64(id)) })
+}
+
+// hold makes m the base of a seat.
+func (t *baseTable) hold(s *Seat, m *Message) {
+	moves := t.release(s)
+	list := t.of[s.room]
+	for i := len(list) - 1; i >= 0; i-- {
+		if b := list[i]; b.pub.Offset == m.Pub.Offset && b.epoch == m.Epoch {
+			b.holders++
+			s.base = b.id
+			return
+		}
+	}
+	size := len(m.Pub.Data)
+	switch full := len(list) >= maxBases || t.size+size > maxBaseBytes; {
+	case moves && len(list) < 2*maxBases && t.size+size <= 2*maxBaseBytes:
+		// The base before goes when all its holders have moved.
+	case full && (!admitted(m.Pub.Offset) || len(list) == 0):
+		return
+	case full:
+		if list = t.evict(list); t.size+size > maxBaseBytes {
+			t.set(s.room, list)
+			return
+		}
+	}
+	b := t.make(m)
+	s.base = b.id
+	t.set(s.room, append(list, b))
+}
+
+// admitted reports whether a publication may take the place of another base: one of eight, which look
+// random. If each might, publications whose tags come in turns would drop each other's bases before they are of use; if
+// none, those of tags that never come again would stay.
+func admitted(offset uint64) bool { return offset*0x9E3779B97F4A7C15>>61 == 0 }
+
+func (t *baseTable) set(r *room, list bases) {
+	if len(list) == 0 {
+		delete(t.of, r)
+		return
+	}
+	if t.of == nil {
+		t.of = make(map[*room]bases)
+	}
+	t.of[r] = list
+}
+
+// make returns a base with one holder.
+func (t *baseTable) make(m *Message) *base {
+	var b *base
+	if n := len(t.spare); n > 0 {
+		b, t.spare = t.spare[n-1], t.spare[:n-1]
+	} else {
+		b = new(base)
+	}
+	if t.last++; t.last == 0 {
+		t.last = 1
+	}
+	b.id, b.holders, b.epoch = t.last, 1, m.Epoch
+	b.pub.Offset, b.pub.Data = m.Pub.Offset, append(b.pub.Data[:0], m.Pub.Data...)
+	t.size += len(b.pub.Data)
+	return b
+}
+
+// evict drops one of two bases that are chosen at random: that with fewer holders.
+func (t *baseTable) evict(list bases) bases {
+	pick := func() int {
+		t.random = t.random*1664525 + 1013904223
+		return int(uint64(t.random) * uint64(len(list)) >> 32)
+	}
+	i, j := pick(), pick()
+	if list[j].holders < list[i].holders {
+		i = j
+	}
+	t.drop(list[i])
+	return slices.Delete(list, i, i+1)
+}
+
+// drop forgets a base. Its patches stay until the turn ends.
+func (t *baseTable) drop(b *base) {
+	t.size -= len(b.pub.Data)
+	if b.holders = dropped; b != t.on && len(b.patches) == 0 {
+		t.reuse(b)
+	}
+}
+
+// dropped is the number of holders of a base that was dropped.
+const dropped = -1
+
+func (t *baseTable) reuse(b *base) {
+	if cap(b.pub.Data) <= spareBase && len(t.spare) < spareBases {
+		t.spare = append(t.spare, b)
+	}
+}
+
+// release takes the base from a seat, and reports whether it had one. It stays for others until sweep.
+func (t *baseTable) release(s *Seat) bool {
+	b := t.held(s)
+	if b != nil {
+		b.holders--
+	}
+	s.base = 0
+	return b != nil
+}
+
+// sweep drops the bases of a room that nobody holds. It is called when messages have reached all
+// subscribers: before that, the next one to get the message would copy it again.
+func (t *baseTable) sweep(r *room) {
+	list, ok := t.of[r]
+	if !ok {
+		return
+	}
+	kept := list[:0]
+	for _, b := range list {
+		if b.holders > 0 {
+			kept = append(kept, b)
+		} else {
+			t.drop(b)
+		}
+	}
+	clear(list[len(kept):])
+	t.set(r, kept)
+}
+
+// forget drops all patches, whose frames are in the arena.
+func (t *baseTable) forget(c Counter) {
+	for _, b := range t.used {
+		for i := range b.patches {
+			if e := &b.patches[i].encoded; c != nil && e.taken > 0 && e.err == nil {
+				c.Sent(KindPublication, e.framer, e.taken, e.taken*e.size)
+			}
+		}
+		clear(b.patches)
+		if b.patches = b.patches[:0]; b.holders == dropped {
+			t.reuse(b)
+		}
+	}
+	clear(t.used)
+	t.used = t.used[:0]
+	t.on = nil
+}
+
+// based is Delivery.Frame for the form Based.
+func (d *Delivery) based(f transport.Framer, form Form) ([]byte, error) {
+	t := &d.hub.bases
+	b := t.on
+	for i := range b.patches {
+		if p := &b.patches[i]; p.offset == d.Pub.Offset && p.is(f, form) {
+			p.taken++
+			return p.frame, p.err
+		}
+	}
+	if len(b.patches) == 0 {
+		t.used = append(t.used, b)
+	}
+	p := patch{d.Pub.Offset, encoded{framer: f, form: form, taken: 1}}
+	p.frame, p.size, p.err = d.encode(d.hub.arena, f, form, &b.pub)
+	b.patches = append(b.patches, p)
+	return p.frame, p.err
+}
