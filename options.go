@@ -37,7 +37,8 @@ type (
 	//	AllowDelta, AllowCompaction    what the client may ask for
 	//	AllowTagsFilter                likewise
 	//	ServerTagsFilter               which publications the client gets
-	//	BatchMaxDelay, BatchMaxSize    several messages leave in one write
+	//	BatchMaxDelay, BatchMaxSize    several messages leave in one write, with BatchFlushLatest the newest alone
+	//	PublishDebounce                how often the client publishes at most
 	//	Map                            the channel is a map, see docs/maps.md
 	//	PresenceMaps                   maps that show who is in the channel
 	//	Source                         a mark of the application

@@ -56,7 +56,9 @@ type SubscribeOptions struct {
 	// ServerTagsFilter is enforced beside the client's own: both must pass.
 	ServerTagsFilter *protocol.FilterNode
 	// AllowCompaction lets the client get a numeric channel ID, which replaces the
-	// channel's name in pushes. It is for subscriptions that the client makes.
+	// channel's name in pushes. It is for subscriptions that the client makes, if the client
+	// asks for it. In Protobuf its name has to be "go" or "python", the default names of the
+	// SDKs that understand numbers there.
 	AllowCompaction bool
 	// PublishDebounce asks the client to publish only the newest value within this time: to the
 	// channel, in a map to each key. The first value is published at once. It is told to

@@ -3,7 +3,7 @@
 // ../python) bear the same names.
 import { describe, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { SDK, api, control, inSeconds, patience, publish, rig, token, unique } from './harness.js';
+import { SDK, api, control, inNode, inSeconds, patience, publish, rig, token, unique } from './harness.js';
 
 // rounds is how often a connection is lost in the recovery scenarios.
 const rounds = 15;
@@ -342,6 +342,22 @@ const scenarios = {
     assert.equal((await subs[1].inner.deltaStats()).numDeltaPayloads, 0);
   },
 
+  async 'numbers instead of names, batches of the newest, debounced publishing'(sdk) {
+    const channel = unique('short:');
+    const [alice, bob] = await Promise.all([sdk.connect(), sdk.connect()]);
+    const a = await alice.subscribe(channel);
+    assert.equal((await a.next('join')).info.user, alice.user);
+    const b = await bob.subscribe(channel);
+    assert.equal((await a.next('join')).info.user, bob.user);
+    if (sdk.place === inNode) assert.ok([a, b].every(sub => sub.inner._id > 0 === (sdk.encoding === 'json')));
+    await api('batch', { commands: [1, 2, 3].map(n => ({ publish: { channel, data: { n } } })) });
+    for (const sub of [a, b]) assert.equal(await sub.number(), 3);
+    for (let n = 4; n <= 9; n++) a.inner.publish(sdk.encode({ n })).catch(() => {}); // rejected if it is replaced
+    for (const n of [4, 9]) for (const sub of [a, b]) assert.equal(await sub.number(), n);
+    b.inner.unsubscribe();
+    assert.equal((await a.next('leave')).info.user, bob.user);
+  },
+
   async 'tags filter'(sdk) {
     const channel = unique('tagged:');
     const c = await sdk.connect();
@@ -621,7 +637,7 @@ const mapScenarios = {
 
 // kept are the scenarios that need no history.
 const kept = ['connect with a token', 'refused tokens', 'presence', 'join and leave', 'many subscriptions in one go', 'large and odd messages',
-  'connection token refresh', 'subscription token refresh', 'server-side subscriptions of the API', 'tags filter',
+  'numbers instead of names, batches of the newest, debounced publishing', 'connection token refresh', 'subscription token refresh', 'server-side subscriptions of the API', 'tags filter',
   'private channel', 'user-limited channel', 'terminal disconnect', 'pings keep a connection', 'silent network is noticed by both sides'];
 
 // applies tells which scenarios there are for a transport.

@@ -20,7 +20,7 @@ import (
 // connect asks the application whether the client may connect.
 func (s *Session) connect(id uint32, req *protocol.ConnectRequest) {
 	s.state = stateAuthenticating
-	s.agent = counting.Agent(req)
+	s.agent, s.compacts = counting.Agent(req), s.via.Compacts(req.Name)
 	s.do(&effect.Connecting{Request: req, ID: id})
 }
 

@@ -109,6 +109,7 @@ type Session struct {
 	connected     bool // the Connected effect was started
 	clientRefresh bool
 	agent         observe.Agent
+	compacts      bool // the client understands numbers instead of names
 }
 
 // Init makes s ready for use; it starts the stale timer.

@@ -441,7 +441,7 @@ func (b *Subscription) result(r *protocol.SubscribeResult, it *effect.AttachItem
 	if b.clientRefresh {
 		r.Expires, r.TTL = b.s.remaining(b.terms.ExpireAt)
 	}
-	if b.setup.subscribing.Request.Flag&flagCompaction != 0 && o.AllowCompaction && it.ChannelID > 0 {
+	if b.setup.subscribing.Request.Flag&flagCompaction != 0 && o.AllowCompaction && b.s.compacts && it.ChannelID > 0 {
 		b.at.Form |= hub.Compact
 		r.ID = it.ChannelID
 	}

@@ -94,6 +94,16 @@ func TestBare(t *testing.T) {
 	}
 }
 
+// Numbers replace names where it is known that the client understands them.
+func TestCompacts(t *testing.T) {
+	asJSON, asProtobuf := New(&transport.Info{Framer: jsonFramer}), New(&transport.Info{Framer: protobufFramer})
+	for name, want := range map[string]bool{"": false, "js": false, "mine": false, "go": true, "python": true} {
+		if asProtobuf.Compacts(name) != want || !asJSON.Compacts(name) {
+			t.Errorf("%q: %v in Protobuf, %v in JSON", name, asProtobuf.Compacts(name), asJSON.Compacts(name))
+		}
+	}
+}
+
 func TestCommands(t *testing.T) {
 	asJSON, asProtobuf := New(&transport.Info{Framer: jsonFramer}), New(&transport.Info{Framer: protobufFramer})
 	rapid.Check(t, func(t *rapid.T) {

@@ -183,4 +183,6 @@ var optionDifferences = []struct {
 		"a channel with an empty list of users (room#) lets nobody in; Centrifugo lets anonymous clients in.", ""},
 	{"allow_tags_filter", func(o *config.ChannelOptions) bool { return o.AllowTagsFilter && len(o.AllowedDeltaTypes) > 0 },
 		"a subscription that asks for a filter and for deltas is filtered, and gets deltas to what it got last; Centrifugo sends it publications that the filter leaves out.", ""},
+	{"allow_channel_compaction", func(o *config.ChannelOptions) bool { return o.AllowChannelCompaction },
+		"in Protobuf only clients named go or python get numbers, because centrifuge-js drops messages that have them; Centrifugo PRO sends them to all that ask.", ""},
 }
