@@ -180,3 +180,23 @@ type Framer interface {
 	// Any goroutine may call it.
 	Frame(buf []byte) []byte
 }
+
+// Compressing is a Framer whose connections may use a dictionary. It is heeded in the mode
+// Bidirectional.
+type Compressing interface {
+	Framer
+	// Dictionaries are those that connections may use. They do not change.
+	Dictionaries() []Dictionary
+}
+
+// Dictionary is what frames are compressed against. Any goroutine may call its methods.
+type Dictionary interface {
+	// ID is that of protocol.Dictionary.
+	ID() string
+	// Framer of the connections that use the dictionary, for all that follows the frame with
+	// their connect result. Its encoding is that of the Compressing framer.
+	Framer() Framer
+	// Offer returns what the connect result tells a client, which has offered to use a dictionary;
+	// nil if the dictionary is not for this client. user is empty for an anonymous client.
+	Offer(req *protocol.ConnectRequest, user string) *protocol.Dictionary
+}

@@ -22,9 +22,9 @@ type gathering struct {
 func (q *Queue) Open(p *Pool, f transport.Framer) []byte {
 	g := &p.gathering
 	switch {
-	case g.q == q && g.empty():
+	case g.q == q && g.empty() && g.framer == f:
 		return g.buf
-	case g.q == q && len(g.buf) < MaxGather:
+	case g.q == q && !g.empty() && len(g.buf) < MaxGather:
 		return Separate(g.buf, f.Encoding())
 	}
 	g.close(p)

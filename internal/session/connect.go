@@ -83,11 +83,11 @@ func (s *Session) connecting(e *effect.Connecting) {
 	}
 	if len(who.Subs) == 0 {
 		result := &s.env.Scratch().connect
-		*result = protocol.ConnectResult{Data: who.Data}
+		*result = s.via.Result(e.Request, s.user, who.Data)
 		s.connectDone(e.ID, result)
 		return
 	}
-	attach := &effect.Attach{ID: e.ID, Connect: &protocol.ConnectResult{Data: who.Data}}
+	attach := &effect.Attach{ID: e.ID, Connect: new(s.via.Result(e.Request, s.user, who.Data))}
 	for ch, opts := range who.Subs {
 		if !s.fits(ch) {
 			s.connectFailed(e.ID, protocol.ErrorBadRequest)
@@ -167,6 +167,7 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	if s.state == stateClosed {
 		return
 	}
+	s.via = s.via.Behind(r)
 	if s.leaving() {
 		s.env.Gone()
 	}

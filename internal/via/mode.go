@@ -26,6 +26,37 @@ func (k *Kind) Compacts(name string) bool {
 	return k.Framer.Encoding() == protocol.JSON || name == "go" || name == "python"
 }
 
+// flagDictionary in the flags of a connect request offers to use a dictionary, and in those of the result accepts it.
+const flagDictionary = 1 << 0
+
+// Result returns a connect result with data. If the client has offered to use a dictionary and there is one for it, the
+// result says so.
+func (k *Kind) Result(req *protocol.ConnectRequest, user string, data []byte) protocol.ConnectResult {
+	r := protocol.ConnectResult{Data: data}
+	if req.Flag&flagDictionary == 0 {
+		return r
+	}
+	for _, c := range k.behind {
+		if r.Dict = c.Offer(req, user); r.Dict != nil {
+			r.Flag = flagDictionary
+			break
+		}
+	}
+	return r
+}
+
+// Behind returns the kind that a connection is of behind its connect result.
+func (k *Kind) Behind(r *protocol.ConnectResult) *Kind {
+	if r.Dict != nil {
+		for _, c := range k.behind {
+			if c.ID() == r.Dict.ID {
+				return c.kind
+			}
+		}
+	}
+	return k
+}
+
 // DecodeConnect decodes the connect request of a OneWay connection.
 func (k *Kind) DecodeConnect(data []byte) (*protocol.ConnectRequest, error) {
 	req := new(protocol.ConnectRequest)

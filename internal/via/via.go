@@ -2,8 +2,6 @@
 package via
 
 import (
-	"cmp"
-
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -27,6 +25,15 @@ type Kind struct {
 	// Bookmarks and Brief are those of transport.Info.
 	Bookmarks int
 	Brief     bool
+
+	// behind are the kinds that connections can be of behind their connect result.
+	behind []compressed
+}
+
+// compressed is a kind of connection that uses a dictionary.
+type compressed struct {
+	transport.Dictionary
+	kind *Kind
 }
 
 // Framer is a framer of one transport. As each transport has its own, the hub makes frames for
@@ -47,6 +54,13 @@ func New(info *transport.Info) *Kind {
 	if k.Mode == transport.OneWay {
 		k.Codec, k.Form = bare{k.Codec}, hub.Bare
 	}
+	if c, ok := info.Framer.(transport.Compressing); ok && k.Mode == transport.Bidirectional {
+		for _, d := range c.Dictionaries() {
+			next := *k
+			next.Framer, next.behind = &Framer{d.Framer(), info.Name}, nil
+			k.behind = append(k.behind, compressed{d, &next})
+		}
+	}
 	return k
 }
 
@@ -59,23 +73,36 @@ type Kinds []*Kind
 
 // Of returns the kind of the connection that info describes, and keeps it for others.
 func (l *Kinds) Of(info *transport.Info) *Kind {
-	var framer *Framer
 	for _, v := range *l {
-		if v.Framer.Framer != info.Framer || v.Name != info.Name {
-			continue
-		}
-		if v.NativePing == info.NativePing && v.Mode == info.Mode && v.DisconnectPush == info.DisconnectPush &&
+		if v.Framer.Framer == info.Framer && v.Name == info.Name &&
+			v.NativePing == info.NativePing && v.Mode == info.Mode && v.DisconnectPush == info.DisconnectPush &&
 			v.Bookmarks == info.Bookmarks && v.Brief == info.Brief {
 			return v
 		}
-		framer = v.Framer
 	}
 	v := New(info)
-	v.Framer = cmp.Or(framer, v.Framer)
+	l.share(v)
+	for _, c := range v.behind {
+		l.share(c.kind)
+	}
 	if len(*l) < maxKinds {
 		*l = append(*l, v)
 	}
 	return v
+}
+
+// share has k use the Framer of a kind that has an equal one.
+func (l *Kinds) share(k *Kind) {
+	for _, v := range *l {
+		if *v.Framer == *k.Framer {
+			k.Framer = v.Framer
+		}
+		for _, c := range v.behind {
+			if *c.kind.Framer == *k.Framer {
+				k.Framer = c.kind.Framer
+			}
+		}
+	}
 }
 
 // Nowhere is the transport.Conn of a client that has gone.

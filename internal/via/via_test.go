@@ -94,6 +94,68 @@ func TestBare(t *testing.T) {
 	}
 }
 
+// compressing is a framer whose connections may use dictionaries.
+type compressing struct {
+	framer
+	all []transport.Dictionary
+}
+
+func (f *compressing) Dictionaries() []transport.Dictionary { return f.all }
+
+// book is a dictionary for the clients of a profile.
+type book struct {
+	profile string
+	framer  *framer
+}
+
+func (d *book) ID() string               { return "id of " + d.profile }
+func (d *book) Framer() transport.Framer { return d.framer }
+func (d *book) Offer(req *protocol.ConnectRequest, user string) *protocol.Dictionary {
+	if req.Profile != d.profile || user == "" {
+		return nil
+	}
+	return &protocol.Dictionary{ID: d.ID()}
+}
+
+// A client that offers it uses the dictionary that is for it, behind its connect result. All connections with it
+// share a Framer, whatever else they have agreed on.
+func TestDictionaries(t *testing.T) {
+	var all Kinds
+	books := []transport.Dictionary{&book{"a", &framer{}}, &book{"b", &framer{}}}
+	plain, deflate := &compressing{all: books}, &compressing{all: books}
+	k := all.Of(&transport.Info{Name: "n", Framer: plain})
+	other := all.Of(&transport.Info{Name: "n", Framer: deflate, NativePing: true})
+	for _, c := range []struct {
+		req  protocol.ConnectRequest
+		user string
+		want string
+	}{
+		{protocol.ConnectRequest{Flag: 1, Profile: "a"}, "u", "id of a"},
+		{protocol.ConnectRequest{Flag: 3, Profile: "b"}, "u", "id of b"},
+		{protocol.ConnectRequest{Flag: 1, Profile: "c"}, "u", ""},
+		{protocol.ConnectRequest{Flag: 1, Profile: "a"}, "", ""},
+		{protocol.ConnectRequest{Flag: 2, Profile: "a"}, "u", ""},
+	} {
+		r := k.Result(&c.req, c.user, []byte("1"))
+		if string(r.Data) != "1" || (r.Flag == 1) != (c.want != "") || (r.Dict != nil) != (c.want != "") || r.Dict != nil && r.Dict.ID != c.want {
+			t.Errorf("%+v: %+v", c.req, r)
+		}
+		behind, too := k.Behind(&r), other.Behind(&r)
+		if (behind == k) != (c.want == "") || !too.NativePing || behind.NativePing {
+			t.Errorf("%+v: behind it %+v, %+v", c.req, behind, too)
+		}
+		if shared := behind.Framer == too.Framer; shared != (c.want != "") {
+			t.Errorf("%+v: one framer: %v", c.req, shared)
+		}
+	}
+	for _, info := range []transport.Info{{Mode: transport.OneWay}, {Mode: transport.Emulated}} {
+		info.Framer = plain
+		if r := all.Of(&info).Result(&protocol.ConnectRequest{Flag: 1, Profile: "a"}, "u", nil); r.Dict != nil {
+			t.Errorf("mode %d uses a dictionary", info.Mode)
+		}
+	}
+}
+
 // Numbers replace names where it is known that the client understands them.
 func TestCompacts(t *testing.T) {
 	asJSON, asProtobuf := New(&transport.Info{Framer: jsonFramer}), New(&transport.Info{Framer: protobufFramer})

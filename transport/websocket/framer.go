@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
@@ -14,6 +15,8 @@ type framer struct {
 	op       byte
 	deflate  *rfc6455.Deflater // nil: not negotiated
 	join     bool              // several messages may share a frame
+	// dictionaries that connections may use.
+	dictionaries []transport.Dictionary
 }
 
 func newFramer(e protocol.Encoding, d *rfc6455.Deflater, join bool) *framer {
@@ -23,6 +26,9 @@ func newFramer(e protocol.Encoding, d *rfc6455.Deflater, join bool) *framer {
 	}
 	return f
 }
+
+// Dictionaries implements transport.Compressing.
+func (f *framer) Dictionaries() []transport.Dictionary { return f.dictionaries }
 
 func (f *framer) Encoding() protocol.Encoding { return f.encoding }
 

@@ -39,6 +39,10 @@ type Config struct {
 	// CompressionLevel is 1 (fastest) to 9 (smallest). A value outside becomes the
 	// nearest one. Default: 1.
 	CompressionLevel int
+	// Dictionaries that clients may use, if they offer to use one; of those that are for a client, it
+	// gets the first. The messages behind its connect result are compressed against it, instead of
+	// permessage-deflate. One-way connections use none.
+	Dictionaries []*Dictionary
 	// CheckOrigin reports whether a request may open a connection. If not, the answer
 	// is 403. It is called on loops and any goroutines, concurrently, and must not block.
 	// Default: the host of the Origin field is the request's host, in any letter case, or
@@ -138,6 +142,11 @@ func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 	d := rfc6455.NewDeflater(h.cfg.CompressionLevel, h.cfg.CompressionMinSize)
 	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
 		h.framers[e] = [2]*framer{newFramer(e, nil, join), newFramer(e, d, join)}
+	}
+	for _, d := range cfg.Dictionaries {
+		for _, f := range h.framers[d.framer.encoding] {
+			f.dictionaries = append(f.dictionaries, d)
+		}
 	}
 	return h
 }
