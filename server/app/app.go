@@ -27,11 +27,13 @@ import (
 	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/consumers"
+	"github.com/gyrohq/gyro/server/dictionary"
 	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/mapapi"
 	"github.com/gyrohq/gyro/server/namespace"
 	"github.com/gyrohq/gyro/server/origin"
 	"github.com/gyrohq/gyro/server/reserve"
+	"github.com/gyrohq/gyro/transport/websocket"
 )
 
 // Options of an App beside its configuration.
@@ -73,6 +75,8 @@ type App struct {
 	// bodyLimits are the keys that bound the bodies of requests, by path. It is complete when
 	// New returns.
 	bodyLimits map[string]string
+	// dictionaries are those of WebSocket clients.
+	dictionaries []*websocket.Dictionary
 }
 
 // New validates the configuration and builds a server from it; nothing listens yet. Errors
@@ -90,6 +94,9 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	var err error
 	if a.origins, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
 		return nil, fmt.Errorf("client.allowed_origins: %w", err)
+	}
+	if a.dictionaries, err = dictionary.Load(cfg.WebSocket.Dictionaries); err != nil {
+		return nil, err
 	}
 	if a.engines, err = engine.New(cfg, a.routesInForce, o.Logger); err != nil {
 		return nil, err

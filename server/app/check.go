@@ -7,6 +7,7 @@ import (
 	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/consumers"
+	"github.com/gyrohq/gyro/server/dictionary"
 	"github.com/gyrohq/gyro/server/engine"
 )
 
@@ -27,5 +28,6 @@ func Check(cfg *config.Config) error {
 	if secure == nil && cfg.GRPCAPI.Enabled {
 		_, secure = store.Config(grpcAPIName+".tls", cfg.GRPCAPI.TLS)
 	}
-	return errors.Join(tokens, engines, secure, consumers.Check(cfg))
+	_, dictionaries := dictionary.Load(cfg.WebSocket.Dictionaries)
+	return errors.Join(tokens, engines, secure, dictionaries, consumers.Check(cfg))
 }

@@ -16,7 +16,9 @@ import (
 
 // webSocket is the endpoint of WebSocket clients.
 func (a *App) webSocket() *websocket.Handler {
-	return websocket.NewHandler(a.node, a.webSocketConfig(&a.cfg.WebSocket.WebSocketHandler))
+	cfg := a.webSocketConfig(&a.cfg.WebSocket.WebSocketHandler)
+	cfg.Dictionaries = a.dictionaries
+	return websocket.NewHandler(a.node, cfg)
 }
 
 // uniWebSocket is the endpoint of one-way WebSocket clients.

@@ -191,7 +191,17 @@ func (g *GRPCAPI) Open() bool { return g.Key == "" && len(g.Keys) == 0 && !g.JWK
 type WebSocket struct {
 	Disabled bool `key:"disabled" doc:"Do not serve WebSocket."`
 	WebSocketHandler
-	GoroutineDriver bool `key:"goroutine_driver" doc:"Serve every connection with goroutines of its own and all handshakes with net/http. For diagnosis: it costs memory and CPU."`
+	Dictionaries    []Dictionary `key:"dictionaries" doc:"What messages to clients that offer it are compressed against (docs/bandwidth.md#dictionaries). Gyro's own key."`
+	GoroutineDriver bool         `key:"goroutine_driver" doc:"Serve every connection with goroutines of its own and all handshakes with net/http. For diagnosis: it costs memory and CPU."`
+}
+
+// Dictionary is what messages to some clients are compressed against.
+type Dictionary struct {
+	Name           string `key:"name" doc:"Unique name."`
+	Profile        string `key:"profile" doc:"Profile that clients declare to get it; empty for those that declare none."`
+	Encoding       string `key:"encoding" enum:"json|protobuf" doc:"Encoding of their connections; required."`
+	File           string `key:"file" doc:"File that gyro dict train has made: 1 to 32768 bytes. All clients of the profile learn it. Required."`
+	AllowAnonymous bool   `key:"allow_anonymous" doc:"Clients without a user get it, too."`
 }
 
 // WebSocketHandler has what both WebSocket transports share.

@@ -170,6 +170,7 @@ var own = []struct{ keys, then string }{
 		"A backend that is down is asked by every client; the same holds for all other proxies."},
 	{"prometheus.namespace", "Names of metrics begin with `centrifugo_`."},
 	{"health.mode", "`/health` is 200 always; there is no `/health/live` and no `/health/ready`, so probes need their old paths."},
+	{"websocket.dictionaries", "Messages are not compressed against dictionaries; clients that offer it get them as others do."},
 	{"uni_poll.enabled", "There is no such transport: clients have to use `uni_sse` or `uni_http_stream` before the way back."},
 	{"sockjs.enabled", "There is no such transport: clients have to use another one before the way back."},
 	{"uni_sse.retry_min uni_sse.retry_max", "Events have neither `retry` nor `id`: an `EventSource` misses what is published while it is away."},
