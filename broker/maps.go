@@ -22,7 +22,7 @@ type Maps interface {
 	// Checks, offset, entry, stream and delivery are one atomic step per channel.
 	//
 	// The broker owns pub from here on, and sets its Offset and Time (if 0). A removal without Tags gets
-	// those of the entry. With MapOptions.Delta, the event's Prev is what the entry was before.
+	// those of the entry. With MapOptions.Delta, the event's Prev is what the entry was before, with its Tags.
 	// A change without Key, and options that an ephemeral map cannot have, are
 	// protocol.ErrorBadRequest.
 	Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error)

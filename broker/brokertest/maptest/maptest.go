@@ -486,6 +486,13 @@ func testDelta(f *fixture) {
 		}
 		f.equal(fmt.Sprint("base of change ", i), base, bases[i])
 	}
+	// By the tags of the base the node knows whether a subscriber with a filter has it.
+	tags := map[string]string{"t": "1"}
+	f.change(channel.Publication{Key: "a", Data: []byte("7"), Tags: tags}, o)
+	f.set("a", "8", o)
+	events := f.wantEvents("a=7@7", "a=8@8")
+	f.equal("tags of the base before", len(events[0].Prev.Tags), 0)
+	f.equal("tags of the base", events[1].Prev.Tags, tags)
 }
 
 // testOneWins has many publishers race for a key.
