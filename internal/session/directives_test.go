@@ -132,6 +132,9 @@ func (p *player) show() {
 			p.say("send %s", formatPush(r.Push))
 			continue
 		}
+		if p.conn.marked[r] {
+			p.say("frame with the dictionary")
+		}
 		p.say("send %s", formatReply(r))
 	}
 }
@@ -183,8 +186,8 @@ func handles(h *settings.Handles, names string) error {
 }
 
 // open json|protobuf [native-ping] [refuse] [random] [emulated|poll|one-way]
-// [disconnect-push]: a new connection in a new world. With refuse, its user has too many
-// connections.
+// [disconnect-push] [dictionary]: a new connection in a new world. With refuse, its user has too
+// many connections. With dictionary, clients of profile p may use one, in JSON.
 func (p *player) open(list, _ []string) error {
 	a := parseArgs(list)
 	p.enc = protocol.JSON
@@ -209,6 +212,9 @@ func (p *player) open(list, _ []string) error {
 	cfg := p.cfg
 	info := transport.Info{
 		Name: "test", Framer: framers[p.enc], NativePing: a.has("native-ping"), DisconnectPush: a.has("disconnect-push"),
+	}
+	if a.has("dictionary") {
+		info.Framer = new(bookFramer)
 	}
 	for name, mode := range map[string]transport.Mode{
 		"emulated": transport.Emulated, "poll": transport.Poll, "one-way": transport.OneWay,

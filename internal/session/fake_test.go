@@ -36,6 +36,37 @@ func (f *framer) Frame(buf []byte) []byte {
 
 var framers = [2]transport.Framer{new(framer), func() *framer { f := framer(protocol.Protobuf); return &f }()}
 
+// bookFramer is a framer whose connections may use a dictionary: its clients have the profile p.
+type bookFramer struct{ framer }
+
+func (f *bookFramer) Dictionaries() []transport.Dictionary { return []transport.Dictionary{new(book)} }
+
+// book is a dictionary whose frames begin with mark.
+type book struct{}
+
+const mark = 1
+
+func (b *book) ID() string               { return "D" }
+func (b *book) Framer() transport.Framer { return new(markingFramer) }
+func (b *book) Offer(req *protocol.ConnectRequest, user string) *protocol.Dictionary {
+	switch {
+	case req.Profile != "p" || user == "":
+		return nil
+	case req.Dict == b.ID():
+		return &protocol.Dictionary{ID: b.ID()}
+	}
+	return &protocol.Dictionary{ID: b.ID(), DataB64: "data"}
+}
+
+type markingFramer struct{ framer }
+
+func (f *markingFramer) Headroom() int { return 1 }
+func (f *markingFramer) Costly() bool  { return true }
+func (f *markingFramer) Frame(buf []byte) []byte {
+	buf[0] = mark
+	return f.framer.Frame(buf)
+}
+
 // fakeConn is a connection whose peer takes room bytes; < 0 for all.
 type fakeConn struct {
 	room   int
@@ -44,6 +75,7 @@ type fakeConn struct {
 	closed *protocol.Disconnect
 	events func(string) // pauses
 	bare   bool         // bare pushes are expected
+	marked map[*protocol.Reply]bool
 }
 
 func (c *fakeConn) Write(frames [][]byte) (n int, err error) {
@@ -97,6 +129,10 @@ func (c *fakeConn) replies(e protocol.Encoding) []*protocol.Reply {
 		}
 		message := c.got[:n]
 		c.got = c.got[n:]
+		marked := e == protocol.JSON && message[0] == mark
+		if marked {
+			message = message[1:]
+		}
 		if e == protocol.JSON && !codec.ValidJSON(message) {
 			panic("not JSON: " + string(message))
 		}
@@ -112,7 +148,12 @@ func (c *fakeConn) replies(e protocol.Encoding) []*protocol.Reply {
 		if err != nil || len(rest) > 0 {
 			panic(errors.Join(errors.New("undecodable: "+string(message)), err))
 		}
-		out = append(out, r)
+		if out = append(out, r); marked {
+			if c.marked == nil {
+				c.marked = make(map[*protocol.Reply]bool)
+			}
+			c.marked[r] = true
+		}
 	}
 }
 
