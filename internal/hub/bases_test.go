@@ -26,6 +26,7 @@ type chooser struct {
 	fail   func(format string, a ...any)
 	// full, patched and based count what it got.
 	full, patched, based int
+	bytes                int
 	fresh                bool // it does not compare, because the test measures
 }
 
@@ -46,6 +47,7 @@ func (s *chooser) Deliver(d *hub.Delivery) {
 		s.fail("%v", err)
 	}
 	s.last = d.Pub.Offset
+	s.bytes += len(frame)
 	switch extra {
 	case 0:
 		s.full++
@@ -291,6 +293,11 @@ func BenchmarkFilteredDelta(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		s.publish(&pubs[i%len(pubs)])
 	}
+	bytes, messages := 0, 0
+	for _, sub := range s.subs {
+		bytes, messages = bytes+sub.bytes, messages+sub.full+sub.patched+sub.based
+	}
+	b.ReportMetric(float64(bytes)/float64(messages), "bytes/message")
 }
 
 // Fatalf implements what envelope.open reports to.
