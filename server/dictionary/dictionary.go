@@ -8,6 +8,7 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/material"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -44,7 +45,7 @@ func load(c config.Dictionary) (*websocket.Dictionary, error) {
 	case c.File == "":
 		return nil, errors.New("file: is required; gyro dict train makes one")
 	}
-	data, err := config.ReadFile(c.File)
+	data, err := material.ReadFile(c.File)
 	if err != nil {
 		return nil, fmt.Errorf("file: %w", err)
 	}
