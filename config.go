@@ -122,6 +122,8 @@ type Config struct {
 	// most, and then fail with ErrorTooManyRequests. With any limit, identical reads at
 	// the same time share a round trip. Default 512; negative: no limit.
 	EngineConcurrency int
+	// PollConcurrency is how many calls of SharedPoll.Poll may be in progress; further ones wait. Default 64.
+	PollConcurrency int
 	// ConnectDisconnects are the disconnects of clients with one-way transports, which get no
 	// error, if they cannot connect because of the error with that code. Default, also for
 	// errors with other codes: 3005 for 109 and 110, 3013 for 111, 3507 for 103, else 3004.
@@ -158,6 +160,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Concurrency = cmp.Or(c.Concurrency, 1)
 	c.CommandLimit = cmp.Or(c.CommandLimit, 64)
 	c.EngineConcurrency = cmp.Or(c.EngineConcurrency, 512)
+	c.PollConcurrency = cmp.Or(c.PollConcurrency, 64)
 	c.Logger = logging.Wrap(c.Logger)
 	return c, errors.Join(c.setEngines(), c.check())
 }
@@ -177,6 +180,7 @@ func (c *Config) check() error {
 	}{
 		{"ChannelLimit", c.ChannelLimit}, {"ChannelMaxLength", c.ChannelMaxLength},
 		{"QueueMaxSize", c.QueueMaxSize}, {"Concurrency", c.Concurrency}, {"CommandLimit", c.CommandLimit},
+		{"PollConcurrency", c.PollConcurrency},
 	} {
 		if f.value < 1 {
 			bad("%s (%d) must be at least 1", f.name, f.value)

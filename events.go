@@ -198,7 +198,8 @@ type SubscribeEvent struct {
 	Data  []byte
 	// Positioned, Recoverable and JoinLeave are what the client asks for.
 	Positioned, Recoverable, JoinLeave bool
-	// Type of subscription that the client asks for: always 0, a stream.
+	// Type of subscription that the client asks for: channel.TypeStream, a channel.MapKind, or
+	// channel.TypeSharedPoll.
 	Type int32
 }
 

@@ -2,8 +2,6 @@ package gyro
 
 import (
 	"errors"
-	"reflect"
-	"slices"
 
 	"github.com/gyrohq/gyro/broker"
 )
@@ -31,26 +29,6 @@ func (n *Node) Health() []Health {
 		parts = append(parts, health()...)
 	}
 	return parts
-}
-
-// healths returns the Health functions of the engines, each engine's once.
-func healths(engines ...broker.Engine) (list []func() []Health) {
-	var seen []broker.Engine // of comparable types
-	for _, e := range engines {
-		if e == nil {
-			continue
-		}
-		if reflect.ValueOf(e).Comparable() {
-			if slices.Contains(seen, e) {
-				continue
-			}
-			seen = append(seen, e)
-		}
-		if health := e.Describe().Health; health != nil {
-			list = append(list, health)
-		}
-	}
-	return list
 }
 
 func (n *Node) loopHealth() Health {

@@ -18,12 +18,14 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/fanout"
 	"github.com/gyrohq/gyro/internal/fill"
+	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/members"
 	"github.com/gyrohq/gyro/internal/metered"
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/internal/position"
 	"github.com/gyrohq/gyro/internal/pulse"
 	"github.com/gyrohq/gyro/internal/rules"
+	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -41,6 +43,7 @@ type Node struct {
 	health    []func() []Health // of the engines
 	positions *position.Checker
 	fanout    *fanout.Fanout
+	polls     *sharedpoll.Polls
 	pulse     *pulse.Pulse
 	cluster   *cluster.Cluster
 	member    *members.Member
@@ -64,7 +67,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	cfg.Handlers = cfg.Handlers.intercepted(cfg.Interceptors, cfg.Logger)
 	n := &Node{cfg: cfg, uid: uuid.NewString(), ended: make(chan struct{})}
-	n.health = healths(cfg.Broker, cfg.Presence, cfg.Controller)
+	n.health = pulse.Healths(cfg.Broker, cfg.Presence, cfg.Controller)
 	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, cfg.Observer.Totals, cfg.Logger)
 	n.rules = &rules.Rules{Channel: cfg.Channel, Binary: cfg.Binary, Tracked: n.engines.Routes.IsMarked, Log: cfg.Logger}
 	n.engines.MetaTTL, n.maps = n.rules.MetaTTL, n.rules.Maps(n.engines.Maps)
@@ -80,7 +83,12 @@ func New(cfg Config) (*Node, error) {
 	}
 	n.loops = onloop.Lead(n.clients)
 	loops := n.clients.Loops()
-	n.fanout = &fanout.Fanout{Routes: n.engines.Routes, Loops: loops}
+	n.polls = &sharedpoll.Polls{Broker: n.engines.Broker, Table: sharedpoll.New(sharedpoll.Config{
+		Loops: len(loops), Post: func(loop int, m *hub.Message) { loops[loop].PostMessage(m) }, Check: n.rules.Keyed,
+		Concurrency: cfg.PollConcurrency, Polled: cfg.Observer.Polled, Panicked: n.clients.Panicked, Log: cfg.Logger,
+	})}
+	n.clients.SetPolls(n.polls.Table)
+	n.fanout = &fanout.Fanout{Routes: n.engines.Routes, Loops: loops, Keyed: n.polls.Take}
 	n.positions = position.New(position.Config{
 		Broker: n.engines.Broker, Routes: n.engines.Routes, Rounds: settings.Rounds, Post: n.fanout.Post,
 		Delay: cfg.PositionCheckDelay, Log: cfg.Logger,
@@ -91,12 +99,7 @@ func New(cfg Config) (*Node, error) {
 		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),
 		Registry: n.clients, Routes: n.engines.Routes, Survey: n.answer,
 	}
-	if cfg.Controller == nil {
-		cfg.Controller = n.engines.Traits.Control
-	}
-	if t := cfg.Observer.Totals; t != nil && cfg.Controller != nil {
-		cfg.Controller = metered.Controller(cfg.Controller, t)
-	}
+	cfg.Controller = metered.Controller(cmp.Or(cfg.Controller, n.engines.Traits.Control), cfg.Observer.Totals)
 	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: n.member, Logger: cfg.Logger})
 	return n, nil
 }
@@ -184,6 +187,7 @@ func (n *Node) end(ctx context.Context) {
 	n.cluster.Close()
 	n.pulse.End()
 	n.positions.Close() // before the loops, to which it posts
+	n.polls.Close()     // likewise
 	n.clients.Close()
 	n.engines.Close()
 	n.endErr = n.engines.Broker.Close(ctx)

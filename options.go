@@ -40,6 +40,7 @@ type (
 	//	BatchMaxDelay, BatchMaxSize    several messages leave in one write, with BatchFlushLatest the newest alone
 	//	PublishDebounce                how often the client publishes at most
 	//	Map                            the channel is a map, see docs/maps.md
+	//	Poll                           the client tracks keys, see docs/shared-poll.md
 	//	PresenceMaps                   maps that show who is in the channel
 	//	Source                         a mark of the application
 	SubscribeOptions = channel.SubscribeOptions

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/batch"
 	"github.com/gyrohq/gyro/internal/rules"
 )
@@ -39,6 +40,10 @@ func (n *Node) publish(ctx context.Context, ch string, data []byte, checked bool
 // Maps changes and reads the maps of the broker, with the checks of Publish. If the broker has none, its
 // methods return ErrorNotAvailable.
 func (n *Node) Maps() broker.Maps { return n.maps }
+
+// Polls publishes values of keys in shared poll channels (SubscribeOptions.Poll). A Publish with an empty channel or key,
+// or without a version, is ErrorBadRequest.
+func (n *Node) Polls() channel.Polls { return n.polls }
 
 // Broadcast publishes the same data into many channels; the results are in the order of
 // channels. A failure in one channel does not affect the others.

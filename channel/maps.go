@@ -140,10 +140,19 @@ type PresenceMap struct {
 	Options MapOptions
 }
 
-// Kind is what the entries of the channel are; 0 if it is not a map.
-func (o *SubscribeOptions) Kind() MapKind {
-	if o.Map == nil {
-		return 0
+// Types of subscriptions, as clients ask for them, besides those of MapKind.
+const (
+	TypeStream     int32 = 0
+	TypeSharedPoll int32 = 4
+)
+
+// Type of subscription that the options make.
+func (o *SubscribeOptions) Type() int32 {
+	switch {
+	case o.Poll != nil:
+		return TypeSharedPoll
+	case o.Map != nil:
+		return int32(o.Map.Kind)
 	}
-	return o.Map.Kind
+	return TypeStream
 }

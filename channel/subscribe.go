@@ -75,6 +75,10 @@ type SubscribeOptions struct {
 	// whatever that says. RecoveryMode, AutoRecover, RecoverSince, Data and Publications mean nothing then.
 	Map *MapSubscription
 
+	// Poll is set if the client tracks keys of the channel; see SharedPoll. Only clients subscribe to such
+	// channels. All that belongs to a stream or a map means nothing then.
+	Poll *SharedPoll
+
 	// PresenceMaps show who is in the channel; see PresenceMap.
 	PresenceMaps []PresenceMap
 

@@ -36,6 +36,9 @@ type Observer struct {
 	// on loops and other goroutines, and must not block. Answers of handlers with codes of
 	// the application's own are refusals only if they are made by refusal.Because.
 	Refused func(f *refusal.Refusal)
+	// Polled is told of the calls by which the node asks for the keys of shared poll channels, and of what
+	// else happens there. It is called on goroutines of the node, and must not block.
+	Polled func(p *Polled)
 }
 
 // Effect is a call of a handler or of an engine, on behalf of a client.

@@ -249,6 +249,20 @@ func (x *executor) SubRefresh(e *effect.SubRefresh) {
 	e.Err = command(x, "SubRefresh", e.Channel, e, Application.SubRefresh)
 }
 
+func (x *executor) Track(e *effect.Track, inline bool) bool {
+	if len(e.Request.Track) == 0 || inline {
+		return len(e.Request.Track) == 0
+	}
+	ask := e.Ask(x.id.String(), x.session.User())
+	e.Err = command(x, "Track", e.Request.Channel, e, func(_ Application, ctx context.Context, _ *Client, e *effect.Track) error {
+		return e.Poll.Track(ctx, ask)
+	})
+	if e.Err == nil {
+		e.Answer(ask)
+	}
+	return true
+}
+
 // command calls the handler of an effect that is never done inline. call is the method of
 // Application that does so.
 func command[E effect.Effect](x *executor, name, ch string, e E, call func(app Application, ctx context.Context, c *Client, e E) error) error {

@@ -7,8 +7,10 @@ import (
 
 	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/protocol"
@@ -25,7 +27,7 @@ type Loop struct {
 	// users are the authenticated clients by user.
 	users    map[string][]*Client
 	sessions sessions
-	scratch  session.Scratch
+	scratch  scratch.Scratch
 	counts   *counting.Counter // nil without an observer of turns
 	// first of the list of all connections, and their number.
 	first       *Client
@@ -156,6 +158,9 @@ func (l *Loop) drain(most int) {
 // the watcher of a socket that panicked.
 func (l *Loop) panicked(subject, reason any, stack []byte) {
 	c := l.entered
+	if t, ok := subject.(interface{ Owner() hub.Subscriber }); ok {
+		subject = t.Owner()
+	}
 	switch e := subject.(type) {
 	case *env:
 		c = e.client()

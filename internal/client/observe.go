@@ -91,6 +91,7 @@ var kinds = map[string]string{
 	"Connecting": "connection refused", "Subscribe": "subscribe refused", "Publish": "publish refused",
 	"Presence": "presence refused", "PresenceStats": "presence stats refused", "History": "history refused",
 	"RPC": "RPC refused", "Message": "message refused", "Refresh": "refresh refused", "SubRefresh": "subscription refresh refused",
+	"Track": "track refused",
 }
 
 // answerCode is the code of what the client is told of err; 0 if err is no answer.

@@ -20,6 +20,8 @@ import (
 	"github.com/gyrohq/gyro/internal/once"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/settings"
+	"github.com/gyrohq/gyro/internal/sharedpoll"
+	"github.com/gyrohq/gyro/internal/tracking"
 	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
@@ -87,6 +89,13 @@ func New(cfg Config) *Registry {
 		r.loops = append(r.loops, l)
 	}
 	return r
+}
+
+// SetPolls sets where the shared poll channels are. It is called once, before Open.
+func (r *Registry) SetPolls(t *sharedpoll.Table) {
+	for i, l := range r.loops {
+		l.scratch.Place = tracking.Place{Hub: l.Hub(), Loop: i, Table: t}
+	}
 }
 
 // Loops of the node.

@@ -64,6 +64,7 @@ type Executor interface {
 	Message(e *Message)
 	Refresh(e *Refresh)
 	SubRefresh(e *SubRefresh)
+	Track(e *Track, inline bool) (done bool)
 }
 
 type (
@@ -193,6 +194,19 @@ type (
 	// Refresh asks the application to prolong the connection.
 	Refresh struct{ Renewal }
 
+	// Track asks the application whether the client may track keys of a channel. Without keys, it only
+	// waits for those before it.
+	Track struct {
+		Request *protocol.SubRefreshRequest
+		Poll    *channel.SharedPoll
+		// out
+		ExpireAt []int64 // of the keys of each batch, Unix seconds; 0: never
+		Err      error
+
+		ID  uint32
+		Ref any
+	}
+
 	// SubRefresh asks the application to prolong a subscription.
 	SubRefresh struct {
 		Channel string
@@ -241,8 +255,8 @@ func (u *Unfilled) Error() string { return "the empty stream was not filled: " +
 // Unwrap returns the application's error, which is the answer to the client.
 func (u *Unfilled) Unwrap() error { return u.Err }
 
-// AttachAnswer is the answer to a client after an attach has failed with err.
-func AttachAnswer(err error) error {
+// Answer to a client after an attach has failed with err.
+func Answer(err error) error {
 	if u, ok := errors.AsType[*Unfilled](err); ok {
 		return u.Err
 	}
@@ -330,6 +344,7 @@ func (*Subscribing) Traits() Traits { return Completes | Begins | Instant }
 func (*Attach) Traits() Traits      { return Completes | Begins | Continues | Instant }
 func (*Page) Traits() Traits        { return Completes | Begins | Continues | Instant }
 func (*Detach) Traits() Traits      { return Completes | Instant }
+func (*Track) Traits() Traits       { return Completes | Instant }
 func (*Undo) Traits() Traits        { return Continues | Instant }
 func (*Join) Traits() Traits        { return 0 }
 func (*Renew) Traits() Traits       { return Instant }
@@ -357,8 +372,30 @@ func (e *RPC) Execute(x Executor, _ bool) bool           { x.RPC(e); return true
 func (e *Message) Execute(x Executor, _ bool) bool       { x.Message(e); return true }
 func (e *Refresh) Execute(x Executor, _ bool) bool       { x.Refresh(e); return true }
 func (e *SubRefresh) Execute(x Executor, _ bool) bool    { x.SubRefresh(e); return true }
+func (e *Track) Execute(x Executor, inline bool) bool    { return x.Track(e, inline) }
 func (e *Renew) Execute(x Executor, inline bool) bool    { return x.Renew(e.Items, inline) }
 func (e *Close) Execute(x Executor, inline bool) bool    { return x.Close(e, inline) }
+
+// Ask returns what the application is asked.
+func (e *Track) Ask(client, user string) *channel.TrackRequest {
+	r := &channel.TrackRequest{Channel: e.Request.Channel, Client: client, User: user, Batches: make([]channel.TrackBatch, len(e.Request.Track))}
+	for i, b := range e.Request.Track {
+		keys := make([]string, len(b.Items))
+		for j, it := range b.Items {
+			keys[j] = it.Key
+		}
+		r.Batches[i] = channel.TrackBatch{Signature: b.Signature, Keys: keys}
+	}
+	return r
+}
+
+// Answer takes what the application has set.
+func (e *Track) Answer(r *channel.TrackRequest) {
+	e.ExpireAt = make([]int64, len(e.Request.Track))
+	for i := range e.ExpireAt {
+		e.ExpireAt[i] = channel.ToUnix(r.Batches[i].ExpireAt)
+	}
+}
 
 // Command is embedded in effects of commands that do not change the session, so that they may
 // overtake each other.

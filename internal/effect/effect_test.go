@@ -34,6 +34,7 @@ var traits = map[effect.Effect]effect.Traits{
 	&effect.Message{}:       command,
 	&effect.Refresh{}:       effect.Completes,
 	&effect.SubRefresh{}:    effect.Completes,
+	&effect.Track{}:         effect.Completes | effect.Instant,
 	&effect.Renew{}:         effect.Instant,
 	&effect.Close{}:         effect.Instant,
 }
@@ -109,6 +110,7 @@ func (r *reluctant) Detach(_ []effect.DetachItem, inline bool) (bool, error) {
 }
 func (r *reluctant) Page(_ *effect.Page, inline bool) bool        { return r.say("Page", inline) }
 func (r *reluctant) Renew(_ []effect.RenewItem, inline bool) bool { return r.say("Renew", inline) }
+func (r *reluctant) Track(_ *effect.Track, inline bool) bool      { return r.say("Track", inline) }
 func (r *reluctant) Close(_ *effect.Close, inline bool) bool      { return r.say("Close", inline) }
 func (r *reluctant) Join(*effect.Join)                            { r.say("Join", false) }
 func (r *reluctant) Publish(*effect.Publish)                      { r.say("Publish", false) }

@@ -15,9 +15,14 @@ type Fanout struct {
 	Loops  []*loop.Loop
 	// Lost starts a check of the positions in the channels for which match is true.
 	Lost func(match func(ch string) bool)
+	// Keyed takes a publication if it is of a shared poll channel.
+	Keyed func(ch string, p broker.PublicationEvent) bool
 }
 
 func (f *Fanout) HandlePublication(ch string, p broker.PublicationEvent) {
+	if f.Keyed(ch, p) {
+		return
+	}
 	m := hub.NewMessage()
 	m.Channel, m.Pub, m.Epoch, m.Memory = ch, p.Pub, p.Epoch, p.Memory
 	if p.Delta {

@@ -64,6 +64,8 @@ type Hub struct {
 	arena *outbox.Arena
 	bases baseTable
 	rooms map[string]*room
+	// keyed are the rooms of the keys of channels.
+	keyed map[address]*room
 	seats int
 
 	delivered uint64
@@ -85,8 +87,12 @@ type Hub struct {
 	held    int
 }
 
+// address of a key.
+type address struct{ channel, key string }
+
 type room struct {
 	channel string
+	key     string // empty: the room is that of the channel
 	subs    []Subscriber
 	sweep   *sweep // nil when nothing is being delivered
 }
@@ -112,43 +118,83 @@ func (h *Hub) Add(ch string, s Subscriber) {
 		r = &room{channel: ch}
 		h.rooms[ch] = r
 	}
-	*s.Seat() = Seat{room: r, index: int32(len(r.subs))}
-	r.subs = append(r.subs, s)
+	r.seat(s)
 	h.seats++
 }
 
-// Remove takes s from its seat, if it has one.
-func (h *Hub) Remove(s Subscriber) {
+// AddKey seats s, which must not sit anywhere, to get the messages of a key: those with Keyed. It returns
+// whether s is the first one that does. It does not count as a subscriber of the channel.
+func (h *Hub) AddKey(ch, key string, s Subscriber) (first bool) {
+	at := address{ch, key}
+	r := h.keyed[at]
+	if first = r == nil; first {
+		if h.keyed == nil {
+			h.keyed = make(map[address]*room)
+		}
+		r = &room{channel: ch, key: key}
+		h.keyed[at] = r
+	}
+	r.seat(s)
+	return first
+}
+
+func (r *room) seat(s Subscriber) {
+	*s.Seat() = Seat{room: r, index: int32(len(r.subs))}
+	r.subs = append(r.subs, s)
+}
+
+// find returns the room that a message is for; nil if there is none.
+func (h *Hub) find(m *Message) *room {
+	if m.Keyed {
+		return h.keyed[address{m.Channel, m.Pub.Key}]
+	}
+	return h.rooms[m.Channel]
+}
+
+// Remove takes s from its seat, if it has one. It returns whether s was the last one there.
+func (h *Hub) Remove(s Subscriber) (last bool) {
 	seat := s.Seat()
 	r := seat.room
 	if r == nil {
-		return
+		return false
 	}
 	if seat.base != 0 {
 		h.bases.release(seat)
 		h.bases.sweep(r)
 	}
-	last, hole := len(r.subs)-1, int(seat.index)
+	end, hole := len(r.subs)-1, int(seat.index)
 	if r.sweep != nil {
 		hole = r.sweep.vacate(hole)
 	}
-	if hole != last {
-		r.move(last, hole)
+	if hole != end {
+		r.move(end, hole)
 	}
-	r.subs[last] = nil
-	r.subs = r.subs[:last]
+	r.subs[end] = nil
+	r.subs = r.subs[:end]
 	*seat = Seat{}
-	h.seats--
+	if r.key == "" {
+		h.seats--
+	}
 	switch {
-	case last == 0:
-		delete(h.rooms, r.channel)
-		delete(h.windows, r)
-		h.bases.sweep(r)
-		if w := r.sweep; w != nil && w.place != 0 {
-			h.drop(w)
-		}
-	case cap(r.subs) > 64 && last < cap(r.subs)/4:
-		r.subs = append(make([]Subscriber, 0, 2*last), r.subs...)
+	case end == 0:
+		h.close(r)
+	case cap(r.subs) > 64 && end < cap(r.subs)/4:
+		r.subs = append(make([]Subscriber, 0, 2*end), r.subs...)
+	}
+	return end == 0
+}
+
+// close removes a room without subscribers.
+func (h *Hub) close(r *room) {
+	if r.key != "" {
+		delete(h.keyed, address{r.channel, r.key})
+		return
+	}
+	delete(h.rooms, r.channel)
+	delete(h.windows, r)
+	h.bases.sweep(r)
+	if w := r.sweep; w != nil && w.place != 0 {
+		h.drop(w)
 	}
 }
 
@@ -161,7 +207,7 @@ func (r *room) move(from, to int) {
 // Publish queues m for the subscribers that its channel has by the time of the delivery. If
 // the channel has a window, m is held back.
 func (h *Hub) Publish(m *Message) {
-	r := h.rooms[m.Channel]
+	r := h.find(m)
 	if r == nil {
 		m.done()
 		return

@@ -56,7 +56,9 @@ const (
 type Message struct {
 	Channel string
 	Kind    Kind
-	// Round in which the top of a check was read.
+	// Keyed: the publication is for those who track its key alone (Hub.AddKey).
+	Keyed bool
+	// Round in which the top of a check was read. Of a shared poll channel: the generation of its versions.
 	Round uint32
 	// Pub and Epoch of a publication; Prev is the base for a patch, or nil. In a check,
 	// Epoch and Pub.Offset are the top.

@@ -10,6 +10,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/via"
@@ -44,7 +45,7 @@ func (c *listener) Counts() *counting.Counter           { return nil }
 func (c *listener) Schedule(at int64)                   { c.loop.Schedule(c, at) }
 func (c *listener) Dirty()                              { c.loop.Dirty(&c.session) }
 func (c *listener) Pool() *outbox.Pool                  { return c.pool }
-func (c *listener) Scratch() *session.Scratch           { return new(session.Scratch) }
+func (c *listener) Scratch() *scratch.Scratch           { return new(scratch.Scratch) }
 func (c *listener) Do(e effect.Effect) bool             { c.todo = append(c.todo, e); return false }
 func (c *listener) Join(b *session.Subscription)        { c.loop.Hub().Add(b.Channel(), b) }
 func (c *listener) Part(b *session.Subscription)        { c.loop.Hub().Remove(b) }

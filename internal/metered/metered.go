@@ -146,8 +146,13 @@ func (p *presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, 
 	return p.PresenceManager.Stats(ctx, ch)
 }
 
-// Controller returns c, which counts the control messages in both directions.
-func Controller(c broker.Controller, t *observe.Totals) broker.Controller { return &controller{c, t} }
+// Controller returns c, which counts the control messages in both directions, unless c or t is nil.
+func Controller(c broker.Controller, t *observe.Totals) broker.Controller {
+	if c == nil || t == nil {
+		return c
+	}
+	return &controller{c, t}
+}
 
 type controller struct {
 	broker.Controller

@@ -30,13 +30,30 @@ var (
 	NoRefresh          = refusal.Because(protocol.DisconnectBadRequest, "", "the command has no token, or the server does not expect the client to refresh")
 	Since              = refusal.Because(protocol.ErrorBadRequest, "", "nothing is before offset 0: since.offset is 0 and reverse is set")
 	SubExpired         = refusal.Because(protocol.ErrorExpired, "", "the time at which the subscription is to expire is past")
-	NoMap              = refusal.Because(protocol.ErrorNotAvailable, "SubscribeOptions.Map", "the channel is no map")
-	MapType            = refusal.Because(protocol.ErrorBadRequest, "SubscribeOptions.Map", "the channel is not of the type that the client asks for")
-	ServerMap          = refusal.Because(protocol.ErrorBadRequest, "SubscribeOptions.Map", "the channel is a map, to which the client has to subscribe itself")
+	noPoll             = refusal.Because(protocol.ErrorNotAvailable, "SubscribeOptions.Poll", "the channel has no keys to track")
+	noMap              = refusal.Because(protocol.ErrorNotAvailable, "SubscribeOptions.Map", "the channel is no map")
+	otherType          = refusal.Because(protocol.ErrorBadRequest, "SubscribeOptions.Map", "the channel is not of the type that the client asks for")
+	ServerMap          = refusal.Because(protocol.ErrorBadRequest, "SubscribeOptions.Map", "the channel is a map, or has keys to track: the client has to subscribe itself")
 	NoCursor           = refusal.Because(protocol.ErrorPermissionDenied, "", "the command has a cursor, and the client reads no pages of this map")
 	Paging             = refusal.Because(protocol.ErrorConcurrentPagination, "", "another page of this map is being read for the client")
 	Late               = refusal.Because(protocol.DisconnectSlow, "MapSubscription.CatchUpTimeout", "the client took too long to catch up with the map")
 )
+
+// Type returns why a subscription of a type (channel.SubscribeOptions.Type) is not what a client has asked
+// for, or what the server may make; nil if it is.
+func Type(of, asked int32, serverSide bool) error {
+	switch {
+	case of != 0 && serverSide:
+		return ServerMap
+	case of == asked:
+		return nil
+	case asked == 4:
+		return noPoll
+	case of == 0:
+		return noMap
+	}
+	return otherType
+}
 
 // NoHandler is the reason of commands that the application has no handler for.
 func NoHandler(answer error, name string) error {

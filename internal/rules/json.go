@@ -47,6 +47,14 @@ func Payload(ch string, data []byte) (checked bool, err error) {
 	return !lines, nil
 }
 
+// Keyed checks the value of a key of a channel. checked is for channel.Publication.
+func (r *Rules) Keyed(ch string, data []byte) (checked bool, err error) {
+	if of, err := r.options(ch); err != nil || of.Binary {
+		return false, err
+	}
+	return Payload(ch, data)
+}
+
 // Value checks a payload that belongs to no channel; what is the name of its field.
 func (r *Rules) Value(what string, data []byte) error {
 	if r.Binary {

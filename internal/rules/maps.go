@@ -44,7 +44,7 @@ func (m *checkedMaps) Change(ctx context.Context, ch string, pub *channel.Public
 
 // ServerSubscribe checks the options of a subscription that the application makes for a client.
 func (r *Rules) ServerSubscribe(ch string, o *channel.SubscribeOptions) error {
-	if o.Map != nil {
+	if o.Type() != channel.TypeStream {
 		return reason.ServerMap
 	}
 	return r.Subscribe(ch, o)

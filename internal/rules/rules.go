@@ -150,6 +150,20 @@ func mapMisfit(m *channel.MapSubscription) string {
 // maxDebounce bounds SubscribeOptions.PublishDebounce.
 const maxDebounce = time.Hour
 
+// pollMisfit says what is wrong with a subscription to a shared poll channel; "" for nothing.
+func pollMisfit(p *channel.SharedPoll) string {
+	switch {
+	case p.Poll == nil:
+		return "Poll.Poll is required"
+	case p.Interval < 0 || p.MaxInterval < 0 || p.Timeout < 0 || p.KeyGrace < 0:
+		return fmt.Sprintf("Poll: Interval (%v), MaxInterval (%v), Timeout (%v) and KeyGrace (%v) must not be negative",
+			p.Interval, p.MaxInterval, p.Timeout, p.KeyGrace)
+	case p.BatchSize < 0 || p.MaxKeys < 0:
+		return fmt.Sprintf("Poll: BatchSize (%d) and MaxKeys (%d) must not be negative", p.BatchSize, p.MaxKeys)
+	}
+	return ""
+}
+
 // misfit says what is wrong with the options of a subscription to a channel; "" for nothing.
 func (r *Rules) misfit(o *channel.SubscribeOptions, of channel.Options) string {
 	const none = " needs history, and Config.Channel gives the channel none: its HistorySize and HistoryTTL are 0"
@@ -159,9 +173,12 @@ func (r *Rules) misfit(o *channel.SubscribeOptions, of channel.Options) string {
 		return fmt.Sprintf("PublishDebounce (%v) must not be negative, nor more than %v", o.PublishDebounce, maxDebounce)
 	case o.BatchFlushLatest && o.BatchMaxDelay <= 0 && o.BatchMaxSize <= 0:
 		return "BatchFlushLatest needs BatchMaxDelay or BatchMaxSize"
-	}
-	if o.Map != nil {
+	case o.Map != nil && o.Poll != nil:
+		return "Map contradicts Poll"
+	case o.Map != nil:
 		return mapMisfit(o.Map)
+	case o.Poll != nil:
+		return pollMisfit(o.Poll)
 	}
 	switch {
 	case known && o.Recoverable:

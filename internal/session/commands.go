@@ -197,6 +197,8 @@ func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	switch {
 	case !b.established():
 		s.refuse(id, req.Channel, reason.NotSubscribed)
+	case req.Type != 0 && b.terms.Keys != nil:
+		s.track(id, b, req)
 	case req.Type != 0 || !s.cfg.Handles.SubRefresh:
 		s.refuse(id, req.Channel, reason.NoHandler(protocol.ErrorNotAvailable, "SubRefresh"))
 	case !b.clientRefresh:

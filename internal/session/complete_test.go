@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -22,6 +23,7 @@ import (
 //	page: top=, pubs= (entries or changes), cursor=
 //	presence: here={"client":"user"…} as client=user words; presence_stats: clients= users=
 //	history: top=, pubs=; rpc: data=
+//	track: expires=SECONDS,… of the batches
 //	refresh, sub_refresh: expired, expire=, info=, tf={…}
 func (p *player) complete(e effect.Effect, a args, input []string) error {
 	err := outcome(a)
@@ -48,6 +50,13 @@ func (p *player) complete(e effect.Effect, a args, input []string) error {
 			e.State.Entries = pubs
 		} else {
 			e.History.Publications = pubs
+		}
+	case *effect.Track:
+		e.Err, e.ExpireAt = err, make([]int64, len(e.Request.Track))
+		for i, s := range strings.Split(a.str("expires"), ",") {
+			if seconds, err := strconv.Atoi(s); err == nil && seconds != 0 {
+				e.ExpireAt[i] = p.now/1e9 + int64(seconds)
+			}
 		}
 	case *effect.Detach:
 		e.Err = err
@@ -135,7 +144,7 @@ func (p *player) identity(who *effect.Identity, a args, input []string) error {
 // options of a subscription: positioned, recoverable, cache, auto, presence,
 // emit, push, expire=, info=, data=, delta, allow-tf, tf={…}, compact,
 // since=OFFSET:EPOCH, initial=[…], debounce=; map=data|clients|users, with ephemeral, page=,
-// min-page=, max-page=, live=, catch-up=.
+// min-page=, max-page=, live=, catch-up=; poll, with keep, keys=, no-track.
 func (p *player) options(a args) (channel.SubscribeOptions, error) {
 	o := channel.SubscribeOptions{
 		ExpireAt: channel.FromUnix(p.expiry(a)), ChanInfo: a.bytes("info"), Data: a.bytes("data"),
@@ -157,6 +166,14 @@ func (p *player) options(a args) (channel.SubscribeOptions, error) {
 			Ephemeral: a.has("ephemeral"), PageSize: int(a.num("page", 0)), MinPageSize: int(a.num("min-page", 0)),
 			MaxPageSize: int(a.num("max-page", 0)), LiveLimit: int(a.num("live", 0)),
 			CatchUpTimeout: a.dur("catch-up", 0),
+		}
+	}
+	if a.has("poll") {
+		o.Poll = &channel.SharedPoll{
+			Versioned: true, KeepLatest: a.has("keep"), MaxKeys: int(a.num("keys", 0)), Linger: -1, Poll: neverPolled,
+		}
+		if !a.has("no-track") {
+			o.Poll.Track = func(context.Context, *channel.TrackRequest) error { return nil }
 		}
 	}
 	if initial := a.str("initial"); initial != "" {

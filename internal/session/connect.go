@@ -10,6 +10,7 @@ import (
 	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
+	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -82,7 +83,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 		return
 	}
 	if len(who.Subs) == 0 {
-		result := &s.env.Scratch().connect
+		result := &s.env.Scratch().Connect
 		*result = s.via.Result(e.Request, s.user, who.Data)
 		s.connectDone(e.ID, result)
 		return
@@ -127,9 +128,9 @@ func (s *Session) connectAttached(e *effect.Attach) {
 	for _, it := range e.Items {
 		err := it.Err
 		if err != nil {
-			err = effect.AttachAnswer(err)
+			err = effect.Answer(err)
 		} else {
-			result.Subs[it.Channel], err = attaching(it).recovered(it, &budget, new(subscribed))
+			result.Subs[it.Channel], err = attaching(it).recovered(it, &budget, new(scratch.Subscribed))
 		}
 		if err != nil {
 			s.connectFailed(e.ID, err)

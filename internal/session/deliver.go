@@ -19,7 +19,7 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 	switch m.Kind {
 	case hub.KindPublication:
 	case hub.KindCheck:
-		if !b.at.Check(m.Message) {
+		if !b.terms.Keys.Current(m.Message) || b.terms.Keys == nil && !b.at.Check(m.Message) {
 			b.insufficientState()
 		}
 		return
@@ -46,7 +46,7 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 // and no position can miss the others, it delivers those.
 func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 	if batch.Latest() && b.state == subLive && !b.at.Positioned {
-		batch.Newest(b.lets, b.Deliver)
+		batch.Newest(b.terms.Lets, b.Deliver)
 		return true
 	}
 	if b.state != subLive || !batch.Plain() || b.terms.Filtered() || b.at.Form&hub.Escaped != 0 || b.at.Form&hub.Marked != 0 && !bookmarks.Alone(&b.s.subs, b) {

@@ -1,9 +1,11 @@
 package session_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strconv"
 	"strings"
@@ -14,6 +16,8 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/settings"
+	"github.com/gyrohq/gyro/internal/sharedpoll"
+	"github.com/gyrohq/gyro/internal/tracking"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -34,6 +38,7 @@ type player struct {
 	shown   int64 // the time that the output mentioned last
 	effects []effect.Effect
 	out     []string
+	polls   *sharedpoll.Table
 }
 
 // The directives; their arguments are explained at the methods.
@@ -63,6 +68,7 @@ var directives = map[string]func(p *player, a []string, input []string) error{
 	"share":       (*player).share,
 	"resume":      (*player).resume,
 	"hub":         (*player).showHub,
+	"value":       (*player).value,
 	"fed":         (*player).fed,
 	"feed-ended":  (*player).feedEnded,
 }
@@ -79,6 +85,13 @@ func newPlayer() *player {
 		ChannelLimit: 128, ChannelMaxLength: 255, QueueMaxSize: 1 << 20, CommandLimit: 64,
 		PendingMaxSize: 1 << 20, Handles: all,
 	}}
+}
+
+// close ends what the last connection left.
+func (p *player) close() {
+	if p.polls != nil {
+		p.polls.Close()
+	}
 }
 
 // play does one step and returns what came of it.
@@ -209,6 +222,8 @@ func (p *player) open(list, _ []string) error {
 		},
 	}
 	p.env.refused = func(l observe.Limit, ch string) { p.say("%s", strings.TrimSpace("refused "+l.String()+" "+ch)) }
+	p.close()
+	p.polls = newPolls(p.env)
 	cfg := p.cfg
 	info := transport.Info{
 		Name: "test", Framer: framers[p.enc], NativePing: a.has("native-ping"), DisconnectPush: a.has("disconnect-push"),
@@ -546,6 +561,39 @@ func (p *player) resume(_, _ []string) error {
 func (p *player) showHub(_, _ []string) error {
 	p.say("%d in the hub, registered %d", p.env.hub.Subscribers(), p.env.register)
 	return nil
+}
+
+// newPolls returns the shared poll channels of one session. The application never answers: values are published.
+func newPolls(e *fakeEnv) *sharedpoll.Table {
+	t := sharedpoll.New(sharedpoll.Config{
+		Loops: 1, Concurrency: 1, Log: slog.New(slog.DiscardHandler), Check: func(string, []byte) (bool, error) { return true, nil },
+		Post: func(_ int, m *hub.Message) {
+			e.hub.Publish(m)
+			e.hub.Deliver(math.MaxInt)
+		},
+	})
+	e.scratch.Place = tracking.Place{Hub: e.hub, Table: t}
+	return t
+}
+
+// neverPolled is the application of a channel whose values are published.
+func neverPolled(ctx context.Context, _ string, _ []channel.PolledKey) (channel.PollAnswer, error) {
+	<-ctx.Done()
+	return channel.PollAnswer{}, ctx.Err()
+}
+
+// value CHANNEL KEY VERSION data=…|removed [epoch=…]: a value of a key is published.
+func (p *player) value(list, _ []string) error {
+	version, err := strconv.ParseUint(list[2], 10, 64)
+	if err != nil {
+		return err
+	}
+	c, a := p.polls.Find(list[0]), parseArgs(list[3:])
+	if c == nil {
+		return errors.New("nobody tracks keys there")
+	}
+	c.Publish(a.str("epoch"), channel.KeyValue{Key: list[1], Version: version, Data: a.bytes("data"), Removed: a.has("removed")})
+	return a.leftover()
 }
 
 // fakeFeed says when it is closed.

@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -175,7 +176,7 @@ type fakeEnv struct {
 	now      *int64
 	hub      *hub.Hub
 	pool     *outbox.Pool
-	scratch  session.Scratch
+	scratch  scratch.Scratch
 	random   *rand.Rand // nil: the first moment
 	at       int64
 	dirty    bool
@@ -205,7 +206,7 @@ func (e *fakeEnv) Now() int64                { return *e.now }
 func (e *fakeEnv) Schedule(at int64)         { e.at = at }
 func (e *fakeEnv) Dirty()                    { e.dirty = true }
 func (e *fakeEnv) Pool() *outbox.Pool        { return e.pool }
-func (e *fakeEnv) Scratch() *session.Scratch { return &e.scratch }
+func (e *fakeEnv) Scratch() *scratch.Scratch { return &e.scratch }
 func (e *fakeEnv) Do(f effect.Effect) bool   { return e.do(f) }
 func (e *fakeEnv) Unregister()               { e.register-- }
 func (e *fakeEnv) SessionID() string         { return "secret of " + e.id }

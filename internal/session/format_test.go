@@ -129,6 +129,8 @@ func formatEffect(e effect.Effect) string {
 		return "refresh" + when(e.ClientSide, "token="+e.Token)
 	case *effect.SubRefresh:
 		return "sub_refresh " + e.Channel + when(e.ClientSide, "token="+e.Token)
+	case *effect.Track:
+		return "track " + text(e.Request)
 	case *effect.Renew:
 		slices.SortFunc(e.Items, func(a, b effect.RenewItem) int { return cmp.Compare(a.Channel, b.Channel) })
 		return "renew " + list(e.Items, func(it effect.RenewItem) string { return it.Channel + " " + formatInfo(it.Info) })

@@ -8,6 +8,7 @@ import (
 	"github.com/gyrohq/gyro/internal/phases"
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
+	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -26,9 +27,6 @@ type catchup struct {
 	// page is the last one, for the reply that goes live.
 	page phases.Page
 }
-
-// typeUsers is the last of the types of maps in SubscribeRequest.
-const typeUsers = int32(channel.MapUsers)
 
 // catching reports whether the client catches up with a map. b may be nil.
 func (b *Subscription) catching() bool { return b != nil && b.state == subCatching }
@@ -54,7 +52,8 @@ func (s *Session) mapRequest(id uint32, req *protocol.SubscribeRequest) bool {
 		s.env.Explain(reason.CommandRefused, b.channel, reason.Paging)
 		s.finish(id, reason.Paging, protocol.Reply{})
 	default:
-		if err := b.refilter(req); err != nil {
+		var err error
+		if b.terms, err = b.terms.Refiltered(b.setup.opts, req.Tf); err != nil {
 			s.env.Explain(reason.CommandRefused, b.channel, err)
 			s.finish(id, err, protocol.Reply{})
 			return true
@@ -74,19 +73,6 @@ func (s *Session) sweep(b *Subscription) {
 	if b.catching() && !b.setup.catchup.reading && b.setup.catchup.Late(s.env.Now()) {
 		s.quit(b, protocol.UnsubscribeServer, 0)
 	}
-}
-
-// refilter replaces the client's tags filter by that of a later request.
-func (b *Subscription) refilter(req *protocol.SubscribeRequest) error {
-	if req.Tf == nil {
-		return nil
-	}
-	t := *b.terms
-	err := t.SetFilters(b.setup.opts, req.Tf)
-	if err == nil {
-		b.terms = t.Shared()
-	}
-	return err
 }
 
 // catchUp begins when the application has decided.
@@ -149,9 +135,9 @@ func (s *Session) paged(e *effect.Page) {
 	case err != nil:
 		err = protocol.ErrorInternal // logged where it happened
 	case e.Changes == nil:
-		page, live, err = c.Entries(e.State, b.lets)
+		page, live, err = c.Entries(e.State, b.terms.Lets)
 	default:
-		page, live, err = c.Changes(e.History, b.lets)
+		page, live, err = c.Changes(e.History, b.terms.Lets)
 	}
 	switch {
 	case err != nil:
@@ -164,15 +150,10 @@ func (s *Session) paged(e *effect.Page) {
 	}
 }
 
-// lets reports whether the filters let a publication through.
-func (b *Subscription) lets(p *channel.Publication) bool {
-	return !b.terms.Filtered() || b.terms.Passes(p.Tags)
-}
-
 func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
-	room := &s.env.Scratch().subscribed
-	defer room.reset()
-	r, c := &room.result, b.setup.catchup
+	room := &s.env.Scratch().Subscribed
+	defer room.Reset()
+	r, c := &room.Result, b.setup.catchup
 	*r = protocol.SubscribeResult{
 		Type: int32(channel.MapData), Phase: b.setup.subscribing.Request.Phase,
 		Cursor: page.Cursor, Epoch: page.Position.Epoch, Offset: page.Position.Offset,
@@ -181,7 +162,7 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
 	if r.Phase == phases.State {
 		err = b.putEntries(room, page)
 	} else {
-		r.Publications, err = room.missed.Whole(page.Publications, b.at.Form, s.via.Framer.Encoding())
+		r.Publications, err = room.Missed.Whole(page.Publications, b.at.Form, s.via.Framer.Encoding())
 	}
 	if err != nil {
 		s.giveUp(b, id, err)
@@ -199,8 +180,8 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
 }
 
 // caughtUp completes the result that makes the subscription live.
-func (b *Subscription) caughtUp(of *subscribed) error {
-	was, r := b.setup, &of.result
+func (b *Subscription) caughtUp(of *scratch.Subscribed) error {
+	was, r := b.setup, &of.Result
 	r.Type, r.Positioned, r.Data, r.Expires, r.TTL = int32(channel.MapData), false, nil, false, 0
 	r.WasRecovering = was.subscribing.Request.Recover && was.subscribing.Request.Phase != phases.State
 	r.Recovered = r.WasRecovering
@@ -209,13 +190,13 @@ func (b *Subscription) caughtUp(of *subscribed) error {
 
 // putEntries puts the entries of a page into a result. All subscribers of the loop share its encoding, unless
 // they filter.
-func (b *Subscription) putEntries(of *subscribed, page *phases.Page) error {
+func (b *Subscription) putEntries(of *scratch.Subscribed, page *phases.Page) error {
 	share := !b.terms.Filtered() && !b.setup.opts.Map.Ephemeral
 	key := pages.Key{
 		Channel: b.channel, Cursor: page.From, Limit: page.Limit, Top: page.Top, Since: page.Position.Offset,
 		Form: b.at.Form & hub.Escaped, Encoding: b.s.via.Framer.Encoding(),
 	}
-	return b.s.env.Scratch().pages.Fill(&of.result, key, page.Publications, share, &of.entries)
+	return b.s.env.Scratch().Pages.Fill(&of.Result, key, page.Publications, share, &of.Entries)
 }
 
 // giveUp answers a command with an error, and has the client begin anew.

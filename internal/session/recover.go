@@ -5,6 +5,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
+	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -13,9 +14,9 @@ import (
 // after the reply, so nothing is merged. budget is how many bytes the publications may take;
 // recovered subtracts what they take. The error is the reply or the disconnect that the client
 // gets instead.
-func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *subscribed) (r *protocol.SubscribeResult, err error) {
+func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch.Subscribed) (r *protocol.SubscribeResult, err error) {
 	defer func() { b.s.env.Explain(reason.CommandRefused, b.channel, err) }()
-	was, r := b.setup, &of.result
+	was, r := b.setup, &of.Result
 	b.result(r, it)
 	r.WasRecovering = was.subscribing.Request.Recover || was.recovers()
 	var missed []*channel.Publication
@@ -41,14 +42,14 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *subscri
 	} else if len(missed) > 0 {
 		b.at.Received(missed[len(missed)-1].Offset)
 	}
-	if r.Publications, err = of.missed.Make(missed, b.at.Form, b.s.via.Framer.Encoding()); err == nil && was.catchup != nil {
+	if r.Publications, err = of.Missed.Make(missed, b.at.Form, b.s.via.Framer.Encoding()); err == nil && was.catchup != nil {
 		err = b.caughtUp(of)
 	}
 	return r, err
 }
 
 // recoveredAlone is recovered for a reply with a single subscription.
-func (b *Subscription) recoveredAlone(it *effect.AttachItem, of *subscribed) (*protocol.SubscribeResult, error) {
+func (b *Subscription) recoveredAlone(it *effect.AttachItem, of *scratch.Subscribed) (*protocol.SubscribeResult, error) {
 	budget := recovery.Budget(b.s.cfg.QueueMaxSize, 1)
 	return b.recovered(it, &budget, of)
 }

@@ -41,9 +41,10 @@ func playFile(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := newPlayer()
+	defer p.close()
 	var (
 		out  strings.Builder
-		p    = newPlayer()
 		rest = strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 		line int
 	)

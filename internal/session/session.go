@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
@@ -37,7 +38,7 @@ type Env interface {
 	// Pool of the owner's queues.
 	Pool() *outbox.Pool
 	// Scratch of the loop, which nobody else uses while a method of the session runs.
-	Scratch() *Scratch
+	Scratch() *scratch.Scratch
 	// Do does an effect at once and returns true, or starts it and returns false. Only in
 	// the second case the owner calls Complete for it.
 	Do(e effect.Effect) (done bool)
@@ -151,8 +152,10 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 	case cmd.Connect != nil, cmd.ID == 0 && *cmd != (protocol.Command{Send: cmd.Send}):
 		// A second connect, or a command that needs a reply but has no id.
 		s.refuse(0, "", reason.NoID)
-	case cmd.Ping != nil:
-		s.strayPing(cmd)
+	case cmd.Ping != nil && *cmd == (protocol.Command{ID: cmd.ID, Ping: cmd.Ping}):
+		s.refuse(0, "", reason.UnknownCommand)
+	case cmd.Ping != nil: // the protocol has it, but does not use it
+		s.refuse(cmd.ID, "", reason.Ping)
 	case cmd.Subscribe != nil:
 		s.subscribe(cmd.ID, cmd.Subscribe)
 	case cmd.Unsubscribe != nil:
@@ -176,17 +179,6 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 	default:
 		s.refuse(0, "", reason.UnknownCommand)
 	}
-}
-
-// strayPing answers the ping command, which the protocol has but does not use.
-func (s *Session) strayPing(cmd *protocol.Command) {
-	only := *cmd
-	only.ID, only.Ping = 0, nil
-	if only == (protocol.Command{}) {
-		s.refuse(0, "", reason.UnknownCommand)
-		return
-	}
-	s.refuse(cmd.ID, "", reason.Ping)
 }
 
 // do starts an effect that belongs to a command and is completed.
@@ -249,6 +241,8 @@ func (s *Session) take(e effect.Effect) {
 		s.refreshed(e)
 	case *effect.SubRefresh:
 		s.subRefreshed(e)
+	case *effect.Track:
+		s.tracked(e)
 	}
 }
 
@@ -307,7 +301,7 @@ func (s *Session) reply(reply protocol.Reply) {
 	if s.state == stateClosed {
 		return
 	}
-	r := &s.env.Scratch().reply
+	r := &s.env.Scratch().Reply
 	*r = reply
 	p := s.env.Pool()
 	open := s.out.Open(p, s.via.Framer)

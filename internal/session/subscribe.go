@@ -6,6 +6,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/terms"
 	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/observe"
@@ -96,7 +97,7 @@ func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 	switch {
 	case req.Channel == "":
 		s.refuse(id, "", reason.NoChannel)
-	case req.Type < 0 || req.Type > typeUsers || !s.cfg.Handles.Subscribe:
+	case req.Type < 0 || req.Type > channel.TypeSharedPoll || !s.cfg.Handles.Subscribe:
 		s.refuse(id, req.Channel, reason.NoHandler(protocol.ErrorNotAvailable, "Subscribe"))
 	case req.Type == 0 && req.Delta != "" && req.Delta != reason.DeltaFossil:
 		s.refuse(id, req.Channel, reason.Delta)
@@ -197,13 +198,8 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 // accept makes the checks after the application's decision.
 func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, req *protocol.SubscribeRequest) error {
 	s := b.s
-	switch kind := int32(o.Kind()); {
-	case kind != 0 && b.serverSide:
-		return reason.ServerMap
-	case kind == 0 && req.Type != 0:
-		return reason.NoMap
-	case kind != req.Type:
-		return reason.MapType
+	if err := reason.Type(o.Type(), req.Type, b.serverSide); err != nil {
+		return err
 	}
 	b.setup.opts = o
 	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
@@ -218,6 +214,8 @@ func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, re
 	b.at.Positioned = o.Positioned || o.Recoverable
 	if m := o.Map; m != nil {
 		b.at.Positioned, b.at.Keyed = !m.Ephemeral, true
+	} else if o.Poll != nil {
+		b.at.Positioned, o.Recoverable, o.AllowCompaction = false, false, false
 	}
 	if o.Recoverable && s.via.Bookmarks > 0 {
 		b.markable(req)
@@ -248,6 +246,9 @@ func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachI
 	}
 	b.state = subAttaching
 	s.env.Join(b)
+	if o.Poll != nil {
+		b.holdKeys(o.Poll)
+	}
 	if ch := b.seat.Channel(); ch != "" {
 		b.channel, item.Channel = ch, ch // all subscriptions share the hub's text
 	}
@@ -282,7 +283,7 @@ func (s *Session) commandAttached(e *effect.Attach) {
 	if it.Err != nil {
 		closeFeed(b.terms.Feed)
 		s.part(b)
-		err := effect.AttachAnswer(it.Err)
+		err := effect.Answer(it.Err)
 		if b.setup.catchup != nil {
 			err = protocol.ErrorInternal
 		}
@@ -302,8 +303,8 @@ func (s *Session) commandAttached(e *effect.Attach) {
 
 // replyLive answers a subscribe command, and makes the subscription live.
 func (s *Session) replyLive(b *Subscription, id uint32, it *effect.AttachItem) {
-	room := &s.env.Scratch().subscribed
-	defer room.reset()
+	room := &s.env.Scratch().Subscribed
+	defer room.Reset()
 	res, err := b.recoveredAlone(it, room)
 	if err != nil {
 		if s.fail(id, err); s.state != stateClosed {
@@ -368,7 +369,7 @@ func (s *Session) serverAttached(it *effect.AttachItem) {
 		s.Disconnect(protocol.DisconnectServerError)
 		return
 	}
-	res, err := b.recoveredAlone(it, new(subscribed))
+	res, err := b.recoveredAlone(it, new(scratch.Subscribed))
 	if err != nil {
 		s.fail(0, err)
 		return
@@ -435,8 +436,12 @@ func (b *Subscription) result(r *protocol.SubscribeResult, it *effect.AttachItem
 		Positioned:  b.at.Positioned,
 		Data:        o.Data,
 		Delta:       b.at.Form&hub.Escaped != 0,
+		Type:        o.Type(),
 
 		PublishDebounce: due.Milliseconds(o.PublishDebounce),
+	}
+	if b.terms.Keys != nil {
+		r.Epoch = b.terms.Keys.Begin(b.at.Form)
 	}
 	if b.clientRefresh {
 		r.Expires, r.TTL = b.s.remaining(b.terms.ExpireAt)

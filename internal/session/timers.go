@@ -168,6 +168,7 @@ func (s *Session) periodic(now int64) {
 				continue
 			}
 		}
+		b.terms.Keys.Expire(now)
 		if b.presence || len(b.terms.PresenceMaps) > 0 {
 			renew = append(renew, effect.RenewItem{Channel: b.channel, Info: b.info(), Presence: b.presence, Maps: b.terms.PresenceMaps})
 		}

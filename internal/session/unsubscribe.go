@@ -111,6 +111,7 @@ func (s *Session) drop(b *Subscription, u protocol.Unsubscribe, id uint32) {
 // part takes a subscription out of the hub, before its state changes.
 func (s *Session) part(b *Subscription) {
 	s.env.Part(b)
+	b.terms.Keys.End()
 	if b.state == subLive {
 		s.env.Counts().Unsubscribed(s)
 	}

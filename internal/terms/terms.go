@@ -5,6 +5,7 @@ package terms
 import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/tagsfilter"
+	"github.com/gyrohq/gyro/internal/tracking"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 )
@@ -22,6 +23,8 @@ type Terms struct {
 	ChanInfo []byte
 	ExpireAt int64 // Unix seconds, 0 for never
 	Feed     channel.Feed
+	// Keys that the client tracks; nil unless the channel is a shared poll.
+	Keys *tracking.Keys
 	// PresenceMaps are those of the options.
 	PresenceMaps []channel.PresenceMap
 }
@@ -33,7 +36,7 @@ func Plain() *Terms { return &plain }
 
 // Shared returns terms to keep. Plain ones take no memory.
 func (t Terms) Shared() *Terms {
-	if t.clientFilter == nil && t.serverFilter == nil && t.ChanInfo == nil && t.ExpireAt == 0 && t.Feed == nil &&
+	if t.clientFilter == nil && t.serverFilter == nil && t.ChanInfo == nil && t.ExpireAt == 0 && t.Feed == nil && t.Keys == nil &&
 		len(t.PresenceMaps) == 0 {
 		return &plain
 	}
@@ -56,6 +59,21 @@ func (t *Terms) SetFilters(o *channel.SubscribeOptions, tf *protocol.FilterNode)
 	}
 	return t.SetServerFilter(o.ServerTagsFilter)
 }
+
+// Refiltered returns terms whose client's filter is tf, unless that is nil or wrong.
+func (t *Terms) Refiltered(o *channel.SubscribeOptions, tf *protocol.FilterNode) (*Terms, error) {
+	if tf == nil {
+		return t, nil
+	}
+	other := *t
+	if err := other.SetFilters(o, tf); err != nil {
+		return t, err
+	}
+	return other.Shared(), nil
+}
+
+// Lets tells whether the filters let a publication through.
+func (t *Terms) Lets(p *channel.Publication) bool { return !t.Filtered() || t.Passes(p.Tags) }
 
 // SetServerFilter sets the server's filter unless it is nil.
 func (t *Terms) SetServerFilter(tf *protocol.FilterNode) error {

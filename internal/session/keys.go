@@ -1,0 +1,57 @@
+package session
+
+import (
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/recovery"
+	"github.com/gyrohq/gyro/internal/tracking"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// The client of a shared poll channel tracks keys, which are in the terms of its subscription (package tracking).
+// The subscription itself gets nothing but the news that versions begin anew.
+
+// holdKeys lets the client track keys once it is subscribed.
+func (b *Subscription) holdKeys(poll *channel.SharedPoll) {
+	t := *b.terms
+	t.Keys = tracking.New(&b.s.env.Scratch().Place, b, b.channel, poll)
+	b.terms = t.Shared()
+}
+
+// Send implements tracking.Owner.
+func (b *Subscription) Send(d *hub.Delivery, form hub.Form) { b.send(d, form) }
+
+// Reset implements tracking.Owner.
+func (b *Subscription) Reset() {
+	if b.state == subLive {
+		b.insufficientState()
+	}
+}
+
+// track does a command by which the client tracks keys, or tracks them no more.
+func (s *Session) track(id uint32, b *Subscription, req *protocol.SubRefreshRequest) {
+	if err := b.terms.Keys.Check(req); err != nil {
+		s.refuse(id, req.Channel, err)
+		return
+	}
+	s.do(&effect.Track{Request: req, Poll: b.terms.Keys.Poll(), ID: id, Ref: b})
+}
+
+// tracked goes on when the application has decided.
+func (s *Session) tracked(e *effect.Track) {
+	b, r := e.Ref.(*Subscription), &s.env.Scratch().Tracked
+	defer r.Reset()
+	err := e.Err
+	if err == nil && b.state != subLive {
+		err = reason.NotSubscribed
+	} else if err == nil {
+		budget := recovery.Budget(s.cfg.QueueMaxSize, 1)
+		err = b.terms.Keys.Take(e.Request, e.ExpireAt, s.env.Now(), budget, s.via.Framer.Encoding(), r)
+	}
+	if e.Err == nil {
+		s.env.Explain(reason.CommandRefused, b.channel, err)
+	}
+	s.finish(e.ID, err, protocol.Reply{SubRefresh: &r.SubRefreshResult})
+}

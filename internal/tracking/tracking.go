@@ -1,0 +1,330 @@
+// Package tracking has the keys of a shared poll channel that one client tracks, and sends it their newest
+// values.
+package tracking
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/due"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/sharedpoll"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+)
+
+// Place is where the trackers of a loop sit.
+type Place struct {
+	Hub   *hub.Hub
+	Loop  int
+	Table *sharedpoll.Table
+}
+
+// Owner is the subscription that the keys belong to.
+type Owner interface {
+	hub.Subscriber
+	// Send queues the frame of a message.
+	Send(d *hub.Delivery, form hub.Form)
+	// Reset ends the subscription, whose versions mean nothing any more.
+	Reset()
+}
+
+// Keys of one client in one channel. They are used on the client's loop only.
+type Keys struct {
+	place   *Place
+	owner   Owner
+	name    string
+	opts    *channel.SharedPoll
+	channel *sharedpoll.Channel
+	keys    map[string]*tracker
+	// expires is when the first of the keys expires, in Unix seconds; 0: none does.
+	expires int64
+	// generation of the versions that the client has.
+	generation uint32
+	form       hub.Form
+}
+
+// tracker is a key that a client tracks. There are very many of them.
+type tracker struct {
+	keys    *Keys
+	seat    hub.Seat
+	version uint64
+	expires uint32 // Unix seconds; 0: never
+	full    bool   // the client has got a value on this connection
+}
+
+// New returns no keys yet, in a channel that they hold until End.
+func New(place *Place, owner Owner, ch string, opts *channel.SharedPoll) *Keys {
+	k := &Keys{place: place, owner: owner, name: ch, opts: opts, channel: place.Table.Acquire(ch, opts)}
+	return k
+}
+
+// Begin is called when the client is subscribed. Its pushes have a form. It returns the epoch that the client is told.
+func (k *Keys) Begin(form hub.Form) (epoch string) {
+	k.form = form
+	epoch, k.generation = k.channel.Epoch()
+	return epoch
+}
+
+// End drops all keys. k may be nil.
+func (k *Keys) End() {
+	if k == nil || k.channel == nil {
+		return
+	}
+	for key, t := range k.keys {
+		k.drop(key, t)
+	}
+	k.place.Table.Release(k.channel)
+	k.channel = nil
+}
+
+// Current tells whether a message is of the versions that the client has. k may be nil.
+func (k *Keys) Current(m *hub.Message) bool { return k == nil || m.Round == k.generation }
+
+var (
+	errNoKeys   = refusal.Because(protocol.ErrorBadRequest, "", "the command names no keys")
+	errKey      = refusal.Because(protocol.ErrorBadRequest, "", "a key is empty, or longer than 1024 bytes")
+	errTooMany  = refusal.Because(protocol.ErrorLimitExceeded, "SharedPoll.MaxKeys", "the client would track too many keys")
+	errNoTrack  = refusal.Because(protocol.ErrorNotAvailable, "SharedPoll.Track", "clients may not track keys in this channel")
+	errBadTrack = refusal.Because(protocol.ErrorBadRequest, "", "the command is neither track nor untrack")
+)
+
+// Types of SubRefreshRequest.
+const (
+	typeTrack   = 1
+	typeUntrack = 2
+)
+
+// Check makes the checks of a command that come before the application's decision.
+func (k *Keys) Check(req *protocol.SubRefreshRequest) error {
+	switch {
+	case req.Type == typeUntrack && len(req.Untrack) == 0:
+		return errNoKeys
+	case req.Type == typeUntrack:
+		req.Track = nil
+		return nil
+	case req.Type != typeTrack:
+		return errBadTrack
+	}
+	n := 0
+	for _, b := range req.Track {
+		for _, it := range b.Items {
+			if it.Key == "" || len(it.Key) > channel.MaxKeyLength {
+				return errKey
+			}
+		}
+		n += len(b.Items)
+	}
+	switch {
+	case n == 0:
+		return errNoKeys
+	case !k.fits(req, n):
+		return errTooMany
+	case k.opts.Track == nil:
+		return errNoTrack
+	}
+	return nil
+}
+
+// fits tells whether the client may track so many keys as after a request with n items.
+func (k *Keys) fits(req *protocol.SubRefreshRequest, n int) bool {
+	most := cmp.Or(k.opts.MaxKeys, channel.DefaultMaxKeys)
+	if len(k.keys)+n <= most {
+		return true
+	}
+	fresh := make(map[string]bool, n)
+	for _, b := range req.Track {
+		for _, it := range b.Items {
+			if k.keys[it.Key] == nil {
+				fresh[it.Key] = true
+			}
+		}
+	}
+	n = len(k.keys) + len(fresh)
+	for _, key := range req.Untrack {
+		switch {
+		case fresh[key]:
+			delete(fresh, key)
+			n--
+		case k.keys[key] != nil && !slices.Contains(req.Untrack[:slices.Index(req.Untrack, key)], key):
+			n--
+		}
+	}
+	return n <= most
+}
+
+// Result is what a client is told after a command; its items are valid until the next use of room.
+type Result struct {
+	protocol.SubRefreshResult
+	room hub.Results
+}
+
+// Take does a command that the application has allowed, at the time now in ns. expireAt are the Unix seconds at which the
+// keys of each batch expire; 0: never. budget is how many bytes of values fit into the reply.
+func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64, budget int, e protocol.Encoding, r *Result) error {
+	n := 0
+	for _, b := range req.Track {
+		n += len(b.Items)
+	}
+	if n > 0 && !k.fits(req, n) {
+		return errTooMany
+	}
+	r.SubRefreshResult = protocol.SubRefreshResult{}
+	gone := make(map[string]bool, len(req.Untrack))
+	for _, key := range req.Untrack {
+		gone[key] = true
+		if t := k.keys[key]; t != nil {
+			k.drop(key, t)
+		}
+	}
+	wants := k.seat(req, gone, expireAt)
+	for i := range req.Track {
+		if at := expireAt[i]; at > 0 {
+			ttl := uint32(max(due.TTL(now, at), 1))
+			if !r.Expires || ttl < r.TTL {
+				r.Expires, r.TTL = true, ttl
+			}
+		}
+	}
+	if len(wants) == 0 {
+		return nil
+	}
+	k.channel.Track(k.place.Loop, wants)
+	return k.items(wants, budget, e, r)
+}
+
+// seat makes trackers of the keys of a request, but those that are gone. Of a key in several batches the last one
+// counts.
+func (k *Keys) seat(req *protocol.SubRefreshRequest, gone map[string]bool, expireAt []int64) []sharedpoll.Want {
+	var wants []sharedpoll.Want
+	index := make(map[string]int)
+	for i, b := range req.Track {
+		for _, it := range b.Items {
+			if gone[it.Key] {
+				continue
+			}
+			t := k.keys[it.Key]
+			at, again := index[it.Key]
+			if !again {
+				at = len(wants)
+				index[it.Key] = at
+				wants = append(wants, sharedpoll.Want{Key: it.Key})
+			}
+			if t == nil {
+				t = &tracker{keys: k}
+				if k.keys == nil {
+					k.keys = make(map[string]*tracker)
+				}
+				k.keys[it.Key] = t
+				wants[at].New = k.place.Hub.AddKey(k.name, it.Key, t)
+			}
+			if it.Version != t.version {
+				t.full = false // the client has it from elsewhere
+			}
+			t.version, t.expires = it.Version, uint32(expireAt[i])
+			wants[at].Version = it.Version
+			if t.expires > 0 && (k.expires == 0 || int64(t.expires) < k.expires) {
+				k.expires = int64(t.expires)
+			}
+		}
+	}
+	return wants
+}
+
+// items puts the values that the node keeps into the result. Those that do not fit are pushed.
+func (k *Keys) items(wants []sharedpoll.Want, budget int, e protocol.Encoding, r *Result) error {
+	var pubs []*channel.Publication
+	for i := range wants {
+		v := wants[i].Value
+		if v == nil {
+			continue
+		}
+		if budget -= len(v.Data) + len(v.Key) + overhead; budget < 0 && len(pubs) > 0 {
+			k.place.Hub.Publish(&hub.Message{Channel: k.name, Keyed: true, Round: k.generation, Pub: v})
+			continue
+		}
+		t := k.keys[v.Key]
+		t.version, t.full = v.Version, true
+		pubs = append(pubs, v)
+	}
+	var err error
+	r.Items, err = r.room.Whole(pubs, k.form&hub.Escaped, e)
+	return err
+}
+
+// overhead estimates what a value in a reply takes besides key and data, in bytes.
+const overhead = 64
+
+// Reset drops the items of a result.
+func (r *Result) Reset() {
+	r.SubRefreshResult = protocol.SubRefreshResult{}
+	r.room.Reset()
+}
+
+// Expire drops the keys whose time is over. k may be nil.
+func (k *Keys) Expire(now int64) {
+	if k == nil || k.expires == 0 {
+		return
+	}
+	now -= int64(cmp.Or(k.opts.KeyGrace, channel.DefaultKeyGrace))
+	if now <= k.expires*int64(time.Second) {
+		return
+	}
+	k.expires = 0
+	for key, t := range k.keys {
+		switch at := int64(t.expires); {
+		case at == 0:
+		case now > at*int64(time.Second):
+			k.drop(key, t)
+		case k.expires == 0 || at < k.expires:
+			k.expires = at
+		}
+	}
+}
+
+// Poll is what the channel's subscriptions have in common.
+func (k *Keys) Poll() *channel.SharedPoll { return k.opts }
+
+// Len is the number of keys.
+func (k *Keys) Len() int { return len(k.keys) }
+
+// drop ends a tracker.
+func (k *Keys) drop(key string, t *tracker) {
+	delete(k.keys, key)
+	if k.place.Hub.Remove(t) {
+		k.channel.Untrack(k.place.Loop, key)
+	}
+}
+
+// Seat implements hub.Subscriber.
+func (t *tracker) Seat() *hub.Seat { return &t.seat }
+
+// Owner returns the subscription, to which a panic is put down.
+func (t *tracker) Owner() hub.Subscriber { return t.keys.owner }
+
+// DeliverAll implements hub.Subscriber.
+func (t *tracker) DeliverAll(*hub.Batch) bool { return false }
+
+// Deliver implements hub.Subscriber: it sends a value that is newer than the client's.
+func (t *tracker) Deliver(d *hub.Delivery) {
+	k, p := t.keys, d.Pub
+	switch {
+	case !k.Current(d.Message):
+		k.owner.Reset()
+		return
+	case p.Removed:
+		k.drop(p.Key, t)
+		k.owner.Send(d, k.form)
+		return
+	case p.Version <= t.version:
+		return
+	}
+	form := k.form
+	if form&hub.Escaped != 0 && t.full && d.Prev != nil && d.Prev.Version == t.version {
+		form |= hub.Patched
+	}
+	t.version, t.full = p.Version, true
+	k.owner.Send(d, form)
+}
