@@ -108,4 +108,6 @@ type Polls interface {
 	Publish(ctx context.Context, channel, epoch string, v KeyValue) error
 	// Notify has this node ask for keys now instead of in their next interval; keys that nobody tracks are ignored.
 	Notify(channel string, keys ...string)
+	// Size is the number of channels with subscribers on this node, and of the keys that they track.
+	Size() (channels, keys int)
 }

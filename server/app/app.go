@@ -164,14 +164,14 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 		HistoryLimit:           c.HistoryMaxLimit,
 		RecoveryLimit:          c.RecoveryMaxLimit,
 		Concurrency:            max(c.Concurrency, 1),
+		PollConcurrency:        cfg.SharedPoll.ConcurrencyLimit,
 		SendTime:               c.IncludeServerTime,
 		GoroutineDriver:        cfg.WebSocket.GoroutineDriver,
 		ConnectDisconnects:     connectDisconnects(c),
 	}
 }
 
-// keys are the configuration keys that set what the node names in refusals; those without a
-// section are options of the channel's namespace.
+// keys are the configuration keys that set what the node names in refusals.
 var keys = map[string]string{
 	"Config.ChannelLimit":        "client.channel_limit",
 	"Config.ChannelMaxLength":    "channel.max_length",
@@ -183,13 +183,20 @@ var keys = map[string]string{
 
 	"SubscribeOptions.AllowTagsFilter": "allow_tags_filter",
 	"ChannelOptions.Binary":            "publication_data_format",
+	"SharedPoll.MaxKeys":               "shared_poll.max_keys_per_connection",
+}
+
+// ofNamespace tells whether the key for what the node names is an option of the channel's namespace.
+func ofNamespace(name string) bool {
+	of, _, _ := strings.Cut(name, ".")
+	return of == "SubscribeOptions" || of == "ChannelOptions" || of == "SharedPoll"
 }
 
 // nameKey replaces what the node names in a refusal by a key of the configuration, or by
 // nothing if there is none.
 func (a *App) nameKey(f *refusal.Refusal) {
 	switch of, field, _ := strings.Cut(f.Key, "."); of {
-	case "Config", "Handlers", "SubscribeOptions", "ChannelOptions", "webtransport":
+	case "Config", "Handlers", "SubscribeOptions", "ChannelOptions", "SharedPoll", "webtransport":
 	case "httpstream":
 		if strings.HasSuffix(field, ".MaxRequestBodySize") {
 			f.Key = a.bodyLimits[f.Path]
@@ -198,7 +205,8 @@ func (a *App) nameKey(f *refusal.Refusal) {
 	default:
 		return
 	}
-	if f.Key = keys[f.Key]; f.Key != "" && !strings.Contains(f.Key, ".") {
+	option := ofNamespace(f.Key)
+	if f.Key = keys[f.Key]; f.Key != "" && option {
 		f.Key = a.inForce.Load().OptionKey(f.Channel, f.Key)
 	}
 }

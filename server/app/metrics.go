@@ -15,6 +15,8 @@ type meters struct {
 	grpc     api.Observer      // and by gRPC
 	requests *metrics.Requests // nil: HTTP requests are not counted
 	proxies  func(protocol string, e proxy.Event, name string) proxy.Meter
+	polls    func(*observe.Polled)
+	polled   func(proxy string, asked, given int)
 }
 
 func (a *App) newMeters(version string) meters {
@@ -27,6 +29,7 @@ func (a *App) newMeters(version string) meters {
 		RecoveredPublications: cfg.RecoveredPublicationsHistogram, Version: version, Logger: a.log,
 	})}
 	m.http, m.grpc, m.proxies = m.registry.API("http"), m.registry.API("grpc"), m.registry.Proxies()
+	m.polls, m.polled = m.registry.Polls(func(ch string) string { return a.inForce.Load().channels.Namespace(ch) })
 	if cfg.InstrumentHTTPHandlers {
 		m.requests = m.registry.Requests()
 	}
@@ -38,13 +41,16 @@ func (m *meters) observer() observe.Observer {
 	if m.registry == nil {
 		return observe.Observer{}
 	}
-	return m.registry.Observer()
+	o := m.registry.Observer()
+	o.Polled = m.polls
+	return o
 }
 
 // watch exports the numbers that the node, the brokers and the admission count anyway.
 func (m *meters) watch(a *App) {
 	if m.registry != nil {
 		m.registry.Watch(a.node)
+		m.registry.WatchPolls(a.node.Polls())
 		m.registry.ConnectionLimit(a.limits.refusals)
 		m.registry.Brokers(a.engines.Brokers)
 	}

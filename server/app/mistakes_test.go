@@ -366,7 +366,7 @@ func decodeLine(t *testing.T, text string) map[string]any {
 func TestKeysOfRefusals(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		key := keys[name]
-		if !strings.Contains(key, ".") {
+		if ofNamespace(name) {
 			key = "channel.without_namespace." + key
 		}
 		keytest.Check(t, key)

@@ -30,6 +30,7 @@ func (s *snapshot) subscribing(ctx context.Context, c *gyro.Client, e gyro.Subsc
 		return gyro.SubscribeReply{}, decision.Err
 	}
 	reply := gyro.SubscribeReply{Options: grant.Subscription(ch, decision.Source), ClientSideRefresh: !ch.SubRefreshProxyEnabled}
+	reply.Options.Poll = s.polls[ch.Options]
 	switch decision.By {
 	case namespace.Rules:
 	case namespace.Token:

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api/rights"
 	"github.com/gyrohq/gyro/server/auth"
@@ -32,6 +33,7 @@ type snapshot struct {
 	// subscribe is connect unless subscription tokens have a section of their own.
 	subscribe *auth.Verifier
 	backend   *backend.Backend
+	polls     map[*namespace.Options]*channel.SharedPoll
 	// httpSenders and grpcSenders know who may use the server API.
 	httpSenders, grpcSenders *rights.Guard
 	node                     *gyro.Node
@@ -96,7 +98,8 @@ func (a *App) publish(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	s.backend.Proxies, s.backend.Forged = proxies, &a.forged
+	s.backend.Proxies, s.backend.Forged, s.backend.Polled = proxies, &a.forged, a.meters.polled
+	s.polls = polls(s.channels, &a.inForce)
 	if s.routes, err = a.engines.Routes(cfg, s.channels, a.routesInForce()); err != nil {
 		proxies.Retire(before)
 		return err

@@ -31,6 +31,8 @@ type Backend struct {
 	Proxies  *proxy.Set
 	Channels *namespace.Resolver
 	Log      *slog.Logger
+	// Polled, if not nil, is told of the numbers of keys in questions and answers about shared poll channels.
+	Polled func(proxy string, asked, answered int)
 	// Forged bounds the log lines about headers in connect commands that are not forwarded.
 	Forged *rate.Sometimes
 }

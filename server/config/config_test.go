@@ -398,11 +398,6 @@ func TestIdleKeys(t *testing.T) {
 			"node.info_metrics_aggregate_interval has no effect: node info has no metrics, prometheus has",
 		},
 		`{"uni_websocket":{"read_buffer_size":512},"admin":{"password":"x"},"emulation":{"handler_prefix":"/e"}}`: nil,
-		`{"channel":{"namespaces":[{"name":"a"},{"name":"chat","shared_poll":{"proxy_name":"x"}}]},"shared_poll":{"hmac_secret_key":"secret"},
-			"proxies":[{"name":"x","endpoint":"h"}]}`: {
-			"channel.namespaces[1](chat).shared_poll.proxy_name has no effect: this version of Gyro does not support it yet",
-			"shared_poll.hmac_secret_key has no effect: this version of Gyro does not support it yet",
-		},
 	} {
 		_, w, err := load(t, "c.json", text, nil, nil)
 		if err != nil {

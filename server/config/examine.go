@@ -16,7 +16,7 @@ var ErrUnsupported = schema.ErrLater
 // Unsupported returns the keys that ErrUnsupported may be the error of, as AnyElement
 // returns them: consumers[].enabled.
 func Unsupported() []string {
-	return append(schema.Refused(new(Config)), "channel.without_namespace.subscription_type", "channel.namespaces[].subscription_type")
+	return schema.Refused(new(Config))
 }
 
 // Examination is all that there is to say about a configuration, at once.

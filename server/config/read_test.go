@@ -19,9 +19,7 @@ import (
 
 // readThough are the fields whose keys are all marked, and that code looks at all the
 // same: to refuse what they ask for, or because it is ahead of what needs it.
-var readThough = []string{
-	"SharedPollOptions.PublishEnabled",
-}
+var readThough []string
 
 // TestKeysAreRead holds the marks of the schema against the code: a key that nobody reads
 // says that it is not supported yet (opt:"later") or why it has no effect (idle).

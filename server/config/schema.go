@@ -32,7 +32,7 @@ type Config struct {
 	PresenceManagers []NamedPresenceManager `key:"presence_managers" doc:"Further presence managers, for use by namespaces."`
 	MapBroker        MapBroker              `key:"map_broker" doc:"State of map channels."`
 	Controller       Controller             `key:"controller" doc:"Separate cluster control channel."`
-	SharedPoll       SharedPoll             `key:"shared_poll" opt:"later" doc:"Shared poll channels."`
+	SharedPoll       SharedPoll             `key:"shared_poll" doc:"Shared poll channels."`
 
 	WebSocket     WebSocket     `key:"websocket" arg:"/connection/websocket" doc:"WebSocket transport."`
 	SSE           BodyTransport `key:"sse" arg:"/connection/sse" doc:"SSE transport."`

@@ -12,7 +12,7 @@ type Channel struct {
 		SubscribeStream   Proxy `key:"subscribe_stream"`
 		MapPublish        Proxy `key:"map_publish"`
 		MapRemove         Proxy `key:"map_remove"`
-		SharedPollRefresh Proxy `key:"shared_poll_refresh" opt:"later"`
+		SharedPollRefresh Proxy `key:"shared_poll_refresh"`
 	} `key:"proxy"`
 	WithoutNamespace      ChannelOptions `key:"without_namespace" doc:"Options of channels without namespace."`
 	Namespaces            []Namespace    `key:"namespaces" doc:"Named sets of channel options."`
@@ -89,9 +89,9 @@ type ChannelOptions struct {
 	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
 	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" doc:"Publications of clients go into the stream."`
 
-	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" doc:"What clients must ask for; by default stream. shared_poll is not in this build."`
+	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" doc:"What clients must ask for; by default stream."`
 	Map              MapOptions        `key:"map"`
-	SharedPoll       SharedPollOptions `key:"shared_poll" opt:"later"`
+	SharedPoll       SharedPollOptions `key:"shared_poll"`
 }
 
 // MapOptions are used with the map subscription types.
@@ -122,12 +122,14 @@ type MapOptions struct {
 
 // SharedPollOptions are used with the shared_poll subscription type.
 type SharedPollOptions struct {
-	ProxyName              string        `key:"proxy_name" doc:"Proxy to poll; by default channel.proxy.shared_poll_refresh."`
-	RefreshInterval        time.Duration `key:"refresh_interval" doc:"Poll period; 0 for 10s."`
-	RefreshBatchSize       int           `key:"refresh_batch_size" doc:"Keys per poll; 0 for 1000."`
-	MaxKeysPerConnection   int           `key:"max_keys_per_connection" doc:"Keys tracked by a connection; 0 for 5000."`
-	Mode                   string        `key:"mode" enum:"versionless|versioned" doc:"By default versionless."`
-	ChannelShutdownDelay   time.Duration `key:"channel_shutdown_delay" doc:"Linger after the last key; 0 for 1s, negative for none."`
-	TrackExpiredExtraDelay time.Duration `key:"track_expired_extra_delay" doc:"Grace for expired signatures; 0 for 25s."`
-	PublishEnabled         bool          `key:"publish_enabled" doc:"Allow the API method shared_poll_publish; versioned mode only."`
+	ProxyName               string        `key:"proxy_name" doc:"Proxy to poll; by default channel.proxy.shared_poll_refresh."`
+	RefreshInterval         time.Duration `key:"refresh_interval" min:"0" doc:"Poll period; 0 for 10s."`
+	BackpressureMaxInterval time.Duration `key:"backpressure_max_interval" min:"0" doc:"Lets the poll period grow up to this while calls take more than half of it; 0 for a constant period."`
+	RefreshBatchSize        int           `key:"refresh_batch_size" min:"0" doc:"Keys per poll; 0 for 1000."`
+	KeepLatestData          bool          `key:"keep_latest_data" doc:"Keep the latest value of each tracked key in memory: clients that begin to track it get it at once, and may get differences."`
+	MaxKeysPerConnection    int           `key:"max_keys_per_connection" min:"0" doc:"Keys tracked by a connection; 0 for 5000."`
+	Mode                    string        `key:"mode" enum:"versionless|versioned" doc:"By default versionless."`
+	ChannelShutdownDelay    time.Duration `key:"channel_shutdown_delay" doc:"Linger after the last key; 0 for 1s, negative for none."`
+	TrackExpiredExtraDelay  time.Duration `key:"track_expired_extra_delay" min:"0" doc:"Grace for expired signatures; 0 for 25s."`
+	PublishEnabled          bool          `key:"publish_enabled" doc:"Allow the API method shared_poll_publish; versioned mode only."`
 }

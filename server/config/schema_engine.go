@@ -174,8 +174,8 @@ type Controller struct {
 
 // SharedPoll has what all shared poll channels share.
 type SharedPoll struct {
-	HMACSecretKey          string `key:"hmac_secret_key" opt:"secret" doc:"Secret of track signatures."`
-	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret" doc:"Second accepted secret, for rotation."`
-	HMACPreviousValidUntil int64  `key:"hmac_previous_secret_key_valid_until" doc:"Unix seconds; 0 for no limit."`
-	ConcurrencyLimit       int    `key:"concurrency_limit" doc:"Backend calls at a time and node; 0 for 64."`
+	HMACSecretKey          string `key:"hmac_secret_key" opt:"secret,reload" doc:"Secret of track signatures."`
+	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret,reload" doc:"Second accepted secret, for rotation."`
+	HMACPreviousValidUntil int64  `key:"hmac_previous_secret_key_valid_until" opt:"reload" min:"0" doc:"Latest iat of signatures with the previous secret, Unix seconds; 0 for no limit."`
+	ConcurrencyLimit       int    `key:"concurrency_limit" min:"0" doc:"Backend calls at a time and node; 0 for 64."`
 }

@@ -29,7 +29,7 @@ var (
 )
 
 // Validate checks the configuration, and that this
-// version can do what it switches on. The error joins one error per violation,
+// version can do what it switches on: the schema marks the keys of which any value is refused. The error joins one error per violation,
 // which names the key and, unless it is a secret, the value.
 func (c *Config) Validate() error {
 	p := &problems{}
@@ -44,22 +44,7 @@ func (c *Config) Validate() error {
 	c.checkChannel(p)
 	c.checkRPC(p)
 	c.checkConsumers(p)
-	c.checkSupported(p)
 	return errors.Join(p.errs...)
-}
-
-// checkSupported refuses types that this version knows but does not support yet. A server that
-// did without them in silence would be worse than one that does not start. The schema marks
-// the keys of which any value is refused.
-func (c *Config) checkSupported(p *problems) {
-	refuse := func(key string, on bool) {
-		if on {
-			p.add(key, "%w", ErrUnsupported)
-		}
-	}
-	c.eachOptions(func(key string, o *ChannelOptions) {
-		refuse(key+".subscription_type", o.SubscriptionType == TypeSharedPoll)
-	})
 }
 
 // eachOptions visits the channel options with their keys.

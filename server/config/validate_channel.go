@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -182,6 +183,9 @@ func (c *Config) checkMapPresence(p *problems, key, prefix, want string) {
 func (c *Config) checkSharedPoll(p *problems, key string, o *ChannelOptions) {
 	if o.SharedPoll.PublishEnabled && o.SharedPoll.Mode != "versioned" {
 		p.add(key+".shared_poll.publish_enabled", "needs mode versioned")
+	}
+	if m := o.SharedPoll.BackpressureMaxInterval; m > 0 && m < cmp.Or(o.SharedPoll.RefreshInterval, 10*time.Second) {
+		p.add(key+".shared_poll.backpressure_max_interval", "%s is less than shared_poll.refresh_interval", m)
 	}
 	if o.SubscriptionType == TypeSharedPoll && c.SharedPoll.HMACSecretKey == "" {
 		p.add(key+".subscription_type", "shared_poll needs shared_poll.hmac_secret_key")

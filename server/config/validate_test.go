@@ -10,7 +10,6 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,14 +205,10 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// unsupported are the keys that switch on what this version does not support, and
-// unsupportedOptions those of channels.
+// unsupported are the keys that switch on what this version does not support.
 var (
 	unsupported = []string{
 		"admin.enabled", "opentelemetry.enabled", "graphite.enabled",
-	}
-	unsupportedOptions = []string{
-		"subscription_type",
 	}
 )
 
@@ -230,16 +225,6 @@ func TestUnsupported(t *testing.T) {
 			t.Fatal(err, w)
 		}
 		wantError(t, c.Validate(), key+": this version of Gyro does not support it yet")
-	}
-	for _, key := range unsupportedOptions {
-		value := `true`
-		switch {
-		case key == "subscription_type":
-			value = `"shared_poll"`
-		}
-		option := `"` + strings.ReplaceAll(key, ".", `":{"`) + `":` + value + strings.Repeat("}", strings.Count(key, "."))
-		c := mustLoad(t, "c.json", `{"channel":{"without_namespace":{`+option+`}}}`)
-		wantError(t, c.Validate(), "channel.without_namespace."+key+": this version")
 	}
 	// Known but unused sections do not stand in the way.
 	c := mustLoad(t, "c.json", `{"engine":{"redis":{"address":"redis://x"}},"admin":{"password":"p","secret":"s"},"broker":{"type":"nats"},
@@ -289,11 +274,7 @@ func selfSigned(t *testing.T) (certPEM, keyPEM []byte) {
 
 // TestUnsupportedIsMarked: the reference says so of every key that is refused.
 func TestUnsupportedIsMarked(t *testing.T) {
-	keys := slices.Clone(unsupported)
-	for _, key := range unsupportedOptions {
-		keys = append(keys, "channel.without_namespace."+key)
-	}
-	for _, key := range keys {
+	for _, key := range unsupported {
 		if doc := Describe(key); !strings.Contains(strings.ToLower(doc), "not in this build") {
 			t.Errorf("%s: %s", key, doc)
 		}

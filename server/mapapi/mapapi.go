@@ -1,4 +1,4 @@
-// Package mapapi executes the commands of the server API on map channels.
+// Package mapapi executes the commands of the server API on map and shared poll channels.
 package mapapi
 
 import (
@@ -117,10 +117,12 @@ func (c *Commands) MapClear(ctx context.Context, r *api.MapClearRequest) (*api.M
 	return &api.MapClearResult{}, nil
 }
 
-// SharedPollPublish implements api.Keyed. The executor asks for it only if a namespace is of type shared_poll,
-// which the configuration refuses.
-func (c *Commands) SharedPollPublish(context.Context, *api.SharedPollPublishRequest) (*api.SharedPollPublishResult, error) {
-	return nil, gyro.ErrorNotAvailable
+// SharedPollPublish implements api.Keyed.
+func (c *Commands) SharedPollPublish(ctx context.Context, r *api.SharedPollPublishRequest) (*api.SharedPollPublishResult, error) {
+	if err := c.Node.Polls().Publish(ctx, r.Channel, r.Epoch, channel.KeyValue{Key: r.Key, Data: r.Data, Version: r.Version}); err != nil {
+		return nil, err
+	}
+	return &api.SharedPollPublishResult{}, nil
 }
 
 func entries(pubs []*channel.Publication) []api.MapEntry {

@@ -31,7 +31,10 @@ func (r *Registry) Proxies() func(protocol string, e proxy.Event, name string) p
 		defer mu.Unlock()
 		m := meters[labels]
 		if m == nil {
-			m = &proxyMeter{took: durations.With(labels[:]...), errors: errors.WithLabelValues(labels[:]...), inFlight: inFlight.WithLabelValues(labels[:]...)}
+			m = &proxyMeter{took: durations.With(labels[:]...), errors: errors.WithLabelValues(labels[:]...)}
+			if e != proxy.SharedPollRefresh { // the node makes these calls, and bounds them
+				m.inFlight = inFlight.WithLabelValues(labels[:]...)
+			}
 			if e == proxy.SubscribeStream {
 				m.streams, m.broken = streams.WithLabelValues(name), broken.WithLabelValues(name)
 			}
@@ -44,17 +47,23 @@ func (r *Registry) Proxies() func(protocol string, e proxy.Event, name string) p
 type proxyMeter struct {
 	took     *metrics.Duration
 	errors   prometheus.Counter
-	inFlight prometheus.Gauge
+	inFlight prometheus.Gauge // nil if these calls are not counted
 	streams  prometheus.Gauge // these are of subscription streams alone
 	broken   prometheus.Counter
 }
 
 // Began implements proxy.Meter.
-func (m *proxyMeter) Began() { m.inFlight.Inc() }
+func (m *proxyMeter) Began() { m.count(1) }
+
+func (m *proxyMeter) count(n float64) {
+	if m.inFlight != nil {
+		m.inFlight.Add(n)
+	}
+}
 
 // Ended implements proxy.Meter.
 func (m *proxyMeter) Ended(took time.Duration, failed bool) {
-	m.inFlight.Dec()
+	m.count(-1)
 	m.took.Observe(took)
 	if failed {
 		m.errors.Inc()

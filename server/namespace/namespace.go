@@ -96,6 +96,14 @@ func NewResolver(cfg config.Channel) (*Resolver, error) {
 	return r, nil
 }
 
+// Each calls f with the options of each namespace, and with those of channels without one.
+func (r *Resolver) Each(f func(of *Options)) {
+	f(r.plain)
+	for _, o := range r.options {
+		f(o)
+	}
+}
+
 // linkPresence finds the namespaces that the prefixes of presence maps begin with.
 func (r *Resolver) linkPresence(o *Options) {
 	if o.MapClientsPresence != "" {

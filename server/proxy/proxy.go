@@ -18,7 +18,7 @@ import (
 // Event is what a backend is asked about.
 type Event uint8
 
-// Events. Nothing asks about SharedPollRefresh yet.
+// Events.
 const (
 	Connect Event = iota
 	Refresh
@@ -91,6 +91,7 @@ type Options struct {
 // Proxy asks one backend about one kind of event. Its methods may be called from any goroutine.
 type Proxy struct {
 	event   Event
+	name    string
 	config  *config.Proxy
 	forward forward
 	meter   Meter
@@ -109,7 +110,7 @@ type carrier interface {
 // New returns a proxy. It does not look for the backend: the first call does. An error names the
 // key below that of the proxy.
 func New(o Options) (*Proxy, error) {
-	p := &Proxy{event: o.Event, config: o.Config, forward: newForward(o.Config), meter: unmeasured{}}
+	p := &Proxy{event: o.Event, name: o.Name, config: o.Config, forward: newForward(o.Config), meter: unmeasured{}}
 	protocol := "grpc"
 	var err error
 	if isHTTP(o.Config.Endpoint) {
@@ -132,6 +133,9 @@ func New(o Options) (*Proxy, error) {
 func isHTTP(endpoint string) bool {
 	return strings.HasPrefix(endpoint, "http://") || strings.HasPrefix(endpoint, "https://")
 }
+
+// Name returns the proxy's name.
+func (p *Proxy) Name() string { return p.name }
 
 // Key returns the proxy's key in the configuration, for log lines.
 func (p *Proxy) Key() string { return p.guard.key }
@@ -156,17 +160,23 @@ func (p *Proxy) retire() {
 // the call, and Call returns the error of ctx. Any other error says why there is no answer. It has
 // been counted and, as far as docs/proxies.md says so, logged.
 func (p *Proxy) Call(ctx context.Context, from *From, req Request, res Response) error {
-	return p.ask(ctx, func(deadline time.Time) error { return p.carrier.call(ctx, deadline, from, req, res) })
+	return p.ask(ctx, res, func(deadline time.Time) error { return p.carrier.call(ctx, deadline, from, req, res) })
 }
 
-// ask makes an attempt to get an answer within the bounds of the guard, and measures it.
-func (p *Proxy) ask(ctx context.Context, attempt func(deadline time.Time) error) error {
+// fallible is a response that counts as none if it has an error.
+type fallible interface{ Failure() error }
+
+// ask makes an attempt to get an answer within the bounds of the guard, and measures it. res may be nil.
+func (p *Proxy) ask(ctx context.Context, res Response, attempt func(deadline time.Time) error) error {
 	start := time.Now()
 	p.meter.Began()
 	err := p.guarded(ctx, start.Add(p.config.Timeout), attempt)
 	if err != nil && ctx.Err() != nil {
 		p.meter.Ended(time.Since(start), false)
 		return ctx.Err()
+	}
+	if f, ok := res.(fallible); ok && err == nil {
+		err = f.Failure()
 	}
 	p.meter.Ended(time.Since(start), err != nil)
 	if err != nil {

@@ -137,6 +137,7 @@ func inUse(cfg *config.Config) map[use]place {
 		add(o.SubRefreshProxyEnabled, SubRefresh, o.SubRefreshProxyName, "channel.proxy.sub_refresh", &d.SubRefresh)
 		add(o.Map.PublishProxyEnabled, MapPublish, o.Map.PublishProxyName, "channel.proxy.map_publish", &d.MapPublish)
 		add(o.Map.RemoveProxyEnabled, MapRemove, o.Map.RemoveProxyName, "channel.proxy.map_remove", &d.MapRemove)
+		add(o.SubscriptionType == config.TypeSharedPoll, SharedPollRefresh, o.SharedPoll.ProxyName, "channel.proxy.shared_poll_refresh", &d.SharedPollRefresh)
 		add(o.CacheEmptyProxyEnabled, CacheEmpty, o.CacheEmptyProxyName, "channel.proxy.cache_empty", &d.CacheEmpty)
 		add(o.SubscribeStreamProxyEnabled, SubscribeStream, o.SubscribeStreamProxyName, "channel.proxy.subscribe_stream", &d.SubscribeStream)
 	}

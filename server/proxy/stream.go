@@ -59,7 +59,7 @@ func (p *Proxy) Open(ctx context.Context, from *From, req *message.SubscribeRequ
 	var own context.Context
 	own, s.cancel = context.WithCancel(p.carrier.(*grpcCarrier).outgoing(context.Background(), from))
 	var first message.StreamSubscribeResponse
-	err := p.ask(ctx, func(deadline time.Time) error {
+	err := p.ask(ctx, nil, func(deadline time.Time) error {
 		late := time.AfterFunc(time.Until(deadline), s.cancel)
 		defer context.AfterFunc(ctx, s.cancel)()
 		err := s.open(own, req, &first)

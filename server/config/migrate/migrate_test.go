@@ -175,7 +175,6 @@ func TestVariables(t *testing.T) {
 // TestIgnored: keys without effect are named one by one, unless their feature is reported.
 func TestIgnored(t *testing.T) {
 	for text, want := range map[string]string{
-		"channel: {namespaces: [{name: chat, presence: true, shared_poll: {proxy_name: p1}}]}\nproxies: [{name: p1, endpoint: x}]": "channel.namespaces[0](chat).shared_poll.proxy_name",
 		"admin: {enabled: true, password: x}": "",
 		"admin: {password: x}":                "",
 		"usage_stats: {disabled: true}":       "usage_stats.disabled",

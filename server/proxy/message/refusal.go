@@ -1,5 +1,7 @@
 package message
 
+import "fmt"
+
 // Answer is a response that may refuse: with an error for the client, or with a disconnect. If
 // a response has several of them, a disconnect counts before an error, and an error before a result.
 type Answer interface {
@@ -68,4 +70,12 @@ func (m *MapRemoveResponse) Refusal() (*Error, *Disconnect) { return m.Error, m.
 // Refuse implements Answer.
 func (m *MapRemoveResponse) Refuse(e *Error, d *Disconnect) {
 	*m = MapRemoveResponse{Error: e, Disconnect: d}
+}
+
+// Failure returns the error in the answer; nil if there is none.
+func (m *SharedPollRefreshResponse) Failure() error {
+	if m.Error == nil {
+		return nil
+	}
+	return fmt.Errorf("the backend answers with error %d: %q", m.Error.Code, m.Error.Message)
 }
