@@ -263,11 +263,8 @@ func (s *state) enter(o *outcome, epoch string, generation uint32) bool {
 		o.refuse("", errStale)
 		return false
 	}
-	// The first epoch is no change as long as there are no versions.
-	first := s.epoch == "" && !slices.ContainsFunc(s.live, (*entry).known) && !slices.ContainsFunc(s.idle, func(i idle) bool { return i.entry.known() })
-	if s.epoch = epoch; first {
-		return true
-	}
+	// Also the first one: clients notice a change of the epoch only if they know the one before.
+	s.epoch = epoch
 	s.generation++
 	o.reset = true
 	for _, e := range s.keys {
