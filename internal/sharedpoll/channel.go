@@ -80,9 +80,14 @@ func (c *Channel) Untrack(loop int, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.remove(key, loop, c.table.loops, now)
+	c.sweep(now)
+	c.plan()
+}
+
+// sweep forgets keys that nobody has tracked for a while. The lock is held.
+func (c *Channel) sweep(now int64) {
 	linger := max(cmp.Or(c.state.opts.Linger, channel.DefaultPollLinger), 0)
 	c.state.sweep(now - int64(linger))
-	c.plan()
 }
 
 func (c *Channel) batchSize() int {
@@ -152,6 +157,7 @@ func (c *Channel) step() {
 	now := time.Now()
 	y := &c.cycle
 	if y.batches == 0 {
+		c.sweep(now.UnixNano())
 		if len(c.state.live) == 0 {
 			c.timer = nil
 			return
