@@ -102,6 +102,10 @@ func (t *Table) Acquire(ch string, opts *channel.SharedPoll) *Channel {
 	return c
 }
 
+// epochMemory is how long a channel stays at least whose epoch has changed. Its subscribers begin anew then: if
+// the channel had forgotten the epoch when they come back, they would have to do so again, and again.
+const epochMemory = time.Minute
+
 // Release undoes an Acquire. The channel stays for the time that its options say.
 func (t *Table) Release(c *Channel) {
 	t.mu.Lock()
@@ -111,6 +115,9 @@ func (t *Table) Release(c *Channel) {
 	}
 	c.mu.Lock()
 	linger := cmp.Or(c.state.opts.Linger, channel.DefaultPollLinger)
+	if c.state.generation > 0 {
+		linger = max(linger, epochMemory)
+	}
 	c.mu.Unlock()
 	if linger <= 0 {
 		t.forget(c)
@@ -227,3 +234,6 @@ func (t *Table) failed(ch string, keys int, err error) {
 func (t *Table) ignored(ch string, bad odd) {
 	t.log.Warn("a value of a shared poll channel is ignored", "channel", ch, "key", bad.key, "error", bad.why)
 }
+
+// Loops is the number of loops.
+func (t *Table) Loops() int { return t.loops }

@@ -311,6 +311,8 @@ func (t *tracker) DeliverAll(*hub.Batch) bool { return false }
 func (t *tracker) Deliver(d *hub.Delivery) {
 	k, p := t.keys, d.Pub
 	switch {
+	case t.seat == (hub.Seat{}): // it has ended by a message before
+		return
 	case !k.Current(d.Message):
 		k.owner.Reset()
 		return
