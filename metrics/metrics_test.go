@@ -124,7 +124,7 @@ func reference(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	// Others come from the server, from the engines themselves, or from what this build does not have.
-	elsewhere := []string{"#", "api_", "broker_", "consumers_", "proxy_", "node_incoming_http_requests_total"}
+	elsewhere := []string{"#", "api_", "broker_", "consumers_", "proxy_", "shared_poll_", "node_incoming_http_requests_total"}
 	families := make(map[string]string)
 	for line := range strings.Lines(string(data)) {
 		name, rest, ok := strings.Cut(strings.TrimSpace(line), " ")

@@ -25,13 +25,16 @@ type Config = metrics.Config
 type Registry struct {
 	*metrics.Metrics
 	namespace string
+	native    bool // histograms are native ones
 	others    []prometheus.Collector
 	commands  *commands // nil before API
 }
 
 // New returns a registry with the metrics of a node. The methods of the registry that add others are
 // called at most once, API once for each protocol, and before Handler.
-func New(c Config) *Registry { return &Registry{Metrics: metrics.New(c), namespace: c.Namespace} }
+func New(c Config) *Registry {
+	return &Registry{Metrics: metrics.New(c), namespace: c.Namespace, native: c.NativeHistograms}
+}
 
 // Handler serves all metrics, and those of the Go runtime and of the process.
 func (r *Registry) Handler() http.Handler { return r.Metrics.Handler(r.others...) }

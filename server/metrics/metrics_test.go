@@ -28,6 +28,7 @@ import (
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/nats"
 	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
@@ -182,7 +183,51 @@ func full(t *testing.T, c metrics.Config) *metrics.Registry {
 	stream.Opened()
 	stream.Opened()
 	stream.Closed(true)
+	poll(r)
 	return r
+}
+
+// poll tells of everything that happens in shared poll channels.
+func poll(r *metrics.Registry) {
+	polled, answered := r.Polls(func(ch string) string { return strings.TrimSuffix(ch, ":x") })
+	polled(&observe.Polled{Kind: observe.PollTrack, Channel: "ns:x", Keys: 9, Changed: 2, Unchanged: 6, Removed: 1, Took: time.Second, Waited: time.Millisecond})
+	polled(&observe.Polled{Kind: observe.PollInterval, Channel: "ns:x", Keys: 3, Failed: true})
+	polled(&observe.Polled{Kind: observe.PollCycle, Channel: "ns:x", Took: time.Second, Work: 2 * time.Second})
+	polled(&observe.Polled{Kind: observe.PollPublished, Channel: "ns:x", Changed: 1})
+	polled(&observe.Polled{Kind: observe.PollPublished, Channel: "ns:x"})
+	polled(&observe.Polled{Kind: observe.PollNotified, Channel: "ns:x", Failed: true})
+	answered("default", 10, 3)
+	r.WatchPolls(fakePolls{})
+}
+
+type fakePolls struct{ channel.Polls }
+
+func (fakePolls) Size() (channels, keys int) { return 2, 30 }
+
+// TestPolls: what is told of shared poll channels is in the numbers.
+func TestPolls(t *testing.T) {
+	r := newRegistry(metrics.Config{Namespace: "gyro"})
+	poll(r)
+	text := scrape(t, r, "").Body.String()
+	for _, line := range []string{
+		`gyro_shared_poll_items_count{channel_namespace="ns",result="changed",trigger="track"} 2`,
+		`gyro_shared_poll_items_count{channel_namespace="ns",result="unchanged",trigger="track"} 6`,
+		`gyro_shared_poll_items_count{channel_namespace="ns",result="removed",trigger="track"} 1`,
+		`gyro_shared_poll_items_count{channel_namespace="ns",result="polled",trigger="interval"} 3`,
+		`gyro_shared_poll_handler_error_count{channel_namespace="ns",trigger="interval"} 1`,
+		`gyro_shared_poll_cycle_work_duration_seconds_sum{channel_namespace="ns"} 2`,
+		`gyro_shared_poll_sem_wait_duration_seconds_sum{channel_namespace="ns",trigger="track"} 0.001`,
+		`gyro_shared_poll_publish_count{channel_namespace="ns",result="applied"} 1`,
+		`gyro_shared_poll_publish_count{channel_namespace="ns",result="skipped"} 1`,
+		`gyro_shared_poll_notify_count{channel_namespace="ns"} 1`,
+		`gyro_shared_poll_dropped_notify_count{channel_namespace="ns"} 1`,
+		`gyro_shared_poll_num_channels 2`, `gyro_shared_poll_num_keys 30`,
+		`gyro_shared_poll_proxy_request_items_sum{name="default"} 10`, `gyro_shared_poll_proxy_response_items_sum{name="default"} 3`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("there is no %s", line)
+		}
+	}
 }
 
 func scrape(t *testing.T, r *metrics.Registry, accept string) *httptest.ResponseRecorder {

@@ -48,9 +48,11 @@ func (r *Registry) WatchPolls(p channel.Polls) {
 }
 
 func (r *Registry) histograms(subsystem, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: r.namespace, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets,
-	}, labels)
+	o := prometheus.HistogramOpts{Namespace: r.namespace, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets}
+	if r.native {
+		o.Buckets, o.NativeHistogramBucketFactor, o.NativeHistogramMaxBucketNumber = nil, 1.1, 200
+	}
+	h := prometheus.NewHistogramVec(o, labels)
 	r.others = append(r.others, h)
 	return h
 }
