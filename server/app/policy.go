@@ -24,13 +24,20 @@ func (s *snapshot) subscribing(ctx context.Context, c *gyro.Client, e gyro.Subsc
 	if err != nil {
 		return gyro.SubscribeReply{}, err
 	}
+	reply, err := s.decide(ctx, c, ch, e)
+	if ch.Type == namespace.SharedPoll {
+		reply.Options.Poll = s.polls[ch.Options]
+	}
+	return reply, err
+}
+
+func (s *snapshot) decide(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	facts := s.facts(c.UserID(), false)
 	decision := ch.DecideSubscribe(facts, namespace.SubscriptionType(e.Type), e.Token != "")
 	if decision.Err != nil {
 		return gyro.SubscribeReply{}, decision.Err
 	}
 	reply := gyro.SubscribeReply{Options: grant.Subscription(ch, decision.Source), ClientSideRefresh: !ch.SubRefreshProxyEnabled}
-	reply.Options.Poll = s.polls[ch.Options]
 	switch decision.By {
 	case namespace.Rules:
 	case namespace.Token:

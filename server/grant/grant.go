@@ -2,6 +2,9 @@
 package grant
 
 import (
+	"context"
+	"errors"
+
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/server/auth"
@@ -29,10 +32,21 @@ func Subscription(ch namespace.Channel, source namespace.Source) gyro.SubscribeO
 		PresenceMaps:     presenceMaps(ch),
 		Source:           uint8(source),
 	}
+	if ch.Type == namespace.SharedPoll {
+		o.Poll = unasked
+	}
 	if ch.ForceRecoveryMode == "cache" {
 		o.RecoveryMode = channel.RecoverCache
 	}
 	return o
+}
+
+// unasked stands for the shared poll of a namespace: with it, the node refuses subscriptions that the server
+// makes. The handler of subscribe commands replaces it.
+var unasked = &channel.SharedPoll{
+	Poll: func(context.Context, string, []channel.PolledKey) (channel.PollAnswer, error) {
+		return channel.PollAnswer{}, errors.New("the namespace has no shared poll")
+	},
 }
 
 // Override replaces options of the namespace by those that a token or the backend sets.
