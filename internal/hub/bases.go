@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gyrohq/gyro/channel"
@@ -89,7 +90,7 @@ func (t *baseTable) held(s *Seat) *base {
 }
 
 func (l bases) find(id uint32) (int, bool) {
-	return slices.BinarySearchFunc(l, id, func(b *base, id uint32) int { return int(int64(b.id) - int64(id)) })
+	return slices.BinarySearchFunc(l, id, func(b *base, id uint32) int { return cmp.Compare(b.id, id) })
 }
 
 // hold makes m the base of a seat.
