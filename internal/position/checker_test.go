@@ -221,7 +221,7 @@ func TestEveryChannelOncePerDelay(t *testing.T) {
 		}
 		e.total()
 		n.watch(t, "again", 1, 0)
-		pass(10*delay - 1)
+		pass(10 * delay)
 		sum, most = e.total()
 		expect(t, "reads of the channel that came later", sum, most, 10, 10)
 	})
