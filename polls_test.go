@@ -17,20 +17,20 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// prices are the values of a program, by key.
-type prices struct {
+// board has the values of a program, by key.
+type board struct {
 	mu    sync.Mutex
 	now   map[string]string
 	calls int
 }
 
-func (p *prices) set(key, value string) {
+func (p *board) set(key, value string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now[key] = value
 }
 
-func (p *prices) poll(_ context.Context, ch string, keys []channel.PolledKey) (a channel.PollAnswer, err error) {
+func (p *board) poll(_ context.Context, ch string, keys []channel.PolledKey) (a channel.PollAnswer, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls++
@@ -91,7 +91,7 @@ func values(c *gyrotest.Client, n int) (list []string) {
 // Clients of a Go program get the values of the keys that they track, at once and when they change.
 func TestSharedPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &prices{now: map[string]string{"milk": "1", "bread": "2"}}
+		p := &board{now: map[string]string{"milk": "1", "bread": "2"}}
 		node := pollNode(t, &channel.SharedPoll{Poll: p.poll, Interval: time.Second, BatchSize: 2})
 		c := gyrotest.Open(t, node, nil)
 		c.Connect(nil)
@@ -134,7 +134,7 @@ func TestSharedPoll(t *testing.T) {
 // Values that the program publishes reach the clients; what is wrong with them is the error of the call.
 func TestSharedPollPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &prices{now: map[string]string{}}
+		p := &board{now: map[string]string{}}
 		node := pollNode(t, &channel.SharedPoll{Poll: p.poll, Versioned: true, Interval: time.Hour})
 		c := gyrotest.Open(t, node, nil)
 		c.Connect(nil)

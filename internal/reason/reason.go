@@ -36,6 +36,7 @@ var (
 	ServerMap          = refusal.Because(protocol.ErrorBadRequest, "SubscribeOptions.Map", "the channel is a map, or has keys to track: the client has to subscribe itself")
 	NoCursor           = refusal.Because(protocol.ErrorPermissionDenied, "", "the command has a cursor, and the client reads no pages of this map")
 	Paging             = refusal.Because(protocol.ErrorConcurrentPagination, "", "another page of this map is being read for the client")
+	Bookmark           = refusal.Because(protocol.ErrorLimitExceeded, "", "the positions of all recoverable channels do not fit into a bookmark: let the client subscribe to fewer channels, or to channels with shorter names")
 	Late               = refusal.Because(protocol.DisconnectSlow, "MapSubscription.CatchUpTimeout", "the client took too long to catch up with the map")
 )
 

@@ -6,12 +6,8 @@ import (
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport/bookmark"
 )
-
-var errBookmark = refusal.Because(protocol.ErrorLimitExceeded, "", "the positions of all recoverable channels do not fit into a "+
-	"bookmark: let the client subscribe to fewer channels, or to channels with shorter names")
 
 // At implements bookmarks.Subscription.
 func (b *Subscription) At() *track.Position { return &b.at }
@@ -19,7 +15,7 @@ func (b *Subscription) At() *track.Position { return &b.at }
 // markable has the bookmarks of the connection name a recoverable channel.
 func (b *Subscription) markable(req *protocol.SubscribeRequest) {
 	if bookmark.Size(b.channel) > b.s.via.Bookmarks {
-		b.s.env.Explain(reason.CommandRefused, b.channel, errBookmark)
+		b.s.env.Explain(reason.CommandRefused, b.channel, reason.Bookmark)
 		return
 	}
 	b.at.Form |= hub.Marked
@@ -32,7 +28,7 @@ func (b *Subscription) markable(req *protocol.SubscribeRequest) {
 func (s *Session) marked(message []byte, r *protocol.Reply) []byte {
 	message, fits := bookmarks.Append(message, r, &s.subs, s.via)
 	if !fits {
-		s.env.Explain(reason.CommandRefused, "", errBookmark)
+		s.env.Explain(reason.CommandRefused, "", reason.Bookmark)
 	}
 	return message
 }

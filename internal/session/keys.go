@@ -44,13 +44,11 @@ func (s *Session) tracked(e *effect.Track) {
 	b, r := e.Ref.(*Subscription), &s.env.Scratch().Tracked
 	defer r.Reset()
 	err := e.Err
-	if err == nil && b.state != subLive {
-		err = reason.NotSubscribed
-	} else if err == nil {
-		budget := recovery.Budget(s.cfg.QueueMaxSize, 1)
-		err = b.terms.Keys.Take(e.Request, e.ExpireAt, s.env.Now(), budget, s.via.Framer.Encoding(), r)
-	}
-	if e.Err == nil {
+	if err == nil {
+		if err = reason.NotSubscribed; b.state == subLive {
+			budget := recovery.Budget(s.cfg.QueueMaxSize, 1)
+			err = b.terms.Keys.Take(e.Request, e.ExpireAt, s.env.Now(), budget, s.via.Framer.Encoding(), r)
+		}
 		s.env.Explain(reason.CommandRefused, b.channel, err)
 	}
 	s.finish(e.ID, err, protocol.Reply{SubRefresh: &r.SubRefreshResult})

@@ -130,9 +130,9 @@ func (s *Session) paged(e *effect.Page) {
 	c := b.setup.catchup
 	var page phases.Page
 	var live bool
-	err := e.Err
+	var err error
 	switch {
-	case err != nil:
+	case e.Err != nil:
 		err = protocol.ErrorInternal // logged where it happened
 	case e.Changes == nil:
 		page, live, err = c.Entries(e.State, b.terms.Lets)
@@ -153,7 +153,7 @@ func (s *Session) paged(e *effect.Page) {
 func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
 	room := &s.env.Scratch().Subscribed
 	defer room.Reset()
-	r, c := &room.Result, b.setup.catchup
+	r := &room.Result
 	*r = protocol.SubscribeResult{
 		Type: int32(channel.MapData), Phase: b.setup.subscribing.Request.Phase,
 		Cursor: page.Cursor, Epoch: page.Position.Epoch, Offset: page.Position.Offset,
@@ -168,7 +168,7 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
 		s.giveUp(b, id, err)
 		return
 	}
-	c.reading = false
+	b.setup.catchup.reading = false
 	s.finish(id, nil, protocol.Reply{Subscribe: r})
 	if s.state == stateClosed || b.setup.ended == nil {
 		return

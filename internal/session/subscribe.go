@@ -432,12 +432,11 @@ func (b *Subscription) goLive() {
 func (b *Subscription) result(r *protocol.SubscribeResult, it *effect.AttachItem) {
 	o := b.setup.opts
 	*r = protocol.SubscribeResult{
-		Recoverable: o.Recoverable || o.Map != nil && !o.Map.Ephemeral,
-		Positioned:  b.at.Positioned,
-		Data:        o.Data,
-		Delta:       b.at.Form&hub.Escaped != 0,
-		Type:        o.Type(),
-
+		Recoverable:     o.Recoverable || o.Map != nil && !o.Map.Ephemeral,
+		Positioned:      b.at.Positioned,
+		Data:            o.Data,
+		Delta:           b.at.Form&hub.Escaped != 0,
+		Type:            o.Type(),
 		PublishDebounce: due.Milliseconds(o.PublishDebounce),
 	}
 	if b.terms.Keys != nil {
