@@ -42,6 +42,9 @@ var proxyMethods = map[string]func() (req, res proxyMessage){
 	"RPC":        func() (_, _ proxyMessage) { return new(message.RPCRequest), new(message.RPCResponse) },
 	"MapPublish": func() (_, _ proxyMessage) { return new(message.MapPublishRequest), new(message.MapPublishResponse) },
 	"MapRemove":  func() (_, _ proxyMessage) { return new(message.MapRemoveRequest), new(message.MapRemoveResponse) },
+	"SharedPollRefresh": func() (_, _ proxyMessage) {
+		return new(message.SharedPollRefreshRequest), new(message.SharedPollRefreshResponse)
+	},
 	"NotifyCacheEmpty": func() (_, _ proxyMessage) {
 		return new(message.NotifyCacheEmptyRequest), new(message.NotifyCacheEmptyResponse)
 	},
