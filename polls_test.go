@@ -167,3 +167,63 @@ func TestSharedPollPublish(t *testing.T) {
 		}
 	})
 }
+
+// Many clients on all loops track and leave keys while values are published, epochs change and calls are under way.
+// Nothing panics, and nothing is left behind.
+func TestSharedPollCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &channel.SharedPoll{Versioned: true, KeepLatest: true, Interval: 20 * time.Millisecond, BatchSize: 3}
+		p.Poll = func(_ context.Context, _ string, keys []channel.PolledKey) (a channel.PollAnswer, err error) {
+			time.Sleep(7 * time.Millisecond)
+			now := time.Now().UnixMilli()
+			for _, k := range keys {
+				a.Values = append(a.Values, channel.KeyValue{Key: k.Key, Data: []byte("1"), Version: uint64(now), Removed: now%13 == 0})
+			}
+			a.Epoch = fmt.Sprint(now / 200)
+			return a, nil
+		}
+		node := pollNode(t, p)
+		var clients []*gyrotest.Client
+		for range 20 {
+			c := gyrotest.Open(t, node, nil)
+			c.Connect(nil)
+			clients = append(clients, c)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := range 300 {
+				v := channel.KeyValue{Key: fmt.Sprint("k", i%7), Data: []byte("2"), Version: uint64(time.Now().UnixMilli())}
+				if err := node.Polls().Publish(t.Context(), "shop", "", v); err != nil {
+					t.Error(err)
+				}
+				node.Polls().Notify("shop", v.Key, "k1")
+				time.Sleep(3 * time.Millisecond)
+			}
+		}()
+		subscribe := &protocol.Command{Subscribe: &protocol.SubscribeRequest{Channel: "shop", Type: 4}}
+		for i := range 300 {
+			for n, c := range clients {
+				switch (i*7 + n) % 11 {
+				case 0:
+					c.Start(&protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: "shop"}})
+				case 1, 2:
+					c.Start(subscribe)
+				case 3:
+					c.Start(&protocol.Command{SubRefresh: &protocol.SubRefreshRequest{Channel: "shop", Type: 2, Untrack: []string{"k1", "k2"}}})
+				default:
+					c.Start(track(fmt.Sprint("k", (i+n)%7), fmt.Sprint("k", n%7)))
+				}
+			}
+			time.Sleep(3 * time.Millisecond)
+		}
+		<-done
+		for _, c := range clients {
+			c.Vanish()
+		}
+		time.Sleep(2 * time.Minute)
+		if channels, keys := node.Polls().Size(); channels != 0 || keys != 0 || node.Panics() != 0 {
+			t.Errorf("%d channels and %d keys are left, %d panics", channels, keys, node.Panics())
+		}
+	})
+}

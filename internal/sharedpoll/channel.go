@@ -205,7 +205,8 @@ func (c *Channel) proceed() {
 		return
 	}
 	now := time.Now()
-	c.table.observe(&observe.Polled{Kind: observe.PollCycle, Channel: c.name, Keys: len(y.keys), Took: now.Sub(y.begin), Work: y.work})
+	done := &observe.Polled{Kind: observe.PollCycle, Channel: c.name, Keys: len(y.keys), Took: now.Sub(y.begin), Work: y.work}
+	c.table.calls.Go(func() { c.table.observe(done) }) // without the lock
 	y.interval = adapt(y.interval, c.interval(), c.state.opts.MaxInterval, y.work)
 	y.next = y.begin.Add(y.interval)
 	y.batches = 0
@@ -309,18 +310,18 @@ func (c *Channel) Publish(epoch string, v channel.KeyValue) bool {
 
 // Notify has the keys asked for at once that somebody tracks.
 func (c *Channel) Notify(keys []string) {
+	found := false
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	found := 0
 	for _, key := range keys {
 		if e := c.state.keys[key]; e != nil && e.rooms > 0 {
-			found++
+			found = true
 			c.state.notify(e)
 		}
 	}
-	c.notified = c.notified || found > 0
-	c.table.observe(&observe.Polled{Kind: observe.PollNotified, Channel: c.name, Keys: len(keys), Failed: found == 0})
+	c.notified = c.notified || found
 	c.plan()
+	c.mu.Unlock()
+	c.table.observe(&observe.Polled{Kind: observe.PollNotified, Channel: c.name, Keys: len(keys), Failed: !found})
 }
 
 // close ends the calls that are not made yet.
