@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -270,13 +271,20 @@ func (b *Broker) write(do func(ctx context.Context) error) (err error) {
 }
 
 // undone tells that a transaction certainly did nothing, for a reason that may be gone: nothing was sent over a connection
-// that had ended, or it waited for somebody who waited for it.
+// that had ended, it waited for somebody who waited for it, or the partition for its rows was made meanwhile, so that the default
+// partition does not take them any more.
 func undone(err error) bool {
 	var answer *pgconn.PgError
-	if errors.As(err, &answer) {
-		return answer.Code == "40P01" || answer.Code == "40001"
+	if !errors.As(err, &answer) {
+		return pgconn.SafeToRetry(err)
 	}
-	return pgconn.SafeToRetry(err)
+	switch answer.Code {
+	case "40P01", "40001":
+		return true
+	case "23514":
+		return strings.HasSuffix(answer.TableName, "_default")
+	}
+	return false
 }
 
 // common are the columns that both functions have.

@@ -81,7 +81,7 @@ func TestSchema(t *testing.T) {
 // dropped, and expired rows deleted.
 func TestPartitions(t *testing.T) {
 	d := newDatabase(t)
-	d.run(postgres.Config{}, newEvents())
+	must(t, d.run(postgres.Config{}, newEvents()).Close(t.Context()))
 	d.exec(
 		// No node was there for ten days.
 		"DO $$ DECLARE p text; BEGIN FOR p IN SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'cf_stream'::regclass AND inhrelid::regclass::text <> 'cf_stream_default' LOOP EXECUTE 'DROP TABLE ' || p; END LOOP; END $$",
