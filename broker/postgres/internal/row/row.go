@@ -185,19 +185,19 @@ type Row struct {
 
 // Columns of a row, of table x, for Scan.
 const Columns = `x.channel, x.channel_offset, x.epoch, x.kind, x.key, x.data, x.tags, x.client_id, x.user_id, x.conn_info, x.chan_info, x.removed,
-	x.prev_data, x.use_delta, x.prev_offset, x.prev_time, x.time_ms, x.version, x.score, x.created_at`
+	x.prev_data, x.prev_tags, x.use_delta, x.prev_offset, x.prev_time, x.time_ms, x.version, x.score, x.created_at`
 
 // Scan reads a row. ahead are targets for columns before it.
 func (r *Row) Scan(rows pgx.Rows, ahead ...any) error {
 	var offset, ms, version, score, prevOffset, prevTime *int64
 	var epoch, ch, key, client, user *string
 	var kind *int16
-	var tags, conn, info, prev []byte
+	var tags, conn, info, prev, prevTags []byte
 	var removed, delta *bool
 	var at *time.Time
 	*r = Row{}
 	targets := append(ahead, &ch, &offset, &epoch, &kind, &key, &r.Pub.Data, &tags, &client, &user, &conn, &info, &removed,
-		&prev, &delta, &prevOffset, &prevTime, &ms, &version, &score, &at)
+		&prev, &prevTags, &delta, &prevOffset, &prevTime, &ms, &version, &score, &at)
 	if err := rows.Scan(targets...); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (r *Row) Scan(rows pgx.Rows, ahead ...any) error {
 	}
 	r.Pub.Info = Info(client, user, conn, info)
 	if prevOffset != nil {
-		r.Prev = &channel.Publication{Offset: uint64(*prevOffset), Data: prev, Time: value(prevTime), Key: r.Pub.Key}
+		r.Prev = &channel.Publication{Offset: uint64(*prevOffset), Data: prev, Tags: Tags(prevTags), Time: value(prevTime), Key: r.Pub.Key}
 	}
 	return nil
 }

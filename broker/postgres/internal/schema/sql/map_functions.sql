@@ -111,10 +111,11 @@ BEGIN
         version = excluded.version, time_ms = excluded.time_ms, score = excluded.score;
   END IF;
   INSERT INTO {{m}}_stream (channel, channel_offset, epoch, key, data, tags, client_id, user_id, conn_info, chan_info, removed,
-      created_at, shard_id, use_delta, prev_data, prev_offset, prev_time, time_ms, version, score)
+      created_at, shard_id, use_delta, prev_data, prev_tags, prev_offset, prev_time, time_ms, version, score)
     VALUES (p_channel, r_offset, r_epoch, p_key, p_data, CASE WHEN p_removed THEN coalesce(p_tags, e.tags) ELSE p_tags END,
       p_client_id, p_user_id, p_conn_info, p_chan_info, p_removed, t, p_shard, p_use_delta AND NOT p_ephemeral AND found_entry,
       CASE WHEN p_use_delta AND NOT p_ephemeral THEN e.data END,
+      CASE WHEN p_use_delta AND NOT p_ephemeral THEN e.tags END,
       CASE WHEN p_use_delta AND NOT p_ephemeral THEN e.key_offset END,
       CASE WHEN p_use_delta AND NOT p_ephemeral THEN coalesce(e.time_ms, (extract(epoch FROM e.updated_at) * 1000)::bigint) END,
       p_time_ms, p_version, p_score)

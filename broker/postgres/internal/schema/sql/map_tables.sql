@@ -17,7 +17,8 @@ CREATE TABLE {{m}}_stream (
   shard_id       smallint NOT NULL DEFAULT 0,
   kind           smallint NOT NULL DEFAULT 0, -- 0 change, 3 the map was cleared
   use_delta      boolean,
-  prev_offset    bigint,                      -- and its offset and time_ms
+  prev_tags      jsonb,                       -- and its tags, offset and time_ms
+  prev_offset    bigint,
   prev_time      bigint,
   time_ms        bigint,                      -- Unix milliseconds; NULL: created_at
   version        bigint,

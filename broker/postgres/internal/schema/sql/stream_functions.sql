@@ -13,6 +13,7 @@ DECLARE
   m {{s}}_meta%ROWTYPE;
   life interval;
   before_data {{data}};
+  before_tags jsonb;
   before_time bigint;
 BEGIN
   IF p_idempotency_key IS NOT NULL THEN
@@ -50,7 +51,7 @@ BEGIN
       m.first_offset := m.top_offset + 1;
     END IF;
     IF p_use_delta AND m.first_offset <= m.top_offset THEN
-      SELECT x.data, coalesce(x.time_ms, extract(epoch FROM x.created_at) * 1000)::bigint INTO before_data, before_time FROM {{s}} x
+      SELECT x.data, x.tags, coalesce(x.time_ms, extract(epoch FROM x.created_at) * 1000)::bigint INTO before_data, before_tags, before_time FROM {{s}} x
         WHERE x.channel = p_channel AND x.epoch = m.epoch AND x.channel_offset = m.top_offset AND x.channel_offset > 0 AND x.kind = 0;
     END IF;
     r_offset := m.top_offset + 1;
@@ -75,9 +76,9 @@ BEGIN
       WHERE x.channel = p_channel;
   END IF;
   INSERT INTO {{s}} (channel, channel_offset, epoch, data, tags, client_id, user_id, conn_info, chan_info, prev_data,
-      created_at, shard_id, use_delta, prev_offset, prev_time, time_ms, version, key, removed, score)
+      created_at, shard_id, use_delta, prev_tags, prev_offset, prev_time, time_ms, version, key, removed, score)
     VALUES (p_channel, r_offset, r_epoch, p_data, p_tags, p_client_id, p_user_id, p_conn_info, p_chan_info, before_data,
-      t, p_shard, p_use_delta, CASE WHEN before_time IS NOT NULL THEN m.top_offset END, before_time, p_time_ms, p_version, p_key, p_removed, p_score)
+      t, p_shard, p_use_delta, before_tags, CASE WHEN before_time IS NOT NULL THEN m.top_offset END, before_time, p_time_ms, p_version, p_key, p_removed, p_score)
     RETURNING id INTO r_id;
   IF p_idempotency_key IS NOT NULL THEN
     INSERT INTO {{s}}_idempotency AS i (channel, idempotency_key, result_offset, result_epoch, result_id, expires_at)

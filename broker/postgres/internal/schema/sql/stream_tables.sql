@@ -16,7 +16,8 @@ CREATE TABLE {{s}} (
   created_at     timestamptz NOT NULL DEFAULT now(),
   shard_id       smallint NOT NULL DEFAULT 0,
   use_delta      boolean,
-  prev_offset    bigint,                      -- and its offset and time_ms
+  prev_tags      jsonb,                       -- and its tags, offset and time_ms
+  prev_offset    bigint,
   prev_time      bigint,
   time_ms        bigint,                      -- Unix milliseconds; NULL: created_at
   version        bigint,
