@@ -15,6 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/proxytest"
 )
@@ -38,6 +39,8 @@ func (b *flaky) decide(event, _ string) (*proxytest.Fault, string) {
 		return nil, fmt.Sprintf(`{"result":{"expire_at":%d}}`, time.Now().Unix()+2)
 	case "RPC":
 		return nil, `{"result":{"data":{"a":"b"}}}`
+	case "SharedPollRefresh":
+		return nil, fmt.Sprintf(`{"result":{"items":[{"key":"k","data":%d}]}}`, rand.IntN(10))
 	}
 	return nil, `{"result":{}}`
 }
@@ -58,7 +61,7 @@ func startFlaky(t *testing.T, c proxytest.Carrier) *flakyServer {
 	}
 	s.address = c.Start(t, eventsOf(c, s.decide)).Listener.Addr().String()
 	s.testServer = startServerAt(t, "info", s.config(500*time.Millisecond))
-	s.expected = "backend"
+	s.expected = "backend|polling"
 	if *failing > time.Minute {
 		s.logs.Discard()
 	}
@@ -70,7 +73,7 @@ func (s *flakyServer) config(timeout time.Duration) func(*config.Config) {
 		for _, p := range []*config.Proxy{
 			&cfg.Client.Proxy.Connect.Proxy, &cfg.Client.Proxy.Refresh.Proxy, &cfg.Channel.Proxy.Subscribe, &cfg.Channel.Proxy.Publish,
 			&cfg.Channel.Proxy.SubRefresh, &cfg.Channel.Proxy.CacheEmpty, &cfg.RPC.Proxy,
-			&cfg.Channel.Proxy.MapPublish, &cfg.Channel.Proxy.MapRemove,
+			&cfg.Channel.Proxy.MapPublish, &cfg.Channel.Proxy.MapRemove, &cfg.Channel.Proxy.SharedPollRefresh,
 		} {
 			p.Timeout = timeout
 		}
@@ -78,6 +81,12 @@ func (s *flakyServer) config(timeout time.Duration) func(*config.Config) {
 		cfg.Channel.WithoutNamespace.SubRefreshProxyEnabled = true
 		cfg.Client.PresenceInterval, cfg.Client.ExpiredSubCloseDelay = 200*time.Millisecond, time.Millisecond
 		addNamespace(cfg, "plain", open)
+		cfg.SharedPoll.HMACSecretKey = "poll-secret"
+		cfg.Channel.Proxy.SharedPollRefresh.Endpoint = s.carrier.Endpoint(s.address, "SharedPollRefresh")
+		addNamespace(cfg, "poll", func(o *config.ChannelOptions) {
+			open(o)
+			o.SubscriptionType, o.SharedPoll.RefreshInterval = config.TypeSharedPoll, 100*time.Millisecond
+		})
 		addNamespace(cfg, "map", func(o *config.ChannelOptions) {
 			mapOn(o)
 			o.Map.PublishProxyEnabled, o.Map.RemoveProxyEnabled = true, true
@@ -185,6 +194,10 @@ func (o *soul) live() {
 		return
 	}
 	if !o.try(fmt.Sprintf(`"subscribe":{"channel":"empty:%d"}`, o.r.IntN(100))) {
+		return
+	}
+	signature := auth.SignTrack("poll-secret", "", "poll:x", []string{"k"}, time.Now().Unix(), 0)
+	if !o.try(`"subscribe":{"channel":"poll:x","type":4}`) || !o.try(trackKeys(signature, `{"key":"k"}`)) {
 		return
 	}
 	for n := 10 + o.r.IntN(60); n > 0 && time.Now().Before(o.end); n-- {
