@@ -7,12 +7,13 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/engines"
 )
 
 // onRedis configures the engine to use these servers, each a shard.
 func onRedis(servers ...*redistest.Server) func(*config.Config) {
 	return func(cfg *config.Config) {
-		cfg.Engine.Type = config.TypeRedis
+		cfg.Engine.Type = engines.TypeRedis
 		cfg.Engine.Redis.Address = nil
 		for _, s := range servers {
 			cfg.Engine.Redis.Address = append(cfg.Engine.Redis.Address, "redis://"+s.Addr())
@@ -30,18 +31,18 @@ func TestStartWithoutEngine(t *testing.T) {
 		want []string
 	}{
 		"redis refuses": {func(cfg *config.Config) {
-			cfg.Engine.Type, cfg.Engine.Redis.Address = config.TypeRedis, []string{"redis://u:hush-hush@127.0.0.1:1"}
+			cfg.Engine.Type, cfg.Engine.Redis.Address = engines.TypeRedis, []string{"redis://u:hush-hush@127.0.0.1:1"}
 		}, []string{"engine.redis", "127.0.0.1:1", "refused"}},
 		"wrong password": {func(cfg *config.Config) {
 			onRedis(redis)(cfg)
 			cfg.Engine.Redis.Password = "hush-hush"
 		}, []string{"engine.redis", "WRONGPASS"}},
 		"presence manager": {func(cfg *config.Config) {
-			cfg.PresenceManager.Enabled, cfg.PresenceManager.Type = true, config.TypeRedis
+			cfg.PresenceManager.Enabled, cfg.PresenceManager.Type = true, engines.TypeRedis
 			cfg.PresenceManager.Redis.Address = []string{"127.0.0.1:1"}
 		}, []string{"presence_manager.redis", "127.0.0.1:1"}},
 		"nats refuses": {func(cfg *config.Config) {
-			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, config.TypeNATS, "nats://u:hush-hush@127.0.0.1:1"
+			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, engines.TypeNATS, "nats://u:hush-hush@127.0.0.1:1"
 		}, []string{"nats", "127.0.0.1:1"}},
 	} {
 		a, err := New(testConfig(tt.edit), Options{Logger: discard})
@@ -92,14 +93,14 @@ func TestStartWaitsForRedis(t *testing.T) {
 // TestReloadKeepsEngines: channels do not move while they are used.
 func TestReloadKeepsEngines(t *testing.T) {
 	t.Parallel()
-	engines := func(cfg *config.Config) {
-		named := config.NamedBroker{Name: "other", Broker: cfg.Broker}
+	configure := func(cfg *config.Config) {
+		named := engines.NamedBroker{Name: "other", Broker: cfg.Broker}
 		named.Enabled = true
-		cfg.Brokers = []config.NamedBroker{named}
+		cfg.Brokers = []engines.NamedBroker{named}
 		addNamespace(cfg, "one", nil)
 		addNamespace(cfg, "two", func(o *options) { o.BrokerName = "other" })
 	}
-	s := startServer(t, engines)
+	s := startServer(t, configure)
 	for name, tt := range map[string]struct {
 		edit func(*config.Config)
 		want string
@@ -110,7 +111,7 @@ func TestReloadKeepsEngines(t *testing.T) {
 		"none":     {func(cfg *config.Config) { cfg.Channel.Namespaces[1].BrokerName = "" }, "channel.namespaces[1](two)"},
 		"boundary": {func(cfg *config.Config) { cfg.Channel.NamespaceBoundary = "/" }, "channel.namespace_boundary"},
 		"late broker": {func(cfg *config.Config) {
-			cfg.Brokers = append(cfg.Brokers, config.NamedBroker{Name: "late", Broker: cfg.Brokers[0].Broker})
+			cfg.Brokers = append(cfg.Brokers, engines.NamedBroker{Name: "late", Broker: cfg.Brokers[0].Broker})
 			addNamespace(cfg, "three", func(o *options) { o.BrokerName = "late" })
 		}, `channel.namespaces[2](three).broker_name: there is no enabled element "late" of brokers (keys that cannot change without a restart: brokers)`},
 		"new namespace": {func(cfg *config.Config) {
@@ -118,7 +119,7 @@ func TestReloadKeepsEngines(t *testing.T) {
 		}, ""},
 	} {
 		err := s.app.Reload(testConfig(func(cfg *config.Config) {
-			engines(cfg)
+			configure(cfg)
 			tt.edit(cfg)
 		}))
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {

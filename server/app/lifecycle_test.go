@@ -21,6 +21,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/engines"
 )
 
 // TestReload: what takes effect, and what does not.
@@ -104,7 +105,7 @@ func TestReloadNot(t *testing.T) {
 		cfg.Client.SubscriptionToken.Enabled = true
 		cfg.HTTPAPI.External, cfg.WebSocket.Disabled, cfg.Health.Enabled = true, true, true
 		cfg.Client.ConnectionLimit, cfg.UsageStats.Disabled, cfg.Channel.WithoutNamespace.AllowPublishForClient = 1, true, true
-		cfg.Brokers = []config.NamedBroker{{Name: "late", Broker: cfg.Broker}}
+		cfg.Brokers = []engines.NamedBroker{{Name: "late", Broker: cfg.Broker}}
 	}))
 	if err != nil {
 		t.Fatal(err)

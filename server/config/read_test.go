@@ -79,10 +79,15 @@ func fieldID(owner, field, tag string) string {
 // modulePath is the import path of the server's module, whose folder is the parent.
 const modulePath = "github.com/gyrohq/gyro/server"
 
-// judges are the files of this package that look at keys without doing what they say.
+// judges are the files that look at keys without doing what they say.
 var judges = map[string]bool{"config.go": true}
 
-// readFields returns the fields of this package's structs that the server's code selects.
+// describes tells whether a package has structs of the schema.
+func describes(pkg string) bool {
+	return slices.Contains([]string{"/config", "/config/engines", "/config/material"}, strings.TrimPrefix(pkg, modulePath))
+}
+
+// readFields returns the fields of the schema's structs that the server's code selects.
 func readFields(t *testing.T) map[string]bool {
 	t.Helper()
 	r := &reader{t: t, fset: token.NewFileSet(), packages: map[string]*types.Package{}, read: map[string]bool{}}
@@ -137,7 +142,7 @@ func (r *reader) Import(pkg string) (*types.Package, error) {
 	for at, s := range info.Selections {
 		file := r.fset.Position(at.Pos()).Filename
 		base := filepath.Base(file)
-		if strings.HasSuffix(pkg, "/config") && (judges[base] || strings.HasPrefix(base, "validate")) {
+		if describes(pkg) && (judges[base] || strings.HasPrefix(base, "validate")) {
 			continue
 		}
 		r.note(s)
@@ -183,7 +188,7 @@ func (r *reader) note(s *types.Selection) {
 			name = named.Obj().Name()
 		}
 		f := fields.Field(i)
-		if f.Pkg() != nil && (f.Pkg().Path() == modulePath+"/config" || f.Pkg().Path() == modulePath+"/config/material") {
+		if f.Pkg() != nil && describes(f.Pkg().Path()) {
 			r.read[fieldID(name, f.Name(), fields.Tag(i))] = true
 		}
 		owner = f.Type()

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gyrohq/gyro/server/config/engines"
 )
 
 func TestReloaded(t *testing.T) {
@@ -20,7 +22,7 @@ func TestReloaded(t *testing.T) {
 	// what it does not, and what has no effect anyhow.
 	next.Client.AllowedOrigins, next.Client.SubscriptionToken.Enabled = []string{"https://a.example"}, true
 	next.Channel.MaxLength, next.HTTPServer.Port, next.Client.ConnectionLimit = 7, 1, 7
-	next.Brokers = []NamedBroker{{Name: "late"}}
+	next.Brokers = []engines.NamedBroker{{Name: "late"}}
 	next.GRPCAPI.Port, next.UsageStats.Disabled, next.Admin.Password = 1, true, "p"
 
 	before := *started

@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"github.com/gyrohq/gyro/server/config/engines"
 	"github.com/gyrohq/gyro/server/config/material"
 )
 
@@ -25,14 +26,14 @@ type Config struct {
 	GRPCAPI    GRPCAPI      `key:"grpc_api" doc:"Server API over gRPC (docs/grpc-api.md), on a listener of its own."`
 	Consumers  []Consumer   `key:"consumers" doc:"Take API commands from queues (docs/consumers.md)."`
 
-	Engine           Engine                 `key:"engine" doc:"Provides broker and presence unless replaced by the sections below."`
-	Broker           Broker                 `key:"broker" doc:"Replaces the engine's broker."`
-	PresenceManager  PresenceManager        `key:"presence_manager" doc:"Replaces the engine's presence manager."`
-	Brokers          []NamedBroker          `key:"brokers" doc:"Further brokers, for use by namespaces."`
-	PresenceManagers []NamedPresenceManager `key:"presence_managers" doc:"Further presence managers, for use by namespaces."`
-	MapBroker        MapBroker              `key:"map_broker" doc:"State of map channels."`
-	Controller       Controller             `key:"controller" doc:"Separate cluster control channel."`
-	SharedPoll       SharedPoll             `key:"shared_poll" doc:"Shared poll channels."`
+	Engine           engines.Engine                 `key:"engine" doc:"Provides broker and presence unless replaced by the sections below."`
+	Broker           engines.Broker                 `key:"broker" doc:"Replaces the engine's broker."`
+	PresenceManager  engines.PresenceManager        `key:"presence_manager" doc:"Replaces the engine's presence manager."`
+	Brokers          []engines.NamedBroker          `key:"brokers" doc:"Further brokers, for use by namespaces."`
+	PresenceManagers []engines.NamedPresenceManager `key:"presence_managers" doc:"Further presence managers, for use by namespaces."`
+	MapBroker        engines.MapBroker              `key:"map_broker" doc:"State of map channels."`
+	Controller       engines.Controller             `key:"controller" doc:"Separate cluster control channel."`
+	SharedPoll       SharedPoll                     `key:"shared_poll" doc:"Shared poll channels."`
 
 	WebSocket     WebSocket     `key:"websocket" arg:"/connection/websocket" doc:"WebSocket transport."`
 	SSE           BodyTransport `key:"sse" arg:"/connection/sse" doc:"SSE transport."`

@@ -133,3 +133,11 @@ type SharedPollOptions struct {
 	TrackExpiredExtraDelay  time.Duration `key:"track_expired_extra_delay" min:"0" doc:"Grace for expired signatures; 0 for 25s."`
 	PublishEnabled          bool          `key:"publish_enabled" doc:"Allow the API method shared_poll_publish; versioned mode only."`
 }
+
+// SharedPoll has what all shared poll channels share.
+type SharedPoll struct {
+	HMACSecretKey          string `key:"hmac_secret_key" opt:"secret,reload" doc:"Secret of track signatures."`
+	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret,reload" doc:"Second accepted secret, for rotation."`
+	HMACPreviousValidUntil int64  `key:"hmac_previous_secret_key_valid_until" opt:"reload" min:"0" doc:"Latest iat of signatures with the previous secret, Unix seconds; 0 for no limit."`
+	ConcurrencyLimit       int    `key:"concurrency_limit" min:"0" doc:"Backend calls at a time and node; 0 for 64."`
+}

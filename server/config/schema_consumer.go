@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/server/config/engines"
+)
 
 // Types of consumers.
 const (
@@ -83,7 +87,7 @@ type JetStreamConsumer struct {
 
 // RedisConsumer reads Redis streams.
 type RedisConsumer struct {
-	Redis
+	engines.Redis
 	Streams             []string            `key:"streams"`
 	ConsumerGroup       string              `key:"consumer_group"`
 	VisibilityTimeout   time.Duration       `key:"visibility_timeout" def:"30s" doc:"Claim entries of others after this time."`

@@ -1,25 +1,16 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/gyrohq/gyro/server/config/internal/problem"
 	"github.com/gyrohq/gyro/server/config/internal/schema"
 	"github.com/gyrohq/gyro/server/origin"
 )
-
-// problems collects what is wrong with a configuration, by key.
-type problems struct{ errs []error }
-
-func (p *problems) add(key, format string, args ...any) {
-	p.errs = append(p.errs, &schema.Problem{Key: key, Err: fmt.Errorf(format, args...)})
-}
-
-func quote(s string) string { return strconv.Quote(schema.Clip(s)) }
 
 var (
 	namePattern     = regexp.MustCompile(`^[-a-zA-Z0-9_.]{2,}$`)
@@ -32,10 +23,8 @@ var (
 // version can do what it switches on: the schema marks the keys of which any value is refused. The error joins one error per violation,
 // which names the key and, unless it is a secret, the value.
 func (c *Config) Validate() error {
-	p := &problems{}
-	if err := schema.Check(c); err != nil {
-		p.errs = append(p.errs, err)
-	}
+	p := &problem.List{}
+	p.Join(schema.Check(c))
 	c.checkServer(p)
 	c.checkEngines(p)
 	c.checkClient(p)
@@ -44,7 +33,7 @@ func (c *Config) Validate() error {
 	c.checkChannel(p)
 	c.checkRPC(p)
 	c.checkConsumers(p)
-	return errors.Join(p.errs...)
+	return p.Err()
 }
 
 // eachOptions visits the channel options with their keys.
@@ -61,63 +50,63 @@ func element(list string, i int, name string) string {
 	return fmt.Sprintf("%s[%d](%s)", list, i, schema.Clip(name))
 }
 
-func (c *Config) checkServer(p *problems) {
+func (c *Config) checkServer(p *problem.List) {
 	s := &c.HTTPServer
 	if s.H2CExternal {
 		if s.InternalPort == "" || s.InternalPort == strconv.Itoa(s.Port) {
-			p.add("http_server.h2c_external", "needs http_server.internal_port, different from http_server.port")
+			p.Add("http_server.h2c_external", "needs http_server.internal_port, different from http_server.port")
 		}
 		if s.TLS.Enabled {
-			p.add("http_server.h2c_external", "excludes http_server.tls.enabled")
+			p.Add("http_server.h2c_external", "excludes http_server.tls.enabled")
 		}
 		if s.TLSAutocert.Enabled {
-			p.add("http_server.h2c_external", "excludes http_server.tls_autocert.enabled")
+			p.Add("http_server.h2c_external", "excludes http_server.tls_autocert.enabled")
 		}
 	}
 	if s.HTTP3.Enabled && !s.TLS.Enabled {
-		p.add("http_server.http3.enabled", "needs http_server.tls.enabled")
+		p.Add("http_server.http3.enabled", "needs http_server.tls.enabled")
 	}
 	if s.HTTP3.Enabled && s.TLSAutocert.Enabled {
-		p.add("http_server.http3.enabled", "excludes http_server.tls_autocert.enabled")
+		p.Add("http_server.http3.enabled", "excludes http_server.tls_autocert.enabled")
 	}
 	if c.WebTransport.Enabled && !s.HTTP3.Enabled {
-		p.add("webtransport.enabled", "needs http_server.http3.enabled")
+		p.Add("webtransport.enabled", "needs http_server.http3.enabled")
 	}
 	if s.InternalPort != "" {
 		if n, err := strconv.ParseUint(s.InternalPort, 10, 16); err != nil || n == 0 {
-			p.add("http_server.internal_port", "%s is not a port from 1 to 65535", quote(s.InternalPort))
+			p.Add("http_server.internal_port", "%s is not a port from 1 to 65535", problem.Quote(s.InternalPort))
 		}
 	}
 	if m := &c.Prometheus; m.Enabled && !metricPattern.MatchString(m.Namespace) {
-		p.add("prometheus.namespace", "%s is not a name of up to 64 letters, digits and underscores", quote(m.Namespace))
+		p.Add("prometheus.namespace", "%s is not a name of up to 64 letters, digits and underscores", problem.Quote(m.Namespace))
 	}
 	c.UniSSE.check(p, "uni_sse")
 	c.UniHTTPStream.check(p, "uni_http_stream")
 	if s := &c.UniSSE; s.RetryMax > 0 && s.RetryMin > s.RetryMax {
-		p.add("uni_sse.retry_min", "%s is more than uni_sse.retry_max, %s", s.RetryMin, s.RetryMax)
+		p.Add("uni_sse.retry_min", "%s is more than uni_sse.retry_max, %s", s.RetryMin, s.RetryMax)
 	}
 	if t := c.UniPoll.Timeout; t < time.Second || t > 5*time.Minute {
-		p.add("uni_poll.timeout", "%s is not from 1s to 5m", t)
+		p.Add("uni_poll.timeout", "%s is not from 1s to 5m", t)
 	}
 }
 
-func (u *UniHTTP) check(p *problems, section string) {
+func (u *UniHTTP) check(p *problem.List, section string) {
 	for i, t := range u.ConnectCodeToHTTPResponse.Transforms {
 		if t.Code == 0 || t.To.StatusCode == 0 {
-			p.add(fmt.Sprintf("%s.connect_code_to_http_response.transforms[%d]", section, i),
+			p.Add(fmt.Sprintf("%s.connect_code_to_http_response.transforms[%d]", section, i),
 				"code and to.status_code must not be zero")
 		} else if s := t.To.StatusCode; s < 200 || s > 599 {
-			p.add(fmt.Sprintf("%s.connect_code_to_http_response.transforms[%d].to.status_code", section, i),
+			p.Add(fmt.Sprintf("%s.connect_code_to_http_response.transforms[%d].to.status_code", section, i),
 				"%d is not a status from 200 to 599", s)
 		}
 	}
 }
 
 // checkAPI refuses tokens of clients for the server API.
-func (c *Config) checkAPI(p *problems) {
+func (c *Config) checkAPI(p *problem.List) {
 	check := func(section string, own *APIJWKS) {
 		if own.Enabled && own.Audience == "" && own.Scope == "" && c.clientsUse(own.Endpoint) {
-			p.add(section+".endpoint", "is that of clients' tokens as well, so %s needs an audience or a scope, which clients do not have", section)
+			p.Add(section+".endpoint", "is that of clients' tokens as well, so %s needs an audience or a scope, which clients do not have", section)
 		}
 	}
 	check("http_api.jwks", &c.HTTPAPI.JWKS)
@@ -135,13 +124,13 @@ func (c *Config) clientsUse(endpoint string) bool {
 	return false
 }
 
-func (c *Config) checkClient(p *problems) {
+func (c *Config) checkClient(p *problem.List) {
 	cl := &c.Client
 	if _, err := origin.New(cl.AllowedOrigins); err != nil {
-		p.add("client.allowed_origins", "%w", err)
+		p.Add("client.allowed_origins", "%w", err)
 	}
 	if cl.PingInterval <= cl.PongTimeout {
-		p.add("client.pong_timeout", "%s is not less than client.ping_interval, %s", cl.PongTimeout, cl.PingInterval)
+		p.Add("client.pong_timeout", "%s is not less than client.ping_interval, %s", cl.PongTimeout, cl.PingInterval)
 	}
 	cl.Token.check(p, "client.token")
 	cl.SubscriptionToken.check(p, "client.subscription_token")
@@ -149,10 +138,10 @@ func (c *Config) checkClient(p *problems) {
 	for i, t := range cl.UniDisconnectOnConnect.Transforms {
 		key := fmt.Sprintf("client.connect_code_to_unidirectional_disconnect.transforms[%d]", i)
 		if t.Code == 0 || t.To.Code == 0 {
-			p.add(key, "code and to.code must not be zero")
+			p.Add(key, "code and to.code must not be zero")
 		}
 		if !isASCII(t.To.Reason) {
-			p.add(key, "to.reason %s is not ASCII", quote(t.To.Reason))
+			p.Add(key, "to.reason %s is not ASCII", problem.Quote(t.To.Reason))
 		}
 	}
 	personal := &cl.UserPersonalChannel
@@ -162,9 +151,9 @@ func (c *Config) checkClient(p *problems) {
 	const key = "client.subscribe_to_user_personal_channel"
 	options := c.options(personal.Namespace)
 	if options == nil {
-		p.add(key+".personal_channel_namespace", "there is no namespace %s", quote(personal.Namespace))
+		p.Add(key+".personal_channel_namespace", "there is no namespace %s", problem.Quote(personal.Namespace))
 	} else if personal.SingleConnection && !options.Presence {
-		p.add(key+".single_connection", "namespace %s needs presence", quote(personal.Namespace))
+		p.Add(key+".single_connection", "namespace %s needs presence", problem.Quote(personal.Namespace))
 	}
 }
 
@@ -181,9 +170,9 @@ func (c *Config) options(name string) *ChannelOptions {
 	return nil
 }
 
-func (t *Token) check(p *problems, section string) {
+func (t *Token) check(p *problem.List, section string) {
 	if t.UserIDClaim != "" && !claimPattern.MatchString(t.UserIDClaim) {
-		p.add(section+".user_id_claim", "%s has other characters than a-z, A-Z and _", quote(t.UserIDClaim))
+		p.Add(section+".user_id_claim", "%s has other characters than a-z, A-Z and _", problem.Quote(t.UserIDClaim))
 	}
 	for _, pair := range []struct{ key, exact, regex string }{
 		{"audience", t.Audience, t.AudienceRegex},
@@ -191,7 +180,7 @@ func (t *Token) check(p *problems, section string) {
 	} {
 		key := section + "." + pair.key + "_regex"
 		if pair.exact != "" && pair.regex != "" {
-			p.add(key, "excludes %s.%s", section, pair.key)
+			p.Add(key, "excludes %s.%s", section, pair.key)
 		}
 		checkRegex(p, key, pair.regex)
 	}
@@ -199,13 +188,13 @@ func (t *Token) check(p *problems, section string) {
 }
 
 // checkMappings refuses the mappings of claims in the section of subscription tokens.
-func (t *SubscriptionToken) checkMappings(p *problems) {
+func (t *SubscriptionToken) checkMappings(p *problem.List) {
 	check := func(key string, meta, labels map[string]string) {
 		if len(meta) > 0 {
-			p.add(key+".meta_from_claim", "is for connection tokens alone: a subscription has no meta")
+			p.Add(key+".meta_from_claim", "is for connection tokens alone: a subscription has no meta")
 		}
 		if len(labels) > 0 {
-			p.add(key+".labels_from_claim", "is for connection tokens alone: a subscription has no labels")
+			p.Add(key+".labels_from_claim", "is for connection tokens alone: a subscription has no labels")
 		}
 	}
 	check("client.subscription_token", t.MetaFromClaim, t.LabelsFromClaim)
@@ -215,9 +204,9 @@ func (t *SubscriptionToken) checkMappings(p *problems) {
 	}
 }
 
-func (j *TokenJWKS) check(p *problems, section string, single bool) {
+func (j *TokenJWKS) check(p *problem.List, section string, single bool) {
 	if j.Enabled && single {
-		p.add(section+".enabled", "excludes jwks_public_endpoint")
+		p.Add(section+".enabled", "excludes jwks_public_endpoint")
 	}
 	names, sources := map[string]bool{}, map[[2]string]bool{}
 	issuers := map[string]int{}
@@ -229,19 +218,19 @@ func (j *TokenJWKS) check(p *problems, section string, single bool) {
 			continue
 		}
 		if x.Issuer == "" {
-			p.add(key+".issuer", "is required")
+			p.Add(key+".issuer", "is required")
 		}
 		source := [2]string{x.Issuer, x.Audience}
 		if issuers[x.Issuer]++; sources[source] || issuers[x.Issuer] > 1 && (x.Audience == "" || sources[[2]string{x.Issuer}]) {
-			p.add(key+".issuer", "several providers have this issuer, so each of them needs an audience of its own")
+			p.Add(key+".issuer", "several providers have this issuer, so each of them needs an audience of its own")
 		}
 		sources[source] = true
 	}
 }
 
-func checkRegex(p *problems, key, pattern string) {
+func checkRegex(p *problem.List, key, pattern string) {
 	if _, err := regexp.Compile(pattern); err != nil {
-		p.add(key, "%s is not a regular expression: %w", quote(pattern), err)
+		p.Add(key, "%s is not a regular expression: %w", problem.Quote(pattern), err)
 	}
 }
 
@@ -254,7 +243,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-func (c *Config) checkProxies(p *problems) {
+func (c *Config) checkProxies(p *problem.List) {
 	if c.Client.Proxy.Connect.Enabled {
 		c.Client.Proxy.Connect.check(p, "client.proxy.connect")
 	}
@@ -271,50 +260,50 @@ func (c *Config) checkProxies(p *problems) {
 }
 
 // checkName checks the name of a list's element. seen has those of the elements before it.
-func checkName(p *problems, key, name string, pattern *regexp.Regexp, seen map[string]bool) {
+func checkName(p *problem.List, key, name string, pattern *regexp.Regexp, seen map[string]bool) {
 	if !pattern.MatchString(name) {
-		p.add(key, "name %s does not match %s", quote(name), pattern)
+		p.Add(key, "name %s does not match %s", problem.Quote(name), pattern)
 	}
 	if seen[name] {
-		p.add(key, "name %s is given twice", quote(name))
+		p.Add(key, "name %s is given twice", problem.Quote(name))
 	}
 	seen[name] = true
 }
 
 // checkUnreservedName checks the name of an element that options refer to by its name.
-func checkUnreservedName(p *problems, key, name string, seen map[string]bool) {
+func checkUnreservedName(p *problem.List, key, name string, seen map[string]bool) {
 	checkName(p, key, name, namePattern, seen)
 	if name == "default" {
-		p.add(key, "the name default is reserved")
+		p.Add(key, "the name default is reserved")
 	}
 }
 
 // check tests a proxy that is in use.
-func (x *Proxy) check(p *problems, key string) {
+func (x *Proxy) check(p *problem.List, key string) {
 	if x.Endpoint == "" {
-		p.add(key+".endpoint", "is required")
+		p.Add(key+".endpoint", "is required")
 	}
 	if x.Timeout == 0 {
-		p.add(key+".timeout", "must not be zero")
+		p.Add(key+".timeout", "must not be zero")
 	}
 	for i, t := range x.HTTP.StatusToCodeTransforms {
 		t.check(p, fmt.Sprintf("%s.http.status_to_code_transforms[%d]", key, i))
 	}
 }
 
-func (t *StatusTransform) check(p *problems, key string) {
+func (t *StatusTransform) check(p *problem.List, key string) {
 	if t.StatusCode == 0 {
-		p.add(key+".status_code", "must not be zero")
+		p.Add(key+".status_code", "must not be zero")
 	}
 	if (t.ToError.Code != 0) == (t.ToDisconnect.Code != 0) {
-		p.add(key, "exactly one of to_error.code and to_disconnect.code must be set")
+		p.Add(key, "exactly one of to_error.code and to_disconnect.code must be set")
 	}
 	for _, text := range []struct{ key, value string }{
 		{"to_error.message", t.ToError.Message},
 		{"to_disconnect.reason", t.ToDisconnect.Reason},
 	} {
 		if !isASCII(text.value) || len(text.value) > 123 {
-			p.add(key+"."+text.key, "%s is not ASCII of at most 123 bytes", quote(text.value))
+			p.Add(key+"."+text.key, "%s is not ASCII of at most 123 bytes", problem.Quote(text.value))
 		}
 	}
 }
@@ -334,16 +323,16 @@ func (c *Config) proxy(name string, byDefault *Proxy) *Proxy {
 
 // checkProxyRef tests an option that names a proxy, and the default proxy if the
 // option uses it. defaultKey is the default proxy's key.
-func (c *Config) checkProxyRef(p *problems, key, name string, enabled bool, defaultKey string, byDefault *Proxy) {
+func (c *Config) checkProxyRef(p *problem.List, key, name string, enabled bool, defaultKey string, byDefault *Proxy) {
 	x := c.proxy(name, byDefault)
 	if x == nil {
-		p.add(key, "there is no proxy %s", quote(name))
+		p.Add(key, "there is no proxy %s", problem.Quote(name))
 	} else if enabled && x == byDefault {
 		x.check(p, defaultKey)
 	}
 }
 
-func (c *Config) checkRPC(p *problems) {
+func (c *Config) checkRPC(p *problem.List) {
 	const defaultKey = "rpc.proxy"
 	check := func(key string, o *RPCOptions) {
 		c.checkProxyRef(p, key+".proxy_name", o.ProxyName, o.ProxyEnabled, defaultKey, &c.RPC.Proxy)

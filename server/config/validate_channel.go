@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"strings"
 	"time"
+
+	"github.com/gyrohq/gyro/server/config/internal/problem"
 )
 
 // Subscription types of channels.
@@ -15,7 +17,7 @@ const (
 	TypeSharedPoll = "shared_poll"
 )
 
-func (c *Config) checkChannel(p *problems) {
+func (c *Config) checkChannel(p *problem.List) {
 	seen := map[string]bool{}
 	for i, n := range c.Channel.Namespaces {
 		checkName(p, element("channel.namespaces", i, n.Name), n.Name, namePattern, seen)
@@ -32,31 +34,31 @@ func (c *Config) checkChannel(p *problems) {
 	})
 }
 
-func (c *Config) checkHistory(p *problems, key string, o *ChannelOptions) {
+func (c *Config) checkHistory(p *problem.List, key string, o *ChannelOptions) {
 	if (o.HistorySize != 0) != (o.HistoryTTL != 0) {
-		p.add(key+".history_ttl", "history_size (%d) and history_ttl (%s) must be set together", o.HistorySize, o.HistoryTTL)
+		p.Add(key+".history_ttl", "history_size (%d) and history_ttl (%s) must be set together", o.HistorySize, o.HistoryTTL)
 	}
 	if meta := c.Channel.MetaTTL(o); meta < o.HistoryTTL {
-		p.add(key+".history_ttl", "%s is more than the effective history_meta_ttl, %s", o.HistoryTTL, meta)
+		p.Add(key+".history_ttl", "%s is more than the effective history_meta_ttl, %s", o.HistoryTTL, meta)
 	}
 	if o.ForceRecovery && (o.HistorySize == 0 || o.HistoryTTL == 0) {
-		p.add(key+".force_recovery", "needs history_size and history_ttl")
+		p.Add(key+".force_recovery", "needs history_size and history_ttl")
 	}
 	if o.CacheEmptyProxyEnabled && (o.HistorySize == 0 || o.HistoryTTL == 0) {
-		p.add(key+".cache_empty_proxy_enabled", "needs history_size and history_ttl")
+		p.Add(key+".cache_empty_proxy_enabled", "needs history_size and history_ttl")
 	}
 	if o.AutoCacheRecover && (!o.ForceRecovery || o.ForceRecoveryMode != "cache") {
-		p.add(key+".auto_cache_recover", "needs force_recovery and force_recovery_mode cache")
+		p.Add(key+".auto_cache_recover", "needs force_recovery and force_recovery_mode cache")
 	}
 }
 
-func checkBatch(p *problems, key string, o *ChannelOptions) {
+func checkBatch(p *problem.List, key string, o *ChannelOptions) {
 	switch key += ".batch_flush_latest"; {
 	case !o.BatchFlushLatest:
 	case o.BatchMaxDelay == 0 && o.BatchMaxSize == 0:
-		p.add(key, "needs batch_max_delay or batch_max_size")
+		p.Add(key, "needs batch_max_delay or batch_max_size")
 	case o.ForcePositioning || o.ForceRecovery || o.Map.Mode != "" && o.Map.Mode != "ephemeral":
-		p.add(key, "has no effect with force_positioning, force_recovery and any map.mode but ephemeral: their subscriptions get every publication")
+		p.Add(key, "has no effect with force_positioning, force_recovery and any map.mode but ephemeral: their subscriptions get every publication")
 	}
 }
 
@@ -69,7 +71,7 @@ func (c *Channel) MetaTTL(o *ChannelOptions) time.Duration {
 	return c.HistoryMetaTTL
 }
 
-func (c *Config) checkOptionProxies(p *problems, key string, o *ChannelOptions) {
+func (c *Config) checkOptionProxies(p *problem.List, key string, o *ChannelOptions) {
 	d := &c.Channel.Proxy
 	for _, ref := range []struct {
 		option, name string
@@ -92,10 +94,10 @@ func (c *Config) checkOptionProxies(p *problems, key string, o *ChannelOptions) 
 		return
 	}
 	if o.SubscribeProxyEnabled || o.PublishProxyEnabled || o.SubRefreshProxyEnabled {
-		p.add(key+".subscribe_stream_proxy_enabled", "excludes the subscribe, publish and sub refresh proxies")
+		p.Add(key+".subscribe_stream_proxy_enabled", "excludes the subscribe, publish and sub refresh proxies")
 	}
 	if x := c.proxy(o.SubscribeStreamProxyName, &d.SubscribeStream); x != nil && strings.HasPrefix(x.Endpoint, "http") {
-		p.add(key+".subscribe_stream_proxy_name", "proxy %s has an HTTP endpoint, and streams need gRPC", quote(o.SubscribeStreamProxyName))
+		p.Add(key+".subscribe_stream_proxy_name", "proxy %s has an HTTP endpoint, and streams need gRPC", problem.Quote(o.SubscribeStreamProxyName))
 	}
 }
 
@@ -108,13 +110,13 @@ func (o *ChannelOptions) IsMap() bool {
 	return false
 }
 
-func checkMap(p *problems, key string, o *ChannelOptions) {
+func checkMap(p *problem.List, key string, o *ChannelOptions) {
 	m := &o.Map
 	if m.RemoveOnUnsubscribe && !o.IsMap() {
-		p.add(key+".map.remove_client_on_unsubscribe", "needs a map subscription_type")
+		p.Add(key+".map.remove_client_on_unsubscribe", "needs a map subscription_type")
 	}
 	if m.ClientKey != "" && (m.PublishProxyEnabled || m.RemoveProxyEnabled) {
-		p.add(key+".map.client_key", "%s excludes the publish and remove proxies", quote(m.ClientKey))
+		p.Add(key+".map.client_key", "%s excludes the publish and remove proxies", problem.Quote(m.ClientKey))
 	}
 	checkOrder(p, key+".map.min_page_size", m.MinPageSize, "default_page_size", m.DefaultPageSize)
 	checkOrder(p, key+".map.default_page_size", m.DefaultPageSize, "max_page_size", m.MaxPageSize)
@@ -124,50 +126,50 @@ func checkMap(p *problems, key string, o *ChannelOptions) {
 	}
 }
 
-func checkOrder(p *problems, key string, low int, name string, high int) {
+func checkOrder(p *problem.List, key string, low int, name string, high int) {
 	if low > 0 && high > 0 && low > high {
-		p.add(key, "%d is more than %s, %d", low, name, high)
+		p.Add(key, "%d is more than %s, %d", low, name, high)
 	}
 }
 
-func checkMapMode(p *problems, key string, o *ChannelOptions) {
+func checkMapMode(p *problem.List, key string, o *ChannelOptions) {
 	m := &o.Map
 	switch m.Mode {
 	case "":
-		p.add(key+".mode", "is required by subscription_type %s", o.SubscriptionType)
+		p.Add(key+".mode", "is required by subscription_type %s", o.SubscriptionType)
 		return
 	case "persistent":
 		if o.SubscriptionType != TypeMap {
-			p.add(key+".mode", "persistent is not possible with subscription_type %s", o.SubscriptionType)
+			p.Add(key+".mode", "persistent is not possible with subscription_type %s", o.SubscriptionType)
 		}
 		if m.KeyTTL != 0 {
-			p.add(key+".key_ttl", "%s: keys of persistent maps do not expire", m.KeyTTL)
+			p.Add(key+".key_ttl", "%s: keys of persistent maps do not expire", m.KeyTTL)
 		}
 	default:
 		if m.KeyTTL <= 0 {
-			p.add(key+".key_ttl", "%s must be positive in mode %s", m.KeyTTL, m.Mode)
+			p.Add(key+".key_ttl", "%s must be positive in mode %s", m.KeyTTL, m.Mode)
 		}
 	}
 	if m.Mode == "ephemeral" {
 		if m.StreamSize != 0 || m.StreamTTL != 0 || m.MetaTTL != 0 {
-			p.add(key+".stream_size", "stream_size, stream_ttl and meta_ttl must not be set in mode ephemeral")
+			p.Add(key+".stream_size", "stream_size, stream_ttl and meta_ttl must not be set in mode ephemeral")
 		}
 		return
 	}
 	if m.StreamSize < 0 || m.StreamTTL < 0 || m.MetaTTL < 0 {
-		p.add(key+".stream_size", "stream_size, stream_ttl and meta_ttl must not be negative")
+		p.Add(key+".stream_size", "stream_size, stream_ttl and meta_ttl must not be negative")
 	}
 	stream := m.StreamTTL
 	if stream == 0 {
 		stream = time.Minute
 	}
 	if m.MetaTTL > 0 && m.MetaTTL < stream {
-		p.add(key+".meta_ttl", "%s is less than the stream's TTL, %s", m.MetaTTL, stream)
+		p.Add(key+".meta_ttl", "%s is less than the stream's TTL, %s", m.MetaTTL, stream)
 	}
 }
 
 // checkMapPresence tests that a prefix leads to a namespace of the right type.
-func (c *Config) checkMapPresence(p *problems, key, prefix, want string) {
+func (c *Config) checkMapPresence(p *problem.List, key, prefix, want string) {
 	if prefix == "" {
 		return
 	}
@@ -176,18 +178,18 @@ func (c *Config) checkMapPresence(p *problems, key, prefix, want string) {
 		name = ""
 	}
 	if o := c.options(name); o == nil || o.SubscriptionType != want {
-		p.add(key, "%s must start with a namespace of subscription_type %s", quote(prefix), want)
+		p.Add(key, "%s must start with a namespace of subscription_type %s", problem.Quote(prefix), want)
 	}
 }
 
-func (c *Config) checkSharedPoll(p *problems, key string, o *ChannelOptions) {
+func (c *Config) checkSharedPoll(p *problem.List, key string, o *ChannelOptions) {
 	if o.SharedPoll.PublishEnabled && o.SharedPoll.Mode != "versioned" {
-		p.add(key+".shared_poll.publish_enabled", "needs mode versioned")
+		p.Add(key+".shared_poll.publish_enabled", "needs mode versioned")
 	}
 	if m := o.SharedPoll.BackpressureMaxInterval; m > 0 && m < cmp.Or(o.SharedPoll.RefreshInterval, 10*time.Second) {
-		p.add(key+".shared_poll.backpressure_max_interval", "%s is less than shared_poll.refresh_interval", m)
+		p.Add(key+".shared_poll.backpressure_max_interval", "%s is less than shared_poll.refresh_interval", m)
 	}
 	if o.SubscriptionType == TypeSharedPoll && c.SharedPoll.HMACSecretKey == "" {
-		p.add(key+".subscription_type", "shared_poll needs shared_poll.hmac_secret_key")
+		p.Add(key+".subscription_type", "shared_poll needs shared_poll.hmac_secret_key")
 	}
 }

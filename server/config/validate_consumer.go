@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/server/config/internal/problem"
+)
 
 // require is a key that a consumer needs, and whether its value is right.
 type require struct {
@@ -8,14 +12,14 @@ type require struct {
 	ok  bool
 }
 
-func (c *Config) checkConsumers(p *problems) {
+func (c *Config) checkConsumers(p *problem.List) {
 	seen := map[string]bool{}
 	for i := range c.Consumers {
 		n := &c.Consumers[i]
 		key := element("consumers", i, n.Name)
 		checkName(p, key, n.Name, consumerPattern, seen)
 		if n.Type == "" {
-			p.add(key+".type", "is required")
+			p.Add(key+".type", "is required")
 		}
 		if !n.Enabled {
 			continue
@@ -23,14 +27,14 @@ func (c *Config) checkConsumers(p *problems) {
 		rules, mode := n.rules()
 		for _, r := range rules {
 			if !r.ok {
-				p.add(key+"."+n.Type+"."+r.key, "is required, or has a value that does not fit")
+				p.Add(key+"."+n.Type+"."+r.key, "is required, or has a value that does not fit")
 			}
 		}
 		if n.Type == TypeRedisStream {
-			n.RedisStream.check(p, key+"."+n.Type)
+			n.RedisStream.Check(p, key+"."+n.Type)
 		}
 		if mode != nil && mode.Enabled && mode.Channels == "" {
-			p.add(key+"."+n.Type+".publication_data_mode", "the name of what holds the channels is required")
+			p.Add(key+"."+n.Type+".publication_data_mode", "the name of what holds the channels is required")
 		}
 	}
 }

@@ -1,158 +1,78 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"time"
-)
 
-// Types of engines, brokers and presence managers.
-const (
-	TypeMemory   = "memory"
-	TypeRedis    = "redis"
-	TypeNATS     = "nats"
-	TypePostgres = "postgres"
+	"github.com/gyrohq/gyro/server/config/engines"
+	"github.com/gyrohq/gyro/server/config/internal/problem"
 )
 
 // maxNamedEngines bounds brokers and presence_managers. Each element has its own connections
 // and goroutines.
 const maxNamedEngines = 64
 
-// maxStartTimeout bounds how long a starting server may wait for an engine.
-const maxStartTimeout = time.Hour
-
 // UsesEngine tells whether the section engine provides a broker or a presence manager. If not,
 // the server ignores it.
 func (c *Config) UsesEngine() bool { return !c.Broker.Enabled || !c.PresenceManager.Enabled }
 
-func (c *Config) checkEngines(p *problems) {
-	if t := c.Engine.Type; c.UsesEngine() && t != TypeMemory && t != TypeRedis {
-		p.add("engine.type", "%s is not one of memory, redis", quote(t))
+func (c *Config) checkEngines(p *problem.List) {
+	if c.UsesEngine() {
+		c.Engine.Check(p, "engine")
 	}
-	c.Controller.check(p)
-	c.MapBroker.check(p)
-	if c.UsesEngine() && c.Engine.Type == TypeRedis {
-		c.Engine.Redis.check(p, "engine.redis")
-		checkPresenceTTL(p, "engine.redis", c.Engine.Redis.PresenceTTL)
-	}
-	c.Broker.check(p, "broker")
-	c.PresenceManager.check(p, "presence_manager")
+	c.Controller.Check(p, "controller")
+	c.MapBroker.Check(p, "map_broker")
+	c.Broker.Check(p, "broker")
+	c.PresenceManager.Check(p, "presence_manager")
 	seen := map[string]bool{}
 	for i := range c.Brokers {
 		b := &c.Brokers[i]
 		key := element("brokers", i, b.Name)
 		checkUnreservedName(p, key, b.Name, seen)
-		b.check(p, key)
+		b.Check(p, key)
 	}
 	clear(seen)
 	for i := range c.PresenceManagers {
 		m := &c.PresenceManagers[i]
 		key := element("presence_managers", i, m.Name)
 		checkUnreservedName(p, key, m.Name, seen)
-		m.check(p, key)
+		m.Check(p, key)
 	}
 	for key, n := range map[string]int{"brokers": len(c.Brokers), "presence_managers": len(c.PresenceManagers)} {
 		if n > maxNamedEngines {
-			p.add(key, "%d elements are more than %d", n, maxNamedEngines)
+			p.Add(key, "%d elements are more than %d", n, maxNamedEngines)
 		}
 	}
 	c.eachOptions(func(key string, o *ChannelOptions) { c.checkOptionEngines(p, key, o) })
 }
 
-func (b *Broker) check(p *problems, key string) {
-	switch {
-	case !b.Enabled:
-	case b.Type == TypeRedis:
-		b.Redis.check(p, key+".redis")
-	case b.Type == TypeNATS:
-		b.NATS.check(p, key+".nats")
-	case b.Type == TypePostgres:
-		b.Postgres.check(p, key+".postgres")
-	}
-}
-
-func (m *PresenceManager) check(p *problems, key string) {
-	if m.Enabled && m.Type == TypeRedis {
-		m.Redis.check(p, key+".redis")
-		checkPresenceTTL(p, key+".redis", m.Redis.PresenceTTL)
-	}
-}
-
-func (r *PrefixedRedis) check(p *problems, key string) {
-	r.Redis.check(p, key)
-	checkStartTimeout(p, key, r.StartTimeout)
-	checkClientTLS(p, key+".tls", r.TLS)
-	checkClientTLS(p, key+".sentinel_tls", r.SentinelTLS)
-}
-
-func (r *Redis) check(p *problems, key string) {
-	checkPositive(p, key+".connect_timeout", r.ConnectTimeout)
-	checkPositive(p, key+".io_timeout", r.IOTimeout)
-	if r.DB < 0 {
-		p.add(key+".db", "%d is negative", r.DB)
-	}
-	if len(r.ClusterAddress) == 0 && len(r.SentinelAddress) > 0 && r.SentinelMasterName == "" {
-		p.add(key+".sentinel_master_name", "is required by sentinel_address")
-	}
-}
-
-// checkPresenceTTL requires a second at least, the unit in which Redis expires entries.
-func checkPresenceTTL(p *problems, key string, ttl time.Duration) {
-	if ttl < time.Second {
-		p.add(key+".presence_ttl", "%s is less than 1s", ttl)
-	}
-}
-
-func (n *NATS) check(p *problems, key string) {
-	checkPositive(p, key+".dial_timeout", n.DialTimeout)
-	checkPositive(p, key+".write_timeout", n.WriteTimeout)
-	checkStartTimeout(p, key, n.StartTimeout)
-	checkClientTLS(p, key+".tls", n.TLS)
-}
-
-func checkPositive(p *problems, key string, d time.Duration) {
-	if d <= 0 {
-		p.add(key, "%s is not positive", d)
-	}
-}
-
-func checkStartTimeout(p *problems, key string, d time.Duration) {
-	if d > maxStartTimeout {
-		p.add(key+".start_timeout", "%s is more than %s", d, maxStartTimeout)
-	}
-}
-
-func checkClientTLS(p *problems, key string, t TLS) {
-	if _, err := t.ClientConfig(); err != nil {
-		p.add(key, "%w", err)
-	}
-}
-
 // checkOptionEngines tests the engines that options name, and that the broker supports the
 // options.
-func (c *Config) checkOptionEngines(p *problems, key string, o *ChannelOptions) {
+func (c *Config) checkOptionEngines(p *problem.List, key string, o *ChannelOptions) {
 	b := c.BrokerOf(o)
 	if b == nil {
-		p.add(key+".broker_name", "there is no enabled element %s of brokers", quote(o.BrokerName))
+		p.Add(key+".broker_name", "there is no enabled element %s of brokers", problem.Quote(o.BrokerName))
 	}
-	if o.PresenceManagerName != "" && !slices.ContainsFunc(c.PresenceManagers, func(m NamedPresenceManager) bool {
+	if o.PresenceManagerName != "" && !slices.ContainsFunc(c.PresenceManagers, func(m engines.NamedPresenceManager) bool {
 		return m.Name == o.PresenceManagerName && m.Enabled
 	}) {
-		p.add(key+".presence_manager_name", "there is no enabled element %s of presence_managers", quote(o.PresenceManagerName))
+		p.Add(key+".presence_manager_name", "there is no enabled element %s of presence_managers", problem.Quote(o.PresenceManagerName))
 	}
 	switch {
 	case b == nil:
-	case b.Type == TypePostgres && !o.IsMap():
+	case b.Type == engines.TypePostgres && !o.IsMap():
 		c.checkOnPostgres(p, key, &b.Postgres, o)
-	case b.Type == TypeNATS:
+	case b.Type == engines.TypeNATS:
 		checkOnNATS(p, key, o)
 	}
-	if o.IsMap() && c.MapBroker.Type == TypePostgres {
+	if o.IsMap() && c.MapBroker.Type == engines.TypePostgres {
 		c.checkOnPostgres(p, key, &c.MapBroker.Postgres.Postgres, o)
 	}
 }
 
 // checkOnNATS tests that channels need nothing that NATS does not have.
-func checkOnNATS(p *problems, key string, o *ChannelOptions) {
+func checkOnNATS(p *problem.List, key string, o *ChannelOptions) {
 	for _, option := range []struct {
 		key string
 		on  bool
@@ -161,7 +81,7 @@ func checkOnNATS(p *problems, key string, o *ChannelOptions) {
 		{"force_recovery", o.ForceRecovery}, {"allow_recovery", o.AllowRecovery},
 	} {
 		if option.on {
-			p.add(key+"."+option.key, "needs history, which the broker of these channels, NATS, does not have")
+			p.Add(key+"."+option.key, "needs history, which the broker of these channels, NATS, does not have")
 		}
 	}
 }
@@ -169,12 +89,12 @@ func checkOnNATS(p *problems, key string, o *ChannelOptions) {
 // BrokerOf returns the section that describes the broker of channels with these options. A
 // section that is not Enabled stands for the engine; it has the engine's type. The result is nil
 // if the options name a broker that does not exist or is not enabled.
-func (c *Config) BrokerOf(o *ChannelOptions) *Broker {
+func (c *Config) BrokerOf(o *ChannelOptions) *engines.Broker {
 	if o.BrokerName == "" {
 		if c.Broker.Enabled {
 			return &c.Broker
 		}
-		return &Broker{Type: c.Engine.Type}
+		return &engines.Broker{Type: c.Engine.Type}
 	}
 	for i := range c.Brokers {
 		if b := &c.Brokers[i]; b.Name == o.BrokerName && b.Enabled {
@@ -182,4 +102,21 @@ func (c *Config) BrokerOf(o *ChannelOptions) *Broker {
 		}
 	}
 	return nil
+}
+
+// day is how long publications are in one partition.
+const day = 24 * time.Hour
+
+// checkOnPostgres tests that channels need nothing that their broker does not keep.
+func (c *Config) checkOnPostgres(p *problem.List, key string, b *engines.Postgres, o *ChannelOptions) {
+	ttl, name := o.HistoryTTL, ".history_ttl"
+	if o.IsMap() {
+		ttl, name = o.Map.StreamTTL, ".map.stream_ttl"
+	}
+	if days := b.RetentionDays(); days > 0 && ttl > time.Duration(days)*day {
+		p.Add(key+name, "%s is longer than the broker of these channels keeps publications: partition_retention_days is %d", ttl, days)
+	}
+	if format := cmp.Or(o.PublicationDataFormat, c.Channel.PublicationDataFormat); format == "binary" && !b.BinaryData {
+		p.Add(key+".publication_data_format", "binary needs binary_data of the PostgreSQL broker of these channels")
+	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/engines"
 )
 
 // startNATS runs a NATS server in the process.
@@ -47,7 +48,7 @@ func startNATS(t *testing.T) (url string) {
 // onRedis configures the engine to use these servers, each a shard.
 func onRedis(servers ...*redistest.Server) func(*config.Config) {
 	return func(cfg *config.Config) {
-		cfg.Engine.Type = config.TypeRedis
+		cfg.Engine.Type = engines.TypeRedis
 		cfg.Engine.Redis.Address = nil
 		for _, s := range servers {
 			cfg.Engine.Redis.Address = append(cfg.Engine.Redis.Address, "redis://"+s.Addr())
@@ -70,14 +71,14 @@ var clusters = map[string]struct {
 	"nats": {false, false, func(t *testing.T) func(*config.Config) {
 		url := startNATS(t)
 		return func(cfg *config.Config) {
-			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, config.TypeNATS, url
+			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, engines.TypeNATS, url
 		}
 	}, `"engine":"memory","broker":"nats"`},
 	"nats with presence in redis": {false, true, func(t *testing.T) func(*config.Config) {
 		url, redis := startNATS(t), redistest.Standalone(t, redistest.Options{})
 		return func(cfg *config.Config) {
-			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, config.TypeNATS, url
-			cfg.PresenceManager.Enabled, cfg.PresenceManager.Type = true, config.TypeRedis
+			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, engines.TypeNATS, url
+			cfg.PresenceManager.Enabled, cfg.PresenceManager.Type = true, engines.TypeRedis
 			cfg.PresenceManager.Redis.Address = []string{redis.Addr()}
 		}
 	}, `"broker":"nats","presence_manager":"redis standalone"`},
@@ -85,9 +86,9 @@ var clusters = map[string]struct {
 		url, redis := startNATS(t), onRedis(redistest.Standalone(t, redistest.Options{}))
 		return func(cfg *config.Config) {
 			redis(cfg)
-			named := config.NamedBroker{Name: "fast", Broker: cfg.Broker}
-			named.Enabled, named.Type, named.NATS.URL = true, config.TypeNATS, url
-			cfg.Brokers = []config.NamedBroker{named}
+			named := engines.NamedBroker{Name: "fast", Broker: cfg.Broker}
+			named.Enabled, named.Type, named.NATS.URL = true, engines.TypeNATS, url
+			cfg.Brokers = []engines.NamedBroker{named}
 			cfg.Channel.Namespaces[0].BrokerName = "fast"
 		}
 	}, `"engine":"redis standalone","brokers[0](fast)":"nats"`},
@@ -97,8 +98,8 @@ var clusters = map[string]struct {
 	"memory with a controller on postgres, and nats": {false, false, func(t *testing.T) func(*config.Config) {
 		url, dsn := startNATS(t), database(t)
 		return func(cfg *config.Config) {
-			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, config.TypeNATS, url
-			cfg.Controller.Enabled, cfg.Controller.Type = true, config.TypePostgres
+			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, engines.TypeNATS, url
+			cfg.Controller.Enabled, cfg.Controller.Type = true, engines.TypePostgres
 			cfg.Controller.Postgres.DSN, cfg.Controller.Postgres.UseNotify = dsn, true
 		}
 	}, `"broker":"nats","controller":"postgres"`},
@@ -108,7 +109,7 @@ var clusters = map[string]struct {
 func onPostgres(t *testing.T) func(*config.Config) {
 	dsn := database(t)
 	return func(cfg *config.Config) {
-		cfg.Broker.Enabled, cfg.Broker.Type = true, config.TypePostgres
+		cfg.Broker.Enabled, cfg.Broker.Type = true, engines.TypePostgres
 		cfg.Broker.Postgres.DSN, cfg.Broker.Postgres.PoolSize = dsn, 4
 		cfg.Broker.Postgres.UseNotify, cfg.Broker.Postgres.BinaryData = true, true
 	}

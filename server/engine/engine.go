@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/engines"
 )
 
 // Set has the engines of a server. Its owner calls Connect before the node runs, and Close after
@@ -163,7 +164,7 @@ func (m *maker) defaults() (b broker.Broker, p broker.PresenceManager, err error
 	cfg := m.cfg
 	if cfg.UsesEngine() {
 		m.note("engine", cfg.Engine.Type)
-		if cfg.Engine.Type == config.TypeRedis {
+		if cfg.Engine.Type == engines.TypeRedis {
 			r := &cfg.Engine.Redis
 			e, err := m.redis("engine.redis", &r.PrefixedRedis, r.RedisBroker, r.RedisPresence)
 			if err != nil {
@@ -194,30 +195,30 @@ func (m *maker) memory() memory.Config {
 	return memory.Config{HistoryMetaTTL: m.cfg.Channel.HistoryMetaTTL}
 }
 
-func (m *maker) broker(key string, c *config.Broker) (broker.Broker, error) {
+func (m *maker) broker(key string, c *engines.Broker) (broker.Broker, error) {
 	m.note(key, c.Type)
 	switch c.Type {
-	case config.TypeRedis:
-		e, err := m.redis(key+".redis", &c.Redis.PrefixedRedis, c.Redis.RedisBroker, config.RedisPresence{})
+	case engines.TypeRedis:
+		e, err := m.redis(key+".redis", &c.Redis.PrefixedRedis, c.Redis.RedisBroker, engines.RedisPresence{})
 		if err != nil {
 			return nil, err
 		}
 		return e.Broker(), nil
-	case config.TypeNATS:
+	case engines.TypeNATS:
 		return m.nats(key+".nats", &c.NATS)
-	case config.TypePostgres:
+	case engines.TypePostgres:
 		return m.postgres(key+".postgres", &c.Postgres)
 	default:
 		return memory.New(m.memory()), nil
 	}
 }
 
-func (m *maker) presence(key string, c *config.PresenceManager) (broker.PresenceManager, error) {
+func (m *maker) presence(key string, c *engines.PresenceManager) (broker.PresenceManager, error) {
 	m.note(key, c.Type)
-	if c.Type != config.TypeRedis {
+	if c.Type != engines.TypeRedis {
 		return memory.NewPresence(m.memory()), nil
 	}
-	e, err := m.redis(key+".redis", &c.Redis.PrefixedRedis, config.RedisBroker{}, c.Redis.RedisPresence)
+	e, err := m.redis(key+".redis", &c.Redis.PrefixedRedis, engines.RedisBroker{}, c.Redis.RedisPresence)
 	if err != nil {
 		return nil, err
 	}

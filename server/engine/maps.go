@@ -7,6 +7,7 @@ import (
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/engines"
 )
 
 // mapBroker is the name of the broker of maps. No section brokers has it.
@@ -33,21 +34,21 @@ func (m *maker) maps(brokers *named[broker.Broker]) {
 	}
 	c := &m.cfg.MapBroker
 	m.note("map_broker", c.Type)
-	if c.Type == config.TypeMemory && brokers.list[0].Describe().Local || m.sharesPostgres() {
+	if c.Type == engines.TypeMemory && brokers.list[0].Describe().Local || m.sharesPostgres() {
 		brokers.index[mapBroker] = 0
 		return
 	}
-	if c.Type == config.TypeMemory {
+	if c.Type == engines.TypeMemory {
 		m.log.Warn("each node has maps of its own: they are kept in memory", "key", "map_broker.type")
 	}
 	brokers.add(mapBroker, func() (broker.Broker, error) {
 		switch c.Type {
-		case config.TypeMemory:
+		case engines.TypeMemory:
 			return memory.New(m.memory()), nil
-		case config.TypePostgres:
+		case engines.TypePostgres:
 			return m.postgres("map_broker.postgres", &c.Postgres.Postgres)
 		}
-		e, err := m.redis("map_broker.redis", &c.Redis.PrefixedRedis, config.RedisBroker{}, config.RedisPresence{}, func(of *redis.Config) {
+		e, err := m.redis("map_broker.redis", &c.Redis.PrefixedRedis, engines.RedisBroker{}, engines.RedisPresence{}, func(of *redis.Config) {
 			of.MapExpiryInterval, of.IdempotencyTTL, of.SkipPubSub = c.Redis.CleanupInterval, c.Redis.IdempotentResultTTL, c.Redis.SkipPubSub
 		})
 		if err != nil {

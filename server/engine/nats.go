@@ -6,10 +6,10 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/nats"
-	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/engines"
 )
 
-func (m *maker) nats(key string, c *config.NATS) (broker.Broker, error) {
+func (m *maker) nats(key string, c *engines.NATS) (broker.Broker, error) {
 	tls, err := c.TLS.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s.tls.%w", key, err)

@@ -6,17 +6,17 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/postgres"
-	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/engines"
 )
 
 // sharesPostgres tells whether the default broker and that of maps are the same tables of PostgreSQL.
 func (m *maker) sharesPostgres() bool {
 	b, maps := &m.cfg.Broker, &m.cfg.MapBroker
-	return b.Enabled && b.Type == config.TypePostgres && maps.Type == config.TypePostgres && b.Postgres == maps.Postgres.Postgres
+	return b.Enabled && b.Type == engines.TypePostgres && maps.Type == engines.TypePostgres && b.Postgres == maps.Postgres.Postgres
 }
 
 // postgres makes the broker of a section.
-func (m *maker) postgres(key string, c *config.Postgres) (broker.Broker, error) {
+func (m *maker) postgres(key string, c *engines.Postgres) (broker.Broker, error) {
 	of, err := m.postgresServer(key, &c.PostgresServer)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (m *maker) controller() error {
 	return nil
 }
 
-func (m *maker) postgresServer(key string, c *config.PostgresServer) (postgres.Config, error) {
+func (m *maker) postgresServer(key string, c *engines.PostgresServer) (postgres.Config, error) {
 	tls, err := c.TLS.ClientConfig()
 	if err != nil {
 		return postgres.Config{}, fmt.Errorf("%s.tls.%w", key, err)

@@ -6,11 +6,11 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/address"
-	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/engines"
 )
 
 // redis makes the engine of a section. Its broker or its presence manager may remain unused.
-func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker, p config.RedisPresence, edit ...func(*redis.Config)) (*redis.Engine, error) {
+func (m *maker) redis(key string, c *engines.PrefixedRedis, b engines.RedisBroker, p engines.RedisPresence, edit ...func(*redis.Config)) (*redis.Engine, error) {
 	_, name, _ := addresses(&c.Redis)
 	shards, err := RedisShards(key, &c.Redis)
 	if err != nil {
@@ -36,7 +36,7 @@ func (m *maker) redis(key string, c *config.PrefixedRedis, b config.RedisBroker,
 
 // addresses returns the list of addresses in use and its key: that of clusters
 // if it is set, else that of Sentinels, else the plain one.
-func addresses(c *config.Redis) (list []string, name string, mode redis.Mode) {
+func addresses(c *engines.Redis) (list []string, name string, mode redis.Mode) {
 	switch {
 	case len(c.ClusterAddress) > 0:
 		return c.ClusterAddress, "cluster_address", redis.Cluster
@@ -47,13 +47,13 @@ func addresses(c *config.Redis) (list []string, name string, mode redis.Mode) {
 }
 
 // AddressKey is the key below a section that has the addresses in use.
-func AddressKey(c *config.Redis) string {
+func AddressKey(c *engines.Redis) string {
 	_, name, _ := addresses(c)
 	return name
 }
 
 // RedisShards returns the shards that the addresses of a section describe. Errors name the key.
-func RedisShards(key string, c *config.Redis) ([]redis.Shard, error) {
+func RedisShards(key string, c *engines.Redis) ([]redis.Shard, error) {
 	base, err := redisShard(key, c)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func RedisShards(key string, c *config.Redis) ([]redis.Shard, error) {
 }
 
 // redisShard returns what all shards of a section have in common.
-func redisShard(key string, c *config.Redis) (s redis.Shard, err error) {
+func redisShard(key string, c *engines.Redis) (s redis.Shard, err error) {
 	s = redis.Shard{
 		User: c.User, Password: c.Password, DB: c.DB, ClientName: c.ClientName,
 		SentinelMaster: c.SentinelMasterName, SentinelUser: c.SentinelUser,

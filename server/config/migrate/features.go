@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/engines"
 )
 
 // feature is a row of the support matrix.
@@ -151,13 +152,13 @@ var differences = []difference{
 	{"client.connection_rate_limit", func(c *config.Config) bool { return c.Client.ConnectionRateLimit > 0 },
 		"this many connections per second are accepted, as documented; Centrifugo accepts this many at once and then one per second.",
 		"Lower it if the limit was chosen by what Centrifugo really let in."},
-	{"engine.type", func(c *config.Config) bool { return c.UsesEngine() && c.Engine.Type == config.TypeRedis },
+	{"engine.type", func(c *config.Config) bool { return c.UsesEngine() && c.Engine.Type == engines.TypeRedis },
 		sharedEngine, sharedDo},
 	{"broker.type", func(c *config.Config) bool {
-		return c.Broker.Enabled && (c.Broker.Type == config.TypeRedis || c.Broker.Type == config.TypeNATS)
+		return c.Broker.Enabled && (c.Broker.Type == engines.TypeRedis || c.Broker.Type == engines.TypeNATS)
 	}, sharedBroker, sharedDo},
 	{"broker.nats.allow_wildcards", func(c *config.Config) bool {
-		return c.Broker.Enabled && c.Broker.Type == config.TypeNATS && c.Broker.NATS.AllowWildcards
+		return c.Broker.Enabled && c.Broker.Type == engines.TypeNATS && c.Broker.NATS.AllowWildcards
 	}, "a wildcard subscription delivers nothing that the client could not subscribe to by name (other namespaces, private and user-limited channels), and a name cannot begin with a wildcard.", ""},
 	{"channel.max_length", func(c *config.Config) bool { return c.Channel.MaxLength != 255 },
 		"the limit holds for all names, those of tokens and of the server API too; in Centrifugo for subscribe commands alone.",

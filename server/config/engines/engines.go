@@ -1,6 +1,20 @@
-package config
+// Package engines has the sections of a configuration that describe engines: brokers, presence managers and controllers
+// in memory, Redis, NATS and PostgreSQL.
+package engines
 
-import "time"
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/server/config/material"
+)
+
+// Types of engines, brokers and presence managers.
+const (
+	TypeMemory   = "memory"
+	TypeRedis    = "redis"
+	TypeNATS     = "nats"
+	TypePostgres = "postgres"
+)
 
 // Engine provides broker and presence manager together.
 type Engine struct {
@@ -26,7 +40,7 @@ type Redis struct {
 	SentinelUser       string        `key:"sentinel_user"`
 	SentinelPassword   string        `key:"sentinel_password" opt:"secret"`
 	SentinelClientName string        `key:"sentinel_client_name"`
-	SentinelTLS        TLS           `key:"sentinel_tls"`
+	SentinelTLS        material.TLS  `key:"sentinel_tls"`
 	ConnectTimeout     time.Duration `key:"connect_timeout" def:"1s"`
 	IOTimeout          time.Duration `key:"io_timeout" def:"4s"`
 	DB                 int           `key:"db" doc:"Number of the database."`
@@ -34,7 +48,7 @@ type Redis struct {
 	Password           string        `key:"password" opt:"secret"`
 	ClientName         string        `key:"client_name"`
 	ForceRESP2         bool          `key:"force_resp2" doc:"Use RESP2."`
-	TLS                TLS           `key:"tls"`
+	TLS                material.TLS  `key:"tls"`
 	ReplicaClient      struct {
 		Enabled bool `key:"enabled" doc:"Replicas may be read from."`
 	} `key:"replica_client"`
@@ -102,7 +116,7 @@ type NATS struct {
 	DialTimeout    time.Duration `key:"dial_timeout" def:"1s"`
 	WriteTimeout   time.Duration `key:"write_timeout" def:"1s"`
 	StartTimeout   time.Duration `key:"start_timeout" min:"0" doc:"How long a starting server tries to reach NATS before it gives up; by default one attempt."`
-	TLS            TLS           `key:"tls"`
+	TLS            material.TLS  `key:"tls"`
 	AllowWildcards bool          `key:"allow_wildcards" doc:"Channels may have NATS wildcards, but not begin with one. Such a subscription gets what could be subscribed to by name."`
 	RawMode        struct {
 		Enabled             bool              `key:"enabled" doc:"Use subjects and payloads as they are."`
@@ -114,7 +128,7 @@ type NATS struct {
 // PostgresServer is a connection to PostgreSQL.
 type PostgresServer struct {
 	DSN            string        `key:"dsn" opt:"secret" doc:"URL, or list of key=value, of the primary; required."`
-	TLS            TLS           `key:"tls" doc:"Replaces what dsn says of TLS, also for notify_dsn."`
+	TLS            material.TLS  `key:"tls" doc:"Replaces what dsn says of TLS, also for notify_dsn."`
 	TablePrefix    string        `key:"table_prefix" def:"cf" doc:"What the names of tables and functions begin with: lower-case letters, digits and underscores, at most 20."`
 	UseNotify      bool          `key:"use_notify" doc:"Wake up by LISTEN/NOTIFY."`
 	NotifyDSN      string        `key:"notify_dsn" opt:"secret" doc:"Direct DSN for LISTEN, which poolers such as PgBouncer in transaction mode cannot carry; by default dsn. Needs use_notify."`
@@ -170,12 +184,4 @@ type Controller struct {
 		PartitionCleanupInterval time.Duration `key:"partition_cleanup_interval" def:"1m" doc:"Period in which partitions are made and dropped; at most 24h."`
 		BatchSize                int           `key:"batch_size" def:"1000" min:"0" max:"100000" doc:"Messages that are read at a time; 0 for the default."`
 	} `key:"postgres"`
-}
-
-// SharedPoll has what all shared poll channels share.
-type SharedPoll struct {
-	HMACSecretKey          string `key:"hmac_secret_key" opt:"secret,reload" doc:"Secret of track signatures."`
-	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret,reload" doc:"Second accepted secret, for rotation."`
-	HMACPreviousValidUntil int64  `key:"hmac_previous_secret_key_valid_until" opt:"reload" min:"0" doc:"Latest iat of signatures with the previous secret, Unix seconds; 0 for no limit."`
-	ConcurrencyLimit       int    `key:"concurrency_limit" min:"0" doc:"Backend calls at a time and node; 0 for 64."`
 }
