@@ -1,4 +1,4 @@
-// Package bychannel finds the items of a client by their channels.
+// Package bychannel finds the items of a client, or of a loop, by their channels.
 package bychannel
 
 import (
@@ -34,21 +34,35 @@ const (
 
 var seed = maphash.MakeSeed()
 
-// head returns the place of the first item of a channel's list.
-func (t *Set[T]) head(ch string) *T {
+// hash of a channel. A set that is a part of a Table takes its lowest bits, the table its highest ones.
+func hash(ch string) uint64 { return maphash.String(seed, ch) }
+
+// head returns the place of the first item of the list of channels with a hash.
+func (t *Set[T]) head(hash uint64) *T {
 	if t.lists == nil {
 		return &t.first
 	}
 	lists := *t.lists
-	return &lists[maphash.String(seed, ch)&uint64(len(lists)-1)]
+	return &lists[hash&uint64(len(lists)-1)]
+}
+
+// headOf is head for a channel whose hash may not be needed.
+func (t *Set[T]) headOf(ch string) *T {
+	if t.lists == nil {
+		return &t.first
+	}
+	return t.head(hash(ch))
 }
 
 // Len is the number of items.
 func (t *Set[T]) Len() int { return t.n }
 
 // Get returns the item of a channel, or nil.
-func (t *Set[T]) Get(ch string) (none T) {
-	for b := *t.head(ch); b != none; b = *b.Next() {
+func (t *Set[T]) Get(ch string) T { return find(*t.headOf(ch), ch) }
+
+// find returns the item of a channel in a list, or nil.
+func find[T Item[T]](first T, ch string) (none T) {
+	for b := first; b != none; b = *b.Next() {
 		if b.Channel() == ch {
 			return b
 		}
@@ -74,7 +88,7 @@ func (t *Set[T]) most() int {
 }
 
 func (t *Set[T]) push(b T) {
-	at := t.head(b.Channel())
+	at := t.headOf(b.Channel())
 	*b.Next(), *at = *at, b
 }
 
@@ -93,7 +107,7 @@ func (t *Set[T]) spread() {
 // Remove removes b, if it is in the set.
 func (t *Set[T]) Remove(b T) {
 	var none T
-	at := t.head(b.Channel())
+	at := t.headOf(b.Channel())
 	for ; *at != b; at = (*at).Next() {
 		if *at == none {
 			return
@@ -121,6 +135,58 @@ func (t *Set[T]) All() iter.Seq[T] {
 					return
 				}
 				b = next
+			}
+		}
+	}
+}
+
+// Table has an item per channel, like a Set, for a loop with many channels: it consists of many sets, so that no Add or Remove
+// moves more than a small part of the items. The zero value is empty.
+type Table[T Item[T]] struct {
+	parts [parts]Set[T]
+	n     int
+}
+
+const (
+	partBits = 8
+	parts    = 1 << partBits
+)
+
+// part returns that of the channels with a hash.
+func (t *Table[T]) part(hash uint64) *Set[T] { return &t.parts[hash>>(64-partBits)] }
+
+// Len is the number of items.
+func (t *Table[T]) Len() int { return t.n }
+
+// Get returns the item of a channel, or nil.
+func (t *Table[T]) Get(ch string) (none T) {
+	if t.n == 0 {
+		return none
+	}
+	h := hash(ch)
+	return find(*t.part(h).head(h), ch)
+}
+
+// Add adds b. The table must not have an item of its channel.
+func (t *Table[T]) Add(b T) {
+	t.part(hash(b.Channel())).Add(b)
+	t.n++
+}
+
+// Remove removes b, which must be in the table.
+func (t *Table[T]) Remove(b T) {
+	t.part(hash(b.Channel())).Remove(b)
+	t.n--
+}
+
+// All iterates over the items in no order. The loop may remove the current item, but no other.
+func (t *Table[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for i := range t.parts {
+			for b := range t.parts[i].All() {
+				if !yield(b) {
+					return
+				}
 			}
 		}
 	}

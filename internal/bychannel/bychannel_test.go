@@ -1,6 +1,7 @@
 package bychannel
 
 import (
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"strconv"
@@ -15,52 +16,99 @@ type item struct {
 func (i *item) Channel() string { return i.channel }
 func (i *item) Next() **item    { return &i.next }
 
-// A set behaves like a map, whatever is done to it.
-func TestSetIsAMap(t *testing.T) {
+// store is a Set or a Table.
+type store interface {
+	Len() int
+	Get(ch string) *item
+	Add(b *item)
+	Remove(b *item)
+	All() iter.Seq[*item]
+}
+
+// A set and a table behave like maps, whatever is done to them.
+func TestIsAMap(t *testing.T) {
 	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 0))
-		var subs Set[*item]
-		want := make(map[string]*item)
-		for range 200 {
-			ch := strconv.Itoa(r.IntN(4 + int(seed%12)*int(1+seed%3)))
-			switch b := want[ch]; {
-			case b == nil:
-				b = &item{channel: ch}
-				want[ch] = b
-				subs.Add(b)
-			case r.IntN(2) == 0:
-				subs.Remove(&item{channel: ch}) // another one of the same channel
-			default:
-				delete(want, ch)
-				subs.Remove(b)
+		var set Set[*item]
+		behave(t, seed, &set, func(ch string) {
+			set.Remove(&item{channel: ch}) // another one of the same channel
+			if most := set.most(); set.n > most || set.n == 0 && set.lists != nil {
+				t.Fatalf("seed %d: %d items where %d have room", seed, set.n, most)
 			}
-			if r.IntN(20) == 0 {
-				seen := make(map[*item]bool)
-				for b := range subs.All() {
-					if seen[b] {
-						t.Fatalf("seed %d: %q comes twice", seed, b.channel)
-					}
-					seen[b] = true
-					if r.IntN(2) == 0 {
-						delete(want, b.channel)
-						subs.Remove(b)
-					}
-				}
-			}
-			got := make(map[string]*item)
+		})
+		var table Table[*item]
+		behave(t, seed, &table, func(string) {})
+	}
+}
+
+// behave does what the seed says. It calls also after each change of a channel.
+func behave(t *testing.T, seed uint64, subs store, also func(ch string)) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	want := make(map[string]*item)
+	for range 200 {
+		ch := strconv.Itoa(r.IntN(4 + int(seed%12)*int(1+seed%3)))
+		b := want[ch]
+		switch {
+		case b == nil:
+			b = &item{channel: ch}
+			want[ch] = b
+			subs.Add(b)
+		case r.IntN(2) == 0:
+			delete(want, ch)
+			subs.Remove(b)
+		}
+		also(ch)
+		if r.IntN(20) == 0 {
+			seen := make(map[*item]bool)
 			for b := range subs.All() {
-				got[b.channel] = b
-			}
-			if !maps.Equal(got, want) || subs.n != len(want) {
-				t.Fatalf("seed %d: got %d (n = %d), want %d", seed, len(got), subs.n, len(want))
-			}
-			for ch, b := range want {
-				if subs.Get(ch) != b {
-					t.Fatalf("seed %d: get(%q) is wrong", seed, ch)
+				if seen[b] {
+					t.Fatalf("seed %d: %q comes twice", seed, b.channel)
+				}
+				seen[b] = true
+				if r.IntN(2) == 0 {
+					delete(want, b.channel)
+					subs.Remove(b)
 				}
 			}
-			if most := subs.most(); len(want) > most || len(want) == 0 && subs.lists != nil {
-				t.Fatalf("seed %d: %d items where %d have room", seed, len(want), most)
+		}
+		got := make(map[string]*item)
+		for b := range subs.All() {
+			got[b.channel] = b
+		}
+		if !maps.Equal(got, want) || subs.Len() != len(want) {
+			t.Fatalf("seed %d: got %d (n = %d), want %d", seed, len(got), subs.Len(), len(want))
+		}
+		for ch, b := range want {
+			if subs.Get(ch) != b {
+				t.Fatalf("seed %d: get(%q) is wrong", seed, ch)
+			}
+		}
+		if subs.Get("none") != nil {
+			t.Fatalf("seed %d: an item that does not exist", seed)
+		}
+	}
+}
+
+// A table of many items has lists of a few.
+func TestTableLists(t *testing.T) {
+	var table Table[*item]
+	const n = 100_000
+	items := make([]item, n)
+	for i := range items {
+		items[i].channel = "channel:" + strconv.Itoa(i)
+		table.Add(&items[i])
+	}
+	for i := range table.parts {
+		p := &table.parts[i]
+		if p.n < n/parts/2 || p.n > n/parts*2 {
+			t.Errorf("part %d has %d of %d items", i, p.n, n)
+		}
+		for _, b := range *p.lists {
+			length := 0
+			for ; b != nil; b = b.next {
+				length++
+			}
+			if length > 20 {
+				t.Errorf("%d items in one list", length)
 			}
 		}
 	}

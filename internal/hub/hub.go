@@ -4,6 +4,7 @@ package hub
 
 import (
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/bychannel"
 	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -63,7 +64,7 @@ type Hub struct {
 
 	arena *outbox.Arena
 	bases baseTable
-	rooms map[string]*room
+	rooms bychannel.Table[*room]
 	// keyed are the rooms of the keys of channels.
 	keyed map[address]*room
 	seats int
@@ -90,11 +91,32 @@ type Hub struct {
 // address of a key.
 type address struct{ channel, key string }
 
+// room has the subscribers of a channel, or of one of its keys. Most channels have one subscriber on a loop, so there is a
+// place for one.
 type room struct {
 	channel string
-	key     string // empty: the room is that of the channel
-	subs    []Subscriber
-	sweep   *sweep // nil when nothing is being delivered
+	key     *string // nil: the room is that of the channel
+	next    *room   // in the hub's list
+	sweep   *sweep  // nil when nothing is being delivered
+	one     [1]Subscriber
+	many    *[]Subscriber // all of them, once there were two; one is empty then
+}
+
+// Channel implements bychannel.Item.
+func (r *room) Channel() string { return r.channel }
+
+// Next implements bychannel.Item.
+func (r *room) Next() **room { return &r.next }
+
+// subs are the subscribers, valid until one comes or goes.
+func (r *room) subs() []Subscriber {
+	switch {
+	case r.many != nil:
+		return *r.many
+	case r.one[0] == nil:
+		return nil
+	}
+	return r.one[:]
 }
 
 const (
@@ -109,14 +131,14 @@ const (
 )
 
 // New returns an empty hub, which makes frames in arena.
-func New(arena *outbox.Arena) *Hub { return &Hub{arena: arena, rooms: make(map[string]*room)} }
+func New(arena *outbox.Arena) *Hub { return &Hub{arena: arena} }
 
 // Add seats s, which must not sit anywhere.
 func (h *Hub) Add(ch string, s Subscriber) {
-	r := h.rooms[ch]
+	r := h.rooms.Get(ch)
 	if r == nil {
 		r = &room{channel: ch}
-		h.rooms[ch] = r
+		h.rooms.Add(r)
 	}
 	r.seat(s)
 	h.seats++
@@ -131,7 +153,7 @@ func (h *Hub) AddKey(ch, key string, s Subscriber) (first bool) {
 		if h.keyed == nil {
 			h.keyed = make(map[address]*room)
 		}
-		r = &room{channel: ch, key: key}
+		r = &room{channel: ch, key: &key}
 		h.keyed[at] = r
 	}
 	r.seat(s)
@@ -139,8 +161,34 @@ func (h *Hub) AddKey(ch, key string, s Subscriber) (first bool) {
 }
 
 func (r *room) seat(s Subscriber) {
-	*s.Seat() = Seat{room: r, index: int32(len(r.subs))}
-	r.subs = append(r.subs, s)
+	before := r.subs()
+	*s.Seat() = Seat{room: r, index: int32(len(before))}
+	switch {
+	case r.many != nil:
+		*r.many = append(before, s)
+	case len(before) == 0:
+		r.one[0] = s
+	default:
+		r.many = &[]Subscriber{before[0], s}
+		r.one[0] = nil
+	}
+}
+
+// drop removes the last subscriber, and returns how many are left.
+func (r *room) drop() (left int) {
+	if r.many == nil {
+		r.one[0] = nil
+		return 0
+	}
+	list := *r.many
+	left = len(list) - 1
+	list[left] = nil
+	list = list[:left]
+	if cap(list) > 64 && left < cap(list)/4 {
+		list = append(make([]Subscriber, 0, 2*left), list...)
+	}
+	*r.many = list
+	return left
 }
 
 // find returns the room that a message is for; nil if there is none.
@@ -148,7 +196,7 @@ func (h *Hub) find(m *Message) *room {
 	if m.Keyed {
 		return h.keyed[address{m.Channel, m.Pub.Key}]
 	}
-	return h.rooms[m.Channel]
+	return h.rooms.Get(m.Channel)
 }
 
 // Remove takes s from its seat, if it has one. It returns whether s was the last one there.
@@ -162,35 +210,30 @@ func (h *Hub) Remove(s Subscriber) (last bool) {
 		h.bases.release(seat)
 		h.bases.sweep(r)
 	}
-	end, hole := len(r.subs)-1, int(seat.index)
+	end, hole := len(r.subs())-1, int(seat.index)
 	if r.sweep != nil {
 		hole = r.sweep.vacate(hole)
 	}
 	if hole != end {
 		r.move(end, hole)
 	}
-	r.subs[end] = nil
-	r.subs = r.subs[:end]
 	*seat = Seat{}
-	if r.key == "" {
+	if r.key == nil {
 		h.seats--
 	}
-	switch {
-	case end == 0:
+	if last = r.drop() == 0; last {
 		h.close(r)
-	case cap(r.subs) > 64 && end < cap(r.subs)/4:
-		r.subs = append(make([]Subscriber, 0, 2*end), r.subs...)
 	}
-	return end == 0
+	return last
 }
 
 // close removes a room without subscribers.
 func (h *Hub) close(r *room) {
-	if r.key != "" {
-		delete(h.keyed, address{r.channel, r.key})
+	if r.key != nil {
+		delete(h.keyed, address{r.channel, *r.key})
 		return
 	}
-	delete(h.rooms, r.channel)
+	h.rooms.Remove(r)
 	delete(h.windows, r)
 	h.bases.sweep(r)
 	if w := r.sweep; w != nil && w.place != 0 {
@@ -199,8 +242,9 @@ func (h *Hub) close(r *room) {
 }
 
 func (r *room) move(from, to int) {
-	s := r.subs[from]
-	r.subs[to] = s
+	subs := r.subs()
+	s := subs[from]
+	subs[to] = s
 	s.Seat().index = int32(to)
 }
 
@@ -342,15 +386,15 @@ func (h *Hub) keepFrames(list []encoded) {
 
 // Channels calls f with each channel and the number of its subscribers.
 func (h *Hub) Channels(f func(ch string, subscribers int)) {
-	for ch, r := range h.rooms {
-		f(ch, len(r.subs))
+	for r := range h.rooms.All() {
+		f(r.channel, len(r.subs()))
 	}
 }
 
 // SubscribersOf is the number of subscribers of a channel.
 func (h *Hub) SubscribersOf(ch string) int {
-	if r := h.rooms[ch]; r != nil {
-		return len(r.subs)
+	if r := h.rooms.Get(ch); r != nil {
+		return len(r.subs())
 	}
 	return 0
 }

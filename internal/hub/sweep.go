@@ -49,7 +49,7 @@ func (h *Hub) serve(w *sweep, budget int) (n int) {
 	for n < budget && h.board(w) {
 		cost, before := 1+len(w.batch.list)/16, n
 		for ; w.at < w.stop() && n < budget; n += cost {
-			s = w.room.subs[w.at]
+			s = w.room.subs()[w.at]
 			w.at++
 			deliver(s, &w.batch)
 		}
@@ -71,7 +71,7 @@ func (w *sweep) stop() int {
 	if w.old > 0 {
 		return w.from[0]
 	}
-	return len(w.room.subs)
+	return len(w.room.subs())
 }
 
 func deliver(s Subscriber, b *Batch) {
@@ -128,7 +128,7 @@ func (h *Hub) alight(w *sweep) {
 		h.bases.sweep(w.room)
 		h.pending -= n
 	}
-	if w.at == len(w.room.subs) {
+	if w.at == len(w.room.subs()) {
 		w.at, w.old = 0, len(w.from)
 	}
 }

@@ -109,7 +109,7 @@ func (w *sweep) waits() int { return len(w.next) - w.checks }
 
 // hold makes w wait if its window is open and no batch is under way.
 func (h *Hub) hold(w *sweep) bool {
-	if w.window == (Window{}) || w.waits() == 0 || len(w.room.subs) == 0 {
+	if w.window == (Window{}) || w.waits() == 0 || len(w.room.subs()) == 0 {
 		return false
 	}
 	if w.due == 0 {
