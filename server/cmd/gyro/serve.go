@@ -135,6 +135,9 @@ func serveWith(log *slog.Logger, cfg *config.Config, warnings config.Warnings, r
 		}
 		return err
 	}
+	running, stop := context.WithCancel(context.Background())
+	defer stop()
+	go gcfloor.Rest(running)
 	log.Info("gyro is running", "version", version, "pid", os.Getpid())
 	warn(log, warnings)
 	if site != nil {

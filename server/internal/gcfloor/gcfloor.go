@@ -1,7 +1,8 @@
 // Package gcfloor spares a process with a small heap most of its garbage collections. Go collects when the
 // heap has twice the size of what is alive, so a server with a few clients, whose live heap is 3 MB, collects
 // after each 3 MB that it allocates: 4% of what a new connection costs. With a floor it collects when the
-// heap reaches the floor. A heap that is alive for more than half of the floor is collected as usual.
+// heap reaches the floor. A heap that is alive for more than half of the floor is collected as usual. Rest gives memory back
+// that a process needed while it was busy.
 package gcfloor
 
 import (

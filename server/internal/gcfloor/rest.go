@@ -1,0 +1,62 @@
+package gcfloor
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	// restPeriod is how often Rest looks at the heap.
+	restPeriod = 2 * time.Second
+	// restRate is how many bytes a resting process allocates in a period at most, or an eighth of what is alive if that is more.
+	restRate = 2 << 20
+	// worth is how much garbage and free memory is worth a collection, or a quarter of what is alive if that is more.
+	worth = 4 << 20
+)
+
+// Rest collects garbage when the process has become quiet, and gives the memory back to the system, until ctx ends. After many
+// clients have come, up to half of the heap is garbage. Go would collect it after two minutes, and keep most of the memory. It does nothing if the environment has GOGC.
+func Rest(ctx context.Context) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	ticks := time.NewTicker(restPeriod)
+	defer ticks.Stop()
+	r := newResting()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+			if r.due() {
+				debug.FreeOSMemory()
+			}
+		}
+	}
+}
+
+// resting notices that a process has become quiet. One goroutine uses it.
+type resting struct {
+	samples   []metrics.Sample
+	allocated uint64 // since the start of the process, when due was called
+}
+
+func newResting() *resting {
+	return &resting{samples: []metrics.Sample{
+		{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+	}}
+}
+
+// due tells whether to collect. It is called once per period.
+func (r *resting) due() bool {
+	metrics.Read(r.samples)
+	allocated, objects, live := r.samples[0].Value.Uint64(), r.samples[1].Value.Uint64(), r.samples[2].Value.Uint64()
+	free := r.samples[3].Value.Uint64() // that the system does not have back yet
+	grown := allocated - r.allocated
+	r.allocated = allocated
+	return grown <= max(live/8, restRate) && objects+free > live+max(live/4, worth)
+}
