@@ -629,6 +629,41 @@ const mapScenarios = {
     await users.until({}); // expires
   },
 
+  async 'map: shown as a whole'(sdk) {
+    const channel = unique('board:');
+    const value = n => ({ n, text: 'the quick brown fox jumps over the lazy dog '.repeat(10) });
+    await mapPublish(channel, 'b', value(0));
+    const proxy = await sdk.proxy();
+    const c = sdk.client({}, proxy.url);
+    const subs = [c.subscription(`whole:${channel}`, { delta: 'fossil' }), await (await sdk.connect()).subscribe(`whole:${channel}`)];
+    await c.open();
+    await subs[0].next('subscribed');
+    // Changes that come together may be shown together, or one after the other.
+    const until = async (sub, want) => {
+      for (;;) {
+        const state = sdk.decode((await sub.next('publication')).data);
+        if (JSON.stringify(state) === JSON.stringify(want)) return;
+      }
+    };
+    const all = want => Promise.all(subs.map(sub => until(sub, want)));
+    await all([['b', value(0)]]);
+    for (let n = 1; n <= 5; n++) {
+      await mapPublish(channel, 'a', value(n));
+      await all([['a', value(n)], ['b', value(0)]]);
+    }
+    await api('map_remove', { channel, key: 'b' });
+    await all([['a', value(5)]]);
+    const { numFullPayloads, numDeltaPayloads } = await subs[0].inner.deltaStats();
+    assert.deepEqual([numFullPayloads, numDeltaPayloads], [1, 6]);
+    await proxy.down();
+    await c.next('connecting');
+    await mapPublish(channel, 'c', value(6));
+    await until(subs[1], [['a', value(5)], ['c', value(6)]]);
+    await proxy.up();
+    await until(subs[0], [['a', value(5)], ['c', value(6)]]);
+    await assert.rejects(api('publish', { channel: `whole:${channel}`, data: 1 }), /"code":108/);
+  },
+
   async 'map: conditions'(sdk) {
     const channel = unique('document:');
     assert.equal((await mapPublish(channel, 'x', 1, { key_mode: 'if_exists' })).suppress_reason, 'key_not_found');

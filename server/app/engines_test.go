@@ -107,13 +107,19 @@ func TestReloadKeepsEngines(t *testing.T) {
 	}{
 		"nothing": {func(*config.Config) {}, ""},
 		"another": {func(cfg *config.Config) { cfg.Channel.Namespaces[0].BrokerName = "other" },
-			"channel.namespaces[0](one): broker_name, presence_manager_name and whether channels are maps cannot change"},
+			"channel.namespaces[0](one): broker_name, presence_manager_name and whether channels are maps, or show them, cannot change"},
 		"none":     {func(cfg *config.Config) { cfg.Channel.Namespaces[1].BrokerName = "" }, "channel.namespaces[1](two)"},
 		"boundary": {func(cfg *config.Config) { cfg.Channel.NamespaceBoundary = "/" }, "channel.namespace_boundary"},
 		"late broker": {func(cfg *config.Config) {
 			cfg.Brokers = append(cfg.Brokers, engines.NamedBroker{Name: "late", Broker: cfg.Brokers[0].Broker})
 			addNamespace(cfg, "three", func(o *options) { o.BrokerName = "late" })
 		}, `channel.namespaces[2](three).broker_name: there is no enabled element "late" of brokers (keys that cannot change without a restart: brokers)`},
+		"shown maps": {func(cfg *config.Config) {
+			addNamespace(cfg, "board", func(o *options) {
+				o.SubscriptionType, o.Map.Mode, o.Map.FullStatePrefix = config.TypeMap, "persistent", "whole:"
+			})
+			addNamespace(cfg, "whole", nil)
+		}, "channel.namespaces[3](whole): the server was started without full-state channels: restart it"},
 		"new namespace": {func(cfg *config.Config) {
 			addNamespace(cfg, "four", func(o *options) { o.BrokerName = "other" })
 		}, ""},

@@ -118,6 +118,8 @@ type MapOptions struct {
 	MaxPageSize               int           `key:"max_page_size" min:"0" doc:"Largest page size; 0 for 1000."`
 	LiveTransitionLimit       int           `key:"live_transition_max_publication_limit" doc:"Changes recovered when going live; 0 for the largest page size."`
 	CatchUpTimeout            time.Duration `key:"subscribe_catch_up_timeout" doc:"Time for paging before going live; 0 for 5s, negative for no limit."`
+	FullStatePrefix           string        `key:"full_state_channel_prefix" doc:"Show each map as a whole also in the stream channel with this prefix, whose namespace has no other channels."`
+	FullStateInterval         time.Duration `key:"full_state_tick_interval" min:"0" max:"1h" doc:"What changes within this time makes one publication of the whole map; 10ms to 1h, 0 for 250ms."`
 }
 
 // SharedPollOptions are used with the shared_poll subscription type.

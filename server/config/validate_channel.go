@@ -30,6 +30,7 @@ func (c *Config) checkChannel(p *problem.List) {
 		checkMap(p, key, o)
 		c.checkMapPresence(p, key+".map_clients_presence_channel_prefix", o.MapClientsPresence, TypeMapClients)
 		c.checkMapPresence(p, key+".map_users_presence_channel_prefix", o.MapUsersPresence, TypeMapUsers)
+		c.checkFullState(p, key+".map.full_state_", o)
 		c.checkSharedPoll(p, key, o)
 	})
 }
@@ -173,12 +174,70 @@ func (c *Config) checkMapPresence(p *problem.List, key, prefix, want string) {
 	if prefix == "" {
 		return
 	}
-	name, _, ok := strings.Cut(prefix, c.Channel.NamespaceBoundary)
-	if !ok {
-		name = ""
-	}
-	if o := c.options(name); o == nil || o.SubscriptionType != want {
+	if o := c.options(c.Channel.namespaceOf(prefix)); o == nil || o.SubscriptionType != want {
 		p.Add(key, "%s must start with a namespace of subscription_type %s", problem.Quote(prefix), want)
+	}
+}
+
+// namespaceOf returns the namespace of the channels with a prefix; empty for none.
+func (c *Channel) namespaceOf(prefix string) string {
+	if name, _, ok := strings.Cut(prefix, c.NamespaceBoundary); ok {
+		return name
+	}
+	return ""
+}
+
+// FullStates returns the prefixes of full-state channels by their namespaces.
+func (c *Channel) FullStates() map[string][]string {
+	all := make(map[string][]string)
+	add := func(o *ChannelOptions) {
+		if prefix := o.Map.FullStatePrefix; prefix != "" {
+			name := c.namespaceOf(prefix)
+			all[name] = append(all[name], prefix)
+		}
+	}
+	add(&c.WithoutNamespace)
+	for i := range c.Namespaces {
+		add(&c.Namespaces[i].ChannelOptions)
+	}
+	return all
+}
+
+// checkFullState tests that whole maps can be shown, in a namespace that is free for it.
+func (c *Config) checkFullState(p *problem.List, key string, o *ChannelOptions) {
+	m := &o.Map
+	if m.FullStateInterval != 0 && m.FullStateInterval < 10*time.Millisecond {
+		p.Add(key+"tick_interval", "%s is less than 10ms", m.FullStateInterval)
+	}
+	if m.FullStatePrefix == "" {
+		if m.FullStateInterval != 0 {
+			p.Add(key+"tick_interval", "needs full_state_channel_prefix")
+		}
+		return
+	}
+	key += "channel_prefix"
+	if o.SubscriptionType != TypeMap {
+		p.Add(key, "needs subscription_type map")
+	}
+	if cmp.Or(o.PublicationDataFormat, c.Channel.PublicationDataFormat) == "binary" {
+		p.Add(key, "needs values that are JSON, and publication_data_format is binary")
+	}
+	name := c.Channel.namespaceOf(m.FullStatePrefix)
+	shows := c.options(name)
+	if name == "" || shows == nil || shows.SubscriptionType != "" && shows.SubscriptionType != TypeStream {
+		p.Add(key, "%s must start with a namespace of subscription_type stream", problem.Quote(m.FullStatePrefix))
+		return
+	}
+	for _, option := range []struct {
+		key string
+		on  bool
+	}{
+		{"history_size", shows.HistorySize > 0}, {"join_leave", shows.JoinLeave}, {"broker_name", shows.BrokerName != ""},
+		{"subscribe_stream_proxy_enabled", shows.SubscribeStreamProxyEnabled},
+	} {
+		if option.on {
+			p.Add(key, "namespace %s must not have %s: it shows maps and nothing else", problem.Quote(name), option.key)
+		}
 	}
 }
 

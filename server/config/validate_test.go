@@ -183,12 +183,33 @@ var validateTests = []struct{ text, want string }{
 	{`"map":{"min_page_size":-1}`, "map.min_page_size: -1"},
 	{`"map":{"min_page_size":5,"default_page_size":4}`, "map.min_page_size: 5 is more than default_page_size, 4"},
 	{`"map":{"max_page_size":5,"default_page_size":6}`, "map.default_page_size: 6 is more than"},
+	{`"map":{"full_state_tick_interval":"1s"}`, "map.full_state_tick_interval: needs full_state_channel_prefix"},
+	{`"map":{"full_state_channel_prefix":"whole:"}`, "map.full_state_channel_prefix: needs subscription_type map"},
+	{fullState("whole:", `"full_state_tick_interval":"9ms"`), "map.full_state_tick_interval: 9ms is less than 10ms"},
+	{fullState("whole:", `"full_state_tick_interval":"2h"`), "map.full_state_tick_interval: 2h0m0s"},
+	{fullState("whole:board-", `"full_state_tick_interval":"10ms"`), ""},
+	{fullState("whole", ""), `"whole" must start with a namespace of subscription_type stream`},
+	{fullState("chat:", ""), `"chat:" must start with a namespace of subscription_type stream`},
+	{fullState("whole:", "", `"publication_data_format":"binary"`), "needs values that are JSON"},
+	{fullState("used:", ""), `namespace "used" must not have history_size`},
+	{fullState("used:", ""), `namespace "used" must not have join_leave`},
 	{`"map_clients_presence_channel_prefix":"chat:"`, "map_clients_presence_channel_prefix"},
 	{`"map_users_presence_channel_prefix":"x"`, "map_users_presence_channel_prefix"},
 	{`"subscription_type":"shared_poll"`, "shared_poll needs shared_poll.hmac_secret_key"},
 	{`"subscription_type":"shared_poll","shared_poll":{"proxy_name":"no"}`, `shared_poll.proxy_name: there is no proxy "no"`},
 	{`"shared_poll":{"mode":"x"}`, `shared_poll.mode: "x"`},
 	{`"shared_poll":{"publish_enabled":true}`, "publish_enabled: needs mode versioned"},
+}
+
+// fullState returns the options of a map with a prefix of full-state channels, with further options of the map, then of the
+// namespace, and the namespaces whole and used.
+func fullState(prefix, more string, options ...string) string {
+	o := []string{`"subscription_type":"map","map":{"mode":"persistent","full_state_channel_prefix":"` + prefix + `"`}
+	if more != "" {
+		o[0] += "," + more
+	}
+	o[0] += "}"
+	return strings.Join(append(o, options...), ",") + `},{"name":"whole"},{"name":"used","join_leave":true,` + hist
 }
 
 func TestValidate(t *testing.T) {

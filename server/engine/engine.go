@@ -61,6 +61,7 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 		}
 	}
 	m.maps(&brokers)
+	m.fullState(&brokers)
 	managers := newNamed(defaultPresence)
 	for i := range cfg.PresenceManagers {
 		p := &cfg.PresenceManagers[i]
@@ -75,7 +76,7 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 	}
 	s.Brokers = make(map[string]broker.Traits)
 	for name, i := range brokers.index {
-		if name == mapBroker {
+		if name == mapBroker || name == fullStateBroker {
 			continue
 		}
 		s.Brokers[name] = brokers.list[i].Describe()

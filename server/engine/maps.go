@@ -1,11 +1,15 @@
 package engine
 
 import (
+	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/fullstate"
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/config/engines"
 )
@@ -58,14 +62,50 @@ func (m *maker) maps(brokers *named[broker.Broker]) {
 	})
 }
 
-// brokerOf returns the index of the broker of a namespace, whose key is given.
-func (s *Set) brokerOf(key string, o *config.ChannelOptions) (int, error) {
-	if !o.IsMap() {
-		return s.brokerIndex[o.BrokerName], nil
+// fullStateBroker is the name of the broker of full-state channels. No section brokers has it.
+const fullStateBroker = "full_state "
+
+// fullState adds the broker of full-state channels to the brokers, if there are any.
+func (m *maker) fullState(brokers *named[broker.Broker]) {
+	if len(m.cfg.Channel.FullStates()) == 0 {
+		return
 	}
-	at, ok := s.brokerIndex[mapBroker]
-	if !ok {
-		return 0, fmt.Errorf("%s.subscription_type: the server was started without namespaces of this type: restart it", key)
+	remote := slices.ContainsFunc(brokers.list, func(b broker.Broker) bool { return !b.Describe().Local })
+	of := func(ch string) (fullstate.Map, bool) {
+		shown, ok := m.routes().channels.FullState(ch)
+		if !ok {
+			return fullstate.Map{}, false
+		}
+		return fullstate.Map{Channel: shown.Name, Ephemeral: shown.Map.Mode == "ephemeral", Interval: shown.Map.FullStateInterval}, true
+	}
+	// The composition, which has this broker as well, leads to the maps.
+	all := func() broker.Traits { return m.set.Broker.Describe() }
+	brokers.add(fullStateBroker, func() (broker.Broker, error) {
+		return fullstate.New(fullstate.Config{
+			Of: of,
+			State: func(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
+				return all().Maps.State(ctx, ch, filter)
+			},
+			Positions: func(ctx context.Context, channels []string) []broker.PositionResult {
+				return all().Positions(ctx, channels)
+			},
+			Local: !remote, Log: m.log,
+		}), nil
+	})
+}
+
+// brokerOf returns the index of the broker of a namespace, whose key is given. fullState says that it shows maps.
+func (s *Set) brokerOf(key string, o *config.ChannelOptions, fullState bool) (int, error) {
+	name, option := o.BrokerName, ""
+	switch {
+	case o.IsMap():
+		name, option = mapBroker, ".subscription_type: the server was started without namespaces of this type"
+	case fullState:
+		name, option = fullStateBroker, ": the server was started without full-state channels"
+	}
+	at, ok := s.brokerIndex[name]
+	if !ok && option != "" {
+		return 0, fmt.Errorf("%s%s: restart it", key, option)
 	}
 	return at, nil
 }

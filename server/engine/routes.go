@@ -42,14 +42,15 @@ func (s *Set) Routes(cfg *config.Config, channels *namespace.Resolver, before *R
 		maps.Copy(r.places, before.places)
 	}
 	var errs []error
+	fullStates := cfg.Channel.FullStates()
 	add := func(key, name string, o *config.ChannelOptions) {
-		at, err := s.brokerOf(key, o)
+		at, err := s.brokerOf(key, o, name != "" && fullStates[name] != nil)
 		if err != nil {
 			errs = append(errs, err)
 		}
 		p := place{at, s.managerIndex[o.PresenceManagerName]}
 		if was, ok := r.places[name]; ok && was != p {
-			errs = append(errs, fmt.Errorf("%s: broker_name, presence_manager_name and whether channels are maps cannot change while the server runs", key))
+			errs = append(errs, fmt.Errorf("%s: broker_name, presence_manager_name and whether channels are maps, or show them, cannot change while the server runs", key))
 		}
 		r.places[name] = p
 	}

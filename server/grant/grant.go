@@ -38,6 +38,9 @@ func Subscription(ch namespace.Channel, source namespace.Source) gyro.SubscribeO
 	if ch.ForceRecoveryMode == "cache" {
 		o.RecoveryMode = channel.RecoverCache
 	}
+	if len(ch.FullStates) > 0 { // whoever subscribes gets the present state
+		o.Recoverable, o.AutoRecover, o.RecoveryMode = true, true, channel.RecoverCache
+	}
 	return o
 }
 

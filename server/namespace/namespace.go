@@ -40,7 +40,9 @@ type Options struct {
 	Type SubscriptionType
 	// ClientsMap and UsersMap are the options of the maps that show who is in a channel; nil without.
 	ClientsMap, UsersMap *Options
-	regex                *regexp.Regexp
+	// FullStates are the prefixes of the full-state channels that the namespace is for; empty if it is an ordinary one.
+	FullStates []string
+	regex      *regexp.Regexp
 }
 
 // Resolver finds the options of channels. It is immutable and safe for concurrent use. Its
@@ -93,6 +95,9 @@ func NewResolver(cfg config.Channel) (*Resolver, error) {
 	for _, o := range r.options {
 		r.linkPresence(o)
 	}
+	for name, prefixes := range cfg.FullStates() {
+		r.options[name].FullStates = prefixes
+	}
 	return r, nil
 }
 
@@ -114,6 +119,22 @@ func (r *Resolver) linkPresence(o *Options) {
 		ch, _ := r.Resolve(o.MapUsersPresence)
 		o.UsersMap = ch.Options
 	}
+}
+
+// FullState returns the map that a full-state channel shows; false if the channel shows none.
+func (r *Resolver) FullState(name string) (of Channel, ok bool) {
+	ch, known := r.Resolve(name)
+	if !known {
+		return of, false
+	}
+	for _, prefix := range ch.FullStates {
+		if rest, has := strings.CutPrefix(name, prefix); has {
+			if of, ok = r.Resolve(rest); ok && of.Map.FullStatePrefix == prefix {
+				return of, true
+			}
+		}
+	}
+	return Channel{}, false
 }
 
 // Channel is a resolved channel name.

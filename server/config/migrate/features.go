@@ -69,6 +69,7 @@ var groups = []group{
 		{"Map channels, presence maps", append(options("map.mode", "map.publish_proxy_enabled", "map.remove_proxy_enabled",
 			"map_clients_presence_channel_prefix", "map_users_presence_channel_prefix"), "map_broker.redis.address"),
 			"Also with Redis Cluster. Entries in Redis are not shared with Centrifugo: move one kind of node after the other to a prefix of its own, or clear the maps.", ""},
+		{"Full-state channels of maps (Centrifugo PRO)", options("map.full_state_channel_prefix", "map.full_state_tick_interval"), "", ""},
 		{"Shared poll channels", append(options("subscription_type", "shared_poll.mode"), "channel.proxy.shared_poll_refresh.endpoint", "shared_poll.hmac_secret_key"),
 			"A missing epoch in an answer means the same as before, see [shared poll](shared-poll.md#versions).", ""},
 	}},
@@ -108,7 +109,7 @@ var extended = []struct{ names, do string }{
 	{"subscribe_cel publish_cel history_cel presence_cel patterns pattern", "Use subscription tokens, allow_… options or channel_regex."},
 	{"rate_limit", "Limit connections by client.connection_rate_limit and client.user_connection_limit. There are no limits per operation: put them into your backend or proxy."},
 	{"keep_latest_publication client_publication " +
-		"state_proxy_enabled channel_state full_state_tick_interval full_state_channel_prefix push_notifications user_status database " +
+		"state_proxy_enabled channel_state push_notifications user_status database " +
 		"clickhouse_analytics channel_namespace_resolution additional_client_names expose_transport_accept_protocol client_labels resource_detectors oidc use_fast_client",
 		"Remove it: Gyro has no such feature. What depends on it has to stay on Centrifugo."},
 }
