@@ -44,6 +44,11 @@ type SharedPoll struct {
 	Timeout time.Duration
 	// BatchSize is the most keys of a call. 0: 1,000.
 	BatchSize int
+	// NotifyDelay is how long a key that Polls.Notify names waits at most for others, so that one call asks for all
+	// of them; they wait no longer once they are NotifyBatch. A NotifyDelay of 0 means that they do not wait, a
+	// NotifyBatch of 0 means BatchSize.
+	NotifyDelay time.Duration
+	NotifyBatch int
 	// MaxKeys is the most keys that a connection tracks in the channel; with more, track is error 106. 0: 5,000.
 	MaxKeys int
 	// Linger is how long the node remembers a key that nobody tracks, and the channel after its last
@@ -106,8 +111,9 @@ type Polls interface {
 	// than the known one is dropped, as is one that nobody tracks. Nodes that it does not reach ask for the
 	// value in their next interval.
 	Publish(ctx context.Context, channel, epoch string, v KeyValue) error
-	// Notify has this node ask for keys now instead of in their next interval; keys that nobody tracks are ignored.
-	Notify(channel string, keys ...string)
+	// Notify has this node ask for keys now instead of in their next interval, or a little later if
+	// SharedPoll.NotifyDelay is set. It returns how many of them its clients track; the others are ignored.
+	Notify(channel string, keys ...string) (tracked int)
 	// Size is the number of channels with subscribers on this node, and of the keys that they track.
 	Size() (channels, keys int)
 }

@@ -160,6 +160,8 @@ func pollMisfit(p *channel.SharedPoll) string {
 			p.Interval, p.MaxInterval, p.Timeout, p.KeyGrace)
 	case p.BatchSize < 0 || p.MaxKeys < 0:
 		return fmt.Sprintf("Poll: BatchSize (%d) and MaxKeys (%d) must not be negative", p.BatchSize, p.MaxKeys)
+	case p.NotifyDelay < 0 || p.NotifyBatch < 0:
+		return fmt.Sprintf("Poll: NotifyDelay (%v) and NotifyBatch (%d) must not be negative", p.NotifyDelay, p.NotifyBatch)
 	}
 	return ""
 }

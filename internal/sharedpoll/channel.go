@@ -32,7 +32,9 @@ type Channel struct {
 	timer    *time.Timer
 	hasty    int
 	notified bool
-	closed   bool
+	// gathering runs while keys of notifications wait for more of them.
+	gathering *time.Timer
+	closed    bool
 }
 
 // maxHasty is how many calls for urgent keys a channel makes at a time, unless there are enough keys for a whole
@@ -308,20 +310,46 @@ func (c *Channel) Publish(epoch string, v channel.KeyValue) bool {
 	return o.changed > 0
 }
 
-// Notify has the keys asked for at once that somebody tracks.
-func (c *Channel) Notify(keys []string) {
-	found := false
+// Notify has the keys asked for that somebody tracks, and returns how many of the list these are.
+func (c *Channel) Notify(keys []string) (tracked int) {
 	c.mu.Lock()
 	for _, key := range keys {
 		if e := c.state.keys[key]; e != nil && e.rooms > 0 {
-			found = true
-			c.state.notify(e)
+			tracked++
+			c.state.note(e)
 		}
 	}
-	c.notified = c.notified || found
-	c.plan()
+	c.gather()
 	c.mu.Unlock()
-	c.table.observe(&observe.Polled{Kind: observe.PollNotified, Channel: c.name, Keys: len(keys), Failed: !found})
+	c.table.observe(&observe.Polled{Kind: observe.PollNotified, Channel: c.name, Keys: len(keys), Failed: tracked == 0})
+	return tracked
+}
+
+// gather has the keys of notifications asked for if there are enough of them. Otherwise they wait until the first
+// of them has waited for the delay. The lock is held.
+func (c *Channel) gather() {
+	opts := c.state.opts
+	switch {
+	case len(c.state.noted) == 0 || c.closed:
+	case opts.NotifyDelay <= 0 || len(c.state.noted) >= cmp.Or(opts.NotifyBatch, c.batchSize()):
+		c.askNoted()
+	case c.gathering == nil:
+		c.gathering = time.AfterFunc(opts.NotifyDelay, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.askNoted()
+		})
+	}
+}
+
+// askNoted has the keys of notifications asked for. The lock is held.
+func (c *Channel) askNoted() {
+	if c.gathering != nil {
+		c.gathering.Stop()
+		c.gathering = nil
+	}
+	c.notified = c.state.hurryNoted() || c.notified
+	c.plan()
 }
 
 // close ends the calls that are not made yet.
@@ -329,7 +357,9 @@ func (c *Channel) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	if c.timer != nil {
-		c.timer.Stop()
+	for _, t := range []*time.Timer{c.timer, c.gathering} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 }

@@ -363,6 +363,62 @@ func TestNotify(t *testing.T) {
 	})
 }
 
+// Keys of notifications wait for others, each once, until there are enough of them or the first has waited long enough.
+func TestNotifyBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, channel.SharedPoll{Versioned: true, Interval: time.Hour, NotifyDelay: 100 * time.Millisecond, NotifyBatch: 3})
+		c := w.table.Acquire("x", &w.opts)
+		track(c, 0, 1, "a", "b", "c", "d", "e", "f") // with versions, so that nothing is urgent
+		if n := w.table.Notify("x", "a", "unknown", "a"); n != 2 {
+			t.Errorf("%d are tracked", n)
+		}
+		time.Sleep(60 * time.Millisecond)
+		w.table.Notify("x", "b", "a")
+		w.want("they wait", &w.calls, "")
+		time.Sleep(40 * time.Millisecond)
+		w.want("after the delay of the first", &w.calls, "100ms a:0 b:0")
+		time.Sleep(time.Second)
+		w.want("once", &w.calls, "")
+		w.table.Notify("x", "c", "d")
+		time.Sleep(50 * time.Millisecond)
+		w.table.Notify("x", "e", "f")
+		w.want("enough of them", &w.calls, "1.15s c:0 d:0 e:0 f:0")
+		w.table.Notify("x", "a")
+		time.Sleep(70 * time.Millisecond)
+		w.want("the delay begins anew", &w.calls, "")
+		c.Untrack(0, "a")
+		time.Sleep(time.Second)
+		w.want("nobody tracks it any more", &w.calls, "")
+		synctest.Wait()
+		if e := w.events[len(w.events)-2]; e.Kind != observe.PollNotify || e.Keys != 4 {
+			t.Errorf("the call: %+v", e)
+		}
+		w.table.Notify("x", "b")
+		w.table.Release(c)
+		time.Sleep(2 * time.Second)
+		w.took(&w.calls)
+		w.table.Notify("x", "b")
+		time.Sleep(2 * time.Second)
+		w.want("the channel is forgotten", &w.calls, "")
+	})
+}
+
+// What waits for others is asked for again if a call was made meanwhile: that may have read the value too early.
+func TestNotifyDuringCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, channel.SharedPoll{Versioned: true, Interval: time.Hour, NotifyDelay: time.Second})
+		w.says(5*time.Second, "a=1@1")
+		c := w.table.Acquire("x", &w.opts)
+		track(c, 0, 0, "a")
+		time.Sleep(time.Second)
+		w.table.Notify("x", "a")
+		w.says(0, "a=2@2")
+		time.Sleep(10 * time.Second)
+		w.want("asked", &w.calls, "0s a:0, 5s a:1")
+		w.want("both", &w.posts, "0: a=1@1, 0: a=2@2")
+	})
+}
+
 // A channel lives for a second after its last subscriber, with its epoch and its keys.
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -30,8 +30,8 @@ type entry struct {
 	before uint64
 	// asking: a call for the key is under way. whole: it asks for the value even if it has not changed.
 	// wanted: a tracker needs the value. again: the node was notified of the key during the call. urgent: the
-	// key is in state.urgent.
-	asking, whole, wanted, again, urgent bool
+	// key is in state.urgent. noted: it is in state.noted.
+	asking, whole, wanted, again, urgent, noted bool
 }
 
 // known tells whether the node knows a version of the key.
@@ -47,7 +47,9 @@ type state struct {
 	idle []idle
 	// urgent are the keys that are asked for at once.
 	urgent []*entry
-	epoch  string
+	// noted are the keys that the node was notified of, and that wait for others before they become urgent.
+	noted []*entry
+	epoch string
 	// generation counts the epochs, after which versions begin anew.
 	generation uint32
 	// numbered is how many values have got a number.
@@ -134,10 +136,27 @@ func (s *state) hurry(e *entry) {
 	}
 }
 
-// notify has a key asked for at once, or once more if it is just being asked for.
-func (s *state) notify(e *entry) {
-	e.again = e.asking
-	s.hurry(e)
+// note keeps a key of a notification, until hurryNoted.
+func (s *state) note(e *entry) {
+	if !e.noted {
+		e.noted = true
+		s.noted = append(s.noted, e)
+	}
+}
+
+// hurryNoted has the noted keys asked for at once, or once more if they are just being asked for. It returns
+// false if nobody tracks any of them.
+func (s *state) hurryNoted() (found bool) {
+	for _, e := range s.noted {
+		e.noted = false
+		if e.rooms > 0 {
+			found = true
+			e.again = e.asking
+			s.hurry(e)
+		}
+	}
+	s.noted = nil
+	return found
 }
 
 // request is a call of the application.

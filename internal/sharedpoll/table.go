@@ -161,10 +161,11 @@ func (t *Table) Size() (channels, keys int) {
 }
 
 // Notify implements channel.Polls.
-func (t *Table) Notify(ch string, keys ...string) {
+func (t *Table) Notify(ch string, keys ...string) (tracked int) {
 	if c := t.Find(ch); c != nil {
-		c.Notify(keys)
+		tracked = c.Notify(keys)
 	}
+	return tracked
 }
 
 // check checks values that the application gives.
