@@ -31,6 +31,7 @@ import (
 	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/mapapi"
 	"github.com/gyrohq/gyro/server/namespace"
+	"github.com/gyrohq/gyro/server/notify"
 	"github.com/gyrohq/gyro/server/origin"
 	"github.com/gyrohq/gyro/server/reserve"
 	"github.com/gyrohq/gyro/transport/websocket"
@@ -65,6 +66,7 @@ type App struct {
 	listeners []*listener
 	grpc      []*grpcListener // those that are enabled
 	consumers *consumers.Consumers
+	notified  *notify.Receiver // nil: there are no notifications of shared poll keys
 	failed    chan error
 	stopping  atomic.Bool
 	serving   sync.WaitGroup
@@ -108,6 +110,9 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	if a.consumers, err = a.newConsumers(); err != nil {
+		return nil, err
+	}
+	if a.notified, err = a.newNotifications(); err != nil {
 		return nil, err
 	}
 	exec := a.newExecutor()
@@ -239,7 +244,12 @@ func (a *App) Start(ctx context.Context) error {
 	}
 	a.log.Info("node is running", a.engines.Describe()...)
 	if err = a.consumers.Connect(ctx); err == nil {
-		if err = a.open(); err != nil {
+		if err = a.notified.Start(ctx); err == nil {
+			if err = a.open(); err != nil {
+				a.notified.Close()
+			}
+		}
+		if err != nil {
 			a.consumers.Close()
 		}
 	}
@@ -336,6 +346,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 	for i, l := range a.listeners {
 		wg.Go(func() { errs[i] = l.shutdown(ctx) })
 	}
+	a.notified.Close()
 	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
 	err = errors.Join(err, a.consumers.Shutdown(ctx))
 	err = errors.Join(err, a.node.Shutdown(ctx))

@@ -9,6 +9,7 @@ import (
 	"github.com/gyrohq/gyro/server/consumers"
 	"github.com/gyrohq/gyro/server/dictionary"
 	"github.com/gyrohq/gyro/server/engine"
+	"github.com/gyrohq/gyro/server/notify"
 )
 
 // Check finds mistakes of a configuration that its validation does not find: keys of tokens,
@@ -29,5 +30,6 @@ func Check(cfg *config.Config) error {
 		_, secure = store.Config(grpcAPIName+".tls", cfg.GRPCAPI.TLS)
 	}
 	_, dictionaries := dictionary.Load(cfg.WebSocket.Dictionaries)
-	return errors.Join(tokens, engines, secure, dictionaries, consumers.Check(cfg))
+	_, notifications := notify.New(cfg, notify.Config{Logger: log})
+	return errors.Join(tokens, engines, secure, dictionaries, consumers.Check(cfg), notifications)
 }

@@ -5,6 +5,7 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/metrics"
+	"github.com/gyrohq/gyro/server/notify"
 	"github.com/gyrohq/gyro/server/proxy"
 )
 
@@ -17,6 +18,7 @@ type meters struct {
 	proxies  func(protocol string, e proxy.Event, name string) proxy.Meter
 	polls    func(*observe.Polled)
 	polled   func(proxy string, asked, given int)
+	notified func(*notify.Received)
 }
 
 func (a *App) newMeters(version string) meters {
@@ -30,6 +32,9 @@ func (a *App) newMeters(version string) meters {
 	})}
 	m.http, m.grpc, m.proxies = m.registry.API("http"), m.registry.API("grpc"), m.registry.Proxies()
 	m.polls, m.polled = m.registry.Polls(func(ch string) string { return a.inForce.Load().channels.Namespace(ch) })
+	if a.cfg.SharedPoll.Notification.Enabled {
+		m.notified = m.registry.Notifications()
+	}
 	if cfg.InstrumentHTTPHandlers {
 		m.requests = m.registry.Requests()
 	}

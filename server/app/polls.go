@@ -10,18 +10,21 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/namespace"
+	"github.com/gyrohq/gyro/server/notify"
 )
 
 // polls are the shared polls of the namespaces that have the type. What they ask and decide is up to the snapshot
 // that is in force then.
-func polls(channels *namespace.Resolver, inForce *atomic.Pointer[snapshot]) map[*namespace.Options]*channel.SharedPoll {
+func polls(cfg *config.SharedPoll, channels *namespace.Resolver, inForce *atomic.Pointer[snapshot]) map[*namespace.Options]*channel.SharedPoll {
 	list := make(map[*namespace.Options]*channel.SharedPoll)
 	channels.Each(func(of *namespace.Options) {
 		if of.Type != namespace.SharedPoll {
 			return
 		}
 		o := &of.SharedPoll
+		gather := cfg.Notification.Gathering(o)
 		list[of] = &channel.SharedPoll{
 			Poll: func(ctx context.Context, ch string, keys []channel.PolledKey) (channel.PollAnswer, error) {
 				return inForce.Load().poll(ctx, ch, keys)
@@ -30,9 +33,15 @@ func polls(channels *namespace.Resolver, inForce *atomic.Pointer[snapshot]) map[
 			Versioned: o.Mode == "versioned", KeepLatest: o.KeepLatestData,
 			Interval: o.RefreshInterval, MaxInterval: o.BackpressureMaxInterval, BatchSize: o.RefreshBatchSize,
 			MaxKeys: o.MaxKeysPerConnection, Linger: o.ChannelShutdownDelay, KeyGrace: o.TrackExpiredExtraDelay,
+			NotifyDelay: gather.BatchMaxDelay, NotifyBatch: gather.BatchMaxSize,
 		}
 	})
 	return list
+}
+
+// newNotifications makes the receiver of notifications; nil if there are none.
+func (a *App) newNotifications() (*notify.Receiver, error) {
+	return notify.New(a.cfg, notify.Config{Notify: a.node.Polls().Notify, Observe: a.meters.notified, Logger: a.log})
 }
 
 // poll asks the backend for keys.

@@ -99,7 +99,7 @@ func (a *App) publish(cfg *config.Config) error {
 		return err
 	}
 	s.backend.Proxies, s.backend.Forged, s.backend.Polled = proxies, &a.forged, a.meters.polled
-	s.polls = polls(s.channels, &a.inForce)
+	s.polls = polls(&cfg.SharedPoll, s.channels, &a.inForce)
 	if s.routes, err = a.engines.Routes(cfg, s.channels, a.routesInForce()); err != nil {
 		proxies.Retire(before)
 		return err

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/server/config/engines"
+)
 
 // Channel has the namespaces and the rules of channel names.
 type Channel struct {
@@ -134,6 +138,23 @@ type SharedPollOptions struct {
 	ChannelShutdownDelay    time.Duration `key:"channel_shutdown_delay" doc:"Linger after the last key; 0 for 1s, negative for none."`
 	TrackExpiredExtraDelay  time.Duration `key:"track_expired_extra_delay" min:"0" doc:"Grace for expired signatures; 0 for 25s."`
 	PublishEnabled          bool          `key:"publish_enabled" doc:"Allow the API method shared_poll_publish; versioned mode only."`
+	Notification            NotifyBatch   `key:"notification" doc:"Replaces what shared_poll.notification says; 0 for that."`
+}
+
+// NotifyBatch says how keys of notifications gather, so that one call asks for several.
+type NotifyBatch struct {
+	BatchMaxSize  int           `key:"batch_max_size" opt:"reload" min:"0" doc:"Keys of a channel that notifications name wait until they are this many; 0 for refresh_batch_size if batch_max_delay is set. By default they do not wait."`
+	BatchMaxDelay time.Duration `key:"batch_max_delay" opt:"reload" min:"0" max:"1m" doc:"Longest wait for batch_max_size; at most 1m, 0 for 100ms if batch_max_size is more than 1."`
+}
+
+// PollNotification is how applications notify all nodes of keys that have changed.
+type PollNotification struct {
+	Enabled bool          `key:"enabled" doc:"Poll keys at once that applications name in messages to a PUB/SUB channel."`
+	Type    string        `key:"type" doc:"redis or nats; must be set."`
+	Channel string        `key:"channel" def:"shared_poll_notify" doc:"PUB/SUB channel in Redis, or subject in NATS; the name is used as it is, without a prefix."`
+	Redis   engines.Redis `key:"redis"`
+	NATS    NATSServer    `key:"nats"`
+	NotifyBatch
 }
 
 // SharedPoll has what all shared poll channels share.
@@ -142,4 +163,6 @@ type SharedPoll struct {
 	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret,reload" doc:"Second accepted secret, for rotation."`
 	HMACPreviousValidUntil int64  `key:"hmac_previous_secret_key_valid_until" opt:"reload" min:"0" doc:"Latest iat of signatures with the previous secret, Unix seconds; 0 for no limit."`
 	ConcurrencyLimit       int    `key:"concurrency_limit" min:"0" doc:"Backend calls at a time and node; 0 for 64."`
+
+	Notification PollNotification `key:"notification" doc:"Notifications of keys that have changed (docs/shared-poll.md)."`
 }

@@ -67,13 +67,19 @@ type KafkaConsumer struct {
 	PublicationDataMode   PublicationDataMode `key:"publication_data_mode" arg:"header"`
 }
 
+// NATSServer is a connection to NATS.
+type NATSServer struct {
+	URL             string `key:"url" def:"nats://127.0.0.1:4222" opt:"secret"`
+	CredentialsFile string `key:"credentials_file"`
+	Username        string `key:"username"`
+	Password        string `key:"password" opt:"secret"`
+	Token           string `key:"token" opt:"secret"`
+	TLS             TLS    `key:"tls"`
+}
+
 // JetStreamConsumer reads a NATS JetStream.
 type JetStreamConsumer struct {
-	URL                 string              `key:"url" def:"nats://127.0.0.1:4222" opt:"secret"`
-	CredentialsFile     string              `key:"credentials_file"`
-	Username            string              `key:"username"`
-	Password            string              `key:"password" opt:"secret"`
-	Token               string              `key:"token" opt:"secret"`
+	NATSServer
 	StreamName          string              `key:"stream_name"`
 	UseExistingConsumer bool                `key:"use_existing_consumer" doc:"Attach only; fail if it does not exist."`
 	Subjects            []string            `key:"subjects"`
@@ -82,7 +88,6 @@ type JetStreamConsumer struct {
 	MaxAckPending       int                 `key:"max_ack_pending" def:"100"`
 	MethodHeader        string              `key:"method_header" def:"centrifugo-method" doc:"Header with the method."`
 	PublicationDataMode PublicationDataMode `key:"publication_data_mode" arg:"header"`
-	TLS                 TLS                 `key:"tls"`
 }
 
 // RedisConsumer reads Redis streams.

@@ -33,6 +33,7 @@ func (c *Config) Validate() error {
 	c.checkChannel(p)
 	c.checkRPC(p)
 	c.checkConsumers(p)
+	c.checkNotification(p)
 	return p.Err()
 }
 

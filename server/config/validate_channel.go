@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gyrohq/gyro/server/config/engines"
 	"github.com/gyrohq/gyro/server/config/internal/problem"
 )
 
@@ -251,4 +252,64 @@ func (c *Config) checkSharedPoll(p *problem.List, key string, o *ChannelOptions)
 	if o.SubscriptionType == TypeSharedPoll && c.SharedPoll.HMACSecretKey == "" {
 		p.Add(key+".subscription_type", "shared_poll needs shared_poll.hmac_secret_key")
 	}
+}
+
+// checkNotification tests how notifications of shared poll keys come.
+func (c *Config) checkNotification(p *problem.List) {
+	n := &c.SharedPoll.Notification
+	const key = "shared_poll.notification"
+	if !n.Enabled {
+		return
+	}
+	switch n.Type {
+	case engines.TypeRedis:
+		n.Redis.Check(p, key+".redis")
+		name, list := "address", n.Redis.Address
+		if len(n.Redis.ClusterAddress) > 0 {
+			name, list = "cluster_address", n.Redis.ClusterAddress
+		} else if len(n.Redis.SentinelAddress) > 0 {
+			name, list = "sentinel_address", n.Redis.SentinelAddress
+		}
+		if len(list) != 1 {
+			p.Add(key+".redis."+name, "there must be one item, not %d", len(list))
+		}
+	case engines.TypeNATS:
+		if n.NATS.URL == "" {
+			p.Add(key+".nats.url", "is required")
+		}
+		if !isSubject(n.Channel) {
+			p.Add(key+".channel", "%s is not a subject of NATS without wildcards", problem.Quote(n.Channel))
+		}
+	default:
+		p.Add(key+".type", "%s is not one of redis, nats", problem.Quote(n.Type))
+	}
+	if len(n.Channel) > maxNotifyChannel {
+		p.Add(key+".channel", "%d bytes are more than %d", len(n.Channel), maxNotifyChannel)
+	}
+}
+
+// defaultNotifyDelay is how long keys of notifications wait for others if only their number is configured.
+const defaultNotifyDelay = 100 * time.Millisecond
+
+// Gathering returns how keys of notifications gather in channels with these options.
+func (n *PollNotification) Gathering(o *SharedPollOptions) NotifyBatch {
+	own, all := &o.Notification, &n.NotifyBatch
+	b := NotifyBatch{BatchMaxSize: cmp.Or(own.BatchMaxSize, all.BatchMaxSize), BatchMaxDelay: cmp.Or(own.BatchMaxDelay, all.BatchMaxDelay)}
+	if b.BatchMaxDelay == 0 && b.BatchMaxSize > 1 {
+		b.BatchMaxDelay = defaultNotifyDelay
+	}
+	return b
+}
+
+// maxNotifyChannel bounds the name of the PUB/SUB channel, in bytes.
+const maxNotifyChannel = 255
+
+// isSubject tells whether a name is a subject of NATS: tokens with dots between them, none of which is a wildcard.
+func isSubject(name string) bool {
+	for token := range strings.SplitSeq(name, ".") {
+		if token == "" || strings.ContainsAny(token, "*> \t\r\n\x00") {
+			return false
+		}
+	}
+	return true
 }

@@ -199,6 +199,35 @@ var validateTests = []struct{ text, want string }{
 	{`"subscription_type":"shared_poll","shared_poll":{"proxy_name":"no"}`, `shared_poll.proxy_name: there is no proxy "no"`},
 	{`"shared_poll":{"mode":"x"}`, `shared_poll.mode: "x"`},
 	{`"shared_poll":{"publish_enabled":true}`, "publish_enabled: needs mode versioned"},
+	{`"shared_poll":{"notification":{"batch_max_size":-1}}`, "channel.namespaces[0](chat).shared_poll.notification.batch_max_size: -1"},
+	{`"shared_poll":{"notification":{"batch_max_delay":"61s"}}`, "channel.namespaces[0](chat).shared_poll.notification.batch_max_delay: 1m1s is more than 1m0s"},
+	{`"shared_poll":{"notification":{"batch_max_delay":"1m","batch_max_size":100000}}`, ""},
+	{notified(`"type":"redis"`), ""},
+	{notified(`"type":"nats","channel":"prices.changed"`), ""},
+	{`{"shared_poll":{"notification":{"type":"kafka","channel":"a b"}}}`, ""}, // not in use
+	{notified(`"channel":"x"`), `shared_poll.notification.type: "" is not one of redis, nats`},
+	{notified(`"type":"kafka"`), `shared_poll.notification.type: "kafka" is not one of redis, nats`},
+	{notified(`"type":"redis","channel":""`), ""},
+	{notified(`"type":"redis","channel":"` + strings.Repeat("x", 256) + `"`), "shared_poll.notification.channel: 256 bytes"},
+	{notified(`"type":"redis","channel":"news:*"`), ""}, // SUBSCRIBE has no patterns
+	{notified(`"type":"nats","channel":"prices.*"`), `shared_poll.notification.channel: "prices.*" is not a subject`},
+	{notified(`"type":"nats","channel":"prices.>"`), `shared_poll.notification.channel: "prices.>"`},
+	{notified(`"type":"nats","channel":"a b"`), `shared_poll.notification.channel: "a b"`},
+	{notified(`"type":"nats","channel":"a..b"`), `shared_poll.notification.channel: "a..b"`},
+	{notified(`"type":"nats","channel":".a"`), `shared_poll.notification.channel: ".a"`},
+	{notified(`"type":"nats","nats":{"url":""}`), ""}, // an empty value is the default
+	{notified(`"type":"redis","redis":{"address":["a:1","b:1"]}`), "shared_poll.notification.redis.address: there must be one item, not 2"},
+	{notified(`"type":"redis","redis":{"address":["a:1","b:1"],"cluster_address":["a:1,b:1"]}`), ""},
+	{notified(`"type":"redis","redis":{"cluster_address":["a:1","b:1"]}`), "shared_poll.notification.redis.cluster_address: there must be one item"},
+	{notified(`"type":"redis","redis":{"sentinel_address":["a:1","b:1"],"sentinel_master_name":"m"}`), "shared_poll.notification.redis.sentinel_address: there must be one item"},
+	{notified(`"type":"redis","redis":{"sentinel_address":["a:1"]}`), "shared_poll.notification.redis.sentinel_master_name: is required"},
+	{notified(`"type":"redis","redis":{"io_timeout":"-1s"}`), "shared_poll.notification.redis.io_timeout: -1s"},
+	{notified(`"type":"redis","batch_max_delay":"2m"`), "shared_poll.notification.batch_max_delay: 2m0s is more than 1m0s"},
+}
+
+// notified is a configuration with notifications.
+func notified(keys string) string {
+	return `{"shared_poll":{"notification":{"enabled":true,` + keys + `}}}`
 }
 
 // fullState returns the options of a map with a prefix of full-state channels, with further options of the map, then of the
@@ -222,6 +251,22 @@ func TestValidate(t *testing.T) {
 		err := mustLoad(t, "c.json", text).Validate()
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s:\n\terror %v\n\twant  %q", tt.text, err, tt.want)
+		}
+	}
+}
+
+// TestGathering: a namespace replaces what is said for all.
+func TestGathering(t *testing.T) {
+	for _, tt := range []struct{ all, own, want NotifyBatch }{
+		{NotifyBatch{}, NotifyBatch{}, NotifyBatch{}},
+		{NotifyBatch{5, 0}, NotifyBatch{}, NotifyBatch{5, 100 * time.Millisecond}},
+		{NotifyBatch{0, time.Second}, NotifyBatch{}, NotifyBatch{0, time.Second}},
+		{NotifyBatch{5, time.Second}, NotifyBatch{7, 0}, NotifyBatch{7, time.Second}},
+		{NotifyBatch{5, time.Second}, NotifyBatch{0, 2}, NotifyBatch{5, 2}},
+		{NotifyBatch{5, 0}, NotifyBatch{1, 0}, NotifyBatch{1, 0}},
+	} {
+		if got := (&PollNotification{NotifyBatch: tt.all}).Gathering(&SharedPollOptions{Notification: tt.own}); got != tt.want {
+			t.Errorf("%v, %v: %v, want %v", tt.all, tt.own, got, tt.want)
 		}
 	}
 }

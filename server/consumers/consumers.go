@@ -19,6 +19,7 @@ import (
 	"github.com/gyrohq/gyro/server/consume/redisstream"
 	"github.com/gyrohq/gyro/server/consume/servicebus"
 	"github.com/gyrohq/gyro/server/consume/sqs"
+	"github.com/gyrohq/gyro/server/dial"
 	"github.com/gyrohq/gyro/server/engine"
 )
 
@@ -131,13 +132,12 @@ func buildRedis(key string, c *config.Consumer) (built, error) {
 
 func buildJetStream(key string, c *config.Consumer) (built, error) {
 	o := &c.NATSJetStream
-	tls, err := o.TLS.ClientConfig()
+	server, err := dial.NATSOf(key, &o.NATSServer)
 	if err != nil {
-		return built{}, fmt.Errorf("%s.tls.%w", key, err)
+		return built{}, err
 	}
 	s, err := jetstream.New(jetstream.Config{
-		URL: o.URL, CredentialsFile: o.CredentialsFile, User: o.Username, Password: o.Password, Token: o.Token, TLS: tls,
-		Stream: o.StreamName, Durable: o.DurableConsumerName, Existing: o.UseExistingConsumer, Subjects: o.Subjects,
+		Server: server, Stream: o.StreamName, Durable: o.DurableConsumerName, Existing: o.UseExistingConsumer, Subjects: o.Subjects,
 		DeliverAll: o.DeliverPolicy == "all", MaxAckPending: o.MaxAckPending, Method: o.MethodHeader, DeadLetter: c.DeadLetter,
 	})
 	if err != nil {

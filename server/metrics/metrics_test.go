@@ -33,6 +33,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/metrics"
+	"github.com/gyrohq/gyro/server/notify"
 	"github.com/gyrohq/gyro/server/proxy"
 )
 
@@ -51,6 +52,8 @@ var ours = []string{
 	"node_ready gauge",
 	"proxy_streams gauge name",
 	"proxy_streams_broken_total counter name",
+	"shared_poll_notification_items_total counter result",
+	"shared_poll_notification_messages_total counter result",
 }
 
 // later are families of features that this build does not have.
@@ -197,6 +200,9 @@ func poll(r *metrics.Registry) {
 	polled(&observe.Polled{Kind: observe.PollPublished, Channel: "ns:x"})
 	polled(&observe.Polled{Kind: observe.PollNotified, Channel: "ns:x", Failed: true})
 	answered("default", 10, 3)
+	notified := r.Notifications()
+	notified(&notify.Received{Tracked: 5, Ignored: 7, Invalid: 2})
+	notified(&notify.Received{Malformed: true})
 	r.WatchPolls(fakePolls{})
 }
 
@@ -221,6 +227,11 @@ func TestPolls(t *testing.T) {
 		`gyro_shared_poll_publish_count{channel_namespace="ns",result="skipped"} 1`,
 		`gyro_shared_poll_notify_count{channel_namespace="ns"} 1`,
 		`gyro_shared_poll_dropped_notify_count{channel_namespace="ns"} 1`,
+		`gyro_shared_poll_notification_messages_total{result="accepted"} 1`,
+		`gyro_shared_poll_notification_messages_total{result="malformed"} 1`,
+		`gyro_shared_poll_notification_items_total{result="tracked"} 5`,
+		`gyro_shared_poll_notification_items_total{result="ignored"} 7`,
+		`gyro_shared_poll_notification_items_total{result="malformed"} 2`,
 		`gyro_shared_poll_num_channels 2`, `gyro_shared_poll_num_keys 30`,
 		`gyro_shared_poll_proxy_request_items_sum{name="default"} 10`, `gyro_shared_poll_proxy_response_items_sum{name="default"} 3`,
 	} {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/server/notify"
 )
 
 // cycles and items are the buckets of the histograms of shared polls: seconds, and numbers of keys.
@@ -33,6 +34,24 @@ func (r *Registry) Polls(namespace func(ch string) string) (observer func(*obser
 	return m.observe, func(proxy string, n, answers int) {
 		asked.WithLabelValues(proxy).Observe(float64(n))
 		given.WithLabelValues(proxy).Observe(float64(answers))
+	}
+}
+
+// Notifications exports what comes as notifications of keys. The function is told of each message.
+func (r *Registry) Notifications() func(*notify.Received) {
+	messages := r.counters("shared_poll", "notification_messages_total", "Messages with notifications of keys.", "result")
+	items := r.counters("shared_poll", "notification_items_total", "Items of messages with notifications of keys.", "result")
+	accepted, malformed := messages.WithLabelValues("accepted"), messages.WithLabelValues("malformed")
+	tracked, ignored, invalid := items.WithLabelValues("tracked"), items.WithLabelValues("ignored"), items.WithLabelValues("malformed")
+	return func(m *notify.Received) {
+		if m.Malformed {
+			malformed.Inc()
+			return
+		}
+		accepted.Inc()
+		tracked.Add(float64(m.Tracked))
+		ignored.Add(float64(m.Ignored))
+		invalid.Add(float64(m.Invalid))
 	}
 }
 

@@ -166,6 +166,8 @@ var own = []struct{ keys, then string }{
 	{"channel.namespaces[].batch_max_delay channel.namespaces[].batch_max_size channel.namespaces[].batch_flush_latest", "Every publication is written at once."},
 	{"channel.namespaces[].allow_channel_compaction channel.namespaces[].client_publish_debounce_interval",
 		"No effect without Centrifugo PRO: messages have the channel's name, and clients publish every value."},
+	{"shared_poll.notification.enabled channel.namespaces[].shared_poll.keep_latest_data channel.namespaces[].shared_poll.backpressure_max_interval",
+		"No effect without Centrifugo PRO: values come with the next interval, and from the backend."},
 	{"client.proxy.connect.max_concurrency client.proxy.connect.max_queue client.proxy.connect.max_streams client.proxy.connect.breaker.failures client.proxy.connect.breaker.open_for",
 		"A backend that is down is asked by every client; the same holds for all other proxies."},
 	{"prometheus.namespace", "Names of metrics begin with `centrifugo_`."},

@@ -2,12 +2,9 @@
 package jetstream
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -15,15 +12,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gyrohq/gyro/server/consume"
+	"github.com/gyrohq/gyro/server/dial"
 )
 
 // Config of a Source.
 type Config struct {
-	URL string
-	// CredentialsFile is used if it is set, else User and Password, else Token.
-	CredentialsFile       string
-	User, Password, Token string
-	TLS                   *tls.Config // nil: none
+	Server dial.NATS
 	// Stream and Durable name the stream and the consumer of it that all nodes share. Both are
 	// required.
 	Stream, Durable string
@@ -70,23 +64,8 @@ func New(c Config) (*Source, error) {
 
 // Connect implements consume.Source.
 func (s *Source) Connect(ctx context.Context) (err error) {
-	options := []nats.Option{
-		nats.Name("gyro"), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectBufSize(-1),
-		nats.ClosedHandler(func(*nats.Conn) { close(s.closed) }),
-	}
-	switch {
-	case s.cfg.CredentialsFile != "":
-		options = append(options, nats.UserCredentials(s.cfg.CredentialsFile))
-	case s.cfg.User != "" || s.cfg.Password != "":
-		options = append(options, nats.UserInfo(s.cfg.User, s.cfg.Password))
-	case s.cfg.Token != "":
-		options = append(options, nats.Token(s.cfg.Token))
-	}
-	if s.cfg.TLS != nil {
-		options = append(options, nats.Secure(s.cfg.TLS))
-	}
-	if s.conn, err = nats.Connect(s.cfg.URL, options...); err != nil {
-		return consume.Blame(s.optionFor(err), fmt.Errorf("connecting: %w", err))
+	if s.conn, err = s.cfg.Server.Connect(nats.ReconnectBufSize(-1), nats.ClosedHandler(func(*nats.Conn) { close(s.closed) })); err != nil {
+		return err
 	}
 	if s.js, err = jetstream.New(s.conn); err != nil {
 		return err
@@ -99,24 +78,6 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 		return consume.Blame("durable_consumer_name", err)
 	}
 	return err
-}
-
-// optionFor returns the option that is to blame for the error of a connection.
-func (s *Source) optionFor(err error) string {
-	if option := consume.TLSOption("tls", err); option != "" {
-		return option
-	}
-	switch {
-	case errors.Is(err, nats.ErrSecureConnWanted), errors.Is(err, nats.ErrSecureConnRequired):
-		return "tls.enabled"
-	case s.cfg.CredentialsFile != "" && (errors.Is(err, os.ErrNotExist) || errors.Is(err, nats.ErrAuthorization)):
-		return "credentials_file"
-	case !errors.Is(err, nats.ErrAuthorization):
-		return cmp.Or(consume.CutOff("url", s.cfg.TLS != nil, err), "url")
-	case s.cfg.User == "" && s.cfg.Password == "" && s.cfg.Token != "":
-		return "token"
-	}
-	return "username, password"
 }
 
 // attach finds the consumer, or makes it.

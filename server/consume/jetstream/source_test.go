@@ -15,6 +15,7 @@ import (
 
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/consume/consumetest"
+	"github.com/gyrohq/gyro/server/dial"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -101,7 +102,7 @@ func (r *rig) unacknowledged() int {
 func (r *rig) source(edit func(*Config)) *Source {
 	r.tb.Helper()
 	c := Config{
-		URL: r.ClientURL(), User: r.opts.Username, Password: r.opts.Password, Stream: "EVENTS", Durable: "gyro",
+		Server: dial.NATS{URL: r.ClientURL(), User: r.opts.Username, Password: r.opts.Password}, Stream: "EVENTS", Durable: "gyro",
 		Subjects: []string{"events.>"}, MaxAckPending: 100, Method: "centrifugo-method",
 	}
 	if edit != nil {
@@ -349,11 +350,11 @@ func TestStart(t *testing.T) {
 		edit func(*Config)
 		want string
 	}{
-		"away":         {func(c *Config) { c.URL = "nats://127.0.0.1:1" }, "connecting"},
+		"away":         {func(c *Config) { c.Server.URL = "nats://127.0.0.1:1" }, "connecting"},
 		"no stream":    {func(c *Config) { c.Stream = "NONE" }, "stream NONE"},
 		"no consumer":  {func(c *Config) { c.Existing, c.Durable = true, "none" }, "consumer none"},
-		"wrong secret": {func(c *Config) { c.Password = "hush" }, "Authorization"},
-		"no file":      {func(c *Config) { c.CredentialsFile = "/nowhere" }, "/nowhere"},
+		"wrong secret": {func(c *Config) { c.Server.Password = "hush" }, "Authorization"},
+		"no file":      {func(c *Config) { c.Server.CredentialsFile = "/nowhere" }, "/nowhere"},
 	} {
 		s := r.source(tt.edit)
 		err := s.Connect(t.Context())

@@ -2,6 +2,7 @@
 package redisstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/server/consume"
+	"github.com/gyrohq/gyro/server/dial"
 )
 
 // Config of a Source.
@@ -72,8 +74,8 @@ func New(c Config) (*Source, error) {
 func (s *Source) Connect(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if s.redis, err = open(ctx, &s.cfg.Redis); err != nil {
-		return consume.Blame(s.cfg.optionFor(err), err)
+	if s.redis, err = dial.Redis(ctx, &s.cfg.Redis, cmp.Or(s.cfg.AddressOption, "address")); err != nil {
+		return err
 	}
 	for _, stream := range s.cfg.Streams {
 		if err := s.createGroup(ctx, stream); err != nil {

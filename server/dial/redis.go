@@ -1,4 +1,5 @@
-package redisstream
+// Package dial connects to Redis and NATS for what is no engine: consumers, and notifications of shared poll keys.
+package dial
 
 import (
 	"cmp"
@@ -13,8 +14,18 @@ import (
 	"github.com/gyrohq/gyro/server/consume"
 )
 
-// open connects to a shard. A plain address may be that of a Cluster's node.
-func open(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
+// Redis connects to a shard. A plain address may be that of a Cluster's node. If an option of the shard's section is
+// to blame for an error, it is a *consume.OptionError; place is the option with the addresses.
+func Redis(ctx context.Context, s *redis.Shard, place string) (rueidis.Client, error) {
+	client, err := detect(ctx, s)
+	if err != nil {
+		return nil, consume.Blame(redisOption(s, place, err), err)
+	}
+	return client, nil
+}
+
+// detect finds out what is at the address, unless the shard says it.
+func detect(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
 	mode := s.Mode
 	switch {
 	case mode != redis.Detect:
@@ -23,7 +34,7 @@ func open(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
 	case len(s.Addresses) > 1:
 		mode = redis.Cluster
 	}
-	client, err := dial(ctx, s, mode)
+	client, err := openRedis(ctx, s, mode)
 	if err != nil || mode != redis.Detect {
 		return client, err
 	}
@@ -32,11 +43,11 @@ func open(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
 		return client, nil
 	}
 	client.Close()
-	return dial(ctx, s, redis.Cluster)
+	return openRedis(ctx, s, redis.Cluster)
 }
 
-// optionFor returns the option that is to blame for the error of a connection.
-func (c *Config) optionFor(err error) string {
+// redisOption returns the option that is to blame for the error of a connection.
+func redisOption(s *redis.Shard, place string, err error) string {
 	if option := consume.TLSOption("tls", err); option != "" {
 		return option
 	}
@@ -46,11 +57,10 @@ func (c *Config) optionFor(err error) string {
 	case strings.Contains(text, "No such master"):
 		return "sentinel_master_name"
 	}
-	place := cmp.Or(c.AddressOption, "address")
-	return cmp.Or(consume.CutOff(place, c.Redis.TLS != nil, err), place)
+	return cmp.Or(consume.CutOff(place, s.TLS != nil, err), place)
 }
 
-func dial(ctx context.Context, s *redis.Shard, mode redis.Mode) (rueidis.Client, error) {
+func openRedis(ctx context.Context, s *redis.Shard, mode redis.Mode) (rueidis.Client, error) {
 	o := rueidis.ClientOption{
 		InitAddress: s.Addresses, Username: s.User, Password: s.Password, ClientName: s.ClientName, SelectDB: s.DB,
 		TLSConfig: s.TLS, AlwaysRESP2: s.ForceRESP2, DisableCache: true, DisableRetry: true,
