@@ -2,12 +2,14 @@
 // each client but the first is on the other node.
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { createHash, createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { Centrifuge as JSONClient } from 'centrifuge';
 import { Centrifuge as ProtobufClient } from 'centrifuge/build/protobuf';
 import WebSocket from 'ws';
@@ -16,6 +18,7 @@ import { Program } from './program.js';
 
 const secret = 'secret of track signatures';
 const patience = 20_000;
+const command = promisify(execFile);
 let folder, redis, redisPort;
 
 before(async () => {
@@ -68,6 +71,9 @@ const namespace = (name, mode, more = {}) => ({
   shared_poll: { mode, refresh_interval: '100ms', track_expired_extra_delay: '1s', ...more },
 });
 
+// changed is the PUB/SUB channel in which a backend names the keys that have changed.
+const changed = backend => `changed-${process.pid}-${backend.url}`;
+
 // nodes starts Gyro, as often as asked.
 async function nodes(t, backend, count) {
   const list = [];
@@ -77,11 +83,15 @@ async function nodes(t, backend, count) {
       client: { allow_anonymous_connect_without_token: true, presence_update_interval: '1s' },
       http_api: { key: 'key' },
       engine: count > 1 ? { type: 'redis', redis: { address: `redis://127.0.0.1:${redisPort}`, prefix: `p${process.pid}-${backend.url}` } } : {},
-      shared_poll: { hmac_secret_key: secret },
+      shared_poll: {
+        hmac_secret_key: secret,
+        notification: { enabled: true, type: 'redis', channel: changed(backend), redis: { address: `redis://127.0.0.1:${redisPort}` } },
+      },
       channel: {
         proxy: { shared_poll_refresh: { endpoint: backend.url, timeout: '2s' } },
         namespaces: [
           namespace('plain', 'versionless'),
+          namespace('seldom', 'versionless', { refresh_interval: '1h', notification: { batch_max_size: 3, batch_max_delay: '50ms' } }),
           namespace('slow', 'versioned', { refresh_interval: '1m', publish_enabled: true }),
           { ...namespace('versioned', 'versioned', { publish_enabled: true, keep_latest_data: true }), allowed_delta_types: ['fossil'] },
         ],
@@ -138,6 +148,13 @@ class World {
 
   publish(channel, key, data, version, epoch) {
     return this.api('shared_poll_publish', { channel, key, data, version, epoch });
+  }
+
+  // notify names keys that have changed, and returns how many nodes hear of it.
+  async notify(channel, keys) {
+    const message = JSON.stringify({ items: keys.map(key => ({ channel, key })) });
+    const { stdout } = await command('redis-cli', ['-p', String(redisPort), 'PUBLISH', changed(this.backend), message]);
+    return Number(stdout);
   }
 
   async api(method, params) {
@@ -206,6 +223,21 @@ const scenarios = {
     }
     assert.equal((await world.publish('plain:x', 'a', 1, 1)).error.code, 108);
     assert.equal((await world.publish('slow:x', 'a', 1)).error.code, 107);
+  },
+
+  async 'keys that have changed'(world) {
+    const { backend } = world;
+    for (const key of ['a', 'b', 'c']) backend.set(key, 1);
+    const all = await world.track('seldom:x', ['a', 'b', 'c']), one = await world.track('seldom:x', ['a']);
+    await until(() => [all.has, one.has], [{ a: 1, b: 1, c: 1 }, { a: 1 }]);
+    for (const key of ['a', 'b']) backend.set(key, 2);
+    assert.equal(await world.notify('seldom:x', ['a', 'unknown']), world.ports.length);
+    await until(() => [all.has, one.has], [{ a: 2, b: 1, c: 1 }, { a: 2 }]);
+    const before = backend.questions.length;
+    for (const key of ['a', 'b', 'c']) backend.set(key, 3);
+    await world.notify('seldom:x', ['a', 'b', 'c']);
+    await until(() => [all.has, one.has], [{ a: 3, b: 3, c: 3 }, { a: 3 }]);
+    assert.equal(backend.questions.length, before + world.ports.length, JSON.stringify(backend.questions));
   },
 
   async 'a client that comes back'(world) {
