@@ -5,6 +5,7 @@ package phases
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/recovery"
@@ -147,19 +148,38 @@ func (c *Catchup) Entries(s channel.State, passes func(*channel.Publication) boo
 		return p, false, protocol.ErrorUnrecoverablePosition
 	}
 	p = Page{Cursor: s.Cursor, Position: c.top, Top: s.Top, From: c.cursor, Limit: c.limit}
-	size := 0
-	for i, e := range s.Entries {
+	c.keep(&p, s.Entries, later, passes)
+	c.since = c.top
+	return p, p.Cursor == "" && (c.opts.Ephemeral || c.near(s.Top.Offset)), nil
+}
+
+// keep puts into a page what the subscriber gets of the entries that were read: mostly all of them, and then the page
+// has the list itself. A page over the budget ends before the entry that is too much.
+func (c *Catchup) keep(p *Page, entries []*channel.Publication, later bool, passes func(*channel.Publication) bool) {
+	size, kept := 0, 0
+	for i, e := range entries {
 		if later && e.Offset > c.top.Offset || !passes(e) {
 			continue
 		}
-		if size += recovery.Size(e); size > c.budget && len(p.Publications) > 0 {
-			p.Cursor = s.Entries[i-1].Key
+		if size += recovery.Size(e); size > c.budget && kept > 0 {
+			p.Cursor, entries = entries[i-1].Key, entries[:i]
 			break
 		}
-		p.Publications = append(p.Publications, e)
+		switch {
+		case kept == i: // none was left out so far
+		case p.Publications == nil:
+			p.Publications = append(slices.Clone(entries[:kept]), e)
+		default:
+			p.Publications = append(p.Publications, e)
+		}
+		kept++
 	}
-	c.since = c.top
-	return p, p.Cursor == "" && (c.opts.Ephemeral || c.near(s.Top.Offset)), nil
+	switch {
+	case kept == len(entries):
+		p.Publications = entries
+	case p.Publications == nil: // all that follow the first ones were left out
+		p.Publications = entries[:kept:kept]
+	}
 }
 
 // Changes takes a page of changes that was read, as Entries does. If live is set, the client gets none of
