@@ -1,0 +1,262 @@
+package mapcache
+
+import (
+	"container/list"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// held is what the cache has of a channel.
+type held struct {
+	ch string
+	// Guarded by the lock of the cache.
+	place *list.Element // in cache.recent
+	read  time.Time     // when it was read last
+
+	// refusedUntil is when a channel that is not cached is tried again, in Unix nanoseconds; 0 if it is cached.
+	refusedUntil atomic.Int64
+
+	mu    sync.RWMutex
+	phase phase
+	// pending are the changes that came during the load.
+	pending []broker.PublicationEvent
+	// top is the position of entries and changes. Readers that have seen floor before do not get less.
+	top, floor channel.StreamPosition
+	// behind is when floor went beyond top; zero if it did not.
+	behind  time.Time
+	entries btree.Map[string, *channel.Publication]
+	changes changes
+	bytes   int64
+	changed chan struct{} // closed when anything of the above changes; nil if nobody waits for it
+}
+
+// phase of a channel in the cache.
+type phase int
+
+const (
+	loading phase = iota // changes are put aside
+	live                 // changes are applied
+	refused              // not cached for a while
+	gone                 // not in the table any more
+)
+
+// wake wakes those who wait for a change. The caller holds the lock.
+func (h *held) wake() {
+	if h.changed != nil {
+		close(h.changed)
+		h.changed = nil
+	}
+}
+
+// awaited returns what is closed at the next change. The caller holds the lock.
+func (h *held) awaited() <-chan struct{} {
+	if h.changed == nil {
+		h.changed = make(chan struct{})
+	}
+	return h.changed
+}
+
+// isBehind tells whether somebody has seen more than the cache has. The caller holds the lock.
+func (h *held) isBehind() bool { return h.top.Offset < h.floor.Offset }
+
+// raise makes reads show at least what is at a position. It fails with the reason for which the channel has to
+// be forgotten.
+func (h *held) raise(seen channel.StreamPosition) dropReason {
+	h.mu.RLock()
+	enough := seen.Epoch == "" || h.phase > live || h.floor.Epoch == seen.Epoch && h.floor.Offset >= seen.Offset
+	h.mu.RUnlock()
+	if enough {
+		return ""
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.phase > live:
+		return ""
+	case h.floor.Epoch == "":
+		h.floor = seen
+	case h.floor.Epoch != seen.Epoch:
+		return dropEpoch
+	case seen.Offset > h.floor.Offset:
+		h.floor.Offset = seen.Offset
+	}
+	if h.phase == live && h.isBehind() && h.behind.IsZero() {
+		h.behind = time.Now()
+	}
+	return ""
+}
+
+// take applies a change, or puts it aside while the channel is loaded. grown is by how much memory the channel has
+// grown. It fails with the reason for which the channel has to be forgotten.
+func (h *held) take(e *broker.PublicationEvent, streamSize int) (grown int64, reason dropReason) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.bytes
+	switch h.phase {
+	case loading:
+		pub := own(e.Pub)
+		h.pending = append(h.pending, broker.PublicationEvent{Pub: pub, Epoch: e.Epoch})
+		h.bytes += size(pub)
+	case live:
+		if reason = h.apply(e.Pub, e.Epoch, streamSize, own); reason == "" {
+			h.wake()
+		}
+	}
+	return h.bytes - before, reason
+}
+
+// apply applies a change, unless it is known. own returns a copy that nobody changes. The caller holds the lock.
+func (h *held) apply(pub *channel.Publication, epoch string, streamSize int, own func(*channel.Publication) *channel.Publication) dropReason {
+	switch {
+	case pub.Offset == 0:
+		return dropEphemeral
+	case epoch != h.top.Epoch:
+		return dropEpoch
+	case pub.Offset <= h.top.Offset:
+		return ""
+	case pub.Offset != h.top.Offset+1:
+		return dropHole
+	case pub.Key == "":
+		return dropForeign
+	}
+	pub = own(pub)
+	if pub.Removed {
+		if was, ok := h.entries.Delete(pub.Key); ok {
+			h.bytes -= size(was)
+		}
+	} else {
+		if was, ok := h.entries.Set(pub.Key, pub); ok {
+			h.bytes -= size(was)
+		}
+		h.bytes += size(pub)
+	}
+	h.bytes += h.changes.push(pub, streamSize)
+	if h.top.Offset++; !h.isBehind() {
+		h.behind = time.Time{}
+		if h.entries.Len() == 0 {
+			return dropEmpty
+		}
+	}
+	return ""
+}
+
+// page is State of a live channel. ok is false if the broker has to be asked. The caller holds the lock.
+func (h *held) page(f *channel.StateFilter) (s channel.State, ok bool) {
+	count := h.entries.Len()
+	if count == 0 {
+		return s, false
+	}
+	s.Top, s.Count = h.top, count
+	switch {
+	case f.Key != "":
+		if pub, found := h.entries.Get(f.Key); found {
+			s.Entries = []*channel.Publication{pub}
+		}
+		return s, true
+	case f.Limit == 0:
+		return s, true
+	}
+	limit := f.Limit
+	if limit < 0 || limit > count {
+		limit = count
+	}
+	s.Entries = make([]*channel.Publication, 0, limit)
+	h.entries.Ascend(f.Cursor, func(key string, pub *channel.Publication) bool {
+		if key == f.Cursor {
+			return true
+		}
+		if len(s.Entries) == limit {
+			s.Cursor = s.Entries[limit-1].Key
+			return false
+		}
+		s.Entries = append(s.Entries, pub)
+		return true
+	})
+	return s, true
+}
+
+// since is History of a live channel. ok is false if the broker has to be asked. The caller holds the lock.
+func (h *held) since(f *broker.HistoryFilter) (history broker.History, ok bool) {
+	from := f.Since.Offset
+	if h.entries.Len() == 0 || from > h.top.Offset || from < h.top.Offset-uint64(h.changes.len()) {
+		return history, false
+	}
+	all := h.changes.last(int(h.top.Offset - from))
+	if f.Limit > 0 && len(all) > f.Limit {
+		all = all[:f.Limit]
+	}
+	return broker.History{Publications: slices.Clone(all), Top: h.top}, true
+}
+
+// changes are the newest changes of a channel, without holes. The last one is that of the top.
+type changes struct {
+	list []*channel.Publication
+	head int // of list; what is in front of it is nil
+}
+
+func (c *changes) len() int { return len(c.list) - c.head }
+
+func (c *changes) last(n int) []*channel.Publication { return c.list[len(c.list)-n:] }
+
+// push adds a change, and forgets the oldest if there are more than most. It returns by how much memory the
+// changes have grown.
+func (c *changes) push(pub *channel.Publication, most int) (grown int64) {
+	if c.head > len(c.list)/2 {
+		n := copy(c.list, c.list[c.head:])
+		clear(c.list[n:])
+		c.list, c.head = c.list[:n], 0
+	}
+	c.list = append(c.list, pub)
+	grown = size(pub)
+	if c.len() > most {
+		grown -= size(c.list[c.head])
+		c.list[c.head] = nil
+		c.head++
+	}
+	return grown
+}
+
+// overhead is about what a publication takes besides its texts: the struct, its place in entries or changes, and
+// what allocations round up.
+const overhead = 200
+
+// size is about what a publication takes. One that is an entry and a change counts as both.
+func size(pub *channel.Publication) int64 {
+	n := overhead + len(pub.Key) + len(pub.Data) + len(pub.Channel)
+	for key, value := range pub.Tags {
+		n += 64 + len(key) + len(value)
+	}
+	if i := pub.Info; i != nil {
+		n += 128 + len(i.User) + len(i.Client) + len(i.ConnInfo) + len(i.ChanInfo)
+	}
+	return int64(n)
+}
+
+// own returns a copy that shares no memory with pub, which may be a part of something much larger, or in
+// memory that is used again.
+func own(pub *channel.Publication) *channel.Publication {
+	p := *pub
+	p.Key, p.Channel, p.Data = strings.Clone(p.Key), strings.Clone(p.Channel), slices.Clone(p.Data)
+	if p.Tags != nil {
+		p.Tags = make(map[string]string, len(pub.Tags))
+		for key, value := range maps.All(pub.Tags) {
+			p.Tags[strings.Clone(key)] = strings.Clone(value)
+		}
+	}
+	if pub.Info != nil {
+		p.Info = &channel.ClientInfo{
+			User: strings.Clone(pub.Info.User), Client: strings.Clone(pub.Info.Client),
+			ConnInfo: slices.Clone(pub.Info.ConnInfo), ChanInfo: slices.Clone(pub.Info.ChanInfo),
+		}
+	}
+	return &p
+}

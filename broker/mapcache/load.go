@@ -1,0 +1,147 @@
+package mapcache
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// loadPage is how many entries a load reads at a time.
+const loadPage = 1000
+
+// refusal tells why a channel is not cached, and for how long.
+type refusal struct {
+	reason dropReason
+	lasts  time.Duration
+}
+
+// image is what a load has read.
+type image struct {
+	top     channel.StreamPosition // of the first page
+	far     uint64                 // the greatest offset of a page
+	entries btree.Map[string, *channel.Publication]
+	changes changes
+	bytes   int64
+}
+
+// load fills a channel. Readers wait for it.
+func (c *cache) load(h *held) {
+	c.counters.loads.Add(1)
+	ctx, cancel := context.WithTimeout(c.lifetime, c.cfg.LoadTimeout)
+	defer cancel()
+	m, why := c.readAll(ctx, h)
+	if why.reason != "" {
+		c.refuse(h, why)
+		return
+	}
+	grown, why := h.begin(m, c.cfg.StreamSize)
+	c.bytes.Add(grown)
+	if why.reason != "" {
+		c.refuse(h, why)
+		return
+	}
+	c.evict()
+}
+
+// readAll reads the entries and the stream of a channel at the broker. The entries are those of the position of
+// the first page, but for those that have changed since; the changes that bring them come as events.
+func (c *cache) readAll(ctx context.Context, h *held) (m *image, why refusal) {
+	m = &image{}
+	for first, cursor := true, ""; first || cursor != ""; first = false {
+		s, err := c.maps.State(ctx, h.ch, channel.StateFilter{Cursor: cursor, Limit: loadPage})
+		switch {
+		case err != nil:
+			return nil, refusal{dropFailed, shortRefusal}
+		case first && s.Count == 0:
+			return nil, refusal{dropEmpty, shortRefusal}
+		case first:
+			m.top = s.Top
+		case s.Top.Epoch != m.top.Epoch || s.Top.Offset < m.top.Offset:
+			return nil, refusal{dropEpoch, shortRefusal}
+		}
+		if why := m.add(&s, c.cfg.MaxBytes); why.reason != "" {
+			return nil, why
+		}
+		cursor = s.Cursor
+	}
+	past, err := c.Broker.History(ctx, h.ch, broker.HistoryFilter{Limit: c.cfg.StreamSize, Reverse: true})
+	switch {
+	case err != nil:
+		return nil, refusal{dropFailed, shortRefusal}
+	case past.Top.Epoch != m.top.Epoch:
+		return nil, refusal{dropEpoch, shortRefusal}
+	}
+	m.remember(past.Publications, c.cfg.StreamSize)
+	return m, refusal{}
+}
+
+// add adds a page.
+func (m *image) add(s *channel.State, most int64) (why refusal) {
+	m.far = max(m.far, s.Top.Offset)
+	for _, pub := range s.Entries {
+		switch {
+		case pub.Offset == 0:
+			return refusal{dropEphemeral, longRefusal}
+		case pub.Offset <= m.top.Offset:
+			pub = own(pub)
+			m.entries.Set(pub.Key, pub)
+			m.bytes += size(pub)
+		}
+		if m.bytes > most {
+			return refusal{dropLarge, longRefusal}
+		}
+	}
+	return refusal{}
+}
+
+// remember keeps the changes that end at the top, without a hole. newest has the newest one first.
+func (m *image) remember(newest []*channel.Publication, most int) {
+	next := m.top.Offset
+	var list []*channel.Publication
+	for _, pub := range newest {
+		if pub.Offset > next {
+			continue // it comes as an event
+		}
+		if pub.Offset != next || next == 0 {
+			break
+		}
+		list = append(list, pub)
+		next--
+	}
+	for _, pub := range slices.Backward(list) {
+		m.bytes += m.changes.push(own(pub), most)
+	}
+}
+
+// begin makes a channel live: it has what was loaded, and the changes that came meanwhile.
+func (h *held) begin(m *image, streamSize int) (grown int64, why refusal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase != loading {
+		return 0, refusal{}
+	}
+	if h.floor.Epoch != "" && h.floor.Epoch != m.top.Epoch {
+		return 0, refusal{dropEpoch, shortRefusal}
+	}
+	before, pending := h.bytes, h.pending
+	h.top, h.entries, h.changes, h.bytes, h.pending = m.top, m.entries, m.changes, m.bytes, nil
+	h.floor = channel.StreamPosition{Offset: max(h.floor.Offset, m.far), Epoch: m.top.Epoch}
+	for _, e := range pending {
+		if reason := h.apply(e.Pub, e.Epoch, streamSize, itself); reason != "" {
+			return h.bytes - before, refusal{reason, shortRefusal}
+		}
+	}
+	h.phase = live
+	if h.isBehind() {
+		h.behind = time.Now()
+	}
+	h.wake()
+	return h.bytes - before, refusal{}
+}
+
+func itself(pub *channel.Publication) *channel.Publication { return pub }

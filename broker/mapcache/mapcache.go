@@ -1,0 +1,286 @@
+// Package mapcache keeps the maps that the clients of a node follow in the memory of the node, so that
+// reading them asks the broker nothing.
+//
+// A channel is cached while the node is subscribed to it at the broker, because only then the broker
+// delivers its changes. The first read of it loads the entries and the stream; from then on the cache
+// applies each change before the node sees it. What the cache shows is therefore the map as it was at
+// the position that it names, exactly, and a client that has got a change finds it in what it reads next.
+//
+// A read never shows less than an earlier read or change through the same cache: the cache remembers the
+// highest position that it has shown, and a read that comes before the delivery has caught up waits a
+// moment and then asks the broker. Changes always go to the broker. So do reads that the cache cannot
+// answer: those of maps without entries (only the broker knows when their position ends), of
+// ephemeral maps (their changes have no offsets), of channels that are not subscribed, of changes that are
+// older than the cache remembers, and History without HistoryFilter.Since or with Limit 0, which
+// nodes use to find out whether they have missed something.
+//
+// Whatever makes the cache doubt a channel has it forget the channel, and the next read loads it
+// again: a loss that the broker reports, a hole in the offsets, another epoch, Clear, RemoveHistory. A change
+// that gets lost without a trace, and is the last one, is found by comparing positions with the broker once
+// per Config.SyncInterval.
+package mapcache
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Config of a cache. The zero value has all defaults.
+type Config struct {
+	// IsMap tells which channels are maps. The cache has nothing to do with others. It is called for
+	// subscribes and reads, by any goroutine. Default: all are.
+	IsMap func(ch string) bool
+	// MaxChannels is the most channels that are kept, MaxBytes the memory that they may take, as
+	// estimated from keys, data, tags and infos. Beyond that, the channels that were not read for the
+	// longest time go. A channel that is larger than MaxBytes alone is not kept. Defaults: 1,000 and 256 MiB.
+	MaxChannels int
+	MaxBytes    int64
+	// IdleTimeout is how long a channel is kept that nobody reads. Default: 10 minutes.
+	IdleTimeout time.Duration
+	// StreamSize is the most changes of a channel that are kept. They are kept for as long as the channel is,
+	// whatever MapOptions.StreamTTL says. Default: 10,000.
+	StreamSize int
+	// LoadTimeout bounds a load, and each reading of positions. Default: 5 s.
+	LoadTimeout time.Duration
+	// SyncInterval is the time between two comparisons with the positions at the broker. They are read in
+	// batches of SyncBatchSize channels, SyncConcurrency batches at a time (channels, if the broker does not
+	// read positions in batches). Defaults: 30 s, 1,000 and 64.
+	SyncInterval    time.Duration
+	SyncBatchSize   int
+	SyncConcurrency int
+	// Logger gets a line when a comparison finds a difference. Default: slog.Default.
+	Logger *slog.Logger
+}
+
+// The defaults of Config.
+const (
+	DefaultMaxChannels     = 1000
+	DefaultMaxBytes        = 256 << 20
+	DefaultIdleTimeout     = 10 * time.Minute
+	DefaultStreamSize      = 10_000
+	DefaultLoadTimeout     = 5 * time.Second
+	DefaultSyncInterval    = 30 * time.Second
+	DefaultSyncBatchSize   = 1000
+	DefaultSyncConcurrency = 64
+)
+
+func (c Config) withDefaults() Config {
+	if c.IsMap == nil {
+		c.IsMap = func(string) bool { return true }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	c.MaxChannels = positiveOr(c.MaxChannels, DefaultMaxChannels)
+	c.MaxBytes = positiveOr(c.MaxBytes, DefaultMaxBytes)
+	c.IdleTimeout = positiveOr(c.IdleTimeout, DefaultIdleTimeout)
+	c.StreamSize = positiveOr(c.StreamSize, DefaultStreamSize)
+	c.LoadTimeout = positiveOr(c.LoadTimeout, DefaultLoadTimeout)
+	c.SyncInterval = positiveOr(c.SyncInterval, DefaultSyncInterval)
+	c.SyncBatchSize = positiveOr(c.SyncBatchSize, DefaultSyncBatchSize)
+	c.SyncConcurrency = positiveOr(c.SyncConcurrency, DefaultSyncConcurrency)
+	return c
+}
+
+func positiveOr[T cmp.Ordered](value, byDefault T) T {
+	var zero T
+	if value > zero {
+		return value
+	}
+	return byDefault
+}
+
+// New returns a broker that is inner with a cache in front of its maps. It owns inner from here on. It has
+// the traits of inner, but is never local, and adds its metrics to those of inner. A broker
+// without maps is returned as it is.
+func New(inner broker.Broker, cfg Config) broker.Broker {
+	traits := inner.Describe()
+	if traits.Maps == nil {
+		return inner
+	}
+	c := &cache{
+		Broker: inner, cfg: cfg.withDefaults(), maps: traits.Maps, positions: traits.Positions,
+		subscribed: make(map[string]struct{}), table: make(map[string]*held),
+	}
+	c.lifetime, c.end = context.WithCancel(context.Background())
+	c.own = traits
+	c.own.Local, c.own.Maps = false, cached{c}
+	c.own.Metrics = func() []broker.Metric {
+		var list []broker.Metric
+		if traits.Metrics != nil {
+			list = traits.Metrics()
+		}
+		return append(slices.Clip(list), c.metrics()...)
+	}
+	return c
+}
+
+// cache is a broker. Its embedded one does what is not about maps.
+type cache struct {
+	broker.Broker
+	cfg       Config
+	maps      broker.Maps // of the embedded broker, as positions are
+	positions func(ctx context.Context, channels []string) []broker.PositionResult
+	own       broker.Traits
+	counters  counters
+
+	lifetime   context.Context
+	end        context.CancelFunc
+	background sync.WaitGroup
+
+	bytes atomic.Int64 // of all channels
+
+	mu         sync.Mutex // may be held while that of a channel is taken, not the other way round
+	closed     bool
+	subscribed map[string]struct{} // maps
+	table      map[string]*held
+	recent     list.List // of *held; the one that was read last is at the front
+}
+
+// Describe implements broker.Engine.
+func (c *cache) Describe() broker.Traits { return c.own }
+
+// Run implements broker.Broker.
+func (c *cache) Run(h broker.EventHandler) error {
+	if err := c.Broker.Run(&handler{EventHandler: h, cache: c}); err != nil {
+		return err
+	}
+	c.background.Go(c.keepInSync)
+	c.background.Go(c.dropIdle)
+	return nil
+}
+
+// Close implements broker.Broker.
+func (c *cache) Close(ctx context.Context) error {
+	c.end()
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.dropWhere("", func(string) bool { return true })
+	err := c.Broker.Close(ctx)
+	c.background.Wait()
+	return err
+}
+
+// Subscribe implements broker.Broker. A channel may be cached as soon as the broker delivers its changes.
+func (c *cache) Subscribe(ctx context.Context, channels ...string) error {
+	if err := c.Broker.Subscribe(ctx, channels...); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ch := range channels {
+		if _, ok := c.subscribed[ch]; !ok && c.cfg.IsMap(ch) {
+			c.subscribed[strings.Clone(ch)] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// Unsubscribe implements broker.Broker. The channels are forgotten before their changes stop.
+func (c *cache) Unsubscribe(ctx context.Context, channels ...string) error {
+	for _, ch := range channels {
+		c.mu.Lock()
+		delete(c.subscribed, ch)
+		c.mu.Unlock()
+		c.drop(ch, dropUnsubscribed)
+	}
+	return c.Broker.Unsubscribe(ctx, channels...)
+}
+
+// RemoveHistory implements broker.Broker.
+func (c *cache) RemoveHistory(ctx context.Context, ch string) error {
+	err := c.Broker.RemoveHistory(ctx, ch)
+	c.drop(ch, dropCleared)
+	return err
+}
+
+// History implements broker.Broker.
+func (c *cache) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
+	if filter.Since == nil || filter.Limit == 0 || filter.Reverse {
+		h, err := c.Broker.History(ctx, ch, filter)
+		if err == nil {
+			c.seen(ch, h.Top)
+		}
+		return h, err
+	}
+	if h := c.use(ch); h != nil && c.enter(ctx, h) {
+		changes, ok := h.since(&filter)
+		if h.mu.RUnlock(); ok {
+			c.counters.hits.Add(1)
+			return changes, nil
+		}
+	}
+	if c.cfg.IsMap(ch) {
+		c.counters.misses.Add(1)
+	}
+	h, err := c.Broker.History(ctx, ch, filter)
+	if err == nil {
+		c.seen(ch, h.Top)
+	}
+	return h, err
+}
+
+// cached is Traits.Maps of a cache.
+type cached struct{ *cache }
+
+// Change implements broker.Maps. The broker makes the change. The next read finds it.
+func (m cached) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
+	result, err := m.maps.Change(ctx, ch, pub, opts)
+	if err == nil {
+		m.seen(ch, result.Position)
+	}
+	return result, err
+}
+
+// State implements broker.Maps.
+func (m cached) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
+	if h := m.use(ch); h != nil && m.enter(ctx, h) {
+		s, ok := h.page(&filter)
+		if h.mu.RUnlock(); ok {
+			m.counters.hits.Add(1)
+			return s, nil
+		}
+	}
+	m.counters.misses.Add(1)
+	s, err := m.maps.State(ctx, ch, filter)
+	if err == nil {
+		m.seen(ch, s.Top)
+	}
+	return s, err
+}
+
+// Clear implements broker.Maps.
+func (m cached) Clear(ctx context.Context, ch string) error {
+	err := m.maps.Clear(ctx, ch)
+	m.drop(ch, dropCleared)
+	return err
+}
+
+// handler takes the events of the broker on their way to the node.
+type handler struct {
+	broker.EventHandler
+	cache *cache
+}
+
+// HandlePublication applies a change, and then has the node deliver it.
+func (h *handler) HandlePublication(ch string, e broker.PublicationEvent) {
+	h.cache.feed(ch, &e)
+	h.EventHandler.HandlePublication(ch, e)
+}
+
+// HandleLoss forgets the channels whose events may have got lost.
+func (h *handler) HandleLoss(match func(ch string) bool) {
+	h.cache.dropWhere(dropLoss, match)
+	h.EventHandler.HandleLoss(match)
+}

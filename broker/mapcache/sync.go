@@ -1,0 +1,149 @@
+package mapcache
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// inFlight is how long a change may be on its way before a comparison takes it for lost.
+const inFlight = time.Second
+
+// compared is a channel whose position is compared with that at the broker.
+type compared struct {
+	*held
+	before channel.StreamPosition // in the cache, before the broker's was read
+	at     broker.PositionResult  // the broker's
+}
+
+// keepInSync compares positions until the cache is closed. The first time is at random, so that nodes that
+// started together do not ask together.
+func (c *cache) keepInSync() {
+	wait, failing := rand.N(c.cfg.SyncInterval), false
+	for {
+		select {
+		case <-c.lifetime.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = c.cfg.SyncInterval
+		err := c.compare()
+		if err != nil && !failing && c.lifetime.Err() == nil {
+			c.cfg.Logger.Warn("positions of cached maps cannot be compared with the broker's; trying again",
+				"interval", c.cfg.SyncInterval, "error", err)
+		}
+		failing = err != nil
+	}
+}
+
+// compare forgets the channels whose positions differ from those at the broker. It returns the first error of a
+// read.
+func (c *cache) compare() (failure error) {
+	list := c.livePositions()
+	c.readPositions(list)
+	var suspects []compared
+	for _, p := range list {
+		switch reason := p.differs(); {
+		case p.at.Err != nil:
+			failure = p.at.Err
+		case reason == dropBehind:
+			suspects = append(suspects, p)
+		case reason != "":
+			c.differs(p, reason)
+		}
+	}
+	if len(suspects) == 0 {
+		return failure
+	}
+	select {
+	case <-c.lifetime.Done():
+		return failure
+	case <-time.After(inFlight):
+	}
+	for _, p := range suspects {
+		if reason := p.differs(); reason != "" {
+			c.differs(p, reason)
+		}
+	}
+	return failure
+}
+
+// differs forgets a channel and says so.
+func (c *cache) differs(p compared, reason dropReason) {
+	c.cfg.Logger.Warn("a cached map differed from the broker's: it is loaded again", "channel", p.ch, "reason", string(reason),
+		"cached", p.before, "broker", p.at.Top)
+	c.dropThis(p.held, reason)
+}
+
+// livePositions returns the channels that are cached, and their positions.
+func (c *cache) livePositions() (list []compared) {
+	c.mu.Lock()
+	for _, h := range c.table {
+		list = append(list, compared{held: h})
+	}
+	c.mu.Unlock()
+	for i := range list {
+		h := list[i].held
+		h.mu.RLock()
+		if h.phase == live {
+			list[i].before = h.top
+		}
+		h.mu.RUnlock()
+	}
+	return slices.DeleteFunc(list, func(p compared) bool { return p.before.Epoch == "" })
+}
+
+// differs tells why the channel has to be forgotten; "" if it has not. dropBehind may also mean that changes
+// are on their way.
+func (p *compared) differs() dropReason {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	switch {
+	case p.at.Err != nil || p.phase != live:
+		return ""
+	case p.at.Top.Epoch != p.top.Epoch:
+		return dropEpoch
+	case p.at.Top.Offset < p.before.Offset:
+		return dropBack
+	case p.at.Top.Offset > p.top.Offset:
+		return dropBehind
+	}
+	return ""
+}
+
+// readPositions reads the positions at the broker.
+func (c *cache) readPositions(list []compared) {
+	size, ask := c.cfg.SyncBatchSize, c.positions
+	if ask == nil {
+		size, ask = 1, c.positionOf
+	}
+	slots := make(chan struct{}, c.cfg.SyncConcurrency)
+	var group sync.WaitGroup
+	for batch := range slices.Chunk(list, size) {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(c.lifetime, c.cfg.LoadTimeout)
+			defer cancel()
+			channels := make([]string, len(batch))
+			for i := range batch {
+				channels[i] = batch[i].ch
+			}
+			for i, at := range ask(ctx, channels) {
+				batch[i].at = at
+			}
+		})
+	}
+	group.Wait()
+}
+
+// positionOf reads one position of a broker that does not read many.
+func (c *cache) positionOf(ctx context.Context, channels []string) []broker.PositionResult {
+	h, err := c.Broker.History(ctx, channels[0], broker.HistoryFilter{})
+	return []broker.PositionResult{{Top: h.Top, Err: err}}
+}

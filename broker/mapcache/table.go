@@ -1,0 +1,243 @@
+package mapcache
+
+import (
+	"context"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+const (
+	// patience is how long a read waits for the delivery to catch up with what was seen before.
+	patience = 50 * time.Millisecond
+	// tooLate is for how long a channel may be behind before it is loaded again.
+	tooLate = time.Second
+	// shortRefusal and longRefusal are for how long a channel is not cached: the short one if the next read may
+	// find that it can be, the other if it is of a kind that is not cached.
+	shortRefusal, longRefusal = time.Second, time.Minute
+)
+
+// use returns what the cache has of a channel, and begins to load it if there is nothing. It returns nil if
+// the channel is not cached now.
+func (c *cache) use(ch string) *held {
+	now := time.Now()
+	c.mu.Lock()
+	h, ok := c.table[ch]
+	if ok {
+		if until := h.refusedUntil.Load(); until == 0 || until > now.UnixNano() {
+			c.recent.MoveToFront(h.place)
+			h.read = now
+			c.mu.Unlock()
+			if until > 0 {
+				return nil
+			}
+			return h
+		}
+		c.remove(h, "")
+	}
+	if _, ok := c.subscribed[ch]; !ok || c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	for len(c.table) >= c.cfg.MaxChannels {
+		c.remove(c.recent.Back().Value.(*held), dropEvicted)
+	}
+	h = &held{ch: ch, read: now}
+	h.place = c.recent.PushFront(h)
+	c.table[ch] = h
+	c.background.Go(func() { c.load(h) })
+	c.mu.Unlock()
+	return h
+}
+
+// find returns what the cache has of a channel, or nil. It does not count as a read.
+func (c *cache) find(ch string) *held {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.table[ch]
+}
+
+// enter takes the lock of a channel for reading when the channel has all that was seen of it before. It
+// returns false, without the lock, if the broker has to be asked.
+func (c *cache) enter(ctx context.Context, h *held) bool {
+	h.mu.RLock()
+	if h.phase == live && !h.isBehind() && ctx.Err() == nil {
+		return true
+	}
+	h.mu.RUnlock()
+	caughtUp, late := h.await(ctx)
+	if late {
+		c.dropThis(h, dropBehind)
+	}
+	if !caughtUp {
+		return false
+	}
+	h.mu.RLock()
+	if h.phase == live {
+		return true
+	}
+	h.mu.RUnlock()
+	return false
+}
+
+// await waits until a channel is loaded and has all that was seen of it before this call. A load takes
+// LoadTimeout at most; behind it, the wait takes patience at most. late tells that the channel has been behind for
+// too long.
+func (h *held) await(ctx context.Context) (caughtUp, late bool) {
+	var limit <-chan time.Time
+	var need uint64
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for {
+		switch {
+		case h.phase > live || ctx.Err() != nil:
+			return false, false
+		case h.phase == live && limit == nil:
+			need = h.floor.Offset
+			limit = time.After(patience)
+		}
+		if h.phase == live && h.top.Offset >= need {
+			return true, false
+		}
+		changed, timeout := h.awaited(), false
+		h.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		case <-limit:
+			timeout = true
+		}
+		h.mu.Lock()
+		if timeout && h.phase == live && h.top.Offset < need {
+			return false, !h.behind.IsZero() && time.Since(h.behind) >= tooLate
+		}
+	}
+}
+
+// seen notes that a reader has seen a position of a channel.
+func (c *cache) seen(ch string, position channel.StreamPosition) {
+	h := c.find(ch)
+	if h == nil {
+		return
+	}
+	if reason := h.raise(position); reason != "" {
+		c.dropThis(h, reason)
+	}
+}
+
+// feed applies a change to a channel.
+func (c *cache) feed(ch string, e *broker.PublicationEvent) {
+	h := c.find(ch)
+	if h == nil {
+		return
+	}
+	grown, reason := h.take(e, c.cfg.StreamSize)
+	c.bytes.Add(grown)
+	if reason != "" {
+		c.dropThis(h, reason)
+	}
+	c.evict()
+}
+
+// evict forgets the channels that were read least recently until the others take no more than MaxBytes.
+func (c *cache) evict() {
+	if c.bytes.Load() <= c.cfg.MaxBytes {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.bytes.Load() > c.cfg.MaxBytes && c.recent.Len() > 0 {
+		c.remove(c.recent.Back().Value.(*held), dropEvicted)
+	}
+}
+
+// drop forgets a channel.
+func (c *cache) drop(ch string, reason dropReason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h, ok := c.table[ch]; ok {
+		c.remove(h, reason)
+	}
+}
+
+// dropThis forgets a channel, unless it is forgotten already and perhaps loaded again.
+func (c *cache) dropThis(h *held, reason dropReason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.table[h.ch] == h {
+		c.remove(h, reason)
+	}
+}
+
+// dropWhere forgets the channels for which match is true.
+func (c *cache) dropWhere(reason dropReason, match func(ch string) bool) {
+	c.mu.Lock()
+	list := make([]*held, 0, len(c.table))
+	for _, h := range c.table {
+		list = append(list, h)
+	}
+	c.mu.Unlock()
+	for _, h := range list {
+		if match(h.ch) {
+			c.dropThis(h, reason)
+		}
+	}
+}
+
+// remove takes a channel out of the table. The caller holds the lock of the cache.
+func (c *cache) remove(h *held, reason dropReason) {
+	delete(c.table, h.ch)
+	c.recent.Remove(h.place)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase <= live {
+		c.counters.dropped(reason)
+	}
+	c.empty(h, gone)
+}
+
+// refuse has a channel that was being loaded not be cached for a while. It returns false if the channel was
+// forgotten meanwhile.
+func (c *cache) refuse(h *held, how refusal) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase == gone {
+		return false
+	}
+	c.counters.dropped(how.reason)
+	c.empty(h, refused)
+	h.refusedUntil.Store(time.Now().Add(how.lasts).UnixNano())
+	return true
+}
+
+// empty ends the use of what is held. The caller holds its lock.
+func (c *cache) empty(h *held, to phase) {
+	c.bytes.Add(-h.bytes)
+	h.phase, h.bytes, h.pending = to, 0, nil
+	h.entries.Clear()
+	h.changes = changes{}
+	h.wake()
+}
+
+// dropIdle forgets channels that nobody reads, until the cache is closed.
+func (c *cache) dropIdle() {
+	ticker := time.NewTicker(min(max(c.cfg.IdleTimeout/10, 10*time.Millisecond), time.Minute))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-c.lifetime.Done():
+			return
+		case <-ticker.C:
+			c.mu.Lock()
+			for e := c.recent.Back(); e != nil; e = c.recent.Back() {
+				h := e.Value.(*held)
+				if time.Since(h.read) < c.cfg.IdleTimeout {
+					break
+				}
+				c.remove(h, dropIdle)
+			}
+			c.mu.Unlock()
+		}
+	}
+}
