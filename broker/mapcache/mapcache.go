@@ -37,8 +37,9 @@ import (
 
 // Config of a cache. The zero value has all defaults.
 type Config struct {
-	// IsMap tells which channels are maps. The cache has nothing to do with others. It is called for
-	// subscribes and reads, by any goroutine. Default: all are.
+	// IsMap tells which channels are maps. The cache has nothing to do with others, which the broker may carry as
+	// well. It is called for subscribes and reads, by any goroutine. Default: channels are maps whose entries are
+	// read; History alone does not have a channel be loaded then.
 	IsMap func(ch string) bool
 	// MaxChannels is the most channels that are kept, MaxBytes the memory that they may take, as
 	// estimated from keys, data, tags and infos. Beyond that, the channels that were not read for the
@@ -109,7 +110,8 @@ func New(inner broker.Broker, cfg Config) broker.Broker {
 		return inner
 	}
 	c := &cache{
-		Broker: inner, cfg: cfg.withDefaults(), maps: traits.Maps, positions: traits.Positions,
+		knowsMaps: cfg.IsMap != nil,
+		Broker:    inner, cfg: cfg.withDefaults(), maps: traits.Maps, positions: traits.Positions,
 		subscribed: make(map[string]struct{}), table: make(map[string]*held),
 	}
 	c.lifetime, c.end = context.WithCancel(context.Background())
@@ -129,6 +131,7 @@ func New(inner broker.Broker, cfg Config) broker.Broker {
 type cache struct {
 	broker.Broker
 	cfg       Config
+	knowsMaps bool        // Config.IsMap was given
 	maps      broker.Maps // of the embedded broker, as positions are
 	positions func(ctx context.Context, channels []string) []broker.PositionResult
 	own       broker.Traits
@@ -214,14 +217,15 @@ func (c *cache) History(ctx context.Context, ch string, filter broker.HistoryFil
 		}
 		return h, err
 	}
-	if h := c.use(ch); h != nil && c.enter(ctx, h) {
-		changes, ok := h.since(&filter)
-		if h.mu.RUnlock(); ok {
+	held := c.use(ch, c.knowsMaps)
+	if held != nil && c.enter(ctx, held) {
+		changes, ok := held.since(&filter)
+		if held.mu.RUnlock(); ok {
 			c.counters.hits.Add(1)
 			return changes, nil
 		}
 	}
-	if c.cfg.IsMap(ch) {
+	if held != nil || c.knowsMaps && c.cfg.IsMap(ch) {
 		c.counters.misses.Add(1)
 	}
 	h, err := c.Broker.History(ctx, ch, filter)
@@ -245,7 +249,7 @@ func (m cached) Change(ctx context.Context, ch string, pub *channel.Publication,
 
 // State implements broker.Maps.
 func (m cached) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
-	if h := m.use(ch); h != nil && m.enter(ctx, h) {
+	if h := m.use(ch, true); h != nil && m.enter(ctx, h) {
 		s, ok := h.page(&filter)
 		if h.mu.RUnlock(); ok {
 			m.counters.hits.Add(1)

@@ -18,9 +18,9 @@ const (
 	shortRefusal, longRefusal = time.Second, time.Minute
 )
 
-// use returns what the cache has of a channel, and begins to load it if there is nothing. It returns nil if
+// use returns what the cache has of a channel. If there is nothing and load is set, a load begins. It returns nil if
 // the channel is not cached now.
-func (c *cache) use(ch string) *held {
+func (c *cache) use(ch string, load bool) *held {
 	now := time.Now()
 	c.mu.Lock()
 	h, ok := c.table[ch]
@@ -36,7 +36,7 @@ func (c *cache) use(ch string) *held {
 		}
 		c.remove(h, "")
 	}
-	if _, ok := c.subscribed[ch]; !ok || c.closed {
+	if _, ok := c.subscribed[ch]; !ok || !load || c.closed {
 		c.mu.Unlock()
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/brokertest"
 	"github.com/gyrohq/gyro/broker/brokertest/maptest"
+	"github.com/gyrohq/gyro/broker/mapcache"
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/postgres"
 )
@@ -50,6 +51,16 @@ func TestMaps(t *testing.T) {
 			maptest.RunNodes(t, make, brokertest.Capabilities{Unit: unit})
 		})
 	}
+}
+
+// TestCachedMaps: PostgreSQL behind a cache of maps does what PostgreSQL does.
+func TestCachedMaps(t *testing.T) {
+	cfg := ways(newDatabase(t))["polling"]
+	cfg.MapExpiryInterval = unit / 6
+	make := func(t testing.TB) broker.Broker { return mapcache.New(newBroker(t, cfg), mapcache.Config{}) }
+	maptest.Run(t, make, brokertest.Capabilities{Unit: unit})
+	maptest.RunNodes(t, make, brokertest.Capabilities{Unit: unit})
+	brokertest.RunBroker(t, make, brokertest.Capabilities{Unit: unit, Settle: 300 * time.Millisecond})
 }
 
 // controlled is a broker in memory beside a controller.

@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/brokertest"
 	"github.com/gyrohq/gyro/broker/brokertest/maptest"
+	"github.com/gyrohq/gyro/broker/mapcache"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
@@ -60,6 +61,7 @@ func TestConformance(t *testing.T) {
 			cfg := redis.Config{Shards: shards}
 			t.Run("stream", func(t *testing.T) { t.Parallel(); conform(t, cfg) })
 			t.Run("maps", func(t *testing.T) { t.Parallel(); conformMaps(t, cfg) })
+			t.Run("cached maps", func(t *testing.T) { t.Parallel(); conformCached(t, cfg) })
 			lists := cfg
 			lists.HistoryUseLists, lists.Prefix = true, "lists"
 			t.Run("list", func(t *testing.T) { t.Parallel(); conform(t, lists) })
@@ -123,6 +125,16 @@ func conformMaps(t *testing.T, cfg redis.Config) {
 	newBroker := func(t testing.TB) broker.Broker { return newEngine(t, cfg).Broker() }
 	maptest.Run(t, newBroker, brokertest.Capabilities{Unit: unit})
 	maptest.RunNodes(t, newBroker, brokertest.Capabilities{Unit: unit})
+}
+
+// conformCached: Redis behind a cache of maps does what Redis does.
+func conformCached(t *testing.T, cfg redis.Config) {
+	cfg.MapExpiryInterval, cfg.Prefix = unit/6, "cached"
+	newBroker := func(t testing.TB) broker.Broker { return mapcache.New(newEngine(t, cfg).Broker(), mapcache.Config{}) }
+	caps := brokertest.Capabilities{Unit: unit}
+	maptest.Run(t, newBroker, caps)
+	maptest.RunNodes(t, newBroker, caps)
+	brokertest.RunBroker(t, newBroker, caps)
 }
 
 func conformPresence(t *testing.T, cfg redis.Config) {

@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/brokertest"
 	"github.com/gyrohq/gyro/broker/brokertest/maptest"
+	"github.com/gyrohq/gyro/broker/mapcache"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
@@ -48,6 +49,13 @@ func faults(t *testing.T, seed uint64) {
 		cfg := cfg
 		cfg.MapExpiryInterval = 100 * time.Millisecond
 		maptest.RunFaults(t, func(t testing.TB) broker.Broker { return newEngine(t, cfg).Broker() }, caps)
+	})
+	t.Run("Cached maps", func(t *testing.T) {
+		cfg := cfg
+		cfg.MapExpiryInterval, cfg.Prefix = 100*time.Millisecond, "cached"
+		maptest.RunFaults(t, func(t testing.TB) broker.Broker {
+			return mapcache.New(newEngine(t, cfg).Broker(), mapcache.Config{SyncInterval: time.Second, Logger: cfg.Logger})
+		}, caps)
 	})
 	brokertest.RunFaults(t,
 		func(t testing.TB) broker.Broker { return newEngine(t, cfg).Broker() },

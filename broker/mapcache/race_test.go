@@ -1,0 +1,5 @@
+//go:build race
+
+package mapcache_test
+
+const raceEnabled = true
