@@ -107,7 +107,7 @@ func TestReloadKeepsEngines(t *testing.T) {
 	}{
 		"nothing": {func(*config.Config) {}, ""},
 		"another": {func(cfg *config.Config) { cfg.Channel.Namespaces[0].BrokerName = "other" },
-			"channel.namespaces[0](one): broker_name, presence_manager_name and whether channels are maps, or show them, cannot change"},
+			"channel.namespaces[0](one): broker_name, map.broker_name, presence_manager_name and whether channels are maps, or show them, cannot change"},
 		"none":     {func(cfg *config.Config) { cfg.Channel.Namespaces[1].BrokerName = "" }, "channel.namespaces[1](two)"},
 		"boundary": {func(cfg *config.Config) { cfg.Channel.NamespaceBoundary = "/" }, "channel.namespace_boundary"},
 		"late broker": {func(cfg *config.Config) {

@@ -32,6 +32,7 @@ type Config struct {
 	Brokers          []engines.NamedBroker          `key:"brokers" doc:"Further brokers, for use by namespaces."`
 	PresenceManagers []engines.NamedPresenceManager `key:"presence_managers" doc:"Further presence managers, for use by namespaces."`
 	MapBroker        engines.MapBroker              `key:"map_broker" doc:"State of map channels."`
+	MapBrokers       []engines.NamedMapBroker       `key:"map_brokers" doc:"Further brokers of map channels, for use by namespaces."`
 	Controller       engines.Controller             `key:"controller" doc:"Separate cluster control channel."`
 	SharedPoll       SharedPoll                     `key:"shared_poll" doc:"Shared poll channels."`
 

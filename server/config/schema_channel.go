@@ -101,6 +101,7 @@ type ChannelOptions struct {
 // MapOptions are used with the map subscription types.
 type MapOptions struct {
 	Mode                      string        `key:"mode" enum:"ephemeral|recoverable|persistent" doc:"Required for map types."`
+	BrokerName                string        `key:"broker_name" doc:"Name of an enabled element of map_brokers that keeps these maps; by default map_broker."`
 	KeyTTL                    time.Duration `key:"key_ttl" doc:"Lifetime of a key after its last update."`
 	StreamSize                int           `key:"stream_size" doc:"Length of the change stream; 0 for 100."`
 	StreamTTL                 time.Duration `key:"stream_ttl" doc:"Lifetime of the change stream; 0 for 1m."`

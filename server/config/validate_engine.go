@@ -39,7 +39,14 @@ func (c *Config) checkEngines(p *problem.List) {
 		checkUnreservedName(p, key, m.Name, seen)
 		m.Check(p, key)
 	}
-	for key, n := range map[string]int{"brokers": len(c.Brokers), "presence_managers": len(c.PresenceManagers)} {
+	clear(seen)
+	for i := range c.MapBrokers {
+		m := &c.MapBrokers[i]
+		key := element("map_brokers", i, m.Name)
+		checkUnreservedName(p, key, m.Name, seen)
+		m.Check(p, key)
+	}
+	for key, n := range map[string]int{"brokers": len(c.Brokers), "map_brokers": len(c.MapBrokers), "presence_managers": len(c.PresenceManagers)} {
 		if n > maxNamedEngines {
 			p.Add(key, "%d elements are more than %d", n, maxNamedEngines)
 		}
@@ -66,8 +73,11 @@ func (c *Config) checkOptionEngines(p *problem.List, key string, o *ChannelOptio
 	case b.Type == engines.TypeNATS:
 		checkOnNATS(p, key, o)
 	}
-	if o.IsMap() && c.MapBroker.Type == engines.TypePostgres {
-		c.checkOnPostgres(p, key, &c.MapBroker.Postgres.Postgres, o)
+	switch m := c.MapBrokerOf(o); {
+	case m == nil:
+		p.Add(key+".map.broker_name", "there is no enabled element %s of map_brokers", problem.Quote(o.Map.BrokerName))
+	case o.IsMap() && m.Type == engines.TypePostgres:
+		c.checkOnPostgres(p, key, &m.Postgres.Postgres, o)
 	}
 }
 
@@ -99,6 +109,20 @@ func (c *Config) BrokerOf(o *ChannelOptions) *engines.Broker {
 	for i := range c.Brokers {
 		if b := &c.Brokers[i]; b.Name == o.BrokerName && b.Enabled {
 			return &b.Broker
+		}
+	}
+	return nil
+}
+
+// MapBrokerOf returns the section that describes the broker of maps with these options. It is nil if they name
+// one that does not exist or is not enabled.
+func (c *Config) MapBrokerOf(o *ChannelOptions) *engines.MapBroker {
+	if o.Map.BrokerName == "" {
+		return &c.MapBroker
+	}
+	for i := range c.MapBrokers {
+		if m := &c.MapBrokers[i]; m.Name == o.Map.BrokerName && m.Enabled {
+			return &m.MapBroker
 		}
 	}
 	return nil

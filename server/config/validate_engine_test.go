@@ -11,8 +11,9 @@ import (
 // error says.
 func TestValidateEngines(t *testing.T) {
 	const (
-		nats  = `"broker":{"enabled":true,"type":"nats"}`
-		named = `"brokers":[{"name":"n1","enabled":true,"type":"nats"},{"name":"off","type":"redis"}]`
+		nats      = `"broker":{"enabled":true,"type":"nats"}`
+		namedMaps = `"map_brokers":[{"name":"m1","enabled":true},{"name":"off"},{"name":"pg","enabled":true,"type":"postgres","postgres":{"dsn":"x"}}]`
+		named     = `"brokers":[{"name":"n1","enabled":true,"type":"nats"},{"name":"off","type":"redis"}]`
 	)
 	chat := func(rest, options string) string {
 		return `{` + rest + `,"channel":{"namespaces":[{"name":"chat",` + options + `}]}}`
@@ -80,6 +81,28 @@ func TestValidateEngines(t *testing.T) {
 		{`{"broker":{"type":"postgres"}}`, ""}, // not in use
 		{`{"broker":{"enabled":true,"type":"postgres"}}`, "broker.postgres.dsn: is required"},
 		{`{"map_broker":{"type":"postgres"}}`, "map_broker.postgres.dsn: is required"},
+		{`{"map_broker":{"type":"redis","redis":{"io_timeout":"-1s"}}}`, "map_broker.redis.io_timeout: -1s is not positive"},
+		{`{"map_broker":{"type":"redis","cache":{"enabled":true}}}`, ""},
+		{`{"map_broker":{"cache":{"idle_timeout":"-1s"}}}`, ""}, // not in use
+		{`{"map_broker":{"cache":{"enabled":true}}}`, "map_broker.cache.enabled: needs type redis or postgres"},
+		{`{"map_broker":{"type":"redis","redis":{"skip_pub_sub":true},"cache":{"enabled":true}}}`, "map_broker.cache.enabled: needs the changes that redis.skip_pub_sub"},
+		{`{"map_broker":{"type":"redis","cache":{"enabled":true,"idle_timeout":"1ms"}}}`, "map_broker.cache.idle_timeout: 1ms is not between 1s and 24h0m0s"},
+		{`{"map_broker":{"type":"redis","cache":{"enabled":true,"sync_interval":"2h"}}}`, "map_broker.cache.sync_interval: 2h0m0s is not between"},
+		{`{"map_broker":{"type":"redis","cache":{"enabled":true,"load_timeout":"1ms"}}}`, "map_broker.cache.load_timeout: 1ms is not between"},
+		{`{"map_broker":{"type":"redis","cache":{"max_channels":-1}}}`, "map_broker.cache.max_channels: -1 is less than 1"},
+		{`{"map_broker":{"type":"redis","cache":{"max_bytes":1000}}}`, "map_broker.cache.max_bytes: 1000 is less than 1048576"},
+		{`{"map_broker":{"type":"redis","cache":{"sync_concurrency":2000}}}`, "map_broker.cache.sync_concurrency: 2000 is more than 1024"},
+		{`{"map_brokers":[{"name":"m1","enabled":true,"cache":{"enabled":true}}]}`, "map_brokers[0](m1).cache.enabled: needs type"},
+		{`{"map_brokers":[{"name":"m1","type":"postgres"}]}`, ""}, // not in use
+		{`{"map_brokers":[{"name":"m1","enabled":true,"type":"postgres"}]}`, "map_brokers[0](m1).postgres.dsn: is required"},
+		{`{"map_brokers":[{"name":"m1","enabled":true,"type":"nats"}]}`, `map_brokers[0](m1).type: "nats" is not one of`},
+		{`{"map_brokers":[{"name":"m1"},{"name":"m1"}]}`, `map_brokers[1](m1): name "m1" is given twice`},
+		{`{"map_brokers":[{"name":"default"}]}`, `map_brokers[0](default): the name default is reserved`},
+		{`{"map_brokers":[` + many[:len(many)-1] + `]}`, "map_brokers: 65 elements are more than 64"},
+		{chat(namedMaps, `"subscription_type":"map","map":{"mode":"persistent","broker_name":"m1"}`), ""},
+		{chat(namedMaps, `"subscription_type":"map","map":{"mode":"persistent","broker_name":"m2"}`), `channel.namespaces[0](chat).map.broker_name: there is no enabled element "m2" of map_brokers`},
+		{chat(namedMaps, `"subscription_type":"map","map":{"mode":"persistent","broker_name":"off"}`), `map.broker_name: there is no enabled element "off"`},
+		{chat(namedMaps, `"subscription_type":"map","map":{"mode":"persistent","broker_name":"pg","stream_ttl":"200h","meta_ttl":"300h"}`), "(chat).map.stream_ttl: 200h0m0s is longer"},
 		{`{"map_broker":{"type":"postgres","postgres":{"dsn":"x","ttl_check_interval":"2h"}}}`, "map_broker.postgres.ttl_check_interval: 2h0m0s is not between"},
 		{`{"brokers":[{"name":"aa","enabled":true,"type":"postgres"}]}`, "brokers[0](aa).postgres.dsn: is required"},
 		{`{"controller":{"enabled":true}}`, `controller.type: "" is not postgres`},

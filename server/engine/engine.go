@@ -25,7 +25,7 @@ type Set struct {
 	// Controller replaces that of Broker unless it is nil.
 	Controller broker.Controller
 	// Brokers has the traits of each broker by its name in the configuration; that of the
-	// default broker is empty.
+	// default broker is empty. The names of brokers of maps begin with map_broker/.
 	Brokers map[string]broker.Traits
 
 	remote   []connection
@@ -76,8 +76,8 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 	}
 	s.Brokers = make(map[string]broker.Traits)
 	for name, i := range brokers.index {
-		if name == mapBroker || name == fullStateBroker {
-			continue
+		if name == mapBroker && i == 0 || name == fullStateBroker {
+			continue // the default broker, and one without metrics
 		}
 		s.Brokers[name] = brokers.list[i].Describe()
 	}

@@ -7,58 +7,88 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/fullstate"
+	"github.com/gyrohq/gyro/broker/mapcache"
 	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/broker/postgres"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/config/engines"
 )
 
-// mapBroker is the name of the broker of maps. No section brokers has it.
-const mapBroker = "map_broker "
+// mapBroker is what the names of brokers of maps begin with. That of the section map_broker is nothing more, those of
+// map_brokers have the name of their element behind it. No section brokers has such a name.
+const mapBroker = "map_broker/"
 
-// hasMaps tells whether a namespace has maps.
-func hasMaps(cfg *config.Config) bool {
-	if cfg.Channel.WithoutNamespace.IsMap() {
+// needsMapBroker tells whether a namespace has maps in the broker of the section map_broker.
+func needsMapBroker(cfg *config.Config) bool {
+	needs := func(o *config.ChannelOptions) bool { return o.IsMap() && o.Map.BrokerName == "" }
+	if needs(&cfg.Channel.WithoutNamespace) {
 		return true
 	}
 	for i := range cfg.Channel.Namespaces {
-		if cfg.Channel.Namespaces[i].ChannelOptions.IsMap() {
+		if needs(&cfg.Channel.Namespaces[i].ChannelOptions) {
 			return true
 		}
 	}
 	return false
 }
 
-// maps adds the broker of maps to the brokers, unless nothing needs one. The default broker has the maps, too, if
-// both are in the process, or if both are the same tables of PostgreSQL: what nodes read there has both.
+// maps adds the brokers of maps to the brokers. That of the section map_broker is made if something needs it. The default
+// broker has its maps, too, if both are in the process, or if both are the same tables of PostgreSQL: what nodes read there has both.
 func (m *maker) maps(brokers *named[broker.Broker]) {
-	if !hasMaps(m.cfg) {
-		return
+	for i := range m.cfg.MapBrokers {
+		c := &m.cfg.MapBrokers[i]
+		if c.Enabled {
+			brokers.add(mapBroker+c.Name, func() (broker.Broker, error) { return m.mapBroker(element("map_brokers", i, c.Name), &c.MapBroker) })
+		}
 	}
 	c := &m.cfg.MapBroker
-	m.note("map_broker", c.Type)
-	if c.Type == engines.TypeMemory && brokers.list[0].Describe().Local || m.sharesPostgres() {
+	switch {
+	case !needsMapBroker(m.cfg):
+	case c.Type == engines.TypeMemory && brokers.list[0].Describe().Local, m.sharesPostgres():
+		m.note("map_broker", c.Type)
+		brokers.list[0] = m.cache("map_broker", brokers.list[0], &c.Cache)
 		brokers.index[mapBroker] = 0
-		return
+	default:
+		brokers.add(mapBroker, func() (broker.Broker, error) { return m.mapBroker("map_broker", c) })
 	}
-	if c.Type == engines.TypeMemory {
-		m.log.Warn("each node has maps of its own: they are kept in memory", "key", "map_broker.type")
-	}
-	brokers.add(mapBroker, func() (broker.Broker, error) {
-		switch c.Type {
-		case engines.TypeMemory:
-			return memory.New(m.memory()), nil
-		case engines.TypePostgres:
-			return m.postgres("map_broker.postgres", &c.Postgres.Postgres)
-		}
-		e, err := m.redis("map_broker.redis", &c.Redis.PrefixedRedis, engines.RedisBroker{}, engines.RedisPresence{}, func(of *redis.Config) {
+}
+
+// mapBroker makes a broker of maps.
+func (m *maker) mapBroker(key string, c *engines.MapBroker) (b broker.Broker, err error) {
+	m.note(key, c.Type)
+	switch c.Type {
+	case engines.TypePostgres:
+		b, err = m.postgres(key+".postgres", &c.Postgres.Postgres, func(of *postgres.Config) { of.MapExpiryInterval = c.Postgres.TTLCheckInterval })
+	case engines.TypeRedis:
+		var e *redis.Engine
+		e, err = m.redis(key+".redis", &c.Redis.PrefixedRedis, engines.RedisBroker{}, engines.RedisPresence{}, func(of *redis.Config) {
 			of.MapExpiryInterval, of.IdempotencyTTL, of.SkipPubSub = c.Redis.CleanupInterval, c.Redis.IdempotentResultTTL, c.Redis.SkipPubSub
 		})
-		if err != nil {
-			return nil, err
+		if err == nil {
+			b = e.Broker()
 		}
-		return e.Broker(), nil
+	default:
+		m.log.Warn("each node has maps of its own: they are kept in memory", "key", key+".type")
+		b = memory.New(m.memory())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.cache(key, b, &c.Cache), nil
+}
+
+// cache puts a cache in front of the maps of a broker, if it is enabled.
+func (m *maker) cache(key string, b broker.Broker, c *engines.MapCache) broker.Broker {
+	if !c.Enabled {
+		return b
+	}
+	return mapcache.New(b, mapcache.Config{
+		IsMap:       func(ch string) bool { return m.routes().hasStreamedMap(ch) },
+		MaxChannels: c.MaxChannels, MaxBytes: c.MaxBytes, IdleTimeout: c.IdleTimeout, StreamSize: c.StreamSize, LoadTimeout: c.LoadTimeout,
+		SyncInterval: c.SyncInterval, SyncBatchSize: c.SyncBatchSize, SyncConcurrency: c.SyncConcurrency,
+		Logger: m.log.With("key", key+".cache"),
 	})
 }
 
@@ -99,7 +129,7 @@ func (s *Set) brokerOf(key string, o *config.ChannelOptions, fullState bool) (in
 	name, option := o.BrokerName, ""
 	switch {
 	case o.IsMap():
-		name, option = mapBroker, ".subscription_type: the server was started without namespaces of this type"
+		name, option = mapBroker+o.Map.BrokerName, ".subscription_type: the server was started without namespaces of this type"
 	case fullState:
 		name, option = fullStateBroker, ": the server was started without full-state channels"
 	}

@@ -16,7 +16,7 @@ func (m *maker) sharesPostgres() bool {
 }
 
 // postgres makes the broker of a section.
-func (m *maker) postgres(key string, c *engines.Postgres) (broker.Broker, error) {
+func (m *maker) postgres(key string, c *engines.Postgres, edit ...func(*postgres.Config)) (broker.Broker, error) {
 	of, err := m.postgresServer(key, &c.PostgresServer)
 	if err != nil {
 		return nil, err
@@ -26,6 +26,9 @@ func (m *maker) postgres(key string, c *engines.Postgres) (broker.Broker, error)
 	of.HistoryMetaTTL, of.IdempotentResultTTL = cmp.Or(m.cfg.Channel.HistoryMetaTTL, c.StreamRetention), c.IdempotentResultTTL
 	of.CleanupInterval, of.MapExpiryInterval = c.CleanupInterval, m.cfg.MapBroker.Postgres.TTLCheckInterval
 	of.PartitionLookaheadDays, of.PartitionRetentionDays = c.PartitionLookaheadDays, c.PartitionRetentionDays
+	for _, f := range edit {
+		f(&of)
+	}
 	b, err := postgres.New(of)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)

@@ -17,6 +17,8 @@ type Routes struct {
 	// places has the namespaces of this configuration and of all before it: a namespace that a
 	// reload removes may still have subscriptions on its engines.
 	places map[string]place
+	// streamedMaps are the namespaces of this configuration with maps that have a stream.
+	streamedMaps map[string]bool
 }
 
 // place has the indexes of the engines of a namespace.
@@ -34,6 +36,8 @@ func (s *Set) Routes(cfg *config.Config, channels *namespace.Resolver, before *R
 		channels: channels,
 		naming:   naming{cfg.Channel.PrivatePrefix, cfg.Channel.NamespaceBoundary},
 		places:   make(map[string]place),
+
+		streamedMaps: make(map[string]bool),
 	}
 	if before != nil {
 		if several := len(s.brokerIndex)+len(s.managerIndex) > 2; several && before.naming != r.naming {
@@ -50,9 +54,10 @@ func (s *Set) Routes(cfg *config.Config, channels *namespace.Resolver, before *R
 		}
 		p := place{at, s.managerIndex[o.PresenceManagerName]}
 		if was, ok := r.places[name]; ok && was != p {
-			errs = append(errs, fmt.Errorf("%s: broker_name, presence_manager_name and whether channels are maps, or show them, cannot change while the server runs", key))
+			errs = append(errs, fmt.Errorf("%s: broker_name, map.broker_name, presence_manager_name and whether channels are maps, or show them, cannot change while the server runs", key))
 		}
 		r.places[name] = p
+		r.streamedMaps[name] = o.IsMap() && o.Map.Mode != "ephemeral"
 	}
 	add("channel.without_namespace", "", &cfg.Channel.WithoutNamespace)
 	for i := range cfg.Channel.Namespaces {
@@ -64,3 +69,6 @@ func (s *Set) Routes(cfg *config.Config, channels *namespace.Resolver, before *R
 
 // of returns the place of a channel: that of the default engines if its namespace is unknown.
 func (r *Routes) of(ch string) place { return r.places[r.channels.Namespace(ch)] }
+
+// hasStreamedMap tells whether a channel is a map that has a stream.
+func (r *Routes) hasStreamedMap(ch string) bool { return r.streamedMaps[r.channels.Namespace(ch)] }

@@ -168,6 +168,27 @@ type MapBroker struct {
 		Postgres
 		TTLCheckInterval time.Duration `key:"ttl_check_interval" def:"1s" doc:"Period of the check for expired keys; at most 1h."`
 	} `key:"postgres"`
+	Cache MapCache `key:"cache"`
+}
+
+// MapCache keeps the maps that a node's clients follow in the memory of the node.
+type MapCache struct {
+	Enabled         bool          `key:"enabled" doc:"Answer reads of maps from the memory of the node while clients of the node are subscribed to them. Needs type redis or postgres."`
+	MaxChannels     int           `key:"max_channels" def:"1000" min:"1" max:"10000000" doc:"Maps that are kept; those that were not read for the longest time go."`
+	MaxBytes        int64         `key:"max_bytes" def:"268435456" min:"1048576" doc:"Memory that they may take, about. Gyro's own key."`
+	IdleTimeout     time.Duration `key:"idle_timeout" def:"10m" doc:"How long a map is kept that nobody reads; from 1s to 24h."`
+	SyncInterval    time.Duration `key:"sync_interval" def:"30s" doc:"Period of the comparison with the positions at the broker; from 1s to 1h."`
+	SyncConcurrency int           `key:"sync_concurrency" def:"64" min:"1" max:"1024" doc:"Batches of positions that are read at a time."`
+	SyncBatchSize   int           `key:"sync_batch_size" def:"1000" min:"1" max:"100000" doc:"Maps whose positions are read at once."`
+	LoadTimeout     time.Duration `key:"load_timeout" def:"5s" doc:"Bounds the first read of a map, and each read of positions; from 100ms to 1m."`
+	StreamSize      int           `key:"stream_size" def:"10000" min:"1" max:"1000000" doc:"Changes of a map that are kept."`
+}
+
+// NamedMapBroker is a further broker of maps, for namespaces that name it.
+type NamedMapBroker struct {
+	Name    string `key:"name" doc:"Unique name, for map.broker_name of namespaces."`
+	Enabled bool   `key:"enabled"`
+	MapBroker
 }
 
 // Controller carries control messages between nodes.

@@ -136,11 +136,37 @@ func (b *Postgres) Check(p *problem.List, key string) {
 
 // Check checks the broker.
 func (m *MapBroker) Check(p *problem.List, key string) {
-	if m.Type != TypePostgres {
-		return
+	m.checkCache(p, key+".cache")
+	switch m.Type {
+	case TypeRedis:
+		m.Redis.PrefixedRedis.Check(p, key+".redis")
+	case TypePostgres:
+		m.Postgres.Check(p, key+".postgres")
+		p.Between(key+".postgres.ttl_check_interval", m.Postgres.TTLCheckInterval, minPostgresPeriod, maxPostgresPeriod)
 	}
-	m.Postgres.Check(p, key+".postgres")
-	p.Between(key+".postgres.ttl_check_interval", m.Postgres.TTLCheckInterval, minPostgresPeriod, maxPostgresPeriod)
+}
+
+// checkCache checks the cache, if it is in use.
+func (m *MapBroker) checkCache(p *problem.List, key string) {
+	c := &m.Cache
+	switch {
+	case !c.Enabled:
+		return
+	case m.Type == TypeMemory:
+		p.Add(key+".enabled", "needs type redis or postgres: maps of type memory are in the memory of the node already")
+	case m.Type == TypeRedis && m.Redis.SkipPubSub:
+		p.Add(key+".enabled", "needs the changes that redis.skip_pub_sub holds back")
+	}
+	p.Between(key+".idle_timeout", c.IdleTimeout, time.Second, 24*time.Hour)
+	p.Between(key+".sync_interval", c.SyncInterval, time.Second, time.Hour)
+	p.Between(key+".load_timeout", c.LoadTimeout, 100*time.Millisecond, time.Minute)
+}
+
+// Check checks a named broker that is in use.
+func (m *NamedMapBroker) Check(p *problem.List, key string) {
+	if m.Enabled {
+		m.MapBroker.Check(p, key)
+	}
 }
 
 // Check checks a controller that is in use.

@@ -70,6 +70,8 @@ var groups = []group{
 			"map_clients_presence_channel_prefix", "map_users_presence_channel_prefix"), "map_broker.redis.address"),
 			"Also with Redis Cluster. Entries in Redis are not shared with Centrifugo: move one kind of node after the other to a prefix of its own, or clear the maps.", ""},
 		{"Full-state channels of maps (Centrifugo PRO)", options("map.full_state_channel_prefix", "map.full_state_tick_interval"), "", ""},
+		{"Maps in the memory of nodes, several map brokers (Centrifugo PRO)", append(options("map.broker_name"), "map_broker.cache.enabled", "map_brokers[].cache.enabled"),
+			"The cache is also bounded in bytes, and keeps maps while clients of the node are subscribed to them.", ""},
 		{"Shared poll channels", append(options("subscription_type", "shared_poll.mode"), "channel.proxy.shared_poll_refresh.endpoint", "shared_poll.hmac_secret_key", "shared_poll.notification.enabled"),
 			"A missing epoch in an answer means the same as before, see [shared poll](shared-poll.md#versions).", ""},
 	}},

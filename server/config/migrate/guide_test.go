@@ -157,6 +157,8 @@ var own = []struct{ keys, then string }{
 	{"engine.redis.sharded_pub_sub_partitions", "Names of keys in Redis differ with it: set it to 0 before the way back, and streams begin anew."},
 	{"brokers presence_managers channel.namespaces[].broker_name channel.namespaces[].presence_manager_name",
 		"All channels are on the default engine; streams of other brokers are not found."},
+	{"map_brokers channel.namespaces[].map.broker_name", "Keys of Centrifugo PRO. Without it, all maps are in `map_broker`; those of other brokers are not found."},
+	{"map_broker.cache.enabled map_broker.cache.max_bytes", "The cache is a feature of Centrifugo PRO, which has no bound in bytes. Without it, every read of a map asks the broker."},
 	{"client.token.eddsa_public_key", "Tokens that are signed with EdDSA are refused."},
 	{"client.token.jwks.enabled", "A key of Centrifugo PRO. Without it, tokens of these providers are refused; `jwks_public_endpoint` takes one provider."},
 	{"http_api.keys http_api.jwks.enabled http_api.jwks.methods http_api.jwks.channels",
