@@ -48,8 +48,8 @@ func (c *cache) load(h *held) {
 	c.evict()
 }
 
-// readAll reads the entries and the stream of a channel at the broker. The entries are those of the position of
-// the first page, but for those that have changed since; the changes that bring them come as events.
+// readAll reads the entries and the stream of a channel at the broker. Pages may be of different positions. When the
+// changes since the first page are applied, until the last position of a page at least, the entries are exact.
 func (c *cache) readAll(ctx context.Context, h *held) (m *image, why refusal) {
 	m = &image{}
 	for first, cursor := true, ""; first || cursor != ""; first = false {
@@ -84,15 +84,12 @@ func (c *cache) readAll(ctx context.Context, h *held) (m *image, why refusal) {
 func (m *image) add(s *channel.State, most int64) (why refusal) {
 	m.far = max(m.far, s.Top.Offset)
 	for _, pub := range s.Entries {
-		switch {
-		case pub.Offset == 0:
+		if pub.Offset == 0 {
 			return refusal{dropEphemeral, longRefusal}
-		case pub.Offset <= m.top.Offset:
-			pub = own(pub)
-			m.entries.Set(pub.Key, pub)
-			m.bytes += size(pub)
 		}
-		if m.bytes > most {
+		pub = own(pub)
+		m.entries.Set(pub.Key, pub)
+		if m.bytes += size(pub); m.bytes > most {
 			return refusal{dropLarge, longRefusal}
 		}
 	}

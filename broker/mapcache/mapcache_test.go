@@ -29,7 +29,8 @@ type counted struct {
 	states int           // calls of State
 	gate   chan struct{} // if not nil, State waits until it is closed
 	fail   error         // of State
-	hold   bool          // keep events back
+	after  func()        // called once, behind the next History
+	hold   bool          // keep events back, and losses secret
 	held   []func()
 }
 
@@ -57,7 +58,15 @@ func (c *counted) HandlePublication(ch string, e broker.PublicationEvent) {
 
 func (c *counted) HandleJoin(string, *channel.ClientInfo)  {}
 func (c *counted) HandleLeave(string, *channel.ClientInfo) {}
-func (c *counted) HandleLoss(match func(string) bool)      { c.handler.HandleLoss(match) }
+
+func (c *counted) HandleLoss(match func(string) bool) {
+	c.mu.Lock()
+	secret := c.hold
+	c.mu.Unlock()
+	if !secret {
+		c.handler.HandleLoss(match)
+	}
+}
 
 func (c *counted) set(change func()) {
 	c.mu.Lock()
@@ -97,6 +106,18 @@ func (m countedMaps) State(ctx context.Context, ch string, f channel.StateFilter
 		return channel.State{}, fail
 	}
 	return m.Maps.State(ctx, ch, f)
+}
+
+func (c *counted) History(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
+	h, err := c.Broker.History(ctx, ch, f)
+	c.mu.Lock()
+	after := c.after
+	c.after = nil
+	c.mu.Unlock()
+	if after != nil {
+		after()
+	}
+	return h, err
 }
 
 type nobody struct{}
@@ -451,6 +472,47 @@ func TestComparison(t *testing.T) {
 		if line := f.lines.String(); strings.Count(line, "\n") != 1 || !strings.Contains(line, "channel=ch reason=behind") {
 			f.Errorf("log: %s", line)
 		}
+	})
+}
+
+// TestSecretEnd: a map that was cleared without a word is found as well.
+func TestSecretEnd(t *testing.T) {
+	bubble(t, mapcache.Config{}, func(f *fixture) {
+		f.set("ch", "a", "1")
+		f.set("ch", "a", "2")
+		f.want("ch", "a=2@2 2", 1)
+		f.inner.set(func() { f.inner.hold = true })
+		f.must(f.inner.Clear(f.ctx(), "ch"))
+		_, err := f.inner.Broker.Change(f.ctx(), "ch", &channel.Publication{Key: "b"}, withStream)
+		f.must(err)
+		_, err = f.inner.Broker.Change(f.ctx(), "ch", &channel.Publication{Key: "b"}, withStream)
+		f.must(err)
+		time.Sleep(mapcache.DefaultSyncInterval + 2*time.Second)
+		f.want("ch", "b=@2 2", 1)
+		if f.metric("epoch") != 1 {
+			f.Errorf("%v drops", f.metric("epoch"))
+		}
+	})
+}
+
+// TestOldLoad: a load does not bring back a map that was cleared meanwhile, and which somebody has seen since.
+func TestOldLoad(t *testing.T) {
+	bubble(t, mapcache.Config{}, func(f *fixture) {
+		for range 3 {
+			f.set("ch", "a", "1")
+		}
+		f.inner.set(func() {
+			f.inner.hold = true
+			f.inner.after = func() {
+				f.must(f.inner.Clear(f.ctx(), "ch"))
+				f.set("ch", "b", "2")
+			}
+		})
+		f.want("ch", "b=2@1 1", 2)
+		f.inner.release(0)
+		time.Sleep(2 * time.Second)
+		f.want("ch", "b=2@1 1", 1)
+		f.want("ch", "b=2@1 1", 0)
 	})
 }
 
