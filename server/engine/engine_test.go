@@ -71,6 +71,7 @@ func TestDescribe(t *testing.T) {
 		`{"engine":{"type":"redis","redis":{"sentinel_address":["b:1"],"cluster_address":["c:1,d:1"]}}}`:                                                                    "[engine redis cluster]",
 		`{"broker":{"enabled":true,"type":"nats"},"presence_manager":{"enabled":true,"type":"redis"}}`:                                                                      "[broker nats presence_manager redis standalone]",
 		`{"brokers":[{"name":"b1","enabled":true,"type":"redis"},{"name":"b2","type":"redis"}],"presence_managers":[{"name":"p1","enabled":true,"type":"redis"}]}`:          "[engine memory brokers[0](b1) redis standalone presence_managers[0](p1) redis standalone]",
+		`{"map_brokers":[{"name":"m1","enabled":true,"type":"redis"},{"name":"m2","type":"redis"}],"channel":{"without_namespace":{` + aMap + `}}}`:                         "[engine memory map_brokers[0](m1) redis standalone map_broker memory]",
 		`{"broker":{"enabled":true,"type":"postgres","postgres":{"dsn":"postgres://a"}},"controller":{"enabled":true,"type":"postgres","postgres":{"dsn":"postgres://a"}}}`: "[engine memory broker postgres controller postgres]",
 	} {
 		s, _, err := newSet(t, text)
@@ -105,6 +106,8 @@ func TestErrors(t *testing.T) {
 		`{"broker":{"enabled":true,"type":"postgres","postgres":{"dsn":"postgres://a","use_notify":true,"notify_dsn":"postgres://u:hush-hush@a:b"}}}`:                                "broker.postgres: ",
 		`{"controller":{"enabled":true,"type":"postgres","postgres":{"dsn":"postgres://u:hush-hush@a:b"}}}`:                                                                          "controller.postgres: ",
 		`{"map_broker":{"type":"postgres","postgres":{"dsn":"postgres://u:hush-hush@a:b"}},"channel":{"without_namespace":{"subscription_type":"map","map":{"mode":"persistent"}}}}`: "map_broker.postgres: ",
+		`{"map_brokers":[{"name":"m1","enabled":true,"type":"redis","redis":{"address":["a"]}}]}`:                                                                                    "map_brokers[0](m1).redis.address[0]: ",
+		`{"map_brokers":[{"name":"m1","enabled":true,"type":"postgres","postgres":{"dsn":"postgres://u:hush-hush@a:b"}}]}`:                                                           "map_brokers[0](m1).postgres: ",
 		`{"brokers":[{"name":"b1","enabled":true,"type":"redis","redis":{"address":["a"]}}]}`:                                                                                        "brokers[0](b1).redis.address[0]: ",
 		`{"presence_managers":[{"name":"p1","enabled":true,"type":"redis","redis":{"address":["a"]}}]}`:                                                                              "presence_managers[0](p1).redis.address[0]: ",
 	} {
@@ -121,6 +124,8 @@ func TestLocal(t *testing.T) {
 		`{}`: true,
 		`{"brokers":[{"name":"b1","enabled":true}],"presence_managers":[{"name":"p1","enabled":true}]}`: true,
 		`{"brokers":[{"name":"b1","enabled":true,"type":"redis"}]}`:                                     false,
+		`{"map_brokers":[{"name":"m1","enabled":true}],"channel":{"without_namespace":{` + aMap + `}}}`: true,
+		`{"map_brokers":[{"name":"m1","enabled":true,"type":"redis"}]}`:                                 false,
 		`{"engine":{"type":"redis"}}`: false,
 	} {
 		s, _, err := newSet(t, text)
@@ -130,6 +135,60 @@ func TestLocal(t *testing.T) {
 		if local := s.Broker.Describe().Local; local != want {
 			t.Errorf("%s: local: %v", text, local)
 		}
+	}
+}
+
+// aMap are the options of maps.
+const aMap = `"subscription_type":"map","map":{"mode":"persistent"}`
+
+// TestMapRoutes: maps are on the brokers that their namespaces name, and stay there.
+func TestMapRoutes(t *testing.T) {
+	config := func(namespaces string) string {
+		return `{"map_brokers":[{"name":"m1","enabled":true},{"name":"m2","enabled":true}],"channel":{"namespaces":[` + namespaces + `]}}`
+	}
+	ofMap := func(name, broker, mode string) string {
+		return fmt.Sprintf(`{"name":%q,"subscription_type":"map","map":{"mode":%q,"key_ttl":%q,"broker_name":%q}}`,
+			name, mode, map[string]string{"ephemeral": "1m", "persistent": "0s"}[mode], broker)
+	}
+	start := config(ofMap("n0", "", "persistent") + "," + ofMap("n1", "m1", "persistent") + "," + ofMap("n2", "m2", "ephemeral") + `,{"name":"n3"}`)
+	s, _, err := newSet(t, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := routesOf(t, s, start, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ch, want := range map[string]place{"n0:a": {0, 0}, "n1:a": {1, 0}, "n2:a": {2, 0}, "n3:a": {0, 0}, "a": {0, 0}} {
+		if got := r.of(ch); got != want {
+			t.Errorf("%s: %+v, want %+v", ch, got, want)
+		}
+		if got, want := r.hasStreamedMap(ch), ch == "n0:a" || ch == "n1:a"; got != want {
+			t.Errorf("%s is a map with a stream: %t", ch, got)
+		}
+	}
+	for namespaces, want := range map[string]string{
+		ofMap("n1", "m2", "persistent"): "channel.namespaces[0](n1): broker_name, map.broker_name",
+		ofMap("n1", "", "persistent"):   "channel.namespaces[0](n1): broker_name, map.broker_name",
+		`{"name":"n1"}`:                 "channel.namespaces[0](n1): broker_name, map.broker_name",
+		ofMap("n9", "m2", "persistent"): "",
+		ofMap("n1", "m1", "persistent"): "",
+	} {
+		if _, err := routesOf(t, s, config(namespaces), r); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", namespaces, err, want)
+		}
+	}
+}
+
+// TestLateMaps: a reload cannot bring maps to a server that was started without their broker.
+func TestLateMaps(t *testing.T) {
+	s, _, err := newSet(t, `{"engine":{"type":"redis"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = routesOf(t, s, `{"engine":{"type":"redis"},"channel":{"without_namespace":{`+aMap+`}}}`, nil)
+	if err == nil || !strings.Contains(err.Error(), "channel.without_namespace.subscription_type: the server was started without") {
+		t.Error(err)
 	}
 }
 
