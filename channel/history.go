@@ -6,8 +6,12 @@ import "time"
 // selects the position alone.
 type HistoryFilter struct {
 	// Since excludes everything up to it (Reverse: everything from it). Nil: all.
-	// The epoch is not looked at by the broker.
+	// The epoch does not select anything. A broker that has copies of the stream does not
+	// answer from one that is at another epoch, or not as far as Since.
 	Since *StreamPosition
+	// AtLeast is a position that whoever asks knows of. It selects nothing; it is for brokers with
+	// copies, as Since is. Zero: none.
+	AtLeast StreamPosition
 	// Limit: 0 for the position only, < 0 for no limit.
 	Limit int
 	// Reverse reads from the newest to the oldest.

@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/internal/commit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
 	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
+	"github.com/gyrohq/gyro/broker/postgres/internal/replica"
 	"github.com/gyrohq/gyro/broker/postgres/internal/row"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 	"github.com/gyrohq/gyro/channel"
@@ -31,6 +32,7 @@ type Broker struct {
 	part    string // for operators
 	conns   *pgxpool.Config
 	listens *pgx.ConnConfig
+	copies  []*pgxpool.Config // replicas
 	control *control
 	alone   bool // there is nothing but control
 
@@ -52,6 +54,9 @@ type Broker struct {
 	changes []*commit.Lane[*changing]
 	slots   chan struct{} // of transactions that write
 	hashes  bool          // the server's hashes of channels are those of pghash
+
+	replicas *replica.Set        // nil: none
+	floors   [2][]*replica.Floor // by table and shard
 
 	made    atomic.Uint64 // connections
 	subs    *subscriptions
@@ -94,12 +99,25 @@ func New(cfg Config) (*Broker, error) {
 	if b.listens, err = cfg.listen(); err != nil {
 		return nil, err
 	}
-	c := b.conns.ConnConfig
-	b.part = fmt.Sprintf("postgres (%s:%d/%s)", c.Host, c.Port, c.Database)
+	if b.copies, err = cfg.copies(); err != nil {
+		return nil, err
+	}
+	for table := range b.floors {
+		for range cfg.NumShards {
+			b.floors[table] = append(b.floors[table], new(replica.Floor))
+		}
+	}
+	b.part = "postgres (" + address(b.conns) + ")"
 	b.sql = newStatements(&b.sets)
 	b.lifetime, b.end = context.WithCancel(context.Background())
 	b.control = &control{b: b}
 	return b, nil
+}
+
+// address names a server and its database.
+func address(p *pgxpool.Config) string {
+	c := p.ConnConfig
+	return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database)
 }
 
 // Broker returns b, so that a program can set gyro.Config.Engine to it.
@@ -207,6 +225,9 @@ func (b *Broker) connect(ctx context.Context) (err error) {
 	if b.alone {
 		return nil
 	}
+	if err := b.connectReplicas(); err != nil {
+		return err
+	}
 	return b.probeHashes(ctx)
 }
 
@@ -220,7 +241,7 @@ func (b *Broker) begin(ctx context.Context) error {
 	b.feed = outbox.New(outbox.Config{
 		Interval: b.cfg.PollInterval, Batch: b.cfg.BatchSize, Timeout: b.cfg.Timeout, Connections: b.made.Load,
 		Listen: b.listens, Logger: b.cfg.Logger,
-	}, b.table(b.sets.Stream), b.table(b.sets.Map))
+	}, b.table(streamTable, b.sets.Stream), b.table(mapTable, b.sets.Map))
 	if err := b.feed.Begin(ctx, b.db); err != nil {
 		return err
 	}
@@ -236,6 +257,14 @@ func (b *Broker) within(ctx context.Context) (context.Context, context.CancelFun
 func (b *Broker) disconnect() {
 	b.connecting.Lock()
 	defer b.connecting.Unlock()
+	b.hangUp()
+}
+
+// hangUp closes all connections.
+func (b *Broker) hangUp() {
+	if b.replicas != nil {
+		b.replicas.Close()
+	}
 	if b.db != nil {
 		b.db.Close()
 	}
@@ -284,7 +313,7 @@ func (b *Broker) probeHashes(ctx context.Context) error {
 }
 
 // table describes an outbox to the feed.
-func (b *Broker) table(set *schema.Set) *outbox.Table {
+func (b *Broker) table(table int, set *schema.Set) *outbox.Table {
 	current := make([]row.Row, b.cfg.NumShards)
 	return &outbox.Table{
 		Name: set.Outbox, Notify: set.Notify, Shards: b.cfg.NumShards, Columns: row.Columns,
@@ -294,7 +323,11 @@ func (b *Broker) table(set *schema.Set) *outbox.Table {
 		},
 		Scan:    func(shard int, rows pgx.Rows, ahead ...any) error { return current[shard].Scan(rows, ahead...) },
 		Deliver: func(shard int) { b.deliver(shard, &current[shard]) },
-		Lost: func(shard int) {
+		Reached: func(shard int, id int64, created time.Time) {
+			b.floors[table][shard].Raise(replica.Mark{ID: id, Created: created})
+		},
+		Lost: func(shard int, id int64, created time.Time) {
+			b.floors[table][shard].Reset(replica.Mark{ID: id, Created: created})
 			b.handler.HandleLoss(func(ch string) bool { return !b.hashes || pghash.Shard(ch, b.cfg.NumShards) == shard })
 		},
 	}
@@ -358,7 +391,7 @@ func (b *Broker) Close(ctx context.Context) error {
 		}
 		b.control.stop()
 		b.background.Wait()
-		b.db.Close()
+		b.hangUp()
 	}()
 	select {
 	case <-freed:

@@ -44,6 +44,8 @@ const (
 	maxDays      = 10_000
 	maxLookahead = 60
 	minTimeout   = 100 * time.Millisecond
+	maxReplicas  = 16
+	maxPatience  = time.Second
 )
 
 // Config of the engine. DSN is needed. Nodes that share channels have the same NumShards, BinaryData and TablePrefix.
@@ -99,6 +101,11 @@ type Config struct {
 	ControlNumShards     int
 	ControlRetentionDays int
 
+	// Replicas are the DSNs of servers that replicate the primary, 16 at most. Each answers reads of histories and maps for
+	// some channels, if it has all that this node has seen of them; otherwise, and while it is away, the primary does. They
+	// get as many connections as the primary, when they are needed, and each question a quarter of Timeout, 1 s at most.
+	Replicas []string
+
 	// Timeout bounds every operation, at least 100 ms. Default 10 s.
 	Timeout time.Duration
 	// StartTimeout is how long Run tries again when PostgreSQL cannot be reached. Default 0: one attempt.
@@ -123,6 +130,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("postgres: TablePrefix is %q: lower-case letters, digits and underscores, at most %d", c.TablePrefix, maxPrefix)
 	case c.NotifyDSN != "" && !c.UseNotify:
 		return c, errors.New("postgres: NotifyDSN needs UseNotify")
+	case len(c.Replicas) > maxReplicas:
+		return c, fmt.Errorf("postgres: Replicas has %d elements, at most %d", len(c.Replicas), maxReplicas)
 	}
 	for _, n := range []struct {
 		name               string
@@ -165,11 +174,34 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// pool makes the configuration of the connections. Errors do not show the DSN, which may have a password.
-func (c *Config) pool() (*pgxpool.Config, error) {
-	p, err := pgxpool.ParseConfig(c.DSN)
+// pool makes the configuration of the connections.
+func (c *Config) pool() (*pgxpool.Config, error) { return c.poolOf("DSN", c.DSN) }
+
+// copies makes those of the replicas.
+func (c *Config) copies() (list []*pgxpool.Config, err error) {
+	for i, dsn := range c.Replicas {
+		name := fmt.Sprintf("Replicas[%d]", i)
+		if dsn == "" {
+			return nil, fmt.Errorf("postgres: %s is empty", name)
+		}
+		p, err := c.poolOf(name, dsn)
+		if err != nil {
+			return nil, err
+		}
+		p.ConnConfig.ConnectTimeout = min(p.ConnConfig.ConnectTimeout, c.patience())
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// patience is how long a replica may take.
+func (c *Config) patience() time.Duration { return min(c.Timeout/4, maxPatience) }
+
+// poolOf makes the configuration of the connections to a server. Errors do not show the DSN, which may have a password.
+func (c *Config) poolOf(name, dsn string) (*pgxpool.Config, error) {
+	p, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		return nil, errors.New("postgres: DSN does not parse")
+		return nil, fmt.Errorf("postgres: %s does not parse", name)
 	}
 	p.MaxConns = int32(c.PoolSize)
 	p.MinConns, p.MinIdleConns = 0, 0

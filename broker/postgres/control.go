@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -79,7 +80,7 @@ func (c *control) connect(ctx context.Context) error {
 			return rows.Scan(append(ahead, &data[shard])...)
 		},
 		Deliver: func(shard int) { c.handle(data[shard]) },
-		Lost:    func(int) {}, // control messages are sent again, or their senders hear nothing
+		Lost:    func(int, int64, time.Time) {}, // control messages are sent again, or their senders hear nothing
 	})
 	return c.feed.Begin(ctx, c.b.db)
 }

@@ -18,23 +18,30 @@ const readTries = 5
 // History implements broker.Broker. A channel is looked for among the streams and then among the maps. An unknown one gets
 // a row, so that its epoch stays. A position is rarely renewed: as long as the time that it has left is enough, it is not.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
-	if _, err := b.place(ctx, ch); err != nil {
+	shard, err := b.place(ctx, ch)
+	if err != nil {
 		return broker.History{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
 	ttl := micros(positiveOr(filter.MetaTTL, b.cfg.HistoryMetaTTL))
+	if h, ok := b.historyOfReplica(ctx, shard, ch, &filter, ttl); ok {
+		return h, nil
+	}
 	for range readTries {
-		stream, known, err := b.readStream(ctx, streamTable, ch, &filter, ttl)
-		if err != nil || stream.Top.Offset > 0 {
-			return stream, b.explain(err)
+		stream, err := readStream(ctx, b.primary(shard), streamTable, ch, &filter, ttl)
+		if err == nil && stream.renew {
+			_, err = b.db.Exec(ctx, b.sql.read[streamTable]["renew"], []string{ch}, ttl)
 		}
-		changes, isMap, err := b.readStream(ctx, mapTable, ch, &filter, ttl)
+		if err != nil || stream.Top.Offset > 0 {
+			return stream.History, b.explain(err)
+		}
+		changes, err := readStream(ctx, b.primary(shard), mapTable, ch, &filter, ttl) // the changes of a map say how long it lives
 		switch {
-		case err != nil || isMap:
-			return changes, b.explain(err)
-		case known:
-			return stream, nil
+		case err != nil || changes.known:
+			return changes.History, b.explain(err)
+		case stream.known:
+			return stream.History, nil
 		}
 		if err := b.createStreams(ctx, []string{ch}, ttl); err != nil {
 			return broker.History{}, b.explain(err)
@@ -43,40 +50,36 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return broker.History{}, b.explain(errUnsteady)
 }
 
-// readStream reads the stream of a channel in one of the tables. known is false if there is none.
-func (b *Broker) readStream(ctx context.Context, table int, ch string, f *broker.HistoryFilter, ttl int64) (h broker.History, known bool, err error) {
+// answer is what a table has about a channel.
+type answer struct {
+	broker.History
+	known bool
+	renew bool // the position lives for less than it should
+}
+
+// readStream reads the stream of a channel in one of the tables.
+func readStream(ctx context.Context, from source, table int, ch string, f *broker.HistoryFilter, ttl int64) (a answer, err error) {
 	name, args := readArgs(ch, f, ttl)
-	rows, err := b.db.Query(ctx, b.sql.read[table][name], args...)
-	if err != nil {
-		return h, false, err
-	}
-	defer rows.Close()
 	var offset int64
-	var renew bool
-	for rows.Next() {
-		known = true
+	err = from(ctx, table, name, args, func(rows pgx.Rows) error {
+		a.known = true
 		if name == "position" {
-			if err := rows.Scan(&offset, &h.Top.Epoch, &renew); err != nil {
-				return broker.History{}, false, err
-			}
-			continue
+			return rows.Scan(&offset, &a.Top.Epoch, &a.renew)
 		}
 		var r row.Row
-		if err := r.Scan(rows, &offset, &h.Top.Epoch, &renew); err != nil {
-			return broker.History{}, false, err
+		if err := r.Scan(rows, &offset, &a.Top.Epoch, &a.renew); err != nil {
+			return err
 		}
 		if r.Pub.Offset > 0 { // else there is no publication
-			h.Publications = append(h.Publications, &r.Pub)
+			a.Publications = append(a.Publications, &r.Pub)
 		}
+		return nil
+	})
+	if err != nil {
+		return answer{}, err
 	}
-	if err := rows.Err(); err != nil {
-		return broker.History{}, false, err
-	}
-	h.Top.Offset = uint64(offset)
-	if renew && table == streamTable { // the changes of a map say how long it lives
-		_, err = b.db.Exec(ctx, b.sql.read[table]["renew"], []string{ch}, ttl)
-	}
-	return h, known, err
+	a.Top.Offset = uint64(offset)
+	return a, nil
 }
 
 // readArgs returns the name of a statement of read.sql, and its arguments.
@@ -107,6 +110,9 @@ func (b *Broker) createStreams(ctx context.Context, channels []string, ttl int64
 		if _, err = b.db.Exec(ctx, b.sql.read[streamTable]["create"], channels, ttl); err == nil || !undone(err) {
 			break
 		}
+	}
+	if err == nil {
+		b.hold(ctx, streamTable, channels...)
 	}
 	return err
 }
@@ -205,5 +211,8 @@ func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
 	_, err := b.db.Exec(ctx, b.sql.remove, ch)
+	if err == nil {
+		b.hold(ctx, streamTable, ch)
+	}
 	return b.explain(err)
 }

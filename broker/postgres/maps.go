@@ -92,7 +92,7 @@ func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, o
 
 // writeMaps writes a batch to a shard and sets the results.
 func (b *Broker) writeMaps(shard int, batch []*changing) {
-	err := b.write(func(ctx context.Context) error { return b.changeEach(ctx, batch) })
+	err := b.write(func(ctx context.Context) error { return b.changeEach(ctx, shard, batch) })
 	if err != nil && len(batch) > 1 && isAboutData(err) {
 		for i := range batch {
 			b.writeMaps(shard, batch[i:i+1])
@@ -151,7 +151,7 @@ func (b *Broker) collectChanges(batch []*changing) (*mapColumns, error) {
 }
 
 // changeEach makes changes one by one, in one transaction.
-func (b *Broker) changeEach(ctx context.Context, batch []*changing) error {
+func (b *Broker) changeEach(ctx context.Context, shard int, batch []*changing) error {
 	c, err := b.collectChanges(batch)
 	if err != nil {
 		return err
@@ -160,12 +160,7 @@ func (b *Broker) changeEach(ctx context.Context, batch []*changing) error {
 		b.cfg.NumShards, c.channels, c.keys, c.ephemeral, c.keyTTLs, c.streamTTLs, c.sizes, c.metaTTLs, c.modes, c.expected, c.expectedEpochs,
 		c.versions, c.idempotentKeys, c.idempotentTTLs, c.deltas, c.refresh,
 	}
-	rows, err := b.db.Query(ctx, b.sql.changeEach, c.arrays.Keyed(c.arrays.Args(args), false)...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return b.do(ctx, mapTable, shard, b.sql.changeEach, c.arrays.Keyed(c.arrays.Args(args), false), func(rows pgx.Rows) error {
 		var item int
 		var offset int64
 		var epoch string
@@ -183,8 +178,8 @@ func (b *Broker) changeEach(ctx context.Context, batch []*changing) error {
 			e.key = &x.pub.Key
 			x.result.Current = e.publication()
 		}
-	}
-	return rows.Err()
+		return nil
+	})
 }
 
 // entry is a row of the state of a map.
@@ -216,7 +211,8 @@ func (e *entry) publication() *channel.Publication {
 // State implements broker.Maps. A page and its position are of one moment. Limit < 0 reads at most 100,000 entries at a
 // time.
 func (m maps) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
-	if _, err := m.b.place(ctx, ch); err != nil {
+	shard, err := m.b.place(ctx, ch)
+	if err != nil {
 		return channel.State{}, err
 	}
 	if row.CheckName(filter.Cursor) != nil || row.CheckName(filter.Key) != nil {
@@ -224,20 +220,25 @@ func (m maps) State(ctx context.Context, ch string, filter channel.StateFilter) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.b.cfg.Timeout)
 	defer cancel()
+	if state, ok := m.b.stateOfReplica(ctx, shard, ch, &filter); ok {
+		return state, nil
+	}
 	for range readTries {
-		state, known, err := m.read(ctx, ch, &filter)
+		state, known, err := readState(ctx, m.b.primary(shard), ch, &filter)
 		if err != nil || known {
 			return state, m.b.explain(err)
 		}
-		if _, err := m.b.db.Exec(ctx, m.b.sql.touch, ch, micros(m.b.cfg.HistoryMetaTTL)); err != nil && !undone(err) {
+		_, err = m.b.db.Exec(ctx, m.b.sql.touch, ch, micros(m.b.cfg.HistoryMetaTTL))
+		if err != nil && !undone(err) {
 			return channel.State{}, m.b.explain(err)
 		}
+		m.b.hold(ctx, mapTable, ch)
 	}
 	return channel.State{}, m.b.explain(errUnsteady)
 }
 
-// read reads a page. known is false if there is no such map.
-func (m maps) read(ctx context.Context, ch string, f *channel.StateFilter) (s channel.State, known bool, err error) {
+// readState reads a page. known is false if there is no such map.
+func readState(ctx context.Context, from source, ch string, f *channel.StateFilter) (s channel.State, known bool, err error) {
 	limit := f.Limit
 	if limit < 0 || limit > maxPage {
 		limit = maxPage
@@ -250,29 +251,27 @@ func (m maps) read(ctx context.Context, ch string, f *channel.StateFilter) (s ch
 	if f.Key != "" {
 		name, args = "entry", []any{ch, f.Key}
 	}
-	rows, err := m.b.db.Query(ctx, m.b.sql.read[mapTable][name], args...)
-	if err != nil {
-		return s, false, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = from(ctx, mapTable, name, args, func(rows pgx.Rows) error {
 		known = true
 		var e entry
 		var offset int64
 		if err := rows.Scan(append([]any{&offset, &s.Top.Epoch, &s.Count, &e.key}, e.targets()...)...); err != nil {
-			return channel.State{}, false, err
+			return err
 		}
 		s.Top.Offset = uint64(offset)
-		if e.key == nil {
-			continue
+		if e.key != nil {
+			s.Entries = append(s.Entries, e.publication())
 		}
-		s.Entries = append(s.Entries, e.publication())
+		return nil
+	})
+	if err != nil {
+		return channel.State{}, false, err
 	}
 	if f.Key == "" && limit > 0 && len(s.Entries) > limit {
 		s.Entries = s.Entries[:limit]
 		s.Cursor = s.Entries[limit-1].Key
 	}
-	return s, known, rows.Err()
+	return s, known, nil
 }
 
 // Clear implements broker.Maps.
@@ -283,7 +282,8 @@ func (m maps) Clear(ctx context.Context, ch string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.b.cfg.Timeout)
 	defer cancel()
-	if _, err := m.b.db.Exec(ctx, m.b.sql.clear, ch, m.b.cfg.NumShards); err != nil {
+	err = m.b.do(ctx, mapTable, shard, m.b.sql.clear, []any{ch, m.b.cfg.NumShards}, func(pgx.Rows) error { return nil })
+	if err != nil {
 		return m.b.explain(err)
 	}
 	m.b.wake(mapTable, shard)
@@ -319,7 +319,9 @@ func (b *Broker) expireDue(ctx context.Context) error {
 		for shard, channels := range due {
 			var removed int
 			err := b.write(func(ctx context.Context) error {
-				return b.db.QueryRow(ctx, b.sql.expireShard, channels, expireBatch, b.cfg.NumShards).Scan(&removed)
+				return b.do(ctx, mapTable, shard, b.sql.expireShard, []any{channels, expireBatch, b.cfg.NumShards}, func(rows pgx.Rows) error {
+					return rows.Scan(&removed)
+				})
 			})
 			if err != nil {
 				return err

@@ -196,9 +196,9 @@ func stamp(pub *channel.Publication, now time.Time) {
 func (b *Broker) writeStreams(shard int, batch []*publishing) {
 	err := b.write(func(ctx context.Context) error {
 		if batch[0].conditional() {
-			return b.putEach(ctx, batch)
+			return b.putEach(ctx, shard, batch)
 		}
-		return b.putMany(ctx, batch)
+		return b.putMany(ctx, shard, batch)
 	})
 	if err != nil && len(batch) > 1 && isAboutData(err) {
 		for i := range batch { // the others are not to blame
@@ -327,7 +327,7 @@ func (b *Broker) collect(batch []*publishing, share bool) (*common, error) {
 }
 
 // putMany publishes what needs no conditions, in one step.
-func (b *Broker) putMany(ctx context.Context, batch []*publishing) error {
+func (b *Broker) putMany(ctx context.Context, shard int, batch []*publishing) error {
 	share := len(batch) > 1 && batch[0].pub != nil
 	for _, p := range batch {
 		share = share && p.pub == batch[0].pub
@@ -338,22 +338,20 @@ func (b *Broker) putMany(ctx context.Context, batch []*publishing) error {
 	}
 	args := []any{b.cfg.NumShards, share, c.channels, c.kinds, c.sizes, c.ttls, c.metaTTLs, c.deltas}
 	args = c.arrays.Keyed(c.arrays.Args(args), true)
-	rows, err := b.db.Query(ctx, b.sql.publishMany, args...)
-	if err != nil {
-		return err
-	}
 	var item int
 	var offset int64
 	var epoch string
-	_, err = pgx.ForEachRow(rows, []any{&item, &offset, &epoch}, func() error {
+	return b.do(ctx, streamTable, shard, b.sql.publishMany, args, func(rows pgx.Rows) error {
+		if err := rows.Scan(&item, &offset, &epoch); err != nil {
+			return err
+		}
 		batch[item-1].result = broker.PublishResult{Position: channel.StreamPosition{Offset: uint64(offset), Epoch: epoch}}
 		return nil
 	})
-	return err
 }
 
 // putEach publishes one by one, in one transaction.
-func (b *Broker) putEach(ctx context.Context, batch []*publishing) error {
+func (b *Broker) putEach(ctx context.Context, shard int, batch []*publishing) error {
 	c, err := b.collect(batch, false)
 	if err != nil {
 		return err
@@ -365,15 +363,14 @@ func (b *Broker) putEach(ctx context.Context, batch []*publishing) error {
 	}
 	args := []any{b.cfg.NumShards, c.channels, c.sizes, c.ttls, c.metaTTLs, c.deltas, c.versions, c.keys, c.keyTTLs}
 	args = c.arrays.Keyed(c.arrays.Args(args), true)
-	rows, err := b.db.Query(ctx, b.sql.publishEach, args...)
-	if err != nil {
-		return err
-	}
 	var item int
 	var offset int64
 	var epoch string
 	var reason *string
-	_, err = pgx.ForEachRow(rows, []any{&item, &offset, &epoch, &reason}, func() error {
+	return b.do(ctx, streamTable, shard, b.sql.publishEach, args, func(rows pgx.Rows) error {
+		if err := rows.Scan(&item, &offset, &epoch, &reason); err != nil {
+			return err
+		}
 		result := broker.PublishResult{Position: channel.StreamPosition{Offset: uint64(offset), Epoch: epoch}}
 		if reason != nil {
 			result.Suppressed = broker.SuppressReason(*reason)
@@ -381,7 +378,6 @@ func (b *Broker) putEach(ctx context.Context, batch []*publishing) error {
 		batch[item-1].result = result
 		return nil
 	})
-	return err
 }
 
 func keyOrNil(key string) *string {

@@ -59,6 +59,9 @@ func (b *Broker) tidy(ctx context.Context) error {
 		}
 	}
 	b.trouble.Store(trouble)
+	if b.replicas != nil {
+		failures = append(failures, b.settle(ctx))
+	}
 	return errors.Join(failures...)
 }
 
@@ -91,9 +94,26 @@ func (b *Broker) metrics() []broker.Metric {
 		s := b.db.Stat()
 		rows, connections, waited = float64(b.feed.Rows()), float64(s.AcquiredConns()), s.AcquireDuration().Seconds()
 	}
-	return []broker.Metric{
+	list := []broker.Metric{
 		{Name: "rows_read_total", Help: "Rows that were read of streams and maps.", Counter: true, Value: rows},
 		{Name: "connections_used", Help: "Connections that are in use.", Value: connections},
 		{Name: "connection_wait_seconds_total", Help: "Time that statements have waited for a connection.", Counter: true, Value: waited},
+	}
+	return append(list, b.replicaMetrics()...)
+}
+
+// replicaMetrics are there if there are replicas.
+func (b *Broker) replicaMetrics() []broker.Metric {
+	if len(b.copies) == 0 {
+		return nil
+	}
+	var answers, repeats, failures uint64
+	if b.running(context.Background()) == nil {
+		answers, repeats, failures = b.replicas.Counts()
+	}
+	return []broker.Metric{
+		{Name: "replica_reads_total", Help: "Reads that replicas have answered.", Counter: true, Value: float64(answers)},
+		{Name: "replica_repeats_total", Help: "Reads of the primary because the answer of a replica was, or might have been, too old.", Counter: true, Value: float64(repeats)},
+		{Name: "replica_failures_total", Help: "Reads of the primary because a replica did not answer.", Counter: true, Value: float64(failures)},
 	}
 }

@@ -118,7 +118,7 @@ func (c *Catchup) StateFilter() channel.StateFilter {
 
 // HistoryFilter: see StateFilter.
 func (c *Catchup) HistoryFilter() channel.HistoryFilter {
-	return channel.HistoryFilter{Since: &channel.StreamPosition{Offset: c.since.Offset}, Limit: c.limit}
+	return channel.HistoryFilter{Since: new(c.since), Limit: c.limit}
 }
 
 // Page is what a client gets before it is live.

@@ -72,7 +72,7 @@ func (stream) Latest() bool    { return false }
 func (stream) Gapless() bool   { return true }
 
 func (stream) Query(r Request) channel.HistoryFilter {
-	return channel.HistoryFilter{Since: &channel.StreamPosition{Offset: r.Since.Offset}, Limit: r.Limit}
+	return channel.HistoryFilter{Since: new(r.Since), Limit: r.Limit}
 }
 
 func (stream) Resume(r Request, h channel.History) (Missed, bool) {
@@ -118,7 +118,7 @@ func (cache) Query(r Request) channel.HistoryFilter {
 	if r.Filter == nil {
 		r.Limit = 1
 	}
-	return channel.HistoryFilter{Reverse: true, Limit: r.Limit}
+	return channel.HistoryFilter{Reverse: true, Limit: r.Limit, AtLeast: r.Since}
 }
 
 func (cache) Resume(r Request, h channel.History) (Missed, bool) {

@@ -34,9 +34,17 @@ type Table struct {
 	Scan func(shard int, rows pgx.Rows, ahead ...any) error
 	// Deliver hands over the row that Scan has read. Shards deliver at the same time.
 	Deliver func(shard int)
-	// Lost is called when rows of a shard may have been passed over: the database lost rows that were delivered before.
-	Lost func(shard int)
+	// Reached is called before rows of a shard are handed over or passed over: id is the last of them. created is when that
+	// row was made, zero if that is not known yet; then there is another call with it. Nil: nobody wants to know.
+	Reached func(shard int, id int64, created time.Time)
+	// Lost is called when rows of a shard may have been passed over: the database lost rows that were delivered before. id
+	// and created are those of the newest row that is left, 0 if there is none.
+	Lost func(shard int, id int64, created time.Time)
 }
+
+// InOrder is a statement that has those behind it, in the same transaction, read rows in the order of an index. Without
+// statistics, which the partition of a day does not have at first, the planner would rather sort all rows that wait.
+const InOrder = "SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)"
 
 // worker reads a shard. Only its goroutine uses it, apart from the atomics.
 type worker struct {
@@ -57,9 +65,9 @@ func newWorker(f *Feed, t *Table, shard int) *worker {
 	w := &worker{feed: f, table: t, shard: shard, wake: make(chan struct{}, 1)}
 	// The limit is a constant for the planner.
 	page := fmt.Sprintf(`%s FROM %s x WHERE x.shard_id = $1 AND x.id > $2 ORDER BY x.id LIMIT %d`, "%s", t.Name, f.cfg.Batch)
-	w.plain = fmt.Sprintf("SELECT x.id, true, 0, x.created_at, "+page, t.Columns)
+	w.plain = fmt.Sprintf("SELECT x.id, true, 0, x.created_at, x.id, "+page, t.Columns)
 	// The last row of the page tells how far it goes. Its columns are not sent if it is not wanted.
-	w.filtered = fmt.Sprintf(`SELECT p.id, p.wanted, p.n, p.created_at, %s FROM (
+	w.filtered = fmt.Sprintf(`SELECT p.id, p.wanted, p.n, p.created_at, p.last, %s FROM (
 		SELECT y.*, (%s) AS wanted, max(y.id) OVER () AS last, count(*) OVER () AS n FROM (%s) y
 	) p LEFT JOIN LATERAL (SELECT p.*) x ON p.wanted WHERE p.wanted OR p.id = p.last ORDER BY p.id`,
 		t.Columns, replaceTable(t.Wanted), fmt.Sprintf("SELECT "+page, "x.*"))
@@ -73,9 +81,16 @@ func (w *worker) begin(ctx context.Context, db *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
+	w.reached(id, created)
 	w.cursor.Store(id)
 	w.created = created
 	return nil
+}
+
+func (w *worker) reached(id int64, created time.Time) {
+	if w.table.Reached != nil {
+		w.table.Reached(w.shard, id, created)
+	}
 }
 
 // newest returns the newest row of the shard, 0 if there is none.
@@ -93,11 +108,10 @@ func (w *worker) newest(ctx context.Context, db *pgxpool.Pool) (id int64, create
 	return id, created, err
 }
 
-// ordered has a statement read rows in the order of an index. Without statistics, which the partition of a day does not
-// have at first, the planner would rather sort all rows that wait.
+// ordered puts InOrder before a statement.
 func ordered(sql string, args ...any) *pgx.Batch {
 	var batch pgx.Batch
-	batch.Queue("SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)")
+	batch.Queue(InOrder)
 	batch.Queue(sql, args...)
 	return &batch
 }
@@ -162,6 +176,7 @@ func (w *worker) check(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		last, lastCreated := id, created
 		if id > w.cursor.Load() {
 			created = time.Time{} // the next row that is read counts
 		} else {
@@ -169,7 +184,7 @@ func (w *worker) check(ctx context.Context) error {
 		}
 		w.created = created
 		w.feed.cfg.Logger.Warn("postgres: the last row that was read is gone; if another server took over, others may be as well", "table", w.table.Name, "shard", w.shard)
-		w.table.Lost(w.shard)
+		w.table.Lost(w.shard, last, lastCreated)
 	}
 	w.checked = connections
 	return nil
@@ -208,24 +223,30 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 		return false, err
 	}
 	defer rows.Close()
-	var id int64
+	var id, last int64
 	var created time.Time
 	var wanted bool
 	var n, got int
 	for rows.Next() {
-		// The statement has seen what was committed before its first row came. Whatever is wanted later
-		// is about later rows.
-		if got == 0 && (!current() || w.feed.cfg.Connections() != w.checked) {
-			*again = true
-			return false, nil
-		}
-		if err := w.table.Scan(w.shard, rows, &id, &wanted, &n, &created); err != nil {
+		if err := w.table.Scan(w.shard, rows, &id, &wanted, &n, &created, &last); err != nil {
 			return false, fmt.Errorf("row %s of %s: %w", strconv.FormatInt(id, 10), w.table.Name, err)
+		}
+		if got == 0 {
+			if last > id { // rows that were not sent are passed over
+				w.reached(last, time.Time{})
+			}
+			// The statement has seen what was committed before its first row came. Whatever is wanted later
+			// is about later rows.
+			if !current() || w.feed.cfg.Connections() != w.checked {
+				*again = true
+				return false, nil
+			}
 		}
 		got++
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
+		w.reached(id, created)
 		if wanted {
 			w.table.Deliver(w.shard)
 		}

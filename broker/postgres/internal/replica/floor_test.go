@@ -1,0 +1,82 @@
+package replica
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+var when = time.Unix(1_700_000_000, 0)
+
+func mark(id int64) Mark { return Mark{id, when.Add(time.Duration(id))} }
+
+// expect checks which row a channel needs; 0: no row shows enough.
+func expect(t *testing.T, f *Floor, ch string, id int64) {
+	t.Helper()
+	m, ok := f.Of(ch)
+	if ok != (id > 0) || ok && m != mark(id) {
+		t.Errorf("%s needs %v, %v, want %d", ch, m, ok, id)
+	}
+}
+
+func TestFloor(t *testing.T) {
+	var f Floor
+	expect(t, &f, "a", 0)
+	f.Raise(mark(5))
+	f.Raise(mark(3))
+	expect(t, &f, "a", 5)
+	f.Raise(Mark{ID: 9}) // rows up to 9 are passed over
+	expect(t, &f, "a", 0)
+	f.Raise(mark(7))
+	expect(t, &f, "a", 0)
+	f.Raise(mark(9))
+	expect(t, &f, "a", 9)
+
+	f.Hold("a", 9)
+	f.Hold("a", 8) // of a read that was slower
+	expect(t, &f, "a", 0)
+	expect(t, &f, "b", 9)
+	f.Raise(mark(10))
+	expect(t, &f, "a", 10)
+
+	f.Blind()
+	expect(t, &f, "b", 0)
+	f.Raise(mark(11))
+	expect(t, &f, "b", 0)
+	f.Sees(11)
+	expect(t, &f, "b", 0)
+	f.Raise(mark(12))
+	expect(t, &f, "b", 12)
+	f.Blind()
+	f.Hold("a", 12)
+	expect(t, &f, "b", 0)
+	f.Raise(mark(13))
+	expect(t, &f, "a", 13)
+	expect(t, &f, "b", 13)
+
+	f.Reset(mark(2))
+	expect(t, &f, "b", 0)
+	f.Raise(mark(3))
+	expect(t, &f, "b", 3)
+}
+
+// TestFloorBound: so many channels are held together that the memory is bounded.
+func TestFloorBound(t *testing.T) {
+	var f Floor
+	f.Raise(mark(1))
+	for i := range 3 * maxHeld {
+		f.Hold(fmt.Sprint(i), int64(1+i/maxHeld))
+		expect(t, &f, fmt.Sprint(i), 0)
+		if len(f.held) > maxHeld {
+			t.Fatal(len(f.held))
+		}
+	}
+	expect(t, &f, "0", 0)
+	f.Raise(mark(4))
+	expect(t, &f, "0", 4)
+	expect(t, &f, fmt.Sprint(3*maxHeld-1), 4)
+	for i := range maxHeld { // those that count no more make room
+		f.Hold(fmt.Sprint("again", i), 4)
+	}
+	expect(t, &f, "0", 4)
+}

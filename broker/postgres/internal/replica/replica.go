@@ -1,0 +1,163 @@
+// Package replica reads from standbys, and decides whether what they say is new enough: a standby is behind the primary, by
+// milliseconds or by hours. It may be away, or a server of something else.
+package replica
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
+)
+
+// Pauses in which a server is not asked: after failures, and when it was behind several times in a row.
+const (
+	minFailed = time.Second
+	maxFailed = 30 * time.Second
+	patience  = 4 // answers in a row that may be too old
+	minBehind = 50 * time.Millisecond
+	maxBehind = time.Second
+)
+
+// Set are the servers of which each answers for some channels.
+type Set struct {
+	list []*Server
+	// Answers that counted, answers that did not, because they were or may have been too old, and questions without an answer.
+	answers, repeats, failures atomic.Uint64
+}
+
+// Server is one of them.
+type Server struct {
+	set  *Set
+	name string
+	pool *pgxpool.Pool
+	cfg  Config
+
+	until  atomic.Int64 // not asked before, ns of the Unix epoch
+	mu     sync.Mutex
+	failed time.Duration // the last pause; 0: it answers
+	behind int           // answers in a row that were too old
+	pause  time.Duration // the last pause because of them
+}
+
+// Config of a set.
+type Config struct {
+	// Timeout is how long a server may take.
+	Timeout time.Duration
+	Logger  *slog.Logger
+}
+
+// New returns a set that connects to its servers when they are asked. The caller calls Close.
+func New(ctx context.Context, cfg Config, names []string, pools []*pgxpool.Config) (*Set, error) {
+	s := &Set{}
+	for i, name := range names {
+		pool, err := pgxpool.NewWithConfig(ctx, pools[i])
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		s.list = append(s.list, &Server{set: s, name: name, pool: pool, cfg: cfg})
+	}
+	return s, nil
+}
+
+// Close closes all connections. It waits for questions under way.
+func (s *Set) Close() {
+	for _, r := range s.list {
+		r.pool.Close()
+	}
+}
+
+// Of returns the server of a channel, nil while that is not asked.
+func (s *Set) Of(ch string) *Server {
+	// The shard of the channel comes from the lower bits of the hash.
+	high, _ := bits.Mul32(pghash.Text(ch), uint32(len(s.list)))
+	r := s.list[high]
+	if time.Now().UnixNano() < r.until.Load() {
+		return nil
+	}
+	return r
+}
+
+// Counts returns how many answers counted, how many reads were repeated because the answer was or may have been too old, and
+// how many questions had no answer.
+func (s *Set) Counts() (answers, repeats, failures uint64) {
+	return s.answers.Load(), s.repeats.Load(), s.failures.Load()
+}
+
+// Answered counts an answer that the caller uses.
+func (s *Set) Answered() { s.answers.Add(1) }
+
+// Repeated counts an answer that the caller does not use, because it may be too old in spite of what Ask says.
+func (s *Set) Repeated() { s.repeats.Add(1) }
+
+// Ask asks the server about a channel of a shard, and tells whether the answer has all that f says.
+func (r *Server) Ask(ctx context.Context, ch string, f *Floor, q *Query) bool {
+	floor, ok := f.Of(ch)
+	if !ok {
+		r.set.Repeated()
+		return false
+	}
+	within, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	newest, err := q.Ask(within, r.pool, &floor)
+	switch {
+	case err == nil:
+		f.Raise(newest)
+		r.recovered()
+		return true
+	case errors.Is(err, errBehind):
+		r.set.Repeated()
+		r.late()
+	case ctx.Err() == nil:
+		r.set.failures.Add(1)
+		r.fail(err)
+	}
+	return false
+}
+
+// recovered ends the time of failures.
+func (r *Server) recovered() {
+	r.mu.Lock()
+	failed := r.failed
+	r.failed, r.behind, r.pause = 0, 0, 0
+	r.mu.Unlock()
+	if failed > 0 {
+		r.cfg.Logger.Info("postgres: the replica answers again", "replica", r.name)
+	}
+}
+
+// late has the server not be asked for a moment when it is behind again and again.
+func (r *Server) late() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.behind++; r.behind < patience {
+		return
+	}
+	r.behind = 0
+	r.pause = min(max(2*r.pause, minBehind), maxBehind)
+	r.rest(r.pause)
+}
+
+// fail has the server not be asked for a while, and logs the first failure. Those of questions that were asked before do
+// not count.
+func (r *Server) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Now().UnixNano() < r.until.Load() {
+		return
+	}
+	if r.failed == 0 {
+		r.cfg.Logger.Warn("postgres: the replica does not answer, the primary does in its place", "replica", r.name, "error", err)
+	}
+	r.failed = min(max(2*r.failed, minFailed), maxFailed)
+	r.rest(r.failed)
+}
+
+func (r *Server) rest(d time.Duration) { r.until.Store(time.Now().Add(d).UnixNano()) }

@@ -1,0 +1,226 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
+	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
+	"github.com/gyrohq/gyro/broker/postgres/internal/replica"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Who reads gets an answer of the primary, or one of a replica that has at least what this node has seen of the shard
+// before: in the outbox, in other answers, by writing. A floor per table and shard says what that is. So an answer is never older
+// than the one before, and all that came before a subscription is in the history, or comes live.
+
+// errOld says that a replica did not answer, or is behind.
+var errOld = errors.New("postgres: the replica does not have what this node has seen")
+
+// source reads about channels of a shard by a statement of read.sql.
+type source func(ctx context.Context, table int, name string, args []any, each func(pgx.Rows) error) error
+
+// connectReplicas makes the connections to replicas, which begin with the first question.
+func (b *Broker) connectReplicas() (err error) {
+	if len(b.copies) == 0 || b.replicas != nil {
+		return nil
+	}
+	var names []string
+	for _, c := range b.copies {
+		names = append(names, address(c))
+	}
+	b.replicas, err = replica.New(b.lifetime, replica.Config{Timeout: b.cfg.patience(), Logger: b.cfg.Logger}, names, b.copies)
+	return err
+}
+
+// primary returns the source that has everything.
+func (b *Broker) primary(shard int) source {
+	return func(ctx context.Context, table int, name string, args []any, each func(pgx.Rows) error) error {
+		return b.do(ctx, table, shard, b.sql.read[table][name], args, each)
+	}
+}
+
+// do executes a statement about channels of a shard on the primary. Replicas must have what it has seen or done, if it left a
+// row in the outbox, before they answer for one of these channels again.
+func (b *Broker) do(ctx context.Context, table, shard int, sql string, args []any, each func(pgx.Rows) error) error {
+	q := b.question(table, shard, sql, args, each)
+	if b.replicas == nil {
+		return q.Plain(ctx, b.db)
+	}
+	newest, err := q.Ask(ctx, b.db, nil)
+	if err == nil {
+		b.floors[table][shard].Raise(newest)
+	}
+	return err
+}
+
+func (b *Broker) question(table, shard int, sql string, args []any, each func(pgx.Rows) error) *replica.Query {
+	return &replica.Query{Table: b.outbox(table), Shard: shard, SQL: sql, Args: args, Each: each}
+}
+
+// replica returns the source of a channel that is not the primary, nil if there is none now. Its only error is errOld.
+func (b *Broker) replica(shard int, ch string) source {
+	if b.replicas == nil || !b.hashes || b.trouble.Load() != nil { // the shard of the channel may be another
+		return nil
+	}
+	of := b.replicas.Of(ch)
+	if of == nil {
+		return nil
+	}
+	return func(ctx context.Context, table int, name string, args []any, each func(pgx.Rows) error) error {
+		q := b.question(table, shard, b.sql.read[table][name], args, each)
+		if !of.Ask(ctx, ch, b.floors[table][shard], q) {
+			return errOld
+		}
+		return nil
+	}
+}
+
+func (b *Broker) outbox(table int) string {
+	if table == mapTable {
+		return b.sets.Map.Outbox
+	}
+	return b.sets.Stream.Outbox
+}
+
+// hold has the primary answer for channels of which something has just changed without a row in the outbox, until a replica is
+// known to have a later row of the shard.
+func (b *Broker) hold(ctx context.Context, table int, channels ...string) {
+	if b.replicas == nil {
+		return
+	}
+	newest, err := b.newest(ctx, table)
+	for _, ch := range channels {
+		shard := pghash.Shard(ch, b.cfg.NumShards)
+		if err != nil {
+			b.floors[table][shard].Blind()
+			continue
+		}
+		b.floors[table][shard].Hold(ch, newest[shard])
+	}
+}
+
+// newest returns the newest row of each shard of an outbox, 0 if there is none.
+func (b *Broker) newest(ctx context.Context, table int) (ids []int64, err error) {
+	var batch pgx.Batch
+	batch.Queue(outbox.InOrder)
+	batch.Queue(`SELECT s, coalesce((SELECT x.id FROM `+b.outbox(table)+` x WHERE x.shard_id = s ORDER BY x.id DESC LIMIT 1), 0)
+		FROM generate_series(0, $1::int - 1) s`, b.cfg.NumShards)
+	results := b.db.SendBatch(ctx, &batch)
+	defer func() { err = cmp.Or(err, results.Close()) }()
+	if _, err := results.Exec(); err != nil {
+		return nil, err
+	}
+	ids = make([]int64, b.cfg.NumShards)
+	rows, err := results.Query()
+	if err != nil {
+		return nil, err
+	}
+	var shard int
+	var id int64
+	_, err = pgx.ForEachRow(rows, []any{&shard, &id}, func() error {
+		ids[shard] = id
+		return nil
+	})
+	return ids, err
+}
+
+// settle has replicas answer again for shards whose newest row hold could not read.
+func (b *Broker) settle(ctx context.Context) error {
+	var failures []error
+	for table := range b.floors {
+		blind := slices.ContainsFunc(b.floors[table], (*replica.Floor).IsBlind)
+		if !blind {
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+		newest, err := b.newest(within, table)
+		cancel()
+		for shard, f := range b.floors[table] {
+			if err == nil && f.IsBlind() {
+				f.Sees(newest[shard])
+			}
+		}
+		failures = append(failures, err)
+	}
+	return errors.Join(failures...)
+}
+
+// soon is how far the clock of a replica may be wrong without consequence for a map that is about to end.
+const soon = time.Minute
+
+// historyOfReplica reads a stream from the replica of its channel. ok is false if that does not answer, or does not show that
+// the primary would say the same or a little more.
+func (b *Broker) historyOfReplica(ctx context.Context, shard int, ch string, f *broker.HistoryFilter, ttl int64) (h broker.History, ok bool) {
+	from := b.replica(shard, ch)
+	if from == nil {
+		return h, false
+	}
+	var a answer
+	var err error
+	if !b.floors[streamTable][shard].IsEmpty() { // else there are no streams that have begun, and nothing shows how new the replica is
+		a, err = readStream(ctx, from, streamTable, ch, f, ttl)
+	}
+	if err == nil && a.Top.Offset == 0 {
+		var m answer
+		if m, err = readStream(ctx, from, mapTable, ch, f, micros(soon)); m.known {
+			a = m
+		}
+	}
+	switch {
+	case err != nil:
+		return h, false
+	case !a.known || a.renew || !suffices(&a.History, f):
+		b.replicas.Repeated()
+		return h, false
+	}
+	b.replicas.Answered()
+	return a.History, true
+}
+
+// suffices tells whether what a replica says of a stream is as new as what the caller knows, and lacks nothing that the caller
+// asks for. Otherwise the primary has to say so.
+func suffices(h *broker.History, f *broker.HistoryFilter) bool {
+	switch {
+	case older(h.Top, f.AtLeast), f.Since != nil && older(h.Top, *f.Since):
+		return false
+	case f.Limit == 0:
+		return true
+	case f.Since == nil:
+		return len(h.Publications) > 0
+	case f.Reverse:
+		return len(h.Publications) > 0 && h.Publications[0].Offset+1 == f.Since.Offset
+	case len(h.Publications) > 0:
+		return h.Publications[0].Offset == f.Since.Offset+1
+	}
+	return h.Top.Offset == f.Since.Offset && h.Top.Offset > 0
+}
+
+// older tells whether a stream at the position top is not known to have come to that which the caller knows.
+func older(top, known channel.StreamPosition) bool {
+	return known.Epoch != "" && known.Epoch != top.Epoch || top.Offset < known.Offset
+}
+
+// stateOfReplica reads a page of a map from the replica of its channel. ok is false as that of historyOfReplica is.
+func (b *Broker) stateOfReplica(ctx context.Context, shard int, ch string, f *channel.StateFilter) (s channel.State, ok bool) {
+	from := b.replica(shard, ch)
+	if from == nil {
+		return s, false
+	}
+	s, known, err := readState(ctx, from, ch, f)
+	switch {
+	case err != nil:
+		return s, false
+	case !known || s.Count == 0 || f.Key != "" && len(s.Entries) == 0:
+		b.replicas.Repeated()
+		return channel.State{}, false
+	}
+	b.replicas.Answered()
+	return s, true
+}

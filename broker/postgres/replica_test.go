@@ -1,0 +1,347 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres"
+	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
+)
+
+// replicated is a database with a standby.
+type replicated struct {
+	*database
+	name    string
+	standby *postgrestest.Server
+	config  postgres.Config // of nodes that read from it
+}
+
+func newReplicated(t *testing.T) *replicated {
+	t.Helper()
+	d := newDatabase(t)
+	standby, err := shared.server.Standby()
+	must(t, err)
+	t.Cleanup(func() { standby.Stop() })
+	name := d.dsn[strings.LastIndex(d.dsn, "/")+1:]
+	return &replicated{d, name, standby, postgres.Config{PollInterval: 10 * time.Millisecond, Replicas: []string{standby.DSN(name)}}}
+}
+
+// pause has the standby stay as it is, with all that is committed now, and resume has it go on.
+func (r *replicated) pause() {
+	r.tb.Helper()
+	standby, err := pgx.Connect(r.tb.Context(), r.config.Replicas[0])
+	must(r.tb, err)
+	defer func() { must(r.tb, standby.Close(r.tb.Context())) }()
+	var end string
+	must(r.tb, r.connect().QueryRow(r.tb.Context(), "SELECT pg_current_wal_flush_lsn()::text").Scan(&end))
+	is := func(condition string, args ...any) func() bool {
+		return func() (ok bool) {
+			must(r.tb, standby.QueryRow(r.tb.Context(), "SELECT "+condition, args...).Scan(&ok))
+			return ok
+		}
+	}
+	wait.Until(r.tb, "the standby to catch up", is("pg_last_wal_replay_lsn() >= $1::text::pg_lsn", end))
+	r.do("SELECT pg_wal_replay_pause()")
+	wait.Until(r.tb, "the standby to pause", is("pg_is_wal_replay_paused()"))
+}
+
+func (r *replicated) resume() { r.do("SELECT pg_wal_replay_resume()") }
+
+func (r *replicated) do(sql string) {
+	r.tb.Helper()
+	must(r.tb, r.standby.Do(r.tb.Context(), r.name, sql))
+}
+
+// counts are the metrics of a broker about replicas.
+func counts(b *postgres.Broker) (answers, repeats, failures float64) {
+	for _, m := range b.Describe().Metrics() {
+		switch m.Name {
+		case "replica_reads_total":
+			answers = m.Value
+		case "replica_repeats_total":
+			repeats = m.Value
+		case "replica_failures_total":
+			failures = m.Value
+		}
+	}
+	return answers, repeats, failures
+}
+
+// byReplica reads until the standby answers.
+func byReplica(tb testing.TB, b *postgres.Broker, read func()) {
+	tb.Helper()
+	wait.Until(tb, "an answer of the replica", func() bool {
+		before, _, _ := counts(b)
+		read()
+		after, _, _ := counts(b)
+		return after > before
+	})
+}
+
+// byPrimary reads once, which the standby must not answer.
+func byPrimary(tb testing.TB, b *postgres.Broker, read func()) {
+	tb.Helper()
+	before, _, _ := counts(b)
+	read()
+	if after, _, _ := counts(b); after != before {
+		tb.Error("the replica has answered")
+	}
+}
+
+func texts(pubs []*channel.Publication) string {
+	var list []string
+	for _, p := range pubs {
+		list = append(list, fmt.Sprintf("%s@%d", p.Data, p.Offset))
+	}
+	return strings.Join(list, " ")
+}
+
+// reader reads one channel, and says what has to come.
+type reader struct {
+	tb testing.TB
+	b  *postgres.Broker
+	ch string
+}
+
+func (r reader) history(want string) broker.History {
+	r.tb.Helper()
+	h, err := r.b.History(r.tb.Context(), r.ch, broker.HistoryFilter{Limit: -1})
+	must(r.tb, err)
+	if got := texts(h.Publications); got != want {
+		r.tb.Errorf("the history of %s is %q, want %q", r.ch, got, want)
+	}
+	return h
+}
+
+func (r reader) state(want string) channel.State {
+	r.tb.Helper()
+	s, err := r.b.Describe().Maps.State(r.tb.Context(), r.ch, channel.StateFilter{Limit: -1})
+	must(r.tb, err)
+	if got := texts(s.Entries); got != want || s.Count != len(s.Entries) {
+		r.tb.Errorf("the state of %s is %q (%d), want %q", r.ch, got, s.Count, want)
+	}
+	return s
+}
+
+func publish(tb testing.TB, b *postgres.Broker, ch, data string) channel.StreamPosition {
+	tb.Helper()
+	r, err := b.Publish(tb.Context(), ch, &channel.Publication{Data: []byte(data)}, keep)
+	must(tb, err)
+	return r.Position
+}
+
+func change(tb testing.TB, b *postgres.Broker, ch, key, data string) {
+	tb.Helper()
+	_, err := b.Describe().Maps.Change(tb.Context(), ch, &channel.Publication{Key: key, Data: []byte(data)},
+		channel.MapOptions{StreamSize: 10, StreamTTL: time.Minute})
+	must(tb, err)
+}
+
+// TestReplicaStreams: the standby answers, and never with less than the node has written, received or read.
+func TestReplicaStreams(t *testing.T) {
+	r := newReplicated(t)
+	got := newEvents()
+	b := r.run(r.config, got)
+	must(t, b.Subscribe(t.Context(), "ch"))
+	ch := reader{t, b, "ch"}
+	publish(t, b, "ch", "1")
+	publish(t, b, "ch", "2")
+	ch.history("1@1 2@2") // whoever answers
+	byReplica(t, b, func() { ch.history("1@1 2@2") })
+
+	r.pause()
+	publish(t, b, "ch", "3") // by this node
+	byPrimary(t, b, func() { ch.history("1@1 2@2 3@3") })
+	r.exec("SELECT cf_stream_publish('ch', '4')") // by an application
+	got.want(t, "ch=1@1", "ch=2@2", "ch=3@3", "ch=4@4")
+	byPrimary(t, b, func() { ch.history("1@1 2@2 3@3 4@4") })
+	r.resume()
+	byReplica(t, b, func() { ch.history("1@1 2@2 3@3 4@4") })
+
+	// What leaves no row in the outbox.
+	r.pause()
+	must(t, b.RemoveHistory(t.Context(), "ch"))
+	byPrimary(t, b, func() { ch.history("") })
+	fresh := reader{t, b, "fresh"}
+	top := fresh.history("").Top
+	byPrimary(t, b, func() {
+		if again := fresh.history("").Top; again != top || top.Epoch == "" {
+			t.Errorf("%v after %v", again, top)
+		}
+	})
+	r.resume()
+	position := publish(t, b, "ch", "5")
+	byReplica(t, b, func() {
+		if h := ch.history("5@5"); h.Top != position {
+			t.Errorf("the top is %v, want %v", h.Top, position)
+		}
+	})
+}
+
+// TestReplicaPositions: a node that has not received anything knows what its callers know.
+func TestReplicaPositions(t *testing.T) {
+	r := newReplicated(t)
+	writer := r.run(postgres.Config{PollInterval: time.Hour}, newEvents())
+	old := publish(t, writer, "ch", "1")
+	r.config.PollInterval = time.Hour
+	b := r.run(r.config, newEvents())
+	ch := reader{t, b, "ch"}
+	byReplica(t, b, func() { ch.history("1@1") })
+	filters := func(top channel.StreamPosition) []broker.HistoryFilter {
+		return []broker.HistoryFilter{
+			{Since: &top}, {Since: &top, Limit: -1}, {AtLeast: top}, {AtLeast: top, Limit: 1, Reverse: true},
+			{AtLeast: channel.StreamPosition{Offset: 1, Epoch: "other"}}, {Since: &channel.StreamPosition{Epoch: "other"}, Limit: -1},
+		}
+	}
+	// What the primary says is the least from then on, so each filter needs a node that knows nothing.
+	var nodes []*postgres.Broker
+	for range filters(old) {
+		nodes = append(nodes, r.run(r.config, newEvents()))
+	}
+	r.pause()
+	top := publish(t, writer, "ch", "2")
+	for i, f := range filters(top) {
+		byPrimary(t, nodes[i], func() {
+			h, err := nodes[i].History(t.Context(), "ch", f)
+			must(t, err)
+			if h.Top != top {
+				t.Errorf("%+v: the top is %v, want %v", f, h.Top, top)
+			}
+		})
+	}
+	// This one knows of nothing newer. So its answer may be the old one, and positions are those of the primary.
+	byReplica(t, b, func() {
+			if got := ch.history("1@1"); got.Top != old {
+			t.Errorf("the top is %v, want %v", got.Top, old)
+		}
+	})
+	if p := b.Positions(t.Context(), []string{"ch"}); p[0].Err != nil || p[0].Top != top {
+		t.Errorf("%+v, want %v", p, top)
+	}
+}
+
+// TestReplicaMaps: as TestReplicaStreams, for maps.
+func TestReplicaMaps(t *testing.T) {
+	r := newReplicated(t)
+	got := newEvents()
+	b := r.run(r.config, got)
+	must(t, b.Subscribe(t.Context(), "m"))
+	m := reader{t, b, "m"}
+	change(t, b, "m", "a", "1")
+	byReplica(t, b, func() { m.state("1@1") })
+	byReplica(t, b, func() { m.history("1@1") })
+	r.pause()
+	change(t, b, "m", "b", "2")
+	byPrimary(t, b, func() { m.state("1@1 2@2") })
+	r.exec("SELECT cf_map_publish('m', 'c', '3')")
+	got.want(t, "m=1@1", "m=2@2", "m=3@3")
+	byPrimary(t, b, func() { m.state("1@1 2@2 3@3") })
+	byPrimary(t, b, func() { m.history("1@1 2@2 3@3") })
+	_, err := b.Describe().Maps.Change(t.Context(), "m", &channel.Publication{Key: "c", Removed: true}, channel.MapOptions{StreamSize: 10, StreamTTL: time.Minute})
+	must(t, err)
+	byPrimary(t, b, func() { m.state("1@1 2@2") })
+	r.resume()
+	byReplica(t, b, func() { m.state("1@1 2@2") })
+	r.pause()
+	must(t, b.Describe().Maps.Clear(t.Context(), "m"))
+	byPrimary(t, b, func() { m.state("") })
+	r.resume()
+}
+
+// TestReplicaAway: without the standby, the primary answers.
+func TestReplicaAway(t *testing.T) {
+	r := newReplicated(t)
+	other := newDatabase(t)
+	b := r.run(r.config, newEvents())
+	ch := reader{t, b, "ch"}
+	publish(t, b, "ch", "1")
+	byReplica(t, b, func() { ch.history("1@1") })
+	r.standby.Kill()
+	for i := range 20 {
+		ch.history("1@1")
+		if _, _, failures := counts(b); i == 19 && (failures < 1 || failures > 4) {
+			t.Errorf("the standby was asked in vain %v times", failures)
+		}
+	}
+	publish(t, b, "ch", "2")
+	ch.history("1@1 2@2")
+	must(t, r.standby.Restart())
+	byReplica(t, b, func() { ch.history("1@1 2@2") })
+
+	// Servers that are no replicas: one that is not there, one without tables, one with the tables of another cluster.
+	empty := newDatabase(t)
+	stranger := other.run(postgres.Config{}, newEvents())
+	publish(t, stranger, "ch", `"x"`)
+	for _, dsn := range []string{"postgres://u:hush@127.0.0.1:1/x", empty.dsn, other.dsn} {
+		cfg := r.config
+		cfg.Replicas = []string{dsn}
+		b := r.run(cfg, newEvents())
+		byPrimary(t, b, func() {
+			for range 10 {
+				reader{t, b, "ch"}.history("1@1 2@2")
+			}
+		})
+	}
+}
+
+// TestReplicaGap: what is published around a subscription is in the history that is read after it, or comes live, though the
+// standby is behind all the time.
+func TestReplicaGap(t *testing.T) {
+	r := newReplicated(t)
+	r.do("ALTER SYSTEM SET recovery_min_apply_delay = '4ms'")
+	r.do("SELECT pg_reload_conf()")
+	r.config.NumShards, r.config.BatchSize, r.config.PollInterval = 2, 7, 30*time.Millisecond
+	writer := r.run(postgres.Config{NumShards: 2, PollInterval: time.Hour}, newEvents())
+	const channels = 150
+	for i := range channels {
+		publish(t, writer, fmt.Sprint("ch", i), "0")
+	}
+	got := newEvents()
+	b := r.run(r.config, got)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 1; ctx.Err() == nil; n++ {
+			_, _ = writer.Publish(ctx, fmt.Sprint("ch", n%channels), &channel.Publication{Data: fmt.Append(nil, n)}, keep)
+		}
+	}()
+	tops := map[string]uint64{}
+	for i := range channels {
+		ch := fmt.Sprint("ch", i)
+		must(t, b.Subscribe(t.Context(), ch))
+		h, err := b.History(t.Context(), ch, broker.HistoryFilter{Limit: -1})
+		must(t, err)
+		tops[ch] = h.Top.Offset
+		time.Sleep(time.Duration(i%16) * time.Millisecond) // so that the standby is now behind and now is not
+	}
+	stop()
+	<-done
+	for i := range channels {
+		publish(t, writer, fmt.Sprint("ch", i), `"end"`)
+	}
+	for ended := 0; ended < channels; {
+		e := got.next(t)
+		if e.Pub.Offset > tops[e.ch] {
+			if tops[e.ch]++; e.Pub.Offset != tops[e.ch] {
+				t.Fatalf("%s comes after %d", e, tops[e.ch]-1)
+			}
+		}
+		if string(e.Pub.Data) == `"end"` {
+			ended++
+		}
+	}
+	answers, repeats, failures := counts(b)
+	if answers == 0 || repeats == 0 {
+		t.Errorf("%v answers of the standby, %v repeated, %v failures", answers, repeats, failures)
+	}
+	t.Logf("%v answers of the standby, %v repeated, %v failures", answers, repeats, failures)
+}
