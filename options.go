@@ -52,7 +52,8 @@ type (
 
 	// HistoryFilter selects a part of a stream by its fields, which
 	// "go doc github.com/gyrohq/gyro/channel.HistoryFilter" explains: Since a position, Limit,
-	// Reverse from the newest on; MetaTTL says how long the position outlives the publications.
+	// Reverse from the newest on; AtLeast is a position that the caller knows of; MetaTTL says how long
+	// the position outlives the publications.
 	HistoryFilter = channel.HistoryFilter
 )
 

@@ -96,7 +96,7 @@ type (
 	// "go doc github.com/gyrohq/gyro/channel.SuppressReason".
 	SuppressReason = channel.SuppressReason
 
-	// HistoryFilter selects a part of a stream: Since, Limit, Reverse and MetaTTL, which
+	// HistoryFilter selects a part of a stream: Since, AtLeast, Limit, Reverse and MetaTTL, which
 	// "go doc github.com/gyrohq/gyro/channel.HistoryFilter" explains.
 	HistoryFilter = channel.HistoryFilter
 

@@ -119,6 +119,11 @@ func TestValidateEngines(t *testing.T) {
 		{pg(`"outbox":{"poll_interval":"2h"}`), "broker.postgres.outbox.poll_interval: 2h"},
 		{pg(`"stream_retention":"-1s"`), "broker.postgres.stream_retention: -1s is not positive"},
 		{pg(`"io_timeout":"10ms"`), "broker.postgres.io_timeout: 10ms is not between 100ms and 1h0m0s"},
+		{pg(`"replica":{"dsn":[""]}`), ""}, // not in use
+		{pg(`"replica":{"enabled":true,"dsn":["y","z"]}`), ""},
+		{pg(`"replica":{"enabled":true}`), "broker.postgres.replica.dsn: is required by enabled"},
+		{pg(`"replica":{"enabled":true,"dsn":["y",""]}`), "broker.postgres.replica.dsn[1]: is empty"},
+		{pg(`"replica":{"enabled":true,"dsn":["y"` + strings.Repeat(`,"y"`, 16) + `]}`), "broker.postgres.replica.dsn: 17 elements are more than 16"},
 		{pg(`"start_timeout":"2h"`), "broker.postgres.start_timeout: 2h0m0s is more than 1h"},
 		{pg(`"tls":{"enabled":true,"cert_pem":"x"}`), "broker.postgres.tls: cert_pem, key_pem"},
 		{chat(onPostgres, `"history_size":1,"history_ttl":"169h"`), "(chat).history_ttl: 169h0m0s is longer than the broker of these channels keeps publications: partition_retention_days is 7"},

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/postgres"
@@ -12,7 +13,7 @@ import (
 // sharesPostgres tells whether the default broker and that of maps are the same tables of PostgreSQL.
 func (m *maker) sharesPostgres() bool {
 	b, maps := &m.cfg.Broker, &m.cfg.MapBroker
-	return b.Enabled && b.Type == engines.TypePostgres && maps.Type == engines.TypePostgres && b.Postgres == maps.Postgres.Postgres
+	return b.Enabled && b.Type == engines.TypePostgres && maps.Type == engines.TypePostgres && reflect.DeepEqual(b.Postgres, maps.Postgres.Postgres)
 }
 
 // postgres makes the broker of a section.
@@ -26,6 +27,9 @@ func (m *maker) postgres(key string, c *engines.Postgres, edit ...func(*postgres
 	of.HistoryMetaTTL, of.IdempotentResultTTL = cmp.Or(m.cfg.Channel.HistoryMetaTTL, c.StreamRetention), c.IdempotentResultTTL
 	of.CleanupInterval, of.MapExpiryInterval = c.CleanupInterval, m.cfg.MapBroker.Postgres.TTLCheckInterval
 	of.PartitionLookaheadDays, of.PartitionRetentionDays = c.PartitionLookaheadDays, c.PartitionRetentionDays
+	if c.Replica.Enabled {
+		of.Replicas = c.Replica.DSN
+	}
 	for _, f := range edit {
 		f(&of)
 	}

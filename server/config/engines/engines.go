@@ -128,7 +128,7 @@ type NATS struct {
 // PostgresServer is a connection to PostgreSQL.
 type PostgresServer struct {
 	DSN            string        `key:"dsn" opt:"secret" doc:"URL, or list of key=value, of the primary; required."`
-	TLS            material.TLS  `key:"tls" doc:"Replaces what dsn says of TLS, also for notify_dsn."`
+	TLS            material.TLS  `key:"tls" doc:"Replaces what dsn says of TLS, also for notify_dsn and replicas."`
 	TablePrefix    string        `key:"table_prefix" def:"cf" doc:"What the names of tables and functions begin with: lower-case letters, digits and underscores, at most 20."`
 	UseNotify      bool          `key:"use_notify" doc:"Wake up by LISTEN/NOTIFY."`
 	NotifyDSN      string        `key:"notify_dsn" opt:"secret" doc:"Direct DSN for LISTEN, which poolers such as PgBouncer in transaction mode cannot carry; by default dsn. Needs use_notify."`
@@ -150,6 +150,10 @@ type Postgres struct {
 		PollInterval time.Duration `key:"poll_interval" def:"100ms" doc:"How often a node looks for what others have published; at most 1h."`
 		BatchSize    int           `key:"batch_size" def:"1000" min:"0" max:"100000" doc:"Rows that are read at a time; 0 for the default."`
 	} `key:"outbox"`
+	Replica struct {
+		Enabled bool     `key:"enabled" doc:"Standbys may answer reads of history and of maps."`
+		DSN     []string `key:"dsn" opt:"secret" doc:"URL, or list of key=value, of each standby, 16 at most; required when enabled. Each has its share of the channels; what a standby lacks, or does not answer, the primary answers."`
+	} `key:"replica"`
 	PartitionLookaheadDays int `key:"partition_lookahead_days" def:"2" min:"0" max:"60" doc:"For how many further days there are partitions; 0 for the default."`
 	PartitionRetentionDays int `key:"partition_retention_days" def:"7" min:"-1" max:"10000" doc:"Days for which publications are kept; history_ttl must not be longer. 0 for 7, -1 for ever."`
 }

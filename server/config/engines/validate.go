@@ -2,6 +2,7 @@ package engines
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"time"
 
@@ -19,6 +20,7 @@ const (
 	maxPostgresCleanup = 24 * time.Hour
 	minPostgresTimeout = 100 * time.Millisecond
 	maxTablePrefix     = 20
+	maxReplicas        = 16
 )
 
 var tablePrefix = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
@@ -130,8 +132,26 @@ func (b *Postgres) Check(p *problem.List, key string) {
 	checkPoolSize(p, key, b.PoolSize)
 	p.Between(key+".cleanup_interval", b.CleanupInterval, minPostgresPeriod, maxPostgresCleanup)
 	p.Between(key+".outbox.poll_interval", b.Outbox.PollInterval, minPostgresPeriod, maxPostgresPeriod)
+	b.checkReplica(p, key+".replica")
 	p.Positive(key+".idempotent_result_ttl", b.IdempotentResultTTL)
 	p.Positive(key+".stream_retention", b.StreamRetention)
+}
+
+func (b *Postgres) checkReplica(p *problem.List, key string) {
+	if !b.Replica.Enabled {
+		return
+	}
+	key += ".dsn"
+	if n := len(b.Replica.DSN); n == 0 {
+		p.Add(key, "is required by enabled")
+	} else if n > maxReplicas {
+		p.Add(key, "%d elements are more than %d", n, maxReplicas)
+	}
+	for i, dsn := range b.Replica.DSN {
+		if dsn == "" {
+			p.Add(fmt.Sprintf("%s[%d]", key, i), "is empty")
+		}
+	}
 }
 
 // Check checks the broker.

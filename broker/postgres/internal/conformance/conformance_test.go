@@ -20,16 +20,17 @@ import (
 const unit = 600 * time.Millisecond
 
 // ways to have rows delivered.
-func ways(dsn string) map[string]postgres.Config {
+func ways(t *testing.T, dsn string) map[string]postgres.Config {
 	return map[string]postgres.Config{
 		"polling":       {DSN: dsn, BinaryData: true, PollInterval: 10 * time.Millisecond, TablePrefix: "poll"},
 		"notifications": {DSN: dsn, BinaryData: true, UseNotify: true, TablePrefix: "notify", NumShards: 3, BatchSize: 7},
+		"replica":       {DSN: dsn, BinaryData: true, PollInterval: 10 * time.Millisecond, TablePrefix: "copied", NumShards: 2, Replicas: []string{standby(t, dsn)}},
 	}
 }
 
 func TestStreams(t *testing.T) {
 	dsn := newDatabase(t)
-	for name, cfg := range ways(dsn) {
+	for name, cfg := range ways(t, dsn) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			make := func(t testing.TB) broker.Broker { return newBroker(t, cfg) }
@@ -42,7 +43,7 @@ func TestStreams(t *testing.T) {
 
 func TestMaps(t *testing.T) {
 	dsn := newDatabase(t)
-	for name, cfg := range ways(dsn) {
+	for name, cfg := range ways(t, dsn) {
 		cfg.MapExpiryInterval = unit / 6
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +83,7 @@ func (c *controlled) Close(ctx context.Context) error {
 // TestController: control messages of nodes with other brokers.
 func TestController(t *testing.T) {
 	dsn := newDatabase(t)
-	for name, cfg := range ways(dsn) {
+	for name, cfg := range ways(t, dsn) {
 		cfg.ControlNumShards = cfg.NumShards
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

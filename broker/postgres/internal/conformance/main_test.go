@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -16,6 +17,9 @@ var shared struct {
 	once   sync.Once
 	server *postgrestest.Server
 	err    error
+
+	standbyOnce sync.Once
+	standby     *postgrestest.Server
 }
 
 // TestMain lets the parallel tests, which mostly wait for times to live, be many.
@@ -25,6 +29,9 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
+	if shared.standby != nil {
+		shared.standby.Stop()
+	}
 	if shared.server != nil {
 		shared.server.Stop()
 	}
@@ -42,6 +49,18 @@ func newDatabase(tb testing.TB) string {
 		tb.Fatal(shared.err)
 	}
 	return databaseOf(tb, shared.server)
+}
+
+// standby returns the DSN of a database of newDatabase at a standby.
+func standby(tb testing.TB, dsn string) string {
+	tb.Helper()
+	var err error
+	shared.standbyOnce.Do(func() { shared.standby, err = shared.server.Standby() })
+	must(tb, err)
+	if shared.standby == nil {
+		tb.Fatal("there is no standby")
+	}
+	return shared.standby.DSN(dsn[strings.LastIndex(dsn, "/")+1:])
 }
 
 func databaseOf(tb testing.TB, server *postgrestest.Server) string {
