@@ -32,6 +32,7 @@ type Broker struct {
 	part    string // for operators
 	conns   *pgxpool.Config
 	listens *pgx.ConnConfig
+	leads   *pgx.ConnConfig
 	copies  []*pgxpool.Config // replicas
 	control *control
 	alone   bool // there is nothing but control
@@ -57,6 +58,8 @@ type Broker struct {
 
 	replicas *replica.Set        // nil: none
 	floors   [2][]*replica.Floor // by table and shard
+
+	fanoutEnds sync.Once
 
 	made    atomic.Uint64 // connections
 	subs    *subscriptions
@@ -97,6 +100,9 @@ func New(cfg Config) (*Broker, error) {
 		return nil
 	}
 	if b.listens, err = cfg.listen(); err != nil {
+		return nil, err
+	}
+	if b.leads, err = cfg.lead(); err != nil {
 		return nil, err
 	}
 	if b.copies, err = cfg.copies(); err != nil {
@@ -164,6 +170,9 @@ func (b *Broker) Run(h broker.EventHandler) error {
 	if err == nil {
 		err = b.explain(b.persist(context.Background(), b.begin))
 	}
+	if err == nil {
+		err = b.explain(b.runFanout())
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil && b.state == stateClosed {
@@ -172,6 +181,7 @@ func (b *Broker) Run(h broker.EventHandler) error {
 	if err != nil {
 		b.state = stateClosed
 		b.end()
+		_ = b.closeFanout(context.Background())
 		b.disconnect()
 		return err
 	}
@@ -240,7 +250,7 @@ func (b *Broker) begin(ctx context.Context) error {
 	}
 	b.feed = outbox.New(outbox.Config{
 		Interval: b.cfg.PollInterval, Batch: b.cfg.BatchSize, Timeout: b.cfg.Timeout, Connections: b.made.Load,
-		Listen: b.listens, Logger: b.cfg.Logger,
+		Listen: b.listens, Fanout: b.fanout(), Logger: b.cfg.Logger,
 	}, b.table(streamTable, b.sets.Stream), b.table(mapTable, b.sets.Map))
 	if err := b.feed.Begin(ctx, b.db); err != nil {
 		return err
@@ -323,6 +333,8 @@ func (b *Broker) table(table int, set *schema.Set) *outbox.Table {
 		},
 		Scan:    func(shard int, rows pgx.Rows, ahead ...any) error { return current[shard].Scan(rows, ahead...) },
 		Deliver: func(shard int) { b.deliver(shard, &current[shard]) },
+		Encode:  func(shard int, dst []byte) []byte { return current[shard].Append(dst) },
+		Decode:  func(shard int, data []byte) error { return current[shard].Decode(data) },
 		Reached: func(shard int, id int64, created time.Time) {
 			b.floors[table][shard].Raise(replica.Mark{ID: id, Created: created})
 		},
@@ -380,7 +392,7 @@ func (b *Broker) Close(ctx context.Context) error {
 		if before != stateClosed {
 			b.disconnect()
 		}
-		return nil
+		return b.closeFanout(ctx)
 	}
 	freed := make(chan struct{})
 	go func() {
@@ -390,6 +402,7 @@ func (b *Broker) Close(ctx context.Context) error {
 			b.changes[shard].Close()
 		}
 		b.control.stop()
+		_ = b.closeFanout(ctx)
 		b.background.Wait()
 		b.hangUp()
 	}()

@@ -33,6 +33,7 @@ const (
 	DefaultControlPollInterval = 50 * time.Millisecond
 	DefaultControlNumShards    = 1
 	DefaultControlRetention    = 1
+	DefaultFanoutInterval      = 5 * time.Second
 
 	minPoolSize  = 2
 	maxPoolSize  = 10_000
@@ -106,6 +107,15 @@ type Config struct {
 	// get as many connections as the primary, when they are needed, and each question a quarter of Timeout, 1 s at most.
 	Replicas []string
 
+	// Fanout has one node read each shard, and send all others what it has read, so that the database has as many readers as
+	// shards instead of as many as nodes times shards. Control messages are not part of it. Nil: each node reads all. Nodes
+	// that do without and nodes that do not can be together. The broker closes it.
+	Fanout Fanout
+	// FanoutName tells fan-outs of the same tables apart: nodes with the same name reach each other by their Fanout.
+	FanoutName string
+	// FanoutInterval is how long it may remain unnoticed that the last message is missing, from 10 ms to 1 hour. Default 5 s.
+	FanoutInterval time.Duration
+
 	// Timeout bounds every operation, at least 100 ms. Default 10 s.
 	Timeout time.Duration
 	// StartTimeout is how long Run tries again when PostgreSQL cannot be reached. Default 0: one attempt.
@@ -161,6 +171,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"ControlPollInterval", &c.ControlPollInterval, DefaultControlPollInterval, minInterval, maxInterval},
 		{"CleanupInterval", &c.CleanupInterval, DefaultCleanupInterval, minInterval, 24 * time.Hour},
 		{"MapExpiryInterval", &c.MapExpiryInterval, DefaultMapExpiryInterval, minInterval, maxInterval},
+		{"FanoutInterval", &c.FanoutInterval, DefaultFanoutInterval, 10 * minInterval, maxInterval},
 		{"HistoryMetaTTL", &c.HistoryMetaTTL, DefaultHistoryMetaTTL, time.Millisecond, forEver},
 		{"IdempotentResultTTL", &c.IdempotentResultTTL, DefaultIdempotentResultTTL, time.Millisecond, forEver},
 		{"Timeout", &c.Timeout, DefaultTimeout, minTimeout, maxInterval},

@@ -31,6 +31,7 @@ func TestConfig(t *testing.T) {
 		"Replicas has 17":        func(c *Config) { c.Replicas = make([]string, 17) },
 		"Replicas[1] is empty":   func(c *Config) { c.Replicas = []string{"host=h", ""} },
 		"Replicas[0] does not":   func(c *Config) { c.Replicas = []string{"postgres://u:hush@h:port/x"} },
+		"FanoutInterval":         func(c *Config) { c.FanoutInterval = time.Millisecond },
 		"HistoryMetaTTL":         func(c *Config) { c.HistoryMetaTTL = -1 },
 		"IdempotentResultTTL":    func(c *Config) { c.IdempotentResultTTL = -1 },
 		"Timeout":                func(c *Config) { c.Timeout = time.Millisecond },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
@@ -90,7 +91,8 @@ func (b *Broker) Health() []broker.Health {
 // metrics is Traits.Metrics. All are 0 unless the broker runs.
 func (b *Broker) metrics() []broker.Metric {
 	var rows, connections, waited float64
-	if b.running(context.Background()) == nil {
+	running := b.running(context.Background()) == nil
+	if running {
 		s := b.db.Stat()
 		rows, connections, waited = float64(b.feed.Rows()), float64(s.AcquiredConns()), s.AcquireDuration().Seconds()
 	}
@@ -99,16 +101,16 @@ func (b *Broker) metrics() []broker.Metric {
 		{Name: "connections_used", Help: "Connections that are in use.", Value: connections},
 		{Name: "connection_wait_seconds_total", Help: "Time that statements have waited for a connection.", Counter: true, Value: waited},
 	}
-	return append(list, b.replicaMetrics()...)
+	return slices.Concat(list, b.replicaMetrics(running), b.fanoutMetrics(running))
 }
 
 // replicaMetrics are there if there are replicas.
-func (b *Broker) replicaMetrics() []broker.Metric {
+func (b *Broker) replicaMetrics(running bool) []broker.Metric {
 	if len(b.copies) == 0 {
 		return nil
 	}
 	var answers, repeats, failures uint64
-	if b.running(context.Background()) == nil {
+	if running {
 		answers, repeats, failures = b.replicas.Counts()
 	}
 	return []broker.Metric{

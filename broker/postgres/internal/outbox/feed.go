@@ -25,6 +25,8 @@ type Config struct {
 	Connections func() uint64
 	// Listen is the connection for notifications; nil: none.
 	Listen *pgx.ConnConfig
+	// Fanout has nodes send each other what they read; nil: each reads everything. All tables have as many shards then.
+	Fanout *Fanout
 	Logger *slog.Logger
 }
 
@@ -36,6 +38,9 @@ type Feed struct {
 	workers [][]*worker // by table and shard
 	peek    string
 	kick    chan struct{} // has the feed look at the tables now
+
+	alone   atomic.Bool // the fan-out is down
+	traffic traffic
 
 	rows    atomic.Uint64
 	delay   atomic.Int64 // of the last look
@@ -50,7 +55,7 @@ func New(cfg Config, tables ...*Table) *Feed {
 	for i, t := range tables {
 		workers := make([]*worker, t.Shards)
 		for shard := range workers {
-			workers[shard] = newWorker(f, t, shard)
+			workers[shard] = newWorker(f, i, t, shard)
 		}
 		f.workers = append(f.workers, workers)
 		// A scalar subquery, so that it is one step in an index, whatever the planner thinks of the table.
@@ -83,7 +88,14 @@ func (f *Feed) Run(ctx context.Context) {
 	for _, workers := range f.workers {
 		for _, w := range workers {
 			group.Go(func() { w.run(ctx) })
+			if f.cfg.Fanout != nil {
+				group.Go(func() { w.send(ctx) })
+			}
 		}
+	}
+	if f.cfg.Fanout != nil {
+		group.Go(func() { f.lead(ctx) })
+		group.Go(func() { f.guard(ctx) })
 	}
 	if f.cfg.Listen != nil {
 		group.Go(func() { f.listen(ctx) })
@@ -92,8 +104,13 @@ func (f *Feed) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// Wake has a shard of a table read at once, because a row of it was committed.
-func (f *Feed) Wake(table, shard int) { f.workers[table][shard].signal() }
+// Wake has a shard of a table read at once, because a row of it was committed. If another node reads it for all, that has to
+// find it.
+func (f *Feed) Wake(table, shard int) {
+	if w := f.workers[table][shard]; w.reads() {
+		w.signal()
+	}
+}
 
 // Look has the feed look at all shards at once.
 func (f *Feed) Look() {
@@ -139,13 +156,23 @@ func (f *Feed) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
 	begin := time.Now()
+	if x := f.cfg.Fanout; x != nil {
+		f.alone.Store(x.Down())
+	}
 	var args []any
+	some := false
 	for _, workers := range f.workers {
-		shards, ids := make([]int32, len(workers)), make([]int64, len(workers))
+		shards, ids := make([]int32, 0, len(workers)), make([]int64, 0, len(workers))
 		for i, w := range workers {
-			shards[i], ids[i] = int32(i), w.cursor.Load()
+			if w.reads() {
+				shards, ids = append(shards, int32(i)), append(ids, w.cursor.Load())
+				some = true
+			}
 		}
 		args = append(args, shards, ids)
+	}
+	if !some {
+		return nil
 	}
 	rows, err := f.db.Query(ctx, f.peek, args...)
 	if err != nil {

@@ -34,6 +34,10 @@ type Table struct {
 	Scan func(shard int, rows pgx.Rows, ahead ...any) error
 	// Deliver hands over the row that Scan has read. Shards deliver at the same time.
 	Deliver func(shard int)
+	// Encode appends the row that Scan has read, and Decode keeps an encoded one until Deliver hands it over. Only a Fanout
+	// needs them.
+	Encode func(shard int, dst []byte) []byte
+	Decode func(shard int, data []byte) error
 	// Reached is called before rows of a shard are handed over or passed over: id is the last of them. created is when that
 	// row was made, zero if that is not known yet; then there is another call with it. Nil: nobody wants to know.
 	Reached func(shard int, id int64, created time.Time)
@@ -50,6 +54,7 @@ const InOrder = "SELECT set_config('enable_bitmapscan', 'off', true), set_config
 type worker struct {
 	feed  *Feed
 	table *Table
+	index int // of the table
 	shard int
 	wake  chan struct{}
 
@@ -59,10 +64,21 @@ type worker struct {
 	failure atomic.Pointer[string]
 
 	plain, filtered string // statements
+
+	// With a Fanout:
+	led     atomic.Bool // this node reads for all
+	doubt   atomic.Bool // whether the server has the last row, in spite of checked
+	inbox   chan []byte // messages of others; nil without a Fanout
+	sending chan []byte
+	message message
+	row     []byte // scratch
 }
 
-func newWorker(f *Feed, t *Table, shard int) *worker {
-	w := &worker{feed: f, table: t, shard: shard, wake: make(chan struct{}, 1)}
+func newWorker(f *Feed, index int, t *Table, shard int) *worker {
+	w := &worker{feed: f, table: t, index: index, shard: shard, wake: make(chan struct{}, 1)}
+	if f.cfg.Fanout != nil {
+		w.inbox, w.sending = make(chan []byte, maxReceived), make(chan []byte, maxSending)
+	}
 	// The limit is a constant for the planner.
 	page := fmt.Sprintf(`%s FROM %s x WHERE x.shard_id = $1 AND x.id > $2 ORDER BY x.id LIMIT %d`, "%s", t.Name, f.cfg.Batch)
 	w.plain = fmt.Sprintf("SELECT x.id, true, 0, x.created_at, x.id, "+page, t.Columns)
@@ -135,12 +151,24 @@ func (w *worker) run(ctx context.Context) {
 		}
 		pause = minPause
 		w.recovered()
-		if more {
-			continue
+		if !more {
+			w.await(ctx)
 		}
+	}
+}
+
+// await returns when the database has to be read. Until then it delivers what others have read.
+func (w *worker) await(ctx context.Context) {
+	for {
 		select {
 		case <-w.wake:
+			return
+		case m := <-w.inbox:
+			if !w.apply(m) {
+				return
+			}
 		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -158,14 +186,20 @@ func (w *worker) recovered() {
 	}
 }
 
-// check makes sure, if there are new connections, that the server still has the last row that was read. If it does not, its
+// check makes sure, if there are new connections or doubts, that the server still has the last row that was read. If it does not, its
 // data went back (a standby that was behind has become the primary), and ids come again.
-func (w *worker) check(ctx context.Context) error {
+func (w *worker) check(ctx context.Context) (err error) {
 	connections := w.feed.cfg.Connections()
-	if connections == w.checked || w.created.IsZero() {
+	doubt := w.doubt.Swap(false)
+	if connections == w.checked && !doubt || w.created.IsZero() {
 		w.checked = connections
 		return nil
 	}
+	defer func() {
+		if err != nil {
+			w.doubt.Store(true)
+		}
+	}()
 	var there bool
 	sql := "SELECT EXISTS (SELECT FROM " + w.table.Name + " WHERE shard_id = $1 AND id = $2 AND created_at = $3)"
 	if err := w.feed.db.QueryRow(ctx, sql, w.shard, w.cursor.Load(), w.created).Scan(&there); err != nil {
@@ -198,7 +232,7 @@ func (w *worker) read(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 		arg, all, current := w.table.Want(w.shard)
-		if try > 0 || all { // rather all rows than again and again
+		if try > 0 || all || w.led.Load() { // rather all rows than again and again
 			more, err = w.page(ctx, w.plain, nil, func() bool { return true }, &again)
 		} else {
 			more, err = w.page(ctx, w.filtered, []any{arg}, current, &again)
@@ -223,6 +257,11 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 		return false, err
 	}
 	defer rows.Close()
+	lead := w.led.Load() && sql == w.plain
+	if lead {
+		w.message.begin(w.cursor.Load(), w.created)
+		defer w.flush()
+	}
 	var id, last int64
 	var created time.Time
 	var wanted bool
@@ -252,6 +291,9 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 		}
 		w.cursor.Store(id)
 		w.created = created
+		if lead {
+			w.gather(id, created)
+		}
 	}
 	w.feed.rows.Add(uint64(got))
 	return max(n, got) == w.feed.cfg.Batch, rows.Err()

@@ -1,0 +1,169 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
+	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Fanout carries messages from one node to all, itself included. Messages may get lost, come late, twice or in another order:
+// then nodes read the database. FanoutOver makes one of a broker.
+type Fanout interface {
+	// Run begins. receive gets the messages of each topic and may keep them; several calls may be under way. lost is called
+	// when messages may have got lost; neither blocks.
+	Run(topics []string, receive func(topic string, message []byte), lost func()) error
+	// Publish sends a message of up to 900 KiB.
+	Publish(ctx context.Context, topic string, message []byte) error
+	// Down tells that messages do not arrive now. It is called often.
+	Down() bool
+	// Close ends everything. It is called once, also when Run has failed or was not called.
+	Close(ctx context.Context) error
+}
+
+// FanoutOver returns a fan-out by a broker that nobody else uses, such as those of the modules broker/redis and broker/nats. It
+// runs the broker and closes it.
+func FanoutOver(b broker.Broker) Fanout { return &over{b: b, traits: b.Describe()} }
+
+// over is a fan-out by a broker. It is the broker's handler.
+type over struct {
+	b       broker.Broker
+	traits  broker.Traits
+	receive func(topic string, message []byte)
+	lost    func()
+}
+
+func (o *over) Run(topics []string, receive func(topic string, message []byte), lost func()) error {
+	o.receive, o.lost = receive, lost
+	if err := o.b.Run(o); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), DefaultTimeout)
+	defer cancel()
+	return o.b.Subscribe(ctx, topics...)
+}
+
+func (o *over) Publish(ctx context.Context, topic string, message []byte) error {
+	_, err := o.b.Publish(ctx, topic, &channel.Publication{Data: message}, broker.PublishOptions{})
+	return err
+}
+
+func (o *over) Down() bool {
+	if o.traits.Health == nil {
+		return false
+	}
+	for _, h := range o.traits.Health() {
+		if h.Err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *over) Close(ctx context.Context) error { return o.b.Close(ctx) }
+
+// HandlePublication implements broker.EventHandler.
+func (o *over) HandlePublication(topic string, e broker.PublicationEvent) {
+	o.receive(topic, e.Pub.Data)
+}
+
+// HandleLoss implements broker.EventHandler.
+func (o *over) HandleLoss(func(string) bool) { o.lost() }
+
+// HandleJoin implements broker.EventHandler. Nobody publishes joins.
+func (o *over) HandleJoin(string, *channel.ClientInfo) {}
+
+// HandleLeave implements broker.EventHandler.
+func (o *over) HandleLeave(string, *channel.ClientInfo) {}
+
+// fanout describes the fan-out to the feed, nil if there is none.
+func (b *Broker) fanout() *outbox.Fanout {
+	if b.cfg.Fanout == nil {
+		return nil
+	}
+	return &outbox.Fanout{
+		Publish: func(ctx context.Context, table, shard int, message []byte) error {
+			return b.cfg.Fanout.Publish(ctx, b.topic(table, shard), message)
+		},
+		Down: b.cfg.Fanout.Down, Lead: b.leads, Safety: b.cfg.FanoutInterval,
+		Key: int32(pghash.Text(b.sets.Stream.Outbox + " fanout " + b.cfg.FanoutName)),
+	}
+}
+
+// topic is that of the rows of a shard.
+func (b *Broker) topic(table, shard int) string { return fmt.Sprintf("%s.%d", b.outbox(table), shard) }
+
+// runFanout begins to receive what other nodes read.
+func (b *Broker) runFanout() error {
+	if b.cfg.Fanout == nil || b.alone {
+		return nil
+	}
+	type place struct{ table, shard int }
+	places := make(map[string]place)
+	var topics []string
+	for _, table := range []int{streamTable, mapTable} {
+		for shard := range b.cfg.NumShards {
+			topic := b.topic(table, shard)
+			places[topic] = place{table, shard}
+			topics = append(topics, topic)
+		}
+	}
+	err := b.cfg.Fanout.Run(topics, func(topic string, message []byte) {
+		if at, ok := places[topic]; ok {
+			b.feed.Receive(at.table, at.shard, message)
+		}
+	}, b.feed.Missed)
+	if err != nil {
+		return fmt.Errorf("the fan-out does not start: %w", err)
+	}
+	return nil
+}
+
+// closeFanout ends the fan-out, once.
+func (b *Broker) closeFanout(ctx context.Context) error {
+	var err error
+	b.fanoutEnds.Do(func() {
+		if b.cfg.Fanout != nil {
+			err = b.cfg.Fanout.Close(ctx)
+		}
+	})
+	return err
+}
+
+// lead makes the configuration of the connection that holds locks, nil if there is no fan-out.
+func (c *Config) lead() (*pgx.ConnConfig, error) {
+	if c.Fanout == nil {
+		return nil, nil
+	}
+	l, err := pgx.ParseConfig(cmp.Or(c.NotifyDSN, c.DSN))
+	if err != nil {
+		return nil, errors.New("postgres: NotifyDSN does not parse")
+	}
+	c.prepare(l)
+	return l, nil
+}
+
+// fanoutMetrics are there if there is a fan-out.
+func (b *Broker) fanoutMetrics(running bool) []broker.Metric {
+	if b.cfg.Fanout == nil {
+		return nil
+	}
+	var received, holes, unsent uint64
+	var led int
+	if running {
+		received, holes, unsent, led = b.feed.Traffic()
+	}
+	return []broker.Metric{
+		{Name: "fanout_rows_total", Help: "Rows that were received from other nodes, and not read.", Counter: true, Value: float64(received)},
+		{Name: "fanout_holes_total", Help: "Messages of other nodes before which some were missing, so that rows were read.", Counter: true, Value: float64(holes)},
+		{Name: "fanout_unsent_total", Help: "Messages to other nodes that could not be sent.", Counter: true, Value: float64(unsent)},
+		{Name: "fanout_shards_led", Help: "Shards of streams and maps that this node reads for all.", Value: float64(led)},
+	}
+}

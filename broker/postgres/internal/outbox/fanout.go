@@ -1,0 +1,357 @@
+package outbox
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Fanout has one node read a shard, and others receive from it what it has read. Who receives checks that nothing is missing,
+// and reads the database itself otherwise. So what counts is the cursor of each node; who reads, and how often something
+// arrives, is a matter of speed alone.
+type Fanout struct {
+	// Publish sends a message of at most MaxMessage bytes to all nodes, for Feed.Receive.
+	Publish func(ctx context.Context, table, shard int, message []byte) error
+	// Down tells that messages do not arrive. Then all nodes read the database.
+	Down func() bool
+	// Lead is the connection whose locks tell who reads a shard, Key the first part of the locks' keys.
+	Lead *pgx.ConnConfig
+	Key  int32
+	// Safety is how long a message that is missing may remain unnoticed.
+	Safety time.Duration
+}
+
+const (
+	// MaxMessage is the most bytes of a message. A row that is larger is not sent: all nodes read it from the database.
+	MaxMessage = 900 << 10
+	// fullMessage is the size at which a message leaves before the page ends.
+	fullMessage = 128 << 10
+	// Messages of a shard that wait: beyond that they are missing.
+	maxSending, maxReceived = 8, 64
+	// maxPublish bounds the sending of a message.
+	maxPublish = 5 * time.Second
+	// election is how often a node tries to get shards that no other node reads, and looks whether it still has its own.
+	election = time.Second
+)
+
+// traffic counts what the fan-out does.
+type traffic struct {
+	received, holes, unsent atomic.Uint64
+	failing                 atomic.Bool // to publish
+}
+
+// Receive takes a message that another node, or this one, has published.
+func (f *Feed) Receive(table, shard int, message []byte) {
+	if f.cfg.Fanout == nil || table >= len(f.workers) || shard >= len(f.workers[table]) {
+		return
+	}
+	w := f.workers[table][shard]
+	select {
+	case w.inbox <- message:
+	default: // the worker will see that something is missing, or read that
+		w.signal()
+	}
+}
+
+// Missed has all shards read the database, because messages may be missing.
+func (f *Feed) Missed() {
+	f.each(func(w *worker) { w.signal() })
+}
+
+func (f *Feed) each(do func(*worker)) {
+	for _, workers := range f.workers {
+		for _, w := range workers {
+			do(w)
+		}
+	}
+}
+
+// Traffic returns how many rows came from other nodes, how often messages were missing, how many could not be sent, and
+// how many shards this node reads for all.
+func (f *Feed) Traffic() (received, holes, unsent uint64, led int) {
+	f.each(func(w *worker) {
+		if w.led.Load() {
+			led++
+		}
+	})
+	return f.traffic.received.Load(), f.traffic.holes.Load(), f.traffic.unsent.Load(), led
+}
+
+// reads tells whether this node looks for new rows of a shard itself.
+func (w *worker) reads() bool { return w.feed.cfg.Fanout == nil || w.led.Load() || w.feed.alone.Load() }
+
+// lead has this node read shards for all as long as it has their locks, until ctx ends.
+func (f *Feed) lead(ctx context.Context) {
+	failing := false
+	for ctx.Err() == nil {
+		err := f.leadOnce(ctx, func() { failing = false })
+		f.each(func(w *worker) { w.led.Store(false) })
+		if ctx.Err() != nil {
+			return
+		}
+		if !failing {
+			f.cfg.Logger.Warn("postgres: the connection is lost whose locks tell who reads for all, trying again", "error", err)
+		}
+		failing = true
+		sleep(ctx, election)
+	}
+}
+
+func (f *Feed) leadOnce(ctx context.Context, connected func()) error {
+	conn, err := pgx.ConnectConfig(ctx, f.cfg.Fanout.Lead)
+	if err != nil {
+		return err
+	}
+	defer func() { // its end frees the locks
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(ctx)
+	}()
+	for {
+		if err := f.elect(ctx, conn); err != nil {
+			return err
+		}
+		connected()
+		sleep(ctx, election)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// elect takes the locks that nobody has. It also shows whether the connection still is there.
+func (f *Feed) elect(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
+	defer cancel()
+	free := []int32{} // not nil, which is NULL
+	for shard, w := range f.workers[0] {
+		if !w.led.Load() {
+			free = append(free, int32(shard))
+		}
+	}
+	rows, err := conn.Query(ctx, "SELECT s FROM unnest($1::int[]) s WHERE pg_try_advisory_lock($2::int, s)", free, f.cfg.Fanout.Key)
+	if err != nil {
+		return err
+	}
+	var shard int
+	_, err = pgx.ForEachRow(rows, []any{&shard}, func() error {
+		for _, workers := range f.workers {
+			workers[shard].led.Store(true)
+			workers[shard].signal()
+		}
+		return nil
+	})
+	return err
+}
+
+// guard has the shards that others read be read here as well, now and then: nobody may have noticed that the last message is
+// missing, or that the database has lost rows.
+func (f *Feed) guard(ctx context.Context) {
+	ticker := time.NewTicker(f.cfg.Fanout.Safety)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		f.each(func(w *worker) {
+			if !w.led.Load() {
+				w.doubt.Store(true)
+				w.signal()
+			}
+		})
+	}
+}
+
+// message is made of rows that were read one after the other.
+type message struct {
+	prev        int64 // id of the row before
+	prevCreated time.Time
+	last        int64
+	created     time.Time
+	body        []byte // of each row: how much its id is greater, its length, and what Table.Encode makes
+}
+
+const messageVersion = 1
+
+func (m *message) add(id int64, created time.Time, row []byte) {
+	m.body = binary.AppendUvarint(m.body, uint64(id-m.last))
+	m.body = binary.AppendUvarint(m.body, uint64(len(row)))
+	m.body = append(m.body, row...)
+	m.last, m.created = id, created
+}
+
+// begin empties the message, which begins behind a row.
+func (m *message) begin(prev int64, created time.Time) {
+	*m = message{prev: prev, prevCreated: created, last: prev}
+}
+
+func (m *message) encode() []byte {
+	dst := append(make([]byte, 0, len(m.body)+41), messageVersion)
+	for _, n := range []int64{m.prev, micros(m.prevCreated), m.last, micros(m.created)} {
+		dst = binary.AppendVarint(dst, n)
+	}
+	return append(dst, m.body...)
+}
+
+// micros is a time as PostgreSQL knows it; 0 if it is not known.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func timeOf(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros)
+}
+
+var errMessage = errors.New("not a message of this program")
+
+func (m *message) decode(data []byte) error {
+	if len(data) == 0 || data[0] != messageVersion {
+		return errMessage
+	}
+	data = data[1:]
+	var numbers [4]int64
+	for i := range numbers {
+		v, n := binary.Varint(data)
+		if n <= 0 {
+			return errMessage
+		}
+		numbers[i], data = v, data[n:]
+	}
+	m.prev, m.prevCreated, m.last, m.created = numbers[0], timeOf(numbers[1]), numbers[2], timeOf(numbers[3])
+	m.body = data
+	if m.last <= m.prev || m.prev < 0 || m.created.IsZero() {
+		return errMessage
+	}
+	return nil
+}
+
+// next takes a row from the front of the body. id is that of the row before.
+func (m *message) next(id int64) (next int64, row []byte, err error) {
+	step, n := binary.Uvarint(m.body)
+	if n <= 0 {
+		return 0, nil, errMessage
+	}
+	size, k := binary.Uvarint(m.body[n:])
+	if k <= 0 || size > uint64(len(m.body)-n-k) || step == 0 || step > uint64(m.last-id) {
+		return 0, nil, errMessage
+	}
+	row = m.body[n+k:][:size:size]
+	m.body = m.body[n+k+int(size):]
+	return id + int64(step), row, nil
+}
+
+// gather adds the row that was scanned to the message that others get.
+func (w *worker) gather(id int64, created time.Time) {
+	w.row = w.table.Encode(w.shard, w.row[:0])
+	w.message.add(id, created, w.row)
+	if len(w.message.body) >= fullMessage {
+		w.flush()
+	}
+}
+
+// flush sends the rows that were gathered.
+func (w *worker) flush() {
+	m := &w.message
+	if len(m.body) == 0 {
+		return
+	}
+	if len(m.body) > MaxMessage-64 {
+		w.feed.traffic.unsent.Add(1)
+	} else {
+		select {
+		case w.sending <- m.encode():
+		default: // others will notice that it is missing
+			w.feed.traffic.unsent.Add(1)
+		}
+	}
+	m.begin(m.last, m.created)
+}
+
+// send publishes messages until ctx ends.
+func (w *worker) send(ctx context.Context) {
+	f := w.feed
+	for {
+		var data []byte
+		select {
+		case data = <-w.sending:
+		case <-ctx.Done():
+			return
+		}
+		within, cancel := context.WithTimeout(ctx, maxPublish)
+		err := f.cfg.Fanout.Publish(within, w.index, w.shard, data)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			f.traffic.unsent.Add(1)
+			if !f.traffic.failing.Swap(true) {
+				f.cfg.Logger.Warn("postgres: rows cannot be sent to other nodes, which read them from the database", "error", err)
+			}
+		case f.traffic.failing.Swap(false):
+			f.cfg.Logger.Info("postgres: rows are sent to other nodes again")
+		}
+	}
+}
+
+// apply delivers what a message has behind the cursor. ok is false if the database has to be read, because something before is
+// missing, or the message does not fit to what was read.
+func (w *worker) apply(data []byte) (ok bool) {
+	var m message
+	if err := m.decode(data); err != nil {
+		w.feed.traffic.holes.Add(1)
+		return false
+	}
+	cursor := w.cursor.Load()
+	switch {
+	case m.last < cursor:
+		return true
+	case m.last == cursor:
+		return w.same(m.created)
+	case m.prev > cursor:
+		w.feed.traffic.holes.Add(1)
+		return false
+	case m.prev == cursor && !w.same(m.prevCreated):
+		return false
+	}
+	w.reached(m.last, m.created)
+	w.created = time.Time{}
+	for id := m.prev; id < m.last; {
+		next, row, err := m.next(id)
+		if id = next; err == nil && id > cursor {
+			if err = w.table.Decode(w.shard, row); err == nil {
+				w.table.Deliver(w.shard)
+				w.cursor.Store(id)
+				w.feed.traffic.received.Add(1)
+			}
+		}
+		if err != nil {
+			w.feed.traffic.holes.Add(1)
+			return false
+		}
+	}
+	w.created = m.created
+	return true
+}
+
+// same tells whether the row at the cursor is the one that was made at this time. If it is another one, the database went back, and
+// ids come again.
+func (w *worker) same(created time.Time) bool {
+	if created.IsZero() || w.created.IsZero() || created.Equal(w.created) {
+		return true
+	}
+	w.doubt.Store(true)
+	return false
+}
