@@ -56,7 +56,8 @@ func TestMaps(t *testing.T) {
 
 // TestCachedMaps: PostgreSQL behind a cache of maps does what PostgreSQL does.
 func TestCachedMaps(t *testing.T) {
-	cfg := ways(newDatabase(t))["polling"]
+	t.Parallel()
+	cfg := ways(t, newDatabase(t))["polling"]
 	cfg.MapExpiryInterval = unit / 6
 	make := func(t testing.TB) broker.Broker { return mapcache.New(newBroker(t, cfg), mapcache.Config{}) }
 	maptest.Run(t, make, brokertest.Capabilities{Unit: unit})
