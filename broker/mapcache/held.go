@@ -97,7 +97,7 @@ func (h *held) raise(seen channel.StreamPosition) dropReason {
 
 // take applies a change, or puts it aside while the channel is loaded. grown is by how much memory the channel has
 // grown. It fails with the reason for which the channel has to be forgotten.
-func (h *held) take(e *broker.PublicationEvent, streamSize int) (grown int64, reason dropReason) {
+func (h *held) take(e *broker.PublicationEvent, most *limits) (grown int64, reason dropReason) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.bytes
@@ -107,7 +107,7 @@ func (h *held) take(e *broker.PublicationEvent, streamSize int) (grown int64, re
 		h.pending = append(h.pending, broker.PublicationEvent{Pub: pub, Epoch: e.Epoch})
 		h.bytes += size(pub)
 	case live:
-		if reason = h.apply(e.Pub, e.Epoch, streamSize, own); reason == "" {
+		if reason = h.apply(e.Pub, e.Epoch, most, own); reason == "" {
 			h.wake()
 		}
 	}
@@ -115,7 +115,7 @@ func (h *held) take(e *broker.PublicationEvent, streamSize int) (grown int64, re
 }
 
 // apply applies a change, unless it is known. own returns a copy that nobody changes. The caller holds the lock.
-func (h *held) apply(pub *channel.Publication, epoch string, streamSize int, own func(*channel.Publication) *channel.Publication) dropReason {
+func (h *held) apply(pub *channel.Publication, epoch string, most *limits, own func(*channel.Publication) *channel.Publication) dropReason {
 	switch {
 	case pub.Offset == 0:
 		return dropEphemeral
@@ -139,12 +139,17 @@ func (h *held) apply(pub *channel.Publication, epoch string, streamSize int, own
 		}
 		h.bytes += size(pub)
 	}
-	h.bytes += h.changes.push(pub, streamSize)
+	h.changes.push(pub)
+	h.bytes += size(pub)
+	h.bytes -= h.changes.trim(most, h.bytes)
 	if h.top.Offset++; !h.isBehind() {
 		h.behind = time.Time{}
-		if h.entries.Len() == 0 {
-			return dropEmpty
-		}
+	}
+	switch {
+	case h.bytes > most.bytes:
+		return dropLarge
+	case h.entries.Len() == 0 && !h.isBehind():
+		return dropEmpty
 	}
 	return ""
 }
@@ -207,22 +212,31 @@ func (c *changes) len() int { return len(c.list) - c.head }
 
 func (c *changes) last(n int) []*channel.Publication { return c.list[len(c.list)-n:] }
 
-// push adds a change, and forgets the oldest if there are more than most. It returns by how much memory the
-// changes have grown.
-func (c *changes) push(pub *channel.Publication, most int) (grown int64) {
+// push adds a change.
+func (c *changes) push(pub *channel.Publication) {
 	if c.head > len(c.list)/2 {
 		n := copy(c.list, c.list[c.head:])
 		clear(c.list[n:])
 		c.list, c.head = c.list[:n], 0
 	}
 	c.list = append(c.list, pub)
-	grown = size(pub)
-	if c.len() > most {
-		grown -= size(c.list[c.head])
+}
+
+// limits of a channel: the changes that are kept, and the memory.
+type limits struct {
+	changes int
+	bytes   int64
+}
+
+// trim forgets the oldest changes of a channel that takes so many bytes until it is within the limits. It returns
+// how much memory that frees.
+func (c *changes) trim(most *limits, bytes int64) (freed int64) {
+	for c.len() > most.changes || bytes-freed > most.bytes && c.len() > 0 {
+		freed += size(c.list[c.head])
 		c.list[c.head] = nil
 		c.head++
 	}
-	return grown
+	return freed
 }
 
 // overhead is about what a publication takes besides its texts: the struct, its place in entries or changes, and

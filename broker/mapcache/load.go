@@ -39,7 +39,7 @@ func (c *cache) load(h *held) {
 		c.refuse(h, why)
 		return
 	}
-	grown, why := h.begin(m, c.cfg.StreamSize)
+	grown, why := h.begin(m, &c.limits)
 	c.bytes.Add(grown)
 	if why.reason != "" {
 		c.refuse(h, why)
@@ -76,7 +76,7 @@ func (c *cache) readAll(ctx context.Context, h *held) (m *image, why refusal) {
 	case past.Top.Epoch != m.top.Epoch:
 		return nil, refusal{dropEpoch, shortRefusal}
 	}
-	m.remember(past.Publications, c.cfg.StreamSize)
+	m.remember(past.Publications, &c.limits)
 	return m, refusal{}
 }
 
@@ -97,7 +97,7 @@ func (m *image) add(s *channel.State, most int64) (why refusal) {
 }
 
 // remember keeps the changes that end at the top, without a hole. newest has the newest one first.
-func (m *image) remember(newest []*channel.Publication, most int) {
+func (m *image) remember(newest []*channel.Publication, most *limits) {
 	next := m.top.Offset
 	var list []*channel.Publication
 	for _, pub := range newest {
@@ -111,12 +111,14 @@ func (m *image) remember(newest []*channel.Publication, most int) {
 		next--
 	}
 	for _, pub := range slices.Backward(list) {
-		m.bytes += m.changes.push(own(pub), most)
+		m.changes.push(own(pub))
+		m.bytes += size(pub)
 	}
+	m.bytes -= m.changes.trim(most, m.bytes)
 }
 
 // begin makes a channel live: it has what was loaded, and the changes that came meanwhile.
-func (h *held) begin(m *image, streamSize int) (grown int64, why refusal) {
+func (h *held) begin(m *image, most *limits) (grown int64, why refusal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.phase != loading {
@@ -129,7 +131,7 @@ func (h *held) begin(m *image, streamSize int) (grown int64, why refusal) {
 	h.top, h.entries, h.changes, h.bytes, h.pending = m.top, m.entries, m.changes, m.bytes, nil
 	h.floor = channel.StreamPosition{Offset: max(h.floor.Offset, m.far), Epoch: m.top.Epoch}
 	for _, e := range pending {
-		if reason := h.apply(e.Pub, e.Epoch, streamSize, itself); reason != "" {
+		if reason := h.apply(e.Pub, e.Epoch, most, itself); reason != "" {
 			return h.bytes - before, refusal{reason, shortRefusal}
 		}
 	}

@@ -43,7 +43,8 @@ type Config struct {
 	IsMap func(ch string) bool
 	// MaxChannels is the most channels that are kept, MaxBytes the memory that they may take, as
 	// estimated from keys, data, tags and infos. Beyond that, the channels that were not read for the
-	// longest time go. A channel that is larger than MaxBytes alone is not kept. Defaults: 1,000 and 256 MiB.
+	// longest time go. A channel that would take more than MaxBytes alone has fewer changes, and is not kept if its
+	// entries are too many. Defaults: 1,000 and 256 MiB.
 	MaxChannels int
 	MaxBytes    int64
 	// IdleTimeout is how long a channel is kept that nobody reads. Default: 10 minutes.
@@ -114,6 +115,7 @@ func New(inner broker.Broker, cfg Config) broker.Broker {
 		Broker:    inner, cfg: cfg.withDefaults(), maps: traits.Maps, positions: traits.Positions,
 		subscribed: make(map[string]struct{}), table: make(map[string]*held),
 	}
+	c.limits = limits{c.cfg.StreamSize, c.cfg.MaxBytes}
 	c.lifetime, c.end = context.WithCancel(context.Background())
 	c.own = traits
 	c.own.Local, c.own.Maps = false, cached{c}
@@ -136,6 +138,7 @@ type cache struct {
 	positions func(ctx context.Context, channels []string) []broker.PositionResult
 	own       broker.Traits
 	counters  counters
+	limits    limits // of each channel
 
 	lifetime   context.Context
 	end        context.CancelFunc

@@ -528,13 +528,22 @@ func TestEviction(t *testing.T) {
 		f.want("z", "a=1@1 1", 0)
 		f.want("x", "a=1@1 1", 1) // y goes
 		f.want("z", "a=1@1 1", 0)
-		f.set("z", "b", strings.Repeat("x", 4500)) // twice this: as an entry, and as a change
+		f.set("z", "b", strings.Repeat("x", 4400)) // twice this: as an entry, and as a change
 		if f.metric("evicted") != 3 || f.metric("bytes") > 10_000 || f.metric("channels") != 1 {
 			f.Errorf("%v evicted, %v bytes, %v channels", f.metric("evicted"), f.metric("bytes"), f.metric("channels"))
 		}
-		f.set("z", "c", strings.Repeat("x", 4500))
-		if f.metric("bytes") != 0 || f.metric("channels") != 0 {
-			f.Errorf("%v bytes, %v channels", f.metric("bytes"), f.metric("channels"))
+		f.want("z", fmt.Sprintf("a=1@1 b=%s@2 2", strings.Repeat("x", 4400)), 0)
+		f.set("z", "c", strings.Repeat("x", 4400)) // no room for changes any more
+		h, err := f.cache.History(f.ctx(), "z", broker.HistoryFilter{Limit: 1, Since: &channel.StreamPosition{Offset: 2}})
+		if f.must(err); len(h.Publications) != 1 || f.metric("bytes") > 10_000 || f.metric("misses_total") != 1 {
+			f.Errorf("%d changes, %v bytes, %v misses", len(h.Publications), f.metric("bytes"), f.metric("misses_total"))
+		}
+		f.want("x", "a=1@1 1", 1)
+		f.want("z", fmt.Sprintf("a=1@1 b=%s@2 c=%[1]s@3 3", strings.Repeat("x", 4400)), 0)
+		f.set("z", "d", strings.Repeat("x", 4400)) // and none for the entries, but those of x stay
+		f.want("x", "a=1@1 1", 0)
+		if f.metric("large") != 1 || f.metric("channels") != 1 {
+			f.Errorf("%v too large, %v channels", f.metric("large"), f.metric("channels"))
 		}
 	})
 }

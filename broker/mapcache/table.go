@@ -132,7 +132,7 @@ func (c *cache) feed(ch string, e *broker.PublicationEvent) {
 	if h == nil {
 		return
 	}
-	grown, reason := h.take(e, c.cfg.StreamSize)
+	grown, reason := h.take(e, &c.limits)
 	c.bytes.Add(grown)
 	if reason != "" {
 		c.dropThis(h, reason)
