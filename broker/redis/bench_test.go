@@ -3,11 +3,13 @@ package redis_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/mapcache"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
@@ -123,5 +125,56 @@ func BenchmarkReceive(b *testing.B) {
 		count.left.Store(int64(len(batch)))
 		sender.PublishBatch(b.Context(), batch)
 		<-count.done
+	}
+}
+
+// BenchmarkMapPage reads pages of 100 entries of a map, from Redis and from the memory of the node. Beside it, a key is
+// set a hundred times a second.
+func BenchmarkMapPage(b *testing.B) {
+	server := redistest.Standalone(b, redistest.Options{})
+	for _, cached := range []bool{false, true} {
+		b.Run(fmt.Sprint("cached=", cached), func(b *testing.B) {
+			var r broker.Broker = newBroker(b, redis.Config{Shards: []redis.Shard{standalone(server)}})
+			if cached {
+				r = mapcache.New(r, mapcache.Config{})
+			}
+			if err := r.Run(newCounter()); err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { r.Close(context.Background()) })
+			if err := r.Subscribe(b.Context(), "ch"); err != nil {
+				b.Fatal(err)
+			}
+			maps := r.Describe().Maps
+			set := func(i int) {
+				o := channel.MapOptions{StreamSize: 100, StreamTTL: time.Minute}
+				if _, err := maps.Change(b.Context(), "ch", &channel.Publication{Key: fmt.Sprintf("key-%05d", i), Data: make([]byte, 64)}, o); err != nil {
+					b.Error(err)
+				}
+			}
+			for i := range 1000 {
+				set(i)
+			}
+			over, changes := make(chan struct{}), sync.WaitGroup{}
+			changes.Go(func() {
+				for ticker := time.NewTicker(10 * time.Millisecond); ; {
+					select {
+					case <-ticker.C:
+						set(500)
+					case <-over:
+						ticker.Stop()
+						return
+					}
+				}
+			})
+			b.ReportAllocs()
+			for b.Loop() {
+				if s, err := maps.State(b.Context(), "ch", channel.StateFilter{Limit: 100}); err != nil || len(s.Entries) != 100 {
+					b.Fatal(len(s.Entries), err)
+				}
+			}
+			close(over)
+			changes.Wait()
+		})
 	}
 }
