@@ -23,7 +23,7 @@ type refusal struct {
 // image is what a load has read.
 type image struct {
 	top     channel.StreamPosition // of the first page
-	far     uint64                 // the greatest offset of a page
+	far     uint64                 // the greatest offset that was read
 	entries btree.Map[string, *channel.Publication]
 	changes changes
 	bytes   int64
@@ -69,6 +69,9 @@ func (c *cache) readAll(ctx context.Context, h *held) (m *image, why refusal) {
 		}
 		cursor = s.Cursor
 	}
+	if why := c.readTop(ctx, h.ch, m); why.reason != "" {
+		return nil, why
+	}
 	past, err := c.Broker.History(ctx, h.ch, broker.HistoryFilter{Limit: c.cfg.StreamSize, Reverse: true})
 	switch {
 	case err != nil:
@@ -76,8 +79,26 @@ func (c *cache) readAll(ctx context.Context, h *held) (m *image, why refusal) {
 	case past.Top.Epoch != m.top.Epoch:
 		return nil, refusal{dropEpoch, shortRefusal}
 	}
+	m.far = max(m.far, past.Top.Offset)
 	m.remember(past.Publications, &c.limits)
 	return m, refusal{}
+}
+
+// readTop reads the position where it is written: pages may come from a copy, which is behind. If it is, readers wait for
+// the changes that are missing, or go to the broker.
+func (c *cache) readTop(ctx context.Context, ch string, m *image) (why refusal) {
+	if c.positions == nil {
+		return refusal{}
+	}
+	switch at := c.positions(ctx, []string{ch})[0]; {
+	case at.Err != nil:
+		return refusal{dropFailed, shortRefusal}
+	case at.Top.Epoch != m.top.Epoch:
+		return refusal{dropEpoch, shortRefusal}
+	default:
+		m.far = max(m.far, at.Top.Offset)
+		return refusal{}
+	}
 }
 
 // add adds a page.

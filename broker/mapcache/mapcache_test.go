@@ -29,6 +29,7 @@ type counted struct {
 	states int           // calls of State
 	gate   chan struct{} // if not nil, State waits until it is closed
 	fail   error         // of State
+	copied channel.State // if it has a top, State reads from this copy
 	after  func()        // called once, behind the next History
 	hold   bool          // keep events back, and losses secret
 	held   []func()
@@ -93,7 +94,7 @@ type countedMaps struct {
 func (m countedMaps) State(ctx context.Context, ch string, f channel.StateFilter) (channel.State, error) {
 	m.c.mu.Lock()
 	m.c.states++
-	gate, fail := m.c.gate, m.c.fail
+	gate, fail, copied := m.c.gate, m.c.fail, m.c.copied
 	m.c.mu.Unlock()
 	if gate != nil {
 		select {
@@ -104,6 +105,9 @@ func (m countedMaps) State(ctx context.Context, ch string, f channel.StateFilter
 	}
 	if fail != nil {
 		return channel.State{}, fail
+	}
+	if copied.Top.Offset > 0 {
+		return copied, nil
 	}
 	return m.Maps.State(ctx, ch, f)
 }
@@ -513,6 +517,24 @@ func TestOldLoad(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		f.want("ch", "b=2@1 1", 1)
 		f.want("ch", "b=2@1 1", 0)
+	})
+}
+
+// TestOldCopy: a load from a copy that is behind is not taken for the truth.
+func TestOldCopy(t *testing.T) {
+	bubble(t, mapcache.Config{}, func(f *fixture) {
+		f.set("ch", "a", "1")
+		old, err := f.inner.Broker.State(f.ctx(), "ch", channel.StateFilter{Limit: -1})
+		f.must(err)
+		f.set("ch", "a", "2")
+		f.inner.set(func() { f.inner.copied = old })
+		f.want("ch", "a=1@1 1", 2) // that is what the broker shows
+		f.inner.set(func() { f.inner.copied = channel.State{} })
+		f.want("ch", "a=2@2 2", 1)
+		time.Sleep(2 * time.Second)
+		f.want("ch", "a=2@2 2", 1) // the last one of the load
+		f.want("ch", "a=2@2 2", 1)
+		f.want("ch", "a=2@2 2", 0)
 	})
 }
 

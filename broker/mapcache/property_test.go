@@ -112,10 +112,14 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 	w.must(w.shared.Run(w))
 	w.must(w.shared.Subscribe(t.Context(), propertyChannels...))
-	for range 2 {
+	for i := range 2 {
 		n := &node{Broker: w.shared, world: w, queues: map[string]*queue{}, subscribed: map[string]bool{}, delivered: map[string]int{}}
+		var isMap func(string) bool
+		if i == 1 {
+			isMap = func(string) bool { return true }
+		}
 		n.cached = mapcache.New(n, mapcache.Config{
-			MaxChannels: 2, SyncInterval: syncInterval, SyncBatchSize: 2, StreamSize: 50, MaxBytes: 20_000, LoadTimeout: time.Second,
+			IsMap: isMap, MaxChannels: 2, SyncInterval: syncInterval, SyncBatchSize: 2, StreamSize: 50, MaxBytes: 20_000, LoadTimeout: time.Second,
 			Logger: slog.New(slog.DiscardHandler),
 		})
 		w.nodes = append(w.nodes, n)
