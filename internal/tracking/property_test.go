@@ -93,6 +93,9 @@ func newSim(t *testing.T, seed uint64) *sim {
 	if r.IntN(3) == 0 {
 		w.opts.MaxInterval = 4 * time.Second
 	}
+	if r.IntN(2) == 0 {
+		w.opts.NotifyDelay, w.opts.NotifyBatch = time.Duration(1+r.IntN(800))*time.Millisecond, r.IntN(8)
+	}
 	w.table = sharedpoll.New(sharedpoll.Config{
 		Loops: 1 + r.IntN(3), Concurrency: 1 + r.IntN(3), Log: slog.New(slog.DiscardHandler),
 		Check: func(string, []byte) (bool, error) { return true, nil },

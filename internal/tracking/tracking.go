@@ -4,7 +4,6 @@ package tracking
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
@@ -143,14 +142,12 @@ func (k *Keys) fits(req *protocol.SubRefreshRequest, n int) bool {
 		}
 	}
 	n = len(k.keys) + len(fresh)
+	gone := make(map[string]bool, len(req.Untrack))
 	for _, key := range req.Untrack {
-		switch {
-		case fresh[key]:
-			delete(fresh, key)
-			n--
-		case k.keys[key] != nil && !slices.Contains(req.Untrack[:slices.Index(req.Untrack, key)], key):
+		if !gone[key] && (fresh[key] || k.keys[key] != nil) {
 			n--
 		}
+		gone[key] = true
 	}
 	return n <= most
 }
