@@ -243,7 +243,7 @@ func (c *Channel) call(r *request, kind observe.PollKind) (took time.Duration) {
 	answer, err := c.poll(opts, r, p)
 	took = time.Since(start)
 	p.Took = took - p.Waited
-	values := c.table.check(c.name, answer.Values, opts)
+	values := c.table.check(c.name, answer.Values)
 	o := c.apply(func() outcome { return c.state.answer(r, values, answer.Epoch) })
 	p.Failed = err != nil
 	if !p.Failed {
@@ -299,12 +299,12 @@ func (c *Channel) apply(f func() outcome) outcome {
 // Publish takes a value that was published, and reports whether it is newer than the known one.
 func (c *Channel) Publish(epoch string, v channel.KeyValue) bool {
 	c.mu.Lock()
-	opts := c.state.opts
+	versioned := c.state.opts.Versioned
 	c.mu.Unlock()
-	if !opts.Versioned {
+	if !versioned {
 		return false
 	}
-	values := c.table.check(c.name, []channel.KeyValue{v}, opts)
+	values := c.table.check(c.name, []channel.KeyValue{v})
 	o := c.apply(func() outcome { return c.state.publish(&values[0], epoch) })
 	c.table.observe(&observe.Polled{Kind: observe.PollPublished, Channel: c.name, Changed: o.changed})
 	return o.changed > 0

@@ -12,9 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // world is a table with an application that the test plays, and loops that note what they get.
@@ -185,6 +187,154 @@ func TestUrgent(t *testing.T) {
 	})
 }
 
+// Enough keys for a whole call do not wait for the two calls that are under way.
+func TestUrgentBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, channel.SharedPoll{Interval: time.Hour, BatchSize: 2})
+		w.table.slots = make(chan struct{}, 9)
+		w.says(time.Second)
+		c := w.table.Acquire("x", &w.opts)
+		for _, key := range []string{"a", "b"} {
+			track(c, 0, 0, key)
+			synctest.Wait()
+		}
+		w.took(&w.calls)
+		track(c, 0, 0, "c")
+		w.want("one key", &w.calls, "")
+		track(c, 0, 0, "d")
+		w.want("two keys", &w.calls, "0s c:0 d:0")
+	})
+}
+
+// The options of the newest subscription count.
+func TestOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, channel.SharedPoll{Versioned: true, Interval: time.Hour})
+		c := w.table.Acquire("x", &w.opts)
+		opts := w.opts
+		opts.Interval, opts.BatchSize = time.Second, 1
+		w.table.Acquire("x", &opts)
+		track(c, 0, 1, "a", "b")
+		time.Sleep(1500 * time.Millisecond)
+		w.want("asked", &w.calls, "1s a:0, 1.5s b:0")
+	})
+}
+
+// A client that needs a value while a call for what is new is under way gets it by another call, in which there is no version.
+func TestWantedDuringCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, channel.SharedPoll{Versioned: true, Interval: time.Hour})
+		w.says(0, "a=5@5")
+		c := w.table.Acquire("x", &w.opts)
+		track(c, 0, 0, "a")
+		w.says(time.Second) // nothing is new
+		w.table.Notify("x", "a")
+		synctest.Wait()
+		w.took(&w.posts)
+		track(c, 1, 0, "a")
+		if c.Publish("", channel.KeyValue{Key: "a", Version: 5, Data: []byte("5")}) {
+			t.Error("the known version is taken")
+		}
+		w.want("published again", &w.posts, "")
+		w.says(0, "a=5@5")
+		time.Sleep(time.Second)
+		w.want("asked", &w.calls, "0s a:0, 0s a:5, 1s a:0")
+		w.want("told", &w.posts, "0: a=5@5, 1: a=5@5")
+	})
+}
+
+// After a removal there is no version and no value, so any version counts.
+func TestRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, channel.SharedPoll{Versioned: true, KeepLatest: true, Interval: time.Second})
+		w.says(0, "a=5@5", "b=1@1")
+		c := w.table.Acquire("x", &w.opts)
+		track(c, 0, 0, "a", "b")
+		w.says(0, "a")
+		time.Sleep(time.Second)
+		w.want("removed", &w.posts, "0: a=5@5, 0: b=1@1, 0: a removed")
+		w.mu.Lock()
+		if e := w.events[len(w.events)-2]; e.Removed != 1 || e.Unchanged != 1 || e.Changed != 0 {
+			t.Errorf("the call: %+v", e)
+		}
+		w.mu.Unlock()
+		w.says(0)
+		if got := track(c, 1, 0, "a"); got != "" {
+			t.Errorf("kept: %q", got)
+		}
+		w.says(0, "a=2@2")
+		time.Sleep(time.Second)
+		w.want("anew", &w.posts, "0: a=2@2, 1: a=2@2")
+	})
+}
+
+// Loops without trackers hear of nothing. Without a time to linger, a key is forgotten at once, and with it its value.
+func TestUntrack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, channel.SharedPoll{Versioned: true, KeepLatest: true, Interval: time.Second, Linger: -1})
+		w.says(0, "a=1@1")
+		c := w.table.Acquire("x", &w.opts)
+		track(c, 0, 0, "a")
+		track(c, 1, 0, "a")
+		w.took(&w.posts)
+		c.Untrack(0, "a")
+		w.says(0, "a=2@2")
+		time.Sleep(time.Second)
+		w.want("one loop", &w.posts, "1: a=2@2 after 1@1")
+		c.Untrack(1, "a")
+		if n := w.table.Notify("x", "a"); n != 0 || len(c.state.keys) != 0 {
+			t.Errorf("%d keys are tracked, of %d", n, len(c.state.keys))
+		}
+	})
+}
+
+// A value that is published counts only in versioned channels, for keys that somebody tracks.
+func TestPublish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, channel.SharedPoll{Interval: time.Hour})
+		c := w.table.Acquire("x", &w.opts)
+		track(c, 0, 1, "a")
+		if c.Publish("", channel.KeyValue{Key: "a", Version: 9, Data: []byte("9")}) {
+			t.Error("a value is taken without versions")
+		}
+		w.want("published", &w.posts, "")
+	})
+}
+
+// What comes by the broker is checked, there and here.
+func TestBroadcast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, channel.SharedPoll{Versioned: true, Interval: time.Hour})
+		c := w.table.Acquire("x", &w.opts)
+		track(c, 0, 1, "a")
+		take := func(ch string, p protocol.Publication) bool {
+			return w.table.Take(ch, broker.PublicationEvent{Pub: &channel.Publication{Data: p.AppendProto(nil)}})
+		}
+		if take("y", protocol.Publication{Key: "a", Version: 2, Data: []byte("2")}) {
+			t.Error("a publication of another channel is taken")
+		}
+		for _, p := range []protocol.Publication{{Key: "a", Data: []byte("0")}, {Version: 3, Data: []byte("3")}} {
+			if w.log.Reset(); !take("x", p) || !strings.Contains(w.log.String(), "is no value of a key") {
+				t.Errorf("%+v: %s", p, w.log.String())
+			}
+		}
+		if !take("x", protocol.Publication{Key: "a", Version: 2, Data: []byte("2")}) {
+			t.Error("a value is not taken")
+		}
+		w.want("taken", &w.posts, "0: a=2@2")
+		p := Polls{Table: w.table} // without a broker: nothing of this gets so far
+		long := strings.Repeat("x", channel.MaxKeyLength+1)
+		for _, v := range []channel.KeyValue{{Key: long, Version: 1, Data: []byte("1")}, {Version: 1, Data: []byte("1")}, {Key: "a", Data: []byte("1")}, {Key: "a", Version: 1, Data: []byte("bad")}} {
+			if err := p.Publish(t.Context(), "x", "", v); err == nil {
+				t.Errorf("%.20q, version %d: no error", v.Key, v.Version)
+			}
+		}
+		if err := p.Publish(t.Context(), "", "", channel.KeyValue{Key: "a", Version: 1, Data: []byte("1")}); err == nil {
+			t.Error("no channel: no error")
+		}
+	})
+}
+
 // Not more calls than allowed are under way, of all channels together.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -216,8 +366,10 @@ func TestVersionless(t *testing.T) {
 		c := w.table.Acquire("x", &w.opts)
 		track(c, 0, 0, "a", "b")
 		w.want("first", &w.posts, "0: a=1@1, 0: b=1@2")
+		w.took(&w.calls)
 		time.Sleep(time.Second)
 		w.want("unchanged", &w.posts, "")
+		w.want("without versions", &w.calls, "1s a:0 b:0")
 		w.says(0, "a=2@1")
 		time.Sleep(time.Second)
 		w.want("changed", &w.posts, "0: a=2@3")
@@ -393,13 +545,43 @@ func TestNotifyBatch(t *testing.T) {
 		if e := w.events[len(w.events)-2]; e.Kind != observe.PollNotify || e.Keys != 4 {
 			t.Errorf("the call: %+v", e)
 		}
+		w.table.Notify("x", "b", "c", "d")
+		w.want("just enough", &w.calls, w.now().String()+" b:0 c:0 d:0")
 		w.table.Notify("x", "b")
-		w.table.Release(c)
-		time.Sleep(2 * time.Second)
-		w.took(&w.calls)
+		time.Sleep(time.Second)
+		w.want("one by one", &w.calls, "2.32s b:0")
+		track(c, 1, 0, "b")
+		synctest.Wait()
+		if e := w.events[len(w.events)-1]; e.Kind != observe.PollTrack {
+			t.Errorf("the call for a client: %+v", e)
+		}
+		if w.table.Notify("x", "a", "z"); !w.events[len(w.events)-1].Failed {
+			t.Error("keys that nobody tracks are notified of")
+		}
+		if w.table.Notify("x", "c"); w.events[len(w.events)-1].Failed {
+			t.Error("a notification failed")
+		}
+		c.close()
+		if c.gathering.Stop() {
+			t.Error("keys of a channel that has ended are waited for")
+		}
+		c.gathering, c.state.noted = nil, nil
+		if c.Notify([]string{"d"}); c.gathering != nil {
+			t.Error("keys of a channel that has ended begin to wait")
+		}
+	})
+}
+
+// Without NotifyBatch, as many keys as there are in a call do not wait.
+func TestNotifyWholeCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, channel.SharedPoll{Versioned: true, Interval: time.Hour, NotifyDelay: time.Minute, BatchSize: 2})
+		c := w.table.Acquire("x", &w.opts)
+		track(c, 0, 1, "a", "b")
+		w.table.Notify("x", "a")
+		w.want("one", &w.calls, "")
 		w.table.Notify("x", "b")
-		time.Sleep(2 * time.Second)
-		w.want("the channel is forgotten", &w.calls, "")
+		w.want("two", &w.calls, "0s a:0 b:0")
 	})
 }
 
@@ -440,8 +622,20 @@ func TestLinger(t *testing.T) {
 		if w.table.Find("x") != nil {
 			t.Error("the channel is still there")
 		}
-		if next, _ := w.table.Acquire("x", &w.opts).Epoch(); next == epoch || len(next) != 8 {
+		if n := w.table.size.Load(); n != 0 {
+			t.Errorf("%d channels are counted", n)
+		}
+		c = w.table.Acquire("x", &w.opts)
+		if next, _ := c.Epoch(); next == epoch || len(next) != 8 {
 			t.Errorf("epochs %s and %s", epoch, next)
+		}
+		// Who comes back and goes again begins the time anew.
+		w.table.Release(c)
+		time.Sleep(900 * time.Millisecond)
+		w.table.Release(w.table.Acquire("x", &w.opts))
+		time.Sleep(900 * time.Millisecond)
+		if w.table.Find("x") != c {
+			t.Error("the channel is forgotten too early")
 		}
 	})
 }

@@ -169,7 +169,7 @@ func (t *Table) Notify(ch string, keys ...string) (tracked int) {
 }
 
 // check checks values that the application gives.
-func (t *Table) check(ch string, given []channel.KeyValue, opts *channel.SharedPoll) []value {
+func (t *Table) check(ch string, given []channel.KeyValue) []value {
 	values := make([]value, len(given))
 	for i := range given {
 		v := &values[i]
@@ -181,9 +181,6 @@ func (t *Table) check(ch string, given []channel.KeyValue, opts *channel.SharedP
 			v.bad = errNoData
 		}
 		v.hash = maphash.Bytes(seed, v.Data)
-		if !opts.Versioned {
-			v.Version = 0
-		}
 	}
 	return values
 }
