@@ -141,6 +141,9 @@ type fixture struct {
 
 func newFixture(t testing.TB, cfg mapcache.Config) *fixture {
 	f := &fixture{TB: t, inner: &counted{Broker: memory.New(memory.Config{})}, lines: &bytes.Buffer{}}
+	if cfg.SyncInterval == 0 {
+		cfg.SyncInterval = 10_000 * time.Hour // the first comparison, at a random time, comes after the test
+	}
 	cfg.Logger = slog.New(slog.NewTextHandler(f.lines, nil))
 	f.cache = mapcache.New(f.inner, cfg)
 	f.must(f.cache.Run(nobody{}))
@@ -451,7 +454,7 @@ func TestDrops(t *testing.T) {
 
 // TestComparison: a change that was lost without a trace is found, those on their way are not mistaken for it.
 func TestComparison(t *testing.T) {
-	bubble(t, mapcache.Config{}, func(f *fixture) {
+	bubble(t, mapcache.Config{SyncInterval: mapcache.DefaultSyncInterval}, func(f *fixture) {
 		f.set("ch", "a", "1")
 		f.want("ch", "a=1@1 1", 1)
 		stop := time.Now().Add(5 * time.Minute)
@@ -481,7 +484,7 @@ func TestComparison(t *testing.T) {
 
 // TestSecretEnd: a map that was cleared without a word is found as well.
 func TestSecretEnd(t *testing.T) {
-	bubble(t, mapcache.Config{}, func(f *fixture) {
+	bubble(t, mapcache.Config{SyncInterval: mapcache.DefaultSyncInterval}, func(f *fixture) {
 		f.set("ch", "a", "1")
 		f.set("ch", "a", "2")
 		f.want("ch", "a=2@2 2", 1)
