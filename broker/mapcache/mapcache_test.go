@@ -29,7 +29,7 @@ type counted struct {
 	states int           // calls of State
 	gate   chan struct{} // if not nil, State waits until it is closed
 	fail   error         // of State
-	copied channel.State // if it has a top, State reads from this copy
+	copied channel.State // if it has a top, State and History read from this copy
 	after  func()        // called once, behind the next History
 	hold   bool          // keep events back, and losses secret
 	held   []func()
@@ -115,9 +115,12 @@ func (m countedMaps) State(ctx context.Context, ch string, f channel.StateFilter
 func (c *counted) History(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
 	h, err := c.Broker.History(ctx, ch, f)
 	c.mu.Lock()
-	after := c.after
+	after, copied := c.after, c.copied
 	c.after = nil
 	c.mu.Unlock()
+	if copied.Top.Offset > 0 {
+		return broker.History{Top: copied.Top}, nil
+	}
 	if after != nil {
 		after()
 	}

@@ -33,6 +33,7 @@ const (
 	propertyPhases = 3
 	leastStream    = 4 // the least StreamSize of a change
 	syncInterval   = 10 * time.Second
+	longestTTL     = 3 * time.Second
 	latest         = 200 * time.Millisecond // how late deliveries are, at most
 )
 
@@ -231,7 +232,7 @@ func (w *world) settle() {
 		w.must(err)
 	}
 	n.deaf.Store(false)
-	time.Sleep(syncInterval + 2*time.Second + latest)
+	time.Sleep(longestTTL + syncInterval + 3*time.Second) // also the last removal of an expired entry may get lost
 	for _, ch := range propertyChannels {
 		want, err := w.shared.State(w.Context(), ch, channel.StateFilter{Limit: -1})
 		w.must(err)
@@ -459,7 +460,7 @@ func (a *actor) run(steps int, writes bool) {
 func (a *actor) change(ch string) {
 	o := channel.MapOptions{StreamSize: leastStream + a.world.roll(20), StreamTTL: time.Hour}
 	if a.world.roll(3) == 0 {
-		o.KeyTTL = time.Duration(1+a.world.roll(3000)) * time.Millisecond
+		o.KeyTTL = time.Duration(1 + a.world.roll(int(longestTTL)))
 	}
 	pub := &channel.Publication{Key: fmt.Sprint("k", a.world.roll(12)), Removed: a.world.roll(4) == 0, Tags: map[string]string{"t": fmt.Sprint(a.world.roll(3))}}
 	if !pub.Removed {
