@@ -140,8 +140,13 @@ func TestDifferences(t *testing.T) {
 		p.want("it says that it has a newer one", "")
 		p.publish("a", 10)
 		p.want("full", "a@10")
-		p.place.Hub.Publish(&hub.Message{Channel: name, Keyed: true, Pub: &channel.Publication{Key: "a", Version: 12}, Prev: &channel.Publication{Version: 11}})
-		p.want("it does not have the one before", "a@12")
+		p.publish("a", 11)
+		p.take(trackRequest(batch(11, "a")), 0) // before that comes: it has it from elsewhere
+		p.want("it says that it has that", "")
+		p.publish("a", 12)
+		p.want("and has not got it on this connection", "a@12")
+		p.place.Hub.Publish(&hub.Message{Channel: name, Keyed: true, Pub: &channel.Publication{Key: "a", Version: 14}, Prev: &channel.Publication{Version: 13}})
+		p.want("it does not have the one before", "a@14")
 	})
 }
 
@@ -204,6 +209,11 @@ func TestExpire(t *testing.T) {
 				t.Errorf("after %v: %d keys, want %d", step.after, n, step.keys)
 			}
 		}
+		p.take(trackRequest(batch(1, "e"), batch(1, "f")), 1000, now+30, now+60)
+		if p.keys.Expire((now + 70) * int64(time.Second)); p.keys.Len() != 2 {
+			t.Errorf("of two more: %d keys in all", p.keys.Len())
+		}
+		p.take(&protocol.SubRefreshRequest{Type: 2, Untrack: []string{"f"}}, 1000)
 		if r, _ := p.take(trackRequest(batch(1, "d")), 1000); r.Expires {
 			t.Error("a key expires that has no time")
 		}
