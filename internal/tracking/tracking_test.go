@@ -2,6 +2,7 @@ package tracking
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -270,17 +271,17 @@ func TestCheck(t *testing.T) {
 			"untrack":               {&protocol.SubRefreshRequest{Type: 2, Untrack: []string{"a"}}, nil},
 			"another type":          {&protocol.SubRefreshRequest{Type: 3, Untrack: []string{"a"}}, errBadTrack},
 		} {
-			if err := p.keys.Check(tt.req); err != tt.want {
+			if err := p.keys.Check(tt.req); !errors.Is(err, tt.want) {
 				t.Errorf("%s: %v, want %v", what, err, tt.want)
 			}
 		}
 		// The application decides between Check and Take, and another command may come first.
 		p.take(trackRequest(batch(0, "c")), 1000)
 		var r Result
-		if err := p.keys.Take(trackRequest(batch(0, "d")), []int64{0}, 0, 1000, protocol.Protobuf, &r); err != errTooMany || p.keys.Len() != 3 {
+		if err := p.keys.Take(trackRequest(batch(0, "d")), []int64{0}, 0, 1000, protocol.Protobuf, &r); !errors.Is(err, errTooMany) || p.keys.Len() != 3 {
 			t.Errorf("%v, %d keys", err, p.keys.Len())
 		}
-		if p.keys.opts.Track = nil; p.keys.Check(trackRequest(batch(0, "a"))) != errNoTrack {
+		if p.keys.opts.Track = nil; !errors.Is(p.keys.Check(trackRequest(batch(0, "a"))), errNoTrack) {
 			t.Error("without Track, keys may be tracked")
 		}
 	})
