@@ -21,7 +21,8 @@ import (
 
 func TestMain(m *testing.M) {
 	// The client of a Cluster sleeps a few seconds after it has read the slots, also when it is closed.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
 
 const patience = 20 * time.Second
