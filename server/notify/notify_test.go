@@ -3,7 +3,6 @@ package notify
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/internal/logtest"
+	"github.com/gyrohq/gyro/internal/porttest"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/config/engines"
 )
@@ -237,13 +237,16 @@ func startNATS(t *testing.T, opts *server.Options) *server.Server {
 // Notifications come from NATS, also after it was away; what is wrong is told at the start.
 func TestNATS(t *testing.T) {
 	t.Parallel()
-	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, Users: []*server.User{
+	port, err := porttest.Free() // nobody takes it while the server is away
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := &server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, Users: []*server.User{
 		{Username: "gyro", Password: "right"},
 		{Username: "guest", Password: "right", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"other"}}}},
 	}}
 	s := startNATS(t, opts)
-	opts.Port = s.Addr().(*net.TCPAddr).Port
-	url := fmt.Sprintf("nats://127.0.0.1:%d", opts.Port)
+	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
 	on := func(c *config.PollNotification) {
 		c.Type, c.NATS.URL, c.NATS.Username, c.NATS.Password = "nats", url, "gyro", "right"
 	}
