@@ -56,8 +56,8 @@ type Broker struct {
 	slots   chan struct{} // of transactions that write
 	hashes  bool          // the server's hashes of channels are those of pghash
 
-	replicas *replica.Set        // nil: none
-	floors   [2][]*replica.Floor // by table and shard
+	replicas *replica.Set // nil: none
+	floors   *replica.Floors
 
 	fanoutEnds sync.Once
 
@@ -99,20 +99,16 @@ func New(cfg Config) (*Broker, error) {
 		b.made.Add(1)
 		return nil
 	}
-	if b.listens, err = cfg.listen(); err != nil {
+	if b.listens, err = cfg.direct(cfg.UseNotify); err != nil {
 		return nil, err
 	}
-	if b.leads, err = cfg.lead(); err != nil {
+	if b.leads, err = cfg.direct(cfg.Fanout != nil); err != nil {
 		return nil, err
 	}
 	if b.copies, err = cfg.copies(); err != nil {
 		return nil, err
 	}
-	for table := range b.floors {
-		for range cfg.NumShards {
-			b.floors[table] = append(b.floors[table], new(replica.Floor))
-		}
-	}
+	b.floors = replica.NewFloors(cfg.NumShards, b.sets.Stream.Outbox, b.sets.Map.Outbox)
 	b.part = "postgres (" + address(b.conns) + ")"
 	b.sql = newStatements(&b.sets)
 	b.lifetime, b.end = context.WithCancel(context.Background())
@@ -336,10 +332,10 @@ func (b *Broker) table(table int, set *schema.Set) *outbox.Table {
 		Encode:  func(shard int, dst []byte) []byte { return current[shard].Append(dst) },
 		Decode:  func(shard int, data []byte) error { return current[shard].Decode(data) },
 		Reached: func(shard int, id int64, created time.Time) {
-			b.floors[table][shard].Raise(replica.Mark{ID: id, Created: created})
+			b.floors.At(table, shard).Raise(replica.Mark{ID: id, Created: created})
 		},
 		Lost: func(shard int, id int64, created time.Time) {
-			b.floors[table][shard].Reset(replica.Mark{ID: id, Created: created})
+			b.floors.At(table, shard).Reset(replica.Mark{ID: id, Created: created})
 			b.handler.HandleLoss(func(ch string) bool { return !b.hashes || pghash.Shard(ch, b.cfg.NumShards) == shard })
 		},
 	}

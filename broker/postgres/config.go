@@ -77,8 +77,8 @@ type Config struct {
 	// UseNotify has the node look at once when it is notified. Publishers notify as soon as one node has had UseNotify;
 	// PostgreSQL commits transactions that notify one after the other.
 	UseNotify bool
-	// NotifyDSN is for the connection that listens, which a pooler such as PgBouncer in transaction mode cannot carry.
-	// Default: DSN.
+	// NotifyDSN is for the connection that listens, and for that of a Fanout, which a pooler such as PgBouncer in transaction
+	// mode cannot carry. Default: DSN.
 	NotifyDSN string
 
 	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last use when a call names no time. What is
@@ -138,8 +138,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("postgres: DSN is missing")
 	case len(c.TablePrefix) > maxPrefix || !validPrefix.MatchString(c.TablePrefix):
 		return c, fmt.Errorf("postgres: TablePrefix is %q: lower-case letters, digits and underscores, at most %d", c.TablePrefix, maxPrefix)
-	case c.NotifyDSN != "" && !c.UseNotify:
-		return c, errors.New("postgres: NotifyDSN needs UseNotify")
+	case c.NotifyDSN != "" && !c.UseNotify && c.Fanout == nil:
+		return c, errors.New("postgres: NotifyDSN needs UseNotify or Fanout")
 	case len(c.Replicas) > maxReplicas:
 		return c, fmt.Errorf("postgres: Replicas has %d elements, at most %d", len(c.Replicas), maxReplicas)
 	}
@@ -235,9 +235,9 @@ func hangUp(conn *pgx.Conn) {
 	}
 }
 
-// listen makes the configuration of the connection for notifications, nil if there is none.
-func (c *Config) listen() (*pgx.ConnConfig, error) {
-	if !c.UseNotify {
+// direct makes the configuration of a connection that no pooler may share, nil if it is not wanted.
+func (c *Config) direct(wanted bool) (*pgx.ConnConfig, error) {
+	if !wanted {
 		return nil, nil
 	}
 	l, err := pgx.ParseConfig(cmp.Or(c.NotifyDSN, c.DSN))

@@ -1,17 +1,13 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
 	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
-	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/broker/postgres/internal/relay"
 )
 
 // Fanout carries messages from one node to all, itself included. Messages may get lost, come late, twice or in another order:
@@ -30,58 +26,7 @@ type Fanout interface {
 
 // FanoutOver returns a fan-out by a broker that nobody else uses, such as those of the modules broker/redis and broker/nats. It
 // runs the broker and closes it.
-func FanoutOver(b broker.Broker) Fanout { return &over{b: b, traits: b.Describe()} }
-
-// over is a fan-out by a broker. It is the broker's handler.
-type over struct {
-	b       broker.Broker
-	traits  broker.Traits
-	receive func(topic string, message []byte)
-	lost    func()
-}
-
-func (o *over) Run(topics []string, receive func(topic string, message []byte), lost func()) error {
-	o.receive, o.lost = receive, lost
-	if err := o.b.Run(o); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), DefaultTimeout)
-	defer cancel()
-	return o.b.Subscribe(ctx, topics...)
-}
-
-func (o *over) Publish(ctx context.Context, topic string, message []byte) error {
-	_, err := o.b.Publish(ctx, topic, &channel.Publication{Data: message}, broker.PublishOptions{})
-	return err
-}
-
-func (o *over) Down() bool {
-	if o.traits.Health == nil {
-		return false
-	}
-	for _, h := range o.traits.Health() {
-		if h.Err != nil {
-			return true
-		}
-	}
-	return false
-}
-
-func (o *over) Close(ctx context.Context) error { return o.b.Close(ctx) }
-
-// HandlePublication implements broker.EventHandler.
-func (o *over) HandlePublication(topic string, e broker.PublicationEvent) {
-	o.receive(topic, e.Pub.Data)
-}
-
-// HandleLoss implements broker.EventHandler.
-func (o *over) HandleLoss(func(string) bool) { o.lost() }
-
-// HandleJoin implements broker.EventHandler. Nobody publishes joins.
-func (o *over) HandleJoin(string, *channel.ClientInfo) {}
-
-// HandleLeave implements broker.EventHandler.
-func (o *over) HandleLeave(string, *channel.ClientInfo) {}
+func FanoutOver(b broker.Broker) Fanout { return relay.Over(b) }
 
 // fanout describes the fan-out to the feed, nil if there is none.
 func (b *Broker) fanout() *outbox.Fanout {
@@ -135,19 +80,6 @@ func (b *Broker) closeFanout(ctx context.Context) error {
 		}
 	})
 	return err
-}
-
-// lead makes the configuration of the connection that holds locks, nil if there is no fan-out.
-func (c *Config) lead() (*pgx.ConnConfig, error) {
-	if c.Fanout == nil {
-		return nil, nil
-	}
-	l, err := pgx.ParseConfig(cmp.Or(c.NotifyDSN, c.DSN))
-	if err != nil {
-		return nil, errors.New("postgres: NotifyDSN does not parse")
-	}
-	c.prepare(l)
-	return l, nil
 }
 
 // fanoutMetrics are there if there is a fan-out.

@@ -154,22 +154,18 @@ func (c *cluster) subscribe() {
 func TestFanout(t *testing.T) {
 	c := newCluster(t, 3, postgres.Config{PollInterval: 10 * time.Millisecond, FanoutInterval: time.Hour})
 	c.subscribe()
-	c.expect(c.publish(1, 3)) // each worker has read once
-	var before, came []float64
-	for _, n := range c.nodes {
-		before, came = append(before, metric(n, "rows_read_total")), append(came, metric(n, "fanout_rows_total"))
-	}
+	c.expect(c.publish(1, 3)) // each worker has read once, and some have read a few of these rows
 	c.expect(c.publish(4, 23))
-	var read, received float64
-	for i, n := range c.nodes {
-		read += metric(n, "rows_read_total") - before[i]
-		received += metric(n, "fanout_rows_total") - came[i]
-		if holes := metric(n, "fanout_holes_total"); holes > 0 {
-			t.Errorf("node %d has seen %v holes", i, holes)
+	var read, received, holes float64
+	wait.Until(t, "all rows to be counted", func() bool {
+		read, received, holes = 0, 0, 0
+		for _, n := range c.nodes {
+			read, received, holes = read+metric(n, "rows_read_total"), received+metric(n, "fanout_rows_total"), holes+metric(n, "fanout_holes_total")
 		}
-	}
-	if read != 60 || received != 120 {
-		t.Errorf("%v rows were read and %v received, want 60 and 120", read, received)
+		return read+received == 3*3*23
+	})
+	if received < 2*3*20 || holes > 0 {
+		t.Errorf("%v rows were read, %v received, and %v messages missing", read, received, holes)
 	}
 }
 

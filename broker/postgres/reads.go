@@ -1,17 +1,13 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
-	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
 	"github.com/gyrohq/gyro/broker/postgres/internal/replica"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -55,7 +51,7 @@ func (b *Broker) do(ctx context.Context, table, shard int, sql string, args []an
 	}
 	newest, err := q.Ask(ctx, b.db, nil)
 	if err == nil {
-		b.floors[table][shard].Raise(newest)
+		b.floors.At(table, shard).Raise(newest)
 	}
 	return err
 }
@@ -75,7 +71,7 @@ func (b *Broker) replica(shard int, ch string) source {
 	}
 	return func(ctx context.Context, table int, name string, args []any, each func(pgx.Rows) error) error {
 		q := b.question(table, shard, b.sql.read[table][name], args, each)
-		if !of.Ask(ctx, ch, b.floors[table][shard], q) {
+		if !of.Ask(ctx, ch, b.floors.At(table, shard), q) {
 			return errOld
 		}
 		return nil
@@ -92,64 +88,9 @@ func (b *Broker) outbox(table int) string {
 // hold has the primary answer for channels of which something has just changed without a row in the outbox, until a replica is
 // known to have a later row of the shard.
 func (b *Broker) hold(ctx context.Context, table int, channels ...string) {
-	if b.replicas == nil {
-		return
+	if b.replicas != nil {
+		b.floors.Hold(ctx, b.db, table, channels...)
 	}
-	newest, err := b.newest(ctx, table)
-	for _, ch := range channels {
-		shard := pghash.Shard(ch, b.cfg.NumShards)
-		if err != nil {
-			b.floors[table][shard].Blind()
-			continue
-		}
-		b.floors[table][shard].Hold(ch, newest[shard])
-	}
-}
-
-// newest returns the newest row of each shard of an outbox, 0 if there is none.
-func (b *Broker) newest(ctx context.Context, table int) (ids []int64, err error) {
-	var batch pgx.Batch
-	batch.Queue(outbox.InOrder)
-	batch.Queue(`SELECT s, coalesce((SELECT x.id FROM `+b.outbox(table)+` x WHERE x.shard_id = s ORDER BY x.id DESC LIMIT 1), 0)
-		FROM generate_series(0, $1::int - 1) s`, b.cfg.NumShards)
-	results := b.db.SendBatch(ctx, &batch)
-	defer func() { err = cmp.Or(err, results.Close()) }()
-	if _, err := results.Exec(); err != nil {
-		return nil, err
-	}
-	ids = make([]int64, b.cfg.NumShards)
-	rows, err := results.Query()
-	if err != nil {
-		return nil, err
-	}
-	var shard int
-	var id int64
-	_, err = pgx.ForEachRow(rows, []any{&shard, &id}, func() error {
-		ids[shard] = id
-		return nil
-	})
-	return ids, err
-}
-
-// settle has replicas answer again for shards whose newest row hold could not read.
-func (b *Broker) settle(ctx context.Context) error {
-	var failures []error
-	for table := range b.floors {
-		blind := slices.ContainsFunc(b.floors[table], (*replica.Floor).IsBlind)
-		if !blind {
-			continue
-		}
-		within, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
-		newest, err := b.newest(within, table)
-		cancel()
-		for shard, f := range b.floors[table] {
-			if err == nil && f.IsBlind() {
-				f.Sees(newest[shard])
-			}
-		}
-		failures = append(failures, err)
-	}
-	return errors.Join(failures...)
 }
 
 // soon is how far the clock of a replica may be wrong without consequence for a map that is about to end.
@@ -164,7 +105,7 @@ func (b *Broker) historyOfReplica(ctx context.Context, shard int, ch string, f *
 	}
 	var a answer
 	var err error
-	if !b.floors[streamTable][shard].IsEmpty() { // else there are no streams that have begun, and nothing shows how new the replica is
+	if !b.floors.At(streamTable, shard).IsEmpty() { // else there are no streams that have begun, and nothing shows how new the replica is
 		a, err = readStream(ctx, from, streamTable, ch, f, ttl)
 	}
 	if err == nil && a.Top.Offset == 0 {

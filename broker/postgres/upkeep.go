@@ -61,7 +61,7 @@ func (b *Broker) tidy(ctx context.Context) error {
 	}
 	b.trouble.Store(trouble)
 	if b.replicas != nil {
-		failures = append(failures, b.settle(ctx))
+		failures = append(failures, b.floors.Settle(ctx, b.db, b.cfg.Timeout))
 	}
 	return errors.Join(failures...)
 }

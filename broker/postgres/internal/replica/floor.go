@@ -23,6 +23,8 @@ type Floor struct {
 	// held has channels of which something changed without a row in the outbox, and the last row before that.
 	held map[string]int64
 	all  int64 // the same for all channels; unknown if nobody knows the row
+
+	blinded uint64
 }
 
 const unknown = math.MaxInt64
@@ -47,9 +49,6 @@ func (f *Floor) Reset(m Mark) {
 func (f *Floor) Hold(ch string, m int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.all == unknown {
-		f.all = m
-	}
 	if len(f.held) >= maxHeld {
 		for ch, after := range f.held {
 			if after < f.top.ID {
@@ -59,7 +58,7 @@ func (f *Floor) Hold(ch string, m int64) {
 	}
 	if len(f.held) >= maxHeld {
 		for _, after := range f.held {
-			f.all = max(f.all, after)
+			f.all = max(f.all, after) // stays unknown if it is
 		}
 		clear(f.held)
 	}
@@ -74,20 +73,24 @@ func (f *Floor) Blind() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.all = unknown
+	f.blinded++
 }
 
-// IsBlind tells whether Blind was called, and neither Sees nor Hold since.
-func (f *Floor) IsBlind() bool {
+// Blindness returns how often Blind was called, 0 if Sees was called since.
+func (f *Floor) Blindness() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.all == unknown
+	if f.all != unknown {
+		return 0
+	}
+	return f.blinded
 }
 
-// Sees says which row was the newest some time after Blind was called.
-func (f *Floor) Sees(m int64) {
+// Sees says which row was the newest some time after Blindness returned n.
+func (f *Floor) Sees(m int64, n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.all == unknown {
+	if f.all == unknown && f.blinded == n {
 		f.all = m
 	}
 }

@@ -43,16 +43,21 @@ func TestFloor(t *testing.T) {
 	expect(t, &f, "b", 0)
 	f.Raise(mark(11))
 	expect(t, &f, "b", 0)
-	f.Sees(11)
+	f.Sees(11, f.Blindness())
 	expect(t, &f, "b", 0)
 	f.Raise(mark(12))
 	expect(t, &f, "b", 12)
 	f.Blind()
-	f.Hold("a", 12)
-	expect(t, &f, "b", 0)
+	before := f.Blindness()
+	f.Blind()
+	f.Sees(12, before) // which was read before the second change
 	f.Raise(mark(13))
-	expect(t, &f, "a", 13)
+	expect(t, &f, "b", 0)
+	f.Sees(12, f.Blindness())
 	expect(t, &f, "b", 13)
+	if f.Blindness() != 0 {
+		t.Error("the floor is blind")
+	}
 
 	f.Reset(mark(2))
 	expect(t, &f, "b", 0)
