@@ -119,7 +119,14 @@ func TestValidateEngines(t *testing.T) {
 		{pg(`"outbox":{"poll_interval":"2h"}`), "broker.postgres.outbox.poll_interval: 2h"},
 		{pg(`"stream_retention":"-1s"`), "broker.postgres.stream_retention: -1s is not positive"},
 		{pg(`"io_timeout":"10ms"`), "broker.postgres.io_timeout: 10ms is not between 100ms and 1h0m0s"},
-		{pg(`"replica":{"dsn":[""]}`), ""}, // not in use
+		{pg(`"replica":{"dsn":[""]}`), ""},                                  // not in use
+		{pg(`"broker_fanout":{"channel_prefix":"","redis":{"db":-1}}`), ""}, // not in use
+		{pg(`"broker_fanout":{"enabled":true}`), ""},
+		{pg(`"broker_fanout":{"enabled":true,"type":"nats","redis":{"db":-1}}`), ""},
+		{pg(`"broker_fanout":{"enabled":true,"type":"kafka"}`), "broker.postgres.broker_fanout.type: "},
+		{pg(`"broker_fanout":{"enabled":true,"redis":{"db":-1}}`), "broker.postgres.broker_fanout.redis.db: -1 is negative"},
+		{pg(`"broker_fanout":{"enabled":true,"type":"nats","nats":{"dial_timeout":"-1s"}}`), "broker.postgres.broker_fanout.nats.dial_timeout: -1s is not positive"},
+		{pg(`"broker_fanout":{"enabled":true,"start_timeout":"2h"}`), "start_timeout: 2h0m0s is more than 1h"},
 		{pg(`"replica":{"enabled":true,"dsn":["y","z"]}`), ""},
 		{pg(`"replica":{"enabled":true}`), "broker.postgres.replica.dsn: is required by enabled"},
 		{pg(`"replica":{"enabled":true,"dsn":["y",""]}`), "broker.postgres.replica.dsn[1]: is empty"},

@@ -95,6 +95,22 @@ var clusters = map[string]struct {
 	"postgres": {true, false, func(t *testing.T) func(*config.Config) {
 		return onPostgres(t)
 	}, `"engine":"memory","broker":"postgres"`},
+	"postgres, fan-out over redis": {true, false, func(t *testing.T) func(*config.Config) {
+		edit, redis := onPostgres(t), redistest.Standalone(t, redistest.Options{})
+		return func(cfg *config.Config) {
+			edit(cfg)
+			f := &cfg.Broker.Postgres.BrokerFanout
+			f.Enabled, f.Redis.Address = true, []string{redis.Addr()}
+		}
+	}, `"engine":"memory","broker":"postgres"`},
+	"postgres, fan-out over nats": {true, false, func(t *testing.T) func(*config.Config) {
+		edit, url := onPostgres(t), startNATS(t)
+		return func(cfg *config.Config) {
+			edit(cfg)
+			f := &cfg.Broker.Postgres.BrokerFanout
+			f.Enabled, f.Type, f.NATS.URL = true, engines.TypeNATS, url
+		}
+	}, `"engine":"memory","broker":"postgres"`},
 	"memory with a controller on postgres, and nats": {false, false, func(t *testing.T) func(*config.Config) {
 		url, dsn := startNATS(t), database(t)
 		return func(cfg *config.Config) {

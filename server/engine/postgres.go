@@ -30,6 +30,9 @@ func (m *maker) postgres(key string, c *engines.Postgres, edit ...func(*postgres
 	if c.Replica.Enabled {
 		of.Replicas = c.Replica.DSN
 	}
+	if of.Fanout, of.FanoutName, err = m.fanout(key+".broker_fanout", &c.BrokerFanout); err != nil {
+		return nil, err
+	}
 	for _, f := range edit {
 		f(&of)
 	}
@@ -40,6 +43,33 @@ func (m *maker) postgres(key string, c *engines.Postgres, edit ...func(*postgres
 	m.set.remote = append(m.set.remote, connection{key, b})
 	return b, nil
 }
+
+// fanout makes the fan-out of a section, nil if there is none, and its name.
+func (m *maker) fanout(key string, c *engines.BrokerFanout) (f postgres.Fanout, name string, err error) {
+	if !c.Enabled {
+		return nil, "", nil
+	}
+	prefix := cmp.Or(c.ChannelPrefix, defaultFanoutPrefix)
+	name = c.Type + " " + prefix
+	if c.Type == engines.TypeNATS {
+		b, err := m.nats(key+".nats", &engines.NATS{
+			URL: c.NATS.URL, Prefix: prefix, DialTimeout: c.NATS.DialTimeout, WriteTimeout: c.NATS.WriteTimeout, StartTimeout: c.StartTimeout, TLS: c.NATS.TLS,
+		})
+		if err != nil {
+			return nil, "", err
+		}
+		return postgres.FanoutOver(b), name, nil
+	}
+	of := &engines.PrefixedRedis{Prefix: prefix, Redis: c.Redis, StartTimeout: c.StartTimeout}
+	e, err := m.redis(key+".redis", of, engines.RedisBroker{}, engines.RedisPresence{})
+	if err != nil {
+		return nil, "", err
+	}
+	return postgres.FanoutOver(e.Broker()), name, nil
+}
+
+// defaultFanoutPrefix is that of channels and subjects of a fan-out if the configured one is empty.
+const defaultFanoutPrefix = "gyro_fanout"
 
 // controller makes the controller that replaces that of the broker.
 func (m *maker) controller() error {

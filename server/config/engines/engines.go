@@ -154,8 +154,27 @@ type Postgres struct {
 		Enabled bool     `key:"enabled" doc:"Standbys may answer reads of history and of maps."`
 		DSN     []string `key:"dsn" opt:"secret" doc:"URL, or list of key=value, of each standby, 16 at most; required when enabled. Each has its share of the channels; what a standby lacks, or does not answer, the primary answers."`
 	} `key:"replica"`
-	PartitionLookaheadDays int `key:"partition_lookahead_days" def:"2" min:"0" max:"60" doc:"For how many further days there are partitions; 0 for the default."`
-	PartitionRetentionDays int `key:"partition_retention_days" def:"7" min:"-1" max:"10000" doc:"Days for which publications are kept; history_ttl must not be longer. 0 for 7, -1 for ever."`
+	BrokerFanout           BrokerFanout `key:"broker_fanout"`
+	PartitionLookaheadDays int          `key:"partition_lookahead_days" def:"2" min:"0" max:"60" doc:"For how many further days there are partitions; 0 for the default."`
+	PartitionRetentionDays int          `key:"partition_retention_days" def:"7" min:"-1" max:"10000" doc:"Days for which publications are kept; history_ttl must not be longer. 0 for 7, -1 for ever."`
+}
+
+// BrokerFanout carries what one node has read of a PostgreSQL broker to the others.
+type BrokerFanout struct {
+	Enabled       bool          `key:"enabled" doc:"One node reads each shard, and sends the rows to the others, which read the database only if some are missing. dsn, or notify_dsn if there is one, must not be a pooler in transaction mode."`
+	Type          string        `key:"type" def:"redis" enum:"redis|nats"`
+	ChannelPrefix string        `key:"channel_prefix" def:"gyro_fanout" doc:"Prefix of channels or subjects. Databases that share the Redis or NATS need different ones."`
+	Redis         Redis         `key:"redis"`
+	NATS          FanoutNATS    `key:"nats"`
+	StartTimeout  time.Duration `key:"start_timeout" min:"0" doc:"How long a starting server tries to reach Redis or NATS before it gives up; by default one attempt. Gyro's own key."`
+}
+
+// FanoutNATS is a connection to NATS.
+type FanoutNATS struct {
+	URL          string        `key:"url" def:"nats://localhost:4222" opt:"secret"`
+	DialTimeout  time.Duration `key:"dial_timeout" def:"1s"`
+	WriteTimeout time.Duration `key:"write_timeout" def:"1s"`
+	TLS          material.TLS  `key:"tls"`
 }
 
 // MapBroker keeps the state of map channels.

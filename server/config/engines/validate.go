@@ -133,6 +133,7 @@ func (b *Postgres) Check(p *problem.List, key string) {
 	p.Between(key+".cleanup_interval", b.CleanupInterval, minPostgresPeriod, maxPostgresCleanup)
 	p.Between(key+".outbox.poll_interval", b.Outbox.PollInterval, minPostgresPeriod, maxPostgresPeriod)
 	b.checkReplica(p, key+".replica")
+	b.BrokerFanout.check(p, key+".broker_fanout")
 	p.Positive(key+".idempotent_result_ttl", b.IdempotentResultTTL)
 	p.Positive(key+".stream_retention", b.StreamRetention)
 }
@@ -152,6 +153,21 @@ func (b *Postgres) checkReplica(p *problem.List, key string) {
 			p.Add(fmt.Sprintf("%s[%d]", key, i), "is empty")
 		}
 	}
+}
+
+// check checks a fan-out that is in use.
+func (f *BrokerFanout) check(p *problem.List, key string) {
+	if !f.Enabled {
+		return
+	}
+	checkStartTimeout(p, key, f.StartTimeout)
+	if f.Type == TypeNATS {
+		n := NATS{DialTimeout: f.NATS.DialTimeout, WriteTimeout: f.NATS.WriteTimeout, TLS: f.NATS.TLS}
+		n.Check(p, key+".nats")
+		return
+	}
+	r := PrefixedRedis{Redis: f.Redis}
+	r.Check(p, key+".redis")
 }
 
 // Check checks the broker.

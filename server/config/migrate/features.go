@@ -88,6 +88,7 @@ var groups = []group{
 		{"NATS", []string{"broker.nats.url", "broker.nats.raw_mode.enabled"}, "Same subjects and payloads.", ""},
 		{"PostgreSQL", []string{"broker.postgres.dsn", "brokers[].postgres.dsn", "map_broker.postgres.dsn"}, "Tables and functions are those of Centrifugo with further columns; nodes of both do not share a database, see [PostgreSQL](postgres.md).", ""},
 		{"PostgreSQL: read replicas", []string{"broker.postgres.replica.enabled", "brokers[].postgres.replica.enabled", "map_broker.postgres.replica.enabled"}, "An answer counts only if it is as new as what the node has seen, see [replicas](postgres.md#replicas).", ""},
+		{"PostgreSQL: fan-out", []string{"broker.postgres.broker_fanout.enabled", "brokers[].postgres.broker_fanout.enabled", "map_broker.postgres.broker_fanout.enabled"}, "Over Redis or NATS, see [fan-out](postgres.md#fan-out).", ""},
 		{"Separate controller", []string{"controller.enabled"}, "Not needed with a PostgreSQL broker, which carries control messages itself.", ""},
 	}},
 	{"Operation", []feature{
