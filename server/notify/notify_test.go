@@ -215,23 +215,43 @@ func TestRedisCluster(t *testing.T) {
 		c.Type, c.Redis.ClusterAddress = "redis", []string{strings.Join(cluster.Addresses(), ",")}
 	})
 	for i, s := range cluster.Nodes {
-		s.Do("PUBLISH", "shared_poll_notify", fmt.Sprintf(`{"items":[{"channel":"p:a","key":"t%d"}]}`, i))
-		n.want(fmt.Sprintf("p:a t%d", i))
+		// The nodes of a new Cluster may not all be connected with one another yet.
+		want := fmt.Sprintf("p:a t%d", i)
+		for end := time.Now().Add(patience); ; {
+			s.Do("PUBLISH", "shared_poll_notify", fmt.Sprintf(`{"items":[{"channel":"p:a","key":"t%d"}]}`, i))
+			got := ""
+			select {
+			case got = <-n.notified:
+			case <-time.After(time.Second):
+			}
+			if got == want {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%q does not come; log:\n%s", want, n.log)
+			}
+		}
 	}
 }
 
+// startNATS starts a server. It tries again while the port is taken: connections of the server before may hold it for a moment.
 func startNATS(t *testing.T, opts *server.Options) *server.Server {
 	t.Helper()
-	s, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		s, err := server.NewServer(opts.Clone())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		stop := func() { s.Shutdown(); s.WaitForShutdown() }
+		if s.ReadyForConnections(2 * time.Second) {
+			t.Cleanup(stop)
+			return s
+		}
+		stop()
 	}
-	s.Start()
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("NATS does not start")
-	}
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	return s
+	t.Fatal("NATS does not start")
+	return nil
 }
 
 // Notifications come from NATS, also after it was away; what is wrong is told at the start.
