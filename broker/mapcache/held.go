@@ -17,7 +17,8 @@ import (
 
 // held is what the cache has of a channel.
 type held struct {
-	ch string
+	ch    string
+	total *atomic.Int64 // the bytes of all channels
 	// Guarded by the lock of the cache.
 	place *list.Element // in cache.recent
 	read  time.Time     // when it was read last
@@ -95,12 +96,15 @@ func (h *held) raise(seen channel.StreamPosition) dropReason {
 	return ""
 }
 
-// take applies a change, or puts it aside while the channel is loaded. grown is by how much memory the channel has
-// grown. It fails with the reason for which the channel has to be forgotten.
-func (h *held) take(e *broker.PublicationEvent, most *limits) (grown int64, reason dropReason) {
+// count adds what the channel has grown by since it had so many bytes to the total. The caller holds the lock, so
+// that nobody takes away what is not counted yet.
+func (h *held) count(before int64) { h.total.Add(h.bytes - before) }
+
+// take applies a change, or puts it aside while the channel is loaded. It fails with the reason for which the channel has to be forgotten.
+func (h *held) take(e *broker.PublicationEvent, most *limits) (reason dropReason) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := h.bytes
+	defer h.count(h.bytes)
 	switch h.phase {
 	case loading:
 		pub := own(e.Pub)
@@ -111,7 +115,7 @@ func (h *held) take(e *broker.PublicationEvent, most *limits) (grown int64, reas
 			h.wake()
 		}
 	}
-	return h.bytes - before, reason
+	return reason
 }
 
 // apply applies a change, unless it is known. own returns a copy that nobody changes. The caller holds the lock.

@@ -39,9 +39,7 @@ func (c *cache) load(h *held) {
 		c.refuse(h, why)
 		return
 	}
-	grown, why := h.begin(m, &c.limits)
-	c.bytes.Add(grown)
-	if why.reason != "" {
+	if why = h.begin(m, &c.limits); why.reason != "" {
 		c.refuse(h, why)
 		return
 	}
@@ -139,21 +137,22 @@ func (m *image) remember(newest []*channel.Publication, most *limits) {
 }
 
 // begin makes a channel live: it has what was loaded, and the changes that came meanwhile.
-func (h *held) begin(m *image, most *limits) (grown int64, why refusal) {
+func (h *held) begin(m *image, most *limits) (why refusal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.phase != loading {
-		return 0, refusal{}
+		return refusal{}
 	}
 	if h.floor.Epoch != "" && h.floor.Epoch != m.top.Epoch {
-		return 0, refusal{dropEpoch, shortRefusal}
+		return refusal{dropEpoch, shortRefusal}
 	}
-	before, pending := h.bytes, h.pending
+	defer h.count(h.bytes)
+	pending := h.pending
 	h.top, h.entries, h.changes, h.bytes, h.pending = m.top, m.entries, m.changes, m.bytes, nil
 	h.floor = channel.StreamPosition{Offset: max(h.floor.Offset, m.far), Epoch: m.top.Epoch}
 	for _, e := range pending {
 		if reason := h.apply(e.Pub, e.Epoch, most, itself); reason != "" {
-			return h.bytes - before, refusal{reason, shortRefusal}
+			return refusal{reason, shortRefusal}
 		}
 	}
 	h.phase = live
@@ -161,7 +160,7 @@ func (h *held) begin(m *image, most *limits) (grown int64, why refusal) {
 		h.behind = time.Now()
 	}
 	h.wake()
-	return h.bytes - before, refusal{}
+	return refusal{}
 }
 
 func itself(pub *channel.Publication) *channel.Publication { return pub }

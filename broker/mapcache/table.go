@@ -43,7 +43,7 @@ func (c *cache) use(ch string, load bool) *held {
 	for len(c.table) >= c.cfg.MaxChannels {
 		c.remove(c.recent.Back().Value.(*held), dropEvicted)
 	}
-	h = &held{ch: ch, read: now}
+	h = &held{ch: ch, total: &c.bytes, read: now}
 	h.place = c.recent.PushFront(h)
 	c.table[ch] = h
 	c.background.Go(func() { c.load(h) })
@@ -132,9 +132,7 @@ func (c *cache) feed(ch string, e *broker.PublicationEvent) {
 	if h == nil {
 		return
 	}
-	grown, reason := h.take(e, &c.limits)
-	c.bytes.Add(grown)
-	if reason != "" {
+	if reason := h.take(e, &c.limits); reason != "" {
 		c.dropThis(h, reason)
 	}
 	c.evict()
