@@ -25,6 +25,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/mapcache"
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/nats"
 	"github.com/gyrohq/gyro/broker/redis"
@@ -42,6 +43,9 @@ var ours = []string{
 	"broker_canary_delay_seconds gauge broker_name shard",
 	"broker_delivers gauge broker_name shard",
 	"broker_nats_buffered_messages gauge broker_name",
+	"broker_redis_map_cache_bytes gauge broker_name", "broker_redis_map_cache_channels gauge broker_name",
+	"broker_redis_map_cache_drops_total counter broker_name reason", "broker_redis_map_cache_hits_total counter broker_name",
+	"broker_redis_map_cache_loads_total counter broker_name", "broker_redis_map_cache_misses_total counter broker_name",
 	"broker_nats_dropped_messages_total counter broker_name",
 	"broker_reconnects_total counter broker_name shard",
 	"client_refusals_total counter limit",
@@ -132,7 +136,7 @@ func brokers(t *testing.T) map[string]broker.Traits {
 		t.Fatal(err)
 	}
 	return map[string]broker.Traits{
-		"": e.Broker().Describe(), "fast": n.Describe(), "memory": memory.New(memory.Config{}).Describe(),
+		"": mapcache.New(e.Broker(), mapcache.Config{}).Describe(), "fast": n.Describe(), "memory": memory.New(memory.Config{}).Describe(),
 		"sharded": {Name: "strange", Health: func() []broker.Health {
 			return []broker.Health{{Delay: time.Millisecond, Reconnects: 3}, {Delay: time.Second, Err: errors.New("x")}}
 		}},
