@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/natstest"
 )
 
 // buses are the servers by which notifications come. Each says what nodes are configured with, and publishes messages.
@@ -26,16 +26,11 @@ var buses = map[string]func(t *testing.T) (on func(*config.Config), publish func
 		}, func(data string) { redis.Do("PUBLISH", "shared_poll_notify", data) }
 	},
 	"nats": func(t *testing.T) (func(*config.Config), func(string)) {
-		s := must(server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true}))
-		s.Start()
-		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-		if !s.ReadyForConnections(20 * time.Second) {
-			t.Fatal("NATS does not start")
-		}
-		conn := must(nats.Connect(s.ClientURL()))
+		url := natstest.Start(t)
+		conn := must(nats.Connect(url))
 		t.Cleanup(conn.Close)
 		return func(cfg *config.Config) {
-			cfg.SharedPoll.Notification.Type, cfg.SharedPoll.Notification.NATS.URL = "nats", s.ClientURL()
+			cfg.SharedPoll.Notification.Type, cfg.SharedPoll.Notification.NATS.URL = "nats", url
 		}, func(data string) { _ = conn.Publish("shared_poll_notify", []byte(data)) }
 	},
 }

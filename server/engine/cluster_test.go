@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	natsserver "github.com/nats-io/nats-server/v2/server"
-
 	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
@@ -25,25 +23,8 @@ import (
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/config/engines"
+	"github.com/gyrohq/gyro/server/internal/natstest"
 )
-
-// startNATS runs a NATS server in the process.
-func startNATS(t *testing.T) (url string) {
-	t.Helper()
-	s, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the NATS server does not get ready")
-	}
-	return s.ClientURL()
-}
 
 // onRedis configures the engine to use these servers, each a shard.
 func onRedis(servers ...*redistest.Server) func(*config.Config) {
@@ -69,13 +50,13 @@ var clusters = map[string]struct {
 		return onRedis(redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{}))
 	}, `"engine":"redis sharded(2):standalone-x2"`},
 	"nats": {false, false, func(t *testing.T) func(*config.Config) {
-		url := startNATS(t)
+		url := natstest.Start(t)
 		return func(cfg *config.Config) {
 			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, engines.TypeNATS, url
 		}
 	}, `"engine":"memory","broker":"nats"`},
 	"nats with presence in redis": {false, true, func(t *testing.T) func(*config.Config) {
-		url, redis := startNATS(t), redistest.Standalone(t, redistest.Options{})
+		url, redis := natstest.Start(t), redistest.Standalone(t, redistest.Options{})
 		return func(cfg *config.Config) {
 			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, engines.TypeNATS, url
 			cfg.PresenceManager.Enabled, cfg.PresenceManager.Type = true, engines.TypeRedis
@@ -83,7 +64,7 @@ var clusters = map[string]struct {
 		}
 	}, `"broker":"nats","presence_manager":"redis standalone"`},
 	"redis, and nats for a namespace": {false, true, func(t *testing.T) func(*config.Config) {
-		url, redis := startNATS(t), onRedis(redistest.Standalone(t, redistest.Options{}))
+		url, redis := natstest.Start(t), onRedis(redistest.Standalone(t, redistest.Options{}))
 		return func(cfg *config.Config) {
 			redis(cfg)
 			named := engines.NamedBroker{Name: "fast", Broker: cfg.Broker}
@@ -104,7 +85,7 @@ var clusters = map[string]struct {
 		}
 	}, `"engine":"memory","broker":"postgres"`},
 	"postgres, fan-out over nats": {true, false, func(t *testing.T) func(*config.Config) {
-		edit, url := onPostgres(t), startNATS(t)
+		edit, url := onPostgres(t), natstest.Start(t)
 		return func(cfg *config.Config) {
 			edit(cfg)
 			f := &cfg.Broker.Postgres.BrokerFanout
@@ -112,7 +93,7 @@ var clusters = map[string]struct {
 		}
 	}, `"engine":"memory","broker":"postgres"`},
 	"memory with a controller on postgres, and nats": {false, false, func(t *testing.T) func(*config.Config) {
-		url, dsn := startNATS(t), database(t)
+		url, dsn := natstest.Start(t), database(t)
 		return func(cfg *config.Config) {
 			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, engines.TypeNATS, url
 			cfg.Controller.Enabled, cfg.Controller.Type = true, engines.TypePostgres

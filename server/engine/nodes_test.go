@@ -16,6 +16,7 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/natstest"
 )
 
 // startNode starts a node of the library whose clients may do everything.
@@ -64,7 +65,7 @@ func onNATS(t *testing.T, cfg nats.Config) gyro.Config {
 // What clients of two nodes see of each other.
 func TestNodesOnNATS(t *testing.T) {
 	t.Parallel()
-	url := startNATS(t)
+	url := natstest.Start(t)
 	one := wstest.Pipe(t, startNode(t, onNATS(t, nats.Config{URL: url, AllowWildcards: true})))
 	two := wstest.Pipe(t, startNode(t, onNATS(t, nats.Config{URL: url})))
 	one.Connect("")
@@ -104,7 +105,7 @@ func TestNodesOnNATS(t *testing.T) {
 // given Redis for the presence alone. Keys and subjects of the library have its own prefix.
 func TestEngines(t *testing.T) {
 	t.Parallel()
-	r, url := redistest.Standalone(t, redistest.Options{}), startNATS(t)
+	r, url := redistest.Standalone(t, redistest.Options{}), natstest.Start(t)
 	onRedis := func() *redis.Engine {
 		e, err := redis.New(redis.Config{Shards: []redis.Shard{{Addresses: []string{r.Addr()}}}})
 		if err == nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/server/internal/natstest"
 )
 
 // unit of the tests' times to live.
@@ -74,7 +75,7 @@ func onFanout(t *testing.T, fanout carrier) func(t testing.TB) broker.Broker {
 func TestFanoutConformance(t *testing.T) {
 	for name, fanout := range map[string]carrier{
 		"redis": overRedis(redistest.Standalone(t, redistest.Options{}), "conformance"),
-		"nats":  overNATS(startNATS(t), "conformance"),
+		"nats":  overNATS(natstest.Start(t), "conformance"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +109,7 @@ func (h *handler) HandleLoss(func(string) bool)                      {}
 func TestFanoutRows(t *testing.T) {
 	for name, fanout := range map[string]carrier{
 		"redis": overRedis(redistest.Standalone(t, redistest.Options{}), "rows"),
-		"nats":  overNATS(startNATS(t), "rows"),
+		"nats":  overNATS(natstest.Start(t), "rows"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			make := onFanout(t, fanout)

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
-
-	natsserver "github.com/nats-io/nats-server/v2/server"
 
 	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 )
@@ -39,22 +36,4 @@ func database(t *testing.T) (dsn string) {
 		t.Fatal(err)
 	}
 	return theServer.DSN(name)
-}
-
-// startNATS runs a NATS server in the process.
-func startNATS(t *testing.T) (url string) {
-	t.Helper()
-	s, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the NATS server does not get ready")
-	}
-	return s.ClientURL()
 }

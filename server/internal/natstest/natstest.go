@@ -1,0 +1,28 @@
+// Package natstest runs NATS servers in the process of a test.
+package natstest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Start runs a server without JetStream on a free port until the test ends, and returns its URL. It is called on the
+// goroutine of the test, which it ends if the server does not get ready.
+func Start(t testing.TB) (url string) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the NATS server does not get ready")
+	}
+	return s.ClientURL()
+}
