@@ -60,6 +60,7 @@ func (s *apiSender) send(ctx context.Context, items []item) error {
 		b = append(append(b, `{"channels":`...), s.channels...)
 		b = append(append(append(b, `,"data":`...), items[0].payload...), '}')
 	case len(items) == 1:
+		method = items[0].method()
 		b = appendPublish(b, items[0])
 	default:
 		method = "batch"
@@ -68,7 +69,8 @@ func (s *apiSender) send(ctx context.Context, items []item) error {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(appendPublish(append(b, `{"publish":`...), it), '}')
+			b = append(append(append(b, `{"`...), it.method()...), `":`...)
+			b = append(appendPublish(b, it), '}')
 		}
 		b = append(b, `]}`...)
 	}
@@ -85,8 +87,19 @@ func (s *apiSender) send(ctx context.Context, items []item) error {
 	return nil
 }
 
+// method returns the API's method that publishes it.
+func (it item) method() string {
+	if it.key != "" {
+		return "map_publish"
+	}
+	return "publish"
+}
+
 func appendPublish(b []byte, it item) []byte {
 	b = codec.AppendJSONString(append(b, `{"channel":`...), []byte(it.channel))
+	if it.key != "" {
+		b = codec.AppendJSONString(append(b, `,"key":`...), []byte(it.key))
+	}
 	b = append(append(b, `,"data":`...), it.payload...)
 	return append(b, '}')
 }

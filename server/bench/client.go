@@ -87,6 +87,9 @@ func (c *client) greeting(token string, again bool) []*protocol.Command {
 	}
 	name := c.run.channels[c.channel]
 	req := &protocol.SubscribeRequest{Recoverable: c.run.recoverable}
+	if c.run.target.Keys > 0 {
+		req.Type, req.Phase, req.Limit = mapType, phaseState, int32(c.run.target.Page)
+	}
 	if again {
 		req.Recover, req.Offset, req.Epoch = true, c.offset, c.epoch
 	}
@@ -145,11 +148,10 @@ func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply,
 // decode decodes the first message of a frame. It turns a push to a one-way client into the reply that says
 // the same.
 func (c *client) decode(frame []byte) (*protocol.Reply, error) {
-	reply := new(protocol.Reply)
 	if !c.run.dialer.Kind.OneWay {
-		_, err := c.run.codec.DecodeReply(frame, reply)
-		return reply, err
+		return c.decodeReply(frame)
 	}
+	reply := new(protocol.Reply)
 	push := new(protocol.Push)
 	if _, err := c.run.codec.DecodePush(frame, push); err != nil {
 		return nil, err
@@ -162,6 +164,20 @@ func (c *client) decode(frame []byte) (*protocol.Reply, error) {
 		reply.Push = push
 	}
 	return reply, nil
+}
+
+// decodeReply decodes the first message of a frame. The caller does not change it: pages of maps are shared.
+func (c *client) decodeReply(frame []byte) (*protocol.Reply, error) {
+	message := wire.FirstMessage(c.run.codec.Encoding(), frame)
+	if page := c.run.pages.Find(message); page != nil {
+		return page, nil
+	}
+	reply := new(protocol.Reply)
+	_, err := c.run.codec.DecodeReply(frame, reply)
+	if err == nil && reply.Subscribe != nil {
+		c.run.pages.Keep(message, reply)
+	}
+	return reply, err
 }
 
 // reply handles a message that is no publication.
@@ -185,6 +201,9 @@ func (c *client) reply(conn *wire.Conn, r *protocol.Reply, ready joined) error {
 	case r.ID == subscribeID:
 		if r.Error != nil {
 			return fmt.Errorf("subscribe to %q: error %w", c.run.channels[c.channel], r.Error)
+		}
+		if next := c.nextPage(r.Subscribe); next != nil {
+			return conn.Send(next)
 		}
 		return c.inChannel(conn, r.Subscribe, ready)
 	}

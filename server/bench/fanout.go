@@ -27,6 +27,7 @@ const (
 	maxMessages = 1_000_000_000
 	maxWindow   = 100_000
 	maxRate     = 1e9
+	maxKeys     = 1_000_000
 )
 
 func (l *Load) validate(t *Target) error {
@@ -191,6 +192,9 @@ func (f *Fanout) steps(r *run, rep *Report) error {
 
 // subscribe connects all subscribers.
 func (r *run) subscribe(rep *Report) error {
+	if err := r.fill(); err != nil {
+		return err
+	}
 	r.enter("connecting")
 	before, err := proc.Read(r.target.PID)
 	if err != nil {

@@ -24,6 +24,7 @@ type sender interface {
 // item is a publication.
 type item struct {
 	channel string
+	key     string // of a map's entry
 	payload []byte
 }
 
@@ -131,7 +132,7 @@ func (p *producer) next(n int) []item {
 			name = p.run.channels[s.Channel]
 		}
 		p.payloads[i] = account.AppendPayload(p.payloads[i][:0], s, p.run.target.Size)
-		p.items = append(p.items, item{name, p.payloads[i]})
+		p.items = append(p.items, item{name, p.run.key(p.sent), p.payloads[i]})
 		p.sent++
 	}
 	return p.items
@@ -185,6 +186,9 @@ func (s *clientSender) send(_ context.Context, items []item) error {
 		s.sentAt[slot].Store(now)
 		s.cmds[i].ID = firstPublishID + slot
 		s.cmds[i].Publish.Channel, s.cmds[i].Publish.Data = it.channel, it.payload
+		if it.key != "" {
+			s.cmds[i].Publish.Type, s.cmds[i].Publish.Key = mapType, it.key
+		}
 	}
 	return s.client.send(s.cmds[:len(items)])
 }

@@ -26,7 +26,8 @@ type run struct {
 	target *Target
 	dialer *wire.Dialer
 	codec  codec.ClientCodec
-	memo   *wire.Memo[delivery] // nil if no message goes to several clients
+	memo   *wire.Memo[delivery]       // nil if no message goes to several clients
+	pages  *wire.Memo[protocol.Reply] // of maps; nil where memo is
 	id     uint32
 	began  time.Time
 
@@ -80,7 +81,10 @@ func newRun(ctx context.Context, t *Target, channels, subscribers, publishers in
 		r.stripes[i].latencies = newHistogram()
 	}
 	if subscribers > channels {
-		r.memo = wire.NewMemo[delivery]()
+		r.memo = wire.NewMemo[delivery](maxMemo)
+		if t.Keys > 0 {
+			r.pages = wire.NewMemo[protocol.Reply](maxPage)
+		}
 	}
 	for i := range subscribers {
 		r.subscribers = append(r.subscribers, &client{run: r, index: i, channel: i % channels, stripe: &r.stripes[i%stripes]})
@@ -90,6 +94,13 @@ func newRun(ctx context.Context, t *Target, channels, subscribers, publishers in
 	}
 	return r, nil
 }
+
+// maxMemo and maxPage are the sizes of the largest publications and pages that are decoded once for all
+// clients, in bytes.
+const (
+	maxMemo = 4 << 10
+	maxPage = 1 << 20
+)
 
 // spareFiles is how many descriptors the process needs beside those of clients.
 const spareFiles = 64

@@ -116,6 +116,33 @@ func TestFanout(t *testing.T) {
 	})
 }
 
+// TestMaps: subscribers page through maps, then get every change.
+func TestMaps(t *testing.T) {
+	t.Parallel()
+	needsProc(t)
+	for _, overAPI := range []bool{false, true} {
+		encodings(t, func(t *testing.T, e protocol.Encoding) {
+			target := startServerWith(t, e, func(c *config.Config) {
+				maps := config.Namespace{Name: "map"}
+				maps.SubscriptionType, maps.Map.Mode, maps.Map.MinPageSize = "map", "persistent", 1
+				maps.AllowSubscribeForClient, maps.Map.AllowPublishForClient = true, true
+				c.Channel.Namespaces = append(c.Channel.Namespaces, maps)
+			})
+			target.Channel, target.Keys, target.Page = "map:bench", 7, 3
+			rep, err := execute(t, Fanout{
+				Target: target, Subscribers: 10, Channels: 2,
+				Load: Load{Publishers: 3, Messages: 20, Window: 4, OverAPI: overAPI},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := rep.Deliver; d.Expected != 300 || d.Received != 300 || d.Lost != 0 {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+}
+
 // TestRate: as many as the rate gives, until the duration is over.
 func TestRate(t *testing.T) {
 	t.Parallel()

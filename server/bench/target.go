@@ -2,6 +2,7 @@ package bench
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -44,6 +45,12 @@ type Target struct {
 	// Channel is the channel; where there are several, their names begin with it,
 	// and "-0", "-1" … follow.
 	Channel string
+	// Keys, if not 0, makes the channels maps of so many entries: a run sets them over the API before subscribers
+	// come, and publications are changes of the entries in turn. A subscriber has joined when it is live.
+	// WebSocket, http_stream and sse only.
+	Keys int
+	// Page is how many entries of a map a subscriber asks for at a time; 0 for the server's default.
+	Page int
 	// Size of a payload in bytes, from MinSize to MaxSize.
 	Size int
 	// Dialers is how many connections are set up at a time; at least 1.
@@ -101,6 +108,9 @@ func (t *Target) validate(clients bool) error {
 	if t.Channel == "" {
 		return fmt.Errorf("channel: is required")
 	}
+	if err := t.validMap(); err != nil {
+		return err
+	}
 	if t.Dialers < 1 {
 		return fmt.Errorf("dialers: %d is less than 1", t.Dialers)
 	}
@@ -108,6 +118,19 @@ func (t *Target) validate(clients bool) error {
 		return fmt.Errorf("drain: %s is not positive", t.Drain)
 	}
 	return nil
+}
+
+func (t *Target) validMap() error {
+	switch kind, _ := wire.KindOf(t.Transport); {
+	case t.Keys == 0 && t.Page != 0:
+		return fmt.Errorf("page: is of maps only (--keys)")
+	case t.Keys == 0:
+		return nil
+	case kind.OneWay:
+		return fmt.Errorf("keys: clients of %s cannot subscribe to maps", kind.Name)
+	}
+	err := errors.Join(bounds("keys", t.Keys, 1, maxKeys), bounds("page", t.Page, 0, maxKeys))
+	return errors.Join(err, validURL("api", t.API, "http", "https"))
 }
 
 func (t *Target) validTransport() error {

@@ -8,17 +8,22 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// Routes returns the way of the publish and broadcast requests of backends that keep their
-// connections, as long as they are small and as usual clients write them: most of what a
-// publish costs by way of net/http is net/http. Everything else, such as a wrong key,
-// malformed JSON or another method, is left to h as a handler of net/http, which has to
-// serve the paths as well. The routes have no Gate.
+// frequent are the methods that backends call for each event.
+var frequent = []api.Method{
+	api.MethodPublish, api.MethodBroadcast, api.MethodMapPublish, api.MethodMapRemove, api.MethodSharedPollPublish,
+}
+
+// Routes returns the way of the frequent requests of backends that keep their connections, as
+// long as they are small and as usual clients write them: most of what a publish costs by way
+// of net/http is net/http. Everything else, such as a wrong key, malformed JSON or another
+// method, is left to h as a handler of net/http, which has to serve the paths as well. The
+// routes have no Gate.
 func (h *Handler) Routes() []front.Route {
 	if h.transport { // in which errors have statuses of their own
 		return nil
 	}
 	var routes []front.Route
-	for _, m := range []api.Method{api.MethodPublish, api.MethodBroadcast} {
+	for _, m := range frequent {
 		routes = append(routes, front.Route{
 			Method: http.MethodPost, Path: h.path(m), ContentType: jsonType[0], Check: h.mayAnswer,
 			Answer: func(ctx context.Context, q *front.Request, body, out []byte) (int, []byte) {

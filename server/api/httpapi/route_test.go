@@ -61,6 +61,10 @@ var exchanges = map[string]struct {
 }{
 	"publish":             {[]string{goodPublish}, 0},
 	"broadcast":           {[]string{request("/api/broadcast", aBroadcast, "authorization: APIKey secret", "User-Agent: x/1")}, 0},
+	"map":                 {[]string{request("/api/map_publish", `{"channel":"map:a","key":"k","data":1}`, keyField)}, 0},
+	"removal":             {[]string{request("/api/map_remove", `{"channel":"map:a","key":"k"}`, keyField)}, 0},
+	"keyed":               {[]string{request("/api/shared_poll_publish", `{"channel":"poll:a","key":"k","version":1}`, keyField)}, 0},
+	"malformed map":       {[]string{request("/api/map_publish", `{"channel":"map:a","key":1}`, keyField), goodPublish}, 2},
 	"API error":           {[]string{request(publishPath, notPublished, keyField, "Content-Type: application/json", "Accept: */*")}, 0},
 	"many":                {[]string{goodPublish, goodPublish, goodPublish}, 0},
 	"pipelined":           {[]string{strings.Repeat(goodPublish, 300)}, 0},

@@ -53,6 +53,7 @@ type benchFlags struct {
 	token, tokenSecret, channel string
 	headers                     []string
 	size, dialers, pid          int
+	keys, page                  int
 	timeout, drain              time.Duration
 	insecure, json, quiet       bool
 }
@@ -106,6 +107,13 @@ func (b *benchFlags) sizeFlag() {
 	b.cmd.Flags().IntVar(&b.size, "size", 128, fmt.Sprintf("payload in bytes, from %d to %d", bench.MinSize, bench.MaxSize))
 }
 
+// mapFlags adds the flags of scenarios whose channels may be maps.
+func (b *benchFlags) mapFlags() {
+	f := b.cmd.Flags()
+	f.IntVar(&b.keys, "keys", 0, "the channels are maps with so many entries, which are set over the HTTP API before subscribers come")
+	f.IntVar(&b.page, "page", 0, "entries of a map that a subscriber asks for at a time (default the server's)")
+}
+
 // loadFlags adds the flags of publishers. meaning explains --msgs, way is the default of --via.
 func (b *benchFlags) loadFlags(l *bench.Load, messages int, meaning string, window int, way string) {
 	f := b.cmd.Flags()
@@ -139,7 +147,7 @@ func (b *benchFlags) durationFlag(l *bench.Load) {
 func (b *benchFlags) target() (bench.Target, error) {
 	t := bench.Target{
 		Transport: b.transport, URL: b.url, Emulation: b.emulation, API: strings.TrimRight(b.api, "/"), APIKey: b.apiKey, Header: make(http.Header),
-		Channel: b.channel, Size: b.size, Dialers: b.dialers, Drain: b.drain, PID: b.pid,
+		Channel: b.channel, Keys: b.keys, Page: b.page, Size: b.size, Dialers: b.dialers, Drain: b.drain, PID: b.pid,
 	}
 	switch b.encoding {
 	case "json":
@@ -246,6 +254,7 @@ func benchFanoutCommand() *cobra.Command {
 	b.loadFlags(&s.Load, 1000, "publications per publisher", 1, "client")
 	b.durationFlag(&s.Load)
 	b.sizeFlag()
+	b.mapFlags()
 	b.transportFlags()
 	return b.command(s, &s.Target, 5*time.Minute)
 }
@@ -262,6 +271,7 @@ func benchIdleCommand() *cobra.Command {
 	f.IntVar(&s.Connections, "conns", 1000, "connections")
 	f.IntVar(&s.Channels, "channels", 0, "channels over which they are spread (default one each)")
 	f.DurationVar(&s.Duration, "duration", 10*time.Second, "time for which they stay")
+	b.mapFlags()
 	b.transportFlags()
 	return b.command(s, &s.Target, 10*time.Minute)
 }

@@ -6,14 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// maxMemo is the size of the largest message that is remembered, in bytes.
-const maxMemo = 4 << 10
-
 // Memo keeps decoded messages by their bytes. A server sends the same bytes to a thousand
 // subscribers: with a Memo the client decodes them once, and takes less CPU from the server
-// that it measures. It holds 4,096 messages of up to 4 KiB; a new one replaces another. Several
-// goroutines may use it. A nil Memo keeps nothing.
+// that it measures. It holds 4,096 messages; a new one replaces another. Several goroutines may use
+// it. A nil Memo keeps nothing.
 type Memo[T any] struct {
+	largest int
 	seed  maphash.Seed
 	slots [4096]atomic.Pointer[remembered[T]]
 }
@@ -23,8 +21,8 @@ type remembered[T any] struct {
 	decoded *T
 }
 
-// NewMemo returns an empty Memo.
-func NewMemo[T any]() *Memo[T] { return &Memo[T]{seed: maphash.MakeSeed()} }
+// NewMemo returns an empty Memo, which keeps messages of up to largest bytes.
+func NewMemo[T any](largest int) *Memo[T] { return &Memo[T]{largest: largest, seed: maphash.MakeSeed()} }
 
 func (m *Memo[T]) slot(message []byte) *atomic.Pointer[remembered[T]] {
 	return &m.slots[maphash.Bytes(m.seed, message)%uint64(len(m.slots))]
@@ -32,7 +30,7 @@ func (m *Memo[T]) slot(message []byte) *atomic.Pointer[remembered[T]] {
 
 // Find returns what message was decoded to, or nil. It must not be changed.
 func (m *Memo[T]) Find(message []byte) *T {
-	if m == nil || len(message) > maxMemo {
+	if m == nil || len(message) > m.largest {
 		return nil
 	}
 	if r := m.slot(message).Load(); r != nil && bytes.Equal(r.message, message) {
@@ -43,7 +41,7 @@ func (m *Memo[T]) Find(message []byte) *T {
 
 // Keep remembers what message was decoded to, and returns it. It copies message.
 func (m *Memo[T]) Keep(message []byte, decoded *T) *T {
-	if m != nil && len(message) <= maxMemo {
+	if m != nil && len(message) <= m.largest {
 		m.slot(message).Store(&remembered[T]{message: bytes.Clone(message), decoded: decoded})
 	}
 	return decoded

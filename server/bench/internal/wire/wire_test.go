@@ -171,8 +171,8 @@ func TestFirstMessage(t *testing.T) {
 
 func TestMemo(t *testing.T) {
 	t.Parallel()
-	m := NewMemo[int]()
-	message, large := []byte("seven"), make([]byte, maxMemo+1)
+	m := NewMemo[int](1000)
+	message, large := []byte("seven"), make([]byte, 1001)
 	seven := 7
 	if got := m.Keep(message, &seven); got != &seven || m.Find([]byte("seven")) != &seven {
 		t.Error("forgot what it kept")
