@@ -5,6 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // talker has much to say: each time it is resumed, it takes some time.
@@ -75,4 +78,34 @@ func TestAllowance(t *testing.T) {
 			t.Errorf("%d in the next part", *l.Allowance())
 		}
 	})
+}
+
+// lines is a framer without an envelope.
+type lines struct{}
+
+func (lines) Encoding() protocol.Encoding { return protocol.JSON }
+func (lines) Headroom() int               { return 0 }
+func (lines) Costly() bool                { return false }
+func (lines) Frame(buf []byte) []byte     { return buf }
+
+// A part ends when the turn has as many large frames as the next one can use again.
+func TestLargeReplies(t *testing.T) {
+	l := New()
+	l.part()
+	reply := make([]byte, 100_000)
+	served := 0
+	for l.serve() {
+		var q outbox.Queue
+		p := l.Pool()
+		q.Add(p, append(q.Open(p, lines{}), reply...))
+		q.Take(p)
+		served++
+	}
+	if want := (outbox.MaxLarge + len(reply) - 1) / len(reply); served > want || *l.Allowance() != 0 {
+		t.Errorf("%d were served, want at most %d", served, want)
+	}
+	l.Pool().Arena.Reset()
+	if l.part(); !l.serve() {
+		t.Error("the next turn serves nobody")
+	}
 }

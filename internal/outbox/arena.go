@@ -5,6 +5,11 @@ const (
 	chunkSize = 64 << 10
 	// keepChunks is how many chunks an arena keeps for turns that need several.
 	keepChunks = 16
+	// large is the size from which on a frame that was gathered stays in the buffer in which it was made; bytes.
+	large = chunkSize / 4
+	// MaxLarge is how many bytes of such buffers an arena keeps for later turns. A turn that makes no more of
+	// them allocates none, and its frames are still in the processor's cache when they are written.
+	MaxLarge = 512 << 10
 )
 
 // Arena is the memory in which a loop makes frames. They lie side by side, so a queue holds
@@ -14,6 +19,9 @@ type Arena struct {
 	chunk []byte
 	// full are the chunks used before chunk, free those for later; all have length 0.
 	full, free [][]byte
+	// lent are large buffers with frames of this turn, spare those for later.
+	lent, spare         [][]byte
+	lentSize, spareSize int
 }
 
 // Tail returns the free space of the arena, as a slice of length 0. Its capacity is at least
@@ -51,6 +59,38 @@ func (a *Arena) Commit(frame []byte) []byte {
 	return a.chunk[n:]
 }
 
+// Large returns how many bytes of large frames this turn has gathered.
+func (a *Arena) Large() int { return a.lentSize }
+
+// swap takes a large buffer until Reset, and returns another one, or nil, for what is gathered next.
+func (a *Arena) swap(buf []byte) []byte {
+	a.lent = append(a.lent, buf)
+	a.lentSize += cap(buf)
+	n := len(a.spare)
+	if n == 0 {
+		return nil
+	}
+	buf, a.spare[n-1] = a.spare[n-1], nil
+	a.spare = a.spare[:n-1]
+	a.spareSize -= cap(buf)
+	return buf
+}
+
+// unlend keeps the large buffers of this turn for later ones.
+func (a *Arena) unlend() {
+	for _, buf := range a.lent {
+		if poison {
+			clear(buf[:cap(buf)])
+		}
+		if a.spareSize+cap(buf) <= MaxLarge {
+			a.spare = append(a.spare, buf[:0])
+			a.spareSize += cap(buf)
+		}
+	}
+	clear(a.lent)
+	a.lent, a.lentSize = a.lent[:0], 0
+}
+
 // Reset forgets all frames. Queues must have been flushed: they own what they hold then.
 func (a *Arena) Reset() {
 	for _, c := range a.full {
@@ -67,4 +107,7 @@ func (a *Arena) Reset() {
 		clear(a.chunk)
 	}
 	a.chunk = a.chunk[:0]
+	if a.lentSize > 0 {
+		a.unlend()
+	}
 }

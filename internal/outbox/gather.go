@@ -68,10 +68,16 @@ func (g *gathering) close(p *Pool) {
 	}
 	q.size -= len(g.buf) - g.framer.Headroom()
 	frame := g.framer.Frame(g.buf)
-	if cap(g.buf) > chunkSize/4 || len(frame) > chunkSize/4 {
-		g.buf = nil // the frame may stay where it is
+	switch {
+	case len(frame) > large: // it stays where it is
+		g.buf = p.Arena.swap(g.buf)
+	case cap(g.buf) > MaxLarge:
+		g.buf = nil
+		fallthrough
+	default:
+		frame = p.Arena.Commit(frame)
 	}
-	q.Push(p, p.Arena.Commit(frame))
+	q.Push(p, frame)
 }
 
 func (g *gathering) empty() bool { return len(g.buf) == g.framer.Headroom() }

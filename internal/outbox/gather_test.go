@@ -136,3 +136,76 @@ func TestGatherAllocatesNothing(t *testing.T) {
 		t.Fatalf("%v allocations per frame", allocs)
 	}
 }
+
+// turnOfLarge has several connections get a large reply each, and takes what they were sent.
+func turnOfLarge(t testing.TB, p *Pool, connections, size int) {
+	var f = brackets{protocol.JSON}
+	qs := make([]Queue, connections)
+	for i := range qs {
+		q := &qs[i]
+		open := q.Open(p, f)
+		for range size {
+			open = append(open, byte('a'+i%26))
+		}
+		q.Add(p, open)
+	}
+	for i := range qs {
+		q := &qs[i]
+		if err := q.Flush(p, checked{t, byte('a' + i%26), size}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Arena.Reset()
+}
+
+// checked takes one frame of brackets, which holds one letter again and again.
+type checked struct {
+	t      testing.TB
+	letter byte
+	size   int
+}
+
+func (c checked) Write(frames [][]byte) (int, error) {
+	if len(frames) != 1 || len(frames[0]) != c.size+2 || bytes.Count(frames[0], []byte{c.letter}) != c.size {
+		c.t.Errorf("%c: got %d frames", c.letter, len(frames))
+	}
+	return c.size + 2, nil
+}
+
+// Large frames of one turn do not share memory, and later turns use their buffers again, but keep no more than
+// a bound.
+func TestLargeFrames(t *testing.T) {
+	var p Pool
+	for range 3 {
+		turnOfLarge(t, &p, 10, 20_000)
+		if n := len(p.Arena.spare); n < 9 || n > 10 {
+			t.Errorf("%d buffers are kept", n)
+		}
+	}
+	turnOfLarge(t, &p, 60, 50_000)
+	if n := p.Arena.spareSize; n > MaxLarge || n < MaxLarge/2 {
+		t.Errorf("%d bytes are kept", n)
+	}
+	if n := p.Arena.Large(); n != 0 {
+		t.Errorf("%d bytes in a new turn", n)
+	}
+}
+
+// A turn with large frames allocates none of them again.
+func TestLargeAlloc(t *testing.T) {
+	var p Pool
+	var f = brackets{protocol.JSON}
+	reply := bytes.Repeat([]byte("x"), 20_000)
+	var q Queue
+	s := &sink{}
+	if n := testing.AllocsPerRun(100, func() {
+		for range 5 {
+			q.Add(&p, append(q.Open(&p, f), reply...))
+			s.limit, s.got = len(reply)+2, s.got[:0]
+			_ = q.Flush(&p, s)
+		}
+		p.Arena.Reset()
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

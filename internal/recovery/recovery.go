@@ -183,8 +183,10 @@ func size(pubs []*channel.Publication) (sum int) {
 // Size estimates how many bytes a publication takes in a reply; most take less.
 func Size(p *channel.Publication) int {
 	sum := 64 + len(p.Data) + len(p.Key)
-	for k, v := range p.Tags {
-		sum += 8 + len(k) + len(v)
+	if len(p.Tags) > 0 { // most have none, and the beginning of an iteration is what costs most
+		for k, v := range p.Tags {
+			sum += 8 + len(k) + len(v)
+		}
 	}
 	if i := p.Info; i != nil {
 		sum += 64 + len(i.User) + len(i.Client) + len(i.ConnInfo) + len(i.ChanInfo)
