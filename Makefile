@@ -10,6 +10,8 @@ STEPS       ?= 6
 TIME        ?= 10m
 SEED        ?= $(shell date +%s)
 GO          ?= go
+# What make test makes on what the tests leave of the processors.
+BESIDE      ?= cross
 
 .PHONY: run build test unit cross cross-server deploy e2e faults soak lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
 
@@ -20,14 +22,15 @@ run: build
 build:
 	cd server && $(GO) build -o $(BIN)/gyro ./cmd/gyro
 
-test: check-generated unit cross deploy e2e
+test: check-generated
+	scripts/beside.sh "$(BESIDE)" unit deploy e2e
 
 # Unit, property and fixture tests of all modules, with the race detector; then without it those
 # that it distorts, which have one of these words in their names.
 DISTORTED := Alloc|Budget
 unit:
 	scripts/needs.sh
-	$(GO) test -race ./... ./broker/nats/... ./broker/postgres/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/... ./examples/accounts/...
+	$(GO) test -race -p 4 ./... ./broker/nats/... ./broker/postgres/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/... ./examples/accounts/...
 	$(GO) test -count=1 ./tools/... # they read docs and deploy, whose changes the test cache does not see
 	$(GO) test -run '$(DISTORTED)' $$(grep -rlE --include='*_test.go' --exclude-dir='.?*' 'func Test\w*($(DISTORTED))' * | xargs -n1 dirname | sort -u | sed 's|^|./|')
 

@@ -89,19 +89,25 @@ python_redis() {
 }
 together python_memory python_redis
 
-step "Browser: gyro dev, tabs on its demo page, the examples that it shows, and clients without an SDK"
+browser() {
+  step "Browser: gyro dev, tabs on its demo page, the examples that it shows, and clients without an SDK"
+  go build -o "$cache/board" ./examples/board
+  cd e2e/js
+  "$rig" env E2E_GYRO="$gyro" E2E_PYTHON="$python/bin/python" E2E_BOARD="$cache/board" npm run --silent browser
+}
+backends() {
+  step "Go: the example backends, with centrifuge-go"
+  go test -count=1 -timeout=5m ./e2e/proxies
+}
+installation() {
+  step "Installation: modules from a proxy, and examples/accounts in browsers"
+  go test -count=1 -timeout=5m ./e2e/install
+}
+documentation() {
+  step "Documentation: every block of README.md and docs"
+  go test -count=1 -timeout=5m ./e2e/docs
+}
 need jq jq
 need curl curl
-cd e2e/js
-go build -o "$cache/board" ../../examples/board
-"$rig" env E2E_GYRO="$gyro" E2E_PYTHON="$python/bin/python" E2E_BOARD="$cache/board" npm run --silent browser
-cd - >/dev/null
-
-step "Go: the example backends, with centrifuge-go"
-go test -count=1 -timeout=5m ./e2e/proxies
-
-step "Installation: modules from a proxy, and examples/accounts in browsers"
-go test -count=1 -timeout=5m ./e2e/install
-
-step "Documentation: every block of README.md and docs"
-go test -count=1 -timeout=5m ./e2e/docs
+together browser backends
+together installation documentation

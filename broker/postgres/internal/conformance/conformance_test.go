@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ func ways(t *testing.T, dsn string) map[string]postgres.Config {
 }
 
 func TestStreams(t *testing.T) {
+	t.Parallel()
 	dsn := newDatabase(t)
 	for name, cfg := range ways(t, dsn) {
 		t.Run(name, func(t *testing.T) {
@@ -42,6 +44,7 @@ func TestStreams(t *testing.T) {
 }
 
 func TestMaps(t *testing.T) {
+	t.Parallel()
 	dsn := newDatabase(t)
 	for name, cfg := range ways(t, dsn) {
 		cfg.MapExpiryInterval = unit / 6
@@ -60,9 +63,22 @@ func TestCachedMaps(t *testing.T) {
 	cfg := ways(t, newDatabase(t))["polling"]
 	cfg.MapExpiryInterval = unit / 6
 	make := func(t testing.TB) broker.Broker { return mapcache.New(newBroker(t, cfg), mapcache.Config{}) }
-	maptest.Run(t, make, brokertest.Capabilities{Unit: unit})
-	maptest.RunNodes(t, make, brokertest.Capabilities{Unit: unit})
-	brokertest.RunBroker(t, make, brokertest.Capabilities{Unit: unit, Settle: 300 * time.Millisecond})
+	together(t, func(t *testing.T) {
+		maptest.Run(t, make, brokertest.Capabilities{Unit: unit})
+	}, func(t *testing.T) {
+		maptest.RunNodes(t, make, brokertest.Capabilities{Unit: unit})
+		brokertest.RunBroker(t, make, brokertest.Capabilities{Unit: unit, Settle: 300 * time.Millisecond})
+	})
+}
+
+// together runs suites at once.
+func together(t *testing.T, suites ...func(t *testing.T)) {
+	for i, suite := range suites {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			suite(t)
+		})
+	}
 }
 
 // controlled is a broker in memory beside a controller.
@@ -83,6 +99,7 @@ func (c *controlled) Close(ctx context.Context) error {
 
 // TestController: control messages of nodes with other brokers.
 func TestController(t *testing.T) {
+	t.Parallel()
 	dsn := newDatabase(t)
 	for name, cfg := range ways(t, dsn) {
 		cfg.ControlNumShards = cfg.NumShards

@@ -19,6 +19,7 @@ import (
 
 // TestFaults: what was acknowledged holds while PostgreSQL restarts after crashes, hangs, and ends connections.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	for _, notify := range []bool{false, true} {
 		t.Run(fmt.Sprint("notify=", notify), func(t *testing.T) {
 			t.Parallel()

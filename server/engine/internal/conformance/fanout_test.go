@@ -73,6 +73,7 @@ func onFanout(t *testing.T, fanout carrier) func(t testing.TB) broker.Broker {
 
 // TestFanoutConformance: a broker on PostgreSQL does the same with a fan-out.
 func TestFanoutConformance(t *testing.T) {
+	t.Parallel()
 	for name, fanout := range map[string]carrier{
 		"redis": overRedis(redistest.Standalone(t, redistest.Options{}), "conformance"),
 		"nats":  overNATS(natstest.Start(t), "conformance"),
@@ -80,9 +81,15 @@ func TestFanoutConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			caps := brokertest.Capabilities{Unit: unit, Settle: 300 * time.Millisecond}
-			brokertest.RunBroker(t, onFanout(t, fanout), caps)
-			maptest.Run(t, onFanout(t, fanout), caps)
-			maptest.RunNodes(t, onFanout(t, fanout), caps)
+			t.Run("streams", func(t *testing.T) {
+				t.Parallel()
+				brokertest.RunBroker(t, onFanout(t, fanout), caps)
+			})
+			t.Run("maps", func(t *testing.T) {
+				t.Parallel()
+				maptest.Run(t, onFanout(t, fanout), caps)
+				maptest.RunNodes(t, onFanout(t, fanout), caps)
+			})
 		})
 	}
 }
@@ -107,6 +114,7 @@ func (h *handler) HandleLoss(func(string) bool)                      {}
 
 // TestFanoutRows: rows come from the node that reads them.
 func TestFanoutRows(t *testing.T) {
+	t.Parallel()
 	for name, fanout := range map[string]carrier{
 		"redis": overRedis(redistest.Standalone(t, redistest.Options{}), "rows"),
 		"nats":  overNATS(natstest.Start(t), "rows"),
@@ -152,6 +160,7 @@ func TestFanoutRows(t *testing.T) {
 
 // TestFanoutFaults: what was acknowledged is delivered while Redis comes and goes.
 func TestFanoutFaults(t *testing.T) {
+	t.Parallel()
 	s := redistest.Standalone(t, redistest.Options{})
 	brokertest.RunFaults(t, onFanout(t, overRedis(s, "faults")), nil, brokertest.Capabilities{Seed: 1, Fault: func(_ testing.TB, r *rand.Rand) {
 		s.Kill()
