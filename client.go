@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -85,13 +86,9 @@ func (c *Client) Disconnect(d Disconnect) {
 	c.inner().Post(func() { c.inner().Session().Dismiss(d) })
 }
 
-// SubscriptionInfo describes one subscription of a client.
-type SubscriptionInfo struct {
-	// ServerSide subscriptions were made by the server.
-	ServerSide bool
-	// Source as given in SubscribeOptions.
-	Source uint8
-}
+// SubscriptionInfo describes one subscription of a client: ServerSide, Source, and the position that
+// the client has reached. See "go doc github.com/gyrohq/gyro/inspect.Subscription".
+type SubscriptionInfo = inspect.Subscription
 
 // IsSubscribed reports whether the client has an established subscription to a channel; a
 // connection that has ended has none. It waits as Subscriptions does, and has the same errors.
@@ -107,15 +104,10 @@ func (c *Client) IsSubscribed(ctx context.Context, ch string) (bool, error) {
 // ended has none. It waits until the earlier calls of the other methods have taken effect,
 // which takes microseconds, or milliseconds on a busy node. It returns the error of ctx if ctx
 // ends before, and protocol.DisconnectShutdown once the node has ended.
-func (c *Client) Subscriptions(ctx context.Context) (map[string]SubscriptionInfo, error) {
-	subs := make(map[string]SubscriptionInfo)
-	err := c.inner().Call(ctx, func() {
-		c.inner().Session().Subscriptions(func(ch string, serverSide bool, source uint8) {
-			subs[ch] = SubscriptionInfo{ServerSide: serverSide, Source: source}
-		})
-	})
-	if err != nil {
+func (c *Client) Subscriptions(ctx context.Context) (subs map[string]SubscriptionInfo, err error) {
+	var found map[string]SubscriptionInfo
+	if err = c.inner().Call(ctx, func() { found = c.inner().Session().Subscriptions() }); err != nil {
 		return nil, err
 	}
-	return subs, nil
+	return found, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/observe"
@@ -38,11 +39,7 @@ func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	infos := []NodeInfo{NodeInfo(self)}
-	for _, o := range n.cluster.Nodes() {
-		infos = append(infos, NodeInfo(o))
-	}
-	return infos, nil
+	return append([]NodeInfo{self}, n.cluster.Nodes()...), nil
 }
 
 // Survey calls the Survey handler of every node of the cluster, this one included, or only
@@ -108,4 +105,19 @@ func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluste
 func (n *Node) Channels(ctx context.Context, pattern string) (map[string]int, error) {
 	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, 1)
 	return n.cluster.Channels(ctx, pattern)
+}
+
+// Connections returns the connections in the cluster that f selects. It is a Survey with the same
+// limits; if nodes are missing, it returns the connections of the others with ErrNoAnswer. A
+// filter that names neither user nor channel looks at all connections of each node, for some milliseconds.
+func (n *Node) Connections(ctx context.Context, f inspect.Filter) (inspect.Connections, error) {
+	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, 1)
+	return n.member.Inspector.Connections(ctx, f)
+}
+
+// Flight returns what the flight recorders of the cluster have of what q selects, and is otherwise
+// like Connections: see Config.FlightRecorder.
+func (n *Node) Flight(ctx context.Context, q inspect.Query) (inspect.Log, error) {
+	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, 1)
+	return n.member.Inspector.Flight(ctx, q)
 }

@@ -137,6 +137,9 @@ type Config struct {
 	// have to, it returns ErrWouldBlock, and the node calls it once more, with Inline
 	// unset, where it may block. Default: false.
 	InlineHandlers bool
+	// FlightRecorder is how much memory the node has, in bytes, for what happened to its clients and
+	// channels of late: see Node.Flight. It takes the memory as it needs it. Default 8 MiB; negative: nothing is recorded.
+	FlightRecorder int
 	// GoroutineDriver gives every connection goroutines of its own, also where the
 	// node's loops could watch its socket. It is for diagnosis. Default: false.
 	GoroutineDriver bool
@@ -161,6 +164,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.CommandLimit = cmp.Or(c.CommandLimit, 64)
 	c.EngineConcurrency = cmp.Or(c.EngineConcurrency, 512)
 	c.PollConcurrency = cmp.Or(c.PollConcurrency, 64)
+	c.FlightRecorder = cmp.Or(c.FlightRecorder, 8<<20)
 	c.Logger = logging.Wrap(c.Logger)
 	return c, errors.Join(c.setEngines(), c.check())
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -18,7 +19,9 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/fanout"
 	"github.com/gyrohq/gyro/internal/fill"
+	"github.com/gyrohq/gyro/internal/flight"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/inspector"
 	"github.com/gyrohq/gyro/internal/members"
 	"github.com/gyrohq/gyro/internal/metered"
 	"github.com/gyrohq/gyro/internal/onloop"
@@ -73,8 +76,9 @@ func New(cfg Config) (*Node, error) {
 	n.engines.MetaTTL, n.maps = n.rules.MetaTTL, n.rules.Maps(n.engines.Maps)
 	settings := cfg.session()
 	settings.NodeID = n.uid
+	recorder := flight.New(cfg.FlightRecorder, runtime.GOMAXPROCS(0))
 	n.clients = client.New(client.Config{
-		Session: settings, Engines: n.engines, Application: (*application)(n), Observer: cfg.Observer, Log: cfg.Logger,
+		Session: settings, Engines: n.engines, Application: (*application)(n), Observer: cfg.Observer, Log: cfg.Logger, Flight: recorder,
 		Concurrency: cfg.Concurrency, InlineHandlers: cfg.InlineHandlers, GoroutineDriver: cfg.GoroutineDriver,
 		UserConnectionLimit: cfg.UserConnectionLimit,
 	})
@@ -93,14 +97,18 @@ func New(cfg Config) (*Node, error) {
 		Broker: n.engines.Broker, Routes: n.engines.Routes, Rounds: settings.Rounds, Post: n.fanout.Post,
 		Delay: cfg.PositionCheckDelay, Log: cfg.Logger,
 	})
-	n.engines.Watch, n.engines.Fragile, n.fanout.Lost = n.positions.Watch, n.positions.Fragile, n.positions.Lost
+	n.engines.Watch, n.engines.Fragile = n.positions.Watch, n.positions.Fragile
+	n.fanout.Lost = func(match func(ch string) bool) { recorder.Node().Lost(); n.positions.Lost(match) }
 	n.pulse = pulse.New(loops)
+	n.pulse.Tick = recorder.Node().Watch(n.Health)
 	n.member = &members.Member{
 		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),
 		Registry: n.clients, Routes: n.engines.Routes, Survey: n.answer,
+		Inspector: &inspector.Inspector{Node: n.uid, Clients: n.clients, Recorder: recorder},
 	}
 	cfg.Controller = metered.Controller(cmp.Or(cfg.Controller, n.engines.Traits.Control), cfg.Observer.Totals)
 	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: n.member, Logger: cfg.Logger})
+	n.member.Inspector.Survey = n.cluster.Survey
 	return n, nil
 }
 

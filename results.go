@@ -1,9 +1,8 @@
 package gyro
 
 import (
-	"time"
-
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -116,17 +115,6 @@ type BroadcastResult struct {
 	Err error
 }
 
-// NodeInfo is what a node tells about itself.
-type NodeInfo struct {
-	// UID is random for each Node value.
-	UID string
-	// Name as configured.
-	Name    string
-	Version string
-	// NumClients is the number of authenticated connections, NumUsers that of their distinct
-	// users (anonymous connections count as one user), NumSubs that of their subscriptions,
-	// NumChannels that of the channels with a subscription.
-	NumClients, NumUsers, NumSubs, NumChannels int
-	// Uptime in whole seconds.
-	Uptime time.Duration
-}
+// NodeInfo is what a node tells about itself: UID, Name, Version, NumClients, NumUsers, NumSubs,
+// NumChannels and Uptime. See "go doc github.com/gyrohq/gyro/inspect.Node".
+type NodeInfo = inspect.Node

@@ -10,10 +10,12 @@ import (
 	"log/slog"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/ingress"
@@ -41,8 +43,14 @@ type Client struct {
 	// request opened the connection; nil once the client has connected.
 	request *request
 	lane    lane.Lane
+	// connectedAt is when the client has connected, in milliseconds of the Unix epoch.
+	connectedAt int64
 	// userSlot is the client's index in Loop.users.
 	userSlot int32
+	// agent is the number of what the client said of its software, in Loop.agents.
+	agent uint16
+	// latency of the last pong, in milliseconds; noLatency if there was none.
+	latency uint16
 
 	id         uuid.UUID
 	remoteAddr string
@@ -172,8 +180,10 @@ func (e *env) Counts() *counting.Counter { return e.loop.counts }
 func (e *env) Again()                    { e.loop.Again(&e.session) }
 func (e *env) Gone()                     { e.life.End() }
 
-func (e *env) Register() bool {
+func (e *env) Register(req *protocol.ConnectRequest) bool {
 	if e.loop.register(e.client()) {
+		e.agent, e.latency = e.loop.agents.add(req.Name, req.Version), noLatency
+		e.connectedAt = e.loop.Now() / int64(time.Millisecond)
 		return true
 	}
 	e.Refused(observe.LimitConnections, "")
@@ -183,6 +193,9 @@ func (e *env) Register() bool {
 func (e *env) Closed(d protocol.Disconnect) {
 	if e.loop.removeConnection(e.client()) {
 		e.loop.counts.Closed(&e.session, d)
+		if _, connected := e.session.Agent(); connected {
+			e.Note(inspect.Disconnected, "", d.Code, 0, d.Reason)
+		}
 	}
 	e.life.End()
 	if log := e.loop.clients.Log; log.Enabled(context.Background(), slog.LevelDebug) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/flight"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
@@ -14,6 +15,7 @@ import (
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -28,7 +30,10 @@ type Loop struct {
 	users    map[string][]*Client
 	sessions sessions
 	scratch  scratch.Scratch
+	agents   agents
 	counts   *counting.Counter // nil without an observer of turns
+	tape     *flight.Ring      // nil without a flight recorder
+	refusals refusal.Reporter
 	// first of the list of all connections, and their number.
 	first       *Client
 	connections int
@@ -54,6 +59,7 @@ func (l *Loop) register(c *Client) bool {
 func (l *Loop) unregister(c *Client) {
 	user := c.session.User()
 	l.clients.users.Remove(user)
+	l.agents.remove(c.agent)
 	if c.session.Via().Sessions() {
 		l.sessions.remove(c)
 	}

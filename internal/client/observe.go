@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -34,7 +35,11 @@ func (e *env) Refused(l observe.Limit, ch string) {
 	e.loop.counts.Refused(l)
 	of, clients := &limits[l], e.loop.clients
 	why := refusal.Because(errLimit, "Config."+of.key, "the limit is "+strconv.Itoa(of.limit(clients)))
-	clients.refusals.Report(refusal.Refusal{Kind: of.message, Client: e.ID(), User: e.session.User(), Channel: ch}, 0, why)
+	e.loop.refusals.Report(refusal.Refusal{Kind: of.message, Client: e.ID(), User: e.session.User(), Channel: ch}, 0, why)
+	if l == observe.LimitQueue {
+		queue, _ := e.session.Load()
+		e.Note(inspect.Slow, ch, 0, queue, "")
+	}
 }
 
 // Explain implements session.Env.
@@ -55,7 +60,7 @@ func (c *Client) report(kind, ch string, err error) {
 		}
 		f.Kind, f.Level, err = "client disconnected: a payload is not JSON", slog.LevelWarn, errUnreadable
 	}
-	c.loop.clients.refusals.Report(f, code, because(err))
+	c.loop.refusals.Report(f, code, because(err))
 }
 
 var errUnreadable = refusal.Because(protocol.DisconnectInappropriateProtocol, "ChannelOptions.Binary",
@@ -79,9 +84,9 @@ func because(err error) error {
 // ObserverTotals is for onloop.Totals.
 func (r *Registry) ObserverTotals() *observe.Totals { return r.Observer.Totals }
 
-// Refused is for onloop.Refused.
+// Refused is for onloop.Refused. All loops' rings take turns.
 func (r *Registry) Refused(f refusal.Refusal, status int, why error) {
-	r.refusals.Report(f, uint32(status), why)
+	r.loops[int(r.reported.Add(1))%len(r.loops)].refusals.Report(f, uint32(status), why)
 }
 
 var errLimit = errors.New("limit reached")
@@ -111,7 +116,7 @@ func (c *Client) refused(what *observe.Effect, err error) {
 	if own := code >= 400 && code < 3000 || code >= 4000; own && !reason {
 		return
 	}
-	c.loop.clients.refusals.Report(refusal.Refusal{
+	c.loop.refusals.Report(refusal.Refusal{
 		Kind: kinds[what.Name], Client: c.ID(), User: c.UserID(), Channel: what.Channel, Method: what.Method,
 	}, code, because(err))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gyrohq/gyro/internal/clientid"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/drain"
+	"github.com/gyrohq/gyro/internal/flight"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/once"
@@ -26,7 +27,6 @@ import (
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -36,6 +36,7 @@ type Config struct {
 	Engines     *attach.Engines
 	Application Application
 	Observer    observe.Observer
+	Flight      *flight.Recorder // nil: nothing is recorded
 	Log         *slog.Logger
 	// Concurrency, InlineHandlers, GoroutineDriver and UserConnectionLimit are those of
 	// gyro.Config.
@@ -48,7 +49,6 @@ type Config struct {
 // Registry holds the clients of a node and its loops. Any goroutine may use it.
 type Registry struct {
 	Config
-	refusals refusal.Reporter
 	// unreadable bounds the reports of payloads that are not JSON.
 	unreadable once.PerMinute
 	loops      []*Loop
@@ -61,6 +61,7 @@ type Registry struct {
 	stop, endParting  context.CancelFunc
 
 	accepted atomic.Uint32 // connections, modulo 2^32
+	reported atomic.Uint32 // refusals of transports, likewise
 	// connections counts those that transports have, running the loops that run, workers
 	// the goroutines of lanes.
 	connections, running sync.WaitGroup
@@ -74,11 +75,12 @@ type Registry struct {
 
 // New returns a registry with a loop per processor. It takes clients after Open.
 func New(cfg Config) *Registry {
-	r := &Registry{Config: cfg, refusals: refusal.Reporter{Log: cfg.Log, Observe: cfg.Observer.Refused}}
+	r := &Registry{Config: cfg}
 	r.handling, r.stop = context.WithCancel(context.Background())
 	r.parting, r.endParting = context.WithCancel(context.Background())
 	for i := range runtime.GOMAXPROCS(0) {
-		l := &Loop{Loop: loop.New(), clients: r, Index: i, users: make(map[string][]*Client)}
+		l := &Loop{Loop: loop.New(), clients: r, Index: i, users: make(map[string][]*Client), tape: cfg.Flight.Loop(i)}
+		l.refusals = r.recorder(l.tape)
 		l.lanes = lane.Group{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
 		l.OnPanic = l.panicked
 		if turn := cfg.Observer.Turn; turn != nil {

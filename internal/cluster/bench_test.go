@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
 
@@ -20,8 +21,9 @@ func (silence) PublishControl(context.Context, string, []byte) error { return ni
 // nowhere is a handler that does nothing.
 type nowhere struct{ channels map[string]int }
 
-func (nowhere) Describe(context.Context) Info { return Info{Name: "n"} }
-func (nowhere) Apply(*control.Command)        {}
+func (nowhere) Inquire(context.Context, string, []byte) Answer { return Answer{Code: CodeUnknownOp} }
+func (nowhere) Describe(context.Context) inspect.Node          { return inspect.Node{Name: "n"} }
+func (nowhere) Apply(*control.Command)                         {}
 func (nowhere) Answer(context.Context, string, string, []byte) (Answer, error) {
 	return Answer{}, nil
 }
@@ -38,8 +40,8 @@ func lonely(n nowhere) *Cluster {
 // What 20 nodes cost each other is 7 of these per second and node.
 func BenchmarkSignOfLife(b *testing.B) {
 	c := lonely(nowhere{})
-	info := Info{UID: "2b1cb1c4-3a93-4a4e-8c0f-0d1d4a1f5b6a", Name: "host_8000", Version: "1.2.3", NumClients: 50_000, NumChannels: 50_000}
-	data := (&control.Command{UID: info.UID, Node: info.message()}).AppendProto(nil)
+	info := inspect.Node{UID: "2b1cb1c4-3a93-4a4e-8c0f-0d1d4a1f5b6a", Name: "host_8000", Version: "1.2.3", NumClients: 50_000, NumChannels: 50_000}
+	data := (&control.Command{UID: info.UID, Node: message(&info)}).AppendProto(nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		c.receive(data)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
 
@@ -37,13 +38,16 @@ const (
 // Handler is what the node does for the cluster. Any goroutine may call it.
 type Handler interface {
 	// Describe returns what the node tells others about itself. It takes a second at most.
-	Describe(ctx context.Context) Info
+	Describe(ctx context.Context) inspect.Node
 	// Apply does a command that another node sent to all: a subscribe, unsubscribe,
 	// disconnect or refresh. It must not wait.
 	Apply(cmd *control.Command)
 	// Answer answers a survey of the application. It may take until ctx ends. An error
 	// is logged.
 	Answer(ctx context.Context, from, op string, data []byte) (Answer, error)
+	// Inquire answers the surveys of this version's nodes that the cluster does not answer itself.
+	// Their names begin with "centrifuge_". The code is CodeUnknownOp if there is no such survey.
+	Inquire(ctx context.Context, op string, data []byte) Answer
 	// Channels returns the node's own channels whose names match, and the number of
 	// their subscribers.
 	Channels(ctx context.Context, match func(string) bool) (map[string]int, error)
@@ -189,7 +193,7 @@ func (c *Cluster) ping() {
 func (c *Cluster) describe() *control.Node {
 	info := c.cfg.Handler.Describe(c.present)
 	info.UID = c.cfg.UID
-	n := info.message()
+	n := message(&info)
 	n.Clock = int64(c.clock.now())
 	return n
 }
@@ -209,16 +213,16 @@ func (c *Cluster) clean(now time.Time) {
 }
 
 // Nodes returns the other nodes as they described themselves last, ordered by UID.
-func (c *Cluster) Nodes() []Info {
+func (c *Cluster) Nodes() []inspect.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	nodes := make([]Info, 0, len(c.registry.nodes))
+	nodes := make([]inspect.Node, 0, len(c.registry.nodes))
 	for _, e := range c.registry.nodes {
 		if !e.lost {
 			nodes = append(nodes, infoOf(e.node))
 		}
 	}
-	slices.SortFunc(nodes, func(a, b Info) int { return strings.Compare(a.UID, b.UID) })
+	slices.SortFunc(nodes, func(a, b inspect.Node) int { return strings.Compare(a.UID, b.UID) })
 	return nodes
 }
 

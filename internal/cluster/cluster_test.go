@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/bustest"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
@@ -34,8 +35,15 @@ type node struct {
 	applied []*control.Command
 }
 
-func (n *node) Describe(context.Context) Info {
-	return Info{Name: "name of " + n.uid, Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3 * time.Second}
+func (n *node) Inquire(_ context.Context, op string, data []byte) Answer {
+	if op != "centrifuge_inquiry" {
+		return Answer{Code: CodeUnknownOp}
+	}
+	return Answer{Data: append([]byte(n.uid), data...)}
+}
+
+func (n *node) Describe(context.Context) inspect.Node {
+	return inspect.Node{Name: "name of " + n.uid, Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3 * time.Second}
 }
 
 func (n *node) Apply(cmd *control.Command) {
@@ -103,7 +111,7 @@ func TestJoinAndLeave(t *testing.T) {
 		c := join(t, bus, "c")
 		a.want(t, "b c")
 		c.want(t, "a b")
-		want := Info{UID: "b", Name: "name of b", Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3 * time.Second}
+		want := inspect.Node{UID: "b", Name: "name of b", Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3 * time.Second}
 		a.mu.Lock()
 		protocol := a.registry.nodes["b"].node.Protocol
 		a.mu.Unlock()

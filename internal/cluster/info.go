@@ -4,20 +4,11 @@ import (
 	"math"
 	"time"
 
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
 
-// Info is what a node tells others about itself.
-type Info struct {
-	UID, Name, Version string
-	// NumClients counts connections, NumUsers their users, NumSubs their subscriptions, and
-	// NumChannels the channels of these subscriptions.
-	NumClients, NumUsers, NumSubs, NumChannels int
-	// Uptime in whole seconds.
-	Uptime time.Duration
-}
-
-func (i *Info) message() *control.Node {
+func message(i *inspect.Node) *control.Node {
 	return &control.Node{
 		UID: i.UID, Name: cut(i.Name), Version: cut(i.Version), Protocol: control.Version,
 		NumClients: number(i.NumClients), NumUsers: number(i.NumUsers), NumSubs: number(i.NumSubs),
@@ -27,8 +18,8 @@ func (i *Info) message() *control.Node {
 
 func number(n int) uint32 { return uint32(min(max(int64(n), 0), math.MaxUint32)) }
 
-func infoOf(n *control.Node) Info {
-	return Info{
+func infoOf(n *control.Node) inspect.Node {
+	return inspect.Node{
 		UID: n.UID, Name: n.Name, Version: n.Version,
 		NumClients: int(n.NumClients), NumUsers: int(n.NumUsers), NumSubs: int(n.NumSubs),
 		NumChannels: int(n.NumChannels), Uptime: time.Duration(n.Uptime) * time.Second,

@@ -288,7 +288,7 @@ func (c *Cluster) ask(ctx context.Context, from, op string, data []byte) (a Answ
 	case op == opEmulation:
 		a = c.answerEmulation(ctx, data)
 	case Reserved(op):
-		a.Code = CodeUnknownOp
+		a = c.cfg.Handler.Inquire(ctx, op, data)
 	default:
 		var err error
 		if a, err = c.cfg.Handler.Answer(ctx, from, op, data); err != nil {

@@ -160,6 +160,19 @@ func (h *Hub) AddKey(ch, key string, s Subscriber) (first bool) {
 	return first
 }
 
+// Each calls f with the subscribers of a channel, until it returns false. f must not change the hub.
+func (h *Hub) Each(ch string, f func(Subscriber) bool) {
+	r := h.rooms.Get(ch)
+	if r == nil {
+		return
+	}
+	for _, s := range r.subs() {
+		if !f(s) {
+			return
+		}
+	}
+}
+
 func (r *room) seat(s Subscriber) {
 	before := r.subs()
 	*s.Seat() = Seat{room: r, index: int32(len(before))}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
@@ -36,28 +37,30 @@ type listener struct {
 	closed  protocol.Disconnect
 }
 
-func (c *listener) ID() string                          { return c.id }
-func (c *listener) Now() int64                          { return c.loop.Now() }
-func (c *listener) Phase(n int64) int64                 { return n / 2 }
-func (c *listener) Refused(observe.Limit, string)       {}
-func (c *listener) Explain(string, string, error)       {}
-func (c *listener) Counts() *counting.Counter           { return nil }
-func (c *listener) Schedule(at int64)                   { c.loop.Schedule(c, at) }
-func (c *listener) Dirty()                              { c.loop.Dirty(&c.session) }
-func (c *listener) Pool() *outbox.Pool                  { return c.pool }
-func (c *listener) Scratch() *scratch.Scratch           { return new(scratch.Scratch) }
-func (c *listener) Do(e effect.Effect) bool             { c.todo = append(c.todo, e); return false }
-func (c *listener) Join(b *session.Subscription)        { c.loop.Hub().Add(b.Channel(), b) }
-func (c *listener) Part(b *session.Subscription)        { c.loop.Hub().Remove(b) }
-func (c *listener) Finish(b *session.Subscription)      { c.loop.Hub().Finish(b) }
-func (c *listener) Register() bool                      { return true }
-func (c *listener) Unregister()                         {}
-func (c *listener) SessionID() string                   { return "" }
-func (c *listener) Closed(d protocol.Disconnect)        { c.closed = d }
-func (c *listener) Timer() *Timer                       { return &c.timer }
-func (c *listener) Tick()                               { c.session.Tick() }
-func (c *listener) Close(protocol.Disconnect, [][]byte) {}
-func (c *listener) Pause(bool)                          {}
+func (c *listener) ID() string                                     { return c.id }
+func (c *listener) Now() int64                                     { return c.loop.Now() }
+func (c *listener) Phase(n int64) int64                            { return n / 2 }
+func (c *listener) Refused(observe.Limit, string)                  {}
+func (c *listener) Explain(string, string, error)                  {}
+func (c *listener) Counts() *counting.Counter                      { return nil }
+func (c *listener) Schedule(at int64)                              { c.loop.Schedule(c, at) }
+func (c *listener) Dirty()                                         { c.loop.Dirty(&c.session) }
+func (c *listener) Pool() *outbox.Pool                             { return c.pool }
+func (c *listener) Scratch() *scratch.Scratch                      { return new(scratch.Scratch) }
+func (c *listener) Do(e effect.Effect) bool                        { c.todo = append(c.todo, e); return false }
+func (c *listener) Join(b *session.Subscription)                   { c.loop.Hub().Add(b.Channel(), b) }
+func (c *listener) Part(b *session.Subscription)                   { c.loop.Hub().Remove(b) }
+func (c *listener) Finish(b *session.Subscription)                 { c.loop.Hub().Finish(b) }
+func (c *listener) Register(*protocol.ConnectRequest) bool         { return true }
+func (c *listener) Pong(int64)                                     {}
+func (c *listener) Note(inspect.Kind, string, uint32, int, string) {}
+func (c *listener) Unregister()                                    {}
+func (c *listener) SessionID() string                              { return "" }
+func (c *listener) Closed(d protocol.Disconnect)                   { c.closed = d }
+func (c *listener) Timer() *Timer                                  { return &c.timer }
+func (c *listener) Tick()                                          { c.session.Tick() }
+func (c *listener) Close(protocol.Disconnect, [][]byte)            {}
+func (c *listener) Pause(bool)                                     {}
 
 func (c *listener) Allowance() *int                          { return new(1) }
 func (c *listener) Again()                                   { c.loop.Again(&c.session) }

@@ -8,9 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/cluster/control"
+	"github.com/gyrohq/gyro/internal/inspector"
 	"github.com/gyrohq/gyro/internal/route"
 	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/protocol"
@@ -25,7 +27,8 @@ type Member struct {
 	*client.Registry   // implements Channels and Emulate
 	Routes             *route.Table
 	// Survey answers the application's surveys.
-	Survey func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
+	Survey               func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
+	*inspector.Inspector // implements Inquire
 
 	// subscriptions is the number that Info got last.
 	subscriptions atomic.Int64
@@ -33,7 +36,7 @@ type Member struct {
 
 // Describe implements cluster.Handler. It takes 1 s at most, so that the node does not look
 // dead to the others when a loop hangs.
-func (m *Member) Describe(ctx context.Context) cluster.Info {
+func (m *Member) Describe(ctx context.Context) inspect.Node {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	info, _ := m.Info(ctx)
@@ -41,12 +44,12 @@ func (m *Member) Describe(ctx context.Context) cluster.Info {
 }
 
 // Info describes the node. With an error, which is that of ctx, NumSubs is an earlier one.
-func (m *Member) Info(ctx context.Context) (cluster.Info, error) {
+func (m *Member) Info(ctx context.Context) (inspect.Node, error) {
 	subs, err := m.Subscriptions(ctx)
 	if err == nil {
 		m.subscriptions.Store(int64(subs))
 	}
-	info := cluster.Info{
+	info := inspect.Node{
 		UID: m.UID, Name: m.Name, Version: m.Version, NumSubs: int(m.subscriptions.Load()),
 		NumChannels: m.Routes.Size(), Uptime: time.Since(m.Started).Truncate(time.Second),
 	}

@@ -22,6 +22,10 @@ const (
 // Pulse measures the loops of a node. It has one timer and no goroutine. Any goroutine may
 // use it.
 type Pulse struct {
+	// Tick, if set, is called each second, between Begin and End. It must not block. It is set before
+	// Begin.
+	Tick func()
+
 	start    time.Time
 	canaries []canary
 
@@ -78,6 +82,9 @@ func (p *Pulse) send() {
 		return
 	}
 	p.timer.Reset(interval)
+	if p.Tick != nil {
+		p.Tick()
+	}
 	for i := range p.canaries {
 		c := &p.canaries[i]
 		if c.sent.CompareAndSwap(0, max(1, int64(time.Since(p.start)))) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/effect"
@@ -72,7 +73,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 	s.clientRefresh = who.ClientRefresh
 	expireAt := s.capExpiry(who.ExpireAt)
 	s.lease.Set(lease.Lease{Info: who.Info, ExpireAt: expireAt})
-	if !s.env.Register() {
+	if !s.env.Register(e.Request) {
 		s.Disconnect(protocol.DisconnectConnectionLimit)
 		return
 	}
@@ -175,6 +176,7 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	s.startTimers()
 	s.connected = true
 	s.env.Counts().Connected(s)
+	s.env.Note(inspect.Connected, "", 0, 0, s.via.Name)
 	s.env.Do(&effect.Connected{})
 }
 

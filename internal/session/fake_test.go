@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
@@ -190,6 +193,7 @@ type fakeEnv struct {
 	do       func(effect.Effect) (done bool)
 	refused  func(l observe.Limit, ch string) // nil: nobody cares
 	events   func(string)                     // nil: nobody cares
+	notes    []string                         // of Note
 	fed      []*session.Subscription          // those whose feeds run, in order
 	// explained gets the arguments of Explain; nil: nobody cares.
 	explained func(kind, ch string, why error)
@@ -221,8 +225,12 @@ func (e *fakeEnv) Explain(kind, ch string, why error) {
 	}
 }
 func (e *fakeEnv) Counts() *counting.Counter { return e.counts }
-func (e *fakeEnv) Again()                    { e.again = true }
-func (e *fakeEnv) Gone()                     { e.say("gone") }
+func (e *fakeEnv) Pong(at int64)             { e.counts.Pong(&e.s, at) }
+func (e *fakeEnv) Note(k inspect.Kind, ch string, code uint32, count int, text string) {
+	e.notes = append(e.notes, strings.TrimRight(fmt.Sprintf("%v %s %d %d %s", k, ch, code, count, text), " "))
+}
+func (e *fakeEnv) Again() { e.again = true }
+func (e *fakeEnv) Gone()  { e.say("gone") }
 func (e *fakeEnv) Allowance() *int {
 	if e.share == 0 {
 		e.left = math.MaxInt
@@ -237,7 +245,7 @@ func (e *fakeEnv) Phase(n int64) int64 {
 	return e.random.Int64N(n)
 }
 
-func (e *fakeEnv) Register() bool {
+func (e *fakeEnv) Register(*protocol.ConnectRequest) bool {
 	if e.refuse {
 		return false
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
@@ -31,6 +32,7 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch
 	if was.recovers() {
 		m, ok, err := recovery.Resume(was.strategy(), b.asks(was.subscribing.Request), it.History, budget)
 		b.s.env.Counts().Recovered(ok, len(m.Publications))
+		b.noteRecovery(ok, len(m.Publications))
 		if err != nil {
 			return nil, err
 		}
@@ -46,6 +48,15 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch
 		err = b.caughtUp(of)
 	}
 	return r, err
+}
+
+// noteRecovery records whether the client got what it had missed.
+func (b *Subscription) noteRecovery(ok bool, publications int) {
+	k := inspect.NotRecovered
+	if ok {
+		k = inspect.Recovered
+	}
+	b.s.env.Note(k, b.channel, 0, publications, "")
 }
 
 // recoveredAlone is recovered for a reply with a single subscription.

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/bychannel"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/effect"
@@ -50,14 +51,18 @@ type Env interface {
 	Feed(b *Subscription, f channel.Feed)
 	// Finish delivers to a subscription, before it ends, all that was published so far.
 	Finish(b *Subscription)
-	// Register makes an authenticated session addressable. It returns false if the user
-	// has too many connections. Unregister follows each successful Register.
-	Register() bool
+	// Register makes an authenticated session addressable, whose connect request is req. It returns false if
+	// the user has too many connections. Unregister follows each successful Register.
+	Register(req *protocol.ConnectRequest) bool
 	Unregister()
 	// SessionID of a registered session whose kind has Sessions.
 	SessionID() string
 	// Counts is told what the client does; nil if nobody wants to know.
 	Counts() *counting.Counter
+	// Pong says that the client has answered the ping that was sent at a time.
+	Pong(at int64)
+	// Note records what happened to the client, at ch if that is not empty.
+	Note(k inspect.Kind, ch string, code uint32, count int, text string)
 	// Refused says that a limit was reached; ch is empty if it does not concern a channel.
 	Refused(l observe.Limit, ch string)
 	// Explain tells why the session refuses something, at ch if that is not empty; nil is nothing.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
@@ -402,6 +403,11 @@ func (b *Subscription) goLive() {
 	was, counts := b.setup, s.env.Counts()
 	b.state = subLive
 	counts.Subscribed(s)
+	by := ""
+	if b.serverSide {
+		by = "server-side"
+	}
+	s.env.Note(inspect.Subscribed, b.channel, 0, int(b.source), by)
 	b.at.Confirm(s.cfg.Rounds.Now())
 	for _, m := range was.buffer {
 		if b.state == subLive {

@@ -119,7 +119,7 @@ func (s *Session) pong() {
 		return
 	}
 	if s.pongsDue--; s.pongsDue == 0 {
-		s.env.Counts().Pong(s, s.deadlines.pong-int64(s.cfg.PongTimeout))
+		s.env.Pong(s.deadlines.pong - int64(s.cfg.PongTimeout))
 		s.deadlines.pong = 0
 		s.reschedule()
 	}

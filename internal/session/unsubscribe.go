@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/reason"
@@ -102,6 +103,9 @@ func (s *Session) pushUnsubscribe(ch string, u protocol.Unsubscribe) {
 // drop takes an established subscription out of the hub and the session, and detaches it. An
 // id that is not 0 is that of an unsubscribe command, which is answered then.
 func (s *Session) drop(b *Subscription, u protocol.Unsubscribe, id uint32) {
+	if b.state == subLive {
+		s.env.Note(inspect.Unsubscribed, b.channel, u.Code, 0, u.Reason)
+	}
 	s.part(b)
 	item := b.detachItem(u)
 	s.forget(b)
@@ -137,11 +141,21 @@ func (s *Session) detached(e *effect.Detach) {
 // Subscribed reports whether the client is subscribed to a channel.
 func (s *Session) Subscribed(ch string) bool { return s.subs.Get(ch).established() }
 
-// Subscriptions calls f with each established subscription.
-func (s *Session) Subscriptions(f func(ch string, serverSide bool, source uint8)) {
+// Subscriptions are the established ones, by channel.
+func (s *Session) Subscriptions() map[string]inspect.Subscription {
+	list := make(map[string]inspect.Subscription, s.subs.Len())
 	for b := range s.subs.All() {
-		if b.state == subLive {
-			f(b.channel, b.serverSide, b.source)
+		if b.state != subLive {
+			continue
 		}
+		i := inspect.Subscription{ServerSide: b.serverSide, Source: b.source, Positioned: b.at.Positioned}
+		if i.Positioned {
+			i.Offset, i.Epoch = b.at.Offset, b.at.Epoch
+		}
+		list[b.channel] = i
 	}
+	return list
 }
+
+// Load tells how many bytes wait for the client, and how many of its commands are in progress.
+func (s *Session) Load() (queue, commands int) { return s.out.Size(), int(s.inflight) }

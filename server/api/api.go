@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/refusal"
 )
@@ -30,6 +31,9 @@ type Node interface {
 	History(ctx context.Context, ch string, f *gyro.HistoryFilter) (gyro.History, error)
 	RemoveHistory(ctx context.Context, ch string) error
 	Channels(ctx context.Context, pattern string) (map[string]int, error)
+	// Connections and Flight return what they have with an error that is gyro.ErrNoAnswer.
+	Connections(ctx context.Context, f inspect.Filter) (inspect.Connections, error)
+	Flight(ctx context.Context, q inspect.Query) (inspect.Log, error)
 	Info(ctx context.Context) ([]gyro.NodeInfo, error)
 }
 

@@ -305,6 +305,9 @@ func (m *Command) appendJSON(dst []byte) (_ []byte, err error) {
 	case *ChannelsRequest:
 		dst = append(dst, `{"channels":`...)
 		dst = v.appendJSON(dst)
+	case *ConnectionsRequest:
+		dst = append(dst, `{"connections":`...)
+		dst = v.appendJSON(dst)
 	case *MapPublishRequest:
 		dst = append(dst, `{"map_publish":`...)
 		if dst, err = v.appendJSON(dst); err != nil {
@@ -330,6 +333,9 @@ func (m *Command) appendJSON(dst []byte) (_ []byte, err error) {
 		if dst, err = v.appendJSON(dst); err != nil {
 			return nil, err
 		}
+	case *FlightRequest:
+		dst = append(dst, `{"flight":`...)
+		dst = v.appendJSON(dst)
 	default:
 		dst = append(dst, '{')
 	}
@@ -364,6 +370,8 @@ func commandField(key []byte) int {
 		return 15
 	case "channels":
 		return 16
+	case "connections":
+		return 17
 	case "map_publish":
 		return 36
 	case "map_remove":
@@ -378,6 +386,8 @@ func commandField(key []byte) int {
 		return 41
 	case "shared_poll_publish":
 		return 42
+	case "flight":
+		return 100
 	}
 	return 0
 }
@@ -497,62 +507,78 @@ func (m *Command) readJSON(r *jsonwire.Reader) {
 			v := new(ChannelsRequest)
 			v.readJSON(r)
 			members.Set(12, v)
-		case 36: // map_publish
+		case 17: // connections
 			if r.Null() {
 				members.Set(13, nil)
 				continue
 			}
-			v := new(MapPublishRequest)
+			v := new(ConnectionsRequest)
 			v.readJSON(r)
 			members.Set(13, v)
-		case 37: // map_remove
+		case 36: // map_publish
 			if r.Null() {
 				members.Set(14, nil)
 				continue
 			}
-			v := new(MapRemoveRequest)
+			v := new(MapPublishRequest)
 			v.readJSON(r)
 			members.Set(14, v)
-		case 38: // map_read_state
+		case 37: // map_remove
 			if r.Null() {
 				members.Set(15, nil)
 				continue
 			}
-			v := new(MapReadStateRequest)
+			v := new(MapRemoveRequest)
 			v.readJSON(r)
 			members.Set(15, v)
-		case 39: // map_read_stream
+		case 38: // map_read_state
 			if r.Null() {
 				members.Set(16, nil)
 				continue
 			}
-			v := new(MapReadStreamRequest)
+			v := new(MapReadStateRequest)
 			v.readJSON(r)
 			members.Set(16, v)
-		case 40: // map_stats
+		case 39: // map_read_stream
 			if r.Null() {
 				members.Set(17, nil)
 				continue
 			}
-			v := new(MapStatsRequest)
+			v := new(MapReadStreamRequest)
 			v.readJSON(r)
 			members.Set(17, v)
-		case 41: // map_clear
+		case 40: // map_stats
 			if r.Null() {
 				members.Set(18, nil)
 				continue
 			}
-			v := new(MapClearRequest)
+			v := new(MapStatsRequest)
 			v.readJSON(r)
 			members.Set(18, v)
-		case 42: // shared_poll_publish
+		case 41: // map_clear
 			if r.Null() {
 				members.Set(19, nil)
 				continue
 			}
-			v := new(SharedPollPublishRequest)
+			v := new(MapClearRequest)
 			v.readJSON(r)
 			members.Set(19, v)
+		case 42: // shared_poll_publish
+			if r.Null() {
+				members.Set(20, nil)
+				continue
+			}
+			v := new(SharedPollPublishRequest)
+			v.readJSON(r)
+			members.Set(20, v)
+		case 100: // flight
+			if r.Null() {
+				members.Set(21, nil)
+				continue
+			}
+			v := new(FlightRequest)
+			v.readJSON(r)
+			members.Set(21, v)
 		default:
 			r.Skip()
 		}
@@ -635,6 +661,11 @@ func (m *Reply) appendJSON(dst []byte) (_ []byte, err error) {
 	case *ChannelsResult:
 		dst = append(dst, `{"channels":`...)
 		dst = v.appendJSON(dst)
+	case *ConnectionsResult:
+		dst = append(dst, `{"connections":`...)
+		if dst, err = v.appendJSON(dst); err != nil {
+			return nil, err
+		}
 	case *MapPublishResult:
 		dst = append(dst, `{"map_publish":`...)
 		dst = v.appendJSON(dst)
@@ -659,6 +690,9 @@ func (m *Reply) appendJSON(dst []byte) (_ []byte, err error) {
 		dst = v.appendJSON(dst)
 	case *SharedPollPublishResult:
 		dst = append(dst, `{"shared_poll_publish":`...)
+		dst = v.appendJSON(dst)
+	case *FlightResult:
+		dst = append(dst, `{"flight":`...)
 		dst = v.appendJSON(dst)
 	default:
 		dst = append(dst, '{')
@@ -696,6 +730,8 @@ func replyField(key []byte) int {
 		return 15
 	case "channels":
 		return 16
+	case "connections":
+		return 17
 	case "map_publish":
 		return 36
 	case "map_remove":
@@ -710,6 +746,8 @@ func replyField(key []byte) int {
 		return 41
 	case "shared_poll_publish":
 		return 42
+	case "flight":
+		return 100
 	}
 	return 0
 }
@@ -837,62 +875,78 @@ func (m *Reply) readJSON(r *jsonwire.Reader) {
 			v := new(ChannelsResult)
 			v.readJSON(r)
 			members.Set(13, v)
-		case 36: // map_publish
+		case 17: // connections
 			if r.Null() {
 				members.Set(14, nil)
 				continue
 			}
-			v := new(MapPublishResult)
+			v := new(ConnectionsResult)
 			v.readJSON(r)
 			members.Set(14, v)
-		case 37: // map_remove
+		case 36: // map_publish
 			if r.Null() {
 				members.Set(15, nil)
 				continue
 			}
-			v := new(MapRemoveResult)
+			v := new(MapPublishResult)
 			v.readJSON(r)
 			members.Set(15, v)
-		case 38: // map_read_state
+		case 37: // map_remove
 			if r.Null() {
 				members.Set(16, nil)
 				continue
 			}
-			v := new(MapReadStateResult)
+			v := new(MapRemoveResult)
 			v.readJSON(r)
 			members.Set(16, v)
-		case 39: // map_read_stream
+		case 38: // map_read_state
 			if r.Null() {
 				members.Set(17, nil)
 				continue
 			}
-			v := new(MapReadStreamResult)
+			v := new(MapReadStateResult)
 			v.readJSON(r)
 			members.Set(17, v)
-		case 40: // map_stats
+		case 39: // map_read_stream
 			if r.Null() {
 				members.Set(18, nil)
 				continue
 			}
-			v := new(MapStatsResult)
+			v := new(MapReadStreamResult)
 			v.readJSON(r)
 			members.Set(18, v)
-		case 41: // map_clear
+		case 40: // map_stats
 			if r.Null() {
 				members.Set(19, nil)
 				continue
 			}
-			v := new(MapClearResult)
+			v := new(MapStatsResult)
 			v.readJSON(r)
 			members.Set(19, v)
-		case 42: // shared_poll_publish
+		case 41: // map_clear
 			if r.Null() {
 				members.Set(20, nil)
 				continue
 			}
-			v := new(SharedPollPublishResult)
+			v := new(MapClearResult)
 			v.readJSON(r)
 			members.Set(20, v)
+		case 42: // shared_poll_publish
+			if r.Null() {
+				members.Set(21, nil)
+				continue
+			}
+			v := new(SharedPollPublishResult)
+			v.readJSON(r)
+			members.Set(21, v)
+		case 100: // flight
+			if r.Null() {
+				members.Set(22, nil)
+				continue
+			}
+			v := new(FlightResult)
+			v.readJSON(r)
+			members.Set(22, v)
 		default:
 			r.Skip()
 		}
@@ -4587,5 +4641,979 @@ func (m *SharedPollPublishResult) appendJSON(dst []byte) []byte {
 func (m *SharedPollPublishResult) readJSON(r *jsonwire.Reader) {
 	for ok := r.Object(); ok; ok = r.NextMember() {
 		r.Skip()
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *FilterNode) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m FilterNode) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *FilterNode) UnmarshalJSON(data []byte) error {
+	*m = FilterNode{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *FilterNode) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	if m.Op != "" {
+		dst = append(dst, `"op":`...)
+		dst = jsonwire.AppendString(dst, m.Op)
+		dst = append(dst, ',')
+	}
+	if m.Key != "" {
+		dst = append(dst, `"key":`...)
+		dst = jsonwire.AppendString(dst, m.Key)
+		dst = append(dst, ',')
+	}
+	if m.Cmp != "" {
+		dst = append(dst, `"cmp":`...)
+		dst = jsonwire.AppendString(dst, m.Cmp)
+		dst = append(dst, ',')
+	}
+	if m.Val != "" {
+		dst = append(dst, `"val":`...)
+		dst = jsonwire.AppendString(dst, m.Val)
+		dst = append(dst, ',')
+	}
+	if len(m.Vals) != 0 {
+		dst = append(dst, `"vals":`...)
+		dst = append(dst, '[')
+		for _, v := range m.Vals {
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndArray(dst)
+		dst = append(dst, ',')
+	}
+	if len(m.Nodes) != 0 {
+		dst = append(dst, `"nodes":`...)
+		dst = append(dst, '[')
+		for _, v := range m.Nodes {
+			dst = v.appendJSON(dst)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndArray(dst)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func filterNodeField(key []byte) int {
+	switch string(key) {
+	case "op":
+		return 1
+	case "key":
+		return 2
+	case "cmp":
+		return 3
+	case "val":
+		return 4
+	case "vals":
+		return 5
+	case "nodes":
+		return 6
+	}
+	return 0
+}
+
+func (m *FilterNode) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := filterNodeField(r.Key())
+		if field == 0 {
+			field = filterNodeField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // op
+			r.String(&m.Op)
+		case 2: // key
+			r.String(&m.Key)
+		case 3: // cmp
+			r.String(&m.Cmp)
+		case 4: // val
+			r.String(&m.Val)
+		case 5: // vals
+			m.Vals = nil
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				if !r.Keep(0, 1024) {
+					m.Excess = true
+					r.Skip()
+					continue
+				}
+				var v string
+				r.String(&v)
+				m.Vals = append(m.Vals, v)
+			}
+		case 6: // nodes
+			m.Nodes = nil
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				if !r.Keep(1, 256) {
+					m.Excess = true
+					r.Skip()
+					continue
+				}
+				v := new(FilterNode)
+				v.readJSON(r)
+				m.Nodes = append(m.Nodes, v)
+			}
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *ConnectionsRequest) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m ConnectionsRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *ConnectionsRequest) UnmarshalJSON(data []byte) error {
+	*m = ConnectionsRequest{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *ConnectionsRequest) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	if m.User != "" {
+		dst = append(dst, `"user":`...)
+		dst = jsonwire.AppendString(dst, m.User)
+		dst = append(dst, ',')
+	}
+	if m.Expression != "" {
+		dst = append(dst, `"expression":`...)
+		dst = jsonwire.AppendString(dst, m.Expression)
+		dst = append(dst, ',')
+	}
+	if m.LabelFilter != nil {
+		dst = append(dst, `"label_filter":`...)
+		dst = m.LabelFilter.appendJSON(dst)
+		dst = append(dst, ',')
+	}
+	if m.Client != "" {
+		dst = append(dst, `"client":`...)
+		dst = jsonwire.AppendString(dst, m.Client)
+		dst = append(dst, ',')
+	}
+	if m.Channel != "" {
+		dst = append(dst, `"channel":`...)
+		dst = jsonwire.AppendString(dst, m.Channel)
+		dst = append(dst, ',')
+	}
+	if m.Limit != 0 {
+		dst = append(dst, `"limit":`...)
+		dst = strconv.AppendInt(dst, int64(m.Limit), 10)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func connectionsRequestField(key []byte) int {
+	switch string(key) {
+	case "user":
+		return 1
+	case "expression":
+		return 2
+	case "label_filter":
+		return 3
+	case "client":
+		return 100
+	case "channel":
+		return 101
+	case "limit":
+		return 102
+	}
+	return 0
+}
+
+func (m *ConnectionsRequest) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := connectionsRequestField(r.Key())
+		if field == 0 {
+			field = connectionsRequestField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // user
+			r.String(&m.User)
+		case 2: // expression
+			r.String(&m.Expression)
+		case 3: // label_filter
+			if !r.Null() {
+				m.LabelFilter = new(FilterNode)
+				m.LabelFilter.readJSON(r)
+			}
+		case 100: // client
+			r.String(&m.Client)
+		case 101: // channel
+			r.String(&m.Channel)
+		case 102: // limit
+			r.Int32(&m.Limit)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *ConnectionsResult) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m ConnectionsResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *ConnectionsResult) UnmarshalJSON(data []byte) error {
+	*m = ConnectionsResult{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *ConnectionsResult) appendJSON(dst []byte) (_ []byte, err error) {
+	if m == nil {
+		return append(dst, '{', '}'), nil
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"connections":`...)
+	dst = append(dst, '{')
+	for k, v := range m.Connections {
+		dst = append(jsonwire.AppendString(dst, k), ':')
+		if dst, err = v.appendJSON(dst); err != nil {
+			return nil, err
+		}
+		dst = append(dst, ',')
+	}
+	dst = jsonwire.EndObject(dst)
+	dst = append(dst, ',')
+	if m.More {
+		dst = append(dst, `"more":`...)
+		dst = strconv.AppendBool(dst, m.More)
+		dst = append(dst, ',')
+	}
+	if m.Incomplete != "" {
+		dst = append(dst, `"incomplete":`...)
+		dst = jsonwire.AppendString(dst, m.Incomplete)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst), nil
+}
+
+func connectionsResultField(key []byte) int {
+	switch string(key) {
+	case "connections":
+		return 1
+	case "more":
+		return 100
+	case "incomplete":
+		return 101
+	}
+	return 0
+}
+
+func (m *ConnectionsResult) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := connectionsResultField(r.Key())
+		if field == 0 {
+			field = connectionsResultField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // connections
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				v := new(ConnectionInfo)
+				v.readJSON(r)
+				if m.Connections == nil {
+					m.Connections = make(map[string]*ConnectionInfo)
+				}
+				m.Connections[key] = v
+			}
+		case 100: // more
+			r.Bool(&m.More)
+		case 101: // incomplete
+			r.String(&m.Incomplete)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *ConnectionInfo) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m ConnectionInfo) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *ConnectionInfo) UnmarshalJSON(data []byte) error {
+	*m = ConnectionInfo{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *ConnectionInfo) appendJSON(dst []byte) (_ []byte, err error) {
+	if m == nil {
+		return append(dst, '{', '}'), nil
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"app_name":`...)
+	dst = jsonwire.AppendString(dst, m.AppName)
+	dst = append(dst, ',')
+	dst = append(dst, `"app_version":`...)
+	dst = jsonwire.AppendString(dst, m.AppVersion)
+	dst = append(dst, ',')
+	dst = append(dst, `"transport":`...)
+	dst = jsonwire.AppendString(dst, m.Transport)
+	dst = append(dst, ',')
+	dst = append(dst, `"protocol":`...)
+	dst = jsonwire.AppendString(dst, m.Protocol)
+	dst = append(dst, ',')
+	dst = append(dst, `"user":`...)
+	dst = jsonwire.AppendString(dst, m.User)
+	dst = append(dst, ',')
+	if m.State != nil {
+		dst = append(dst, `"state":`...)
+		if dst, err = m.State.appendJSON(dst); err != nil {
+			return nil, err
+		}
+		dst = append(dst, ',')
+	}
+	dst = append(dst, `"connected_at_ms":`...)
+	dst = strconv.AppendInt(dst, int64(m.ConnectedAtMs), 10)
+	dst = append(dst, ',')
+	dst = append(dst, `"ping_pong_latency_ms":`...)
+	dst = strconv.AppendInt(dst, int64(m.PingPongLatencyMs), 10)
+	dst = append(dst, ',')
+	if len(m.Labels) != 0 {
+		dst = append(dst, `"labels":`...)
+		dst = append(dst, '{')
+		for k, v := range m.Labels {
+			dst = append(jsonwire.AppendString(dst, k), ':')
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndObject(dst)
+		dst = append(dst, ',')
+	}
+	dst = append(dst, `"node":`...)
+	dst = jsonwire.AppendString(dst, m.Node)
+	dst = append(dst, ',')
+	if m.Addr != "" {
+		dst = append(dst, `"addr":`...)
+		dst = jsonwire.AppendString(dst, m.Addr)
+		dst = append(dst, ',')
+	}
+	dst = append(dst, `"queue":`...)
+	dst = jsonwire.AppendUint(dst, uint64(m.Queue))
+	dst = append(dst, ',')
+	dst = append(dst, `"commands":`...)
+	dst = jsonwire.AppendUint(dst, uint64(m.Commands))
+	dst = append(dst, ',')
+	return jsonwire.EndObject(dst), nil
+}
+
+func connectionInfoField(key []byte) int {
+	switch string(key) {
+	case "app_name":
+		return 1
+	case "app_version":
+		return 2
+	case "transport":
+		return 3
+	case "protocol":
+		return 4
+	case "user":
+		return 8
+	case "state":
+		return 9
+	case "connected_at_ms":
+		return 10
+	case "ping_pong_latency_ms":
+		return 11
+	case "labels":
+		return 12
+	case "node":
+		return 100
+	case "addr":
+		return 101
+	case "queue":
+		return 102
+	case "commands":
+		return 103
+	}
+	return 0
+}
+
+func (m *ConnectionInfo) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := connectionInfoField(r.Key())
+		if field == 0 {
+			field = connectionInfoField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // app_name
+			r.String(&m.AppName)
+		case 2: // app_version
+			r.String(&m.AppVersion)
+		case 3: // transport
+			r.String(&m.Transport)
+		case 4: // protocol
+			r.String(&m.Protocol)
+		case 8: // user
+			r.String(&m.User)
+		case 9: // state
+			if !r.Null() {
+				m.State = new(ConnectionState)
+				m.State.readJSON(r)
+			}
+		case 10: // connected_at_ms
+			r.Int64(&m.ConnectedAtMs)
+		case 11: // ping_pong_latency_ms
+			r.Int64(&m.PingPongLatencyMs)
+		case 12: // labels
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				var v string
+				r.String(&v)
+				if m.Labels == nil {
+					m.Labels = make(map[string]string)
+				}
+				m.Labels[key] = v
+			}
+		case 100: // node
+			r.String(&m.Node)
+		case 101: // addr
+			r.String(&m.Addr)
+		case 102: // queue
+			r.Uint64(&m.Queue)
+		case 103: // commands
+			r.Uint32(&m.Commands)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *ConnectionState) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m ConnectionState) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *ConnectionState) UnmarshalJSON(data []byte) error {
+	*m = ConnectionState{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *ConnectionState) appendJSON(dst []byte) (_ []byte, err error) {
+	if m == nil {
+		return append(dst, '{', '}'), nil
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"channels":`...)
+	dst = append(dst, '{')
+	for k, v := range m.Channels {
+		dst = append(jsonwire.AppendString(dst, k), ':')
+		dst = v.appendJSON(dst)
+		dst = append(dst, ',')
+	}
+	dst = jsonwire.EndObject(dst)
+	dst = append(dst, ',')
+	if len(m.Meta) != 0 {
+		dst = append(dst, `"meta":`...)
+		if dst, err = jsonwire.AppendRaw(dst, m.Meta); err != nil {
+			return nil, fmt.Errorf("meta: %w", err)
+		}
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst), nil
+}
+
+func connectionStateField(key []byte) int {
+	switch string(key) {
+	case "channels":
+		return 1
+	case "meta":
+		return 4
+	}
+	return 0
+}
+
+func (m *ConnectionState) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := connectionStateField(r.Key())
+		if field == 0 {
+			field = connectionStateField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // channels
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				v := new(ChannelContext)
+				v.readJSON(r)
+				if m.Channels == nil {
+					m.Channels = make(map[string]*ChannelContext)
+				}
+				m.Channels[key] = v
+			}
+		case 4: // meta
+			r.Raw(&m.Meta)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *ChannelContext) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m ChannelContext) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *ChannelContext) UnmarshalJSON(data []byte) error {
+	*m = ChannelContext{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *ChannelContext) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	if m.Source != 0 {
+		dst = append(dst, `"source":`...)
+		dst = jsonwire.AppendUint(dst, uint64(m.Source))
+		dst = append(dst, ',')
+	}
+	if m.ServerSide {
+		dst = append(dst, `"server_side":`...)
+		dst = strconv.AppendBool(dst, m.ServerSide)
+		dst = append(dst, ',')
+	}
+	if m.Offset != 0 {
+		dst = append(dst, `"offset":`...)
+		dst = jsonwire.AppendUint(dst, uint64(m.Offset))
+		dst = append(dst, ',')
+	}
+	if m.Epoch != "" {
+		dst = append(dst, `"epoch":`...)
+		dst = jsonwire.AppendString(dst, m.Epoch)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func channelContextField(key []byte) int {
+	switch string(key) {
+	case "source":
+		return 1
+	case "server_side":
+		return 100
+	case "offset":
+		return 101
+	case "epoch":
+		return 102
+	}
+	return 0
+}
+
+func (m *ChannelContext) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := channelContextField(r.Key())
+		if field == 0 {
+			field = channelContextField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // source
+			r.Uint32(&m.Source)
+		case 100: // server_side
+			r.Bool(&m.ServerSide)
+		case 101: // offset
+			r.Uint64(&m.Offset)
+		case 102: // epoch
+			r.String(&m.Epoch)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *FlightRequest) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m FlightRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *FlightRequest) UnmarshalJSON(data []byte) error {
+	*m = FlightRequest{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *FlightRequest) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	if m.User != "" {
+		dst = append(dst, `"user":`...)
+		dst = jsonwire.AppendString(dst, m.User)
+		dst = append(dst, ',')
+	}
+	if m.Client != "" {
+		dst = append(dst, `"client":`...)
+		dst = jsonwire.AppendString(dst, m.Client)
+		dst = append(dst, ',')
+	}
+	if m.Channel != "" {
+		dst = append(dst, `"channel":`...)
+		dst = jsonwire.AppendString(dst, m.Channel)
+		dst = append(dst, ',')
+	}
+	if m.SinceMs != 0 {
+		dst = append(dst, `"since_ms":`...)
+		dst = strconv.AppendInt(dst, int64(m.SinceMs), 10)
+		dst = append(dst, ',')
+	}
+	if m.Limit != 0 {
+		dst = append(dst, `"limit":`...)
+		dst = strconv.AppendInt(dst, int64(m.Limit), 10)
+		dst = append(dst, ',')
+	}
+	if m.Nodes {
+		dst = append(dst, `"nodes":`...)
+		dst = strconv.AppendBool(dst, m.Nodes)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func flightRequestField(key []byte) int {
+	switch string(key) {
+	case "user":
+		return 1
+	case "client":
+		return 2
+	case "channel":
+		return 3
+	case "since_ms":
+		return 4
+	case "limit":
+		return 5
+	case "nodes":
+		return 6
+	}
+	return 0
+}
+
+func (m *FlightRequest) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := flightRequestField(r.Key())
+		if field == 0 {
+			field = flightRequestField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // user
+			r.String(&m.User)
+		case 2: // client
+			r.String(&m.Client)
+		case 3: // channel
+			r.String(&m.Channel)
+		case 4: // since_ms
+			r.Int64(&m.SinceMs)
+		case 5: // limit
+			r.Int32(&m.Limit)
+		case 6: // nodes
+			r.Bool(&m.Nodes)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *FlightResult) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m FlightResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *FlightResult) UnmarshalJSON(data []byte) error {
+	*m = FlightResult{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *FlightResult) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"events":`...)
+	dst = append(dst, '[')
+	for i := range m.Events {
+		v := &m.Events[i]
+		dst = v.appendJSON(dst)
+		dst = append(dst, ',')
+	}
+	dst = jsonwire.EndArray(dst)
+	dst = append(dst, ',')
+	if m.More {
+		dst = append(dst, `"more":`...)
+		dst = strconv.AppendBool(dst, m.More)
+		dst = append(dst, ',')
+	}
+	if m.CompleteSinceMs != 0 {
+		dst = append(dst, `"complete_since_ms":`...)
+		dst = strconv.AppendInt(dst, int64(m.CompleteSinceMs), 10)
+		dst = append(dst, ',')
+	}
+	if m.Incomplete != "" {
+		dst = append(dst, `"incomplete":`...)
+		dst = jsonwire.AppendString(dst, m.Incomplete)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func flightResultField(key []byte) int {
+	switch string(key) {
+	case "events":
+		return 1
+	case "more":
+		return 2
+	case "complete_since_ms":
+		return 3
+	case "incomplete":
+		return 4
+	}
+	return 0
+}
+
+func (m *FlightResult) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := flightResultField(r.Key())
+		if field == 0 {
+			field = flightResultField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // events
+			m.Events = nil
+			r.Share()
+			start := r.Pos()
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				m.Events = wire.Extend(&r.Maker, m.Events, r.Pos()-start, r.Left())
+				v := &m.Events[len(m.Events)-1]
+				v.readJSON(r)
+			}
+		case 2: // more
+			r.Bool(&m.More)
+		case 3: // complete_since_ms
+			r.Int64(&m.CompleteSinceMs)
+		case 4: // incomplete
+			r.String(&m.Incomplete)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *FlightEvent) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m FlightEvent) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *FlightEvent) UnmarshalJSON(data []byte) error {
+	*m = FlightEvent{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *FlightEvent) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"time_ms":`...)
+	dst = strconv.AppendInt(dst, int64(m.TimeMs), 10)
+	dst = append(dst, ',')
+	dst = append(dst, `"kind":`...)
+	dst = jsonwire.AppendString(dst, m.Kind)
+	dst = append(dst, ',')
+	dst = append(dst, `"node":`...)
+	dst = jsonwire.AppendString(dst, m.Node)
+	dst = append(dst, ',')
+	if m.Client != "" {
+		dst = append(dst, `"client":`...)
+		dst = jsonwire.AppendString(dst, m.Client)
+		dst = append(dst, ',')
+	}
+	if m.User != "" {
+		dst = append(dst, `"user":`...)
+		dst = jsonwire.AppendString(dst, m.User)
+		dst = append(dst, ',')
+	}
+	if m.Addr != "" {
+		dst = append(dst, `"addr":`...)
+		dst = jsonwire.AppendString(dst, m.Addr)
+		dst = append(dst, ',')
+	}
+	if m.Channel != "" {
+		dst = append(dst, `"channel":`...)
+		dst = jsonwire.AppendString(dst, m.Channel)
+		dst = append(dst, ',')
+	}
+	if m.What != "" {
+		dst = append(dst, `"what":`...)
+		dst = jsonwire.AppendString(dst, m.What)
+		dst = append(dst, ',')
+	}
+	if m.Code != 0 {
+		dst = append(dst, `"code":`...)
+		dst = jsonwire.AppendUint(dst, uint64(m.Code))
+		dst = append(dst, ',')
+	}
+	if m.Reason != "" {
+		dst = append(dst, `"reason":`...)
+		dst = jsonwire.AppendString(dst, m.Reason)
+		dst = append(dst, ',')
+	}
+	if m.Key != "" {
+		dst = append(dst, `"key":`...)
+		dst = jsonwire.AppendString(dst, m.Key)
+		dst = append(dst, ',')
+	}
+	if m.Count != 0 {
+		dst = append(dst, `"count":`...)
+		dst = jsonwire.AppendUint(dst, uint64(m.Count))
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func flightEventField(key []byte) int {
+	switch string(key) {
+	case "time_ms":
+		return 1
+	case "kind":
+		return 2
+	case "node":
+		return 3
+	case "client":
+		return 4
+	case "user":
+		return 5
+	case "addr":
+		return 6
+	case "channel":
+		return 7
+	case "what":
+		return 8
+	case "code":
+		return 9
+	case "reason":
+		return 10
+	case "key":
+		return 11
+	case "count":
+		return 12
+	}
+	return 0
+}
+
+func (m *FlightEvent) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := flightEventField(r.Key())
+		if field == 0 {
+			field = flightEventField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // time_ms
+			r.Int64(&m.TimeMs)
+		case 2: // kind
+			r.String(&m.Kind)
+		case 3: // node
+			r.String(&m.Node)
+		case 4: // client
+			r.String(&m.Client)
+		case 5: // user
+			r.String(&m.User)
+		case 6: // addr
+			r.String(&m.Addr)
+		case 7: // channel
+			r.String(&m.Channel)
+		case 8: // what
+			r.String(&m.What)
+		case 9: // code
+			r.Uint32(&m.Code)
+		case 10: // reason
+			r.String(&m.Reason)
+		case 11: // key
+			r.String(&m.Key)
+		case 12: // count
+			r.Uint32(&m.Count)
+		default:
+			r.Skip()
+		}
 	}
 }

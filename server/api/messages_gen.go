@@ -388,6 +388,102 @@ type SharedPollPublishRequest struct {
 type SharedPollPublishResult struct {
 }
 
+// FilterNode is a condition on labels, or one that joins conditions.
+type FilterNode struct {
+	Op    string        // and, or or not, which join nodes; empty for a comparison.
+	Key   string        // Name of the label that is compared.
+	Cmp   string        // eq, neq, in, nin, ex, nex, sw, ew, ct, gt, gte, lt or lte.
+	Val   string        // What the label is compared with.
+	Vals  []string      // What in and nin compare it with.
+	Nodes []*FilterNode // What op joins; not has one.
+
+	// Excess is set by readers that left out elements, because there were more than they keep.
+	Excess bool
+}
+
+// ConnectionsRequest asks for the connections for which all members hold that are present. At least
+// one of user, client, channel and label_filter is needed.
+type ConnectionsRequest struct {
+	User        string      // ID of the user.
+	Expression  string      // Refused: this server evaluates no CEL expressions.
+	LabelFilter *FilterNode // On the labels of the connection.
+	Client      string      // ID of the connection.
+	Channel     string      // Connections that are subscribed to it.
+	Limit       int32       // Most connections of the answer, 100 if it is 0; at most 1000.
+}
+
+// ConnectionsResult has connections of all nodes.
+type ConnectionsResult struct {
+	Connections map[string]*ConnectionInfo // By client ID.
+	More        bool                       // There are more connections, or subscriptions of these.
+	Incomplete  string                     // Which nodes have not answered; absent if all have.
+}
+
+// ConnectionInfo describes a connection.
+type ConnectionInfo struct {
+	AppName           string            // What the client said of its software, up to 64 bytes.
+	AppVersion        string            // Likewise.
+	Transport         string            // Such as websocket.
+	Protocol          string            // json or protobuf.
+	User              string            // Empty for anonymous connections.
+	State             *ConnectionState  // Subscriptions and meta.
+	ConnectedAtMs     int64             // Milliseconds of the Unix epoch.
+	PingPongLatencyMs int64             // Between the last ping and its pong; -1 if there was none.
+	Labels            map[string]string // Of its token.
+	Node              string            // UID of the node.
+	Addr              string            // Address of the peer: that of a reverse proxy if there is one.
+	Queue             uint64            // Bytes that wait for the client.
+	Commands          uint32            // Commands of the client that are in progress.
+}
+
+// ConnectionState tells what a connection has.
+type ConnectionState struct {
+	Channels map[string]*ChannelContext // The subscriptions.
+	Meta     []byte                     // Of the token or the connect proxy.
+}
+
+// ChannelContext describes a subscription.
+type ChannelContext struct {
+	Source     uint32 // How it came to be: 1 connection token, 2 connect proxy, 3 subscription token, 4 subscribe proxy, 5 user-limited channel, 6 namespace, 7 client.insecure, 8 connect command, 9 personal channel, 10 server API, 13 subscribe stream.
+	ServerSide bool   // The server made it.
+	Offset     uint64 // Position that the client has reached; absent unless the subscription follows a stream.
+	Epoch      string // Likewise.
+}
+
+// FlightRequest asks for events for which all members hold that are present.
+type FlightRequest struct {
+	User    string // ID of the user.
+	Client  string // ID of the connection.
+	Channel string // The channel.
+	SinceMs int64  // Earliest time, in milliseconds of the Unix epoch.
+	Limit   int32  // Most events of the answer, the latest; 100 if it is 0, at most 1000.
+	Nodes   bool   // Also events that concern no connection: lost, failing and working. They always come without user, client and channel.
+}
+
+// FlightResult has events of all nodes.
+type FlightResult struct {
+	Events          []FlightEvent // In their order, the latest last.
+	More            bool          // There are earlier ones, which the limit left out.
+	CompleteSinceMs int64         // Since then no node has forgotten an event; absent if none has forgotten any.
+	Incomplete      string        // Which nodes have not answered; absent if all have.
+}
+
+// FlightEvent is something that happened.
+type FlightEvent struct {
+	TimeMs  int64  // Milliseconds of the Unix epoch.
+	Kind    string // connected, disconnected, refused, subscribed, unsubscribed, recovered, not_recovered, slow, lost, failing or working.
+	Node    string // UID of the node.
+	Client  string // ID of the connection.
+	User    string // Its user.
+	Addr    string // Address of the peer.
+	Channel string // The channel.
+	What    string // What was refused, or which part of a node is failing or working.
+	Code    uint32 // Of the disconnect, unsubscribe or error.
+	Reason  string // Why. The transport of connected; server-side of a subscription that the server made.
+	Key     string // Setting that would allow what was refused.
+	Count   uint32 // Publications that were recovered, bytes that wait for a slow client, source of a subscription, reconnects of a part.
+}
+
 // PublishOptions are the members of PublishRequest that most of them lack.
 type PublishOptions struct {
 	B64Data        string            // The payload in Base64, for bytes that are no JSON; wins over data unless empty.

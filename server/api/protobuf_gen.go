@@ -260,6 +260,8 @@ func (m *Command) SizeProto() int {
 		return 1 + pbwire.SizeBytes(v.SizeProto())
 	case *ChannelsRequest:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *ConnectionsRequest:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *MapPublishRequest:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *MapRemoveRequest:
@@ -273,6 +275,8 @@ func (m *Command) SizeProto() int {
 	case *MapClearRequest:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *SharedPollPublishRequest:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *FlightRequest:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	}
 	return 0
@@ -357,6 +361,11 @@ func (m *Command) putProto(buf []byte, i int) int {
 		i = v.putProto(buf, i)
 		i = pbwire.PutVarint(buf, i, uint64(end-i))
 		i = pbwire.PutVarint(buf, i, 0x82)
+	case *ConnectionsRequest:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x8a)
 	case *MapPublishRequest:
 		end := i
 		i = v.putProto(buf, i)
@@ -392,6 +401,11 @@ func (m *Command) putProto(buf []byte, i int) int {
 		i = v.putProto(buf, i)
 		i = pbwire.PutVarint(buf, i, uint64(end-i))
 		i = pbwire.PutVarint(buf, i, 0x152)
+	case *FlightRequest:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x322)
 	}
 	return i
 }
@@ -517,69 +531,87 @@ func (m *Command) readProto(r *pbwire.Reader) {
 			v.readProto(r)
 			r.Leave(outer)
 			members.Set(12, v)
+		case 0x8a: // connections = 17
+			v, _ := members.Get(13).(*ConnectionsRequest)
+			if v == nil { // else it is merged
+				v = new(ConnectionsRequest)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(13, v)
 		case 0x122: // map_publish = 36
-			v, _ := members.Get(13).(*MapPublishRequest)
+			v, _ := members.Get(14).(*MapPublishRequest)
 			if v == nil { // else it is merged
 				v = new(MapPublishRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(13, v)
+			members.Set(14, v)
 		case 0x12a: // map_remove = 37
-			v, _ := members.Get(14).(*MapRemoveRequest)
+			v, _ := members.Get(15).(*MapRemoveRequest)
 			if v == nil { // else it is merged
 				v = new(MapRemoveRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(14, v)
+			members.Set(15, v)
 		case 0x132: // map_read_state = 38
-			v, _ := members.Get(15).(*MapReadStateRequest)
+			v, _ := members.Get(16).(*MapReadStateRequest)
 			if v == nil { // else it is merged
 				v = new(MapReadStateRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(15, v)
+			members.Set(16, v)
 		case 0x13a: // map_read_stream = 39
-			v, _ := members.Get(16).(*MapReadStreamRequest)
+			v, _ := members.Get(17).(*MapReadStreamRequest)
 			if v == nil { // else it is merged
 				v = new(MapReadStreamRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(16, v)
+			members.Set(17, v)
 		case 0x142: // map_stats = 40
-			v, _ := members.Get(17).(*MapStatsRequest)
+			v, _ := members.Get(18).(*MapStatsRequest)
 			if v == nil { // else it is merged
 				v = new(MapStatsRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(17, v)
+			members.Set(18, v)
 		case 0x14a: // map_clear = 41
-			v, _ := members.Get(18).(*MapClearRequest)
+			v, _ := members.Get(19).(*MapClearRequest)
 			if v == nil { // else it is merged
 				v = new(MapClearRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(18, v)
+			members.Set(19, v)
 		case 0x152: // shared_poll_publish = 42
-			v, _ := members.Get(19).(*SharedPollPublishRequest)
+			v, _ := members.Get(20).(*SharedPollPublishRequest)
 			if v == nil { // else it is merged
 				v = new(SharedPollPublishRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(19, v)
+			members.Set(20, v)
+		case 0x322: // flight = 100
+			v, _ := members.Get(21).(*FlightRequest)
+			if v == nil { // else it is merged
+				v = new(FlightRequest)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(21, v)
 		default:
 			r.Skip()
 		}
@@ -637,6 +669,8 @@ func (m *Reply) SizeProto() int {
 		return 1 + pbwire.SizeBytes(v.SizeProto())
 	case *ChannelsResult:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *ConnectionsResult:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *MapPublishResult:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *MapRemoveResult:
@@ -650,6 +684,8 @@ func (m *Reply) SizeProto() int {
 	case *MapClearResult:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *SharedPollPublishResult:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *FlightResult:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	}
 	return 0
@@ -740,6 +776,11 @@ func (m *Reply) putProto(buf []byte, i int) int {
 		i = v.putProto(buf, i)
 		i = pbwire.PutVarint(buf, i, uint64(end-i))
 		i = pbwire.PutVarint(buf, i, 0x82)
+	case *ConnectionsResult:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x8a)
 	case *MapPublishResult:
 		end := i
 		i = v.putProto(buf, i)
@@ -775,6 +816,11 @@ func (m *Reply) putProto(buf []byte, i int) int {
 		i = v.putProto(buf, i)
 		i = pbwire.PutVarint(buf, i, uint64(end-i))
 		i = pbwire.PutVarint(buf, i, 0x152)
+	case *FlightResult:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x322)
 	}
 	return i
 }
@@ -909,69 +955,87 @@ func (m *Reply) readProto(r *pbwire.Reader) {
 			v.readProto(r)
 			r.Leave(outer)
 			members.Set(13, v)
+		case 0x8a: // connections = 17
+			v, _ := members.Get(14).(*ConnectionsResult)
+			if v == nil { // else it is merged
+				v = new(ConnectionsResult)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(14, v)
 		case 0x122: // map_publish = 36
-			v, _ := members.Get(14).(*MapPublishResult)
+			v, _ := members.Get(15).(*MapPublishResult)
 			if v == nil { // else it is merged
 				v = new(MapPublishResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(14, v)
+			members.Set(15, v)
 		case 0x12a: // map_remove = 37
-			v, _ := members.Get(15).(*MapRemoveResult)
+			v, _ := members.Get(16).(*MapRemoveResult)
 			if v == nil { // else it is merged
 				v = new(MapRemoveResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(15, v)
+			members.Set(16, v)
 		case 0x132: // map_read_state = 38
-			v, _ := members.Get(16).(*MapReadStateResult)
+			v, _ := members.Get(17).(*MapReadStateResult)
 			if v == nil { // else it is merged
 				v = new(MapReadStateResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(16, v)
+			members.Set(17, v)
 		case 0x13a: // map_read_stream = 39
-			v, _ := members.Get(17).(*MapReadStreamResult)
+			v, _ := members.Get(18).(*MapReadStreamResult)
 			if v == nil { // else it is merged
 				v = new(MapReadStreamResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(17, v)
+			members.Set(18, v)
 		case 0x142: // map_stats = 40
-			v, _ := members.Get(18).(*MapStatsResult)
+			v, _ := members.Get(19).(*MapStatsResult)
 			if v == nil { // else it is merged
 				v = new(MapStatsResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(18, v)
+			members.Set(19, v)
 		case 0x14a: // map_clear = 41
-			v, _ := members.Get(19).(*MapClearResult)
+			v, _ := members.Get(20).(*MapClearResult)
 			if v == nil { // else it is merged
 				v = new(MapClearResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(19, v)
+			members.Set(20, v)
 		case 0x152: // shared_poll_publish = 42
-			v, _ := members.Get(20).(*SharedPollPublishResult)
+			v, _ := members.Get(21).(*SharedPollPublishResult)
 			if v == nil { // else it is merged
 				v = new(SharedPollPublishResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(20, v)
+			members.Set(21, v)
+		case 0x322: // flight = 100
+			v, _ := members.Get(22).(*FlightResult)
+			if v == nil { // else it is merged
+				v = new(FlightResult)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(22, v)
 		default:
 			r.Skip()
 		}
@@ -4927,5 +4991,1081 @@ func (m *SharedPollPublishResult) putProto(buf []byte, i int) int {
 func (m *SharedPollPublishResult) readProto(r *pbwire.Reader) {
 	for r.Next() {
 		r.Skip()
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *FilterNode) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *FilterNode) UnmarshalProto(data []byte) error {
+	*m = FilterNode{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *FilterNode) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.Op != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Op))
+	}
+	if m.Key != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Key))
+	}
+	if m.Cmp != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Cmp))
+	}
+	if m.Val != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Val))
+	}
+	for _, v := range m.Vals {
+		n += 1 + pbwire.SizeBytes(len(v))
+	}
+	for _, v := range m.Nodes {
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
+	return n
+}
+
+func (m *FilterNode) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	for _, v := range slices.Backward(m.Nodes) {
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x32
+	}
+	for _, v := range slices.Backward(m.Vals) {
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x2a
+	}
+	if m.Val != "" {
+		i = pbwire.PutString(buf, i, m.Val)
+		i--
+		buf[i] = 0x22
+	}
+	if m.Cmp != "" {
+		i = pbwire.PutString(buf, i, m.Cmp)
+		i--
+		buf[i] = 0x1a
+	}
+	if m.Key != "" {
+		i = pbwire.PutString(buf, i, m.Key)
+		i--
+		buf[i] = 0x12
+	}
+	if m.Op != "" {
+		i = pbwire.PutString(buf, i, m.Op)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *FilterNode) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // op = 1
+			m.Op = r.String()
+		case 0x12: // key = 2
+			m.Key = r.String()
+		case 0x1a: // cmp = 3
+			m.Cmp = r.String()
+		case 0x22: // val = 4
+			m.Val = r.String()
+		case 0x2a: // vals = 5
+			r.Element()
+			if !r.Keep(0, 1024) {
+				m.Excess = true
+				r.Skip()
+				continue
+			}
+			m.Vals = append(m.Vals, r.String())
+		case 0x32: // nodes = 6
+			r.Element()
+			if !r.Keep(1, 256) {
+				m.Excess = true
+				r.Skip()
+				continue
+			}
+			v := new(FilterNode)
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			m.Nodes = append(m.Nodes, v)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *ConnectionsRequest) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *ConnectionsRequest) UnmarshalProto(data []byte) error {
+	*m = ConnectionsRequest{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *ConnectionsRequest) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.User != "" {
+		n += 1 + pbwire.SizeBytes(len(m.User))
+	}
+	if m.Expression != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Expression))
+	}
+	if m.LabelFilter != nil {
+		n += 1 + pbwire.SizeBytes(m.LabelFilter.SizeProto())
+	}
+	if m.Client != "" {
+		n += 2 + pbwire.SizeBytes(len(m.Client))
+	}
+	if m.Channel != "" {
+		n += 2 + pbwire.SizeBytes(len(m.Channel))
+	}
+	if m.Limit != 0 {
+		n += 2 + pbwire.SizeVarint(uint64(m.Limit))
+	}
+	return n
+}
+
+func (m *ConnectionsRequest) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Limit != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Limit))
+		i = pbwire.PutVarint(buf, i, 0x330)
+	}
+	if m.Channel != "" {
+		i = pbwire.PutString(buf, i, m.Channel)
+		i = pbwire.PutVarint(buf, i, 0x32a)
+	}
+	if m.Client != "" {
+		i = pbwire.PutString(buf, i, m.Client)
+		i = pbwire.PutVarint(buf, i, 0x322)
+	}
+	if m.LabelFilter != nil {
+		end := i
+		i = m.LabelFilter.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x1a
+	}
+	if m.Expression != "" {
+		i = pbwire.PutString(buf, i, m.Expression)
+		i--
+		buf[i] = 0x12
+	}
+	if m.User != "" {
+		i = pbwire.PutString(buf, i, m.User)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *ConnectionsRequest) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // user = 1
+			m.User = r.String()
+		case 0x12: // expression = 2
+			m.Expression = r.String()
+		case 0x1a: // label_filter = 3
+			if m.LabelFilter == nil { // else it is merged
+				m.LabelFilter = new(FilterNode)
+			}
+			outer := r.Enter()
+			m.LabelFilter.readProto(r)
+			r.Leave(outer)
+		case 0x322: // client = 100
+			m.Client = r.String()
+		case 0x32a: // channel = 101
+			m.Channel = r.String()
+		case 0x330: // limit = 102
+			m.Limit = r.Int32()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *ConnectionsResult) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *ConnectionsResult) UnmarshalProto(data []byte) error {
+	*m = ConnectionsResult{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *ConnectionsResult) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for k, v := range m.Connections {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(v.SizeProto()))
+	}
+	if m.More {
+		n += 2 + 1
+	}
+	if m.Incomplete != "" {
+		n += 2 + pbwire.SizeBytes(len(m.Incomplete))
+	}
+	return n
+}
+
+func (m *ConnectionsResult) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Incomplete != "" {
+		i = pbwire.PutString(buf, i, m.Incomplete)
+		i = pbwire.PutVarint(buf, i, 0x32a)
+	}
+	if m.More {
+		i--
+		buf[i] = 1
+		i = pbwire.PutVarint(buf, i, 0x320)
+	}
+	for k, v := range m.Connections {
+		end := i
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *ConnectionsResult) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // connections = 1
+			r.Element()
+			m.readConnectionsProto(r)
+		case 0x320: // more = 100
+			m.More = r.Bool()
+		case 0x32a: // incomplete = 101
+			m.Incomplete = r.String()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (m *ConnectionsResult) readConnectionsProto(r *pbwire.Reader) {
+	var key string
+	value := new(ConnectionInfo)
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			outer := r.Enter()
+			value.readProto(r)
+			r.Leave(outer)
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Connections == nil {
+		m.Connections = make(map[string]*ConnectionInfo)
+	}
+	m.Connections[key] = value
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *ConnectionInfo) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *ConnectionInfo) UnmarshalProto(data []byte) error {
+	*m = ConnectionInfo{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *ConnectionInfo) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.AppName != "" {
+		n += 1 + pbwire.SizeBytes(len(m.AppName))
+	}
+	if m.AppVersion != "" {
+		n += 1 + pbwire.SizeBytes(len(m.AppVersion))
+	}
+	if m.Transport != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Transport))
+	}
+	if m.Protocol != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Protocol))
+	}
+	if m.User != "" {
+		n += 1 + pbwire.SizeBytes(len(m.User))
+	}
+	if m.State != nil {
+		n += 1 + pbwire.SizeBytes(m.State.SizeProto())
+	}
+	if m.ConnectedAtMs != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.ConnectedAtMs))
+	}
+	if m.PingPongLatencyMs != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.PingPongLatencyMs))
+	}
+	for k, v := range m.Labels {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
+	}
+	if m.Node != "" {
+		n += 2 + pbwire.SizeBytes(len(m.Node))
+	}
+	if m.Addr != "" {
+		n += 2 + pbwire.SizeBytes(len(m.Addr))
+	}
+	if m.Queue != 0 {
+		n += 2 + pbwire.SizeVarint(uint64(m.Queue))
+	}
+	if m.Commands != 0 {
+		n += 2 + pbwire.SizeVarint(uint64(m.Commands))
+	}
+	return n
+}
+
+func (m *ConnectionInfo) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Commands != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Commands))
+		i = pbwire.PutVarint(buf, i, 0x338)
+	}
+	if m.Queue != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Queue))
+		i = pbwire.PutVarint(buf, i, 0x330)
+	}
+	if m.Addr != "" {
+		i = pbwire.PutString(buf, i, m.Addr)
+		i = pbwire.PutVarint(buf, i, 0x32a)
+	}
+	if m.Node != "" {
+		i = pbwire.PutString(buf, i, m.Node)
+		i = pbwire.PutVarint(buf, i, 0x322)
+	}
+	for k, v := range m.Labels {
+		end := i
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x62
+	}
+	if m.PingPongLatencyMs != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.PingPongLatencyMs))
+		i--
+		buf[i] = 0x58
+	}
+	if m.ConnectedAtMs != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.ConnectedAtMs))
+		i--
+		buf[i] = 0x50
+	}
+	if m.State != nil {
+		end := i
+		i = m.State.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x4a
+	}
+	if m.User != "" {
+		i = pbwire.PutString(buf, i, m.User)
+		i--
+		buf[i] = 0x42
+	}
+	if m.Protocol != "" {
+		i = pbwire.PutString(buf, i, m.Protocol)
+		i--
+		buf[i] = 0x22
+	}
+	if m.Transport != "" {
+		i = pbwire.PutString(buf, i, m.Transport)
+		i--
+		buf[i] = 0x1a
+	}
+	if m.AppVersion != "" {
+		i = pbwire.PutString(buf, i, m.AppVersion)
+		i--
+		buf[i] = 0x12
+	}
+	if m.AppName != "" {
+		i = pbwire.PutString(buf, i, m.AppName)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *ConnectionInfo) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // app_name = 1
+			m.AppName = r.String()
+		case 0x12: // app_version = 2
+			m.AppVersion = r.String()
+		case 0x1a: // transport = 3
+			m.Transport = r.String()
+		case 0x22: // protocol = 4
+			m.Protocol = r.String()
+		case 0x42: // user = 8
+			m.User = r.String()
+		case 0x4a: // state = 9
+			if m.State == nil { // else it is merged
+				m.State = new(ConnectionState)
+			}
+			outer := r.Enter()
+			m.State.readProto(r)
+			r.Leave(outer)
+		case 0x50: // connected_at_ms = 10
+			m.ConnectedAtMs = r.Int64()
+		case 0x58: // ping_pong_latency_ms = 11
+			m.PingPongLatencyMs = r.Int64()
+		case 0x62: // labels = 12
+			r.Element()
+			m.readLabelsProto(r)
+		case 0x322: // node = 100
+			m.Node = r.String()
+		case 0x32a: // addr = 101
+			m.Addr = r.String()
+		case 0x330: // queue = 102
+			m.Queue = r.Uint64()
+		case 0x338: // commands = 103
+			m.Commands = r.Uint32()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (m *ConnectionInfo) readLabelsProto(r *pbwire.Reader) {
+	var key string
+	var value string
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			value = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Labels == nil {
+		m.Labels = make(map[string]string)
+	}
+	m.Labels[key] = value
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *ConnectionState) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *ConnectionState) UnmarshalProto(data []byte) error {
+	*m = ConnectionState{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *ConnectionState) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for k, v := range m.Channels {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(v.SizeProto()))
+	}
+	if len(m.Meta) != 0 {
+		n += 1 + pbwire.SizeBytes(len(m.Meta))
+	}
+	return n
+}
+
+func (m *ConnectionState) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if len(m.Meta) != 0 {
+		i = pbwire.PutBytes(buf, i, m.Meta)
+		i--
+		buf[i] = 0x22
+	}
+	for k, v := range m.Channels {
+		end := i
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *ConnectionState) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // channels = 1
+			r.Element()
+			m.readChannelsProto(r)
+		case 0x22: // meta = 4
+			m.Meta = r.Bytes()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (m *ConnectionState) readChannelsProto(r *pbwire.Reader) {
+	var key string
+	value := new(ChannelContext)
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			outer := r.Enter()
+			value.readProto(r)
+			r.Leave(outer)
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Channels == nil {
+		m.Channels = make(map[string]*ChannelContext)
+	}
+	m.Channels[key] = value
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *ChannelContext) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *ChannelContext) UnmarshalProto(data []byte) error {
+	*m = ChannelContext{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *ChannelContext) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.Source != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Source))
+	}
+	if m.ServerSide {
+		n += 2 + 1
+	}
+	if m.Offset != 0 {
+		n += 2 + pbwire.SizeVarint(uint64(m.Offset))
+	}
+	if m.Epoch != "" {
+		n += 2 + pbwire.SizeBytes(len(m.Epoch))
+	}
+	return n
+}
+
+func (m *ChannelContext) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Epoch != "" {
+		i = pbwire.PutString(buf, i, m.Epoch)
+		i = pbwire.PutVarint(buf, i, 0x332)
+	}
+	if m.Offset != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Offset))
+		i = pbwire.PutVarint(buf, i, 0x328)
+	}
+	if m.ServerSide {
+		i--
+		buf[i] = 1
+		i = pbwire.PutVarint(buf, i, 0x320)
+	}
+	if m.Source != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Source))
+		i--
+		buf[i] = 0x08
+	}
+	return i
+}
+
+func (m *ChannelContext) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x08: // source = 1
+			m.Source = r.Uint32()
+		case 0x320: // server_side = 100
+			m.ServerSide = r.Bool()
+		case 0x328: // offset = 101
+			m.Offset = r.Uint64()
+		case 0x332: // epoch = 102
+			m.Epoch = r.String()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *FlightRequest) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *FlightRequest) UnmarshalProto(data []byte) error {
+	*m = FlightRequest{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *FlightRequest) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.User != "" {
+		n += 1 + pbwire.SizeBytes(len(m.User))
+	}
+	if m.Client != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Client))
+	}
+	if m.Channel != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Channel))
+	}
+	if m.SinceMs != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.SinceMs))
+	}
+	if m.Limit != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Limit))
+	}
+	if m.Nodes {
+		n += 1 + 1
+	}
+	return n
+}
+
+func (m *FlightRequest) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Nodes {
+		i--
+		buf[i] = 1
+		i--
+		buf[i] = 0x30
+	}
+	if m.Limit != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Limit))
+		i--
+		buf[i] = 0x28
+	}
+	if m.SinceMs != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.SinceMs))
+		i--
+		buf[i] = 0x20
+	}
+	if m.Channel != "" {
+		i = pbwire.PutString(buf, i, m.Channel)
+		i--
+		buf[i] = 0x1a
+	}
+	if m.Client != "" {
+		i = pbwire.PutString(buf, i, m.Client)
+		i--
+		buf[i] = 0x12
+	}
+	if m.User != "" {
+		i = pbwire.PutString(buf, i, m.User)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *FlightRequest) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // user = 1
+			m.User = r.String()
+		case 0x12: // client = 2
+			m.Client = r.String()
+		case 0x1a: // channel = 3
+			m.Channel = r.String()
+		case 0x20: // since_ms = 4
+			m.SinceMs = r.Int64()
+		case 0x28: // limit = 5
+			m.Limit = r.Int32()
+		case 0x30: // nodes = 6
+			m.Nodes = r.Bool()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *FlightResult) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *FlightResult) UnmarshalProto(data []byte) error {
+	*m = FlightResult{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *FlightResult) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for i := range m.Events {
+		v := &m.Events[i]
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
+	if m.More {
+		n += 1 + 1
+	}
+	if m.CompleteSinceMs != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.CompleteSinceMs))
+	}
+	if m.Incomplete != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Incomplete))
+	}
+	return n
+}
+
+func (m *FlightResult) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Incomplete != "" {
+		i = pbwire.PutString(buf, i, m.Incomplete)
+		i--
+		buf[i] = 0x22
+	}
+	if m.CompleteSinceMs != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.CompleteSinceMs))
+		i--
+		buf[i] = 0x18
+	}
+	if m.More {
+		i--
+		buf[i] = 1
+		i--
+		buf[i] = 0x10
+	}
+	for at := range slices.Backward(m.Events) {
+		v := &m.Events[at]
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *FlightResult) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // events = 1
+			r.Element()
+			r.Share()
+			m.Events = wire.Extend(&r.Maker, m.Events, r.Pos(), r.Left())
+			v := &m.Events[len(m.Events)-1]
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+		case 0x10: // more = 2
+			m.More = r.Bool()
+		case 0x18: // complete_since_ms = 3
+			m.CompleteSinceMs = r.Int64()
+		case 0x22: // incomplete = 4
+			m.Incomplete = r.String()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *FlightEvent) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *FlightEvent) UnmarshalProto(data []byte) error {
+	*m = FlightEvent{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *FlightEvent) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.TimeMs != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.TimeMs))
+	}
+	if m.Kind != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Kind))
+	}
+	if m.Node != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Node))
+	}
+	if m.Client != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Client))
+	}
+	if m.User != "" {
+		n += 1 + pbwire.SizeBytes(len(m.User))
+	}
+	if m.Addr != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Addr))
+	}
+	if m.Channel != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Channel))
+	}
+	if m.What != "" {
+		n += 1 + pbwire.SizeBytes(len(m.What))
+	}
+	if m.Code != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Code))
+	}
+	if m.Reason != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Reason))
+	}
+	if m.Key != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Key))
+	}
+	if m.Count != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Count))
+	}
+	return n
+}
+
+func (m *FlightEvent) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Count != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Count))
+		i--
+		buf[i] = 0x60
+	}
+	if m.Key != "" {
+		i = pbwire.PutString(buf, i, m.Key)
+		i--
+		buf[i] = 0x5a
+	}
+	if m.Reason != "" {
+		i = pbwire.PutString(buf, i, m.Reason)
+		i--
+		buf[i] = 0x52
+	}
+	if m.Code != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Code))
+		i--
+		buf[i] = 0x48
+	}
+	if m.What != "" {
+		i = pbwire.PutString(buf, i, m.What)
+		i--
+		buf[i] = 0x42
+	}
+	if m.Channel != "" {
+		i = pbwire.PutString(buf, i, m.Channel)
+		i--
+		buf[i] = 0x3a
+	}
+	if m.Addr != "" {
+		i = pbwire.PutString(buf, i, m.Addr)
+		i--
+		buf[i] = 0x32
+	}
+	if m.User != "" {
+		i = pbwire.PutString(buf, i, m.User)
+		i--
+		buf[i] = 0x2a
+	}
+	if m.Client != "" {
+		i = pbwire.PutString(buf, i, m.Client)
+		i--
+		buf[i] = 0x22
+	}
+	if m.Node != "" {
+		i = pbwire.PutString(buf, i, m.Node)
+		i--
+		buf[i] = 0x1a
+	}
+	if m.Kind != "" {
+		i = pbwire.PutString(buf, i, m.Kind)
+		i--
+		buf[i] = 0x12
+	}
+	if m.TimeMs != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.TimeMs))
+		i--
+		buf[i] = 0x08
+	}
+	return i
+}
+
+func (m *FlightEvent) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x08: // time_ms = 1
+			m.TimeMs = r.Int64()
+		case 0x12: // kind = 2
+			m.Kind = r.String()
+		case 0x1a: // node = 3
+			m.Node = r.String()
+		case 0x22: // client = 4
+			m.Client = r.String()
+		case 0x2a: // user = 5
+			m.User = r.String()
+		case 0x32: // addr = 6
+			m.Addr = r.String()
+		case 0x3a: // channel = 7
+			m.Channel = r.String()
+		case 0x42: // what = 8
+			m.What = r.String()
+		case 0x48: // code = 9
+			m.Code = r.Uint32()
+		case 0x52: // reason = 10
+			m.Reason = r.String()
+		case 0x5a: // key = 11
+			m.Key = r.String()
+		case 0x60: // count = 12
+			m.Count = r.Uint32()
+		default:
+			r.Skip()
+		}
 	}
 }

@@ -76,6 +76,10 @@ func target(r Request) (m Method, ch string) {
 		return MethodRefresh, ""
 	case *ChannelsRequest:
 		return MethodChannels, ""
+	case *ConnectionsRequest:
+		return MethodConnections, r.Channel
+	case *FlightRequest:
+		return MethodFlight, r.Channel
 	case *BatchRequest:
 		return MethodBatch, ""
 	}

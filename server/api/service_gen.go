@@ -30,6 +30,7 @@ const (
 	MethodRPC
 	MethodRefresh
 	MethodChannels
+	MethodConnections
 	MethodMapPublish
 	MethodMapRemove
 	MethodMapReadState
@@ -37,6 +38,7 @@ const (
 	MethodMapStats
 	MethodMapClear
 	MethodSharedPollPublish
+	MethodFlight
 	MethodBatch
 )
 
@@ -54,6 +56,7 @@ var methodNames = [...]string{
 	MethodRPC:               "rpc",
 	MethodRefresh:           "refresh",
 	MethodChannels:          "channels",
+	MethodConnections:       "connections",
 	MethodMapPublish:        "map_publish",
 	MethodMapRemove:         "map_remove",
 	MethodMapReadState:      "map_read_state",
@@ -61,6 +64,7 @@ var methodNames = [...]string{
 	MethodMapStats:          "map_stats",
 	MethodMapClear:          "map_clear",
 	MethodSharedPollPublish: "shared_poll_publish",
+	MethodFlight:            "flight",
 	MethodBatch:             "batch",
 }
 
@@ -81,6 +85,7 @@ var rpcNames = [...]string{
 	MethodRPC:               "RPC",
 	MethodRefresh:           "Refresh",
 	MethodChannels:          "Channels",
+	MethodConnections:       "Connections",
 	MethodMapPublish:        "MapPublish",
 	MethodMapRemove:         "MapRemove",
 	MethodMapReadState:      "MapReadState",
@@ -88,6 +93,7 @@ var rpcNames = [...]string{
 	MethodMapStats:          "MapStats",
 	MethodMapClear:          "MapClear",
 	MethodSharedPollPublish: "SharedPollPublish",
+	MethodFlight:            "Flight",
 	MethodBatch:             "Batch",
 }
 
@@ -108,6 +114,7 @@ var newRequests = [...]func() Request{
 	MethodRPC:               func() Request { return new(RPCRequest) },
 	MethodRefresh:           func() Request { return new(RefreshRequest) },
 	MethodChannels:          func() Request { return new(ChannelsRequest) },
+	MethodConnections:       func() Request { return new(ConnectionsRequest) },
 	MethodMapPublish:        func() Request { return new(MapPublishRequest) },
 	MethodMapRemove:         func() Request { return new(MapRemoveRequest) },
 	MethodMapReadState:      func() Request { return new(MapReadStateRequest) },
@@ -115,6 +122,7 @@ var newRequests = [...]func() Request{
 	MethodMapStats:          func() Request { return new(MapStatsRequest) },
 	MethodMapClear:          func() Request { return new(MapClearRequest) },
 	MethodSharedPollPublish: func() Request { return new(SharedPollPublishRequest) },
+	MethodFlight:            func() Request { return new(FlightRequest) },
 	MethodBatch:             func() Request { return new(BatchRequest) },
 }
 
@@ -133,6 +141,7 @@ type Service interface {
 	RPC(ctx context.Context, r *RPCRequest) (*RPCResult, error)
 	Refresh(ctx context.Context, r *RefreshRequest) (*RefreshResult, error)
 	Channels(ctx context.Context, r *ChannelsRequest) (*ChannelsResult, error)
+	Connections(ctx context.Context, r *ConnectionsRequest) (*ConnectionsResult, error)
 	MapPublish(ctx context.Context, r *MapPublishRequest) (*MapPublishResult, error)
 	MapRemove(ctx context.Context, r *MapRemoveRequest) (*MapRemoveResult, error)
 	MapReadState(ctx context.Context, r *MapReadStateRequest) (*MapReadStateResult, error)
@@ -140,6 +149,7 @@ type Service interface {
 	MapStats(ctx context.Context, r *MapStatsRequest) (*MapStatsResult, error)
 	MapClear(ctx context.Context, r *MapClearRequest) (*MapClearResult, error)
 	SharedPollPublish(ctx context.Context, r *SharedPollPublishRequest) (*SharedPollPublishResult, error)
+	Flight(ctx context.Context, r *FlightRequest) (*FlightResult, error)
 	Batch(ctx context.Context, r *BatchRequest) (*BatchResponse, error)
 }
 
@@ -195,6 +205,10 @@ func (m *ChannelsRequest) execute(ctx context.Context, s Service) (Result, error
 	return s.Channels(ctx, m)
 }
 
+func (m *ConnectionsRequest) execute(ctx context.Context, s Service) (Result, error) {
+	return s.Connections(ctx, m)
+}
+
 func (m *MapPublishRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.MapPublish(ctx, m)
 }
@@ -221,6 +235,10 @@ func (m *MapClearRequest) execute(ctx context.Context, s Service) (Result, error
 
 func (m *SharedPollPublishRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.SharedPollPublish(ctx, m)
+}
+
+func (m *FlightRequest) execute(ctx context.Context, s Service) (Result, error) {
+	return s.Flight(ctx, m)
 }
 
 func (m *BatchRequest) execute(ctx context.Context, s Service) (Result, error) {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/auth"
@@ -64,20 +65,14 @@ func (b *Backend) Keep(e gyro.ConnectEvent, overGRPC bool, reply *gyro.ConnectRe
 	return from
 }
 
-// labelsKey is the key of the labels in the context of a client.
-type labelsKey struct{}
-
 // Label keeps labels of a client, if there are any, for the requests about it.
 func Label(reply *gyro.ConnectReply, labels map[string]string) {
 	if len(labels) > 0 {
-		reply.Context = context.WithValue(cmp.Or(reply.Context, context.Background()), labelsKey{}, labels)
+		reply.Context = inspect.WithLabels(cmp.Or(reply.Context, context.Background()), labels)
 	}
 }
 
-func labelsOf(c *gyro.Client) map[string]string {
-	labels, _ := c.Context().Value(labelsKey{}).(map[string]string)
-	return labels
-}
+func labelsOf(c *gyro.Client) map[string]string { return inspect.Labels(c.Context()) }
 
 // about returns the fields that the requests about a connected client begin with.
 func about(p *proxy.Proxy, c *gyro.Client) (client, transport, format, encoding, user string, meta []byte) {

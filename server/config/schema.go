@@ -54,6 +54,7 @@ type Config struct {
 	Health        Health        `key:"health" doc:"Health endpoints."`
 	Swagger       Swagger       `key:"swagger" doc:"OpenAPI document of the HTTP API, and a page (Swagger UI) to read it and to send requests."`
 	Debug         Debug         `key:"debug" doc:"Profiling endpoints."`
+	Flight        Flight        `key:"flight_recorder" doc:"Memory of what happened to connections and channels of late (docs/flight-recorder.md). Keys of Gyro alone."`
 	OpenTelemetry OpenTelemetry `key:"opentelemetry" opt:"later" doc:"Traces."`
 	Graphite      Graphite      `key:"graphite" opt:"later" doc:"Metrics pushed to Graphite."`
 }
@@ -343,6 +344,12 @@ type Swagger struct {
 type Debug struct {
 	Enabled       bool   `key:"enabled"`
 	HandlerPrefix string `key:"handler_prefix" def:"/debug/pprof" doc:"Path."`
+}
+
+// Flight is the flight recorder.
+type Flight struct {
+	Disabled bool `key:"disabled" doc:"Record nothing."`
+	Size     int  `key:"size" def:"8388608" min:"262144" max:"1073741824" doc:"Bytes of the node's memory that it takes at most, of which it takes no more than it has needed. The oldest events are forgotten."`
 }
 
 // OpenTelemetry says what is traced.

@@ -168,3 +168,78 @@ type ChannelsResponse struct {
 type ChannelInfo struct {
 	NumClients uint32 // Subscribers.
 }
+
+// ConnectionsRequest is the data of the survey "centrifuge_connections": see inspect.Filter.
+type ConnectionsRequest struct {
+	User    string
+	Client  string
+	Channel string
+	Labels  []byte // A FilterNode of the client protocol; empty for none.
+	Limit   uint32
+}
+
+// ConnectionsResponse is the answer to it.
+type ConnectionsResponse struct {
+	Connections []*Connection
+	More        bool // Some are left out.
+}
+
+// Connection describes a connection of the node: see inspect.Connection.
+type Connection struct {
+	Client        string
+	User          string
+	Transport     string
+	Protocol      string
+	AppName       string
+	AppVersion    string
+	Addr          string
+	ConnectedAt   int64  // Milliseconds of the Unix epoch.
+	Latency       int64  // Milliseconds; -1 if it is not known.
+	Queue         uint64 // Bytes.
+	Commands      uint32
+	Labels        map[string]string
+	Meta          []byte
+	Subscriptions []*Subscription
+}
+
+// Subscription describes a subscription of a connection.
+type Subscription struct {
+	Channel    string
+	ServerSide bool
+	Source     uint32
+	Positioned bool
+	Offset     uint64
+	Epoch      string
+}
+
+// FlightRequest is the data of the survey "centrifuge_flight": see inspect.Query.
+type FlightRequest struct {
+	User    string
+	Client  string
+	Channel string
+	Nodes   bool
+	Since   int64 // Nanoseconds of the Unix epoch; 0 for none.
+	Limit   uint32
+}
+
+// FlightResponse is the answer to it.
+type FlightResponse struct {
+	Events []*Event
+	More   bool  // Earlier events are left out.
+	From   int64 // Nanoseconds of the Unix epoch; 0 if nothing was forgotten.
+}
+
+// Event of a node: see inspect.Event.
+type Event struct {
+	Time    int64 // Nanoseconds of the Unix epoch.
+	Kind    uint32
+	Client  string
+	User    string
+	Addr    string
+	Channel string
+	What    string
+	Text    string
+	Key     string
+	Code    uint32
+	Count   uint32
+}

@@ -1770,3 +1770,818 @@ func (m *ChannelInfo) readProto(r *pbwire.Reader) {
 		}
 	}
 }
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *ConnectionsRequest) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *ConnectionsRequest) UnmarshalProto(data []byte) error {
+	*m = ConnectionsRequest{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *ConnectionsRequest) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.User != "" {
+		n += 1 + pbwire.SizeBytes(len(m.User))
+	}
+	if m.Client != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Client))
+	}
+	if m.Channel != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Channel))
+	}
+	if len(m.Labels) != 0 {
+		n += 1 + pbwire.SizeBytes(len(m.Labels))
+	}
+	if m.Limit != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Limit))
+	}
+	return n
+}
+
+func (m *ConnectionsRequest) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Limit != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Limit))
+		i--
+		buf[i] = 0x28
+	}
+	if len(m.Labels) != 0 {
+		i = pbwire.PutBytes(buf, i, m.Labels)
+		i--
+		buf[i] = 0x22
+	}
+	if m.Channel != "" {
+		i = pbwire.PutString(buf, i, m.Channel)
+		i--
+		buf[i] = 0x1a
+	}
+	if m.Client != "" {
+		i = pbwire.PutString(buf, i, m.Client)
+		i--
+		buf[i] = 0x12
+	}
+	if m.User != "" {
+		i = pbwire.PutString(buf, i, m.User)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *ConnectionsRequest) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // user = 1
+			m.User = r.String()
+		case 0x12: // client = 2
+			m.Client = r.String()
+		case 0x1a: // channel = 3
+			m.Channel = r.String()
+		case 0x22: // labels = 4
+			m.Labels = r.Bytes()
+		case 0x28: // limit = 5
+			m.Limit = r.Uint32()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *ConnectionsResponse) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *ConnectionsResponse) UnmarshalProto(data []byte) error {
+	*m = ConnectionsResponse{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *ConnectionsResponse) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for _, v := range m.Connections {
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
+	if m.More {
+		n += 1 + 1
+	}
+	return n
+}
+
+func (m *ConnectionsResponse) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.More {
+		i--
+		buf[i] = 1
+		i--
+		buf[i] = 0x10
+	}
+	for _, v := range slices.Backward(m.Connections) {
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *ConnectionsResponse) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // connections = 1
+			v := new(Connection)
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			m.Connections = append(m.Connections, v)
+		case 0x10: // more = 2
+			m.More = r.Bool()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Connection) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Connection) UnmarshalProto(data []byte) error {
+	*m = Connection{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Connection) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.Client != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Client))
+	}
+	if m.User != "" {
+		n += 1 + pbwire.SizeBytes(len(m.User))
+	}
+	if m.Transport != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Transport))
+	}
+	if m.Protocol != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Protocol))
+	}
+	if m.AppName != "" {
+		n += 1 + pbwire.SizeBytes(len(m.AppName))
+	}
+	if m.AppVersion != "" {
+		n += 1 + pbwire.SizeBytes(len(m.AppVersion))
+	}
+	if m.Addr != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Addr))
+	}
+	if m.ConnectedAt != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.ConnectedAt))
+	}
+	if m.Latency != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Latency))
+	}
+	if m.Queue != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Queue))
+	}
+	if m.Commands != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Commands))
+	}
+	for k, v := range m.Labels {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
+	}
+	if len(m.Meta) != 0 {
+		n += 1 + pbwire.SizeBytes(len(m.Meta))
+	}
+	for _, v := range m.Subscriptions {
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
+	return n
+}
+
+func (m *Connection) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	for _, v := range slices.Backward(m.Subscriptions) {
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x72
+	}
+	if len(m.Meta) != 0 {
+		i = pbwire.PutBytes(buf, i, m.Meta)
+		i--
+		buf[i] = 0x6a
+	}
+	for k, v := range m.Labels {
+		end := i
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x62
+	}
+	if m.Commands != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Commands))
+		i--
+		buf[i] = 0x58
+	}
+	if m.Queue != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Queue))
+		i--
+		buf[i] = 0x50
+	}
+	if m.Latency != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Latency))
+		i--
+		buf[i] = 0x48
+	}
+	if m.ConnectedAt != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.ConnectedAt))
+		i--
+		buf[i] = 0x40
+	}
+	if m.Addr != "" {
+		i = pbwire.PutString(buf, i, m.Addr)
+		i--
+		buf[i] = 0x3a
+	}
+	if m.AppVersion != "" {
+		i = pbwire.PutString(buf, i, m.AppVersion)
+		i--
+		buf[i] = 0x32
+	}
+	if m.AppName != "" {
+		i = pbwire.PutString(buf, i, m.AppName)
+		i--
+		buf[i] = 0x2a
+	}
+	if m.Protocol != "" {
+		i = pbwire.PutString(buf, i, m.Protocol)
+		i--
+		buf[i] = 0x22
+	}
+	if m.Transport != "" {
+		i = pbwire.PutString(buf, i, m.Transport)
+		i--
+		buf[i] = 0x1a
+	}
+	if m.User != "" {
+		i = pbwire.PutString(buf, i, m.User)
+		i--
+		buf[i] = 0x12
+	}
+	if m.Client != "" {
+		i = pbwire.PutString(buf, i, m.Client)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *Connection) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // client = 1
+			m.Client = r.String()
+		case 0x12: // user = 2
+			m.User = r.String()
+		case 0x1a: // transport = 3
+			m.Transport = r.String()
+		case 0x22: // protocol = 4
+			m.Protocol = r.String()
+		case 0x2a: // app_name = 5
+			m.AppName = r.String()
+		case 0x32: // app_version = 6
+			m.AppVersion = r.String()
+		case 0x3a: // addr = 7
+			m.Addr = r.String()
+		case 0x40: // connected_at = 8
+			m.ConnectedAt = r.Int64()
+		case 0x48: // latency = 9
+			m.Latency = r.Int64()
+		case 0x50: // queue = 10
+			m.Queue = r.Uint64()
+		case 0x58: // commands = 11
+			m.Commands = r.Uint32()
+		case 0x62: // labels = 12
+			m.readLabelsProto(r)
+		case 0x6a: // meta = 13
+			m.Meta = r.Bytes()
+		case 0x72: // subscriptions = 14
+			v := new(Subscription)
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			m.Subscriptions = append(m.Subscriptions, v)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (m *Connection) readLabelsProto(r *pbwire.Reader) {
+	var key string
+	var value string
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			value = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Labels == nil {
+		m.Labels = make(map[string]string)
+	}
+	m.Labels[key] = value
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Subscription) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Subscription) UnmarshalProto(data []byte) error {
+	*m = Subscription{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Subscription) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.Channel != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Channel))
+	}
+	if m.ServerSide {
+		n += 1 + 1
+	}
+	if m.Source != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Source))
+	}
+	if m.Positioned {
+		n += 1 + 1
+	}
+	if m.Offset != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Offset))
+	}
+	if m.Epoch != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Epoch))
+	}
+	return n
+}
+
+func (m *Subscription) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Epoch != "" {
+		i = pbwire.PutString(buf, i, m.Epoch)
+		i--
+		buf[i] = 0x32
+	}
+	if m.Offset != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Offset))
+		i--
+		buf[i] = 0x28
+	}
+	if m.Positioned {
+		i--
+		buf[i] = 1
+		i--
+		buf[i] = 0x20
+	}
+	if m.Source != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Source))
+		i--
+		buf[i] = 0x18
+	}
+	if m.ServerSide {
+		i--
+		buf[i] = 1
+		i--
+		buf[i] = 0x10
+	}
+	if m.Channel != "" {
+		i = pbwire.PutString(buf, i, m.Channel)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *Subscription) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // channel = 1
+			m.Channel = r.String()
+		case 0x10: // server_side = 2
+			m.ServerSide = r.Bool()
+		case 0x18: // source = 3
+			m.Source = r.Uint32()
+		case 0x20: // positioned = 4
+			m.Positioned = r.Bool()
+		case 0x28: // offset = 5
+			m.Offset = r.Uint64()
+		case 0x32: // epoch = 6
+			m.Epoch = r.String()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *FlightRequest) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *FlightRequest) UnmarshalProto(data []byte) error {
+	*m = FlightRequest{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *FlightRequest) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.User != "" {
+		n += 1 + pbwire.SizeBytes(len(m.User))
+	}
+	if m.Client != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Client))
+	}
+	if m.Channel != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Channel))
+	}
+	if m.Nodes {
+		n += 1 + 1
+	}
+	if m.Since != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Since))
+	}
+	if m.Limit != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Limit))
+	}
+	return n
+}
+
+func (m *FlightRequest) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Limit != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Limit))
+		i--
+		buf[i] = 0x30
+	}
+	if m.Since != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Since))
+		i--
+		buf[i] = 0x28
+	}
+	if m.Nodes {
+		i--
+		buf[i] = 1
+		i--
+		buf[i] = 0x20
+	}
+	if m.Channel != "" {
+		i = pbwire.PutString(buf, i, m.Channel)
+		i--
+		buf[i] = 0x1a
+	}
+	if m.Client != "" {
+		i = pbwire.PutString(buf, i, m.Client)
+		i--
+		buf[i] = 0x12
+	}
+	if m.User != "" {
+		i = pbwire.PutString(buf, i, m.User)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *FlightRequest) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // user = 1
+			m.User = r.String()
+		case 0x12: // client = 2
+			m.Client = r.String()
+		case 0x1a: // channel = 3
+			m.Channel = r.String()
+		case 0x20: // nodes = 4
+			m.Nodes = r.Bool()
+		case 0x28: // since = 5
+			m.Since = r.Int64()
+		case 0x30: // limit = 6
+			m.Limit = r.Uint32()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *FlightResponse) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *FlightResponse) UnmarshalProto(data []byte) error {
+	*m = FlightResponse{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *FlightResponse) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for _, v := range m.Events {
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
+	if m.More {
+		n += 1 + 1
+	}
+	if m.From != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.From))
+	}
+	return n
+}
+
+func (m *FlightResponse) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.From != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.From))
+		i--
+		buf[i] = 0x18
+	}
+	if m.More {
+		i--
+		buf[i] = 1
+		i--
+		buf[i] = 0x10
+	}
+	for _, v := range slices.Backward(m.Events) {
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *FlightResponse) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // events = 1
+			v := new(Event)
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			m.Events = append(m.Events, v)
+		case 0x10: // more = 2
+			m.More = r.Bool()
+		case 0x18: // from = 3
+			m.From = r.Int64()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Event) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Event) UnmarshalProto(data []byte) error {
+	*m = Event{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Event) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.Time != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Time))
+	}
+	if m.Kind != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Kind))
+	}
+	if m.Client != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Client))
+	}
+	if m.User != "" {
+		n += 1 + pbwire.SizeBytes(len(m.User))
+	}
+	if m.Addr != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Addr))
+	}
+	if m.Channel != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Channel))
+	}
+	if m.What != "" {
+		n += 1 + pbwire.SizeBytes(len(m.What))
+	}
+	if m.Text != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Text))
+	}
+	if m.Key != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Key))
+	}
+	if m.Code != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Code))
+	}
+	if m.Count != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Count))
+	}
+	return n
+}
+
+func (m *Event) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Count != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Count))
+		i--
+		buf[i] = 0x58
+	}
+	if m.Code != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Code))
+		i--
+		buf[i] = 0x50
+	}
+	if m.Key != "" {
+		i = pbwire.PutString(buf, i, m.Key)
+		i--
+		buf[i] = 0x4a
+	}
+	if m.Text != "" {
+		i = pbwire.PutString(buf, i, m.Text)
+		i--
+		buf[i] = 0x42
+	}
+	if m.What != "" {
+		i = pbwire.PutString(buf, i, m.What)
+		i--
+		buf[i] = 0x3a
+	}
+	if m.Channel != "" {
+		i = pbwire.PutString(buf, i, m.Channel)
+		i--
+		buf[i] = 0x32
+	}
+	if m.Addr != "" {
+		i = pbwire.PutString(buf, i, m.Addr)
+		i--
+		buf[i] = 0x2a
+	}
+	if m.User != "" {
+		i = pbwire.PutString(buf, i, m.User)
+		i--
+		buf[i] = 0x22
+	}
+	if m.Client != "" {
+		i = pbwire.PutString(buf, i, m.Client)
+		i--
+		buf[i] = 0x1a
+	}
+	if m.Kind != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Kind))
+		i--
+		buf[i] = 0x10
+	}
+	if m.Time != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Time))
+		i--
+		buf[i] = 0x08
+	}
+	return i
+}
+
+func (m *Event) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x08: // time = 1
+			m.Time = r.Int64()
+		case 0x10: // kind = 2
+			m.Kind = r.Uint32()
+		case 0x1a: // client = 3
+			m.Client = r.String()
+		case 0x22: // user = 4
+			m.User = r.String()
+		case 0x2a: // addr = 5
+			m.Addr = r.String()
+		case 0x32: // channel = 6
+			m.Channel = r.String()
+		case 0x3a: // what = 7
+			m.What = r.String()
+		case 0x42: // text = 8
+			m.Text = r.String()
+		case 0x4a: // key = 9
+			m.Key = r.String()
+		case 0x50: // code = 10
+			m.Code = r.Uint32()
+		case 0x58: // count = 11
+			m.Count = r.Uint32()
+		default:
+			r.Skip()
+		}
+	}
+}

@@ -200,6 +200,7 @@ type Command struct {
 	Rpc               *RPCRequest               `protobuf:"bytes,14,opt,name=rpc,proto3" json:"rpc,omitempty"`
 	Refresh           *RefreshRequest           `protobuf:"bytes,15,opt,name=refresh,proto3" json:"refresh,omitempty"`
 	Channels          *ChannelsRequest          `protobuf:"bytes,16,opt,name=channels,proto3" json:"channels,omitempty"`
+	Connections       *ConnectionsRequest       `protobuf:"bytes,17,opt,name=connections,proto3" json:"connections,omitempty"`
 	MapPublish        *MapPublishRequest        `protobuf:"bytes,36,opt,name=map_publish,json=mapPublish,proto3" json:"map_publish,omitempty"`
 	MapRemove         *MapRemoveRequest         `protobuf:"bytes,37,opt,name=map_remove,json=mapRemove,proto3" json:"map_remove,omitempty"`
 	MapReadState      *MapReadStateRequest      `protobuf:"bytes,38,opt,name=map_read_state,json=mapReadState,proto3" json:"map_read_state,omitempty"`
@@ -207,6 +208,7 @@ type Command struct {
 	MapStats          *MapStatsRequest          `protobuf:"bytes,40,opt,name=map_stats,json=mapStats,proto3" json:"map_stats,omitempty"`
 	MapClear          *MapClearRequest          `protobuf:"bytes,41,opt,name=map_clear,json=mapClear,proto3" json:"map_clear,omitempty"`
 	SharedPollPublish *SharedPollPublishRequest `protobuf:"bytes,42,opt,name=shared_poll_publish,json=sharedPollPublish,proto3" json:"shared_poll_publish,omitempty"`
+	Flight            *FlightRequest            `protobuf:"bytes,100,opt,name=flight,proto3" json:"flight,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -332,6 +334,13 @@ func (x *Command) GetChannels() *ChannelsRequest {
 	return nil
 }
 
+func (x *Command) GetConnections() *ConnectionsRequest {
+	if x != nil {
+		return x.Connections
+	}
+	return nil
+}
+
 func (x *Command) GetMapPublish() *MapPublishRequest {
 	if x != nil {
 		return x.MapPublish
@@ -381,6 +390,13 @@ func (x *Command) GetSharedPollPublish() *SharedPollPublishRequest {
 	return nil
 }
 
+func (x *Command) GetFlight() *FlightRequest {
+	if x != nil {
+		return x.Flight
+	}
+	return nil
+}
+
 // Reply answers a command of a batch with an error, or with the result of its method.
 // @union=Result
 type Reply struct {
@@ -399,6 +415,7 @@ type Reply struct {
 	Rpc               *RPCResult               `protobuf:"bytes,14,opt,name=rpc,proto3" json:"rpc,omitempty"`
 	Refresh           *RefreshResult           `protobuf:"bytes,15,opt,name=refresh,proto3" json:"refresh,omitempty"`
 	Channels          *ChannelsResult          `protobuf:"bytes,16,opt,name=channels,proto3" json:"channels,omitempty"`
+	Connections       *ConnectionsResult       `protobuf:"bytes,17,opt,name=connections,proto3" json:"connections,omitempty"`
 	MapPublish        *MapPublishResult        `protobuf:"bytes,36,opt,name=map_publish,json=mapPublish,proto3" json:"map_publish,omitempty"`
 	MapRemove         *MapRemoveResult         `protobuf:"bytes,37,opt,name=map_remove,json=mapRemove,proto3" json:"map_remove,omitempty"`
 	MapReadState      *MapReadStateResult      `protobuf:"bytes,38,opt,name=map_read_state,json=mapReadState,proto3" json:"map_read_state,omitempty"`
@@ -406,6 +423,7 @@ type Reply struct {
 	MapStats          *MapStatsResult          `protobuf:"bytes,40,opt,name=map_stats,json=mapStats,proto3" json:"map_stats,omitempty"`
 	MapClear          *MapClearResult          `protobuf:"bytes,41,opt,name=map_clear,json=mapClear,proto3" json:"map_clear,omitempty"`
 	SharedPollPublish *SharedPollPublishResult `protobuf:"bytes,42,opt,name=shared_poll_publish,json=sharedPollPublish,proto3" json:"shared_poll_publish,omitempty"`
+	Flight            *FlightResult            `protobuf:"bytes,100,opt,name=flight,proto3" json:"flight,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -538,6 +556,13 @@ func (x *Reply) GetChannels() *ChannelsResult {
 	return nil
 }
 
+func (x *Reply) GetConnections() *ConnectionsResult {
+	if x != nil {
+		return x.Connections
+	}
+	return nil
+}
+
 func (x *Reply) GetMapPublish() *MapPublishResult {
 	if x != nil {
 		return x.MapPublish
@@ -583,6 +608,13 @@ func (x *Reply) GetMapClear() *MapClearResult {
 func (x *Reply) GetSharedPollPublish() *SharedPollPublishResult {
 	if x != nil {
 		return x.SharedPollPublish
+	}
+	return nil
+}
+
+func (x *Reply) GetFlight() *FlightResult {
+	if x != nil {
+		return x.Flight
 	}
 	return nil
 }
@@ -4658,6 +4690,894 @@ func (*SharedPollPublishResult) Descriptor() ([]byte, []int) {
 	return file_api_proto_rawDescGZIP(), []int{73}
 }
 
+// FilterNode is a condition on labels, or one that joins conditions.
+type FilterNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Op            string                 `protobuf:"bytes,1,opt,name=op,proto3" json:"op,omitempty"`       // and, or or not, which join nodes; empty for a comparison.
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`     // Name of the label that is compared.
+	Cmp           string                 `protobuf:"bytes,3,opt,name=cmp,proto3" json:"cmp,omitempty"`     // eq, neq, in, nin, ex, nex, sw, ew, ct, gt, gte, lt or lte.
+	Val           string                 `protobuf:"bytes,4,opt,name=val,proto3" json:"val,omitempty"`     // What the label is compared with.
+	Vals          []string               `protobuf:"bytes,5,rep,name=vals,proto3" json:"vals,omitempty"`   // @most=1024 What in and nin compare it with.
+	Nodes         []*FilterNode          `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"` // @most=256 What op joins; not has one.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FilterNode) Reset() {
+	*x = FilterNode{}
+	mi := &file_api_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilterNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilterNode) ProtoMessage() {}
+
+func (x *FilterNode) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilterNode.ProtoReflect.Descriptor instead.
+func (*FilterNode) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *FilterNode) GetOp() string {
+	if x != nil {
+		return x.Op
+	}
+	return ""
+}
+
+func (x *FilterNode) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *FilterNode) GetCmp() string {
+	if x != nil {
+		return x.Cmp
+	}
+	return ""
+}
+
+func (x *FilterNode) GetVal() string {
+	if x != nil {
+		return x.Val
+	}
+	return ""
+}
+
+func (x *FilterNode) GetVals() []string {
+	if x != nil {
+		return x.Vals
+	}
+	return nil
+}
+
+func (x *FilterNode) GetNodes() []*FilterNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// ConnectionsRequest asks for the connections for which all members hold that are present. At least
+// one of user, client, channel and label_filter is needed.
+type ConnectionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`                                  // ID of the user.
+	Expression    string                 `protobuf:"bytes,2,opt,name=expression,proto3" json:"expression,omitempty"`                      // Refused: this server evaluates no CEL expressions.
+	LabelFilter   *FilterNode            `protobuf:"bytes,3,opt,name=label_filter,json=labelFilter,proto3" json:"label_filter,omitempty"` // On the labels of the connection.
+	Client        string                 `protobuf:"bytes,100,opt,name=client,proto3" json:"client,omitempty"`                            // ID of the connection.
+	Channel       string                 `protobuf:"bytes,101,opt,name=channel,proto3" json:"channel,omitempty"`                          // Connections that are subscribed to it.
+	Limit         int32                  `protobuf:"varint,102,opt,name=limit,proto3" json:"limit,omitempty"`                             // Most connections of the answer, 100 if it is 0; at most 1000.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectionsRequest) Reset() {
+	*x = ConnectionsRequest{}
+	mi := &file_api_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectionsRequest) ProtoMessage() {}
+
+func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
+func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *ConnectionsRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ConnectionsRequest) GetExpression() string {
+	if x != nil {
+		return x.Expression
+	}
+	return ""
+}
+
+func (x *ConnectionsRequest) GetLabelFilter() *FilterNode {
+	if x != nil {
+		return x.LabelFilter
+	}
+	return nil
+}
+
+func (x *ConnectionsRequest) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *ConnectionsRequest) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *ConnectionsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// @nocode
+type ConnectionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Result        *ConnectionsResult     `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectionsResponse) Reset() {
+	*x = ConnectionsResponse{}
+	mi := &file_api_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectionsResponse) ProtoMessage() {}
+
+func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
+func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *ConnectionsResponse) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *ConnectionsResponse) GetResult() *ConnectionsResult {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+// ConnectionsResult has connections of all nodes.
+type ConnectionsResult struct {
+	state         protoimpl.MessageState     `protogen:"open.v1"`
+	Connections   map[string]*ConnectionInfo `protobuf:"bytes,1,rep,name=connections,proto3" json:"connections,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // @always By client ID.
+	More          bool                       `protobuf:"varint,100,opt,name=more,proto3" json:"more,omitempty"`                                                                                      // There are more connections, or subscriptions of these.
+	Incomplete    string                     `protobuf:"bytes,101,opt,name=incomplete,proto3" json:"incomplete,omitempty"`                                                                           // Which nodes have not answered; absent if all have.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectionsResult) Reset() {
+	*x = ConnectionsResult{}
+	mi := &file_api_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectionsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectionsResult) ProtoMessage() {}
+
+func (x *ConnectionsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectionsResult.ProtoReflect.Descriptor instead.
+func (*ConnectionsResult) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *ConnectionsResult) GetConnections() map[string]*ConnectionInfo {
+	if x != nil {
+		return x.Connections
+	}
+	return nil
+}
+
+func (x *ConnectionsResult) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ConnectionsResult) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
+}
+
+// ConnectionInfo describes a connection.
+type ConnectionInfo struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	AppName           string                 `protobuf:"bytes,1,opt,name=app_name,json=appName,proto3" json:"app_name,omitempty"`                                                           // @always What the client said of its software, up to 64 bytes.
+	AppVersion        string                 `protobuf:"bytes,2,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`                                                  // @always Likewise.
+	Transport         string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"`                                                                      // @always Such as websocket.
+	Protocol          string                 `protobuf:"bytes,4,opt,name=protocol,proto3" json:"protocol,omitempty"`                                                                        // @always json or protobuf.
+	User              string                 `protobuf:"bytes,8,opt,name=user,proto3" json:"user,omitempty"`                                                                                // @always Empty for anonymous connections.
+	State             *ConnectionState       `protobuf:"bytes,9,opt,name=state,proto3" json:"state,omitempty"`                                                                              // Subscriptions and meta.
+	ConnectedAtMs     int64                  `protobuf:"varint,10,opt,name=connected_at_ms,json=connectedAtMs,proto3" json:"connected_at_ms,omitempty"`                                     // @always Milliseconds of the Unix epoch.
+	PingPongLatencyMs int64                  `protobuf:"varint,11,opt,name=ping_pong_latency_ms,json=pingPongLatencyMs,proto3" json:"ping_pong_latency_ms,omitempty"`                       // @always Between the last ping and its pong; -1 if there was none.
+	Labels            map[string]string      `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Of its token.
+	Node              string                 `protobuf:"bytes,100,opt,name=node,proto3" json:"node,omitempty"`                                                                              // @always UID of the node.
+	Addr              string                 `protobuf:"bytes,101,opt,name=addr,proto3" json:"addr,omitempty"`                                                                              // Address of the peer: that of a reverse proxy if there is one.
+	Queue             uint64                 `protobuf:"varint,102,opt,name=queue,proto3" json:"queue,omitempty"`                                                                           // @always Bytes that wait for the client.
+	Commands          uint32                 `protobuf:"varint,103,opt,name=commands,proto3" json:"commands,omitempty"`                                                                     // @always Commands of the client that are in progress.
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *ConnectionInfo) Reset() {
+	*x = ConnectionInfo{}
+	mi := &file_api_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectionInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectionInfo) ProtoMessage() {}
+
+func (x *ConnectionInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectionInfo.ProtoReflect.Descriptor instead.
+func (*ConnectionInfo) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *ConnectionInfo) GetAppName() string {
+	if x != nil {
+		return x.AppName
+	}
+	return ""
+}
+
+func (x *ConnectionInfo) GetAppVersion() string {
+	if x != nil {
+		return x.AppVersion
+	}
+	return ""
+}
+
+func (x *ConnectionInfo) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
+}
+
+func (x *ConnectionInfo) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *ConnectionInfo) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ConnectionInfo) GetState() *ConnectionState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *ConnectionInfo) GetConnectedAtMs() int64 {
+	if x != nil {
+		return x.ConnectedAtMs
+	}
+	return 0
+}
+
+func (x *ConnectionInfo) GetPingPongLatencyMs() int64 {
+	if x != nil {
+		return x.PingPongLatencyMs
+	}
+	return 0
+}
+
+func (x *ConnectionInfo) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ConnectionInfo) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ConnectionInfo) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *ConnectionInfo) GetQueue() uint64 {
+	if x != nil {
+		return x.Queue
+	}
+	return 0
+}
+
+func (x *ConnectionInfo) GetCommands() uint32 {
+	if x != nil {
+		return x.Commands
+	}
+	return 0
+}
+
+// ConnectionState tells what a connection has.
+type ConnectionState struct {
+	state         protoimpl.MessageState     `protogen:"open.v1"`
+	Channels      map[string]*ChannelContext `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // @always The subscriptions.
+	Meta          []byte                     `protobuf:"bytes,4,opt,name=meta,proto3" json:"meta,omitempty"`                                                                                   // @raw Of the token or the connect proxy.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectionState) Reset() {
+	*x = ConnectionState{}
+	mi := &file_api_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectionState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectionState) ProtoMessage() {}
+
+func (x *ConnectionState) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectionState.ProtoReflect.Descriptor instead.
+func (*ConnectionState) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *ConnectionState) GetChannels() map[string]*ChannelContext {
+	if x != nil {
+		return x.Channels
+	}
+	return nil
+}
+
+func (x *ConnectionState) GetMeta() []byte {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+// ChannelContext describes a subscription.
+type ChannelContext struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        uint32                 `protobuf:"varint,1,opt,name=source,proto3" json:"source,omitempty"`                             // How it came to be: 1 connection token, 2 connect proxy, 3 subscription token, 4 subscribe proxy, 5 user-limited channel, 6 namespace, 7 client.insecure, 8 connect command, 9 personal channel, 10 server API, 13 subscribe stream.
+	ServerSide    bool                   `protobuf:"varint,100,opt,name=server_side,json=serverSide,proto3" json:"server_side,omitempty"` // The server made it.
+	Offset        uint64                 `protobuf:"varint,101,opt,name=offset,proto3" json:"offset,omitempty"`                           // Position that the client has reached; absent unless the subscription follows a stream.
+	Epoch         string                 `protobuf:"bytes,102,opt,name=epoch,proto3" json:"epoch,omitempty"`                              // Likewise.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChannelContext) Reset() {
+	*x = ChannelContext{}
+	mi := &file_api_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChannelContext) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChannelContext) ProtoMessage() {}
+
+func (x *ChannelContext) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChannelContext.ProtoReflect.Descriptor instead.
+func (*ChannelContext) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *ChannelContext) GetSource() uint32 {
+	if x != nil {
+		return x.Source
+	}
+	return 0
+}
+
+func (x *ChannelContext) GetServerSide() bool {
+	if x != nil {
+		return x.ServerSide
+	}
+	return false
+}
+
+func (x *ChannelContext) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ChannelContext) GetEpoch() string {
+	if x != nil {
+		return x.Epoch
+	}
+	return ""
+}
+
+// FlightRequest asks for events for which all members hold that are present.
+type FlightRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`                       // ID of the user.
+	Client        string                 `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`                   // ID of the connection.
+	Channel       string                 `protobuf:"bytes,3,opt,name=channel,proto3" json:"channel,omitempty"`                 // The channel.
+	SinceMs       int64                  `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // Earliest time, in milliseconds of the Unix epoch.
+	Limit         int32                  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`                    // Most events of the answer, the latest; 100 if it is 0, at most 1000.
+	Nodes         bool                   `protobuf:"varint,6,opt,name=nodes,proto3" json:"nodes,omitempty"`                    // Also events that concern no connection: lost, failing and working. They always come without user, client and channel.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlightRequest) Reset() {
+	*x = FlightRequest{}
+	mi := &file_api_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlightRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlightRequest) ProtoMessage() {}
+
+func (x *FlightRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlightRequest.ProtoReflect.Descriptor instead.
+func (*FlightRequest) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *FlightRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *FlightRequest) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *FlightRequest) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *FlightRequest) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *FlightRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *FlightRequest) GetNodes() bool {
+	if x != nil {
+		return x.Nodes
+	}
+	return false
+}
+
+// @nocode
+type FlightResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Result        *FlightResult          `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlightResponse) Reset() {
+	*x = FlightResponse{}
+	mi := &file_api_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlightResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlightResponse) ProtoMessage() {}
+
+func (x *FlightResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlightResponse.ProtoReflect.Descriptor instead.
+func (*FlightResponse) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *FlightResponse) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *FlightResponse) GetResult() *FlightResult {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+// FlightResult has events of all nodes.
+type FlightResult struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Events          []*FlightEvent         `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`                                             // @always @many In their order, the latest last.
+	More            bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`                                                // There are earlier ones, which the limit left out.
+	CompleteSinceMs int64                  `protobuf:"varint,3,opt,name=complete_since_ms,json=completeSinceMs,proto3" json:"complete_since_ms,omitempty"` // Since then no node has forgotten an event; absent if none has forgotten any.
+	Incomplete      string                 `protobuf:"bytes,4,opt,name=incomplete,proto3" json:"incomplete,omitempty"`                                     // Which nodes have not answered; absent if all have.
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *FlightResult) Reset() {
+	*x = FlightResult{}
+	mi := &file_api_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlightResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlightResult) ProtoMessage() {}
+
+func (x *FlightResult) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlightResult.ProtoReflect.Descriptor instead.
+func (*FlightResult) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *FlightResult) GetEvents() []*FlightEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *FlightResult) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *FlightResult) GetCompleteSinceMs() int64 {
+	if x != nil {
+		return x.CompleteSinceMs
+	}
+	return 0
+}
+
+func (x *FlightResult) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
+}
+
+// FlightEvent is something that happened.
+type FlightEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimeMs        int64                  `protobuf:"varint,1,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // @always Milliseconds of the Unix epoch.
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`                    // @always connected, disconnected, refused, subscribed, unsubscribed, recovered, not_recovered, slow, lost, failing or working.
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`                    // @always UID of the node.
+	Client        string                 `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`                // ID of the connection.
+	User          string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`                    // Its user.
+	Addr          string                 `protobuf:"bytes,6,opt,name=addr,proto3" json:"addr,omitempty"`                    // Address of the peer.
+	Channel       string                 `protobuf:"bytes,7,opt,name=channel,proto3" json:"channel,omitempty"`              // The channel.
+	What          string                 `protobuf:"bytes,8,opt,name=what,proto3" json:"what,omitempty"`                    // What was refused, or which part of a node is failing or working.
+	Code          uint32                 `protobuf:"varint,9,opt,name=code,proto3" json:"code,omitempty"`                   // Of the disconnect, unsubscribe or error.
+	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`               // Why. The transport of connected; server-side of a subscription that the server made.
+	Key           string                 `protobuf:"bytes,11,opt,name=key,proto3" json:"key,omitempty"`                     // Setting that would allow what was refused.
+	Count         uint32                 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`                // Publications that were recovered, bytes that wait for a slow client, source of a subscription, reconnects of a part.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlightEvent) Reset() {
+	*x = FlightEvent{}
+	mi := &file_api_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlightEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlightEvent) ProtoMessage() {}
+
+func (x *FlightEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlightEvent.ProtoReflect.Descriptor instead.
+func (*FlightEvent) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *FlightEvent) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+func (x *FlightEvent) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *FlightEvent) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *FlightEvent) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *FlightEvent) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *FlightEvent) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *FlightEvent) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *FlightEvent) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *FlightEvent) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *FlightEvent) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *FlightEvent) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *FlightEvent) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 var File_api_proto protoreflect.FileDescriptor
 
 const file_api_proto_rawDesc = "" +
@@ -4670,7 +5590,7 @@ const file_api_proto_rawDesc = "" +
 	"\bcommands\x18\x01 \x03(\v2#.centrifugal.centrifugo.api.CommandR\bcommands\x12\x1a\n" +
 	"\bparallel\x18\x02 \x01(\bR\bparallel\"L\n" +
 	"\rBatchResponse\x12;\n" +
-	"\areplies\x18\x01 \x03(\v2!.centrifugal.centrifugo.api.ReplyR\areplies\"\xa3\f\n" +
+	"\areplies\x18\x01 \x03(\v2!.centrifugal.centrifugo.api.ReplyR\areplies\"\xb8\r\n" +
 	"\aCommand\x12D\n" +
 	"\apublish\x18\x04 \x01(\v2*.centrifugal.centrifugo.api.PublishRequestR\apublish\x12J\n" +
 	"\tbroadcast\x18\x05 \x01(\v2,.centrifugal.centrifugo.api.BroadcastRequestR\tbroadcast\x12J\n" +
@@ -4687,7 +5607,8 @@ const file_api_proto_rawDesc = "" +
 	"\x04info\x18\r \x01(\v2'.centrifugal.centrifugo.api.InfoRequestR\x04info\x128\n" +
 	"\x03rpc\x18\x0e \x01(\v2&.centrifugal.centrifugo.api.RPCRequestR\x03rpc\x12D\n" +
 	"\arefresh\x18\x0f \x01(\v2*.centrifugal.centrifugo.api.RefreshRequestR\arefresh\x12G\n" +
-	"\bchannels\x18\x10 \x01(\v2+.centrifugal.centrifugo.api.ChannelsRequestR\bchannels\x12N\n" +
+	"\bchannels\x18\x10 \x01(\v2+.centrifugal.centrifugo.api.ChannelsRequestR\bchannels\x12P\n" +
+	"\vconnections\x18\x11 \x01(\v2..centrifugal.centrifugo.api.ConnectionsRequestR\vconnections\x12N\n" +
 	"\vmap_publish\x18$ \x01(\v2-.centrifugal.centrifugo.api.MapPublishRequestR\n" +
 	"mapPublish\x12K\n" +
 	"\n" +
@@ -4696,7 +5617,8 @@ const file_api_proto_rawDesc = "" +
 	"\x0fmap_read_stream\x18' \x01(\v20.centrifugal.centrifugo.api.MapReadStreamRequestR\rmapReadStream\x12H\n" +
 	"\tmap_stats\x18( \x01(\v2+.centrifugal.centrifugo.api.MapStatsRequestR\bmapStats\x12H\n" +
 	"\tmap_clear\x18) \x01(\v2+.centrifugal.centrifugo.api.MapClearRequestR\bmapClear\x12d\n" +
-	"\x13shared_poll_publish\x18* \x01(\v24.centrifugal.centrifugo.api.SharedPollPublishRequestR\x11sharedPollPublishJ\x04\b\x01\x10\x04J\x04\b\x11\x10$\"\xcc\f\n" +
+	"\x13shared_poll_publish\x18* \x01(\v24.centrifugal.centrifugo.api.SharedPollPublishRequestR\x11sharedPollPublish\x12A\n" +
+	"\x06flight\x18d \x01(\v2).centrifugal.centrifugo.api.FlightRequestR\x06flightJ\x04\b\x01\x10\x04J\x04\b\x12\x10$\"\xdf\r\n" +
 	"\x05Reply\x127\n" +
 	"\x05error\x18\x02 \x01(\v2!.centrifugal.centrifugo.api.ErrorR\x05error\x12C\n" +
 	"\apublish\x18\x04 \x01(\v2).centrifugal.centrifugo.api.PublishResultR\apublish\x12I\n" +
@@ -4714,7 +5636,8 @@ const file_api_proto_rawDesc = "" +
 	"\x04info\x18\r \x01(\v2&.centrifugal.centrifugo.api.InfoResultR\x04info\x127\n" +
 	"\x03rpc\x18\x0e \x01(\v2%.centrifugal.centrifugo.api.RPCResultR\x03rpc\x12C\n" +
 	"\arefresh\x18\x0f \x01(\v2).centrifugal.centrifugo.api.RefreshResultR\arefresh\x12F\n" +
-	"\bchannels\x18\x10 \x01(\v2*.centrifugal.centrifugo.api.ChannelsResultR\bchannels\x12M\n" +
+	"\bchannels\x18\x10 \x01(\v2*.centrifugal.centrifugo.api.ChannelsResultR\bchannels\x12O\n" +
+	"\vconnections\x18\x11 \x01(\v2-.centrifugal.centrifugo.api.ConnectionsResultR\vconnections\x12M\n" +
 	"\vmap_publish\x18$ \x01(\v2,.centrifugal.centrifugo.api.MapPublishResultR\n" +
 	"mapPublish\x12J\n" +
 	"\n" +
@@ -4723,7 +5646,8 @@ const file_api_proto_rawDesc = "" +
 	"\x0fmap_read_stream\x18' \x01(\v2/.centrifugal.centrifugo.api.MapReadStreamResultR\rmapReadStream\x12G\n" +
 	"\tmap_stats\x18( \x01(\v2*.centrifugal.centrifugo.api.MapStatsResultR\bmapStats\x12G\n" +
 	"\tmap_clear\x18) \x01(\v2*.centrifugal.centrifugo.api.MapClearResultR\bmapClear\x12c\n" +
-	"\x13shared_poll_publish\x18* \x01(\v23.centrifugal.centrifugo.api.SharedPollPublishResultR\x11sharedPollPublishJ\x04\b\x01\x10\x02J\x04\b\x03\x10\x04J\x04\b\x11\x10$\">\n" +
+	"\x13shared_poll_publish\x18* \x01(\v23.centrifugal.centrifugo.api.SharedPollPublishResultR\x11sharedPollPublish\x12@\n" +
+	"\x06flight\x18d \x01(\v2(.centrifugal.centrifugo.api.FlightResultR\x06flightJ\x04\b\x01\x10\x02J\x04\b\x03\x10\x04J\x04\b\x12\x10$\">\n" +
 	"\x0eStreamPosition\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\tR\x05epoch\"!\n" +
@@ -5022,7 +5946,98 @@ const file_api_proto_rawDesc = "" +
 	"\x19SharedPollPublishResponse\x127\n" +
 	"\x05error\x18\x01 \x01(\v2!.centrifugal.centrifugo.api.ErrorR\x05error\x12K\n" +
 	"\x06result\x18\x02 \x01(\v23.centrifugal.centrifugo.api.SharedPollPublishResultR\x06result\"\x19\n" +
-	"\x17SharedPollPublishResult2\xc8\x11\n" +
+	"\x17SharedPollPublishResult\"\xa4\x01\n" +
+	"\n" +
+	"FilterNode\x12\x0e\n" +
+	"\x02op\x18\x01 \x01(\tR\x02op\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x10\n" +
+	"\x03cmp\x18\x03 \x01(\tR\x03cmp\x12\x10\n" +
+	"\x03val\x18\x04 \x01(\tR\x03val\x12\x12\n" +
+	"\x04vals\x18\x05 \x03(\tR\x04vals\x12<\n" +
+	"\x05nodes\x18\x06 \x03(\v2&.centrifugal.centrifugo.api.FilterNodeR\x05nodes\"\xdb\x01\n" +
+	"\x12ConnectionsRequest\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1e\n" +
+	"\n" +
+	"expression\x18\x02 \x01(\tR\n" +
+	"expression\x12I\n" +
+	"\flabel_filter\x18\x03 \x01(\v2&.centrifugal.centrifugo.api.FilterNodeR\vlabelFilter\x12\x16\n" +
+	"\x06client\x18d \x01(\tR\x06client\x12\x18\n" +
+	"\achannel\x18e \x01(\tR\achannel\x12\x14\n" +
+	"\x05limit\x18f \x01(\x05R\x05limit\"\x95\x01\n" +
+	"\x13ConnectionsResponse\x127\n" +
+	"\x05error\x18\x01 \x01(\v2!.centrifugal.centrifugo.api.ErrorR\x05error\x12E\n" +
+	"\x06result\x18\x02 \x01(\v2-.centrifugal.centrifugo.api.ConnectionsResultR\x06result\"\x95\x02\n" +
+	"\x11ConnectionsResult\x12`\n" +
+	"\vconnections\x18\x01 \x03(\v2>.centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntryR\vconnections\x12\x12\n" +
+	"\x04more\x18d \x01(\bR\x04more\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18e \x01(\tR\n" +
+	"incomplete\x1aj\n" +
+	"\x10ConnectionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12@\n" +
+	"\x05value\x18\x02 \x01(\v2*.centrifugal.centrifugo.api.ConnectionInfoR\x05value:\x028\x01\"\xa7\x04\n" +
+	"\x0eConnectionInfo\x12\x19\n" +
+	"\bapp_name\x18\x01 \x01(\tR\aappName\x12\x1f\n" +
+	"\vapp_version\x18\x02 \x01(\tR\n" +
+	"appVersion\x12\x1c\n" +
+	"\ttransport\x18\x03 \x01(\tR\ttransport\x12\x1a\n" +
+	"\bprotocol\x18\x04 \x01(\tR\bprotocol\x12\x12\n" +
+	"\x04user\x18\b \x01(\tR\x04user\x12A\n" +
+	"\x05state\x18\t \x01(\v2+.centrifugal.centrifugo.api.ConnectionStateR\x05state\x12&\n" +
+	"\x0fconnected_at_ms\x18\n" +
+	" \x01(\x03R\rconnectedAtMs\x12/\n" +
+	"\x14ping_pong_latency_ms\x18\v \x01(\x03R\x11pingPongLatencyMs\x12N\n" +
+	"\x06labels\x18\f \x03(\v26.centrifugal.centrifugo.api.ConnectionInfo.LabelsEntryR\x06labels\x12\x12\n" +
+	"\x04node\x18d \x01(\tR\x04node\x12\x12\n" +
+	"\x04addr\x18e \x01(\tR\x04addr\x12\x14\n" +
+	"\x05queue\x18f \x01(\x04R\x05queue\x12\x1a\n" +
+	"\bcommands\x18g \x01(\rR\bcommands\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x05\x10\x06J\x04\b\a\x10\b\"\xf1\x01\n" +
+	"\x0fConnectionState\x12U\n" +
+	"\bchannels\x18\x01 \x03(\v29.centrifugal.centrifugo.api.ConnectionState.ChannelsEntryR\bchannels\x12\x12\n" +
+	"\x04meta\x18\x04 \x01(\fR\x04meta\x1ag\n" +
+	"\rChannelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12@\n" +
+	"\x05value\x18\x02 \x01(\v2*.centrifugal.centrifugo.api.ChannelContextR\x05value:\x028\x01J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"w\n" +
+	"\x0eChannelContext\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\rR\x06source\x12\x1f\n" +
+	"\vserver_side\x18d \x01(\bR\n" +
+	"serverSide\x12\x16\n" +
+	"\x06offset\x18e \x01(\x04R\x06offset\x12\x14\n" +
+	"\x05epoch\x18f \x01(\tR\x05epoch\"\x9c\x01\n" +
+	"\rFlightRequest\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
+	"\x06client\x18\x02 \x01(\tR\x06client\x12\x18\n" +
+	"\achannel\x18\x03 \x01(\tR\achannel\x12\x19\n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x05R\x05limit\x12\x14\n" +
+	"\x05nodes\x18\x06 \x01(\bR\x05nodes\"\x8b\x01\n" +
+	"\x0eFlightResponse\x127\n" +
+	"\x05error\x18\x01 \x01(\v2!.centrifugal.centrifugo.api.ErrorR\x05error\x12@\n" +
+	"\x06result\x18\x02 \x01(\v2(.centrifugal.centrifugo.api.FlightResultR\x06result\"\xaf\x01\n" +
+	"\fFlightResult\x12?\n" +
+	"\x06events\x18\x01 \x03(\v2'.centrifugal.centrifugo.api.FlightEventR\x06events\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12*\n" +
+	"\x11complete_since_ms\x18\x03 \x01(\x03R\x0fcompleteSinceMs\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x04 \x01(\tR\n" +
+	"incomplete\"\x90\x02\n" +
+	"\vFlightEvent\x12\x17\n" +
+	"\atime_ms\x18\x01 \x01(\x03R\x06timeMs\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x16\n" +
+	"\x06client\x18\x04 \x01(\tR\x06client\x12\x12\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\x12\x12\n" +
+	"\x04addr\x18\x06 \x01(\tR\x04addr\x12\x18\n" +
+	"\achannel\x18\a \x01(\tR\achannel\x12\x12\n" +
+	"\x04what\x18\b \x01(\tR\x04what\x12\x12\n" +
+	"\x04code\x18\t \x01(\rR\x04code\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12\x10\n" +
+	"\x03key\x18\v \x01(\tR\x03key\x12\x14\n" +
+	"\x05count\x18\f \x01(\rR\x05count2\x99\x13\n" +
 	"\rCentrifugoApi\x12b\n" +
 	"\aPublish\x12*.centrifugal.centrifugo.api.PublishRequest\x1a+.centrifugal.centrifugo.api.PublishResponse\x12h\n" +
 	"\tBroadcast\x12,.centrifugal.centrifugo.api.BroadcastRequest\x1a-.centrifugal.centrifugo.api.BroadcastResponse\x12h\n" +
@@ -5037,7 +6052,8 @@ const file_api_proto_rawDesc = "" +
 	"\x04Info\x12'.centrifugal.centrifugo.api.InfoRequest\x1a(.centrifugal.centrifugo.api.InfoResponse\x12V\n" +
 	"\x03RPC\x12&.centrifugal.centrifugo.api.RPCRequest\x1a'.centrifugal.centrifugo.api.RPCResponse\x12b\n" +
 	"\aRefresh\x12*.centrifugal.centrifugo.api.RefreshRequest\x1a+.centrifugal.centrifugo.api.RefreshResponse\x12e\n" +
-	"\bChannels\x12+.centrifugal.centrifugo.api.ChannelsRequest\x1a,.centrifugal.centrifugo.api.ChannelsResponse\x12k\n" +
+	"\bChannels\x12+.centrifugal.centrifugo.api.ChannelsRequest\x1a,.centrifugal.centrifugo.api.ChannelsResponse\x12n\n" +
+	"\vConnections\x12..centrifugal.centrifugo.api.ConnectionsRequest\x1a/.centrifugal.centrifugo.api.ConnectionsResponse\x12k\n" +
 	"\n" +
 	"MapPublish\x12-.centrifugal.centrifugo.api.MapPublishRequest\x1a..centrifugal.centrifugo.api.MapPublishResponse\x12h\n" +
 	"\tMapRemove\x12,.centrifugal.centrifugo.api.MapRemoveRequest\x1a-.centrifugal.centrifugo.api.MapRemoveResponse\x12q\n" +
@@ -5045,7 +6061,8 @@ const file_api_proto_rawDesc = "" +
 	"\rMapReadStream\x120.centrifugal.centrifugo.api.MapReadStreamRequest\x1a1.centrifugal.centrifugo.api.MapReadStreamResponse\x12e\n" +
 	"\bMapStats\x12+.centrifugal.centrifugo.api.MapStatsRequest\x1a,.centrifugal.centrifugo.api.MapStatsResponse\x12e\n" +
 	"\bMapClear\x12+.centrifugal.centrifugo.api.MapClearRequest\x1a,.centrifugal.centrifugo.api.MapClearResponse\x12\x80\x01\n" +
-	"\x11SharedPollPublish\x124.centrifugal.centrifugo.api.SharedPollPublishRequest\x1a5.centrifugal.centrifugo.api.SharedPollPublishResponse\x12\\\n" +
+	"\x11SharedPollPublish\x124.centrifugal.centrifugo.api.SharedPollPublishRequest\x1a5.centrifugal.centrifugo.api.SharedPollPublishResponse\x12_\n" +
+	"\x06Flight\x12).centrifugal.centrifugo.api.FlightRequest\x1a*.centrifugal.centrifugo.api.FlightResponse\x12\\\n" +
 	"\x05Batch\x12(.centrifugal.centrifugo.api.BatchRequest\x1a).centrifugal.centrifugo.api.BatchResponseB\fZ\n" +
 	"./apiprotob\x06proto3"
 
@@ -5061,7 +6078,7 @@ func file_api_proto_rawDescGZIP() []byte {
 	return file_api_proto_rawDescData
 }
 
-var file_api_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
+var file_api_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
 var file_api_proto_goTypes = []any{
 	(*Error)(nil),                     // 0: centrifugal.centrifugo.api.Error
 	(*BatchRequest)(nil),              // 1: centrifugal.centrifugo.api.BatchRequest
@@ -5137,13 +6154,27 @@ var file_api_proto_goTypes = []any{
 	(*SharedPollPublishRequest)(nil),  // 71: centrifugal.centrifugo.api.SharedPollPublishRequest
 	(*SharedPollPublishResponse)(nil), // 72: centrifugal.centrifugo.api.SharedPollPublishResponse
 	(*SharedPollPublishResult)(nil),   // 73: centrifugal.centrifugo.api.SharedPollPublishResult
-	nil,                               // 74: centrifugal.centrifugo.api.PublishRequest.TagsEntry
-	nil,                               // 75: centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
-	nil,                               // 76: centrifugal.centrifugo.api.PresenceResult.PresenceEntry
-	nil,                               // 77: centrifugal.centrifugo.api.Publication.TagsEntry
-	nil,                               // 78: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
-	nil,                               // 79: centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
-	nil,                               // 80: centrifugal.centrifugo.api.MapEntry.TagsEntry
+	(*FilterNode)(nil),                // 74: centrifugal.centrifugo.api.FilterNode
+	(*ConnectionsRequest)(nil),        // 75: centrifugal.centrifugo.api.ConnectionsRequest
+	(*ConnectionsResponse)(nil),       // 76: centrifugal.centrifugo.api.ConnectionsResponse
+	(*ConnectionsResult)(nil),         // 77: centrifugal.centrifugo.api.ConnectionsResult
+	(*ConnectionInfo)(nil),            // 78: centrifugal.centrifugo.api.ConnectionInfo
+	(*ConnectionState)(nil),           // 79: centrifugal.centrifugo.api.ConnectionState
+	(*ChannelContext)(nil),            // 80: centrifugal.centrifugo.api.ChannelContext
+	(*FlightRequest)(nil),             // 81: centrifugal.centrifugo.api.FlightRequest
+	(*FlightResponse)(nil),            // 82: centrifugal.centrifugo.api.FlightResponse
+	(*FlightResult)(nil),              // 83: centrifugal.centrifugo.api.FlightResult
+	(*FlightEvent)(nil),               // 84: centrifugal.centrifugo.api.FlightEvent
+	nil,                               // 85: centrifugal.centrifugo.api.PublishRequest.TagsEntry
+	nil,                               // 86: centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
+	nil,                               // 87: centrifugal.centrifugo.api.PresenceResult.PresenceEntry
+	nil,                               // 88: centrifugal.centrifugo.api.Publication.TagsEntry
+	nil,                               // 89: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
+	nil,                               // 90: centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
+	nil,                               // 91: centrifugal.centrifugo.api.MapEntry.TagsEntry
+	nil,                               // 92: centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry
+	nil,                               // 93: centrifugal.centrifugo.api.ConnectionInfo.LabelsEntry
+	nil,                               // 94: centrifugal.centrifugo.api.ConnectionState.ChannelsEntry
 }
 var file_api_proto_depIdxs = []int32{
 	3,   // 0: centrifugal.centrifugo.api.BatchRequest.commands:type_name -> centrifugal.centrifugo.api.Command
@@ -5161,145 +6192,166 @@ var file_api_proto_depIdxs = []int32{
 	45,  // 12: centrifugal.centrifugo.api.Command.rpc:type_name -> centrifugal.centrifugo.api.RPCRequest
 	25,  // 13: centrifugal.centrifugo.api.Command.refresh:type_name -> centrifugal.centrifugo.api.RefreshRequest
 	48,  // 14: centrifugal.centrifugo.api.Command.channels:type_name -> centrifugal.centrifugo.api.ChannelsRequest
-	52,  // 15: centrifugal.centrifugo.api.Command.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishRequest
-	55,  // 16: centrifugal.centrifugo.api.Command.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveRequest
-	58,  // 17: centrifugal.centrifugo.api.Command.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateRequest
-	62,  // 18: centrifugal.centrifugo.api.Command.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamRequest
-	65,  // 19: centrifugal.centrifugo.api.Command.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsRequest
-	68,  // 20: centrifugal.centrifugo.api.Command.map_clear:type_name -> centrifugal.centrifugo.api.MapClearRequest
-	71,  // 21: centrifugal.centrifugo.api.Command.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishRequest
-	0,   // 22: centrifugal.centrifugo.api.Reply.error:type_name -> centrifugal.centrifugo.api.Error
-	10,  // 23: centrifugal.centrifugo.api.Reply.publish:type_name -> centrifugal.centrifugo.api.PublishResult
-	13,  // 24: centrifugal.centrifugo.api.Reply.broadcast:type_name -> centrifugal.centrifugo.api.BroadcastResult
-	17,  // 25: centrifugal.centrifugo.api.Reply.subscribe:type_name -> centrifugal.centrifugo.api.SubscribeResult
-	20,  // 26: centrifugal.centrifugo.api.Reply.unsubscribe:type_name -> centrifugal.centrifugo.api.UnsubscribeResult
-	24,  // 27: centrifugal.centrifugo.api.Reply.disconnect:type_name -> centrifugal.centrifugo.api.DisconnectResult
-	36,  // 28: centrifugal.centrifugo.api.Reply.history:type_name -> centrifugal.centrifugo.api.HistoryResult
-	40,  // 29: centrifugal.centrifugo.api.Reply.history_remove:type_name -> centrifugal.centrifugo.api.HistoryRemoveResult
-	30,  // 30: centrifugal.centrifugo.api.Reply.presence:type_name -> centrifugal.centrifugo.api.PresenceResult
-	33,  // 31: centrifugal.centrifugo.api.Reply.presence_stats:type_name -> centrifugal.centrifugo.api.PresenceStatsResult
-	43,  // 32: centrifugal.centrifugo.api.Reply.info:type_name -> centrifugal.centrifugo.api.InfoResult
-	47,  // 33: centrifugal.centrifugo.api.Reply.rpc:type_name -> centrifugal.centrifugo.api.RPCResult
-	27,  // 34: centrifugal.centrifugo.api.Reply.refresh:type_name -> centrifugal.centrifugo.api.RefreshResult
-	50,  // 35: centrifugal.centrifugo.api.Reply.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult
-	54,  // 36: centrifugal.centrifugo.api.Reply.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishResult
-	57,  // 37: centrifugal.centrifugo.api.Reply.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveResult
-	60,  // 38: centrifugal.centrifugo.api.Reply.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateResult
-	64,  // 39: centrifugal.centrifugo.api.Reply.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
-	67,  // 40: centrifugal.centrifugo.api.Reply.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsResult
-	70,  // 41: centrifugal.centrifugo.api.Reply.map_clear:type_name -> centrifugal.centrifugo.api.MapClearResult
-	73,  // 42: centrifugal.centrifugo.api.Reply.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
-	74,  // 43: centrifugal.centrifugo.api.PublishRequest.tags:type_name -> centrifugal.centrifugo.api.PublishRequest.TagsEntry
-	0,   // 44: centrifugal.centrifugo.api.PublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	10,  // 45: centrifugal.centrifugo.api.PublishResponse.result:type_name -> centrifugal.centrifugo.api.PublishResult
-	75,  // 46: centrifugal.centrifugo.api.BroadcastRequest.tags:type_name -> centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
-	0,   // 47: centrifugal.centrifugo.api.BroadcastResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	13,  // 48: centrifugal.centrifugo.api.BroadcastResponse.result:type_name -> centrifugal.centrifugo.api.BroadcastResult
-	9,   // 49: centrifugal.centrifugo.api.BroadcastResult.responses:type_name -> centrifugal.centrifugo.api.PublishResponse
-	5,   // 50: centrifugal.centrifugo.api.SubscribeRequest.recover_since:type_name -> centrifugal.centrifugo.api.StreamPosition
-	15,  // 51: centrifugal.centrifugo.api.SubscribeRequest.override:type_name -> centrifugal.centrifugo.api.SubscribeOptionOverride
-	6,   // 52: centrifugal.centrifugo.api.SubscribeOptionOverride.presence:type_name -> centrifugal.centrifugo.api.BoolValue
-	6,   // 53: centrifugal.centrifugo.api.SubscribeOptionOverride.join_leave:type_name -> centrifugal.centrifugo.api.BoolValue
-	6,   // 54: centrifugal.centrifugo.api.SubscribeOptionOverride.force_recovery:type_name -> centrifugal.centrifugo.api.BoolValue
-	6,   // 55: centrifugal.centrifugo.api.SubscribeOptionOverride.force_positioning:type_name -> centrifugal.centrifugo.api.BoolValue
-	6,   // 56: centrifugal.centrifugo.api.SubscribeOptionOverride.force_push_join_leave:type_name -> centrifugal.centrifugo.api.BoolValue
-	0,   // 57: centrifugal.centrifugo.api.SubscribeResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	17,  // 58: centrifugal.centrifugo.api.SubscribeResponse.result:type_name -> centrifugal.centrifugo.api.SubscribeResult
-	0,   // 59: centrifugal.centrifugo.api.UnsubscribeResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	20,  // 60: centrifugal.centrifugo.api.UnsubscribeResponse.result:type_name -> centrifugal.centrifugo.api.UnsubscribeResult
-	21,  // 61: centrifugal.centrifugo.api.DisconnectRequest.disconnect:type_name -> centrifugal.centrifugo.api.Disconnect
-	0,   // 62: centrifugal.centrifugo.api.DisconnectResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	24,  // 63: centrifugal.centrifugo.api.DisconnectResponse.result:type_name -> centrifugal.centrifugo.api.DisconnectResult
-	0,   // 64: centrifugal.centrifugo.api.RefreshResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	27,  // 65: centrifugal.centrifugo.api.RefreshResponse.result:type_name -> centrifugal.centrifugo.api.RefreshResult
-	0,   // 66: centrifugal.centrifugo.api.PresenceResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	30,  // 67: centrifugal.centrifugo.api.PresenceResponse.result:type_name -> centrifugal.centrifugo.api.PresenceResult
-	76,  // 68: centrifugal.centrifugo.api.PresenceResult.presence:type_name -> centrifugal.centrifugo.api.PresenceResult.PresenceEntry
-	0,   // 69: centrifugal.centrifugo.api.PresenceStatsResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	33,  // 70: centrifugal.centrifugo.api.PresenceStatsResponse.result:type_name -> centrifugal.centrifugo.api.PresenceStatsResult
-	5,   // 71: centrifugal.centrifugo.api.HistoryRequest.since:type_name -> centrifugal.centrifugo.api.StreamPosition
-	0,   // 72: centrifugal.centrifugo.api.HistoryResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	36,  // 73: centrifugal.centrifugo.api.HistoryResponse.result:type_name -> centrifugal.centrifugo.api.HistoryResult
-	37,  // 74: centrifugal.centrifugo.api.HistoryResult.publications:type_name -> centrifugal.centrifugo.api.Publication
-	7,   // 75: centrifugal.centrifugo.api.Publication.info:type_name -> centrifugal.centrifugo.api.ClientInfo
-	77,  // 76: centrifugal.centrifugo.api.Publication.tags:type_name -> centrifugal.centrifugo.api.Publication.TagsEntry
-	0,   // 77: centrifugal.centrifugo.api.HistoryRemoveResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	40,  // 78: centrifugal.centrifugo.api.HistoryRemoveResponse.result:type_name -> centrifugal.centrifugo.api.HistoryRemoveResult
-	0,   // 79: centrifugal.centrifugo.api.InfoResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	43,  // 80: centrifugal.centrifugo.api.InfoResponse.result:type_name -> centrifugal.centrifugo.api.InfoResult
-	44,  // 81: centrifugal.centrifugo.api.InfoResult.nodes:type_name -> centrifugal.centrifugo.api.NodeResult
-	0,   // 82: centrifugal.centrifugo.api.RPCResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	47,  // 83: centrifugal.centrifugo.api.RPCResponse.result:type_name -> centrifugal.centrifugo.api.RPCResult
-	0,   // 84: centrifugal.centrifugo.api.ChannelsResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	50,  // 85: centrifugal.centrifugo.api.ChannelsResponse.result:type_name -> centrifugal.centrifugo.api.ChannelsResult
-	78,  // 86: centrifugal.centrifugo.api.ChannelsResult.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
-	79,  // 87: centrifugal.centrifugo.api.MapPublishRequest.tags:type_name -> centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
-	0,   // 88: centrifugal.centrifugo.api.MapPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	54,  // 89: centrifugal.centrifugo.api.MapPublishResponse.result:type_name -> centrifugal.centrifugo.api.MapPublishResult
-	0,   // 90: centrifugal.centrifugo.api.MapRemoveResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	57,  // 91: centrifugal.centrifugo.api.MapRemoveResponse.result:type_name -> centrifugal.centrifugo.api.MapRemoveResult
-	0,   // 92: centrifugal.centrifugo.api.MapReadStateResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	60,  // 93: centrifugal.centrifugo.api.MapReadStateResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStateResult
-	61,  // 94: centrifugal.centrifugo.api.MapReadStateResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
-	80,  // 95: centrifugal.centrifugo.api.MapEntry.tags:type_name -> centrifugal.centrifugo.api.MapEntry.TagsEntry
-	0,   // 96: centrifugal.centrifugo.api.MapReadStreamResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	64,  // 97: centrifugal.centrifugo.api.MapReadStreamResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
-	61,  // 98: centrifugal.centrifugo.api.MapReadStreamResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
-	0,   // 99: centrifugal.centrifugo.api.MapStatsResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	67,  // 100: centrifugal.centrifugo.api.MapStatsResponse.result:type_name -> centrifugal.centrifugo.api.MapStatsResult
-	0,   // 101: centrifugal.centrifugo.api.MapClearResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	70,  // 102: centrifugal.centrifugo.api.MapClearResponse.result:type_name -> centrifugal.centrifugo.api.MapClearResult
-	0,   // 103: centrifugal.centrifugo.api.SharedPollPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	73,  // 104: centrifugal.centrifugo.api.SharedPollPublishResponse.result:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
-	7,   // 105: centrifugal.centrifugo.api.PresenceResult.PresenceEntry.value:type_name -> centrifugal.centrifugo.api.ClientInfo
-	51,  // 106: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry.value:type_name -> centrifugal.centrifugo.api.ChannelInfo
-	8,   // 107: centrifugal.centrifugo.api.CentrifugoApi.Publish:input_type -> centrifugal.centrifugo.api.PublishRequest
-	11,  // 108: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:input_type -> centrifugal.centrifugo.api.BroadcastRequest
-	14,  // 109: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:input_type -> centrifugal.centrifugo.api.SubscribeRequest
-	18,  // 110: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:input_type -> centrifugal.centrifugo.api.UnsubscribeRequest
-	22,  // 111: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:input_type -> centrifugal.centrifugo.api.DisconnectRequest
-	34,  // 112: centrifugal.centrifugo.api.CentrifugoApi.History:input_type -> centrifugal.centrifugo.api.HistoryRequest
-	38,  // 113: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:input_type -> centrifugal.centrifugo.api.HistoryRemoveRequest
-	28,  // 114: centrifugal.centrifugo.api.CentrifugoApi.Presence:input_type -> centrifugal.centrifugo.api.PresenceRequest
-	31,  // 115: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:input_type -> centrifugal.centrifugo.api.PresenceStatsRequest
-	41,  // 116: centrifugal.centrifugo.api.CentrifugoApi.Info:input_type -> centrifugal.centrifugo.api.InfoRequest
-	45,  // 117: centrifugal.centrifugo.api.CentrifugoApi.RPC:input_type -> centrifugal.centrifugo.api.RPCRequest
-	25,  // 118: centrifugal.centrifugo.api.CentrifugoApi.Refresh:input_type -> centrifugal.centrifugo.api.RefreshRequest
-	48,  // 119: centrifugal.centrifugo.api.CentrifugoApi.Channels:input_type -> centrifugal.centrifugo.api.ChannelsRequest
-	52,  // 120: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:input_type -> centrifugal.centrifugo.api.MapPublishRequest
-	55,  // 121: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:input_type -> centrifugal.centrifugo.api.MapRemoveRequest
-	58,  // 122: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:input_type -> centrifugal.centrifugo.api.MapReadStateRequest
-	62,  // 123: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:input_type -> centrifugal.centrifugo.api.MapReadStreamRequest
-	65,  // 124: centrifugal.centrifugo.api.CentrifugoApi.MapStats:input_type -> centrifugal.centrifugo.api.MapStatsRequest
-	68,  // 125: centrifugal.centrifugo.api.CentrifugoApi.MapClear:input_type -> centrifugal.centrifugo.api.MapClearRequest
-	71,  // 126: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:input_type -> centrifugal.centrifugo.api.SharedPollPublishRequest
-	1,   // 127: centrifugal.centrifugo.api.CentrifugoApi.Batch:input_type -> centrifugal.centrifugo.api.BatchRequest
-	9,   // 128: centrifugal.centrifugo.api.CentrifugoApi.Publish:output_type -> centrifugal.centrifugo.api.PublishResponse
-	12,  // 129: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:output_type -> centrifugal.centrifugo.api.BroadcastResponse
-	16,  // 130: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:output_type -> centrifugal.centrifugo.api.SubscribeResponse
-	19,  // 131: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:output_type -> centrifugal.centrifugo.api.UnsubscribeResponse
-	23,  // 132: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:output_type -> centrifugal.centrifugo.api.DisconnectResponse
-	35,  // 133: centrifugal.centrifugo.api.CentrifugoApi.History:output_type -> centrifugal.centrifugo.api.HistoryResponse
-	39,  // 134: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:output_type -> centrifugal.centrifugo.api.HistoryRemoveResponse
-	29,  // 135: centrifugal.centrifugo.api.CentrifugoApi.Presence:output_type -> centrifugal.centrifugo.api.PresenceResponse
-	32,  // 136: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:output_type -> centrifugal.centrifugo.api.PresenceStatsResponse
-	42,  // 137: centrifugal.centrifugo.api.CentrifugoApi.Info:output_type -> centrifugal.centrifugo.api.InfoResponse
-	46,  // 138: centrifugal.centrifugo.api.CentrifugoApi.RPC:output_type -> centrifugal.centrifugo.api.RPCResponse
-	26,  // 139: centrifugal.centrifugo.api.CentrifugoApi.Refresh:output_type -> centrifugal.centrifugo.api.RefreshResponse
-	49,  // 140: centrifugal.centrifugo.api.CentrifugoApi.Channels:output_type -> centrifugal.centrifugo.api.ChannelsResponse
-	53,  // 141: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:output_type -> centrifugal.centrifugo.api.MapPublishResponse
-	56,  // 142: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:output_type -> centrifugal.centrifugo.api.MapRemoveResponse
-	59,  // 143: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:output_type -> centrifugal.centrifugo.api.MapReadStateResponse
-	63,  // 144: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:output_type -> centrifugal.centrifugo.api.MapReadStreamResponse
-	66,  // 145: centrifugal.centrifugo.api.CentrifugoApi.MapStats:output_type -> centrifugal.centrifugo.api.MapStatsResponse
-	69,  // 146: centrifugal.centrifugo.api.CentrifugoApi.MapClear:output_type -> centrifugal.centrifugo.api.MapClearResponse
-	72,  // 147: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:output_type -> centrifugal.centrifugo.api.SharedPollPublishResponse
-	2,   // 148: centrifugal.centrifugo.api.CentrifugoApi.Batch:output_type -> centrifugal.centrifugo.api.BatchResponse
-	128, // [128:149] is the sub-list for method output_type
-	107, // [107:128] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	75,  // 15: centrifugal.centrifugo.api.Command.connections:type_name -> centrifugal.centrifugo.api.ConnectionsRequest
+	52,  // 16: centrifugal.centrifugo.api.Command.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishRequest
+	55,  // 17: centrifugal.centrifugo.api.Command.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveRequest
+	58,  // 18: centrifugal.centrifugo.api.Command.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateRequest
+	62,  // 19: centrifugal.centrifugo.api.Command.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamRequest
+	65,  // 20: centrifugal.centrifugo.api.Command.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsRequest
+	68,  // 21: centrifugal.centrifugo.api.Command.map_clear:type_name -> centrifugal.centrifugo.api.MapClearRequest
+	71,  // 22: centrifugal.centrifugo.api.Command.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishRequest
+	81,  // 23: centrifugal.centrifugo.api.Command.flight:type_name -> centrifugal.centrifugo.api.FlightRequest
+	0,   // 24: centrifugal.centrifugo.api.Reply.error:type_name -> centrifugal.centrifugo.api.Error
+	10,  // 25: centrifugal.centrifugo.api.Reply.publish:type_name -> centrifugal.centrifugo.api.PublishResult
+	13,  // 26: centrifugal.centrifugo.api.Reply.broadcast:type_name -> centrifugal.centrifugo.api.BroadcastResult
+	17,  // 27: centrifugal.centrifugo.api.Reply.subscribe:type_name -> centrifugal.centrifugo.api.SubscribeResult
+	20,  // 28: centrifugal.centrifugo.api.Reply.unsubscribe:type_name -> centrifugal.centrifugo.api.UnsubscribeResult
+	24,  // 29: centrifugal.centrifugo.api.Reply.disconnect:type_name -> centrifugal.centrifugo.api.DisconnectResult
+	36,  // 30: centrifugal.centrifugo.api.Reply.history:type_name -> centrifugal.centrifugo.api.HistoryResult
+	40,  // 31: centrifugal.centrifugo.api.Reply.history_remove:type_name -> centrifugal.centrifugo.api.HistoryRemoveResult
+	30,  // 32: centrifugal.centrifugo.api.Reply.presence:type_name -> centrifugal.centrifugo.api.PresenceResult
+	33,  // 33: centrifugal.centrifugo.api.Reply.presence_stats:type_name -> centrifugal.centrifugo.api.PresenceStatsResult
+	43,  // 34: centrifugal.centrifugo.api.Reply.info:type_name -> centrifugal.centrifugo.api.InfoResult
+	47,  // 35: centrifugal.centrifugo.api.Reply.rpc:type_name -> centrifugal.centrifugo.api.RPCResult
+	27,  // 36: centrifugal.centrifugo.api.Reply.refresh:type_name -> centrifugal.centrifugo.api.RefreshResult
+	50,  // 37: centrifugal.centrifugo.api.Reply.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult
+	77,  // 38: centrifugal.centrifugo.api.Reply.connections:type_name -> centrifugal.centrifugo.api.ConnectionsResult
+	54,  // 39: centrifugal.centrifugo.api.Reply.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishResult
+	57,  // 40: centrifugal.centrifugo.api.Reply.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveResult
+	60,  // 41: centrifugal.centrifugo.api.Reply.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateResult
+	64,  // 42: centrifugal.centrifugo.api.Reply.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
+	67,  // 43: centrifugal.centrifugo.api.Reply.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsResult
+	70,  // 44: centrifugal.centrifugo.api.Reply.map_clear:type_name -> centrifugal.centrifugo.api.MapClearResult
+	73,  // 45: centrifugal.centrifugo.api.Reply.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
+	83,  // 46: centrifugal.centrifugo.api.Reply.flight:type_name -> centrifugal.centrifugo.api.FlightResult
+	85,  // 47: centrifugal.centrifugo.api.PublishRequest.tags:type_name -> centrifugal.centrifugo.api.PublishRequest.TagsEntry
+	0,   // 48: centrifugal.centrifugo.api.PublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	10,  // 49: centrifugal.centrifugo.api.PublishResponse.result:type_name -> centrifugal.centrifugo.api.PublishResult
+	86,  // 50: centrifugal.centrifugo.api.BroadcastRequest.tags:type_name -> centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
+	0,   // 51: centrifugal.centrifugo.api.BroadcastResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	13,  // 52: centrifugal.centrifugo.api.BroadcastResponse.result:type_name -> centrifugal.centrifugo.api.BroadcastResult
+	9,   // 53: centrifugal.centrifugo.api.BroadcastResult.responses:type_name -> centrifugal.centrifugo.api.PublishResponse
+	5,   // 54: centrifugal.centrifugo.api.SubscribeRequest.recover_since:type_name -> centrifugal.centrifugo.api.StreamPosition
+	15,  // 55: centrifugal.centrifugo.api.SubscribeRequest.override:type_name -> centrifugal.centrifugo.api.SubscribeOptionOverride
+	6,   // 56: centrifugal.centrifugo.api.SubscribeOptionOverride.presence:type_name -> centrifugal.centrifugo.api.BoolValue
+	6,   // 57: centrifugal.centrifugo.api.SubscribeOptionOverride.join_leave:type_name -> centrifugal.centrifugo.api.BoolValue
+	6,   // 58: centrifugal.centrifugo.api.SubscribeOptionOverride.force_recovery:type_name -> centrifugal.centrifugo.api.BoolValue
+	6,   // 59: centrifugal.centrifugo.api.SubscribeOptionOverride.force_positioning:type_name -> centrifugal.centrifugo.api.BoolValue
+	6,   // 60: centrifugal.centrifugo.api.SubscribeOptionOverride.force_push_join_leave:type_name -> centrifugal.centrifugo.api.BoolValue
+	0,   // 61: centrifugal.centrifugo.api.SubscribeResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	17,  // 62: centrifugal.centrifugo.api.SubscribeResponse.result:type_name -> centrifugal.centrifugo.api.SubscribeResult
+	0,   // 63: centrifugal.centrifugo.api.UnsubscribeResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	20,  // 64: centrifugal.centrifugo.api.UnsubscribeResponse.result:type_name -> centrifugal.centrifugo.api.UnsubscribeResult
+	21,  // 65: centrifugal.centrifugo.api.DisconnectRequest.disconnect:type_name -> centrifugal.centrifugo.api.Disconnect
+	0,   // 66: centrifugal.centrifugo.api.DisconnectResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	24,  // 67: centrifugal.centrifugo.api.DisconnectResponse.result:type_name -> centrifugal.centrifugo.api.DisconnectResult
+	0,   // 68: centrifugal.centrifugo.api.RefreshResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	27,  // 69: centrifugal.centrifugo.api.RefreshResponse.result:type_name -> centrifugal.centrifugo.api.RefreshResult
+	0,   // 70: centrifugal.centrifugo.api.PresenceResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	30,  // 71: centrifugal.centrifugo.api.PresenceResponse.result:type_name -> centrifugal.centrifugo.api.PresenceResult
+	87,  // 72: centrifugal.centrifugo.api.PresenceResult.presence:type_name -> centrifugal.centrifugo.api.PresenceResult.PresenceEntry
+	0,   // 73: centrifugal.centrifugo.api.PresenceStatsResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	33,  // 74: centrifugal.centrifugo.api.PresenceStatsResponse.result:type_name -> centrifugal.centrifugo.api.PresenceStatsResult
+	5,   // 75: centrifugal.centrifugo.api.HistoryRequest.since:type_name -> centrifugal.centrifugo.api.StreamPosition
+	0,   // 76: centrifugal.centrifugo.api.HistoryResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	36,  // 77: centrifugal.centrifugo.api.HistoryResponse.result:type_name -> centrifugal.centrifugo.api.HistoryResult
+	37,  // 78: centrifugal.centrifugo.api.HistoryResult.publications:type_name -> centrifugal.centrifugo.api.Publication
+	7,   // 79: centrifugal.centrifugo.api.Publication.info:type_name -> centrifugal.centrifugo.api.ClientInfo
+	88,  // 80: centrifugal.centrifugo.api.Publication.tags:type_name -> centrifugal.centrifugo.api.Publication.TagsEntry
+	0,   // 81: centrifugal.centrifugo.api.HistoryRemoveResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	40,  // 82: centrifugal.centrifugo.api.HistoryRemoveResponse.result:type_name -> centrifugal.centrifugo.api.HistoryRemoveResult
+	0,   // 83: centrifugal.centrifugo.api.InfoResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	43,  // 84: centrifugal.centrifugo.api.InfoResponse.result:type_name -> centrifugal.centrifugo.api.InfoResult
+	44,  // 85: centrifugal.centrifugo.api.InfoResult.nodes:type_name -> centrifugal.centrifugo.api.NodeResult
+	0,   // 86: centrifugal.centrifugo.api.RPCResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	47,  // 87: centrifugal.centrifugo.api.RPCResponse.result:type_name -> centrifugal.centrifugo.api.RPCResult
+	0,   // 88: centrifugal.centrifugo.api.ChannelsResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	50,  // 89: centrifugal.centrifugo.api.ChannelsResponse.result:type_name -> centrifugal.centrifugo.api.ChannelsResult
+	89,  // 90: centrifugal.centrifugo.api.ChannelsResult.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
+	90,  // 91: centrifugal.centrifugo.api.MapPublishRequest.tags:type_name -> centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
+	0,   // 92: centrifugal.centrifugo.api.MapPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	54,  // 93: centrifugal.centrifugo.api.MapPublishResponse.result:type_name -> centrifugal.centrifugo.api.MapPublishResult
+	0,   // 94: centrifugal.centrifugo.api.MapRemoveResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	57,  // 95: centrifugal.centrifugo.api.MapRemoveResponse.result:type_name -> centrifugal.centrifugo.api.MapRemoveResult
+	0,   // 96: centrifugal.centrifugo.api.MapReadStateResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	60,  // 97: centrifugal.centrifugo.api.MapReadStateResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStateResult
+	61,  // 98: centrifugal.centrifugo.api.MapReadStateResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
+	91,  // 99: centrifugal.centrifugo.api.MapEntry.tags:type_name -> centrifugal.centrifugo.api.MapEntry.TagsEntry
+	0,   // 100: centrifugal.centrifugo.api.MapReadStreamResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	64,  // 101: centrifugal.centrifugo.api.MapReadStreamResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
+	61,  // 102: centrifugal.centrifugo.api.MapReadStreamResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
+	0,   // 103: centrifugal.centrifugo.api.MapStatsResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	67,  // 104: centrifugal.centrifugo.api.MapStatsResponse.result:type_name -> centrifugal.centrifugo.api.MapStatsResult
+	0,   // 105: centrifugal.centrifugo.api.MapClearResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	70,  // 106: centrifugal.centrifugo.api.MapClearResponse.result:type_name -> centrifugal.centrifugo.api.MapClearResult
+	0,   // 107: centrifugal.centrifugo.api.SharedPollPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	73,  // 108: centrifugal.centrifugo.api.SharedPollPublishResponse.result:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
+	74,  // 109: centrifugal.centrifugo.api.FilterNode.nodes:type_name -> centrifugal.centrifugo.api.FilterNode
+	74,  // 110: centrifugal.centrifugo.api.ConnectionsRequest.label_filter:type_name -> centrifugal.centrifugo.api.FilterNode
+	0,   // 111: centrifugal.centrifugo.api.ConnectionsResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	77,  // 112: centrifugal.centrifugo.api.ConnectionsResponse.result:type_name -> centrifugal.centrifugo.api.ConnectionsResult
+	92,  // 113: centrifugal.centrifugo.api.ConnectionsResult.connections:type_name -> centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry
+	79,  // 114: centrifugal.centrifugo.api.ConnectionInfo.state:type_name -> centrifugal.centrifugo.api.ConnectionState
+	93,  // 115: centrifugal.centrifugo.api.ConnectionInfo.labels:type_name -> centrifugal.centrifugo.api.ConnectionInfo.LabelsEntry
+	94,  // 116: centrifugal.centrifugo.api.ConnectionState.channels:type_name -> centrifugal.centrifugo.api.ConnectionState.ChannelsEntry
+	0,   // 117: centrifugal.centrifugo.api.FlightResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	83,  // 118: centrifugal.centrifugo.api.FlightResponse.result:type_name -> centrifugal.centrifugo.api.FlightResult
+	84,  // 119: centrifugal.centrifugo.api.FlightResult.events:type_name -> centrifugal.centrifugo.api.FlightEvent
+	7,   // 120: centrifugal.centrifugo.api.PresenceResult.PresenceEntry.value:type_name -> centrifugal.centrifugo.api.ClientInfo
+	51,  // 121: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry.value:type_name -> centrifugal.centrifugo.api.ChannelInfo
+	78,  // 122: centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry.value:type_name -> centrifugal.centrifugo.api.ConnectionInfo
+	80,  // 123: centrifugal.centrifugo.api.ConnectionState.ChannelsEntry.value:type_name -> centrifugal.centrifugo.api.ChannelContext
+	8,   // 124: centrifugal.centrifugo.api.CentrifugoApi.Publish:input_type -> centrifugal.centrifugo.api.PublishRequest
+	11,  // 125: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:input_type -> centrifugal.centrifugo.api.BroadcastRequest
+	14,  // 126: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:input_type -> centrifugal.centrifugo.api.SubscribeRequest
+	18,  // 127: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:input_type -> centrifugal.centrifugo.api.UnsubscribeRequest
+	22,  // 128: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:input_type -> centrifugal.centrifugo.api.DisconnectRequest
+	34,  // 129: centrifugal.centrifugo.api.CentrifugoApi.History:input_type -> centrifugal.centrifugo.api.HistoryRequest
+	38,  // 130: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:input_type -> centrifugal.centrifugo.api.HistoryRemoveRequest
+	28,  // 131: centrifugal.centrifugo.api.CentrifugoApi.Presence:input_type -> centrifugal.centrifugo.api.PresenceRequest
+	31,  // 132: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:input_type -> centrifugal.centrifugo.api.PresenceStatsRequest
+	41,  // 133: centrifugal.centrifugo.api.CentrifugoApi.Info:input_type -> centrifugal.centrifugo.api.InfoRequest
+	45,  // 134: centrifugal.centrifugo.api.CentrifugoApi.RPC:input_type -> centrifugal.centrifugo.api.RPCRequest
+	25,  // 135: centrifugal.centrifugo.api.CentrifugoApi.Refresh:input_type -> centrifugal.centrifugo.api.RefreshRequest
+	48,  // 136: centrifugal.centrifugo.api.CentrifugoApi.Channels:input_type -> centrifugal.centrifugo.api.ChannelsRequest
+	75,  // 137: centrifugal.centrifugo.api.CentrifugoApi.Connections:input_type -> centrifugal.centrifugo.api.ConnectionsRequest
+	52,  // 138: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:input_type -> centrifugal.centrifugo.api.MapPublishRequest
+	55,  // 139: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:input_type -> centrifugal.centrifugo.api.MapRemoveRequest
+	58,  // 140: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:input_type -> centrifugal.centrifugo.api.MapReadStateRequest
+	62,  // 141: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:input_type -> centrifugal.centrifugo.api.MapReadStreamRequest
+	65,  // 142: centrifugal.centrifugo.api.CentrifugoApi.MapStats:input_type -> centrifugal.centrifugo.api.MapStatsRequest
+	68,  // 143: centrifugal.centrifugo.api.CentrifugoApi.MapClear:input_type -> centrifugal.centrifugo.api.MapClearRequest
+	71,  // 144: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:input_type -> centrifugal.centrifugo.api.SharedPollPublishRequest
+	81,  // 145: centrifugal.centrifugo.api.CentrifugoApi.Flight:input_type -> centrifugal.centrifugo.api.FlightRequest
+	1,   // 146: centrifugal.centrifugo.api.CentrifugoApi.Batch:input_type -> centrifugal.centrifugo.api.BatchRequest
+	9,   // 147: centrifugal.centrifugo.api.CentrifugoApi.Publish:output_type -> centrifugal.centrifugo.api.PublishResponse
+	12,  // 148: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:output_type -> centrifugal.centrifugo.api.BroadcastResponse
+	16,  // 149: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:output_type -> centrifugal.centrifugo.api.SubscribeResponse
+	19,  // 150: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:output_type -> centrifugal.centrifugo.api.UnsubscribeResponse
+	23,  // 151: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:output_type -> centrifugal.centrifugo.api.DisconnectResponse
+	35,  // 152: centrifugal.centrifugo.api.CentrifugoApi.History:output_type -> centrifugal.centrifugo.api.HistoryResponse
+	39,  // 153: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:output_type -> centrifugal.centrifugo.api.HistoryRemoveResponse
+	29,  // 154: centrifugal.centrifugo.api.CentrifugoApi.Presence:output_type -> centrifugal.centrifugo.api.PresenceResponse
+	32,  // 155: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:output_type -> centrifugal.centrifugo.api.PresenceStatsResponse
+	42,  // 156: centrifugal.centrifugo.api.CentrifugoApi.Info:output_type -> centrifugal.centrifugo.api.InfoResponse
+	46,  // 157: centrifugal.centrifugo.api.CentrifugoApi.RPC:output_type -> centrifugal.centrifugo.api.RPCResponse
+	26,  // 158: centrifugal.centrifugo.api.CentrifugoApi.Refresh:output_type -> centrifugal.centrifugo.api.RefreshResponse
+	49,  // 159: centrifugal.centrifugo.api.CentrifugoApi.Channels:output_type -> centrifugal.centrifugo.api.ChannelsResponse
+	76,  // 160: centrifugal.centrifugo.api.CentrifugoApi.Connections:output_type -> centrifugal.centrifugo.api.ConnectionsResponse
+	53,  // 161: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:output_type -> centrifugal.centrifugo.api.MapPublishResponse
+	56,  // 162: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:output_type -> centrifugal.centrifugo.api.MapRemoveResponse
+	59,  // 163: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:output_type -> centrifugal.centrifugo.api.MapReadStateResponse
+	63,  // 164: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:output_type -> centrifugal.centrifugo.api.MapReadStreamResponse
+	66,  // 165: centrifugal.centrifugo.api.CentrifugoApi.MapStats:output_type -> centrifugal.centrifugo.api.MapStatsResponse
+	69,  // 166: centrifugal.centrifugo.api.CentrifugoApi.MapClear:output_type -> centrifugal.centrifugo.api.MapClearResponse
+	72,  // 167: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:output_type -> centrifugal.centrifugo.api.SharedPollPublishResponse
+	82,  // 168: centrifugal.centrifugo.api.CentrifugoApi.Flight:output_type -> centrifugal.centrifugo.api.FlightResponse
+	2,   // 169: centrifugal.centrifugo.api.CentrifugoApi.Batch:output_type -> centrifugal.centrifugo.api.BatchResponse
+	147, // [147:170] is the sub-list for method output_type
+	124, // [124:147] is the sub-list for method input_type
+	124, // [124:124] is the sub-list for extension type_name
+	124, // [124:124] is the sub-list for extension extendee
+	0,   // [0:124] is the sub-list for field type_name
 }
 
 func init() { file_api_proto_init() }
@@ -5313,7 +6365,7 @@ func file_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_proto_rawDesc), len(file_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   81,
+			NumMessages:   95,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -42,6 +42,7 @@ const (
 	CentrifugoApi_RPC_FullMethodName               = "/centrifugal.centrifugo.api.CentrifugoApi/RPC"
 	CentrifugoApi_Refresh_FullMethodName           = "/centrifugal.centrifugo.api.CentrifugoApi/Refresh"
 	CentrifugoApi_Channels_FullMethodName          = "/centrifugal.centrifugo.api.CentrifugoApi/Channels"
+	CentrifugoApi_Connections_FullMethodName       = "/centrifugal.centrifugo.api.CentrifugoApi/Connections"
 	CentrifugoApi_MapPublish_FullMethodName        = "/centrifugal.centrifugo.api.CentrifugoApi/MapPublish"
 	CentrifugoApi_MapRemove_FullMethodName         = "/centrifugal.centrifugo.api.CentrifugoApi/MapRemove"
 	CentrifugoApi_MapReadState_FullMethodName      = "/centrifugal.centrifugo.api.CentrifugoApi/MapReadState"
@@ -49,6 +50,7 @@ const (
 	CentrifugoApi_MapStats_FullMethodName          = "/centrifugal.centrifugo.api.CentrifugoApi/MapStats"
 	CentrifugoApi_MapClear_FullMethodName          = "/centrifugal.centrifugo.api.CentrifugoApi/MapClear"
 	CentrifugoApi_SharedPollPublish_FullMethodName = "/centrifugal.centrifugo.api.CentrifugoApi/SharedPollPublish"
+	CentrifugoApi_Flight_FullMethodName            = "/centrifugal.centrifugo.api.CentrifugoApi/Flight"
 	CentrifugoApi_Batch_FullMethodName             = "/centrifugal.centrifugo.api.CentrifugoApi/Batch"
 )
 
@@ -90,6 +92,8 @@ type CentrifugoApiClient interface {
 	Refresh(ctx context.Context, in *RefreshRequest, opts ...grpc.CallOption) (*RefreshResponse, error)
 	// List channels with subscribers. It asks all nodes, so it is not for every request of a page.
 	Channels(ctx context.Context, in *ChannelsRequest, opts ...grpc.CallOption) (*ChannelsResponse, error)
+	// List connections with their state. It asks all nodes. A request has to say which connections.
+	Connections(ctx context.Context, in *ConnectionsRequest, opts ...grpc.CallOption) (*ConnectionsResponse, error)
 	// Write a key of a map channel.
 	MapPublish(ctx context.Context, in *MapPublishRequest, opts ...grpc.CallOption) (*MapPublishResponse, error)
 	// Remove a key of a map channel.
@@ -105,6 +109,8 @@ type CentrifugoApiClient interface {
 	// Push the value of a key of a shared poll channel. A value that is not newer than the current one is
 	// dropped.
 	SharedPollPublish(ctx context.Context, in *SharedPollPublishRequest, opts ...grpc.CallOption) (*SharedPollPublishResponse, error)
+	// Tell what happened to connections and channels of late. It asks the flight recorders of all nodes.
+	Flight(ctx context.Context, in *FlightRequest, opts ...grpc.CallOption) (*FlightResponse, error)
 	// Run many commands. There is a reply for each command, in their order. A command that fails does not
 	// affect the others. A batch of a few hundred publications is much faster than as many requests.
 	Batch(ctx context.Context, in *BatchRequest, opts ...grpc.CallOption) (*BatchResponse, error)
@@ -248,6 +254,16 @@ func (c *centrifugoApiClient) Channels(ctx context.Context, in *ChannelsRequest,
 	return out, nil
 }
 
+func (c *centrifugoApiClient) Connections(ctx context.Context, in *ConnectionsRequest, opts ...grpc.CallOption) (*ConnectionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ConnectionsResponse)
+	err := c.cc.Invoke(ctx, CentrifugoApi_Connections_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *centrifugoApiClient) MapPublish(ctx context.Context, in *MapPublishRequest, opts ...grpc.CallOption) (*MapPublishResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MapPublishResponse)
@@ -318,6 +334,16 @@ func (c *centrifugoApiClient) SharedPollPublish(ctx context.Context, in *SharedP
 	return out, nil
 }
 
+func (c *centrifugoApiClient) Flight(ctx context.Context, in *FlightRequest, opts ...grpc.CallOption) (*FlightResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FlightResponse)
+	err := c.cc.Invoke(ctx, CentrifugoApi_Flight_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *centrifugoApiClient) Batch(ctx context.Context, in *BatchRequest, opts ...grpc.CallOption) (*BatchResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BatchResponse)
@@ -366,6 +392,8 @@ type CentrifugoApiServer interface {
 	Refresh(context.Context, *RefreshRequest) (*RefreshResponse, error)
 	// List channels with subscribers. It asks all nodes, so it is not for every request of a page.
 	Channels(context.Context, *ChannelsRequest) (*ChannelsResponse, error)
+	// List connections with their state. It asks all nodes. A request has to say which connections.
+	Connections(context.Context, *ConnectionsRequest) (*ConnectionsResponse, error)
 	// Write a key of a map channel.
 	MapPublish(context.Context, *MapPublishRequest) (*MapPublishResponse, error)
 	// Remove a key of a map channel.
@@ -381,6 +409,8 @@ type CentrifugoApiServer interface {
 	// Push the value of a key of a shared poll channel. A value that is not newer than the current one is
 	// dropped.
 	SharedPollPublish(context.Context, *SharedPollPublishRequest) (*SharedPollPublishResponse, error)
+	// Tell what happened to connections and channels of late. It asks the flight recorders of all nodes.
+	Flight(context.Context, *FlightRequest) (*FlightResponse, error)
 	// Run many commands. There is a reply for each command, in their order. A command that fails does not
 	// affect the others. A batch of a few hundred publications is much faster than as many requests.
 	Batch(context.Context, *BatchRequest) (*BatchResponse, error)
@@ -433,6 +463,9 @@ func (UnimplementedCentrifugoApiServer) Refresh(context.Context, *RefreshRequest
 func (UnimplementedCentrifugoApiServer) Channels(context.Context, *ChannelsRequest) (*ChannelsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Channels not implemented")
 }
+func (UnimplementedCentrifugoApiServer) Connections(context.Context, *ConnectionsRequest) (*ConnectionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Connections not implemented")
+}
 func (UnimplementedCentrifugoApiServer) MapPublish(context.Context, *MapPublishRequest) (*MapPublishResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MapPublish not implemented")
 }
@@ -453,6 +486,9 @@ func (UnimplementedCentrifugoApiServer) MapClear(context.Context, *MapClearReque
 }
 func (UnimplementedCentrifugoApiServer) SharedPollPublish(context.Context, *SharedPollPublishRequest) (*SharedPollPublishResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SharedPollPublish not implemented")
+}
+func (UnimplementedCentrifugoApiServer) Flight(context.Context, *FlightRequest) (*FlightResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Flight not implemented")
 }
 func (UnimplementedCentrifugoApiServer) Batch(context.Context, *BatchRequest) (*BatchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Batch not implemented")
@@ -712,6 +748,24 @@ func _CentrifugoApi_Channels_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CentrifugoApi_Connections_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ConnectionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CentrifugoApiServer).Connections(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CentrifugoApi_Connections_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CentrifugoApiServer).Connections(ctx, req.(*ConnectionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CentrifugoApi_MapPublish_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(MapPublishRequest)
 	if err := dec(in); err != nil {
@@ -838,6 +892,24 @@ func _CentrifugoApi_SharedPollPublish_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CentrifugoApi_Flight_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FlightRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CentrifugoApiServer).Flight(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CentrifugoApi_Flight_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CentrifugoApiServer).Flight(ctx, req.(*FlightRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CentrifugoApi_Batch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(BatchRequest)
 	if err := dec(in); err != nil {
@@ -916,6 +988,10 @@ var CentrifugoApi_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _CentrifugoApi_Channels_Handler,
 		},
 		{
+			MethodName: "Connections",
+			Handler:    _CentrifugoApi_Connections_Handler,
+		},
+		{
 			MethodName: "MapPublish",
 			Handler:    _CentrifugoApi_MapPublish_Handler,
 		},
@@ -942,6 +1018,10 @@ var CentrifugoApi_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SharedPollPublish",
 			Handler:    _CentrifugoApi_SharedPollPublish_Handler,
+		},
+		{
+			MethodName: "Flight",
+			Handler:    _CentrifugoApi_Flight_Handler,
 		},
 		{
 			MethodName: "Batch",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 )
@@ -31,6 +32,8 @@ type Node struct {
 	Stream      gyro.History
 	Subscribers map[string]int
 	Nodes       []gyro.NodeInfo
+	Found       inspect.Connections
+	Log         inspect.Log
 
 	mu    sync.Mutex
 	calls []string
@@ -193,4 +196,18 @@ func Namespaces() func() api.Channels {
 		"pollro":  {SubscriptionType: "shared_poll"},
 	}
 	return func() api.Channels { return all }
+}
+
+// Connections records "connections FILTER".
+func (n *Node) Connections(_ context.Context, f inspect.Filter) (inspect.Connections, error) {
+	var filter []byte
+	if f.Labels != nil {
+		filter, _ = f.Labels.AppendJSON(nil)
+	}
+	return n.Found, n.record("connections %s/%s/%s %d %s", f.User, f.Client, f.Channel, f.Limit, filter)
+}
+
+// Flight records "flight QUERY".
+func (n *Node) Flight(_ context.Context, q inspect.Query) (inspect.Log, error) {
+	return n.Log, n.record("flight %s/%s/%s %d %v %v", q.User, q.Client, q.Channel, q.Limit, q.Nodes, q.Since.UTC())
 }

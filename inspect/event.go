@@ -1,0 +1,93 @@
+package inspect
+
+import "time"
+
+// Kind of event.
+type Kind uint8
+
+// Kinds of events.
+const (
+	_ Kind = iota
+	// Connected: a client has connected. Text is its transport.
+	Connected
+	// Disconnected: the connection of a client has ended, with Code and Text as the client
+	// got them.
+	Disconnected
+	// Refused: the node refused something. What says what, Text why, Key is the setting that
+	// would allow it, and Code the answer.
+	Refused
+	// Subscribed: a subscription was established. Text is "server-side" if the server made it,
+	// Count the source that the application gave.
+	Subscribed
+	// Unsubscribed: a subscription has ended before its connection, with Code and Text.
+	Unsubscribed
+	// Recovered: a subscription got the Count publications that it had missed.
+	Recovered
+	// NotRecovered: a subscription could not get what it had missed, because the stream no
+	// longer has it, or has begun anew.
+	NotRecovered
+	// Slow: Count bytes wait for a client, which is more than the limit. It is disconnected.
+	Slow
+	// Lost: the broker may have lost events of some channels. The node compares the positions
+	// in them.
+	Lost
+	// Failing and Working: a part of the node does not work, or works again. What is the part,
+	// Text the error, Count how often it has reconnected.
+	Failing
+	Working
+)
+
+var kinds = [...]string{
+	Connected: "connected", Disconnected: "disconnected", Refused: "refused", Subscribed: "subscribed",
+	Unsubscribed: "unsubscribed", Recovered: "recovered", NotRecovered: "not_recovered", Slow: "slow",
+	Lost: "lost", Failing: "failing", Working: "working",
+}
+
+// String returns the name of the kind in answers of the server: "connected", "not_recovered".
+func (k Kind) String() string {
+	if int(k) < len(kinds) {
+		return kinds[k]
+	}
+	return ""
+}
+
+// Event of a connection, of a channel or of a node. Texts are cut to 255 bytes.
+type Event struct {
+	// Time at which it happened, exact to the turn of the loop. Events of one client are in
+	// their order.
+	Time time.Time
+	// Node is the UID of the node.
+	Node string
+	Kind Kind
+	// Client is the client's ID, User its user, Addr the peer's address; empty where they are not known.
+	Client, User, Addr string
+	Channel            string
+	// What, Text, Key, Code and Count are explained at the kinds.
+	What, Text, Key string
+	Code            uint32
+	Count           int
+}
+
+// Query selects events: those for which all fields that are not empty hold.
+type Query struct {
+	User, Client, Channel string
+	// Nodes selects events that concern no client: Lost, Failing and Working. They come with those that the
+	// other fields select.
+	Nodes bool
+	// Since is the earliest time.
+	Since time.Time
+	// Limit is the most events of the answer, which are the latest; 0 for DefaultLimit. More than
+	// MaxLimit is an error.
+	Limit int
+}
+
+// Log is the answer to a Query.
+type Log struct {
+	// Events in their order, the latest last.
+	Events []Event
+	// More tells that earlier events were left out because of the limit.
+	More bool
+	// From is the time from which on no node has forgotten an event for want of memory; zero if
+	// none has forgotten any.
+	From time.Time
+}

@@ -1,0 +1,109 @@
+// Package inspect has what a node tells of its connections: in which state they are, and what
+// happened to them and to their channels (docs/flight-recorder.md). A *gyro.Node answers for all
+// nodes of the cluster.
+package inspect
+
+import (
+	"context"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Limits of a Filter and a Query.
+const (
+	// DefaultLimit is the limit of those that have none, and MaxLimit the greatest.
+	DefaultLimit, MaxLimit = 100, 1000
+	// MaxChannels is how many subscriptions one node lists in an answer. If there are more, further
+	// connections are left out, and so are further subscriptions of a connection.
+	MaxChannels = 20_000
+)
+
+// Filter selects connections: those for which all fields that are not empty hold.
+type Filter struct {
+	// User, Client (an ID) and Channel (one that the connection is subscribed to).
+	User, Client, Channel string
+	// Labels are compared as the tags of a publication are. nil: any.
+	Labels *protocol.FilterNode
+	// Limit is the most connections of the answer; 0 for DefaultLimit. More than MaxLimit is
+	// an error.
+	Limit int
+}
+
+// Connections are the answer to a Filter.
+type Connections struct {
+	// List has the connections, the oldest first.
+	List []Connection
+	// More tells that connections, or subscriptions of a connection, were left out.
+	More bool
+}
+
+// Connection is a client that has connected.
+type Connection struct {
+	// Client is its ID, User its user, Node the UID of its node.
+	Client, User, Node string
+	// Transport is the name of the transport, Protocol the encoding: "json" or "protobuf".
+	Transport, Protocol string
+	// AppName and AppVersion are what the client said of its software, up to 64 bytes each. Both are
+	// empty if a loop of the node has more than 4,096 different pairs of them.
+	AppName, AppVersion string
+	// Addr is the address of the peer; empty if the transport does not know it.
+	Addr string
+	// ConnectedAt is exact to a millisecond.
+	ConnectedAt time.Time
+	// Latency is the time between the last ping and its pong, in whole milliseconds; negative
+	// if there was none.
+	Latency time.Duration
+	// Queue is how many bytes wait for the client, Commands how many of its commands are in
+	// progress.
+	Queue, Commands int
+	// Labels are those of WithLabels.
+	Labels map[string]string
+	// Meta is that of the client's Credentials, or of a later RefreshReply.
+	Meta []byte
+	// Channels are its established subscriptions.
+	Channels map[string]Subscription
+}
+
+// Subscription describes one subscription of a client.
+type Subscription struct {
+	// ServerSide subscriptions were made by the server.
+	ServerSide bool
+	// Source as given in SubscribeOptions.
+	Source uint8
+	// Positioned subscriptions follow a stream: Offset and Epoch are the position that the client
+	// has reached.
+	Positioned bool
+	Offset     uint64
+	Epoch      string
+}
+
+// Node is what a node tells about itself.
+type Node struct {
+	// UID is random for each Node value.
+	UID string
+	// Name as configured.
+	Name    string
+	Version string
+	// NumClients is the number of authenticated connections, NumUsers that of their distinct
+	// users (anonymous connections count as one user), NumSubs that of their subscriptions,
+	// NumChannels that of the channels with a subscription.
+	NumClients, NumUsers, NumSubs, NumChannels int
+	// Uptime in whole seconds.
+	Uptime time.Duration
+}
+
+// labels is the key of labels in a context.
+type labels struct{}
+
+// WithLabels returns a context for ConnectReply.Context that has labels of the client. They
+// must not be modified.
+func WithLabels(ctx context.Context, values map[string]string) context.Context {
+	return context.WithValue(ctx, labels{}, values)
+}
+
+// Labels of the client that has a context; nil if there are none.
+func Labels(ctx context.Context) map[string]string {
+	values, _ := ctx.Value(labels{}).(map[string]string)
+	return values
+}

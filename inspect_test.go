@@ -1,0 +1,209 @@
+package gyro_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+)
+
+// labelled accepts every client, with labels and meta.
+func labelled(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+	reply, err := as(ctx, e)
+	reply.Context = inspect.WithLabels(context.Background(), map[string]string{"plan": "of " + e.Token})
+	reply.Credentials.Meta = []byte(`{"token":"` + e.Token + `"}`)
+	return reply, err
+}
+
+// All nodes tell of the connections that a filter selects.
+func TestConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := everything(gyro.SubscribeOptions{Positioned: true, Source: 7}, gyro.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute})
+		h.Connecting = labelled
+		x := newTrio(t, h)
+		for i, user := range []string{"ann", "bob", "ann"} {
+			c := wstest.Pipe(t, x.nodes[i])
+			c.Connect(fmt.Sprintf(`"token":%q,"name":"js","version":"5.%d"`, user, i))
+			c.Subscribe("ch", "")
+			c.Subscribe(fmt.Sprint("own", i), "")
+			if i == 0 {
+				c.Publish("ch", `{}`)
+			}
+			time.Sleep(time.Second)
+		}
+		list := func(f inspect.Filter) inspect.Connections {
+			t.Helper()
+			got, err := x.nodes[1].Connections(t.Context(), f)
+			must(t, err)
+			return got
+		}
+		names := func(f inspect.Filter) string {
+			var all []string
+			for _, c := range list(f).List {
+				all = append(all, c.User+c.AppVersion)
+			}
+			return strings.Join(all, " ")
+		}
+		first := list(inspect.Filter{User: "ann"}).List[0]
+		for _, tt := range []struct {
+			f    inspect.Filter
+			want string
+		}{
+			{inspect.Filter{}, "ann5.0 bob5.1 ann5.2"},
+			{inspect.Filter{User: "ann"}, "ann5.0 ann5.2"},
+			{inspect.Filter{User: "nobody"}, ""},
+			{inspect.Filter{Channel: "ch"}, "ann5.0 bob5.1 ann5.2"},
+			{inspect.Filter{Channel: "ch", User: "bob"}, "bob5.1"},
+			{inspect.Filter{Channel: "own2"}, "ann5.2"},
+			{inspect.Filter{Client: first.Client}, "ann5.0"},
+			{inspect.Filter{Client: first.Client, User: "bob"}, ""},
+			{inspect.Filter{Client: "no UUID"}, ""},
+			{inspect.Filter{Labels: &protocol.FilterNode{Key: "plan", Cmp: "eq", Val: "of bob"}}, "bob5.1"},
+			{inspect.Filter{Limit: 2}, "ann5.0 bob5.1"},
+		} {
+			if got := names(tt.f); got != tt.want {
+				t.Errorf("%+v selects %q, want %q", tt.f, got, tt.want)
+			}
+		}
+		if l := list(inspect.Filter{Limit: 2}); !l.More {
+			t.Error("the answer does not say that there is more")
+		}
+		own := first.Channels["own0"]
+		if own.Epoch == "" || first.Latency >= 0 {
+			t.Errorf("before the first ping: %+v", first)
+		}
+		want := fmt.Sprintf("%+v", inspect.Connection{
+			Client: first.Client, User: "ann", Node: x.nodes[0].UID(), Transport: first.Transport, Protocol: "json", AppName: "js", AppVersion: "5.0",
+			Addr: first.Addr, ConnectedAt: time.UnixMilli(first.ConnectedAt.UnixMilli()), Latency: first.Latency,
+			Labels: map[string]string{"plan": "of ann"}, Meta: []byte(`{"token":"ann"}`),
+			Channels: map[string]inspect.Subscription{
+				"ch": {Source: 7, Positioned: true, Offset: 1, Epoch: first.Channels["ch"].Epoch}, "own0": {Source: 7, Positioned: true, Epoch: own.Epoch},
+			},
+		})
+		if got := fmt.Sprintf("%+v", first); got != want || time.Since(first.ConnectedAt) != 3*time.Second {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		time.Sleep(30 * time.Second)
+		if got := list(inspect.Filter{Client: first.Client}).List[0].Latency; got != 0 {
+			t.Errorf("the latency is %v after a pong at once", got)
+		}
+		for _, bad := range []inspect.Filter{{Limit: -1}, {Limit: inspect.MaxLimit + 1}, {Labels: &protocol.FilterNode{Cmp: "what"}}} {
+			if _, err := x.nodes[0].Connections(t.Context(), bad); !errors.Is(err, gyro.ErrorBadRequest) {
+				t.Errorf("%+v: %v", bad, err)
+			}
+		}
+		x.engines[2].Cut(true)
+		got, err := x.nodes[1].Connections(t.Context(), inspect.Filter{User: "ann"})
+		if !errors.Is(err, gyro.ErrNoAnswer) || !strings.Contains(err.Error(), x.nodes[2].UID()) || len(got.List) != 1 {
+			t.Errorf("without a node: %+v, %v", got, err)
+		}
+	})
+}
+
+// happened are the events of a query, without times and IDs.
+func happened(t *testing.T, n *gyro.Node, q inspect.Query) string {
+	t.Helper()
+	log, err := n.Flight(t.Context(), q)
+	must(t, err)
+	var lines []string
+	for _, e := range log.Events {
+		if e.Time.After(time.Now()) || e.Node == "" {
+			t.Errorf("%+v", e)
+		}
+		text := fmt.Sprintf("%v %s %s %d %d %s %s %s", e.Kind, e.User, e.Channel, e.Code, e.Count, e.What, e.Text, e.Key)
+		lines = append(lines, strings.Join(strings.Fields(text), " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// The flight recorders of all nodes tell what happened to a user.
+func TestFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := everything(gyro.SubscribeOptions{Recoverable: true}, gyro.PublishOptions{HistorySize: 2, HistoryTTL: time.Minute})
+		subscribe := h.Subscribe
+		h.Subscribe = func(ctx context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+			if e.Channel == "secret" {
+				return gyro.SubscribeReply{}, refusal.Because(gyro.ErrorPermissionDenied, "Config.Secret", "it is secret")
+			}
+			return subscribe(ctx, c, e)
+		}
+		x := newTrio(t, h)
+		c := connect(t, x.nodes[0], "ann")
+		connect(t, x.nodes[2], "bob")
+		res := c.Subscribe("ch", "")
+		c.Outcome(`"subscribe":{"channel":"secret"}`)
+		for range 3 {
+			_, err := x.nodes[1].Publish(t.Context(), "ch", []byte(`{}`), &gyro.PublishOptions{HistorySize: 2, HistoryTTL: time.Minute})
+			must(t, err)
+		}
+		must(t, x.nodes[1].Unsubscribe(t.Context(), gyro.Target{User: "ann"}, "ch", nil))
+		time.Sleep(2 * time.Second)
+		c.Subscribe("ch", fmt.Sprintf(`"recover":true,"offset":0,"epoch":%q`, res.Epoch))
+		must(t, x.nodes[1].Disconnect(t.Context(), gyro.Target{User: "ann"}, nil))
+		time.Sleep(time.Second)
+		c = connect(t, x.nodes[2], "ann")
+		c.Subscribe("ch", fmt.Sprintf(`"recover":true,"offset":2,"epoch":%q`, res.Epoch))
+		want := strings.TrimSpace(`
+connected ann pipe
+subscribed ann ch 0 0
+refused ann secret 103 0 subscribe refused it is secret Config.Secret
+unsubscribed ann ch 2000 0 server unsubscribe
+not_recovered ann ch 0 0
+subscribed ann ch 0 0
+disconnected ann 3503 0 force disconnect
+connected ann pipe
+recovered ann ch 0 1
+subscribed ann ch 0 0`)
+		want = strings.ReplaceAll(want, "pipe", "0 0 "+transportOf(t, x.nodes[0]))
+		if got := happened(t, x.nodes[1], inspect.Query{User: "ann"}); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		for _, tt := range []struct {
+			q    inspect.Query
+			want int
+		}{
+			{inspect.Query{}, 11},
+			{inspect.Query{User: "bob"}, 1},
+			{inspect.Query{Channel: "ch"}, 6},
+			{inspect.Query{User: "ann", Channel: "secret"}, 1},
+			{inspect.Query{Since: time.Now().Add(-time.Second)}, 6},
+			{inspect.Query{User: "ann", Limit: 3}, 3},
+		} {
+			if got := strings.Count(happened(t, x.nodes[0], tt.q), "\n") + 1; got != tt.want {
+				t.Errorf("%+v: %d events, want %d:\n%s", tt.q, got, tt.want, happened(t, x.nodes[0], tt.q))
+			}
+		}
+		if log, _ := x.nodes[0].Flight(t.Context(), inspect.Query{User: "ann", Limit: 3}); !log.More || !log.From.IsZero() {
+			t.Errorf("more %v, from %v", log.More, log.From)
+		}
+	})
+}
+
+// transportOf is the name of the tests' transport.
+func transportOf(t *testing.T, n *gyro.Node) string {
+	t.Helper()
+	found, err := n.Connections(t.Context(), inspect.Filter{Limit: 1})
+	must(t, err)
+	if len(found.List) == 0 {
+		return "pipe"
+	}
+	return found.List[0].Transport
+}
+
+// A recorder that is off costs nothing and answers nothing.
+func TestFlightOff(t *testing.T) {
+	node := run(t, gyro.Config{FlightRecorder: -1, Handlers: gyro.Handlers{Connecting: as}})
+	connect(t, node, "ann")
+	if got := happened(t, node, inspect.Query{}); got != "" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,128 @@
+package client
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/internal/flight"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/refusal"
+)
+
+// noLatency is Client.latency of a client that has answered no ping.
+const noLatency = math.MaxUint16
+
+// Pong implements session.Env.
+func (e *env) Pong(at int64) {
+	e.loop.counts.Pong(&e.session, at)
+	e.latency = uint16(min(max((e.loop.Now()-at)/int64(time.Millisecond), 0), noLatency-1))
+}
+
+// Note implements session.Env.
+func (e *env) Note(k inspect.Kind, ch string, code uint32, count int, text string) {
+	if e.loop.tape != nil {
+		e.loop.tape.Add(e.loop.Now(), &flight.Record{
+			Kind: k, Client: e.id, User: e.session.User(), Addr: e.remoteAddr, Channel: ch, Code: code, Count: count, Text: text,
+		})
+	}
+}
+
+// recorder records refusals in a ring before they are written, under the names that the observer
+// gives their keys.
+func (r *Registry) recorder(tape *flight.Ring) refusal.Reporter {
+	observed := r.Observer.Refused
+	return refusal.Reporter{Log: r.Log, Observe: func(f *refusal.Refusal) {
+		if observed != nil {
+			observed(f)
+		}
+		id, _ := uuid.Parse(f.Client) // zero if there is none
+		tape.Add(time.Now().UnixNano(), &flight.Record{
+			Kind: inspect.Refused, Client: id, User: f.User, Addr: f.Addr, Channel: f.Channel, Code: f.Code,
+			What: f.Kind, Text: f.Reason, Key: f.Key,
+		})
+	}}
+}
+
+// Connections returns what f selects, without the node, and in no order. matches tells whether f selects
+// a connection by its labels.
+func (r *Registry) Connections(ctx context.Context, f *inspect.Filter, matches func(labels map[string]string) bool) (inspect.Connections, error) {
+	var mu sync.Mutex
+	var all inspect.Connections
+	var id uuid.UUID
+	if f.Client != "" {
+		var err error
+		if id, err = uuid.Parse(f.Client); err != nil {
+			return all, nil // nobody has that ID
+		}
+	}
+	err := r.OnLoops(ctx, func(l *Loop) {
+		found, room := inspect.Connections{}, inspect.MaxChannels/len(r.loops)
+		l.find(f, func(c *Client) bool {
+			labels := inspect.Labels(c.Context())
+			if f.Client != "" && c.id != id || !matches(labels) {
+				return true
+			}
+			if len(found.List) == f.Limit || room <= 0 {
+				found.More = true
+				return false
+			}
+			about := c.describe(labels)
+			for ch := range about.Channels {
+				if room--; room < 0 {
+					delete(about.Channels, ch)
+					found.More = true
+				}
+			}
+			found.List = append(found.List, about)
+			return true
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		all.List, all.More = append(all.List, found.List...), all.More || found.More
+	})
+	return all, err
+}
+
+// find calls yield with connected clients until it returns false: all that f selects by user and
+// channel.
+func (l *Loop) find(f *inspect.Filter, yield func(*Client) bool) {
+	switch {
+	case f.Channel != "":
+		l.Hub().Each(f.Channel, func(s hub.Subscriber) bool {
+			c := s.(*session.Subscription).Of().Env().(*env).client()
+			return !c.session.Subscribed(f.Channel) || f.User != "" && f.User != c.UserID() || yield(c)
+		})
+	case f.User != "":
+		for _, c := range l.users[f.User] {
+			if _, connected := c.session.Agent(); connected && !yield(c) {
+				return
+			}
+		}
+	default:
+		for c := l.first; c != nil; c = c.next {
+			if _, connected := c.session.Agent(); connected && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// describe is called on the loop.
+func (c *Client) describe(labels map[string]string) inspect.Connection {
+	v, a := c.session.Via(), c.loop.agents.of(c.agent)
+	i := inspect.Connection{
+		Client: c.ID(), User: c.UserID(), Transport: v.Name, Protocol: v.Framer.Encoding().String(), AppName: a.name, AppVersion: a.version,
+		Addr: c.remoteAddr, ConnectedAt: time.UnixMilli(c.connectedAt), Latency: -1, Labels: labels, Meta: c.Meta(), Channels: c.session.Subscriptions(),
+	}
+	if c.latency != noLatency {
+		i.Latency = time.Duration(c.latency) * time.Millisecond
+	}
+	i.Queue, i.Commands = c.session.Load()
+	return i
+}

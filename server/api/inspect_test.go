@@ -1,0 +1,101 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/api/internal/apitest"
+)
+
+func TestConnections(t *testing.T) {
+	n := &apitest.Node{Found: inspect.Connections{More: true, List: []inspect.Connection{{
+		Client: "c1", User: "ann", Node: "n1", Transport: "websocket", Protocol: "json", AppName: "js", AppVersion: "5", Addr: "10.0.0.1:1",
+		ConnectedAt: time.UnixMilli(1700000000123), Latency: 7 * time.Millisecond, Queue: 5, Commands: 2,
+		Labels: map[string]string{"plan": "free"}, Meta: []byte(`{"a":1}`),
+		Channels: map[string]inspect.Subscription{"news": {Source: 6, Positioned: true, Offset: 3, Epoch: "e"}},
+	}, {Client: "c2", ConnectedAt: time.UnixMilli(1), Latency: -1}}}}
+	e := newExecutor(n)
+	for request, want := range map[string]string{
+		`{}`:                            "107",
+		`{"limit":5}`:                   "107",
+		`{"user":"a","expression":"x"}`: "107",
+	} {
+		if got := run(t, e, "connections", request); got != want || len(n.Calls()) > 0 {
+			t.Errorf("%s: got %s, want %s", request, got, want)
+		}
+	}
+	got := run(t, e, "connections", `{"user":"ann","client":"c","channel":"ch","limit":7,"label_filter":{"op":"not","nodes":[{"key":"plan","cmp":"in","vals":["a","b"]}]}}`)
+	for _, want := range []string{
+		`"c1":{"app_name":"js","app_version":"5","transport":"websocket","protocol":"json","user":"ann","state":{"channels":{"news":{"source":6,"offset":3,"epoch":"e"}},"meta":{"a":1}},` +
+			`"connected_at_ms":1700000000123,"ping_pong_latency_ms":7,"labels":{"plan":"free"},"node":"n1","addr":"10.0.0.1:1","queue":5,"commands":2}`,
+		`"c2":{"app_name":"","app_version":"","transport":"","protocol":"","user":"","state":{"channels":{}},"connected_at_ms":1,"ping_pong_latency_ms":-1,"node":"","queue":0,"commands":0}`,
+		`"more":true`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	want := `connections ann/c/ch 7 {"op":"not","nodes":[{"key":"plan","cmp":"in","vals":["a","b"]}]}`
+	if calls := n.Calls(); len(calls) != 1 || calls[0] != want {
+		t.Errorf("got %q, want %q", calls, want)
+	}
+	n.Err = fmt.Errorf("%w of node n2", gyro.ErrNoAnswer)
+	if got := run(t, e, "connections", `{"channel":"news"}`); !strings.Contains(got, `"c1"`) || !strings.Contains(got, `"incomplete":"no answer of node n2"`) {
+		t.Errorf("without a node: %s", got)
+	}
+	n.Err = fmt.Errorf("%w: the limit", gyro.ErrorBadRequest)
+	if got := run(t, e, "connections", `{"channel":"news"}`); got != "107" {
+		t.Error(got)
+	}
+	n.Err = errors.New("broken")
+	if got := run(t, e, "connections", `{"channel":"news"}`); got != "100" {
+		t.Error(got)
+	}
+}
+
+func TestFlight(t *testing.T) {
+	n := &apitest.Node{Log: inspect.Log{More: true, From: time.UnixMilli(5), Events: []inspect.Event{
+		{Time: time.UnixMilli(6), Node: "n1", Kind: inspect.Refused, Client: "c1", User: "ann", Addr: "10.0.0.1:1", Channel: "news",
+			What: "subscribe refused", Text: "it is off", Key: "k", Code: 103},
+		{Time: time.UnixMilli(7), Node: "n2", Kind: inspect.Recovered, Channel: "secret", Count: 9},
+	}}}
+	e := newExecutor(n)
+	const refused = `{"time_ms":6,"kind":"refused","node":"n1","client":"c1","user":"ann","addr":"10.0.0.1:1","channel":"news","what":"subscribe refused","code":103,"reason":"it is off","key":"k"}`
+	const rest = `"more":true,"complete_since_ms":5`
+	want := `{"events":[` + refused + `,{"time_ms":7,"kind":"recovered","node":"n2","channel":"secret","count":9}],` + rest + `}`
+	if got := run(t, e, "flight", `{"user":"ann","client":"c","channel":"news","since_ms":2,"limit":3,"nodes":true}`); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if calls := n.Calls(); len(calls) != 1 || calls[0] != "flight ann/c/news 3 true 1970-01-01 00:00:00.002 +0000 UTC" {
+		t.Error(calls)
+	}
+	// Who may name some channels alone hears of these alone.
+	if got := run(t, e.With(newsAlone{}), "flight", `{}`); got != `{"events":[`+refused+`],`+rest+`}` {
+		t.Error(got)
+	}
+	n.Err = fmt.Errorf("%w of node n2", gyro.ErrNoAnswer)
+	if got := run(t, e, "flight", `{}`); !strings.Contains(got, `"incomplete":"no answer of node n2"`) {
+		t.Error(got)
+	}
+	n.Err = fmt.Errorf("%w: the limit", gyro.ErrorBadRequest)
+	if got := run(t, e, "flight", `{}`); got != "107" {
+		t.Error(got)
+	}
+}
+
+// newsAlone allows the channel news.
+type newsAlone struct{}
+
+func (newsAlone) Method(api.Method) error { return nil }
+func (newsAlone) Channel(ch string) error {
+	if ch == "news" {
+		return nil
+	}
+	return api.ErrPermissionDenied
+}
