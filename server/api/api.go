@@ -45,6 +45,8 @@ type Channels interface {
 	ChannelOptions(ch string) (ChannelOptions, error)
 	// OptionKey is the configuration key of an option of the channel's namespace.
 	OptionKey(ch, option string) string
+	// ExplainSubscribe tells what happens if a client of a user subscribes to a channel.
+	ExplainSubscribe(user, ch string) *SubscribeExplanation
 }
 
 // ChannelOptions are the options of a channel's namespace that the API follows, fallbacks to

@@ -399,7 +399,7 @@ func TestBatch(t *testing.T) {
 			`{"publish":{"channel":"no:a"}},{"info":{}}]}`, apitest.Node{Result: position},
 			`{"replies":[{"publish":{"offset":12,"epoch":"kGqz"}},{"disconnect":{}},{"error":{"code":102,"message":"unknown channel"}},` +
 				`{"info":{"nodes":[]}}]}`, []string{"publish a 1", "disconnect x// []", "info"}},
-		{"no command", "batch", `{"commands":[null,{},{"x":1},{"connections":{}},{"batch":{"commands":[]}},{"info":null}]}`, apitest.Node{},
+		{"no command", "batch", `{"commands":[null,{},{"x":1},{"block_user":{}},{"batch":{"commands":[]}},{"info":null}]}`, apitest.Node{},
 			`{"replies":[{"error":{"code":107,"message":"bad request"}},` + strings.TrimSuffix(strings.Repeat(
 				`{"error":{"code":104,"message":"not found"}},`, 5), ",") + `]}`, nil},
 		{"several members", "batch", `{"commands":[{"info":{},"publish":{"channel":"a","data":1},"broadcast":{}},{"publish":{},"publish":null,"info":{}}]}`,

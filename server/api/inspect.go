@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/explain"
 )
 
 // Connections executes a connections command.
@@ -56,6 +59,80 @@ func (e *Executor) Flight(ctx context.Context, r *FlightRequest) (*FlightResult,
 	}
 	return res, nil
 }
+
+// Explain executes an explain command. It asks all nodes three times at most.
+func (e *Executor) Explain(ctx context.Context, r *ExplainRequest) (*ExplainResult, error) {
+	if r.User == "" {
+		return nil, e.failed(ctx, MethodExplain, r.Channel, errNoUser)
+	}
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	c, res := explain.Case{User: r.User, Channel: r.Channel}, new(ExplainResult)
+	if err := e.gather(ctx, &c, int(r.Limit)); err != nil {
+		return nil, e.failed(ctx, MethodExplain, r.Channel, err)
+	}
+	if r.Channel != "" {
+		res.Subscribe = e.channels().ExplainSubscribe(r.User, r.Channel)
+		if res.Subscribe.Decision == Refused {
+			c.Denied = &explain.Denied{Reason: res.Subscribe.Reason, Key: res.Subscribe.Key}
+		}
+		if o, err := e.checkHistory(r.Channel); err == nil {
+			if h, err := e.node.History(ctx, r.Channel, &gyro.HistoryFilter{MetaTTL: o.HistoryMetaTTL}); err == nil {
+				c.Top, res.Top = &h.Top, (*StreamPosition)(&h.Top)
+			}
+		}
+	}
+	hidden := false
+	res.Connections, hidden = e.connections(c.Connections)
+	res.More, res.Events, res.Incomplete = c.More || hidden, e.events(c.Events), c.Incomplete
+	for _, f := range explain.Find(&c) {
+		res.Findings = append(res.Findings, Finding{Level: string(f.Level), Text: f.Text, Key: f.Key, Client: f.Client})
+	}
+	return res, nil
+}
+
+// What SubscribeExplanation.Decision can be.
+const (
+	Allowed = "allowed"
+	Refused = "refused"
+	Backend = "backend"
+)
+
+// gather asks the nodes for connections and events of a user. What the sender may not name is left out.
+func (e *Executor) gather(ctx context.Context, c *explain.Case, limit int) error {
+	found, err := e.node.Connections(ctx, inspect.Filter{User: c.User})
+	if c.Incomplete, err = partial(err, errLimit); err != nil {
+		return err
+	}
+	c.Connections, c.More = found.List, found.More
+	for _, of := range found.List {
+		maps.DeleteFunc(of.Channels, func(ch string, _ inspect.Subscription) bool {
+			hidden := e.mayName(ch) != nil
+			c.More = c.More || hidden
+			return hidden
+		})
+	}
+	log, err := e.node.Flight(ctx, inspect.Query{User: c.User, Limit: limit, Nodes: true})
+	incomplete, err := partial(err, errLimit)
+	if err != nil {
+		return err
+	}
+	c.Incomplete = cmp.Or(c.Incomplete, incomplete)
+	c.Events = slices.DeleteFunc(log.Events, func(v inspect.Event) bool {
+		return e.mayName(v.Channel) != nil || c.Channel != "" && v.Channel != "" && v.Channel != c.Channel
+	})
+	if len(c.Connections) > 0 {
+		return nil
+	}
+	// One of the clients that nobody knows may be the user.
+	if log, err = e.node.Flight(ctx, inspect.Query{Since: time.Now().Add(-strangers), Limit: inspect.MaxLimit}); err == nil {
+		c.Refused = slices.DeleteFunc(log.Events, func(v inspect.Event) bool { return v.Kind != inspect.Refused || v.User != "" || v.Channel != "" })
+	}
+	return nil
+}
+
+// strangers is from when on refusals of clients without a user count.
+const strangers = 10 * time.Minute
 
 // partial returns which nodes have not answered a survey whose other answers are of use. bad is the error for
 // a request that the node refuses.

@@ -89,6 +89,48 @@ func TestFlight(t *testing.T) {
 	}
 }
 
+func TestExplain(t *testing.T) {
+	n := &apitest.Node{
+		Found: inspect.Connections{List: []inspect.Connection{{Client: "c1", User: "ann", Node: "n1", Latency: -1, Queue: 7,
+			Channels: map[string]inspect.Subscription{"news": {Positioned: true, Offset: 3, Epoch: "e"}, "full:a": {Positioned: true, Offset: 3, Epoch: "e"}}}}},
+		Log: inspect.Log{Events: []inspect.Event{{Kind: inspect.Connected, Client: "c1", Text: "websocket"}, {Kind: inspect.Subscribed, Channel: "other"},
+			{Kind: inspect.Subscribed, Channel: "full:a"}}},
+		Stream: gyro.History{Top: gyro.StreamPosition{Offset: 5, Epoch: "e"}},
+	}
+	e := newExecutor(n)
+	if got := run(t, e, "explain", `{"channel":"news"}`); got != "107" {
+		t.Error(got)
+	}
+	got := run(t, e, "explain", `{"user":"ann","channel":"full:a","limit":9}`)
+	for _, want := range []string{
+		`"findings":[{"level":"problem","text":"the client is at offset 3, and the top of the stream is 5","client":"c1"},{"level":"notice","text":"7 bytes wait`,
+		`"subscribe":{"decision":"refused","reason":"ann may not","key":"key of full:a","checks":[{"text":"it is allowed","holds":false,"key":"k","value":"off"}]}`,
+		`"top":{"offset":5,"epoch":"e"}`, `"connections":{"c1":{`, `"kind":"connected"`, `"channel":"full:a"`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s lacks %s", got, want)
+		}
+	}
+	if strings.Contains(got, `"other"`) {
+		t.Errorf("%s has events of another channel", got)
+	}
+	if calls := strings.Join(n.Calls(), "\n"); !strings.Contains(calls, "connections ann// 0") || !strings.Contains(calls, "flight ann// 9 true") {
+		t.Error(calls)
+	}
+	// Who may name some channels alone hears of these alone.
+	if got := run(t, e.With(newsAlone{}), "explain", `{"user":"ann"}`); strings.Contains(got, "full:a") || !strings.Contains(got, `"news"`) {
+		t.Error(got)
+	}
+	if got := run(t, e.With(newsAlone{}), "explain", `{"user":"ann","channel":"full:a"}`); got != "103" {
+		t.Error(got)
+	}
+	// A user who is not there may be one of those that nobody knows.
+	n.Found, n.Log.Events = inspect.Connections{}, []inspect.Event{{Kind: inspect.Refused, What: "connection refused", Text: "no token"}, {Kind: inspect.Refused, User: "bob", Text: "of bob"}}
+	if got := run(t, e, "explain", `{"user":"ann"}`); !strings.Contains(got, "1 refusal of clients whose user is not known, of late: connection refused: no token") || strings.Contains(got, "late: of bob") {
+		t.Error(got)
+	}
+}
+
 // newsAlone allows the channel news.
 type newsAlone struct{}
 

@@ -336,6 +336,9 @@ func (m *Command) appendJSON(dst []byte) (_ []byte, err error) {
 	case *FlightRequest:
 		dst = append(dst, `{"flight":`...)
 		dst = v.appendJSON(dst)
+	case *ExplainRequest:
+		dst = append(dst, `{"explain":`...)
+		dst = v.appendJSON(dst)
 	default:
 		dst = append(dst, '{')
 	}
@@ -388,6 +391,8 @@ func commandField(key []byte) int {
 		return 42
 	case "flight":
 		return 100
+	case "explain":
+		return 101
 	}
 	return 0
 }
@@ -579,6 +584,14 @@ func (m *Command) readJSON(r *jsonwire.Reader) {
 			v := new(FlightRequest)
 			v.readJSON(r)
 			members.Set(21, v)
+		case 101: // explain
+			if r.Null() {
+				members.Set(22, nil)
+				continue
+			}
+			v := new(ExplainRequest)
+			v.readJSON(r)
+			members.Set(22, v)
 		default:
 			r.Skip()
 		}
@@ -694,6 +707,11 @@ func (m *Reply) appendJSON(dst []byte) (_ []byte, err error) {
 	case *FlightResult:
 		dst = append(dst, `{"flight":`...)
 		dst = v.appendJSON(dst)
+	case *ExplainResult:
+		dst = append(dst, `{"explain":`...)
+		if dst, err = v.appendJSON(dst); err != nil {
+			return nil, err
+		}
 	default:
 		dst = append(dst, '{')
 	}
@@ -748,6 +766,8 @@ func replyField(key []byte) int {
 		return 42
 	case "flight":
 		return 100
+	case "explain":
+		return 101
 	}
 	return 0
 }
@@ -947,6 +967,14 @@ func (m *Reply) readJSON(r *jsonwire.Reader) {
 			v := new(FlightResult)
 			v.readJSON(r)
 			members.Set(22, v)
+		case 101: // explain
+			if r.Null() {
+				members.Set(23, nil)
+				continue
+			}
+			v := new(ExplainResult)
+			v.readJSON(r)
+			members.Set(23, v)
 		default:
 			r.Skip()
 		}
@@ -5612,6 +5640,509 @@ func (m *FlightEvent) readJSON(r *jsonwire.Reader) {
 			r.String(&m.Key)
 		case 12: // count
 			r.Uint32(&m.Count)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *ExplainRequest) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m ExplainRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *ExplainRequest) UnmarshalJSON(data []byte) error {
+	*m = ExplainRequest{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *ExplainRequest) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	if m.User != "" {
+		dst = append(dst, `"user":`...)
+		dst = jsonwire.AppendString(dst, m.User)
+		dst = append(dst, ',')
+	}
+	if m.Channel != "" {
+		dst = append(dst, `"channel":`...)
+		dst = jsonwire.AppendString(dst, m.Channel)
+		dst = append(dst, ',')
+	}
+	if m.Limit != 0 {
+		dst = append(dst, `"limit":`...)
+		dst = strconv.AppendInt(dst, int64(m.Limit), 10)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func explainRequestField(key []byte) int {
+	switch string(key) {
+	case "user":
+		return 1
+	case "channel":
+		return 2
+	case "limit":
+		return 3
+	}
+	return 0
+}
+
+func (m *ExplainRequest) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := explainRequestField(r.Key())
+		if field == 0 {
+			field = explainRequestField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // user
+			r.String(&m.User)
+		case 2: // channel
+			r.String(&m.Channel)
+		case 3: // limit
+			r.Int32(&m.Limit)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It fails if a payload is not JSON, and appends nothing then.
+func (m *ExplainResult) AppendJSON(dst []byte) ([]byte, error) {
+	out, err := m.appendJSON(dst)
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m ExplainResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *ExplainResult) UnmarshalJSON(data []byte) error {
+	*m = ExplainResult{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *ExplainResult) appendJSON(dst []byte) (_ []byte, err error) {
+	if m == nil {
+		return append(dst, '{', '}'), nil
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"findings":`...)
+	dst = append(dst, '[')
+	for i := range m.Findings {
+		v := &m.Findings[i]
+		dst = v.appendJSON(dst)
+		dst = append(dst, ',')
+	}
+	dst = jsonwire.EndArray(dst)
+	dst = append(dst, ',')
+	dst = append(dst, `"connections":`...)
+	dst = append(dst, '{')
+	for k, v := range m.Connections {
+		dst = append(jsonwire.AppendString(dst, k), ':')
+		if dst, err = v.appendJSON(dst); err != nil {
+			return nil, err
+		}
+		dst = append(dst, ',')
+	}
+	dst = jsonwire.EndObject(dst)
+	dst = append(dst, ',')
+	if m.More {
+		dst = append(dst, `"more":`...)
+		dst = strconv.AppendBool(dst, m.More)
+		dst = append(dst, ',')
+	}
+	dst = append(dst, `"events":`...)
+	dst = append(dst, '[')
+	for i := range m.Events {
+		v := &m.Events[i]
+		dst = v.appendJSON(dst)
+		dst = append(dst, ',')
+	}
+	dst = jsonwire.EndArray(dst)
+	dst = append(dst, ',')
+	if m.Subscribe != nil {
+		dst = append(dst, `"subscribe":`...)
+		dst = m.Subscribe.appendJSON(dst)
+		dst = append(dst, ',')
+	}
+	if m.Top != nil {
+		dst = append(dst, `"top":`...)
+		dst = m.Top.appendJSON(dst)
+		dst = append(dst, ',')
+	}
+	if m.Incomplete != "" {
+		dst = append(dst, `"incomplete":`...)
+		dst = jsonwire.AppendString(dst, m.Incomplete)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst), nil
+}
+
+func explainResultField(key []byte) int {
+	switch string(key) {
+	case "findings":
+		return 1
+	case "connections":
+		return 2
+	case "more":
+		return 3
+	case "events":
+		return 4
+	case "subscribe":
+		return 5
+	case "top":
+		return 6
+	case "incomplete":
+		return 7
+	}
+	return 0
+}
+
+func (m *ExplainResult) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := explainResultField(r.Key())
+		if field == 0 {
+			field = explainResultField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // findings
+			m.Findings = nil
+			r.Share()
+			start := r.Pos()
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				m.Findings = wire.Extend(&r.Maker, m.Findings, r.Pos()-start, r.Left())
+				v := &m.Findings[len(m.Findings)-1]
+				v.readJSON(r)
+			}
+		case 2: // connections
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				v := new(ConnectionInfo)
+				v.readJSON(r)
+				if m.Connections == nil {
+					m.Connections = make(map[string]*ConnectionInfo)
+				}
+				m.Connections[key] = v
+			}
+		case 3: // more
+			r.Bool(&m.More)
+		case 4: // events
+			m.Events = nil
+			r.Share()
+			start := r.Pos()
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				m.Events = wire.Extend(&r.Maker, m.Events, r.Pos()-start, r.Left())
+				v := &m.Events[len(m.Events)-1]
+				v.readJSON(r)
+			}
+		case 5: // subscribe
+			if !r.Null() {
+				m.Subscribe = new(SubscribeExplanation)
+				m.Subscribe.readJSON(r)
+			}
+		case 6: // top
+			if !r.Null() {
+				m.Top = new(StreamPosition)
+				m.Top.readJSON(r)
+			}
+		case 7: // incomplete
+			r.String(&m.Incomplete)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *Finding) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m Finding) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *Finding) UnmarshalJSON(data []byte) error {
+	*m = Finding{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *Finding) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"level":`...)
+	dst = jsonwire.AppendString(dst, m.Level)
+	dst = append(dst, ',')
+	dst = append(dst, `"text":`...)
+	dst = jsonwire.AppendString(dst, m.Text)
+	dst = append(dst, ',')
+	if m.Key != "" {
+		dst = append(dst, `"key":`...)
+		dst = jsonwire.AppendString(dst, m.Key)
+		dst = append(dst, ',')
+	}
+	if m.Client != "" {
+		dst = append(dst, `"client":`...)
+		dst = jsonwire.AppendString(dst, m.Client)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func findingField(key []byte) int {
+	switch string(key) {
+	case "level":
+		return 1
+	case "text":
+		return 2
+	case "key":
+		return 3
+	case "client":
+		return 4
+	}
+	return 0
+}
+
+func (m *Finding) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := findingField(r.Key())
+		if field == 0 {
+			field = findingField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // level
+			r.String(&m.Level)
+		case 2: // text
+			r.String(&m.Text)
+		case 3: // key
+			r.String(&m.Key)
+		case 4: // client
+			r.String(&m.Client)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *SubscribeExplanation) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m SubscribeExplanation) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *SubscribeExplanation) UnmarshalJSON(data []byte) error {
+	*m = SubscribeExplanation{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *SubscribeExplanation) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"decision":`...)
+	dst = jsonwire.AppendString(dst, m.Decision)
+	dst = append(dst, ',')
+	if m.Reason != "" {
+		dst = append(dst, `"reason":`...)
+		dst = jsonwire.AppendString(dst, m.Reason)
+		dst = append(dst, ',')
+	}
+	if m.Key != "" {
+		dst = append(dst, `"key":`...)
+		dst = jsonwire.AppendString(dst, m.Key)
+		dst = append(dst, ',')
+	}
+	if m.Token {
+		dst = append(dst, `"token":`...)
+		dst = strconv.AppendBool(dst, m.Token)
+		dst = append(dst, ',')
+	}
+	if m.Namespace != "" {
+		dst = append(dst, `"namespace":`...)
+		dst = jsonwire.AppendString(dst, m.Namespace)
+		dst = append(dst, ',')
+	}
+	dst = append(dst, `"checks":`...)
+	dst = append(dst, '[')
+	for i := range m.Checks {
+		v := &m.Checks[i]
+		dst = v.appendJSON(dst)
+		dst = append(dst, ',')
+	}
+	dst = jsonwire.EndArray(dst)
+	dst = append(dst, ',')
+	if len(m.Options) != 0 {
+		dst = append(dst, `"options":`...)
+		dst = append(dst, '{')
+		for k, v := range m.Options {
+			dst = append(jsonwire.AppendString(dst, k), ':')
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndObject(dst)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func subscribeExplanationField(key []byte) int {
+	switch string(key) {
+	case "decision":
+		return 1
+	case "reason":
+		return 2
+	case "key":
+		return 3
+	case "token":
+		return 4
+	case "namespace":
+		return 5
+	case "checks":
+		return 6
+	case "options":
+		return 7
+	}
+	return 0
+}
+
+func (m *SubscribeExplanation) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := subscribeExplanationField(r.Key())
+		if field == 0 {
+			field = subscribeExplanationField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // decision
+			r.String(&m.Decision)
+		case 2: // reason
+			r.String(&m.Reason)
+		case 3: // key
+			r.String(&m.Key)
+		case 4: // token
+			r.Bool(&m.Token)
+		case 5: // namespace
+			r.String(&m.Namespace)
+		case 6: // checks
+			m.Checks = nil
+			r.Share()
+			start := r.Pos()
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				m.Checks = wire.Extend(&r.Maker, m.Checks, r.Pos()-start, r.Left())
+				v := &m.Checks[len(m.Checks)-1]
+				v.readJSON(r)
+			}
+		case 7: // options
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				var v string
+				r.String(&v)
+				if m.Options == nil {
+					m.Options = make(map[string]string)
+				}
+				m.Options[key] = v
+			}
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *Check) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m Check) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *Check) UnmarshalJSON(data []byte) error {
+	*m = Check{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *Check) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"text":`...)
+	dst = jsonwire.AppendString(dst, m.Text)
+	dst = append(dst, ',')
+	dst = append(dst, `"holds":`...)
+	dst = strconv.AppendBool(dst, m.Holds)
+	dst = append(dst, ',')
+	if m.Key != "" {
+		dst = append(dst, `"key":`...)
+		dst = jsonwire.AppendString(dst, m.Key)
+		dst = append(dst, ',')
+	}
+	if m.Value != "" {
+		dst = append(dst, `"value":`...)
+		dst = jsonwire.AppendString(dst, m.Value)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func checkField(key []byte) int {
+	switch string(key) {
+	case "text":
+		return 1
+	case "holds":
+		return 2
+	case "key":
+		return 3
+	case "value":
+		return 4
+	}
+	return 0
+}
+
+func (m *Check) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := checkField(r.Key())
+		if field == 0 {
+			field = checkField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // text
+			r.String(&m.Text)
+		case 2: // holds
+			r.Bool(&m.Holds)
+		case 3: // key
+			r.String(&m.Key)
+		case 4: // value
+			r.String(&m.Value)
 		default:
 			r.Skip()
 		}

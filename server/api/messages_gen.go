@@ -484,6 +484,51 @@ type FlightEvent struct {
 	Count   uint32 // Publications that were recovered, bytes that wait for a slow client, source of a subscription, reconnects of a part.
 }
 
+// ExplainRequest asks why a user does not get messages.
+type ExplainRequest struct {
+	User    string // ID of the user.
+	Channel string // The channel whose messages are missing; all if it is empty.
+	Limit   int32  // Most events of the answer, the latest; 100 if it is 0, at most 1000.
+}
+
+// ExplainResult has what was found, and from what.
+type ExplainResult struct {
+	Findings    []Finding                  // What keeps messages from the user, problems first.
+	Connections map[string]*ConnectionInfo // Of the user, by client ID; at most 100.
+	More        bool                       // There are more connections, or subscriptions of these.
+	Events      []FlightEvent              // Of the user, or of a node, the latest last.
+	Subscribe   *SubscribeExplanation      // What happens if the user subscribes to the channel; absent without a channel.
+	Top         *StreamPosition            // Of the channel's stream; absent if it has no history.
+	Incomplete  string                     // Which nodes have not answered; absent if all have.
+}
+
+// Finding is one thing that was found.
+type Finding struct {
+	Level  string // problem: it keeps messages from the user; notice: it may; ok: there is neither.
+	Text   string // What is so.
+	Key    string // Setting that would change it.
+	Client string // Connection that it is about.
+}
+
+// SubscribeExplanation tells what happens if a client of the user subscribes to the channel.
+type SubscribeExplanation struct {
+	Decision  string            // allowed, refused, or backend if the backend is asked.
+	Reason    string            // Why it is refused.
+	Key       string            // Setting that would allow it.
+	Token     bool              // A client with a subscription token for the channel may subscribe, whatever the decision is without one.
+	Namespace string            // Of the channel; absent if it has none.
+	Checks    []Check           // What was looked at, in this order, until the decision was made.
+	Options   map[string]string // What the namespace gives subscribers: options and what they are.
+}
+
+// Check is a condition of a decision.
+type Check struct {
+	Text  string // The condition.
+	Holds bool   // Whether it holds.
+	Key   string // Setting that it is about.
+	Value string // What that is now.
+}
+
 // PublishOptions are the members of PublishRequest that most of them lack.
 type PublishOptions struct {
 	B64Data        string            // The payload in Base64, for bytes that are no JSON; wins over data unless empty.

@@ -278,6 +278,8 @@ func (m *Command) SizeProto() int {
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *FlightRequest:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *ExplainRequest:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
 	}
 	return 0
 }
@@ -406,6 +408,11 @@ func (m *Command) putProto(buf []byte, i int) int {
 		i = v.putProto(buf, i)
 		i = pbwire.PutVarint(buf, i, uint64(end-i))
 		i = pbwire.PutVarint(buf, i, 0x322)
+	case *ExplainRequest:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x32a)
 	}
 	return i
 }
@@ -612,6 +619,15 @@ func (m *Command) readProto(r *pbwire.Reader) {
 			v.readProto(r)
 			r.Leave(outer)
 			members.Set(21, v)
+		case 0x32a: // explain = 101
+			v, _ := members.Get(22).(*ExplainRequest)
+			if v == nil { // else it is merged
+				v = new(ExplainRequest)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(22, v)
 		default:
 			r.Skip()
 		}
@@ -686,6 +702,8 @@ func (m *Reply) SizeProto() int {
 	case *SharedPollPublishResult:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *FlightResult:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *ExplainResult:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	}
 	return 0
@@ -821,6 +839,11 @@ func (m *Reply) putProto(buf []byte, i int) int {
 		i = v.putProto(buf, i)
 		i = pbwire.PutVarint(buf, i, uint64(end-i))
 		i = pbwire.PutVarint(buf, i, 0x322)
+	case *ExplainResult:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x32a)
 	}
 	return i
 }
@@ -1036,6 +1059,15 @@ func (m *Reply) readProto(r *pbwire.Reader) {
 			v.readProto(r)
 			r.Leave(outer)
 			members.Set(22, v)
+		case 0x32a: // explain = 101
+			v, _ := members.Get(23).(*ExplainResult)
+			if v == nil { // else it is merged
+				v = new(ExplainResult)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(23, v)
 		default:
 			r.Skip()
 		}
@@ -6064,6 +6096,580 @@ func (m *FlightEvent) readProto(r *pbwire.Reader) {
 			m.Key = r.String()
 		case 0x60: // count = 12
 			m.Count = r.Uint32()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *ExplainRequest) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *ExplainRequest) UnmarshalProto(data []byte) error {
+	*m = ExplainRequest{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *ExplainRequest) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.User != "" {
+		n += 1 + pbwire.SizeBytes(len(m.User))
+	}
+	if m.Channel != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Channel))
+	}
+	if m.Limit != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Limit))
+	}
+	return n
+}
+
+func (m *ExplainRequest) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Limit != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Limit))
+		i--
+		buf[i] = 0x18
+	}
+	if m.Channel != "" {
+		i = pbwire.PutString(buf, i, m.Channel)
+		i--
+		buf[i] = 0x12
+	}
+	if m.User != "" {
+		i = pbwire.PutString(buf, i, m.User)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *ExplainRequest) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // user = 1
+			m.User = r.String()
+		case 0x12: // channel = 2
+			m.Channel = r.String()
+		case 0x18: // limit = 3
+			m.Limit = r.Int32()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *ExplainResult) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *ExplainResult) UnmarshalProto(data []byte) error {
+	*m = ExplainResult{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *ExplainResult) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for i := range m.Findings {
+		v := &m.Findings[i]
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
+	for k, v := range m.Connections {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(v.SizeProto()))
+	}
+	if m.More {
+		n += 1 + 1
+	}
+	for i := range m.Events {
+		v := &m.Events[i]
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
+	if m.Subscribe != nil {
+		n += 1 + pbwire.SizeBytes(m.Subscribe.SizeProto())
+	}
+	if m.Top != nil {
+		n += 1 + pbwire.SizeBytes(m.Top.SizeProto())
+	}
+	if m.Incomplete != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Incomplete))
+	}
+	return n
+}
+
+func (m *ExplainResult) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Incomplete != "" {
+		i = pbwire.PutString(buf, i, m.Incomplete)
+		i--
+		buf[i] = 0x3a
+	}
+	if m.Top != nil {
+		end := i
+		i = m.Top.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x32
+	}
+	if m.Subscribe != nil {
+		end := i
+		i = m.Subscribe.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x2a
+	}
+	for at := range slices.Backward(m.Events) {
+		v := &m.Events[at]
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x22
+	}
+	if m.More {
+		i--
+		buf[i] = 1
+		i--
+		buf[i] = 0x18
+	}
+	for k, v := range m.Connections {
+		end := i
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x12
+	}
+	for at := range slices.Backward(m.Findings) {
+		v := &m.Findings[at]
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *ExplainResult) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // findings = 1
+			r.Element()
+			r.Share()
+			m.Findings = wire.Extend(&r.Maker, m.Findings, r.Pos(), r.Left())
+			v := &m.Findings[len(m.Findings)-1]
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+		case 0x12: // connections = 2
+			r.Element()
+			m.readConnectionsProto(r)
+		case 0x18: // more = 3
+			m.More = r.Bool()
+		case 0x22: // events = 4
+			r.Element()
+			r.Share()
+			m.Events = wire.Extend(&r.Maker, m.Events, r.Pos(), r.Left())
+			v := &m.Events[len(m.Events)-1]
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+		case 0x2a: // subscribe = 5
+			if m.Subscribe == nil { // else it is merged
+				m.Subscribe = new(SubscribeExplanation)
+			}
+			outer := r.Enter()
+			m.Subscribe.readProto(r)
+			r.Leave(outer)
+		case 0x32: // top = 6
+			if m.Top == nil { // else it is merged
+				m.Top = new(StreamPosition)
+			}
+			outer := r.Enter()
+			m.Top.readProto(r)
+			r.Leave(outer)
+		case 0x3a: // incomplete = 7
+			m.Incomplete = r.String()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (m *ExplainResult) readConnectionsProto(r *pbwire.Reader) {
+	var key string
+	value := new(ConnectionInfo)
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			outer := r.Enter()
+			value.readProto(r)
+			r.Leave(outer)
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Connections == nil {
+		m.Connections = make(map[string]*ConnectionInfo)
+	}
+	m.Connections[key] = value
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Finding) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Finding) UnmarshalProto(data []byte) error {
+	*m = Finding{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Finding) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.Level != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Level))
+	}
+	if m.Text != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Text))
+	}
+	if m.Key != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Key))
+	}
+	if m.Client != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Client))
+	}
+	return n
+}
+
+func (m *Finding) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Client != "" {
+		i = pbwire.PutString(buf, i, m.Client)
+		i--
+		buf[i] = 0x22
+	}
+	if m.Key != "" {
+		i = pbwire.PutString(buf, i, m.Key)
+		i--
+		buf[i] = 0x1a
+	}
+	if m.Text != "" {
+		i = pbwire.PutString(buf, i, m.Text)
+		i--
+		buf[i] = 0x12
+	}
+	if m.Level != "" {
+		i = pbwire.PutString(buf, i, m.Level)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *Finding) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // level = 1
+			m.Level = r.String()
+		case 0x12: // text = 2
+			m.Text = r.String()
+		case 0x1a: // key = 3
+			m.Key = r.String()
+		case 0x22: // client = 4
+			m.Client = r.String()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *SubscribeExplanation) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *SubscribeExplanation) UnmarshalProto(data []byte) error {
+	*m = SubscribeExplanation{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *SubscribeExplanation) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.Decision != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Decision))
+	}
+	if m.Reason != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Reason))
+	}
+	if m.Key != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Key))
+	}
+	if m.Token {
+		n += 1 + 1
+	}
+	if m.Namespace != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Namespace))
+	}
+	for i := range m.Checks {
+		v := &m.Checks[i]
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
+	for k, v := range m.Options {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
+	}
+	return n
+}
+
+func (m *SubscribeExplanation) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	for k, v := range m.Options {
+		end := i
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x3a
+	}
+	for at := range slices.Backward(m.Checks) {
+		v := &m.Checks[at]
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x32
+	}
+	if m.Namespace != "" {
+		i = pbwire.PutString(buf, i, m.Namespace)
+		i--
+		buf[i] = 0x2a
+	}
+	if m.Token {
+		i--
+		buf[i] = 1
+		i--
+		buf[i] = 0x20
+	}
+	if m.Key != "" {
+		i = pbwire.PutString(buf, i, m.Key)
+		i--
+		buf[i] = 0x1a
+	}
+	if m.Reason != "" {
+		i = pbwire.PutString(buf, i, m.Reason)
+		i--
+		buf[i] = 0x12
+	}
+	if m.Decision != "" {
+		i = pbwire.PutString(buf, i, m.Decision)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *SubscribeExplanation) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // decision = 1
+			m.Decision = r.String()
+		case 0x12: // reason = 2
+			m.Reason = r.String()
+		case 0x1a: // key = 3
+			m.Key = r.String()
+		case 0x20: // token = 4
+			m.Token = r.Bool()
+		case 0x2a: // namespace = 5
+			m.Namespace = r.String()
+		case 0x32: // checks = 6
+			r.Element()
+			r.Share()
+			m.Checks = wire.Extend(&r.Maker, m.Checks, r.Pos(), r.Left())
+			v := &m.Checks[len(m.Checks)-1]
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+		case 0x3a: // options = 7
+			r.Element()
+			m.readOptionsProto(r)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (m *SubscribeExplanation) readOptionsProto(r *pbwire.Reader) {
+	var key string
+	var value string
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			value = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.Options == nil {
+		m.Options = make(map[string]string)
+	}
+	m.Options[key] = value
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Check) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Check) UnmarshalProto(data []byte) error {
+	*m = Check{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Check) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.Text != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Text))
+	}
+	if m.Holds {
+		n += 1 + 1
+	}
+	if m.Key != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Key))
+	}
+	if m.Value != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Value))
+	}
+	return n
+}
+
+func (m *Check) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Value != "" {
+		i = pbwire.PutString(buf, i, m.Value)
+		i--
+		buf[i] = 0x22
+	}
+	if m.Key != "" {
+		i = pbwire.PutString(buf, i, m.Key)
+		i--
+		buf[i] = 0x1a
+	}
+	if m.Holds {
+		i--
+		buf[i] = 1
+		i--
+		buf[i] = 0x10
+	}
+	if m.Text != "" {
+		i = pbwire.PutString(buf, i, m.Text)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *Check) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // text = 1
+			m.Text = r.String()
+		case 0x10: // holds = 2
+			m.Holds = r.Bool()
+		case 0x1a: // key = 3
+			m.Key = r.String()
+		case 0x22: // value = 4
+			m.Value = r.String()
 		default:
 			r.Skip()
 		}

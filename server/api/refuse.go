@@ -32,6 +32,7 @@ var (
 	errKeyMode    = refusal.Because(ErrBadRequest, "", "key_mode is not one of if_new and if_exists")
 	errKeyed      = refusal.Because(ErrNotAvailable, "", "this version of Gyro does not support map and shared poll channels yet")
 	errNobody     = refusal.Because(ErrBadRequest, "", "the request does not say which connections: one of the members user, client, channel and label_filter is needed")
+	errNoUser     = refusal.Because(ErrBadRequest, "", "the request names no user: member user is missing or empty")
 	errExpression = refusal.Because(ErrBadRequest, "", "this server evaluates no CEL expressions: member expression has to be empty")
 	errFilter     = refusal.Because(ErrBadRequest, "", "member label_filter is no valid filter, or limit is not from 0 to 1000")
 	errLimit      = refusal.Because(ErrBadRequest, "", "member limit is not from 0 to 1000")

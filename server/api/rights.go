@@ -80,6 +80,8 @@ func target(r Request) (m Method, ch string) {
 		return MethodConnections, r.Channel
 	case *FlightRequest:
 		return MethodFlight, r.Channel
+	case *ExplainRequest:
+		return MethodExplain, r.Channel
 	case *BatchRequest:
 		return MethodBatch, ""
 	}

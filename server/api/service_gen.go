@@ -39,6 +39,7 @@ const (
 	MethodMapClear
 	MethodSharedPollPublish
 	MethodFlight
+	MethodExplain
 	MethodBatch
 )
 
@@ -65,6 +66,7 @@ var methodNames = [...]string{
 	MethodMapClear:          "map_clear",
 	MethodSharedPollPublish: "shared_poll_publish",
 	MethodFlight:            "flight",
+	MethodExplain:           "explain",
 	MethodBatch:             "batch",
 }
 
@@ -94,6 +96,7 @@ var rpcNames = [...]string{
 	MethodMapClear:          "MapClear",
 	MethodSharedPollPublish: "SharedPollPublish",
 	MethodFlight:            "Flight",
+	MethodExplain:           "Explain",
 	MethodBatch:             "Batch",
 }
 
@@ -123,6 +126,7 @@ var newRequests = [...]func() Request{
 	MethodMapClear:          func() Request { return new(MapClearRequest) },
 	MethodSharedPollPublish: func() Request { return new(SharedPollPublishRequest) },
 	MethodFlight:            func() Request { return new(FlightRequest) },
+	MethodExplain:           func() Request { return new(ExplainRequest) },
 	MethodBatch:             func() Request { return new(BatchRequest) },
 }
 
@@ -150,6 +154,7 @@ type Service interface {
 	MapClear(ctx context.Context, r *MapClearRequest) (*MapClearResult, error)
 	SharedPollPublish(ctx context.Context, r *SharedPollPublishRequest) (*SharedPollPublishResult, error)
 	Flight(ctx context.Context, r *FlightRequest) (*FlightResult, error)
+	Explain(ctx context.Context, r *ExplainRequest) (*ExplainResult, error)
 	Batch(ctx context.Context, r *BatchRequest) (*BatchResponse, error)
 }
 
@@ -239,6 +244,10 @@ func (m *SharedPollPublishRequest) execute(ctx context.Context, s Service) (Resu
 
 func (m *FlightRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Flight(ctx, m)
+}
+
+func (m *ExplainRequest) execute(ctx context.Context, s Service) (Result, error) {
+	return s.Explain(ctx, m)
 }
 
 func (m *BatchRequest) execute(ctx context.Context, s Service) (Result, error) {

@@ -183,6 +183,31 @@ func (s *snapshot) call(_ context.Context, c *gyro.Client, e gyro.RPCEvent) ([]b
 	return s.backend.Call(c, name, e)
 }
 
+// ExplainSubscribe implements api.Channels.
+func (s *snapshot) ExplainSubscribe(user, name string) *api.SubscribeExplanation {
+	facts := s.facts(user, false)
+	e := s.channels.ExplainSubscribe(name, facts, false)
+	out := &api.SubscribeExplanation{
+		Decision: api.Allowed, Reason: e.Reason, Key: e.Key,
+		Token: s.channels.ExplainSubscribe(name, facts, true).Decision.By == namespace.Token,
+	}
+	switch e.Decision.By {
+	case namespace.Rules:
+		if e.Decision.Err != nil {
+			out.Decision = api.Refused
+		}
+	default:
+		out.Decision = api.Backend
+	}
+	for _, c := range e.Checks {
+		out.Checks = append(out.Checks, api.Check{Text: c.Text, Holds: c.Holds, Key: c.Key, Value: c.Value})
+	}
+	if e.Namespace != nil {
+		out.Namespace, out.Options = e.Namespace.Name, grant.Describe(e.Namespace)
+	}
+	return out
+}
+
 // OptionKey implements api.Channels.
 func (s *snapshot) OptionKey(ch, option string) string { return s.channels.OptionKey(ch, option) }
 

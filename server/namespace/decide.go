@@ -69,22 +69,29 @@ func denied(err error) Decision { return Decision{Err: err} }
 // DecideSubscribe decides on a subscribe command that asks for a subscription
 // type and may have a token. c is a result of ForClient.
 func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool) Decision {
+	return c.decideSubscribe(f, asked, hasToken, nil)
+}
+
+// decideSubscribe notes what it looks at: see ExplainSubscribe.
+func (c Channel) decideSubscribe(f Facts, asked SubscriptionType, hasToken bool, t *trace) Decision {
 	switch limited := c.UserLimited(); {
 	case asked != c.Type:
 		return denied(c.wrongType(asked))
-	case c.Private() && !hasToken:
+	case t.name(c.Private(), "the channel's name begins with channel.private_prefix", "channel.private_prefix", c.naming.privatePrefix) && !hasToken:
 		return denied(denyPrivate())
-	case hasToken:
+	case t.fact(hasToken, "the client has a subscription token, which decides alone"):
 		return Decision{By: Token}
-	case limited && c.ListsUser(f.User):
+	case t.option(c.AllowUserLimitedChannels, "names of channels may list the users that may subscribe", c.Options, "allow_user_limited_channels") &&
+		t.name(limited, "the channel's name lists users, behind channel.user_boundary", "channel.user_boundary", c.naming.userBoundary) &&
+		t.fact(c.ListsUser(f.User), "the channel's name lists this user"):
 		return Decision{Source: SourceUserLimited}
-	case c.SubscribeProxyEnabled && !limited:
+	case !limited && t.option(c.SubscribeProxyEnabled, "the backend decides, by the subscribe proxy", c.Options, "subscribe_proxy_enabled"):
 		return Decision{By: SubscribeProxy}
-	case c.SubscribeStreamProxyEnabled && !limited:
+	case !limited && t.option(c.SubscribeStreamProxyEnabled, "the backend decides, by the subscribe stream proxy", c.Options, "subscribe_stream_proxy_enabled"):
 		return Decision{By: StreamProxy}
-	case !limited && c.subscribePermission().to(f):
+	case !limited && t.permits(c, c.subscribePermission(), f):
 		return Decision{Source: SourceClientAllowed}
-	case f.Insecure:
+	case t.name(f.Insecure, "everything is allowed to everybody", "client.insecure", onOff(f.Insecure)):
 		return Decision{Source: SourceInsecure}
 	}
 	return denied(c.denySubscribe(f))

@@ -181,12 +181,14 @@ func (r *Resolver) Namespace(name string) string {
 // Named resolves a name from outside: of the server API, a token or a personal channel. Names in
 // commands of clients need more checks (ForClient). The error wraps ErrTooLong or
 // protocol.ErrorUnknownChannel.
-func (r *Resolver) Named(name string) (ch Channel, err error) {
-	if len(name) > r.maxLength {
+func (r *Resolver) Named(name string) (ch Channel, err error) { return r.named(name, nil) }
+
+func (r *Resolver) named(name string, t *trace) (ch Channel, err error) {
+	if t.length(r.maxLength, len(name)) {
 		return ch, r.tooLong
 	}
 	ch, ok := r.Resolve(name)
-	if !ok {
+	if !t.known(ok, r, name) {
 		err = errUnknown
 	}
 	return ch, err
@@ -194,12 +196,14 @@ func (r *Resolver) Named(name string) (ch Channel, err error) {
 
 // ForClient resolves a name in a command of a client. The error wraps a
 // protocol.Disconnect or *protocol.Error.
-func (r *Resolver) ForClient(name string) (Channel, error) {
+func (r *Resolver) ForClient(name string) (Channel, error) { return r.forClient(name, nil) }
+
+func (r *Resolver) forClient(name string, t *trace) (Channel, error) {
 	if name == "" {
 		return Channel{}, errNoName
 	}
-	ch, err := r.Named(name)
-	if err == nil && !ch.validName() {
+	ch, err := r.named(name, t)
+	if err == nil && !t.valid(ch.validName(), ch.Options) {
 		err = ch.wrongName()
 	}
 	return ch, err

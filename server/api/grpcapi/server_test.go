@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/grpcapi"
@@ -142,6 +143,11 @@ var requests = []struct {
 	{api.MethodHistory, `{"channel":"a"}`},
 	{api.MethodHistoryRemove, `{"channel":"full:a"}`},
 	{api.MethodChannels, `{"pattern":"a*"}`},
+	{api.MethodConnections, `{"user":"u","label_filter":{"key":"a","cmp":"eq","val":"b"}}`},
+	{api.MethodConnections, `{}`},
+	{api.MethodFlight, `{"channel":"a","limit":5,"nodes":true}`},
+	{api.MethodExplain, `{"user":"u","channel":"full:a"}`},
+	{api.MethodExplain, `{}`},
 	{api.MethodInfo, `{}`},
 	{api.MethodRPC, `{"method":"none","params":{}}`},
 	{api.MethodMapPublish, `{"channel":"map:a","key":"k","data":1}`},
@@ -164,6 +170,8 @@ func TestMethods(t *testing.T) {
 		n.Stream = gyro.History{Top: n.Result.Position, Publications: []*gyro.Publication{{Offset: 7, Data: []byte(`"x"`), Tags: map[string]string{"a": "b"}}}}
 		n.Subscribers = map[string]int{"a": 5}
 		n.Nodes = []gyro.NodeInfo{{UID: "1", Name: "n", NumClients: 4}}
+		n.Found.List = []inspect.Connection{{Client: "c", User: "u", Channels: map[string]inspect.Subscription{"full:a": {Offset: 3, Epoch: "e", Positioned: true}}}}
+		n.Log.Events = []inspect.Event{{Kind: inspect.Connected, Client: "c", User: "u", Text: "websocket"}}
 	}
 	f := start(t, grpcapi.Config{})
 	other := new(apitest.Node)

@@ -174,7 +174,7 @@ func TestPaths(t *testing.T) {
 			expect(t, post(h, "/unknown", `{"method":"info"}`), 200, `{"result":{"nodes":[]}}`)
 			expect(t, send(h, "GET", "/unknown", ""), 405, "")
 		} else {
-			for _, path := range []string{"/", "/publish/", "/unknown", "/connections", "/Publish"} {
+			for _, path := range []string{"/", "/publish/", "/unknown", "/block_user", "/Publish"} {
 				expect(t, post(h, base+path, body), 404, "404 page not found: …")
 			}
 			expect(t, post(h, "/", body), 404, "404 page not found: …")

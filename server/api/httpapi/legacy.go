@@ -33,6 +33,9 @@ var legacyNames = func() map[string]bool {
 			names[n] = true
 		}
 	}
+	for _, m := range api.Methods() { // those of Gyro have no number
+		names[m.String()] = m != api.MethodBatch
+	}
 	return names
 }()
 

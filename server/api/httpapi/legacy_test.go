@@ -39,7 +39,7 @@ func TestLegacy(t *testing.T) {
 		{"number out of table", `{"method":40}`, 200, `{` + notFound + `}`, nil},
 		{"negative number", `{"method":-1}`, 200, `{` + notFound + `}`, nil},
 		{"other edition by name", `{"method":"Block_User","params":{}}`, 200, `{` + notFound + `}`, nil},
-		{"other edition by number", `{"method":14}`, 200, `{` + notFound + `}`, nil},
+		{"other edition by number", `{"method":15}`, 200, `{` + notFound + `}`, nil},
 		{"params missing", `{"method":"channels"}`, 200, `{` + badRequest + `}`, nil},
 		{"params null", `{"method":"channels","params":null}`, 200, `{"result":{"channels":{}}}`, []string{"channels"}},
 		{"params of wrong type", `{"method":"publish","params":{"channel":1}}`, 200, `{` + badRequest + `}`, nil},
@@ -81,7 +81,7 @@ func TestLegacy(t *testing.T) {
 func TestLegacyNumbers(t *testing.T) {
 	want := map[int]string{
 		0: "publish full:a ", 1: "publish full:a,full:b ", 2: "unsubscribe ", 3: "disconnect ", 4: "presence ",
-		5: "presence_stats ", 6: "history ", 7: "history_remove ", 8: "channels ", 9: "info ", 11: "subscribe ", 12: "refresh ",
+		5: "presence_stats ", 6: "history ", 7: "history_remove ", 8: "channels ", 9: "info ", 14: "connections ", 11: "subscribe ", 12: "refresh ",
 	}
 	for n := -1; n <= 41; n++ {
 		node := &apitest.Node{}

@@ -108,6 +108,8 @@ func (channels) ChannelOptions(ch string) (api.ChannelOptions, error) {
 
 func (channels) OptionKey(_, option string) string { return option }
 
+func (channels) ExplainSubscribe(string, string) *api.SubscribeExplanation { return nil }
+
 // Meter counts.
 type Meter struct {
 	mu                       sync.Mutex

@@ -51,6 +51,7 @@ const (
 	CentrifugoApi_MapClear_FullMethodName          = "/centrifugal.centrifugo.api.CentrifugoApi/MapClear"
 	CentrifugoApi_SharedPollPublish_FullMethodName = "/centrifugal.centrifugo.api.CentrifugoApi/SharedPollPublish"
 	CentrifugoApi_Flight_FullMethodName            = "/centrifugal.centrifugo.api.CentrifugoApi/Flight"
+	CentrifugoApi_Explain_FullMethodName           = "/centrifugal.centrifugo.api.CentrifugoApi/Explain"
 	CentrifugoApi_Batch_FullMethodName             = "/centrifugal.centrifugo.api.CentrifugoApi/Batch"
 )
 
@@ -111,6 +112,8 @@ type CentrifugoApiClient interface {
 	SharedPollPublish(ctx context.Context, in *SharedPollPublishRequest, opts ...grpc.CallOption) (*SharedPollPublishResponse, error)
 	// Tell what happened to connections and channels of late. It asks the flight recorders of all nodes.
 	Flight(ctx context.Context, in *FlightRequest, opts ...grpc.CallOption) (*FlightResponse, error)
+	// Explain why a user does not get messages, from connections, events and permissions.
+	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 	// Run many commands. There is a reply for each command, in their order. A command that fails does not
 	// affect the others. A batch of a few hundred publications is much faster than as many requests.
 	Batch(ctx context.Context, in *BatchRequest, opts ...grpc.CallOption) (*BatchResponse, error)
@@ -344,6 +347,16 @@ func (c *centrifugoApiClient) Flight(ctx context.Context, in *FlightRequest, opt
 	return out, nil
 }
 
+func (c *centrifugoApiClient) Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainResponse)
+	err := c.cc.Invoke(ctx, CentrifugoApi_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *centrifugoApiClient) Batch(ctx context.Context, in *BatchRequest, opts ...grpc.CallOption) (*BatchResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BatchResponse)
@@ -411,6 +424,8 @@ type CentrifugoApiServer interface {
 	SharedPollPublish(context.Context, *SharedPollPublishRequest) (*SharedPollPublishResponse, error)
 	// Tell what happened to connections and channels of late. It asks the flight recorders of all nodes.
 	Flight(context.Context, *FlightRequest) (*FlightResponse, error)
+	// Explain why a user does not get messages, from connections, events and permissions.
+	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	// Run many commands. There is a reply for each command, in their order. A command that fails does not
 	// affect the others. A batch of a few hundred publications is much faster than as many requests.
 	Batch(context.Context, *BatchRequest) (*BatchResponse, error)
@@ -489,6 +504,9 @@ func (UnimplementedCentrifugoApiServer) SharedPollPublish(context.Context, *Shar
 }
 func (UnimplementedCentrifugoApiServer) Flight(context.Context, *FlightRequest) (*FlightResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Flight not implemented")
+}
+func (UnimplementedCentrifugoApiServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
 }
 func (UnimplementedCentrifugoApiServer) Batch(context.Context, *BatchRequest) (*BatchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Batch not implemented")
@@ -910,6 +928,24 @@ func _CentrifugoApi_Flight_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CentrifugoApi_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CentrifugoApiServer).Explain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CentrifugoApi_Explain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CentrifugoApiServer).Explain(ctx, req.(*ExplainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CentrifugoApi_Batch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(BatchRequest)
 	if err := dec(in); err != nil {
@@ -1022,6 +1058,10 @@ var CentrifugoApi_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Flight",
 			Handler:    _CentrifugoApi_Flight_Handler,
+		},
+		{
+			MethodName: "Explain",
+			Handler:    _CentrifugoApi_Explain_Handler,
 		},
 		{
 			MethodName: "Batch",

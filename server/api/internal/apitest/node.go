@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -164,6 +165,12 @@ func (c channels) ChannelOptions(ch string) (api.ChannelOptions, error) {
 	return o, nil
 }
 
+// ExplainSubscribe implements api.Channels: nobody may subscribe.
+func (c channels) ExplainSubscribe(user, ch string) *api.SubscribeExplanation {
+	return &api.SubscribeExplanation{Decision: api.Refused, Reason: user + " may not", Key: "key of " + ch,
+		Checks: []api.Check{{Text: "it is allowed", Key: "k", Value: "off"}}}
+}
+
 // OptionKey implements api.Channels.
 func (c channels) OptionKey(ch, option string) string {
 	ns, _, found := strings.Cut(ch, ":")
@@ -209,5 +216,7 @@ func (n *Node) Connections(_ context.Context, f inspect.Filter) (inspect.Connect
 
 // Flight records "flight QUERY".
 func (n *Node) Flight(_ context.Context, q inspect.Query) (inspect.Log, error) {
-	return n.Log, n.record("flight %s/%s/%s %d %v %v", q.User, q.Client, q.Channel, q.Limit, q.Nodes, q.Since.UTC())
+	log := n.Log
+	log.Events = slices.Clone(log.Events) // the caller's
+	return log, n.record("flight %s/%s/%s %d %v %v", q.User, q.Client, q.Channel, q.Limit, q.Nodes, q.Since.UTC())
 }

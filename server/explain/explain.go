@@ -1,0 +1,224 @@
+// Package explain finds out, from what the nodes know, why a user does not get messages
+// (docs/flight-recorder.md). It asks nobody.
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
+)
+
+// Case is what is known.
+type Case struct {
+	User string
+	// Channel whose messages the user does not get; empty for any.
+	Channel string
+	// Connections of the user, More if there are others.
+	Connections []inspect.Connection
+	More        bool
+	// Events of the user, and of nodes. Refused are refusals of connections whose user is not known.
+	// Each list is in its order.
+	Events, Refused []inspect.Event
+	// Incomplete tells which nodes have not answered; empty if all have.
+	Incomplete string
+	// Denied is why the user may not subscribe to the channel; nil if it may, or if that is for a token or
+	// the backend to say.
+	Denied *Denied
+	// Top of the channel's stream; nil if it is not known, or there is none.
+	Top *channel.StreamPosition
+}
+
+// Denied is the reason for a refusal, and the setting that would allow it.
+type Denied struct{ Reason, Key string }
+
+// Level of a finding.
+type Level string
+
+// Levels: a Problem keeps messages from the user, a Notice may, and OK is the only finding if there is
+// neither.
+const (
+	Problem Level = "problem"
+	Notice  Level = "notice"
+	OK      Level = "ok"
+)
+
+// Finding is a sentence without its period.
+type Finding struct {
+	Level Level
+	Text  string
+	// Key is the setting that would change it; empty if none would.
+	Key string
+	// Client is the ID of the connection that it is about; empty if it is about none.
+	Client string
+}
+
+// Find returns what there is to tell, problems first.
+func Find(c *Case) []Finding {
+	f := finder{Case: c}
+	if c.Incomplete != "" {
+		f.tell(Notice, "not all nodes have answered, so something may be missing here: "+c.Incomplete, "", "")
+	}
+	if len(c.Connections) == 0 {
+		f.absent()
+	}
+	missing := false
+	for i := range c.Connections {
+		missing = f.connection(&c.Connections[i]) || missing
+	}
+	if c.Denied != nil && (missing || len(c.Connections) == 0) {
+		f.tell(Problem, "the user may not subscribe to the channel: "+c.Denied.Reason, c.Denied.Key, "")
+	}
+	f.nodes()
+	if c.More {
+		f.tell(Notice, "the user has more connections than were looked at", "", "")
+	}
+	if len(f.found) == 0 {
+		f.tell(OK, f.fine(), "", "")
+	}
+	slices.SortStableFunc(f.found, func(a, b Finding) int { return cmp.Compare(b.Level, a.Level) }) // problem, notice
+	return f.found
+}
+
+type finder struct {
+	*Case
+	found []Finding
+}
+
+func (f *finder) tell(l Level, text, key, client string) {
+	f.found = append(f.found, Finding{l, text, key, client})
+}
+
+func (f *finder) fine() string {
+	if f.Channel == "" {
+		return fmt.Sprintf("nothing is wrong with %s of the user", count(len(f.Connections), "connection"))
+	}
+	return fmt.Sprintf("nothing is wrong: %s of the user, subscribed to the channel", count(len(f.Connections), "connection"))
+}
+
+// absent tells of a user without a connection.
+func (f *finder) absent() {
+	why := ""
+	for i := len(f.Events) - 1; i >= 0 && why == ""; i-- {
+		switch e := &f.Events[i]; e.Kind {
+		case inspect.Disconnected:
+			why = fmt.Sprintf(": the last connection ended at %s with %d (%s)", at(e), e.Code, e.Text)
+		case inspect.Refused:
+			f.tell(Problem, fmt.Sprintf("at %s: %s: %s", at(e), e.What, e.Text), e.Key, e.Client)
+		}
+	}
+	f.tell(Problem, "the user is not connected"+cmp.Or(why, ", and the nodes remember no connection of it"), "", "")
+	f.strangers()
+}
+
+// strangers tells of the commonest refusals of clients whose user is not known, because one of them may
+// be the user.
+func (f *finder) strangers() {
+	const most = 3
+	type reason struct{ what, text, key string }
+	counts := make(map[reason]int)
+	var order []reason
+	for _, e := range f.Refused {
+		r := reason{e.What, e.Text, e.Key}
+		if counts[r]++; counts[r] == 1 {
+			order = append(order, r)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b reason) int { return counts[b] - counts[a] })
+	for _, r := range order[:min(len(order), most)] {
+		f.tell(Notice, fmt.Sprintf("%s of clients whose user is not known, of late: %s: %s", count(counts[r], "refusal"), r.what, r.text), r.key, "")
+	}
+}
+
+// slow is how long a pong takes at least for a notice.
+const slow = 3 * time.Second
+
+// connection tells of one connection, and whether it lacks the subscription.
+func (f *finder) connection(c *inspect.Connection) (missing bool) {
+	if c.Queue > 0 {
+		f.tell(Notice, fmt.Sprintf("%s for the client, which reads more slowly than messages come", count(c.Queue, "byte waits", "bytes wait")), "client.queue_max_size", c.Client)
+	}
+	if c.Latency >= slow {
+		f.tell(Notice, fmt.Sprintf("the last pong of the client took %v", c.Latency.Round(time.Millisecond)), "", c.Client)
+	}
+	sub, subscribed := c.Channels[f.Channel]
+	switch {
+	case f.Channel == "" && len(c.Channels) == 0:
+		f.tell(Problem, "the connection is subscribed to no channel", "", c.Client)
+		f.last(c)
+	case f.Channel == "":
+	case !subscribed:
+		f.last(c)
+	case f.Top != nil && sub.Positioned && sub.Epoch != f.Top.Epoch:
+		f.tell(Problem, "the subscription follows a stream that has begun anew since: its epoch is "+sub.Epoch+", that of the stream "+f.Top.Epoch, "", c.Client)
+	case f.Top != nil && sub.Positioned && sub.Offset < f.Top.Offset:
+		f.tell(Problem, fmt.Sprintf("the client is at offset %d, and the top of the stream is %d", sub.Offset, f.Top.Offset), "", c.Client)
+	}
+	for _, e := range f.Events {
+		if e.Client == c.Client && e.Kind == inspect.NotRecovered && (f.Channel == "" || e.Channel == f.Channel) {
+			f.tell(Notice, fmt.Sprintf("at %s the client could not get what it had missed in %s: the stream no longer had it", at(&e), e.Channel), "", c.Client)
+		}
+	}
+	return f.Channel != "" && !subscribed
+}
+
+// last tells why a connection is not subscribed, by the latest event.
+func (f *finder) last(c *inspect.Connection) {
+	for i := len(f.Events) - 1; i >= 0; i-- {
+		e := &f.Events[i]
+		if e.Client != c.Client || e.Channel == "" || f.Channel != "" && e.Channel != f.Channel {
+			continue
+		}
+		switch e.Kind {
+		case inspect.Refused:
+			f.tell(Problem, fmt.Sprintf("at %s in %s: %s: %s", at(e), e.Channel, e.What, e.Text), e.Key, c.Client)
+			return
+		case inspect.Unsubscribed:
+			f.tell(Problem, fmt.Sprintf("the subscription to %s ended at %s with %d (%s)", e.Channel, at(e), e.Code, e.Text), "", c.Client)
+			return
+		}
+	}
+	if f.Channel != "" {
+		f.tell(Problem, "the connection is not subscribed to the channel, and the node remembers no attempt of it", "", c.Client)
+	}
+}
+
+// nodes tells of what concerns everybody, and of slow clients.
+func (f *finder) nodes() {
+	failing := make(map[string]*inspect.Event)
+	lost := 0
+	for i := range f.Events {
+		switch e := &f.Events[i]; e.Kind {
+		case inspect.Lost:
+			lost++
+		case inspect.Failing:
+			failing[e.Node+" "+e.What] = e
+		case inspect.Working:
+			delete(failing, e.Node+" "+e.What)
+		case inspect.Slow:
+			f.tell(Notice, fmt.Sprintf("at %s a client of the user was disconnected because %s for it", at(e), count(e.Count, "byte waited", "bytes waited")), "client.queue_max_size", e.Client)
+		}
+	}
+	for _, e := range failing {
+		f.tell(Problem, fmt.Sprintf("since %s %s of node %s does not work: %s", at(e), e.What, e.Node, e.Text), "", "")
+	}
+	if lost > 0 {
+		f.tell(Notice, fmt.Sprintf("brokers may have lost messages %s of late", count(lost, "time")), "", "")
+	}
+}
+
+func at(e *inspect.Event) string { return e.Time.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// count is "1 thing", or "2 things".
+func count(n int, one string, many ...string) string {
+	switch {
+	case n == 1:
+		return "1 " + one
+	case len(many) > 0:
+		return fmt.Sprintf("%d %s", n, many[0])
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
