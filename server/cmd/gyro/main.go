@@ -54,7 +54,7 @@ func root() *cobra.Command {
 	cmd.SetOut(os.Stdout)
 	cmd.SetErr(os.Stdout) // messages of subcommands go to stdout
 	cmd.AddCommand(
-		devCommand(), benchCommand(), dictCommand(), versionCommand(),
+		devCommand(), benchCommand(), dictCommand(), explainCommand(), versionCommand(),
 		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), filesCommand(),
 		tokenCommand("gentoken", false), tokenCommand("gensubtoken", true),
 		checkTokenCommand("checktoken", false), checkTokenCommand("checksubtoken", true),
