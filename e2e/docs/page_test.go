@@ -172,8 +172,8 @@ func (p *page) try(b block) {
 		p.write("config.json", text)
 		p.start(p.command("sh", "gyro -c config.json"), gyroPort)
 	case b.has("checked"):
-		p.write("checked.json", text)
-		p.run(p.command("sh", "gyro checkconfig -s -c checked.json"))
+		p.write("checked."+b.language, text)
+		p.run(p.command("sh", "gyro checkconfig -s -c checked."+b.language))
 	case b.has("run"):
 		p.run(p.program(b.language, name))
 	case b.has("start"):

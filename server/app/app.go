@@ -23,6 +23,7 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/api/rights"
+	"github.com/gyrohq/gyro/server/app/internal/admission"
 	"github.com/gyrohq/gyro/server/auth/jwks"
 	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/config"
@@ -48,6 +49,8 @@ type Options struct {
 	// KnowsHost, if set, decides by the Host of a request whether Pages and the health
 	// endpoint answer it. What it refuses gets 403.
 	KnowsHost func(host string) bool
+	// Load reads the configuration again, for Reread, which must not be called if it is nil.
+	Load func() (*config.Config, config.Warnings, error)
 }
 
 // App is a server. Start it once, then wait for Done or call Shutdown.
@@ -58,7 +61,7 @@ type App struct {
 	node      *gyro.Node
 	origins   *origin.Matcher
 	meters    meters
-	limits    *admission
+	limits    *admission.Limits
 	certs     *certs.Store
 	jwks      *jwks.Cache            // the keys of tokens that were fetched
 	stopCerts context.CancelFunc     // ends certs.Run
@@ -74,6 +77,7 @@ type App struct {
 	inForce   atomic.Pointer[snapshot] // never nil after New
 	forged    rate.Sometimes           // the log lines on headers that clients invent
 	reloading sync.Mutex
+	load      func() (*config.Config, config.Warnings, error) // nil: there is nothing to read again
 	// bodyLimits are the keys that bound the bodies of requests, by path. It is complete when
 	// New returns.
 	bodyLimits map[string]string
@@ -89,7 +93,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	}
 	o.Logger = logging.Wrap(o.Logger)
 	a := &App{
-		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, failed: make(chan error, 4+len(cfg.Consumers)), stopCerts: func() {},
+		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, load: o.Load, failed: make(chan error, 4+len(cfg.Consumers)), stopCerts: func() {},
 		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), forged: rate.Sometimes{Interval: time.Minute},
 	}
 	a.meters = a.newMeters(o.Version)
@@ -384,7 +388,7 @@ func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, e
 		errs = append(errs, s.handle(key, path, e))
 	}
 	connectionLimit := func() int { return a.inForce.Load().cfg.Client.ConnectionLimit }
-	a.limits = newAdmission(connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients)
+	a.limits = admission.New(connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients)
 	a.meters.watch(a)
 	external.guide.refusals, internal.guide.refusals = refusal.Reporter{Log: a.log}, refusal.Reporter{Log: a.log}
 	if !cfg.WebSocket.Disabled {
@@ -439,7 +443,7 @@ func (a *App) executor(node api.Node) *api.Executor {
 	return api.NewExecutor(api.Config{
 		Node: node, Channels: func() api.Channels { return a.inForce.Load() },
 		Keyed:     &mapapi.Commands{Node: a.node, Channels: func() *namespace.Resolver { return a.inForce.Load().channels }},
-		BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log,
+		BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log, RPC: a.extensions(),
 	})
 }
 

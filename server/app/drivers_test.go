@@ -89,7 +89,7 @@ func TestHandshakesWithoutAccessLog(t *testing.T) {
 	url := s.url("/connection/websocket")
 	header := http.Header{"X-User": {"u"}}
 	c := onlyClient(t, url, header, "")
-	if refused := s.app.limits.refusals(); refused != 1 {
+	if refused := s.app.limits.Refusals(); refused != 1 {
 		t.Errorf("%d refused", refused)
 	}
 	if err := s.app.Node().Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/app/internal/admission"
 	"github.com/gyrohq/gyro/transport/front"
 )
 
@@ -17,7 +18,7 @@ import (
 type gate struct {
 	log      *slog.Logger
 	refusals refusal.Reporter
-	limits   *admission                      // nil: no limits
+	limits   *admission.Limits               // nil: no limits
 	allowed  func(origin string) bool        // nil: all origins are allowed
 	known    func(host string) bool          // nil: all hosts are known
 	count    func(method string, status int) // nil: requests are not counted
@@ -64,7 +65,7 @@ func (g *gate) Enter(q *front.Request) *front.Refusal {
 		q.Began = time.Now()
 	}
 	if g.limits != nil {
-		if level, err := g.limits.admit(); err != nil {
+		if level, err := g.limits.Admit(); err != nil {
 			g.refusals.Report(refusal.Refusal{Kind: "connection refused: there are too many", Level: level, Addr: q.RemoteAddr},
 				http.StatusServiceUnavailable, err)
 			return &front.Refusal{Status: http.StatusServiceUnavailable, Text: err.Error()}

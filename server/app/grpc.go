@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/grpcapi"
 	"github.com/gyrohq/gyro/server/api/rights"
+	"github.com/gyrohq/gyro/server/app/internal/admission"
 	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/reserve"
 	"github.com/gyrohq/gyro/server/unigrpc"
@@ -100,13 +101,13 @@ func (a *App) streamsNotRead(addr string) {
 
 // admit applies the limits of client connections to a new one that no gate sees.
 func (a *App) admit(addr string) error {
-	level, err := a.limits.admit()
+	level, err := a.limits.Admit()
 	if err == nil {
 		return nil
 	}
 	refusals := refusal.Reporter{Log: a.log}
 	refusals.Report(refusal.Refusal{Kind: "connection refused: there are too many", Level: level, Addr: addr}, http.StatusServiceUnavailable, err)
-	return errUnavailable
+	return admission.ErrUnavailable
 }
 
 func (g *grpcListener) open(r *reserve.Reserve) error {

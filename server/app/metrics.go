@@ -56,7 +56,7 @@ func (m *meters) watch(a *App) {
 	if m.registry != nil {
 		m.registry.Watch(a.node)
 		m.registry.WatchPolls(a.node.Polls())
-		m.registry.ConnectionLimit(a.limits.refusals)
+		m.registry.ConnectionLimit(a.limits.Refusals)
 		m.registry.Brokers(a.engines.Brokers)
 	}
 }

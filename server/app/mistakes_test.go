@@ -16,6 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/app/internal/admission"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/keytest"
 )
@@ -371,7 +372,7 @@ func TestKeysOfRefusals(t *testing.T) {
 		}
 		keytest.Check(t, key)
 	}
-	for _, err := range []error{errTooMany, errTooFast, errNoToken, errAnonymousToken, errUnknownClient, foreign(nil)} {
+	for _, err := range []error{admission.ErrTooMany, admission.ErrTooFast, errNoToken, errAnonymousToken, errUnknownClient, foreign(nil)} {
 		key, _ := refusal.Explain(err)
 		keytest.Check(t, key)
 	}
@@ -385,13 +386,18 @@ func TestReloadTells(t *testing.T) {
 	if err := s.app.Reload(&next); err != nil {
 		t.Fatal(err)
 	}
-	next.HTTPServer.Port = 1
+	next.Client.Token.HMACSecretKey = "another-secret"
+	if err := s.app.Reload(&next); err != nil {
+		t.Fatal(err)
+	}
+	next.HTTPServer.Port, next.Client.Token.HMACSecretKey = 1, "a-third-secret"
 	if err := s.app.Reload(&next); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitLog(
-		`"level":"info","message":"configuration reloaded: nothing that changed needs a restart"}`,
-		`"level":"warn","message":"configuration reloaded, but some keys that changed need a restart","keys":"http_server.port"}`,
+		`"level":"info","message":"configuration reloaded: nothing has changed"}`,
+		`"level":"info","message":"configuration reloaded: nothing that changed needs a restart","applied":"client.token.hmac_secret_key"}`,
+		`"level":"warn","message":"configuration reloaded, but some keys that changed need a restart","applied":"client.token.hmac_secret_key","keys":"http_server.port"}`,
 	)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro"
@@ -113,33 +112,6 @@ func (a *App) publish(cfg *config.Config) error {
 func (a *App) routesInForce() *engine.Routes {
 	if s := a.inForce.Load(); s != nil {
 		return s.routes
-	}
-	return nil
-}
-
-// Reload takes over the keys that can change while the server runs (docs/configuration.md,
-// column Reload), and logs that it has, with the changed keys that need a restart. After an
-// error nothing has changed, except that the files of TLS objects were read again in any case.
-func (a *App) Reload(cfg *config.Config) error {
-	a.reloading.Lock()
-	defer a.reloading.Unlock()
-	a.certs.Reload()
-	if err := cfg.Validate(); err != nil {
-		return err
-	}
-	next, restart, err := a.cfg.Reloaded(cfg)
-	if err != nil {
-		return err
-	}
-	if err := a.publish(next); err != nil {
-		return err
-	}
-	a.inForce.Load().prefetch()
-	a.warnOpen(&next.GRPCAPI)
-	if len(restart) > 0 {
-		a.log.Warn("configuration reloaded, but some keys that changed need a restart", "keys", strings.Join(restart, ", "))
-	} else {
-		a.log.Info("configuration reloaded: nothing that changed needs a restart")
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func Load(opts Options) (*Config, Warnings, error) {
 	}
 	c := new(Config)
 	report, err := schema.Load(c, schema.Source{
-		Prefixes: envPrefixes, Env: envMap(opts.Env), Flags: opts.Flags, File: tree,
+		Prefixes: envPrefixes, Env: envMap(opts.Env), Flags: opts.Flags, File: tree, ReadSecret: material.ReadSecret,
 	})
 	if err != nil {
 		return nil, w, err

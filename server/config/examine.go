@@ -69,7 +69,7 @@ func Examine(opts Options) (*Examination, error) {
 	x := &Examination{Config: new(Config), file: opts.File}
 	env := envMap(opts.Env)
 	x.report, err = schema.Load(x.Config, schema.Source{
-		Prefixes: envPrefixes, Env: env, Flags: opts.Flags, File: tree, Thorough: true,
+		Prefixes: envPrefixes, Env: env, Flags: opts.Flags, File: tree, ReadSecret: material.ReadSecret, Thorough: true,
 	})
 	x.Problems = problemsOf(err)
 	if slices.ContainsFunc(x.Problems, func(p Problem) bool { return p.Key == "" }) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestReloaded(t *testing.T) {
 	next.GRPCAPI.Port, next.UsageStats.Disabled, next.Admin.Password = 1, true, "p"
 
 	before := *started
-	got, restart, err := started.Reloaded(next)
+	got, changes, err := started.Reloaded(started, next)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,12 +38,31 @@ func TestReloaded(t *testing.T) {
 		t.Errorf("what the server was started with changed: %s", diff)
 	}
 	keys := []string{"http_server.port", "client.allowed_origins", "client.subscription_token.enabled", "channel.max_length", "grpc_api.port", "brokers", "client.connection_limit"}
-	if diff := cmp.Diff(keys, restart); diff != "" {
+	if diff := cmp.Diff(keys, changes.Restart); diff != "" {
 		t.Errorf("keys that need a restart (-want +got):\n%s", diff)
+	}
+	keys = []string{
+		"client.token.hmac_secret_key", "client.subscription_token.audience", "client.subscribe_to_user_personal_channel.enabled",
+		"client.insecure", "channel.without_namespace.presence", "channel.namespaces[0](come) (new)", "channel.namespaces[0](gone) (removed)", "rpc.ping.enabled",
+	}
+	slices.Sort(keys)
+	slices.Sort(changes.Applied)
+	if diff := cmp.Diff(keys, changes.Applied); diff != "" {
+		t.Errorf("keys that are in force (-want +got):\n%s", diff)
+	}
+	again, _, _ := started.Reloaded(got, next)
+	if _, changes, err := started.Reloaded(again, next); err != nil || len(changes.Applied) > 0 {
+		t.Errorf("a reload that changes nothing: %v %v", changes, err)
+	}
+	moved := *got
+	moved.Channel.Namespaces = []Namespace{{Name: "first"}, {Name: "come", ChannelOptions: ChannelOptions{Presence: true}}}
+	if _, changes, err := started.Reloaded(got, &moved); err != nil ||
+		!slices.Equal(changes.Applied, []string{"channel.namespaces[0](first) (new)", "channel.namespaces[1](come).presence"}) {
+		t.Errorf("a namespace that moves: %v %v", changes, err)
 	}
 	// A limit changes if there was one at start, or one of the rate.
 	started.Client.ConnectionRateLimit = 1
-	if got, _, err := started.Reloaded(next); err != nil || got.Client.ConnectionLimit != 7 {
+	if got, _, err := started.Reloaded(started, next); err != nil || got.Client.ConnectionLimit != 7 {
 		t.Errorf("limit %d %v", got.Client.ConnectionLimit, err)
 	}
 	// Both are valid, but not what is in force of each.
@@ -50,7 +70,7 @@ func TestReloaded(t *testing.T) {
 	if err := next.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = started.Reloaded(next)
+	_, _, err = started.Reloaded(started, next)
 	if err == nil || !strings.Contains(err.Error(), "channel.namespaces[0](come).broker_name") || !strings.Contains(err.Error(), "brokers") {
 		t.Errorf("%v", err)
 	}

@@ -27,6 +27,11 @@ func WriteMarkdown(w io.Writer, section string, level int) error {
 	return schema.WriteMarkdown(w, DefaultConfig(), EnvPrefix, section, level)
 }
 
+// WriteJSONSchema writes the JSON schema of configuration files, for editors.
+func WriteJSONSchema(w io.Writer) error {
+	return schema.WriteJSONSchema(w, DefaultConfig(), "Configuration of Gyro")
+}
+
 // Describe returns what the reference says of a key: also whether this build does it.
 func Describe(key string) string { return schema.Describe(DefaultConfig(), key) }
 

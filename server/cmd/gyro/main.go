@@ -55,7 +55,8 @@ func root() *cobra.Command {
 	cmd.SetErr(os.Stdout) // messages of subcommands go to stdout
 	cmd.AddCommand(
 		devCommand(), benchCommand(), dictCommand(), explainCommand(), versionCommand(),
-		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), filesCommand(),
+		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), configSchemaCommand(),
+		filesCommand(),
 		tokenCommand("gentoken", false), tokenCommand("gensubtoken", true),
 		checkTokenCommand("checktoken", false), checkTokenCommand("checksubtoken", true),
 	)

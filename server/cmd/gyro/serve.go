@@ -115,7 +115,7 @@ func serve(cfg *config.Config, warnings config.Warnings, reload loader) error {
 // others. Without reload, SIGHUP ends the server too.
 func serveWith(log *slog.Logger, cfg *config.Config, warnings config.Warnings, reload loader, site *devSite) error {
 	gcfloor.Set(heapFloor)
-	o := app.Options{Version: version, Logger: log}
+	o := app.Options{Version: version, Logger: log, Load: reload}
 	if site != nil {
 		o.Pages, o.KnowsHost = site.pages, dev.Local
 	}
@@ -143,7 +143,7 @@ func serveWith(log *slog.Logger, cfg *config.Config, warnings config.Warnings, r
 	if site != nil {
 		site.announce(server.Addr("external"))
 	}
-	failure := wait(server, signals, reload, log)
+	failure := wait(server, signals, reload != nil)
 	log.Info("shutting down")
 	if err := shutdown(server, signals, cfg.Shutdown.Timeout); err != nil {
 		log.Error("shutdown is not complete", "error", err)
@@ -182,24 +182,16 @@ func warn(log *slog.Logger, warnings config.Warnings) {
 }
 
 // wait handles signals until one of them, or a failure, ends the server.
-func wait(server *app.App, signals <-chan os.Signal, reload loader, log *slog.Logger) error {
+func wait(server *app.App, signals <-chan os.Signal, reloads bool) error {
 	for {
 		select {
 		case err := <-server.Failed():
 			return err
 		case s := <-signals:
-			if s != syscall.SIGHUP || reload == nil {
+			if s != syscall.SIGHUP || !reloads {
 				return nil
 			}
-			cfg, warnings, err := reload()
-			if err == nil {
-				err = server.Reload(cfg)
-			}
-			if err != nil {
-				log.Error("configuration is not reloaded, the old one stays in force", "error", err)
-				continue
-			}
-			warn(log, warnings)
+			_, _ = server.Reread() // which logs what came of it
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -185,6 +186,49 @@ func TestReloadProxies(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestReloadByAPI: a backend has the server read its configuration and a secret's file again, and gets to
+// know what came of it.
+func TestReloadByAPI(t *testing.T) {
+	t.Parallel()
+	dir, port := t.TempDir(), freePort(t)
+	config := func(rest string) {
+		write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`},"http_api":{"key_file":"key"},"client":`+rest+`}`)
+	}
+	write(t, dir, "key", "first-secret\n")
+	config(`{}`)
+	p := launch(t, dir, nil, "gyro is running")
+	reload := func(key, want string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:"+port+"/api/rpc", strings.NewReader(`{"method":"reload"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-API-Key", key)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if body, err := io.ReadAll(res.Body); err != nil || !strings.HasPrefix(string(body), want) {
+			t.Errorf("%s %v, want %s", body, err, want)
+		}
+	}
+	reload("first-secret", `{"result":{"data":{"applied":[],"restart":[]}}}`)
+	write(t, dir, "key", "second-secret")
+	config(`{"channel_limit":7,"insecure":true}`)
+	reload("second-secret", "Unauthorized")
+	reload("first-secret", `{"result":{"data":{"applied":["client.insecure","http_api.key"],"restart":["client.channel_limit"]}}}`)
+	config(`{"channel_limit":"x","insecure":false}`)
+	reload("second-secret", `{"error":{"code":107,"message":"the configuration is not reloaded, the old one stays in force: client.channel_limit: \"x\" is not a whole number in the range of 64 bits"}}`)
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if strings.Contains(p.text(), "-secret") {
+		t.Errorf("secret in the log: %s", p.text())
 	}
 }
 

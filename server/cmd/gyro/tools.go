@@ -144,6 +144,15 @@ func defaultConfigCommand() *cobra.Command {
 	return cmd
 }
 
+func configSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "configschema",
+		Short: "Print the JSON schema of configuration files, for editors",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return config.WriteJSONSchema(cmd.OutOrStdout()) },
+	}
+}
+
 func loadBase(base string) (*config.Config, error) {
 	cfg, _, err := config.Load(config.Options{File: base, RequireFile: base != "", Env: os.Environ()})
 	if err != nil {

@@ -127,22 +127,30 @@ func (p PEM) pool() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// maxFileSize bounds configuration and .env files, bytes.
-const maxFileSize = 16 << 20
+// maxFileSize bounds configuration and .env files, maxSecretSize files with a secret, bytes.
+const (
+	maxFileSize   = 16 << 20
+	maxSecretSize = 64 << 10
+)
 
 // ReadFile reads a file that the configuration names. It refuses larger files than 16 MiB.
-func ReadFile(file string) ([]byte, error) {
+func ReadFile(file string) ([]byte, error) { return readFile(file, maxFileSize) }
+
+// ReadSecret reads a file with a secret. It refuses larger files than 64 KiB.
+func ReadSecret(file string) ([]byte, error) { return readFile(file, maxSecretSize) }
+
+func readFile(file string, most int64) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > maxFileSize {
-		return nil, fmt.Errorf("%s is larger than %d bytes", file, maxFileSize)
+	if int64(len(data)) > most {
+		return nil, fmt.Errorf("%s is larger than %d bytes", file, most)
 	}
 	return data, nil
 }

@@ -156,6 +156,9 @@ func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
 			reload = "yes"
 		}
 		doc := strings.ReplaceAll(l.path.doc(l.field.doc), "|", "\\|")
+		if l.fromFile {
+			doc = strings.TrimSpace(doc + " Secret; `" + l.name() + fileSuffix + "` names a file with it.")
+		}
 		if l.enum != nil {
 			doc = strings.TrimSpace(doc + " One of `" + strings.Join(l.enum, "`, `") + "`.")
 		}
@@ -190,6 +193,9 @@ func (p path) doc(doc string) string {
 	}
 	return strings.TrimSpace(doc)
 }
+
+// name is the last part of the key.
+func (l leaf) name() string { return l.path.key[strings.LastIndexByte(l.path.key, '.')+1:] }
 
 var typeNames = map[kind]string{
 	kindBool: "bool", kindInt: "int", kindString: "string", kindDuration: "duration", kindStrings: "list of strings",

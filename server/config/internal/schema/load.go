@@ -21,6 +21,8 @@ type Source struct {
 	Flags map[string]string
 	// File is the parsed file: maps, lists and scalars as ParseFile returns them.
 	File any
+	// ReadSecret reads a file with a secret; nil: such files are an error.
+	ReadSecret func(name string) ([]byte, error)
 	// Thorough reports unknown members of lists that a variable holds as JSON, too.
 	Thorough bool
 }
@@ -77,10 +79,17 @@ func (l *loader) fail(p path, source string, err error) {
 
 func (l *loader) section(p path, v reflect.Value, node map[string]any, quiet bool) {
 	known := make(map[string]bool, len(node))
+	known[schemaKey] = p.key == "" // which names a JSON schema for editors
 	for _, f := range fieldsOf(v.Type()) {
 		c := p.field(f)
 		key := p.fill(f.key)
 		known[key] = true
+		if f.fromFile {
+			known[key+fileSuffix] = true
+			if l.fromFile(c, f, v.FieldByIndex(f.index), node[key], node[key+fileSuffix]) {
+				continue
+			}
+		}
 		l.field(c, f, v.FieldByIndex(f.index), node[key], quiet)
 	}
 	if quiet {
@@ -265,7 +274,10 @@ func (l *loader) unknownEnv() []string {
 
 func (l *loader) checkFlags(dst any) {
 	known := map[string]bool{}
-	walk(path{}, root(dst), func(f leaf) { known[f.path.key] = true })
+	walk(path{}, root(dst), func(f leaf) {
+		known[f.path.key] = true
+		known[f.path.key+fileSuffix] = known[f.path.key+fileSuffix] || f.fromFile
+	})
 	for _, key := range slices.Sorted(maps.Keys(l.Flags)) {
 		if !known[key] {
 			l.errs = append(l.errs, fmt.Errorf("flag --%s: there is no such key", Clip(key)))

@@ -1,23 +1,88 @@
 package schema
 
-import "reflect"
+import (
+	"fmt"
+	"reflect"
+)
 
 // Reload copies the values that a running server takes over from a later configuration of the
-// same type to cfg. It returns the other keys whose values differ, except those without an
-// effect. A list of objects is copied as a whole or not at all.
-func Reload(cfg, later any) (left []string) { return reload(path{}, root(cfg), root(later), nil) }
+// same type to cfg. It returns the keys whose values differ, except those without an effect:
+// taken are those that were copied, left are the others. Keys are as messages name them; an
+// element of a list that has come or gone is named as a whole.
+func Reload(cfg, later any) (taken, left []string) {
+	r := reloader{}
+	r.section(path{}, root(cfg), root(later))
+	return r.taken, r.left
+}
 
-func reload(p path, to, from reflect.Value, left []string) []string {
+type reloader struct{ taken, left []string }
+
+func (r *reloader) section(p path, to, from reflect.Value) {
 	for _, f := range fieldsOf(to.Type()) {
 		c, tv, fv := p.field(f), to.FieldByIndex(f.index), from.FieldByIndex(f.index)
 		switch {
 		case f.kind == kindSection:
-			left = reload(c, tv, fv, left)
+			r.section(c, tv, fv)
 		case c.reload:
-			tv.Set(fv)
-		case c.idle == "" && !(isEmpty(tv) && isEmpty(fv)) && !reflect.DeepEqual(tv.Interface(), fv.Interface()):
-			left = append(left, c.msg)
+			r.taken = changes(c, f, tv, fv, r.taken)
+			tv.Set(fv) // lists are copied as a whole
+		case c.idle == "" && !same(tv, fv):
+			r.left = append(r.left, c.msg)
 		}
 	}
-	return left
+}
+
+func same(a, b reflect.Value) bool {
+	return isEmpty(a) && isEmpty(b) || reflect.DeepEqual(a.Interface(), b.Interface())
+}
+
+// changes appends the keys at p that differ between a and b.
+func changes(p path, f field, a, b reflect.Value, out []string) []string {
+	switch {
+	case p.idle != "" || same(a, b):
+		return out
+	case f.kind == kindSection:
+		for _, g := range fieldsOf(f.typ) {
+			out = changes(p.field(g), g, a.FieldByIndex(g.index), b.FieldByIndex(g.index), out)
+		}
+		return out
+	case f.kind != kindList:
+		return append(out, p.msg)
+	}
+	before, used := places(a), make(map[string]bool, b.Len())
+	section := field{kind: kindSection, typ: f.typ.Elem()}
+	for i := range b.Len() {
+		id := elementID(b, i)
+		used[id] = true
+		at := p.element(i, nameOf(b.Index(i)))
+		if j, ok := before[id]; ok {
+			out = changes(at, section, a.Index(j), b.Index(i), out)
+		} else {
+			out = append(out, at.msg+" (new)")
+		}
+	}
+	for i := range a.Len() {
+		if id := elementID(a, i); !used[id] {
+			out = append(out, p.element(i, nameOf(a.Index(i))).msg+" (removed)")
+		}
+	}
+	return out
+}
+
+// places returns where the elements of a list are.
+func places(list reflect.Value) map[string]int {
+	at := make(map[string]int, list.Len())
+	for i := range list.Len() {
+		at[elementID(list, i)] = i
+	}
+	return at
+}
+
+// elementID tells which elements of two lists are the same one: those of one name, or of one place if elements
+// have no names.
+func elementID(list reflect.Value, i int) string {
+	if name := nameOf(list.Index(i)); name != "" {
+		return name
+	}
+	return fmt.Sprintf("[%d]", i)
 }

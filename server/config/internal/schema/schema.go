@@ -7,8 +7,8 @@
 //	enum  allowed non-empty values, separated by "|"
 //	min, max  bounds of a number or a duration
 //	arg   what replaces "{}" in the keys and defaults of the section
-//	opt   comma-separated: "secret" (never shown in messages), "seconds" (a
-//	      duration of whole seconds), "later" (not supported yet), "refused" (not
+//	opt   comma-separated: "secret" (never shown in messages; the key with the
+//	      suffix _file names a file that has it), "seconds" (a duration of whole seconds), "later" (not supported yet), "refused" (not
 //	      supported yet, so that any but the empty value is an error, unless the
 //	      section has a key "enabled" that is false), "reload" (a running server
 //	      takes the value over), "restart" (it does not, though it takes over the
@@ -61,6 +61,7 @@ type field struct {
 	secret, seconds    bool
 	reload, restart    bool
 	refused            bool
+	fromFile           bool // the key with fileSuffix names a file with the value
 	kind               kind
 	named              bool // kindList: elements have names
 	index              []int
@@ -75,6 +76,7 @@ func fieldsOf(t reflect.Type) []field {
 		return fs.([]field)
 	}
 	fs := collect(t, nil)
+	markFromFile(fs)
 	fieldCache.Store(t, fs)
 	return fs
 }

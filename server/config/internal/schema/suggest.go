@@ -68,6 +68,9 @@ func allKeys(cfg any, want func(field) bool) (out []string) {
 			c := p.field(f)
 			if want(f) {
 				out = append(out, c.key)
+				if f.fromFile {
+					out = append(out, c.key+fileSuffix)
+				}
 			}
 			switch f.kind {
 			case kindSection:
