@@ -13,7 +13,7 @@ GO          ?= go
 # What make test makes on what the tests leave of the processors.
 BESIDE      ?= cross
 
-.PHONY: run build test unit cross cross-server deploy e2e faults soak lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit cross cross-server deploy release packages e2e faults soak lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -23,7 +23,7 @@ build:
 	cd server && $(GO) build -o $(BIN)/gyro ./cmd/gyro
 
 test: check-generated
-	scripts/beside.sh "$(BESIDE)" unit deploy e2e
+	scripts/beside.sh "$(BESIDE)" unit deploy packages e2e
 
 # Unit, property and fixture tests of all modules, with the race detector; then without it those
 # that it distorts, which have one of these words in their names.
@@ -48,6 +48,16 @@ cross-server:
 # Compose file, chart and manifests against their schemas.
 deploy:
 	scripts/deploy.sh
+
+# What a release publishes, in dist: binaries, archives, deb, rpm, OCI image, chart, SBOMs, Homebrew formula, notes,
+# checksums. TARGETS=linux/amd64,… for some systems, VERSION=0.2.0 for another version than that of the tag.
+release:
+	rm -rf dist
+	$(GO) run ./tools/release -version '$(VERSION)' -targets '$(TARGETS)' -out dist
+
+# The packages and the image for this machine, installed and run in a clean root; needs root.
+packages:
+	scripts/packages.sh
 
 # ROUNDS random schedules of STEPS faults on each kind of cluster, from SEED on.
 faults:
@@ -105,4 +115,4 @@ version:
 	sed -i -E 's#(github.com/gyrohq/gyro(/[a-z/]+)?) v[^ ]+#\1 $(VERSION)#' go.work $(MODULES:%=%/go.mod)
 
 clean:
-	rm -rf $(BIN) .cache
+	rm -rf $(BIN) .cache dist

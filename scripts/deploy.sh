@@ -17,7 +17,7 @@ go build -o "$cache/" ./tools/compose ./tools/chart
 step "systemd"
 if command -v systemd-analyze >/dev/null; then
   go build -o "$cache/gyro-unit" ./server/cmd/gyro
-  sed "s#/usr/local/bin/gyro#$cache/gyro-unit#" deploy/systemd/gyro.service >"$out/gyro.service"
+  sed "s#/usr/bin/gyro#$cache/gyro-unit#" deploy/systemd/gyro.service >"$out/gyro.service"
   systemd-analyze verify "$out/gyro.service"
 else
   echo "there is no systemd-analyze: the unit is not checked"

@@ -27,7 +27,7 @@ need nginx nginx-light
 need haproxy haproxy
 need caddy caddy
 need openssl openssl
-go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults|install|proxies)$')
+go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults|install|packages|proxies)$')
 
 step "Faults: three nodes, 300 subscribers, Redis and NATS that fail"
 go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '

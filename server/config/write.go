@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/pelletier/go-toml/v2"
@@ -39,7 +42,8 @@ func Describe(key string) string { return schema.Describe(DefaultConfig(), key) 
 // or toml.
 func Format(file string) (string, error) { return schema.Format(file) }
 
-// Generate returns the text of a minimal file with fresh random secrets in the given format.
+// Generate returns the text of a minimal file with fresh random secrets in the given format. That of env has the
+// secrets alone, as variables.
 func Generate(format string) ([]byte, error) {
 	tree := map[string]any{
 		"client": map[string]any{
@@ -57,8 +61,24 @@ func Generate(format string) ([]byte, error) {
 		return yaml.Marshal(tree)
 	case "toml":
 		return toml.Marshal(tree)
+	case "env":
+		return []byte(strings.Join(variables(EnvPrefix, tree), "")), nil
 	}
 	return nil, fmt.Errorf("unknown format %q", format)
+}
+
+// variables returns the texts of a tree as lines of an environment.
+func variables(prefix string, tree map[string]any) (lines []string) {
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
+		name := prefix + strings.ToUpper(key)
+		switch value := tree[key].(type) {
+		case string:
+			lines = append(lines, name+"="+value+"\n")
+		case map[string]any:
+			lines = append(lines, variables(name+"_", value)...)
+		}
+	}
+	return lines
 }
 
 // secret returns n random bytes in base64url.

@@ -36,7 +36,7 @@ func TestSystemdUnit(t *testing.T) {
 	args := func(key string) []string {
 		t.Helper()
 		program, rest, _ := strings.Cut(settings[key], " ")
-		if program != "/usr/local/bin/gyro" {
+		if program != "/usr/bin/gyro" {
 			t.Fatalf("%s=%s", key, settings[key])
 		}
 		return strings.Fields(strings.ReplaceAll(rest, settings["WorkingDirectory"], dir))

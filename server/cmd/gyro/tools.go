@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -63,8 +64,13 @@ func create(file string, data []byte) error {
 
 func genConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "genconfig", Short: "Generate a minimal configuration file with random secrets", Args: cobra.NoArgs}
+	cmd.Long = "Writes a minimal configuration file with random secrets, which must not exist yet. A file whose name ends in .env gets the " +
+		"secrets alone, as variables of the environment: for a configuration that anybody may read."
 	file := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if filepath.Ext(*file) == ".env" {
+			return createEnv(*file)
+		}
 		format, err := config.Format(*file)
 		if err != nil {
 			return err
@@ -82,6 +88,22 @@ func genConfigCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// createEnv writes a file of variables with random secrets.
+func createEnv(file string) error {
+	data, err := config.Generate("env")
+	if err != nil {
+		return err
+	}
+	cfg, _, err := config.Load(config.Options{Env: strings.Fields(string(data))})
+	if err == nil {
+		err = cfg.Validate()
+	}
+	if err != nil {
+		return err
+	}
+	return create(file, data)
 }
 
 func checkConfigCommand() *cobra.Command {

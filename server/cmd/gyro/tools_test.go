@@ -48,6 +48,32 @@ func TestGenConfig(t *testing.T) {
 	fail(t, dir, ".ini", "genconfig", "-c", "c.ini")
 }
 
+// TestGenConfigEnv: a file of variables has the secrets that a file has, and a server takes them.
+func TestGenConfigEnv(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out := succeed(t, dir, "genconfig", "-c", "gyro.env"); out != "" {
+		t.Error(out)
+	}
+	fail(t, dir, "exists", "genconfig", "-c", "gyro.env")
+	info, err := os.Stat(filepath.Join(dir, "gyro.env"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "gyro.env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(data))
+	cfg, warnings, err := config.Load(config.Options{Env: lines})
+	if err != nil || len(warnings.UnknownKeys) > 0 || !warnings.FromEnv {
+		t.Fatalf("%v %+v", err, warnings)
+	}
+	if len(lines) != 4 || len(cfg.Client.Token.HMACSecretKey) < 40 || len(cfg.HTTPAPI.Key) < 40 || len(cfg.Admin.Secret) < 40 || cfg.Admin.Password == "" {
+		t.Errorf("%d variables", len(lines))
+	}
+}
+
 func TestCheckConfig(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

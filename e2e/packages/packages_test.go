@@ -1,0 +1,311 @@
+//go:build linux
+
+// Package packages installs what a release publishes in a clean root, and runs it there as the unit and the image say.
+// It needs root: scripts/packages.sh makes the files and runs the tests.
+package packages
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// given returns the value of a variable of scripts/packages.sh.
+func given(t *testing.T, name string) string {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		t.Skip("make packages runs this test, as root")
+	}
+	return value
+}
+
+// artefact returns the file of the release whose name ends so.
+func artefact(t *testing.T, suffix string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(given(t, "E2E_DIST"), "*"+suffix))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: %q %v", suffix, found, err)
+	}
+	return found[0]
+}
+
+// run runs a command and returns what it prints.
+func run(t *testing.T, command ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestReproducible: another folder with the same source gives the same files.
+func TestReproducible(t *testing.T) {
+	first, second := given(t, "E2E_DIST"), given(t, "E2E_AGAIN")
+	entries, err := os.ReadDir(first)
+	if err != nil || len(entries) < 8 {
+		t.Fatalf("%d files: %v", len(entries), err)
+	}
+	for _, entry := range entries {
+		one, err := os.ReadFile(filepath.Join(first, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := os.ReadFile(filepath.Join(second, entry.Name()))
+		if err != nil || !bytes.Equal(one, two) {
+			t.Errorf("%s is not the same the second time: %v", entry.Name(), err)
+		}
+	}
+}
+
+func TestChecksums(t *testing.T) {
+	dir := given(t, "E2E_DIST")
+	sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if lines := strings.Count(string(sums), "\n"); err != nil || lines != len(entries)-1 {
+		t.Errorf("%d lines for %d files: %v", lines, len(entries), err)
+	}
+	for line := range strings.Lines(string(sums)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if got := sha256.Sum256(data); err != nil || hex.EncodeToString(got[:]) != sum {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// root is a folder with a Debian in it.
+type root struct {
+	t   *testing.T
+	dir string
+}
+
+// newRoot unpacks a clean root.
+func newRoot(t *testing.T) root {
+	t.Helper()
+	archive := given(t, "E2E_ROOT")
+	if os.Geteuid() != 0 {
+		t.Fatal("this test needs root, to change roots and users")
+	}
+	dir := t.TempDir()
+	run(t, "tar", "-C", dir, "--numeric-owner", "-xpf", archive)
+	return root{t, dir}
+}
+
+func (r root) path(name string) string { return filepath.Join(r.dir, name) }
+
+// inside runs a command in the root.
+func (r root) inside(command ...string) string {
+	r.t.Helper()
+	return run(r.t, append([]string{"chroot", r.dir}, command...)...)
+}
+
+// copyIn copies a file to the root.
+func (r root) copyIn(file, name string) {
+	r.t.Helper()
+	run(r.t, "cp", file, r.path(name))
+}
+
+func (r root) read(name string) string {
+	r.t.Helper()
+	data, err := os.ReadFile(r.path(name))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(data)
+}
+
+func (r root) append(name, text string) {
+	r.t.Helper()
+	f, err := os.OpenFile(r.path(name), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// gone checks that there is no such file.
+func (r root) gone(name string) {
+	r.t.Helper()
+	if _, err := os.Lstat(r.path(name)); !errors.Is(err, fs.ErrNotExist) {
+		r.t.Errorf("%s is still there: %v", name, err)
+	}
+}
+
+// id returns the ID of the server's user or group, from passwd or group.
+func (r root) id(file string) uint32 {
+	r.t.Helper()
+	for line := range strings.Lines(r.read("etc/" + file)) {
+		if fields := strings.Split(line, ":"); fields[0] == "gyro" {
+			var id uint32
+			for _, digit := range fields[2] {
+				id = id*10 + uint32(digit-'0')
+			}
+			return id
+		}
+	}
+	r.t.Fatalf("%s has no gyro", file)
+	return 0
+}
+
+// readable checks that a file belongs to root, and to the group of the server, which may read it.
+func (r root) readable(name string, mode fs.FileMode) {
+	r.t.Helper()
+	info, err := os.Stat(r.path(name))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	if info.Mode().Perm() != mode || owner.Uid != 0 || owner.Gid != r.id("group") {
+		r.t.Errorf("%s: %s, owner %d:%d", name, info.Mode(), owner.Uid, owner.Gid)
+	}
+}
+
+// installed checks what both packages do.
+func (r root) installed() {
+	r.t.Helper()
+	if got := r.inside("/usr/bin/gyro", "version"); !strings.HasPrefix(got, "Gyro v") || !strings.Contains(artefact(r.t, "_image.tar"), strings.TrimPrefix(strings.Fields(got)[1], "v")) {
+		r.t.Errorf("version: %s", got)
+	}
+	r.readable("etc/gyro", 0o750)
+	r.readable("etc/gyro/config.json", 0o640)
+	r.readable("etc/gyro/gyro.env", 0o640)
+	if text := r.read("etc/gyro/gyro.env"); strings.Count(text, "\n") != 4 || !strings.Contains(text, "GYRO_HTTP_API_KEY=") {
+		r.t.Error("gyro.env has not the secrets")
+	}
+	for _, name := range []string{"bash-completion/completions/gyro", "zsh/site-functions/_gyro", "fish/vendor_completions.d/gyro.fish"} {
+		if !strings.Contains(r.read("usr/share/"+name), "gyro") {
+			r.t.Errorf("%s completes nothing", name)
+		}
+	}
+	if passwd := r.read("etc/passwd"); !strings.Contains(passwd, ":/usr/sbin/nologin") || r.id("passwd") == 0 {
+		r.t.Error(passwd)
+	}
+}
+
+// TestDeb installs the package, runs the server as its unit says, and upgrades, removes and purges the package.
+func TestDeb(t *testing.T) {
+	r := newRoot(t)
+	r.copyIn(artefact(t, ".deb"), "gyro.deb")
+	out := r.inside("dpkg", "-i", "/gyro.deb")
+	if !strings.Contains(out, "systemctl enable --now gyro") {
+		t.Error(out)
+	}
+	r.installed()
+	if got := r.inside("dpkg-query", "-W", "-f=${Conffiles}", "gyro"); !strings.Contains(got, "/etc/gyro/config.json ") || strings.Contains(got, "gyro.env") {
+		t.Errorf("conffiles: %s", got)
+	}
+	r.verify()
+	r.serve()
+
+	// The changes of an administrator survive an upgrade, and a removal.
+	r.append("etc/gyro/config.json", "\n")
+	r.append("etc/gyro/gyro.env", "GYRO_NODE_NAME=mine\n")
+	config, secrets := r.read("etc/gyro/config.json"), r.read("etc/gyro/gyro.env")
+	r.inside("dpkg", "-i", "/gyro.deb")
+	if r.read("etc/gyro/config.json") != config || r.read("etc/gyro/gyro.env") != secrets {
+		t.Error("an upgrade has changed the configuration")
+	}
+	r.inside("dpkg", "-r", "gyro")
+	r.gone("usr/bin/gyro")
+	if r.read("etc/gyro/config.json") != config || r.read("etc/gyro/gyro.env") != secrets {
+		t.Error("the removal has changed the configuration")
+	}
+	r.inside("dpkg", "-P", "gyro")
+	r.gone("etc/gyro")
+
+	// A configuration that was there before keeps its secrets.
+	if err := os.Mkdir(r.path("etc/gyro"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	const old = `{"http_api":{"key":"of before"}}`
+	if err := os.WriteFile(r.path("etc/gyro/config.json"), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.inside("dpkg", "--force-confold", "-i", "/gyro.deb")
+	r.gone("etc/gyro/gyro.env")
+	if r.read("etc/gyro/config.json") != old {
+		t.Error("the installation has changed a configuration that was there")
+	}
+	r.readable("etc/gyro/config.json", 0o640)
+}
+
+// TestRPM does with the rpm what rpm does.
+func TestRPM(t *testing.T) {
+	r := newRoot(t)
+	rpm := func(args ...string) string {
+		t.Helper()
+		return run(t, append([]string{"rpm", "--root", r.dir, "--nodeps"}, args...)...)
+	}
+	file := artefact(t, ".rpm")
+	rpm("-i", file)
+	r.installed()
+	if got := rpm("-qc", "gyro"); got != "/etc/gyro/config.json" {
+		t.Errorf("configuration files: %s", got)
+	}
+	if got := run(t, "rpm", "-qp", "--requires", "--nosignature", file); !strings.Contains(got, "/usr/sbin/useradd") {
+		t.Errorf("requires %s", got)
+	}
+	r.append("etc/gyro/config.json", "\n")
+	config, secrets := r.read("etc/gyro/config.json"), r.read("etc/gyro/gyro.env")
+	rpm("-U", "--force", file)
+	if r.read("etc/gyro/config.json") != config || r.read("etc/gyro/gyro.env") != secrets {
+		t.Error("an upgrade has changed the configuration")
+	}
+	r.readable("etc/gyro/config.json", 0o640)
+	rpm("-e", "gyro")
+	r.gone("usr/bin/gyro")
+	if r.read("etc/gyro/config.json.rpmsave") != config || r.read("etc/gyro/gyro.env") != secrets {
+		t.Error("the removal has lost the configuration")
+	}
+}
+
+// untar unpacks an archive to the folder.
+func untar(t *testing.T, archive io.Reader, dir string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "tar", "-C", dir, "--numeric-owner", "-xpf", "-")
+	cmd.Stdin = archive
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// members reads the files of an archive.
+func members(t *testing.T, file string) map[string][]byte {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	files := map[string][]byte{}
+	for archive := tar.NewReader(f); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[header.Name], err = io.ReadAll(archive); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

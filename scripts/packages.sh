@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Makes the packages and the image for this machine, and installs and runs them in a clean Debian (e2e/packages). That
+# needs root, and a Debian or Ubuntu.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+need mmdebstrap mmdebstrap
+need rpm rpm
+need strace strace
+need systemd-analyze systemd
+root="$PWD/.cache/clean-root.tar"
+mkdir -p .cache
+if [ ! -e "$root" ]; then
+  step "A clean root: Debian 12, with what every installation has"
+  retry as_root mmdebstrap --quiet --variant=essential --include=passwd bookworm "$root.new" http://deb.debian.org/debian
+  mv -f "$root.new" "$root"
+fi
+
+step "What a release has for this machine, made twice: in this folder and in a copy of it"
+dist="$PWD/.cache/packages"
+rm -rf "$dist"
+mkdir -p "$dist/tree"
+go build -o .cache/release ./tools/release
+target="linux/$(go env GOARCH)"
+.cache/release -targets "$target" -out "$dist/first"
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$dist/tree"
+GIT_DIR="$(git rev-parse --absolute-git-dir)" .cache/release -targets "$target" -tree "$dist/tree" -out "$dist/second" >/dev/null
+rm -rf "$dist/tree"
+
+step "deb and rpm in a clean root, the unit, the image"
+go test -c -o .cache/packages.test ./e2e/packages
+cd e2e/packages
+as_root env E2E_ROOT="$root" E2E_DIST="$dist/first" E2E_AGAIN="$dist/second" ../../.cache/packages.test -test.v -test.timeout=5m

@@ -1,0 +1,54 @@
+// Package linux makes the deb and rpm packages, with nfpm. What is in them says deploy/packages/nfpm.yaml.
+package linux
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// nfpm is the tool, which the go command builds when it is asked for.
+const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
+
+// Package is what a package is made of.
+type Package struct {
+	// Tree is the root of the repository.
+	Tree string
+	// Version of the release without the leading v, Time that of its source.
+	Version string
+	Time    time.Time
+	// Arch in the names of Go.
+	Arch string
+	// Files is a folder with what is built for the release: the program gyro, and completion.bash, .zsh and .fish.
+	Files string
+}
+
+// Formats are the kinds of packages.
+func Formats() []string { return []string{"deb", "rpm"} }
+
+// Write makes a package of a format. The same files give the same bytes.
+func (p Package) Write(ctx context.Context, format, file string) error {
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Abs(p.Files)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "run", nfpm, "package", "--config", "deploy/packages/nfpm.yaml", "--packager", format, "--target", file)
+	cmd.Dir = p.Tree
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GYRO_VERSION="+p.Version, "GYRO_ARCH="+p.Arch, "GYRO_FILES="+files,
+		"SOURCE_DATE_EPOCH="+strconv.FormatInt(p.Time.Unix(), 10))
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("nfpm for %s: %w\n%s", filepath.Base(file), err, output.Bytes())
+	}
+	return nil
+}

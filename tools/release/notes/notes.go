@@ -1,0 +1,141 @@
+// Package notes writes the notes of a release from the commits since the one before it: the title of each, by the
+// part of the project that it changes, and first of all what breaks.
+package notes
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// Commit is one commit of a release.
+type Commit struct {
+	Hash, Title string
+	// Breaking says what users have to change: the lines of the message that begin with Breaking:.
+	Breaking []string
+	// Files are the paths that it changes.
+	Files []string
+}
+
+// A group is a heading of the notes.
+type group struct {
+	title string
+	// below are the beginnings of the paths that belong to it.
+	below []string
+}
+
+// groups by which the notes are ordered. A path belongs to the first that names it, and to the library if none does.
+var groups = []group{
+	{"Server", []string{"server/"}},
+	{"Library", nil},
+	{"Engines", []string{"broker/"}},
+	{"Transports", []string{"transport/"}},
+	{"Metrics", []string{"metrics/", "deploy/grafana", "deploy/prometheus"}},
+	{"Packages and deployment", []string{"deploy/", "tools/release/"}},
+	{"Documentation", []string{"docs/", "examples/", "README.md", "CONTRIBUTING.md"}},
+	{"Tests and tools", []string{"e2e/", "tools/", "scripts/", "Makefile", ".ci/", ".golangci.yml"}},
+}
+
+const (
+	library = 1
+	// minor is the first of the groups that do not count if a commit changes others too.
+	minor = 6
+)
+
+// place returns the index of the group of a commit: that of most of its files.
+func (c Commit) place() int {
+	var counts [8]int
+	for _, file := range c.Files {
+		counts[placeOf(file)]++
+	}
+	best, from := -1, counts[:]
+	if slices.ContainsFunc(counts[:minor], func(n int) bool { return n > 0 }) {
+		from = counts[:minor]
+	}
+	for i, n := range from {
+		if n > 0 && (best < 0 || n > from[best]) {
+			best = i
+		}
+	}
+	return max(best, 0)
+}
+
+func placeOf(file string) int {
+	if strings.HasSuffix(file, "_test.go") || strings.Contains(file, "/testdata/") {
+		return len(groups) - 1
+	}
+	for i, g := range groups {
+		if slices.ContainsFunc(g.below, func(prefix string) bool { return strings.HasPrefix(file, prefix) }) {
+			return i
+		}
+	}
+	return library
+}
+
+// Read returns the commits after one revision up to another, the newest first. An empty from means all.
+func Read(ctx context.Context, tree, from, to string) ([]Commit, error) {
+	revisions := to
+	if from != "" {
+		revisions = from + ".." + to
+	}
+	cmd := exec.CommandContext(ctx, "git", "-C", tree, "log", "--no-merges", "--name-only", "--format=%x1e%h%x1f%s%x1f%b%x1f", revisions, "--")
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git log %s: %w: %s", revisions, err, failure.Bytes())
+	}
+	return parse(string(out))
+}
+
+// parse reads records of hash, title, message and files.
+func parse(log string) (commits []Commit, err error) {
+	for record := range strings.SplitSeq(log, "\x1e") {
+		if strings.TrimSpace(record) == "" {
+			continue
+		}
+		fields := strings.Split(record, "\x1f")
+		if len(fields) != 4 {
+			return nil, errors.New("git log: a commit has not the fields that were asked for")
+		}
+		c := Commit{Hash: fields[0], Title: fields[1], Files: strings.Fields(fields[3])}
+		for line := range strings.Lines(fields[2]) {
+			if text, ok := strings.CutPrefix(line, "Breaking:"); ok {
+				c.Breaking = append(c.Breaking, strings.TrimSpace(text))
+			}
+		}
+		commits = append(commits, c)
+	}
+	return commits, nil
+}
+
+// Write writes the notes in Markdown.
+func Write(w io.Writer, version string, commits []Commit) error {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "# Gyro %s\n", version)
+	section := func(title string, lines []string) {
+		if len(lines) > 0 {
+			fmt.Fprintf(&text, "\n## %s\n\n%s\n", title, strings.Join(lines, "\n"))
+		}
+	}
+	var breaking []string
+	lines := make([][]string, len(groups))
+	for _, c := range commits {
+		for _, line := range c.Breaking {
+			breaking = append(breaking, fmt.Sprintf("* %s (%s)", line, c.Hash))
+		}
+		at := c.place()
+		lines[at] = append(lines[at], fmt.Sprintf("* %s (%s)", c.Title, c.Hash))
+	}
+	section("What to change", breaking)
+	for i, g := range groups {
+		section(g.title, lines[i])
+	}
+	_, err := w.Write(text.Bytes())
+	return err
+}
