@@ -13,7 +13,7 @@ GO          ?= go
 # What make test makes on what the tests leave of the processors.
 BESIDE      ?= cross
 
-.PHONY: run build test unit cross cross-server deploy release packages e2e faults soak lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit cross cross-server deploy image release packages e2e faults soak lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -54,6 +54,10 @@ deploy:
 release:
 	rm -rf dist
 	$(GO) run ./tools/release -version '$(VERSION)' -targets '$(TARGETS)' -out dist
+
+# gyro:local for this machine, which deploy/compose runs: docker load -i .cache/gyro-image.tar
+image:
+	$(GO) run ./tools/release image .cache/gyro-image.tar
 
 # The packages and the image for this machine, installed and run in a clean root; needs root.
 packages:

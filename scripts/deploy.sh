@@ -31,7 +31,9 @@ chart -set autoscaling.enabled=true -set ingress.enabled=true -set ingress.host=
   -set redis.enabled=false -set 'unsafeSysctls=[{name: net.core.somaxconn, value: "65535"}]' \
   -set 'secrets={GYRO_HTTP_API_KEY: x}' -set 'imagePullSecrets=[{name: pull}]' -set 'podAnnotations={a: b}' \
   -set 'nodeSelector={a: b}' -set 'tolerations=[{key: a, operator: Exists}]' -set 'service.annotations={a: b}' \
-  -set metrics.enabled=false -set loadTest.enabled=true -set redis.storage.className=fast >"$out/options.yaml"
+  -set autoscaling.targetConnections=20000 -set networkPolicy.nodes.enabled=true \
+  -set 'networkPolicy.nodes.internalFrom=[{podSelector: {matchLabels: {app: backend}}}]' \
+  -set 'affinity={podAntiAffinity: {}}' -set priorityClassName=high -set metrics.enabled=false -set loadTest.enabled=true -set redis.storage.className=fast >"$out/options.yaml"
 venv "$cache/venv-deploy" deploy/requirements.txt
 # The oldest release that the chart allows, and the newest that there is a schema of.
 for version in 1.30 1.37; do

@@ -133,6 +133,20 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
+// TestSystem: the page has every setting of the kernel that the packages bring.
+func TestSystem(t *testing.T) {
+	page := read(t, "docs/operations.md")
+	keys := regexp.MustCompile(`(?m)^([a-z][\w.]+) = `).FindAllStringSubmatch(read(t, "deploy/systemd/sysctl.conf"), -1)
+	if len(keys) < 8 {
+		t.Fatalf("%d settings found", len(keys))
+	}
+	for _, m := range keys {
+		if !strings.Contains(page, "`"+m[1]+"`") {
+			t.Errorf("%s is missing", m[1])
+		}
+	}
+}
+
 // TestMethods: the reference of the server API has a request to every method, and an answer.
 func TestMethods(t *testing.T) {
 	page := read(t, "docs/http-api.md")

@@ -101,5 +101,5 @@ func TestImage(t *testing.T) {
 	if out, err := command("genconfig", "-c", filepath.Join(c.WorkingDir, "config.json")).CombinedOutput(); err == nil || !strings.Contains(string(out), "permission denied") {
 		t.Errorf("%v %s", err, out)
 	}
-	serve(t, command(), []string{"GYRO_HTTP_API_KEY=of-a-variable"}, "of-a-variable", 0)
+	serve(t, command(), []string{"GYRO_HTTP_API_KEY=of-a-variable"}, "of-a-variable", nil)
 }

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/internal/porttest"
 )
 
 const (
@@ -96,7 +96,14 @@ func (r root) serve() {
 	}
 	calls := r.path("calls")
 	start := append([]string{"-f", "-qq", "-o", calls, chroot, "--userspec=gyro:gyro", "--groups=", r.dir}, strings.Fields(settings["ExecStart"])...)
-	serve(r.t, exec.CommandContext(r.t.Context(), "strace", start...), secrets, key, syscall.SIGHUP)
+	serve(r.t, exec.CommandContext(r.t.Context(), "strace", start...), secrets, key, func(pid int) {
+		shell, script, _ := strings.Cut(settings["ExecReload"], " -c ")
+		reload := exec.CommandContext(r.t.Context(), chroot, "--userspec=gyro:gyro", "--groups=", r.dir, shell, "-c", strings.Trim(script, "'"))
+		reload.Env = []string{fmt.Sprintf("MAINPID=%d", pid)}
+		if out, err := reload.CombinedOutput(); err != nil {
+			r.t.Errorf("ExecReload: %v %s", err, out)
+		}
+	})
 	r.allowed(r.read("calls"), strings.Fields(settings["SystemCallFilter"]))
 }
 
@@ -149,14 +156,14 @@ func callsOf(t *testing.T, set string) map[string]bool {
 	return calls
 }
 
-// serve runs a server on free ports: it has to be well, to publish with the key, to take a signal if there is one, and to
-// end without an error.
-func serve(t *testing.T, cmd *exec.Cmd, env []string, key string, reload syscall.Signal) {
+// serve runs a server on free ports: it has to be well, to publish with the key, to read its configuration again if
+// reload asks its process to, and to end without an error.
+func serve(t *testing.T, cmd *exec.Cmd, env []string, key string, reload func(pid int)) {
 	t.Helper()
 	var ports [2]int
 	for i := range ports {
 		var err error
-		if ports[i], err = rig.FreePort(); err != nil {
+		if ports[i], err = porttest.Free(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -196,14 +203,12 @@ func serve(t *testing.T, cmd *exec.Cmd, env []string, key string, reload syscall
 	if got := status("/api/publish", `{"channel":"news","data":{}}`); got != http.StatusOK {
 		t.Errorf("publish: status %d", got)
 	}
-	signals := []syscall.Signal{syscall.SIGTERM}
-	if reload != 0 {
-		signals = []syscall.Signal{reload, syscall.SIGTERM}
+	pid := server(t, cmd.Process.Pid)
+	if reload != nil {
+		reload(pid)
 	}
-	for _, s := range signals {
-		if err := syscall.Kill(server(t, cmd.Process.Pid), s); err != nil {
-			t.Fatal(err)
-		}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
 	}
 	select {
 	case err := <-ended:
@@ -213,7 +218,7 @@ func serve(t *testing.T, cmd *exec.Cmd, env []string, key string, reload syscall
 	case <-ctx.Done():
 		t.Fatal("the server does not end")
 	}
-	if reload != 0 && !strings.Contains(log.String(), "configuration reloaded") {
+	if reload != nil && !strings.Contains(log.String(), "configuration reloaded") {
 		t.Errorf("no reload\n%s", log.String())
 	}
 }

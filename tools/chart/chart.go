@@ -56,7 +56,7 @@ func (c *chart) addValues(name string) error {
 }
 
 // free are the objects whose keys the chart does not define.
-var free = map[string]bool{"config": true, "resources": true, "secrets": true, "nodeSelector": true, "annotations": true}
+var free = map[string]bool{"config": true, "resources": true, "secrets": true, "nodeSelector": true, "annotations": true, "affinity": true, "labels": true}
 
 // known fails for values that the chart does not have. Helm ignores them, which hides misspelled
 // keys.

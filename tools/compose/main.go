@@ -37,11 +37,6 @@ func check(name string) error {
 		return err
 	}
 	for _, s := range project.Services {
-		if s.Build != nil {
-			if _, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile)); err != nil {
-				return fmt.Errorf("service %s: %w", s.Name, err)
-			}
-		}
 		for _, v := range s.Volumes {
 			if v.Type != types.VolumeTypeBind {
 				continue

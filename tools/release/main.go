@@ -2,12 +2,13 @@
 // packagers of distributions are needed. The same commit gives the same files.
 //
 //	release [-version VERSION] [-targets OS/ARCH,…] [-image NAME] [-out FOLDER]
+//	release image [-arch ARCH,…] FILE
 //	release notes [-from REVISION] [-to REVISION]
 //	release push FILE REGISTRY/NAME:TAG
 //
 // The first makes static binaries in archives, deb and rpm packages, the OCI image, the Helm chart, a CycloneDX
-// document for each binary, the Homebrew formula, the notes, and SHA256SUMS. The second prints the notes of a release, the
-// third uploads an image of the first.
+// document for each binary, the Homebrew formula, the notes, and SHA256SUMS. The second makes an image alone, gyro:local, of
+// the tree as it is. The third prints the notes of a release, the last uploads an image.
 package main
 
 import (
@@ -19,6 +20,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -39,6 +42,8 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) > 0 {
 		switch args[0] {
+		case "image":
+			return makeImage(ctx, args[1:], stdout)
 		case "notes":
 			return printNotes(ctx, args[1:], stdout)
 		case "push":
@@ -84,6 +89,44 @@ func makeRelease(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	return r.make(ctx)
+}
+
+// makeImage makes an image for the development of what is around it, such as the compose file.
+func makeImage(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("image", flag.ContinueOnError)
+	tree := flags.String("tree", ".", "root of the repository")
+	arch := flags.String("arch", runtime.GOARCH, "architectures, as in amd64,arm64")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 {
+		return errors.New("usage: release image [-arch ARCH,…] FILE")
+	}
+	r := release{tree: *tree, out: filepath.Dir(flags.Arg(0)), image: "gyro", progress: stdout, programs: map[build.Target][]byte{}}
+	for a := range strings.SplitSeq(*arch, ",") {
+		t, err := build.ParseTarget("linux/" + a)
+		if err != nil {
+			return err
+		}
+		r.targets = append(r.targets, t)
+	}
+	if err := r.source(ctx); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "gyro-release")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	for _, t := range r.targets {
+		if _, err := r.binary(ctx, work, t); err != nil {
+			return err
+		}
+	}
+	return r.oci(filepath.Base(flags.Arg(0)), "local")
 }
 
 // printNotes prints the notes of the commits since the last release, or of others.

@@ -60,10 +60,13 @@ func (r *release) make(ctx context.Context) error {
 	}
 	defer os.RemoveAll(work)
 	r.programs = map[build.Target][]byte{}
-	for _, step := range []func(context.Context, string) error{r.binaries, r.completions, r.packages, r.oci} {
+	for _, step := range []func(context.Context, string) error{r.binaries, r.completions, r.packages} {
 		if err := step(ctx, work); err != nil {
 			return err
 		}
+	}
+	if err := r.oci("gyro_"+r.version+"_image.tar", r.version); err != nil {
+		return err
 	}
 	for _, step := range []func(context.Context) error{r.chart, r.formula, r.notes, r.checksums} {
 		if err := step(ctx); err != nil {
@@ -75,7 +78,7 @@ func (r *release) make(ctx context.Context) error {
 
 // write makes one file of the release.
 func (r *release) write(name string, content func(io.Writer) error) error {
-	f, err := os.OpenFile(filepath.Join(r.out, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := os.Create(filepath.Join(r.out, name))
 	if err != nil {
 		return err
 	}
@@ -93,20 +96,11 @@ func (r *release) base(t build.Target) string {
 
 // binaries makes the archives, and the documents about what is in the binaries.
 func (r *release) binaries(ctx context.Context, work string) error {
-	builder := build.Builder{Tree: r.tree, Version: r.version}
 	for _, t := range r.targets {
-		file := filepath.Join(work, t.OS+"_"+t.Arch, t.Program())
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return err
-		}
-		if err := builder.Build(ctx, t, file); err != nil {
-			return err
-		}
-		program, err := os.ReadFile(file)
+		program, err := r.binary(ctx, work, t)
 		if err != nil {
 			return err
 		}
-		r.programs[t] = program
 		if err := r.archive(t, program); err != nil {
 			return err
 		}
@@ -118,6 +112,20 @@ func (r *release) binaries(ctx context.Context, work string) error {
 		}
 	}
 	return nil
+}
+
+// binary builds the binary for a target, and keeps it.
+func (r *release) binary(ctx context.Context, work string, t build.Target) ([]byte, error) {
+	file := filepath.Join(work, t.OS+"_"+t.Arch, t.Program())
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return nil, err
+	}
+	if err := (build.Builder{Tree: r.tree, Version: r.version}).Build(ctx, t, file); err != nil {
+		return nil, err
+	}
+	program, err := os.ReadFile(file)
+	r.programs[t] = program
+	return program, err
 }
 
 // archive makes the archive with a binary: for those who install it by hand, and for Homebrew.
@@ -151,8 +159,7 @@ func (r *release) completions(ctx context.Context, work string) error {
 	t := build.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}
 	program := filepath.Join(work, t.OS+"_"+t.Arch, t.Program())
 	if _, ok := r.programs[t]; !ok {
-		program = filepath.Join(work, t.Program())
-		if err := (build.Builder{Tree: r.tree, Version: r.version}).Build(ctx, t, program); err != nil {
+		if _, err := r.binary(ctx, work, t); err != nil {
 			return err
 		}
 	}
@@ -190,7 +197,7 @@ func (r *release) packages(ctx context.Context, work string) error {
 }
 
 // oci makes the image for all architectures of Linux.
-func (r *release) oci(context.Context, string) error {
+func (r *release) oci(name, tag string) error {
 	var programs []image.Program
 	for _, t := range r.targets {
 		if t.OS == "linux" {
@@ -200,8 +207,10 @@ func (r *release) oci(context.Context, string) error {
 	if len(programs) == 0 {
 		return nil
 	}
-	return r.write("gyro_"+r.version+"_image.tar", func(w io.Writer) error {
-		return image.Write(w, image.Release{Name: r.image, Version: r.version, Commit: r.commit, Time: r.time, Programs: programs})
+	return r.write(name, func(w io.Writer) error {
+		return image.Write(w, image.Release{
+			Name: r.image, Tag: tag, Version: r.version, Commit: r.commit, Time: r.time, Programs: programs,
+		})
 	})
 }
 

@@ -50,7 +50,7 @@ func TestSystemdUnit(t *testing.T) {
 		t.Error(out)
 	}
 	p := launch(t, dir, nil, "gyro is running", args("ExecStart")...)
-	if settings["ExecReload"] != "/bin/kill -HUP $MAINPID" || settings["Type"] != "exec" {
+	if settings["ExecReload"] != "/bin/sh -c 'kill -HUP $MAINPID'" || settings["Type"] != "exec" {
 		t.Errorf("reload by %s, type %s", settings["ExecReload"], settings["Type"])
 	}
 	p.signal(syscall.SIGHUP)

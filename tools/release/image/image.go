@@ -25,8 +25,8 @@ import (
 
 // Release is what an image is made of.
 type Release struct {
-	// Name of the image, as in docker run NAME.
-	Name string
+	// Name and tag of the image, as in docker run NAME:TAG.
+	Name, Tag string
 	// Version without the leading v; Commit and Time are those of the source.
 	Version, Commit string
 	Time            time.Time
@@ -149,9 +149,9 @@ func Write(w io.Writer, r Release) error {
 	if err != nil {
 		return err
 	}
-	tag := r.Name + ":" + r.Version
+	tag := r.Name + ":" + r.Tag
 	err = path.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name": "docker.io/library/" + tag, "org.opencontainers.image.ref.name": r.Version,
+		"io.containerd.image.name": "docker.io/library/" + tag, "org.opencontainers.image.ref.name": r.Tag,
 	}))
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ import (
 
 func release() Release {
 	return Release{
-		Name: "gyro", Version: "1.2.3", Commit: "abc", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Name: "gyro", Tag: "1.2.3", Version: "1.2.3", Commit: "abc", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Programs: []Program{{"amd64", []byte("one")}, {"arm64", []byte("two")}},
 	}
 }

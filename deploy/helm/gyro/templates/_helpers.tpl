@@ -41,11 +41,14 @@ capabilities: {drop: [ALL]}
 
 {{- /* The configuration file: the user's, and what the chart decides. */ -}}
 {{- define "gyro.config" -}}
+{{- if gt (mul 2 .Values.shutdown.drainSeconds) (int64 .Values.shutdown.timeoutSeconds) -}}
+{{- required "shutdown.drainSeconds may be half of shutdown.timeoutSeconds at most" "" -}}
+{{- end -}}
 {{- $chart := dict
   "http_server" (dict "port" 8000 "internal_port" "9000")
   "health" (dict "enabled" true "handler_prefix" "/health")
   "prometheus" (dict "enabled" .Values.metrics.enabled "handler_prefix" "/metrics")
-  "shutdown" (dict "timeout" (printf "%ds" (int .Values.shutdown.timeoutSeconds))) -}}
+  "shutdown" (dict "timeout" (printf "%ds" (int .Values.shutdown.timeoutSeconds)) "drain_time" (printf "%ds" (int .Values.shutdown.drainSeconds))) -}}
 {{- if .Values.redis.enabled -}}
 {{- $addresses := list -}}
 {{- range $i := until (int .Values.redis.shards) -}}
