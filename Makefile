@@ -19,8 +19,9 @@ BESIDE      ?= cross
 run: build
 	$(BIN)/gyro dev
 
+# Static, as a release has it, so that its tests share what is compiled.
 build:
-	cd server && $(GO) build -o $(BIN)/gyro ./cmd/gyro
+	cd server && CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/gyro ./cmd/gyro
 
 test: check-generated
 	scripts/beside.sh "$(BESIDE)" unit deploy packages e2e

@@ -53,7 +53,7 @@ func newUser(t *testing.T) *user {
 	// Dependencies come from the module cache, so that no network is needed. Downloads of this
 	// test go to another cache, because its version of Gyro is not the published one.
 	proxies := []string{"file://" + u.publish(), "file://" + u.run(".", "go", "env", "GOMODCACHE") + "/cache/download", u.run(".", "go", "env", "GOPROXY")}
-	u.env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw -trimpath", "GOSUMDB=off", "GOTOOLCHAIN=local",
+	u.env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw -trimpath", "CGO_ENABLED=0", "GOSUMDB=off", "GOTOOLCHAIN=local",
 		"GOPROXY="+strings.Join(proxies, ","), "GOMODCACHE="+t.TempDir(), "GOBIN="+u.dir)
 	return u
 }
