@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gyrohq/gyro/server/config"
 )
 
 func TestVersion(t *testing.T) {
