@@ -5,6 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
+if ! command -v apt-get >/dev/null; then
+  echo "there is no apt-get: the packages are not tried"
+  exit
+fi
 need mmdebstrap mmdebstrap
 need rpm rpm
 need strace strace

@@ -133,8 +133,11 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestSystem: the page has every setting of the kernel that the packages bring.
+// TestSystem: the pages have every setting of the kernel, and the configuration, that the packages bring.
 func TestSystem(t *testing.T) {
+	if !strings.Contains(read(t, "docs/install.md"), read(t, "deploy/packages/config.json")) {
+		t.Error("docs/install.md shows another config.json than that of the packages")
+	}
 	page := read(t, "docs/operations.md")
 	keys := regexp.MustCompile(`(?m)^([a-z][\w.]+) = `).FindAllStringSubmatch(read(t, "deploy/systemd/sysctl.conf"), -1)
 	if len(keys) < 8 {
