@@ -13,7 +13,7 @@ GO          ?= go
 # What make test makes on what the tests leave of the processors.
 BESIDE      ?= cross
 
-.PHONY: run build test unit cross cross-server deploy image release packages e2e faults soak lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit cross cross-server deploy image release packages site site-serve e2e faults soak lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -74,8 +74,14 @@ faults:
 soak:
 	$(GO) test -count=1 -timeout=0 -v ./server/app -run TestFailingBackend -failing $(TIME)
 
+# The documentation as a web site, in .cache/site; site-serve shows it.
+site:
+	scripts/site.sh
+site-serve:
+	scripts/site.sh --serve
+
 # The public SDKs against a running server.
-e2e: build
+e2e: build site
 	scripts/e2e.sh
 
 lint: export GOLANGCI_LINT_CACHE := $(CURDIR)/.cache/lint

@@ -1,0 +1,69 @@
+// The documentation as a web site. Its pages are README.md, CONTRIBUTING.md and docs/*.md, as they are in
+// the repository; its navigation is the table of contents, docs/README.md.
+import path from 'node:path';
+import { defineConfig } from 'vitepress';
+import { checkSite } from './check.mjs';
+import { pages, sidebar } from './contents.mjs';
+import { plain, slug } from './markdown.mjs';
+
+const root = path.resolve(import.meta.dirname, '../..');
+const repository = 'https://github.com/gyrohq/gyro';
+const logo = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" fill="none" stroke="#0e8a7d" stroke-width="3"><circle cx="16" cy="16" r="13"/>'
+  + '<ellipse cx="16" cy="16" rx="13" ry="5" transform="rotate(-45 16 16)"/><circle cx="16" cy="16" r="2.5" fill="#0e8a7d" stroke="none"/></svg>';
+const icon = `data:image/svg+xml,${encodeURIComponent(logo)}`;
+
+// vue leaves Vue to Node.js while pages are rendered: Vite would look for it from the pages upwards, and it is below
+// this folder.
+const vue = {
+  name: 'vue',
+  enforce: 'pre',
+  resolveId: (source, _, { ssr }) => ssr && /^vue($|\/)/.test(source) ? { id: source, external: true } : undefined,
+};
+
+export default defineConfig({
+  title: 'Gyro',
+  description: 'A real-time messaging server, and the Go library that it is built on',
+  lang: 'en',
+  srcDir: '..',
+  srcExclude: ['!(docs)/*/**'],
+  rewrites: Object.fromEntries(pages(root)),
+  outDir: path.join(root, '.cache/site'),
+  cacheDir: path.join(root, '.cache/vitepress'),
+  ignoreDeadLinks: true, // checkSite finds more of them, and takes links to localhost for what they are
+  head: [['link', { rel: 'icon', href: icon }]],
+  appearance: true,
+  vite: { plugins: [vue] },
+  markdown: {
+    anchor: { slugify: slug },
+    theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
+    config: md => plain(md, { root, repository }),
+  },
+  themeConfig: {
+    logo: { src: icon, alt: '' },
+    sidebar: sidebar(root),
+    outline: { level: [2, 3], label: 'On this page' },
+    search: { provider: 'local' },
+    socialLinks: [{ icon: 'github', link: repository }],
+    docFooter: { prev: 'Before', next: 'Next' },
+    externalLinkIcon: true,
+  },
+  transformPageData(page) {
+    if (page.relativePath === 'index.md') Object.assign(page.frontmatter, home);
+  },
+  buildEnd: site => checkSite(site.outDir),
+});
+
+// home is what the first page has above the table of contents.
+const home = {
+  layout: 'home',
+  hero: {
+    name: 'Gyro',
+    image: { src: icon, alt: '' },
+    text: 'Real-time messages for your users',
+    tagline: 'A server that keeps their connections and delivers what your backend publishes, in any language. And the Go library that it is built on.',
+    actions: [
+      { theme: 'brand', text: 'A first look', link: '/start#a-first-look' },
+      { theme: 'alt', text: 'A chat in ten minutes', link: '/start#a-chat-of-your-own-in-ten-minutes' },
+    ],
+  },
+};

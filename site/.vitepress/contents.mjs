@@ -1,0 +1,38 @@
+// The pages of the site, and its navigation, from the table of contents.
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+
+const contents = 'docs/README.md';
+
+// pages returns the files of the site with the names that they have on it.
+export function pages(root) {
+  const docs = readdirSync(path.join(root, 'docs')).filter(name => name.endsWith('.md') && name !== 'README.md');
+  return [
+    ['README.md', 'start.md'],
+    ['CONTRIBUTING.md', 'contributing.md'],
+    [contents, 'index.md'],
+    ...docs.map(name => [`docs/${name}`, name.toLowerCase()]),
+  ];
+}
+
+// sidebar has a group for each section of the table of contents, and an entry for each item of its lists that
+// begins with a link to a page. It fails if a page of docs is missing.
+export function sidebar(root) {
+  const names = new Map(pages(root));
+  const missing = new Set(names.keys());
+  missing.delete(contents);
+  const groups = [];
+  for (const line of readFileSync(path.join(root, contents), 'utf8').split('\n')) {
+    const section = line.match(/^## (.+)$/)?.[1];
+    if (section) groups.push({ text: section, items: [] });
+    const [, text, target] = line.match(/^\* \[([^\]]+)\]\(([^)]+)\)/) ?? [];
+    if (!text) continue;
+    const [file, anchor] = target.split('#');
+    const source = path.posix.join('docs', file);
+    if (!names.has(source)) continue; // an example, which is not on the site
+    missing.delete(source);
+    groups.at(-1).items.push({ text, link: `/${names.get(source).replace(/\.md$/, '')}${anchor ? `#${anchor}` : ''}` });
+  }
+  if (missing.size > 0) throw new Error(`${contents} has no item for ${[...missing].join(', ')}`);
+  return groups.filter(group => group.items.length > 0);
+}
