@@ -212,8 +212,8 @@ func (p *page) program(language, name string) *exec.Cmd {
 		return p.command("sh", "exec node "+name)
 	case "go":
 		return p.command("sh", "go build -o program "+name+" && exec ./program")
-	case "php", "rb":
-		interpreter := map[string]string{"php": "php", "rb": "ruby"}[language]
+	case "php", "rb", "java":
+		interpreter := map[string]string{"php": "php", "rb": "ruby", "java": "java"}[language]
 		if _, err := exec.LookPath(interpreter); err != nil {
 			p.Logf("not run: there is no %s here", interpreter)
 			return nil
@@ -265,14 +265,19 @@ func (p *page) run(cmd *exec.Cmd) {
 	p.last, c.done = c, true
 }
 
-// start runs a program until the page ends, or another is started on the port.
+// start runs a program until the page ends, or another is started on the port. Of one that cannot run here, no web
+// page is expected.
 func (p *page) start(cmd *exec.Cmd, listens string) {
 	p.Helper()
 	if before := p.running[listens]; before != nil {
 		p.end(before)
+		delete(p.running, listens)
+	}
+	if p.absent = cmd == nil; p.absent {
+		return
 	}
 	c := p.launch(cmd)
-	p.running[listens], p.last, p.absent = c, c, false
+	p.running[listens], p.last = c, c
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		if conn, err := net.Dial("tcp", "127.0.0.1:"+p.ports[listens]); err == nil {
 			conn.Close()
@@ -330,6 +335,9 @@ func (p *page) post(path, body string) {
 // visit opens a page in a browser.
 func (p *page) visit(url, say, shown string) {
 	p.Helper()
+	if p.absent {
+		return
+	}
 	visitor := p.command("sh", `exec node "$@"`)
 	visitor.Args = append(visitor.Args, "sh", filepath.Join(absolute(p.T, repository), "e2e/js/visit.js"), url, pattern(shown), say)
 	p.run(visitor)

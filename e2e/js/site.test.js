@@ -83,7 +83,7 @@ test('every page fits a phone, and says what it is', { timeout: 120_000 }, async
     if (!seen.heading || seen.text < 200) wrong.push(`${name} is empty`);
   }
   assert.deepEqual(wrong, []);
-  await visit(page, 'start.html');
+  await visit(page, 'quick-start.html');
   await picture(page, 'phone');
   await page.locator('.VPLocalNav .menu').click();
   await page.locator('.VPSidebar.open').waitFor();
@@ -133,7 +133,7 @@ for (const colorScheme of ['light', 'dark']) {
   test(`nothing serious for axe, ${colorScheme}`, { timeout: 120_000 }, async () => {
     const page = await open({ viewport: desktop, colorScheme });
     const found = [];
-    for (const name of ['index.html', 'start.html', 'scaling.html']) {
+    for (const name of ['index.html', 'start.html', 'quick-start.html', 'concepts.html', 'comparison.html', 'client-protocol.html']) {
       await visit(page, name);
       await picture(page, `${name.replace('.html', '')}-${colorScheme}`);
       found.push(...await violations(page));

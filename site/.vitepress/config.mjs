@@ -64,6 +64,7 @@ const home = {
     actions: [
       { theme: 'brand', text: 'A first look', link: '/start#a-first-look' },
       { theme: 'alt', text: 'A chat in ten minutes', link: '/start#a-chat-of-your-own-in-ten-minutes' },
+      { theme: 'alt', text: 'A backend in your language', link: '/quick-start' },
     ],
   },
 };

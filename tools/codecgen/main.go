@@ -35,6 +35,11 @@
 // schema says of messages and methods, put into the frame that the YAML file has (type frame).
 //
 //	codecgen -schema api.proto -openapi openapi.yaml -out .
+//
+// With -reference it writes a page of documentation instead: the template, with all messages in place of the line
+// {{reference}}.
+//
+//	codecgen -schema client.proto -reference client-protocol.md.tmpl -out ../docs
 package main
 
 import (
@@ -52,6 +57,8 @@ type Options struct {
 	Service  bool   // whether there is code for the service of the schema, which must not have streams
 	Elements int    // how many elements of lists and maps readers accept; 0 is no bound
 	OpenAPI  string // frame of the OpenAPI document, which is generated instead of code; "" for code
+	// Reference is the template of the page that is generated instead of code; "" for code.
+	Reference string
 }
 
 func main() {
@@ -63,6 +70,7 @@ func main() {
 	flag.BoolVar(&o.Service, "service", true, "whether there is code for the service of the schema, which must not have streams")
 	flag.IntVar(&o.Elements, "elements", 0, "how many elements of lists and maps readers accept; 0 is no bound")
 	flag.StringVar(&o.OpenAPI, "openapi", "", "frame of the OpenAPI document to generate; empty for code")
+	flag.StringVar(&o.Reference, "reference", "", "template of the page to generate; empty for code")
 	flag.Parse()
 	if err := run(*schema, *out, o); err != nil {
 		fmt.Fprintln(os.Stderr, "codecgen:", err)
@@ -92,6 +100,9 @@ func Generate(ctx context.Context, schemaPath string, o Options) (map[string][]b
 	}
 	if o.OpenAPI != "" {
 		return generateOpenAPI(s, o.OpenAPI)
+	}
+	if o.Reference != "" {
+		return generateReference(s, o.Reference)
 	}
 	s.elements = o.Elements
 	files := make(map[string][]byte)
