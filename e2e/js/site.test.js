@@ -133,7 +133,7 @@ for (const colorScheme of ['light', 'dark']) {
   test(`nothing serious for axe, ${colorScheme}`, { timeout: 120_000 }, async () => {
     const page = await open({ viewport: desktop, colorScheme });
     const found = [];
-    for (const name of ['index.html', 'start.html', 'quick-start.html', 'concepts.html', 'comparison.html', 'client-protocol.html']) {
+    for (const name of ['index.html', 'start.html', 'concepts.html', 'comparison.html', 'scaling.html']) {
       await visit(page, name);
       await picture(page, `${name.replace('.html', '')}-${colorScheme}`);
       found.push(...await violations(page));

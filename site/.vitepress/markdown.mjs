@@ -40,8 +40,11 @@ export function plain(md, { root, repository }) {
 }
 
 // diagram draws a diagram of Mermaid. The theme has its colours and font, as the style of the drawing names a
-// font of another site.
+// font of another site. The arrow at the beginning of a line is drawn backwards already.
 function diagram(text) {
-  const svg = renderMermaidSVG(text, { bg: 'var(--vp-c-bg)', fg: 'var(--vp-c-text-1)', transparent: true });
-  return `<div class="diagram" tabindex="0" v-pre>${svg.replace(/<style>.*?<\/style>/s, '').replace('<svg ', '<svg role="img" aria-label="Diagram" ')}</div>\n`;
+  const svg = renderMermaidSVG(text, { bg: 'var(--vp-c-bg)', fg: 'var(--vp-c-text-1)', transparent: true })
+    .replace(/<style>.*?<\/style>/s, '')
+    .replace(/(id="arrowhead-start"[^>]*)auto-start-reverse/, '$1auto')
+    .replace('<svg ', '<svg role="img" aria-label="Diagram" ');
+  return `<div class="diagram" tabindex="0" v-pre>${svg}</div>\n`;
 }
